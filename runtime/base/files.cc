@@ -1,0 +1,101 @@
+#include "runtime/base/files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdio>
+
+namespace ds {
+namespace fs = std::filesystem;
+
+StatusOr<std::string> ReadFile(const fs::path& path, std::uint64_t max_bytes) {
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return ErrnoError(errno, path.string());
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) return ErrnoError(errno, path.string());
+  if (S_ISDIR(info.st_mode)) return ErrnoError(EISDIR, path.string());
+  std::string content;
+  content.reserve(static_cast<std::size_t>(info.st_size));
+  char buffer[1 << 16];
+  while (true) {
+    const ssize_t got = ::read(fd.get(), buffer, sizeof(buffer));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return ErrnoError(errno, path.string());
+    if (got == 0) return content;
+    if (content.size() + static_cast<std::size_t>(got) > max_bytes) {
+      return ResourceExhaustedError(path.string() + ": larger than " + std::to_string(max_bytes) +
+                                    " bytes");
+    }
+    content.append(buffer, static_cast<std::size_t>(got));
+  }
+}
+
+Status WriteAll(int fd, std::string_view bytes, std::string_view what) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return ErrnoError(errno, what);
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return OkStatus();
+}
+
+Status WriteFileAtomically(const fs::path& path, std::string_view content, unsigned mode) {
+  std::string temporary = path.string() + ".XXXXXX";
+  UniqueFd fd(::mkostemp(temporary.data(), O_CLOEXEC));
+  if (!fd.valid()) return ErrnoError(errno, path.string());
+  Status status = WriteAll(fd.get(), content, path.string());
+  if (status.ok() && ::fchmod(fd.get(), mode) != 0) status = ErrnoError(errno, path.string());
+  if (status.ok() && ::fsync(fd.get()) != 0) status = ErrnoError(errno, path.string());
+  if (status.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) {
+    status = ErrnoError(errno, path.string());
+  }
+  if (!status.ok()) {
+    ::unlink(temporary.c_str());
+    return status;
+  }
+  return SyncDirectory(path.has_parent_path() ? path.parent_path() : fs::path("."));
+}
+
+Status MakeDirectories(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) return ErrnoError(error.value(), path.string());
+  return OkStatus();
+}
+
+Status SyncDirectory(const fs::path& folder) {
+  UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.valid()) return ErrnoError(errno, folder.string());
+  // Some file systems cannot fsync a folder and say so with EINVAL; there is nothing more to do
+  // there.
+  if (::fsync(fd.get()) != 0 && errno != EINVAL) return ErrnoError(errno, folder.string());
+  return OkStatus();
+}
+
+Status RenameDurably(const fs::path& from, const fs::path& to) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) != 0) {
+    return ErrnoError(errno, from.string() + " -> " + to.string());
+  }
+  return SyncDirectory(to.has_parent_path() ? to.parent_path() : fs::path("."));
+}
+
+StatusOr<AppendFile> AppendFile::Open(const fs::path& path) {
+  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!fd.valid()) return ErrnoError(errno, path.string());
+  return AppendFile(std::move(fd), path);
+}
+
+Status AppendFile::Append(std::string_view text) {
+  return WriteAll(fd_.get(), text, path_.string());
+}
+
+StatusOr<fs::path> OwnExecutable() {
+  std::error_code error;
+  fs::path path = fs::read_symlink("/proc/self/exe", error);
+  if (error) return ErrnoError(error.value(), "/proc/self/exe");
+  return path;
+}
+
+}  // namespace ds

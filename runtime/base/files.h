@@ -1,0 +1,58 @@
+#pragma once
+
+// Files that are whole or absent: read a file, write one durably, rename into place.
+//
+// Every function reports errors with the path in the message. A full disk is kResourceExhausted.
+// Threads: all functions are safe to call concurrently on different paths.
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/status.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ds {
+
+// The whole file. Refuses more than `max_bytes` (kResourceExhausted).
+StatusOr<std::string> ReadFile(const std::filesystem::path& path,
+                               std::uint64_t max_bytes = std::uint64_t{1} << 32);
+
+// Writes `content` to `path` so that a reader, or the machine after a crash, sees the old content
+// or the new one, never a part: temporary file in the same folder, fsync, rename, fsync of the
+// folder. On failure the temporary file is removed and `path` is as it was.
+Status WriteFileAtomically(const std::filesystem::path& path, std::string_view content,
+                           unsigned mode = 0644);
+
+// Creates `path` and its parents; fine when they exist.
+Status MakeDirectories(const std::filesystem::path& path);
+
+// Makes renames and creations inside `folder` durable.
+Status SyncDirectory(const std::filesystem::path& folder);
+
+// Renames and makes the new name durable. An existing `to` is an error (kAlreadyExists).
+Status RenameDurably(const std::filesystem::path& from, const std::filesystem::path& to);
+
+// An append-only text file (events, metrics, logs); each Append is one write(2) of whole lines.
+class AppendFile {
+ public:
+  static StatusOr<AppendFile> Open(const std::filesystem::path& path);
+  Status Append(std::string_view text);
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  AppendFile(UniqueFd fd, std::filesystem::path path)
+      : fd_(std::move(fd)), path_(std::move(path)) {}
+  UniqueFd fd_;
+  std::filesystem::path path_;
+};
+
+// write(2) until all is written. `what` names the file in the error.
+Status WriteAll(int fd, std::string_view bytes, std::string_view what);
+
+// The running program's own path (/proc/self/exe).
+StatusOr<std::filesystem::path> OwnExecutable();
+
+}  // namespace ds

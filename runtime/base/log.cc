@@ -1,0 +1,18 @@
+#include "runtime/base/log.h"
+
+#include <spdlog/sinks/stdout_sinks.h>
+
+#include <cstdlib>
+
+namespace ds {
+
+void InitLog(const std::string& program) {
+  auto logger = spdlog::stderr_logger_mt(program);
+  logger->set_pattern("%n: %v");
+  if (const char* level = std::getenv("DSRUN_LOG_LEVEL"); level != nullptr) {
+    logger->set_level(spdlog::level::from_str(level));
+  }
+  spdlog::set_default_logger(std::move(logger));
+}
+
+}  // namespace ds

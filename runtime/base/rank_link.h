@@ -1,0 +1,107 @@
+#pragma once
+
+// The rank link: what a rank and its daemon say to each other over an inherited socket pair.
+//
+// Format, both ways: one message per line,
+//     dsrun1 <kind> <body>\n
+// where kind is one of the words below and body is one JSON object without raw newlines (the JSON
+// grammar escapes them). "dsrun1" is the version: an unknown version or kind ends the link, never
+// guesses. A line is at most kMaxLineBytes, its newline included.
+//
+//   rank -> daemon
+//     hello       {"pid":1}                          first message
+//     phase       {"name":"load_model"}              what the rank is busy with before its first
+//     step beacon      {"step":7,"memory":{...}}          after every step, each rank: proof of
+//     progress step        {...}                              rank 0: one metrics.jsonl object per
+//     optimizer step notice      {"text":"..."}                     something the user should read
+//     once checkpoint  {"step":100,"path":"..."}          a checkpoint has been committed error
+//     {"code":3,"message":"...","hint":"...","exit_code":2}   why this rank is about to end end
+//     {"summary":{...}}                  the job is done; exit status 0 follows
+//   daemon -> rank
+//     save        {}                                 write a checkpoint after the current step
+//     stop        {}                                 finish the current step, then end
+//
+// A rank that never uses the link is fine: it is watched from outside.
+//
+// Threads: Send may be called from any thread; Poll from one thread.
+// Lifetimes: the descriptor named by DSRUN_LINK_FD belongs to the RankLink after FromEnvironment.
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/status.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ds {
+
+inline constexpr std::size_t kMaxLineBytes = 64 * 1024;
+inline constexpr char kRankLinkVariable[] = "DSRUN_LINK_FD";
+
+enum class RankMessageKind {
+  kHello,
+  kPhase,
+  kBeacon,
+  kStep,
+  kNotice,
+  kCheckpoint,
+  kError,
+  kEnd,
+  kSave,
+  kStop,
+};
+
+std::string_view RankMessageKindName(RankMessageKind kind);
+std::optional<RankMessageKind> RankMessageKindFromName(std::string_view name);
+
+struct RankMessage {
+  RankMessageKind kind = RankMessageKind::kHello;
+  std::string body = "{}";  // JSON text, one line
+
+  friend bool operator==(const RankMessage&, const RankMessage&) = default;
+};
+
+// The line with its newline. Refuses a body with a raw newline or a line that would be too long.
+StatusOr<std::string> EncodeRankMessage(const RankMessage& message);
+
+// Parses one line without its newline. The body's JSON is not looked into.
+StatusOr<RankMessage> DecodeRankMessage(std::string_view line);
+
+// Cuts a byte stream into messages. After an error the stream is unusable.
+class RankMessageReader {
+ public:
+  void Feed(std::string_view bytes) { buffer_.append(bytes); }
+  // The next whole message, nothing yet, or why the stream is broken.
+  StatusOr<std::optional<RankMessage>> Next();
+
+ private:
+  std::string buffer_;
+};
+
+// The rank's end.
+class RankLink {
+ public:
+  explicit RankLink(UniqueFd fd) : fd_(std::move(fd)) {}
+
+  // The link named by DSRUN_LINK_FD; null when the variable is unset (started by hand, without
+  // dsrund). The variable is removed and the descriptor made close-on-exec, so that children do not
+  // inherit it.
+  static StatusOr<std::unique_ptr<RankLink>> FromEnvironment();
+
+  // Blocks while the socket is full. kUnavailable once the daemon is gone.
+  Status Send(const RankMessage& message);
+
+  // A message from the daemon, if one has arrived; never blocks. kUnavailable once the daemon is
+  // gone.
+  StatusOr<std::optional<RankMessage>> Poll();
+
+ private:
+  UniqueFd fd_;
+  std::mutex send_mutex_;
+  RankMessageReader reader_;  // used by Poll only
+};
+
+}  // namespace ds

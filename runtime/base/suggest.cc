@@ -1,0 +1,46 @@
+#include "runtime/base/suggest.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace ds {
+
+int EditDistance(std::string_view a, std::string_view b) {
+  const std::size_t columns = b.size() + 1;
+  // Rows i-2, i-1 and i of the dynamic programme; i-2 is what a transposition looks back to.
+  std::vector<int> before(columns), previous(columns), current(columns);
+  for (std::size_t j = 0; j < columns; ++j) previous[j] = static_cast<int>(j);
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    current[0] = static_cast<int>(i);
+    for (std::size_t j = 1; j < columns; ++j) {
+      const int substitution = previous[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      current[j] = std::min({previous[j] + 1, current[j - 1] + 1, substitution});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        current[j] = std::min(current[j], before[j - 2] + 1);
+      }
+    }
+    before.swap(previous);
+    previous.swap(current);
+  }
+  return previous[b.size()];
+}
+
+std::string Nearest(std::string_view word, std::span<const std::string> candidates) {
+  // A third of the word may be wrong, but never so much that anything would match.
+  int best = std::max<int>(1, static_cast<int>(word.size()) / 3) + 1;
+  std::string nearest;
+  for (const std::string& candidate : candidates) {
+    if (const int distance = EditDistance(word, candidate); distance < best) {
+      best = distance;
+      nearest = candidate;
+    }
+  }
+  return nearest;
+}
+
+std::string DidYouMean(std::string_view word, std::span<const std::string> candidates) {
+  const std::string nearest = Nearest(word, candidates);
+  return nearest.empty() ? "" : "; did you mean '" + nearest + "'?";
+}
+
+}  // namespace ds

@@ -1,0 +1,21 @@
+#pragma once
+
+// "Did you mean …?": the nearest known name to a misspelt one.
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace ds {
+
+// Levenshtein distance with adjacent transpositions (optimal string alignment).
+int EditDistance(std::string_view a, std::string_view b);
+
+// The candidate nearest to `word` if it is near enough to be meant, else "". Ties go to the earlier
+// one.
+std::string Nearest(std::string_view word, std::span<const std::string> candidates);
+
+// "; did you mean 'x'?" or "".
+std::string DidYouMean(std::string_view word, std::span<const std::string> candidates);
+
+}  // namespace ds

@@ -1,0 +1,29 @@
+# ds_test(NAME [TORCH] SOURCES ... [LINKS ...] [ENV ...] [LABELS ...] [TIMEOUT seconds])
+#
+# One executable and one ctest entry; NAME is "<kind>.<what>", for example unit.base.
+function(ds_test name)
+  cmake_parse_arguments(ARG "TORCH;SERIAL" "TIMEOUT" "SOURCES;LINKS;ENV;LABELS" ${ARGN})
+  string(REPLACE "." "_" target test_${name})
+  add_executable(${target} ${ARG_SOURCES})
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR})
+  target_link_libraries(${target} PRIVATE ${ARG_LINKS} GTest::gmock GTest::gtest GTest::gtest_main)
+  target_compile_definitions(${target} PRIVATE
+      DS_SOURCE_DIR="${CMAKE_SOURCE_DIR}" DS_BIN_DIR="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
+  if(ARG_TORCH)
+    ds_use_torch_pch(${target})
+  endif()
+  add_test(NAME ${name} COMMAND ${target})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  # One thread per test process keeps reductions in one order and two tests from fighting for cores.
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT}
+      ENVIRONMENT "OMP_NUM_THREADS=1;${ARG_ENV}")
+  if(ARG_LABELS)
+    set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}")
+  endif()
+  if(ARG_SERIAL)
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
+  endif()
+endfunction()

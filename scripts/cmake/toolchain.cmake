@@ -1,0 +1,26 @@
+# Warnings, sanitizers, compiler cache and a fast linker: how everything here is compiled.
+
+add_compile_options(-Wall -Wextra -Wno-missing-field-initializers -fno-omit-frame-pointer)
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1 -DNDEBUG")
+
+if(DS_SANITIZE)
+  add_compile_options(-fsanitize=${DS_SANITIZE} -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${DS_SANITIZE})
+endif()
+
+find_program(DS_CCACHE ccache)
+if(DS_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # The sloppiness is what ccache asks for before it caches users of a precompiled header.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${DS_CCACHE})
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
+endif()
+
+# mold before lld before the default: linking dominates the rebuild after a one-line change.
+find_program(DS_MOLD mold)
+find_program(DS_LLD ld.lld)
+if(DS_MOLD)
+  add_link_options(-fuse-ld=mold)
+elseif(DS_LLD)
+  add_link_options(-fuse-ld=lld)
+endif()

@@ -1,0 +1,66 @@
+#include "runtime/base/files.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+namespace ds {
+namespace {
+namespace fs = std::filesystem;
+
+class FilesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "dsrun-files-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  fs::path folder_;
+};
+
+TEST_F(FilesTest, AtomicWriteReplacesAndLeavesNothingElse) {
+  const fs::path path = folder_ / "latest";
+  ASSERT_TRUE(WriteFileAtomically(path, "one").ok());
+  ASSERT_TRUE(WriteFileAtomically(path, "two").ok());
+  EXPECT_EQ(*ReadFile(path), "two");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
+}
+
+TEST_F(FilesTest, FailedWriteKeepsTheOldFile) {
+  const fs::path path = folder_ / "file";
+  fs::create_directory(path);  // a rename onto a folder fails
+  EXPECT_FALSE(WriteFileAtomically(path, "x").ok());
+  EXPECT_TRUE(fs::is_directory(path));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
+}
+
+TEST_F(FilesTest, FullDiskIsResourceExhausted) {
+  EXPECT_EQ(AppendFile::Open("/dev/full")->Append("x").code(), StatusCode::kResourceExhausted);
+}
+
+TEST_F(FilesTest, ReadRefusesMissingFoldersAndTooMuch) {
+  EXPECT_EQ(ReadFile(folder_ / "no").status().code(), StatusCode::kNotFound);
+  EXPECT_FALSE(ReadFile(folder_).ok());
+  ASSERT_TRUE(WriteFileAtomically(folder_ / "big", std::string(100, 'x')).ok());
+  EXPECT_EQ(ReadFile(folder_ / "big", 99).status().code(), StatusCode::kResourceExhausted);
+}
+
+TEST_F(FilesTest, RenameRefusesAnExistingName) {
+  fs::create_directory(folder_ / "step-1.tmp");
+  ASSERT_TRUE(RenameDurably(folder_ / "step-1.tmp", folder_ / "step-1").ok());
+  fs::create_directory(folder_ / "step-1.tmp");
+  EXPECT_EQ(RenameDurably(folder_ / "step-1.tmp", folder_ / "step-1").code(),
+            StatusCode::kAlreadyExists);
+}
+
+TEST_F(FilesTest, AppendKeepsWhatIsThere) {
+  const fs::path path = folder_ / "events.jsonl";
+  ASSERT_TRUE(AppendFile::Open(path)->Append("a\n").ok());
+  ASSERT_TRUE(AppendFile::Open(path)->Append("b\n").ok());
+  EXPECT_EQ(*ReadFile(path), "a\nb\n");
+}
+
+}  // namespace
+}  // namespace ds
