@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Holds every #include to the layer table: a folder includes only folders of its row.
+
+The table below is the design; a folder that is not in it, or an include it does not allow, is an
+error. Exit 0 when all is well, 1 with one line per violation.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+# Inside runtime/: folder -> folders it may include besides itself, base and config.
+LOW = {"topology", "device", "comm", "checkpoint"}
+RUNTIME = {
+    "base": set(),
+    "config": set(),
+    "topology": set(),
+    "device": set(),
+    "comm": {"topology", "device"},
+    "telemetry": {"device"},
+    "offload": {"device"},
+    "checkpoint": {"topology", "device", "comm"},
+    "activation": {"topology", "device", "comm", "offload"},
+    "data": {"topology", "device", "checkpoint"},
+    "precision": {"device", "checkpoint"},
+    "optim": {"device", "comm", "checkpoint"},
+    "tensor_parallel": LOW,
+    "sequence_parallel": LOW,
+    "moe": LOW,
+    "pipeline": LOW,
+    "zero": {"topology", "device", "comm", "checkpoint", "precision", "optim", "offload"},
+    "models": {"device", "checkpoint", "activation", "tensor_parallel", "sequence_parallel", "moe"},
+    "engine": {"topology", "device", "comm", "telemetry", "offload", "checkpoint", "activation", "data",
+               "precision", "optim", "tensor_parallel", "sequence_parallel", "moe", "pipeline", "zero",
+               "models"},
+    "inference": {"topology", "device", "comm", "telemetry", "checkpoint", "precision",
+                  "tensor_parallel", "moe", "models"},
+    "rlhf": {"data", "models", "engine", "inference"},
+}
+EVERYTHING = set(RUNTIME)
+RUNTIME["rank"] = EVERYTHING
+RUNTIME["examples"] = EVERYTHING
+TORCH_FREE = {"base", "config", "topology"}
+
+# Outside runtime/: top-level folder -> what it may include.
+TOP = {
+    "proto": [],
+    "cli": ["cli/", "proto/", "runtime/base/", "runtime/config/", "runtime/topology/",
+            "runtime/checkpoint/format/"],
+    "daemon": ["daemon/", "proto/", "runtime/base/"],
+}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
+OURS = ("cli/", "daemon/", "proto/", "runtime/", "tests/")
+
+
+def tracked_sources():
+    out = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.h", "*.cc", "*.cu"],
+        cwd=ROOT, check=True, capture_output=True, text=True)
+    return [line for line in out.stdout.splitlines() if (ROOT / line).exists()]
+
+
+def violation(source, include):
+    """Why `source` may not include `include`, or None."""
+    parts = pathlib.PurePosixPath(source).parts
+    if parts[0] == "tests" or not include.startswith(OURS):
+        return None
+    if include.startswith("tests/"):
+        return "nothing includes tests"
+    if parts[0] in TOP:
+        if include.startswith(tuple(TOP[parts[0]])):
+            return None
+        return f"{parts[0]}/ may include only {', '.join(TOP[parts[0]])}"
+    if parts[0] != "runtime":
+        return f"{parts[0]}/ is not in the layer table"
+    folder = parts[1]
+    if folder not in RUNTIME:
+        return f"runtime/{folder} is not in the layer table"
+    if not include.startswith("runtime/"):
+        return "runtime/ never includes cli, daemon or proto"
+    target = pathlib.PurePosixPath(include).parts[1]
+    if target == folder or target == "base" or (target == "config" and folder != "base"):
+        return None
+    if target in RUNTIME[folder]:
+        return None
+    return f"runtime/{folder} may include {', '.join(sorted(RUNTIME[folder] | {'base', 'config'}))}"
+
+
+def main():
+    problems = []
+    for source in tracked_sources():
+        text = (ROOT / source).read_text(encoding="utf-8")
+        for number, line in enumerate(text.splitlines(), 1):
+            match = INCLUDE.match(line)
+            if not match:
+                continue
+            why = violation(source, match.group(1))
+            if why:
+                problems.append(f"{source}:{number}: includes {match.group(1)}: {why}")
+            if re.match(r"^runtime/(base|config|topology)/", source) and re.match(
+                    r"(ATen|torch|c10)/", match.group(1)):
+                problems.append(f"{source}:{number}: {match.group(1)}: this folder is torch-free")
+        for match in re.finditer(r"^\s*#\s*include\s+<((?:ATen|torch|c10)/[^>]*)>", text, re.M):
+            parts = pathlib.PurePosixPath(source).parts
+            free = parts[0] in ("cli", "daemon", "proto") or (
+                parts[0] == "runtime" and parts[1] in TORCH_FREE)
+            if free:
+                problems.append(f"{source}: includes <{match.group(1)}>, but this folder is torch-free")
+    for problem in problems:
+        print(problem)
+    print(f"check_layers: {len(problems)} violation(s)" if problems else "check_layers: ok",
+          file=sys.stderr)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
