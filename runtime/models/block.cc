@@ -1,0 +1,52 @@
+#include "runtime/models/block.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
+
+#include "runtime/base/check.h"
+#include "runtime/models/initialize.h"
+
+namespace ds::models {
+
+void Block::Initialize(std::uint64_t seed) {
+  c10::NoGradGuard no_grad;
+  for (auto& item : named_parameters()) {
+    at::Tensor& parameter = item.value();
+    if (parameter.dim() > 1) {
+      FillNormal(parameter, NormalFill{.seed = seed, .name = FullName(item.key()), .std = 0.02});
+    } else {
+      parameter.fill_(item.key().ends_with("bias") ? 0.0 : 1.0);
+    }
+  }
+}
+
+void BlockList::Add(std::shared_ptr<Block> block, std::vector<int> also_reads) {
+  for (int i : also_reads) DS_CHECK_MSG(i >= 0 && i < size(), "also_reads names an earlier block");
+  blocks_.push_back(std::move(block));
+  also_reads_.push_back(std::move(also_reads));
+}
+
+void BlockList::train(bool on) {
+  for (const auto& block : blocks_) block->train(on);
+}
+
+at::Tensor UnmaterialisedParameter(at::IntArrayRef shape, const at::TensorOptions& options) {
+  at::Tensor parameter = at::empty({0}, options);
+  parameter.unsafeGetTensorImpl()->set_sizes_contiguous(shape);
+  parameter.set_requires_grad(true);
+  return parameter;
+}
+
+void AllocateParameters(Block& block) {
+  c10::NoGradGuard no_grad;
+  for (at::Tensor& parameter : block.parameters()) {
+    parameter.set_data(at::empty(parameter.sizes(), parameter.options()));
+  }
+}
+
+Bundle RunBlocks(const BlockList& model, Bundle bundle) {
+  for (const auto& block : model.blocks()) bundle = block->forward(std::move(bundle));
+  return bundle;
+}
+
+}  // namespace ds::models

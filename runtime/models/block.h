@@ -1,0 +1,102 @@
+#pragma once
+
+// A model is a list of blocks: embedding, transformer layers, head. The list is what ZeRO-3 gathers
+// by, what recompute wraps and what a pipeline cuts; a user's own model is the same list.
+//
+// Parameters are created without memory (UnmaterialisedParameter). Whoever owns the memory (ZeRO,
+// or AllocateParameters below) gives each block its bytes before the block's weights are loaded or
+// initialised and before its forward runs.
+//
+// Threads: a block belongs to one rank; nothing here is shared between threads.
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace ds::models {
+
+// What flows from block to block. B samples of S tokens, H the model's width.
+struct Bundle {
+  at::Tensor input;  // [B, S] int64 token ids (or whatever the first block of a user's model takes)
+  at::Tensor labels;  // [B, S] int64, already shifted: labels[b, s] follows input[b, s]; may be
+                      // undefined
+  at::Tensor hidden;  // [B, S, H], set by every block but the last
+  at::Tensor
+      loss;  // scalar fp32, the mean over tokens; set by the last block when there are labels
+  std::map<std::string, at::Tensor> extras;  // a model's own tensors, by name
+};
+
+// One unit of a model. Invariant: the parameters' names inside the block, behind the block's
+// prefix, are the Hugging Face names (FullName), which are also the names in safetensors and
+// checkpoints.
+class Block : public torch::nn::Module {
+ public:
+  // `prefix` is "transformer.h.0", "model.layers.0", or "" for a block whose parameter names are
+  // complete.
+  explicit Block(std::string prefix) : prefix_(std::move(prefix)) {}
+
+  // Takes the bundle of the block before, returns the one for the next.
+  virtual Bundle forward(Bundle bundle) = 0;
+
+  // Fills every parameter with its random first value. The values depend only on (seed, full
+  // name), so every rank, order and world size gets the same ones. Requires materialised
+  // parameters; runs without recording gradients. Here: normal(0, 0.02) for matrices, zeros for
+  // names ending in "bias", ones for other vectors.
+  virtual void Initialize(std::uint64_t seed);
+
+  const std::string& prefix() const { return prefix_; }
+  std::string FullName(const std::string& name) const {
+    return prefix_.empty() ? name : prefix_ + "." + name;
+  }
+
+ private:
+  std::string prefix_;
+};
+
+// The model: blocks in the order they run.
+class BlockList {
+ public:
+  virtual ~BlockList() = default;
+
+  // `also_reads` names earlier blocks (by index) whose parameters this block's forward reads: a
+  // tied head reads the embedding. Those must be present while this block runs, and receive
+  // gradients from it.
+  void Add(std::shared_ptr<Block> block, std::vector<int> also_reads = {});
+
+  int size() const { return static_cast<int>(blocks_.size()); }
+  Block& block(int i) const { return *blocks_.at(static_cast<std::size_t>(i)); }
+  const std::vector<std::shared_ptr<Block>>& blocks() const { return blocks_; }
+  const std::vector<int>& also_reads(int i) const {
+    return also_reads_.at(static_cast<std::size_t>(i));
+  }
+
+  // Sets training or evaluation mode (dropout) in every block.
+  void train(bool on);
+
+ private:
+  std::vector<std::shared_ptr<Block>> blocks_;
+  std::vector<std::vector<int>> also_reads_;
+};
+
+// A parameter that has its shape, dtype, device and requires_grad, and a storage of 0 bytes.
+at::Tensor UnmaterialisedParameter(at::IntArrayRef shape, const at::TensorOptions& options);
+
+// Gives every parameter of `block` memory of its own (uninitialised): for inference and tests,
+// where no ZeRO engine does it.
+void AllocateParameters(Block& block);
+
+// Runs every block in order. Requires every block to be materialised.
+Bundle RunBlocks(const BlockList& model, Bundle bundle);
+
+}  // namespace ds::models
+
+namespace ds {
+using models::Block;
+using models::BlockList;
+using models::Bundle;
+}  // namespace ds
