@@ -1,0 +1,45 @@
+#pragma once
+
+// Saving and loading a training job's whole state; the format is in FORMAT.md.
+//
+// Both are collective: every rank of `world` calls with the same arguments and its own parts, and
+// every rank returns the same verdict. A rank that fails says so before the others go on, so none
+// waits for it.
+//
+// Throws only what `world` throws when a peer is gone.
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "runtime/base/status.h"
+#include "runtime/checkpoint/stateful.h"
+#include "runtime/comm/communicator.h"
+
+namespace ds::checkpoint {
+
+struct SaveRequest {
+  std::filesystem::path root;  // the folder of all checkpoints of the job; created when missing
+  std::int64_t step = 0;       // finished optimizer steps: the checkpoint is root/step-N
+  nlohmann::json written_by;   // informational: {"program", "zero_stage", ...}; never read back
+};
+
+// Writes root/step-N.tmp, each rank its own file, checks what is on disk, renames it to
+// root/step-N (which replaces an older step-N in one move) and names it in root/latest.
+// Returns the path of the checkpoint. On failure the .tmp is removed and what was there before is
+// untouched. A full disk is kResourceExhausted with the bytes needed and free.
+StatusOr<std::filesystem::path> SaveCheckpoint(const SaveRequest& request,
+                                               std::span<Stateful* const> parts,
+                                               comm::Communicator& world);
+
+// Fills the parts' shards and then their states from the checkpoint folder `directory`, whatever
+// world size and ZeRO stage wrote it. Each rank reads only what overlaps its shards, and checks the
+// checksum of whole stored shards that it reads; call Verify() first to check all of them.
+//
+// Errors name the tensor: missing in the checkpoint, unknown to the parts, other shape or dtype.
+// After an error the parts hold a mixture and must not be used.
+Status LoadCheckpoint(const std::filesystem::path& directory, std::span<Stateful* const> parts,
+                      comm::Communicator& world);
+
+}  // namespace ds::checkpoint
