@@ -1,0 +1,48 @@
+#pragma once
+
+// CheckConfig: a ds_config file's text in, a checked DsConfig or every reason against it out.
+//
+// Comments (//, /* */) are allowed; duplicate and unknown keys, wrong types, values out of range,
+// contradictions and features that are not built are errors, all of them reported at once. A key at
+// its default is always accepted. Needs no GPU, no model and no other host. Pure: no files, no
+// globals, safe from any thread.
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/config/ds_config.h"
+
+namespace ds::config {
+
+struct Issue {
+  std::string key;      // dotted path, for example "zero_optimization.stage"; "" for the whole file
+  std::string message;  // starts with the place: "ds.json:3:12: ..."
+  int line = 0;         // 1-based; 0 when the file has no place for it (a missing key)
+  int column = 0;
+};
+
+struct CheckResult {
+  bool ok = false;
+  std::vector<Issue> errors;
+  std::vector<Issue> warnings;
+  DsConfig config;  // meaningful only when ok
+  // Every key: {"train_batch_size": {"value": 32, "origin": "ds.json:2:3"}, ...}. The origin is a
+  // place in the file, "default", or "derived from ...".
+  nlohmann::ordered_json resolved;
+  // The user's own keys and values, aliases and "auto" resolved, without comments.
+  nlohmann::ordered_json given;
+};
+
+// Requires world_size >= 1 (the number of ranks that share the batch).
+CheckResult CheckConfig(std::string_view json_text, std::string_view file_name, int world_size);
+
+// The checked config as one line of plain JSON that CheckConfig accepts again, on any world size
+// that the batch sizes allow: what the user gave, nothing derived. Requires result.ok.
+std::string ToDsConfigJson(const CheckResult& result);
+
+// What `dsrun check --json` prints: {"ok", "errors": [{"key", "message"}], "warnings", "config"}.
+nlohmann::ordered_json ToCheckReport(const CheckResult& result);
+
+}  // namespace ds::config

@@ -1,0 +1,77 @@
+#pragma once
+
+// DsConfig: the ds_config of one job after checking, as the training runtime reads it.
+//
+// A plain value: one small struct per feature, filled by CheckConfig (check_config.h) and read
+// everywhere else. Every field is named after its key; settings.json holds each key's meaning, its
+// cost and the default that the initializers below repeat (a test keeps the two equal). Only keys
+// that the runtime honours are here; keys without effect end in CheckConfig.
+//
+// Units: bucket sizes and thresholds are elements, not bytes. Threads: a value.
+
+#include <cstdint>
+#include <optional>
+
+namespace ds::config {
+
+enum class DataType { kFp32, kFp16, kBf16 };
+
+// train_batch_size == micro * accumulation steps * world size, always.
+struct BatchConfig {
+  std::int64_t train_batch_size = 1;
+  std::int64_t train_micro_batch_size_per_gpu = 1;
+  std::int64_t gradient_accumulation_steps = 1;
+};
+
+enum class OptimizerType { kAdam, kAdamW };
+
+struct OptimizerConfig {
+  OptimizerType type = OptimizerType::kAdamW;
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0.0;
+  // Decoupled weight decay (AdamW's rule). Type AdamW always has it, Adam unless switched off.
+  bool adam_w_mode = true;
+  bool bias_correction = true;
+};
+
+enum class SchedulerType { kConstant, kWarmupLr };
+enum class WarmupType { kLog, kLinear };
+
+struct SchedulerConfig {
+  SchedulerType type = SchedulerType::kConstant;
+  double warmup_min_lr = 0.0;
+  double warmup_max_lr = 1e-3;  // the optimizer's lr unless given
+  std::int64_t warmup_num_steps = 1000;
+  WarmupType warmup_type = WarmupType::kLog;
+};
+
+struct Bf16Config {
+  bool enabled = false;
+  bool check_grad_overflow = true;  // skip the step when a bf16 gradient is not finite
+};
+
+struct ZeroConfig {
+  int stage = 0;
+  bool overlap_comm = false;  // stage == 3 unless given
+};
+
+struct DsConfig {
+  BatchConfig batch;
+  OptimizerConfig optimizer;
+  SchedulerConfig scheduler;
+  Bf16Config bf16;
+  ZeroConfig zero_optimization;
+  double gradient_clipping = 1.0;  // largest global L2 norm; 0 is off
+  // Absent: the training precision.
+  std::optional<DataType> communication_data_type;
+  std::optional<DataType> grad_accum_dtype;
+  std::optional<std::int64_t> steps_per_print;
+
+  // The dtype of parameters and activations.
+  DataType training_dtype() const { return bf16.enabled ? DataType::kBf16 : DataType::kFp32; }
+};
+
+}  // namespace ds::config

@@ -1,0 +1,137 @@
+#include "runtime/config/train_job.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "runtime/base/suggest.h"
+
+namespace ds::config {
+namespace {
+
+// Name and place of every field, in the order of the file. The one list behind both directions.
+constexpr auto kFields = std::tuple{
+    std::pair{"model", &TrainJob::model},
+    std::pair{"data", &TrainJob::data},
+    std::pair{"token_dtype", &TrainJob::token_dtype},
+    std::pair{"seq_len", &TrainJob::seq_len},
+    std::pair{"steps", &TrainJob::steps},
+    std::pair{"epochs", &TrainJob::epochs},
+    std::pair{"shuffle", &TrainJob::shuffle},
+    std::pair{"seed", &TrainJob::seed},
+    std::pair{"save_every", &TrainJob::save_every},
+    std::pair{"checkpoint_dir", &TrainJob::checkpoint_dir},
+    std::pair{"resume_from", &TrainJob::resume_from},
+    std::pair{"device", &TrainJob::device},
+    std::pair{"ds_config", &TrainJob::ds_config},
+    std::pair{"save_hf_dir", &TrainJob::save_hf_dir},
+};
+
+template <typename Visitor>
+void ForEachField(const Visitor& visit) {
+  std::apply([&](const auto&... field) { (visit(field.first, field.second), ...); }, kFields);
+}
+
+Status FieldError(std::string_view field, std::string_view expected) {
+  return InvalidArgumentError("train job: '" + std::string(field) + "' must be " +
+                              std::string(expected));
+}
+
+Status Read(const nlohmann::json& value, std::string_view name, std::string* out) {
+  if (!value.is_string()) return FieldError(name, "a string");
+  *out = value.get<std::string>();
+  return OkStatus();
+}
+
+Status Read(const nlohmann::json& value, std::string_view name, bool* out) {
+  if (!value.is_boolean()) return FieldError(name, "true or false");
+  *out = value.get<bool>();
+  return OkStatus();
+}
+
+Status Read(const nlohmann::json& value, std::string_view name, std::int64_t* out) {
+  const bool fits = value.is_number_integer() &&
+                    (!value.is_number_unsigned() || value.get<std::uint64_t>() <= INT64_MAX);
+  if (!fits) return FieldError(name, "a whole number");
+  *out = value.get<std::int64_t>();
+  return OkStatus();
+}
+
+Status Read(const nlohmann::json& value, std::string_view name, std::uint64_t* out) {
+  if (!value.is_number_unsigned()) return FieldError(name, "a whole number of 0 or more");
+  *out = value.get<std::uint64_t>();
+  return OkStatus();
+}
+
+Status Read(const nlohmann::json& value, std::string_view name, std::vector<std::string>* out) {
+  if (!value.is_array()) return FieldError(name, "a list of strings");
+  out->clear();
+  for (const nlohmann::json& element : value) {
+    DS_RETURN_IF_ERROR(Read(element, name, &out->emplace_back()));
+  }
+  return OkStatus();
+}
+
+Status RefuseUnknownFields(const nlohmann::json& object) {
+  std::vector<std::string> known;
+  ForEachField([&](const char* name, auto) { known.emplace_back(name); });
+  for (const auto& [name, value] : object.items()) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      return InvalidArgumentError("train job: unknown field '" + name + "'" +
+                                  DidYouMean(name, known));
+    }
+  }
+  return OkStatus();
+}
+
+Status CheckOneOf(std::string_view name, std::string_view value,
+                  std::initializer_list<std::string_view> choices) {
+  if (std::find(choices.begin(), choices.end(), value) != choices.end()) return OkStatus();
+  std::string expected = "one of";
+  for (const std::string_view choice : choices) expected += " '" + std::string(choice) + "'";
+  return FieldError(name, expected + ", not '" + std::string(value) + "'");
+}
+
+Status CheckRanges(const TrainJob& job) {
+  if (job.model.empty()) return FieldError("model", "given");
+  if (job.data.empty()) return FieldError("data", "given");
+  for (const std::string& path : job.data) {
+    if (path.empty()) return FieldError("data", "a list of paths, none of them empty");
+  }
+  if (job.seq_len < 1) return FieldError("seq_len", "1 or more");
+  if (job.steps < 0) return FieldError("steps", "0 or more");
+  if (job.epochs < 1) return FieldError("epochs", "1 or more");
+  if (job.save_every < 0) return FieldError("save_every", "0 or more");
+  if (job.save_every > 0 && job.checkpoint_dir.empty()) {
+    return FieldError("checkpoint_dir", "given when save_every is");
+  }
+  DS_RETURN_IF_ERROR(CheckOneOf("token_dtype", job.token_dtype, {"uint16", "uint32"}));
+  return CheckOneOf("device", job.device, {"auto", "cpu", "cuda"});
+}
+
+}  // namespace
+
+std::string ToJson(const TrainJob& job) {
+  nlohmann::ordered_json object;
+  ForEachField([&](const char* name, auto field) { object[name] = job.*field; });
+  return object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+StatusOr<TrainJob> TrainJobFromJson(std::string_view json) {
+  const nlohmann::json object = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object()) return InvalidArgumentError("train job: not a JSON object");
+  DS_RETURN_IF_ERROR(RefuseUnknownFields(object));
+
+  TrainJob job;
+  Status status;
+  ForEachField([&](const char* name, auto field) {
+    const auto found = object.find(name);
+    if (status.ok() && found != object.end()) status = Read(*found, name, &(job.*field));
+  });
+  DS_RETURN_IF_ERROR(status);
+  DS_RETURN_IF_ERROR(CheckRanges(job));
+  return job;
+}
+
+}  // namespace ds::config

@@ -1,0 +1,45 @@
+#pragma once
+
+// TrainJob: everything a rank needs for the `train` command, as dsrun hands it over in train.json.
+//
+// dsrun writes it once per job after checking every part of it; dsrank reads it; `resume` reads it
+// back, changes what the user overrides, and writes it again. Who this rank is comes from the
+// environment, never from here, so all ranks of a job read the same file.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/status.h"
+
+namespace ds::config {
+
+struct TrainJob {
+  std::string model;                   // folder, config.json or the name of a preset
+  std::vector<std::string> data;       // text files, folders or .bin token files, in this order
+  std::string token_dtype = "uint16";  // of .bin files: uint16 or uint32
+  std::int64_t seq_len = 256;          // tokens per sample
+  std::int64_t steps = 0;              // total optimizer steps; 0: as many as `epochs` need
+  std::int64_t epochs = 1;             // passes over the data; read only when steps is 0
+  bool shuffle = true;
+  std::uint64_t seed = 1234;     // weights without a file, shuffling, dropout
+  std::int64_t save_every = 0;   // steps between checkpoints; 0: none
+  std::string checkpoint_dir;    // holds step-N folders
+  std::string resume_from;       // a step-N folder; empty: start at step 0
+  std::string device = "auto";   // auto, cpu or cuda
+  std::string ds_config = "{}";  // JSON text that CheckConfig has accepted
+  std::string save_hf_dir;       // model.safetensors and config.json at the end; empty: no
+
+  friend bool operator==(const TrainJob&, const TrainJob&) = default;
+};
+
+// Indented JSON, every field present. Bytes that are not UTF-8, which JSON cannot hold, become
+// U+FFFD.
+std::string ToJson(const TrainJob& job);
+
+// The inverse. Refuses unknown fields (naming the nearest known one), missing model or data, wrong
+// types and values out of range. Fields left out keep their default.
+StatusOr<TrainJob> TrainJobFromJson(std::string_view json);
+
+}  // namespace ds::config

@@ -1,0 +1,84 @@
+#include "runtime/config/train_job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace ds::config {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A job in which no field has its default, so that a field that does not travel shows.
+TrainJob FullJob() {
+  return {.model = "models/gpt2",
+          .data = {"a.bin", "b c.txt"},
+          .token_dtype = "uint32",
+          .seq_len = 128,
+          .steps = 20,
+          .epochs = 3,
+          .shuffle = false,
+          .seed = 18446744073709551615u,
+          .save_every = 5,
+          .checkpoint_dir = "runs/x/checkpoints",
+          .resume_from = "runs/x/checkpoints/step-5",
+          .device = "cpu",
+          .ds_config = R"({"train_batch_size":8})",
+          .save_hf_dir = "out"};
+}
+
+std::string ErrorWith(const char* field, const nlohmann::json& value) {
+  auto json = nlohmann::json::parse(ToJson(FullJob()));
+  json[field] = value;
+  const StatusOr<TrainJob> job = TrainJobFromJson(json.dump());
+  return job.ok() ? "accepted" : job.status().message();
+}
+
+TEST(TrainJobTest, RoundTrips) {
+  const StatusOr<TrainJob> read = TrainJobFromJson(ToJson(FullJob()));
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(*read, FullJob());
+  const auto full = nlohmann::json::parse(ToJson(FullJob()));
+  const auto defaults = nlohmann::json::parse(ToJson(TrainJob{}));
+  for (const auto& [name, value] : defaults.items()) EXPECT_NE(value, full[name]) << name;
+}
+
+TEST(TrainJobTest, FieldsLeftOutKeepTheirDefault) {
+  const StatusOr<TrainJob> read = TrainJobFromJson(R"({"model":"m","data":["d"]})");
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(*read, (TrainJob{.model = "m", .data = {"d"}}));
+}
+
+TEST(TrainJobTest, RefusesUnknownFieldsWithTheNearestName) {
+  EXPECT_THAT(ErrorWith("seqlen", 4), HasSubstr("unknown field 'seqlen'; did you mean 'seq_len'?"));
+}
+
+TEST(TrainJobTest, RefusesWrongTypesAndValues) {
+  EXPECT_THAT(ErrorWith("model", ""), HasSubstr("'model'"));
+  EXPECT_THAT(ErrorWith("model", 3), HasSubstr("'model' must be a string"));
+  EXPECT_THAT(ErrorWith("data", nlohmann::json::array()), HasSubstr("'data'"));
+  EXPECT_THAT(ErrorWith("data", "one.txt"), HasSubstr("'data' must be a list of strings"));
+  EXPECT_THAT(ErrorWith("data", {"x", 1}), HasSubstr("'data' must be a string"));
+  EXPECT_THAT(ErrorWith("token_dtype", "int8"), HasSubstr("'uint16' 'uint32', not 'int8'"));
+  EXPECT_THAT(ErrorWith("seq_len", 0), HasSubstr("'seq_len' must be 1 or more"));
+  EXPECT_THAT(ErrorWith("seq_len", 1.5), HasSubstr("'seq_len' must be a whole number"));
+  EXPECT_THAT(ErrorWith("seq_len", 9223372036854775808u), HasSubstr("'seq_len'"));
+  EXPECT_THAT(ErrorWith("steps", -1), HasSubstr("'steps' must be 0 or more"));
+  EXPECT_THAT(ErrorWith("epochs", 0), HasSubstr("'epochs' must be 1 or more"));
+  EXPECT_THAT(ErrorWith("shuffle", "yes"), HasSubstr("'shuffle' must be true or false"));
+  EXPECT_THAT(ErrorWith("seed", -1), HasSubstr("'seed'"));
+  EXPECT_THAT(ErrorWith("save_every", -2), HasSubstr("'save_every' must be 0 or more"));
+  EXPECT_THAT(ErrorWith("checkpoint_dir", ""), HasSubstr("'checkpoint_dir'"));
+  EXPECT_THAT(ErrorWith("device", "tpu"), HasSubstr("'device' must be one of"));
+}
+
+TEST(TrainJobTest, RefusesWhatIsNotAnObject) {
+  for (const char* text : {"", "[]", "{", "3", "{} x"}) {
+    EXPECT_FALSE(TrainJobFromJson(text).ok()) << text;
+  }
+}
+
+}  // namespace
+}  // namespace ds::config
