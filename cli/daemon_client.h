@@ -1,0 +1,81 @@
+#pragma once
+
+// DaemonClient: the controller's end of the dsrun.v1 service of one host.
+//
+// Calls block until they are answered or their timeout has passed (kDeadlineExceeded); an
+// unreachable daemon is kUnavailable. What the daemon refuses keeps its code and message.
+//
+// Threads: safe to use from several threads; one Watch at a time.
+// Lifetimes: the callback of Watch runs on the thread that called Watch, and never after it
+// returned.
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "proto/dsrun.grpc.pb.h"
+#include "runtime/base/status.h"
+
+namespace ds::cli {
+
+namespace v1 = ::dsrun::v1;
+
+// How long a daemon may take to answer a call that does no waiting of its own.
+inline constexpr std::chrono::seconds kCallTimeout{30};
+
+struct WatchOptions {
+  std::string job_id;
+  std::uint32_t generation = 0;
+  std::uint64_t after_sequence = 0;  // the last event already seen
+};
+
+class DaemonClient {
+ public:
+  using EventCallback = std::function<void(const v1::Event&)>;
+
+  // `target` is a gRPC address, "unix:/path/daemon.sock". Connects with the first call.
+  explicit DaemonClient(const std::string& target);
+  ~DaemonClient();
+
+  // Protocol and dsrun version are filled in. Versions that do not fit are kFailedPrecondition;
+  // what is wrong with the host is in the response's findings.
+  StatusOr<v1::PrepareResponse> Prepare(v1::PrepareRequest request,
+                                        std::chrono::milliseconds timeout = kCallTimeout);
+
+  // kNotFound: no such program; kAlreadyExists: this generation was launched before;
+  // kFailedPrecondition: the last one has not ended. After an error no rank of it runs.
+  StatusOr<v1::LaunchResponse> Launch(const v1::LaunchRequest& request,
+                                      std::chrono::milliseconds timeout = kCallTimeout);
+
+  // Returns once every process group is signalled; the end is seen by Watch. May be repeated: a
+  // shorter grace counts, a longer one does not.
+  StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request,
+                                  std::chrono::milliseconds timeout = kCallTimeout);
+
+  // Calls `on_event` with every event after `after_sequence`, in order, until JobEnded has been
+  // delivered (OK), CancelWatch was called (kCancelled) or the daemon is gone (kUnavailable). An
+  // event counts as dealt with when the callback returns; a slow callback makes the ranks wait once
+  // 64 MiB of their output are queued, and loses nothing.
+  Status Watch(const WatchOptions& options, const EventCallback& on_event);
+
+  // Ends a Watch that another thread is in; the next Watch works again.
+  void CancelWatch();
+
+ private:
+  struct Position {
+    std::uint64_t sequence;  // the last event dealt with
+    bool ended;              // that was JobEnded
+  };
+  Status WatchOnce(const WatchOptions& options, const EventCallback& on_event, Position* position);
+
+  std::unique_ptr<v1::Daemon::Stub> stub_;
+  std::mutex mutex_;
+  grpc::ClientContext* watch_ = nullptr;  // guarded by mutex_
+  bool watching_ = false;                 // guarded by mutex_
+  bool watch_cancelled_ = false;          // guarded by mutex_
+};
+
+}  // namespace ds::cli

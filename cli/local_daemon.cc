@@ -1,0 +1,174 @@
+#include "cli/local_daemon.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/files.h"
+
+extern char** environ;
+
+namespace ds::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Where dsrund finds its two pipes; anything above standard error would do.
+constexpr int kChildControllerFd = 3;
+constexpr int kChildReadyFd = 4;
+
+struct Pipe {
+  UniqueFd read;
+  UniqueFd write;
+};
+
+StatusOr<Pipe> MakePipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return ErrnoError(errno, "pipe");
+  return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+StatusOr<fs::path> FindDaemon(const LocalDaemonOptions& options) {
+  fs::path path = options.dsrund;
+  if (path.empty()) {
+    DS_ASSIGN_OR_RETURN(const fs::path self, OwnExecutable());
+    path = self.parent_path() / "dsrund";
+  }
+  if (::access(path.c_str(), X_OK) != 0) {
+    return NotFoundError(path.string() + ": " + std::generic_category().message(errno) +
+                         "; dsrund must lie beside dsrun, build or install both");
+  }
+  return path;
+}
+
+// A socket's path may have 107 bytes, so a long $XDG_RUNTIME_DIR is passed over.
+StatusOr<fs::path> MakePrivateFolder() {
+  constexpr std::size_t kLongestBase = 64;
+  std::vector<std::string> bases;
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  if (runtime != nullptr && *runtime == '/' && std::string_view(runtime).size() <= kLongestBase) {
+    bases.emplace_back(runtime);
+  }
+  bases.emplace_back("/tmp");
+  Status last;
+  for (const std::string& base : bases) {
+    std::string path = base + "/dsrun-XXXXXX";
+    if (::mkdtemp(path.data()) != nullptr) return fs::path(path);  // mkdtemp's mode is 0700
+    last = ErrnoError(errno, base + ": cannot make the private folder of the daemon");
+  }
+  return last;
+}
+
+StatusOr<int> SpawnDaemon(std::vector<std::string> arguments, int controller_fd, int ready_fd) {
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  // Both come from above these numbers, so neither dup2 overwrites what the other needs.
+  posix_spawn_file_actions_adddup2(&actions, controller_fd, kChildControllerFd);
+  posix_spawn_file_actions_adddup2(&actions, ready_fd, kChildReadyFd);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  // Its own session: Ctrl-C on the terminal is dsrun's to handle.
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK);
+  pid_t pid = -1;
+  const int error = ::posix_spawn(&pid, argv[0], &actions, &attributes, argv.data(), environ);
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) return ErrnoError(error, arguments[0]);
+  return static_cast<int>(pid);
+}
+
+// A descriptor of the same file numbered above those the child's pipes get.
+StatusOr<UniqueFd> Above(const UniqueFd& fd) {
+  const int high = ::fcntl(fd.get(), F_DUPFD_CLOEXEC, kChildReadyFd + 1);
+  if (high < 0) return ErrnoError(errno, "fcntl");
+  return UniqueFd(high);
+}
+
+// One byte arrives when the daemon listens; the end of file when it ended instead.
+Status AwaitReady(int ready_fd, std::chrono::milliseconds timeout) {
+  pollfd ready{ready_fd, POLLIN, 0};
+  int count = -1;
+  do {
+    count = ::poll(&ready, 1, static_cast<int>(timeout.count()));
+  } while (count < 0 && errno == EINTR);
+  if (count < 0) return ErrnoError(errno, "poll");
+  if (count == 0) {
+    return DeadlineExceededError("dsrund did not start listening within " +
+                                 std::to_string(timeout.count()) + " ms");
+  }
+  char byte = 0;
+  if (::read(ready_fd, &byte, 1) != 1) {
+    return UnavailableError("dsrund ended before it listened; its last words are above");
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Start(const LocalDaemonOptions& options) {
+  DS_ASSIGN_OR_RETURN(const fs::path dsrund, FindDaemon(options));
+  std::unique_ptr<LocalDaemon> daemon(new LocalDaemon());
+  DS_ASSIGN_OR_RETURN(daemon->folder_, MakePrivateFolder());
+  const std::string socket = (daemon->folder_ / "daemon.sock").string();
+  DS_ASSIGN_OR_RETURN(Pipe controller, MakePipe());
+  DS_ASSIGN_OR_RETURN(Pipe ready, MakePipe());
+  DS_ASSIGN_OR_RETURN(const UniqueFd controller_end, Above(controller.read));
+  DS_ASSIGN_OR_RETURN(UniqueFd ready_end, Above(ready.write));
+  std::vector<std::string> arguments = {dsrund.string(), "--socket=" + socket,
+                                        "--job=" + options.job_id,
+                                        "--controller-fd=" + std::to_string(kChildControllerFd),
+                                        "--ready-fd=" + std::to_string(kChildReadyFd)};
+  if (!options.dsrank.empty()) arguments.push_back("--dsrank=" + options.dsrank.string());
+  DS_ASSIGN_OR_RETURN(daemon->pid_, SpawnDaemon(arguments, controller_end.get(), ready_end.get()));
+  daemon->controller_pipe_ = std::move(controller.write);
+  ready.write.Reset();
+  ready_end.Reset();
+  if (Status ready_status = AwaitReady(ready.read.get(), options.start_timeout);
+      !ready_status.ok()) {
+    ::kill(daemon->pid_, SIGKILL);  // it has no ranks yet, and may be past reading its pipe
+    return ready_status;
+  }
+  daemon->client_ = std::make_unique<DaemonClient>("unix:" + socket);
+  return daemon;
+}
+
+LocalDaemon::~LocalDaemon() { static_cast<void>(Close()); }
+
+Status LocalDaemon::Close() {
+  controller_pipe_.Reset();
+  Status result;
+  if (pid_ > 0) {
+    int status = 0;
+    pid_t waited = -1;
+    do {
+      waited = ::waitpid(pid_, &status, 0);
+    } while (waited < 0 && errno == EINTR);
+    pid_ = -1;
+    if (waited < 0) {
+      result = ErrnoError(errno, "waiting for dsrund");
+    } else if (WIFSIGNALED(status)) {
+      result = InternalError("dsrund was ended by signal " + std::to_string(WTERMSIG(status)));
+    } else if (WEXITSTATUS(status) != 0) {
+      result = InternalError("dsrund ended with status " + std::to_string(WEXITSTATUS(status)));
+    }
+  }
+  std::error_code ignored;  // dsrund has removed it; this is for one that was killed
+  fs::remove_all(folder_, ignored);
+  return result;
+}
+
+}  // namespace ds::cli

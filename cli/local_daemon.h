@@ -1,0 +1,57 @@
+#pragma once
+
+// LocalDaemon: the dsrund of this host, started as a child in a session of its own and bound to the
+// life of this object by a pipe. When the pipe closes (Close, the destructor, or the end of this
+// process in any way, SIGKILL included) dsrund stops its ranks and ends.
+//
+// The daemon's socket lies in a private 0700 folder under $XDG_RUNTIME_DIR or /tmp. Nothing is left
+// there afterwards.
+//
+// Threads: one thread at a time; client() is as DaemonClient says.
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "cli/daemon_client.h"
+#include "runtime/base/status.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ds::cli {
+
+struct LocalDaemonOptions {
+  std::string job_id;
+  std::filesystem::path dsrund;  // empty: beside the running program
+  std::filesystem::path dsrank;  // empty: beside dsrund
+  std::chrono::milliseconds start_timeout{10'000};
+};
+
+class LocalDaemon {
+ public:
+  // Returns when the daemon listens. kNotFound when there is no dsrund, kUnavailable when it ended
+  // instead of listening (it has said why on stderr).
+  static StatusOr<std::unique_ptr<LocalDaemon>> Start(const LocalDaemonOptions& options);
+
+  // Closes and ignores the outcome.
+  ~LocalDaemon();
+  LocalDaemon(const LocalDaemon&) = delete;
+  LocalDaemon& operator=(const LocalDaemon&) = delete;
+
+  DaemonClient& client() { return *client_; }
+  int pid() const { return pid_; }
+
+  // Hangs up and waits until dsrund, and with it every rank, has ended (at most the job's grace).
+  // Idempotent. kInternal when dsrund did not end cleanly.
+  Status Close();
+
+ private:
+  LocalDaemon() = default;
+
+  std::filesystem::path folder_;
+  UniqueFd controller_pipe_;  // closing it tells dsrund that the controller is gone
+  int pid_ = -1;              // -1 once it has been waited for
+  std::unique_ptr<DaemonClient> client_;
+};
+
+}  // namespace ds::cli
