@@ -1,0 +1,52 @@
+#include "cli/commands/help_command.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <iomanip>
+#include <iostream>
+#include <sstream>
+
+#include "cli/exit_codes.h"
+#include "cli/flag_parser.h"
+#include "runtime/base/suggest.h"
+
+namespace ds::cli {
+namespace {
+
+std::string Overview() {
+  std::ostringstream text;
+  text << "Start and train on many ranks, on one host or many.\n\nCommands:\n";
+  for (const Command& command : Commands()) {
+    text << "  " << std::left << std::setw(12) << command.name << command.summary << "\n";
+  }
+  text << "\nEverything behind COMMAND or PROGRAM belongs to it. A program that has a command's "
+          "name is\nstarted with: dsrun [launch flags] run -- PROGRAM\n";
+  return text.str();
+}
+
+void PrintOverview() {
+  LaunchFlags flags;
+  FlagParser parser("[launch flags] COMMAND|PROGRAM [arguments]", Overview());
+  AddLaunchFlags(parser.app(), &flags);
+  std::cout << parser.app().help() << std::flush;
+}
+
+}  // namespace
+
+StatusOr<int> HelpCommand(const Invocation& invocation) {
+  if (invocation.arguments.empty() || invocation.arguments[0] == "help") {
+    PrintOverview();
+    return kExitOk;
+  }
+  const std::string& name = invocation.arguments[0];
+  const Command* command = FindCommand(name);
+  if (command == nullptr) {
+    std::vector<std::string> names;
+    for (const Command& known : Commands()) names.emplace_back(known.name);
+    return InvalidArgumentError("no command '" + name + "'" + DidYouMean(name, names));
+  }
+  return command->run(Invocation{.arguments = {"--help"}});
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,14 @@
+#include "cli/commands/version_command.h"
+
+#include <iostream>
+
+#include "cli/exit_codes.h"
+
+namespace ds::cli {
+
+StatusOr<int> VersionCommand(const Invocation&) {
+  std::cout << "dsrun " << DSRUN_VERSION << "\n" << std::flush;
+  return kExitOk;
+}
+
+}  // namespace ds::cli

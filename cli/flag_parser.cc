@@ -1,0 +1,86 @@
+#include "cli/flag_parser.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <iostream>
+
+#include "runtime/base/suggest.h"
+
+namespace ds::cli {
+namespace {
+
+// Shows a flag under its first long name only; the '-' spelling goes without saying.
+class OneNameFormatter : public CLI::Formatter {
+ public:
+  explicit OneNameFormatter(std::string usage) : usage_(std::move(usage)) {}
+
+  std::string make_usage(const CLI::App*, std::string) const override {
+    return "Usage: dsrun " + usage_ + "\n";
+  }
+
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+    if (is_positional) return option->get_name(true);
+    std::string name;
+    for (const std::string& letter : option->get_snames()) name += "-" + letter + ", ";
+    if (!option->get_lnames().empty()) name += "--" + option->get_lnames().front();
+    return name;
+  }
+
+ private:
+  std::string usage_;
+};
+
+bool IsFlag(const std::string& word) { return word.size() > 1 && word[0] == '-' && word != "--"; }
+
+}  // namespace
+
+FlagParser::FlagParser(const std::string& usage, const std::string& description)
+    : app_(std::make_unique<CLI::App>(description)) {
+  app_->formatter(std::make_shared<OneNameFormatter>(usage));
+  app_->get_formatter()->column_width(34);
+  app_->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  app_->allow_extras();
+}
+
+FlagParser::~FlagParser() = default;
+
+StatusOr<FlagParser::Result> FlagParser::Parse(const std::vector<std::string>& arguments,
+                                               Rest rest) {
+  app_->prefix_command(rest == Rest::kProgram);
+  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+  try {
+    app_->parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app_->help() << std::flush;
+    return Result{.help_shown = true};
+  } catch (const CLI::ParseError& error) {
+    return InvalidArgumentError(error.what());
+  }
+  std::vector<std::string> left = app_->remaining();
+  if (!left.empty() && IsFlag(left[0])) return UnknownFlag(left[0]);
+  if (rest == Rest::kRefused && !left.empty()) {
+    return InvalidArgumentError("unexpected argument '" + left[0] + "'");
+  }
+  return Result{.rest = std::move(left)};
+}
+
+Status FlagParser::UnknownFlag(const std::string& word) const {
+  const std::string name = word.substr(0, word.find('='));
+  std::vector<std::string> known;
+  for (const CLI::Option* option : app_->get_options()) {
+    for (const std::string& long_name : option->get_lnames()) known.push_back("--" + long_name);
+  }
+  return InvalidArgumentError("unknown flag " + name + DidYouMean(name, known));
+}
+
+std::string FlagNames(const std::string& name, const std::string& short_name) {
+  std::string names = (short_name.empty() ? "" : short_name + ",") + "--" + name;
+  std::string dashed = name;
+  std::replace(dashed.begin(), dashed.end(), '_', '-');
+  if (dashed != name) names += ",--" + dashed;
+  return names;
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,49 @@
+#pragma once
+
+// CLI11 as dsrun uses it: the last of a repeated flag wins, a misspelt flag gets a suggestion, and
+// errors are Status, not exceptions. Include <CLI/App.hpp> and <CLI/...> only in .cc files that
+// declare flags: it costs seconds of compile time.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/base/status.h"
+
+namespace CLI {
+class App;
+}
+
+namespace ds::cli {
+
+// A parser whose help begins "Usage: dsrun <usage>".
+class FlagParser {
+ public:
+  FlagParser(const std::string& usage, const std::string& description);
+  ~FlagParser();
+  FlagParser(const FlagParser&) = delete;
+  FlagParser& operator=(const FlagParser&) = delete;
+
+  CLI::App& app() { return *app_; }
+
+  // What is left when flags and declared positionals have been taken.
+  enum class Rest {
+    kRefused,  // anything left is an error
+    kProgram,  // the first word that is no flag, or "--", ends the flags; it and all behind is left
+  };
+  struct Result {
+    bool help_shown = false;        // --help was given and printed: return kExitOk
+    std::vector<std::string> rest;  // with Rest::kProgram; keeps a leading "--"
+  };
+  StatusOr<Result> Parse(const std::vector<std::string>& arguments, Rest rest);
+
+ private:
+  Status UnknownFlag(const std::string& word) const;
+
+  std::unique_ptr<CLI::App> app_;
+};
+
+// "-H" and "num_gpus" as CLI11 wants them: "-H,--num_gpus,--num-gpus".
+std::string FlagNames(const std::string& name, const std::string& short_name = "");
+
+}  // namespace ds::cli

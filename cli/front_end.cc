@@ -1,0 +1,91 @@
+#include "cli/front_end.h"
+
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <iostream>
+
+#include "cli/command_table.h"
+#include "cli/exit_codes.h"
+#include "cli/flag_parser.h"
+#include "runtime/base/log.h"
+#include "runtime/base/suggest.h"
+
+namespace ds::cli {
+namespace {
+
+bool IsOnPath(const std::string& name) {
+  const char* path = ::getenv("PATH");
+  std::string_view left = path == nullptr ? "" : path;
+  while (!left.empty()) {
+    const std::size_t end = left.find(':');
+    const std::string folder(left.substr(0, end));
+    if (::access((folder + "/" + name).c_str(), X_OK) == 0) return true;
+    left = end == std::string_view::npos ? "" : left.substr(end + 1);
+  }
+  return false;
+}
+
+bool LooksLikeProgram(const std::string& word) {
+  return word.find('/') != std::string::npos || word.ends_with(".py") ||
+         ::access(word.c_str(), R_OK) == 0 || IsOnPath(word);
+}
+
+Status NeitherCommandNorProgram(const std::string& word) {
+  std::vector<std::string> names;
+  for (const Command& command : Commands()) names.emplace_back(command.name);
+  return InvalidArgumentError("'" + word + "' is neither a command nor a program here" +
+                              DidYouMean(word, names));
+}
+
+// The command and its arguments for the words behind the launch flags.
+StatusOr<const Command*> Choose(Invocation* invocation, std::vector<std::string> words) {
+  if (words.empty()) {
+    return InvalidArgumentError("no command or program given; see dsrun --help");
+  }
+  const Command* command = invocation->launch.module ? nullptr : FindCommand(words[0]);
+  if (command != nullptr) {
+    invocation->arguments.assign(words.begin() + 1, words.end());
+    return command;
+  }
+  if (words[0] != "--" && !invocation->launch.module && !LooksLikeProgram(words[0])) {
+    return NeitherCommandNorProgram(words[0]);
+  }
+  invocation->arguments = std::move(words);
+  if (invocation->arguments[0] != "--") {
+    invocation->arguments.insert(invocation->arguments.begin(), "--");
+  }
+  return FindCommand("run");
+}
+
+StatusOr<int> Run(const std::vector<std::string>& command_line) {
+  Invocation invocation{.command_line = command_line};
+  FlagParser parser("[launch flags] COMMAND|PROGRAM [arguments]", "");
+  CLI::App& app = parser.app();
+  AddLaunchFlags(app, &invocation.launch);
+  bool version = false;
+  bool help = false;
+  app.set_help_flag();
+  app.add_flag("-h,--help", help);
+  app.add_flag("--version", version);
+  DS_ASSIGN_OR_RETURN(
+      FlagParser::Result parsed,
+      parser.Parse({command_line.begin() + 1, command_line.end()}, FlagParser::Rest::kProgram));
+  if (help) return FindCommand("help")->run(invocation);
+  if (version) return FindCommand("version")->run(invocation);
+  DS_ASSIGN_OR_RETURN(const Command* command, Choose(&invocation, std::move(parsed.rest)));
+  return command->run(invocation);
+}
+
+}  // namespace
+
+int RunCommandLine(const std::vector<std::string>& command_line) {
+  const StatusOr<int> status = Run(command_line);
+  if (status.ok()) return *status;
+  std::cerr << "dsrun: " << status.status().message() << std::endl;
+  return kExitUsage;
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,185 @@
+#include "cli/launch_flags.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
+#include <map>
+
+#include "cli/flag_parser.h"
+
+namespace ds::cli {
+namespace {
+
+constexpr int kMaxPort = 65535;
+constexpr int kMaxRanksPerHost = 4096;
+constexpr int kMaxHosts = 65536;
+
+// Validators without CLI11's own remarks in the help.
+template <typename T>
+CLI::Validator Between(T low, T high) {
+  return CLI::Range(low, high).description("");
+}
+CLI::Validator OneOf(std::vector<std::string> names) {
+  return CLI::IsMember(std::move(names)).description("");
+}
+
+// DeepSpeed's flags that dsrun does not do, and what to do instead.
+struct RefusedFlag {
+  const char* name;
+  bool takes_value;
+  const char* instead;
+};
+constexpr RefusedFlag kRefusedFlags[] = {
+    {"min_elastic_nodes", true, "there is no elastic mode; see --max_restarts"},
+    {"max_elastic_nodes", true, "there is no elastic mode; see --max_restarts"},
+    {"elastic_training", false, "there is no elastic mode; see --max_restarts"},
+    {"autotuning", true, "there is no tuner"},
+    {"node_rank", true, "dsrun starts every host itself; give it all hosts in --hostfile"},
+    {"no_ssh", false, "dsrun starts every host itself; give it all hosts in --hostfile"},
+    {"launcher_args", true, "dsrun uses no outside launcher"},
+    {"force_multi", false, "a host is remote when it is not this machine, not by a flag"},
+    {"save_pid", false, "a running job writes its pid to job.json in its run directory"},
+    {"enable_each_rank_log", true, "every rank always has its log files in the run directory"},
+    {"ssh_port", true, "launching over SSH is not available yet"},
+    {"venv_script", true, "no shell is involved; name the interpreter with --python"},
+};
+
+void AddHostFlags(CLI::App& app, LaunchFlags* flags) {
+  app.add_option(FlagNames("hostfile", "-H"), flags->hostfile,
+                 "hosts and their slots, one 'HOST slots=N' a line; without it: this host")
+      ->type_name("FILE");
+  app.add_option(FlagNames("include", "-i"), flags->include,
+                 "use only these: HOST[:SLOT,FIRST-LAST][@HOST...]")
+      ->type_name("FILTER");
+  app.add_option(FlagNames("exclude", "-e"), flags->exclude, "use all but these, written alike")
+      ->type_name("FILTER");
+  app.add_option(FlagNames("num_nodes"), flags->num_nodes, "use the first N hosts")
+      ->check(Between(1, kMaxHosts))
+      ->type_name("N");
+  app.add_option(FlagNames("num_gpus") + ",--num_accelerators,--num-accelerators", flags->num_gpus,
+                 "use the first N slots of every host")
+      ->check(Between(1, kMaxRanksPerHost))
+      ->type_name("N");
+  app.add_option(FlagNames("master_addr"), flags->master_addr,
+                 "address of rank 0 for the others (default: found by its daemon)")
+      ->type_name("ADDR");
+  app.add_option(FlagNames("master_port"), flags->master_port,
+                 "port of rank 0 (default: any free one)")
+      ->check(Between(0, kMaxPort))
+      ->type_name("PORT");
+}
+
+void AddRankFlags(CLI::App& app, LaunchFlags* flags) {
+  const std::map<std::string, Device> devices = {
+      {"auto", Device::kAuto}, {"cpu", Device::kCpu}, {"cuda", Device::kCuda}};
+  app.add_option_function<std::string>(
+         FlagNames("device"),
+         [flags, devices](const std::string& name) { flags->device = devices.at(name); },
+         "auto (a GPU where there is one), cpu or cuda")
+      ->check(OneOf({"auto", "cpu", "cuda"}))
+      ->type_name("DEVICE");
+  app.add_flag(FlagNames("one_device_per_rank"), flags->one_device_per_rank,
+               "show each rank only its own device");
+  app.add_flag(FlagNames("bind_cores_to_rank"), flags->bind_cores_to_rank,
+               "divide the host's cores among its ranks");
+  app.add_option(FlagNames("bind_core_list"), flags->bind_core_list,
+                 "the cores to divide, for example 0-13,28-41")
+      ->type_name("CORES");
+  app.add_option(FlagNames("python"), flags->python, "interpreter of *.py programs")
+      ->type_name("PATH");
+  app.add_flag(FlagNames("module"), flags->module, "PROGRAM is a Python module (python3 -m)");
+  app.add_flag(FlagNames("no_python"), flags->no_python, "execute a *.py program directly");
+  app.add_flag(FlagNames("pass_local_rank"), flags->pass_local_rank,
+               "add --local_rank=N to the program's arguments");
+  app.add_option(FlagNames("export", "-x"), flags->exports,
+                 "set NAME=VALUE in every rank's environment (repeatable)")
+      ->take_all()
+      ->allow_extra_args(false)
+      ->type_name("NAME=VALUE");
+}
+
+void AddJobFlags(CLI::App& app, LaunchFlags* flags) {
+  app.add_option(FlagNames("run_dir"), flags->run_dir,
+                 "where the job keeps its files (default: runs/JOB)")
+      ->type_name("DIR");
+  app.add_option(FlagNames("max_restarts"), flags->max_restarts,
+                 "restart a failed job from its newest good checkpoint up to N times")
+      ->check(Between(0, 1000000))
+      ->type_name("N");
+  app.add_option(FlagNames("grace_seconds"), flags->grace_seconds,
+                 "time between SIGTERM and SIGKILL when ranks must stop (default: 15)")
+      ->check(Between(0.0, 86400.0))
+      ->type_name("SECONDS");
+  app.add_flag(FlagNames("quiet", "-q"), flags->quiet, "show only errors and the end");
+  app.add_option(FlagNames("log_level"), flags->log_level,
+                 "of dsrun itself: debug, info, warning, error, critical")
+      ->check(OneOf({"debug", "info", "warning", "error", "critical"}))
+      ->type_name("LEVEL");
+}
+
+// Flags of DeepSpeed's command lines: taken when they ask for what happens anyway, else refused.
+void AddDeepSpeedFlags(CLI::App& app) {
+  const std::string hidden;
+  app.add_flag(FlagNames("no_local_rank"))->group(hidden);
+  app.add_flag(FlagNames("no_ssh_check"))->group(hidden);
+  app.add_option_function<std::string>(
+         FlagNames("launcher"),
+         [](const std::string& name) {
+           if (name == "pdsh" || name == "ssh") return;
+           throw CLI::ValidationError("--launcher " + name +
+                                      " is not supported: dsrun starts its own daemon on every "
+                                      "host; drop the flag");
+         })
+      ->group(hidden);
+  for (const RefusedFlag& refused : kRefusedFlags) {
+    const auto refuse = [refused](const std::string&) {
+      throw CLI::ValidationError(std::string("--") + refused.name +
+                                 " is not supported: " + refused.instead);
+    };
+    CLI::Option* option =
+        app.add_option_function<std::string>(FlagNames(refused.name), refuse)->group(hidden);
+    if (!refused.takes_value) option->expected(0, 1);
+  }
+}
+
+}  // namespace
+
+std::string_view DeviceName(Device device) {
+  switch (device) {
+    case Device::kAuto:
+      return "auto";
+    case Device::kCpu:
+      return "cpu";
+    case Device::kCuda:
+      return "cuda";
+  }
+  return "";
+}
+
+void AddLaunchFlags(CLI::App& app, LaunchFlags* flags) {
+  AddHostFlags(app, flags);
+  AddRankFlags(app, flags);
+  AddJobFlags(app, flags);
+  AddDeepSpeedFlags(app);
+}
+
+Status CheckLaunchFlags(const LaunchFlags& flags) {
+  if (!flags.include.empty() && !flags.exclude.empty()) {
+    return InvalidArgumentError("--include and --exclude exclude one another; give one of them");
+  }
+  if (!flags.bind_core_list.empty() && !flags.bind_cores_to_rank) {
+    return InvalidArgumentError("--bind_core_list needs --bind_cores_to_rank");
+  }
+  if (flags.module && flags.no_python) {
+    return InvalidArgumentError("--module and --no_python exclude one another");
+  }
+  for (const std::string& assignment : flags.exports) {
+    if (assignment.find('=') == std::string::npos || assignment[0] == '=') {
+      return InvalidArgumentError("-x " + assignment + ": expected NAME=VALUE");
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,60 @@
+#pragma once
+
+// The flags that say where and how ranks run. They stand before COMMAND or PROGRAM; our own
+// commands take them behind their name as well, where they override. Names are DeepSpeed's, each in
+// `_` and `-` spelling.
+//
+// A DeepSpeed flag with no meaning here is refused by name with what to do instead; one that asks
+// for what happens anyway (--no_local_rank, --no_ssh_check) is accepted.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/base/status.h"
+
+namespace CLI {
+class App;
+}
+
+namespace ds::cli {
+
+enum class Device { kAuto, kCpu, kCuda };
+
+std::string_view DeviceName(Device device);  // "auto", "cpu", "cuda"
+
+struct LaunchFlags {
+  // Which hosts and slots.
+  std::optional<std::string> hostfile;
+  std::string include;
+  std::string exclude;
+  std::optional<int> num_nodes;
+  std::optional<int> num_gpus;
+  // Rendezvous: "" and 0 = chosen by the daemon of rank 0's host.
+  std::string master_addr;
+  int master_port = 0;
+  // How a rank runs.
+  Device device = Device::kAuto;
+  bool one_device_per_rank = false;
+  bool bind_cores_to_rank = false;
+  std::string bind_core_list;
+  std::string python = "python3";
+  bool module = false;
+  bool no_python = false;
+  bool pass_local_rank = false;
+  std::vector<std::string> exports;  // NAME=VALUE
+  // The job as a whole.
+  std::string run_dir;  // "" = runs/<job>
+  int max_restarts = 0;
+  double grace_seconds = 15;  // between SIGTERM and SIGKILL
+  bool quiet = false;
+  std::string log_level = "info";
+};
+
+// Declares the flags on `app`, writing into `flags` (which outlives the parse).
+void AddLaunchFlags(CLI::App& app, LaunchFlags* flags);
+
+// What single values cannot show: flags that exclude one another.
+Status CheckLaunchFlags(const LaunchFlags& flags);
+
+}  // namespace ds::cli

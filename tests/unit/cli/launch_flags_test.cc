@@ -1,0 +1,106 @@
+#include "cli/launch_flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cli/flag_parser.h"
+
+namespace ds::cli {
+namespace {
+
+using ::testing::ElementsAre;
+
+struct Parsed {
+  LaunchFlags flags;
+  std::vector<std::string> rest;
+};
+
+StatusOr<Parsed> Parse(const std::vector<std::string>& arguments,
+                       FlagParser::Rest rest = FlagParser::Rest::kProgram) {
+  Parsed parsed;
+  FlagParser parser("", "");
+  AddLaunchFlags(parser.app(), &parsed.flags);
+  DS_ASSIGN_OR_RETURN(FlagParser::Result result, parser.Parse(arguments, rest));
+  DS_RETURN_IF_ERROR(CheckLaunchFlags(parsed.flags));
+  parsed.rest = std::move(result.rest);
+  return parsed;
+}
+
+TEST(LaunchFlagsTest, TakesDeepSpeedsNamesInBothSpellings) {
+  const auto parsed = Parse({"-H", "hosts", "--num_gpus", "4", "--master-port=29500", "-i", "a@b:0",
+                             "--num-nodes", "2", "--bind-cores-to-rank", "--one_device_per_rank"});
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  EXPECT_EQ(parsed->flags.hostfile, "hosts");
+  EXPECT_EQ(parsed->flags.num_gpus, 4);
+  EXPECT_EQ(parsed->flags.num_nodes, 2);
+  EXPECT_EQ(parsed->flags.master_port, 29500);
+  EXPECT_EQ(parsed->flags.include, "a@b:0");
+  EXPECT_TRUE(parsed->flags.bind_cores_to_rank);
+  EXPECT_TRUE(parsed->flags.one_device_per_rank);
+}
+
+TEST(LaunchFlagsTest, TheLastOfARepeatedFlagWinsAndShortFlagsMayBeGlued) {
+  const auto parsed = Parse({"--num_gpus", "2", "-Hfirst", "-qH", "second", "--num_gpus", "3"});
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  EXPECT_EQ(parsed->flags.num_gpus, 3);
+  EXPECT_EQ(parsed->flags.hostfile, "second");
+  EXPECT_TRUE(parsed->flags.quiet);
+}
+
+TEST(LaunchFlagsTest, EverythingBehindTheProgramBelongsToIt) {
+  const auto parsed = Parse({"--num_gpus", "2", "./prog", "--num_gpus", "9", "--", "-x", ""});
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  EXPECT_EQ(parsed->flags.num_gpus, 2);
+  EXPECT_THAT(parsed->rest, ElementsAre("./prog", "--num_gpus", "9", "--", "-x", ""));
+}
+
+TEST(LaunchFlagsTest, AcceptsWhatHappensAnyway) {
+  EXPECT_TRUE(Parse({"--no_local_rank", "--no-ssh-check", "--launcher", "pdsh", "prog"}).ok());
+}
+
+TEST(LaunchFlagsTest, ExportsAccumulate) {
+  const auto parsed = Parse({"-x", "A=1", "-x", "B=", "prog"});
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  EXPECT_THAT(parsed->flags.exports, ElementsAre("A=1", "B="));
+  EXPECT_THAT(parsed->rest, ElementsAre("prog"));
+}
+
+struct Refusal {
+  std::vector<std::string> arguments;
+  std::string message;
+};
+
+TEST(LaunchFlagsTest, RefusesByName) {
+  const std::vector<Refusal> refusals = {
+      {{"--num_gpu", "2", "prog"}, "unknown flag --num_gpu; did you mean '--num_gpus'?"},
+      {{"--hostfil=x"}, "unknown flag --hostfil; did you mean '--hostfile'?"},
+      {{"--zzzzzzzzzzz"}, "unknown flag --zzzzzzzzzzz"},
+      {{"--num_gpus", "0"}, "--num_gpus: Value 0 not in range 1 to 4096"},
+      {{"--num_gpus", "x"}, "--num_gpus: Value x not in range 1 to 4096"},
+      {{"--master_port", "65536"}, "--master_port: Value 65536 not in range 0 to 65535"},
+      {{"--device", "tpu"}, "--device: tpu not in {auto,cpu,cuda}"},
+      {{"-i", "a", "-e", "b"}, "--include and --exclude exclude one another; give one of them"},
+      {{"--bind_core_list", "0-3"}, "--bind_core_list needs --bind_cores_to_rank"},
+      {{"--module", "--no_python"}, "--module and --no_python exclude one another"},
+      {{"-x", "NAME"}, "-x NAME: expected NAME=VALUE"},
+      {{"--elastic_training", "prog"},
+       "--elastic_training is not supported: there is no elastic mode; see --max_restarts"},
+      {{"--launcher", "slurm", "prog"},
+       "--launcher slurm is not supported: dsrun starts its own daemon on every host; drop the "
+       "flag"},
+  };
+  for (const Refusal& refusal : refusals) {
+    const auto parsed = Parse(refusal.arguments);
+    ASSERT_FALSE(parsed.ok()) << refusal.message;
+    EXPECT_EQ(parsed.status().message(), refusal.message);
+  }
+}
+
+TEST(LaunchFlagsTest, ACommandsLeftoverWordIsAnError) {
+  const auto parsed = Parse({"--num_gpus", "2", "extra"}, FlagParser::Rest::kRefused);
+  ASSERT_FALSE(parsed.ok());
+  EXPECT_EQ(parsed.status().message(), "unexpected argument 'extra'");
+}
+
+}  // namespace
+}  // namespace ds::cli
