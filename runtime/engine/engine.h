@@ -1,0 +1,124 @@
+#pragma once
+
+// Engine: trains a model that is a list of blocks, with ZeRO, on one rank of a world.
+//
+//   auto engine = ds::Engine::create(model, config, {.world = &world}).value();
+//   for (...) { auto loss = engine->forward(batch); engine->backward(loss); engine->step(); }
+//
+// Every method but the plain getters is collective: all ranks call it in the same order. The engine
+// owns the parameters' memory: outside forward and backward a parameter of the model may have no
+// bytes (ZeRO-3), so read weights through ExportParameters only.
+//
+// Threads: one thread per rank drives its engine. Errors: what a user or the data can cause is a
+// Status; LibTorch and a lost peer throw c10::Error, after which the engine must not be used.
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/checkpoint/stateful.h"
+#include "runtime/config/ds_config.h"
+#include "runtime/models/block.h"
+
+namespace ds::comm {
+class Communicator;
+}
+namespace ds::device {
+class MemoryLedger;
+}
+
+namespace ds::engine {
+
+// Fills the parameters of the model's block `index`, whose memory is there for the call's duration.
+using BlockLoader = std::function<Status(int index, Block& block)>;
+
+// Takes one whole parameter; `value` is on the CPU and valid during the call only.
+using ParameterSink = std::function<Status(const std::string& name, const at::Tensor& value)>;
+
+struct EngineOptions {
+  // Borrowed. Null: the engine connects as the environment says (RANK, WORLD_SIZE, MASTER_ADDR,
+  // ...) and owns the connection.
+  comm::Communicator* world = nullptr;
+  // Borrowed; where the engine enters its buffers. Null: a ledger of its own.
+  device::MemoryLedger* ledger = nullptr;
+  c10::Device device = c10::kCPU;
+  // First values of the blocks. Empty: a parameter that has data keeps rank 0's, a block without
+  // data gets Block::Initialize(seed).
+  BlockLoader load_block;
+  std::uint64_t seed = 1234;
+};
+
+// What metrics.jsonl says about one optimizer step; the same on every rank.
+struct StepResult {
+  // False: the step's last micro-batch is still to come and nothing below is set.
+  bool boundary = false;
+  // The gradient was not finite and the parameters are as before (bf16.check_grad_overflow).
+  bool skipped = false;
+  std::int64_t step = 0;    // finished steps including this one, skipped ones too
+  double loss = 0.0;        // mean over all ranks and micro-batches
+  double grad_norm = 0.0;   // global L2 norm before clipping
+  double lr = 0.0;          // the rate that this update used
+  double loss_scale = 1.0;  // 1 in fp32 and bf16
+  std::int64_t tokens = 0;  // labels of all ranks and micro-batches
+  std::int64_t samples = 0;
+};
+
+class Engine : public checkpoint::Stateful {
+ public:
+  // Builds the shards unit by unit, so that at stage 3 no more than the shards and one unit are in
+  // memory. Parameters with requires_grad false are kept and saved, never changed. Fails when a
+  // block cannot be loaded or the config asks for what is not built.
+  static StatusOr<std::unique_ptr<Engine>> create(std::shared_ptr<BlockList> model,
+                                                  const config::DsConfig& config,
+                                                  EngineOptions options = {});
+  ~Engine() override;
+
+  // Runs the blocks; returns the loss that the last one set: a scalar, the mean over this
+  // micro-batch. Without gradient recording (c10::NoGradGuard) it evaluates.
+  at::Tensor forward(Bundle batch);
+
+  // Accumulates the gradients of loss / gradient_accumulation_steps. `loss` is forward's latest.
+  void backward(const at::Tensor& loss);
+
+  // After the last micro-batch of a step: reduces what is not yet reduced, clips, updates the
+  // parameters, advances the schedule. Before that it only says so (StepResult::boundary). A
+  // non-finite gradient that may not be skipped is an error naming rank, step and parameter.
+  StatusOr<StepResult> step();
+
+  // Gathers block by block and hands every parameter, in the training dtype and under its full
+  // name, to `sink` on rank 0. A tied parameter comes once. All ranks return the same verdict.
+  Status ExportParameters(const ParameterSink& sink);
+
+  std::int64_t finished_steps() const;
+  std::int64_t gradient_accumulation_steps() const;
+  std::int64_t parameter_count() const;  // of the whole model, padding not counted
+  comm::Communicator& world() const;
+  const device::MemoryLedger& ledger() const;
+
+  // checkpoint::Stateful: fp32 weights, Adam's moments, step, schedule. Between steps only.
+  std::string_view state_name() const override;
+  void AddShards(std::vector<checkpoint::TensorShard>* shards) override;
+  nlohmann::json State() const override;
+  Status LoadState(const nlohmann::json& state) override;
+
+ private:
+  struct Parts;
+  explicit Engine(std::unique_ptr<Parts> parts);
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace ds::engine
+
+namespace ds {
+using engine::Engine;
+using engine::EngineOptions;
+using engine::StepResult;
+}  // namespace ds
