@@ -1,0 +1,125 @@
+"""One rank of a peer's training run: PyTorch DDP or DeepSpeed, on the folder, token file and ds_config
+that dsrun gets. Started by scripts/bench/train through torchrun.
+
+Every rank writes {"rank", "first_step_at", "losses", "step_seconds", "tokens_per_step", "peak_rss"} as JSON
+to OUT.<rank>.
+"""
+
+import argparse
+import json
+import os
+import resource
+import time
+
+import numpy
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from transformers import AutoModelForCausalLM
+
+
+def parse():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--peer", choices=["ddp", "deepspeed"], required=True)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--ds_config", required=True)
+    parser.add_argument("--seq_len", type=int, required=True)
+    parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--local_rank", type=int, default=0)
+    return parser.parse_args()
+
+
+def batches(tokens, seq_len, micro_batch, rank, world):
+    """dsrun's --no_shuffle order: micro-step m on rank r uses samples (m*W + r)*B + 0..B-1."""
+    samples = (len(tokens) - 1) // seq_len
+    micro_step = 0
+    while True:
+        first = (micro_step * world + rank) * micro_batch
+        rows = [tokens[(i % samples) * seq_len:(i % samples) * seq_len + seq_len + 1]
+                for i in range(first, first + micro_batch)]
+        block = torch.from_numpy(numpy.stack(rows).astype(numpy.int64))
+        yield block[:, :-1].contiguous(), block[:, 1:].contiguous()
+        micro_step += 1
+
+
+def loss_of(model, inputs, labels):
+    logits = model(input_ids=inputs, use_cache=False).logits
+    return F.cross_entropy(logits.view(-1, logits.size(-1)).float(), labels.view(-1))
+
+
+def ddp_step(model, config):
+    options = config["optimizer"]["params"]
+    replica = torch.nn.parallel.DistributedDataParallel(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=options["lr"], betas=options["betas"],
+                                  eps=options["eps"], weight_decay=options["weight_decay"], fused=True)
+
+    def step(inputs, labels):
+        optimizer.zero_grad(set_to_none=True)
+        loss = loss_of(replica, inputs, labels)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), config["gradient_clipping"])
+        optimizer.step()
+        return loss.item()
+
+    return step
+
+
+def deepspeed_step(model, config):
+    import deepspeed
+
+    engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)
+
+    def step(inputs, labels):
+        loss = loss_of(engine, inputs, labels)
+        engine.backward(loss)
+        engine.step()
+        return loss.item()
+
+    return step
+
+
+def main():
+    options = parse()
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    torch.manual_seed(0)
+    if options.peer == "ddp":
+        dist.init_process_group("gloo")
+    else:
+        import deepspeed
+
+        deepspeed.init_distributed("gloo")
+    with open(options.ds_config, encoding="utf-8") as file:
+        config = json.load(file)
+    model = AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32)
+    model.train()
+    make = ddp_step if options.peer == "ddp" else deepspeed_step
+    step = make(model, config)
+
+    tokens = numpy.memmap(options.data, dtype=numpy.uint16, mode="r")
+    micro_batch = config["train_micro_batch_size_per_gpu"]
+    feed = batches(tokens, options.seq_len, micro_batch, rank, world)
+    losses, seconds, first_step_at = [], [], None
+    for _ in range(options.steps):
+        inputs, labels = next(feed)
+        dist.barrier()
+        begin = time.monotonic()
+        losses.append(step(inputs, labels))
+        seconds.append(time.monotonic() - begin)
+        first_step_at = first_step_at or time.time()
+
+    with open(f"{options.out}.{rank}", "w", encoding="utf-8") as file:
+        json.dump({
+            "rank": rank,
+            "first_step_at": first_step_at,
+            "losses": losses,
+            "step_seconds": seconds,
+            "tokens_per_step": micro_batch * options.seq_len * world,
+            "peak_rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        }, file)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Installs the programs we compare with (PyTorch, DeepSpeed, transformers) from PyPI into .deps/peers, a
+# virtual environment that the project itself never uses. Prints its python. Idempotent.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+peers=$root/.deps/peers
+if [ ! -e "$peers/.complete" ]; then
+  python3 -m venv "$peers"
+  "$peers/bin/pip" install --quiet --disable-pip-version-check \
+    torch==2.11.0 deepspeed==0.19.8 transformers safetensors numpy >&2
+  touch "$peers/.complete"
+fi
+echo "$peers/bin/python"
