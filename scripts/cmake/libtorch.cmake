@@ -39,7 +39,8 @@ if(DS_TORCH_VERSION VERSION_LESS 2.6)
 endif()
 message(STATUS "LibTorch ${DS_TORCH_VERSION}: ${DS_TORCH_ROOT}")
 
-add_library(ds_libtorch INTERFACE)
+# IMPORTED, so that the installed package refers to it by name and finds LibTorch again on its own.
+add_library(ds_libtorch INTERFACE IMPORTED GLOBAL)
 target_include_directories(ds_libtorch SYSTEM INTERFACE
     ${DS_TORCH_INCLUDE} ${DS_TORCH_INCLUDE}/torch/csrc/api/include)
 target_compile_definitions(ds_libtorch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
@@ -49,15 +50,3 @@ target_link_libraries(ds_libtorch INTERFACE
 # libtorch_cpu.so of the CUDA wheel links libcudart and libcupti, which its own RPATH finds at run time.
 target_link_options(ds_libtorch INTERFACE
     -Wl,--allow-shlib-undefined -Wl,-rpath,${DS_TORCH_ROOT}/lib)
-
-# <torch/nn/module.h> and friends cost 10 s a file; from the precompiled header it is 2 s.
-file(WRITE ${CMAKE_BINARY_DIR}/torch_pch/torch_pch.cc "// Owns the precompiled header of LibTorch's users.\n")
-add_library(ds_torch_pch OBJECT ${CMAKE_BINARY_DIR}/torch_pch/torch_pch.cc)
-target_link_libraries(ds_torch_pch PRIVATE ds_libtorch)
-target_precompile_headers(ds_torch_pch PRIVATE
-    <ATen/ATen.h> <torch/nn/module.h> <torch/csrc/autograd/custom_function.h>
-    <torch/csrc/distributed/c10d/Backend.hpp> <torch/csrc/distributed/c10d/TCPStore.hpp>)
-
-function(ds_use_torch_pch target)
-  target_precompile_headers(${target} REUSE_FROM ds_torch_pch)
-endfunction()
