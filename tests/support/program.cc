@@ -1,0 +1,139 @@
+#include "tests/support/program.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <stdexcept>
+
+namespace ds::testing {
+namespace {
+
+struct Pipe {
+  UniqueFd read, write;
+};
+
+Pipe MakePipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
+  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+// In the child, between fork and exec.
+[[noreturn]] void Exec(const std::vector<std::string>& argv, const ProgramOptions& options, int out,
+                       int err) {
+  ::dup2(out, STDOUT_FILENO);
+  ::dup2(err, STDERR_FILENO);
+  const int null = ::open("/dev/null", O_RDONLY);
+  ::dup2(null, STDIN_FILENO);
+  if (!options.working_directory.empty() && ::chdir(options.working_directory.c_str()) != 0)
+    ::_exit(126);
+  if (options.file_size_limit > 0) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{options.file_size_limit, options.file_size_limit};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  for (const std::string& variable : options.environment)
+    ::putenv(const_cast<char*>(variable.c_str()));
+  std::vector<char*> pointers;
+  for (const std::string& argument : argv) pointers.push_back(const_cast<char*>(argument.c_str()));
+  pointers.push_back(nullptr);
+  ::execvp(pointers[0], pointers.data());
+  ::_exit(127);
+}
+
+// Appends what can be read; closes the descriptor at its end.
+void Drain(UniqueFd& fd, std::string& text) {
+  char buffer[1 << 16];
+  const ssize_t got = ::read(fd.get(), buffer, sizeof(buffer));
+  if (got > 0) {
+    text.append(buffer, static_cast<std::size_t>(got));
+  } else {
+    fd.Reset();
+  }
+}
+
+}  // namespace
+
+Program::Program(const std::vector<std::string>& argv, const ProgramOptions& options) {
+  Pipe out = MakePipe();
+  Pipe err = MakePipe();
+  pid_ = ::fork();
+  if (pid_ < 0) throw std::runtime_error("fork");
+  if (pid_ == 0) Exec(argv, options, out.write.get(), err.write.get());
+  out_ = std::move(out.read);
+  err_ = std::move(err.read);
+  timer_.Reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC));
+  itimerspec limit{};
+  limit.it_value.tv_sec = options.time_limit.count();
+  ::timerfd_settime(timer_.get(), 0, &limit, nullptr);
+}
+
+Program::~Program() {
+  if (pid_ > 0) {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+}
+
+bool Program::ReadSome() {
+  if (!out_.valid() && !err_.valid()) return false;
+  pollfd fds[3] = {{out_.get(), POLLIN, 0}, {err_.get(), POLLIN, 0}, {timer_.get(), POLLIN, 0}};
+  while (::poll(fds, 3, -1) < 0) {
+  }
+  if (fds[2].revents != 0) {
+    // Its descendants may hold the pipes: what they still print is not waited for.
+    Signal(SIGKILL);
+    out_.Reset();
+    err_.Reset();
+    return false;
+  }
+  if (fds[0].revents != 0) Drain(out_, result_.out);
+  if (fds[1].revents != 0) Drain(err_, result_.err);
+  return true;
+}
+
+bool Program::WaitForOutput(const std::string& text) {
+  while (result_.out.find(text) == std::string::npos &&
+         result_.err.find(text) == std::string::npos) {
+    if (!ReadSome()) return false;
+  }
+  return true;
+}
+
+void Program::Signal(int signal) {
+  if (pid_ > 0) ::kill(pid_, signal);
+}
+
+ProgramResult Program::Wait() {
+  while (ReadSome()) {
+  }
+  int status = 0;
+  ::waitpid(pid_, &status, 0);
+  pid_ = -1;
+  result_.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return result_;
+}
+
+ProgramResult RunProgram(const std::vector<std::string>& argv, const ProgramOptions& options) {
+  Program program(argv, options);
+  return program.Wait();
+}
+
+TemporaryFolder::TemporaryFolder() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "dsrun-test-XXXXXX").string();
+  if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp");
+  path_ = pattern;
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+}  // namespace ds::testing

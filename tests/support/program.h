@@ -1,0 +1,74 @@
+#pragma once
+
+// Runs a real program for a test: its output, its exit status, and signals to it at a chosen
+// moment.
+//
+// Moments are events, never times: WaitForOutput returns when the program has printed something.
+// A program that outlives its Program object, or the time limit, is killed by its pid.
+// Threads: one thread per Program.
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "runtime/base/unique_fd.h"
+
+namespace ds::testing {
+
+struct ProgramOptions {
+  std::vector<std::string> environment;     // "NAME=VALUE" over the test's own
+  std::filesystem::path working_directory;  // empty: the test's own
+  std::chrono::seconds time_limit{180};     // then SIGKILL, and the test sees status 137
+  std::uint64_t file_size_limit = 0;        // RLIMIT_FSIZE with SIGXFSZ ignored; 0: none
+};
+
+struct ProgramResult {
+  int status = -1;  // as a shell says it: the exit status, or 128 + signal
+  std::string out;
+  std::string err;
+};
+
+class Program {
+ public:
+  Program(const std::vector<std::string>& argv, const ProgramOptions& options = {});
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  pid_t pid() const { return pid_; }
+  const std::string& out() const { return result_.out; }
+  const std::string& err() const { return result_.err; }
+
+  // Reads until standard output or standard error holds `text`; false when the program ends first.
+  bool WaitForOutput(const std::string& text);
+  void Signal(int signal);
+  // Reads everything and waits for the end.
+  ProgramResult Wait();
+
+ private:
+  bool ReadSome();  // false when both streams are closed
+
+  pid_t pid_ = -1;
+  UniqueFd out_, err_, timer_;
+  ProgramResult result_;
+};
+
+ProgramResult RunProgram(const std::vector<std::string>& argv, const ProgramOptions& options = {});
+
+// A folder that goes when the object does.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace ds::testing
