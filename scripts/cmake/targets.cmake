@@ -5,6 +5,9 @@
 # TORCH marks code that includes LibTorch: it gets LibTorch and the shared precompiled header.
 function(ds_library name)
   cmake_parse_arguments(ARG "TORCH" "" "SOURCES;DEPS;LINKS" ${ARGN})
+  if(ARG_TORCH AND NOT DS_TORCH)
+    return()
+  endif()
   add_library(ds_${name} STATIC ${ARG_SOURCES})
   target_include_directories(ds_${name} PUBLIC
       $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}> $<BUILD_INTERFACE:${CMAKE_BINARY_DIR}>

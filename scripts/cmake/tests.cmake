@@ -3,6 +3,9 @@
 # One executable and one ctest entry; NAME is "<kind>.<what>", for example unit.base.
 function(ds_test name)
   cmake_parse_arguments(ARG "TORCH;SERIAL" "TIMEOUT" "SOURCES;LINKS;ENV;LABELS" ${ARGN})
+  if(ARG_TORCH AND NOT DS_TORCH)
+    return()
+  endif()
   string(REPLACE "." "_" target test_${name})
   add_executable(${target} ${ARG_SOURCES})
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
