@@ -1,0 +1,207 @@
+#include "runtime/comm/host_backend.h"
+
+#include <cstdint>
+#include <numeric>
+#include <utility>
+
+#include "runtime/comm/host_tensors.h"
+
+namespace ds::comm {
+namespace {
+
+// The collective has ended by the time its Work exists.
+class FinishedWork : public c10d::Work {
+ public:
+  FinishedWork(int rank, c10d::OpType op) : c10d::Work(rank, op) { finish(); }
+};
+
+// The one place where the core's Status becomes LibTorch's exception.
+c10::intrusive_ptr<c10d::Work> Finish(const Status& status, int rank, c10d::OpType op) {
+  if (!status.ok()) C10_THROW_ERROR(DistBackendError, status.message());
+  return c10::make_intrusive<FinishedWork>(rank, op);
+}
+
+// Rows of dimension 0 that go to each rank; equal ones unless `splits` says otherwise.
+std::vector<std::uint64_t> PartCounts(const at::Tensor& tensor, const std::vector<int64_t>& splits,
+                                      int size) {
+  const int64_t rows = tensor.dim() == 0 ? 0 : tensor.size(0);
+  const int64_t row = rows == 0 ? 0 : tensor.numel() / rows;
+  std::vector<std::uint64_t> counts;
+  if (splits.empty()) {
+    TORCH_CHECK(rows % size == 0, "all-to-all: dimension 0 of ", rows,
+                " rows is not a multiple of ", size, " ranks");
+    counts.assign(static_cast<std::size_t>(size), static_cast<std::uint64_t>(rows / size * row));
+    return counts;
+  }
+  TORCH_CHECK(splits.size() == static_cast<std::size_t>(size) &&
+                  std::accumulate(splits.begin(), splits.end(), int64_t{0}) == rows,
+              "all-to-all: the splits do not add up to the ", rows, " rows of dimension 0");
+  for (const int64_t split : splits) {
+    TORCH_CHECK(split >= 0, "all-to-all: a split is negative");
+    counts.push_back(static_cast<std::uint64_t>(split * row));
+  }
+  return counts;
+}
+
+// Where each rank's part of `tensor` begins.
+std::vector<std::byte*> PartStarts(const at::Tensor& tensor,
+                                   const std::vector<std::uint64_t>& counts) {
+  std::vector<std::byte*> starts;
+  std::byte* next = Data(tensor);
+  for (const std::uint64_t count : counts) {
+    starts.push_back(next);
+    next += count * tensor.element_size();
+  }
+  return starts;
+}
+
+}  // namespace
+
+HostBackend::HostBackend(std::unique_ptr<HostGroup> group)
+    : c10d::Backend(group->rank(), group->size()), group_(std::move(group)) {}
+
+HostBackend::WorkPtr HostBackend::allreduce(Tensors& tensors,
+                                            const c10d::AllreduceOptions& options) {
+  const at::Tensor& tensor = OnlyTensor(tensors);
+  const ReduceOp op = OpOf(options.reduceOp, tensor);
+  return Finish(group_->AllReduce(Data(tensor), ElementsOf(tensor), op), rank_,
+                c10d::OpType::ALLREDUCE);
+}
+
+HostBackend::WorkPtr HostBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
+  const at::Tensor& tensor = OnlyTensor(tensors);
+  const ReduceOp op = OpOf(options.reduceOp, tensor);
+  return Finish(
+      group_->Reduce(Data(tensor), ElementsOf(tensor), op, RankIn(options.rootRank, size_)), rank_,
+      c10d::OpType::REDUCE);
+}
+
+HostBackend::WorkPtr HostBackend::broadcast(Tensors& tensors,
+                                            const c10d::BroadcastOptions& options) {
+  const at::Tensor& tensor = OnlyTensor(tensors);
+  return Finish(
+      group_->Broadcast(Data(tensor), ElementsOf(tensor), RankIn(options.rootRank, size_)), rank_,
+      c10d::OpType::BROADCAST);
+}
+
+HostBackend::WorkPtr HostBackend::allgather(TensorLists& outputs, Tensors& inputs,
+                                            const c10d::AllgatherOptions& /*options*/) {
+  const at::Tensor& input = OnlyTensor(inputs);
+  TORCH_CHECK(outputs.size() == 1, "one list of outputs is expected, not ", outputs.size());
+  return Finish(
+      group_->AllGather(ListData(outputs[0], size_, input), Data(input), ElementsOf(input)), rank_,
+      c10d::OpType::ALLGATHER);
+}
+
+HostBackend::WorkPtr HostBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                                  const c10d::AllgatherOptions& /*options*/) {
+  return Finish(group_->AllGather(PartData(output, size_, input), Data(input), ElementsOf(input)),
+                rank_, c10d::OpType::_ALLGATHER_BASE);
+}
+
+HostBackend::WorkPtr HostBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                                                 const c10d::ReduceScatterOptions& options) {
+  const at::Tensor& output = OnlyTensor(outputs);
+  TORCH_CHECK(inputs.size() == 1, "one list of inputs is expected, not ", inputs.size());
+  const ReduceOp op = OpOf(options.reduceOp, output);
+  return Finish(group_->ReduceScatter(Data(output), ReadOnly(ListData(inputs[0], size_, output)),
+                                      ElementsOf(output), op),
+                rank_, c10d::OpType::REDUCE_SCATTER);
+}
+
+HostBackend::WorkPtr HostBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                                       const c10d::ReduceScatterOptions& options) {
+  const ReduceOp op = OpOf(options.reduceOp, output);
+  return Finish(group_->ReduceScatter(Data(output), ReadOnly(PartData(input, size_, output)),
+                                      ElementsOf(output), op),
+                rank_, c10d::OpType::_REDUCE_SCATTER_BASE);
+}
+
+HostBackend::WorkPtr HostBackend::gather(TensorLists& outputs, Tensors& inputs,
+                                         const c10d::GatherOptions& options) {
+  const at::Tensor& input = OnlyTensor(inputs);
+  const int root = RankIn(options.rootRank, size_);
+  std::vector<std::byte*> data;
+  if (rank_ == root) {
+    TORCH_CHECK(outputs.size() == 1, "the root of a gather needs one list of outputs");
+    data = ListData(outputs[0], size_, input);
+  }
+  return Finish(group_->Gather(data, Data(input), ElementsOf(input), root), rank_,
+                c10d::OpType::GATHER);
+}
+
+HostBackend::WorkPtr HostBackend::scatter(Tensors& outputs, TensorLists& inputs,
+                                          const c10d::ScatterOptions& options) {
+  const at::Tensor& output = OnlyTensor(outputs);
+  const int root = RankIn(options.rootRank, size_);
+  std::vector<const std::byte*> data;
+  if (rank_ == root) {
+    TORCH_CHECK(inputs.size() == 1, "the root of a scatter needs one list of inputs");
+    data = ReadOnly(ListData(inputs[0], size_, output));
+  }
+  return Finish(group_->Scatter(Data(output), data, ElementsOf(output), root), rank_,
+                c10d::OpType::SCATTER);
+}
+
+HostBackend::WorkPtr HostBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
+                                                std::vector<int64_t>& output_splits,
+                                                std::vector<int64_t>& input_splits,
+                                                const c10d::AllToAllOptions& /*options*/) {
+  const ElementType type = ElementsOf(input).type;
+  TORCH_CHECK(ElementsOf(output).type == type, "all-to-all: input and output differ in type");
+  const std::vector<std::uint64_t> output_counts = PartCounts(output, output_splits, size_);
+  const std::vector<std::uint64_t> input_counts = PartCounts(input, input_splits, size_);
+  return Finish(group_->AllToAll({.outputs = PartStarts(output, output_counts),
+                                  .output_counts = output_counts,
+                                  .inputs = ReadOnly(PartStarts(input, input_counts)),
+                                  .input_counts = input_counts,
+                                  .type = type}),
+                rank_, c10d::OpType::ALLTOALL_BASE);
+}
+
+HostBackend::WorkPtr HostBackend::alltoall(Tensors& outputs, Tensors& inputs,
+                                           const c10d::AllToAllOptions& /*options*/) {
+  TORCH_CHECK(inputs.size() == static_cast<std::size_t>(size_) && outputs.size() == inputs.size(),
+              "all-to-all needs one input and one output tensor per rank");
+  const ElementType type = ElementsOf(inputs[0]).type;
+  std::vector<std::byte*> to;
+  std::vector<const std::byte*> from;
+  std::vector<std::uint64_t> output_counts;
+  std::vector<std::uint64_t> input_counts;
+  for (std::size_t peer = 0; peer < inputs.size(); ++peer) {
+    const Elements incoming = ElementsOf(outputs[peer]);
+    const Elements outgoing = ElementsOf(inputs[peer]);
+    TORCH_CHECK(incoming.type == type && outgoing.type == type,
+                "all-to-all: the tensors differ in type");
+    to.push_back(Data(outputs[peer]));
+    from.push_back(Data(inputs[peer]));
+    output_counts.push_back(incoming.count);
+    input_counts.push_back(outgoing.count);
+  }
+  return Finish(group_->AllToAll({.outputs = to,
+                                  .output_counts = output_counts,
+                                  .inputs = from,
+                                  .input_counts = input_counts,
+                                  .type = type}),
+                rank_, c10d::OpType::ALLTOALL);
+}
+
+HostBackend::WorkPtr HostBackend::send(Tensors& tensors, int peer, int tag) {
+  const at::Tensor& tensor = OnlyTensor(tensors);
+  TORCH_CHECK(tag == 0, "CPU messages are matched in order and carry no tag");
+  return Finish(group_->Send(Data(tensor), ElementsOf(tensor), RankIn(peer, size_)), rank_,
+                c10d::OpType::SEND);
+}
+
+HostBackend::WorkPtr HostBackend::recv(Tensors& tensors, int peer, int tag) {
+  const at::Tensor& tensor = OnlyTensor(tensors);
+  TORCH_CHECK(tag == 0, "CPU messages are matched in order and carry no tag");
+  return Finish(group_->Receive(Data(tensor), ElementsOf(tensor), RankIn(peer, size_)), rank_,
+                c10d::OpType::RECV);
+}
+
+HostBackend::WorkPtr HostBackend::barrier(const c10d::BarrierOptions& /*options*/) {
+  return Finish(group_->Barrier(), rank_, c10d::OpType::BARRIER);
+}
+
+}  // namespace ds::comm

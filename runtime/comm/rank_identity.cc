@@ -1,0 +1,68 @@
+#include "runtime/comm/rank_identity.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <limits>
+#include <string_view>
+
+namespace ds::comm {
+namespace {
+
+// The variable's value, or `fallback` when it is unset; it must lie in [low, high].
+struct Range {
+  int low = 0;
+  int high = std::numeric_limits<int>::max();
+};
+
+StatusOr<int> IntegerVariable(const char* name, int fallback, Range range) {
+  const char* text = std::getenv(name);
+  if (text == nullptr) return fallback;
+  const std::string_view value(text);
+  int number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error != std::errc() || end != value.data() + value.size() || value.empty()) {
+    return InvalidArgumentError(std::string("environment variable ") + name + "=\"" + text +
+                                "\" is not a whole number");
+  }
+  if (number < range.low || number > range.high) {
+    return InvalidArgumentError(std::string("environment variable ") + name + "=" + text +
+                                " is outside " + std::to_string(range.low) + ".." +
+                                std::to_string(range.high));
+  }
+  return number;
+}
+
+std::string TextVariable(const char* name, std::string fallback) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? fallback : std::string(text);
+}
+
+}  // namespace
+
+StatusOr<RankIdentity> RankIdentityFromEnvironment() {
+  const bool has_rank = std::getenv("RANK") != nullptr;
+  const bool has_size = std::getenv("WORLD_SIZE") != nullptr;
+  if (has_rank != has_size) {
+    return InvalidArgumentError(std::string("environment variable ") +
+                                (has_rank ? "WORLD_SIZE" : "RANK") + " is missing while " +
+                                (has_rank ? "RANK" : "WORLD_SIZE") + " is set");
+  }
+  RankIdentity id;
+  DS_ASSIGN_OR_RETURN(id.world_size, IntegerVariable("WORLD_SIZE", 1, {.low = 1}));
+  DS_ASSIGN_OR_RETURN(id.rank, IntegerVariable("RANK", 0, {.high = id.world_size - 1}));
+  DS_ASSIGN_OR_RETURN(id.local_world_size, IntegerVariable("LOCAL_WORLD_SIZE", id.world_size,
+                                                           {.low = 1, .high = id.world_size}));
+  DS_ASSIGN_OR_RETURN(id.local_rank,
+                      IntegerVariable("LOCAL_RANK", id.rank, {.high = id.local_world_size - 1}));
+  DS_ASSIGN_OR_RETURN(id.master_port, IntegerVariable("MASTER_PORT", 0, {.low = 1, .high = 65535}));
+  DS_ASSIGN_OR_RETURN(id.generation, IntegerVariable("DSRUN_GENERATION", 0, {}));
+  id.master_addr = TextVariable("MASTER_ADDR", id.master_addr);
+  id.job_id = TextVariable("DSRUN_JOB_ID", id.job_id);
+  if (id.world_size > 1 && id.master_port == 0) {
+    return InvalidArgumentError("environment variable MASTER_PORT is missing (WORLD_SIZE is " +
+                                std::to_string(id.world_size) + ")");
+  }
+  return id;
+}
+
+}  // namespace ds::comm

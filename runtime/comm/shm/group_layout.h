@@ -1,0 +1,94 @@
+#pragma once
+
+// The shared region of one group, byte by byte.
+//
+//     GroupHeader | RankLine[W] | staging[W][kStagingBuffers][chunk_bytes] | Channel[W][W]
+//
+// A new region is all zero bytes, which is a valid start for everything below. Each part that one
+// rank writes often lies on cache lines of its own.
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/comm/shm/call_signature.h"
+
+namespace ds::comm {
+
+inline constexpr std::size_t kCacheLine = 64;
+// A buffer is written in one interval and read in the two after it (see host_group.h).
+inline constexpr int kStagingBuffers = 3;
+inline constexpr int kChannelSlots = 4;
+inline constexpr std::size_t kChannelSlotBytes = 64 * 1024;
+inline constexpr int kMaxLocalRanks = 256;
+
+// A word that ranks wait on. `sleepers` spares the waker its system call when nobody sleeps.
+struct alignas(kCacheLine) WaitWord {
+  std::atomic<std::uint32_t> value;
+  std::atomic<std::uint32_t> sleepers;
+};
+
+struct GroupHeader {
+  alignas(kCacheLine) std::atomic<std::uint64_t> arrivals;  // of all ranks at all barriers so far
+  WaitWord interval;                                        // barriers completed so far
+  alignas(kCacheLine) std::atomic<std::uint64_t> failure;   // the first, see group_wait.cc; 0: none
+};
+
+struct alignas(kCacheLine) RankLine {
+  std::atomic<std::int32_t> pid;        // 0: not joined yet
+  std::atomic<std::uint32_t> has_left;  // 1 once the rank has left the group
+  std::atomic<std::uint64_t> arrived;   // barriers this rank has arrived at
+  std::array<CallSignature, 2> calls;   // of this and the previous collective, by parity
+};
+
+// One direction between two ranks: a ring of slots.
+struct Channel {
+  WaitWord written;                                                    // slots filled so far
+  WaitWord read;                                                       // slots emptied so far
+  alignas(kCacheLine) std::array<CallSignature, kChannelSlots> calls;  // in a message's first slot
+  alignas(kCacheLine) std::byte slots[kChannelSlots][kChannelSlotBytes];
+};
+
+// Where the parts lie in the mapping that starts at `base`.
+class GroupLayout {
+ public:
+  // Requires: 1 <= size <= kMaxLocalRanks, chunk_bytes a multiple of the cache line.
+  GroupLayout(std::byte* base, int size, std::size_t chunk_bytes)
+      : base_(base), size_(size), chunk_bytes_(chunk_bytes) {}
+
+  static std::size_t RegionBytes(int size, std::size_t chunk_bytes) {
+    const GroupLayout layout(nullptr, size, chunk_bytes);
+    return layout.ChannelOffset(size, 0);
+  }
+
+  std::size_t chunk_bytes() const { return chunk_bytes_; }
+  GroupHeader& header() const { return *reinterpret_cast<GroupHeader*>(base_); }
+  RankLine& line(int rank) const {
+    return reinterpret_cast<RankLine*>(base_ + sizeof(GroupHeader))[rank];
+  }
+  std::byte* staging(int rank, std::uint32_t buffer) const {
+    const std::size_t index = static_cast<std::size_t>(rank) * kStagingBuffers + buffer;
+    return base_ + StagingOffset() + index * chunk_bytes_;
+  }
+  Channel& channel(int from, int to) const {
+    return *reinterpret_cast<Channel*>(base_ + ChannelOffset(from, to));
+  }
+
+ private:
+  std::size_t StagingOffset() const {
+    return sizeof(GroupHeader) + static_cast<std::size_t>(size_) * sizeof(RankLine);
+  }
+  std::size_t ChannelOffset(int from, int to) const {
+    const auto ranks = static_cast<std::size_t>(size_);
+    return StagingOffset() + ranks * kStagingBuffers * chunk_bytes_ +
+           (static_cast<std::size_t>(from) * ranks + static_cast<std::size_t>(to)) *
+               sizeof(Channel);
+  }
+
+  std::byte* base_;
+  int size_;
+  std::size_t chunk_bytes_;
+};
+
+}  // namespace ds::comm

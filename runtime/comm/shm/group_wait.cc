@@ -1,0 +1,178 @@
+#include "runtime/comm/shm/group_wait.h"
+
+#include <sched.h>
+
+#include "runtime/comm/shm/futex.h"
+
+namespace ds::comm {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr std::chrono::microseconds kSpinTime{50};
+constexpr std::chrono::milliseconds kLookAroundEvery{100};
+
+// A failure as it lies in the header: its kind above the rank at fault.
+enum class FailureKind : std::uint64_t {
+  kNone = 0,
+  kEnded = 1,
+  kLeft = 2,
+  kTimedOut = 3,
+  kMismatch = 4
+};
+
+std::uint64_t Pack(FailureKind kind, int rank) {
+  return static_cast<std::uint64_t>(kind) << 32 | static_cast<std::uint32_t>(rank);
+}
+FailureKind KindOf(std::uint64_t failure) { return static_cast<FailureKind>(failure >> 32); }
+int RankOfFailure(std::uint64_t failure) { return static_cast<int>(failure & 0xffffffffu); }
+
+bool HasReached(const WaitWord& word, std::uint32_t target) {
+  return static_cast<std::int32_t>(word.value.load(std::memory_order_acquire) - target) >= 0;
+}
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+bool EveryRankCanHaveACore(int ranks) {
+  cpu_set_t cpus;
+  return sched_getaffinity(0, sizeof(cpus), &cpus) == 0 && CPU_COUNT(&cpus) >= ranks;
+}
+
+}  // namespace
+
+GroupWait::GroupWait(GroupLayout layout, RankOf self, std::chrono::milliseconds timeout)
+    : layout_(layout),
+      self_(self),
+      timeout_(timeout),
+      may_spin_(EveryRankCanHaveACore(self.size)),
+      watch_(self.size) {}
+
+Status GroupWait::Barrier(std::uint64_t number, const CallSignature& call) {
+  GroupHeader& header = layout_.header();
+  const auto ranks = static_cast<std::uint64_t>(self_.size);
+  const auto target = static_cast<std::uint32_t>(number);
+  const bool is_last =
+      header.arrivals.fetch_add(1, std::memory_order_acq_rel) + 1 == ranks * number;
+  if (is_last) {
+    header.interval.value.store(target, std::memory_order_seq_cst);
+    Wake(header.interval);
+  }
+  // After the barrier itself: a rank that dies in between is seen as one that never arrived.
+  layout_.line(self_.rank).arrived.store(number, std::memory_order_release);
+  if (is_last) return OkStatus();
+  return Until({.word = header.interval,
+                .target = target,
+                .barrier = number,
+                .peer = std::nullopt,
+                .call = call});
+}
+
+Status GroupWait::ForPeer(WaitWord& word, std::uint32_t target, int peer,
+                          const CallSignature& call) {
+  return Until({.word = word, .target = target, .barrier = 0, .peer = peer, .call = call});
+}
+
+void GroupWait::Wake(WaitWord& word) {
+  if (word.sleepers.load(std::memory_order_seq_cst) > 0) FutexWakeAll(word.value);
+}
+
+Status GroupWait::Until(const Wait& wait) {
+  if (HasReached(wait.word, wait.target)) return OkStatus();
+  if (may_spin_) {
+    const auto end = steady_clock::now() + kSpinTime;
+    do {
+      for (int i = 0; i < 32; ++i) {
+        Pause();
+        if (HasReached(wait.word, wait.target)) return OkStatus();
+      }
+    } while (steady_clock::now() < end);
+  }
+  wait.word.sleepers.fetch_add(1, std::memory_order_seq_cst);
+  Status status = Sleep(wait);
+  wait.word.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+  return status;
+}
+
+Status GroupWait::Sleep(const Wait& wait) {
+  const auto deadline = steady_clock::now() + timeout_;
+  while (true) {
+    const std::uint32_t seen = wait.word.value.load(std::memory_order_seq_cst);
+    if (HasReached(wait.word, wait.target)) return OkStatus();
+    FutexWait(wait.word.value, seen, kLookAroundEvery);
+    if (HasReached(wait.word, wait.target)) return OkStatus();
+    DS_RETURN_IF_ERROR(LookAround(wait, deadline));
+  }
+}
+
+bool GroupWait::IsAwaited(const Wait& wait, int rank) const {
+  if (wait.peer.has_value()) return rank == *wait.peer;
+  return rank != self_.rank &&
+         layout_.line(rank).arrived.load(std::memory_order_acquire) < wait.barrier;
+}
+
+Status GroupWait::LookAround(const Wait& wait, steady_clock::time_point deadline) {
+  const std::uint64_t reported = layout_.header().failure.load(std::memory_order_acquire);
+  if (reported != 0) return Fail(reported, wait.call);
+  for (int rank = 0; rank < self_.size; ++rank) {
+    if (!IsAwaited(wait, rank)) continue;
+    const RankLine& line = layout_.line(rank);
+    const pid_t pid = line.pid.load(std::memory_order_acquire);
+    const bool has_ended = pid != 0 && watch_.HasEnded(rank, pid);
+    const bool has_left = line.has_left.load(std::memory_order_acquire) != 0;
+    if (!has_ended && !has_left) continue;
+    // What it did before it went counts.
+    if (HasReached(wait.word, wait.target) || !IsAwaited(wait, rank)) return OkStatus();
+    return Fail(Pack(has_left ? FailureKind::kLeft : FailureKind::kEnded, rank), wait.call);
+  }
+  if (steady_clock::now() < deadline) return OkStatus();
+  for (int rank = 0; rank < self_.size; ++rank) {
+    if (IsAwaited(wait, rank)) return Fail(Pack(FailureKind::kTimedOut, rank), wait.call);
+  }
+  return OkStatus();
+}
+
+Status GroupWait::Fail(std::uint64_t failure, const CallSignature& call) {
+  std::uint64_t first = 0;
+  GroupHeader& header = layout_.header();
+  if (!header.failure.compare_exchange_strong(first, failure)) failure = first;
+  Wake(header.interval);
+  return UnavailableError(Explain(failure, call));
+}
+
+Status GroupWait::FailForMismatch(const std::string& message) {
+  std::uint64_t none = 0;
+  GroupHeader& header = layout_.header();
+  header.failure.compare_exchange_strong(none, Pack(FailureKind::kMismatch, self_.rank));
+  Wake(header.interval);
+  return FailedPreconditionError(message);
+}
+
+std::string GroupWait::Explain(std::uint64_t failure, const CallSignature& call) const {
+  const int rank = RankOfFailure(failure);
+  const pid_t pid = layout_.line(rank).pid.load(std::memory_order_acquire);
+  const std::string who =
+      "rank " + std::to_string(rank) + (pid == 0 ? "" : " (process " + std::to_string(pid) + ")");
+  const std::string where =
+      " while rank " + std::to_string(self_.rank) + " was in " + Describe(call);
+  switch (KindOf(failure)) {
+    case FailureKind::kEnded:
+      return who + " ended" + where + "; see that rank's own output for the reason";
+    case FailureKind::kLeft:
+      return who + " left the group" + where + "; it finished early or stopped after an error";
+    case FailureKind::kTimedOut:
+      return who + " did not come within " + std::to_string(timeout_.count() / 1000) + " s" + where;
+    case FailureKind::kMismatch:
+      return who + " found that the ranks disagree about a collective" + where;
+    case FailureKind::kNone:
+      break;
+  }
+  return "the group failed" + where;
+}
+
+}  // namespace ds::comm

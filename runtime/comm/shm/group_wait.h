@@ -1,0 +1,67 @@
+#pragma once
+
+// GroupWait: how a rank waits for its peers, and how it learns that waiting is in vain.
+//
+// A wait spins briefly (only where every rank can have a core of its own), then sleeps in the
+// kernel. While it sleeps it looks around several times a second: has a rank it waits for ended or
+// left, has the time run out, has another rank reported a failure? The first failure is recorded in
+// the group's header, so that every rank names the same culprit; the group is unusable from then
+// on. Threads: one GroupWait per rank, used by that rank's thread.
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "runtime/base/status.h"
+#include "runtime/comm/shm/call_signature.h"
+#include "runtime/comm/shm/group_layout.h"
+#include "runtime/comm/shm/peer_watch.h"
+
+namespace ds::comm {
+
+// Rank r of a group; two integers that are easily confused, named.
+struct RankOf {
+  int rank = 0;
+  int size = 1;
+};
+
+class GroupWait {
+ public:
+  GroupWait(GroupLayout layout, RankOf self, std::chrono::milliseconds timeout);
+
+  // Marks this rank as arrived at barrier `number` (counted from 1) and blocks until all have.
+  Status Barrier(std::uint64_t number, const CallSignature& call);
+
+  // Blocks until `word` has reached `target` (modulo 2^32), which `peer` is to bring about.
+  Status ForPeer(WaitWord& word, std::uint32_t target, int peer, const CallSignature& call);
+
+  // Wakes whoever waits on `word`. Call it after changing the value.
+  static void Wake(WaitWord& word);
+
+  // Ends the group for all ranks because its members disagree; returns `message` as the error.
+  Status FailForMismatch(const std::string& message);
+
+ private:
+  struct Wait {
+    WaitWord& word;
+    std::uint32_t target;
+    std::uint64_t barrier;    // 0 when waiting for `peer`
+    std::optional<int> peer;  // none: all ranks that have not arrived at `barrier`
+    const CallSignature& call;
+  };
+  Status Until(const Wait& wait);
+  Status Sleep(const Wait& wait);
+  Status LookAround(const Wait& wait, std::chrono::steady_clock::time_point deadline);
+  bool IsAwaited(const Wait& wait, int rank) const;
+  Status Fail(std::uint64_t failure, const CallSignature& call);
+  std::string Explain(std::uint64_t failure, const CallSignature& call) const;
+
+  GroupLayout layout_;
+  RankOf self_;
+  std::chrono::milliseconds timeout_;
+  bool may_spin_;
+  PeerWatch watch_;
+};
+
+}  // namespace ds::comm

@@ -1,0 +1,248 @@
+#include "runtime/comm/shm/reduce_kernels.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <type_traits>
+
+#include "runtime/base/check.h"
+
+// One body, compiled for several instruction sets: everything below is inlined into the function
+// that carries the target attribute.
+#define DS_INLINE __attribute__((always_inline)) inline
+
+namespace ds::comm {
+namespace {
+
+// Elements that an accumulator in the first-level cache holds.
+constexpr std::size_t kBlock = 1024;
+
+struct BFloat16 {
+  std::uint16_t bits;
+};
+struct Float16 {
+  std::uint16_t bits;
+};
+
+template <typename T>
+struct Accumulator {
+  using type = T;
+};
+template <>
+struct Accumulator<BFloat16> {
+  using type = float;
+};
+template <>
+struct Accumulator<Float16> {
+  using type = float;
+};
+
+// Branch-free selection, so that loops over it vectorise.
+DS_INLINE std::uint32_t Select(bool condition, std::uint32_t yes, std::uint32_t no) {
+  return condition ? yes : no;
+}
+
+DS_INLINE float Widen(BFloat16 value) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
+}
+
+// Exponent and mantissa move to fp32's places; subnormals are renormalised by an exact subtraction.
+DS_INLINE float Widen(Float16 value) {
+  const std::uint32_t half = value.bits;
+  const std::uint32_t sign = (half & 0x8000u) << 16;
+  const std::uint32_t exponent = half & 0x7c00u;
+  const std::uint32_t shifted = (half & 0x7fffu) << 13;
+  const std::uint32_t normal = shifted + ((127u - 15u) << 23);
+  const std::uint32_t special = shifted + ((255u - 31u) << 23);
+  constexpr std::uint32_t kMagic = 113u << 23;
+  const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(
+      std::bit_cast<float>(shifted + kMagic) - std::bit_cast<float>(kMagic));
+  return std::bit_cast<float>(
+      sign | Select(exponent == 0, subnormal, Select(exponent == 0x7c00u, special, normal)));
+}
+
+template <typename T>
+DS_INLINE T Widen(T value) {
+  return value;
+}
+
+template <typename T>
+DS_INLINE T Narrow(typename Accumulator<T>::type value) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
+    return {static_cast<std::uint16_t>(Select(is_nan, 0x7fc0u, rounded))};
+  } else if constexpr (std::is_same_v<T, Float16>) {
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t sign = (bits >> 16) & 0x8000u;
+    const std::uint32_t magnitude = bits & 0x7fffffffu;
+    // Below 2^-14 the adder itself rounds to fp16's subnormal spacing.
+    constexpr std::uint32_t kMagic = ((127u - 15u) + (23u - 10u) + 1u) << 23;
+    const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) +
+                                                                 std::bit_cast<float>(kMagic)) -
+                                    kMagic;
+    const std::uint32_t normal =
+        (magnitude - ((127u - 15u) << 23) + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+    const std::uint32_t special = Select(magnitude > 0x7f800000u, 0x7e00u, 0x7c00u);
+    const std::uint32_t finite = Select(magnitude < (113u << 23), subnormal, normal);
+    return {static_cast<std::uint16_t>(sign | Select(magnitude >= 0x477ff000u, special, finite))};
+  } else {
+    return value;
+  }
+}
+
+struct Add {
+  template <typename T>
+  static DS_INLINE T Apply(T a, T b) {
+    if constexpr (std::is_same_v<T, bool>) {
+      return a || b;
+    } else if constexpr (std::is_integral_v<T>) {
+      // Wraps around, as LibTorch's integer sums do, without signed overflow.
+      using U = std::make_unsigned_t<T>;
+      return static_cast<T>(static_cast<U>(static_cast<U>(a) + static_cast<U>(b)));
+    } else {
+      return a + b;
+    }
+  }
+};
+struct Multiply {
+  template <typename T>
+  static DS_INLINE T Apply(T a, T b) {
+    if constexpr (std::is_same_v<T, bool>) {
+      return a && b;
+    } else if constexpr (std::is_integral_v<T>) {
+      return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+    } else {
+      return a * b;
+    }
+  }
+};
+// A NaN of any rank survives, as in LibTorch.
+struct Max {
+  template <typename T>
+  static DS_INLINE T Apply(T a, T b) {
+    return (a > b || a != a) ? a : b;
+  }
+};
+struct Min {
+  template <typename T>
+  static DS_INLINE T Apply(T a, T b) {
+    return (a < b || a != a) ? a : b;
+  }
+};
+
+struct Job {
+  std::byte* output;
+  std::span<const std::byte* const> sources;
+  std::size_t count;
+  bool average;
+};
+
+template <typename T, typename Op>
+DS_INLINE void Run(const Job& job) {
+  using A = typename Accumulator<T>::type;
+  alignas(64) A sums[kBlock];
+  for (std::size_t start = 0; start < job.count; start += kBlock) {
+    const std::size_t n = std::min(kBlock, job.count - start);
+    const T* first = reinterpret_cast<const T*>(job.sources[0]) + start;
+    for (std::size_t i = 0; i < n; ++i) sums[i] = Widen(first[i]);
+    for (const std::byte* source : job.sources.subspan(1)) {
+      const T* values = reinterpret_cast<const T*>(source) + start;
+      for (std::size_t i = 0; i < n; ++i)
+        sums[i] = Op::Apply(sums[i], static_cast<A>(Widen(values[i])));
+    }
+    if constexpr (std::is_floating_point_v<A>) {
+      const A ranks = static_cast<A>(job.sources.size());
+      if (job.average) {
+        for (std::size_t i = 0; i < n; ++i) sums[i] /= ranks;
+      }
+    }
+    T* output = reinterpret_cast<T*>(job.output) + start;
+    for (std::size_t i = 0; i < n; ++i) output[i] = Narrow<T>(sums[i]);
+  }
+}
+
+using Kernel = void (*)(const Job&);
+
+template <typename T, typename Op>
+void Baseline(const Job& job) {
+  Run<T, Op>(job);
+}
+
+#if defined(__x86_64__)
+template <typename T, typename Op>
+__attribute__((target("avx2"))) void Avx2(const Job& job) {
+  Run<T, Op>(job);
+}
+template <typename T, typename Op>
+__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512"))) void Avx512(
+    const Job& job) {
+  Run<T, Op>(job);
+}
+#endif
+
+template <typename T, typename Op>
+Kernel BestKernel() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+    return &Avx512<T, Op>;
+  }
+  if (__builtin_cpu_supports("avx2")) return &Avx2<T, Op>;
+#endif
+  return &Baseline<T, Op>;
+}
+
+template <typename T>
+Kernel KernelFor(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kAvg:
+      return BestKernel<T, Add>();
+    case ReduceOp::kMax:
+      return BestKernel<T, Max>();
+    case ReduceOp::kMin:
+      return BestKernel<T, Min>();
+    case ReduceOp::kProduct:
+      return BestKernel<T, Multiply>();
+  }
+  DS_CHECK_MSG(false, "unknown reduction");
+}
+
+Kernel KernelFor(ElementType type, ReduceOp op) {
+  switch (type) {
+    case ElementType::kFloat32:
+      return KernelFor<float>(op);
+    case ElementType::kFloat64:
+      return KernelFor<double>(op);
+    case ElementType::kBFloat16:
+      return KernelFor<BFloat16>(op);
+    case ElementType::kFloat16:
+      return KernelFor<Float16>(op);
+    case ElementType::kInt8:
+      return KernelFor<std::int8_t>(op);
+    case ElementType::kUInt8:
+      return KernelFor<std::uint8_t>(op);
+    case ElementType::kInt16:
+      return KernelFor<std::int16_t>(op);
+    case ElementType::kInt32:
+      return KernelFor<std::int32_t>(op);
+    case ElementType::kInt64:
+      return KernelFor<std::int64_t>(op);
+    case ElementType::kBool:
+      return KernelFor<bool>(op);
+  }
+  DS_CHECK_MSG(false, "unknown element type");
+}
+
+}  // namespace
+
+void ReduceInRankOrder(std::byte* output, std::span<const std::byte* const> sources,
+                       std::size_t count, ElementType type, ReduceOp op) {
+  const bool average = op == ReduceOp::kAvg;
+  DS_CHECK(!sources.empty() && (!average || IsFloatingPoint(type)));
+  KernelFor(type, op)({.output = output, .sources = sources, .count = count, .average = average});
+}
+
+}  // namespace ds::comm
