@@ -10,4 +10,7 @@ target_precompile_headers(ds_torch_pch PRIVATE
 
 function(ds_use_torch_pch target)
   target_precompile_headers(${target} REUSE_FROM ds_torch_pch)
+  # The header is compiled for libraries; an executable's -fpie would make the compiler ignore it.
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${target} PRIVATE -fPIC)
 endfunction()
