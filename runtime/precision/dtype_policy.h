@@ -1,0 +1,25 @@
+#pragma once
+
+// Which dtype each kind of number has, as the ds_config asks.
+
+#include <c10/core/ScalarType.h>
+
+#include "runtime/base/status.h"
+#include "runtime/config/ds_config.h"
+
+namespace ds::precision {
+
+struct DtypePolicy {
+  c10::ScalarType parameter = c10::kFloat;  // parameters and activations
+  c10::ScalarType gradient = c10::kFloat;   // where gradients are accumulated over micro-batches
+  c10::ScalarType reduction = c10::kFloat;  // in which gradients travel between ranks
+
+  // The optimizer works on fp32 weights; where parameters are narrower it keeps its own.
+  bool has_master_weights() const { return parameter != c10::kFloat; }
+};
+
+// bf16.enabled sets the parameter dtype. grad_accum_dtype and communication_data_type default to
+// it. fp16 anywhere is refused by name.
+StatusOr<DtypePolicy> MakeDtypePolicy(const config::DsConfig& config);
+
+}  // namespace ds::precision
