@@ -1,0 +1,18 @@
+#pragma once
+
+// The global gradient norm from flat shards, and the factor that clips to it.
+
+#include <ATen/core/Tensor.h>
+
+namespace ds::optim {
+
+// Sum of the squares of `flat` (1-D, contiguous, fp32 or bf16), in double: a shard of any size
+// keeps its precision and no finite gradient overflows. One order of addition whatever the thread
+// count.
+double SumOfSquares(const at::Tensor& flat);
+
+// What gradients are multiplied by so that their norm is at most `max_norm`:
+// min(1, max_norm / (norm + 1e-6)), PyTorch's rule. `max_norm` 0 switches clipping off.
+double ClipFactor(double norm, double max_norm);
+
+}  // namespace ds::optim

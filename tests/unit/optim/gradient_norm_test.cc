@@ -1,0 +1,46 @@
+#include "runtime/optim/gradient_norm.h"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/randn.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace ds::optim {
+namespace {
+
+TEST(SumOfSquares, EqualsTheSumInDouble) {
+  for (const std::int64_t count : {0, 1, 31, 32, 33, 100'000, 600'001}) {
+    const at::Tensor values = at::randn({count});
+    const double expected = values.to(at::kDouble).square().sum().item<double>();
+    EXPECT_NEAR(SumOfSquares(values), expected, 1e-9 * expected) << count;
+  }
+}
+
+TEST(SumOfSquares, ReadsBf16) {
+  const at::Tensor values = at::randn({5000}).to(at::kBFloat16);
+  const double expected = values.to(at::kDouble).square().sum().item<double>();
+  EXPECT_NEAR(SumOfSquares(values), expected, 1e-9 * expected);
+}
+
+TEST(SumOfSquares, LargeFiniteValuesDoNotOverflow) {
+  EXPECT_NEAR(std::sqrt(SumOfSquares(at::full({4}, 1e30F))), 2e30, 1e24);
+}
+
+TEST(SumOfSquares, IsNotFiniteWhenAValueIsNot) {
+  at::Tensor values = at::randn({1000});
+  values[777] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_TRUE(std::isnan(SumOfSquares(values)));
+  values[777] = -std::numeric_limits<float>::infinity();
+  EXPECT_TRUE(std::isinf(SumOfSquares(values)));
+}
+
+TEST(ClipFactor, FollowsPyTorch) {
+  EXPECT_EQ(ClipFactor(0.5, 1.0), 1.0);
+  EXPECT_DOUBLE_EQ(ClipFactor(4.0, 1.0), 1.0 / (4.0 + 1e-6));
+  EXPECT_EQ(ClipFactor(4.0, 0.0), 1.0) << "0 switches clipping off";
+}
+
+}  // namespace
+}  // namespace ds::optim
