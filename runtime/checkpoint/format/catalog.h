@@ -1,0 +1,40 @@
+#pragma once
+
+// Which checkpoints a folder holds, and which of them to go on from.
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/base/status.h"
+
+namespace ds::checkpoint {
+
+struct ListedCheckpoint {
+  std::filesystem::path directory;
+  std::int64_t step = 0;
+  bool latest = false;  // named by root/latest
+};
+
+// The finished ones, by step; unfinished ones (step-N.tmp) are not listed. A root that is not there
+// is kNotFound.
+StatusOr<std::vector<ListedCheckpoint>> ListCheckpoints(const std::filesystem::path& root);
+
+struct SkippedCheckpoint {
+  std::filesystem::path directory;
+  std::string reason;  // the first damage
+};
+
+struct NewestCheckpoint {
+  std::optional<ListedCheckpoint> found;
+  std::vector<SkippedCheckpoint> skipped;  // damaged ones that would have been preferred
+};
+
+// The one named by `latest` when it verifies, else the good one with the highest step. `latest`
+// comes first because a job that was sent back to an earlier step leaves higher steps of the run
+// it left behind. Finding none is not an error: an empty result says why each was skipped.
+StatusOr<NewestCheckpoint> NewestGood(const std::filesystem::path& root);
+
+}  // namespace ds::checkpoint

@@ -1,0 +1,33 @@
+#pragma once
+
+// How a checkpoint comes into being: unfinished under a temporary name, then whole under its own.
+// At every moment, a crash included, what has a final name is complete.
+//
+// One job writes to a root at a time; one process of it (rank 0) calls these.
+
+#include <cstdint>
+#include <filesystem>
+
+#include "runtime/base/status.h"
+#include "runtime/checkpoint/format/manifest.h"
+
+namespace ds::checkpoint {
+
+// root/step-N.tmp, where the ranks put their files.
+std::filesystem::path UnfinishedDirectory(const std::filesystem::path& root, std::int64_t step);
+
+// Creates root and an empty root/step-N.tmp. Whatever unfinished checkpoints a crash has left in
+// root are removed first: they may fill the disk and nothing will ever finish them.
+Status BeginCheckpoint(const std::filesystem::path& root, std::int64_t step);
+
+// Every shard file must be there and synced. Writes the manifest and reads it back, checks that
+// every shard lies within its file, renames to root/step-N, and names it in root/latest. An older
+// root/step-N is replaced in one move. Returns root/step-N. On an error there is the old step-N or
+// the whole new one, and latest is what it was.
+StatusOr<std::filesystem::path> CommitCheckpoint(const std::filesystem::path& root,
+                                                 const Manifest& manifest);
+
+// Removes root/step-N.tmp, as far as possible.
+void AbandonCheckpoint(const std::filesystem::path& root, std::int64_t step);
+
+}  // namespace ds::checkpoint

@@ -1,0 +1,28 @@
+#include "runtime/checkpoint/format/layout.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+namespace ds::checkpoint {
+namespace {
+
+constexpr std::string_view kStepPrefix = "step-";
+
+}  // namespace
+
+std::string StepDirectoryName(std::int64_t step) { return fmt::format("{}{}", kStepPrefix, step); }
+
+std::optional<std::int64_t> StepOfDirectoryName(std::string_view name) {
+  if (!name.starts_with(kStepPrefix)) return std::nullopt;
+  const std::string_view digits = name.substr(kStepPrefix.size());
+  std::int64_t step = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  // One spelling per step: the name made from the number is the name that was read.
+  if (error != std::errc() || step < 0 || StepDirectoryName(step) != name) return std::nullopt;
+  return step;
+}
+
+std::string ShardFileName(int rank) { return fmt::format("rank-{:05d}.bin", rank); }
+
+}  // namespace ds::checkpoint

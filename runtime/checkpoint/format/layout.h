@@ -1,0 +1,29 @@
+#pragma once
+
+// Names and alignment of what lies in a checkpoint folder (FORMAT.md).
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace ds::checkpoint {
+
+inline constexpr char kManifestFile[] = "manifest.json";
+inline constexpr char kLatestFile[] = "latest";
+inline constexpr char kUnfinishedSuffix[] = ".tmp";
+
+// Every shard starts at a multiple of this in its file, so that a reader may map it or read it
+// past the page cache.
+inline constexpr std::uint64_t kShardAlignment = 4096;
+
+// "step-20".
+std::string StepDirectoryName(std::int64_t step);
+
+// The step of "step-20"; nothing for any other spelling ("step-020", "step-20.tmp", "step-").
+std::optional<std::int64_t> StepOfDirectoryName(std::string_view name);
+
+// "rank-00003.bin".
+std::string ShardFileName(int rank);
+
+}  // namespace ds::checkpoint

@@ -1,0 +1,66 @@
+#pragma once
+
+// The manifest of a checkpoint: what it holds, where each piece lies and what its checksum is.
+// FORMAT.md describes the text.
+//
+// Parsing is safe on hostile input: every number is bounded and every name is a plain one before
+// anything is opened, allocated or multiplied by it.
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/checkpoint/format/regions.h"
+
+namespace ds::checkpoint {
+
+inline constexpr int kFormatVersion = 1;
+
+struct StoredShard {
+  Region region;
+  std::string file;  // plain name inside the checkpoint folder
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;  // bytes: elements times the dtype's size
+  std::uint32_t crc32c = 0;
+  friend bool operator==(const StoredShard&, const StoredShard&) = default;
+};
+
+struct StoredTensor {
+  std::string name;
+  std::string dtype;  // one of DtypeSize()'s names
+  Shape shape;
+  std::vector<StoredShard> shards;
+  friend bool operator==(const StoredTensor&, const StoredTensor&) = default;
+};
+
+struct Manifest {
+  std::int64_t step = 0;
+  std::vector<StoredTensor> tensors;                     // names are unique
+  nlohmann::json state = nlohmann::json::object();       // by Stateful::state_name()
+  nlohmann::json written_by = nlohmann::json::object();  // informational
+  friend bool operator==(const Manifest&, const Manifest&) = default;
+};
+
+// Bytes per element of "float32", "bfloat16", "float16", "float64", "int64", "int32", "int16",
+// "int8", "uint8", "bool"; nothing for any other name.
+std::optional<std::uint64_t> DtypeSize(std::string_view dtype);
+
+// What Parse also checks: names, shapes, regions and lengths fit one another, and the shards of
+// each tensor add up to the whole of it.
+Status CheckManifest(const Manifest& manifest);
+
+// The text ends with a checksum of itself. Requires CheckManifest(manifest).ok().
+std::string SerializeManifest(const Manifest& manifest);
+
+StatusOr<Manifest> ParseManifest(std::string_view text);
+
+// Reads and parses directory/manifest.json. kNotFound when there is none, kDataLoss when it is
+// damaged.
+StatusOr<Manifest> ReadManifest(const std::filesystem::path& directory);
+
+}  // namespace ds::checkpoint

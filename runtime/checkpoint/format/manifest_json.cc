@@ -1,0 +1,218 @@
+// The text of a manifest, both ways.
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <limits>
+
+#include "runtime/base/files.h"
+#include "runtime/checkpoint/format/crc32c.h"
+#include "runtime/checkpoint/format/layout.h"
+#include "runtime/checkpoint/format/manifest.h"
+
+namespace ds::checkpoint {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view kFormatName = "dsrun-checkpoint";
+constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{1} << 31;
+
+// The text is `{...,` + this with eight hex digits: the checksum of everything before it.
+constexpr std::string_view kChecksumHead = "\n\"crc32c\":\"";
+constexpr std::string_view kChecksumTail = "\"}\n";
+constexpr std::size_t kChecksumDigits = 8;
+constexpr std::size_t kTrailerSize = kChecksumHead.size() + kChecksumDigits + kChecksumTail.size();
+
+std::string ChecksumText(std::uint32_t crc) { return fmt::format("{:08x}", crc); }
+
+Json ShardToJson(const StoredShard& shard) {
+  Json json = {{"file", shard.file},
+               {"offset", shard.offset},
+               {"length", shard.length},
+               {"crc32c", ChecksumText(shard.crc32c)},
+               {"start", shard.region.flat_start},
+               {"count", shard.region.flat_count}};
+  if (shard.region.box) {
+    json["box"] = {{"offset", shard.region.box->offset}, {"shape", shard.region.box->shape}};
+  }
+  return json;
+}
+
+Json TensorToJson(const StoredTensor& tensor) {
+  Json shards = Json::array();
+  for (const StoredShard& shard : tensor.shards) shards.push_back(ShardToJson(shard));
+  return {{"name", tensor.name},
+          {"dtype", tensor.dtype},
+          {"shape", tensor.shape},
+          {"shards", std::move(shards)}};
+}
+
+Status BadField(std::string_view key, std::string_view wanted) {
+  return InvalidArgumentError(fmt::format("field '{}' is missing or not {}", key, wanted));
+}
+
+StatusOr<const Json*> GetField(const Json& object, const char* key) {
+  if (!object.is_object()) return InvalidArgumentError("an object was expected");
+  const auto found = object.find(key);
+  if (found == object.end()) return InvalidArgumentError(fmt::format("field '{}' is missing", key));
+  return &*found;
+}
+
+StatusOr<std::int64_t> AsInteger(const Json& value, std::string_view key) {
+  // Unsigned is what the JSON library calls every number without a sign.
+  if (!value.is_number_integer() ||
+      (value.is_number_unsigned() &&
+       value.get<std::uint64_t>() > std::uint64_t{std::numeric_limits<std::int64_t>::max()})) {
+    return BadField(key, "an integer");
+  }
+  return value.get<std::int64_t>();
+}
+
+StatusOr<std::int64_t> GetInteger(const Json& object, const char* key) {
+  DS_ASSIGN_OR_RETURN(const Json* value, GetField(object, key));
+  return AsInteger(*value, key);
+}
+
+StatusOr<std::uint64_t> GetUnsigned(const Json& object, const char* key) {
+  DS_ASSIGN_OR_RETURN(const std::int64_t value, GetInteger(object, key));
+  if (value < 0) return BadField(key, "a count");
+  return static_cast<std::uint64_t>(value);
+}
+
+StatusOr<std::string> GetString(const Json& object, const char* key) {
+  DS_ASSIGN_OR_RETURN(const Json* value, GetField(object, key));
+  if (!value->is_string()) return BadField(key, "a string");
+  return value->get<std::string>();
+}
+
+StatusOr<Shape> GetShape(const Json& object, const char* key) {
+  DS_ASSIGN_OR_RETURN(const Json* value, GetField(object, key));
+  if (!value->is_array()) return BadField(key, "a list of integers");
+  Shape shape;
+  for (const Json& extent : *value) {
+    DS_ASSIGN_OR_RETURN(const std::int64_t number, AsInteger(extent, key));
+    shape.push_back(number);
+  }
+  return shape;
+}
+
+StatusOr<std::uint32_t> ParseChecksum(std::string_view text) {
+  std::uint32_t crc = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), crc, 16);
+  // One spelling per value: eight lower-case digits.
+  if (error != std::errc() || ChecksumText(crc) != text) return BadField("crc32c", "8 hex digits");
+  return crc;
+}
+
+StatusOr<StoredShard> ShardFromJson(const Json& json) {
+  StoredShard shard;
+  DS_ASSIGN_OR_RETURN(shard.file, GetString(json, "file"));
+  DS_ASSIGN_OR_RETURN(shard.offset, GetUnsigned(json, "offset"));
+  DS_ASSIGN_OR_RETURN(shard.length, GetUnsigned(json, "length"));
+  DS_ASSIGN_OR_RETURN(shard.region.flat_start, GetInteger(json, "start"));
+  DS_ASSIGN_OR_RETURN(shard.region.flat_count, GetInteger(json, "count"));
+  DS_ASSIGN_OR_RETURN(const std::string checksum, GetString(json, "crc32c"));
+  DS_ASSIGN_OR_RETURN(shard.crc32c, ParseChecksum(checksum));
+  if (const auto box_json = json.find("box"); box_json != json.end()) {
+    Box box;
+    DS_ASSIGN_OR_RETURN(box.offset, GetShape(*box_json, "offset"));
+    DS_ASSIGN_OR_RETURN(box.shape, GetShape(*box_json, "shape"));
+    shard.region.box = std::move(box);
+  }
+  return shard;
+}
+
+StatusOr<StoredTensor> TensorFromJson(const Json& json) {
+  StoredTensor tensor;
+  DS_ASSIGN_OR_RETURN(tensor.name, GetString(json, "name"));
+  DS_ASSIGN_OR_RETURN(tensor.dtype, GetString(json, "dtype"));
+  DS_ASSIGN_OR_RETURN(tensor.shape, GetShape(json, "shape"));
+  DS_ASSIGN_OR_RETURN(const Json* shards, GetField(json, "shards"));
+  if (!shards->is_array()) return BadField("shards", "a list");
+  for (const Json& shard_json : *shards) {
+    DS_ASSIGN_OR_RETURN(StoredShard shard, ShardFromJson(shard_json));
+    tensor.shards.push_back(std::move(shard));
+  }
+  return tensor;
+}
+
+Status CheckHeader(const Json& json) {
+  DS_ASSIGN_OR_RETURN(const std::string format, GetString(json, "format"));
+  if (format != kFormatName) return BadField("format", fmt::format("'{}'", kFormatName));
+  DS_ASSIGN_OR_RETURN(const std::int64_t version, GetInteger(json, "version"));
+  if (version != kFormatVersion) {
+    return UnimplementedError(
+        fmt::format("format version {} was written by another dsrun; this one reads version {}",
+                    version, kFormatVersion));
+  }
+  return OkStatus();
+}
+
+// The text without its trailer, when the trailer's checksum is right.
+StatusOr<std::string_view> CheckedBody(std::string_view text) {
+  const Status damaged =
+      DataLossError("its text does not match its checksum: it is cut or changed");
+  if (text.size() < kTrailerSize) return damaged;
+  const std::string_view body = text.substr(0, text.size() - kTrailerSize);
+  const std::string trailer =
+      fmt::format("{}{}{}", kChecksumHead, ChecksumText(Crc32c(body)), kChecksumTail);
+  if (text.substr(body.size()) != trailer) return damaged;
+  return body;
+}
+
+StatusOr<Manifest> FromJson(const Json& json) {
+  DS_RETURN_IF_ERROR(CheckHeader(json));
+  Manifest manifest;
+  DS_ASSIGN_OR_RETURN(manifest.step, GetInteger(json, "step"));
+  DS_ASSIGN_OR_RETURN(const Json* state, GetField(json, "state"));
+  if (!state->is_object()) return BadField("state", "an object");
+  manifest.state = *state;
+  DS_ASSIGN_OR_RETURN(const Json* written_by, GetField(json, "written_by"));
+  if (!written_by->is_object()) return BadField("written_by", "an object");
+  manifest.written_by = *written_by;
+  DS_ASSIGN_OR_RETURN(const Json* tensors, GetField(json, "tensors"));
+  if (!tensors->is_array()) return BadField("tensors", "a list");
+  for (const Json& tensor_json : *tensors) {
+    DS_ASSIGN_OR_RETURN(StoredTensor tensor, TensorFromJson(tensor_json));
+    manifest.tensors.push_back(std::move(tensor));
+  }
+  DS_RETURN_IF_ERROR(CheckManifest(manifest));
+  return manifest;
+}
+
+}  // namespace
+
+std::string SerializeManifest(const Manifest& manifest) {
+  // One tensor a line keeps the file readable and diffable without the cost of full indentation.
+  std::string text = fmt::format(
+      "{{\"format\":\"{}\",\"version\":{},\"step\":{},\n\"written_by\":{},\n\"state\":{},\n"
+      "\"tensors\":[",
+      kFormatName, kFormatVersion, manifest.step, manifest.written_by.dump(),
+      manifest.state.dump());
+  std::string_view separator = "\n";
+  for (const StoredTensor& tensor : manifest.tensors) {
+    text.append(separator).append(TensorToJson(tensor).dump());
+    separator = ",\n";
+  }
+  text.append("],");
+  const std::uint32_t crc = Crc32c(text);
+  return text.append(kChecksumHead).append(ChecksumText(crc)).append(kChecksumTail);
+}
+
+StatusOr<Manifest> ParseManifest(std::string_view text) {
+  DS_RETURN_IF_ERROR(CheckedBody(text).status());
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) return InvalidArgumentError("it is not JSON");
+  return FromJson(json);
+}
+
+StatusOr<Manifest> ReadManifest(const std::filesystem::path& directory) {
+  const std::filesystem::path path = directory / kManifestFile;
+  DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxManifestBytes));
+  StatusOr<Manifest> manifest = ParseManifest(text);
+  if (manifest.ok() || manifest.status().code() == StatusCode::kUnimplemented) return manifest;
+  return DataLossError(manifest.status().WithContext(path.string()).message());
+}
+
+}  // namespace ds::checkpoint

@@ -1,0 +1,73 @@
+#pragma once
+
+// Which elements of a global tensor a shard holds, and what two shards have in common: the whole
+// of resharding, as integers.
+//
+// A shard is a contiguous range of a flattened box of the tensor. ZeRO cuts the flattened tensor
+// itself (no box); tensor parallelism cuts a box out first. Both are a list of stretches, the
+// maximal parts that are contiguous in the flattened global tensor. The stretches of one region
+// ascend, in the tensor and in the region alike, so two regions are intersected by one walk over
+// both.
+//
+// Requires of all functions here: valid regions (CheckRegion).
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "runtime/base/status.h"
+
+namespace ds::checkpoint {
+
+using Shape = std::vector<std::int64_t>;
+
+struct Box {
+  Shape offset;
+  Shape shape;
+  friend bool operator==(const Box&, const Box&) = default;
+};
+
+// Elements [flat_start, flat_start + flat_count) of the box, or of the whole tensor without one.
+struct Region {
+  std::optional<Box> box;
+  std::int64_t flat_start = 0;
+  std::int64_t flat_count = 0;
+  friend bool operator==(const Region&, const Region&) = default;
+};
+
+// Product of the dimensions (1 for a scalar); an error when one is negative or it exceeds 2^56.
+StatusOr<std::int64_t> ElementCount(std::span<const std::int64_t> shape);
+
+// Whether the region lies within the tensor.
+Status CheckRegion(std::span<const std::int64_t> tensor_shape, const Region& region);
+
+// `count` elements that start at `global` in the flattened tensor and at `local` in the region.
+struct Stretch {
+  std::int64_t global = 0;
+  std::int64_t local = 0;
+  std::int64_t count = 0;
+  friend bool operator==(const Stretch&, const Stretch&) = default;
+};
+
+std::vector<Stretch> Stretches(std::span<const std::int64_t> tensor_shape, const Region& region);
+
+// `count` elements to be copied from `source` in one region to `target` in the other.
+struct Copy {
+  std::int64_t source = 0;
+  std::int64_t target = 0;
+  std::int64_t count = 0;
+  friend bool operator==(const Copy&, const Copy&) = default;
+};
+
+std::vector<Copy> Overlap(std::span<const Stretch> source, std::span<const Stretch> target);
+
+// The part [first, first + count) of `total` elements that replica `index` of `replicas` writes:
+// parts are contiguous, disjoint, cover everything and differ by at most one element.
+struct Share {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+Share ShareOf(std::int64_t total, int index, int replicas);
+
+}  // namespace ds::checkpoint

@@ -1,0 +1,143 @@
+#include "runtime/checkpoint/format/verify.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <thread>
+
+#include "runtime/base/unique_fd.h"
+#include "runtime/checkpoint/format/crc32c.h"
+#include "runtime/checkpoint/format/layout.h"
+
+namespace ds::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+
+// The checksum of [offset, offset + length) as the file has it.
+StatusOr<std::uint32_t> ChecksumOf(int fd, const StoredShard& shard,
+                                   std::vector<std::byte>* buffer) {
+  std::uint32_t crc = 0;
+  std::uint64_t at = shard.offset;
+  const std::uint64_t end = shard.offset + shard.length;
+  while (at < end) {
+    const std::size_t want = std::min<std::uint64_t>(end - at, buffer->size());
+    const ssize_t got = ::pread(fd, buffer->data(), want, static_cast<off_t>(at));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return ErrnoError(errno, shard.file);
+    if (got == 0) return DataLossError("the file ends inside it");
+    crc = ExtendCrc32c(crc, std::span(*buffer).first(static_cast<std::size_t>(got)));
+    at += static_cast<std::uint64_t>(got);
+  }
+  return crc;
+}
+
+std::string ShardProblem(int fd, std::uint64_t file_size, const StoredShard& shard,
+                         std::vector<std::byte>* buffer) {
+  if (shard.offset + shard.length > file_size) {
+    return fmt::format("the file is cut: it has {} bytes, the tensor's shard ends at {}", file_size,
+                       shard.offset + shard.length);
+  }
+  const StatusOr<std::uint32_t> crc = ChecksumOf(fd, shard, buffer);
+  if (!crc.ok()) return crc.status().message();
+  if (*crc == shard.crc32c) return "";
+  return fmt::format("its checksum is {:08x}, {:08x} was saved (bytes {} to {})", *crc,
+                     shard.crc32c, shard.offset, shard.offset + shard.length);
+}
+
+using ShardsByFile = std::map<std::string, std::vector<NamedShard>>;
+
+ShardsByFile GroupByFile(const Manifest& manifest) {
+  ShardsByFile files;
+  for (const StoredTensor& tensor : manifest.tensors) {
+    for (const StoredShard& shard : tensor.shards) {
+      files[shard.file].push_back({tensor.name, shard});
+    }
+  }
+  return files;
+}
+
+std::vector<Damage> VerifyFiles(const fs::path& directory, const ShardsByFile& files) {
+  std::vector<const ShardsByFile::value_type*> work;
+  for (const auto& file : files) work.push_back(&file);
+  std::vector<std::vector<Damage>> found(work.size());
+  std::atomic<std::size_t> next{0};
+  const auto verify_next = [&] {
+    for (std::size_t i = next++; i < work.size(); i = next++) {
+      found[i] = VerifyShards(directory / work[i]->first, work[i]->second);
+    }
+  };
+  {
+    std::vector<std::jthread> helpers;
+    const std::size_t threads =
+        std::min<std::size_t>(work.size(), std::max(1U, std::thread::hardware_concurrency()));
+    for (std::size_t i = 1; i < threads; ++i) helpers.emplace_back(verify_next);
+    verify_next();
+  }
+  std::vector<Damage> damages;
+  for (std::vector<Damage>& of_file : found) {
+    std::move(of_file.begin(), of_file.end(), std::back_inserter(damages));
+  }
+  return damages;
+}
+
+}  // namespace
+
+std::string Describe(const Damage& damage) {
+  if (damage.tensor.empty()) return fmt::format("{}: {}", damage.file, damage.reason);
+  return fmt::format("{}: tensor '{}': {}", damage.file, damage.tensor, damage.reason);
+}
+
+std::vector<Damage> VerifyShards(const fs::path& path, std::vector<NamedShard> shards) {
+  const std::string file = path.filename().string();
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat info {};
+  if (!fd.valid() || ::fstat(fd.get(), &info) != 0) {
+    return {{file, "", ErrnoError(errno, "it cannot be opened").message()}};
+  }
+  if (!S_ISREG(info.st_mode)) return {{file, "", "it is not a regular file"}};
+  std::sort(shards.begin(), shards.end(), [](const NamedShard& a, const NamedShard& b) {
+    return a.shard.offset < b.shard.offset;
+  });
+  std::vector<Damage> damages;
+  std::vector<std::byte> buffer(kPieceBytes);
+  for (const NamedShard& named : shards) {
+    std::string problem =
+        ShardProblem(fd.get(), static_cast<std::uint64_t>(info.st_size), named.shard, &buffer);
+    if (!problem.empty()) damages.push_back({file, named.tensor, std::move(problem)});
+  }
+  return damages;
+}
+
+StatusOr<Verdict> Verify(const fs::path& directory) {
+  Verdict verdict;
+  const StatusOr<Manifest> manifest = ReadManifest(directory);
+  if (!manifest.ok()) {
+    if (manifest.status().code() == StatusCode::kNotFound) return manifest.status();
+    verdict.damages.push_back({kManifestFile, "", manifest.status().message()});
+    return verdict;
+  }
+  verdict.step = manifest->step;
+  verdict.tensors = manifest->tensors.size();
+  for (const StoredTensor& tensor : manifest->tensors) {
+    for (const StoredShard& shard : tensor.shards) verdict.data_bytes += shard.length;
+  }
+  const auto named_step = StepOfDirectoryName(directory.filename().string());
+  if (named_step && *named_step != manifest->step) {
+    verdict.damages.push_back({kManifestFile, "",
+                               fmt::format("it says step {}, the folder {}", manifest->step,
+                                           directory.filename().string())});
+  }
+  std::vector<Damage> damages = VerifyFiles(directory, GroupByFile(*manifest));
+  std::move(damages.begin(), damages.end(), std::back_inserter(verdict.damages));
+  return verdict;
+}
+
+}  // namespace ds::checkpoint

@@ -1,0 +1,80 @@
+#include "runtime/checkpoint/format/catalog.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "runtime/checkpoint/format/layout.h"
+#include "tests/unit/checkpoint/sample_checkpoint.h"
+
+namespace ds::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+class CatalogTest : public testing::Test {
+ protected:
+  NewestCheckpoint Newest() { return NewestGood(folder_.path()).value(); }
+  void WriteLatest(const std::string& text) { std::ofstream(folder_.path() / kLatestFile) << text; }
+  TestFolder folder_;
+};
+
+TEST_F(CatalogTest, ListsByStepAndIgnoresTheRest) {
+  for (const int step : {100, 20, 3}) CommitSample(folder_.path(), step);
+  fs::create_directory(folder_.path() / "step-200.tmp");
+  fs::create_directory(folder_.path() / "step-007");
+  std::ofstream(folder_.path() / "step-9") << "a file";
+  const auto listed = ListCheckpoints(folder_.path()).value();
+  ASSERT_THAT(listed, SizeIs(3));
+  EXPECT_EQ(listed[0].step, 3);
+  EXPECT_TRUE(listed[0].latest);
+  EXPECT_EQ(listed[1].step, 20);
+  EXPECT_EQ(listed[2].step, 100);
+  EXPECT_FALSE(listed[2].latest);
+}
+
+TEST_F(CatalogTest, NewestIsTheOneNamedLatest) {
+  for (const int step : {10, 20, 15}) CommitSample(folder_.path(), step);
+  EXPECT_EQ(Newest().found->step, 15);
+  EXPECT_THAT(Newest().skipped, IsEmpty());
+}
+
+TEST_F(CatalogTest, ADamagedLatestIsSkippedWithItsReason) {
+  for (const int step : {10, 20, 30}) CommitSample(folder_.path(), step);
+  FlipBit(folder_.path() / "step-30/rank-00000.bin", 0);
+  fs::remove(folder_.path() / "step-20/rank-00001.bin");
+  const NewestCheckpoint newest = Newest();
+  EXPECT_EQ(newest.found->step, 10);
+  ASSERT_THAT(newest.skipped, SizeIs(2));
+  EXPECT_EQ(newest.skipped[0].directory, folder_.path() / "step-30");
+  EXPECT_THAT(newest.skipped[0].reason, HasSubstr("tensor 'weight'"));
+  EXPECT_THAT(newest.skipped[1].reason, HasSubstr("rank-00001.bin"));
+}
+
+TEST_F(CatalogTest, AMissingOrStrangeLatestFallsBackToTheHighestStep) {
+  for (const int step : {20, 10}) CommitSample(folder_.path(), step);
+  for (const char* text : {"", "step-99", "../step-10", "step-10/../..", "nonsense\n"}) {
+    WriteLatest(text);
+    EXPECT_EQ(Newest().found->step, 20) << text;
+  }
+  fs::remove(folder_.path() / kLatestFile);
+  EXPECT_EQ(Newest().found->step, 20);
+}
+
+TEST_F(CatalogTest, NothingGoodIsAnEmptyResult) {
+  EXPECT_FALSE(Newest().found.has_value());
+  fs::create_directory(folder_.path() / "step-5");
+  EXPECT_FALSE(Newest().found.has_value());
+  EXPECT_THAT(Newest().skipped, SizeIs(1));
+}
+
+TEST_F(CatalogTest, AMissingRootIsNotFound) {
+  EXPECT_EQ(NewestGood(folder_.path() / "none").status().code(), StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace ds::checkpoint

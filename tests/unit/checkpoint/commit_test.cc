@@ -1,0 +1,103 @@
+#include "runtime/checkpoint/format/commit.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/checkpoint/format/layout.h"
+#include "runtime/checkpoint/format/shard_file.h"
+#include "runtime/checkpoint/format/verify.h"
+#include "tests/unit/checkpoint/sample_checkpoint.h"
+
+namespace ds::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class CommitTest : public testing::Test {
+ protected:
+  // The files of a save that has come as far as the commit.
+  Manifest Begin(std::int64_t step) {
+    EXPECT_TRUE(BeginCheckpoint(folder_.path(), step).ok());
+    return WriteSampleFiles(UnfinishedDirectory(folder_.path(), step), step);
+  }
+  bool Exists(const char* name) { return fs::exists(folder_.path() / name); }
+  TestFolder folder_;
+};
+
+TEST_F(CommitTest, GivesTheFinalNameAndNamesItLatest) {
+  const Manifest manifest = Begin(20);
+  EXPECT_FALSE(Exists("step-20"));
+  EXPECT_EQ(CommitCheckpoint(folder_.path(), manifest).value(), folder_.path() / "step-20");
+  EXPECT_FALSE(Exists("step-20.tmp"));
+  EXPECT_EQ(Slurp(folder_.path() / kLatestFile), "step-20\n");
+  EXPECT_TRUE(Verify(folder_.path() / "step-20").value().ok());
+}
+
+TEST_F(CommitTest, ShardsAreAligned) {
+  for (const StoredTensor& tensor : Begin(1).tensors) {
+    for (const StoredShard& shard : tensor.shards) EXPECT_EQ(shard.offset % kShardAlignment, 0U);
+  }
+}
+
+TEST_F(CommitTest, ReplacesAnOlderOneOfTheSameStep) {
+  const fs::path directory = CommitSample(folder_.path(), 20);
+  FlipBit(directory / "rank-00000.bin", 5);
+  fs::create_directories(directory / "left/over");
+  CommitSample(folder_.path(), 20);
+  EXPECT_TRUE(Verify(directory).value().ok());
+  EXPECT_FALSE(fs::exists(directory / "left"));
+  EXPECT_FALSE(Exists("step-20.tmp"));
+}
+
+TEST_F(CommitTest, BeginRemovesWhatCrashesLeft) {
+  CommitSample(folder_.path(), 10);
+  Begin(20);
+  Begin(30);
+  EXPECT_FALSE(Exists("step-20.tmp"));
+  EXPECT_TRUE(Exists("step-30.tmp"));
+  EXPECT_TRUE(Exists("step-10"));
+}
+
+TEST_F(CommitTest, AMissingOrShortFileKeepsTheOldState) {
+  CommitSample(folder_.path(), 10);
+  const Manifest manifest = Begin(20);
+  const fs::path file = UnfinishedDirectory(folder_.path(), 20) / "rank-00001.bin";
+  fs::resize_file(file, 100);
+  EXPECT_EQ(CommitCheckpoint(folder_.path(), manifest).status().code(), StatusCode::kDataLoss);
+  fs::remove(file);
+  EXPECT_THAT(CommitCheckpoint(folder_.path(), manifest).status().message(),
+              HasSubstr("rank-00001.bin"));
+  EXPECT_FALSE(Exists("step-20"));
+  EXPECT_EQ(Slurp(folder_.path() / kLatestFile), "step-10\n");
+}
+
+TEST_F(CommitTest, ShardsThatDoNotMakeAWholeTensorAreRefused) {
+  Manifest manifest = Begin(20);
+  manifest.tensors[0].shards.pop_back();
+  const Status status = CommitCheckpoint(folder_.path(), manifest).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("'weight'"));
+}
+
+TEST_F(CommitTest, AbandonRemovesTheUnfinishedOne) {
+  Begin(20);
+  AbandonCheckpoint(folder_.path(), 20);
+  EXPECT_FALSE(Exists("step-20.tmp"));
+}
+
+TEST_F(CommitTest, AnUnwritableRootIsNamed) {
+  const Status status = BeginCheckpoint("/proc/no/such", 1);
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(status.message(), HasSubstr("/proc/no/such"));
+}
+
+TEST(CheckFreeSpace, SaysWhatIsNeededAndFree) {
+  EXPECT_TRUE(CheckFreeSpace(testing::TempDir(), 1).ok());
+  const Status status = CheckFreeSpace(testing::TempDir(), std::uint64_t{1} << 62);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(status.message(), HasSubstr("4611686018427387904 bytes are needed"));
+}
+
+}  // namespace
+}  // namespace ds::checkpoint

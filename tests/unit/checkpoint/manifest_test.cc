@@ -1,0 +1,156 @@
+#include "runtime/checkpoint/format/manifest.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <random>
+
+#include "runtime/checkpoint/format/crc32c.h"
+#include "runtime/checkpoint/format/layout.h"
+
+namespace ds::checkpoint {
+namespace {
+
+using testing::HasSubstr;
+using Json = nlohmann::json;
+
+Manifest Sample() {
+  Manifest manifest;
+  manifest.step = 20;
+  manifest.written_by = {{"program", "dsrun 0.1.0"}, {"world_size", 2}};
+  manifest.state = {{"engine", {{"lr", 0.1}, {"loss_scale", 65536.0}}},
+                    {"data", {{"sample", 12345678901}}}};
+  StoredTensor weight{"h.0.weight", "float32", {2, 3}, {}};
+  weight.shards.push_back({Region{std::nullopt, 0, 4}, "rank-00000.bin", 0, 16, 0xDEADBEEF});
+  weight.shards.push_back({Region{std::nullopt, 4, 2}, "rank-00001.bin", 4096, 8, 1});
+  StoredTensor scalar{"scalar", "bfloat16", {}, {}};
+  scalar.shards.push_back({Region{std::nullopt, 0, 1}, "rank-00000.bin", 4096, 2, 7});
+  StoredTensor columns{"cut.in.columns", "float16", {2, 4}, {}};
+  columns.shards.push_back({Region{Box{{0, 0}, {2, 2}}, 0, 4}, "rank-00000.bin", 8192, 8, 1});
+  columns.shards.push_back({Region{Box{{0, 2}, {2, 2}}, 0, 4}, "rank-00001.bin", 8192, 8, 2});
+  manifest.tensors = {weight, scalar, columns};
+  return manifest;
+}
+
+// Any JSON with a right trailer, so that what is behind the checksum gets tested.
+std::string WithTrailer(const Json& json) {
+  std::string body = json.dump();
+  body.pop_back();
+  body += ",";
+  char trailer[32];
+  std::snprintf(trailer, sizeof(trailer), "\n\"crc32c\":\"%08x\"}\n", Crc32c(body));
+  return body + trailer;
+}
+
+Json SampleJson() {
+  Json json = Json::parse(SerializeManifest(Sample()));
+  json.erase("crc32c");
+  return json;
+}
+
+TEST(Manifest, SurvivesItsText) {
+  const StatusOr<Manifest> parsed = ParseManifest(SerializeManifest(Sample()));
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  EXPECT_EQ(*parsed, Sample());
+}
+
+TEST(Manifest, EveryFlippedBitAndEveryCutIsNoticed) {
+  const std::string text = SerializeManifest(Sample());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    std::string flipped = text;
+    flipped[i] = static_cast<char>(flipped[i] ^ (1 << (i % 8)));
+    EXPECT_FALSE(ParseManifest(flipped).ok()) << "byte " << i;
+    EXPECT_FALSE(ParseManifest(text.substr(0, i)).ok()) << "cut at " << i;
+  }
+}
+
+TEST(Manifest, RefusesAnotherVersionByName) {
+  Json json = SampleJson();
+  json["version"] = 2;
+  const Status status = ParseManifest(WithTrailer(json)).status();
+  EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(status.message(), HasSubstr("version 2"));
+}
+
+struct Hostile {
+  const char* what;
+  std::function<void(Json&)> change;
+  const char* message;
+};
+
+Json& FirstShard(Json& json) { return json["tensors"][0]["shards"][0]; }
+
+TEST(Manifest, RefusesHostileNumbersAndNames) {
+  const std::vector<Hostile> cases = {
+      {"step", [](Json& j) { j["step"] = -1; }, "step is negative"},
+      {"fraction", [](Json& j) { j["step"] = 1.5; }, "'step'"},
+      {"huge", [](Json& j) { j["step"] = UINT64_MAX; }, "'step'"},
+      {"state", [](Json& j) { j["state"] = 3; }, "'state'"},
+      {"tensors", [](Json& j) { j["tensors"] = Json::object(); }, "'tensors'"},
+      {"tensor", [](Json& j) { j["tensors"][0] = 5; }, "object"},
+      {"twice", [](Json& j) { j["tensors"][1] = j["tensors"][0]; }, "'h.0.weight' is listed twice"},
+      {"dtype", [](Json& j) { j["tensors"][0]["dtype"] = "float3"; }, "'float3'"},
+      {"shape",
+       [](Json& j) {
+         j["tensors"][0]["shape"] = {-2, -3};
+       },
+       "negative dimension"},
+      {"overflow",
+       [](Json& j) {
+         j["tensors"][0]["shape"] = {1LL << 40, 1LL << 40};
+       },
+       "too large"},
+      {"up", [](Json& j) { FirstShard(j)["file"] = "../../etc/passwd"; }, "plain name"},
+      {"absolute", [](Json& j) { FirstShard(j)["file"] = "/etc/passwd"; }, "plain name"},
+      {"dot", [](Json& j) { FirstShard(j)["file"] = ".."; }, "plain name"},
+      {"nul", [](Json& j) { FirstShard(j)["file"] = std::string("a\0b", 3); }, "plain name"},
+      {"offset", [](Json& j) { FirstShard(j)["offset"] = INT64_MAX; }, "too large"},
+      {"length", [](Json& j) { FirstShard(j)["length"] = 15; }, "15 bytes"},
+      {"start", [](Json& j) { FirstShard(j)["start"] = INT64_MAX; }, "leave"},
+      {"count", [](Json& j) { FirstShard(j)["count"] = INT64_MAX; }, "leave"},
+      {"negative", [](Json& j) { FirstShard(j)["count"] = -4; }, "leave"},
+      {"overlap", [](Json& j) { FirstShard(j)["start"] = 1; }, "overlap"},
+      {"hole", [](Json& j) { j["tensors"][0]["shards"].erase(1); }, "4 of its 6"},
+      {"checksum", [](Json& j) { FirstShard(j)["crc32c"] = "DEADBEEF"; }, "crc32c"},
+      {"box",
+       [](Json& j) {
+         FirstShard(j)["box"] = {{"offset", {0}}, {"shape", {4}}};
+       },
+       "dimensions"},
+  };
+  for (const Hostile& hostile : cases) {
+    Json json = SampleJson();
+    hostile.change(json);
+    const StatusOr<Manifest> parsed = ParseManifest(WithTrailer(json));
+    ASSERT_FALSE(parsed.ok()) << hostile.what;
+    EXPECT_THAT(parsed.status().message(), HasSubstr(hostile.message)) << hostile.what;
+  }
+}
+
+TEST(Manifest, RandomBytesBehindARightChecksumAreRefused) {
+  std::mt19937 random(3);
+  const std::string text = SampleJson().dump();
+  for (int trial = 0; trial < 2000; ++trial) {
+    std::string body = text.substr(0, text.size() - 1) + ",";
+    body[random() % body.size()] = static_cast<char>(random());
+    char trailer[32];
+    std::snprintf(trailer, sizeof(trailer), "\n\"crc32c\":\"%08x\"}\n", Crc32c(body));
+    const StatusOr<Manifest> parsed = ParseManifest(body + trailer);
+    if (parsed.ok()) {
+      EXPECT_TRUE(CheckManifest(*parsed).ok());
+    }
+  }
+}
+
+TEST(Layout, AStepHasOneSpelling) {
+  EXPECT_EQ(StepOfDirectoryName("step-20"), 20);
+  EXPECT_EQ(StepOfDirectoryName("step-0"), 0);
+  for (const char* name : {"step-", "step-020", "step-20.tmp", "step--1", "step-+1", "step- 1",
+                           "Step-1", "step-99999999999999999999", "20", ""}) {
+    EXPECT_EQ(StepOfDirectoryName(name), std::nullopt) << name;
+  }
+}
+
+}  // namespace
+}  // namespace ds::checkpoint

@@ -1,0 +1,39 @@
+#pragma once
+
+// A small real checkpoint on disk, and a folder of its own for each test.
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "runtime/checkpoint/format/manifest.h"
+
+namespace ds::checkpoint {
+
+// A new empty folder below the test's temporary folder; removed at the end.
+class TestFolder {
+ public:
+  TestFolder();
+  ~TestFolder();
+  TestFolder(const TestFolder&) = delete;
+  TestFolder& operator=(const TestFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// Two files with tensor "weight" of 3000 floats cut in two and "bias" of 10 floats in the second;
+// element i of each is i + step. The manifest is returned, not written.
+Manifest WriteSampleFiles(const std::filesystem::path& directory, std::int64_t step);
+
+// Begins, writes and commits the sample as root/step-N.
+std::filesystem::path CommitSample(const std::filesystem::path& root, std::int64_t step);
+
+// Inverts one bit of the byte at `offset`.
+void FlipBit(const std::filesystem::path& file, std::uint64_t offset);
+
+// The text of the file.
+std::string Slurp(const std::filesystem::path& file);
+
+}  // namespace ds::checkpoint
