@@ -1,0 +1,111 @@
+// A process that saves checkpoints is stopped at each of its system calls. What lies on the disk
+// then is what a kill would leave: it must hold a good checkpoint, the old or the new one. And a
+// save after a kill must succeed, wherever the kill came.
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/checkpoint/format/catalog.h"
+#include "runtime/checkpoint/format/verify.h"
+#include "tests/unit/checkpoint/sample_checkpoint.h"
+
+namespace ds::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kTraceRefused = 99;
+
+// A child that replaces the checkpoint of step 20 and adds one of step 30, traced.
+class TracedSave {
+ public:
+  explicit TracedSave(const fs::path& root) : child_(::fork()) {
+    if (child_ == 0) {
+      if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) ::_exit(kTraceRefused);
+      ::raise(SIGSTOP);
+      CommitSample(root, 20);
+      CommitSample(root, 30);
+      ::_exit(testing::Test::HasFailure() ? 1 : 0);
+    }
+    ::waitpid(child_, &status_, 0);
+  }
+  ~TracedSave() {
+    if (ended()) return;
+    ::kill(child_, SIGKILL);
+    ::waitpid(child_, &status_, 0);
+  }
+  TracedSave(const TracedSave&) = delete;
+  TracedSave& operator=(const TracedSave&) = delete;
+
+  bool ended() const { return WIFEXITED(status_) || WIFSIGNALED(status_); }
+  int exit_status() const { return WIFEXITED(status_) ? WEXITSTATUS(status_) : -1; }
+
+  // Runs to the entry or the exit of the next system call, or to the end.
+  void RunToNextStop() {
+    ::ptrace(PTRACE_SYSCALL, child_, nullptr, nullptr);
+    ::waitpid(child_, &status_, 0);
+  }
+
+ private:
+  pid_t child_;
+  int status_ = 0;
+};
+
+void CommitTenAndTwenty(const fs::path& root) {
+  CommitSample(root, 10);
+  CommitSample(root, 20);
+}
+
+void ExpectGoodCheckpoints(const fs::path& root) {
+  const std::vector<ListedCheckpoint> all = ListCheckpoints(root).value();
+  for (const ListedCheckpoint& listed : all) {
+    const Verdict verdict = Verify(listed.directory).value();
+    EXPECT_TRUE(verdict.ok()) << Describe(verdict.damages.front());
+  }
+  const NewestCheckpoint newest = NewestGood(root).value();
+  ASSERT_TRUE(newest.found.has_value());
+  EXPECT_TRUE(newest.found->latest);
+  EXPECT_TRUE(newest.found->step == 20 || newest.found->step == 30);
+}
+
+TEST(CheckpointKill, EveryMomentOfASaveHasAGoodCheckpoint) {
+  const TestFolder folder;
+  CommitTenAndTwenty(folder.path());
+  TracedSave save(folder.path());
+  if (save.ended()) GTEST_SKIP() << "tracing a child is not permitted here";
+  int stops = 0;
+  for (; !save.ended(); save.RunToNextStop(), ++stops) {
+    SCOPED_TRACE(stops);
+    ExpectGoodCheckpoints(folder.path());
+    if (HasFailure()) return;
+  }
+  EXPECT_EQ(save.exit_status(), 0);
+  EXPECT_GT(stops, 100) << "two saves make more system calls than that";
+  EXPECT_EQ(NewestGood(folder.path()).value().found->step, 30);
+}
+
+TEST(CheckpointKill, ASaveAfterAKillSucceeds) {
+  constexpr int kStopsBetweenKills = 31;
+  bool finished = false;
+  for (int kill_at = 1; !finished; kill_at += kStopsBetweenKills) {
+    const TestFolder folder;
+    CommitTenAndTwenty(folder.path());
+    {
+      TracedSave save(folder.path());
+      if (save.ended()) GTEST_SKIP() << "tracing a child is not permitted here";
+      for (int stop = 0; stop < kill_at && !save.ended(); ++stop) save.RunToNextStop();
+      finished = save.ended();
+    }
+    SCOPED_TRACE(kill_at);
+    CommitSample(folder.path(), 30);
+    ExpectGoodCheckpoints(folder.path());
+    EXPECT_EQ(NewestGood(folder.path()).value().found->step, 30);
+    if (HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace ds::checkpoint
