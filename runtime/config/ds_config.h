@@ -68,7 +68,6 @@ struct DsConfig {
   // Absent: the training precision.
   std::optional<DataType> communication_data_type;
   std::optional<DataType> grad_accum_dtype;
-  std::optional<std::int64_t> steps_per_print;
 
   // The dtype of parameters and activations.
   DataType training_dtype() const { return bf16.enabled ? DataType::kBf16 : DataType::kFp32; }

@@ -1,0 +1,92 @@
+#include "runtime/config/check_config.h"
+
+#include <string>
+#include <utility>
+
+#include "runtime/base/check.h"
+#include "runtime/config/fill_config.h"
+#include "runtime/config/issue_log.h"
+#include "runtime/config/read_values.h"
+#include "runtime/config/registry.h"
+#include "runtime/config/rules.h"
+#include "runtime/config/values.h"
+
+namespace ds::config {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A file name is bytes; what the reports hold must be UTF-8.
+std::string Printable(std::string_view name) {
+  const std::string quoted = Json(name).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return Json::parse(quoted).get<std::string>();
+}
+
+// Every key that stands for itself (a placeholder does not), then the given ones that fill one in.
+Json ResolvedJson(const Values& values) {
+  // Filled as the vector of pairs it is: looking each name up first would cost milliseconds.
+  Json::object_t resolved;
+  const auto add = [&](const std::string& key, Json value, std::string origin) {
+    Json entry = Json::object({{"value", std::move(value)}, {"origin", std::move(origin)}});
+    resolved.push_back({key, std::move(entry)});
+  };
+  for (const Setting& setting : AllSettings()) {
+    const bool is_value = setting.state != SettingState::kSection &&
+                          setting.key.find_first_of("<[") == std::string_view::npos;
+    const bool has_value = !setting.required || values.IsGiven(setting.key);
+    if (is_value && has_value && AliasTarget(setting.key).empty()) {
+      add(std::string(setting.key), values.Get(setting.key), values.OriginOf(setting.key));
+    }
+  }
+  for (const auto& [key, entry] : values.entries()) {
+    if (FindSetting(key) == nullptr && !entry.broken) add(key, entry.value, entry.origin);
+  }
+  return resolved;
+}
+
+Json KeysAndMessages(const std::vector<Issue>& issues) {
+  Json list = Json::array();
+  for (const Issue& issue : issues)
+    list.push_back({{"key", issue.key}, {"message", issue.message}});
+  return list;
+}
+
+}  // namespace
+
+CheckResult CheckConfig(std::string_view json_text, std::string_view file_name, int world_size) {
+  DS_CHECK(world_size >= 1);
+  IssueLog issues(Printable(file_name));
+  CheckResult result;
+  const JsonReading reading = ReadPositionedJson(json_text);
+  for (const JsonProblem& problem : reading.problems) {
+    issues.Error("", problem.message, problem.position);
+  }
+  if (reading.complete && !reading.root.scalar.is_object()) {
+    issues.Error("", "the config must be an object: { ... }", reading.root.position);
+  } else if (reading.complete) {
+    Values values;
+    result.given = ReadValues(reading.root, &values, &issues);
+    RuleContext context{values, issues, world_size};
+    ApplyRules(context);
+    result.resolved = ResolvedJson(values);
+    if (issues.errors().empty()) result.config = FillConfig(values);
+  }
+  result.errors = issues.errors();
+  result.warnings = issues.warnings();
+  result.ok = result.errors.empty();
+  return result;
+}
+
+std::string ToDsConfigJson(const CheckResult& result) {
+  DS_CHECK(result.ok);
+  return result.given.dump();
+}
+
+Json ToCheckReport(const CheckResult& result) {
+  return {{"ok", result.ok},
+          {"errors", KeysAndMessages(result.errors)},
+          {"warnings", KeysAndMessages(result.warnings)},
+          {"config", result.resolved}};
+}
+
+}  // namespace ds::config

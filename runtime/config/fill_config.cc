@@ -1,0 +1,82 @@
+#include "runtime/config/fill_config.h"
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "runtime/base/check.h"
+
+namespace ds::config {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The enumerator that a choice of the registry stands for.
+template <typename Enum, std::size_t N>
+Enum Choice(const Json& name, const std::pair<std::string_view, Enum> (&choices)[N]) {
+  for (const auto& [known, value] : choices) {
+    if (name == known) return value;
+  }
+  CheckFailed(__FILE__, __LINE__, "a choice that the registry calls supported", name.dump());
+}
+
+constexpr std::pair<std::string_view, OptimizerType> kOptimizers[] = {
+    {"Adam", OptimizerType::kAdam}, {"AdamW", OptimizerType::kAdamW}};
+constexpr std::pair<std::string_view, SchedulerType> kSchedulers[] = {
+    {"WarmupLR", SchedulerType::kWarmupLr}};
+constexpr std::pair<std::string_view, WarmupType> kWarmups[] = {{"log", WarmupType::kLog},
+                                                                {"linear", WarmupType::kLinear}};
+constexpr std::pair<std::string_view, DataType> kDataTypes[] = {
+    {"fp32", DataType::kFp32}, {"fp16", DataType::kFp16}, {"bf16", DataType::kBf16}};
+
+std::optional<DataType> OptionalDataType(const Json& name) {
+  return name.is_null() ? std::nullopt : std::optional(Choice(name, kDataTypes));
+}
+
+BatchConfig FillBatch(const Values& values) {
+  return {.train_batch_size = values.Get("train_batch_size"),
+          .train_micro_batch_size_per_gpu = values.Get("train_micro_batch_size_per_gpu"),
+          .gradient_accumulation_steps = values.Get("gradient_accumulation_steps")};
+}
+
+OptimizerConfig FillOptimizer(const Values& values) {
+  const Json betas = values.Get("optimizer.params.betas");
+  return {.type = Choice(values.Get("optimizer.type"), kOptimizers),
+          .lr = values.Get("optimizer.params.lr"),
+          .beta1 = betas.at(0),
+          .beta2 = betas.at(1),
+          .eps = values.Get("optimizer.params.eps"),
+          .weight_decay = values.Get("optimizer.params.weight_decay"),
+          .adam_w_mode = values.Get("optimizer.params.adam_w_mode"),
+          .bias_correction = values.Get("optimizer.params.bias_correction")};
+}
+
+SchedulerConfig FillScheduler(const Values& values) {
+  const Json type = values.Get("scheduler.type");
+  return {.type = type.is_null() ? SchedulerType::kConstant : Choice(type, kSchedulers),
+          .warmup_min_lr = values.Get("scheduler.params.warmup_min_lr"),
+          .warmup_max_lr = values.Get("scheduler.params.warmup_max_lr"),
+          .warmup_num_steps = values.Get("scheduler.params.warmup_num_steps"),
+          .warmup_type = Choice(values.Get("scheduler.params.warmup_type"), kWarmups)};
+}
+
+}  // namespace
+
+DsConfig FillConfig(const Values& values) {
+  DsConfig config;
+  config.batch = FillBatch(values);
+  config.optimizer = FillOptimizer(values);
+  config.scheduler = FillScheduler(values);
+  config.bf16 = {.enabled = values.Get("bf16.enabled"),
+                 .check_grad_overflow = values.Get("bf16.check_grad_overflow")};
+  config.zero_optimization = {.stage = values.Get("zero_optimization.stage"),
+                              .overlap_comm = values.Get("zero_optimization.overlap_comm")};
+  config.gradient_clipping = values.Get("gradient_clipping");
+  config.communication_data_type = OptionalDataType(values.Get("communication_data_type"));
+  config.grad_accum_dtype = OptionalDataType(values.Get("data_types.grad_accum_dtype"));
+  return config;
+}
+
+}  // namespace ds::config

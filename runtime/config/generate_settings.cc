@@ -1,0 +1,163 @@
+// Turns settings.json into settings_table.inc, the constant table behind registry.h.
+//
+//     ds_generate_settings SETTINGS_JSON OUTPUT
+//
+// An entry that makes no sense (unknown field, a default outside its own type, range or choices, a
+// switch that does not exist) fails the build with the entry's key.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const std::map<std::string, std::string> kTypes = {
+    {"bool", "kBool"}, {"int", "kInt"},       {"float", "kFloat"}, {"string", "kString"},
+    {"list", "kList"}, {"object", "kObject"}, {"any", "kAny"}};
+const std::map<std::string, std::string> kStates = {{"section", "kSection"},
+                                                    {"works", "kWorks"},
+                                                    {"accepted", "kAccepted"},
+                                                    {"refused", "kRefused"}};
+const std::map<std::string, std::string> kAutoRules = {
+    {"refused", "kRefused"}, {"default", "kDefault"}, {"derive", "kDerived"}, {"value", "kValue"}};
+const std::vector<std::string> kFields = {
+    "key",   "section", "type",    "choices", "supported", "ignore_case",
+    "min",   "max",     "default", "auto",    "required",  "harmless",
+    "state", "reason",  "switch",  "enables", "doc",       "cost"};
+
+// A problem of settings.json ends the program: this is a build step.
+[[noreturn]] void Fail(const std::string& key, const std::string& problem) {
+  std::cerr << "settings.json: " << key << ": " << problem << "\n";
+  std::exit(1);
+}
+
+bool Has(const Json& list, const Json& value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+bool FitsType(const Json& value, const std::string& type) {
+  if (type == "bool") return value.is_boolean();
+  if (type == "int") return value.is_number_integer();
+  if (type == "float") return value.is_number();
+  if (type == "string") return value.is_string();
+  if (type == "list") return value.is_array();
+  if (type == "object") return value.is_object();
+  return true;
+}
+
+void CheckDefault(const Json& entry, const std::string& key) {
+  const Json& value = entry["default"];
+  const bool is_auto_value = entry.value("auto", "") == "value" && value == "auto";
+  if (value.is_null() || is_auto_value) return;
+  if (!FitsType(value, entry["type"])) Fail(key, "the default is not of its type");
+  if (entry.contains("choices") && !Has(entry["choices"], value)) {
+    Fail(key, "the default is not one of the choices");
+  }
+  if (value.is_number() &&
+      (value < entry.value("min", value) || value > entry.value("max", value))) {
+    Fail(key, "the default is out of range");
+  }
+}
+
+void CheckEntry(const Json& entry, const std::vector<std::string>& keys) {
+  const std::string key = entry["key"];
+  for (const auto& [field, value] : entry.items()) {
+    if (!Has(Json(kFields), field)) Fail(key, "unknown field " + field);
+  }
+  const auto exists = [&](const std::string& name) {
+    return std::find(keys.begin(), keys.end(), name) != keys.end();
+  };
+  const bool has_children = std::any_of(keys.begin(), keys.end(), [&](const std::string& other) {
+    return other.starts_with(key + ".");
+  });
+  if (std::count(keys.begin(), keys.end(), key) != 1) Fail(key, "declared twice");
+  if (has_children != (entry["state"] == "section")) Fail(key, "a section is what holds keys");
+  if (entry["doc"].get<std::string>().empty()) Fail(key, "has no doc");
+  if (entry.contains("reason") != (entry["state"] == "accepted")) {
+    Fail(key, "an accepted key, and no other, says why it has no effect");
+  }
+  if (entry.contains("switch") && !exists(entry["switch"])) Fail(key, "unknown switch");
+  if (entry.value("required", false) == entry.contains("default")) {
+    Fail(key, "has either a default or required");
+  }
+  if (entry.contains("default")) CheckDefault(entry, key);
+}
+
+// A C++ string literal: JSON's escapes are C++'s, for the characters that occur here.
+std::string Quoted(const std::string& text) { return Json(text).dump(); }
+
+std::string ListLiteral(const Json& entry, const char* field) {
+  return Quoted(entry.contains(field) ? entry[field].dump() : "[]");
+}
+
+std::string Limit(const Json& entry, const char* field, const char* otherwise) {
+  return entry.contains(field) ? entry[field].dump() : otherwise;
+}
+
+std::string Row(const Json& entry) {
+  const auto flag = [&](const char* field) { return entry.value(field, false) ? "true" : "false"; };
+  const auto text = [&](const char* field) { return Quoted(entry.value(field, "")); };
+  const Json absent;
+  const Json& default_value = entry.contains("default") ? entry["default"] : absent;
+  std::string row = "    {" + text("key") + ", ValueType::" + kTypes.at(entry["type"]);
+  row += ", SettingState::" + kStates.at(entry["state"]);
+  row += ", AutoRule::" + kAutoRules.at(entry.value("auto", "refused"));
+  for (const char* field : {"required", "ignore_case", "enables"})
+    row += ", " + std::string(flag(field));
+  row += ", " + Limit(entry, "min", "kNoMinimum") + ", " + Limit(entry, "max", "kNoMaximum");
+  row += ", " + Quoted(default_value.dump());
+  for (const char* field : {"choices", "supported", "harmless"})
+    row += ", " + ListLiteral(entry, field);
+  for (const char* field : {"switch", "reason", "doc", "cost"}) row += ", " + text(field);
+  return row + "},\n";
+}
+
+std::string Pairs(const char* name, const Json& object) {
+  std::string text = "constexpr NamePair " + std::string(name) + "[] = {\n";
+  for (const auto& [from, to] : object.items()) {
+    text += "    {" + Quoted(from) + ", " + Quoted(to) + "},\n";
+  }
+  return text + "};\n";
+}
+
+std::string Table(const Json& registry) {
+  const Json& settings = registry["settings"];
+  std::vector<std::string> keys;
+  for (const Json& entry : settings) keys.push_back(entry["key"]);
+  std::string text = "constexpr Setting kSettings[] = {\n";
+  for (const Json& entry : settings) {
+    CheckEntry(entry, keys);
+    text += Row(entry);
+  }
+  std::vector<std::size_t> order(keys.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](auto a, auto b) { return keys[a] < keys[b]; });
+  text += "};\nconstexpr std::uint16_t kByKey[] = {";
+  for (const std::size_t index : order) text += std::to_string(index) + ",";
+  return text + "};\n" + Pairs("kAliases", registry["aliases"]) +
+         Pairs("kRetired", registry["retired"]);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) Fail("usage", "ds_generate_settings SETTINGS_JSON OUTPUT");
+  std::ifstream input(argv[1]);
+  const Json registry = Json::parse(input, nullptr, /*allow_exceptions=*/false);
+  if (!registry.is_object()) Fail(argv[1], "is not a JSON object");
+  std::ofstream output(argv[2]);
+  output << "// Generated by generate_settings.cc from settings.json.\n" << Table(registry);
+  output.close();
+  if (!output) Fail(argv[2], "cannot be written");
+  return 0;
+}

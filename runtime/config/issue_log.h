@@ -1,0 +1,37 @@
+#pragma once
+
+// IssueLog gathers what is wrong with one config file, so that everything is reported at once.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/positioned_json.h"
+#include "runtime/config/check_config.h"
+
+namespace ds::config {
+
+class IssueLog {
+ public:
+  explicit IssueLog(std::string_view file_name) : file_name_(file_name) {}
+
+  // `message` is a sentence without the place, which is put in front of it.
+  void Error(std::string_view key, std::string_view message, JsonPosition position = {});
+  void Warning(std::string_view key, std::string_view message, JsonPosition position = {});
+
+  // "ds.json:3:12", or "ds.json" for an unknown place.
+  std::string Place(JsonPosition position) const;
+
+  // What was logged, in the order of the file.
+  std::vector<Issue> errors() const;
+  std::vector<Issue> warnings() const;
+
+ private:
+  Issue MakeIssue(std::string_view key, std::string_view message, JsonPosition position) const;
+
+  std::string file_name_;
+  std::vector<Issue> errors_;
+  std::vector<Issue> warnings_;
+};
+
+}  // namespace ds::config

@@ -1,0 +1,198 @@
+#include "runtime/config/rules.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "runtime/config/batch_sizes.h"
+#include "runtime/config/registry.h"
+#include "runtime/config/value_check.h"
+
+namespace ds::config {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kTrainBatch = "train_batch_size";
+constexpr std::string_view kMicroBatch = "train_micro_batch_size_per_gpu";
+constexpr std::string_view kAccumulation = "gradient_accumulation_steps";
+
+// What the key means, to stand inside a sentence.
+std::string Meaning(const Setting& setting) {
+  const std::string_view doc = setting.doc;
+  return std::string(doc.ends_with('.') ? doc.substr(0, doc.size() - 1) : doc);
+}
+
+// A feature is not built, and a key asks for it.
+void RefuseWhatIsNotBuilt(RuleContext& context) {
+  for (const auto& [key, entry] : context.values.entries()) {
+    if (!entry.given || entry.broken || IsDefault(*entry.setting, entry.value)) continue;
+    const Setting& setting = *entry.setting;
+    const std::string unsupported =
+        key + " " + ShortDump(entry.value) + " is not supported yet (" + Meaning(setting) + ")";
+    if (setting.state == SettingState::kRefused && setting.switch_key.empty() &&
+        !IsInList(setting.harmless_json, entry.value)) {
+      const std::string otherwise =
+          setting.required ? "" : " or leave it at " + std::string(setting.default_json);
+      context.issues.Error(key, unsupported + ": remove it" + otherwise, entry.position);
+    } else if (setting.supported_json != "[]" && !IsInList(setting.supported_json, entry.value)) {
+      context.issues.Error(key, unsupported + ": use " + Alternatives(setting.supported_json),
+                           entry.position);
+    }
+  }
+}
+
+// A key is given that changes nothing here; the user should know.
+void ReportWhatHasNoEffect(RuleContext& context) {
+  const Values& values = context.values;
+  for (const auto& [key, entry] : values.entries()) {
+    if (!entry.given || entry.broken || IsDefault(*entry.setting, entry.value)) continue;
+    const Setting& setting = *entry.setting;
+    if (setting.state == SettingState::kAccepted) {
+      context.issues.Warning(key, key + " has no effect: " + std::string(setting.reason),
+                             entry.position);
+    } else if (setting.state == SettingState::kRefused && !setting.switch_key.empty() &&
+               IsDefault(*FindSetting(setting.switch_key), values.Get(setting.switch_key))) {
+      context.issues.Warning(key,
+                             key + " has no effect while " + std::string(setting.switch_key) +
+                                 " is " + values.Get(setting.switch_key).dump(),
+                             entry.position);
+    }
+  }
+}
+
+std::optional<std::int64_t> GivenSize(const Values& values, std::string_view key) {
+  const Json value = values.Get(key);
+  return value.is_null() ? std::nullopt : std::optional(value.get<std::int64_t>());
+}
+
+void BatchSizesAgree(RuleContext& context) {
+  Values& values = context.values;
+  const GivenBatchSizes given = {.train = GivenSize(values, kTrainBatch),
+                                 .micro = GivenSize(values, kMicroBatch),
+                                 .accumulation = GivenSize(values, kAccumulation)};
+  const StatusOr<BatchConfig> batch = SolveBatchSizes(given, context.world_size);
+  std::string from = "derived from";
+  std::string_view blamed = kTrainBatch;
+  for (const std::string_view key : {kAccumulation, kMicroBatch, kTrainBatch}) {
+    if (!values.IsGiven(key)) continue;
+    from += " " + std::string(key) + ",";
+    blamed = key;
+  }
+  if (!batch.ok()) {
+    context.issues.Error(blamed, batch.status().message(), values.PositionOf(blamed));
+    return;
+  }
+  from += " world size " + std::to_string(context.world_size);
+  const auto derive = [&](std::string_view key, std::int64_t value) {
+    if (!values.IsGiven(key)) values.Derive(key, value, from);
+  };
+  derive(kTrainBatch, batch->train_batch_size);
+  derive(kMicroBatch, batch->train_micro_batch_size_per_gpu);
+  derive(kAccumulation, batch->gradient_accumulation_steps);
+}
+
+void Fp16ExcludesBf16(RuleContext& context) {
+  const Values& values = context.values;
+  if (values.Get("fp16.enabled") == true && values.Get("bf16.enabled") == true) {
+    context.issues.Error("bf16.enabled",
+                         "fp16.enabled and bf16.enabled are both true: choose one precision",
+                         values.PositionOf("bf16.enabled"));
+  }
+}
+
+void OptimizerDefaultsToAdamW(RuleContext& context) {
+  if (context.values.IsGiven("optimizer.type")) return;
+  context.values.Derive("optimizer.type", "AdamW", "default of the built-in trainer");
+  context.issues.Warning("optimizer.type",
+                         "no optimizer is named, so AdamW with learning rate " +
+                             context.values.Get("optimizer.params.lr").dump() +
+                             " is used; to choose, add \"optimizer\": {\"type\": \"AdamW\", "
+                             "\"params\": {\"lr\": 1e-4}}");
+}
+
+void AdamWDecouplesWeightDecay(RuleContext& context) {
+  Values& values = context.values;
+  if (values.Get("optimizer.type") != "AdamW") return;
+  if (values.Get("optimizer.params.adam_w_mode") == true) return;
+  context.issues.Warning("optimizer.params.adam_w_mode",
+                         "optimizer.params.adam_w_mode has no effect: AdamW always decouples "
+                         "weight decay; use type Adam to switch it off",
+                         values.PositionOf("optimizer.params.adam_w_mode"));
+  values.Derive("optimizer.params.adam_w_mode", true, "derived from optimizer.type");
+}
+
+void BetasAreTwoFractions(RuleContext& context) {
+  const Json betas = context.values.Get("optimizer.params.betas");
+  const bool fits = betas.size() == 2 && std::all_of(betas.begin(), betas.end(), [](const Json& b) {
+                      return b.is_number() && b.get<double>() >= 0.0 && b.get<double>() < 1.0;
+                    });
+  if (fits) return;
+  context.issues.Error("optimizer.params.betas",
+                       "optimizer.params.betas must be two numbers from 0 up to, but without, 1, "
+                       "not " +
+                           ShortDump(betas),
+                       context.values.PositionOf("optimizer.params.betas"));
+}
+
+void SchedulerParamsNeedAType(RuleContext& context) {
+  if (context.values.IsGiven("scheduler.type") || context.values.IsBroken("scheduler.type")) return;
+  for (const auto& [key, entry] : context.values.entries()) {
+    const bool changed = entry.given && !entry.broken && !IsDefault(*entry.setting, entry.value);
+    if (!changed || !key.starts_with("scheduler.params.")) continue;
+    context.issues.Error(key,
+                         key + " needs scheduler.type: without it the learning rate is constant",
+                         entry.position);
+  }
+}
+
+void WarmupEndsAtTheLearningRate(RuleContext& context) {
+  Values& values = context.values;
+  if (!values.Get("scheduler.params.warmup_max_lr").is_null()) return;
+  values.Derive("scheduler.params.warmup_max_lr", values.Get("optimizer.params.lr"),
+                "derived from optimizer.params.lr");
+}
+
+void OverlapFollowsTheStage(RuleContext& context) {
+  Values& values = context.values;
+  if (!values.Get("zero_optimization.overlap_comm").is_null()) return;
+  values.Derive("zero_optimization.overlap_comm", values.Get("zero_optimization.stage") == 3,
+                "derived from zero_optimization.stage");
+}
+
+constexpr Rule kRules[] = {
+    {"RefuseWhatIsNotBuilt", {}, RefuseWhatIsNotBuilt},
+    {"ReportWhatHasNoEffect", {}, ReportWhatHasNoEffect},
+    {"BatchSizesAgree", {kTrainBatch, kMicroBatch, kAccumulation}, BatchSizesAgree},
+    {"Fp16ExcludesBf16", {"fp16.enabled", "bf16.enabled"}, Fp16ExcludesBf16},
+    {"OptimizerDefaultsToAdamW",
+     {"optimizer.type", "optimizer.params.lr"},
+     OptimizerDefaultsToAdamW},
+    {"AdamWDecouplesWeightDecay",
+     {"optimizer.type", "optimizer.params.adam_w_mode"},
+     AdamWDecouplesWeightDecay},
+    {"BetasAreTwoFractions", {"optimizer.params.betas"}, BetasAreTwoFractions},
+    {"SchedulerParamsNeedAType", {"scheduler.type"}, SchedulerParamsNeedAType},
+    {"WarmupEndsAtTheLearningRate",
+     {"scheduler.params.warmup_max_lr", "optimizer.params.lr"},
+     WarmupEndsAtTheLearningRate},
+    {"OverlapFollowsTheStage",
+     {"zero_optimization.stage", "zero_optimization.overlap_comm"},
+     OverlapFollowsTheStage},
+};
+
+}  // namespace
+
+std::span<const Rule> AllRules() { return kRules; }
+
+void ApplyRules(RuleContext& context) {
+  for (const Rule& rule : kRules) {
+    const bool readable = std::none_of(
+        rule.keys.begin(), rule.keys.end(),
+        [&](std::string_view key) { return !key.empty() && context.values.IsBroken(key); });
+    if (readable) rule.apply(context);
+  }
+}
+
+}  // namespace ds::config

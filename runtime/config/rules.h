@@ -1,0 +1,36 @@
+#pragma once
+
+// What keys say together: each rule is one named function in one list, with one test.
+//
+// A rule reads the values in force, logs what contradicts itself, and derives what follows from
+// other keys. Rules run in the order of the list, which matters only where one derives what
+// another reads.
+
+#include <array>
+#include <span>
+#include <string_view>
+
+#include "runtime/config/issue_log.h"
+#include "runtime/config/values.h"
+
+namespace ds::config {
+
+struct RuleContext {
+  Values& values;
+  IssueLog& issues;
+  int world_size;
+};
+
+struct Rule {
+  std::string_view name;
+  // The keys it reads. A rule is left out when the file gives one of them a value that was refused:
+  // that has been reported, and what would follow from it means nothing.
+  std::array<std::string_view, 4> keys;
+  void (*apply)(RuleContext& context);
+};
+
+std::span<const Rule> AllRules();
+
+void ApplyRules(RuleContext& context);
+
+}  // namespace ds::config

@@ -1,0 +1,53 @@
+#pragma once
+
+// Values: what every key of one config is, and why. Filled by the reader with what the file gives,
+// then by the rules with what follows from it; a key neither touches has its default.
+//
+// Keys are concrete dotted paths. Not thread-safe while it is being filled.
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/positioned_json.h"
+#include "runtime/config/setting.h"
+
+namespace ds::config {
+
+class Values {
+ public:
+  struct Entry {
+    const Setting* setting = nullptr;
+    nlohmann::ordered_json value;
+    std::string origin;     // "ds.json:3:4" or "derived from ..."
+    JsonPosition position;  // in the file; unknown for what is derived
+    bool given = false;     // by the file
+    bool broken = false;    // given, but refused: rules that read it have nothing to say
+  };
+
+  // Requires that `key` is not set yet.
+  void Give(std::string key, Entry entry);
+  // Sets or replaces the value of a key of the registry.
+  void Derive(std::string_view key, nlohmann::ordered_json value, std::string origin);
+  void MarkBroken(const std::string& key);
+
+  // The value in force; the default when nothing else is known, null when there is none.
+  nlohmann::ordered_json Get(std::string_view key) const;
+  // "default" when nothing else is known.
+  std::string OriginOf(std::string_view key) const;
+
+  // Given by the file with a value other than null or "auto".
+  bool IsGiven(std::string_view key) const;
+  bool IsBroken(std::string_view key) const;
+  JsonPosition PositionOf(std::string_view key) const;
+
+  const std::map<std::string, Entry, std::less<>>& entries() const { return entries_; }
+
+ private:
+  const Entry* Find(std::string_view key) const;
+
+  std::map<std::string, Entry, std::less<>> entries_;
+};
+
+}  // namespace ds::config

@@ -1,0 +1,271 @@
+#include "runtime/config/check_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "runtime/base/files.h"
+
+namespace ds::config {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+std::vector<std::string> Messages(const std::vector<Issue>& issues) {
+  std::vector<std::string> messages;
+  for (const Issue& issue : issues) messages.push_back(issue.message);
+  return messages;
+}
+
+CheckResult Check(std::string_view text, int world_size = 2) {
+  return CheckConfig(text, "ds.json", world_size);
+}
+
+std::vector<std::string> Errors(std::string_view text, int world_size = 2) {
+  return Messages(Check(text, world_size).errors);
+}
+
+constexpr std::string_view kFull = R"({
+  "train_batch_size": 32, // global
+  "train_micro_batch_size_per_gpu": 4,
+  "optimizer": {"type": "adam", "params": {"lr": 3e-4, "betas": [0.8, 0.99], "eps": 1e-6,
+                "weight_decay": 0.1, "adam_w_mode": false, "bias_correction": false}},
+  "scheduler": {"type": "WarmupLR", "params": {"warmup_min_lr": 1e-5, "warmup_num_steps": 50,
+                "warmup_type": "linear"}},
+  "bfloat16": {"enabled": true, "check_grad_overflow": false},
+  "zero_optimization": {"stage": 3, "reduce_bucket_size": 5e8},
+  "gradient_clipping": 0
+})";
+
+TEST(CheckConfigTest, FillsTheConfig) {
+  const CheckResult result = Check(kFull);
+  ASSERT_THAT(Messages(result.errors), IsEmpty());
+  const DsConfig& config = result.config;
+  EXPECT_EQ(config.batch.train_batch_size, 32);
+  EXPECT_EQ(config.batch.train_micro_batch_size_per_gpu, 4);
+  EXPECT_EQ(config.batch.gradient_accumulation_steps, 4);
+  EXPECT_EQ(config.optimizer.type, OptimizerType::kAdam);
+  EXPECT_EQ(config.optimizer.lr, 3e-4);
+  EXPECT_EQ(config.optimizer.beta1, 0.8);
+  EXPECT_EQ(config.optimizer.beta2, 0.99);
+  EXPECT_EQ(config.optimizer.eps, 1e-6);
+  EXPECT_EQ(config.optimizer.weight_decay, 0.1);
+  EXPECT_FALSE(config.optimizer.adam_w_mode);
+  EXPECT_FALSE(config.optimizer.bias_correction);
+  EXPECT_EQ(config.scheduler.type, SchedulerType::kWarmupLr);
+  EXPECT_EQ(config.scheduler.warmup_min_lr, 1e-5);
+  EXPECT_EQ(config.scheduler.warmup_max_lr, 3e-4);
+  EXPECT_EQ(config.scheduler.warmup_num_steps, 50);
+  EXPECT_EQ(config.scheduler.warmup_type, WarmupType::kLinear);
+  EXPECT_TRUE(config.bf16.enabled);
+  EXPECT_FALSE(config.bf16.check_grad_overflow);
+  EXPECT_EQ(config.zero_optimization.stage, 3);
+  EXPECT_TRUE(config.zero_optimization.overlap_comm);
+  EXPECT_EQ(config.gradient_clipping, 0.0);
+}
+
+TEST(CheckConfigTest, DefaultsOfTheStructAreThoseOfTheRegistry) {
+  const CheckResult result = Check(R"({"train_batch_size": 1})", 1);
+  ASSERT_TRUE(result.ok);
+  const DsConfig& read = result.config;
+  const DsConfig plain;
+  EXPECT_EQ(read.batch.train_micro_batch_size_per_gpu, plain.batch.train_micro_batch_size_per_gpu);
+  EXPECT_EQ(read.batch.gradient_accumulation_steps, plain.batch.gradient_accumulation_steps);
+  EXPECT_EQ(read.optimizer.type, plain.optimizer.type);
+  EXPECT_EQ(read.optimizer.lr, plain.optimizer.lr);
+  EXPECT_EQ(read.optimizer.beta1, plain.optimizer.beta1);
+  EXPECT_EQ(read.optimizer.beta2, plain.optimizer.beta2);
+  EXPECT_EQ(read.optimizer.eps, plain.optimizer.eps);
+  EXPECT_EQ(read.optimizer.weight_decay, plain.optimizer.weight_decay);
+  EXPECT_EQ(read.optimizer.adam_w_mode, plain.optimizer.adam_w_mode);
+  EXPECT_EQ(read.optimizer.bias_correction, plain.optimizer.bias_correction);
+  EXPECT_EQ(read.scheduler.type, plain.scheduler.type);
+  EXPECT_EQ(read.scheduler.warmup_min_lr, plain.scheduler.warmup_min_lr);
+  EXPECT_EQ(read.scheduler.warmup_max_lr, plain.scheduler.warmup_max_lr);
+  EXPECT_EQ(read.scheduler.warmup_num_steps, plain.scheduler.warmup_num_steps);
+  EXPECT_EQ(read.scheduler.warmup_type, plain.scheduler.warmup_type);
+  EXPECT_EQ(read.bf16.enabled, plain.bf16.enabled);
+  EXPECT_EQ(read.bf16.check_grad_overflow, plain.bf16.check_grad_overflow);
+  EXPECT_EQ(read.zero_optimization.stage, plain.zero_optimization.stage);
+  EXPECT_EQ(read.zero_optimization.overlap_comm, plain.zero_optimization.overlap_comm);
+  EXPECT_EQ(read.gradient_clipping, plain.gradient_clipping);
+  EXPECT_EQ(read.communication_data_type, plain.communication_data_type);
+  EXPECT_EQ(read.grad_accum_dtype, plain.grad_accum_dtype);
+}
+
+TEST(CheckConfigTest, EveryValueNamesItsOrigin) {
+  const auto resolved = Check(kFull).resolved;
+  const auto entry = [](auto value, const char* origin) {
+    return nlohmann::ordered_json{{"value", value}, {"origin", origin}};
+  };
+  EXPECT_EQ(resolved["train_batch_size"], entry(32, "ds.json:2:23"));
+  EXPECT_EQ(
+      resolved["gradient_accumulation_steps"],
+      entry(4, "derived from train_micro_batch_size_per_gpu, train_batch_size, world size 2"));
+  EXPECT_EQ(resolved["bf16.enabled"], entry(true, "ds.json:8:27"));
+  EXPECT_EQ(resolved["zero_optimization.reduce_bucket_size"], entry(500000000, "ds.json:9:59"));
+  EXPECT_EQ(resolved["scheduler.params.warmup_max_lr"],
+            entry(3e-4, "derived from optimizer.params.lr"));
+  EXPECT_EQ(resolved["flops_profiler.profile_step"], entry(1, "default"));
+  EXPECT_FALSE(resolved.contains("scheduler.params.total_num_steps"));  // required, not given
+}
+
+TEST(CheckConfigTest, ReportsEverythingAtOnceInTheOrderOfTheFile) {
+  const CheckResult result = Check(R"({
+  "train_batch_sise": 32,
+  "gradient_accumulation_steps": 0,
+  "zero_optimization": {"stage": 4, "stage": 1, "offload_param": {"device": "cpu"}},
+  "optimizer": {"type": "Adamm"}
+})");
+  EXPECT_FALSE(result.ok);
+  EXPECT_THAT(
+      Messages(result.errors),
+      ElementsAre("ds.json:2:3: unknown key train_batch_sise; did you mean 'train_batch_size'?",
+                  "ds.json:3:34: gradient_accumulation_steps must be at least 1, not 0",
+                  "ds.json:4:34: zero_optimization.stage must be between 0 and 3, not 4",
+                  "ds.json:4:37: the key \"stage\" is given twice in one object",
+                  "ds.json:4:77: zero_optimization.offload_param.device \"cpu\" is not supported "
+                  "yet (Stage "
+                  "3 parameter placement): remove it or leave it at \"none\"",
+                  StartsWith("ds.json:5:25: optimizer.type must be \"Adam\", \"AdamW\", ")));
+  EXPECT_EQ(result.errors[2].key, "zero_optimization.stage");
+  EXPECT_EQ(result.errors[2].line, 4);
+  EXPECT_EQ(result.errors[2].column, 34);
+}
+
+TEST(CheckConfigTest, SyntaxErrorsHaveLineAndColumn) {
+  EXPECT_THAT(Errors("{\n  \"train_batch_size\": 8,\n}"),
+              ElementsAre("ds.json:3:1: expected a key in double quotes, found '}'"));
+  EXPECT_THAT(Errors("[]"), ElementsAre("ds.json:1:1: the config must be an object: { ... }"));
+  EXPECT_THAT(Errors(""), ElementsAre(StartsWith("ds.json:1:1: expected a value")));
+}
+
+TEST(CheckConfigTest, NamesThePlaceThatAMisplacedKeyBelongsIn) {
+  const auto error = [](std::string_view text) { return Errors(text).at(0); };
+  EXPECT_THAT(error(R"({"train_batch_size": 8, "stage": 2})"),
+              EndsWith("unknown key stage; did you mean 'zero_optimization.stage'?"));
+  EXPECT_THAT(error(R"({"train_batch_size": 8, "optimizer": {"gradient_clipping": 1}})"),
+              EndsWith("did you mean 'gradient_clipping' at the top level?"));
+  EXPECT_THAT(error(R"({"train_batch_size": 8, "zero_optimization.stage": 2})"),
+              EndsWith("write its parts as nested objects"));
+  EXPECT_THAT(error(R"({"train_batch_size": 8, "optimizer": {"params": {"max_grad_norm": 1}}})"),
+              EndsWith("optimizer.params.max_grad_norm is not accepted: use the top-level key "
+                       "gradient_clipping"));
+}
+
+TEST(CheckConfigTest, WrongTypesSayWhatIsWanted) {
+  EXPECT_THAT(Errors(R"({"train_batch_size": "8"})"),
+              ElementsAre(EndsWith("must be a whole number, not \"8\": remove the quotes")));
+  EXPECT_THAT(Errors(R"({"train_batch_size": 8.5})"),
+              ElementsAre(EndsWith("must be a whole number, not 8.5")));
+  EXPECT_THAT(Errors(R"({"train_batch_size": 1e300})"),
+              ElementsAre(HasSubstr("must be a whole number")));
+  EXPECT_THAT(Errors(R"({"train_batch_size": 8, "bf16": {"enabled": 1}})"),
+              ElementsAre(EndsWith("bf16.enabled must be true or false, not 1")));
+  EXPECT_THAT(Errors(R"({"train_batch_size": 8, "optimizer": []})"),
+              ElementsAre(EndsWith("optimizer must be an object, not []")));
+  EXPECT_THAT(Errors(R"({"train_batch_size": 8, "gradient_clipping": -1})"),
+              ElementsAre(EndsWith("gradient_clipping must be at least 0, not -1.0")));
+}
+
+TEST(CheckConfigTest, AliasesAreTheSameKey) {
+  const auto messages = Errors(
+      R"({"train_batch_size": 8, "bf16": {"enabled": true}, "bfloat16": {"enabled": true}})");
+  EXPECT_THAT(messages, ElementsAre(EndsWith("'bf16' and 'bfloat16' are two names of bf16")));
+}
+
+TEST(CheckConfigTest, AutoIsResolvedOrRefused) {
+  const CheckResult result = Check(R"({"train_batch_size": "auto", "gradient_clipping": "auto",
+      "train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2,
+      "reduce_bucket_size": "auto"}, "pipeline": {"stages": "auto"}})");
+  ASSERT_THAT(Messages(result.errors), IsEmpty());
+  EXPECT_EQ(result.config.batch.train_batch_size, 8);
+  EXPECT_EQ(result.config.gradient_clipping, 1.0);
+  EXPECT_EQ(result.resolved["gradient_clipping"]["origin"],
+            "default, for \"auto\" at ds.json:1:51");
+  EXPECT_THAT(Errors(R"({"train_batch_size": 8, "optimizer": {"params": {"lr": "auto"}}})"),
+              ElementsAre(HasSubstr("optimizer.params.lr cannot be \"auto\"")));
+  EXPECT_THAT(Errors(R"({"train_batch_size": "auto"})"),
+              ElementsAre(HasSubstr("either train_batch_size or")));
+}
+
+TEST(CheckConfigTest, FeaturesThatAreOffTakeTheirParametersAlong) {
+  const CheckResult result = Check(R"({"train_batch_size": 8, "fp16": {"enabled": false,
+      "loss_scale": 128}, "flops_profiler": {"profile_step": 5}})");
+  EXPECT_THAT(Messages(result.errors), IsEmpty());
+  EXPECT_THAT(Messages(result.warnings),
+              Contains(EndsWith("fp16.loss_scale has no effect while fp16.enabled is false")));
+  EXPECT_THAT(Errors(R"({"train_batch_size": 8, "fp16": {"enabled": true, "loss_scale": 128}})"),
+              ElementsAre(HasSubstr("fp16.enabled true is not supported yet")));
+}
+
+TEST(CheckConfigTest, KeysWithoutEffectAreWarnedAbout) {
+  const CheckResult result = Check(
+      R"({"train_batch_size": 8, "zero_optimization": {"stage": 2, "contiguous_gradients": false}})");
+  EXPECT_TRUE(result.ok);
+  EXPECT_THAT(
+      Messages(result.warnings),
+      Contains(EndsWith("zero_optimization.contiguous_gradients has no effect: the gradients "
+                        "of a block always lie in one flat buffer")));
+}
+
+TEST(CheckConfigTest, SectionsThatEnableAreNotMistakenForOff) {
+  EXPECT_THAT(Errors(R"({"train_batch_size": 8, "zero_optimization": {"zenflow": {}}})"),
+              ElementsAre(HasSubstr("zero_optimization.zenflow is not supported yet: remove it")));
+  EXPECT_THAT(Errors(R"({"train_batch_size": 8, "datastates_ckpt": {"host_cache_size": 4}})"),
+              ElementsAre(HasSubstr("datastates_ckpt.host_cache_size 4 is not supported yet")));
+}
+
+TEST(CheckConfigTest, TheOldBooleanFormOfZeroIsAStage) {
+  const CheckResult result = Check(R"({"train_batch_size": 8, "zero_optimization": true})");
+  ASSERT_TRUE(result.ok);
+  EXPECT_EQ(result.config.zero_optimization.stage, 1);
+  EXPECT_THAT(Messages(result.warnings), Contains(HasSubstr("read as stage 1")));
+  EXPECT_EQ(ToDsConfigJson(result), R"({"train_batch_size":8,"zero_optimization":{"stage":1}})");
+}
+
+TEST(CheckConfigTest, ThePlainFormIsAcceptedAgainOnOtherWorldSizes) {
+  const CheckResult first = Check(R"({"train_micro_batch_size_per_gpu": 4, // comment
+      "gradient_accumulation_steps": "auto", "bfloat16": {"enabled": true}, "scheduler": null})");
+  ASSERT_TRUE(first.ok);
+  const std::string plain = ToDsConfigJson(first);
+  EXPECT_EQ(plain, R"({"train_micro_batch_size_per_gpu":4,"bf16":{"enabled":true}})");
+  const CheckResult second = Check(plain, 8);
+  ASSERT_TRUE(second.ok);
+  EXPECT_EQ(second.config.batch.train_batch_size, 32);
+  EXPECT_EQ(ToDsConfigJson(second), plain);
+}
+
+TEST(CheckConfigTest, TheReportHasTheDocumentedShape) {
+  const auto report = ToCheckReport(Check(R"({"train_batch_size": 8, "x": 1})"));
+  EXPECT_EQ(report["ok"], false);
+  EXPECT_EQ(report["errors"], nlohmann::ordered_json::parse(R"([{"key": "x",
+      "message": "ds.json:1:25: unknown key x"}])"));
+  EXPECT_TRUE(report["warnings"].is_array());
+  EXPECT_EQ(report["config"]["train_batch_size"]["value"], 8);
+}
+
+TEST(CheckConfigTest, TheReportIsUtf8WhateverTheFileIsCalled) {
+  const auto report = ToCheckReport(CheckConfig("{\xff", "d\xffs.json", 1));
+  EXPECT_THAT(report.dump(), HasSubstr("found '\\\\xff'"));
+}
+
+TEST(CheckConfigTest, TheDefaultConfigOfTheDemoIsAccepted) {
+  const auto text = ReadFile(std::string(DS_SOURCE_DIR) + "/configs/default_ds_config.json");
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  for (const int world_size : {1, 2, 8}) {
+    const CheckResult result = CheckConfig(*text, "default", world_size);
+    EXPECT_THAT(Messages(result.errors), IsEmpty());
+    EXPECT_THAT(Messages(result.warnings), IsEmpty());
+  }
+}
+
+}  // namespace
+}  // namespace ds::config
