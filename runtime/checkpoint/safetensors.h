@@ -1,0 +1,105 @@
+#pragma once
+
+// safetensors files: eight bytes of header length, a JSON header, then the tensors' bytes.
+// https://github.com/huggingface/safetensors
+//
+// The reader trusts nothing: lengths, offsets and shapes are checked against the file before a byte
+// is used, tensors must fill the data part without gap or overlap, and data is read by offset, so
+// that a file that shrinks meanwhile is an error and not a signal. Only what is asked for is read.
+// The writer's file appears whole under its name or not at all.
+//
+// Threads: Read is safe to call concurrently; a writer belongs to one thread.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ds::checkpoint {
+
+struct SafetensorsEntry {
+  at::ScalarType dtype = at::kFloat;
+  std::vector<std::int64_t> shape;
+  std::uint64_t offset = 0;  // from the start of the file
+  std::uint64_t bytes = 0;
+};
+
+// Parses the header's JSON text. `data_start` is where the tensors' bytes begin, `file_bytes` where
+// the file ends. Errors do not name the file.
+StatusOr<std::map<std::string, SafetensorsEntry>> ParseSafetensorsHeader(std::string_view json,
+                                                                         std::uint64_t data_start,
+                                                                         std::uint64_t file_bytes);
+
+class SafetensorsFile {
+ public:
+  static StatusOr<SafetensorsFile> Open(const std::filesystem::path& path);
+
+  const std::map<std::string, SafetensorsEntry>& entries() const { return entries_; }
+  const std::filesystem::path& path() const { return path_; }
+
+  // OK when Read(name, out) would find the tensor with `out`'s shape, in its dtype or, both being
+  // floating-point, in another. Reads nothing and needs no memory behind `out`.
+  Status CheckReadable(const std::string& name, const at::Tensor& out) const;
+
+  // Copies the tensor `name` into `out`, rounding when the floating-point dtypes differ.
+  // Requires `out` to be materialised.
+  Status Read(const std::string& name, at::Tensor& out) const;
+
+ private:
+  SafetensorsFile(std::filesystem::path path, UniqueFd fd)
+      : path_(std::move(path)), fd_(std::move(fd)) {}
+  Status ReadHeader();
+  Status ReadBytes(std::uint64_t offset, std::uint64_t bytes, void* to) const;
+
+  std::filesystem::path path_;
+  UniqueFd fd_;
+  std::map<std::string, SafetensorsEntry> entries_;
+};
+
+struct SafetensorsDeclaration {
+  std::string name;
+  at::ScalarType dtype = at::kFloat;
+  std::vector<std::int64_t> shape;
+
+  std::uint64_t Bytes() const;
+};
+
+// Writes one file tensor by tensor, in any order, holding none of them.
+class SafetensorsWriter {
+ public:
+  // Starts a temporary file beside `path` that Commit renames to it; without Commit it is removed.
+  static StatusOr<std::unique_ptr<SafetensorsWriter>> Create(
+      const std::filesystem::path& path, const std::vector<SafetensorsDeclaration>& declarations);
+  ~SafetensorsWriter();
+  SafetensorsWriter(const SafetensorsWriter&) = delete;
+  SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
+
+  // Writes a declared tensor, from any device, converted to its declared dtype.
+  Status Write(const std::string& name, const at::Tensor& tensor);
+
+  // Makes the file durable under its name. Refuses while a declared tensor is missing.
+  Status Commit();
+
+ private:
+  struct Slot {
+    SafetensorsEntry entry;
+    bool written = false;
+  };
+  explicit SafetensorsWriter(std::filesystem::path path) : path_(std::move(path)) {}
+  Status Start(const std::vector<SafetensorsDeclaration>& declarations);
+
+  std::filesystem::path path_;
+  std::string temporary_;  // empty once committed
+  UniqueFd fd_;
+  std::map<std::string, Slot> slots_;
+};
+
+}  // namespace ds::checkpoint

@@ -1,0 +1,110 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "runtime/base/check.h"
+#include "runtime/base/files.h"
+#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/safetensors_dtype.h"
+
+namespace ds::checkpoint {
+namespace {
+
+Status WriteAt(int fd, std::string_view bytes, std::uint64_t offset) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return ErrnoError(errno, "write");
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+    offset += static_cast<std::uint64_t>(written);
+  }
+  return OkStatus();
+}
+
+// The length and the JSON, padded so that the data behind it is aligned to eight bytes.
+std::string HeaderText(const std::vector<SafetensorsDeclaration>& declarations) {
+  // transformers asks for the metadata's format before it loads a file.
+  nlohmann::ordered_json json = {{"__metadata__", {{"format", "pt"}}}};
+  std::uint64_t begin = 0;
+  for (const SafetensorsDeclaration& declared : declarations) {
+    const std::uint64_t end = begin + declared.Bytes();
+    json[declared.name] = {{"dtype", SafetensorsNameOfDtype(declared.dtype)},
+                           {"shape", declared.shape},
+                           {"data_offsets", {begin, end}}};
+    begin = end;
+  }
+  std::string text = json.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  const std::uint64_t length = text.size();
+  return std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + text;
+}
+
+}  // namespace
+
+std::uint64_t SafetensorsDeclaration::Bytes() const {
+  std::uint64_t bytes = c10::elementSize(dtype);
+  for (const std::int64_t extent : shape) bytes *= static_cast<std::uint64_t>(extent);
+  return bytes;
+}
+
+StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
+    const std::filesystem::path& path, const std::vector<SafetensorsDeclaration>& declarations) {
+  std::unique_ptr<SafetensorsWriter> writer(new SafetensorsWriter(path));
+  if (Status status = writer->Start(declarations); !status.ok()) {
+    return status.WithContext(path.string());
+  }
+  return writer;
+}
+
+Status SafetensorsWriter::Start(const std::vector<SafetensorsDeclaration>& declarations) {
+  std::string temporary = path_.string() + ".XXXXXX";
+  fd_ = UniqueFd(::mkostemp(temporary.data(), O_CLOEXEC));
+  if (!fd_.valid()) return ErrnoError(errno, "create");
+  temporary_ = temporary;
+  const std::string header = HeaderText(declarations);
+  std::uint64_t offset = header.size();
+  for (const SafetensorsDeclaration& declared : declarations) {
+    DS_CHECK_MSG(!SafetensorsNameOfDtype(declared.dtype).empty(), "a dtype of safetensors");
+    const SafetensorsEntry entry{declared.dtype, declared.shape, offset, declared.Bytes()};
+    DS_CHECK_MSG(slots_.emplace(declared.name, Slot{entry}).second, "names are declared once");
+    offset += entry.bytes;
+  }
+  if (::fchmod(fd_.get(), 0644) != 0) return ErrnoError(errno, "chmod");
+  return WriteAt(fd_.get(), header, 0);
+}
+
+SafetensorsWriter::~SafetensorsWriter() {
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+Status SafetensorsWriter::Write(const std::string& name, const at::Tensor& tensor) {
+  const auto found = slots_.find(name);
+  if (found == slots_.end()) {
+    return InvalidArgumentError(path_.string() + ": tensor '" + name + "' was not declared");
+  }
+  const SafetensorsEntry& entry = found->second.entry;
+  DS_CHECK_MSG(tensor.sizes() == at::IntArrayRef(entry.shape), "the declared shape");
+  const at::Tensor values = tensor.detach().to(at::kCPU, entry.dtype).contiguous();
+  const std::string_view bytes(static_cast<const char*>(values.const_data_ptr()), entry.bytes);
+  found->second.written = true;
+  return WriteAt(fd_.get(), bytes, entry.offset).WithContext(path_.string());
+}
+
+Status SafetensorsWriter::Commit() {
+  for (const auto& [name, slot] : slots_) {
+    if (!slot.written) {
+      return FailedPreconditionError(path_.string() + ": tensor '" + name + "' was never written");
+    }
+  }
+  if (::fsync(fd_.get()) != 0) return ErrnoError(errno, path_.string());
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) return ErrnoError(errno, path_.string());
+  temporary_.clear();
+  fd_.Reset();
+  return SyncDirectory(path_.has_parent_path() ? path_.parent_path() : ".");
+}
+
+}  // namespace ds::checkpoint
