@@ -8,17 +8,7 @@
 
 namespace ds::models {
 
-void Block::Initialize(std::uint64_t seed) {
-  c10::NoGradGuard no_grad;
-  for (auto& item : named_parameters()) {
-    at::Tensor& parameter = item.value();
-    if (parameter.dim() > 1) {
-      FillNormal(parameter, NormalFill{.seed = seed, .name = FullName(item.key()), .std = 0.02});
-    } else {
-      parameter.fill_(item.key().ends_with("bias") ? 0.0 : 1.0);
-    }
-  }
-}
+void Block::Initialize(std::uint64_t seed) { InitializeParameters(*this, NormalInit{}, seed); }
 
 void BlockList::Add(std::shared_ptr<Block> block, std::vector<int> also_reads) {
   for (int i : also_reads) DS_CHECK_MSG(i >= 0 && i < size(), "also_reads names an earlier block");

@@ -14,16 +14,30 @@ std::uint64_t StreamSeed(std::uint64_t seed, const std::string& name) {
   return hash ^ (hash >> 32);  // the generator seeds itself from the low 32 bits
 }
 
-}  // namespace
-
-void FillNormal(at::Tensor& tensor, const NormalFill& fill) {
-  c10::NoGradGuard no_grad;
-  at::Generator generator = at::detail::createCPUGenerator(StreamSeed(fill.seed, fill.name));
+void FillNormal(at::Tensor& tensor, double std, at::Generator generator) {
   const bool direct =
       tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.is_contiguous();
   at::Tensor values = direct ? tensor : at::empty(tensor.sizes(), at::kFloat);
-  values.normal_(0.0, fill.std, generator);
+  values.normal_(0.0, std, std::move(generator));
   if (!direct) tensor.copy_(values);
+}
+
+}  // namespace
+
+void InitializeParameters(Block& block, const NormalInit& init, std::uint64_t seed) {
+  c10::NoGradGuard no_grad;
+  for (auto& item : block.named_parameters()) {
+    const std::string& name = item.key();
+    at::Tensor& parameter = item.value();
+    if (parameter.dim() > 1) {
+      const bool residual = !init.residual_name.empty() && name.ends_with(init.residual_name);
+      const std::uint64_t stream = StreamSeed(seed, block.FullName(name));
+      FillNormal(parameter, residual ? init.residual_std : init.std,
+                 at::detail::createCPUGenerator(stream));
+    } else {
+      parameter.fill_(name.ends_with("bias") ? 0.0 : 1.0);
+    }
+  }
 }
 
 }  // namespace ds::models

@@ -1,0 +1,91 @@
+#include "runtime/models/layers.h"
+
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/mean.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/rsqrt.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/silu.h>
+
+#include "runtime/models/block.h"
+
+namespace ds::models {
+
+Linear::Linear(Shape shape, const at::TensorOptions& options)
+    : weight_(
+          register_parameter("weight", UnmaterialisedParameter({shape.out, shape.in}, options))) {
+  if (shape.bias) bias_ = register_parameter("bias", UnmaterialisedParameter({shape.out}, options));
+}
+
+at::Tensor Linear::forward(const at::Tensor& x) const {
+  return bias_.defined() ? at::linear(x, weight_, bias_) : at::linear(x, weight_);
+}
+
+Conv1d::Conv1d(std::int64_t in, std::int64_t out, const at::TensorOptions& options)
+    : weight_(register_parameter("weight", UnmaterialisedParameter({in, out}, options))),
+      bias_(register_parameter("bias", UnmaterialisedParameter({out}, options))) {}
+
+at::Tensor Conv1d::forward(const at::Tensor& x) const {
+  std::vector<std::int64_t> shape = x.sizes().vec();
+  shape.back() = weight_.size(1);
+  return at::addmm(bias_, x.reshape({-1, x.size(-1)}), weight_).view(shape);
+}
+
+Embedding::Embedding(std::int64_t rows, std::int64_t width, const at::TensorOptions& options)
+    : weight_(register_parameter("weight", UnmaterialisedParameter({rows, width}, options))) {}
+
+at::Tensor Embedding::forward(const at::Tensor& ids) const { return at::embedding(weight_, ids); }
+
+LayerNorm::LayerNorm(std::int64_t width, double epsilon, const at::TensorOptions& options)
+    : weight_(register_parameter("weight", UnmaterialisedParameter({width}, options))),
+      bias_(register_parameter("bias", UnmaterialisedParameter({width}, options))),
+      epsilon_(epsilon) {}
+
+at::Tensor LayerNorm::forward(const at::Tensor& x) const {
+  return at::layer_norm(x, weight_.sizes(), weight_, bias_, epsilon_);
+}
+
+RmsNorm::RmsNorm(std::int64_t width, double epsilon, const at::TensorOptions& options)
+    : weight_(register_parameter("weight", UnmaterialisedParameter({width}, options))),
+      epsilon_(epsilon) {}
+
+at::Tensor RmsNorm::forward(const at::Tensor& x) const {
+  // transformers' order: normalise in fp32, round to x's dtype, then scale by the weight.
+  const at::Tensor wide = x.to(at::kFloat);
+  const at::Tensor scale = at::rsqrt(wide.square().mean(-1, /*keepdim=*/true) + epsilon_);
+  return (wide * scale).to(x.scalar_type()) * weight_;
+}
+
+at::Tensor Activate(Activation activation, const at::Tensor& x) {
+  switch (activation) {
+    case Activation::kGeluTanh:
+      return at::gelu(x, "tanh");
+    case Activation::kGeluErf:
+      return at::gelu(x);
+    case Activation::kRelu:
+      return at::relu(x);
+    case Activation::kSilu:
+      return at::silu(x);
+  }
+  return x;
+}
+
+at::Tensor Dropout(const at::Tensor& x, double p, bool training) {
+  return training && p > 0.0 ? at::dropout(x, p, /*train=*/true) : x;
+}
+
+at::Tensor CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                           const AttentionOptions& options) {
+  const bool shared_heads = q.size(1) != k.size(1);
+  const at::Tensor mixed =
+      at::scaled_dot_product_attention(q, k, v, /*attn_mask=*/{}, options.dropout,
+                                       /*is_causal=*/true, options.scale, shared_heads);
+  return mixed.transpose(1, 2).reshape({q.size(0), q.size(2), q.size(1) * q.size(3)});
+}
+
+}  // namespace ds::models

@@ -1,0 +1,51 @@
+#include "runtime/models/lm_head.h"
+
+#include <ATen/ops/linear.h>
+
+#include "runtime/models/initialize.h"
+#include "runtime/models/lm_loss.h"
+
+namespace ds::models {
+namespace {
+
+class LmHead : public FamilyBlock {
+ public:
+  explicit LmHead(const LmHeadParts& parts)
+      : FamilyBlock("", {.std = parts.initializer_range}),
+        norm_(parts.norm),
+        embedding_(parts.embedding) {
+    auto holder = std::make_shared<torch::nn::Module>();
+    holder->register_module(parts.norm_path[1], norm_);
+    register_module(parts.norm_path[0], holder);
+    if (parts.tied) return;
+    const at::Tensor& table = embedding_->weight();
+    const Linear::Shape shape{.in = table.size(1), .out = table.size(0)};
+    projection_ = register_module("lm_head", std::make_shared<Linear>(shape, table.options()));
+  }
+
+  Bundle forward(Bundle bundle) override {
+    const at::Tensor hidden = norm_->forward(bundle.hidden);
+    const at::Tensor& weight = projection_ ? projection_->weight() : embedding_->weight();
+    if (bundle.labels.defined()) {
+      bundle.loss = LmLoss(hidden, weight, bundle.labels);
+    } else {
+      bundle.extras["logits"] = at::linear(hidden, weight);
+    }
+    bundle.hidden = at::Tensor();
+    return bundle;
+  }
+
+ private:
+  std::shared_ptr<Norm> norm_;
+  std::shared_ptr<Embedding> embedding_;  // not registered: its parameters are block 0's
+  std::shared_ptr<Linear> projection_;    // null when tied
+};
+
+}  // namespace
+
+void AddLmHead(BlockList& model, LmHeadParts parts) {
+  const std::vector<int> also_reads = parts.tied ? std::vector<int>{0} : std::vector<int>{};
+  model.Add(std::make_shared<LmHead>(parts), also_reads);
+}
+
+}  // namespace ds::models

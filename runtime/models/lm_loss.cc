@@ -1,0 +1,134 @@
+#include "runtime/models/lm_loss.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+
+#include "runtime/models/cross_entropy_rows.h"
+
+namespace ds::models {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// Large enough that the products run at full speed and the weight gradient, read and written once a
+// chunk, does not dominate; small enough that the logits do not decide the peak.
+constexpr std::int64_t kChunkBytes = std::int64_t{96} << 20;
+constexpr std::int64_t kLeastChunkRows = 64;
+
+struct Gradients {
+  at::Tensor hidden;  // [N, H], undefined when not needed
+  at::Tensor weight;  // [V, H], undefined when not needed
+};
+
+// The rows of one call, its chunks, and what they add up to.
+class ChunkedLoss {
+ public:
+  // `wanted` says by defined tensors which gradients to compute.
+  ChunkedLoss(at::Tensor hidden, at::Tensor weight, at::Tensor labels)
+      : hidden_(std::move(hidden)), weight_(std::move(weight)), labels_(std::move(labels)) {
+    CheckLabels();
+    const std::int64_t counted = labels_.ne(kIgnoredLabel).sum().item<std::int64_t>();
+    scale_ = 1.0 / static_cast<double>(counted);
+  }
+
+  // The mean loss; fills the gradients whose flags are set.
+  at::Tensor Run(bool need_hidden, bool need_weight) {
+    const std::int64_t rows = hidden_.size(0), vocabulary = weight_.size(0);
+    const std::int64_t row_bytes = vocabulary * static_cast<std::int64_t>(weight_.element_size());
+    const std::int64_t step = std::min(rows, std::max(kLeastChunkRows, kChunkBytes / row_bytes));
+    if (need_hidden) gradients_.hidden = at::empty_like(hidden_);
+    at::Tensor logits = at::empty({step, vocabulary}, weight_.options());
+    at::Tensor losses = at::empty({rows}, hidden_.options().dtype(at::kFloat));
+    for (std::int64_t first = 0; first < rows; first += step) {
+      const std::int64_t count = std::min(step, rows - first);
+      at::Tensor chunk = logits.narrow(0, 0, count);
+      const at::Tensor inputs = hidden_.narrow(0, first, count);
+      at::Tensor chunk_losses = losses.narrow(0, first, count);
+      at::mm_out(chunk, inputs, weight_.t());
+      const RowLabels targets{labels_.narrow(0, first, count), kIgnoredLabel};
+      CrossEntropyRows(chunk, targets, need_hidden || need_weight ? scale_ : 0.0, &chunk_losses);
+      if (need_hidden) {
+        at::Tensor out = gradients_.hidden.narrow(0, first, count);
+        at::mm_out(out, chunk, weight_);
+      }
+      if (need_weight) AddWeightGradient(chunk, inputs);
+    }
+    return losses.sum() * scale_;
+  }
+
+  // In the parameters' dtype.
+  Gradients TakeGradients() {
+    if (gradients_.weight.defined()) {
+      gradients_.weight = gradients_.weight.to(weight_.scalar_type());
+    }
+    return std::move(gradients_);
+  }
+
+ private:
+  void CheckLabels() const {
+    const at::Tensor bad =
+        labels_.ne(kIgnoredLabel)
+            .logical_and_(labels_.lt(0).logical_or_(labels_.ge(weight_.size(0))));
+    if (!bad.any().item<bool>()) return;
+    const auto position = bad.nonzero()[0].item<std::int64_t>();
+    TORCH_CHECK(false, "label ", labels_[position].item<std::int64_t>(), " at token ", position,
+                " of the micro-batch is outside the vocabulary of ", weight_.size(0), " tokens");
+  }
+
+  void AddWeightGradient(const at::Tensor& logit_gradients, const at::Tensor& inputs) {
+    const bool wide = weight_.scalar_type() == at::kFloat;
+    if (!gradients_.weight.defined()) {
+      gradients_.weight = at::mm(logit_gradients.t(), inputs).to(at::kFloat);
+    } else if (wide) {
+      gradients_.weight.addmm_(logit_gradients.t(), inputs);
+    } else {
+      gradients_.weight.add_(at::mm(logit_gradients.t(), inputs));
+    }
+  }
+
+  at::Tensor hidden_, weight_, labels_;
+  double scale_ = 0.0;
+  Gradients gradients_;
+};
+
+class LmLossFunction : public torch::autograd::Function<LmLossFunction> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& hidden,
+                            const at::Tensor& weight, const at::Tensor& labels) {
+    const bool need_hidden = context->needs_input_grad(0);
+    const bool need_weight = context->needs_input_grad(1);
+    ChunkedLoss chunks(hidden, weight, labels);
+    at::Tensor loss = chunks.Run(need_hidden, need_weight);
+    Gradients gradients = chunks.TakeGradients();
+    context->saved_data["hidden"] = std::move(gradients.hidden);
+    context->saved_data["weight"] = std::move(gradients.weight);
+    return loss;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& upstream) {
+    TORCH_CHECK(!context->saved_data.empty(), "backward of the language model's loss ran twice");
+    at::Tensor hidden = context->saved_data["hidden"].toTensor();
+    at::Tensor weight = context->saved_data["weight"].toTensor();
+    // Not held any longer, so that the accumulation into .grad may take the buffers over uncopied.
+    context->saved_data.clear();
+    const double scale = upstream.at(0).item<double>();
+    if (scale != 1.0) {
+      if (hidden.defined()) hidden.mul_(scale);
+      if (weight.defined()) weight.mul_(scale);
+    }
+    return {hidden, weight, at::Tensor()};
+  }
+};
+
+}  // namespace
+
+at::Tensor LmLoss(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels) {
+  return LmLossFunction::apply(hidden.reshape({-1, hidden.size(-1)}), weight, labels.reshape({-1}));
+}
+
+}  // namespace ds::models

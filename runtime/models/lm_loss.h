@@ -1,0 +1,26 @@
+#pragma once
+
+// Vocabulary projection and cross entropy in one, without ever holding all logits.
+//
+// Tokens are taken in chunks of rows: a chunk's logits are computed, turned in place into their own
+// gradient and multiplied out into the gradients of `hidden` and `weight` at once, in the forward
+// pass. Only those gradients are kept for backward, which scales them. Memory: one chunk of logits
+// (about the size of `weight`) and, when `weight` needs it, its gradient; never [tokens,
+// vocabulary]. Logits have the parameters' dtype, the softmax is fp32, and bf16 weight gradients
+// are summed over chunks in fp32.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace ds::models {
+
+inline constexpr std::int64_t kIgnoredLabel = -100;
+
+// The mean of -log softmax(hidden · weightᵀ)[label] over all labels that are not kIgnoredLabel, an
+// fp32 scalar. hidden [..., H], weight [V, H], labels [...] int64, already shifted.
+//
+// Its backward may run once. Throws c10::Error naming the position of a label outside [0, V).
+at::Tensor LmLoss(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels);
+
+}  // namespace ds::models

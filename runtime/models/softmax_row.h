@@ -1,0 +1,23 @@
+#pragma once
+
+// The inner loop of the language model's loss: one row of logits, vectorised for the widest
+// instructions of the machine it runs on (chosen at load time). Free of LibTorch, so that its
+// compiler flags touch nothing else.
+
+#include <cstdint>
+
+namespace ds::models {
+
+// A bfloat16 as its bits: the upper half of a float.
+struct Bf16Bits {
+  std::uint16_t bits;
+};
+
+// Returns -log softmax(row)[label], computed in fp32. With scale != 0 overwrites the row by
+// scale * (softmax(row) - onehot(label)); otherwise leaves it undefined.
+// Requires 0 <= label < columns. The exponential is within 2 ulp; a row with an infinity or a NaN
+// gives NaN.
+float SoftmaxRow(float* row, std::int64_t columns, std::int64_t label, float scale);
+float SoftmaxRow(Bf16Bits* row, std::int64_t columns, std::int64_t label, float scale);
+
+}  // namespace ds::models

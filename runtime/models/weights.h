@@ -1,0 +1,84 @@
+#pragma once
+
+// Weights of a Hugging Face model folder: model.safetensors, or shards with
+// model.safetensors.index.json, under Hugging Face names.
+//
+// Threads: a reader or writer belongs to one thread.
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/checkpoint/safetensors.h"
+#include "runtime/models/block.h"
+#include "runtime/models/model_config.h"
+
+namespace ds::models {
+
+class WeightReader {
+ public:
+  // Null when the folder has no weights (training starts from random ones). Refuses a folder whose
+  // only weights are in a format that is not read.
+  static StatusOr<std::unique_ptr<WeightReader>> Open(const std::filesystem::path& folder);
+
+  // Refuses when a parameter of `model` is missing or has another shape; reads headers only, so
+  // that a wrong folder is refused before anything is allocated. Returns the names of stored
+  // tensors that the model does not use.
+  StatusOr<std::vector<std::string>> Check(const BlockList& model) const;
+
+  // Fills the block's parameters, which must have memory, reading no other tensor.
+  Status LoadBlock(Block& block) const;
+
+ private:
+  WeightReader() = default;
+  Status AddFile(const std::filesystem::path& path);
+  Status AddShards(const std::filesystem::path& index);
+  // The name under which the folder has `name`, which a base model was saved without the first
+  // part of: "transformer.wte.weight" -> "wte.weight". `name` itself when there is neither.
+  std::string StoredName(const std::string& name) const;
+  StatusOr<const checkpoint::SafetensorsFile*> FileOf(const std::string& stored_name) const;
+
+  std::string where_;  // the single file or the index, for messages
+  std::vector<std::unique_ptr<checkpoint::SafetensorsFile>> files_;
+  std::map<std::string, const checkpoint::SafetensorsFile*> tensors_;
+};
+
+// Writes a folder that transformers loads: config.json and model.safetensors, split into shards
+// with an index above `shard_bytes`. Tensors come one at a time, in any order, so that no more than
+// one is in memory. Nothing appears under a final name before Finish.
+class ModelWriter {
+ public:
+  static constexpr std::uint64_t kShardBytes = 5'000'000'000;
+
+  // Creates `folder`. The parameters' names, shapes and dtypes are the model's.
+  static StatusOr<std::unique_ptr<ModelWriter>> Create(const std::filesystem::path& folder,
+                                                       const ModelConfig& config,
+                                                       const BlockList& model,
+                                                       std::uint64_t shard_bytes = kShardBytes);
+
+  Status Write(const std::string& name, const at::Tensor& tensor);
+
+  // Refuses when a parameter was never written.
+  Status Finish();
+
+ private:
+  struct Shard {
+    std::string file_name;
+    std::unique_ptr<checkpoint::SafetensorsWriter> writer;
+  };
+  ModelWriter(std::filesystem::path folder, nlohmann::ordered_json config)
+      : folder_(std::move(folder)), config_(std::move(config)) {}
+  Status CreateShards(const BlockList& model, std::uint64_t shard_bytes);
+
+  std::filesystem::path folder_;
+  nlohmann::ordered_json config_;
+  std::vector<Shard> shards_;
+  std::map<std::string, std::size_t> shard_of_;  // by tensor name
+  std::uint64_t total_bytes_ = 0;
+};
+
+}  // namespace ds::models

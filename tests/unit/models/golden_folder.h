@@ -1,0 +1,29 @@
+#pragma once
+
+// What the goldens of tests/numerics/goldens hold, for tests of models.
+
+#include <ATen/core/Tensor.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "runtime/models/block.h"
+#include "runtime/models/model_config.h"
+
+namespace ds::models {
+
+inline std::filesystem::path GoldenFolder() {
+  return std::filesystem::path(DS_SOURCE_DIR) / "tests/numerics/goldens";
+}
+
+// FAMILY.json
+nlohmann::json ReadGolden(const std::string& family);
+
+// The first `samples` samples of tokens.bin.
+Bundle GoldenBatch(const nlohmann::json& golden, std::int64_t samples);
+
+// The folder's model with its weights loaded, in fp32.
+std::shared_ptr<BlockList> LoadGoldenModel(const std::string& family);
+
+}  // namespace ds::models
