@@ -102,6 +102,16 @@ void Fp16ExcludesBf16(RuleContext& context) {
   }
 }
 
+void GradientsAccumulateInTheTrainingDtypeOrWider(RuleContext& context) {
+  const Values& values = context.values;
+  const Json dtype = values.Get("data_types.grad_accum_dtype");
+  if (dtype != "bf16" || values.Get("bf16.enabled") == true) return;
+  context.issues.Error("data_types.grad_accum_dtype",
+                       "data_types.grad_accum_dtype \"bf16\" is narrower than the training dtype, "
+                       "fp32: remove it or enable bf16",
+                       values.PositionOf("data_types.grad_accum_dtype"));
+}
+
 void OptimizerDefaultsToAdamW(RuleContext& context) {
   if (context.values.IsGiven("optimizer.type")) return;
   context.values.Derive("optimizer.type", "AdamW", "default of the built-in trainer");
@@ -139,8 +149,9 @@ void BetasAreTwoFractions(RuleContext& context) {
 void SchedulerParamsNeedAType(RuleContext& context) {
   if (context.values.IsGiven("scheduler.type") || context.values.IsBroken("scheduler.type")) return;
   for (const auto& [key, entry] : context.values.entries()) {
-    const bool changed = entry.given && !entry.broken && !IsDefault(*entry.setting, entry.value);
-    if (!changed || !key.starts_with("scheduler.params.")) continue;
+    if (!key.starts_with("scheduler.params.") || !entry.given || entry.broken) continue;
+    const bool works = entry.setting->state == SettingState::kWorks;
+    if (!works || IsDefault(*entry.setting, entry.value)) continue;
     context.issues.Error(key,
                          key + " needs scheduler.type: without it the learning rate is constant",
                          entry.position);
@@ -166,6 +177,9 @@ constexpr Rule kRules[] = {
     {"ReportWhatHasNoEffect", {}, ReportWhatHasNoEffect},
     {"BatchSizesAgree", {kTrainBatch, kMicroBatch, kAccumulation}, BatchSizesAgree},
     {"Fp16ExcludesBf16", {"fp16.enabled", "bf16.enabled"}, Fp16ExcludesBf16},
+    {"GradientsAccumulateInTheTrainingDtypeOrWider",
+     {"data_types.grad_accum_dtype", "bf16.enabled"},
+     GradientsAccumulateInTheTrainingDtypeOrWider},
     {"OptimizerDefaultsToAdamW",
      {"optimizer.type", "optimizer.params.lr"},
      OptimizerDefaultsToAdamW},

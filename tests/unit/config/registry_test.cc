@@ -1,0 +1,194 @@
+#include "runtime/config/registry.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/config/check_config.h"
+#include "runtime/config/value_check.h"
+
+namespace ds::config {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+using Json = nlohmann::ordered_json;
+
+std::vector<std::string> Names(std::string_view key) {
+  std::vector<std::string> names{""};
+  for (const char c : key) {
+    if (c == '.') {
+      names.emplace_back();
+    } else {
+      names.back() += c;
+    }
+  }
+  return names;
+}
+
+// The nested objects in which `names` leads to `value`; placeholders become a name of their own.
+Json Nested(const std::vector<std::string>& names, Json value) {
+  for (auto name = names.rbegin(); name != names.rend(); ++name) {
+    if (name->ends_with("[]")) {
+      value = Json::object({{name->substr(0, name->size() - 2), Json::array({std::move(value)})}});
+    } else {
+      value = Json::object({{name->starts_with('<') ? "any_name" : *name, std::move(value)}});
+    }
+  }
+  return value;
+}
+
+CheckResult CheckWith(const Json& extra) {
+  Json config = Json::object({{"train_micro_batch_size_per_gpu", 8}});
+  config.update(extra);
+  if (config["train_micro_batch_size_per_gpu"].is_null()) config["train_batch_size"] = 8;
+  return CheckConfig(config.dump(), "ds.json", 1);
+}
+
+std::vector<std::string> Messages(const std::vector<Issue>& issues) {
+  std::vector<std::string> messages;
+  for (const Issue& issue : issues) messages.push_back(issue.message);
+  return messages;
+}
+
+// A value of the key's type that is valid and not the default; null where none comes to mind.
+Json OtherValue(const Setting& setting) {
+  const Json choices = Json::parse(setting.choices_json);
+  for (const Json& choice : choices) {
+    if (!IsDefault(setting, choice) && choice != "auto") return choice;
+  }
+  const Json value = DefaultValue(setting);
+  switch (setting.type) {
+    case ValueType::kBool:
+      return !value.is_boolean() || !value.get<bool>();
+    case ValueType::kInt:
+    case ValueType::kFloat:
+      for (const int candidate : {2, 1, 3}) {
+        if (candidate <= setting.maximum && !IsDefault(setting, candidate)) return candidate;
+      }
+      return nullptr;
+    case ValueType::kString:
+      return choices.empty() ? Json("other") : Json(nullptr);
+    case ValueType::kList:
+      return Json::array({"other"});
+    case ValueType::kObject:
+    case ValueType::kAny:
+      return Json::object({{"other", 1}});
+  }
+  return nullptr;
+}
+
+TEST(RegistryTest, HoldsTheWholeCatalogueInOrder) {
+  EXPECT_EQ(AllSettings().size(), 579u);
+  EXPECT_EQ(AllSettings().front().key, "train_batch_size");
+  std::set<std::string_view> keys;
+  for (const Setting& setting : AllSettings()) {
+    EXPECT_TRUE(keys.insert(setting.key).second) << setting.key;
+    EXPECT_EQ(FindSetting(setting.key), &setting);
+  }
+  EXPECT_EQ(FindSetting("zero_optimization.stag"), nullptr);
+  EXPECT_EQ(FindSetting(""), nullptr);
+}
+
+TEST(RegistryTest, EveryKeyIsAcceptedAtItsDefault) {
+  for (const Setting& setting : AllSettings()) {
+    if (setting.required) continue;
+    const CheckResult result = CheckWith(Nested(Names(setting.key), DefaultValue(setting)));
+    EXPECT_THAT(Messages(result.errors), IsEmpty()) << setting.key;
+  }
+}
+
+TEST(RegistryTest, ConfigOfAllDefaultsIsAccepted) {
+  Json config = Json::object();
+  for (const Setting& setting : AllSettings()) {
+    const bool is_value = setting.state != SettingState::kSection && !setting.required &&
+                          setting.key.find_first_of("<[") == std::string_view::npos &&
+                          AliasTarget(setting.key).empty();
+    if (!is_value) continue;
+    Json* place = &config;
+    for (const std::string& name : Names(setting.key)) place = &(*place)[name];
+    *place = DefaultValue(setting);
+  }
+  config["train_batch_size"] = 8;
+  EXPECT_THAT(Messages(CheckConfig(config.dump(), "ds.json", 1).errors), IsEmpty());
+}
+
+TEST(RegistryTest, RefusedKeysAreRefusedByNameOnceTheyAskForSomething) {
+  int refused = 0;
+  for (const Setting& setting : AllSettings()) {
+    const Json value = OtherValue(setting);
+    if (setting.state != SettingState::kRefused || value.is_null()) continue;
+    const bool is_harmless = IsInList(setting.harmless_json, value);
+    const CheckResult result = CheckWith(Nested(Names(setting.key), value));
+    if (is_harmless) {
+      EXPECT_THAT(Messages(result.errors), IsEmpty()) << setting.key;
+    } else if (setting.switch_key.empty()) {
+      ASSERT_EQ(result.errors.size(), 1u) << setting.key;
+      EXPECT_THAT(result.errors[0].message, HasSubstr("is not supported yet")) << setting.key;
+      ++refused;
+    } else {
+      EXPECT_THAT(Messages(result.warnings),
+                  Contains(HasSubstr("has no effect while " + std::string(setting.switch_key))))
+          << setting.key;
+    }
+  }
+  EXPECT_GT(refused, 100);
+}
+
+TEST(RegistryTest, AcceptedKeysSayWhyTheyHaveNoEffect) {
+  for (const Setting& setting : AllSettings()) {
+    if (setting.state != SettingState::kAccepted || !AliasTarget(setting.key).empty()) continue;
+    const Json value = OtherValue(setting);
+    ASSERT_FALSE(value.is_null()) << setting.key;
+    const CheckResult result = CheckWith(Nested(Names(setting.key), value));
+    EXPECT_THAT(Messages(result.errors), IsEmpty()) << setting.key;
+    EXPECT_THAT(Messages(result.warnings), Contains(HasSubstr(std::string(setting.reason))))
+        << setting.key;
+  }
+}
+
+TEST(RegistryTest, EveryMisspeltKeyIsRefusedWithTheRightName) {
+  for (const Setting& setting : AllSettings()) {
+    std::vector<std::string> names = Names(setting.key);
+    const std::string right = names.back();
+    std::string& name = names.back();
+    const auto different = [](char a, char b) { return a != b; };
+    const auto pair = std::adjacent_find(name.begin() + name.size() / 2 - 1, name.end(), different);
+    ASSERT_NE(pair, name.end()) << setting.key;
+    std::iter_swap(pair, pair + 1);
+    const CheckResult result = CheckWith(Nested(names, 1));
+    ASSERT_EQ(result.errors.size(), 1u) << setting.key;
+    EXPECT_THAT(result.errors[0].message, HasSubstr("unknown key " + result.errors[0].key +
+                                                    "; did you mean '" + right + "'?"))
+        << setting.key;
+  }
+}
+
+TEST(RegistryTest, EveryAliasLeadsToItsKey) {
+  EXPECT_EQ(MemberPath("", "bfloat16"), "bf16");
+  EXPECT_EQ(MemberPath("zero_optimization", "max_live_parameters"),
+            "zero_optimization.stage3_max_live_parameters");
+  EXPECT_THAT(MemberNames(""), Contains("bfloat16"));
+  EXPECT_EQ(AliasTarget("bf16"), "");
+}
+
+TEST(RegistryTest, PlaceholdersStandForAnyNameButAreNoNamesThemselves) {
+  const std::string groups = "compression_training.row_pruning.different_groups";
+  EXPECT_EQ(MemberPath(groups, "attention"), groups + ".<g>");
+  EXPECT_EQ(MemberPath(groups, "a.b"), groups + ".<g>");
+  EXPECT_EQ(MemberPath(groups + ".<g>", "params"), groups + ".<g>.params");
+  EXPECT_EQ(MemberPath("", "<g>"), "");
+  EXPECT_EQ(MemberPath("", "zero_optimization.stage"), "");
+  EXPECT_EQ(MemberPath("", ""), "");
+}
+
+}  // namespace
+}  // namespace ds::config

@@ -1,0 +1,154 @@
+#include "runtime/config/rules.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "runtime/config/check_config.h"
+#include "runtime/config/registry.h"
+
+namespace ds::config {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+// A config of two ranks with `members` beside a batch size.
+CheckResult CheckWith(const std::string& members) {
+  return CheckConfig("{\"train_batch_size\": 8, " + members + "}", "ds.json", 2);
+}
+
+std::vector<std::string> Messages(const std::vector<Issue>& issues) {
+  std::vector<std::string> messages;
+  for (const Issue& issue : issues) messages.push_back(issue.message);
+  return messages;
+}
+
+std::string OriginOf(const CheckResult& result, const char* key) {
+  return result.resolved[key]["origin"];
+}
+
+TEST(RulesTest, HaveNamesOfTheirOwnAndReadExistingKeys) {
+  std::set<std::string_view> names;
+  for (const Rule& rule : AllRules()) {
+    EXPECT_TRUE(names.insert(rule.name).second) << rule.name;
+    for (const std::string_view key : rule.keys) {
+      EXPECT_TRUE(key.empty() || FindSetting(key) != nullptr) << rule.name << " " << key;
+    }
+  }
+}
+
+TEST(RulesTest, RefuseWhatIsNotBuilt) {
+  EXPECT_THAT(Messages(CheckWith(R"("optimizer": {"type": "lion"})").errors),
+              ElementsAre(HasSubstr("optimizer.type \"Lion\" is not supported yet")));
+  EXPECT_THAT(Messages(CheckWith(R"("gradient_allreduce_op": "SUM")").errors),
+              ElementsAre(HasSubstr("remove it or leave it at \"mean\"")));
+  EXPECT_THAT(Messages(CheckWith(R"("scheduler": {"type": "OneCycle"})").errors),
+              ElementsAre(HasSubstr("use \"WarmupLR\"")));
+  EXPECT_THAT(Messages(CheckWith(R"("zero_optimization": {"cpu_offload": false})").errors),
+              IsEmpty());
+}
+
+TEST(RulesTest, ReportWhatHasNoEffect) {
+  const CheckResult result = CheckWith(R"("dump_state": true, "bf16": {"enabled": true})");
+  EXPECT_TRUE(result.ok);
+  EXPECT_THAT(Messages(result.warnings), Contains(HasSubstr("dump_state has no effect: ")));
+  EXPECT_THAT(Messages(result.warnings), Not(Contains(HasSubstr("bf16"))));
+}
+
+TEST(RulesTest, BatchSizesAgree) {
+  const CheckResult wrong = CheckWith(R"("train_micro_batch_size_per_gpu": 3)");
+  ASSERT_EQ(wrong.errors.size(), 1u);
+  EXPECT_EQ(wrong.errors[0].key, "train_batch_size");
+  EXPECT_EQ(wrong.errors[0].line, 1);
+  const CheckResult right = CheckWith(R"("gradient_accumulation_steps": 2)");
+  EXPECT_EQ(right.config.batch.train_micro_batch_size_per_gpu, 2);
+  EXPECT_EQ(OriginOf(right, "train_micro_batch_size_per_gpu"),
+            "derived from gradient_accumulation_steps, train_batch_size, world size 2");
+  // A batch size that is no number has been reported; nothing follows from it.
+  EXPECT_EQ(CheckWith(R"("train_micro_batch_size_per_gpu": "x")").errors.size(), 1u);
+}
+
+TEST(RulesTest, Fp16ExcludesBf16) {
+  EXPECT_THAT(Messages(CheckWith(R"("fp16": {"enabled": true}, "bf16": {"enabled": true})").errors),
+              Contains(HasSubstr("both true: choose one precision")));
+}
+
+TEST(RulesTest, GradientsAccumulateInTheTrainingDtypeOrWider) {
+  const std::string bf16_gradients = R"("data_types": {"grad_accum_dtype": "bf16"})";
+  EXPECT_THAT(Messages(CheckWith(bf16_gradients).errors),
+              ElementsAre(HasSubstr("narrower than the training dtype")));
+  const CheckResult both = CheckWith(bf16_gradients + R"(, "bf16": {"enabled": true})");
+  EXPECT_EQ(both.config.grad_accum_dtype, DataType::kBf16);
+  const CheckResult wider =
+      CheckWith(R"("data_types": {"grad_accum_dtype": "fp32"}, "communication_data_type": "bf16")");
+  EXPECT_EQ(wider.config.grad_accum_dtype, DataType::kFp32);
+  EXPECT_EQ(wider.config.communication_data_type, DataType::kBf16);
+  EXPECT_THAT(Messages(CheckWith(R"("communication_data_type": "fp16")").errors),
+              ElementsAre(HasSubstr("use \"fp32\" or \"bf16\"")));
+}
+
+TEST(RulesTest, OptimizerDefaultsToAdamW) {
+  const CheckResult result = CheckWith(R"("optimizer": {"params": {"lr": 0.5}})");
+  EXPECT_EQ(result.config.optimizer.type, OptimizerType::kAdamW);
+  EXPECT_EQ(OriginOf(result, "optimizer.type"), "default of the built-in trainer");
+  EXPECT_THAT(Messages(result.warnings),
+              ElementsAre(HasSubstr("AdamW with learning rate 0.5 is used")));
+}
+
+TEST(RulesTest, AdamWDecouplesWeightDecay) {
+  const CheckResult adamw =
+      CheckWith(R"("optimizer": {"type": "AdamW", "params": {"adam_w_mode": false}})");
+  EXPECT_TRUE(adamw.config.optimizer.adam_w_mode);
+  EXPECT_THAT(Messages(adamw.warnings), ElementsAre(HasSubstr("AdamW always decouples")));
+  const CheckResult adam =
+      CheckWith(R"("optimizer": {"type": "Adam", "params": {"adam_w_mode": false}})");
+  EXPECT_FALSE(adam.config.optimizer.adam_w_mode);
+  EXPECT_THAT(adam.warnings, IsEmpty());
+}
+
+TEST(RulesTest, BetasAreTwoFractions) {
+  for (const char* betas : {"[]", "[0.9]", "[0.9, 0.9, 0.9]", "[0.9, 1]", "[-0.1, 0.9]",
+                            "[\"0.9\", 0.9]", "[null, 0.9]"}) {
+    EXPECT_THAT(
+        Messages(
+            CheckWith(R"("optimizer": {"params": {"betas": )" + std::string(betas) + "}}").errors),
+        ElementsAre(HasSubstr("optimizer.params.betas must be two numbers")))
+        << betas;
+  }
+  EXPECT_EQ(CheckWith(R"("optimizer": {"params": {"betas": [0, 0.5]}})").config.optimizer.beta1, 0);
+}
+
+TEST(RulesTest, SchedulerParamsNeedAType) {
+  EXPECT_THAT(Messages(CheckWith(R"("scheduler": {"params": {"warmup_num_steps": 5}})").errors),
+              ElementsAre(HasSubstr("scheduler.params.warmup_num_steps needs scheduler.type")));
+}
+
+TEST(RulesTest, WarmupEndsAtTheLearningRate) {
+  const CheckResult derived =
+      CheckWith(R"("optimizer": {"params": {"lr": 0.25}}, "scheduler": {"type": "WarmupLR"})");
+  EXPECT_EQ(derived.config.scheduler.warmup_max_lr, 0.25);
+  EXPECT_EQ(OriginOf(derived, "scheduler.params.warmup_max_lr"),
+            "derived from optimizer.params.lr");
+  const CheckResult given =
+      CheckWith(R"("scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 0.125}})");
+  EXPECT_EQ(given.config.scheduler.warmup_max_lr, 0.125);
+}
+
+TEST(RulesTest, OverlapFollowsTheStage) {
+  EXPECT_FALSE(
+      CheckWith(R"("zero_optimization": {"stage": 2})").config.zero_optimization.overlap_comm);
+  EXPECT_TRUE(
+      CheckWith(R"("zero_optimization": {"stage": 3})").config.zero_optimization.overlap_comm);
+  EXPECT_FALSE(CheckWith(R"("zero_optimization": {"stage": 3, "overlap_comm": false})")
+                   .config.zero_optimization.overlap_comm);
+}
+
+}  // namespace
+}  // namespace ds::config
