@@ -1,0 +1,46 @@
+#include "runtime/device/backend/cuda/cuda_plugin.h"
+
+#include <c10/cuda/CUDAFunctions.h>
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <string>
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+namespace ds::device {
+namespace {
+
+class LibTorchCuda : public CudaPlugin {
+ public:
+  int DeviceCount() const override { return c10::cuda::device_count(); }
+
+  void SelectDevice(int index) const override {
+    c10::cuda::set_device(static_cast<c10::DeviceIndex>(index));
+  }
+
+  std::string CudaVersion() const override {
+    return std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10);
+  }
+
+  std::string NcclVersion() const override {
+    return std::to_string(NCCL_MAJOR) + "." + std::to_string(NCCL_MINOR) + "." +
+           std::to_string(NCCL_PATCH);
+  }
+
+  c10::intrusive_ptr<c10d::Backend> MakeNccl(const c10::intrusive_ptr<c10d::Store>& store,
+                                             const NcclOptions& options) const override {
+    auto nccl_options = c10d::ProcessGroupNCCL::Options::create();
+    nccl_options->timeout = options.timeout;
+    return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, options.rank, options.size,
+                                                       std::move(nccl_options));
+  }
+};
+
+}  // namespace
+}  // namespace ds::device
+
+extern "C" __attribute__((visibility("default"))) const ds::device::CudaPlugin* ds_cuda_plugin(
+    int version) {
+  static const ds::device::LibTorchCuda plugin;
+  return version == ds::device::kCudaPluginVersion ? &plugin : nullptr;
+}

@@ -1,0 +1,48 @@
+#include "runtime/device/counting_allocator.h"
+
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/alloc_cpu.h>
+
+namespace ds::device {
+namespace {
+
+// In front of the tensor's bytes. As large as LibTorch's alignment, which the bytes so keep.
+struct alignas(64) Header {
+  CountingAllocator* owner;
+  std::int64_t bytes;
+};
+
+}  // namespace
+
+CountingAllocator& CountingAllocator::Install() {
+  auto* allocator = new CountingAllocator();  // never deleted: tensors outlive every owner
+  c10::SetCPUAllocator(allocator, /*priority=*/1);
+  return *allocator;
+}
+
+c10::DataPtr CountingAllocator::allocate(std::size_t bytes) {
+  if (bytes == 0) return {nullptr, nullptr, &Free, c10::Device(c10::kCPU)};
+  auto* header = static_cast<Header*>(c10::alloc_cpu(sizeof(Header) + bytes));
+  header->owner = this;
+  header->bytes = static_cast<std::int64_t>(bytes);
+  const std::int64_t out =
+      bytes_.fetch_add(header->bytes, std::memory_order_relaxed) + header->bytes;
+  std::int64_t peak = peak_.load(std::memory_order_relaxed);
+  while (peak < out && !peak_.compare_exchange_weak(peak, out, std::memory_order_relaxed)) {
+  }
+  void* data = header + 1;
+  return {data, data, &Free, c10::Device(c10::kCPU)};
+}
+
+void CountingAllocator::Free(void* data) {
+  if (data == nullptr) return;
+  Header* header = static_cast<Header*>(data) - 1;
+  header->owner->bytes_.fetch_sub(header->bytes, std::memory_order_relaxed);
+  c10::free_cpu(header);
+}
+
+void CountingAllocator::copy_data(void* to, const void* from, std::size_t bytes) const {
+  default_copy_data(to, from, bytes);
+}
+
+}  // namespace ds::device

@@ -1,0 +1,93 @@
+#include "runtime/device/rank_device.h"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <filesystem>
+#include <string>
+
+#include "runtime/base/files.h"
+
+namespace ds::device {
+namespace {
+
+constexpr char kPluginFile[] = "libdsrun_cuda.so";
+
+// Loading the CUDA libraries takes a third of a second and hundreds of megabytes, so "auto" first
+// looks for the driver.
+bool HasNvidiaDriver() {
+  std::error_code ignored;
+  return std::filesystem::exists("/dev/nvidiactl", ignored) ||
+         std::filesystem::exists("/dev/dxg", ignored);  // WSL
+}
+
+StatusOr<RankDevice> OpenCuda(int local_rank) {
+  DS_ASSIGN_OR_RETURN(const CudaPlugin* const cuda, LoadCudaPlugin());
+  const int devices = cuda->DeviceCount();
+  if (devices == 0) return NotFoundError("no usable GPU is visible to this process");
+  if (devices != 1 && local_rank >= devices) {
+    return FailedPreconditionError("local rank " + std::to_string(local_rank) +
+                                   " has no GPU: only " + std::to_string(devices) +
+                                   " are visible; start at most one rank per GPU");
+  }
+  const int index = devices == 1 ? 0 : local_rank;
+  cuda->SelectDevice(index);
+  return RankDevice{.device = c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index)),
+                    .cuda = cuda};
+}
+
+}  // namespace
+
+StatusOr<DeviceChoice> DeviceChoiceFromName(std::string_view name) {
+  if (name == "auto") return DeviceChoice::kAuto;
+  if (name == "cpu") return DeviceChoice::kCpu;
+  if (name == "cuda") return DeviceChoice::kCuda;
+  return InvalidArgumentError("device \"" + std::string(name) + "\" is not auto, cpu or cuda");
+}
+
+StatusOr<const CudaPlugin*> LoadCudaPlugin() {
+  DS_ASSIGN_OR_RETURN(const std::filesystem::path program, OwnExecutable());
+  const std::array<std::string, 3> candidates = {program.parent_path() / kPluginFile,
+                                                 program.parent_path() / "../lib" / kPluginFile,
+                                                 kPluginFile};
+  std::string reason;
+  for (const std::string& file : candidates) {
+    // Never unloaded: LibTorch keeps pointers into it. Its symbols are global because LibTorch's
+    // CUDA libraries register themselves with the CPU ones.
+    void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL);
+    if (library == nullptr) {
+      if (reason.empty() || std::filesystem::exists(file)) reason = dlerror();
+      continue;
+    }
+    const auto entry = reinterpret_cast<CudaPluginEntry>(dlsym(library, kCudaPluginEntry));
+    const CudaPlugin* plugin = entry == nullptr ? nullptr : entry(kCudaPluginVersion);
+    if (plugin == nullptr) {
+      return FailedPreconditionError(file + " belongs to another version of dsrun; rebuild it");
+    }
+    return plugin;
+  }
+  return NotFoundError("the CUDA plugin cannot be loaded: " + reason);
+}
+
+StatusOr<RankDevice> OpenRankDevice(DeviceChoice choice, int local_rank) {
+  switch (choice) {
+    case DeviceChoice::kCpu:
+      return RankDevice{};
+    case DeviceChoice::kCuda: {
+      StatusOr<RankDevice> device = OpenCuda(local_rank);
+      if (device.ok()) return device;
+      return device.status().WithContext(
+          "device \"cuda\" was asked for (use --device cpu to run without a GPU)");
+    }
+    case DeviceChoice::kAuto:
+      break;
+  }
+  if (!HasNvidiaDriver()) return RankDevice{};
+  StatusOr<RankDevice> device = OpenCuda(local_rank);
+  // No plugin or no visible GPU: the CPU is what "auto" means then. Too few GPUs is an error: half
+  // of the ranks on CPUs would be a surprise.
+  if (!device.ok() && device.status().code() == StatusCode::kNotFound) return RankDevice{};
+  return device;
+}
+
+}  // namespace ds::device

@@ -1,0 +1,38 @@
+#include "runtime/device/rank_device.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+namespace ds::device {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(RankDeviceTest, NamesOfChoices) {
+  EXPECT_EQ(*DeviceChoiceFromName("auto"), DeviceChoice::kAuto);
+  EXPECT_EQ(*DeviceChoiceFromName("cpu"), DeviceChoice::kCpu);
+  EXPECT_EQ(*DeviceChoiceFromName("cuda"), DeviceChoice::kCuda);
+  EXPECT_THAT(DeviceChoiceFromName("gpu").status().message(), HasSubstr("\"gpu\""));
+}
+
+TEST(RankDeviceTest, CpuNeedsNothing) {
+  const StatusOr<RankDevice> device = OpenRankDevice(DeviceChoice::kCpu, 5);
+  ASSERT_TRUE(device.ok());
+  EXPECT_TRUE(device->device.is_cpu());
+  EXPECT_EQ(device->cuda, nullptr);
+}
+
+TEST(RankDeviceTest, WithoutADriverAutoIsTheCpuAndCudaIsRefused) {
+  if (std::filesystem::exists("/dev/nvidiactl") || std::filesystem::exists("/dev/dxg")) {
+    GTEST_SKIP() << "this machine has an NVIDIA driver";
+  }
+  EXPECT_TRUE(OpenRankDevice(DeviceChoice::kAuto, 0)->device.is_cpu());
+  const Status refused = OpenRankDevice(DeviceChoice::kCuda, 0).status();
+  EXPECT_EQ(refused.code(), StatusCode::kNotFound);
+  EXPECT_THAT(refused.message(), HasSubstr("device \"cuda\" was asked for"));
+}
+
+}  // namespace
+}  // namespace ds::device
