@@ -30,6 +30,10 @@ class GroupWait {
  public:
   GroupWait(GroupLayout layout, RankOf self, std::chrono::milliseconds timeout);
 
+  // How long a wait for a rank that neither ends nor comes lasts.
+  std::chrono::milliseconds timeout() const { return timeout_; }
+  void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
+
   // Marks this rank as arrived at barrier `number` (counted from 1) and blocks until all have.
   Status Barrier(std::uint64_t number, const CallSignature& call);
 

@@ -112,6 +112,14 @@ Status HostGroup::TwoStages(const CallSignature& call, std::size_t rounds, Fill 
   return OkStatus();
 }
 
+Status HostGroup::Meet(std::chrono::milliseconds timeout) {
+  const std::chrono::milliseconds usual = wait_.timeout();
+  wait_.set_timeout(timeout);
+  const Status met = Barrier();
+  wait_.set_timeout(usual);
+  return met.WithContext("waiting for all ranks to join");
+}
+
 Status HostGroup::Barrier() { return PassFirstBarrier({.kind = CallKind::kBarrier}); }
 
 Status HostGroup::AllReduce(std::byte* data, Elements elements, ReduceOp op) {

@@ -73,6 +73,8 @@ class HostGroup {
   int rank() const { return self_.rank; }
   int size() const { return self_.size; }
 
+  // The first call of ranks that are processes: blocks until all have joined.
+  Status Meet(std::chrono::milliseconds timeout);
   Status Barrier();
   // In place.
   Status AllReduce(std::byte* data, Elements elements, ReduceOp op);

@@ -1,0 +1,108 @@
+#include "runtime/comm/connect_world.h"
+
+#include <memory>
+#include <string>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <utility>
+
+#include "runtime/comm/host_backend.h"
+
+namespace ds::comm {
+namespace {
+
+using StorePtr = c10::intrusive_ptr<c10d::Store>;
+
+// The only place here that catches LibTorch's exceptions.
+template <typename F>
+auto CatchErrors(const std::string& what, F body) -> decltype(body()) {
+  try {
+    return body();
+  } catch (const c10::Error& error) {
+    return UnavailableError(what + ": " + error.what_without_backtrace());
+  }
+}
+
+StatusOr<StorePtr> OpenStore(const RankIdentity& identity, std::chrono::milliseconds timeout) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(identity.master_port);
+  options.isServer = identity.rank == 0;
+  options.numWorkers = static_cast<std::size_t>(identity.world_size);
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  const std::string where = identity.master_addr + " port " + std::to_string(identity.master_port);
+  return CatchErrors(
+      "rank " + std::to_string(identity.rank) + " cannot meet the others at " + where,
+      [&]() -> StatusOr<StorePtr> {
+        return StorePtr(c10::make_intrusive<c10d::TCPStore>(identity.master_addr, options));
+      });
+}
+
+// Rank 0 makes the region and says where it is; the others map it.
+StatusOr<SharedRegion> ShareRegion(const RankIdentity& identity, c10d::Store& store,
+                                   std::size_t bytes) {
+  const std::string key =
+      "host_region/" + identity.job_id + "/" + std::to_string(identity.generation);
+  if (identity.rank == 0) {
+    DS_ASSIGN_OR_RETURN(SharedRegion region, SharedRegion::Create(bytes));
+    const std::string handle = region.handle().ToString();
+    store.set(key, std::vector<std::uint8_t>(handle.begin(), handle.end()));
+    return region;
+  }
+  DS_ASSIGN_OR_RETURN(const RegionHandle handle, RegionHandle::FromString(store.get_to_str(key)));
+  return SharedRegion::Open(handle);
+}
+
+StatusOr<std::unique_ptr<HostGroup>> JoinHostGroup(const RankIdentity& identity,
+                                                   const ConnectOptions& options) {
+  HostGroupOptions group_options;
+  group_options.self = {.rank = identity.rank, .size = identity.world_size};
+  group_options.timeout = options.collective_timeout;
+  const std::size_t bytes = HostGroup::RegionBytes(group_options);
+  if (identity.world_size == 1) {
+    DS_ASSIGN_OR_RETURN(SharedRegion region, SharedRegion::Private(bytes));
+    return std::make_unique<HostGroup>(std::make_shared<SharedRegion>(std::move(region)),
+                                       group_options);
+  }
+  DS_ASSIGN_OR_RETURN(const StorePtr store, OpenStore(identity, options.connect_timeout));
+  DS_ASSIGN_OR_RETURN(
+      SharedRegion mapped,
+      CatchErrors("rank " + std::to_string(identity.rank) + " found no shared memory of rank 0",
+                  [&] { return ShareRegion(identity, *store, bytes); }));
+  auto region = std::make_shared<SharedRegion>(std::move(mapped));
+  auto group = std::make_unique<HostGroup>(region, group_options);
+  // Nobody goes on, and rank 0 neither closes the descriptor nor the store, before all have mapped
+  // it.
+  DS_RETURN_IF_ERROR(group->Meet(options.connect_timeout));
+  region->CloseDescriptor();
+  return group;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Communicator>> ConnectWorld(const RankIdentity& identity,
+                                                     const device::RankDevice& device,
+                                                     const ConnectOptions& options) {
+  if (device.cuda != nullptr) {
+    DS_ASSIGN_OR_RETURN(const StorePtr store, OpenStore(identity, options.connect_timeout));
+    return CatchErrors("starting NCCL", [&]() -> StatusOr<std::unique_ptr<Communicator>> {
+      return std::make_unique<Communicator>(
+          device.cuda->MakeNccl(store, {.rank = identity.rank,
+                                        .size = identity.world_size,
+                                        .timeout = options.collective_timeout}));
+    });
+  }
+  if (identity.local_world_size != identity.world_size) {
+    return UnimplementedError("CPU ranks must be on one host: this one has " +
+                              std::to_string(identity.local_world_size) + " of " +
+                              std::to_string(identity.world_size) + " ranks");
+  }
+  if (identity.world_size > kMaxLocalRanks) {
+    return UnimplementedError("at most " + std::to_string(kMaxLocalRanks) +
+                              " CPU ranks share a host, not " +
+                              std::to_string(identity.world_size));
+  }
+  DS_ASSIGN_OR_RETURN(std::unique_ptr<HostGroup> group, JoinHostGroup(identity, options));
+  return std::make_unique<Communicator>(c10::make_intrusive<HostBackend>(std::move(group)));
+}
+
+}  // namespace ds::comm

@@ -1,0 +1,31 @@
+#pragma once
+
+// ConnectWorld: this process joins the group of all ranks of its job.
+//
+// The ranks meet at a c10d::TCPStore that rank 0 serves on master_port. CPU ranks then share memory
+// (host backend; all on one host), GPU ranks use NCCL.
+
+#include <chrono>
+#include <memory>
+
+#include "runtime/base/status.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/comm/rank_identity.h"
+#include "runtime/device/rank_device.h"
+
+namespace ds::comm {
+
+struct ConnectOptions {
+  // How long to wait for all ranks to appear.
+  std::chrono::milliseconds connect_timeout = std::chrono::minutes(5);
+  // How long a collective waits for a rank that is alive but does not come.
+  std::chrono::milliseconds collective_timeout = std::chrono::minutes(30);
+};
+
+// Blocks until all ranks have joined. kUnavailable when some do not come in time or end while the
+// others wait; kUnimplemented for CPU ranks on several hosts.
+StatusOr<std::unique_ptr<Communicator>> ConnectWorld(const RankIdentity& identity,
+                                                     const device::RankDevice& device,
+                                                     const ConnectOptions& options = {});
+
+}  // namespace ds::comm
