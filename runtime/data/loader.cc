@@ -1,0 +1,82 @@
+#include "runtime/data/loader.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+
+#include "runtime/base/check.h"
+
+namespace ds::data {
+
+StatusOr<std::unique_ptr<Loader>> Loader::Create(TokenSource source, const LoaderOptions& options) {
+  DS_CHECK(options.micro_batch >= 1 && options.seq_len >= 1 && options.vocab_size >= 1);
+  DS_CHECK(options.rank >= 0 && options.rank < options.world_size);
+  const std::int64_t samples = (source.size() - 1) / options.seq_len;
+  if (samples < 1) {
+    return InvalidArgumentError(
+        "the data has " + std::to_string(source.size()) + " tokens, one sample of seq_len " +
+        std::to_string(options.seq_len) + " needs " + std::to_string(options.seq_len + 1));
+  }
+  return std::unique_ptr<Loader>(new Loader(std::move(source), options, samples));
+}
+
+StatusOr<Batch> Loader::Next() {
+  const std::int64_t batch = options_.micro_batch, length = options_.seq_len;
+  Batch result;
+  result.inputs = at::empty({batch, length}, at::kLong);
+  result.labels = at::empty({batch, length}, at::kLong);
+  result.tokens = batch * length;
+  auto* inputs = result.inputs.mutable_data_ptr<std::int64_t>();
+  auto* labels = result.labels.mutable_data_ptr<std::int64_t>();
+  std::vector<std::int64_t> sample(static_cast<std::size_t>(length) + 1);
+  for (std::int64_t row = 0; row < batch; ++row) {
+    const std::int64_t place = consumed_ + options_.rank * batch + row;
+    const std::int64_t first = sampler_.At(place) * length;
+    DS_RETURN_IF_ERROR(source_.Read(first, sample));
+    DS_RETURN_IF_ERROR(CheckTokens(sample, first));
+    std::copy_n(sample.begin(), length, inputs + row * length);
+    std::copy_n(sample.begin() + 1, length, labels + row * length);
+  }
+  consumed_ += batch * options_.world_size;
+  return result;
+}
+
+Status Loader::CheckTokens(std::span<const std::int64_t> tokens, std::int64_t first) const {
+  const auto bad = std::find_if(tokens.begin(), tokens.end(),
+                                [&](std::int64_t id) { return id >= options_.vocab_size; });
+  if (bad == tokens.end()) return OkStatus();
+  return OutOfRangeError(source_.Where(first + (bad - tokens.begin())) + ": token id " +
+                         std::to_string(*bad) + " is outside the model's vocabulary of " +
+                         std::to_string(options_.vocab_size) + " tokens");
+}
+
+nlohmann::json Loader::State() const {
+  return {{"consumed_samples", consumed_},
+          {"samples_per_epoch", sampler_.samples()},
+          {"seq_len", options_.seq_len},
+          {"shuffle", sampler_.options().shuffle},
+          {"seed", sampler_.options().seed}};
+}
+
+Status Loader::LoadState(const nlohmann::json& state) {
+  const nlohmann::json own = State();
+  for (const auto& item : own.items()) {
+    const auto saved = state.find(item.key());
+    const bool present = saved != state.end() && saved->is_boolean() == item.value().is_boolean() &&
+                         saved->is_number_integer() == item.value().is_number_integer();
+    if (!present) {
+      return DataLossError("the saved data position lacks '" + item.key() + "'");
+    }
+    if (item.key() != "consumed_samples" && *saved != item.value()) {
+      return FailedPreconditionError("the saved data position is one with " + item.key() + " " +
+                                     saved->dump() + ", this run has " + item.value().dump() +
+                                     "; continue with the data and order it was saved with");
+    }
+  }
+  const auto consumed = state["consumed_samples"].get<std::int64_t>();
+  if (consumed < 0) return DataLossError("the saved data position is negative");
+  consumed_ = consumed;
+  return OkStatus();
+}
+
+}  // namespace ds::data

@@ -1,0 +1,64 @@
+#pragma once
+
+// Hands each rank its micro-batches in the defined order, and can be saved and restored.
+//
+// Sample i is tokens[i*S .. i*S+S]: the first S are the inputs, the last S the labels. With
+// micro-batch B, the m-th call on rank r of W takes places (m*W + r)*B + 0..B-1 of the stream
+// (sampler.h), which is endless.
+//
+// Threads: one thread per rank drives its loader.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/checkpoint/stateful.h"
+#include "runtime/data/batch.h"
+#include "runtime/data/sampler.h"
+#include "runtime/data/token_source.h"
+
+namespace ds::data {
+
+struct LoaderOptions {
+  std::int64_t micro_batch = 1;  // B
+  std::int64_t seq_len = 256;    // S
+  std::int64_t vocab_size = 0;   // ids outside are refused
+  int rank = 0;                  // among the data-parallel ranks
+  int world_size = 1;
+  Sampler::Options order;
+};
+
+class Loader : public checkpoint::Stateful {
+ public:
+  // Refuses data too short for one sample.
+  static StatusOr<std::unique_ptr<Loader>> Create(TokenSource source, const LoaderOptions& options);
+
+  // The next micro-batch of this rank. Fails on a token id outside the vocabulary (naming file and
+  // offset) and on a file that cannot be read any more.
+  StatusOr<Batch> Next();
+
+  std::int64_t samples_per_epoch() const { return sampler_.samples(); }
+
+  // Samples that all ranks together have been handed: the position in the stream.
+  std::int64_t consumed_samples() const { return consumed_; }
+
+  // checkpoint::Stateful. State is the position and what it is a position in; it is free of the
+  // world size and micro-batch. LoadState refuses a position in other data or another order.
+  std::string_view state_name() const override { return "data"; }
+  void AddShards(std::vector<checkpoint::TensorShard>*) override {}
+  nlohmann::json State() const override;
+  Status LoadState(const nlohmann::json& state) override;
+
+ private:
+  Loader(TokenSource source, const LoaderOptions& options, std::int64_t samples)
+      : source_(std::move(source)), options_(options), sampler_(samples, options.order) {}
+  Status CheckTokens(std::span<const std::int64_t> tokens, std::int64_t first) const;
+
+  TokenSource source_;
+  LoaderOptions options_;
+  Sampler sampler_;
+  std::int64_t consumed_ = 0;
+};
+
+}  // namespace ds::data

@@ -1,0 +1,62 @@
+#pragma once
+
+// The training data as one long row of token ids, read where it lies.
+//
+// Paths may be text files (every byte is a token), folders of them (all files inside, hidden ones
+// left out, in the order of their paths), .jsonl files (the "text" of every line, each followed by
+// a newline) or flat .bin files of little-endian uint16 or uint32 ids. They are joined in the order
+// given; byte tokens and .bin tokens are not mixed.
+//
+// Files are read by offset for every sample: nothing but .jsonl text is held in memory, and a file
+// that shrinks meanwhile is an error. Threads: Read may be called concurrently.
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ds::data {
+
+// Ids of .bin files: "uint16" or "uint32".
+enum class TokenWidth : std::uint8_t { kByte = 1, kUint16 = 2, kUint32 = 4 };
+StatusOr<TokenWidth> ParseTokenDtype(const std::string& name);
+
+class TokenSource {
+ public:
+  // Refuses paths that are missing, not readable, of mixed kinds, or hold no token at all, and .bin
+  // files whose size is no whole number of tokens.
+  static StatusOr<TokenSource> Open(const std::vector<std::string>& paths, TokenWidth bin_width);
+
+  std::int64_t size() const { return size_; }
+
+  // Fills `out` with the tokens from `first`. Requires first + out.size() <= size().
+  Status Read(std::int64_t first, std::span<std::int64_t> out) const;
+
+  // "FILE, token 5 (byte 10)" for messages.
+  std::string Where(std::int64_t position) const;
+
+ private:
+  // One file: tokens [first, first + count) of the row.
+  struct Segment {
+    std::filesystem::path path;
+    UniqueFd fd;
+    std::string text;  // of a .jsonl file, which is then read from here and not from `fd`
+    TokenWidth width = TokenWidth::kByte;
+    std::int64_t first = 0;
+    std::int64_t count = 0;
+  };
+
+  TokenSource() = default;
+  Status Add(const std::filesystem::path& path, TokenWidth bin_width);
+  const Segment& SegmentAt(std::int64_t position) const;
+  static Status ReadSegment(const Segment& segment, std::int64_t from, std::span<std::int64_t> out);
+
+  std::vector<Segment> segments_;  // none empty
+  std::int64_t size_ = 0;
+};
+
+}  // namespace ds::data

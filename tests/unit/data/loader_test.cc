@@ -1,0 +1,141 @@
+#include "runtime/data/loader.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/equal.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "tests/unit/data/scratch_folder.h"
+
+namespace ds::data {
+namespace {
+
+using ::testing::HasSubstr;
+
+class LoaderTest : public ::testing::Test {
+ protected:
+  // Tokens 0, 1, 2, ...: a token's id is its position.
+  TokenSource Counting(int tokens) const {
+    std::vector<std::uint16_t> ids(static_cast<std::size_t>(tokens));
+    std::iota(ids.begin(), ids.end(), std::uint16_t{0});
+    return TokenSource::Open({folder_.WriteTokens("a.bin", ids)}, TokenWidth::kUint16).value();
+  }
+
+  std::unique_ptr<Loader> Make(int tokens, const LoaderOptions& options) const {
+    return Loader::Create(Counting(tokens), options).value();
+  }
+
+  ScratchFolder folder_;
+};
+
+LoaderOptions Plain(std::int64_t micro_batch, int rank = 0, int world_size = 1) {
+  return {.micro_batch = micro_batch,
+          .seq_len = 4,
+          .vocab_size = 1000,
+          .rank = rank,
+          .world_size = world_size,
+          .order = {.shuffle = false}};
+}
+
+std::vector<std::int64_t> FirstTokens(const Batch& batch) {
+  std::vector<std::int64_t> first;
+  for (std::int64_t row = 0; row < batch.inputs.size(0); ++row) {
+    first.push_back(batch.inputs[row][0].item<std::int64_t>());
+  }
+  return first;
+}
+
+TEST_F(LoaderTest, LabelsAreTheInputsShiftedByOne) {
+  const Batch batch = Make(100, Plain(3))->Next().value();
+  EXPECT_EQ(batch.inputs.sizes(), (at::IntArrayRef{3, 4}));
+  EXPECT_TRUE(at::equal(batch.labels, batch.inputs + 1));
+  EXPECT_EQ(FirstTokens(batch), (std::vector<std::int64_t>{0, 4, 8}));
+  EXPECT_EQ(batch.tokens, 12);
+}
+
+TEST_F(LoaderTest, RanksTakeTheirSharesOfTheDefinedOrder) {
+  // Micro-step m on rank r of W takes samples (m*W + r)*B + 0..B-1.
+  for (int rank = 0; rank < 3; ++rank) {
+    const auto loader = Make(1000, Plain(2, rank, 3));
+    for (std::int64_t step = 0; step < 4; ++step) {
+      const std::int64_t sample = (step * 3 + rank) * 2;
+      EXPECT_EQ(FirstTokens(loader->Next().value()),
+                (std::vector<std::int64_t>{sample * 4, sample * 4 + 4}));
+    }
+  }
+}
+
+TEST_F(LoaderTest, ShuffledOrderIsTheSameForEveryWorldSize) {
+  const auto stream = [&](int world_size) {
+    std::vector<std::unique_ptr<Loader>> ranks;
+    for (int rank = 0; rank < world_size; ++rank) {
+      LoaderOptions options = Plain(4 / world_size, rank, world_size);
+      options.order = {.shuffle = true, .seed = 9};
+      ranks.push_back(Make(401, options));
+    }
+    std::vector<at::Tensor> rows;
+    for (int step = 0; step < 60; ++step) {  // more than two passes of 100 samples
+      for (const auto& rank : ranks) rows.push_back(rank->Next().value().inputs);
+    }
+    return at::cat(rows);
+  };
+  EXPECT_TRUE(at::equal(stream(1), stream(2)));
+  EXPECT_TRUE(at::equal(stream(1), stream(4)));
+}
+
+TEST_F(LoaderTest, DataWraps) {
+  const auto loader = Make(9, Plain(1));  // two samples
+  EXPECT_EQ(loader->samples_per_epoch(), 2);
+  for (const std::int64_t first : {0, 4, 0, 4}) {
+    EXPECT_EQ(FirstTokens(loader->Next().value()), (std::vector<std::int64_t>{first}));
+  }
+}
+
+TEST_F(LoaderTest, GoesOnWhereItWasSavedOnAnotherNumberOfRanks) {
+  const auto one = Make(1000, Plain(4));
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(one->Next().ok());
+  // Through text, as a checkpoint stores it.
+  const auto state = nlohmann::json::parse(one->State().dump());
+  const auto first = Make(1000, Plain(2, 0, 2)), second = Make(1000, Plain(2, 1, 2));
+  ASSERT_TRUE(first->LoadState(state).ok());
+  ASSERT_TRUE(second->LoadState(state).ok());
+  const at::Tensor expected = one->Next().value().inputs;
+  EXPECT_TRUE(
+      at::equal(at::cat({first->Next().value().inputs, second->Next().value().inputs}), expected));
+}
+
+TEST_F(LoaderTest, RefusesAPositionInOtherDataOrNone) {
+  const auto loader = Make(1000, Plain(2));
+  const nlohmann::json state = Make(500, Plain(2))->State();
+  EXPECT_THAT(loader->LoadState(state).message(), HasSubstr("samples_per_epoch 124"));
+  nlohmann::json lacking = loader->State();
+  lacking.erase("seed");
+  EXPECT_THAT(loader->LoadState(lacking).message(), HasSubstr("lacks 'seed'"));
+  nlohmann::json negative = loader->State();
+  negative["consumed_samples"] = -1;
+  EXPECT_EQ(loader->LoadState(negative).code(), StatusCode::kDataLoss);
+}
+
+TEST_F(LoaderTest, NamesFileAndOffsetOfATokenOutsideTheVocabulary) {
+  LoaderOptions options = Plain(1);
+  options.vocab_size = 6;  // the second sample holds 4..8
+  const auto loader = Make(100, options);
+  ASSERT_TRUE(loader->Next().ok());
+  const auto second = loader->Next();
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.status().message(),
+            folder_.path() +
+                "/a.bin, token 6 (byte 12): token id 6 is outside the model's "
+                "vocabulary of 6 tokens");
+}
+
+TEST_F(LoaderTest, RefusesDataTooShortForOneSample) {
+  const auto loader = Loader::Create(Counting(4), Plain(1));
+  ASSERT_FALSE(loader.ok());
+  EXPECT_EQ(loader.status().message(), "the data has 4 tokens, one sample of seq_len 4 needs 5");
+}
+
+}  // namespace
+}  // namespace ds::data

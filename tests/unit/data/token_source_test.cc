@@ -1,0 +1,111 @@
+#include "runtime/data/token_source.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/data/scratch_folder.h"
+
+namespace ds::data {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<std::int64_t> ReadAll(const TokenSource& source) {
+  std::vector<std::int64_t> tokens(static_cast<std::size_t>(source.size()));
+  EXPECT_TRUE(source.Read(0, tokens).ok());
+  return tokens;
+}
+
+std::string OpenError(const std::vector<std::string>& paths,
+                      TokenWidth width = TokenWidth::kUint16) {
+  const auto source = TokenSource::Open(paths, width);
+  EXPECT_FALSE(source.ok());
+  return source.status().message();
+}
+
+TEST(TokenSource, TextIsItsBytes) {
+  ScratchFolder folder;
+  const auto source = TokenSource::Open({folder.Write("a.txt", "ab\xff")}, TokenWidth::kUint16);
+  ASSERT_TRUE(source.ok());
+  EXPECT_THAT(ReadAll(*source), ElementsAre('a', 'b', 0xff));
+}
+
+TEST(TokenSource, FolderIsItsVisibleFilesSortedByPath) {
+  ScratchFolder folder;
+  folder.Write("b/one.txt", "3");
+  folder.Write("a.txt", "1");
+  folder.Write("a/z.txt", "2");
+  folder.Write(".hidden", "x");
+  folder.Write(".git/config", "x");
+  folder.Write("c/empty.txt", "");
+  const auto source = TokenSource::Open({folder.path()}, TokenWidth::kUint16);
+  ASSERT_TRUE(source.ok());
+  // '/' sorts as a separator: the folder "a" comes before the file "a.txt".
+  EXPECT_THAT(ReadAll(*source), ElementsAre('2', '1', '3'));
+}
+
+TEST(TokenSource, BinFilesHoldLittleEndianIds) {
+  ScratchFolder folder;
+  const std::string narrow = folder.WriteTokens<std::uint16_t>("a.bin", {1, 65535});
+  const std::string wide = folder.WriteTokens<std::uint32_t>("b.bin", {7, 4'000'000'000});
+  EXPECT_THAT(ReadAll(TokenSource::Open({narrow}, TokenWidth::kUint16).value()),
+              ElementsAre(1, 65535));
+  EXPECT_THAT(ReadAll(TokenSource::Open({wide}, TokenWidth::kUint32).value()),
+              ElementsAre(7, 4'000'000'000));
+}
+
+TEST(TokenSource, ReadsAcrossFilesAndNamesThePlace) {
+  ScratchFolder folder;
+  const std::string a = folder.WriteTokens<std::uint16_t>("a.bin", {0, 1, 2});
+  const std::string b = folder.WriteTokens<std::uint16_t>("b.bin", {3, 4});
+  const TokenSource source = TokenSource::Open({a, b}, TokenWidth::kUint16).value();
+  std::vector<std::int64_t> middle(3);
+  ASSERT_TRUE(source.Read(1, middle).ok());
+  EXPECT_THAT(middle, ElementsAre(1, 2, 3));
+  EXPECT_EQ(source.Where(4), b + ", token 1 (byte 2)");
+}
+
+TEST(TokenSource, JsonlIsItsTexts) {
+  ScratchFolder folder;
+  const std::string path = folder.Write("a.jsonl", "{\"text\": \"hi\"}\n\n{\"text\": \"\\n\"}");
+  EXPECT_THAT(ReadAll(TokenSource::Open({path}, TokenWidth::kUint16).value()),
+              ElementsAre('h', 'i', '\n', '\n', '\n'));
+  const std::string bad = folder.Write("bad.jsonl", "{\"text\": \"hi\"}\n{\"txt\": 1}\n");
+  EXPECT_EQ(OpenError({bad}), bad + ":2: not a JSON object with a string under \"text\"");
+}
+
+TEST(TokenSource, RefusesWhatHoldsNoTokens) {
+  ScratchFolder folder;
+  EXPECT_THAT(OpenError({folder.path()}), HasSubstr("has no files"));
+  const std::string empty = folder.Write("empty.txt", "");
+  EXPECT_EQ(OpenError({empty}), "the data is empty: " + empty);
+  EXPECT_THAT(OpenError({folder.path() + "/absent"}), HasSubstr("absent: no such data file"));
+}
+
+TEST(TokenSource, RefusesPartsOfATokenAndMixedKinds) {
+  ScratchFolder folder;
+  const std::string odd = folder.Write("odd.bin", "abc");
+  EXPECT_THAT(OpenError({odd}), HasSubstr("odd.bin: 3 bytes are no whole number of 2-byte tokens"));
+  const std::string bin = folder.Write("a.bin", "ab");
+  const std::string text = folder.Write("a.txt", "ab");
+  EXPECT_THAT(OpenError({bin, text}), HasSubstr("cannot be mixed"));
+}
+
+TEST(TokenSource, AFileThatShrinksIsAnError) {
+  ScratchFolder folder;
+  const std::string path = folder.Write("a.txt", "abcdef");
+  const TokenSource source = TokenSource::Open({path}, TokenWidth::kUint16).value();
+  std::filesystem::resize_file(path, 2);
+  std::vector<std::int64_t> tokens(6);
+  EXPECT_THAT(source.Read(0, tokens).message(), HasSubstr("shrank while it was used; byte 2"));
+}
+
+TEST(TokenSource, KnowsTheTwoTokenDtypes) {
+  EXPECT_EQ(ParseTokenDtype("uint16").value(), TokenWidth::kUint16);
+  EXPECT_EQ(ParseTokenDtype("uint32").value(), TokenWidth::kUint32);
+  EXPECT_FALSE(ParseTokenDtype("int64").ok());
+}
+
+}  // namespace
+}  // namespace ds::data
