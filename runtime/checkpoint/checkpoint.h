@@ -6,7 +6,7 @@
 // every rank returns the same verdict. A rank that fails says so before the others go on, so none
 // waits for it.
 //
-// Throws only what `world` throws when a peer is gone.
+// `world` moves CPU tensors. Throws only what it throws when a peer is gone.
 
 #include <cstdint>
 #include <filesystem>
@@ -14,6 +14,7 @@
 #include <span>
 
 #include "runtime/base/status.h"
+#include "runtime/checkpoint/format/shard_file.h"
 #include "runtime/checkpoint/stateful.h"
 #include "runtime/comm/communicator.h"
 
@@ -22,13 +23,16 @@ namespace ds::checkpoint {
 struct SaveRequest {
   std::filesystem::path root;  // the folder of all checkpoints of the job; created when missing
   std::int64_t step = 0;       // finished optimizer steps: the checkpoint is root/step-N
-  nlohmann::json written_by;   // informational: {"program", "zero_stage", ...}; never read back
+  // Informational, never read back: {"program", "zero_stage", ...}; the world size is added.
+  nlohmann::json written_by = nlohmann::json::object();
+  DataFileCreator create_file = CreateDataFile;
 };
 
 // Writes root/step-N.tmp, each rank its own file, checks what is on disk, renames it to
 // root/step-N (which replaces an older step-N in one move) and names it in root/latest.
 // Returns the path of the checkpoint. On failure the .tmp is removed and what was there before is
 // untouched. A full disk is kResourceExhausted with the bytes needed and free.
+// Requires a root that all ranks see.
 StatusOr<std::filesystem::path> SaveCheckpoint(const SaveRequest& request,
                                                std::span<Stateful* const> parts,
                                                comm::Communicator& world);

@@ -9,11 +9,13 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/checkpoint/format/regions.h"
 
 namespace ds::checkpoint {
 
@@ -38,6 +40,7 @@ struct TensorShard {
   std::int64_t flat_start = 0;
   at::Tensor data;  // its dtype is the tensor's dtype in the checkpoint
   Replica replica = {};
+  std::optional<Box> box = {};  // when set, flat_start counts in this flattened box of the tensor
 };
 
 class Stateful {
@@ -52,8 +55,8 @@ class Stateful {
   virtual void AddShards(std::vector<TensorShard>* shards) = 0;
 
   // Everything that is not a tensor (step, data position, RNG, scheduler, loss scaler): the same on
-  // every rank and free of the world size. Rank 0's is written. Loading hands it to every rank
-  // after the tensors are in place.
+  // every rank and free of the world size; its numbers are finite. Rank 0's is written. Loading
+  // hands it to every rank after the tensors are in place.
   virtual nlohmann::json State() const = 0;
   virtual Status LoadState(const nlohmann::json& state) = 0;
 };

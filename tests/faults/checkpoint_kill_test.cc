@@ -10,12 +10,14 @@
 
 #include "runtime/checkpoint/format/catalog.h"
 #include "runtime/checkpoint/format/verify.h"
+#include "tests/support/program.h"
 #include "tests/unit/checkpoint/sample_checkpoint.h"
 
 namespace ds::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
+using ds::testing::TemporaryFolder;
 
 constexpr int kTraceRefused = 99;
 
@@ -28,7 +30,7 @@ class TracedSave {
       ::raise(SIGSTOP);
       CommitSample(root, 20);
       CommitSample(root, 30);
-      ::_exit(testing::Test::HasFailure() ? 1 : 0);
+      ::_exit(::testing::Test::HasFailure() ? 1 : 0);
     }
     ::waitpid(child_, &status_, 0);
   }
@@ -72,7 +74,7 @@ void ExpectGoodCheckpoints(const fs::path& root) {
 }
 
 TEST(CheckpointKill, EveryMomentOfASaveHasAGoodCheckpoint) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   CommitTenAndTwenty(folder.path());
   TracedSave save(folder.path());
   if (save.ended()) GTEST_SKIP() << "tracing a child is not permitted here";
@@ -91,7 +93,7 @@ TEST(CheckpointKill, ASaveAfterAKillSucceeds) {
   constexpr int kStopsBetweenKills = 31;
   bool finished = false;
   for (int kill_at = 1; !finished; kill_at += kStopsBetweenKills) {
-    const TestFolder folder;
+    const TemporaryFolder folder;
     CommitTenAndTwenty(folder.path());
     {
       TracedSave save(folder.path());

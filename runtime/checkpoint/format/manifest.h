@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,6 +59,10 @@ Status CheckManifest(const Manifest& manifest);
 std::string SerializeManifest(const Manifest& manifest);
 
 StatusOr<Manifest> ParseManifest(std::string_view text);
+
+// The list of tensors alone, unchecked against one another: how a rank tells rank 0 what it wrote.
+std::string SerializeTensors(std::span<const StoredTensor> tensors);
+StatusOr<std::vector<StoredTensor>> ParseTensors(std::string_view text);
 
 // Reads and parses directory/manifest.json. kNotFound when there is none, kDataLoss when it is
 // damaged.

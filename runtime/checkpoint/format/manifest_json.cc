@@ -137,6 +137,16 @@ StatusOr<StoredTensor> TensorFromJson(const Json& json) {
   return tensor;
 }
 
+StatusOr<std::vector<StoredTensor>> TensorsFromJson(const Json& json) {
+  if (!json.is_array()) return BadField("tensors", "a list");
+  std::vector<StoredTensor> tensors;
+  for (const Json& tensor_json : json) {
+    DS_ASSIGN_OR_RETURN(StoredTensor tensor, TensorFromJson(tensor_json));
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
 Status CheckHeader(const Json& json) {
   DS_ASSIGN_OR_RETURN(const std::string format, GetString(json, "format"));
   if (format != kFormatName) return BadField("format", fmt::format("'{}'", kFormatName));
@@ -172,30 +182,36 @@ StatusOr<Manifest> FromJson(const Json& json) {
   if (!written_by->is_object()) return BadField("written_by", "an object");
   manifest.written_by = *written_by;
   DS_ASSIGN_OR_RETURN(const Json* tensors, GetField(json, "tensors"));
-  if (!tensors->is_array()) return BadField("tensors", "a list");
-  for (const Json& tensor_json : *tensors) {
-    DS_ASSIGN_OR_RETURN(StoredTensor tensor, TensorFromJson(tensor_json));
-    manifest.tensors.push_back(std::move(tensor));
-  }
+  DS_ASSIGN_OR_RETURN(manifest.tensors, TensorsFromJson(*tensors));
   DS_RETURN_IF_ERROR(CheckManifest(manifest));
   return manifest;
 }
 
 }  // namespace
 
-std::string SerializeManifest(const Manifest& manifest) {
-  // One tensor a line keeps the file readable and diffable without the cost of full indentation.
-  std::string text = fmt::format(
-      "{{\"format\":\"{}\",\"version\":{},\"step\":{},\n\"written_by\":{},\n\"state\":{},\n"
-      "\"tensors\":[",
-      kFormatName, kFormatVersion, manifest.step, manifest.written_by.dump(),
-      manifest.state.dump());
+std::string SerializeTensors(std::span<const StoredTensor> tensors) {
+  // One tensor a line keeps the file readable without the cost of full indentation.
+  std::string text = "[";
   std::string_view separator = "\n";
-  for (const StoredTensor& tensor : manifest.tensors) {
+  for (const StoredTensor& tensor : tensors) {
     text.append(separator).append(TensorToJson(tensor).dump());
     separator = ",\n";
   }
-  text.append("],");
+  return text.append("]");
+}
+
+StatusOr<std::vector<StoredTensor>> ParseTensors(std::string_view text) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) return InvalidArgumentError("it is not JSON");
+  return TensorsFromJson(json);
+}
+
+std::string SerializeManifest(const Manifest& manifest) {
+  std::string text = fmt::format(
+      "{{\"format\":\"{}\",\"version\":{},\"step\":{},\n\"written_by\":{},\n\"state\":{},\n"
+      "\"tensors\":{},",
+      kFormatName, kFormatVersion, manifest.step, manifest.written_by.dump(),
+      manifest.state.dump(), SerializeTensors(manifest.tensors));
   const std::uint32_t crc = Crc32c(text);
   return text.append(kChecksumHead).append(ChecksumText(crc)).append(kChecksumTail);
 }

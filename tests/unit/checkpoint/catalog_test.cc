@@ -6,21 +6,23 @@
 #include <fstream>
 
 #include "runtime/checkpoint/format/layout.h"
+#include "tests/support/program.h"
 #include "tests/unit/checkpoint/sample_checkpoint.h"
 
 namespace ds::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
+using ds::testing::TemporaryFolder;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
-class CatalogTest : public testing::Test {
+class CatalogTest : public ::testing::Test {
  protected:
   NewestCheckpoint Newest() { return NewestGood(folder_.path()).value(); }
   void WriteLatest(const std::string& text) { std::ofstream(folder_.path() / kLatestFile) << text; }
-  TestFolder folder_;
+  TemporaryFolder folder_;
 };
 
 TEST_F(CatalogTest, ListsByStepAndIgnoresTheRest) {

@@ -6,15 +6,17 @@
 #include "runtime/checkpoint/format/layout.h"
 #include "runtime/checkpoint/format/shard_file.h"
 #include "runtime/checkpoint/format/verify.h"
+#include "tests/support/program.h"
 #include "tests/unit/checkpoint/sample_checkpoint.h"
 
 namespace ds::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
+using ds::testing::TemporaryFolder;
+using ::testing::HasSubstr;
 
-class CommitTest : public testing::Test {
+class CommitTest : public ::testing::Test {
  protected:
   // The files of a save that has come as far as the commit.
   Manifest Begin(std::int64_t step) {
@@ -22,7 +24,7 @@ class CommitTest : public testing::Test {
     return WriteSampleFiles(UnfinishedDirectory(folder_.path(), step), step);
   }
   bool Exists(const char* name) { return fs::exists(folder_.path() / name); }
-  TestFolder folder_;
+  TemporaryFolder folder_;
 };
 
 TEST_F(CommitTest, GivesTheFinalNameAndNamesItLatest) {
@@ -93,8 +95,8 @@ TEST_F(CommitTest, AnUnwritableRootIsNamed) {
 }
 
 TEST(CheckFreeSpace, SaysWhatIsNeededAndFree) {
-  EXPECT_TRUE(CheckFreeSpace(testing::TempDir(), 1).ok());
-  const Status status = CheckFreeSpace(testing::TempDir(), std::uint64_t{1} << 62);
+  EXPECT_TRUE(CheckFreeSpace(::testing::TempDir(), 1).ok());
+  const Status status = CheckFreeSpace(::testing::TempDir(), std::uint64_t{1} << 62);
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(status.message(), HasSubstr("4611686018427387904 bytes are needed"));
 }

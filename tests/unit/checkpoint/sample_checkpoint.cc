@@ -1,7 +1,6 @@
 #include "tests/unit/checkpoint/sample_checkpoint.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <fstream>
 #include <numeric>
@@ -30,16 +29,6 @@ ShardFileWriter WriterOf(const fs::path& directory, int rank) {
 }
 
 }  // namespace
-
-TestFolder::TestFolder() {
-  std::string name = (fs::path(testing::TempDir()) / "checkpoint-XXXXXX").string();
-  path_ = ::mkdtemp(name.data());
-}
-
-TestFolder::~TestFolder() {
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
-}
 
 Manifest WriteSampleFiles(const fs::path& directory, std::int64_t step) {
   std::vector<float> values(3000);

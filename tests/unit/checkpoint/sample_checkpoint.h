@@ -1,6 +1,6 @@
 #pragma once
 
-// A small real checkpoint on disk, and a folder of its own for each test.
+// A small real checkpoint on disk.
 
 #include <cstdint>
 #include <filesystem>
@@ -9,19 +9,6 @@
 #include "runtime/checkpoint/format/manifest.h"
 
 namespace ds::checkpoint {
-
-// A new empty folder below the test's temporary folder; removed at the end.
-class TestFolder {
- public:
-  TestFolder();
-  ~TestFolder();
-  TestFolder(const TestFolder&) = delete;
-  TestFolder& operator=(const TestFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 // Two files with tensor "weight" of 3000 floats cut in two and "bias" of 10 floats in the second;
 // element i of each is i + step. The manifest is returned, not written.

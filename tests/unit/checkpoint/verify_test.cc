@@ -6,19 +6,21 @@
 #include <fstream>
 
 #include "runtime/checkpoint/format/layout.h"
+#include "tests/support/program.h"
 #include "tests/unit/checkpoint/sample_checkpoint.h"
 
 namespace ds::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
+using ds::testing::TemporaryFolder;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
-class VerifyTest : public testing::Test {
+class VerifyTest : public ::testing::Test {
  protected:
-  TestFolder folder_;
+  TemporaryFolder folder_;
   fs::path checkpoint_ = CommitSample(folder_.path(), 20);
 };
 

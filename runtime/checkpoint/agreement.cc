@@ -1,0 +1,78 @@
+#include "runtime/checkpoint/agreement.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <span>
+
+namespace ds::checkpoint {
+namespace {
+
+// Every rank's number, in rank order.
+std::vector<std::int64_t> AllGatherNumber(std::int64_t mine, comm::Communicator& world) {
+  const at::Tensor all = at::empty({world.size()}, at::kLong);
+  world.AllGather(all, at::full({1}, mine, at::kLong));
+  const std::span<const std::int64_t> numbers(all.const_data_ptr<std::int64_t>(),
+                                              static_cast<std::size_t>(world.size()));
+  return {numbers.begin(), numbers.end()};
+}
+
+// `text` in a tensor of `size` bytes.
+at::Tensor ToBytes(std::string_view text, std::int64_t size) {
+  at::Tensor bytes = at::full({size}, 0, at::kByte);
+  std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
+  return bytes;
+}
+
+std::string ToText(const at::Tensor& bytes, std::int64_t size) {
+  return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<std::size_t>(size)};
+}
+
+std::string BroadcastText(std::string_view text, int root, comm::Communicator& world) {
+  const auto sizes = AllGatherNumber(static_cast<std::int64_t>(text.size()), world);
+  const std::int64_t size = sizes[static_cast<std::size_t>(root)];
+  const at::Tensor bytes = world.rank() == root ? ToBytes(text, size) : ToBytes("", size);
+  world.Broadcast(bytes, root);
+  return ToText(bytes, size);
+}
+
+}  // namespace
+
+Status Agree(const Status& mine, comm::Communicator& world) {
+  const auto codes = AllGatherNumber(static_cast<std::int64_t>(mine.code()), world);
+  const auto failing =
+      std::find_if(codes.begin(), codes.end(), [](std::int64_t c) { return c != 0; });
+  if (failing == codes.end()) return OkStatus();
+  const int rank = static_cast<int>(failing - codes.begin());
+  if (world.size() == 1) return mine;
+  const std::string message = BroadcastText(mine.message(), rank, world);
+  return {static_cast<StatusCode>(*failing), fmt::format("rank {}: {}", rank, message)};
+}
+
+std::int64_t SumOverRanks(std::int64_t mine, comm::Communicator& world) {
+  const auto numbers = AllGatherNumber(mine, world);
+  return std::accumulate(numbers.begin(), numbers.end(), std::int64_t{0});
+}
+
+std::vector<std::string> GatherTexts(std::string_view mine, comm::Communicator& world) {
+  const auto sizes = AllGatherNumber(static_cast<std::int64_t>(mine.size()), world);
+  const std::int64_t longest =
+      std::max<std::int64_t>(1, *std::max_element(sizes.begin(), sizes.end()));
+  std::vector<at::Tensor> gathered;
+  if (world.rank() == 0) {
+    for (int rank = 0; rank < world.size(); ++rank)
+      gathered.push_back(at::empty({longest}, at::kByte));
+  }
+  world.Gather(gathered, ToBytes(mine, longest), 0);
+  std::vector<std::string> texts;
+  for (std::size_t rank = 0; rank < gathered.size(); ++rank) {
+    texts.push_back(ToText(gathered[rank], sizes[rank]));
+  }
+  return texts;
+}
+
+}  // namespace ds::checkpoint

@@ -1,0 +1,174 @@
+// LoadCheckpoint: each rank reads what overlaps its shards.
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <unordered_map>
+
+#include "runtime/base/unique_fd.h"
+#include "runtime/checkpoint/agreement.h"
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/format/crc32c.h"
+#include "runtime/checkpoint/format/manifest.h"
+#include "runtime/checkpoint/tensor_shard.h"
+
+namespace ds::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+Status ReadAt(int fd, std::uint64_t offset, std::span<std::byte> into, const std::string& file) {
+  while (!into.empty()) {
+    const ssize_t got = ::pread(fd, into.data(), into.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return ErrnoError(errno, file);
+    if (got == 0) return DataLossError(fmt::format("{} is cut at byte {}", file, offset));
+    into = into.subspan(static_cast<std::size_t>(got));
+    offset += static_cast<std::uint64_t>(got);
+  }
+  return OkStatus();
+}
+
+// Reads the elements that `stored` has of the ones wanted into `target`, the wanted region's
+// memory. Returns how many those are.
+StatusOr<std::int64_t> ReadOverlap(const fs::path& directory, const StoredShard& stored,
+                                   std::span<const Copy> copies, std::span<std::byte> target) {
+  if (copies.empty()) return 0;
+  const fs::path path = directory / stored.file;
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return ErrnoError(errno, path.string());
+  const std::uint64_t item_size =
+      stored.length / static_cast<std::uint64_t>(stored.region.flat_count);
+  std::int64_t read = 0;
+  for (const Copy& copy : copies) {
+    const auto bytes = target.subspan(static_cast<std::uint64_t>(copy.target) * item_size,
+                                      static_cast<std::uint64_t>(copy.count) * item_size);
+    const std::uint64_t offset =
+        stored.offset + static_cast<std::uint64_t>(copy.source) * item_size;
+    DS_RETURN_IF_ERROR(ReadAt(fd.get(), offset, bytes, path.string()));
+    const bool whole = copy.count == stored.region.flat_count;
+    if (whole && ExtendCrc32c(0, bytes) != stored.crc32c) {
+      return DataLossError(fmt::format("{} has a wrong checksum", path.string()));
+    }
+    read += copy.count;
+  }
+  return read;
+}
+
+Status CheckSameTensor(const TensorShard& wanted, const StoredTensor& stored) {
+  if (wanted.global_shape != stored.shape) {
+    return InvalidArgumentError(fmt::format("its shape is [{}], the checkpoint's is [{}]",
+                                            fmt::join(wanted.global_shape, ", "),
+                                            fmt::join(stored.shape, ", ")));
+  }
+  const std::string_view dtype = DtypeName(wanted.data.scalar_type());
+  if (dtype != stored.dtype) {
+    return InvalidArgumentError(
+        fmt::format("its dtype is {}, the checkpoint's is {}", dtype, stored.dtype));
+  }
+  return OkStatus();
+}
+
+Status ReadShard(const fs::path& directory, const StoredTensor& stored, const TensorShard& wanted) {
+  DS_RETURN_IF_ERROR(CheckSameTensor(wanted, stored));
+  // Another device's memory cannot be read into; its elements pass through the host.
+  const at::Tensor host = wanted.data.is_cpu()
+                              ? wanted.data
+                              : at::empty_like(wanted.data, wanted.data.options().device(at::kCPU));
+  const std::span<std::byte> target(static_cast<std::byte*>(host.mutable_data_ptr()),
+                                    host.nbytes());
+  const std::vector<Stretch> wanted_stretches = Stretches(stored.shape, RegionOf(wanted));
+  std::int64_t read = 0;
+  for (const StoredShard& shard : stored.shards) {
+    const auto copies = Overlap(Stretches(stored.shape, shard.region), wanted_stretches);
+    DS_ASSIGN_OR_RETURN(const std::int64_t count, ReadOverlap(directory, shard, copies, target));
+    read += count;
+  }
+  if (read != wanted.data.numel()) {
+    return DataLossError(
+        fmt::format("the checkpoint has {} of the {} elements wanted", read, wanted.data.numel()));
+  }
+  if (!wanted.data.is_cpu()) wanted.data.copy_(host);
+  return OkStatus();
+}
+
+using TensorPlaces = std::unordered_map<std::string_view, std::size_t>;
+
+TensorPlaces PlacesOf(const Manifest& manifest) {
+  TensorPlaces places;
+  for (std::size_t i = 0; i < manifest.tensors.size(); ++i) {
+    places.emplace(manifest.tensors[i].name, i);
+  }
+  return places;
+}
+
+// Fills the shards and marks in `wanted` which tensors of the manifest somebody asked for.
+Status ReadShards(const fs::path& directory, const Manifest& manifest,
+                  const std::vector<TensorShard>& shards, std::span<std::int64_t> wanted) {
+  const TensorPlaces places = PlacesOf(manifest);
+  for (const TensorShard& shard : shards) {
+    const auto place = places.find(shard.name);
+    if (place == places.end()) {
+      return NotFoundError(
+          fmt::format("{} has no tensor '{}': it belongs to another model or another optimizer",
+                      directory.string(), shard.name));
+    }
+    wanted[place->second] = 1;
+    Status status = ReadShard(directory, manifest.tensors[place->second], shard);
+    if (!status.ok()) return status.WithContext(fmt::format("tensor '{}'", shard.name));
+  }
+  return OkStatus();
+}
+
+Status CheckNoneLeft(const Manifest& manifest, std::span<const std::int64_t> wanted) {
+  const auto left = std::find(wanted.begin(), wanted.end(), 0);
+  if (left == wanted.end()) return OkStatus();
+  const StoredTensor& tensor = manifest.tensors[static_cast<std::size_t>(left - wanted.begin())];
+  return InvalidArgumentError(fmt::format(
+      "the checkpoint holds tensor '{}', which this model and optimizer do not have", tensor.name));
+}
+
+Status LoadTensors(const fs::path& directory, const Manifest& manifest,
+                   std::span<Stateful* const> parts, comm::Communicator& world) {
+  const StatusOr<std::vector<TensorShard>> shards = CollectShards(parts);
+  DS_RETURN_IF_ERROR(Agree(shards.status(), world));
+  const auto count = static_cast<std::int64_t>(manifest.tensors.size());
+  const at::Tensor wanted = at::zeros({count}, at::kLong);
+  const std::span<std::int64_t> marks(wanted.mutable_data_ptr<std::int64_t>(),
+                                      manifest.tensors.size());
+  DS_RETURN_IF_ERROR(Agree(ReadShards(directory, manifest, *shards, marks), world));
+  if (count > 0) world.AllReduce(wanted, comm::ReduceOp::kMax);
+  return CheckNoneLeft(manifest, marks);
+}
+
+Status LoadStates(const Manifest& manifest, std::span<Stateful* const> parts) {
+  for (Stateful* part : parts) {
+    const std::string name(part->state_name());
+    const auto state = manifest.state.find(name);
+    if (state == manifest.state.end()) {
+      return NotFoundError(fmt::format("the checkpoint has no state of '{}'", name));
+    }
+    Status status = part->LoadState(*state);
+    if (!status.ok()) return status.WithContext(fmt::format("state of '{}'", name));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Status LoadCheckpoint(const fs::path& directory, std::span<Stateful* const> parts,
+                      comm::Communicator& world) {
+  const StatusOr<Manifest> manifest = ReadManifest(directory);
+  DS_RETURN_IF_ERROR(Agree(manifest.status(), world));
+  DS_RETURN_IF_ERROR(LoadTensors(directory, *manifest, parts, world));
+  return Agree(LoadStates(*manifest, parts), world);
+}
+
+}  // namespace ds::checkpoint

@@ -1,0 +1,69 @@
+#include "runtime/checkpoint/tensor_shard.h"
+
+#include <fmt/format.h>
+
+namespace ds::checkpoint {
+namespace {
+
+Status CheckData(const TensorShard& shard) {
+  if (!shard.data.defined() || shard.data.dim() != 1 || !shard.data.is_contiguous()) {
+    return InternalError("its data is not a contiguous 1-D tensor");
+  }
+  if (DtypeName(shard.data.scalar_type()).empty()) {
+    return UnimplementedError(
+        fmt::format("checkpoints have no dtype {}", c10::toString(shard.data.scalar_type())));
+  }
+  const Replica replica = shard.replica;
+  if (replica.index < 0 || replica.index >= replica.count) {
+    return InternalError(fmt::format("replica {} of {}", replica.index, replica.count));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+std::string_view DtypeName(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return "float32";
+    case at::kBFloat16:
+      return "bfloat16";
+    case at::kHalf:
+      return "float16";
+    case at::kDouble:
+      return "float64";
+    case at::kLong:
+      return "int64";
+    case at::kInt:
+      return "int32";
+    case at::kShort:
+      return "int16";
+    case at::kChar:
+      return "int8";
+    case at::kByte:
+      return "uint8";
+    case at::kBool:
+      return "bool";
+    default:
+      return "";
+  }
+}
+
+Region RegionOf(const TensorShard& shard) {
+  return {shard.box, shard.flat_start, shard.data.numel()};
+}
+
+Status CheckShard(const TensorShard& shard) {
+  Status status = CheckData(shard);
+  if (status.ok()) status = CheckRegion(shard.global_shape, RegionOf(shard));
+  return status.WithContext(fmt::format("tensor '{}'", shard.name));
+}
+
+StatusOr<std::vector<TensorShard>> CollectShards(std::span<Stateful* const> parts) {
+  std::vector<TensorShard> shards;
+  for (Stateful* part : parts) part->AddShards(&shards);
+  for (const TensorShard& shard : shards) DS_RETURN_IF_ERROR(CheckShard(shard));
+  return shards;
+}
+
+}  // namespace ds::checkpoint

@@ -1,0 +1,142 @@
+// A disk that fills up or fails under one rank while all save: every rank gets the same error, the
+// unfinished folder is gone, and the older checkpoint is as it was.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/format/catalog.h"
+#include "tests/ranks/flat_part.h"
+#include "tests/support/program.h"
+#include "tests/support/rank_harness.h"
+
+namespace ds::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using ds::testing::RunRanks;
+using ds::testing::TemporaryFolder;
+using ::testing::HasSubstr;
+
+constexpr int kRanks = 3;
+const std::vector<TensorSpec> kSpecs = {{"weight", {1000, 30}}, {"bias", {1000}}};
+
+// The errno that the disk answers with from its `fail_at`-th operation on.
+class FailingFile : public DataFile {
+ public:
+  FailingFile(std::unique_ptr<DataFile> file, int error, int fail_at)
+      : file_(std::move(file)), error_(error), fail_at_(fail_at) {}
+  Status WriteAt(std::uint64_t offset, std::span<const std::byte> bytes) override {
+    if (calls_++ < fail_at_) return file_->WriteAt(offset, bytes);
+    // A full disk takes what still fits.
+    EXPECT_TRUE(file_->WriteAt(offset, bytes.first(bytes.size() / 2)).ok());
+    return ErrnoError(error_, "rank file");
+  }
+  Status Sync() override {
+    return calls_++ < fail_at_ ? file_->Sync() : ErrnoError(error_, "rank file");
+  }
+
+ private:
+  std::unique_ptr<DataFile> file_;
+  int error_;
+  int fail_at_;
+  int calls_ = 0;
+};
+
+// Files that fail, but for those of the other ranks.
+DataFileCreator FailingOn(const std::string& name, int error, int fail_at) {
+  return [=](const fs::path& path) -> StatusOr<std::unique_ptr<DataFile>> {
+    DS_ASSIGN_OR_RETURN(std::unique_ptr<DataFile> file, CreateDataFile(path));
+    if (path.filename() != name) return file;
+    return std::unique_ptr<DataFile>(
+        std::make_unique<FailingFile>(std::move(file), error, fail_at));
+  };
+}
+
+// Every rank's verdict about one save.
+std::vector<Status> Save(const SaveRequest& request) {
+  std::vector<Status> verdicts(kRanks);
+  RunRanks(kRanks, [&](comm::Communicator& world) {
+    FlatPart part(kSpecs, Holding::kFlatShards, world.rank(), world.size());
+    part.Fill(3);
+    Stateful* const parts[] = {&part};
+    verdicts[world.rank()] = SaveCheckpoint(request, parts, world).status();
+  });
+  return verdicts;
+}
+
+class CheckpointDisk : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const Status& verdict : Save({.root = root_, .step = 10})) EXPECT_TRUE(verdict.ok());
+  }
+  void ExpectOnlyStepTen() {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(root_)) {
+      names.push_back(entry.path().filename().string());
+    }
+    EXPECT_THAT(names, ::testing::UnorderedElementsAre("step-10", "latest"));
+    EXPECT_EQ(NewestGood(root_).value().found->step, 10);
+  }
+
+  const TemporaryFolder folder_;
+  const fs::path root_ = folder_.path() / "checkpoints";
+};
+
+TEST_F(CheckpointDisk, AFullDiskUnderOneRankFailsAllAndLeavesNothing) {
+  // Two tensors: two writes and a sync.
+  for (int fail_at = 0; fail_at < 3; ++fail_at) {
+    const auto verdicts = Save(
+        {.root = root_, .step = 20, .create_file = FailingOn("rank-00001.bin", ENOSPC, fail_at)});
+    for (const Status& verdict : verdicts) {
+      EXPECT_EQ(verdict.code(), StatusCode::kResourceExhausted);
+      EXPECT_THAT(verdict.message(), HasSubstr("rank 1: no room for the 45056 bytes"));
+    }
+    ExpectOnlyStepTen();
+  }
+}
+
+TEST_F(CheckpointDisk, AFailingDiskFailsAllAndLeavesNothing) {
+  const auto verdicts =
+      Save({.root = root_, .step = 20, .create_file = FailingOn("rank-00002.bin", EIO, 2)});
+  for (const Status& verdict : verdicts) {
+    EXPECT_THAT(verdict.message(), HasSubstr("rank 2: rank file: Input/output error"));
+  }
+  ExpectOnlyStepTen();
+}
+
+// Writes nothing and says that it has.
+class LyingFile : public DataFile {
+ public:
+  Status WriteAt(std::uint64_t, std::span<const std::byte>) override { return OkStatus(); }
+  Status Sync() override { return OkStatus(); }
+};
+
+TEST_F(CheckpointDisk, WhatWasNotReallyWrittenIsNoticedBeforeTheRename) {
+  const auto lying = [](const fs::path& path) -> StatusOr<std::unique_ptr<DataFile>> {
+    DS_RETURN_IF_ERROR(CreateDataFile(path).status());
+    return std::unique_ptr<DataFile>(std::make_unique<LyingFile>());
+  };
+  for (const Status& verdict : Save({.root = root_, .step = 20, .create_file = lying})) {
+    EXPECT_EQ(verdict.code(), StatusCode::kDataLoss);
+    EXPECT_THAT(verdict.message(), HasSubstr("read back after writing"));
+  }
+  ExpectOnlyStepTen();
+}
+
+TEST_F(CheckpointDisk, AFailedSaveCanBeRepeated) {
+  Save({.root = root_, .step = 20, .create_file = FailingOn("rank-00000.bin", ENOSPC, 1)});
+  for (const Status& verdict : Save({.root = root_, .step = 20})) EXPECT_TRUE(verdict.ok());
+  EXPECT_EQ(NewestGood(root_).value().found->step, 20);
+}
+
+TEST_F(CheckpointDisk, ARootThatCannotBeMadeFailsAll) {
+  for (const Status& verdict : Save({.root = "/proc/nowhere", .step = 1})) {
+    EXPECT_THAT(verdict.message(), HasSubstr("rank 0: /proc/nowhere"));
+  }
+}
+
+}  // namespace
+}  // namespace ds::checkpoint
