@@ -2,6 +2,8 @@
 
 #include <sched.h>
 
+#include <algorithm>
+
 #include "runtime/comm/shm/futex.h"
 
 namespace ds::comm {
@@ -11,6 +13,7 @@ using std::chrono::steady_clock;
 
 constexpr std::chrono::microseconds kSpinTime{50};
 constexpr std::chrono::milliseconds kLookAroundEvery{100};
+constexpr std::chrono::microseconds kMinSleep{1};
 
 // A failure as it lies in the header: its kind above the rank at fault.
 enum class FailureKind : std::uint64_t {
@@ -104,7 +107,9 @@ Status GroupWait::Sleep(const Wait& wait) {
   while (true) {
     const std::uint32_t seen = wait.word.value.load(std::memory_order_seq_cst);
     if (HasReached(wait.word, wait.target)) return OkStatus();
-    FutexWait(wait.word.value, seen, kLookAroundEvery);
+    const auto left = deadline - steady_clock::now();
+    FutexWait(wait.word.value, seen,
+              std::clamp<std::chrono::nanoseconds>(left, kMinSleep, kLookAroundEvery));
     if (HasReached(wait.word, wait.target)) return OkStatus();
     DS_RETURN_IF_ERROR(LookAround(wait, deadline));
   }

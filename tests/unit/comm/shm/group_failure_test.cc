@@ -1,0 +1,127 @@
+// What happens to a group whose ranks disagree, leave or do not come.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <vector>
+
+#include "tests/unit/comm/shm/thread_group.h"
+
+namespace ds::comm {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+struct Call {
+  std::size_t count;
+  ElementType type = ElementType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+};
+
+// Rank 1 makes `odd`, the others `usual`; every rank must get the same error and keep its data.
+void ExpectMismatch(const Call& usual, const Call& odd, const std::string& says) {
+  RunGroup(SmallChunks(3), [&](HostGroup& group) {
+    const Call& call = group.rank() == 1 ? odd : usual;
+    std::vector<std::byte> data(call.count * 8, std::byte{1});
+    const Status status = group.AllReduce(data.data(), {call.count, call.type}, call.op);
+    EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+    EXPECT_THAT(status.message(), AllOf(HasSubstr("rank 0 is in"), HasSubstr("rank 1 in " + says)));
+    EXPECT_EQ(data, std::vector<std::byte>(call.count * 8, std::byte{1}));
+  });
+}
+
+TEST(MismatchTest, DifferentSizesAreNamed) {
+  ExpectMismatch({.count = 100}, {.count = 101}, "all-reduce of 101 float32 (sum)");
+}
+
+TEST(MismatchTest, SizesOfDifferentlyManyRoundsAreNamed) {
+  ExpectMismatch({.count = 100}, {.count = 100000}, "all-reduce of 100000 float32 (sum)");
+  ExpectMismatch({.count = 100000}, {.count = 0}, "all-reduce of 0 float32 (sum)");
+}
+
+TEST(MismatchTest, DifferentTypesAndReductionsAreNamed) {
+  ExpectMismatch({.count = 8}, {.count = 8, .type = ElementType::kInt32}, "all-reduce of 8 int32");
+  ExpectMismatch({.count = 8}, {.count = 8, .op = ReduceOp::kMax}, "all-reduce of 8 float32 (max)");
+}
+
+TEST(MismatchTest, DifferentCollectivesAreNamed) {
+  RunGroup(SmallChunks(2), [](HostGroup& group) {
+    float value = 1;
+    const Status status = group.rank() == 0 ? group.Barrier()
+                                            : group.Broadcast(reinterpret_cast<std::byte*>(&value),
+                                                              {1, ElementType::kFloat32}, 1);
+    EXPECT_THAT(status.message(), AllOf(HasSubstr("rank 0 is in barrier"),
+                                        HasSubstr("rank 1 in broadcast of 1 float32 from rank 1")));
+  });
+}
+
+TEST(MismatchTest, AllToAllNamesWhoSendsWhat) {
+  RunGroup(SmallChunks(2), [](HostGroup& group) {
+    std::vector<std::byte> data(64);
+    const std::vector<std::byte*> outputs = {data.data(), data.data() + 16};
+    const std::vector<const std::byte*> inputs = {data.data() + 32, data.data() + 48};
+    const std::vector<std::uint64_t> sends = {4, 4};
+    const std::vector<std::uint64_t> expects = {4, group.rank() == 0 ? 5u : 4u};
+    const Status status = group.AllToAll({.outputs = outputs,
+                                          .output_counts = expects,
+                                          .inputs = inputs,
+                                          .input_counts = sends,
+                                          .type = ElementType::kUInt8});
+    EXPECT_FALSE(status.ok());
+    if (group.rank() == 0) {
+      EXPECT_THAT(status.message(), HasSubstr("rank 1 sends 4 elements to rank 0"));
+    }
+  });
+}
+
+TEST(LeavingTest, ARankThatLeavesEndsTheOthersWaits) {
+  RunGroup(SmallChunks(4), [](HostGroup& group) {
+    ASSERT_TRUE(group.Barrier().ok());
+    if (group.rank() == 2) return;
+    const Status status = group.Barrier();
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+    EXPECT_THAT(status.message(), HasSubstr("rank 2 left the group"));
+  });
+}
+
+TEST(LeavingTest, LeavingAfterTheLastCollectiveHurtsNobody) {
+  for (int repeat = 0; repeat < 200; ++repeat) {
+    RunGroup(SmallChunks(4), [](HostGroup& group) {
+      double value = 1;
+      const Status status = group.AllReduce(reinterpret_cast<std::byte*>(&value),
+                                            {1, ElementType::kFloat64}, ReduceOp::kSum);
+      EXPECT_TRUE(status.ok()) << status.message();
+      EXPECT_EQ(value, 4);
+    });
+  }
+}
+
+// Rank 1 stays alive, but away, until rank 0 has given up.
+TEST(TimeoutTest, ARankThatDoesNotComeIsNamed) {
+  HostGroupOptions options = SmallChunks(2);
+  options.timeout = std::chrono::milliseconds(1);
+  std::mutex mutex;
+  std::condition_variable gave_up;
+  bool done = false;
+  RunGroup(options, [&](HostGroup& group) {
+    std::unique_lock lock(mutex);
+    if (group.rank() == 1) {
+      gave_up.wait(lock, [&] { return done; });
+      return;
+    }
+    lock.unlock();
+    const Status status = group.Barrier();
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+    EXPECT_THAT(status.message(), HasSubstr("rank 1 did not come"));
+    lock.lock();
+    done = true;
+    gave_up.notify_one();
+  });
+}
+
+}  // namespace
+}  // namespace ds::comm
