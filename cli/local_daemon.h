@@ -40,6 +40,8 @@ class LocalDaemon {
 
   DaemonClient& client() { return *client_; }
   int pid() const { return pid_; }
+  // Its private folder; gone after Close.
+  const std::filesystem::path& folder() const { return folder_; }
 
   // Hangs up and waits until dsrund, and with it every rank, has ended (at most the job's grace).
   // Idempotent. kInternal when dsrund did not end cleanly.

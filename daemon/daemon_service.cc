@@ -1,0 +1,114 @@
+#include "daemon/daemon_service.h"
+
+#include <chrono>
+#include <future>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace ds::daemon {
+namespace {
+
+using WatchStream = grpc::ServerReaderWriter<v1::EventBatch, v1::WatchRequest>;
+
+// Our errors on the wire; the codes are numerically equal.
+grpc::Status ToGrpc(const Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), status.message());
+}
+
+// A call without a deadline would wait for ever on a daemon that hangs.
+Status CheckDeadline(const grpc::ServerContext& context) {
+  if (context.deadline() != std::chrono::system_clock::time_point::max()) return OkStatus();
+  return InvalidArgumentError("every call needs a deadline, this one has none");
+}
+
+// Runs `work` on the loop's thread and returns its answer.
+template <typename Work>
+auto OnLoop(EventLoop* loop, Work work) -> decltype(work()) {
+  using Answer = decltype(work());
+  auto promise = std::make_shared<std::promise<Answer>>();
+  std::future<Answer> answer = promise->get_future();
+  const bool posted = loop->Post([promise, &work] { promise->set_value(work()); });
+  if (!posted) return UnavailableError("this daemon is ending");
+  promise.reset();
+  return answer.get();
+}
+
+}  // namespace
+
+grpc::Status DaemonService::Prepare(grpc::ServerContext* context, const v1::PrepareRequest* request,
+                                    v1::PrepareResponse* response) {
+  if (Status status = CheckDeadline(*context); !status.ok()) return ToGrpc(status);
+  auto answer = OnLoop(loop_, [&] { return supervisor_->Prepare(*request); });
+  if (answer.ok()) *response = std::move(answer).value();
+  return ToGrpc(answer.status());
+}
+
+grpc::Status DaemonService::Launch(grpc::ServerContext* context, const v1::LaunchRequest* request,
+                                   v1::LaunchResponse* response) {
+  if (Status status = CheckDeadline(*context); !status.ok()) return ToGrpc(status);
+  auto answer = OnLoop(loop_, [&] { return supervisor_->Launch(*request); });
+  if (answer.ok()) *response = std::move(answer).value();
+  return ToGrpc(answer.status());
+}
+
+grpc::Status DaemonService::Stop(grpc::ServerContext* context, const v1::StopRequest* request,
+                                 v1::StopResponse* response) {
+  if (Status status = CheckDeadline(*context); !status.ok()) return ToGrpc(status);
+  auto answer = OnLoop(loop_, [&] { return supervisor_->Stop(*request); });
+  if (answer.ok()) *response = std::move(answer).value();
+  return ToGrpc(answer.status());
+}
+
+void DaemonService::AwaitWatchers(std::chrono::steady_clock::time_point deadline) {
+  std::unique_lock lock(mutex_);
+  watcher_gone_.wait_until(lock, deadline, [this] { return watchers_ == 0; });
+}
+
+grpc::Status DaemonService::Watch(grpc::ServerContext* context, WatchStream* stream) {
+  {
+    const std::lock_guard lock(mutex_);
+    ++watchers_;
+  }
+  grpc::Status status = ServeWatch(context, stream);
+  {
+    const std::lock_guard lock(mutex_);
+    --watchers_;
+  }
+  watcher_gone_.notify_all();
+  return status;
+}
+
+grpc::Status DaemonService::ServeWatch(grpc::ServerContext* context, WatchStream* stream) {
+  if (Status status = CheckDeadline(*context); !status.ok()) return ToGrpc(status);
+  v1::WatchRequest request;
+  if (!stream->Read(&request)) {
+    return ToGrpc(InvalidArgumentError("a watch begins with a request that says what to watch"));
+  }
+  const auto log =
+      OnLoop(loop_, [&] { return supervisor_->Events(request.job_id(), request.generation()); });
+  if (!log.ok()) return ToGrpc(log.status());
+  auto watcher = (*log)->Open(request.after_sequence());
+  if (!watcher.ok()) return ToGrpc(watcher.status());
+  v1::EventBatch batch;
+  while (true) {
+    switch ((*log)->Wait(&*watcher, context->deadline(), &batch)) {
+      case EventLog::Next::kBatch:
+        if (!stream->Write(batch)) return ToGrpc(CancelledError("the watcher is gone"));
+        break;
+      case EventLog::Next::kAcknowledge:
+        if (!stream->Read(&request)) return ToGrpc(CancelledError("the watcher is gone"));
+        (*log)->Acknowledge(request.after_sequence());
+        break;
+      case EventLog::Next::kEnd:
+        return grpc::Status::OK;
+      case EventLog::Next::kSuperseded:
+        return ToGrpc(Status(StatusCode::kAborted, "another watcher has taken over"));
+      case EventLog::Next::kDeadline:
+        return ToGrpc(DeadlineExceededError("the watch is to be renewed"));
+    }
+  }
+}
+
+}  // namespace ds::daemon

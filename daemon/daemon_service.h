@@ -1,0 +1,46 @@
+#pragma once
+
+// DaemonService: the gRPC face of the supervisor. Checks what concerns the wire (deadlines), hands
+// each call to the loop's thread and waits for its answer; Watch serves a generation's event log.
+//
+// Threads: gRPC's own. Nothing here outlives the loop: the server is shut down after the loop has
+// ended and before it is destroyed.
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+#include "daemon/event_loop.h"
+#include "daemon/supervisor.h"
+#include "proto/dsrun.grpc.pb.h"
+
+namespace ds::daemon {
+
+class DaemonService final : public v1::Daemon::Service {
+ public:
+  DaemonService(EventLoop* loop, Supervisor* supervisor) : loop_(loop), supervisor_(supervisor) {}
+
+  grpc::Status Prepare(grpc::ServerContext* context, const v1::PrepareRequest* request,
+                       v1::PrepareResponse* response) override;
+  grpc::Status Launch(grpc::ServerContext* context, const v1::LaunchRequest* request,
+                      v1::LaunchResponse* response) override;
+  grpc::Status Stop(grpc::ServerContext* context, const v1::StopRequest* request,
+                    v1::StopResponse* response) override;
+  grpc::Status Watch(grpc::ServerContext* context,
+                     grpc::ServerReaderWriter<v1::EventBatch, v1::WatchRequest>* stream) override;
+
+  // Waits until no Watch is going on, at most until `deadline`.
+  void AwaitWatchers(std::chrono::steady_clock::time_point deadline);
+
+ private:
+  grpc::Status ServeWatch(grpc::ServerContext* context,
+                          grpc::ServerReaderWriter<v1::EventBatch, v1::WatchRequest>* stream);
+
+  EventLoop* const loop_;
+  Supervisor* const supervisor_;
+  std::mutex mutex_;
+  std::condition_variable watcher_gone_;
+  int watchers_ = 0;  // guarded by mutex_
+};
+
+}  // namespace ds::daemon

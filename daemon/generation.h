@@ -1,0 +1,91 @@
+#pragma once
+
+// Generation: one set of ranks, from their common start to the end of the last one.
+//
+// All start, or none stays. The first rank that fails (non-zero status or a signal) stops the
+// others at once; so does Stop(). Stopping is one SIGTERM to every process group, a grace that all
+// share, then SIGKILL.
+//
+// Threads: the loop's; log() may be used from any.
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "daemon/event_log.h"
+#include "daemon/event_loop.h"
+#include "daemon/job_directory.h"
+#include "daemon/rank_env.h"
+#include "daemon/rank_monitor.h"
+#include "proto/dsrun.pb.h"
+#include "runtime/base/status.h"
+
+namespace ds::daemon {
+
+class Generation {
+ public:
+  struct Options {
+    HostContext host;
+    std::filesystem::path folder;          // private; the job's files get a folder in it
+    std::shared_ptr<EventLog> log;         // its on_room leads to Resume()
+    std::function<void()> on_ranks_ended;  // called once; End() is still to be called
+  };
+
+  // `loop` outlives the generation.
+  static StatusOr<std::unique_ptr<Generation>> Launch(EventLoop* loop,
+                                                      const v1::LaunchRequest& request,
+                                                      Options options);
+  ~Generation();
+  Generation(const Generation&) = delete;
+  Generation& operator=(const Generation&) = delete;
+
+  std::uint32_t number() const { return number_; }
+  std::vector<pid_t> pids() const;
+  bool running() const { return running_ > 0; }
+  bool Has(pid_t pid) const;
+
+  // Returns how many ranks were signalled. While a stop is under way only a shorter grace matters.
+  int Stop(std::chrono::nanoseconds grace);
+  // The grace for stops that nobody asked for.
+  std::chrono::nanoseconds grace() const { return grace_; }
+
+  // Writes JobEnded and removes the job's files. Requires: !running().
+  void End();
+
+  void AppendHeartbeat();
+  // The log has room again.
+  void Resume();
+  const std::shared_ptr<EventLog>& log() const { return options_.log; }
+
+ private:
+  Generation(EventLoop* loop, std::uint32_t number, std::chrono::nanoseconds grace,
+             Options options);
+  StatusOr<std::vector<RankCommand>> MakeCommands(const v1::LaunchRequest& request);
+  Status StartProcesses(const v1::LaunchRequest& request);
+  Status StartMonitors();
+  ExitCircumstances OnRankExit(const RankExit& exit);
+  void OnRankEnded();
+  int SignalAll(int signal);
+  void SetKillTimer(EventLoop::TimePoint when);
+
+  EventLoop* const loop_;
+  const std::uint32_t number_;
+  const std::chrono::nanoseconds grace_;
+  Options options_;
+  std::optional<JobDirectory> files_;
+  std::vector<char> buffer_;
+  std::vector<std::unique_ptr<RankMonitor>> ranks_;
+  std::size_t running_ = 0;
+  std::optional<EventLoop::TimerId> kill_timer_;  // while a stop is under way
+  bool stopping_ = false;
+  std::uint64_t oom_kills_seen_ = 0;
+};
+
+// The duration of a request's grace. kInvalidArgument when it is not a number of seconds from 0 to
+// a day.
+StatusOr<std::chrono::nanoseconds> GraceFromSeconds(double seconds);
+
+}  // namespace ds::daemon

@@ -1,0 +1,104 @@
+#include "daemon/host_probe.h"
+
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <array>
+#include <cctype>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <system_error>
+
+namespace ds::daemon {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::uint32_t UsableCores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  // More cores than the set can hold: fall back to how many there are.
+  if (::sched_getaffinity(0, sizeof(set), &set) != 0) {
+    return static_cast<std::uint32_t>(::sysconf(_SC_NPROCESSORS_ONLN));
+  }
+  return static_cast<std::uint32_t>(CPU_COUNT(&set));
+}
+
+// Device files are named /dev/nvidia0, /dev/nvidia1, ... beside nvidiactl and others.
+std::uint32_t NvidiaDevices() {
+  constexpr std::string_view kPrefix = "nvidia";
+  std::uint32_t count = 0;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/dev", error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(kPrefix) && name.size() > kPrefix.size() &&
+        std::isdigit(static_cast<unsigned char>(name[kPrefix.size()])) != 0) {
+      ++count;
+    }
+  }
+  return count;
+}
+
+std::optional<std::uint64_t> FreeSharedMemory() {
+  struct statvfs info {};
+  if (::statvfs("/dev/shm", &info) != 0) return std::nullopt;
+  return std::uint64_t{info.f_bavail} * info.f_frsize;
+}
+
+// The value behind `key` in a file of "key value ..." lines.
+std::optional<std::uint64_t> ValueInFile(const fs::path& path, std::string_view key) {
+  std::ifstream file(path);
+  std::string word;
+  while (file >> word) {
+    std::uint64_t value = 0;
+    if (word == key && file >> value) return value;
+    file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+HostFacts ProbeHost() {
+  HostFacts facts;
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) == 0) facts.host_name = name.data();
+  facts.cores = UsableCores();
+  facts.gpus = NvidiaDevices();
+  facts.shared_memory_free = FreeSharedMemory();
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) facts.open_files_limit = limit.rlim_cur;
+  return facts;
+}
+
+std::optional<std::uint64_t> CgroupOomKills() {
+  std::ifstream membership("/proc/self/cgroup");
+  std::string line;
+  while (std::getline(membership, line)) {
+    constexpr std::string_view kUnified = "0::/";
+    if (!line.starts_with(kUnified)) continue;
+    return ValueInFile(fs::path("/sys/fs/cgroup") / line.substr(kUnified.size()) / "memory.events",
+                       "oom_kill");
+  }
+  return std::nullopt;
+}
+
+HostLoad ProbeLoad() {
+  HostLoad result;
+  std::ifstream("/proc/loadavg") >> result.load;
+  result.free_memory_bytes = ValueInFile("/proc/meminfo", "MemAvailable:").value_or(0) * 1024;
+  return result;
+}
+
+std::uint64_t ResidentBytes(int pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/statm");
+  std::uint64_t total_pages = 0;
+  std::uint64_t resident_pages = 0;
+  if (!(file >> total_pages >> resident_pages)) return 0;
+  return resident_pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace ds::daemon

@@ -1,0 +1,39 @@
+#pragma once
+
+// HostProbe: the facts about this host that preflight judges, gathered in one place so that the
+// judgement is tested without the host.
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ds::daemon {
+
+struct HostFacts {
+  std::string host_name;
+  std::uint32_t cores = 0;  // this process may use
+  std::uint32_t gpus = 0;   // NVIDIA device files
+  std::optional<std::uint64_t>
+      shared_memory_free;              // of /dev/shm; none when there is no such folder
+  std::uint64_t open_files_limit = 0;  // soft limit of RLIMIT_NOFILE
+};
+
+HostFacts ProbeHost();
+
+// How many processes the out-of-memory killer has ended in this process's cgroup (v2) and below;
+// none where that cannot be read.
+std::optional<std::uint64_t> CgroupOomKills();
+
+// One-minute load average and available memory; 0 where they cannot be read.
+struct HostLoad {
+  double load = 0;
+  std::uint64_t free_memory_bytes = 0;
+};
+HostLoad ProbeLoad();
+
+// Resident bytes of a process; 0 when it has ended.
+std::uint64_t ResidentBytes(int pid);
+
+}  // namespace ds::daemon

@@ -1,0 +1,115 @@
+// dsrund: starts, watches and stops the ranks of one job on this host (see supervisor.h).
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "daemon/daemon_service.h"
+#include "daemon/event_loop.h"
+#include "daemon/rpc_server.h"
+#include "daemon/supervisor.h"
+#include "runtime/base/files.h"
+#include "runtime/base/log.h"
+
+extern char** environ;
+
+namespace ds::daemon {
+namespace {
+
+struct Flags {
+  std::string socket;
+  std::string job;
+  std::string dsrank;
+  int controller_fd = -1;
+  int ready_fd = -1;
+};
+
+std::vector<std::string> OwnEnvironment() {
+  std::vector<std::string> variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) variables.emplace_back(*entry);
+  return variables;
+}
+
+// Every thread inherits this: signals arrive at the loop's signalfd only, and a peer that hangs up
+// is an error to handle, not a death.
+void BlockSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
+  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+// The numbers of standard input, output and error must never go to something else.
+void FillStandardDescriptors() {
+  int fd = -1;
+  do {
+    fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd >= 0) ::close(fd);
+}
+
+std::filesystem::path FindDsrank(const Flags& flags) {
+  if (!flags.dsrank.empty()) return flags.dsrank;
+  const StatusOr<std::filesystem::path> self = OwnExecutable();
+  if (!self.ok()) return {};
+  const std::filesystem::path beside = self->parent_path() / "dsrank";
+  return ::access(beside.c_str(), X_OK) == 0 ? beside : std::filesystem::path();
+}
+
+Status Serve(const Flags& flags) {
+  const std::filesystem::path socket = flags.socket;
+  DS_ASSIGN_OR_RETURN(const std::unique_ptr<EventLoop> loop, EventLoop::Create());
+  SupervisorOptions options;
+  options.job_id = flags.job;
+  options.folder = socket.parent_path();
+  options.dsrank = FindDsrank(flags);
+  options.environment = OwnEnvironment();
+  if (flags.controller_fd >= 0) {
+    ::fcntl(flags.controller_fd, F_SETFD, FD_CLOEXEC);
+    options.controller.Reset(flags.controller_fd);
+  }
+  DS_ASSIGN_OR_RETURN(const std::unique_ptr<Supervisor> supervisor,
+                      Supervisor::Create(loop.get(), std::move(options)));
+  DaemonService service(loop.get(), supervisor.get());
+  DS_ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server, RpcServer::Start(socket, &service));
+  if (flags.ready_fd >= 0) {
+    DS_RETURN_IF_ERROR(WriteAll(flags.ready_fd, "\n", "readiness pipe"));
+    ::close(flags.ready_fd);
+  }
+  return loop->Run();
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app("dsrund: starts, watches and stops the ranks of one dsrun job on this host");
+  app.set_version_flag("--version", "dsrund " DS_VERSION);
+  Flags flags;
+  app.add_option("--socket", flags.socket, "unix socket to listen on, in a folder of its own")
+      ->required();
+  app.add_option("--job", flags.job, "the job this daemon serves")->required();
+  app.add_option("--dsrank", flags.dsrank, "the built-in trainer (default: beside dsrund)");
+  app.add_option("--controller-fd", flags.controller_fd,
+                 "descriptor whose end means that the controller is gone");
+  app.add_option("--ready-fd", flags.ready_fd, "descriptor that gets a byte when dsrund listens");
+  CLI11_PARSE(app, argc, argv);
+
+  InitLog("dsrund");
+  FillStandardDescriptors();
+  BlockSignals();
+  const Status status = Serve(flags);
+  std::error_code ignored;
+  std::filesystem::remove(std::filesystem::path(flags.socket).parent_path(), ignored);
+  if (status.ok()) return 0;
+  spdlog::error("{}", status.message());
+  return 1;
+}
+
+}  // namespace
+}  // namespace ds::daemon
+
+int main(int argc, char** argv) { return ds::daemon::Main(argc, argv); }

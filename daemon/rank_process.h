@@ -1,0 +1,74 @@
+#pragma once
+
+// RankProcess: one rank as an operating system process.
+//
+// A rank leads a session and process group of its own, dies with the thread that started it
+// (PR_SET_PDEATHSIG), reads nothing (/dev/null), and has exactly four descriptors: 0, 1, 2 and its
+// end of the rank link, kRankLinkFd.
+//
+// Threads: one thread, the one that lives as long as the ranks.
+// Linux 5.4 or newer (pidfd).
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ds::daemon {
+
+inline constexpr int kRankLinkFd = 3;
+
+struct RankCommand {
+  std::string executable;                // for execve, seen from working_directory
+  std::vector<std::string> argv;         // bytes without NUL
+  std::vector<std::string> environment;  // "NAME=value"
+  std::string working_directory;         // "" = the daemon's
+  std::vector<std::uint32_t> cores;      // empty = not bound
+};
+
+struct RankExit {
+  int exit_code = 0;  // when signal is 0
+  int signal = 0;
+  bool core_dumped = false;
+  std::uint64_t max_rss_bytes = 0;
+
+  bool failed() const { return exit_code != 0 || signal != 0; }
+};
+
+class RankProcess {
+ public:
+  // Starts the program; an error means that no process is left. What execve itself refuses (a
+  // missing file, a script without interpreter) is reported here, with the program's name.
+  static StatusOr<RankProcess> Start(const RankCommand& command);
+
+  pid_t pid() const { return pid_; }
+  int pidfd() const { return pidfd_.get(); }  // readable once the rank has ended
+  // Our ends of what the rank writes to and of its link, non-blocking; each can be taken once.
+  UniqueFd TakeStdout() { return std::move(stdout_); }
+  UniqueFd TakeStderr() { return std::move(stderr_); }
+  UniqueFd TakeLink() { return std::move(link_); }
+
+  // Sends `signal` to the rank's whole process group. Requires: not reaped (its number is its own
+  // until then, so nobody else's process is ever hit).
+  void SignalGroup(int signal) const;
+
+  // Requires: pidfd() is readable. Ended, but kept as a zombie until Reap.
+  RankExit PeekExit() const;
+  // Takes the ended rank's status and frees its number.
+  RankExit Reap();
+
+ private:
+  RankProcess() = default;
+
+  pid_t pid_ = -1;
+  UniqueFd pidfd_;
+  UniqueFd stdout_;
+  UniqueFd stderr_;
+  UniqueFd link_;
+};
+
+}  // namespace ds::daemon

@@ -1,0 +1,223 @@
+#include "daemon/supervisor.h"
+
+#include <sys/signalfd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <limits>
+#include <utility>
+
+#include "daemon/orphans.h"
+#include "daemon/preflight.h"
+#include "runtime/base/log.h"
+
+namespace ds::daemon {
+namespace {
+
+constexpr std::chrono::seconds kHeartbeatInterval{2};
+
+Status CheckProtocol(const v1::PrepareRequest& request, const std::string& host) {
+  if (request.protocol_version() == v1::PROTOCOL_CURRENT) return OkStatus();
+  return FailedPreconditionError(
+      "dsrun " + request.dsrun_version() + " speaks protocol " +
+      std::to_string(request.protocol_version()) + ", dsrund " DS_VERSION " on " + host +
+      " protocol " + std::to_string(v1::PROTOCOL_CURRENT) + "; install the same version of both");
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(EventLoop* loop,
+                                                         SupervisorOptions options) {
+  std::unique_ptr<Supervisor> supervisor(new Supervisor(loop, std::move(options)));
+  DS_RETURN_IF_ERROR(AdoptOrphans());
+  DS_RETURN_IF_ERROR(supervisor->WatchSignals());
+  DS_RETURN_IF_ERROR(supervisor->WatchController());
+  return supervisor;
+}
+
+Supervisor::Supervisor(EventLoop* loop, SupervisorOptions options)
+    : loop_(loop), options_(std::move(options)) {}
+
+Supervisor::~Supervisor() {
+  loop_->Remove(signals_.get());
+  loop_->Remove(options_.controller.get());
+  if (heartbeat_) loop_->CancelTimer(*heartbeat_);
+}
+
+Status Supervisor::WatchSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
+  signals_.Reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!signals_.valid()) return ErrnoError(errno, "signalfd");
+  return loop_->Add(signals_.get(), [this] { OnSignal(); });
+}
+
+Status Supervisor::WatchController() {
+  const int fd = options_.controller.get();
+  if (fd < 0) return OkStatus();
+  return loop_->Add(fd, [this, fd] {
+    // The controller writes nothing: what can be read is the end of it.
+    std::array<char, 64> ignored;
+    if (::read(fd, ignored.data(), ignored.size()) > 0) return;
+    loop_->Remove(fd);
+    if (generation_) {
+      if (generation_->running()) spdlog::warn("dsrun is gone; stopping the ranks of its job");
+      generation_->log()->Abandon();  // a rank must not wait for a reader that will not come
+    }
+    Finish();
+  });
+}
+
+void Supervisor::OnSignal() {
+  signalfd_siginfo info{};
+  while (::read(signals_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
+    if (info.ssi_signo != SIGCHLD) Finish();
+  }
+  if (ending_generation_) {
+    EndGenerationWhenAlone();
+  } else {
+    ReapOrphans([this](pid_t pid) { return generation_ && generation_->Has(pid); });
+  }
+}
+
+Status Supervisor::CheckJob(const std::string& job_id) const {
+  if (finishing_) return UnavailableError("this daemon is ending");
+  if (job_id == options_.job_id) return OkStatus();
+  return NotFoundError("this daemon serves job '" + options_.job_id + "', not '" + job_id + "'");
+}
+
+std::string Supervisor::EnvironmentValue(std::string_view name) const {
+  for (const std::string& entry : options_.environment) {
+    if (entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=') {
+      return entry.substr(name.size() + 1);
+    }
+  }
+  return "";
+}
+
+StatusOr<v1::PrepareResponse> Supervisor::Prepare(const v1::PrepareRequest& request) {
+  DS_RETURN_IF_ERROR(CheckJob(request.job_id()));
+  const PreflightContext context{ProbeHost(), options_.dsrank, EnvironmentValue("PATH"),
+                                 EnvironmentValue("LD_LIBRARY_PATH")};
+  DS_RETURN_IF_ERROR(CheckProtocol(request, context.facts.host_name));
+  v1::PrepareResponse response;
+  response.set_daemon_version(DS_VERSION);
+  response.set_host_name(context.facts.host_name);
+  response.set_dsrank_path(options_.dsrank.string());
+  response.set_core_count(context.facts.cores);
+  response.set_gpu_count(context.facts.gpus);
+  for (v1::Finding& finding : RunPreflight(request, context)) {
+    *response.add_findings() = std::move(finding);
+  }
+  if (request.lease_master_port()) {
+    *response.add_findings() = LeasePort(request.master_port());
+    if (port_) response.set_master_port(port_->port());
+  }
+  return response;
+}
+
+v1::Finding Supervisor::LeasePort(std::uint32_t port) {
+  constexpr char kName[] = "port";
+  if (port > std::numeric_limits<std::uint16_t>::max()) {
+    return MakeFinding(v1::Finding::FAIL, kName, "there is no port " + std::to_string(port),
+                       "name one below 65536");
+  }
+  // Asked again: the same answer, as long as it is the same question.
+  if (port_ && (port == 0 ? !port_was_named_ : port == port_->port())) {
+    return MakeFinding(v1::Finding::OK, kName, std::to_string(port_->port()));
+  }
+  port_.reset();
+  StatusOr<PortLease> lease = PortLease::Take(static_cast<std::uint16_t>(port));
+  if (!lease.ok()) {
+    return MakeFinding(v1::Finding::FAIL, kName, lease.status().message(),
+                       "leave --master_port out to get a free one, or name another");
+  }
+  port_.emplace(std::move(lease).value());
+  port_was_named_ = port != 0;
+  return MakeFinding(v1::Finding::OK, kName, std::to_string(port_->port()));
+}
+
+StatusOr<v1::LaunchResponse> Supervisor::Launch(const v1::LaunchRequest& request) {
+  DS_RETURN_IF_ERROR(CheckJob(request.job_id()));
+  const std::string name = "generation " + std::to_string(request.generation());
+  if (generation_ && request.generation() <= generation_->number()) {
+    return AlreadyExistsError(name + " was launched before, or a later one was");
+  }
+  if (generation_ && (generation_->running() || ending_generation_)) {
+    return FailedPreconditionError("generation " + std::to_string(generation_->number()) +
+                                   " has not ended");
+  }
+  if (port_ && port_was_named_) port_->Release();
+  auto log = std::make_shared<EventLog>(EventLogLimits{}, [this] {
+    loop_->Post([this] {
+      if (generation_) generation_->Resume();
+    });
+  });
+  Generation::Options options{.host = {options_.environment, options_.dsrank, ""},
+                              .folder = options_.folder,
+                              .log = std::move(log),
+                              .on_ranks_ended = [this] { OnRanksEnded(); }};
+  DS_ASSIGN_OR_RETURN(generation_, Generation::Launch(loop_, request, std::move(options)));
+  ScheduleHeartbeat();
+  v1::LaunchResponse response;
+  for (const pid_t pid : generation_->pids()) response.add_pids(static_cast<std::uint32_t>(pid));
+  return response;
+}
+
+StatusOr<v1::StopResponse> Supervisor::Stop(const v1::StopRequest& request) {
+  DS_RETURN_IF_ERROR(CheckJob(request.job_id()));
+  DS_ASSIGN_OR_RETURN(const auto grace, GraceFromSeconds(request.grace_seconds()));
+  if (!generation_ || request.generation() > generation_->number()) {
+    return NotFoundError("generation " + std::to_string(request.generation()) +
+                         " was not launched");
+  }
+  v1::StopResponse response;
+  if (request.generation() == generation_->number()) {
+    response.set_ranks_signalled(static_cast<std::uint32_t>(generation_->Stop(grace)));
+  }
+  return response;
+}
+
+StatusOr<std::shared_ptr<EventLog>> Supervisor::Events(const std::string& job_id,
+                                                       std::uint32_t generation) {
+  DS_RETURN_IF_ERROR(CheckJob(job_id));
+  if (!generation_ || generation != generation_->number()) {
+    return NotFoundError("generation " + std::to_string(generation) + " is not the current one");
+  }
+  return generation_->log();
+}
+
+void Supervisor::OnRanksEnded() {
+  ending_generation_ = true;
+  if (heartbeat_) loop_->CancelTimer(*heartbeat_);
+  heartbeat_.reset();
+  EndGenerationWhenAlone();
+}
+
+void Supervisor::EndGenerationWhenAlone() {
+  if (!KillOrphans()) return;
+  ending_generation_ = false;
+  generation_->End();
+  if (finishing_) loop_->Quit();
+}
+
+void Supervisor::Finish() {
+  finishing_ = true;
+  if (generation_ && (generation_->running() || ending_generation_)) {
+    generation_->Stop(generation_->grace());
+  } else {
+    loop_->Quit();
+  }
+}
+
+void Supervisor::ScheduleHeartbeat() {
+  heartbeat_ = loop_->CallAt(std::chrono::steady_clock::now() + kHeartbeatInterval, [this] {
+    if (!generation_->log()->full()) generation_->AppendHeartbeat();
+    ScheduleHeartbeat();
+  });
+}
+
+}  // namespace ds::daemon

@@ -1,0 +1,74 @@
+#pragma once
+
+// Supervisor: one job on one host. Answers what the service asks, owns the current generation, and
+// decides when the daemon ends: when its controller is gone or it is told to (SIGTERM, SIGINT,
+// SIGHUP), after its ranks have been stopped.
+//
+// Threads: the loop's, on which it must be created and used. SIGCHLD and the signals above must be
+// blocked in every thread of the process.
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "daemon/event_log.h"
+#include "daemon/event_loop.h"
+#include "daemon/generation.h"
+#include "daemon/port_lease.h"
+#include "proto/dsrun.pb.h"
+#include "runtime/base/status.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ds::daemon {
+
+struct SupervisorOptions {
+  std::string job_id;
+  std::filesystem::path folder;  // private, exists
+  std::filesystem::path dsrank;  // empty when this host has none
+  std::vector<std::string> environment;
+  UniqueFd controller;  // ends when the controller does; may be invalid (nobody to outlive)
+};
+
+class Supervisor {
+ public:
+  // `loop` outlives the supervisor.
+  static StatusOr<std::unique_ptr<Supervisor>> Create(EventLoop* loop, SupervisorOptions options);
+  ~Supervisor();
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+
+  StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest& request);
+  StatusOr<v1::LaunchResponse> Launch(const v1::LaunchRequest& request);
+  StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request);
+  // The events of a generation, the last one that was launched.
+  StatusOr<std::shared_ptr<EventLog>> Events(const std::string& job_id, std::uint32_t generation);
+
+ private:
+  Supervisor(EventLoop* loop, SupervisorOptions options);
+  Status WatchSignals();
+  Status WatchController();
+  Status CheckJob(const std::string& job_id) const;
+  v1::Finding LeasePort(std::uint32_t port);
+  std::string EnvironmentValue(std::string_view name) const;
+  void OnSignal();
+  void OnRanksEnded();
+  void EndGenerationWhenAlone();
+  // Stops the ranks, then the loop.
+  void Finish();
+  void ScheduleHeartbeat();
+
+  EventLoop* const loop_;
+  SupervisorOptions options_;
+  UniqueFd signals_;
+  std::optional<PortLease> port_;
+  bool port_was_named_ = false;
+  std::unique_ptr<Generation> generation_;
+  bool ending_generation_ = false;  // its ranks have ended, orphans have not
+  bool finishing_ = false;
+  std::optional<EventLoop::TimerId> heartbeat_;
+};
+
+}  // namespace ds::daemon

@@ -1,0 +1,231 @@
+// How ranks are started: argv and environment, what they inherit, and what is refused.
+
+#include <grpcpp/grpcpp.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/procs/daemon_job.h"
+
+namespace ds::procs {
+namespace {
+
+using LaunchTest = DaemonJob;
+
+std::vector<std::string> SplitAtNul(const std::string& text) {
+  std::vector<std::string> parts;
+  for (std::size_t start = 0; start < text.size();) {
+    const std::size_t end = text.find('\0', start);
+    parts.push_back(text.substr(start, end - start));
+    start = end + 1;
+  }
+  return parts;
+}
+
+// Every byte a C string can hold.
+std::string AllBytes() {
+  std::string bytes;
+  for (int c = 1; c < 256; ++c) bytes.push_back(static_cast<char>(c));
+  return bytes;
+}
+
+TEST_F(LaunchTest, ArgumentsArriveByteForByte) {
+  const std::vector<std::string> arguments = {"arguments",       "",  "a b", "$HOME",    "`id`",
+                                              "it's \"quoted\"", "*", ";|&", AllBytes(), ""};
+  const Outcome outcome = Run(Request(1, arguments));
+  EXPECT_EQ(SplitAtNul(outcome.out.at(0)),
+            std::vector<std::string>(arguments.begin() + 1, arguments.end()));
+}
+
+TEST_F(LaunchTest, TheEnvironmentIsExactlyWhatWasSent) {
+  v1::LaunchRequest request = Request(1, {"environment"});
+  request.set_inherit_environment(false);
+  const auto add = [](v1::EnvironmentVariable* variable, const char* name, std::string value) {
+    variable->set_name(name);
+    variable->set_value(std::move(value));
+  };
+  add(request.add_environment(), "BYTES", AllBytes());
+  add(request.add_environment(), "RANK", "common");
+  add(request.add_environment(), "EMPTY", "");
+  add(request.mutable_ranks(0)->add_environment(), "RANK", "own");
+  const Outcome outcome = Run(request);
+  EXPECT_EQ(
+      SplitAtNul(outcome.out.at(0)),
+      std::vector<std::string>({"BYTES=" + AllBytes(), "DSRUN_LINK_FD=3", "EMPTY=", "RANK=own"}));
+}
+
+TEST_F(LaunchTest, ARankInheritsNothingElse) {
+  const Outcome outcome = Run(Request(1, {"process"}));
+  const std::string& text = outcome.out.at(0);
+  EXPECT_NE(text.find("descriptors 0 1 2 3\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("leads_session 1\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("leads_group 1\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("blocks_sigterm 0\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("ignores_sigpipe 0\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("stdin_bytes 0\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("working_directory /\n"), std::string::npos) << text;
+}
+
+TEST_F(LaunchTest, ARankIsBoundToItsCores) {
+  v1::LaunchRequest request = Request(1, {"process"});
+  request.mutable_ranks(0)->add_cores(0);
+  const Outcome outcome = Run(request);
+  EXPECT_NE(outcome.out.at(0).find("cores 1\n"), std::string::npos) << outcome.out.at(0);
+}
+
+TEST_F(LaunchTest, JobFilesAreThereAndGoneAtTheEnd) {
+  v1::LaunchRequest request = Request(1, {"cat", "@DSRUN_JOB_DIR@/train.json"});
+  v1::JobFile* file = request.add_files();
+  file->set_name("train.json");
+  file->set_content(std::string("{\"a\":\0}", 7));
+  const Outcome outcome = Run(request);
+  EXPECT_EQ(outcome.out.at(0), file->content());
+  const std::filesystem::path folder = daemon().folder();
+  EXPECT_FALSE(std::filesystem::exists(folder / "generation-1"));
+  EXPECT_EQ(std::filesystem::status(folder).permissions(), std::filesystem::perms::owner_all);
+  EXPECT_EQ(std::filesystem::status(folder / "daemon.sock").permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+}
+
+TEST_F(LaunchTest, AJobFileMayNotLeaveItsFolder) {
+  v1::LaunchRequest request = Request(1, {"exit", "0"});
+  request.add_files()->set_name("../escape");
+  EXPECT_EQ(client().Launch(request).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(LaunchTest, SixtyFourRanksStart) {
+  const Outcome outcome = Run(Request(64, {"exit", "0"}));
+  EXPECT_EQ(outcome.exits.size(), 64U);
+  for (const auto& [rank, exit] : outcome.exits) {
+    EXPECT_EQ(exit.exit_code(), 0);
+    EXPECT_FALSE(exit.stopping());
+  }
+}
+
+TEST_F(LaunchTest, OneMissingProgramLeavesNoRank) {
+  v1::LaunchRequest request = Request(4, {"wait"});
+  request.mutable_ranks(3)->set_argv(0, "/no/such/program");
+  const auto response = client().Launch(request);
+  EXPECT_EQ(response.status().code(), StatusCode::kNotFound);
+  EXPECT_NE(response.status().message().find("rank 3"), std::string::npos);
+  EXPECT_NE(response.status().message().find("/no/such/program"), std::string::npos);
+  // Nothing stayed, so the same generation may be tried again.
+  EXPECT_EQ(Run(Request(4, {"exit", "0"})).exits.size(), 4U);
+}
+
+TEST_F(LaunchTest, AFailureOfExecveLeavesNoRank) {
+  const std::filesystem::path script = daemon().folder() / "no-interpreter";
+  v1::LaunchRequest request = Request(4, {"wait"});
+  request.mutable_ranks(3)->set_argv(0, "@DSRUN_JOB_DIR@/not-a-program");
+  v1::JobFile* file = request.add_files();
+  file->set_name("not-a-program");
+  file->set_content("just text");
+  const auto response = client().Launch(request);
+  EXPECT_EQ(response.status().code(), StatusCode::kPermissionDenied) << response.status().message();
+}
+
+TEST_F(LaunchTest, AWorkingDirectoryMustExist) {
+  v1::LaunchRequest request = Request(1, {"exit", "0"});
+  request.set_working_directory("/no/such/folder");
+  const auto response = client().Launch(request);
+  EXPECT_EQ(response.status().code(), StatusCode::kNotFound);
+  EXPECT_NE(response.status().message().find("working directory /no/such/folder"),
+            std::string::npos)
+      << response.status().message();
+}
+
+TEST_F(LaunchTest, WhatExecveCannotCarryIsRefused) {
+  v1::LaunchRequest nul = Request(1, {"arguments", std::string("a\0b", 3)});
+  EXPECT_EQ(client().Launch(nul).status().code(), StatusCode::kInvalidArgument);
+  v1::LaunchRequest name = Request(1, {"exit", "0"});
+  name.add_environment()->set_name("A=B");
+  EXPECT_EQ(client().Launch(name).status().code(), StatusCode::kInvalidArgument);
+  v1::LaunchRequest twice = Request(2, {"exit", "0"});
+  twice.mutable_ranks(1)->set_rank(0);
+  EXPECT_EQ(client().Launch(twice).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(client().Launch(Request(0, {})).status().code(), StatusCode::kInvalidArgument);
+  v1::LaunchRequest grace = Request(1, {"exit", "0"});
+  grace.set_grace_seconds(-1);
+  EXPECT_EQ(client().Launch(grace).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(LaunchTest, TheSameGenerationIsRefusedAndTheNextOneRuns) {
+  Run(Request(2, {"exit", "0"}, 1));
+  EXPECT_EQ(client().Launch(Request(2, {"exit", "0"}, 1)).status().code(),
+            StatusCode::kAlreadyExists);
+  EXPECT_EQ(Run(Request(2, {"exit", "0"}, 2)).exits.size(), 2U);
+}
+
+TEST_F(LaunchTest, ALaunchWhileRanksRunIsRefused) {
+  ASSERT_TRUE(client().Launch(Request(1, {"wait"}, 1)).ok());
+  EXPECT_EQ(client().Launch(Request(1, {"wait"}, 2)).status().code(),
+            StatusCode::kFailedPrecondition);
+}
+
+TEST_F(LaunchTest, AnotherJobIsRefused) {
+  v1::LaunchRequest request = Request(1, {"exit", "0"});
+  request.set_job_id("other-job");
+  EXPECT_EQ(client().Launch(request).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(client().Watch({"other-job", 1, 0}, [](const v1::Event&) {}).code(),
+            StatusCode::kNotFound);
+  v1::StopRequest stop;
+  stop.set_job_id("other-job");
+  EXPECT_EQ(client().Stop(stop).status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(LaunchTest, ACallWithoutADeadlineIsRefused) {
+  const auto stub = v1::Daemon::NewStub(grpc::CreateChannel(
+      "unix:" + (daemon().folder() / "daemon.sock").string(), grpc::InsecureChannelCredentials()));
+  v1::PrepareResponse prepared;
+  grpc::ClientContext prepare;
+  EXPECT_EQ(stub->Prepare(&prepare, {}, &prepared).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+  v1::LaunchResponse launched;
+  grpc::ClientContext launch;
+  EXPECT_EQ(stub->Launch(&launch, Request(1, {"exit", "0"}), &launched).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+  v1::StopResponse stopped;
+  grpc::ClientContext stop;
+  EXPECT_EQ(stub->Stop(&stop, {}, &stopped).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  grpc::ClientContext watch;
+  EXPECT_EQ(stub->Watch(&watch)->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(LaunchTest, PrepareSaysWhatTheHostOffers) {
+  v1::PrepareRequest request;
+  request.set_job_id(kJob);
+  request.set_rank_count(2);
+  request.set_program(TestRankPath());
+  request.set_working_directory("/");
+  request.set_lease_master_port(true);
+  const auto response = client().Prepare(request);
+  ASSERT_TRUE(response.ok()) << response.status().message();
+  EXPECT_GT(response->master_port(), 0U);
+  EXPECT_GT(response->core_count(), 0U);
+  EXPECT_FALSE(response->host_name().empty());
+  for (const v1::Finding& finding : response->findings()) {
+    EXPECT_NE(finding.level(), v1::Finding::FAIL) << finding.name() << ": " << finding.message();
+  }
+  // Asking again changes nothing.
+  EXPECT_EQ(client().Prepare(request)->master_port(), response->master_port());
+}
+
+TEST_F(LaunchTest, AnotherProtocolIsNamed) {
+  const auto stub = v1::Daemon::NewStub(grpc::CreateChannel(
+      "unix:" + (daemon().folder() / "daemon.sock").string(), grpc::InsecureChannelCredentials()));
+  v1::PrepareRequest request;
+  request.set_job_id(kJob);
+  request.set_protocol_version(99);
+  request.set_dsrun_version("9.9.9");
+  v1::PrepareResponse response;
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + cli::kCallTimeout);
+  const grpc::Status status = stub->Prepare(&context, request, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_NE(status.error_message().find("dsrun 9.9.9 speaks protocol 99"), std::string::npos)
+      << status.error_message();
+}
+
+}  // namespace
+}  // namespace ds::procs

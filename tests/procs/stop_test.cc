@@ -1,0 +1,175 @@
+// How ranks end: by themselves, by failing, by being stopped, and with their controller.
+
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "runtime/base/unique_fd.h"
+#include "tests/procs/daemon_job.h"
+#include "tests/support/program.h"
+
+namespace ds::procs {
+namespace {
+
+using StopTest = DaemonJob;
+
+v1::StopRequest StopRequest(double grace_seconds) {
+  v1::StopRequest request;
+  request.set_job_id(kJob);
+  request.set_generation(1);
+  request.set_grace_seconds(grace_seconds);
+  return request;
+}
+
+TEST_F(StopTest, AnExitStatusArrives) {
+  const Outcome outcome = Run(Request(1, {"exit", "7"}));
+  EXPECT_EQ(outcome.exits.at(0).exit_code(), 7);
+  EXPECT_EQ(outcome.exits.at(0).signal(), 0);
+  EXPECT_FALSE(outcome.exits.at(0).stopping());
+  EXPECT_GT(outcome.exits.at(0).max_rss_bytes(), 0U);
+  EXPECT_EQ(static_cast<pid_t>(outcome.exits.at(0).pid()), outcome.pids.at(0));
+}
+
+TEST_F(StopTest, ASignalArrives) {
+  const Outcome outcome = Run(Request(1, {"raise", std::to_string(SIGSEGV)}));
+  EXPECT_EQ(outcome.exits.at(0).exit_code(), 0);
+  EXPECT_EQ(outcome.exits.at(0).signal(), SIGSEGV);
+}
+
+TEST_F(StopTest, TheFirstFailureStopsTheOthersAndIsTheOnlyOne) {
+  v1::LaunchRequest request = Request(8, {"wait"});
+  request.set_grace_seconds(60);
+  const auto launched = client().Launch(request);
+  ASSERT_TRUE(launched.ok());
+  const auto victim = static_cast<pid_t>(launched->pids(3));
+  const Outcome outcome = Watch(1, WhenReady(8, [victim] { ::kill(victim, SIGKILL); }));
+  ASSERT_EQ(outcome.exits.size(), 8U);
+  EXPECT_EQ(outcome.exit_order.front(), 3U);
+  for (const auto& [rank, exit] : outcome.exits) {
+    EXPECT_EQ(exit.stopping(), rank != 3) << "rank " << rank;
+    EXPECT_EQ(exit.signal(), rank == 3 ? SIGKILL : SIGTERM) << "rank " << rank;
+  }
+}
+
+TEST_F(StopTest, ASuccessfulRankStopsNobody) {
+  v1::LaunchRequest request = Request(2, {"wait"});
+  SetArguments(&request, 0, {"exit", "0"});
+  bool first_has_ended = false;
+  const Outcome outcome = Run(request, [&](const v1::Event& event) {
+    first_has_ended = first_has_ended || event.has_rank_exited();
+    if (!event.has_rank_exited() || event.rank_exited().rank() != 0) return;
+    const auto response = client().Stop(StopRequest(60));
+    ASSERT_TRUE(response.ok());
+    EXPECT_EQ(response->ranks_signalled(), 1U);
+  });
+  EXPECT_TRUE(first_has_ended);
+  EXPECT_FALSE(outcome.exits.at(0).stopping());
+  EXPECT_EQ(outcome.exits.at(1).signal(), SIGTERM);
+  EXPECT_TRUE(outcome.exits.at(1).stopping());
+}
+
+TEST_F(StopTest, StoppingTwiceIsFine) {
+  const Outcome outcome = [&] {
+    EXPECT_TRUE(client().Launch(Request(4, {"wait"})).ok());
+    return Watch(1, WhenReady(4, [&] {
+                   EXPECT_EQ(client().Stop(StopRequest(60))->ranks_signalled(), 4U);
+                   EXPECT_EQ(client().Stop(StopRequest(60))->ranks_signalled(), 0U);
+                 }));
+  }();
+  EXPECT_EQ(outcome.exits.size(), 4U);
+  EXPECT_EQ(client().Stop(StopRequest(60))->ranks_signalled(), 0U);
+}
+
+TEST_F(StopTest, RanksThatIgnoreSigtermDieWhenTheGraceIsOver) {
+  ASSERT_TRUE(client().Launch(Request(4, {"stubborn"})).ok());
+  const Outcome outcome =
+      Watch(1, WhenReady(4, [&] { EXPECT_TRUE(client().Stop(StopRequest(0.05)).ok()); }));
+  for (const auto& [rank, exit] : outcome.exits) EXPECT_EQ(exit.signal(), SIGKILL);
+}
+
+TEST_F(StopTest, AShorterGraceOfASecondStopCounts) {
+  ASSERT_TRUE(client().Launch(Request(2, {"stubborn"})).ok());
+  const Outcome outcome = Watch(1, WhenReady(2, [&] {
+                                  EXPECT_TRUE(client().Stop(StopRequest(3600)).ok());
+                                  EXPECT_TRUE(client().Stop(StopRequest(0)).ok());
+                                }));
+  for (const auto& [rank, exit] : outcome.exits) EXPECT_EQ(exit.signal(), SIGKILL);
+}
+
+TEST_F(StopTest, AStoppedProcessIsStoppedForGood) {
+  const auto launched = client().Launch(Request(1, {"wait"}));
+  ASSERT_TRUE(launched.ok());
+  const auto pid = static_cast<pid_t>(launched->pids(0));
+  const Outcome outcome = Watch(1, WhenReady(1, [&] {
+                                  ::kill(pid, SIGSTOP);
+                                  EXPECT_TRUE(client().Stop(StopRequest(3600)).ok());
+                                }));
+  EXPECT_EQ(outcome.exits.at(0).signal(), SIGTERM);
+}
+
+TEST_F(StopTest, AChildThatKeepsTheOutputOpenEndsWithItsRank) {
+  const Outcome outcome = Run(Request(1, {"child", "0"}));
+  EXPECT_EQ(outcome.exits.at(0).exit_code(), 0);
+  EXPECT_FALSE(Exists(std::stoi(outcome.out.at(0))));
+}
+
+TEST_F(StopTest, ChildrenAreStoppedWithTheirRank) {
+  pid_t child = 0;
+  const Outcome outcome = Run(Request(1, {"child"}), [&](const v1::Event& event) {
+    if (!event.has_rank_output()) return;
+    child = std::stoi(event.rank_output().data());
+    EXPECT_TRUE(client().Stop(StopRequest(0)).ok());
+  });
+  ASSERT_GT(child, 0);
+  EXPECT_FALSE(Exists(child));
+}
+
+TEST_F(StopTest, OrphansInSessionsOfTheirOwnEndWithTheJob) {
+  const Outcome outcome = Run(Request(4, {"orphan"}));
+  for (const auto& [rank, text] : outcome.out) EXPECT_FALSE(Exists(std::stoi(text)));
+}
+
+TEST_F(StopTest, ClosingStopsTheRanks) {
+  const auto launched = client().Launch(Request(4, {"wait"}));
+  ASSERT_TRUE(launched.ok());
+  EXPECT_TRUE(daemon().Close().ok());
+  for (const auto pid : launched->pids()) EXPECT_FALSE(Exists(static_cast<pid_t>(pid)));
+}
+
+TEST_F(StopTest, SigtermToTheDaemonStopsTheRanks) {
+  ASSERT_TRUE(client().Launch(Request(4, {"wait"})).ok());
+  const int daemon_pid = daemon().pid();
+  const Outcome outcome = Watch(1, WhenReady(4, [&] { ::kill(daemon_pid, SIGTERM); }));
+  EXPECT_EQ(outcome.exits.size(), 4U);
+}
+
+TEST_F(StopTest, KillingTheDaemonKillsTheRanks) {
+  const auto launched = client().Launch(Request(4, {"wait"}));
+  ASSERT_TRUE(launched.ok());
+  const int daemon_pid = daemon().pid();
+  const Status watched =
+      client().Watch({kJob, 1, 0}, WhenReady(4, [&] { ::kill(daemon_pid, SIGKILL); }));
+  EXPECT_EQ(watched.code(), StatusCode::kUnavailable) << watched.message();
+  EXPECT_FALSE(daemon().Close().ok());
+  daemon_.reset();
+}
+
+// The process that started the daemon is killed: its ranks end although nobody asked for it.
+TEST(ControllerTest, SigkillOfTheControllerEndsTheRanks) {
+  ds::testing::Program controller({DS_TEST_CONTROLLER, DS_BIN_DIR "/dsrund", DS_TEST_RANK});
+  ASSERT_TRUE(controller.WaitForOutput("\n")) << controller.err();
+  controller.Signal(SIGKILL);
+  // The daemon has the controller's standard output open, so this waits for its end too.
+  std::istringstream pids(controller.Wait().out);
+  int count = 0;
+  for (pid_t pid = 0; pids >> pid; ++count) EXPECT_FALSE(Exists(pid)) << pid;
+  EXPECT_EQ(count, 4);
+}
+
+}  // namespace
+}  // namespace ds::procs

@@ -1,0 +1,240 @@
+// A rank for the tests of the daemon: does one thing, named by its first argument.
+
+#include <dirent.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/files.h"
+#include "runtime/base/rank_link.h"
+
+extern char** environ;
+
+namespace ds {
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+void Say(std::string_view text, int fd = STDOUT_FILENO) {
+  if (!WriteAll(fd, text, "output").ok()) std::_Exit(99);
+}
+
+[[noreturn]] void WaitForSignal() {
+  while (true) ::pause();
+}
+
+int Number(const Arguments& arguments, std::size_t index) {
+  return index < arguments.size() ? std::atoi(arguments[index].c_str()) : 0;
+}
+
+// exit STATUS
+int Exit(const Arguments& arguments) { return Number(arguments, 0); }
+
+// raise SIGNAL
+int Raise(const Arguments& arguments) {
+  std::raise(Number(arguments, 0));
+  return 98;
+}
+
+// wait: says "ready", then lives until it is killed
+int Wait(const Arguments&) {
+  Say("ready\n");
+  WaitForSignal();
+}
+
+// stubborn: as wait, but ignores SIGTERM
+int Stubborn(const Arguments&) {
+  std::signal(SIGTERM, SIG_IGN);
+  Say("ready\n");
+  WaitForSignal();
+}
+
+// lines COUNT: numbered lines of different lengths, written in pieces that do not respect lines
+int Lines(const Arguments& arguments) {
+  constexpr std::size_t kPiece = 4093;
+  std::string text;
+  const int count = Number(arguments, 0);
+  for (int i = 0; i < count; ++i) {
+    text += std::string("rank ") + std::getenv("RANK") + " line " + std::to_string(i) + " " +
+            std::string(static_cast<std::size_t>(i % 61), 'x') + "\n";
+    if (text.size() < kPiece) continue;
+    Say(std::string_view(text).substr(0, kPiece));
+    text.erase(0, kPiece);
+  }
+  Say(text);
+  return 0;
+}
+
+// say TEXT: exactly these bytes to standard output, and to standard error in capitals
+int SayBoth(const Arguments& arguments) {
+  Say(arguments.at(0));
+  std::string loud = arguments.at(0);
+  std::transform(loud.begin(), loud.end(), loud.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  Say(loud, STDERR_FILENO);
+  return 0;
+}
+
+// every-byte: all 256 byte values, without a newline at the end
+int EveryByte(const Arguments&) {
+  std::string bytes;
+  for (int c = 255; c >= 0; --c) bytes.push_back(static_cast<char>(c));
+  Say(bytes);
+  return 0;
+}
+
+// long-line LENGTH
+int LongLine(const Arguments& arguments) {
+  Say(std::string(static_cast<std::size_t>(Number(arguments, 0)), 'y') + "\n");
+  return 0;
+}
+
+// complain COUNT STATUS: numbered lines on standard error, then ends with STATUS
+int Complain(const Arguments& arguments) {
+  for (int i = 1; i <= Number(arguments, 0); ++i) {
+    Say("complaint " + std::to_string(i) + "\n", STDERR_FILENO);
+  }
+  return Number(arguments, 1);
+}
+
+// arguments ...: its arguments, NUL after each
+int ShowArguments(const Arguments& arguments) {
+  for (const std::string& argument : arguments)
+    Say(std::string_view(argument.c_str(), argument.size() + 1));
+  return 0;
+}
+
+// environment: the whole of it, NUL after each
+int ShowEnvironment(const Arguments&) {
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    Say(std::string_view(*entry, std::string_view(*entry).size() + 1));
+  }
+  return 0;
+}
+
+// process: "name value" lines about itself
+int ShowProcess(const Arguments&) {
+  std::string text;
+  DIR* folder = ::opendir("/proc/self/fd");
+  std::vector<int> descriptors;
+  while (const dirent* entry = ::readdir(folder)) {
+    const int fd = std::atoi(entry->d_name);
+    if (entry->d_name[0] != '.' && fd != ::dirfd(folder)) descriptors.push_back(fd);
+  }
+  ::closedir(folder);
+  std::sort(descriptors.begin(), descriptors.end());
+  text += "descriptors";
+  for (const int fd : descriptors) text += " " + std::to_string(fd);
+  text += "\nleads_session " + std::to_string(::getsid(0) == ::getpid() ? 1 : 0);
+  text += "\nleads_group " + std::to_string(::getpgrp() == ::getpid() ? 1 : 0);
+  sigset_t blocked;
+  ::sigprocmask(SIG_SETMASK, nullptr, &blocked);
+  text += "\nblocks_sigterm " + std::to_string(sigismember(&blocked, SIGTERM));
+  struct sigaction pipe {};
+  ::sigaction(SIGPIPE, nullptr, &pipe);
+  text += "\nignores_sigpipe " + std::to_string(pipe.sa_handler == SIG_IGN ? 1 : 0);
+  cpu_set_t cores;
+  ::sched_getaffinity(0, sizeof(cores), &cores);
+  text += "\ncores " + std::to_string(CPU_COUNT(&cores));
+  char byte = 0;
+  text += "\nstdin_bytes " + std::to_string(::read(STDIN_FILENO, &byte, 1));
+  char* where = ::getcwd(nullptr, 0);
+  text += std::string("\nworking_directory ") + where + "\n";
+  std::free(where);
+  Say(text);
+  return 0;
+}
+
+// child STATUS: leaves a child in its process group that ignores SIGTERM and keeps the output open
+int LeaveChild(const Arguments& arguments) {
+  std::signal(SIGTERM, SIG_IGN);
+  const pid_t child = ::fork();
+  if (child == 0) WaitForSignal();
+  Say(std::to_string(child) + "\n");
+  if (arguments.empty()) WaitForSignal();
+  return Number(arguments, 0);
+}
+
+// orphan: leaves a grandchild in a session of its own, with nothing of the rank's open, and ends
+int LeaveOrphan(const Arguments&) {
+  int ready[2];
+  if (::pipe(ready) != 0) return 97;
+  if (::fork() == 0) {
+    ::setsid();
+    const pid_t grandchild = ::fork();
+    if (grandchild == 0) {
+      for (int fd = 0; fd < 64; ++fd) ::close(fd);
+      WaitForSignal();
+    }
+    Say(std::to_string(grandchild) + "\n");
+    std::_Exit(0);
+  }
+  ::wait(nullptr);
+  return 0;
+}
+
+// link: one message of several kinds, then the end
+int UseLink(const Arguments&) {
+  auto link = RankLink::FromEnvironment();
+  if (!link.ok() || *link == nullptr) return 97;
+  for (const RankMessage& message :
+       {RankMessage{RankMessageKind::kHello, R"({"pid":1})"},
+        RankMessage{RankMessageKind::kBeacon, R"({"step":7})"},
+        RankMessage{RankMessageKind::kError, R"({"message":"no \"data\""})"}}) {
+    if (!(*link)->Send(message).ok()) return 96;
+  }
+  return 2;
+}
+
+// break-link: speaks the link wrongly, then ends well
+int BreakLink(const Arguments&) {
+  Say("who needs a protocol\n", std::atoi(std::getenv(kRankLinkVariable)));
+  return 0;
+}
+
+// cat FILE
+int ShowFile(const Arguments& arguments) {
+  const auto content = ReadFile(arguments.at(0));
+  if (!content.ok()) return 97;
+  Say(*content);
+  return 0;
+}
+
+int Main(const Arguments& arguments) {
+  const std::map<std::string, std::function<int(const Arguments&)>> acts = {
+      {"exit", Exit},
+      {"raise", Raise},
+      {"wait", Wait},
+      {"stubborn", Stubborn},
+      {"lines", Lines},
+      {"say", SayBoth},
+      {"every-byte", EveryByte},
+      {"long-line", LongLine},
+      {"complain", Complain},
+      {"arguments", ShowArguments},
+      {"environment", ShowEnvironment},
+      {"process", ShowProcess},
+      {"child", LeaveChild},
+      {"orphan", LeaveOrphan},
+      {"link", UseLink},
+      {"break-link", BreakLink},
+      {"cat", ShowFile},
+  };
+  const auto act = arguments.empty() ? acts.end() : acts.find(arguments[0]);
+  if (act == acts.end()) return 95;
+  return act->second(Arguments(arguments.begin() + 1, arguments.end()));
+}
+
+}  // namespace
+}  // namespace ds
+
+int main(int argc, char** argv) { return ds::Main({argv + 1, argv + argc}); }
