@@ -1,0 +1,139 @@
+#include "cli/plan/hostfile.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <utility>
+
+#include "runtime/base/files.h"
+#include "runtime/base/suggest.h"
+
+namespace ds::cli {
+namespace {
+
+constexpr std::uint64_t kMaxHostfileBytes = std::uint64_t{16} << 20;
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+constexpr std::string_view kSlots = "slots=";
+constexpr int kMaxPort = 65535;
+
+bool IsBlank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f'; }
+
+std::string_view Strip(std::string_view text) {
+  while (!text.empty() && IsBlank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && IsBlank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+// Cuts the first run of non-blanks off `text`, which starts with a non-blank or is empty.
+std::string_view TakeWord(std::string_view* text) {
+  const std::size_t length = std::find_if(text->begin(), text->end(), IsBlank) - text->begin();
+  const std::string_view word = text->substr(0, length);
+  *text = Strip(text->substr(length));
+  return word;
+}
+
+// The number if `digits` is one of at most `max`.
+std::optional<int> ParseNumber(std::string_view digits, int max) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
+  if (value < 0 || value > max || digits.front() == '-') return std::nullopt;
+  return value;
+}
+
+// One word behind slots=N: "key=value" or "spare".
+Status AddKey(std::string_view word, HostEntry* entry) {
+  const std::vector<std::string> known = {"port", "user",    "identity", "workdir",
+                                          "exec", "address", "gpus",     "spare"};
+  const std::size_t equals = word.find('=');
+  const std::string key(word.substr(0, equals));
+  const std::string value(equals == std::string_view::npos ? "" : word.substr(equals + 1));
+  if (std::find(known.begin(), known.end(), key) == known.end()) {
+    return InvalidArgumentError("unknown key '" + key +
+                                "' behind slots=" + std::to_string(entry->slots) +
+                                DidYouMean(key, known) + " (a comment starts with '#')");
+  }
+  if ((key == "spare") != (equals == std::string_view::npos)) {
+    return InvalidArgumentError(key == "spare" ? "'spare' takes no value"
+                                               : "'" + key + "' needs a value: " + key + "=...");
+  }
+  if (key != "spare" && value.empty()) return InvalidArgumentError("'" + key + "=' has no value");
+  if (key == "port" && ParseNumber(value, kMaxPort).value_or(0) == 0) {
+    return InvalidArgumentError("port=" + value + ": expected 1 to 65535");
+  }
+  if (!entry->keys.emplace(key, value).second) {
+    return InvalidArgumentError("'" + key + "' is given twice");
+  }
+  return OkStatus();
+}
+
+bool HasControlCharacter(std::string_view text) {
+  return std::any_of(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) < 0x20 && !IsBlank(c)) || c == 0x7F;
+  });
+}
+
+// A stripped line that is neither empty nor a comment.
+StatusOr<HostEntry> ParseLine(std::string_view line) {
+  if (HasControlCharacter(line)) return InvalidArgumentError("holds a control character");
+  std::string_view rest = line;
+  HostEntry entry{.name = std::string(TakeWord(&rest))};
+  const std::string_view slots = TakeWord(&rest);
+  if (!slots.starts_with(kSlots)) {
+    return InvalidArgumentError("expected 'HOST slots=N', found '" + std::string(line) + "'");
+  }
+  const std::optional<int> count = ParseNumber(slots.substr(kSlots.size()), kMaxSlotsPerHost);
+  if (!count.has_value()) {
+    return InvalidArgumentError(std::string(slots) + ": expected a whole number from 0 to " +
+                                std::to_string(kMaxSlotsPerHost));
+  }
+  entry.slots = *count;
+  while (!rest.empty() && rest.front() != '#') {
+    DS_RETURN_IF_ERROR(AddKey(TakeWord(&rest), &entry));
+  }
+  return entry;
+}
+
+// Cuts the next line, without its newline, off `text`.
+std::string_view TakeLine(std::string_view* text) {
+  const std::size_t end = text->find('\n');
+  const std::string_view line = text->substr(0, end);
+  text->remove_prefix(end == std::string_view::npos ? text->size() : end + 1);
+  return line;
+}
+
+}  // namespace
+
+StatusOr<std::vector<HostEntry>> ParseHostfile(std::string_view text, std::string_view file_name) {
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  std::vector<HostEntry> hosts;
+  std::map<std::string, int> first_line;
+  for (int line_number = 1; !text.empty(); ++line_number) {
+    const std::string_view line = Strip(TakeLine(&text));
+    if (line.empty() || line.front() == '#') continue;
+    const std::string place = std::string(file_name) + ":" + std::to_string(line_number);
+    StatusOr<HostEntry> entry = ParseLine(line);
+    if (!entry.ok()) return entry.status().WithContext(place);
+    entry->line = line_number;
+    const auto [earlier, fresh] = first_line.emplace(entry->name, line_number);
+    if (!fresh) {
+      return InvalidArgumentError(place + ": host " + entry->name +
+                                  " is listed twice, first in line " +
+                                  std::to_string(earlier->second));
+    }
+    hosts.push_back(*std::move(entry));
+  }
+  if (hosts.empty()) {
+    return InvalidArgumentError(std::string(file_name) +
+                                ": no host in it; expected lines like 'localhost slots=8'");
+  }
+  return hosts;
+}
+
+StatusOr<std::vector<HostEntry>> ReadHostfile(const std::filesystem::path& path) {
+  StatusOr<std::string> text = ReadFile(path, kMaxHostfileBytes);
+  if (!text.ok()) return text.status().WithContext("hostfile");
+  return ParseHostfile(*text, path.string());
+}
+
+}  // namespace ds::cli

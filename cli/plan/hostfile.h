@@ -1,0 +1,45 @@
+#pragma once
+
+// The hostfile: which hosts a job may use and how many ranks each takes.
+//
+//     # comment
+//     worker-1 slots=8            # rack 1
+//     worker-2 slots=4 port=2222 user=train workdir=/data
+//
+// One host a line: its name (any run of non-blanks), "slots=N", then per-host keys. The order of
+// the lines is the order of the ranks. A '#' starts a comment at the start of a line or after a
+// blank; blank lines, tabs, CRLF and a UTF-8 byte-order mark are fine. Anything else is an error
+// that names file and line: text behind the number, an unknown key, a host listed twice.
+//
+// Pure but for ReadHostfile; safe from any thread.
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/status.h"
+
+namespace ds::cli {
+
+// More ranks than any host has cores or devices; above it a number is a typing error.
+inline constexpr int kMaxSlotsPerHost = 4096;
+
+struct HostEntry {
+  std::string name;
+  int slots = 0;
+  // port, user, identity, workdir, exec, address, gpus, spare (its value is empty).
+  std::map<std::string, std::string> keys;
+  int line = 0;  // 1-based
+
+  friend bool operator==(const HostEntry&, const HostEntry&) = default;
+};
+
+// At least one host, or an error. `file_name` is for messages.
+StatusOr<std::vector<HostEntry>> ParseHostfile(std::string_view text, std::string_view file_name);
+
+// kNotFound when there is no such file: a hostfile that was named must exist.
+StatusOr<std::vector<HostEntry>> ReadHostfile(const std::filesystem::path& path);
+
+}  // namespace ds::cli

@@ -1,0 +1,56 @@
+#include "cli/plan/rank_environment.h"
+
+namespace ds::cli {
+namespace {
+
+std::string Join(const std::vector<std::string>& words) {
+  std::string joined;
+  for (const std::string& word : words) joined += (joined.empty() ? "" : ",") + word;
+  return joined;
+}
+
+void AddIdentity(const WorldPlan& plan, const PlannedRank& rank, Environment* environment) {
+  const std::string local_size = std::to_string(plan.host_of(rank).rank_count());
+  const std::string node_rank = std::to_string(rank.node_rank);
+  environment->insert(environment->end(), {{"RANK", std::to_string(rank.rank)},
+                                           {"LOCAL_RANK", std::to_string(rank.local_rank)},
+                                           {"WORLD_SIZE", std::to_string(plan.world_size())},
+                                           {"LOCAL_WORLD_SIZE", local_size},
+                                           {"LOCAL_SIZE", local_size},
+                                           {"GROUP_RANK", node_rank},
+                                           {"NODE_RANK", node_rank},
+                                           {"CROSS_RANK", node_rank},
+                                           {"CROSS_SIZE", std::to_string(plan.hosts.size())}});
+}
+
+}  // namespace
+
+Environment RankEnvironment(const WorldPlan& plan, const PlannedRank& rank,
+                            const JobEnvironment& job) {
+  Environment environment;
+  AddIdentity(plan, rank, &environment);
+  environment.emplace_back("MASTER_ADDR", job.master_addr);
+  if (job.master_port > 0) environment.emplace_back("MASTER_PORT", std::to_string(job.master_port));
+  const std::vector<std::string>& devices = plan.host_of(rank).devices;
+  if (!devices.empty()) {
+    environment.emplace_back("CUDA_VISIBLE_DEVICES",
+                             job.one_device_per_rank ? devices[rank.local_rank] : Join(devices));
+  }
+  const int threads =
+      rank.cores.empty() ? job.threads_per_rank : static_cast<int>(rank.cores.size());
+  if (threads > 0 && !job.user_set_threads) {
+    environment.emplace_back("OMP_NUM_THREADS", std::to_string(threads));
+  }
+  environment.emplace_back("TORCHELASTIC_RESTART_COUNT", std::to_string(job.generation));
+  environment.emplace_back("DSRUN_JOB_ID", job.job_id);
+  environment.emplace_back("DSRUN_GENERATION", std::to_string(job.generation));
+  return environment;
+}
+
+std::string DefaultMasterAddress(const WorldPlan& plan) {
+  if (plan.hosts.size() == 1) return "127.0.0.1";
+  const std::string& name = plan.hosts.front().host;
+  return name.substr(name.find('@') + 1);
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,37 @@
+#pragma once
+
+// The environment every rank is given: the names that torchrun, DeepSpeed and MPI programs read.
+//
+// Pure; safe from any thread.
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/plan/world_plan.h"
+
+namespace ds::cli {
+
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+struct JobEnvironment {
+  std::string job_id;
+  int generation = 0;  // 0 at first, one more for each restart
+  std::string master_addr;
+  int master_port = 0;  // 0 = not known yet: MASTER_PORT is left out
+  bool one_device_per_rank = false;
+  // OMP_NUM_THREADS: the user's own value stays; else the number of a rank's bound cores; else
+  // this, unless it is 0 (the host's cores are not known).
+  bool user_set_threads = false;
+  int threads_per_rank = 0;
+};
+
+// Over the host's own environment; in a fixed order, every name once.
+Environment RankEnvironment(const WorldPlan& plan, const PlannedRank& rank,
+                            const JobEnvironment& job);
+
+// Where the ranks of `plan` meet unless the user says otherwise: this host's loopback when one host
+// runs them all, else the first host by its name without "user@".
+std::string DefaultMasterAddress(const WorldPlan& plan);
+
+}  // namespace ds::cli

@@ -1,0 +1,128 @@
+#include "cli/plan/hostfile.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+
+namespace ds::cli {
+namespace {
+
+std::string Show(const std::vector<HostEntry>& hosts) {
+  std::string text;
+  for (const HostEntry& host : hosts) {
+    text += (text.empty() ? "" : ",") + host.name + "=" + std::to_string(host.slots);
+    for (const auto& [key, value] : host.keys) text += ";" + key + "=" + value;
+  }
+  return text;
+}
+
+// The hosts, or the error.
+std::string Parsed(std::string_view text) {
+  const auto hosts = ParseHostfile(text, "hosts");
+  return hosts.ok() ? Show(*hosts) : hosts.status().message();
+}
+
+TEST(HostfileTest, TakesWhatDeepSpeedTakes) {
+  const std::map<std::string, std::string> cases = {
+      {"\nworker-1 slots=2\nworker-2 slots=2\n\nlocalhost slots=1\n123.23.12.10 slots=2\n\n"
+       "#worker-1 slots=3\n# this is a comment\n\n",
+       "worker-1=2,worker-2=2,localhost=1,123.23.12.10=2"},
+      {"zeta slots=1\nalpha slots=2\nmid slots=3\n", "zeta=1,alpha=2,mid=3"},
+      {"worker-1\tslots=4\nworker-2 \t  slots=8\n", "worker-1=4,worker-2=8"},
+      {"worker-1 slots=4 # rack 1\n", "worker-1=4"},
+      {"worker-1 slots=0\n", "worker-1=0"},
+      {"worker-1 slots=08\n", "worker-1=8"},
+      {"wor#ker slots=4\n", "wor#ker=4"},
+      {"   # worker-9 slots=9\nworker-1 slots=1\n", "worker-1=1"},
+      {"fe80::1 slots=4\n", "fe80::1=4"},
+      {"user@worker-1 slots=4\n", "user@worker-1=4"},
+      {"worker-1 slots=4\r\nworker-2 slots=4\r\n", "worker-1=4,worker-2=4"},
+      {"Worker-1 slots=1\nworker-1 slots=1\n", "Worker-1=1,worker-1=1"},
+      {"worker-1 slots=4", "worker-1=4"},
+      {"\xEF\xBB\xBFworker-1 slots=4\n", "worker-1=4"},
+      {"worker-1 slots=4096\n", "worker-1=4096"},
+  };
+  for (const auto& [text, expected] : cases) EXPECT_EQ(Parsed(text), expected) << text;
+}
+
+TEST(HostfileTest, TakesPerHostKeys) {
+  EXPECT_EQ(Parsed("a slots=1 port=2222 user=me workdir=/x=y spare # why\n"),
+            "a=1;port=2222;spare=;user=me;workdir=/x=y");
+  EXPECT_EQ(Parsed("a slots=1 #spare\n"), "a=1");
+}
+
+TEST(HostfileTest, RefusesWithFileAndLine) {
+  const std::map<std::string, std::string> cases = {
+      {"worker-1 slots=2\nworker-2 slots=1\nworker-1 slots=1\n",
+       "hosts:3: host worker-1 is listed twice, first in line 1"},
+      {"\nthis is bad slots=1\n", "hosts:2: expected 'HOST slots=N', found 'this is bad slots=1'"},
+      {"missingslots\n", "hosts:1: expected 'HOST slots=N', found 'missingslots'"},
+      {"\n", "hosts: no host in it; expected lines like 'localhost slots=8'"},
+      {"", "hosts: no host in it; expected lines like 'localhost slots=8'"},
+      {"# a\n#b\n", "hosts: no host in it; expected lines like 'localhost slots=8'"},
+      {"worker-1 slots=2\nthis is bad slots=1\nworker-2 slots=4\nmissingslots\n",
+       "hosts:2: expected 'HOST slots=N', found 'this is bad slots=1'"},
+      {"w slots=4abc\n", "hosts:1: slots=4abc: expected a whole number from 0 to 4096"},
+      {"w slots=4#x\n", "hosts:1: slots=4#x: expected a whole number from 0 to 4096"},
+      {"w slots=-1\n", "hosts:1: slots=-1: expected a whole number from 0 to 4096"},
+      {"w slots=-0\n", "hosts:1: slots=-0: expected a whole number from 0 to 4096"},
+      {"w slots=+1\n", "hosts:1: slots=+1: expected a whole number from 0 to 4096"},
+      {"w slots=2.5\n", "hosts:1: slots=2.5: expected a whole number from 0 to 4096"},
+      {"w slots=4097\n", "hosts:1: slots=4097: expected a whole number from 0 to 4096"},
+      {"w slots=99999999999\n",
+       "hosts:1: slots=99999999999: expected a whole number from 0 to 4096"},
+      {"w slots =4\n", "hosts:1: expected 'HOST slots=N', found 'w slots =4'"},
+      {"w slots= 4\n", "hosts:1: slots=: expected a whole number from 0 to 4096"},
+      {"w SLOTS=4\n", "hosts:1: expected 'HOST slots=N', found 'w SLOTS=4'"},
+      {"wslots=4\n", "hosts:1: expected 'HOST slots=N', found 'wslots=4'"},
+      {"w:4\n", "hosts:1: expected 'HOST slots=N', found 'w:4'"},
+      {"w ansible_host=x slots=4\n",
+       "hosts:1: expected 'HOST slots=N', found 'w ansible_host=x slots=4'"},
+      {"w slots=4 max_slots=8\n",
+       "hosts:1: unknown key 'max_slots' behind slots=4 (a comment starts with '#')"},
+      {"w slots=4 prot=22\n",
+       "hosts:1: unknown key 'prot' behind slots=4; did you mean 'port'? (a comment starts with "
+       "'#')"},
+      {"w slots=4 port=0\n", "hosts:1: port=0: expected 1 to 65535"},
+      {"w slots=4 port=x\n", "hosts:1: port=x: expected 1 to 65535"},
+      {"w slots=4 user=\n", "hosts:1: 'user=' has no value"},
+      {"w slots=4 user\n", "hosts:1: 'user' needs a value: user=..."},
+      {"w slots=4 spare=1\n", "hosts:1: 'spare' takes no value"},
+      {"w slots=4 user=a user=b\n", "hosts:1: 'user' is given twice"},
+      {std::string("w\0x slots=4\n", 12), "hosts:1: holds a control character"},
+      {"w\x1b[31m slots=4\n", "hosts:1: holds a control character"},
+  };
+  for (const auto& [text, expected] : cases) EXPECT_EQ(Parsed(text), expected) << text;
+}
+
+TEST(HostfileTest, ANamedFileMustExist) {
+  const auto hosts = ReadHostfile("/nonexistent/hostfile");
+  ASSERT_FALSE(hosts.ok());
+  EXPECT_EQ(hosts.status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(hosts.status().message(), "hostfile: /nonexistent/hostfile: No such file or directory");
+}
+
+TEST(HostfileExamplesTest, GoodOnesParseAndInvalidOnesNameTheirFile) {
+  const std::filesystem::path folder = std::filesystem::path(DS_SOURCE_DIR) / "hostfile_examples";
+  int good = 0;
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    if (!file.is_regular_file() || file.path().extension() == ".md") continue;
+    const auto hosts = ReadHostfile(file.path());
+    EXPECT_TRUE(hosts.ok()) << hosts.status().message();
+    ++good;
+  }
+  int bad = 0;
+  for (const auto& file : std::filesystem::directory_iterator(folder / "invalid")) {
+    const auto hosts = ReadHostfile(file.path());
+    ASSERT_FALSE(hosts.ok()) << file.path();
+    EXPECT_TRUE(hosts.status().message().starts_with(file.path().string() + ":"))
+        << hosts.status().message();
+    ++bad;
+  }
+  EXPECT_EQ(good, 6);
+  EXPECT_EQ(bad, 16);
+}
+
+}  // namespace
+}  // namespace ds::cli
