@@ -1,12 +1,14 @@
 #include "cli/command_table.h"
 
 #include "cli/commands/help_command.h"
+#include "cli/commands/plan_command.h"
 #include "cli/commands/version_command.h"
 
 namespace ds::cli {
 namespace {
 
 constexpr Command kCommands[] = {
+    {"plan", "[--json] -- PROGRAM", "Show which ranks would run where; start nothing", PlanCommand},
     {"help", "[COMMAND]", "Show what dsrun does, or one command's flags", HelpCommand},
     {"version", "", "Show the version", VersionCommand},
 };

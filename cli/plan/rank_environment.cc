@@ -42,7 +42,7 @@ Environment RankEnvironment(const WorldPlan& plan, const PlannedRank& rank,
     environment.emplace_back("OMP_NUM_THREADS", std::to_string(threads));
   }
   environment.emplace_back("TORCHELASTIC_RESTART_COUNT", std::to_string(job.generation));
-  environment.emplace_back("DSRUN_JOB_ID", job.job_id);
+  if (!job.job_id.empty()) environment.emplace_back("DSRUN_JOB_ID", job.job_id);
   environment.emplace_back("DSRUN_GENERATION", std::to_string(job.generation));
   return environment;
 }

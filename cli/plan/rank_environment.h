@@ -15,7 +15,7 @@ namespace ds::cli {
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
 struct JobEnvironment {
-  std::string job_id;
+  std::string job_id;  // "" = not known yet: DSRUN_JOB_ID is left out
   int generation = 0;  // 0 at first, one more for each restart
   std::string master_addr;
   int master_port = 0;  // 0 = not known yet: MASTER_PORT is left out

@@ -1,0 +1,105 @@
+#include "cli/commands/plan_command.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cstdlib>
+#include <iomanip>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "cli/exit_codes.h"
+#include "cli/flag_parser.h"
+#include "cli/plan/launch_plan.h"
+#include "cli/plan/rank_environment.h"
+
+namespace ds::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct PlannedJob {
+  LaunchPlan plan;
+  JobEnvironment environment;
+  std::vector<std::string> argv;
+};
+
+// As JSON wants it: bytes that are no UTF-8 become U+FFFD.
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Json RankJson(const PlannedJob& job, const PlannedRank& rank) {
+  Json environment = Json::object();
+  for (const auto& [name, value] : RankEnvironment(job.plan.world, rank, job.environment)) {
+    environment[name] = value;
+  }
+  return {{"rank", rank.rank},           {"host", job.plan.world.host_of(rank).host},
+          {"node_rank", rank.node_rank}, {"local_rank", rank.local_rank},
+          {"slot", rank.slot},           {"cores", rank.cores},
+          {"env", environment}};
+}
+
+void PrintJson(const PlannedJob& job) {
+  Json hosts = Json::array();
+  for (const PlannedHost& host : job.plan.world.hosts) {
+    hosts.push_back({{"host", host.host}, {"slots", host.slots}});
+  }
+  Json ranks = Json::array();
+  for (const PlannedRank& rank : job.plan.world.ranks) ranks.push_back(RankJson(job, rank));
+  std::cout << Dump({{"world_size", job.plan.world.world_size()},
+                     {"hosts", hosts},
+                     {"ranks", ranks},
+                     {"argv", job.argv}})
+            << std::endl;
+}
+
+void PrintTable(const PlannedJob& job) {
+  const WorldPlan& world = job.plan.world;
+  std::cout << world.world_size() << (world.world_size() == 1 ? " rank on " : " ranks on ")
+            << world.hosts.size() << (world.hosts.size() == 1 ? " host" : " hosts")
+            << ", meeting at " << job.environment.master_addr << "\n\n"
+            << " rank  node  local  slot  host\n";
+  for (const PlannedRank& rank : world.ranks) {
+    std::cout << std::setw(5) << rank.rank << std::setw(6) << rank.node_rank << std::setw(7)
+              << rank.local_rank << std::setw(6) << rank.slot << "  " << world.host_of(rank).host;
+    if (!rank.cores.empty()) {
+      std::cout << "  cores " << rank.cores.front() << ".." << rank.cores.back();
+    }
+    std::cout << "\n";
+  }
+  if (!job.argv.empty()) std::cout << "\neach runs:";
+  for (const std::string& word : job.argv) std::cout << " " << std::quoted(word, '\'');
+  std::cout << (job.argv.empty() ? "" : "\n") << std::flush;
+}
+
+}  // namespace
+
+StatusOr<int> PlanCommand(const Invocation& invocation) {
+  LaunchFlags flags = invocation.launch;
+  bool json = false;
+  FlagParser parser("[launch flags] plan [flags] [--json] -- PROGRAM [arguments]",
+                    "Show which ranks would run where, with what. Starts and contacts nothing.");
+  parser.app().add_flag("--json", json, "print one JSON object");
+  AddLaunchFlags(parser.app(), &flags);
+  DS_ASSIGN_OR_RETURN(FlagParser::Result parsed,
+                      parser.Parse(invocation.arguments, FlagParser::Rest::kProgram));
+  if (parsed.help_shown) return kExitOk;
+  DS_RETURN_IF_ERROR(CheckLaunchFlags(flags));
+  if (!parsed.rest.empty() && parsed.rest[0] == "--") parsed.rest.erase(parsed.rest.begin());
+
+  PlannedJob job;
+  const ThisHost this_host = ProbeThisHost();
+  DS_ASSIGN_OR_RETURN(job.plan,
+                      MakeLaunchPlan(flags, this_host, std::getenv("CUDA_VISIBLE_DEVICES")));
+  job.argv = ProgramCommand(flags, parsed.rest);
+  job.environment.master_addr =
+      flags.master_addr.empty() ? DefaultMasterAddress(job.plan.world) : flags.master_addr;
+  job.environment.master_port = flags.master_port;
+  job.environment.one_device_per_rank = flags.one_device_per_rank;
+  job.environment.user_set_threads = std::getenv("OMP_NUM_THREADS") != nullptr;
+  json ? PrintJson(job) : PrintTable(job);
+  return kExitOk;
+}
+
+}  // namespace ds::cli

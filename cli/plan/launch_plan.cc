@@ -1,0 +1,138 @@
+#include "cli/plan/launch_plan.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "cli/plan/core_list.h"
+
+namespace ds::cli {
+namespace {
+
+std::vector<std::string> Names(int count) {
+  std::vector<std::string> names;
+  for (int i = 0; i < count; ++i) names.push_back(std::to_string(i));
+  return names;
+}
+
+std::optional<int> AsNumber(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
+  return value;
+}
+
+// The devices that CUDA_VISIBLE_DEVICES leaves; as in CUDA, "-1" ends the list.
+std::vector<std::string> ListedDevices(std::string_view list) {
+  std::vector<std::string> devices;
+  while (!list.empty()) {
+    const std::size_t comma = list.find(',');
+    const std::string_view device = list.substr(0, comma);
+    if (device == "-1" || device.empty()) break;
+    devices.emplace_back(device);
+    list.remove_prefix(comma == std::string_view::npos ? list.size() : comma + 1);
+  }
+  return devices;
+}
+
+HostSlots CpuSlots(const std::string& name, int count) {
+  HostSlots host{.host = name};
+  for (int i = 0; i < count; ++i) host.slots.push_back(i);
+  return host;
+}
+
+// Slots are the device numbers; devices with other names (UUIDs) are numbered by their place.
+HostSlots DeviceSlots(const std::string& name, std::vector<std::string> devices) {
+  HostSlots host{.host = name};
+  const bool numbers = std::all_of(devices.begin(), devices.end(),
+                                   [](const std::string& d) { return AsNumber(d).has_value(); });
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    host.slots.push_back(numbers ? *AsNumber(devices[i]) : static_cast<int>(i));
+  }
+  host.devices = std::move(devices);
+  return host;
+}
+
+// This host's pool, without a hostfile.
+StatusOr<HostSlots> LocalPool(const LaunchFlags& flags, const ThisHost& this_host,
+                              const char* visible_devices) {
+  const std::vector<std::string> devices =
+      visible_devices == nullptr ? Names(this_host.gpu_count) : ListedDevices(visible_devices);
+  if (flags.device == Device::kCuda && devices.empty()) {
+    return InvalidArgumentError(visible_devices == nullptr
+                                    ? "--device cuda: this host shows no GPU"
+                                    : "--device cuda: CUDA_VISIBLE_DEVICES hides every GPU");
+  }
+  if (flags.device != Device::kCpu && !devices.empty()) return DeviceSlots("localhost", devices);
+  return CpuSlots("localhost", flags.num_gpus.value_or(this_host.numa_node_count));
+}
+
+std::vector<HostSlots> HostfilePool(const std::vector<HostEntry>& entries, Device device) {
+  std::vector<HostSlots> pool;
+  for (const HostEntry& entry : entries) {
+    pool.push_back(device == Device::kCpu ? CpuSlots(entry.name, entry.slots)
+                                          : DeviceSlots(entry.name, Names(entry.slots)));
+  }
+  return pool;
+}
+
+Status BindAllCores(const LaunchFlags& flags, const ThisHost& this_host, LaunchPlan* plan) {
+  std::vector<int> cores;
+  if (!flags.bind_core_list.empty()) {
+    DS_ASSIGN_OR_RETURN(cores, ParseCoreList(flags.bind_core_list));
+  } else if (!plan->from_hostfile) {
+    cores = this_host.cores;
+  } else {
+    return OkStatus();  // each host's own cores, known when its daemon answers
+  }
+  for (std::size_t node = 0; node < plan->world.hosts.size(); ++node) {
+    DS_RETURN_IF_ERROR(BindCores(cores, static_cast<int>(node), &plan->world));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+StatusOr<LaunchPlan> MakeLaunchPlan(const LaunchFlags& flags, const ThisHost& this_host,
+                                    const char* visible_devices) {
+  LaunchPlan plan{.from_hostfile = flags.hostfile.has_value()};
+  std::vector<HostEntry> entries;
+  std::vector<HostSlots> pool;
+  if (plan.from_hostfile) {
+    DS_ASSIGN_OR_RETURN(entries, ReadHostfile(*flags.hostfile));
+    pool = HostfilePool(entries, flags.device);
+  } else {
+    DS_ASSIGN_OR_RETURN(HostSlots local, LocalPool(flags, this_host, visible_devices));
+    entries = {{.name = local.host, .slots = static_cast<int>(local.slots.size())}};
+    pool = {std::move(local)};
+  }
+  DS_ASSIGN_OR_RETURN(const std::vector<HostSlots> selected,
+                      SelectSlots(pool, {.include = flags.include,
+                                         .exclude = flags.exclude,
+                                         .num_nodes = flags.num_nodes,
+                                         .num_gpus = flags.num_gpus}));
+  plan.world = PlanWorld(selected);
+  for (const PlannedHost& host : plan.world.hosts) {
+    plan.entries.push_back(*std::find_if(entries.begin(), entries.end(),
+                                         [&](const HostEntry& e) { return e.name == host.host; }));
+  }
+  if (flags.bind_cores_to_rank) DS_RETURN_IF_ERROR(BindAllCores(flags, this_host, &plan));
+  return plan;
+}
+
+std::vector<std::string> ProgramCommand(const LaunchFlags& flags,
+                                        const std::vector<std::string>& words) {
+  if (words.empty()) return {};
+  std::vector<std::string> command;
+  if (flags.module) {
+    command = {flags.python, "-u", "-m"};
+  } else if (words[0].ends_with(".py") && !flags.no_python) {
+    command = {flags.python, "-u"};
+  }
+  command.insert(command.end(), words.begin(), words.end());
+  return command;
+}
+
+}  // namespace ds::cli
