@@ -2,12 +2,14 @@
 
 #include "cli/commands/help_command.h"
 #include "cli/commands/plan_command.h"
+#include "cli/commands/run_command.h"
 #include "cli/commands/version_command.h"
 
 namespace ds::cli {
 namespace {
 
 constexpr Command kCommands[] = {
+    {"run", "-- PROGRAM", "Run a program on every rank", RunCommand},
     {"plan", "[--json] -- PROGRAM", "Show which ranks would run where; start nothing", PlanCommand},
     {"help", "[COMMAND]", "Show what dsrun does, or one command's flags", HelpCommand},
     {"version", "", "Show the version", VersionCommand},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -78,15 +79,7 @@ std::vector<HostSlots> HostfilePool(const std::vector<HostEntry>& entries, Devic
   return pool;
 }
 
-Status BindAllCores(const LaunchFlags& flags, const ThisHost& this_host, LaunchPlan* plan) {
-  std::vector<int> cores;
-  if (!flags.bind_core_list.empty()) {
-    DS_ASSIGN_OR_RETURN(cores, ParseCoreList(flags.bind_core_list));
-  } else if (!plan->from_hostfile) {
-    cores = this_host.cores;
-  } else {
-    return OkStatus();  // each host's own cores, known when its daemon answers
-  }
+Status BindAllCores(const std::vector<int>& cores, LaunchPlan* plan) {
   for (std::size_t node = 0; node < plan->world.hosts.size(); ++node) {
     DS_RETURN_IF_ERROR(BindCores(cores, static_cast<int>(node), &plan->world));
   }
@@ -118,8 +111,36 @@ StatusOr<LaunchPlan> MakeLaunchPlan(const LaunchFlags& flags, const ThisHost& th
     plan.entries.push_back(*std::find_if(entries.begin(), entries.end(),
                                          [&](const HostEntry& e) { return e.name == host.host; }));
   }
-  if (flags.bind_cores_to_rank) DS_RETURN_IF_ERROR(BindAllCores(flags, this_host, &plan));
+  if (!flags.bind_core_list.empty()) {
+    DS_ASSIGN_OR_RETURN(const std::vector<int> cores, ParseCoreList(flags.bind_core_list));
+    DS_RETURN_IF_ERROR(BindAllCores(cores, &plan));
+  } else if (flags.bind_cores_to_rank && !plan.from_hostfile) {
+    DS_RETURN_IF_ERROR(BindAllCores(this_host.cores, &plan));
+  }
   return plan;
+}
+
+Status PlaceOnThisHost(const LaunchFlags& flags, const ThisHost& this_host, LaunchPlan* plan) {
+  for (const HostEntry& entry : plan->entries) {
+    if (!this_host.Is(entry.name)) {
+      return UnimplementedError("host '" + entry.name +
+                                "' is not this machine, and launching over SSH is not available "
+                                "yet; localhost, " +
+                                this_host.name + " and this machine's addresses work");
+    }
+    for (const char* key : {"exec", "gpus", "spare"}) {
+      if (entry.keys.contains(key)) {
+        return UnimplementedError("host '" + entry.name + "': the hostfile key '" + key +
+                                  "' is not available yet");
+      }
+    }
+  }
+  if (!flags.bind_cores_to_rank) return OkStatus();
+  if (std::getenv("KMP_AFFINITY") != nullptr) {
+    return InvalidArgumentError(
+        "--bind_cores_to_rank contradicts KMP_AFFINITY in the environment; unset one of them");
+  }
+  return plan->world.ranks.front().cores.empty() ? BindAllCores(this_host.cores, plan) : OkStatus();
 }
 
 std::vector<std::string> ProgramCommand(const LaunchFlags& flags,

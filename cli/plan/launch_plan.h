@@ -27,6 +27,10 @@ struct LaunchPlan {
 StatusOr<LaunchPlan> MakeLaunchPlan(const LaunchFlags& flags, const ThisHost& this_host,
                                     const char* visible_devices);
 
+// Readies the plan for launching on this machine: refuses hosts that are not it and per-host keys
+// that are not honoured, and binds cores that depend on the machine.
+Status PlaceOnThisHost(const LaunchFlags& flags, const ThisHost& this_host, LaunchPlan* plan);
+
 // What stands behind the launch flags as the ranks execute it: a Python program gets its
 // interpreter, anything else stays as it is.
 std::vector<std::string> ProgramCommand(const LaunchFlags& flags,

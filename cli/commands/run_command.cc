@@ -1,0 +1,58 @@
+#include "cli/commands/run_command.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "cli/exit_codes.h"
+#include "cli/flag_parser.h"
+#include "cli/job/job_description.h"
+#include "cli/job/job_id.h"
+#include "cli/job/job_session.h"
+#include "cli/plan/launch_plan.h"
+#include "cli/plan/this_host.h"
+#include "runtime/base/clock.h"
+
+namespace ds::cli {
+namespace {
+
+// The place of --local_rank=N: right behind the program, as deepspeed puts it.
+int LocalRankPosition(const LaunchFlags& flags, std::size_t argv_size, std::size_t words_size) {
+  return flags.pass_local_rank ? static_cast<int>(argv_size - words_size) + 1 : 0;
+}
+
+}  // namespace
+
+StatusOr<int> RunCommand(const Invocation& invocation) {
+  LaunchFlags flags = invocation.launch;
+  FlagParser parser("[launch flags] run [launch flags] -- PROGRAM [arguments]",
+                    "Run a program on every rank: an executable, or a Python script (*.py).");
+  AddLaunchFlags(parser.app(), &flags);
+  DS_ASSIGN_OR_RETURN(FlagParser::Result parsed,
+                      parser.Parse(invocation.arguments, FlagParser::Rest::kProgram));
+  if (parsed.help_shown) return kExitOk;
+  DS_RETURN_IF_ERROR(CheckLaunchFlags(flags));
+  std::vector<std::string> words = std::move(parsed.rest);
+  if (!words.empty() && words[0] == "--") words.erase(words.begin());
+  if (words.empty()) return InvalidArgumentError("run: no program given; see dsrun run --help");
+
+  const ThisHost this_host = ProbeThisHost();
+  JobSetup setup{.job_id = MakeJobId(words[0], Clock::System().UnixNanos()), .flags = flags};
+  DS_ASSIGN_OR_RETURN(setup.plan,
+                      MakeLaunchPlan(flags, this_host, std::getenv("CUDA_VISIBLE_DEVICES")));
+  DS_RETURN_IF_ERROR(PlaceOnThisHost(flags, this_host, &setup.plan));
+  const std::vector<std::string> argv = ProgramCommand(flags, words);
+  setup.local_rank_position = LocalRankPosition(flags, argv.size(), words.size());
+  setup.program = [&argv](int) -> StatusOr<RankProgram> { return RankProgram{.argv = argv}; };
+
+  DS_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run_directory,
+                      RunDirectory::Create(RunDirectoryPath(flags, setup.job_id)));
+  nlohmann::ordered_json job = DescribeJob("run", setup, invocation.command_line);
+  job["argv"] = DescribeWords(argv);
+  DS_RETURN_IF_ERROR(run_directory->WriteJob(job));
+  return RunJob(setup, run_directory.get());
+}
+
+}  // namespace ds::cli

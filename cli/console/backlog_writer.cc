@@ -1,0 +1,84 @@
+#include "cli/console/backlog_writer.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/files.h"
+
+namespace ds::cli {
+
+BacklogWriter::BacklogWriter(std::size_t limit_bytes)
+    : limit_bytes_(limit_bytes), thread_([this] { Loop(); }) {}
+
+BacklogWriter::~BacklogWriter() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+    work_.notify_one();
+  }
+  thread_.join();
+}
+
+void BacklogWriter::WriteLines(int fd, std::string text) {
+  const std::lock_guard lock(mutex_);
+  if (queued_bytes_ + text.size() > limit_bytes_) {
+    const auto lines = static_cast<std::uint64_t>(std::count(text.begin(), text.end(), '\n'));
+    unreported_drops_ += lines;
+    dropped_lines_ += lines;
+    return;
+  }
+  if (unreported_drops_ > 0) {
+    Queue(STDERR_FILENO, "dsrun: " + std::to_string(unreported_drops_) +
+                             " lines are not shown here because the console was blocked; the rank "
+                             "logs have them\n");
+    unreported_drops_ = 0;
+  }
+  Queue(fd, std::move(text));
+}
+
+void BacklogWriter::WriteAlways(int fd, std::string text) {
+  const std::lock_guard lock(mutex_);
+  Queue(fd, std::move(text));
+}
+
+void BacklogWriter::Flush() {
+  std::unique_lock lock(mutex_);
+  drained_.wait(lock, [this] { return queued_bytes_ == 0; });
+}
+
+std::uint64_t BacklogWriter::dropped_lines() const {
+  const std::lock_guard lock(mutex_);
+  return dropped_lines_;
+}
+
+void BacklogWriter::Queue(int fd, std::string text) {
+  if (text.empty()) return;
+  queued_bytes_ += text.size();
+  // One write for what has piled up: a terminal costs by the call.
+  if (!pieces_.empty() && pieces_.back().fd == fd) {
+    pieces_.back().text += text;
+  } else {
+    pieces_.push_back({fd, std::move(text)});
+  }
+  work_.notify_one();
+}
+
+void BacklogWriter::Loop() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    work_.wait(lock, [this] { return !pieces_.empty() || ending_; });
+    if (pieces_.empty()) return;
+    const Piece piece = std::move(pieces_.front());
+    pieces_.pop_front();
+    lock.unlock();
+    // A closed pipe loses the console, not the job: the run directory has everything.
+    static_cast<void>(WriteAll(piece.fd, piece.text, "console").ok());
+    lock.lock();
+    queued_bytes_ -= piece.text.size();
+    if (queued_bytes_ == 0) drained_.notify_all();
+  }
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,170 @@
+#include "cli/console/console.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+namespace ds::cli {
+namespace {
+
+constexpr std::int64_t kPlainEveryNanos = 5'000'000'000;
+constexpr std::int64_t kDrawEveryNanos = 100'000'000;
+constexpr const char* kEraseLine = "\r\x1b[K";
+
+// The text a rank wants the user to read, "" when the report is none.
+std::string NoticeText(const v1::RankReport& report) {
+  if (report.kind() != "notice") return "";
+  const auto body = nlohmann::json::parse(report.body(), nullptr, /*allow_exceptions=*/false);
+  if (!body.is_object()) return "";
+  const auto text = body.find("text");
+  return text != body.end() && text->is_string() ? text->get<std::string>() : "";
+}
+
+}  // namespace
+
+ConsoleOptions DetectConsole() {
+  ConsoleOptions options;
+  const char* terminal = std::getenv("TERM");
+  const bool dumb = terminal == nullptr || std::string_view(terminal) == "dumb";
+  options.live_line = ::isatty(STDOUT_FILENO) == 1 && !dumb;
+  options.colours = ::isatty(STDERR_FILENO) == 1 && !dumb && std::getenv("NO_COLOR") == nullptr;
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    options.columns = size.ws_col;
+  }
+  return options;
+}
+
+Console::Console(const ConsoleOptions& options, BacklogWriter* writer)
+    : options_(options), writer_(writer), progress_(options.total_steps) {}
+
+void Console::OnEvent(const HostEvent& event) {
+  if (options_.quiet) {
+    progress_.OnEvent(event.event);
+    return;
+  }
+  if (event.event.has_rank_output()) {
+    OnOutput(event);
+    return;
+  }
+  if (event.event.has_rank_report()) {
+    if (const std::string text = NoticeText(event.event.rank_report()); !text.empty()) Notice(text);
+  }
+  if (progress_.OnEvent(event.event)) OnStep(event.event.unix_nanos());
+}
+
+void Console::OnOutput(const HostEvent& event) {
+  const v1::RankOutput& output = event.event.rank_output();
+  std::string_view data = output.data();
+  while (!data.empty()) {
+    // A line ends with \n, or with a \r that no \n follows.
+    const std::size_t end = std::min(data.find_first_of("\r\n"), data.size());
+    collapser_.Add({.text = std::string(data.substr(0, end)),
+                    .is_stderr = output.stream() == v1::RankOutput::STDERR,
+                    .ranks = {static_cast<int>(output.rank())},
+                    .host = event.host,
+                    .unix_nanos = event.event.unix_nanos()});
+    data.remove_prefix(std::min(data.size(), end + (data.substr(end).starts_with("\r\n") ? 2 : 1)));
+  }
+  ShowLines(collapser_.TakeRipe(event.event.unix_nanos()));
+}
+
+void Console::OnQuiet() {
+  ShowLines(collapser_.TakeAll());
+  if (options_.live_line && !options_.quiet) Draw();
+}
+
+void Console::ShowLines(const std::vector<CollapsedLine>& lines) {
+  if (lines.empty()) return;
+  if (std::string erase = Erase(); !erase.empty()) writer_->WriteAlways(STDOUT_FILENO, erase);
+  for (std::size_t i = 0; i < lines.size();) {
+    const bool is_stderr = lines[i].is_stderr;
+    std::string text;
+    for (; i < lines.size() && lines[i].is_stderr == is_stderr; ++i) text += FormatLine(lines[i]);
+    writer_->WriteLines(is_stderr ? STDERR_FILENO : STDOUT_FILENO, std::move(text));
+  }
+}
+
+void Console::OnStep(std::int64_t unix_nanos) {
+  const std::int64_t every = options_.live_line ? kDrawEveryNanos : kPlainEveryNanos;
+  const bool first = !last_shown_step_.has_value();
+  if (!first && !progress_.finished() && unix_nanos - last_shown_nanos_ < every) return;
+  last_shown_step_ = progress_.step();
+  last_shown_nanos_ = unix_nanos;
+  if (options_.live_line) {
+    Draw();
+  } else {
+    ShowLines(collapser_.TakeAll());
+    writer_->WriteLines(STDOUT_FILENO, progress_.Line() + "\n");
+  }
+}
+
+void Console::Draw() {
+  std::string line = progress_.Line();
+  if (line.empty()) return;
+  // One column stays free: a terminal may wrap when its last one is filled.
+  line.resize(std::min(line.size(), static_cast<std::size_t>(std::max(1, options_.columns - 1))));
+  writer_->WriteLines(STDOUT_FILENO, kEraseLine + line);
+  line_shown_ = true;
+}
+
+std::string Console::Erase() {
+  const bool shown = line_shown_;
+  line_shown_ = false;
+  return shown ? kEraseLine : "";
+}
+
+std::string Console::Bold(const std::string& text) const {
+  return options_.colours ? "\x1b[1;31m" + text + "\x1b[0m" : text;
+}
+
+void Console::Notice(const std::string& text) {
+  if (options_.quiet) return;
+  ShowLines(collapser_.TakeAll());
+  if (std::string erase = Erase(); !erase.empty()) writer_->WriteAlways(STDOUT_FILENO, erase);
+  writer_->WriteAlways(STDERR_FILENO, "dsrun: " + text + "\n");
+}
+
+void Console::Finish() {
+  ShowLines(collapser_.TakeAll());
+  if (options_.quiet) return;
+  if (line_shown_) {
+    Draw();
+    line_shown_ = false;
+    writer_->WriteAlways(STDOUT_FILENO, "\n");
+  } else if (!options_.live_line && progress_.step() != last_shown_step_) {
+    writer_->WriteAlways(STDOUT_FILENO, progress_.Line() + "\n");
+  }
+}
+
+void Console::ShowVerdict(const Verdict& verdict, const std::string& run_directory) {
+  std::string block = verdict.cause == Cause::kUserStop
+                          ? "dsrun: " + verdict.message + "\n"
+                          : "dsrun: " + Bold("the job failed") + ": " + verdict.message + "\n";
+  const auto row = [&block](const char* name, const std::string& value) {
+    if (!value.empty()) block += std::string("  ") + name + value + "\n";
+  };
+  row("cause      ", std::string(CauseName(verdict.cause)));
+  row("where      ", verdict.rank < 0
+                         ? verdict.host
+                         : "rank " + std::to_string(verdict.rank) + " on " + verdict.host +
+                               ", generation " + std::to_string(verdict.generation));
+  row("last step  ", verdict.step.has_value() ? std::to_string(*verdict.step) : "");
+  row("proof      ", verdict.proof);
+  if (!verdict.last_lines.empty()) block += "  its last lines on stderr:\n";
+  for (const std::string& line : verdict.last_lines) block += "    | " + line + "\n";
+  row("what to do ", verdict.hint);
+  row("files      ", run_directory);
+  row("status     ", std::to_string(verdict.exit_code));
+  writer_->WriteAlways(STDERR_FILENO, block);
+}
+
+void Console::Summary(const std::string& text) {
+  if (!options_.quiet) writer_->WriteAlways(STDOUT_FILENO, text + "\n");
+}
+
+}  // namespace ds::cli

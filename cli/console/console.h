@@ -1,0 +1,69 @@
+#pragma once
+
+// Console: what the user sees of a running job.
+//
+// On a terminal one live line (progress.h) is redrawn below the ranks' output; elsewhere a plain
+// line appears for the first and the last step and every few seconds between. Output of ranks is
+// prefixed `rank@host`, identical lines of many ranks become one. Progress and standard output go
+// to stdout; notices, the verdict and standard error to stderr.
+//
+// Threads: one at a time.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "cli/console/backlog_writer.h"
+#include "cli/console/line_collapser.h"
+#include "cli/console/progress.h"
+#include "cli/job/job_observer.h"
+#include "cli/job/verdict.h"
+
+namespace ds::cli {
+
+struct ConsoleOptions {
+  bool live_line = false;  // stdout is a terminal
+  bool colours = false;    // stderr is a terminal and NO_COLOR is unset
+  int columns = 80;
+  bool quiet = false;  // only notices of failures and the verdict
+  std::int64_t total_steps = 0;
+};
+
+// What this process's streams and environment allow.
+ConsoleOptions DetectConsole();
+
+class Console {
+ public:
+  // `writer` outlives the console.
+  Console(const ConsoleOptions& options, BacklogWriter* writer);
+
+  void OnEvent(const HostEvent& event);
+  // Shows the output that waits for others like it.
+  void OnQuiet();
+  void Notice(const std::string& text);
+  // The job has ended: shows all that waits and the last step.
+  void Finish();
+  void ShowVerdict(const Verdict& verdict, const std::string& run_directory);
+  // A line of the closing summary; not when quiet.
+  void Summary(const std::string& text);
+
+  const Progress& progress() const { return progress_; }
+
+ private:
+  void OnOutput(const HostEvent& event);
+  void ShowLines(const std::vector<CollapsedLine>& lines);
+  void OnStep(std::int64_t unix_nanos);
+  void Draw();
+  std::string Erase();  // what removes the live line, "" when there is none
+  std::string Bold(const std::string& text) const;
+
+  const ConsoleOptions options_;
+  BacklogWriter* const writer_;
+  Progress progress_;
+  LineCollapser collapser_;
+  bool line_shown_ = false;                      // the live line is on the screen
+  std::optional<std::int64_t> last_shown_step_;  // of the plain lines
+  std::int64_t last_shown_nanos_ = 0;
+};
+
+}  // namespace ds::cli

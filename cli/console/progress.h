@@ -1,0 +1,58 @@
+#pragma once
+
+// Progress: what the reports of the ranks add up to, as one line for the user.
+//
+//     step 12/100  loss 3.4512  1234 tokens/s  left 1m23s  512 MiB/rank
+//
+// Pure; its time is the events'. Threads: one at a time.
+
+#include <cstdint>
+#include <deque>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+
+#include "proto/dsrun.pb.h"
+
+namespace ds::cli {
+
+namespace v1 = ::dsrun::v1;
+
+class Progress {
+ public:
+  // `total_steps` 0: not known unless a rank reports it.
+  explicit Progress(std::int64_t total_steps) : total_steps_(total_steps) {}
+
+  // True when the event was a finished step.
+  bool OnEvent(const v1::Event& event);
+
+  // The line; "" before the first report.
+  std::string Line() const;
+
+  std::optional<std::int64_t> step() const { return step_; }
+  std::optional<double> loss() const { return loss_; }
+  bool finished() const { return total_steps_ > 0 && step_ == total_steps_; }
+
+ private:
+  struct Moment {
+    std::int64_t step;
+    std::int64_t unix_nanos;
+  };
+
+  bool OnReport(const v1::RankReport& report, std::int64_t unix_nanos);
+  void OnStep(const nlohmann::json& body, std::int64_t unix_nanos);
+  std::optional<double> SecondsLeft() const;
+
+  std::int64_t total_steps_;
+  std::string phase_;  // before the first step
+  std::optional<std::int64_t> step_;
+  std::optional<double> loss_;
+  std::optional<double> tokens_per_second_;
+  std::uint64_t memory_bytes_ = 0;  // of the largest rank
+  std::deque<Moment> recent_;       // the last steps, for the pace
+};
+
+// "1m23s", "2h05m", "12s".
+std::string ShowDuration(double seconds);
+
+}  // namespace ds::cli

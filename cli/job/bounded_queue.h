@@ -1,0 +1,56 @@
+#pragma once
+
+// BoundedQueue: many threads put, one takes. A full queue makes the putters wait, which is how a
+// slow consumer is felt all the way back to the ranks.
+//
+// Threads: safe for any number of putters and takers.
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+namespace ds::cli {
+
+template <typename T>
+class BoundedQueue {
+ public:
+  explicit BoundedQueue(std::size_t capacity) : capacity_(capacity) {}
+
+  // Waits for room.
+  void Put(T item) {
+    std::unique_lock lock(mutex_);
+    room_.wait(lock, [&] { return items_.size() < capacity_; });
+    items_.push_back(std::move(item));
+    filled_.notify_one();
+  }
+
+  // In front of everything else and never waiting: for what must not queue behind a flood.
+  void PutUrgent(T item) {
+    const std::lock_guard lock(mutex_);
+    items_.push_front(std::move(item));
+    filled_.notify_one();
+  }
+
+  // Waits for an item, at most `patience`.
+  std::optional<T> Take(std::chrono::milliseconds patience) {
+    std::unique_lock lock(mutex_);
+    if (!filled_.wait_for(lock, patience, [&] { return !items_.empty(); })) return std::nullopt;
+    std::optional<T> item(std::move(items_.front()));
+    items_.pop_front();
+    room_.notify_one();
+    return item;
+  }
+
+ private:
+  const std::size_t capacity_;
+  std::mutex mutex_;
+  std::condition_variable room_;
+  std::condition_variable filled_;
+  std::deque<T> items_;
+};
+
+}  // namespace ds::cli

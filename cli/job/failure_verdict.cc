@@ -1,0 +1,194 @@
+#include "cli/job/failure_verdict.h"
+
+#include <csignal>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "cli/exit_codes.h"
+
+namespace ds::cli {
+namespace {
+
+std::string SignalName(int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  return name == nullptr ? "signal " + std::to_string(signal)
+                         : "signal " + std::to_string(signal) + " (SIG" + name + ")";
+}
+
+std::string SignalHint(int signal) {
+  switch (signal) {
+    case SIGKILL:
+      return "somebody outside the job sent it: the out-of-memory killer (see dmesg), a "
+             "scheduler's "
+             "limit or an administrator";
+    case SIGBUS:
+      return "a full /dev/shm is the usual reason: see df /dev/shm";
+    case SIGSEGV:
+    case SIGABRT:
+    case SIGFPE:
+      return "a bug in the program; its last lines or a core dump show where";
+    case SIGILL:
+      return "the program uses an instruction this CPU does not have or does not permit";
+    case SIGXCPU:
+    case SIGXFSZ:
+      return "a resource limit was reached: see ulimit -a";
+    default:
+      return "";
+  }
+}
+
+std::string ShowBytes(std::uint64_t bytes) {
+  const double mebibytes = static_cast<double>(bytes) / (1 << 20);
+  std::string text = std::to_string(static_cast<std::int64_t>(mebibytes + 0.5));
+  return text + " MiB";
+}
+
+std::vector<std::string> SplitLines(const std::string& text) {
+  std::vector<std::string> lines;
+  for (std::size_t start = 0; start < text.size();) {
+    std::size_t end = text.find('\n', start);
+    if (end == std::string::npos) end = text.size();
+    lines.push_back(text.substr(start, end - start));
+    start = end + 1;
+  }
+  return lines;
+}
+
+std::string Proof(const v1::RankExited& exit) {
+  std::string proof = "process " + std::to_string(exit.pid()) + " ";
+  proof += exit.signal() != 0 ? "was ended by " + SignalName(exit.signal())
+                              : "exited with status " + std::to_string(exit.exit_code());
+  if (exit.core_dumped()) proof += " and dumped core";
+  if (exit.max_rss_bytes() > 0) proof += ", peak memory " + ShowBytes(exit.max_rss_bytes());
+  if (exit.oom_killed()) proof += ", the cgroup's count of out-of-memory kills rose";
+  if (exit.link_broken()) proof += ", it broke the protocol of its rank link";
+  return proof;
+}
+
+Cause CauseOfError(int exit_code) {
+  switch (exit_code) {
+    case kExitUsage:
+      return Cause::kConfig;
+    case kExitCheckpoint:
+      return Cause::kCheckpoint;
+    default:
+      return Cause::kRankError;
+  }
+}
+
+bool EndedBadly(const v1::RankExited& exit) { return exit.exit_code() != 0 || exit.signal() != 0; }
+
+}  // namespace
+
+void FailureObserver::OnEvent(const std::string& host, const v1::Event& event) {
+  switch (event.what_case()) {
+    case v1::Event::kRankReport:
+      OnReport(event.rank_report());
+      break;
+    case v1::Event::kRankExited:
+      OnExit(host, event.rank_exited());
+      break;
+    default:
+      break;
+  }
+}
+
+void FailureObserver::OnReport(const v1::RankReport& report) {
+  const bool is_step = report.kind() == "beacon" || report.kind() == "step";
+  if (!is_step && report.kind() != "error") return;
+  const auto body = nlohmann::json::parse(report.body(), nullptr, /*allow_exceptions=*/false);
+  if (!body.is_object()) return;
+  const int rank = static_cast<int>(report.rank());
+  if (is_step) {
+    const auto step = body.find("step");
+    if (step != body.end() && step->is_number_integer()) last_step_[rank] = *step;
+    return;
+  }
+  const auto text = [&](const char* name) {
+    const auto found = body.find(name);
+    return found != body.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  const auto exit_code = body.find("exit_code");
+  errors_.try_emplace(rank, ReportedError{text("message"), text("hint"),
+                                          exit_code != body.end() && exit_code->is_number_integer()
+                                              ? exit_code->get<int>()
+                                              : 0});
+}
+
+void FailureObserver::OnExit(const std::string& host, const v1::RankExited& exit) {
+  if (!EndedBadly(exit)) return;
+  std::optional<Culprit>& place = exit.stopping() ? stopped_badly_ : culprit_;
+  if (!place.has_value() && !(other_.has_value() && !exit.stopping())) place = Culprit{host, exit};
+}
+
+void FailureObserver::OnUserStop(int signal) {
+  if (failed()) return;
+  other_ = Verdict{.cause = Cause::kUserStop,
+                   .exit_code = ExitStatusOfSignal(signal),
+                   .signal = signal,
+                   .generation = generation_,
+                   .message = "the job was stopped by the user",
+                   .proof = "dsrun received " + SignalName(signal)};
+}
+
+void FailureObserver::OnDaemonLost(const std::string& host, const std::string& why) {
+  if (failed()) return;
+  other_ = Verdict{.cause = Cause::kDaemonLost,
+                   .host = host,
+                   .exit_code = kExitHostLost,
+                   .generation = generation_,
+                   .message = "the daemon of host " + host + " is gone",
+                   .proof = why,
+                   .hint =
+                       "its ranks are stopped by their own daemon or the kernel; see the log of "
+                       "the host for who killed dsrund"};
+}
+
+std::optional<Verdict> FailureObserver::Conclude() const {
+  if (culprit_.has_value()) return FromCulprit(*culprit_);
+  if (other_.has_value()) {
+    Verdict verdict = *other_;
+    verdict.step = LastStep(0);
+    return verdict;
+  }
+  if (stopped_badly_.has_value()) return FromCulprit(*stopped_badly_);
+  return std::nullopt;
+}
+
+Verdict FailureObserver::FromCulprit(const Culprit& culprit) const {
+  const v1::RankExited& exit = culprit.exit;
+  const int rank = static_cast<int>(exit.rank());
+  const std::string who = "rank " + std::to_string(rank) + " on " + culprit.host + " ";
+  Verdict verdict{.rank = rank,
+                  .host = culprit.host,
+                  .exit_code = exit.exit_code(),
+                  .signal = exit.signal(),
+                  .generation = generation_,
+                  .step = LastStep(rank),
+                  .proof = Proof(exit),
+                  .last_lines = SplitLines(exit.last_stderr())};
+  if (const auto error = errors_.find(rank); error != errors_.end() && exit.signal() == 0) {
+    verdict.cause = CauseOfError(exit.exit_code());
+    verdict.message = error->second.message;
+    verdict.hint = error->second.hint;
+  } else if (exit.signal() == 0) {
+    verdict.cause = Cause::kExitCode;
+    verdict.message = who + "ended with status " + std::to_string(exit.exit_code());
+  } else {
+    verdict.cause = exit.oom_killed() ? Cause::kOutOfMemory : Cause::kSignal;
+    verdict.exit_code = ExitStatusOfSignal(exit.signal());
+    verdict.message = who + (exit.oom_killed() ? "was killed by the kernel: out of memory"
+                                               : "was killed by " + SignalName(exit.signal()));
+    verdict.hint = exit.oom_killed() ? "use fewer ranks on this host, a smaller micro-batch or a "
+                                       "higher ZeRO stage, or raise the memory limit"
+                                     : SignalHint(exit.signal());
+  }
+  return verdict;
+}
+
+std::optional<std::int64_t> FailureObserver::LastStep(int rank) const {
+  const auto found = last_step_.find(rank);
+  return found == last_step_.end() ? std::nullopt : std::optional(found->second);
+}
+
+}  // namespace ds::cli

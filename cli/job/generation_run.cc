@@ -1,0 +1,166 @@
+#include "cli/job/generation_run.h"
+
+#include <future>
+#include <thread>
+#include <utility>
+
+#include "cli/exit_codes.h"
+
+namespace ds::cli {
+namespace {
+
+// So long without an event, held-back output is shown.
+constexpr std::chrono::milliseconds kQuietAfter{50};
+constexpr std::chrono::hours kPatience{1};
+
+// Calls `call(node_rank)` for all hosts at once and waits; the results are by host.
+template <typename Result>
+std::vector<Result> OnAllHosts(const std::vector<int>& node_ranks,
+                               const std::function<Result(int)>& call) {
+  std::vector<std::future<Result>> calls;
+  for (const int node_rank : node_ranks) {
+    calls.push_back(std::async(std::launch::async, call, node_rank));
+  }
+  std::vector<Result> results;
+  for (std::future<Result>& pending : calls) results.push_back(pending.get());
+  return results;
+}
+
+Verdict LaunchVerdict(const std::string& host, int generation, const Status& status) {
+  return Verdict{.cause = Cause::kLaunch,
+                 .host = host,
+                 .exit_code = kExitPreflight,
+                 .generation = generation,
+                 .message = "host " + host + " could not start its ranks: " + status.message(),
+                 .proof = "Launch answered " + std::string(StatusCodeName(status.code()))};
+}
+
+}  // namespace
+
+Verdict UserStopVerdict(int signal, int generation) {
+  FailureObserver failures(generation);
+  failures.OnUserStop(signal);
+  return *failures.Conclude();
+}
+
+GenerationRun::GenerationRun(int generation, const JobRequest& job, const PreparedJob& prepared,
+                             JobObserver* observer, JobInputs* inputs)
+    : generation_(generation),
+      job_(job),
+      prepared_(prepared),
+      observer_(observer),
+      inputs_(inputs),
+      failures_(generation) {}
+
+std::optional<Verdict> GenerationRun::Run(const RankProgram& program) {
+  const std::optional<Verdict> refused = LaunchHosts(program);
+  if (refused.has_value()) StopHosts(0, "another host could not start its ranks");
+  WatchHosts();
+  if (refused.has_value()) return refused;
+  std::optional<Verdict> verdict = failures_.Conclude();
+  if (observer_failed_.has_value() && !failures_.failed()) {
+    return Verdict{.cause = Cause::kInternal,
+                   .exit_code = kExitInternal,
+                   .generation = generation_,
+                   .message = observer_failed_->message(),
+                   .proof = "the run directory could not be written",
+                   .hint = "free some space there, or choose another --run_dir"};
+  }
+  return verdict;
+}
+
+std::optional<Verdict> GenerationRun::LaunchHosts(const RankProgram& program) {
+  std::vector<int> all(prepared_.daemons.size());
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
+  const std::function<Status(int)> launch = [&](int node_rank) {
+    const v1::LaunchRequest request =
+        MakeLaunchRequest(job_, program,
+                          {.node_rank = node_rank,
+                           .generation = generation_,
+                           .master_port = prepared_.master_port,
+                           .core_count = prepared_.core_counts[node_rank]});
+    return prepared_.daemons[node_rank]->Launch(request).status();
+  };
+  const std::vector<Status> answers = OnAllHosts(all, launch);
+  std::optional<Verdict> refused;
+  for (const int node_rank : all) {
+    if (answers[node_rank].ok()) {
+      launched_.push_back(node_rank);
+    } else if (!refused.has_value()) {
+      refused = LaunchVerdict(host_name(node_rank), generation_, answers[node_rank]);
+    }
+  }
+  return refused;
+}
+
+void GenerationRun::WatchHosts() {
+  std::vector<std::jthread> watchers;
+  for (const int node_rank : launched_) {
+    watchers.emplace_back([this, node_rank] {
+      const Status status = prepared_.daemons[node_rank]->Watch(
+          generation_,
+          [&](const v1::Event& event) { inputs_->Put({.node_rank = node_rank, .event = event}); });
+      inputs_->Put({.node_rank = node_rank, .stream_status = status});
+    });
+  }
+  open_streams_ = launched_.size();
+  std::chrono::milliseconds patience = kQuietAfter;
+  while (open_streams_ > 0) {
+    const std::optional<JobInput> input = inputs_->Take(patience);
+    patience = input.has_value() ? kQuietAfter : kPatience;
+    if (input.has_value()) {
+      Handle(*input);
+    } else {
+      observer_->OnQuiet();
+    }
+  }
+}
+
+void GenerationRun::Handle(const JobInput& input) {
+  if (input.signal != 0) {
+    HandleSignal(input.signal);
+    return;
+  }
+  if (input.event.has_value()) {
+    HandleEvent(input);
+  } else {
+    --open_streams_;
+    if (!input.stream_status.ok()) {
+      failures_.OnDaemonLost(host_name(input.node_rank), input.stream_status.message());
+    }
+  }
+  if (failures_.failed() && !stopping_) StopHosts(job_.grace_seconds, "a rank or host has failed");
+}
+
+void GenerationRun::HandleSignal(int signal) {
+  failures_.OnUserStop(signal);
+  const bool again = stopping_;
+  observer_->OnNotice(again ? "killing every rank"
+                            : "stopping every rank; once more kills them at once");
+  StopHosts(again ? 0 : job_.grace_seconds, "the user stops the job");
+}
+
+void GenerationRun::HandleEvent(const JobInput& input) {
+  failures_.OnEvent(host_name(input.node_rank), *input.event);
+  if (observer_failed_.has_value()) return;
+  const Status status = observer_->OnEvent({host_name(input.node_rank), generation_, *input.event});
+  if (status.ok()) return;
+  observer_failed_ = status;
+  StopHosts(job_.grace_seconds, "dsrun cannot write its files");
+}
+
+void GenerationRun::StopHosts(double grace_seconds, const std::string& reason) {
+  stopping_ = true;
+  const std::function<Status(int)> stop = [&](int node_rank) {
+    v1::StopRequest request;
+    request.set_job_id(job_.job_id);
+    request.set_generation(generation_);
+    request.set_reason(reason);
+    request.set_grace_seconds(grace_seconds);
+    return prepared_.daemons[node_rank]->Stop(request).status();
+  };
+  // A daemon that does not answer is gone, which its event stream says as well.
+  OnAllHosts(launched_, stop);
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,111 @@
+#include "cli/job/job_controller.h"
+
+#include <future>
+#include <utility>
+
+#include "cli/exit_codes.h"
+#include "cli/job/restart_policy.h"
+
+namespace ds::cli {
+namespace {
+
+// Events on their way from the daemons to the observer; each holds at most 1 MiB of output.
+constexpr std::size_t kQueuedEvents = 64;
+
+Verdict PreflightVerdict(const std::string& host, const std::string& message,
+                         const std::string& proof, const std::string& hint) {
+  return Verdict{.cause = Cause::kPreflight,
+                 .host = host,
+                 .exit_code = kExitPreflight,
+                 .message = message,
+                 .proof = proof,
+                 .hint = hint};
+}
+
+// Why the program of a generation could not be made.
+Verdict ProgramVerdict(const Status& status, int generation) {
+  const bool checkpoint =
+      status.code() == StatusCode::kDataLoss || status.code() == StatusCode::kNotFound;
+  return Verdict{.cause = checkpoint ? Cause::kCheckpoint : Cause::kInternal,
+                 .exit_code = checkpoint ? kExitCheckpoint : kExitInternal,
+                 .generation = generation,
+                 .message = status.message(),
+                 .proof = std::string(StatusCodeName(status.code()))};
+}
+
+}  // namespace
+
+JobController::JobController(JobRequest job, std::vector<HostDaemon*> daemons,
+                             JobObserver* observer)
+    : job_(std::move(job)),
+      observer_(observer),
+      prepared_{.daemons = std::move(daemons)},
+      inputs_(kQueuedEvents) {}
+
+std::optional<Verdict> JobController::Run() {
+  RestartPolicy restarts(job_.max_restarts);
+  for (int generation = job_.first_generation;; ++generation) {
+    const StatusOr<RankProgram> program = job_.program(generation);
+    if (!program.ok()) return ProgramVerdict(program.status(), generation);
+    std::optional<Verdict> verdict;
+    if (generation == job_.first_generation) verdict = PrepareHosts(*program);
+    if (!verdict.has_value()) verdict = TakeUserStop(generation);
+    if (!verdict.has_value()) {
+      GenerationRun run(generation, job_, prepared_, observer_, &inputs_);
+      verdict = run.Run(*program);
+    }
+    if (!verdict.has_value()) return std::nullopt;
+    const RestartDecision decision = restarts.Decide(*verdict);
+    if (!decision.restart) {
+      if (job_.max_restarts > 0) observer_->OnNotice("not restarted: " + decision.reason);
+      return verdict;
+    }
+    observer_->OnNotice(verdict->message + "; " + decision.reason);
+  }
+}
+
+std::optional<Verdict> JobController::PrepareHosts(const RankProgram& program) {
+  std::vector<std::future<StatusOr<v1::PrepareResponse>>> answers;
+  for (std::size_t i = 0; i < prepared_.daemons.size(); ++i) {
+    answers.push_back(std::async(std::launch::async, [&, i] {
+      return prepared_.daemons[i]->Prepare(MakePrepareRequest(job_, static_cast<int>(i), program));
+    }));
+  }
+  std::optional<Verdict> refused;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const std::string& host = job_.plan.hosts[i].host;
+    const StatusOr<v1::PrepareResponse> answer = answers[i].get();
+    std::optional<Verdict> verdict;
+    if (!answer.ok()) {
+      verdict = PreflightVerdict(
+          host, "host " + host + ": " + answer.status().message(),
+          "Prepare answered " + std::string(StatusCodeName(answer.status().code())), "");
+    } else {
+      verdict = CheckHost(host, *answer);
+      prepared_.core_counts.push_back(static_cast<int>(answer->core_count()));
+      if (i == 0) prepared_.master_port = static_cast<int>(answer->master_port());
+    }
+    if (verdict.has_value() && !refused.has_value()) refused = std::move(verdict);
+  }
+  return refused;
+}
+
+std::optional<Verdict> JobController::CheckHost(const std::string& host,
+                                                const v1::PrepareResponse& response) {
+  for (const v1::Finding& finding : response.findings()) {
+    if (finding.level() == v1::Finding::FAIL) {
+      return PreflightVerdict(host, "host " + host + ": " + finding.message(),
+                              "preflight check '" + finding.name() + "' failed", finding.hint());
+    }
+  }
+  observer_->OnPrepared(host, response);
+  return std::nullopt;
+}
+
+std::optional<Verdict> JobController::TakeUserStop(int generation) {
+  const std::optional<JobInput> input = inputs_.Take(std::chrono::milliseconds(0));
+  if (!input.has_value()) return std::nullopt;
+  return UserStopVerdict(input->signal, generation);
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,44 @@
+#pragma once
+
+// JobController: one job from Prepare to its verdict.
+//
+//     Prepare all hosts -> per generation: Launch all -> Watch all -> verdict -> restart or end
+//
+// Threads: Run() on one thread; OnSignal from any. The observer is called on Run's thread.
+// Lifetimes: daemons and observer outlive the controller.
+
+#include <optional>
+#include <vector>
+
+#include "cli/job/generation_run.h"
+#include "cli/job/host_daemon.h"
+#include "cli/job/job_observer.h"
+#include "cli/job/job_request.h"
+#include "cli/job/verdict.h"
+
+namespace ds::cli {
+
+class JobController {
+ public:
+  // `daemons` by host of job.plan.
+  JobController(JobRequest job, std::vector<HostDaemon*> daemons, JobObserver* observer);
+
+  // None: every rank succeeded.
+  std::optional<Verdict> Run();
+
+  // The user wants the job to stop: SIGINT, SIGTERM or SIGHUP.
+  void OnSignal(int signal) { inputs_.PutUrgent({.signal = signal}); }
+
+ private:
+  std::optional<Verdict> PrepareHosts(const RankProgram& program);
+  std::optional<Verdict> CheckHost(const std::string& host, const v1::PrepareResponse& response);
+  // A signal that came while no rank ran.
+  std::optional<Verdict> TakeUserStop(int generation);
+
+  const JobRequest job_;
+  JobObserver* const observer_;
+  PreparedJob prepared_;
+  JobInputs inputs_;
+};
+
+}  // namespace ds::cli

@@ -1,0 +1,82 @@
+#include "cli/job/job_request.h"
+
+#include <algorithm>
+
+namespace ds::cli {
+namespace {
+
+void AddVariable(const std::pair<std::string, std::string>& variable,
+                 google::protobuf::RepeatedPtrField<v1::EnvironmentVariable>* environment) {
+  v1::EnvironmentVariable* added = environment->Add();
+  added->set_name(variable.first);
+  added->set_value(variable.second);
+}
+
+v1::RankSpec MakeRankSpec(const JobRequest& job, const RankProgram& program,
+                          const PlannedRank& rank, const JobEnvironment& environment) {
+  v1::RankSpec spec;
+  spec.set_rank(rank.rank);
+  spec.set_local_rank(rank.local_rank);
+  for (const std::string& word : program.argv) {
+    if (job.local_rank_position > 0 && spec.argv_size() == job.local_rank_position) {
+      spec.add_argv("--local_rank=" + std::to_string(rank.local_rank));
+    }
+    spec.add_argv(word);
+  }
+  if (job.local_rank_position > 0 && spec.argv_size() == job.local_rank_position) {
+    spec.add_argv("--local_rank=" + std::to_string(rank.local_rank));
+  }
+  for (const auto& variable : RankEnvironment(job.plan, rank, environment)) {
+    AddVariable(variable, spec.mutable_environment());
+  }
+  for (const int core : rank.cores) spec.add_cores(core);
+  return spec;
+}
+
+}  // namespace
+
+v1::PrepareRequest MakePrepareRequest(const JobRequest& job, int node_rank,
+                                      const RankProgram& program) {
+  v1::PrepareRequest request;
+  request.set_job_id(job.job_id);
+  request.set_rank_count(job.plan.hosts[node_rank].rank_count());
+  if (!program.argv.empty()) request.set_program(program.argv[0]);
+  request.set_working_directory(job.working_directories[node_rank]);
+  request.set_lease_master_port(node_rank == 0);
+  request.set_master_port(job.master_port);
+  request.set_device(job.device);
+  request.set_search_path(job.search_path);
+  return request;
+}
+
+v1::LaunchRequest MakeLaunchRequest(const JobRequest& job, const RankProgram& program,
+                                    const LaunchDetails& details) {
+  const PlannedHost& host = job.plan.hosts[details.node_rank];
+  v1::LaunchRequest request;
+  request.set_job_id(job.job_id);
+  request.set_generation(details.generation);
+  request.set_working_directory(job.working_directories[details.node_rank]);
+  request.set_inherit_environment(true);
+  request.set_grace_seconds(job.grace_seconds);
+  for (const auto& variable : job.exports) AddVariable(variable, request.mutable_environment());
+  const JobEnvironment environment{
+      .job_id = job.job_id,
+      .generation = details.generation,
+      .master_addr = job.master_addr,
+      .master_port = details.master_port,
+      .one_device_per_rank = job.one_device_per_rank,
+      .user_set_threads = job.user_set_threads,
+      .threads_per_rank = std::max(1, details.core_count / host.rank_count())};
+  for (int i = 0; i < host.rank_count(); ++i) {
+    const PlannedRank& rank = job.plan.ranks[host.first_rank + i];
+    *request.add_ranks() = MakeRankSpec(job, program, rank, environment);
+  }
+  for (const auto& [name, content] : program.files) {
+    v1::JobFile* file = request.add_files();
+    file->set_name(name);
+    file->set_content(content);
+  }
+  return request;
+}
+
+}  // namespace ds::cli

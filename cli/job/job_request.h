@@ -1,0 +1,61 @@
+#pragma once
+
+// JobRequest: everything the controller needs to know of a job, and the wire messages made of it.
+//
+// Pure. Threads: plain values.
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/plan/rank_environment.h"
+#include "cli/plan/world_plan.h"
+#include "proto/dsrun.pb.h"
+#include "runtime/base/status.h"
+
+namespace ds::cli {
+
+namespace v1 = ::dsrun::v1;
+
+// What the ranks of one generation execute. argv[0] == "" is the host's dsrank; the text
+// "@DSRUN_JOB_DIR@" in argv is the folder of `files`.
+struct RankProgram {
+  std::vector<std::string> argv;
+  std::vector<std::pair<std::string, std::string>> files;  // name, content
+};
+
+struct JobRequest {
+  std::string job_id;
+  WorldPlan plan;
+  std::vector<std::string> working_directories;  // by host
+  v1::PrepareRequest::Device device = v1::PrepareRequest::DEVICE_AUTO;
+  std::string search_path;  // the ranks' PATH
+  Environment exports;      // over the environment of dsrun
+  std::string master_addr;
+  int master_port = 0;  // 0 = any free one
+  bool one_device_per_rank = false;
+  bool user_set_threads = false;
+  // Puts --local_rank=N at this place of argv; 0 = does not.
+  int local_rank_position = 0;
+  double grace_seconds = 15;
+  int max_restarts = 0;
+  int first_generation = 0;
+  // What generation n runs; an error ends the job (kDataLoss, kNotFound: no usable checkpoint).
+  std::function<StatusOr<RankProgram>(int generation)> program;
+};
+
+v1::PrepareRequest MakePrepareRequest(const JobRequest& job, int node_rank,
+                                      const RankProgram& program);
+
+// `core_count` is the host's, for the threads of unbound ranks.
+struct LaunchDetails {
+  int node_rank = 0;
+  int generation = 0;
+  int master_port = 0;
+  int core_count = 0;
+};
+v1::LaunchRequest MakeLaunchRequest(const JobRequest& job, const RankProgram& program,
+                                    const LaunchDetails& details);
+
+}  // namespace ds::cli

@@ -1,0 +1,33 @@
+#pragma once
+
+// JobSession: a planned job run by this process: daemons, signals, console, run directory, verdict.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "cli/job/job_request.h"
+#include "cli/job/run_directory.h"
+#include "cli/launch_flags.h"
+#include "cli/plan/launch_plan.h"
+#include "runtime/base/status.h"
+
+namespace ds::cli {
+
+struct JobSetup {
+  std::string job_id;
+  LaunchFlags flags;
+  LaunchPlan plan;
+  // Our own trainer: it is told which device to use and reports steps.
+  bool trains = false;
+  std::int64_t total_steps = 0;  // 0 = not known
+  // Where --local_rank=N goes in argv; 0 = nowhere.
+  int local_rank_position = 0;
+  std::function<StatusOr<RankProgram>(int generation)> program;
+};
+
+// Runs the job to its end and shows it; the exit status of dsrun. Call it before this process has
+// any other thread. An error Status means that nothing ran.
+StatusOr<int> RunJob(const JobSetup& setup, RunDirectory* run_directory);
+
+}  // namespace ds::cli

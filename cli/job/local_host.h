@@ -1,0 +1,33 @@
+#pragma once
+
+// LocalHost: the daemon of this machine as the controller sees it, started as a child.
+//
+// Threads and lifetimes are LocalDaemon's: destroying it stops its ranks.
+
+#include <memory>
+#include <string>
+
+#include "cli/job/host_daemon.h"
+
+namespace ds::cli {
+
+class LocalDaemon;
+
+class LocalHost : public HostDaemon {
+ public:
+  static StatusOr<std::unique_ptr<LocalHost>> Start(const std::string& job_id);
+  ~LocalHost() override;
+
+  StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest& request) override;
+  StatusOr<v1::LaunchResponse> Launch(const v1::LaunchRequest& request) override;
+  StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request) override;
+  Status Watch(int generation, const EventCallback& on_event) override;
+
+ private:
+  LocalHost(std::string job_id, std::unique_ptr<LocalDaemon> daemon);
+
+  const std::string job_id_;
+  const std::unique_ptr<LocalDaemon> daemon_;
+};
+
+}  // namespace ds::cli

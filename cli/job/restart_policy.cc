@@ -1,0 +1,53 @@
+#include "cli/job/restart_policy.h"
+
+namespace ds::cli {
+namespace {
+
+// Why another try cannot help; "" when it may.
+std::string Hopeless(Cause cause) {
+  switch (cause) {
+    case Cause::kUserStop:
+      return "the user stopped the job";
+    case Cause::kConfig:
+      return "the config, model or data must change first";
+    case Cause::kCheckpoint:
+      return "there is no usable checkpoint";
+    case Cause::kPreflight:
+    case Cause::kLaunch:
+      return "the host refuses the job";
+    case Cause::kInternal:
+      return "dsrun itself cannot go on";
+    case Cause::kDaemonLost:
+      return "the host's daemon is gone";
+    case Cause::kExitCode:
+    case Cause::kSignal:
+    case Cause::kOutOfMemory:
+    case Cause::kRankError:
+      return "";
+  }
+  return "";
+}
+
+// Without steps (any program that reports none) nothing tells a repeated error from bad luck.
+bool SameErrorAtSameStep(const Verdict& a, const Verdict& b) {
+  return a.step.has_value() && a.step == b.step && a.cause == b.cause && a.rank == b.rank &&
+         a.exit_code == b.exit_code && a.signal == b.signal;
+}
+
+}  // namespace
+
+RestartDecision RestartPolicy::Decide(const Verdict& verdict) {
+  if (const std::string why = Hopeless(verdict.cause); !why.empty()) return {false, why};
+  if (max_restarts_ == 0) return {false, "no restarts were asked for (--max_restarts)"};
+  if (previous_.has_value() && SameErrorAtSameStep(*previous_, verdict)) {
+    return {false, "the same error at step " + std::to_string(*verdict.step) + " twice"};
+  }
+  if (used_ == max_restarts_) {
+    return {false, "all " + std::to_string(max_restarts_) + " restarts are used up"};
+  }
+  ++used_;
+  previous_ = verdict;
+  return {true, "restart " + std::to_string(used_) + " of " + std::to_string(max_restarts_)};
+}
+
+}  // namespace ds::cli

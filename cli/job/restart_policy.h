@@ -1,0 +1,35 @@
+#pragma once
+
+// RestartPolicy: whether a failed generation is followed by another.
+//
+// Not when the user ended the job, when trying again cannot help (config, data, checkpoint, a host
+// that refuses), when the same error came at the same step twice running, or when the restarts are
+// used up.
+//
+// Pure. Threads: one at a time.
+
+#include <optional>
+#include <string>
+
+#include "cli/job/verdict.h"
+
+namespace ds::cli {
+
+struct RestartDecision {
+  bool restart = false;
+  std::string reason;  // "restart 1 of 3", "the same error at step 12 twice"
+};
+
+class RestartPolicy {
+ public:
+  explicit RestartPolicy(int max_restarts) : max_restarts_(max_restarts) {}
+
+  RestartDecision Decide(const Verdict& verdict);
+
+ private:
+  const int max_restarts_;
+  int used_ = 0;
+  std::optional<Verdict> previous_;
+};
+
+}  // namespace ds::cli

@@ -1,0 +1,146 @@
+#include "cli/job/run_directory.h"
+
+#include <array>
+#include <charconv>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "cli/job/event_json.h"
+
+namespace ds::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr int kIndent = 2;
+
+// Bytes that are no UTF-8 (a rank's last words) become U+FFFD.
+std::string Dump(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string RankFileName(int rank, int stream) {
+  std::array<char, 32> name{};
+  std::snprintf(name.data(), name.size(), "rank-%05d.%s", rank,
+                stream == v1::RankOutput::STDERR ? "err" : "out");
+  return name.data();
+}
+
+Status CannotWrite(const fs::path& path, const Status& status) {
+  return Status(status.code(), "run directory " + path.string() + ": " + status.message() +
+                                   "; choose another with --run_dir");
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::Create(const fs::path& path) {
+  std::error_code error;
+  if (fs::exists(path / "job.json", error)) {
+    return AlreadyExistsError("run directory " + path.string() +
+                              " holds a job already; go on with it by 'dsrun resume " +
+                              path.string() + "' or choose another with --run_dir");
+  }
+  if (const Status made = MakeDirectories(path / "checkpoints"); !made.ok()) {
+    return CannotWrite(path, made);
+  }
+  return OpenFiles(path);
+}
+
+StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::Open(const fs::path& path) {
+  std::error_code error;
+  if (!fs::exists(path / "job.json", error)) {
+    return NotFoundError(path.string() + " is no run directory: it has no job.json");
+  }
+  return OpenFiles(path);
+}
+
+StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::OpenFiles(const fs::path& path) {
+  std::unique_ptr<RunDirectory> run(new RunDirectory(path));
+  for (auto& [file, name] :
+       {std::pair(&run->events_, "events.jsonl"), std::pair(&run->metrics_, "metrics.jsonl")}) {
+    StatusOr<AppendFile> opened = AppendFile::Open(path / name);
+    if (!opened.ok()) return CannotWrite(path, opened.status());
+    file->emplace(*std::move(opened));
+  }
+  return run;
+}
+
+int RunDirectory::NextGeneration() const {
+  int next = 0;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(path_ / "logs", error)) {
+    const std::string name = entry.path().filename().string();
+    int generation = 0;
+    const auto [end, bad] = std::from_chars(name.data(), name.data() + name.size(), generation);
+    if (bad == std::errc() && end == name.data() + name.size())
+      next = std::max(next, generation + 1);
+  }
+  return next;
+}
+
+Status RunDirectory::WriteJob(const Json& job) {
+  return WriteFileAtomically(path_ / "job.json", Dump(job, kIndent));
+}
+
+StatusOr<Json> RunDirectory::ReadJob() const {
+  DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path_ / "job.json"));
+  Json job = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!job.is_object()) {
+    return InvalidArgumentError((path_ / "job.json").string() +
+                                " is damaged: it is no JSON object");
+  }
+  return job;
+}
+
+Status RunDirectory::WriteResolvedConfig(const Json& config) {
+  return WriteFileAtomically(path_ / "config.resolved.json", Dump(config, kIndent));
+}
+
+Status RunDirectory::WriteVerdict(const Verdict& verdict) {
+  return WriteFileAtomically(path_ / "verdict.json", Dump(ToJson(verdict), kIndent));
+}
+
+Status RunDirectory::RemoveVerdict() {
+  std::error_code error;
+  fs::remove(path_ / "verdict.json", error);
+  return error ? ErrnoError(error.value(), (path_ / "verdict.json").string()) : OkStatus();
+}
+
+Status RunDirectory::Append(const HostEvent& event) {
+  if (event.event.has_rank_output()) return AppendOutput(event);
+  if (event.event.has_rank_started()) {
+    const int rank = static_cast<int>(event.event.rank_started().rank());
+    for (const int stream : {v1::RankOutput::STDOUT, v1::RankOutput::STDERR}) {
+      DS_RETURN_IF_ERROR(Log(event.generation, {rank, stream}).status());
+    }
+  }
+  if (event.event.has_rank_report() && event.event.rank_report().kind() == "step") {
+    return metrics_->Append(event.event.rank_report().body() + "\n");
+  }
+  const std::optional<Json> json = ToJson(event);
+  return json.has_value() ? events_->Append(Dump(*json, -1)) : OkStatus();
+}
+
+Status RunDirectory::AppendOutput(const HostEvent& event) {
+  const v1::RankOutput& output = event.event.rank_output();
+  const LogKey key(static_cast<int>(output.rank()), output.stream());
+  DS_ASSIGN_OR_RETURN(AppendFile * file, Log(event.generation, key));
+  return file->Append(output.data());
+}
+
+StatusOr<AppendFile*> RunDirectory::Log(int generation, const LogKey& key) {
+  if (generation != log_generation_) {
+    logs_.clear();
+    log_generation_ = generation;
+  }
+  const auto found = logs_.find(key);
+  if (found != logs_.end()) return &found->second;
+  const fs::path folder = path_ / "logs" / std::to_string(generation);
+  DS_RETURN_IF_ERROR(MakeDirectories(folder));
+  DS_ASSIGN_OR_RETURN(AppendFile file,
+                      AppendFile::Open(folder / RankFileName(key.first, key.second)));
+  return &logs_.emplace(key, std::move(file)).first->second;
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,66 @@
+#pragma once
+
+// RunDirectory: the files of one job, runs/<job>/ unless --run_dir says otherwise.
+//
+//     job.json                          everything needed to repeat or resume the job
+//     config.resolved.json              every config value and where it comes from (train)
+//     events.jsonl                      what happened, one object a line (not the output)
+//     metrics.jsonl                     one object per optimizer step; restarts append
+//     logs/<generation>/rank-00000.out  every byte a rank wrote, and .err
+//     checkpoints/
+//     verdict.json                      only after a failure
+//
+// Threads: one at a time.
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "cli/job/job_observer.h"
+#include "cli/job/verdict.h"
+#include "runtime/base/files.h"
+#include "runtime/base/status.h"
+
+namespace ds::cli {
+
+class RunDirectory {
+ public:
+  // Makes the folder; refuses one that holds a job already. Every error names the folder and
+  // --run_dir.
+  static StatusOr<std::unique_ptr<RunDirectory>> Create(const std::filesystem::path& path);
+  // One that holds a job: kNotFound when it does not.
+  static StatusOr<std::unique_ptr<RunDirectory>> Open(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
+  // One more than any generation that has logs here.
+  int NextGeneration() const;
+
+  Status WriteJob(const nlohmann::ordered_json& job);
+  StatusOr<nlohmann::ordered_json> ReadJob() const;
+  Status WriteResolvedConfig(const nlohmann::ordered_json& config);
+  Status WriteVerdict(const Verdict& verdict);
+  // A verdict of an earlier try says nothing about the next.
+  Status RemoveVerdict();
+  Status Append(const HostEvent& event);
+
+ private:
+  using LogKey = std::pair<int, int>;  // rank, stream
+
+  explicit RunDirectory(std::filesystem::path path) : path_(std::move(path)) {}
+  static StatusOr<std::unique_ptr<RunDirectory>> OpenFiles(const std::filesystem::path& path);
+  Status AppendOutput(const HostEvent& event);
+  StatusOr<AppendFile*> Log(int generation, const LogKey& key);
+
+  const std::filesystem::path path_;
+  std::optional<AppendFile> events_;
+  std::optional<AppendFile> metrics_;
+  int log_generation_ = -1;  // whose files logs_ holds
+  std::map<LogKey, AppendFile> logs_;
+};
+
+}  // namespace ds::cli

@@ -1,0 +1,39 @@
+#pragma once
+
+// SignalWatch: SIGINT, SIGTERM and SIGHUP as calls on a thread of their own.
+//
+// Create it before any other thread: from then on the signals are held back in the calling thread
+// and in the threads it starts. Listen delivers them, those of the meantime first. The destructor
+// ends the thread and restores the mask.
+
+#include <csignal>
+#include <functional>
+#include <thread>
+
+#include "runtime/base/status.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ds::cli {
+
+class SignalWatch {
+ public:
+  SignalWatch();
+  ~SignalWatch();
+  SignalWatch(const SignalWatch&) = delete;
+  SignalWatch& operator=(const SignalWatch&) = delete;
+
+  // `on_signal` is called with each signal's number. Once.
+  Status Listen(std::function<void(int)> on_signal);
+
+ private:
+  void Loop();
+
+  std::function<void(int)> on_signal_;
+  sigset_t watched_{};
+  sigset_t previous_mask_{};
+  UniqueFd signals_;
+  UniqueFd quit_;
+  std::thread thread_;
+};
+
+}  // namespace ds::cli

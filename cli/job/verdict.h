@@ -1,0 +1,47 @@
+#pragma once
+
+// Verdict: why a job ended other than well, as the user reads it and as verdict.json holds it.
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ds::cli {
+
+enum class Cause {
+  kExitCode,     // a rank ended with a status other than 0
+  kSignal,       // a rank was killed by a signal
+  kOutOfMemory,  // ... which the kernel's out-of-memory killer sent
+  kRankError,    // a rank said what went wrong before it ended
+  kConfig,       // a rank refused its config, model or data
+  kCheckpoint,   // no usable checkpoint
+  kPreflight,    // a host refused the job before any rank started
+  kLaunch,       // a rank could not be started
+  kDaemonLost,   // the daemon of a host is gone
+  kUserStop,     // the user ended the job
+  kInternal,     // dsrun could not go on: its own disk, for example
+};
+
+std::string_view CauseName(Cause cause);  // "exit_code", "signal", "out_of_memory", ...
+
+struct Verdict {
+  Cause cause = Cause::kExitCode;
+  int rank = -1;      // the first that failed; -1 when no rank is to blame
+  std::string host;   // as spelt in the hostfile; "" when no host is to blame
+  int exit_code = 1;  // what dsrun ends with
+  int signal = 0;     // that killed the rank, or that the user sent; 0 = none
+  int generation = 0;
+  std::optional<std::int64_t> step;     // the last finished one that was reported
+  std::string message;                  // one sentence
+  std::string proof;                    // the facts behind it
+  std::vector<std::string> last_lines;  // the rank's last lines of standard error
+  std::string hint;                     // what to do; "" when there is nothing to say
+};
+
+// The top level of verdict.json; `rank` and `step` are null when there is none.
+nlohmann::ordered_json ToJson(const Verdict& verdict);
+
+}  // namespace ds::cli

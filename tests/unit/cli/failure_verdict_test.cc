@@ -1,0 +1,146 @@
+#include "cli/job/failure_verdict.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <nlohmann/json.hpp>
+
+#include "tests/unit/cli/events.h"
+
+namespace ds::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::Exited;
+using ::testing::HasSubstr;
+using testing::Report;
+
+std::optional<Verdict> After(const std::vector<v1::Event>& events) {
+  FailureObserver observer(3);
+  for (const v1::Event& event : events) observer.OnEvent("a", event);
+  return observer.Conclude();
+}
+
+TEST(FailureVerdictTest, NoneWhenEveryRankSucceeds) {
+  EXPECT_FALSE(After({Exited(0, 0), Exited(1, 0)}).has_value());
+}
+
+TEST(FailureVerdictTest, TheFirstThatFailedUnstoppedTakesTheBlame) {
+  const auto verdict =
+      After({Exited(2, 0, SIGTERM, true), Exited(1, 7), Exited(0, 9), Exited(3, 1, 0, true)});
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->cause, Cause::kExitCode);
+  EXPECT_EQ(verdict->rank, 1);
+  EXPECT_EQ(verdict->host, "a");
+  EXPECT_EQ(verdict->exit_code, 7);
+  EXPECT_EQ(verdict->signal, 0);
+  EXPECT_EQ(verdict->generation, 3);
+  EXPECT_EQ(verdict->message, "rank 1 on a ended with status 7");
+  EXPECT_EQ(verdict->proof, "process 1001 exited with status 7");
+}
+
+TEST(FailureVerdictTest, ASignalBecomes128PlusItsNumber) {
+  const auto verdict = After({Exited(0, 0, SIGKILL)});
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->cause, Cause::kSignal);
+  EXPECT_EQ(verdict->exit_code, 137);
+  EXPECT_EQ(verdict->signal, SIGKILL);
+  EXPECT_EQ(verdict->message, "rank 0 on a was killed by signal 9 (SIGKILL)");
+  EXPECT_THAT(verdict->hint, HasSubstr("out-of-memory killer"));
+}
+
+TEST(FailureVerdictTest, OutOfMemoryHasItsOwnCauseAndProof) {
+  v1::Event event = Exited(0, 0, SIGKILL);
+  event.mutable_rank_exited()->set_oom_killed(true);
+  event.mutable_rank_exited()->set_max_rss_bytes(std::uint64_t{3} << 30);
+  const auto verdict = After({event});
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->cause, Cause::kOutOfMemory);
+  EXPECT_EQ(verdict->message, "rank 0 on a was killed by the kernel: out of memory");
+  EXPECT_EQ(
+      verdict->proof,
+      "process 1000 was ended by signal 9 (SIGKILL), peak memory 3072 MiB, the cgroup's count "
+      "of out-of-memory kills rose");
+}
+
+TEST(FailureVerdictTest, WhatTheRankReportedComesFirst) {
+  const auto verdict =
+      After({Report(1, "beacon", R"({"step":12})"),
+             Report(1, "error", R"({"message":"model: no config.json","hint":"add one"})"),
+             Report(0, "error", R"({"message":"peer is gone"})"), Exited(1, 2), Exited(0, 1)});
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->cause, Cause::kConfig);
+  EXPECT_EQ(verdict->message, "model: no config.json");
+  EXPECT_EQ(verdict->hint, "add one");
+  EXPECT_EQ(verdict->exit_code, 2);
+  EXPECT_EQ(verdict->step, 12);
+}
+
+TEST(FailureVerdictTest, AReportedErrorIsClassedByItsStatus) {
+  const v1::Event error = Report(0, "error", R"({"message":"m"})");
+  EXPECT_EQ(After({error, Exited(0, 2)})->cause, Cause::kConfig);
+  EXPECT_EQ(After({error, Exited(0, 6)})->cause, Cause::kCheckpoint);
+  EXPECT_EQ(After({error, Exited(0, 1)})->cause, Cause::kRankError);
+  EXPECT_EQ(After({error, Exited(0, 0, SIGSEGV)})->cause, Cause::kSignal);
+}
+
+TEST(FailureVerdictTest, BadReportsAreIgnored) {
+  for (const char* body : {"", "{", "[]", "3", R"({"step":"x"})", R"({"message":7})"}) {
+    const auto verdict = After({Report(0, "beacon", body), Exited(0, 5)});
+    ASSERT_TRUE(verdict.has_value());
+    EXPECT_FALSE(verdict->step.has_value());
+    EXPECT_EQ(verdict->message, "rank 0 on a ended with status 5");
+  }
+}
+
+TEST(FailureVerdictTest, LastLinesAreTheRanksOwn) {
+  v1::Event event = Exited(0, 1);
+  event.mutable_rank_exited()->set_last_stderr("one\n\nthree");
+  EXPECT_THAT(After({event})->last_lines, ElementsAre("one", "", "three"));
+}
+
+TEST(FailureVerdictTest, AUserStopIsNobodysFault) {
+  FailureObserver observer(0);
+  observer.OnUserStop(SIGINT);
+  observer.OnUserStop(SIGTERM);
+  observer.OnEvent("a", Exited(0, 0, SIGTERM, true));
+  observer.OnEvent("a", Exited(1, 1));  // died of its neighbour's end before the daemon's stop
+  const auto verdict = observer.Conclude();
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->cause, Cause::kUserStop);
+  EXPECT_EQ(verdict->rank, -1);
+  EXPECT_EQ(verdict->signal, SIGINT);
+  EXPECT_EQ(verdict->exit_code, 130);
+}
+
+TEST(FailureVerdictTest, AUserStopAfterAFailureChangesNothing) {
+  FailureObserver observer(0);
+  observer.OnEvent("a", Exited(0, 4));
+  observer.OnUserStop(SIGINT);
+  EXPECT_EQ(observer.Conclude()->exit_code, 4);
+}
+
+TEST(FailureVerdictTest, ALostDaemonIsALostHost) {
+  FailureObserver observer(0);
+  observer.OnDaemonLost("b", "connection reset");
+  EXPECT_TRUE(observer.failed());
+  const auto verdict = observer.Conclude();
+  EXPECT_EQ(verdict->cause, Cause::kDaemonLost);
+  EXPECT_EQ(verdict->host, "b");
+  EXPECT_EQ(verdict->exit_code, 4);
+  EXPECT_EQ(verdict->proof, "connection reset");
+}
+
+TEST(VerdictTest, JsonHasExactlyTheDocumentedKeys) {
+  const nlohmann::ordered_json json = ToJson(Verdict{});
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : json.items()) keys.push_back(key);
+  EXPECT_THAT(keys, ElementsAre("cause", "rank", "host", "exit_code", "signal", "generation",
+                                "step", "message", "proof", "last_lines", "hint"));
+  EXPECT_TRUE(json["rank"].is_null());
+  EXPECT_TRUE(json["step"].is_null());
+}
+
+}  // namespace
+}  // namespace ds::cli

@@ -1,0 +1,277 @@
+#include "cli/job/job_controller.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <memory>
+
+#include "tests/unit/cli/events.h"
+
+namespace ds::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::Ended;
+using testing::Exited;
+using ::testing::HasSubstr;
+using testing::Output;
+using testing::Report;
+
+// A daemon whose ranks do as they are told: each generation plays `script`, then waits for a Stop
+// when it has none of its own end.
+class FakeDaemon : public HostDaemon {
+ public:
+  explicit FakeDaemon(std::vector<std::vector<v1::Event>> scripts)
+      : scripts_(std::move(scripts)), stops_(16) {}
+
+  StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest& request) override {
+    prepared = request;
+    return prepare_answer;
+  }
+  StatusOr<v1::LaunchResponse> Launch(const v1::LaunchRequest& request) override {
+    launched.push_back(request);
+    if (!launch_answer.ok()) return launch_answer;
+    return v1::LaunchResponse();
+  }
+  StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request) override {
+    stops_.Put(request);
+    return v1::StopResponse();
+  }
+  Status Watch(int generation, const EventCallback& on_event) override {
+    const int first = static_cast<int>(launched.front().generation());
+    for (const v1::Event& event : scripts_.at(generation - first)) {
+      if (event.has_heartbeat()) return UnavailableError("connection reset");
+      on_event(event);
+      if (event.has_job_ended()) return OkStatus();
+    }
+    // The ranks run on until a stop; a grace above 1 s is one that they sit out.
+    for (;;) {
+      const auto stop = stops_.Take(std::chrono::seconds(60));
+      if (!stop.has_value()) return DeadlineExceededError("nobody stopped the ranks");
+      graces.push_back(stop->grace_seconds());
+      if (stop->grace_seconds() <= 1) break;
+    }
+    on_event(Exited(0, 0, SIGKILL, true));
+    on_event(Ended());
+    return OkStatus();
+  }
+
+  v1::PrepareResponse prepare_answer;
+  Status launch_answer;
+  v1::PrepareRequest prepared;
+  std::vector<v1::LaunchRequest> launched;
+  std::vector<double> graces;
+
+ private:
+  const std::vector<std::vector<v1::Event>> scripts_;
+  BoundedQueue<v1::StopRequest> stops_;
+};
+
+// The stream breaks here.
+v1::Event Cut() {
+  v1::Event event;
+  event.mutable_heartbeat();
+  return event;
+}
+
+class RecordingObserver : public JobObserver {
+ public:
+  void OnPrepared(const std::string& host, const v1::PrepareResponse&) override {
+    prepared.push_back(host);
+  }
+  Status OnEvent(const HostEvent& event) override {
+    if (event.event.has_rank_output()) {
+      output += event.event.rank_output().data();
+      if (on_output) on_output();
+      return output_answer;
+    }
+    return OkStatus();
+  }
+  void OnNotice(const std::string& text) override { notices.push_back(text); }
+  void OnQuiet() override {}
+
+  std::vector<std::string> prepared;
+  std::vector<std::string> notices;
+  std::string output;
+  std::function<void()> on_output;
+  Status output_answer;
+};
+
+class JobControllerTest : public ::testing::Test {
+ protected:
+  void AddHost(const std::string& name, std::vector<std::vector<v1::Event>> scripts) {
+    daemons_.push_back(std::make_unique<FakeDaemon>(std::move(scripts)));
+    daemons_.back()->prepare_answer.set_core_count(4);
+    daemons_.back()->prepare_answer.set_master_port(4242);
+    hosts_.push_back({.host = name, .slots = {0, 1}});
+  }
+  JobController& Controller(int max_restarts = 0, double grace_seconds = 1) {
+    JobRequest request{.job_id = "job",
+                       .plan = PlanWorld(hosts_),
+                       .working_directories = std::vector<std::string>(hosts_.size(), "/"),
+                       .master_addr = "m",
+                       .grace_seconds = grace_seconds,
+                       .max_restarts = max_restarts};
+    request.program = [this](int generation) -> StatusOr<RankProgram> {
+      if (!program_answer_.ok()) return program_answer_;
+      return RankProgram{.argv = {"prog", std::to_string(generation)}};
+    };
+    std::vector<HostDaemon*> daemons;
+    for (const auto& daemon : daemons_) daemons.push_back(daemon.get());
+    controller_ = std::make_unique<JobController>(std::move(request), daemons, &observer_);
+    return *controller_;
+  }
+
+  std::vector<std::unique_ptr<FakeDaemon>> daemons_;
+  std::vector<HostSlots> hosts_;
+  RecordingObserver observer_;
+  Status program_answer_;
+  std::unique_ptr<JobController> controller_;
+};
+
+TEST_F(JobControllerTest, SucceedsWhenEveryRankOnEveryHostDoes) {
+  AddHost("a", {{Output(0, "hello\n"), Exited(0, 0), Exited(1, 0), Ended()}});
+  AddHost("b", {{Exited(2, 0), Exited(3, 0), Ended()}});
+  EXPECT_FALSE(Controller().Run().has_value());
+  EXPECT_THAT(observer_.prepared, ElementsAre("a", "b"));
+  EXPECT_EQ(observer_.output, "hello\n");
+  EXPECT_TRUE(daemons_[0]->prepared.lease_master_port());
+  EXPECT_FALSE(daemons_[1]->prepared.lease_master_port());
+  EXPECT_TRUE(daemons_[0]->graces.empty());
+}
+
+TEST_F(JobControllerTest, EveryHostIsToldTheSameRendezvous) {
+  AddHost("a", {{Ended()}});
+  AddHost("b", {{Ended()}});
+  daemons_[1]->prepare_answer.set_master_port(1);
+  Controller().Run();
+  for (const auto& daemon : daemons_) {
+    for (const v1::RankSpec& rank : daemon->launched.at(0).ranks()) {
+      std::map<std::string, std::string> environment;
+      for (const auto& each : rank.environment()) environment[each.name()] = each.value();
+      EXPECT_EQ(environment["MASTER_ADDR"], "m");
+      EXPECT_EQ(environment["MASTER_PORT"], "4242");
+      EXPECT_EQ(environment["OMP_NUM_THREADS"], "2");
+    }
+  }
+}
+
+TEST_F(JobControllerTest, AFailureOnOneHostStopsAllOthers) {
+  AddHost("a", {{}});
+  AddHost("b", {{Exited(3, 7), Ended()}});
+  const auto verdict = Controller().Run();
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->rank, 3);
+  EXPECT_EQ(verdict->host, "b");
+  EXPECT_EQ(verdict->exit_code, 7);
+  EXPECT_THAT(daemons_[0]->graces, ElementsAre(1));
+}
+
+TEST_F(JobControllerTest, ALostDaemonStopsAllOthers) {
+  AddHost("a", {{}});
+  AddHost("b", {{Cut()}});
+  const auto verdict = Controller().Run();
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->cause, Cause::kDaemonLost);
+  EXPECT_EQ(verdict->host, "b");
+  EXPECT_EQ(verdict->exit_code, 4);
+  EXPECT_EQ(verdict->proof, "connection reset");
+}
+
+TEST_F(JobControllerTest, ASecondSignalKillsAtOnce) {
+  AddHost("a", {{Output(0, "running\n")}});
+  JobController& controller = Controller(/*max_restarts=*/5, /*grace_seconds=*/60);
+  observer_.on_output = [&] {
+    controller.OnSignal(SIGINT);
+    controller.OnSignal(SIGINT);
+  };
+  const auto verdict = controller.Run();
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->cause, Cause::kUserStop);
+  EXPECT_EQ(verdict->exit_code, 130);
+  EXPECT_THAT(daemons_[0]->graces, ElementsAre(60, 0));
+  EXPECT_EQ(daemons_[0]->launched.size(), 1u) << "a stopped job does not restart";
+}
+
+TEST_F(JobControllerTest, ASignalBeforeTheLaunchStartsNothing) {
+  AddHost("a", {{Ended()}});
+  JobController& controller = Controller();
+  controller.OnSignal(SIGTERM);
+  EXPECT_EQ(controller.Run()->exit_code, 143);
+  EXPECT_TRUE(daemons_[0]->launched.empty());
+}
+
+TEST_F(JobControllerTest, AHostThatRefusesEndsTheJobBeforeAnyRank) {
+  AddHost("a", {{Ended()}});
+  AddHost("b", {{Ended()}});
+  v1::Finding* finding = daemons_[1]->prepare_answer.add_findings();
+  finding->set_level(v1::Finding::FAIL);
+  finding->set_name("dsrank");
+  finding->set_message("no dsrank beside dsrund");
+  finding->set_hint("install it");
+  const auto verdict = Controller().Run();
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->cause, Cause::kPreflight);
+  EXPECT_EQ(verdict->exit_code, 3);
+  EXPECT_EQ(verdict->message, "host b: no dsrank beside dsrund");
+  EXPECT_EQ(verdict->hint, "install it");
+  EXPECT_TRUE(daemons_[0]->launched.empty());
+}
+
+TEST_F(JobControllerTest, AHostThatCannotLaunchStopsTheOthers) {
+  AddHost("a", {{}});
+  AddHost("b", {{}});
+  daemons_[1]->launch_answer = NotFoundError("prog: no such program");
+  const auto verdict = Controller().Run();
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->cause, Cause::kLaunch);
+  EXPECT_EQ(verdict->host, "b");
+  EXPECT_EQ(verdict->exit_code, 3);
+  EXPECT_THAT(daemons_[0]->graces, ElementsAre(0));
+}
+
+TEST_F(JobControllerTest, RestartsWithANewGenerationUntilItSucceeds) {
+  const v1::Event step = Report(0, "beacon", R"({"step":4})");
+  AddHost("a", {{step, Exited(0, 7), Ended()}, {Exited(0, 0, SIGKILL), Ended()}, {Ended()}});
+  EXPECT_FALSE(Controller(/*max_restarts=*/2).Run().has_value());
+  ASSERT_EQ(daemons_[0]->launched.size(), 3u);
+  EXPECT_EQ(daemons_[0]->launched[2].generation(), 2u);
+  EXPECT_EQ(daemons_[0]->launched[2].ranks(0).argv(1), "2");
+  EXPECT_THAT(observer_.notices,
+              ElementsAre("rank 0 on a ended with status 7; restart 1 of 2",
+                          "rank 0 on a was killed by signal 9 (SIGKILL); restart 2 of 2"));
+}
+
+TEST_F(JobControllerTest, TheSameErrorAtTheSameStepTwiceIsNotTriedAgain) {
+  const std::vector<v1::Event> script = {Report(0, "beacon", R"({"step":4})"), Exited(0, 7),
+                                         Ended()};
+  AddHost("a", {script, script, script});
+  EXPECT_EQ(Controller(/*max_restarts=*/5).Run()->exit_code, 7);
+  EXPECT_EQ(daemons_[0]->launched.size(), 2u);
+  EXPECT_EQ(observer_.notices.back(), "not restarted: the same error at step 4 twice");
+}
+
+TEST_F(JobControllerTest, AnObserverThatCannotKeepUpItsFilesEndsTheJob) {
+  AddHost("a", {{Output(0, "x\n"), Output(0, "y\n")}});
+  observer_.output_answer = ResourceExhaustedError("log: No space left on device");
+  const auto verdict = Controller().Run();
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->cause, Cause::kInternal);
+  EXPECT_EQ(verdict->exit_code, 1);
+  EXPECT_EQ(verdict->message, "log: No space left on device");
+  EXPECT_EQ(observer_.output, "x\n") << "it is not asked again";
+}
+
+TEST_F(JobControllerTest, WithoutAUsableCheckpointNothingStarts) {
+  AddHost("a", {{Ended()}});
+  program_answer_ = DataLossError("step-4 is damaged");
+  const auto verdict = Controller().Run();
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->cause, Cause::kCheckpoint);
+  EXPECT_EQ(verdict->exit_code, 6);
+  EXPECT_TRUE(daemons_[0]->launched.empty());
+}
+
+}  // namespace
+}  // namespace ds::cli

@@ -1,0 +1,82 @@
+#include "cli/console/progress.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/cli/events.h"
+
+namespace ds::cli {
+namespace {
+
+using testing::At;
+using testing::Report;
+
+constexpr std::int64_t kSecond = 1'000'000'000;
+
+v1::Event Step(int step, std::int64_t unix_nanos) {
+  return At(unix_nanos, Report(0, "step",
+                               R"({"loss":2.5,"tokens_per_second":1234.4,"step":)" +
+                                   std::to_string(step) + "}"));
+}
+
+TEST(ProgressTest, NothingAtFirstThenThePhase) {
+  Progress progress(10);
+  EXPECT_EQ(progress.Line(), "");
+  EXPECT_FALSE(progress.OnEvent(Report(0, "phase", R"({"name":"load_model"})")));
+  EXPECT_FALSE(progress.OnEvent(Report(1, "phase", R"({"name":"other"})")));
+  EXPECT_EQ(progress.Line(), "load_model");
+}
+
+TEST(ProgressTest, TimeLeftFollowsThePaceOfTheSteps) {
+  Progress progress(100);
+  EXPECT_TRUE(progress.OnEvent(Step(1, 0)));
+  EXPECT_EQ(progress.Line(), "step 1/100  loss 2.5000  1234 tokens/s");
+  EXPECT_TRUE(progress.OnEvent(Step(3, 4 * kSecond)));
+  EXPECT_EQ(progress.Line(), "step 3/100  loss 2.5000  1234 tokens/s  left 3m14s");
+}
+
+TEST(ProgressTest, OnlyTheLastStepsMakeThePace) {
+  Progress progress(1000);
+  for (int step = 1; step <= 20; ++step) progress.OnEvent(Step(step, step * 100 * kSecond));
+  for (int step = 21; step <= 40; ++step) {
+    progress.OnEvent(Step(step, 2000 * kSecond + (step - 20) * kSecond));
+  }
+  EXPECT_EQ(progress.Line(), "step 40/1000  loss 2.5000  1234 tokens/s  left 16m00s");
+}
+
+TEST(ProgressTest, MemoryIsTheLargestRanks) {
+  Progress progress(0);
+  progress.OnEvent(Step(1, 0));
+  v1::Event event;
+  for (const std::uint64_t mebibytes : {100, 300, 200}) {
+    event.mutable_heartbeat()->add_ranks()->set_rss_bytes(mebibytes << 20);
+  }
+  EXPECT_FALSE(progress.OnEvent(event));
+  EXPECT_EQ(progress.Line(), "step 1  loss 2.5000  1234 tokens/s  300 MiB/rank");
+}
+
+TEST(ProgressTest, ARankMayKnowTheTotal) {
+  Progress progress(0);
+  progress.OnEvent(Report(0, "phase", R"({"name":"train","total_steps":7})"));
+  progress.OnEvent(Step(7, 0));
+  EXPECT_TRUE(progress.finished());
+  EXPECT_EQ(progress.Line(), "step 7/7  loss 2.5000  1234 tokens/s");
+}
+
+TEST(ProgressTest, ReportsThatAreNoneAreIgnored) {
+  Progress progress(0);
+  for (const char* body : {"", "{", "[]", R"({"step":"x"})", R"({"loss":1})"}) {
+    EXPECT_FALSE(progress.OnEvent(Report(0, "step", body))) << body;
+  }
+  EXPECT_EQ(progress.Line(), "");
+}
+
+TEST(ProgressTest, Durations) {
+  EXPECT_EQ(ShowDuration(0), "0s");
+  EXPECT_EQ(ShowDuration(59.6), "1m00s");
+  EXPECT_EQ(ShowDuration(83), "1m23s");
+  EXPECT_EQ(ShowDuration(3600 * 26 + 60 * 5), "26h05m");
+  EXPECT_EQ(ShowDuration(-3), "0s");
+}
+
+}  // namespace
+}  // namespace ds::cli

@@ -1,0 +1,53 @@
+#include "cli/job/restart_policy.h"
+
+#include <gtest/gtest.h>
+
+namespace ds::cli {
+namespace {
+
+Verdict Failure(std::optional<std::int64_t> step, int exit_code = 7) {
+  return {.cause = Cause::kExitCode, .rank = 1, .exit_code = exit_code, .step = step};
+}
+
+TEST(RestartPolicyTest, RestartsUntilTheBudgetIsUsed) {
+  RestartPolicy policy(2);
+  EXPECT_EQ(policy.Decide(Failure(1)).reason, "restart 1 of 2");
+  EXPECT_EQ(policy.Decide(Failure(2)).reason, "restart 2 of 2");
+  const RestartDecision decision = policy.Decide(Failure(3));
+  EXPECT_FALSE(decision.restart);
+  EXPECT_EQ(decision.reason, "all 2 restarts are used up");
+}
+
+TEST(RestartPolicyTest, WithoutABudgetNothingRestarts) {
+  const RestartDecision decision = RestartPolicy(0).Decide(Failure(1));
+  EXPECT_FALSE(decision.restart);
+  EXPECT_EQ(decision.reason, "no restarts were asked for (--max_restarts)");
+}
+
+TEST(RestartPolicyTest, TheSameErrorAtTheSameStepTwiceStops) {
+  RestartPolicy policy(10);
+  EXPECT_TRUE(policy.Decide(Failure(5)).restart);
+  EXPECT_TRUE(policy.Decide(Failure(5, 8)).restart) << "another error at the same step";
+  EXPECT_TRUE(policy.Decide(Failure(6, 8)).restart) << "the same error, but it got further";
+  const RestartDecision decision = policy.Decide(Failure(6, 8));
+  EXPECT_FALSE(decision.restart);
+  EXPECT_EQ(decision.reason, "the same error at step 6 twice");
+}
+
+TEST(RestartPolicyTest, AProgramWithoutStepsMayFailAlike) {
+  RestartPolicy policy(2);
+  EXPECT_TRUE(policy.Decide(Failure(std::nullopt)).restart);
+  EXPECT_TRUE(policy.Decide(Failure(std::nullopt)).restart);
+}
+
+TEST(RestartPolicyTest, SomeCausesAreHopeless) {
+  for (const Cause cause : {Cause::kUserStop, Cause::kConfig, Cause::kCheckpoint, Cause::kPreflight,
+                            Cause::kLaunch, Cause::kInternal, Cause::kDaemonLost}) {
+    const RestartDecision decision = RestartPolicy(3).Decide({.cause = cause});
+    EXPECT_FALSE(decision.restart) << CauseName(cause);
+    EXPECT_FALSE(decision.reason.empty());
+  }
+}
+
+}  // namespace
+}  // namespace ds::cli
