@@ -1,0 +1,36 @@
+#pragma once
+
+// One finished optimizer step as metrics.jsonl says it: the fields, their names and their order.
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+
+namespace ds::device {
+class MemoryLedger;
+}
+
+namespace ds::telemetry {
+
+struct StepMetrics {
+  std::int64_t step = 0;    // finished optimizer steps, from 1, absolute over restarts and resumes
+  double loss = 0.0;        // mean over all ranks and micro-batches
+  double grad_norm = 0.0;   // global L2 norm before clipping
+  double lr = 0.0;          // the rate that this update used
+  double loss_scale = 1.0;  // 1 in fp32 and bf16
+  bool skipped = false;     // no update: the gradient was not finite
+  std::int64_t tokens = 0;  // of all ranks and micro-batches
+  std::int64_t samples = 0;
+  double step_seconds = 0.0;
+};
+
+// {"step","loss","grad_norm","lr","loss_scale","skipped","tokens","samples","step_seconds",
+//  "tokens_per_second","memory"}. Printed, its numbers read back as the same doubles; what is not
+// finite is null, because JSON has no word for it.
+nlohmann::ordered_json ToJson(const StepMetrics& metrics, const nlohmann::ordered_json& memory);
+
+// The "memory" of a rank: what the ledger holds by use and tier, and the process as the kernel sees
+// it: {"parameters":{"host":{"bytes","peak"}},...,"resident_bytes","peak_resident_bytes"}. Without
+// the last two where the kernel does not say.
+nlohmann::ordered_json MemoryReport(const device::MemoryLedger& ledger);
+
+}  // namespace ds::telemetry

@@ -1,0 +1,72 @@
+#include "runtime/telemetry/step_metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "runtime/device/memory_ledger.h"
+#include "runtime/telemetry/step_timer.h"
+
+namespace ds::telemetry {
+namespace {
+
+const StepMetrics kStep{.step = 7,
+                        .loss = 2.0 / 3.0,
+                        .grad_norm = 1.0 / 7.0,
+                        .lr = 0.1 + 0.2,
+                        .loss_scale = 65536.0,
+                        .tokens = 4096,
+                        .samples = 16,
+                        .step_seconds = 0.5};
+
+TEST(StepMetrics, HasTheFieldsInTheirOrder) {
+  std::vector<std::string> names;
+  const nlohmann::ordered_json json = ToJson(kStep, {});
+  for (const auto& [name, value] : json.items()) names.push_back(name);
+  EXPECT_THAT(names, testing::ElementsAre("step", "loss", "grad_norm", "lr", "loss_scale",
+                                          "skipped", "tokens", "samples", "step_seconds",
+                                          "tokens_per_second", "memory"));
+}
+
+TEST(StepMetrics, PrintedNumbersReadBackBitForBit) {
+  const auto back = nlohmann::json::parse(ToJson(kStep, {}).dump());
+  EXPECT_EQ(back["loss"].get<double>(), kStep.loss);
+  EXPECT_EQ(back["grad_norm"].get<double>(), kStep.grad_norm);
+  EXPECT_EQ(back["lr"].get<double>(), kStep.lr);
+  EXPECT_EQ(back["tokens_per_second"].get<double>(), 8192.0);
+  EXPECT_EQ(back["skipped"], false);
+}
+
+TEST(StepMetrics, WhatIsNotFiniteIsNull) {
+  StepMetrics step = kStep;
+  step.grad_norm = std::numeric_limits<double>::quiet_NaN();
+  step.step_seconds = 0.0;
+  const auto back = nlohmann::json::parse(ToJson(step, {}).dump());
+  EXPECT_TRUE(back["grad_norm"].is_null());
+  EXPECT_EQ(back["tokens_per_second"], 0.0);
+}
+
+TEST(MemoryReport, HoldsTheLedgerAndTheProcess) {
+  device::MemoryLedger ledger;
+  ledger.Add(device::MemoryUse::kGradients, device::MemoryTier::kHost, 4096);
+  const auto report = MemoryReport(ledger);
+  EXPECT_EQ(report["gradients"]["host"]["bytes"], 4096);
+  EXPECT_GT(report["resident_bytes"], 0);
+  EXPECT_GE(report["peak_resident_bytes"], report["resident_bytes"]);
+}
+
+TEST(StepTimer, LapsAreFromEndToEndWithoutWhatRestartLeavesOut) {
+  ManualClock clock;
+  StepTimer timer(clock);
+  clock.Advance(std::chrono::milliseconds(250));
+  EXPECT_EQ(timer.Lap(), 0.25);
+  clock.Advance(std::chrono::seconds(9));
+  timer.Restart();
+  clock.Advance(std::chrono::milliseconds(500));
+  EXPECT_EQ(timer.Lap(), 0.5);
+}
+
+}  // namespace
+}  // namespace ds::telemetry
