@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,28 +15,31 @@ namespace {
 
 // Every rank's number, in rank order.
 std::vector<std::int64_t> AllGatherNumber(std::int64_t mine, comm::Communicator& world) {
-  const at::Tensor all = at::empty({world.size()}, at::kLong);
-  world.AllGather(all, at::full({1}, mine, at::kLong));
-  const std::span<const std::int64_t> numbers(all.const_data_ptr<std::int64_t>(),
+  const auto options = at::TensorOptions(world.device()).dtype(at::kLong);
+  const at::Tensor all = at::empty({world.size()}, options);
+  world.AllGather(all, at::full({1}, mine, options));
+  const at::Tensor host = all.cpu();
+  const std::span<const std::int64_t> numbers(host.const_data_ptr<std::int64_t>(),
                                               static_cast<std::size_t>(world.size()));
   return {numbers.begin(), numbers.end()};
 }
 
-// `text` in a tensor of `size` bytes.
-at::Tensor ToBytes(std::string_view text, std::int64_t size) {
-  at::Tensor bytes = at::full({size}, 0, at::kByte);
+// `text`, filled up with zeros to `size` bytes, where the group wants its tensors.
+at::Tensor ToBytes(std::string_view text, std::int64_t size, const comm::Communicator& world) {
+  const at::Tensor bytes = at::zeros({size}, at::kByte);
   std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
-  return bytes;
+  return bytes.to(world.device());
 }
 
 std::string ToText(const at::Tensor& bytes, std::int64_t size) {
-  return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<std::size_t>(size)};
+  const at::Tensor host = bytes.cpu();
+  return {static_cast<const char*>(host.const_data_ptr()), static_cast<std::size_t>(size)};
 }
 
 std::string BroadcastText(std::string_view text, int root, comm::Communicator& world) {
   const auto sizes = AllGatherNumber(static_cast<std::int64_t>(text.size()), world);
   const std::int64_t size = sizes[static_cast<std::size_t>(root)];
-  const at::Tensor bytes = world.rank() == root ? ToBytes(text, size) : ToBytes("", size);
+  const at::Tensor bytes = ToBytes(world.rank() == root ? text : "", size, world);
   world.Broadcast(bytes, root);
   return ToText(bytes, size);
 }
@@ -64,10 +68,9 @@ std::vector<std::string> GatherTexts(std::string_view mine, comm::Communicator& 
       std::max<std::int64_t>(1, *std::max_element(sizes.begin(), sizes.end()));
   std::vector<at::Tensor> gathered;
   if (world.rank() == 0) {
-    for (int rank = 0; rank < world.size(); ++rank)
-      gathered.push_back(at::empty({longest}, at::kByte));
+    for (int rank = 0; rank < world.size(); ++rank) gathered.push_back(ToBytes("", longest, world));
   }
-  world.Gather(gathered, ToBytes(mine, longest), 0);
+  world.Gather(gathered, ToBytes(mine, longest, world), 0);
   std::vector<std::string> texts;
   for (std::size_t rank = 0; rank < gathered.size(); ++rank) {
     texts.push_back(ToText(gathered[rank], sizes[rank]));

@@ -6,7 +6,7 @@
 // every rank returns the same verdict. A rank that fails says so before the others go on, so none
 // waits for it.
 //
-// `world` moves CPU tensors. Throws only what it throws when a peer is gone.
+// Throws only what `world` throws when a peer is gone.
 
 #include <cstdint>
 #include <filesystem>

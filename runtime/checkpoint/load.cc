@@ -144,7 +144,10 @@ Status LoadTensors(const fs::path& directory, const Manifest& manifest,
   const std::span<std::int64_t> marks(wanted.mutable_data_ptr<std::int64_t>(),
                                       manifest.tensors.size());
   DS_RETURN_IF_ERROR(Agree(ReadShards(directory, manifest, *shards, marks), world));
-  if (count > 0) world.AllReduce(wanted, comm::ReduceOp::kMax);
+  if (count == 0) return OkStatus();
+  const at::Tensor by_anyone = wanted.to(world.device());
+  world.AllReduce(by_anyone, comm::ReduceOp::kMax);
+  wanted.copy_(by_anyone);
   return CheckNoneLeft(manifest, marks);
 }
 

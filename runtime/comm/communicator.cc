@@ -26,8 +26,8 @@ c10d::ReduceOp ToC10d(ReduceOp op) {
 
 }  // namespace
 
-Communicator::Communicator(c10::intrusive_ptr<c10d::Backend> backend)
-    : backend_(std::move(backend)) {}
+Communicator::Communicator(c10::intrusive_ptr<c10d::Backend> backend, c10::Device device)
+    : backend_(std::move(backend)), device_(device) {}
 
 Communicator::~Communicator() = default;
 

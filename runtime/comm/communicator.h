@@ -17,6 +17,7 @@
 // error instead of hanging.
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 #include <c10/util/intrusive_ptr.h>
 
 #include <cstdint>
@@ -36,13 +37,15 @@ namespace ds::comm {
 
 class Communicator {
  public:
-  explicit Communicator(c10::intrusive_ptr<c10d::Backend> backend);
+  // `device` is where the backend wants its tensors.
+  explicit Communicator(c10::intrusive_ptr<c10d::Backend> backend, c10::Device device = c10::kCPU);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
   int rank() const;
   int size() const;
+  c10::Device device() const { return device_; }
   const c10::intrusive_ptr<c10d::Backend>& backend() const { return backend_; }
 
   // In place.
@@ -71,6 +74,7 @@ class Communicator {
 
  private:
   c10::intrusive_ptr<c10d::Backend> backend_;
+  c10::Device device_;
 };
 
 // Ranks as threads of this process: entry r belongs to rank r's thread. The same algorithms as

@@ -88,7 +88,8 @@ StatusOr<std::unique_ptr<Communicator>> ConnectWorld(const RankIdentity& identit
       return std::make_unique<Communicator>(
           device.cuda->MakeNccl(store, {.rank = identity.rank,
                                         .size = identity.world_size,
-                                        .timeout = options.collective_timeout}));
+                                        .timeout = options.collective_timeout}),
+          device.device);
     });
   }
   if (identity.local_world_size != identity.world_size) {
