@@ -66,8 +66,9 @@ std::size_t EndOfComment(std::string_view text, std::size_t begin) {
 std::string BlankOutComments(std::string_view text) {
   std::string blanked(text);
   const auto blank = [&](std::size_t begin, std::size_t end) {
-    std::replace_if(
-        blanked.begin() + begin, blanked.begin() + end, [](char c) { return c != '\n'; }, ' ');
+    for (std::size_t i = begin; i < end; ++i) {
+      if (blanked[i] != '\n') blanked[i] = ' ';
+    }
   };
   std::size_t i = 0;
   if (text.starts_with(kByteOrderMark)) blank(0, i = kByteOrderMark.size());

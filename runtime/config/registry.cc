@@ -68,7 +68,7 @@ std::string MemberPath(std::string_view parent, std::string_view name) {
   // A dot or a placeholder in the file's own text is a name like any other, never a path.
   const bool plain = name.find_first_of(".<[") == std::string_view::npos && !name.empty();
   if (plain) {
-    const std::string path = Join(parent, name);
+    std::string path = Join(parent, name);
     if (const std::string_view target = AliasTarget(path); !target.empty()) {
       return std::string(target);
     }

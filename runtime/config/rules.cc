@@ -24,22 +24,28 @@ std::string Meaning(const Setting& setting) {
   return std::string(doc.ends_with('.') ? doc.substr(0, doc.size() - 1) : doc);
 }
 
+// What to do instead of giving `value`, or "" when what it asks for is built.
+std::string WayOut(const Setting& setting, const Json& value) {
+  if (setting.supported_json != "[]" && !IsInList(setting.supported_json, value)) {
+    return "use " + Alternatives(setting.supported_json);
+  }
+  // A switch answers for all keys of its feature.
+  const bool answers = setting.state == SettingState::kRefused && setting.switch_key.empty();
+  if (!answers || IsInList(setting.harmless_json, value)) return "";
+  const std::string default_value(setting.default_json);
+  return setting.required ? "remove it" : "remove it or leave it at " + default_value;
+}
+
 // A feature is not built, and a key asks for it.
 void RefuseWhatIsNotBuilt(RuleContext& context) {
   for (const auto& [key, entry] : context.values.entries()) {
     if (!entry.given || entry.broken || IsDefault(*entry.setting, entry.value)) continue;
-    const Setting& setting = *entry.setting;
-    const std::string unsupported =
-        key + " " + ShortDump(entry.value) + " is not supported yet (" + Meaning(setting) + ")";
-    if (setting.state == SettingState::kRefused && setting.switch_key.empty() &&
-        !IsInList(setting.harmless_json, entry.value)) {
-      const std::string otherwise =
-          setting.required ? "" : " or leave it at " + std::string(setting.default_json);
-      context.issues.Error(key, unsupported + ": remove it" + otherwise, entry.position);
-    } else if (setting.supported_json != "[]" && !IsInList(setting.supported_json, entry.value)) {
-      context.issues.Error(key, unsupported + ": use " + Alternatives(setting.supported_json),
-                           entry.position);
-    }
+    const std::string way_out = WayOut(*entry.setting, entry.value);
+    if (way_out.empty()) continue;
+    std::string message = key;
+    message += " " + ShortDump(entry.value) + " is not supported yet (";
+    message += Meaning(*entry.setting) + "): " + way_out;
+    context.issues.Error(key, message, entry.position);
   }
 }
 

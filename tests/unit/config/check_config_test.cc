@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/base/files.h"
+#include "tests/unit/config/messages.h"
 
 namespace ds::config {
 namespace {
@@ -17,12 +18,6 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
-
-std::vector<std::string> Messages(const std::vector<Issue>& issues) {
-  std::vector<std::string> messages;
-  for (const Issue& issue : issues) messages.push_back(issue.message);
-  return messages;
-}
 
 CheckResult Check(std::string_view text, int world_size = 2) {
   return CheckConfig(text, "ds.json", world_size);

@@ -12,6 +12,7 @@
 
 #include "runtime/config/check_config.h"
 #include "runtime/config/value_check.h"
+#include "tests/unit/config/messages.h"
 
 namespace ds::config {
 namespace {
@@ -51,12 +52,6 @@ CheckResult CheckWith(const Json& extra) {
   config.update(extra);
   if (config["train_micro_batch_size_per_gpu"].is_null()) config["train_batch_size"] = 8;
   return CheckConfig(config.dump(), "ds.json", 1);
-}
-
-std::vector<std::string> Messages(const std::vector<Issue>& issues) {
-  std::vector<std::string> messages;
-  for (const Issue& issue : issues) messages.push_back(issue.message);
-  return messages;
 }
 
 // A value of the key's type that is valid and not the default; null where none comes to mind.
@@ -161,7 +156,8 @@ TEST(RegistryTest, EveryMisspeltKeyIsRefusedWithTheRightName) {
     const std::string right = names.back();
     std::string& name = names.back();
     const auto different = [](char a, char b) { return a != b; };
-    const auto pair = std::adjacent_find(name.begin() + name.size() / 2 - 1, name.end(), different);
+    const auto middle = name.begin() + static_cast<std::ptrdiff_t>(name.size()) / 2;
+    const auto pair = std::adjacent_find(middle - 1, name.end(), different);
     ASSERT_NE(pair, name.end()) << setting.key;
     std::iter_swap(pair, pair + 1);
     const CheckResult result = CheckWith(Nested(names, 1));

@@ -9,6 +9,7 @@
 
 #include "runtime/config/check_config.h"
 #include "runtime/config/registry.h"
+#include "tests/unit/config/messages.h"
 
 namespace ds::config {
 namespace {
@@ -22,12 +23,6 @@ using ::testing::Not;
 // A config of two ranks with `members` beside a batch size.
 CheckResult CheckWith(const std::string& members) {
   return CheckConfig("{\"train_batch_size\": 8, " + members + "}", "ds.json", 2);
-}
-
-std::vector<std::string> Messages(const std::vector<Issue>& issues) {
-  std::vector<std::string> messages;
-  for (const Issue& issue : issues) messages.push_back(issue.message);
-  return messages;
 }
 
 std::string OriginOf(const CheckResult& result, const char* key) {
