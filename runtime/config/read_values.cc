@@ -98,7 +98,8 @@ class ValueReader {
       return std::nullopt;
     }
     if (setting != nullptr && setting->enables) ReportPresence(node, place);
-    return ReadObject(node, place);
+    Json plain = ReadObject(node, place);
+    return plain.empty() ? std::nullopt : std::optional(std::move(plain));
   }
 
   // Old files switch ZeRO on and off by a bare boolean.

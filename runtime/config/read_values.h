@@ -12,7 +12,8 @@
 namespace ds::config {
 
 // Fills `values` with what the file gives and logs every problem. Returns the same config in plain
-// form: names and values in the registry's spelling, without null and resolved "auto".
+// form: names and values in the registry's spelling, without null and "auto" and without sections
+// that hold nothing else.
 nlohmann::ordered_json ReadValues(const JsonNode& root, Values* values, IssueLog* issues);
 
 }  // namespace ds::config

@@ -142,6 +142,14 @@ TEST(CheckConfigTest, SyntaxErrorsHaveLineAndColumn) {
   EXPECT_THAT(Errors(""), ElementsAre(StartsWith("ds.json:1:1: expected a value")));
 }
 
+TEST(CheckConfigTest, ATextCutAnywhereIsRefused) {
+  for (std::size_t length = 0; length < kFull.size(); ++length) {
+    const CheckResult result = Check(kFull.substr(0, length));
+    EXPECT_FALSE(result.ok) << length;
+    EXPECT_FALSE(result.errors.empty()) << length;
+  }
+}
+
 TEST(CheckConfigTest, NamesThePlaceThatAMisplacedKeyBelongsIn) {
   const auto error = [](std::string_view text) { return Errors(text).at(0); };
   EXPECT_THAT(error(R"({"train_batch_size": 8, "stage": 2})"),
@@ -228,7 +236,8 @@ TEST(CheckConfigTest, TheOldBooleanFormOfZeroIsAStage) {
 
 TEST(CheckConfigTest, ThePlainFormIsAcceptedAgainOnOtherWorldSizes) {
   const CheckResult first = Check(R"({"train_micro_batch_size_per_gpu": 4, // comment
-      "gradient_accumulation_steps": "auto", "bfloat16": {"enabled": true}, "scheduler": null})");
+      "gradient_accumulation_steps": "auto", "bfloat16": {"enabled": true}, "scheduler": null,
+      "checkpoint": {"writer": {"data_parallel": null}}})");
   ASSERT_TRUE(first.ok);
   const std::string plain = ToDsConfigJson(first);
   EXPECT_EQ(plain, R"({"train_micro_batch_size_per_gpu":4,"bf16":{"enabled":true}})");
