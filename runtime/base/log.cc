@@ -1,6 +1,7 @@
 #include "runtime/base/log.h"
 
 #include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
 
 #include <cstdlib>
 
@@ -14,5 +15,10 @@ void InitLog(const std::string& program) {
   }
   spdlog::set_default_logger(std::move(logger));
 }
+
+void LogDebug(std::string_view message) { spdlog::debug("{}", message); }
+void LogInfo(std::string_view message) { spdlog::info("{}", message); }
+void LogWarning(std::string_view message) { spdlog::warn("{}", message); }
+void LogError(std::string_view message) { spdlog::error("{}", message); }
 
 }  // namespace ds

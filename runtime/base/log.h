@@ -3,16 +3,23 @@
 // Logging for people who run and debug dsrun: one line on stderr, "dsrun: message".
 // What a user must see (tables, progress, verdicts) is output, not a log line.
 //
+// spdlog stays behind this header: LibTorch's wheel ships headers of another fmt version, which a file
+// that includes both would pick up.
+//
 // Threads: safe to use from any thread after InitLog.
 
-#include <spdlog/spdlog.h>
-
 #include <string>
+#include <string_view>
 
 namespace ds {
 
-// Sets the prefix ("dsrun", "dsrund", "dsrank") and the level from DSRUN_LOG_LEVEL (trace debug
-// info warning error off; default info). Call once at the start of main.
+// Sets the prefix ("dsrun", "dsrund", "dsrank") and the level from DSRUN_LOG_LEVEL (trace debug info
+// warning error off; default info). Call once at the start of main.
 void InitLog(const std::string& program);
+
+void LogDebug(std::string_view message);
+void LogInfo(std::string_view message);
+void LogWarning(std::string_view message);
+void LogError(std::string_view message);
 
 }  // namespace ds
