@@ -1,0 +1,45 @@
+#include "runtime/zero/backward_entry.h"
+
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <memory>
+#include <utility>
+
+namespace ds::zero {
+namespace {
+
+class BackwardEntry : public torch::autograd::Node {
+ public:
+  explicit BackwardEntry(std::function<void()> on_reached) : on_reached_(std::move(on_reached)) {}
+
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
+    on_reached_();
+    return std::move(gradients);
+  }
+
+ private:
+  std::function<void()> on_reached_;
+};
+
+}  // namespace
+
+std::vector<at::Tensor> MarkBackwardEntry(std::vector<at::Tensor> tensors,
+                                          std::function<void()> on_reached) {
+  if (!c10::GradMode::is_enabled()) return tensors;
+  std::shared_ptr<BackwardEntry> node;
+  for (at::Tensor& tensor : tensors) {
+    if (!tensor.defined() || !tensor.requires_grad()) continue;
+    if (!node) {
+      node = std::make_shared<BackwardEntry>(std::move(on_reached));
+    }
+    node->add_next_edge(torch::autograd::impl::gradient_edge(tensor));
+    tensor = tensor.detach();
+    torch::autograd::create_gradient_edge(tensor, node);
+  }
+  return tensors;
+}
+
+}  // namespace ds::zero

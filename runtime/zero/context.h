@@ -1,0 +1,44 @@
+#pragma once
+
+// What every part of ZeRO on one rank needs to know about that rank and job.
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/device/memory_ledger.h"
+#include "runtime/precision/dtype_policy.h"
+#include "runtime/zero/zero_stage.h"
+
+namespace ds::zero {
+
+struct Context {
+  comm::Communicator* world = nullptr;     // borrowed
+  device::MemoryLedger* ledger = nullptr;  // borrowed
+  c10::Device device = c10::kCPU;
+  Sharding sharding;
+  precision::DtypePolicy dtypes;
+
+  device::MemoryTier tier() const {
+    return device.is_cpu() ? device::MemoryTier::kHost : device::MemoryTier::kDevice;
+  }
+};
+
+// A flat tensor whose bytes are in the ledger for as long as it lives.
+struct BookedTensor {
+  at::Tensor tensor;
+  device::LedgerEntry entry;
+
+  bool defined() const { return tensor.defined(); }
+};
+
+struct FlatSpec {
+  std::int64_t count = 0;
+  c10::ScalarType dtype = c10::kFloat;
+  device::MemoryUse use = device::MemoryUse::kOther;
+};
+
+// Uninitialised.
+BookedTensor MakeBooked(const Context& context, const FlatSpec& spec);
+
+}  // namespace ds::zero

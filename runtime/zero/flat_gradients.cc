@@ -1,0 +1,119 @@
+#include "runtime/zero/flat_gradients.h"
+
+#include "runtime/base/check.h"
+
+namespace ds::zero {
+
+using device::MemoryUse;
+
+FlatGradients::FlatGradients(const Context& context, BufferPool& pool, const FlatLayout& layout)
+    : context_(context),
+      layout_(layout),
+      received_(static_cast<std::size_t>(layout.size()), false) {
+  if (context.sharding.gradients) {
+    block_ = std::make_unique<PooledTensor>(pool, layout.padded_numel(), context.dtypes.reduction,
+                                            context.device);
+  }
+}
+
+const at::Tensor& FlatGradients::Buffer() {
+  if (block_ ? block_->present() : whole_.defined()) {
+    return block_ ? block_->tensor() : whole_.tensor;
+  }
+  if (block_) {
+    block_->Acquire();
+  } else {
+    whole_ = MakeBooked(context_,
+                        {layout_.padded_numel(), context_.dtypes.gradient, MemoryUse::kGradients});
+  }
+  received_.assign(received_.size(), false);
+  const at::Tensor& buffer = block_ ? block_->tensor() : whole_.tensor;
+  for (const FlatRange& gap : layout_.gaps()) buffer.narrow(0, gap.start, gap.count).zero_();
+  return buffer;
+}
+
+at::Tensor FlatGradients::OwnPart(const at::Tensor& whole) const {
+  const FlatRange own = layout_.shard(context_.world->rank());
+  return whole.narrow(0, own.start, own.count);
+}
+
+void FlatGradients::Add(int i, const at::Tensor& gradient) {
+  const FlatRange& place = layout_.parameter(i);
+  const at::Tensor target = Buffer().narrow(0, place.start, place.count).view(gradient.sizes());
+  const auto index = static_cast<std::size_t>(i);
+  if (received_[index]) {
+    target.add_(gradient);
+  } else {
+    target.copy_(gradient);
+    received_[index] = true;
+  }
+}
+
+void FlatGradients::ZeroWhatIsMissing() {
+  const at::Tensor& buffer = Buffer();
+  for (int i = 0; i < layout_.size(); ++i) {
+    if (received_[static_cast<std::size_t>(i)]) continue;
+    const FlatRange& place = layout_.parameter(i);
+    buffer.narrow(0, place.start, place.count).zero_();
+  }
+}
+
+// Reduced in place in the travelling buffer, then moved or added to the shard.
+void FlatGradients::ReduceIntoShard(const at::Tensor& whole) {
+  const at::Tensor part = OwnPart(whole);
+  const bool first = !own_.defined();
+  if (first) {
+    own_ = MakeBooked(context_,
+                      {layout_.shard_numel(), context_.dtypes.gradient, MemoryUse::kGradients});
+  }
+  if (first && own_.tensor.scalar_type() == whole.scalar_type()) {
+    context_.world->ReduceScatter(own_.tensor, whole, comm::ReduceOp::kAvg);
+    return;
+  }
+  context_.world->ReduceScatter(part, whole, comm::ReduceOp::kAvg);
+  if (first) {
+    own_.tensor.copy_(part);
+  } else {
+    own_.tensor.add_(part);
+  }
+}
+
+void FlatGradients::EndMicroBatch() {
+  if (!block_) return;
+  ZeroWhatIsMissing();
+  ReduceIntoShard(block_->tensor());
+  block_->Release();
+}
+
+void FlatGradients::Reduce() {
+  if (block_) return;
+  ZeroWhatIsMissing();
+  if (context_.world->size() == 1) return;
+  const bool convert = context_.dtypes.reduction != context_.dtypes.gradient;
+  const at::Tensor travelling =
+      convert ? whole_.tensor.to(context_.dtypes.reduction) : whole_.tensor;
+  if (context_.sharding.optimizer) {
+    ReduceIntoShard(travelling);
+    whole_ = {};
+    return;
+  }
+  context_.world->AllReduce(travelling, comm::ReduceOp::kAvg);
+  if (convert) whole_.tensor.copy_(travelling);
+}
+
+at::Tensor FlatGradients::shard() const {
+  if (own_.defined()) return own_.tensor;
+  DS_CHECK_MSG(whole_.defined(), "gradients are read before Reduce");
+  return OwnPart(whole_.tensor);
+}
+
+at::Tensor FlatGradients::for_optimizer() const {
+  return context_.sharding.optimizer ? shard() : whole_.tensor;
+}
+
+void FlatGradients::Clear() {
+  whole_ = {};
+  own_ = {};
+}
+
+}  // namespace ds::zero

@@ -1,0 +1,63 @@
+#pragma once
+
+// FlatGradients: the gradients of one FlatParameters, from single parameters' gradients in the
+// backward pass to the mean over ranks that the optimizer reads.
+//
+// Unsharded, they are summed over micro-batches in a whole flat buffer, which is reduced once, at
+// the end of the step. Sharded, the buffer is there only while the unit's backward runs; then it is
+// reduced into the shard. Gradients arrive scaled so that their sum over micro-batches is the
+// rank's mean. A parameter without a gradient counts as zeros.
+//
+// Nothing is held before the first gradient of a step and after Clear. That keeps gradients and the
+// forward pass's activations, the two largest tenants of a step, from being in memory together.
+//
+// Threads: one thread at a time. EndMicroBatch and Reduce are collective.
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <vector>
+
+#include "runtime/zero/buffer_pool.h"
+#include "runtime/zero/context.h"
+#include "runtime/zero/flat_layout.h"
+
+namespace ds::zero {
+
+class FlatGradients {
+ public:
+  // `layout` is borrowed.
+  FlatGradients(const Context& context, BufferPool& pool, const FlatLayout& layout);
+
+  // Adds what one backward pass produced for parameter `i`. At most once per parameter and
+  // backward.
+  void Add(int i, const at::Tensor& gradient);
+
+  // All gradients of this micro-batch have been added.
+  void EndMicroBatch();
+  // The step's last micro-batch has ended: after this the mean over ranks is there.
+  void Reduce();
+
+  // This rank's shard of the mean. Requires Reduce.
+  at::Tensor shard() const;
+  // What the optimizer steps: the shard when its state is sharded, otherwise everything.
+  at::Tensor for_optimizer() const;
+
+  void Clear();
+
+ private:
+  // The buffer that Add writes to, there with zeros where no parameter lies.
+  const at::Tensor& Buffer();
+  at::Tensor OwnPart(const at::Tensor& whole) const;
+  void ZeroWhatIsMissing();
+  void ReduceIntoShard(const at::Tensor& whole);
+
+  const Context& context_;
+  const FlatLayout& layout_;
+  std::unique_ptr<PooledTensor> block_;  // when sharded: this micro-batch's gradients
+  BookedTensor whole_;                   // when not: the step's
+  BookedTensor own_;                     // the reduced shard, where whole_ is not it
+  std::vector<bool> received_;           // since the buffer came
+};
+
+}  // namespace ds::zero

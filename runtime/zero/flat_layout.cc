@@ -1,0 +1,47 @@
+#include "runtime/zero/flat_layout.h"
+
+#include <algorithm>
+
+#include "runtime/base/check.h"
+
+namespace ds::zero {
+namespace {
+
+std::int64_t RoundUp(std::int64_t value, std::int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+}  // namespace
+
+FlatLayout::FlatLayout(const std::vector<std::int64_t>& numels, int world_size) {
+  DS_CHECK(world_size >= 1);
+  std::int64_t end = 0;
+  const auto advance_to = [&](std::int64_t position) {
+    if (position > end) gaps_.push_back({end, position - end});
+    end = position;
+  };
+  for (const std::int64_t numel : numels) {
+    advance_to(RoundUp(end, kAlignment));
+    parameters_.push_back({end, numel});
+    end += numel;
+  }
+  padded_numel_ = RoundUp(end, kShardMultiple * world_size);
+  shard_numel_ = padded_numel_ / world_size;
+  advance_to(padded_numel_);
+}
+
+std::vector<Piece> FlatLayout::PiecesOf(const FlatRange& range) const {
+  std::vector<Piece> pieces;
+  for (int i = 0; i < size(); ++i) {
+    const std::int64_t start = std::max(parameter(i).start, range.start);
+    const std::int64_t end = std::min(parameter(i).end(), range.end());
+    if (start >= end) continue;
+    pieces.push_back({.parameter = i,
+                      .parameter_start = start - parameter(i).start,
+                      .range_start = start - range.start,
+                      .count = end - start});
+  }
+  return pieces;
+}
+
+}  // namespace ds::zero

@@ -1,0 +1,81 @@
+#include "runtime/zero/flat_parameters.h"
+
+#include <c10/core/GradMode.h>
+#include <c10/core/TensorImpl.h>
+
+namespace ds::zero {
+namespace {
+
+std::vector<std::int64_t> NumelsOf(const std::vector<NamedParameter>& parameters) {
+  std::vector<std::int64_t> numels;
+  numels.reserve(parameters.size());
+  for (const NamedParameter& parameter : parameters) numels.push_back(parameter.tensor.numel());
+  return numels;
+}
+
+bool HasValues(const at::Tensor& parameter) {
+  return parameter.numel() == 0 || parameter.storage().nbytes() > 0;
+}
+
+}  // namespace
+
+FlatParameters::FlatParameters(const Context& context, BufferPool& pool,
+                               std::vector<NamedParameter> parameters)
+    : context_(context),
+      parameters_(std::move(parameters)),
+      layout_(NumelsOf(parameters_), context.world->size()) {
+  using device::MemoryUse;
+  const c10::ScalarType dtype = context.dtypes.parameter;
+  if (context.sharding.parameters) {
+    pooled_ = std::make_unique<PooledTensor>(pool, layout_.padded_numel(), dtype, context.device);
+    pooled_->Acquire();
+    own_ = MakeBooked(context, {layout_.shard_numel(), dtype, MemoryUse::kParameters});
+    shard_ = own_.tensor;
+  } else {
+    whole_ = MakeBooked(context, {layout_.padded_numel(), dtype, MemoryUse::kParameters});
+    const FlatRange own = layout_.shard(context.world->rank());
+    shard_ = whole_.tensor.narrow(0, own.start, own.count);
+  }
+  for (const FlatRange& gap : layout_.gaps()) full().narrow(0, gap.start, gap.count).zero_();
+  for (int i = 0; i < layout_.size(); ++i) Attach(i);
+}
+
+// Gives the parameter's tensor object the flat buffer as its storage. Its identity, and with it
+// whatever refers to it (modules, the autograd graph's leaves), stays.
+void FlatParameters::Attach(int i) {
+  c10::NoGradGuard no_grad;
+  const at::Tensor& parameter = parameters_[static_cast<std::size_t>(i)].tensor;
+  const FlatRange& place = layout_.parameter(i);
+  const std::vector<std::int64_t> sizes = parameter.sizes().vec();
+  if (HasValues(parameter)) {
+    full().narrow(0, place.start, place.count).view(sizes).copy_(parameter);
+  }
+  c10::TensorImpl* impl = parameter.unsafeGetTensorImpl();
+  impl->set_storage_and_dtype(full().storage(), full().dtype());
+  impl->set_storage_offset(place.start);
+  impl->set_sizes_contiguous(sizes);
+}
+
+void FlatParameters::Broadcast() { context_.world->Broadcast(full(), 0); }
+
+void FlatParameters::KeepShard() {
+  if (!pooled_) return;
+  const FlatRange own = layout_.shard(context_.world->rank());
+  shard_.copy_(full().narrow(0, own.start, own.count));
+}
+
+void FlatParameters::Gather() {
+  if (!pooled_ || pooled_->present()) return;
+  pooled_->Acquire();
+  context_.world->AllGather(full(), shard_);
+}
+
+void FlatParameters::Release() {
+  if (pooled_) pooled_->Release();
+}
+
+void FlatParameters::Publish() {
+  if (!pooled_) context_.world->AllGather(full(), shard_);
+}
+
+}  // namespace ds::zero

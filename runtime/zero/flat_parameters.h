@@ -1,0 +1,64 @@
+#pragma once
+
+// FlatParameters: the parameters of one unit that are trained alike, as views of one flat buffer of
+// which this rank owns a shard.
+//
+// Unsharded, the buffer is there for good and the shard is a view of it. Sharded, only the shard is
+// kept, and Gather and Release bring the buffer and take it away.
+//
+// Threads: one thread at a time. Gather and Publish are collective.
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/zero/buffer_pool.h"
+#include "runtime/zero/context.h"
+#include "runtime/zero/flat_layout.h"
+#include "runtime/zero/parameter_unit.h"
+
+namespace ds::zero {
+
+class FlatParameters {
+ public:
+  // Moves the parameters into the buffer, converted to the training dtype: they keep their identity
+  // and values, if they have values. The buffer is present until Release. Requires parameters on
+  // context.device with a floating dtype.
+  FlatParameters(const Context& context, BufferPool& pool, std::vector<NamedParameter> parameters);
+
+  const FlatLayout& layout() const { return layout_; }
+  const NamedParameter& parameter(int i) const {
+    return parameters_.at(static_cast<std::size_t>(i));
+  }
+  const at::Tensor& full() const { return pooled_ ? pooled_->tensor() : whole_.tensor; }
+  // This rank's part; always there.
+  const at::Tensor& shard() const { return shard_; }
+
+  // Makes the parameters of all ranks equal rank 0's. Collective.
+  void Broadcast();
+  // Copies this rank's part of the buffer into the shard, after the first values have been set.
+  void KeepShard();
+
+  // While the buffer is away the parameters have no bytes.
+  void Gather();
+  void Release();
+
+  // Brings the owners' updated shards to all ranks, unless the buffer is away (Gather will).
+  void Publish();
+
+ private:
+  void Attach(int i);
+
+  const Context& context_;
+  std::vector<NamedParameter> parameters_;
+  FlatLayout layout_;
+  BookedTensor whole_;                    // when the parameters are not sharded
+  std::unique_ptr<PooledTensor> pooled_;  // when they are
+  BookedTensor own_;                      // the shard, when they are
+  at::Tensor shard_;
+};
+
+}  // namespace ds::zero

@@ -1,0 +1,120 @@
+#include "runtime/zero/sharded_model.h"
+
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "runtime/base/check.h"
+#include "runtime/zero/backward_entry.h"
+#include "runtime/zero/rank_totals.h"
+
+namespace ds::zero {
+namespace {
+
+Status CheckParameters(const Context& context, const std::vector<ParameterUnit>& units) {
+  std::set<const void*> seen;
+  for (const ParameterUnit& unit : units) {
+    for (const auto& [name, tensor] : unit.parameters) {
+      if (!at::isFloatingType(tensor.scalar_type())) {
+        return InvalidArgumentError("parameter " + name + " has dtype " +
+                                    std::string(c10::toString(tensor.scalar_type())) +
+                                    "; only floating point parameters can be trained");
+      }
+      if (tensor.device() != context.device) {
+        return InvalidArgumentError("parameter " + name + " is on " + tensor.device().str() +
+                                    ", the engine on " + context.device.str());
+      }
+      if (!seen.insert(tensor.unsafeGetTensorImpl()).second) {
+        return InvalidArgumentError(
+            "parameter " + name +
+            " belongs to two blocks; give it to the first one and name that "
+            "in also_reads of the other");
+      }
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<ShardedModel>> ShardedModel::Create(
+    const Context& context, const std::vector<ParameterUnit>& units, const FillUnit& fill) {
+  std::unique_ptr<ShardedModel> model(new ShardedModel(context));
+  DS_RETURN_IF_ERROR(CheckParameters(context, units));
+  for (const ParameterUnit& unit : units) {
+    const Status added = model->AddUnit(unit, fill);
+    if (!added.ok()) return added.WithContext("building " + unit.name);
+  }
+  return model;
+}
+
+Status ShardedModel::AddUnit(const ParameterUnit& described, const FillUnit& fill) {
+  const int index = static_cast<int>(units_.size());
+  units_.push_back(std::make_unique<Unit>(context_, pool_, described));
+  awaits_backward_.push_back(false);
+  for (const auto& group : units_.back()->groups()) {
+    std::int64_t& numel = group->trainable() ? trainable_numel_ : frozen_numel_;
+    const FlatLayout& layout = group->parameters.layout();
+    for (int i = 0; i < layout.size(); ++i) numel += layout.parameter(i).count;
+  }
+  const StatusOr<FirstValues> values = fill(index);
+  DS_RETURN_IF_ERROR(AgreeOnStatus(context_, values.status()));
+  for (const auto& group : units_.back()->groups()) {
+    if (*values == FirstValues::kRankZeros) group->parameters.Broadcast();
+    group->parameters.KeepShard();
+    group->parameters.Release();
+  }
+  return OkStatus();
+}
+
+void ShardedModel::Enter(int index) {
+  const Unit& entered = *units_.at(static_cast<std::size_t>(index));
+  const auto needed = [&](int other) {
+    const auto& reads = entered.also_reads();
+    return other == index || std::find(reads.begin(), reads.end(), other) != reads.end();
+  };
+  // First what goes, so that its buffers can be taken again.
+  for (int i = 0; i < static_cast<int>(units_.size()); ++i) {
+    if (!needed(i)) units_[static_cast<std::size_t>(i)]->Release();
+  }
+  for (int i = 0; i <= index; ++i) {
+    if (needed(i)) units_[static_cast<std::size_t>(i)]->Gather();
+  }
+}
+
+void ShardedModel::ReleaseAll() {
+  for (const auto& unit : units_) unit->Release();
+}
+
+void ShardedModel::EnterForward(int index) { Enter(index); }
+
+std::vector<at::Tensor> ShardedModel::LeaveForward(int index, std::vector<at::Tensor> outputs) {
+  if (c10::GradMode::is_enabled()) awaits_backward_[static_cast<std::size_t>(index)] = true;
+  return MarkBackwardEntry(std::move(outputs), [this, index] { OnBackwardReaches(index); });
+}
+
+void ShardedModel::EndForward() {
+  if (!c10::GradMode::is_enabled()) ReleaseAll();
+}
+
+void ShardedModel::OnBackwardReaches(int index) {
+  EndMicroBatchAfter(index);
+  Enter(index);
+}
+
+void ShardedModel::EndBackward() {
+  EndMicroBatchAfter(-1);
+  ReleaseAll();
+}
+
+void ShardedModel::EndMicroBatchAfter(int index) {
+  for (int i = static_cast<int>(units_.size()) - 1; i > index; --i) {
+    if (!awaits_backward_[static_cast<std::size_t>(i)]) continue;
+    awaits_backward_[static_cast<std::size_t>(i)] = false;
+    units_[static_cast<std::size_t>(i)]->EndMicroBatch();
+  }
+}
+
+}  // namespace ds::zero

@@ -1,0 +1,77 @@
+#pragma once
+
+// ShardedModel: all units of a model on one rank, and which of them are present when.
+//
+// The forward pass enters the units in order; the backward pass enters them again, in reverse,
+// through marks in the autograd graph. Entering a unit brings its parameters and those it also
+// reads, and takes all others away. When the backward pass enters a unit, the backward of all later
+// ones is over, and their gradients are reduced: at the same places on every rank, whatever
+// gradients a rank has.
+//
+// Threads: one thread at a time. All methods but the getters are collective.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/zero/unit.h"
+
+namespace ds::zero {
+
+// What a unit's first values are.
+enum class FirstValues {
+  kSameEverywhere,  // every rank has set the same ones
+  kRankZeros,       // those of rank 0
+};
+
+// Sets the first values of unit `index`, whose parameters are present.
+using FillUnit = std::function<StatusOr<FirstValues>(int index)>;
+
+class ShardedModel {
+ public:
+  // Builds unit by unit: memory, values, own shard kept, rest released. Refuses parameters that are
+  // not floating point or lie on another device, and a parameter that is in two units. All ranks
+  // return the same verdict.
+  static StatusOr<std::unique_ptr<ShardedModel>> Create(const Context& context,
+                                                        const std::vector<ParameterUnit>& units,
+                                                        const FillUnit& fill);
+
+  const Context& context() const { return context_; }
+  const std::vector<std::unique_ptr<Unit>>& units() const { return units_; }
+  // Parameters of the whole model: with gradients, and frozen.
+  std::int64_t trainable_numel() const { return trainable_numel_; }
+  std::int64_t frozen_numel() const { return frozen_numel_; }
+
+  // Before and after unit `index` runs forward. What it has computed from its parameters and what
+  // later units will use must be replaced by LeaveForward's result.
+  void EnterForward(int index);
+  std::vector<at::Tensor> LeaveForward(int index, std::vector<at::Tensor> outputs);
+
+  // After the last unit's forward. With a backward pass to follow, that unit stays present.
+  void EndForward();
+  // After a backward pass: reduces and releases what is left.
+  void EndBackward();
+
+  // Brings one unit and takes the others away, to read or write its parameters.
+  void Enter(int index);
+  void ReleaseAll();
+
+ private:
+  explicit ShardedModel(const Context& context) : context_(context), pool_(context_) {}
+  Status AddUnit(const ParameterUnit& described, const FillUnit& fill);
+  void OnBackwardReaches(int index);
+  void EndMicroBatchAfter(int index);
+
+  const Context context_;
+  BufferPool pool_;
+  std::vector<std::unique_ptr<Unit>> units_;
+  std::vector<bool> awaits_backward_;
+  std::int64_t trainable_numel_ = 0;
+  std::int64_t frozen_numel_ = 0;
+};
+
+}  // namespace ds::zero

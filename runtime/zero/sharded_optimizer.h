@@ -1,0 +1,50 @@
+#pragma once
+
+// ShardedOptimizer: the update at the end of a step, over all of a model's units.
+//
+//   optimizer.ReduceGradients();
+//   const double squares = optimizer.SumOfSquaresOfShard();   // summed over ranks by the caller
+//   optimizer.Step({.lr = ..., .gradient_scale = ..., .step = ...});
+//   optimizer.ClearGradients();
+//
+// The norm is always computed from this rank's shard, whatever is sharded, so that it has the same
+// bits at every stage.
+//
+// Threads: one thread at a time. Collective: ReduceGradients, Step, PublishWeights,
+// FindNonFiniteGradient.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/zero/optimizer_shard.h"
+#include "runtime/zero/sharded_model.h"
+
+namespace ds::zero {
+
+class ShardedOptimizer {
+ public:
+  // `model` outlives this.
+  ShardedOptimizer(ShardedModel& model, const config::OptimizerConfig& config);
+
+  void ReduceGradients();
+  double SumOfSquaresOfShard() const;
+  void Step(const optim::AdamStep& step);
+  void ClearGradients();
+
+  // "transformer.h.3.mlp.c_fc.weight (NaN at element 17)": the first parameter, in model order,
+  // whose mean gradient is not finite. The same on every rank.
+  std::optional<std::string> FindNonFiniteGradient() const;
+
+  // fp32 weights and moments of what is trained, values of what is frozen.
+  void AddShards(std::vector<checkpoint::TensorShard>* shards) const;
+  void PublishWeights();
+
+ private:
+  ShardedModel& model_;
+  config::OptimizerConfig config_;
+  std::vector<std::unique_ptr<OptimizerShard>> shards_;  // of the trainable groups, in model order
+};
+
+}  // namespace ds::zero

@@ -1,0 +1,80 @@
+#include "runtime/zero/unit.h"
+
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+namespace ds::zero {
+namespace {
+
+// Takes a parameter's gradient away as soon as the autograd engine has put it there, so that it
+// never lies beside the flat buffer for longer than one operation.
+class TakeGradient : public torch::autograd::PostAccumulateGradHook {
+ public:
+  TakeGradient(FlatGradients& gradients, int parameter)
+      : gradients_(gradients), parameter_(parameter) {}
+
+  void operator()(const torch::autograd::Variable& variable) override {
+    gradients_.Add(parameter_, variable.grad());
+    variable.mutable_grad().reset();
+  }
+
+ private:
+  FlatGradients& gradients_;
+  int parameter_;
+};
+
+}  // namespace
+
+Group::Group(const Context& context, BufferPool& pool, std::vector<NamedParameter> members)
+    : parameters(context, pool, std::move(members)) {
+  if (parameters.parameter(0).tensor.requires_grad()) {
+    gradients = std::make_unique<FlatGradients>(context, pool, parameters.layout());
+  }
+}
+
+Unit::Unit(const Context& context, BufferPool& pool, const ParameterUnit& described)
+    : name_(described.name), also_reads_(described.also_reads) {
+  std::vector<NamedParameter> trainable;
+  std::vector<NamedParameter> frozen;
+  for (const NamedParameter& parameter : described.parameters) {
+    (parameter.tensor.requires_grad() ? trainable : frozen).push_back(parameter);
+  }
+  for (auto* members : {&trainable, &frozen}) {
+    if (members->empty()) continue;
+    groups_.push_back(std::make_unique<Group>(context, pool, std::move(*members)));
+    if (groups_.back()->trainable()) Watch(*groups_.back());
+  }
+}
+
+void Unit::Watch(Group& group) {
+  for (int i = 0; i < group.parameters.layout().size(); ++i) {
+    torch::autograd::impl::set_post_acc_grad_hooks(
+        group.parameters.parameter(i).tensor, std::make_unique<TakeGradient>(*group.gradients, i));
+  }
+}
+
+Unit::~Unit() {
+  for (const auto& group : groups_) {
+    if (!group->trainable()) continue;
+    for (int i = 0; i < group->parameters.layout().size(); ++i) {
+      torch::autograd::impl::set_post_acc_grad_hooks(group->parameters.parameter(i).tensor,
+                                                     nullptr);
+    }
+  }
+}
+
+void Unit::Gather() {
+  for (const auto& group : groups_) group->parameters.Gather();
+}
+
+void Unit::Release() {
+  for (const auto& group : groups_) group->parameters.Release();
+}
+
+void Unit::EndMicroBatch() {
+  for (const auto& group : groups_) {
+    if (group->trainable()) group->gradients->EndMicroBatch();
+  }
+}
+
+}  // namespace ds::zero

@@ -1,0 +1,50 @@
+#pragma once
+
+// Unit: one block's parameters on this rank, split into what is trained and what is frozen.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/zero/flat_gradients.h"
+#include "runtime/zero/flat_parameters.h"
+#include "runtime/zero/parameter_unit.h"
+
+namespace ds::zero {
+
+// Parameters of one unit with the same requires_grad.
+struct Group {
+  Group(const Context& context, BufferPool& pool, std::vector<NamedParameter> members);
+
+  bool trainable() const { return gradients != nullptr; }
+
+  FlatParameters parameters;
+  std::unique_ptr<FlatGradients> gradients;  // null when frozen
+};
+
+// Calls Add of the groups' gradients from the autograd engine: attaches itself to the parameters
+// for as long as it lives.
+class Unit {
+ public:
+  Unit(const Context& context, BufferPool& pool, const ParameterUnit& described);
+  ~Unit();
+  Unit(const Unit&) = delete;
+  Unit& operator=(const Unit&) = delete;
+
+  const std::string& name() const { return name_; }
+  const std::vector<int>& also_reads() const { return also_reads_; }
+  const std::vector<std::unique_ptr<Group>>& groups() const { return groups_; }
+
+  void Gather();
+  void Release();
+  void EndMicroBatch();
+
+ private:
+  void Watch(Group& group);
+
+  std::string name_;
+  std::vector<int> also_reads_;
+  std::vector<std::unique_ptr<Group>> groups_;
+};
+
+}  // namespace ds::zero
