@@ -1,0 +1,155 @@
+#include "runtime/engine/engine.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "runtime/comm/connect_world.h"
+#include "runtime/comm/rank_identity.h"
+#include "runtime/engine/build_units.h"
+#include "runtime/engine/engine_parts.h"
+#include "runtime/precision/dtype_policy.h"
+#include "runtime/zero/rank_totals.h"
+
+namespace ds::engine {
+namespace {
+
+StatusOr<std::unique_ptr<comm::Communicator>> ConnectAsEnvironmentSays(c10::Device device) {
+  DS_ASSIGN_OR_RETURN(const comm::RankIdentity identity, comm::RankIdentityFromEnvironment());
+  device::RankDevice rank_device{.device = device};
+  if (!device.is_cpu()) {
+    DS_ASSIGN_OR_RETURN(rank_device,
+                        device::OpenRankDevice(device::DeviceChoice::kCuda, identity.local_rank));
+  }
+  return comm::ConnectWorld(identity, rank_device);
+}
+
+// How many of the unit's parameters have values: the user's own modules have, ours do not.
+std::int64_t CountWithValues(const zero::ParameterUnit& unit) {
+  return std::count_if(unit.parameters.begin(), unit.parameters.end(), [](const auto& parameter) {
+    return parameter.tensor.numel() == 0 || parameter.tensor.storage().nbytes() > 0;
+  });
+}
+
+// How each unit gets its first values. Asks before ZeRO moves the parameters, when it can be seen
+// which of them have values.
+StatusOr<zero::FillUnit> MakeFillUnit(BlockList& model,
+                                      const std::vector<zero::ParameterUnit>& units,
+                                      const EngineOptions& options) {
+  using zero::FirstValues;
+  if (options.load_block) {
+    return zero::FillUnit([&](int index) -> StatusOr<FirstValues> {
+      DS_RETURN_IF_ERROR(options.load_block(index, model.block(index)));
+      return FirstValues::kSameEverywhere;
+    });
+  }
+  std::vector<bool> has_values;
+  for (const zero::ParameterUnit& unit : units) {
+    const std::int64_t count = CountWithValues(unit);
+    const auto all = static_cast<std::int64_t>(unit.parameters.size());
+    if (count != 0 && count != all) {
+      return InvalidArgumentError(unit.name + ": " + std::to_string(count) + " of " +
+                                  std::to_string(all) +
+                                  " parameters have values; give values to all of them or to none");
+    }
+    has_values.push_back(count != 0);
+  }
+  return zero::FillUnit([&model, has_values, seed = options.seed](int index) {
+    if (has_values[static_cast<std::size_t>(index)]) {
+      return StatusOr<FirstValues>(FirstValues::kRankZeros);
+    }
+    model.block(index).Initialize(seed);
+    return StatusOr<FirstValues>(FirstValues::kSameEverywhere);
+  });
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<BlockList> model,
+                                                 const config::DsConfig& config,
+                                                 EngineOptions options) {
+  auto parts = std::make_unique<Parts>();
+  if (options.world == nullptr) {
+    DS_ASSIGN_OR_RETURN(parts->own_world, ConnectAsEnvironmentSays(options.device));
+    options.world = parts->own_world.get();
+  }
+  if (options.ledger == nullptr) {
+    parts->own_ledger = std::make_unique<device::MemoryLedger>();
+    options.ledger = parts->own_ledger.get();
+  }
+  DS_ASSIGN_OR_RETURN(const precision::DtypePolicy dtypes, precision::MakeDtypePolicy(config));
+  const zero::Context context{
+      .world = options.world,
+      .ledger = options.ledger,
+      .device = options.device,
+      .sharding = zero::ShardingOfStage(config.zero_optimization.stage, options.world->size()),
+      .dtypes = dtypes};
+  const std::vector<zero::ParameterUnit> units = BuildUnits(*model);
+  DS_ASSIGN_OR_RETURN(const zero::FillUnit fill, MakeFillUnit(*model, units, options));
+  DS_ASSIGN_OR_RETURN(parts->sharded, zero::ShardedModel::Create(context, units, fill));
+  parts->optimizer = std::make_unique<zero::ShardedOptimizer>(*parts->sharded, config.optimizer);
+  parts->model = std::move(model);
+  parts->config = config;
+  return std::unique_ptr<Engine>(new Engine(std::move(parts)));
+}
+
+Engine::Engine(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+Engine::~Engine() = default;
+
+Status Engine::ExportParameters(const ParameterSink& sink) {
+  zero::ShardedModel& sharded = *parts_->sharded;
+  Status status;
+  for (int i = 0; i < static_cast<int>(sharded.units().size()); ++i) {
+    sharded.Enter(i);
+    for (const auto& group : sharded.units()[static_cast<std::size_t>(i)]->groups()) {
+      for (int p = 0; p < group->parameters.layout().size(); ++p) {
+        if (world().rank() != 0 || !status.ok()) continue;
+        const zero::NamedParameter& parameter = group->parameters.parameter(p);
+        status = sink(parameter.name, parameter.tensor.detach().cpu());
+      }
+    }
+  }
+  sharded.ReleaseAll();
+  return zero::AgreeOnStatus(sharded.context(), status);
+}
+
+std::int64_t Engine::finished_steps() const { return parts_->finished_steps; }
+
+std::int64_t Engine::gradient_accumulation_steps() const {
+  return parts_->config.batch.gradient_accumulation_steps;
+}
+
+std::int64_t Engine::parameter_count() const {
+  return parts_->sharded->trainable_numel() + parts_->sharded->frozen_numel();
+}
+
+comm::Communicator& Engine::world() const { return *parts_->sharded->context().world; }
+
+const device::MemoryLedger& Engine::ledger() const { return *parts_->sharded->context().ledger; }
+
+std::string_view Engine::state_name() const { return "engine"; }
+
+void Engine::AddShards(std::vector<checkpoint::TensorShard>* shards) {
+  parts_->optimizer->AddShards(shards);
+}
+
+nlohmann::json Engine::State() const {
+  return {{"finished_steps", parts_->finished_steps}, {"applied_steps", parts_->applied_steps}};
+}
+
+Status Engine::LoadState(const nlohmann::json& state) {
+  for (const auto& [key, target] : {std::pair{"finished_steps", &parts_->finished_steps},
+                                    std::pair{"applied_steps", &parts_->applied_steps}}) {
+    const auto found = state.find(key);
+    if (found == state.end() || !found->is_number_unsigned()) {
+      return DataLossError("the engine's state has no count \"" + std::string(key) + "\"");
+    }
+    *target = found->get<std::int64_t>();
+  }
+  parts_->step = {};
+  parts_->optimizer->ClearGradients();
+  parts_->optimizer->PublishWeights();
+  return OkStatus();
+}
+
+}  // namespace ds::engine

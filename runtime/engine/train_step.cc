@@ -1,0 +1,149 @@
+#include "runtime/engine/train_step.h"
+
+#include <ATen/ops/full_like.h>
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "runtime/engine/engine_parts.h"
+#include "runtime/optim/gradient_norm.h"
+#include "runtime/optim/lr_schedule.h"
+#include "runtime/zero/rank_totals.h"
+
+namespace ds::engine {
+namespace {
+
+// The tensors of a bundle that gradients flow through.
+std::vector<at::Tensor*> Differentiable(Bundle& bundle) {
+  std::vector<at::Tensor*> tensors{&bundle.hidden, &bundle.loss};
+  for (auto& [name, tensor] : bundle.extras) tensors.push_back(&tensor);
+  return tensors;
+}
+
+Bundle LeaveBlock(zero::ShardedModel& sharded, int index, Bundle bundle) {
+  const std::vector<at::Tensor*> places = Differentiable(bundle);
+  std::vector<at::Tensor> tensors;
+  for (at::Tensor* place : places) tensors.push_back(std::move(*place));
+  tensors = sharded.LeaveForward(index, std::move(tensors));
+  for (std::size_t i = 0; i < places.size(); ++i) *places[i] = std::move(tensors[i]);
+  return bundle;
+}
+
+// The same on every rank.
+struct Totals {
+  double loss = 0.0;
+  double norm = 0.0;
+  std::int64_t tokens = 0;
+  std::int64_t samples = 0;
+  std::vector<double> rank_losses;
+};
+
+Totals SumOverRanks(const zero::Context& context, const StepInProgress& step, double squares) {
+  double loss = 0.0;
+  for (const at::Tensor& micro_batch : step.losses) loss += micro_batch.item<double>();
+  loss /= static_cast<double>(step.losses.size());
+  Totals totals;
+  double all_squares = 0.0;
+  for (const std::vector<double>& rank : zero::GatherNumbers(
+           context,
+           {loss, squares, static_cast<double>(step.tokens), static_cast<double>(step.samples)})) {
+    totals.rank_losses.push_back(rank[0]);
+    totals.loss += rank[0];
+    all_squares += rank[1];
+    totals.tokens += static_cast<std::int64_t>(rank[2]);
+    totals.samples += static_cast<std::int64_t>(rank[3]);
+  }
+  totals.loss /= static_cast<double>(totals.rank_losses.size());
+  totals.norm = std::sqrt(all_squares);
+  return totals;
+}
+
+// Collective.
+Status NonFiniteError(const zero::ShardedOptimizer& optimizer, std::int64_t step,
+                      const Totals& totals) {
+  std::string message = "step " + std::to_string(step) + ": ";
+  const auto parameter = optimizer.FindNonFiniteGradient();
+  message += parameter ? "the gradient of " + *parameter + " is not finite"
+                       : "the gradient norm is not finite";
+  for (std::size_t rank = 0; rank < totals.rank_losses.size(); ++rank) {
+    if (std::isfinite(totals.rank_losses[rank])) continue;
+    message += "; the loss of rank " + std::to_string(rank) + " is " +
+               std::to_string(totals.rank_losses[rank]);
+  }
+  return FailedPreconditionError(
+      message +
+      ". The parameters are those of the step before: lower the learning "
+      "rate or look at the data of this step");
+}
+
+}  // namespace
+
+at::Tensor Engine::forward(Bundle bundle) {
+  zero::ShardedModel& sharded = *parts_->sharded;
+  if (c10::GradMode::is_enabled()) {
+    parts_->step.samples +=
+        bundle.input.defined() && bundle.input.dim() > 0 ? bundle.input.size(0) : 0;
+    parts_->step.tokens += bundle.labels.defined() ? bundle.labels.numel() : 0;
+  }
+  for (int i = 0; i < parts_->model->size(); ++i) {
+    sharded.EnterForward(i);
+    bundle = LeaveBlock(sharded, i, parts_->model->block(i).forward(std::move(bundle)));
+  }
+  sharded.EndForward();
+  TORCH_CHECK(bundle.loss.defined() && bundle.loss.numel() == 1,
+              "the model's last block has set no loss (a scalar): are there labels?");
+  return bundle.loss;
+}
+
+void Engine::backward(const at::Tensor& loss) {
+  const double scale = 1.0 / static_cast<double>(gradient_accumulation_steps());
+  loss.backward(at::full_like(loss, scale));
+  parts_->sharded->EndBackward();
+  parts_->step.losses.push_back(loss.detach());
+  ++parts_->step.micro_batches;
+}
+
+StatusOr<StepResult> Engine::step() {
+  if (parts_->step.micro_batches < gradient_accumulation_steps()) return StepResult{};
+  const config::DsConfig& config = parts_->config;
+  zero::ShardedOptimizer& optimizer = *parts_->optimizer;
+
+  optimizer.ReduceGradients();
+  const Totals totals =
+      SumOverRanks(parts_->sharded->context(), parts_->step, optimizer.SumOfSquaresOfShard());
+  const bool finite = std::isfinite(totals.norm);
+  const std::int64_t number = parts_->finished_steps + 1;
+  const bool may_skip = config.bf16.enabled && config.bf16.check_grad_overflow;
+  if (!finite && !may_skip) return NonFiniteError(optimizer, number, totals);
+
+  const double lr = optim::LearningRate(config.optimizer, config.scheduler, parts_->applied_steps);
+  if (finite) {
+    ++parts_->applied_steps;
+    optimizer.Step({.lr = lr,
+                    .gradient_scale = optim::ClipFactor(totals.norm, config.gradient_clipping),
+                    .step = parts_->applied_steps});
+  }
+  optimizer.ClearGradients();
+  parts_->finished_steps = number;
+  parts_->step = {};
+  return StepResult{.boundary = true,
+                    .skipped = !finite,
+                    .step = number,
+                    .loss = totals.loss,
+                    .grad_norm = totals.norm,
+                    .lr = lr,
+                    .tokens = totals.tokens,
+                    .samples = totals.samples};
+}
+
+StatusOr<StepResult> TrainStep(Engine& engine, const BatchSource& next_batch) {
+  for (std::int64_t i = 0; i < engine.gradient_accumulation_steps(); ++i) {
+    DS_ASSIGN_OR_RETURN(Bundle batch, next_batch());
+    const at::Tensor loss = engine.forward(std::move(batch));
+    engine.backward(loss);
+  }
+  return engine.step();
+}
+
+}  // namespace ds::engine
