@@ -1,0 +1,125 @@
+#include "cli/commands/checkpoint_command.h"
+
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <iostream>
+
+#include "cli/byte_size.h"
+#include "cli/exit_codes.h"
+#include "cli/flag_parser.h"
+#include "runtime/base/suggest.h"
+#include "runtime/checkpoint/format/catalog.h"
+#include "runtime/checkpoint/format/layout.h"
+#include "runtime/checkpoint/format/manifest.h"
+#include "runtime/checkpoint/format/verify.h"
+
+namespace ds::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::ListedCheckpoint;
+
+std::string NameOf(const fs::path& directory) { return directory.filename().string(); }
+
+// Whether `directory` is meant as one checkpoint, whatever its state.
+bool IsOneCheckpoint(const fs::path& directory) {
+  std::error_code ignored;
+  return checkpoint::StepOfDirectoryName(NameOf(directory)).has_value() ||
+         fs::exists(directory / checkpoint::kManifestFile, ignored);
+}
+
+// The checkpoints of a run directory or of a folder of checkpoints.
+StatusOr<std::vector<ListedCheckpoint>> CheckpointsBelow(const fs::path& directory) {
+  std::error_code ignored;
+  const fs::path of_run = directory / "checkpoints";
+  const fs::path root = fs::is_directory(of_run, ignored) ? of_run : directory;
+  DS_ASSIGN_OR_RETURN(std::vector<ListedCheckpoint> found, checkpoint::ListCheckpoints(root));
+  if (found.empty()) return NotFoundError(root.string() + ": there is no checkpoint in it");
+  return found;
+}
+
+int VerifyOne(const fs::path& directory, std::ostream& out) {
+  const StatusOr<checkpoint::Verdict> verdict = checkpoint::Verify(directory);
+  if (!verdict.ok()) {
+    out << fmt::format("{}: no checkpoint: {}\n", NameOf(directory), verdict.status().message());
+    return kExitCheckpoint;
+  }
+  if (verdict->ok()) {
+    out << fmt::format("{}: good: {} tensors, {}\n", NameOf(directory), verdict->tensors,
+                       ByteSize(verdict->data_bytes));
+    return kExitOk;
+  }
+  out << fmt::format("{}: damaged\n", NameOf(directory));
+  for (const checkpoint::Damage& damage : verdict->damages) {
+    out << "  " << checkpoint::Describe(damage) << "\n";
+  }
+  return kExitCheckpoint;
+}
+
+std::string ListLine(const ListedCheckpoint& listed) {
+  const auto manifest = checkpoint::ReadManifest(listed.directory);
+  std::string what;
+  if (manifest.ok()) {
+    std::uint64_t bytes = 0;
+    for (const checkpoint::StoredTensor& tensor : manifest->tensors) {
+      for (const checkpoint::StoredShard& shard : tensor.shards) bytes += shard.length;
+    }
+    what = fmt::format("{:>6} tensors  {:>8}", manifest->tensors.size(), ByteSize(bytes));
+  } else {
+    what = "damaged: " + manifest.status().message();
+  }
+  return fmt::format("{:<12}{}{}\n", NameOf(listed.directory), what,
+                     listed.latest ? "  latest" : "");
+}
+
+}  // namespace
+
+int VerifyCheckpoints(const fs::path& directory, std::ostream& out) {
+  if (IsOneCheckpoint(directory)) return VerifyOne(directory, out);
+  const auto found = CheckpointsBelow(directory);
+  if (!found.ok()) {
+    out << found.status().message() << "\n";
+    return kExitCheckpoint;
+  }
+  int exit_status = kExitOk;
+  for (const ListedCheckpoint& listed : *found) {
+    if (VerifyOne(listed.directory, out) != kExitOk) exit_status = kExitCheckpoint;
+  }
+  return exit_status;
+}
+
+int ListCheckpoints(const fs::path& directory, std::ostream& out) {
+  const auto found = CheckpointsBelow(directory);
+  if (!found.ok()) {
+    out << found.status().message() << "\n";
+    return kExitCheckpoint;
+  }
+  for (const ListedCheckpoint& listed : *found) out << ListLine(listed);
+  return kExitOk;
+}
+
+StatusOr<int> CheckpointCommand(const Invocation& invocation) {
+  std::string action;
+  std::string directory;
+  FlagParser parser("checkpoint verify|list DIR",
+                    "Check every byte of the checkpoints in DIR, or list them. DIR is a run "
+                    "directory, its checkpoints folder or one step-N.");
+  parser.app().add_option("action", action, "verify or list")->required();
+  parser.app().add_option("DIR", directory, "where the checkpoints are")->required();
+  DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
+                      parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
+  if (parsed.help_shown) return kExitOk;
+  // "step-20/" names the same folder as "step-20".
+  fs::path path = fs::path(directory).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  if (action == "verify") return VerifyCheckpoints(path, std::cout);
+  if (action == "list") return ListCheckpoints(path, std::cout);
+  const std::string known[] = {"verify", "list"};
+  return InvalidArgumentError("checkpoint: '" + action + "' is neither verify nor list" +
+                              DidYouMean(action, known));
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,23 @@
+#pragma once
+
+// dsrun checkpoint verify DIR: is every byte what was saved?
+// dsrun checkpoint list DIR: which checkpoints are there?
+//
+// DIR is one checkpoint (.../step-20), a folder of them, or a run directory, whose checkpoints/ is
+// meant.
+
+#include <filesystem>
+#include <ostream>
+
+#include "cli/command_table.h"
+
+namespace ds::cli {
+
+StatusOr<int> CheckpointCommand(const Invocation& invocation);
+
+// What the command prints, and its exit status: kExitOk, or kExitCheckpoint when a checkpoint is
+// damaged or there is none.
+int VerifyCheckpoints(const std::filesystem::path& directory, std::ostream& out);
+int ListCheckpoints(const std::filesystem::path& directory, std::ostream& out);
+
+}  // namespace ds::cli

@@ -1,0 +1,99 @@
+#include "cli/commands/checkpoint_command.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "cli/byte_size.h"
+#include "cli/exit_codes.h"
+#include "tests/support/program.h"
+#include "tests/unit/checkpoint/sample_checkpoint.h"
+
+namespace ds::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::CommitSample;
+using checkpoint::FlipBit;
+using ::testing::HasSubstr;
+
+class CheckpointCommandTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    CommitSample(root_, 20);
+    CommitSample(root_, 10);
+  }
+  int Verify(const fs::path& directory) {
+    out_.str("");
+    return VerifyCheckpoints(directory, out_);
+  }
+  int List(const fs::path& directory) {
+    out_.str("");
+    return ListCheckpoints(directory, out_);
+  }
+
+  const ds::testing::TemporaryFolder run_;
+  const fs::path root_ = run_.path() / "checkpoints";
+  std::ostringstream out_;
+};
+
+TEST_F(CheckpointCommandTest, GoodCheckpointsAreGood) {
+  EXPECT_EQ(Verify(root_ / "step-20"), kExitOk);
+  EXPECT_EQ(out_.str(), "step-20: good: 2 tensors, 11.8 KiB\n");
+  EXPECT_EQ(Verify(run_.path()), kExitOk);
+  EXPECT_EQ(out_.str(), "step-10: good: 2 tensors, 11.8 KiB\nstep-20: good: 2 tensors, 11.8 KiB\n");
+}
+
+TEST_F(CheckpointCommandTest, ADamagedOneNamesFileAndTensor) {
+  FlipBit(root_ / "step-20/rank-00001.bin", 7);
+  EXPECT_EQ(Verify(root_ / "step-20"), kExitCheckpoint);
+  EXPECT_THAT(out_.str(), HasSubstr("step-20: damaged\n  rank-00001.bin: tensor 'weight': "));
+  EXPECT_EQ(Verify(root_), kExitCheckpoint);
+  EXPECT_THAT(out_.str(), HasSubstr("step-10: good"));
+}
+
+TEST_F(CheckpointCommandTest, WhereThereIsNoneIsSaid) {
+  EXPECT_EQ(Verify(run_.path() / "nowhere"), kExitCheckpoint);
+  EXPECT_THAT(out_.str(), HasSubstr("nowhere"));
+  EXPECT_EQ(Verify(root_ / "step-99"), kExitCheckpoint);
+  EXPECT_THAT(out_.str(), HasSubstr("step-99: no checkpoint"));
+  fs::create_directory(run_.path() / "empty");
+  EXPECT_EQ(List(run_.path() / "empty"), kExitCheckpoint);
+  EXPECT_THAT(out_.str(), HasSubstr("there is no checkpoint in it"));
+}
+
+TEST_F(CheckpointCommandTest, ListsByStepAndMarksTheLatest) {
+  EXPECT_EQ(List(run_.path()), kExitOk);
+  EXPECT_EQ(out_.str(),
+            "step-10          2 tensors  11.8 KiB  latest\n"
+            "step-20          2 tensors  11.8 KiB\n");
+}
+
+TEST_F(CheckpointCommandTest, ListShowsABrokenManifest) {
+  FlipBit(root_ / "step-20/manifest.json", 50);
+  EXPECT_EQ(List(root_), kExitOk);
+  EXPECT_THAT(out_.str(), HasSubstr("step-20     damaged: "));
+}
+
+TEST_F(CheckpointCommandTest, UsageErrorsAreStatuses) {
+  Invocation invocation;
+  invocation.arguments = {"verfy", root_.string()};
+  const Status status = CheckpointCommand(invocation).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("did you mean 'verify'?"));
+  invocation.arguments = {"verify"};
+  EXPECT_FALSE(CheckpointCommand(invocation).ok());
+}
+
+TEST(ByteSize, HasThreeDigits) {
+  EXPECT_EQ(ByteSize(0), "0 B");
+  EXPECT_EQ(ByteSize(1023), "1023 B");
+  EXPECT_EQ(ByteSize(1536), "1.50 KiB");
+  EXPECT_EQ(ByteSize(1024 * 1024 - 1), "1.00 MiB");
+  EXPECT_EQ(ByteSize(std::uint64_t{475} << 20), "475 MiB");
+  EXPECT_EQ(ByteSize(UINT64_MAX), "16.0 EiB");
+}
+
+}  // namespace
+}  // namespace ds::cli
