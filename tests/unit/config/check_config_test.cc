@@ -187,8 +187,12 @@ TEST(CheckConfigTest, AliasesAreTheSameKey) {
 TEST(CheckConfigTest, AutoIsResolvedOrRefused) {
   const CheckResult result = Check(R"({"train_batch_size": "auto", "gradient_clipping": "auto",
       "train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2,
-      "reduce_bucket_size": "auto"}, "pipeline": {"stages": "auto"}})");
+      "reduce_bucket_size": "auto"}, "pipeline": {"stages": "auto"}, "optimizer": {"type": "AdamW",
+      "params": {"lr": 0.5, "betas": "auto", "eps": "auto", "weight_decay": "auto"}},
+      "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": "auto"}}})");
   ASSERT_THAT(Messages(result.errors), IsEmpty());
+  EXPECT_EQ(result.config.scheduler.warmup_max_lr, 0.5);
+  EXPECT_EQ(result.config.optimizer.beta2, 0.999);
   EXPECT_EQ(result.config.batch.train_batch_size, 8);
   EXPECT_EQ(result.config.gradient_clipping, 1.0);
   EXPECT_EQ(result.resolved["gradient_clipping"]["origin"],
