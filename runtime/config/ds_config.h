@@ -55,7 +55,6 @@ struct Bf16Config {
 
 struct ZeroConfig {
   int stage = 0;
-  bool overlap_comm = false;  // stage == 3 unless given
 };
 
 struct DsConfig {

@@ -71,8 +71,7 @@ DsConfig FillConfig(const Values& values) {
   config.scheduler = FillScheduler(values);
   config.bf16 = {.enabled = values.Get("bf16.enabled"),
                  .check_grad_overflow = values.Get("bf16.check_grad_overflow")};
-  config.zero_optimization = {.stage = values.Get("zero_optimization.stage"),
-                              .overlap_comm = values.Get("zero_optimization.overlap_comm")};
+  config.zero_optimization = {.stage = values.Get("zero_optimization.stage")};
   config.gradient_clipping = values.Get("gradient_clipping");
   config.communication_data_type = OptionalDataType(values.Get("communication_data_type"));
   config.grad_accum_dtype = OptionalDataType(values.Get("data_types.grad_accum_dtype"));

@@ -171,13 +171,6 @@ void WarmupEndsAtTheLearningRate(RuleContext& context) {
                 "derived from optimizer.params.lr");
 }
 
-void OverlapFollowsTheStage(RuleContext& context) {
-  Values& values = context.values;
-  if (!values.Get("zero_optimization.overlap_comm").is_null()) return;
-  values.Derive("zero_optimization.overlap_comm", values.Get("zero_optimization.stage") == 3,
-                "derived from zero_optimization.stage");
-}
-
 constexpr Rule kRules[] = {
     {"RefuseWhatIsNotBuilt", {}, RefuseWhatIsNotBuilt},
     {"ReportWhatHasNoEffect", {}, ReportWhatHasNoEffect},
@@ -197,9 +190,6 @@ constexpr Rule kRules[] = {
     {"WarmupEndsAtTheLearningRate",
      {"scheduler.params.warmup_max_lr", "optimizer.params.lr"},
      WarmupEndsAtTheLearningRate},
-    {"OverlapFollowsTheStage",
-     {"zero_optimization.stage", "zero_optimization.overlap_comm"},
-     OverlapFollowsTheStage},
 };
 
 }  // namespace

@@ -62,7 +62,6 @@ TEST(CheckConfigTest, FillsTheConfig) {
   EXPECT_TRUE(config.bf16.enabled);
   EXPECT_FALSE(config.bf16.check_grad_overflow);
   EXPECT_EQ(config.zero_optimization.stage, 3);
-  EXPECT_TRUE(config.zero_optimization.overlap_comm);
   EXPECT_EQ(config.gradient_clipping, 0.0);
 }
 
@@ -89,7 +88,6 @@ TEST(CheckConfigTest, DefaultsOfTheStructAreThoseOfTheRegistry) {
   EXPECT_EQ(read.bf16.enabled, plain.bf16.enabled);
   EXPECT_EQ(read.bf16.check_grad_overflow, plain.bf16.check_grad_overflow);
   EXPECT_EQ(read.zero_optimization.stage, plain.zero_optimization.stage);
-  EXPECT_EQ(read.zero_optimization.overlap_comm, plain.zero_optimization.overlap_comm);
   EXPECT_EQ(read.gradient_clipping, plain.gradient_clipping);
   EXPECT_EQ(read.communication_data_type, plain.communication_data_type);
   EXPECT_EQ(read.grad_accum_dtype, plain.grad_accum_dtype);

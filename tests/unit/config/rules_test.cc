@@ -136,14 +136,5 @@ TEST(RulesTest, WarmupEndsAtTheLearningRate) {
   EXPECT_EQ(given.config.scheduler.warmup_max_lr, 0.125);
 }
 
-TEST(RulesTest, OverlapFollowsTheStage) {
-  EXPECT_FALSE(
-      CheckWith(R"("zero_optimization": {"stage": 2})").config.zero_optimization.overlap_comm);
-  EXPECT_TRUE(
-      CheckWith(R"("zero_optimization": {"stage": 3})").config.zero_optimization.overlap_comm);
-  EXPECT_FALSE(CheckWith(R"("zero_optimization": {"stage": 3, "overlap_comm": false})")
-                   .config.zero_optimization.overlap_comm);
-}
-
 }  // namespace
 }  // namespace ds::config
