@@ -1,19 +1,26 @@
 #include "cli/command_table.h"
 
+#include "cli/commands/check_command.h"
 #include "cli/commands/checkpoint_command.h"
 #include "cli/commands/help_command.h"
 #include "cli/commands/plan_command.h"
+#include "cli/commands/resume_command.h"
 #include "cli/commands/run_command.h"
+#include "cli/commands/train_command.h"
 #include "cli/commands/version_command.h"
 
 namespace ds::cli {
 namespace {
 
 constexpr Command kCommands[] = {
+    {"train", "[flags]", "Train a model with ZeRO on every rank", TrainCommand},
+    {"resume", "RUN_DIR|JOB [flags]", "Go on with a training run from its checkpoint",
+     ResumeCommand},
     {"run", "-- PROGRAM", "Run a program on every rank", RunCommand},
     {"plan", "[--json] -- PROGRAM", "Show which ranks would run where; start nothing", PlanCommand},
     {"checkpoint", "verify|list DIR", "Check the checkpoints in DIR, or list them",
      CheckpointCommand},
+    {"check", "CONFIG [--json]", "Say all that is wrong with a ds_config", CheckCommand},
     {"help", "[COMMAND]", "Show what dsrun does, or one command's flags", HelpCommand},
     {"version", "", "Show the version", VersionCommand},
 };

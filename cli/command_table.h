@@ -16,7 +16,8 @@ namespace ds::cli {
 // What a command is given.
 struct Invocation {
   LaunchFlags launch;                     // flags in front of the command's name
-  std::vector<std::string> arguments;     // everything behind it
+  std::vector<std::string> launch_words;  // the same as it was written
+  std::vector<std::string> arguments;     // everything behind the name
   std::vector<std::string> command_line;  // the whole of it, argv[0] included
 };
 

@@ -5,11 +5,11 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <iostream>
 
 #include "cli/command_table.h"
 #include "cli/exit_codes.h"
 #include "cli/flag_parser.h"
+#include "cli/report_error.h"
 #include "runtime/base/log.h"
 #include "runtime/base/suggest.h"
 
@@ -73,8 +73,10 @@ StatusOr<int> Run(const std::vector<std::string>& command_line) {
   DS_ASSIGN_OR_RETURN(
       FlagParser::Result parsed,
       parser.Parse({command_line.begin() + 1, command_line.end()}, FlagParser::Rest::kProgram));
+  invocation.launch_words.assign(command_line.begin() + 1, command_line.end() - parsed.rest.size());
   if (help) return FindCommand("help")->run(invocation);
   if (version) return FindCommand("version")->run(invocation);
+  if (!invocation.launch.log_level.empty()) SetLogLevel(invocation.launch.log_level);
   DS_ASSIGN_OR_RETURN(const Command* command, Choose(&invocation, std::move(parsed.rest)));
   return command->run(invocation);
 }
@@ -84,8 +86,7 @@ StatusOr<int> Run(const std::vector<std::string>& command_line) {
 int RunCommandLine(const std::vector<std::string>& command_line) {
   const StatusOr<int> status = Run(command_line);
   if (status.ok()) return *status;
-  std::cerr << "dsrun: " << status.status().message() << std::endl;
-  return kExitUsage;
+  return ReportError(status.status(), kExitUsage);
 }
 
 }  // namespace ds::cli

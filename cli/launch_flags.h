@@ -48,7 +48,7 @@ struct LaunchFlags {
   int max_restarts = 0;
   double grace_seconds = 15;  // between SIGTERM and SIGKILL
   bool quiet = false;
-  std::string log_level = "info";
+  std::string log_level;  // "" = as DSRUN_LOG_LEVEL says
 };
 
 // Declares the flags on `app`, writing into `flags` (which outlives the parse).

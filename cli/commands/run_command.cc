@@ -3,7 +3,6 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "cli/exit_codes.h"
@@ -12,7 +11,6 @@
 #include "cli/job/job_id.h"
 #include "cli/job/job_session.h"
 #include "cli/plan/launch_plan.h"
-#include "cli/plan/this_host.h"
 #include "runtime/base/clock.h"
 
 namespace ds::cli {
@@ -38,11 +36,8 @@ StatusOr<int> RunCommand(const Invocation& invocation) {
   if (!words.empty() && words[0] == "--") words.erase(words.begin());
   if (words.empty()) return InvalidArgumentError("run: no program given; see dsrun run --help");
 
-  const ThisHost this_host = ProbeThisHost();
   JobSetup setup{.job_id = MakeJobId(words[0], Clock::System().UnixNanos()), .flags = flags};
-  DS_ASSIGN_OR_RETURN(setup.plan,
-                      MakeLaunchPlan(flags, this_host, std::getenv("CUDA_VISIBLE_DEVICES")));
-  DS_RETURN_IF_ERROR(PlaceOnThisHost(flags, this_host, &setup.plan));
+  DS_ASSIGN_OR_RETURN(setup.plan, PlanOnThisHost(flags));
   const std::vector<std::string> argv = ProgramCommand(flags, words);
   setup.local_rank_position = LocalRankPosition(flags, argv.size(), words.size());
   setup.program = [&argv](int) -> StatusOr<RankProgram> { return RankProgram{.argv = argv}; };

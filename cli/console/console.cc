@@ -15,12 +15,11 @@ constexpr std::int64_t kPlainEveryNanos = 5'000'000'000;
 constexpr std::int64_t kDrawEveryNanos = 100'000'000;
 constexpr const char* kEraseLine = "\r\x1b[K";
 
-// The text a rank wants the user to read, "" when the report is none.
-std::string NoticeText(const v1::RankReport& report) {
-  if (report.kind() != "notice") return "";
+// The string `name` of a report's body; "" when it has none.
+std::string TextOf(const v1::RankReport& report, const char* name) {
   const auto body = nlohmann::json::parse(report.body(), nullptr, /*allow_exceptions=*/false);
   if (!body.is_object()) return "";
-  const auto text = body.find("text");
+  const auto text = body.find(name);
   return text != body.end() && text->is_string() ? text->get<std::string>() : "";
 }
 
@@ -51,10 +50,16 @@ void Console::OnEvent(const HostEvent& event) {
     OnOutput(event);
     return;
   }
-  if (event.event.has_rank_report()) {
-    if (const std::string text = NoticeText(event.event.rank_report()); !text.empty()) Notice(text);
-  }
+  if (event.event.has_rank_report()) ShowReport(event.event.rank_report());
   if (progress_.OnEvent(event.event)) OnStep(event.event.unix_nanos());
+}
+
+void Console::ShowReport(const v1::RankReport& report) {
+  if (report.kind() == "notice") {
+    Notice(TextOf(report, "text"));
+  } else if (report.kind() == "checkpoint") {
+    Notice("saved " + TextOf(report, "path"));
+  }
 }
 
 void Console::OnOutput(const HostEvent& event) {

@@ -51,6 +51,7 @@ class Console {
 
  private:
   void OnOutput(const HostEvent& event);
+  void ShowReport(const v1::RankReport& report);
   void ShowLines(const std::vector<CollapsedLine>& lines);
   void OnStep(std::int64_t unix_nanos);
   void Draw();

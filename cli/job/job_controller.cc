@@ -47,6 +47,7 @@ std::optional<Verdict> JobController::Run() {
   for (int generation = job_.first_generation;; ++generation) {
     const StatusOr<RankProgram> program = job_.program(generation);
     if (!program.ok()) return ProgramVerdict(program.status(), generation);
+    for (const std::string& notice : program->notices) observer_->OnNotice(notice);
     std::optional<Verdict> verdict;
     if (generation == job_.first_generation) verdict = PrepareHosts(*program);
     if (!verdict.has_value()) verdict = TakeUserStop(generation);

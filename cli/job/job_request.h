@@ -23,6 +23,7 @@ namespace v1 = ::dsrun::v1;
 struct RankProgram {
   std::vector<std::string> argv;
   std::vector<std::pair<std::string, std::string>> files;  // name, content
+  std::vector<std::string> notices;                        // for the user
 };
 
 struct JobRequest {

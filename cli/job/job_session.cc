@@ -136,6 +136,7 @@ StatusOr<int> RunJob(const JobSetup& setup, RunDirectory* run_directory) {
   BacklogWriter writer;
   Console console(options, &writer);
 
+  for (const std::string& notice : setup.notices) console.Notice(notice);
   DS_ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<LocalHost>> hosts, StartDaemons(setup));
   std::vector<HostDaemon*> daemons;
   for (const auto& host : hosts) daemons.push_back(host.get());

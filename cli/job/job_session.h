@@ -24,6 +24,7 @@ struct JobSetup {
   // Where --local_rank=N goes in argv; 0 = nowhere.
   int local_rank_position = 0;
   std::function<StatusOr<RankProgram>(int generation)> program;
+  std::vector<std::string> notices;  // for the user, before anything starts
 };
 
 // Runs the job to its end and shows it; the exit status of dsrun. Call it before this process has

@@ -143,6 +143,14 @@ Status PlaceOnThisHost(const LaunchFlags& flags, const ThisHost& this_host, Laun
   return plan->world.ranks.front().cores.empty() ? BindAllCores(this_host.cores, plan) : OkStatus();
 }
 
+StatusOr<LaunchPlan> PlanOnThisHost(const LaunchFlags& flags) {
+  const ThisHost this_host = ProbeThisHost();
+  DS_ASSIGN_OR_RETURN(LaunchPlan plan,
+                      MakeLaunchPlan(flags, this_host, std::getenv("CUDA_VISIBLE_DEVICES")));
+  DS_RETURN_IF_ERROR(PlaceOnThisHost(flags, this_host, &plan));
+  return plan;
+}
+
 std::vector<std::string> ProgramCommand(const LaunchFlags& flags,
                                         const std::vector<std::string>& words) {
   if (words.empty()) return {};

@@ -31,6 +31,9 @@ StatusOr<LaunchPlan> MakeLaunchPlan(const LaunchFlags& flags, const ThisHost& th
 // that are not honoured, and binds cores that depend on the machine.
 Status PlaceOnThisHost(const LaunchFlags& flags, const ThisHost& this_host, LaunchPlan* plan);
 
+// MakeLaunchPlan and PlaceOnThisHost with what this process sees.
+StatusOr<LaunchPlan> PlanOnThisHost(const LaunchFlags& flags);
+
 // What stands behind the launch flags as the ranks execute it: a Python program gets its
 // interpreter, anything else stays as it is.
 std::vector<std::string> ProgramCommand(const LaunchFlags& flags,

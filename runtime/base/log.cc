@@ -16,6 +16,8 @@ void InitLog(const std::string& program) {
   spdlog::set_default_logger(std::move(logger));
 }
 
+void SetLogLevel(const std::string& level) { spdlog::set_level(spdlog::level::from_str(level)); }
+
 void LogDebug(std::string_view message) { spdlog::debug("{}", message); }
 void LogInfo(std::string_view message) { spdlog::info("{}", message); }
 void LogWarning(std::string_view message) { spdlog::warn("{}", message); }

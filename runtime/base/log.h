@@ -17,6 +17,9 @@ namespace ds {
 // warning error off; default info). Call once at the start of main.
 void InitLog(const std::string& program);
 
+// The level by its name in DSRUN_LOG_LEVEL; overrides the variable.
+void SetLogLevel(const std::string& level);
+
 void LogDebug(std::string_view message);
 void LogInfo(std::string_view message);
 void LogWarning(std::string_view message);

@@ -1,0 +1,9 @@
+#pragma once
+
+#include "cli/command_table.h"
+
+namespace ds::cli {
+
+StatusOr<int> CheckCommand(const Invocation& invocation);
+
+}  // namespace ds::cli

@@ -1,0 +1,29 @@
+#pragma once
+
+// What is shipped beside the programs: <bin>/../share/dsrun with the default config, the model
+// presets and the demo corpus. The same layout when built and when installed.
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "runtime/base/status.h"
+
+namespace ds::cli {
+
+class ShareFolder {
+ public:
+  explicit ShareFolder(std::filesystem::path root) : root_(std::move(root)) {}
+  // The one that belongs to the running program.
+  static StatusOr<ShareFolder> OfThisProgram();
+
+  std::filesystem::path default_config() const { return root_ / "configs/default_ds_config.json"; }
+  std::filesystem::path demo_corpus() const { return root_ / "demo_corpus.txt"; }
+  // Names of the model presets, sorted.
+  std::vector<std::string> Presets() const;
+
+ private:
+  std::filesystem::path root_;
+};
+
+}  // namespace ds::cli

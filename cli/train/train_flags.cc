@@ -1,0 +1,77 @@
+#include "cli/train/train_flags.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
+#include <filesystem>
+#include <limits>
+
+#include "cli/flag_parser.h"
+
+namespace ds::cli {
+namespace {
+
+CLI::Validator AtLeast(std::int64_t low) {
+  return CLI::Range(low, std::numeric_limits<std::int64_t>::max()).description("");
+}
+
+template <typename T>
+void Set(const std::optional<T>& given, T* value) {
+  if (given.has_value()) *value = *given;
+}
+
+}  // namespace
+
+void AddTrainFlags(CLI::App& app, TrainFlags* flags) {
+  app.add_option(FlagNames("model"), flags->model,
+                 "a Hugging Face folder, a config.json, or a preset (default: gpt2-demo)")
+      ->type_name("MODEL");
+  app.add_option(FlagNames("data"), flags->data,
+                 "text files, folders of them, or .bin token files (default: a demo corpus)")
+      ->take_all()
+      ->type_name("PATH");
+  app.add_option(FlagNames("deepspeed_config"), flags->deepspeed_config,
+                 "the ds_config (default: a small one)")
+      ->type_name("FILE");
+  app.add_option(FlagNames("token_dtype"), flags->token_dtype,
+                 "of .bin files: uint16 (default) or uint32")
+      ->check(CLI::IsMember({"uint16", "uint32"}).description(""))
+      ->type_name("TYPE");
+  app.add_option(FlagNames("seq_len"), flags->seq_len, "tokens per sample (default: 256)")
+      ->check(AtLeast(1))
+      ->type_name("N");
+  app.add_option(FlagNames("steps"), flags->steps, "optimizer steps in all (default: by epochs)")
+      ->check(AtLeast(1))
+      ->type_name("N");
+  app.add_option(FlagNames("epochs"), flags->epochs, "passes over the data (default: 1)")
+      ->check(AtLeast(1))
+      ->type_name("N");
+  app.add_option(FlagNames("seed"), flags->seed, "of weights and order (default: 1234)")
+      ->type_name("N");
+  app.add_flag(FlagNames("no_shuffle"), flags->no_shuffle, "take the samples in their order");
+  app.add_option(FlagNames("save_every"), flags->save_every,
+                 "steps between checkpoints (default: none)")
+      ->check(AtLeast(0))
+      ->type_name("N");
+  app.add_option(FlagNames("save_hf"), flags->save_hf,
+                 "write model.safetensors and config.json there at the end")
+      ->type_name("DIR");
+}
+
+void ApplyTrainFlags(const TrainFlags& flags, config::TrainJob* job) {
+  Set(flags.token_dtype, &job->token_dtype);
+  Set(flags.seq_len, &job->seq_len);
+  Set(flags.seed, &job->seed);
+  Set(flags.save_every, &job->save_every);
+  Set(flags.steps, &job->steps);
+  Set(flags.epochs, &job->epochs);
+  // Of a resumed job's two ways to say how long, the one given now counts.
+  if (flags.epochs.has_value() && !flags.steps.has_value()) job->steps = 0;
+  if (flags.no_shuffle) job->shuffle = false;
+  if (!flags.save_hf.empty()) {
+    job->save_hf_dir = std::filesystem::absolute(flags.save_hf).lexically_normal().string();
+  }
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,39 @@
+#pragma once
+
+// The flags of `train`, which `resume` takes too: what to train, on what, how long.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/config/train_job.h"
+
+namespace CLI {
+class App;
+}
+
+namespace ds::cli {
+
+struct TrainFlags {
+  std::string model;  // "" = not given, as everywhere here
+  std::vector<std::string> data;
+  std::string deepspeed_config;
+  std::optional<std::string> token_dtype;
+  std::optional<std::int64_t> seq_len;
+  std::optional<std::int64_t> steps;
+  std::optional<std::int64_t> epochs;
+  std::optional<std::uint64_t> seed;
+  bool no_shuffle = false;
+  std::optional<std::int64_t> save_every;
+  std::string save_hf;
+};
+
+// Declares the flags on `app`, writing into `flags` (which outlives the parse).
+void AddTrainFlags(CLI::App& app, TrainFlags* flags);
+
+// Lays the given flags over `job`, but for model, data and config, which need checking. Relative
+// paths become absolute, so that the job means the same from anywhere.
+void ApplyTrainFlags(const TrainFlags& flags, config::TrainJob* job);
+
+}  // namespace ds::cli

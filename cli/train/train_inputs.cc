@@ -1,0 +1,137 @@
+#include "cli/train/train_inputs.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "runtime/base/files.h"
+#include "runtime/base/suggest.h"
+#include "runtime/config/check_config.h"
+
+namespace ds::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kDemoModel[] = "gpt2-demo";
+constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{16} << 20;
+
+std::string Absolute(const fs::path& path) {
+  return fs::absolute(path).lexically_normal().string();
+}
+
+Status NoSuchModel(const std::string& model, const ShareFolder& share) {
+  const std::vector<std::string> presets = share.Presets();
+  std::string list;
+  for (const std::string& name : presets) list += (list.empty() ? "" : ", ") + name;
+  return NotFoundError("--model " + model + ": no such folder, config.json or preset (presets: " +
+                       list + ")" + DidYouMean(model, presets));
+}
+
+// The model as a rank is to find it: a preset's name or an absolute path.
+StatusOr<std::string> CheckModel(const std::string& model, const ShareFolder& share) {
+  std::error_code error;
+  if (fs::is_directory(model, error)) {
+    if (!fs::exists(fs::path(model) / "config.json", error)) {
+      return NotFoundError("--model " + model + ": the folder has no config.json");
+    }
+    return Absolute(model);
+  }
+  if (fs::exists(model, error)) return Absolute(model);
+  const std::vector<std::string> presets = share.Presets();
+  if (std::find(presets.begin(), presets.end(), model) == presets.end()) {
+    return NoSuchModel(model, share);
+  }
+  return model;
+}
+
+// True when there is a byte to train on in `path`.
+bool HoldsData(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return fs::file_size(path, error) > 0 && !error;
+  for (const auto& entry : fs::recursive_directory_iterator(path, error)) {
+    if (entry.is_regular_file(error) && entry.file_size(error) > 0) return true;
+  }
+  return false;
+}
+
+StatusOr<std::vector<std::string>> CheckData(const std::vector<std::string>& data) {
+  std::vector<std::string> checked;
+  for (const std::string& path : data) {
+    std::error_code error;
+    if (!fs::exists(path, error)) {
+      return NotFoundError("--data " + path + ": no such file or folder");
+    }
+    if (!HoldsData(path))
+      return InvalidArgumentError("--data " + path + ": there is nothing in it");
+    checked.push_back(Absolute(path));
+  }
+  return checked;
+}
+
+// Fills in the config of `inputs` from its text, or says all that is wrong with it, a line each.
+Status CheckDsConfig(const std::string& text, const std::string& file_name, int world_size,
+                     TrainInputs* inputs) {
+  config::CheckResult result = config::CheckConfig(text, file_name, world_size);
+  if (!result.ok) {
+    std::string message;
+    for (const config::Issue& issue : result.errors) {
+      message += (message.empty() ? "" : "\n") + issue.message;
+    }
+    return InvalidArgumentError(std::move(message));
+  }
+  for (const config::Issue& warning : result.warnings) inputs->notices.push_back(warning.message);
+  inputs->job.ds_config = config::ToDsConfigJson(result);
+  inputs->resolved_config = std::move(result.resolved);
+  return OkStatus();
+}
+
+Status ReadDsConfig(const std::string& path, int world_size, TrainInputs* inputs) {
+  const StatusOr<std::string> text = ReadFile(path, kMaxConfigBytes);
+  if (!text.ok()) return text.status().WithContext("--deepspeed_config");
+  return CheckDsConfig(*text, path, world_size, inputs);
+}
+
+}  // namespace
+
+StatusOr<TrainInputs> GatherTrainInputs(const TrainFlags& flags, const ShareFolder& share,
+                                        int world_size) {
+  TrainInputs inputs;
+  std::string built_in;
+  const auto use = [&](const std::string& what) {
+    built_in += (built_in.empty() ? "" : ", ") + what;
+  };
+  if (flags.model.empty()) use(std::string("model ") + kDemoModel);
+  DS_ASSIGN_OR_RETURN(inputs.job.model,
+                      CheckModel(flags.model.empty() ? kDemoModel : flags.model, share));
+  std::vector<std::string> data = flags.data;
+  if (data.empty()) {
+    data = {share.demo_corpus().string()};
+    use("data " + data[0]);
+  }
+  DS_ASSIGN_OR_RETURN(inputs.job.data, CheckData(data));
+  std::string config = flags.deepspeed_config;
+  if (config.empty()) {
+    config = share.default_config().string();
+    use("config " + config);
+  }
+  if (!built_in.empty()) inputs.notices.push_back("using the built-in " + built_in);
+  DS_RETURN_IF_ERROR(ReadDsConfig(config, world_size, &inputs));
+  ApplyTrainFlags(flags, &inputs.job);
+  return inputs;
+}
+
+StatusOr<TrainInputs> OverrideTrainInputs(const config::TrainJob& job, const TrainFlags& flags,
+                                          const ShareFolder& share, int world_size) {
+  TrainInputs inputs{.job = job};
+  DS_ASSIGN_OR_RETURN(inputs.job.model,
+                      CheckModel(flags.model.empty() ? job.model : flags.model, share));
+  DS_ASSIGN_OR_RETURN(inputs.job.data, CheckData(flags.data.empty() ? job.data : flags.data));
+  DS_RETURN_IF_ERROR(flags.deepspeed_config.empty()
+                         ? CheckDsConfig(job.ds_config, "the run's config", world_size, &inputs)
+                         : ReadDsConfig(flags.deepspeed_config, world_size, &inputs));
+  ApplyTrainFlags(flags, &inputs.job);
+  return inputs;
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,33 @@
+#pragma once
+
+// Model, data and config of a training job, checked on the user's terminal before anything is
+// started: what is missing, empty or contradictory is an error that says where and what to do.
+//
+// Threads: any; nothing is shared.
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/train/share_folder.h"
+#include "cli/train/train_flags.h"
+#include "runtime/base/status.h"
+#include "runtime/config/train_job.h"
+
+namespace ds::cli {
+
+struct TrainInputs {
+  config::TrainJob job;
+  nlohmann::ordered_json resolved_config;  // every value with its origin
+  std::vector<std::string> notices;        // built-in inputs in use, warnings of the config
+};
+
+// What `flags` ask for, the shipped demo where they are silent.
+StatusOr<TrainInputs> GatherTrainInputs(const TrainFlags& flags, const ShareFolder& share,
+                                        int world_size);
+
+// `job` of an earlier run with the given flags laid over it, checked again.
+StatusOr<TrainInputs> OverrideTrainInputs(const config::TrainJob& job, const TrainFlags& flags,
+                                          const ShareFolder& share, int world_size);
+
+}  // namespace ds::cli

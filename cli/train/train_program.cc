@@ -1,0 +1,60 @@
+#include "cli/train/train_program.h"
+
+#include <filesystem>
+
+#include "runtime/checkpoint/format/catalog.h"
+#include "runtime/checkpoint/format/verify.h"
+
+namespace ds::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+StatusOr<ResumePoint> NamedCheckpoint(const fs::path& directory) {
+  const StatusOr<checkpoint::Verdict> verdict = checkpoint::Verify(directory);
+  if (!verdict.ok()) return verdict.status().WithContext("--checkpoint");
+  if (!verdict->ok()) {
+    return DataLossError("checkpoint " + directory.string() +
+                         " is damaged: " + checkpoint::Describe(verdict->damages.front()));
+  }
+  return ResumePoint{directory.string(), verdict->step};
+}
+
+}  // namespace
+
+StatusOr<ResumePoint> FindResumePoint(const std::string& root, const std::string& named,
+                                      std::vector<std::string>* notices) {
+  if (!named.empty()) return NamedCheckpoint(fs::path(root) / named);
+  const StatusOr<checkpoint::NewestCheckpoint> newest = checkpoint::NewestGood(root);
+  if (!newest.ok() && newest.status().code() != StatusCode::kNotFound) return newest.status();
+  if (newest.ok()) {
+    for (const checkpoint::SkippedCheckpoint& skipped : newest->skipped) {
+      notices->push_back("checkpoint " + skipped.directory.string() +
+                         " is damaged and passed over: " + skipped.reason);
+    }
+    if (newest->found.has_value()) {
+      return ResumePoint{newest->found->directory.string(), newest->found->step};
+    }
+  }
+  return NotFoundError("there is no checkpoint to go on from in " + root);
+}
+
+StatusOr<RankProgram> TrainProgram::operator()(int generation) const {
+  RankProgram program{.argv = {"", "train", "@DSRUN_JOB_DIR@/train.json"}};
+  config::TrainJob job = job_;
+  if (generation > first_generation_) {
+    const StatusOr<ResumePoint> point = FindResumePoint(job.checkpoint_dir, "", &program.notices);
+    if (point.ok()) {
+      job.resume_from = point->directory;
+      program.notices.push_back("going on from " + point->directory);
+    } else if (point.status().code() == StatusCode::kNotFound) {
+      program.notices.push_back("no checkpoint yet: starting again as at first");
+    } else {
+      return point.status();
+    }
+  }
+  program.files = {{"train.json", config::ToJson(job)}};
+  return program;
+}
+
+}  // namespace ds::cli

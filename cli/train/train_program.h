@@ -1,0 +1,38 @@
+#pragma once
+
+// TrainProgram: what dsrank executes in each generation of a training job, and from which
+// checkpoint it goes on.
+
+#include <string>
+
+#include "cli/job/job_request.h"
+#include "runtime/base/status.h"
+#include "runtime/config/train_job.h"
+
+namespace ds::cli {
+
+class TrainProgram {
+ public:
+  // The first generation starts as `job` says; each later one from the newest good checkpoint, or
+  // like the first when there is none yet.
+  TrainProgram(config::TrainJob job, int first_generation)
+      : job_(std::move(job)), first_generation_(first_generation) {}
+
+  StatusOr<RankProgram> operator()(int generation) const;
+
+ private:
+  const config::TrainJob job_;
+  const int first_generation_;
+};
+
+// Which checkpoint under `root` to go on from. `named` is "" for the newest good one, else a folder
+// name ("step-20"). kDataLoss when the named one is damaged, kNotFound when there is none to go on
+// from. `notices` says which damaged ones were passed over.
+struct ResumePoint {
+  std::string directory;
+  std::int64_t step = 0;
+};
+StatusOr<ResumePoint> FindResumePoint(const std::string& root, const std::string& named,
+                                      std::vector<std::string>* notices);
+
+}  // namespace ds::cli
