@@ -8,6 +8,7 @@
 #include "cli/commands/run_command.h"
 #include "cli/commands/train_command.h"
 #include "cli/commands/version_command.h"
+#include "cli/report/report_command.h"
 
 namespace ds::cli {
 namespace {
@@ -18,6 +19,7 @@ constexpr Command kCommands[] = {
      ResumeCommand},
     {"run", "-- PROGRAM", "Run a program on every rank", RunCommand},
     {"plan", "[--json] -- PROGRAM", "Show which ranks would run where; start nothing", PlanCommand},
+    {"report", "[--json]", "Show this host's environment and what would stop a job", ReportCommand},
     {"checkpoint", "verify|list DIR", "Check the checkpoints in DIR, or list them",
      CheckpointCommand},
     {"check", "CONFIG [--json]", "Say all that is wrong with a ds_config", CheckCommand},

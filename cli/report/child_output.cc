@@ -1,0 +1,112 @@
+#include "cli/report/child_output.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ds::cli {
+namespace {
+
+constexpr std::size_t kMaxBytes = std::size_t{1} << 20;
+
+struct Pipe {
+  UniqueFd read, write;
+};
+
+StatusOr<Pipe> MakePipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return ErrnoError(errno, "pipe");
+  return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+class SpawnActions {
+ public:
+  SpawnActions() { ::posix_spawn_file_actions_init(&actions_); }
+  ~SpawnActions() { ::posix_spawn_file_actions_destroy(&actions_); }
+  SpawnActions(const SpawnActions&) = delete;
+  SpawnActions& operator=(const SpawnActions&) = delete;
+  posix_spawn_file_actions_t* get() { return &actions_; }
+
+ private:
+  posix_spawn_file_actions_t actions_;
+};
+
+StatusOr<pid_t> Spawn(const std::vector<std::string>& argv, int out, int err) {
+  SpawnActions actions;
+  ::posix_spawn_file_actions_addopen(actions.get(), STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  ::posix_spawn_file_actions_adddup2(actions.get(), out, STDOUT_FILENO);
+  ::posix_spawn_file_actions_adddup2(actions.get(), err, STDERR_FILENO);
+  std::vector<char*> arguments;
+  for (const std::string& argument : argv) arguments.push_back(const_cast<char*>(argument.c_str()));
+  arguments.push_back(nullptr);
+  pid_t child = -1;
+  const int error =
+      ::posix_spawn(&child, arguments[0], actions.get(), nullptr, arguments.data(), environ);
+  if (error != 0) return ErrnoError(error, argv[0]);
+  return child;
+}
+
+// Takes what is there; closes the pipe at its end.
+void TakeFrom(UniqueFd* pipe, std::string* text) {
+  std::array<char, 4096> buffer;
+  const ssize_t got = ::read(pipe->get(), buffer.data(), buffer.size());
+  if (got < 0 && errno == EINTR) return;
+  if (got <= 0) return pipe->Reset();
+  text->append(buffer.data(), std::min<std::size_t>(static_cast<std::size_t>(got),
+                                                    kMaxBytes - std::min(kMaxBytes, text->size())));
+}
+
+// Reads until both pipes are closed; false when the time is over.
+bool ReadBoth(UniqueFd out, UniqueFd err, std::chrono::milliseconds time_limit,
+              ChildOutput* output) {
+  const Clock& clock = Clock::System();
+  const auto deadline = clock.Now() + time_limit;
+  while (out.valid() || err.valid()) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - clock.Now());
+    if (left.count() <= 0) return false;
+    // poll ignores an entry whose descriptor is -1.
+    std::array<pollfd, 2> waited = {{{out.get(), POLLIN, 0}, {err.get(), POLLIN, 0}}};
+    if (::poll(waited.data(), waited.size(), static_cast<int>(left.count())) < 0) continue;
+    if (waited[0].revents != 0) TakeFrom(&out, &output->out);
+    if (waited[1].revents != 0) TakeFrom(&err, &output->err);
+  }
+  return true;
+}
+
+int WaitFor(pid_t child) {
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+}  // namespace
+
+StatusOr<ChildOutput> RunAndRead(const std::vector<std::string>& argv,
+                                 std::chrono::milliseconds time_limit) {
+  DS_ASSIGN_OR_RETURN(Pipe out, MakePipe());
+  DS_ASSIGN_OR_RETURN(Pipe err, MakePipe());
+  DS_ASSIGN_OR_RETURN(const pid_t child, Spawn(argv, out.write.get(), err.write.get()));
+  out.write.Reset();
+  err.write.Reset();
+  ChildOutput output;
+  const bool ended = ReadBoth(std::move(out.read), std::move(err.read), time_limit, &output);
+  if (!ended) ::kill(child, SIGKILL);
+  output.exit_status = WaitFor(child);
+  if (!ended) {
+    return DeadlineExceededError(argv[0] + " gave no answer in " +
+                                 std::to_string(time_limit.count()) + " ms");
+  }
+  return output;
+}
+
+}  // namespace ds::cli

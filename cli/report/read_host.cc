@@ -1,0 +1,129 @@
+#include "cli/report/read_host.h"
+
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string_view>
+#include <system_error>
+
+#include "cli/plan/core_list.h"
+#include "cli/report/text_file.h"
+
+namespace ds::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+int CountOf(const std::string& core_list) {
+  const auto cores = ParseCoreList(core_list);
+  return cores.ok() ? static_cast<int>(cores->size()) : 0;
+}
+
+int CountNumaNodes(const fs::path& root) {
+  const int online = CountOf(ReadText(root / "sys/devices/system/node/online"));
+  return std::max(online, 1);
+}
+
+// "150000 100000" is one and a half cores; "max 100000" is no limit.
+std::optional<double> QuotaCores(const fs::path& root) {
+  const auto words = Words(ReadText(root / "sys/fs/cgroup/cpu.max"));
+  if (words.size() != 2) return std::nullopt;
+  const auto quota = LeadingNumber(words[0]);
+  const auto period = LeadingNumber(words[1]);
+  if (!quota || !period || *period == 0) return std::nullopt;
+  return static_cast<double>(*quota) / static_cast<double>(*period);
+}
+
+ProcessorFacts ReadProcessor(const fs::path& root) {
+  const auto lines = ReadLines(root / "proc/cpuinfo");
+  ProcessorFacts facts;
+  facts.model = ValueOf(lines, "model name");
+  // x86 says "flags", ARM says "Features".
+  facts.features = Words(ValueOf(lines, "flags"));
+  if (facts.features.empty()) facts.features = Words(ValueOf(lines, "Features"));
+  facts.cores = CountOf(ReadText(root / "sys/devices/system/cpu/online"));
+  facts.usable_cores = CountOf(ValueOf(ReadLines(root / "proc/self/status"), "Cpus_allowed_list"));
+  facts.quota_cores = QuotaCores(root);
+  facts.numa_nodes = CountNumaNodes(root);
+  return facts;
+}
+
+// "MemTotal:  16384 kB"
+std::optional<std::uint64_t> Kibibytes(const std::vector<std::string>& lines,
+                                       std::string_view key) {
+  const auto number = LeadingNumber(ValueOf(lines, key));
+  if (!number) return std::nullopt;
+  return *number * 1024;
+}
+
+MemoryFacts ReadMemory(const fs::path& root) {
+  const auto lines = ReadLines(root / "proc/meminfo");
+  return {.total = Kibibytes(lines, "MemTotal"),
+          .available = Kibibytes(lines, "MemAvailable"),
+          .limit = LeadingNumber(ReadText(root / "sys/fs/cgroup/memory.max"))};
+}
+
+std::optional<SpaceFacts> ReadSpace(const fs::path& path) {
+  struct statvfs info {};
+  if (::statvfs(path.c_str(), &info) != 0) return std::nullopt;
+  return SpaceFacts{.path = path,
+                    .total = std::uint64_t{info.f_blocks} * info.f_frsize,
+                    .free = std::uint64_t{info.f_bavail} * info.f_frsize,
+                    .writable = ::access(path.c_str(), W_OK | X_OK) == 0};
+}
+
+// The folder itself, or where it would be made.
+fs::path NearestExisting(const fs::path& path) {
+  std::error_code error;
+  fs::path nearest = fs::absolute(path, error);
+  while (!fs::exists(nearest, error) && nearest.has_relative_path()) {
+    nearest = nearest.parent_path();
+  }
+  return nearest;
+}
+
+// "Max open files            1024                 4096                 files": the columns are
+// separated by two blanks at least, the first of the two numbers is the soft limit.
+std::optional<std::uint64_t> SoftLimit(const std::vector<std::string>& lines,
+                                       std::string_view name) {
+  for (const std::string& line : lines) {
+    if (!line.starts_with(name)) continue;
+    const auto words = Words(std::string_view(line).substr(name.size()));
+    if (words.empty()) return std::nullopt;
+    return words[0] == "unlimited" ? LimitFacts::kUnlimited : LeadingNumber(words[0]);
+  }
+  return std::nullopt;
+}
+
+LimitFacts ReadLimits(const fs::path& root) {
+  const auto lines = ReadLines(root / "proc/self/limits");
+  return {.locked_memory = SoftLimit(lines, "Max locked memory"),
+          .open_files = SoftLimit(lines, "Max open files")};
+}
+
+std::string SystemName(const fs::path& root) {
+  std::string name = ValueOf(ReadLines(root / "etc/os-release"), "PRETTY_NAME", '=');
+  std::erase(name, '"');
+  return name;
+}
+
+}  // namespace
+
+HostFacts ReadHost(const HostSources& sources) {
+  const fs::path& root = sources.root;
+  HostFacts facts;
+  facts.name = ReadText(root / "proc/sys/kernel/hostname");
+  facts.kernel = ReadText(root / "proc/sys/kernel/osrelease");
+  facts.system = SystemName(root);
+  facts.processor = ReadProcessor(root);
+  facts.memory = ReadMemory(root);
+  facts.shared_memory = ReadSpace(root / "dev/shm");
+  facts.run_directory = ReadSpace(NearestExisting(sources.run_directory));
+  facts.limits = ReadLimits(root);
+  ReadGpus(root, &facts);
+  ReadNetwork(root, &facts);
+  return facts;
+}
+
+}  // namespace ds::cli
