@@ -39,6 +39,7 @@ struct alignas(kCacheLine) RankLine {
   std::atomic<std::int32_t> pid;        // 0: not joined yet
   std::atomic<std::uint32_t> has_left;  // 1 once the rank has left the group
   std::atomic<std::uint64_t> arrived;   // barriers this rank has arrived at
+  std::atomic<std::uint32_t> core;      // where it was when it last waited
   std::array<CallSignature, 2> calls;   // of this and the previous collective, by parity
 };
 

@@ -53,7 +53,7 @@ GroupWait::GroupWait(GroupLayout layout, RankOf self, std::chrono::milliseconds 
     : layout_(layout),
       self_(self),
       timeout_(timeout),
-      may_spin_(EveryRankCanHaveACore(self.size)),
+      has_enough_cores_(EveryRankCanHaveACore(self.size)),
       watch_(self.size) {}
 
 Status GroupWait::Barrier(std::uint64_t number, const CallSignature& call) {
@@ -86,20 +86,30 @@ void GroupWait::Wake(WaitWord& word) {
 }
 
 Status GroupWait::Until(const Wait& wait) {
-  if (HasReached(wait.word, wait.target)) return OkStatus();
-  if (may_spin_) {
-    const auto end = steady_clock::now() + kSpinTime;
-    do {
-      for (int i = 0; i < 32; ++i) {
-        Pause();
-        if (HasReached(wait.word, wait.target)) return OkStatus();
-      }
-    } while (steady_clock::now() < end);
-  }
+  if (HasReached(wait.word, wait.target) || Spin(wait)) return OkStatus();
   wait.word.sleepers.fetch_add(1, std::memory_order_seq_cst);
   Status status = Sleep(wait);
   wait.word.sleepers.fetch_sub(1, std::memory_order_seq_cst);
   return status;
+}
+
+// True when the wait is over. Spinning on the core that the awaited rank needs would only delay it.
+bool GroupWait::Spin(const Wait& wait) {
+  if (!has_enough_cores_) return false;
+  const auto core = static_cast<std::uint32_t>(sched_getcpu());
+  layout_.line(self_.rank).core.store(core, std::memory_order_relaxed);
+  for (int rank = 0; rank < self_.size; ++rank) {
+    const bool is_here = layout_.line(rank).core.load(std::memory_order_relaxed) == core;
+    if (is_here && rank != self_.rank && IsAwaited(wait, rank)) return false;
+  }
+  const auto end = steady_clock::now() + kSpinTime;
+  do {
+    for (int i = 0; i < 32; ++i) {
+      Pause();
+      if (HasReached(wait.word, wait.target)) return true;
+    }
+  } while (steady_clock::now() < end);
+  return false;
 }
 
 Status GroupWait::Sleep(const Wait& wait) {

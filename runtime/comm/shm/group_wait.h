@@ -55,6 +55,7 @@ class GroupWait {
     const CallSignature& call;
   };
   Status Until(const Wait& wait);
+  bool Spin(const Wait& wait);
   Status Sleep(const Wait& wait);
   Status LookAround(const Wait& wait, std::chrono::steady_clock::time_point deadline);
   bool IsAwaited(const Wait& wait, int rank) const;
@@ -64,7 +65,7 @@ class GroupWait {
   GroupLayout layout_;
   RankOf self_;
   std::chrono::milliseconds timeout_;
-  bool may_spin_;
+  bool has_enough_cores_;
   PeerWatch watch_;
 };
 

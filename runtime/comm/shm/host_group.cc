@@ -12,6 +12,10 @@
 namespace ds::comm {
 namespace {
 
+std::size_t ChunkBytes(const HostGroupOptions& options) {
+  return options.chunk_bytes == 0 ? DefaultChunkBytes(options.self.size) : options.chunk_bytes;
+}
+
 // Copies that may be of nothing or onto itself.
 void Copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
@@ -35,19 +39,25 @@ Round RoundOf(std::size_t index, std::size_t per_round, std::size_t total) {
 
 }  // namespace
 
+std::size_t DefaultChunkBytes(int size) {
+  constexpr std::size_t kAllRanks = 2 * 1024 * 1024;
+  const std::size_t even = kAllRanks / static_cast<std::size_t>(std::max(2, size));
+  return std::max(kMinChunkBytes, even / kMinChunkBytes * kMinChunkBytes);
+}
+
 std::size_t HostGroup::RegionBytes(const HostGroupOptions& options) {
-  return GroupLayout::RegionBytes(options.self.size, options.chunk_bytes);
+  return GroupLayout::RegionBytes(options.self.size, ChunkBytes(options));
 }
 
 HostGroup::HostGroup(std::shared_ptr<SharedRegion> region, const HostGroupOptions& options)
     : region_(std::move(region)),
-      layout_(region_->data(), options.self.size, options.chunk_bytes),
+      layout_(region_->data(), options.self.size, ChunkBytes(options)),
       self_(options.self),
       wait_(layout_, options.self, options.timeout),
       sent_(static_cast<std::size_t>(options.self.size)),
       received_(static_cast<std::size_t>(options.self.size)) {
   DS_CHECK(region_->bytes() >= RegionBytes(options));
-  DS_CHECK(self_.size <= kMaxLocalRanks && options.chunk_bytes % kMinChunkBytes == 0);
+  DS_CHECK(self_.size <= kMaxLocalRanks && layout_.chunk_bytes() % kMinChunkBytes == 0);
   if (options.ranks_are_processes) layout_.line(self_.rank).pid.store(getpid());
 }
 

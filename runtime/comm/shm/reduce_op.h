@@ -2,11 +2,12 @@
 
 // What a reduction does with the ranks' values.
 
+#include <cstdint>
 #include <string_view>
 
 namespace ds::comm {
 
-enum class ReduceOp {
+enum class ReduceOp : std::uint8_t {
   kSum,
   kAvg,  // the sum divided by the number of ranks; floating point only
   kMax,
