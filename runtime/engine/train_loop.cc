@@ -1,0 +1,69 @@
+#include "runtime/engine/train_loop.h"
+
+#include <ATen/Context.h>
+#include <ATen/ops/tensor.h>
+
+#include <chrono>
+
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/comm/communicator.h"
+
+namespace ds::engine {
+namespace {
+
+// splitmix64's finaliser (Steele, Lea, Flood 2014): neighbours in (seed, step, rank) get unrelated
+// streams.
+std::uint64_t Mix(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15ULL;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
+void SeedStep(std::uint64_t seed, std::int64_t step, int rank) {
+  const auto of_step = Mix(Mix(seed) ^ static_cast<std::uint64_t>(step));
+  at::manual_seed(Mix(of_step ^ static_cast<std::uint64_t>(rank)));
+}
+
+// The same requests on every rank: messages reach ranks at different steps.
+LoopRequests Agree(const LoopRequests& mine, comm::Communicator& world) {
+  if (world.size() == 1) return mine;
+  const at::Tensor flags = at::tensor({mine.save ? 1 : 0, mine.stop ? 1 : 0}, at::kInt);
+  world.AllReduce(flags, comm::ReduceOp::kMax);
+  const int* agreed = flags.const_data_ptr<int>();
+  return {.save = agreed[0] != 0, .stop = agreed[1] != 0};
+}
+
+bool SaveIsDue(const TrainLoopOptions& options, const LoopRequests& requests, std::int64_t step) {
+  if (requests.save) return true;
+  if (options.save_every == 0) return false;
+  return step % options.save_every == 0 || step == options.total_steps || requests.stop;
+}
+
+}  // namespace
+
+TrainLoopEnd RunTrainLoop(Engine& engine, const BatchSource& next_batch,
+                          std::span<checkpoint::Stateful* const> parts,
+                          const TrainLoopOptions& options, TrainLoopObserver& observer) {
+  while (engine.finished_steps() < options.total_steps) {
+    const auto begin = options.clock->Now();
+    SeedStep(options.seed, engine.finished_steps(), engine.world().rank());
+    auto result = TrainStep(engine, next_batch);
+    if (!result.ok()) return {.status = result.status()};
+    const std::chrono::duration<double> seconds = options.clock->Now() - begin;
+    observer.OnStep(*result, seconds.count());
+
+    const LoopRequests requests = Agree(observer.Poll(), engine.world());
+    if (SaveIsDue(options, requests, result->step)) {
+      auto path = checkpoint::SaveCheckpoint(
+          {.root = options.checkpoint_root, .step = result->step, .written_by = options.written_by},
+          parts, engine.world());
+      if (!path.ok()) return {.status = path.status(), .saving = true};
+      observer.OnCheckpoint(result->step, *path);
+    }
+    if (requests.stop) return {.stopped = result->step < options.total_steps};
+  }
+  return {};
+}
+
+}  // namespace ds::engine

@@ -1,0 +1,61 @@
+#pragma once
+
+// The training loop: steps until the total, a checkpoint every so many of them, and what an
+// observer is told on the way.
+//
+// Random numbers: before every step each rank seeds LibTorch's generator from (seed, step, rank),
+// so the state of the generator never has to be saved and a resumed run draws what an uninterrupted
+// one draws.
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/status.h"
+#include "runtime/checkpoint/stateful.h"
+#include "runtime/engine/engine.h"
+#include "runtime/engine/train_step.h"
+
+namespace ds::engine {
+
+struct TrainLoopOptions {
+  std::int64_t total_steps = 0;  // counted from the start of the run, restarts and resumes included
+  std::int64_t save_every = 0;   // steps between checkpoints, the last step is saved too; 0: none
+  std::filesystem::path checkpoint_root;
+  nlohmann::json written_by;  // SaveRequest::written_by
+  std::uint64_t seed = 1234;
+  const Clock* clock = &Clock::System();
+};
+
+// What this rank has been asked for from outside; any rank's request counts for all.
+struct LoopRequests {
+  bool save = false;  // write a checkpoint after the current step
+  bool stop = false;  // end after the current step, with a checkpoint when save_every is set
+};
+
+// Told on every rank, in the order things happen.
+class TrainLoopObserver {
+ public:
+  virtual ~TrainLoopObserver() = default;
+  virtual void OnStep(const StepResult& result, double seconds) = 0;
+  virtual void OnCheckpoint(std::int64_t step, const std::filesystem::path& path) = 0;
+  virtual LoopRequests Poll() = 0;
+};
+
+// Why the loop ended. `saving` tells a checkpoint that could not be written from everything else.
+struct TrainLoopEnd {
+  Status status;
+  bool saving = false;
+  bool stopped = false;  // by a request, before total_steps
+};
+
+// Runs from engine.finished_steps() to the total. Collective: all ranks return the same kind of
+// end. `parts` is everything a checkpoint holds, the engine included. LibTorch's exceptions pass
+// through.
+TrainLoopEnd RunTrainLoop(Engine& engine, const BatchSource& next_batch,
+                          std::span<checkpoint::Stateful* const> parts,
+                          const TrainLoopOptions& options, TrainLoopObserver& observer);
+
+}  // namespace ds::engine

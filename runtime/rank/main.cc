@@ -1,0 +1,78 @@
+// dsrank: one rank of a job, started by dsrund (or by hand, as a world of one).
+//
+//   dsrank train JOB.json     JOB.json is a TrainJob (runtime/config/train_job.h)
+//   dsrank facts              what this build and this machine can do, as JSON
+//   dsrank --version
+
+#include <csignal>
+#include <cstdio>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/files.h"
+#include "runtime/base/log.h"
+#include "runtime/base/rank_link.h"
+#include "runtime/comm/rank_identity.h"
+#include "runtime/config/train_job.h"
+#include "runtime/device/isa_probe.h"
+#include "runtime/rank/facts.h"
+#include "runtime/rank/rank_reporter.h"
+#include "runtime/rank/train_command.h"
+
+namespace ds::rank {
+namespace {
+
+StatusOr<config::TrainJob> ReadJob(const std::string& path) {
+  DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  auto job = config::TrainJobFromJson(text);
+  if (!job.ok()) return job.status().WithContext(path);
+  return job;
+}
+
+int Train(const std::string& job_path) {
+  auto link = RankLink::FromEnvironment();
+  auto identity = comm::RankIdentityFromEnvironment();
+  RankReporter reporter(link.ok() ? std::move(*link) : nullptr, identity.ok() ? identity->rank : 0);
+  reporter.Hello();
+  const auto end = [&](const Failure& failure) {
+    reporter.Error(failure);
+    return failure.exit_code;
+  };
+  if (!link.ok()) return end({.status = link.status(), .exit_code = kExitUsage});
+  if (!identity.ok()) return end({.status = identity.status(), .exit_code = kExitUsage});
+  const auto job = ReadJob(job_path);
+  if (!job.ok()) return end({.status = job.status(), .exit_code = kExitUsage});
+  RunTrain(*job, *identity, reporter);
+  return 0;
+}
+
+int Usage() {
+  std::fprintf(stderr, "usage: dsrank train JOB.json | dsrank facts | dsrank --version\n");
+  return kExitUsage;
+}
+
+int Main(std::span<char*> arguments) {
+  InitLog("dsrank");
+  // A write beyond a file size limit is an error with a name (EFBIG), as a full disk is, not a
+  // death.
+  std::signal(SIGXFSZ, SIG_IGN);
+  const std::string_view command = arguments.size() > 1 ? arguments[1] : "";
+  if (command == "--version" && arguments.size() == 2) {
+    std::printf("dsrank %s\n", DS_VERSION);
+    return 0;
+  }
+  // Before the first tensor operation: oneDNN reads the cap once.
+  const device::IsaReport isa = device::ProbeAndCapIsa();
+  if (command == "facts" && arguments.size() == 2) {
+    std::printf("%s\n", Facts(isa).dump(2).c_str());
+    return 0;
+  }
+  if (command == "train" && arguments.size() == 3) return Train(arguments[2]);
+  return Usage();
+}
+
+}  // namespace
+}  // namespace ds::rank
+
+int main(int argc, char** argv) { return ds::rank::Main({argv, static_cast<std::size_t>(argc)}); }

@@ -1,0 +1,71 @@
+#include "runtime/rank/rank_reporter.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <utility>
+
+#include "runtime/base/log.h"
+
+namespace ds::rank {
+
+using json = nlohmann::ordered_json;
+
+void RankReporter::Send(RankMessageKind kind, const json& body) {
+  if (link_ == nullptr) return;
+  // Text from outside (paths, tensor names) need not be UTF-8; the link must carry it all the same.
+  const std::string text = body.dump(-1, ' ', false, json::error_handler_t::replace);
+  if (const Status status = link_->Send({kind, text}); !status.ok()) {
+    LogDebug("rank " + std::to_string(rank_) + ": " + status.message());
+  }
+}
+
+void RankReporter::Hello() { Send(RankMessageKind::kHello, {{"pid", ::getpid()}}); }
+
+void RankReporter::Phase(std::string_view name) { Send(RankMessageKind::kPhase, {{"name", name}}); }
+
+void RankReporter::Notice(std::string_view text) {
+  Send(RankMessageKind::kNotice, {{"text", text}});
+  if (link_ == nullptr) std::printf("%.*s\n", static_cast<int>(text.size()), text.data());
+}
+
+void RankReporter::Beacon(std::int64_t step, const json& memory) {
+  Send(RankMessageKind::kBeacon, {{"step", step}, {"memory", memory}});
+}
+
+void RankReporter::Step(const json& metrics) {
+  Send(RankMessageKind::kStep, metrics);
+  if (link_ == nullptr) std::printf("%s\n", metrics.dump().c_str());
+}
+
+void RankReporter::Checkpoint(std::int64_t step, const std::string& path) {
+  Send(RankMessageKind::kCheckpoint, {{"step", step}, {"path", path}});
+  if (link_ == nullptr) std::printf("checkpoint: %s\n", path.c_str());
+}
+
+void RankReporter::Error(const Failure& failure) {
+  Send(RankMessageKind::kError, {{"code", static_cast<int>(failure.status.code())},
+                                 {"message", failure.status.message()},
+                                 {"hint", failure.hint},
+                                 {"exit_code", failure.exit_code}});
+  LogError(failure.status.message());
+}
+
+void RankReporter::End(const json& summary) { Send(RankMessageKind::kEnd, {{"summary", summary}}); }
+
+Requests RankReporter::Poll() {
+  Requests requests;
+  while (link_ != nullptr) {
+    auto message = link_->Poll();
+    if (!message.ok()) {
+      link_.reset();
+      break;
+    }
+    if (!*message) break;
+    requests.save |= (*message)->kind == RankMessageKind::kSave;
+    requests.stop |= (*message)->kind == RankMessageKind::kStop;
+  }
+  return requests;
+}
+
+}  // namespace ds::rank

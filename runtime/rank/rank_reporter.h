@@ -1,0 +1,58 @@
+#pragma once
+
+// RankReporter: what this rank tells the world while it works. Under dsrund the messages go over
+// the rank link (base/rank_link.h); started by hand, without one, what a person wants to know goes
+// to stdout.
+//
+// A vanished daemon is not an error here: the daemon's end kills the rank (PR_SET_PDEATHSIG), and a
+// rank that outlives it for a moment has nobody to tell.
+//
+// Threads: one thread, the one that trains.
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/rank_link.h"
+
+namespace ds::rank {
+
+// What the daemon has asked this rank for since the last look.
+struct Requests {
+  bool save = false;
+  bool stop = false;
+};
+
+// Why a rank is about to end with a failure, in words for the user.
+struct Failure {
+  Status status;
+  int exit_code = 1;
+  std::string hint;  // what to do; may be empty
+};
+
+class RankReporter {
+ public:
+  // `link` may be null.
+  RankReporter(std::unique_ptr<RankLink> link, int rank) : link_(std::move(link)), rank_(rank) {}
+
+  void Hello();
+  void Phase(std::string_view name);
+  void Notice(std::string_view text);
+  void Beacon(std::int64_t step, const nlohmann::ordered_json& memory);
+  void Step(const nlohmann::ordered_json& metrics);
+  void Checkpoint(std::int64_t step, const std::string& path);
+  void Error(const Failure& failure);
+  void End(const nlohmann::ordered_json& summary);
+
+  Requests Poll();
+
+ private:
+  void Send(RankMessageKind kind, const nlohmann::ordered_json& body);
+
+  std::unique_ptr<RankLink> link_;
+  int rank_;
+};
+
+}  // namespace ds::rank

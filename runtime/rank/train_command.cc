@@ -1,0 +1,240 @@
+#include "runtime/rank/train_command.h"
+
+#include <c10/core/TensorOptions.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/comm/connect_world.h"
+#include "runtime/config/check_config.h"
+#include "runtime/data/loader.h"
+#include "runtime/device/memory_ledger.h"
+#include "runtime/device/rank_device.h"
+#include "runtime/engine/engine.h"
+#include "runtime/engine/train_loop.h"
+#include "runtime/models/build_model.h"
+#include "runtime/models/model_config.h"
+#include "runtime/models/weights.h"
+#include "runtime/rank/torch_boundary.h"
+#include "runtime/telemetry/step_metrics.h"
+
+namespace ds::rank {
+namespace {
+
+// The job from its description to its end. The phases run in order and share what the members hold.
+class TrainCommand : public engine::TrainLoopObserver {
+ public:
+  TrainCommand(const config::TrainJob& job, const comm::RankIdentity& identity,
+               RankReporter& reporter)
+      : job_(job), identity_(identity), reporter_(reporter) {}
+
+  void Run();
+
+  void OnStep(const StepResult& result, double seconds) override;
+  void OnCheckpoint(std::int64_t step, const std::filesystem::path& path) override;
+  engine::LoopRequests Poll() override;
+
+ private:
+  [[noreturn]] void EndWithFailure(const Failure& failure);
+
+  Status CheckJob();
+  Status Connect();
+  Status BuildEngine();
+  Status OpenData();
+  Status Resume();
+  Status Train();
+  Status ExportModel();
+
+  at::ScalarType dtype() const {
+    return config_.training_dtype() == config::DataType::kBf16 ? at::kBFloat16 : at::kFloat;
+  }
+
+  const config::TrainJob& job_;
+  const comm::RankIdentity& identity_;
+  RankReporter& reporter_;
+
+  config::DsConfig config_;
+  models::ModelConfig model_config_;
+  device::RankDevice device_;
+  device::MemoryLedger ledger_;
+  std::unique_ptr<comm::Communicator> world_;
+  std::shared_ptr<BlockList> model_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<data::Loader> loader_;
+  std::vector<checkpoint::Stateful*> parts_;
+  std::int64_t total_steps_ = 0;
+  bool failed_saving_ = false;
+};
+
+struct Phase {
+  const char* name;  // as the user sees it while it runs
+  int exit_code;     // of a failure in it
+  Status (TrainCommand::*run)();
+  const char* hint;
+};
+
+// Ends the process at once. Leaving the process group in good order first would make the other
+// ranks fail over this one's absence, and one of them could end earlier and take the blame.
+void TrainCommand::EndWithFailure(const Failure& failure) {
+  reporter_.Error(failure);
+  std::fflush(nullptr);
+  std::_Exit(failure.exit_code);
+}
+
+void TrainCommand::Run() {
+  const Phase phases[] = {
+      {"check the job", kExitUsage, &TrainCommand::CheckJob, ""},
+      {"connect the ranks", kExitFailure, &TrainCommand::Connect, ""},
+      {"build the model", kExitUsage, &TrainCommand::BuildEngine, ""},
+      {"open the data", kExitUsage, &TrainCommand::OpenData, ""},
+      {"load the checkpoint", kExitCheckpoint, &TrainCommand::Resume,
+       "`dsrun checkpoint verify DIR` names what is damaged"},
+      {"train", kExitFailure, &TrainCommand::Train, ""},
+      {"write the model", kExitFailure, &TrainCommand::ExportModel, ""},
+  };
+  for (const Phase& phase : phases) {
+    reporter_.Phase(phase.name);
+    const Status status = AtTorchBoundary([&] { return (this->*phase.run)(); });
+    if (!status.ok()) {
+      const int exit_code = failed_saving_ ? kExitCheckpoint : phase.exit_code;
+      EndWithFailure({.status = status, .exit_code = exit_code, .hint = phase.hint});
+    }
+  }
+  reporter_.End({{"steps", engine_->finished_steps()}});
+}
+
+Status TrainCommand::CheckJob() {
+  config::CheckResult checked =
+      config::CheckConfig(job_.ds_config, "ds_config", identity_.world_size);
+  if (!checked.ok) return InvalidArgumentError(checked.errors.front().message);
+  config_ = std::move(checked.config);
+  DS_ASSIGN_OR_RETURN(const device::DeviceChoice choice, device::DeviceChoiceFromName(job_.device));
+  DS_ASSIGN_OR_RETURN(device_, device::OpenRankDevice(choice, identity_.local_rank));
+  return OkStatus();
+}
+
+Status TrainCommand::Connect() {
+  DS_ASSIGN_OR_RETURN(world_, comm::ConnectWorld(identity_, device_));
+  return OkStatus();
+}
+
+Status TrainCommand::BuildEngine() {
+  DS_ASSIGN_OR_RETURN(model_config_, models::ReadModelConfig(job_.model));
+  DS_RETURN_IF_ERROR(models::CheckSequenceLength(model_config_, job_.seq_len));
+  model_ = models::BuildModel(model_config_, at::TensorOptions(dtype()).device(device_.device));
+  EngineOptions options{
+      .world = world_.get(), .ledger = &ledger_, .device = device_.device, .seed = job_.seed};
+  std::unique_ptr<models::WeightReader> weights;
+  if (!model_config_.folder.empty()) {
+    DS_ASSIGN_OR_RETURN(weights, models::WeightReader::Open(model_config_.folder));
+  }
+  if (weights != nullptr) {
+    DS_ASSIGN_OR_RETURN(const auto unused, weights->Check(*model_));
+    if (!unused.empty() && identity_.rank == 0) {
+      reporter_.Notice(model_config_.folder.string() + ": " + std::to_string(unused.size()) +
+                       " stored tensors are not part of the model, " + unused.front() +
+                       " for one; they are left out");
+    }
+    options.load_block = [&](int, Block& block) { return weights->LoadBlock(block); };
+  }
+  DS_ASSIGN_OR_RETURN(engine_, Engine::create(model_, config_, options));
+  return OkStatus();
+}
+
+Status TrainCommand::OpenData() {
+  DS_ASSIGN_OR_RETURN(const data::TokenWidth width, data::ParseTokenDtype(job_.token_dtype));
+  DS_ASSIGN_OR_RETURN(auto source, data::TokenSource::Open(job_.data, width));
+  const data::LoaderOptions options{.micro_batch = config_.batch.train_micro_batch_size_per_gpu,
+                                    .seq_len = job_.seq_len,
+                                    .vocab_size = model_config_.vocab_size,
+                                    .rank = identity_.rank,
+                                    .world_size = identity_.world_size,
+                                    .order = {.shuffle = job_.shuffle, .seed = job_.seed}};
+  DS_ASSIGN_OR_RETURN(loader_, data::Loader::Create(std::move(source), options));
+  const std::int64_t samples = loader_->samples_per_epoch() * job_.epochs;
+  const std::int64_t batch = config_.batch.train_batch_size;
+  // The last step of an epoch takes what it lacks from the start of the data.
+  total_steps_ = job_.steps > 0 ? job_.steps : (samples + batch - 1) / batch;
+  parts_ = {engine_.get(), loader_.get()};
+  return OkStatus();
+}
+
+Status TrainCommand::Resume() {
+  if (job_.resume_from.empty()) return OkStatus();
+  return checkpoint::LoadCheckpoint(job_.resume_from, parts_, *world_);
+}
+
+Status TrainCommand::Train() {
+  model_->train(true);
+  const engine::BatchSource next_batch = [this]() -> StatusOr<Bundle> {
+    DS_ASSIGN_OR_RETURN(data::Batch batch, loader_->Next());
+    return Bundle{.input = batch.inputs.to(device_.device),
+                  .labels = batch.labels.to(device_.device)};
+  };
+  const engine::TrainLoopOptions options{
+      .total_steps = total_steps_,
+      .save_every = job_.save_every,
+      .checkpoint_root = job_.checkpoint_dir,
+      .written_by = {{"program", std::string("dsrank ") + DS_VERSION},
+                     {"world_size", identity_.world_size},
+                     {"zero_stage", config_.zero_optimization.stage}},
+      .seed = job_.seed};
+  const engine::TrainLoopEnd end =
+      engine::RunTrainLoop(*engine_, next_batch, parts_, options, *this);
+  failed_saving_ = end.saving;
+  return end.status;
+}
+
+Status TrainCommand::ExportModel() {
+  if (job_.save_hf_dir.empty()) return OkStatus();
+  std::unique_ptr<models::ModelWriter> writer;
+  if (identity_.rank == 0) {
+    DS_ASSIGN_OR_RETURN(writer,
+                        models::ModelWriter::Create(job_.save_hf_dir, model_config_, *model_));
+  }
+  DS_RETURN_IF_ERROR(
+      engine_->ExportParameters([&](const std::string& name, const at::Tensor& value) {
+        return writer->Write(name, value);
+      }));
+  return writer == nullptr ? OkStatus() : writer->Finish();
+}
+
+void TrainCommand::OnStep(const StepResult& result, double seconds) {
+  const nlohmann::ordered_json memory = telemetry::MemoryReport(ledger_);
+  reporter_.Beacon(result.step, memory);
+  if (identity_.rank != 0) return;
+  const telemetry::StepMetrics metrics{.step = result.step,
+                                       .loss = result.loss,
+                                       .grad_norm = result.grad_norm,
+                                       .lr = result.lr,
+                                       .loss_scale = result.loss_scale,
+                                       .skipped = result.skipped,
+                                       .tokens = result.tokens,
+                                       .samples = result.samples,
+                                       .step_seconds = seconds};
+  reporter_.Step(telemetry::ToJson(metrics, memory));
+}
+
+void TrainCommand::OnCheckpoint(std::int64_t step, const std::filesystem::path& path) {
+  if (identity_.rank == 0) reporter_.Checkpoint(step, path.string());
+}
+
+engine::LoopRequests TrainCommand::Poll() {
+  const Requests requests = reporter_.Poll();
+  return {.save = requests.save, .stop = requests.stop};
+}
+
+}  // namespace
+
+void RunTrain(const config::TrainJob& job, const comm::RankIdentity& identity,
+              RankReporter& reporter) {
+  TrainCommand(job, identity, reporter).Run();
+}
+
+}  // namespace ds::rank

@@ -1,0 +1,66 @@
+#include "runtime/rank/rank_reporter.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <string>
+
+namespace ds::rank {
+namespace {
+
+class RankReporterTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    int ends[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    daemon_.Reset(ends[0]);
+    reporter_ = std::make_unique<RankReporter>(std::make_unique<RankLink>(UniqueFd(ends[1])), 3);
+  }
+
+  // The one message that is on its way.
+  RankMessage Received() {
+    char buffer[4096];
+    const ssize_t got = ::recv(daemon_.get(), buffer, sizeof(buffer), 0);
+    RankMessageReader reader;
+    reader.Feed(std::string_view(buffer, static_cast<std::size_t>(got)));
+    return (*reader.Next()).value();
+  }
+
+  UniqueFd daemon_;
+  std::unique_ptr<RankReporter> reporter_;
+};
+
+TEST_F(RankReporterTest, ErrorCarriesWhatTheVerdictNeeds) {
+  reporter_->Error(
+      {.status = InvalidArgumentError("no config.json"), .exit_code = 2, .hint = "look"});
+  const RankMessage message = Received();
+  EXPECT_EQ(message.kind, RankMessageKind::kError);
+  const auto body = nlohmann::json::parse(message.body);
+  EXPECT_EQ(body["message"], "no config.json");
+  EXPECT_EQ(body["exit_code"], 2);
+  EXPECT_EQ(body["hint"], "look");
+}
+
+TEST_F(RankReporterTest, BytesThatAreNoTextStillArrive) {
+  reporter_->Notice("path \xff\xfe");
+  EXPECT_TRUE(nlohmann::json::accept(Received().body));
+}
+
+TEST_F(RankReporterTest, PollCollectsRequests) {
+  EXPECT_FALSE(reporter_->Poll().save);
+  const std::string lines = "dsrun1 save {}\ndsrun1 stop {}\n";
+  ASSERT_EQ(::send(daemon_.get(), lines.data(), lines.size(), 0),
+            static_cast<ssize_t>(lines.size()));
+  const Requests requests = reporter_->Poll();
+  EXPECT_TRUE(requests.save);
+  EXPECT_TRUE(requests.stop);
+}
+
+TEST_F(RankReporterTest, AVanishedDaemonIsNoError) {
+  daemon_.Reset();
+  reporter_->Phase("train");
+  EXPECT_FALSE(reporter_->Poll().stop);
+}
+
+}  // namespace
+}  // namespace ds::rank

@@ -1,0 +1,35 @@
+#include "runtime/rank/torch_boundary.h"
+
+#include <ATen/ops/ones.h>
+#include <gtest/gtest.h>
+
+#include <new>
+#include <stdexcept>
+
+namespace ds::rank {
+namespace {
+
+TEST(TorchBoundaryTest, StatusPassesThrough) {
+  EXPECT_TRUE(AtTorchBoundary([] { return OkStatus(); }).ok());
+  EXPECT_EQ(AtTorchBoundary([] { return NotFoundError("x"); }), NotFoundError("x"));
+}
+
+TEST(TorchBoundaryTest, LibTorchsErrorBecomesItsSentence) {
+  const Status status = AtTorchBoundary([] {
+    at::ones({2}).view({3});
+    return OkStatus();
+  });
+  EXPECT_EQ(status.code(), StatusCode::kInternal);
+  EXPECT_NE(status.message().find("shape '[3]' is invalid"), std::string::npos) << status.message();
+  EXPECT_EQ(status.message().find("frame #"), std::string::npos) << "a backtrace is no sentence";
+}
+
+TEST(TorchBoundaryTest, MemoryIsToldFromBugs) {
+  EXPECT_EQ(AtTorchBoundary([]() -> Status { throw std::bad_alloc(); }).code(),
+            StatusCode::kResourceExhausted);
+  EXPECT_EQ(AtTorchBoundary([]() -> Status { throw std::logic_error("why"); }),
+            InternalError("why"));
+}
+
+}  // namespace
+}  // namespace ds::rank
