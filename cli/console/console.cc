@@ -136,14 +136,10 @@ void Console::Notice(const std::string& text) {
 
 void Console::Finish() {
   ShowLines(collapser_.TakeAll());
-  if (options_.quiet) return;
-  if (line_shown_) {
-    Draw();
-    line_shown_ = false;
-    writer_->WriteAlways(STDOUT_FILENO, "\n");
-  } else if (!options_.live_line && progress_.step() != last_shown_step_) {
-    writer_->WriteAlways(STDOUT_FILENO, progress_.Line() + "\n");
-  }
+  std::string rest = Erase();
+  const bool shown = !options_.live_line && progress_.step() == last_shown_step_;
+  if (progress_.step().has_value() && !shown && !options_.quiet) rest += progress_.Line() + "\n";
+  writer_->WriteAlways(STDOUT_FILENO, rest);
 }
 
 void Console::ShowVerdict(const Verdict& verdict, const std::string& run_directory) {

@@ -78,7 +78,7 @@ std::optional<double> Progress::SecondsLeft() const {
   if (total_steps_ <= 0 || recent_.size() < 2) return std::nullopt;
   const Moment& first = recent_.front();
   const Moment& last = recent_.back();
-  if (last.step <= first.step || last.step > total_steps_) return std::nullopt;
+  if (last.step <= first.step || last.step >= total_steps_) return std::nullopt;
   const double seconds_per_step = static_cast<double>(last.unix_nanos - first.unix_nanos) * 1e-9 /
                                   static_cast<double>(last.step - first.step);
   return seconds_per_step * static_cast<double>(total_steps_ - last.step);

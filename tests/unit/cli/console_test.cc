@@ -1,0 +1,168 @@
+#include "cli/console/console.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "runtime/base/unique_fd.h"
+#include "tests/unit/cli/events.h"
+
+namespace ds::cli {
+namespace {
+
+using testing::At;
+using testing::Output;
+using testing::Report;
+using ::testing::internal::CaptureStderr;
+using ::testing::internal::CaptureStdout;
+using ::testing::internal::GetCapturedStderr;
+using ::testing::internal::GetCapturedStdout;
+
+constexpr std::int64_t kSecond = 1'000'000'000;
+
+v1::Event Step(int step, std::int64_t unix_nanos) {
+  return At(unix_nanos, Report(0, "step", "{\"step\":" + std::to_string(step) + ",\"loss\":1.5}"));
+}
+
+// What a console with `options` writes for `events`: stdout and stderr.
+std::pair<std::string, std::string> Shown(const ConsoleOptions& options,
+                                          const std::vector<v1::Event>& events) {
+  CaptureStdout();
+  CaptureStderr();
+  {
+    BacklogWriter writer;
+    Console console(options, &writer);
+    const std::string host = "h";
+    for (const v1::Event& event : events) console.OnEvent({host, 0, event});
+    console.Finish();
+  }
+  return {GetCapturedStdout(), GetCapturedStderr()};
+}
+
+TEST(ConsoleTest, OutputIsPrefixedAndStaysOnItsStream) {
+  const auto [out, err] =
+      Shown({}, {Output(3, "hello\nworld\n"), Output(1, "oops\n", true), Output(0, "no newline")});
+  EXPECT_EQ(out, "3@h: hello\n3@h: world\n0@h: no newline\n");
+  EXPECT_EQ(err, "1@h: oops\n");
+}
+
+TEST(ConsoleTest, CarriageReturnsEndLinesToo) {
+  EXPECT_EQ(Shown({}, {Output(0, "10%\r20%\rdone\r\nnext\n")}).first,
+            "0@h: 10%\n0@h: 20%\n0@h: done\n0@h: next\n");
+}
+
+TEST(ConsoleTest, PlainLinesForTheFirstTheLastAndEveryFewSeconds) {
+  const auto [out, err] =
+      Shown({.total_steps = 9}, {Step(1, 0), Step(2, kSecond), Step(3, 6 * kSecond),
+                                 Step(4, 7 * kSecond), Step(5, 8 * kSecond)});
+  EXPECT_EQ(out,
+            "step 1/9  loss 1.5000\nstep 3/9  loss 1.5000  left 18s\n"
+            "step 5/9  loss 1.5000  left 8s\n");
+}
+
+TEST(ConsoleTest, TheLastStepOfTheTotalIsShownOnce) {
+  EXPECT_EQ(Shown({.total_steps = 2}, {Step(1, 0), Step(2, kSecond)}).first,
+            "step 1/2  loss 1.5000\nstep 2/2  loss 1.5000\n");
+}
+
+TEST(ConsoleTest, TheLiveLineIsRedrawnBelowTheOutput) {
+  const auto [out, err] =
+      Shown({.live_line = true}, {Step(1, 0), At(kSecond, Output(0, "text\n")), Step(2, kSecond)});
+  EXPECT_EQ(out,
+            "\r\x1b[Kstep 1  loss 1.5000\r\x1b[Kstep 2  loss 1.5000\r\x1b[K0@h: text\n"
+            "step 2  loss 1.5000\n");
+}
+
+TEST(ConsoleTest, TheLiveLineFitsTheTerminal) {
+  const auto [out, err] = Shown({.live_line = true, .columns = 8}, {Step(100, 0)});
+  EXPECT_EQ(out, "\r\x1b[Kstep 10\r\x1b[Kstep 100  loss 1.5000\n");
+}
+
+TEST(ConsoleTest, QuietShowsNeitherOutputNorProgress) {
+  const auto [out, err] = Shown(
+      {.quiet = true}, {Output(0, "x\n"), Step(1, 0), Report(0, "notice", R"({"text":"n"})")});
+  EXPECT_EQ(out, "");
+  EXPECT_EQ(err, "");
+}
+
+TEST(ConsoleTest, NoticesAndCheckpointsOfRanksAreShown) {
+  EXPECT_EQ(Shown({}, {Report(0, "notice", R"({"text":"careful"})"),
+                       Report(0, "checkpoint", R"({"step":2,"path":"/c/step-2"})")})
+                .second,
+            "dsrun: careful\ndsrun: saved /c/step-2\n");
+}
+
+TEST(ConsoleTest, TheVerdictBlock) {
+  CaptureStderr();
+  {
+    BacklogWriter writer;
+    Console console({.quiet = true}, &writer);
+    console.ShowVerdict({.cause = Cause::kSignal,
+                         .rank = 1,
+                         .host = "h",
+                         .exit_code = 137,
+                         .signal = 9,
+                         .generation = 2,
+                         .step = 12,
+                         .message = "rank 1 on h was killed by signal 9 (SIGKILL)",
+                         .proof = "process 7 was ended by signal 9 (SIGKILL)",
+                         .last_lines = {"one", "two"},
+                         .hint = "look"},
+                        "/runs/x");
+  }
+  EXPECT_EQ(GetCapturedStderr(),
+            "dsrun: the job failed: rank 1 on h was killed by signal 9 (SIGKILL)\n"
+            "  cause      signal\n"
+            "  where      rank 1 on h, generation 2\n"
+            "  last step  12\n"
+            "  proof      process 7 was ended by signal 9 (SIGKILL)\n"
+            "  its last lines on stderr:\n"
+            "    | one\n"
+            "    | two\n"
+            "  what to do look\n"
+            "  files      /runs/x\n"
+            "  status     137\n");
+}
+
+struct Pipe {
+  Pipe() {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+    read.Reset(ends[0]);
+    write.Reset(ends[1]);
+  }
+  UniqueFd read;
+  UniqueFd write;
+};
+
+TEST(BacklogWriterTest, ABlockedConsoleDropsLinesButNeverBlocksOrDropsNotices) {
+  Pipe pipe;
+  CaptureStderr();
+  {
+    BacklogWriter writer(/*limit_bytes=*/1 << 20);
+    const std::string block(std::size_t{1} << 19, 'x');  // more than a pipe holds
+    writer.WriteLines(pipe.write.get(), block);
+    writer.WriteLines(pipe.write.get(), block);
+    writer.WriteLines(pipe.write.get(), "one\ntwo\n");
+    EXPECT_EQ(writer.dropped_lines(), 2u);
+    writer.WriteAlways(pipe.write.get(), "verdict\n");
+    std::string read(2 * block.size() + 8, 0);
+    for (std::size_t got = 0; got < read.size();) {
+      const ssize_t n = ::read(pipe.read.get(), read.data() + got, read.size() - got);
+      ASSERT_GT(n, 0);
+      got += static_cast<std::size_t>(n);
+    }
+    EXPECT_EQ(read.substr(2 * block.size()), "verdict\n");
+    writer.Flush();
+    writer.WriteLines(pipe.write.get(), "after\n");
+  }
+  EXPECT_EQ(GetCapturedStderr(),
+            "dsrun: 2 lines are not shown here because the console was blocked; the rank logs have "
+            "them\n");
+}
+
+}  // namespace
+}  // namespace ds::cli

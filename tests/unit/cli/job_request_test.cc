@@ -1,0 +1,83 @@
+#include "cli/job/job_request.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "cli/job/job_id.h"
+
+namespace ds::cli {
+namespace {
+
+using ::testing::ElementsAre;
+
+JobRequest TwoHosts() {
+  JobRequest job{.job_id = "job",
+                 .plan = PlanWorld({{.host = "a", .slots = {0}}, {.host = "b", .slots = {0, 1}}}),
+                 .working_directories = {"/a", "/b"},
+                 .exports = {{"X", "1=2"}},
+                 .master_addr = "a",
+                 .grace_seconds = 3};
+  return job;
+}
+
+TEST(PrepareRequestTest, OnlyTheHostOfRankZeroLeasesThePort) {
+  JobRequest job = TwoHosts();
+  job.master_port = 4000;
+  const RankProgram program{.argv = {"prog", "x"}};
+  EXPECT_TRUE(MakePrepareRequest(job, 0, program).lease_master_port());
+  const v1::PrepareRequest second = MakePrepareRequest(job, 1, program);
+  EXPECT_FALSE(second.lease_master_port());
+  EXPECT_EQ(second.rank_count(), 2u);
+  EXPECT_EQ(second.program(), "prog");
+  EXPECT_EQ(second.working_directory(), "/b");
+}
+
+TEST(LaunchRequestTest, CarriesArgumentsAndEnvironmentAsBytes) {
+  const RankProgram program{.argv = {"prog", "", "a b\n\xFF", "$HOME"},
+                            .files = {{"train.json", "{}"}}};
+  const v1::LaunchRequest request =
+      MakeLaunchRequest(TwoHosts(), program, {.node_rank = 1, .generation = 2, .master_port = 9});
+  ASSERT_EQ(request.ranks_size(), 2);
+  EXPECT_THAT(request.ranks(0).argv(), ElementsAre("prog", "", "a b\n\xFF", "$HOME"));
+  EXPECT_EQ(request.ranks(0).rank(), 1u);
+  EXPECT_EQ(request.ranks(1).local_rank(), 1u);
+  EXPECT_EQ(request.environment(0).name(), "X");
+  EXPECT_EQ(request.environment(0).value(), "1=2");
+  EXPECT_TRUE(request.inherit_environment());
+  EXPECT_EQ(request.generation(), 2u);
+  EXPECT_EQ(request.working_directory(), "/b");
+  EXPECT_EQ(request.grace_seconds(), 3);
+  EXPECT_EQ(request.files(0).name(), "train.json");
+}
+
+TEST(LaunchRequestTest, LocalRankGoesRightBehindTheProgram) {
+  JobRequest job = TwoHosts();
+  job.local_rank_position = 2;
+  const LaunchDetails details{.node_rank = 1};
+  EXPECT_THAT(MakeLaunchRequest(job, {.argv = {"python3", "x.py", "y"}}, details).ranks(1).argv(),
+              ElementsAre("python3", "x.py", "--local_rank=1", "y"));
+  EXPECT_THAT(MakeLaunchRequest(job, {.argv = {"python3", "x.py"}}, details).ranks(0).argv(),
+              ElementsAre("python3", "x.py", "--local_rank=0"));
+}
+
+TEST(LaunchRequestTest, BoundCoresTravelWithTheRank) {
+  JobRequest job = TwoHosts();
+  ASSERT_TRUE(BindCores({4, 5, 6}, 1, &job.plan).ok());
+  const v1::LaunchRequest request =
+      MakeLaunchRequest(job, {.argv = {"p"}}, {.node_rank = 1, .core_count = 64});
+  EXPECT_THAT(request.ranks(0).cores(), ElementsAre(4, 5));
+  EXPECT_THAT(request.ranks(1).cores(), ElementsAre(6));
+}
+
+TEST(JobIdTest, ReadableAndUnique) {
+  const std::string id = MakeJobId("/usr/bin/my prog;rm", 1'700'000'000'000'000'000);
+  EXPECT_THAT(id, ::testing::MatchesRegex("my-prog-rm-[0-9]{8}-[0-9]{6}-[0-9a-f]{4}"));
+  EXPECT_THAT(MakeJobId("", 0), ::testing::StartsWith("job-"));
+  EXPECT_THAT(MakeJobId("..", 0), ::testing::StartsWith("job..-"));
+  EXPECT_LT(MakeJobId(std::string(500, 'x'), 0).size(), 64u);
+}
+
+}  // namespace
+}  // namespace ds::cli

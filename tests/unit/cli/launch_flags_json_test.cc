@@ -1,0 +1,48 @@
+#include "cli/launch_flags_json.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace ds::cli {
+namespace {
+
+TEST(LaunchFlagsJsonTest, RoundTrip) {
+  const LaunchFlags flags{.hostfile = "/h",
+                          .include = "a",
+                          .exclude = "b",
+                          .num_nodes = 2,
+                          .num_gpus = 3,
+                          .master_addr = "m",
+                          .master_port = 4,
+                          .device = Device::kCuda,
+                          .one_device_per_rank = true,
+                          .bind_cores_to_rank = true,
+                          .bind_core_list = "0-1",
+                          .python = "p",
+                          .module = true,
+                          .no_python = true,
+                          .pass_local_rank = true,
+                          .exports = {"A=1"},
+                          .run_dir = "r",
+                          .max_restarts = 5,
+                          .grace_seconds = 1.5,
+                          .quiet = true,
+                          .log_level = "debug"};
+  const nlohmann::ordered_json json = ToJson(flags);
+  const auto read = LaunchFlagsFromJson(json);
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(ToJson(*read), json);
+  for (const auto& [name, value] : json.items()) {
+    EXPECT_NE(value, ToJson(LaunchFlags{}).at(name)) << name << " was not set above";
+  }
+}
+
+TEST(LaunchFlagsJsonTest, MissingFlagsKeepTheirDefaultAndDamageIsAnError) {
+  EXPECT_EQ(LaunchFlagsFromJson(nlohmann::ordered_json::object())->grace_seconds, 15);
+  EXPECT_FALSE(LaunchFlagsFromJson({{"num_gpus", "three"}}).ok());
+  EXPECT_FALSE(LaunchFlagsFromJson({{"num_cpus", 3}}).ok());
+}
+
+}  // namespace
+}  // namespace ds::cli

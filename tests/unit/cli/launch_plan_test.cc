@@ -1,0 +1,155 @@
+#include "cli/plan/launch_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/base/files.h"
+#include "tests/support/program.h"
+
+namespace ds::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+ThisHost Machine(int gpus, int numa_nodes = 1) {
+  return {.name = "me",
+          .names = {"localhost", "::1", "me", "10.0.0.1"},
+          .gpu_count = gpus,
+          .numa_node_count = numa_nodes,
+          .cores = {0, 2, 4, 6}};
+}
+
+class LaunchPlanTest : public ::testing::Test {
+ protected:
+  std::string Hostfile(const std::string& text) {
+    const std::string path = (folder_.path() / "hosts").string();
+    EXPECT_TRUE(WriteFileAtomically(path, text).ok());
+    return path;
+  }
+  ds::testing::TemporaryFolder folder_;
+};
+
+TEST_F(LaunchPlanTest, WithoutAHostfileTheGpusAreTheSlots) {
+  const auto plan = MakeLaunchPlan({}, Machine(3), nullptr);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_THAT(plan->world.hosts[0].slots, ElementsAre(0, 1, 2));
+  EXPECT_THAT(plan->world.hosts[0].devices, ElementsAre("0", "1", "2"));
+}
+
+TEST_F(LaunchPlanTest, VisibleDevicesAreTheSlotsInTheirOrder) {
+  const auto all = MakeLaunchPlan({}, Machine(0), "3,1");
+  ASSERT_TRUE(all.ok());
+  EXPECT_THAT(all->world.hosts[0].slots, ElementsAre(3, 1));
+  const auto first = MakeLaunchPlan({.num_gpus = 1}, Machine(8), "3,1");
+  ASSERT_TRUE(first.ok());
+  EXPECT_THAT(first->world.hosts[0].devices, ElementsAre("3"));
+  const auto more = MakeLaunchPlan({.num_gpus = 3}, Machine(8), "3,1");
+  ASSERT_FALSE(more.ok());
+  EXPECT_EQ(more.status().message(), "--num_gpus 3: host 'localhost' has 2 slots");
+}
+
+TEST_F(LaunchPlanTest, DevicesWithNamesAreNumberedByTheirPlace) {
+  const auto plan = MakeLaunchPlan({}, Machine(2), "GPU-8a56,MIG-77,-1,GPU-9");
+  ASSERT_TRUE(plan.ok());
+  EXPECT_THAT(plan->world.hosts[0].slots, ElementsAre(0, 1));
+  EXPECT_THAT(plan->world.hosts[0].devices, ElementsAre("GPU-8a56", "MIG-77"));
+}
+
+TEST_F(LaunchPlanTest, WithoutAGpuTheRanksRunOnCpu) {
+  for (const char* visible : {static_cast<const char*>(nullptr), "", "-1"}) {
+    const auto plan = MakeLaunchPlan({.num_gpus = 5}, Machine(0), visible);
+    ASSERT_TRUE(plan.ok());
+    EXPECT_EQ(plan->world.world_size(), 5);
+    EXPECT_THAT(plan->world.hosts[0].devices, IsEmpty());
+  }
+  EXPECT_EQ(MakeLaunchPlan({}, Machine(0, 2), nullptr)->world.world_size(), 2)
+      << "one per NUMA node";
+  EXPECT_THAT(MakeLaunchPlan({.device = Device::kCpu}, Machine(8), nullptr)->world.hosts[0].devices,
+              IsEmpty());
+}
+
+TEST_F(LaunchPlanTest, CudaWithoutAGpuIsRefused) {
+  EXPECT_EQ(MakeLaunchPlan({.device = Device::kCuda}, Machine(0), nullptr).status().message(),
+            "--device cuda: this host shows no GPU");
+  EXPECT_EQ(MakeLaunchPlan({.device = Device::kCuda}, Machine(8), "").status().message(),
+            "--device cuda: CUDA_VISIBLE_DEVICES hides every GPU");
+}
+
+TEST_F(LaunchPlanTest, AHostfileIsNotJudgedByThisMachine) {
+  const std::string hostfile = Hostfile("far slots=2\nme slots=64\n");
+  const auto plan =
+      MakeLaunchPlan({.hostfile = hostfile, .bind_cores_to_rank = true}, Machine(1), "0");
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_EQ(plan->world.world_size(), 66);
+  EXPECT_THAT(plan->world.hosts[0].devices, ElementsAre("0", "1"));
+  EXPECT_THAT(plan->world.ranks[0].cores, IsEmpty());
+}
+
+TEST_F(LaunchPlanTest, GivenCoresAreDividedOnEveryHost) {
+  LaunchFlags flags{.hostfile = Hostfile("a slots=2\nb slots=1\n"),
+                    .bind_cores_to_rank = true,
+                    .bind_core_list = "0-2"};
+  const auto plan = MakeLaunchPlan(flags, Machine(0), nullptr);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_THAT(plan->world.ranks[0].cores, ElementsAre(0, 1));
+  EXPECT_THAT(plan->world.ranks[1].cores, ElementsAre(2));
+  EXPECT_THAT(plan->world.ranks[2].cores, ElementsAre(0, 1, 2));
+}
+
+TEST_F(LaunchPlanTest, ThisHostsCoresAreBoundWhenItRuns) {
+  const LaunchFlags flags{.hostfile = Hostfile("localhost slots=2\n"), .bind_cores_to_rank = true};
+  auto plan = MakeLaunchPlan(flags, Machine(0), nullptr);
+  ASSERT_TRUE(plan.ok());
+  ASSERT_TRUE(PlaceOnThisHost(flags, Machine(0), &*plan).ok());
+  EXPECT_THAT(plan->world.ranks[1].cores, ElementsAre(4, 6));
+}
+
+TEST_F(LaunchPlanTest, EveryNameOfThisMachineIsLocalAndNoOther) {
+  for (const char* name : {"localhost", "127.0.0.1", "127.0.1.1", "::1", "me", "10.0.0.1"}) {
+    EXPECT_TRUE(Machine(0).Is(name)) << name;
+  }
+  for (const char* name : {"far", "10.0.0.2", "me2", "user@localhost", ""}) {
+    EXPECT_FALSE(Machine(0).Is(name)) << name;
+  }
+}
+
+TEST_F(LaunchPlanTest, RefusesToLaunchWhatItCannotReachOrHonour) {
+  const auto refusal = [&](const std::string& text) {
+    const LaunchFlags flags{.hostfile = Hostfile(text)};
+    auto plan = MakeLaunchPlan(flags, Machine(0), nullptr);
+    EXPECT_TRUE(plan.ok());
+    return PlaceOnThisHost(flags, Machine(0), &*plan).message();
+  };
+  EXPECT_EQ(
+      refusal("far slots=1\n"),
+      "host 'far' is not this machine, and launching over SSH is not available yet; localhost, "
+      "me and this machine's addresses work");
+  EXPECT_EQ(refusal("me slots=1 spare\n"),
+            "host 'me': the hostfile key 'spare' is not available yet");
+  EXPECT_EQ(refusal("me slots=1 workdir=/tmp port=22\n"), "");
+}
+
+TEST(ProbeThisHostTest, SeesThisMachine) {
+  const ThisHost host = ProbeThisHost();
+  EXPECT_TRUE(host.Is("localhost"));
+  EXPECT_TRUE(host.Is("127.0.0.1"));
+  EXPECT_TRUE(host.Is(host.name));
+  EXPECT_FALSE(host.cores.empty());
+  EXPECT_GE(host.numa_node_count, 1);
+}
+
+TEST(ProgramCommandTest, OnlyPythonProgramsGetAnInterpreter) {
+  EXPECT_THAT(ProgramCommand({}, {"./prog", "a b", ""}), ElementsAre("./prog", "a b", ""));
+  EXPECT_THAT(ProgramCommand({}, {"train.py", "-x"}),
+              ElementsAre("python3", "-u", "train.py", "-x"));
+  EXPECT_THAT(ProgramCommand({.python = "/py"}, {"d/train.py"}),
+              ElementsAre("/py", "-u", "d/train.py"));
+  EXPECT_THAT(ProgramCommand({.module = true}, {"pkg.train"}),
+              ElementsAre("python3", "-u", "-m", "pkg.train"));
+  EXPECT_THAT(ProgramCommand({.no_python = true}, {"train.py"}), ElementsAre("train.py"));
+  EXPECT_THAT(ProgramCommand({}, {}), IsEmpty());
+}
+
+}  // namespace
+}  // namespace ds::cli

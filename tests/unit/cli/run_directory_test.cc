@@ -1,0 +1,113 @@
+#include "cli/job/run_directory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/program.h"
+#include "tests/unit/cli/events.h"
+
+namespace ds::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Exited;
+using ::testing::HasSubstr;
+using testing::Output;
+using testing::Report;
+using testing::Started;
+
+class RunDirectoryTest : public ::testing::Test {
+ protected:
+  fs::path path() const { return folder_.path() / "runs" / "job"; }
+  std::string Content(const fs::path& file) const {
+    const auto text = ReadFile(path() / file);
+    return text.ok() ? *text : text.status().message();
+  }
+  Status Append(RunDirectory& run, const v1::Event& event, int generation = 0) {
+    return run.Append({host_, generation, event});
+  }
+  const std::string host_ = "a";
+  ds::testing::TemporaryFolder folder_;
+};
+
+TEST_F(RunDirectoryTest, KeepsEveryByteOfEveryRank) {
+  const auto run = RunDirectory::Create(path());
+  ASSERT_TRUE(run.ok()) << run.status().message();
+  ASSERT_TRUE(Append(**run, Started(0, 7)).ok());
+  ASSERT_TRUE(Append(**run, Output(3, std::string("a\0b\r\n", 5))).ok());
+  ASSERT_TRUE(Append(**run, Output(3, "no newline")).ok());
+  ASSERT_TRUE(Append(**run, Output(3, "err\n", true)).ok());
+  ASSERT_TRUE(Append(**run, Output(3, "again\n"), 1).ok());
+  EXPECT_EQ(Content("logs/0/rank-00003.out"), std::string("a\0b\r\nno newline", 15));
+  EXPECT_EQ(Content("logs/0/rank-00003.err"), "err\n");
+  EXPECT_EQ(Content("logs/1/rank-00003.out"), "again\n");
+  EXPECT_EQ(Content("logs/0/rank-00000.out"), "") << "a silent rank has its files too";
+  EXPECT_EQ(Content("logs/0/rank-00000.err"), "");
+  EXPECT_EQ((*run)->NextGeneration(), 2);
+}
+
+TEST_F(RunDirectoryTest, StepsGoToMetricsAndTheRestToEvents) {
+  const auto run = RunDirectory::Create(path());
+  ASSERT_TRUE(run.ok());
+  ASSERT_TRUE(Append(**run, Report(0, "step", R"({"step":1,"loss":0.1})")).ok());
+  ASSERT_TRUE(Append(**run, Report(0, "beacon", R"({"step":1})")).ok());
+  ASSERT_TRUE(Append(**run, Report(1, "phase", R"({"name":"train"})")).ok());
+  ASSERT_TRUE(Append(**run, Report(1, "notice", "no json")).ok());
+  ASSERT_TRUE(Append(**run, Exited(1, 0, 9)).ok());
+  EXPECT_EQ(Content("metrics.jsonl"), "{\"step\":1,\"loss\":0.1}\n");
+  const std::string events = Content("events.jsonl");
+  EXPECT_EQ(std::count(events.begin(), events.end(), '\n'), 3);
+  EXPECT_THAT(events, HasSubstr(R"("event":"rank_report","rank":1,"kind":"phase")"));
+  EXPECT_THAT(events, HasSubstr(R"("body":"no json")"));
+  EXPECT_THAT(events,
+              HasSubstr(R"("event":"rank_exited","rank":1,"pid":1001,"exit_code":0,"signal":9)"));
+}
+
+TEST_F(RunDirectoryTest, ASecondJobIsRefused) {
+  {
+    const auto run = RunDirectory::Create(path());
+    ASSERT_TRUE(run.ok());
+    ASSERT_TRUE((*run)->WriteJob({{"job", "x"}}).ok());
+  }
+  const auto again = RunDirectory::Create(path());
+  ASSERT_FALSE(again.ok());
+  EXPECT_EQ(again.status().message(), "run directory " + path().string() +
+                                          " holds a job already; go on with it by 'dsrun resume " +
+                                          path().string() + "' or choose another with --run_dir");
+  const auto opened = RunDirectory::Open(path());
+  ASSERT_TRUE(opened.ok());
+  EXPECT_EQ((*opened)->ReadJob()->at("job"), "x");
+}
+
+TEST_F(RunDirectoryTest, WhatCannotBeWrittenNamesTheFlag) {
+  const auto run = RunDirectory::Create("/dev/null/job");
+  ASSERT_FALSE(run.ok());
+  EXPECT_THAT(run.status().message(), HasSubstr("run directory /dev/null/job: "));
+  EXPECT_THAT(run.status().message(), HasSubstr("Not a directory; choose another with --run_dir"));
+}
+
+TEST_F(RunDirectoryTest, OnlyARunCanBeOpened) {
+  const auto run = RunDirectory::Open(folder_.path());
+  ASSERT_FALSE(run.ok());
+  EXPECT_EQ(run.status().message(),
+            folder_.path().string() + " is no run directory: it has no job.json");
+  ASSERT_TRUE(WriteFileAtomically(folder_.path() / "job.json", "[1]").ok());
+  const auto damaged = RunDirectory::Open(folder_.path());
+  ASSERT_TRUE(damaged.ok());
+  EXPECT_THAT((*damaged)->ReadJob().status().message(), HasSubstr("it is no JSON object"));
+}
+
+TEST_F(RunDirectoryTest, AVerdictSurvivesBytesThatAreNoText) {
+  const auto run = RunDirectory::Create(path());
+  ASSERT_TRUE(run.ok());
+  ASSERT_TRUE((*run)->WriteVerdict({.last_lines = {"\xFF\xFE"}}).ok());
+  EXPECT_TRUE(nlohmann::json::accept(Content("verdict.json")));
+  ASSERT_TRUE((*run)->RemoveVerdict().ok());
+  EXPECT_FALSE(fs::exists(path() / "verdict.json"));
+  EXPECT_TRUE((*run)->RemoveVerdict().ok()) << "fine when there is none";
+}
+
+}  // namespace
+}  // namespace ds::cli

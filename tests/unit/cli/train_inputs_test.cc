@@ -1,0 +1,138 @@
+#include "cli/train/train_inputs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cli/train/train_program.h"
+#include "runtime/base/files.h"
+#include "tests/support/program.h"
+
+namespace ds::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class TrainInputsTest : public ::testing::Test {
+ protected:
+  TrainInputsTest() : share_(folder_.path() / "share") {
+    Write("share/configs/default_ds_config.json", R"({"train_micro_batch_size_per_gpu": 2})");
+    Write("share/configs/models/tiny.json", "{}");
+    Write("share/configs/models/gpt2-demo.json", "{}");
+    Write("share/demo_corpus.txt", "text");
+    Write("model/config.json", "{}");
+    fs::create_directories(folder_.path() / "empty");
+    Write("empty_file", "");
+    Write("data.txt", "words");
+  }
+  std::string Path(const std::string& name) const { return (folder_.path() / name).string(); }
+  void Write(const std::string& name, const std::string& text) {
+    fs::create_directories((folder_.path() / name).parent_path());
+    ASSERT_TRUE(WriteFileAtomically(folder_.path() / name, text).ok());
+  }
+  std::string Error(const TrainFlags& flags) {
+    const auto inputs = GatherTrainInputs(flags, share_, 2);
+    return inputs.ok() ? "accepted" : inputs.status().message();
+  }
+
+  ds::testing::TemporaryFolder folder_;
+  ShareFolder share_;
+};
+
+TEST_F(TrainInputsTest, WhatIsNotGivenIsTheDemoAndSaysSo) {
+  const auto inputs = GatherTrainInputs({}, share_, 2);
+  ASSERT_TRUE(inputs.ok()) << inputs.status().message();
+  EXPECT_EQ(inputs->job.model, "gpt2-demo");
+  EXPECT_THAT(inputs->job.data, ElementsAre(Path("share/demo_corpus.txt")));
+  EXPECT_EQ(inputs->notices.at(0), "using the built-in model gpt2-demo, data " +
+                                       Path("share/demo_corpus.txt") + ", config " +
+                                       Path("share/configs/default_ds_config.json"));
+  EXPECT_EQ(inputs->resolved_config["train_batch_size"]["value"], 4) << "2 ranks";
+}
+
+TEST_F(TrainInputsTest, GivenInputsAreUsedAndMadeAbsolute) {
+  const auto inputs =
+      GatherTrainInputs({.model = Path("empty/../model"),
+                         .data = {Path("data.txt")},
+                         .deepspeed_config = Path("share/configs/default_ds_config.json"),
+                         .token_dtype = "uint32",
+                         .seq_len = 8,
+                         .steps = 9,
+                         .seed = 1,
+                         .no_shuffle = true,
+                         .save_every = 3,
+                         .save_hf = "out"},
+                        share_, 1);
+  ASSERT_TRUE(inputs.ok()) << inputs.status().message();
+  EXPECT_EQ(inputs->job.model, Path("model"));
+  EXPECT_EQ(inputs->job.seq_len, 8);
+  EXPECT_EQ(inputs->job.steps, 9);
+  EXPECT_EQ(inputs->job.seed, 1u);
+  EXPECT_EQ(inputs->job.save_every, 3);
+  EXPECT_FALSE(inputs->job.shuffle);
+  EXPECT_EQ(inputs->job.token_dtype, "uint32");
+  EXPECT_TRUE(fs::path(inputs->job.save_hf_dir).is_absolute());
+}
+
+TEST_F(TrainInputsTest, RefusesWhatIsMissingOrEmpty) {
+  EXPECT_EQ(
+      Error({.model = "tyny"}),
+      "--model tyny: no such folder, config.json or preset (presets: gpt2-demo, tiny); did you "
+      "mean 'tiny'?");
+  EXPECT_EQ(Error({.model = Path("empty")}),
+            "--model " + Path("empty") + ": the folder has no config.json");
+  EXPECT_EQ(Error({.data = {Path("nope")}}), "--data " + Path("nope") + ": no such file or folder");
+  EXPECT_EQ(Error({.data = {Path("data.txt"), Path("empty_file")}}),
+            "--data " + Path("empty_file") + ": there is nothing in it");
+  EXPECT_EQ(Error({.data = {Path("empty")}}),
+            "--data " + Path("empty") + ": there is nothing in it");
+  EXPECT_EQ(Error({.deepspeed_config = Path("nope.json")}),
+            "--deepspeed_config: " + Path("nope.json") + ": No such file or directory");
+}
+
+TEST_F(TrainInputsTest, AllThatIsWrongWithAConfigIsSaidWithItsPlace) {
+  Write("bad.json", "{\n  \"train_batch_sise\": 4,\n  \"bf16\": {\"enabled\": 3}\n}\n");
+  const std::string error = Error({.deepspeed_config = Path("bad.json")});
+  EXPECT_THAT(error, HasSubstr(Path("bad.json") + ":2:3: unknown key train_batch_sise"));
+  EXPECT_THAT(error, HasSubstr("did you mean 'train_batch_size'?"));
+  EXPECT_THAT(error, HasSubstr("\n" + Path("bad.json") + ":3:"));
+}
+
+TEST_F(TrainInputsTest, AResumedJobKeepsWhatIsNotOverridden) {
+  config::TrainJob job = GatherTrainInputs({.seq_len = 8, .steps = 9}, share_, 1)->job;
+  const auto more = OverrideTrainInputs(job, {.steps = 20}, share_, 1);
+  ASSERT_TRUE(more.ok()) << more.status().message();
+  EXPECT_EQ(more->job.steps, 20);
+  EXPECT_EQ(more->job.seq_len, 8);
+  const auto epochs = OverrideTrainInputs(job, {.epochs = 2}, share_, 1);
+  EXPECT_EQ(epochs->job.steps, 0) << "epochs given now count, not the steps of then";
+  job.data = {Path("gone")};
+  EXPECT_FALSE(OverrideTrainInputs(job, {}, share_, 1).ok()) << "checked again";
+}
+
+TEST_F(TrainInputsTest, ThereMustBeACheckpointToResumeFrom) {
+  std::vector<std::string> notices;
+  const auto none = FindResumePoint(Path("checkpoints"), "", &notices);
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(none.status().message(),
+            "there is no checkpoint to go on from in " + Path("checkpoints"));
+  fs::create_directories(Path("checkpoints/step-5"));
+  EXPECT_FALSE(FindResumePoint(Path("checkpoints"), "", &notices).ok());
+  EXPECT_THAT(notices, ElementsAre(HasSubstr("step-5 is damaged and passed over")));
+}
+
+TEST_F(TrainInputsTest, ARestartWithoutACheckpointStartsAsAtFirst) {
+  config::TrainJob job{.model = "tiny", .data = {"d"}, .checkpoint_dir = Path("checkpoints")};
+  const TrainProgram program(job, /*first_generation=*/3);
+  EXPECT_TRUE(program(3)->notices.empty());
+  const auto restarted = program(4);
+  ASSERT_TRUE(restarted.ok());
+  EXPECT_THAT(restarted->notices, ElementsAre("no checkpoint yet: starting again as at first"));
+  EXPECT_THAT(restarted->argv, ElementsAre("", "train", "@DSRUN_JOB_DIR@/train.json"));
+  EXPECT_EQ(restarted->files.at(0).second, config::ToJson(job));
+}
+
+}  // namespace
+}  // namespace ds::cli
