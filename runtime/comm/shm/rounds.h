@@ -1,0 +1,49 @@
+#pragma once
+
+// How HostGroup's collectives cut their data into rounds; shared by their sources.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "runtime/comm/shm/host_group.h"
+
+namespace ds::comm {
+
+// Copies that may be of nothing or onto itself.
+inline void Copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
+}
+
+inline std::size_t Rounds(std::size_t count, std::size_t per_round) {
+  // A collective of nothing still meets its peers, once.
+  return std::max<std::size_t>(1, (count + per_round - 1) / per_round);
+}
+
+// The elements [begin, begin + count) of one round.
+struct Round {
+  std::size_t begin;
+  std::size_t count;
+};
+
+inline Round RoundOf(std::size_t index, std::size_t per_round, std::size_t total) {
+  const std::size_t begin = std::min(total, index * per_round);
+  return {.begin = begin, .count = std::min(per_round, total - begin)};
+}
+
+// Runs fill(round, interval) and, one interval later, take(round, interval of its fill).
+template <typename Fill, typename Take>
+Status HostGroup::TwoStages(const CallSignature& call, std::size_t rounds, Fill fill, Take take) {
+  fill(std::size_t{0}, interval_);
+  DS_RETURN_IF_ERROR(PassFirstBarrier(call));
+  for (std::size_t round = 1; round < rounds; ++round) {
+    take(round - 1, interval_ - 1);
+    fill(round, interval_);
+    DS_RETURN_IF_ERROR(PassBarrier(call));
+  }
+  take(rounds - 1, interval_ - 1);
+  return OkStatus();
+}
+
+}  // namespace ds::comm

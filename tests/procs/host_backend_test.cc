@@ -1,0 +1,145 @@
+// The host backend between real processes: it connects, it works, and it survives deaths.
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
+#include "runtime/base/files.h"
+#include "tests/support/rank_processes.h"
+
+namespace ds::comm {
+namespace {
+
+using ds::testing::kRankDidNotConnect;
+using ds::testing::kRankThrew;
+using ds::testing::RankEnd;
+using ds::testing::RankProcesses;
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(HostBackendTest, RanksAgreeOnTheSum) {
+  for (const int size : {1, 2, 4, 8}) {
+    RankProcesses ranks(size, [](Communicator& comm) {
+      const at::Tensor tensor = at::arange(100000, at::kFloat) * (comm.rank() + 1);
+      comm.AllReduce(tensor, ReduceOp::kSum);
+      const int total = comm.size() * (comm.size() + 1) / 2;
+      return at::equal(tensor, at::arange(100000, at::kFloat) * total) ? 0 : 1;
+    });
+    for (int rank = 0; rank < size; ++rank) EXPECT_EQ(ranks.Wait(rank).exit_code, 0);
+  }
+}
+
+TEST(HostBackendTest, SharedMemoryHasNoNameAndNoOpenDescriptor) {
+  RankProcesses ranks(2, [](Communicator& comm) {
+    comm.Barrier();
+    const StatusOr<std::string> maps = ReadFile("/proc/self/maps");
+    EXPECT_THAT(*maps,
+                AllOf(HasSubstr("memfd:dsrun-collectives (deleted)"), Not(HasSubstr("/dev/shm"))));
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;  // the iterator's own descriptor
+      EXPECT_THAT(std::filesystem::read_symlink(entry.path(), gone).string(),
+                  Not(HasSubstr("memfd")));
+    }
+    comm.Barrier();
+    return ::testing::Test::HasFailure() ? 1 : 0;
+  });
+  EXPECT_EQ(ranks.Wait(0).exit_code, 0);
+  EXPECT_EQ(ranks.Wait(1).exit_code, 0);
+}
+
+TEST(HostBackendTest, SurvivorsNameTheRankThatWasKilled) {
+  RankProcesses ranks(4, [](Communicator& comm) {
+    const at::Tensor tensor = at::ones({300000}, at::kFloat);
+    for (int step = 0; true; ++step) {
+      if (comm.rank() == 2 && step == 5) kill(getpid(), SIGKILL);
+      comm.AllReduce(tensor, ReduceOp::kAvg);
+    }
+    return 0;
+  });
+  const std::string victim = "rank 2 (process " + std::to_string(ranks.pid(2)) + ") ended";
+  EXPECT_EQ(ranks.Wait(2).signal, SIGKILL);
+  for (const int survivor : {0, 1, 3}) {
+    const RankEnd end = ranks.Wait(survivor);
+    EXPECT_EQ(end.exit_code, kRankThrew);
+    EXPECT_THAT(end.message, AllOf(HasSubstr(victim), HasSubstr("rank " + std::to_string(survivor)),
+                                   HasSubstr("all-reduce of 300000 float32 (avg)")));
+  }
+}
+
+TEST(HostBackendTest, AKilledSenderIsNamedByItsReceiver) {
+  RankProcesses ranks(3, [](Communicator& comm) {
+    const at::Tensor tensor = at::ones({1000}, at::kFloat);
+    if (comm.rank() == 1) kill(getpid(), SIGKILL);
+    if (comm.rank() == 0) comm.Recv(tensor, 1);
+    return 0;
+  });
+  const RankEnd end = ranks.Wait(0);
+  EXPECT_EQ(end.exit_code, kRankThrew);
+  EXPECT_THAT(end.message, AllOf(HasSubstr("rank 1 (process"),
+                                 HasSubstr("receive of 1000 float32 from rank 1")));
+}
+
+TEST(HostBackendTest, ARankThatFailsIsNamed) {
+  RankProcesses ranks(3, [](Communicator& comm) {
+    TORCH_CHECK(comm.rank() != 0, "no data");
+    comm.Barrier();
+    return 0;
+  });
+  EXPECT_THAT(ranks.Wait(0).message, HasSubstr("no data"));
+  for (const int survivor : {1, 2}) {
+    const RankEnd end = ranks.Wait(survivor);
+    EXPECT_EQ(end.exit_code, kRankThrew);
+    EXPECT_THAT(end.message, HasSubstr("rank 0 (process"));
+    EXPECT_THAT(end.message, AnyOf(HasSubstr("left the group"), HasSubstr("ended")));
+  }
+}
+
+TEST(HostBackendTest, DisagreementIsNamedOnEveryRank) {
+  RankProcesses ranks(3, [](Communicator& comm) {
+    const at::Tensor tensor = at::ones({comm.rank() == 1 ? 11 : 10}, at::kLong);
+    comm.AllReduce(tensor, ReduceOp::kSum);
+    return 0;
+  });
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_THAT(ranks.Wait(rank).message, AllOf(HasSubstr("rank 0 is in all-reduce of 10 int64"),
+                                                HasSubstr("rank 1 in all-reduce of 11 int64")));
+  }
+}
+
+TEST(ConnectWorldTest, WithoutRankZeroTheOthersGiveUp) {
+  RankIdentity identity;
+  identity.rank = identity.local_rank = 1;
+  identity.world_size = identity.local_world_size = 2;
+  identity.master_port = 1;  // nobody serves there
+  const Status status =
+      ConnectWorld(identity, {}, {.connect_timeout = std::chrono::milliseconds(200)}).status();
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("rank 1 cannot meet the others at 127.0.0.1 port 1"));
+}
+
+TEST(ConnectWorldTest, ARankThatNeverJoinsIsNamed) {
+  RankIdentity identity;
+  identity.world_size = identity.local_world_size = 2;
+  identity.master_port = 0;  // any: nobody else is to come
+  const Status status =
+      ConnectWorld(identity, {}, {.connect_timeout = std::chrono::milliseconds(200)}).status();
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("rank 1 did not come"));
+}
+
+TEST(ConnectWorldTest, CpuRanksOnSeveralHostsAreRefused) {
+  RankIdentity identity;
+  identity.world_size = 4;
+  identity.local_world_size = 2;
+  EXPECT_EQ(ConnectWorld(identity, {}).status().code(), StatusCode::kUnimplemented);
+}
+
+}  // namespace
+}  // namespace ds::comm
