@@ -45,6 +45,10 @@ void BlockSignals() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
+// Ranks live in this session: one without a terminal that could hang up on them. Fails when
+// whoever started this process has seen to it already.
+void LeaveTerminal() { static_cast<void>(::setsid()); }
+
 // The numbers of standard input, output and error must never go to something else.
 void FillStandardDescriptors() {
   int fd = -1;
@@ -99,6 +103,7 @@ int Main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
 
   InitLog("dsrund");
+  LeaveTerminal();
   FillStandardDescriptors();
   BlockSignals();
   const Status status = Serve(flags);

@@ -27,7 +27,7 @@ constexpr int kLastSignal = 64;
 constexpr std::size_t kChildStackBytes = 64 * 1024;
 
 // What the child does, in this order.
-enum class ChildStep { kNone, kSession, kDescriptors, kWorkingDirectory, kCores, kExecute };
+enum class ChildStep { kNone, kGroup, kDescriptors, kWorkingDirectory, kCores, kExecute };
 
 struct ChildPlan {
   const char* executable;
@@ -73,11 +73,12 @@ DS_CHILD_CODE void ResetSignals() {
 
 // Returns the step that failed; does not return otherwise.
 DS_CHILD_CODE ChildStep PrepareAndExecute(const ChildPlan& plan) {
-  if (::syscall(SYS_setsid) < 0 || ::syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) {
-    return ChildStep::kSession;
+  if (::syscall(SYS_setpgid, 0, 0) != 0 ||
+      ::syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) {
+    return ChildStep::kGroup;
   }
   // The daemon may have died before prctl: then nobody would ever stop this rank.
-  if (::syscall(SYS_getppid) != plan.parent) return ChildStep::kSession;
+  if (::syscall(SYS_getppid) != plan.parent) return ChildStep::kGroup;
   if (!SetUpDescriptors(plan)) return ChildStep::kDescriptors;
   if (plan.working_directory != nullptr && ::syscall(SYS_chdir, plan.working_directory) != 0) {
     return ChildStep::kWorkingDirectory;
@@ -171,7 +172,7 @@ Status StartError(const ChildPlan& plan, const RankCommand& command) {
     case ChildStep::kExecute:
       return ErrnoError(plan.failed_errno, "cannot execute " + command.executable);
     case ChildStep::kNone:
-    case ChildStep::kSession:
+    case ChildStep::kGroup:
     case ChildStep::kDescriptors:
       break;
   }

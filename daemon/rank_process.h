@@ -2,9 +2,9 @@
 
 // RankProcess: one rank as an operating system process.
 //
-// A rank leads a session and process group of its own, dies with the thread that started it
-// (PR_SET_PDEATHSIG), reads nothing (/dev/null), and has exactly four descriptors: 0, 1, 2 and its
-// end of the rank link, kRankLinkFd.
+// A rank leads a process group of its own in the daemon's session (which has no terminal), dies with
+// the thread that started it (PR_SET_PDEATHSIG), reads nothing (/dev/null), and has exactly four
+// descriptors: 0, 1, 2 and its end of the rank link, kRankLinkFd.
 //
 // Threads: one thread, the one that lives as long as the ranks.
 // Linux 5.4 or newer (pidfd).

@@ -59,7 +59,7 @@ TEST_F(LaunchTest, ARankInheritsNothingElse) {
   const Outcome outcome = Run(Request(1, {"process"}));
   const std::string& text = outcome.out.at(0);
   EXPECT_NE(text.find("descriptors 0 1 2 3\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("leads_session 1\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("has_terminal 0\n"), std::string::npos) << text;
   EXPECT_NE(text.find("leads_group 1\n"), std::string::npos) << text;
   EXPECT_NE(text.find("blocks_sigterm 0\n"), std::string::npos) << text;
   EXPECT_NE(text.find("ignores_sigpipe 0\n"), std::string::npos) << text;

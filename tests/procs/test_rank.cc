@@ -1,6 +1,7 @@
 // A rank for the tests of the daemon: does one thing, named by its first argument.
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 
 #include "runtime/base/files.h"
 #include "runtime/base/rank_link.h"
+#include "runtime/base/unique_fd.h"
 
 extern char** environ;
 
@@ -134,7 +136,8 @@ int ShowProcess(const Arguments&) {
   std::sort(descriptors.begin(), descriptors.end());
   text += "descriptors";
   for (const int fd : descriptors) text += " " + std::to_string(fd);
-  text += "\nleads_session " + std::to_string(::getsid(0) == ::getpid() ? 1 : 0);
+  const UniqueFd terminal(::open("/dev/tty", O_RDWR | O_CLOEXEC));
+  text += "\nhas_terminal " + std::to_string(terminal.valid() ? 1 : 0);
   text += "\nleads_group " + std::to_string(::getpgrp() == ::getpid() ? 1 : 0);
   sigset_t blocked;
   ::sigprocmask(SIG_SETMASK, nullptr, &blocked);

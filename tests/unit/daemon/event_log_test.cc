@@ -1,0 +1,139 @@
+#include "daemon/event_log.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace ds::daemon {
+namespace {
+
+constexpr EventLogLimits kSmall{.max_bytes = 1000, .batch_bytes = 100, .ahead_bytes = 300};
+const auto kNever = EventLog::Deadline::max();
+
+v1::Event Output(std::size_t bytes) {
+  v1::Event event;
+  event.mutable_rank_output()->set_data(std::string(bytes, 'x'));
+  return event;
+}
+
+std::vector<std::uint64_t> Sequences(const v1::EventBatch& batch) {
+  std::vector<std::uint64_t> sequences;
+  for (const v1::Event& event : batch.events()) sequences.push_back(event.sequence());
+  return sequences;
+}
+
+using Numbers = std::vector<std::uint64_t>;
+
+TEST(EventLogTest, NumbersEventsAndEndsAfterTheLast) {
+  EventLog log;
+  for (int i = 0; i < 3; ++i) log.Append(Output(1));
+  log.Close();
+  auto watcher = log.Open(0);
+  ASSERT_TRUE(watcher.ok());
+  v1::EventBatch batch;
+  EXPECT_EQ(log.Wait(&*watcher, kNever, &batch), EventLog::Next::kBatch);
+  EXPECT_EQ(Sequences(batch), Numbers({1, 2, 3}));
+  EXPECT_GT(batch.events(0).unix_nanos(), 0);
+  EXPECT_EQ(log.Wait(&*watcher, kNever, &batch), EventLog::Next::kEnd);
+}
+
+TEST(EventLogTest, ABatchEndsWithTheEventThatFillsIt) {
+  EventLog log(kSmall);
+  for (int i = 0; i < 3; ++i) log.Append(Output(60));
+  auto watcher = log.Open(0);
+  v1::EventBatch batch;
+  EXPECT_EQ(log.Wait(&*watcher, kNever, &batch), EventLog::Next::kBatch);
+  EXPECT_EQ(Sequences(batch), Numbers({1, 2}));
+  EXPECT_EQ(log.Wait(&*watcher, kNever, &batch), EventLog::Next::kBatch);
+  EXPECT_EQ(Sequences(batch), Numbers({3}));
+}
+
+TEST(EventLogTest, SendsNoFurtherAheadThanAgreed) {
+  EventLog log(kSmall);
+  for (int i = 0; i < 10; ++i) log.Append(Output(100));
+  auto watcher = log.Open(0);
+  v1::EventBatch batch;
+  for (std::uint64_t i = 1; i <= 3; ++i) {
+    ASSERT_EQ(log.Wait(&*watcher, kNever, &batch), EventLog::Next::kBatch);
+    EXPECT_EQ(Sequences(batch), Numbers({i}));
+  }
+  EXPECT_EQ(log.Wait(&*watcher, kNever, &batch), EventLog::Next::kAcknowledge);
+  log.Acknowledge(1);
+  EXPECT_EQ(log.Wait(&*watcher, kNever, &batch), EventLog::Next::kBatch);
+  EXPECT_EQ(Sequences(batch), Numbers({4}));
+}
+
+TEST(EventLogTest, WhatWasNotAcknowledgedIsSentAgain) {
+  EventLog log;
+  for (int i = 0; i < 4; ++i) log.Append(Output(1));
+  v1::EventBatch batch;
+  auto first = log.Open(0);
+  log.Wait(&*first, kNever, &batch);
+  log.Acknowledge(2);
+  auto second = log.Open(2);
+  ASSERT_TRUE(second.ok());
+  EXPECT_EQ(log.Wait(&*second, kNever, &batch), EventLog::Next::kBatch);
+  EXPECT_EQ(Sequences(batch), Numbers({3, 4}));
+}
+
+TEST(EventLogTest, RefusesToContinueWhereItCannot) {
+  EventLog log;
+  for (int i = 0; i < 4; ++i) log.Append(Output(1));
+  log.Acknowledge(2);
+  EXPECT_EQ(log.Open(1).status().code(), StatusCode::kOutOfRange);
+  EXPECT_EQ(log.Open(5).status().code(), StatusCode::kOutOfRange);
+  EXPECT_TRUE(log.Open(2).ok());
+  EXPECT_TRUE(log.Open(4).ok());
+}
+
+TEST(EventLogTest, ASecondWatcherEndsTheFirst) {
+  EventLog log;
+  auto first = log.Open(0);
+  EventLog::Next next = EventLog::Next::kBatch;
+  std::thread waiting([&] {
+    v1::EventBatch batch;
+    next = log.Wait(&*first, kNever, &batch);
+  });
+  ASSERT_TRUE(log.Open(0).ok());
+  waiting.join();
+  EXPECT_EQ(next, EventLog::Next::kSuperseded);
+}
+
+TEST(EventLogTest, TheDeadlineEndsAWait) {
+  EventLog log;
+  auto watcher = log.Open(0);
+  v1::EventBatch batch;
+  EXPECT_EQ(log.Wait(&*watcher, std::chrono::system_clock::now(), &batch),
+            EventLog::Next::kDeadline);
+}
+
+TEST(EventLogTest, SaysWhenThereIsRoomAgain) {
+  int room = 0;
+  EventLog log(kSmall, [&room] { ++room; });
+  for (int i = 0; i < 4; ++i) log.Append(Output(200));
+  EXPECT_FALSE(log.full());
+  for (int i = 0; i < 2; ++i) log.Append(Output(200));
+  EXPECT_TRUE(log.full());
+  log.Acknowledge(1);
+  EXPECT_TRUE(log.full());
+  EXPECT_EQ(room, 0);
+  log.Acknowledge(2);
+  EXPECT_FALSE(log.full());
+  log.Acknowledge(3);
+  EXPECT_EQ(room, 1);
+}
+
+TEST(EventLogTest, AnAbandonedLogIsNeverFull) {
+  int room = 0;
+  EventLog log(kSmall, [&room] { ++room; });
+  log.Append(Output(2000));
+  log.Abandon();
+  EXPECT_EQ(room, 1);
+  log.Append(Output(2000));
+  EXPECT_FALSE(log.full());
+}
+
+}  // namespace
+}  // namespace ds::daemon

@@ -1,0 +1,113 @@
+#include "daemon/log_pump.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+namespace ds::daemon {
+namespace {
+
+struct Piece {
+  std::string text;
+  bool partial = false;
+  friend bool operator==(const Piece&, const Piece&) = default;
+};
+
+std::ostream& operator<<(std::ostream& out, const Piece& piece) {
+  return out << ::testing::PrintToString(piece.text) << (piece.partial ? " partial" : "");
+}
+
+// The pieces that come of feeding `chunks` and finishing.
+std::vector<Piece> Pump(const std::vector<std::string>& chunks, std::size_t max_line = 100) {
+  std::vector<Piece> pieces;
+  LogPump pump(
+      [&](std::string_view text, bool partial) {
+        pieces.push_back({std::string(text), partial});
+      },
+      max_line);
+  for (const std::string& chunk : chunks) pump.Feed(chunk);
+  pump.Finish();
+  return pieces;
+}
+
+using Pieces = std::vector<Piece>;
+
+TEST(LogPumpTest, LinesOfOneChunkAreOnePiece) {
+  EXPECT_EQ(Pump({"a\nb\nc\n"}), Pieces({{"a\nb\nc\n"}}));
+}
+
+TEST(LogPumpTest, ALineIsHeldUntilItsEnd) {
+  EXPECT_EQ(Pump({"a\nb", "c", "d\ne\n"}), Pieces({{"a\n"}, {"bcd\ne\n"}}));
+}
+
+TEST(LogPumpTest, AnUnfinishedLastLineIsPartial) {
+  EXPECT_EQ(Pump({"a\nb"}), Pieces({{"a\n"}, {"b", true}}));
+}
+
+TEST(LogPumpTest, NothingComesOfNothing) {
+  EXPECT_EQ(Pump({}), Pieces());
+  EXPECT_EQ(Pump({"", ""}), Pieces());
+}
+
+TEST(LogPumpTest, AProgressBarIsPassedOnAsItMoves) {
+  EXPECT_EQ(Pump({"\r1%", "\r2%", "\r3%\n"}), Pieces({{"\r"}, {"1%\r"}, {"2%\r3%\n"}}));
+}
+
+TEST(LogPumpTest, ACarriageReturnBeforeANewlineIsNoEnd) {
+  EXPECT_EQ(Pump({"a\r", "\nb\r\n"}), Pieces({{"a\r\nb\r\n"}}));
+  EXPECT_EQ(Pump({"a\r", "b\n"}), Pieces({{"a\rb\n"}}));
+  EXPECT_EQ(Pump({"a\r", "b", "\n"}), Pieces({{"a\r"}, {"b\n"}}));
+}
+
+TEST(LogPumpTest, ALineBeyondTheLimitIsCut) {
+  EXPECT_EQ(Pump({"abcdefgh\n"}, 4), Pieces({{"abcdefgh\n"}})) << "it needs no holding";
+  EXPECT_EQ(Pump({"abc", "defgh", "i\n"}, 4), Pieces({{"abcd", true}, {"efghi\n"}}));
+}
+
+// Whatever the chunks, nothing is lost, nothing is added, and only partial pieces end inside a
+// line.
+TEST(LogPumpTest, ThePiecesAreTheStream) {
+  std::mt19937 random(1);
+  const auto below = [&](unsigned n) { return random() % n; };
+  for (int round = 0; round < 2000; ++round) {
+    std::string stream;
+    std::vector<std::string> chunks(1);
+    for (unsigned i = below(60); i > 0; --i) {
+      const char c = "\n\rab\0"[below(5)];
+      stream.push_back(c);
+      if (below(4) == 0) chunks.emplace_back();
+      chunks.back().push_back(c);
+    }
+    std::string joined;
+    for (const Piece& piece : Pump(chunks, 1 + below(8))) {
+      joined += piece.text;
+      ASSERT_FALSE(piece.text.empty());
+      if (!piece.partial) {
+        ASSERT_TRUE(piece.text.back() == '\n' || piece.text.back() == '\r');
+      }
+    }
+    ASSERT_EQ(joined, stream);
+  }
+}
+
+TEST(LineTailTest, KeepsTheLastLines) {
+  LineTail tail(2, 100);
+  EXPECT_EQ(tail.Last(), "");
+  tail.Append("a\n");
+  EXPECT_EQ(tail.Last(), "a\n");
+  tail.Append("b\nc");
+  EXPECT_EQ(tail.Last(), "b\nc");
+  tail.Append("\n\n");
+  EXPECT_EQ(tail.Last(), "c\n\n");
+}
+
+TEST(LineTailTest, KeepsTheLastBytes) {
+  LineTail tail(10, 8);
+  for (int i = 0; i < 1000; ++i) tail.Append("0123456789");
+  EXPECT_EQ(tail.Last(), "23456789");
+}
+
+}  // namespace
+}  // namespace ds::daemon

@@ -1,0 +1,117 @@
+#include "daemon/preflight.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "runtime/base/files.h"
+
+namespace ds::daemon {
+namespace {
+
+class PreflightTest : public ::testing::Test {
+ protected:
+  PreflightTest() {
+    request_.set_program("/bin/true");
+    request_.set_working_directory("/");
+    request_.set_rank_count(8);
+    context_.facts = {.host_name = "here",
+                      .cores = 2,
+                      .gpus = 0,
+                      .shared_memory_free = std::uint64_t{1} << 30,
+                      .open_files_limit = 1024};
+    context_.search_path = "/bin";
+  }
+
+  v1::Finding Find(const std::string& name) const {
+    for (v1::Finding& finding : RunPreflight(request_, context_)) {
+      if (finding.name() == name) return finding;
+    }
+    ADD_FAILURE() << "no finding " << name;
+    return {};
+  }
+  v1::Finding::Level Level(const std::string& name) const { return Find(name).level(); }
+
+  v1::PrepareRequest request_;
+  PreflightContext context_;
+};
+
+TEST_F(PreflightTest, AGoodHostHasNothingToHint) {
+  for (const v1::Finding& finding : RunPreflight(request_, context_)) {
+    EXPECT_EQ(finding.level(), v1::Finding::OK) << finding.name() << ": " << finding.message();
+    EXPECT_FALSE(finding.message().empty()) << finding.name();
+    EXPECT_TRUE(finding.hint().empty()) << finding.name();
+  }
+}
+
+TEST_F(PreflightTest, AMissingProgramFails) {
+  request_.set_program("no-such-program");
+  EXPECT_EQ(Level("program"), v1::Finding::FAIL);
+  EXPECT_FALSE(Find("program").hint().empty());
+  request_.set_program("true");
+  EXPECT_EQ(Level("program"), v1::Finding::OK);
+  request_.set_search_path("/no/such/folder");
+  EXPECT_EQ(Level("program"), v1::Finding::FAIL);
+}
+
+TEST_F(PreflightTest, DsrankMustBeThereWhenItIsMeant) {
+  request_.clear_program();
+  EXPECT_EQ(Level("dsrank"), v1::Finding::FAIL);
+  context_.dsrank = "/no/such/dsrank";
+  EXPECT_EQ(Level("dsrank"), v1::Finding::FAIL);
+  context_.dsrank = OwnExecutable().value();
+  EXPECT_EQ(Level("dsrank"), v1::Finding::OK);
+  EXPECT_EQ(Level("libtorch"), v1::Finding::OK);
+  context_.dsrank = "/etc/passwd";
+  EXPECT_EQ(Level("dsrank"), v1::Finding::FAIL);
+}
+
+TEST_F(PreflightTest, TheWorkingDirectoryMustBeAFolder) {
+  request_.set_working_directory("/no/such/folder");
+  EXPECT_EQ(Level("working_directory"), v1::Finding::FAIL);
+  request_.set_working_directory("/bin/true");
+  EXPECT_EQ(Find("working_directory").message(), "/bin/true: Not a directory");
+}
+
+TEST_F(PreflightTest, SharedMemoryIsMeasuredAgainstTheNeed) {
+  request_.set_shared_memory_bytes(std::uint64_t{2} << 30);
+  EXPECT_EQ(Level("shm"), v1::Finding::FAIL);
+  EXPECT_EQ(Find("shm").message(), "1024 MiB free in /dev/shm, 2048 MiB needed");
+  request_.set_shared_memory_bytes(1);
+  EXPECT_EQ(Level("shm"), v1::Finding::OK);
+  request_.clear_shared_memory_bytes();
+  context_.facts.shared_memory_free = 1 << 20;
+  EXPECT_EQ(Level("shm"), v1::Finding::WARN);
+  context_.facts.shared_memory_free.reset();
+  EXPECT_EQ(Level("shm"), v1::Finding::WARN);
+  request_.set_shared_memory_bytes(1);
+  EXPECT_EQ(Level("shm"), v1::Finding::FAIL);
+}
+
+TEST_F(PreflightTest, DescriptorsMustSuffice) {
+  context_.facts.open_files_limit = 95;
+  EXPECT_EQ(Level("nofile"), v1::Finding::FAIL);
+  EXPECT_EQ(Find("nofile").message(), "95 open files allowed, 96 needed");
+  context_.facts.open_files_limit = 96;
+  EXPECT_EQ(Level("nofile"), v1::Finding::OK);
+}
+
+TEST_F(PreflightTest, CudaNeedsAGpu) {
+  request_.set_device(v1::PrepareRequest::DEVICE_CUDA);
+  EXPECT_EQ(Level("device"), v1::Finding::FAIL);
+  context_.facts.gpus = 1;
+  EXPECT_EQ(Level("device"), v1::Finding::OK);
+}
+
+TEST(HostProbeTest, FindsWhatEveryHostHas) {
+  const HostFacts facts = ProbeHost();
+  EXPECT_FALSE(facts.host_name.empty());
+  EXPECT_GT(facts.cores, 0U);
+  EXPECT_GT(facts.open_files_limit, 0U);
+  EXPECT_GT(ProbeLoad().free_memory_bytes, 0U);
+  EXPECT_GT(ResidentBytes(::getpid()), 0U);
+}
+
+}  // namespace
+}  // namespace ds::daemon

@@ -1,0 +1,132 @@
+#include "daemon/rank_env.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/support/program.h"
+
+namespace ds::daemon {
+namespace {
+
+using Strings = std::vector<std::string>;
+
+class RankEnvTest : public ::testing::Test {
+ protected:
+  RankEnvTest() {
+    request_.set_working_directory("/");
+    request_.add_ranks()->add_argv("/bin/true");
+    host_.environment = {"PATH=/bin", "HOME=/root", "KEPT=1"};
+    host_.job_directory = "/job";
+  }
+  static void Set(v1::EnvironmentVariable* variable, const char* name, const char* value) {
+    variable->set_name(name);
+    variable->set_value(value);
+  }
+  StatusOr<RankCommand> Make() const { return MakeRankCommand(request_, 0, host_); }
+  StatusCode Refusal() const { return Make().status().code(); }
+
+  v1::LaunchRequest request_;
+  HostContext host_;
+};
+
+TEST_F(RankEnvTest, TheRanksVariablesLieOverTheJobsOverTheDaemons) {
+  request_.set_inherit_environment(true);
+  Set(request_.add_environment(), "HOME", "/job-home");
+  Set(request_.add_environment(), "JOB", "1");
+  Set(request_.mutable_ranks(0)->add_environment(), "JOB", "2");
+  EXPECT_EQ(Make()->environment,
+            Strings({"DSRUN_LINK_FD=3", "HOME=/job-home", "JOB=2", "KEPT=1", "PATH=/bin"}));
+}
+
+TEST_F(RankEnvTest, WithoutInheritanceTheDaemonsVariablesAreNotThere) {
+  Set(request_.add_environment(), "JOB", "1");
+  EXPECT_EQ(Make()->environment, Strings({"DSRUN_LINK_FD=3", "JOB=1"}));
+}
+
+TEST_F(RankEnvTest, TheJobDirectoryIsPutIntoArguments) {
+  request_.mutable_ranks(0)->add_argv("@DSRUN_JOB_DIR@/a:@DSRUN_JOB_DIR@/b");
+  request_.mutable_ranks(0)->add_argv("@DSRUN_JOB_DIR");
+  EXPECT_EQ(Make()->argv, Strings({"/bin/true", "/job/a:/job/b", "@DSRUN_JOB_DIR"}));
+}
+
+TEST_F(RankEnvTest, AnEmptyProgramIsDsrank) {
+  request_.mutable_ranks(0)->set_argv(0, "");
+  EXPECT_EQ(Refusal(), StatusCode::kNotFound);
+  host_.dsrank = "/opt/dsrun/dsrank";
+  EXPECT_EQ(Make()->executable, "/opt/dsrun/dsrank");
+  EXPECT_EQ(Make()->argv, Strings({"/opt/dsrun/dsrank"}));
+}
+
+TEST_F(RankEnvTest, APlainNameIsSearchedInTheRanksPath) {
+  request_.mutable_ranks(0)->set_argv(0, "true");
+  request_.set_inherit_environment(true);
+  EXPECT_EQ(Make()->executable, "/bin/true");
+  EXPECT_EQ(Make()->argv, Strings({"true"}));
+  Set(request_.add_environment(), "PATH", "/no/such/folder");
+  EXPECT_EQ(Refusal(), StatusCode::kNotFound);
+}
+
+TEST_F(RankEnvTest, WhatExecveCannotCarryIsRefused) {
+  request_.mutable_ranks(0)->add_argv(std::string("a\0b", 3));
+  EXPECT_EQ(Refusal(), StatusCode::kInvalidArgument);
+  request_.mutable_ranks(0)->clear_argv();
+  EXPECT_EQ(Refusal(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(RankEnvTest, BadVariablesAreRefused) {
+  for (const std::string& name : {std::string(), std::string("A=B"), std::string("A\0B", 3)}) {
+    request_.clear_environment();
+    Set(request_.add_environment(), "", "value");
+    request_.mutable_environment(0)->set_name(name);
+    EXPECT_EQ(Refusal(), StatusCode::kInvalidArgument) << name;
+  }
+  request_.clear_environment();
+  request_.add_environment()->set_name("A");
+  request_.mutable_environment(0)->set_value(std::string("\0", 1));
+  EXPECT_EQ(Refusal(), StatusCode::kInvalidArgument);
+}
+
+class FindProgramTest : public ::testing::Test {
+ protected:
+  void MakeFile(const std::string& name, mode_t mode) const {
+    const auto path = folder_.path() / name;
+    std::ofstream(path) << "#!/bin/true\n";
+    ASSERT_EQ(::chmod(path.c_str(), mode), 0);
+  }
+  ds::testing::TemporaryFolder folder_;
+};
+
+TEST_F(FindProgramTest, TheFirstExecutableInPathIsTaken) {
+  std::filesystem::create_directory(folder_.path() / "one");
+  std::filesystem::create_directory(folder_.path() / "two");
+  MakeFile("one/program", 0644);
+  MakeFile("two/program", 0755);
+  const std::string path =
+      (folder_.path() / "one").string() + ":" + (folder_.path() / "two").string();
+  EXPECT_EQ(*FindProgram("program", path, "/"), (folder_.path() / "two/program").string());
+}
+
+TEST_F(FindProgramTest, WhatMayNotBeExecutedIsToldFromWhatIsNotThere) {
+  MakeFile("program", 0644);
+  EXPECT_EQ(FindProgram("program", folder_.path().string(), "/").status().code(),
+            StatusCode::kPermissionDenied);
+  EXPECT_EQ(FindProgram("./program", "", folder_.path()).status().code(),
+            StatusCode::kPermissionDenied);
+  EXPECT_EQ(FindProgram("./other", "", folder_.path()).status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(FindProgramTest, AProgramInTheWorkingDirectoryIsSuggested) {
+  MakeFile("program", 0755);
+  const auto found = FindProgram("program", "/bin", folder_.path());
+  EXPECT_EQ(found.status().code(), StatusCode::kNotFound);
+  EXPECT_NE(found.status().message().find("'./program'"), std::string::npos);
+  EXPECT_EQ(*FindProgram("./program", "/bin", folder_.path()), "./program");
+  EXPECT_EQ(*FindProgram("program", "/bin:", folder_.path()), "./program");
+}
+
+}  // namespace
+}  // namespace ds::daemon

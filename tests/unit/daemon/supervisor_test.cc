@@ -1,0 +1,128 @@
+// Service, supervisor and client in one process, with real ranks.
+
+#include "daemon/supervisor.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cli/daemon_client.h"
+#include "daemon/daemon_service.h"
+#include "daemon/rpc_server.h"
+#include "tests/support/program.h"
+
+namespace ds::daemon {
+namespace {
+
+constexpr char kJob[] = "job";
+
+// The loop has a thread of its own here, where dsrund runs it in main.
+class SupervisorTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    sigset_t set;
+    sigemptyset(&set);
+    for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
+    ASSERT_EQ(::pthread_sigmask(SIG_BLOCK, &set, nullptr), 0);
+  }
+
+  void SetUp() override {
+    std::array<int, 2> ends;
+    ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+    controller_.Reset(ends[1]);
+    SupervisorOptions options;
+    options.job_id = kJob;
+    options.folder = folder_.path();
+    options.controller.Reset(ends[0]);
+    loop_ = std::move(EventLoop::Create()).value();
+    supervisor_ = std::move(Supervisor::Create(loop_.get(), std::move(options))).value();
+    service_ = std::make_unique<DaemonService>(loop_.get(), supervisor_.get());
+    const std::string socket = (folder_.path() / "daemon.sock").string();
+    auto server = RpcServer::Start(socket, service_.get());
+    ASSERT_TRUE(server.ok()) << server.status().message();
+    server_ = std::move(server).value();
+    client_ = std::make_unique<cli::DaemonClient>("unix:" + socket);
+    thread_ = std::thread([this] { EXPECT_TRUE(loop_->Run().ok()); });
+  }
+
+  void TearDown() override {
+    controller_.Reset();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  static v1::LaunchRequest Request(std::vector<std::string> argv, std::uint32_t generation = 1) {
+    v1::LaunchRequest request;
+    request.set_job_id(kJob);
+    request.set_generation(generation);
+    for (std::uint32_t rank = 0; rank < 2; ++rank) {
+      v1::RankSpec* spec = request.add_ranks();
+      spec->set_rank(rank);
+      for (const std::string& argument : argv) spec->add_argv(argument);
+    }
+    return request;
+  }
+
+  ds::testing::TemporaryFolder folder_;
+  UniqueFd controller_;
+  std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<Supervisor> supervisor_;
+  std::unique_ptr<DaemonService> service_;
+  std::unique_ptr<RpcServer> server_;
+  std::unique_ptr<cli::DaemonClient> client_;
+  std::thread thread_;
+};
+
+TEST_F(SupervisorTest, RunsTwoGenerations) {
+  for (std::uint32_t generation = 1; generation <= 2; ++generation) {
+    ASSERT_TRUE(client_->Launch(Request({"/bin/echo", "hello"}, generation)).ok());
+    std::string text;
+    int ended = 0;
+    const Status watched = client_->Watch({kJob, generation, 0}, [&](const v1::Event& event) {
+      text += event.rank_output().data();
+      ended += event.has_rank_exited();
+    });
+    EXPECT_TRUE(watched.ok()) << watched.message();
+    EXPECT_EQ(text, "hello\nhello\n");
+    EXPECT_EQ(ended, 2);
+  }
+}
+
+TEST_F(SupervisorTest, TheEndOfTheControllerEndsRanksAndLoop) {
+  const auto launched = client_->Launch(Request({"/bin/cat", "/dev/zero"}));
+  ASSERT_TRUE(launched.ok()) << launched.status().message();
+  controller_.Reset();
+  thread_.join();
+  for (const auto pid : launched->pids()) EXPECT_NE(::kill(static_cast<pid_t>(pid), 0), 0);
+  EXPECT_EQ(client_->Launch(Request({"/bin/true"}, 2)).status().code(), StatusCode::kUnavailable);
+}
+
+TEST_F(SupervisorTest, ThePortIsLeasedAndNamed) {
+  v1::PrepareRequest request;
+  request.set_job_id(kJob);
+  request.set_lease_master_port(true);
+  const auto first = client_->Prepare(request);
+  ASSERT_TRUE(first.ok()) << first.status().message();
+  EXPECT_GT(first->master_port(), 0U);
+  request.set_master_port(70000);
+  const auto second = client_->Prepare(request);
+  ASSERT_TRUE(second.ok());
+  const v1::Finding& finding = second->findings(second->findings_size() - 1);
+  EXPECT_EQ(finding.name(), "port");
+  EXPECT_EQ(finding.level(), v1::Finding::FAIL);
+}
+
+TEST_F(SupervisorTest, ASocketInAnOpenFolderIsRefused) {
+  const ds::testing::TemporaryFolder open;
+  std::filesystem::permissions(open.path(), std::filesystem::perms::all);
+  const auto server = RpcServer::Start(open.path() / "daemon.sock", service_.get());
+  EXPECT_EQ(server.status().code(), StatusCode::kPermissionDenied);
+}
+
+}  // namespace
+}  // namespace ds::daemon
