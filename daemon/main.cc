@@ -110,7 +110,7 @@ int Main(int argc, char** argv) {
   std::error_code ignored;
   std::filesystem::remove(std::filesystem::path(flags.socket).parent_path(), ignored);
   if (status.ok()) return 0;
-  spdlog::error("{}", status.message());
+  LogError(status.message());
   return 1;
 }
 

@@ -64,7 +64,7 @@ Status Supervisor::WatchController() {
     if (::read(fd, ignored.data(), ignored.size()) > 0) return;
     loop_->Remove(fd);
     if (generation_) {
-      if (generation_->running()) spdlog::warn("dsrun is gone; stopping the ranks of its job");
+      if (generation_->running()) LogWarning("dsrun is gone; stopping the ranks of its job");
       generation_->log()->Abandon();  // a rank must not wait for a reader that will not come
     }
     Finish();
