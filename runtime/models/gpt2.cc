@@ -1,5 +1,6 @@
 #include "runtime/models/gpt2.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 
 #include <cmath>

@@ -1,11 +1,10 @@
 #include "runtime/models/layers.h"
 
-#include <ATen/ops/addmm.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/mean.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/rsqrt.h>
@@ -13,6 +12,7 @@
 #include <ATen/ops/silu.h>
 
 #include "runtime/models/block.h"
+#include "runtime/models/matmul.h"
 
 namespace ds::models {
 
@@ -23,7 +23,7 @@ Linear::Linear(Shape shape, const at::TensorOptions& options)
 }
 
 at::Tensor Linear::forward(const at::Tensor& x) const {
-  return bias_.defined() ? at::linear(x, weight_, bias_) : at::linear(x, weight_);
+  return Affine(x, weight_, bias_, WeightLayout::kOutIn);
 }
 
 Conv1d::Conv1d(std::int64_t in, std::int64_t out, const at::TensorOptions& options)
@@ -31,9 +31,7 @@ Conv1d::Conv1d(std::int64_t in, std::int64_t out, const at::TensorOptions& optio
       bias_(register_parameter("bias", UnmaterialisedParameter({out}, options))) {}
 
 at::Tensor Conv1d::forward(const at::Tensor& x) const {
-  std::vector<std::int64_t> shape = x.sizes().vec();
-  shape.back() = weight_.size(1);
-  return at::addmm(bias_, x.reshape({-1, x.size(-1)}), weight_).view(shape);
+  return Affine(x, weight_, bias_, WeightLayout::kInOut);
 }
 
 Embedding::Embedding(std::int64_t rows, std::int64_t width, const at::TensorOptions& options)

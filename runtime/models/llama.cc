@@ -1,5 +1,7 @@
 #include "runtime/models/llama.h"
 
+#include <ATen/TensorOperators.h>
+
 #include <cmath>
 
 #include "runtime/models/initialize.h"

@@ -1,9 +1,8 @@
 #include "runtime/models/lm_head.h"
 
-#include <ATen/ops/linear.h>
-
 #include "runtime/models/initialize.h"
 #include "runtime/models/lm_loss.h"
+#include "runtime/models/matmul.h"
 
 namespace ds::models {
 namespace {
@@ -29,7 +28,7 @@ class LmHead : public FamilyBlock {
     if (bundle.labels.defined()) {
       bundle.loss = LmLoss(hidden, weight, bundle.labels);
     } else {
-      bundle.extras["logits"] = at::linear(hidden, weight);
+      bundle.extras["logits"] = Affine(hidden, weight, /*bias=*/{}, WeightLayout::kOutIn);
     }
     bundle.hidden = at::Tensor();
     return bundle;

@@ -1,13 +1,15 @@
 #include "runtime/models/lm_loss.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
-#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 
 #include "runtime/models/cross_entropy_rows.h"
+#include "runtime/models/matmul.h"
 
 namespace ds::models {
 namespace {
@@ -17,7 +19,7 @@ using torch::autograd::variable_list;
 
 // Large enough that the products run at full speed and the weight gradient, read and written once a
 // chunk, does not dominate; small enough that the logits do not decide the peak.
-constexpr std::int64_t kChunkBytes = std::int64_t{96} << 20;
+constexpr std::int64_t kChunkBytes = std::int64_t{64} << 20;
 constexpr std::int64_t kLeastChunkRows = 64;
 
 struct Gradients {
@@ -28,7 +30,6 @@ struct Gradients {
 // The rows of one call, its chunks, and what they add up to.
 class ChunkedLoss {
  public:
-  // `wanted` says by defined tensors which gradients to compute.
   ChunkedLoss(at::Tensor hidden, at::Tensor weight, at::Tensor labels)
       : hidden_(std::move(hidden)), weight_(std::move(weight)), labels_(std::move(labels)) {
     CheckLabels();
@@ -36,7 +37,7 @@ class ChunkedLoss {
     scale_ = 1.0 / static_cast<double>(counted);
   }
 
-  // The mean loss; fills the gradients whose flags are set.
+  // The mean loss; computes the gradients that are needed on the way.
   at::Tensor Run(bool need_hidden, bool need_weight) {
     const std::int64_t rows = hidden_.size(0), vocabulary = weight_.size(0);
     const std::int64_t row_bytes = vocabulary * static_cast<std::int64_t>(weight_.element_size());
@@ -49,12 +50,12 @@ class ChunkedLoss {
       at::Tensor chunk = logits.narrow(0, 0, count);
       const at::Tensor inputs = hidden_.narrow(0, first, count);
       at::Tensor chunk_losses = losses.narrow(0, first, count);
-      at::mm_out(chunk, inputs, weight_.t());
+      MatMulInto(chunk, inputs, weight_.t());
       const RowLabels targets{labels_.narrow(0, first, count), kIgnoredLabel};
       CrossEntropyRows(chunk, targets, need_hidden || need_weight ? scale_ : 0.0, &chunk_losses);
       if (need_hidden) {
         at::Tensor out = gradients_.hidden.narrow(0, first, count);
-        at::mm_out(out, chunk, weight_);
+        MatMulInto(out, chunk, weight_);
       }
       if (need_weight) AddWeightGradient(chunk, inputs);
     }
@@ -81,14 +82,14 @@ class ChunkedLoss {
   }
 
   void AddWeightGradient(const at::Tensor& logit_gradients, const at::Tensor& inputs) {
-    const bool wide = weight_.scalar_type() == at::kFloat;
-    if (!gradients_.weight.defined()) {
-      gradients_.weight = at::mm(logit_gradients.t(), inputs).to(at::kFloat);
-    } else if (wide) {
-      gradients_.weight.addmm_(logit_gradients.t(), inputs);
-    } else {
-      gradients_.weight.add_(at::mm(logit_gradients.t(), inputs));
+    const bool first = !gradients_.weight.defined();
+    if (first) gradients_.weight = at::empty(weight_.sizes(), weight_.options().dtype(at::kFloat));
+    if (weight_.scalar_type() == at::kFloat) {
+      MatMulInto(gradients_.weight, logit_gradients.t(), inputs, first ? 0.0F : 1.0F);
+      return;
     }
+    const at::Tensor share = at::mm(logit_gradients.t(), inputs);
+    first ? gradients_.weight.copy_(share) : gradients_.weight.add_(share);
   }
 
   at::Tensor hidden_, weight_, labels_;
@@ -99,9 +100,8 @@ class ChunkedLoss {
 class LmLossFunction : public torch::autograd::Function<LmLossFunction> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& hidden,
-                            const at::Tensor& weight, const at::Tensor& labels) {
-    const bool need_hidden = context->needs_input_grad(0);
-    const bool need_weight = context->needs_input_grad(1);
+                            const at::Tensor& weight, const at::Tensor& labels, bool need_hidden,
+                            bool need_weight) {
     ChunkedLoss chunks(hidden, weight, labels);
     at::Tensor loss = chunks.Run(need_hidden, need_weight);
     Gradients gradients = chunks.TakeGradients();
@@ -121,14 +121,18 @@ class LmLossFunction : public torch::autograd::Function<LmLossFunction> {
       if (hidden.defined()) hidden.mul_(scale);
       if (weight.defined()) weight.mul_(scale);
     }
-    return {hidden, weight, at::Tensor()};
+    return {hidden, weight, {}, {}, {}};
   }
 };
 
 }  // namespace
 
 at::Tensor LmLoss(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels) {
-  return LmLossFunction::apply(hidden.reshape({-1, hidden.size(-1)}), weight, labels.reshape({-1}));
+  // Asked here: inside forward nothing records and every tensor looks like a constant.
+  const bool recording = c10::GradMode::is_enabled();
+  return LmLossFunction::apply(hidden.reshape({-1, hidden.size(-1)}), weight, labels.reshape({-1}),
+                               recording && hidden.requires_grad(),
+                               recording && weight.requires_grad());
 }
 
 }  // namespace ds::models

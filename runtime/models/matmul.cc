@@ -1,0 +1,100 @@
+#include "runtime/models/matmul.h"
+
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/sum.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <optional>
+
+namespace at::native {
+// In LibTorch, but in none of its headers. Weak: a version without this very signature lacks the
+// name, and the products then stay with MKL.
+void mkldnn_matmul(const Tensor& a, const Tensor& b, const Tensor& out, float beta, float alpha)
+    __attribute__((weak));
+}  // namespace at::native
+
+namespace ds::models {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+bool MklLacksKernelsForThisCpu() {
+#if defined(__x86_64__)
+  return !__builtin_cpu_is("intel") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+#else
+  return false;
+#endif
+}
+
+bool UsesOneDnn(const at::Tensor& out) {
+  static const bool usable = at::native::mkldnn_matmul != nullptr && MklLacksKernelsForThisCpu();
+  return usable && out.is_cpu() && out.scalar_type() == at::kFloat;
+}
+
+class AffineFunction : public torch::autograd::Function<AffineFunction> {
+ public:
+  // x [N, in].
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
+                            const std::optional<at::Tensor>& bias, bool in_out) {
+    context->save_for_backward({x, weight});
+    context->saved_data["in_out"] = in_out;
+    context->saved_data["has_bias"] = bias.has_value();
+    const at::Tensor matrix = in_out ? weight : weight.t();
+    at::Tensor y = at::empty({x.size(0), matrix.size(1)}, x.options());
+    MatMulInto(y, x, matrix);
+    if (bias) y.add_(*bias);
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& upstream) {
+    const auto saved = context->get_saved_variables();
+    const at::Tensor &x = saved[0], &weight = saved[1];
+    const bool in_out = context->saved_data["in_out"].toBool();
+    const at::Tensor gradient = upstream[0].contiguous();
+    variable_list result(4);
+    if (context->needs_input_grad(0)) {
+      result[0] = at::empty_like(x);
+      MatMulInto(result[0], gradient, in_out ? weight.t() : weight);
+    }
+    if (context->needs_input_grad(1)) {
+      result[1] = at::empty(weight.sizes(), weight.options());
+      if (in_out) {
+        MatMulInto(result[1], x.t(), gradient);
+      } else {
+        MatMulInto(result[1], gradient.t(), x);
+      }
+    }
+    const bool has_bias = context->saved_data["has_bias"].toBool();
+    if (has_bias && context->needs_input_grad(2)) result[2] = gradient.sum(0);
+    return result;
+  }
+};
+
+}  // namespace
+
+void MatMulInto(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, float beta) {
+  if (UsesOneDnn(out)) {
+    at::native::mkldnn_matmul(a, b, out, beta, /*alpha=*/1.0F);
+  } else if (beta == 0.0F) {
+    at::mm_out(out, a, b);
+  } else {
+    out.addmm_(a, b, beta);
+  }
+}
+
+at::Tensor Affine(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                  WeightLayout layout) {
+  const bool in_out = layout == WeightLayout::kInOut;
+  std::vector<std::int64_t> shape = x.sizes().vec();
+  shape.back() = weight.size(in_out ? 1 : 0);
+  const at::Tensor rows = x.reshape({-1, x.size(-1)});
+  const std::optional<at::Tensor> optional_bias =
+      bias.defined() ? std::optional(bias) : std::nullopt;
+  return AffineFunction::apply(rows, weight, optional_bias, in_out).view(shape);
+}
+
+}  // namespace ds::models

@@ -1,0 +1,24 @@
+#pragma once
+
+// Matrix products through the fastest kernel that LibTorch has for this machine.
+//
+// LibTorch multiplies fp32 matrices on the CPU with MKL, which uses AVX2 kernels on processors that
+// are not Intel's. LibTorch's own copy of oneDNN has AVX-512 kernels for them all; on such
+// processors products go there. Both sum in fp32; results differ by rounding only.
+
+#include <ATen/core/Tensor.h>
+
+namespace ds::models {
+
+// out = beta * out + a · b. a [M, K], b [K, N], out [M, N] contiguous; beta is 0 or 1. Records no
+// gradient.
+void MatMulInto(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, float beta = 0.0F);
+
+enum class WeightLayout { kInOut, kOutIn };
+
+// x · W (+ bias), differentiable. x [..., in]; `weight` is W [in, out] or its transpose [out, in];
+// `bias` [out] may be undefined. The gradient of `weight` has its layout.
+at::Tensor Affine(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                  WeightLayout layout);
+
+}  // namespace ds::models
