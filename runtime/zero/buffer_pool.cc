@@ -12,6 +12,9 @@ namespace {
 // More than this many buffers of one size are never needed at once again.
 constexpr std::size_t kMaxIdle = 2;
 
+// Its parameters and its gradients.
+constexpr int kUsersPerUnit = 2;
+
 }  // namespace
 
 BufferPool::~BufferPool() {
@@ -37,7 +40,7 @@ at::DataPtr BufferPool::Take(std::int64_t bytes) {
 
 void BufferPool::Give(at::DataPtr buffer, std::int64_t bytes) {
   Size& size = sizes_[bytes];
-  if (size.users > 1 && size.idle.size() < kMaxIdle) {
+  if (size.users > kUsersPerUnit && size.idle.size() < kMaxIdle) {
     size.idle.push_back(std::move(buffer));
     return;
   }

@@ -26,8 +26,9 @@ class BufferPool {
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
 
-  // Says that one more tensor will take buffers of this size. Sizes with several users are kept
-  // when given back (the next layer takes them), others are freed (the embedding's would lie idle).
+  // Says that one more tensor will take buffers of this size. Sizes that more than one unit uses
+  // are kept when given back (the next layer takes them); others are freed (the embedding's would
+  // lie idle while all layers run).
   void AddUser(std::int64_t bytes) { ++sizes_[bytes].users; }
 
   at::DataPtr Take(std::int64_t bytes);
