@@ -1,0 +1,106 @@
+#include "tests/numerics/golden_run.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <mutex>
+
+#include "runtime/base/files.h"
+#include "runtime/config/check_config.h"
+#include "runtime/data/loader.h"
+#include "runtime/device/isa_probe.h"
+#include "runtime/engine/train_step.h"
+#include "runtime/models/build_model.h"
+#include "runtime/models/weights.h"
+#include "tests/support/rank_harness.h"
+
+namespace ds::numerics {
+namespace {
+
+std::filesystem::path GoldenFolder() {
+  return std::filesystem::path(DS_SOURCE_DIR) / "tests/numerics/goldens";
+}
+
+config::DsConfig ConfigOf(const GoldenRun& run) {
+  auto json = nlohmann::json::parse(ReadFile(GoldenFolder() / "ds_config.json").value());
+  json["train_batch_size"] = run.global_batch;
+  json["gradient_accumulation_steps"] = run.accumulation;
+  json["zero_optimization"]["stage"] = run.stage;
+  json["bf16"]["enabled"] = run.bf16;
+  const auto checked = config::CheckConfig(json.dump(), "ds_config.json", run.world_size);
+  DS_CHECK_MSG(checked.ok, checked.errors.empty() ? "" : checked.errors[0].message);
+  return checked.config;
+}
+
+data::Loader MakeLoader(const nlohmann::json& golden, const config::DsConfig& config,
+                        const comm::Communicator& world) {
+  auto source = data::TokenSource::Open({(GoldenFolder() / "tokens.bin").string()},
+                                        data::TokenWidth::kUint16);
+  auto loader = data::Loader::Create(std::move(source).value(),
+                                     {.micro_batch = config.batch.train_micro_batch_size_per_gpu,
+                                      .seq_len = golden["seq_len"],
+                                      .vocab_size = 320,
+                                      .rank = world.rank(),
+                                      .world_size = world.size(),
+                                      .order = {.shuffle = false}});
+  return std::move(*std::move(loader).value());
+}
+
+GoldenRunResult TrainRank(const GoldenRun& run, comm::Communicator& world) {
+  const auto golden =
+      nlohmann::json::parse(ReadFile(GoldenFolder() / (run.family + ".json")).value());
+  const config::DsConfig config = ConfigOf(run);
+  const auto described = models::ReadModelConfig((GoldenFolder() / run.family).string()).value();
+  const auto model = models::BuildModel(described, run.bf16 ? at::kBFloat16 : at::kFloat);
+  const auto weights = models::WeightReader::Open(described.folder).value();
+  auto engine =
+      Engine::create(model, config,
+                     {.world = &world,
+                      .load_block = [&](int, Block& block) { return weights->LoadBlock(block); }})
+          .value();
+  data::Loader loader = MakeLoader(golden, config, world);
+  GoldenRunResult result;
+  while (engine->finished_steps() < run.steps) {
+    const auto next = [&]() -> StatusOr<Bundle> {
+      DS_ASSIGN_OR_RETURN(data::Batch batch, loader.Next());
+      return Bundle{.input = batch.inputs, .labels = batch.labels};
+    };
+    result.steps.push_back(engine::TrainStep(*engine, next).value());
+  }
+  const Status exported =
+      engine->ExportParameters([&](const std::string& name, const at::Tensor& value) {
+        result.parameters[name] = value.clone();
+        return OkStatus();
+      });
+  DS_CHECK_MSG(exported.ok(), exported.message());
+  return result;
+}
+
+}  // namespace
+
+GoldenRunResult Train(const GoldenRun& run) {
+  // Before the process's first bf16 product.
+  [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
+  std::vector<GoldenRunResult> ranks(static_cast<std::size_t>(run.world_size));
+  testing::RunRanks(run.world_size, [&](comm::Communicator& world) {
+    ranks[static_cast<std::size_t>(world.rank())] = TrainRank(run, world);
+  });
+  for (const GoldenRunResult& rank : ranks) {
+    for (std::size_t i = 0; i < rank.steps.size(); ++i) {
+      EXPECT_EQ(rank.steps[i].loss, ranks[0].steps[i].loss);
+      EXPECT_EQ(rank.steps[i].grad_norm, ranks[0].steps[i].grad_norm);
+    }
+  }
+  return std::move(ranks[0]);
+}
+
+nlohmann::json GoldenOf(const std::string& family, std::int64_t global_batch) {
+  const auto golden = nlohmann::json::parse(ReadFile(GoldenFolder() / (family + ".json")).value());
+  for (const auto& run : golden["runs"]) {
+    if (run["global_batch"] == global_batch) return run;
+  }
+  DS_CHECK_MSG(false, "no golden run of this global batch");
+  return {};
+}
+
+}  // namespace ds::numerics

@@ -1,0 +1,117 @@
+// What the engine does with gradients that are not finite and with blocks that cannot be loaded.
+
+#include <ATen/ops/full.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <mutex>
+
+#include "runtime/comm/communicator.h"
+#include "tests/ranks/tiny_model.h"
+#include "tests/support/rank_harness.h"
+
+namespace ds::tests {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// One step in which rank 1's first block produces NaN.
+StatusOr<StepResult> PoisonedStep(Engine& engine, const TinyRun& run) {
+  const auto next = [&]() -> StatusOr<Bundle> {
+    Bundle bundle = TinyBatch(run, engine.world(), engine.finished_steps());
+    const double factor = engine.world().rank() == 1 ? kNan : 1.0;
+    bundle.extras["poison"] = at::full({}, factor, run.bf16 ? at::kBFloat16 : at::kFloat);
+    return bundle;
+  };
+  return engine::TrainStep(engine, next);
+}
+
+TEST(NonFiniteGradient, EndsTheRunNamingStepParameterAndRankOnEveryRank) {
+  for (const int stage : {0, 1, 2, 3}) {
+    testing::RunRanks(3, [&](comm::Communicator& world) {
+      const TinyRun run{.stage = stage};
+      const auto engine = MakeTinyEngine(run, world);
+      TrainTiny(*engine, run, 1);
+      const auto before = ExportAll(*engine);
+      const auto result = PoisonedStep(*engine, run);
+      EXPECT_FALSE(result.ok());
+      EXPECT_THAT(result.status().message(),
+                  AllOf(HasSubstr("step 2: the gradient of table (NaN at element "),
+                        HasSubstr("the loss of rank 1 is nan")));
+      const auto after = ExportAll(*engine);
+      for (const auto& [name, value] : before) EXPECT_TRUE(value.equal(after.at(name))) << name;
+    });
+  }
+}
+
+TEST(NonFiniteGradient, SkipsTheStepInBf16WhichTheScheduleDoesNotCount) {
+  for (const int stage : {0, 3}) {
+    testing::RunRanks(2, [&](comm::Communicator& world) {
+      const TinyRun run{.stage = stage, .bf16 = true};
+      const auto engine = MakeTinyEngine(run, world);
+      const auto before = ExportAll(*engine);
+      const auto result = PoisonedStep(*engine, run).value();
+      EXPECT_TRUE(result.boundary);
+      EXPECT_TRUE(result.skipped);
+      EXPECT_EQ(result.step, 1);
+      EXPECT_EQ(engine->State()["applied_steps"], 0);
+      const auto after = ExportAll(*engine);
+      for (const auto& [name, value] : before) EXPECT_TRUE(value.equal(after.at(name))) << name;
+      EXPECT_FALSE(TrainTiny(*engine, run, 1)[0].skipped) << "nothing of it is left";
+    });
+  }
+}
+
+TEST(EngineCreate, FailsOnEveryRankWhenOneCannotLoadABlock) {
+  testing::RunRanks(3, [&](comm::Communicator& world) {
+    const auto load = [&](int index, Block& block) -> Status {
+      if (world.rank() == 2 && index == 1) return NotFoundError("no such tensor");
+      block.Initialize(1);
+      return OkStatus();
+    };
+    const auto engine = Engine::create(MakeTinyModel({}, at::kFloat), TinyConfig({.stage = 3}),
+                                       {.world = &world, .load_block = load});
+    EXPECT_FALSE(engine.ok());
+    EXPECT_THAT(engine.status().message(),
+                HasSubstr(world.rank() == 2 ? "block 1 (layer.0): no such tensor"
+                                            : "block 1 (layer.0): rank 2 failed"));
+  });
+}
+
+TEST(EngineCreate, RefusesAParameterThatIsInTwoBlocks) {
+  testing::RunRanks(1, [&](comm::Communicator& world) {
+    auto model = std::make_shared<BlockList>();
+    const auto tiny = MakeTinyModel({}, at::kFloat);
+    model->Add(tiny->blocks()[0]);
+    model->Add(tiny->blocks()[0]);
+    const auto engine = Engine::create(model, TinyConfig({}), {.world = &world});
+    EXPECT_FALSE(engine.ok());
+    EXPECT_THAT(engine.status().message(), HasSubstr("parameter table belongs to two blocks"));
+  });
+}
+
+TEST(EngineCreate, KeepsRankZerosValuesOfParametersThatHaveSome) {
+  for (const int stage : {0, 3}) {
+    testing::RunRanks(2, [&](comm::Communicator& world) {
+      const auto model = MakeTinyModel({}, at::kFloat);
+      for (const auto& block : model->blocks()) {
+        models::AllocateParameters(*block);
+        block->Initialize(static_cast<std::uint64_t>(world.rank()) + 7);
+      }
+      const at::Tensor mine = model->block(1).named_parameters()["w"].detach().clone();
+      const auto engine =
+          Engine::create(model, TinyConfig({.stage = stage}), {.world = &world}).value();
+      const auto exported = ExportAll(*engine);
+      if (world.rank() == 0) {
+        EXPECT_TRUE(exported.at("layer.0.w").equal(mine));
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace ds::tests

@@ -1,0 +1,95 @@
+// A checkpoint of one world and stage goes on in any other.
+
+#include <gtest/gtest.h>
+
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/comm/communicator.h"
+#include "tests/ranks/tiny_model.h"
+#include "tests/support/program.h"
+#include "tests/support/rank_harness.h"
+
+namespace ds::tests {
+namespace {
+
+struct Setting {
+  int world_size;
+  int stage;
+};
+
+using Parameters = std::map<std::string, at::Tensor>;
+
+// Two steps, a checkpoint, a third step; returns the parameters at the end.
+Parameters TrainAndSave(const std::filesystem::path& root, Setting setting, bool bf16) {
+  Parameters result;
+  testing::RunRanks(setting.world_size, [&](comm::Communicator& world) {
+    const TinyRun run{.stage = setting.stage, .bf16 = bf16};
+    const auto engine = MakeTinyEngine(run, world);
+    TrainTiny(*engine, run, 2);
+    checkpoint::Stateful* const parts[] = {engine.get()};
+    const auto saved = checkpoint::SaveCheckpoint({.root = root, .step = 2}, parts, world);
+    EXPECT_TRUE(saved.ok()) << saved.status().message();
+    TrainTiny(*engine, run, 1);
+    auto all = ExportAll(*engine);
+    if (world.rank() == 0) result = std::move(all);
+  });
+  return result;
+}
+
+// The third step after loading.
+Parameters LoadAndTrain(const std::filesystem::path& root, Setting setting, bool bf16) {
+  Parameters result;
+  testing::RunRanks(setting.world_size, [&](comm::Communicator& world) {
+    const TinyRun run{.stage = setting.stage, .bf16 = bf16};
+    const auto engine = MakeTinyEngine(run, world);
+    checkpoint::Stateful* const parts[] = {engine.get()};
+    const Status loaded = checkpoint::LoadCheckpoint(root / "step-2", parts, world);
+    EXPECT_TRUE(loaded.ok()) << loaded.message();
+    EXPECT_EQ(engine->finished_steps(), 2);
+    EXPECT_EQ(TrainTiny(*engine, run, 1)[0].step, 3);
+    auto all = ExportAll(*engine);
+    if (world.rank() == 0) result = std::move(all);
+  });
+  return result;
+}
+
+void ExpectClose(const Parameters& a, const Parameters& b, double tolerance) {
+  ASSERT_EQ(a.size(), b.size());
+  for (const auto& [name, value] : a) {
+    EXPECT_TRUE(value.allclose(b.at(name), 0, tolerance)) << name;
+  }
+}
+
+TEST(EngineState, GoesOnBitForBitAtAnyStageInAWorldOfTheSameSize) {
+  for (const bool bf16 : {false, true}) {
+    for (const int saved_at : {0, 2, 3}) {
+      const testing::TemporaryFolder folder;
+      const Parameters expected = TrainAndSave(folder.path(), {3, saved_at}, bf16);
+      for (const int stage : {0, 1, 2, 3}) {
+        SCOPED_TRACE("from stage " + std::to_string(saved_at) + " to " + std::to_string(stage));
+        ExpectClose(LoadAndTrain(folder.path(), {3, stage}, bf16), expected, 0.0);
+      }
+    }
+  }
+}
+
+TEST(EngineState, GoesOnInAWorldOfAnotherSize) {
+  for (const Setting from : {Setting{1, 0}, Setting{4, 1}, Setting{2, 3}}) {
+    const testing::TemporaryFolder folder;
+    const Parameters expected = TrainAndSave(folder.path(), from, false);
+    for (const Setting to : {Setting{1, 3}, Setting{2, 2}, Setting{3, 3}, Setting{4, 0}}) {
+      SCOPED_TRACE("to " + std::to_string(to.world_size) + " ranks");
+      ExpectClose(LoadAndTrain(folder.path(), to, false), expected, 1e-6);
+    }
+  }
+}
+
+TEST(EngineState, RefusesAStateWithoutItsCounts) {
+  testing::RunRanks(1, [](comm::Communicator& world) {
+    const auto engine = MakeTinyEngine({}, world);
+    const Status status = engine->LoadState({{"finished_steps", 3}});
+    EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+  });
+}
+
+}  // namespace
+}  // namespace ds::tests

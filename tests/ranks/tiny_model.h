@@ -1,0 +1,49 @@
+#pragma once
+
+// A model with everything that is awkward for ZeRO: odd sizes, a tied weight, a frozen parameter
+// and one that never gets a gradient.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/engine/engine.h"
+#include "runtime/engine/train_step.h"
+
+namespace ds::tests {
+
+struct TinyShape {
+  std::int64_t vocabulary = 11;
+  std::int64_t width = 5;
+  std::int64_t layers = 3;
+};
+
+// Blocks: an embedding, layers (w, b trained; scale frozen; unused never read), a head tied to the
+// embedding. A bundle's extras["poison"], if there, is multiplied into the first block's output.
+std::shared_ptr<BlockList> MakeTinyModel(const TinyShape& shape, const at::TensorOptions& options);
+
+struct TinyRun {
+  int stage = 0;
+  std::int64_t accumulation = 1;
+  double gradient_clipping = 0.05;  // well below the model's norms: it clips
+  bool bf16 = false;
+  TinyShape shape;
+};
+
+config::DsConfig TinyConfig(const TinyRun& run);
+std::unique_ptr<Engine> MakeTinyEngine(const TinyRun& run, comm::Communicator& world,
+                                       device::MemoryLedger* ledger = nullptr);
+
+// This rank's part of micro-batch `micro_batch`: 24 samples per step over all ranks and
+// micro-batches, the same ones however they are split. Requires that 24 splits evenly.
+Bundle TinyBatch(const TinyRun& run, const comm::Communicator& world, std::int64_t micro_batch);
+
+// Trains `steps` steps from where the engine stands.
+std::vector<StepResult> TrainTiny(Engine& engine, const TinyRun& run, int steps);
+
+// On rank 0; empty elsewhere. Collective.
+std::map<std::string, at::Tensor> ExportAll(Engine& engine);
+
+}  // namespace ds::tests

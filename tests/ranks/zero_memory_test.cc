@@ -1,0 +1,110 @@
+// The model state that the ledger shows and that LibTorch's allocator really holds is what the
+// formula says, at every stage and in both precisions.
+
+#include <gtest/gtest.h>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/device/counting_allocator.h"
+#include "runtime/device/memory_ledger.h"
+#include "runtime/zero/model_state_bytes.h"
+#include "tests/ranks/tiny_model.h"
+#include "tests/support/rank_harness.h"
+
+namespace ds::tests {
+namespace {
+
+using device::MemoryLedger;
+using device::MemoryTier;
+using device::MemoryUse;
+
+constexpr TinyShape kShape{.vocabulary = 1500, .width = 200, .layers = 6};
+
+class ZeroMemory : public ::testing::TestWithParam<std::tuple<int, int, bool>> {
+ protected:
+  static void SetUpTestSuite() { allocator_ = &device::CountingAllocator::Install(); }
+  static device::CountingAllocator* allocator_;
+};
+
+device::CountingAllocator* ZeroMemory::allocator_ = nullptr;
+
+void ExpectWithin2Percent(std::int64_t actual, std::int64_t expected, const char* what) {
+  EXPECT_NEAR(static_cast<double>(actual), static_cast<double>(expected),
+              0.02 * static_cast<double>(expected))
+      << what;
+}
+
+zero::ModelStateBytes Expected(const TinyRun& run, int world_size) {
+  // Per layer one frozen vector, the scale.
+  const std::int64_t frozen = kShape.layers * kShape.width;
+  const std::int64_t layer = kShape.width * kShape.width + kShape.width + 3;
+  const std::int64_t trainable =
+      kShape.vocabulary * kShape.width + kShape.layers * layer + kShape.width;
+  return zero::ExpectedModelStateBytes(
+      {.trainable = trainable,
+       .frozen = frozen,
+       .world_size = world_size,
+       .sharding = zero::ShardingOfStage(run.stage, world_size),
+       .dtypes = precision::MakeDtypePolicy(TinyConfig(run)).value()});
+}
+
+// Forward and backward, stopping before the update: all of the model state is there.
+void RunBackward(Engine& engine, const TinyRun& run) {
+  const at::Tensor loss = engine.forward(TinyBatch(run, engine.world(), 0));
+  engine.backward(loss);
+}
+
+TEST_P(ZeroMemory, LedgerAndAllocatorAgreeWithTheFormula) {
+  const auto& [stage, world_size, bf16] = GetParam();
+  const TinyRun run{.stage = stage, .bf16 = bf16, .shape = kShape};
+  const zero::ModelStateBytes expected = Expected(run, world_size);
+  const std::int64_t before = allocator_->BytesOut();
+  std::vector<MemoryLedger> ledgers(static_cast<std::size_t>(world_size));
+  testing::RunRanks(world_size, [&](comm::Communicator& world) {
+    MemoryLedger& ledger = ledgers[static_cast<std::size_t>(world.rank())];
+    const auto engine = MakeTinyEngine(run, world, &ledger);
+    RunBackward(*engine, run);
+    const auto bytes = [&](MemoryUse use) { return ledger.Bytes(use, MemoryTier::kHost); };
+    ExpectWithin2Percent(bytes(MemoryUse::kParameters), expected.parameters, "parameters");
+    ExpectWithin2Percent(bytes(MemoryUse::kGradients), expected.gradients, "gradients");
+    ExpectWithin2Percent(bytes(MemoryUse::kOptimizerState), expected.optimizer_state, "moments");
+    ExpectWithin2Percent(bytes(MemoryUse::kMasterWeights), expected.master_weights, "master");
+    world.Barrier();
+    if (world.rank() == 0) {
+      std::int64_t buffers = 0;
+      for (const MemoryLedger& each : ledgers) {
+        buffers += each.Bytes(MemoryUse::kCommBuffers, MemoryTier::kHost);
+      }
+      ExpectWithin2Percent(allocator_->BytesOut() - before - buffers, world_size * expected.total(),
+                           "allocated by all ranks");
+    }
+    world.Barrier();
+    EXPECT_TRUE(engine->step().value().boundary);
+    EXPECT_EQ(bytes(MemoryUse::kGradients), 0) << "given back between steps";
+  });
+  EXPECT_EQ(ledgers[0].ModelStateBytes(), 0) << "all of it ends with the engine";
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, ZeroMemory,
+                         ::testing::Combine(::testing::Values(0, 1, 2, 3),
+                                            ::testing::Values(1, 2, 4),
+                                            ::testing::Values(false, true)));
+
+// Stage 3 holds at most two blocks beside the shards while it builds and while it trains: here the
+// embedding with the tied head, the largest pair.
+TEST_F(ZeroMemory, StageThreeNeverHoldsTheWholeModel) {
+  const TinyRun run{.stage = 3, .shape = kShape};
+  const std::int64_t embedding = 4 * kShape.vocabulary * kShape.width;
+  const std::int64_t layer = 4 * (kShape.width * kShape.width + 4 * kShape.width);
+  testing::RunRanks(4, [&](comm::Communicator& world) {
+    MemoryLedger ledger;
+    const auto engine = MakeTinyEngine(run, world, &ledger);
+    const auto peak = [&] { return ledger.Peak(MemoryUse::kCommBuffers, MemoryTier::kHost); };
+    EXPECT_LE(peak(), embedding + layer) << "one unit at a time";
+    TrainTiny(*engine, run, 2);
+    // At the end of the backward pass: the embedding, its gradient, and layers' buffers kept.
+    EXPECT_LE(peak(), 2 * embedding + 2 * layer);
+  });
+}
+
+}  // namespace
+}  // namespace ds::tests

@@ -1,0 +1,130 @@
+// The four ZeRO stages train the same model: the same bits where they add in the same order.
+
+#include <gtest/gtest.h>
+
+#include "tests/ranks/tiny_model.h"
+#include "tests/support/rank_harness.h"
+
+namespace ds::tests {
+namespace {
+
+constexpr int kSteps = 3;
+
+struct Outcome {
+  std::vector<StepResult> steps;
+  std::map<std::string, at::Tensor> parameters;
+};
+
+Outcome Train(const TinyRun& run, int world_size) {
+  Outcome outcome;
+  testing::RunRanks(world_size, [&](comm::Communicator& world) {
+    const auto engine = MakeTinyEngine(run, world);
+    auto steps = TrainTiny(*engine, run, kSteps);
+    auto parameters = ExportAll(*engine);
+    if (world.rank() == 0) outcome = {std::move(steps), std::move(parameters)};
+  });
+  return outcome;
+}
+
+void ExpectSameBits(const Outcome& a, const Outcome& b) {
+  for (const auto& [name, value] : a.parameters) {
+    EXPECT_TRUE(value.equal(b.parameters.at(name))) << name;
+  }
+  for (std::size_t i = 0; i < a.steps.size(); ++i) {
+    EXPECT_EQ(a.steps[i].loss, b.steps[i].loss);
+    EXPECT_EQ(a.steps[i].grad_norm, b.steps[i].grad_norm);
+  }
+}
+
+void ExpectClose(const Outcome& a, const Outcome& b, double tolerance) {
+  for (const auto& [name, value] : a.parameters) {
+    EXPECT_TRUE(value.allclose(b.parameters.at(name), 0, tolerance)) << name;
+  }
+}
+
+class ZeroStages : public ::testing::TestWithParam<int> {};
+
+TEST_P(ZeroStages, EqualStageZeroBitForBit) {
+  const Outcome expected = Train({.stage = 0}, GetParam());
+  for (const int stage : {1, 2, 3}) {
+    SCOPED_TRACE("stage " + std::to_string(stage));
+    ExpectSameBits(Train({.stage = stage}, GetParam()), expected);
+  }
+}
+
+TEST_P(ZeroStages, EqualStageZeroBitForBitWithoutClippingAndInBf16) {
+  for (const bool bf16 : {false, true}) {
+    const TinyRun run{.gradient_clipping = 0.0, .bf16 = bf16};
+    const Outcome expected = Train(run, GetParam());
+    for (const int stage : {1, 2, 3}) {
+      SCOPED_TRACE("stage " + std::to_string(stage) + (bf16 ? " in bf16" : ""));
+      TinyRun sharded = run;
+      sharded.stage = stage;
+      ExpectSameBits(Train(sharded, GetParam()), expected);
+    }
+  }
+}
+
+// Stages 0 and 1 add micro-batches before ranks, 2 and 3 ranks before micro-batches.
+TEST_P(ZeroStages, AccumulateInOneOfTwoOrders) {
+  const Outcome late = Train({.stage = 0, .accumulation = 2}, GetParam());
+  ExpectSameBits(Train({.stage = 1, .accumulation = 2}, GetParam()), late);
+  const Outcome early = Train({.stage = 2, .accumulation = 2}, GetParam());
+  ExpectSameBits(Train({.stage = 3, .accumulation = 2}, GetParam()), early);
+  ExpectClose(early, late, 1e-6);
+}
+
+TEST_P(ZeroStages, GiveWhatOneRankGives) {
+  const Outcome alone = Train({}, 1);
+  ExpectClose(Train({.stage = 3}, GetParam()), alone, 1e-5);
+  ExpectClose(Train({.stage = 3, .accumulation = 2}, GetParam()), alone, 1e-5);
+}
+
+TEST_P(ZeroStages, ReportTheStepAsItWas) {
+  const Outcome outcome = Train({.stage = 2, .accumulation = 2}, GetParam());
+  const StepResult& last = outcome.steps.back();
+  EXPECT_TRUE(last.boundary);
+  EXPECT_FALSE(last.skipped);
+  EXPECT_EQ(last.step, kSteps);
+  EXPECT_EQ(last.samples, 24);
+  EXPECT_EQ(last.tokens, 24 * 4);
+  EXPECT_EQ(last.lr, 0.05);
+  EXPECT_GT(last.grad_norm, 0.05) << "the norm before clipping";
+  EXPECT_LT(last.loss, outcome.steps.front().loss);
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, ZeroStages, ::testing::Values(1, 2, 3, 4));
+
+TEST(ZeroStages, LeaveFrozenParametersAsTheyWere) {
+  for (const int stage : {0, 3}) {
+    std::map<std::string, at::Tensor> before, after;
+    testing::RunRanks(2, [&](comm::Communicator& world) {
+      const TinyRun run{.stage = stage};
+      const auto engine = MakeTinyEngine(run, world);
+      auto first = ExportAll(*engine);
+      TrainTiny(*engine, run, 1);
+      auto second = ExportAll(*engine);
+      if (world.rank() == 0) std::tie(before, after) = std::pair(first, second);
+    });
+    EXPECT_TRUE(after.at("layer.1.scale").equal(before.at("layer.1.scale")));
+    EXPECT_FALSE(after.at("layer.1.w").equal(before.at("layer.1.w")));
+    // Without a gradient there is weight decay alone: 1 - lr * weight_decay.
+    EXPECT_TRUE(after.at("layer.1.unused").allclose(before.at("layer.1.unused") * 0.995, 1e-6, 0));
+  }
+}
+
+TEST(ZeroStages, TheFirstValuesDoNotDependOnTheWorld) {
+  std::vector<std::map<std::string, at::Tensor>> values;
+  for (const auto& [stage, world_size] : {std::pair{0, 1}, {3, 4}}) {
+    testing::RunRanks(world_size, [&, stage = stage](comm::Communicator& world) {
+      const auto engine = MakeTinyEngine({.stage = stage}, world);
+      auto all = ExportAll(*engine);
+      if (world.rank() == 0) values.push_back(std::move(all));
+    });
+  }
+  ASSERT_EQ(values[0].size(), 14U);
+  for (const auto& [name, value] : values[0]) EXPECT_TRUE(value.equal(values[1].at(name))) << name;
+}
+
+}  // namespace
+}  // namespace ds::tests
