@@ -1,0 +1,189 @@
+#include "runtime/checkpoint/safetensors.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/randn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "runtime/base/files.h"
+
+namespace ds::checkpoint {
+namespace {
+
+using ::testing::HasSubstr;
+
+class SafetensorsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "dsrun-st.XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::filesystem::path path() const { return folder_ / "model.safetensors"; }
+
+  // A file with this header and `data_bytes` bytes behind it.
+  void WriteRaw(const std::string& header, std::size_t data_bytes) const {
+    const std::uint64_t length = header.size();
+    std::ofstream file(path(), std::ios::binary);
+    file.write(reinterpret_cast<const char*>(&length), sizeof(length));
+    file << header << std::string(data_bytes, '\1');
+  }
+
+  std::string OpenError() const {
+    const auto file = SafetensorsFile::Open(path());
+    EXPECT_FALSE(file.ok());
+    EXPECT_THAT(file.status().message(), HasSubstr(path().string())) << "errors name the file";
+    return file.ok() ? "" : file.status().message();
+  }
+
+  std::string OpenError(const std::string& header, std::size_t data_bytes) const {
+    WriteRaw(header, data_bytes);
+    return OpenError();
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(SafetensorsTest, ReadsBackWhatItWrote) {
+  const at::Tensor a = at::randn({3, 5}), b = at::randn({7}).to(at::kBFloat16),
+                   scalar = at::randn({});
+  auto writer = SafetensorsWriter::Create(
+      path(), {{"a", at::kFloat, {3, 5}}, {"b", at::kBFloat16, {7}}, {"s", at::kFloat, {}}});
+  ASSERT_TRUE(writer.ok());
+  // Any order.
+  EXPECT_TRUE((*writer)->Write("s", scalar).ok());
+  EXPECT_TRUE((*writer)->Write("b", b).ok());
+  EXPECT_TRUE((*writer)->Write("a", a).ok());
+  EXPECT_FALSE(std::filesystem::exists(path())) << "nothing under the final name before Commit";
+  EXPECT_TRUE((*writer)->Commit().ok());
+
+  const auto file = SafetensorsFile::Open(path());
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  at::Tensor read_a = at::empty({3, 5}), read_b = at::empty({7}, at::kBFloat16),
+             read_scalar = at::empty({});
+  EXPECT_TRUE(file->Read("a", read_a).ok());
+  EXPECT_TRUE(file->Read("b", read_b).ok());
+  EXPECT_TRUE(file->Read("s", read_scalar).ok());
+  EXPECT_TRUE(at::equal(read_a, a));
+  EXPECT_TRUE(at::equal(read_b, b));
+  EXPECT_TRUE(at::equal(read_scalar, scalar));
+}
+
+TEST_F(SafetensorsTest, RoundsBetweenFloatingPointDtypes) {
+  auto writer = SafetensorsWriter::Create(path(), {{"a", at::kHalf, {4}}}).value();
+  const at::Tensor a = at::randn({4});
+  ASSERT_TRUE(writer->Write("a", a).ok());
+  ASSERT_TRUE(writer->Commit().ok());
+  at::Tensor read = at::empty({4}, at::kBFloat16);
+  ASSERT_TRUE(SafetensorsFile::Open(path())->Read("a", read).ok());
+  EXPECT_TRUE(at::equal(read, a.to(at::kHalf).to(at::kBFloat16)));
+}
+
+TEST_F(SafetensorsTest, FillsAViewOfALargerBuffer) {
+  auto writer = SafetensorsWriter::Create(path(), {{"a", at::kFloat, {2, 3}}}).value();
+  const at::Tensor a = at::randn({2, 3});
+  ASSERT_TRUE(writer->Write("a", a).ok());
+  ASSERT_TRUE(writer->Commit().ok());
+  const at::Tensor flat = at::zeros({10});
+  at::Tensor view = flat.narrow(0, 2, 6).view({2, 3});
+  ASSERT_TRUE(SafetensorsFile::Open(path())->Read("a", view).ok());
+  EXPECT_TRUE(at::equal(flat.narrow(0, 2, 6).view({2, 3}), a));
+  EXPECT_EQ(flat[1].item<float>(), 0.0F);
+  EXPECT_EQ(flat[8].item<float>(), 0.0F);
+}
+
+TEST_F(SafetensorsTest, LeavesNothingBehindWithoutCommit) {
+  {
+    auto writer = SafetensorsWriter::Create(path(), {{"a", at::kFloat, {4}}}).value();
+    EXPECT_EQ(writer->Commit().message(), path().string() + ": tensor 'a' was never written");
+    EXPECT_THAT(writer->Write("b", at::randn({4})).message(), HasSubstr("'b' was not declared"));
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
+}
+
+TEST_F(SafetensorsTest, NamesTheTensorThatDoesNotFit) {
+  WriteRaw(R"({"a":{"dtype":"I64","shape":[2],"data_offsets":[0,16]}})", 16);
+  const auto file = SafetensorsFile::Open(path());
+  ASSERT_TRUE(file.ok());
+  const std::string where = path().string() + ": tensor ";
+  at::Tensor two = at::empty({2}), three = at::empty({1, 3});
+  EXPECT_EQ(file->Read("b", two).message(), where + "'b' is missing");
+  EXPECT_EQ(file->Read("a", three).message(), where + "'a' has shape [2], expected [1, 3]");
+  EXPECT_EQ(file->Read("a", two).message(), where + "'a' has dtype Long, expected Float");
+}
+
+TEST_F(SafetensorsTest, RefusesFilesThatAreNoneOrTruncated) {
+  EXPECT_THAT(OpenError(), HasSubstr("No such file"));
+  std::ofstream(path()) << "abc";
+  EXPECT_THAT(OpenError(), HasSubstr("not a safetensors file: 3 bytes long"));
+  std::ofstream(path()) << "this is a text file, not a model";
+  EXPECT_THAT(OpenError(), HasSubstr("truncated, or not a safetensors file"));
+  EXPECT_THAT(
+      OpenError(R"({"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}})", 15),
+      HasSubstr("the file is truncated: tensor 'a' needs data bytes up to 16, there are 15"));
+}
+
+TEST_F(SafetensorsTest, AFileThatShrinksLaterIsAnError) {
+  WriteRaw(R"({"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}})", 16);
+  const auto file = SafetensorsFile::Open(path());
+  ASSERT_TRUE(file.ok());
+  std::filesystem::resize_file(path(), std::filesystem::file_size(path()) - 8);
+  at::Tensor out = at::empty({4});
+  EXPECT_THAT(file->Read("a", out).message(), HasSubstr("tensor 'a': the file ends at byte"));
+}
+
+struct HostileHeader {
+  const char* header;
+  std::size_t data_bytes;
+  const char* message;
+};
+
+class HostileHeaderTest : public SafetensorsTest,
+                          public ::testing::WithParamInterface<HostileHeader> {};
+
+TEST_P(HostileHeaderTest, IsRefusedByName) {
+  EXPECT_THAT(OpenError(GetParam().header, GetParam().data_bytes), HasSubstr(GetParam().message));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Headers, HostileHeaderTest,
+    ::testing::Values(
+        HostileHeader{"{", 0, "it is not JSON"}, HostileHeader{"[1]", 0, "not a JSON object"},
+        HostileHeader{R"({"a":1})", 0, "tensor 'a': not a valid safetensors header"},
+        HostileHeader{R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4,
+                      "tensor 'a'"},
+        HostileHeader{R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0]}})", 4, "tensor 'a'"},
+        HostileHeader{R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", 4, "backwards"},
+        HostileHeader{R"({"a":{"dtype":"F4","shape":[1],"data_offsets":[0,4]}})", 4,
+                      "tensor 'a': dtype F4 is not supported"},
+        HostileHeader{R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4,
+                      "span 4 bytes, which is not what dtype and shape need"},
+        HostileHeader{
+            R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}})", 0,
+            "tensor 'a'"},
+        HostileHeader{
+            R"({"a":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,4]}})", 4,
+            "tensor 'a'"},
+        HostileHeader{R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},
+                          "b":{"dtype":"F32","shape":[1],"data_offsets":[2,6]}})",
+                      6, "tensor 'b' begins at data byte 2, inside another one"},
+        HostileHeader{R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},
+                          "b":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}})",
+                      12, "tensor 'b' begins at data byte 8, behind a gap"},
+        HostileHeader{R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},
+                          "a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
+                      8, "tensor 'a' is there twice"},
+        HostileHeader{R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 5,
+                      "1 bytes behind the last tensor"},
+        HostileHeader{R"({"a":{"dtype":"F32","shape":[4611686018427387903],
+                          "data_offsets":[0,18446744073709551612]}})",
+                      4, "tensor 'a'"}));
+
+}  // namespace
+}  // namespace ds::checkpoint

@@ -1,0 +1,168 @@
+#include "runtime/models/weights.h"
+
+#include <ATen/ops/equal.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <fstream>
+
+#include "runtime/base/files.h"
+#include "runtime/models/build_model.h"
+#include "tests/unit/models/golden_folder.h"
+
+namespace ds::models {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class WeightsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "dsrun-weights.XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  // Writes the golden model's weights into folder_.
+  void Save(const BlockList& model, std::uint64_t shard_bytes = ModelWriter::kShardBytes) const {
+    auto writer = ModelWriter::Create(folder_, config_, model, shard_bytes).value();
+    for (const auto& block : model.blocks()) {
+      for (const auto& item : block->named_parameters()) {
+        ASSERT_TRUE(writer->Write(block->FullName(item.key()), item.value()).ok());
+      }
+    }
+    const Status status = writer->Finish();
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+
+  // Expects folder_ to hold exactly the parameters of `model`.
+  void ExpectSaved(const BlockList& model) const {
+    const ModelConfig config = ReadModelConfig(folder_.string()).value();
+    const auto copy = BuildModel(config, at::kFloat);
+    const auto reader = WeightReader::Open(folder_).value();
+    EXPECT_EQ(reader->Check(*copy).value(), std::vector<std::string>{});
+    for (int i = 0; i < copy->size(); ++i) {
+      AllocateParameters(copy->block(i));
+      ASSERT_TRUE(reader->LoadBlock(copy->block(i)).ok());
+      const auto expected = model.block(i).parameters(), got = copy->block(i).parameters();
+      ASSERT_EQ(expected.size(), got.size());
+      for (std::size_t p = 0; p < got.size(); ++p) EXPECT_TRUE(at::equal(expected[p], got[p]));
+    }
+  }
+
+  std::string CheckError(const BlockList& model) const {
+    return WeightReader::Open(folder_).value()->Check(model).status().message();
+  }
+
+  fs::path folder_;
+  ModelConfig config_ = ReadModelConfig((GoldenFolder() / "llama").string()).value();
+};
+
+TEST_F(WeightsTest, ReadsBackWhatItWrote) {
+  const auto model = LoadGoldenModel("llama");
+  Save(*model);
+  EXPECT_TRUE(fs::exists(folder_ / "model.safetensors"));
+  ExpectSaved(*model);
+}
+
+TEST_F(WeightsTest, SplitsIntoShardsWithAnIndex) {
+  const auto model = LoadGoldenModel("llama");
+  Save(*model);  // a single file from before must not hide the shards
+  Save(*model, /*shard_bytes=*/50'000);
+  EXPECT_FALSE(fs::exists(folder_ / "model.safetensors"));
+  EXPECT_TRUE(fs::exists(folder_ / "model-00001-of-00004.safetensors"));
+  ExpectSaved(*model);
+  Save(*model);
+  EXPECT_FALSE(fs::exists(folder_ / "model.safetensors.index.json"));
+  ExpectSaved(*model);
+}
+
+TEST_F(WeightsTest, NothingAppearsUnderAFinalNameBeforeTheEnd) {
+  const auto model = LoadGoldenModel("llama");
+  {
+    auto writer = ModelWriter::Create(folder_, config_, *model).value();
+    EXPECT_THAT(writer->Finish().message(), HasSubstr("was never written"));
+    EXPECT_THAT(writer->Write("lm_head.bias", at::zeros({1})).message(),
+                HasSubstr("the model has no parameter 'lm_head.bias'"));
+  }
+  EXPECT_TRUE(fs::is_empty(folder_));
+}
+
+TEST_F(WeightsTest, TheConfigNamesClassAndDtype) {
+  config_ = ReadModelConfig("gpt2-demo").value();
+  const auto model = BuildModel(config_, at::kBFloat16);
+  for (const auto& block : model->blocks()) {
+    AllocateParameters(*block);
+    block->Initialize(1);
+  }
+  Save(*model);
+  const auto json = nlohmann::json::parse(ReadFile(folder_ / "config.json").value());
+  EXPECT_EQ(json["architectures"], nlohmann::json::array({"GPT2LMHeadModel"}));
+  EXPECT_EQ(json["dtype"], "bfloat16");
+}
+
+TEST_F(WeightsTest, NamesAMissingTensor) {
+  Save(*LoadGoldenModel("llama"));
+  ModelConfig deeper = config_;
+  std::get<LlamaConfig>(deeper.family).layers = 3;
+  EXPECT_EQ(CheckError(*BuildModel(deeper, at::kFloat)),
+            (folder_ / "model.safetensors").string() +
+                ": tensor 'model.layers.2.input_layernorm.weight' is missing, which the model's "
+                "config.json asks for");
+}
+
+TEST_F(WeightsTest, NamesATensorOfAnotherShape) {
+  Save(*LoadGoldenModel("llama"));
+  ModelConfig larger = config_;
+  larger.vocab_size = 400;
+  EXPECT_EQ(CheckError(*BuildModel(larger, at::kFloat)),
+            (folder_ / "model.safetensors").string() +
+                ": tensor 'model.embed_tokens.weight' has shape [320, 32], expected [400, 32]");
+}
+
+TEST_F(WeightsTest, ListsStoredTensorsThatTheModelLacks) {
+  Save(*LoadGoldenModel("llama"));
+  ModelConfig tied = config_;
+  tied.tied_head = true;
+  const auto unused = WeightReader::Open(folder_).value()->Check(*BuildModel(tied, at::kFloat));
+  EXPECT_EQ(unused.value(), std::vector<std::string>{"lm_head.weight"});
+}
+
+TEST_F(WeightsTest, ReadsABaseModelSavedWithoutTheFirstPartOfItsNames) {
+  const auto model = BuildModel(ReadModelConfig("gpt2-demo").value(), at::kFloat);
+  std::vector<checkpoint::SafetensorsDeclaration> declared;
+  for (const auto& block : model->blocks()) {
+    for (const auto& item : block->named_parameters()) {
+      const std::string name = block->FullName(item.key()).substr(sizeof("transformer"));
+      declared.push_back({name, at::kFloat, item.value().sizes().vec()});
+    }
+  }
+  auto writer =
+      checkpoint::SafetensorsWriter::Create(folder_ / "model.safetensors", declared).value();
+  for (const auto& d : declared) ASSERT_TRUE(writer->Write(d.name, at::zeros(d.shape)).ok());
+  ASSERT_TRUE(writer->Commit().ok());
+  EXPECT_TRUE(WeightReader::Open(folder_).value()->Check(*model).ok());
+}
+
+TEST_F(WeightsTest, AFolderWithoutWeightsHasNoReader) {
+  EXPECT_EQ(WeightReader::Open(folder_).value(), nullptr);
+  EXPECT_EQ(WeightReader::Open("").value(), nullptr);
+}
+
+TEST_F(WeightsTest, RefusesPicklesAndIndexesThatLeaveTheFolder) {
+  std::ofstream(folder_ / "pytorch_model.bin") << "x";
+  EXPECT_THAT(WeightReader::Open(folder_).status().message(),
+              HasSubstr("pytorch_model.bin, a pickle, which is never executed"));
+  std::ofstream(folder_ / "model.safetensors.index.json")
+      << R"({"weight_map": {"a": "../model.safetensors"}})";
+  EXPECT_THAT(WeightReader::Open(folder_).status().message(),
+              HasSubstr("weight_map['a'] is not the name of a file of this folder"));
+  std::ofstream(folder_ / "model.safetensors.index.json") << "{}";
+  EXPECT_THAT(WeightReader::Open(folder_).status().message(), HasSubstr("no JSON object"));
+}
+
+}  // namespace
+}  // namespace ds::models
