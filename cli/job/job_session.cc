@@ -13,6 +13,7 @@
 #include "cli/job/job_controller.h"
 #include "cli/job/local_host.h"
 #include "cli/job/signal_watch.h"
+#include "cli/report_error.h"
 
 namespace ds::cli {
 namespace {
@@ -137,9 +138,10 @@ StatusOr<int> RunJob(const JobSetup& setup, RunDirectory* run_directory) {
   Console console(options, &writer);
 
   for (const std::string& notice : setup.notices) console.Notice(notice);
-  DS_ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<LocalHost>> hosts, StartDaemons(setup));
+  const StatusOr<std::vector<std::unique_ptr<LocalHost>>> hosts = StartDaemons(setup);
+  if (!hosts.ok()) return ReportError(hosts.status(), kExitPreflight);
   std::vector<HostDaemon*> daemons;
-  for (const auto& host : hosts) daemons.push_back(host.get());
+  for (const auto& host : *hosts) daemons.push_back(host.get());
   JobReport report(setup.trains && setup.flags.device == Device::kAuto, run_directory, &console);
   JobController controller(MakeRequest(setup, *run_directory), daemons, &report);
   DS_RETURN_IF_ERROR(signals.Listen([&](int signal) { controller.OnSignal(signal); }));

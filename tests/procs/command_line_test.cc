@@ -1,0 +1,205 @@
+// What dsrun says and returns when the command line, a hostfile, a config or the installation is
+// wrong: the exact words and the documented status, with nothing started.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "runtime/base/files.h"
+#include "tests/support/program.h"
+
+namespace ds::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr char kExamples[] = DS_SOURCE_DIR "/hostfile_examples/";
+
+class CommandLineTest : public ::testing::Test {
+ protected:
+  ProgramResult Dsrun(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), (programs_ / "dsrun").string());
+    return RunProgram(arguments, {.working_directory = folder_.path()});
+  }
+  // Refused before anything was started: one line on stderr, status 2, no run directory.
+  void ExpectRefused(const std::vector<std::string>& arguments, const std::string& message) {
+    const ProgramResult result = Dsrun(arguments);
+    EXPECT_EQ(result.status, 2) << message;
+    EXPECT_EQ(result.err, "dsrun: " + message + "\n");
+    EXPECT_EQ(result.out, "");
+    EXPECT_FALSE(fs::exists(folder_.path() / "runs"));
+  }
+  std::string Write(const std::string& name, const std::string& text) {
+    EXPECT_TRUE(WriteFileAtomically(folder_.path() / name, text).ok());
+    return (folder_.path() / name).string();
+  }
+
+  TemporaryFolder folder_;
+  fs::path programs_ = DS_BIN_DIR;
+};
+
+TEST_F(CommandLineTest, VersionAndHelpSucceed) {
+  EXPECT_THAT(Dsrun({"--version"}).out, StartsWith("dsrun "));
+  EXPECT_EQ(Dsrun({"version"}).out, Dsrun({"--version"}).out);
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"--help"}, {"-h"}, {"help"}}) {
+    const ProgramResult result = Dsrun(words);
+    EXPECT_EQ(result.status, 0);
+    EXPECT_THAT(result.out, HasSubstr("--hostfile"));
+    EXPECT_THAT(result.out, HasSubstr("resume"));
+  }
+  for (const char* command : {"train", "resume", "run", "plan", "check"}) {
+    const ProgramResult result = Dsrun({command, "--help"});
+    EXPECT_EQ(result.status, 0) << command;
+    EXPECT_THAT(result.out, HasSubstr(command));
+    EXPECT_EQ(Dsrun({"help", command}).out, result.out);
+  }
+}
+
+TEST_F(CommandLineTest, UnknownWordsGetASuggestion) {
+  ExpectRefused({}, "no command or program given; see dsrun --help");
+  ExpectRefused({"tran"}, "'tran' is neither a command nor a program here; did you mean 'train'?");
+  ExpectRefused({"--num_gpu", "2", "train"}, "unknown flag --num_gpu; did you mean '--num_gpus'?");
+  ExpectRefused({"train", "--step", "2"}, "unknown flag --step; did you mean '--steps'?");
+  ExpectRefused({"train", "now"}, "unexpected argument 'now'");
+  ExpectRefused({"help", "tran"}, "no command 'tran'; did you mean 'train'?");
+  ExpectRefused({"--master_port", "70000", "train"},
+                "--master_port: Value 70000 not in range 0 to 65535");
+  ExpectRefused(
+      {"--elastic_training", "train"},
+      "--elastic_training is not supported: there is no elastic mode; see --max_restarts");
+}
+
+TEST_F(CommandLineTest, HostfilesAreRefusedWithFileAndLine) {
+  const std::string invalid = std::string(kExamples) + "invalid/";
+  ExpectRefused({"-H", "nope", "train"}, "hostfile: nope: No such file or directory");
+  ExpectRefused({"-H", invalid + "duplicate_host", "train"},
+                invalid + "duplicate_host:3: host worker-1 is listed twice, first in line 1");
+  ExpectRefused({"-H", invalid + "words_before_slots", "plan"},
+                invalid +
+                    "words_before_slots:2: expected 'HOST slots=N', found 'this is bad "
+                    "slots=1'");
+  ExpectRefused({"-H", invalid + "misspelt_key", "/bin/true"},
+                invalid +
+                    "misspelt_key:1: unknown key 'prot' behind slots=4; did you mean 'port'? "
+                    "(a comment starts with '#')");
+}
+
+TEST_F(CommandLineTest, MoreThanThereIsIsRefused) {
+  const std::string localhost = std::string(kExamples) + "localhost";
+  ExpectRefused({"-H", localhost, "--num_gpus", "9", "train"},
+                "--num_gpus 9: host 'localhost' has 8 slots");
+  ExpectRefused({"-H", localhost, "--num_nodes", "2", "train"}, "--num_nodes 2: there is 1 host");
+  ExpectRefused({"-H", localhost, "-i", "localhost:8", "train"},
+                "--include localhost:8: host 'localhost' has no slot 8 (it has 0-7)");
+  ExpectRefused({"-H", localhost, "-e", "localhost", "train"},
+                "--exclude localhost: no slot is left to run on");
+}
+
+TEST_F(CommandLineTest, AnotherMachineIsRefusedNotReplacedByThisOne) {
+  const ProgramResult result = Dsrun({"-H", std::string(kExamples) + "two_hosts", "/bin/true"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, StartsWith("dsrun: host 'worker-1' is not this machine, and launching "
+                                     "over SSH is not available yet; "));
+}
+
+TEST_F(CommandLineTest, ABadConfigIsRefusedWithLineAndColumn) {
+  const std::string comma = Write("comma.json", "{\n  \"train_batch_size\": 8,\n}\n");
+  const ProgramResult bad_json = Dsrun({"check", comma});
+  EXPECT_EQ(bad_json.status, 2);
+  EXPECT_THAT(bad_json.err, StartsWith("error: " + comma + ":3:1: "));
+  const std::string key = Write("key.json", "{\n  \"train_batch_sise\": 8\n}\n");
+  const ProgramResult bad_key =
+      Dsrun({"--num_gpus", "2", "train", "--data", key, "--deepspeed-config", key});
+  EXPECT_EQ(bad_key.status, 2);
+  EXPECT_THAT(bad_key.err, HasSubstr("dsrun: " + key +
+                                     ":2:3: unknown key train_batch_sise; did you mean "
+                                     "'train_batch_size'?"));
+  EXPECT_FALSE(fs::exists(folder_.path() / "runs"));
+  ExpectRefused({"check", "nope.json"}, "nope.json: No such file or directory");
+  ExpectRefused({"check"}, "check: no CONFIG given; see dsrun check --help");
+}
+
+TEST_F(CommandLineTest, CheckKnowsTheWorldSize) {
+  const std::string config = Write("c.json", R"({"train_batch_size": 8,
+      "train_micro_batch_size_per_gpu": 3})");
+  EXPECT_EQ(Dsrun({"check", config, "--world_size", "2"}).status, 2);
+  const std::string good = Write("g.json", R"({"train_batch_size": 8})");
+  const ProgramResult result = Dsrun({"check", good, "--world_size", "2"});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_EQ(result.out, good +
+                            " is good for 2 ranks: 8 samples a step = 4 per rank x 1 accumulated "
+                            "x 2, ZeRO stage 0\n");
+  EXPECT_THAT(Dsrun({"check", good, "--json"}).out, HasSubstr("\"ok\": true"));
+}
+
+TEST_F(CommandLineTest, TrainInputsThatAreMissingAreRefused) {
+  const std::string data = Write("data.txt", "words");
+  Write("empty", "");
+  fs::create_directories(folder_.path() / "model");
+  ExpectRefused({"train", "--model", "model", "--data", data},
+                "--model model: the folder has no config.json");
+  ExpectRefused({"train", "--data", "nope"}, "--data nope: no such file or folder");
+  ExpectRefused({"train", "--data", "empty"}, "--data empty: there is nothing in it");
+  ExpectRefused({"train", "--data", data, "--deepspeed_config", "nope.json"},
+                "--deepspeed_config: nope.json: No such file or directory");
+}
+
+TEST_F(CommandLineTest, AnUnwritableRunDirectoryIsRefused) {
+  const ProgramResult result = Dsrun({"--run_dir", "/dev/null/run", "/bin/true"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, StartsWith("dsrun: run directory /dev/null/run: "));
+  EXPECT_THAT(result.err, HasSubstr("; choose another with --run_dir\n"));
+}
+
+TEST_F(CommandLineTest, ResumeRefusesWhatIsNoTrainingRun) {
+  const std::string here = fs::canonical(folder_.path()).string();
+  ExpectRefused({"resume"}, "resume: no RUN_DIR or JOB given");
+  ExpectRefused({"resume", "job"}, here + "/runs/job is no run directory: it has no job.json");
+  ASSERT_EQ(Dsrun({"--run_dir", "program", "/bin/true"}).status, 0);
+  const ProgramResult result = Dsrun({"resume", "./program"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("/program is the run of a program"));
+}
+
+class MissingProgramTest : public CommandLineTest {
+ protected:
+  // dsrun in a folder of its own, beside what `with` names.
+  void Install(const std::vector<std::string>& with) {
+    programs_ = folder_.path() / "install" / "bin";
+    fs::create_directories(programs_);
+    fs::copy_file(DS_BIN_DIR "/dsrun", programs_ / "dsrun");
+    for (const std::string& name : with)
+      fs::copy_file(fs::path(DS_BIN_DIR) / name, programs_ / name);
+  }
+  std::vector<std::string> Train() {
+    return {"train",
+            "--model",
+            Write("config.json", "{}"),
+            "--data",
+            Write("data.txt", "words"),
+            "--deepspeed_config",
+            Write("c.json", R"({"train_batch_size": 1})")};
+  }
+};
+
+TEST_F(MissingProgramTest, WithoutDsrund) {
+  Install({});
+  const ProgramResult result = Dsrun({"/bin/true"});
+  EXPECT_EQ(result.status, 3);
+  EXPECT_THAT(result.err, HasSubstr("dsrund must lie beside dsrun"));
+}
+
+TEST_F(MissingProgramTest, WithoutDsrankProgramsRunButTrainingIsRefused) {
+  Install({"dsrund"});
+  EXPECT_EQ(Dsrun({"/bin/true"}).status, 0);
+  const ProgramResult result = Dsrun(Train());
+  EXPECT_EQ(result.status, 3);
+  EXPECT_THAT(result.err, HasSubstr("this host has no executable dsrank beside its dsrund"));
+}
+
+}  // namespace
+}  // namespace ds::testing

@@ -1,0 +1,196 @@
+// dsrun with real daemons and real programs on this machine: what ranks get, how a job ends, what
+// it leaves behind.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "runtime/base/files.h"
+#include "tests/support/program.h"
+
+namespace ds::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class RunCommandTest : public ::testing::Test {
+ protected:
+  // `flags`, then a shell script as the program.
+  std::vector<std::string> Command(std::vector<std::string> flags,
+                                   const std::string& script) const {
+    std::vector<std::string> command = {DS_BIN_DIR "/dsrun", "--device", "cpu", "--run_dir",
+                                        run().string()};
+    command.insert(command.end(), flags.begin(), flags.end());
+    command.insert(command.end(), {"--", "/bin/sh", "-c", script, "program", "a b", "", "$HOME"});
+    return command;
+  }
+  ProgramResult Run(const std::vector<std::string>& flags, const std::string& script) const {
+    return RunProgram(Command(flags, script), {.working_directory = folder_.path()});
+  }
+  fs::path run() const { return folder_.path() / "run"; }
+  std::string Content(const std::string& file) const {
+    const auto text = ReadFile(run() / file);
+    return text.ok() ? *text : text.status().message();
+  }
+  nlohmann::json Verdict() const { return nlohmann::json::parse(Content("verdict.json")); }
+  std::vector<pid_t> RankPids() const {
+    std::vector<pid_t> pids;
+    std::istringstream lines(Content("events.jsonl"));
+    for (std::string line; std::getline(lines, line);) {
+      const auto event = nlohmann::json::parse(line);
+      if (event["event"] == "rank_started") pids.push_back(event["pid"].get<pid_t>());
+    }
+    return pids;
+  }
+  void ExpectNoRankLeft() const {
+    for (const pid_t pid : RankPids()) EXPECT_EQ(::kill(pid, 0), -1) << "rank process " << pid;
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(RunCommandTest, EveryRankRunsAndItsOutputIsKeptAndShown) {
+  const ProgramResult result = Run({"--num_gpus", "2"}, "echo out $RANK; echo err $RANK >&2");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("0@localhost: out 0\n"));
+  EXPECT_THAT(result.out, HasSubstr("1@localhost: out 1\n"));
+  EXPECT_THAT(result.err, HasSubstr("1@localhost: err 1\n"));
+  EXPECT_EQ(Content("logs/0/rank-00001.out"), "out 1\n");
+  EXPECT_EQ(Content("logs/0/rank-00001.err"), "err 1\n");
+  EXPECT_FALSE(fs::exists(run() / "verdict.json"));
+  const auto job = nlohmann::json::parse(Content("job.json"));
+  EXPECT_EQ(job["kind"], "run");
+  EXPECT_EQ(job["world_size"], 2);
+  EXPECT_EQ(job["argv"][4], "a b");
+}
+
+TEST_F(RunCommandTest, ArgumentsReachTheProgramUntouched) {
+  const ProgramResult result = Run({}, R"(printf '<%s>' "$@")");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(Content("logs/0/rank-00000.out"), "<a b><><$HOME>");
+}
+
+TEST_F(RunCommandTest, TheEnvironmentOfARank) {
+  const ProgramResult result = Run(
+      {"--num_gpus", "2", "-x", "GREETING=hello world", "--master_port", "0"},
+      "echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $NODE_RANK $MASTER_ADDR "
+      "$TORCHELASTIC_RESTART_COUNT $GREETING; test $MASTER_PORT -gt 0; test -n \"$DSRUN_JOB_ID\"");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(Content("logs/0/rank-00001.out"), "1 1 2 2 0 127.0.0.1 0 hello world\n");
+}
+
+TEST_F(RunCommandTest, EachHostfileEntryOfThisMachineIsANode) {
+  ASSERT_TRUE(
+      WriteFileAtomically(folder_.path() / "hosts", "localhost slots=1\n127.0.0.1 slots=2\n").ok());
+  const ProgramResult result =
+      Run({"-H", (folder_.path() / "hosts").string()}, "echo $RANK $NODE_RANK $LOCAL_RANK");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("0@localhost: 0 0 0\n"));
+  EXPECT_THAT(result.out, HasSubstr("2@127.0.0.1: 2 1 1\n"));
+}
+
+TEST_F(RunCommandTest, TheFirstFailureStopsAllAndItsStatusArrives) {
+  const ProgramResult result =
+      Run({"--num_gpus", "3"}, "if [ $RANK = 1 ]; then echo why >&2; exit 7; fi; exec sleep 600");
+  EXPECT_EQ(result.status, 7);
+  EXPECT_THAT(result.err,
+              HasSubstr("dsrun: the job failed: rank 1 on localhost ended with status 7\n"));
+  const auto verdict = Verdict();
+  EXPECT_EQ(verdict["cause"], "exit_code");
+  EXPECT_EQ(verdict["rank"], 1);
+  EXPECT_EQ(verdict["host"], "localhost");
+  EXPECT_EQ(verdict["exit_code"], 7);
+  EXPECT_EQ(verdict["last_lines"], nlohmann::json({"why"}));
+  EXPECT_EQ(RankPids().size(), 3u);
+  ExpectNoRankLeft();
+}
+
+TEST_F(RunCommandTest, ASignalBecomes128PlusItsNumber) {
+  const ProgramResult result =
+      Run({"--num_gpus", "2"}, "if [ $RANK = 0 ]; then kill -SEGV $$; fi; exec sleep 600");
+  EXPECT_EQ(result.status, 139);
+  EXPECT_EQ(Verdict()["signal"], SIGSEGV);
+  ExpectNoRankLeft();
+}
+
+TEST_F(RunCommandTest, CtrlCStopsEverythingWith130AndTermWith143) {
+  for (const auto& [signal, status] : {std::pair(SIGINT, 130), std::pair(SIGTERM, 143)}) {
+    fs::remove_all(run());
+    Program program(Command({"--num_gpus", "2"}, "echo started $RANK; exec sleep 600"));
+    ASSERT_TRUE(program.WaitForOutput("started 0"));
+    ASSERT_TRUE(program.WaitForOutput("started 1"));
+    program.Signal(signal);
+    const ProgramResult result = program.Wait();
+    EXPECT_EQ(result.status, status) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("dsrun: the job was stopped by the user\n"));
+    EXPECT_EQ(Verdict()["cause"], "user_stop");
+    ExpectNoRankLeft();
+  }
+}
+
+TEST_F(RunCommandTest, ASecondCtrlCKillsRanksThatIgnoreTheFirst) {
+  Program program(
+      Command({"--grace_seconds", "600"}, "trap '' TERM; echo started; while :; do sleep 1; done"));
+  ASSERT_TRUE(program.WaitForOutput("started"));
+  program.Signal(SIGINT);
+  ASSERT_TRUE(program.WaitForOutput("once more kills them at once"));
+  program.Signal(SIGINT);
+  EXPECT_EQ(program.Wait().status, 130);
+  ExpectNoRankLeft();
+}
+
+TEST_F(RunCommandTest, StubbornRanksAreKilledAfterTheGrace) {
+  const ProgramResult result =
+      Run({"--num_gpus", "2", "--grace_seconds", "0.2"},
+          "if [ $RANK = 0 ]; then exit 3; fi; trap '' TERM; while :; do sleep 1; done");
+  EXPECT_EQ(result.status, 3);
+  ExpectNoRankLeft();
+}
+
+TEST_F(RunCommandTest, AFailedJobIsRestartedAsOftenAsAskedFor) {
+  const std::string script = "echo generation $DSRUN_GENERATION; exit $((2 - DSRUN_GENERATION))";
+  const ProgramResult result = Run({"--max_restarts", "2"}, script);
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("ended with status 2; restart 1 of 2\n"));
+  EXPECT_EQ(Content("logs/0/rank-00000.out"), "generation 0\n");
+  EXPECT_EQ(Content("logs/2/rank-00000.out"), "generation 2\n");
+}
+
+TEST_F(RunCommandTest, WhenTheRestartsAreUsedUpTheLastFailureCounts) {
+  const ProgramResult result = Run({"--max_restarts", "1"}, "exit $((9 - DSRUN_GENERATION))");
+  EXPECT_EQ(result.status, 8);
+  EXPECT_THAT(result.err, HasSubstr("dsrun: not restarted: all 1 restarts are used up\n"));
+  EXPECT_EQ(Verdict()["generation"], 1);
+}
+
+TEST_F(RunCommandTest, AProgramThatIsNotThereIsRefusedByPreflight) {
+  const ProgramResult result =
+      RunProgram({DS_BIN_DIR "/dsrun", "--run_dir", run().string(), "--", "/nonexistent/program"});
+  EXPECT_EQ(result.status, 3);
+  EXPECT_EQ(Verdict()["cause"], "preflight");
+  EXPECT_THAT(result.err, HasSubstr("/nonexistent/program"));
+}
+
+TEST_F(RunCommandTest, QuietShowsOnlyTheVerdict) {
+  const ProgramResult result = Run({"-q"}, "echo noise; exit 5");
+  EXPECT_EQ(result.status, 5);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, ::testing::StartsWith("dsrun: the job failed"));
+}
+
+TEST_F(RunCommandTest, PythonScriptsGetTheirInterpreterAndLocalRank) {
+  const ProgramResult result =
+      RunProgram({DS_BIN_DIR "/dsrun", "--pass_local_rank", "--run_dir", run().string(), "--device",
+                  "cpu", "--num_gpus", "2", "--python", "/bin/echo", "train.py", "--lr", "3e-4"},
+                 {.working_directory = folder_.path()});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(Content("logs/0/rank-00001.out"), "-u train.py --local_rank=1 --lr 3e-4\n");
+}
+
+}  // namespace
+}  // namespace ds::testing
