@@ -112,6 +112,7 @@ Status DaemonClient::WatchOnce(const WatchOptions& options, const EventCallback&
   std::size_t unacknowledged = 0;
   while (stream->Read(&batch)) {
     for (const v1::Event& event : batch.events()) {
+      if (watch_cancelled_) break;
       on_event(event);
       position->sequence = event.sequence();
       position->ended = position->ended || event.has_job_ended();

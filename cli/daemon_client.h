@@ -9,6 +9,7 @@
 // Lifetimes: the callback of Watch runs on the thread that called Watch, and never after it
 // returned.
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -61,7 +62,8 @@ class DaemonClient {
   // 64 MiB of their output are queued, and loses nothing.
   Status Watch(const WatchOptions& options, const EventCallback& on_event);
 
-  // Ends a Watch that another thread is in; the next Watch works again.
+  // Ends the Watch that is going on, from any thread, its callback included: at most the event that is
+  // being delivered is the last. The next Watch works again.
   void CancelWatch();
 
  private:
@@ -75,7 +77,7 @@ class DaemonClient {
   std::mutex mutex_;
   grpc::ClientContext* watch_ = nullptr;  // guarded by mutex_
   bool watching_ = false;                 // guarded by mutex_
-  bool watch_cancelled_ = false;          // guarded by mutex_
+  std::atomic<bool> watch_cancelled_ = false;
 };
 
 }  // namespace ds::cli

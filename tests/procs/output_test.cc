@@ -148,12 +148,12 @@ TEST_F(OutputTest, ACancelledWatchGoesOnWhereItWas) {
   std::string text;
   std::uint64_t seen = 0;
   const Status cancelled = client().Watch({kJob, 1, 0}, [&](const v1::Event& event) {
-    if (seen == 1) return;  // cancelled; what was on its way is not dealt with
-    seen = event.sequence();
+    EXPECT_EQ(event.sequence(), ++seen);
     text += event.rank_output().data();
     client().CancelWatch();
   });
   EXPECT_EQ(cancelled.code(), StatusCode::kCancelled) << cancelled.message();
+  EXPECT_EQ(seen, 1U);
   const Status ended = client().Watch({kJob, 1, seen}, [&](const v1::Event& event) {
     EXPECT_EQ(event.sequence(), ++seen);
     text += event.rank_output().data();
