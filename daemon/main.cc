@@ -5,8 +5,10 @@
 
 #include <CLI/CLI.hpp>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "daemon/daemon_service.h"
@@ -66,6 +68,7 @@ std::filesystem::path FindDsrank(const Flags& flags) {
   return ::access(beside.c_str(), X_OK) == 0 ? beside : std::filesystem::path();
 }
 
+// Returns only when it could not start; otherwise the process ends with the loop.
 Status Serve(const Flags& flags) {
   const std::filesystem::path socket = flags.socket;
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<EventLoop> loop, EventLoop::Create());
@@ -86,7 +89,13 @@ Status Serve(const Flags& flags) {
     DS_RETURN_IF_ERROR(WriteAll(flags.ready_fd, "\n", "readiness pipe"));
     ::close(flags.ready_fd);
   }
-  return loop->Run();
+  const Status status = loop->Run();
+  server->Drain();
+  std::error_code ignored;
+  std::filesystem::remove(socket.parent_path(), ignored);
+  if (!status.ok()) LogError(status.message());
+  // Nothing is left to save, and gRPC may take ten seconds to end its threads.
+  std::_Exit(status.ok() ? 0 : 1);
 }
 
 int Main(int argc, char** argv) {
@@ -106,11 +115,7 @@ int Main(int argc, char** argv) {
   LeaveTerminal();
   FillStandardDescriptors();
   BlockSignals();
-  const Status status = Serve(flags);
-  std::error_code ignored;
-  std::filesystem::remove(std::filesystem::path(flags.socket).parent_path(), ignored);
-  if (status.ok()) return 0;
-  LogError(status.message());
+  LogError(Serve(flags).message());
   return 1;
 }
 

@@ -47,13 +47,17 @@ StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const std::filesystem::pat
   return std::unique_ptr<RpcServer>(new RpcServer(socket, service, std::move(server)));
 }
 
-RpcServer::~RpcServer() {
+void RpcServer::Drain() {
   // Not by Shutdown's own deadline: that also waits for the controller to close its connection,
   // which one that sits in no call does not notice it should.
   service_->AwaitWatchers(std::chrono::steady_clock::now() + kLastEventsGrace);
-  server_->Shutdown(std::chrono::system_clock::now());
   std::error_code ignored;
   std::filesystem::remove(socket_, ignored);
+}
+
+RpcServer::~RpcServer() {
+  Drain();
+  server_->Shutdown(std::chrono::system_clock::now());
 }
 
 }  // namespace ds::daemon

@@ -20,8 +20,11 @@ class RpcServer {
   // (kPermissionDenied).
   static StatusOr<std::unique_ptr<RpcServer>> Start(const std::filesystem::path& socket,
                                                     DaemonService* service);
-  // Gives watchers a moment to take the last events, then cancels what is still going on, and
-  // removes the socket. Requires: the event loop has ended.
+  // Gives watchers a moment to take the last events and removes the socket. Requires: the event loop
+  // has ended.
+  void Drain();
+  // Drains, cancels what is still going on, and ends gRPC's threads, which can take as long as their
+  // poller's timeout (10 s).
   ~RpcServer();
 
  private:
