@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/comm/host_backend.h"
+#include "runtime/comm/shm/region_exchange.h"
 
 namespace ds::comm {
 namespace {
@@ -37,19 +38,10 @@ StatusOr<StorePtr> OpenStore(const RankIdentity& identity, std::chrono::millisec
       });
 }
 
-// Rank 0 makes the region and says where it is; the others map it.
-StatusOr<SharedRegion> ShareRegion(const RankIdentity& identity, c10d::Store& store,
-                                   std::size_t bytes) {
-  const std::string key =
-      "host_region/" + identity.job_id + "/" + std::to_string(identity.generation);
-  if (identity.rank == 0) {
-    DS_ASSIGN_OR_RETURN(SharedRegion region, SharedRegion::Create(bytes));
-    const std::string handle = region.handle().ToString();
-    store.set(key, std::vector<std::uint8_t>(handle.begin(), handle.end()));
-    return region;
-  }
-  DS_ASSIGN_OR_RETURN(const RegionHandle handle, RegionHandle::FromString(store.get_to_str(key)));
-  return SharedRegion::Open(handle);
+// The master port comes first: the daemon leases it to one job at a time.
+std::string MeetingName(const RankIdentity& identity) {
+  return "dsrun-ranks/" + std::to_string(identity.master_port) + "/" +
+         std::to_string(identity.generation) + "/" + identity.job_id;
 }
 
 StatusOr<std::unique_ptr<HostGroup>> JoinHostGroup(const RankIdentity& identity,
@@ -63,17 +55,17 @@ StatusOr<std::unique_ptr<HostGroup>> JoinHostGroup(const RankIdentity& identity,
     return std::make_unique<HostGroup>(std::make_shared<SharedRegion>(std::move(region)),
                                        group_options);
   }
-  DS_ASSIGN_OR_RETURN(const StorePtr store, OpenStore(identity, options.connect_timeout));
-  DS_ASSIGN_OR_RETURN(
-      SharedRegion mapped,
-      CatchErrors("rank " + std::to_string(identity.rank) + " found no shared memory of rank 0",
-                  [&] { return ShareRegion(identity, *store, bytes); }));
-  auto region = std::make_shared<SharedRegion>(std::move(mapped));
-  auto group = std::make_unique<HostGroup>(region, group_options);
-  // Nobody goes on, and rank 0 neither closes the descriptor nor the store, before all have mapped
-  // it.
+  const MeetingPlace place = {.name = MeetingName(identity),
+                              .self = group_options.self,
+                              .timeout = options.connect_timeout};
+  StatusOr<SharedRegion> region = ExchangeRegion(place, bytes);
+  if (!region.ok()) {
+    return region.status().WithContext("rank " + std::to_string(identity.rank) +
+                                       " cannot join the other ranks of this host");
+  }
+  auto group = std::make_unique<HostGroup>(
+      std::make_shared<SharedRegion>(std::move(region).value()), group_options);
   DS_RETURN_IF_ERROR(group->Meet(options.connect_timeout));
-  region->CloseDescriptor();
   return group;
 }
 

@@ -2,8 +2,8 @@
 
 // ConnectWorld: this process joins the group of all ranks of its job.
 //
-// The ranks meet at a c10d::TCPStore that rank 0 serves on master_port. CPU ranks then share memory
-// (host backend; all on one host), GPU ranks use NCCL.
+// CPU ranks, all on one host, meet at a unix socket and share memory (host backend). GPU ranks meet
+// at a c10d::TCPStore that rank 0 serves on master_port and use NCCL.
 
 #include <chrono>
 #include <memory>

@@ -8,34 +8,21 @@
 // Pages are taken from the machine when they are first written, not when the region is made.
 // Threads: the object is used by one thread; the memory's users synchronise among themselves.
 
-#include <sys/types.h>
-
 #include <cstddef>
-#include <string>
 
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
 
 namespace ds::comm {
 
-// Where another process finds a region; travels through the rendezvous store as text.
-struct RegionHandle {
-  pid_t pid = 0;
-  int fd = -1;
-  std::size_t bytes = 0;
-
-  std::string ToString() const;
-  static StatusOr<RegionHandle> FromString(const std::string& text);
-};
-
 class SharedRegion {
  public:
   // Memory of this process only.
   static StatusOr<SharedRegion> Private(std::size_t bytes);
-  // Memory that other processes of this user can map by its handle while this descriptor is open.
+  // Memory that processes which are given its descriptor can map (region_exchange.h).
   static StatusOr<SharedRegion> Create(std::size_t bytes);
-  // Maps what another process created.
-  static StatusOr<SharedRegion> Open(const RegionHandle& handle);
+  // Maps a region that another process created; it must hold `bytes`.
+  static StatusOr<SharedRegion> Map(const UniqueFd& fd, std::size_t bytes);
 
   SharedRegion(SharedRegion&& other) noexcept;
   SharedRegion& operator=(SharedRegion&& other) noexcept;
@@ -44,9 +31,9 @@ class SharedRegion {
   std::byte* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
 
-  // Requires: made by Create, and CloseDescriptor has not been called.
-  RegionHandle handle() const;
-  // No further process can map the region; those that have keep it.
+  // Valid for what Create made, until CloseDescriptor.
+  const UniqueFd& fd() const { return fd_; }
+  // No further process can be given the region; those that have mapped it keep it.
   void CloseDescriptor() { fd_.Reset(); }
 
  private:

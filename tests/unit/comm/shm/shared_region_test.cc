@@ -10,39 +10,26 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(SharedRegionTest, OpenedByItsHandleItIsTheSameMemory) {
+TEST(SharedRegionTest, MappedTwiceItIsTheSameMemory) {
   StatusOr<SharedRegion> mine = SharedRegion::Create(100000);
   ASSERT_TRUE(mine.ok()) << mine.status().message();
-  const StatusOr<RegionHandle> handle = RegionHandle::FromString(mine->handle().ToString());
-  ASSERT_TRUE(handle.ok());
-  StatusOr<SharedRegion> other = SharedRegion::Open(*handle);
+  StatusOr<SharedRegion> other = SharedRegion::Map(mine->fd(), 100000);
   ASSERT_TRUE(other.ok()) << other.status().message();
   EXPECT_EQ(other->data()[99999], std::byte{0});
   std::memcpy(mine->data() + 5, "hello", 5);
+  mine->CloseDescriptor();
   EXPECT_EQ(std::memcmp(other->data() + 5, "hello", 5), 0);
 }
 
-TEST(SharedRegionTest, OnceItsDescriptorIsClosedNobodyElseGetsIn) {
-  StatusOr<SharedRegion> mine = SharedRegion::Create(4096);
-  ASSERT_TRUE(mine.ok());
-  const RegionHandle handle = mine->handle();
-  mine->CloseDescriptor();
-  mine->data()[0] = std::byte{1};
-  EXPECT_EQ(SharedRegion::Open(handle).status().code(), StatusCode::kNotFound);
-}
-
-TEST(SharedRegionTest, AnotherSizeThanAnnouncedIsRefused) {
+TEST(SharedRegionTest, AnotherSizeThanExpectedIsRefused) {
   const StatusOr<SharedRegion> mine = SharedRegion::Create(4096);
   ASSERT_TRUE(mine.ok());
-  RegionHandle handle = mine->handle();
-  handle.bytes = 8192;
-  EXPECT_THAT(SharedRegion::Open(handle).status().message(), HasSubstr("not the announced 8192"));
+  EXPECT_THAT(SharedRegion::Map(mine->fd(), 8192).status().message(),
+              HasSubstr("holds 4096 bytes where 8192 are expected"));
 }
 
-TEST(SharedRegionTest, HandlesThatAreNoneAreRefused) {
-  for (const char* text : {"", "1 2", "a b c", "1 2 3 4", "1 2 3x"}) {
-    EXPECT_FALSE(RegionHandle::FromString(text).ok()) << text;
-  }
+TEST(SharedRegionTest, WhatIsNoDescriptorIsRefused) {
+  EXPECT_FALSE(SharedRegion::Map(UniqueFd(), 4096).ok());
 }
 
 }  // namespace

@@ -1,0 +1,227 @@
+#include "runtime/comm/shm/region_exchange.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+namespace ds::comm {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr milliseconds kLookEvery{2};
+
+// What a rank says when it comes. Both ends are the same program on the same machine.
+struct Introduction {
+  std::int32_t rank;
+  std::int32_t size;
+};
+
+struct Address {
+  sockaddr_un name = {};
+  socklen_t length = 0;
+  const sockaddr* generic() const { return reinterpret_cast<const sockaddr*>(&name); }
+};
+
+// A leading zero byte makes the name abstract. What does not fit is cut: callers put first what
+// tells groups apart.
+Address AbstractAddress(const std::string& name) {
+  Address address;
+  address.name.sun_family = AF_UNIX;
+  const std::size_t length = std::min(name.size(), sizeof(address.name.sun_path) - 1);
+  std::memcpy(address.name.sun_path + 1, name.data(), length);
+  address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+  return address;
+}
+
+milliseconds Left(steady_clock::time_point deadline) {
+  const auto left = std::chrono::duration_cast<milliseconds>(deadline - steady_clock::now());
+  return std::max(milliseconds(0), left);
+}
+
+bool BecomesReadable(const UniqueFd& fd, steady_clock::time_point deadline) {
+  pollfd readable = {.fd = fd.get(), .events = POLLIN, .revents = 0};
+  int ready = 0;
+  do {
+    ready = poll(&readable, 1, static_cast<int>(Left(deadline).count()));
+  } while (ready < 0 && errno == EINTR);
+  return ready == 1;
+}
+
+bool IsOfThisUser(const UniqueFd& peer) {
+  ucred credentials = {};
+  socklen_t length = sizeof(credentials);
+  return getsockopt(peer.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0 &&
+         credentials.uid == geteuid();
+}
+
+union ControlBuffer {
+  cmsghdr header;  // aligns the bytes
+  std::array<char, CMSG_SPACE(sizeof(int))> bytes;
+};
+
+Status SendDescriptor(const UniqueFd& peer, int fd) {
+  char payload = 0;
+  iovec part = {.iov_base = &payload, .iov_len = 1};
+  ControlBuffer control = {};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.bytes.data();
+  message.msg_controllen = control.bytes.size();
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+  if (sendmsg(peer.get(), &message, MSG_NOSIGNAL) == 1) return OkStatus();
+  return ErrnoError(errno, "handing over shared memory");
+}
+
+// The descriptor, or an invalid one when the other end closed without sending any.
+UniqueFd ReceiveDescriptor(const UniqueFd& peer) {
+  char payload = 0;
+  iovec part = {.iov_base = &payload, .iov_len = 1};
+  ControlBuffer control = {};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.bytes.data();
+  message.msg_controllen = control.bytes.size();
+  if (recvmsg(peer.get(), &message, MSG_CMSG_CLOEXEC) != 1) return UniqueFd();
+  const cmsghdr* header = CMSG_FIRSTHDR(&message);
+  if (header == nullptr || header->cmsg_type != SCM_RIGHTS) return UniqueFd();
+  int fd = -1;
+  std::memcpy(&fd, CMSG_DATA(header), sizeof(fd));
+  return UniqueFd(fd);
+}
+
+std::string MissingRanks(const std::vector<bool>& has_come) {
+  std::string list;
+  for (std::size_t rank = 1; rank < has_come.size(); ++rank) {
+    if (!has_come[rank]) list += (list.empty() ? "rank " : ", rank ") + std::to_string(rank);
+  }
+  return list;
+}
+
+// Rank 0's side: hands the region to every other rank, each once.
+class RegionHost {
+ public:
+  RegionHost(const MeetingPlace& place, const SharedRegion& region)
+      : place_(place),
+        region_(region),
+        has_come_(static_cast<std::size_t>(place.self.size)),
+        deadline_(steady_clock::now() + place.timeout) {}
+
+  Status Listen() {
+    listener_.Reset(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    const Address address = AbstractAddress(place_.name);
+    if (!listener_.valid() || bind(listener_.get(), address.generic(), address.length) != 0 ||
+        listen(listener_.get(), place_.self.size) != 0) {
+      return ErrnoError(errno, "rank 0 cannot listen on the unix socket @" + place_.name);
+    }
+    return OkStatus();
+  }
+
+  Status ServeAll() {
+    for (int served = 1; served < place_.self.size; ++served) DS_RETURN_IF_ERROR(ServeNext());
+    return OkStatus();
+  }
+
+ private:
+  Status ServeNext() {
+    while (true) {
+      if (!BecomesReadable(listener_, deadline_)) {
+        return UnavailableError(MissingRanks(has_come_) + " did not come within " +
+                                std::to_string(place_.timeout.count() / 1000) + " s");
+      }
+      const UniqueFd peer(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      Introduction who = {};
+      // A stranger, or a rank that ended while it introduced itself: wait for the next.
+      if (!peer.valid() || !IsOfThisUser(peer) || !BecomesReadable(peer, deadline_) ||
+          recv(peer.get(), &who, sizeof(who), 0) != sizeof(who)) {
+        continue;
+      }
+      DS_RETURN_IF_ERROR(Check(who));
+      return SendDescriptor(peer, region_.fd().get());
+    }
+  }
+
+  Status Check(const Introduction& who) {
+    if (who.size != place_.self.size || who.rank < 1 || who.rank >= who.size) {
+      return FailedPreconditionError("a process came as rank " + std::to_string(who.rank) + " of " +
+                                     std::to_string(who.size) + " into a group of " +
+                                     std::to_string(place_.self.size));
+    }
+    if (has_come_[static_cast<std::size_t>(who.rank)]) {
+      return FailedPreconditionError("two processes came as rank " + std::to_string(who.rank));
+    }
+    has_come_[static_cast<std::size_t>(who.rank)] = true;
+    return OkStatus();
+  }
+
+  const MeetingPlace& place_;
+  const SharedRegion& region_;
+  std::vector<bool> has_come_;
+  steady_clock::time_point deadline_;
+  UniqueFd listener_;
+};
+
+StatusOr<UniqueFd> ConnectToRankZero(const MeetingPlace& place, steady_clock::time_point deadline) {
+  const Address address = AbstractAddress(place.name);
+  while (true) {
+    UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    if (!fd.valid()) return ErrnoError(errno, "making a unix socket");
+    if (connect(fd.get(), address.generic(), address.length) == 0) return fd;
+    if (errno != ECONNREFUSED && errno != EINTR) {
+      return ErrnoError(errno, "connecting to the unix socket @" + place.name);
+    }
+    if (Left(deadline) == milliseconds(0)) {
+      return UnavailableError("rank 0 did not come within " +
+                              std::to_string(place.timeout.count() / 1000) + " s");
+    }
+    poll(nullptr, 0, static_cast<int>(kLookEvery.count()));
+  }
+}
+
+StatusOr<SharedRegion> AskForRegion(const MeetingPlace& place, std::size_t bytes) {
+  const auto deadline = steady_clock::now() + place.timeout;
+  DS_ASSIGN_OR_RETURN(const UniqueFd peer, ConnectToRankZero(place, deadline));
+  if (!IsOfThisUser(peer)) {
+    return PermissionDeniedError("the unix socket @" + place.name + " belongs to another user");
+  }
+  const Introduction self = {.rank = place.self.rank, .size = place.self.size};
+  UniqueFd region;
+  if (send(peer.get(), &self, sizeof(self), MSG_NOSIGNAL) == sizeof(self) &&
+      BecomesReadable(peer, deadline)) {
+    region = ReceiveDescriptor(peer);
+  }
+  if (!region.valid())
+    return UnavailableError("rank 0 ended or refused before the group was formed");
+  return SharedRegion::Map(region, bytes);
+}
+
+}  // namespace
+
+StatusOr<SharedRegion> ExchangeRegion(const MeetingPlace& place, std::size_t bytes) {
+  if (place.self.rank != 0) return AskForRegion(place, bytes);
+  DS_ASSIGN_OR_RETURN(SharedRegion region, SharedRegion::Create(bytes));
+  RegionHost host(place, region);
+  DS_RETURN_IF_ERROR(host.Listen());
+  DS_RETURN_IF_ERROR(host.ServeAll());
+  region.CloseDescriptor();
+  return region;
+}
+
+}  // namespace ds::comm

@@ -1,0 +1,31 @@
+#pragma once
+
+// How the ranks of one host come by the same SharedRegion.
+//
+// Rank 0 makes the region and listens on a socket of the abstract unix namespace, whose name leaves
+// nothing in any file system; each other rank connects, says who it is, and is handed the region's
+// descriptor. Both sides refuse a process of another user. No name service is asked, and a rank
+// that comes before rank 0 looks again every few milliseconds.
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+
+#include "runtime/base/status.h"
+#include "runtime/comm/shm/group_wait.h"
+#include "runtime/comm/shm/shared_region.h"
+
+namespace ds::comm {
+
+struct MeetingPlace {
+  std::string name;  // the same for all ranks of the group, and for no other group on this host
+  RankOf self;
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);
+};
+
+// Blocks until this rank has the region; rank 0: until every rank has asked for it. kUnavailable,
+// with the ranks that are missing, when the time is up; kFailedPrecondition when ranks contradict
+// one another.
+StatusOr<SharedRegion> ExchangeRegion(const MeetingPlace& place, std::size_t bytes);
+
+}  // namespace ds::comm
