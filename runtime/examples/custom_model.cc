@@ -1,0 +1,100 @@
+// A model of your own, trained with ZeRO:
+//
+//   dsrun --num_gpus 4 build/bin/custom_model ds_config.json
+//
+// A model is a list of blocks. Each block is a torch::nn::Module with one forward over a bundle of
+// tensors; the first reads bundle.input, the last sets bundle.loss. The engine shards the blocks'
+// parameters, gradients and optimizer state as zero_optimization.stage says, whatever they are.
+
+#include <ATen/Context.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/randn.h>
+#include <torch/nn/modules/linear.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "runtime/base/files.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/comm/rank_identity.h"
+#include "runtime/config/check_config.h"
+#include "runtime/device/isa_probe.h"
+#include "runtime/engine/engine.h"
+
+namespace {
+
+class HiddenLayer : public ds::Block {
+ public:
+  HiddenLayer(std::string name, int in, int out)
+      : Block(std::move(name)), linear_(register_module("linear", torch::nn::Linear(in, out))) {}
+
+  ds::Bundle forward(ds::Bundle bundle) override {
+    const at::Tensor& x = bundle.hidden.defined() ? bundle.hidden : bundle.input;
+    bundle.hidden = at::gelu(linear_->forward(x));
+    return bundle;
+  }
+
+ private:
+  torch::nn::Linear linear_;
+};
+
+class Classifier : public ds::Block {
+ public:
+  Classifier(int in, int classes)
+      : Block("classifier"), linear_(register_module("linear", torch::nn::Linear(in, classes))) {}
+
+  ds::Bundle forward(ds::Bundle bundle) override {
+    bundle.loss = at::cross_entropy_loss(linear_->forward(bundle.hidden), bundle.labels);
+    return bundle;
+  }
+
+ private:
+  torch::nn::Linear linear_;
+};
+
+// Points of the plane; the label is the quadrant.
+ds::Bundle MakeBatch(std::int64_t samples) {
+  const at::Tensor points = at::randn({samples, 2});
+  const at::Tensor right = points.select(1, 0).gt(0).to(at::kLong);
+  const at::Tensor upper = points.select(1, 1).gt(0).to(at::kLong);
+  return {.input = points, .labels = right + 2 * upper};
+}
+
+int Fail(const std::string& message) {
+  std::fprintf(stderr, "custom_model: %s\n", message.c_str());
+  return EXIT_FAILURE;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) return Fail("usage: custom_model DS_CONFIG");
+  ds::device::ProbeAndCapIsa();  // before the first tensor operation
+  const auto text = ds::ReadFile(argv[1]);
+  if (!text.ok()) return Fail(text.status().message());
+  const auto identity = ds::comm::RankIdentityFromEnvironment();
+  if (!identity.ok()) return Fail(identity.status().message());
+  const auto checked = ds::config::CheckConfig(*text, argv[1], identity->world_size);
+  if (!checked.ok) return Fail(checked.errors.front().message);
+
+  auto model = std::make_shared<ds::BlockList>();
+  model->Add(std::make_shared<HiddenLayer>("layer.0", 2, 64));
+  model->Add(std::make_shared<HiddenLayer>("layer.1", 64, 64));
+  model->Add(std::make_shared<Classifier>(64, 4));
+  auto engine = ds::Engine::create(model, checked.config);
+  if (!engine.ok()) return Fail(engine.status().message());
+
+  at::manual_seed(static_cast<std::uint64_t>(identity->rank));
+  while ((*engine)->finished_steps() < 100) {
+    const at::Tensor loss =
+        (*engine)->forward(MakeBatch(checked.config.batch.train_micro_batch_size_per_gpu));
+    (*engine)->backward(loss);
+    const auto result = (*engine)->step();
+    if (!result.ok()) return Fail(result.status().message());
+    if (result->boundary && result->step % 20 == 0 && identity->rank == 0) {
+      std::printf("step %ld  loss %.4f\n", static_cast<long>(result->step), result->loss);
+    }
+  }
+  return EXIT_SUCCESS;
+}

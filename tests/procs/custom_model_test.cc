@@ -1,0 +1,44 @@
+// A C++ user's own model trains under dsrun, sharded over its ranks.
+
+#include <gtest/gtest.h>
+
+#include "runtime/base/files.h"
+#include "tests/support/program.h"
+
+namespace ds {
+namespace {
+
+using testing::RunProgram;
+using testing::TemporaryFolder;
+
+double LossOfStep100(const std::string& out) {
+  const std::string label = "step 100  loss ";
+  const std::size_t place = out.find(label);
+  return place == std::string::npos ? 1e9 : std::stod(out.substr(place + label.size()));
+}
+
+TEST(CustomModel, LearnsUnderDsrunAtStage3) {
+  const TemporaryFolder folder;
+  const std::string config = (folder.path() / "ds_config.json").string();
+  ASSERT_TRUE(WriteFileAtomically(config, R"({
+    "train_batch_size": 128, "gradient_accumulation_steps": 2,
+    "optimizer": {"type": "AdamW", "params": {"lr": 0.01}},
+    "zero_optimization": {"stage": 3}
+  })")
+                  .ok());
+  const auto result =
+      RunProgram({DS_BIN_DIR "/dsrun", "--num_gpus", "2", "--device", "cpu", "--run_dir",
+                  (folder.path() / "run").string(), DS_BIN_DIR "/custom_model", config},
+                 {.environment = {"OMP_NUM_THREADS=1"}});
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_LT(LossOfStep100(result.out), 0.5) << result.out << result.err;  // ln 4 = 1.39 at first
+}
+
+TEST(CustomModel, SaysWhatIsWrongWithItsConfig) {
+  const auto result = RunProgram({DS_BIN_DIR "/custom_model", "/no/such/ds_config.json"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_NE(result.err.find("/no/such/ds_config.json"), std::string::npos) << result.err;
+}
+
+}  // namespace
+}  // namespace ds
