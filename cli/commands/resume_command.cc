@@ -122,7 +122,7 @@ StatusOr<int> ResumeCommand(const Invocation& invocation) {
   const StatusOr<ResumePoint> point =
       FindResumePoint(inputs.job.checkpoint_dir, flags.checkpoint, &inputs.notices);
   if (!point.ok()) {
-    return ReportError(point.status().WithContext("nothing to resume"), kExitCheckpoint);
+    return ReportError(point.status().WithContext("cannot resume"), kExitCheckpoint);
   }
   if (NothingLeft(inputs.job, *point)) return RefuseFinished(inputs.job, *point);
   inputs.notices.push_back("going on from " + point->directory);

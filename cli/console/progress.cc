@@ -29,16 +29,16 @@ std::string Fixed(double value, int digits) {
 bool Progress::OnEvent(const v1::Event& event) {
   if (event.has_rank_report()) return OnReport(event.rank_report(), event.unix_nanos());
   if (event.has_heartbeat()) {
-    memory_bytes_ = 0;
     for (const v1::RankVital& rank : event.heartbeat().ranks()) {
-      memory_bytes_ = std::max<std::uint64_t>(memory_bytes_, rank.rss_bytes());
+      resident_bytes_[static_cast<int>(rank.rank())] = rank.rss_bytes();
     }
   }
   return false;
 }
 
 bool Progress::OnReport(const v1::RankReport& report, std::int64_t unix_nanos) {
-  if (report.kind() != "step" && report.kind() != "phase") return false;
+  if (report.kind() != "step" && report.kind() != "phase" && report.kind() != "beacon")
+    return false;
   const auto body = nlohmann::json::parse(report.body(), nullptr, /*allow_exceptions=*/false);
   if (!body.is_object()) return false;
   if (const auto total = Number(body, "total_steps"); total.has_value()) {
@@ -47,6 +47,14 @@ bool Progress::OnReport(const v1::RankReport& report, std::int64_t unix_nanos) {
   if (report.kind() == "step") {
     OnStep(body, unix_nanos);
     return step_.has_value();
+  }
+  if (report.kind() == "beacon") {
+    const auto memory = body.find("memory");
+    if (memory == body.end() || !memory->is_object()) return false;
+    if (const auto bytes = Number(*memory, "resident_bytes"); bytes.has_value()) {
+      resident_bytes_[static_cast<int>(report.rank())] = static_cast<std::uint64_t>(*bytes);
+    }
+    return false;
   }
   const auto name = body.find("name");
   if (report.rank() == 0 && name != body.end() && name->is_string()) phase_ = *name;
@@ -70,8 +78,16 @@ std::string Progress::Line() const {
   if (loss_.has_value()) line += "  loss " + Fixed(*loss_, 4);
   if (tokens_per_second_.has_value()) line += "  " + Fixed(*tokens_per_second_, 0) + " tokens/s";
   if (const auto left = SecondsLeft(); left.has_value()) line += "  left " + ShowDuration(*left);
-  if (memory_bytes_ > 0) line += "  " + std::to_string(memory_bytes_ >> 20) + " MiB/rank";
+  if (const std::uint64_t bytes = LargestRank(); bytes > 0) {
+    line += "  " + std::to_string(bytes >> 20) + " MiB/rank";
+  }
   return line;
+}
+
+std::uint64_t Progress::LargestRank() const {
+  std::uint64_t largest = 0;
+  for (const auto& [rank, bytes] : resident_bytes_) largest = std::max(largest, bytes);
+  return largest;
 }
 
 std::optional<double> Progress::SecondsLeft() const {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -42,14 +43,15 @@ class Progress {
   bool OnReport(const v1::RankReport& report, std::int64_t unix_nanos);
   void OnStep(const nlohmann::json& body, std::int64_t unix_nanos);
   std::optional<double> SecondsLeft() const;
+  std::uint64_t LargestRank() const;  // in bytes; 0 when not known
 
   std::int64_t total_steps_;
   std::string phase_;  // before the first step
   std::optional<std::int64_t> step_;
   std::optional<double> loss_;
   std::optional<double> tokens_per_second_;
-  std::uint64_t memory_bytes_ = 0;  // of the largest rank
-  std::deque<Moment> recent_;       // the last steps, for the pace
+  std::map<int, std::uint64_t> resident_bytes_;  // by rank
+  std::deque<Moment> recent_;                    // the last steps, for the pace
 };
 
 // "1m23s", "2h05m", "12s".

@@ -118,12 +118,13 @@ StatusOr<std::vector<std::unique_ptr<LocalHost>>> StartDaemons(const JobSetup& s
 }
 
 void ShowSummary(const JobSetup& setup, const RunDirectory& run_directory, Console* console) {
-  const std::string path = run_directory.path().string();
   if (!setup.trains) return;
-  console->Summary("trained to " + console->progress().Line());
+  const std::string path = run_directory.path().string();
+  console->Summary("done; the run directory is " + path);
   console->Summary("  metrics      " + path + "/metrics.jsonl");
-  console->Summary("  checkpoints  " + run_directory.checkpoints().string());
+  console->Summary("  config       " + path + "/config.resolved.json");
   console->Summary("  logs         " + path + "/logs");
+  console->Summary("  checkpoints  " + run_directory.checkpoints().string());
 }
 
 }  // namespace

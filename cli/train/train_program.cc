@@ -10,9 +10,25 @@ namespace {
 
 namespace fs = std::filesystem;
 
-StatusOr<ResumePoint> NamedCheckpoint(const fs::path& directory) {
+// "step-3, step-6", or "none".
+std::string ShowCheckpoints(const fs::path& root) {
+  std::string names;
+  const auto listed = checkpoint::ListCheckpoints(root);
+  if (!listed.ok()) return "none";
+  for (const checkpoint::ListedCheckpoint& each : *listed) {
+    names += (names.empty() ? "" : ", ") + each.directory.filename().string();
+  }
+  return names.empty() ? "none" : names;
+}
+
+StatusOr<ResumePoint> NamedCheckpoint(const fs::path& root, const std::string& name) {
+  const fs::path directory = root / name;
   const StatusOr<checkpoint::Verdict> verdict = checkpoint::Verify(directory);
-  if (!verdict.ok()) return verdict.status().WithContext("--checkpoint");
+  if (!verdict.ok() && verdict.status().code() == StatusCode::kNotFound) {
+    return NotFoundError("there is no checkpoint " + name + " in " + root.string() +
+                         " (there is: " + ShowCheckpoints(root) + ")");
+  }
+  if (!verdict.ok()) return verdict.status();
   if (!verdict->ok()) {
     return DataLossError("checkpoint " + directory.string() +
                          " is damaged: " + checkpoint::Describe(verdict->damages.front()));
@@ -24,7 +40,7 @@ StatusOr<ResumePoint> NamedCheckpoint(const fs::path& directory) {
 
 StatusOr<ResumePoint> FindResumePoint(const std::string& root, const std::string& named,
                                       std::vector<std::string>* notices) {
-  if (!named.empty()) return NamedCheckpoint(fs::path(root) / named);
+  if (!named.empty()) return NamedCheckpoint(root, named);
   const StatusOr<checkpoint::NewestCheckpoint> newest = checkpoint::NewestGood(root);
   if (!newest.ok() && newest.status().code() != StatusCode::kNotFound) return newest.status();
   if (newest.ok()) {

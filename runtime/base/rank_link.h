@@ -9,17 +9,25 @@
 // guesses. A line is at most kMaxLineBytes, its newline included.
 //
 //   rank -> daemon
-//     hello       {"pid":1}                          first message
-//     phase       {"name":"load_model"}              what the rank is busy with before its first
-//     step beacon      {"step":7,"memory":{...}}          after every step, each rank: proof of
-//     progress step        {...}                              rank 0: one metrics.jsonl object per
-//     optimizer step notice      {"text":"..."}                     something the user should read
-//     once checkpoint  {"step":100,"path":"..."}          a checkpoint has been committed error
-//     {"code":3,"message":"...","hint":"...","exit_code":2}   why this rank is about to end end
-//     {"summary":{...}}                  the job is done; exit status 0 follows
+//     hello       {"pid":1}
+//                 its first message
+//     phase       {"name":"load the model","total_steps":100}
+//                 what it is busy with, and how many steps the job has once it knows
+//     beacon      {"step":7,"memory":{...}}
+//                 each rank after every step: proof of progress
+//     step        {...}
+//                 rank 0: one metrics.jsonl object per optimizer step
+//     notice      {"text":"..."}
+//                 something the user should read once
+//     checkpoint  {"step":100,"path":"..."}
+//                 a checkpoint has been committed
+//     error       {"code":3,"message":"...","hint":"...","exit_code":2}
+//                 why this rank is about to end
+//     end         {"summary":{...}}
+//                 the job is done; exit status 0 follows
 //   daemon -> rank
-//     save        {}                                 write a checkpoint after the current step
-//     stop        {}                                 finish the current step, then end
+//     save        {}    write a checkpoint after the current step
+//     stop        {}    finish the current step, then end
 //
 // A rank that never uses the link is fine: it is watched from outside.
 //

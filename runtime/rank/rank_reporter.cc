@@ -22,7 +22,11 @@ void RankReporter::Send(RankMessageKind kind, const json& body) {
 
 void RankReporter::Hello() { Send(RankMessageKind::kHello, {{"pid", ::getpid()}}); }
 
-void RankReporter::Phase(std::string_view name) { Send(RankMessageKind::kPhase, {{"name", name}}); }
+void RankReporter::Phase(std::string_view name, std::int64_t total_steps) {
+  json body = {{"name", name}};
+  if (total_steps > 0) body["total_steps"] = total_steps;
+  Send(RankMessageKind::kPhase, body);
+}
 
 void RankReporter::Notice(std::string_view text) {
   Send(RankMessageKind::kNotice, {{"text", text}});

@@ -38,7 +38,8 @@ class RankReporter {
   RankReporter(std::unique_ptr<RankLink> link, int rank) : link_(std::move(link)), rank_(rank) {}
 
   void Hello();
-  void Phase(std::string_view name);
+  // `total_steps` of the job, 0 while it is not known.
+  void Phase(std::string_view name, std::int64_t total_steps = 0);
   void Notice(std::string_view text);
   void Beacon(std::int64_t step, const nlohmann::ordered_json& memory);
   void Step(const nlohmann::ordered_json& metrics);

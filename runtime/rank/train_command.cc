@@ -99,7 +99,7 @@ void TrainCommand::Run() {
       {"write the model", kExitFailure, &TrainCommand::ExportModel, ""},
   };
   for (const Phase& phase : phases) {
-    reporter_.Phase(phase.name);
+    reporter_.Phase(phase.name, total_steps_);
     const Status status = AtTorchBoundary([&] { return (this->*phase.run)(); });
     if (!status.ok()) {
       const int exit_code = failed_saving_ ? kExitCheckpoint : phase.exit_code;

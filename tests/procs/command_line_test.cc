@@ -8,6 +8,7 @@
 
 #include "runtime/base/files.h"
 #include "tests/support/program.h"
+#include "tests/unit/checkpoint/sample_checkpoint.h"
 
 namespace ds::testing {
 namespace {
@@ -199,6 +200,68 @@ TEST_F(MissingProgramTest, WithoutDsrankProgramsRunButTrainingIsRefused) {
   const ProgramResult result = Dsrun(Train());
   EXPECT_EQ(result.status, 3);
   EXPECT_THAT(result.err, HasSubstr("this host has no executable dsrank beside its dsrund"));
+}
+
+// Resuming is judged before dsrank is needed, so these need none.
+class ResumeRefusalTest : public MissingProgramTest {
+ protected:
+  // A run that has ended with the checkpoints step-2 and step-4.
+  ResumeRefusalTest() {
+    Install({"dsrund"});
+    std::vector<std::string> train = Train();
+    train.insert(train.begin(), {"--run_dir", "run"});
+    train.insert(train.end(), {"--steps", "4"});
+    EXPECT_EQ(Dsrun(train).status, 3);
+    checkpoint::CommitSample(root_, 2);
+    checkpoint::CommitSample(root_, 4);
+  }
+  void ExpectRefused6(const std::vector<std::string>& arguments, const std::string& message) {
+    const ProgramResult result = Dsrun(arguments);
+    EXPECT_EQ(result.status, 6) << message;
+    EXPECT_EQ(result.err, "dsrun: " + message + "\n");
+  }
+  const fs::path root_ = fs::canonical(folder_.path()) / "run" / "checkpoints";
+};
+
+TEST_F(ResumeRefusalTest, ARunThatIsFinished) {
+  ExpectRefused6({"resume", "./run"}, "nothing to resume: " + (root_ / "step-4").string() +
+                                          " has all 4 steps; give a larger total with --steps");
+}
+
+TEST_F(ResumeRefusalTest, ARunWithoutACheckpoint) {
+  fs::remove_all(root_);
+  ExpectRefused6({"resume", "./run"},
+                 "cannot resume: there is no checkpoint to go on from in " + root_.string());
+}
+
+TEST_F(ResumeRefusalTest, ACheckpointThatIsNotThere) {
+  ExpectRefused6({"resume", "./run", "--checkpoint", "step-3"},
+                 "cannot resume: there is no checkpoint step-3 in " + root_.string() +
+                     " (there is: step-2, step-4)");
+}
+
+TEST_F(ResumeRefusalTest, ANamedCheckpointThatIsDamaged) {
+  checkpoint::FlipBit(root_ / "step-4" / "rank-00000.bin", 0);
+  const ProgramResult result = Dsrun({"resume", "./run", "--checkpoint", "step-4", "--steps", "9"});
+  EXPECT_EQ(result.status, 6);
+  EXPECT_THAT(result.err,
+              StartsWith("dsrun: cannot resume: checkpoint " + (root_ / "step-4").string() +
+                         " is damaged: rank-00000.bin: "));
+}
+
+TEST_F(ResumeRefusalTest, ADamagedNewestIsPassedOverWithANotice) {
+  checkpoint::FlipBit(root_ / "step-4" / "rank-00000.bin", 0);
+  const ProgramResult result = Dsrun({"resume", "./run"});
+  EXPECT_EQ(result.status, 3) << "there is no dsrank to go on with";
+  EXPECT_THAT(result.err, HasSubstr("dsrun: checkpoint " + (root_ / "step-4").string() +
+                                    " is damaged and passed over: "));
+  EXPECT_THAT(result.err, HasSubstr("dsrun: going on from " + (root_ / "step-2").string() + "\n"));
+}
+
+TEST_F(ResumeRefusalTest, AFlagThatHasNoPlaceHere) {
+  const ProgramResult result = Dsrun({"--run_dir", "other", "resume", "./run"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_EQ(result.err, "dsrun: resume: --run_dir has no place here; a run goes on in its own\n");
 }
 
 }  // namespace

@@ -47,11 +47,16 @@ TEST(ProgressTest, MemoryIsTheLargestRanks) {
   Progress progress(0);
   progress.OnEvent(Step(1, 0));
   v1::Event event;
-  for (const std::uint64_t mebibytes : {100, 300, 200}) {
-    event.mutable_heartbeat()->add_ranks()->set_rss_bytes(mebibytes << 20);
+  for (const int rank : {0, 1, 2}) {
+    v1::RankVital* vital = event.mutable_heartbeat()->add_ranks();
+    vital->set_rank(rank);
+    vital->set_rss_bytes((rank == 1 ? std::uint64_t{300} : 100) << 20);
   }
   EXPECT_FALSE(progress.OnEvent(event));
   EXPECT_EQ(progress.Line(), "step 1  loss 2.5000  1234 tokens/s  300 MiB/rank");
+  EXPECT_FALSE(
+      progress.OnEvent(Report(1, "beacon", R"({"step":1,"memory":{"resident_bytes":209715200}})")));
+  EXPECT_EQ(progress.Line(), "step 1  loss 2.5000  1234 tokens/s  200 MiB/rank");
 }
 
 TEST(ProgressTest, ARankMayKnowTheTotal) {
