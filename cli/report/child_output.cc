@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
@@ -46,6 +47,7 @@ StatusOr<pid_t> Spawn(const std::vector<std::string>& argv, int out, int err) {
   ::posix_spawn_file_actions_adddup2(actions.get(), out, STDOUT_FILENO);
   ::posix_spawn_file_actions_adddup2(actions.get(), err, STDERR_FILENO);
   std::vector<char*> arguments;
+  arguments.reserve(argv.size() + 1);
   for (const std::string& argument : argv) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
   pid_t child = -1;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "cli/byte_size.h"
 #include "cli/report/rows.h"
+#include "runtime/base/byte_size.h"
 
 namespace ds::cli {
 namespace {

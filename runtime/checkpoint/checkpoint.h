@@ -31,7 +31,7 @@ struct SaveRequest {
 // Writes root/step-N.tmp, each rank its own file, checks what is on disk, renames it to
 // root/step-N (which replaces an older step-N in one move) and names it in root/latest.
 // Returns the path of the checkpoint. On failure the .tmp is removed and what was there before is
-// untouched. A full disk is kResourceExhausted with the bytes needed and free.
+// untouched. A full disk is kResourceExhausted and says what is needed and free.
 // Requires a root that all ranks see.
 StatusOr<std::filesystem::path> SaveCheckpoint(const SaveRequest& request,
                                                std::span<Stateful* const> parts,

@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "runtime/base/byte_size.h"
 #include "runtime/checkpoint/format/layout.h"
 #include "runtime/checkpoint/format/verify.h"
 #include "runtime/checkpoint/tensor_shard.h"
@@ -92,7 +93,7 @@ StatusOr<std::vector<StoredTensor>> WriteRankFile(const std::vector<TensorShard>
   }
   if (tensors.status().code() != StatusCode::kResourceExhausted) return tensors;
   return tensors.status().WithContext(
-      fmt::format("no room for the {} bytes of this rank's file", RankFileBytes(shards)));
+      fmt::format("no room for the {} of this rank's file", ByteSize(RankFileBytes(shards))));
 }
 
 }  // namespace ds::checkpoint

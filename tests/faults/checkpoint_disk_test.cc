@@ -92,7 +92,7 @@ TEST_F(CheckpointDisk, AFullDiskUnderOneRankFailsAllAndLeavesNothing) {
         {.root = root_, .step = 20, .create_file = FailingOn("rank-00001.bin", ENOSPC, fail_at)});
     for (const Status& verdict : verdicts) {
       EXPECT_EQ(verdict.code(), StatusCode::kResourceExhausted);
-      EXPECT_THAT(verdict.message(), HasSubstr("rank 1: no room for the 45056 bytes"));
+      EXPECT_THAT(verdict.message(), HasSubstr("rank 1: no room for the 44.0 KiB"));
     }
     ExpectOnlyStepTen();
   }

@@ -210,8 +210,8 @@ std::string SerializeManifest(const Manifest& manifest) {
   std::string text = fmt::format(
       "{{\"format\":\"{}\",\"version\":{},\"step\":{},\n\"written_by\":{},\n\"state\":{},\n"
       "\"tensors\":{},",
-      kFormatName, kFormatVersion, manifest.step, manifest.written_by.dump(),
-      manifest.state.dump(), SerializeTensors(manifest.tensors));
+      kFormatName, kFormatVersion, manifest.step, manifest.written_by.dump(), manifest.state.dump(),
+      SerializeTensors(manifest.tensors));
   const std::uint32_t crc = Crc32c(text);
   return text.append(kChecksumHead).append(ChecksumText(crc)).append(kChecksumTail);
 }

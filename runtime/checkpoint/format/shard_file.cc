@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "runtime/base/byte_size.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/checkpoint/format/crc32c.h"
 #include "runtime/checkpoint/format/layout.h"
@@ -95,9 +96,9 @@ Status CheckFreeSpace(const std::filesystem::path& directory, std::uint64_t need
   const std::uint64_t free = std::uint64_t{info.f_bavail} * info.f_frsize;
   if (needed <= free) return OkStatus();
   return ResourceExhaustedError(
-      fmt::format("{}: {} bytes are needed and {} are free: delete old checkpoints or files there, "
+      fmt::format("{}: {} are needed and {} are free: delete old checkpoints or files there, "
                   "or choose another run directory",
-                  directory.string(), needed, free));
+                  directory.string(), ByteSize(needed), ByteSize(free)));
 }
 
 }  // namespace ds::checkpoint

@@ -55,7 +55,7 @@ class ShardFileWriter {
   std::uint32_t crc_ = 0;
 };
 
-// Refuses (kResourceExhausted, with the bytes needed and free) when the file system of `directory`
+// Refuses (kResourceExhausted, saying what is needed and free) when the file system of `directory`
 // has less than `needed` bytes free.
 Status CheckFreeSpace(const std::filesystem::path& directory, std::uint64_t needed);
 

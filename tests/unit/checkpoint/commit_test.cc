@@ -98,7 +98,7 @@ TEST(CheckFreeSpace, SaysWhatIsNeededAndFree) {
   EXPECT_TRUE(CheckFreeSpace(::testing::TempDir(), 1).ok());
   const Status status = CheckFreeSpace(::testing::TempDir(), std::uint64_t{1} << 62);
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
-  EXPECT_THAT(status.message(), HasSubstr("4611686018427387904 bytes are needed"));
+  EXPECT_THAT(status.message(), HasSubstr("4.00 EiB are needed"));
 }
 
 }  // namespace

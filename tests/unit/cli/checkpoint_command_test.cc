@@ -5,7 +5,6 @@
 
 #include <sstream>
 
-#include "cli/byte_size.h"
 #include "cli/exit_codes.h"
 #include "tests/support/program.h"
 #include "tests/unit/checkpoint/sample_checkpoint.h"
@@ -84,15 +83,6 @@ TEST_F(CheckpointCommandTest, UsageErrorsAreStatuses) {
   EXPECT_THAT(status.message(), HasSubstr("did you mean 'verify'?"));
   invocation.arguments = {"verify"};
   EXPECT_FALSE(CheckpointCommand(invocation).ok());
-}
-
-TEST(ByteSize, HasThreeDigits) {
-  EXPECT_EQ(ByteSize(0), "0 B");
-  EXPECT_EQ(ByteSize(1023), "1023 B");
-  EXPECT_EQ(ByteSize(1536), "1.50 KiB");
-  EXPECT_EQ(ByteSize(1024 * 1024 - 1), "1.00 MiB");
-  EXPECT_EQ(ByteSize(std::uint64_t{475} << 20), "475 MiB");
-  EXPECT_EQ(ByteSize(UINT64_MAX), "16.0 EiB");
 }
 
 }  // namespace

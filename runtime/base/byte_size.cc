@@ -1,10 +1,10 @@
-#include "cli/byte_size.h"
+#include "runtime/base/byte_size.h"
 
 #include <fmt/format.h>
 
 #include <array>
 
-namespace ds::cli {
+namespace ds {
 
 std::string ByteSize(std::uint64_t bytes) {
   constexpr std::array<const char*, 6> kUnits = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
@@ -21,4 +21,4 @@ std::string ByteSize(std::uint64_t bytes) {
   return fmt::format("{:.0f} {}", value, kUnits[unit]);
 }
 
-}  // namespace ds::cli
+}  // namespace ds
