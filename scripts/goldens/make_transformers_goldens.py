@@ -14,6 +14,9 @@ model.safetensors), FAMILY.json holds
 A run of global batch G serves every split of G into ranks x micro-batch x accumulation steps, for
 step t trains on the samples t*G .. t*G+G-1 in every one of them. tokens.bin is the token file
 (uint16), ds_config.json the configuration less the batch sizes.
+
+variants/NAME is a still smaller model with config values off the beaten track, variants/NAME.json
+its `forward`; one of them is saved in shards with an index.
 """
 
 import json
@@ -52,6 +55,37 @@ def llama():
         rope_theta=50000.0, rms_norm_eps=1e-5, initializer_range=0.15, tie_word_embeddings=False,
         bos_token_id=0, eos_token_id=0)
     return transformers.LlamaForCausalLM(config)
+
+
+def variants():
+    small_gpt2 = dict(vocab_size=VOCAB, n_positions=32, n_embd=8, n_layer=2, n_head=2,
+                      initializer_range=0.3, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+                      bos_token_id=0, eos_token_id=0)
+    small_llama = dict(vocab_size=VOCAB, hidden_size=8, intermediate_size=12, num_hidden_layers=2,
+                       num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=64,
+                       initializer_range=0.3, bos_token_id=0, eos_token_id=0)
+    gpt2_of = lambda **more: transformers.GPT2LMHeadModel(
+        transformers.GPT2Config(**small_gpt2, **more))
+    llama_of = lambda **more: transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(**small_llama, **more))
+    return {
+        "gpt2_untied_by_layer": lambda: gpt2_of(
+            tie_word_embeddings=False, scale_attn_by_inverse_layer_idx=True, n_inner=20,
+            activation_function="gelu"),
+        "gpt2_unscaled_relu": lambda: gpt2_of(
+            scale_attn_weights=False, activation_function="relu", layer_norm_epsilon=1e-2),
+        "llama_biases_tied": lambda: llama_of(
+            attention_bias=True, mlp_bias=True, tie_word_embeddings=True, head_dim=6,
+            rms_norm_eps=1e-2),
+        "llama_linear_rope": lambda: llama_of(
+            hidden_act="gelu_pytorch_tanh",
+            rope_parameters={"rope_type": "linear", "rope_theta": 100.0, "factor": 4.0}),
+        "llama_llama3_rope": lambda: llama_of(
+            head_dim=16,
+            rope_parameters={"rope_type": "llama3", "rope_theta": 100.0, "factor": 8.0,
+                             "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                             "original_max_position_embeddings": 32}),
+    }
 
 
 def randomise_vectors(model):
@@ -116,6 +150,22 @@ def training_golden(model, tokens, global_batch, micro_batch):
     return {"global_batch": global_batch, "losses": losses, "grad_norms": norms}
 
 
+def save(model, folder, **options):
+    model.save_pretrained(folder, **options)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+
+
+def make_variants(out, tokens):
+    for name, build in variants().items():
+        torch.manual_seed(1234)
+        model = build()
+        randomise_vectors(model)
+        shards = {"max_shard_size": "12KB"} if name == "llama_llama3_rope" else {}
+        save(model, out / name, **shards)
+        golden = {"seq_len": SEQ_LEN, "forward": forward_golden(model, tokens)}
+        (out / f"{name}.json").write_text(json.dumps(golden, indent=1) + "\n")
+
+
 def main():
     out = pathlib.Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
@@ -127,8 +177,7 @@ def main():
         torch.manual_seed(1234)
         model = build()
         randomise_vectors(model)
-        model.save_pretrained(out / family)
-        (out / family / "generation_config.json").unlink(missing_ok=True)
+        save(model, out / family)
         golden = {
             "torch": torch.__version__, "transformers": transformers.__version__,
             "seq_len": SEQ_LEN, "token_dtype": "uint16", "forward": forward_golden(model, tokens)}
@@ -139,6 +188,7 @@ def main():
             model.train()
             golden["runs"].append(training_golden(model, tokens, global_batch, micro_batch))
         (out / f"{family}.json").write_text(json.dumps(golden, indent=1) + "\n")
+    make_variants(out / "variants", tokens)
 
 
 if __name__ == "__main__":

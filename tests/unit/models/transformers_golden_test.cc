@@ -11,10 +11,10 @@ namespace {
 class TransformersGolden : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(TransformersGolden, FirstBatchHasTheSameLossAndGradients) {
-  const nlohmann::json golden = ReadGolden(GetParam())["forward"];
+  const nlohmann::json file = ReadGolden(GetParam());
+  const nlohmann::json& golden = file["forward"];
   const auto model = LoadGoldenModel(GetParam());
-  const Bundle result =
-      RunBlocks(*model, GoldenBatch(ReadGolden(GetParam()), golden["batch"].get<int>()));
+  const Bundle result = RunBlocks(*model, GoldenBatch(file, golden["batch"].get<int>()));
   EXPECT_NEAR(result.loss.item<double>(), golden["loss"].get<double>(), 1e-6);
 
   result.loss.backward();
@@ -36,8 +36,12 @@ TEST_P(TransformersGolden, FirstBatchHasTheSameLossAndGradients) {
   EXPECT_EQ(parameters, golden["gradients"].size());
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, TransformersGolden, ::testing::Values("gpt2", "llama"),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(
+    Folders, TransformersGolden,
+    ::testing::Values("gpt2", "llama", "variants/gpt2_untied_by_layer",
+                      "variants/gpt2_unscaled_relu", "variants/llama_biases_tied",
+                      "variants/llama_linear_rope", "variants/llama_llama3_rope"),
+    [](const auto& info) { return std::filesystem::path(info.param).filename().string(); });
 
 }  // namespace
 }  // namespace ds::models
