@@ -3,8 +3,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#include <atomic>
+#include <fstream>
 
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/format/catalog.h"
@@ -21,6 +25,7 @@ using ds::testing::TemporaryFolder;
 using ::testing::HasSubstr;
 
 constexpr int kRanks = 3;
+constexpr int kNotPermitted = 99;
 const std::vector<TensorSpec> kSpecs = {{"weight", {1000, 30}}, {"bias", {1000}}};
 
 // The errno that the disk answers with from its `fail_at`-th operation on.
@@ -124,6 +129,47 @@ TEST_F(CheckpointDisk, WhatWasNotReallyWrittenIsNoticedBeforeTheRename) {
     EXPECT_THAT(verdict.message(), HasSubstr("read back after writing"));
   }
   ExpectOnlyStepTen();
+}
+
+// Gives this process a mount namespace of its own, so that nothing outside sees its mounts.
+bool EnterOwnMountNamespace() {
+  const std::string user = std::to_string(::getuid());
+  const std::string group = std::to_string(::getgid());
+  if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
+  std::ofstream("/proc/self/setgroups") << "deny";
+  std::ofstream("/proc/self/uid_map") << "0 " + user + " 1";
+  std::ofstream("/proc/self/gid_map") << "0 " + group + " 1";
+  return ::getuid() == 0;
+}
+
+// In a child.
+void SaveOnSmallDiskAndExit(const fs::path& disk) {
+  if (!EnterOwnMountNamespace() || ::mount("none", disk.c_str(), "tmpfs", 0, "size=300k") != 0) {
+    ::_exit(kNotPermitted);
+  }
+  const fs::path root = disk / "checkpoints";
+  for (const Status& verdict : Save({.root = root, .step = 10})) EXPECT_TRUE(verdict.ok());
+  // 132 KiB a checkpoint: the second fits too, the third does not.
+  for (const Status& verdict : Save({.root = root, .step = 20})) EXPECT_TRUE(verdict.ok());
+  for (const Status& verdict : Save({.root = root, .step = 30})) {
+    EXPECT_EQ(verdict.code(), StatusCode::kResourceExhausted);
+    EXPECT_THAT(verdict.message(), HasSubstr("132 KiB are needed"));
+  }
+  EXPECT_FALSE(fs::exists(root / "step-30.tmp"));
+  EXPECT_EQ(NewestGood(root).value().found->step, 20);
+  ::_exit(::testing::Test::HasFailure() ? 1 : 0);
+}
+
+TEST_F(CheckpointDisk, AReallyFullDiskKeepsTheOlderCheckpoints) {
+  const fs::path disk = folder_.path() / "disk";
+  fs::create_directory(disk);
+  const pid_t child = ::fork();
+  if (child == 0) SaveOnSmallDiskAndExit(disk);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status)) << status;
+  if (WEXITSTATUS(status) == kNotPermitted) GTEST_SKIP() << "mounting is not permitted here";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST_F(CheckpointDisk, AFailedSaveCanBeRepeated) {

@@ -1,0 +1,92 @@
+// dsrun report and dsrun checkpoint as programs: what they print and how they end, with a dsrank
+// that is missing, broken or fine.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "runtime/base/files.h"
+#include "tests/support/program.h"
+#include "tests/unit/checkpoint/sample_checkpoint.h"
+
+namespace ds::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+class ReportTest : public ::testing::Test {
+ protected:
+  // dsrun alone in a folder: it looks for dsrank beside itself.
+  void SetUp() override { fs::copy_file(fs::path(DS_BIN_DIR) / "dsrun", dsrun_); }
+
+  ProgramResult Dsrun(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), dsrun_.string());
+    return RunProgram(arguments, {.working_directory = folder_.path()});
+  }
+  void WriteDsrank(const std::string& script) {
+    ASSERT_TRUE(WriteFileAtomically(folder_.path() / "dsrank", "#!/bin/sh\n" + script, 0755).ok());
+  }
+  // The row of that name; the exit status must be the one that all rows together mean.
+  Json ReportedRow(const std::string& name) {
+    const ProgramResult result = Dsrun({"report", "--json"});
+    const Json report = Json::parse(result.out);
+    EXPECT_EQ(result.status, report["level"] == "fail" ? 3 : 0) << result.out;
+    for (const Json& row : report["rows"]) {
+      if (row["name"] == name) return row;
+    }
+    ADD_FAILURE() << "no row " << name << " in " << result.out;
+    return {};
+  }
+
+  const TemporaryFolder folder_;
+  const fs::path dsrun_ = folder_.path() / "dsrun";
+};
+
+TEST_F(ReportTest, AMissingDsrankStopsJobs) {
+  const ProgramResult result = Dsrun({"report"});
+  EXPECT_EQ(result.status, 3);
+  EXPECT_THAT(result.out, HasSubstr("\nfail  dsrank "));
+  EXPECT_THAT(result.out, HasSubstr("would stop a job"));
+  std::istringstream lines(result.out);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
+}
+
+TEST_F(ReportTest, ADsrankWithoutItsLibrariesSaysWhich) {
+  WriteDsrank("echo 'dsrank: error while loading shared libraries: libtorch_cpu.so' >&2; exit 127");
+  const Json row = ReportedRow("dsrank");
+  EXPECT_EQ(row["level"], "fail");
+  EXPECT_THAT(row["value"].get<std::string>(), HasSubstr("status 127: dsrank: error while loading "
+                                                         "shared libraries: libtorch_cpu.so"));
+}
+
+TEST_F(ReportTest, AnAnsweringDsrankIsShown) {
+  const std::string version = Dsrun({"--version"}).out.substr(std::string("dsrun ").size());
+  WriteDsrank("echo '{\"dsrun\":\"" + version.substr(0, version.find('\n')) +
+              "\",\"libtorch\":\"2.99.0\",\"compiler\":\"12\"}'");
+  EXPECT_EQ(ReportedRow("dsrank")["level"], "ok");
+  EXPECT_THAT(ReportedRow("LibTorch")["value"].get<std::string>(), HasSubstr("2.99.0"));
+}
+
+TEST_F(ReportTest, AnotherHostIsRefusedNotLeftOut) {
+  ASSERT_TRUE(WriteFileAtomically(folder_.path() / "hosts", "far.example slots=2\n").ok());
+  const ProgramResult result = Dsrun({"--hostfile", "hosts", "report"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("far.example"));
+}
+
+TEST_F(ReportTest, VerifyEndsWithSixAndNamesTheDamage) {
+  const fs::path step = checkpoint::CommitSample(folder_.path() / "checkpoints", 7);
+  EXPECT_EQ(Dsrun({"checkpoint", "verify", step.string() + "/"}).status, 0);
+  checkpoint::FlipBit(step / "rank-00000.bin", 11);
+  const ProgramResult result = Dsrun({"checkpoint", "verify", "."});
+  EXPECT_EQ(result.status, 6);
+  EXPECT_THAT(result.out, HasSubstr("rank-00000.bin: tensor 'weight'"));
+}
+
+}  // namespace
+}  // namespace ds::testing
