@@ -23,6 +23,11 @@ std::vector<std::string> SplitAtNul(const std::string& text) {
   return parts;
 }
 
+std::size_t OpenDescriptors(pid_t pid) {
+  const std::filesystem::directory_iterator folder("/proc/" + std::to_string(pid) + "/fd");
+  return static_cast<std::size_t>(std::distance(begin(folder), end(folder)));
+}
+
 // Every byte a C string can hold.
 std::string AllBytes() {
   std::string bytes;
@@ -115,7 +120,6 @@ TEST_F(LaunchTest, OneMissingProgramLeavesNoRank) {
 }
 
 TEST_F(LaunchTest, AFailureOfExecveLeavesNoRank) {
-  const std::filesystem::path script = daemon().folder() / "no-interpreter";
   v1::LaunchRequest request = Request(4, {"wait"});
   request.mutable_ranks(3)->set_argv(0, "@DSRUN_JOB_DIR@/not-a-program");
   v1::JobFile* file = request.add_files();
@@ -155,6 +159,15 @@ TEST_F(LaunchTest, TheSameGenerationIsRefusedAndTheNextOneRuns) {
   EXPECT_EQ(client().Launch(Request(2, {"exit", "0"}, 1)).status().code(),
             StatusCode::kAlreadyExists);
   EXPECT_EQ(Run(Request(2, {"exit", "0"}, 2)).exits.size(), 2U);
+}
+
+TEST_F(LaunchTest, AGenerationLeavesNoDescriptorInTheDaemon) {
+  Run(Request(8, {"exit", "0"}, 1));
+  const std::size_t after_one = OpenDescriptors(daemon().pid());
+  for (std::uint32_t generation = 2; generation <= 10; ++generation) {
+    Run(Request(8, {"exit", "0"}, generation));
+  }
+  EXPECT_EQ(OpenDescriptors(daemon().pid()), after_one);
 }
 
 TEST_F(LaunchTest, ALaunchWhileRanksRunIsRefused) {
