@@ -15,6 +15,10 @@ StatusOr<std::string> ReadFile(const fs::path& path, std::uint64_t max_bytes) {
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return ErrnoError(errno, path.string());
   if (S_ISDIR(info.st_mode)) return ErrnoError(EISDIR, path.string());
+  const Status too_large = ResourceExhaustedError(path.string() + ": larger than " +
+                                                  std::to_string(max_bytes) + " bytes");
+  // A sparse file may claim more than there is memory.
+  if (static_cast<std::uint64_t>(info.st_size) > max_bytes) return too_large;
   std::string content;
   content.reserve(static_cast<std::size_t>(info.st_size));
   char buffer[1 << 16];
@@ -23,10 +27,7 @@ StatusOr<std::string> ReadFile(const fs::path& path, std::uint64_t max_bytes) {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return ErrnoError(errno, path.string());
     if (got == 0) return content;
-    if (content.size() + static_cast<std::size_t>(got) > max_bytes) {
-      return ResourceExhaustedError(path.string() + ": larger than " + std::to_string(max_bytes) +
-                                    " bytes");
-    }
+    if (content.size() + static_cast<std::size_t>(got) > max_bytes) return too_large;
     content.append(buffer, static_cast<std::size_t>(got));
   }
 }

@@ -47,6 +47,13 @@ TEST_F(FilesTest, ReadRefusesMissingFoldersAndTooMuch) {
   EXPECT_EQ(ReadFile(folder_ / "big", 99).status().code(), StatusCode::kResourceExhausted);
 }
 
+TEST_F(FilesTest, ReadRefusesASparseFileLargerThanMemory) {
+  const fs::path path = folder_ / "sparse";
+  ASSERT_TRUE(WriteFileAtomically(path, "").ok());
+  fs::resize_file(path, std::uintmax_t{1} << 42);
+  EXPECT_EQ(ReadFile(path).status().code(), StatusCode::kResourceExhausted);
+}
+
 TEST_F(FilesTest, RenameRefusesAnExistingName) {
   fs::create_directory(folder_ / "step-1.tmp");
   ASSERT_TRUE(RenameDurably(folder_ / "step-1.tmp", folder_ / "step-1").ok());
