@@ -20,7 +20,7 @@ inline constexpr std::size_t kCacheLine = 64;
 // A buffer is written in one interval and read in the two after it (see host_group.h).
 inline constexpr int kStagingBuffers = 3;
 inline constexpr int kChannelSlots = 4;
-inline constexpr std::size_t kChannelSlotBytes = 64 * 1024;
+inline constexpr std::size_t kChannelSlotBytes = std::size_t{64} * 1024;
 inline constexpr int kMaxLocalRanks = 256;
 
 // A word that ranks wait on. `sleepers` spares the waker its system call when nobody sleeps.

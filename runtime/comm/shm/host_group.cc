@@ -17,7 +17,7 @@ std::size_t ChunkBytes(const HostGroupOptions& options) {
 }  // namespace
 
 std::size_t DefaultChunkBytes(int size) {
-  constexpr std::size_t kAllRanks = 2 * 1024 * 1024;
+  constexpr std::size_t kAllRanks = std::size_t{2} * 1024 * 1024;
   const std::size_t even = kAllRanks / static_cast<std::size_t>(std::max(2, size));
   return std::max(kMinChunkBytes, even / kMinChunkBytes * kMinChunkBytes);
 }
