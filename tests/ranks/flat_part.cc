@@ -33,13 +33,11 @@ FlatPart::FlatPart(std::vector<TensorSpec> specs, Holding holding, int rank, int
     TensorShard shard{.name = spec.name, .global_shape = spec.shape};
     const std::int64_t elements = NumElements(spec.shape);
     std::int64_t held = elements;
-    if (holding_ == Holding::kReplicated) {
-      shard.replica = {rank_, world_size_};
-    } else if (holding_ == Holding::kFlatShards) {
+    if (holding_ == Holding::kFlatShards) {
       const std::int64_t each = (elements + world_size_ - 1) / world_size_;
       shard.flat_start = std::min(elements, each * rank_);
       held = std::min(elements, each * (rank_ + 1)) - shard.flat_start;
-    } else if (!spec.shape.empty()) {
+    } else if (holding_ == Holding::kColumns && !spec.shape.empty()) {
       const Share columns = Columns(spec, rank_, world_size_);
       Box box{std::vector<std::int64_t>(spec.shape.size(), 0), spec.shape};
       box.offset.back() = columns.first;
