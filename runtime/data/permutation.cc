@@ -20,7 +20,7 @@ std::uint64_t Mix(std::uint64_t x) {
 Permutation::Permutation(std::int64_t size, std::uint64_t key)
     : size_(static_cast<std::uint64_t>(size)) {
   DS_CHECK(size >= 1);
-  half_bits_ = (std::bit_width(size_ - 1) + 1) / 2;
+  half_bits_ = (static_cast<int>(std::bit_width(size_ - 1)) + 1) / 2;
   for (std::uint64_t& round_key : round_keys_) round_key = key = Mix(key);
 }
 
