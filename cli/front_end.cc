@@ -5,6 +5,8 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <cstdlib>
+#include <filesystem>
 
 #include "cli/command_table.h"
 #include "cli/exit_codes.h"
@@ -21,8 +23,8 @@ bool IsOnPath(const std::string& name) {
   std::string_view left = path == nullptr ? "" : path;
   while (!left.empty()) {
     const std::size_t end = left.find(':');
-    const std::string folder(left.substr(0, end));
-    if (::access((folder + "/" + name).c_str(), X_OK) == 0) return true;
+    const std::filesystem::path file = std::filesystem::path(left.substr(0, end)) / name;
+    if (::access(file.c_str(), X_OK) == 0) return true;
     left = end == std::string_view::npos ? "" : left.substr(end + 1);
   }
   return false;
@@ -73,7 +75,9 @@ StatusOr<int> Run(const std::vector<std::string>& command_line) {
   DS_ASSIGN_OR_RETURN(
       FlagParser::Result parsed,
       parser.Parse({command_line.begin() + 1, command_line.end()}, FlagParser::Rest::kProgram));
-  invocation.launch_words.assign(command_line.begin() + 1, command_line.end() - parsed.rest.size());
+  invocation.launch_words.assign(
+      command_line.begin() + 1,
+      command_line.end() - static_cast<std::ptrdiff_t>(parsed.rest.size()));
   if (help) return FindCommand("help")->run(invocation);
   if (version) return FindCommand("version")->run(invocation);
   if (!invocation.launch.log_level.empty()) SetLogLevel(invocation.launch.log_level);
@@ -84,9 +88,13 @@ StatusOr<int> Run(const std::vector<std::string>& command_line) {
 }  // namespace
 
 int RunCommandLine(const std::vector<std::string>& command_line) {
-  const StatusOr<int> status = Run(command_line);
-  if (status.ok()) return *status;
-  return ReportError(status.status(), kExitUsage);
+  try {
+    const StatusOr<int> status = Run(command_line);
+    return status.ok() ? *status : ReportError(status.status(), kExitUsage);
+  } catch (const std::filesystem::filesystem_error& error) {
+    // Relative paths need a working directory; when that has been removed, this is how it shows.
+    return ReportError(InternalError(error.what()), kExitInternal);
+  }
 }
 
 }  // namespace ds::cli

@@ -5,15 +5,15 @@
 #include <CLI/Formatter.hpp>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "cli/exit_codes.h"
 #include "cli/flag_parser.h"
-#include "cli/job/job_description.h"
-#include "cli/job/job_session.h"
 #include "cli/launch_flags_json.h"
 #include "cli/report_error.h"
 #include "cli/train/train_inputs.h"
 #include "cli/train/train_program.h"
+#include "cli/train/train_session.h"
 
 namespace ds::cli {
 namespace {
@@ -70,27 +70,52 @@ fs::path FindRun(const std::string& run) {
   return fs::path("runs") / run;
 }
 
-StatusOr<config::TrainJob> StoredTrainJob(const Json& job, const fs::path& run) {
-  if (job.value("kind", "") != "train" || !job.contains("train") || !job.contains("launch")) {
-    return InvalidArgumentError(run.string() +
+// A training run as its job.json tells it.
+struct StoredRun {
+  std::unique_ptr<RunDirectory> directory;
+  std::string job_id;
+  LaunchFlags launch;
+  config::TrainJob train;
+};
+
+// The string `name` of an object; "" when there is none.
+std::string TextOf(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+StatusOr<StoredRun> ReadRun(const std::string& name) {
+  const fs::path path = fs::absolute(FindRun(name)).lexically_normal();
+  StoredRun run;
+  DS_ASSIGN_OR_RETURN(run.directory, RunDirectory::Open(path));
+  DS_ASSIGN_OR_RETURN(const Json job, run.directory->ReadJob());
+  if (TextOf(job, "kind") != "train" || !job.contains("train") || !job.contains("launch")) {
+    return InvalidArgumentError(path.string() +
                                 " is the run of a program that keeps its own checkpoints; start it "
                                 "again with the command_line of its job.json");
   }
+  run.job_id = TextOf(job, "job");
+  DS_ASSIGN_OR_RETURN(run.launch, LaunchFlagsFromJson(job.at("launch")));
   StatusOr<config::TrainJob> train = config::TrainJobFromJson(job.at("train").dump());
-  if (!train.ok()) return train.status().WithContext((run / "job.json").string());
-  return train;
+  if (!train.ok()) return train.status().WithContext((path / "job.json").string());
+  run.train = *std::move(train);
+  return run;
 }
 
-// The job's steps are all done already.
-bool NothingLeft(const config::TrainJob& job, const ResumePoint& point) {
-  return job.steps > 0 && point.step >= job.steps;
-}
-
-int RefuseFinished(const config::TrainJob& job, const ResumePoint& point) {
-  return ReportError(FailedPreconditionError("nothing to resume: " + point.directory + " has all " +
-                                             std::to_string(job.steps) +
-                                             " steps; give a larger total with --steps"),
-                     kExitCheckpoint);
+// Sets where `inputs` go on from. The error says why there is nothing to go on with.
+Status ChooseResumePoint(const std::string& named, const fs::path& checkpoints,
+                         TrainInputs* inputs) {
+  const StatusOr<ResumePoint> point =
+      FindResumePoint(checkpoints.string(), named, &inputs->notices);
+  if (!point.ok()) return point.status().WithContext("cannot resume");
+  if (inputs->job.steps > 0 && point->step >= inputs->job.steps) {
+    return FailedPreconditionError("nothing to resume: " + point->directory + " has all " +
+                                   std::to_string(inputs->job.steps) +
+                                   " steps; give a larger total with --steps");
+  }
+  inputs->notices.push_back("going on from " + point->directory);
+  inputs->job.resume_from = point->directory;
+  return OkStatus();
 }
 
 }  // namespace
@@ -102,41 +127,23 @@ StatusOr<int> ResumeCommand(const Invocation& invocation) {
   if (!given.launch.run_dir.empty()) {
     return InvalidArgumentError("resume: --run_dir has no place here; a run goes on in its own");
   }
-  const fs::path run = fs::absolute(FindRun(given.run)).lexically_normal();
-  DS_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run_directory, RunDirectory::Open(run));
-  DS_ASSIGN_OR_RETURN(Json job, run_directory->ReadJob());
-  DS_ASSIGN_OR_RETURN(config::TrainJob train, StoredTrainJob(job, run));
-  DS_ASSIGN_OR_RETURN(LaunchFlags launch, LaunchFlagsFromJson(job.at("launch")));
-  DropReplacedSelection(given.launch, &launch);
-  DS_ASSIGN_OR_RETURN(const ResumeFlags flags, ParseFlags(invocation, launch));
+  DS_ASSIGN_OR_RETURN(StoredRun run, ReadRun(given.run));
+  DropReplacedSelection(given.launch, &run.launch);
+  DS_ASSIGN_OR_RETURN(const ResumeFlags flags, ParseFlags(invocation, run.launch));
   DS_RETURN_IF_ERROR(CheckLaunchFlags(flags.launch));
 
-  JobSetup setup{
-      .job_id = job.value("job", run.filename().string()), .flags = flags.launch, .trains = true};
+  JobSetup setup{.job_id = run.job_id, .flags = flags.launch};
   DS_ASSIGN_OR_RETURN(setup.plan, PlanOnThisHost(flags.launch));
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
-  DS_ASSIGN_OR_RETURN(TrainInputs inputs, OverrideTrainInputs(train, flags.train, share,
+  DS_ASSIGN_OR_RETURN(TrainInputs inputs, OverrideTrainInputs(run.train, flags.train, share,
                                                               setup.plan.world.world_size()));
-  inputs.job.checkpoint_dir = run_directory->checkpoints().string();
-  inputs.job.device = DeviceName(flags.launch.device);
-  const StatusOr<ResumePoint> point =
-      FindResumePoint(inputs.job.checkpoint_dir, flags.checkpoint, &inputs.notices);
-  if (!point.ok()) {
-    return ReportError(point.status().WithContext("cannot resume"), kExitCheckpoint);
+  if (const Status chosen =
+          ChooseResumePoint(flags.checkpoint, run.directory->checkpoints(), &inputs);
+      !chosen.ok()) {
+    return ReportError(chosen, kExitCheckpoint);
   }
-  if (NothingLeft(inputs.job, *point)) return RefuseFinished(inputs.job, *point);
-  inputs.notices.push_back("going on from " + point->directory);
-  inputs.job.resume_from = point->directory;
-  setup.total_steps = inputs.job.steps;
-  setup.notices = inputs.notices;
-  setup.program = TrainProgram(inputs.job, run_directory->NextGeneration());
-
-  job.update(DescribeJob("train", setup, invocation.command_line));
-  job["train"] = Json::parse(config::ToJson(inputs.job));
-  DS_RETURN_IF_ERROR(run_directory->WriteJob(job));
-  DS_RETURN_IF_ERROR(run_directory->WriteResolvedConfig(inputs.resolved_config));
-  DS_RETURN_IF_ERROR(run_directory->RemoveVerdict());
-  return RunJob(setup, run_directory.get());
+  return RunTraining(std::move(setup), std::move(inputs), invocation.command_line,
+                     run.directory.get());
 }
 
 }  // namespace ds::cli

@@ -3,15 +3,14 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "cli/exit_codes.h"
 #include "cli/flag_parser.h"
 #include "cli/job/job_description.h"
 #include "cli/job/job_id.h"
-#include "cli/job/job_session.h"
 #include "cli/train/train_inputs.h"
-#include "cli/train/train_program.h"
+#include "cli/train/train_session.h"
 #include "runtime/base/clock.h"
 
 namespace ds::cli {
@@ -28,25 +27,15 @@ StatusOr<int> TrainCommand(const Invocation& invocation) {
   if (parsed.help_shown) return kExitOk;
   DS_RETURN_IF_ERROR(CheckLaunchFlags(launch));
 
-  JobSetup setup{
-      .job_id = MakeJobId("train", Clock::System().UnixNanos()), .flags = launch, .trains = true};
+  JobSetup setup{.job_id = MakeJobId("train", Clock::System().UnixNanos()), .flags = launch};
   DS_ASSIGN_OR_RETURN(setup.plan, PlanOnThisHost(launch));
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
   DS_ASSIGN_OR_RETURN(TrainInputs inputs,
                       GatherTrainInputs(flags, share, setup.plan.world.world_size()));
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run_directory,
                       RunDirectory::Create(RunDirectoryPath(launch, setup.job_id)));
-  inputs.job.checkpoint_dir = run_directory->checkpoints().string();
-  inputs.job.device = DeviceName(launch.device);
-  setup.total_steps = inputs.job.steps;
-  setup.notices = inputs.notices;
-  setup.program = TrainProgram(inputs.job, run_directory->NextGeneration());
-
-  nlohmann::ordered_json job = DescribeJob("train", setup, invocation.command_line);
-  job["train"] = nlohmann::ordered_json::parse(config::ToJson(inputs.job));
-  DS_RETURN_IF_ERROR(run_directory->WriteJob(job));
-  DS_RETURN_IF_ERROR(run_directory->WriteResolvedConfig(inputs.resolved_config));
-  return RunJob(setup, run_directory.get());
+  return RunTraining(std::move(setup), std::move(inputs), invocation.command_line,
+                     run_directory.get());
 }
 
 }  // namespace ds::cli

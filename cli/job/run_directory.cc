@@ -1,6 +1,11 @@
 #include "cli/job/run_directory.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -57,6 +62,7 @@ StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::Open(const fs::path& path)
 
 StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::OpenFiles(const fs::path& path) {
   std::unique_ptr<RunDirectory> run(new RunDirectory(path));
+  DS_RETURN_IF_ERROR(run->Lock());
   for (auto& [file, name] :
        {std::pair(&run->events_, "events.jsonl"), std::pair(&run->metrics_, "metrics.jsonl")}) {
     StatusOr<AppendFile> opened = AppendFile::Open(path / name);
@@ -64,6 +70,14 @@ StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::OpenFiles(const fs::path& 
     file->emplace(*std::move(opened));
   }
   return run;
+}
+
+Status RunDirectory::Lock() {
+  lock_.Reset(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!lock_.valid()) return CannotWrite(path_, ErrnoError(errno, path_.string()));
+  if (::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return OkStatus();
+  if (errno != EWOULDBLOCK) return OkStatus();  // a file system without locks
+  return FailedPreconditionError("run directory " + path_.string() + " is in use by another dsrun");
 }
 
 int RunDirectory::NextGeneration() const {

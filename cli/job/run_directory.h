@@ -10,6 +10,8 @@
 //     checkpoints/
 //     verdict.json                      only after a failure
 //
+// One dsrun at a time has it open.
+//
 // Threads: one at a time.
 
 #include <filesystem>
@@ -53,10 +55,12 @@ class RunDirectory {
 
   explicit RunDirectory(std::filesystem::path path) : path_(std::move(path)) {}
   static StatusOr<std::unique_ptr<RunDirectory>> OpenFiles(const std::filesystem::path& path);
+  Status Lock();
   Status AppendOutput(const HostEvent& event);
   StatusOr<AppendFile*> Log(int generation, const LogKey& key);
 
   const std::filesystem::path path_;
+  UniqueFd lock_;  // the folder itself, locked while it is open
   std::optional<AppendFile> events_;
   std::optional<AppendFile> metrics_;
   int log_generation_ = -1;  // whose files logs_ holds

@@ -81,6 +81,14 @@ TEST_F(RunDirectoryTest, ASecondJobIsRefused) {
   EXPECT_EQ((*opened)->ReadJob()->at("job"), "x");
 }
 
+TEST_F(RunDirectoryTest, OneDsrunAtATime) {
+  const auto run = RunDirectory::Create(path());
+  ASSERT_TRUE(run.ok());
+  ASSERT_TRUE((*run)->WriteJob({{"job", "x"}}).ok());
+  EXPECT_EQ(RunDirectory::Open(path()).status().message(),
+            "run directory " + path().string() + " is in use by another dsrun");
+}
+
 TEST_F(RunDirectoryTest, WhatCannotBeWrittenNamesTheFlag) {
   const auto run = RunDirectory::Create("/dev/null/job");
   ASSERT_FALSE(run.ok());

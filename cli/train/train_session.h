@@ -1,0 +1,22 @@
+#pragma once
+
+// The last steps that `train` and `resume` share: describe the job in its run directory, then run
+// it.
+
+#include <string>
+#include <vector>
+
+#include "cli/job/job_session.h"
+#include "cli/job/run_directory.h"
+#include "cli/train/train_inputs.h"
+#include "runtime/base/status.h"
+
+namespace ds::cli {
+
+// `setup` brings id, flags and plan; what concerns training is filled in here from `inputs`.
+// Returns the exit status of dsrun; an error means that nothing ran.
+StatusOr<int> RunTraining(JobSetup setup, TrainInputs inputs,
+                          const std::vector<std::string>& command_line,
+                          RunDirectory* run_directory);
+
+}  // namespace ds::cli
