@@ -1,8 +1,12 @@
 #include "runtime/models/cross_entropy_rows.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/log_softmax.h>
-#include <ATen/ops/where.h>
+
+#include <algorithm>
+#include <type_traits>
+#include <vector>
 
 #include "runtime/models/softmax_row.h"
 
@@ -17,11 +21,14 @@ void FusedRows(at::Tensor& logits, const RowLabels& labels, float gradient_scale
   auto* out = losses->data_ptr<float>();
   const std::int64_t columns = logits.size(1);
   at::parallel_for(0, logits.size(0), /*grain_size=*/1, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<float> wide(std::is_same_v<Scalar, Bf16Bits> ? columns : 0);
     for (std::int64_t row = begin; row < end; ++row) {
       Scalar* row_values = values + row * columns;
       if (ids[row] == labels.ignored) {
         std::fill_n(row_values, columns, Scalar{});
         out[row] = 0.0F;
+      } else if constexpr (std::is_same_v<Scalar, Bf16Bits>) {
+        out[row] = SoftmaxRow(row_values, columns, ids[row], gradient_scale, wide.data());
       } else {
         out[row] = SoftmaxRow(row_values, columns, ids[row], gradient_scale);
       }

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <vector>
 
 namespace ds::models {
 namespace {
@@ -124,11 +123,11 @@ float SoftmaxRow(float* row, std::int64_t columns, std::int64_t label, float sca
   return std::log(row_sum.sum) - (label_logit - row_sum.max);
 }
 
-float SoftmaxRow(Bf16Bits* row, std::int64_t columns, std::int64_t label, float scale) {
-  std::vector<float> wide(static_cast<std::size_t>(columns));
-  Widen(row, columns, wide.data());
-  const float loss = SoftmaxRow(wide.data(), columns, label, scale);
-  if (scale != 0.0F) Narrow(wide.data(), columns, row);
+float SoftmaxRow(Bf16Bits* row, std::int64_t columns, std::int64_t label, float scale,
+                 float* wide) {
+  Widen(row, columns, wide);
+  const float loss = SoftmaxRow(wide, columns, label, scale);
+  if (scale != 0.0F) Narrow(wide, columns, row);
   return loss;
 }
 

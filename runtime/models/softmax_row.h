@@ -18,6 +18,8 @@ struct Bf16Bits {
 // Requires 0 <= label < columns. The exponential is within 2 ulp; a row with an infinity or a NaN
 // gives NaN.
 float SoftmaxRow(float* row, std::int64_t columns, std::int64_t label, float scale);
-float SoftmaxRow(Bf16Bits* row, std::int64_t columns, std::int64_t label, float scale);
+
+// The same for bfloat16; `wide` is room for `columns` floats.
+float SoftmaxRow(Bf16Bits* row, std::int64_t columns, std::int64_t label, float scale, float* wide);
 
 }  // namespace ds::models
