@@ -186,16 +186,21 @@ HostBackend::WorkPtr HostBackend::alltoall(Tensors& outputs, Tensors& inputs,
                 rank_, c10d::OpType::ALLTOALL);
 }
 
+void HostBackend::CheckMessage(int peer, int tag) const {
+  TORCH_CHECK(tag == 0, "CPU messages are matched in order and carry no tag");
+  TORCH_CHECK(peer != rank_, "rank ", rank_, " cannot send to itself");
+}
+
 HostBackend::WorkPtr HostBackend::send(Tensors& tensors, int peer, int tag) {
   const at::Tensor& tensor = OnlyTensor(tensors);
-  TORCH_CHECK(tag == 0, "CPU messages are matched in order and carry no tag");
+  CheckMessage(peer, tag);
   return Finish(group_->Send(Data(tensor), ElementsOf(tensor), RankIn(peer, size_)), rank_,
                 c10d::OpType::SEND);
 }
 
 HostBackend::WorkPtr HostBackend::recv(Tensors& tensors, int peer, int tag) {
   const at::Tensor& tensor = OnlyTensor(tensors);
-  TORCH_CHECK(tag == 0, "CPU messages are matched in order and carry no tag");
+  CheckMessage(peer, tag);
   return Finish(group_->Receive(Data(tensor), ElementsOf(tensor), RankIn(peer, size_)), rank_,
                 c10d::OpType::RECV);
 }

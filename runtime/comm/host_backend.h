@@ -50,6 +50,8 @@ class HostBackend : public c10d::Backend {
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
 
  private:
+  void CheckMessage(int peer, int tag) const;
+
   std::unique_ptr<HostGroup> group_;
 };
 

@@ -211,6 +211,7 @@ TEST(BackendTest, TensorsThatCannotBeSentAreRefused) {
     refuses([&] { comm.AllReduce(at::ones({2}, at::kInt), ReduceOp::kAvg); }, "average");
     refuses([&] { comm.AllReduce(at::ones({2}, at::kComplexFloat), ReduceOp::kSum); }, "Complex");
     refuses([&] { comm.AllGather(at::ones({5}), at::ones({2})); }, "not 2 parts of 2");
+    refuses([&] { comm.Send(matrix, comm.rank()); }, "to itself");
     refuses([&] { comm.Broadcast(matrix, 2); }, "rank 2 is not in a group of 2");
     comm.AllReduce(matrix, ReduceOp::kSum);
     EXPECT_EQ(matrix.sum().item<float>(), 48);
