@@ -1,0 +1,50 @@
+// A C++ user's way: install, find_package(dsrun), build a program of one's own against it.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "runtime/base/files.h"
+#include "tests/support/program.h"
+
+namespace ds::testing {
+namespace {
+namespace fs = std::filesystem;
+
+constexpr char kProject[] = R"(cmake_minimum_required(VERSION 3.25)
+project(consumer LANGUAGES CXX)
+find_package(dsrun REQUIRED)
+add_executable(consumer consumer.cc)
+target_link_libraries(consumer PRIVATE ds_config)
+)";
+
+constexpr char kProgram[] = R"cc(#include "runtime/config/check_config.h"
+                                 int main() {
+                                   return ds::config::CheckConfig(R"({"train_batch_size": 8})", "inline", 2).ok ? 0 : 1;
+                                 }
+)cc";
+
+TEST(PackageTest, InstalledPackageBuildsAProgram) {
+  TemporaryFolder folder;
+  const std::string prefix = (folder.path() / "prefix").string();
+  const std::string source = (folder.path() / "source").string();
+  const std::string build = (folder.path() / "build").string();
+  const auto installed = RunProgram({"cmake", "--install", DS_BUILD_DIR, "--prefix", prefix});
+  ASSERT_EQ(installed.status, 0) << installed.err;
+  for (const char* program : {"dsrun", "dsrund", "dsrank"}) {
+    const auto version = RunProgram({prefix + "/bin/" + program, "--version"});
+    EXPECT_EQ(version.status, 0) << program << version.err;
+  }
+  fs::create_directories(source);
+  ASSERT_TRUE(WriteFileAtomically(source + "/CMakeLists.txt", kProject).ok());
+  ASSERT_TRUE(WriteFileAtomically(source + "/consumer.cc", kProgram).ok());
+  const auto configured = RunProgram(
+      {"cmake", "-G", "Ninja", "-S", source, "-B", build, "-DCMAKE_PREFIX_PATH=" + prefix});
+  ASSERT_EQ(configured.status, 0) << configured.out << configured.err;
+  const auto built = RunProgram({"cmake", "--build", build});
+  ASSERT_EQ(built.status, 0) << built.out << built.err;
+  EXPECT_EQ(RunProgram({build + "/consumer"}).status, 0);
+}
+
+}  // namespace
+}  // namespace ds::testing

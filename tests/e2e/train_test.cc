@@ -1,0 +1,210 @@
+// The main job, end to end, with the real programs: dsrun -> dsrund -> dsrank -> ZeRO on real text.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+
+#include "runtime/base/files.h"
+#include "tests/e2e/dsrun.h"
+
+namespace ds::testing {
+namespace {
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class TrainTest : public ::testing::Test {
+ protected:
+  fs::path RunDir(const std::string& name) const { return folder_.path() / name; }
+
+  // A ds_config of the given stage; the batch is `global_batch` at any world size.
+  fs::path WriteConfig(int stage, int global_batch = 4) const {
+    const fs::path path = folder_.path() / ("stage" + std::to_string(stage) + ".json");
+    const nlohmann::json config = {
+        {"train_batch_size", global_batch},
+        {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-3}}}}},
+        {"zero_optimization", {{"stage", stage}}},
+    };
+    EXPECT_TRUE(WriteFileAtomically(path, config.dump()).ok());
+    return path;
+  }
+
+  // Arguments of a small run over a few KB of text.
+  std::vector<std::string> Train(int ranks, int stage, std::vector<std::string> more = {}) const {
+    std::vector<std::string> arguments = {"--num_gpus",
+                                          std::to_string(ranks),
+                                          "train",
+                                          "--model",
+                                          "gpt2-demo",
+                                          "--data",
+                                          DS_SOURCE_DIR "/LICENSE",
+                                          "--deepspeed_config",
+                                          WriteConfig(stage).string(),
+                                          "--seq_len",
+                                          "32"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+
+  std::vector<double> Losses(const std::string& run) const {
+    return Column(ReadJsonLines(RunDir(run) / "metrics.jsonl"), "loss");
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(TrainTest, TheCommandOfTheReadmeRunsWithItsDefaults) {
+  const auto result = RunProgram({DS_BIN_DIR "/dsrun", "--hostfile",
+                                  DS_SOURCE_DIR "/hostfile_examples/localhost", "--num_gpus", "8",
+                                  "--run_dir", RunDir("demo").string(), "train", "--steps", "6"});
+  ASSERT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr("gpt2-demo"));
+  if (!fs::exists("/proc/driver/nvidia")) {
+    EXPECT_THAT(result.err, HasSubstr("no GPU: its ranks run on CPU"));
+  }
+  const auto steps = ReadJsonLines(RunDir("demo") / "metrics.jsonl");
+  EXPECT_EQ(Column(steps, "step"), (std::vector<double>{1, 2, 3, 4, 5, 6}));
+  EXPECT_LT(steps.back()["loss"].get<double>(), steps.front()["loss"].get<double>());
+  EXPECT_TRUE(fs::exists(RunDir("demo") / "config.resolved.json"));
+  EXPECT_TRUE(fs::exists(RunDir("demo") / "job.json"));
+  EXPECT_FALSE(fs::exists(RunDir("demo") / "verdict.json"));
+  const fs::directory_iterator logs(RunDir("demo") / "logs" / "0");
+  EXPECT_EQ(std::distance(begin(logs), end(logs)), 16) << "out and err of 8 ranks";
+}
+
+TEST_F(TrainTest, StagesAndWorldSizesGiveOneTrajectory) {
+  ASSERT_EQ(RunProgram(DsrunCommand(RunDir("one"), Train(1, 0, {"--steps", "5"}))).status, 0);
+  const auto expected = Losses("one");
+  ASSERT_EQ(expected.size(), 5u);
+  for (int stage = 0; stage <= 3; ++stage) {
+    const std::string name = "stage" + std::to_string(stage);
+    ASSERT_EQ(RunProgram(DsrunCommand(RunDir(name), Train(2, stage, {"--steps", "5"}))).status, 0);
+    EXPECT_THAT(Losses(name), ::testing::Pointwise(::testing::DoubleNear(1e-5), expected)) << name;
+  }
+}
+
+TEST_F(TrainTest, ResumeContinuesAsIfNeverStopped) {
+  ASSERT_EQ(RunProgram(DsrunCommand(RunDir("whole"), Train(2, 2, {"--steps", "6"}))).status, 0);
+  ASSERT_EQ(
+      RunProgram(DsrunCommand(RunDir("parts"), Train(2, 2, {"--steps", "3", "--save_every", "3"})))
+          .status,
+      0);
+  const auto resumed = RunProgram(
+      {DS_BIN_DIR "/dsrun", "--num_gpus", "2", "resume", RunDir("parts").string(), "--steps", "6"});
+  ASSERT_EQ(resumed.status, 0) << resumed.out << resumed.err;
+  EXPECT_EQ(Losses("parts"), Losses("whole"));
+}
+
+TEST_F(TrainTest, ResumeOnAnotherWorldSizeAndStage) {
+  ASSERT_EQ(RunProgram(DsrunCommand(RunDir("whole"), Train(2, 3, {"--steps", "6"}))).status, 0);
+  ASSERT_EQ(
+      RunProgram(DsrunCommand(RunDir("parts"), Train(4, 3, {"--steps", "3", "--save_every", "3"})))
+          .status,
+      0);
+  const auto resumed =
+      RunProgram({DS_BIN_DIR "/dsrun", "--num_gpus", "2", "resume", RunDir("parts").string(),
+                  "--steps", "6", "--deepspeed_config", WriteConfig(1).string()});
+  ASSERT_EQ(resumed.status, 0) << resumed.out << resumed.err;
+  EXPECT_THAT(Losses("parts"), ::testing::Pointwise(::testing::DoubleNear(1e-5), Losses("whole")));
+}
+
+TEST_F(TrainTest, ResumeWithNothingToResumeIsRefused) {
+  ASSERT_EQ(RunProgram(DsrunCommand(RunDir("none"), Train(1, 0, {"--steps", "1"}))).status, 0);
+  const auto result =
+      RunProgram({DS_BIN_DIR "/dsrun", "resume", RunDir("none").string(), "--steps", "2"});
+  EXPECT_EQ(result.status, 6);
+  EXPECT_THAT(result.err, HasSubstr("checkpoint"));
+}
+
+class FailingTrainTest : public TrainTest {
+ protected:
+  // The pid of a rank, as events.jsonl tells it.
+  pid_t RankPid(const std::string& run, int rank) const {
+    for (const auto& event : ReadJsonLines(RunDir(run) / "events.jsonl")) {
+      if (event.value("event", "") == "rank_started" && event.value("rank", -1) == rank) {
+        return event.at("pid").get<pid_t>();
+      }
+    }
+    ADD_FAILURE() << "no rank_started event";
+    return -1;
+  }
+};
+
+TEST_F(FailingTrainTest, AKilledRankStopsAllAndIsNamed) {
+  Program program(DsrunCommand(RunDir("killed"), Train(2, 1, {"--steps", "100000"})));
+  ASSERT_TRUE(program.WaitForOutput("step 1"));
+  const pid_t victim = RankPid("killed", 1);
+  const pid_t other = RankPid("killed", 0);
+  ASSERT_EQ(::kill(victim, SIGKILL), 0);
+  const auto result = program.Wait();
+  EXPECT_EQ(result.status, 137) << result.out << result.err;
+  const auto verdict = ReadJson(RunDir("killed") / "verdict.json");
+  EXPECT_EQ(verdict["rank"], 1);
+  EXPECT_EQ(verdict["signal"], SIGKILL);
+  EXPECT_NE(::kill(other, 0), 0) << "rank 0 is still there";
+}
+
+TEST_F(FailingTrainTest, AKilledRankIsRestartedFromItsCheckpoint) {
+  ASSERT_EQ(RunProgram(DsrunCommand(RunDir("whole"), Train(2, 2, {"--steps", "120"}))).status, 0);
+  auto command =
+      DsrunCommand(RunDir("restarted"), Train(2, 2, {"--steps", "120", "--save_every", "20"}));
+  command.insert(command.begin() + 1, {"--max_restarts", "1"});
+  Program program(command);
+  ASSERT_TRUE(program.WaitForOutput("step-20"));
+  ASSERT_EQ(::kill(RankPid("restarted", 1), SIGKILL), 0);
+  const auto result = program.Wait();
+  ASSERT_EQ(result.status, 0) << result.out << result.err;
+  // Steps after the checkpoint may appear twice, in both generations: the same numbers.
+  const auto expected = Losses("whole");
+  for (const auto& line : ReadJsonLines(RunDir("restarted") / "metrics.jsonl")) {
+    EXPECT_EQ(line["loss"].get<double>(), expected.at(line["step"].get<std::size_t>() - 1)) << line;
+  }
+}
+
+TEST_F(FailingTrainTest, CtrlCStopsEverythingAndExits130) {
+  Program program(DsrunCommand(RunDir("stopped"), Train(2, 0, {"--steps", "100000"})));
+  ASSERT_TRUE(program.WaitForOutput("step 1"));
+  const pid_t rank = RankPid("stopped", 1);
+  program.Signal(SIGINT);
+  EXPECT_EQ(program.Wait().status, 130);
+  EXPECT_NE(::kill(rank, 0), 0);
+}
+
+TEST_F(FailingTrainTest, AFullDiskWhileSavingKeepsTheOldCheckpoint) {
+  ASSERT_EQ(
+      RunProgram(DsrunCommand(RunDir("full"), Train(2, 1, {"--steps", "2", "--save_every", "2"})))
+          .status,
+      0);
+  // One rank's share of the state (10 MB) is larger than the limit; logs, metrics and shared memory
+  // are not.
+  const auto result = RunProgram({DS_BIN_DIR "/dsrun", "--device", "cpu", "--num_gpus", "1",
+                                  "resume", RunDir("full").string(), "--steps", "4"},
+                                 {.file_size_limit = 8 << 20});
+  EXPECT_EQ(result.status, 6) << result.out << result.err;
+  EXPECT_THAT(result.err + result.out, HasSubstr("step-4"));
+  std::vector<std::string> left;
+  for (const auto& entry : fs::directory_iterator(RunDir("full") / "checkpoints")) {
+    left.push_back(entry.path().filename());
+  }
+  EXPECT_THAT(left, ::testing::UnorderedElementsAre("step-2", "latest"));
+  EXPECT_EQ(*ReadFile(RunDir("full") / "checkpoints" / "latest"), "step-2\n");
+}
+
+TEST_F(TrainTest, SavedModelIsAHuggingFaceFolder) {
+  const fs::path model = folder_.path() / "hf";
+  ASSERT_EQ(RunProgram(DsrunCommand(RunDir("save"),
+                                    Train(2, 3, {"--steps", "1", "--save_hf", model.string()})))
+                .status,
+            0);
+  EXPECT_TRUE(fs::exists(model / "config.json"));
+  EXPECT_TRUE(fs::exists(model / "model.safetensors"));
+  // It trains on: the weights have been read when the loss starts lower than from random ones.
+  auto again = Train(1, 0, {"--steps", "1"});
+  std::replace(again.begin(), again.end(), std::string("gpt2-demo"), model.string());
+  ASSERT_EQ(RunProgram(DsrunCommand(RunDir("again"), again)).status, 0);
+  EXPECT_LT(Losses("again")[0], Losses("save")[0]);
+}
+
+}  // namespace
+}  // namespace ds::testing
