@@ -16,6 +16,9 @@ namespace ds::data {
 namespace fs = std::filesystem;
 namespace {
 
+// Beyond these a file is opened for every read.
+constexpr std::size_t kMaxOpenFiles = 128;
+
 static_assert(std::endian::native == std::endian::little, ".bin token files are little-endian");
 
 template <typename Id>
@@ -90,6 +93,7 @@ Status TokenSource::Add(const fs::path& path, TokenWidth bin_width) {
     return InvalidArgumentError("byte text and .bin tokens cannot be mixed: " +
                                 segments_.front().path.string() + " and " + path.string());
   }
+  if (segments_.size() >= kMaxOpenFiles) segment.fd.Reset();
   size_ += segment.count;
   segments_.push_back(std::move(segment));
   return OkStatus();
@@ -122,8 +126,14 @@ Status TokenSource::ReadSegment(const Segment& segment, std::int64_t from,
     Widen<std::uint8_t>(segment.text.data() + from, out);
     return OkStatus();
   }
+  UniqueFd opened;
+  if (!segment.fd.valid()) {
+    opened = UniqueFd(::open(segment.path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!opened.valid()) return ErrnoError(errno, segment.path.string());
+  }
+  const int fd = opened.valid() ? opened.get() : segment.fd.get();
   std::vector<char> bytes(out.size() * static_cast<std::size_t>(width));
-  DS_RETURN_IF_ERROR(ReadAt(segment.fd.get(), segment.path, from * width, bytes));
+  DS_RETURN_IF_ERROR(ReadAt(fd, segment.path, from * width, bytes));
   switch (segment.width) {
     case TokenWidth::kByte:
       Widen<std::uint8_t>(bytes.data(), out);

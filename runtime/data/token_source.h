@@ -43,8 +43,8 @@ class TokenSource {
   // One file: tokens [first, first + count) of the row.
   struct Segment {
     std::filesystem::path path;
-    UniqueFd fd;
-    std::string text;  // of a .jsonl file, which is then read from here and not from `fd`
+    UniqueFd fd;       // of the first files only, so that a folder of many does not exhaust them
+    std::string text;  // of a .jsonl file, which is then read from here
     TokenWidth width = TokenWidth::kByte;
     std::int64_t first = 0;
     std::int64_t count = 0;

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "tests/unit/data/scratch_folder.h"
 
@@ -99,6 +100,34 @@ TEST(TokenSource, AFileThatShrinksIsAnError) {
   std::filesystem::resize_file(path, 2);
   std::vector<std::int64_t> tokens(6);
   EXPECT_THAT(source.Read(0, tokens).message(), HasSubstr("shrank while it was used; byte 2"));
+}
+
+// Puts the soft limit of open files back when it goes.
+class OpenFilesLimit {
+ public:
+  explicit OpenFilesLimit(rlim_t limit) {
+    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const rlimit lower{limit, before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &lower), 0);
+  }
+  ~OpenFilesLimit() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST(TokenSource, AFolderMayHaveMoreFilesThanAProcessMayOpen) {
+  ScratchFolder folder;
+  for (int i = 0; i < 400; ++i)
+    folder.Write(std::to_string(1000 + i), std::string(2, char(i % 100)));
+  const OpenFilesLimit limit(200);
+  const auto source = TokenSource::Open({folder.path()}, TokenWidth::kUint16);
+  ASSERT_TRUE(source.ok()) << source.status().message();
+  const std::vector<std::int64_t> tokens = ReadAll(*source);
+  ASSERT_EQ(tokens.size(), 800U);
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    EXPECT_EQ(tokens[i], static_cast<std::int64_t>(i / 2 % 100));
+  }
 }
 
 TEST(TokenSource, KnowsTheTwoTokenDtypes) {
