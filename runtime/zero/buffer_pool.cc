@@ -17,12 +17,16 @@ constexpr int kUsersPerUnit = 2;
 
 }  // namespace
 
+bool BufferPool::Size::shared_by_units() const { return users > kUsersPerUnit; }
+
 BufferPool::~BufferPool() {
-  for (auto& [bytes, size] : sizes_) {
-    for (std::size_t i = 0; i < size.idle.size(); ++i) {
-      context_.ledger->Remove(device::MemoryUse::kCommBuffers, context_.tier(), bytes);
-    }
-  }
+  for (auto& [bytes, size] : sizes_) FreeIdle(size, bytes);
+}
+
+void BufferPool::FreeIdle(Size& size, std::int64_t bytes) {
+  const auto count = static_cast<std::int64_t>(size.idle.size());
+  context_.ledger->Remove(device::MemoryUse::kCommBuffers, context_.tier(), count * bytes);
+  size.idle.clear();
 }
 
 at::DataPtr BufferPool::Take(std::int64_t bytes) {
@@ -32,6 +36,9 @@ at::DataPtr BufferPool::Take(std::int64_t bytes) {
     idle.pop_back();
     return buffer;
   }
+  for (auto& [other_bytes, other] : sizes_) {
+    if (!other.shared_by_units()) FreeIdle(other, other_bytes);
+  }
   at::DataPtr buffer =
       c10::GetAllocator(context_.device.type())->allocate(static_cast<std::size_t>(bytes));
   context_.ledger->Add(device::MemoryUse::kCommBuffers, context_.tier(), bytes);
@@ -40,10 +47,11 @@ at::DataPtr BufferPool::Take(std::int64_t bytes) {
 
 void BufferPool::Give(at::DataPtr buffer, std::int64_t bytes) {
   Size& size = sizes_[bytes];
-  if (size.users > kUsersPerUnit && size.idle.size() < kMaxIdle) {
+  if (size.idle.size() < (size.shared_by_units() ? kMaxIdle : 1)) {
     size.idle.push_back(std::move(buffer));
     return;
   }
+  buffer.clear();
   context_.ledger->Remove(device::MemoryUse::kCommBuffers, context_.tier(), bytes);
 }
 

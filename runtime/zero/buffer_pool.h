@@ -26,9 +26,10 @@ class BufferPool {
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
 
-  // Says that one more tensor will take buffers of this size. Sizes that more than one unit uses
-  // are kept when given back (the next layer takes them); others are freed (the embedding's would
-  // lie idle while all layers run).
+  // Says that one more tensor will take buffers of this size. Of a size that more than one unit
+  // uses, as layers have, buffers are kept when given back. Of any other one is kept (fresh memory
+  // costs a page fault every 4 KiB), until memory has to be found for another size: a large
+  // embedding's buffer never lies idle beside a large head's.
   void AddUser(std::int64_t bytes) { ++sizes_[bytes].users; }
 
   at::DataPtr Take(std::int64_t bytes);
@@ -36,9 +37,12 @@ class BufferPool {
 
  private:
   struct Size {
+    bool shared_by_units() const;
     int users = 0;
     std::vector<at::DataPtr> idle;
   };
+  void FreeIdle(Size& size, std::int64_t bytes);
+
   const Context& context_;
   std::map<std::int64_t, Size> sizes_;
 };
