@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/byte_size.h"
+
 namespace ds::cli {
 namespace {
 
@@ -67,6 +69,8 @@ void Progress::OnStep(const nlohmann::json& body, std::int64_t unix_nanos) {
   step_ = static_cast<std::int64_t>(*step);
   loss_ = Number(body, "loss");
   tokens_per_second_ = Number(body, "tokens_per_second");
+  // A restart goes back to its checkpoint: the pace begins anew.
+  if (!recent_.empty() && *step_ <= recent_.back().step) recent_.clear();
   recent_.push_back({*step_, unix_nanos});
   if (recent_.size() > kRecentSteps) recent_.pop_front();
 }
@@ -79,7 +83,7 @@ std::string Progress::Line() const {
   if (tokens_per_second_.has_value()) line += "  " + Fixed(*tokens_per_second_, 0) + " tokens/s";
   if (const auto left = SecondsLeft(); left.has_value()) line += "  left " + ShowDuration(*left);
   if (const std::uint64_t bytes = LargestRank(); bytes > 0) {
-    line += "  " + std::to_string(bytes >> 20) + " MiB/rank";
+    line += "  " + ByteSize(bytes) + "/rank";
   }
   return line;
 }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/exit_codes.h"
+#include "runtime/base/byte_size.h"
 
 namespace ds::cli {
 namespace {
@@ -37,12 +38,6 @@ std::string SignalHint(int signal) {
   }
 }
 
-std::string ShowBytes(std::uint64_t bytes) {
-  const double mebibytes = static_cast<double>(bytes) / (1 << 20);
-  std::string text = std::to_string(static_cast<std::int64_t>(mebibytes + 0.5));
-  return text + " MiB";
-}
-
 std::vector<std::string> SplitLines(const std::string& text) {
   std::vector<std::string> lines;
   for (std::size_t start = 0; start < text.size();) {
@@ -59,7 +54,7 @@ std::string Proof(const v1::RankExited& exit) {
   proof += exit.signal() != 0 ? "was ended by " + SignalName(exit.signal())
                               : "exited with status " + std::to_string(exit.exit_code());
   if (exit.core_dumped()) proof += " and dumped core";
-  if (exit.max_rss_bytes() > 0) proof += ", peak memory " + ShowBytes(exit.max_rss_bytes());
+  if (exit.max_rss_bytes() > 0) proof += ", peak memory " + ByteSize(exit.max_rss_bytes());
   if (exit.oom_killed()) proof += ", the cgroup's count of out-of-memory kills rose";
   if (exit.link_broken()) proof += ", it broke the protocol of its rank link";
   return proof;

@@ -18,10 +18,12 @@ template <typename Result>
 std::vector<Result> OnAllHosts(const std::vector<int>& node_ranks,
                                const std::function<Result(int)>& call) {
   std::vector<std::future<Result>> calls;
+  calls.reserve(node_ranks.size());
   for (const int node_rank : node_ranks) {
     calls.push_back(std::async(std::launch::async, call, node_rank));
   }
   std::vector<Result> results;
+  results.reserve(node_ranks.size());
   for (std::future<Result>& pending : calls) results.push_back(pending.get());
   return results;
 }
@@ -53,11 +55,10 @@ GenerationRun::GenerationRun(int generation, const JobRequest& job, const Prepar
       failures_(generation) {}
 
 std::optional<Verdict> GenerationRun::Run(const RankProgram& program) {
-  const std::optional<Verdict> refused = LaunchHosts(program);
+  std::optional<Verdict> refused = LaunchHosts(program);
   if (refused.has_value()) StopHosts(0, "another host could not start its ranks");
   WatchHosts();
   if (refused.has_value()) return refused;
-  std::optional<Verdict> verdict = failures_.Conclude();
   if (observer_failed_.has_value() && !failures_.failed()) {
     return Verdict{.cause = Cause::kInternal,
                    .exit_code = kExitInternal,
@@ -66,7 +67,7 @@ std::optional<Verdict> GenerationRun::Run(const RankProgram& program) {
                    .proof = "the run directory could not be written",
                    .hint = "free some space there, or choose another --run_dir"};
   }
-  return verdict;
+  return failures_.Conclude();
 }
 
 std::optional<Verdict> GenerationRun::LaunchHosts(const RankProgram& program) {

@@ -67,6 +67,7 @@ std::optional<Verdict> JobController::Run() {
 
 std::optional<Verdict> JobController::PrepareHosts(const RankProgram& program) {
   std::vector<std::future<StatusOr<v1::PrepareResponse>>> answers;
+  answers.reserve(prepared_.daemons.size());
   for (std::size_t i = 0; i < prepared_.daemons.size(); ++i) {
     answers.push_back(std::async(std::launch::async, [&, i] {
       return prepared_.daemons[i]->Prepare(MakePrepareRequest(job_, static_cast<int>(i), program));

@@ -60,7 +60,7 @@ TEST(FailureVerdictTest, OutOfMemoryHasItsOwnCauseAndProof) {
   EXPECT_EQ(verdict->message, "rank 0 on a was killed by the kernel: out of memory");
   EXPECT_EQ(
       verdict->proof,
-      "process 1000 was ended by signal 9 (SIGKILL), peak memory 3072 MiB, the cgroup's count "
+      "process 1000 was ended by signal 9 (SIGKILL), peak memory 3.00 GiB, the cgroup's count "
       "of out-of-memory kills rose");
 }
 

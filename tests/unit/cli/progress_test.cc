@@ -43,6 +43,16 @@ TEST(ProgressTest, OnlyTheLastStepsMakeThePace) {
   EXPECT_EQ(progress.Line(), "step 40/1000  loss 2.5000  1234 tokens/s  left 16m00s");
 }
 
+TEST(ProgressTest, ARestartBeginsThePaceAnew) {
+  Progress progress(100);
+  progress.OnEvent(Step(10, 0));
+  progress.OnEvent(Step(12, 2 * kSecond));
+  progress.OnEvent(Step(11, 500 * kSecond));
+  EXPECT_EQ(progress.Line(), "step 11/100  loss 2.5000  1234 tokens/s");
+  progress.OnEvent(Step(12, 501 * kSecond));
+  EXPECT_EQ(progress.Line(), "step 12/100  loss 2.5000  1234 tokens/s  left 1m28s");
+}
+
 TEST(ProgressTest, MemoryIsTheLargestRanks) {
   Progress progress(0);
   progress.OnEvent(Step(1, 0));
