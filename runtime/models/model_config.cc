@@ -66,7 +66,7 @@ constexpr const char* kDescriptiveKeys[] = {"model_type",
 std::vector<fs::path> PresetFolders() {
   std::vector<fs::path> folders;
   if (const StatusOr<fs::path> program = OwnExecutable(); program.ok()) {
-    folders.push_back(program->parent_path().parent_path() / "share/dsrun/models");
+    folders.push_back(program->parent_path().parent_path() / "share/dsrun/configs/models");
   }
   folders.emplace_back(DS_MODEL_PRESETS);
   return folders;

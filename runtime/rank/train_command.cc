@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -69,7 +70,7 @@ class TrainCommand : public engine::TrainLoopObserver {
   std::unique_ptr<data::Loader> loader_;
   std::vector<checkpoint::Stateful*> parts_;
   std::int64_t total_steps_ = 0;
-  bool failed_saving_ = false;
+  std::optional<int> exit_code_of_cause_;  // of a failure that has a status other than its phase's
 };
 
 struct Phase {
@@ -102,7 +103,7 @@ void TrainCommand::Run() {
     reporter_.Phase(phase.name, total_steps_);
     const Status status = AtTorchBoundary([&] { return (this->*phase.run)(); });
     if (!status.ok()) {
-      const int exit_code = failed_saving_ ? kExitCheckpoint : phase.exit_code;
+      const int exit_code = exit_code_of_cause_.value_or(phase.exit_code);
       EndWithFailure({.status = status, .exit_code = exit_code, .hint = phase.hint});
     }
   }
@@ -173,9 +174,13 @@ Status TrainCommand::Resume() {
 Status TrainCommand::Train() {
   model_->train(true);
   const engine::BatchSource next_batch = [this]() -> StatusOr<Bundle> {
-    DS_ASSIGN_OR_RETURN(data::Batch batch, loader_->Next());
-    return Bundle{.input = batch.inputs.to(device_.device),
-                  .labels = batch.labels.to(device_.device)};
+    auto batch = loader_->Next();
+    if (!batch.ok()) {
+      exit_code_of_cause_ = kExitUsage;
+      return batch.status();
+    }
+    return Bundle{.input = batch->inputs.to(device_.device),
+                  .labels = batch->labels.to(device_.device)};
   };
   const engine::TrainLoopOptions options{
       .total_steps = total_steps_,
@@ -187,7 +192,7 @@ Status TrainCommand::Train() {
       .seed = job_.seed};
   const engine::TrainLoopEnd end =
       engine::RunTrainLoop(*engine_, next_batch, parts_, options, *this);
-  failed_saving_ = end.saving;
+  if (end.saving) exit_code_of_cause_ = kExitCheckpoint;
   return end.status;
 }
 
