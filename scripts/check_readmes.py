@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Holds the folder READMEs to the code: each source folder has one of at most 60 lines, and every
+file or folder that a README names in backticks or links to exists.
+
+Exit 0 when all is well, 1 with one line per problem.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+MAX_LINES = 60
+# Made when the project is built or used, so not in a fresh clone.
+GENERATED = ("build", ".deps", "runs/", "logs/", "checkpoints/")
+# Where a README may count a path from, besides its own folder and the root.
+ALSO_FROM = ("runtime", "cli")
+NAME = re.compile(r"`([\w.-]+(?:/[\w.-]+)*/?)`|\]\(([\w./-]+)\)")
+
+
+def tracked(pattern):
+    out = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", pattern],
+                         cwd=ROOT, check=True, capture_output=True, text=True)
+    return [pathlib.PurePosixPath(line) for line in out.stdout.splitlines() if (ROOT / line).exists()]
+
+
+def folders_that_need_one():
+    """cli, daemon, proto, and every folder just below cli and runtime; a folder inside another such
+    folder is described by its parent's README."""
+    folders = {pathlib.PurePosixPath(top) for top in ("cli", "daemon", "proto", "runtime")}
+    for source in tracked("*.cc") + tracked("*.h"):
+        if source.parts[0] in ("cli", "runtime") and len(source.parts) > 2:
+            folders.add(pathlib.PurePosixPath(*source.parts[:2]))
+    folders.discard(pathlib.PurePosixPath("runtime/examples"))  # each file explains itself
+    return folders
+
+
+def is_path(name):
+    """A name with a slash or the ending of a source file; anything else is a word of code."""
+    return "/" in name or name.endswith((".h", ".cc", ".py", ".sh", ".md", ".proto", ".cmake"))
+
+
+def exists(name, readme):
+    bases = [readme.parent, pathlib.PurePosixPath(".")]
+    bases += [pathlib.PurePosixPath(base) for base in ALSO_FROM]
+    # A unit may be named without its ending.
+    return any((ROOT / base / (name + ending)).exists() for base in bases for ending in ("", ".h"))
+
+
+def main():
+    problems = []
+    for folder in sorted(folders_that_need_one()):
+        if not (ROOT / folder / "README.md").exists():
+            problems.append(f"{folder}: has no README.md")
+    for readme in tracked("*README.md"):
+        lines = (ROOT / readme).read_text(encoding="utf-8").splitlines()
+        if readme.parent != pathlib.PurePosixPath(".") and len(lines) > MAX_LINES:
+            problems.append(f"{readme}: {len(lines)} lines, at most {MAX_LINES}")
+        for number, line in enumerate(lines, 1):
+            for quoted, linked in NAME.findall(line):
+                name = quoted or linked
+                if not is_path(name) or name.startswith(GENERATED) or exists(name, readme):
+                    continue
+                problems.append(f"{readme}:{number}: names {name}, which does not exist")
+    for problem in problems:
+        print(problem)
+    print(f"check_readmes: {len(problems)} problem(s)" if problems else "check_readmes: ok", file=sys.stderr)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
