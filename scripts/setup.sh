@@ -23,6 +23,17 @@ missing_packages() {
     <(dpkg-query -W -f '${db:Status-Status} ${Package}\n' 2>/dev/null | sed -n 's/^installed //p' | sort -u)
 }
 
+# The tests start their own sshd; nobody has asked for one that serves this machine. While Debian's hook is
+# there, packages start no service; when openssh-server is new here it stays switched off, too.
+keep_services_down() {
+  local hook=/usr/sbin/policy-rc.d
+  if [ ! -e "$hook" ]; then
+    printf '#!/bin/sh\nexit 101\n' >"$hook"
+    chmod 755 "$hook"
+    trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+  fi
+}
+
 install_packages() {
   local missing
   missing=$(missing_packages)
@@ -33,9 +44,13 @@ install_packages() {
   fi
   say "installing Debian packages:" $missing
   export DEBIAN_FRONTEND=noninteractive
+  keep_services_down
   apt-get update -qq >&2
   # shellcheck disable=SC2086
   apt-get install -y -qq --no-install-recommends $missing >&2
+  case " $missing " in
+    *openssh-server*) systemctl disable ssh.service >/dev/null 2>&1 || true ;;
+  esac
 }
 
 fetch_libtorch() {
