@@ -2,6 +2,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace ds::cli {
@@ -13,6 +14,11 @@ constexpr std::chrono::hours kWatchDeadline{1};
 // Half of what the daemon sends ahead would do; a quarter keeps it from ever waiting for us.
 constexpr std::size_t kAcknowledgeEveryBytes = 256 * 1024;
 
+// Between two attempts to go on watching over a network.
+constexpr std::chrono::milliseconds kFirstPause{50};
+constexpr std::chrono::milliseconds kLongestPause{1000};
+constexpr std::chrono::milliseconds kProbePatience{1000};
+
 // The one place where gRPC's errors become ours; the codes are numerically equal.
 Status FromGrpc(const grpc::Status& status) {
   if (status.ok()) return OkStatus();
@@ -23,20 +29,62 @@ void SetTimeout(grpc::ClientContext* context, std::chrono::milliseconds timeout)
   context->set_deadline(std::chrono::system_clock::now() + timeout);
 }
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target) {
+grpc::ChannelArguments CommonArguments() {
   grpc::ChannelArguments arguments;
-  // A proxy for unix sockets or a lookup of service configuration in DNS is never wanted.
+  // A proxy or a lookup of service configuration in DNS is never wanted.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
-  return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments);
+  return arguments;
 }
+
+std::shared_ptr<grpc::Channel> MakeLocalChannel(const std::string& target) {
+  return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), CommonArguments());
+}
+
+std::shared_ptr<grpc::Channel> MakeTlsChannel(const std::string& target, const TlsOptions& tls) {
+  grpc::ChannelArguments arguments = CommonArguments();
+  // The name that TLS checks. gRPC calls this a means for tests because it usually is the host's;
+  // ours says which daemon of which job this is, whatever address it has.
+  arguments.SetSslTargetNameOverride(tls.daemon_name);
+  // No other client's connection is shared: it may have shown another certificate.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  const int third = static_cast<int>(tls.lease.count() / 3);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, third);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, third);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // 0 = as many as needed
+  // Broken connections are made anew well within the lease; an attempt may take a third of it.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstPause.count());
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, third);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, third);
+  grpc::SslCredentialsOptions credentials;
+  credentials.pem_root_certs = tls.credentials.ca_certificate;
+  credentials.pem_private_key = tls.credentials.private_key;
+  credentials.pem_cert_chain = tls.credentials.certificate;
+  return grpc::CreateCustomChannel(target, grpc::SslCredentials(credentials), arguments);
+}
+
+// One renewal on its way; lives until its callback has run.
+struct RenewCall {
+  grpc::ClientContext context;
+  v1::RenewRequest request;
+  v1::RenewResponse response;
+  DaemonClient::RenewCallback done;
+};
 
 }  // namespace
 
 DaemonClient::DaemonClient(const std::string& target)
-    : stub_(v1::Daemon::NewStub(MakeChannel(target))) {}
+    : stub_(v1::Daemon::NewStub(MakeLocalChannel(target))) {}
 
-DaemonClient::~DaemonClient() = default;
+DaemonClient::DaemonClient(const std::string& target, const TlsOptions& tls)
+    : network_target_(target), stub_(v1::Daemon::NewStub(MakeTlsChannel(target, tls))) {}
+
+DaemonClient::~DaemonClient() {
+  std::unique_lock lock(mutex_);
+  for (grpc::ClientContext* context : renewals_) context->TryCancel();
+  changed_.wait(lock, [this] { return renewals_.empty(); });
+}
 
 StatusOr<v1::PrepareResponse> DaemonClient::Prepare(v1::PrepareRequest request,
                                                     std::chrono::milliseconds timeout) {
@@ -67,6 +115,31 @@ StatusOr<v1::StopResponse> DaemonClient::Stop(const v1::StopRequest& request,
   return response;
 }
 
+void DaemonClient::Renew(const v1::RenewRequest& request, std::chrono::milliseconds timeout,
+                         RenewCallback done) {
+  auto call = std::make_shared<RenewCall>();
+  call->request = request;
+  call->done = std::move(done);
+  SetTimeout(&call->context, timeout);
+  {
+    const std::lock_guard lock(mutex_);
+    renewals_.insert(&call->context);
+  }
+  stub_->async()->Renew(&call->context, &call->request, &call->response,
+                        [this, call](const grpc::Status& status) {
+                          const Status answer = FromGrpc(status);
+                          if (answer.ok()) {
+                            call->done(call->response);
+                          } else {
+                            call->done(answer);
+                          }
+                          // Notified under the lock: the destructor may be waiting for just this.
+                          const std::lock_guard lock(mutex_);
+                          renewals_.erase(&call->context);
+                          changed_.notify_all();
+                        });
+}
+
 Status DaemonClient::Watch(const WatchOptions& options, const EventCallback& on_event) {
   {
     const std::lock_guard lock(mutex_);
@@ -74,10 +147,7 @@ Status DaemonClient::Watch(const WatchOptions& options, const EventCallback& on_
     watch_cancelled_ = false;
   }
   Position position{options.after_sequence, false};
-  Status status;
-  do {
-    status = WatchOnce(options, on_event, &position);
-  } while (!position.ended && status.code() == StatusCode::kDeadlineExceeded);
+  const Status status = WatchAcrossConnections(options, on_event, &position);
   const std::lock_guard lock(mutex_);
   watching_ = false;
   if (position.ended) return OkStatus();
@@ -86,11 +156,41 @@ Status DaemonClient::Watch(const WatchOptions& options, const EventCallback& on_
   return status;
 }
 
+Status DaemonClient::WatchAcrossConnections(const WatchOptions& options,
+                                            const EventCallback& on_event, Position* position) {
+  std::chrono::milliseconds pause = kFirstPause;
+  while (true) {
+    const std::uint64_t before = position->sequence;
+    const Status status = WatchOnce(options, on_event, position);
+    if (position->ended) return OkStatus();
+    if (status.code() == StatusCode::kDeadlineExceeded) continue;
+    if (network_target_.empty() || status.code() != StatusCode::kUnavailable) return status;
+    const ProbeResult probe = ProbeTarget(network_target_, kProbePatience);
+    if (probe.reachability == Reachability::kRefused) {
+      return UnavailableError(status.message() + "; then: " + probe.detail);
+    }
+    if (position->sequence != before) pause = kFirstPause;
+    if (!WaitToReconnect(pause)) return CancelledError("watching was cancelled");
+    pause = std::min(pause * 2, kLongestPause);
+  }
+}
+
+bool DaemonClient::WaitToReconnect(std::chrono::milliseconds pause) {
+  std::unique_lock lock(mutex_);
+  return !changed_.wait_for(lock, pause, [this] { return watch_cancelled_.load(); });
+}
+
 void DaemonClient::CancelWatch() {
   const std::lock_guard lock(mutex_);
   if (!watching_) return;
   watch_cancelled_ = true;
   if (watch_ != nullptr) watch_->TryCancel();
+  changed_.notify_all();
+}
+
+ProbeResult DaemonClient::Probe(std::chrono::milliseconds timeout) const {
+  if (network_target_.empty()) return {};
+  return ProbeTarget(network_target_, timeout);
 }
 
 Status DaemonClient::WatchOnce(const WatchOptions& options, const EventCallback& on_event,
@@ -117,6 +217,7 @@ Status DaemonClient::WatchOnce(const WatchOptions& options, const EventCallback&
       position->sequence = event.sequence();
       position->ended = position->ended || event.has_job_ended();
     }
+    if (position->ended) context.TryCancel();  // hangs up; the daemon has nothing more to say
     unacknowledged += batch.ByteSizeLong();
     if (unacknowledged >= kAcknowledgeEveryBytes) {
       request.set_after_sequence(position->sequence);

@@ -5,18 +5,26 @@
 // Calls block until they are answered or their timeout has passed (kDeadlineExceeded); an
 // unreachable daemon is kUnavailable. What the daemon refuses keeps its code and message.
 //
+// A daemon of this host is reached over its unix socket: when that connection breaks the daemon is
+// gone. One of another host is reached over TCP with mutual TLS: connections come and go, the
+// daemon stays.
+//
 // Threads: safe to use from several threads; one Watch at a time.
 // Lifetimes: the callback of Watch runs on the thread that called Watch, and never after it
 // returned.
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 
+#include "cli/connection_probe.h"
+#include "cli/job/job_certificates.h"
 #include "proto/dsrun.grpc.pb.h"
 #include "runtime/base/status.h"
 
@@ -33,12 +41,23 @@ struct WatchOptions {
   std::uint64_t after_sequence = 0;  // the last event already seen
 };
 
+struct TlsOptions {
+  Credentials credentials;  // the controller's
+  std::string daemon_name;  // what the daemon's certificate must be called (proto/peer_name.h)
+  std::chrono::milliseconds lease{
+      30'000};  // the daemon's: a dead connection is noticed well within
+};
+
 class DaemonClient {
  public:
+  using RenewCallback = std::function<void(const StatusOr<v1::RenewResponse>&)>;
   using EventCallback = std::function<void(const v1::Event&)>;
 
   // `target` is a gRPC address, "unix:/path/daemon.sock". Connects with the first call.
   explicit DaemonClient(const std::string& target);
+  // `target` is "ipv4:10.0.0.2:34567" or "ipv6:[fd00::2]:34567".
+  DaemonClient(const std::string& target, const TlsOptions& tls);
+  // Cancels renewals that are not answered and waits for their callbacks.
   ~DaemonClient();
 
   // Protocol and dsrun version are filled in. Versions that do not fit are kFailedPrecondition;
@@ -56,15 +75,25 @@ class DaemonClient {
   StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request,
                                   std::chrono::milliseconds timeout = kCallTimeout);
 
+  // Calls `done` once, on a thread of gRPC's, or before this returns.
+  void Renew(const v1::RenewRequest& request, std::chrono::milliseconds timeout,
+             RenewCallback done);
+
   // Calls `on_event` with every event after `after_sequence`, in order, until JobEnded has been
   // delivered (OK), CancelWatch was called (kCancelled) or the daemon is gone (kUnavailable). An
   // event counts as dealt with when the callback returns; a slow callback makes the ranks wait once
-  // 64 MiB of their output are queued, and loses nothing.
+  // 64 MiB of their output are queued, and loses nothing. Over the network a broken connection is
+  // made anew, and events go on behind the last one seen, until the daemon's port refuses
+  // connections.
   Status Watch(const WatchOptions& options, const EventCallback& on_event);
 
-  // Ends the Watch that is going on, from any thread, its callback included: at most the event that is
-  // being delivered is the last. The next Watch works again.
+  // Ends the Watch that is going on, from any thread, its callback included: at most the event that
+  // is being delivered is the last. The next Watch works again.
   void CancelWatch();
+
+  // Whether the daemon's port takes connections, at most `timeout` long. kListening for a unix
+  // socket.
+  ProbeResult Probe(std::chrono::milliseconds timeout) const;
 
  private:
   struct Position {
@@ -72,12 +101,19 @@ class DaemonClient {
     bool ended;              // that was JobEnded
   };
   Status WatchOnce(const WatchOptions& options, const EventCallback& on_event, Position* position);
+  Status WatchAcrossConnections(const WatchOptions& options, const EventCallback& on_event,
+                                Position* position);
+  // False when Watch was cancelled meanwhile.
+  bool WaitToReconnect(std::chrono::milliseconds pause);
 
+  const std::string network_target_;  // "" for a unix socket
   std::unique_ptr<v1::Daemon::Stub> stub_;
   std::mutex mutex_;
   grpc::ClientContext* watch_ = nullptr;  // guarded by mutex_
   bool watching_ = false;                 // guarded by mutex_
   std::atomic<bool> watch_cancelled_ = false;
+  std::condition_variable changed_;          // a Watch was cancelled, a renewal has ended
+  std::set<grpc::ClientContext*> renewals_;  // guarded by mutex_
 };
 
 }  // namespace ds::cli

@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -47,24 +46,6 @@ StatusOr<fs::path> FindDaemon(const LocalDaemonOptions& options) {
                          "; dsrund must lie beside dsrun, build or install both");
   }
   return path;
-}
-
-// A socket's path may have 107 bytes, so a long $XDG_RUNTIME_DIR is passed over.
-StatusOr<fs::path> MakePrivateFolder() {
-  constexpr std::size_t kLongestBase = 64;
-  std::vector<std::string> bases;
-  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  if (runtime != nullptr && *runtime == '/' && std::string_view(runtime).size() <= kLongestBase) {
-    bases.emplace_back(runtime);
-  }
-  bases.emplace_back("/tmp");
-  Status last;
-  for (const std::string& base : bases) {
-    std::string path = base + "/dsrun-XXXXXX";
-    if (::mkdtemp(path.data()) != nullptr) return fs::path(path);  // mkdtemp's mode is 0700
-    last = ErrnoError(errno, base + ": cannot make the private folder of the daemon");
-  }
-  return last;
 }
 
 StatusOr<int> SpawnDaemon(std::vector<std::string> arguments, int controller_fd, int ready_fd) {

@@ -1,10 +1,11 @@
 #include "daemon/daemon_service.h"
 
-#include <chrono>
 #include <future>
 #include <memory>
 #include <string>
 #include <utility>
+
+#include "daemon/auth.h"
 
 namespace ds::daemon {
 namespace {
@@ -15,12 +16,6 @@ using WatchStream = grpc::ServerReaderWriter<v1::EventBatch, v1::WatchRequest>;
 grpc::Status ToGrpc(const Status& status) {
   if (status.ok()) return grpc::Status::OK;
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), status.message());
-}
-
-// A call without a deadline would wait for ever on a daemon that hangs.
-Status CheckDeadline(const grpc::ServerContext& context) {
-  if (context.deadline() != std::chrono::system_clock::time_point::max()) return OkStatus();
-  return InvalidArgumentError("every call needs a deadline, this one has none");
 }
 
 // Runs `work` on the loop's thread and returns its answer.
@@ -37,9 +32,16 @@ auto OnLoop(EventLoop* loop, Work work) -> decltype(work()) {
 
 }  // namespace
 
+Status DaemonService::CheckCall(const grpc::ServerContext& context) const {
+  if (!caller_.empty()) DS_RETURN_IF_ERROR(CheckCaller(*context.auth_context(), caller_));
+  if (context.deadline() != std::chrono::system_clock::time_point::max()) return OkStatus();
+  // It would wait for ever on a daemon that hangs.
+  return InvalidArgumentError("every call needs a deadline, this one has none");
+}
+
 grpc::Status DaemonService::Prepare(grpc::ServerContext* context, const v1::PrepareRequest* request,
                                     v1::PrepareResponse* response) {
-  if (Status status = CheckDeadline(*context); !status.ok()) return ToGrpc(status);
+  if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
   auto answer = OnLoop(loop_, [&] { return supervisor_->Prepare(*request); });
   if (answer.ok()) *response = std::move(answer).value();
   return ToGrpc(answer.status());
@@ -47,7 +49,7 @@ grpc::Status DaemonService::Prepare(grpc::ServerContext* context, const v1::Prep
 
 grpc::Status DaemonService::Launch(grpc::ServerContext* context, const v1::LaunchRequest* request,
                                    v1::LaunchResponse* response) {
-  if (Status status = CheckDeadline(*context); !status.ok()) return ToGrpc(status);
+  if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
   auto answer = OnLoop(loop_, [&] { return supervisor_->Launch(*request); });
   if (answer.ok()) *response = std::move(answer).value();
   return ToGrpc(answer.status());
@@ -55,8 +57,16 @@ grpc::Status DaemonService::Launch(grpc::ServerContext* context, const v1::Launc
 
 grpc::Status DaemonService::Stop(grpc::ServerContext* context, const v1::StopRequest* request,
                                  v1::StopResponse* response) {
-  if (Status status = CheckDeadline(*context); !status.ok()) return ToGrpc(status);
+  if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
   auto answer = OnLoop(loop_, [&] { return supervisor_->Stop(*request); });
+  if (answer.ok()) *response = std::move(answer).value();
+  return ToGrpc(answer.status());
+}
+
+grpc::Status DaemonService::Renew(grpc::ServerContext* context, const v1::RenewRequest* request,
+                                  v1::RenewResponse* response) {
+  if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
+  auto answer = OnLoop(loop_, [&] { return supervisor_->Renew(*request); });
   if (answer.ok()) *response = std::move(answer).value();
   return ToGrpc(answer.status());
 }
@@ -81,7 +91,7 @@ grpc::Status DaemonService::Watch(grpc::ServerContext* context, WatchStream* str
 }
 
 grpc::Status DaemonService::ServeWatch(grpc::ServerContext* context, WatchStream* stream) {
-  if (Status status = CheckDeadline(*context); !status.ok()) return ToGrpc(status);
+  if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
   v1::WatchRequest request;
   if (!stream->Read(&request)) {
     return ToGrpc(InvalidArgumentError("a watch begins with a request that says what to watch"));
@@ -102,6 +112,9 @@ grpc::Status DaemonService::ServeWatch(grpc::ServerContext* context, WatchStream
         (*log)->Acknowledge(request.after_sequence());
         break;
       case EventLog::Next::kEnd:
+        // The watcher hangs up when it has everything. To end sooner might cut the connection while
+        // the last events are on their way.
+        while (stream->Read(&request)) (*log)->Acknowledge(request.after_sequence());
         return grpc::Status::OK;
       case EventLog::Next::kSuperseded:
         return ToGrpc(Status(StatusCode::kAborted, "another watcher has taken over"));

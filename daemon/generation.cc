@@ -107,14 +107,14 @@ bool Generation::Has(pid_t pid) const {
                      [pid](const auto& rank) { return !rank->ended() && rank->pid() == pid; });
 }
 
-int Generation::Stop(std::chrono::nanoseconds grace) {
+int Generation::Stop(std::chrono::nanoseconds grace, v1::StopCause cause) {
   if (!running()) return 0;
   const auto deadline = std::chrono::steady_clock::now() + grace;
-  if (stopping_) {
+  if (stop_cause_ != v1::STOP_NONE) {
     if (kill_timer_ && deadline < kill_timer_->first) SetKillTimer(deadline);
     return 0;
   }
-  stopping_ = true;
+  stop_cause_ = cause;
   const int signalled = SignalAll(SIGTERM);
   SignalAll(SIGCONT);  // a stopped process takes no SIGTERM
   SetKillTimer(deadline);
@@ -140,13 +140,13 @@ int Generation::SignalAll(int signal) {
 }
 
 ExitCircumstances Generation::OnRankExit(const RankExit& exit) {
-  ExitCircumstances circumstances{.stopping = stopping_};
-  if (exit.signal == SIGKILL && !stopping_) {
+  ExitCircumstances circumstances{.stopping = stop_cause_ != v1::STOP_NONE};
+  if (exit.signal == SIGKILL && !circumstances.stopping) {
     const std::uint64_t kills = CgroupOomKills().value_or(0);
     circumstances.oom_killed = kills > oom_kills_seen_;
     oom_kills_seen_ = kills;
   }
-  if (exit.failed()) Stop(grace_);
+  if (exit.failed()) Stop(grace_, v1::STOP_RANK_FAILED);
   return circumstances;
 }
 
@@ -161,6 +161,7 @@ void Generation::End() {
   files_.reset();
   v1::Event event;
   event.mutable_job_ended()->set_generation(number_);
+  event.mutable_job_ended()->set_stop_cause(stop_cause_);
   options_.log->Append(std::move(event));
   options_.log->Close();
 }

@@ -47,8 +47,9 @@ class Generation {
   bool running() const { return running_ > 0; }
   bool Has(pid_t pid) const;
 
-  // Returns how many ranks were signalled. While a stop is under way only a shorter grace matters.
-  int Stop(std::chrono::nanoseconds grace);
+  // Returns how many ranks were signalled. While a stop is under way only a shorter grace matters;
+  // the cause of the first stop is what JobEnded will name.
+  int Stop(std::chrono::nanoseconds grace, v1::StopCause cause);
   // The grace for stops that nobody asked for.
   std::chrono::nanoseconds grace() const { return grace_; }
 
@@ -80,7 +81,7 @@ class Generation {
   std::vector<std::unique_ptr<RankMonitor>> ranks_;
   std::size_t running_ = 0;
   std::optional<EventLoop::TimerId> kill_timer_;  // while a stop is under way
-  bool stopping_ = false;
+  v1::StopCause stop_cause_ = v1::STOP_NONE;
   std::uint64_t oom_kills_seen_ = 0;
 };
 

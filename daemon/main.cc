@@ -9,10 +9,12 @@
 #include <filesystem>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "daemon/daemon_service.h"
 #include "daemon/event_loop.h"
+#include "daemon/network_daemon.h"
 #include "daemon/rpc_server.h"
 #include "daemon/supervisor.h"
 #include "runtime/base/files.h"
@@ -25,6 +27,7 @@ namespace {
 
 struct Flags {
   std::string socket;
+  std::string listen;
   std::string job;
   std::string dsrank;
   int controller_fd = -1;
@@ -68,15 +71,20 @@ std::filesystem::path FindDsrank(const Flags& flags) {
   return ::access(beside.c_str(), X_OK) == 0 ? beside : std::filesystem::path();
 }
 
+SupervisorOptions MakeOptions(const Flags& flags) {
+  SupervisorOptions options;
+  options.job_id = flags.job;
+  options.dsrank = FindDsrank(flags);
+  options.environment = OwnEnvironment();
+  return options;
+}
+
 // Returns only when it could not start; otherwise the process ends with the loop.
 Status Serve(const Flags& flags) {
   const std::filesystem::path socket = flags.socket;
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<EventLoop> loop, EventLoop::Create());
-  SupervisorOptions options;
-  options.job_id = flags.job;
+  SupervisorOptions options = MakeOptions(flags);
   options.folder = socket.parent_path();
-  options.dsrank = FindDsrank(flags);
-  options.environment = OwnEnvironment();
   if (flags.controller_fd >= 0) {
     ::fcntl(flags.controller_fd, F_SETFD, FD_CLOEXEC);
     options.controller.Reset(flags.controller_fd);
@@ -102,8 +110,12 @@ int Main(int argc, char** argv) {
   CLI::App app("dsrund: starts, watches and stops the ranks of one dsrun job on this host");
   app.set_version_flag("--version", "dsrund " DS_VERSION);
   Flags flags;
-  app.add_option("--socket", flags.socket, "unix socket to listen on, in a folder of its own")
-      ->required();
+  CLI::Option_group* place = app.add_option_group("place", "where to listen");
+  place->add_option("--socket", flags.socket, "unix socket to listen on, in a folder of its own");
+  place->add_option("--listen", flags.listen,
+                    "address of this host to listen on, on a free port, with the credentials that "
+                    "come as a line of JSON on standard input (daemon/network_daemon.h)");
+  place->require_option(1);
   app.add_option("--job", flags.job, "the job this daemon serves")->required();
   app.add_option("--dsrank", flags.dsrank, "the built-in trainer (default: beside dsrund)");
   app.add_option("--controller-fd", flags.controller_fd,
@@ -112,9 +124,21 @@ int Main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
 
   InitLog("dsrund");
-  LeaveTerminal();
   FillStandardDescriptors();
+  UniqueFd starter;
+  if (!flags.listen.empty()) {
+    StatusOr<UniqueFd> descriptor = ContinueInBackground();
+    if (!descriptor.ok()) {
+      LogError(descriptor.status().message());
+      return 1;
+    }
+    starter = std::move(descriptor).value();
+  }
+  LeaveTerminal();
   BlockSignals();
+  if (!flags.listen.empty()) {
+    return ServeNetwork(flags.listen, MakeOptions(flags), std::move(starter));
+  }
   LogError(Serve(flags).message());
   return 1;
 }

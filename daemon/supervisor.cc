@@ -9,14 +9,14 @@
 #include <limits>
 #include <utility>
 
+#include "daemon/credentials.h"
 #include "daemon/orphans.h"
 #include "daemon/preflight.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 
 namespace ds::daemon {
 namespace {
-
-constexpr std::chrono::seconds kHeartbeatInterval{2};
 
 Status CheckProtocol(const v1::PrepareRequest& request, const std::string& host) {
   if (request.protocol_version() == v1::PROTOCOL_CURRENT) return OkStatus();
@@ -34,6 +34,7 @@ StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(EventLoop* loop,
   DS_RETURN_IF_ERROR(AdoptOrphans());
   DS_RETURN_IF_ERROR(supervisor->WatchSignals());
   DS_RETURN_IF_ERROR(supervisor->WatchController());
+  supervisor->RestartLease();
   return supervisor;
 }
 
@@ -43,7 +44,9 @@ Supervisor::Supervisor(EventLoop* loop, SupervisorOptions options)
 Supervisor::~Supervisor() {
   loop_->Remove(signals_.get());
   loop_->Remove(options_.controller.get());
-  if (heartbeat_) loop_->CancelTimer(*heartbeat_);
+  for (const auto& timer : {heartbeat_, lease_end_}) {
+    if (timer) loop_->CancelTimer(*timer);
+  }
 }
 
 Status Supervisor::WatchSignals() {
@@ -67,14 +70,16 @@ Status Supervisor::WatchController() {
       if (generation_->running()) LogWarning("dsrun is gone; stopping the ranks of its job");
       generation_->log()->Abandon();  // a rank must not wait for a reader that will not come
     }
-    Finish();
+    Finish(v1::STOP_CONTROLLER_GONE);
   });
 }
 
 void Supervisor::OnSignal() {
   signalfd_siginfo info{};
   while (::read(signals_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
-    if (info.ssi_signo != SIGCHLD) Finish();
+    if (info.ssi_signo == SIGCHLD) continue;
+    if (info.ssi_signo == SIGHUP && options_.survives_hangup) continue;
+    Finish(v1::STOP_DAEMON_SIGNALLED);
   }
   if (ending_generation_) {
     EndGenerationWhenAlone();
@@ -84,9 +89,13 @@ void Supervisor::OnSignal() {
 }
 
 Status Supervisor::CheckJob(const std::string& job_id) const {
-  if (finishing_) return UnavailableError("this daemon is ending");
   if (job_id == options_.job_id) return OkStatus();
   return NotFoundError("this daemon serves job '" + options_.job_id + "', not '" + job_id + "'");
+}
+
+Status Supervisor::CheckNewWork(const std::string& job_id) const {
+  DS_RETURN_IF_ERROR(CheckJob(job_id));
+  return finishing_ ? UnavailableError("this daemon is ending") : OkStatus();
 }
 
 std::string Supervisor::EnvironmentValue(std::string_view name) const {
@@ -99,7 +108,7 @@ std::string Supervisor::EnvironmentValue(std::string_view name) const {
 }
 
 StatusOr<v1::PrepareResponse> Supervisor::Prepare(const v1::PrepareRequest& request) {
-  DS_RETURN_IF_ERROR(CheckJob(request.job_id()));
+  DS_RETURN_IF_ERROR(CheckNewWork(request.job_id()));
   const PreflightContext context{ProbeHost(), options_.dsrank, EnvironmentValue("PATH"),
                                  EnvironmentValue("LD_LIBRARY_PATH")};
   DS_RETURN_IF_ERROR(CheckProtocol(request, context.facts.host_name));
@@ -109,6 +118,7 @@ StatusOr<v1::PrepareResponse> Supervisor::Prepare(const v1::PrepareRequest& requ
   response.set_dsrank_path(options_.dsrank.string());
   response.set_core_count(context.facts.cores);
   response.set_gpu_count(context.facts.gpus);
+  response.set_unix_nanos(Clock::System().UnixNanos());
   for (v1::Finding& finding : RunPreflight(request, context)) {
     *response.add_findings() = std::move(finding);
   }
@@ -141,7 +151,7 @@ v1::Finding Supervisor::LeasePort(std::uint32_t port) {
 }
 
 StatusOr<v1::LaunchResponse> Supervisor::Launch(const v1::LaunchRequest& request) {
-  DS_RETURN_IF_ERROR(CheckJob(request.job_id()));
+  DS_RETURN_IF_ERROR(CheckNewWork(request.job_id()));
   const std::string name = "generation " + std::to_string(request.generation());
   if (generation_ && request.generation() <= generation_->number()) {
     return AlreadyExistsError(name + " was launched before, or a later one was");
@@ -149,6 +159,10 @@ StatusOr<v1::LaunchResponse> Supervisor::Launch(const v1::LaunchRequest& request
   if (generation_ && (generation_->running() || ending_generation_)) {
     return FailedPreconditionError("generation " + std::to_string(generation_->number()) +
                                    " has not ended");
+  }
+  if (request.lease_seconds() != 0) {
+    DS_ASSIGN_OR_RETURN(options_.lease, LeaseFromSeconds(request.lease_seconds()));
+    RestartLease();
   }
   if (port_ && port_was_named_) port_->Release();
   auto log = std::make_shared<EventLog>(EventLogLimits{}, [this] {
@@ -176,9 +190,32 @@ StatusOr<v1::StopResponse> Supervisor::Stop(const v1::StopRequest& request) {
   }
   v1::StopResponse response;
   if (request.generation() == generation_->number()) {
-    response.set_ranks_signalled(static_cast<std::uint32_t>(generation_->Stop(grace)));
+    response.set_ranks_signalled(
+        static_cast<std::uint32_t>(generation_->Stop(grace, v1::STOP_REQUESTED)));
   }
   return response;
+}
+
+StatusOr<v1::RenewResponse> Supervisor::Renew(const v1::RenewRequest& request) {
+  DS_RETURN_IF_ERROR(CheckJob(request.job_id()));
+  RestartLease();
+  if (request.release()) Finish(v1::STOP_REQUESTED);
+  v1::RenewResponse response;
+  response.set_unix_nanos(Clock::System().UnixNanos());
+  response.set_lease_seconds(std::chrono::duration<double>(options_.lease).count());
+  response.set_ending(finishing_);
+  return response;
+}
+
+void Supervisor::RestartLease() {
+  if (lease_end_) loop_->CancelTimer(*lease_end_);
+  lease_end_.reset();
+  if (options_.lease == options_.lease.zero() || finishing_) return;
+  lease_end_ = loop_->CallAt(std::chrono::steady_clock::now() + options_.lease, [this] {
+    lease_end_.reset();
+    LogWarning("nothing heard from dsrun for the time of its lease; stopping the ranks of its job");
+    Finish(v1::STOP_LEASE_EXPIRED);
+  });
 }
 
 StatusOr<std::shared_ptr<EventLog>> Supervisor::Events(const std::string& job_id,
@@ -204,20 +241,21 @@ void Supervisor::EndGenerationWhenAlone() {
   if (finishing_) loop_->Quit();
 }
 
-void Supervisor::Finish() {
+void Supervisor::Finish(v1::StopCause cause) {
   finishing_ = true;
   if (generation_ && (generation_->running() || ending_generation_)) {
-    generation_->Stop(generation_->grace());
+    generation_->Stop(generation_->grace(), cause);
   } else {
     loop_->Quit();
   }
 }
 
 void Supervisor::ScheduleHeartbeat() {
-  heartbeat_ = loop_->CallAt(std::chrono::steady_clock::now() + kHeartbeatInterval, [this] {
-    if (!generation_->log()->full()) generation_->AppendHeartbeat();
-    ScheduleHeartbeat();
-  });
+  heartbeat_ =
+      loop_->CallAt(std::chrono::steady_clock::now() + options_.heartbeat_interval, [this] {
+        if (!generation_->log()->full()) generation_->AppendHeartbeat();
+        ScheduleHeartbeat();
+      });
 }
 
 }  // namespace ds::daemon

@@ -1,12 +1,15 @@
 #pragma once
 
 // Supervisor: one job on one host. Answers what the service asks, owns the current generation, and
-// decides when the daemon ends: when its controller is gone or it is told to (SIGTERM, SIGINT,
-// SIGHUP), after its ranks have been stopped.
+// decides when the daemon ends: when its controller is gone (the end of its pipe, or no Renew
+// within the lease) or it is told to (SIGTERM, SIGINT, SIGHUP, a releasing Renew), after its ranks
+// have been stopped. While it is ending it starts nothing more, but can still be watched and
+// stopped.
 //
 // Threads: the loop's, on which it must be created and used. SIGCHLD and the signals above must be
 // blocked in every thread of the process.
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -30,6 +33,10 @@ struct SupervisorOptions {
   std::filesystem::path dsrank;  // empty when this host has none
   std::vector<std::string> environment;
   UniqueFd controller;  // ends when the controller does; may be invalid (nobody to outlive)
+  // Without a Renew for so long the controller counts as gone; 0 = it never does.
+  std::chrono::nanoseconds lease{0};
+  std::chrono::nanoseconds heartbeat_interval = std::chrono::seconds(2);
+  bool survives_hangup = false;  // SIGHUP means nothing: the session it was started in may end
 };
 
 class Supervisor {
@@ -43,6 +50,7 @@ class Supervisor {
   StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest& request);
   StatusOr<v1::LaunchResponse> Launch(const v1::LaunchRequest& request);
   StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request);
+  StatusOr<v1::RenewResponse> Renew(const v1::RenewRequest& request);
   // The events of a generation, the last one that was launched.
   StatusOr<std::shared_ptr<EventLog>> Events(const std::string& job_id, std::uint32_t generation);
 
@@ -51,13 +59,17 @@ class Supervisor {
   Status WatchSignals();
   Status WatchController();
   Status CheckJob(const std::string& job_id) const;
+  // ... and that this daemon still begins something.
+  Status CheckNewWork(const std::string& job_id) const;
   v1::Finding LeasePort(std::uint32_t port);
   std::string EnvironmentValue(std::string_view name) const;
   void OnSignal();
   void OnRanksEnded();
   void EndGenerationWhenAlone();
   // Stops the ranks, then the loop.
-  void Finish();
+  void Finish(v1::StopCause cause);
+  // The lease begins anew.
+  void RestartLease();
   void ScheduleHeartbeat();
 
   EventLoop* const loop_;
@@ -69,6 +81,7 @@ class Supervisor {
   bool ending_generation_ = false;  // its ranks have ended, orphans have not
   bool finishing_ = false;
   std::optional<EventLoop::TimerId> heartbeat_;
+  std::optional<EventLoop::TimerId> lease_end_;
 };
 
 }  // namespace ds::daemon

@@ -52,6 +52,10 @@ class AppendFile {
 // write(2) until all is written. `what` names the file in the error.
 Status WriteAll(int fd, std::string_view bytes, std::string_view what);
 
+// A new folder that only this user can enter (0700), under $XDG_RUNTIME_DIR or /tmp. Its path
+// leaves room for the name of a unix socket, so a long $XDG_RUNTIME_DIR is passed over.
+StatusOr<std::filesystem::path> MakePrivateFolder();
+
 // The running program's own path (/proc/self/exe).
 StatusOr<std::filesystem::path> OwnExecutable();
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
@@ -24,13 +25,25 @@ Pipe MakePipe() {
   return {UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
+// A file in memory that holds `text` and is read from its start.
+UniqueFd FileOf(const std::string& text) {
+  UniqueFd file(::memfd_create("input", MFD_CLOEXEC));
+  if (::pwrite(file.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
+    throw std::runtime_error("memfd_create");
+  }
+  return file;
+}
+
+struct Streams {
+  int in, out, err;
+};
+
 // In the child, between fork and exec.
-[[noreturn]] void Exec(const std::vector<std::string>& argv, const ProgramOptions& options, int out,
-                       int err) {
-  ::dup2(out, STDOUT_FILENO);
-  ::dup2(err, STDERR_FILENO);
-  const int null = ::open("/dev/null", O_RDONLY);
-  ::dup2(null, STDIN_FILENO);
+[[noreturn]] void Exec(const std::vector<std::string>& argv, const ProgramOptions& options,
+                       const Streams& streams) {
+  ::dup2(streams.in, STDIN_FILENO);
+  ::dup2(streams.out, STDOUT_FILENO);
+  ::dup2(streams.err, STDERR_FILENO);
   if (!options.working_directory.empty() && ::chdir(options.working_directory.c_str()) != 0)
     ::_exit(126);
   if (options.file_size_limit > 0) {
@@ -63,9 +76,10 @@ void Drain(UniqueFd& fd, std::string& text) {
 Program::Program(const std::vector<std::string>& argv, const ProgramOptions& options) {
   Pipe out = MakePipe();
   Pipe err = MakePipe();
+  const UniqueFd in = FileOf(options.input);
   pid_ = ::fork();
   if (pid_ < 0) throw std::runtime_error("fork");
-  if (pid_ == 0) Exec(argv, options, out.write.get(), err.write.get());
+  if (pid_ == 0) Exec(argv, options, {in.get(), out.write.get(), err.write.get()});
   out_ = std::move(out.read);
   err_ = std::move(err.read);
   timer_.Reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC));

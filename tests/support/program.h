@@ -23,6 +23,7 @@ struct ProgramOptions {
   std::filesystem::path working_directory;  // empty: the test's own
   std::chrono::seconds time_limit{180};     // then SIGKILL, and the test sees status 137
   std::uint64_t file_size_limit = 0;        // RLIMIT_FSIZE with SIGXFSZ ignored; 0: none
+  std::string input;                        // what standard input holds
 };
 
 struct ProgramResult {

@@ -1,0 +1,39 @@
+#pragma once
+
+// NetworkHost: the daemon of another host as the controller sees it, over TCP with mutual TLS.
+// Whoever started that daemon (SSH) makes one of these with what it printed.
+//
+// Threads: as HostDaemon says, and Renew, CancelWatch and Probe from any. Destroying it does not
+// end the daemon: a releasing Renew does, or its lease.
+
+#include <atomic>
+#include <chrono>
+#include <string>
+
+#include "cli/daemon_client.h"
+#include "cli/job/host_daemon.h"
+
+namespace ds::cli {
+
+class NetworkHost : public HostDaemon {
+ public:
+  // `target` is as DaemonClient says.
+  NetworkHost(std::string job_id, const std::string& target, const TlsOptions& tls);
+
+  StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest& request) override;
+  StatusOr<v1::LaunchResponse> Launch(const v1::LaunchRequest& request) override;
+  StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request) override;
+  Status Watch(int generation, const EventCallback& on_event) override;
+  void CancelWatch() override { client_.CancelWatch(); }
+  bool leased() const override { return true; }
+  void Renew(const RenewCall& call, RenewCallback done) override;
+  std::chrono::nanoseconds LastEvent() const override { return last_event_.load(); }
+  ProbeResult Probe(std::chrono::milliseconds timeout) const override;
+
+ private:
+  const std::string job_id_;
+  DaemonClient client_;
+  std::atomic<std::chrono::nanoseconds> last_event_{};
+};
+
+}  // namespace ds::cli

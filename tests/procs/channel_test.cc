@@ -1,0 +1,309 @@
+// The channel between hosts: who may call a daemon, and what strangers can do to it.
+
+#include <arpa/inet.h>
+#include <grpcpp/grpcpp.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "proto/peer_name.h"
+#include "tests/procs/network_daemon.h"
+#include "tests/support/tcp_relay.h"
+
+namespace ds::procs {
+namespace {
+
+using std::chrono::seconds;
+
+v1::PrepareRequest Prepare() {
+  v1::PrepareRequest request;
+  request.set_job_id(kJob);
+  return request;
+}
+
+// A call with these means over TLS or without; nothing of it may reach the daemon's job.
+StatusCode CodeOf(cli::DaemonClient& client) {
+  return client.Prepare(Prepare(), seconds(20)).status().code();
+}
+
+UniqueFd ConnectTo(const char* address, int port) {
+  UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<std::uint16_t>(port));
+  ::inet_pton(AF_INET, address, &to.sin_addr);
+  if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&to), sizeof(to)) != 0) fd.Reset();
+  return fd;
+}
+
+// Waits until the other side hangs up, reading what it says; false after a minute.
+bool AwaitHangUp(const UniqueFd& fd) {
+  char buffer[4096];
+  pollfd readable{fd.get(), POLLIN, 0};
+  while (::poll(&readable, 1, 60'000) == 1) {
+    if (::recv(fd.get(), buffer, sizeof(buffer), 0) <= 0) return true;
+  }
+  return false;
+}
+
+std::string Content(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+TEST(ChannelTest, AJobRunsOverIt) {
+  const NetworkDaemon daemon;
+  ASSERT_TRUE(daemon.ok());
+  const auto client = daemon.Connect();
+  const auto prepared = client->Prepare(Prepare());
+  ASSERT_TRUE(prepared.ok()) << prepared.status().message();
+  EXPECT_GT(prepared->unix_nanos(), 0);
+  ASSERT_TRUE(client->Launch(RanksOf(2, {"say", "hello\n"})).ok());
+  std::string out;
+  const Status watched = client->Watch({kJob, 1, 0}, [&](const v1::Event& event) {
+    if (event.rank_output().stream() == v1::RankOutput::STDOUT) out += event.rank_output().data();
+    if (event.has_job_ended()) {
+      EXPECT_EQ(event.job_ended().stop_cause(), v1::STOP_NONE);
+    }
+  });
+  EXPECT_TRUE(watched.ok()) << watched.message();
+  EXPECT_EQ(out, "hello\nhello\n");
+  static_cast<void>(Renew(*client, /*release=*/true));  // its answer may be lost with the daemon
+  EXPECT_TRUE(daemon.AwaitEnd());
+}
+
+TEST(ChannelTest, WhoShowsNoCertificateIsRefused) {
+  const NetworkDaemon daemon;
+  ASSERT_TRUE(daemon.ok());
+  cli::TlsOptions tls = daemon.Tls();
+  tls.credentials.certificate.clear();
+  tls.credentials.private_key.clear();
+  cli::DaemonClient client(daemon.target(), tls);
+  EXPECT_EQ(CodeOf(client), StatusCode::kUnavailable);
+}
+
+TEST(ChannelTest, PlaintextIsRefused) {
+  const NetworkDaemon daemon;
+  ASSERT_TRUE(daemon.ok());
+  cli::DaemonClient client(daemon.target());
+  EXPECT_EQ(CodeOf(client), StatusCode::kUnavailable);
+}
+
+TEST(ChannelTest, AnotherJobsControllerIsRefused) {
+  const NetworkDaemon daemon;
+  ASSERT_TRUE(daemon.ok());
+  // Even one whose job has the same name.
+  const auto other = cli::JobAuthority::Create(kJob);
+  cli::TlsOptions tls = daemon.Tls();
+  const std::string ours = tls.credentials.ca_certificate;
+  tls.credentials = other->IssueController().value();
+  tls.credentials.ca_certificate = ours;  // it trusts the daemon; the daemon must not trust it
+  cli::DaemonClient client(daemon.target(), tls);
+  EXPECT_EQ(CodeOf(client), StatusCode::kUnavailable);
+}
+
+TEST(ChannelTest, ADaemonsCertificateIsNotAControllers) {
+  const NetworkDaemon daemon;
+  ASSERT_TRUE(daemon.ok());
+  cli::TlsOptions tls = daemon.Tls();
+  tls.credentials = daemon.authority().IssueDaemon(1).value();
+  cli::DaemonClient client(daemon.target(), tls);
+  EXPECT_EQ(CodeOf(client), StatusCode::kUnavailable);
+}
+
+TEST(ChannelTest, TheControllerTakesOnlyTheDaemonItMeans) {
+  const NetworkDaemon daemon({.host_index = 3});
+  ASSERT_TRUE(daemon.ok());
+  cli::TlsOptions tls = daemon.Tls();
+  tls.daemon_name = v1::DaemonPeerName(kJob, 4);
+  cli::DaemonClient another_host(daemon.target(), tls);
+  EXPECT_EQ(CodeOf(another_host), StatusCode::kUnavailable);
+  tls.daemon_name = v1::DaemonPeerName("another-job", 3);
+  cli::DaemonClient another_job(daemon.target(), tls);
+  EXPECT_EQ(CodeOf(another_job), StatusCode::kUnavailable);
+  EXPECT_TRUE(daemon.Connect()->Prepare(Prepare()).ok());
+}
+
+TEST(ChannelTest, TheControllerTakesNoDaemonOfAnotherAuthority) {
+  const NetworkDaemon daemon;
+  ASSERT_TRUE(daemon.ok());
+  cli::TlsOptions tls = daemon.Tls();
+  tls.credentials.ca_certificate =
+      cli::JobAuthority::Create(kJob)->IssueController()->ca_certificate;
+  cli::DaemonClient client(daemon.target(), tls);
+  EXPECT_EQ(CodeOf(client), StatusCode::kUnavailable);
+}
+
+TEST(ChannelTest, AHandshakeThatNeverEndsIsHungUpOn) {
+  const NetworkDaemon daemon({.lease_seconds = 6});  // a handshake may take 2 s then
+  ASSERT_TRUE(daemon.ok());
+  const UniqueFd silent = ConnectTo("127.0.0.1", daemon.port());
+  ASSERT_TRUE(silent.valid());
+  EXPECT_TRUE(daemon.Connect()->Prepare(Prepare()).ok()) << "others are served meanwhile";
+  EXPECT_TRUE(AwaitHangUp(silent));
+}
+
+TEST(ChannelTest, StrangersCannotUseUpItsDescriptors) {
+  const NetworkDaemon daemon;
+  ASSERT_TRUE(daemon.ok());
+  constexpr int kMany = 200;
+  std::vector<UniqueFd> strangers;
+  for (int i = 0; i < kMany; ++i) {
+    strangers.push_back(ConnectTo("127.0.0.1", daemon.port()));
+    ASSERT_TRUE(strangers.back().valid());
+  }
+  EXPECT_TRUE(AwaitHangUp(strangers.back())) << "beyond the bound";
+  strangers.clear();
+  const auto client = daemon.Connect();
+  Status last;
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    // Each attempt waits for an answer; the daemon needs a moment to see that the others have gone.
+    last = client->Prepare(Prepare(), seconds(5)).status();
+    if (last.ok()) break;
+  }
+  EXPECT_TRUE(last.ok()) << last.message();
+}
+
+TEST(ChannelTest, AnOversizedRequestIsRefusedAndNothingElseHappens) {
+  const NetworkDaemon daemon;
+  ASSERT_TRUE(daemon.ok());
+  const auto client = daemon.Connect();
+  v1::LaunchRequest request = RanksOf(1, {"wait"});
+  request.add_files()->set_content(std::string(65 * 1024 * 1024, 'x'));
+  EXPECT_EQ(client->Launch(request).status().code(), StatusCode::kResourceExhausted);
+  EXPECT_TRUE(client->Prepare(Prepare()).ok());
+}
+
+TEST(ChannelTest, TheSameLaunchTwiceStartsNothing) {
+  const NetworkDaemon daemon;
+  ASSERT_TRUE(daemon.ok());
+  const auto client = daemon.Connect();
+  ASSERT_TRUE(client->Launch(RanksOf(1, {"wait"})).ok());
+  EXPECT_EQ(client->Launch(RanksOf(1, {"wait"})).status().code(), StatusCode::kAlreadyExists);
+}
+
+// Somebody who has recorded a controller's bytes sends them again.
+TEST(ChannelTest, ARecordedConversationMeansNothingASecondTime) {
+  const NetworkDaemon daemon;
+  ASSERT_TRUE(daemon.ok());
+  ds::testing::TcpRelay relay(daemon.port());
+  const auto client = daemon.Connect(relay.target());
+  ASSERT_TRUE(client->Launch(RanksOf(1, {"say", "once"})).ok());
+  EXPECT_TRUE(client->Watch({kJob, 1, 0}, [](const v1::Event&) {}).ok());
+  const std::string recorded = relay.Recorded();
+  ASSERT_GT(recorded.size(), 1000U);
+  EXPECT_EQ(recorded.find("say"), std::string::npos) << "it is encrypted";
+  const UniqueFd again = ConnectTo("127.0.0.1", daemon.port());
+  ASSERT_EQ(::send(again.get(), recorded.data(), recorded.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(recorded.size()));
+  EXPECT_TRUE(AwaitHangUp(again));
+  v1::LaunchRequest next = RanksOf(1, {"exit", "0"});
+  next.set_generation(2);
+  EXPECT_TRUE(client->Launch(next).ok());
+}
+
+TEST(ChannelTest, ItListensOnItsAddressAlone) {
+  const NetworkDaemon daemon;
+  ASSERT_TRUE(daemon.ok());
+  EXPECT_TRUE(ConnectTo("127.0.0.1", daemon.port()).valid());
+  EXPECT_FALSE(ConnectTo("127.0.0.2", daemon.port()).valid());
+}
+
+TEST(ChannelTest, ProtocolSkewIsNamed) {
+  const NetworkDaemon daemon;
+  ASSERT_TRUE(daemon.ok());
+  grpc::SslCredentialsOptions credentials;
+  const cli::TlsOptions tls = daemon.Tls();
+  credentials.pem_root_certs = tls.credentials.ca_certificate;
+  credentials.pem_private_key = tls.credentials.private_key;
+  credentials.pem_cert_chain = tls.credentials.certificate;
+  grpc::ChannelArguments arguments;
+  arguments.SetSslTargetNameOverride(tls.daemon_name);
+  const auto stub = v1::Daemon::NewStub(
+      grpc::CreateCustomChannel(daemon.target(), grpc::SslCredentials(credentials), arguments));
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + seconds(30));
+  v1::PrepareRequest request = Prepare();
+  request.set_protocol_version(v1::PROTOCOL_CURRENT + 1);
+  request.set_dsrun_version("9.9");
+  v1::PrepareResponse response;
+  const grpc::Status status = stub->Prepare(&context, request, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_NE(status.error_message().find("dsrun 9.9 speaks protocol 2, dsrund "), std::string::npos)
+      << status.error_message();
+}
+
+TEST(ChannelTest, KeysAreNowhereToBeSeen) {
+  const NetworkDaemon daemon;
+  ASSERT_TRUE(daemon.ok());
+  const std::string process = "/proc/" + std::to_string(daemon.pid());
+  EXPECT_EQ(Content(process + "/cmdline").find("PRIVATE KEY"), std::string::npos);
+  EXPECT_EQ(Content(process + "/environ").find("PRIVATE KEY"), std::string::npos);
+  // Its standard input, from which they came, is no longer there.
+  for (const char* fd : {"0", "1", "2"}) {
+    EXPECT_EQ(std::filesystem::read_symlink(process + "/fd/" + fd), "/dev/null");
+  }
+}
+
+class RefusedStart : public ::testing::Test {
+ protected:
+  static ListenAnswer StartWith(const std::string& line, const std::string& address = "127.0.0.1") {
+    return Listen({.address = address}, line);
+  }
+  static cli::Credentials Good() { return cli::JobAuthority::Create(kJob)->IssueDaemon(0).value(); }
+};
+
+TEST_F(RefusedStart, ExpiredCertificatesAndWrongClocksAreNamed) {
+  const auto past = cli::JobAuthority::Create(kJob, {.not_before = 0, .not_after = 1'000'000'000});
+  const ListenAnswer late = StartWith(ListenLine(past->IssueDaemon(0).value(), 30));
+  EXPECT_EQ(late.status, 1);
+  EXPECT_NE(late.error.find("the clock of this host says"), std::string::npos) << late.error;
+  EXPECT_NE(late.error.find("to Sep  9 01:46:40 2001 GMT"), std::string::npos) << late.error;
+  const auto future =
+      cli::JobAuthority::Create(kJob, {.not_before = 4'000'000'000, .not_after = 5'000'000'000});
+  const ListenAnswer early = StartWith(ListenLine(future->IssueDaemon(0).value(), 30));
+  EXPECT_NE(early.error.find("valid from Oct  2 07:06:40 2096"), std::string::npos) << early.error;
+}
+
+TEST_F(RefusedStart, CredentialsThatDoNotFitAreNamedAndNotShown) {
+  cli::Credentials mixed = Good();
+  mixed.private_key = Good().private_key;
+  EXPECT_EQ(StartWith(ListenLine(mixed, 30)).error, "private_key: not the key of the certificate");
+  cli::Credentials foreign = Good();
+  foreign.ca_certificate = Good().ca_certificate;
+  EXPECT_NE(StartWith(ListenLine(foreign, 30)).error.find("certificate: "), std::string::npos);
+  const auto controller = cli::JobAuthority::Create(kJob)->IssueController();
+  EXPECT_NE(StartWith(ListenLine(*controller, 30)).error.find("purpose"), std::string::npos);
+  cli::Credentials none = Good();
+  none.private_key = "secret";
+  EXPECT_EQ(StartWith(ListenLine(none, 30)).error, "private_key: not a PEM private key");
+}
+
+TEST_F(RefusedStart, WhatIsNoRequestIsNamed) {
+  EXPECT_EQ(StartWith("").error, "standard input ended before its line did");
+  EXPECT_EQ(StartWith("hello\n").error, "standard input: not one line of JSON");
+  EXPECT_EQ(StartWith("{}\n").error, "ca_certificate: a text is needed");
+  EXPECT_EQ(StartWith(ListenLine(Good(), -1)).error,
+            "lease_seconds must be between 0.05 and 86400");
+  EXPECT_EQ(StartWith(std::string(100'000, 'x') + "\n").error,
+            "standard input: the line is too long");
+}
+
+TEST_F(RefusedStart, AnAddressThatIsNotOneIsNamed) {
+  const std::string line = ListenLine(Good(), 30);
+  EXPECT_NE(StartWith(line, "localhost").error.find("is not an IP address"), std::string::npos);
+  EXPECT_NE(StartWith(line, "0.0.0.0").error.find("not on all"), std::string::npos);
+  EXPECT_NE(StartWith(line, "::").error.find("not on all"), std::string::npos);
+  EXPECT_NE(StartWith(line, "192.0.2.1").error.find("cannot listen on 192.0.2.1: "),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace ds::procs

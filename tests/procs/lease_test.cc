@@ -1,0 +1,254 @@
+// How long the daemon of another host lives: its lease, broken connections, stopped and killed
+// daemons.
+
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "tests/procs/network_daemon.h"
+#include "tests/support/tcp_relay.h"
+
+namespace ds::procs {
+namespace {
+
+v1::StopRequest StopAtOnce() {
+  v1::StopRequest request;
+  request.set_job_id(kJob);
+  request.set_generation(1);
+  return request;
+}
+
+// What a generation's events said about its end.
+struct End {
+  Status watch;
+  std::uint64_t last_sequence = 0;
+  bool in_order = true;
+  std::vector<v1::RankExited> exits;
+  v1::StopCause cause = v1::STOP_NONE;
+  int ended = 0;
+};
+
+End WatchToTheEnd(cli::DaemonClient& client,
+                  const std::function<void(const v1::Event&)>& on_event = nullptr) {
+  End end;
+  end.watch = client.Watch({kJob, 1, 0}, [&](const v1::Event& event) {
+    end.in_order = end.in_order && event.sequence() == ++end.last_sequence;
+    if (event.has_rank_exited()) end.exits.push_back(event.rank_exited());
+    if (event.has_job_ended()) {
+      ++end.ended;
+      end.cause = event.job_ended().stop_cause();
+    }
+    if (on_event) on_event(event);
+  });
+  EXPECT_TRUE(end.in_order) << "an event was lost or repeated";
+  return end;
+}
+
+TEST(LeaseTest, ADaemonThatNobodyCallsEnds) {
+  const NetworkDaemon daemon({.lease_seconds = 0.1});
+  ASSERT_TRUE(daemon.ok());
+  EXPECT_TRUE(daemon.AwaitEnd());
+}
+
+TEST(LeaseTest, WithoutARenewalTheRanksAreStopped) {
+  const NetworkDaemon daemon({.lease_seconds = 1});
+  ASSERT_TRUE(daemon.ok());
+  const auto client = daemon.Connect();
+  const auto launched = client->Launch(RanksOf(2, {"wait"}, /*grace_seconds=*/60));
+  ASSERT_TRUE(launched.ok()) << launched.status().message();
+  // Being watched is not being wanted: only Renew says so.
+  const End end = WatchToTheEnd(*client);
+  EXPECT_TRUE(end.watch.ok()) << end.watch.message();
+  ASSERT_EQ(end.exits.size(), 2U);
+  for (const v1::RankExited& exit : end.exits) {
+    EXPECT_TRUE(exit.stopping());
+    EXPECT_EQ(exit.signal(), SIGTERM);
+  }
+  EXPECT_EQ(end.cause, v1::STOP_LEASE_EXPIRED);
+  EXPECT_TRUE(daemon.AwaitEnd());
+}
+
+TEST(LeaseTest, RanksThatIgnoreSigtermAreKilledWhenTheLeaseIsOver) {
+  const NetworkDaemon daemon({.lease_seconds = 1});
+  ASSERT_TRUE(daemon.ok());
+  const auto client = daemon.Connect();
+  const auto launched = client->Launch(RanksOf(2, {"stubborn"}, /*grace_seconds=*/0.05));
+  ASSERT_TRUE(launched.ok()) << launched.status().message();
+  EXPECT_TRUE(daemon.AwaitEnd());
+  for (const auto pid : launched->pids()) EXPECT_FALSE(Exists(static_cast<pid_t>(pid)));
+}
+
+// Heartbeats come four times in a lease; a renewal at each keeps the daemon over many leases.
+TEST(LeaseTest, RenewalsKeepItAliveAndHeartbeatsSayHowItIs) {
+  const NetworkDaemon daemon({.lease_seconds = 1});
+  ASSERT_TRUE(daemon.ok());
+  const auto client = daemon.Connect();
+  ASSERT_TRUE(client->Launch(RanksOf(2, {"wait"})).ok());
+  int heartbeats = 0;
+  const End end = WatchToTheEnd(*client, [&](const v1::Event& event) {
+    if (!event.has_heartbeat()) return;
+    EXPECT_EQ(event.heartbeat().ranks_size(), 2);
+    EXPECT_GT(event.heartbeat().ranks(0).rss_bytes(), 0U);
+    EXPECT_GT(event.heartbeat().free_memory_bytes(), 0U);
+    const auto renewed = Renew(*client);
+    ASSERT_TRUE(renewed.ok()) << renewed.status().message();
+    EXPECT_EQ(renewed->lease_seconds(), 1);
+    EXPECT_FALSE(renewed->ending());
+    if (++heartbeats == 10) {
+      EXPECT_TRUE(client->Stop(StopAtOnce()).ok());
+    }
+  });
+  EXPECT_EQ(heartbeats, 10);
+  EXPECT_EQ(end.cause, v1::STOP_REQUESTED);
+}
+
+TEST(LeaseTest, LaunchMaySetAnotherLease) {
+  const NetworkDaemon daemon({.lease_seconds = 60});
+  ASSERT_TRUE(daemon.ok());
+  const auto client = daemon.Connect();
+  v1::LaunchRequest request = RanksOf(1, {"wait"});
+  request.set_lease_seconds(1e9);
+  EXPECT_EQ(client->Launch(request).status().code(), StatusCode::kInvalidArgument);
+  request.set_lease_seconds(0.2);
+  ASSERT_TRUE(client->Launch(request).ok());
+  EXPECT_TRUE(daemon.AwaitEnd());
+}
+
+TEST(LeaseTest, ReleasingItStopsItsRanks) {
+  const NetworkDaemon daemon;
+  ASSERT_TRUE(daemon.ok());
+  const auto client = daemon.Connect();
+  const auto launched = client->Launch(RanksOf(2, {"wait"}));
+  ASSERT_TRUE(launched.ok());
+  static_cast<void>(Renew(*client, /*release=*/true));
+  EXPECT_TRUE(daemon.AwaitEnd());
+  for (const auto pid : launched->pids()) EXPECT_FALSE(Exists(static_cast<pid_t>(pid)));
+}
+
+TEST(LeaseTest, AHangUpOfItsSessionMeansNothing) {
+  const NetworkDaemon daemon;
+  ASSERT_TRUE(daemon.ok());
+  ASSERT_EQ(::kill(daemon.pid(), SIGHUP), 0);
+  EXPECT_TRUE(Renew(*daemon.Connect()).ok());
+}
+
+// SIGTERM: it is ending, but whoever comes back can see the end and hasten it.
+TEST(LeaseTest, WhileItIsEndingItCanBeWatchedAndStopped) {
+  const NetworkDaemon daemon;
+  ASSERT_TRUE(daemon.ok());
+  const auto client = daemon.Connect();
+  ASSERT_TRUE(client->Launch(RanksOf(2, {"stubborn"}, /*grace_seconds=*/3600)).ok());
+  int ready = 0;
+  const Status first = client->Watch({kJob, 1, 0}, [&](const v1::Event& event) {
+    if (event.has_rank_output() && ++ready == 2) client->CancelWatch();
+  });
+  EXPECT_EQ(first.code(), StatusCode::kCancelled);
+  ASSERT_EQ(::kill(daemon.pid(), SIGTERM), 0);
+  StatusOr<v1::RenewResponse> renewed = Renew(*client);
+  while (renewed.ok() && !renewed->ending()) renewed = Renew(*client);
+  ASSERT_TRUE(renewed.ok()) << renewed.status().message();
+  EXPECT_EQ(client
+                ->Prepare([] {
+                  v1::PrepareRequest request;
+                  request.set_job_id(kJob);
+                  return request;
+                }())
+                .status()
+                .code(),
+            StatusCode::kUnavailable);
+  const End end = WatchToTheEnd(*client, [&](const v1::Event& event) {
+    if (event.sequence() == 1) {
+      EXPECT_TRUE(client->Stop(StopAtOnce()).ok());
+    }
+  });
+  EXPECT_TRUE(end.watch.ok()) << end.watch.message();
+  EXPECT_EQ(end.cause, v1::STOP_DAEMON_SIGNALLED);
+  ASSERT_EQ(end.exits.size(), 2U);
+  EXPECT_EQ(end.exits[0].signal(), SIGKILL);
+  EXPECT_TRUE(daemon.AwaitEnd());
+}
+
+TEST(LeaseTest, AWatchGoesOnOverBrokenConnections) {
+  const NetworkDaemon daemon;
+  ASSERT_TRUE(daemon.ok());
+  ds::testing::TcpRelay relay(daemon.port());
+  const auto client = daemon.Connect(relay.target());
+  constexpr int kLines = 200'000;
+  ASSERT_TRUE(client->Launch(RanksOf(2, {"lines", std::to_string(kLines)})).ok());
+  std::uint64_t bytes = 0;
+  int cuts = 0;
+  std::uint64_t next_cut = 1;
+  const End end = WatchToTheEnd(*client, [&](const v1::Event& event) {
+    bytes += event.rank_output().data().size();
+    if (event.sequence() < next_cut || cuts == 10) return;
+    relay.Cut();
+    ++cuts;
+    next_cut = event.sequence() + 2;
+  });
+  EXPECT_TRUE(end.watch.ok()) << end.watch.message();
+  EXPECT_EQ(end.ended, 1);
+  EXPECT_GE(cuts, 3);
+
+  // The same without a network in between.
+  const NetworkDaemon undisturbed;
+  ASSERT_TRUE(undisturbed.ok());
+  const auto straight = undisturbed.Connect();
+  ASSERT_TRUE(straight->Launch(RanksOf(2, {"lines", std::to_string(kLines)})).ok());
+  std::uint64_t expected = 0;
+  EXPECT_TRUE(WatchToTheEnd(*straight, [&](const v1::Event& event) {
+                expected += event.rank_output().data().size();
+              }).watch.ok());
+  EXPECT_EQ(bytes, expected);
+}
+
+TEST(LeaseTest, AKilledDaemonIsToldFromABrokenConnection) {
+  const NetworkDaemon daemon;
+  ASSERT_TRUE(daemon.ok());
+  const auto client = daemon.Connect();
+  const auto launched = client->Launch(RanksOf(1, {"wait"}));
+  ASSERT_TRUE(launched.ok());
+  const Status watched = client->Watch({kJob, 1, 0}, [&](const v1::Event& event) {
+    if (event.has_rank_output()) ::kill(daemon.pid(), SIGKILL);
+  });
+  EXPECT_EQ(watched.code(), StatusCode::kUnavailable);
+  EXPECT_NE(watched.message().find("Connection refused"), std::string::npos) << watched.message();
+  EXPECT_EQ(client->Probe(std::chrono::seconds(5)).reachability, cli::Reachability::kRefused);
+}
+
+// A stopped daemon is silent but there: the connection breaks, and works again when it goes on.
+TEST(LeaseTest, AStoppedDaemonGoesOnWhereItWas) {
+  const NetworkDaemon daemon({.lease_seconds = 3});  // a dead connection is seen after 2 s
+  ASSERT_TRUE(daemon.ok());
+  const auto client = daemon.Connect();
+  ASSERT_TRUE(client->Launch(RanksOf(1, {"wait"})).ok());
+  std::thread waker;
+  const End end = WatchToTheEnd(*client, [&](const v1::Event& event) {
+    if (!event.has_rank_output()) return;
+    ::kill(daemon.pid(), SIGSTOP);
+    EXPECT_EQ(client->Probe(std::chrono::seconds(5)).reachability, cli::Reachability::kListening);
+    waker = std::thread([&] {
+      // A renewal that fails shows that the connection has been given up.
+      while (Renew(*client).ok()) {
+      }
+      ::kill(daemon.pid(), SIGCONT);
+    });
+  });
+  waker.join();
+  EXPECT_TRUE(end.watch.ok()) << end.watch.message();
+  EXPECT_EQ(end.ended, 1);
+}
+
+TEST(LeaseTest, AHeldConnectionEndsByItsKeepalive) {
+  const NetworkDaemon daemon({.lease_seconds = 3});
+  ASSERT_TRUE(daemon.ok());
+  ds::testing::TcpRelay relay(daemon.port());
+  const auto client = daemon.Connect(relay.target());
+  ASSERT_TRUE(client->Launch(RanksOf(1, {"wait"})).ok());
+  relay.Hold();
+  const auto renewed = Renew(*client);
+  EXPECT_EQ(renewed.status().code(), StatusCode::kUnavailable) << "long before its own deadline";
+  EXPECT_TRUE(daemon.AwaitEnd()) << "its lease is over";
+}
+
+}  // namespace
+}  // namespace ds::procs

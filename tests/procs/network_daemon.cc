@@ -1,0 +1,96 @@
+#include "tests/procs/network_daemon.h"
+
+#include <poll.h>
+#include <sys/syscall.h>
+
+#include <csignal>
+#include <future>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "proto/peer_name.h"
+#include "tests/support/program.h"
+
+namespace ds::procs {
+
+std::string ListenLine(const cli::Credentials& credentials, double lease_seconds) {
+  const nlohmann::json line = {{"ca_certificate", credentials.ca_certificate},
+                               {"certificate", credentials.certificate},
+                               {"private_key", credentials.private_key},
+                               {"lease_seconds", lease_seconds}};
+  return line.dump() + "\n";
+}
+
+ListenAnswer Listen(const NetworkDaemonOptions& options, const std::string& line) {
+  std::vector<std::string> argv = options.wrapper;
+  argv.insert(argv.end(),
+              {std::string(DS_BIN_DIR) + "/dsrund", "--listen", options.address, "--job", kJob});
+  const ds::testing::ProgramResult result = ds::testing::RunProgram(argv, {.input = line});
+  ListenAnswer answer{.status = result.status};
+  const auto json = nlohmann::json::parse(result.out, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) {
+    answer.error = "not JSON: " + result.out + result.err;
+    return answer;
+  }
+  answer.port = json.value("port", 0);
+  answer.pid = json.value("pid", 0);
+  answer.version = json.value("version", "");
+  answer.error = json.value("error", "");
+  return answer;
+}
+
+NetworkDaemon::NetworkDaemon(const NetworkDaemonOptions& options) : options_(options) {
+  authority_ = std::make_unique<cli::JobAuthority>(cli::JobAuthority::Create(kJob).value());
+  const auto credentials = authority_->IssueDaemon(options.host_index);
+  answer_ = Listen(options, ListenLine(credentials.value(), options.lease_seconds));
+  EXPECT_EQ(answer_.error, "");
+  EXPECT_GT(answer_.port, 0);
+  if (ok()) pidfd_.Reset(static_cast<int>(::syscall(SYS_pidfd_open, answer_.pid, 0)));
+}
+
+NetworkDaemon::~NetworkDaemon() {
+  if (ok() && pidfd_.valid()) ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
+}
+
+cli::TlsOptions NetworkDaemon::Tls() const {
+  return {.credentials = authority_->IssueController().value(),
+          .daemon_name = v1::DaemonPeerName(kJob, options_.host_index),
+          .lease = std::chrono::milliseconds(static_cast<int>(options_.lease_seconds * 1000))};
+}
+
+std::unique_ptr<cli::DaemonClient> NetworkDaemon::Connect(const std::string& target) const {
+  return std::make_unique<cli::DaemonClient>(target.empty() ? this->target() : target, Tls());
+}
+
+bool NetworkDaemon::AwaitEnd() const {
+  pollfd ended{pidfd_.get(), POLLIN, 0};
+  return ::poll(&ended, 1, 60'000) == 1;
+}
+
+StatusOr<v1::RenewResponse> Renew(cli::DaemonClient& client, bool release) {
+  v1::RenewRequest request;
+  request.set_job_id(kJob);
+  request.set_release(release);
+  std::promise<StatusOr<v1::RenewResponse>> answer;
+  client.Renew(request, std::chrono::seconds(30),
+               [&](const StatusOr<v1::RenewResponse>& response) { answer.set_value(response); });
+  return answer.get_future().get();
+}
+
+v1::LaunchRequest RanksOf(int count, const std::vector<std::string>& arguments,
+                          double grace_seconds) {
+  v1::LaunchRequest request;
+  request.set_job_id(kJob);
+  request.set_generation(1);
+  request.set_inherit_environment(true);
+  request.set_grace_seconds(grace_seconds);
+  for (int rank = 0; rank < count; ++rank) {
+    v1::RankSpec* spec = request.add_ranks();
+    spec->set_rank(static_cast<std::uint32_t>(rank));
+    spec->add_argv(TestRankPath());
+    for (const std::string& argument : arguments) spec->add_argv(argument);
+  }
+  return request;
+}
+
+}  // namespace ds::procs
