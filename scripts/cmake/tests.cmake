@@ -18,7 +18,7 @@ function(ds_test name)
   endif()
   add_test(NAME ${name} COMMAND ${target})
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 300)
+    set(ARG_TIMEOUT 1200)  # only against hanging: a busy machine takes ten times as long as a quiet one
   endif()
   # One thread per test process keeps reductions in one order and two tests from fighting for cores.
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT}

@@ -21,9 +21,10 @@ namespace ds::testing {
 struct ProgramOptions {
   std::vector<std::string> environment;     // "NAME=VALUE" over the test's own
   std::filesystem::path working_directory;  // empty: the test's own
-  std::chrono::seconds time_limit{180};     // then SIGKILL, and the test sees status 137
-  std::uint64_t file_size_limit = 0;        // RLIMIT_FSIZE with SIGXFSZ ignored; 0: none
-  std::string input;                        // what standard input holds
+  // Only against hanging: far above what a busy machine needs. Then SIGKILL, and the test sees 137.
+  std::chrono::seconds time_limit{900};
+  std::uint64_t file_size_limit = 0;  // RLIMIT_FSIZE with SIGXFSZ ignored; 0: none
+  std::string input;                  // what standard input holds
 };
 
 struct ProgramResult {
