@@ -24,6 +24,7 @@ std::vector<at::Tensor*> Differentiable(Bundle& bundle) {
 Bundle LeaveBlock(zero::ShardedModel& sharded, int index, Bundle bundle) {
   const std::vector<at::Tensor*> places = Differentiable(bundle);
   std::vector<at::Tensor> tensors;
+  tensors.reserve(places.size());
   for (at::Tensor* place : places) tensors.push_back(std::move(*place));
   tensors = sharded.LeaveForward(index, std::move(tensors));
   for (std::size_t i = 0; i < places.size(); ++i) *places[i] = std::move(tensors[i]);
