@@ -32,6 +32,28 @@ std::string_view TakeWord(std::string_view* text) {
   return word;
 }
 
+// Cuts the next key off `text`: a word, or key="..." without its quotes.
+StatusOr<std::string> TakeKey(std::string_view* text) {
+  constexpr std::string_view kOpen = "=\"";
+  const std::size_t quote = text->find(kOpen);
+  const std::size_t blank = std::find_if(text->begin(), text->end(), IsBlank) - text->begin();
+  if (quote == std::string_view::npos || quote > blank) return std::string(TakeWord(text));
+  const std::size_t value = quote + kOpen.size();
+  const std::size_t end = text->find('"', value);
+  if (end == std::string_view::npos) {
+    return InvalidArgumentError("the '\"' behind '" + std::string(text->substr(0, quote)) +
+                                "=' is never closed");
+  }
+  if (end + 1 < text->size() && !IsBlank((*text)[end + 1])) {
+    return InvalidArgumentError("text right behind the closing '\"' of '" +
+                                std::string(text->substr(0, quote)) + "'");
+  }
+  std::string key(text->substr(0, quote + 1));
+  key += text->substr(value, end - value);
+  *text = Strip(text->substr(end + 1));
+  return key;
+}
+
 // The number if `digits` is one of at most `max`.
 std::optional<int> ParseNumber(std::string_view digits, int max) {
   int value = 0;
@@ -89,7 +111,8 @@ StatusOr<HostEntry> ParseLine(std::string_view line) {
   }
   entry.slots = *count;
   while (!rest.empty() && rest.front() != '#') {
-    DS_RETURN_IF_ERROR(AddKey(TakeWord(&rest), &entry));
+    DS_ASSIGN_OR_RETURN(const std::string key, TakeKey(&rest));
+    DS_RETURN_IF_ERROR(AddKey(key, &entry));
   }
   return entry;
 }

@@ -52,6 +52,17 @@ TEST(HostfileTest, TakesPerHostKeys) {
   EXPECT_EQ(Parsed("a slots=1 #spare\n"), "a=1");
 }
 
+TEST(HostfileTest, ValuesWithBlanksStandInQuotes) {
+  EXPECT_EQ(Parsed("a slots=1 exec=\"docker exec -i it's\" workdir=\"/my data\" # \"x\n"),
+            "a=1;exec=docker exec -i it's;workdir=/my data");
+  EXPECT_EQ(Parsed("a slots=1 user=b\"c\n"), "a=1;user=b\"c");
+  EXPECT_EQ(Parsed("a slots=1 exec=\"docker exec\n"),
+            "hosts:1: the '\"' behind 'exec=' is never closed");
+  EXPECT_EQ(Parsed("a slots=1 exec=\"docker\"x\n"),
+            "hosts:1: text right behind the closing '\"' of 'exec'");
+  EXPECT_EQ(Parsed("a slots=1 exec=\"\"\n"), "hosts:1: 'exec=' has no value");
+}
+
 TEST(HostfileTest, RefusesWithFileAndLine) {
   const std::map<std::string, std::string> cases = {
       {"worker-1 slots=2\nworker-2 slots=1\nworker-1 slots=1\n",
