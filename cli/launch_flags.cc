@@ -41,7 +41,6 @@ constexpr RefusedFlag kRefusedFlags[] = {
     {"force_multi", false, "a host is remote when it is not this machine, not by a flag"},
     {"save_pid", false, "a running job writes its pid to job.json in its run directory"},
     {"enable_each_rank_log", true, "every rank always has its log files in the run directory"},
-    {"ssh_port", true, "launching over SSH is not available yet"},
     {"venv_script", true, "no shell is involved; name the interpreter with --python"},
 };
 
@@ -68,6 +67,14 @@ void AddHostFlags(CLI::App& app, LaunchFlags* flags) {
                  "port of rank 0 (default: any free one)")
       ->check(Between(0, kMaxPort))
       ->type_name("PORT");
+  app.add_option(FlagNames("ssh_port"), flags->ssh_port,
+                 "SSH port of hosts without port= in the hostfile (default: as ~/.ssh/config says)")
+      ->check(Between(0, kMaxPort))
+      ->type_name("PORT");
+  app.add_option(FlagNames("ssh_timeout"), flags->ssh_timeout,
+                 "give up on hosts that are not reached over SSH by then (default: 20)")
+      ->check(Between(0.1, 3600.0))
+      ->type_name("SECONDS");
 }
 
 void AddRankFlags(CLI::App& app, LaunchFlags* flags) {

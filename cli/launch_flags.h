@@ -33,6 +33,9 @@ struct LaunchFlags {
   // Rendezvous: "" and 0 = chosen by the daemon of rank 0's host.
   std::string master_addr;
   int master_port = 0;
+  // Reaching other hosts.
+  int ssh_port = 0;  // 0 = as ~/.ssh/config says, else 22
+  double ssh_timeout = 20;
   // How a rank runs.
   Device device = Device::kAuto;
   bool one_device_per_rank = false;

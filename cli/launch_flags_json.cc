@@ -18,6 +18,8 @@ void VisitFlags(Flags& flags, const Visit& visit) {
   visit("num_gpus", flags.num_gpus);
   visit("master_addr", flags.master_addr);
   visit("master_port", flags.master_port);
+  visit("ssh_port", flags.ssh_port);
+  visit("ssh_timeout", flags.ssh_timeout);
   visit("device", flags.device);
   visit("one_device_per_rank", flags.one_device_per_rank);
   visit("bind_cores_to_rank", flags.bind_cores_to_rank);

@@ -133,7 +133,7 @@ StatusOr<int> ResumeCommand(const Invocation& invocation) {
   DS_RETURN_IF_ERROR(CheckLaunchFlags(flags.launch));
 
   JobSetup setup{.job_id = run.job_id, .flags = flags.launch};
-  DS_ASSIGN_OR_RETURN(setup.plan, PlanOnThisHost(flags.launch));
+  DS_ASSIGN_OR_RETURN(setup.plan, PlanFromThisHost(flags.launch));
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
   DS_ASSIGN_OR_RETURN(TrainInputs inputs, OverrideTrainInputs(run.train, flags.train, share,
                                                               setup.plan.world.world_size()));

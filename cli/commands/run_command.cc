@@ -37,7 +37,7 @@ StatusOr<int> RunCommand(const Invocation& invocation) {
   if (words.empty()) return InvalidArgumentError("run: no program given; see dsrun run --help");
 
   JobSetup setup{.job_id = MakeJobId(words[0], Clock::System().UnixNanos()), .flags = flags};
-  DS_ASSIGN_OR_RETURN(setup.plan, PlanOnThisHost(flags));
+  DS_ASSIGN_OR_RETURN(setup.plan, PlanFromThisHost(flags));
   const std::vector<std::string> argv = ProgramCommand(flags, words);
   setup.local_rank_position = LocalRankPosition(flags, argv.size(), words.size());
   setup.program = [&argv](int) -> StatusOr<RankProgram> { return RankProgram{.argv = argv}; };

@@ -28,7 +28,7 @@ StatusOr<int> TrainCommand(const Invocation& invocation) {
   DS_RETURN_IF_ERROR(CheckLaunchFlags(launch));
 
   JobSetup setup{.job_id = MakeJobId("train", Clock::System().UnixNanos()), .flags = launch};
-  DS_ASSIGN_OR_RETURN(setup.plan, PlanOnThisHost(launch));
+  DS_ASSIGN_OR_RETURN(setup.plan, PlanFromThisHost(launch));
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
   DS_ASSIGN_OR_RETURN(TrainInputs inputs,
                       GatherTrainInputs(flags, share, setup.plan.world.world_size()));

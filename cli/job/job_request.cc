@@ -1,6 +1,7 @@
 #include "cli/job/job_request.h"
 
 #include <algorithm>
+#include <string_view>
 
 namespace ds::cli {
 namespace {
@@ -10,6 +11,19 @@ void AddVariable(const std::pair<std::string, std::string>& variable,
   v1::EnvironmentVariable* added = environment->Add();
   added->set_name(variable.first);
   added->set_value(variable.second);
+}
+
+bool IsRemote(const JobRequest& job, int node_rank) {
+  return !job.remote.empty() && job.remote[node_rank];
+}
+
+// Of another host only what it is sent is known.
+std::string Exported(const JobRequest& job, std::string_view name) {
+  std::string value;
+  for (const auto& [exported, exported_value] : job.exports) {
+    if (exported == name) value = exported_value;
+  }
+  return value;
 }
 
 v1::RankSpec MakeRankSpec(const JobRequest& job, const RankProgram& program,
@@ -45,7 +59,7 @@ v1::PrepareRequest MakePrepareRequest(const JobRequest& job, int node_rank,
   request.set_lease_master_port(node_rank == 0);
   request.set_master_port(job.master_port);
   request.set_device(job.device);
-  request.set_search_path(job.search_path);
+  request.set_search_path(IsRemote(job, node_rank) ? Exported(job, "PATH") : job.search_path);
   return request;
 }
 
@@ -65,7 +79,9 @@ v1::LaunchRequest MakeLaunchRequest(const JobRequest& job, const RankProgram& pr
       .master_addr = job.master_addr,
       .master_port = details.master_port,
       .one_device_per_rank = job.one_device_per_rank,
-      .user_set_threads = job.user_set_threads,
+      .user_set_threads = IsRemote(job, details.node_rank)
+                              ? !Exported(job, "OMP_NUM_THREADS").empty()
+                              : job.user_set_threads,
       .threads_per_rank = std::max(1, details.core_count / host.rank_count())};
   for (int i = 0; i < host.rank_count(); ++i) {
     const PlannedRank& rank = job.plan.ranks[host.first_rank + i];

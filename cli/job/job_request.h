@@ -30,8 +30,10 @@ struct JobRequest {
   std::string job_id;
   WorldPlan plan;
   std::vector<std::string> working_directories;  // by host
+  // By host: its ranks do not inherit the environment of dsrun. Empty: all do.
+  std::vector<bool> remote;
   v1::PrepareRequest::Device device = v1::PrepareRequest::DEVICE_AUTO;
-  std::string search_path;  // the ranks' PATH
+  std::string search_path;  // the ranks' PATH, where they inherit it
   Environment exports;      // over the environment of dsrun
   std::string master_addr;
   int master_port = 0;  // 0 = any free one

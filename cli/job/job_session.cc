@@ -2,19 +2,21 @@
 
 #include <unistd.h>
 
+#include <atomic>
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "cli/console/console.h"
 #include "cli/exit_codes.h"
 #include "cli/job/job_controller.h"
-#include "cli/job/local_host.h"
 #include "cli/job/signal_watch.h"
+#include "cli/job/start_hosts.h"
 #include "cli/report_error.h"
-#include "runtime/base/files.h"
 
 namespace ds::cli {
 namespace {
@@ -100,6 +102,7 @@ JobRequest MakeRequest(const JobSetup& setup, const RunDirectory& run_directory)
                      .program = setup.program};
   request.search_path = RankVariable(request.exports, "PATH");
   request.user_set_threads = !RankVariable(request.exports, "OMP_NUM_THREADS").empty();
+  for (const bool here : setup.plan.here) request.remote.push_back(!here);
   for (const HostEntry& entry : setup.plan.entries) {
     const auto workdir = entry.keys.find("workdir");
     request.working_directories.push_back(workdir == entry.keys.end() ? fs::current_path().string()
@@ -108,24 +111,97 @@ JobRequest MakeRequest(const JobSetup& setup, const RunDirectory& run_directory)
   return request;
 }
 
-// Every host gets its daemon; all of them are this machine.
-StatusOr<std::vector<std::unique_ptr<LocalHost>>> StartDaemons(const JobSetup& setup) {
-  std::vector<std::unique_ptr<LocalHost>> hosts;
-  for (std::size_t i = 0; i < setup.plan.world.hosts.size(); ++i) {
-    DS_ASSIGN_OR_RETURN(std::unique_ptr<LocalHost> host, LocalHost::Start(setup.job_id));
-    hosts.push_back(std::move(host));
+// The user's signals: at first they end the start of the hosts, later they are the controller's.
+class SignalRelay {
+ public:
+  void Send(int signal) {
+    const std::lock_guard lock(mutex_);
+    if (target_) {
+      target_(signal);
+    } else {
+      waiting_.push_back(signal);
+    }
+  }
+  // From now on `target` gets the signals, those that nobody got so far first; none: they wait.
+  void SetTarget(std::function<void(int)> target) {
+    const std::lock_guard lock(mutex_);
+    target_ = std::move(target);
+    if (!target_) return;
+    for (const int signal : std::exchange(waiting_, {})) target_(signal);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::function<void(int)> target_;  // guarded by mutex_
+  std::vector<int> waiting_;         // guarded by mutex_
+};
+
+// All failures in one table; the verdict is about the first.
+Verdict HostsFailed(const std::vector<FailedHost>& failed, int host_count, Console* console) {
+  for (const std::string& line : FailureTable(failed, host_count)) console->Notice(line);
+  const FailedHost& first = failed.front();
+  return Verdict{.cause = Cause::kPreflight,
+                 .host = first.host,
+                 .exit_code = kExitPreflight,
+                 .message = "host " + first.host + ": " + first.failure.message,
+                 .proof = "reaching it failed: " + std::string(FailureName(first.failure.kind)),
+                 .hint = first.failure.hint};
+}
+
+struct JobHosts {
+  StartedHosts started;
+  std::optional<Verdict> failed;  // then nothing is started
+};
+
+// A daemon on every host, or why not. Signals that come meanwhile end it.
+StatusOr<JobHosts> StartJobHosts(const JobSetup& setup, const RunDirectory& run_directory,
+                                 SignalRelay* signals, Console* console) {
+  const auto timeout = std::chrono::milliseconds(std::llround(setup.flags.ssh_timeout * 1000));
+  HostStarter starter(&setup.plan,
+                      {.job_id = setup.job_id,
+                       .known_hosts = run_directory.path() / "known_hosts",
+                       .timeout = timeout,
+                       .ssh_port = setup.flags.ssh_port,
+                       .notice = [&](const std::string& text) { console->Notice(text); }});
+  std::atomic<int> signalled = 0;
+  signals->SetTarget([&](int signal) {
+    signalled = signal;
+    starter.Interrupt();
+  });
+  StatusOr<StartedHosts> started = starter.Run();
+  signals->SetTarget(nullptr);
+  JobHosts hosts;
+  if (signalled != 0) {
+    hosts.failed = UserStopVerdict(signalled, run_directory.NextGeneration());
+    return hosts;
+  }
+  if (!started.ok()) return started.status();
+  hosts.started = std::move(started).value();
+  if (!hosts.started.failed.empty()) {
+    const int count = static_cast<int>(setup.plan.entries.size());
+    hosts.failed = HostsFailed(hosts.started.failed, count, console);
   }
   return hosts;
 }
 
+// The exit status of a job that ended otherwise than well.
+int Conclude(const Verdict& verdict, RunDirectory* run_directory, Console* console) {
+  console->Finish();
+  if (const Status written = run_directory->WriteVerdict(verdict); !written.ok()) {
+    console->Notice("verdict.json is not written: " + written.message());
+  }
+  console->ShowVerdict(verdict, run_directory->path().string());
+  return verdict.exit_code;
+}
+
 void ShowSummary(const JobSetup& setup, const RunDirectory& run_directory, Console* console) {
   if (!setup.trains) return;
-  const std::string path = ShownPath(run_directory.path());
+  const std::string path = run_directory.path().string();
   console->Summary("done; the run directory is " + path);
   console->Summary("  metrics      " + path + "/metrics.jsonl");
   console->Summary("  config       " + path + "/config.resolved.json");
   console->Summary("  logs         " + path + "/logs");
-  console->Summary("  checkpoints  " + ShownPath(run_directory.checkpoints()));
+  console->Summary("  checkpoints  " + run_directory.checkpoints().string());
 }
 
 }  // namespace
@@ -140,25 +216,25 @@ StatusOr<int> RunJob(const JobSetup& setup, RunDirectory* run_directory) {
   Console console(options, &writer);
 
   for (const std::string& notice : setup.notices) console.Notice(notice);
-  const StatusOr<std::vector<std::unique_ptr<LocalHost>>> hosts = StartDaemons(setup);
+  SignalRelay relay;
+  DS_RETURN_IF_ERROR(signals.Listen([&](int signal) { relay.Send(signal); }));
+  StatusOr<JobHosts> hosts = StartJobHosts(setup, *run_directory, &relay, &console);
   if (!hosts.ok()) return ReportError(hosts.status(), kExitPreflight);
+  if (hosts->failed.has_value()) return Conclude(*hosts->failed, run_directory, &console);
   std::vector<HostDaemon*> daemons;
-  for (const auto& host : *hosts) daemons.push_back(host.get());
+  for (const auto& host : hosts->started.daemons) daemons.push_back(host.get());
   JobReport report(setup.trains && setup.flags.device == Device::kAuto, run_directory, &console);
-  JobController controller(MakeRequest(setup, *run_directory), daemons, &report);
-  DS_RETURN_IF_ERROR(signals.Listen([&](int signal) { controller.OnSignal(signal); }));
+  JobRequest request = MakeRequest(setup, *run_directory);
+  if (setup.flags.master_addr.empty()) request.master_addr = hosts->started.master_addr;
+  JobController controller(std::move(request), daemons, &report);
+  relay.SetTarget([&](int signal) { controller.OnSignal(signal); });
 
   const std::optional<Verdict> verdict = controller.Run();
+  relay.SetTarget(nullptr);
+  if (verdict.has_value()) return Conclude(*verdict, run_directory, &console);
   console.Finish();
-  if (!verdict.has_value()) {
-    ShowSummary(setup, *run_directory, &console);
-    return kExitOk;
-  }
-  if (const Status written = run_directory->WriteVerdict(*verdict); !written.ok()) {
-    console.Notice("verdict.json is not written: " + written.message());
-  }
-  console.ShowVerdict(*verdict, run_directory->path().string());
-  return verdict->exit_code;
+  ShowSummary(setup, *run_directory, &console);
+  return kExitOk;
 }
 
 }  // namespace ds::cli

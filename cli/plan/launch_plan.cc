@@ -120,34 +120,44 @@ StatusOr<LaunchPlan> MakeLaunchPlan(const LaunchFlags& flags, const ThisHost& th
   return plan;
 }
 
-Status PlaceOnThisHost(const LaunchFlags& flags, const ThisHost& this_host, LaunchPlan* plan) {
+bool IsHere(const HostEntry& entry, const ThisHost& this_host) {
+  if (!this_host.Is(entry.name)) return false;
+  const auto asks_for_ssh = {"port", "user", "identity", "exec"};
+  return std::none_of(asks_for_ssh.begin(), asks_for_ssh.end(),
+                      [&](const char* key) { return entry.keys.contains(key); });
+}
+
+Status PlaceHosts(const LaunchFlags& flags, const ThisHost& this_host, LaunchPlan* plan) {
   for (const HostEntry& entry : plan->entries) {
-    if (!this_host.Is(entry.name)) {
-      return UnimplementedError("host '" + entry.name +
-                                "' is not this machine, and launching over SSH is not available "
-                                "yet; localhost, " +
-                                this_host.name + " and this machine's addresses work");
-    }
-    for (const char* key : {"exec", "gpus", "spare"}) {
+    for (const char* key : {"gpus", "spare"}) {
       if (entry.keys.contains(key)) {
         return UnimplementedError("host '" + entry.name + "': the hostfile key '" + key +
                                   "' is not available yet");
       }
     }
+    plan->here.push_back(IsHere(entry, this_host));
   }
   if (!flags.bind_cores_to_rank) return OkStatus();
   if (std::getenv("KMP_AFFINITY") != nullptr) {
     return InvalidArgumentError(
         "--bind_cores_to_rank contradicts KMP_AFFINITY in the environment; unset one of them");
   }
-  return plan->world.ranks.front().cores.empty() ? BindAllCores(this_host.cores, plan) : OkStatus();
+  if (!plan->world.ranks.front().cores.empty()) return OkStatus();
+  for (std::size_t node = 0; node < plan->here.size(); ++node) {
+    if (!plan->here[node]) {
+      return UnimplementedError("--bind_cores_to_rank on host '" + plan->entries[node].name +
+                                "': only this machine's cores are known; name them with "
+                                "--bind_core_list");
+    }
+  }
+  return BindAllCores(this_host.cores, plan);
 }
 
-StatusOr<LaunchPlan> PlanOnThisHost(const LaunchFlags& flags) {
+StatusOr<LaunchPlan> PlanFromThisHost(const LaunchFlags& flags) {
   const ThisHost this_host = ProbeThisHost();
   DS_ASSIGN_OR_RETURN(LaunchPlan plan,
                       MakeLaunchPlan(flags, this_host, std::getenv("CUDA_VISIBLE_DEVICES")));
-  DS_RETURN_IF_ERROR(PlaceOnThisHost(flags, this_host, &plan));
+  DS_RETURN_IF_ERROR(PlaceHosts(flags, this_host, &plan));
   return plan;
 }
 

@@ -20,6 +20,8 @@ struct LaunchPlan {
   WorldPlan world;
   std::vector<HostEntry> entries;  // of world.hosts, index by index; made up without a hostfile
   bool from_hostfile = false;
+  // By host: it is this machine, where the daemon is a child and no SSH is needed. PlaceHosts fills it.
+  std::vector<bool> here;
 };
 
 // `visible_devices` is CUDA_VISIBLE_DEVICES of dsrun's environment, null when unset: without a
@@ -27,12 +29,16 @@ struct LaunchPlan {
 StatusOr<LaunchPlan> MakeLaunchPlan(const LaunchFlags& flags, const ThisHost& this_host,
                                     const char* visible_devices);
 
-// Readies the plan for launching on this machine: refuses hosts that are not it and per-host keys
-// that are not honoured, and binds cores that depend on the machine.
-Status PlaceOnThisHost(const LaunchFlags& flags, const ThisHost& this_host, LaunchPlan* plan);
+// Whether an entry is reached without SSH: its name means this machine and nothing in it (port, user,
+// identity, exec) asks for another way in.
+bool IsHere(const HostEntry& entry, const ThisHost& this_host);
 
-// MakeLaunchPlan and PlaceOnThisHost with what this process sees.
-StatusOr<LaunchPlan> PlanOnThisHost(const LaunchFlags& flags);
+// Readies the plan for launching from this machine: tells the hosts that are this machine from the
+// others, refuses per-host keys that are not honoured, and binds cores that depend on this machine.
+Status PlaceHosts(const LaunchFlags& flags, const ThisHost& this_host, LaunchPlan* plan);
+
+// MakeLaunchPlan and PlaceHosts with what this process sees.
+StatusOr<LaunchPlan> PlanFromThisHost(const LaunchFlags& flags);
 
 // What stands behind the launch flags as the ranks execute it: a Python program gets its
 // interpreter, anything else stays as it is.

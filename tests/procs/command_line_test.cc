@@ -101,10 +101,10 @@ TEST_F(CommandLineTest, MoreThanThereIsIsRefused) {
 }
 
 TEST_F(CommandLineTest, AnotherMachineIsRefusedNotReplacedByThisOne) {
-  const ProgramResult result = Dsrun({"-H", std::string(kExamples) + "two_hosts", "/bin/true"});
-  EXPECT_EQ(result.status, 2);
-  EXPECT_THAT(result.err, StartsWith("dsrun: host 'worker-1' is not this machine, and launching "
-                                     "over SSH is not available yet; "));
+  const ProgramResult result = Dsrun(
+      {"-H", std::string(kExamples) + "two_hosts", "--ssh_timeout", "1", "/bin/true"});
+  EXPECT_EQ(result.status, 3);
+  EXPECT_THAT(result.err, HasSubstr("2 of 2 hosts cannot be used:\n"));
 }
 
 TEST_F(CommandLineTest, ABadConfigIsRefusedWithLineAndColumn) {

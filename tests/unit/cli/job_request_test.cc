@@ -52,6 +52,29 @@ TEST(LaunchRequestTest, CarriesArgumentsAndEnvironmentAsBytes) {
   EXPECT_EQ(request.files(0).name(), "train.json");
 }
 
+TEST(RemoteRequestTest, ThisShellsPathAndThreadsMeanNothingElsewhere) {
+  JobRequest job = TwoHosts();
+  job.remote = {false, true};
+  job.search_path = "/here";
+  job.user_set_threads = true;
+  const RankProgram program{.argv = {"prog"}};
+  const auto threads = [&](int node_rank) {
+    const v1::LaunchRequest request =
+        MakeLaunchRequest(job, program, {.node_rank = node_rank, .core_count = 8});
+    for (const auto& variable : request.ranks(0).environment()) {
+      if (variable.name() == "OMP_NUM_THREADS") return variable.value();
+    }
+    return std::string("unset");
+  };
+  EXPECT_EQ(MakePrepareRequest(job, 0, program).search_path(), "/here");
+  EXPECT_EQ(MakePrepareRequest(job, 1, program).search_path(), "");
+  EXPECT_EQ(threads(0), "unset");
+  EXPECT_EQ(threads(1), "4");
+  job.exports = {{"PATH", "/exported"}, {"OMP_NUM_THREADS", "3"}};
+  EXPECT_EQ(MakePrepareRequest(job, 1, program).search_path(), "/exported");
+  EXPECT_EQ(threads(1), "unset");
+}
+
 TEST(LaunchRequestTest, LocalRankGoesRightBehindTheProgram) {
   JobRequest job = TwoHosts();
   job.local_rank_position = 2;

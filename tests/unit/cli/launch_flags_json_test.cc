@@ -15,6 +15,8 @@ TEST(LaunchFlagsJsonTest, RoundTrip) {
                           .num_gpus = 3,
                           .master_addr = "m",
                           .master_port = 4,
+                          .ssh_port = 5,
+                          .ssh_timeout = 6.5,
                           .device = Device::kCuda,
                           .one_device_per_rank = true,
                           .bind_cores_to_rank = true,

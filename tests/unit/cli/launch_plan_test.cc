@@ -101,7 +101,7 @@ TEST_F(LaunchPlanTest, ThisHostsCoresAreBoundWhenItRuns) {
   const LaunchFlags flags{.hostfile = Hostfile("localhost slots=2\n"), .bind_cores_to_rank = true};
   auto plan = MakeLaunchPlan(flags, Machine(0), nullptr);
   ASSERT_TRUE(plan.ok());
-  ASSERT_TRUE(PlaceOnThisHost(flags, Machine(0), &*plan).ok());
+  ASSERT_TRUE(PlaceHosts(flags, Machine(0), &*plan).ok());
   EXPECT_THAT(plan->world.ranks[1].cores, ElementsAre(4, 6));
 }
 
@@ -119,15 +119,38 @@ TEST_F(LaunchPlanTest, RefusesToLaunchWhatItCannotReachOrHonour) {
     const LaunchFlags flags{.hostfile = Hostfile(text)};
     auto plan = MakeLaunchPlan(flags, Machine(0), nullptr);
     EXPECT_TRUE(plan.ok());
-    return PlaceOnThisHost(flags, Machine(0), &*plan).message();
+    return PlaceHosts(flags, Machine(0), &*plan).message();
   };
-  EXPECT_EQ(
-      refusal("far slots=1\n"),
-      "host 'far' is not this machine, and launching over SSH is not available yet; localhost, "
-      "me and this machine's addresses work");
   EXPECT_EQ(refusal("me slots=1 spare\n"),
             "host 'me': the hostfile key 'spare' is not available yet");
-  EXPECT_EQ(refusal("me slots=1 workdir=/tmp port=22\n"), "");
+  EXPECT_EQ(refusal("far slots=1 gpus=1\n"),
+            "host 'far': the hostfile key 'gpus' is not available yet");
+}
+
+TEST_F(LaunchPlanTest, TellsThisMachineFromHostsReachedOverSsh) {
+  const std::string text =
+      "far slots=1\nme slots=1\n10.0.0.1 slots=1 workdir=/tmp address=10.0.0.1\n"
+      "localhost slots=1 port=2222\nuser@me slots=1\n127.0.0.1 slots=1 exec=env\n";
+  const LaunchFlags flags{.hostfile = Hostfile(text)};
+  auto plan = MakeLaunchPlan(flags, Machine(0), nullptr);
+  ASSERT_TRUE(plan.ok());
+  ASSERT_TRUE(PlaceHosts(flags, Machine(0), &*plan).ok());
+  EXPECT_THAT(plan->here, ElementsAre(false, true, true, false, false, false));
+}
+
+TEST_F(LaunchPlanTest, CoresOfOtherHostsMustBeNamed) {
+  const auto placed = [&](const std::string& cores) {
+    const LaunchFlags flags{.hostfile = Hostfile("me slots=1\nfar slots=1\n"),
+                            .bind_cores_to_rank = true,
+                            .bind_core_list = cores};
+    auto plan = MakeLaunchPlan(flags, Machine(0), nullptr);
+    EXPECT_TRUE(plan.ok());
+    return PlaceHosts(flags, Machine(0), &*plan).message();
+  };
+  EXPECT_EQ(placed(""),
+            "--bind_cores_to_rank on host 'far': only this machine's cores are known; name them "
+            "with --bind_core_list");
+  EXPECT_EQ(placed("0-1"), "");
 }
 
 TEST(ProbeThisHostTest, SeesThisMachine) {

@@ -1,0 +1,58 @@
+#pragma once
+
+// StartHosts: a daemon on every host of a plan: a child on this machine, over SSH everywhere else,
+// all at the same time.
+//
+// Threads: Run on one; Interrupt from any. Nothing is started, and no thread either, for SSH's sake
+// when all hosts are this machine.
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/job/host_daemon.h"
+#include "cli/plan/launch_plan.h"
+#include "cli/remote/host_failure.h"
+#include "cli/remote/interrupter.h"
+#include "runtime/base/status.h"
+
+namespace ds::cli {
+
+struct StartOptions {
+  std::string job_id;
+  std::filesystem::path known_hosts;  // of the job
+  std::chrono::milliseconds timeout{20'000};
+  int ssh_port = 0;                                // where the hostfile names none; 0 = SSH's
+  std::function<void(const std::string&)> notice;  // for the user; on Run's thread
+};
+
+struct StartedHosts {
+  std::vector<std::unique_ptr<HostDaemon>> daemons;  // by host of the plan; empty after failures
+  std::vector<FailedHost> failed;
+  std::string master_addr;  // where rank 0's host is reached by the others
+};
+
+class HostStarter {
+ public:
+  // `plan` outlives it.
+  HostStarter(const LaunchPlan* plan, StartOptions options);
+  ~HostStarter();
+
+  // An error Status: this machine's own daemon, or what was asked, is at fault.
+  StatusOr<StartedHosts> Run();
+  // The user gives up: Run returns as soon as it can. Its failures are not worth showing.
+  void Interrupt();
+
+ private:
+  StatusOr<StartedHosts> StartRemote(StartedHosts started);
+
+  const LaunchPlan* const plan_;
+  const StartOptions options_;
+  std::vector<int> remote_;                   // hosts of the plan that are not this machine
+  std::unique_ptr<Interrupter> interrupter_;  // with remote hosts only
+};
+
+}  // namespace ds::cli

@@ -1,0 +1,214 @@
+#include "cli/remote/dial.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <condition_variable>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace ds::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Address {
+  sockaddr_storage bytes{};
+  socklen_t size = 0;
+};
+
+struct Resolution {
+  std::mutex mutex;
+  std::condition_variable done;
+  bool ready = false;              // guarded by mutex, as what follows
+  int error = 0;                   // of getaddrinfo
+  std::vector<Address> addresses;  // without doubles
+};
+
+std::string Place(const Endpoint& endpoint) {
+  return endpoint.host + " port " + std::to_string(endpoint.port);
+}
+
+int MillisUntil(Interrupter::Deadline deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 3'600'000));
+}
+
+HostFailure Interrupted() { return {.kind = FailureKind::kInterrupted, .message = "interrupted"}; }
+
+HostFailure TimedOut(const Endpoint& endpoint, const std::string& what) {
+  return {.kind = FailureKind::kTimeout,
+          .message = Place(endpoint) + ": " + what,
+          .hint = "is the host up, and does a firewall drop SSH? --ssh_timeout waits longer",
+          .transient = true};
+}
+
+HostFailure FromErrno(const Endpoint& endpoint, int error) {
+  HostFailure failure{.message = Place(endpoint) + ": " + std::generic_category().message(error)};
+  switch (error) {
+    case ECONNREFUSED:
+      failure.kind = FailureKind::kRefused;
+      failure.hint = "is sshd running there? another port goes behind port= in the hostfile";
+      failure.transient = true;
+      return failure;
+    case ETIMEDOUT:
+      return TimedOut(endpoint, "no answer");
+    case ECONNRESET:
+      failure.kind = FailureKind::kHandshake;
+      failure.hint = "the connection was cut at once: a full server or a firewall";
+      failure.transient = true;
+      return failure;
+    default:
+      failure.kind = FailureKind::kUnreachable;
+      failure.hint = "is the host up and in this network? another address goes behind address=";
+      return failure;
+  }
+}
+
+int Resolve(const Endpoint& endpoint, int flags, std::vector<Address>* addresses) {
+  addrinfo hints{};
+  hints.ai_flags = flags | AI_NUMERICSERV;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* first = nullptr;
+  const std::string port = std::to_string(endpoint.port);
+  const int error = ::getaddrinfo(endpoint.host.c_str(), port.c_str(), &hints, &first);
+  if (error != 0) return error;
+  for (const addrinfo* each = first; each != nullptr; each = each->ai_next) {
+    Address address;
+    address.size = each->ai_addrlen;
+    std::memcpy(&address.bytes, each->ai_addr, each->ai_addrlen);
+    addresses->push_back(address);
+  }
+  ::freeaddrinfo(first);
+  return 0;
+}
+
+MaybeFailure ResolveInTime(const Endpoint& endpoint, Interrupter::Deadline deadline,
+                           Interrupter* interrupter, std::vector<Address>* addresses) {
+  if (Resolve(endpoint, AI_NUMERICHOST, addresses) == 0) return std::nullopt;
+  const auto shared = std::make_shared<Resolution>();
+  std::thread([shared, endpoint] {
+    std::vector<Address> found;
+    const int error = Resolve(endpoint, AI_ADDRCONFIG, &found);
+    const std::lock_guard lock(shared->mutex);
+    shared->error = error;
+    shared->addresses = std::move(found);
+    shared->ready = true;
+    shared->done.notify_all();
+  }).detach();
+  std::unique_lock lock(shared->mutex);
+  while (!shared->ready) {
+    if (interrupter->interrupted()) return Interrupted();
+    if (Clock::now() >= deadline) {
+      return HostFailure{.kind = FailureKind::kName,
+                         .message = "'" + endpoint.host + "': the name servers do not answer",
+                         .hint = "give its address behind address= in the hostfile",
+                         .transient = true};
+    }
+    // In slices, since the interrupter knows nothing of this condition.
+    shared->done.wait_until(lock, std::min(deadline, Clock::now() + std::chrono::milliseconds(50)));
+  }
+  if (shared->error != 0) {
+    return HostFailure{
+        .kind = FailureKind::kName,
+        .message = "'" + endpoint.host + "': " + ::gai_strerror(shared->error),
+        .hint = "check its spelling, or give its address behind address= in the hostfile",
+        .transient = shared->error == EAI_AGAIN};
+  }
+  *addresses = std::move(shared->addresses);
+  return std::nullopt;
+}
+
+MaybeFailure ConnectTo(const Address& address, const Endpoint& endpoint,
+                       Interrupter::Deadline deadline, Interrupter* interrupter, UniqueFd* result) {
+  UniqueFd fd(::socket(address.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid()) return FromErrno(endpoint, errno);
+  const int on = 1;
+  ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  int error = 0;
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.bytes), address.size) != 0) {
+    error = errno;
+  }
+  if (error == EINPROGRESS) {
+    std::array<pollfd, 2> watched = {pollfd{fd.get(), POLLOUT, 0},
+                                     pollfd{interrupter->fd(), POLLIN, 0}};
+    int count = 0;
+    do {
+      count = ::poll(watched.data(), watched.size(), MillisUntil(deadline));
+    } while (count < 0 && errno == EINTR);
+    if (watched[1].revents != 0) return Interrupted();
+    if (count == 0) return TimedOut(endpoint, "no answer");
+    socklen_t size = sizeof(error);
+    ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+  }
+  if (error != 0) return FromErrno(endpoint, error);
+  *result = std::move(fd);
+  return std::nullopt;
+}
+
+std::string AsText(const sockaddr_storage& address) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  const void* bytes = nullptr;
+  if (address.ss_family == AF_INET) {
+    bytes = &reinterpret_cast<const sockaddr_in&>(address).sin_addr;
+  } else if (address.ss_family == AF_INET6) {
+    bytes = &reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
+  }
+  if (bytes == nullptr) return "";
+  return ::inet_ntop(address.ss_family, bytes, text.data(), text.size()) == nullptr ? ""
+                                                                                    : text.data();
+}
+
+}  // namespace
+
+MaybeFailure Dial(const Endpoint& endpoint, Interrupter::Deadline deadline,
+                  Interrupter* interrupter, UniqueFd* socket) {
+  std::vector<Address> addresses;
+  if (MaybeFailure failure = ResolveInTime(endpoint, deadline, interrupter, &addresses)) {
+    return failure;
+  }
+  MaybeFailure first;  // of the address that the resolver prefers
+  for (std::size_t i = 0; i < addresses.size(); ++i) {
+    const auto share = (deadline - Clock::now()) / static_cast<int>(addresses.size() - i);
+    MaybeFailure failure =
+        ConnectTo(addresses[i], endpoint, Clock::now() + share, interrupter, socket);
+    if (!failure || failure->kind == FailureKind::kInterrupted) return failure;
+    if (!first) first = std::move(failure);
+  }
+  return first;
+}
+
+std::string LocalAddressTowards(const std::string& address) {
+  std::vector<Address> addresses;
+  if (Resolve({address, 9}, AI_NUMERICHOST, &addresses) != 0) return "";
+  const UniqueFd fd(::socket(addresses[0].bytes.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_storage local{};
+  socklen_t size = sizeof(local);
+  // Connecting a datagram socket sends nothing: it only asks for the route.
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&addresses[0].bytes),
+                addresses[0].size) != 0 ||
+      ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&local), &size) != 0) {
+    return "";
+  }
+  return AsText(local);
+}
+
+std::string PeerAddress(int socket) {
+  sockaddr_storage peer{};
+  socklen_t size = sizeof(peer);
+  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &size) != 0) return "";
+  return AsText(peer);
+}
+
+}  // namespace ds::cli

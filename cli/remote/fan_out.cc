@@ -1,0 +1,83 @@
+#include "cli/remote/fan_out.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <random>
+#include <set>
+#include <thread>
+
+namespace ds::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kNamesShown = 3;
+
+struct State {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int next = 0;           // guarded by mutex, as what follows
+  int done = 0;           // hosts with an outcome
+  int ready = 0;          // that is a good one
+  std::set<int> running;  // being tried
+};
+
+MaybeFailure Try(int index, const FanOutOptions& options, Interrupter* interrupter,
+                 const FanOut::Attempt& attempt) {
+  std::mt19937 random(std::random_device{}());
+  std::uniform_real_distribution<double> between(0.0, 1.0);
+  const Interrupter::Deadline deadline = Clock::now() + options.timeout;
+  for (int tried = 1;; ++tried) {
+    MaybeFailure failure = attempt(index, deadline);
+    if (!failure || !failure->transient || tried >= options.tries) return failure;
+    const std::chrono::milliseconds pause = PauseBefore(options, tried, between(random));
+    if (Clock::now() + pause >= deadline || !interrupter->Sleep(pause)) return failure;
+  }
+}
+
+}  // namespace
+
+std::chrono::milliseconds PauseBefore(const FanOutOptions& options, int next, double random) {
+  const double factor = static_cast<double>(1 << std::min(next - 1, 16)) * (0.5 + random);
+  return std::chrono::milliseconds(
+      static_cast<std::int64_t>(static_cast<double>(options.first_pause.count()) * factor));
+}
+
+std::vector<MaybeFailure> FanOut::Run(int count, const FanOutOptions& options,
+                                      Interrupter* interrupter, const Attempt& attempt,
+                                      const Progress& progress) {
+  std::vector<MaybeFailure> failures(count);
+  State state;
+  const auto work = [&] {
+    std::unique_lock lock(state.mutex);
+    while (state.next < count) {
+      const int index = state.next++;
+      state.running.insert(index);
+      lock.unlock();
+      MaybeFailure failure = Try(index, options, interrupter, attempt);
+      lock.lock();
+      state.running.erase(index);
+      state.ready += failure ? 0 : 1;
+      ++state.done;
+      failures[index] = std::move(failure);
+      state.changed.notify_all();
+    }
+  };
+  std::vector<std::jthread> workers;
+  for (int i = 0; i < std::min(count, options.at_once); ++i) workers.emplace_back(work);
+  std::unique_lock lock(state.mutex);
+  const auto all_done = [&] { return state.done == count; };
+  while (!state.changed.wait_for(lock, options.report_every, all_done)) {
+    FanOutProgress now{.ready = state.ready, .total = count};
+    for (const int index : state.running) {
+      if (now.waiting_for.size() < kNamesShown) now.waiting_for.push_back(index);
+    }
+    lock.unlock();
+    progress(now);
+    lock.lock();
+  }
+  return failures;
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,122 @@
+#include "cli/remote/remote_daemon.h"
+
+#include <nlohmann/json.hpp>
+
+#include "cli/remote/place_daemon.h"
+#include "cli/remote/remote_shell.h"
+#include "cli/remote/ssh_session.h"
+
+namespace ds::cli {
+namespace {
+
+// For 20 MB on a slow link.
+constexpr std::chrono::minutes kPlacingTimeout{10};
+constexpr std::chrono::seconds kPortTimeout{10};
+
+// $2 dsrund, $3 the address to listen on, $4 the job, $5 dsrank or "".
+constexpr char kStart[] = R"sh(
+if [ -n "$5" ]; then exec "$2" --listen "$3" --job "$4" --dsrank "$5";
+else exec "$2" --listen "$3" --job "$4"; fi)sh";
+
+std::string KeysLine(const Credentials& credentials, int lease_seconds) {
+  const nlohmann::json keys = {{"ca_certificate", credentials.ca_certificate},
+                               {"certificate", credentials.certificate},
+                               {"private_key", credentials.private_key},
+                               {"lease_seconds", lease_seconds}};
+  return keys.dump() + "\n";
+}
+
+std::string LastLine(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text.substr(text.rfind('\n') + 1);
+}
+
+HostFailure StartFailure(const std::string& message) {
+  return {.kind = FailureKind::kStart,
+          .message = message,
+          .hint = "can the host execute a program there, and has it a C library as new as ours?"};
+}
+
+MaybeFailure StartPlaced(RemoteShell* shell, const std::string& path, const RemoteFacts& facts,
+                         const std::string& keys, const std::string& job_id,
+                         StartedDaemon* started) {
+  ScriptResult result;
+  const RemoteShell::Script script{.text = kStart,
+                                   .arguments = {path, facts.address, job_id, facts.dsrank},
+                                   .input = keys,
+                                   .one_line_is_enough = true};
+  if (MaybeFailure failure = shell->Run(script, &result)) return failure;
+  if (result.out.empty()) {
+    return StartFailure(path + " ended with status " + std::to_string(result.status) + ": " +
+                        LastLine(result.err));
+  }
+  started->address = facts.address;
+  return ParseReadyLine(result.out, started);
+}
+
+// Whether the daemon's port can be reached from here, which SSH's port says nothing about.
+MaybeFailure ReachPort(const StartedDaemon& started, const RemoteJob& job) {
+  UniqueFd ignored;
+  const auto deadline = std::chrono::steady_clock::now() + kPortTimeout;
+  MaybeFailure failure = Dial({started.address, started.port}, deadline, job.interrupter, &ignored);
+  if (!failure || failure->kind == FailureKind::kInterrupted) return failure;
+  return HostFailure{.kind = FailureKind::kPort,
+                     .message = "dsrund runs, but " + failure->message,
+                     .hint =
+                         "does a firewall let only SSH through? dsrun needs the hosts' other "
+                         "ports as well"};
+}
+
+}  // namespace
+
+MaybeFailure ParseReadyLine(const std::string& printed, StartedDaemon* started) {
+  const nlohmann::json ready =
+      nlohmann::json::parse(printed.substr(0, printed.find('\n')), nullptr, false);
+  if (ready.is_object() && ready.contains("error") && ready["error"].is_string()) {
+    return StartFailure(ready["error"].get<std::string>());
+  }
+  const auto number = [&](const char* key) {
+    return ready.is_object() && ready.contains(key) && ready[key].is_number_integer()
+               ? ready[key].get<std::int64_t>()
+               : -1;
+  };
+  const std::int64_t port = number("port");
+  if (port < 1 || port > 65535 || number("pid") < 1) {
+    return StartFailure("dsrund said '" + printed.substr(0, 200) + "' instead of its port");
+  }
+  started->port = static_cast<int>(port);
+  started->pid = static_cast<int>(number("pid"));
+  if (ready.contains("version") && ready["version"].is_string()) {
+    started->version = ready["version"].get<std::string>();
+  }
+  return std::nullopt;
+}
+
+MaybeFailure StartRemoteDaemon(const RemoteTarget& target, const Credentials& credentials,
+                               const RemoteJob& job, Interrupter::Deadline deadline,
+                               StartedDaemon* started) {
+  SshSession session(job.interrupter);
+  if (MaybeFailure failure = session.Connect(target, deadline)) return failure;
+  if (MaybeFailure failure = job.host_keys->Check(session)) return failure;
+  if (MaybeFailure failure = session.Authenticate(target)) return failure;
+  RemoteShell shell(&session, target.wrapper);
+  RemoteFacts facts;
+  if (MaybeFailure failure = AskForFacts(&shell, *job.binary, &facts)) return failure;
+
+  PlacedDaemon placed{.path = facts.daemon};
+  if (placed.path.empty()) {
+    session.SetDeadline(std::chrono::steady_clock::now() + kPlacingTimeout);
+    if (MaybeFailure failure = PlaceDaemon(&shell, *job.binary, job.job_id, &placed)) {
+      return failure;
+    }
+  }
+  session.SetDeadline(std::chrono::steady_clock::now() + job.timeout);
+  const std::string keys = KeysLine(credentials, job.lease_seconds);
+  if (MaybeFailure failure = StartPlaced(&shell, placed.path, facts, keys, job.job_id, started)) {
+    return failure;
+  }
+  started->notice = placed.notice;
+  return ReachPort(*started, job);
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,52 @@
+#pragma once
+
+// StartRemoteDaemon: from a hostfile entry to a listening dsrund, in one SSH connection that is
+// closed again:
+//
+//     connect -> host key -> log in -> facts -> place dsrund -> start it -> reach its port
+//
+// The daemon's keys go through the connection's standard input. Its life is then decided by its
+// lease.
+//
+// Threads: safe to call concurrently with the same RemoteJob.
+
+#include <chrono>
+#include <string>
+
+#include "cli/job/job_certificates.h"
+#include "cli/remote/daemon_binary.h"
+#include "cli/remote/host_failure.h"
+#include "cli/remote/host_keys.h"
+#include "cli/remote/interrupter.h"
+#include "cli/remote/remote_facts.h"
+#include "cli/remote/remote_target.h"
+
+namespace ds::cli {
+
+// What all hosts of a job share; everything pointed to outlives the call.
+struct RemoteJob {
+  std::string job_id;
+  std::chrono::milliseconds timeout{20'000};  // to reach a host, and for dsrund to start
+  int lease_seconds = 30;
+  const DaemonBinary* binary = nullptr;
+  HostKeys* host_keys = nullptr;
+  Interrupter* interrupter = nullptr;
+};
+
+struct StartedDaemon {
+  std::string address;  // numeric
+  int port = 0;
+  int pid = 0;
+  std::string version;
+  std::string notice;  // for the user; "" when there is nothing to say
+};
+
+// One try, which gives up on reaching the host at `deadline`.
+MaybeFailure StartRemoteDaemon(const RemoteTarget& target, const Credentials& credentials,
+                               const RemoteJob& job, Interrupter::Deadline deadline,
+                               StartedDaemon* started);
+
+// Pure: the line dsrund prints, {"port":...,"pid":...,"version":...} or {"error":...}.
+MaybeFailure ParseReadyLine(const std::string& printed, StartedDaemon* started);
+
+}  // namespace ds::cli

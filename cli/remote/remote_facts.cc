@@ -1,0 +1,93 @@
+#include "cli/remote/remote_facts.h"
+
+#include <sstream>
+#include <vector>
+
+namespace ds::cli {
+namespace {
+
+constexpr char kFirstLine[] = "dsrun-facts";
+constexpr char kLastLine[] = "dsrun-end";
+
+// $1 the connection, $2 the name of the file, $3 its size, $4 dsrank's path here. A dsrank is
+// looked for where DSRUN_RANK says, at the same place as here, and in PATH.
+constexpr char kScript[] = R"sh(
+echo dsrun-facts; echo "$1"; echo "$(uname -sm)";
+r="$DSRUN_RANK"; [ -x "$r" ] || r="$4"; [ -x "$r" ] || r="$(command -v dsrank)"; echo "$r";
+f=; for d in "$HOME/.cache/dsrun" "/tmp/dsrun-$(id -u)"; do
+if [ -z "$f" ] && [ -O "$d" ] && [ -O "$d/$2" ] && [ -x "$d/$2" ] &&
+[ "$(wc -c <"$d/$2")" -eq "$3" ]; then f="$d/$2"; fi; done;
+echo "$f"; echo dsrun-end)sh";
+
+std::string FirstLineOf(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+std::vector<std::string> LinesOf(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+// The third word of "CLIENT PORT SERVER PORT".
+std::string ServerOf(const std::string& connection) {
+  std::istringstream words(connection);
+  std::string client;
+  std::string port;
+  std::string server;
+  words >> client >> port >> server;
+  return server;
+}
+
+}  // namespace
+
+MaybeFailure ParseFacts(const std::string& printed, RemoteFacts* facts) {
+  if (!printed.starts_with(std::string(kFirstLine) + "\n")) {
+    return HostFailure{
+        .kind = FailureKind::kShellNoise,
+        .message = "the login shell prints without being asked: '" + FirstLineOf(printed) + "'",
+        .hint =
+            "programs read what it prints: in ~/.bashrc and the like, print only in interactive "
+            "shells: [[ $- == *i* ]] || return"};
+  }
+  const std::vector<std::string> lines = LinesOf(printed);
+  if (lines.size() != 6 || lines[5] != kLastLine) {
+    return HostFailure{.kind = FailureKind::kStart,
+                       .message = "the host's shell did not answer as expected: '" + printed + "'",
+                       .hint = "does 'ssh HOST /bin/sh -c true' work?"};
+  }
+  *facts = {
+      .address = ServerOf(lines[1]), .machine = lines[2], .dsrank = lines[3], .daemon = lines[4]};
+  return std::nullopt;
+}
+
+MaybeFailure AskForFacts(RemoteShell* shell, const DaemonBinary& binary, RemoteFacts* facts) {
+  ScriptResult result;
+  const RemoteShell::Script script{
+      .text = kScript,
+      .arguments = {"dsrund-" + binary.short_hash(), std::to_string(binary.bytes.size()),
+                    binary.dsrank}};
+  if (MaybeFailure failure = shell->Run(script, &result)) return failure;
+  if (result.out.empty()) {
+    std::string runs = "/bin/sh";
+    for (auto word = shell->wrapper().rbegin(); word != shell->wrapper().rend(); ++word) {
+      runs = *word + " " + runs;
+    }
+    return HostFailure{.kind = FailureKind::kStart,
+                       .message = "'" + runs + "' ended with status " +
+                                  std::to_string(result.status) + ": " + FirstLineOf(result.err),
+                       .hint = shell->wrapped() ? "is what exec= names running on the host?"
+                                                : "does 'ssh HOST /bin/sh -c true' work?"};
+  }
+  if (MaybeFailure failure = ParseFacts(result.out, facts)) return failure;
+  if (facts->machine != binary.machine) {
+    return HostFailure{
+        .kind = FailureKind::kStart,
+        .message = "the host is a " + facts->machine + ", this dsrund is for " + binary.machine,
+        .hint = "all hosts of a job must be of one kind"};
+  }
+  // A wrapper may keep its variables to itself; then the address that was dialled must do.
+  if (facts->address.empty()) facts->address = shell->session().peer_address();
+  return std::nullopt;
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,26 @@
+#pragma once
+
+// RemoteFacts: what is asked of a host before anything is put there, in one command.
+
+#include <string>
+
+#include "cli/remote/daemon_binary.h"
+#include "cli/remote/remote_shell.h"
+
+namespace ds::cli {
+
+struct RemoteFacts {
+  std::string address;  // the host's own, on which it took our connection
+  std::string machine;  // "Linux x86_64"
+  std::string dsrank;   // "" when the host has none
+  std::string daemon;   // this dsrund, there already; "" when it is not
+};
+
+// Also finds out whether the login shell keeps quiet and whether the host can run the binary at
+// all.
+MaybeFailure AskForFacts(RemoteShell* shell, const DaemonBinary& binary, RemoteFacts* facts);
+
+// Pure: what the script printed, as facts. Used by AskForFacts.
+MaybeFailure ParseFacts(const std::string& printed, RemoteFacts* facts);
+
+}  // namespace ds::cli

@@ -1,0 +1,60 @@
+#include "cli/remote/remote_target.h"
+
+#include <pwd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <sstream>
+
+namespace ds::cli {
+namespace {
+
+std::string ValueOf(const HostEntry& entry, const char* key) {
+  const auto found = entry.keys.find(key);
+  return found == entry.keys.end() ? "" : found->second;
+}
+
+std::string WithHome(const std::string& path) {
+  return path.starts_with("~/") ? HomeDirectory() + path.substr(1) : path;
+}
+
+}  // namespace
+
+std::string HomeDirectory() {
+  const char* home = std::getenv("HOME");
+  if (home != nullptr && *home == '/') return home;
+  std::array<char, 16384> buffer{};
+  passwd entry{};
+  passwd* found = nullptr;
+  if (::getpwuid_r(::getuid(), &entry, buffer.data(), buffer.size(), &found) != 0) return "/";
+  return found == nullptr ? "/" : found->pw_dir;
+}
+
+StatusOr<RemoteTarget> MakeRemoteTarget(const HostEntry& entry, int default_port) {
+  RemoteTarget target{.name = entry.name};
+  const std::size_t at = entry.name.rfind('@');
+  target.host = at == std::string::npos ? entry.name : entry.name.substr(at + 1);
+  target.user = ValueOf(entry, "user");
+  if (at != std::string::npos) {
+    const std::string user = entry.name.substr(0, at);
+    if (!target.user.empty() && target.user != user) {
+      return InvalidArgumentError("host '" + entry.name + "': user=" + target.user +
+                                  " contradicts its name");
+    }
+    target.user = user;
+  }
+  target.address = ValueOf(entry, "address");
+  const std::string port = ValueOf(entry, "port");
+  target.port = port.empty() ? default_port : std::atoi(port.c_str());  // checked by the parser
+  target.identity = WithHome(ValueOf(entry, "identity"));
+  if (!target.identity.empty() && ::access(target.identity.c_str(), R_OK) != 0) {
+    return ErrnoError(errno, "host '" + entry.name + "': identity=" + target.identity);
+  }
+  std::istringstream words(ValueOf(entry, "exec"));
+  for (std::string word; words >> word;) target.wrapper.push_back(word);
+  return target;
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,175 @@
+#include "cli/remote/ssh_session.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <utility>
+
+namespace ds::cli {
+namespace {
+
+constexpr int kSshPort = 22;
+
+// A text that libssh has allocated.
+std::string Option(ssh_session session, ssh_options_e option) {
+  char* value = nullptr;
+  if (::ssh_options_get(session, option, &value) != SSH_OK) return "";
+  std::string text(value);
+  ::ssh_string_free_char(value);
+  return text;
+}
+
+bool SetText(ssh_session session, ssh_options_e option, const std::string& value) {
+  return value.empty() || ::ssh_options_set(session, option, value.c_str()) == SSH_OK;
+}
+
+bool SetNumber(ssh_session session, ssh_options_e option, int value) {
+  return ::ssh_options_set(session, option, &value) == SSH_OK;
+}
+
+std::string AuthenticationMethods(ssh_session session) {
+  const int methods = ::ssh_userauth_list(session, nullptr);
+  std::string names;
+  const auto add = [&](unsigned method, const char* name) {
+    if ((static_cast<unsigned>(methods) & method) != 0)
+      names += (names.empty() ? "" : ", ") + std::string(name);
+  };
+  add(SSH_AUTH_METHOD_PUBLICKEY, "public keys");
+  add(SSH_AUTH_METHOD_PASSWORD, "passwords");
+  add(SSH_AUTH_METHOD_INTERACTIVE, "prompts");
+  add(SSH_AUTH_METHOD_HOSTBASED, "trusted hosts");
+  add(SSH_AUTH_METHOD_GSSAPI_MIC, "Kerberos");
+  return names.empty() ? "nothing" : names;
+}
+
+}  // namespace
+
+SshSession::SshSession(Interrupter* interrupter)
+    : interrupter_(interrupter), session_(::ssh_new()) {
+  DS_CHECK_MSG(session_ != nullptr, "out of memory");
+}
+
+SshSession::~SshSession() {
+  guard_.reset();
+  if (::ssh_is_connected(session_) != 0) ::ssh_disconnect(session_);
+  ::ssh_free(session_);
+}
+
+HostFailure SshSession::Broken(FailureKind kind, const std::string& doing) const {
+  if (interrupter_->interrupted()) {
+    return {.kind = FailureKind::kInterrupted, .message = "interrupted"};
+  }
+  if (guard_ != nullptr && guard_->fired()) {
+    return {.kind = FailureKind::kTimeout,
+            .message = place_ + ": no answer while " + doing,
+            .hint = "is the host overloaded? --ssh_timeout waits longer",
+            .transient = true};
+  }
+  return {.kind = kind, .message = place_ + ", while " + doing + ": " + ::ssh_get_error(session_)};
+}
+
+MaybeFailure SshSession::Connect(const RemoteTarget& target, Interrupter::Deadline deadline) {
+  Endpoint endpoint;
+  bool proxy = false;
+  if (MaybeFailure failure = Configure(target, &endpoint, &proxy)) return failure;
+  place_ = endpoint.host + " port " + std::to_string(endpoint.port);
+  if (!proxy) {
+    UniqueFd socket;
+    if (MaybeFailure failure = Dial(endpoint, deadline, interrupter_, &socket)) return failure;
+    peer_address_ = PeerAddress(socket.get());
+    const socket_t fd = socket.Release();  // libssh closes it
+    ::ssh_options_set(session_, SSH_OPTIONS_FD, &fd);
+  }
+  return Handshake(deadline);
+}
+
+MaybeFailure SshSession::Configure(const RemoteTarget& target, Endpoint* endpoint, bool* proxy) {
+  bool good = SetText(session_, SSH_OPTIONS_SSH_DIR, HomeDirectory() + "/.ssh") &&
+              SetText(session_, SSH_OPTIONS_HOST, target.host) &&
+              ::ssh_options_parse_config(session_, nullptr) == SSH_OK;
+  // The hostfile's word goes before the configuration's.
+  good = good && SetText(session_, SSH_OPTIONS_HOST, target.address) &&
+         SetText(session_, SSH_OPTIONS_USER, target.user);
+  if (good && target.port > 0) good = SetNumber(session_, SSH_OPTIONS_PORT, target.port);
+  // Never "no", whatever the configuration says, and nothing of libssh's on the user's terminal.
+  good = good && SetNumber(session_, SSH_OPTIONS_STRICTHOSTKEYCHECK, 1) &&
+         SetNumber(session_, SSH_OPTIONS_LOG_VERBOSITY, SSH_LOG_NONE);
+  if (!good) {
+    return HostFailure{.kind = FailureKind::kStart,
+                       .message = std::string("SSH options: ") + ::ssh_get_error(session_),
+                       .hint = "look at ~/.ssh/config and at the host's line in the hostfile"};
+  }
+  unsigned port = 0;
+  ::ssh_options_get_port(session_, &port);
+  *endpoint = {Option(session_, SSH_OPTIONS_HOST), port == 0 ? kSshPort : static_cast<int>(port)};
+  *proxy = !Option(session_, SSH_OPTIONS_PROXYCOMMAND).empty();
+  return std::nullopt;
+}
+
+MaybeFailure SshSession::Handshake(Interrupter::Deadline deadline) {
+  // The first call does not wait: it takes the socket, or starts the proxy command and makes one.
+  ::ssh_set_blocking(session_, 0);
+  int result = ::ssh_connect(session_);
+  if (result != SSH_ERROR) {
+    guard_ = std::make_unique<Interrupter::Guard>(interrupter_, ::ssh_get_fd(session_), deadline);
+    const long seconds = 24L * 3600;  // the guard keeps the time
+    ::ssh_options_set(session_, SSH_OPTIONS_TIMEOUT, &seconds);
+    ::ssh_set_blocking(session_, 1);
+    if (result == SSH_AGAIN) result = ::ssh_connect(session_);
+  }
+  if (result == SSH_OK) return std::nullopt;
+  HostFailure failure = Broken(FailureKind::kHandshake, "agreeing on keys");
+  if (failure.kind == FailureKind::kHandshake) {
+    failure.hint =
+        "is it an SSH server? one with too many connections hangs up as well (MaxStartups)";
+    failure.transient = true;
+  }
+  return failure;
+}
+
+void SshSession::SetDeadline(Interrupter::Deadline deadline) { guard_->SetDeadline(deadline); }
+
+// Nothing when the file gives no key.
+std::optional<int> SshSession::TryIdentity(const std::string& path) {
+  ssh_key key = nullptr;
+  if (::ssh_pki_import_privkey_file(path.c_str(), nullptr, nullptr, nullptr, &key) != SSH_OK) {
+    return std::nullopt;
+  }
+  const int result = ::ssh_userauth_publickey(session_, nullptr, key);
+  ::ssh_key_free(key);
+  return result;
+}
+
+MaybeFailure SshSession::Authenticate(const RemoteTarget& target) {
+  int result = ::ssh_userauth_none(session_, nullptr);
+  if (result == SSH_AUTH_DENIED && !target.identity.empty()) {
+    const std::optional<int> tried = TryIdentity(target.identity);
+    // A key with a passphrase is the agent's to use.
+    result = tried.value_or(SSH_AUTH_DENIED);
+  }
+  if (result == SSH_AUTH_DENIED) result = ::ssh_userauth_publickey_auto(session_, nullptr, nullptr);
+  if (result == SSH_AUTH_SUCCESS) return std::nullopt;
+  if (result == SSH_AUTH_DENIED || result == SSH_AUTH_PARTIAL) return Refused(target);
+  HostFailure failure = Broken(FailureKind::kAuthentication, "logging in");
+  if (failure.kind == FailureKind::kAuthentication) {
+    failure.hint = "too many keys in the agent? name the right one behind identity=";
+    failure.transient = true;
+  }
+  return failure;
+}
+
+HostFailure SshSession::Refused(const RemoteTarget& target) const {
+  const std::string user = Option(session_, SSH_OPTIONS_USER);
+  const char* agent = std::getenv("SSH_AUTH_SOCK");
+  const bool has_agent = agent != nullptr && *agent != '\0';
+  return {.kind = FailureKind::kAuthentication,
+          .message = place_ + " lets user '" + user + "' in with none of the keys of " +
+                     (target.identity.empty() ? "" : target.identity + ", ") +
+                     (has_agent ? "the agent, " : "") + "the identity files; it takes " +
+                     AuthenticationMethods(session_),
+          .hint = "'ssh " + (user.empty() ? "" : user + "@") + target.host +
+                  "' must work without a question: ssh-copy-id, ssh-add, or identity= and user= "
+                  "in the hostfile"};
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,61 @@
+#pragma once
+
+// SshSession: an authenticated SSH connection to one host, over libssh.
+//
+// Order: Connect, CheckHostKey (host_keys.h), Authenticate; then commands and files. Every call
+// blocks until it is done, its deadline has passed or the interrupter ends it. ~/.ssh/config and
+// /etc/ssh/ssh_config are read; what the hostfile says goes before them. No password is ever asked
+// for.
+//
+// Threads: one at a time; sessions do not share anything. Lifetimes: the interrupter outlives it.
+
+#include <libssh/libssh.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cli/remote/dial.h"
+#include "cli/remote/host_failure.h"
+#include "cli/remote/interrupter.h"
+#include "cli/remote/remote_target.h"
+
+namespace ds::cli {
+
+class SshSession {
+ public:
+  explicit SshSession(Interrupter* interrupter);
+  ~SshSession();
+  SshSession(const SshSession&) = delete;
+  SshSession& operator=(const SshSession&) = delete;
+
+  // Dials and agrees on keys; nothing is sent that identifies the user.
+  MaybeFailure Connect(const RemoteTarget& target, Interrupter::Deadline deadline);
+  // With the hostfile's identity, the agent's keys, then the identity files of the configuration.
+  MaybeFailure Authenticate(const RemoteTarget& target);
+
+  // Everything from now on must be done by then.
+  void SetDeadline(Interrupter::Deadline deadline);
+
+  ssh_session handle() const { return session_; }
+  // "10.0.0.2 port 22", as dialled.
+  const std::string& place() const { return place_; }
+  // The host's address when it was dialled directly; "" through a proxy command.
+  const std::string& peer_address() const { return peer_address_; }
+  // libssh's last words; or that the time is over, or that the user gave up, when that is why.
+  HostFailure Broken(FailureKind kind, const std::string& doing) const;
+
+ private:
+  MaybeFailure Configure(const RemoteTarget& target, Endpoint* endpoint, bool* proxy);
+  MaybeFailure Handshake(Interrupter::Deadline deadline);
+  std::optional<int> TryIdentity(const std::string& path);
+  HostFailure Refused(const RemoteTarget& target) const;
+
+  Interrupter* const interrupter_;
+  ssh_session session_;
+  std::unique_ptr<Interrupter::Guard> guard_;
+  std::string place_;
+  std::string peer_address_;
+};
+
+}  // namespace ds::cli

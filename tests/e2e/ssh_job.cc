@@ -1,0 +1,77 @@
+#include "tests/e2e/ssh_job.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "runtime/base/files.h"
+
+namespace ds::testing {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+void SshJob::SetUp() {
+  if (!SshHosts::Missing().empty()) GTEST_SKIP() << SshHosts::Missing();
+}
+
+SshHosts& SshJob::hosts() {
+  if (hosts_ == nullptr) hosts_ = std::make_unique<SshHosts>(options_);
+  return *hosts_;
+}
+
+void SshJob::WriteHostfile(const std::string& text) { std::ofstream(folder() / "hosts") << text; }
+
+void SshJob::WriteHostfile(int slots, const std::string& keys) {
+  std::string text;
+  for (int i = 0; i < options_.count; ++i) text += hosts().HostfileLine(i, slots, keys) + "\n";
+  WriteHostfile(text);
+}
+
+std::vector<std::string> SshJob::Command(std::vector<std::string> flags,
+                                         const std::string& script) {
+  ++runs_;
+  std::vector<std::string> command = {
+      DS_BIN_DIR "/dsrun",           "--device",  "cpu",         "--hostfile",
+      (folder() / "hosts").string(), "--run_dir", run().string()};
+  command.insert(command.end(), flags.begin(), flags.end());
+  command.insert(command.end(), {"--", "/bin/sh", "-c", script});
+  return command;
+}
+
+ProgramResult SshJob::Run(const std::vector<std::string>& flags, const std::string& script) {
+  std::vector<std::string> environment = hosts().Environment();
+  environment.insert(environment.end(), environment_.begin(), environment_.end());
+  return RunProgram(Command(flags, script),
+                    {.environment = environment, .working_directory = folder()});
+}
+
+void SshJob::ExpectRefused(const std::vector<std::string>& flags,
+                           const std::vector<std::string>& words) {
+  const ProgramResult result = Run(flags, "echo started");
+  EXPECT_EQ(result.status, 3);
+  for (const std::string& word : words) EXPECT_THAT(result.err, HasSubstr(word));
+  EXPECT_EQ(result.out, "");
+  EXPECT_EQ(Verdict()["cause"], "preflight");
+  EXPECT_EQ(Verdict()["exit_code"], 3);
+}
+
+void SshJob::ExpectNothingLeft(int host) {
+  if (!hosts().namespaces()) return;  // others' processes and files are there, too
+  EXPECT_THAT(hosts().Processes(host), IsEmpty());
+  EXPECT_EQ(OnHost(host,
+                   "find /tmp /run /dev/shm /root -type f | grep -v ^/run/host/ | "
+                   "grep -vE '^/root/.cache/dsrun/dsrund-[0-9a-f]{16}$'"),
+            "");
+}
+
+nlohmann::json SshJob::Verdict() const {
+  const auto text = ReadFile(run() / "verdict.json");
+  return text.ok() ? nlohmann::json::parse(*text) : nlohmann::json::object();
+}
+
+std::string SshJob::OnHost(int index, const std::string& script) {
+  return hosts().Run(index, {"sh", "-c", script}).out;
+}
+
+}  // namespace ds::testing

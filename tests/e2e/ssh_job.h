@@ -1,0 +1,50 @@
+#pragma once
+
+// What the tests of jobs over SSH share: hosts, a hostfile, the real dsrun called with both, and
+// what it leaves here and there.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/support/program.h"
+#include "tests/support/ssh_hosts.h"
+
+namespace ds::testing {
+
+class SshJob : public ::testing::Test {
+ protected:
+  void SetUp() override;
+  // Hosts are made here, after the options have been chosen; the default is two.
+  SshHosts& hosts();
+
+  void WriteHostfile(const std::string& text);
+  // The usual hostfile: every host with so many slots.
+  void WriteHostfile(int slots, const std::string& keys = "");
+  std::vector<std::string> Command(std::vector<std::string> flags, const std::string& script);
+  // dsrun with `flags` and a shell script as the program, on the hostfile.
+  ProgramResult Run(const std::vector<std::string>& flags, const std::string& script);
+  ProgramResult Run(const std::string& script) { return Run({}, script); }
+  // A run that must be refused: status 3, nothing started, and the words in the table.
+  void ExpectRefused(const std::vector<std::string>& flags, const std::vector<std::string>& words);
+  // No process, and no file but the cached daemon.
+  void ExpectNothingLeft(int host);
+  nlohmann::json Verdict() const;
+  std::string OnHost(int index, const std::string& script);
+  std::filesystem::path run() const { return folder_.path() / ("run" + std::to_string(runs_)); }
+  std::filesystem::path folder() const { return folder_.path(); }
+
+  SshHostsOptions options_;
+  std::vector<std::string> environment_;  // of dsrun, over the usual one
+
+ private:
+  TemporaryFolder folder_;
+  std::unique_ptr<SshHosts> hosts_;
+  int runs_ = 0;
+};
+
+}  // namespace ds::testing

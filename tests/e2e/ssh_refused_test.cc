@@ -1,0 +1,129 @@
+// Hosts that cannot be used over SSH: each way to fail is told from the others, with what to do.
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "tests/e2e/ssh_job.h"
+
+namespace ds::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class SshRefusedTest : public SshJob {
+ protected:
+  void NeedNamespaces() {
+    if (!hosts().namespaces()) GTEST_SKIP() << hosts().why_not();
+  }
+};
+
+TEST_F(SshRefusedTest, AllFailuresOfAllHostsInOneTable) {
+  WriteHostfile(hosts().HostfileLine(0, 1) +
+                "\nno-such-host.invalid slots=1\nshut slots=1 address=" + hosts().address(1) +
+                " port=1\n");
+  ExpectRefused(
+      {"--ssh_timeout", "3"},
+      {"2 of 3 hosts cannot be used:", "  no-such-host.invalid  name ",
+       "  shut                  refused  " + hosts().address(1) + " port 1: Connection refused",
+       "-> is sshd running there?"});
+  ExpectNothingLeft(0);
+}
+
+TEST_F(SshRefusedTest, ASilentHostIsATimeout) {
+  NeedNamespaces();
+  if (IsSkipped()) return;
+  options_.count = 2;
+  WriteHostfile(1);
+  hosts().Silence(0);
+  ExpectRefused({"--ssh_timeout", "1.5"}, {"1 of 2 hosts cannot be used:", "  h0    timeout  "});
+}
+
+TEST_F(SshRefusedTest, AChangedHostKeyIsRefused) {
+  WriteHostfile(1);
+  const std::string line = hosts().KnownHostsLine(0);
+  const std::string others = hosts().KnownHostsLine(1);
+  std::ofstream(hosts().client_home() / ".ssh" / "known_hosts")
+      << line.substr(0, line.find(' ')) << others.substr(others.find(' '));
+  std::ofstream(hosts().client_home() / ".ssh" / "config") << "StrictHostKeyChecking no\n";
+  ExpectRefused({}, {"1 of 2 hosts cannot be used:", "  h0    host key  ", "holds another one",
+                     "ssh-keygen -f"});
+}
+
+TEST_F(SshRefusedTest, AHostThatLetsNobodyInSaysWhatItTakes) {
+  options_.count = 1;
+  WriteHostfile(1);
+  std::filesystem::remove(hosts().identity());
+  std::filesystem::remove(hosts().identity().string() + ".pub");
+  ExpectRefused({}, {"  h0    authentication  ", "it takes public keys", "ssh-copy-id"});
+}
+
+TEST_F(SshRefusedTest, AnIdentityNobodyKnowsIsNotEnoughAndAMissingOneIsSaidAtOnce) {
+  options_.count = 1;
+  const std::string stranger = (folder() / "stranger").string();
+  RunProgram({"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", stranger});
+  std::filesystem::rename(hosts().identity(), folder() / "away");
+  WriteHostfile(1, "identity=" + stranger);
+  ExpectRefused({}, {"  h0    authentication  ", stranger});
+  WriteHostfile(1, "identity=/no/such/key");
+  const ProgramResult result = Run("true");
+  EXPECT_EQ(result.status, 3);
+  EXPECT_THAT(result.err, HasSubstr("host 'h0': identity=/no/such/key: No such file"));
+  // The right one, by name.
+  WriteHostfile(1, "identity=" + (folder() / "away").string());
+  EXPECT_EQ(Run("true").status, 0);
+}
+
+TEST_F(SshRefusedTest, ALoginShellThatPrintsIsNoise) {
+  options_.count = 1;
+  WriteHostfile(1);
+  // bash reads ~/.bashrc when sshd starts it, even for a command.
+  OnHost(0, "echo 'echo Welcome to the cluster' >" + hosts().home(0) + "/.bashrc");
+  if (OnHost(0, "getent passwd $(id -u)").find("bash") == std::string::npos) {
+    GTEST_SKIP() << "the login shell here is not bash";
+  }
+  ExpectRefused({}, {"  h0    shell noise  ", "'Welcome to the cluster'", "~/.bashrc"});
+}
+
+TEST_F(SshRefusedTest, AnUnwritableHomeIsPassedOverForTmp) {
+  options_.count = 1;
+  NeedNamespaces();
+  if (IsSkipped()) return;
+  OnHost(0, "mount -o remount,ro /root");
+  WriteHostfile(1);
+  const ProgramResult result = Run("echo started");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("Read-only file system; dsrund was put to /tmp/dsrun-0/"));
+  EXPECT_EQ(OnHost(0, "stat -c '%a %u' /tmp/dsrun-0"), "700 0\n");
+}
+
+TEST_F(SshRefusedTest, NoSpaceAnywhereIsSaid) {
+  options_.count = 1;
+  NeedNamespaces();
+  if (IsSkipped()) return;
+  OnHost(0, "mount -o remount,size=1m /root; mount -o remount,size=1m /tmp");
+  WriteHostfile(1);
+  ExpectRefused({}, {"  h0    placing dsrund  /root/.cache/dsrun: no space left",
+                     "nor in /tmp: /tmp/dsrun-0: no space left", "make room"});
+  ExpectNothingLeft(0);
+}
+
+TEST_F(SshRefusedTest, AWrapperThatDoesNotRunIsNamed) {
+  options_.count = 1;
+  WriteHostfile(1, "exec=\"docker-is-not-here exec -i training\"");
+  ExpectRefused({}, {"  h0    starting dsrund  'docker-is-not-here exec -i training /bin/sh' ended",
+                     "is what exec= names running"});
+}
+
+TEST_F(SshRefusedTest, SomethingThatIsNoSshServer) {
+  WriteHostfile("h0 slots=1 address=" + hosts().address(0) + " port=9\n");
+  Program listener(
+      hosts().Inside(0, {"python3", "-c",
+                         "import socket; s = socket.create_server(('" + hosts().address(0) +
+                             "', 9)); print('up', flush=True)\nwhile 1: s.accept()[0].close()"}));
+  ASSERT_TRUE(listener.WaitForOutput("up"));
+  ExpectRefused({"--ssh_timeout", "2"}, {"  h0    handshake  ", "is it an SSH server?"});
+}
+
+}  // namespace
+}  // namespace ds::testing

@@ -1,0 +1,156 @@
+// Jobs over SSH: what the ranks of several hosts get, how their end arrives, what is left on the
+// hosts.
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "runtime/base/files.h"
+#include "tests/e2e/ssh_job.h"
+
+namespace ds::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using SshTest = SshJob;
+
+TEST_F(SshTest, RanksOfAllHostsKnowTheirPlaceAndMeetAtTheFirstHost) {
+  WriteHostfile(2);
+  const ProgramResult result =
+      Run("echo rank=$RANK local=$LOCAL_RANK node=$NODE_RANK world=$WORLD_SIZE addr=$MASTER_ADDR; "
+          "[ $MASTER_PORT -gt 0 ] && echo $RANK: $(hostname) $(pwd) $HOME");
+  ASSERT_EQ(result.status, 0) << result.err;
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::string r = std::to_string(rank);
+    const std::string host = "h" + std::to_string(rank / 2);
+    EXPECT_THAT(result.out,
+                HasSubstr(r + "@" + host + ": rank=" + r + " local=" + std::to_string(rank % 2) +
+                          " node=" + std::to_string(rank / 2) +
+                          " world=4 addr=" + hosts().address(0) + "\n"));
+    const std::string name = hosts().namespaces() ? host : OnHost(0, "printf $(hostname)");
+    EXPECT_THAT(result.out,
+                HasSubstr(": " + r + ": " + name + " / " + hosts().home(rank / 2) + "\n"));
+  }
+  for (int i = 0; i < 2; ++i) ExpectNothingLeft(i);
+}
+
+TEST_F(SshTest, TheStatusOfARankOnAnotherHostArrivesAndItsPeersStop) {
+  WriteHostfile(2);
+  const ProgramResult result =
+      Run({"--grace_seconds", "5"}, "[ $RANK = 3 ] && exit 7; exec sleep 600");
+  EXPECT_EQ(result.status, 7) << result.err;
+  EXPECT_EQ(Verdict()["cause"], "exit_code");
+  EXPECT_EQ(Verdict()["rank"], 3);
+  EXPECT_EQ(Verdict()["host"], "h1");
+  for (int i = 0; i < 2; ++i) ExpectNothingLeft(i);
+}
+
+TEST_F(SshTest, TheDaemonIsSentOnceAndFoundAgainByItsContent) {
+  WriteHostfile(1);
+  ASSERT_EQ(Run("true").status, 0);
+  const std::string list =
+      "cd " + hosts().home(0) + "/.cache/dsrun && stat -c '%n %i %a' dsrund-* && stat -c %a .";
+  const std::string first = OnHost(0, list);
+  EXPECT_THAT(first, HasSubstr(" 700\n700\n"));
+  ASSERT_EQ(Run("true").status, 0);
+  EXPECT_EQ(OnHost(0, list), first) << "the same file, not another one";
+  // Half a file, as a crash of the host may leave it, is no daemon.
+  OnHost(0, "cd " + hosts().home(0) + "/.cache/dsrun && truncate -s 1000 dsrund-*");
+  EXPECT_EQ(Run("true").status, 0);
+}
+
+TEST_F(SshTest, ThisMachineAndOthersInOneJob) {
+  WriteHostfile("localhost slots=1 workdir=/\n" + hosts().HostfileLine(1, 1) + "\n");
+  environment_ = {"ONLY_HERE=yes"};
+  const ProgramResult result = Run({"-x", "MARK=a b"}, "echo $MASTER_ADDR/$ONLY_HERE/$MARK");
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("0@localhost: " + hosts().hub_address() + "/yes/a b\n"),
+                                HasSubstr("1@h1: " + hosts().hub_address() + "//a b\n")));
+  ExpectNothingLeft(1);
+}
+
+TEST_F(SshTest, AnUnknownHostIsAcceptedOncePerJobAndItsKeyKept) {
+  WriteHostfile(1);
+  ASSERT_EQ(Run("true").status, 0);
+  const auto known = ReadFile(run() / "known_hosts");
+  ASSERT_TRUE(known.ok());
+  for (int i = 0; i < 2; ++i) {
+    const std::string line = hosts().KnownHostsLine(i);
+    EXPECT_THAT(*known, HasSubstr(line.substr(0, line.rfind(' '))));
+  }
+}
+
+TEST_F(SshTest, APinnedHostIsRecognisedAndNotAcceptedAnew) {
+  options_.count = 1;
+  WriteHostfile(1);
+  std::ofstream(hosts().client_home() / ".ssh" / "known_hosts") << hosts().KnownHostsLine(0);
+  EXPECT_EQ(Run("true").status, 0);
+  EXPECT_FALSE(std::filesystem::exists(run() / "known_hosts"));
+}
+
+TEST_F(SshTest, TheSshConfigurationSaysHowToReachAHost) {
+  options_.count = 1;
+  std::ofstream(hosts().client_home() / ".ssh" / "config")
+      << "StrictHostKeyChecking no\nHost training\n  HostName " << hosts().address(0) << "\n  Port "
+      << hosts().port(0) << "\n";
+  WriteHostfile("training slots=1 workdir=/\n");
+  const ProgramResult result = Run("echo $RANK");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("0@training: 0\n"));
+}
+
+TEST_F(SshTest, AProxyCommandCarriesTheConnection) {
+  options_.count = 1;
+  std::ofstream(hosts().client_home() / ".ssh" / "config")
+      << "Host behind\n  ProxyCommand ssh -F none -i " << hosts().identity().string()
+      << " -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -p " << hosts().port(0)
+      << " -W " << hosts().address(0) << ":" << hosts().port(0) << " " << hosts().address(0)
+      << "\n";
+  WriteHostfile("behind slots=1 workdir=/\n");
+  const ProgramResult result = Run("echo $RANK");
+  EXPECT_EQ(result.status, 0) << result.err;
+}
+
+TEST_F(SshTest, TheDaemonAndItsRanksLiveInsideTheWrapper) {
+  options_.count = 1;
+  WriteHostfile(1, "exec=\"env WRAPPED=yes\"");
+  const ProgramResult result = Run("echo wrapped=$WRAPPED");
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("wrapped=yes\n"));
+}
+
+TEST_F(SshTest, AWrapperWithAFileSystemOfItsOwnGetsTheDaemonToo) {
+  options_.count = 1;
+  if (!hosts().namespaces()) GTEST_SKIP() << hosts().why_not();
+  // A "container": a process with mounts of its own, entered by nsenter.
+  const Program container(
+      hosts().Inside(0, {"unshare", "--mount", "sh", "-c",
+                         "mount -t tmpfs tmpfs /root && touch /root/inside && echo $$ && "
+                         "exec sleep 600"}));
+  ASSERT_TRUE(const_cast<Program&>(container).WaitForOutput("\n"));
+  WriteHostfile(1, "exec=\"nsenter -m -t " + std::to_string(std::stoi(container.out())) + "\"");
+  const ProgramResult result = Run("ls /root");
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("0@h0: inside\n"));
+  EXPECT_EQ(OnHost(0, "ls -A /root"), "") << "nothing is put beside the container";
+}
+
+TEST_F(SshTest, CtrlCWhileAHostIsBeingReachedEndsItAtOnce) {
+  if (!hosts().namespaces()) GTEST_SKIP() << hosts().why_not();
+  WriteHostfile(1);
+  hosts().Silence(1);
+  std::vector<std::string> environment = hosts().Environment();
+  Program dsrun(Command({"--ssh_timeout", "600"}, "true"),
+                {.environment = environment, .working_directory = folder()});
+  ASSERT_TRUE(dsrun.WaitForOutput("1 of 2 hosts ready; waiting for h1"));
+  dsrun.Signal(SIGINT);
+  EXPECT_EQ(dsrun.Wait().status, 130);
+  EXPECT_EQ(Verdict()["cause"], "user_stop");
+  ExpectNothingLeft(0);
+}
+
+}  // namespace
+}  // namespace ds::testing

@@ -1,0 +1,211 @@
+// Reaching other hosts, as far as no host is needed for it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <fstream>
+#include <set>
+
+#include "cli/remote/fan_out.h"
+#include "cli/remote/host_failure.h"
+#include "cli/remote/interrupter.h"
+#include "cli/remote/remote_daemon.h"
+#include "cli/remote/remote_facts.h"
+#include "cli/remote/remote_host.h"
+#include "cli/remote/remote_shell.h"
+#include "cli/remote/remote_target.h"
+#include "tests/support/program.h"
+
+namespace ds::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::Ge;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Lt;
+
+TEST(RemoteTargetTest, TakesTheHostfilesWordForIt) {
+  const auto target = MakeRemoteTarget(
+      {.name = "me@node", .keys = {{"port", "2222"}, {"address", "10.0.0.2"}, {"exec", "a  b c"}}},
+      22);
+  ASSERT_TRUE(target.ok());
+  EXPECT_EQ(target->name, "me@node");
+  EXPECT_EQ(target->host, "node");
+  EXPECT_EQ(target->user, "me");
+  EXPECT_EQ(target->port, 2222);
+  EXPECT_EQ(target->address, "10.0.0.2");
+  EXPECT_THAT(target->wrapper, ElementsAre("a", "b", "c"));
+  EXPECT_EQ(MakeRemoteTarget({.name = "node"}, 77)->port, 77);
+  EXPECT_EQ(MakeRemoteTarget({.name = "node"}, 0)->port, 0);
+}
+
+TEST(RemoteTargetTest, RefusesWhatCannotBeMeant) {
+  EXPECT_EQ(MakeRemoteTarget({.name = "me@node", .keys = {{"user", "you"}}}, 0).status().message(),
+            "host 'me@node': user=you contradicts its name");
+  EXPECT_EQ(
+      MakeRemoteTarget({.name = "node", .keys = {{"identity", "/no/key"}}}, 0).status().message(),
+      "host 'node': identity=/no/key: No such file or directory");
+}
+
+TEST(RemoteShellTest, WordsSurviveEveryLoginShellUnchanged) {
+  const std::string nasty = "a'b \"c\" $HOME `x` \\ * ; & | > !\n\t\xFF end";
+  const std::string script = "printf '%s|' \"$1\" \"$2\" \"$3\";\nprintf done";
+  for (const char* shell : {"sh", "bash"}) {
+    const auto result = testing::RunProgram(
+        {shell, "-c", ScriptCommand({"env", "WRAPPED=a b"}, script, {nasty, ""})},
+        {.environment = {"SSH_CONNECTION=1.2.3.4 5 6.7.8.9 22"}});
+    EXPECT_EQ(result.out, "1.2.3.4 5 6.7.8.9 22|" + nasty + "||done") << result.err;
+  }
+}
+
+TEST(RemoteFactsTest, ReadsThemAndNoticesNoise) {
+  RemoteFacts facts;
+  const std::string good =
+      "dsrun-facts\n10.0.0.1 5000 10.0.0.2 22\nLinux x86_64\n/opt/dsrank\n\ndsrun-end\n";
+  EXPECT_FALSE(ParseFacts(good, &facts));
+  EXPECT_EQ(facts.address, "10.0.0.2");
+  EXPECT_EQ(facts.machine, "Linux x86_64");
+  EXPECT_EQ(facts.dsrank, "/opt/dsrank");
+  EXPECT_EQ(facts.daemon, "");
+  const MaybeFailure noise = ParseFacts("Welcome!\n" + good, &facts);
+  ASSERT_TRUE(noise);
+  EXPECT_EQ(noise->kind, FailureKind::kShellNoise);
+  EXPECT_THAT(noise->message, HasSubstr("'Welcome!'"));
+  EXPECT_EQ(ParseFacts("dsrun-facts\n1\n", &facts)->kind, FailureKind::kStart);
+}
+
+TEST(ReadyLineTest, TakesAPortOrAnError) {
+  StartedDaemon started;
+  EXPECT_FALSE(ParseReadyLine("{\"port\":34567,\"pid\":12,\"version\":\"0.1.0\"}\n", &started));
+  EXPECT_EQ(started.port, 34567);
+  EXPECT_EQ(started.pid, 12);
+  EXPECT_EQ(started.version, "0.1.0");
+  EXPECT_EQ(ParseReadyLine("{\"error\":\"no such address\"}\n", &started)->message,
+            "no such address");
+  for (const char* bad : {"", "hello\n", "{}\n", "[1]\n", "{\"port\":70000,\"pid\":1}\n",
+                          "{\"port\":\"1\",\"pid\":1}\n", "{\"port\":1}\n"}) {
+    EXPECT_TRUE(ParseReadyLine(bad, &started)) << bad;
+  }
+}
+
+TEST(GrpcTargetTest, BothFamilies) {
+  EXPECT_EQ(GrpcTarget("10.0.0.2", 5), "ipv4:10.0.0.2:5");
+  EXPECT_EQ(GrpcTarget("fd00::2", 5), "ipv6:[fd00::2]:5");
+}
+
+TEST(FailureTableTest, EveryHostWithItsReasonAndRemedy) {
+  const std::vector<std::string> lines =
+      FailureTable({{"a", {.kind = FailureKind::kRefused, .message = "m1", .hint = "h1"}},
+                    {"node-7", {.kind = FailureKind::kHostKey, .message = "m2"}}},
+                   3);
+  EXPECT_THAT(lines, ElementsAre("2 of 3 hosts cannot be used:",  //
+                                 "  a       refused   m1",        //
+                                 "                    -> h1",     //
+                                 "  node-7  host key  m2"));
+}
+
+TEST(FanOutTest, PausesGrowAndAreJittered) {
+  const FanOutOptions options{.first_pause = std::chrono::milliseconds(100)};
+  EXPECT_EQ(PauseBefore(options, 1, 0.5).count(), 100);
+  EXPECT_EQ(PauseBefore(options, 3, 0.5).count(), 400);
+  EXPECT_EQ(PauseBefore(options, 1, 0.0).count(), 50);
+  EXPECT_THAT(PauseBefore(options, 1, 0.99).count(), AllOf(Ge(100), Lt(150)));
+}
+
+class FanOutRunTest : public ::testing::Test {
+ protected:
+  std::vector<MaybeFailure> Run(int count, const FanOut::Attempt& attempt) {
+    return FanOut::Run(count, options_, &interrupter_, attempt, [](const FanOutProgress&) {});
+  }
+  Interrupter interrupter_;
+  FanOutOptions options_{.at_once = 3, .first_pause = std::chrono::milliseconds(1)};
+};
+
+TEST_F(FanOutRunTest, TriesAgainOnlyWhatMayGetBetter) {
+  std::array<std::atomic<int>, 3> tries{};
+  const std::vector<MaybeFailure> failures = Run(3, [&](int index, auto) -> MaybeFailure {
+    const int tried = ++tries[index];
+    if (index == 0) return HostFailure{.kind = FailureKind::kHostKey};
+    if (index == 1 && tried == 3) return std::nullopt;
+    return HostFailure{.kind = FailureKind::kRefused, .transient = true};
+  });
+  EXPECT_EQ(failures[0]->kind, FailureKind::kHostKey);
+  EXPECT_FALSE(failures[1]);
+  EXPECT_EQ(failures[2]->kind, FailureKind::kRefused);
+  EXPECT_EQ(tries[0], 1);
+  EXPECT_EQ(tries[1], 3);
+  EXPECT_EQ(tries[2], options_.tries);
+}
+
+TEST_F(FanOutRunTest, NeverMoreAtOnceThanAllowed) {
+  std::atomic<int> now = 0;
+  std::atomic<int> most = 0;
+  Run(40, [&](int, auto) -> MaybeFailure {
+    const int running = ++now;
+    for (int seen = most; running > seen && !most.compare_exchange_weak(seen, running);) {
+    }
+    std::this_thread::yield();
+    --now;
+    return std::nullopt;
+  });
+  EXPECT_THAT(most.load(), AllOf(Ge(1), ::testing::Le(3)));
+}
+
+TEST_F(FanOutRunTest, AnInterruptEndsThePauses) {
+  options_.first_pause = std::chrono::hours(1);
+  options_.timeout = std::chrono::hours(24);
+  const std::vector<MaybeFailure> failures = Run(2, [&](int index, auto) -> MaybeFailure {
+    if (index == 1) interrupter_.Interrupt();
+    return HostFailure{.kind = FailureKind::kRefused, .transient = true};
+  });
+  EXPECT_TRUE(failures[0] && failures[1]);
+}
+
+TEST(InterrupterTest, ShutsSocketsDownWhenTheirTimeIsOver) {
+  Interrupter interrupter;
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  const UniqueFd mine(ends[0]);
+  const UniqueFd other(ends[1]);
+  char byte = 0;
+  const Interrupter::Guard guard(&interrupter, mine.get(),
+                                 std::chrono::steady_clock::now() + std::chrono::milliseconds(1));
+  EXPECT_EQ(::read(mine.get(), &byte, 1), 0);
+  EXPECT_TRUE(guard.fired());
+}
+
+TEST(InterrupterTest, InterruptEndsWhatIsWatchedAndWhatWillBe) {
+  Interrupter interrupter;
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  const UniqueFd mine(ends[0]);
+  const UniqueFd other(ends[1]);
+  interrupter.Interrupt();
+  EXPECT_FALSE(interrupter.Sleep(std::chrono::hours(1)));
+  const Interrupter::Guard guard(&interrupter, mine.get(), Interrupter::Deadline::max());
+  char byte = 0;
+  EXPECT_EQ(::read(mine.get(), &byte, 1), 0);
+}
+
+TEST(DialTest, SaysWhyThereIsNoConnection) {
+  Interrupter interrupter;
+  UniqueFd socket;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  const MaybeFailure refused = Dial({"127.0.0.1", 1}, deadline, &interrupter, &socket);
+  EXPECT_EQ(refused->kind, FailureKind::kRefused);
+  EXPECT_THAT(refused->message, HasSubstr("127.0.0.1 port 1: Connection refused"));
+  EXPECT_EQ(Dial({"no-such-host.invalid", 22}, deadline, &interrupter, &socket)->kind,
+            FailureKind::kName);
+  EXPECT_EQ(LocalAddressTowards("127.0.0.1"), "127.0.0.1");
+  EXPECT_EQ(LocalAddressTowards("not an address"), "");
+}
+
+}  // namespace
+}  // namespace ds::cli
