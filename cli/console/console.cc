@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "runtime/base/files.h"
+
 namespace ds::cli {
 namespace {
 
@@ -58,7 +60,7 @@ void Console::ShowReport(const v1::RankReport& report) {
   if (report.kind() == "notice") {
     Notice(TextOf(report, "text"));
   } else if (report.kind() == "checkpoint") {
-    Notice("saved " + TextOf(report, "path"));
+    Notice("saved " + ShownPath(TextOf(report, "path")));
   }
 }
 
@@ -159,7 +161,7 @@ void Console::ShowVerdict(const Verdict& verdict, const std::string& run_directo
   if (!verdict.last_lines.empty()) block += "  its last lines on stderr:\n";
   for (const std::string& line : verdict.last_lines) block += "    | " + line + "\n";
   row("what to do ", verdict.hint);
-  row("files      ", run_directory);
+  row("files      ", ShownPath(run_directory));
   row("status     ", std::to_string(verdict.exit_code));
   writer_->WriteAlways(STDERR_FILENO, block);
 }

@@ -17,6 +17,7 @@
 #include "cli/job/signal_watch.h"
 #include "cli/job/start_hosts.h"
 #include "cli/report_error.h"
+#include "runtime/base/files.h"
 
 namespace ds::cli {
 namespace {
@@ -196,12 +197,12 @@ int Conclude(const Verdict& verdict, RunDirectory* run_directory, Console* conso
 
 void ShowSummary(const JobSetup& setup, const RunDirectory& run_directory, Console* console) {
   if (!setup.trains) return;
-  const std::string path = run_directory.path().string();
+  const std::string path = ShownPath(run_directory.path());
   console->Summary("done; the run directory is " + path);
   console->Summary("  metrics      " + path + "/metrics.jsonl");
   console->Summary("  config       " + path + "/config.resolved.json");
   console->Summary("  logs         " + path + "/logs");
-  console->Summary("  checkpoints  " + run_directory.checkpoints().string());
+  console->Summary("  checkpoints  " + ShownPath(run_directory.checkpoints()));
 }
 
 }  // namespace

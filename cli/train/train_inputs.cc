@@ -107,13 +107,13 @@ StatusOr<TrainInputs> GatherTrainInputs(const TrainFlags& flags, const ShareFold
   std::vector<std::string> data = flags.data;
   if (data.empty()) {
     data = {share.demo_corpus().string()};
-    use("data " + data[0]);
+    use("data " + ShownPath(data[0]));
   }
   DS_ASSIGN_OR_RETURN(inputs.job.data, CheckData(data));
   std::string config = flags.deepspeed_config;
   if (config.empty()) {
     config = share.default_config().string();
-    use("config " + config);
+    use("config " + ShownPath(config));
   }
   if (!built_in.empty()) inputs.notices.push_back("using the built-in " + built_in);
   DS_RETURN_IF_ERROR(ReadDsConfig(config, world_size, &inputs));

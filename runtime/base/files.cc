@@ -112,6 +112,15 @@ StatusOr<fs::path> MakePrivateFolder() {
   return last;
 }
 
+std::string ShownPath(const fs::path& path) {
+  std::error_code error;
+  const fs::path here = fs::current_path(error);
+  if (error || path.is_relative()) return path.string();
+  const fs::path relative = path.lexically_relative(here);
+  return relative.empty() || relative == "." || *relative.begin() == ".." ? path.string()
+                                                                          : relative.string();
+}
+
 StatusOr<fs::path> OwnExecutable() {
   std::error_code error;
   fs::path path = fs::read_symlink("/proc/self/exe", error);

@@ -56,6 +56,10 @@ Status WriteAll(int fd, std::string_view bytes, std::string_view what);
 // leaves room for the name of a unix socket, so a long $XDG_RUNTIME_DIR is passed over.
 StatusOr<std::filesystem::path> MakePrivateFolder();
 
+// The path as a user would type it here: relative when it lies below the working directory, else as
+// it is.
+std::string ShownPath(const std::filesystem::path& path);
+
 // The running program's own path (/proc/self/exe).
 StatusOr<std::filesystem::path> OwnExecutable();
 

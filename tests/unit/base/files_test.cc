@@ -69,5 +69,13 @@ TEST_F(FilesTest, AppendKeepsWhatIsThere) {
   EXPECT_EQ(*ReadFile(path), "a\nb\n");
 }
 
+TEST(ShownPathTest, IsShortBelowTheWorkingDirectoryOnly) {
+  const fs::path here = fs::current_path();
+  EXPECT_EQ(ShownPath(here / "runs" / "a"), "runs/a");
+  EXPECT_EQ(ShownPath(here), here.string());
+  EXPECT_EQ(ShownPath(here.string() + "-other/a"), here.string() + "-other/a");
+  EXPECT_EQ(ShownPath("runs/a"), "runs/a");
+}
+
 }  // namespace
 }  // namespace ds

@@ -131,7 +131,7 @@ TEST(HostfileExamplesTest, GoodOnesParseAndInvalidOnesNameTheirFile) {
         << hosts.status().message();
     ++bad;
   }
-  EXPECT_EQ(good, 6);
+  EXPECT_EQ(good, 7);
   EXPECT_EQ(bad, 16);
 }
 
