@@ -1,9 +1,13 @@
 #include "cli/daemon_client.h"
 
+#include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
+
+#include "runtime/base/log.h"
 
 namespace ds::cli {
 namespace {
@@ -29,6 +33,15 @@ void SetTimeout(grpc::ClientContext* context, std::chrono::milliseconds timeout)
   context->set_deadline(std::chrono::system_clock::now() + timeout);
 }
 
+// What gRPC says of broken connections and refused handshakes comes back as a Status, too, and is told
+// to the user in our own words.
+void QuietGrpc() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    gpr_set_log_function([](gpr_log_func_args* line) { LogDebug(line->message); });
+  });
+}
+
 grpc::ChannelArguments CommonArguments() {
   grpc::ChannelArguments arguments;
   // A proxy or a lookup of service configuration in DNS is never wanted.
@@ -42,6 +55,7 @@ std::shared_ptr<grpc::Channel> MakeLocalChannel(const std::string& target) {
 }
 
 std::shared_ptr<grpc::Channel> MakeTlsChannel(const std::string& target, const TlsOptions& tls) {
+  QuietGrpc();
   grpc::ChannelArguments arguments = CommonArguments();
   // The name that TLS checks. gRPC calls this a means for tests because it usually is the host's;
   // ours says which daemon of which job this is, whatever address it has.
@@ -56,7 +70,7 @@ std::shared_ptr<grpc::Channel> MakeTlsChannel(const std::string& target, const T
   // Broken connections are made anew well within the lease; an attempt may take a third of it.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstPause.count());
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, third);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, third);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, third / 4);
   grpc::SslCredentialsOptions credentials;
   credentials.pem_root_certs = tls.credentials.ca_certificate;
   credentials.pem_private_key = tls.credentials.private_key;
@@ -64,15 +78,30 @@ std::shared_ptr<grpc::Channel> MakeTlsChannel(const std::string& target, const T
   return grpc::CreateCustomChannel(target, grpc::SslCredentials(credentials), arguments);
 }
 
-// One renewal on its way; lives until its callback has run.
-struct RenewCall {
-  grpc::ClientContext context;
-  v1::RenewRequest request;
-  v1::RenewResponse response;
-  DaemonClient::RenewCallback done;
-};
-
 }  // namespace
+
+// The context of one call, known to the client as long as the call goes on.
+class DaemonClient::Call {
+ public:
+  Call(DaemonClient* client, std::chrono::milliseconds timeout) : client_(client) {
+    SetTimeout(&context_, timeout);
+    const std::lock_guard lock(client_->mutex_);
+    client_->calls_.insert(&context_);
+    if (client_->abandoned_) context_.TryCancel();
+  }
+  ~Call() {
+    const std::lock_guard lock(client_->mutex_);
+    client_->calls_.erase(&context_);
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  grpc::ClientContext* context() { return &context_; }
+
+ private:
+  DaemonClient* const client_;
+  grpc::ClientContext context_;
+};
 
 DaemonClient::DaemonClient(const std::string& target)
     : stub_(v1::Daemon::NewStub(MakeLocalChannel(target))) {}
@@ -81,61 +110,75 @@ DaemonClient::DaemonClient(const std::string& target, const TlsOptions& tls)
     : network_target_(target), stub_(v1::Daemon::NewStub(MakeTlsChannel(target, tls))) {}
 
 DaemonClient::~DaemonClient() {
+  Abandon();
   std::unique_lock lock(mutex_);
-  for (grpc::ClientContext* context : renewals_) context->TryCancel();
-  changed_.wait(lock, [this] { return renewals_.empty(); });
+  changed_.wait(lock, [this] { return renewals_ == 0; });
+}
+
+void DaemonClient::Abandon() {
+  const std::lock_guard lock(mutex_);
+  abandoned_ = true;
+  watch_cancelled_ = true;
+  for (grpc::ClientContext* context : calls_) context->TryCancel();
+  changed_.notify_all();
 }
 
 StatusOr<v1::PrepareResponse> DaemonClient::Prepare(v1::PrepareRequest request,
                                                     std::chrono::milliseconds timeout) {
   request.set_protocol_version(v1::PROTOCOL_CURRENT);
   request.set_dsrun_version(DS_VERSION);
-  grpc::ClientContext context;
-  SetTimeout(&context, timeout);
+  Call call(this, timeout);
   v1::PrepareResponse response;
-  DS_RETURN_IF_ERROR(FromGrpc(stub_->Prepare(&context, request, &response)));
+  DS_RETURN_IF_ERROR(FromGrpc(stub_->Prepare(call.context(), request, &response)));
   return response;
 }
 
 StatusOr<v1::LaunchResponse> DaemonClient::Launch(const v1::LaunchRequest& request,
                                                   std::chrono::milliseconds timeout) {
-  grpc::ClientContext context;
-  SetTimeout(&context, timeout);
+  Call call(this, timeout);
   v1::LaunchResponse response;
-  DS_RETURN_IF_ERROR(FromGrpc(stub_->Launch(&context, request, &response)));
+  DS_RETURN_IF_ERROR(FromGrpc(stub_->Launch(call.context(), request, &response)));
   return response;
 }
 
 StatusOr<v1::StopResponse> DaemonClient::Stop(const v1::StopRequest& request,
                                               std::chrono::milliseconds timeout) {
-  grpc::ClientContext context;
-  SetTimeout(&context, timeout);
+  Call call(this, timeout);
   v1::StopResponse response;
-  DS_RETURN_IF_ERROR(FromGrpc(stub_->Stop(&context, request, &response)));
+  DS_RETURN_IF_ERROR(FromGrpc(stub_->Stop(call.context(), request, &response)));
   return response;
 }
 
 void DaemonClient::Renew(const v1::RenewRequest& request, std::chrono::milliseconds timeout,
                          RenewCallback done) {
-  auto call = std::make_shared<RenewCall>();
-  call->request = request;
-  call->done = std::move(done);
-  SetTimeout(&call->context, timeout);
+  // Lives until the callback has returned.
+  struct Renewal {
+    Renewal(DaemonClient* client, std::chrono::milliseconds call_timeout)
+        : call(client, call_timeout) {}
+    Call call;
+    v1::RenewRequest request;
+    v1::RenewResponse response;
+    RenewCallback done;
+  };
+  auto renewal = std::make_shared<std::optional<Renewal>>();
+  renewal->emplace(this, timeout);
+  (*renewal)->request = request;
+  (*renewal)->done = std::move(done);
   {
     const std::lock_guard lock(mutex_);
-    renewals_.insert(&call->context);
+    ++renewals_;
   }
-  stub_->async()->Renew(&call->context, &call->request, &call->response,
-                        [this, call](const grpc::Status& status) {
+  stub_->async()->Renew((*renewal)->call.context(), &(*renewal)->request, &(*renewal)->response,
+                        [this, renewal](const grpc::Status& status) {
                           const Status answer = FromGrpc(status);
                           if (answer.ok()) {
-                            call->done(call->response);
+                            (*renewal)->done((*renewal)->response);
                           } else {
-                            call->done(answer);
+                            (*renewal)->done(answer);
                           }
-                          // Notified under the lock: the destructor may be waiting for just this.
+                          renewal->reset();  // it knows the client, which may go after this
                           const std::lock_guard lock(mutex_);
-                          renewals_.erase(&call->context);
+                          --renewals_;
                           changed_.notify_all();
                         });
 }
@@ -144,7 +187,7 @@ Status DaemonClient::Watch(const WatchOptions& options, const EventCallback& on_
   {
     const std::lock_guard lock(mutex_);
     watching_ = true;
-    watch_cancelled_ = false;
+    watch_cancelled_ = abandoned_;
   }
   Position position{options.after_sequence, false};
   const Status status = WatchAcrossConnections(options, on_event, &position);
@@ -195,14 +238,13 @@ ProbeResult DaemonClient::Probe(std::chrono::milliseconds timeout) const {
 
 Status DaemonClient::WatchOnce(const WatchOptions& options, const EventCallback& on_event,
                                Position* position) {
-  grpc::ClientContext context;
-  SetTimeout(&context, kWatchDeadline);
+  Call call(this, kWatchDeadline);
   {
     const std::lock_guard lock(mutex_);
     if (watch_cancelled_) return CancelledError("watching was cancelled");
-    watch_ = &context;
+    watch_ = call.context();
   }
-  const auto stream = stub_->Watch(&context);
+  const auto stream = stub_->Watch(call.context());
   v1::WatchRequest request;
   request.set_job_id(options.job_id);
   request.set_generation(options.generation);
@@ -217,7 +259,8 @@ Status DaemonClient::WatchOnce(const WatchOptions& options, const EventCallback&
       position->sequence = event.sequence();
       position->ended = position->ended || event.has_job_ended();
     }
-    if (position->ended) context.TryCancel();  // hangs up; the daemon has nothing more to say
+    if (position->ended)
+      call.context()->TryCancel();  // hangs up; the daemon has nothing more to say
     unacknowledged += batch.ByteSizeLong();
     if (unacknowledged >= kAcknowledgeEveryBytes) {
       request.set_after_sequence(position->sequence);

@@ -57,8 +57,11 @@ class DaemonClient {
   explicit DaemonClient(const std::string& target);
   // `target` is "ipv4:10.0.0.2:34567" or "ipv6:[fd00::2]:34567".
   DaemonClient(const std::string& target, const TlsOptions& tls);
-  // Cancels renewals that are not answered and waits for their callbacks.
+  // Abandons and waits for the callbacks of renewals.
   ~DaemonClient();
+
+  // Calls that are going on, and all later ones, end at once with kCancelled. From any thread.
+  void Abandon();
 
   // Protocol and dsrun version are filled in. Versions that do not fit are kFailedPrecondition;
   // what is wrong with the host is in the response's findings.
@@ -96,6 +99,7 @@ class DaemonClient {
   ProbeResult Probe(std::chrono::milliseconds timeout) const;
 
  private:
+  class Call;
   struct Position {
     std::uint64_t sequence;  // the last event dealt with
     bool ended;              // that was JobEnded
@@ -112,8 +116,10 @@ class DaemonClient {
   grpc::ClientContext* watch_ = nullptr;  // guarded by mutex_
   bool watching_ = false;                 // guarded by mutex_
   std::atomic<bool> watch_cancelled_ = false;
-  std::condition_variable changed_;          // a Watch was cancelled, a renewal has ended
-  std::set<grpc::ClientContext*> renewals_;  // guarded by mutex_
+  std::condition_variable changed_;       // a Watch was cancelled, a renewal has ended
+  std::set<grpc::ClientContext*> calls_;  // guarded by mutex_: that are going on
+  int renewals_ = 0;                      // guarded by mutex_: whose callbacks have not returned
+  bool abandoned_ = false;                // guarded by mutex_
 };
 
 }  // namespace ds::cli

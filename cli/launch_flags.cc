@@ -75,6 +75,11 @@ void AddHostFlags(CLI::App& app, LaunchFlags* flags) {
                  "give up on hosts that are not reached over SSH by then (default: 20)")
       ->check(Between(0.1, 3600.0))
       ->type_name("SECONDS");
+  app.add_option(FlagNames("lease_seconds"), flags->lease_seconds,
+                 "a host that is not heard from for so long is lost; its ranks stop when they hear "
+                 "nothing from dsrun for as long (default: 30)")
+      ->check(Between(1.0, 3600.0))
+      ->type_name("SECONDS");
 }
 
 void AddRankFlags(CLI::App& app, LaunchFlags* flags) {

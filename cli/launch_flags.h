@@ -36,6 +36,7 @@ struct LaunchFlags {
   // Reaching other hosts.
   int ssh_port = 0;  // 0 = as ~/.ssh/config says, else 22
   double ssh_timeout = 20;
+  double lease_seconds = 30;
   // How a rank runs.
   Device device = Device::kAuto;
   bool one_device_per_rank = false;

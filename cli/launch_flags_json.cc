@@ -20,6 +20,7 @@ void VisitFlags(Flags& flags, const Visit& visit) {
   visit("master_port", flags.master_port);
   visit("ssh_port", flags.ssh_port);
   visit("ssh_timeout", flags.ssh_timeout);
+  visit("lease_seconds", flags.lease_seconds);
   visit("device", flags.device);
   visit("one_device_per_rank", flags.one_device_per_rank);
   visit("bind_cores_to_rank", flags.bind_cores_to_rank);

@@ -1,7 +1,11 @@
 #include "cli/job/failure_verdict.h"
 
+#include <array>
+#include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "cli/exit_codes.h"
@@ -71,6 +75,22 @@ Cause CauseOfError(int exit_code) {
   }
 }
 
+std::string SecondsText(std::chrono::nanoseconds duration) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.1f s",
+                std::chrono::duration<double>(duration).count());
+  return text.data();
+}
+
+std::string TimeText(std::int64_t unix_nanos) {
+  const std::time_t seconds = unix_nanos / 1'000'000'000;
+  std::tm utc{};
+  ::gmtime_r(&seconds, &utc);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S UTC", &utc);
+  return text.data();
+}
+
 bool EndedBadly(const v1::RankExited& exit) { return exit.exit_code() != 0 || exit.signal() != 0; }
 
 }  // namespace
@@ -82,6 +102,9 @@ void FailureObserver::OnEvent(const std::string& host, const v1::Event& event) {
       break;
     case v1::Event::kRankExited:
       OnExit(host, event.rank_exited());
+      break;
+    case v1::Event::kJobEnded:
+      OnJobEnded(host, event.job_ended().stop_cause());
       break;
     default:
       break;
@@ -137,6 +160,54 @@ void FailureObserver::OnDaemonLost(const std::string& host, const std::string& w
                    .hint =
                        "its ranks are stopped by their own daemon or the kernel; see the log of "
                        "the host for who killed dsrund"};
+}
+
+void FailureObserver::OnHostLost(const std::string& host, const HostChange& change) {
+  if (change.probe.reachability == Reachability::kRefused) {
+    OnDaemonLost(host, change.evidence + "; its port: " + change.probe.detail);
+    return;
+  }
+  if (failed()) return;
+  const bool listens = change.probe.reachability == Reachability::kListening;
+  other_ = Verdict{
+      .cause = Cause::kHostLost,
+      .host = host,
+      .exit_code = kExitHostLost,
+      .generation = generation_,
+      .message =
+          "host " + host + " is lost: nothing was heard from it for " + SecondsText(change.silence),
+      .proof = "last heard at " + TimeText(change.last_sign_unix_nanos) + "; " + change.evidence +
+               "; its port: " + change.probe.detail,
+      .hint = listens ? "the host answers but dsrund does not: was it stopped, or is the host out "
+                        "of memory or its disk stuck? Its ranks are stopped when dsrund goes on"
+                      : "is the host up, and the network to it? Its daemon stops its ranks on its "
+                        "own, because it hears nothing from dsrun either"};
+}
+
+// Ranks that their daemon stopped for a reason of its own: the signal that ended them is not why.
+void FailureObserver::OnJobEnded(const std::string& host, v1::StopCause cause) {
+  if (failed()) return;
+  if (cause == v1::STOP_LEASE_EXPIRED) {
+    other_ = Verdict{.cause = Cause::kHostLost,
+                     .host = host,
+                     .exit_code = kExitHostLost,
+                     .generation = generation_,
+                     .message = "host " + host +
+                                " stopped its ranks: it heard nothing from dsrun for the time of "
+                                "its lease",
+                     .proof = "the daemon's lease expired",
+                     .hint =
+                         "was dsrun stopped or its machine suspended? Else look at the "
+                         "network between the hosts"};
+  } else if (cause == v1::STOP_DAEMON_SIGNALLED) {
+    other_ = Verdict{.cause = Cause::kDaemonLost,
+                     .host = host,
+                     .exit_code = kExitHostLost,
+                     .generation = generation_,
+                     .message = "the daemon of host " + host + " was told to end",
+                     .proof = "dsrund received a signal and stopped its ranks",
+                     .hint = "did somebody, a scheduler or a shutdown of the host end it?"};
+  }
 }
 
 std::optional<Verdict> FailureObserver::Conclude() const {

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 
+#include "cli/job/lease_keeper.h"
 #include "cli/job/verdict.h"
 #include "proto/dsrun.pb.h"
 
@@ -28,6 +29,8 @@ class FailureObserver {
   void OnUserStop(int signal);
   // A host's event stream ended without its job having ended.
   void OnDaemonLost(const std::string& host, const std::string& why);
+  // Nothing was heard from a host for the time of its lease.
+  void OnHostLost(const std::string& host, const HostChange& change);
 
   // True as soon as it is certain that the generation must end.
   bool failed() const { return culprit_.has_value() || other_.has_value(); }
@@ -48,6 +51,7 @@ class FailureObserver {
 
   void OnReport(const v1::RankReport& report);
   void OnExit(const std::string& host, const v1::RankExited& exit);
+  void OnJobEnded(const std::string& host, v1::StopCause cause);
   Verdict FromCulprit(const Culprit& culprit) const;
   std::optional<std::int64_t> LastStep(int rank) const;
 

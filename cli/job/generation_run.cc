@@ -12,6 +12,8 @@ namespace {
 // So long without an event, held-back output is shown.
 constexpr std::chrono::milliseconds kQuietAfter{50};
 constexpr std::chrono::hours kPatience{1};
+// A Stop that did not get through is sent again: until the host is lost its lease is being renewed.
+constexpr std::chrono::milliseconds kStopAgainAfter{200};
 
 // Calls `call(node_rank)` for all hosts at once and waits; the results are by host.
 template <typename Result>
@@ -122,13 +124,12 @@ void GenerationRun::Handle(const JobInput& input) {
     HandleSignal(input.signal);
     return;
   }
-  if (input.event.has_value()) {
+  if (input.host_change.has_value()) {
+    HandleHostChange(*input.host_change);
+  } else if (input.event.has_value()) {
     HandleEvent(input);
   } else {
-    --open_streams_;
-    if (!input.stream_status.ok()) {
-      failures_.OnDaemonLost(host_name(input.node_rank), input.stream_status.message());
-    }
+    HandleStreamEnd(input);
   }
   if (failures_.failed() && !stopping_) StopHosts(job_.grace_seconds, "a rank or host has failed");
 }
@@ -139,6 +140,41 @@ void GenerationRun::HandleSignal(int signal) {
   observer_->OnNotice(again ? "killing every rank"
                             : "stopping every rank; once more kills them at once");
   StopHosts(again ? 0 : job_.grace_seconds, "the user stops the job");
+}
+
+void GenerationRun::HandleHostChange(const HostChange& change) {
+  const std::string& host = host_name(change.node_rank);
+  switch (change.grade) {
+    case HostGrade::kLate:
+      break;
+    case HostGrade::kAlive:
+      if (change.before == HostGrade::kSuspect) {
+        observer_->OnNotice("host " + host + " is heard from again");
+      }
+      break;
+    case HostGrade::kSuspect:
+      observer_->OnNotice("host " + host + " is not heard from; " + change.evidence);
+      break;
+    case HostGrade::kLost:
+      failures_.OnHostLost(host, change);
+      Forget(change.node_rank);
+      prepared_.daemons[change.node_rank]->Abandon();
+      break;
+  }
+}
+
+void GenerationRun::HandleStreamEnd(const JobInput& input) {
+  --open_streams_;
+  Forget(input.node_rank);
+  if (!input.stream_status.ok()) {
+    failures_.OnDaemonLost(host_name(input.node_rank), input.stream_status.message());
+  }
+}
+
+void GenerationRun::Forget(int node_rank) {
+  const std::lock_guard lock(gone_mutex_);
+  gone_.insert(node_rank);
+  gone_changed_.notify_all();
 }
 
 void GenerationRun::HandleEvent(const JobInput& input) {
@@ -152,16 +188,29 @@ void GenerationRun::HandleEvent(const JobInput& input) {
 
 void GenerationRun::StopHosts(double grace_seconds, const std::string& reason) {
   stopping_ = true;
-  const std::function<Status(int)> stop = [&](int node_rank) {
-    v1::StopRequest request;
-    request.set_job_id(job_.job_id);
-    request.set_generation(generation_);
-    request.set_reason(reason);
-    request.set_grace_seconds(grace_seconds);
-    return prepared_.daemons[node_rank]->Stop(request).status();
-  };
-  // A daemon that does not answer is gone, which its event stream says as well.
-  OnAllHosts(launched_, stop);
+  v1::StopRequest request;
+  request.set_job_id(job_.job_id);
+  request.set_generation(generation_);
+  request.set_reason(reason);
+  request.set_grace_seconds(grace_seconds);
+  for (const int node_rank : launched_) {
+    const std::shared_future<void> earlier = stops_[node_rank];
+    stops_[node_rank] = std::async(std::launch::async, [this, node_rank, earlier, request] {
+                          if (earlier.valid()) earlier.wait();
+                          StopHost(node_rank, request);
+                        }).share();
+  }
+}
+
+void GenerationRun::StopHost(int node_rank, const v1::StopRequest& request) {
+  std::unique_lock lock(gone_mutex_);
+  while (!gone_.contains(node_rank)) {
+    lock.unlock();
+    const StatusCode code = prepared_.daemons[node_rank]->Stop(request).status().code();
+    if (code != StatusCode::kUnavailable && code != StatusCode::kDeadlineExceeded) return;
+    lock.lock();
+    gone_changed_.wait_for(lock, kStopAgainAfter, [&] { return gone_.contains(node_rank); });
+  }
 }
 
 }  // namespace ds::cli

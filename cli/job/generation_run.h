@@ -8,8 +8,13 @@
 //
 // Threads: Run() on one thread, plus one per host inside it that only moves events into `inputs`.
 
+#include <condition_variable>
 #include <functional>
+#include <future>
+#include <map>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,13 +23,16 @@
 #include "cli/job/host_daemon.h"
 #include "cli/job/job_observer.h"
 #include "cli/job/job_request.h"
+#include "cli/job/lease_keeper.h"
 #include "cli/job/verdict.h"
 
 namespace ds::cli {
 
-// What can happen: a signal from the user, an event of a host, the end of a host's stream.
+// What can happen: a signal from the user, a host that is heard from no more or again, an event of
+// a host, the end of a host's stream.
 struct JobInput {
-  int signal = 0;  // not 0: from the user, and nothing else is set
+  int signal = 0;                         // not 0: from the user, and nothing else is set
+  std::optional<HostChange> host_change;  // nothing else is set
   int node_rank = 0;
   std::optional<v1::Event> event;  // none: the host's stream ended
   Status stream_status;            // with this
@@ -55,8 +63,16 @@ class GenerationRun {
   void WatchHosts();
   void Handle(const JobInput& input);
   void HandleSignal(int signal);
+  void HandleHostChange(const HostChange& change);
+  void HandleStreamEnd(const JobInput& input);
   void HandleEvent(const JobInput& input);
+  // Does not wait for answers: a host that is slow to give one must not keep the others' events
+  // waiting.
   void StopHosts(double grace_seconds, const std::string& reason);
+  // Until it is answered, or there is nobody left to answer.
+  void StopHost(int node_rank, const v1::StopRequest& request);
+  // Nothing more comes from this host.
+  void Forget(int node_rank);
   const std::string& host_name(int node_rank) const { return job_.plan.hosts[node_rank].host; }
 
   const int generation_;
@@ -67,9 +83,14 @@ class GenerationRun {
 
   FailureObserver failures_;
   std::vector<int> launched_;  // node ranks
+  std::mutex gone_mutex_;
+  std::condition_variable gone_changed_;
+  std::set<int> gone_;  // guarded by gone_mutex_: node ranks whose stream has ended, and lost ones
   std::size_t open_streams_ = 0;
   bool stopping_ = false;
   std::optional<Status> observer_failed_;  // it is not called any more
+  // By node rank: the last that was sent. Behind what their threads use, so that it goes first.
+  std::map<int, std::shared_future<void>> stops_;
 };
 
 }  // namespace ds::cli

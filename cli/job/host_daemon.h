@@ -26,10 +26,10 @@ class HostDaemon {
   virtual StatusOr<v1::LaunchResponse> Launch(const v1::LaunchRequest& request) = 0;
   virtual StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request) = 0;
   // Every event of the generation in order; returns OK after JobEnded, else why the stream broke.
-  // A daemon of another host goes on being watched over broken connections until CancelWatch.
+  // A daemon of another host goes on being watched over broken connections until Abandon.
   virtual Status Watch(int generation, const EventCallback& on_event) = 0;
-  // Makes the Watch that is going on return kCancelled.
-  virtual void CancelWatch() {}
+  // The host is given up: calls that are going on, and all later ones, end at once.
+  virtual void Abandon() {}
 
   // Whether the daemon lives by a lease that must be renewed; this host's lives by a pipe.
   virtual bool leased() const { return false; }

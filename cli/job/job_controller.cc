@@ -1,10 +1,12 @@
 #include "cli/job/job_controller.h"
 
+#include <cstdlib>
 #include <future>
 #include <utility>
 
 #include "cli/exit_codes.h"
 #include "cli/job/restart_policy.h"
+#include "runtime/base/clock.h"
 
 namespace ds::cli {
 namespace {
@@ -33,6 +35,16 @@ Verdict ProgramVerdict(const Status& status, int generation) {
                  .proof = std::string(StatusCodeName(status.code()))};
 }
 
+// A host's clock that is far from ours, in words; "" when it is near or not told. The answer took
+// its time, so that small differences mean nothing.
+std::string ClockSkew(const std::string& host, std::int64_t host_unix_nanos) {
+  constexpr std::int64_t kNoticed = 10;
+  const std::int64_t seconds = (host_unix_nanos - Clock::System().UnixNanos()) / 1'000'000'000;
+  if (host_unix_nanos == 0 || std::abs(seconds) < kNoticed) return "";
+  return "host " + host + ": its clock is " + std::to_string(std::abs(seconds)) + " s " +
+         (seconds > 0 ? "ahead" : "behind") + "; the times of its events are off by that";
+}
+
 }  // namespace
 
 JobController::JobController(JobRequest job, std::vector<HostDaemon*> daemons,
@@ -50,7 +62,7 @@ std::optional<Verdict> JobController::Run() {
     for (const std::string& notice : program->notices) observer_->OnNotice(notice);
     std::optional<Verdict> verdict;
     if (generation == job_.first_generation) verdict = PrepareHosts(*program);
-    if (!verdict.has_value()) verdict = TakeUserStop(generation);
+    if (!verdict.has_value()) verdict = TakeEarlyEnd(generation);
     if (!verdict.has_value()) {
       GenerationRun run(generation, job_, prepared_, observer_, &inputs_);
       verdict = run.Run(*program);
@@ -100,14 +112,22 @@ std::optional<Verdict> JobController::CheckHost(const std::string& host,
                               "preflight check '" + finding.name() + "' failed", finding.hint());
     }
   }
+  if (const std::string skew = ClockSkew(host, response.unix_nanos()); !skew.empty()) {
+    observer_->OnNotice(skew);
+  }
   observer_->OnPrepared(host, response);
   return std::nullopt;
 }
 
-std::optional<Verdict> JobController::TakeUserStop(int generation) {
-  const std::optional<JobInput> input = inputs_.Take(std::chrono::milliseconds(0));
-  if (!input.has_value()) return std::nullopt;
-  return UserStopVerdict(input->signal, generation);
+std::optional<Verdict> JobController::TakeEarlyEnd(int generation) {
+  while (const auto input = inputs_.Take(std::chrono::milliseconds(0))) {
+    if (input->signal != 0) return UserStopVerdict(input->signal, generation);
+    if (!input->host_change.has_value() || input->host_change->grade != HostGrade::kLost) continue;
+    FailureObserver failures(generation);
+    failures.OnHostLost(job_.plan.hosts[input->host_change->node_rank].host, *input->host_change);
+    return failures.Conclude();
+  }
+  return std::nullopt;
 }
 
 }  // namespace ds::cli

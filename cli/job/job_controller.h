@@ -4,8 +4,8 @@
 //
 //     Prepare all hosts -> per generation: Launch all -> Watch all -> verdict -> restart or end
 //
-// Threads: Run() on one thread; OnSignal from any. The observer is called on Run's thread.
-// Lifetimes: daemons and observer outlive the controller.
+// Threads: Run() on one thread; OnSignal and OnHostChange from any. The observer is called on Run's
+// thread. Lifetimes: daemons and observer outlive the controller.
 
 #include <optional>
 #include <vector>
@@ -28,12 +28,14 @@ class JobController {
 
   // The user wants the job to stop: SIGINT, SIGTERM or SIGHUP.
   void OnSignal(int signal) { inputs_.PutUrgent({.signal = signal}); }
+  // From the keeper of the hosts' leases.
+  void OnHostChange(const HostChange& change) { inputs_.PutUrgent({.host_change = change}); }
 
  private:
   std::optional<Verdict> PrepareHosts(const RankProgram& program);
   std::optional<Verdict> CheckHost(const std::string& host, const v1::PrepareResponse& response);
-  // A signal that came while no rank ran.
-  std::optional<Verdict> TakeUserStop(int generation);
+  // A signal or the loss of a host that came while no rank ran.
+  std::optional<Verdict> TakeEarlyEnd(int generation);
 
   const JobRequest job_;
   JobObserver* const observer_;

@@ -158,12 +158,14 @@ struct JobHosts {
 StatusOr<JobHosts> StartJobHosts(const JobSetup& setup, const RunDirectory& run_directory,
                                  SignalRelay* signals, Console* console) {
   const auto timeout = std::chrono::milliseconds(std::llround(setup.flags.ssh_timeout * 1000));
-  HostStarter starter(&setup.plan,
-                      {.job_id = setup.job_id,
-                       .known_hosts = run_directory.path() / "known_hosts",
-                       .timeout = timeout,
-                       .ssh_port = setup.flags.ssh_port,
-                       .notice = [&](const std::string& text) { console->Notice(text); }});
+  HostStarter starter(
+      &setup.plan,
+      {.job_id = setup.job_id,
+       .known_hosts = run_directory.path() / "known_hosts",
+       .timeout = timeout,
+       .lease = std::chrono::milliseconds(std::llround(setup.flags.lease_seconds * 1000)),
+       .ssh_port = setup.flags.ssh_port,
+       .notice = [&](const std::string& text) { console->Notice(text); }});
   std::atomic<int> signalled = 0;
   signals->SetTarget([&](int signal) {
     signalled = signal;
@@ -229,8 +231,11 @@ StatusOr<int> RunJob(const JobSetup& setup, RunDirectory* run_directory) {
   if (setup.flags.master_addr.empty()) request.master_addr = hosts->started.master_addr;
   JobController controller(std::move(request), daemons, &report);
   relay.SetTarget([&](int signal) { controller.OnSignal(signal); });
+  LeaseKeeper* const leases = hosts->started.leases.get();
+  leases->Listen([&](const HostChange& change) { controller.OnHostChange(change); });
 
   const std::optional<Verdict> verdict = controller.Run();
+  leases->Release();
   relay.SetTarget(nullptr);
   if (verdict.has_value()) return Conclude(*verdict, run_directory, &console);
   console.Finish();

@@ -3,7 +3,7 @@
 // NetworkHost: the daemon of another host as the controller sees it, over TCP with mutual TLS.
 // Whoever started that daemon (SSH) makes one of these with what it printed.
 //
-// Threads: as HostDaemon says, and Renew, CancelWatch and Probe from any. Destroying it does not
+// Threads: as HostDaemon says, and Renew, Abandon and Probe from any. Destroying it does not
 // end the daemon: a releasing Renew does, or its lease.
 
 #include <atomic>
@@ -24,7 +24,7 @@ class NetworkHost : public HostDaemon {
   StatusOr<v1::LaunchResponse> Launch(const v1::LaunchRequest& request) override;
   StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request) override;
   Status Watch(int generation, const EventCallback& on_event) override;
-  void CancelWatch() override { client_.CancelWatch(); }
+  void Abandon() override { client_.Abandon(); }
   bool leased() const override { return true; }
   void Renew(const RenewCall& call, RenewCallback done) override;
   std::chrono::nanoseconds LastEvent() const override { return last_event_.load(); }

@@ -17,6 +17,8 @@ std::string Hopeless(Cause cause) {
       return "the host refuses the job";
     case Cause::kInternal:
       return "dsrun itself cannot go on";
+    case Cause::kHostLost:
+      return "the host is gone";
     case Cause::kDaemonLost:
       return "the host's daemon is gone";
     case Cause::kExitCode:

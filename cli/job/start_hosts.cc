@@ -18,8 +18,6 @@
 namespace ds::cli {
 namespace {
 
-constexpr int kLeaseSeconds = 30;
-
 // What the fan-out works on, by place in the list of remote hosts.
 struct RemoteHosts {
   std::vector<RemoteTarget> targets;
@@ -77,6 +75,7 @@ void HostStarter::Interrupt() {
 StatusOr<StartedHosts> HostStarter::Run() {
   StartedHosts started;
   started.daemons.resize(plan_->entries.size());
+  started.leases = std::make_unique<LeaseKeeper>(options_.lease);
   for (std::size_t node = 0; node < plan_->entries.size(); ++node) {
     if (!plan_->here[node]) continue;
     DS_ASSIGN_OR_RETURN(started.daemons[node], LocalHost::Start(options_.job_id));
@@ -92,15 +91,25 @@ StatusOr<StartedHosts> HostStarter::StartRemote(StartedHosts result) {
   HostKeys host_keys(options_.known_hosts);
   const RemoteJob job{.job_id = options_.job_id,
                       .timeout = options_.timeout,
-                      .lease_seconds = kLeaseSeconds,
+                      .lease = options_.lease,
                       .binary = &binary,
                       .host_keys = &host_keys,
                       .interrupter = interrupter_.get()};
   const std::vector<MaybeFailure> failures = FanOut::Run(
       static_cast<int>(remote_.size()), {.timeout = options_.timeout}, interrupter_.get(),
       [&](int index, Interrupter::Deadline deadline) {
-        return StartRemoteDaemon(hosts.targets[index], hosts.credentials[index], job, deadline,
-                                 &hosts.started[index]);
+        MaybeFailure failure = StartRemoteDaemon(hosts.targets[index], hosts.credentials[index],
+                                                 job, deadline, &hosts.started[index]);
+        if (failure) return failure;
+        const int node = remote_[index];
+        const TlsOptions tls{.credentials = hosts.controller,
+                             .daemon_name = ::dsrun::v1::DaemonPeerName(options_.job_id, node),
+                             .lease = options_.lease};
+        result.daemons[node] =
+            std::make_unique<RemoteHost>(options_.job_id, hosts.started[index], tls);
+        // At once: its lease must last until the slowest host is ready.
+        result.leases->Add(node, result.daemons[node].get());
+        return failure;
       },
       [&](const FanOutProgress& progress) { options_.notice(ProgressText(progress, hosts)); });
   for (std::size_t i = 0; i < remote_.size(); ++i) {
@@ -112,12 +121,9 @@ StatusOr<StartedHosts> HostStarter::StartRemote(StartedHosts result) {
     if (!daemon.notice.empty()) {
       options_.notice("host " + hosts.targets[i].name + ": " + daemon.notice);
     }
-    const TlsOptions tls{.credentials = hosts.controller,
-                         .daemon_name = ::dsrun::v1::DaemonPeerName(options_.job_id, remote_[i]),
-                         .lease = std::chrono::seconds(kLeaseSeconds)};
-    result.daemons[remote_[i]] = std::make_unique<RemoteHost>(options_.job_id, daemon, tls);
   }
   if (!result.failed.empty()) {
+    result.leases->Release();
     result.daemons.clear();
   } else if (plan_->here[0]) {
     const auto own = plan_->entries[0].keys.find("address");

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cli/job/host_daemon.h"
+#include "cli/job/lease_keeper.h"
 #include "cli/plan/launch_plan.h"
 #include "cli/remote/host_failure.h"
 #include "cli/remote/interrupter.h"
@@ -25,12 +26,14 @@ struct StartOptions {
   std::string job_id;
   std::filesystem::path known_hosts;  // of the job
   std::chrono::milliseconds timeout{20'000};
+  std::chrono::milliseconds lease{30'000};         // of the daemons of other hosts
   int ssh_port = 0;                                // where the hostfile names none; 0 = SSH's
   std::function<void(const std::string&)> notice;  // for the user; on Run's thread
 };
 
 struct StartedHosts {
   std::vector<std::unique_ptr<HostDaemon>> daemons;  // by host of the plan; empty after failures
+  std::unique_ptr<LeaseKeeper> leases;               // of the daemons; goes before them
   std::vector<FailedHost> failed;
   std::string master_addr;  // where rank 0's host is reached by the others
 };

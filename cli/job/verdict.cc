@@ -22,6 +22,8 @@ std::string_view CauseName(Cause cause) {
       return "preflight";
     case Cause::kLaunch:
       return "launch";
+    case Cause::kHostLost:
+      return "host_lost";
     case Cause::kDaemonLost:
       return "daemon_lost";
     case Cause::kUserStop:

@@ -20,7 +20,8 @@ enum class Cause {
   kCheckpoint,   // no usable checkpoint
   kPreflight,    // a host refused the job before any rank started
   kLaunch,       // a rank could not be started
-  kDaemonLost,   // the daemon of a host is gone
+  kHostLost,     // nothing is heard from a host any more
+  kDaemonLost,   // the daemon of a host is gone, the host is there
   kUserStop,     // the user ended the job
   kInternal,     // dsrun could not go on: its own disk, for example
 };

@@ -18,11 +18,11 @@ constexpr char kStart[] = R"sh(
 if [ -n "$5" ]; then exec "$2" --listen "$3" --job "$4" --dsrank "$5";
 else exec "$2" --listen "$3" --job "$4"; fi)sh";
 
-std::string KeysLine(const Credentials& credentials, int lease_seconds) {
+std::string KeysLine(const Credentials& credentials, std::chrono::milliseconds lease) {
   const nlohmann::json keys = {{"ca_certificate", credentials.ca_certificate},
                                {"certificate", credentials.certificate},
                                {"private_key", credentials.private_key},
-                               {"lease_seconds", lease_seconds}};
+                               {"lease_seconds", std::chrono::duration<double>(lease).count()}};
   return keys.dump() + "\n";
 }
 
@@ -111,7 +111,7 @@ MaybeFailure StartRemoteDaemon(const RemoteTarget& target, const Credentials& cr
     }
   }
   session.SetDeadline(std::chrono::steady_clock::now() + job.timeout);
-  const std::string keys = KeysLine(credentials, job.lease_seconds);
+  const std::string keys = KeysLine(credentials, job.lease);
   if (MaybeFailure failure = StartPlaced(&shell, placed.path, facts, keys, job.job_id, started)) {
     return failure;
   }

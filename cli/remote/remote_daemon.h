@@ -27,7 +27,7 @@ namespace ds::cli {
 struct RemoteJob {
   std::string job_id;
   std::chrono::milliseconds timeout{20'000};  // to reach a host, and for dsrund to start
-  int lease_seconds = 30;
+  std::chrono::milliseconds lease{30'000};
   const DaemonBinary* binary = nullptr;
   HostKeys* host_keys = nullptr;
   Interrupter* interrupter = nullptr;

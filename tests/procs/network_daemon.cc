@@ -87,6 +87,9 @@ v1::LaunchRequest RanksOf(int count, const std::vector<std::string>& arguments,
   for (int rank = 0; rank < count; ++rank) {
     v1::RankSpec* spec = request.add_ranks();
     spec->set_rank(static_cast<std::uint32_t>(rank));
+    v1::EnvironmentVariable* variable = spec->add_environment();
+    variable->set_name("RANK");
+    variable->set_value(std::to_string(rank));
     spec->add_argv(TestRankPath());
     for (const std::string& argument : arguments) spec->add_argv(argument);
   }

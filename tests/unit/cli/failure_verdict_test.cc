@@ -40,6 +40,50 @@ TEST(FailureVerdictTest, TheFirstThatFailedUnstoppedTakesTheBlame) {
   EXPECT_EQ(verdict->proof, "process 1001 exited with status 7");
 }
 
+v1::Event EndedBecause(v1::StopCause cause) {
+  v1::Event event;
+  event.mutable_job_ended()->set_stop_cause(cause);
+  return event;
+}
+
+TEST(FailureVerdictTest, ADaemonThatStoppedItsRanksForItselfIsTheReason) {
+  const v1::Event stopped = Exited(0, 0, SIGTERM, true);
+  const auto lease = After({stopped, EndedBecause(v1::STOP_LEASE_EXPIRED)});
+  ASSERT_TRUE(lease.has_value());
+  EXPECT_EQ(lease->cause, Cause::kHostLost);
+  EXPECT_EQ(lease->exit_code, 4);
+  EXPECT_THAT(lease->message, HasSubstr("heard nothing from dsrun"));
+  const auto signalled = After({stopped, EndedBecause(v1::STOP_DAEMON_SIGNALLED)});
+  ASSERT_TRUE(signalled.has_value());
+  EXPECT_EQ(signalled->cause, Cause::kDaemonLost);
+  EXPECT_EQ(signalled->message, "the daemon of host a was told to end");
+  const auto failed = After({Exited(1, 7), stopped, EndedBecause(v1::STOP_RANK_FAILED)});
+  ASSERT_TRUE(failed.has_value());
+  EXPECT_EQ(failed->exit_code, 7);
+}
+
+TEST(FailureVerdictTest, ARefusedPortMeansThatOnlyTheDaemonIsGone) {
+  FailureObserver observer(0);
+  observer.OnHostLost("b", {.grade = HostGrade::kLost,
+                            .evidence = "1 renewal of its lease failed: reset",
+                            .probe = {Reachability::kRefused, "10.0.0.2:1: Connection refused"}});
+  const auto verdict = observer.Conclude();
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->cause, Cause::kDaemonLost);
+  EXPECT_EQ(verdict->proof,
+            "1 renewal of its lease failed: reset; its port: 10.0.0.2:1: Connection refused");
+}
+
+TEST(FailureVerdictTest, AnOpenPortMeansThatTheHostIsThere) {
+  FailureObserver observer(0);
+  observer.OnHostLost("b", {.grade = HostGrade::kLost,
+                            .probe = {Reachability::kListening, "10.0.0.2:1 takes connections"}});
+  const auto verdict = observer.Conclude();
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->cause, Cause::kHostLost);
+  EXPECT_THAT(verdict->hint, HasSubstr("the host answers but dsrund does not"));
+}
+
 TEST(FailureVerdictTest, ASignalBecomes128PlusItsNumber) {
   const auto verdict = After({Exited(0, 0, SIGKILL)});
   ASSERT_TRUE(verdict.has_value());

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <csignal>
 #include <memory>
 
@@ -35,6 +36,7 @@ class FakeDaemon : public HostDaemon {
     return v1::LaunchResponse();
   }
   StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request) override {
+    if (unanswered_stops-- > 0) return UnavailableError("connection reset");
     stops_.Put(request);
     return v1::StopResponse();
   }
@@ -49,6 +51,7 @@ class FakeDaemon : public HostDaemon {
     for (;;) {
       const auto stop = stops_.Take(std::chrono::seconds(60));
       if (!stop.has_value()) return DeadlineExceededError("nobody stopped the ranks");
+      if (abandoned) return CancelledError("given up");
       graces.push_back(stop->grace_seconds());
       if (stop->grace_seconds() <= 1) break;
     }
@@ -57,11 +60,18 @@ class FakeDaemon : public HostDaemon {
     return OkStatus();
   }
 
+  void Abandon() override {
+    abandoned = true;
+    stops_.Put({});
+  }
+
+  std::atomic<bool> abandoned = false;
   v1::PrepareResponse prepare_answer;
   Status launch_answer;
   v1::PrepareRequest prepared;
   std::vector<v1::LaunchRequest> launched;
   std::vector<double> graces;
+  std::atomic<int> unanswered_stops = 0;
 
  private:
   const std::vector<std::vector<v1::Event>> scripts_;
@@ -177,6 +187,81 @@ TEST_F(JobControllerTest, ALostDaemonStopsAllOthers) {
   EXPECT_EQ(verdict->host, "b");
   EXPECT_EQ(verdict->exit_code, 4);
   EXPECT_EQ(verdict->proof, "connection reset");
+}
+
+HostChange Lost(int node_rank) {
+  return {.node_rank = node_rank,
+          .grade = HostGrade::kLost,
+          .silence = std::chrono::seconds(30),
+          .last_sign_unix_nanos = 1'700'000'000'000'000'000,
+          .evidence = "5 renewals of its lease failed, the last: deadline exceeded",
+          .probe = {Reachability::kUnreachable, "10.0.0.2:1: No route to host"}};
+}
+
+TEST_F(JobControllerTest, ALostHostEndsTheJobAndIsNotWaitedFor) {
+  AddHost("a", {{Output(0, "running\n")}});
+  AddHost("b", {{}});
+  JobController& controller = Controller();
+  observer_.on_output = [&] { controller.OnHostChange(Lost(1)); };
+  const auto verdict = controller.Run();
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->cause, Cause::kHostLost);
+  EXPECT_EQ(verdict->host, "b");
+  EXPECT_EQ(verdict->exit_code, 4);
+  EXPECT_EQ(verdict->message, "host b is lost: nothing was heard from it for 30.0 s");
+  EXPECT_EQ(verdict->proof,
+            "last heard at 2023-11-14 22:13:20 UTC; 5 renewals of its lease failed, the last: "
+            "deadline exceeded; its port: 10.0.0.2:1: No route to host");
+  EXPECT_THAT(daemons_[0]->graces, ElementsAre(1));
+  EXPECT_TRUE(daemons_[1]->abandoned);
+  EXPECT_TRUE(daemons_[1]->graces.empty());
+}
+
+TEST_F(JobControllerTest, AHostThatIsLostBeforeTheLaunchStartsNothing) {
+  AddHost("a", {{Ended()}});
+  JobController& controller = Controller();
+  HostChange suspect = Lost(0);
+  suspect.grade = HostGrade::kSuspect;
+  controller.OnHostChange(Lost(0));
+  controller.OnHostChange(suspect);
+  EXPECT_EQ(controller.Run()->cause, Cause::kHostLost);
+  EXPECT_TRUE(daemons_[0]->launched.empty());
+}
+
+TEST_F(JobControllerTest, ASuspectHostIsAnnouncedAndNothingElse) {
+  AddHost("a", {{Output(0, "running\n")}});
+  JobController& controller = Controller();
+  HostChange suspect = Lost(0);
+  suspect.grade = HostGrade::kSuspect;
+  HostChange alive = Lost(0);
+  alive.grade = HostGrade::kAlive;
+  alive.before = HostGrade::kSuspect;
+  observer_.on_output = [&] {
+    controller.OnSignal(SIGINT);  // each is put in front of what waits
+    controller.OnHostChange(alive);
+    controller.OnHostChange(suspect);
+  };
+  EXPECT_EQ(controller.Run()->cause, Cause::kUserStop);
+  ASSERT_GE(observer_.notices.size(), 2U);
+  EXPECT_EQ(observer_.notices[0].find("host a is not heard from; 5 renewals"), 0U);
+  EXPECT_EQ(observer_.notices[1], "host a is heard from again");
+}
+
+TEST_F(JobControllerTest, AStopThatDidNotGetThroughIsSentAgain) {
+  AddHost("a", {{}});
+  AddHost("b", {{Exited(3, 7), Ended()}});
+  daemons_[0]->unanswered_stops = 2;
+  EXPECT_EQ(Controller().Run()->exit_code, 7);
+  EXPECT_THAT(daemons_[0]->graces, ElementsAre(1));
+}
+
+TEST_F(JobControllerTest, AClockThatIsFarOffIsANotice) {
+  AddHost("a", {{Ended()}});
+  daemons_[0]->prepare_answer.set_unix_nanos(1'000'000'000);
+  EXPECT_FALSE(Controller().Run().has_value());
+  ASSERT_EQ(observer_.notices.size(), 1U);
+  EXPECT_EQ(observer_.notices[0].find("host a: its clock is "), 0U);
+  EXPECT_NE(observer_.notices[0].find(" s behind; the times"), std::string::npos);
 }
 
 TEST_F(JobControllerTest, ASecondSignalKillsAtOnce) {

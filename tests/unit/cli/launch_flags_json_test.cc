@@ -17,6 +17,7 @@ TEST(LaunchFlagsJsonTest, RoundTrip) {
                           .master_port = 4,
                           .ssh_port = 5,
                           .ssh_timeout = 6.5,
+                          .lease_seconds = 7.5,
                           .device = Device::kCuda,
                           .one_device_per_rank = true,
                           .bind_cores_to_rank = true,

@@ -1,0 +1,60 @@
+#pragma once
+
+// HostLiveness: how sure we may be that a host of the job is still there.
+//
+// A sign of life is anything that its daemon itself has sent: the answer to a renewal, an event. So
+// a host that is merely busy, whose answers are slow but whose heartbeats and steps come, is alive.
+// From the last sign on it becomes late, suspect, and lost when the lease has passed: the daemon
+// has then heard of nobody for at least as long, because it renews its lease before it answers, so
+// it has begun to stop its ranks, and nothing is started twice by going on without it.
+//
+// Pure: times are given. Threads: one at a time.
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace ds::cli {
+
+enum class HostGrade { kAlive, kLate, kSuspect, kLost };
+
+std::string_view HostGradeName(HostGrade grade);  // "alive", "late", "suspect", "lost"
+
+// Silence from which on a host has the grade.
+struct LivenessThresholds {
+  std::chrono::nanoseconds late;
+  std::chrono::nanoseconds suspect;
+  std::chrono::nanoseconds lost;
+
+  // Renewals go out six times in a lease; two missing ones make a host late, four suspect.
+  static LivenessThresholds OfLease(std::chrono::nanoseconds lease);
+};
+
+class HostLiveness {
+ public:
+  using Time = std::chrono::nanoseconds;  // of a monotonic clock
+
+  HostLiveness(const LivenessThresholds& thresholds, Time now)
+      : thresholds_(thresholds), last_sign_(now) {}
+
+  // A renewal was answered.
+  void OnAnswer(Time now);
+  // An event came at `when`.
+  void OnEvent(Time when);
+  // A renewal has failed; `why` is what it ended with.
+  void OnFailedRenewal(const std::string& why);
+
+  HostGrade Grade(Time now) const;
+  Time silence(Time now) const { return now - last_sign_; }
+  // What there is to say about the silence: "3 renewals failed, the last: ...".
+  std::string Evidence() const;
+
+ private:
+  const LivenessThresholds thresholds_;
+  Time last_sign_;
+  int failed_renewals_ = 0;  // since the last answer
+  std::string last_failure_;
+};
+
+}  // namespace ds::cli

@@ -1,0 +1,197 @@
+#include "cli/job/lease_keeper.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <future>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/clock.h"
+
+namespace ds::cli {
+namespace {
+
+constexpr int kRenewalsPerLease = 6;
+constexpr int kLooksPerLease = 24;  // and so soon a renewal that failed is tried again
+constexpr std::chrono::milliseconds kReleasePatience{2000};
+constexpr std::chrono::milliseconds kProbePatience{2000};
+
+std::chrono::milliseconds Milliseconds(std::chrono::nanoseconds duration) {
+  return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(duration),
+                  std::chrono::milliseconds(1));
+}
+
+struct Host {
+  Host(HostDaemon* host_daemon, const HostLiveness& host_liveness)
+      : daemon(host_daemon), liveness(host_liveness) {}
+
+  HostDaemon* const daemon;
+  HostLiveness liveness;
+  HostGrade told = HostGrade::kAlive;
+  std::chrono::nanoseconds next_renewal{};
+  bool renewing = false;
+  std::chrono::nanoseconds last_silence{};  // when it was last found not alive
+};
+
+struct FoundChange {
+  HostDaemon* daemon;
+  HostChange change;
+};
+
+// All at once: a switch that fails takes many hosts along.
+void LookAtLostHosts(std::vector<FoundChange>* found, std::chrono::milliseconds patience) {
+  std::vector<std::pair<HostChange*, std::future<ProbeResult>>> looks;
+  for (FoundChange& each : *found) {
+    if (each.change.grade != HostGrade::kLost) continue;
+    looks.emplace_back(&each.change,
+                       std::async(std::launch::async, [daemon = each.daemon, patience] {
+                         return daemon->Probe(patience);
+                       }));
+  }
+  for (auto& [change, look] : looks) change->probe = look.get();
+}
+
+}  // namespace
+
+struct LeaseKeeper::State : std::enable_shared_from_this<State> {
+  explicit State(std::chrono::nanoseconds lease_of_all) : lease(lease_of_all) {}
+
+  void Run();
+  void RenewDue(std::unique_lock<std::mutex>* lock);
+  void TellChanges(std::unique_lock<std::mutex>* lock);
+  std::vector<FoundChange> FindChanges();
+  void OnRenewed(int node_rank, const Status& answer);
+  static std::chrono::nanoseconds Now() { return Clock::System().Now(); }
+
+  const std::chrono::nanoseconds lease;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<int, Host> hosts;  // guarded by mutex, like all below; entries stay where they are
+  OnChange on_change;
+  int releasing = 0;  // releases that are not answered
+  bool released = false;
+  std::thread thread;
+};
+
+void LeaseKeeper::State::Run() {
+  std::unique_lock lock(mutex);
+  while (!released) {
+    RenewDue(&lock);
+    TellChanges(&lock);
+    changed.wait_for(lock, lease / kLooksPerLease, [this] { return released; });
+  }
+}
+
+void LeaseKeeper::State::RenewDue(std::unique_lock<std::mutex>* lock) {
+  std::vector<std::pair<int, HostDaemon*>> due;
+  const std::chrono::nanoseconds now = Now();
+  for (auto& [node_rank, host] : hosts) {
+    if (host.renewing || host.told == HostGrade::kLost || now < host.next_renewal) continue;
+    host.renewing = true;
+    host.next_renewal = now + lease / kRenewalsPerLease;
+    due.emplace_back(node_rank, host.daemon);
+  }
+  lock->unlock();  // a daemon may answer at once
+  for (const auto& [node_rank, daemon] : due) {
+    daemon->Renew({.timeout = Milliseconds(lease / 2)},
+                  [self = shared_from_this(), rank = node_rank](const auto& answer) {
+                    self->OnRenewed(rank, answer.status());
+                  });
+  }
+  lock->lock();
+}
+
+void LeaseKeeper::State::OnRenewed(int node_rank, const Status& answer) {
+  const std::lock_guard lock(mutex);
+  Host& host = hosts.at(node_rank);
+  host.renewing = false;
+  if (answer.ok()) {
+    host.liveness.OnAnswer(Now());
+  } else {
+    host.liveness.OnFailedRenewal(answer.message());
+    host.next_renewal = Now() + lease / kLooksPerLease;
+  }
+}
+
+void LeaseKeeper::State::TellChanges(std::unique_lock<std::mutex>* lock) {
+  if (!on_change) return;
+  std::vector<FoundChange> found = FindChanges();
+  if (found.empty()) return;
+  const OnChange tell = on_change;
+  lock->unlock();
+  LookAtLostHosts(&found, std::min(kProbePatience, Milliseconds(lease)));
+  for (const FoundChange& each : found) tell(each.change);
+  lock->lock();
+}
+
+std::vector<FoundChange> LeaseKeeper::State::FindChanges() {
+  std::vector<FoundChange> found;
+  const std::chrono::nanoseconds now = Now();
+  for (auto& [node_rank, host] : hosts) {
+    if (host.told == HostGrade::kLost) continue;
+    if (const auto event = host.daemon->LastEvent(); event > event.zero()) {
+      host.liveness.OnEvent(event);
+    }
+    const HostGrade grade = host.liveness.Grade(now);
+    if (grade != HostGrade::kAlive) host.last_silence = host.liveness.silence(now);
+    if (grade == host.told) continue;
+    const HostGrade before = std::exchange(host.told, grade);
+    const auto silence = host.liveness.silence(now);
+    found.push_back({host.daemon,
+                     {.node_rank = node_rank,
+                      .grade = grade,
+                      .before = before,
+                      .silence = host.last_silence,
+                      .last_sign_unix_nanos = Clock::System().UnixNanos() - silence.count(),
+                      .evidence = host.liveness.Evidence()}});
+  }
+  return found;
+}
+
+LeaseKeeper::LeaseKeeper(std::chrono::nanoseconds lease) : state_(std::make_shared<State>(lease)) {}
+
+LeaseKeeper::~LeaseKeeper() { Release(); }
+
+void LeaseKeeper::Add(int node_rank, HostDaemon* daemon) {
+  if (!daemon->leased()) return;
+  const std::lock_guard lock(state_->mutex);
+  const HostLiveness liveness(LivenessThresholds::OfLease(state_->lease), State::Now());
+  state_->hosts.emplace(node_rank, Host(daemon, liveness));
+  if (!state_->thread.joinable()) state_->thread = std::thread([state = state_] { state->Run(); });
+}
+
+void LeaseKeeper::Listen(OnChange on_change) {
+  const std::lock_guard lock(state_->mutex);
+  state_->on_change = std::move(on_change);
+}
+
+void LeaseKeeper::Release() {
+  std::unique_lock lock(state_->mutex);
+  if (state_->released) return;
+  state_->released = true;
+  state_->changed.notify_all();
+  lock.unlock();
+  if (state_->thread.joinable()) state_->thread.join();
+  lock.lock();
+  std::vector<HostDaemon*> daemons;
+  for (const auto& [node_rank, host] : state_->hosts) {
+    if (host.told != HostGrade::kLost) daemons.push_back(host.daemon);
+  }
+  state_->releasing = static_cast<int>(daemons.size());
+  lock.unlock();
+  for (HostDaemon* daemon : daemons) {
+    // Whatever the answer is: a daemon that has not heard it ends with its lease.
+    daemon->Renew({.release = true, .timeout = kReleasePatience}, [state = state_](const auto&) {
+      const std::lock_guard guard(state->mutex);
+      --state->releasing;
+      state->changed.notify_all();
+    });
+  }
+  lock.lock();
+  state_->changed.wait(lock, [this] { return state_->releasing == 0; });
+}
+
+}  // namespace ds::cli

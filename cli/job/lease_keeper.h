@@ -1,0 +1,59 @@
+#pragma once
+
+// LeaseKeeper: renews the leases of all hosts of a job from one thread, as long as the job lives,
+// and says how each host is (host_liveness.h).
+//
+// Hosts are added as they become ready, so that the first does not run out of its lease while the
+// last is still being reached. Hosts without a lease (this machine) cost nothing, and a job without
+// others has no thread. A lost host stays lost: its lease is not renewed any more, so that its
+// ranks end.
+//
+// Threads: all members from any. `on_change` is called on the keeper's thread, one call at a time.
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "cli/job/host_daemon.h"
+#include "cli/job/host_liveness.h"
+
+namespace ds::cli {
+
+struct HostChange {
+  int node_rank = 0;
+  HostGrade grade = HostGrade::kAlive;
+  HostGrade before = HostGrade::kAlive;
+  std::chrono::nanoseconds silence{};     // until now; of a host that is alive again: until it was
+  std::int64_t last_sign_unix_nanos = 0;  // by this machine's clock
+  std::string evidence;                   // what became of its renewals
+  ProbeResult probe;                      // a look at its port; only with kLost
+};
+
+class LeaseKeeper {
+ public:
+  using OnChange = std::function<void(const HostChange&)>;
+
+  // `lease` is what the daemons were started with.
+  explicit LeaseKeeper(std::chrono::nanoseconds lease);
+  // Releases the daemons when that has not been done.
+  ~LeaseKeeper();
+  LeaseKeeper(const LeaseKeeper&) = delete;
+  LeaseKeeper& operator=(const LeaseKeeper&) = delete;
+
+  // From now on renews the lease of `daemon`, which outlives the keeper.
+  void Add(int node_rank, HostDaemon* daemon);
+  // Who is told of changes; what has changed before is told soon after.
+  void Listen(OnChange on_change);
+  // The job needs its daemons no more: tells all that are not lost to end, at once, and waits for
+  // their answers for a moment. Nothing is renewed afterwards and nobody told.
+  void Release();
+
+ private:
+  struct State;  // shared with renewals on their way
+
+  const std::shared_ptr<State> state_;
+};
+
+}  // namespace ds::cli

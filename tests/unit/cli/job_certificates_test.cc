@@ -1,0 +1,57 @@
+#include "cli/job/job_certificates.h"
+
+#include <gtest/gtest.h>
+
+#include "daemon/credentials.h"
+
+namespace ds::cli {
+namespace {
+
+constexpr std::int64_t kYear = 31'556'952;
+constexpr std::int64_t kNow = 1'795'000'000;  // November 2026
+
+Status CheckedAt(std::int64_t unix_seconds, const Credentials& credentials) {
+  return daemon::CheckCredentials(
+      {credentials.ca_certificate, credentials.certificate, credentials.private_key}, unix_seconds);
+}
+
+TEST(JobCertificatesTest, AWrongClockOnAHostDoesNotBreakAJob) {
+  const auto authority = JobAuthority::Create("job", DatesOfCertificates(kNow));
+  ASSERT_TRUE(authority.ok()) << authority.status().message();
+  const Credentials credentials = authority->IssueDaemon(0).value();
+  const std::int64_t never_set = 60;  // a minute after 1970 began
+  for (const std::int64_t clock : {never_set, kNow - 26 * kYear, kNow, kNow + 9 * kYear}) {
+    const Status status = CheckedAt(clock, credentials);
+    EXPECT_TRUE(status.ok()) << clock << ": " << status.message();
+  }
+  EXPECT_EQ(CheckedAt(kNow + 11 * kYear, credentials).code(), StatusCode::kFailedPrecondition);
+}
+
+TEST(JobCertificatesTest, AControllerWhoseClockWasNeverSetMakesCertificatesThatHold) {
+  const auto authority = JobAuthority::Create("job", DatesOfCertificates(60));
+  const Status status = CheckedAt(kNow, authority->IssueDaemon(0).value());
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
+TEST(JobCertificatesTest, EveryAuthorityAndEveryEndHasItsOwnKey) {
+  const auto one = JobAuthority::Create("job");
+  const auto other = JobAuthority::Create("job");
+  const Credentials first = one->IssueDaemon(0).value();
+  const Credentials second = one->IssueDaemon(1).value();
+  EXPECT_EQ(first.ca_certificate, second.ca_certificate);
+  EXPECT_NE(first.private_key, second.private_key);
+  EXPECT_NE(first.certificate, second.certificate);
+  EXPECT_NE(first.ca_certificate, other->IssueDaemon(0)->ca_certificate);
+}
+
+TEST(JobCertificatesTest, AJobIdThatCouldMeanSomethingElseIsRefused) {
+  for (const char* id : {"", "a,b", "a b", "a:b", "a/b", "a\nb", "*"}) {
+    EXPECT_EQ(JobAuthority::Create(id).status().code(), StatusCode::kInvalidArgument) << id;
+  }
+  EXPECT_EQ(JobAuthority::Create(std::string(200, 'x')).status().code(),
+            StatusCode::kInvalidArgument);
+  EXPECT_TRUE(JobAuthority::Create("train.py-20261121-120000-0a1b").ok());
+}
+
+}  // namespace
+}  // namespace ds::cli

@@ -1,0 +1,185 @@
+#include "cli/job/lease_keeper.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <vector>
+
+#include "cli/job/bounded_queue.h"
+
+namespace ds::cli {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr milliseconds kLease{300};
+
+// A daemon whose answers to renewals are told.
+class FakeDaemon : public HostDaemon {
+ public:
+  StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest&) override { return kUnused; }
+  StatusOr<v1::LaunchResponse> Launch(const v1::LaunchRequest&) override { return kUnused; }
+  StatusOr<v1::StopResponse> Stop(const v1::StopRequest&) override { return kUnused; }
+  Status Watch(int, const EventCallback&) override { return kUnused; }
+  bool leased() const override { return has_lease; }
+  void Renew(const RenewCall& call, RenewCallback done) override {
+    const std::lock_guard lock(mutex_);
+    ++(call.release ? releases_ : renewals_);
+    changed_.notify_all();
+    if (answer) {
+      done(v1::RenewResponse());
+    } else {
+      done(UnavailableError("connection reset"));
+    }
+  }
+  std::chrono::nanoseconds LastEvent() const override {
+    return events ? std::chrono::steady_clock::now().time_since_epoch()
+                  : std::chrono::nanoseconds(0);
+  }
+  ProbeResult Probe(milliseconds) const override { return {Reachability::kRefused, "nobody"}; }
+
+  bool AwaitRenewals(int count) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, seconds(60), [&] { return renewals_ >= count; });
+  }
+  int renewals() {
+    const std::lock_guard lock(mutex_);
+    return renewals_;
+  }
+  int releases() {
+    const std::lock_guard lock(mutex_);
+    return releases_;
+  }
+
+  bool has_lease = true;
+  std::atomic<bool> answer = true;
+  std::atomic<bool> events = false;
+
+ private:
+  const Status kUnused = UnimplementedError("not used");
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int renewals_ = 0;
+  int releases_ = 0;
+};
+
+// Changes as they come; takes them until one is of `grade`.
+class Changes {
+ public:
+  LeaseKeeper::OnChange Listener() {
+    return [this](const HostChange& change) { queue_.Put(change); };
+  }
+  std::vector<HostGrade> GradesUntil(HostGrade grade) {
+    std::vector<HostGrade> grades;
+    do {
+      const auto change = queue_.Take(seconds(60));
+      if (!change.has_value()) break;
+      last = *change;
+      grades.push_back(change->grade);
+    } while (grades.back() != grade);
+    return grades;
+  }
+  HostChange last;
+
+ private:
+  BoundedQueue<HostChange> queue_{64};
+};
+
+TEST(LeaseKeeperTest, RenewsAllHostsUntilItReleasesThem) {
+  FakeDaemon first;
+  FakeDaemon second;
+  LeaseKeeper keeper(kLease);
+  keeper.Add(0, &first);
+  ASSERT_TRUE(first.AwaitRenewals(3)) << "while others are still being reached";
+  keeper.Add(1, &second);
+  ASSERT_TRUE(second.AwaitRenewals(3));
+  keeper.Release();
+  const int renewals = first.renewals();
+  keeper.Release();
+  EXPECT_EQ(first.releases(), 1);
+  EXPECT_EQ(second.releases(), 1);
+  EXPECT_EQ(first.renewals(), renewals);
+}
+
+TEST(LeaseKeeperTest, AHostWithoutALeaseIsLeftAlone) {
+  FakeDaemon local;
+  local.has_lease = false;
+  {
+    LeaseKeeper keeper(kLease);
+    keeper.Add(0, &local);
+  }
+  EXPECT_EQ(local.renewals(), 0);
+  EXPECT_EQ(local.releases(), 0);
+}
+
+TEST(LeaseKeeperTest, ASilentHostIsLostStepByStepAndForGood) {
+  FakeDaemon host;
+  host.answer = false;
+  Changes changes;
+  LeaseKeeper keeper(kLease);
+  keeper.Listen(changes.Listener());
+  keeper.Add(7, &host);
+  const std::vector<HostGrade> grades = changes.GradesUntil(HostGrade::kLost);
+  ASSERT_FALSE(grades.empty());
+  EXPECT_EQ(grades.back(), HostGrade::kLost);
+  EXPECT_TRUE(std::is_sorted(grades.begin(), grades.end()));
+  EXPECT_EQ(changes.last.node_rank, 7);
+  EXPECT_GE(changes.last.silence, kLease);
+  EXPECT_GT(changes.last.last_sign_unix_nanos, 0);
+  EXPECT_NE(changes.last.evidence.find("connection reset"), std::string::npos);
+  EXPECT_EQ(changes.last.probe.detail, "nobody");
+  // A renewal now would keep ranks alive that the job has written off.
+  const int renewals = host.renewals();
+  host.answer = true;
+  FakeDaemon other;
+  keeper.Add(8, &other);
+  ASSERT_TRUE(other.AwaitRenewals(4));
+  EXPECT_EQ(host.renewals(), renewals);
+  keeper.Release();
+  EXPECT_EQ(host.releases(), 0);
+}
+
+TEST(LeaseKeeperTest, EventsKeepAHostAliveWhoseAnswersDoNotCome) {
+  FakeDaemon busy;
+  busy.answer = false;
+  busy.events = true;
+  Changes changes;
+  LeaseKeeper keeper(kLease);
+  keeper.Listen(changes.Listener());
+  keeper.Add(0, &busy);
+  ASSERT_TRUE(busy.AwaitRenewals(12)) << "two leases";
+  busy.events = false;
+  EXPECT_NE(changes.GradesUntil(HostGrade::kLost).front(), HostGrade::kAlive);
+}
+
+TEST(LeaseKeeperTest, WhoListensLaterHearsOfIt) {
+  FakeDaemon host;
+  host.answer = false;
+  Changes changes;
+  LeaseKeeper keeper(kLease);
+  keeper.Add(0, &host);
+  ASSERT_TRUE(host.AwaitRenewals(3));
+  keeper.Listen(changes.Listener());
+  EXPECT_EQ(changes.GradesUntil(HostGrade::kLost).back(), HostGrade::kLost);
+}
+
+TEST(LeaseKeeperTest, AHostThatAnswersAgainIsAliveAgain) {
+  FakeDaemon host;
+  host.answer = false;
+  Changes changes;
+  LeaseKeeper keeper(seconds(3));
+  keeper.Listen(changes.Listener());
+  keeper.Add(0, &host);
+  EXPECT_EQ(changes.GradesUntil(HostGrade::kLate), std::vector<HostGrade>{HostGrade::kLate});
+  host.answer = true;
+  EXPECT_THAT(changes.GradesUntil(HostGrade::kAlive).back(), HostGrade::kAlive);
+  EXPECT_GE(changes.last.silence, seconds(1));
+}
+
+}  // namespace
+}  // namespace ds::cli
