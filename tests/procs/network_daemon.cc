@@ -49,7 +49,13 @@ NetworkDaemon::NetworkDaemon(const NetworkDaemonOptions& options) : options_(opt
 }
 
 NetworkDaemon::~NetworkDaemon() {
-  if (ok() && pidfd_.valid()) ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
+  if (!ok() || !pidfd_.valid()) return;
+  const auto send = [this](int signal) {
+    ::syscall(SYS_pidfd_send_signal, pidfd_.get(), signal, nullptr, 0);
+  };
+  send(SIGTERM);
+  send(SIGCONT);
+  if (!AwaitEnd()) send(SIGKILL);
 }
 
 cli::TlsOptions NetworkDaemon::Tls() const {

@@ -37,7 +37,7 @@ class NetworkDaemon {
  public:
   // Fails the test when it does not start; ok() tells.
   explicit NetworkDaemon(const NetworkDaemonOptions& options = {});
-  // Kills the daemon when it is still there.
+  // Ends the daemon when it is still there.
   ~NetworkDaemon();
   NetworkDaemon(const NetworkDaemon&) = delete;
   NetworkDaemon& operator=(const NetworkDaemon&) = delete;

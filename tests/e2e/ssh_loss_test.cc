@@ -1,0 +1,94 @@
+// Jobs over SSH whose hosts or whose dsrun get lost.
+
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "tests/e2e/ssh_job.h"
+
+namespace ds::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr char kStay[] = "echo up; exec sleep 600";
+
+class SshLossTest : public SshJob {
+ protected:
+  // A job of one rank on each of two hosts, all of them up.
+  std::unique_ptr<Program> Start(const std::string& lease) {
+    WriteHostfile(1);
+    auto dsrun = std::make_unique<Program>(
+        Command({"--lease_seconds", lease}, kStay),
+        ProgramOptions{.environment = hosts().Environment(), .working_directory = folder()});
+    EXPECT_TRUE(dsrun->WaitForOutput("0@h0: up\n")) << dsrun->err();
+    EXPECT_TRUE(dsrun->WaitForOutput("1@h1: up\n")) << dsrun->err();
+    return dsrun;
+  }
+  bool SkipWithoutNamespaces() { return !hosts().namespaces(); }
+  // Waits until no process of the job is left there.
+  bool BecomesEmpty(int host) {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (std::chrono::steady_clock::now() < limit) {
+      if (hosts().Processes(host).empty()) return true;
+      std::this_thread::yield();
+    }
+    return false;
+  }
+};
+
+TEST_F(SshLossTest, AKilledDsrunLeavesNothingAfterTheLease) {
+  if (SkipWithoutNamespaces()) GTEST_SKIP() << hosts().why_not();
+  const auto dsrun = Start("2");
+  dsrun->Signal(SIGKILL);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(BecomesEmpty(i));
+    ExpectNothingLeft(i);
+  }
+}
+
+TEST_F(SshLossTest, APulledCableIsTheVerdict) {
+  if (SkipWithoutNamespaces()) GTEST_SKIP() << hosts().why_not();
+  const auto dsrun = Start("3");
+  hosts().CutLink(1);
+  const ProgramResult result = dsrun->Wait();
+  EXPECT_EQ(result.status, 4) << result.err;
+  EXPECT_EQ(Verdict()["cause"], "host_lost");
+  EXPECT_EQ(Verdict()["host"], "h1");
+  EXPECT_EQ(Verdict()["exit_code"], 4);
+  EXPECT_THAT(Verdict()["proof"].get<std::string>(), StartsWith("last heard at "));
+  EXPECT_THAT(result.err, HasSubstr("host h1 is lost: nothing was heard from it for "));
+  ExpectNothingLeft(0);
+  EXPECT_TRUE(BecomesEmpty(1));
+}
+
+TEST_F(SshLossTest, ADsrunThatWasStoppedForTooLongSaysWhatHappened) {
+  if (SkipWithoutNamespaces()) GTEST_SKIP() << hosts().why_not();
+  const auto dsrun = Start("2");
+  dsrun->Signal(SIGSTOP);
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(BecomesEmpty(i));
+  dsrun->Signal(SIGCONT);
+  const ProgramResult result = dsrun->Wait();
+  EXPECT_EQ(result.status, 4) << result.err;
+  EXPECT_THAT(Verdict()["cause"].get<std::string>(), HasSubstr("_lost"));
+}
+
+TEST_F(SshLossTest, ALeaseLastsUntilTheSlowestHostIsReady) {
+  if (SkipWithoutNamespaces()) GTEST_SKIP() << hosts().why_not();
+  WriteHostfile(1);
+  hosts().Silence(1);
+  Program dsrun(Command({"--ssh_timeout", "600", "--lease_seconds", "1"}, "echo up; sleep 2"),
+                {.environment = hosts().Environment(), .working_directory = folder()});
+  // That is said after three seconds, and the ranks take two leases.
+  ASSERT_TRUE(dsrun.WaitForOutput("1 of 2 hosts ready; waiting for h1"));
+  hosts().Speak(1);
+  const ProgramResult result = dsrun.Wait();
+  EXPECT_EQ(result.status, 0) << result.err;
+  for (int i = 0; i < 2; ++i) ExpectNothingLeft(i);
+}
+
+}  // namespace
+}  // namespace ds::testing
