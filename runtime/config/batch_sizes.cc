@@ -67,10 +67,23 @@ std::string Fixes(const BatchConfig& batch, std::int64_t world_size) {
   return text;
 }
 
+Status AtLeastOne(const char* name, std::optional<std::int64_t> value) {
+  if (value.value_or(1) >= 1) return OkStatus();
+  return InvalidArgumentError(std::string(name) + " must be at least 1, not " +
+                              std::to_string(*value));
+}
+
+Status TooLarge() {
+  return InvalidArgumentError("the batch has more than " + std::to_string(kLargest) + " samples");
+}
+
 }  // namespace
 
 StatusOr<BatchConfig> SolveBatchSizes(const GivenBatchSizes& given, std::int64_t world_size) {
   DS_CHECK(world_size >= 1);
+  DS_RETURN_IF_ERROR(AtLeastOne("train_batch_size", given.train));
+  DS_RETURN_IF_ERROR(AtLeastOne("train_micro_batch_size_per_gpu", given.micro));
+  DS_RETURN_IF_ERROR(AtLeastOne("gradient_accumulation_steps", given.accumulation));
   if (!given.train && !given.micro) {
     return InvalidArgumentError(
         "either train_batch_size or train_micro_batch_size_per_gpu is needed: add for example "
@@ -79,15 +92,37 @@ StatusOr<BatchConfig> SolveBatchSizes(const GivenBatchSizes& given, std::int64_t
   const BatchConfig batch = Derive(given, world_size);
   const auto [train, micro, accumulation] = batch;
   const auto product = Product(micro, accumulation, world_size);
-  if (!given.train && !product) {
-    return InvalidArgumentError("the batch has more than " + std::to_string(kLargest) + " samples");
-  }
+  if (!given.train && !product) return TooLarge();
   if (product && train > 0 && train == *product) return batch;
   return InvalidArgumentError(
       Named("train_batch_size", train, given.train.has_value()) + " is not " +
       Named("train_micro_batch_size_per_gpu", micro, given.micro.has_value()) + " * " +
       Named("gradient_accumulation_steps", accumulation, given.accumulation.has_value()) +
       " * world size " + std::to_string(world_size) + Fixes(batch, world_size));
+}
+
+StatusOr<BatchConfig> WithTrainBatchSize(const BatchConfig& batch, std::int64_t train,
+                                         std::int64_t world_size) {
+  DS_RETURN_IF_ERROR(AtLeastOne("train_batch_size", train));
+  const std::int64_t micro = batch.train_micro_batch_size_per_gpu;
+  const auto samples = Product(micro, 1, world_size);
+  DS_CHECK(samples.has_value() && *samples >= 1);
+  const std::int64_t below = train / *samples * *samples;
+  if (below == train) return BatchConfig{train, micro, train / *samples};
+  std::string nearest = std::to_string(below + *samples);
+  if (below > 0) nearest = std::to_string(below) + " or " + nearest;
+  return InvalidArgumentError("train_batch_size " + std::to_string(train) +
+                              " is not a multiple of " + std::to_string(*samples) +
+                              " (train_micro_batch_size_per_gpu " + std::to_string(micro) +
+                              " * world size " + std::to_string(world_size) + "): use " + nearest);
+}
+
+StatusOr<BatchConfig> WithMicroBatchSize(const BatchConfig& batch, std::int64_t micro,
+                                         std::int64_t world_size) {
+  DS_RETURN_IF_ERROR(AtLeastOne("train_micro_batch_size_per_gpu", micro));
+  const auto train = Product(micro, batch.gradient_accumulation_steps, world_size);
+  if (!train) return TooLarge();
+  return BatchConfig{*train, micro, batch.gradient_accumulation_steps};
 }
 
 }  // namespace ds::config

@@ -18,7 +18,18 @@ struct GivenBatchSizes {
 };
 
 // Solves for what is not given. The error names all three numbers, which of them were derived, and
-// every one-line fix. Requires world_size >= 1 and given sizes >= 1.
+// every one-line fix; or the first given size below 1. Requires world_size >= 1.
 StatusOr<BatchConfig> SolveBatchSizes(const GivenBatchSizes& given, std::int64_t world_size);
+
+// The sizes after a change while training, where `world_size` is the number of data-parallel ranks.
+// Both require a `batch` that holds the equation for it.
+//
+// Another train batch size: the micro-batch stays, the accumulation follows. The error names the
+// nearest sizes that the micro-batches divide.
+StatusOr<BatchConfig> WithTrainBatchSize(const BatchConfig& batch, std::int64_t train,
+                                         std::int64_t world_size);
+// Another micro-batch size: the accumulation stays, the train batch size follows.
+StatusOr<BatchConfig> WithMicroBatchSize(const BatchConfig& batch, std::int64_t micro,
+                                         std::int64_t world_size);
 
 }  // namespace ds::config

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "tests/unit/config/goldens.h"
+
 namespace ds::config {
 namespace {
 
@@ -57,6 +59,21 @@ TEST(SolveBatchSizesTest, AgreesWithDeepSpeed) {
   }
 }
 
+std::optional<std::int64_t> Size(const nlohmann::json& value) {
+  return value.is_null() ? std::nullopt : std::optional(value.get<std::int64_t>());
+}
+
+TEST(SolveBatchSizesTest, EqualsTheRecordedAnswers) {
+  for (const auto& row : ReadGolden("batch_sizes.json")) {
+    SCOPED_TRACE(row.dump());
+    const GivenBatchSizes given{Size(row[0]), Size(row[1]), Size(row[2])};
+    const StatusOr<BatchConfig> solved = SolveBatchSizes(given, row[3]);
+    ASSERT_EQ(solved.ok(), !row[4].is_null());
+    if (!solved.ok()) continue;
+    EXPECT_TRUE(Same(*solved, BatchConfig{row[4][0], row[4][1], row[4][2]}));
+  }
+}
+
 std::string Error(const GivenBatchSizes& given, int world_size) {
   const StatusOr<BatchConfig> solved = SolveBatchSizes(given, world_size);
   return solved.ok() ? "solved" : solved.status().message();
@@ -96,6 +113,35 @@ TEST(SolveBatchSizesTest, EveryFixItNamesSolvesTheEquation) {
       }
     }
   }
+}
+
+TEST(SolveBatchSizesTest, RefusesSizesBelowOneByName) {
+  EXPECT_EQ(Error({0, 1, 1}, 2), "train_batch_size must be at least 1, not 0");
+  EXPECT_EQ(Error({kAbsent, -1, 0}, 2),
+            "train_micro_batch_size_per_gpu must be at least 1, not -1");
+  EXPECT_EQ(Error({8, 1, 0}, 2), "gradient_accumulation_steps must be at least 1, not 0");
+}
+
+TEST(WithTrainBatchSizeTest, KeepsTheMicroBatch) {
+  const BatchConfig batch{32, 4, 4};
+  EXPECT_TRUE(Same(*WithTrainBatchSize(batch, 8, 2), {8, 4, 1}));
+  EXPECT_TRUE(Same(*WithTrainBatchSize(batch, 80, 2), {80, 4, 10}));
+  const auto error = [&](std::int64_t train) {
+    return WithTrainBatchSize(batch, train, 2).status().message();
+  };
+  EXPECT_EQ(error(30),
+            "train_batch_size 30 is not a multiple of 8 (train_micro_batch_size_per_gpu 4 * world "
+            "size 2): use 24 or 32");
+  EXPECT_THAT(error(7), HasSubstr(": use 8"));
+  EXPECT_THAT(error(0), HasSubstr("must be at least 1, not 0"));
+}
+
+TEST(WithMicroBatchSizeTest, KeepsTheAccumulation) {
+  const BatchConfig batch{32, 4, 4};
+  EXPECT_TRUE(Same(*WithMicroBatchSize(batch, 3, 2), {24, 3, 4}));
+  EXPECT_THAT(WithMicroBatchSize(batch, 0, 2).status().message(), HasSubstr("at least 1, not 0"));
+  EXPECT_THAT(WithMicroBatchSize(batch, INT64_MAX, 2).status().message(),
+              HasSubstr("the batch has more than"));
 }
 
 TEST(SolveBatchSizesTest, RefusesProductsThatDoNotFit) {
