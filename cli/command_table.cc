@@ -2,6 +2,7 @@
 
 #include "cli/commands/check_command.h"
 #include "cli/commands/checkpoint_command.h"
+#include "cli/commands/elastic_command.h"
 #include "cli/commands/help_command.h"
 #include "cli/commands/plan_command.h"
 #include "cli/commands/resume_command.h"
@@ -23,6 +24,8 @@ constexpr Command kCommands[] = {
     {"checkpoint", "verify|list DIR", "Check the checkpoints in DIR, or list them",
      CheckpointCommand},
     {"check", "CONFIG [--json]", "Say all that is wrong with a ds_config", CheckCommand},
+    {"elastic", "-c CONFIG [-w N] [--json]", "Show the batch size an elasticity section leads to",
+     ElasticCommand},
     {"help", "[COMMAND]", "Show what dsrun does, or one command's flags", HelpCommand},
     {"version", "", "Show the version", VersionCommand},
 };

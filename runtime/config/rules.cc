@@ -6,6 +6,7 @@
 #include <string>
 
 #include "runtime/config/batch_sizes.h"
+#include "runtime/config/elasticity_section.h"
 #include "runtime/config/registry.h"
 #include "runtime/config/value_check.h"
 
@@ -58,7 +59,7 @@ void ReportWhatHasNoEffect(RuleContext& context) {
     if (setting.state == SettingState::kAccepted) {
       context.issues.Warning(key, key + " has no effect: " + std::string(setting.reason),
                              entry.position);
-    } else if (setting.state == SettingState::kRefused && !setting.switch_key.empty() &&
+    } else if (!setting.switch_key.empty() &&
                IsDefault(*FindSetting(setting.switch_key), values.Get(setting.switch_key))) {
       context.issues.Warning(key,
                              key + " has no effect while " + std::string(setting.switch_key) +
@@ -75,6 +76,7 @@ std::optional<std::int64_t> GivenSize(const Values& values, std::string_view key
 
 void BatchSizesAgree(RuleContext& context) {
   Values& values = context.values;
+  if (values.Get("elasticity.enabled") == true) return;  // ElasticityDecidesTheBatch
   const GivenBatchSizes given = {.train = GivenSize(values, kTrainBatch),
                                  .micro = GivenSize(values, kMicroBatch),
                                  .accumulation = GivenSize(values, kAccumulation)};
@@ -174,7 +176,10 @@ void WarmupEndsAtTheLearningRate(RuleContext& context) {
 constexpr Rule kRules[] = {
     {"RefuseWhatIsNotBuilt", {}, RefuseWhatIsNotBuilt},
     {"ReportWhatHasNoEffect", {}, ReportWhatHasNoEffect},
-    {"BatchSizesAgree", {kTrainBatch, kMicroBatch, kAccumulation}, BatchSizesAgree},
+    {"ElasticityDecidesTheBatch", {"elasticity.enabled"}, ElasticityDecidesTheBatch},
+    {"BatchSizesAgree",
+     {kTrainBatch, kMicroBatch, kAccumulation, "elasticity.enabled"},
+     BatchSizesAgree},
     {"Fp16ExcludesBf16", {"fp16.enabled", "bf16.enabled"}, Fp16ExcludesBf16},
     {"GradientsAccumulateInTheTrainingDtypeOrWider",
      {"data_types.grad_accum_dtype", "bf16.enabled"},

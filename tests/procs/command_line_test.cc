@@ -52,7 +52,7 @@ TEST_F(CommandLineTest, VersionAndHelpSucceed) {
     EXPECT_THAT(result.out, HasSubstr("--hostfile"));
     EXPECT_THAT(result.out, HasSubstr("resume"));
   }
-  for (const char* command : {"train", "resume", "run", "plan", "check"}) {
+  for (const char* command : {"train", "resume", "run", "plan", "check", "elastic"}) {
     const ProgramResult result = Dsrun({command, "--help"});
     EXPECT_EQ(result.status, 0) << command;
     EXPECT_THAT(result.out, HasSubstr(command));
@@ -135,6 +135,25 @@ TEST_F(CommandLineTest, CheckKnowsTheWorldSize) {
                             " is good for 2 ranks: 8 samples a step = 4 per rank x 1 accumulated "
                             "x 2, ZeRO stage 0\n");
   EXPECT_THAT(Dsrun({"check", good, "--json"}).out, HasSubstr("\"ok\": true"));
+}
+
+TEST_F(CommandLineTest, ElasticAnswersOrSaysWhyNot) {
+  const std::string config = Write("e.json", R"({"elasticity": {"enabled": true, "version": 0.1,
+      "max_train_batch_size": 24, "micro_batch_sizes": [2, 4, 6]}})");
+  EXPECT_EQ(Dsrun({"elastic", "-c", config}).out,
+            "train batch size 24\nnumbers of GPUs  1, 2, 3, 4, 6, 12\n");
+  EXPECT_EQ(Dsrun({"elastic", "-c", config, "-w", "4", "--json"}).out,
+            R"({"final_batch_size":24,"valid_gpus":[1,2,3,4,6,12],"micro_batch_size":6})"
+            "\n");
+  ExpectRefused({"elastic", "--config", config, "--world-size", "5"},
+                config +
+                    ": elasticity: 5 is not one of the 6 valid numbers of GPUs for a batch of 24: "
+                    "the nearest are 4 and 6");
+  ExpectRefused({"elastic"}, "elastic: no config given; use -c CONFIG");
+  ExpectRefused({"elastic", "-c", "nope.json"}, "nope.json: No such file or directory");
+  const std::string off = Write("off.json", R"({"elasticity": {}})");
+  ExpectRefused({"elastic", "-c", off},
+                off + ":1:2: elasticity is off: set elasticity.enabled to true");
 }
 
 TEST_F(CommandLineTest, TrainInputsThatAreMissingAreRefused) {

@@ -1,0 +1,101 @@
+#include "cli/commands/elastic_command.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
+#include <charconv>
+#include <cstdlib>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "cli/exit_codes.h"
+#include "cli/flag_parser.h"
+#include "runtime/base/files.h"
+#include "runtime/config/elasticity_section.h"
+
+namespace ds::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{16} << 20;
+constexpr std::int64_t kMaxWorldSize = std::int64_t{1} << 24;
+constexpr std::size_t kLineWidth = 80;
+
+// WORLD_SIZE of the environment, which version 0.2 falls back on; nothing when it is no number.
+std::optional<std::int64_t> WorldSizeVariable() {
+  const char* const text = std::getenv("WORLD_SIZE");
+  if (text == nullptr) return std::nullopt;
+  const std::string_view digits = text;
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text, text + digits.size(), number);
+  const bool is_number = error == std::errc() && end == text + digits.size() && number >= 1;
+  return is_number ? std::optional(number) : std::nullopt;
+}
+
+void PrintJson(const config::ElasticBatch& batch) {
+  const Json micro = batch.micro_batch_size ? Json(*batch.micro_batch_size) : Json();
+  std::cout << Json({{"final_batch_size", batch.final_batch_size},
+                     {"valid_gpus", batch.valid_gpus},
+                     {"micro_batch_size", micro}})
+                   .dump()
+            << std::endl;
+}
+
+// The label, then the numbers, wrapped under one another.
+void PrintCounts(const std::string& label, const std::vector<std::int64_t>& counts) {
+  std::string line = label;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const std::string word = std::to_string(counts[i]) + (i + 1 < counts.size() ? "," : "");
+    if (line.size() + 1 + word.size() > kLineWidth) {
+      std::cout << line << "\n";
+      line = std::string(label.size(), ' ');
+    }
+    line += " " + word;
+  }
+  std::cout << line << "\n";
+}
+
+void PrintText(const config::ElasticBatch& batch) {
+  std::cout << "train batch size " << batch.final_batch_size << "\n";
+  if (batch.micro_batch_size) std::cout << "micro batch size " << *batch.micro_batch_size << "\n";
+  PrintCounts("numbers of GPUs ", batch.valid_gpus);
+  std::cout << std::flush;
+}
+
+}  // namespace
+
+StatusOr<int> ElasticCommand(const Invocation& invocation) {
+  std::string path;
+  std::int64_t world_size = 0;
+  bool json = false;
+  FlagParser parser("elastic -c CONFIG [-w N] [--json]",
+                    "Show the batch size that a ds_config's elasticity section leads to, and the "
+                    "numbers of GPUs it suits.");
+  CLI::App& app = parser.app();
+  app.add_option(FlagNames("config", "-c"), path, "the ds_config file")->type_name("FILE");
+  app.add_option(FlagNames("world_size", "-w"), world_size,
+                 "GPUs of the job; version 0.2 needs it (default: WORLD_SIZE)")
+      ->check(CLI::Range(std::int64_t{0}, kMaxWorldSize).description(""))
+      ->type_name("N");
+  app.add_flag("--json", json,
+               "print one JSON object: final_batch_size, valid_gpus, micro_batch_size");
+  DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
+                      parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
+  if (parsed.help_shown) return kExitOk;
+  if (path.empty()) return InvalidArgumentError("elastic: no config given; use -c CONFIG");
+  DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxConfigBytes));
+  config::ElasticQuestion question{.num_gpus_of_environment = WorldSizeVariable()};
+  if (world_size > 0) question.num_gpus = world_size;
+  DS_ASSIGN_OR_RETURN(const config::ElasticBatch batch,
+                      config::ElasticBatchOf(text, path, question));
+  if (json) {
+    PrintJson(batch);
+  } else {
+    PrintText(batch);
+  }
+  return kExitOk;
+}
+
+}  // namespace ds::cli
