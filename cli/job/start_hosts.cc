@@ -5,13 +5,13 @@
 
 #include "cli/job/job_certificates.h"
 #include "cli/job/local_host.h"
+#include "cli/job/network_host.h"
 #include "cli/plan/rank_environment.h"
 #include "cli/remote/daemon_binary.h"
 #include "cli/remote/dial.h"
 #include "cli/remote/fan_out.h"
 #include "cli/remote/host_keys.h"
 #include "cli/remote/remote_daemon.h"
-#include "cli/remote/remote_host.h"
 #include "cli/remote/remote_target.h"
 #include "proto/peer_name.h"
 
@@ -42,6 +42,18 @@ StatusOr<RemoteHosts> DescribeHosts(const LaunchPlan& plan, const std::vector<in
   }
   hosts.started.resize(remote.size());
   return hosts;
+}
+
+// Where the other hosts reach rank 0. `first_remote` is the address of the first of them that is
+// not this machine: the one dialled when rank 0 is there, else where this machine's own address is
+// seen from.
+std::string MasterAddress(const LaunchPlan& plan, const std::string& first_remote) {
+  if (plan.entries.size() == 1) return DefaultMasterAddress(plan.world);
+  if (!plan.here[0]) return first_remote;
+  const auto own = plan.entries[0].keys.find("address");
+  if (own != plan.entries[0].keys.end()) return own->second;
+  const std::string local = LocalAddressTowards(first_remote);
+  return local.empty() ? DefaultMasterAddress(plan.world) : local;
 }
 
 std::string ProgressText(const FanOutProgress& progress, const RemoteHosts& hosts) {
@@ -87,54 +99,42 @@ StatusOr<StartedHosts> HostStarter::Run() {
 
 StatusOr<StartedHosts> HostStarter::StartRemote(StartedHosts result) {
   DS_ASSIGN_OR_RETURN(RemoteHosts hosts, DescribeHosts(*plan_, remote_, options_));
-  DS_ASSIGN_OR_RETURN(const DaemonBinary binary, ReadDaemonBinary());
   HostKeys host_keys(options_.known_hosts);
   const RemoteJob job{.job_id = options_.job_id,
                       .timeout = options_.timeout,
                       .lease = options_.lease,
-                      .binary = &binary,
+                      .binary = std::async(std::launch::async, ReadDaemonBinary).share(),
                       .host_keys = &host_keys,
                       .interrupter = interrupter_.get()};
+  const auto start = [&](int index, Interrupter::Deadline deadline) {
+    MaybeFailure failure = StartRemoteDaemon(hosts.targets[index], hosts.credentials[index], job,
+                                             deadline, &hosts.started[index]);
+    if (failure) return failure;
+    const int node = remote_[index];
+    const TlsOptions tls{.credentials = hosts.controller,
+                         .daemon_name = ::dsrun::v1::DaemonPeerName(options_.job_id, node),
+                         .lease = options_.lease};
+    result.daemons[node] =
+        std::make_unique<NetworkHost>(options_.job_id, hosts.started[index].target(), tls);
+    // At once: its lease must last until the slowest host is ready.
+    result.leases->Add(node, result.daemons[node].get());
+    return failure;
+  };
   const std::vector<MaybeFailure> failures = FanOut::Run(
-      static_cast<int>(remote_.size()), {.timeout = options_.timeout}, interrupter_.get(),
-      [&](int index, Interrupter::Deadline deadline) {
-        MaybeFailure failure = StartRemoteDaemon(hosts.targets[index], hosts.credentials[index],
-                                                 job, deadline, &hosts.started[index]);
-        if (failure) return failure;
-        const int node = remote_[index];
-        const TlsOptions tls{.credentials = hosts.controller,
-                             .daemon_name = ::dsrun::v1::DaemonPeerName(options_.job_id, node),
-                             .lease = options_.lease};
-        result.daemons[node] =
-            std::make_unique<RemoteHost>(options_.job_id, hosts.started[index], tls);
-        // At once: its lease must last until the slowest host is ready.
-        result.leases->Add(node, result.daemons[node].get());
-        return failure;
-      },
+      static_cast<int>(remote_.size()), {.timeout = options_.timeout}, interrupter_.get(), start,
       [&](const FanOutProgress& progress) { options_.notice(ProgressText(progress, hosts)); });
   for (std::size_t i = 0; i < remote_.size(); ++i) {
     if (failures[i]) {
       result.failed.push_back({hosts.targets[i].name, *failures[i]});
-      continue;
-    }
-    const StartedDaemon& daemon = hosts.started[i];
-    if (!daemon.notice.empty()) {
-      options_.notice("host " + hosts.targets[i].name + ": " + daemon.notice);
+    } else if (!hosts.started[i].notice.empty()) {
+      options_.notice("host " + hosts.targets[i].name + ": " + hosts.started[i].notice);
     }
   }
-  if (!result.failed.empty()) {
+  if (result.failed.empty()) {
+    result.master_addr = MasterAddress(*plan_, hosts.started[0].address);
+  } else {
     result.leases->Release();
     result.daemons.clear();
-  } else if (plan_->here[0]) {
-    const auto own = plan_->entries[0].keys.find("address");
-    const std::string local = LocalAddressTowards(hosts.started[0].address);
-    if (own != plan_->entries[0].keys.end()) {
-      result.master_addr = own->second;
-    } else if (!local.empty()) {
-      result.master_addr = local;
-    }
-  } else if (plan_->entries.size() > 1) {
-    result.master_addr = hosts.started[0].address;
   }
   return result;
 }

@@ -69,6 +69,11 @@ MaybeFailure ReachPort(const StartedDaemon& started, const RemoteJob& job) {
 
 }  // namespace
 
+std::string StartedDaemon::target() const {
+  const bool v6 = address.find(':') != std::string::npos;
+  return (v6 ? "ipv6:[" + address + "]:" : "ipv4:" + address + ":") + std::to_string(port);
+}
+
 MaybeFailure ParseReadyLine(const std::string& printed, StartedDaemon* started) {
   const nlohmann::json ready =
       nlohmann::json::parse(printed.substr(0, printed.find('\n')), nullptr, false);
@@ -100,13 +105,15 @@ MaybeFailure StartRemoteDaemon(const RemoteTarget& target, const Credentials& cr
   if (MaybeFailure failure = job.host_keys->Check(session)) return failure;
   if (MaybeFailure failure = session.Authenticate(target)) return failure;
   RemoteShell shell(&session, target.wrapper);
+  const StatusOr<DaemonBinary>& binary = job.binary.get();
+  if (!binary.ok()) return StartFailure(binary.status().message());
   RemoteFacts facts;
-  if (MaybeFailure failure = AskForFacts(&shell, *job.binary, &facts)) return failure;
+  if (MaybeFailure failure = AskForFacts(&shell, *binary, &facts)) return failure;
 
   PlacedDaemon placed{.path = facts.daemon};
   if (placed.path.empty()) {
     session.SetDeadline(std::chrono::steady_clock::now() + kPlacingTimeout);
-    if (MaybeFailure failure = PlaceDaemon(&shell, *job.binary, job.job_id, &placed)) {
+    if (MaybeFailure failure = PlaceDaemon(&shell, *binary, job.job_id, &placed)) {
       return failure;
     }
   }

@@ -11,6 +11,7 @@
 // Threads: safe to call concurrently with the same RemoteJob.
 
 #include <chrono>
+#include <future>
 #include <string>
 
 #include "cli/job/job_certificates.h"
@@ -28,7 +29,8 @@ struct RemoteJob {
   std::string job_id;
   std::chrono::milliseconds timeout{20'000};  // to reach a host, and for dsrund to start
   std::chrono::milliseconds lease{30'000};
-  const DaemonBinary* binary = nullptr;
+  // Read while the first hosts are being reached.
+  std::shared_future<StatusOr<DaemonBinary>> binary;
   HostKeys* host_keys = nullptr;
   Interrupter* interrupter = nullptr;
 };
@@ -39,6 +41,9 @@ struct StartedDaemon {
   int pid = 0;
   std::string version;
   std::string notice;  // for the user; "" when there is nothing to say
+
+  // As gRPC wants it: "ipv4:10.0.0.2:34567", "ipv6:[fd00::2]:34567".
+  std::string target() const;
 };
 
 // One try, which gives up on reaching the host at `deadline`.

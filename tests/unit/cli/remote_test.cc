@@ -16,7 +16,6 @@
 #include "cli/remote/interrupter.h"
 #include "cli/remote/remote_daemon.h"
 #include "cli/remote/remote_facts.h"
-#include "cli/remote/remote_host.h"
 #include "cli/remote/remote_shell.h"
 #include "cli/remote/remote_target.h"
 #include "tests/support/program.h"
@@ -96,8 +95,8 @@ TEST(ReadyLineTest, TakesAPortOrAnError) {
 }
 
 TEST(GrpcTargetTest, BothFamilies) {
-  EXPECT_EQ(GrpcTarget("10.0.0.2", 5), "ipv4:10.0.0.2:5");
-  EXPECT_EQ(GrpcTarget("fd00::2", 5), "ipv6:[fd00::2]:5");
+  EXPECT_EQ((StartedDaemon{.address = "10.0.0.2", .port = 5}).target(), "ipv4:10.0.0.2:5");
+  EXPECT_EQ((StartedDaemon{.address = "fd00::2", .port = 5}).target(), "ipv6:[fd00::2]:5");
 }
 
 TEST(FailureTableTest, EveryHostWithItsReasonAndRemedy) {
