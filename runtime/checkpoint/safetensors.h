@@ -32,11 +32,8 @@ struct SafetensorsEntry {
   std::uint64_t bytes = 0;
 };
 
-// Parses the header's JSON text. `data_start` is where the tensors' bytes begin, `file_bytes` where
-// the file ends. Errors do not name the file.
-StatusOr<std::map<std::string, SafetensorsEntry>> ParseSafetensorsHeader(std::string_view json,
-                                                                         std::uint64_t data_start,
-                                                                         std::uint64_t file_bytes);
+// Reads and checks the header (format/safetensors_layout.h). Errors do not name the file.
+StatusOr<std::map<std::string, SafetensorsEntry>> ReadSafetensorsHeader(int fd);
 
 class SafetensorsFile {
  public:
@@ -56,7 +53,6 @@ class SafetensorsFile {
  private:
   SafetensorsFile(std::filesystem::path path, UniqueFd fd)
       : path_(std::move(path)), fd_(std::move(fd)) {}
-  Status ReadHeader();
   Status ReadBytes(std::uint64_t offset, std::uint64_t bytes, void* to) const;
 
   std::filesystem::path path_;
