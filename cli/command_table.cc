@@ -3,6 +3,7 @@
 #include "cli/commands/check_command.h"
 #include "cli/commands/checkpoint_command.h"
 #include "cli/commands/elastic_command.h"
+#include "cli/commands/estimate_command.h"
 #include "cli/commands/help_command.h"
 #include "cli/commands/plan_command.h"
 #include "cli/commands/resume_command.h"
@@ -26,6 +27,8 @@ constexpr Command kCommands[] = {
     {"check", "CONFIG [--json]", "Say all that is wrong with a ds_config", CheckCommand},
     {"elastic", "-c CONFIG [-w N] [--json]", "Show the batch size an elasticity section leads to",
      ElasticCommand},
+    {"estimate", "--model DIR [flags]", "Show the memory that a model's states need",
+     EstimateCommand},
     {"help", "[COMMAND]", "Show what dsrun does, or one command's flags", HelpCommand},
     {"version", "", "Show the version", VersionCommand},
 };

@@ -19,6 +19,10 @@ class ShareFolder {
 
   std::filesystem::path default_config() const { return root_ / "configs/default_ds_config.json"; }
   std::filesystem::path demo_corpus() const { return root_ / "demo_corpus.txt"; }
+  // The config.json of a model preset; it need not exist.
+  std::filesystem::path preset(const std::string& name) const {
+    return root_ / "configs/models" / (name + ".json");
+  }
   // Names of the model presets, sorted.
   std::vector<std::string> Presets() const;
 

@@ -52,7 +52,7 @@ TEST_F(CommandLineTest, VersionAndHelpSucceed) {
     EXPECT_THAT(result.out, HasSubstr("--hostfile"));
     EXPECT_THAT(result.out, HasSubstr("resume"));
   }
-  for (const char* command : {"train", "resume", "run", "plan", "check", "elastic"}) {
+  for (const char* command : {"train", "resume", "run", "plan", "check", "elastic", "estimate"}) {
     const ProgramResult result = Dsrun({command, "--help"});
     EXPECT_EQ(result.status, 0) << command;
     EXPECT_THAT(result.out, HasSubstr(command));
@@ -101,8 +101,8 @@ TEST_F(CommandLineTest, MoreThanThereIsIsRefused) {
 }
 
 TEST_F(CommandLineTest, AnotherMachineIsRefusedNotReplacedByThisOne) {
-  const ProgramResult result = Dsrun(
-      {"-H", std::string(kExamples) + "two_hosts", "--ssh_timeout", "1", "/bin/true"});
+  const ProgramResult result =
+      Dsrun({"-H", std::string(kExamples) + "two_hosts", "--ssh_timeout", "1", "/bin/true"});
   EXPECT_EQ(result.status, 3);
   EXPECT_THAT(result.err, HasSubstr("2 of 2 hosts cannot be used:\n"));
 }
@@ -154,6 +154,30 @@ TEST_F(CommandLineTest, ElasticAnswersOrSaysWhyNot) {
   const std::string off = Write("off.json", R"({"elasticity": {}})");
   ExpectRefused({"elastic", "-c", off},
                 off + ":1:2: elasticity is off: set elasticity.enabled to true");
+}
+
+TEST_F(CommandLineTest, EstimateShowsATableOrSaysWhyNot) {
+  const ProgramResult table = Dsrun({"estimate", "--model", "gpt2-demo"});
+  EXPECT_EQ(table.status, 0) << table.err;
+  EXPECT_THAT(table.out, HasSubstr("ZeRO  offloaded to the host  zero.Init"));
+  const ProgramResult json =
+      Dsrun({"estimate", "--params", "1e3", "--largest-layer-params", "100", "--json"});
+  EXPECT_THAT(json.out, StartsWith(R"({"rows":[{"stage":2,"offload_optimizer":true,)"
+                                   R"("offload_param":false,"zero_init":false,)"
+                                   R"("gpu_bytes":2000,"cpu_bytes":24000},)"));
+  ExpectRefused({"estimate"},
+                "estimate: give --model, or both --params and --largest_layer_params");
+  ExpectRefused({"estimate", "--params", "9"},
+                "estimate: give --model, or both --params and --largest_layer_params");
+  ExpectRefused({"estimate", "--params", "9", "--model", "x"},
+                "estimate: give either --model or --params, not both");
+  ExpectRefused({"estimate", "--params", "9.5", "--largest_layer_params", "1"},
+                "--params must be a whole number, not '9.5'");
+  ExpectRefused({"estimate", "--params", "9", "--largest_layer_params", "10"},
+                "estimate: the largest layer has more parameters (10) than the model (9)");
+  ExpectRefused({"estimate", "--model", "gpt2-dem"},
+                "--model gpt2-dem: no such folder, config.json or preset; did you mean "
+                "'gpt2-demo'?");
 }
 
 TEST_F(CommandLineTest, TrainInputsThatAreMissingAreRefused) {

@@ -1,0 +1,158 @@
+#include "cli/commands/estimate_command.h"
+
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "cli/estimate/model_size.h"
+#include "cli/exit_codes.h"
+#include "cli/flag_parser.h"
+#include "cli/train/share_folder.h"
+#include "runtime/base/byte_size.h"
+#include "runtime/base/suggest.h"
+#include "runtime/config/memory_estimate.h"
+
+namespace ds::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+using config::MemoryQuestion;
+using config::MemoryRow;
+
+struct EstimateFlags {
+  std::string params, largest_layer_params;  // texts, as 7e9 is a number here too
+  std::string model;
+  std::int64_t num_gpus_per_node = 1;
+  std::int64_t num_nodes = 1;
+  bool json = false;
+};
+
+// "7000000000" or "7e9".
+StatusOr<std::int64_t> ParseCount(const std::string& flag, const std::string& text) {
+  const char* const end = text.data() + text.size();
+  std::int64_t whole = 0;
+  if (const auto [stop, error] = std::from_chars(text.data(), end, whole);
+      error == std::errc() && stop == end) {
+    return whole;
+  }
+  double number = 0;
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  const bool is_whole = error == std::errc() && stop == end && number == std::floor(number);
+  if (is_whole && std::abs(number) < 9e15) return static_cast<std::int64_t>(number);
+  return InvalidArgumentError(flag + " must be a whole number, not '" + text + "'");
+}
+
+// The config.json or the folder that --model means.
+StatusOr<fs::path> FindModel(const std::string& model) {
+  std::error_code ignored;
+  if (fs::exists(model, ignored)) return fs::path(model);
+  DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
+  const fs::path preset = share.preset(model);
+  if (fs::exists(preset, ignored)) return preset;
+  return NotFoundError("--model " + model + ": no such folder, config.json or preset" +
+                       DidYouMean(model, share.Presets()));
+}
+
+StatusOr<ModelSize> SizeOf(const EstimateFlags& flags) {
+  const bool has_params = !flags.params.empty() || !flags.largest_layer_params.empty();
+  if (has_params && !flags.model.empty()) {
+    return InvalidArgumentError("estimate: give either --model or --params, not both");
+  }
+  if (!flags.model.empty()) {
+    DS_ASSIGN_OR_RETURN(const fs::path model, FindModel(flags.model));
+    return ReadModelSize(model);
+  }
+  if (flags.params.empty() || flags.largest_layer_params.empty()) {
+    return InvalidArgumentError(
+        "estimate: give --model, or both --params and --largest_layer_params");
+  }
+  ModelSize size;
+  DS_ASSIGN_OR_RETURN(size.params, ParseCount("--params", flags.params));
+  DS_ASSIGN_OR_RETURN(size.largest_layer_params,
+                      ParseCount("--largest_layer_params", flags.largest_layer_params));
+  return size;
+}
+
+void PrintJson(const std::vector<MemoryRow>& rows) {
+  Json list = Json::array();
+  for (const MemoryRow& row : rows) {
+    list.push_back({{"stage", row.stage},
+                    {"offload_optimizer", row.offload_optimizer},
+                    {"offload_param", row.offload_param},
+                    {"zero_init", row.zero_init},
+                    {"gpu_bytes", row.gpu_bytes},
+                    {"cpu_bytes", row.cpu_bytes}});
+  }
+  std::cout << Json({{"rows", list}}).dump() << std::endl;
+}
+
+std::string Offloaded(const MemoryRow& row) {
+  if (!row.offload_optimizer) return "nothing";
+  return row.offload_param ? "optimizer, parameters" : "optimizer";
+}
+
+void PrintTable(const MemoryQuestion& question, const std::vector<MemoryRow>& rows) {
+  std::cout << fmt::format(
+      "{} parameters, {} in the largest layer, on {} {} of {} {}\n"
+      "model states only, for 16-bit training with Adam\n\n"
+      "ZeRO  offloaded to the host  zero.Init     per GPU    per host\n",
+      question.params, question.largest_layer_params, question.num_nodes,
+      question.num_nodes == 1 ? "node" : "nodes", question.num_gpus_per_node,
+      question.num_gpus_per_node == 1 ? "GPU" : "GPUs");
+  for (const MemoryRow& row : rows) {
+    const char* zero_init = row.stage < 3 ? "-" : row.zero_init ? "yes" : "no";
+    std::cout << fmt::format("{:>4}  {:<21}  {:<9} {:>11} {:>11}\n", row.stage, Offloaded(row),
+                             zero_init, ByteSize(static_cast<std::uint64_t>(row.gpu_bytes)),
+                             ByteSize(static_cast<std::uint64_t>(row.cpu_bytes)));
+  }
+  std::cout << std::flush;
+}
+
+void AddFlags(CLI::App& app, EstimateFlags* flags) {
+  app.add_option(FlagNames("model"), flags->model, "count the parameters of this model")
+      ->type_name("DIR|FILE|PRESET");
+  app.add_option(FlagNames("params"), flags->params, "parameters of the model")->type_name("P");
+  app.add_option(FlagNames("largest_layer_params"), flags->largest_layer_params,
+                 "parameters of its largest module")
+      ->type_name("L");
+  app.add_option(FlagNames("num_gpus_per_node"), flags->num_gpus_per_node, "default: 1")
+      ->type_name("G");
+  app.add_option(FlagNames("num_nodes"), flags->num_nodes, "default: 1")->type_name("N");
+  app.add_flag("--json", flags->json, "print one JSON object with rows, sizes in bytes");
+}
+
+}  // namespace
+
+StatusOr<int> EstimateCommand(const Invocation& invocation) {
+  EstimateFlags flags;
+  FlagParser parser("estimate --model DIR | --params P --largest_layer_params L [flags]",
+                    "Show the memory that a model's states need under ZeRO 2 and 3 and every kind "
+                    "of offload. Loads no weights.");
+  AddFlags(parser.app(), &flags);
+  DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
+                      parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
+  if (parsed.help_shown) return kExitOk;
+  DS_ASSIGN_OR_RETURN(const ModelSize size, SizeOf(flags));
+  const MemoryQuestion question{.params = size.params,
+                                .largest_layer_params = size.largest_layer_params,
+                                .num_gpus_per_node = flags.num_gpus_per_node,
+                                .num_nodes = flags.num_nodes};
+  const auto rows = config::EstimateMemory(question);
+  if (!rows.ok()) return rows.status().WithContext("estimate");
+  if (flags.json) {
+    PrintJson(*rows);
+  } else {
+    PrintTable(question, *rows);
+  }
+  return kExitOk;
+}
+
+}  // namespace ds::cli

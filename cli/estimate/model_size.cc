@@ -1,0 +1,42 @@
+#include "cli/estimate/model_size.h"
+
+#include "runtime/base/files.h"
+
+namespace ds::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{16} << 20;
+
+StatusOr<Json> ReadConfig(const fs::path& path) {
+  DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxConfigBytes));
+  Json config = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object()) return InvalidArgumentError(path.string() + ": not a JSON object");
+  return config;
+}
+
+bool HasTiedHead(const Json& config) {
+  const auto found = config.find("tie_word_embeddings");
+  return found != config.end() && *found == true;
+}
+
+}  // namespace
+
+StatusOr<ModelSize> ReadModelSize(const fs::path& model) {
+  std::error_code ignored;
+  const bool is_folder = fs::is_directory(model, ignored);
+  const fs::path config_path = is_folder ? model / "config.json" : model;
+  Json config = Json::object();
+  if (!is_folder || fs::exists(config_path, ignored)) {
+    DS_ASSIGN_OR_RETURN(config, ReadConfig(config_path));
+  }
+  if (!is_folder || IsKnownFamily(config)) {
+    const StatusOr<ModelSize> size = SizeOfConfig(config);
+    return size.ok() ? size : size.status().WithContext(config_path.string());
+  }
+  return SizeOfWeights(model, HasTiedHead(config));
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,36 @@
+#pragma once
+
+// How many parameters a model has, without loading it.
+//
+// From a config.json of a known family, exactly as transformers builds it, else from the headers of
+// the model's safetensors files. "Largest layer" is DeepSpeed's: the most parameters that any one
+// module holds itself, not counting the modules inside it.
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "runtime/base/status.h"
+
+namespace ds::cli {
+
+struct ModelSize {
+  std::int64_t params = 0;
+  std::int64_t largest_layer_params = 0;
+};
+
+// `model` is a folder with a config.json or safetensors files, or a path to a config.json.
+StatusOr<ModelSize> ReadModelSize(const std::filesystem::path& model);
+
+// From the headers of the safetensors files in `folder`; a matrix that the config ties to the
+// embedding counts once. NotFound when there is no such file.
+StatusOr<ModelSize> SizeOfWeights(const std::filesystem::path& folder, bool tied_head);
+
+// Whether the family of this config.json is known.
+bool IsKnownFamily(const nlohmann::json& config);
+
+// From a config.json of a known family. The error names the key.
+StatusOr<ModelSize> SizeOfConfig(const nlohmann::json& config);
+
+}  // namespace ds::cli

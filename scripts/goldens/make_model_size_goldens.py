@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""Makes tests/unit/cli/goldens/model_sizes.json with transformers and DeepSpeed.
+
+    python scripts/goldens/make_model_size_goldens.py tests/unit/cli/goldens
+
+Needs transformers 5, torch and deepspeed (0.19.6 or 0.19.8). A line is [config.json, parameters, largest
+layer], both as DeepSpeed's model_to_params counts them: parameters that modules share once, and the most
+that one module holds itself. The models are built without memory.
+"""
+
+import json
+import pathlib
+import sys
+
+import torch
+from deepspeed.runtime.zero.stage3 import model_to_params
+from transformers import AutoConfig, AutoModelForCausalLM
+
+SMALL = {"hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "vocab_size": 100}
+CONFIGS = [
+    {"model_type": "gpt2"},
+    {"model_type": "gpt2", "n_embd": 1600, "n_layer": 48, "n_head": 25},
+    {"model_type": "gpt2", "n_embd": 32, "n_layer": 2, "n_head": 4, "n_inner": 96, "vocab_size": 77,
+     "n_positions": 33, "tie_word_embeddings": False},
+    {"model_type": "llama"},
+    {"model_type": "llama", "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80,
+     "num_attention_heads": 64, "num_key_value_heads": 8},
+    {"model_type": "llama", **SMALL, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True},
+    {"model_type": "llama", **SMALL, "num_key_value_heads": None, "head_dim": 16},
+    {"model_type": "mistral"},
+    {"model_type": "mistral", **SMALL, "head_dim": 20},
+    {"model_type": "qwen2"},
+    {"model_type": "qwen2", **SMALL, "tie_word_embeddings": True},
+    {"model_type": "qwen3", **SMALL},
+    {"model_type": "qwen3", **SMALL, "head_dim": 32, "attention_bias": True},
+    {"model_type": "mixtral"},
+    {"model_type": "mixtral", **SMALL, "num_local_experts": 5},
+]
+
+
+def size(config):
+    arguments = {key: value for key, value in config.items() if key != "model_type"}
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(config["model_type"], **arguments))
+    # Shared parameters are told apart by address, which a tensor without memory has none of.
+    _, largest = model_to_params(model)
+    return sum(parameter.numel() for parameter in model.parameters()), largest
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    lines = [json.dumps([config, *size(config)]) for config in CONFIGS]
+    path = pathlib.Path(sys.argv[1]) / "model_sizes.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+    print(path)
+
+
+if __name__ == "__main__":
+    main()
