@@ -14,18 +14,19 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr char kStay[] = "echo up; exec sleep 600";
+constexpr char kStay[] = "echo up $RANK; exec sleep 600";
 
 class SshLossTest : public SshJob {
  protected:
-  // A job of one rank on each of two hosts, all of them up.
+  // A job of one rank on each of two hosts, all of them up. Their lines differ, else they were shown
+  // as one.
   std::unique_ptr<Program> Start(const std::string& lease) {
     WriteHostfile(1);
     auto dsrun = std::make_unique<Program>(
         Command({"--lease_seconds", lease}, kStay),
         ProgramOptions{.environment = hosts().Environment(), .working_directory = folder()});
-    EXPECT_TRUE(dsrun->WaitForOutput("0@h0: up\n")) << dsrun->err();
-    EXPECT_TRUE(dsrun->WaitForOutput("1@h1: up\n")) << dsrun->err();
+    EXPECT_TRUE(dsrun->WaitForOutput("0@h0: up 0\n")) << dsrun->err();
+    EXPECT_TRUE(dsrun->WaitForOutput("1@h1: up 1\n")) << dsrun->err();
     return dsrun;
   }
   bool SkipWithoutNamespaces() { return !hosts().namespaces(); }

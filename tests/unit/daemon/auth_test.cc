@@ -11,7 +11,10 @@
 namespace ds::daemon {
 namespace {
 
-// A caller whose certificate has these DNS names; null = it has shown none.
+// Only a derived class may make one.
+struct Nowhere : grpc::AuthPropertyIterator {};
+
+// A caller whose certificate has these DNS names.
 class FakeCaller : public grpc::AuthContext {
  public:
   explicit FakeCaller(std::vector<std::string> names, bool authenticated = true)
@@ -24,8 +27,8 @@ class FakeCaller : public grpc::AuthContext {
     if (name != "peer_dns") return {};
     return {names_.begin(), names_.end()};
   }
-  grpc::AuthPropertyIterator begin() const override { return {}; }
-  grpc::AuthPropertyIterator end() const override { return {}; }
+  grpc::AuthPropertyIterator begin() const override { return Nowhere(); }
+  grpc::AuthPropertyIterator end() const override { return Nowhere(); }
   void AddProperty(const std::string&, const grpc::string_ref&) override {}
   bool SetPeerIdentityPropertyName(const std::string&) override { return false; }
 
