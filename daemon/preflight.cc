@@ -45,7 +45,8 @@ v1::Finding CheckDsrank(const PreflightContext& context) {
   if (context.dsrank.empty() || ::access(context.dsrank.c_str(), X_OK) != 0) {
     return MakeFinding(v1::Finding::FAIL, "dsrank",
                        "this host has no executable dsrank beside its dsrund",
-                       "build with LibTorch (scripts/setup.sh) or install dsrank");
+                       "build with LibTorch (scripts/setup.sh) or install dsrank; other hosts look "
+                       "where their $DSRUN_RANK says, at the path it has on dsrun's, and in PATH");
   }
   return Ok("dsrank", context.dsrank.string());
 }
@@ -68,7 +69,8 @@ v1::Finding CheckWorkingDirectory(const v1::PrepareRequest& request) {
   if (error == 0) return Ok("working_directory", folder);
   return MakeFinding(v1::Finding::FAIL, "working_directory",
                      folder + ": " + std::generic_category().message(error),
-                     "the ranks run there; make it on this host or start dsrun elsewhere");
+                     "the ranks run there; make it on this host, start dsrun elsewhere, or "
+                     "name another folder with workdir= in the hostfile");
 }
 
 v1::Finding CheckSharedMemory(const v1::PrepareRequest& request, const HostFacts& facts) {

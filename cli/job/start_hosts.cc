@@ -32,6 +32,7 @@ StatusOr<RemoteHosts> DescribeHosts(const LaunchPlan& plan, const std::vector<in
   for (const int node : remote) {
     DS_ASSIGN_OR_RETURN(RemoteTarget target,
                         MakeRemoteTarget(plan.entries[node], options.ssh_port));
+    target.node_rank = node;
     hosts.targets.push_back(std::move(target));
   }
   DS_ASSIGN_OR_RETURN(const JobAuthority authority, JobAuthority::Create(options.job_id));

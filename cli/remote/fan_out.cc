@@ -30,7 +30,9 @@ MaybeFailure Try(int index, const FanOutOptions& options, Interrupter* interrupt
   const Interrupter::Deadline deadline = Clock::now() + options.timeout;
   for (int tried = 1;; ++tried) {
     MaybeFailure failure = attempt(index, deadline);
-    if (!failure || !failure->transient || tried >= options.tries) return failure;
+    if (!failure || !failure->transient) return failure;
+    // A server that is busy with others' logins says so by hanging up.
+    if (tried >= options.tries && failure->kind != FailureKind::kHandshake) return failure;
     const std::chrono::milliseconds pause = PauseBefore(options, tried, between(random));
     if (Clock::now() + pause >= deadline || !interrupter->Sleep(pause)) return failure;
   }
@@ -39,9 +41,10 @@ MaybeFailure Try(int index, const FanOutOptions& options, Interrupter* interrupt
 }  // namespace
 
 std::chrono::milliseconds PauseBefore(const FanOutOptions& options, int next, double random) {
-  const double factor = static_cast<double>(1 << std::min(next - 1, 16)) * (0.5 + random);
+  const auto pause = std::min(options.first_pause * (1 << std::min(next - 1, 16)),
+                              std::max(options.longest_pause, options.first_pause));
   return std::chrono::milliseconds(
-      static_cast<std::int64_t>(static_cast<double>(options.first_pause.count()) * factor));
+      static_cast<std::int64_t>(static_cast<double>(pause.count()) * (0.5 + random)));
 }
 
 std::vector<MaybeFailure> FanOut::Run(int count, const FanOutOptions& options,

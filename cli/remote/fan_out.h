@@ -19,8 +19,9 @@ namespace ds::cli {
 
 struct FanOutOptions {
   int at_once = 32;
-  int tries = 4;
-  std::chrono::milliseconds first_pause{200};     // doubled each time, times 0.5 to 1.5
+  int tries = 4;  // but one that hangs up while agreeing on keys is tried until the time is over
+  std::chrono::milliseconds first_pause{200};  // doubled each time, times 0.5 to 1.5
+  std::chrono::milliseconds longest_pause{2'000};
   std::chrono::milliseconds timeout{20'000};      // all tries of a host together
   std::chrono::milliseconds report_every{3'000};  // how often `progress` is called
 };

@@ -113,7 +113,9 @@ MaybeFailure StartRemoteDaemon(const RemoteTarget& target, const Credentials& cr
   PlacedDaemon placed{.path = facts.daemon};
   if (placed.path.empty()) {
     session.SetDeadline(std::chrono::steady_clock::now() + kPlacingTimeout);
-    if (MaybeFailure failure = PlaceDaemon(&shell, *binary, job.job_id, &placed)) {
+    // Hosts may share a home, so the job alone does not make a name unique.
+    const std::string unique = job.job_id + "." + std::to_string(target.node_rank);
+    if (MaybeFailure failure = PlaceDaemon(&shell, *binary, unique, &placed)) {
       return failure;
     }
   }

@@ -15,6 +15,7 @@
 namespace ds::cli {
 
 struct RemoteTarget {
+  int node_rank = 0;
   std::string name;  // as spelt in the hostfile
   std::string host;  // without "user@"
   std::string user;

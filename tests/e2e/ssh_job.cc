@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cstdlib>
 #include <fstream>
 
 #include "runtime/base/files.h"
@@ -13,6 +14,7 @@ using ::testing::IsEmpty;
 
 void SshJob::SetUp() {
   if (!SshHosts::Missing().empty()) GTEST_SKIP() << SshHosts::Missing();
+  options_.namespaces = std::getenv("DSRUN_TEST_LOOPBACK") == nullptr;
 }
 
 SshHosts& SshJob::hosts() {

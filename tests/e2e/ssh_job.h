@@ -1,6 +1,7 @@
 #pragma once
 
-// What the tests of jobs over SSH share: hosts, a hostfile, the real dsrun called with both, and
+// What the tests of jobs over SSH share (with DSRUN_TEST_LOOPBACK set, on loopback ports even where
+// namespaces work): hosts, a hostfile, the real dsrun called with both, and
 // what it leaves here and there.
 
 #include <gtest/gtest.h>

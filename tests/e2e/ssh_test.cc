@@ -138,6 +138,24 @@ TEST_F(SshTest, AWrapperWithAFileSystemOfItsOwnGetsTheDaemonToo) {
   EXPECT_EQ(OnHost(0, "ls -A /root"), "") << "nothing is put beside the container";
 }
 
+// Eight entries that are one machine: they share the home as well, as hosts of a cluster often do.
+TEST_F(SshTest, AServerThatTakesFewLoginsAtOnceGetsThemAll) {
+  options_.count = 1;
+  options_.sshd_config = {"MaxStartups 2"};
+  std::string text;
+  for (int i = 0; i < 8; ++i) {
+    const std::string line = hosts().HostfileLine(0, 1);
+    text += "n" + std::to_string(i) + line.substr(line.find(' ')) + "\n";
+  }
+  WriteHostfile(text);
+  const ProgramResult result = Run("echo rank $RANK");
+  EXPECT_EQ(result.status, 0) << result.err;
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_THAT(result.out, HasSubstr("rank " + std::to_string(i) + "\n"));
+  }
+  ExpectNothingLeft(0);
+}
+
 TEST_F(SshTest, CtrlCWhileAHostIsBeingReachedEndsItAtOnce) {
   if (!hosts().namespaces()) GTEST_SKIP() << hosts().why_not();
   WriteHostfile(1);

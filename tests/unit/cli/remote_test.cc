@@ -115,6 +115,7 @@ TEST(FanOutTest, PausesGrowAndAreJittered) {
   EXPECT_EQ(PauseBefore(options, 1, 0.5).count(), 100);
   EXPECT_EQ(PauseBefore(options, 3, 0.5).count(), 400);
   EXPECT_EQ(PauseBefore(options, 1, 0.0).count(), 50);
+  EXPECT_EQ(PauseBefore(options, 20, 0.5), options.longest_pause);
   EXPECT_THAT(PauseBefore(options, 1, 0.99).count(), AllOf(Ge(100), Lt(150)));
 }
 
@@ -141,6 +142,15 @@ TEST_F(FanOutRunTest, TriesAgainOnlyWhatMayGetBetter) {
   EXPECT_EQ(tries[0], 1);
   EXPECT_EQ(tries[1], 3);
   EXPECT_EQ(tries[2], options_.tries);
+}
+
+TEST_F(FanOutRunTest, AServerThatHangsUpIsTriedUntilTheTimeIsOver) {
+  int tries = 0;
+  const std::vector<MaybeFailure> failures = Run(1, [&](int, auto) -> MaybeFailure {
+    if (++tries == 6) return std::nullopt;
+    return HostFailure{.kind = FailureKind::kHandshake, .transient = true};
+  });
+  EXPECT_FALSE(failures[0]);
 }
 
 TEST_F(FanOutRunTest, NeverMoreAtOnceThanAllowed) {
