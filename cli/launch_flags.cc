@@ -7,6 +7,7 @@
 #include <map>
 
 #include "cli/flag_parser.h"
+#include "cli/plan/log_filter.h"
 
 namespace ds::cli {
 namespace {
@@ -124,6 +125,11 @@ void AddJobFlags(CLI::App& app, LaunchFlags* flags) {
       ->check(Between(0.0, 86400.0))
       ->type_name("SECONDS");
   app.add_flag(FlagNames("quiet", "-q"), flags->quiet, "show only errors and the end");
+  app.add_option(FlagNames("log_ranks"), flags->log_ranks,
+                 "show the output of these ranks only, for example 0,2-3 (default: all)")
+      ->type_name("RANKS");
+  app.add_flag(FlagNames("errors_only"), flags->errors_only,
+               "show what ranks write to standard error only, and no progress");
   app.add_option(FlagNames("log_level"), flags->log_level,
                  "of dsrun itself: debug, info, warning, error, critical")
       ->check(OneOf({"debug", "info", "warning", "error", "critical"}))
@@ -186,6 +192,7 @@ Status CheckLaunchFlags(const LaunchFlags& flags) {
   if (flags.module && flags.no_python) {
     return InvalidArgumentError("--module and --no_python exclude one another");
   }
+  DS_RETURN_IF_ERROR(LogFilter::Parse(flags.log_ranks).status());
   for (const std::string& assignment : flags.exports) {
     if (assignment.find('=') == std::string::npos || assignment[0] == '=') {
       return InvalidArgumentError("-x " + assignment + ": expected NAME=VALUE");

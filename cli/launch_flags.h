@@ -52,6 +52,8 @@ struct LaunchFlags {
   int max_restarts = 0;
   double grace_seconds = 15;  // between SIGTERM and SIGKILL
   bool quiet = false;
+  std::string log_ranks;  // of which ranks the console shows the output; "" = all
+  bool errors_only = false;
   std::string log_level;  // "" = as DSRUN_LOG_LEVEL says
 };
 

@@ -34,6 +34,8 @@ void VisitFlags(Flags& flags, const Visit& visit) {
   visit("max_restarts", flags.max_restarts);
   visit("grace_seconds", flags.grace_seconds);
   visit("quiet", flags.quiet);
+  visit("log_ranks", flags.log_ranks);
+  visit("errors_only", flags.errors_only);
   visit("log_level", flags.log_level);
 }
 

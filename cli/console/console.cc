@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
 #include "runtime/base/files.h"
 
@@ -53,7 +54,7 @@ void Console::OnEvent(const HostEvent& event) {
     return;
   }
   if (event.event.has_rank_report()) ShowReport(event.event.rank_report());
-  if (progress_.OnEvent(event.event)) OnStep(event.event.unix_nanos());
+  if (progress_.OnEvent(event.event) && !options_.errors_only) OnStep(event.event.unix_nanos());
 }
 
 void Console::ShowReport(const v1::RankReport& report) {
@@ -66,33 +67,26 @@ void Console::ShowReport(const v1::RankReport& report) {
 
 void Console::OnOutput(const HostEvent& event) {
   const v1::RankOutput& output = event.event.rank_output();
-  std::string_view data = output.data();
-  while (!data.empty()) {
-    // A line ends with \n, or with a \r that no \n follows.
-    const std::size_t end = std::min(data.find_first_of("\r\n"), data.size());
-    collapser_.Add({.text = std::string(data.substr(0, end)),
-                    .is_stderr = output.stream() == v1::RankOutput::STDERR,
-                    .ranks = {static_cast<int>(output.rank())},
-                    .host = event.host,
-                    .unix_nanos = event.event.unix_nanos()});
-    data.remove_prefix(std::min(data.size(), end + (data.substr(end).starts_with("\r\n") ? 2 : 1)));
-  }
+  const bool is_stderr = output.stream() == v1::RankOutput::STDERR;
+  if (!options_.shown.Shows(static_cast<int>(output.rank()), is_stderr)) return;
+  collapser_.Add({.text = output.data(),
+                  .is_stderr = is_stderr,
+                  .rank = static_cast<int>(output.rank()),
+                  .host = event.host,
+                  .unix_nanos = event.event.unix_nanos()});
   ShowLines(collapser_.TakeRipe(event.event.unix_nanos()));
 }
 
 void Console::OnQuiet() {
   ShowLines(collapser_.TakeAll());
-  if (options_.live_line && !options_.quiet) Draw();
+  if (options_.live_line && !options_.quiet && !options_.errors_only) Draw();
 }
 
-void Console::ShowLines(const std::vector<CollapsedLine>& lines) {
+void Console::ShowLines(std::vector<TaggedText> lines) {
   if (lines.empty()) return;
   if (std::string erase = Erase(); !erase.empty()) writer_->WriteAlways(STDOUT_FILENO, erase);
-  for (std::size_t i = 0; i < lines.size();) {
-    const bool is_stderr = lines[i].is_stderr;
-    std::string text;
-    for (; i < lines.size() && lines[i].is_stderr == is_stderr; ++i) text += FormatLine(lines[i]);
-    writer_->WriteLines(is_stderr ? STDERR_FILENO : STDOUT_FILENO, std::move(text));
+  for (TaggedText& piece : lines) {
+    writer_->WriteLines(piece.is_stderr ? STDERR_FILENO : STDOUT_FILENO, std::move(piece.text));
   }
 }
 
@@ -140,7 +134,8 @@ void Console::Finish() {
   ShowLines(collapser_.TakeAll());
   std::string rest = Erase();
   const bool shown = !options_.live_line && progress_.step() == last_shown_step_;
-  if (progress_.step().has_value() && !shown && !options_.quiet) rest += progress_.Line() + "\n";
+  const bool wanted = !options_.quiet && !options_.errors_only;
+  if (progress_.step().has_value() && !shown && wanted) rest += progress_.Line() + "\n";
   writer_->WriteAlways(STDOUT_FILENO, rest);
 }
 

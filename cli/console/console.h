@@ -12,12 +12,14 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/console/backlog_writer.h"
 #include "cli/console/line_collapser.h"
 #include "cli/console/progress.h"
 #include "cli/job/job_observer.h"
 #include "cli/job/verdict.h"
+#include "cli/plan/log_filter.h"
 
 namespace ds::cli {
 
@@ -25,7 +27,9 @@ struct ConsoleOptions {
   bool live_line = false;  // stdout is a terminal
   bool colours = false;    // stderr is a terminal and NO_COLOR is unset
   int columns = 80;
-  bool quiet = false;  // only notices of failures and the verdict
+  bool quiet = false;        // only notices of failures and the verdict
+  bool errors_only = false;  // no progress; what the ranks' output is, `shown` says
+  LogFilter shown;
   std::int64_t total_steps = 0;
 };
 
@@ -52,7 +56,7 @@ class Console {
  private:
   void OnOutput(const HostEvent& event);
   void ShowReport(const v1::RankReport& report);
-  void ShowLines(const std::vector<CollapsedLine>& lines);
+  void ShowLines(std::vector<TaggedText> lines);
   void OnStep(std::int64_t unix_nanos);
   void Draw();
   std::string Erase();  // what removes the live line, "" when there is none

@@ -1,79 +1,121 @@
 #include "cli/console/line_collapser.h"
 
 #include <algorithm>
-#include <functional>
+#include <cstring>
 #include <utility>
+
+#include "cli/plan/core_list.h"
 
 namespace ds::cli {
 namespace {
 
 // How long and how many lines wait for others like them.
-constexpr std::int64_t kRipeAfterNanos = 100'000'000;
+constexpr std::uint64_t kRipeAfterNanos = 100'000'000;
 constexpr std::size_t kMaxWaiting = 256;
+constexpr std::size_t kMaxWaitingBytes = std::size_t{4} << 20;
 
-bool Holds(const std::vector<int>& ranks, int rank) {
-  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+void AppendShared(std::string_view line, int first_rank, const std::vector<int>& others,
+                  std::string* text) {
+  std::vector<int> ranks = others;
+  ranks.push_back(first_rank);
+  std::sort(ranks.begin(), ranks.end());
+  text->append("[").append(FormatNumberList(ranks)).append("] ").append(line);
+  text->append(" (x").append(std::to_string(ranks.size())).append(")\n");
 }
 
-// "0-2,5" of any list of numbers.
-std::string ShowRanks(std::vector<int> ranks) {
-  std::sort(ranks.begin(), ranks.end());
-  std::string text;
-  for (std::size_t i = 0; i < ranks.size();) {
-    std::size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    text += (text.empty() ? "" : ",") + std::to_string(ranks[i]);
-    if (last > i) text += "-" + std::to_string(ranks[last]);
-    i = last + 1;
+// Where a line of `text` ends and the next begins.
+struct LineEnd {
+  std::size_t end;
+  std::size_t next;
+};
+LineEnd FindLineEnd(std::string_view text, bool has_returns) {
+  const std::size_t newline = std::min(text.find('\n'), text.size());
+  if (has_returns) {
+    const std::size_t back = text.substr(0, newline).find('\r');
+    if (back != std::string_view::npos) {
+      return {back, back + (text.substr(back).starts_with("\r\n") ? 2 : 1)};
+    }
   }
-  return text;
+  return {newline, std::min(newline + 1, text.size())};
+}
+
+// Clocks of hosts differ: a line from far ahead must not hold back those behind it.
+bool IsRipe(std::int64_t line_nanos, std::int64_t now_nanos) {
+  const auto [earlier, later] = std::minmax(line_nanos, now_nanos);
+  // As unsigned numbers: the distance of any two clocks fits.
+  return static_cast<std::uint64_t>(later) - static_cast<std::uint64_t>(earlier) >= kRipeAfterNanos;
 }
 
 }  // namespace
 
-void LineCollapser::Add(CollapsedLine line) {
-  const int rank = line.ranks.front();
-  const std::size_t hash = std::hash<std::string_view>()(line.text);
+void LineCollapser::Add(OutputChunk chunk) {
+  chunks_.push_back({std::move(chunk), ""});
+  Chunk& kept = chunks_.back();
+  kept.tag = std::to_string(kept.output.rank) + "@" + kept.output.host + ": ";
+  chunk_bytes_ += kept.output.text.size();
+  std::string_view text = kept.output.text;
+  const bool has_returns = text.find('\r') != std::string_view::npos;
+  std::size_t behind = BehindLastOf(kept.output.rank);
+  while (!text.empty()) {
+    const LineEnd line = FindLineEnd(text, has_returns);
+    behind = AddLine(text.substr(0, line.end), kept, behind);
+    text.remove_prefix(line.next);
+  }
+  behind_rank_[kept.output.rank] = taken_ + behind;
+}
+
+std::size_t LineCollapser::BehindLastOf(int rank) const {
+  const auto found = behind_rank_.find(rank);
+  if (found == behind_rank_.end() || found->second <= taken_) return 0;
+  return static_cast<std::size_t>(found->second - taken_);
+}
+
+std::size_t LineCollapser::AddLine(std::string_view text, const Chunk& chunk, std::size_t behind) {
   // Only lines behind the rank's own last one: else its lines would change their order.
-  std::size_t start = waiting_.size();
-  while (start > 0 && !Holds(waiting_[start - 1].line.ranks, rank)) --start;
-  for (std::size_t i = start; i < waiting_.size(); ++i) {
-    CollapsedLine& other = waiting_[i].line;
-    if (waiting_[i].hash == hash && other.is_stderr == line.is_stderr && other.text == line.text) {
-      other.ranks.push_back(rank);
-      return;
+  for (std::size_t i = behind; i < waiting_.size(); ++i) {
+    Waiting& other = waiting_[i];
+    if (other.text == text && other.chunk->output.is_stderr == chunk.output.is_stderr) {
+      other.other_ranks.push_back(chunk.output.rank);
+      return i + 1;
     }
   }
-  waiting_.push_back({std::move(line), hash});
+  waiting_.push_back({text, &chunk, {}});
+  return waiting_.size();
 }
 
-std::vector<CollapsedLine> LineCollapser::TakeRipe(std::int64_t unix_nanos) {
+std::vector<TaggedText> LineCollapser::TakeRipe(std::int64_t unix_nanos) {
   std::size_t count = waiting_.size() > kMaxWaiting ? waiting_.size() - kMaxWaiting : 0;
-  while (count < waiting_.size() &&
-         waiting_[count].line.unix_nanos + kRipeAfterNanos <= unix_nanos) {
+  if (chunk_bytes_ > kMaxWaitingBytes) count = waiting_.size();
+  while (count < waiting_.size() && IsRipe(waiting_[count].chunk->output.unix_nanos, unix_nanos)) {
     ++count;
   }
-  return TakeFirst(count);
+  return Take(count);
 }
 
-std::vector<CollapsedLine> LineCollapser::TakeAll() { return TakeFirst(waiting_.size()); }
+std::vector<TaggedText> LineCollapser::TakeAll() { return Take(waiting_.size()); }
 
-std::vector<CollapsedLine> LineCollapser::TakeFirst(std::size_t count) {
-  std::vector<CollapsedLine> taken;
-  taken.reserve(count);
+std::vector<TaggedText> LineCollapser::Take(std::size_t count) {
+  std::vector<TaggedText> taken;
   for (std::size_t i = 0; i < count; ++i) {
-    taken.push_back(std::move(waiting_.front().line));
-    waiting_.pop_front();
+    const Waiting& line = waiting_[i];
+    const OutputChunk& output = line.chunk->output;
+    if (taken.empty() || taken.back().is_stderr != output.is_stderr) {
+      taken.push_back({output.is_stderr, ""});
+    }
+    std::string& text = taken.back().text;
+    if (line.other_ranks.empty()) {
+      text.append(line.chunk->tag).append(line.text).push_back('\n');
+    } else {
+      AppendShared(line.text, output.rank, line.other_ranks, &text);
+    }
+  }
+  waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(count));
+  taken_ += count;
+  while (!chunks_.empty() && (waiting_.empty() || waiting_.front().chunk != &chunks_.front())) {
+    chunk_bytes_ -= chunks_.front().output.text.size();
+    chunks_.pop_front();
   }
   return taken;
-}
-
-std::string FormatLine(const CollapsedLine& line) {
-  if (line.ranks.size() == 1) {
-    return std::to_string(line.ranks[0]) + "@" + line.host + ": " + line.text + "\n";
-  }
-  return "[" + ShowRanks(line.ranks) + "] " + line.text + " (x" +
-         std::to_string(line.ranks.size()) + ")\n";
 }
 
 }  // namespace ds::cli

@@ -16,6 +16,7 @@
 #include "cli/job/job_controller.h"
 #include "cli/job/signal_watch.h"
 #include "cli/job/start_hosts.h"
+#include "cli/plan/core_list.h"
 #include "cli/report_error.h"
 #include "runtime/base/files.h"
 
@@ -99,8 +100,12 @@ JobRequest MakeRequest(const JobSetup& setup, const RunDirectory& run_directory)
                      .local_rank_position = setup.local_rank_position,
                      .grace_seconds = flags.grace_seconds,
                      .max_restarts = flags.max_restarts,
+                     .bind_cores = flags.bind_cores_to_rank,
                      .first_generation = run_directory.NextGeneration(),
                      .program = setup.program};
+  if (!flags.bind_core_list.empty()) {
+    request.core_list = ParseCoreList(flags.bind_core_list).value();  // the plan has checked it
+  }
   request.search_path = RankVariable(request.exports, "PATH");
   request.user_set_threads = !RankVariable(request.exports, "OMP_NUM_THREADS").empty();
   for (const bool here : setup.plan.here) request.remote.push_back(!here);
@@ -214,6 +219,9 @@ StatusOr<int> RunJob(const JobSetup& setup, RunDirectory* run_directory) {
   SignalWatch signals;
   ConsoleOptions options = DetectConsole();
   options.quiet = setup.flags.quiet;
+  options.errors_only = setup.flags.errors_only;
+  DS_ASSIGN_OR_RETURN(options.shown,
+                      LogFilter::Parse(setup.flags.log_ranks, setup.flags.errors_only));
   options.total_steps = setup.total_steps;
   BacklogWriter writer;
   Console console(options, &writer);

@@ -15,6 +15,9 @@ namespace ds::cli {
 // "0,2-4,8": numbers and inclusive ranges, strictly ascending.
 StatusOr<std::vector<int>> ParseCoreList(std::string_view text);
 
+// The same the other way: "0,2-4,8" of ascending numbers, cores or others.
+std::string FormatNumberList(const std::vector<int>& cores);
+
 // The shares of `ranks` ranks, by local rank: contiguous, as equal as possible, earlier ranks get
 // the cores that are left over. An error when there are fewer cores than ranks.
 StatusOr<std::vector<std::vector<int>>> DivideCores(const std::vector<int>& cores, int ranks);

@@ -88,6 +88,22 @@ TEST(ConsoleTest, QuietShowsNeitherOutputNorProgress) {
   EXPECT_EQ(err, "");
 }
 
+TEST(ConsoleTest, ErrorsOnlyShowsStandardErrorAndNotices) {
+  const auto [out, err] = Shown({.errors_only = true, .shown = LogFilter::Parse("", true).value()},
+                                {Output(0, "x\n"), Output(0, "bad\n", true), Step(1, 0),
+                                 Report(0, "notice", R"({"text":"n"})")});
+  EXPECT_EQ(out, "");
+  EXPECT_EQ(err, "0@h: bad\ndsrun: n\n");
+}
+
+TEST(ConsoleTest, OnlyTheChosenRanksAreShown) {
+  const auto [out, err] = Shown({.shown = LogFilter::Parse("1-2").value()},
+                                {Output(0, "same\n"), Output(1, "same\n"), Output(2, "same\n"),
+                                 Output(3, "oops\n", true), Output(2, "oops\n", true)});
+  EXPECT_EQ(out, "[1-2] same (x2)\n");
+  EXPECT_EQ(err, "2@h: oops\n");
+}
+
 TEST(ConsoleTest, NoticesAndCheckpointsOfRanksAreShown) {
   EXPECT_EQ(Shown({}, {Report(0, "notice", R"({"text":"careful"})"),
                        Report(0, "checkpoint", R"({"step":2,"path":"/c/step-2"})")})

@@ -31,6 +31,8 @@ TEST(LaunchFlagsJsonTest, RoundTrip) {
                           .max_restarts = 5,
                           .grace_seconds = 1.5,
                           .quiet = true,
+                          .log_ranks = "0",
+                          .errors_only = true,
                           .log_level = "debug"};
   const nlohmann::ordered_json json = ToJson(flags);
   const auto read = LaunchFlagsFromJson(json);
