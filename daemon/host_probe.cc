@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -72,6 +73,12 @@ HostFacts ProbeHost() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) facts.open_files_limit = limit.rlim_cur;
   return facts;
+}
+
+bool MayChooseMemory() {
+  // Containers that forbid the choice forbid the question too.
+  int mode = 0;
+  return ::syscall(SYS_get_mempolicy, &mode, nullptr, 0, nullptr, 0) == 0;
 }
 
 std::optional<std::uint64_t> CgroupOomKills() {

@@ -22,6 +22,9 @@ struct HostFacts {
 
 HostFacts ProbeHost();
 
+// Whether this process may choose memory nodes (set_mempolicy, which containers may forbid).
+bool MayChooseMemory();
+
 // How many processes the out-of-memory killer has ended in this process's cgroup (v2) and below;
 // none where that cannot be read.
 std::optional<std::uint64_t> CgroupOomKills();

@@ -1,5 +1,6 @@
 #include "daemon/rank_env.h"
 
+#include <linux/mempolicy.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -81,6 +82,17 @@ StatusOr<std::string> FindInSearchPath(const std::string& program, std::string_v
   return NotFoundError(message);
 }
 
+int MemoryMode(v1::MemoryPolicy::Kind kind) {
+  switch (kind) {
+    case v1::MemoryPolicy::BIND:
+      return MPOL_BIND;
+    case v1::MemoryPolicy::PREFERRED:
+      return MPOL_PREFERRED;
+    default:
+      return MPOL_DEFAULT;
+  }
+}
+
 Status CheckArguments(const v1::RankSpec& spec) {
   if (spec.argv().empty()) return InvalidArgumentError("a rank has no program");
   for (const std::string& argument : spec.argv()) {
@@ -117,6 +129,9 @@ StatusOr<RankCommand> MakeRankCommand(const v1::LaunchRequest& request, int inde
   RankCommand command;
   command.working_directory = request.working_directory();
   command.cores.assign(spec.cores().begin(), spec.cores().end());
+  command.memory_mode = MemoryMode(spec.memory_policy().kind());
+  command.memory_nodes.assign(spec.memory_policy().nodes().begin(),
+                              spec.memory_policy().nodes().end());
   for (const std::string& argument : spec.argv()) {
     command.argv.push_back(WithJobDirectory(argument, host.job_directory));
   }

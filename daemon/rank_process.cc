@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <linux/mempolicy.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -26,8 +27,12 @@ namespace {
 constexpr int kLastSignal = 64;
 constexpr std::size_t kChildStackBytes = 64 * 1024;
 
+// Memory nodes as the kernel takes them.
+constexpr std::size_t kMaxMemoryNodes = 1024;
+using NodeMask = std::array<unsigned long, kMaxMemoryNodes / (8 * sizeof(unsigned long))>;
+
 // What the child does, in this order.
-enum class ChildStep { kNone, kGroup, kDescriptors, kWorkingDirectory, kCores, kExecute };
+enum class ChildStep { kNone, kGroup, kDescriptors, kWorkingDirectory, kCores, kMemory, kExecute };
 
 struct ChildPlan {
   const char* executable;
@@ -35,6 +40,8 @@ struct ChildPlan {
   char* const* environment;
   const char* working_directory;  // null = stay
   const cpu_set_t* cores;         // null = not bound
+  int memory_mode;                // of set_mempolicy; 0 = the default
+  const NodeMask* memory_nodes;
   int input, output, error, link;
   pid_t parent;
   // Written by the child, read by the parent once the child is past execve or gone.
@@ -86,6 +93,10 @@ DS_CHILD_CODE ChildStep PrepareAndExecute(const ChildPlan& plan) {
   if (plan.cores != nullptr &&
       ::syscall(SYS_sched_setaffinity, 0, sizeof(cpu_set_t), plan.cores) != 0) {
     return ChildStep::kCores;
+  }
+  if (plan.memory_mode != MPOL_DEFAULT &&
+      ::syscall(SYS_set_mempolicy, plan.memory_mode, plan.memory_nodes, kMaxMemoryNodes) != 0) {
+    return ChildStep::kMemory;
   }
   ResetSignals();
   ::syscall(SYS_execve, plan.executable, plan.argv, plan.environment);
@@ -163,12 +174,27 @@ StatusOr<cpu_set_t> CoreSet(const std::vector<std::uint32_t>& cores) {
   return set;
 }
 
+StatusOr<NodeMask> MaskOf(const std::vector<std::uint32_t>& nodes) {
+  constexpr std::size_t kBitsPerWord = 8 * sizeof(unsigned long);
+  NodeMask mask{};
+  for (const std::uint32_t node : nodes) {
+    if (node >= kMaxMemoryNodes) {
+      return InvalidArgumentError("memory node " + std::to_string(node) + " does not exist");
+    }
+    mask[node / kBitsPerWord] |= 1UL << (node % kBitsPerWord);
+  }
+  return mask;
+}
+
 Status StartError(const ChildPlan& plan, const RankCommand& command) {
   switch (plan.failed_step) {
     case ChildStep::kWorkingDirectory:
       return ErrnoError(plan.failed_errno, "working directory " + command.working_directory);
     case ChildStep::kCores:
       return ErrnoError(plan.failed_errno, "binding " + command.executable + " to its cores");
+    case ChildStep::kMemory:
+      return ErrnoError(plan.failed_errno,
+                        "binding the memory of " + command.executable + " to its nodes");
     case ChildStep::kExecute:
       return ErrnoError(plan.failed_errno, "cannot execute " + command.executable);
     case ChildStep::kNone:
@@ -188,6 +214,7 @@ StatusOr<RankProcess> RankProcess::Start(const RankCommand& command) {
   DS_ASSIGN_OR_RETURN(Ends error, MakeOutputPipe());
   DS_ASSIGN_OR_RETURN(Ends link, MakeLink());
   DS_ASSIGN_OR_RETURN(const cpu_set_t cores, CoreSet(command.cores));
+  DS_ASSIGN_OR_RETURN(const NodeMask memory_nodes, MaskOf(command.memory_nodes));
   const std::vector<char*> argv = Pointers(command.argv);
   const std::vector<char*> environment = Pointers(command.environment);
   ChildPlan plan{.executable = command.executable.c_str(),
@@ -197,6 +224,8 @@ StatusOr<RankProcess> RankProcess::Start(const RankCommand& command) {
                                           ? nullptr
                                           : command.working_directory.c_str(),
                  .cores = command.cores.empty() ? nullptr : &cores,
+                 .memory_mode = command.memory_mode,
+                 .memory_nodes = &memory_nodes,
                  .input = input.get(),
                  .output = output.theirs.get(),
                  .error = error.theirs.get(),

@@ -2,9 +2,9 @@
 
 // RankProcess: one rank as an operating system process.
 //
-// A rank leads a process group of its own in the daemon's session (which has no terminal), dies with
-// the thread that started it (PR_SET_PDEATHSIG), reads nothing (/dev/null), and has exactly four
-// descriptors: 0, 1, 2 and its end of the rank link, kRankLinkFd.
+// A rank leads a process group of its own in the daemon's session (which has no terminal), dies
+// with the thread that started it (PR_SET_PDEATHSIG), reads nothing (/dev/null), and has exactly
+// four descriptors: 0, 1, 2 and its end of the rank link, kRankLinkFd.
 //
 // Threads: one thread, the one that lives as long as the ranks.
 // Linux 5.4 or newer (pidfd).
@@ -28,6 +28,8 @@ struct RankCommand {
   std::vector<std::string> environment;  // "NAME=value"
   std::string working_directory;         // "" = the daemon's
   std::vector<std::uint32_t> cores;      // empty = not bound
+  int memory_mode = 0;                   // of set_mempolicy(2); MPOL_DEFAULT leaves the daemon's
+  std::vector<std::uint32_t> memory_nodes;
 };
 
 struct RankExit {

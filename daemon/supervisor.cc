@@ -10,9 +10,11 @@
 #include <utility>
 
 #include "daemon/credentials.h"
+#include "daemon/host_probe.h"
 #include "daemon/orphans.h"
 #include "daemon/preflight.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/cpu_topology.h"
 #include "runtime/base/log.h"
 
 namespace ds::daemon {
@@ -24,6 +26,20 @@ Status CheckProtocol(const v1::PrepareRequest& request, const std::string& host)
       "dsrun " + request.dsrun_version() + " speaks protocol " +
       std::to_string(request.protocol_version()) + ", dsrund " DS_VERSION " on " + host +
       " protocol " + std::to_string(v1::PROTOCOL_CURRENT) + "; install the same version of both");
+}
+
+void DescribeCores(v1::PrepareResponse* response) {
+  const CpuTopology topology = ReadCpuTopology();
+  for (const int core : topology.cores) {
+    response->add_usable_cores(static_cast<std::uint32_t>(core));
+  }
+  if (!MayChooseMemory()) return;
+  for (const NumaNode& node : topology.nodes) {
+    v1::NumaNode* described = response->add_numa_nodes();
+    described->set_id(static_cast<std::uint32_t>(node.id));
+    for (const int cpu : node.cpus) described->add_cpus(static_cast<std::uint32_t>(cpu));
+    described->set_memory_bytes(node.memory_bytes);
+  }
 }
 
 }  // namespace
@@ -122,6 +138,7 @@ StatusOr<v1::PrepareResponse> Supervisor::Prepare(const v1::PrepareRequest& requ
   for (v1::Finding& finding : RunPreflight(request, context)) {
     *response.add_findings() = std::move(finding);
   }
+  if (request.describe_cores()) DescribeCores(&response);
   if (request.lease_master_port()) {
     *response.add_findings() = LeasePort(request.master_port());
     if (port_) response.set_master_port(port_->port());

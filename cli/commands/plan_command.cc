@@ -10,6 +10,7 @@
 
 #include "cli/exit_codes.h"
 #include "cli/flag_parser.h"
+#include "cli/plan/core_list.h"
 #include "cli/plan/launch_plan.h"
 #include "cli/plan/rank_environment.h"
 
@@ -34,9 +35,13 @@ Json RankJson(const PlannedJob& job, const PlannedRank& rank) {
   for (const auto& [name, value] : RankEnvironment(job.plan.world, rank, job.environment)) {
     environment[name] = value;
   }
-  return {{"rank", rank.rank},           {"host", job.plan.world.host_of(rank).host},
-          {"node_rank", rank.node_rank}, {"local_rank", rank.local_rank},
-          {"slot", rank.slot},           {"cores", rank.cores},
+  return {{"rank", rank.rank},
+          {"host", job.plan.world.host_of(rank).host},
+          {"node_rank", rank.node_rank},
+          {"local_rank", rank.local_rank},
+          {"slot", rank.slot},
+          {"cores", rank.cores},
+          {"memory", ShowMemoryPolicy(rank.memory)},
           {"env", environment}};
 }
 
@@ -64,7 +69,10 @@ void PrintTable(const PlannedJob& job) {
     std::cout << std::setw(5) << rank.rank << std::setw(6) << rank.node_rank << std::setw(7)
               << rank.local_rank << std::setw(6) << rank.slot << "  " << world.host_of(rank).host;
     if (!rank.cores.empty()) {
-      std::cout << "  cores " << rank.cores.front() << ".." << rank.cores.back();
+      std::cout << "  cores " << FormatNumberList(rank.cores);
+    }
+    if (const std::string memory = ShowMemoryPolicy(rank.memory); !memory.empty()) {
+      std::cout << "  memory " << memory;
     }
     std::cout << "\n";
   }
@@ -89,7 +97,8 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
   if (!parsed.rest.empty() && parsed.rest[0] == "--") parsed.rest.erase(parsed.rest.begin());
 
   PlannedJob job;
-  const ThisHost this_host = ProbeThisHost();
+  const ThisHost this_host =
+      ProbeThisHost(flags.bind_cores_to_rank ? Probe::kWithCores : Probe::kWithoutCores);
   DS_ASSIGN_OR_RETURN(job.plan,
                       MakeLaunchPlan(flags, this_host, std::getenv("CUDA_VISIBLE_DEVICES")));
   job.argv = ProgramCommand(flags, parsed.rest);

@@ -86,9 +86,10 @@ std::optional<Verdict> JobController::PrepareHosts(const RankProgram& program) {
     }));
   }
   std::optional<Verdict> refused;
+  std::vector<v1::PrepareResponse> responses;
   for (std::size_t i = 0; i < answers.size(); ++i) {
     const std::string& host = job_.plan.hosts[i].host;
-    const StatusOr<v1::PrepareResponse> answer = answers[i].get();
+    StatusOr<v1::PrepareResponse> answer = answers[i].get();
     std::optional<Verdict> verdict;
     if (!answer.ok()) {
       verdict = PreflightVerdict(
@@ -98,10 +99,15 @@ std::optional<Verdict> JobController::PrepareHosts(const RankProgram& program) {
       verdict = CheckHost(host, *answer);
       prepared_.core_counts.push_back(static_cast<int>(answer->core_count()));
       if (i == 0) prepared_.master_port = static_cast<int>(answer->master_port());
+      responses.push_back(*std::move(answer));
     }
     if (verdict.has_value() && !refused.has_value()) refused = std::move(verdict);
   }
-  return refused;
+  if (refused.has_value()) return refused;
+  const Status bound = BindHosts(responses, &job_);
+  if (bound.ok()) return std::nullopt;
+  return PreflightVerdict("", bound.message(), "the cores of the hosts were counted",
+                          "use fewer ranks a host, or leave --bind_cores_to_rank out");
 }
 
 std::optional<Verdict> JobController::CheckHost(const std::string& host,

@@ -37,7 +37,7 @@ class JobController {
   // A signal or the loss of a host that came while no rank ran.
   std::optional<Verdict> TakeEarlyEnd(int generation);
 
-  const JobRequest job_;
+  JobRequest job_;  // its ranks get their cores once the hosts have told of them
   JobObserver* const observer_;
   PreparedJob prepared_;
   JobInputs inputs_;

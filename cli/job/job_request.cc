@@ -44,10 +44,37 @@ v1::RankSpec MakeRankSpec(const JobRequest& job, const RankProgram& program,
     AddVariable(variable, spec.mutable_environment());
   }
   for (const int core : rank.cores) spec.add_cores(core);
+  if (rank.memory.kind != MemoryPolicy::Kind::kDefault) {
+    spec.mutable_memory_policy()->set_kind(rank.memory.kind == MemoryPolicy::Kind::kBind
+                                               ? v1::MemoryPolicy::BIND
+                                               : v1::MemoryPolicy::PREFERRED);
+    for (const int node : rank.memory.nodes) spec.mutable_memory_policy()->add_nodes(node);
+  }
   return spec;
 }
 
+HostCores CoresOf(const v1::PrepareResponse& host) {
+  HostCores available;
+  available.cores.assign(host.usable_cores().begin(), host.usable_cores().end());
+  for (const v1::NumaNode& node : host.numa_nodes()) {
+    available.nodes.push_back({.id = static_cast<int>(node.id()),
+                               .cpus = {node.cpus().begin(), node.cpus().end()},
+                               .memory_bytes = node.memory_bytes()});
+  }
+  return available;
+}
+
 }  // namespace
+
+Status BindHosts(const std::vector<v1::PrepareResponse>& hosts, JobRequest* job) {
+  if (!job->bind_cores) return OkStatus();
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    HostCores available = CoresOf(hosts[i]);
+    if (!job->core_list.empty()) available.cores = job->core_list;
+    DS_RETURN_IF_ERROR(BindCores(available, static_cast<int>(i), &job->plan));
+  }
+  return OkStatus();
+}
 
 v1::PrepareRequest MakePrepareRequest(const JobRequest& job, int node_rank,
                                       const RankProgram& program) {
@@ -60,6 +87,7 @@ v1::PrepareRequest MakePrepareRequest(const JobRequest& job, int node_rank,
   request.set_master_port(job.master_port);
   request.set_device(job.device);
   request.set_search_path(IsRemote(job, node_rank) ? Exported(job, "PATH") : job.search_path);
+  request.set_describe_cores(job.bind_cores);
   return request;
 }
 

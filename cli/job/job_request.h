@@ -43,10 +43,17 @@ struct JobRequest {
   int local_rank_position = 0;
   double grace_seconds = 15;
   int max_restarts = 0;
+  // Divides each host's cores among its ranks: these, or all the host has when empty.
+  bool bind_cores = false;
+  std::vector<int> core_list;
   int first_generation = 0;
   // What generation n runs; an error ends the job (kDataLoss, kNotFound: no usable checkpoint).
   std::function<StatusOr<RankProgram>(int generation)> program;
 };
+
+// Binds the ranks of every host to the cores that its daemon has told of. An error when a host has
+// too few.
+Status BindHosts(const std::vector<v1::PrepareResponse>& hosts, JobRequest* job);
 
 v1::PrepareRequest MakePrepareRequest(const JobRequest& job, int node_rank,
                                       const RankProgram& program);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cli/plan/core_list.h"
+#include "cli/plan/log_filter.h"
 
 namespace ds::cli {
 namespace {
@@ -79,9 +80,16 @@ std::vector<HostSlots> HostfilePool(const std::vector<HostEntry>& entries, Devic
   return pool;
 }
 
-Status BindAllCores(const std::vector<int>& cores, LaunchPlan* plan) {
+// As far as the cores are known here; the daemons of the hosts tell the rest when the job starts.
+Status BindKnownCores(const LaunchFlags& flags, const ThisHost& this_host, LaunchPlan* plan) {
+  HostCores available;
+  if (!plan->from_hostfile) available = {this_host.topology.cores, this_host.topology.nodes};
+  if (!flags.bind_core_list.empty()) {
+    DS_ASSIGN_OR_RETURN(available.cores, ParseCoreList(flags.bind_core_list));
+  }
+  if (!flags.bind_cores_to_rank || available.cores.empty()) return OkStatus();
   for (std::size_t node = 0; node < plan->world.hosts.size(); ++node) {
-    DS_RETURN_IF_ERROR(BindCores(cores, static_cast<int>(node), &plan->world));
+    DS_RETURN_IF_ERROR(BindCores(available, static_cast<int>(node), &plan->world));
   }
   return OkStatus();
 }
@@ -111,12 +119,9 @@ StatusOr<LaunchPlan> MakeLaunchPlan(const LaunchFlags& flags, const ThisHost& th
     plan.entries.push_back(*std::find_if(entries.begin(), entries.end(),
                                          [&](const HostEntry& e) { return e.name == host.host; }));
   }
-  if (!flags.bind_core_list.empty()) {
-    DS_ASSIGN_OR_RETURN(const std::vector<int> cores, ParseCoreList(flags.bind_core_list));
-    DS_RETURN_IF_ERROR(BindAllCores(cores, &plan));
-  } else if (flags.bind_cores_to_rank && !plan.from_hostfile) {
-    DS_RETURN_IF_ERROR(BindAllCores(this_host.cores, &plan));
-  }
+  DS_RETURN_IF_ERROR(BindKnownCores(flags, this_host, &plan));
+  DS_ASSIGN_OR_RETURN(const LogFilter shown, LogFilter::Parse(flags.log_ranks));
+  DS_RETURN_IF_ERROR(shown.CheckRanks(plan.world.world_size()));
   return plan;
 }
 
@@ -137,24 +142,16 @@ Status PlaceHosts(const LaunchFlags& flags, const ThisHost& this_host, LaunchPla
     }
     plan->here.push_back(IsHere(entry, this_host));
   }
-  if (!flags.bind_cores_to_rank) return OkStatus();
-  if (std::getenv("KMP_AFFINITY") != nullptr) {
+  if (flags.bind_cores_to_rank && std::getenv("KMP_AFFINITY") != nullptr) {
     return InvalidArgumentError(
         "--bind_cores_to_rank contradicts KMP_AFFINITY in the environment; unset one of them");
   }
-  if (!plan->world.ranks.front().cores.empty()) return OkStatus();
-  for (std::size_t node = 0; node < plan->here.size(); ++node) {
-    if (!plan->here[node]) {
-      return UnimplementedError("--bind_cores_to_rank on host '" + plan->entries[node].name +
-                                "': only this machine's cores are known; name them with "
-                                "--bind_core_list");
-    }
-  }
-  return BindAllCores(this_host.cores, plan);
+  return OkStatus();
 }
 
 StatusOr<LaunchPlan> PlanFromThisHost(const LaunchFlags& flags) {
-  const ThisHost this_host = ProbeThisHost();
+  const ThisHost this_host =
+      ProbeThisHost(flags.bind_cores_to_rank ? Probe::kWithCores : Probe::kWithoutCores);
   DS_ASSIGN_OR_RETURN(LaunchPlan plan,
                       MakeLaunchPlan(flags, this_host, std::getenv("CUDA_VISIBLE_DEVICES")));
   DS_RETURN_IF_ERROR(PlaceHosts(flags, this_host, &plan));

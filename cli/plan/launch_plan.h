@@ -34,7 +34,7 @@ StatusOr<LaunchPlan> MakeLaunchPlan(const LaunchFlags& flags, const ThisHost& th
 bool IsHere(const HostEntry& entry, const ThisHost& this_host);
 
 // Readies the plan for launching from this machine: tells the hosts that are this machine from the
-// others, refuses per-host keys that are not honoured, and binds cores that depend on this machine.
+// others and refuses per-host keys that are not honoured.
 Status PlaceHosts(const LaunchFlags& flags, const ThisHost& this_host, LaunchPlan* plan);
 
 // MakeLaunchPlan and PlaceHosts with what this process sees.

@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,9 +9,6 @@
 #include <climits>
 #include <filesystem>
 #include <string>
-
-#include "cli/plan/core_list.h"
-#include "runtime/base/files.h"
 
 namespace ds::cli {
 namespace {
@@ -56,45 +52,20 @@ int CountNumbered(const fs::path& folder, std::string_view prefix) {
   return count;
 }
 
-// The lowest numbered logical cpu that shares a core with `cpu`; `cpu` itself when unknown.
-int FirstSibling(int cpu) {
-  const StatusOr<std::string> text = ReadFile("/sys/devices/system/cpu/cpu" + std::to_string(cpu) +
-                                              "/topology/thread_siblings_list");
-  if (!text.ok()) return cpu;
-  const StatusOr<std::vector<int>> siblings = ParseCoreList(text->substr(0, text->find('\n')));
-  return siblings.ok() ? siblings->front() : cpu;
-}
-
-std::vector<int> UsableCores() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return {0};
-  std::vector<int> cores;
-  std::vector<int> taken;  // first siblings of the cores that are in already
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &allowed)) continue;
-    const int core = FirstSibling(cpu);
-    if (std::find(taken.begin(), taken.end(), core) != taken.end()) continue;
-    taken.push_back(core);
-    cores.push_back(cpu);
-  }
-  return cores;
-}
-
 }  // namespace
 
 bool ThisHost::Is(std::string_view host) const {
   return host.starts_with("127.") || std::find(names.begin(), names.end(), host) != names.end();
 }
 
-ThisHost ProbeThisHost() {
+ThisHost ProbeThisHost(Probe probe) {
   ThisHost host;
   host.name = HostName();
   host.names = {"localhost", "::1", host.name, host.name.substr(0, host.name.find('.'))};
   AddInterfaceAddresses(&host.names);
   host.gpu_count = CountNumbered("/dev", "nvidia");
   host.numa_node_count = std::max(1, CountNumbered("/sys/devices/system/node", "node"));
-  host.cores = UsableCores();
+  if (probe == Probe::kWithCores) host.topology = ReadCpuTopology();
   return host;
 }
 

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/cpu_topology.h"
+
 namespace ds::cli {
 
 struct ThisHost {
@@ -15,14 +17,15 @@ struct ThisHost {
   std::vector<std::string> names;  // every name and address that means this machine
   int gpu_count = 0;               // NVIDIA devices the kernel shows
   int numa_node_count = 1;
-  // One logical cpu of every physical core this process may use, ascending.
-  std::vector<int> cores;
+  CpuTopology topology;  // with Probe::kWithCores
 
   // "localhost", any 127.0.0.0/8 address, "::1", the host's own name (with or without its domain)
   // and its addresses.
   bool Is(std::string_view host) const;
 };
 
-ThisHost ProbeThisHost();
+// The cores are asked for only where they matter: it takes a file per cpu.
+enum class Probe { kWithoutCores, kWithCores };
+ThisHost ProbeThisHost(Probe probe);
 
 }  // namespace ds::cli

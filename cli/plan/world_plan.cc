@@ -24,12 +24,14 @@ WorldPlan PlanWorld(const std::vector<HostSlots>& selected) {
   return plan;
 }
 
-Status BindCores(const std::vector<int>& cores, int node_rank, WorldPlan* plan) {
+Status BindCores(const HostCores& available, int node_rank, WorldPlan* plan) {
   const PlannedHost& host = plan->hosts[node_rank];
-  StatusOr<std::vector<std::vector<int>>> shares = DivideCores(cores, host.rank_count());
+  StatusOr<std::vector<std::vector<int>>> shares = DivideCores(available.cores, host.rank_count());
   if (!shares.ok()) return shares.status().WithContext("host '" + host.host + "'");
   for (int i = 0; i < host.rank_count(); ++i) {
-    plan->ranks[host.first_rank + i].cores = std::move((*shares)[i]);
+    PlannedRank& rank = plan->ranks[host.first_rank + i];
+    rank.cores = std::move((*shares)[i]);
+    rank.memory = ChooseMemory(available.nodes, rank.cores);
   }
   return OkStatus();
 }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/plan/memory_policy.h"
 #include "cli/plan/resource_filter.h"
 #include "runtime/base/status.h"
 
@@ -31,6 +32,7 @@ struct PlannedRank {
   int local_rank = 0;
   int slot = 0;
   std::vector<int> cores;  // empty = not bound
+  MemoryPolicy memory;
 };
 
 struct WorldPlan {
@@ -44,7 +46,14 @@ struct WorldPlan {
 // Requires: every host has a slot.
 WorldPlan PlanWorld(const std::vector<HostSlots>& selected);
 
-// Divides `cores` among the ranks of host `node_rank`.
-Status BindCores(const std::vector<int>& cores, int node_rank, WorldPlan* plan);
+// What a host has to bind ranks to.
+struct HostCores {
+  std::vector<int> cores;       // to be divided; ascending
+  std::vector<NumaNode> nodes;  // none when not known
+};
+
+// Divides the cores of host `node_rank` among its ranks, and chooses the memory that belongs to
+// each share.
+Status BindCores(const HostCores& host, int node_rank, WorldPlan* plan);
 
 }  // namespace ds::cli

@@ -85,13 +85,39 @@ TEST(LaunchRequestTest, LocalRankGoesRightBehindTheProgram) {
               ElementsAre("python3", "x.py", "--local_rank=0"));
 }
 
-TEST(LaunchRequestTest, BoundCoresTravelWithTheRank) {
+TEST(LaunchRequestTest, BoundCoresAndMemoryTravelWithTheRank) {
   JobRequest job = TwoHosts();
-  ASSERT_TRUE(BindCores({4, 5, 6}, 1, &job.plan).ok());
+  job.bind_cores = true;
+  v1::PrepareResponse small;
+  small.add_usable_cores(0);
+  small.add_usable_cores(1);
+  v1::PrepareResponse large;
+  for (const int core : {4, 5, 6}) large.add_usable_cores(core);
+  v1::NumaNode* node = large.add_numa_nodes();
+  node->set_id(1);
+  for (const int cpu : {4, 5, 6}) node->add_cpus(cpu);
+  node->set_memory_bytes(1);
+  ASSERT_TRUE(BindHosts({small, large}, &job).ok());
   const v1::LaunchRequest request =
       MakeLaunchRequest(job, {.argv = {"p"}}, {.node_rank = 1, .core_count = 64});
   EXPECT_THAT(request.ranks(0).cores(), ElementsAre(4, 5));
   EXPECT_THAT(request.ranks(1).cores(), ElementsAre(6));
+  EXPECT_EQ(request.ranks(1).memory_policy().kind(), v1::MemoryPolicy::BIND);
+  EXPECT_THAT(request.ranks(1).memory_policy().nodes(), ElementsAre(1));
+  EXPECT_FALSE(
+      MakeLaunchRequest(job, {.argv = {"p"}}, {.node_rank = 0}).ranks(0).has_memory_policy());
+}
+
+TEST(BindHostsTest, AGivenListIsDividedInsteadAndTooFewCoresAreNamed) {
+  JobRequest job = TwoHosts();
+  const std::vector<v1::PrepareResponse> hosts(2);
+  EXPECT_TRUE(BindHosts(hosts, &job).ok()) << "nobody asked for it";
+  job.bind_cores = true;
+  EXPECT_FALSE(BindHosts(hosts, &job).ok());
+  job.core_list = {7, 8};
+  ASSERT_TRUE(BindHosts(hosts, &job).ok());
+  EXPECT_THAT(MakeLaunchRequest(job, {.argv = {"p"}}, {.node_rank = 1}).ranks(1).cores(),
+              ElementsAre(8));
 }
 
 TEST(JobIdTest, ReadableAndUnique) {

@@ -17,7 +17,8 @@ ThisHost Machine(int gpus, int numa_nodes = 1) {
           .names = {"localhost", "::1", "me", "10.0.0.1"},
           .gpu_count = gpus,
           .numa_node_count = numa_nodes,
-          .cores = {0, 2, 4, 6}};
+          .topology = {.cores = {0, 2, 4, 6},
+                       .nodes = {{.id = 0, .cpus = {0, 2, 4, 6}, .memory_bytes = 1}}}};
 }
 
 class LaunchPlanTest : public ::testing::Test {
@@ -97,12 +98,15 @@ TEST_F(LaunchPlanTest, GivenCoresAreDividedOnEveryHost) {
   EXPECT_THAT(plan->world.ranks[2].cores, ElementsAre(0, 1, 2));
 }
 
-TEST_F(LaunchPlanTest, ThisHostsCoresAreBoundWhenItRuns) {
-  const LaunchFlags flags{.hostfile = Hostfile("localhost slots=2\n"), .bind_cores_to_rank = true};
-  auto plan = MakeLaunchPlan(flags, Machine(0), nullptr);
+TEST_F(LaunchPlanTest, ThisHostsCoresAreKnownWithoutAHostfile) {
+  const auto plan =
+      MakeLaunchPlan({.num_gpus = 3, .bind_cores_to_rank = true}, Machine(0), nullptr);
   ASSERT_TRUE(plan.ok());
-  ASSERT_TRUE(PlaceHosts(flags, Machine(0), &*plan).ok());
-  EXPECT_THAT(plan->world.ranks[1].cores, ElementsAre(4, 6));
+  EXPECT_THAT(plan->world.ranks[0].cores, ElementsAre(0, 2)) << "the core left over";
+  EXPECT_THAT(plan->world.ranks[2].cores, ElementsAre(6));
+  EXPECT_EQ(plan->world.ranks[2].memory, (MemoryPolicy{MemoryPolicy::Kind::kBind, {0}}));
+  EXPECT_FALSE(
+      MakeLaunchPlan({.num_gpus = 5, .bind_cores_to_rank = true}, Machine(0), nullptr).ok());
 }
 
 TEST_F(LaunchPlanTest, EveryNameOfThisMachineIsLocalAndNoOther) {
@@ -154,11 +158,12 @@ TEST_F(LaunchPlanTest, CoresOfOtherHostsMustBeNamed) {
 }
 
 TEST(ProbeThisHostTest, SeesThisMachine) {
-  const ThisHost host = ProbeThisHost();
+  const ThisHost host = ProbeThisHost(Probe::kWithCores);
   EXPECT_TRUE(host.Is("localhost"));
   EXPECT_TRUE(host.Is("127.0.0.1"));
   EXPECT_TRUE(host.Is(host.name));
-  EXPECT_FALSE(host.cores.empty());
+  EXPECT_FALSE(host.topology.cores.empty());
+  EXPECT_TRUE(ProbeThisHost(Probe::kWithoutCores).topology.cores.empty());
   EXPECT_GE(host.numa_node_count, 1);
 }
 

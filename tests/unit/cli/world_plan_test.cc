@@ -28,11 +28,11 @@ TEST(WorldPlanTest, RanksGoHostByHostAndLocalRanksCountFromZero) {
 
 TEST(WorldPlanTest, BindsCoresOfOneHostByLocalRank) {
   WorldPlan plan = PlanWorld({{.host = "a", .slots = {0}}, {.host = "b", .slots = {0, 1}}});
-  ASSERT_TRUE(BindCores({4, 5, 6}, 1, &plan).ok());
+  ASSERT_TRUE(BindCores({.cores = {4, 5, 6}}, 1, &plan).ok());
   EXPECT_THAT(plan.ranks[0].cores, ElementsAre());
   EXPECT_THAT(plan.ranks[1].cores, ElementsAre(4, 5));
   EXPECT_THAT(plan.ranks[2].cores, ElementsAre(6));
-  EXPECT_EQ(BindCores({4}, 1, &plan).message(),
+  EXPECT_EQ(BindCores({.cores = {4}}, 1, &plan).message(),
             "host 'b': --bind_cores_to_rank: 2 ranks cannot share 1 core");
 }
 
@@ -74,7 +74,7 @@ TEST(RankEnvironmentTest, OneDevicePerRankMasksTheOthers) {
 
 TEST(RankEnvironmentTest, ThreadsAreTheBoundCoresUnlessTheUserHasSetThem) {
   WorldPlan plan = PlanWorld({{.host = "a", .slots = {0}}});
-  ASSERT_TRUE(BindCores({0, 1, 2}, 0, &plan).ok());
+  ASSERT_TRUE(BindCores({.cores = {0, 1, 2}}, 0, &plan).ok());
   JobEnvironment job{.threads_per_rank = 8};
   EXPECT_EQ(AsMap(RankEnvironment(plan, plan.ranks[0], job))["OMP_NUM_THREADS"], "3");
   job.user_set_threads = true;

@@ -1,0 +1,35 @@
+#pragma once
+
+// Where the memory of a bound rank comes from: the node that its cores belong to.
+//
+//   one node holds all cores of the rank           its memory only (bind)
+//   as many nodes without cpus as with (HBM in     the k-th memory-only node, preferred, for cores
+//   of the
+//     "flat" mode)                                 k-th node with cpus
+//   neighbouring nodes with the same cpus          all nodes of that group (bind)
+//     ("fake" NUMA)
+//   cores of several nodes, nodes not known        the kernel's default
+//
+// The rules are DeepSpeed's numactl ones. Pure; safe from any thread.
+
+#include <string>
+#include <vector>
+
+#include "runtime/base/cpu_topology.h"
+
+namespace ds::cli {
+
+struct MemoryPolicy {
+  enum class Kind { kDefault, kBind, kPreferred };
+  Kind kind = Kind::kDefault;
+  std::vector<int> nodes;  // ascending; none for kDefault
+
+  friend bool operator==(const MemoryPolicy&, const MemoryPolicy&) = default;
+};
+
+MemoryPolicy ChooseMemory(const std::vector<NumaNode>& nodes, const std::vector<int>& cores);
+
+// "bind 0,1", "prefer 2", "" for the default.
+std::string ShowMemoryPolicy(const MemoryPolicy& policy);
+
+}  // namespace ds::cli
