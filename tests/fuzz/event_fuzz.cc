@@ -1,0 +1,62 @@
+// Feeds arbitrary batches of events to what the controller makes of a daemon's messages: the blame,
+// the journal, the console, the cores a host has told of.
+
+#include <cstddef>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/console/line_collapser.h"
+#include "cli/console/progress.h"
+#include "cli/job/event_json.h"
+#include "cli/job/failure_verdict.h"
+#include "cli/job/job_request.h"
+
+namespace {
+
+namespace v1 = ::dsrun::v1;
+
+void TryEvents(const std::string& bytes) {
+  v1::EventBatch batch;
+  if (!batch.ParseFromString(bytes)) return;
+  const std::string host = "h";
+  ds::cli::FailureObserver failures(0);
+  ds::cli::Progress progress(10);
+  ds::cli::LineCollapser collapser;
+  for (const v1::Event& event : batch.events()) {
+    failures.OnEvent(host, event);
+    progress.OnEvent(event);
+    if (const auto json = ds::cli::ToJson({host, 0, event}); json.has_value()) {
+      static_cast<void>(json->dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    }
+    if (!event.has_rank_output()) continue;
+    collapser.Add({.text = event.rank_output().data(),
+                   .rank = static_cast<int>(event.rank_output().rank()),
+                   .host = host,
+                   .unix_nanos = event.unix_nanos()});
+    static_cast<void>(collapser.TakeRipe(event.unix_nanos()));
+  }
+  static_cast<void>(collapser.TakeAll());
+  static_cast<void>(progress.Line());
+  static_cast<void>(failures.Conclude());
+}
+
+void TryCores(const std::string& bytes) {
+  v1::PrepareResponse response;
+  if (!response.ParseFromString(bytes)) return;
+  ds::cli::JobRequest job{.plan = ds::cli::PlanWorld({{.host = "h", .slots = {0, 1, 2}}}),
+                          .working_directories = {"/"},
+                          .bind_cores = true};
+  if (!BindHosts({response}, &job).ok()) return;
+  static_cast<void>(ds::cli::MakeLaunchRequest(job, {.argv = {"p"}}, {.core_count = 2}));
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  const std::string bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
+  data[0] % 2 == 0 ? TryEvents(bytes) : TryCores(bytes);
+  return 0;
+}

@@ -1,0 +1,51 @@
+// Feeds arbitrary bytes to what the daemon makes of a controller's messages, up to the point where
+// a process would be started: preflight, a rank's command, the grace of a stop. The first byte
+// chooses.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "daemon/generation.h"
+#include "daemon/preflight.h"
+#include "daemon/rank_env.h"
+#include "runtime/base/check.h"
+
+namespace {
+
+namespace v1 = ::dsrun::v1;
+
+void CheckCommand(const ds::daemon::RankCommand& command) {
+  DS_CHECK(!command.executable.empty() && !command.argv.empty());
+  for (const std::string& text : command.argv) DS_CHECK(text.find('\0') == std::string::npos);
+  for (const std::string& entry : command.environment) {
+    DS_CHECK(entry.find('\0') == std::string::npos && entry.find('=') != 0);
+  }
+}
+
+void TryLaunch(const std::string& bytes) {
+  v1::LaunchRequest request;
+  if (!request.ParseFromString(bytes)) return;
+  const ds::daemon::HostContext host{{"PATH=/bin", "A=1"}, "/bin/true", "/job"};
+  for (int i = 0; i < request.ranks_size() && i < 8; ++i) {
+    const auto command = ds::daemon::MakeRankCommand(request, i, host);
+    if (command.ok()) CheckCommand(*command);
+  }
+  static_cast<void>(ds::daemon::GraceFromSeconds(request.grace_seconds()).ok());
+}
+
+void TryPrepare(const std::string& bytes) {
+  v1::PrepareRequest request;
+  if (!request.ParseFromString(bytes)) return;
+  const ds::daemon::PreflightContext context{{.host_name = "h", .cores = 2}, "", "/bin", ""};
+  DS_CHECK(!ds::daemon::RunPreflight(request, context).empty());
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  const std::string bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
+  data[0] % 2 == 0 ? TryLaunch(bytes) : TryPrepare(bytes);
+  return 0;
+}
