@@ -73,9 +73,11 @@ StatusOr<std::vector<RankCommand>> Generation::MakeCommands(const v1::LaunchRequ
 }
 
 Status Generation::StartProcesses(const v1::LaunchRequest& request) {
-  DS_ASSIGN_OR_RETURN(JobDirectory files, JobDirectory::Create(options_.folder, request));
-  options_.host.job_directory = files.path().string();
-  files_.emplace(std::move(files));
+  if (!request.files().empty()) {
+    DS_ASSIGN_OR_RETURN(JobDirectory files, JobDirectory::Create(options_.folder, request));
+    options_.host.job_directory = files.path().string();
+    files_.emplace(std::move(files));
+  }
   DS_ASSIGN_OR_RETURN(const std::vector<RankCommand> commands, MakeCommands(request));
   for (int i = 0; i < request.ranks_size(); ++i) {
     const v1::RankSpec& spec = request.ranks(i);

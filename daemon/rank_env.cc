@@ -47,6 +47,7 @@ Variables OwnVariables(const std::vector<std::string>& environment) {
 }
 
 std::string WithJobDirectory(std::string text, const std::string& folder) {
+  if (folder.empty()) return text;  // a job without files: the text is the user's own
   for (std::size_t at = text.find(kJobDirectoryText); at != std::string::npos;
        at = text.find(kJobDirectoryText, at + folder.size())) {
     text.replace(at, kJobDirectoryText.size(), folder);

@@ -24,7 +24,7 @@ namespace v1 = ::dsrun::v1;
 struct HostContext {
   std::vector<std::string> environment;  // the daemon's own, "NAME=value"
   std::filesystem::path dsrank;          // empty when this host has none
-  std::string job_directory;             // for "@DSRUN_JOB_DIR@"
+  std::string job_directory;             // for "@DSRUN_JOB_DIR@"; "" = a job without files
 };
 
 // The command of `request.ranks(index)`. kInvalidArgument for what execve could not carry (NUL

@@ -46,7 +46,7 @@ StatusOr<int> RunCommand(const Invocation& invocation) {
                       RunDirectory::Create(RunDirectoryPath(flags, setup.job_id)));
   nlohmann::ordered_json job = DescribeJob("run", setup, invocation.command_line);
   job["argv"] = DescribeWords(argv);
-  DS_RETURN_IF_ERROR(run_directory->WriteJob(job));
+  DS_RETURN_IF_ERROR(run_directory->WriteJob(job, Durability::kWhole));
   return RunJob(setup, run_directory.get());
 }
 

@@ -19,6 +19,7 @@ constexpr std::chrono::milliseconds kStopAgainAfter{200};
 template <typename Result>
 std::vector<Result> OnAllHosts(const std::vector<int>& node_ranks,
                                const std::function<Result(int)>& call) {
+  if (node_ranks.size() == 1) return {call(node_ranks.front())};  // a thread would only cost time
   std::vector<std::future<Result>> calls;
   calls.reserve(node_ranks.size());
   for (const int node_rank : node_ranks) {

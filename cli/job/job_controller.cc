@@ -80,8 +80,11 @@ std::optional<Verdict> JobController::Run() {
 std::optional<Verdict> JobController::PrepareHosts(const RankProgram& program) {
   std::vector<std::future<StatusOr<v1::PrepareResponse>>> answers;
   answers.reserve(prepared_.daemons.size());
+  // A thread for a single host would only cost time.
+  const std::launch how =
+      prepared_.daemons.size() == 1 ? std::launch::deferred : std::launch::async;
   for (std::size_t i = 0; i < prepared_.daemons.size(); ++i) {
-    answers.push_back(std::async(std::launch::async, [&, i] {
+    answers.push_back(std::async(how, [&, i] {
       return prepared_.daemons[i]->Prepare(MakePrepareRequest(job_, static_cast<int>(i), program));
     }));
   }

@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr int kIndent = 2;
+constexpr unsigned kFileMode = 0644;
 
 // Bytes that are no UTF-8 (a rank's last words) become U+FFFD.
 std::string Dump(const Json& json, int indent) {
@@ -46,9 +47,7 @@ StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::Create(const fs::path& pat
                               " holds a job already; go on with it by 'dsrun resume " +
                               path.string() + "' or choose another with --run_dir");
   }
-  if (const Status made = MakeDirectories(path / "checkpoints"); !made.ok()) {
-    return CannotWrite(path, made);
-  }
+  if (const Status made = MakeDirectories(path); !made.ok()) return CannotWrite(path, made);
   return OpenFiles(path);
 }
 
@@ -63,12 +62,9 @@ StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::Open(const fs::path& path)
 StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::OpenFiles(const fs::path& path) {
   std::unique_ptr<RunDirectory> run(new RunDirectory(path));
   DS_RETURN_IF_ERROR(run->Lock());
-  for (auto& [file, name] :
-       {std::pair(&run->events_, "events.jsonl"), std::pair(&run->metrics_, "metrics.jsonl")}) {
-    StatusOr<AppendFile> opened = AppendFile::Open(path / name);
-    if (!opened.ok()) return CannotWrite(path, opened.status());
-    file->emplace(*std::move(opened));
-  }
+  StatusOr<AppendFile> events = AppendFile::Open(path / "events.jsonl");
+  if (!events.ok()) return CannotWrite(path, events.status());
+  run->events_.emplace(*std::move(events));
   return run;
 }
 
@@ -93,8 +89,8 @@ int RunDirectory::NextGeneration() const {
   return next;
 }
 
-Status RunDirectory::WriteJob(const Json& job) {
-  return WriteFileAtomically(path_ / "job.json", Dump(job, kIndent));
+Status RunDirectory::WriteJob(const Json& job, Durability durability) {
+  return WriteFileAtomically(path_ / "job.json", Dump(job, kIndent), kFileMode, durability);
 }
 
 StatusOr<Json> RunDirectory::ReadJob() const {
@@ -112,7 +108,10 @@ Status RunDirectory::WriteResolvedConfig(const Json& config) {
 }
 
 Status RunDirectory::WriteVerdict(const Verdict& verdict) {
-  return WriteFileAtomically(path_ / "verdict.json", Dump(ToJson(verdict), kIndent));
+  // Not durable: when the machine goes down the verdict is another one, and the user waits for
+  // this.
+  return WriteFileAtomically(path_ / "verdict.json", Dump(ToJson(verdict), kIndent), kFileMode,
+                             Durability::kWhole);
 }
 
 Status RunDirectory::RemoveVerdict() {
@@ -130,10 +129,19 @@ Status RunDirectory::Append(const HostEvent& event) {
     }
   }
   if (event.event.has_rank_report() && event.event.rank_report().kind() == "step") {
-    return metrics_->Append(event.event.rank_report().body() + "\n");
+    return AppendMetrics(event.event.rank_report().body() + "\n");
   }
   const std::optional<Json> json = ToJson(event);
   return json.has_value() ? events_->Append(Dump(*json, -1)) : OkStatus();
+}
+
+// Made with the first step: every file costs a start its share, and most programs report no steps.
+Status RunDirectory::AppendMetrics(const std::string& line) {
+  if (!metrics_.has_value()) {
+    DS_ASSIGN_OR_RETURN(AppendFile file, AppendFile::Open(path_ / "metrics.jsonl"));
+    metrics_.emplace(std::move(file));
+  }
+  return metrics_->Append(line);
 }
 
 Status RunDirectory::AppendOutput(const HostEvent& event) {

@@ -5,9 +5,9 @@
 //     job.json                          everything needed to repeat or resume the job
 //     config.resolved.json              every config value and where it comes from (train)
 //     events.jsonl                      what happened, one object a line (not the output)
-//     metrics.jsonl                     one object per optimizer step; restarts append
+//     metrics.jsonl                     one object per optimizer step, from the first; restarts append
 //     logs/<generation>/rank-00000.out  every byte a rank wrote, and .err
-//     checkpoints/
+//     checkpoints/                      (train)
 //     verdict.json                      only after a failure
 //
 // One dsrun at a time has it open.
@@ -42,7 +42,8 @@ class RunDirectory {
   // One more than any generation that has logs here.
   int NextGeneration() const;
 
-  Status WriteJob(const nlohmann::ordered_json& job);
+  // kDurable for a job that can be resumed after the machine has gone down.
+  Status WriteJob(const nlohmann::ordered_json& job, Durability durability);
   StatusOr<nlohmann::ordered_json> ReadJob() const;
   Status WriteResolvedConfig(const nlohmann::ordered_json& config);
   Status WriteVerdict(const Verdict& verdict);
@@ -57,6 +58,7 @@ class RunDirectory {
   static StatusOr<std::unique_ptr<RunDirectory>> OpenFiles(const std::filesystem::path& path);
   Status Lock();
   Status AppendOutput(const HostEvent& event);
+  Status AppendMetrics(const std::string& line);
   StatusOr<AppendFile*> Log(int generation, const LogKey& key);
 
   const std::filesystem::path path_;

@@ -45,13 +45,15 @@ Status WriteAll(int fd, std::string_view bytes, std::string_view what) {
   return OkStatus();
 }
 
-Status WriteFileAtomically(const fs::path& path, std::string_view content, unsigned mode) {
+Status WriteFileAtomically(const fs::path& path, std::string_view content, unsigned mode,
+                           Durability durability) {
+  const bool durable = durability == Durability::kDurable;
   std::string temporary = path.string() + ".XXXXXX";
   UniqueFd fd(::mkostemp(temporary.data(), O_CLOEXEC));
   if (!fd.valid()) return ErrnoError(errno, path.string());
   Status status = WriteAll(fd.get(), content, path.string());
   if (status.ok() && ::fchmod(fd.get(), mode) != 0) status = ErrnoError(errno, path.string());
-  if (status.ok() && ::fsync(fd.get()) != 0) status = ErrnoError(errno, path.string());
+  if (status.ok() && durable && ::fsync(fd.get()) != 0) status = ErrnoError(errno, path.string());
   if (status.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) {
     status = ErrnoError(errno, path.string());
   }
@@ -59,6 +61,7 @@ Status WriteFileAtomically(const fs::path& path, std::string_view content, unsig
     ::unlink(temporary.c_str());
     return status;
   }
+  if (!durable) return OkStatus();
   return SyncDirectory(path.has_parent_path() ? path.parent_path() : fs::path("."));
 }
 

@@ -20,11 +20,15 @@ namespace ds {
 StatusOr<std::string> ReadFile(const std::filesystem::path& path,
                                std::uint64_t max_bytes = std::uint64_t{1} << 32);
 
+// What a file that is replaced survives: the end of this process, or that of the machine too, which
+// takes two fsyncs (milliseconds each).
+enum class Durability { kWhole, kDurable };
+
 // Writes `content` to `path` so that a reader, or the machine after a crash, sees the old content
 // or the new one, never a part: temporary file in the same folder, fsync, rename, fsync of the
 // folder. On failure the temporary file is removed and `path` is as it was.
 Status WriteFileAtomically(const std::filesystem::path& path, std::string_view content,
-                           unsigned mode = 0644);
+                           unsigned mode = 0644, Durability durability = Durability::kDurable);
 
 // Creates `path` and its parents; fine when they exist.
 Status MakeDirectories(const std::filesystem::path& path);

@@ -69,7 +69,7 @@ TEST_F(RunDirectoryTest, ASecondJobIsRefused) {
   {
     const auto run = RunDirectory::Create(path());
     ASSERT_TRUE(run.ok());
-    ASSERT_TRUE((*run)->WriteJob({{"job", "x"}}).ok());
+    ASSERT_TRUE((*run)->WriteJob({{"job", "x"}}, Durability::kWhole).ok());
   }
   const auto again = RunDirectory::Create(path());
   ASSERT_FALSE(again.ok());
@@ -84,7 +84,7 @@ TEST_F(RunDirectoryTest, ASecondJobIsRefused) {
 TEST_F(RunDirectoryTest, OneDsrunAtATime) {
   const auto run = RunDirectory::Create(path());
   ASSERT_TRUE(run.ok());
-  ASSERT_TRUE((*run)->WriteJob({{"job", "x"}}).ok());
+  ASSERT_TRUE((*run)->WriteJob({{"job", "x"}}, Durability::kWhole).ok());
   EXPECT_EQ(RunDirectory::Open(path()).status().message(),
             "run directory " + path().string() + " is in use by another dsrun");
 }
