@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include <cerrno>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "runtime/base/files.h"
+#include "runtime/base/log.h"
 
 extern char** environ;
 
@@ -103,6 +105,14 @@ Status AwaitReady(int ready_fd, std::chrono::milliseconds timeout) {
 StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Start(const LocalDaemonOptions& options) {
   DS_ASSIGN_OR_RETURN(const fs::path dsrund, FindDaemon(options));
   std::unique_ptr<LocalDaemon> daemon(new LocalDaemon());
+  if (options.take_warm) {
+    StatusOr<WarmDaemon> warm = TakeWarmDaemon(dsrund, options.job_id, options.dsrank);
+    if (warm.ok()) {
+      daemon->UseWarm(std::move(warm).value());
+      return daemon;
+    }
+    LogDebug("starting a daemon: " + warm.status().message());
+  }
   DS_ASSIGN_OR_RETURN(daemon->folder_, MakePrivateFolder());
   const std::string socket = (daemon->folder_ / "daemon.sock").string();
   DS_ASSIGN_OR_RETURN(Pipe controller, MakePipe());
@@ -129,27 +139,52 @@ StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Start(const LocalDaemonOptio
 
 LocalDaemon::~LocalDaemon() { static_cast<void>(Close()); }
 
-Status LocalDaemon::Close() {
+void LocalDaemon::UseWarm(WarmDaemon warm) {
+  folder_ = std::move(warm.folder);
+  pid_ = warm.pid;
+  warm_connection_ = std::move(warm.connection);
+  client_ = std::make_unique<DaemonClient>("unix:" + (folder_ / "daemon.sock").string());
+}
+
+void LocalDaemon::HangUp() {
   controller_pipe_.Reset();
-  Status result;
-  if (pid_ > 0) {
-    int status = 0;
-    pid_t waited = -1;
-    do {
-      waited = ::waitpid(pid_, &status, 0);
-    } while (waited < 0 && errno == EINTR);
-    pid_ = -1;
-    if (waited < 0) {
-      result = ErrnoError(errno, "waiting for dsrund");
-    } else if (WIFSIGNALED(status)) {
-      result = InternalError("dsrund was ended by signal " + std::to_string(WTERMSIG(status)));
-    } else if (WEXITSTATUS(status) != 0) {
-      result = InternalError("dsrund ended with status " + std::to_string(WEXITSTATUS(status)));
-    }
-  }
+  if (warm_connection_.valid()) ::shutdown(warm_connection_.get(), SHUT_WR);
+}
+
+Status LocalDaemon::Close() {
+  HangUp();
+  const Status result = pid_ < 0                   ? OkStatus()
+                        : warm_connection_.valid() ? AwaitWarm()
+                                                   : AwaitChild();
+  pid_ = -1;
   std::error_code ignored;  // dsrund has removed it; this is for one that was killed
   fs::remove_all(folder_, ignored);
   return result;
+}
+
+Status LocalDaemon::AwaitChild() {
+  int status = 0;
+  pid_t waited = -1;
+  do {
+    waited = ::waitpid(pid_, &status, 0);
+  } while (waited < 0 && errno == EINTR);
+  if (waited < 0) return ErrnoError(errno, "waiting for dsrund");
+  if (WIFSIGNALED(status)) {
+    return InternalError("dsrund was ended by signal " + std::to_string(WTERMSIG(status)));
+  }
+  if (WEXITSTATUS(status) == 0) return OkStatus();
+  return InternalError("dsrund ended with status " + std::to_string(WEXITSTATUS(status)));
+}
+
+Status LocalDaemon::AwaitWarm() {
+  char byte = 0;
+  pollfd ended{warm_connection_.get(), POLLIN, 0};
+  // It says nothing more: what can be read is its end.
+  while (::poll(&ended, 1, -1) < 0 && errno == EINTR) {
+  }
+  static_cast<void>(::read(ended.fd, &byte, 1));
+  warm_connection_.Reset();
+  return OkStatus();
 }
 
 }  // namespace ds::cli

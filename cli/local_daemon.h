@@ -1,8 +1,9 @@
 #pragma once
 
-// LocalDaemon: the dsrund of this host, started as a child in a session of its own and bound to the
-// life of this object by a pipe. When the pipe closes (Close, the destructor, or the end of this
-// process in any way, SIGKILL included) dsrund stops its ranks and ends.
+// LocalDaemon: the dsrund of this host, started as a child in a session of its own, or taken from
+// those that wait (warm_daemon.h), and bound to the life of this object by a pipe or connection.
+// When that closes (Close, the destructor, or the end of this process in any way, SIGKILL included)
+// dsrund stops its ranks and ends.
 //
 // The daemon's socket lies in a private 0700 folder under $XDG_RUNTIME_DIR or /tmp. Nothing is left
 // there afterwards.
@@ -15,6 +16,7 @@
 #include <string>
 
 #include "cli/daemon_client.h"
+#include "cli/warm_daemon.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
 
@@ -25,6 +27,7 @@ struct LocalDaemonOptions {
   std::filesystem::path dsrund;  // empty: beside the running program
   std::filesystem::path dsrank;  // empty: beside dsrund
   std::chrono::milliseconds start_timeout{10'000};
+  bool take_warm = false;  // one that waits for work here (`dsrund --serve`), if it fits
 };
 
 class LocalDaemon {
@@ -43,6 +46,9 @@ class LocalDaemon {
   // Its private folder; gone after Close.
   const std::filesystem::path& folder() const { return folder_; }
 
+  // Tells the daemon that nobody needs it any more and does not wait for its end. Idempotent.
+  void HangUp();
+
   // Hangs up and waits until dsrund, and with it every rank, has ended (at most the job's grace).
   // Idempotent. kInternal when dsrund did not end cleanly.
   Status Close();
@@ -51,8 +57,13 @@ class LocalDaemon {
   LocalDaemon() = default;
 
   std::filesystem::path folder_;
+  void UseWarm(WarmDaemon warm);
+  Status AwaitChild();
+  Status AwaitWarm();
+
   UniqueFd controller_pipe_;  // closing it tells dsrund that the controller is gone
-  int pid_ = -1;              // -1 once it has been waited for
+  UniqueFd warm_connection_;  // instead of that, and of being its parent
+  int pid_ = -1;              // -1 once it has ended
   std::unique_ptr<DaemonClient> client_;
 };
 

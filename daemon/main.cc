@@ -17,6 +17,7 @@
 #include "daemon/network_daemon.h"
 #include "daemon/rpc_server.h"
 #include "daemon/supervisor.h"
+#include "daemon/warm_daemon.h"
 #include "runtime/base/files.h"
 #include "runtime/base/log.h"
 
@@ -30,6 +31,9 @@ struct Flags {
   std::string listen;
   std::string job;
   std::string dsrank;
+  bool serve = false;
+  bool wait_for_job = false;
+  int waiting = 2;
   int controller_fd = -1;
   int ready_fd = -1;
 };
@@ -115,8 +119,17 @@ int Main(int argc, char** argv) {
   place->add_option("--listen", flags.listen,
                     "address of this host to listen on, on a free port, with the credentials that "
                     "come as a line of JSON on standard input (daemon/network_daemon.h)");
+  place->add_flag("--serve", flags.serve,
+                  "keep daemons started for the dsruns of this user on this host "
+                  "(daemon/warm_pool.h)");
+  place->add_flag("--wait_for_job", flags.wait_for_job)->group("");  // how --serve starts them
   place->require_option(1);
-  app.add_option("--job", flags.job, "the job this daemon serves")->required();
+  app.add_option("--waiting", flags.waiting, "with --serve: how many wait for a job")
+      ->check(CLI::Range(1, 64));
+  CLI::Option* job = app.add_option("--job", flags.job, "the job this daemon serves");
+  for (const char* without : {"--serve", "--wait_for_job"}) {
+    place->get_option(without)->excludes(job);
+  }
   app.add_option("--dsrank", flags.dsrank, "the built-in trainer (default: beside dsrund)");
   app.add_option("--controller-fd", flags.controller_fd,
                  "descriptor whose end means that the controller is gone");
@@ -134,8 +147,14 @@ int Main(int argc, char** argv) {
     }
     starter = std::move(descriptor).value();
   }
-  LeaveTerminal();
+  if (!flags.serve) LeaveTerminal();
   BlockSignals();
+  if (flags.serve) return ServePool(flags.waiting);
+  if (flags.wait_for_job) return ServeHandedOver(MakeOptions(flags));
+  if (flags.job.empty()) {
+    LogError("--job is required; see dsrund --help");
+    return 1;
+  }
   if (!flags.listen.empty()) {
     return ServeNetwork(flags.listen, MakeOptions(flags), std::move(starter));
   }

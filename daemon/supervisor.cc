@@ -90,6 +90,14 @@ Status Supervisor::WatchController() {
   });
 }
 
+Status Supervisor::TakeJob(TakenJob job) {
+  options_.job_id = std::move(job.job_id);
+  options_.environment = std::move(job.environment);
+  if (!job.dsrank.empty()) options_.dsrank = job.dsrank;
+  options_.controller = std::move(job.controller);
+  return WatchController();
+}
+
 void Supervisor::OnSignal() {
   signalfd_siginfo info{};
   while (::read(signals_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {

@@ -20,6 +20,7 @@
 #include "daemon/event_log.h"
 #include "daemon/event_loop.h"
 #include "daemon/generation.h"
+#include "daemon/handover.h"
 #include "daemon/port_lease.h"
 #include "proto/dsrun.pb.h"
 #include "runtime/base/status.h"
@@ -46,6 +47,9 @@ class Supervisor {
   ~Supervisor();
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
+
+  // For one that was created without a job, before the loop runs: serves this one.
+  Status TakeJob(TakenJob job);
 
   StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest& request);
   StatusOr<v1::LaunchResponse> Launch(const v1::LaunchRequest& request);

@@ -28,6 +28,8 @@ class HostDaemon {
   // Every event of the generation in order; returns OK after JobEnded, else why the stream broke.
   // A daemon of another host goes on being watched over broken connections until Abandon.
   virtual Status Watch(int generation, const EventCallback& on_event) = 0;
+  // The job has ended: nothing is asked of it any more, and it may end while others finish.
+  virtual void HangUp() {}
   // The host is given up: calls that are going on, and all later ones, end at once.
   virtual void Abandon() {}
 

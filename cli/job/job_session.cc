@@ -245,6 +245,7 @@ StatusOr<int> RunJob(const JobSetup& setup, RunDirectory* run_directory) {
   const std::optional<Verdict> verdict = controller.Run();
   leases->Release();
   relay.SetTarget(nullptr);
+  for (HostDaemon* daemon : daemons) daemon->HangUp();
   if (verdict.has_value()) return Conclude(*verdict, run_directory, &console);
   console.Finish();
   ShowSummary(setup, *run_directory, &console);

@@ -7,7 +7,8 @@
 namespace ds::cli {
 
 StatusOr<std::unique_ptr<LocalHost>> LocalHost::Start(const std::string& job_id) {
-  DS_ASSIGN_OR_RETURN(std::unique_ptr<LocalDaemon> daemon, LocalDaemon::Start({.job_id = job_id}));
+  DS_ASSIGN_OR_RETURN(std::unique_ptr<LocalDaemon> daemon,
+                      LocalDaemon::Start({.job_id = job_id, .take_warm = true}));
   return std::unique_ptr<LocalHost>(new LocalHost(job_id, std::move(daemon)));
 }
 
@@ -32,5 +33,7 @@ Status LocalHost::Watch(int generation, const EventCallback& on_event) {
   return daemon_->client().Watch(
       {.job_id = job_id_, .generation = static_cast<std::uint32_t>(generation)}, on_event);
 }
+
+void LocalHost::HangUp() { daemon_->HangUp(); }
 
 }  // namespace ds::cli

@@ -22,6 +22,7 @@ class LocalHost : public HostDaemon {
   StatusOr<v1::LaunchResponse> Launch(const v1::LaunchRequest& request) override;
   StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request) override;
   Status Watch(int generation, const EventCallback& on_event) override;
+  void HangUp() override;
 
  private:
   LocalHost(std::string job_id, std::unique_ptr<LocalDaemon> daemon);

@@ -1,0 +1,30 @@
+#pragma once
+
+// Taking a daemon that waits for work on this host (`dsrund --serve`), instead of starting one.
+//
+// The daemon that is taken is the file that would have been started, runs as this user in the same
+// groups, namespaces and control groups, and is made to have this process's environment, working
+// directory, umask, limits, cpus and niceness (daemon/handover.h). Where anything does not fit, the
+// answer is an error and the caller starts its own.
+//
+// Threads: safe to call concurrently.
+
+#include <filesystem>
+#include <string>
+
+#include "runtime/base/status.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ds::cli {
+
+struct WarmDaemon {
+  UniqueFd connection;  // its end tells each side that the other has gone
+  std::filesystem::path folder;
+  int pid = -1;
+};
+
+// kNotFound when nobody serves here, kFailedPrecondition when who does is not the right one.
+StatusOr<WarmDaemon> TakeWarmDaemon(const std::filesystem::path& dsrund, const std::string& job_id,
+                                    const std::filesystem::path& dsrank);
+
+}  // namespace ds::cli

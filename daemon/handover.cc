@@ -1,0 +1,160 @@
+#include "daemon/handover.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include "proto/warm_socket.h"
+#include "runtime/base/files.h"
+#include "runtime/base/log.h"
+#include "runtime/base/unix_socket.h"
+
+namespace ds::daemon {
+namespace {
+
+// A controller writes its request at once and reads the answer at once.
+constexpr std::chrono::milliseconds kPatience{1000};
+
+// What a child could not have another of than its parent, as the kernel tells it.
+std::string Nature(const std::string& process) {
+  std::string nature;
+  for (const char* name : {"cgroup", "ipc", "mnt", "net", "pid", "user", "uts"}) {
+    std::array<char, 64> text{};
+    const std::string link = process + "/ns/" + name;
+    if (::readlink(link.c_str(), text.data(), text.size() - 1) > 0) nature += text.data();
+    nature += '\n';
+  }
+  std::ifstream status(process + "/status");
+  for (std::string line; std::getline(status, line);) {
+    for (const char* name : {"Uid:", "Gid:", "Groups:", "CapInh:", "CapPrm:", "CapEff:", "CapBnd:",
+                             "CapAmb:", "NoNewPrivs:", "Seccomp:"}) {
+      if (line.starts_with(name)) nature += line + '\n';
+    }
+  }
+  for (const char* name : {"/cgroup", "/oom_score_adj"}) {
+    std::ifstream file(process + name);
+    nature.append(std::istreambuf_iterator<char>(file), {});
+  }
+  return nature;
+}
+
+// "" or why this process is not what the controller would have started.
+std::string WhyNot(const v1::Handover& request, const SocketPeer& peer) {
+  if (peer.user != ::geteuid()) return "another user's";
+  if (request.protocol_version() != v1::PROTOCOL_CURRENT) return "of another version";
+  struct stat self {};
+  if (::stat("/proc/self/exe", &self) != 0) return "without a file of its own";
+  const v1::FileIdentity& wanted = request.dsrund();
+  const std::int64_t modified = self.st_mtim.tv_sec * 1'000'000'000LL + self.st_mtim.tv_nsec;
+  if (wanted.device() != self.st_dev || wanted.inode() != self.st_ino ||
+      wanted.size() != static_cast<std::uint64_t>(self.st_size) ||
+      wanted.modified_nanos() != modified) {
+    return "another build of dsrund";
+  }
+  if (Nature("/proc/" + std::to_string(peer.pid)) != Nature("/proc/self")) {
+    return "in other groups, namespaces or control groups";
+  }
+  return "";
+}
+
+Status ApplyLimits(const v1::Handover& request) {
+  for (const v1::ResourceLimit& limit : request.limits()) {
+    const rlimit wanted{limit.soft(), limit.hard()};
+    if (::setrlimit(static_cast<__rlimit_resource>(limit.resource()), &wanted) != 0) {
+      return ErrnoError(errno, "resource limit " + std::to_string(limit.resource()));
+    }
+  }
+  return OkStatus();
+}
+
+Status ApplyCpus(const v1::Handover& request) {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  for (const std::uint32_t cpu : request.cpus()) {
+    if (cpu < CPU_SETSIZE) CPU_SET(cpu, &cpus);
+  }
+  if (::sched_setaffinity(0, sizeof(cpus), &cpus) != 0) return ErrnoError(errno, "cpus");
+  return OkStatus();
+}
+
+// The thread that calls is the one whose children inherit it. What may fail comes first.
+Status Apply(const v1::Handover& request, const std::vector<UniqueFd>& descriptors) {
+  if (::chdir(request.working_directory().c_str()) != 0) {
+    return ErrnoError(errno, request.working_directory());
+  }
+  if (::setpriority(PRIO_PROCESS, 0, request.niceness()) != 0) return ErrnoError(errno, "niceness");
+  DS_RETURN_IF_ERROR(ApplyCpus(request));
+  DS_RETURN_IF_ERROR(ApplyLimits(request));
+  ::umask(static_cast<mode_t>(request.umask()));
+  if (!descriptors.empty()) ::dup2(descriptors.front().get(), STDERR_FILENO);
+  return OkStatus();
+}
+
+// The request, when this daemon is the right one and can be made like the controller's child.
+StatusOr<v1::Handover> Accept(int connection) {
+  DS_ASSIGN_OR_RETURN(const SocketPeer peer, PeerOf(connection));
+  DS_ASSIGN_OR_RETURN(const ReceivedMessage message,
+                      ReceiveMessage(connection, kMaxHandoverBytes, kPatience));
+  v1::Handover request;
+  if (!request.ParseFromString(message.bytes)) return InvalidArgumentError("no handover");
+  if (const std::string reason = WhyNot(request, peer); !reason.empty()) {
+    return FailedPreconditionError("the waiting daemon is " + reason);
+  }
+  DS_RETURN_IF_ERROR(Apply(request, message.descriptors));
+  return request;
+}
+
+Status Reply(int connection, const v1::HandoverReply& reply) {
+  return SendMessage(connection, reply.SerializeAsString(), kPatience);
+}
+
+// A connection; nothing when another daemon of the pool was quicker.
+StatusOr<std::optional<UniqueFd>> NextConnection(const HandoverPlaces& places) {
+  std::array<pollfd, 2> waiting = {pollfd{places.listener, POLLIN, 0},
+                                   pollfd{places.owner, POLLIN, 0}};
+  if (::poll(waiting.data(), waiting.size(), -1) < 0 && errno != EINTR) {
+    return ErrnoError(errno, "poll");
+  }
+  if (waiting[1].revents != 0) return CancelledError("the pool of waiting daemons has ended");
+  UniqueFd connection(::accept4(places.listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!connection.valid()) return std::optional<UniqueFd>();
+  return std::optional<UniqueFd>(std::move(connection));
+}
+
+}  // namespace
+
+StatusOr<TakenJob> AwaitJob(const HandoverPlaces& places) {
+  for (;;) {
+    DS_ASSIGN_OR_RETURN(std::optional<UniqueFd> connection, NextConnection(places));
+    if (!connection.has_value()) continue;
+    const StatusOr<v1::Handover> request = Accept(connection->get());
+    v1::HandoverReply reply;
+    if (!request.ok()) {
+      reply.set_refused(request.status().message());
+      static_cast<void>(Reply(connection->get(), reply).ok());  // it may have gone
+      // Some of it may have been applied: the next one must not inherit that.
+      if (request.status().code() != StatusCode::kFailedPrecondition) return request.status();
+      continue;
+    }
+    reply.set_folder(places.folder);
+    reply.set_pid(static_cast<std::uint32_t>(::getpid()));
+    DS_RETURN_IF_ERROR(Reply(connection->get(), reply));
+    return TakenJob{.controller = *std::move(connection),
+                    .job_id = request->job_id(),
+                    .dsrank = request->dsrank(),
+                    .environment = {request->environment().begin(), request->environment().end()}};
+  }
+}
+
+}  // namespace ds::daemon

@@ -1,0 +1,40 @@
+#pragma once
+
+// Handover: how a daemon that waits for work (warm_pool.h) becomes the daemon of one job.
+//
+// It takes a job only from a controller whose own child it could be: the same user, the same dsrund
+// file, the same groups, capabilities, namespaces, cgroup and seccomp state. Everything else that a
+// child would inherit comes with the request and is applied: environment, working directory, umask,
+// limits, cpus, niceness, standard error. A controller that is refused starts its own daemon.
+//
+// Threads: the one that will start the ranks, before it runs its loop.
+
+#include <string>
+#include <vector>
+
+#include "proto/dsrun.pb.h"
+#include "runtime/base/status.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ds::daemon {
+
+namespace v1 = ::dsrun::v1;
+
+struct TakenJob {
+  UniqueFd controller;  // ends when the controller does
+  std::string job_id;
+  std::string dsrank;                    // "" = beside dsrund
+  std::vector<std::string> environment;  // "NAME=value"
+};
+
+struct HandoverPlaces {
+  int listener = -1;   // where controllers connect
+  int owner = -1;      // its end means that nobody will come: the pool has ended
+  std::string folder;  // this daemon's own
+};
+
+// Waits for a controller that this daemon fits and applies what it says. kCancelled when the pool
+// has ended.
+StatusOr<TakenJob> AwaitJob(const HandoverPlaces& places);
+
+}  // namespace ds::daemon

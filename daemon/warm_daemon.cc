@@ -1,0 +1,82 @@
+#include "daemon/warm_daemon.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "daemon/daemon_service.h"
+#include "daemon/event_loop.h"
+#include "daemon/handover.h"
+#include "daemon/rpc_server.h"
+#include "daemon/warm_pool.h"
+#include "runtime/base/files.h"
+#include "runtime/base/log.h"
+
+namespace ds::daemon {
+namespace {
+
+Status RunPool(int waiting) {
+  DS_ASSIGN_OR_RETURN(const std::unique_ptr<EventLoop> loop, EventLoop::Create());
+  DS_ASSIGN_OR_RETURN(const std::unique_ptr<WarmPool> pool,
+                      WarmPool::Create(loop.get(), {.waiting = waiting}));
+  DS_RETURN_IF_ERROR(
+      WriteAll(STDOUT_FILENO, "dsrund serves at " + pool->socket() + "\n", "standard output"));
+  return loop->Run();
+}
+
+// Returns when it could not start or nobody needs it; otherwise the process ends with the loop.
+Status WaitAndServe(SupervisorOptions options) {
+  const UniqueFd listener(kInheritedListener);
+  UniqueFd owner(kInheritedOwner);
+  for (const UniqueFd* fd : {&listener, static_cast<const UniqueFd*>(&owner)}) {
+    ::fcntl(fd->get(), F_SETFD, FD_CLOEXEC);
+  }
+  const std::filesystem::path folder = options.folder;
+  DS_ASSIGN_OR_RETURN(const std::unique_ptr<EventLoop> loop, EventLoop::Create());
+  DS_ASSIGN_OR_RETURN(const std::unique_ptr<Supervisor> supervisor,
+                      Supervisor::Create(loop.get(), std::move(options)));
+  DaemonService service(loop.get(), supervisor.get());
+  DS_ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server,
+                      RpcServer::Start(folder / "daemon.sock", &service));
+  DS_ASSIGN_OR_RETURN(
+      TakenJob job,
+      AwaitJob({.listener = listener.get(), .owner = owner.get(), .folder = folder.string()}));
+  owner.Reset();  // the pool starts the next one
+  DS_RETURN_IF_ERROR(supervisor->TakeJob(std::move(job)));
+  const Status status = loop->Run();
+  server->Drain();
+  std::error_code ignored;
+  std::filesystem::remove_all(folder, ignored);
+  if (!status.ok()) LogError(status.message());
+  std::_Exit(status.ok() ? 0 : 1);  // as in main.cc
+}
+
+}  // namespace
+
+int ServePool(int waiting) {
+  const Status status = RunPool(waiting);
+  if (!status.ok()) LogError(status.message());
+  return status.ok() ? 0 : 1;
+}
+
+int ServeHandedOver(SupervisorOptions options) {
+  StatusOr<std::filesystem::path> folder = MakePrivateFolder();
+  if (!folder.ok()) {
+    LogError(folder.status().message());
+    return 1;
+  }
+  options.folder = *folder;
+  const Status status = WaitAndServe(std::move(options));
+  std::error_code ignored;
+  std::filesystem::remove_all(*folder, ignored);
+  const bool unused = status.code() == StatusCode::kCancelled;
+  if (!unused) LogError(status.message());
+  std::_Exit(unused ? 0 : 1);
+}
+
+}  // namespace ds::daemon

@@ -1,0 +1,97 @@
+// 64 ranks start and stop a hundred times; afterwards nothing of it is there.
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "tests/support/program.h"
+
+namespace ds::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kRanks = 64;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kTimes = 10;
+#else
+constexpr int kTimes = 100;
+#endif
+
+// Processes whose environment holds `mark`, this one aside.
+std::vector<int> ProcessesWith(const std::string& mark) {
+  std::vector<int> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator("/proc", error)) {
+    const std::string name = entry.path().filename().string();
+    if (!std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c); })) {
+      continue;
+    }
+    std::ifstream file(entry.path() / "environ", std::ios::binary);
+    const std::string environment{std::istreambuf_iterator<char>(file), {}};
+    if (environment.find(mark) != std::string::npos) found.push_back(std::stoi(name));
+  }
+  return found;
+}
+
+std::size_t DescriptorsOf(pid_t pid) {
+  const fs::path folder = "/proc/" + std::to_string(pid) + "/fd";
+  return static_cast<std::size_t>(
+      std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+}
+
+class LeftoversTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fs::create_directory(runtime());
+    fs::permissions(runtime(), fs::perms::owner_all);
+    mark_ = "DSRUN_TEST_MARK=" + folder_.path().string();
+  }
+  fs::path runtime() const { return folder_.path() / "runtime"; }
+  std::vector<std::string> Environment() const {
+    return {mark_, "XDG_RUNTIME_DIR=" + runtime().string()};
+  }
+  // Rank 63 fails once it runs, which stops the others.
+  ProgramResult StartAndStop(int time) const {
+    return RunProgram(
+        {DS_BIN_DIR "/dsrun", "--device", "cpu", "--num_gpus", std::to_string(kRanks), "--run_dir",
+         (folder_.path() / ("run-" + std::to_string(time))).string(), "--quiet", "--", "/bin/sh",
+         "-c", "if [ $RANK = 63 ]; then exit 7; fi; exec sleep 600"},
+        {.environment = Environment(), .working_directory = folder_.path()});
+  }
+
+  TemporaryFolder folder_;
+  std::string mark_;
+};
+
+TEST_F(LeftoversTest, OfAHundredJobsOf64Ranks) {
+  for (int time = 0; time < kTimes; ++time) {
+    const ProgramResult result = StartAndStop(time);
+    ASSERT_EQ(result.status, 7) << "time " << time << ": " << result.err;
+    ASSERT_TRUE(fs::is_empty(runtime())) << "sockets or folders after time " << time;
+  }
+  EXPECT_EQ(ProcessesWith(mark_), std::vector<int>());
+}
+
+TEST_F(LeftoversTest, OfJobsThatTookAWaitingDaemon) {
+  Program server({DS_BIN_DIR "/dsrund", "--serve"}, {.environment = Environment()});
+  ASSERT_TRUE(server.WaitForOutput("dsrund serves at "));
+  ASSERT_EQ(StartAndStop(0).status, 7);
+  const std::size_t descriptors = DescriptorsOf(server.pid());
+  for (int time = 1; time < kTimes / 5; ++time) ASSERT_EQ(StartAndStop(time).status, 7);
+  // One more or less: how many daemons wait just now.
+  EXPECT_NEAR(static_cast<double>(DescriptorsOf(server.pid())), static_cast<double>(descriptors),
+              3.0);
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.Wait().status, 0);
+  EXPECT_TRUE(fs::is_empty(runtime()));
+}
+
+}  // namespace
+}  // namespace ds::testing
