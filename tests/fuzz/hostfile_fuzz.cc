@@ -17,7 +17,8 @@ std::string Write(const std::vector<ds::cli::HostEntry>& entries) {
   for (const ds::cli::HostEntry& entry : entries) {
     text += entry.name + " slots=" + std::to_string(entry.slots);
     for (const auto& [key, value] : entry.keys) {
-      text += " " + key + (value.empty() ? "" : "=" + value);
+      const char* quote = value.find('"') == std::string::npos ? "\"" : "";
+      text += " " + key + (key == "spare" ? "" : "=" + (quote + value) + quote);
     }
     text += "\n";
   }
