@@ -1,0 +1,143 @@
+// What ranks print, as dsrun shows and keeps it: whole lines, tagged, filtered, collapsed; the same
+// on one host or several and after a restart.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <regex>
+#include <sstream>
+
+#include "runtime/base/files.h"
+#include "tests/support/program.h"
+
+namespace ds::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class RankLogsTest : public ::testing::Test {
+ protected:
+  ProgramResult Run(const std::vector<std::string>& flags, const std::string& script) const {
+    std::vector<std::string> command = {DS_BIN_DIR "/dsrun", "--device", "cpu", "--run_dir", "run"};
+    command.insert(command.end(), flags.begin(), flags.end());
+    command.insert(command.end(), {"--", "/bin/sh", "-c", script});
+    return RunProgram(command, {.working_directory = folder_.path()});
+  }
+  std::string Log(const std::string& name) const {
+    const auto text = ReadFile(folder_.path() / "run" / "logs" / name);
+    return text.ok() ? *text : text.status().message();
+  }
+
+  TemporaryFolder folder_;
+};
+
+// How many ranks said `text`, whether their lines were collapsed or not.
+int Sayings(const std::string& output, const std::string& text) {
+  int count = 0;
+  std::istringstream lines(output);
+  const std::regex collapsed("\\[[0-9,-]+\\] " + text + " \\(x([0-9]+)\\)");
+  const std::regex single("[0-9]+@[^ ]+: " + text);
+  for (std::string line; std::getline(lines, line);) {
+    std::smatch match;
+    if (std::regex_match(line, match, collapsed)) count += std::stoi(match[1]);
+    if (std::regex_match(line, single)) ++count;
+  }
+  return count;
+}
+
+TEST_F(RankLogsTest, OnlyTheChosenRanksAreShownAndAllAreKept) {
+  const ProgramResult result =
+      Run({"--num_gpus", "4", "--log_ranks", "0,2-3"}, "echo out $RANK; echo err $RANK >&2");
+  EXPECT_EQ(result.status, 0) << result.err;
+  for (const char* rank : {"0", "2", "3"}) {
+    EXPECT_THAT(result.out, HasSubstr(std::string("out ") + rank));
+    EXPECT_THAT(result.err, HasSubstr(std::string("err ") + rank));
+  }
+  EXPECT_THAT(result.out, Not(HasSubstr("out 1")));
+  EXPECT_THAT(result.err, Not(HasSubstr("err 1")));
+  EXPECT_EQ(Log("0/rank-00001.out"), "out 1\n");
+  EXPECT_EQ(Log("0/rank-00001.err"), "err 1\n");
+}
+
+TEST_F(RankLogsTest, ErrorsOnly) {
+  const ProgramResult result = Run({"--errors_only"}, "echo out; echo err >&2");
+  EXPECT_EQ(result.out, "");
+  EXPECT_EQ(result.err, "0@localhost: err\n");
+  EXPECT_EQ(Log("0/rank-00000.out"), "out\n");
+}
+
+TEST_F(RankLogsTest, QuietIsQuiet) {
+  const ProgramResult result = Run({"--quiet"}, "echo out; echo err >&2");
+  EXPECT_EQ(result.out + result.err, "");
+  EXPECT_EQ(Log("0/rank-00000.err"), "err\n");
+}
+
+TEST_F(RankLogsTest, ARankThatDoesNotExistIsRefused) {
+  const ProgramResult result = Run({"--num_gpus", "2", "--log_ranks", "2"}, "true");
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("--log_ranks: there is no rank 2; the job has 2 ranks"));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / "run"));
+}
+
+TEST_F(RankLogsTest, TheSameLineOfManyRanksIsShownForEach) {
+  const ProgramResult result = Run({"--num_gpus", "16"}, "echo the same");
+  EXPECT_EQ(Sayings(result.out, "the same"), 16) << result.out;
+}
+
+TEST_F(RankLogsTest, TheSameOnSeveralHosts) {
+  ASSERT_TRUE(WriteFileAtomically(folder_.path() / "hosts",
+                                  "localhost slots=2\n127.0.0.1 slots=2\n127.0.0.2 slots=2\n")
+                  .ok());
+  const ProgramResult result =
+      Run({"-H", "hosts", "--log_ranks", "1-4"}, "echo the same; echo own $RANK");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(Sayings(result.out, "the same"), 4) << result.out;
+  EXPECT_THAT(result.out, HasSubstr("4@127.0.0.2: own 4\n"));
+  EXPECT_THAT(result.out, Not(HasSubstr("own 5")));
+  EXPECT_EQ(Log("0/rank-00005.out"), "the same\nown 5\n");
+}
+
+TEST_F(RankLogsTest, TheSameAfterARestart) {
+  const ProgramResult result =
+      Run({"--num_gpus", "2", "--max_restarts", "1", "--log_ranks", "1"},
+          "echo try $TORCHELASTIC_RESTART_COUNT of $RANK; test $TORCHELASTIC_RESTART_COUNT = 1");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("1@localhost: try 1 of 1\n"));
+  EXPECT_THAT(result.out, Not(HasSubstr("of 0")));
+  EXPECT_EQ(Log("1/rank-00000.out"), "try 1 of 0\n");
+}
+
+TEST_F(RankLogsTest, BytesLongLinesProgressBarsAndNoFinalNewline) {
+  const ProgramResult result = Run(
+      {},
+      R"(printf '\r 10%%\r 20%%\n\000\377\n'; head -c 3000000 /dev/zero | tr '\0' y; printf '\nend')");
+  EXPECT_EQ(result.status, 0) << result.err;
+  const std::string kept = Log("0/rank-00000.out");
+  EXPECT_EQ(kept, std::string("\r 10%\r 20%\n\0\377\n", 14) + std::string(3000000, 'y') + "\nend");
+  EXPECT_THAT(result.out, HasSubstr("0@localhost:  20%\n"));
+  EXPECT_THAT(result.out, HasSubstr(std::string("0@localhost: \0\377\n", 16)));
+  EXPECT_THAT(result.out, HasSubstr("0@localhost: end\n"));
+  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), 'y'), 3000000);
+}
+
+TEST_F(RankLogsTest, RanksAreBoundToDifferentCores) {
+  const ProgramResult cores = RunProgram({"/bin/sh", "-c", "nproc"});
+  if (std::stoi(cores.out) < 2) GTEST_SKIP() << "one core cannot be divided";
+  const ProgramResult result =
+      Run({"--num_gpus", "2", "--bind_cores_to_rank"},
+          "grep Cpus_allowed_list /proc/self/status; echo $OMP_NUM_THREADS");
+  if (result.status == 3) GTEST_SKIP() << "the two cores are threads of one: " << result.err;
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(Log("0/rank-00000.out"), Log("0/rank-00001.out"));
+}
+
+TEST_F(RankLogsTest, MoreBoundRanksThanCoresAreRefused) {
+  const ProgramResult result = Run({"--num_gpus", "3000", "--bind_cores_to_rank"}, "true");
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("--bind_cores_to_rank: 3000 ranks cannot share "));
+}
+
+}  // namespace
+}  // namespace ds::testing
