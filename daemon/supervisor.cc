@@ -16,6 +16,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/cpu_topology.h"
 #include "runtime/base/log.h"
+#include "runtime/base/resident_pages.h"
 
 namespace ds::daemon {
 namespace {
@@ -279,6 +280,8 @@ void Supervisor::ScheduleHeartbeat() {
   heartbeat_ =
       loop_->CallAt(std::chrono::steady_clock::now() + options_.heartbeat_interval, [this] {
         if (!generation_->log()->full()) generation_->AppendHeartbeat();
+        if (!released_start_pages_) ReleaseStartPages();
+        released_start_pages_ = true;
         ScheduleHeartbeat();
       });
 }

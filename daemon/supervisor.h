@@ -84,6 +84,7 @@ class Supervisor {
   std::unique_ptr<Generation> generation_;
   bool ending_generation_ = false;  // its ranks have ended, orphans have not
   bool finishing_ = false;
+  bool released_start_pages_ = false;
   std::optional<EventLoop::TimerId> heartbeat_;
   std::optional<EventLoop::TimerId> lease_end_;
 };

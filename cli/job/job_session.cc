@@ -19,6 +19,7 @@
 #include "cli/plan/core_list.h"
 #include "cli/report_error.h"
 #include "runtime/base/files.h"
+#include "runtime/base/resident_pages.h"
 
 namespace ds::cli {
 namespace {
@@ -42,6 +43,10 @@ class JobReport : public JobObserver {
     }
   }
   Status OnEvent(const HostEvent& event) override {
+    if (event.event.has_heartbeat() && !released_start_pages_) {
+      ReleaseStartPages();
+      released_start_pages_ = true;
+    }
     DS_RETURN_IF_ERROR(run_directory_->Append(event));
     console_->OnEvent(event);
     return OkStatus();
@@ -53,6 +58,7 @@ class JobReport : public JobObserver {
   const bool cpu_notice_;
   RunDirectory* const run_directory_;
   Console* const console_;
+  bool released_start_pages_ = false;  // once the job has run for a moment
 };
 
 v1::PrepareRequest::Device WireDevice(Device device) {
