@@ -13,7 +13,8 @@
 namespace {
 
 std::string Write(const std::vector<ds::cli::HostEntry>& entries) {
-  std::string text;
+  std::string text =
+      "#\n";  // a byte-order mark is none behind this, but part of the name it starts
   for (const ds::cli::HostEntry& entry : entries) {
     text += entry.name + " slots=" + std::to_string(entry.slots);
     for (const auto& [key, value] : entry.keys) {
