@@ -13,10 +13,12 @@ namespace ds::cli {
 namespace {
 
 // $2 "home" or "tmp", $3 a name nobody else uses. Makes the folder and prints it and the KiB free
-// there.
+// there. What broken connections and forgotten versions have left there goes.
 constexpr char kMakeFolder[] = R"sh(
 umask 077;
 case "$2" in home) d="$HOME/.cache/dsrun";; *) d="/tmp/dsrun-$(id -u)";; esac;
+find "$d" -type f -name "dsrund-*.*" -mtime +0 -exec rm -f {} + 2>/dev/null;
+find "$d" -type f -name "dsrund-*" -mtime +30 -exec rm -f {} + 2>/dev/null;
 mkdir -p "$d" && [ -O "$d" ] && chmod 700 "$d" && : >"$d/.$3" && rm -f "$d/.$3" && echo "$d" &&
 { df -Pk "$d" | awk "END { print \$4 }"; true; })sh";
 

@@ -9,14 +9,15 @@ namespace {
 constexpr char kFirstLine[] = "dsrun-facts";
 constexpr char kLastLine[] = "dsrun-end";
 
-// $1 the connection, $2 the name of the file, $3 its size, $4 dsrank's path here. A dsrank is
-// looked for where DSRUN_RANK says, at the same place as here, and in PATH.
+// Touches the daemon it finds, since one that nobody has used for a month is removed
+// (place_daemon.cc). $1 the connection, $2 the name of the file, $3 its size, $4 dsrank's path
+// here. A dsrank is looked for where DSRUN_RANK says, at the same place as here, and in PATH.
 constexpr char kScript[] = R"sh(
 echo dsrun-facts; echo "$1"; echo "$(uname -sm)";
 r="$DSRUN_RANK"; [ -x "$r" ] || r="$4"; [ -x "$r" ] || r="$(command -v dsrank)"; echo "$r";
 f=; for d in "$HOME/.cache/dsrun" "/tmp/dsrun-$(id -u)"; do
 if [ -z "$f" ] && [ -O "$d" ] && [ -O "$d/$2" ] && [ -x "$d/$2" ] &&
-[ "$(wc -c <"$d/$2")" -eq "$3" ]; then f="$d/$2"; fi; done;
+[ "$(wc -c <"$d/$2")" -eq "$3" ]; then f="$d/$2"; touch "$f" 2>/dev/null; fi; done;
 echo "$f"; echo dsrun-end)sh";
 
 std::string FirstLineOf(const std::string& text) { return text.substr(0, text.find('\n')); }

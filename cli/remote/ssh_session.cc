@@ -10,6 +10,10 @@ namespace {
 
 constexpr int kSshPort = 22;
 
+// Not null, for which OpenSSL would ask the terminal: a key that has a passphrase is the agent's to
+// use.
+constexpr char kNoPassphrase[] = "";
+
 // A text that libssh has allocated.
 std::string Option(ssh_session session, ssh_options_e option) {
   char* value = nullptr;
@@ -132,7 +136,8 @@ void SshSession::SetDeadline(Interrupter::Deadline deadline) { guard_->SetDeadli
 // Nothing when the file gives no key.
 std::optional<int> SshSession::TryIdentity(const std::string& path) {
   ssh_key key = nullptr;
-  if (::ssh_pki_import_privkey_file(path.c_str(), nullptr, nullptr, nullptr, &key) != SSH_OK) {
+  if (::ssh_pki_import_privkey_file(path.c_str(), kNoPassphrase, nullptr, nullptr, &key) !=
+      SSH_OK) {
     return std::nullopt;
   }
   const int result = ::ssh_userauth_publickey(session_, nullptr, key);
@@ -143,11 +148,11 @@ std::optional<int> SshSession::TryIdentity(const std::string& path) {
 MaybeFailure SshSession::Authenticate(const RemoteTarget& target) {
   int result = ::ssh_userauth_none(session_, nullptr);
   if (result == SSH_AUTH_DENIED && !target.identity.empty()) {
-    const std::optional<int> tried = TryIdentity(target.identity);
-    // A key with a passphrase is the agent's to use.
-    result = tried.value_or(SSH_AUTH_DENIED);
+    result = TryIdentity(target.identity).value_or(SSH_AUTH_DENIED);
   }
-  if (result == SSH_AUTH_DENIED) result = ::ssh_userauth_publickey_auto(session_, nullptr, nullptr);
+  if (result == SSH_AUTH_DENIED) {
+    result = ::ssh_userauth_publickey_auto(session_, nullptr, kNoPassphrase);
+  }
   if (result == SSH_AUTH_SUCCESS) return std::nullopt;
   if (result == SSH_AUTH_DENIED || result == SSH_AUTH_PARTIAL) return Refused(target);
   HostFailure failure = Broken(FailureKind::kAuthentication, "logging in");

@@ -18,8 +18,8 @@ constexpr char kStay[] = "echo up $RANK; exec sleep 600";
 
 class SshLossTest : public SshJob {
  protected:
-  // A job of one rank on each of two hosts, all of them up. Their lines differ, else they were shown
-  // as one.
+  // A job of one rank on each of two hosts, all of them up. Their lines differ, else they were
+  // shown as one.
   std::unique_ptr<Program> Start(const std::string& lease) {
     WriteHostfile(1);
     auto dsrun = std::make_unique<Program>(

@@ -74,6 +74,20 @@ TEST_F(SshRefusedTest, AnIdentityNobodyKnowsIsNotEnoughAndAMissingOneIsSaidAtOnc
   EXPECT_EQ(Run("true").status, 0);
 }
 
+TEST_F(SshRefusedTest, APassphraseIsNeverAskedFor) {
+  options_.count = 1;
+  const std::string locked = (folder() / "locked").string();
+  for (const char* format : {"PEM", "RFC4716"}) {
+    std::filesystem::remove(locked);
+    RunProgram({"ssh-keygen", "-q", "-t", "rsa", "-b", "2048", "-m", format, "-N", "secret", "-f",
+                locked});
+    std::filesystem::rename(locked, hosts().identity());
+    std::filesystem::remove(hosts().identity().string() + ".pub");
+    WriteHostfile(1, "identity=" + hosts().identity().string());
+    ExpectRefused({}, {"  h0    authentication  "});
+  }
+}
+
 TEST_F(SshRefusedTest, ALoginShellThatPrintsIsNoise) {
   options_.count = 1;
   WriteHostfile(1);

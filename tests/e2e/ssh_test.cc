@@ -114,6 +114,31 @@ TEST_F(SshTest, AProxyCommandCarriesTheConnection) {
   EXPECT_EQ(result.status, 0) << result.err;
 }
 
+TEST_F(SshTest, TheAgentsKeysLetUsInWithoutAnyFile) {
+  options_.count = 1;
+  WriteHostfile(1);
+  std::vector<std::string> command = {"ssh-agent", "sh", "-c",
+                                      "ssh-add -q \"$0\" && rm \"$0\" \"$0.pub\" && exec \"$@\"",
+                                      hosts().identity().string()};
+  for (const std::string& word : Command({}, "echo rank $RANK")) command.push_back(word);
+  const ProgramResult result =
+      RunProgram(command, {.environment = hosts().Environment(), .working_directory = folder()});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("rank 0\n"));
+}
+
+TEST_F(SshTest, WhatIsForgottenInTheCacheGoesWhenSomethingIsPutThere) {
+  options_.count = 1;
+  WriteHostfile(1);
+  const std::string cache = hosts().home(0) + "/.cache/dsrun";
+  OnHost(0, "mkdir -p " + cache + " && cd " + cache +
+                " && touch -d '2 days ago' dsrund-1.job dsrund-young && touch dsrund-2.job && "
+                "touch -d '40 days ago' dsrund-old keep-this");
+  ASSERT_EQ(Run("true").status, 0);
+  EXPECT_EQ(OnHost(0, "cd " + cache + " && ls | grep -v dsrund-................"),
+            "dsrund-2.job\ndsrund-young\nkeep-this\n");
+}
+
 TEST_F(SshTest, TheDaemonAndItsRanksLiveInsideTheWrapper) {
   options_.count = 1;
   WriteHostfile(1, "exec=\"env WRAPPED=yes\"");
