@@ -142,21 +142,6 @@ TEST_F(LaunchPlanTest, TellsThisMachineFromHostsReachedOverSsh) {
   EXPECT_THAT(plan->here, ElementsAre(false, true, true, false, false, false));
 }
 
-TEST_F(LaunchPlanTest, CoresOfOtherHostsMustBeNamed) {
-  const auto placed = [&](const std::string& cores) {
-    const LaunchFlags flags{.hostfile = Hostfile("me slots=1\nfar slots=1\n"),
-                            .bind_cores_to_rank = true,
-                            .bind_core_list = cores};
-    auto plan = MakeLaunchPlan(flags, Machine(0), nullptr);
-    EXPECT_TRUE(plan.ok());
-    return PlaceHosts(flags, Machine(0), &*plan).message();
-  };
-  EXPECT_EQ(placed(""),
-            "--bind_cores_to_rank on host 'far': only this machine's cores are known; name them "
-            "with --bind_core_list");
-  EXPECT_EQ(placed("0-1"), "");
-}
-
 TEST(ProbeThisHostTest, SeesThisMachine) {
   const ThisHost host = ProbeThisHost(Probe::kWithCores);
   EXPECT_TRUE(host.Is("localhost"));
