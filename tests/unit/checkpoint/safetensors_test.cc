@@ -124,6 +124,8 @@ TEST_F(SafetensorsTest, RefusesFilesThatAreNoneOrTruncated) {
   EXPECT_THAT(OpenError(), HasSubstr("not a safetensors file: 3 bytes long"));
   std::ofstream(path()) << "this is a text file, not a model";
   EXPECT_THAT(OpenError(), HasSubstr("truncated, or not a safetensors file"));
+  EXPECT_THAT(OpenError(R"({"a":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4]}})", 4),
+              HasSubstr("tensor 'a': dtype F8_E4M3 is not supported"));
   EXPECT_THAT(
       OpenError(R"({"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}})", 15),
       HasSubstr("the file is truncated: tensor 'a' needs data bytes up to 16, there are 15"));
@@ -137,53 +139,6 @@ TEST_F(SafetensorsTest, AFileThatShrinksLaterIsAnError) {
   at::Tensor out = at::empty({4});
   EXPECT_THAT(file->Read("a", out).message(), HasSubstr("tensor 'a': the file ends at byte"));
 }
-
-struct HostileHeader {
-  const char* header;
-  std::size_t data_bytes;
-  const char* message;
-};
-
-class HostileHeaderTest : public SafetensorsTest,
-                          public ::testing::WithParamInterface<HostileHeader> {};
-
-TEST_P(HostileHeaderTest, IsRefusedByName) {
-  EXPECT_THAT(OpenError(GetParam().header, GetParam().data_bytes), HasSubstr(GetParam().message));
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Headers, HostileHeaderTest,
-    ::testing::Values(
-        HostileHeader{"{", 0, "it is not JSON"}, HostileHeader{"[1]", 0, "not a JSON object"},
-        HostileHeader{R"({"a":1})", 0, "tensor 'a': not a valid safetensors header"},
-        HostileHeader{R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4,
-                      "tensor 'a'"},
-        HostileHeader{R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0]}})", 4, "tensor 'a'"},
-        HostileHeader{R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", 4, "backwards"},
-        HostileHeader{R"({"a":{"dtype":"F4","shape":[1],"data_offsets":[0,4]}})", 4,
-                      "tensor 'a': dtype F4 is not supported"},
-        HostileHeader{R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4,
-                      "span 4 bytes, which is not what dtype and shape need"},
-        HostileHeader{
-            R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}})", 0,
-            "tensor 'a'"},
-        HostileHeader{
-            R"({"a":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,4]}})", 4,
-            "tensor 'a'"},
-        HostileHeader{R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},
-                          "b":{"dtype":"F32","shape":[1],"data_offsets":[2,6]}})",
-                      6, "tensor 'b' begins at data byte 2, inside another one"},
-        HostileHeader{R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},
-                          "b":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}})",
-                      12, "tensor 'b' begins at data byte 8, behind a gap"},
-        HostileHeader{R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},
-                          "a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
-                      8, "tensor 'a' is there twice"},
-        HostileHeader{R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 5,
-                      "1 bytes behind the last tensor"},
-        HostileHeader{R"({"a":{"dtype":"F32","shape":[4611686018427387903],
-                          "data_offsets":[0,18446744073709551612]}})",
-                      4, "tensor 'a'"}));
 
 }  // namespace
 }  // namespace ds::checkpoint
