@@ -4,18 +4,30 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
+#include <cstdlib>
 #include <iostream>
 
 #include "cli/exit_codes.h"
 #include "cli/flag_parser.h"
 #include "runtime/base/files.h"
 #include "runtime/config/check_config.h"
+#include "runtime/config/elasticity_section.h"
 
 namespace ds::cli {
 namespace {
 
 constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{16} << 20;
 constexpr int kMaxWorldSize = 1 << 24;
+
+// What a scheduler has seen of the config must be what is in it.
+void CompareWithScheduler(const std::string& path, config::CheckResult* result) {
+  const char* const seen = std::getenv(config::kSchedulerElasticity);
+  if (seen == nullptr || !result->ok) return;
+  const Status status = config::AgreesWithScheduler(*result, seen);
+  if (status.ok()) return;
+  result->ok = false;
+  result->errors.push_back({"elasticity", path + ": " + status.message()});
+}
 
 void PrintText(const config::CheckResult& result, const std::string& path, int world_size) {
   for (const config::Issue& error : result.errors) std::cerr << "error: " << error.message << "\n";
@@ -51,7 +63,8 @@ StatusOr<int> CheckCommand(const Invocation& invocation) {
   if (parsed.help_shown) return kExitOk;
   if (path.empty()) return InvalidArgumentError("check: no CONFIG given; see dsrun check --help");
   DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxConfigBytes));
-  const config::CheckResult result = config::CheckConfig(text, path, world_size);
+  config::CheckResult result = config::CheckConfig(text, path, world_size);
+  CompareWithScheduler(path, &result);
   if (json) {
     std::cout << config::ToCheckReport(result).dump(2) << std::endl;
   } else {

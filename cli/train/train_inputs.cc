@@ -1,12 +1,14 @@
 #include "cli/train/train_inputs.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <utility>
 
 #include "runtime/base/files.h"
 #include "runtime/base/suggest.h"
 #include "runtime/config/check_config.h"
+#include "runtime/config/elasticity_section.h"
 
 namespace ds::cli {
 namespace {
@@ -79,6 +81,9 @@ Status CheckDsConfig(const std::string& text, const std::string& file_name, int 
       message += (message.empty() ? "" : "\n") + issue.message;
     }
     return InvalidArgumentError(std::move(message));
+  }
+  if (const char* const seen = std::getenv(config::kSchedulerElasticity)) {
+    DS_RETURN_IF_ERROR(config::AgreesWithScheduler(result, seen));
   }
   for (const config::Issue& warning : result.warnings) inputs->notices.push_back(warning.message);
   inputs->job.ds_config = config::ToDsConfigJson(result);

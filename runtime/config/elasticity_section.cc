@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/config/read_values.h"
+#include "runtime/config/registry.h"
 #include "runtime/config/value_check.h"
 
 namespace ds::config {
@@ -170,6 +171,26 @@ void ElasticityDecidesTheBatch(RuleContext& context) {
                 origin);
 }
 
+Status AgreesWithScheduler(const CheckResult& result, std::string_view scheduler_json) {
+  const auto value = [&](std::string_view key) {
+    return result.resolved.at(std::string(key)).at("value");
+  };
+  if (value(kEnabled) != true) return OkStatus();
+  const Json seen = Json::parse(scheduler_json, nullptr, /*allow_exceptions=*/false);
+  if (!seen.is_object()) {
+    return InvalidArgumentError(std::string(kSchedulerElasticity) + " is not a JSON object");
+  }
+  for (const std::string_view key : {kMaxBatch, kMicroBatches, kVersion}) {
+    const std::string name(key.substr(kSection.size() + 1));
+    const Json other = seen.contains(name) ? seen[name] : DefaultValue(*FindSetting(key));
+    if (value(key) == other) continue;
+    return InvalidArgumentError(std::string(key) + " is " + ShortDump(value(key)) +
+                                ", but the scheduler has seen " + ShortDump(other) + " (" +
+                                kSchedulerElasticity + ")");
+  }
+  return OkStatus();
+}
+
 StatusOr<ElasticBatch> ElasticBatchOf(std::string_view json_text, std::string_view file_name,
                                       const ElasticQuestion& question) {
   IssueLog issues(file_name);
@@ -193,6 +214,11 @@ StatusOr<ElasticBatch> ElasticBatchOf(std::string_view json_text, std::string_vi
   std::optional<std::int64_t> num_gpus = question.num_gpus;
   if (!num_gpus && config->version == ElasticityConfig::Version::k02) {
     num_gpus = question.num_gpus_of_environment;
+    if (!num_gpus) {
+      return InvalidArgumentError(std::string(file_name) + ": elasticity.version 0.2" +
+                                  (values.IsGiven(kVersion) ? "" : " (the default)") +
+                                  " needs the number of GPUs: give it with -w N");
+    }
   }
   StatusOr<ElasticBatch> batch = SolveElasticity(*config, num_gpus);
   return batch.ok() ? batch : batch.status().WithContext(file_name);

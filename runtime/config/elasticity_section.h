@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/config/check_config.h"
 #include "runtime/config/elasticity.h"
 #include "runtime/config/issue_log.h"
 #include "runtime/config/rules.h"
@@ -20,6 +21,13 @@ std::optional<ElasticityConfig> ReadElasticity(const Values& values, IssueLog& i
 
 // The rule: an enabled section decides the three batch sizes, which must not be given beside it.
 void ElasticityDecidesTheBatch(RuleContext& context);
+
+// The environment variable in which a resource scheduler leaves the section that it has seen.
+inline constexpr char kSchedulerElasticity[] = "DEEPSPEED_ELASTICITY_CONFIG";
+
+// Whether that section (`scheduler_json`) has the cap, the micro-batch sizes and the version of the
+// checked config; always OK when elasticity is off there. Requires result.ok.
+Status AgreesWithScheduler(const CheckResult& result, std::string_view scheduler_json);
 
 // The number of GPUs of the job, as far as it is known.
 struct ElasticQuestion {

@@ -156,6 +156,17 @@ TEST_F(CommandLineTest, ElasticAnswersOrSaysWhyNot) {
                 off + ":1:2: elasticity is off: set elasticity.enabled to true");
 }
 
+TEST_F(CommandLineTest, CheckComparesWithTheScheduler) {
+  const std::string config = Write("e.json", R"({"elasticity": {"enabled": true,
+      "max_train_batch_size": 24, "micro_batch_sizes": [2, 4, 6]}})");
+  const ProgramResult result =
+      RunProgram({(programs_ / "dsrun").string(), "check", config, "--json"},
+                 {.environment = {R"(DEEPSPEED_ELASTICITY_CONFIG={"micro_batch_sizes": [2]})"}});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.out, HasSubstr("but the scheduler has seen 2000"));
+  EXPECT_EQ(Dsrun({"check", config}).status, 0);
+}
+
 TEST_F(CommandLineTest, EstimateShowsATableOrSaysWhyNot) {
   const ProgramResult table = Dsrun({"estimate", "--model", "gpt2-demo"});
   EXPECT_EQ(table.status, 0) << table.err;

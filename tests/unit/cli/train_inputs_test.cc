@@ -5,6 +5,7 @@
 
 #include "cli/train/train_program.h"
 #include "runtime/base/files.h"
+#include "runtime/config/elasticity_section.h"
 #include "tests/support/program.h"
 
 namespace ds::cli {
@@ -97,6 +98,18 @@ TEST_F(TrainInputsTest, AllThatIsWrongWithAConfigIsSaidWithItsPlace) {
   EXPECT_THAT(error, HasSubstr(Path("bad.json") + ":2:3: unknown key train_batch_sise"));
   EXPECT_THAT(error, HasSubstr("did you mean 'train_batch_size'?"));
   EXPECT_THAT(error, HasSubstr("\n" + Path("bad.json") + ":3:"));
+}
+
+TEST_F(TrainInputsTest, AnElasticConfigMustBeWhatTheSchedulerHasSeen) {
+  Write("elastic.json", R"({"elasticity": {"enabled": true, "max_train_batch_size": 24,
+      "micro_batch_sizes": [2, 4, 6]}})");
+  const TrainFlags flags{.deepspeed_config = Path("elastic.json")};
+  const auto inputs = GatherTrainInputs(flags, share_, 1);
+  ASSERT_TRUE(inputs.ok()) << inputs.status().message();
+  EXPECT_EQ(inputs->resolved_config["train_batch_size"]["value"], 24);
+  ::setenv(config::kSchedulerElasticity, R"({"max_train_batch_size": 48})", 1);
+  EXPECT_THAT(Error(flags), HasSubstr("max_train_batch_size is 24, but the scheduler has seen 48"));
+  ::unsetenv(config::kSchedulerElasticity);
 }
 
 TEST_F(TrainInputsTest, AResumedJobKeepsWhatIsNotOverridden) {

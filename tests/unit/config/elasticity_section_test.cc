@@ -93,6 +93,25 @@ TEST(ElasticityDecidesTheBatchTest, TrainingHasNoModelParallelismYet) {
               ElementsAre(HasSubstr("model_parallel_size 2 is not supported yet in training")));
 }
 
+TEST(AgreesWithSchedulerTest, ComparesCapSizesAndVersion) {
+  const CheckResult result = Check(Section());
+  const auto message = [&](const std::string& seen) {
+    return AgreesWithScheduler(result, seen).message();
+  };
+  const std::string cap = R"("max_train_batch_size": 24)";
+  const std::string sizes = R"("micro_batch_sizes": [2, 4, 6])";
+  EXPECT_EQ(message("{" + cap + ", " + sizes + R"(, "version": 0.1, "min_gpus": 7})"), "");
+  EXPECT_EQ(message("{" + sizes + R"(, "version": 0.1})"),
+            "elasticity.max_train_batch_size is 24, but the scheduler has seen 2000 "
+            "(DEEPSPEED_ELASTICITY_CONFIG)");
+  EXPECT_THAT(message("{" + cap + R"(, "micro_batch_sizes": [4, 2, 6], "version": 0.1})"),
+              HasSubstr("micro_batch_sizes is [2,4,6], but the scheduler has seen [4,2,6]"));
+  EXPECT_THAT(message("{" + cap + ", " + sizes + "}"),
+              HasSubstr("elasticity.version is 0.1, but the scheduler has seen 0.2"));
+  EXPECT_EQ(message("24"), "DEEPSPEED_ELASTICITY_CONFIG is not a JSON object");
+  EXPECT_TRUE(AgreesWithScheduler(Check(R"("train_batch_size": 8)"), "24").ok());
+}
+
 std::string Error(const std::string& text) {
   const auto batch = ElasticBatchOf(text, "ds.json", {});
   return batch.ok() ? "" : batch.status().message();
@@ -118,7 +137,9 @@ TEST(ElasticBatchOfTest, OnlyVersion02TakesTheNumberOfTheEnvironment) {
   ASSERT_TRUE(batch.ok()) << batch.status().message();
   EXPECT_THAT(batch->valid_gpus, ElementsAre(5));
   EXPECT_EQ(batch->final_batch_size, 20);
-  EXPECT_EQ(Error(by_node), "ds.json: elasticity: version 0.2 needs the number of GPUs of the job");
+  EXPECT_EQ(
+      Error(by_node),
+      "ds.json: elasticity.version 0.2 (the default) needs the number of GPUs: give it with -w N");
 }
 
 TEST(ElasticBatchOfTest, NamesPlaceAndKey) {
