@@ -1,5 +1,6 @@
 #include "cli/daemon_client.h"
 
+#include <grpc/grpc.h>
 #include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
 
@@ -33,13 +34,12 @@ void SetTimeout(grpc::ClientContext* context, std::chrono::milliseconds timeout)
   context->set_deadline(std::chrono::system_clock::now() + timeout);
 }
 
-// What gRPC says of broken connections and refused handshakes comes back as a Status, too, and is told
-// to the user in our own words.
+// What gRPC says of broken connections and refused handshakes comes back as a Status, too, and is
+// told to the user in our own words.
 void QuietGrpc() {
   static std::once_flag once;
-  std::call_once(once, [] {
-    gpr_set_log_function([](gpr_log_func_args* line) { LogDebug(line->message); });
-  });
+  std::call_once(
+      once, [] { gpr_set_log_function([](gpr_log_func_args* line) { LogDebug(line->message); }); });
 }
 
 grpc::ChannelArguments CommonArguments() {
@@ -102,6 +102,8 @@ class DaemonClient::Call {
   DaemonClient* const client_;
   grpc::ClientContext context_;
 };
+
+void KeepGrpcUntilExit() { ::grpc_init(); }  // what would be its other half, exit makes needless
 
 DaemonClient::DaemonClient(const std::string& target)
     : stub_(v1::Daemon::NewStub(MakeLocalChannel(target))) {}

@@ -48,6 +48,10 @@ struct TlsOptions {
       30'000};  // the daemon's: a dead connection is noticed well within
 };
 
+// Keeps gRPC's threads until the process ends. Otherwise the last client to go ends them one by
+// one, which takes a launcher milliseconds that its user waits for.
+void KeepGrpcUntilExit();
+
 class DaemonClient {
  public:
   using RenewCallback = std::function<void(const StatusOr<v1::RenewResponse>&)>;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cli/console/console.h"
+#include "cli/daemon_client.h"
 #include "cli/exit_codes.h"
 #include "cli/job/job_controller.h"
 #include "cli/job/signal_watch.h"
@@ -223,6 +224,7 @@ void ShowSummary(const JobSetup& setup, const RunDirectory& run_directory, Conso
 StatusOr<int> RunJob(const JobSetup& setup, RunDirectory* run_directory) {
   ::signal(SIGPIPE, SIG_IGN);  // a closed console must not end the job
   SignalWatch signals;
+  KeepGrpcUntilExit();  // behind it: its threads must not take the user's signals
   ConsoleOptions options = DetectConsole();
   options.quiet = setup.flags.quiet;
   options.errors_only = setup.flags.errors_only;
