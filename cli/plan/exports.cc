@@ -1,0 +1,115 @@
+#include "cli/plan/exports.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+extern char** environ;
+
+namespace ds::cli {
+namespace {
+
+constexpr std::array<std::string_view, 23> kRemotePrefixes = {
+    "NCCL", "PYTHON", "MLFLOW", "MV2", "UCX",
+    // The Nebula service and the Azure hosts it runs on.
+    "DLTS_JOB_ID", "DLTS_NUM_WORKER", "NEBULA_PERSISTENT_STORAGE_PATH",
+    "NEBULA_PERSISTENT_TIME_INTERVAL", "AML_RUN_ID", "AZUREML_RUN_TOKEN", "AZUREML_WORKSPACE_SCOPE",
+    "AZUREML_EXPERIMENT_SCOPE", "AZUREML_RUN_HISTORY_SERVICE_ENDPOINT", "AZUREML_RUN_ID",
+    "NEBULA_MEMORY_BUFFER_SIZE", "AZUREML_PARAMETER_ITPJOB_NAME", "FC_TASKROLE_NAME",
+    "FC_TASK_INDEX", "MASTER_HOST", "LOCAL_HOST", "AZUREML_BLOB_ACCOUNT_NAME",
+    "AZUREML_BLOB_ACCOUNT_KEY"};
+
+const std::string* Find(const Environment& environment, std::string_view name) {
+  for (const auto& [each, value] : environment) {
+    if (each == name) return &value;
+  }
+  return nullptr;
+}
+
+void Set(std::string name, std::string value, Environment* environment) {
+  for (auto& [each, old] : *environment) {
+    if (each == name) {
+      old = std::move(value);
+      return;
+    }
+  }
+  environment->emplace_back(std::move(name), std::move(value));
+}
+
+bool IsPattern(const std::string& word) { return word.find_first_of("*?[") != std::string::npos; }
+
+Status AddWord(const std::string& word, const Environment& shell, Environment* exports) {
+  const std::size_t equals = word.find('=');
+  if (word.empty() || equals == 0) {
+    return InvalidArgumentError("-x " + word + ": expected NAME=VALUE, NAME or a pattern");
+  }
+  if (equals != std::string::npos) {
+    Set(word.substr(0, equals), word.substr(equals + 1), exports);
+    return OkStatus();
+  }
+  if (IsPattern(word)) {
+    for (const auto& [name, value] : shell) {
+      if (::fnmatch(word.c_str(), name.c_str(), 0) == 0) Set(name, value, exports);
+    }
+    return OkStatus();
+  }
+  const std::string* value = Find(shell, word);
+  if (value == nullptr) {
+    return InvalidArgumentError(
+        "-x " + word + ": " + word +
+        " is not set in this shell; export it first or give its value: -x " + word + "=...");
+  }
+  Set(word, *value, exports);
+  return OkStatus();
+}
+
+bool IsRemotePrefix(const std::string& name) {
+  return std::any_of(kRemotePrefixes.begin(), kRemotePrefixes.end(),
+                     [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+}  // namespace
+
+Environment ShellEnvironment() {
+  Environment shell;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals == std::string_view::npos || equals == 0) continue;
+    shell.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return shell;
+}
+
+StatusOr<Environment> ResolveExports(const ExportRequest& request, const Environment& shell) {
+  Environment exports;
+  for (const Environment& file : request.files) exports = Overlay(std::move(exports), file);
+  for (const std::string& word : request.words) {
+    DS_RETURN_IF_ERROR(AddWord(word, shell, &exports));
+  }
+  return exports;
+}
+
+Environment RemoteExports(const Environment& shell, std::string_view working_directory) {
+  const bool keep_network_devices = Find(shell, "AISC_JOB_NAME") != nullptr;
+  Environment exports;
+  for (const auto& [name, value] : shell) {
+    if (!IsRemotePrefix(name)) continue;
+    if (keep_network_devices && (name == "NCCL_IB_HCA" || name == "UCX_NET_DEVICES")) continue;
+    Set(name, value, &exports);
+  }
+  const std::string* path = Find(shell, "PYTHONPATH");
+  std::string python_path(working_directory);
+  if (path != nullptr && !path->empty()) python_path += ":" + *path;
+  Set("PYTHONPATH", std::move(python_path), &exports);
+  return exports;
+}
+
+Environment Overlay(Environment base, const Environment& over) {
+  for (const auto& [name, value] : over) Set(name, value, &base);
+  return base;
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,44 @@
+#pragma once
+
+// Exports: what ranks get over the environment of their host.
+//
+//     -x NAME=VALUE      as written
+//     -x NAME            the value it has in the shell that started dsrun; unset is an error
+//     -x 'NCCL_*'        every variable of that shell with such a name (shell pattern)
+//     --env_file FILE    see env_file.h
+//
+// Later ones win: the prefixes that remote hosts are given anyway, env files in their order, then
+// -x in its order.
+//
+// Pure; safe from any thread.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/plan/rank_environment.h"
+#include "runtime/base/status.h"
+
+namespace ds::cli {
+
+// This process's environment.
+Environment ShellEnvironment();
+
+struct ExportRequest {
+  std::vector<Environment> files;  // in the order in which they are applied
+  std::vector<std::string> words;  // of -x
+};
+
+// Every name once, in the order of first appearance. An error names what -x could not do.
+StatusOr<Environment> ResolveExports(const ExportRequest& request, const Environment& shell);
+
+// What a host that does not inherit this shell's environment is given of it: the names that
+// DeepSpeed exports (NCCL*, PYTHON*, UCX*, MLFLOW*, ... by prefix), PYTHONPATH with
+// `working_directory` in front. In an AISC job (AISC_JOB_NAME) the network devices of this host
+// stay here.
+Environment RemoteExports(const Environment& shell, std::string_view working_directory);
+
+// `over` laid over `base`; every name once.
+Environment Overlay(Environment base, const Environment& over);
+
+}  // namespace ds::cli

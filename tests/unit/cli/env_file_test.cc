@@ -1,0 +1,100 @@
+#include "cli/plan/env_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/base/files.h"
+#include "tests/support/program.h"
+
+namespace ds::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+Environment Parsed(std::string_view text) {
+  const auto environment = ParseEnvFile(text, "f");
+  EXPECT_TRUE(environment.ok()) << environment.status().message();
+  return environment.ok() ? *environment : Environment();
+}
+
+std::string Refusal(std::string_view text) {
+  const auto environment = ParseEnvFile(text, "f");
+  return environment.ok() ? "accepted" : environment.status().message();
+}
+
+TEST(EnvFileTest, CommentsBlankLinesAndExportsAreFine) {
+  EXPECT_THAT(
+      Parsed("\xEF\xBB\xBF# first\n\n  \t\r\nA=1\r\n  export B = two words  \n"
+             "export\tC=3 # three\n#D=4\n\t# E=5\nF=no newline"),
+      ElementsAre(Pair("A", "1"), Pair("B", "two words"), Pair("C", "3"), Pair("F", "no newline")));
+}
+
+TEST(EnvFileTest, ValuesAreBytesAndNothingIsExpanded) {
+  EXPECT_THAT(Parsed("A=$HOME/`id`;*|\\n\nB=a=b=c\nC=\nD=64(x2)\nE=a#b\nF=\xFF\xFE\nexport=1\n"
+                     "G=#fff\nH= #fff\n"),
+              ElementsAre(Pair("A", "$HOME/`id`;*|\\n"), Pair("B", "a=b=c"), Pair("C", ""),
+                          Pair("D", "64(x2)"), Pair("E", "a#b"), Pair("F", "\xFF\xFE"),
+                          Pair("export", "1"), Pair("G", "#fff"), Pair("H", "")));
+}
+
+TEST(EnvFileTest, Quotes) {
+  EXPECT_THAT(Parsed(R"(A=" a # b " # comment
+B='$x \n "y" '
+C="tab\tline\nquote\" back\\ dollar\$ other\d"
+D=""
+E=it's "fine" inside
+)"),
+              ElementsAre(Pair("A", " a # b "), Pair("B", "$x \\n \"y\" "),
+                          Pair("C", "tab\tline\nquote\" back\\ dollar$ other\\d"), Pair("D", ""),
+                          Pair("E", "it's \"fine\" inside")));
+}
+
+TEST(EnvFileTest, TheLastLineOfANameCounts) {
+  EXPECT_THAT(Parsed("A=1\nB=2\nA=3\n"), ElementsAre(Pair("A", "3"), Pair("B", "2")));
+  EXPECT_THAT(Parsed(""), IsEmpty());
+}
+
+TEST(EnvFileTest, WhatIsRefusedIsNamedByLineAndNeverShowsTheValue) {
+  EXPECT_EQ(Refusal("A=1\n\nNAME\n"), "f:3: expected NAME=VALUE, found no '='");
+  EXPECT_EQ(Refusal("=secret"), "f:1: no name in front of '='");
+  EXPECT_EQ(Refusal("set A=secret"), "f:1: the name in front of '=' holds a blank or a quote");
+  EXPECT_EQ(Refusal("'A'=secret"), "f:1: the name in front of '=' holds a blank or a quote");
+  EXPECT_EQ(Refusal("A=\"secret"), "f:1: the value's \" is not closed");
+  EXPECT_EQ(Refusal("A=\"secret\\\""), "f:1: the value's \" is not closed");
+  EXPECT_EQ(Refusal("A='secret' more"), "f:1: text behind the closing '; quote the whole value");
+  EXPECT_EQ(Refusal("A='secret'#more"), "f:1: text behind the closing '; quote the whole value");
+  EXPECT_EQ(Refusal(std::string_view("A=sec\0ret", 9)), "f:1: holds a NUL byte");
+}
+
+TEST(EnvFileTest, ANamedFileMustExist) {
+  const auto missing = ReadEnvFile("/no/such/file");
+  EXPECT_EQ(missing.status().code(), StatusCode::kNotFound);
+  EXPECT_THAT(missing.status().message(), HasSubstr("/no/such/file"));
+  EXPECT_FALSE(ReadEnvFile("/tmp").ok());
+}
+
+TEST(EnvFileTest, TheUsualFilesAreHomeThenHere) {
+  const ds::testing::TemporaryFolder folder;
+  const fs::path home = folder.path() / "home";
+  const fs::path here = folder.path() / "here";
+  fs::create_directories(home);
+  fs::create_directories(here);
+  EXPECT_THAT(UsualEnvFiles(std::nullopt, home, here), IsEmpty());
+  ASSERT_TRUE(WriteFileAtomically(here / ".deepspeed_env", "A=1").ok());
+  EXPECT_THAT(UsualEnvFiles(std::nullopt, home, here), ElementsAre(here / ".deepspeed_env"));
+  ASSERT_TRUE(WriteFileAtomically(home / ".deepspeed_env", "A=1").ok());
+  EXPECT_THAT(UsualEnvFiles(std::nullopt, home, here),
+              ElementsAre(home / ".deepspeed_env", here / ".deepspeed_env"));
+  EXPECT_THAT(UsualEnvFiles(std::nullopt, home, home), ElementsAre(home / ".deepspeed_env"));
+  EXPECT_THAT(UsualEnvFiles("other", home, here), IsEmpty());
+  EXPECT_THAT(UsualEnvFiles((here / ".deepspeed_env").string(), home, here),
+              ElementsAre(here / ".deepspeed_env"));
+  EXPECT_THAT(UsualEnvFiles("", home, here), IsEmpty());
+}
+
+}  // namespace
+}  // namespace ds::cli

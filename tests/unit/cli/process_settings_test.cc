@@ -1,0 +1,45 @@
+#include "cli/plan/process_settings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/base/resource_limits.h"
+
+namespace ds::cli {
+namespace {
+
+TEST(ParseLimitTest, TakesUlimitsNamesAndDockersGrammar) {
+  const auto both = ParseLimit("nofile=1024:4096");
+  ASSERT_TRUE(both.ok()) << both.status().message();
+  EXPECT_EQ(both->name, "nofile");
+  EXPECT_EQ(both->soft, 1024u);
+  EXPECT_EQ(both->hard, 4096u);
+  EXPECT_EQ(ParseLimit("core=0")->hard, 0u);
+  EXPECT_EQ(ParseLimit("memlock=unlimited")->soft, kUnlimited);
+  EXPECT_EQ(ParseLimit("stack=8388608:infinity")->hard, kUnlimited);
+}
+
+TEST(ParseLimitTest, RefusesByWord) {
+  const std::string expected = "expected NAME=SOFT or NAME=SOFT:HARD with numbers or 'unlimited'";
+  for (const char* amounts : {"nofile", "nofile=", "nofile=x", "nofile=1:", "nofile=-1",
+                              "nofile=1k", "nofile= 1", "nofile=1:2:3"}) {
+    EXPECT_EQ(ParseLimit(amounts).status().message(),
+              std::string("--ulimit ") + amounts + ": " + expected);
+  }
+  EXPECT_EQ(ParseLimit("nofile=2:1").status().message(),
+            "--ulimit nofile=2:1: the soft limit is above the hard one");
+  EXPECT_EQ(ParseLimit("openfiles=2").status().message(),
+            "--ulimit openfiles=2: there is no limit 'openfiles'");
+}
+
+TEST(ParseUmaskTest, IsOctal) {
+  EXPECT_EQ(*ParseUmask("022"), 022);
+  EXPECT_EQ(*ParseUmask("0"), 0);
+  EXPECT_EQ(*ParseUmask("0777"), 0777);
+  for (const char* word : {"", "8", "1000", "-1", "0x7", "22 "}) {
+    EXPECT_FALSE(ParseUmask(word).ok()) << word;
+  }
+}
+
+}  // namespace
+}  // namespace ds::cli
