@@ -185,6 +185,24 @@ void DaemonClient::Renew(const v1::RenewRequest& request, std::chrono::milliseco
                         });
 }
 
+StatusOr<v1::SignalResponse> DaemonClient::Signal(const v1::SignalRequest& request,
+                                                  std::chrono::milliseconds timeout) {
+  grpc::ClientContext context;
+  SetTimeout(&context, timeout);
+  v1::SignalResponse response;
+  DS_RETURN_IF_ERROR(FromGrpc(stub_->Signal(&context, request, &response)));
+  return response;
+}
+
+StatusOr<v1::InputResponse> DaemonClient::Input(const v1::InputRequest& request,
+                                                std::chrono::milliseconds timeout) {
+  grpc::ClientContext context;
+  SetTimeout(&context, timeout);
+  v1::InputResponse response;
+  DS_RETURN_IF_ERROR(FromGrpc(stub_->Input(&context, request, &response)));
+  return response;
+}
+
 Status DaemonClient::Watch(const WatchOptions& options, const EventCallback& on_event) {
   {
     const std::lock_guard lock(mutex_);

@@ -86,6 +86,14 @@ class DaemonClient {
   void Renew(const v1::RenewRequest& request, std::chrono::milliseconds timeout,
              RenewCallback done);
 
+  // kInvalidArgument for signals other than SIGUSR1 and SIGUSR2.
+  StatusOr<v1::SignalResponse> Signal(const v1::SignalRequest& request,
+                                      std::chrono::milliseconds timeout = kCallTimeout);
+
+  // Takes a second at most while rank 0 does not read; then fewer bytes are accepted.
+  StatusOr<v1::InputResponse> Input(const v1::InputRequest& request,
+                                    std::chrono::milliseconds timeout = kCallTimeout);
+
   // Calls `on_event` with every event after `after_sequence`, in order, until JobEnded has been
   // delivered (OK), CancelWatch was called (kCancelled) or the daemon is gone (kUnavailable). An
   // event counts as dealt with when the callback returns; a slow callback makes the ranks wait once

@@ -8,6 +8,7 @@
 
 #include "cli/flag_parser.h"
 #include "cli/plan/log_filter.h"
+#include "cli/plan/process_settings.h"
 
 namespace ds::cli {
 namespace {
@@ -105,11 +106,40 @@ void AddRankFlags(CLI::App& app, LaunchFlags* flags) {
   app.add_flag(FlagNames("no_python"), flags->no_python, "execute a *.py program directly");
   app.add_flag(FlagNames("pass_local_rank"), flags->pass_local_rank,
                "add --local_rank=N to the program's arguments");
-  app.add_option(FlagNames("export", "-x"), flags->exports,
-                 "set NAME=VALUE in every rank's environment (repeatable)")
-      ->take_all()
-      ->allow_extra_args(false)
-      ->type_name("NAME=VALUE");
+}
+
+// A flag that may be given often: every value is added to `values`.
+CLI::Option* AddRepeated(CLI::App& app, const std::string& names, std::vector<std::string>* values,
+                         const std::string& help) {
+  return app
+      .add_option_function<std::string>(
+          names, [values](const std::string& value) { values->push_back(value); }, help)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->trigger_on_parse()
+      ->allow_extra_args(false);
+}
+
+void AddProcessFlags(CLI::App& app, LaunchFlags* flags) {
+  AddRepeated(app, FlagNames("export", "-x"), &flags->exports,
+              "give every rank NAME=VALUE, this shell's NAME, or its NCCL_* (repeatable)")
+      ->type_name("NAME[=VALUE]");
+  AddRepeated(app, FlagNames("env_file"), &flags->env_files,
+              "give every rank the NAME=VALUE lines of FILE (repeatable)")
+      ->type_name("FILE");
+  app.add_option(FlagNames("workdir"), flags->workdir, "where ranks run (default: here)")
+      ->type_name("DIR");
+  app.add_option_function<std::string>(
+         FlagNames("umask"),
+         [flags](const std::string& word) {
+           const StatusOr<int> mask = ParseUmask(word);
+           if (!mask.ok()) throw CLI::ValidationError(mask.status().message());
+           flags->umask = *mask;
+         },
+         "file mode mask of every rank, octal")
+      ->type_name("MASK");
+  AddRepeated(app, FlagNames("ulimit"), &flags->ulimits,
+              "limit of every rank, for example nofile=65536 or memlock=unlimited (repeatable)")
+      ->type_name("NAME=SOFT[:HARD]");
 }
 
 void AddJobFlags(CLI::App& app, LaunchFlags* flags) {
@@ -178,6 +208,7 @@ std::string_view DeviceName(Device device) {
 void AddLaunchFlags(CLI::App& app, LaunchFlags* flags) {
   AddHostFlags(app, flags);
   AddRankFlags(app, flags);
+  AddProcessFlags(app, flags);
   AddJobFlags(app, flags);
   AddDeepSpeedFlags(app);
 }
@@ -193,11 +224,12 @@ Status CheckLaunchFlags(const LaunchFlags& flags) {
     return InvalidArgumentError("--module and --no_python exclude one another");
   }
   DS_RETURN_IF_ERROR(LogFilter::Parse(flags.log_ranks).status());
-  for (const std::string& assignment : flags.exports) {
-    if (assignment.find('=') == std::string::npos || assignment[0] == '=') {
-      return InvalidArgumentError("-x " + assignment + ": expected NAME=VALUE");
+  for (const std::string& word : flags.exports) {
+    if (word.empty() || word[0] == '=') {
+      return InvalidArgumentError("-x " + word + ": expected NAME=VALUE, NAME or a pattern");
     }
   }
+  for (const std::string& word : flags.ulimits) DS_RETURN_IF_ERROR(ParseLimit(word).status());
   return OkStatus();
 }
 

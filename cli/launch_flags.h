@@ -46,7 +46,11 @@ struct LaunchFlags {
   bool module = false;
   bool no_python = false;
   bool pass_local_rank = false;
-  std::vector<std::string> exports;  // NAME=VALUE
+  std::vector<std::string> exports;    // NAME=VALUE, NAME or a pattern; see plan/exports.h
+  std::vector<std::string> env_files;  // in the order in which they are applied
+  std::string workdir;                 // "" = dsrun's own; a host's workdir= comes first
+  std::optional<int> umask;            // none = dsrun's own
+  std::vector<std::string> ulimits;    // NAME=SOFT[:HARD]; see plan/process_settings.h
   // The job as a whole.
   std::string run_dir;  // "" = runs/<job>
   int max_restarts = 0;

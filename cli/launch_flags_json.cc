@@ -30,6 +30,10 @@ void VisitFlags(Flags& flags, const Visit& visit) {
   visit("no_python", flags.no_python);
   visit("pass_local_rank", flags.pass_local_rank);
   visit("exports", flags.exports);
+  visit("env_files", flags.env_files);
+  visit("workdir", flags.workdir);
+  visit("umask", flags.umask);
+  visit("ulimits", flags.ulimits);
   visit("run_dir", flags.run_dir);
   visit("max_restarts", flags.max_restarts);
   visit("grace_seconds", flags.grace_seconds);

@@ -12,6 +12,9 @@ namespace {
 
 using WatchStream = grpc::ServerReaderWriter<v1::EventBatch, v1::WatchRequest>;
 
+// How long a call with input waits for a rank that does not read.
+constexpr std::chrono::seconds kInputPatience{1};
+
 // Our errors on the wire; the codes are numerically equal.
 grpc::Status ToGrpc(const Status& status) {
   if (status.ok()) return grpc::Status::OK;
@@ -69,6 +72,28 @@ grpc::Status DaemonService::Renew(grpc::ServerContext* context, const v1::RenewR
   auto answer = OnLoop(loop_, [&] { return supervisor_->Renew(*request); });
   if (answer.ok()) *response = std::move(answer).value();
   return ToGrpc(answer.status());
+}
+
+grpc::Status DaemonService::Signal(grpc::ServerContext* context, const v1::SignalRequest* request,
+                                   v1::SignalResponse* response) {
+  if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
+  auto answer = OnLoop(loop_, [&] { return supervisor_->Signal(*request); });
+  if (answer.ok()) *response = std::move(answer).value();
+  return ToGrpc(answer.status());
+}
+
+grpc::Status DaemonService::Input(grpc::ServerContext* context, const v1::InputRequest* request,
+                                  v1::InputResponse* response) {
+  if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
+  const auto input =
+      OnLoop(loop_, [&] { return supervisor_->Input(request->job_id(), request->generation()); });
+  if (!input.ok()) return ToGrpc(input.status());
+  // Not on the loop: this waits for the rank.
+  const auto deadline = std::chrono::system_clock::now() + kInputPatience;
+  const auto accepted =
+      (*input)->Write({request->offset(), request->data(), request->end()}, deadline);
+  if (accepted.ok()) response->set_accepted(*accepted);
+  return ToGrpc(accepted.status());
 }
 
 void DaemonService::AwaitWatchers(std::chrono::steady_clock::time_point deadline) {

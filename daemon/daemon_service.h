@@ -34,6 +34,10 @@ class DaemonService final : public v1::Daemon::Service {
                     v1::StopResponse* response) override;
   grpc::Status Renew(grpc::ServerContext* context, const v1::RenewRequest* request,
                      v1::RenewResponse* response) override;
+  grpc::Status Signal(grpc::ServerContext* context, const v1::SignalRequest* request,
+                      v1::SignalResponse* response) override;
+  grpc::Status Input(grpc::ServerContext* context, const v1::InputRequest* request,
+                     v1::InputResponse* response) override;
   grpc::Status Watch(grpc::ServerContext* context,
                      grpc::ServerReaderWriter<v1::EventBatch, v1::WatchRequest>* stream) override;
 

@@ -1,5 +1,7 @@
 #include "daemon/generation.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <csignal>
 #include <string>
@@ -51,8 +53,7 @@ Generation::Generation(EventLoop* loop, std::uint32_t number, std::chrono::nanos
       number_(number),
       grace_(grace),
       options_(std::move(options)),
-      buffer_(kReadBytes),
-      oom_kills_seen_(CgroupOomKills().value_or(0)) {}
+      buffer_(kReadBytes) {}
 
 Generation::~Generation() {
   if (kill_timer_) loop_->CancelTimer(*kill_timer_);
@@ -72,6 +73,14 @@ StatusOr<std::vector<RankCommand>> Generation::MakeCommands(const v1::LaunchRequ
   return commands;
 }
 
+void Generation::MakeCgroup(const std::string& job_id) {
+  // Two daemons of one job may share a host, and a cgroup's name takes no slash.
+  std::string name = job_id + "-" + std::to_string(::getpid()) + "-" + std::to_string(number_);
+  std::replace(name.begin(), name.end(), '/', '_');
+  auto cgroup = RankCgroup::Create(evidence_.cgroups().unified, name);
+  if (cgroup.ok()) cgroup_ = *std::move(cgroup);
+}
+
 Status Generation::StartProcesses(const v1::LaunchRequest& request) {
   if (!request.files().empty()) {
     DS_ASSIGN_OR_RETURN(JobDirectory files, JobDirectory::Create(options_.folder, request));
@@ -79,15 +88,22 @@ Status Generation::StartProcesses(const v1::LaunchRequest& request) {
     files_.emplace(std::move(files));
   }
   DS_ASSIGN_OR_RETURN(const std::vector<RankCommand> commands, MakeCommands(request));
+  MakeCgroup(request.job_id());
+  const int cgroup = cgroup_ ? cgroup_->fd() : -1;
   for (int i = 0; i < request.ranks_size(); ++i) {
     const v1::RankSpec& spec = request.ranks(i);
-    StatusOr<RankProcess> process = RankProcess::Start(commands[static_cast<std::size_t>(i)]);
+    StatusOr<RankProcess> process =
+        RankProcess::Start(commands[static_cast<std::size_t>(i)], cgroup);
     if (!process.ok()) return AddRank(process.status(), spec);
+    if (UniqueFd input = process->TakeStdin(); input.valid()) {
+      input_ = std::make_shared<RankInput>(std::move(input));
+    }
     const MonitorContext context{loop_, options_.log.get(), buffer_, spec.rank()};
     ranks_.push_back(std::make_unique<RankMonitor>(
         context, std::move(process).value(),
-        RankMonitor::Callbacks{[this](const RankExit& exit) { return OnRankExit(exit); },
-                               [this] { OnRankEnded(); }}));
+        RankMonitor::Callbacks{
+            [this](const RankExit& exit, pid_t pid) { return OnRankExit(exit, pid); },
+            [this] { OnRankEnded(); }}));
   }
   return OkStatus();
 }
@@ -127,7 +143,7 @@ void Generation::SetKillTimer(EventLoop::TimePoint when) {
   if (kill_timer_) loop_->CancelTimer(*kill_timer_);
   kill_timer_ = loop_->CallAt(when, [this] {
     kill_timer_.reset();
-    SignalAll(SIGKILL);
+    KillAll();
   });
 }
 
@@ -141,19 +157,33 @@ int Generation::SignalAll(int signal) {
   return count;
 }
 
-ExitCircumstances Generation::OnRankExit(const RankExit& exit) {
-  ExitCircumstances circumstances{.stopping = stop_cause_ != v1::STOP_NONE};
-  if (exit.signal == SIGKILL && !circumstances.stopping) {
-    const std::uint64_t kills = CgroupOomKills().value_or(0);
-    circumstances.oom_killed = kills > oom_kills_seen_;
-    oom_kills_seen_ = kills;
+int Generation::Forward(int signal) {
+  int count = 0;
+  for (const auto& rank : ranks_) {
+    if (rank->ended()) continue;
+    rank->SignalProcess(signal);
+    ++count;
   }
+  return count;
+}
+
+void Generation::KillAll() {
+  for (const auto& rank : ranks_) rank->Kill();
+  if (cgroup_) cgroup_->KillAll();
+}
+
+v1::RankExited Generation::OnRankExit(const RankExit& exit, pid_t pid) {
+  const bool stopping = stop_cause_ != v1::STOP_NONE;
+  v1::RankExited known;
+  if (exit.failed() && !stopping) known = evidence_.Of(exit, pid);
+  known.set_stopping(stopping);
   if (exit.failed()) Stop(grace_, v1::STOP_RANK_FAILED);
-  return circumstances;
+  return known;
 }
 
 void Generation::OnRankEnded() {
   if (--running_ > 0) return;
+  if (cgroup_) cgroup_->KillAll();
   if (kill_timer_) loop_->CancelTimer(*kill_timer_);
   kill_timer_.reset();
   options_.on_ranks_ended();
@@ -161,6 +191,7 @@ void Generation::OnRankEnded() {
 
 void Generation::End() {
   files_.reset();
+  cgroup_.reset();
   v1::Event event;
   event.mutable_job_ended()->set_generation(number_);
   event.mutable_job_ended()->set_stop_cause(stop_cause_);
@@ -178,6 +209,7 @@ void Generation::AppendHeartbeat() {
   v1::Heartbeat* heartbeat = event.mutable_heartbeat();
   heartbeat->set_load(load.load);
   heartbeat->set_free_memory_bytes(load.free_memory_bytes);
+  evidence_.Sample();
   for (const auto& rank : ranks_) *heartbeat->add_ranks() = rank->Vital();
   options_.log->Append(std::move(event));
 }

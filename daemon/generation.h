@@ -4,7 +4,7 @@
 //
 // All start, or none stays. The first rank that fails (non-zero status or a signal) stops the
 // others at once; so does Stop(). Stopping is one SIGTERM to every process group, a grace that all
-// share, then SIGKILL.
+// share, then SIGKILL. What ranks started in sessions of their own ends with the last rank.
 //
 // Threads: the loop's; log() may be used from any.
 
@@ -13,12 +13,16 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "daemon/event_log.h"
 #include "daemon/event_loop.h"
+#include "daemon/exit_evidence.h"
 #include "daemon/job_directory.h"
+#include "daemon/rank_cgroup.h"
 #include "daemon/rank_env.h"
+#include "daemon/rank_input.h"
 #include "daemon/rank_monitor.h"
 #include "proto/dsrun.pb.h"
 #include "runtime/base/status.h"
@@ -50,26 +54,32 @@ class Generation {
   // Returns how many ranks were signalled. While a stop is under way only a shorter grace matters;
   // the cause of the first stop is what JobEnded will name.
   int Stop(std::chrono::nanoseconds grace, v1::StopCause cause);
+  // Passes a signal on to every rank's own process; returns to how many.
+  int Forward(int signal);
   // The grace for stops that nobody asked for.
   std::chrono::nanoseconds grace() const { return grace_; }
 
-  // Writes JobEnded and removes the job's files. Requires: !running().
+  // Writes JobEnded and removes the job's files and control group. Requires: nothing runs any more.
   void End();
 
   void AppendHeartbeat();
   // The log has room again.
   void Resume();
   const std::shared_ptr<EventLog>& log() const { return options_.log; }
+  // Of rank 0; null when it has none or is not on this host.
+  const std::shared_ptr<RankInput>& input() const { return input_; }
 
  private:
   Generation(EventLoop* loop, std::uint32_t number, std::chrono::nanoseconds grace,
              Options options);
   StatusOr<std::vector<RankCommand>> MakeCommands(const v1::LaunchRequest& request);
+  void MakeCgroup(const std::string& job_id);
   Status StartProcesses(const v1::LaunchRequest& request);
   Status StartMonitors();
-  ExitCircumstances OnRankExit(const RankExit& exit);
+  v1::RankExited OnRankExit(const RankExit& exit, pid_t pid);
   void OnRankEnded();
   int SignalAll(int signal);
+  void KillAll();
   void SetKillTimer(EventLoop::TimePoint when);
 
   EventLoop* const loop_;
@@ -79,10 +89,12 @@ class Generation {
   std::optional<JobDirectory> files_;
   std::vector<char> buffer_;
   std::vector<std::unique_ptr<RankMonitor>> ranks_;
+  std::shared_ptr<RankInput> input_;
   std::size_t running_ = 0;
   std::optional<EventLoop::TimerId> kill_timer_;  // while a stop is under way
   v1::StopCause stop_cause_ = v1::STOP_NONE;
-  std::uint64_t oom_kills_seen_ = 0;
+  ExitEvidence evidence_;
+  std::unique_ptr<RankCgroup> cgroup_;  // null where there can be none
 };
 
 // The duration of a request's grace. kInvalidArgument when it is not a number of seconds from 0 to

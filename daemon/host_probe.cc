@@ -81,18 +81,6 @@ bool MayChooseMemory() {
   return ::syscall(SYS_get_mempolicy, &mode, nullptr, 0, nullptr, 0) == 0;
 }
 
-std::optional<std::uint64_t> CgroupOomKills() {
-  std::ifstream membership("/proc/self/cgroup");
-  std::string line;
-  while (std::getline(membership, line)) {
-    constexpr std::string_view kUnified = "0::/";
-    if (!line.starts_with(kUnified)) continue;
-    return ValueInFile(fs::path("/sys/fs/cgroup") / line.substr(kUnified.size()) / "memory.events",
-                       "oom_kill");
-  }
-  return std::nullopt;
-}
-
 HostLoad ProbeLoad() {
   HostLoad result;
   std::ifstream("/proc/loadavg") >> result.load;

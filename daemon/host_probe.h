@@ -25,10 +25,6 @@ HostFacts ProbeHost();
 // Whether this process may choose memory nodes (set_mempolicy, which containers may forbid).
 bool MayChooseMemory();
 
-// How many processes the out-of-memory killer has ended in this process's cgroup (v2) and below;
-// none where that cannot be read.
-std::optional<std::uint64_t> CgroupOomKills();
-
 // One-minute load average and available memory; 0 where they cannot be read.
 struct HostLoad {
   double load = 0;

@@ -35,7 +35,7 @@ class OutputReader {
   // closes the stream.
   void DrainAndClose();
 
-  // Its last lines; kept for standard error only.
+  // Its last lines.
   std::string_view last_lines() const { return tail_.Last(); }
 
  private:

@@ -5,6 +5,9 @@
 
 #include <array>
 #include <cerrno>
+#include <charconv>
+#include <cstdint>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -100,8 +103,28 @@ v1::Finding CheckOpenFiles(const v1::PrepareRequest& request, const HostFacts& f
                      "raise the limit before starting dsrun: ulimit -n");
 }
 
+// The device of a number this host does not have; "" when there is none. UUIDs and MIG ids are the
+// driver's to judge.
+std::string MissingDevice(const v1::PrepareRequest& request, const HostFacts& facts) {
+  for (const std::string& device : request.devices()) {
+    std::uint32_t number = 0;
+    const auto [end, error] = std::from_chars(device.data(), device.data() + device.size(), number);
+    const bool is_number = error == std::errc() && end == device.data() + device.size();
+    if (is_number && number >= facts.gpus) return device;
+  }
+  return "";
+}
+
 v1::Finding CheckDevice(const v1::PrepareRequest& request, const HostFacts& facts) {
   const std::string message = std::to_string(facts.gpus) + " GPUs";
+  // Without any GPU the ranks run on CPU, unless CUDA was asked for.
+  if (const std::string missing = MissingDevice(request, facts);
+      facts.gpus > 0 && !missing.empty()) {
+    return MakeFinding(v1::Finding::FAIL, "device",
+                       message + ", and the job wants device " + missing,
+                       "use fewer slots on this host (slots= in the hostfile, --num_gpus), or "
+                       "others with --include");
+  }
   if (request.device() != v1::PrepareRequest::DEVICE_CUDA || facts.gpus > 0) {
     return Ok("device", message);
   }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "runtime/base/rank_link.h"
+#include "runtime/base/resource_limits.h"
 
 namespace ds::daemon {
 namespace {
@@ -83,6 +84,19 @@ StatusOr<std::string> FindInSearchPath(const std::string& program, std::string_v
   return NotFoundError(message);
 }
 
+Status AddLimits(const v1::LaunchRequest& request, RankCommand* command) {
+  for (const v1::RankLimit& limit : request.limits()) {
+    const std::optional<int> resource = ResourceNumber(limit.name());
+    if (!resource || limit.soft() > limit.hard()) {
+      return InvalidArgumentError("limit '" + limit.name() +
+                                  "': no such limit, or its soft value is above the hard one");
+    }
+    static_assert(kUnlimited == RLIM64_INFINITY);
+    command->limits.push_back({*resource, {limit.soft(), limit.hard()}});
+  }
+  return OkStatus();
+}
+
 int MemoryMode(v1::MemoryPolicy::Kind kind) {
   switch (kind) {
     case v1::MemoryPolicy::BIND:
@@ -130,11 +144,16 @@ StatusOr<RankCommand> MakeRankCommand(const v1::LaunchRequest& request, int inde
   RankCommand command;
   command.working_directory = request.working_directory();
   command.cores.assign(spec.cores().begin(), spec.cores().end());
+  command.takes_input = request.forward_input() && spec.rank() == 0;
+  if (request.has_umask()) command.umask = request.umask();
+  DS_RETURN_IF_ERROR(AddLimits(request, &command));
   command.memory_mode = MemoryMode(spec.memory_policy().kind());
   command.memory_nodes.assign(spec.memory_policy().nodes().begin(),
                               spec.memory_policy().nodes().end());
   for (const std::string& argument : spec.argv()) {
-    command.argv.push_back(WithJobDirectory(argument, host.job_directory));
+    // A job without files has no use for the folder: the text is the user's own.
+    command.argv.push_back(
+        request.files().empty() ? argument : WithJobDirectory(argument, host.job_directory));
   }
   if (spec.argv(0).empty()) {
     if (host.dsrank.empty()) return NotFoundError("this host has no dsrank beside its dsrund");

@@ -55,6 +55,17 @@ void RankMonitor::Signal(int signal) {
   if (!ended_) process_.SignalGroup(signal);
 }
 
+void RankMonitor::Kill() {
+  if (ended_) return;
+  killed_ = true;
+  process_.SignalGroup(SIGKILL);
+  if (exit_) Finish();
+}
+
+void RankMonitor::SignalProcess(int signal) {
+  if (!ended_) process_.SignalProcess(signal);
+}
+
 void RankMonitor::Resume() {
   stdout_.Resume();
   stderr_.Resume();
@@ -63,8 +74,8 @@ void RankMonitor::Resume() {
 
 void RankMonitor::OnExit() {
   context_.loop->Remove(process_.pidfd());
-  exit_ = callbacks_.on_exit(process_.PeekExit());
-  if (!stdout_.open() && !stderr_.open()) return Finish();
+  exit_ = callbacks_.on_exit(process_.PeekExit(), pid());
+  if (killed_ || (!stdout_.open() && !stderr_.open())) return Finish();
   // Its own writes are all in the pipes by now. While the log is full nobody reads them, so the end
   // of the stream would not be seen either: Finish takes them.
   stdout_.Resume();
@@ -89,15 +100,15 @@ void RankMonitor::Finish() {
 
   v1::Event event;
   v1::RankExited* exited = event.mutable_rank_exited();
+  *exited = *std::move(exit_);
   exited->set_rank(context_.rank);
   exited->set_pid(static_cast<std::uint32_t>(pid()));
   exited->set_exit_code(exit.exit_code);
   exited->set_signal(exit.signal);
   exited->set_core_dumped(exit.core_dumped);
   exited->set_max_rss_bytes(exit.max_rss_bytes);
-  exited->set_stopping(exit_->stopping);
-  exited->set_oom_killed(exit_->oom_killed);
-  exited->set_last_stderr(std::string(stderr_.last_lines()));
+  const std::string_view words = stderr_.last_lines();
+  exited->set_last_stderr(std::string(words.empty() ? stdout_.last_lines() : words));
   exited->set_link_broken(link_.broken());
   context_.log->Append(std::move(event));
   callbacks_.on_ended();

@@ -23,17 +23,12 @@ namespace ds::daemon {
 
 inline constexpr std::chrono::milliseconds kOutputGrace{250};
 
-// What the one who watches all ranks knows about a rank's end.
-struct ExitCircumstances {
-  bool stopping = false;
-  bool oom_killed = false;
-};
-
 class RankMonitor {
  public:
   struct Callbacks {
-    // The process has ended, its output may not have.
-    std::function<ExitCircumstances(const RankExit&)> on_exit;
+    // The process has ended, its output may not have. Returns what the one who watches all ranks
+    // knows about it: `stopping` and evidence.
+    std::function<v1::RankExited(const RankExit&, pid_t)> on_exit;
     // RankExited has been written and the process's number given back; nothing follows.
     std::function<void()> on_ended;
   };
@@ -52,6 +47,10 @@ class RankMonitor {
   bool ended() const { return ended_; }
   // To the whole process group. Nothing happens once the rank has ended.
   void Signal(int signal);
+  // SIGKILL to the group; what still holds the output open gets no time to finish.
+  void Kill();
+  // To the rank's own process only.
+  void SignalProcess(int signal);
   // Reads output again after a full log made this rank wait.
   void Resume();
 
@@ -68,8 +67,9 @@ class RankMonitor {
   OutputReader stdout_;
   OutputReader stderr_;
   LinkReader link_;
-  std::optional<ExitCircumstances> exit_;              // once the process has ended
+  std::optional<v1::RankExited> exit_;                 // once the process has ended
   std::optional<EventLoop::TimerId> output_deadline_;  // while only its output has not
+  bool killed_ = false;
   bool ended_ = false;
 };
 

@@ -14,37 +14,34 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <memory>
 #include <utility>
 
-#if defined(__SANITIZE_THREAD__)
-// ThreadSanitizer's own clone() takes the child for a fork. As it shares our memory, that would
-// stop the sanitizer from seeing what the starting thread does from then on.
-extern "C" int __clone(int (*)(void*), void*, int, void*, ...);
-#endif
+#include "daemon/clone_child.h"
 
 namespace ds::daemon {
 namespace {
-
-#if defined(__SANITIZE_THREAD__)
-constexpr auto kClone = __clone;
-#else
-constexpr auto kClone = ::clone;
-#endif
 
 // Between clone and execve the child shares this process's memory while the starting thread waits,
 // so it may only make system calls, directly: no allocation, no lock, no instrumented code.
 #define DS_CHILD_CODE __attribute__((no_sanitize("address", "thread", "undefined")))
 
 constexpr int kLastSignal = 64;
-constexpr std::size_t kChildStackBytes = 64 * 1024;
 
 // Memory nodes as the kernel takes them.
 constexpr std::size_t kMaxMemoryNodes = 1024;
 using NodeMask = std::array<unsigned long, kMaxMemoryNodes / (8 * sizeof(unsigned long))>;
 
 // What the child does, in this order.
-enum class ChildStep { kNone, kGroup, kDescriptors, kWorkingDirectory, kCores, kMemory, kExecute };
+enum class ChildStep {
+  kNone,
+  kGroup,
+  kDescriptors,
+  kWorkingDirectory,
+  kCores,
+  kMemory,
+  kLimits,
+  kExecute
+};
 
 struct ChildPlan {
   const char* executable;
@@ -54,6 +51,9 @@ struct ChildPlan {
   const cpu_set_t* cores;         // null = not bound
   int memory_mode;                // of set_mempolicy; 0 = the default
   const NodeMask* memory_nodes;
+  const std::uint32_t* umask;  // null = as it is
+  const RankLimit* limits;
+  std::size_t limit_count;
   int input, output, error, link;
   pid_t parent;
   // Written by the child, read by the parent once the child is past execve or gone.
@@ -90,6 +90,14 @@ DS_CHILD_CODE void ResetSignals() {
   ::syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, nullptr, sizeof(none));
 }
 
+DS_CHILD_CODE bool SetLimits(const ChildPlan& plan) {
+  for (std::size_t i = 0; i < plan.limit_count; ++i) {
+    const RankLimit& limit = plan.limits[i];
+    if (::syscall(SYS_prlimit64, 0, limit.resource, &limit.amounts, nullptr) != 0) return false;
+  }
+  return true;
+}
+
 // Returns the step that failed; does not return otherwise.
 DS_CHILD_CODE ChildStep PrepareAndExecute(const ChildPlan& plan) {
   if (::syscall(SYS_setpgid, 0, 0) != 0 ||
@@ -110,6 +118,8 @@ DS_CHILD_CODE ChildStep PrepareAndExecute(const ChildPlan& plan) {
       ::syscall(SYS_set_mempolicy, plan.memory_mode, plan.memory_nodes, kMaxMemoryNodes) != 0) {
     return ChildStep::kMemory;
   }
+  if (plan.umask != nullptr) ::syscall(SYS_umask, *plan.umask);
+  if (!SetLimits(plan)) return ChildStep::kLimits;
   ResetSignals();
   ::syscall(SYS_execve, plan.executable, plan.argv, plan.environment);
   return ChildStep::kExecute;
@@ -122,24 +132,6 @@ DS_CHILD_CODE int ChildMain(void* argument) {
   plan->failed_step = failed;
   ::syscall(SYS_exit_group, 127);
   return 127;
-}
-
-// Runs the plan in a new process and returns its pid, its pidfd through `pidfd`. What vfork does,
-// plus the pidfd; and unlike fork it costs the same however large this process is.
-pid_t CloneChild(ChildPlan* plan, int* pidfd) {
-  const auto stack = std::make_unique<std::byte[]>(kChildStackBytes);
-  // No handler of ours may run in the child before its signals are reset.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  const pid_t pid =
-      kClone(ChildMain, stack.get() + kChildStackBytes,
-             CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, static_cast<void*>(plan), pidfd);
-  const int error = errno;
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  errno = error;
-  return pid;
 }
 
 std::vector<char*> Pointers(const std::vector<std::string>& strings) {
@@ -161,6 +153,20 @@ StatusOr<Ends> MakeOutputPipe() {
   if (::pipe2(fds.data(), O_CLOEXEC) != 0) return ErrnoError(errno, "pipe");
   Ends ends{UniqueFd(fds[0]), UniqueFd(fds[1])};
   if (::fcntl(fds[0], F_SETFL, O_NONBLOCK) != 0) return ErrnoError(errno, "fcntl");
+  return ends;
+}
+
+// A pipe, or /dev/null with nothing to hold on our side.
+StatusOr<Ends> MakeInput(bool takes_input) {
+  if (!takes_input) {
+    Ends nothing{UniqueFd(), UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC))};
+    if (!nothing.theirs.valid()) return ErrnoError(errno, "/dev/null");
+    return nothing;
+  }
+  std::array<int, 2> fds;
+  if (::pipe2(fds.data(), O_CLOEXEC) != 0) return ErrnoError(errno, "pipe");
+  Ends ends{UniqueFd(fds[1]), UniqueFd(fds[0])};
+  if (::fcntl(fds[1], F_SETFL, O_NONBLOCK) != 0) return ErrnoError(errno, "fcntl");
   return ends;
 }
 
@@ -207,6 +213,9 @@ Status StartError(const ChildPlan& plan, const RankCommand& command) {
     case ChildStep::kMemory:
       return ErrnoError(plan.failed_errno,
                         "binding the memory of " + command.executable + " to its nodes");
+    case ChildStep::kLimits:
+      return ErrnoError(plan.failed_errno, "setting the --ulimit of " + command.executable +
+                                               " (raising a hard limit takes privileges)");
     case ChildStep::kExecute:
       return ErrnoError(plan.failed_errno, "cannot execute " + command.executable);
     case ChildStep::kNone:
@@ -219,9 +228,8 @@ Status StartError(const ChildPlan& plan, const RankCommand& command) {
 
 }  // namespace
 
-StatusOr<RankProcess> RankProcess::Start(const RankCommand& command) {
-  const UniqueFd input(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (!input.valid()) return ErrnoError(errno, "/dev/null");
+StatusOr<RankProcess> RankProcess::Start(const RankCommand& command, int cgroup) {
+  DS_ASSIGN_OR_RETURN(Ends input, MakeInput(command.takes_input));
   DS_ASSIGN_OR_RETURN(Ends output, MakeOutputPipe());
   DS_ASSIGN_OR_RETURN(Ends error, MakeOutputPipe());
   DS_ASSIGN_OR_RETURN(Ends link, MakeLink());
@@ -238,20 +246,23 @@ StatusOr<RankProcess> RankProcess::Start(const RankCommand& command) {
                  .cores = command.cores.empty() ? nullptr : &cores,
                  .memory_mode = command.memory_mode,
                  .memory_nodes = &memory_nodes,
-                 .input = input.get(),
+                 .umask = command.umask ? &*command.umask : nullptr,
+                 .limits = command.limits.data(),
+                 .limit_count = command.limits.size(),
+                 .input = input.theirs.get(),
                  .output = output.theirs.get(),
                  .error = error.theirs.get(),
                  .link = link.theirs.get(),
                  .parent = ::getpid()};
   RankProcess process;
-  int pidfd = -1;
-  process.pid_ = CloneChild(&plan, &pidfd);
-  if (process.pid_ < 0) return ErrnoError(errno, "cannot start a process");
-  process.pidfd_.Reset(pidfd);
+  DS_ASSIGN_OR_RETURN(ClonedChild child, CloneChild(ChildMain, &plan, cgroup));
+  process.pid_ = child.pid;
+  process.pidfd_ = std::move(child.pidfd);
   if (plan.failed_step != ChildStep::kNone) {
     ::waitpid(process.pid_, nullptr, 0);
     return StartError(plan, command);
   }
+  process.stdin_ = std::move(input.ours);
   process.stdout_ = std::move(output.ours);
   process.stderr_ = std::move(error.ours);
   process.link_ = std::move(link.ours);
@@ -259,6 +270,8 @@ StatusOr<RankProcess> RankProcess::Start(const RankCommand& command) {
 }
 
 void RankProcess::SignalGroup(int signal) const { ::kill(-pid_, signal); }
+
+void RankProcess::SignalProcess(int signal) const { ::kill(pid_, signal); }
 
 RankExit RankProcess::PeekExit() const {
   siginfo_t info{};

@@ -3,15 +3,17 @@
 // RankProcess: one rank as an operating system process.
 //
 // A rank leads a process group of its own in the daemon's session (which has no terminal), dies
-// with the thread that started it (PR_SET_PDEATHSIG), reads nothing (/dev/null), and has exactly
-// four descriptors: 0, 1, 2 and its end of the rank link, kRankLinkFd.
+// with the thread that started it (PR_SET_PDEATHSIG), and has exactly four descriptors: 0, 1, 2 and
+// its end of the rank link, kRankLinkFd.
 //
 // Threads: one thread, the one that lives as long as the ranks.
 // Linux 5.4 or newer (pidfd).
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,11 @@ namespace ds::daemon {
 
 inline constexpr int kRankLinkFd = 3;
 
+struct RankLimit {
+  int resource = 0;  // RLIMIT_...
+  rlimit64 amounts{};
+};
+
 struct RankCommand {
   std::string executable;                // for execve, seen from working_directory
   std::vector<std::string> argv;         // bytes without NUL
@@ -30,6 +37,9 @@ struct RankCommand {
   std::vector<std::uint32_t> cores;      // empty = not bound
   int memory_mode = 0;                   // of set_mempolicy(2); MPOL_DEFAULT leaves the daemon's
   std::vector<std::uint32_t> memory_nodes;
+  std::optional<std::uint32_t> umask;  // none = the daemon's
+  std::vector<RankLimit> limits;
+  bool takes_input = false;  // through TakeStdin(), else it reads /dev/null
 };
 
 struct RankExit {
@@ -45,7 +55,8 @@ class RankProcess {
  public:
   // Starts the program; an error means that no process is left. What execve itself refuses (a
   // missing file, a script without interpreter) is reported here, with the program's name.
-  static StatusOr<RankProcess> Start(const RankCommand& command);
+  // `cgroup` is an open control group for it to begin in; -1 = this process's.
+  static StatusOr<RankProcess> Start(const RankCommand& command, int cgroup = -1);
 
   pid_t pid() const { return pid_; }
   int pidfd() const { return pidfd_.get(); }  // readable once the rank has ended
@@ -53,10 +64,15 @@ class RankProcess {
   UniqueFd TakeStdout() { return std::move(stdout_); }
   UniqueFd TakeStderr() { return std::move(stderr_); }
   UniqueFd TakeLink() { return std::move(link_); }
+  // What the rank reads from, when the command asked for it.
+  UniqueFd TakeStdin() { return std::move(stdin_); }
 
   // Sends `signal` to the rank's whole process group. Requires: not reaped (its number is its own
   // until then, so nobody else's process is ever hit).
   void SignalGroup(int signal) const;
+
+  // To the rank's own process. Same requirement.
+  void SignalProcess(int signal) const;
 
   // Requires: pidfd() is readable. Ended, but kept as a zombie until Reap.
   RankExit PeekExit() const;
@@ -68,6 +84,7 @@ class RankProcess {
 
   pid_t pid_ = -1;
   UniqueFd pidfd_;
+  UniqueFd stdin_;
   UniqueFd stdout_;
   UniqueFd stderr_;
   UniqueFd link_;

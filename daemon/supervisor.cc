@@ -123,6 +123,12 @@ Status Supervisor::CheckNewWork(const std::string& job_id) const {
   return finishing_ ? UnavailableError("this daemon is ending") : OkStatus();
 }
 
+Status Supervisor::CheckGeneration(const std::string& job_id, std::uint32_t generation) const {
+  DS_RETURN_IF_ERROR(CheckJob(job_id));
+  if (generation_ && generation == generation_->number()) return OkStatus();
+  return NotFoundError("generation " + std::to_string(generation) + " is not the current one");
+}
+
 std::string Supervisor::EnvironmentValue(std::string_view name) const {
   for (const std::string& entry : options_.environment) {
     if (entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=') {
@@ -246,11 +252,28 @@ void Supervisor::RestartLease() {
 
 StatusOr<std::shared_ptr<EventLog>> Supervisor::Events(const std::string& job_id,
                                                        std::uint32_t generation) {
-  DS_RETURN_IF_ERROR(CheckJob(job_id));
-  if (!generation_ || generation != generation_->number()) {
-    return NotFoundError("generation " + std::to_string(generation) + " is not the current one");
-  }
+  DS_RETURN_IF_ERROR(CheckGeneration(job_id, generation));
   return generation_->log();
+}
+
+StatusOr<v1::SignalResponse> Supervisor::Signal(const v1::SignalRequest& request) {
+  DS_RETURN_IF_ERROR(CheckGeneration(request.job_id(), request.generation()));
+  if (request.signal() != SIGUSR1 && request.signal() != SIGUSR2) {
+    return InvalidArgumentError("only SIGUSR1 and SIGUSR2 are passed on, not signal " +
+                                std::to_string(request.signal()));
+  }
+  v1::SignalResponse response;
+  response.set_ranks_signalled(static_cast<std::uint32_t>(generation_->Forward(request.signal())));
+  return response;
+}
+
+StatusOr<std::shared_ptr<RankInput>> Supervisor::Input(const std::string& job_id,
+                                                       std::uint32_t generation) {
+  DS_RETURN_IF_ERROR(CheckGeneration(job_id, generation));
+  if (generation_->input() == nullptr) {
+    return FailedPreconditionError("rank 0 was launched without input, or is not on this host");
+  }
+  return generation_->input();
 }
 
 void Supervisor::OnRanksEnded() {

@@ -55,6 +55,9 @@ class Supervisor {
   StatusOr<v1::LaunchResponse> Launch(const v1::LaunchRequest& request);
   StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request);
   StatusOr<v1::RenewResponse> Renew(const v1::RenewRequest& request);
+  StatusOr<v1::SignalResponse> Signal(const v1::SignalRequest& request);
+  // The standard input of rank 0. kFailedPrecondition when it was not asked for.
+  StatusOr<std::shared_ptr<RankInput>> Input(const std::string& job_id, std::uint32_t generation);
   // The events of a generation, the last one that was launched.
   StatusOr<std::shared_ptr<EventLog>> Events(const std::string& job_id, std::uint32_t generation);
 
@@ -66,6 +69,8 @@ class Supervisor {
   // ... and that this daemon still begins something.
   Status CheckNewWork(const std::string& job_id) const;
   v1::Finding LeasePort(std::uint32_t port);
+  // kNotFound when it is not the last one that was launched.
+  Status CheckGeneration(const std::string& job_id, std::uint32_t generation) const;
   std::string EnvironmentValue(std::string_view name) const;
   void OnSignal();
   void OnRanksEnded();

@@ -3,16 +3,21 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <iomanip>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "cli/exit_codes.h"
 #include "cli/flag_parser.h"
+#include "cli/job/gather_exports.h"
 #include "cli/plan/core_list.h"
+#include "cli/plan/exports.h"
 #include "cli/plan/launch_plan.h"
 #include "cli/plan/rank_environment.h"
+#include "cli/plan/secrets.h"
 
 namespace ds::cli {
 namespace {
@@ -22,6 +27,7 @@ using Json = nlohmann::ordered_json;
 struct PlannedJob {
   LaunchPlan plan;
   JobEnvironment environment;
+  Environment exports;
   std::vector<std::string> argv;
 };
 
@@ -32,8 +38,9 @@ std::string Dump(const Json& json) {
 
 Json RankJson(const PlannedJob& job, const PlannedRank& rank) {
   Json environment = Json::object();
-  for (const auto& [name, value] : RankEnvironment(job.plan.world, rank, job.environment)) {
-    environment[name] = value;
+  for (const auto& [name, value] :
+       Overlay(job.exports, RankEnvironment(job.plan.world, rank, job.environment))) {
+    environment[name] = IsSecretName(name) ? std::string(kRedacted) : value;
   }
   return {{"rank", rank.rank},
           {"host", job.plan.world.host_of(rank).host},
@@ -101,12 +108,17 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
       ProbeThisHost(flags.bind_cores_to_rank ? Probe::kWithCores : Probe::kWithoutCores);
   DS_ASSIGN_OR_RETURN(job.plan,
                       MakeLaunchPlan(flags, this_host, std::getenv("CUDA_VISIBLE_DEVICES")));
+  DS_ASSIGN_OR_RETURN(GatheredExports exports, GatherExports(flags));
+  job.exports = std::move(exports.environment);
   job.argv = ProgramCommand(flags, parsed.rest);
   job.environment.master_addr =
       flags.master_addr.empty() ? DefaultMasterAddress(job.plan.world) : flags.master_addr;
   job.environment.master_port = flags.master_port;
   job.environment.one_device_per_rank = flags.one_device_per_rank;
-  job.environment.user_set_threads = std::getenv("OMP_NUM_THREADS") != nullptr;
+  job.environment.user_set_threads =
+      std::getenv("OMP_NUM_THREADS") != nullptr ||
+      std::any_of(job.exports.begin(), job.exports.end(),
+                  [](const auto& each) { return each.first == "OMP_NUM_THREADS"; });
   json ? PrintJson(job) : PrintTable(job);
   return kExitOk;
 }

@@ -9,6 +9,7 @@
 
 #include "cli/exit_codes.h"
 #include "cli/flag_parser.h"
+#include "cli/job/gather_exports.h"
 #include "cli/launch_flags_json.h"
 #include "cli/report_error.h"
 #include "cli/train/train_inputs.h"
@@ -134,6 +135,9 @@ StatusOr<int> ResumeCommand(const Invocation& invocation) {
 
   JobSetup setup{.job_id = run.job_id, .flags = flags.launch};
   DS_ASSIGN_OR_RETURN(setup.plan, PlanFromThisHost(flags.launch));
+  DS_ASSIGN_OR_RETURN(GatheredExports exports, GatherExports(flags.launch));
+  setup.exports = std::move(exports.environment);
+  setup.notices = std::move(exports.notices);
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
   DS_ASSIGN_OR_RETURN(TrainInputs inputs, OverrideTrainInputs(run.train, flags.train, share,
                                                               setup.plan.world.world_size()));

@@ -7,6 +7,7 @@
 
 #include "cli/exit_codes.h"
 #include "cli/flag_parser.h"
+#include "cli/job/gather_exports.h"
 #include "cli/job/job_description.h"
 #include "cli/job/job_id.h"
 #include "cli/job/job_session.h"
@@ -36,8 +37,13 @@ StatusOr<int> RunCommand(const Invocation& invocation) {
   if (!words.empty() && words[0] == "--") words.erase(words.begin());
   if (words.empty()) return InvalidArgumentError("run: no program given; see dsrun run --help");
 
-  JobSetup setup{.job_id = MakeJobId(words[0], Clock::System().UnixNanos()), .flags = flags};
+  JobSetup setup{.job_id = MakeJobId(words[0], Clock::System().UnixNanos()),
+                 .flags = flags,
+                 .forward_input = true};
   DS_ASSIGN_OR_RETURN(setup.plan, PlanFromThisHost(flags));
+  DS_ASSIGN_OR_RETURN(GatheredExports exports, GatherExports(flags));
+  setup.exports = std::move(exports.environment);
+  setup.notices = std::move(exports.notices);
   const std::vector<std::string> argv = ProgramCommand(flags, words);
   setup.local_rank_position = LocalRankPosition(flags, argv.size(), words.size());
   setup.program = [&argv](int) -> StatusOr<RankProgram> { return RankProgram{.argv = argv}; };

@@ -7,6 +7,7 @@
 
 #include "cli/exit_codes.h"
 #include "cli/flag_parser.h"
+#include "cli/job/gather_exports.h"
 #include "cli/job/job_description.h"
 #include "cli/job/job_id.h"
 #include "cli/train/train_inputs.h"
@@ -29,6 +30,9 @@ StatusOr<int> TrainCommand(const Invocation& invocation) {
 
   JobSetup setup{.job_id = MakeJobId("train", Clock::System().UnixNanos()), .flags = launch};
   DS_ASSIGN_OR_RETURN(setup.plan, PlanFromThisHost(launch));
+  DS_ASSIGN_OR_RETURN(GatheredExports exports, GatherExports(launch));
+  setup.exports = std::move(exports.environment);
+  setup.notices = std::move(exports.notices);
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
   DS_ASSIGN_OR_RETURN(TrainInputs inputs,
                       GatherTrainInputs(flags, share, setup.plan.world.world_size()));

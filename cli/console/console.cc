@@ -147,13 +147,13 @@ void Console::ShowVerdict(const Verdict& verdict, const std::string& run_directo
     if (!value.empty()) block += std::string("  ") + name + value + "\n";
   };
   row("cause      ", std::string(CauseName(verdict.cause)));
-  row("where      ", verdict.rank < 0
-                         ? verdict.host
-                         : "rank " + std::to_string(verdict.rank) + " on " + verdict.host +
-                               ", generation " + std::to_string(verdict.generation));
+  row("where      ", verdict.rank < 0 ? verdict.host
+                                      : "rank " + std::to_string(verdict.rank) + " on " +
+                                            verdict.host + ", pid " + std::to_string(verdict.pid) +
+                                            ", generation " + std::to_string(verdict.generation));
   row("last step  ", verdict.step.has_value() ? std::to_string(*verdict.step) : "");
   row("proof      ", verdict.proof);
-  if (!verdict.last_lines.empty()) block += "  its last lines on stderr:\n";
+  if (!verdict.last_lines.empty()) block += "  its last lines:\n";
   for (const std::string& line : verdict.last_lines) block += "    | " + line + "\n";
   row("what to do ", verdict.hint);
   row("files      ", ShownPath(run_directory));

@@ -2,45 +2,15 @@
 
 #include <array>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "cli/exit_codes.h"
-#include "runtime/base/byte_size.h"
+#include "cli/job/exit_explanation.h"
 
 namespace ds::cli {
 namespace {
-
-std::string SignalName(int signal) {
-  const char* name = ::sigabbrev_np(signal);
-  return name == nullptr ? "signal " + std::to_string(signal)
-                         : "signal " + std::to_string(signal) + " (SIG" + name + ")";
-}
-
-std::string SignalHint(int signal) {
-  switch (signal) {
-    case SIGKILL:
-      return "somebody outside the job sent it: the out-of-memory killer (see dmesg), a "
-             "scheduler's "
-             "limit or an administrator";
-    case SIGBUS:
-      return "a full /dev/shm is the usual reason: see df /dev/shm";
-    case SIGSEGV:
-    case SIGABRT:
-    case SIGFPE:
-      return "a bug in the program; its last lines or a core dump show where";
-    case SIGILL:
-      return "the program uses an instruction this CPU does not have or does not permit";
-    case SIGXCPU:
-    case SIGXFSZ:
-      return "a resource limit was reached: see ulimit -a";
-    default:
-      return "";
-  }
-}
 
 std::vector<std::string> SplitLines(const std::string& text) {
   std::vector<std::string> lines;
@@ -51,17 +21,6 @@ std::vector<std::string> SplitLines(const std::string& text) {
     start = end + 1;
   }
   return lines;
-}
-
-std::string Proof(const v1::RankExited& exit) {
-  std::string proof = "process " + std::to_string(exit.pid()) + " ";
-  proof += exit.signal() != 0 ? "was ended by " + SignalName(exit.signal())
-                              : "exited with status " + std::to_string(exit.exit_code());
-  if (exit.core_dumped()) proof += " and dumped core";
-  if (exit.max_rss_bytes() > 0) proof += ", peak memory " + ByteSize(exit.max_rss_bytes());
-  if (exit.oom_killed()) proof += ", the cgroup's count of out-of-memory kills rose";
-  if (exit.link_broken()) proof += ", it broke the protocol of its rank link";
-  return proof;
 }
 
 Cause CauseOfError(int exit_code) {
@@ -224,30 +183,25 @@ std::optional<Verdict> FailureObserver::Conclude() const {
 Verdict FailureObserver::FromCulprit(const Culprit& culprit) const {
   const v1::RankExited& exit = culprit.exit;
   const int rank = static_cast<int>(exit.rank());
-  const std::string who = "rank " + std::to_string(rank) + " on " + culprit.host + " ";
-  Verdict verdict{.rank = rank,
-                  .host = culprit.host,
-                  .exit_code = exit.exit_code(),
-                  .signal = exit.signal(),
-                  .generation = generation_,
-                  .step = LastStep(rank),
-                  .proof = Proof(exit),
-                  .last_lines = SplitLines(exit.last_stderr())};
+  const ExitExplanation explanation = ExplainExit(exit);
+  Verdict verdict{
+      .cause = explanation.cause,
+      .rank = rank,
+      .host = culprit.host,
+      .exit_code = exit.signal() == 0 ? exit.exit_code() : ExitStatusOfSignal(exit.signal()),
+      .signal = exit.signal(),
+      .generation = generation_,
+      .step = LastStep(rank),
+      .message = "rank " + std::to_string(rank) + " on " + culprit.host + " " + explanation.what,
+      .proof = explanation.proof,
+      .last_lines = SplitLines(exit.last_stderr()),
+      .hint = explanation.hint,
+      .pid = static_cast<int>(exit.pid()),
+      .evidence = EvidenceOf(exit)};
   if (const auto error = errors_.find(rank); error != errors_.end() && exit.signal() == 0) {
     verdict.cause = CauseOfError(exit.exit_code());
     verdict.message = error->second.message;
     verdict.hint = error->second.hint;
-  } else if (exit.signal() == 0) {
-    verdict.cause = Cause::kExitCode;
-    verdict.message = who + "ended with status " + std::to_string(exit.exit_code());
-  } else {
-    verdict.cause = exit.oom_killed() ? Cause::kOutOfMemory : Cause::kSignal;
-    verdict.exit_code = ExitStatusOfSignal(exit.signal());
-    verdict.message = who + (exit.oom_killed() ? "was killed by the kernel: out of memory"
-                                               : "was killed by " + SignalName(exit.signal()));
-    verdict.hint = exit.oom_killed() ? "use fewer ranks on this host, a smaller micro-batch or a "
-                                       "higher ZeRO stage, or raise the memory limit"
-                                     : SignalHint(exit.signal());
   }
   return verdict;
 }

@@ -1,5 +1,6 @@
 #include "cli/job/generation_run.h"
 
+#include <csignal>
 #include <future>
 #include <thread>
 #include <utility>
@@ -42,6 +43,8 @@ Verdict LaunchVerdict(const std::string& host, int generation, const Status& sta
 
 }  // namespace
 
+bool IsForwarded(int signal) { return signal == SIGUSR1 || signal == SIGUSR2; }
+
 Verdict UserStopVerdict(int signal, int generation) {
   FailureObserver failures(generation);
   failures.OnUserStop(signal);
@@ -49,18 +52,24 @@ Verdict UserStopVerdict(int signal, int generation) {
 }
 
 GenerationRun::GenerationRun(int generation, const JobRequest& job, const PreparedJob& prepared,
-                             JobObserver* observer, JobInputs* inputs)
+                             const Partners& partners)
     : generation_(generation),
       job_(job),
       prepared_(prepared),
-      observer_(observer),
-      inputs_(inputs),
+      observer_(partners.observer),
+      inputs_(partners.inputs),
+      standard_input_(partners.standard_input),
       failures_(generation) {}
 
 std::optional<Verdict> GenerationRun::Run(const RankProgram& program) {
   std::optional<Verdict> refused = LaunchHosts(program);
-  if (refused.has_value()) StopHosts(0, "another host could not start its ranks");
+  if (refused.has_value()) {
+    StopHosts(0, "another host could not start its ranks");
+  } else if (const Status forwarding = ForwardInput(); !forwarding.ok()) {
+    observer_->OnNotice("rank 0 gets no standard input: " + forwarding.message());
+  }
   WatchHosts();
+  if (standard_input_ != nullptr) standard_input_->Stop();
   if (refused.has_value()) return refused;
   if (observer_failed_.has_value() && !failures_.failed()) {
     return Verdict{.cause = Cause::kInternal,
@@ -82,7 +91,8 @@ std::optional<Verdict> GenerationRun::LaunchHosts(const RankProgram& program) {
                           {.node_rank = node_rank,
                            .generation = generation_,
                            .master_port = prepared_.master_port,
-                           .core_count = prepared_.core_counts[node_rank]});
+                           .core_count = prepared_.core_counts[node_rank],
+                           .forward_input = standard_input_ != nullptr && node_rank == 0});
     return prepared_.daemons[node_rank]->Launch(request).status();
   };
   const std::vector<Status> answers = OnAllHosts(all, launch);
@@ -95,6 +105,22 @@ std::optional<Verdict> GenerationRun::LaunchHosts(const RankProgram& program) {
     }
   }
   return refused;
+}
+
+Status GenerationRun::ForwardInput() {
+  if (standard_input_ == nullptr) return OkStatus();
+  HostDaemon* const daemon = prepared_.daemons.front();
+  return standard_input_->Start(
+      [this, daemon](const InputForwarder::Piece& piece) -> StatusOr<std::uint64_t> {
+        v1::InputRequest request;
+        request.set_job_id(job_.job_id);
+        request.set_generation(generation_);
+        request.set_offset(piece.offset);
+        request.set_data(piece.data);
+        request.set_end(piece.end);
+        DS_ASSIGN_OR_RETURN(const v1::InputResponse response, daemon->Input(request));
+        return response.accepted();
+      });
 }
 
 void GenerationRun::WatchHosts() {
@@ -135,7 +161,23 @@ void GenerationRun::Handle(const JobInput& input) {
   if (failures_.failed() && !stopping_) StopHosts(job_.grace_seconds, "a rank or host has failed");
 }
 
+void GenerationRun::ForwardSignal(int signal) {
+  v1::SignalRequest request;
+  request.set_job_id(job_.job_id);
+  request.set_generation(generation_);
+  request.set_signal(signal);
+  // As with a stop: nobody waits for a host that is slow, and one that is gone shows otherwise.
+  for (const int node_rank : launched_) {
+    const std::shared_future<void> earlier = forwards_[node_rank];
+    forwards_[node_rank] = std::async(std::launch::async, [this, node_rank, earlier, request] {
+                             if (earlier.valid()) earlier.wait();
+                             static_cast<void>(prepared_.daemons[node_rank]->Signal(request));
+                           }).share();
+  }
+}
+
 void GenerationRun::HandleSignal(int signal) {
+  if (IsForwarded(signal)) return ForwardSignal(signal);
   failures_.OnUserStop(signal);
   const bool again = stopping_;
   observer_->OnNotice(again ? "killing every rank"

@@ -4,7 +4,7 @@
 // stream.
 //
 // The first failure anywhere, a lost daemon, an observer's error or the user's signal stops every
-// rank everywhere. The user's second signal kills at once.
+// rank everywhere. The user's second signal kills at once. SIGUSR1 and SIGUSR2 go on to every rank.
 //
 // Threads: Run() on one thread, plus one per host inside it that only moves events into `inputs`.
 
@@ -21,6 +21,7 @@
 #include "cli/job/bounded_queue.h"
 #include "cli/job/failure_verdict.h"
 #include "cli/job/host_daemon.h"
+#include "cli/job/input_forwarder.h"
 #include "cli/job/job_observer.h"
 #include "cli/job/job_request.h"
 #include "cli/job/lease_keeper.h"
@@ -46,25 +47,36 @@ struct PreparedJob {
   int master_port = 0;
 };
 
+// SIGUSR1 and SIGUSR2 mean something to the ranks, not to dsrun.
+bool IsForwarded(int signal);
+
 // A stop by the user before any rank ran.
 Verdict UserStopVerdict(int signal, int generation);
 
 class GenerationRun {
  public:
+  // With whom the run talks.
+  struct Partners {
+    JobObserver* observer;
+    JobInputs* inputs;
+    InputForwarder* standard_input;  // null = rank 0 reads nothing
+  };
   // Everything given outlives the run.
   GenerationRun(int generation, const JobRequest& job, const PreparedJob& prepared,
-                JobObserver* observer, JobInputs* inputs);
+                const Partners& partners);
 
   // None: every rank succeeded.
   std::optional<Verdict> Run(const RankProgram& program);
 
  private:
   std::optional<Verdict> LaunchHosts(const RankProgram& program);
+  Status ForwardInput();
   void WatchHosts();
   void Handle(const JobInput& input);
   void HandleSignal(int signal);
   void HandleHostChange(const HostChange& change);
   void HandleStreamEnd(const JobInput& input);
+  void ForwardSignal(int signal);
   void HandleEvent(const JobInput& input);
   // Does not wait for answers: a host that is slow to give one must not keep the others' events
   // waiting.
@@ -80,6 +92,7 @@ class GenerationRun {
   const PreparedJob& prepared_;
   JobObserver* const observer_;
   JobInputs* const inputs_;
+  InputForwarder* const standard_input_;
 
   FailureObserver failures_;
   std::vector<int> launched_;  // node ranks
@@ -91,6 +104,7 @@ class GenerationRun {
   std::optional<Status> observer_failed_;  // it is not called any more
   // By node rank: the last that was sent. Behind what their threads use, so that it goes first.
   std::map<int, std::shared_future<void>> stops_;
+  std::map<int, std::shared_future<void>> forwards_;  // of signals, the latest by host
 };
 
 }  // namespace ds::cli

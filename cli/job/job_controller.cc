@@ -48,10 +48,11 @@ std::string ClockSkew(const std::string& host, std::int64_t host_unix_nanos) {
 }  // namespace
 
 JobController::JobController(JobRequest job, std::vector<HostDaemon*> daemons,
-                             JobObserver* observer)
+                             JobObserver* observer, InputForwarder* input)
     : job_(std::move(job)),
       observer_(observer),
       prepared_{.daemons = std::move(daemons)},
+      standard_input_(input),
       inputs_(kQueuedEvents) {}
 
 std::optional<Verdict> JobController::Run() {
@@ -64,7 +65,7 @@ std::optional<Verdict> JobController::Run() {
     if (generation == job_.first_generation) verdict = PrepareHosts(*program);
     if (!verdict.has_value()) verdict = TakeEarlyEnd(generation);
     if (!verdict.has_value()) {
-      GenerationRun run(generation, job_, prepared_, observer_, &inputs_);
+      GenerationRun run(generation, job_, prepared_, {observer_, &inputs_, standard_input_});
       verdict = run.Run(*program);
     }
     if (!verdict.has_value()) return std::nullopt;
@@ -130,6 +131,11 @@ std::optional<Verdict> JobController::CheckHost(const std::string& host,
 
 std::optional<Verdict> JobController::TakeEarlyEnd(int generation) {
   while (const auto input = inputs_.Take(std::chrono::milliseconds(0))) {
+    if (IsForwarded(input->signal)) {
+      observer_->OnNotice("signal " + std::to_string(input->signal) +
+                          " came while no rank was running and has no effect");
+      continue;
+    }
     if (input->signal != 0) return UserStopVerdict(input->signal, generation);
     if (!input->host_change.has_value() || input->host_change->grade != HostGrade::kLost) continue;
     FailureObserver failures(generation);

@@ -5,7 +5,7 @@
 //     Prepare all hosts -> per generation: Launch all -> Watch all -> verdict -> restart or end
 //
 // Threads: Run() on one thread; OnSignal and OnHostChange from any. The observer is called on Run's
-// thread. Lifetimes: daemons and observer outlive the controller.
+// thread. Lifetimes: daemons, observer and input outlive the controller.
 
 #include <optional>
 #include <vector>
@@ -20,13 +20,14 @@ namespace ds::cli {
 
 class JobController {
  public:
-  // `daemons` by host of job.plan.
-  JobController(JobRequest job, std::vector<HostDaemon*> daemons, JobObserver* observer);
+  // `daemons` by host of job.plan. `input` goes to rank 0; null = it reads nothing.
+  JobController(JobRequest job, std::vector<HostDaemon*> daemons, JobObserver* observer,
+                InputForwarder* input = nullptr);
 
   // None: every rank succeeded.
   std::optional<Verdict> Run();
 
-  // The user wants the job to stop: SIGINT, SIGTERM or SIGHUP.
+  // SIGINT, SIGTERM and SIGHUP stop the job; SIGUSR1 and SIGUSR2 go on to its ranks.
   void OnSignal(int signal) { inputs_.PutUrgent({.signal = signal}); }
   // From the keeper of the hosts' leases.
   void OnHostChange(const HostChange& change) { inputs_.PutUrgent({.host_change = change}); }
@@ -40,6 +41,7 @@ class JobController {
   JobRequest job_;  // its ranks get their cores once the hosts have told of them
   JobObserver* const observer_;
   PreparedJob prepared_;
+  InputForwarder* const standard_input_;
   JobInputs inputs_;
 };
 

@@ -18,12 +18,22 @@ bool IsRemote(const JobRequest& job, int node_rank) {
 }
 
 // Of another host only what it is sent is known.
-std::string Exported(const JobRequest& job, std::string_view name) {
+std::string Exported(const JobRequest& job, int node_rank, std::string_view name) {
   std::string value;
-  for (const auto& [exported, exported_value] : job.exports) {
+  for (const auto& [exported, exported_value] : job.exports[node_rank]) {
     if (exported == name) value = exported_value;
   }
   return value;
+}
+
+void AddProcessSettings(const JobRequest& job, v1::LaunchRequest* request) {
+  if (job.umask.has_value()) request->set_umask(static_cast<std::uint32_t>(*job.umask));
+  for (const ProcessLimit& limit : job.limits) {
+    v1::RankLimit* added = request->add_limits();
+    added->set_name(limit.name);
+    added->set_soft(limit.soft);
+    added->set_hard(limit.hard);
+  }
 }
 
 v1::RankSpec MakeRankSpec(const JobRequest& job, const RankProgram& program,
@@ -86,7 +96,9 @@ v1::PrepareRequest MakePrepareRequest(const JobRequest& job, int node_rank,
   request.set_lease_master_port(node_rank == 0);
   request.set_master_port(job.master_port);
   request.set_device(job.device);
-  request.set_search_path(IsRemote(job, node_rank) ? Exported(job, "PATH") : job.search_path);
+  // Without it the host's daemon takes its own PATH, which is what the ranks inherit.
+  request.set_search_path(Exported(job, node_rank, "PATH"));
+  for (const std::string& device : job.plan.hosts[node_rank].devices) request.add_devices(device);
   request.set_describe_cores(job.bind_cores);
   return request;
 }
@@ -100,7 +112,11 @@ v1::LaunchRequest MakeLaunchRequest(const JobRequest& job, const RankProgram& pr
   request.set_working_directory(job.working_directories[details.node_rank]);
   request.set_inherit_environment(true);
   request.set_grace_seconds(job.grace_seconds);
-  for (const auto& variable : job.exports) AddVariable(variable, request.mutable_environment());
+  request.set_forward_input(details.forward_input);
+  for (const auto& variable : job.exports[details.node_rank]) {
+    AddVariable(variable, request.mutable_environment());
+  }
+  AddProcessSettings(job, &request);
   const JobEnvironment environment{
       .job_id = job.job_id,
       .generation = details.generation,
@@ -108,7 +124,7 @@ v1::LaunchRequest MakeLaunchRequest(const JobRequest& job, const RankProgram& pr
       .master_port = details.master_port,
       .one_device_per_rank = job.one_device_per_rank,
       .user_set_threads = IsRemote(job, details.node_rank)
-                              ? !Exported(job, "OMP_NUM_THREADS").empty()
+                              ? !Exported(job, details.node_rank, "OMP_NUM_THREADS").empty()
                               : job.user_set_threads,
       .threads_per_rank = std::max(1, details.core_count / host.rank_count())};
   for (int i = 0; i < host.rank_count(); ++i) {

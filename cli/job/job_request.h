@@ -5,10 +5,12 @@
 // Pure. Threads: plain values.
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cli/plan/process_settings.h"
 #include "cli/plan/rank_environment.h"
 #include "cli/plan/world_plan.h"
 #include "proto/dsrun.pb.h"
@@ -33,12 +35,13 @@ struct JobRequest {
   // By host: its ranks do not inherit the environment of dsrun. Empty: all do.
   std::vector<bool> remote;
   v1::PrepareRequest::Device device = v1::PrepareRequest::DEVICE_AUTO;
-  std::string search_path;  // the ranks' PATH, where they inherit it
-  Environment exports;      // over the environment of dsrun
+  std::vector<Environment> exports;  // by host, over its own environment
   std::string master_addr;
   int master_port = 0;  // 0 = any free one
   bool one_device_per_rank = false;
   bool user_set_threads = false;
+  std::optional<int> umask;
+  std::vector<ProcessLimit> limits;
   // Puts --local_rank=N at this place of argv; 0 = does not.
   int local_rank_position = 0;
   double grace_seconds = 15;
@@ -64,6 +67,7 @@ struct LaunchDetails {
   int generation = 0;
   int master_port = 0;
   int core_count = 0;
+  bool forward_input = false;  // to rank 0
 };
 v1::LaunchRequest MakeLaunchRequest(const JobRequest& job, const RankProgram& program,
                                     const LaunchDetails& details);

@@ -18,6 +18,7 @@
 #include "cli/job/signal_watch.h"
 #include "cli/job/start_hosts.h"
 #include "cli/plan/core_list.h"
+#include "cli/plan/exports.h"
 #include "cli/report_error.h"
 #include "runtime/base/files.h"
 #include "runtime/base/resident_pages.h"
@@ -74,13 +75,31 @@ v1::PrepareRequest::Device WireDevice(Device device) {
   return v1::PrepareRequest::DEVICE_AUTO;
 }
 
-Environment ParseExports(const std::vector<std::string>& exports) {
-  Environment environment;
-  for (const std::string& assignment : exports) {
-    const std::size_t equals = assignment.find('=');
-    environment.emplace_back(assignment.substr(0, equals), assignment.substr(equals + 1));
+// Where the ranks of a host run: as its hostfile entry says, else as --workdir says, else here.
+std::string WorkingDirectory(const LaunchFlags& flags, const HostEntry& entry) {
+  const auto own = entry.keys.find("workdir");
+  if (own != entry.keys.end()) return own->second;
+  return (fs::current_path() / flags.workdir).lexically_normal().string();
+}
+
+// Every host's exports: this machine's ranks inherit this shell's environment, those of another get
+// what DeepSpeed exports of it.
+void AddHosts(const JobSetup& setup, JobRequest* request) {
+  for (std::size_t node = 0; node < setup.plan.entries.size(); ++node) {
+    const std::string folder = WorkingDirectory(setup.flags, setup.plan.entries[node]);
+    const bool remote = !setup.plan.here[node];
+    request->working_directories.push_back(folder);
+    request->remote.push_back(remote);
+    request->exports.push_back(
+        remote ? Overlay(RemoteExports(ShellEnvironment(), folder), setup.exports) : setup.exports);
   }
-  return environment;
+}
+
+// Requires: checked by CheckLaunchFlags.
+std::vector<ProcessLimit> ParseLimits(const std::vector<std::string>& words) {
+  std::vector<ProcessLimit> limits;
+  for (const std::string& word : words) limits.push_back(*ParseLimit(word));
+  return limits;
 }
 
 // The value a rank will see: exported, else inherited.
@@ -98,12 +117,13 @@ JobRequest MakeRequest(const JobSetup& setup, const RunDirectory& run_directory)
   JobRequest request{.job_id = setup.job_id,
                      .plan = setup.plan.world,
                      .device = WireDevice(flags.device),
-                     .exports = ParseExports(flags.exports),
                      .master_addr = flags.master_addr.empty()
                                         ? DefaultMasterAddress(setup.plan.world)
                                         : flags.master_addr,
                      .master_port = flags.master_port,
                      .one_device_per_rank = flags.one_device_per_rank,
+                     .umask = flags.umask,
+                     .limits = ParseLimits(flags.ulimits),
                      .local_rank_position = setup.local_rank_position,
                      .grace_seconds = flags.grace_seconds,
                      .max_restarts = flags.max_restarts,
@@ -113,14 +133,8 @@ JobRequest MakeRequest(const JobSetup& setup, const RunDirectory& run_directory)
   if (!flags.bind_core_list.empty()) {
     request.core_list = ParseCoreList(flags.bind_core_list).value();  // the plan has checked it
   }
-  request.search_path = RankVariable(request.exports, "PATH");
-  request.user_set_threads = !RankVariable(request.exports, "OMP_NUM_THREADS").empty();
-  for (const bool here : setup.plan.here) request.remote.push_back(!here);
-  for (const HostEntry& entry : setup.plan.entries) {
-    const auto workdir = entry.keys.find("workdir");
-    request.working_directories.push_back(workdir == entry.keys.end() ? fs::current_path().string()
-                                                                      : workdir->second);
-  }
+  request.user_set_threads = !RankVariable(setup.exports, "OMP_NUM_THREADS").empty();
+  AddHosts(setup, &request);
   return request;
 }
 
@@ -180,6 +194,7 @@ StatusOr<JobHosts> StartJobHosts(const JobSetup& setup, const RunDirectory& run_
        .notice = [&](const std::string& text) { console->Notice(text); }});
   std::atomic<int> signalled = 0;
   signals->SetTarget([&](int signal) {
+    if (IsForwarded(signal)) return;  // no rank is there to get it
     signalled = signal;
     starter.Interrupt();
   });
@@ -245,7 +260,9 @@ StatusOr<int> RunJob(const JobSetup& setup, RunDirectory* run_directory) {
   JobReport report(setup.trains && setup.flags.device == Device::kAuto, run_directory, &console);
   JobRequest request = MakeRequest(setup, *run_directory);
   if (setup.flags.master_addr.empty()) request.master_addr = hosts->started.master_addr;
-  JobController controller(std::move(request), daemons, &report);
+  InputForwarder input(STDIN_FILENO);
+  JobController controller(std::move(request), daemons, &report,
+                           setup.forward_input && HasInput(STDIN_FILENO) ? &input : nullptr);
   relay.SetTarget([&](int signal) { controller.OnSignal(signal); });
   LeaseKeeper* const leases = hosts->started.leases.get();
   leases->Listen([&](const HostChange& change) { controller.OnHostChange(change); });

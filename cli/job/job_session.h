@@ -10,6 +10,7 @@
 #include "cli/job/run_directory.h"
 #include "cli/launch_flags.h"
 #include "cli/plan/launch_plan.h"
+#include "cli/plan/rank_environment.h"
 #include "runtime/base/status.h"
 
 namespace ds::cli {
@@ -18,6 +19,9 @@ struct JobSetup {
   std::string job_id;
   LaunchFlags flags;
   LaunchPlan plan;
+  Environment exports;  // over the environment of a host
+  // Rank 0 reads what dsrun reads.
+  bool forward_input = false;
   // Our own trainer: it is told which device to use and reports steps.
   bool trains = false;
   std::int64_t total_steps = 0;  // 0 = not known

@@ -29,6 +29,14 @@ StatusOr<v1::StopResponse> LocalHost::Stop(const v1::StopRequest& request) {
   return daemon_->client().Stop(request);
 }
 
+StatusOr<v1::SignalResponse> LocalHost::Signal(const v1::SignalRequest& request) {
+  return daemon_->client().Signal(request);
+}
+
+StatusOr<v1::InputResponse> LocalHost::Input(const v1::InputRequest& request) {
+  return daemon_->client().Input(request);
+}
+
 Status LocalHost::Watch(int generation, const EventCallback& on_event) {
   return daemon_->client().Watch(
       {.job_id = job_id_, .generation = static_cast<std::uint32_t>(generation)}, on_event);

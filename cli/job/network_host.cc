@@ -10,6 +10,9 @@ namespace {
 // A Stop that is lost with its connection is sent again (GenerationRun), so none waits for long.
 constexpr std::chrono::seconds kStopTimeout{5};
 
+// Input is sent again when its answer is lost, so the end of a job never waits for one.
+constexpr std::chrono::seconds kInputTimeout{5};
+
 }  // namespace
 
 NetworkHost::NetworkHost(std::string job_id, const std::string& target, const TlsOptions& tls)
@@ -25,6 +28,14 @@ StatusOr<v1::LaunchResponse> NetworkHost::Launch(const v1::LaunchRequest& reques
 
 StatusOr<v1::StopResponse> NetworkHost::Stop(const v1::StopRequest& request) {
   return client_.Stop(request, kStopTimeout);
+}
+
+StatusOr<v1::SignalResponse> NetworkHost::Signal(const v1::SignalRequest& request) {
+  return client_.Signal(request, kStopTimeout);
+}
+
+StatusOr<v1::InputResponse> NetworkHost::Input(const v1::InputRequest& request) {
+  return client_.Input(request, kInputTimeout);
 }
 
 Status NetworkHost::Watch(int generation, const EventCallback& on_event) {

@@ -11,10 +11,22 @@
 #include <utility>
 
 namespace ds::cli {
+namespace {
+
+// A blocked signal is delivered to a signalfd even when it is ignored.
+bool IsIgnored(int signal) {
+  struct sigaction action {};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+}  // namespace
 
 SignalWatch::SignalWatch() {
   sigemptyset(&watched_);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&watched_, signal);
+  for (const int signal : {SIGTERM, SIGUSR1, SIGUSR2}) sigaddset(&watched_, signal);
+  for (const int signal : {SIGINT, SIGHUP}) {
+    if (!IsIgnored(signal)) sigaddset(&watched_, signal);
+  }
   ::pthread_sigmask(SIG_BLOCK, &watched_, &previous_mask_);
 }
 

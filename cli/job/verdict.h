@@ -12,21 +12,34 @@
 namespace ds::cli {
 
 enum class Cause {
-  kExitCode,     // a rank ended with a status other than 0
-  kSignal,       // a rank was killed by a signal
-  kOutOfMemory,  // ... which the kernel's out-of-memory killer sent
-  kRankError,    // a rank said what went wrong before it ended
-  kConfig,       // a rank refused its config, model or data
-  kCheckpoint,   // no usable checkpoint
-  kPreflight,    // a host refused the job before any rank started
-  kLaunch,       // a rank could not be started
-  kHostLost,     // nothing is heard from a host any more
-  kDaemonLost,   // the daemon of a host is gone, the host is there
-  kUserStop,     // the user ended the job
-  kInternal,     // dsrun could not go on: its own disk, for example
+  kExitCode,          // a rank ended with a status other than 0
+  kSignal,            // a rank was killed by a signal
+  kOutOfMemory,       // ... which the kernel's out-of-memory killer sent
+  kSharedMemoryFull,  // ... SIGBUS, while /dev/shm was full
+  kRankError,         // a rank said what went wrong before it ended
+  kConfig,            // a rank refused its config, model or data
+  kCheckpoint,        // no usable checkpoint
+  kPreflight,         // a host refused the job before any rank started
+  kLaunch,            // a rank could not be started
+  kHostLost,          // nothing is heard from a host any more
+  kDaemonLost,        // the daemon of a host is gone, the host is there
+  kUserStop,          // the user ended the job
+  kInternal,          // dsrun could not go on: its own disk, for example
 };
 
 std::string_view CauseName(Cause cause);  // "exit_code", "signal", "out_of_memory", ...
+
+// What the host of a failed rank found; 0 and none where it could not be read.
+struct ExitEvidence {
+  std::uint64_t max_rss_bytes = 0;
+  std::uint64_t host_memory_bytes = 0;
+  std::uint64_t oom_kills = 0;                       // counted by the ranks' memory group
+  std::uint64_t memory_limit_bytes = 0;              // of that group; 0 = unlimited
+  std::uint64_t memory_peak_bytes = 0;               // of that group
+  std::string kernel_log;                            // its line about this very process
+  std::optional<std::uint64_t> shared_memory_bytes;  // /dev/shm, after SIGBUS
+  std::optional<std::uint64_t> shared_memory_free_bytes;
+};
 
 struct Verdict {
   Cause cause = Cause::kExitCode;
@@ -40,9 +53,11 @@ struct Verdict {
   std::string proof;                    // the facts behind it
   std::vector<std::string> last_lines;  // the rank's last lines of standard error
   std::string hint;                     // what to do; "" when there is nothing to say
+  int pid = 0;                          // of the rank; 0 when no rank is to blame
+  std::optional<ExitEvidence> evidence;
 };
 
-// The top level of verdict.json; `rank` and `step` are null when there is none.
+// The top level of verdict.json; `rank`, `step`, `pid` and `evidence` are null when there is none.
 nlohmann::ordered_json ToJson(const Verdict& verdict);
 
 }  // namespace ds::cli

@@ -15,7 +15,7 @@ StatusOr<int> RunTraining(JobSetup setup, TrainInputs inputs,
   inputs.job.device = DeviceName(setup.flags.device);
   setup.trains = true;
   setup.total_steps = inputs.job.steps;
-  setup.notices = inputs.notices;
+  setup.notices.insert(setup.notices.end(), inputs.notices.begin(), inputs.notices.end());
   setup.program = TrainProgram(inputs.job, run_directory->NextGeneration());
 
   nlohmann::ordered_json job = DescribeJob("train", setup, command_line);

@@ -134,6 +134,26 @@ TEST_F(StopTest, OrphansInSessionsOfTheirOwnEndWithTheJob) {
   for (const auto& [rank, text] : outcome.out) EXPECT_FALSE(Exists(std::stoi(text)));
 }
 
+TEST_F(StopTest, WhatLeftItsRanksGroupAndHoldsTheOutputDiesInTheKillToo) {
+  ASSERT_TRUE(client().Launch(Request(1, {"escape"})).ok());
+  pid_t escapee = 0;
+  const Outcome outcome = Watch(1, [&](const v1::Event& event) {
+    if (!event.has_rank_output()) return;
+    escapee = std::stoi(event.rank_output().data());
+    EXPECT_TRUE(client().Stop(StopRequest(0)).ok());
+  });
+  ASSERT_GT(escapee, 0);
+  EXPECT_FALSE(Exists(escapee));
+  EXPECT_EQ(outcome.exits.at(0).signal(), SIGKILL);
+}
+
+TEST_F(StopTest, TheLastWordsAreThoseOfStandardOutputWhenThereAreNoOthers) {
+  v1::LaunchRequest request = Request(1, {"say", "words\n"});
+  EXPECT_EQ(Run(request).exits.at(0).last_stderr(), "WORDS\n");
+  request = Request(1, {"arguments", "words"}, 2);
+  EXPECT_EQ(Run(request).exits.at(0).last_stderr(), std::string("words", 6));
+}
+
 TEST_F(StopTest, ClosingStopsTheRanks) {
   const auto launched = client().Launch(Request(4, {"wait"}));
   ASSERT_TRUE(launched.ok());

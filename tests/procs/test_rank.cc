@@ -2,13 +2,18 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <string>
@@ -150,6 +155,12 @@ int ShowProcess(const Arguments&) {
   text += "\ncores " + std::to_string(CPU_COUNT(&cores));
   char byte = 0;
   text += "\nstdin_bytes " + std::to_string(::read(STDIN_FILENO, &byte, 1));
+  std::array<char, 8> mask{};
+  std::snprintf(mask.data(), mask.size(), "%03o", static_cast<unsigned>(::umask(0)));
+  text += std::string("\numask ") + mask.data();
+  rlimit files{};
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  text += "\nnofile " + std::to_string(files.rlim_cur) + " " + std::to_string(files.rlim_max);
   char* where = ::getcwd(nullptr, 0);
   text += std::string("\nworking_directory ") + where + "\n";
   std::free(where);
@@ -212,6 +223,41 @@ int ShowFile(const Arguments& arguments) {
   return 0;
 }
 
+// eat MEBIBYTES: touches that much memory, then ends well
+int EatMemory(const Arguments& arguments) {
+  constexpr std::size_t kMebibyte = std::size_t{1} << 20;
+  std::vector<std::string> eaten;
+  for (int i = 0; i < Number(arguments, 0); ++i) eaten.emplace_back(kMebibyte, 'x');
+  Say(std::to_string(eaten.size()) + "\n");
+  return 0;
+}
+
+// fill-shm MEBIBYTES: maps a file of /dev/shm and writes all of it
+int FillSharedMemory(const Arguments& arguments) {
+  const std::size_t bytes = static_cast<std::size_t>(Number(arguments, 0)) << 20;
+  const UniqueFd file(::open("/dev/shm/dsrun-test-rank", O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!file.valid() || ::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) return 97;
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (memory == MAP_FAILED) return 96;
+  std::memset(memory, 'x', bytes);
+  return 0;
+}
+
+// escape: leaves a grandchild in a session of its own that ignores SIGTERM and keeps the output
+// open, says its pid, and waits ignoring SIGTERM
+int LeaveEscapee(const Arguments&) {
+  std::signal(SIGTERM, SIG_IGN);
+  if (::fork() == 0) {
+    ::setsid();
+    const pid_t grandchild = ::fork();
+    if (grandchild == 0) WaitForSignal();
+    Say(std::to_string(grandchild) + "\n");
+    std::_Exit(0);
+  }
+  ::wait(nullptr);
+  WaitForSignal();
+}
+
 int Main(const Arguments& arguments) {
   const std::map<std::string, std::function<int(const Arguments&)>> acts = {
       {"exit", Exit},
@@ -231,6 +277,9 @@ int Main(const Arguments& arguments) {
       {"link", UseLink},
       {"break-link", BreakLink},
       {"cat", ShowFile},
+      {"eat", EatMemory},
+      {"fill-shm", FillSharedMemory},
+      {"escape", LeaveEscapee},
   };
   const auto act = arguments.empty() ? acts.end() : acts.find(arguments[0]);
   if (act == acts.end()) return 95;

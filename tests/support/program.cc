@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/timerfd.h>
@@ -44,6 +45,10 @@ struct Streams {
   ::dup2(streams.in, STDIN_FILENO);
   ::dup2(streams.out, STDOUT_FILENO);
   ::dup2(streams.err, STDERR_FILENO);
+  if (options.owns_terminal && (::setsid() < 0 || ::ioctl(STDIN_FILENO, TIOCSCTTY, 0) != 0)) {
+    ::_exit(126);
+  }
+  for (const int signal : options.ignored_signals) ::signal(signal, SIG_IGN);
   if (!options.working_directory.empty() && ::chdir(options.working_directory.c_str()) != 0)
     ::_exit(126);
   if (options.file_size_limit > 0) {
@@ -79,7 +84,9 @@ Program::Program(const std::vector<std::string>& argv, const ProgramOptions& opt
   const UniqueFd in = FileOf(options.input);
   pid_ = ::fork();
   if (pid_ < 0) throw std::runtime_error("fork");
-  if (pid_ == 0) Exec(argv, options, {in.get(), out.write.get(), err.write.get()});
+  if (pid_ == 0)
+    Exec(argv, options,
+         {options.input_fd >= 0 ? options.input_fd : in.get(), out.write.get(), err.write.get()});
   out_ = std::move(out.read);
   err_ = std::move(err.read);
   timer_.Reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC));

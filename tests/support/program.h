@@ -25,6 +25,9 @@ struct ProgramOptions {
   std::chrono::seconds time_limit{900};
   std::uint64_t file_size_limit = 0;  // RLIMIT_FSIZE with SIGXFSZ ignored; 0: none
   std::string input;                  // what standard input holds
+  int input_fd = -1;                  // -1: `input`
+  bool owns_terminal = false;         // input_fd becomes the terminal of a session of its own
+  std::vector<int> ignored_signals;
 };
 
 struct ProgramResult {

@@ -126,16 +126,17 @@ TEST(ConsoleTest, TheVerdictBlock) {
                          .message = "rank 1 on h was killed by signal 9 (SIGKILL)",
                          .proof = "process 7 was ended by signal 9 (SIGKILL)",
                          .last_lines = {"one", "two"},
-                         .hint = "look"},
+                         .hint = "look",
+                         .pid = 7},
                         "/runs/x");
   }
   EXPECT_EQ(GetCapturedStderr(),
             "dsrun: the job failed: rank 1 on h was killed by signal 9 (SIGKILL)\n"
             "  cause      signal\n"
-            "  where      rank 1 on h, generation 2\n"
+            "  where      rank 1 on h, pid 7, generation 2\n"
             "  last step  12\n"
             "  proof      process 7 was ended by signal 9 (SIGKILL)\n"
-            "  its last lines on stderr:\n"
+            "  its last lines:\n"
             "    | one\n"
             "    | two\n"
             "  what to do look\n"

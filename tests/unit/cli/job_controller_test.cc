@@ -40,6 +40,13 @@ class FakeDaemon : public HostDaemon {
     stops_.Put(request);
     return v1::StopResponse();
   }
+  StatusOr<v1::SignalResponse> Signal(const v1::SignalRequest& request) override {
+    signals.push_back(request.signal());
+    return v1::SignalResponse();
+  }
+  StatusOr<v1::InputResponse> Input(const v1::InputRequest&) override {
+    return UnavailableError("no input here");
+  }
   Status Watch(int generation, const EventCallback& on_event) override {
     const int first = static_cast<int>(launched.front().generation());
     for (const v1::Event& event : scripts_.at(generation - first)) {
@@ -72,6 +79,7 @@ class FakeDaemon : public HostDaemon {
   std::vector<v1::LaunchRequest> launched;
   std::vector<double> graces;
   std::atomic<int> unanswered_stops = 0;
+  std::vector<int> signals;
 
  private:
   const std::vector<std::vector<v1::Event>> scripts_;
@@ -120,6 +128,7 @@ class JobControllerTest : public ::testing::Test {
     JobRequest request{.job_id = "job",
                        .plan = PlanWorld(hosts_),
                        .working_directories = std::vector<std::string>(hosts_.size(), "/"),
+                       .exports = std::vector<Environment>(hosts_.size()),
                        .master_addr = "m",
                        .grace_seconds = grace_seconds,
                        .max_restarts = max_restarts};
@@ -277,6 +286,18 @@ TEST_F(JobControllerTest, ASecondSignalKillsAtOnce) {
   EXPECT_EQ(verdict->exit_code, 130);
   EXPECT_THAT(daemons_[0]->graces, ElementsAre(60, 0));
   EXPECT_EQ(daemons_[0]->launched.size(), 1u) << "a stopped job does not restart";
+}
+
+TEST_F(JobControllerTest, SigusrGoesOnToEveryHostAndStopsNothing) {
+  AddHost("a", {{Output(0, "running\n"), Ended()}});
+  AddHost("b", {{Ended()}});
+  JobController& controller = Controller();
+  controller.OnSignal(SIGUSR2);  // nobody to hear it yet
+  observer_.on_output = [&] { controller.OnSignal(SIGUSR1); };
+  EXPECT_FALSE(controller.Run().has_value());
+  EXPECT_THAT(daemons_[0]->signals, ElementsAre(SIGUSR1));
+  EXPECT_THAT(daemons_[1]->signals, ElementsAre(SIGUSR1));
+  EXPECT_THAT(observer_.notices, ElementsAre(HasSubstr("no rank was running")));
 }
 
 TEST_F(JobControllerTest, ASignalBeforeTheLaunchStartsNothing) {

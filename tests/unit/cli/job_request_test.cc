@@ -16,7 +16,7 @@ JobRequest TwoHosts() {
   JobRequest job{.job_id = "job",
                  .plan = PlanWorld({{.host = "a", .slots = {0}}, {.host = "b", .slots = {0, 1}}}),
                  .working_directories = {"/a", "/b"},
-                 .exports = {{"X", "1=2"}},
+                 .exports = {{{"Y", "3"}}, {{"X", "1=2"}}},
                  .master_addr = "a",
                  .grace_seconds = 3};
   return job;
@@ -32,6 +32,20 @@ TEST(PrepareRequestTest, OnlyTheHostOfRankZeroLeasesThePort) {
   EXPECT_EQ(second.rank_count(), 2u);
   EXPECT_EQ(second.program(), "prog");
   EXPECT_EQ(second.working_directory(), "/b");
+}
+
+TEST(PrepareRequestTest, ThePathIsTheHostsOwnUnlessItIsExported) {
+  JobRequest job = TwoHosts();
+  EXPECT_EQ(MakePrepareRequest(job, 0, {.argv = {"p"}}).search_path(), "");
+  job.exports[0].emplace_back("PATH", "/opt");
+  EXPECT_EQ(MakePrepareRequest(job, 0, {.argv = {"p"}}).search_path(), "/opt");
+}
+
+TEST(PrepareRequestTest, NamesTheDevicesOfTheHost) {
+  JobRequest job = TwoHosts();
+  job.plan.hosts[1].devices = {"3", "GPU-8f2a"};
+  EXPECT_THAT(MakePrepareRequest(job, 1, {.argv = {"p"}}).devices(), ElementsAre("3", "GPU-8f2a"));
+  EXPECT_EQ(MakePrepareRequest(job, 0, {.argv = {"p"}}).devices_size(), 0);
 }
 
 TEST(LaunchRequestTest, CarriesArgumentsAndEnvironmentAsBytes) {
@@ -50,12 +64,25 @@ TEST(LaunchRequestTest, CarriesArgumentsAndEnvironmentAsBytes) {
   EXPECT_EQ(request.working_directory(), "/b");
   EXPECT_EQ(request.grace_seconds(), 3);
   EXPECT_EQ(request.files(0).name(), "train.json");
+  EXPECT_FALSE(request.has_umask());
+}
+
+TEST(LaunchRequestTest, CarriesMaskAndLimits) {
+  JobRequest job = TwoHosts();
+  job.umask = 0;
+  job.limits = {{"nofile", 64, 128}};
+  const v1::LaunchRequest request = MakeLaunchRequest(job, {.argv = {"p"}}, {.node_rank = 0});
+  EXPECT_TRUE(request.has_umask());
+  EXPECT_EQ(request.umask(), 0u);
+  ASSERT_EQ(request.limits_size(), 1);
+  EXPECT_EQ(request.limits(0).name(), "nofile");
+  EXPECT_EQ(request.limits(0).soft(), 64u);
+  EXPECT_EQ(request.limits(0).hard(), 128u);
 }
 
 TEST(RemoteRequestTest, ThisShellsPathAndThreadsMeanNothingElsewhere) {
   JobRequest job = TwoHosts();
   job.remote = {false, true};
-  job.search_path = "/here";
   job.user_set_threads = true;
   const RankProgram program{.argv = {"prog"}};
   const auto threads = [&](int node_rank) {
@@ -66,11 +93,11 @@ TEST(RemoteRequestTest, ThisShellsPathAndThreadsMeanNothingElsewhere) {
     }
     return std::string("unset");
   };
-  EXPECT_EQ(MakePrepareRequest(job, 0, program).search_path(), "/here");
+  EXPECT_EQ(MakePrepareRequest(job, 0, program).search_path(), "") << "the daemon inherits it";
   EXPECT_EQ(MakePrepareRequest(job, 1, program).search_path(), "");
   EXPECT_EQ(threads(0), "unset");
   EXPECT_EQ(threads(1), "4");
-  job.exports = {{"PATH", "/exported"}, {"OMP_NUM_THREADS", "3"}};
+  job.exports[1] = {{"PATH", "/exported"}, {"OMP_NUM_THREADS", "3"}};
   EXPECT_EQ(MakePrepareRequest(job, 1, program).search_path(), "/exported");
   EXPECT_EQ(threads(1), "unset");
 }

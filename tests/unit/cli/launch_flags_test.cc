@@ -65,6 +65,25 @@ TEST(LaunchFlagsTest, ExportsAccumulate) {
   EXPECT_THAT(parsed->rest, ElementsAre("prog"));
 }
 
+TEST(LaunchFlagsTest, ExportsAreAddedToThoseThatAreThere) {
+  LaunchFlags flags{.exports = {"A=1"}};
+  FlagParser parser("", "");
+  AddLaunchFlags(parser.app(), &flags);
+  ASSERT_TRUE(
+      parser.Parse({"-x", "NCCL_*", "--export=C=a b", "prog"}, FlagParser::Rest::kProgram).ok());
+  EXPECT_THAT(flags.exports, ElementsAre("A=1", "NCCL_*", "C=a b"));
+}
+
+TEST(LaunchFlagsTest, HowAProcessRuns) {
+  const auto parsed = Parse({"--env-file", "a", "--env_file=b", "--workdir", "/w", "--umask", "027",
+                             "--ulimit", "core=0", "--ulimit=nofile=1:2", "prog"});
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  EXPECT_THAT(parsed->flags.env_files, ElementsAre("a", "b"));
+  EXPECT_EQ(parsed->flags.workdir, "/w");
+  EXPECT_EQ(parsed->flags.umask, 027);
+  EXPECT_THAT(parsed->flags.ulimits, ElementsAre("core=0", "nofile=1:2"));
+}
+
 struct Refusal {
   std::vector<std::string> arguments;
   std::string message;
@@ -82,7 +101,10 @@ TEST(LaunchFlagsTest, RefusesByName) {
       {{"-i", "a", "-e", "b"}, "--include and --exclude exclude one another; give one of them"},
       {{"--bind_core_list", "0-3"}, "--bind_core_list needs --bind_cores_to_rank"},
       {{"--module", "--no_python"}, "--module and --no_python exclude one another"},
-      {{"-x", "NAME"}, "-x NAME: expected NAME=VALUE"},
+      {{"-x", "=1"}, "-x =1: expected NAME=VALUE, NAME or a pattern"},
+      {{"--umask", "8"}, "--umask 8: expected an octal number from 0 to 777"},
+      {{"--ulimit", "nofiles=3"},
+       "--ulimit nofiles=3: there is no limit 'nofiles'; did you mean 'nofile'?"},
       {{"--elastic_training", "prog"},
        "--elastic_training is not supported: there is no elastic mode; see --max_restarts"},
       {{"--launcher", "slurm", "prog"},

@@ -25,6 +25,12 @@ class FakeDaemon : public HostDaemon {
   StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest&) override { return kUnused; }
   StatusOr<v1::LaunchResponse> Launch(const v1::LaunchRequest&) override { return kUnused; }
   StatusOr<v1::StopResponse> Stop(const v1::StopRequest&) override { return kUnused; }
+  StatusOr<v1::SignalResponse> Signal(const v1::SignalRequest&) override {
+    return UnavailableError("no ranks here");
+  }
+  StatusOr<v1::InputResponse> Input(const v1::InputRequest&) override {
+    return UnavailableError("no ranks here");
+  }
   Status Watch(int, const EventCallback&) override { return kUnused; }
   bool leased() const override { return has_lease; }
   void Renew(const RenewCall& call, RenewCallback done) override {

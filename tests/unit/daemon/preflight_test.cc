@@ -104,6 +104,16 @@ TEST_F(PreflightTest, CudaNeedsAGpu) {
   EXPECT_EQ(Level("device"), v1::Finding::OK);
 }
 
+TEST_F(PreflightTest, ADeviceThatIsNotThereIsNamed) {
+  for (const char* device : {"0", "3", "GPU-8f2a", "MIG-1c"}) request_.add_devices(device);
+  EXPECT_EQ(Level("device"), v1::Finding::OK) << "without GPUs the ranks run on CPU";
+  context_.facts.gpus = 4;
+  EXPECT_EQ(Level("device"), v1::Finding::OK);
+  context_.facts.gpus = 3;
+  EXPECT_EQ(Level("device"), v1::Finding::FAIL);
+  EXPECT_EQ(Find("device").message(), "3 GPUs, and the job wants device 3");
+}
+
 TEST(HostProbeTest, FindsWhatEveryHostHas) {
   const HostFacts facts = ProbeHost();
   EXPECT_FALSE(facts.host_name.empty());

@@ -50,7 +50,30 @@ TEST_F(RankEnvTest, WithoutInheritanceTheDaemonsVariablesAreNotThere) {
 TEST_F(RankEnvTest, TheJobDirectoryIsPutIntoArguments) {
   request_.mutable_ranks(0)->add_argv("@DSRUN_JOB_DIR@/a:@DSRUN_JOB_DIR@/b");
   request_.mutable_ranks(0)->add_argv("@DSRUN_JOB_DIR");
+  request_.add_files()->set_name("a");
   EXPECT_EQ(Make()->argv, Strings({"/bin/true", "/job/a:/job/b", "@DSRUN_JOB_DIR"}));
+}
+
+TEST_F(RankEnvTest, AProgramOfTheUsersKeepsTheTextOfTheJobDirectory) {
+  request_.mutable_ranks(0)->add_argv("@DSRUN_JOB_DIR@");
+  EXPECT_EQ(Make()->argv, Strings({"/bin/true", "@DSRUN_JOB_DIR@"}));
+}
+
+TEST_F(RankEnvTest, MaskAndLimits) {
+  EXPECT_FALSE(Make()->umask.has_value());
+  request_.set_umask(027);
+  v1::RankLimit* limit = request_.add_limits();
+  limit->set_name("nofile");
+  limit->set_soft(10);
+  limit->set_hard(20);
+  EXPECT_EQ(Make()->umask, 027U);
+  EXPECT_EQ(Make()->limits.at(0).resource, RLIMIT_NOFILE);
+  EXPECT_EQ(Make()->limits.at(0).amounts.rlim_max, 20U);
+  limit->set_soft(21);
+  EXPECT_EQ(Refusal(), StatusCode::kInvalidArgument);
+  limit->set_name("files");
+  limit->set_soft(1);
+  EXPECT_EQ(Refusal(), StatusCode::kInvalidArgument);
 }
 
 TEST_F(RankEnvTest, AnEmptyProgramIsDsrank) {

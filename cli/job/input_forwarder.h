@@ -1,0 +1,64 @@
+#pragma once
+
+// InputForwarder: carries dsrun's standard input to rank 0 while a generation runs.
+//
+// A terminal is read only while dsrun is in its foreground, so a job in the background is never
+// stopped by SIGTTIN and never takes what is typed for somebody else. Ctrl-D, or the end of a file
+// or pipe, ends rank 0's input. What a generation did not take is given to the next; a file is read
+// again from where it stood.
+//
+// Threads: Start and Stop on one; the input is read on a thread of its own.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "runtime/base/status.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ds::cli {
+
+// True when there is something to read: `fd` is open and not /dev/null.
+bool HasInput(int fd);
+
+class InputForwarder {
+ public:
+  struct Piece {
+    std::uint64_t offset = 0;  // of its first byte within this generation's input
+    std::string data;
+    bool end = false;  // nothing follows
+  };
+  // Returns how many bytes were taken: fewer than there are when there was no room for a while. A
+  // connection that is broken (kUnavailable, kDeadlineExceeded) is tried again, any other error
+  // ends the forwarding.
+  using Send = std::function<StatusOr<std::uint64_t>(const Piece&)>;
+
+  // `fd` outlives the forwarder and stays open.
+  explicit InputForwarder(int fd);
+  ~InputForwarder() { Stop(); }
+  InputForwarder(const InputForwarder&) = delete;
+  InputForwarder& operator=(const InputForwarder&) = delete;
+
+  // Requires: not started, or stopped since.
+  Status Start(Send send);
+  // Waits for a Send that is going on.
+  void Stop();
+
+ private:
+  void Loop(const Send& send);
+  bool QuitWithin(int milliseconds) const;
+  bool AwaitInput() const;  // false: to be stopped
+  bool InForeground() const;
+  // False when it is to be stopped or cannot be read yet; then piece_ is as it was.
+  bool Read();
+
+  const int fd_;
+  const bool terminal_;
+  const std::int64_t start_;  // of a file; -1 for what cannot be read again
+  Piece piece_;               // read, not taken yet
+  UniqueFd quit_;
+  std::thread thread_;
+};
+
+}  // namespace ds::cli

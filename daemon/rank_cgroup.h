@@ -1,0 +1,48 @@
+#pragma once
+
+// RankCgroup: a v2 control group for the ranks of one generation, so that everything below them can
+// be killed at once and nothing can slip out: not by a session of its own, not by forking faster
+// than somebody kills.
+//
+// A daemon holds a lock on its groups. Groups without one belong to a daemon that was killed: the
+// next to make a group beside them ends what is left in them and removes them.
+//
+// Where a group may not be made (no v2, no permission) there is none; process groups and the
+// daemon being everybody's subreaper do the same, with more rounds.
+//
+// Threads: the loop's.
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "runtime/base/status.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ds::daemon {
+
+class RankCgroup {
+ public:
+  // Makes the group dsrun-`name` below `parent`. Any error means: not here.
+  static StatusOr<std::unique_ptr<RankCgroup>> Create(const std::filesystem::path& parent,
+                                                      const std::string& name);
+  // Removes the group; requires that its processes have ended, else it stays behind.
+  ~RankCgroup();
+  RankCgroup(const RankCgroup&) = delete;
+  RankCgroup& operator=(const RankCgroup&) = delete;
+
+  // The open folder, for CloneChild.
+  int fd() const { return folder_.get(); }
+  const std::filesystem::path& path() const { return path_; }
+  // SIGKILL to every process in it.
+  void KillAll() const;
+
+ private:
+  RankCgroup(std::filesystem::path path, UniqueFd folder)
+      : path_(std::move(path)), folder_(std::move(folder)) {}
+
+  const std::filesystem::path path_;
+  const UniqueFd folder_;
+};
+
+}  // namespace ds::daemon

@@ -1,0 +1,225 @@
+// What a program started by dsrun gets: every byte of its arguments and of its environment,
+// whichever way it was given, and its folder, mask and limits.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <set>
+
+#include "runtime/base/files.h"
+#include "tests/support/program.h"
+
+namespace ds::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using Strings = std::vector<std::string>;
+using Variables = std::map<std::string, std::string>;
+
+// Strings that a shell, a printf or a parser of command lines would change, then random bytes.
+class ByteStrings {
+ public:
+  explicit ByteStrings(unsigned seed) : random_(seed) {}
+
+  std::string Any() {
+    static const Strings kOdd = {"",     "-",     "--",         "-x",  "--num_gpus=9",
+                                 "a b",  "$HOME", "`id`",       "%s",  "*",
+                                 "\\n",  "\n",    "it's \"x\"", ";|&", "@DSRUN_JOB_DIR@",
+                                 "--=",  "\t",    "=",          "#",   "\xFF\xFE",
+                                 "[a,b]"};
+    if (Below(4) == 0) return kOdd[Below(kOdd.size())];
+    std::string bytes;
+    for (std::size_t left = Below(Below(10) == 0 ? 5000 : 40); left > 0; --left) {
+      bytes += static_cast<char>(1 + Below(255));
+    }
+    return bytes;
+  }
+  // One that may name a variable, and no variable that dsrun or the loader cares for.
+  std::string Name() {
+    std::string name = "T" + Any();
+    std::erase(name, '=');
+    return name;
+  }
+  std::size_t Below(std::size_t bound) { return random_() % bound; }
+
+ private:
+  std::mt19937 random_;
+};
+
+Strings SplitAtNul(const std::string& text) {
+  Strings parts;
+  for (std::size_t start = 0; start < text.size();) {
+    const std::size_t end = text.find('\0', start);
+    parts.push_back(text.substr(start, end - start));
+    start = end + 1;
+  }
+  return parts;
+}
+
+Variables AsVariables(const Strings& entries) {
+  Variables variables;
+  for (const std::string& entry : entries) {
+    const std::size_t equals = entry.find('=');
+    variables[entry.substr(0, equals)] = entry.substr(equals + 1);
+  }
+  return variables;
+}
+
+class AnyProgramTest : public ::testing::Test {
+ protected:
+  // What rank 0 of `dsrun flags -- test_rank arguments` prints.
+  std::string OutputOf(const Strings& flags, const Strings& arguments,
+                       const ProgramOptions& options = {}) {
+    const fs::path run = folder_.path() / ("run-" + std::to_string(runs_++));
+    Strings command = {DS_BIN_DIR "/dsrun", "-q", "--device",  "cpu",
+                       "--num_gpus",        "1",  "--run_dir", run.string()};
+    command.insert(command.end(), flags.begin(), flags.end());
+    command.insert(command.end(), {"--", DS_TEST_RANK});
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    const ProgramResult result = RunProgram(command, options);
+    EXPECT_EQ(result.status, 0) << result.err;
+    job_ = *ReadFile(run / "job.json");
+    return *ReadFile(run / "logs/0/rank-00000.out");
+  }
+  Variables EnvironmentOf(const Strings& flags, const ProgramOptions& options = {}) {
+    return AsVariables(SplitAtNul(OutputOf(flags, {"environment"}, options)));
+  }
+  std::string Write(const std::string& name, const std::string& text) const {
+    EXPECT_TRUE(WriteFileAtomically(folder_.path() / name, text).ok());
+    return (folder_.path() / name).string();
+  }
+
+  TemporaryFolder folder_;
+  std::string job_;  // job.json of the last run
+  int runs_ = 0;
+};
+
+TEST_F(AnyProgramTest, ArgumentsArriveByteForByte) {
+  for (unsigned seed = 1; seed <= 12; ++seed) {
+    ByteStrings bytes(seed);
+    Strings arguments = {"arguments"};
+    for (std::size_t left = bytes.Below(100); left > 0; --left) arguments.push_back(bytes.Any());
+    const Strings sent(arguments.begin() + 1, arguments.end());
+    ASSERT_EQ(SplitAtNul(OutputOf({}, arguments)), sent) << "seed " << seed;
+  }
+}
+
+TEST_F(AnyProgramTest, TheEnvironmentArrivesByteForByte) {
+  for (unsigned seed = 1; seed <= 12; ++seed) {
+    ByteStrings bytes(seed);
+    Variables sent;
+    ProgramOptions options;  // this shell's
+    Strings flags;           // -x, over it
+    for (std::size_t left = bytes.Below(60); left > 0; --left) {
+      const auto& [name, value] = *sent.insert_or_assign(bytes.Name(), bytes.Any()).first;
+      options.environment.push_back(name + "=" + value);
+    }
+    for (std::size_t left = bytes.Below(40); left > 0; --left) {
+      const auto& [name, value] = *sent.insert_or_assign(bytes.Name(), bytes.Any()).first;
+      flags.insert(flags.end(), {"-x", name + "=" + value});
+    }
+    const Variables got = EnvironmentOf(flags, options);
+    for (const auto& [name, value] : sent) {
+      ASSERT_TRUE(got.contains(name)) << "seed " << seed;
+      ASSERT_EQ(got.at(name), value) << "seed " << seed;
+    }
+  }
+}
+
+TEST_F(AnyProgramTest, ExportsByNamePatternAndFile) {
+  const std::string file = Write("env", "# ours\nFROM_FILE='a $b'\nexport BOTH=file\n");
+  const Variables got = EnvironmentOf(
+      {"--env_file", file, "-x", "BOTH=flag", "-x", "NCCL_DEBUG", "-x", "T_*", "-x", "T_2=two"},
+      {.environment = {"NCCL_DEBUG=INFO", "T_1=1", "T_2=2"}});
+  EXPECT_EQ(got.at("FROM_FILE"), "a $b");
+  EXPECT_EQ(got.at("BOTH"), "flag");
+  EXPECT_EQ(got.at("NCCL_DEBUG"), "INFO");
+  EXPECT_EQ(got.at("T_1"), "1");
+  EXPECT_EQ(got.at("T_2"), "two");
+}
+
+TEST_F(AnyProgramTest, DeepSpeedsEnvFileIsReadFromHomeThenHere) {
+  fs::create_directories(folder_.path() / "home");
+  fs::create_directories(folder_.path() / "here");
+  Write("home/.deepspeed_env", "A=home\nB=home\n");
+  Write("here/.deepspeed_env", "\n#C=1\nB=here\n");
+  ProgramOptions options{.environment = {"HOME=" + (folder_.path() / "home").string()},
+                         .working_directory = folder_.path() / "here"};
+  Variables got = EnvironmentOf({}, options);
+  EXPECT_EQ(got.at("A"), "home");
+  EXPECT_EQ(got.at("B"), "here");
+  EXPECT_FALSE(got.contains("C"));
+  options.environment.push_back("DS_ENV_FILE=" + Write("other", "A=other\n"));
+  got = EnvironmentOf({}, options);
+  EXPECT_EQ(got.at("A"), "other");
+  EXPECT_FALSE(got.contains("B"));
+}
+
+TEST_F(AnyProgramTest, WhatCannotBeExportedIsRefusedBeforeAnythingRuns) {
+  const std::string bad = Write("bad", "A=1\nB\n");
+  for (const auto& [flags, message] : std::vector<std::pair<Strings, std::string>>{
+           {{"-x", "NOT_SET_HERE"},
+            "dsrun: -x NOT_SET_HERE: NOT_SET_HERE is not set in this shell"},
+           {{"--env_file", bad}, "dsrun: " + bad + ":2: expected NAME=VALUE, found no '='"},
+           {{"--env_file", "/no/such/file"}, "/no/such/file: No such file or directory"}}) {
+    Strings command = {DS_BIN_DIR "/dsrun", "--run_dir", (folder_.path() / "none").string()};
+    command.insert(command.end(), flags.begin(), flags.end());
+    command.push_back("/bin/true");
+    const ProgramResult result = RunProgram(command);
+    EXPECT_EQ(result.status, 2);
+    EXPECT_THAT(result.err, HasSubstr(message));
+    EXPECT_FALSE(fs::exists(folder_.path() / "none"));
+  }
+}
+
+TEST_F(AnyProgramTest, SecretsReachTheRankButNoFile) {
+  const std::string file = Write("env", "DB_PASSWORD=hunter2\n");
+  const Variables got =
+      EnvironmentOf({"-x", "HF_TOKEN=s3cret", "-x", "PLAIN=1", "--env_file", file});
+  EXPECT_EQ(got.at("HF_TOKEN"), "s3cret");
+  EXPECT_EQ(got.at("DB_PASSWORD"), "hunter2");
+  EXPECT_EQ(job_.find("s3cret"), std::string::npos) << job_;
+  EXPECT_EQ(job_.find("hunter2"), std::string::npos) << job_;
+  const auto job = nlohmann::json::parse(job_);
+  EXPECT_EQ(job["exports"]["HF_TOKEN"], "<redacted>");
+  EXPECT_EQ(job["exports"]["PLAIN"], "1");
+  EXPECT_EQ(job["launch"]["exports"], nlohmann::json({"HF_TOKEN", "PLAIN=1"}));
+  EXPECT_EQ(job["launch"]["env_files"], nlohmann::json({file}));
+}
+
+TEST_F(AnyProgramTest, PlanShowsTheExportsWithoutTheSecrets) {
+  const ProgramResult result =
+      RunProgram({DS_BIN_DIR "/dsrun", "--num_gpus", "1", "-x", "HF_TOKEN=s3cret", "-x", "A=1",
+                  "-x", "OMP_NUM_THREADS=3", "plan", "--json", "--", "prog"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const auto environment = nlohmann::json::parse(result.out)["ranks"][0]["env"];
+  EXPECT_EQ(environment["A"], "1");
+  EXPECT_EQ(environment["OMP_NUM_THREADS"], "3");
+  EXPECT_EQ(environment["HF_TOKEN"], "<redacted>");
+}
+
+TEST_F(AnyProgramTest, FolderMaskAndLimits) {
+  const std::string text = OutputOf({"--workdir", folder_.path().string(), "--umask", "027",
+                                     "--ulimit", "nofile=100:200", "--ulimit", "core=0"},
+                                    {"process"});
+  EXPECT_THAT(text,
+              HasSubstr("working_directory " + fs::canonical(folder_.path()).string() + "\n"));
+  EXPECT_THAT(text, HasSubstr("umask 027\n"));
+  EXPECT_THAT(text, HasSubstr("nofile 100 200\n"));
+}
+
+TEST_F(AnyProgramTest, ALimitThatCannotBeSetIsNamed) {
+  const ProgramResult result = RunProgram({DS_BIN_DIR "/dsrun", "--device", "cpu", "--run_dir",
+                                           (folder_.path() / "run").string(), "--ulimit",
+                                           "nofile=4611686018427387904", "/bin/true"});
+  EXPECT_EQ(result.status, 3);
+  EXPECT_THAT(result.err, HasSubstr("--ulimit"));
+}
+
+}  // namespace
+}  // namespace ds::testing

@@ -1,0 +1,130 @@
+// Verdicts about what the kernel did: a real out-of-memory kill in a memory group, a real bus error
+// in a full /dev/shm, and the control group that holds what ranks leave behind.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "daemon/cgroups.h"
+#include "runtime/base/files.h"
+#include "tests/support/program.h"
+
+namespace ds::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using Strings = std::vector<std::string>;
+
+// A memory group of its own below this process's, of either version.
+class MemoryGroup {
+ public:
+  static std::optional<MemoryGroup> Make(std::uint64_t limit) {
+    const daemon::OwnCgroups own = daemon::FindOwnCgroups();
+    for (const auto& [parent, file] : {std::pair(own.unified, "memory.max"),
+                                       std::pair(own.memory_v1, "memory.limit_in_bytes")}) {
+      if (parent.empty()) continue;
+      MemoryGroup group(parent / ("dsrun_test_" + std::to_string(::getpid())));
+      if (::mkdir(group.path_.c_str(), 0755) != 0) continue;
+      if (fs::exists(group.path_ / file) && std::ofstream(group.path_ / file)
+                                                << limit << std::flush)
+        return group;
+    }
+    return std::nullopt;
+  }
+  MemoryGroup(MemoryGroup&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  MemoryGroup& operator=(MemoryGroup&&) = delete;
+  ~MemoryGroup() {
+    if (!path_.empty()) ::rmdir(path_.c_str());
+  }
+  std::string processes() const { return (path_ / "cgroup.procs").string(); }
+
+ private:
+  explicit MemoryGroup(fs::path path) : path_(std::move(path)) {}
+  fs::path path_;
+};
+
+class EvidenceTest : public ::testing::Test {
+ protected:
+  // dsrun behind a shell command that ends with `exec "$@"`.
+  ProgramResult Run(const Strings& shell, const Strings& rank) {
+    Strings command = shell;
+    command.insert(command.end(), {DS_BIN_DIR "/dsrun", "--device", "cpu", "--num_gpus", "1",
+                                   "--run_dir", run().string(), "--", DS_TEST_RANK});
+    command.insert(command.end(), rank.begin(), rank.end());
+    return RunProgram(command);
+  }
+  nlohmann::json Verdict() const {
+    return nlohmann::json::parse(*ReadFile(run() / "verdict.json"));
+  }
+  fs::path run() const { return folder_.path() / "run"; }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(EvidenceTest, TheOutOfMemoryKillerIsNamedWithItsProof) {
+  const auto group = MemoryGroup::Make(std::uint64_t{192} << 20);
+  if (!group) GTEST_SKIP() << "no memory control group can be made here";
+  const ProgramResult result =
+      Run({"/bin/sh", "-c", "echo $$ > " + group->processes() + " && exec \"$@\"", "sh"},
+          {"eat", "1024"});
+  EXPECT_EQ(result.status, 137) << result.err;
+  const auto verdict = Verdict();
+  EXPECT_EQ(verdict["cause"], "out_of_memory") << verdict;
+  EXPECT_EQ(verdict["signal"], SIGKILL);
+  EXPECT_THAT(verdict["message"], HasSubstr("killed by the kernel: out of memory"));
+  EXPECT_THAT(verdict["proof"], HasSubstr("at a limit of 192 MiB"));
+  EXPECT_EQ(verdict["evidence"]["oom_kills"], 1);
+  EXPECT_EQ(verdict["evidence"]["memory_limit_bytes"], 192 << 20);
+  EXPECT_GT(verdict["evidence"]["max_rss_bytes"], 64 << 20);
+  EXPECT_GT(verdict["pid"], 0);
+}
+
+TEST_F(EvidenceTest, AKillByHandIsNot) {
+  const ProgramResult result = Run({}, {"raise", std::to_string(SIGKILL)});
+  EXPECT_EQ(result.status, 137);
+  EXPECT_EQ(Verdict()["cause"], "signal");
+}
+
+TEST_F(EvidenceTest, AFullSharedMemoryIsNamedWithItsProof) {
+  // In a mount namespace of its own, so that nobody else's /dev/shm is filled.
+  const Strings small = {"unshare",
+                         "--mount",
+                         "/bin/sh",
+                         "-c",
+                         "mount -t tmpfs -o size=2m none /dev/shm && exec \"$@\"",
+                         "sh"};
+  Strings probe = small;
+  probe.push_back("/bin/true");
+  if (RunProgram(probe).status != 0) GTEST_SKIP() << "no mount namespace can be made here";
+  const ProgramResult result = Run(small, {"fill-shm", "8"});
+  EXPECT_EQ(result.status, 128 + SIGBUS) << result.err;
+  EXPECT_EQ(Verdict()["cause"], "shared_memory_full") << Verdict();
+  EXPECT_THAT(Verdict()["proof"], HasSubstr("free of 2.00 MiB"));
+  EXPECT_THAT(Verdict()["hint"], HasSubstr("--shm-size"));
+  EXPECT_EQ(Verdict()["evidence"]["shared_memory_bytes"], 2 << 20);
+}
+
+TEST_F(EvidenceTest, AControlGroupHoldsTheRanksAndIsGoneAfterwards) {
+  const fs::path own = daemon::FindOwnCgroups().unified;
+  const fs::path probe = own / "dsrun_test_probe";
+  if (own.empty() || ::mkdir(probe.c_str(), 0755) != 0) {
+    GTEST_SKIP() << "no v2 control group can be made here";
+  }
+  ::rmdir(probe.c_str());
+  const ProgramResult result = Run({}, {"cat", "/proc/self/cgroup"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("/dsrun-test_rank-"));
+  for (const auto& entry : fs::directory_iterator(own)) {
+    EXPECT_THAT(entry.path().filename().string(), ::testing::Not(HasSubstr("dsrun-test_rank-")));
+  }
+}
+
+}  // namespace
+}  // namespace ds::testing

@@ -1,0 +1,143 @@
+// Signals to dsrun, and what is left when it ends in ways it did not choose.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "runtime/base/files.h"
+#include "tests/support/program.h"
+#include "tests/support/terminal.h"
+
+namespace ds::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class SignalsTest : public ::testing::Test {
+ protected:
+  std::vector<std::string> Command(const std::string& run, int ranks,
+                                   const std::vector<std::string>& program) const {
+    std::vector<std::string> command = {
+        DS_BIN_DIR "/dsrun", "--device",           "cpu",        "--grace_seconds",     "1",
+        "--run_dir",         RunDir(run).string(), "--num_gpus", std::to_string(ranks), "--"};
+    command.insert(command.end(), program.begin(), program.end());
+    return command;
+  }
+  static std::vector<std::string> Shell(const std::string& script) {
+    return {"/bin/sh", "-c", script};
+  }
+  // Says so and waits to be ended.
+  static std::vector<std::string> Waiting() { return Shell("echo ready $RANK; exec sleep 600"); }
+  fs::path RunDir(const std::string& run) const { return folder_.path() / run; }
+  nlohmann::json Verdict(const std::string& run) const {
+    return nlohmann::json::parse(*ReadFile(RunDir(run) / "verdict.json"));
+  }
+  std::vector<pid_t> RankPids(const std::string& run) const {
+    std::vector<pid_t> pids;
+    std::istringstream lines(*ReadFile(RunDir(run) / "events.jsonl"));
+    for (std::string line; std::getline(lines, line);) {
+      const auto event = nlohmann::json::parse(line);
+      if (event["event"] == "rank_started") pids.push_back(event["pid"].get<pid_t>());
+    }
+    return pids;
+  }
+  // The private folders of daemons that dsrun processes with this $XDG_RUNTIME_DIR have made.
+  std::set<std::string> DaemonFolders() const {
+    std::set<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder_.path())) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with("dsrun-")) names.insert(name);
+    }
+    return names;
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(SignalsTest, SigusrGoesToEveryRankButNotToWhatItStarted) {
+  // A child that has no handler would die of the signal.
+  Program program(Command("run", 2, Shell(R"(
+      sleep 600 & child=$!
+      trap 'kill -0 $child && echo usr1 $RANK' USR1
+      trap 'kill $child; echo usr2 $RANK; exit 0' USR2
+      echo ready $RANK
+      while :; do wait; done)")));
+  for (const char* text : {"ready 0", "ready 1"}) ASSERT_TRUE(program.WaitForOutput(text));
+  program.Signal(SIGUSR1);
+  for (const char* text : {"usr1 0", "usr1 1"}) ASSERT_TRUE(program.WaitForOutput(text));
+  program.Signal(SIGUSR2);
+  const ProgramResult result = program.Wait();
+  EXPECT_EQ(result.status, 0) << result.err;
+  for (const char* text : {"usr2 0", "usr2 1"}) EXPECT_THAT(result.out, HasSubstr(text));
+}
+
+TEST_F(SignalsTest, AHangupStopsTheJobAndAClosedTerminalDoesNotMatter) {
+  Terminal terminal;
+  Program program(Command("run", 2, Waiting()), {.input_fd = terminal.fd(), .owns_terminal = true});
+  ASSERT_TRUE(program.WaitForOutput("ready 1"));
+  terminal.Close();
+  EXPECT_EQ(program.Wait().status, 129);
+  EXPECT_EQ(Verdict("run")["cause"], "user_stop");
+  EXPECT_EQ(Verdict("run")["signal"], SIGHUP);
+  for (const pid_t pid : RankPids("run")) EXPECT_NE(::kill(pid, 0), 0);
+}
+
+TEST_F(SignalsTest, UnderNohupAHangupIsNothing) {
+  Program program(Command("run", 1, Waiting()), {.ignored_signals = {SIGHUP}});
+  ASSERT_TRUE(program.WaitForOutput("ready 0"));
+  program.Signal(SIGHUP);  // were it taken, it would be before the other
+  program.Signal(SIGTERM);
+  EXPECT_EQ(program.Wait().status, 143);
+}
+
+TEST_F(SignalsTest, OfTwoJobsOnAHostOneNeverTouchesTheOther) {
+  Program other(Command("other", 2,
+                        Shell("trap 'exit 0' USR1; echo ready $RANK; "
+                              "while :; do sleep 0.05; done")));
+  for (const char* text : {"ready 0", "ready 1"}) ASSERT_TRUE(other.WaitForOutput(text));
+  {
+    Program stopped(Command("stopped", 2, Waiting()));
+    ASSERT_TRUE(stopped.WaitForOutput("ready 1"));
+    stopped.Signal(SIGINT);
+    EXPECT_EQ(stopped.Wait().status, 130);
+  }
+  EXPECT_EQ(RunProgram(Command("failed", 2, Shell("exit 7"))).status, 7);
+  Program killed(Command("killed", 2, Waiting()));
+  ASSERT_TRUE(killed.WaitForOutput("ready 1"));
+  killed.Signal(SIGKILL);
+  EXPECT_EQ(killed.Wait().status, 137);
+  other.Signal(SIGUSR1);
+  EXPECT_EQ(other.Wait().status, 0);
+}
+
+TEST_F(SignalsTest, SigkillOfDsrunLeavesNothing) {
+  // Each rank leaves a grandchild in a session of its own.
+  Program program(Command("run", 2,
+                          Shell("setsid sleep 600 >/dev/null 2>&1 & "
+                                "echo descendant $!; trap '' TERM; wait; sleep 600")),
+                  {.environment = {"XDG_RUNTIME_DIR=" + folder_.path().string()}});
+  ASSERT_TRUE(program.WaitForOutput("0@localhost: descendant"));
+  ASSERT_TRUE(program.WaitForOutput("1@localhost: descendant"));
+  EXPECT_EQ(DaemonFolders().size(), 1U);
+  program.Signal(SIGKILL);
+  // The daemon has dsrun's standard error open: this waits for its end too.
+  const ProgramResult result = program.Wait();
+  EXPECT_EQ(result.status, 137);
+  std::vector<pid_t> pids = RankPids("run");
+  for (std::size_t at = 0; (at = result.out.find("descendant ", at)) != std::string::npos;) {
+    at += 11;
+    pids.push_back(std::stoi(result.out.substr(at)));
+  }
+  EXPECT_EQ(pids.size(), 4U) << result.out;
+  for (const pid_t pid : pids) EXPECT_NE(::kill(pid, 0), 0) << pid;
+  EXPECT_TRUE(DaemonFolders().empty());
+}
+
+}  // namespace
+}  // namespace ds::testing
