@@ -4,10 +4,11 @@
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 peers=$root/.deps/peers
-if [ ! -e "$peers/.complete" ]; then
+complete=$peers/.complete-2  # a new number when the list below changes
+if [ ! -e "$complete" ]; then
   python3 -m venv "$peers"
   "$peers/bin/pip" install --quiet --disable-pip-version-check \
-    torch==2.11.0 deepspeed==0.19.8 transformers safetensors numpy >&2
-  touch "$peers/.complete"
+    torch==2.11.0 deepspeed==0.19.8 transformers accelerate safetensors numpy >&2
+  touch "$complete"
 fi
 echo "$peers/bin/python"
