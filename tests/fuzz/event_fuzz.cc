@@ -47,6 +47,7 @@ void TryCores(const std::string& bytes) {
   if (!response.ParseFromString(bytes)) return;
   ds::cli::JobRequest job{.plan = ds::cli::PlanWorld({{.host = "h", .slots = {0, 1, 2}}}),
                           .working_directories = {"/"},
+                          .exports = std::vector<ds::cli::Environment>(1),
                           .bind_cores = true};
   if (!BindHosts({response}, &job).ok()) return;
   static_cast<void>(ds::cli::MakeLaunchRequest(job, {.argv = {"p"}}, {.core_count = 2}));

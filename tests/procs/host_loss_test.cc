@@ -110,6 +110,7 @@ class HostLossTest : public ::testing::Test {
     cli::JobRequest request{.job_id = kJob,
                             .plan = cli::PlanWorld(slots),
                             .working_directories = std::vector<std::string>(hosts.size(), "/"),
+                            .exports = std::vector<cli::Environment>(hosts.size()),
                             .master_addr = hosts_->address(hosts[0]),
                             .grace_seconds = 10};
     arguments.insert(arguments.begin(), TestRankPath());
