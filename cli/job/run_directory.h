@@ -5,7 +5,7 @@
 //     job.json                          everything needed to repeat or resume the job
 //     config.resolved.json              every config value and where it comes from (train)
 //     events.jsonl                      what happened, one object a line (not the output)
-//     metrics.jsonl                     one object per optimizer step, from the first; restarts append
+//     metrics.jsonl                     one object per optimizer step; restarts append
 //     logs/<generation>/rank-00000.out  every byte a rank wrote, and .err
 //     checkpoints/                      (train)
 //     verdict.json                      only after a failure

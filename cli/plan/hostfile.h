@@ -10,14 +10,14 @@
 // One host a line: its name (any run of non-blanks), "slots=N", then per-host keys. The order of
 // the lines is the order of the ranks. A '#' starts a comment at the start of a line or after a
 // blank; blank lines, tabs, CRLF and a UTF-8 byte-order mark are fine. A value that holds blanks
-// stands in double quotes, which reach up to the next one: nothing inside is special, so it cannot hold
-// a double quote itself. Anything else is an error that names file and line: text behind the number,
-// an unknown key, a host listed twice.
+// stands in double quotes, which reach up to the next one: nothing inside is special, so it cannot
+// hold a double quote itself. Anything else is an error that names file and line: text behind the
+// number, an unknown key, a host listed twice.
 //
-// How a host is reached: port, user, identity (a private key), address (dialled instead of the name, and
-// where the other hosts find this one); ~/.ssh/config is asked for what is missing. Where ranks start:
-// workdir. exec is a command, its words separated by blanks, that runs the daemon's command where the
-// ranks are to live: in a container, for example.
+// How a host is reached: port, user, identity (a private key), address (dialled instead of the
+// name, and where the other hosts find this one); ~/.ssh/config is asked for what is missing. Where
+// ranks start: workdir. exec is a command, its words separated by blanks, that runs the daemon's
+// command where the ranks are to live: in a container, for example.
 //
 // Pure but for ReadHostfile; safe from any thread.
 

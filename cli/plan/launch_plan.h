@@ -20,7 +20,8 @@ struct LaunchPlan {
   WorldPlan world;
   std::vector<HostEntry> entries;  // of world.hosts, index by index; made up without a hostfile
   bool from_hostfile = false;
-  // By host: it is this machine, where the daemon is a child and no SSH is needed. PlaceHosts fills it.
+  // By host: it is this machine, where the daemon is a child and no SSH is needed. PlaceHosts fills
+  // it.
   std::vector<bool> here;
 };
 
@@ -29,8 +30,8 @@ struct LaunchPlan {
 StatusOr<LaunchPlan> MakeLaunchPlan(const LaunchFlags& flags, const ThisHost& this_host,
                                     const char* visible_devices);
 
-// Whether an entry is reached without SSH: its name means this machine and nothing in it (port, user,
-// identity, exec) asks for another way in.
+// Whether an entry is reached without SSH: its name means this machine and nothing in it (port,
+// user, identity, exec) asks for another way in.
 bool IsHere(const HostEntry& entry, const ThisHost& this_host);
 
 // Readies the plan for launching from this machine: tells the hosts that are this machine from the

@@ -3,8 +3,8 @@
 // Logging for people who run and debug dsrun: one line on stderr, "dsrun: message".
 // What a user must see (tables, progress, verdicts) is output, not a log line.
 //
-// spdlog stays behind this header: LibTorch's wheel ships headers of another fmt version, which a file
-// that includes both would pick up.
+// spdlog stays behind this header: LibTorch's wheel ships headers of another fmt version, which a
+// file that includes both would pick up.
 //
 // Threads: safe to use from any thread after InitLog.
 
@@ -13,8 +13,8 @@
 
 namespace ds {
 
-// Sets the prefix ("dsrun", "dsrund", "dsrank") and the level from DSRUN_LOG_LEVEL (trace debug info
-// warning error off; default info). Call once at the start of main.
+// Sets the prefix ("dsrun", "dsrund", "dsrank") and the level from DSRUN_LOG_LEVEL (trace debug
+// info warning error off; default info). Call once at the start of main.
 void InitLog(const std::string& program);
 
 // The level by its name in DSRUN_LOG_LEVEL; overrides the variable.
