@@ -125,30 +125,30 @@ void DaemonClient::Abandon() {
   changed_.notify_all();
 }
 
+template <typename Request, typename Response>
+StatusOr<Response> DaemonClient::Answer(Method<Request, Response> method, const Request& request,
+                                        std::chrono::milliseconds timeout) {
+  Call call(this, timeout);
+  Response response;
+  DS_RETURN_IF_ERROR(FromGrpc((stub_.get()->*method)(call.context(), request, &response)));
+  return response;
+}
+
 StatusOr<v1::PrepareResponse> DaemonClient::Prepare(v1::PrepareRequest request,
                                                     std::chrono::milliseconds timeout) {
   request.set_protocol_version(v1::PROTOCOL_CURRENT);
   request.set_dsrun_version(DS_VERSION);
-  Call call(this, timeout);
-  v1::PrepareResponse response;
-  DS_RETURN_IF_ERROR(FromGrpc(stub_->Prepare(call.context(), request, &response)));
-  return response;
+  return Answer(&v1::Daemon::Stub::Prepare, request, timeout);
 }
 
 StatusOr<v1::LaunchResponse> DaemonClient::Launch(const v1::LaunchRequest& request,
                                                   std::chrono::milliseconds timeout) {
-  Call call(this, timeout);
-  v1::LaunchResponse response;
-  DS_RETURN_IF_ERROR(FromGrpc(stub_->Launch(call.context(), request, &response)));
-  return response;
+  return Answer(&v1::Daemon::Stub::Launch, request, timeout);
 }
 
 StatusOr<v1::StopResponse> DaemonClient::Stop(const v1::StopRequest& request,
                                               std::chrono::milliseconds timeout) {
-  Call call(this, timeout);
-  v1::StopResponse response;
-  DS_RETURN_IF_ERROR(FromGrpc(stub_->Stop(call.context(), request, &response)));
-  return response;
+  return Answer(&v1::Daemon::Stub::Stop, request, timeout);
 }
 
 void DaemonClient::Renew(const v1::RenewRequest& request, std::chrono::milliseconds timeout,
@@ -187,20 +187,12 @@ void DaemonClient::Renew(const v1::RenewRequest& request, std::chrono::milliseco
 
 StatusOr<v1::SignalResponse> DaemonClient::Signal(const v1::SignalRequest& request,
                                                   std::chrono::milliseconds timeout) {
-  grpc::ClientContext context;
-  SetTimeout(&context, timeout);
-  v1::SignalResponse response;
-  DS_RETURN_IF_ERROR(FromGrpc(stub_->Signal(&context, request, &response)));
-  return response;
+  return Answer(&v1::Daemon::Stub::Signal, request, timeout);
 }
 
 StatusOr<v1::InputResponse> DaemonClient::Input(const v1::InputRequest& request,
                                                 std::chrono::milliseconds timeout) {
-  grpc::ClientContext context;
-  SetTimeout(&context, timeout);
-  v1::InputResponse response;
-  DS_RETURN_IF_ERROR(FromGrpc(stub_->Input(&context, request, &response)));
-  return response;
+  return Answer(&v1::Daemon::Stub::Input, request, timeout);
 }
 
 Status DaemonClient::Watch(const WatchOptions& options, const EventCallback& on_event) {

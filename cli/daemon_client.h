@@ -112,6 +112,13 @@ class DaemonClient {
 
  private:
   class Call;
+  template <typename Request, typename Response>
+  using Method = grpc::Status (v1::Daemon::Stub::*)(grpc::ClientContext*, const Request&,
+                                                    Response*);
+  // One call that has one answer.
+  template <typename Request, typename Response>
+  StatusOr<Response> Answer(Method<Request, Response> method, const Request& request,
+                            std::chrono::milliseconds timeout);
   struct Position {
     std::uint64_t sequence;  // the last event dealt with
     bool ended;              // that was JobEnded
