@@ -13,17 +13,11 @@
 
 #include "proto/peer_name.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/freer.h"
 
 namespace ds::cli {
 namespace {
 
-template <auto Free>
-struct Freer {
-  template <typename T>
-  void operator()(T* object) const {
-    Free(object);
-  }
-};
 using Key = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY_free>>;
 using Certificate = std::unique_ptr<X509, Freer<X509_free>>;
 using Bio = std::unique_ptr<BIO, Freer<BIO_free>>;

@@ -9,6 +9,8 @@
 #include <memory>
 #include <sstream>
 
+#include "runtime/base/freer.h"
+
 namespace ds::cli {
 namespace {
 
@@ -35,10 +37,7 @@ constexpr char kRemove[] = R"sh(rm -f "$2")sh";
 constexpr char kHint[] = "make room or a writable home there; dsrund needs about 20 MB, once";
 constexpr std::size_t kChunk = 224 * 1024;  // OpenSSH takes messages of at most 256 KiB
 
-struct FreeSftp {
-  void operator()(sftp_session sftp) const { ::sftp_free(sftp); }
-};
-using Sftp = std::unique_ptr<sftp_session_struct, FreeSftp>;
+using Sftp = std::unique_ptr<sftp_session_struct, Freer<sftp_free>>;
 
 // Why one of the two folders will not do; "" when all is well.
 using Reason = std::string;

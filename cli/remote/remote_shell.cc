@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "runtime/base/freer.h"
+
 namespace ds::cli {
 namespace {
 
@@ -12,10 +14,7 @@ constexpr char kDoing[] = "running a command";
 constexpr std::size_t kMaxOutput = std::size_t{1} << 20;
 constexpr int kSliceMillis = 100;  // how long standard error may wait for standard output
 
-struct FreeChannel {
-  void operator()(ssh_channel channel) const { ::ssh_channel_free(channel); }
-};
-using Channel = std::unique_ptr<ssh_channel_struct, FreeChannel>;
+using Channel = std::unique_ptr<ssh_channel_struct, Freer<ssh_channel_free>>;
 
 // Appends what there is of one stream; false when the connection is broken.
 bool ReadSome(ssh_channel channel, bool is_error, int timeout_millis, std::string* text) {
