@@ -2,10 +2,10 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <system_error>
@@ -14,8 +14,7 @@
 
 #include "runtime/base/files.h"
 #include "runtime/base/log.h"
-
-extern char** environ;
+#include "runtime/base/spawn_session.h"
 
 namespace ds::cli {
 namespace {
@@ -48,37 +47,6 @@ StatusOr<fs::path> FindDaemon(const LocalDaemonOptions& options) {
                          "; dsrund must lie beside dsrun, build or install both");
   }
   return path;
-}
-
-StatusOr<int> SpawnDaemon(std::vector<std::string> arguments, int controller_fd, int ready_fd) {
-  std::vector<char*> argv;
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  // Both come from above these numbers, so neither dup2 overwrites what the other needs.
-  posix_spawn_file_actions_adddup2(&actions, controller_fd, kChildControllerFd);
-  posix_spawn_file_actions_adddup2(&actions, ready_fd, kChildReadyFd);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none;
-  sigemptyset(&none);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  // Its own session: Ctrl-C on the terminal is dsrun's to handle.
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK);
-  pid_t pid = -1;
-  const int error = ::posix_spawn(&pid, argv[0], &actions, &attributes, argv.data(), environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) return ErrnoError(error, arguments[0]);
-  return static_cast<int>(pid);
-}
-
-// A descriptor of the same file numbered above those the child's pipes get.
-StatusOr<UniqueFd> Above(const UniqueFd& fd) {
-  const int high = ::fcntl(fd.get(), F_DUPFD_CLOEXEC, kChildReadyFd + 1);
-  if (high < 0) return ErrnoError(errno, "fcntl");
-  return UniqueFd(high);
 }
 
 // One byte arrives when the daemon listens; the end of file when it ended instead.
@@ -117,17 +85,17 @@ StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Start(const LocalDaemonOptio
   const std::string socket = (daemon->folder_ / "daemon.sock").string();
   DS_ASSIGN_OR_RETURN(Pipe controller, MakePipe());
   DS_ASSIGN_OR_RETURN(Pipe ready, MakePipe());
-  DS_ASSIGN_OR_RETURN(const UniqueFd controller_end, Above(controller.read));
-  DS_ASSIGN_OR_RETURN(UniqueFd ready_end, Above(ready.write));
   std::vector<std::string> arguments = {dsrund.string(), "--socket=" + socket,
                                         "--job=" + options.job_id,
                                         "--controller-fd=" + std::to_string(kChildControllerFd),
                                         "--ready-fd=" + std::to_string(kChildReadyFd)};
   if (!options.dsrank.empty()) arguments.push_back("--dsrank=" + options.dsrank.string());
-  DS_ASSIGN_OR_RETURN(daemon->pid_, SpawnDaemon(arguments, controller_end.get(), ready_end.get()));
+  const std::array inherited = {InheritedFd{controller.read.get(), kChildControllerFd},
+                                InheritedFd{ready.write.get(), kChildReadyFd}};
+  DS_ASSIGN_OR_RETURN(daemon->pid_,
+                      SpawnInNewSession(dsrund.string(), std::move(arguments), inherited));
   daemon->controller_pipe_ = std::move(controller.write);
   ready.write.Reset();
-  ready_end.Reset();
   if (Status ready_status = AwaitReady(ready.read.get(), options.start_timeout);
       !ready_status.ok()) {
     ::kill(daemon->pid_, SIGKILL);  // it has no ranks yet, and may be past reading its pipe

@@ -14,6 +14,7 @@
 
 #include "daemon/daemon_service.h"
 #include "daemon/event_loop.h"
+#include "daemon/loop_signals.h"
 #include "daemon/network_daemon.h"
 #include "daemon/rpc_server.h"
 #include "daemon/supervisor.h"
@@ -46,11 +47,8 @@ std::vector<std::string> OwnEnvironment() {
 
 // Every thread inherits this: signals arrive at the loop's signalfd only, and a peer that hangs up
 // is an error to handle, not a death.
-void BlockSignals() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
-  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+void SetUpSignals() {
+  BlockLoopSignals();
   std::signal(SIGPIPE, SIG_IGN);
 }
 
@@ -148,7 +146,7 @@ int Main(int argc, char** argv) {
     starter = std::move(descriptor).value();
   }
   if (!flags.serve) LeaveTerminal();
-  BlockSignals();
+  SetUpSignals();
   if (flags.serve) return ServePool(flags.waiting);
   if (flags.wait_for_job) return ServeHandedOver(MakeOptions(flags));
   if (flags.job.empty()) {

@@ -11,6 +11,7 @@
 
 #include "daemon/credentials.h"
 #include "daemon/host_probe.h"
+#include "daemon/loop_signals.h"
 #include "daemon/orphans.h"
 #include "daemon/preflight.h"
 #include "runtime/base/clock.h"
@@ -67,11 +68,7 @@ Supervisor::~Supervisor() {
 }
 
 Status Supervisor::WatchSignals() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
-  signals_.Reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!signals_.valid()) return ErrnoError(errno, "signalfd");
+  DS_ASSIGN_OR_RETURN(signals_, OpenLoopSignals());
   return loop_->Add(signals_.get(), [this] { OnSignal(); });
 }
 

@@ -1,7 +1,6 @@
 #include "daemon/warm_pool.h"
 
 #include <fcntl.h>
-#include <spawn.h>
 #include <sys/file.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -17,11 +16,11 @@
 #include <system_error>
 #include <utility>
 
+#include "daemon/loop_signals.h"
 #include "proto/warm_socket.h"
 #include "runtime/base/log.h"
+#include "runtime/base/spawn_session.h"
 #include "runtime/base/unix_socket.h"
-
-extern char** environ;
 
 namespace ds::daemon {
 namespace {
@@ -30,42 +29,6 @@ namespace fs = std::filesystem;
 
 // A job has started by then, and most users need longer for their next one.
 constexpr std::chrono::milliseconds kRefillAfter{100};
-
-struct FileActions {
-  FileActions() { posix_spawn_file_actions_init(&actions); }
-  ~FileActions() { posix_spawn_file_actions_destroy(&actions); }
-  FileActions(const FileActions&) = delete;
-  FileActions& operator=(const FileActions&) = delete;
-  posix_spawn_file_actions_t actions{};
-};
-
-// A descriptor of the same file with a number above those the child is given.
-StatusOr<UniqueFd> Above(int fd) {
-  const int high = ::fcntl(fd, F_DUPFD_CLOEXEC, kInheritedOwner + 1);
-  if (high < 0) return ErrnoError(errno, "fcntl");
-  return UniqueFd(high);
-}
-
-Status SpawnWaiting(int listener, int owner) {
-  std::string program = "/proc/self/exe";  // this very file, whatever lies at its path by now
-  std::string name = "dsrund";
-  std::string role = "--wait_for_job";
-  std::array<char*, 3> argv = {name.data(), role.data(), nullptr};
-  FileActions files;
-  posix_spawn_file_actions_adddup2(&files.actions, listener, kInheritedListener);
-  posix_spawn_file_actions_adddup2(&files.actions, owner, kInheritedOwner);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none;
-  sigemptyset(&none);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK);
-  pid_t pid = -1;
-  const int error =
-      ::posix_spawn(&pid, program.c_str(), &files.actions, &attributes, argv.data(), environ);
-  posix_spawnattr_destroy(&attributes);
-  return error == 0 ? OkStatus() : ErrnoError(error, "starting a waiting daemon");
-}
 
 }  // namespace
 
@@ -115,11 +78,7 @@ Status WarmPool::Listen() {
 }
 
 Status WarmPool::WatchSignals() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
-  signals_.Reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!signals_.valid()) return ErrnoError(errno, "signalfd");
+  DS_ASSIGN_OR_RETURN(signals_, OpenLoopSignals());
   return loop_->Add(signals_.get(), [this] { OnSignal(); });
 }
 
@@ -152,9 +111,12 @@ Status WarmPool::StartOne() {
   }
   UniqueFd ours(ends[0]);
   const UniqueFd theirs(ends[1]);
-  DS_ASSIGN_OR_RETURN(const UniqueFd listener, Above(listener_.get()));
-  DS_ASSIGN_OR_RETURN(const UniqueFd owner, Above(theirs.get()));
-  DS_RETURN_IF_ERROR(SpawnWaiting(listener.get(), owner.get()));
+  const std::array inherited = {InheritedFd{listener_.get(), kInheritedListener},
+                                InheritedFd{theirs.get(), kInheritedOwner}};
+  // This very file, whatever lies at its path by now.
+  const Status spawned =
+      SpawnInNewSession("/proc/self/exe", {"dsrund", "--wait_for_job"}, inherited).status();
+  if (!spawned.ok()) return spawned.WithContext("starting a waiting daemon");
   const int fd = ours.get();
   DS_RETURN_IF_ERROR(loop_->Add(fd, [this, fd] { OnTaken(fd); }));
   waiting_[fd] = std::move(ours);

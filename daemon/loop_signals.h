@@ -1,0 +1,18 @@
+#pragma once
+
+// The signals that a daemon handles in its loop: those that tell it to end (SIGTERM, SIGINT,
+// SIGHUP) and SIGCHLD.
+
+#include "runtime/base/status.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ds::daemon {
+
+// In the calling thread and those it starts from now on: the signals arrive at descriptors of
+// OpenLoopSignals only.
+void BlockLoopSignals();
+
+// A signalfd of them, non-blocking and closed on exec.
+StatusOr<UniqueFd> OpenLoopSignals();
+
+}  // namespace ds::daemon
