@@ -32,9 +32,10 @@ Json ResolvedJson(const Values& values) {
   };
   for (const Setting& setting : AllSettings()) {
     const bool is_value = setting.state != SettingState::kSection &&
+                          setting.state != SettingState::kRenamed &&
                           setting.key.find_first_of("<[") == std::string_view::npos;
     const bool has_value = !setting.required || values.IsGiven(setting.key);
-    if (is_value && has_value && AliasTarget(setting.key).empty()) {
+    if (is_value && has_value) {
       add(std::string(setting.key), values.Get(setting.key), values.OriginOf(setting.key));
     }
   }

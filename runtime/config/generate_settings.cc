@@ -3,7 +3,10 @@
 //     ds_generate_settings SETTINGS_JSON OUTPUT
 //
 // An entry that makes no sense (unknown field, a default outside its own type, range or choices, a
-// switch that does not exist) fails the build with the entry's key.
+// switch that does not exist) fails the build with the entry's key, and so does one that leaves a
+// question open: what a working key costs, why an accepted one has no effect, which missing feature
+// a refused one belongs to ("not_built", by the longest prefix of the key), where the value of a
+// renamed one goes.
 
 #include <algorithm>
 #include <cstddef>
@@ -13,6 +16,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,13 +31,14 @@ const std::map<std::string, std::string> kTypes = {
 const std::map<std::string, std::string> kStates = {{"section", "kSection"},
                                                     {"works", "kWorks"},
                                                     {"accepted", "kAccepted"},
-                                                    {"refused", "kRefused"}};
+                                                    {"refused", "kRefused"},
+                                                    {"renamed", "kRenamed"}};
 const std::map<std::string, std::string> kAutoRules = {
     {"refused", "kRefused"}, {"default", "kDefault"}, {"derive", "kDerived"}, {"value", "kValue"}};
 const std::vector<std::string> kFields = {
-    "key",   "section", "type",    "choices", "supported", "ignore_case",
-    "min",   "max",     "default", "auto",    "required",  "harmless",
-    "state", "reason",  "switch",  "enables", "doc",       "cost"};
+    "key",    "section", "type", "choices",  "supported",  "ignore_case", "min",
+    "max",    "default", "auto", "required", "harmless",   "state",       "reason",
+    "switch", "enables", "doc",  "cost",     "renamed_to", "carries"};
 
 // A problem of settings.json ends the program: this is a build step.
 [[noreturn]] void Fail(const std::string& key, const std::string& problem) {
@@ -86,11 +91,44 @@ void CheckEntry(const Json& entry, const std::vector<std::string>& keys) {
   if (entry.contains("reason") != (entry["state"] == "accepted")) {
     Fail(key, "an accepted key, and no other, says why it has no effect");
   }
+  if (entry.contains("cost") != (entry["state"] == "works")) {
+    Fail(key, "a key that works, and no other, says what changing it costs");
+  }
+  if (entry.contains("renamed_to") != (entry["state"] == "renamed")) {
+    Fail(key, "a renamed key, and no other, says what it is called now");
+  }
+  if (entry.contains("renamed_to") && !exists(entry["renamed_to"])) Fail(key, "unknown new name");
   if (entry.contains("switch") && !exists(entry["switch"])) Fail(key, "unknown switch");
   if (entry.value("required", false) == entry.contains("default")) {
     Fail(key, "has either a default or required");
   }
   if (entry.contains("default")) CheckDefault(entry, key);
+}
+
+// The prefix of `key` that "not_built" knows best, or "".
+std::string MissingFeature(const std::string& key, const Json& not_built) {
+  std::string prefix = key;
+  while (!prefix.empty() && !not_built.contains(prefix)) {
+    const std::size_t dot = prefix.rfind('.');
+    prefix.resize(dot == std::string::npos ? 0 : dot);
+  }
+  return prefix;
+}
+
+// Gives each refused entry the reason of its feature.
+void FillReasons(Json* registry) {
+  const Json& not_built = registry->at("not_built");
+  std::set<std::string> missing;
+  for (Json& entry : registry->at("settings")) {
+    if (entry["state"] != "refused") continue;
+    const std::string feature = MissingFeature(entry["key"], not_built);
+    if (feature.empty()) Fail(entry["key"], "is refused, so not_built must say why");
+    entry["reason"] = not_built[feature];
+    missing.insert(feature);
+  }
+  for (const auto& [feature, reason] : not_built.items()) {
+    if (!missing.contains(feature)) Fail(feature, "nothing is refused for it: leave not_built");
+  }
 }
 
 // A C++ string literal: JSON's escapes are C++'s, for the characters that occur here.
@@ -118,7 +156,10 @@ std::string Row(const Json& entry) {
   row += ", " + Quoted(default_value.dump());
   for (const char* field : {"choices", "supported", "harmless"})
     row += ", " + ListLiteral(entry, field);
-  for (const char* field : {"switch", "reason", "doc", "cost"}) row += ", " + text(field);
+  row += ", " + Quoted(entry.contains("carries") ? entry["carries"].dump() : "{}");
+  for (const char* field : {"switch", "renamed_to", "reason", "doc", "cost"}) {
+    row += ", " + text(field);
+  }
   return row + "},\n";
 }
 
@@ -130,15 +171,13 @@ std::string Pairs(const char* name, const Json& object) {
   return text + "};\n";
 }
 
-std::string Table(const Json& registry) {
-  const Json& settings = registry["settings"];
-  std::vector<std::string> keys;
-  for (const Json& entry : settings) keys.push_back(entry["key"]);
+void CheckRegistry(const Json& registry, const std::vector<std::string>& keys) {
+  for (const Json& entry : registry["settings"]) CheckEntry(entry, keys);
+}
+
+std::string Table(const Json& registry, const std::vector<std::string>& keys) {
   std::string text = "constexpr Setting kSettings[] = {\n";
-  for (const Json& entry : settings) {
-    CheckEntry(entry, keys);
-    text += Row(entry);
-  }
+  for (const Json& entry : registry["settings"]) text += Row(entry);
   std::vector<std::size_t> order(keys.size());
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(), [&](auto a, auto b) { return keys[a] < keys[b]; });
@@ -153,10 +192,14 @@ std::string Table(const Json& registry) {
 int main(int argc, char** argv) {
   if (argc != 3) Fail("usage", "ds_generate_settings SETTINGS_JSON OUTPUT");
   std::ifstream input(argv[1]);
-  const Json registry = Json::parse(input, nullptr, /*allow_exceptions=*/false);
+  Json registry = Json::parse(input, nullptr, /*allow_exceptions=*/false);
   if (!registry.is_object()) Fail(argv[1], "is not a JSON object");
+  std::vector<std::string> keys;
+  for (const Json& entry : registry["settings"]) keys.push_back(entry["key"]);
+  CheckRegistry(registry, keys);
+  FillReasons(&registry);
   std::ofstream output(argv[2]);
-  output << "// Generated by generate_settings.cc from settings.json.\n" << Table(registry);
+  output << "// Generated by generate_settings.cc from settings.json.\n" << Table(registry, keys);
   output.close();
   if (!output) Fail(argv[2], "cannot be written");
   return 0;

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "runtime/config/batch_sizes.h"
 #include "runtime/config/elasticity_section.h"
@@ -19,8 +21,9 @@ constexpr std::string_view kTrainBatch = "train_batch_size";
 constexpr std::string_view kMicroBatch = "train_micro_batch_size_per_gpu";
 constexpr std::string_view kAccumulation = "gradient_accumulation_steps";
 
-// What the key means, to stand inside a sentence.
-std::string Meaning(const Setting& setting) {
+// Why a value is refused, to stand inside a sentence.
+std::string WhyRefused(const Setting& setting) {
+  if (!setting.reason.empty()) return std::string(setting.reason);
   const std::string_view doc = setting.doc;
   return std::string(doc.ends_with('.') ? doc.substr(0, doc.size() - 1) : doc);
 }
@@ -37,6 +40,38 @@ std::string WayOut(const Setting& setting, const Json& value) {
   return setting.required ? "remove it" : "remove it or leave it at " + default_value;
 }
 
+// What the value of a renamed key is called now.
+Json CarriedValue(const Setting& setting, const Json& value) {
+  const Json carries = Json::parse(setting.carries_json);
+  const auto found = carries.find(value.dump());
+  return found == carries.end() ? value : *found;
+}
+
+// A deprecated name stands for the new one, which may then not be given as well.
+void DeprecatedNamesCarryTheirValue(RuleContext& context) {
+  Values& values = context.values;
+  std::vector<std::pair<std::string, Values::Entry>> renamed;
+  for (const auto& [key, entry] : values.entries()) {
+    const bool applies = entry.given && !entry.broken &&
+                         entry.setting->state == SettingState::kRenamed &&
+                         !IsDefault(*entry.setting, entry.value);
+    if (applies) renamed.emplace_back(key, entry);
+  }
+  for (auto& [key, entry] : renamed) {
+    const std::string new_key(entry.setting->renamed_to);
+    if (values.IsGiven(new_key) || values.IsBroken(new_key)) {
+      context.issues.Error(key, key + " is the old name of " + new_key + ": give only the new one",
+                           entry.position);
+      continue;
+    }
+    const Json value = CarriedValue(*entry.setting, entry.value);
+    context.issues.Warning(
+        key, key + " is deprecated: write " + new_key + ": " + value.dump() + " instead",
+        entry.position);
+    values.Carry(new_key, value, entry);
+  }
+}
+
 // A feature is not built, and a key asks for it.
 void RefuseWhatIsNotBuilt(RuleContext& context) {
   for (const auto& [key, entry] : context.values.entries()) {
@@ -45,7 +80,7 @@ void RefuseWhatIsNotBuilt(RuleContext& context) {
     if (way_out.empty()) continue;
     std::string message = key;
     message += " " + ShortDump(entry.value) + " is not supported yet (";
-    message += Meaning(*entry.setting) + "): " + way_out;
+    message += WhyRefused(*entry.setting) + "): " + way_out;
     context.issues.Error(key, message, entry.position);
   }
 }
@@ -174,6 +209,7 @@ void WarmupEndsAtTheLearningRate(RuleContext& context) {
 }
 
 constexpr Rule kRules[] = {
+    {"DeprecatedNamesCarryTheirValue", {}, DeprecatedNamesCarryTheirValue},
     {"RefuseWhatIsNotBuilt", {}, RefuseWhatIsNotBuilt},
     {"ReportWhatHasNoEffect", {}, ReportWhatHasNoEffect},
     {"ElasticityDecidesTheBatch", {"elasticity.enabled"}, ElasticityDecidesTheBatch},

@@ -15,7 +15,8 @@ enum class SettingState {
   kSection,   // an object that only holds other keys
   kWorks,     // honoured
   kAccepted,  // any valid value is fine and has no effect here; `reason` says why
-  kRefused,   // only the default is fine: the feature is not built
+  kRefused,   // only the default is fine: the feature is not built, `reason` names it
+  kRenamed,   // a deprecated name: its value goes to `renamed_to`
 };
 
 // What the value "auto" means.
@@ -41,10 +42,12 @@ struct Setting {
   std::string_view choices_json;    // the values that exist
   std::string_view supported_json;  // the choices that are built
   std::string_view harmless_json;   // values of a refused key that ask for nothing
+  std::string_view carries_json;    // what a renamed key's values became; {}: they stayed the same
   std::string_view switch_key;      // the key that switches the feature of this one on, or ""
-  std::string_view reason;
-  std::string_view doc;   // what it means
-  std::string_view cost;  // what changing it costs, or ""
+  std::string_view renamed_to;      // of a renamed key, else ""
+  std::string_view reason;          // why a key is without effect or refused, else ""
+  std::string_view doc;             // what it means
+  std::string_view cost;            // what changing it costs; "" unless it works
 };
 
 }  // namespace ds::config

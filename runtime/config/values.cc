@@ -21,6 +21,13 @@ void Values::Derive(std::string_view key, nlohmann::ordered_json value, std::str
   entry.origin = std::move(origin);
 }
 
+void Values::Carry(std::string_view key, nlohmann::ordered_json value, const Entry& old) {
+  Derive(key, std::move(value), old.origin + " (" + std::string(old.setting->key) + ")");
+  Entry& entry = entries_[std::string(key)];
+  entry.position = old.position;
+  entry.given = true;
+}
+
 void Values::MarkBroken(const std::string& key) { entries_[key].broken = true; }
 
 nlohmann::ordered_json Values::Get(std::string_view key) const {

@@ -30,6 +30,8 @@ class Values {
   void Give(std::string key, Entry entry);
   // Sets or replaces the value of a key of the registry.
   void Derive(std::string_view key, nlohmann::ordered_json value, std::string origin);
+  // Gives a key of the registry the value that the file gives by an older name, `old`.
+  void Carry(std::string_view key, nlohmann::ordered_json value, const Entry& old);
   void MarkBroken(const std::string& key);
 
   // The value in force; the default when nothing else is known, null when there is none.

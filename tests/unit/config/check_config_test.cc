@@ -125,8 +125,7 @@ TEST(CheckConfigTest, ReportsEverythingAtOnceInTheOrderOfTheFile) {
                   "ds.json:4:34: zero_optimization.stage must be between 0 and 3, not 4",
                   "ds.json:4:37: the key \"stage\" is given twice in one object",
                   "ds.json:4:77: zero_optimization.offload_param.device \"cpu\" is not supported "
-                  "yet (Stage "
-                  "3 parameter placement): remove it or leave it at \"none\"",
+                  "yet (offload of parameters is not built): remove it or leave it at \"none\"",
                   StartsWith("ds.json:5:25: optimizer.type must be \"Adam\", \"AdamW\", ")));
   EXPECT_EQ(result.errors[2].key, "zero_optimization.stage");
   EXPECT_EQ(result.errors[2].line, 4);

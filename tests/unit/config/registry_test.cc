@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -93,6 +94,27 @@ TEST(RegistryTest, HoldsTheWholeCatalogueInOrder) {
   EXPECT_EQ(FindSetting(""), nullptr);
 }
 
+TEST(RegistryTest, EveryOneOfThe579KeysIsDecided) {
+  std::map<SettingState, int> count;
+  for (const Setting& setting : AllSettings()) {
+    ++count[setting.state];
+    const bool is_without_effect =
+        setting.state == SettingState::kAccepted || setting.state == SettingState::kRefused;
+    EXPECT_EQ(!setting.reason.empty(), is_without_effect) << setting.key;
+    EXPECT_EQ(!setting.cost.empty(), setting.state == SettingState::kWorks) << setting.key;
+    EXPECT_EQ(setting.state == SettingState::kSection, HasChildren(setting.key)) << setting.key;
+    EXPECT_FALSE(setting.doc.empty()) << setting.key;
+    if (setting.state != SettingState::kRenamed) continue;
+    const Setting* new_setting = FindSetting(setting.renamed_to);
+    ASSERT_NE(new_setting, nullptr) << setting.key;
+    EXPECT_NE(new_setting->state, SettingState::kRenamed) << setting.key;
+  }
+  EXPECT_EQ(count[SettingState::kWorks] + count[SettingState::kAccepted] +
+                count[SettingState::kRefused] + count[SettingState::kRenamed] +
+                count[SettingState::kSection],
+            579);
+}
+
 TEST(RegistryTest, EveryKeyIsAcceptedAtItsDefault) {
   for (const Setting& setting : AllSettings()) {
     if (setting.required) continue;
@@ -105,8 +127,7 @@ TEST(RegistryTest, ConfigOfAllDefaultsIsAccepted) {
   Json config = Json::object();
   for (const Setting& setting : AllSettings()) {
     const bool is_value = setting.state != SettingState::kSection && !setting.required &&
-                          setting.key.find_first_of("<[") == std::string_view::npos &&
-                          AliasTarget(setting.key).empty();
+                          setting.key.find_first_of("<[") == std::string_view::npos;
     if (!is_value) continue;
     Json* place = &config;
     for (const std::string& name : Names(setting.key)) place = &(*place)[name];
@@ -127,7 +148,8 @@ TEST(RegistryTest, RefusedKeysAreRefusedByNameOnceTheyAskForSomething) {
       EXPECT_THAT(Messages(result.errors), IsEmpty()) << setting.key;
     } else if (setting.switch_key.empty()) {
       ASSERT_EQ(result.errors.size(), 1u) << setting.key;
-      EXPECT_THAT(result.errors[0].message, HasSubstr("is not supported yet")) << setting.key;
+      EXPECT_THAT(result.errors[0].message,
+                  HasSubstr("is not supported yet (" + std::string(setting.reason) + ")"));
       ++refused;
     } else {
       EXPECT_THAT(Messages(result.warnings),
@@ -140,7 +162,7 @@ TEST(RegistryTest, RefusedKeysAreRefusedByNameOnceTheyAskForSomething) {
 
 TEST(RegistryTest, AcceptedKeysSayWhyTheyHaveNoEffect) {
   for (const Setting& setting : AllSettings()) {
-    if (setting.state != SettingState::kAccepted || !AliasTarget(setting.key).empty()) continue;
+    if (setting.state != SettingState::kAccepted) continue;
     const Json value = OtherValue(setting);
     ASSERT_FALSE(value.is_null()) << setting.key;
     const CheckResult result = CheckWith(Nested(Names(setting.key), value));
@@ -148,6 +170,24 @@ TEST(RegistryTest, AcceptedKeysSayWhyTheyHaveNoEffect) {
     EXPECT_THAT(Messages(result.warnings), Contains(HasSubstr(std::string(setting.reason))))
         << setting.key;
   }
+}
+
+TEST(RegistryTest, RenamedKeysPassTheirValueOn) {
+  int renamed = 0;
+  for (const Setting& setting : AllSettings()) {
+    if (setting.state != SettingState::kRenamed) continue;
+    ++renamed;
+    const Json value = OtherValue(setting);
+    const CheckResult result = CheckWith(Nested(Names(setting.key), value));
+    EXPECT_THAT(Messages(result.warnings),
+                Contains(HasSubstr(std::string(setting.key) + " is deprecated: write " +
+                                   std::string(setting.renamed_to))));
+    const Json carries = Json::parse(setting.carries_json);
+    const auto& resolved = result.resolved[std::string(setting.renamed_to)];
+    EXPECT_EQ(resolved["value"], carries.value(value.dump(), value)) << setting.key;
+    EXPECT_THAT(resolved["origin"].get<std::string>(), HasSubstr(std::string(setting.key)));
+  }
+  EXPECT_EQ(renamed, 9);
 }
 
 TEST(RegistryTest, EveryMisspeltKeyIsRefusedWithTheRightName) {

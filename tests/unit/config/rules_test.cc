@@ -39,6 +39,28 @@ TEST(RulesTest, HaveNamesOfTheirOwnAndReadExistingKeys) {
   }
 }
 
+TEST(RulesTest, DeprecatedNamesCarryTheirValue) {
+  const auto zero = [](const std::string& members) {
+    return CheckWith(R"("zero_optimization": {)" + members + "}");
+  };
+  const CheckResult carried = zero(R"("stage3_gather_fp16_weights_on_model_save": true)");
+  EXPECT_TRUE(carried.ok);
+  EXPECT_EQ(OriginOf(carried, "zero_optimization.stage3_gather_16bit_weights_on_model_save"),
+            "ds.json:1:91 (zero_optimization.stage3_gather_fp16_weights_on_model_save)");
+  // The value becomes that of the new name, which then answers for it.
+  EXPECT_THAT(Messages(zero(R"("cpu_offload": true)").errors),
+              ElementsAre(HasSubstr("offload_optimizer.device \"cpu\" is not supported yet")));
+  EXPECT_THAT(Messages(zero(R"("cpu_offload": false)").warnings),
+              Contains(HasSubstr("write zero_optimization.offload_optimizer.device: \"none\"")));
+  EXPECT_THAT(
+      Messages(zero(R"("cpu_offload": false, "offload_optimizer": {"device": "none"})").errors),
+      ElementsAre(HasSubstr("is the old name of zero_optimization.offload_optimizer.device: give "
+                            "only the new one")));
+  // At its default the old name says nothing.
+  EXPECT_THAT(Messages(CheckWith(R"("inference": {"mp_size": 1, "tp": {"tp_size": 1}})").errors),
+              IsEmpty());
+}
+
 TEST(RulesTest, RefuseWhatIsNotBuilt) {
   EXPECT_THAT(Messages(CheckWith(R"("optimizer": {"type": "lion"})").errors),
               ElementsAre(HasSubstr("optimizer.type \"Lion\" is not supported yet")));
