@@ -2,9 +2,14 @@
 
 // JSON whose every key and value knows its line and column, for messages about a user's file.
 //
-// Accepts standard JSON plus comments (// and # to the end of the line, /* */) and a leading
-// byte-order mark. A name repeated in one object is an error. Lines and columns count from 1,
-// columns in characters of UTF-8. Pure; the result holds no view of the text.
+// Accepts Hjson (hjson.github.io), as DeepSpeed does: JSON, which keeps its meaning exactly, with
+// comments (// and # to the end of the line, /* */), commas too many or too few, names and texts
+// without quotes or with single ones, '''texts of several lines''', and no braces around the whole.
+// A text without quotes takes the rest of its line, whatever stands there. An empty file is an
+// empty object; the root is an object or a list. A name repeated in one object is an error.
+//
+// Lines and columns count from 1, columns in characters of UTF-8. Pure; the result holds no view of
+// the text.
 
 #include <nlohmann/json.hpp>
 #include <string>

@@ -64,17 +64,19 @@ std::string_view TypeName(ValueType type) {
   return "";
 }
 
-// "8" where 8 is meant, the commonest wrong type of all.
-bool HoldsWhatWasMeant(const Json& value, ValueType type) {
-  if (!value.is_string()) return false;
-  const Json inner = Json::parse(value.get_ref<const std::string&>(), nullptr, false);
-  return !inner.is_discarded() && HasType(inner, type);
+// "8" where 8 is meant, the commonest wrong type of all, and Python's True for true.
+std::string HintAtWhatWasMeant(const Json& value, ValueType type) {
+  if (!value.is_string()) return "";
+  const auto& text = value.get_ref<const std::string&>();
+  const Json inner = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!inner.is_discarded() && HasType(inner, type)) return ": remove the quotes";
+  if (type != ValueType::kBool || (text != "True" && text != "False")) return "";
+  return text == "True" ? ": write true in small letters" : ": write false in small letters";
 }
 
 std::string WrongType(const Json& value, ValueType type) {
-  std::string message = "must be " + std::string(TypeName(type)) + ", not " + ShortDump(value);
-  if (HoldsWhatWasMeant(value, type)) message += ": remove the quotes";
-  return message;
+  return "must be " + std::string(TypeName(type)) + ", not " + ShortDump(value) +
+         HintAtWhatWasMeant(value, type);
 }
 
 bool EqualIgnoringCase(std::string_view a, std::string_view b) {

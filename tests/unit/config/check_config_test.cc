@@ -133,10 +133,29 @@ TEST(CheckConfigTest, ReportsEverythingAtOnceInTheOrderOfTheFile) {
 }
 
 TEST(CheckConfigTest, SyntaxErrorsHaveLineAndColumn) {
-  EXPECT_THAT(Errors("{\n  \"train_batch_size\": 8,\n}"),
-              ElementsAre("ds.json:3:1: expected a key in double quotes, found '}'"));
+  EXPECT_THAT(Errors("{\n  \"train_batch_size\": ,\n}"),
+              ElementsAre("ds.json:2:23: expected a value, found ','"));
   EXPECT_THAT(Errors("[]"), ElementsAre("ds.json:1:1: the config must be an object: { ... }"));
-  EXPECT_THAT(Errors(""), ElementsAre(StartsWith("ds.json:1:1: expected a value")));
+  EXPECT_THAT(Errors(""), ElementsAre(StartsWith("ds.json: either train_batch_size or")));
+}
+
+TEST(CheckConfigTest, ReadsHjsonAsDeepSpeedDoes) {
+  const CheckResult result = Check(
+      "# no braces, no quotes\n"
+      "train_batch_size: 32\n"
+      "optimizer: {type: 'adam', params: {lr: 3e-4,},}\n"
+      "tensorboard: {\n  job_name: run one\n}\n");
+  ASSERT_THAT(Messages(result.errors), IsEmpty());
+  EXPECT_EQ(result.config.batch.train_batch_size, 32);
+  EXPECT_EQ(result.config.optimizer.lr, 3e-4);
+  EXPECT_EQ(result.resolved["tensorboard.job_name"]["value"], "run one");
+  EXPECT_EQ(ToDsConfigJson(result),
+            R"({"train_batch_size":32,"optimizer":{"type":"Adam","params":{"lr":0.0003}},)"
+            R"("tensorboard":{"job_name":"run one"}})");
+  // Python's constants are words like any other, so they are texts.
+  EXPECT_THAT(Errors("train_batch_size: 8\nbf16: {\nenabled: True\n}"),
+              ElementsAre("ds.json:3:10: bf16.enabled must be true or false, not \"True\": write "
+                          "true in small letters"));
 }
 
 TEST(CheckConfigTest, ATextCutAnywhereIsRefused) {
@@ -259,7 +278,7 @@ TEST(CheckConfigTest, TheReportHasTheDocumentedShape) {
 
 TEST(CheckConfigTest, TheReportIsUtf8WhateverTheFileIsCalled) {
   const auto report = ToCheckReport(CheckConfig("{\xff", "d\xffs.json", 1));
-  EXPECT_THAT(report.dump(), HasSubstr("found '\\\\xff'"));
+  EXPECT_THAT(report.dump(), HasSubstr("'\\\\xff' is not UTF-8"));
 }
 
 TEST(CheckConfigTest, TheDefaultConfigOfTheDemoIsAccepted) {
