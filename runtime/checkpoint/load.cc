@@ -151,14 +151,16 @@ Status LoadTensors(const fs::path& directory, const Manifest& manifest,
   return CheckNoneLeft(manifest, marks);
 }
 
-Status LoadStates(const Manifest& manifest, std::span<Stateful* const> parts) {
+// Calls `visit(part, its state)` until one fails.
+template <typename Visit>
+Status ForEachState(const Manifest& manifest, std::span<Stateful* const> parts, Visit visit) {
   for (Stateful* part : parts) {
     const std::string name(part->state_name());
     const auto state = manifest.state.find(name);
     if (state == manifest.state.end()) {
       return NotFoundError(fmt::format("the checkpoint has no state of '{}'", name));
     }
-    Status status = part->LoadState(*state);
+    Status status = visit(*part, *state);
     if (!status.ok()) return status.WithContext(fmt::format("state of '{}'", name));
   }
   return OkStatus();
@@ -170,8 +172,15 @@ Status LoadCheckpoint(const fs::path& directory, std::span<Stateful* const> part
                       comm::Communicator& world) {
   const StatusOr<Manifest> manifest = ReadManifest(directory);
   DS_RETURN_IF_ERROR(Agree(manifest.status(), world));
+  const auto check = [](const Stateful& part, const nlohmann::json& state) {
+    return part.CheckState(state);
+  };
+  DS_RETURN_IF_ERROR(Agree(ForEachState(*manifest, parts, check), world));
   DS_RETURN_IF_ERROR(LoadTensors(directory, *manifest, parts, world));
-  return Agree(LoadStates(*manifest, parts), world);
+  const auto load = [](Stateful& part, const nlohmann::json& state) {
+    return part.LoadState(state);
+  };
+  return Agree(ForEachState(*manifest, parts, load), world);
 }
 
 }  // namespace ds::checkpoint

@@ -33,7 +33,7 @@ struct Replica {
 // it in place. It is borrowed until the save or load that asked for it returns.
 //
 // Names are those of the Hugging Face weights: `<parameter>` (the fp32 master weight where there is
-// one), `<parameter>/exp_avg`, `<parameter>/exp_avg_sq`.
+// one), and `<parameter>/<state>` for what the optimizer keeps (`exp_avg`, `momentum_buffer`).
 struct TensorShard {
   std::string name;
   std::vector<std::int64_t> global_shape;  // empty for a scalar
@@ -53,6 +53,13 @@ class Stateful {
   // Appends what this rank holds; over all ranks the shards cover every tensor. A rank may hold
   // nothing of a tensor; empty shards are allowed.
   virtual void AddShards(std::vector<TensorShard>* shards) = 0;
+
+  // Whether the state that the checkpoint holds can be this part's at all; asked before any tensor
+  // is read, so that the message can say what the checkpoint is instead.
+  virtual Status CheckState(const nlohmann::json& state) const {
+    static_cast<void>(state);
+    return OkStatus();
+  }
 
   // Everything that is not a tensor (step, data position, RNG, scheduler, loss scaler): the same on
   // every rank and free of the world size; its numbers are finite. Rank 0's is written. Loading

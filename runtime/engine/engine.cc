@@ -134,7 +134,22 @@ void Engine::AddShards(std::vector<checkpoint::TensorShard>* shards) {
 }
 
 nlohmann::json Engine::State() const {
-  return {{"finished_steps", parts_->finished_steps}, {"applied_steps", parts_->applied_steps}};
+  return {{"finished_steps", parts_->finished_steps},
+          {"applied_steps", parts_->applied_steps},
+          {"optimizer", parts_->optimizer->optimizer_name()}};
+}
+
+Status Engine::CheckState(const nlohmann::json& state) const {
+  const auto theirs = state.find("optimizer");
+  if (theirs == state.end() || !theirs->is_string()) {
+    return DataLossError("the engine's state names no \"optimizer\"");
+  }
+  const std::string_view ours = parts_->optimizer->optimizer_name();
+  if (*theirs == ours) return OkStatus();
+  return InvalidArgumentError("the checkpoint holds the state of optimizer " +
+                              theirs->get<std::string>() + ", which " + std::string(ours) +
+                              " cannot go on from: set optimizer.type as it was, or start from the "
+                              "saved model's weights");
 }
 
 Status Engine::LoadState(const nlohmann::json& state) {

@@ -103,10 +103,11 @@ class Engine : public checkpoint::Stateful {
   comm::Communicator& world() const;
   const device::MemoryLedger& ledger() const;
 
-  // checkpoint::Stateful: fp32 weights, Adam's moments, step, schedule. Between steps only.
+  // checkpoint::Stateful: fp32 weights, the optimizer's state, step, schedule. Between steps only.
   std::string_view state_name() const override;
   void AddShards(std::vector<checkpoint::TensorShard>* shards) override;
   nlohmann::json State() const override;
+  Status CheckState(const nlohmann::json& state) const override;
   Status LoadState(const nlohmann::json& state) override;
 
  private:

@@ -13,6 +13,7 @@ namespace ds::zero {
 struct ModelStateInputs {
   std::int64_t trainable = 0;  // parameters with a gradient
   std::int64_t frozen = 0;
+  int optimizer_states = 2;  // fp32 values that the optimizer keeps per parameter: Adam's two
   int world_size = 1;
   Sharding sharding;
   precision::DtypePolicy dtypes;
@@ -24,16 +25,16 @@ struct ModelStateInputs {
 struct ModelStateBytes {
   std::int64_t parameters = 0;
   std::int64_t gradients = 0;
-  std::int64_t optimizer_state = 0;  // Adam's two moments, fp32
+  std::int64_t optimizer_state = 0;  // fp32
   std::int64_t master_weights = 0;   // fp32; none where the parameters are fp32
 
   std::int64_t total() const { return parameters + gradients + optimizer_state + master_weights; }
 };
 
-// With P parameters of width b: b P of parameters, the gradient dtype's width x P of gradients, 8 P
-// of moments, 4 P of master weights below fp32; each divided by the world size where it is sharded.
-// Bf16 unsharded is the familiar 16 P. The padding of the flat buffers is left out: at most 32
-// elements a parameter and 64 a rank and unit.
+// With P parameters of width b: b P of parameters, the gradient dtype's width x P of gradients, 4 P
+// per optimizer state, 4 P of master weights below fp32; each divided by the world size where it is
+// sharded. Adam in bf16 unsharded is the familiar 16 P. The padding of the flat buffers is left
+// out: at most 32 elements a parameter and 64 a rank and unit.
 ModelStateBytes ExpectedModelStateBytes(const ModelStateInputs& inputs);
 
 }  // namespace ds::zero

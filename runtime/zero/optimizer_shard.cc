@@ -6,8 +6,9 @@ namespace ds::zero {
 
 using device::MemoryUse;
 
-OptimizerShard::OptimizerShard(const Context& context, Group& group)
-    : context_(context), group_(group) {
+OptimizerShard::OptimizerShard(const Context& context, Group& group,
+                               const optim::Optimizer& optimizer, std::int64_t first_parameter)
+    : context_(context), group_(group), optimizer_(optimizer), first_parameter_(first_parameter) {
   const FlatParameters& parameters = group.parameters;
   const bool sharded = context.sharding.optimizer;
   range_ = sharded ? parameters.layout().shard(context.world->rank()) : parameters.layout().whole();
@@ -19,25 +20,39 @@ OptimizerShard::OptimizerShard(const Context& context, Group& group)
     master_ = booked(MemoryUse::kMasterWeights);
     master_.tensor.copy_(target_);
   }
-  exp_avg_ = booked(MemoryUse::kOptimizerState);
-  exp_avg_.tensor.zero_();
-  exp_avg_sq_ = booked(MemoryUse::kOptimizerState);
-  exp_avg_sq_.tensor.zero_();
+  for (std::size_t i = 0; i < optimizer.state_names().size(); ++i) {
+    state_.push_back(booked(MemoryUse::kOptimizerState));
+    state_.back().tensor.zero_();
+  }
 }
 
-void OptimizerShard::Step(const config::OptimizerConfig& config, const optim::AdamStep& step) {
-  optim::ApplyAdam(config, step,
-                   {.parameter = weights(),
-                    .gradient = group_.gradients->for_optimizer(),
-                    .exp_avg = exp_avg_.tensor,
-                    .exp_avg_sq = exp_avg_sq_.tensor,
-                    .published = master_.defined() ? target_ : at::Tensor()});
+optim::Part OptimizerShard::MakePart() const {
+  optim::Part part{.parameter = weights(),
+                   .gradient = group_.gradients->for_optimizer(),
+                   .published = master_.defined() ? target_ : at::Tensor()};
+  for (const BookedTensor& state : state_) part.state.push_back(state.tensor);
+  const FlatLayout& layout = group_.parameters.layout();
+  const auto segments = [&](const FlatRange& range) {
+    std::vector<optim::Segment> result;
+    for (const Piece& piece : layout.PiecesOf(range)) {
+      result.push_back({.parameter = first_parameter_ + piece.parameter,
+                        .start = range.start + piece.range_start - range_.start,
+                        .count = piece.count});
+    }
+    return result;
+  };
+  part.segments = segments(range_);
+  part.owned = segments(layout.shard(context_.world->rank()));
+  return part;
+}
+
+void OptimizerShard::Publish() {
   if (context_.sharding.optimizer) group_.parameters.Publish();
 }
 
 void OptimizerShard::PublishWeights() {
   if (master_.defined()) target_.copy_(master_.tensor);
-  if (context_.sharding.optimizer) group_.parameters.Publish();
+  Publish();
 }
 
 void OptimizerShard::AddShards(std::vector<checkpoint::TensorShard>* shards) const {
@@ -46,8 +61,10 @@ void OptimizerShard::AddShards(std::vector<checkpoint::TensorShard>* shards) con
     replica = {.index = context_.world->rank(), .count = context_.world->size()};
   }
   AddShardsOf(group_.parameters, {weights(), range_, "", replica}, shards);
-  AddShardsOf(group_.parameters, {exp_avg_.tensor, range_, "/exp_avg", replica}, shards);
-  AddShardsOf(group_.parameters, {exp_avg_sq_.tensor, range_, "/exp_avg_sq", replica}, shards);
+  for (std::size_t i = 0; i < state_.size(); ++i) {
+    const std::string suffix = "/" + std::string(optimizer_.state_names()[i]);
+    AddShardsOf(group_.parameters, {state_[i].tensor, range_, suffix, replica}, shards);
+  }
 }
 
 void AddShardsOf(const FlatParameters& parameters, const FlatView& view,

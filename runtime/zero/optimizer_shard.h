@@ -1,45 +1,48 @@
 #pragma once
 
-// OptimizerShard: Adam's state for what this rank updates of one group of parameters.
+// OptimizerShard: the optimizer's state for what this rank updates of one group of parameters.
 
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "runtime/checkpoint/stateful.h"
-#include "runtime/config/ds_config.h"
-#include "runtime/optim/adam.h"
+#include "runtime/optim/optimizer.h"
 #include "runtime/zero/unit.h"
 
 namespace ds::zero {
 
 class OptimizerShard {
  public:
-  // State starts at zero, master weights at the parameters' values. Requires a trainable group,
-  // which outlives this.
-  OptimizerShard(const Context& context, Group& group);
+  // State starts at zero, master weights at the parameters' values. `first_parameter` is the
+  // ordinal of the group's first parameter among the trainable ones. Requires a trainable group; it
+  // and the optimizer outlive this.
+  OptimizerShard(const Context& context, Group& group, const optim::Optimizer& optimizer,
+                 std::int64_t first_parameter);
 
-  // Updates the parameters from group.gradients (reduced), then brings them to all ranks.
-  // Collective.
-  void Step(const config::OptimizerConfig& config, const optim::AdamStep& step);
+  // What the optimizer updates. Requires reduced gradients.
+  optim::Part MakePart() const;
+  // After the update: brings the parameters to all ranks. Collective.
+  void Publish();
 
-  // The fp32 weights and the moments of this rank, parameter by parameter.
+  // The fp32 weights and the optimizer's state of this rank, parameter by parameter.
   void AddShards(std::vector<checkpoint::TensorShard>* shards) const;
   // After the fp32 weights have been written from outside: makes the parameters of all ranks
   // follow. Collective.
   void PublishWeights();
 
  private:
-  // The fp32 weights that Adam updates.
+  // The fp32 weights that the optimizer updates.
   at::Tensor weights() const { return master_.defined() ? master_.tensor : target_; }
 
   const Context& context_;
   Group& group_;
+  const optim::Optimizer& optimizer_;
+  const std::int64_t first_parameter_;
   FlatRange range_;    // what this rank updates
   at::Tensor target_;  // that part of the parameters
   BookedTensor master_;
-  BookedTensor exp_avg_;
-  BookedTensor exp_avg_sq_;
+  std::vector<BookedTensor> state_;  // as the optimizer names it
 };
 
 // Appends `flat`, which holds `range` of the group's buffer, as shards of the parameters named

@@ -69,9 +69,11 @@ NonFinitePlace FirstNonFiniteOfShard(const ShardedModel& model) {
 }  // namespace
 
 ShardedOptimizer::ShardedOptimizer(ShardedModel& model, const config::OptimizerConfig& config)
-    : model_(model), config_(config) {
+    : model_(model), optimizer_(optim::MakeOptimizer(config)) {
   ForEachTrainableGroup(model, [&](Group& group) {
-    shards_.push_back(std::make_unique<OptimizerShard>(model.context(), group));
+    shards_.push_back(
+        std::make_unique<OptimizerShard>(model.context(), group, *optimizer_, parameter_count_));
+    parameter_count_ += group.parameters.layout().size();
   });
 }
 
@@ -86,8 +88,14 @@ double ShardedOptimizer::SumOfSquaresOfShard() const {
   return sum;
 }
 
-void ShardedOptimizer::Step(const optim::AdamStep& step) {
-  for (const auto& shard : shards_) shard->Step(config_, step);
+void ShardedOptimizer::Step(const optim::Update& update) {
+  optim::RankParts all{.parameter_count = parameter_count_, .world = model_.context().world};
+  for (const auto& shard : shards_) all.parts.push_back(shard->MakePart());
+  optimizer_->Begin(update, all);
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    optimizer_->Apply(update, all.parts[i]);
+    shards_[i]->Publish();
+  }
 }
 
 void ShardedOptimizer::ClearGradients() {

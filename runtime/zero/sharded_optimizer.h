@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/zero/optimizer_shard.h"
@@ -30,20 +31,23 @@ class ShardedOptimizer {
 
   void ReduceGradients();
   double SumOfSquaresOfShard() const;
-  void Step(const optim::AdamStep& step);
+  void Step(const optim::Update& update);
   void ClearGradients();
 
   // "transformer.h.3.mlp.c_fc.weight (NaN at element 17)": the first parameter, in model order,
   // whose mean gradient is not finite. The same on every rank.
   std::optional<std::string> FindNonFiniteGradient() const;
 
-  // fp32 weights and moments of what is trained, values of what is frozen.
+  // Whose state AddShards hands out: optim::Optimizer::name.
+  std::string_view optimizer_name() const { return optimizer_->name(); }
+  // fp32 weights and optimizer state of what is trained, values of what is frozen.
   void AddShards(std::vector<checkpoint::TensorShard>* shards) const;
   void PublishWeights();
 
  private:
   ShardedModel& model_;
-  config::OptimizerConfig config_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::int64_t parameter_count_ = 0;                     // trainable ones
   std::vector<std::unique_ptr<OptimizerShard>> shards_;  // of the trainable groups, in model order
 };
 

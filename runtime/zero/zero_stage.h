@@ -6,7 +6,7 @@ namespace ds::zero {
 
 // What is cut into one shard per rank instead of being whole on every rank.
 struct Sharding {
-  bool optimizer = false;   // master weights and Adam's moments
+  bool optimizer = false;   // master weights and the optimizer's state
   bool gradients = false;   // gradients outside the backward pass of their block
   bool parameters = false;  // parameters outside the forward and backward pass of their block
 

@@ -1,5 +1,6 @@
 // A checkpoint of one world and stage goes on in any other.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "runtime/checkpoint/checkpoint.h"
@@ -81,6 +82,19 @@ TEST(EngineState, GoesOnInAWorldOfAnotherSize) {
       ExpectClose(LoadAndTrain(folder.path(), to, false), expected, 1e-6);
     }
   }
+}
+
+TEST(EngineState, RefusesTheStateOfAnotherOptimizerByName) {
+  testing::RunRanks(1, [](comm::Communicator& world) {
+    const auto engine = MakeTinyEngine({}, world);
+    nlohmann::json state = engine->State();
+    EXPECT_TRUE(engine->CheckState(state).ok());
+    state["optimizer"] = "Lion";
+    EXPECT_THAT(engine->CheckState(state).message(),
+                ::testing::HasSubstr("optimizer Lion, which Adam cannot go on from"));
+    state.erase("optimizer");
+    EXPECT_EQ(engine->CheckState(state).code(), StatusCode::kDataLoss);
+  });
 }
 
 TEST(EngineState, RefusesAStateWithoutItsCounts) {

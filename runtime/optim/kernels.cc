@@ -1,4 +1,4 @@
-#include "runtime/optim/adam_kernel.h"
+#include "runtime/optim/kernels.h"
 
 #include <cmath>
 
@@ -6,14 +6,13 @@
 
 namespace ds::optim {
 
-DS_SIMD_CLONES void UpdateAdam(const AdamCoefficients& coefficients, const AdamPointers& at,
-                               std::int64_t count) {
+DS_SIMD_CLONES void AdamKernel(const AdamCoefficients& coefficients, const FlatBlock& block) {
   const AdamCoefficients c = coefficients;
-  float* __restrict p = at.parameter;
-  const float* __restrict g = at.gradient;
-  float* __restrict m = at.exp_avg;
-  float* __restrict v = at.exp_avg_sq;
-  for (std::int64_t i = 0; i < count; ++i) {
+  float* __restrict p = block.parameter;
+  const float* __restrict g = block.gradient;
+  float* __restrict m = block.state[0];
+  float* __restrict v = block.state[1];
+  for (std::int64_t i = 0; i < block.count; ++i) {
     const float gradient = g[i] * c.gradient_scale + p[i] * c.l2;
     const float first = m[i] + (gradient - m[i]) * c.one_minus_beta1;
     const float second = v[i] * c.beta2 + gradient * gradient * c.one_minus_beta2;

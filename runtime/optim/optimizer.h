@@ -1,0 +1,68 @@
+#pragma once
+
+// Optimizer: how parameters follow from gradients. One object steps all of a model, one flat part
+// after the other; the tensors that it keeps per parameter lie with the parts.
+//
+//   optimizer->Begin(update, all);
+//   for (const Part& part : all.parts) optimizer->Apply(update, part);
+//
+// Every element is computed alike wherever the views are cut, so sharding does not change a bit.
+// On the CPU kernels of our own run (kernels.h), elsewhere LibTorch operations.
+// Threads: one thread at a time.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "runtime/config/ds_config.h"
+#include "runtime/optim/part.h"
+
+namespace ds::optim {
+
+// What one update is told.
+struct Update {
+  double lr = 0.0;
+  double gradient_scale = 1.0;       // gradients are multiplied by it: the clip factor
+  std::int64_t step = 1;             // this update's number, from 1
+  std::optional<double> beta1 = {};  // in place of the configured one (SGD and Muon: momentum),
+                                     // where a schedule cycles it
+};
+
+class Optimizer {
+ public:
+  explicit Optimizer(const config::OptimizerConfig& config) : config_(config) {}
+  virtual ~Optimizer() = default;
+
+  // Whose state this is, in checkpoints: one optimizer does not go on from another's.
+  virtual std::string_view name() const = 0;
+  // The fp32 tensors that it keeps per parameter, zero at first: `<parameter>/<state name>` in
+  // checkpoints.
+  virtual std::span<const std::string_view> state_names() const = 0;
+
+  // Finds out what must be known of all parts before the first is updated. Collective; nothing for
+  // most optimizers.
+  virtual void Begin(const Update& update, const RankParts& all);
+  virtual void Apply(const Update& update, const Part& part) = 0;
+
+  // For tests: LibTorch operations on the CPU too.
+  void UseOperationsEverywhere() { operations_everywhere_ = true; }
+
+ protected:
+  bool UsesKernels(const Part& part) const {
+    return part.parameter.is_cpu() && !operations_everywhere_;
+  }
+  const config::OptimizerConfig& config() const { return config_; }
+
+ private:
+  config::OptimizerConfig config_;
+  bool operations_everywhere_ = false;
+};
+
+std::unique_ptr<Optimizer> MakeOptimizer(const config::OptimizerConfig& config);
+
+}  // namespace ds::optim

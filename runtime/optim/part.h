@@ -1,0 +1,46 @@
+#pragma once
+
+// Part: what one rank updates of one group of parameters, as flat views.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/comm/communicator.h"
+
+namespace ds::optim {
+
+// Where elements of one parameter lie in the views.
+struct Segment {
+  std::int64_t parameter = 0;  // ordinal among the model's trainable parameters
+  std::int64_t start = 0;
+  std::int64_t count = 0;
+};
+
+// The views have equal lengths and are 1-D, contiguous and on one device.
+struct Part {
+  at::Tensor parameter;           // fp32
+  at::Tensor gradient;            // fp32, bf16 or fp16; unchanged on the CPU, clobbered elsewhere
+  std::vector<at::Tensor> state;  // fp32, one for each of Optimizer::state_names
+  at::Tensor published;           // bf16 or fp16 copy of `parameter` to write, or undefined
+
+  // In order; what no segment covers is padding: zeros in all views.
+  std::vector<Segment> segments;
+  // The segments, cut to what this rank owns: all of the views where they are sharded, this rank's
+  // shard of them where they are not. Over the ranks every element is owned once, so that sums over
+  // elements add in the same order whatever is sharded.
+  std::vector<Segment> owned;
+};
+
+// All parts of one rank.
+struct RankParts {
+  std::vector<Part> parts;           // in the model's order, the same groups on every rank
+  std::int64_t parameter_count = 0;  // trainable parameters of the model
+  comm::Communicator* world = nullptr;
+};
+
+// Elements [start, start + count) of the views; without segments.
+Part Cut(const Part& part, std::int64_t start, std::int64_t count);
+
+}  // namespace ds::optim
