@@ -9,14 +9,15 @@
 
 #include "cli/exit_codes.h"
 #include "cli/flag_parser.h"
-#include "runtime/base/files.h"
+#include "cli/train/find_model.h"
+#include "cli/train/train_flags.h"
 #include "runtime/config/check_config.h"
+#include "runtime/config/config_text.h"
 #include "runtime/config/elasticity_section.h"
 
 namespace ds::cli {
 namespace {
 
-constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{16} << 20;
 constexpr int kMaxWorldSize = 1 << 24;
 
 // What a scheduler has seen of the config must be what is in it.
@@ -29,46 +30,80 @@ void CompareWithScheduler(const std::string& path, config::CheckResult* result) 
   result->errors.push_back({"elasticity", path + ": " + status.message()});
 }
 
-void PrintText(const config::CheckResult& result, const std::string& path, int world_size) {
+// What every "auto" stands for, and why.
+void PrintAutos(const config::CheckResult& result) {
+  for (const std::string& key : result.autos) {
+    const auto resolved = result.resolved.find(key);
+    if (resolved == result.resolved.end()) continue;
+    std::cout << key << " = " << (*resolved)["value"].dump() << ", "
+              << (*resolved)["origin"].get<std::string>() << "\n";
+  }
+}
+
+void PrintText(const config::CheckResult& result, const std::string& name, int world_size) {
   for (const config::Issue& error : result.errors) std::cerr << "error: " << error.message << "\n";
   for (const config::Issue& warning : result.warnings) {
     std::cerr << "warning: " << warning.message << "\n";
   }
   std::cerr << std::flush;
   if (!result.ok) return;
+  PrintAutos(result);
   const config::BatchConfig& batch = result.config.batch;
-  std::cout << path << " is good for " << world_size << (world_size == 1 ? " rank" : " ranks")
+  std::cout << name << " is good for " << world_size << (world_size == 1 ? " rank" : " ranks")
             << ": " << batch.train_batch_size
             << " samples a step = " << batch.train_micro_batch_size_per_gpu << " per rank x "
             << batch.gradient_accumulation_steps << " accumulated x " << world_size
             << ", ZeRO stage " << result.config.zero_optimization.stage << std::endl;
 }
 
+struct CheckFlags {
+  std::string config;
+  std::string model;
+  config::JobFacts facts;
+  bool json = false;
+};
+
+void AddFlags(CLI::App& app, CheckFlags* flags) {
+  app.add_option("CONFIG", flags->config, "the ds_config file, or its text as base64");
+  app.add_option(FlagNames("world_size"), flags->facts.world_size,
+                 "ranks that share the batch (default: 1)")
+      ->check(CLI::Range(1, kMaxWorldSize).description(""))
+      ->type_name("N");
+  app.add_option(FlagNames("model"), flags->model, "the model that \"auto\" is resolved from")
+      ->type_name("DIR|FILE|PRESET");
+  app.add_option(FlagNames("steps"), flags->facts.total_steps, "optimizer steps in all")
+      ->check(CLI::PositiveNumber.description(""))
+      ->type_name("N");
+  app.add_flag("--json", flags->json, "print one JSON object: ok, errors, warnings, config");
+  AddTrainingFlags(app, &flags->facts.flags);
+}
+
 }  // namespace
 
 StatusOr<int> CheckCommand(const Invocation& invocation) {
-  std::string path;
-  int world_size = 1;
-  bool json = false;
-  FlagParser parser("check CONFIG [--world_size N] [--json]",
-                    "Say all that is wrong with a ds_config. Needs no GPU and no model.");
-  CLI::App& app = parser.app();
-  app.add_option("CONFIG", path, "the ds_config file");
-  app.add_option(FlagNames("world_size"), world_size, "ranks that share the batch (default: 1)")
-      ->check(CLI::Range(1, kMaxWorldSize).description(""))
-      ->type_name("N");
-  app.add_flag("--json", json, "print one JSON object: ok, errors, warnings, config");
+  CheckFlags flags;
+  FlagParser parser(
+      "check CONFIG [--world_size N] [--model DIR] [--json]",
+      "Say all that is wrong with a ds_config, and what its \"auto\" stands for. Needs "
+      "no GPU.");
+  AddFlags(parser.app(), &flags);
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
                       parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
   if (parsed.help_shown) return kExitOk;
-  if (path.empty()) return InvalidArgumentError("check: no CONFIG given; see dsrun check --help");
-  DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxConfigBytes));
-  config::CheckResult result = config::CheckConfig(text, path, world_size);
-  CompareWithScheduler(path, &result);
-  if (json) {
+  if (flags.config.empty()) {
+    return InvalidArgumentError("check: no CONFIG given; see dsrun check --help");
+  }
+  if (!flags.model.empty()) {
+    DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
+    DS_ASSIGN_OR_RETURN(flags.facts.model, FactsOfModel(flags.model, share));
+  }
+  DS_ASSIGN_OR_RETURN(const config::ConfigText config, config::ReadConfigText(flags.config));
+  config::CheckResult result = config::CheckConfig(config.text, config.name, flags.facts);
+  CompareWithScheduler(config.name, &result);
+  if (flags.json) {
     std::cout << config::ToCheckReport(result).dump(2) << std::endl;
   } else {
-    PrintText(result, path, world_size);
+    PrintText(result, config.name, flags.facts.world_size);
   }
   return result.ok ? kExitOk : kExitUsage;
 }

@@ -14,15 +14,13 @@
 #include "cli/estimate/model_size.h"
 #include "cli/exit_codes.h"
 #include "cli/flag_parser.h"
-#include "cli/train/share_folder.h"
+#include "cli/train/find_model.h"
 #include "runtime/base/byte_size.h"
-#include "runtime/base/suggest.h"
 #include "runtime/config/memory_estimate.h"
 
 namespace ds::cli {
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 using config::MemoryQuestion;
 using config::MemoryRow;
@@ -50,24 +48,14 @@ StatusOr<std::int64_t> ParseCount(const std::string& flag, const std::string& te
   return InvalidArgumentError(flag + " must be a whole number, not '" + text + "'");
 }
 
-// The config.json or the folder that --model means.
-StatusOr<fs::path> FindModel(const std::string& model) {
-  std::error_code ignored;
-  if (fs::exists(model, ignored)) return fs::path(model);
-  DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
-  const fs::path preset = share.preset(model);
-  if (fs::exists(preset, ignored)) return preset;
-  return NotFoundError("--model " + model + ": no such folder, config.json or preset" +
-                       DidYouMean(model, share.Presets()));
-}
-
 StatusOr<ModelSize> SizeOf(const EstimateFlags& flags) {
   const bool has_params = !flags.params.empty() || !flags.largest_layer_params.empty();
   if (has_params && !flags.model.empty()) {
     return InvalidArgumentError("estimate: give either --model or --params, not both");
   }
   if (!flags.model.empty()) {
-    DS_ASSIGN_OR_RETURN(const fs::path model, FindModel(flags.model));
+    DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
+    DS_ASSIGN_OR_RETURN(const std::filesystem::path model, FindModel(flags.model, share));
     return ReadModelSize(model);
   }
   if (flags.params.empty() || flags.largest_layer_params.empty()) {

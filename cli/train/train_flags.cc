@@ -32,7 +32,7 @@ void AddTrainFlags(CLI::App& app, TrainFlags* flags) {
       ->take_all()
       ->type_name("PATH");
   app.add_option(FlagNames("deepspeed_config"), flags->deepspeed_config,
-                 "the ds_config (default: a small one)")
+                 "the ds_config, or its text as base64 (default: a small one)")
       ->type_name("FILE");
   app.add_option(FlagNames("token_dtype"), flags->token_dtype,
                  "of .bin files: uint16 (default) or uint32")
@@ -57,6 +57,25 @@ void AddTrainFlags(CLI::App& app, TrainFlags* flags) {
   app.add_option(FlagNames("save_hf"), flags->save_hf,
                  "write model.safetensors and config.json there at the end")
       ->type_name("DIR");
+  AddTrainingFlags(app, &flags->training);
+}
+
+void AddTrainingFlags(CLI::App& app, config::TrainingFlags* flags) {
+  constexpr const char* kGroup = "What the ds_config leaves open (absent or \"auto\")";
+  const auto add = [&](const char* name, auto* value, const char* doc) {
+    app.add_option(FlagNames(name), *value, doc)->type_name("N")->group(kGroup);
+  };
+  add("per_device_train_batch_size", &flags->per_device_train_batch_size, "micro-batch of a rank");
+  add("gradient_accumulation_steps", &flags->gradient_accumulation_steps, "micro-batches a step");
+  add("learning_rate", &flags->learning_rate, "of the optimizer, and where a warm-up ends");
+  add("adam_beta1", &flags->adam_beta1, "of the optimizer");
+  add("adam_beta2", &flags->adam_beta2, "of the optimizer");
+  add("adam_epsilon", &flags->adam_epsilon, "of the optimizer");
+  add("weight_decay", &flags->weight_decay, "of the optimizer");
+  add("max_grad_norm", &flags->max_grad_norm, "gradients are clipped to it; 0: not at all");
+  add("warmup_steps", &flags->warmup_steps, "steps of the warm-up, or below 1 their share of all");
+  app.add_flag(FlagNames("bf16"), flags->bf16, "train in bf16")->group(kGroup);
+  app.add_flag(FlagNames("fp16"), flags->fp16, "train in fp16")->group(kGroup);
 }
 
 void ApplyTrainFlags(const TrainFlags& flags, config::TrainJob* job) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/config/job_facts.h"
 #include "runtime/config/train_job.h"
 
 namespace CLI {
@@ -27,10 +28,15 @@ struct TrainFlags {
   bool no_shuffle = false;
   std::optional<std::int64_t> save_every;
   std::string save_hf;
+  config::TrainingFlags training;
 };
 
 // Declares the flags on `app`, writing into `flags` (which outlives the parse).
 void AddTrainFlags(CLI::App& app, TrainFlags* flags);
+
+// Those of them that fill keys of the ds_config, under the names of transformers'
+// TrainingArguments.
+void AddTrainingFlags(CLI::App& app, config::TrainingFlags* flags);
 
 // Lays the given flags over `job`, but for model, data and config, which need checking. Relative
 // paths become absolute, so that the job means the same from anywhere.

@@ -5,9 +5,11 @@
 #include <filesystem>
 #include <utility>
 
+#include "cli/train/find_model.h"
 #include "runtime/base/files.h"
 #include "runtime/base/suggest.h"
 #include "runtime/config/check_config.h"
+#include "runtime/config/config_text.h"
 #include "runtime/config/elasticity_section.h"
 
 namespace ds::cli {
@@ -16,7 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kDemoModel[] = "gpt2-demo";
-constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{16} << 20;
 
 std::string Absolute(const fs::path& path) {
   return fs::absolute(path).lexically_normal().string();
@@ -72,9 +73,9 @@ StatusOr<std::vector<std::string>> CheckData(const std::vector<std::string>& dat
 }
 
 // Fills in the config of `inputs` from its text, or says all that is wrong with it, a line each.
-Status CheckDsConfig(const std::string& text, const std::string& file_name, int world_size,
+Status CheckDsConfig(const config::ConfigText& config, const config::JobFacts& facts,
                      TrainInputs* inputs) {
-  config::CheckResult result = config::CheckConfig(text, file_name, world_size);
+  config::CheckResult result = config::CheckConfig(config.text, config.name, facts);
   if (!result.ok) {
     std::string message;
     for (const config::Issue& issue : result.errors) {
@@ -91,10 +92,20 @@ Status CheckDsConfig(const std::string& text, const std::string& file_name, int 
   return OkStatus();
 }
 
-Status ReadDsConfig(const std::string& path, int world_size, TrainInputs* inputs) {
-  const StatusOr<std::string> text = ReadFile(path, kMaxConfigBytes);
-  if (!text.ok()) return text.status().WithContext("--deepspeed_config");
-  return CheckDsConfig(*text, path, world_size, inputs);
+Status ReadDsConfig(const std::string& argument, const config::JobFacts& facts,
+                    TrainInputs* inputs) {
+  const StatusOr<config::ConfigText> config = config::ReadConfigText(argument);
+  if (!config.ok()) return config.status().WithContext("--deepspeed_config");
+  return CheckDsConfig(*config, facts, inputs);
+}
+
+// What the config's "auto" is resolved from, once the job's model and length are known.
+StatusOr<config::JobFacts> FactsOf(const TrainFlags& flags, const config::TrainJob& job,
+                                   const ShareFolder& share, int world_size) {
+  config::JobFacts facts{.world_size = world_size, .flags = flags.training};
+  DS_ASSIGN_OR_RETURN(facts.model, FactsOfModel(job.model, share));
+  if (job.steps > 0) facts.total_steps = job.steps;
+  return facts;
 }
 
 }  // namespace
@@ -115,14 +126,15 @@ StatusOr<TrainInputs> GatherTrainInputs(const TrainFlags& flags, const ShareFold
     use("data " + ShownPath(data[0]));
   }
   DS_ASSIGN_OR_RETURN(inputs.job.data, CheckData(data));
-  std::string config = flags.deepspeed_config;
-  if (config.empty()) {
-    config = share.default_config().string();
-    use("config " + ShownPath(config));
+  std::string config_argument = flags.deepspeed_config;
+  if (config_argument.empty()) {
+    config_argument = share.default_config().string();
+    use("config " + ShownPath(config_argument));
   }
   if (!built_in.empty()) inputs.notices.push_back("using the built-in " + built_in);
-  DS_RETURN_IF_ERROR(ReadDsConfig(config, world_size, &inputs));
   ApplyTrainFlags(flags, &inputs.job);
+  DS_ASSIGN_OR_RETURN(const config::JobFacts facts, FactsOf(flags, inputs.job, share, world_size));
+  DS_RETURN_IF_ERROR(ReadDsConfig(config_argument, facts, &inputs));
   return inputs;
 }
 
@@ -132,10 +144,11 @@ StatusOr<TrainInputs> OverrideTrainInputs(const config::TrainJob& job, const Tra
   DS_ASSIGN_OR_RETURN(inputs.job.model,
                       CheckModel(flags.model.empty() ? job.model : flags.model, share));
   DS_ASSIGN_OR_RETURN(inputs.job.data, CheckData(flags.data.empty() ? job.data : flags.data));
-  DS_RETURN_IF_ERROR(flags.deepspeed_config.empty()
-                         ? CheckDsConfig(job.ds_config, "the run's config", world_size, &inputs)
-                         : ReadDsConfig(flags.deepspeed_config, world_size, &inputs));
   ApplyTrainFlags(flags, &inputs.job);
+  DS_ASSIGN_OR_RETURN(const config::JobFacts facts, FactsOf(flags, inputs.job, share, world_size));
+  DS_RETURN_IF_ERROR(flags.deepspeed_config.empty()
+                         ? CheckDsConfig({job.ds_config, "the run's config"}, facts, &inputs)
+                         : ReadDsConfig(flags.deepspeed_config, facts, &inputs));
   return inputs;
 }
 

@@ -34,7 +34,7 @@ Json ResolvedJson(const Values& values) {
     const bool is_value = setting.state != SettingState::kSection &&
                           setting.state != SettingState::kRenamed &&
                           setting.key.find_first_of("<[") == std::string_view::npos;
-    const bool has_value = !setting.required || values.IsGiven(setting.key);
+    const bool has_value = !setting.required || !values.Get(setting.key).is_null();
     if (is_value && has_value) {
       add(std::string(setting.key), values.Get(setting.key), values.OriginOf(setting.key));
     }
@@ -43,6 +43,20 @@ Json ResolvedJson(const Values& values) {
     if (FindSetting(key) == nullptr && !entry.broken) add(key, entry.value, entry.origin);
   }
   return resolved;
+}
+
+// Puts what was resolved from outside the file into its plain form.
+void AddWhatTravels(const Values& values, Json* plain) {
+  for (const auto& [key, entry] : values.entries()) {
+    if (!entry.travels) continue;
+    Json* place = plain;
+    std::string_view rest = key;
+    for (std::size_t dot; (dot = rest.find('.')) != std::string_view::npos;) {
+      place = &(*place)[std::string(rest.substr(0, dot))];
+      rest.remove_prefix(dot + 1);
+    }
+    (*place)[std::string(rest)] = entry.value;
+  }
 }
 
 Json KeysAndMessages(const std::vector<Issue>& issues) {
@@ -54,11 +68,11 @@ Json KeysAndMessages(const std::vector<Issue>& issues) {
 
 }  // namespace
 
-CheckResult CheckConfig(std::string_view json_text, std::string_view file_name, int world_size) {
-  DS_CHECK(world_size >= 1);
+CheckResult CheckConfig(std::string_view text, std::string_view file_name, const JobFacts& facts) {
+  DS_CHECK(facts.world_size >= 1);
   IssueLog issues(Printable(file_name));
   CheckResult result;
-  const JsonReading reading = ReadPositionedJson(json_text);
+  const JsonReading reading = ReadPositionedJson(text);
   for (const JsonProblem& problem : reading.problems) {
     issues.Error("", problem.message, problem.position);
   }
@@ -67,15 +81,21 @@ CheckResult CheckConfig(std::string_view json_text, std::string_view file_name, 
   } else if (reading.complete) {
     Values values;
     result.given = ReadValues(reading.root, &values, &issues);
-    RuleContext context{values, issues, world_size};
+    RuleContext context{values, issues, facts};
     ApplyRules(context);
     result.resolved = ResolvedJson(values);
+    AddWhatTravels(values, &result.given);
+    for (const auto& [key, position] : values.autos()) result.autos.push_back(key);
     if (issues.errors().empty()) result.config = FillConfig(values);
   }
   result.errors = issues.errors();
   result.warnings = issues.warnings();
   result.ok = result.errors.empty();
   return result;
+}
+
+CheckResult CheckConfig(std::string_view text, std::string_view file_name, int world_size) {
+  return CheckConfig(text, file_name, JobFacts{.world_size = world_size});
 }
 
 std::string ToDsConfigJson(const CheckResult& result) {

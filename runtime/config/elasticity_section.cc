@@ -156,14 +156,14 @@ void ElasticityDecidesTheBatch(RuleContext& context) {
   const std::optional<ElasticityConfig> config = ReadElasticity(values, context.issues);
   const bool is_left = BatchIsLeftToElasticity(context);
   if (!config || !is_left || !IsTrainable(*config, context)) return;
-  const std::int64_t ranks = context.world_size;
+  const std::int64_t ranks = context.facts.world_size;
   const StatusOr<ElasticBatch> batch = SolveElasticity(*config, ranks);
   if (!batch.ok()) {
     context.issues.Error(kSection, batch.status().message(), values.PositionOf(kEnabled));
     return;
   }
   const std::string origin =
-      "derived from elasticity, world size " + std::to_string(context.world_size);
+      "derived from elasticity, world size " + std::to_string(context.facts.world_size);
   const std::int64_t micro_batch = *batch->micro_batch_size;
   values.Derive("train_batch_size", batch->final_batch_size, origin);
   values.Derive("train_micro_batch_size_per_gpu", micro_batch, origin);

@@ -33,8 +33,11 @@ const std::map<std::string, std::string> kStates = {{"section", "kSection"},
                                                     {"accepted", "kAccepted"},
                                                     {"refused", "kRefused"},
                                                     {"renamed", "kRenamed"}};
-const std::map<std::string, std::string> kAutoRules = {
-    {"refused", "kRefused"}, {"default", "kDefault"}, {"derive", "kDerived"}, {"value", "kValue"}};
+const std::map<std::string, std::string> kAutoRules = {{"refused", "kRefused"},
+                                                       {"default", "kDefault"},
+                                                       {"derive", "kDerived"},
+                                                       {"resolve", "kResolved"},
+                                                       {"value", "kValue"}};
 const std::vector<std::string> kFields = {
     "key",    "section", "type", "choices",  "supported",  "ignore_case", "min",
     "max",    "default", "auto", "required", "harmless",   "state",       "reason",

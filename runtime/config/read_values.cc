@@ -159,11 +159,14 @@ class ValueReader {
                         DefaultHint(setting),
                     node.position);
       values_.MarkBroken(place.key);
-    } else if (setting.auto_rule == AutoRule::kDefault) {
+      return std::nullopt;
+    }
+    values_.MarkAuto(place.key, node.position);
+    if (setting.auto_rule == AutoRule::kDefault) {
       values_.Give(place.key,
                    {.setting = &setting,
                     .value = DefaultValue(setting),
-                    .origin = "default, for \"auto\" at " + issues_.Place(node.position)});
+                    .origin = "\"auto\" at " + issues_.Place(node.position) + ": the default"});
     }
     return std::nullopt;
   }

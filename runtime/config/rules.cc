@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/config/auto_values.h"
 #include "runtime/config/batch_sizes.h"
 #include "runtime/config/elasticity_section.h"
 #include "runtime/config/registry.h"
@@ -115,11 +116,11 @@ void BatchSizesAgree(RuleContext& context) {
   const GivenBatchSizes given = {.train = GivenSize(values, kTrainBatch),
                                  .micro = GivenSize(values, kMicroBatch),
                                  .accumulation = GivenSize(values, kAccumulation)};
-  const StatusOr<BatchConfig> batch = SolveBatchSizes(given, context.world_size);
+  const StatusOr<BatchConfig> batch = SolveBatchSizes(given, context.facts.world_size);
   std::string from = "derived from";
   std::string_view blamed = kTrainBatch;
   for (const std::string_view key : {kAccumulation, kMicroBatch, kTrainBatch}) {
-    if (!values.IsGiven(key)) continue;
+    if (values.Get(key).is_null()) continue;
     from += " " + std::string(key) + ",";
     blamed = key;
   }
@@ -127,9 +128,9 @@ void BatchSizesAgree(RuleContext& context) {
     context.issues.Error(blamed, batch.status().message(), values.PositionOf(blamed));
     return;
   }
-  from += " world size " + std::to_string(context.world_size);
+  from += " world size " + std::to_string(context.facts.world_size);
   const auto derive = [&](std::string_view key, std::int64_t value) {
-    if (!values.IsGiven(key)) values.Derive(key, value, from);
+    if (values.Get(key).is_null()) values.Derive(key, value, from);
   };
   derive(kTrainBatch, batch->train_batch_size);
   derive(kMicroBatch, batch->train_micro_batch_size_per_gpu);
@@ -210,6 +211,10 @@ void WarmupEndsAtTheLearningRate(RuleContext& context) {
 
 constexpr Rule kRules[] = {
     {"DeprecatedNamesCarryTheirValue", {}, DeprecatedNamesCarryTheirValue},
+    {"FlagsFillOrAgree", {}, FlagsFillOrAgree},
+    {"AutoFollowsTransformers",
+     {"zero_optimization.stage", "elasticity.enabled"},
+     AutoFollowsTransformers},
     {"RefuseWhatIsNotBuilt", {}, RefuseWhatIsNotBuilt},
     {"ReportWhatHasNoEffect", {}, ReportWhatHasNoEffect},
     {"ElasticityDecidesTheBatch", {"elasticity.enabled"}, ElasticityDecidesTheBatch},

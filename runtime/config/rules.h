@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "runtime/config/issue_log.h"
+#include "runtime/config/job_facts.h"
 #include "runtime/config/values.h"
 
 namespace ds::config {
@@ -18,7 +19,7 @@ namespace ds::config {
 struct RuleContext {
   Values& values;
   IssueLog& issues;
-  int world_size;
+  const JobFacts& facts;
 };
 
 struct Rule {

@@ -21,10 +21,11 @@ enum class SettingState {
 
 // What the value "auto" means.
 enum class AutoRule {
-  kRefused,  // nothing here can resolve it
-  kDefault,  // the default
-  kDerived,  // as if the key were absent: it follows from other keys
-  kValue,    // a value like any other
+  kRefused,   // nothing here can resolve it
+  kDefault,   // the default
+  kDerived,   // as if the key were absent: it follows from other keys
+  kResolved,  // from flags, model and machine (auto_values.h)
+  kValue,     // a value like any other
 };
 
 struct Setting {

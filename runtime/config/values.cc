@@ -28,6 +28,14 @@ void Values::Carry(std::string_view key, nlohmann::ordered_json value, const Ent
   entry.given = true;
 }
 
+void Values::Resolve(std::string_view key, nlohmann::ordered_json value, std::string origin,
+                     Source source) {
+  Derive(key, std::move(value), std::move(origin));
+  Entry& entry = entries_[std::string(key)];
+  entry.given = source == Source::kUser;
+  entry.travels = true;
+}
+
 void Values::MarkBroken(const std::string& key) { entries_[key].broken = true; }
 
 nlohmann::ordered_json Values::Get(std::string_view key) const {

@@ -108,7 +108,7 @@ TEST_F(CommandLineTest, AnotherMachineIsRefusedNotReplacedByThisOne) {
 }
 
 TEST_F(CommandLineTest, ABadConfigIsRefusedWithLineAndColumn) {
-  const std::string comma = Write("comma.json", "{\n  \"train_batch_size\": 8,\n}\n");
+  const std::string comma = Write("comma.json", "{\n  \"train_batch_size\": 8,\n,}\n");
   const ProgramResult bad_json = Dsrun({"check", comma});
   EXPECT_EQ(bad_json.status, 2);
   EXPECT_THAT(bad_json.err, StartsWith("error: " + comma + ":3:1: "));
@@ -135,6 +135,26 @@ TEST_F(CommandLineTest, CheckKnowsTheWorldSize) {
                             " is good for 2 ranks: 8 samples a step = 4 per rank x 1 accumulated "
                             "x 2, ZeRO stage 0\n");
   EXPECT_THAT(Dsrun({"check", good, "--json"}).out, HasSubstr("\"ok\": true"));
+}
+
+TEST_F(CommandLineTest, CheckSaysWhatAutoStandsFor) {
+  const std::string config = Write("auto.hjson", R"(# Hjson, with "auto"
+      train_micro_batch_size_per_gpu: auto
+      optimizer: {type: "AdamW", params: {lr: "auto"}}
+      zero_optimization: {stage: 3, reduce_bucket_size: "auto"})");
+  const ProgramResult result =
+      Dsrun({"check", config, "--model", "gpt2-demo", "--learning_rate", "0.25"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("optimizer.params.lr = 0.25, --learning_rate\n"));
+  EXPECT_THAT(result.out, HasSubstr("zero_optimization.reduce_bucket_size = "));
+  EXPECT_THAT(result.out, HasSubstr("in gpt2-demo\n"));
+  EXPECT_THAT(result.out, HasSubstr("8 samples a step = 8 per rank"));
+  ExpectRefused(
+      {"check", config, "--model", "gpt2-dmeo"},
+      "--model gpt2-dmeo: no such folder, config.json or preset; did you mean 'gpt2-demo'?");
+  // {"train_batch_size": 8}
+  EXPECT_THAT(Dsrun({"check", "eyJ0cmFpbl9iYXRjaF9zaXplIjogOH0="}).out,
+              HasSubstr("the base64 config is good for 1 rank"));
 }
 
 TEST_F(CommandLineTest, ElasticAnswersOrSaysWhyNot) {

@@ -52,6 +52,30 @@ TEST_F(TrainInputsTest, WhatIsNotGivenIsTheDemoAndSaysSo) {
   EXPECT_EQ(inputs->resolved_config["train_batch_size"]["value"], 4) << "2 ranks";
 }
 
+TEST_F(TrainInputsTest, AutoIsResolvedFromFlagsModelAndSteps) {
+  Write("model/config.json", R"({"hidden_size": 16})");
+  Write("auto.json", R"({"train_micro_batch_size_per_gpu": "auto",
+      "optimizer": {"type": "AdamW", "params": {"lr": "auto"}},
+      "zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": "auto"}})");
+  TrainFlags flags{.model = Path("model"), .deepspeed_config = Path("auto.json")};
+  flags.training.learning_rate = 0.125;
+  const auto inputs = GatherTrainInputs(flags, share_, 2);
+  ASSERT_TRUE(inputs.ok()) << inputs.status().message();
+  EXPECT_EQ(inputs->resolved_config["optimizer.params.lr"]["value"], 0.125);
+  EXPECT_EQ(inputs->resolved_config["train_batch_size"]["value"], 16);
+  EXPECT_EQ(inputs->job.ds_config,
+            R"({"optimizer":{"type":"AdamW","params":{"lr":0.125}},"zero_optimization":{"stage":3,)"
+            R"("stage3_param_persistence_threshold":160},"train_micro_batch_size_per_gpu":8})");
+  // The run goes on with what "auto" stood for, and a flag cannot contradict it.
+  const auto resumed = OverrideTrainInputs(inputs->job, {}, share_, 1);
+  ASSERT_TRUE(resumed.ok()) << resumed.status().message();
+  EXPECT_EQ(resumed->job.ds_config, inputs->job.ds_config);
+  flags.training.learning_rate = 0.5;
+  flags.deepspeed_config.clear();
+  const auto other = OverrideTrainInputs(inputs->job, flags, share_, 1);
+  EXPECT_THAT(other.status().message(), HasSubstr("--learning_rate says 0.5"));
+}
+
 TEST_F(TrainInputsTest, GivenInputsAreUsedAndMadeAbsolute) {
   const auto inputs =
       GatherTrainInputs({.model = Path("empty/../model"),

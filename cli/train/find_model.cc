@@ -1,0 +1,36 @@
+#include "cli/train/find_model.h"
+
+#include <cstdint>
+
+#include "runtime/base/files.h"
+#include "runtime/base/suggest.h"
+
+namespace ds::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{16} << 20;
+
+}  // namespace
+
+StatusOr<fs::path> FindModel(const std::string& model, const ShareFolder& share) {
+  std::error_code ignored;
+  if (fs::exists(model, ignored)) return fs::path(model);
+  const fs::path preset = share.preset(model);
+  if (fs::exists(preset, ignored)) return preset;
+  return NotFoundError("--model " + model + ": no such folder, config.json or preset" +
+                       DidYouMean(model, share.Presets()));
+}
+
+StatusOr<config::ModelFacts> FactsOfModel(const std::string& model, const ShareFolder& share) {
+  DS_ASSIGN_OR_RETURN(const fs::path path, FindModel(model, share));
+  std::error_code ignored;
+  const bool is_folder = fs::is_directory(path, ignored);
+  const StatusOr<std::string> text =
+      ReadFile(is_folder ? path / "config.json" : path, kMaxConfigBytes);
+  if (!text.ok()) return text.status().WithContext("--model " + model);
+  return config::ReadModelFacts(*text, model);
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,20 @@
+#pragma once
+
+// What `--model` means: a folder, a config.json, or the name of a preset.
+
+#include <filesystem>
+#include <string>
+
+#include "cli/train/share_folder.h"
+#include "runtime/base/status.h"
+#include "runtime/config/job_facts.h"
+
+namespace ds::cli {
+
+// The path of the folder or file. NotFound names the presets that come near.
+StatusOr<std::filesystem::path> FindModel(const std::string& model, const ShareFolder& share);
+
+// What its config.json says. NotFound when there is none.
+StatusOr<config::ModelFacts> FactsOfModel(const std::string& model, const ShareFolder& share);
+
+}  // namespace ds::cli

@@ -1,0 +1,45 @@
+#pragma once
+
+// What is known about a job beside its ds_config: the flags, the model and the machine that "auto"
+// is resolved from.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace ds::config {
+
+// Flags of training, named as the TrainingArguments of transformers. What is not given is absent.
+struct TrainingFlags {
+  std::optional<std::int64_t> per_device_train_batch_size;
+  std::optional<std::int64_t> gradient_accumulation_steps;
+  std::optional<double> learning_rate;
+  std::optional<double> adam_beta1;
+  std::optional<double> adam_beta2;
+  std::optional<double> adam_epsilon;
+  std::optional<double> weight_decay;
+  std::optional<double> max_grad_norm;
+  std::optional<double> warmup_steps;  // below 1: a share of all steps
+  bool fp16 = false;
+  bool bf16 = false;
+};
+
+struct ModelFacts {
+  std::string name;                         // as the user gave it
+  std::optional<std::int64_t> hidden_size;  // absent where its config.json tells none
+};
+
+struct JobFacts {
+  int world_size = 1;  // the ranks that share the batch
+  TrainingFlags flags;
+  std::optional<ModelFacts> model;          // absent: not known here
+  std::optional<std::int64_t> total_steps;  // optimizer steps in all; absent: not known here
+};
+
+// From the text of a Hugging Face config.json. The hidden size is what transformers calls so: under
+// its own name or that of the family (n_embd, d_model, dim), the largest of several, or that of the
+// text part. A text that is no JSON object has none.
+ModelFacts ReadModelFacts(std::string_view config_json, std::string name);
+
+}  // namespace ds::config

@@ -1,0 +1,183 @@
+#include "runtime/config/auto_values.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+
+#include "runtime/config/check_config.h"
+#include "runtime/config/registry.h"
+#include "runtime/config/value_check.h"
+#include "tests/unit/config/goldens.h"
+#include "tests/unit/config/messages.h"
+
+namespace ds::config {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using Json = nlohmann::ordered_json;
+
+CheckResult Check(const std::string& text, const JobFacts& facts) {
+  return CheckConfig(text, "ds.json", facts);
+}
+
+std::string OriginOf(const CheckResult& result, const char* key) {
+  return result.resolved[key]["origin"];
+}
+
+template <typename T>
+void Read(const nlohmann::json& flags, const char* name, T* value) {
+  if (flags.contains(name)) *value = flags.at(name).get<typename T::value_type>();
+}
+
+TrainingFlags FlagsOf(const nlohmann::json& flags) {
+  TrainingFlags out;
+  Read(flags, "per_device_train_batch_size", &out.per_device_train_batch_size);
+  Read(flags, "gradient_accumulation_steps", &out.gradient_accumulation_steps);
+  Read(flags, "learning_rate", &out.learning_rate);
+  Read(flags, "adam_beta1", &out.adam_beta1);
+  Read(flags, "adam_beta2", &out.adam_beta2);
+  Read(flags, "adam_epsilon", &out.adam_epsilon);
+  Read(flags, "weight_decay", &out.weight_decay);
+  Read(flags, "max_grad_norm", &out.max_grad_norm);
+  Read(flags, "warmup_steps", &out.warmup_steps);
+  out.bf16 = flags.value("bf16", false);
+  out.fp16 = flags.value("fp16", false);
+  return out;
+}
+
+// Every leaf of `expected` is what the key was resolved to; "auto" is left where DeepSpeed itself
+// then takes the default.
+void ExpectResolved(const CheckResult& result, const nlohmann::json& expected,
+                    const std::string& prefix) {
+  for (const auto& [name, value] : expected.items()) {
+    const std::string key = prefix + name;
+    if (value.is_object()) {
+      ExpectResolved(result, value, key + ".");
+      continue;
+    }
+    const Setting* setting = FindSetting(key);
+    ASSERT_NE(setting, nullptr) << key;
+    const Json wanted = value == "auto" ? DefaultValue(*setting) : Json(value);
+    ASSERT_TRUE(result.resolved.contains(key)) << key;
+    EXPECT_EQ(result.resolved[key]["value"], wanted) << key;
+  }
+}
+
+// Features that are not built are refused, which is not the question here.
+TEST(AutoValuesTest, AreThoseOfTransformers) {
+  const auto contradiction = ::testing::AnyOf(HasSubstr("make them agree"),
+                                              HasSubstr("tells no hidden size; give a number"));
+  int compared = 0;
+  for (const nlohmann::json& row : ReadGolden("auto.json")) {
+    SCOPED_TRACE(row.dump());
+    const CheckResult result = Check(row[0].dump(), {.world_size = row[2],
+                                                     .flags = FlagsOf(row[1]),
+                                                     .model = ReadModelFacts(row[3].dump(), "m"),
+                                                     .total_steps = row[4].get<std::int64_t>()});
+    if (row[5].is_null()) {
+      EXPECT_THAT(Messages(result.errors), Contains(contradiction));
+      continue;
+    }
+    EXPECT_THAT(Messages(result.errors), Not(Contains(contradiction)));
+    ExpectResolved(result, row[5], "");
+    ++compared;
+  }
+  EXPECT_GT(compared, 50);
+}
+
+TEST(AutoValuesTest, SayWhereTheyComeFromAndGoToTheRanks) {
+  const std::string text = R"({"train_micro_batch_size_per_gpu": "auto",
+      "optimizer": {"type": "AdamW", "params": {"lr": "auto"}},
+      "zero_optimization": {"stage": 3, "reduce_bucket_size": "auto"}})";
+  const CheckResult result = Check(text, {.world_size = 2, .model = ModelFacts{"tiny", 64}});
+  ASSERT_THAT(Messages(result.errors), IsEmpty());
+  EXPECT_EQ(result.config.batch.train_batch_size, 16);
+  EXPECT_EQ(result.config.optimizer.lr, 5e-5);
+  EXPECT_EQ(OriginOf(result, "train_micro_batch_size_per_gpu"),
+            "\"auto\" at ds.json:1:36: as transformers has it without "
+            "--per_device_train_batch_size");
+  EXPECT_EQ(OriginOf(result, "zero_optimization.reduce_bucket_size"),
+            "\"auto\" at ds.json:3:63: the square of the hidden size, 64 in tiny");
+  EXPECT_THAT(result.autos, ElementsAre("optimizer.params.lr", "train_micro_batch_size_per_gpu",
+                                        "zero_optimization.reduce_bucket_size"));
+  // A rank knows neither flags nor the model, and needs neither.
+  const CheckResult on_rank = CheckConfig(ToDsConfigJson(result), "plain", 2);
+  ASSERT_THAT(Messages(on_rank.errors), IsEmpty());
+  EXPECT_EQ(on_rank.config.batch.train_batch_size, 16);
+  EXPECT_EQ(on_rank.config.optimizer.lr, 5e-5);
+  EXPECT_EQ(on_rank.resolved["zero_optimization.reduce_bucket_size"]["value"], 4096);
+}
+
+TEST(AutoValuesTest, WithoutAModelBucketsAreTheDefault) {
+  const CheckResult result =
+      Check(R"({"train_batch_size": 2, "zero_optimization": {"reduce_bucket_size": "auto"}})", {});
+  EXPECT_TRUE(result.ok);
+  EXPECT_EQ(result.resolved["zero_optimization.reduce_bucket_size"]["value"], 500000000);
+  EXPECT_THAT(OriginOf(result, "zero_optimization.reduce_bucket_size"), HasSubstr("no model"));
+}
+
+TEST(AutoValuesTest, TheBatchFollowsFromTheFileWhereItCan) {
+  const CheckResult result = Check(
+      R"({"train_batch_size": 12, "train_micro_batch_size_per_gpu": "auto"})", {.world_size = 3});
+  EXPECT_EQ(result.config.batch.train_micro_batch_size_per_gpu, 4);
+}
+
+TEST(AutoValuesTest, AllStepsMustBeKnown) {
+  const std::string text = R"({"train_batch_size": 2, "scheduler": {"type": "WarmupLR",
+      "params": {"total_num_steps": "auto"}}})";
+  EXPECT_THAT(Messages(Check(text, {}).errors),
+              Contains(HasSubstr("total_num_steps cannot be \"auto\": give the number of steps by "
+                                 "--steps")));
+}
+
+TEST(FlagsFillOrAgreeTest, FillWhatTheFileLeavesOpen) {
+  const JobFacts facts{
+      .flags = {.per_device_train_batch_size = 3, .learning_rate = 0.25, .bf16 = true}};
+  const CheckResult result = Check("{}", facts);
+  ASSERT_THAT(Messages(result.errors), IsEmpty());
+  EXPECT_EQ(result.config.batch.train_batch_size, 3);
+  EXPECT_EQ(result.config.optimizer.lr, 0.25);
+  EXPECT_TRUE(result.config.bf16.enabled);
+  EXPECT_EQ(OriginOf(result, "optimizer.params.lr"), "--learning_rate");
+  EXPECT_EQ(CheckConfig(ToDsConfigJson(result), "plain", 1).config.optimizer.lr, 0.25);
+}
+
+TEST(FlagsFillOrAgreeTest, MustNotContradictTheFile) {
+  const std::string text = "{\"train_batch_size\": 8,\n\"gradient_clipping\": 0.5}";
+  EXPECT_THAT(Messages(Check(text, {.flags = {.max_grad_norm = 1.0}}).errors),
+              ElementsAre("ds.json:2:22: gradient_clipping is 0.5 here, but --max_grad_norm says "
+                          "1.0: make them agree, or write \"auto\" here"));
+  EXPECT_TRUE(Check(text, {.flags = {.max_grad_norm = 0.5}}).ok);
+}
+
+TEST(FlagsFillOrAgreeTest, AreCheckedLikeTheFile) {
+  const auto errors = [](TrainingFlags flags) {
+    return Messages(Check("{train_batch_size: 8}", {.flags = std::move(flags)}).errors);
+  };
+  EXPECT_THAT(errors({.learning_rate = -1.0}),
+              ElementsAre(HasSubstr("--learning_rate must be at least 0, not -1.0")));
+  EXPECT_THAT(errors({.warmup_steps = 0.1}), ElementsAre(HasSubstr("give --steps")));
+  EXPECT_THAT(errors({.warmup_steps = -1.0}),
+              ElementsAre(HasSubstr("--warmup_steps must be at least 0")));
+  // A schedule that is not there cannot warm up.
+  EXPECT_THAT(errors({.warmup_steps = 7.0}), ElementsAre(HasSubstr("needs scheduler.type")));
+}
+
+TEST(ReadModelFactsTest, AcceptsOnlySizes) {
+  EXPECT_EQ(ReadModelFacts(R"({"hidden_size": 12})", "m").hidden_size, 12);
+  EXPECT_EQ(ReadModelFacts(R"({"hidden_size": -1, "n_embd": 5})", "m").hidden_size, 5);
+  for (const char* text :
+       {"", "[]", "{}", R"({"hidden_size": "12"})", R"({"hidden_size": 1e9})",
+        R"({"hidden_sizes": []})", R"({"text_config": 3})", R"({"hidden_size": 99999999999})"}) {
+    EXPECT_EQ(ReadModelFacts(text, "m").hidden_size, std::nullopt) << text;
+  }
+}
+
+}  // namespace
+}  // namespace ds::config
