@@ -1,5 +1,6 @@
 #include "daemon/clone_child.h"
 
+#include <linux/futex.h>
 #include <linux/sched.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -7,9 +8,7 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstddef>
 #include <cstdint>
-#include <memory>
 
 #if defined(__SANITIZE_THREAD__)
 // ThreadSanitizer's own clone() takes the child for a fork. As it shares our memory, that would
@@ -26,8 +25,10 @@ constexpr auto kClone = __clone;
 constexpr auto kClone = ::clone;
 #endif
 
-constexpr std::size_t kChildStackBytes = 64 * 1024;
-constexpr std::uint64_t kFlags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD;
+// Of code that only makes system calls.
+constexpr std::size_t kStackBytes = 16 * 1024;
+// CLONE_CHILD_CLEARTID: the kernel clears a number of ours when the child leaves our memory.
+constexpr std::uint64_t kFlags = CLONE_VM | CLONE_PIDFD | CLONE_CHILD_CLEARTID;
 
 #if defined(__x86_64__) && defined(CLONE_INTO_CGROUP)
 // clone3 on a stack of its own. glibc has no wrapper, and its syscall() would return in the child
@@ -47,40 +48,70 @@ long CloneIntoCgroup(clone_args* arguments, int (*main)(void*), void* argument) 
       : "rcx", "r11", "memory");
   return result;
 }
-
-pid_t TryIntoCgroup(int (*main)(void*), void* argument, int cgroup, std::byte* stack, int* pidfd) {
-  clone_args arguments{};
-  arguments.flags = kFlags | CLONE_INTO_CGROUP;
-  arguments.pidfd = reinterpret_cast<std::uintptr_t>(pidfd);
-  arguments.exit_signal = SIGCHLD;
-  arguments.stack = reinterpret_cast<std::uintptr_t>(stack);
-  arguments.stack_size = kChildStackBytes;
-  arguments.cgroup = static_cast<std::uint64_t>(cgroup);
-  return static_cast<pid_t>(CloneIntoCgroup(&arguments, main, argument));
-}
 #else
-pid_t TryIntoCgroup(int (*)(void*), void*, int, std::byte*, int*) { return -1; }
+long CloneIntoCgroup(clone_args*, int (*)(void*), void*) { return -ENOSYS; }
 #endif
+
+// Blocks every signal of the calling thread, and so of the children it starts.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
 
 }  // namespace
 
-StatusOr<ClonedChild> CloneChild(int (*main)(void*), void* argument, int cgroup) {
-  const auto stack = std::make_unique<std::byte[]>(kChildStackBytes);
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+StatusOr<std::unique_ptr<ClonedChild>> ClonedChild::Start(int (*main)(void*), void* argument,
+                                                          int cgroup) {
+  std::unique_ptr<ClonedChild> child(new ClonedChild());
+  DS_RETURN_IF_ERROR(child->Clone(main, argument, cgroup));
+  return child;
+}
+
+// Not zeroed: most of a stack is never touched.
+ClonedChild::ClonedChild() : stack_(new std::byte[kStackBytes]) {}
+
+Status ClonedChild::Clone(int (*main)(void*), void* argument, int cgroup) {
+  const SignalsBlocked blocked;
   int pidfd = -1;
-  pid_t pid = -1;
-  if (cgroup >= 0) pid = TryIntoCgroup(main, argument, cgroup, stack.get(), &pidfd);
-  if (pid < 0) {
-    pid = kClone(main, stack.get() + kChildStackBytes, static_cast<int>(kFlags) | SIGCHLD, argument,
-                 &pidfd);
+  if (cgroup >= 0) {
+    clone_args arguments{};
+    arguments.flags = kFlags | CLONE_INTO_CGROUP;
+    arguments.pidfd = reinterpret_cast<std::uintptr_t>(&pidfd);
+    arguments.child_tid = reinterpret_cast<std::uintptr_t>(&shares_memory_);
+    arguments.exit_signal = SIGCHLD;
+    arguments.stack = reinterpret_cast<std::uintptr_t>(stack_.get());
+    arguments.stack_size = kStackBytes;
+    arguments.cgroup = static_cast<std::uint64_t>(cgroup);
+    pid_ = static_cast<pid_t>(CloneIntoCgroup(&arguments, main, argument));
   }
-  const int error = errno;
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (pid < 0) return ErrnoError(error, "cannot start a process");
-  return ClonedChild{pid, UniqueFd(pidfd)};
+  if (pid_ < 0) {
+    pid_ = kClone(main, stack_.get() + kStackBytes, static_cast<int>(kFlags) | SIGCHLD, argument,
+                  &pidfd, nullptr, &shares_memory_);
+  }
+  if (pid_ < 0) {
+    shares_memory_ = 0;
+    return ErrnoError(errno, "cannot start a process");
+  }
+  pidfd_.Reset(pidfd);
+  return OkStatus();
+}
+
+void ClonedChild::AwaitLeaving() {
+  static_assert(sizeof(shares_memory_) == sizeof(int));
+  while (const int value = shares_memory_.load()) {
+    // Returns at once when the kernel has cleared it meanwhile.
+    ::syscall(SYS_futex, &shares_memory_, FUTEX_WAIT, value, nullptr, nullptr, 0);
+  }
 }
 
 }  // namespace ds::daemon

@@ -90,17 +90,14 @@ Status Generation::StartProcesses(const v1::LaunchRequest& request) {
   DS_ASSIGN_OR_RETURN(const std::vector<RankCommand> commands, MakeCommands(request));
   MakeCgroup(request.job_id());
   const int cgroup = cgroup_ ? cgroup_->fd() : -1;
-  for (int i = 0; i < request.ranks_size(); ++i) {
-    const v1::RankSpec& spec = request.ranks(i);
-    StatusOr<RankProcess> process =
-        RankProcess::Start(commands[static_cast<std::size_t>(i)], cgroup);
-    if (!process.ok()) return AddRank(process.status(), spec);
-    if (UniqueFd input = process->TakeStdin(); input.valid()) {
+  DS_ASSIGN_OR_RETURN(std::vector<RankProcess> processes, RankProcess::StartAll(commands, cgroup));
+  for (std::size_t i = 0; i < processes.size(); ++i) {
+    if (UniqueFd input = processes[i].TakeStdin(); input.valid()) {
       input_ = std::make_shared<RankInput>(std::move(input));
     }
-    const MonitorContext context{loop_, options_.log.get(), buffer_, spec.rank()};
+    const MonitorContext context{loop_, options_.log.get(), buffer_, commands[i].rank};
     ranks_.push_back(std::make_unique<RankMonitor>(
-        context, std::move(process).value(),
+        context, std::move(processes[i]),
         RankMonitor::Callbacks{
             [this](const RankExit& exit, pid_t pid) { return OnRankExit(exit, pid); },
             [this] { OnRankEnded(); }}));

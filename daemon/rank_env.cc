@@ -141,7 +141,7 @@ StatusOr<RankCommand> MakeRankCommand(const v1::LaunchRequest& request, int inde
   DS_RETURN_IF_ERROR(AddVariables(spec.environment(), &variables));
   variables[kRankLinkVariable] = std::to_string(kRankLinkFd);
 
-  RankCommand command;
+  RankCommand command{.rank = spec.rank()};
   command.working_directory = request.working_directory();
   command.cores.assign(spec.cores().begin(), spec.cores().end());
   command.takes_input = request.forward_input() && spec.rank() == 0;

@@ -1,138 +1,21 @@
 #include "daemon/rank_process.h"
 
 #include <fcntl.h>
-#include <linux/close_range.h>
-#include <linux/mempolicy.h>
 #include <sched.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <memory>
 #include <utility>
 
 #include "daemon/clone_child.h"
 
 namespace ds::daemon {
 namespace {
-
-// Between clone and execve the child shares this process's memory while the starting thread waits,
-// so it may only make system calls, directly: no allocation, no lock, no instrumented code.
-#define DS_CHILD_CODE __attribute__((no_sanitize("address", "thread", "undefined")))
-
-constexpr int kLastSignal = 64;
-
-// Memory nodes as the kernel takes them.
-constexpr std::size_t kMaxMemoryNodes = 1024;
-using NodeMask = std::array<unsigned long, kMaxMemoryNodes / (8 * sizeof(unsigned long))>;
-
-// What the child does, in this order.
-enum class ChildStep {
-  kNone,
-  kGroup,
-  kDescriptors,
-  kWorkingDirectory,
-  kCores,
-  kMemory,
-  kLimits,
-  kExecute
-};
-
-struct ChildPlan {
-  const char* executable;
-  char* const* argv;
-  char* const* environment;
-  const char* working_directory;  // null = stay
-  const cpu_set_t* cores;         // null = not bound
-  int memory_mode;                // of set_mempolicy; 0 = the default
-  const NodeMask* memory_nodes;
-  const std::uint32_t* umask;  // null = as it is
-  const RankLimit* limits;
-  std::size_t limit_count;
-  int input, output, error, link;
-  pid_t parent;
-  // Written by the child, read by the parent once the child is past execve or gone.
-  ChildStep failed_step = ChildStep::kNone;
-  int failed_errno = 0;
-};
-
-DS_CHILD_CODE bool MoveDescriptor(int from, int to) {
-  // dup3 clears close-on-exec, except that it refuses to copy a descriptor onto itself.
-  return from == to ? ::syscall(SYS_fcntl, to, F_SETFD, 0) == 0
-                    : ::syscall(SYS_dup3, from, to, 0) == to;
-}
-
-DS_CHILD_CODE bool SetUpDescriptors(const ChildPlan& plan) {
-  // The link comes last: its number may be that of a source above.
-  if (!MoveDescriptor(plan.input, STDIN_FILENO) || !MoveDescriptor(plan.output, STDOUT_FILENO) ||
-      !MoveDescriptor(plan.error, STDERR_FILENO) || !MoveDescriptor(plan.link, kRankLinkFd)) {
-    return false;
-  }
-  // Everything else is close-on-exec already; this is for descriptors of libraries that forgot, and
-  // may fail on kernels before 5.9.
-  ::syscall(SYS_close_range, kRankLinkFd + 1, ~0U, 0);
-  return true;
-}
-
-DS_CHILD_CODE void ResetSignals() {
-  struct {
-    std::array<unsigned long, 8> zero;  // SIG_DFL, no flags, empty mask in the kernel's layout
-  } const standard{};
-  for (int signal = 1; signal <= kLastSignal; ++signal) {
-    ::syscall(SYS_rt_sigaction, signal, &standard, nullptr, sizeof(unsigned long));
-  }
-  const unsigned long none = 0;
-  ::syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, nullptr, sizeof(none));
-}
-
-DS_CHILD_CODE bool SetLimits(const ChildPlan& plan) {
-  for (std::size_t i = 0; i < plan.limit_count; ++i) {
-    const RankLimit& limit = plan.limits[i];
-    if (::syscall(SYS_prlimit64, 0, limit.resource, &limit.amounts, nullptr) != 0) return false;
-  }
-  return true;
-}
-
-// Returns the step that failed; does not return otherwise.
-DS_CHILD_CODE ChildStep PrepareAndExecute(const ChildPlan& plan) {
-  if (::syscall(SYS_setpgid, 0, 0) != 0 ||
-      ::syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) {
-    return ChildStep::kGroup;
-  }
-  // The daemon may have died before prctl: then nobody would ever stop this rank.
-  if (::syscall(SYS_getppid) != plan.parent) return ChildStep::kGroup;
-  if (!SetUpDescriptors(plan)) return ChildStep::kDescriptors;
-  if (plan.working_directory != nullptr && ::syscall(SYS_chdir, plan.working_directory) != 0) {
-    return ChildStep::kWorkingDirectory;
-  }
-  if (plan.cores != nullptr &&
-      ::syscall(SYS_sched_setaffinity, 0, sizeof(cpu_set_t), plan.cores) != 0) {
-    return ChildStep::kCores;
-  }
-  if (plan.memory_mode != MPOL_DEFAULT &&
-      ::syscall(SYS_set_mempolicy, plan.memory_mode, plan.memory_nodes, kMaxMemoryNodes) != 0) {
-    return ChildStep::kMemory;
-  }
-  if (plan.umask != nullptr) ::syscall(SYS_umask, *plan.umask);
-  if (!SetLimits(plan)) return ChildStep::kLimits;
-  ResetSignals();
-  ::syscall(SYS_execve, plan.executable, plan.argv, plan.environment);
-  return ChildStep::kExecute;
-}
-
-DS_CHILD_CODE int ChildMain(void* argument) {
-  auto* plan = static_cast<ChildPlan*>(argument);
-  const ChildStep failed = PrepareAndExecute(*plan);
-  plan->failed_errno = errno;
-  plan->failed_step = failed;
-  ::syscall(SYS_exit_group, 127);
-  return 127;
-}
 
 std::vector<char*> Pointers(const std::vector<std::string>& strings) {
   std::vector<char*> pointers;
@@ -204,69 +87,136 @@ StatusOr<NodeMask> MaskOf(const std::vector<std::uint32_t>& nodes) {
   return mask;
 }
 
-Status StartError(const ChildPlan& plan, const RankCommand& command) {
-  switch (plan.failed_step) {
+Status StartError(const RankChild& child, const RankCommand& command) {
+  switch (child.failed_step) {
     case ChildStep::kWorkingDirectory:
-      return ErrnoError(plan.failed_errno, "working directory " + command.working_directory);
+      return ErrnoError(child.failed_errno, "working directory " + command.working_directory);
     case ChildStep::kCores:
-      return ErrnoError(plan.failed_errno, "binding " + command.executable + " to its cores");
+      return ErrnoError(child.failed_errno, "binding " + command.executable + " to its cores");
     case ChildStep::kMemory:
-      return ErrnoError(plan.failed_errno,
+      return ErrnoError(child.failed_errno,
                         "binding the memory of " + command.executable + " to its nodes");
     case ChildStep::kLimits:
-      return ErrnoError(plan.failed_errno, "setting the --ulimit of " + command.executable +
-                                               " (raising a hard limit takes privileges)");
+      return ErrnoError(child.failed_errno, "setting the --ulimit of " + command.executable +
+                                                " (raising a hard limit takes privileges)");
     case ChildStep::kExecute:
-      return ErrnoError(plan.failed_errno, "cannot execute " + command.executable);
+      return ErrnoError(child.failed_errno, "cannot execute " + command.executable);
     case ChildStep::kNone:
-    case ChildStep::kGroup:
+    case ChildStep::kSession:
     case ChildStep::kDescriptors:
       break;
   }
-  return ErrnoError(plan.failed_errno, "setting up the process of " + command.executable);
+  return ErrnoError(child.failed_errno, "setting up the process of " + command.executable);
 }
 
 }  // namespace
 
-StatusOr<RankProcess> RankProcess::Start(const RankCommand& command, int cgroup) {
-  DS_ASSIGN_OR_RETURN(Ends input, MakeInput(command.takes_input));
+// A rank between clone and execve, with all that its process needs until then.
+class RankProcess::Starting {
+ public:
+  // `command` outlives the object.
+  static StatusOr<std::unique_ptr<Starting>> Begin(const RankCommand& command, int cgroup) {
+    std::unique_ptr<Starting> starting(new Starting(command));
+    DS_RETURN_IF_ERROR(starting->Clone(cgroup));
+    return starting;
+  }
+
+  // Waits until the program runs; an error means that it does not, and no process is left.
+  StatusOr<RankProcess> Finish() {
+    clone_->AwaitLeaving();
+    if (child_.failed_step == ChildStep::kNone) return std::move(process_);
+    ::waitpid(process_.pid_, nullptr, 0);
+    return StartError(child_, command_);
+  }
+
+ private:
+  explicit Starting(const RankCommand& command)
+      : command_(command),
+        argv_(Pointers(command.argv)),
+        environment_(Pointers(command.environment)) {}
+
+  Status Describe();
+  Status Clone(int cgroup);
+
+  const RankCommand& command_;
+  const std::vector<char*> argv_;
+  const std::vector<char*> environment_;
+  cpu_set_t cores_{};
+  RankChild child_;
+  RankProcess process_;
+  std::unique_ptr<ClonedChild> clone_;  // last: its end waits for the child to leave the others
+};
+
+Status RankProcess::Starting::Describe() {
+  DS_ASSIGN_OR_RETURN(cores_, CoreSet(command_.cores));
+  DS_ASSIGN_OR_RETURN(child_.memory_nodes, MaskOf(command_.memory_nodes));
+  child_.executable = command_.executable.c_str();
+  child_.argv = argv_.data();
+  child_.environment = environment_.data();
+  if (!command_.working_directory.empty()) {
+    child_.working_directory = command_.working_directory.c_str();
+  }
+  if (!command_.cores.empty()) child_.cores = &cores_;
+  child_.memory_mode = command_.memory_mode;
+  if (command_.umask) child_.umask = &*command_.umask;
+  child_.limits = command_.limits.data();
+  child_.limit_count = command_.limits.size();
+  child_.parent = ::getpid();
+  return OkStatus();
+}
+
+Status RankProcess::Starting::Clone(int cgroup) {
+  DS_RETURN_IF_ERROR(Describe());
+  // The child gets copies of these at once, so ours of its ends may go when this returns.
+  DS_ASSIGN_OR_RETURN(Ends input, MakeInput(command_.takes_input));
   DS_ASSIGN_OR_RETURN(Ends output, MakeOutputPipe());
   DS_ASSIGN_OR_RETURN(Ends error, MakeOutputPipe());
   DS_ASSIGN_OR_RETURN(Ends link, MakeLink());
-  DS_ASSIGN_OR_RETURN(const cpu_set_t cores, CoreSet(command.cores));
-  DS_ASSIGN_OR_RETURN(const NodeMask memory_nodes, MaskOf(command.memory_nodes));
-  const std::vector<char*> argv = Pointers(command.argv);
-  const std::vector<char*> environment = Pointers(command.environment);
-  ChildPlan plan{.executable = command.executable.c_str(),
-                 .argv = argv.data(),
-                 .environment = environment.data(),
-                 .working_directory = command.working_directory.empty()
-                                          ? nullptr
-                                          : command.working_directory.c_str(),
-                 .cores = command.cores.empty() ? nullptr : &cores,
-                 .memory_mode = command.memory_mode,
-                 .memory_nodes = &memory_nodes,
-                 .umask = command.umask ? &*command.umask : nullptr,
-                 .limits = command.limits.data(),
-                 .limit_count = command.limits.size(),
-                 .input = input.theirs.get(),
-                 .output = output.theirs.get(),
-                 .error = error.theirs.get(),
-                 .link = link.theirs.get(),
-                 .parent = ::getpid()};
-  RankProcess process;
-  DS_ASSIGN_OR_RETURN(ClonedChild child, CloneChild(ChildMain, &plan, cgroup));
-  process.pid_ = child.pid;
-  process.pidfd_ = std::move(child.pidfd);
-  if (plan.failed_step != ChildStep::kNone) {
-    ::waitpid(process.pid_, nullptr, 0);
-    return StartError(plan, command);
+  child_.input = input.theirs.get();
+  child_.output = output.theirs.get();
+  child_.error = error.theirs.get();
+  child_.link = link.theirs.get();
+  DS_ASSIGN_OR_RETURN(clone_, ClonedChild::Start(RunRankChild, &child_, cgroup));
+  process_.pid_ = clone_->pid();
+  process_.pidfd_ = clone_->TakePidfd();
+  process_.stdin_ = std::move(input.ours);
+  process_.stdout_ = std::move(output.ours);
+  process_.stderr_ = std::move(error.ours);
+  process_.link_ = std::move(link.ours);
+  return OkStatus();
+}
+
+StatusOr<std::vector<RankProcess>> RankProcess::StartAll(const std::vector<RankCommand>& commands,
+                                                         int cgroup) {
+  const auto of_rank = [](const Status& status, const RankCommand& command) {
+    return status.WithContext("rank " + std::to_string(command.rank));
+  };
+  std::vector<std::unique_ptr<Starting>> starting;
+  Status error;
+  for (const RankCommand& command : commands) {
+    auto begun = Starting::Begin(command, cgroup);
+    if (!begun.ok()) {
+      error = of_rank(begun.status(), command);
+      break;
+    }
+    starting.push_back(std::move(begun).value());
   }
-  process.stdin_ = std::move(input.ours);
-  process.stdout_ = std::move(output.ours);
-  process.stderr_ = std::move(error.ours);
-  process.link_ = std::move(link.ours);
-  return process;
+  std::vector<RankProcess> processes;
+  bool all_run = true;
+  for (std::size_t i = 0; i < starting.size(); ++i) {
+    StatusOr<RankProcess> process = starting[i]->Finish();
+    if (process.ok()) {
+      processes.push_back(std::move(process).value());
+    } else if (std::exchange(all_run, false)) {
+      error = of_rank(process.status(), commands[i]);  // before one that did not even begin
+    }
+  }
+  if (error.ok()) return processes;
+  for (RankProcess& process : processes) {
+    process.SignalGroup(SIGKILL);
+    process.Reap();
+  }
+  return error;
 }
 
 void RankProcess::SignalGroup(int signal) const { ::kill(-pid_, signal); }

@@ -2,14 +2,13 @@
 
 // RankProcess: one rank as an operating system process.
 //
-// A rank leads a process group of its own in the daemon's session (which has no terminal), dies
-// with the thread that started it (PR_SET_PDEATHSIG), and has exactly four descriptors: 0, 1, 2 and
-// its end of the rank link, kRankLinkFd.
+// A rank leads a session and a process group of its own, without a terminal, dies with the thread
+// that started it (PR_SET_PDEATHSIG), and has exactly four descriptors: 0, 1, 2 and its end of the
+// rank link, kRankLinkFd.
 //
 // Threads: one thread, the one that lives as long as the ranks.
 // Linux 5.4 or newer (pidfd).
 
-#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -17,19 +16,14 @@
 #include <string>
 #include <vector>
 
+#include "daemon/rank_child.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
 
 namespace ds::daemon {
 
-inline constexpr int kRankLinkFd = 3;
-
-struct RankLimit {
-  int resource = 0;  // RLIMIT_...
-  rlimit64 amounts{};
-};
-
 struct RankCommand {
+  std::uint32_t rank = 0;                // names it in errors
   std::string executable;                // for execve, seen from working_directory
   std::vector<std::string> argv;         // bytes without NUL
   std::vector<std::string> environment;  // "NAME=value"
@@ -53,10 +47,12 @@ struct RankExit {
 
 class RankProcess {
  public:
-  // Starts the program; an error means that no process is left. What execve itself refuses (a
-  // missing file, a script without interpreter) is reported here, with the program's name.
-  // `cgroup` is an open control group for it to begin in; -1 = this process's.
-  static StatusOr<RankProcess> Start(const RankCommand& command, int cgroup = -1);
+  // Starts all programs; their processes are in the order of the commands. An error, the first,
+  // means that no process is left. What execve itself refuses (a missing file, a script without
+  // interpreter) is reported here, with the rank and the program's name.
+  // `cgroup` is an open control group for them to begin in; -1 = this process's.
+  static StatusOr<std::vector<RankProcess>> StartAll(const std::vector<RankCommand>& commands,
+                                                     int cgroup = -1);
 
   pid_t pid() const { return pid_; }
   int pidfd() const { return pidfd_.get(); }  // readable once the rank has ended
@@ -80,6 +76,7 @@ class RankProcess {
   RankExit Reap();
 
  private:
+  class Starting;
   RankProcess() = default;
 
   pid_t pid_ = -1;

@@ -66,6 +66,7 @@ TEST_F(LaunchTest, ARankInheritsNothingElse) {
   EXPECT_NE(text.find("descriptors 0 1 2 3\n"), std::string::npos) << text;
   EXPECT_NE(text.find("has_terminal 0\n"), std::string::npos) << text;
   EXPECT_NE(text.find("leads_group 1\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("leads_session 1\n"), std::string::npos) << text;
   EXPECT_NE(text.find("blocks_sigterm 0\n"), std::string::npos) << text;
   EXPECT_NE(text.find("ignores_sigpipe 0\n"), std::string::npos) << text;
   EXPECT_NE(text.find("stdin_bytes 0\n"), std::string::npos) << text;

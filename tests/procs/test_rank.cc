@@ -144,6 +144,7 @@ int ShowProcess(const Arguments&) {
   const UniqueFd terminal(::open("/dev/tty", O_RDWR | O_CLOEXEC));
   text += "\nhas_terminal " + std::to_string(terminal.valid() ? 1 : 0);
   text += "\nleads_group " + std::to_string(::getpgrp() == ::getpid() ? 1 : 0);
+  text += "\nleads_session " + std::to_string(::getsid(0) == ::getpid() ? 1 : 0);
   sigset_t blocked;
   ::sigprocmask(SIG_SETMASK, nullptr, &blocked);
   text += "\nblocks_sigterm " + std::to_string(sigismember(&blocked, SIGTERM));
