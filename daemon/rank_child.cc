@@ -47,6 +47,19 @@ DS_CHILD_CODE void ResetSignals() {
   RawSyscall(SYS_rt_sigprocmask, SIG_SETMASK, AddressOf(&none), 0, sizeof(none));
 }
 
+// The kernel takes a set of which it allows only some and leaves the others out without a word.
+DS_CHILD_CODE long BindToCores(const cpu_set_t& cores) {
+  long result = RawSyscall(SYS_sched_setaffinity, 0, sizeof(cores), AddressOf(&cores));
+  if (result < 0) return result;
+  cpu_set_t bound{};
+  result = RawSyscall(SYS_sched_getaffinity, 0, sizeof(bound), AddressOf(&bound));
+  if (result < 0) return result;
+  for (std::size_t i = 0; i < sizeof(bound.__bits) / sizeof(bound.__bits[0]); ++i) {
+    if (bound.__bits[i] != cores.__bits[i]) return -EINVAL;
+  }
+  return 0;
+}
+
 DS_CHILD_CODE long SetLimits(const RankChild& child) {
   for (std::size_t i = 0; i < child.limit_count; ++i) {
     const RankLimit& limit = child.limits[i];
@@ -74,8 +87,7 @@ DS_CHILD_CODE ChildStep PrepareAndExecute(const RankChild& child, long* result) 
       (*result = RawSyscall(SYS_chdir, AddressOf(child.working_directory))) < 0) {
     return ChildStep::kWorkingDirectory;
   }
-  if (child.cores != nullptr && (*result = RawSyscall(SYS_sched_setaffinity, 0, sizeof(cpu_set_t),
-                                                      AddressOf(child.cores))) < 0) {
+  if (child.cores != nullptr && (*result = BindToCores(*child.cores)) < 0) {
     return ChildStep::kCores;
   }
   if (child.memory_mode != MPOL_DEFAULT &&

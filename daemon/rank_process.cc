@@ -87,12 +87,20 @@ StatusOr<NodeMask> MaskOf(const std::vector<std::uint32_t>& nodes) {
   return mask;
 }
 
+std::string CoreNames(const std::vector<std::uint32_t>& cores) {
+  std::string names;
+  for (const std::uint32_t core : cores) names += (names.empty() ? "" : ",") + std::to_string(core);
+  return names;
+}
+
 Status StartError(const RankChild& child, const RankCommand& command) {
   switch (child.failed_step) {
     case ChildStep::kWorkingDirectory:
       return ErrnoError(child.failed_errno, "working directory " + command.working_directory);
     case ChildStep::kCores:
-      return ErrnoError(child.failed_errno, "binding " + command.executable + " to its cores");
+      return ErrnoError(child.failed_errno, "binding " + command.executable + " to cores " +
+                                                CoreNames(command.cores) +
+                                                ", of which this host allows only some or none");
     case ChildStep::kMemory:
       return ErrnoError(child.failed_errno,
                         "binding the memory of " + command.executable + " to its nodes");

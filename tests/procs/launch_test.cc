@@ -80,6 +80,20 @@ TEST_F(LaunchTest, ARankIsBoundToItsCores) {
   EXPECT_NE(outcome.out.at(0).find("cores 1\n"), std::string::npos) << outcome.out.at(0);
 }
 
+TEST_F(LaunchTest, CoresOfWhichOnlySomeAreThereAreRefused) {
+  v1::LaunchRequest request = Request(2, {"wait"});
+  request.mutable_ranks(0)->add_cores(0);
+  request.mutable_ranks(1)->add_cores(0);
+  request.mutable_ranks(1)->add_cores(1023);
+  const auto response = client().Launch(request);
+  EXPECT_EQ(response.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(response.status().message().find(
+                "to cores 0,1023, of which this host allows only some or none"),
+            std::string::npos)
+      << response.status().message();
+  EXPECT_EQ(response.status().message().rfind("rank 1", 0), 0U) << response.status().message();
+}
+
 TEST_F(LaunchTest, JobFilesAreThereAndGoneAtTheEnd) {
   v1::LaunchRequest request = Request(1, {"cat", "@DSRUN_JOB_DIR@/train.json"});
   v1::JobFile* file = request.add_files();
