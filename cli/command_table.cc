@@ -16,12 +16,14 @@ namespace ds::cli {
 namespace {
 
 constexpr Command kCommands[] = {
-    {"train", "[flags]", "Train a model with ZeRO on every rank", TrainCommand},
+    {"train", "[flags]", "Train a model with ZeRO on every rank", TrainCommand, kAllLaunchFlags},
     {"resume", "RUN_DIR|JOB [flags]", "Go on with a training run from its checkpoint",
-     ResumeCommand},
-    {"run", "-- PROGRAM", "Run a program on every rank", RunCommand},
-    {"plan", "[--json] -- PROGRAM", "Show which ranks would run where; start nothing", PlanCommand},
-    {"report", "[--json]", "Show this host's environment and what would stop a job", ReportCommand},
+     ResumeCommand, kAllLaunchFlags},
+    {"run", "-- PROGRAM", "Run a program on every rank", RunCommand, kAllLaunchFlags},
+    {"plan", "[--json] -- PROGRAM", "Show which ranks would run where; start nothing", PlanCommand,
+     kAllLaunchFlags},
+    {"report", "[--json]", "Show this host's environment and what would stop a job", ReportCommand,
+     "--hostfile --run_dir"},
     {"checkpoint", "verify|list DIR", "Check the checkpoints in DIR, or list them",
      CheckpointCommand},
     {"check", "CONFIG [--json]", "Say all that is wrong with a ds_config", CheckCommand},

@@ -25,11 +25,16 @@ struct Invocation {
 // with kExitUsage: it means that nothing has been started. Anything else a command reports itself.
 using CommandHandler = StatusOr<int> (*)(const Invocation& invocation);
 
+inline constexpr std::string_view kAllLaunchFlags = "*";
+
 struct Command {
   std::string_view name;
   std::string_view arguments;  // for the help: "[flags] CONFIG"
   std::string_view summary;    // one line
   CommandHandler run;
+  // Those that mean something in front of its name: "--hostfile --run_dir", or all. Others are
+  // refused there, but for --log_level, which is dsrun's own.
+  std::string_view launch_flags = "";
 };
 
 std::span<const Command> Commands();

@@ -62,6 +62,24 @@ StatusOr<const Command*> Choose(Invocation* invocation, std::vector<std::string>
   return FindCommand("run");
 }
 
+bool HasWord(std::string_view words, std::string_view word) {
+  return (" " + std::string(words) + " ").find(" " + std::string(word) + " ") != std::string::npos;
+}
+
+// Flags in front of a command that has no use for them are an error, not a wish.
+Status CheckMeaningOfFlags(const CLI::App& app, const Command& command) {
+  if (command.launch_flags == kAllLaunchFlags) return OkStatus();
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->count() == 0) continue;
+    const std::string name = "--" + option->get_lnames().front();
+    if (name == "--log_level" || HasWord(command.launch_flags, name)) continue;
+    return InvalidArgumentError(name + " in front of '" + std::string(command.name) +
+                                "' means nothing there; leave it out (its own flags stand behind "
+                                "its name)");
+  }
+  return OkStatus();
+}
+
 StatusOr<int> Run(const std::vector<std::string>& command_line) {
   Invocation invocation{.command_line = command_line};
   FlagParser parser("[launch flags] COMMAND|PROGRAM [arguments]", "");
@@ -82,6 +100,7 @@ StatusOr<int> Run(const std::vector<std::string>& command_line) {
   if (version) return FindCommand("version")->run(invocation);
   if (!invocation.launch.log_level.empty()) SetLogLevel(invocation.launch.log_level);
   DS_ASSIGN_OR_RETURN(const Command* command, Choose(&invocation, std::move(parsed.rest)));
+  DS_RETURN_IF_ERROR(CheckMeaningOfFlags(app, *command));
   return command->run(invocation);
 }
 

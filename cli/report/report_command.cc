@@ -40,7 +40,12 @@ StatusOr<int> ReportCommand(const Invocation& invocation) {
   FlagParser parser("report [flags] [--json]",
                     "Show what this host has and what would stop a job on it.");
   parser.app().add_flag("--json", json, "print one JSON object");
-  AddLaunchFlags(parser.app(), &flags);
+  parser.app()
+      .add_option(FlagNames("hostfile", "-H"), flags.hostfile, "must name no other host")
+      ->type_name("FILE");
+  parser.app()
+      .add_option(FlagNames("run_dir"), flags.run_dir, "look at the disk it is on (default: runs)")
+      ->type_name("DIR");
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
                       parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
   if (parsed.help_shown) return kExitOk;

@@ -74,6 +74,25 @@ TEST_F(CommandLineTest, UnknownWordsGetASuggestion) {
       "--elastic_training is not supported: there is no elastic mode; see --max_restarts");
 }
 
+TEST_F(CommandLineTest, LaunchFlagsInFrontOfACommandThatHasNoUseForThemAreRefused) {
+  const auto refusal = [](const std::string& flag, const std::string& command) {
+    return flag + " in front of '" + command +
+           "' means nothing there; leave it out (its own flags stand behind its name)";
+  };
+  const std::string config = Write("g.json", R"({"train_batch_size": 8})");
+  for (const char* command : {"check", "elastic", "estimate", "checkpoint", "version", "help"}) {
+    ExpectRefused({"--num_gpus", "2", command}, refusal("--num_gpus", command));
+    ExpectRefused({"-q", command}, refusal("--quiet", command));
+    ExpectRefused({"--no-local-rank", command}, refusal("--no_local_rank", command));
+  }
+  ExpectRefused({"-x", "A=1", "check", config}, refusal("--export", "check"));
+  ExpectRefused({"--num_gpus", "2", "report"}, refusal("--num_gpus", "report"));
+  ExpectRefused({"report", "--num_gpus", "2"}, "unknown flag --num_gpus");
+  EXPECT_EQ(Dsrun({"--log_level", "error", "check", config}).status, 0);
+  const std::string localhost = std::string(kExamples) + "localhost";
+  EXPECT_NE(Dsrun({"-H", localhost, "--run_dir", "runs", "report"}).status, 2);
+}
+
 TEST_F(CommandLineTest, HostfilesAreRefusedWithFileAndLine) {
   const std::string invalid = std::string(kExamples) + "invalid/";
   ExpectRefused({"-H", "nope", "train"}, "hostfile: nope: No such file or directory");
