@@ -81,7 +81,8 @@ StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Start(const LocalDaemonOptio
     }
     LogDebug("starting a daemon: " + warm.status().message());
   }
-  DS_ASSIGN_OR_RETURN(daemon->folder_, MakePrivateFolder());
+  DS_ASSIGN_OR_RETURN(daemon->own_folder_, PrivateFolder::Make());
+  daemon->folder_ = daemon->own_folder_.path();
   const std::string socket = (daemon->folder_ / "daemon.sock").string();
   DS_ASSIGN_OR_RETURN(Pipe controller, MakePipe());
   DS_ASSIGN_OR_RETURN(Pipe ready, MakePipe());

@@ -17,6 +17,7 @@
 
 #include "cli/daemon_client.h"
 #include "cli/warm_daemon.h"
+#include "runtime/base/private_folder.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
 
@@ -57,6 +58,7 @@ class LocalDaemon {
   LocalDaemon() = default;
 
   std::filesystem::path folder_;
+  PrivateFolder own_folder_;  // the same, unless the daemon is a warm one, whose folder it is
   void UseWarm(WarmDaemon warm);
   Status AwaitChild();
   Status AwaitWarm();

@@ -21,6 +21,7 @@
 #include "daemon/warm_daemon.h"
 #include "runtime/base/files.h"
 #include "runtime/base/log.h"
+#include "runtime/base/private_folder.h"
 
 extern char** environ;
 
@@ -84,9 +85,11 @@ SupervisorOptions MakeOptions(const Flags& flags) {
 // Returns only when it could not start; otherwise the process ends with the loop.
 Status Serve(const Flags& flags) {
   const std::filesystem::path socket = flags.socket;
+  // dsrun made it and may be killed; as long as this process lives it is not a folder left behind.
+  DS_ASSIGN_OR_RETURN(const PrivateFolder folder, PrivateFolder::Join(socket.parent_path()));
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<EventLoop> loop, EventLoop::Create());
   SupervisorOptions options = MakeOptions(flags);
-  options.folder = socket.parent_path();
+  options.folder = folder.path();
   if (flags.controller_fd >= 0) {
     ::fcntl(flags.controller_fd, F_SETFD, FD_CLOEXEC);
     options.controller.Reset(flags.controller_fd);
@@ -102,7 +105,7 @@ Status Serve(const Flags& flags) {
   const Status status = loop->Run();
   server->Drain();
   std::error_code ignored;
-  std::filesystem::remove(socket.parent_path(), ignored);
+  std::filesystem::remove(folder.path(), ignored);
   if (!status.ok()) LogError(status.message());
   // Nothing is left to save, and gRPC may take ten seconds to end its threads.
   std::_Exit(status.ok() ? 0 : 1);

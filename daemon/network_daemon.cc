@@ -10,10 +10,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <utility>
 
 #include "daemon/credentials.h"
@@ -23,6 +21,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/files.h"
 #include "runtime/base/log.h"
+#include "runtime/base/private_folder.h"
 #include "runtime/base/unique_fd.h"
 
 namespace ds::daemon {
@@ -109,9 +108,7 @@ StatusOr<Daemon> StartAndAnswer(const std::string& address, SupervisorOptions op
 }
 
 // Says on standard output why there is no daemon.
-int Refuse(const Status& status, const std::filesystem::path& folder) {
-  std::error_code ignored;
-  if (!folder.empty()) std::filesystem::remove_all(folder, ignored);
+int Refuse(const Status& status) {
   if (!Answer({{"error", status.message()}}).ok()) LogError(status.message());
   return 1;
 }
@@ -137,17 +134,19 @@ StatusOr<UniqueFd> ContinueInBackground() {
 
 int ServeNetwork(const std::string& address, SupervisorOptions options, UniqueFd starter) {
   ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-  StatusOr<std::filesystem::path> folder = MakePrivateFolder();
-  if (!folder.ok()) return Refuse(folder.status(), "");
-  options.folder = *folder;
+  StatusOr<PrivateFolder> folder = PrivateFolder::Make();
+  if (!folder.ok()) return Refuse(folder.status());
+  options.folder = folder->path();
   const StatusOr<Daemon> daemon = StartAndAnswer(address, std::move(options));
-  if (!daemon.ok()) return Refuse(daemon.status(), *folder);
+  if (!daemon.ok()) {
+    folder->Remove();
+    return Refuse(daemon.status());
+  }
   static_cast<void>(WriteAll(starter.get(), "\n", "the process that was started"));
   starter.Reset();
   const Status status = daemon->loop->Run();
   daemon->server->Drain();
-  std::error_code ignored;
-  std::filesystem::remove_all(*folder, ignored);
+  folder->Remove();
   // Nothing is left to save, and gRPC may take ten seconds to end its threads.
   std::_Exit(status.ok() ? 0 : 1);
 }

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "daemon/daemon_service.h"
@@ -16,6 +15,7 @@
 #include "daemon/warm_pool.h"
 #include "runtime/base/files.h"
 #include "runtime/base/log.h"
+#include "runtime/base/private_folder.h"
 
 namespace ds::daemon {
 namespace {
@@ -30,13 +30,14 @@ Status RunPool(int waiting) {
 }
 
 // Returns when it could not start or nobody needs it; otherwise the process ends with the loop.
-Status WaitAndServe(SupervisorOptions options) {
+Status WaitAndServe(SupervisorOptions options, PrivateFolder* private_folder) {
   const UniqueFd listener(kInheritedListener);
   UniqueFd owner(kInheritedOwner);
   for (const UniqueFd* fd : {&listener, static_cast<const UniqueFd*>(&owner)}) {
     ::fcntl(fd->get(), F_SETFD, FD_CLOEXEC);
   }
-  const std::filesystem::path folder = options.folder;
+  const std::filesystem::path folder = private_folder->path();
+  options.folder = folder;
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<EventLoop> loop, EventLoop::Create());
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<Supervisor> supervisor,
                       Supervisor::Create(loop.get(), std::move(options)));
@@ -50,8 +51,7 @@ Status WaitAndServe(SupervisorOptions options) {
   DS_RETURN_IF_ERROR(supervisor->TakeJob(std::move(job)));
   const Status status = loop->Run();
   server->Drain();
-  std::error_code ignored;
-  std::filesystem::remove_all(folder, ignored);
+  private_folder->Remove();
   if (!status.ok()) LogError(status.message());
   std::_Exit(status.ok() ? 0 : 1);  // as in main.cc
 }
@@ -65,15 +65,13 @@ int ServePool(int waiting) {
 }
 
 int ServeHandedOver(SupervisorOptions options) {
-  StatusOr<std::filesystem::path> folder = MakePrivateFolder();
+  StatusOr<PrivateFolder> folder = PrivateFolder::Make();
   if (!folder.ok()) {
     LogError(folder.status().message());
     return 1;
   }
-  options.folder = *folder;
-  const Status status = WaitAndServe(std::move(options));
-  std::error_code ignored;
-  std::filesystem::remove_all(*folder, ignored);
+  const Status status = WaitAndServe(std::move(options), &*folder);
+  folder->Remove();
   const bool unused = status.code() == StatusCode::kCancelled;
   if (!unused) LogError(status.message());
   std::_Exit(unused ? 0 : 1);

@@ -5,9 +5,7 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
-#include <vector>
 
 namespace ds {
 namespace fs = std::filesystem;
@@ -96,23 +94,6 @@ StatusOr<AppendFile> AppendFile::Open(const fs::path& path) {
 
 Status AppendFile::Append(std::string_view text) {
   return WriteAll(fd_.get(), text, path_.string());
-}
-
-StatusOr<fs::path> MakePrivateFolder() {
-  constexpr std::size_t kLongestBase = 64;  // a socket's path may have 107 bytes
-  std::vector<std::string> bases;
-  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  if (runtime != nullptr && *runtime == '/' && std::string_view(runtime).size() <= kLongestBase) {
-    bases.emplace_back(runtime);
-  }
-  bases.emplace_back("/tmp");
-  Status last;
-  for (const std::string& base : bases) {
-    std::string path = base + "/dsrun-XXXXXX";
-    if (::mkdtemp(path.data()) != nullptr) return fs::path(path);  // mkdtemp's mode is 0700
-    last = ErrnoError(errno, base + ": cannot make a private folder");
-  }
-  return last;
 }
 
 std::string ShownPath(const fs::path& path) {

@@ -56,10 +56,6 @@ class AppendFile {
 // write(2) until all is written. `what` names the file in the error.
 Status WriteAll(int fd, std::string_view bytes, std::string_view what);
 
-// A new folder that only this user can enter (0700), under $XDG_RUNTIME_DIR or /tmp. Its path
-// leaves room for the name of a unix socket, so a long $XDG_RUNTIME_DIR is passed over.
-StatusOr<std::filesystem::path> MakePrivateFolder();
-
 // The path as a user would type it here: relative when it lies below the working directory, else as
 // it is.
 std::string ShownPath(const std::filesystem::path& path);

@@ -61,10 +61,11 @@ void SshJob::ExpectRefused(const std::vector<std::string>& flags,
 void SshJob::ExpectNothingLeft(int host) {
   if (!hosts().namespaces()) return;  // others' processes and files are there, too
   EXPECT_THAT(hosts().Processes(host), IsEmpty());
-  EXPECT_EQ(OnHost(host,
-                   "find /tmp /run /dev/shm /root -type f | grep -v ^/run/host/ | "
-                   "grep -vE '^/root/.cache/dsrun/dsrund-[0-9a-f]{16}$'"),
-            "");
+  EXPECT_EQ(
+      OnHost(host,
+             "find /tmp /run /dev/shm /root -type f -o -name dsrun-job-\\* | grep -v ^/run/host/ | "
+             "grep -vE '^/root/.cache/dsrun/dsrund-[0-9a-f]{16}$'"),
+      "");
 }
 
 nlohmann::json SshJob::Verdict() const {

@@ -51,6 +51,19 @@ TEST_F(SshLossTest, AKilledDsrunLeavesNothingAfterTheLease) {
   }
 }
 
+TEST_F(SshLossTest, WhatAKilledDaemonLeavesGoesWithTheNextOne) {
+  if (SkipWithoutNamespaces()) GTEST_SKIP() << hosts().why_not();
+  const auto dsrun = Start("3");
+  OnHost(1, "kill -9 $(pgrep -x dsrund-.*)");
+  EXPECT_EQ(dsrun->Wait().status, 4);
+  EXPECT_THAT(OnHost(1, "ls /tmp"), StartsWith("dsrun-job-"));
+  EXPECT_EQ(RunProgram(Command({}, "true"),
+                       {.environment = hosts().Environment(), .working_directory = folder()})
+                .status,
+            0);
+  ExpectNothingLeft(1);
+}
+
 TEST_F(SshLossTest, APulledCableIsTheVerdict) {
   if (SkipWithoutNamespaces()) GTEST_SKIP() << hosts().why_not();
   const auto dsrun = Start("3");
