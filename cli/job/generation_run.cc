@@ -83,6 +83,9 @@ std::optional<Verdict> GenerationRun::Run(const RankProgram& program) {
 }
 
 std::optional<Verdict> GenerationRun::LaunchHosts(const RankProgram& program) {
+  // Its end waits for the call.
+  const std::future<void> preparation = std::async(
+      std::launch::async, [this] { observer_->OnLaunching(generation_, job_.plan.world_size()); });
   std::vector<int> all(prepared_.daemons.size());
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
   const std::function<Status(int)> launch = [&](int node_rank) {

@@ -44,6 +44,10 @@ class JobReport : public JobObserver {
       console_->Notice("host " + host + " has no GPU: its ranks run on CPU");
     }
   }
+  void OnLaunching(int generation, int ranks) override {
+    // What fails here fails again with the first event of the rank, which ends the job.
+    static_cast<void>(run_directory_->MakeLogs(generation, ranks));
+  }
   Status OnEvent(const HostEvent& event) override {
     if (event.event.has_heartbeat() && !released_start_pages_) {
       ReleaseStartPages();

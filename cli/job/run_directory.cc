@@ -120,13 +120,23 @@ Status RunDirectory::RemoveVerdict() {
   return error ? ErrnoError(error.value(), (path_ / "verdict.json").string()) : OkStatus();
 }
 
+Status RunDirectory::MakeLogs(int generation, int ranks) {
+  for (int rank = 0; rank < ranks; ++rank) DS_RETURN_IF_ERROR(MakeLogsOf(generation, rank));
+  return OkStatus();
+}
+
+Status RunDirectory::MakeLogsOf(int generation, int rank) {
+  for (const int stream : {v1::RankOutput::STDOUT, v1::RankOutput::STDERR}) {
+    DS_RETURN_IF_ERROR(Log(generation, {rank, stream}).status());
+  }
+  return OkStatus();
+}
+
 Status RunDirectory::Append(const HostEvent& event) {
   if (event.event.has_rank_output()) return AppendOutput(event);
   if (event.event.has_rank_started()) {
     const int rank = static_cast<int>(event.event.rank_started().rank());
-    for (const int stream : {v1::RankOutput::STDOUT, v1::RankOutput::STDERR}) {
-      DS_RETURN_IF_ERROR(Log(event.generation, {rank, stream}).status());
-    }
+    DS_RETURN_IF_ERROR(MakeLogsOf(event.generation, rank));
   }
   if (event.event.has_rank_report() && event.event.rank_report().kind() == "step") {
     return AppendMetrics(event.event.rank_report().body() + "\n");
@@ -152,14 +162,14 @@ Status RunDirectory::AppendOutput(const HostEvent& event) {
 }
 
 StatusOr<AppendFile*> RunDirectory::Log(int generation, const LogKey& key) {
+  const fs::path folder = path_ / "logs" / std::to_string(generation);
   if (generation != log_generation_) {
+    DS_RETURN_IF_ERROR(MakeDirectories(folder));
     logs_.clear();
     log_generation_ = generation;
   }
   const auto found = logs_.find(key);
   if (found != logs_.end()) return &found->second;
-  const fs::path folder = path_ / "logs" / std::to_string(generation);
-  DS_RETURN_IF_ERROR(MakeDirectories(folder));
   DS_ASSIGN_OR_RETURN(AppendFile file,
                       AppendFile::Open(folder / RankFileName(key.first, key.second)));
   return &logs_.emplace(key, std::move(file)).first->second;

@@ -49,6 +49,9 @@ class RunDirectory {
   Status WriteVerdict(const Verdict& verdict);
   // A verdict of an earlier try says nothing about the next.
   Status RemoveVerdict();
+  // The logs of ranks 0 to `ranks` - 1, which Append makes otherwise. On a disk where much has just
+  // been deleted that takes longer than to start the ranks.
+  Status MakeLogs(int generation, int ranks);
   Status Append(const HostEvent& event);
 
  private:
@@ -57,6 +60,7 @@ class RunDirectory {
   explicit RunDirectory(std::filesystem::path path) : path_(std::move(path)) {}
   static StatusOr<std::unique_ptr<RunDirectory>> OpenFiles(const std::filesystem::path& path);
   Status Lock();
+  Status MakeLogsOf(int generation, int rank);
   Status AppendOutput(const HostEvent& event);
   Status AppendMetrics(const std::string& line);
   StatusOr<AppendFile*> Log(int generation, const LogKey& key);
