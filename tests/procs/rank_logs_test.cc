@@ -4,11 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <regex>
 #include <sstream>
 
 #include "runtime/base/files.h"
+#include "tests/procs/flood.h"
 #include "tests/support/program.h"
 
 namespace ds::testing {
@@ -120,6 +122,22 @@ TEST_F(RankLogsTest, BytesLongLinesProgressBarsAndNoFinalNewline) {
   EXPECT_THAT(result.out, HasSubstr(std::string("0@localhost: \0\377\n", 16)));
   EXPECT_THAT(result.out, HasSubstr("0@localhost: end\n"));
   EXPECT_EQ(std::count(result.out.begin(), result.out.end(), 'y'), 3000000);
+}
+
+// A second of 100 MB/s through one daemon; scripts/bench/launch prints how fast it really is.
+TEST_F(RankLogsTest, AHundredMegabytesOfEightRanksAreAllThere) {
+  constexpr std::size_t kBytes = 12'500'000;
+  const ProgramResult result =
+      RunProgram({DS_BIN_DIR "/dsrun", "--device", "cpu", "--run_dir", "run", "--num_gpus", "8",
+                  "--errors_only", "--", DS_TEST_RANK, "flood", std::to_string(kBytes)},
+                 {.working_directory = folder_.path()});
+  EXPECT_EQ(result.status, 0) << result.err;
+  for (int rank = 0; rank < 8; ++rank) {
+    const std::string log = Log("0/rank-0000" + std::to_string(rank) + ".out");
+    ASSERT_EQ(log.size(), kBytes);
+    const auto [got, expected] = std::mismatch(log.begin(), log.end(), Flood(rank, kBytes).begin());
+    EXPECT_EQ(got, log.end()) << "rank " << rank << ", byte " << got - log.begin();
+  }
 }
 
 TEST_F(RankLogsTest, RanksAreBoundToDifferentCores) {

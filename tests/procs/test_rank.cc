@@ -23,6 +23,7 @@
 #include "runtime/base/files.h"
 #include "runtime/base/rank_link.h"
 #include "runtime/base/unique_fd.h"
+#include "tests/procs/flood.h"
 
 extern char** environ;
 
@@ -88,6 +89,14 @@ int SayBoth(const Arguments& arguments) {
   std::transform(loud.begin(), loud.end(), loud.begin(),
                  [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
   Say(loud, STDERR_FILENO);
+  return 0;
+}
+
+// flood BYTES: so many of flood.h, which differ from rank to rank
+int WriteFlood(const Arguments& arguments) {
+  const char* rank = std::getenv("RANK");
+  Say(testing::Flood(rank == nullptr ? 0 : std::atoi(rank),
+                     static_cast<std::size_t>(Number(arguments, 0))));
   return 0;
 }
 
@@ -268,6 +277,7 @@ int Main(const Arguments& arguments) {
       {"lines", Lines},
       {"say", SayBoth},
       {"every-byte", EveryByte},
+      {"flood", WriteFlood},
       {"long-line", LongLine},
       {"complain", Complain},
       {"arguments", ShowArguments},
