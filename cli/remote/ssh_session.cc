@@ -1,7 +1,9 @@
 #include "cli/remote/ssh_session.h"
 
+#include <pwd.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <utility>
 
@@ -29,6 +31,15 @@ bool SetText(ssh_session session, ssh_options_e option, const std::string& value
 
 bool SetNumber(ssh_session session, ssh_options_e option, int value) {
   return ::ssh_options_set(session, option, &value) == SSH_OK;
+}
+
+// Whom SSH logs in as when nobody says.
+std::string LocalUser() {
+  passwd entry{};
+  passwd* found = nullptr;
+  std::array<char, 4096> buffer{};
+  ::getpwuid_r(::geteuid(), &entry, buffer.data(), buffer.size(), &found);
+  return found == nullptr ? "" : entry.pw_name;
 }
 
 std::string AuthenticationMethods(ssh_session session) {
@@ -60,7 +71,7 @@ SshSession::~SshSession() {
 }
 
 HostFailure SshSession::Broken(FailureKind kind, const std::string& doing) const {
-  if (interrupter_->interrupted()) {
+  if (interrupter_ != nullptr && interrupter_->interrupted()) {
     return {.kind = FailureKind::kInterrupted, .message = "interrupted"};
   }
   if (guard_ != nullptr && guard_->fired()) {
@@ -74,20 +85,41 @@ HostFailure SshSession::Broken(FailureKind kind, const std::string& doing) const
 
 MaybeFailure SshSession::Connect(const RemoteTarget& target, Interrupter::Deadline deadline) {
   Endpoint endpoint;
-  bool proxy = false;
+  std::string proxy;
   if (MaybeFailure failure = Configure(target, &endpoint, &proxy)) return failure;
   place_ = endpoint.host + " port " + std::to_string(endpoint.port);
-  if (!proxy) {
-    UniqueFd socket;
+  UniqueFd socket;
+  if (!proxy.empty()) {
+    const std::string user = Option(session_, SSH_OPTIONS_USER);
+    const ProxyTokens tokens{.host = endpoint.host,
+                             .port = endpoint.port,
+                             .user = user.empty() ? LocalUser() : user,
+                             .name = target.host};
+    const std::string command = ExpandProxyCommand(proxy, tokens);
+    if (MaybeFailure failure = StartProxy(command, &socket)) return failure;
+  } else {
     if (MaybeFailure failure = Dial(endpoint, deadline, interrupter_, &socket)) return failure;
     peer_address_ = PeerAddress(socket.get());
-    const socket_t fd = socket.Release();  // libssh closes it
-    ::ssh_options_set(session_, SSH_OPTIONS_FD, &fd);
   }
+  const socket_t fd = socket.Release();  // libssh closes it
+  ::ssh_options_set(session_, SSH_OPTIONS_FD, &fd);
   return Handshake(deadline);
 }
 
-MaybeFailure SshSession::Configure(const RemoteTarget& target, Endpoint* endpoint, bool* proxy) {
+MaybeFailure SshSession::StartProxy(const std::string& command, UniqueFd* socket) {
+  auto proxy = ProxyCommand::Start(command);
+  if (!proxy.ok()) {
+    return HostFailure{.kind = FailureKind::kStart,
+                       .message = "proxy command: " + proxy.status().message(),
+                       .hint = "look at ProxyCommand in ~/.ssh/config"};
+  }
+  proxy_ = std::move(proxy).value();
+  *socket = proxy_->TakeSocket();
+  return std::nullopt;
+}
+
+MaybeFailure SshSession::Configure(const RemoteTarget& target, Endpoint* endpoint,
+                                   std::string* proxy) {
   bool good = SetText(session_, SSH_OPTIONS_SSH_DIR, HomeDirectory() + "/.ssh") &&
               SetText(session_, SSH_OPTIONS_HOST, target.host) &&
               ::ssh_options_parse_config(session_, nullptr) == SSH_OK;
@@ -106,12 +138,12 @@ MaybeFailure SshSession::Configure(const RemoteTarget& target, Endpoint* endpoin
   unsigned port = 0;
   ::ssh_options_get_port(session_, &port);
   *endpoint = {Option(session_, SSH_OPTIONS_HOST), port == 0 ? kSshPort : static_cast<int>(port)};
-  *proxy = !Option(session_, SSH_OPTIONS_PROXYCOMMAND).empty();
+  *proxy = Option(session_, SSH_OPTIONS_PROXYCOMMAND);
   return std::nullopt;
 }
 
 MaybeFailure SshSession::Handshake(Interrupter::Deadline deadline) {
-  // The first call does not wait: it takes the socket, or starts the proxy command and makes one.
+  // The first call does not wait: it takes the socket.
   ::ssh_set_blocking(session_, 0);
   int result = ::ssh_connect(session_);
   if (result != SSH_ERROR) {
@@ -132,6 +164,11 @@ MaybeFailure SshSession::Handshake(Interrupter::Deadline deadline) {
 }
 
 void SshSession::SetDeadline(Interrupter::Deadline deadline) { guard_->SetDeadline(deadline); }
+
+void SshSession::KeepOpen() {
+  guard_.reset();
+  interrupter_ = nullptr;
+}
 
 // Nothing when the file gives no key.
 std::optional<int> SshSession::TryIdentity(const std::string& path) {

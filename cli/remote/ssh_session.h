@@ -18,6 +18,7 @@
 #include "cli/remote/dial.h"
 #include "cli/remote/host_failure.h"
 #include "cli/remote/interrupter.h"
+#include "cli/remote/proxy_command.h"
 #include "cli/remote/remote_target.h"
 
 namespace ds::cli {
@@ -36,6 +37,8 @@ class SshSession {
 
   // Everything from now on must be done by then.
   void SetDeadline(Interrupter::Deadline deadline);
+  // No deadline any more, and the interrupter may go. Requires: every call has returned.
+  void KeepOpen();
 
   ssh_session handle() const { return session_; }
   // "10.0.0.2 port 22", as dialled.
@@ -46,13 +49,15 @@ class SshSession {
   HostFailure Broken(FailureKind kind, const std::string& doing) const;
 
  private:
-  MaybeFailure Configure(const RemoteTarget& target, Endpoint* endpoint, bool* proxy);
+  MaybeFailure Configure(const RemoteTarget& target, Endpoint* endpoint, std::string* proxy);
+  MaybeFailure StartProxy(const std::string& command, UniqueFd* socket);
   MaybeFailure Handshake(Interrupter::Deadline deadline);
   std::optional<int> TryIdentity(const std::string& path);
   HostFailure Refused(const RemoteTarget& target) const;
 
-  Interrupter* const interrupter_;
+  Interrupter* interrupter_;  // null once it is kept open
   ssh_session session_;
+  std::unique_ptr<ProxyCommand> proxy_;  // what carries the connection, if not the network
   std::unique_ptr<Interrupter::Guard> guard_;
   std::string place_;
   std::string peer_address_;

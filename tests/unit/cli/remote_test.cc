@@ -2,10 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
@@ -14,6 +16,7 @@
 #include "cli/remote/fan_out.h"
 #include "cli/remote/host_failure.h"
 #include "cli/remote/interrupter.h"
+#include "cli/remote/proxy_command.h"
 #include "cli/remote/remote_daemon.h"
 #include "cli/remote/remote_facts.h"
 #include "cli/remote/remote_shell.h"
@@ -62,6 +65,27 @@ TEST(RemoteShellTest, WordsSurviveEveryLoginShellUnchanged) {
         {.environment = {"SSH_CONNECTION=1.2.3.4 5 6.7.8.9 22"}});
     EXPECT_EQ(result.out, "1.2.3.4 5 6.7.8.9 22|" + nasty + "||done") << result.err;
   }
+}
+
+TEST(ProxyCommandTest, TokensAreReplacedOnceAndOthersStay) {
+  const ProxyTokens tokens{.host = "10.0.0.2", .port = 2222, .user = "me", .name = "%h"};
+  EXPECT_EQ(ExpandProxyCommand("nc %h %p", tokens), "nc 10.0.0.2 2222");
+  EXPECT_EQ(ExpandProxyCommand("ssh -l %r -W '[%h]:%p' %n", tokens),
+            "ssh -l me -W '[10.0.0.2]:2222' %h");
+  EXPECT_EQ(ExpandProxyCommand("a %% %x %", tokens), "a % %x %");
+}
+
+TEST(ProxyCommandTest, ItsEndIsCertainAndItKeepsNoEndOfOurs) {
+  auto proxy = ProxyCommand::Start("sh -c 'trap \"\" TERM; cat; echo ended; cat; sleep 600'");
+  ASSERT_TRUE(proxy.ok());
+  const UniqueFd socket = (*proxy)->TakeSocket();
+  ::shutdown(socket.get(), SHUT_WR);
+  std::array<char, 6> word{};
+  pollfd readable{socket.get(), POLLIN, 0};
+  ASSERT_EQ(::poll(&readable, 1, -1), 1);
+  EXPECT_EQ(::read(socket.get(), word.data(), word.size()), 6);
+  EXPECT_EQ(std::string_view(word.data(), word.size()), "ended\n");
+  proxy->reset();  // returns, although it sleeps and wants no SIGTERM
 }
 
 TEST(RemoteFactsTest, ReadsThemAndNoticesNoise) {

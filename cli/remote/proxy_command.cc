@@ -1,0 +1,68 @@
+#include "cli/remote/proxy_command.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+
+#include "runtime/base/spawn_session.h"
+
+namespace ds::cli {
+namespace {
+
+std::string Shell() {
+  const char* shell = std::getenv("SHELL");
+  return shell != nullptr && *shell != '\0' ? shell : "/bin/sh";
+}
+
+}  // namespace
+
+std::string ExpandProxyCommand(std::string_view command, const ProxyTokens& tokens) {
+  std::string text;
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    const char next = i + 1 < command.size() ? command[i + 1] : '\0';
+    if (command[i] != '%' || std::string_view("hprn%").find(next) == std::string_view::npos) {
+      text += command[i];
+      continue;
+    }
+    if (next == 'h') text += tokens.host;
+    if (next == 'p') text += std::to_string(tokens.port);
+    if (next == 'r') text += tokens.user;
+    if (next == 'n') text += tokens.name;
+    if (next == '%') text += '%';
+    ++i;
+  }
+  return text;
+}
+
+StatusOr<std::unique_ptr<ProxyCommand>> ProxyCommand::Start(const std::string& command) {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+    return ErrnoError(errno, "socketpair");
+  }
+  std::unique_ptr<ProxyCommand> proxy(new ProxyCommand(UniqueFd(ends[0])));
+  const UniqueFd theirs(ends[1]);
+  if (::fcntl(ends[0], F_SETFL, O_NONBLOCK) != 0) return ErrnoError(errno, "fcntl");
+  const UniqueFd null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  if (!null.valid()) return ErrnoError(errno, "/dev/null");
+  const InheritedFd inherited[] = {
+      {theirs.get(), STDIN_FILENO}, {theirs.get(), STDOUT_FILENO}, {null.get(), STDERR_FILENO}};
+  const std::string shell = Shell();
+  DS_ASSIGN_OR_RETURN(proxy->pid_,
+                      SpawnInNewSession(shell, {shell, "-c", "exec " + command}, inherited));
+  return proxy;
+}
+
+ProxyCommand::~ProxyCommand() {
+  if (pid_ < 0) return;
+  ::kill(-pid_, SIGKILL);  // it keeps nothing that could be lost
+  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+}  // namespace ds::cli
