@@ -7,12 +7,16 @@
 #include <algorithm>
 #include <cerrno>
 #include <memory>
+#include <string_view>
 #include <system_error>
 
 #include "runtime/base/unique_fd.h"
+#include "runtime/base/unix_socket.h"
 
 namespace ds::cli {
 namespace {
+
+constexpr std::string_view kUnix = "unix:";
 
 using AddressList = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
@@ -36,9 +40,15 @@ int ConnectWithin(int fd, const addrinfo& address, std::chrono::milliseconds tim
   return error;
 }
 
+ProbeResult ProbeTunnel(const std::string& path) {
+  if (ConnectUnix(path).ok()) return {Reachability::kListening, "the SSH connection stands"};
+  return {Reachability::kRefused, "the SSH connection that leads to it has ended"};
+}
+
 }  // namespace
 
 ProbeResult ProbeTarget(const std::string& target, std::chrono::milliseconds timeout) {
+  if (target.starts_with(kUnix)) return ProbeTunnel(target.substr(kUnix.size()));
   const std::string place = target.substr(target.find(':') + 1);
   const std::size_t colon = place.rfind(':');
   std::string host = place.substr(0, colon);

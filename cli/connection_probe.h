@@ -22,7 +22,8 @@ struct ProbeResult {
   std::string detail;  // "10.0.0.2:34567: Connection refused"
 };
 
-// `target` is "ipv4:10.0.0.2:34567" or "ipv6:[fd00::2]:34567".
+// `target` is "ipv4:10.0.0.2:34567", "ipv6:[fd00::2]:34567", or the "unix:/path" of a tunnel, which
+// takes connections as long as SSH carries them.
 ProbeResult ProbeTarget(const std::string& target, std::chrono::milliseconds timeout);
 
 }  // namespace ds::cli

@@ -59,7 +59,7 @@ class DaemonClient {
 
   // `target` is a gRPC address, "unix:/path/daemon.sock". Connects with the first call.
   explicit DaemonClient(const std::string& target);
-  // `target` is "ipv4:10.0.0.2:34567" or "ipv6:[fd00::2]:34567".
+  // `target` is "ipv4:10.0.0.2:34567", "ipv6:[fd00::2]:34567" or a tunnel's "unix:/path".
   DaemonClient(const std::string& target, const TlsOptions& tls);
   // Abandons and waits for the callbacks of renewals.
   ~DaemonClient();
@@ -129,7 +129,7 @@ class DaemonClient {
   // False when Watch was cancelled meanwhile.
   bool WaitToReconnect(std::chrono::milliseconds pause);
 
-  const std::string network_target_;  // "" for a unix socket
+  const std::string network_target_;  // "" for a daemon of this host
   std::unique_ptr<v1::Daemon::Stub> stub_;
   std::mutex mutex_;
   grpc::ClientContext* watch_ = nullptr;  // guarded by mutex_

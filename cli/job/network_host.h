@@ -8,17 +8,20 @@
 
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <string>
 
 #include "cli/daemon_client.h"
 #include "cli/job/host_daemon.h"
+#include "cli/remote/ssh_tunnel.h"
 
 namespace ds::cli {
 
 class NetworkHost : public HostDaemon {
  public:
-  // `target` is as DaemonClient says.
-  NetworkHost(std::string job_id, const std::string& target, const TlsOptions& tls);
+  // `target` is as DaemonClient says; `tunnel` what leads there, if not the network.
+  NetworkHost(std::string job_id, const std::string& target, const TlsOptions& tls,
+              std::unique_ptr<SshTunnel> tunnel = nullptr);
 
   StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest& request) override;
   StatusOr<v1::LaunchResponse> Launch(const v1::LaunchRequest& request) override;
@@ -34,6 +37,7 @@ class NetworkHost : public HostDaemon {
 
  private:
   const std::string job_id_;
+  const std::unique_ptr<SshTunnel> tunnel_;  // before the client, which uses it
   DaemonClient client_;
   std::atomic<std::chrono::nanoseconds> last_event_{};
 };

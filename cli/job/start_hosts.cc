@@ -115,8 +115,9 @@ StatusOr<StartedHosts> HostStarter::StartRemote(StartedHosts result) {
     const TlsOptions tls{.credentials = hosts.controller,
                          .daemon_name = ::dsrun::v1::DaemonPeerName(options_.job_id, node),
                          .lease = options_.lease};
-    result.daemons[node] =
-        std::make_unique<NetworkHost>(options_.job_id, hosts.started[index].target(), tls);
+    StartedDaemon& daemon = hosts.started[index];
+    result.daemons[node] = std::make_unique<NetworkHost>(options_.job_id, daemon.target(), tls,
+                                                         std::move(daemon.tunnel));
     // At once: its lease must last until the slowest host is ready.
     result.leases->Add(node, result.daemons[node].get());
     return failure;

@@ -54,22 +54,27 @@ MaybeFailure StartPlaced(RemoteShell* shell, const std::string& path, const Remo
   return ParseReadyLine(result.out, started);
 }
 
-// Whether the daemon's port can be reached from here, which SSH's port says nothing about.
-MaybeFailure ReachPort(const StartedDaemon& started, const RemoteJob& job) {
-  UniqueFd ignored;
-  const auto deadline = std::chrono::steady_clock::now() + kPortTimeout;
-  MaybeFailure failure = Dial({started.address, started.port}, deadline, job.interrupter, &ignored);
-  if (!failure || failure->kind == FailureKind::kInterrupted) return failure;
-  return HostFailure{.kind = FailureKind::kPort,
-                     .message = "dsrund runs, but " + failure->message,
-                     .hint =
-                         "does a firewall let only SSH through? dsrun needs the hosts' other "
-                         "ports as well"};
+// Dials the daemon's port, which SSH's port says nothing about; where that does not work, or SSH
+// needed somebody else's help, SSH carries the connection.
+MaybeFailure ReachPort(std::unique_ptr<SshSession> session, const RemoteJob& job,
+                       StartedDaemon* started) {
+  const Endpoint daemon{started->address, started->port};
+  if (!session->peer_address().empty()) {
+    UniqueFd ignored;
+    const auto deadline = std::chrono::steady_clock::now() + kPortTimeout;
+    const MaybeFailure failure = Dial(daemon, deadline, job.interrupter, &ignored);
+    if (!failure || failure->kind == FailureKind::kInterrupted) return failure;
+    started->notice += (started->notice.empty() ? "" : "; ") +
+                       ("its daemon is reached through SSH, because " + failure->message);
+  }
+  session->SetDeadline(std::chrono::steady_clock::now() + kPortTimeout);
+  return SshTunnel::Open(std::move(session), daemon, &started->tunnel);
 }
 
 }  // namespace
 
 std::string StartedDaemon::target() const {
+  if (tunnel != nullptr) return tunnel->target();
   const bool v6 = address.find(':') != std::string::npos;
   return (v6 ? "ipv6:[" + address + "]:" : "ipv4:" + address + ":") + std::to_string(port);
 }
@@ -100,11 +105,11 @@ MaybeFailure ParseReadyLine(const std::string& printed, StartedDaemon* started) 
 MaybeFailure StartRemoteDaemon(const RemoteTarget& target, const Credentials& credentials,
                                const RemoteJob& job, Interrupter::Deadline deadline,
                                StartedDaemon* started) {
-  SshSession session(job.interrupter);
-  if (MaybeFailure failure = session.Connect(target, deadline)) return failure;
-  if (MaybeFailure failure = job.host_keys->Check(session)) return failure;
-  if (MaybeFailure failure = session.Authenticate(target)) return failure;
-  RemoteShell shell(&session, target.wrapper);
+  auto session = std::make_unique<SshSession>(job.interrupter);
+  if (MaybeFailure failure = session->Connect(target, deadline)) return failure;
+  if (MaybeFailure failure = job.host_keys->Check(*session)) return failure;
+  if (MaybeFailure failure = session->Authenticate(target)) return failure;
+  RemoteShell shell(session.get(), target.wrapper);
   const StatusOr<DaemonBinary>& binary = job.binary.get();
   if (!binary.ok()) return StartFailure(binary.status().message());
   RemoteFacts facts;
@@ -112,20 +117,20 @@ MaybeFailure StartRemoteDaemon(const RemoteTarget& target, const Credentials& cr
 
   PlacedDaemon placed{.path = facts.daemon};
   if (placed.path.empty()) {
-    session.SetDeadline(std::chrono::steady_clock::now() + kPlacingTimeout);
+    session->SetDeadline(std::chrono::steady_clock::now() + kPlacingTimeout);
     // Hosts may share a home, so the job alone does not make a name unique.
     const std::string unique = job.job_id + "." + std::to_string(target.node_rank);
     if (MaybeFailure failure = PlaceDaemon(&shell, *binary, unique, &placed)) {
       return failure;
     }
   }
-  session.SetDeadline(std::chrono::steady_clock::now() + job.timeout);
+  session->SetDeadline(std::chrono::steady_clock::now() + job.timeout);
   const std::string keys = KeysLine(credentials, job.lease);
   if (MaybeFailure failure = StartPlaced(&shell, placed.path, facts, keys, job.job_id, started)) {
     return failure;
   }
   started->notice = placed.notice;
-  return ReachPort(*started, job);
+  return ReachPort(std::move(session), job, started);
 }
 
 }  // namespace ds::cli

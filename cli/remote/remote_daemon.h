@@ -1,7 +1,7 @@
 #pragma once
 
 // StartRemoteDaemon: from a hostfile entry to a listening dsrund, in one SSH connection that is
-// closed again:
+// closed again, unless the daemon can be reached through it only:
 //
 //     connect -> host key -> log in -> facts -> place dsrund -> start it -> reach its port
 //
@@ -12,6 +12,7 @@
 
 #include <chrono>
 #include <future>
+#include <memory>
 #include <string>
 
 #include "cli/job/job_certificates.h"
@@ -21,6 +22,7 @@
 #include "cli/remote/interrupter.h"
 #include "cli/remote/remote_facts.h"
 #include "cli/remote/remote_target.h"
+#include "cli/remote/ssh_tunnel.h"
 
 namespace ds::cli {
 
@@ -40,9 +42,10 @@ struct StartedDaemon {
   int port = 0;
   int pid = 0;
   std::string version;
-  std::string notice;  // for the user; "" when there is nothing to say
+  std::string notice;                 // for the user; "" when there is nothing to say
+  std::unique_ptr<SshTunnel> tunnel;  // the way to it; null when its port can be dialled
 
-  // As gRPC wants it: "ipv4:10.0.0.2:34567", "ipv6:[fd00::2]:34567".
+  // As gRPC wants it: "ipv4:10.0.0.2:34567", "ipv6:[fd00::2]:34567", or the tunnel's.
   std::string target() const;
 };
 

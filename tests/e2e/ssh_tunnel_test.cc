@@ -1,0 +1,118 @@
+// Hosts that nothing but SSH reaches: behind another host, or behind a proxy command.
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "runtime/base/files.h"
+#include "tests/e2e/ssh_job.h"
+
+namespace ds::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class SshTunnelTest : public SshJob {
+ protected:
+  void SetUp() override {
+    SshJob::SetUp();
+    if (!IsSkipped() && !hosts().namespaces()) GTEST_SKIP() << hosts().why_not();
+  }
+  void WriteConfig(const std::string& proxy_command) {
+    std::ofstream(hosts().client_home() / ".ssh" / "config")
+        << "Host behind\n  HostName " << hosts().address(1) << "\n  ProxyCommand " << proxy_command
+        << "\n";
+  }
+  // "behind" is h1, reached through a program that asks nothing of an sshd.
+  void WriteProxy() {
+    const std::filesystem::path proxy = folder() / "proxy";
+    const std::string script = "#!/bin/bash\nexec 3<>/dev/tcp/$1/$2\ncat <&3 &\nexec cat >&3\n";
+    ASSERT_TRUE(WriteFileAtomically(proxy, script, 0755).ok());
+    WriteConfig(proxy.string() + " %h %p");
+    WriteHostfile("behind slots=1 workdir=/\n");
+  }
+  // h1 answers nobody but h0, through which "behind" is reached.
+  void HideBehindTheFirst() {
+    hosts().Silence(1);
+    WriteConfig("ssh -F none -i " + hosts().identity().string() +
+                " -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -W %h:%p " +
+                hosts().address(0));
+    WriteHostfile(hosts().HostfileLine(0, 1) + "\nbehind slots=1 workdir=/\n");
+  }
+};
+
+TEST_F(SshTunnelTest, AHostBehindAnotherTakesPartLikeAnyOther) {
+  HideBehindTheFirst();
+  const ProgramResult result = Run("echo rank $RANK of $WORLD_SIZE, $MASTER_ADDR; hostname");
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("1@behind: rank 1 of 2, " + hosts().address(0) + "\n"));
+  EXPECT_THAT(result.out, HasSubstr("1@behind: h1\n"));
+  for (int i = 0; i < 2; ++i) ExpectNothingLeft(i);
+}
+
+TEST_F(SshTunnelTest, ItsStatusArrivesAndStopsTheOthers) {
+  HideBehindTheFirst();
+  const ProgramResult result =
+      Run({"--grace_seconds", "5"}, "[ $RANK = 1 ] && exit 7; exec sleep 600");
+  EXPECT_EQ(result.status, 7) << result.err;
+  EXPECT_EQ(Verdict()["host"], "behind");
+  for (int i = 0; i < 2; ++i) ExpectNothingLeft(i);
+}
+
+TEST_F(SshTunnelTest, EveryByteComesThrough) {
+  HideBehindTheFirst();
+  const ProgramResult result = Run({"--errors_only"}, "[ $RANK = 0 ] || seq 1 3000000");
+  ASSERT_EQ(result.status, 0) << result.err;
+  std::ostringstream expected;
+  for (int i = 1; i <= 3'000'000; ++i) expected << i << '\n';
+  EXPECT_TRUE(*ReadFile(run() / "logs/0/rank-00001.out") == expected.str());
+}
+
+TEST_F(SshTunnelTest, ADaemonKilledBehindItIsLostAfterItsLease) {
+  HideBehindTheFirst();
+  Program dsrun(Command({"--lease_seconds", "2"}, "echo up; exec sleep 600"),
+                {.environment = hosts().Environment(), .working_directory = folder()});
+  ASSERT_TRUE(dsrun.WaitForOutput("up")) << dsrun.err();
+  OnHost(1, "kill -9 $(pgrep -x dsrund-.*)");
+  EXPECT_EQ(dsrun.Wait().status, 4);
+  EXPECT_EQ(Verdict()["host"], "behind");
+  EXPECT_THAT(Verdict()["cause"].get<std::string>(), HasSubstr("_lost"));
+}
+
+TEST_F(SshTunnelTest, ABrokenSshConnectionIsALostDaemon) {
+  HideBehindTheFirst();
+  Program dsrun(Command({"--lease_seconds", "600"}, "echo up; exec sleep 600"),
+                {.environment = hosts().Environment(), .working_directory = folder()});
+  ASSERT_TRUE(dsrun.WaitForOutput("up")) << dsrun.err();
+  OnHost(1, "kill -9 $(pgrep -f 'sshd: root')");
+  EXPECT_EQ(dsrun.Wait().status, 4);
+  EXPECT_EQ(Verdict()["host"], "behind");
+  EXPECT_EQ(Verdict()["cause"], "daemon_lost");
+}
+
+// One that would wait for ever for the end of its input, or of the connection.
+TEST_F(SshTunnelTest, AnyProgramMayBeTheProxy) {
+  WriteProxy();
+  const ProgramResult result = Run("echo $RANK; hostname");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("0@behind: h1\n"));
+  ExpectNothingLeft(1);
+}
+
+class NoForwardingTest : public SshTunnelTest {
+ protected:
+  void SetUp() override {
+    options_.sshd_config = {"AllowTcpForwarding no"};
+    SshTunnelTest::SetUp();
+  }
+};
+
+TEST_F(NoForwardingTest, AServerThatForwardsNothingIsNamed) {
+  WriteProxy();
+  ExpectRefused({}, {"behind", "port", "AllowTcpForwarding"});
+}
+
+}  // namespace
+}  // namespace ds::testing
