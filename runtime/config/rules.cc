@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "runtime/config/auto_values.h"
 #include "runtime/config/batch_sizes.h"
 #include "runtime/config/elasticity_section.h"
+#include "runtime/config/feature_rules.h"
 #include "runtime/config/registry.h"
 #include "runtime/config/value_check.h"
 
@@ -240,10 +242,14 @@ constexpr Rule kRules[] = {
 
 }  // namespace
 
-std::span<const Rule> AllRules() { return kRules; }
+std::vector<Rule> AllRules() {
+  std::vector<Rule> rules(std::begin(kRules), std::end(kRules));
+  rules.insert(rules.end(), FeatureRules().begin(), FeatureRules().end());
+  return rules;
+}
 
 void ApplyRules(RuleContext& context) {
-  for (const Rule& rule : kRules) {
+  for (const Rule& rule : AllRules()) {
     const bool readable = std::none_of(
         rule.keys.begin(), rule.keys.end(),
         [&](std::string_view key) { return !key.empty() && context.values.IsBroken(key); });

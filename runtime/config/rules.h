@@ -7,8 +7,8 @@
 // another reads.
 
 #include <array>
-#include <span>
 #include <string_view>
+#include <vector>
 
 #include "runtime/config/issue_log.h"
 #include "runtime/config/job_facts.h"
@@ -30,7 +30,8 @@ struct Rule {
   void (*apply)(RuleContext& context);
 };
 
-std::span<const Rule> AllRules();
+// Those of rules.cc, then those of feature_rules.cc.
+std::vector<Rule> AllRules();
 
 void ApplyRules(RuleContext& context);
 

@@ -1,0 +1,206 @@
+// DeepSpeed's cross-field checks, line by line, and what this runtime says instead.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "runtime/config/check_config.h"
+#include "runtime/config/feature_rules.h"
+#include "tests/unit/config/messages.h"
+
+namespace ds::config {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+enum class Outcome { kError, kWarning, kAccepted };
+
+struct Line {
+  const char* condition;  // of DeepSpeed
+  const char* by;         // the rule that answers, or what else does
+  const char* members;    // a config that meets the condition, in Hjson
+  Outcome outcome;
+  const char* says;  // part of the message; of an accepted line why there is nothing to say
+};
+
+constexpr char kRegistry[] = "registry";  // type, choices, range and state of a single key
+constexpr char kReader[] = "reader";      // read_values.cc
+
+constexpr Outcome kError = Outcome::kError;
+constexpr Outcome kWarning = Outcome::kWarning;
+constexpr Outcome kAccepted = Outcome::kAccepted;
+
+const std::vector<Line> kLines = {
+    {"fp16.enabled and bf16.enabled", "Fp16ExcludesBf16",
+     "fp16: {enabled: true}, bf16: {enabled: true}", kError, "choose one precision"},
+    {"amp.enabled with ZeRO", "AmpExcludesZero",
+     "amp: {enabled: true}, zero_optimization: {stage: 1}", kError,
+     "amp.enabled cannot be combined with ZeRO"},
+    {"neither train_batch_size nor micro-batch", "BatchSizesAgree", "train_batch_size: null",
+     kError, "either train_batch_size or train_micro_batch_size_per_gpu"},
+    {"batch sizes not consistent", "BatchSizesAgree", "train_micro_batch_size_per_gpu: 3", kError,
+     "train_batch_size"},
+    {"batch sizes not above 0", kRegistry, "train_micro_batch_size_per_gpu: 0", kError,
+     "must be at least 1, not 0"},
+    {"zero stage outside 0..3", kRegistry, "zero_optimization: {stage: 4}", kError,
+     "must be between 0 and 3, not 4"},
+    {"zero_optimization as a boolean", kReader, "zero_optimization: true", kWarning,
+     "read as stage 1"},
+    {"... plus allgather_size", kRegistry, "zero_optimization: true, allgather_size: 7", kWarning,
+     "allgather_size has no effect"},
+    {"legacy_stage1", kRegistry, "zero_optimization: {legacy_stage1: true}", kError,
+     "DeepSpeed has removed it too"},
+    {"offload_optimizer.ratio < 1 outside stage 3", "PartialOffloadNeedsStage3",
+     "zero_optimization: {stage: 2, offload_optimizer: {device: \"cpu\", ratio: 0.5}}", kError,
+     "ratio below 1 needs zero_optimization.stage 3"},
+    {"zenflow without optimizer offload to the CPU", "ZenFlowNeedsHostOptimizer",
+     "zero_optimization: {stage: 2, zenflow: {topk_ratio: 0.2}}", kError,
+     "needs zero_optimization.offload_optimizer.device \"cpu\""},
+    {"zenflow.select_interval < update_interval", "ZenFlowNeedsHostOptimizer",
+     "zero_optimization: {zenflow: {select_interval: 2, update_interval: 4}}", kError,
+     "must not be smaller than update_interval, 4"},
+    {"zenflow.offload without overlap_comm", "ZenFlowNeedsHostOptimizer",
+     "zero_optimization: {overlap_comm: false, zenflow: {offload: true}}", kError,
+     "zenflow.offload needs zero_optimization.overlap_comm"},
+    {"super_offload where there is no CUDA", kRegistry,
+     "zero_optimization: {stage: 3, offload_optimizer: {device: \"cpu\", super_offload: true}}",
+     kError, "offload of optimizer state is not built"},
+    {"nvme offload of the optimizer at stage 1 or 2 (silently host memory)",
+     "NvmeOffloadNeedsStage3",
+     "zero_optimization: {stage: 2, offload_optimizer: {device: \"nvme\"}}", kError,
+     "\"nvme\" needs zero_optimization.stage 3"},
+    {"pipeline_loading_checkpoint outside stage 3", "LoadingBesideComputingNeedsStage3",
+     "zero_optimization: {pipeline_loading_checkpoint: true}", kError,
+     "pipeline_loading_checkpoint needs zero_optimization.stage 3"},
+    {"zero_quantized_* outside stage 3", "ZeroPlusPlusNeedsStage3",
+     "zero_optimization: {stage: 2, zero_quantized_weights: true}", kWarning,
+     "has no effect below ZeRO stage 3"},
+    {"hpZ outside stage 3", "ZeroPlusPlusNeedsStage3",
+     "zero_optimization: {zero_hpz_partition_size: 2}", kWarning,
+     "has no effect below ZeRO stage 3"},
+    {"optimizer.params.max_grad_norm", kReader,
+     "optimizer: {type: \"Adam\", params: {max_grad_norm: 1.0}}", kError, "gradient_clipping"},
+    {"an optimizer that is not tested under ZeRO", kRegistry, "zero_allow_untested_optimizer: true",
+     kWarning, "every optimizer on offer is tested with ZeRO"},
+    {"offload with a client's optimizer", kRegistry, "zero_force_ds_cpu_optimizer: false", kWarning,
+     "zero_force_ds_cpu_optimizer has no effect"},
+    {"1-bit optimizers with ZeRO", "OneBitOptimizersExcludeZero",
+     "optimizer: {type: \"OneBitAdam\"}, zero_optimization: {stage: 1}", kError,
+     "cannot be combined with ZeRO"},
+    {"Lamb with a static loss scale", "LambNeedsADynamicScale",
+     "optimizer: {type: \"Lamb\"}, fp16: {enabled: true, loss_scale: 128}", kError,
+     "fp16.loss_scale must be 0, which is dynamic, with \"Lamb\""},
+    {"Muon + stage 3 + reduce_scatter",
+     "nobody: how gradients are reduced is not Muon's business here",
+     "zero_optimization: {stage: 3, reduce_scatter: true}", kAccepted, ""},
+    {"gradient_allreduce_op sum with ZeRO-3", "SumOverRanksIsNotForStage3",
+     "gradient_allreduce_op: \"sum\", zero_optimization: {stage: 3}", kError,
+     "gradient_allreduce_op"},
+    {"managed_gradient_accumulation false", "UnmanagedAccumulationDoesNotOverlap",
+     "managed_gradient_accumulation: false, zero_optimization: {stage: 1, overlap_comm: true}",
+     kError, "managed_gradient_accumulation"},
+    {"bf16_optimizer_states without bf16 masters", "SixteenBitMastersNeedAPlace",
+     "bf16: {enabled: true, bf16_optimizer_states: true}", kError,
+     "bf16_optimizer_states needs bf16.bf16_master_weights_and_grads"},
+    {"bf16 masters without ZeRO", "SixteenBitMastersNeedAPlace",
+     "bf16: {enabled: true, bf16_master_weights_and_grads: true}", kError,
+     "needs zero_optimization.stage 1 or more"},
+    {"bf16 masters without bf16 states or Adam on the host", "SixteenBitMastersNeedAPlace",
+     "bf16: {enabled: true, bf16_master_weights_and_grads: true}, zero_optimization: {stage: 1}",
+     kError, "needs bf16.bf16_optimizer_states, or Adam"},
+    {"fp16 masters without ZeRO and Adam on the host", "SixteenBitMastersNeedAPlace",
+     "fp16: {enabled: true, fp16_master_weights_and_grads: true}", kError,
+     "fp16_master_weights_and_grads needs ZeRO and Adam"},
+    {"fp16.loss_scale that is no number", kRegistry, "fp16: {loss_scale: true}", kError,
+     "fp16.loss_scale must be a number, not true"},
+    {"fp16.loss_scale below 0", kRegistry, "fp16: {enabled: true, loss_scale: -1}", kError,
+     "fp16."},
+    {"an unknown grad_accum_dtype", kRegistry, "data_types: {grad_accum_dtype: \"fp8\"}", kError,
+     "must be \"fp32\", \"fp16\" or \"bf16\""},
+    {"an unknown communication_data_type", kRegistry, "communication_data_type: \"fp8\"", kError,
+     "must be \"fp32\", \"fp16\" or \"bf16\""},
+    {"batch keys beside elasticity", "ElasticityDecidesTheBatch",
+     "elasticity: {enabled: true, max_train_batch_size: 24, micro_batch_sizes: [2]}", kError,
+     "elasticity"},
+    {"curriculum without a required key", "CurriculumNeedsItsKeys",
+     "curriculum_learning: {enabled: true, schedule_type: \"fixed_linear\"}", kError,
+     "curriculum_learning.min_difficulty is missing"},
+    {"random_ltd with a rate per layer and token", kRegistry,
+     "data_efficiency: {enabled: true, data_routing: {enabled: true, random_ltd: {enabled: true, "
+     "layer_token_lr_schedule: {enabled: true}}}}",
+     kError, "random layer-token dropping are not built"},
+    {"compile.offload_opt_states with optimizer offload", "CompileOffloadsOneThing",
+     "compile: {offload_opt_states: true}, zero_optimization: {offload_optimizer: {device: "
+     "\"cpu\"}}",
+     kError, "cannot be combined with zero_optimization.offload_optimizer"},
+    {"compile.offload_activation with another offload", "CompileOffloadsOneThing",
+     "compile: {offload_activation: true, offload_parameters: true}", kError,
+     "cannot be combined with any other offload"},
+    {"compile.offload_parameters with offload_opt_states", "CompileOffloadsOneThing",
+     "compile: {offload_parameters: true, offload_opt_states: true}", kError,
+     "cannot be combined with compile.offload_opt_states"},
+    {"pipeline with ZeRO 2 or 3", "PipelineExcludesShardedGradients",
+     "pipeline: {stages: 2}, zero_optimization: {stage: 2}", kError,
+     "pipeline.stages above 1 cannot be combined"},
+    {"experts' limited groups above all groups", "ExpertParallelismAgrees",
+     "expert_parallel: {enabled: true, num_expert_groups: 2, num_limited_groups: 3}", kError,
+     "num_limited_groups must not be above num_expert_groups, 2"},
+    {"experts' load_balance_coeff", "ExpertParallelismAgrees",
+     "expert_parallel: {enabled: true, load_balance_coeff: 0.1}", kError,
+     "load_balance_coeff must be null"},
+    {"experts and ZeRO-3 with hpZ and others", "ExpertParallelismAgrees",
+     "expert_parallel: {enabled: true}, zero_optimization: {stage: 3, zero_hpz_partition_size: 2}",
+     kError, "cannot be combined with expert_parallel under ZeRO stage 3"},
+    {"inference: policy and kernels", "InferenceInjectsOneWay",
+     "inference: {replace_with_kernel_inject: true, injection_policy: {a: 1}}", kError,
+     "cannot be combined with inference.replace_with_kernel_inject"},
+    {"inference: CUDA graph with tensor parallelism", "InferenceInjectsOneWay",
+     "inference: {enable_cuda_graph: true, tensor_parallel: {tp_size: 2}}", kError,
+     "cannot be combined with tensor parallelism"},
+};
+
+std::vector<std::string> All(const CheckResult& result) {
+  std::vector<std::string> messages = Messages(result.errors);
+  for (const Issue& warning : result.warnings) messages.push_back(warning.message);
+  return messages;
+}
+
+TEST(ReferenceRulesTest, EveryCheckOfDeepSpeedIsAccountedFor) {
+  for (const Line& line : kLines) {
+    SCOPED_TRACE(line.condition);
+    const bool has_batch = std::string_view(line.members).starts_with("train_batch_size");
+    const std::string text =
+        "{" + std::string(has_batch ? "" : "train_batch_size: 8, ") + line.members + "}";
+    const CheckResult result = CheckConfig(text, "ds.json", 2);
+    if (line.outcome == kAccepted) {
+      EXPECT_TRUE(result.ok);
+    } else {
+      EXPECT_THAT(line.outcome == kError ? Messages(result.errors) : Messages(result.warnings),
+                  Contains(HasSubstr(line.says)))
+          << ::testing::PrintToString(All(result));
+    }
+  }
+}
+
+TEST(ReferenceRulesTest, EveryRuleOfAFeatureAnswersALine) {
+  for (const Rule& rule : FeatureRules()) {
+    if (rule.name == "SequentialGatherPrefetchesNothing") continue;  // derives, see below
+    EXPECT_TRUE(std::any_of(kLines.begin(), kLines.end(), [&](const Line& line) {
+      return rule.name == line.by;
+    })) << rule.name;
+  }
+}
+
+TEST(ReferenceRulesTest, SequentialGatherPrefetchesNothing) {
+  const CheckResult result = CheckConfig(
+      "{train_batch_size: 8, zero_optimization: {stage: 3, stage3_allgather_sequential: true}}",
+      "ds.json", 2);
+  EXPECT_EQ(result.resolved["zero_optimization.stage3_prefetch_bucket_size"]["value"], 1);
+}
+
+}  // namespace
+}  // namespace ds::config
