@@ -91,6 +91,8 @@ class ValueReader {
   std::optional<Json> ReadSection(const JsonNode& node, const Setting* setting,
                                   const Place& place) {
     if (node.scalar.is_null() && setting != nullptr && !setting->required) return std::nullopt;
+    const bool takes_auto = setting != nullptr && setting->auto_rule == AutoRule::kDefault;
+    if (node.scalar == "auto" && takes_auto) return std::nullopt;  // all keys at their defaults
     if (node.scalar.is_boolean() && place.path == "zero_optimization") return ReadLegacyZero(node);
     if (!node.scalar.is_object()) {
       issues_.Error(place.key, place.key + " must be an object, not " + ShortDump(node.scalar),

@@ -172,6 +172,21 @@ TEST(RegistryTest, AcceptedKeysSayWhyTheyHaveNoEffect) {
   }
 }
 
+TEST(RegistryTest, AutoIsTheDefaultWhereDeepSpeedDropsIt) {
+  int taken = 0;
+  for (const Setting& setting : AllSettings()) {
+    if (setting.auto_rule != AutoRule::kDefault || DefaultValue(setting) == "auto") continue;
+    ++taken;
+    const CheckResult result = CheckWith(Nested(Names(setting.key), "auto"));
+    EXPECT_THAT(Messages(result.errors), IsEmpty()) << setting.key;
+    const auto resolved = result.resolved.find(std::string(setting.key));
+    if (resolved == result.resolved.end()) continue;  // a section, a placeholder, an old name
+    EXPECT_EQ((*resolved)["value"], DefaultValue(setting)) << setting.key;
+    EXPECT_THAT((*resolved)["origin"].get<std::string>(), HasSubstr("\"auto\" at ds.json:1:"));
+  }
+  EXPECT_GT(taken, 200);
+}
+
 TEST(RegistryTest, RenamedKeysPassTheirValueOn) {
   int renamed = 0;
   for (const Setting& setting : AllSettings()) {
