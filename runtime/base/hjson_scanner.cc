@@ -1,6 +1,7 @@
 #include "runtime/base/hjson_scanner.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "runtime/base/utf8.h"
@@ -205,10 +206,15 @@ bool HjsonScanner::ReadHexDigits(char32_t* out) {
 
 bool HjsonScanner::ReadMultiline(std::string* out) {
   const std::size_t begin = at_;
-  const std::size_t indentation = ColumnOf(begin);
+  // Counted once a line ends, so that no line is counted through more than once.
+  std::optional<std::size_t> indentation;
+  const auto begin_line = [&] {
+    if (!indentation) indentation = ColumnOf(begin);
+    SkipIndentation(*indentation);
+  };
   at_ += kMultilineQuote.size();
   SkipIndentation(text_.size());
-  if (Take('\n')) SkipIndentation(indentation);
+  if (Take('\n')) begin_line();
   while (!AtEnd()) {
     if (StartsWith(kMultilineQuote)) {
       at_ += kMultilineQuote.size();
@@ -217,7 +223,7 @@ bool HjsonScanner::ReadMultiline(std::string* out) {
     }
     const char c = text_[at_++];
     if (c != '\r') *out += c;
-    if (c == '\n') SkipIndentation(indentation);
+    if (c == '\n') begin_line();
   }
   return Fail("a string in ''' that has no end", begin);
 }
