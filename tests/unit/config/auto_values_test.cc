@@ -91,6 +91,39 @@ TEST(AutoValuesTest, AreThoseOfTransformers) {
   EXPECT_GT(compared, 50);
 }
 
+// The file that the documentation of transformers offers for ZeRO-3, without offload and fp16.
+TEST(AutoValuesTest, AUsualFileForTransformersIsAcceptedAsItIs) {
+  const std::string text = R"({
+    "bf16": {"enabled": "auto"},
+    "fp16": {"enabled": "auto", "loss_scale": 0, "loss_scale_window": 1000, "initial_scale_power": 16,
+             "hysteresis": 2, "min_loss_scale": 1},
+    "optimizer": {"type": "AdamW",
+                  "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}},
+    "scheduler": {"type": "WarmupLR", "params": {"warmup_min_lr": "auto", "warmup_max_lr": "auto",
+                                                 "warmup_num_steps": "auto"}},
+    "zero_optimization": {
+        "stage": 3,
+        "offload_optimizer": {"device": "none", "pin_memory": true},
+        "offload_param": {"device": "none", "pin_memory": true},
+        "overlap_comm": true, "contiguous_gradients": true, "sub_group_size": 1e9,
+        "reduce_bucket_size": "auto", "stage3_prefetch_bucket_size": "auto",
+        "stage3_param_persistence_threshold": "auto", "stage3_max_live_parameters": 1e9,
+        "stage3_max_reuse_distance": 1e9, "stage3_gather_16bit_weights_on_model_save": true},
+    "gradient_accumulation_steps": "auto", "gradient_clipping": "auto", "steps_per_print": 2000,
+    "train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
+    "wall_clock_breakdown": false})";
+  const CheckResult result =
+      Check(text, {.world_size = 4,
+                   .flags = {.learning_rate = 3e-4, .warmup_steps = 10.0, .bf16 = true},
+                   .model = ModelFacts{"tiny", 64},
+                   .total_steps = 100});
+  EXPECT_THAT(Messages(result.errors), IsEmpty());
+  EXPECT_TRUE(result.config.bf16.enabled);
+  EXPECT_EQ(result.config.batch.train_batch_size, 32);
+  EXPECT_EQ(result.resolved["scheduler.params.warmup_num_steps"]["value"], 10);
+  EXPECT_EQ(result.resolved["scheduler.params.warmup_max_lr"]["value"], 3e-4);
+}
+
 TEST(AutoValuesTest, SayWhereTheyComeFromAndGoToTheRanks) {
   const std::string text = R"({"train_micro_batch_size_per_gpu": "auto",
       "optimizer": {"type": "AdamW", "params": {"lr": "auto"}},
