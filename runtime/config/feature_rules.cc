@@ -14,6 +14,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kStage = "zero_optimization.stage";
+constexpr std::string_view kOverlap = "zero_optimization.overlap_comm";
 constexpr std::string_view kOptimizer = "optimizer.type";
 constexpr std::string_view kOffloadOptimizer = "zero_optimization.offload_optimizer.device";
 constexpr std::string_view kOffloadRatio = "zero_optimization.offload_optimizer.ratio";
@@ -42,6 +43,11 @@ void Refuse(RuleContext& context, std::string_view key, const std::string& messa
 
 bool IsOneBit(const Json& optimizer) {
   return optimizer == "OneBitAdam" || optimizer == "ZeroOneAdam" || optimizer == "OneBitLamb";
+}
+
+void OverlapFollowsTheStage(RuleContext& context) {
+  if (!context.values.Get(kOverlap).is_null()) return;
+  context.values.Derive(kOverlap, Stage(context) == 3, "derived from zero_optimization.stage");
 }
 
 void AmpExcludesZero(RuleContext& context) {
@@ -99,8 +105,7 @@ void ZenFlowNeedsHostOptimizer(RuleContext& context) {
   if (context.values.Get(kOffloadOptimizer) != "cpu") {
     Refuse(context, key, "needs zero_optimization.offload_optimizer.device \"cpu\"");
   }
-  const bool overlaps = context.values.Get("zero_optimization.overlap_comm") != false;
-  if (IsOn(context, zenflow + "offload") && !overlaps) {
+  if (IsOn(context, zenflow + "offload") && !IsOn(context, kOverlap)) {
     Refuse(context, zenflow + "offload", "needs zero_optimization.overlap_comm");
   }
   const Json select = context.values.Get(zenflow + "select_interval");
@@ -233,13 +238,14 @@ void InferenceInjectsOneWay(RuleContext& context) {
 }
 
 constexpr Rule kRules[] = {
+    {"OverlapFollowsTheStage", {kOverlap, kStage}, OverlapFollowsTheStage},
     {"AmpExcludesZero", {"amp.enabled", kStage}, AmpExcludesZero},
     {"PartialOffloadNeedsStage3", {kOffloadRatio, kStage}, PartialOffloadNeedsStage3},
     {"NvmeOffloadNeedsStage3", {kOffloadOptimizer, kStage}, NvmeOffloadNeedsStage3},
     {"LoadingBesideComputingNeedsStage3", {kStage}, LoadingBesideComputingNeedsStage3},
     {"ZeroPlusPlusNeedsStage3", {kStage}, ZeroPlusPlusNeedsStage3},
     {"SequentialGatherPrefetchesNothing", {}, SequentialGatherPrefetchesNothing},
-    {"ZenFlowNeedsHostOptimizer", {kOffloadOptimizer}, ZenFlowNeedsHostOptimizer},
+    {"ZenFlowNeedsHostOptimizer", {kOffloadOptimizer, kOverlap}, ZenFlowNeedsHostOptimizer},
     {"OneBitOptimizersExcludeZero", {kOptimizer, kStage}, OneBitOptimizersExcludeZero},
     {"LambNeedsADynamicScale",
      {kOptimizer, "fp16.enabled", "fp16.loss_scale"},

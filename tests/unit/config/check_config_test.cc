@@ -179,6 +179,11 @@ TEST(CheckConfigTest, NamesThePlaceThatAMisplacedKeyBelongsIn) {
                        "gradient_clipping"));
 }
 
+TEST(CheckConfigTest, NamesOfTheDocumentationThatNoCodeReadsAreHintedAt) {
+  EXPECT_THAT(Errors(R"({"train_batch_size": 8, "aio": {"thread_count": 2}})"),
+              ElementsAre(EndsWith("use that name")));
+}
+
 TEST(CheckConfigTest, WrongTypesSayWhatIsWanted) {
   EXPECT_THAT(Errors(R"({"train_batch_size": "8"})"),
               ElementsAre(EndsWith("must be a whole number, not \"8\": remove the quotes")));

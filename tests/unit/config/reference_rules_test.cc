@@ -188,7 +188,9 @@ TEST(ReferenceRulesTest, EveryCheckOfDeepSpeedIsAccountedFor) {
 
 TEST(ReferenceRulesTest, EveryRuleOfAFeatureAnswersALine) {
   for (const Rule& rule : FeatureRules()) {
-    if (rule.name == "SequentialGatherPrefetchesNothing") continue;  // derives, see below
+    const bool derives = rule.name == "SequentialGatherPrefetchesNothing" ||
+                         rule.name == "OverlapFollowsTheStage";  // see below
+    if (derives) continue;
     EXPECT_TRUE(std::any_of(kLines.begin(), kLines.end(), [&](const Line& line) {
       return rule.name == line.by;
     })) << rule.name;
@@ -200,6 +202,17 @@ TEST(ReferenceRulesTest, SequentialGatherPrefetchesNothing) {
       "{train_batch_size: 8, zero_optimization: {stage: 3, stage3_allgather_sequential: true}}",
       "ds.json", 2);
   EXPECT_EQ(result.resolved["zero_optimization.stage3_prefetch_bucket_size"]["value"], 1);
+}
+
+TEST(ReferenceRulesTest, OverlapFollowsTheStage) {
+  const auto overlaps = [](const std::string& zero) {
+    const std::string text = "{train_batch_size: 8, zero_optimization: {" + zero + "}}";
+    return CheckConfig(text, "ds.json", 2).resolved["zero_optimization.overlap_comm"]["value"];
+  };
+  EXPECT_EQ(overlaps("stage: 3"), true);
+  EXPECT_EQ(overlaps("stage: 2"), false);
+  EXPECT_EQ(overlaps("stage: 3, overlap_comm: false"), false);
+  EXPECT_EQ(overlaps("stage: 1, overlap_comm: \"auto\""), false);
 }
 
 }  // namespace
