@@ -2,7 +2,9 @@
 // hosts.
 
 #include <gmock/gmock.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "runtime/base/files.h"
@@ -114,6 +116,20 @@ TEST_F(SshTest, AProxyCommandCarriesTheConnection) {
   EXPECT_EQ(result.status, 0) << result.err;
 }
 
+TEST_F(SshTest, WhatDeepSpeedExportsReachesOtherHostsAndNothingElse) {
+  options_.count = 1;
+  WriteHostfile(1);
+  environment_ = {"NCCL_DEBUG=a  'b' $HOME", "MLFLOW_URI=x", "UNRELATED=1", "PYTHONPATH=/lib/mine"};
+  const ProgramResult result =
+      Run({"-x", "LR=3e-4"},
+          "echo \"nccl=$NCCL_DEBUG\"; echo mlflow=$MLFLOW_URI lr=$LR unrelated=${UNRELATED-none}; "
+          "echo python=$PYTHONPATH");
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("nccl=a  'b' $HOME\n"));
+  EXPECT_THAT(result.out, HasSubstr("mlflow=x lr=3e-4 unrelated=none\n"));
+  EXPECT_THAT(result.out, HasSubstr("python=/:/lib/mine\n"));
+}
+
 TEST_F(SshTest, TheAgentsKeysLetUsInWithoutAnyFile) {
   options_.count = 1;
   WriteHostfile(1);
@@ -137,6 +153,42 @@ TEST_F(SshTest, WhatIsForgottenInTheCacheGoesWhenSomethingIsPutThere) {
   ASSERT_EQ(Run("true").status, 0);
   EXPECT_EQ(OnHost(0, "cd " + cache + " && ls | grep -v dsrund-................"),
             "dsrund-2.job\ndsrund-young\nkeep-this\n");
+}
+
+// A shell called dsrank, which says under which path it was started.
+TEST_F(SshTest, DsrankIsWhereTheHostSaysElseWhereItIsHereElseInTheHostsPath) {
+  namespace fs = std::filesystem;
+  options_.count = 1;
+  options_.sshd_config = {"SetEnv DSRUN_RANK=/root/own/dsrank PATH=/root/path:/usr/bin:/bin"};
+  if (!hosts().namespaces()) GTEST_SKIP() << hosts().why_not();
+  WriteHostfile(1);
+  OnHost(0, "cd /root && mkdir own path && cp /bin/sh own/dsrank && cp /bin/sh path/dsrank");
+  // Beside the programs of the build, which every host sees; a temporary folder is each host's own.
+  const fs::path here = fs::path(DS_BIN_DIR) / ("of-test-" + std::to_string(::getpid())) / "bin";
+  fs::create_directories(here);
+  for (const char* program : {"dsrun", "dsrund"}) {
+    fs::copy_file(fs::path(DS_BIN_DIR) / program, here / program);
+  }
+  fs::copy_file("/bin/sh", here / "dsrank");
+  fs::create_directory_symlink(fs::path(DS_BIN_DIR).parent_path() / "share",
+                               here.parent_path() / "share");
+  const fs::path data = folder() / "data.txt";
+  ASSERT_TRUE(WriteFileAtomically(data, std::string(100'000, 'a')).ok());
+  const auto train = [&] {
+    std::vector<std::string> command = Command({}, "");
+    command.resize(command.size() - 4);  // without the program
+    command[0] = here / "dsrun";
+    command.insert(command.end(), {"train", "--steps", "1", "--data", data.string()});
+    return RunProgram(command,
+                      {.environment = hosts().Environment(), .working_directory = folder()})
+        .err;
+  };
+  EXPECT_THAT(train(), HasSubstr("/root/own/dsrank: 0: "));
+  OnHost(0, "rm /root/own/dsrank");
+  EXPECT_THAT(train(), HasSubstr((here / "dsrank").string() + ": 0: "));
+  fs::remove(here / "dsrank");
+  EXPECT_THAT(train(), HasSubstr("/root/path/dsrank: 0: "));
+  fs::remove_all(here.parent_path());
 }
 
 TEST_F(SshTest, TheDaemonAndItsRanksLiveInsideTheWrapper) {
