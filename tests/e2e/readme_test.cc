@@ -1,12 +1,15 @@
 // Every command of README.md is run as it is written there, in a folder that looks like a checkout
-// with a user's own programs in it. Of a table row, the command in its last column.
+// with a user's own programs in it. Of a table row, the command in its last column; one with a '&'
+// behind it runs until the last one has ended.
 //
 // Not run here, each for its reason: `scripts/test.sh` (it runs this test), `cmake --install`
 // (package_test installs into a folder of its own).
 
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <filesystem>
+#include <memory>
 #include <sstream>
 
 #include "runtime/base/files.h"
@@ -55,6 +58,14 @@ void WriteUsersFiles(const fs::path& folder) {
   ASSERT_TRUE(WriteFileAtomically(folder / "job.env", "NCCL_DEBUG=WARN\n").ok());
 }
 
+// A command that goes on in the background, once it has said that it is ready.
+std::unique_ptr<Program> StartInBackground(const std::string& command,
+                                           const ProgramOptions& options) {
+  auto program = std::make_unique<Program>(Words(command), options);
+  EXPECT_TRUE(program->WaitForOutput("\n")) << command << "\n" << program->err();
+  return program;
+}
+
 TEST(ReadmeTest, EveryCommandRuns) {
   const auto commands = CommandsOfReadme();
   ASSERT_GE(commands.size(), 20u) << "README.md has lost its commands";
@@ -64,12 +75,27 @@ TEST(ReadmeTest, EveryCommandRuns) {
   }
   fs::create_symlink(fs::path(DS_BIN_DIR).parent_path(), folder.path() / "build");
   WriteUsersFiles(folder.path());
+  // Daemons of README's do not serve this user's other jobs.
+  fs::create_directory(folder.path() / "runtime");
+  fs::permissions(folder.path() / "runtime", fs::perms::owner_all);
+  const ProgramOptions options{
+      .environment = {"XDG_RUNTIME_DIR=" + (folder.path() / "runtime").string()},
+      .working_directory = folder.path()};
+  std::vector<std::unique_ptr<Program>> background;
   for (const std::string& command : commands) {
-    const auto result = RunProgram(Words(command), {.working_directory = folder.path()});
+    if (command.ends_with(" &")) {
+      background.push_back(StartInBackground(command.substr(0, command.size() - 2), options));
+      continue;
+    }
+    const auto result = RunProgram(Words(command), options);
     // A report says 3 on a machine that could not run a job; that is the machine's state, not
     // README's.
     const bool judged = command.find("dsrun report") != std::string::npos && result.status == 3;
     EXPECT_TRUE(result.status == 0 || judged) << command << "\n" << result.out << result.err;
+  }
+  for (const auto& program : background) {
+    program->Signal(SIGTERM);
+    EXPECT_EQ(program->Wait().status, 0);
   }
 }
 
