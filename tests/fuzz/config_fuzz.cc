@@ -1,16 +1,38 @@
-// Feeds arbitrary bytes to CheckConfig. Beside not crashing, an accepted config must stay the same
-// config when its plain form is read again, as it is by every rank.
+// Feeds arbitrary bytes to CheckConfig. Beside not crashing, text that is JSON must be read as just
+// that, and an accepted config must stay the same config when its plain form is read again, as it
+// is by every rank.
 
 #include <cstddef>
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
 #include "runtime/base/check.h"
+#include "runtime/base/positioned_json.h"
 #include "runtime/config/check_config.h"
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Hjson holds JSON, but for what is refused on purpose: repeated names and endless nesting.
+void CheckThatJsonStaysJson(std::string_view text) {
+  const Json strict = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!strict.is_structured()) return;
+  const ds::JsonReading reading = ds::ReadPositionedJson(text);
+  if (reading.problems.empty()) DS_CHECK(ds::WholeValue(reading.root) == strict);
+  for (const ds::JsonProblem& problem : reading.problems) {
+    DS_CHECK(problem.message == "nested too deep" ||
+             problem.message.ends_with("is given twice in one object"));
+  }
+}
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
+  CheckThatJsonStaysJson(text);
   const ds::config::CheckResult result = ds::config::CheckConfig(text, "ds.json", 3);
   DS_CHECK(!ds::config::ToCheckReport(result).dump().empty());
   DS_CHECK(result.ok == result.errors.empty());
