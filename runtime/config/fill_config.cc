@@ -23,7 +23,9 @@ Enum Choice(const Json& name, const std::pair<std::string_view, Enum> (&choices)
 }
 
 constexpr std::pair<std::string_view, OptimizerType> kOptimizers[] = {
-    {"Adam", OptimizerType::kAdam}, {"AdamW", OptimizerType::kAdamW}};
+    {"Adam", OptimizerType::kAdam}, {"AdamW", OptimizerType::kAdamW},
+    {"SGD", OptimizerType::kSgd},   {"Adagrad", OptimizerType::kAdagrad},
+    {"Lion", OptimizerType::kLion}, {"Lamb", OptimizerType::kLamb}};
 constexpr std::pair<std::string_view, SchedulerType> kSchedulers[] = {
     {"WarmupLR", SchedulerType::kWarmupLr}};
 constexpr std::pair<std::string_view, WarmupType> kWarmups[] = {{"log", WarmupType::kLog},
@@ -50,7 +52,14 @@ OptimizerConfig FillOptimizer(const Values& values) {
           .eps = values.Get("optimizer.params.eps"),
           .weight_decay = values.Get("optimizer.params.weight_decay"),
           .adam_w_mode = values.Get("optimizer.params.adam_w_mode"),
-          .bias_correction = values.Get("optimizer.params.bias_correction")};
+          .bias_correction = values.Get("optimizer.params.bias_correction"),
+          .momentum = values.Get("optimizer.params.momentum"),
+          .dampening = values.Get("optimizer.params.dampening"),
+          .nesterov = values.Get("optimizer.params.nesterov"),
+          .lr_decay = values.Get("optimizer.params.lr_decay"),
+          .eps_inside_sqrt = values.Get("optimizer.params.eps_inside_sqrt"),
+          .min_coeff = values.Get("optimizer.params.min_coeff"),
+          .max_coeff = values.Get("optimizer.params.max_coeff")};
 }
 
 SchedulerConfig FillScheduler(const Values& values) {

@@ -12,6 +12,7 @@
 #include "runtime/config/batch_sizes.h"
 #include "runtime/config/elasticity_section.h"
 #include "runtime/config/feature_rules.h"
+#include "runtime/config/optimizer_rules.h"
 #include "runtime/config/registry.h"
 #include "runtime/config/value_check.h"
 
@@ -233,6 +234,11 @@ constexpr Rule kRules[] = {
     {"AdamWDecouplesWeightDecay",
      {"optimizer.type", "optimizer.params.adam_w_mode"},
      AdamWDecouplesWeightDecay},
+    {"OptimizersTakeTheirOwnParameters", {"optimizer.type"}, OptimizersTakeTheirOwnParameters},
+    {"OptimizersHaveTheirOwnDefaults", {"optimizer.type"}, OptimizersHaveTheirOwnDefaults},
+    {"NesterovNeedsMomentum",
+     {"optimizer.params.nesterov", "optimizer.params.momentum", "optimizer.params.dampening"},
+     NesterovNeedsMomentum},
     {"BetasAreTwoFractions", {"optimizer.params.betas"}, BetasAreTwoFractions},
     {"SchedulerParamsNeedAType", {"scheduler.type"}, SchedulerParamsNeedAType},
     {"WarmupEndsAtTheLearningRate",

@@ -21,7 +21,20 @@ constexpr std::int64_t kChunk = 1 << 18;
 // Independent running sums: what a vector register of doubles holds, several times over.
 constexpr std::int64_t kLanes = 32;
 
-DS_SIMD_CLONES double SumOfSquaresFp32(const float* values, std::int64_t count) {
+double SumOfSquaresBf16(const c10::BFloat16* values, std::int64_t count) {
+  std::array<float, 1024> block;
+  double sum = 0.0;
+  for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(block.size())) {
+    const std::int64_t n = std::min<std::int64_t>(block.size(), count - i);
+    std::copy(values + i, values + i + n, block.begin());
+    sum += SumOfSquares(block.data(), n);
+  }
+  return sum;
+}
+
+}  // namespace
+
+DS_SIMD_CLONES double SumOfSquares(const float* values, std::int64_t count) {
   std::array<double, kLanes> lanes{};
   std::int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
@@ -34,19 +47,6 @@ DS_SIMD_CLONES double SumOfSquaresFp32(const float* values, std::int64_t count) 
   for (; i < count; ++i) sum += static_cast<double>(values[i]) * values[i];
   return sum;
 }
-
-double SumOfSquaresBf16(const c10::BFloat16* values, std::int64_t count) {
-  std::array<float, 1024> block;
-  double sum = 0.0;
-  for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(block.size())) {
-    const std::int64_t n = std::min<std::int64_t>(block.size(), count - i);
-    std::copy(values + i, values + i + n, block.begin());
-    sum += SumOfSquaresFp32(block.data(), n);
-  }
-  return sum;
-}
-
-}  // namespace
 
 double SumOfSquares(const at::Tensor& flat) {
   if (!flat.is_cpu()) {
@@ -62,7 +62,7 @@ double SumOfSquares(const at::Tensor& flat) {
                        const std::int64_t n = std::min(kChunk, count - start);
                        partial[static_cast<std::size_t>(c)] =
                            flat.scalar_type() == at::kFloat
-                               ? SumOfSquaresFp32(flat.const_data_ptr<float>() + start, n)
+                               ? SumOfSquares(flat.const_data_ptr<float>() + start, n)
                                : SumOfSquaresBf16(flat.const_data_ptr<c10::BFloat16>() + start, n);
                      }
                    });

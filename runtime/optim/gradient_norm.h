@@ -4,12 +4,17 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+
 namespace ds::optim {
 
 // Sum of the squares of `flat` (1-D, contiguous, fp32 or bf16), in double: a shard of any size
 // keeps its precision and no finite gradient overflows. One order of addition whatever the thread
 // count.
 double SumOfSquares(const at::Tensor& flat);
+
+// The same of `count` values, by the calling thread alone.
+double SumOfSquares(const float* values, std::int64_t count);
 
 // What gradients are multiplied by so that their norm is at most `max_norm`:
 // min(1, max_norm / (norm + 1e-6)), PyTorch's rule. `max_norm` 0 switches clipping off.

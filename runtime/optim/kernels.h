@@ -34,4 +34,52 @@ struct AdamCoefficients {
 // State: exp_avg, exp_avg_sq.
 void AdamKernel(const AdamCoefficients& coefficients, const FlatBlock& block);
 
+struct SgdCoefficients {
+  float gradient_scale;
+  float l2;
+  float momentum;        // 0 without momentum
+  float gradient_share;  // what of the gradient enters the momentum: 1 - dampening
+  float direct_share;    // what of the gradient enters the update beside the momentum
+  float momentum_share;  // what of the momentum enters the update
+  float lr;
+};
+// State: momentum_buffer, or none.
+void SgdKernel(const SgdCoefficients& coefficients, const FlatBlock& block);
+
+struct AdagradCoefficients {
+  float gradient_scale;
+  float l2;
+  float lr;
+  float eps;
+};
+// State: sum.
+void AdagradKernel(const AdagradCoefficients& coefficients, const FlatBlock& block);
+
+struct LionCoefficients {
+  float gradient_scale;
+  float decay_factor;
+  float one_minus_beta1;
+  float one_minus_beta2;
+  float lr;
+};
+// State: exp_avg.
+void LionKernel(const LionCoefficients& coefficients, const FlatBlock& block);
+
+struct LambCoefficients {
+  float gradient_scale;
+  float weight_decay;
+  float one_minus_beta1;
+  float beta2;
+  float one_minus_beta2;
+  float eps_inside;   // eps where it is added under the root, else 0
+  float eps_outside;  // eps where it is added to the root, else 0
+};
+// State: exp_avg, exp_avg_sq. Updates them from the gradient.
+void LambMomentsKernel(const LambCoefficients& coefficients, const FlatBlock& block);
+// What the parameter would move by at rate 1, from parameter and state, into `direction`.
+void LambDirectionKernel(const LambCoefficients& coefficients, const FlatBlock& block,
+                         float* direction);
+// parameter += factor * values.
+void AddScaledKernel(float factor, const float* values, const FlatBlock& block);
+
 }  // namespace ds::optim

@@ -20,10 +20,9 @@ struct Setting {
 using Parameters = std::map<std::string, at::Tensor>;
 
 // Two steps, a checkpoint, a third step; returns the parameters at the end.
-Parameters TrainAndSave(const std::filesystem::path& root, Setting setting, bool bf16) {
+Parameters TrainAndSave(const std::filesystem::path& root, int world_size, const TinyRun& run) {
   Parameters result;
-  testing::RunRanks(setting.world_size, [&](comm::Communicator& world) {
-    const TinyRun run{.stage = setting.stage, .bf16 = bf16};
+  testing::RunRanks(world_size, [&](comm::Communicator& world) {
     const auto engine = MakeTinyEngine(run, world);
     TrainTiny(*engine, run, 2);
     checkpoint::Stateful* const parts[] = {engine.get()};
@@ -37,10 +36,9 @@ Parameters TrainAndSave(const std::filesystem::path& root, Setting setting, bool
 }
 
 // The third step after loading.
-Parameters LoadAndTrain(const std::filesystem::path& root, Setting setting, bool bf16) {
+Parameters LoadAndTrain(const std::filesystem::path& root, int world_size, const TinyRun& run) {
   Parameters result;
-  testing::RunRanks(setting.world_size, [&](comm::Communicator& world) {
-    const TinyRun run{.stage = setting.stage, .bf16 = bf16};
+  testing::RunRanks(world_size, [&](comm::Communicator& world) {
     const auto engine = MakeTinyEngine(run, world);
     checkpoint::Stateful* const parts[] = {engine.get()};
     const Status loaded = checkpoint::LoadCheckpoint(root / "step-2", parts, world);
@@ -64,10 +62,10 @@ TEST(EngineState, GoesOnBitForBitAtAnyStageInAWorldOfTheSameSize) {
   for (const bool bf16 : {false, true}) {
     for (const int saved_at : {0, 2, 3}) {
       const testing::TemporaryFolder folder;
-      const Parameters expected = TrainAndSave(folder.path(), {3, saved_at}, bf16);
+      const Parameters expected = TrainAndSave(folder.path(), 3, {.stage = saved_at, .bf16 = bf16});
       for (const int stage : {0, 1, 2, 3}) {
         SCOPED_TRACE("from stage " + std::to_string(saved_at) + " to " + std::to_string(stage));
-        ExpectClose(LoadAndTrain(folder.path(), {3, stage}, bf16), expected, 0.0);
+        ExpectClose(LoadAndTrain(folder.path(), 3, {.stage = stage, .bf16 = bf16}), expected, 0.0);
       }
     }
   }
@@ -76,10 +74,26 @@ TEST(EngineState, GoesOnBitForBitAtAnyStageInAWorldOfTheSameSize) {
 TEST(EngineState, GoesOnInAWorldOfAnotherSize) {
   for (const Setting from : {Setting{1, 0}, Setting{4, 1}, Setting{2, 3}}) {
     const testing::TemporaryFolder folder;
-    const Parameters expected = TrainAndSave(folder.path(), from, false);
+    const Parameters expected = TrainAndSave(folder.path(), from.world_size, {.stage = from.stage});
     for (const Setting to : {Setting{1, 3}, Setting{2, 2}, Setting{3, 3}, Setting{4, 0}}) {
       SCOPED_TRACE("to " + std::to_string(to.world_size) + " ranks");
-      ExpectClose(LoadAndTrain(folder.path(), to, false), expected, 1e-6);
+      ExpectClose(LoadAndTrain(folder.path(), to.world_size, {.stage = to.stage}), expected, 1e-6);
+    }
+  }
+}
+
+TEST(EngineState, EveryOptimizersStateGoesOnBitForBit) {
+  using config::OptimizerType;
+  for (const OptimizerType type :
+       {OptimizerType::kSgd, OptimizerType::kAdagrad, OptimizerType::kLion, OptimizerType::kLamb}) {
+    const testing::TemporaryFolder folder;
+    const TinyRun saved{.stage = 3, .optimizer = type};
+    const Parameters expected = TrainAndSave(folder.path(), 2, saved);
+    for (const int stage : {0, 2}) {
+      SCOPED_TRACE(std::string("optimizer ") + std::to_string(static_cast<int>(type)));
+      TinyRun loaded = saved;
+      loaded.stage = stage;
+      ExpectClose(LoadAndTrain(folder.path(), 2, loaded), expected, 0.0);
     }
   }
 }

@@ -29,6 +29,7 @@ struct TinyRun {
   std::int64_t accumulation = 1;
   double gradient_clipping = 0.05;  // well below the model's norms: it clips
   bool bf16 = false;
+  config::OptimizerType optimizer = config::OptimizerType::kAdamW;
   TinyShape shape;
 };
 

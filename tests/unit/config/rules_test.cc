@@ -62,8 +62,8 @@ TEST(RulesTest, DeprecatedNamesCarryTheirValue) {
 }
 
 TEST(RulesTest, RefuseWhatIsNotBuilt) {
-  EXPECT_THAT(Messages(CheckWith(R"("optimizer": {"type": "lion"})").errors),
-              ElementsAre(HasSubstr("optimizer.type \"Lion\" is not supported yet")));
+  EXPECT_THAT(Messages(CheckWith(R"("optimizer": {"type": "muon"})").errors),
+              ElementsAre(HasSubstr("optimizer.type \"Muon\" is not supported yet")));
   EXPECT_THAT(Messages(CheckWith(R"("gradient_allreduce_op": "SUM")").errors),
               ElementsAre(HasSubstr("remove it or leave it at \"mean\"")));
   EXPECT_THAT(Messages(CheckWith(R"("scheduler": {"type": "OneCycle"})").errors),
@@ -128,6 +128,37 @@ TEST(RulesTest, AdamWDecouplesWeightDecay) {
       CheckWith(R"("optimizer": {"type": "Adam", "params": {"adam_w_mode": false}})");
   EXPECT_FALSE(adam.config.optimizer.adam_w_mode);
   EXPECT_THAT(adam.warnings, IsEmpty());
+}
+
+TEST(RulesTest, OptimizersTakeTheirOwnParameters) {
+  EXPECT_THAT(Messages(CheckWith(R"("optimizer": {"type": "Lion", "params": {"eps": 1e-6,
+                                    "momentum": 0.5, "weight_decay": 0.1}})")
+                           .errors),
+              ElementsAre(HasSubstr("optimizer.params.eps is not a parameter of Lion: remove it"),
+                          HasSubstr("optimizer.params.momentum is not a parameter of Lion")));
+  const CheckResult sgd =
+      CheckWith(R"("optimizer": {"type": "sgd", "params": {"momentum": 0.5, "nesterov": true}})");
+  EXPECT_THAT(sgd.errors, IsEmpty());
+  EXPECT_EQ(sgd.config.optimizer.momentum, 0.5);
+}
+
+TEST(RulesTest, OptimizersHaveTheirOwnDefaults) {
+  EXPECT_EQ(CheckWith(R"("optimizer": {"type": "SGD"})").config.optimizer.momentum, 0.0);
+  EXPECT_EQ(CheckWith(R"("optimizer": {"type": "Adagrad"})").config.optimizer.lr, 0.01);
+  EXPECT_EQ(CheckWith(R"("optimizer": {"type": "Adagrad"})").config.optimizer.eps, 1e-10);
+  const CheckResult adagrad =
+      CheckWith(R"("optimizer": {"type": "Adagrad", "params": {"eps": "auto"}})");
+  EXPECT_EQ(adagrad.config.optimizer.eps, 1e-10);
+  EXPECT_EQ(OriginOf(adagrad, "optimizer.params.eps"), "default of Adagrad");
+}
+
+TEST(RulesTest, NesterovNeedsMomentum) {
+  for (const char* others : {"", ", \"momentum\": 0.9, \"dampening\": 0.1"}) {
+    EXPECT_THAT(Messages(CheckWith(R"("optimizer": {"type": "SGD", "params": {"nesterov": true)" +
+                                   std::string(others) + "}}")
+                             .errors),
+                ElementsAre(HasSubstr("nesterov needs optimizer.params.momentum above 0")));
+  }
 }
 
 TEST(RulesTest, BetasAreTwoFractions) {

@@ -44,30 +44,6 @@ TEST(Adam, MatchesPyTorchsFusedAdamWAndAdamOverSeveralSteps) {
   }
 }
 
-TEST(Adam, ComputesTheSameBitsWhereverTheViewsAreCut) {
-  Adam adam(Options());
-  const Part whole = RandomPart(adam, 64 * 40);
-  const Part parts = CopyOf(whole);
-  const Update update{.lr = 1e-2, .gradient_scale = 0.3, .step = 3};
-  adam.Apply(update, whole);
-  for (const auto& [start, count] : {std::pair{0, 64 * 7}, {64 * 7, 64}, {64 * 8, 64 * 32}}) {
-    adam.Apply(update, Cut(parts, start, count));
-  }
-  EXPECT_TRUE(SameBits(whole, parts));
-}
-
-TEST(Adam, ScalesTheGradientWithoutChangingIt) {
-  Adam adam(Options());
-  const Part scaled = RandomPart(adam, 256);
-  const Part plain = CopyOf(scaled);
-  plain.gradient.mul_(0.25);
-  const at::Tensor before = scaled.gradient.clone();
-  adam.Apply({.lr = 1e-2, .gradient_scale = 0.25, .step = 1}, scaled);
-  adam.Apply({.lr = 1e-2, .step = 1}, plain);
-  EXPECT_TRUE(SameBits(scaled, plain));
-  EXPECT_TRUE(scaled.gradient.equal(before));
-}
-
 TEST(Adam, WithoutBiasCorrectionTheFirstStepUsesTheRawMoments) {
   config::OptimizerConfig config = Options(/*weight_decay=*/0.0);
   config.bias_correction = false;
@@ -87,21 +63,6 @@ TEST(Adam, AScheduleMayReplaceBeta1) {
   Adam(Options()).Apply({.lr = 1e-2, .step = 4, .beta1 = 0.7}, cycled);
   Adam(other).Apply({.lr = 1e-2, .step = 4}, configured);
   EXPECT_TRUE(SameBits(cycled, configured));
-}
-
-TEST(Adam, NarrowGradientsAreWidenedAndThePublishedCopyIsTheRoundedParameter) {
-  Adam adam(Options());
-  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
-    Part narrow = RandomPart(adam, 3000);
-    narrow.gradient = narrow.gradient.to(type);
-    Part wide = CopyOf(narrow);
-    wide.gradient = narrow.gradient.to(at::kFloat);
-    narrow.published = at::zeros({3000}, type);
-    adam.Apply({.lr = 1e-2, .step = 1}, narrow);
-    adam.Apply({.lr = 1e-2, .step = 1}, wide);
-    EXPECT_TRUE(SameBits(narrow, wide));
-    EXPECT_TRUE(narrow.published.equal(wide.parameter.to(type)));
-  }
 }
 
 }  // namespace

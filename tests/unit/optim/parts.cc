@@ -3,6 +3,8 @@
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 
+#include <algorithm>
+
 namespace ds::optim {
 
 Part RandomPart(const Optimizer& optimizer, std::int64_t count) {
@@ -10,13 +12,29 @@ Part RandomPart(const Optimizer& optimizer, std::int64_t count) {
   for (std::size_t i = 0; i < optimizer.state_names().size(); ++i) {
     part.state.push_back(at::rand({count}).mul_(0.1));
   }
+  part.segments = part.owned = {{.parameter = 0, .start = 0, .count = count}};
   return part;
 }
 
 Part CopyOf(const Part& part) {
-  Part copy{.parameter = part.parameter.clone(), .gradient = part.gradient.clone()};
-  for (const at::Tensor& state : part.state) copy.state.push_back(state.clone());
+  Part copy = part;
+  copy.parameter = part.parameter.clone();
+  copy.gradient = part.gradient.clone();
+  for (at::Tensor& state : copy.state) state = state.clone();
+  copy.published = at::Tensor();
   return copy;
+}
+
+void Step(Optimizer& optimizer, const Update& update, const std::vector<Part>& parts) {
+  const auto world = comm::MakeLocalWorld(1);
+  RankParts all{.parts = parts, .world = world[0].get()};
+  for (const Part& part : parts) {
+    for (const Segment& segment : part.segments) {
+      all.parameter_count = std::max(all.parameter_count, segment.parameter + 1);
+    }
+  }
+  optimizer.Begin(update, all);
+  for (const Part& part : all.parts) optimizer.Apply(update, part);
 }
 
 double Distance(const at::Tensor& a, const at::Tensor& b) {

@@ -5,14 +5,20 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "runtime/optim/optimizer.h"
 
 namespace ds::optim {
 
-// State as an optimizer has it in the middle of a run: small, and nowhere negative.
+// One parameter without padding, with state as an optimizer has it in the middle of a run: small,
+// and nowhere negative.
 Part RandomPart(const Optimizer& optimizer, std::int64_t count);
+// Without the published copy.
 Part CopyOf(const Part& part);
+
+// Begin and Apply of a world of one rank.
+void Step(Optimizer& optimizer, const Update& update, const std::vector<Part>& parts);
 
 // The largest difference of two elements.
 double Distance(const at::Tensor& a, const at::Tensor& b);

@@ -1,0 +1,85 @@
+#include "runtime/config/optimizer_rules.h"
+
+#include <algorithm>
+#include <string>
+
+#include "runtime/config/registry.h"
+#include "runtime/config/value_check.h"
+
+namespace ds::config {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kPrefix = "optimizer.params.";
+
+// What the constructor of an optimizer takes beside lr and weight_decay, and where its defaults are
+// not the registry's.
+struct OptimizerParams {
+  std::string_view type;
+  std::string_view names;          // " name name ... ", so that " name " can be searched for
+  std::string_view defaults_json;  // {"name": default, ...}
+};
+
+constexpr OptimizerParams kOptimizerParams[] = {
+    {"Adam", " betas eps bias_correction adam_w_mode torch_adam fp32_optimizer_states ", "{}"},
+    {"AdamW", " betas eps bias_correction adam_w_mode torch_adam fp32_optimizer_states ", "{}"},
+    {"Lamb", " betas eps bias_correction eps_inside_sqrt min_coeff max_coeff ", "{}"},
+    {"Lion", " betas fp32_optimizer_states ", "{}"},
+    {"Adagrad", " eps lr_decay fp32_optimizer_states ", R"({"lr": 0.01, "eps": 1e-10})"},
+    {"SGD", " momentum dampening nesterov ", R"({"momentum": 0.0})"},
+};
+
+const OptimizerParams* ParamsOf(const Values& values) {
+  const Json type = values.Get("optimizer.type");
+  const auto found = std::find_if(std::begin(kOptimizerParams), std::end(kOptimizerParams),
+                                  [&](const OptimizerParams& row) { return type == row.type; });
+  return found == std::end(kOptimizerParams) ? nullptr : found;
+}
+
+bool Takes(const OptimizerParams& params, std::string_view name) {
+  if (name == "lr" || name == "weight_decay") return true;
+  return params.names.find(" " + std::string(name) + " ") != std::string_view::npos;
+}
+
+}  // namespace
+
+void OptimizersTakeTheirOwnParameters(RuleContext& context) {
+  const OptimizerParams* const params = ParamsOf(context.values);
+  if (params == nullptr) return;
+  for (const auto& [key, entry] : context.values.entries()) {
+    if (!key.starts_with(kPrefix) || !entry.given || entry.broken) continue;
+    const std::string name = key.substr(kPrefix.size());
+    const bool refused = entry.setting->state == SettingState::kRefused;
+    if (refused || Takes(*params, name) || IsDefault(*entry.setting, entry.value)) continue;
+    context.issues.Error(
+        key, key + " is not a parameter of " + std::string(params->type) + ": remove it",
+        entry.position);
+  }
+}
+
+void OptimizersHaveTheirOwnDefaults(RuleContext& context) {
+  const OptimizerParams* const params = ParamsOf(context.values);
+  if (params == nullptr) return;
+  const Json defaults = Json::parse(params->defaults_json);
+  for (const auto& [name, value] : defaults.items()) {
+    const std::string key = std::string(kPrefix) + name;
+    if (context.values.IsGiven(key)) continue;
+    context.values.Derive(key, value, "default of " + std::string(params->type));
+  }
+}
+
+void NesterovNeedsMomentum(RuleContext& context) {
+  const Values& values = context.values;
+  if (values.Get("optimizer.params.nesterov") != true) return;
+  if (values.Get("optimizer.params.momentum") != 0 &&
+      values.Get("optimizer.params.dampening") == 0) {
+    return;
+  }
+  context.issues.Error("optimizer.params.nesterov",
+                       "optimizer.params.nesterov needs optimizer.params.momentum above 0 and "
+                       "optimizer.params.dampening 0",
+                       values.PositionOf("optimizer.params.nesterov"));
+}
+
+}  // namespace ds::config

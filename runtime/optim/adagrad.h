@@ -1,0 +1,21 @@
+#pragma once
+
+// Adagrad as torch.optim.Adagrad computes it. With gradient g, step t counted from 1:
+//   g += weight_decay * p
+//   s += g^2
+//   p -= lr / (1 + (t - 1) lr_decay) * g / (sqrt(s) + eps)
+
+#include "runtime/optim/optimizer.h"
+
+namespace ds::optim {
+
+class Adagrad : public Optimizer {
+ public:
+  using Optimizer::Optimizer;
+
+  std::string_view name() const override { return "Adagrad"; }
+  std::span<const std::string_view> state_names() const override;
+  void Apply(const Update& update, const Part& part) override;
+};
+
+}  // namespace ds::optim

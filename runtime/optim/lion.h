@@ -1,0 +1,22 @@
+#pragma once
+
+// Lion. With gradient g:
+//   p -= lr * weight_decay * p + lr * sign(beta1 m + (1 - beta1) g)
+//   m = beta2 m + (1 - beta2) g
+// The sign of 0 is 0, as in the paper. DeepSpeed's kernels move such elements too: by lr in the
+// direction of the sign bit on the CPU, always upwards on CUDA.
+
+#include "runtime/optim/optimizer.h"
+
+namespace ds::optim {
+
+class Lion : public Optimizer {
+ public:
+  using Optimizer::Optimizer;
+
+  std::string_view name() const override { return "Lion"; }
+  std::span<const std::string_view> state_names() const override;
+  void Apply(const Update& update, const Part& part) override;
+};
+
+}  // namespace ds::optim

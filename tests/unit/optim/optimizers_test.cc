@@ -1,0 +1,183 @@
+// What all optimizers have in common, and one update of each from the same state as the program
+// that it is compared with (goldens/steps.json, made by scripts/goldens).
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <numeric>
+
+#include "runtime/base/files.h"
+#include "runtime/config/check_config.h"
+#include "tests/unit/optim/parts.h"
+
+namespace ds::optim {
+namespace {
+
+using config::OptimizerType;
+using Json = nlohmann::json;
+
+class Optimizers : public ::testing::TestWithParam<OptimizerType> {
+ protected:
+  std::unique_ptr<Optimizer> Make() const {
+    return MakeOptimizer({.type = GetParam(), .beta2 = 0.95, .weight_decay = 0.1, .momentum = 0.8});
+  }
+};
+
+TEST_P(Optimizers, ComputeTheSameBitsWhateverIsCut) {
+  const auto optimizer = Make();
+  const Part whole = RandomPart(*optimizer, 64 * 40);
+  Part parts = CopyOf(whole);
+  const Update update{.lr = 1e-2, .gradient_scale = 0.3, .step = 3};
+  Step(*optimizer, update, {whole});
+  // Three views of one parameter.
+  std::vector<Part> cuts;
+  for (const auto& [start, count] : {std::pair{0, 64 * 16}, {64 * 16, 64}, {64 * 17, 64 * 23}}) {
+    cuts.push_back(Cut(parts, start, count));
+    cuts.back().segments = cuts.back().owned = {{.parameter = 0, .start = 0, .count = count}};
+  }
+  Step(*optimizer, update, cuts);
+  for (std::size_t i = 0; i < whole.state.size(); ++i) {
+    EXPECT_TRUE(whole.state[i].equal(parts.state[i]));
+  }
+  // A sum over the parameter (Lamb) is added in another order, whatever else is equal.
+  EXPECT_LT(Distance(whole.parameter, parts.parameter), 1e-7);
+}
+
+TEST_P(Optimizers, ScaleTheGradientWithoutChangingIt) {
+  const auto optimizer = Make();
+  const Part scaled = RandomPart(*optimizer, 256);
+  const Part plain = CopyOf(scaled);
+  plain.gradient.mul_(0.25);
+  const at::Tensor before = scaled.gradient.clone();
+  Step(*optimizer, {.lr = 1e-2, .gradient_scale = 0.25, .step = 2}, {scaled});
+  Step(*optimizer, {.lr = 1e-2, .step = 2}, {plain});
+  EXPECT_TRUE(SameBits(scaled, plain));
+  EXPECT_TRUE(scaled.gradient.equal(before));
+}
+
+TEST_P(Optimizers, WidenNarrowGradientsAndPublishTheRoundedParameter) {
+  const auto optimizer = Make();
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    Part narrow = RandomPart(*optimizer, 3000);
+    narrow.gradient = narrow.gradient.to(type);
+    Part wide = CopyOf(narrow);
+    wide.gradient = narrow.gradient.to(at::kFloat);
+    narrow.published = at::zeros({3000}, type);
+    Step(*optimizer, {.lr = 1e-2, .step = 1}, {narrow});
+    Step(*optimizer, {.lr = 1e-2, .step = 1}, {wide});
+    EXPECT_TRUE(SameBits(narrow, wide));
+    EXPECT_TRUE(narrow.published.equal(wide.parameter.to(type)));
+  }
+}
+
+TEST_P(Optimizers, LeavePaddingAtZero) {
+  const auto optimizer = Make();
+  Part part = RandomPart(*optimizer, 128);
+  part.segments = part.owned = {{.parameter = 0, .start = 0, .count = 100}};
+  for (const at::Tensor& view : {part.parameter, part.gradient}) view.narrow(0, 100, 28).zero_();
+  for (const at::Tensor& state : part.state) state.narrow(0, 100, 28).zero_();
+  Step(*optimizer, {.lr = 1e-2, .step = 1}, {part});
+  EXPECT_EQ(part.parameter.narrow(0, 100, 28).abs().max().item<float>(), 0.0F);
+}
+
+// What runs on other devices, held to the kernels here.
+TEST_P(Optimizers, OperationsComputeWhatTheKernelsDo) {
+  const auto kernels = Make();
+  const auto operations = Make();
+  operations->UseOperationsEverywhere();
+  const Part ours = RandomPart(*kernels, 5000);
+  const Part theirs = CopyOf(ours);
+  for (int step = 1; step <= 4; ++step) {
+    const Update update{.lr = 1e-2, .gradient_scale = 0.5, .step = step, .beta1 = 0.7};
+    theirs.gradient.copy_(ours.gradient);
+    Step(*kernels, update, {ours});
+    Step(*operations, update, {theirs});
+  }
+  EXPECT_LT(Distance(ours.parameter, theirs.parameter), 2e-6);
+  for (std::size_t i = 0; i < ours.state.size(); ++i) {
+    EXPECT_LT(Distance(ours.state[i], theirs.state[i]), 2e-6);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Optimizers,
+                         ::testing::Values(OptimizerType::kAdam, OptimizerType::kSgd,
+                                           OptimizerType::kAdagrad, OptimizerType::kLion,
+                                           OptimizerType::kLamb));
+
+const Json& StepGoldens() {
+  static const Json goldens = Json::parse(
+      ReadFile(std::filesystem::path(DS_SOURCE_DIR) / "tests/unit/optim/goldens/steps.json")
+          .value());
+  return goldens;
+}
+
+at::Tensor Values(const Json& numbers) {
+  return at::tensor(numbers.get<std::vector<double>>()).to(at::kFloat);
+}
+
+config::OptimizerConfig ConfigOf(const Json& golden) {
+  const Json json = {{"train_batch_size", 1}, {"optimizer", golden["optimizer"]}};
+  const auto checked = config::CheckConfig(json.dump(), "ds_config.json", 1);
+  DS_CHECK_MSG(checked.ok, checked.errors.empty() ? "" : checked.errors[0].message);
+  return checked.config.optimizer;
+}
+
+// All parameters behind one another in one part.
+Part PartOf(const Json& parameters, const char* when, const Optimizer& optimizer) {
+  std::vector<at::Tensor> values, gradients;
+  std::vector<std::vector<at::Tensor>> state(optimizer.state_names().size());
+  Part part;
+  std::int64_t start = 0;
+  for (const Json& parameter : parameters) {
+    const Json& at = parameter[when];
+    values.push_back(Values(at["parameter"]));
+    gradients.push_back(at.contains("gradient") ? Values(at["gradient"]) : values.back());
+    for (std::size_t i = 0; i < state.size(); ++i) {
+      state[i].push_back(Values(at["state"][std::string(optimizer.state_names()[i])]));
+    }
+    const std::int64_t count = values.back().numel();
+    part.segments.push_back({std::ssize(part.segments), start, count});
+    start += count;
+  }
+  part.owned = part.segments;
+  part.parameter = at::cat(values);
+  part.gradient = at::cat(gradients);
+  for (const auto& each : state) part.state.push_back(at::cat(each));
+  return part;
+}
+
+double RelativeDistance(const at::Tensor& ours, const at::Tensor& theirs) {
+  return Distance(ours, theirs) / theirs.abs().max().item<double>();
+}
+
+class StepFromTheSameState : public ::testing::TestWithParam<std::size_t> {};
+
+TEST_P(StepFromTheSameState, EqualsTheReference) {
+  const Json& golden = StepGoldens()[GetParam()];
+  const config::OptimizerConfig config = ConfigOf(golden);
+  const auto optimizer = MakeOptimizer(config);
+  const Part ours = PartOf(golden["parameters"], "before", *optimizer);
+  const Part expected = PartOf(golden["parameters"], "after", *optimizer);
+  Step(*optimizer, {.lr = config.lr, .step = golden["update"]}, {ours});
+  const double distance = RelativeDistance(ours.parameter, expected.parameter);
+  EXPECT_LE(distance, 1e-6);
+  for (std::size_t i = 0; i < ours.state.size(); ++i) {
+    EXPECT_LE(RelativeDistance(ours.state[i], expected.state[i]), 1e-6)
+        << optimizer->state_names()[i];
+  }
+  fmt::print("{:24} one update against {:45} {:.1e}\n", golden["name"].get<std::string>(),
+             golden["program"].get<std::string>(), distance);
+}
+
+INSTANTIATE_TEST_SUITE_P(Goldens, StepFromTheSameState,
+                         ::testing::Range<std::size_t>(0, StepGoldens().size()),
+                         [](const auto& info) {
+                           return StepGoldens()[info.param]["name"].template get<std::string>();
+                         });
+
+}  // namespace
+}  // namespace ds::optim
