@@ -1,8 +1,10 @@
 #include "cli/plan/hostfile.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "runtime/base/files.h"
@@ -63,6 +65,39 @@ std::optional<int> ParseNumber(std::string_view digits, int max) {
   return value;
 }
 
+std::vector<std::string> SplitAtCommas(std::string_view text) {
+  std::vector<std::string> parts;
+  for (std::size_t start = 0; start <= text.size();) {
+    const std::size_t end = std::min(text.find(',', start), text.size());
+    parts.emplace_back(text.substr(start, end - start));
+    start = end + 1;
+  }
+  return parts;
+}
+
+// A number, or a name as the driver gives them (GPU-..., MIG-...), which starts with a letter.
+bool IsDevice(const std::string& device) {
+  if (ParseNumber(device, kMaxSlotsPerHost).has_value()) return true;
+  return !device.empty() && std::isalpha(static_cast<unsigned char>(device.front())) != 0;
+}
+
+Status CheckDevices(const std::string& list, int slots) {
+  const std::vector<std::string> devices = SplitAtCommas(list);
+  std::set<std::string> seen;
+  for (const std::string& device : devices) {
+    if (!IsDevice(device)) {
+      return InvalidArgumentError("gpus=" + list + ": '" + device +
+                                  "' is neither a device's number nor its name");
+    }
+    if (!seen.insert(device).second) {
+      return InvalidArgumentError("gpus=" + list + ": '" + device + "' is named twice");
+    }
+  }
+  if (static_cast<int>(devices.size()) == slots) return OkStatus();
+  return InvalidArgumentError("gpus=" + list + " names " + std::to_string(devices.size()) +
+                              " devices for " + std::to_string(slots) + " slots");
+}
+
 // One word behind slots=N: "key=value" or "spare".
 Status AddKey(std::string_view word, HostEntry* entry) {
   const std::vector<std::string> known = {"port", "user",    "identity", "workdir",
@@ -83,6 +118,7 @@ Status AddKey(std::string_view word, HostEntry* entry) {
   if (key == "port" && ParseNumber(value, kMaxPort).value_or(0) == 0) {
     return InvalidArgumentError("port=" + value + ": expected 1 to 65535");
   }
+  if (key == "gpus") DS_RETURN_IF_ERROR(CheckDevices(value, entry->slots));
   if (!entry->keys.emplace(key, value).second) {
     return InvalidArgumentError("'" + key + "' is given twice");
   }
@@ -126,6 +162,11 @@ std::string_view TakeLine(std::string_view* text) {
 }
 
 }  // namespace
+
+std::vector<std::string> DevicesOf(const HostEntry& entry) {
+  const auto listed = entry.keys.find("gpus");
+  return listed == entry.keys.end() ? std::vector<std::string>() : SplitAtCommas(listed->second);
+}
 
 StatusOr<std::vector<HostEntry>> ParseHostfile(std::string_view text, std::string_view file_name) {
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());

@@ -17,7 +17,8 @@
 // How a host is reached: port, user, identity (a private key), address (dialled instead of the
 // name, and where the other hosts find this one); ~/.ssh/config is asked for what is missing. Where
 // ranks start: workdir. exec is a command, its words separated by blanks, that runs the daemon's
-// command where the ranks are to live: in a container, for example.
+// command where the ranks are to live: in a container, for example. gpus names the devices of the
+// slots, one for each and in their order ("gpus=2,3", UUIDs); without it slot N has device N.
 //
 // Pure but for ReadHostfile; safe from any thread.
 
@@ -43,6 +44,9 @@ struct HostEntry {
 
   friend bool operator==(const HostEntry&, const HostEntry&) = default;
 };
+
+// What stands behind gpus=, as many as the entry has slots; none without the key.
+std::vector<std::string> DevicesOf(const HostEntry& entry);
 
 // At least one host, or an error. `file_name` is for messages.
 StatusOr<std::vector<HostEntry>> ParseHostfile(std::string_view text, std::string_view file_name);

@@ -74,8 +74,12 @@ StatusOr<HostSlots> LocalPool(const LaunchFlags& flags, const ThisHost& this_hos
 std::vector<HostSlots> HostfilePool(const std::vector<HostEntry>& entries, Device device) {
   std::vector<HostSlots> pool;
   for (const HostEntry& entry : entries) {
-    pool.push_back(device == Device::kCpu ? CpuSlots(entry.name, entry.slots)
-                                          : DeviceSlots(entry.name, Names(entry.slots)));
+    HostSlots host = CpuSlots(entry.name, entry.slots);
+    if (device != Device::kCpu) {
+      host.devices = DevicesOf(entry);
+      if (host.devices.empty()) host.devices = Names(entry.slots);
+    }
+    pool.push_back(std::move(host));
   }
   return pool;
 }
@@ -134,11 +138,9 @@ bool IsHere(const HostEntry& entry, const ThisHost& this_host) {
 
 Status PlaceHosts(const LaunchFlags& flags, const ThisHost& this_host, LaunchPlan* plan) {
   for (const HostEntry& entry : plan->entries) {
-    for (const char* key : {"gpus", "spare"}) {
-      if (entry.keys.contains(key)) {
-        return UnimplementedError("host '" + entry.name + "': the hostfile key '" + key +
-                                  "' is not available yet");
-      }
+    if (entry.keys.contains("spare")) {
+      return UnimplementedError("host '" + entry.name +
+                                "': the hostfile key 'spare' is not available yet");
     }
     plan->here.push_back(IsHere(entry, this_host));
   }

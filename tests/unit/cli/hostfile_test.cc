@@ -95,6 +95,11 @@ TEST(HostfileTest, RefusesWithFileAndLine) {
       {"w slots=4 prot=22\n",
        "hosts:1: unknown key 'prot' behind slots=4; did you mean 'port'? (a comment starts with "
        "'#')"},
+      {"w slots=4 gpus=0,1\n", "hosts:1: gpus=0,1 names 2 devices for 4 slots"},
+      {"w slots=1 gpus=0-3\n",
+       "hosts:1: gpus=0-3: '0-3' is neither a device's number nor its name"},
+      {"w slots=2 gpus=1,\n", "hosts:1: gpus=1,: '' is neither a device's number nor its name"},
+      {"w slots=2 gpus=GPU-1,GPU-1\n", "hosts:1: gpus=GPU-1,GPU-1: 'GPU-1' is named twice"},
       {"w slots=4 port=0\n", "hosts:1: port=0: expected 1 to 65535"},
       {"w slots=4 port=x\n", "hosts:1: port=x: expected 1 to 65535"},
       {"w slots=4 user=\n", "hosts:1: 'user=' has no value"},
