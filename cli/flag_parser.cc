@@ -34,6 +34,29 @@ class OneNameFormatter : public CLI::Formatter {
 
 bool IsFlag(const std::string& word) { return word.size() > 1 && word[0] == '-' && word != "--"; }
 
+// The option that a word gives, "--name", "--name=value", "-n" or "-nvalue"; null for none.
+const CLI::Option* OptionOf(const CLI::App& app, const std::string& word) {
+  const CLI::Option* option = app.get_option_no_throw(word.substr(0, word.find('=')));
+  return option == nullptr && word[1] != '-' ? app.get_option_no_throw(word.substr(0, 2)) : option;
+}
+
+// "--name=" with nothing behind it, for which CLI11 would take the next word; "" when there is
+// none.
+std::string FlagWithoutValue(const CLI::App& app, const std::vector<std::string>& words,
+                             FlagParser::Rest rest) {
+  for (std::size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
+    if (!IsFlag(words[i])) {
+      if (rest == FlagParser::Rest::kProgram) return "";
+      continue;
+    }
+    const CLI::Option* option = OptionOf(app, words[i]);
+    if (option == nullptr) return "";  // that is said instead
+    if (words[i].back() == '=') return words[i];
+    if (option->check_name(words[i]) && option->get_expected_min() > 0) ++i;  // its value
+  }
+  return "";
+}
+
 }  // namespace
 
 FlagParser::FlagParser(const std::string& usage, const std::string& description)
@@ -49,6 +72,9 @@ FlagParser::~FlagParser() = default;
 StatusOr<FlagParser::Result> FlagParser::Parse(const std::vector<std::string>& arguments,
                                                Rest rest) {
   app_->prefix_command(rest == Rest::kProgram);
+  if (const std::string flag = FlagWithoutValue(*app_, arguments, rest); !flag.empty()) {
+    return InvalidArgumentError(flag + " has no value; give one or leave the flag out");
+  }
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
   try {
     app_->parse(reversed);

@@ -74,6 +74,20 @@ TEST_F(CommandLineTest, UnknownWordsGetASuggestion) {
       "--elastic_training is not supported: there is no elastic mode; see --max_restarts");
 }
 
+TEST_F(CommandLineTest, AFlagWithoutItsValueDoesNotTakeTheProgramForIt) {
+  const auto refusal = [](const std::string& flag) {
+    return flag + " has no value; give one or leave the flag out";
+  };
+  ExpectRefused({"--include=", "/bin/true"}, refusal("--include="));
+  ExpectRefused({"--num_gpus", "2", "--run-dir=", "train"}, refusal("--run-dir="));
+  ExpectRefused({"train", "--model=", "--steps", "2"}, refusal("--model="));
+  // Behind the program every word is the program's.
+  const ProgramResult plan =
+      Dsrun({"--num_gpus", "1", "plan", "--json", "--", "/bin/true", "--x="});
+  EXPECT_EQ(plan.status, 0) << plan.err;
+  EXPECT_THAT(plan.out, HasSubstr("--x="));
+}
+
 TEST_F(CommandLineTest, LaunchFlagsInFrontOfACommandThatHasNoUseForThemAreRefused) {
   const auto refusal = [](const std::string& flag, const std::string& command) {
     return flag + " in front of '" + command +
