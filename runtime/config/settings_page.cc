@@ -40,7 +40,7 @@ std::string DefaultCell(const Json& entry) {
 }
 
 std::string StateCell(const Json& entry) {
-  const std::string state = entry["state"];
+  std::string state = entry["state"];
   if (state == "renamed") return "deprecated: write " + Code(entry["renamed_to"]);
   if (state == "accepted") return "no effect: " + Escaped(entry["reason"]);
   if (state == "refused") return "refused: " + Escaped(entry["reason"]);

@@ -18,6 +18,8 @@ using Json = nlohmann::ordered_json;
 
 // Hjson holds JSON, but for what is refused on purpose: repeated names and endless nesting.
 void CheckThatJsonStaysJson(std::string_view text) {
+  // The parser that this is compared with takes a NUL byte for the end of the text.
+  if (text.find('\0') != std::string_view::npos) return;
   const Json strict = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!strict.is_structured()) return;
   const ds::JsonReading reading = ds::ReadPositionedJson(text);

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <utility>
 
 #include "runtime/config/check_config.h"
 #include "runtime/config/registry.h"
@@ -190,8 +189,8 @@ TEST(FlagsFillOrAgreeTest, MustNotContradictTheFile) {
 }
 
 TEST(FlagsFillOrAgreeTest, AreCheckedLikeTheFile) {
-  const auto errors = [](TrainingFlags flags) {
-    return Messages(Check("{train_batch_size: 8}", {.flags = std::move(flags)}).errors);
+  const auto errors = [](const TrainingFlags& flags) {
+    return Messages(Check("{train_batch_size: 8}", {.flags = flags}).errors);
   };
   EXPECT_THAT(errors({.learning_rate = -1.0}),
               ElementsAre(HasSubstr("--learning_rate must be at least 0, not -1.0")));
