@@ -57,6 +57,7 @@ void AddTrainFlags(CLI::App& app, TrainFlags* flags) {
   app.add_option(FlagNames("save_hf"), flags->save_hf,
                  "write model.safetensors and config.json there at the end")
       ->type_name("DIR");
+  AddScheduleFlags(app, &flags->schedule);
   AddTrainingFlags(app, &flags->training);
 }
 

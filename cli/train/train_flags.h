@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/train/schedule_flags.h"
 #include "runtime/config/job_facts.h"
 #include "runtime/config/train_job.h"
 
@@ -29,6 +30,7 @@ struct TrainFlags {
   std::optional<std::int64_t> save_every;
   std::string save_hf;
   config::TrainingFlags training;
+  ScheduleFlags schedule;
 };
 
 // Declares the flags on `app`, writing into `flags` (which outlives the parse).
@@ -38,8 +40,8 @@ void AddTrainFlags(CLI::App& app, TrainFlags* flags);
 // TrainingArguments.
 void AddTrainingFlags(CLI::App& app, config::TrainingFlags* flags);
 
-// Lays the given flags over `job`, but for model, data and config, which need checking. Relative
-// paths become absolute, so that the job means the same from anywhere.
+// Lays the given flags over `job`, but for model, data, config and schedule, which need checking.
+// Relative paths become absolute, so that the job means the same from anywhere.
 void ApplyTrainFlags(const TrainFlags& flags, config::TrainJob* job);
 
 }  // namespace ds::cli

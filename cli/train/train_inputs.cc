@@ -72,17 +72,44 @@ StatusOr<std::vector<std::string>> CheckData(const std::vector<std::string>& dat
   return checked;
 }
 
-// Fills in the config of `inputs` from its text, or says all that is wrong with it, a line each.
-Status CheckDsConfig(const config::ConfigText& config, const config::JobFacts& facts,
-                     TrainInputs* inputs) {
-  config::CheckResult result = config::CheckConfig(config.text, config.name, facts);
-  if (!result.ok) {
-    std::string message;
-    for (const config::Issue& issue : result.errors) {
-      message += (message.empty() ? "" : "\n") + issue.message;
-    }
-    return InvalidArgumentError(std::move(message));
+// All that is wrong with a config, a line each.
+Status ErrorsOf(const config::CheckResult& result) {
+  std::string message;
+  for (const config::Issue& issue : result.errors) {
+    message += (message.empty() ? "" : "\n") + issue.message;
   }
+  return InvalidArgumentError(std::move(message));
+}
+
+// The config with the schedule that the flags ask for. How long a decay lasts has no flag: what the
+// config says stays, else it is the number of steps.
+StatusOr<config::ConfigText> WithSchedule(const config::ConfigText& config,
+                                          const ScheduleFlags& flags,
+                                          const config::JobFacts& facts) {
+  const config::CheckResult result = config::CheckConfig(config.text, config.name, facts);
+  if (!result.ok) return ErrorsOf(result);
+  DS_ASSIGN_OR_RETURN(nlohmann::ordered_json section, SchedulerSection(flags));
+  if (section["type"] == "WarmupDecayLR" || section["type"] == "WarmupCosineLR") {
+    const nlohmann::ordered_json::json_pointer total("/scheduler/params/total_num_steps");
+    if (result.given.contains(total)) {
+      section["params"]["total_num_steps"] = result.given[total];
+    } else if (facts.total_steps) {
+      section["params"]["total_num_steps"] = *facts.total_steps;
+    }
+  }
+  nlohmann::ordered_json changed = result.given;
+  changed["scheduler"] = std::move(section);
+  return config::ConfigText{.text = changed.dump(), .name = config.name + " with --lr_schedule"};
+}
+
+// Fills in the config of `inputs`, or says all that is wrong with it.
+Status CheckDsConfig(config::ConfigText config, const ScheduleFlags& schedule,
+                     const config::JobFacts& facts, TrainInputs* inputs) {
+  if (schedule.any()) {
+    DS_ASSIGN_OR_RETURN(config, WithSchedule(config, schedule, facts));
+  }
+  config::CheckResult result = config::CheckConfig(config.text, config.name, facts);
+  if (!result.ok) return ErrorsOf(result);
   if (const char* const seen = std::getenv(config::kSchedulerElasticity)) {
     DS_RETURN_IF_ERROR(config::AgreesWithScheduler(result, seen));
   }
@@ -92,11 +119,10 @@ Status CheckDsConfig(const config::ConfigText& config, const config::JobFacts& f
   return OkStatus();
 }
 
-Status ReadDsConfig(const std::string& argument, const config::JobFacts& facts,
-                    TrainInputs* inputs) {
-  const StatusOr<config::ConfigText> config = config::ReadConfigText(argument);
+StatusOr<config::ConfigText> ReadDsConfig(const std::string& argument) {
+  StatusOr<config::ConfigText> config = config::ReadConfigText(argument);
   if (!config.ok()) return config.status().WithContext("--deepspeed_config");
-  return CheckDsConfig(*config, facts, inputs);
+  return config;
 }
 
 // What the config's "auto" is resolved from, once the job's model and length are known.
@@ -134,7 +160,8 @@ StatusOr<TrainInputs> GatherTrainInputs(const TrainFlags& flags, const ShareFold
   if (!built_in.empty()) inputs.notices.push_back("using the built-in " + built_in);
   ApplyTrainFlags(flags, &inputs.job);
   DS_ASSIGN_OR_RETURN(const config::JobFacts facts, FactsOf(flags, inputs.job, share, world_size));
-  DS_RETURN_IF_ERROR(ReadDsConfig(config_argument, facts, &inputs));
+  DS_ASSIGN_OR_RETURN(config::ConfigText config, ReadDsConfig(config_argument));
+  DS_RETURN_IF_ERROR(CheckDsConfig(std::move(config), flags.schedule, facts, &inputs));
   return inputs;
 }
 
@@ -146,9 +173,11 @@ StatusOr<TrainInputs> OverrideTrainInputs(const config::TrainJob& job, const Tra
   DS_ASSIGN_OR_RETURN(inputs.job.data, CheckData(flags.data.empty() ? job.data : flags.data));
   ApplyTrainFlags(flags, &inputs.job);
   DS_ASSIGN_OR_RETURN(const config::JobFacts facts, FactsOf(flags, inputs.job, share, world_size));
-  DS_RETURN_IF_ERROR(flags.deepspeed_config.empty()
-                         ? CheckDsConfig({job.ds_config, "the run's config"}, facts, &inputs)
-                         : ReadDsConfig(flags.deepspeed_config, facts, &inputs));
+  config::ConfigText config{job.ds_config, "the run's config"};
+  if (!flags.deepspeed_config.empty()) {
+    DS_ASSIGN_OR_RETURN(config, ReadDsConfig(flags.deepspeed_config));
+  }
+  DS_RETURN_IF_ERROR(CheckDsConfig(std::move(config), flags.schedule, facts, &inputs));
   return inputs;
 }
 

@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "runtime/config/schedule.h"
+
 namespace ds::config {
 
 enum class DataType { kFp32, kFp16, kBf16 };
@@ -44,17 +46,6 @@ struct OptimizerConfig {
   double max_coeff = 10.0;
 };
 
-enum class SchedulerType { kConstant, kWarmupLr };
-enum class WarmupType { kLog, kLinear };
-
-struct SchedulerConfig {
-  SchedulerType type = SchedulerType::kConstant;
-  double warmup_min_lr = 0.0;
-  double warmup_max_lr = 1e-3;  // the optimizer's lr unless given
-  std::int64_t warmup_num_steps = 1000;
-  WarmupType warmup_type = WarmupType::kLog;
-};
-
 struct Bf16Config {
   bool enabled = false;
   bool check_grad_overflow = true;  // skip the step when a bf16 gradient is not finite
@@ -67,7 +58,7 @@ struct ZeroConfig {
 struct DsConfig {
   BatchConfig batch;
   OptimizerConfig optimizer;
-  SchedulerConfig scheduler;
+  Schedule scheduler;
   Bf16Config bf16;
   ZeroConfig zero_optimization;
   double gradient_clipping = 1.0;  // largest global L2 norm; 0 is off

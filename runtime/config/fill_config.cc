@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/base/check.h"
+#include "runtime/config/scheduler_section.h"
 
 namespace ds::config {
 namespace {
@@ -26,10 +27,6 @@ constexpr std::pair<std::string_view, OptimizerType> kOptimizers[] = {
     {"Adam", OptimizerType::kAdam}, {"AdamW", OptimizerType::kAdamW},
     {"SGD", OptimizerType::kSgd},   {"Adagrad", OptimizerType::kAdagrad},
     {"Lion", OptimizerType::kLion}, {"Lamb", OptimizerType::kLamb}};
-constexpr std::pair<std::string_view, SchedulerType> kSchedulers[] = {
-    {"WarmupLR", SchedulerType::kWarmupLr}};
-constexpr std::pair<std::string_view, WarmupType> kWarmups[] = {{"log", WarmupType::kLog},
-                                                                {"linear", WarmupType::kLinear}};
 constexpr std::pair<std::string_view, DataType> kDataTypes[] = {
     {"fp32", DataType::kFp32}, {"fp16", DataType::kFp16}, {"bf16", DataType::kBf16}};
 
@@ -62,22 +59,13 @@ OptimizerConfig FillOptimizer(const Values& values) {
           .max_coeff = values.Get("optimizer.params.max_coeff")};
 }
 
-SchedulerConfig FillScheduler(const Values& values) {
-  const Json type = values.Get("scheduler.type");
-  return {.type = type.is_null() ? SchedulerType::kConstant : Choice(type, kSchedulers),
-          .warmup_min_lr = values.Get("scheduler.params.warmup_min_lr"),
-          .warmup_max_lr = values.Get("scheduler.params.warmup_max_lr"),
-          .warmup_num_steps = values.Get("scheduler.params.warmup_num_steps"),
-          .warmup_type = Choice(values.Get("scheduler.params.warmup_type"), kWarmups)};
-}
-
 }  // namespace
 
 DsConfig FillConfig(const Values& values) {
   DsConfig config;
   config.batch = FillBatch(values);
   config.optimizer = FillOptimizer(values);
-  config.scheduler = FillScheduler(values);
+  config.scheduler = FillSchedule(values);
   config.bf16 = {.enabled = values.Get("bf16.enabled"),
                  .check_grad_overflow = values.Get("bf16.check_grad_overflow")};
   config.zero_optimization = {.stage = values.Get("zero_optimization.stage")};

@@ -14,6 +14,7 @@
 #include "runtime/config/feature_rules.h"
 #include "runtime/config/optimizer_rules.h"
 #include "runtime/config/registry.h"
+#include "runtime/config/scheduler_section.h"
 #include "runtime/config/value_check.h"
 
 namespace ds::config {
@@ -193,25 +194,6 @@ void BetasAreTwoFractions(RuleContext& context) {
                        context.values.PositionOf("optimizer.params.betas"));
 }
 
-void SchedulerParamsNeedAType(RuleContext& context) {
-  if (context.values.IsGiven("scheduler.type") || context.values.IsBroken("scheduler.type")) return;
-  for (const auto& [key, entry] : context.values.entries()) {
-    if (!key.starts_with("scheduler.params.") || !entry.given || entry.broken) continue;
-    const bool works = entry.setting->state == SettingState::kWorks;
-    if (!works || IsDefault(*entry.setting, entry.value)) continue;
-    context.issues.Error(key,
-                         key + " needs scheduler.type: without it the learning rate is constant",
-                         entry.position);
-  }
-}
-
-void WarmupEndsAtTheLearningRate(RuleContext& context) {
-  Values& values = context.values;
-  if (!values.Get("scheduler.params.warmup_max_lr").is_null()) return;
-  values.Derive("scheduler.params.warmup_max_lr", values.Get("optimizer.params.lr"),
-                "derived from optimizer.params.lr");
-}
-
 constexpr Rule kRules[] = {
     {"DeprecatedNamesCarryTheirValue", {}, DeprecatedNamesCarryTheirValue},
     {"FlagsFillOrAgree", {}, FlagsFillOrAgree},
@@ -241,9 +223,19 @@ constexpr Rule kRules[] = {
      NesterovNeedsMomentum},
     {"BetasAreTwoFractions", {"optimizer.params.betas"}, BetasAreTwoFractions},
     {"SchedulerParamsNeedAType", {"scheduler.type"}, SchedulerParamsNeedAType},
+    {"ScheduleIsDescribedByNumbers", {"scheduler.type"}, ScheduleIsDescribedByNumbers},
+    {"ScheduleTakesItsParams", {"scheduler.type"}, ScheduleTakesItsParams},
+    {"ScheduleIsDefined", {"scheduler.type", "scheduler.params.milestones"}, ScheduleIsDefined},
     {"WarmupEndsAtTheLearningRate",
-     {"scheduler.params.warmup_max_lr", "optimizer.params.lr"},
+     {"scheduler.params.warmup_max_lr", "optimizer.params.lr", "scheduler.type"},
      WarmupEndsAtTheLearningRate},
+    {"CycledMomentumNeedsAPlace",
+     {"scheduler.type", "scheduler.params.cycle_momentum", "optimizer.type",
+      "optimizer.params.momentum"},
+     CycledMomentumNeedsAPlace},
+    {"OneCycleReplacesTheBetas",
+     {"scheduler.type", "scheduler.params.cycle_momentum", "optimizer.params.betas"},
+     OneCycleReplacesTheBetas},
 };
 
 }  // namespace

@@ -78,6 +78,17 @@ Status NonFiniteError(const zero::ShardedOptimizer& optimizer, std::int64_t step
       "rate or look at the data of this step");
 }
 
+// What the schedule gives for the next update.
+StatusOr<optim::ScheduledValues> NextValues(const config::DsConfig& config,
+                                            std::int64_t applied_steps) {
+  const auto last = optim::LastUpdate(config.scheduler);
+  if (last && applied_steps >= *last) {
+    return FailedPreconditionError("the schedule ends after " + std::to_string(*last) +
+                                   " updates: give scheduler.params for a longer run");
+  }
+  return optim::ValuesAfter(config.scheduler, config.optimizer.lr, applied_steps);
+}
+
 }  // namespace
 
 at::Tensor Engine::forward(Bundle bundle) {
@@ -118,12 +129,14 @@ StatusOr<StepResult> Engine::step() {
   const bool may_skip = config.bf16.enabled && config.bf16.check_grad_overflow;
   if (!finite && !may_skip) return NonFiniteError(optimizer, number, totals);
 
-  const double lr = optim::LearningRate(config.optimizer, config.scheduler, parts_->applied_steps);
+  DS_ASSIGN_OR_RETURN(const optim::ScheduledValues scheduled,
+                      NextValues(config, parts_->applied_steps));
   if (finite) {
     ++parts_->applied_steps;
-    optimizer.Step({.lr = lr,
+    optimizer.Step({.lr = scheduled.lr,
                     .gradient_scale = optim::ClipFactor(totals.norm, config.gradient_clipping),
-                    .step = parts_->applied_steps});
+                    .step = parts_->applied_steps,
+                    .beta1 = scheduled.momentum});
   }
   optimizer.ClearGradients();
   parts_->finished_steps = number;
@@ -133,7 +146,7 @@ StatusOr<StepResult> Engine::step() {
                     .step = number,
                     .loss = totals.loss,
                     .grad_norm = totals.norm,
-                    .lr = lr,
+                    .lr = scheduled.lr,
                     .tokens = totals.tokens,
                     .samples = totals.samples};
 }

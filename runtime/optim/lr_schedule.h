@@ -1,22 +1,35 @@
 #pragma once
 
-// The learning rate of each update: a pure function of the config and of how often the schedule was
-// advanced, with DeepSpeed's off-by-one kept.
+// The learning rate of each update, and the momentum where a schedule moves it: pure functions of
+// the config and of how often the schedule was advanced, equal to what DeepSpeed's and PyTorch's
+// schedulers leave in the optimizer (tests/unit/optim/goldens/schedules.json).
 //
-// A schedule is advanced once after every applied update (not after a skipped one), so update k
-// (from 1) uses the rate after k - 1 advances. WarmupLR's index i starts at -1, where the rate is
-// warmup_min_lr, and is k - 2 for update k.
+// A schedule is advanced once after every applied update, not after a skipped one, so update k
+// (from 1) uses the values after k - 1 advances. DeepSpeed's off-by-one is kept: its schedules set
+// their first value when they are built and again at their first index, 0, so that WarmupLR's first
+// two updates use the same rate.
 
 #include <cstdint>
+#include <optional>
 
-#include "runtime/config/ds_config.h"
+#include "runtime/config/schedule.h"
 
 namespace ds::optim {
 
-// The rate of the update that follows `advances` >= 0 advances.
-// Constant: the optimizer's lr. WarmupLR, with n = max(2, warmup_num_steps) and i = advances - 1:
-// min + (max - min) * gamma, gamma = ln(i + 1) / ln(n) or i / n while i < n, then 1.
-double LearningRate(const config::OptimizerConfig& optimizer,
-                    const config::SchedulerConfig& scheduler, std::int64_t advances);
+struct ScheduledValues {
+  double lr = 0.0;
+  // Adam's beta1 or SGD's momentum, for schedules that cycle it.
+  std::optional<double> momentum;
+};
+
+// What the update that follows `advances` >= 0 advances uses, in a parameter group whose own lr is
+// `base_lr`.
+ScheduledValues ValuesAfter(const config::Schedule& schedule, double base_lr,
+                            std::int64_t advances);
+
+// The last update that the schedule is defined for, if there is one. OneCycleLR ends with its
+// total_steps (PyTorch fails one update later, after one with a rate beyond the end of its curve);
+// OneCycle ends where decay_mom_rate has taken the momentum to 1.
+std::optional<std::int64_t> LastUpdate(const config::Schedule& schedule);
 
 }  // namespace ds::optim

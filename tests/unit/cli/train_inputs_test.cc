@@ -100,6 +100,47 @@ TEST_F(TrainInputsTest, GivenInputsAreUsedAndMadeAbsolute) {
   EXPECT_TRUE(fs::path(inputs->job.save_hf_dir).is_absolute());
 }
 
+TEST_F(TrainInputsTest, LrScheduleTakesThePlaceOfTheConfigsSchedule) {
+  Write("ds.json", R"({"train_micro_batch_size_per_gpu": 2, "scheduler": {"type": "WarmupDecayLR",
+                       "params": {"total_num_steps": 70}}})");
+  TrainFlags flags{.deepspeed_config = Path("ds.json"), .steps = 9};
+  flags.schedule = {.lr_schedule = "WarmupCosineLR", .given = {{"warmup_num_steps", 5}}};
+  const auto cosine = GatherTrainInputs(flags, share_, 1);
+  ASSERT_TRUE(cosine.ok()) << cosine.status().message();
+  const auto value = [](const TrainInputs& inputs, const std::string& key) {
+    return inputs.resolved_config["scheduler." + key]["value"];
+  };
+  EXPECT_EQ(value(*cosine, "type"), "WarmupCosineLR");
+  EXPECT_EQ(value(*cosine, "params.warmup_num_steps"), 5);
+  EXPECT_EQ(value(*cosine, "params.cos_min_ratio"), 0.01) << "the flag's default";
+  EXPECT_EQ(value(*cosine, "params.total_num_steps"), 70) << "the config's";
+  EXPECT_THAT(cosine->job.ds_config, HasSubstr("\"type\":\"WarmupCosineLR\""));
+
+  flags.deepspeed_config.clear();
+  const auto default_config = GatherTrainInputs(flags, share_, 1);
+  ASSERT_TRUE(default_config.ok()) << default_config.status().message();
+  EXPECT_EQ(value(*default_config, "params.total_num_steps"), 9) << "--steps";
+
+  flags.schedule = {.lr_schedule = "OneCycle", .given = {{"cycle_second_step_size", -1}}};
+  const auto cycle = GatherTrainInputs(flags, share_, 1);
+  ASSERT_TRUE(cycle.ok()) << cycle.status().message();
+  EXPECT_EQ(value(*cycle, "params.cycle_momentum"), true);
+  EXPECT_EQ(value(*cycle, "params.cycle_first_step_size"), 1000);
+}
+
+TEST_F(TrainInputsTest, RefusesScheduleFlagsThatMeanNothing) {
+  TrainFlags flags;
+  flags.schedule.given = {{"warmup_num_steps", 5}};
+  EXPECT_THAT(Error(flags), HasSubstr("--warmup_num_steps needs --lr_schedule"));
+  flags.schedule.lr_schedule = "OneCycle";
+  EXPECT_THAT(Error(flags),
+              HasSubstr("--warmup_num_steps is no parameter of --lr_schedule OneCycle"));
+  flags.schedule = {.lr_schedule = "WarmupLr", .given = {}};
+  EXPECT_THAT(Error(flags), HasSubstr("did you mean 'WarmupLR'?"));
+  flags.schedule = {.lr_schedule = "WarmupDecayLR", .given = {}};
+  EXPECT_THAT(Error(flags), HasSubstr("needs scheduler.params.total_num_steps"));
+}
+
 TEST_F(TrainInputsTest, RefusesWhatIsMissingOrEmpty) {
   EXPECT_EQ(
       Error({.model = "tyny"}),

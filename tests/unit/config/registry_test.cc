@@ -82,9 +82,9 @@ Json OtherValue(const Setting& setting) {
   return nullptr;
 }
 
-// The catalogue, and what it leaves to the constructors of optimizers: dampening, nesterov,
-// lr_decay, eps_inside_sqrt.
-constexpr int kKeys = 579 + 4;
+// The catalogue, and what it leaves to the constructors of optimizers (dampening, nesterov,
+// lr_decay, eps_inside_sqrt) and of PyTorch's schedulers.
+constexpr int kKeys = 579 + 4 + 27;
 
 TEST(RegistryTest, HoldsTheWholeCatalogueInOrder) {
   EXPECT_EQ(AllSettings().size(), kKeys);

@@ -64,10 +64,8 @@ TEST(RulesTest, DeprecatedNamesCarryTheirValue) {
 TEST(RulesTest, RefuseWhatIsNotBuilt) {
   EXPECT_THAT(Messages(CheckWith(R"("optimizer": {"type": "muon"})").errors),
               ElementsAre(HasSubstr("optimizer.type \"Muon\" is not supported yet")));
-  EXPECT_THAT(Messages(CheckWith(R"("gradient_allreduce_op": "SUM")").errors),
-              ElementsAre(HasSubstr("remove it or leave it at \"mean\"")));
-  EXPECT_THAT(Messages(CheckWith(R"("scheduler": {"type": "OneCycle"})").errors),
-              ElementsAre(HasSubstr("use \"WarmupLR\"")));
+  EXPECT_THAT(Messages(CheckWith(R"("amp": {"enabled": true})").errors),
+              ElementsAre(HasSubstr("remove it or leave it at false")));
   EXPECT_THAT(Messages(CheckWith(R"("zero_optimization": {"cpu_offload": false})").errors),
               IsEmpty());
 }
@@ -171,22 +169,6 @@ TEST(RulesTest, BetasAreTwoFractions) {
         << betas;
   }
   EXPECT_EQ(CheckWith(R"("optimizer": {"params": {"betas": [0, 0.5]}})").config.optimizer.beta1, 0);
-}
-
-TEST(RulesTest, SchedulerParamsNeedAType) {
-  EXPECT_THAT(Messages(CheckWith(R"("scheduler": {"params": {"warmup_num_steps": 5}})").errors),
-              ElementsAre(HasSubstr("scheduler.params.warmup_num_steps needs scheduler.type")));
-}
-
-TEST(RulesTest, WarmupEndsAtTheLearningRate) {
-  const CheckResult derived =
-      CheckWith(R"("optimizer": {"params": {"lr": 0.25}}, "scheduler": {"type": "WarmupLR"})");
-  EXPECT_EQ(derived.config.scheduler.warmup_max_lr, 0.25);
-  EXPECT_EQ(OriginOf(derived, "scheduler.params.warmup_max_lr"),
-            "derived from optimizer.params.lr");
-  const CheckResult given =
-      CheckWith(R"("scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 0.125}})");
-  EXPECT_EQ(given.config.scheduler.warmup_max_lr, 0.125);
 }
 
 }  // namespace

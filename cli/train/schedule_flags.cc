@@ -1,0 +1,143 @@
+#include "cli/train/schedule_flags.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "cli/flag_parser.h"
+#include "runtime/base/suggest.h"
+
+namespace ds::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+enum class Kind { kNumber, kWhole, kText, kSwitch };
+
+struct LegacyFlag {
+  const char* name;
+  Kind kind;
+  const char* otherwise;  // JSON; "" says nothing, so that the schedule's own default holds
+  const char* help;
+};
+
+constexpr LegacyFlag kLrRangeTest[] = {
+    {"lr_range_test_min_lr", Kind::kNumber, "0.001", "first rate"},
+    {"lr_range_test_step_rate", Kind::kNumber, "1.0", "growth per interval"},
+    {"lr_range_test_step_size", Kind::kWhole, "1000", "updates per interval"},
+    {"lr_range_test_staircase", Kind::kSwitch, "false", "grow at the end of intervals only"}};
+constexpr LegacyFlag kOneCycle[] = {
+    {"cycle_first_step_size", Kind::kWhole, "1000", "updates of the way up"},
+    {"cycle_first_stair_count", Kind::kWhole, "-1", "stairs of the way up (none)"},
+    {"cycle_second_step_size", Kind::kWhole, "", "updates of the way down (as up)"},
+    {"cycle_second_stair_count", Kind::kWhole, "-1", "stairs of the way down (none)"},
+    {"decay_step_size", Kind::kWhole, "1000", "updates per interval of the decay"},
+    {"cycle_min_lr", Kind::kNumber, "0.01", "smallest rate"},
+    {"cycle_max_lr", Kind::kNumber, "0.1", "largest rate"},
+    {"decay_lr_rate", Kind::kNumber, "0.0", "decay of the rate after the cycle"},
+    {"cycle_momentum", Kind::kSwitch, "", "cycle the momentum (it always does)"},
+    {"cycle_min_mom", Kind::kNumber, "0.8", "smallest momentum"},
+    {"cycle_max_mom", Kind::kNumber, "0.9", "largest momentum"},
+    {"decay_mom_rate", Kind::kNumber, "0.0", "growth of the momentum after the cycle"}};
+constexpr LegacyFlag kWarmup[] = {
+    {"warmup_min_lr", Kind::kNumber, "0.0", "first rate"},
+    {"warmup_max_lr", Kind::kNumber, "0.001", "rate at the end of the warm-up"},
+    {"warmup_num_steps", Kind::kWhole, "1000", "updates of the warm-up"},
+    {"warmup_type", Kind::kText, "\"log\"", "log or linear"}};
+constexpr LegacyFlag kWarmupCosine[] = {
+    {"warmup_num_steps", Kind::kWhole, "1000", ""},
+    {"warmup_type", Kind::kText, "\"log\"", ""},
+    {"warmup_min_ratio", Kind::kNumber, "0.01", "first rate, as a share of the lr"},
+    {"cos_min_ratio", Kind::kNumber, "0.01", "last rate, as a share of the lr"}};
+
+struct LegacySchedule {
+  std::string_view name;
+  std::vector<LegacyFlag> flags;
+};
+
+std::vector<LegacySchedule> Schedules() {
+  const auto list = [](const auto& flags) {
+    return std::vector<LegacyFlag>(std::begin(flags), std::end(flags));
+  };
+  return {{"LRRangeTest", list(kLrRangeTest)},
+          {"OneCycle", list(kOneCycle)},
+          {"WarmupLR", list(kWarmup)},
+          {"WarmupDecayLR", list(kWarmup)},
+          {"WarmupCosineLR", list(kWarmupCosine)}};
+}
+
+std::string Help(const LegacySchedule& schedule, const LegacyFlag& flag) {
+  std::string text = std::string(schedule.name) + ": " + flag.help;
+  const std::string_view otherwise = flag.otherwise;
+  const bool is_number = flag.kind != Kind::kSwitch && !otherwise.empty() && otherwise != "-1";
+  return is_number ? text + " (default: " + Json::parse(otherwise).dump() + ")" : text;
+}
+
+void AddFlag(CLI::App& app, const LegacyFlag& flag, const std::string& help, ScheduleFlags* flags) {
+  const std::string name = flag.name;
+  CLI::Option* option = nullptr;
+  const auto take = [flags, name](const auto& value) { flags->given[name] = value; };
+  switch (flag.kind) {
+    case Kind::kNumber:
+      option = app.add_option_function<double>(FlagNames(name), take, help)->type_name("X");
+      break;
+    case Kind::kWhole:
+      option = app.add_option_function<std::int64_t>(FlagNames(name), take, help)->type_name("N");
+      break;
+    case Kind::kText:
+      option = app.add_option_function<std::string>(FlagNames(name), take, help)->type_name("TYPE");
+      break;
+    case Kind::kSwitch:
+      option = app.add_flag_callback(
+          FlagNames(name), [flags, name] { flags->given[name] = true; }, help);
+      break;
+  }
+  option->group("Schedules by DeepSpeed's flags, in place of the config's");
+}
+
+}  // namespace
+
+void AddScheduleFlags(CLI::App& app, ScheduleFlags* flags) {
+  app.add_option(FlagNames("lr_schedule"), flags->lr_schedule,
+                 "LRRangeTest, OneCycle, WarmupLR, WarmupDecayLR or WarmupCosineLR")
+      ->type_name("NAME")
+      ->group("Schedules by DeepSpeed's flags, in place of the config's");
+  for (const LegacySchedule& schedule : Schedules()) {
+    if (schedule.name == "WarmupDecayLR") continue;  // has WarmupLR's
+    for (const LegacyFlag& flag : schedule.flags) {
+      if (*flag.help != '\0') AddFlag(app, flag, Help(schedule, flag), flags);
+    }
+  }
+}
+
+StatusOr<Json> SchedulerSection(const ScheduleFlags& flags) {
+  if (flags.lr_schedule.empty()) {
+    return InvalidArgumentError("--" + flags.given.begin()->first +
+                                " needs --lr_schedule, the schedule that it belongs to");
+  }
+  std::vector<std::string> names;
+  for (const LegacySchedule& schedule : Schedules()) {
+    names.emplace_back(schedule.name);
+    if (schedule.name != flags.lr_schedule) continue;
+    auto rest = flags.given;
+    Json params = Json::object();
+    for (const LegacyFlag& flag : schedule.flags) {
+      const auto given = rest.extract(flag.name);
+      const bool is_silent = given.empty() && *flag.otherwise == '\0';
+      if (!is_silent)
+        params[flag.name] = given.empty() ? Json::parse(flag.otherwise) : given.mapped();
+    }
+    if (params.value("cycle_second_step_size", 0) == -1) params.erase("cycle_second_step_size");
+    if (rest.empty()) return Json{{"type", schedule.name}, {"params", params}};
+    return InvalidArgumentError("--" + rest.begin()->first + " is no parameter of --lr_schedule " +
+                                flags.lr_schedule);
+  }
+  return InvalidArgumentError("--lr_schedule " + flags.lr_schedule +
+                              ": no such schedule; name others in the ds_config's scheduler.type" +
+                              DidYouMean(flags.lr_schedule, names));
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""Makes tests/unit/optim/goldens/schedules.json with DeepSpeed's and PyTorch's own schedules.
+
+    python scripts/goldens/make_schedule_goldens.py tests/unit/optim/goldens/schedules.json
+
+Needs deepspeed 0.19.8 and torch 2.11; the test that reads the golden needs no Python.
+
+A case is {"scheduler": the ds_config section, "lr": of the optimizer, "rates": [...], "beta1": [...]}:
+entry k of the lists is what the optimizer's update k + 1 uses, the schedule having been advanced k
+times. "beta1" is there where the schedule moves it.
+"""
+
+import json
+import pathlib
+import sys
+
+import torch
+from deepspeed.runtime import lr_schedules
+
+STEPS = 40
+
+CASES = [
+    ("LRRangeTest", {}),
+    ("LRRangeTest", {"lr_range_test_min_lr": 1e-4, "lr_range_test_step_size": 7, "lr_range_test_step_rate": 5.0}),
+    ("LRRangeTest", {"lr_range_test_min_lr": 1e-4, "lr_range_test_step_size": 7, "lr_range_test_staircase": True}),
+    ("OneCycle", {"cycle_min_lr": 0.01, "cycle_max_lr": 0.1}),
+    ("OneCycle", {"cycle_min_lr": 0.01, "cycle_max_lr": 0.1, "cycle_first_step_size": 10}),
+    ("OneCycle", {"cycle_min_lr": 0.01, "cycle_max_lr": 0.1, "cycle_first_step_size": 7, "cycle_second_step_size": 11,
+                  "decay_step_size": 5, "decay_lr_rate": 0.3, "decay_mom_rate": 0.02}),
+    ("OneCycle", {"cycle_min_lr": 0.01, "cycle_max_lr": 0.1, "cycle_first_step_size": 9, "cycle_second_step_size": 14,
+                  "cycle_first_stair_count": 3, "cycle_second_stair_count": 7, "cycle_min_mom": 0.5,
+                  "cycle_max_mom": 0.95}),
+    ("OneCycle", {"cycle_min_lr": 0.01, "cycle_max_lr": 0.1, "cycle_first_step_size": 8, "cycle_second_step_size": 0,
+                  "cycle_first_stair_count": 4, "cycle_momentum": False, "decay_step_size": 3, "decay_mom_rate": 0.1}),
+    ("OneCycle", {"cycle_min_lr": 0.01, "cycle_max_lr": 0.1, "cycle_first_step_size": 6, "decay_step_size": 4,
+                  "decay_mom_rate": 0.005}),
+    ("WarmupLR", {}),
+    ("WarmupLR", {"warmup_num_steps": 10}),
+    ("WarmupLR", {"warmup_min_lr": 0.001, "warmup_max_lr": 0.1, "warmup_num_steps": 12, "warmup_type": "linear"}),
+    ("WarmupLR", {"warmup_num_steps": 1}),
+    ("WarmupDecayLR", {"total_num_steps": 30, "warmup_num_steps": 10}),
+    ("WarmupDecayLR", {"total_num_steps": 25, "warmup_min_lr": 1e-4, "warmup_max_lr": 0.02, "warmup_num_steps": 8,
+                       "warmup_type": "linear"}),
+    ("WarmupDecayLR", {"total_num_steps": 5, "warmup_num_steps": 10}),
+    ("WarmupCosineLR", {"total_num_steps": 30, "warmup_num_steps": 10}),
+    ("WarmupCosineLR", {"total_num_steps": 100, "warmup_num_steps": 10, "cos_min_ratio": 0.1, "warmup_min_ratio": 0.2}),
+    ("WarmupCosineLR", {"total_num_steps": 25, "warmup_num_steps": 6, "warmup_type": "linear", "cos_min_ratio": 0.05}),
+    ("StepLR", {"step_size": 7}),
+    ("StepLR", {"step_size": 5, "gamma": 0.5}),
+    ("MultiStepLR", {"milestones": [5, 12, 12, 30]}),
+    ("MultiStepLR", {"milestones": [20, 3], "gamma": 0.3}),
+    ("ConstantLR", {}),
+    ("ConstantLR", {"factor": 0.25, "total_iters": 11}),
+    ("ConstantLR", {"total_iters": 0}),
+    ("LinearLR", {}),
+    ("LinearLR", {"start_factor": 0.1, "end_factor": 0.7, "total_iters": 15}),
+    ("LinearLR", {"total_iters": 0}),
+    ("ExponentialLR", {"gamma": 0.9}),
+    ("PolynomialLR", {}),
+    ("PolynomialLR", {"total_iters": 20, "power": 2.5}),
+    ("PolynomialLR", {"total_iters": 0}),
+    ("CosineAnnealingLR", {"T_max": 12}),
+    ("CosineAnnealingLR", {"T_max": 9, "eta_min": 0.001}),
+    ("CosineAnnealingWarmRestarts", {"T_0": 7}),
+    ("CosineAnnealingWarmRestarts", {"T_0": 3, "T_mult": 2, "eta_min": 0.002}),
+    ("CyclicLR", {"base_lr": 0.001, "max_lr": 0.1}),
+    ("CyclicLR", {"base_lr": 0.001, "max_lr": 0.1, "step_size_up": 4, "step_size_down": 7, "mode": "triangular2"}),
+    ("CyclicLR", {"base_lr": 0.001, "max_lr": 0.1, "step_size_up": 6, "mode": "exp_range", "gamma": 0.97,
+                  "base_momentum": 0.7, "max_momentum": 0.99}),
+    ("CyclicLR", {"base_lr": 0.001, "max_lr": 0.1, "step_size_up": 5, "cycle_momentum": False}),
+    ("OneCycleLR", {"max_lr": 0.1, "total_steps": 40}),
+    ("OneCycleLR", {"max_lr": 0.1, "epochs": 4, "steps_per_epoch": 10, "anneal_strategy": "linear",
+                    "three_phase": True, "base_momentum": 0.8, "max_momentum": 0.9}),
+    ("OneCycleLR", {"max_lr": 0.1, "total_steps": 40, "pct_start": 0.0, "div_factor": 10.0, "final_div_factor": 100.0,
+                    "cycle_momentum": False}),
+]
+
+
+def trajectory(name, params, lr):
+    optimizer = torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))], lr=lr)
+    if hasattr(lr_schedules, name):
+        scheduler = getattr(lr_schedules, name)(optimizer, **params)
+    else:
+        scheduler = getattr(torch.optim.lr_scheduler, name)(optimizer, **params)
+    rates, beta1 = [], []
+    for _ in range(STEPS):
+        rates.append(float(optimizer.param_groups[0]["lr"]))
+        beta1.append(float(optimizer.param_groups[0]["betas"][0]))
+        optimizer.step()
+        scheduler.step()
+    case = {"scheduler": {"type": name, "params": params}, "lr": lr, "rates": rates}
+    if any(value != 0.9 for value in beta1):
+        case["beta1"] = beta1
+    return case
+
+
+def main():
+    cases = [trajectory(name, params, 0.0125) for name, params in CASES]
+    text = ",\n".join(json.dumps(case) for case in cases)
+    path = pathlib.Path(sys.argv[1])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"[\n{text}\n]\n")
+
+
+if __name__ == "__main__":
+    main()

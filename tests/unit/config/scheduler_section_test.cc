@@ -1,0 +1,149 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "runtime/config/check_config.h"
+#include "tests/unit/config/messages.h"
+
+namespace ds::config {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+CheckResult CheckScheduler(const std::string& section, const std::string& lr = "0.25") {
+  return CheckConfig(R"({"train_batch_size": 8, "optimizer": {"type": "Adam", "params": {"lr": )" +
+                         lr + R"(, "betas": [0.9, 0.95]}}, "scheduler": )" + section + "}",
+                     "ds.json", 2);
+}
+
+std::vector<std::string> Errors(const std::string& section) {
+  return Messages(CheckScheduler(section).errors);
+}
+
+std::string OriginOf(const CheckResult& result, const char* key) {
+  return result.resolved[key]["origin"];
+}
+
+TEST(SchedulerRules, SchedulerParamsNeedAType) {
+  EXPECT_THAT(Errors(R"({"params": {"warmup_num_steps": 5}})"),
+              ElementsAre(HasSubstr("scheduler.params.warmup_num_steps needs scheduler.type")));
+}
+
+TEST(SchedulerRules, ScheduleIsDescribedByNumbers) {
+  EXPECT_THAT(Errors(R"({"type": "LambdaLR"})"),
+              ElementsAre(HasSubstr("\"LambdaLR\" needs a function, which JSON cannot hold")));
+  EXPECT_THAT(Errors(R"({"type": "SequentialLR"})"),
+              ElementsAre(HasSubstr("needs scheduler objects")));
+  EXPECT_THAT(Errors(R"({"type": "ReduceLROnPlateau"})"), ElementsAre(HasSubstr("needs a metric")));
+  EXPECT_THAT(Errors(R"({"type": "WarmupCosinLR"})"),
+              ElementsAre(HasSubstr("did you mean 'WarmupCosineLR'?")));
+}
+
+TEST(SchedulerRules, ScheduleTakesItsParams) {
+  EXPECT_THAT(Errors(R"({"type": "StepLR"})"),
+              ElementsAre(HasSubstr("\"StepLR\" needs scheduler.params.step_size")));
+  EXPECT_THAT(Errors(R"({"type": "OneCycle"})"),
+              ElementsAre(HasSubstr("needs scheduler.params.cycle_min_lr"),
+                          HasSubstr("needs scheduler.params.cycle_max_lr")));
+  EXPECT_THAT(Errors(R"({"type": "WarmupLR", "params": {"total_num_steps": 5}})"),
+              ElementsAre(HasSubstr("scheduler.params.total_num_steps is no parameter of WarmupLR, "
+                                    "which takes warmup_min_lr, warmup_max_lr")));
+  const JobFacts facts{.total_steps = 9};
+  EXPECT_THAT(Messages(CheckConfig(R"({"train_batch_size": 8, "scheduler": {"type": "WarmupLR",
+                               "params": {"total_num_steps": "auto"}}})",
+                                   "ds.json", facts)
+                           .errors),
+              ElementsAre(HasSubstr("total_num_steps is no parameter of WarmupLR")));
+  EXPECT_THAT(Errors(R"({"type": "StepLR", "params": {"step_size": 0}})"),
+              ElementsAre(HasSubstr("must be at least 1")));
+  EXPECT_THAT(Errors(R"({"type": "StepLR", "params": {"step_size": 3, "last_epoch": 2}})"),
+              ElementsAre(HasSubstr("comes from the checkpoint")));
+}
+
+TEST(SchedulerRules, DefaultsThatDependOnTheTypeAreResolvedWithTheirOrigin) {
+  const CheckResult step = CheckScheduler(R"({"type": "StepLR", "params": {"step_size": 3}})");
+  EXPECT_EQ(std::get<StepLr>(step.config.scheduler).gamma, 0.1);
+  EXPECT_EQ(OriginOf(step, "scheduler.params.gamma"), "default of scheduler.type StepLR");
+  const CheckResult constant = CheckScheduler(R"({"type": "ConstantLR"})");
+  EXPECT_EQ(std::get<ConstantLr>(constant.config.scheduler).factor, 1.0 / 3);
+  const CheckResult cycle = CheckScheduler(
+      R"({"type": "OneCycle", "params": {"cycle_min_lr": 0.1, "cycle_max_lr": 1,
+          "cycle_first_step_size": 7, "cycle_first_stair_count": 2}})");
+  EXPECT_EQ(std::get<OneCycle>(cycle.config.scheduler).second_step_size, 7);
+  EXPECT_EQ(std::get<OneCycle>(cycle.config.scheduler).second_stair_count, 2);
+}
+
+TEST(SchedulerRules, ScheduleIsDefined) {
+  EXPECT_THAT(Errors(R"({"type": "MultiStepLR", "params": {"milestones": [3, -1]}})"),
+              ElementsAre(HasSubstr("milestones must be whole numbers from 0, not [3,-1]")));
+  EXPECT_THAT(Errors(R"({"type": "MultiStepLR", "params": {"milestones": [3, 1.5]}})"),
+              ElementsAre(HasSubstr("milestones must be whole numbers")));
+  EXPECT_THAT(Errors(R"({"type": "LinearLR", "params": {"start_factor": 0}})"),
+              ElementsAre(HasSubstr("start_factor must be above 0")));
+  EXPECT_THAT(Errors(R"({"type": "CyclicLR", "params": {"base_lr": 0.1, "max_lr": 1,
+                         "max_momentum": 1}})"),
+              ElementsAre(HasSubstr("max_momentum must be below 1")));
+  EXPECT_THAT(Errors(R"({"type": "OneCycleLR", "params": {"max_lr": 1, "epochs": 3}})"),
+              ElementsAre(HasSubstr("needs scheduler.params.total_steps, or epochs and")));
+  EXPECT_THAT(
+      Errors(
+          R"({"type": "OneCycleLR", "params": {"max_lr": 1, "epochs": 3, "steps_per_epoch": 2}})"),
+      IsEmpty());
+}
+
+TEST(SchedulerRules, WarmupEndsAtTheLearningRate) {
+  const CheckResult derived = CheckScheduler(R"({"type": "WarmupLR"})");
+  EXPECT_EQ(std::get<WarmupLr>(derived.config.scheduler).max_lr, std::nullopt);
+  EXPECT_EQ(derived.resolved["scheduler.params.warmup_max_lr"]["value"], 0.25);
+  EXPECT_EQ(OriginOf(derived, "scheduler.params.warmup_max_lr"),
+            "derived from optimizer.params.lr");
+  const CheckResult given =
+      CheckScheduler(R"({"type": "WarmupLR", "params": {"warmup_max_lr": 0.125}})");
+  EXPECT_EQ(std::get<WarmupLr>(given.config.scheduler).max_lr, 0.125);
+  const CheckResult decay =
+      CheckScheduler(R"({"type": "WarmupDecayLR", "params": {"total_num_steps": 9}})");
+  EXPECT_EQ(std::get<WarmupLr>(decay.config.scheduler).max_lr, 0.001);
+  const CheckResult automatic = CheckScheduler(
+      R"({"type": "WarmupDecayLR", "params": {"total_num_steps": 9, "warmup_max_lr": "auto"}})");
+  EXPECT_EQ(std::get<WarmupLr>(automatic.config.scheduler).max_lr, 0.25);
+  const CheckResult on_rank = CheckConfig(ToDsConfigJson(automatic), "plain", 2);
+  EXPECT_EQ(std::get<WarmupLr>(on_rank.config.scheduler).max_lr, 0.25) << "it travels";
+  EXPECT_THAT(Messages(decay.warnings),
+              Contains(HasSubstr("warmup_max_lr is 0.001, WarmupDecayLR's default, and not")));
+}
+
+TEST(SchedulerRules, CycledMomentumNeedsAPlace) {
+  const auto check = [](const std::string& optimizer, const std::string& scheduler) {
+    return CheckConfig(R"({"train_batch_size": 8, "optimizer": )" + optimizer +
+                           R"(, "scheduler": )" + scheduler + "}",
+                       "ds.json", 2);
+  };
+  const std::string one_cycle =
+      R"({"type": "OneCycle", "params": {"cycle_min_lr": 0.1, "cycle_max_lr": 1}})";
+  const CheckResult kept = check(R"({"type": "SGD", "params": {"momentum": 0.5}})", one_cycle);
+  EXPECT_FALSE(std::get<OneCycle>(kept.config.scheduler).cycle_momentum);
+  EXPECT_THAT(Messages(kept.warnings), Contains(HasSubstr("which has no betas")));
+  const std::string cyclic = R"({"type": "CyclicLR", "params": {"base_lr": 0.1, "max_lr": 1}})";
+  EXPECT_THAT(Messages(check(R"({"type": "Adagrad"})", cyclic).errors),
+              ElementsAre(HasSubstr("cycle_momentum must be false with optimizer \"Adagrad\"")));
+  EXPECT_THAT(Messages(check(R"({"type": "SGD", "params": {"momentum": 0.5}})", cyclic).errors),
+              IsEmpty());
+}
+
+TEST(SchedulerRules, OneCycleReplacesTheBetas) {
+  const std::string params = R"("cycle_min_lr": 0.1, "cycle_max_lr": 1)";
+  const CheckResult cycled = CheckScheduler(R"({"type": "OneCycle", "params": {)" + params + "}}");
+  EXPECT_EQ(cycled.config.optimizer.beta2, 0.99);
+  EXPECT_THAT(Messages(cycled.warnings), Contains(HasSubstr("is replaced by scheduler.type")));
+  const CheckResult kept = CheckScheduler(R"({"type": "OneCycle", "params": {)" + params +
+                                          R"(, "cycle_momentum": false}})");
+  EXPECT_EQ(kept.config.optimizer.beta2, 0.95);
+  EXPECT_THAT(kept.warnings, IsEmpty());
+}
+
+}  // namespace
+}  // namespace ds::config
