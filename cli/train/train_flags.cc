@@ -57,6 +57,12 @@ void AddTrainFlags(CLI::App& app, TrainFlags* flags) {
   app.add_option(FlagNames("save_hf"), flags->save_hf,
                  "write model.safetensors and config.json there at the end")
       ->type_name("DIR");
+  app.add_option(
+         FlagNames("on_non_finite"), flags->on_non_finite,
+         "when a gradient is not finite: skip the step, rewind to the newest checkpoint and "
+         "go on behind the step's data, or stop (default: skip where the ds_config does)")
+      ->check(CLI::IsMember({"auto", "skip", "rewind", "stop"}).description(""))
+      ->type_name("POLICY");
   AddScheduleFlags(app, &flags->schedule);
   AddTrainingFlags(app, &flags->training);
 }
@@ -86,6 +92,7 @@ void ApplyTrainFlags(const TrainFlags& flags, config::TrainJob* job) {
   Set(flags.save_every, &job->save_every);
   Set(flags.steps, &job->steps);
   Set(flags.epochs, &job->epochs);
+  Set(flags.on_non_finite, &job->on_non_finite);
   // Of a resumed job's two ways to say how long, the one given now counts.
   if (flags.epochs.has_value() && !flags.steps.has_value()) job->steps = 0;
   if (flags.no_shuffle) job->shuffle = false;

@@ -30,6 +30,7 @@ struct TrainFlags {
   std::optional<std::int64_t> save_every;
   std::string save_hf;
   config::TrainingFlags training;
+  std::optional<std::string> on_non_finite;
   ScheduleFlags schedule;
 };
 

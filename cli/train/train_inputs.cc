@@ -119,6 +119,12 @@ Status CheckDsConfig(config::ConfigText config, const ScheduleFlags& schedule,
   return OkStatus();
 }
 
+Status CheckPolicy(const config::TrainJob& job) {
+  if (job.on_non_finite != "rewind" || job.save_every > 0) return OkStatus();
+  return InvalidArgumentError(
+      "--on_non_finite rewind needs --save_every: there would be no checkpoint to go back to");
+}
+
 StatusOr<config::ConfigText> ReadDsConfig(const std::string& argument) {
   StatusOr<config::ConfigText> config = config::ReadConfigText(argument);
   if (!config.ok()) return config.status().WithContext("--deepspeed_config");
@@ -159,6 +165,7 @@ StatusOr<TrainInputs> GatherTrainInputs(const TrainFlags& flags, const ShareFold
   }
   if (!built_in.empty()) inputs.notices.push_back("using the built-in " + built_in);
   ApplyTrainFlags(flags, &inputs.job);
+  DS_RETURN_IF_ERROR(CheckPolicy(inputs.job));
   DS_ASSIGN_OR_RETURN(const config::JobFacts facts, FactsOf(flags, inputs.job, share, world_size));
   DS_ASSIGN_OR_RETURN(config::ConfigText config, ReadDsConfig(config_argument));
   DS_RETURN_IF_ERROR(CheckDsConfig(std::move(config), flags.schedule, facts, &inputs));
@@ -172,6 +179,7 @@ StatusOr<TrainInputs> OverrideTrainInputs(const config::TrainJob& job, const Tra
                       CheckModel(flags.model.empty() ? job.model : flags.model, share));
   DS_ASSIGN_OR_RETURN(inputs.job.data, CheckData(flags.data.empty() ? job.data : flags.data));
   ApplyTrainFlags(flags, &inputs.job);
+  DS_RETURN_IF_ERROR(CheckPolicy(inputs.job));
   DS_ASSIGN_OR_RETURN(const config::JobFacts facts, FactsOf(flags, inputs.job, share, world_size));
   config::ConfigText config{job.ds_config, "the run's config"};
   if (!flags.deepspeed_config.empty()) {

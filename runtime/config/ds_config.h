@@ -46,6 +46,20 @@ struct OptimizerConfig {
   double max_coeff = 10.0;
 };
 
+struct Fp16Config {
+  bool enabled = false;
+  bool auto_cast = false;   // inputs of the model become fp16
+  double loss_scale = 0.0;  // above 0: static
+  // Of dynamic loss scaling (precision/loss_scaler.h).
+  std::int64_t initial_scale_power = 16;
+  std::int64_t loss_scale_window = 1000;
+  std::int64_t hysteresis = 2;
+  bool consecutive_hysteresis = false;
+  double min_loss_scale = 1.0;
+};
+
+enum class GradientReduceOp { kMean, kSum };
+
 struct Bf16Config {
   bool enabled = false;
   bool check_grad_overflow = true;  // skip the step when a bf16 gradient is not finite
@@ -59,15 +73,24 @@ struct DsConfig {
   BatchConfig batch;
   OptimizerConfig optimizer;
   Schedule scheduler;
+  Fp16Config fp16;
   Bf16Config bf16;
   ZeroConfig zero_optimization;
-  double gradient_clipping = 1.0;  // largest global L2 norm; 0 is off
+  double gradient_clipping = 1.0;             // largest global L2 norm; 0 is off
+  bool managed_gradient_accumulation = true;  // false: every Engine::step() updates
   // Absent: the training precision.
   std::optional<DataType> communication_data_type;
   std::optional<DataType> grad_accum_dtype;
+  // How ranks' gradients are combined (precision/gradient_reduction.h).
+  GradientReduceOp gradient_allreduce_op = GradientReduceOp::kMean;
+  bool prescale_gradients = false;
+  double gradient_predivide_factor = 1.0;
 
   // The dtype of parameters and activations.
-  DataType training_dtype() const { return bf16.enabled ? DataType::kBf16 : DataType::kFp32; }
+  DataType training_dtype() const {
+    if (fp16.enabled) return DataType::kFp16;
+    return bf16.enabled ? DataType::kBf16 : DataType::kFp32;
+  }
 };
 
 }  // namespace ds::config

@@ -59,6 +59,17 @@ OptimizerConfig FillOptimizer(const Values& values) {
           .max_coeff = values.Get("optimizer.params.max_coeff")};
 }
 
+Fp16Config FillFp16(const Values& values) {
+  return {.enabled = values.Get("fp16.enabled"),
+          .auto_cast = values.Get("fp16.auto_cast"),
+          .loss_scale = values.Get("fp16.loss_scale"),
+          .initial_scale_power = values.Get("fp16.initial_scale_power"),
+          .loss_scale_window = values.Get("fp16.loss_scale_window"),
+          .hysteresis = values.Get("fp16.hysteresis"),
+          .consecutive_hysteresis = values.Get("fp16.consecutive_hysteresis"),
+          .min_loss_scale = values.Get("fp16.min_loss_scale")};
+}
+
 }  // namespace
 
 DsConfig FillConfig(const Values& values) {
@@ -66,12 +77,19 @@ DsConfig FillConfig(const Values& values) {
   config.batch = FillBatch(values);
   config.optimizer = FillOptimizer(values);
   config.scheduler = FillSchedule(values);
+  config.fp16 = FillFp16(values);
   config.bf16 = {.enabled = values.Get("bf16.enabled"),
                  .check_grad_overflow = values.Get("bf16.check_grad_overflow")};
   config.zero_optimization = {.stage = values.Get("zero_optimization.stage")};
+  config.managed_gradient_accumulation = values.Get("managed_gradient_accumulation");
   config.gradient_clipping = values.Get("gradient_clipping");
   config.communication_data_type = OptionalDataType(values.Get("communication_data_type"));
   config.grad_accum_dtype = OptionalDataType(values.Get("data_types.grad_accum_dtype"));
+  config.gradient_allreduce_op = values.Get("gradient_allreduce_op") == "sum"
+                                     ? GradientReduceOp::kSum
+                                     : GradientReduceOp::kMean;
+  config.prescale_gradients = values.Get("prescale_gradients");
+  config.gradient_predivide_factor = values.Get("gradient_predivide_factor");
   return config;
 }
 

@@ -13,6 +13,7 @@
 #include "runtime/config/elasticity_section.h"
 #include "runtime/config/feature_rules.h"
 #include "runtime/config/optimizer_rules.h"
+#include "runtime/config/precision_rules.h"
 #include "runtime/config/registry.h"
 #include "runtime/config/scheduler_section.h"
 #include "runtime/config/value_check.h"
@@ -141,25 +142,6 @@ void BatchSizesAgree(RuleContext& context) {
   derive(kAccumulation, batch->gradient_accumulation_steps);
 }
 
-void Fp16ExcludesBf16(RuleContext& context) {
-  const Values& values = context.values;
-  if (values.Get("fp16.enabled") == true && values.Get("bf16.enabled") == true) {
-    context.issues.Error("bf16.enabled",
-                         "fp16.enabled and bf16.enabled are both true: choose one precision",
-                         values.PositionOf("bf16.enabled"));
-  }
-}
-
-void GradientsAccumulateInTheTrainingDtypeOrWider(RuleContext& context) {
-  const Values& values = context.values;
-  const Json dtype = values.Get("data_types.grad_accum_dtype");
-  if (dtype != "bf16" || values.Get("bf16.enabled") == true) return;
-  context.issues.Error("data_types.grad_accum_dtype",
-                       "data_types.grad_accum_dtype \"bf16\" is narrower than the training dtype, "
-                       "fp32: remove it or enable bf16",
-                       values.PositionOf("data_types.grad_accum_dtype"));
-}
-
 void OptimizerDefaultsToAdamW(RuleContext& context) {
   if (context.values.IsGiven("optimizer.type")) return;
   context.values.Derive("optimizer.type", "AdamW", "default of the built-in trainer");
@@ -208,8 +190,21 @@ constexpr Rule kRules[] = {
      BatchSizesAgree},
     {"Fp16ExcludesBf16", {"fp16.enabled", "bf16.enabled"}, Fp16ExcludesBf16},
     {"GradientsAccumulateInTheTrainingDtypeOrWider",
-     {"data_types.grad_accum_dtype", "bf16.enabled"},
+     {"data_types.grad_accum_dtype", "bf16.enabled", "fp16.enabled"},
      GradientsAccumulateInTheTrainingDtypeOrWider},
+    {"LossScaleStaysPositive",
+     {"fp16.enabled", "fp16.loss_scale", "fp16.min_loss_scale"},
+     LossScaleStaysPositive},
+    {"HysteresisNeedsZero", {"fp16.enabled", "zero_optimization.stage"}, HysteresisNeedsZero},
+    {"PredivideFactorIsPositive",
+     {"gradient_predivide_factor", "prescale_gradients", "gradient_allreduce_op"},
+     PredivideFactorIsPositive},
+    {"UnmanagedAccumulationDoesNotOverlap",
+     {"managed_gradient_accumulation", "zero_optimization.overlap_comm", "zero_optimization.stage"},
+     UnmanagedAccumulationDoesNotOverlap},
+    {"SumOverRanksIsNotForStage3",
+     {"gradient_allreduce_op", "zero_optimization.stage"},
+     SumOverRanksIsNotForStage3},
     {"OptimizerDefaultsToAdamW",
      {"optimizer.type", "optimizer.params.lr"},
      OptimizerDefaultsToAdamW},

@@ -24,6 +24,7 @@ constexpr auto kFields = std::tuple{
     std::pair{"checkpoint_dir", &TrainJob::checkpoint_dir},
     std::pair{"resume_from", &TrainJob::resume_from},
     std::pair{"device", &TrainJob::device},
+    std::pair{"on_non_finite", &TrainJob::on_non_finite},
     std::pair{"ds_config", &TrainJob::ds_config},
     std::pair{"save_hf_dir", &TrainJob::save_hf_dir},
 };
@@ -107,7 +108,11 @@ Status CheckRanges(const TrainJob& job) {
     return FieldError("checkpoint_dir", "given when save_every is");
   }
   DS_RETURN_IF_ERROR(CheckOneOf("token_dtype", job.token_dtype, {"uint16", "uint32"}));
-  return CheckOneOf("device", job.device, {"auto", "cpu", "cuda"});
+  DS_RETURN_IF_ERROR(CheckOneOf("device", job.device, {"auto", "cpu", "cuda"}));
+  if (job.on_non_finite == "rewind" && job.save_every == 0) {
+    return FieldError("save_every", "above 0 when on_non_finite is 'rewind'");
+  }
+  return CheckOneOf("on_non_finite", job.on_non_finite, {"auto", "skip", "rewind", "stop"});
 }
 
 }  // namespace

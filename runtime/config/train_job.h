@@ -23,11 +23,13 @@ struct TrainJob {
   std::int64_t steps = 0;              // total optimizer steps; 0: as many as `epochs` need
   std::int64_t epochs = 1;             // passes over the data; read only when steps is 0
   bool shuffle = true;
-  std::uint64_t seed = 1234;     // weights without a file, shuffling, dropout
-  std::int64_t save_every = 0;   // steps between checkpoints; 0: none
-  std::string checkpoint_dir;    // holds step-N folders
-  std::string resume_from;       // a step-N folder; empty: start at step 0
-  std::string device = "auto";   // auto, cpu or cuda
+  std::uint64_t seed = 1234;    // weights without a file, shuffling, dropout
+  std::int64_t save_every = 0;  // steps between checkpoints; 0: none
+  std::string checkpoint_dir;   // holds step-N folders
+  std::string resume_from;      // a step-N folder; empty: start at step 0
+  std::string device = "auto";  // auto, cpu or cuda
+  // What a step does whose gradient is not finite: auto (as ds_config says), skip, rewind or stop.
+  std::string on_non_finite = "auto";
   std::string ds_config = "{}";  // JSON text that CheckConfig has accepted
   std::string save_hf_dir;       // model.safetensors and config.json at the end; empty: no
 

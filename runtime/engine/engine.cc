@@ -8,7 +8,10 @@
 #include "runtime/comm/rank_identity.h"
 #include "runtime/engine/build_units.h"
 #include "runtime/engine/engine_parts.h"
+#include "runtime/optim/lr_schedule.h"
 #include "runtime/precision/dtype_policy.h"
+#include "runtime/precision/gradient_reduction.h"
+#include "runtime/precision/make_loss_scaler.h"
 #include "runtime/zero/rank_totals.h"
 
 namespace ds::engine {
@@ -77,20 +80,24 @@ StatusOr<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<BlockList> mode
     parts->own_ledger = std::make_unique<device::MemoryLedger>();
     options.ledger = parts->own_ledger.get();
   }
-  DS_ASSIGN_OR_RETURN(const precision::DtypePolicy dtypes, precision::MakeDtypePolicy(config));
   const zero::Context context{
       .world = options.world,
       .ledger = options.ledger,
       .device = options.device,
       .sharding = zero::ShardingOfStage(config.zero_optimization.stage, options.world->size()),
-      .dtypes = dtypes};
+      .dtypes = precision::MakeDtypePolicy(config),
+      .reduction = precision::MakeGradientReduction(config, options.world->size())};
   const std::vector<zero::ParameterUnit> units = BuildUnits(*model);
   DS_ASSIGN_OR_RETURN(const zero::FillUnit fill, MakeFillUnit(*model, units, options));
   DS_ASSIGN_OR_RETURN(parts->sharded, zero::ShardedModel::Create(context, units, fill));
   parts->optimizer = std::make_unique<zero::ShardedOptimizer>(*parts->sharded, config.optimizer);
   parts->model = std::move(model);
   parts->config = config;
-  return std::unique_ptr<Engine>(new Engine(std::move(parts)));
+  parts->loss_scaler = precision::MakeLossScaler(config);
+  parts->non_finite = options.non_finite;
+  std::unique_ptr<Engine> engine(new Engine(std::move(parts)));
+  engine->parts_->tensors = std::make_unique<TensorAccess>(*engine);
+  return engine;
 }
 
 Engine::Engine(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
@@ -114,6 +121,28 @@ Status Engine::ExportParameters(const ParameterSink& sink) {
 }
 
 std::int64_t Engine::finished_steps() const { return parts_->finished_steps; }
+std::int64_t Engine::skipped_steps() const {
+  return parts_->finished_steps - parts_->applied_steps;
+}
+std::int64_t Engine::micro_steps() const {
+  return parts_->micro_steps + parts_->step.micro_batches;
+}
+std::int64_t Engine::global_samples() const { return parts_->global_samples; }
+bool Engine::is_gradient_accumulation_boundary() const { return parts_->at_boundary(); }
+bool Engine::was_step_applied() const { return parts_->latest_was_applied; }
+std::optional<double> Engine::global_grad_norm() const { return parts_->latest_norm; }
+double Engine::loss_scale() const { return parts_->loss_scaler.scale(); }
+double Engine::lr() const {
+  return optim::ValuesAfter(parts_->config.scheduler, parts_->config.optimizer.lr,
+                            parts_->applied_steps)
+      .lr;
+}
+double Engine::momentum() const {
+  return optim::ValuesAfter(parts_->config.scheduler, parts_->config.optimizer.lr,
+                            parts_->applied_steps)
+      .momentum.value_or(parts_->config.optimizer.beta1);
+}
+TensorAccess& Engine::tensors() { return *parts_->tensors; }
 
 std::int64_t Engine::gradient_accumulation_steps() const {
   return parts_->config.batch.gradient_accumulation_steps;
@@ -136,6 +165,9 @@ void Engine::AddShards(std::vector<checkpoint::TensorShard>* shards) {
 nlohmann::json Engine::State() const {
   return {{"finished_steps", parts_->finished_steps},
           {"applied_steps", parts_->applied_steps},
+          {"micro_steps", parts_->micro_steps},
+          {"global_samples", parts_->global_samples},
+          {"loss_scaler", parts_->loss_scaler.State()},
           {"optimizer", parts_->optimizer->optimizer_name()}};
 }
 
@@ -154,14 +186,23 @@ Status Engine::CheckState(const nlohmann::json& state) const {
 
 Status Engine::LoadState(const nlohmann::json& state) {
   for (const auto& [key, target] : {std::pair{"finished_steps", &parts_->finished_steps},
-                                    std::pair{"applied_steps", &parts_->applied_steps}}) {
+                                    std::pair{"applied_steps", &parts_->applied_steps},
+                                    std::pair{"micro_steps", &parts_->micro_steps},
+                                    std::pair{"global_samples", &parts_->global_samples}}) {
     const auto found = state.find(key);
     if (found == state.end() || !found->is_number_unsigned()) {
       return DataLossError("the engine's state has no count \"" + std::string(key) + "\"");
     }
     *target = found->get<std::int64_t>();
   }
+  // A run in another precision has none that could be gone on from.
+  if (const auto scaler = state.find("loss_scaler");
+      parts_->config.fp16.enabled && scaler != state.end()) {
+    DS_RETURN_IF_ERROR(parts_->loss_scaler.LoadState(*scaler));
+  }
   parts_->step = {};
+  parts_->latest_was_applied = false;
+  parts_->latest_norm.reset();
   parts_->optimizer->ClearGradients();
   parts_->optimizer->PublishWeights();
   return OkStatus();

@@ -19,6 +19,7 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,7 @@
 #include "runtime/base/status.h"
 #include "runtime/checkpoint/stateful.h"
 #include "runtime/config/ds_config.h"
+#include "runtime/engine/step_result.h"
 #include "runtime/models/block.h"
 
 namespace ds::comm {
@@ -36,6 +38,8 @@ class MemoryLedger;
 }
 
 namespace ds::engine {
+
+class TensorAccess;
 
 // Fills the parameters of the model's block `index`, whose memory is there for the call's duration.
 using BlockLoader = std::function<Status(int index, Block& block)>;
@@ -54,21 +58,7 @@ struct EngineOptions {
   // data gets Block::Initialize(seed).
   BlockLoader load_block;
   std::uint64_t seed = 1234;
-};
-
-// What metrics.jsonl says about one optimizer step; the same on every rank.
-struct StepResult {
-  // False: the step's last micro-batch is still to come and nothing below is set.
-  bool boundary = false;
-  // The gradient was not finite and the parameters are as before (bf16.check_grad_overflow).
-  bool skipped = false;
-  std::int64_t step = 0;    // finished steps including this one, skipped ones too
-  double loss = 0.0;        // mean over all ranks and micro-batches
-  double grad_norm = 0.0;   // global L2 norm before clipping
-  double lr = 0.0;          // the rate that this update used
-  double loss_scale = 1.0;  // 1 in fp32 and bf16
-  std::int64_t tokens = 0;  // labels of all ranks and micro-batches
-  std::int64_t samples = 0;
+  NonFinitePolicy non_finite = NonFinitePolicy::kAsConfigured;
 };
 
 class Engine : public checkpoint::Stateful {
@@ -88,17 +78,39 @@ class Engine : public checkpoint::Stateful {
   // Accumulates the gradients of loss / gradient_accumulation_steps. `loss` is forward's latest.
   void backward(const at::Tensor& loss);
 
-  // After the last micro-batch of a step: reduces what is not yet reduced, clips, updates the
-  // parameters, advances the schedule. Before that it only says so (StepResult::boundary). A
-  // non-finite gradient that may not be skipped is an error naming rank, step and parameter.
+  // After the last micro-batch of a step (or, with managed_gradient_accumulation false, always):
+  // reduces what is not yet reduced, clips, updates the parameters, advances the schedule. Before
+  // that it only says so (StepResult::boundary). A non-finite gradient that may not be skipped is
+  // an error naming step, parameter, rank and micro-step.
   StatusOr<StepResult> step();
 
   // Gathers block by block and hands every parameter, in the training dtype and under its full
   // name, to `sink` on rank 0. A tied parameter comes once. All ranks return the same verdict.
   Status ExportParameters(const ParameterSink& sink);
 
+  // Counted over the whole run, checkpoints included: finished steps, of these the skipped ones,
+  // micro-batches and samples (of all ranks) in them.
   std::int64_t finished_steps() const;
+  std::int64_t skipped_steps() const;
+  std::int64_t micro_steps() const;
+  std::int64_t global_samples() const;
   std::int64_t gradient_accumulation_steps() const;
+
+  // Whether the next step() ends an accumulation: its micro-batches have all been through backward,
+  // or the user decides (managed_gradient_accumulation false), and then every step() does.
+  bool is_gradient_accumulation_boundary() const;
+  // Whether the latest step() has changed the parameters.
+  bool was_step_applied() const;
+  // Of the latest finished step, before clipping; nothing before the first.
+  std::optional<double> global_grad_norm() const;
+  // What the next update will use.
+  double lr() const;
+  double momentum() const;  // Adam's beta1
+  double loss_scale() const;
+
+  // The state of one parameter by its full name, whatever is sharded (tensor_access.h).
+  TensorAccess& tensors();
+
   std::int64_t parameter_count() const;  // of the whole model, padding not counted
   comm::Communicator& world() const;
   const device::MemoryLedger& ledger() const;
@@ -111,6 +123,7 @@ class Engine : public checkpoint::Stateful {
   Status LoadState(const nlohmann::json& state) override;
 
  private:
+  friend class TensorAccess;
   struct Parts;
   explicit Engine(std::unique_ptr<Parts> parts);
   std::unique_ptr<Parts> parts_;

@@ -4,11 +4,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/device/memory_ledger.h"
 #include "runtime/engine/engine.h"
+#include "runtime/engine/tensor_access.h"
+#include "runtime/precision/loss_scaler.h"
 #include "runtime/zero/sharded_model.h"
 #include "runtime/zero/sharded_optimizer.h"
 
@@ -20,6 +23,7 @@ struct StepInProgress {
   std::vector<at::Tensor> losses;
   std::int64_t tokens = 0;
   std::int64_t samples = 0;
+  bool reduced = false;  // the gradients
 };
 
 struct Engine::Parts {
@@ -33,10 +37,34 @@ struct Engine::Parts {
   std::unique_ptr<zero::ShardedModel> sharded;
   std::unique_ptr<zero::ShardedOptimizer> optimizer;
 
+  precision::LossScaler loss_scaler{{}};
+  NonFinitePolicy non_finite = NonFinitePolicy::kAsConfigured;
+
   std::int64_t finished_steps = 0;
   std::int64_t applied_steps =
-      0;  // finished ones less the skipped: what Adam and the schedule count
+      0;  // finished ones less the skipped: what the optimizer and the schedule count
+  std::int64_t micro_steps = 0;     // of the finished steps
+  std::int64_t global_samples = 0;  // of the finished steps and all ranks
   StepInProgress step;
+  bool latest_was_applied = false;
+  std::optional<double> latest_norm;
+  std::unique_ptr<TensorAccess> tensors;
+
+  // Whether the user or the number of micro-batches says that a step is due.
+  bool at_boundary() const {
+    return !config.managed_gradient_accumulation ||
+           step.micro_batches >= config.batch.gradient_accumulation_steps;
+  }
+  // The mean over ranks is there after this. Collective. Fails before the boundary.
+  Status ReduceGradientsOnce();
+
+  // What the loss of a micro-batch is multiplied by before its backward.
+  double backward_scale() const {
+    return loss_scaler.scale() / static_cast<double>(config.batch.gradient_accumulation_steps);
+  }
+  // Makes `result`, whose gradient is not finite, the step without an update that config and policy
+  // want, or says why the run ends.
+  Status TakeNonFinite(StepResult* result);
 };
 
 }  // namespace ds::engine

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/format/catalog.h"
 #include "runtime/comm/communicator.h"
 
 namespace ds::engine {
@@ -40,11 +41,37 @@ bool SaveIsDue(const TrainLoopOptions& options, const LoopRequests& requests, st
   return step % options.save_every == 0 || step == options.total_steps || requests.stop;
 }
 
+// Loads the engine, and nothing else, from the newest good checkpoint. Rank 0 looks for it.
+StatusOr<std::filesystem::path> Rewind(Engine& engine, const TrainLoopOptions& options,
+                                       std::int64_t last_rewind) {
+  std::int64_t step = -1;
+  if (engine.world().rank() == 0) {
+    const auto newest = checkpoint::NewestGood(options.checkpoint_root);
+    if (newest.ok() && newest->found) step = newest->found->step;
+  }
+  const at::Tensor agreed = at::tensor({step}, at::kLong);
+  engine.world().Broadcast(agreed, 0);
+  step = agreed.item<std::int64_t>();
+  if (step < 0) {
+    return FailedPreconditionError("there is no good checkpoint to rewind to in " +
+                                   options.checkpoint_root.string());
+  }
+  if (step == last_rewind) {
+    return FailedPreconditionError("the run has been rewound to step " + std::to_string(step) +
+                                   " before, and has not come to another checkpoint since");
+  }
+  const auto path = options.checkpoint_root / ("step-" + std::to_string(step));
+  checkpoint::Stateful* const parts[] = {&engine};
+  DS_RETURN_IF_ERROR(checkpoint::LoadCheckpoint(path, parts, engine.world()));
+  return path;
+}
+
 }  // namespace
 
 TrainLoopEnd RunTrainLoop(Engine& engine, const BatchSource& next_batch,
                           std::span<checkpoint::Stateful* const> parts,
                           const TrainLoopOptions& options, TrainLoopObserver& observer) {
+  std::int64_t last_rewind = -1;
   while (engine.finished_steps() < options.total_steps) {
     const auto begin = options.clock->Now();
     SeedStep(options.seed, engine.finished_steps(), engine.world().rank());
@@ -52,6 +79,13 @@ TrainLoopEnd RunTrainLoop(Engine& engine, const BatchSource& next_batch,
     if (!result.ok()) return {.status = result.status()};
     const std::chrono::duration<double> seconds = options.clock->Now() - begin;
     observer.OnStep(*result, seconds.count());
+    if (result->rewind) {
+      const auto path = Rewind(engine, options, last_rewind);
+      if (!path.ok()) return {.status = path.status().WithContext(result->non_finite)};
+      observer.OnRewind(*result, *path);
+      last_rewind = engine.finished_steps();
+      continue;
+    }
 
     const LoopRequests requests = Agree(observer.Poll(), engine.world());
     if (SaveIsDue(options, requests, result->step)) {

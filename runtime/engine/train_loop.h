@@ -6,6 +6,10 @@
 // Random numbers: before every step each rank seeds LibTorch's generator from (seed, step, rank),
 // so the state of the generator never has to be saved and a resumed run draws what an uninterrupted
 // one draws.
+//
+// A step that asks for a rewind (NonFinitePolicy::kRewind) sends the model, the optimizer and the
+// schedule back to the newest good checkpoint, and the run goes on with the data behind that step:
+// the same data would lead to the same place. A second rewind to the same checkpoint ends the run.
 
 #include <cstdint>
 #include <filesystem>
@@ -41,6 +45,7 @@ class TrainLoopObserver {
   virtual ~TrainLoopObserver() = default;
   virtual void OnStep(const StepResult& result, double seconds) = 0;
   virtual void OnCheckpoint(std::int64_t step, const std::filesystem::path& path) = 0;
+  virtual void OnRewind(const StepResult& result, const std::filesystem::path& checkpoint) = 0;
   virtual LoopRequests Poll() = 0;
 };
 

@@ -9,6 +9,7 @@
 #include "runtime/engine/engine_parts.h"
 #include "runtime/optim/gradient_norm.h"
 #include "runtime/optim/lr_schedule.h"
+#include "runtime/zero/non_finite.h"
 #include "runtime/zero/rank_totals.h"
 
 namespace ds::engine {
@@ -31,10 +32,20 @@ Bundle LeaveBlock(zero::ShardedModel& sharded, int index, Bundle bundle) {
   return bundle;
 }
 
+// fp16.auto_cast: what comes into the model in another floating type.
+void CastInputs(Bundle& bundle) {
+  const auto cast = [](at::Tensor& tensor) {
+    if (tensor.defined() && at::isFloatingType(tensor.scalar_type())) tensor = tensor.to(at::kHalf);
+  };
+  cast(bundle.input);
+  cast(bundle.hidden);
+  for (auto& [name, tensor] : bundle.extras) cast(tensor);
+}
+
 // The same on every rank.
 struct Totals {
   double loss = 0.0;
-  double norm = 0.0;
+  double norm = 0.0;  // of the scaled gradients
   std::int64_t tokens = 0;
   std::int64_t samples = 0;
   std::vector<double> rank_losses;
@@ -60,22 +71,23 @@ Totals SumOverRanks(const zero::Context& context, const StepInProgress& step, do
   return totals;
 }
 
-// Collective.
-Status NonFiniteError(const zero::ShardedOptimizer& optimizer, std::int64_t step,
-                      const Totals& totals) {
-  std::string message = "step " + std::to_string(step) + ": ";
-  const auto parameter = optimizer.FindNonFiniteGradient();
-  message += parameter ? "the gradient of " + *parameter + " is not finite"
-                       : "the gradient norm is not finite";
+// Which gradient and whose loss is not finite. Collective.
+std::string DescribeNonFinite(const zero::ShardedModel& sharded, const Totals& totals) {
+  const auto gradient = zero::FindNonFiniteGradient(sharded);
+  std::string text = gradient ? "the gradient of " + *gradient + " is not finite"
+                              : "the gradient norm is not finite";
   for (std::size_t rank = 0; rank < totals.rank_losses.size(); ++rank) {
     if (std::isfinite(totals.rank_losses[rank])) continue;
-    message += "; the loss of rank " + std::to_string(rank) + " is " +
-               std::to_string(totals.rank_losses[rank]);
+    text += "; the loss of rank " + std::to_string(rank) + " is " +
+            std::to_string(totals.rank_losses[rank]);
   }
-  return FailedPreconditionError(
-      message +
-      ". The parameters are those of the step before: lower the learning "
-      "rate or look at the data of this step");
+  return text;
+}
+
+Status NonFiniteError(std::int64_t step, const std::string& what) {
+  return FailedPreconditionError("step " + std::to_string(step) + ": " + what +
+                                 ". The parameters are those of the step before: lower the "
+                                 "learning rate or look at the data of this step");
 }
 
 // What the schedule gives for the next update.
@@ -98,6 +110,8 @@ at::Tensor Engine::forward(Bundle bundle) {
         bundle.input.defined() && bundle.input.dim() > 0 ? bundle.input.size(0) : 0;
     parts_->step.tokens += bundle.labels.defined() ? bundle.labels.numel() : 0;
   }
+  if (parts_->config.fp16.enabled && parts_->config.fp16.auto_cast) CastInputs(bundle);
+  bundle.loss_scale = parts_->backward_scale();
   for (int i = 0; i < parts_->model->size(); ++i) {
     sharded.EnterForward(i);
     bundle = LeaveBlock(sharded, i, parts_->model->block(i).forward(std::move(bundle)));
@@ -109,46 +123,86 @@ at::Tensor Engine::forward(Bundle bundle) {
 }
 
 void Engine::backward(const at::Tensor& loss) {
-  const double scale = 1.0 / static_cast<double>(gradient_accumulation_steps());
-  loss.backward(at::full_like(loss, scale));
+  loss.backward(at::full_like(loss, parts_->backward_scale()));
   parts_->sharded->EndBackward();
   parts_->step.losses.push_back(loss.detach());
   ++parts_->step.micro_batches;
 }
 
+Status Engine::Parts::TakeNonFinite(StepResult* result) {
+  result->skipped = true;
+  const Status scaled = loss_scaler.Update(/*overflow=*/true);
+  if (loss_scaler.dynamic() && scaled.ok()) return OkStatus();
+  switch (non_finite) {
+    case NonFinitePolicy::kRewind:
+      result->rewind = true;
+      return OkStatus();
+    case NonFinitePolicy::kSkip:
+      return OkStatus();
+    case NonFinitePolicy::kStop:
+      return NonFiniteError(result->step, result->non_finite);
+    case NonFinitePolicy::kAsConfigured:
+      break;
+  }
+  if (!scaled.ok()) {
+    return NonFiniteError(result->step, result->non_finite + "; " + scaled.message());
+  }
+  const bool bf16_skips = config.bf16.enabled && config.bf16.check_grad_overflow;
+  if (config.fp16.enabled || bf16_skips) return OkStatus();
+  return NonFiniteError(result->step, result->non_finite);
+}
+
+Status Engine::Parts::ReduceGradientsOnce() {
+  if (step.micro_batches == 0 || !at_boundary()) {
+    return FailedPreconditionError(
+        "the gradients of this step are not there: " + std::to_string(step.micro_batches) +
+        " micro-batches have been through backward");
+  }
+  if (!step.reduced) optimizer->ReduceGradients();
+  step.reduced = true;
+  return OkStatus();
+}
+
 StatusOr<StepResult> Engine::step() {
-  if (parts_->step.micro_batches < gradient_accumulation_steps()) return StepResult{};
+  parts_->latest_was_applied = false;
+  if (!parts_->at_boundary()) return StepResult{};
   const config::DsConfig& config = parts_->config;
   zero::ShardedOptimizer& optimizer = *parts_->optimizer;
-
-  optimizer.ReduceGradients();
-  const Totals totals =
-      SumOverRanks(parts_->sharded->context(), parts_->step, optimizer.SumOfSquaresOfShard());
-  const bool finite = std::isfinite(totals.norm);
-  const std::int64_t number = parts_->finished_steps + 1;
-  const bool may_skip = config.bf16.enabled && config.bf16.check_grad_overflow;
-  if (!finite && !may_skip) return NonFiniteError(optimizer, number, totals);
-
   DS_ASSIGN_OR_RETURN(const optim::ScheduledValues scheduled,
                       NextValues(config, parts_->applied_steps));
-  if (finite) {
-    ++parts_->applied_steps;
-    optimizer.Step({.lr = scheduled.lr,
-                    .gradient_scale = optim::ClipFactor(totals.norm, config.gradient_clipping),
-                    .step = parts_->applied_steps,
-                    .beta1 = scheduled.momentum});
-  }
-  optimizer.ClearGradients();
-  parts_->finished_steps = number;
-  parts_->step = {};
-  return StepResult{.boundary = true,
-                    .skipped = !finite,
-                    .step = number,
+  const double loss_scale = parts_->loss_scaler.scale();
+
+  DS_RETURN_IF_ERROR(parts_->ReduceGradientsOnce());
+  const Totals totals =
+      SumOverRanks(parts_->sharded->context(), parts_->step, optimizer.SumOfSquaresOfShard());
+  StepResult result{.boundary = true,
+                    .step = parts_->finished_steps + 1,
                     .loss = totals.loss,
-                    .grad_norm = totals.norm,
+                    .grad_norm = totals.norm / loss_scale,
                     .lr = scheduled.lr,
+                    .loss_scale = loss_scale,
                     .tokens = totals.tokens,
                     .samples = totals.samples};
+  if (std::isfinite(totals.norm)) {
+    ++parts_->applied_steps;
+    const double clip = optim::ClipFactor(result.grad_norm, config.gradient_clipping);
+    optimizer.Step({.lr = scheduled.lr,
+                    .gradient_scale = clip / loss_scale,
+                    .step = parts_->applied_steps,
+                    .beta1 = scheduled.momentum});
+    DS_RETURN_IF_ERROR(parts_->loss_scaler.Update(/*overflow=*/false));
+    parts_->latest_was_applied = true;
+  } else {
+    result.non_finite = DescribeNonFinite(*parts_->sharded, totals);
+    DS_RETURN_IF_ERROR(parts_->TakeNonFinite(&result));
+  }
+  optimizer.ClearGradients();
+  parts_->finished_steps = result.step;
+  parts_->micro_steps += parts_->step.micro_batches;
+  parts_->global_samples += totals.samples;
+  parts_->latest_norm = result.grad_norm;
+  parts_->step = {};
+  return result;
 }
 
 StatusOr<StepResult> TrainStep(Engine& engine, const BatchSource& next_batch) {

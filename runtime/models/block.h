@@ -29,6 +29,9 @@ struct Bundle {
   at::Tensor
       loss;  // scalar fp32, the mean over tokens; set by the last block when there are labels
   std::map<std::string, at::Tensor> extras;  // a model's own tensors, by name
+  // What backward will multiply the loss by (loss scale over accumulation steps): for a block that
+  // computes gradients in its forward pass, which in fp16 would vanish without it.
+  double loss_scale = 1.0;
 };
 
 // One unit of a model. Invariant: the parameters' names inside the block, behind the block's

@@ -26,7 +26,7 @@ class LmHead : public FamilyBlock {
     const at::Tensor hidden = norm_->forward(bundle.hidden);
     const at::Tensor& weight = projection_ ? projection_->weight() : embedding_->weight();
     if (bundle.labels.defined()) {
-      bundle.loss = LmLoss(hidden, weight, bundle.labels);
+      bundle.loss = LmLoss(hidden, weight, bundle.labels, bundle.loss_scale);
     } else {
       bundle.extras["logits"] = Affine(hidden, weight, /*bias=*/{}, WeightLayout::kOutIn);
     }

@@ -30,8 +30,11 @@ struct Gradients {
 // The rows of one call, its chunks, and what they add up to.
 class ChunkedLoss {
  public:
-  ChunkedLoss(at::Tensor hidden, at::Tensor weight, at::Tensor labels)
-      : hidden_(std::move(hidden)), weight_(std::move(weight)), labels_(std::move(labels)) {
+  ChunkedLoss(at::Tensor hidden, at::Tensor weight, at::Tensor labels, double gradient_scale)
+      : hidden_(std::move(hidden)),
+        weight_(std::move(weight)),
+        labels_(std::move(labels)),
+        gradient_scale_(gradient_scale) {
     CheckLabels();
     const std::int64_t counted = labels_.ne(kIgnoredLabel).sum().item<std::int64_t>();
     scale_ = 1.0 / static_cast<double>(counted);
@@ -42,6 +45,7 @@ class ChunkedLoss {
     const std::int64_t rows = hidden_.size(0), vocabulary = weight_.size(0);
     const std::int64_t row_bytes = vocabulary * static_cast<std::int64_t>(weight_.element_size());
     const std::int64_t step = std::min(rows, std::max(kLeastChunkRows, kChunkBytes / row_bytes));
+    const bool need_gradients = need_hidden || need_weight;
     if (need_hidden) gradients_.hidden = at::empty_like(hidden_);
     at::Tensor logits = at::empty({step, vocabulary}, weight_.options());
     at::Tensor losses = at::empty({rows}, hidden_.options().dtype(at::kFloat));
@@ -52,7 +56,8 @@ class ChunkedLoss {
       at::Tensor chunk_losses = losses.narrow(0, first, count);
       MatMulInto(chunk, inputs, weight_.t());
       const RowLabels targets{labels_.narrow(0, first, count), kIgnoredLabel};
-      CrossEntropyRows(chunk, targets, need_hidden || need_weight ? scale_ : 0.0, &chunk_losses);
+      CrossEntropyRows(chunk, targets, need_gradients ? scale_ * gradient_scale_ : 0.0,
+                       &chunk_losses);
       if (need_hidden) {
         at::Tensor out = gradients_.hidden.narrow(0, first, count);
         MatMulInto(out, chunk, weight_);
@@ -93,17 +98,27 @@ class ChunkedLoss {
   }
 
   at::Tensor hidden_, weight_, labels_;
-  double scale_ = 0.0;
+  double scale_ = 0.0;  // one over the number of labels that count
+  double gradient_scale_;
   Gradients gradients_;
+};
+
+// What autograd is not asked about, and cannot be: inside forward nothing records and every tensor
+// looks like a constant.
+struct LossOptions {
+  bool need_hidden;
+  bool need_weight;
+  double expected_scale;
 };
 
 class LmLossFunction : public torch::autograd::Function<LmLossFunction> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& hidden,
-                            const at::Tensor& weight, const at::Tensor& labels, bool need_hidden,
-                            bool need_weight) {
-    ChunkedLoss chunks(hidden, weight, labels);
-    at::Tensor loss = chunks.Run(need_hidden, need_weight);
+                            const at::Tensor& weight, const at::Tensor& labels,
+                            const LossOptions& options) {
+    ChunkedLoss chunks(hidden, weight, labels, options.expected_scale);
+    at::Tensor loss = chunks.Run(options.need_hidden, options.need_weight);
+    context->saved_data["expected_scale"] = options.expected_scale;
     Gradients gradients = chunks.TakeGradients();
     context->saved_data["hidden"] = std::move(gradients.hidden);
     context->saved_data["weight"] = std::move(gradients.weight);
@@ -114,25 +129,28 @@ class LmLossFunction : public torch::autograd::Function<LmLossFunction> {
     TORCH_CHECK(!context->saved_data.empty(), "backward of the language model's loss ran twice");
     at::Tensor hidden = context->saved_data["hidden"].toTensor();
     at::Tensor weight = context->saved_data["weight"].toTensor();
+    const double expected_scale = context->saved_data["expected_scale"].toDouble();
     // Not held any longer, so that the accumulation into .grad may take the buffers over uncopied.
     context->saved_data.clear();
-    const double scale = upstream.at(0).item<double>();
+    const double scale = upstream.at(0).item<double>() / expected_scale;
     if (scale != 1.0) {
       if (hidden.defined()) hidden.mul_(scale);
       if (weight.defined()) weight.mul_(scale);
     }
-    return {hidden, weight, {}, {}, {}};
+    return {hidden, weight, {}, {}};
   }
 };
 
 }  // namespace
 
-at::Tensor LmLoss(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels) {
-  // Asked here: inside forward nothing records and every tensor looks like a constant.
+at::Tensor LmLoss(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
+                  double expected_scale) {
   const bool recording = c10::GradMode::is_enabled();
+  const LossOptions options{.need_hidden = recording && hidden.requires_grad(),
+                            .need_weight = recording && weight.requires_grad(),
+                            .expected_scale = expected_scale};
   return LmLossFunction::apply(hidden.reshape({-1, hidden.size(-1)}), weight, labels.reshape({-1}),
-                               recording && hidden.requires_grad(),
-                               recording && weight.requires_grad());
+                               options);
 }
 
 }  // namespace ds::models

@@ -6,7 +6,7 @@
 // gradient and multiplied out into the gradients of `hidden` and `weight` at once, in the forward
 // pass. Only those gradients are kept for backward, which scales them. Memory: one chunk of logits
 // (about the size of `weight`) and, when `weight` needs it, its gradient; never [tokens,
-// vocabulary]. Logits have the parameters' dtype, the softmax is fp32, and bf16 weight gradients
+// vocabulary]. Logits have the parameters' dtype, the softmax is fp32, and 16-bit weight gradients
 // are summed over chunks in fp32.
 
 #include <ATen/core/Tensor.h>
@@ -20,7 +20,12 @@ inline constexpr std::int64_t kIgnoredLabel = -100;
 // The mean of -log softmax(hidden · weightᵀ)[label] over all labels that are not kIgnoredLabel, an
 // fp32 scalar. hidden [..., H], weight [V, H], labels [...] int64, already shifted.
 //
+// `expected_scale` is the gradient of the loss that backward is expected to bring: the gradients
+// are computed with it, so that they neither vanish in fp16 nor need another pass. Any other one is
+// right, too.
+//
 // Its backward may run once. Throws c10::Error naming the position of a label outside [0, V).
-at::Tensor LmLoss(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels);
+at::Tensor LmLoss(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
+                  double expected_scale = 1.0);
 
 }  // namespace ds::models

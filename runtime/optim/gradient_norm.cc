@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
 
 #include <algorithm>
 #include <array>
@@ -21,7 +22,8 @@ constexpr std::int64_t kChunk = 1 << 18;
 // Independent running sums: what a vector register of doubles holds, several times over.
 constexpr std::int64_t kLanes = 32;
 
-double SumOfSquaresBf16(const c10::BFloat16* values, std::int64_t count) {
+template <typename Narrow>
+double SumOfSquares16Bit(const Narrow* values, std::int64_t count) {
   std::array<float, 1024> block;
   double sum = 0.0;
   for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(block.size())) {
@@ -30,6 +32,17 @@ double SumOfSquaresBf16(const c10::BFloat16* values, std::int64_t count) {
     sum += SumOfSquares(block.data(), n);
   }
   return sum;
+}
+
+double SumOfSquaresOnCpu(const at::Tensor& flat, std::int64_t start, std::int64_t count) {
+  switch (flat.scalar_type()) {
+    case at::kBFloat16:
+      return SumOfSquares16Bit(flat.const_data_ptr<c10::BFloat16>() + start, count);
+    case at::kHalf:
+      return SumOfSquares16Bit(flat.const_data_ptr<c10::Half>() + start, count);
+    default:
+      return SumOfSquares(flat.const_data_ptr<float>() + start, count);
+  }
 }
 
 }  // namespace
@@ -60,10 +73,7 @@ double SumOfSquares(const at::Tensor& flat) {
                      for (std::int64_t c = begin; c < end; ++c) {
                        const std::int64_t start = c * kChunk;
                        const std::int64_t n = std::min(kChunk, count - start);
-                       partial[static_cast<std::size_t>(c)] =
-                           flat.scalar_type() == at::kFloat
-                               ? SumOfSquares(flat.const_data_ptr<float>() + start, n)
-                               : SumOfSquaresBf16(flat.const_data_ptr<c10::BFloat16>() + start, n);
+                       partial[static_cast<std::size_t>(c)] = SumOfSquaresOnCpu(flat, start, n);
                      }
                    });
   return std::accumulate(partial.begin(), partial.end(), 0.0);

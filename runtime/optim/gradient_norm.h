@@ -8,9 +8,9 @@
 
 namespace ds::optim {
 
-// Sum of the squares of `flat` (1-D, contiguous, fp32 or bf16), in double: a shard of any size
-// keeps its precision and no finite gradient overflows. One order of addition whatever the thread
-// count.
+// Sum of the squares of `flat` (1-D, contiguous, fp32, bf16 or fp16), in double: a shard of any
+// size keeps its precision and no finite gradient overflows. One order of addition whatever the
+// thread count.
 double SumOfSquares(const at::Tensor& flat);
 
 // The same of `count` values, by the calling thread alone.

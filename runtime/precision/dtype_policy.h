@@ -4,7 +4,6 @@
 
 #include <c10/core/ScalarType.h>
 
-#include "runtime/base/status.h"
 #include "runtime/config/ds_config.h"
 
 namespace ds::precision {
@@ -18,8 +17,8 @@ struct DtypePolicy {
   bool has_master_weights() const { return parameter != c10::kFloat; }
 };
 
-// bf16.enabled sets the parameter dtype. grad_accum_dtype and communication_data_type default to
-// it. fp16 anywhere is refused by name.
-StatusOr<DtypePolicy> MakeDtypePolicy(const config::DsConfig& config);
+// fp16.enabled and bf16.enabled set the parameter dtype. grad_accum_dtype and
+// communication_data_type default to it.
+DtypePolicy MakeDtypePolicy(const config::DsConfig& config);
 
 }  // namespace ds::precision

@@ -22,6 +22,8 @@
 #include "runtime/models/build_model.h"
 #include "runtime/models/model_config.h"
 #include "runtime/models/weights.h"
+#include "runtime/optim/lr_schedule.h"
+#include "runtime/precision/dtype_policy.h"
 #include "runtime/rank/torch_boundary.h"
 #include "runtime/telemetry/step_metrics.h"
 
@@ -39,6 +41,7 @@ class TrainCommand : public engine::TrainLoopObserver {
 
   void OnStep(const StepResult& result, double seconds) override;
   void OnCheckpoint(std::int64_t step, const std::filesystem::path& path) override;
+  void OnRewind(const StepResult& result, const std::filesystem::path& checkpoint) override;
   engine::LoopRequests Poll() override;
 
  private:
@@ -52,9 +55,7 @@ class TrainCommand : public engine::TrainLoopObserver {
   Status Train();
   Status ExportModel();
 
-  at::ScalarType dtype() const {
-    return config_.training_dtype() == config::DataType::kBf16 ? at::kBFloat16 : at::kFloat;
-  }
+  at::ScalarType dtype() const { return precision::MakeDtypePolicy(config_).parameter; }
 
   const config::TrainJob& job_;
   const comm::RankIdentity& identity_;
@@ -72,6 +73,12 @@ class TrainCommand : public engine::TrainLoopObserver {
   std::int64_t total_steps_ = 0;
   std::optional<int> exit_code_of_cause_;  // of a failure that has a status other than its phase's
 };
+
+engine::NonFinitePolicy PolicyOf(const std::string& name) {
+  if (name == "skip") return engine::NonFinitePolicy::kSkip;
+  if (name == "rewind") return engine::NonFinitePolicy::kRewind;
+  return name == "stop" ? engine::NonFinitePolicy::kStop : engine::NonFinitePolicy::kAsConfigured;
+}
 
 struct Phase {
   const char* name;  // as the user sees it while it runs
@@ -129,8 +136,11 @@ Status TrainCommand::BuildEngine() {
   DS_ASSIGN_OR_RETURN(model_config_, models::ReadModelConfig(job_.model));
   DS_RETURN_IF_ERROR(models::CheckSequenceLength(model_config_, job_.seq_len));
   model_ = models::BuildModel(model_config_, at::TensorOptions(dtype()).device(device_.device));
-  EngineOptions options{
-      .world = world_.get(), .ledger = &ledger_, .device = device_.device, .seed = job_.seed};
+  EngineOptions options{.world = world_.get(),
+                        .ledger = &ledger_,
+                        .device = device_.device,
+                        .seed = job_.seed,
+                        .non_finite = PolicyOf(job_.on_non_finite)};
   std::unique_ptr<models::WeightReader> weights;
   if (!model_config_.folder.empty()) {
     DS_ASSIGN_OR_RETURN(weights, models::WeightReader::Open(model_config_.folder));
@@ -163,6 +173,13 @@ Status TrainCommand::OpenData() {
   // The last step of an epoch takes what it lacks from the start of the data.
   total_steps_ = job_.steps > 0 ? job_.steps : (samples + batch - 1) / batch;
   parts_ = {engine_.get(), loader_.get()};
+  const auto last = optim::LastUpdate(config_.scheduler);
+  if (last && *last < total_steps_) {
+    return InvalidArgumentError("the schedule of the ds_config ends after " +
+                                std::to_string(*last) + " steps, and this run has " +
+                                std::to_string(total_steps_) +
+                                ": change scheduler.params or --steps");
+  }
   return OkStatus();
 }
 
@@ -214,6 +231,10 @@ void TrainCommand::OnStep(const StepResult& result, double seconds) {
   const nlohmann::ordered_json memory = telemetry::MemoryReport(ledger_);
   reporter_.Beacon(result.step, memory);
   if (identity_.rank != 0) return;
+  if (result.skipped) {
+    reporter_.Notice("step " + std::to_string(result.step) +
+                     " changed nothing: " + result.non_finite);
+  }
   const telemetry::StepMetrics metrics{.step = result.step,
                                        .loss = result.loss,
                                        .grad_norm = result.grad_norm,
@@ -228,6 +249,12 @@ void TrainCommand::OnStep(const StepResult& result, double seconds) {
 
 void TrainCommand::OnCheckpoint(std::int64_t step, const std::filesystem::path& path) {
   if (identity_.rank == 0) reporter_.Checkpoint(step, path.string());
+}
+
+void TrainCommand::OnRewind(const StepResult& result, const std::filesystem::path& checkpoint) {
+  if (identity_.rank != 0) return;
+  reporter_.Notice("step " + std::to_string(result.step) + ": back to " +
+                   checkpoint.filename().string() + ", and on with the data behind this step");
 }
 
 engine::LoopRequests TrainCommand::Poll() {

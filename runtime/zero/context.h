@@ -8,6 +8,7 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/device/memory_ledger.h"
 #include "runtime/precision/dtype_policy.h"
+#include "runtime/precision/gradient_reduction.h"
 #include "runtime/zero/zero_stage.h"
 
 namespace ds::zero {
@@ -18,6 +19,7 @@ struct Context {
   c10::Device device = c10::kCPU;
   Sharding sharding;
   precision::DtypePolicy dtypes;
+  precision::GradientReduction reduction;
 
   device::MemoryTier tier() const {
     return device.is_cpu() ? device::MemoryTier::kHost : device::MemoryTier::kDevice;

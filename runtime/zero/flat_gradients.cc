@@ -1,6 +1,10 @@
 #include "runtime/zero/flat_gradients.h"
 
+#include <cmath>
+
 #include "runtime/base/check.h"
+#include "runtime/optim/gradient_norm.h"
+#include "runtime/precision/finite_check.h"
 
 namespace ds::zero {
 
@@ -47,6 +51,17 @@ void FlatGradients::Add(int i, const at::Tensor& gradient) {
     target.copy_(gradient);
     received_[index] = true;
   }
+  if (!non_finite_ && target.is_cpu()) LookAt(i, Buffer().narrow(0, place.start, place.count));
+}
+
+void FlatGradients::LookAt(int parameter, const at::Tensor& gradient) {
+  if (std::isfinite(optim::SumOfSquares(gradient))) return;
+  const auto found = precision::FirstNonFinite(gradient);
+  DS_CHECK(found.has_value());
+  non_finite_ = {.parameter = parameter,
+                 .micro_step = micro_step_,
+                 .element = found->index,
+                 .value = gradient[found->index].item<double>()};
 }
 
 void FlatGradients::ZeroWhatIsMissing() {
@@ -58,19 +73,33 @@ void FlatGradients::ZeroWhatIsMissing() {
   }
 }
 
+comm::ReduceOp FlatGradients::BeforeReduction(const at::Tensor& whole) const {
+  const precision::GradientReduction& reduction = context_.reduction;
+  if (reduction.average) return comm::ReduceOp::kAvg;
+  if (reduction.before != 1.0) whole.mul_(reduction.before);
+  return comm::ReduceOp::kSum;
+}
+
+void FlatGradients::AfterReduction(const at::Tensor& reduced) const {
+  if (context_.reduction.after != 1.0) reduced.mul_(context_.reduction.after);
+}
+
 // Reduced in place in the travelling buffer, then moved or added to the shard.
 void FlatGradients::ReduceIntoShard(const at::Tensor& whole) {
   const at::Tensor part = OwnPart(whole);
   const bool first = !own_.defined();
+  const comm::ReduceOp op = BeforeReduction(whole);
   if (first) {
     own_ = MakeBooked(context_,
                       {layout_.shard_numel(), context_.dtypes.gradient, MemoryUse::kGradients});
   }
   if (first && own_.tensor.scalar_type() == whole.scalar_type()) {
-    context_.world->ReduceScatter(own_.tensor, whole, comm::ReduceOp::kAvg);
+    context_.world->ReduceScatter(own_.tensor, whole, op);
+    AfterReduction(own_.tensor);
     return;
   }
-  context_.world->ReduceScatter(part, whole, comm::ReduceOp::kAvg);
+  context_.world->ReduceScatter(part, whole, op);
+  AfterReduction(part);
   if (first) {
     own_.tensor.copy_(part);
   } else {
@@ -79,6 +108,7 @@ void FlatGradients::ReduceIntoShard(const at::Tensor& whole) {
 }
 
 void FlatGradients::EndMicroBatch() {
+  ++micro_step_;
   if (!block_) return;
   ZeroWhatIsMissing();
   ReduceIntoShard(block_->tensor());
@@ -97,7 +127,8 @@ void FlatGradients::Reduce() {
     whole_ = {};
     return;
   }
-  context_.world->AllReduce(travelling, comm::ReduceOp::kAvg);
+  context_.world->AllReduce(travelling, BeforeReduction(travelling));
+  AfterReduction(travelling);
   if (convert) whole_.tensor.copy_(travelling);
 }
 
@@ -114,6 +145,8 @@ at::Tensor FlatGradients::for_optimizer() const {
 void FlatGradients::Clear() {
   whole_ = {};
   own_ = {};
+  micro_step_ = 0;
+  non_finite_.reset();
 }
 
 }  // namespace ds::zero

@@ -15,7 +15,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "runtime/zero/buffer_pool.h"
@@ -23,6 +25,14 @@
 #include "runtime/zero/flat_layout.h"
 
 namespace ds::zero {
+
+// The first gradient of a step that was not finite when it arrived.
+struct NonFiniteArrival {
+  int parameter = 0;            // in the layout
+  std::int64_t micro_step = 0;  // of the step, from 0
+  std::int64_t element = 0;     // of the flattened parameter
+  double value = 0.0;
+};
 
 class FlatGradients {
  public:
@@ -43,14 +53,22 @@ class FlatGradients {
   // What the optimizer steps: the shard when its state is sharded, otherwise everything.
   at::Tensor for_optimizer() const;
 
+  // On this rank, since Clear; on the CPU only: on a GPU every look would wait for the device.
+  const std::optional<NonFiniteArrival>& first_non_finite() const { return non_finite_; }
+
   void Clear();
 
  private:
+  void LookAt(int parameter, const at::Tensor& gradient);
+
   // The buffer that Add writes to, there with zeros where no parameter lies.
   const at::Tensor& Buffer();
   at::Tensor OwnPart(const at::Tensor& whole) const;
   void ZeroWhatIsMissing();
   void ReduceIntoShard(const at::Tensor& whole);
+  // What context.reduction asks for around the sum over ranks, in place.
+  comm::ReduceOp BeforeReduction(const at::Tensor& whole) const;
+  void AfterReduction(const at::Tensor& reduced) const;
 
   const Context& context_;
   const FlatLayout& layout_;
@@ -58,6 +76,8 @@ class FlatGradients {
   BookedTensor whole_;                   // when not: the step's
   BookedTensor own_;                     // the reduced shard, where whole_ is not it
   std::vector<bool> received_;           // since the buffer came
+  std::int64_t micro_step_ = 0;          // since Clear
+  std::optional<NonFiniteArrival> non_finite_;
 };
 
 }  // namespace ds::zero

@@ -2,11 +2,7 @@
 
 #include <c10/core/GradMode.h>
 
-#include <algorithm>
-#include <limits>
-
 #include "runtime/optim/gradient_norm.h"
-#include "runtime/precision/finite_check.h"
 #include "runtime/zero/rank_totals.h"
 
 namespace ds::zero {
@@ -24,46 +20,6 @@ void ForEachTrainableGroup(const ShardedModel& model, Visit visit) {
   ForEachGroup(model, [&](Group& group) {
     if (group.trainable()) visit(group);
   });
-}
-
-const std::string& NameOfParameter(const ShardedModel& model, std::int64_t ordinal) {
-  const std::string* name = nullptr;
-  ForEachTrainableGroup(model, [&](Group& group) {
-    const int count = group.parameters.layout().size();
-    if (ordinal >= 0 && ordinal < count) {
-      name = &group.parameters.parameter(static_cast<int>(ordinal)).name;
-    }
-    ordinal -= count;
-  });
-  DS_CHECK(name != nullptr);
-  return *name;
-}
-
-struct NonFinitePlace {
-  double parameter = std::numeric_limits<double>::infinity();  // ordinal among trainable ones
-  double element = 0.0;
-  double value = 0.0;
-};
-
-NonFinitePlace FirstNonFiniteOfShard(const ShardedModel& model) {
-  NonFinitePlace place;
-  std::int64_t first = 0;  // ordinal of the group's first parameter
-  const int rank = model.context().world->rank();
-  ForEachTrainableGroup(model, [&](Group& group) {
-    const FlatLayout& layout = group.parameters.layout();
-    const at::Tensor shard = group.gradients->shard();
-    for (const Piece& piece : layout.PiecesOf(layout.shard(rank))) {
-      if (std::isfinite(place.parameter)) return;
-      const auto values = shard.narrow(0, piece.range_start, piece.count);
-      const auto found = precision::FirstNonFinite(values);
-      if (!found) continue;
-      place = {.parameter = static_cast<double>(first + piece.parameter),
-               .element = static_cast<double>(piece.parameter_start + found->index),
-               .value = values[found->index].item<double>()};
-    }
-    first += layout.size();
-  });
-  return place;
 }
 
 }  // namespace
@@ -100,16 +56,6 @@ void ShardedOptimizer::Step(const optim::Update& update) {
 
 void ShardedOptimizer::ClearGradients() {
   ForEachTrainableGroup(model_, [](Group& group) { group.gradients->Clear(); });
-}
-
-std::optional<std::string> ShardedOptimizer::FindNonFiniteGradient() const {
-  const NonFinitePlace mine = FirstNonFiniteOfShard(model_);
-  const auto places = GatherNumbers(model_.context(), {mine.parameter, mine.element, mine.value});
-  const auto& first = *std::min_element(places.begin(), places.end());
-  if (!std::isfinite(first[0])) return std::nullopt;
-  const std::string kind = std::isnan(first[2]) ? "NaN" : first[2] > 0 ? "+Inf" : "-Inf";
-  return NameOfParameter(model_, static_cast<std::int64_t>(first[0])) + " (" + kind +
-         " at element " + std::to_string(static_cast<std::int64_t>(first[1])) + ")";
 }
 
 void ShardedOptimizer::AddShards(std::vector<checkpoint::TensorShard>* shards) const {

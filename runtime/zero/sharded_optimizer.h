@@ -10,12 +10,9 @@
 // The norm is always computed from this rank's shard, whatever is sharded, so that it has the same
 // bits at every stage.
 //
-// Threads: one thread at a time. Collective: ReduceGradients, Step, PublishWeights,
-// FindNonFiniteGradient.
+// Threads: one thread at a time. Collective: ReduceGradients, Step, PublishWeights.
 
 #include <memory>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -33,10 +30,6 @@ class ShardedOptimizer {
   double SumOfSquaresOfShard() const;
   void Step(const optim::Update& update);
   void ClearGradients();
-
-  // "transformer.h.3.mlp.c_fc.weight (NaN at element 17)": the first parameter, in model order,
-  // whose mean gradient is not finite. The same on every rank.
-  std::optional<std::string> FindNonFiniteGradient() const;
 
   // Whose state AddShards hands out: optim::Optimizer::name.
   std::string_view optimizer_name() const { return optimizer_->name(); }

@@ -41,6 +41,7 @@ TEST(NonFiniteGradient, EndsTheRunNamingStepParameterAndRankOnEveryRank) {
       EXPECT_FALSE(result.ok());
       EXPECT_THAT(result.status().message(),
                   AllOf(HasSubstr("step 2: the gradient of table (NaN at element "),
+                        HasSubstr(", rank 1, micro-step 1) is not finite"),
                         HasSubstr("the loss of rank 1 is nan")));
       const auto after = ExportAll(*engine);
       for (const auto& [name, value] : before) EXPECT_TRUE(value.equal(after.at(name))) << name;
@@ -62,6 +63,71 @@ TEST(NonFiniteGradient, SkipsTheStepInBf16WhichTheScheduleDoesNotCount) {
       const auto after = ExportAll(*engine);
       for (const auto& [name, value] : before) EXPECT_TRUE(value.equal(after.at(name))) << name;
       EXPECT_FALSE(TrainTiny(*engine, run, 1)[0].skipped) << "nothing of it is left";
+    });
+  }
+}
+
+TEST(NonFiniteGradient, IsNamedWithTheRankAndMicroStepThatBroughtIt) {
+  for (const int stage : {0, 1, 2, 3}) {
+    testing::RunRanks(3, [&](comm::Communicator& world) {
+      const TinyRun run{.stage = stage, .accumulation = 2};
+      const auto engine = MakeTinyEngine(run, world);
+      std::int64_t micro_batch = 0;
+      const auto next = [&]() -> StatusOr<Bundle> {
+        Bundle bundle = TinyBatch(run, world, micro_batch);
+        const bool bad = world.rank() == 2 && micro_batch == 1;
+        bundle.extras["poison"] = at::full({}, bad ? kNan : 1.0, at::kFloat);
+        ++micro_batch;
+        return bundle;
+      };
+      EXPECT_THAT(engine::TrainStep(*engine, next).status().message(),
+                  HasSubstr(", rank 2, micro-step 2) is not finite"));
+    });
+  }
+}
+
+TEST(NonFiniteGradient, PoliciesSkipStopOrAskForARewind) {
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    const auto step = [&](engine::NonFinitePolicy policy, bool bf16) {
+      const TinyRun run{.stage = 1, .bf16 = bf16};
+      const auto engine =
+          Engine::create(MakeTinyModel(run.shape, bf16 ? at::kBFloat16 : at::kFloat),
+                         TinyConfig(run), {.world = &world, .non_finite = policy})
+              .value();
+      return PoisonedStep(*engine, run);
+    };
+    const auto skipped = step(engine::NonFinitePolicy::kSkip, /*bf16=*/false).value();
+    EXPECT_TRUE(skipped.skipped && !skipped.rewind);
+    EXPECT_THAT(skipped.non_finite, HasSubstr("the gradient of table (NaN"));
+    EXPECT_FALSE(step(engine::NonFinitePolicy::kStop, /*bf16=*/true).ok());
+    EXPECT_TRUE(step(engine::NonFinitePolicy::kRewind, /*bf16=*/false).value().rewind);
+  });
+}
+
+TEST(LossScaling, FindsItsScaleAndItsStateIsSaved) {
+  for (const int stage : {0, 3}) {
+    testing::RunRanks(2, [&](comm::Communicator& world) {
+      const TinyRun run{.stage = stage};
+      config::DsConfig config = TinyConfig(run);
+      config.fp16 = {.enabled = true, .initial_scale_power = 24, .hysteresis = 1};
+      const auto make = [&] {
+        return Engine::create(MakeTinyModel(run.shape, at::kHalf), config, {.world = &world})
+            .value();
+      };
+      const auto engine = make();
+      const auto first = TrainTiny(*engine, run, 1)[0];
+      EXPECT_TRUE(first.skipped);
+      EXPECT_EQ(first.loss_scale, 16777216.0);
+      EXPECT_THAT(first.non_finite, HasSubstr("at element"));
+      EXPECT_EQ(engine->skipped_steps(), 1);
+      EXPECT_FALSE(engine->was_step_applied());
+      int skipped = 1;
+      while (TrainTiny(*engine, run, 1)[0].skipped) ++skipped;
+      EXPECT_EQ(engine->loss_scale(), 16777216.0 / static_cast<double>(1 << skipped));
+      EXPECT_EQ(engine->State()["applied_steps"], 1);
+      const auto other = make();
+      EXPECT_TRUE(other->LoadState(nlohmann::json::parse(engine->State().dump())).ok());
+      EXPECT_EQ(other->loss_scale(), engine->loss_scale());
     });
   }
 }

@@ -44,7 +44,7 @@ zero::ModelStateBytes Expected(const TinyRun& run, int world_size) {
        .frozen = frozen,
        .world_size = world_size,
        .sharding = zero::ShardingOfStage(run.stage, world_size),
-       .dtypes = precision::MakeDtypePolicy(TinyConfig(run)).value()});
+       .dtypes = precision::MakeDtypePolicy(TinyConfig(run))});
 }
 
 // Forward and backward, stopping before the update: all of the model state is there.

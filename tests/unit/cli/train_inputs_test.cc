@@ -128,6 +128,15 @@ TEST_F(TrainInputsTest, LrScheduleTakesThePlaceOfTheConfigsSchedule) {
   EXPECT_EQ(value(*cycle, "params.cycle_first_step_size"), 1000);
 }
 
+TEST_F(TrainInputsTest, ARewindNeedsCheckpoints) {
+  TrainFlags flags{.on_non_finite = "rewind"};
+  EXPECT_THAT(Error(flags), HasSubstr("--on_non_finite rewind needs --save_every"));
+  flags.save_every = 5;
+  const auto inputs = GatherTrainInputs(flags, share_, 1);
+  ASSERT_TRUE(inputs.ok()) << inputs.status().message();
+  EXPECT_EQ(inputs->job.on_non_finite, "rewind");
+}
+
 TEST_F(TrainInputsTest, RefusesScheduleFlagsThatMeanNothing) {
   TrainFlags flags;
   flags.schedule.given = {{"warmup_num_steps", 5}};

@@ -90,25 +90,6 @@ TEST(RulesTest, BatchSizesAgree) {
   EXPECT_EQ(CheckWith(R"("train_micro_batch_size_per_gpu": "x")").errors.size(), 1u);
 }
 
-TEST(RulesTest, Fp16ExcludesBf16) {
-  EXPECT_THAT(Messages(CheckWith(R"("fp16": {"enabled": true}, "bf16": {"enabled": true})").errors),
-              Contains(HasSubstr("both true: choose one precision")));
-}
-
-TEST(RulesTest, GradientsAccumulateInTheTrainingDtypeOrWider) {
-  const std::string bf16_gradients = R"("data_types": {"grad_accum_dtype": "bf16"})";
-  EXPECT_THAT(Messages(CheckWith(bf16_gradients).errors),
-              ElementsAre(HasSubstr("narrower than the training dtype")));
-  const CheckResult both = CheckWith(bf16_gradients + R"(, "bf16": {"enabled": true})");
-  EXPECT_EQ(both.config.grad_accum_dtype, DataType::kBf16);
-  const CheckResult wider =
-      CheckWith(R"("data_types": {"grad_accum_dtype": "fp32"}, "communication_data_type": "bf16")");
-  EXPECT_EQ(wider.config.grad_accum_dtype, DataType::kFp32);
-  EXPECT_EQ(wider.config.communication_data_type, DataType::kBf16);
-  EXPECT_THAT(Messages(CheckWith(R"("communication_data_type": "fp16")").errors),
-              ElementsAre(HasSubstr("use \"fp32\" or \"bf16\"")));
-}
-
 TEST(RulesTest, OptimizerDefaultsToAdamW) {
   const CheckResult result = CheckWith(R"("optimizer": {"params": {"lr": 0.5}})");
   EXPECT_EQ(result.config.optimizer.type, OptimizerType::kAdamW);

@@ -25,6 +25,7 @@ TrainJob FullJob() {
           .checkpoint_dir = "runs/x/checkpoints",
           .resume_from = "runs/x/checkpoints/step-5",
           .device = "cpu",
+          .on_non_finite = "rewind",
           .ds_config = R"({"train_batch_size":8})",
           .save_hf_dir = "out"};
 }
@@ -56,6 +57,8 @@ TEST(TrainJobTest, RefusesUnknownFieldsWithTheNearestName) {
 }
 
 TEST(TrainJobTest, RefusesWrongTypesAndValues) {
+  EXPECT_THAT(ErrorWith("on_non_finite", "ignore"), HasSubstr("'on_non_finite' must be one of"));
+  EXPECT_THAT(ErrorWith("save_every", 0), HasSubstr("above 0 when on_non_finite is 'rewind'"));
   EXPECT_THAT(ErrorWith("model", ""), HasSubstr("'model'"));
   EXPECT_THAT(ErrorWith("model", 3), HasSubstr("'model' must be a string"));
   EXPECT_THAT(ErrorWith("data", nlohmann::json::array()), HasSubstr("'data'"));

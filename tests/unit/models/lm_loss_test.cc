@@ -1,6 +1,7 @@
 #include "runtime/models/lm_loss.h"
 
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
@@ -42,6 +43,25 @@ class LmLossTest : public ::testing::TestWithParam<at::ScalarType> {
  protected:
   double tolerance() const { return GetParam() == at::kFloat ? 2e-6 : 1e-2; }
 };
+
+// Off the label a row's gradients are about 1 / (tokens * vocabulary), 3e-8: below fp16's smallest
+// number unless the loss scale is in them from the start.
+TEST(LmLoss, GradientsInFp16NeitherVanishNorDependOnTheExpectedScaleOtherwise) {
+  Inputs in = MakeInputs(at::kHalf);
+  in.hidden = in.hidden.detach().mul(0.01).set_requires_grad(true);
+  Inputs wide{in.hidden.detach().to(at::kFloat).set_requires_grad(true),
+              in.weight.detach().to(at::kFloat).set_requires_grad(true), in.labels};
+  Reference(wide).backward();
+  constexpr double kScale = 8192.0;
+  const at::Tensor upstream = at::full({}, kScale, at::kFloat);
+  LmLoss(in.hidden, in.weight, in.labels, kScale).backward(upstream);
+  const at::Tensor gradient = in.weight.grad().to(at::kFloat).div(kScale);
+  EXPECT_LT(RelativeError(gradient, wide.weight.grad()), 1e-2);
+  // Rows that are nobody's label hold nothing but those small numbers.
+  const std::int64_t row = 7;
+  ASSERT_FALSE(in.labels.eq(row).any().item<bool>());
+  EXPECT_LT(RelativeError(gradient[row], wide.weight.grad()[row]), 3e-2);
+}
 
 TEST_P(LmLossTest, LossAndGradientsAreThoseOfTheWholeLogits) {
   Inputs in = MakeInputs(GetParam());

@@ -18,10 +18,12 @@ TEST(SumOfSquares, EqualsTheSumInDouble) {
   }
 }
 
-TEST(SumOfSquares, ReadsBf16) {
-  const at::Tensor values = at::randn({5000}).to(at::kBFloat16);
-  const double expected = values.to(at::kDouble).square().sum().item<double>();
-  EXPECT_NEAR(SumOfSquares(values), expected, 1e-9 * expected);
+TEST(SumOfSquares, Reads16BitTypes) {
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    const at::Tensor values = at::randn({5000}).to(type);
+    const double expected = values.to(at::kDouble).square().sum().item<double>();
+    EXPECT_NEAR(SumOfSquares(values), expected, 1e-9 * expected);
+  }
 }
 
 TEST(SumOfSquares, LargeFiniteValuesDoNotOverflow) {

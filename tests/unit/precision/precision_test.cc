@@ -5,28 +5,28 @@
 
 #include "runtime/precision/dtype_policy.h"
 #include "runtime/precision/finite_check.h"
+#include "runtime/precision/gradient_reduction.h"
+#include "runtime/precision/make_loss_scaler.h"
 
 namespace ds::precision {
 namespace {
 
 TEST(DtypePolicy, IsFp32ThroughoutByDefaultAndHasNoMasterWeights) {
   const auto policy = MakeDtypePolicy({});
-  ASSERT_TRUE(policy.ok());
-  EXPECT_EQ(policy->parameter, c10::kFloat);
-  EXPECT_EQ(policy->gradient, c10::kFloat);
-  EXPECT_EQ(policy->reduction, c10::kFloat);
-  EXPECT_FALSE(policy->has_master_weights());
+  EXPECT_EQ(policy.parameter, c10::kFloat);
+  EXPECT_EQ(policy.gradient, c10::kFloat);
+  EXPECT_EQ(policy.reduction, c10::kFloat);
+  EXPECT_FALSE(policy.has_master_weights());
 }
 
 TEST(DtypePolicy, Bf16BringsMasterWeightsAndBf16Gradients) {
   config::DsConfig config;
   config.bf16.enabled = true;
   const auto policy = MakeDtypePolicy(config);
-  ASSERT_TRUE(policy.ok());
-  EXPECT_EQ(policy->parameter, c10::kBFloat16);
-  EXPECT_EQ(policy->gradient, c10::kBFloat16);
-  EXPECT_EQ(policy->reduction, c10::kBFloat16);
-  EXPECT_TRUE(policy->has_master_weights());
+  EXPECT_EQ(policy.parameter, c10::kBFloat16);
+  EXPECT_EQ(policy.gradient, c10::kBFloat16);
+  EXPECT_EQ(policy.reduction, c10::kBFloat16);
+  EXPECT_TRUE(policy.has_master_weights());
 }
 
 TEST(DtypePolicy, AccumulationAndReductionCanBeChosen) {
@@ -35,18 +35,50 @@ TEST(DtypePolicy, AccumulationAndReductionCanBeChosen) {
   config.grad_accum_dtype = config::DataType::kFp32;
   config.communication_data_type = config::DataType::kFp32;
   const auto policy = MakeDtypePolicy(config);
-  ASSERT_TRUE(policy.ok());
-  EXPECT_EQ(policy->gradient, c10::kFloat);
-  EXPECT_EQ(policy->reduction, c10::kFloat);
+  EXPECT_EQ(policy.gradient, c10::kFloat);
+  EXPECT_EQ(policy.reduction, c10::kFloat);
 }
 
-TEST(DtypePolicy, RefusesFp16ByKey) {
+TEST(DtypePolicy, Fp16BringsMasterWeightsAndFp16Gradients) {
   config::DsConfig config;
-  config.grad_accum_dtype = config::DataType::kFp16;
+  config.fp16.enabled = true;
   const auto policy = MakeDtypePolicy(config);
-  ASSERT_FALSE(policy.ok());
-  EXPECT_EQ(policy.status().code(), StatusCode::kUnimplemented);
-  EXPECT_TRUE(policy.status().message().starts_with("data_types.grad_accum_dtype"));
+  EXPECT_EQ(policy.parameter, c10::kHalf);
+  EXPECT_EQ(policy.gradient, c10::kHalf);
+  EXPECT_EQ(policy.reduction, c10::kHalf);
+  EXPECT_TRUE(policy.has_master_weights());
+}
+
+TEST(GradientReduction, DividesWhereTheConfigSays) {
+  config::DsConfig config;
+  EXPECT_TRUE(MakeGradientReduction(config, 4).average);
+  config.gradient_predivide_factor = 8.0;
+  const GradientReduction predivided = MakeGradientReduction(config, 4);
+  EXPECT_FALSE(predivided.average);
+  EXPECT_EQ(predivided.before, 1.0 / 8);
+  EXPECT_EQ(predivided.after, 8.0 / 4);
+  config.prescale_gradients = true;  // the predivide factor counts without it only
+  EXPECT_EQ(MakeGradientReduction(config, 4).before, 1.0 / 4);
+  EXPECT_EQ(MakeGradientReduction(config, 4).after, 1.0);
+  config.gradient_allreduce_op = config::GradientReduceOp::kSum;
+  EXPECT_FALSE(MakeGradientReduction(config, 4).average);
+  EXPECT_EQ(MakeGradientReduction(config, 4).before, 1.0);
+}
+
+TEST(MakeLossScaler, TheStageDecidesTheRule) {
+  config::DsConfig config;
+  EXPECT_EQ(MakeLossScaler(config).scale(), 1.0);
+  config.fp16 = {.enabled = true, .initial_scale_power = 4, .hysteresis = 2};
+  LossScaler stage0 = MakeLossScaler(config);
+  EXPECT_EQ(stage0.scale(), 16.0);
+  ASSERT_TRUE(stage0.Update(true).ok());
+  EXPECT_EQ(stage0.scale(), 8.0);
+  config.zero_optimization.stage = 1;
+  LossScaler zero = MakeLossScaler(config);
+  ASSERT_TRUE(zero.Update(true).ok());
+  EXPECT_EQ(zero.scale(), 16.0) << "hysteresis";
+  config.fp16.loss_scale = 3.0;
+  EXPECT_EQ(MakeLossScaler(config).scale(), 3.0);
 }
 
 TEST(FirstNonFinite, NamesPlaceAndKind) {

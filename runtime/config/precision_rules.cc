@@ -1,0 +1,97 @@
+#include "runtime/config/precision_rules.h"
+
+#include <string>
+
+#include "runtime/config/registry.h"
+#include "runtime/config/value_check.h"
+
+namespace ds::config {
+
+using Json = nlohmann::ordered_json;
+
+void Fp16ExcludesBf16(RuleContext& context) {
+  const Values& values = context.values;
+  if (values.Get("fp16.enabled") == true && values.Get("bf16.enabled") == true) {
+    context.issues.Error("bf16.enabled",
+                         "fp16.enabled and bf16.enabled are both true: choose one precision",
+                         values.PositionOf("bf16.enabled"));
+  }
+}
+
+void GradientsAccumulateInTheTrainingDtypeOrWider(RuleContext& context) {
+  const Values& values = context.values;
+  const Json dtype = values.Get("data_types.grad_accum_dtype");
+  if (dtype.is_null() || dtype == "fp32") return;
+  const bool is_training_dtype = values.Get(dtype.get<std::string>() + ".enabled") == true;
+  if (is_training_dtype) return;
+  context.issues.Error("data_types.grad_accum_dtype",
+                       "data_types.grad_accum_dtype " + dtype.dump() +
+                           " does not hold what the training dtype holds: remove it or enable " +
+                           dtype.get<std::string>(),
+                       values.PositionOf("data_types.grad_accum_dtype"));
+}
+
+void LossScaleStaysPositive(RuleContext& context) {
+  const Values& values = context.values;
+  const bool is_dynamic =
+      values.Get("fp16.enabled") == true && values.Get("fp16.loss_scale") == 0.0;
+  if (!is_dynamic || values.Get("fp16.min_loss_scale").get<double>() > 0.0) return;
+  context.issues.Error("fp16.min_loss_scale",
+                       "fp16.min_loss_scale must be above 0 with dynamic loss scaling, not " +
+                           ShortDump(values.Get("fp16.min_loss_scale")),
+                       values.PositionOf("fp16.min_loss_scale"));
+}
+
+void HysteresisNeedsZero(RuleContext& context) {
+  const Values& values = context.values;
+  if (values.Get("fp16.enabled") != true || values.Get("zero_optimization.stage") != 0) return;
+  for (const char* key : {"fp16.hysteresis", "fp16.consecutive_hysteresis"}) {
+    if (IsDefault(*FindSetting(key), values.Get(key))) continue;
+    context.issues.Warning(key,
+                           std::string(key) +
+                               " has no effect at ZeRO stage 0, where every overflow halves the "
+                               "loss scale",
+                           values.PositionOf(key));
+  }
+}
+
+void PredivideFactorIsPositive(RuleContext& context) {
+  const Values& values = context.values;
+  constexpr const char* kKey = "gradient_predivide_factor";
+  const Json factor = values.Get(kKey);
+  if (factor.get<double>() <= 0.0) {
+    context.issues.Error(kKey, std::string(kKey) + " must be above 0, not " + ShortDump(factor),
+                         values.PositionOf(kKey));
+  } else if (factor != 1.0 && (values.Get("prescale_gradients") == true ||
+                               values.Get("gradient_allreduce_op") == "sum")) {
+    context.issues.Warning(kKey,
+                           std::string(kKey) +
+                               " has no effect with prescale_gradients or gradient_allreduce_op "
+                               "\"sum\"",
+                           values.PositionOf(kKey));
+  }
+}
+
+void UnmanagedAccumulationDoesNotOverlap(RuleContext& context) {
+  const Values& values = context.values;
+  if (values.Get("managed_gradient_accumulation") != false) return;
+  if (values.Get("zero_optimization.overlap_comm") != true) return;
+  if (values.Get("zero_optimization.stage") == 2) return;
+  context.issues.Error("managed_gradient_accumulation",
+                       "managed_gradient_accumulation false does not go with "
+                       "zero_optimization.overlap_comm but at stage 2: switch one of them off",
+                       values.PositionOf("managed_gradient_accumulation"));
+}
+
+void SumOverRanksIsNotForStage3(RuleContext& context) {
+  const Values& values = context.values;
+  if (values.Get("gradient_allreduce_op") != "sum" || values.Get("zero_optimization.stage") != 3) {
+    return;
+  }
+  context.issues.Error("gradient_allreduce_op",
+                       "gradient_allreduce_op \"sum\" is not for zero_optimization.stage 3: use "
+                       "stage 2, or \"mean\" with a larger learning rate",
+                       values.PositionOf("gradient_allreduce_op"));
+}
+
+}  // namespace ds::config

@@ -1,0 +1,23 @@
+#pragma once
+
+// Rules about precision: fp16, bf16, and how gradients are accumulated and reduced.
+
+#include "runtime/config/rules.h"
+
+namespace ds::config {
+
+void Fp16ExcludesBf16(RuleContext& context);
+// Narrower sums would lose what the training dtype holds; fp16 and bf16 do not hold each other.
+void GradientsAccumulateInTheTrainingDtypeOrWider(RuleContext& context);
+// A dynamic scale that may become 0 is none.
+void LossScaleStaysPositive(RuleContext& context);
+// The rule of stage 0 has no hysteresis, in DeepSpeed as here.
+void HysteresisNeedsZero(RuleContext& context);
+void PredivideFactorIsPositive(RuleContext& context);
+// In DeepSpeed, whose overlapped reduction needs to know the boundary in advance. A null there
+// follows the stage and is no wish.
+void UnmanagedAccumulationDoesNotOverlap(RuleContext& context);
+// As in DeepSpeed.
+void SumOverRanksIsNotForStage3(RuleContext& context);
+
+}  // namespace ds::config

@@ -1,0 +1,37 @@
+#pragma once
+
+// What one optimizer step has done, and what it does when its gradient is not finite.
+
+#include <cstdint>
+#include <string>
+
+namespace ds::engine {
+
+// What a step does whose gradient is not finite. With dynamic loss scaling in fp16 an overflow is
+// how the scale finds its size: the step is skipped whatever the policy, which speaks up when the
+// scale cannot shrink any further.
+enum class NonFinitePolicy {
+  kAsConfigured,  // skip in fp16, and in bf16 with check_grad_overflow; otherwise stop
+  kSkip,          // no update, and on with the next batch
+  kStop,          // an error
+  kRewind,        // no update; StepResult::rewind asks the loop to go back to a checkpoint
+};
+
+// What metrics.jsonl says about one optimizer step; the same on every rank.
+struct StepResult {
+  // False: the step's last micro-batch is still to come and nothing below is set.
+  bool boundary = false;
+  // The gradient was not finite and the parameters are as before.
+  bool skipped = false;
+  std::string non_finite;   // which gradient, where: zero/non_finite.h; empty unless skipped
+  bool rewind = false;      // NonFinitePolicy::kRewind has been met
+  std::int64_t step = 0;    // finished steps including this one, skipped ones too
+  double loss = 0.0;        // mean over all ranks and micro-batches
+  double grad_norm = 0.0;   // global L2 norm before clipping
+  double lr = 0.0;          // the rate that this update used
+  double loss_scale = 1.0;  // of this step; 1 in fp32 and bf16
+  std::int64_t tokens = 0;  // labels of all ranks and micro-batches
+  std::int64_t samples = 0;
+};
+
+}  // namespace ds::engine

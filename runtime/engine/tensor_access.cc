@@ -1,0 +1,199 @@
+#include "runtime/engine/tensor_access.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <functional>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "runtime/engine/engine_parts.h"
+#include "runtime/zero/rank_totals.h"
+
+namespace ds::engine {
+
+// The parts of one tensor that this rank holds, in order, as views.
+struct TensorAccess::Pieces {
+  struct Piece {
+    std::int64_t start = 0;  // in the flattened tensor
+    at::Tensor values;       // 1-D, in the dtype that is kept
+  };
+
+  std::vector<std::int64_t> shape;
+  std::vector<Piece> pieces;
+  bool sharded = false;  // the ranks' pieces make up the tensor; otherwise each rank has all of it
+  double scale = 1.0;    // values are this times what the user sees
+  bool writable = true;
+
+  std::int64_t numel() const {
+    return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+  }
+  std::int64_t held() const {
+    std::int64_t count = 0;
+    for (const Piece& piece : pieces) count += piece.values.numel();
+    return count;
+  }
+};
+
+namespace {
+
+struct Found {
+  zero::Group* group = nullptr;
+  int index = 0;
+};
+
+StatusOr<Found> FindParameter(const zero::ShardedModel& model, const std::string& name) {
+  for (const auto& unit : model.units()) {
+    for (const auto& group : unit->groups()) {
+      for (int i = 0; i < group->parameters.layout().size(); ++i) {
+        if (group->parameters.parameter(i).name == name) return Found{group.get(), i};
+      }
+    }
+  }
+  return NotFoundError("the model has no parameter " + name);
+}
+
+}  // namespace
+
+StatusOr<TensorAccess::Pieces> TensorAccess::Find(const Wanted& wanted) {
+  Engine::Parts& parts = *engine_.parts_;
+  const zero::Context& context = parts.sharded->context();
+  DS_ASSIGN_OR_RETURN(const Found found, FindParameter(*parts.sharded, wanted.name));
+  zero::Group& group = *found.group;
+  Pieces result{
+      .shape = group.parameters.parameter(found.index).tensor.sizes().vec(),
+      .sharded = group.trainable() ? context.sharding.optimizer : context.sharding.parameters,
+      .writable = group.trainable()};
+  if (!group.trainable() && wanted.kind != Kind::kWeight) {
+    return InvalidArgumentError(wanted.name + " is frozen: it has a weight only");
+  }
+  if (wanted.kind == Kind::kGradient) {
+    DS_RETURN_IF_ERROR(parts.ReduceGradientsOnce());
+    const zero::FlatLayout& layout = group.parameters.layout();
+    const at::Tensor flat = group.gradients->for_optimizer();
+    const zero::FlatRange range =
+        result.sharded ? layout.shard(context.world->rank()) : layout.whole();
+    result.scale = parts.loss_scaler.scale();
+    for (const zero::Piece& piece : layout.PiecesOf(range)) {
+      if (piece.parameter != found.index) continue;
+      result.pieces.push_back(
+          {piece.parameter_start, flat.narrow(0, piece.range_start, piece.count)});
+    }
+    return result;
+  }
+  const std::string name = wanted.state.empty() ? wanted.name : wanted.name + "/" + wanted.state;
+  std::vector<checkpoint::TensorShard> shards;
+  parts.optimizer->AddShards(&shards);
+  for (const checkpoint::TensorShard& shard : shards) {
+    if (shard.name == name) result.pieces.push_back({shard.flat_start, shard.data});
+  }
+  return result;
+}
+
+StatusOr<at::Tensor> TensorAccess::GetFull(const Wanted& wanted) {
+  const zero::Context& context = engine_.parts_->sharded->context();
+  DS_ASSIGN_OR_RETURN(const Pieces found, Find(wanted));
+  at::Tensor flat =
+      at::zeros({found.numel()}, at::TensorOptions(at::kFloat).device(context.device));
+  for (const auto& [start, values] : found.pieces) {
+    flat.narrow(0, start, values.numel()).copy_(values);
+  }
+  std::int64_t held = found.held();
+  if (found.sharded) {
+    context.world->AllReduce(flat, comm::ReduceOp::kSum);
+    held = 0;
+    for (const auto& rank : zero::GatherNumbers(context, {static_cast<double>(found.held())})) {
+      held += static_cast<std::int64_t>(rank[0]);
+    }
+  }
+  if (held != found.numel()) {
+    return NotFoundError("the optimizer keeps no state \"" + wanted.state + "\" of " + wanted.name);
+  }
+  return flat.div_(found.scale).view(found.shape);
+}
+
+StatusOr<at::Tensor> TensorAccess::GetLocal(const Wanted& wanted) {
+  DS_ASSIGN_OR_RETURN(const Pieces found, Find(wanted));
+  std::vector<at::Tensor> values{at::empty({0}, at::kFloat)};
+  for (const auto& piece : found.pieces) values.push_back(piece.values.to(at::kFloat));
+  return at::cat(values).div_(found.scale);
+}
+
+Status TensorAccess::SetFull(const Wanted& wanted, const at::Tensor& value) {
+  DS_ASSIGN_OR_RETURN(const Pieces found, Find(wanted));
+  if (!found.writable) return InvalidArgumentError(wanted.name + " is frozen");
+  if (value.sizes() != at::IntArrayRef(found.shape)) {
+    return InvalidArgumentError("the value for " + wanted.name + " has another shape");
+  }
+  const at::Tensor flat = value.reshape({-1});
+  for (const auto& [start, values] : found.pieces) {
+    values.copy_(flat.narrow(0, start, values.numel()).to(at::kFloat).mul(found.scale));
+  }
+  if (wanted.kind == Kind::kWeight) engine_.parts_->optimizer->PublishWeights();
+  return OkStatus();
+}
+
+Status TensorAccess::SetLocal(const Wanted& wanted, const at::Tensor& value) {
+  const zero::Context& context = engine_.parts_->sharded->context();
+  DS_ASSIGN_OR_RETURN(const Pieces found, Find(wanted));
+  if (!found.writable) return InvalidArgumentError(wanted.name + " is frozen");
+  Status fits;
+  if (value.dim() != 1 || value.numel() != found.held()) {
+    fits = InvalidArgumentError("the local part of " + wanted.name + " has " +
+                                std::to_string(found.held()) + " elements");
+  }
+  DS_RETURN_IF_ERROR(zero::AgreeOnStatus(context, fits));
+  std::int64_t taken = 0;
+  for (const auto& piece : found.pieces) {
+    const std::int64_t count = piece.values.numel();
+    piece.values.copy_(value.narrow(0, taken, count).to(at::kFloat).mul(found.scale));
+    taken += count;
+  }
+  if (wanted.kind == Kind::kWeight) engine_.parts_->optimizer->PublishWeights();
+  return OkStatus();
+}
+
+StatusOr<at::Tensor> TensorAccess::GetFullFp32Param(const std::string& name) {
+  return GetFull({Kind::kWeight, name, ""});
+}
+StatusOr<at::Tensor> TensorAccess::GetFullGrad(const std::string& name) {
+  return GetFull({Kind::kGradient, name, ""});
+}
+StatusOr<at::Tensor> TensorAccess::GetFullOptimizerState(const std::string& name,
+                                                         const std::string& state) {
+  return GetFull({Kind::kState, name, state});
+}
+Status TensorAccess::SetFullFp32Param(const std::string& name, const at::Tensor& value) {
+  return SetFull({Kind::kWeight, name, ""}, value);
+}
+Status TensorAccess::SetFullGrad(const std::string& name, const at::Tensor& value) {
+  return SetFull({Kind::kGradient, name, ""}, value);
+}
+Status TensorAccess::SetFullOptimizerState(const std::string& name, const std::string& state,
+                                           const at::Tensor& value) {
+  return SetFull({Kind::kState, name, state}, value);
+}
+StatusOr<at::Tensor> TensorAccess::GetLocalFp32Param(const std::string& name) {
+  return GetLocal({Kind::kWeight, name, ""});
+}
+StatusOr<at::Tensor> TensorAccess::GetLocalGrad(const std::string& name) {
+  return GetLocal({Kind::kGradient, name, ""});
+}
+StatusOr<at::Tensor> TensorAccess::GetLocalOptimizerState(const std::string& name,
+                                                          const std::string& state) {
+  return GetLocal({Kind::kState, name, state});
+}
+Status TensorAccess::SetLocalFp32Param(const std::string& name, const at::Tensor& value) {
+  return SetLocal({Kind::kWeight, name, ""}, value);
+}
+Status TensorAccess::SetLocalGrad(const std::string& name, const at::Tensor& value) {
+  return SetLocal({Kind::kGradient, name, ""}, value);
+}
+Status TensorAccess::SetLocalOptimizerState(const std::string& name, const std::string& state,
+                                            const at::Tensor& value) {
+  return SetLocal({Kind::kState, name, state}, value);
+}
+
+}  // namespace ds::engine

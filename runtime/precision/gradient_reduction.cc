@@ -1,0 +1,14 @@
+#include "runtime/precision/gradient_reduction.h"
+
+namespace ds::precision {
+
+GradientReduction MakeGradientReduction(const config::DsConfig& config, int world_size) {
+  const auto ranks = static_cast<double>(world_size);
+  const double divisor = config.gradient_predivide_factor;
+  if (config.gradient_allreduce_op == config::GradientReduceOp::kSum) return {.average = false};
+  if (config.prescale_gradients) return {.average = false, .before = 1 / ranks};
+  if (divisor == 1.0) return {};
+  return {.average = false, .before = 1 / divisor, .after = divisor / ranks};
+}
+
+}  // namespace ds::precision

@@ -1,0 +1,20 @@
+#pragma once
+
+// How gradients of ranks become one: gradient_allreduce_op, prescale_gradients and
+// gradient_predivide_factor. They differ in rounding and in how far a sum in 16 bit may reach
+// before it overflows, but for "sum", which leaves the mean to the user.
+
+#include "runtime/config/ds_config.h"
+
+namespace ds::precision {
+
+struct GradientReduction {
+  // The communicator's own mean: added and divided in fp32, rounded once. The factors are 1 then.
+  bool average = true;
+  double before = 1.0;  // multiplied before the sum over ranks
+  double after = 1.0;   // and after it
+};
+
+GradientReduction MakeGradientReduction(const config::DsConfig& config, int world_size);
+
+}  // namespace ds::precision

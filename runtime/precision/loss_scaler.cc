@@ -1,0 +1,86 @@
+#include "runtime/precision/loss_scaler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+namespace ds::precision {
+namespace {
+
+constexpr double kFactor = 2.0;
+
+template <typename T>
+Status Read(const nlohmann::json& state, const char* key, T* value) {
+  const auto found = state.find(key);
+  if (found == state.end() || !found->is_number()) {
+    return DataLossError("the loss scaler's state has no number \"" + std::string(key) + "\"");
+  }
+  *value = found->get<T>();
+  return OkStatus();
+}
+
+}  // namespace
+
+LossScaler::LossScaler(const LossScaleRule& rule)
+    : rule_(rule), scale_(rule.initial_scale), lives_(rule.hysteresis.value_or(1)) {}
+
+Status LossScaler::Update(bool overflow) {
+  if (rule_.dynamic) {
+    if (overflow) {
+      DS_RETURN_IF_ERROR(Shrink());
+      last_overflow_ = steps_;
+    } else {
+      Grow();
+    }
+  }
+  ++steps_;
+  return OkStatus();
+}
+
+Status LossScaler::Shrink() {
+  if (rule_.hysteresis && lives_ > 1) {
+    --lives_;
+    return OkStatus();
+  }
+  if (rule_.hysteresis && scale_ <= rule_.minimum) {
+    return FailedPreconditionError(
+        "the loss scale is at its minimum, " + std::to_string(rule_.minimum) +
+        ", and the gradients still overflow: lower the learning rate or look at the data of this "
+        "step; bf16 has the range of fp32");
+  }
+  scale_ = std::max(scale_ / kFactor, rule_.minimum);
+  return OkStatus();
+}
+
+void LossScaler::Grow() {
+  const std::int64_t lives = rule_.hysteresis.value_or(1);
+  if (rule_.consecutive_hysteresis) lives_ = lives;
+  const std::int64_t stable = steps_ - last_overflow_ - 1;
+  if (stable <= 0 || stable % rule_.window != 0) return;
+  lives_ = lives;
+  scale_ *= kFactor;
+}
+
+nlohmann::json LossScaler::State() const {
+  return {{"scale", scale_},
+          {"steps", steps_},
+          {"last_overflow", last_overflow_},
+          {"hysteresis", lives_}};
+}
+
+Status LossScaler::LoadState(const nlohmann::json& state) {
+  LossScaler loaded(rule_);
+  DS_RETURN_IF_ERROR(Read(state, "scale", &loaded.scale_));
+  DS_RETURN_IF_ERROR(Read(state, "steps", &loaded.steps_));
+  DS_RETURN_IF_ERROR(Read(state, "last_overflow", &loaded.last_overflow_));
+  DS_RETURN_IF_ERROR(Read(state, "hysteresis", &loaded.lives_));
+  const bool sane = std::isfinite(loaded.scale_) && loaded.scale_ > 0.0 && loaded.steps_ >= 0 &&
+                    loaded.last_overflow_ >= -1 && loaded.last_overflow_ < loaded.steps_;
+  if (!sane) return DataLossError("the loss scaler's state is not one: " + state.dump());
+  if (!rule_.dynamic) loaded.scale_ = scale_;
+  loaded.lives_ = std::clamp<std::int64_t>(loaded.lives_, 1, rule_.hysteresis.value_or(1));
+  *this = loaded;
+  return OkStatus();
+}
+
+}  // namespace ds::precision

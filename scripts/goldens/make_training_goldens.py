@@ -1,0 +1,242 @@
+#!/usr/bin/env python3
+"""Makes tests/numerics/goldens/training.json: thirty steps of DeepSpeed on a small model.
+
+    python scripts/goldens/make_training_goldens.py tests/numerics/goldens/training.json
+
+Needs deepspeed 0.19.8 and torch 2.11 on a machine without GPU; the test that reads the golden
+(tests/numerics/deepspeed_training_test.cc) needs no Python and builds the same model from the same
+formulas.
+
+A run is {"name", "world_size", "stage", "config": the ds_config, "losses": mean over ranks and
+micro-batches, "lrs", "betas": beta1 (only where it moves), "scales": the loss scale of the step,
+"skipped": numbers of the skipped steps from 0, "norms": before clipping, null on skipped steps (and at
+stage 0 in fp32, where DeepSpeed reports none); a list of equal values is written once,
+"parameters": {"1": [...], "30": [...]}: every 9th fp32 weight after that many steps}.
+
+What is done to DeepSpeed, and why:
+- fp16 and its kernels run on this CPU although DeepSpeed asks for hardware support: it is told yes.
+- At stage 0 engine.backward does not scale the loss, but the optimizer unscales: the script scales.
+- At stage 0 the optimizer steps once with zero gradients when it is built, which decays weights and
+  counts as a step for Adam's bias correction: it is kept from doing so.
+- On a step after which the scale grows, gradients are divided by the new scale: by the old one here.
+"""
+
+import json
+import os
+import pathlib
+import sys
+
+os.environ["DS_ACCELERATOR"] = "cpu"
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
+
+import torch
+import torch.multiprocessing as mp
+
+STEPS = 30
+MICRO_BATCH = 4
+WIDTHS = (6, 8, 8, 3)
+EVERY = 9
+
+ADAM = {"type": "AdamW", "params": {"lr": 0.01, "betas": [0.9, 0.99], "weight_decay": 0.01}}
+FP16 = {"enabled": True, "loss_scale_window": 1000, "initial_scale_power": 10}
+# Overflows at first, grows, overflows again.
+FP16_MOVING = {"enabled": True, "loss_scale_window": 3, "initial_scale_power": 20}
+
+# name, config beside the batch, world sizes, stages
+RUNS = [
+    ("fp32", {}, (1, 2), (0, 1, 2, 3)),
+    ("fp32 no clipping", {"gradient_clipping": 0}, (2,), (0, 3)),
+    ("fp32 clipping 0.1", {"gradient_clipping": 0.1}, (1, 2), (0, 1, 2, 3)),
+    ("fp32 accumulation", {"gradient_accumulation_steps": 3}, (1, 2), (0, 1, 2, 3)),
+    ("fp32 prescale", {"prescale_gradients": True, "zero_optimization": {"reduce_scatter": False}}, (2,), (0, 1, 2)),
+    ("fp32 predivide", {"gradient_predivide_factor": 4.0, "zero_optimization": {"reduce_scatter": False}}, (2,),
+     (0, 1, 2)),
+    ("fp32 sum", {"gradient_allreduce_op": "sum"}, (2,), (0, 1, 2)),
+    ("fp32 bf16 reduction", {"communication_data_type": "bf16"}, (2,), (0,)),
+    ("fp32 OneCycle", {"scheduler": {"type": "OneCycle", "params": {
+        "cycle_min_lr": 0.001, "cycle_max_lr": 0.05, "cycle_first_step_size": 10, "decay_step_size": 5,
+        "decay_lr_rate": 0.5}}}, (1, 2), (0, 1, 2, 3)),
+    ("fp32 WarmupCosineLR", {"scheduler": {"type": "WarmupCosineLR", "params": {
+        "total_num_steps": 25, "warmup_num_steps": 5}}}, (2,), (0, 2)),
+    ("bf16", {"bf16": {"enabled": True}}, (1, 2), (0, 1, 2, 3)),
+    ("bf16 accumulation", {"bf16": {"enabled": True}, "gradient_accumulation_steps": 3}, (2,), (0, 1, 2, 3)),
+    ("bf16 fp32 accumulation", {"bf16": {"enabled": True}, "gradient_accumulation_steps": 3,
+                                "data_types": {"grad_accum_dtype": "fp32"}}, (1, 2), (1, 2, 3)),
+    ("bf16 fp32 reduction", {"bf16": {"enabled": True}, "communication_data_type": "fp32"}, (2,), (0, 1, 2, 3)),
+    ("fp16", {"fp16": FP16}, (1, 2), (0, 1, 2, 3)),
+    ("fp16 moving scale", {"fp16": FP16_MOVING}, (1, 2), (1, 2, 3)),
+    # Without prescaling DeepSpeed's sum of two ranks overflows at stage 0 where the mean does not.
+    ("fp16 moving scale", {"fp16": FP16_MOVING, "prescale_gradients": True}, (1, 2), (0,)),
+    ("fp16 consecutive", {"fp16": {**FP16_MOVING, "hysteresis": 3, "consecutive_hysteresis": True}}, (2,), (1, 3)),
+    ("fp16 static", {"fp16": {"enabled": True, "loss_scale": 512}}, (1, 2), (0, 1, 2, 3)),
+    ("fp16 static too large", {"fp16": {"enabled": True, "loss_scale": 262144.0}}, (1,), (0, 1, 2, 3)),
+    ("fp16 accumulation", {"fp16": FP16, "gradient_accumulation_steps": 3}, (2,), (0, 1, 2, 3)),
+    ("fp16 WarmupLR", {"fp16": FP16_MOVING, "scheduler": {"type": "WarmupLR", "params": {
+        "warmup_num_steps": 12, "warmup_type": "linear"}}}, (2,), (1, 2, 3)),
+]
+
+
+def uniform(first, count):
+    """Numbers of [-0.5, 0.5) that fp32 holds exactly; the test computes the same ones."""
+    k = torch.arange(first, first + count, dtype=torch.int64)
+    bits = (k * 2654435761 + 12345) % 2**32
+    bits = ((bits ^ (bits >> 15)) * 2246822519) % 2**32
+    return ((bits >> 8).double() / 2**24 - 0.5).float()
+
+
+class Model(torch.nn.Module):
+
+    def __init__(self):
+        super().__init__()
+        first = 0
+        for i, (rows, columns) in enumerate(zip(WIDTHS, WIDTHS[1:])):
+            weight = uniform(first, rows * columns).view(rows, columns) * 2
+            first += rows * columns
+            setattr(self, f"w{i}", torch.nn.Parameter(weight))
+            if i < 2:
+                setattr(self, f"b{i}", torch.nn.Parameter(uniform(first, columns)))
+                first += columns
+
+    def forward(self, x, y):
+        h = torch.tanh(x @ self.w0 + self.b0)
+        h = torch.tanh(h @ self.w1 + self.b1)
+        return ((h @ self.w2).float() - y).square().mean()
+
+
+def batch(index, dtype):
+    x = uniform(10**6 + index * MICRO_BATCH * WIDTHS[0], MICRO_BATCH * WIDTHS[0]) * 4
+    y = uniform(10**7 + index * MICRO_BATCH * WIDTHS[-1], MICRO_BATCH * WIDTHS[-1]) * 4
+    return x.view(MICRO_BATCH, -1).to(dtype), y.view(MICRO_BATCH, -1)
+
+
+def scale_of(engine):
+    optimizer = engine.optimizer
+    if hasattr(optimizer, "loss_scale_config"):
+        return float(optimizer.loss_scale_config.cur_scale)
+    return float(getattr(optimizer, "cur_scale", 1.0))
+
+
+def unscale_by_the_old_scale(optimizer):
+    holder = getattr(optimizer, "loss_scale_config", None) or getattr(optimizer, "loss_scaler", None)
+    if holder is None or not hasattr(optimizer, "unscale_and_clip_grads"):
+        return
+    update, unscale = optimizer._update_scale, optimizer.unscale_and_clip_grads
+    before = [1.0]
+
+    def remember(*args):
+        before[0] = holder.cur_scale
+        update(*args)
+
+    def with_old(*args):
+        after, holder.cur_scale = holder.cur_scale, before[0]
+        unscale(*args)
+        holder.cur_scale = after
+
+    optimizer._update_scale, optimizer.unscale_and_clip_grads = remember, with_old
+
+
+def fp32_weights(engine):
+    from deepspeed.utils import safe_get_full_fp32_param
+    optimizer = engine.optimizer
+    parameters = list(engine.module.parameters())
+    if hasattr(optimizer, "fp32_groups"):
+        parameters = optimizer.fp32_groups[0]
+    elif engine.zero_optimization_stage() > 0:
+        parameters = [safe_get_full_fp32_param(p) for p in parameters]
+    return torch.cat([p.detach().float().flatten() for p in parameters])[::EVERY].tolist()
+
+
+def train(name, config, world_size, rank, stage):
+    import deepspeed
+    config = json.loads(json.dumps(config))
+    config["train_micro_batch_size_per_gpu"] = MICRO_BATCH
+    config["optimizer"] = json.loads(json.dumps(ADAM))
+    config.setdefault("zero_optimization", {})["stage"] = stage
+    written = json.loads(json.dumps(config))
+    config["optimizer"]["params"]["torch_adam"] = True
+    model = Model()
+    engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config,
+                                           dist_init_required=False)
+    unscale_by_the_old_scale(engine.optimizer)
+    dtype = torch.bfloat16 if "bf16" in config else torch.float16 if "fp16" in config else torch.float32
+    run = {"name": name, "world_size": world_size, "stage": stage, "config": written, "losses": [], "lrs": [],
+           "betas": [], "scales": [], "skipped": [], "norms": [], "parameters": {}}
+    accumulation = config.get("gradient_accumulation_steps", 1)
+    micro_step = 0
+    for step in range(STEPS):
+        losses = []
+        scale = scale_of(engine)
+        run["lrs"].append(engine.get_lr()[0])
+        run["betas"].append(engine.optimizer.param_groups[0]["betas"][0])
+        for _ in range(accumulation):
+            loss = engine(*batch(micro_step * world_size + rank, dtype))
+            losses.append(loss.item())
+            engine.backward(loss * scale if stage == 0 and "fp16" in config else loss)
+            engine.step()
+            micro_step += 1
+        mean = torch.tensor([sum(losses) / accumulation], dtype=torch.float64)
+        torch.distributed.all_reduce(mean)
+        run["losses"].append(mean.item() / world_size)
+        run["scales"].append(scale)
+        if not engine.was_step_applied():
+            run["skipped"].append(step)
+        norm = engine.get_global_grad_norm()
+        norm = None if norm is None or not engine.was_step_applied() else float(norm)
+        if norm is not None and stage == 0 and "fp16" in config:
+            norm /= scale  # the unfused optimizer reports the scaled norm
+        if norm is not None and stage == 3:
+            norm *= scale_of(engine) / scale  # divided by the new scale
+        run["norms"].append(norm)
+        if step + 1 in (1, STEPS):
+            run["parameters"][str(step + 1)] = fp32_weights(engine)
+    if len(set(run["betas"])) == 1:
+        del run["betas"]
+    run.update({key: once(run[key]) for key in ("lrs", "scales", "norms")})
+    engine.destroy()
+    return run
+
+
+def work(rank, world_size, port, queue):
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world_size), LOCAL_SIZE=str(world_size),
+                      MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    torch.set_num_threads(1)
+    import deepspeed
+    from deepspeed.accelerator import get_accelerator
+    from deepspeed.runtime.fp16.unfused_optimizer import FP16_UnfusedOptimizer
+    type(get_accelerator()).is_fp16_supported = lambda self: True
+    FP16_UnfusedOptimizer.initialize_optimizer_states = lambda self: None
+    deepspeed.init_distributed("gloo")
+    for name, config, world_sizes, stages in RUNS:
+        for stage in stages if world_size in world_sizes else ():
+            run = train(name, config, world_size, rank, stage)
+            if rank == 0:
+                queue.append(run)
+    torch.distributed.destroy_process_group()
+
+
+def once(values):
+    """A list of equal values as that value."""
+    return values[0] if len(set(values)) == 1 else values
+
+
+def shorten(value):
+    if isinstance(value, float):
+        return float(f"{value:.9g}")
+    if isinstance(value, list):
+        return [shorten(v) for v in value]
+    if isinstance(value, dict):
+        return {k: v if k in ("config", "lrs", "betas") else shorten(v) for k, v in value.items()}
+    return value
+
+
+def main():
+    with mp.Manager() as manager:
+        runs = manager.list()
+        for world_size, port in ((1, 29641), (2, 29642)):
+            mp.spawn(work, args=(world_size, port, runs), nprocs=world_size)
+        text = ",\n".join(json.dumps(shorten(run)) for run in runs)
+    pathlib.Path(sys.argv[1]).write_text(f"[\n{text}\n]\n")
+
+
+if __name__ == "__main__":
+    main()

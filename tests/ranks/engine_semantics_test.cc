@@ -1,0 +1,229 @@
+// What the engine says about itself between calls, who decides when a step ends, and the access to
+// single tensors.
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/engine/tensor_access.h"
+#include "tests/ranks/tiny_model.h"
+#include "tests/support/rank_harness.h"
+
+namespace ds::tests {
+namespace {
+
+using engine::TensorAccess;
+using ::testing::HasSubstr;
+
+void RunMicroBatch(Engine& engine, const TinyRun& run, std::int64_t micro_batch) {
+  engine.backward(engine.forward(TinyBatch(run, engine.world(), micro_batch)));
+}
+
+std::unique_ptr<Engine> MakeEngine(const TinyRun& run, comm::Communicator& world,
+                                   const config::DsConfig& config) {
+  const at::ScalarType dtype = config.fp16.enabled ? at::kHalf : at::kFloat;
+  return Engine::create(MakeTinyModel(run.shape, dtype), config, {.world = &world}).value();
+}
+
+TEST(EngineCounters, CountStepsMicroBatchesAndSamples) {
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    const TinyRun run{.stage = 1, .accumulation = 3};
+    const auto engine = MakeTinyEngine(run, world);
+    EXPECT_FALSE(engine->global_grad_norm().has_value());
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_FALSE(engine->is_gradient_accumulation_boundary());
+      RunMicroBatch(*engine, run, i);
+      EXPECT_EQ(engine->is_gradient_accumulation_boundary(), i == 2);
+      EXPECT_EQ(engine->step().value().boundary, i == 2);
+      EXPECT_EQ(engine->was_step_applied(), i == 2);
+    }
+    EXPECT_EQ(engine->finished_steps(), 1);
+    EXPECT_EQ(engine->skipped_steps(), 0);
+    EXPECT_EQ(engine->micro_steps(), 3);
+    EXPECT_EQ(engine->global_samples(), 24);
+    EXPECT_GT(engine->global_grad_norm().value(), 0.0);
+    EXPECT_EQ(engine->lr(), 0.05);
+    EXPECT_EQ(engine->momentum(), 0.9);
+    RunMicroBatch(*engine, run, 3);
+    EXPECT_FALSE(engine->step().value().boundary);
+    EXPECT_FALSE(engine->was_step_applied()) << "that was the step before";
+    EXPECT_EQ(engine->micro_steps(), 4);
+  });
+}
+
+TEST(UnmanagedAccumulation, EveryStepUpdatesWithWhatThereIs) {
+  for (const int stage : {0, 2, 3}) {
+    testing::RunRanks(2, [&](comm::Communicator& world) {
+      TinyRun run{.stage = stage, .accumulation = 3};
+      config::DsConfig unmanaged = TinyConfig(run);
+      unmanaged.managed_gradient_accumulation = false;
+      const auto engine = MakeEngine(run, world, unmanaged);
+      // As many as a managed engine takes: the same numbers.
+      for (int i = 0; i < 3; ++i) RunMicroBatch(*engine, run, i);
+      EXPECT_TRUE(engine->step().value().boundary);
+      const auto managed = MakeTinyEngine(run, world);
+      TrainTiny(*managed, run, 1);
+      const auto ours = ExportAll(*engine), theirs = ExportAll(*managed);
+      for (const auto& [name, value] : ours) EXPECT_TRUE(value.equal(theirs.at(name))) << name;
+      // And any other number.
+      RunMicroBatch(*engine, run, 3);
+      EXPECT_TRUE(engine->step().value().boundary);
+      EXPECT_TRUE(engine->was_step_applied());
+      EXPECT_EQ(engine->global_samples(), 24 + 8);
+      EXPECT_THAT(engine->step().status().message(), HasSubstr("0 micro-batches"));
+    });
+  }
+}
+
+// Reads and writes of every kind of tensor, the same at every stage.
+class Access : public ::testing::TestWithParam<int> {
+ protected:
+  const std::vector<std::string> names_ = {"table", "layer.0.w", "layer.2.b", "head.gain"};
+};
+
+TEST_P(Access, FullTensorsAreWhatAnUnshardedRunHas) {
+  testing::RunRanks(3, [&](comm::Communicator& world) {
+    const TinyRun run{.stage = GetParam()};
+    const auto engine = MakeTinyEngine(run, world);
+    const auto whole = MakeTinyEngine({.stage = 0}, world);
+    TrainTiny(*engine, run, 1);
+    TrainTiny(*whole, run, 1);
+    RunMicroBatch(*engine, run, 1);
+    RunMicroBatch(*whole, run, 1);
+    for (const std::string& name : names_) {
+      const at::Tensor weight = engine->tensors().GetFullFp32Param(name).value();
+      EXPECT_TRUE(weight.equal(whole->tensors().GetFullFp32Param(name).value())) << name;
+      const at::Tensor gradient = engine->tensors().GetFullGrad(name).value();
+      EXPECT_EQ(gradient.sizes(), weight.sizes());
+      EXPECT_GT(gradient.abs().max().item<double>(), 0.0) << name;
+      EXPECT_TRUE(gradient.equal(whole->tensors().GetFullGrad(name).value())) << name;
+      const at::Tensor state = engine->tensors().GetFullOptimizerState(name, "exp_avg").value();
+      EXPECT_TRUE(state.equal(whole->tensors().GetFullOptimizerState(name, "exp_avg").value()));
+      // The ranks' parts make up the whole.
+      const at::Tensor local = engine->tensors().GetLocalFp32Param(name).value();
+      const at::Tensor count = at::full({1}, static_cast<double>(local.numel()));
+      world.AllReduce(count, comm::ReduceOp::kSum);
+      const bool sharded = GetParam() > 0;
+      EXPECT_EQ(count.item<double>(),
+                static_cast<double>(weight.numel() * (sharded ? 1 : world.size())));
+    }
+    // Looking has changed nothing.
+    EXPECT_TRUE(engine->step().ok());
+    EXPECT_TRUE(whole->step().ok());
+    const auto ours = ExportAll(*engine), theirs = ExportAll(*whole);
+    for (const auto& [name, value] : ours) EXPECT_TRUE(value.equal(theirs.at(name))) << name;
+  });
+}
+
+TEST_P(Access, WhatIsSetIsReadAndUsed) {
+  testing::RunRanks(3, [&](comm::Communicator& world) {
+    const TinyRun run{.stage = GetParam()};
+    const auto engine = MakeTinyEngine(run, world);
+    TensorAccess& tensors = engine->tensors();
+    const at::Tensor value = at::arange(25, at::kFloat).view({5, 5});
+    EXPECT_TRUE(tensors.SetFullFp32Param("layer.0.w", value).ok());
+    EXPECT_TRUE(tensors.GetFullFp32Param("layer.0.w").value().equal(value));
+    const auto exported = ExportAll(*engine);
+    if (world.rank() == 0) {
+      EXPECT_TRUE(exported.at("layer.0.w").equal(value)) << "the model's";
+    }
+    EXPECT_TRUE(tensors.SetFullOptimizerState("layer.0.w", "exp_avg", value).ok());
+    EXPECT_TRUE(tensors.GetFullOptimizerState("layer.0.w", "exp_avg").value().equal(value));
+    const at::Tensor local = tensors.GetLocalFp32Param("head.gain").value();
+    EXPECT_TRUE(tensors.SetLocalFp32Param("head.gain", at::full_like(local, 7.0)).ok());
+    EXPECT_TRUE(tensors.GetFullFp32Param("head.gain").value().eq(7.0).all().item<bool>());
+    // Gradients are set before the step clips them.
+    RunMicroBatch(*engine, run, 0);
+    EXPECT_TRUE(tensors.SetFullGrad("layer.1.b", at::full({5}, 3.0)).ok());
+    EXPECT_TRUE(tensors.GetFullGrad("layer.1.b").value().eq(3.0).all().item<bool>());
+    const at::Tensor part = tensors.GetLocalGrad("layer.1.b").value();
+    EXPECT_TRUE(tensors.SetLocalGrad("layer.1.b", part * 2).ok());
+    EXPECT_TRUE(tensors.GetFullGrad("layer.1.b").value().eq(6.0).all().item<bool>());
+    EXPECT_TRUE(engine->step().ok());
+    EXPECT_GT(engine->global_grad_norm().value(), 6.0);
+  });
+}
+
+TEST_P(Access, GradientsOfAScaledLossAreSeenUnscaled) {
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    const TinyRun run{.stage = GetParam()};
+    config::DsConfig scaled = TinyConfig(run);
+    scaled.fp16 = {.enabled = true, .loss_scale = 64.0};
+    config::DsConfig plain = scaled;
+    plain.fp16.loss_scale = 1.0;
+    const auto a = MakeEngine(run, world, scaled), b = MakeEngine(run, world, plain);
+    RunMicroBatch(*a, run, 0);
+    RunMicroBatch(*b, run, 0);
+    const at::Tensor ours = a->tensors().GetFullGrad("layer.0.w").value();
+    const at::Tensor theirs = b->tensors().GetFullGrad("layer.0.w").value();
+    EXPECT_TRUE(ours.allclose(theirs, 1e-2, 1e-4));
+    EXPECT_TRUE(a->tensors().SetFullGrad("layer.0.w", at::ones({5, 5})).ok());
+    EXPECT_TRUE(a->tensors().GetFullGrad("layer.0.w").value().eq(1.0).all().item<bool>());
+  });
+}
+
+TEST_P(Access, SaysWhatThereIsNot) {
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    const TinyRun run{.stage = GetParam(), .accumulation = 2};
+    const auto engine = MakeTinyEngine(run, world);
+    TensorAccess& tensors = engine->tensors();
+    EXPECT_THAT(tensors.GetFullFp32Param("layer.9.w").status().message(),
+                HasSubstr("no parameter layer.9.w"));
+    EXPECT_THAT(tensors.GetFullOptimizerState("table", "momentum").status().message(),
+                HasSubstr("no state \"momentum\" of table"));
+    RunMicroBatch(*engine, run, 0);
+    EXPECT_THAT(tensors.GetFullGrad("table").status().message(),
+                HasSubstr("1 micro-batches have been through backward"));
+    EXPECT_THAT(tensors.SetFullFp32Param("table", at::zeros({3})).message(),
+                HasSubstr("another shape"));
+    EXPECT_THAT(tensors.SetFullFp32Param("layer.0.scale", at::zeros({5})).message(),
+                HasSubstr("frozen"));
+    EXPECT_THAT(tensors.GetFullGrad("layer.0.scale").status().message(), HasSubstr("frozen"));
+    EXPECT_EQ(tensors.GetFullFp32Param("layer.0.scale").value().numel(), 5);
+    EXPECT_FALSE(tensors.SetLocalFp32Param("table", at::zeros({1000})).ok());
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, Access, ::testing::Values(0, 1, 2, 3));
+
+// A model of one's own with a parameter of no elements.
+class WithEmpty : public Block {
+ public:
+  WithEmpty() : Block("block") {
+    w_ = register_parameter("w", at::ones({4}));
+    empty_ = register_parameter("empty", at::empty({0, 3}));
+  }
+  Bundle forward(Bundle bundle) override {
+    bundle.loss = (w_ * w_).sum() + empty_.sum();
+    return bundle;
+  }
+
+ private:
+  at::Tensor w_, empty_;
+};
+
+TEST(ZeroElementParameters, AreTrainedAroundAtEveryStage) {
+  for (const int stage : {0, 1, 2, 3}) {
+    testing::RunRanks(2, [&](comm::Communicator& world) {
+      auto model = std::make_shared<BlockList>();
+      model->Add(std::make_shared<WithEmpty>());
+      const auto engine =
+          Engine::create(model, TinyConfig({.stage = stage}), {.world = &world}).value();
+      const at::Tensor first = engine->forward({.input = at::zeros({1})});
+      engine->backward(first);
+      EXPECT_EQ(engine->tensors().GetFullGrad("block.empty").value().numel(), 0);
+      EXPECT_TRUE(engine->step().value().boundary);
+      EXPECT_LT(engine->forward({.input = at::zeros({1})}).item<double>(), first.item<double>());
+      engine->backward(engine->forward({.input = at::zeros({1})}));
+    });
+  }
+}
+
+}  // namespace
+}  // namespace ds::tests

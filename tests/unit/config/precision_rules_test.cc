@@ -1,0 +1,133 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "runtime/config/check_config.h"
+#include "tests/unit/config/messages.h"
+
+namespace ds::config {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+CheckResult CheckWith(const std::string& members) {
+  return CheckConfig("{\"train_batch_size\": 8, " + members + "}", "ds.json", 2);
+}
+
+std::vector<std::string> Errors(const std::string& members) {
+  return Messages(CheckWith(members).errors);
+}
+
+TEST(PrecisionRules, Fp16IsFilledWithWhatTheFileGives) {
+  const CheckResult result = CheckWith(R"("fp16": {"enabled": true, "auto_cast": true,
+      "initial_scale_power": 8, "loss_scale_window": 3, "hysteresis": 4,
+      "consecutive_hysteresis": true, "min_loss_scale": 0.5}, "zero_optimization": {"stage": 1},
+      "prescale_gradients": true, "gradient_allreduce_op": "SUM",
+      "communication_data_type": "fp16", "data_types": {"grad_accum_dtype": "fp16"})");
+  ASSERT_THAT(Messages(result.errors), IsEmpty());
+  const DsConfig& config = result.config;
+  EXPECT_EQ(config.training_dtype(), DataType::kFp16);
+  EXPECT_TRUE(config.fp16.auto_cast);
+  EXPECT_EQ(config.fp16.initial_scale_power, 8);
+  EXPECT_EQ(config.fp16.loss_scale_window, 3);
+  EXPECT_EQ(config.fp16.hysteresis, 4);
+  EXPECT_TRUE(config.fp16.consecutive_hysteresis);
+  EXPECT_EQ(config.fp16.min_loss_scale, 0.5);
+  EXPECT_EQ(config.fp16.loss_scale, 0.0);
+  EXPECT_TRUE(config.prescale_gradients);
+  EXPECT_EQ(config.gradient_allreduce_op, GradientReduceOp::kSum);
+  EXPECT_EQ(config.communication_data_type, DataType::kFp16);
+  EXPECT_EQ(config.grad_accum_dtype, DataType::kFp16);
+}
+
+TEST(PrecisionRules, DefaultsOfTheStructAreThoseOfTheRegistry) {
+  const DsConfig read = CheckWith(R"("fp16": {})").config;
+  const DsConfig plain;
+  EXPECT_EQ(read.fp16.enabled, plain.fp16.enabled);
+  EXPECT_EQ(read.fp16.auto_cast, plain.fp16.auto_cast);
+  EXPECT_EQ(read.fp16.loss_scale, plain.fp16.loss_scale);
+  EXPECT_EQ(read.fp16.initial_scale_power, plain.fp16.initial_scale_power);
+  EXPECT_EQ(read.fp16.loss_scale_window, plain.fp16.loss_scale_window);
+  EXPECT_EQ(read.fp16.hysteresis, plain.fp16.hysteresis);
+  EXPECT_EQ(read.fp16.consecutive_hysteresis, plain.fp16.consecutive_hysteresis);
+  EXPECT_EQ(read.fp16.min_loss_scale, plain.fp16.min_loss_scale);
+  EXPECT_EQ(read.gradient_allreduce_op, plain.gradient_allreduce_op);
+  EXPECT_EQ(read.prescale_gradients, plain.prescale_gradients);
+  EXPECT_EQ(read.gradient_predivide_factor, plain.gradient_predivide_factor);
+}
+
+TEST(PrecisionRules, Fp16ExcludesBf16) {
+  EXPECT_THAT(Errors(R"("fp16": {"enabled": true}, "bf16": {"enabled": true})"),
+              ElementsAre(HasSubstr("both true: choose one precision")));
+}
+
+TEST(PrecisionRules, GradientsAccumulateInTheTrainingDtypeOrWider) {
+  const auto with = [](const std::string& dtype, const std::string& rest) {
+    return R"("data_types": {"grad_accum_dtype": ")" + dtype + "\"}" + rest;
+  };
+  EXPECT_THAT(Errors(with("bf16", "")), ElementsAre(HasSubstr("remove it or enable bf16")));
+  EXPECT_THAT(Errors(with("fp16", R"(, "bf16": {"enabled": true})")),
+              ElementsAre(HasSubstr("remove it or enable fp16")));
+  EXPECT_THAT(Errors(with("fp16", R"(, "fp16": {"enabled": true})")), IsEmpty());
+  EXPECT_THAT(Errors(with("bf16", R"(, "bf16": {"enabled": true})")), IsEmpty());
+  const CheckResult wider = CheckWith(with("fp32", R"(, "communication_data_type": "bf16")"));
+  EXPECT_EQ(wider.config.grad_accum_dtype, DataType::kFp32);
+  EXPECT_EQ(wider.config.communication_data_type, DataType::kBf16);
+}
+
+TEST(PrecisionRules, LossScaleStaysPositive) {
+  EXPECT_THAT(Errors(R"("fp16": {"enabled": true, "min_loss_scale": 0})"),
+              ElementsAre(HasSubstr("fp16.min_loss_scale must be above 0")));
+  EXPECT_THAT(Errors(R"("fp16": {"enabled": true, "min_loss_scale": 0, "loss_scale": 8})"),
+              IsEmpty());
+  EXPECT_THAT(Errors(R"("fp16": {"enabled": true, "loss_scale_window": 0})"),
+              ElementsAre(HasSubstr("must be at least 1")));
+  EXPECT_THAT(Errors(R"("fp16": {"enabled": true, "loss_scale": -1})"),
+              ElementsAre(HasSubstr("must be at least 0")));
+  EXPECT_THAT(Errors(R"("fp16": {"enabled": true, "loss_scale": true})"),
+              ElementsAre(HasSubstr("must be a number")));
+}
+
+TEST(PrecisionRules, HysteresisNeedsZero) {
+  const std::string fp16 = R"("fp16": {"enabled": true, "hysteresis": 3})";
+  EXPECT_THAT(Messages(CheckWith(fp16).warnings),
+              Contains(HasSubstr("fp16.hysteresis has no effect at ZeRO stage 0")));
+  EXPECT_THAT(Messages(CheckWith(fp16 + R"(, "optimizer": {"type": "Adam"},
+                                         "zero_optimization": {"stage": 1})")
+                           .warnings),
+              IsEmpty());
+}
+
+TEST(PrecisionRules, PredivideFactorIsPositive) {
+  EXPECT_THAT(Errors(R"("gradient_predivide_factor": 0)"),
+              ElementsAre(HasSubstr("gradient_predivide_factor must be above 0, not 0")));
+  EXPECT_EQ(CheckWith(R"("gradient_predivide_factor": 4)").config.gradient_predivide_factor, 4.0);
+  EXPECT_THAT(
+      Messages(CheckWith(R"("gradient_predivide_factor": 4, "prescale_gradients": true)").warnings),
+      Contains(HasSubstr("gradient_predivide_factor has no effect")));
+}
+
+TEST(PrecisionRules, UnmanagedAccumulationDoesNotOverlap) {
+  const std::string unmanaged = R"("managed_gradient_accumulation": false)";
+  const auto with = [&](const std::string& zero) {
+    return Errors(unmanaged + ", \"zero_optimization\": {" + zero + "}");
+  };
+  EXPECT_FALSE(CheckWith(unmanaged).config.managed_gradient_accumulation);
+  EXPECT_THAT(with(R"("stage": 1, "overlap_comm": true)"),
+              ElementsAre(HasSubstr("managed_gradient_accumulation false does not go with")));
+  EXPECT_THAT(with(R"("stage": 2, "overlap_comm": true)"), IsEmpty());
+  EXPECT_THAT(with(R"("stage": 3)"), IsEmpty());
+}
+
+TEST(PrecisionRules, SumOverRanksIsNotForStage3) {
+  const std::string sum = R"("gradient_allreduce_op": "sum", "zero_optimization": {"stage": )";
+  EXPECT_THAT(Errors(sum + "3}"), ElementsAre(HasSubstr("is not for zero_optimization.stage 3")));
+  EXPECT_THAT(Errors(sum + "2}"), IsEmpty());
+}
+
+}  // namespace
+}  // namespace ds::config

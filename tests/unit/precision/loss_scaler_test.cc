@@ -1,0 +1,104 @@
+#include "runtime/precision/loss_scaler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace ds::precision {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+json Goldens() {
+  std::ifstream file(DS_SOURCE_DIR "/tests/unit/precision/goldens/loss_scaler.json");
+  json goldens = json::parse(file, nullptr, /*allow_exceptions=*/false);
+  EXPECT_TRUE(goldens.is_array());
+  return goldens;
+}
+
+LossScaleRule RuleOf(const json& golden) {
+  LossScaleRule rule{.dynamic = true,
+                     .initial_scale = std::pow(2.0, golden["power"].get<int>()),
+                     .window = golden["window"],
+                     .minimum = golden["minimum"]};
+  if (golden["scaler"] == "zero") {
+    rule.hysteresis = golden["hysteresis"].get<std::int64_t>();
+    rule.consecutive_hysteresis = golden["consecutive"];
+  }
+  return rule;
+}
+
+// The scale after each step, until one fails.
+std::vector<double> ScalesAfter(LossScaler& scaler, const std::string& steps) {
+  std::vector<double> scales;
+  for (const char step : steps) {
+    if (!scaler.Update(step == 'o').ok()) break;
+    scales.push_back(scaler.scale());
+  }
+  return scales;
+}
+
+TEST(LossScaler, MovesAsDeepSpeedsScalersDo) {
+  std::size_t ended = 0;
+  for (const json& golden : Goldens()) {
+    LossScaler scaler(RuleOf(golden));
+    const std::vector<double> scales = ScalesAfter(scaler, golden["steps"]);
+    EXPECT_EQ(scales, golden["scales"].get<std::vector<double>>()) << golden;
+    ended += scales.size() < golden["steps"].get<std::string>().size() ? 1 : 0;
+  }
+  EXPECT_GT(ended, 3u) << "some end at the minimum";
+}
+
+TEST(LossScaler, GoesOnFromItsStateAtAnyStep) {
+  for (const json& golden : Goldens()) {
+    const std::string steps = golden["steps"];
+    for (const std::size_t cut : {std::size_t{0}, steps.size() / 3, steps.size() / 2}) {
+      LossScaler before(RuleOf(golden));
+      std::vector<double> scales = ScalesAfter(before, steps.substr(0, cut));
+      if (scales.size() < cut) continue;
+      LossScaler after(RuleOf(golden));
+      ASSERT_TRUE(after.LoadState(json::parse(before.State().dump())).ok());
+      for (const double scale : ScalesAfter(after, steps.substr(cut))) scales.push_back(scale);
+      EXPECT_EQ(scales, golden["scales"].get<std::vector<double>>()) << golden << " " << cut;
+    }
+  }
+}
+
+TEST(LossScaler, AStaticScaleNeverMovesNorFails) {
+  LossScaler scaler({.initial_scale = 128.0});
+  EXPECT_EQ(ScalesAfter(scaler, "ffoooofff"), std::vector<double>(9, 128.0));
+  LossScaler other({.initial_scale = 64.0});
+  ASSERT_TRUE(other.LoadState(scaler.State()).ok());
+  EXPECT_EQ(other.scale(), 64.0) << "the config's";
+}
+
+TEST(LossScaler, AtTheMinimumSaysWhatToDo) {
+  LossScaler scaler({.dynamic = true, .initial_scale = 1.0, .hysteresis = 1});
+  EXPECT_THAT(scaler.Update(true).message(), HasSubstr("the loss scale is at its minimum"));
+  EXPECT_EQ(scaler.scale(), 1.0);
+}
+
+TEST(LossScaler, RefusesWhatIsNoState) {
+  LossScaler scaler({.dynamic = true, .initial_scale = 4.0, .hysteresis = 2});
+  const json good = scaler.State();
+  const auto with = [&](const char* key, const json& value) {
+    json state = good;
+    state[key] = value;
+    return scaler.LoadState(state);
+  };
+  EXPECT_TRUE(scaler.LoadState(good).ok());
+  EXPECT_EQ(scaler.LoadState(json::object()).code(), StatusCode::kDataLoss);
+  EXPECT_EQ(with("scale", 0).code(), StatusCode::kDataLoss);
+  EXPECT_EQ(with("scale", "4").code(), StatusCode::kDataLoss);
+  EXPECT_EQ(with("steps", -1).code(), StatusCode::kDataLoss);
+  EXPECT_EQ(with("last_overflow", 5).code(), StatusCode::kDataLoss);
+  EXPECT_EQ(scaler.scale(), 4.0);
+}
+
+}  // namespace
+}  // namespace ds::precision
