@@ -25,7 +25,8 @@ struct BatchConfig {
   std::int64_t gradient_accumulation_steps = 1;
 };
 
-enum class OptimizerType { kAdam, kAdamW, kSgd, kAdagrad, kLion, kLamb };
+enum class OptimizerType { kAdam, kAdamW, kSgd, kAdagrad, kLion, kLamb, kMuon };
+enum class NewtonSchulz { kGram, kStandard };
 
 struct OptimizerConfig {
   OptimizerType type = OptimizerType::kAdamW;
@@ -36,13 +37,15 @@ struct OptimizerConfig {
   double weight_decay = 0.0;
   // Decoupled weight decay (AdamW's rule). Type AdamW always has it, Adam unless switched off.
   bool adam_w_mode = true;
-  bool bias_correction = true;   // Adam, Lamb
-  double momentum = 0.95;        // SGD (there 0 unless given)
-  double dampening = 0.0;        // SGD
-  bool nesterov = false;         // SGD
-  double lr_decay = 0.0;         // Adagrad
-  bool eps_inside_sqrt = false;  // Lamb
-  double min_coeff = 0.01;       // Lamb: the trust ratio's limits
+  bool bias_correction = true;                       // Adam, Lamb
+  double momentum = 0.95;                            // Muon, SGD (there 0 unless given)
+  double adam_lr = 1e-3;                             // Muon: the rate of what AdamW updates
+  NewtonSchulz newton_schulz = NewtonSchulz::kGram;  // Muon
+  double dampening = 0.0;                            // SGD
+  bool nesterov = false;                             // SGD
+  double lr_decay = 0.0;                             // Adagrad
+  bool eps_inside_sqrt = false;                      // Lamb
+  double min_coeff = 0.01;                           // Lamb: the trust ratio's limits
   double max_coeff = 10.0;
 };
 

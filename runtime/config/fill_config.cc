@@ -26,7 +26,10 @@ Enum Choice(const Json& name, const std::pair<std::string_view, Enum> (&choices)
 constexpr std::pair<std::string_view, OptimizerType> kOptimizers[] = {
     {"Adam", OptimizerType::kAdam}, {"AdamW", OptimizerType::kAdamW},
     {"SGD", OptimizerType::kSgd},   {"Adagrad", OptimizerType::kAdagrad},
-    {"Lion", OptimizerType::kLion}, {"Lamb", OptimizerType::kLamb}};
+    {"Lion", OptimizerType::kLion}, {"Lamb", OptimizerType::kLamb},
+    {"Muon", OptimizerType::kMuon}};
+constexpr std::pair<std::string_view, NewtonSchulz> kNewtonSchulz[] = {
+    {"gram", NewtonSchulz::kGram}, {"standard", NewtonSchulz::kStandard}};
 constexpr std::pair<std::string_view, DataType> kDataTypes[] = {
     {"fp32", DataType::kFp32}, {"fp16", DataType::kFp16}, {"bf16", DataType::kBf16}};
 
@@ -42,8 +45,10 @@ BatchConfig FillBatch(const Values& values) {
 
 OptimizerConfig FillOptimizer(const Values& values) {
   const Json betas = values.Get("optimizer.params.betas");
+  const double lr = values.Get("optimizer.params.lr");
+  const Json adam_lr = values.Get("optimizer.params.adam_lr");
   return {.type = Choice(values.Get("optimizer.type"), kOptimizers),
-          .lr = values.Get("optimizer.params.lr"),
+          .lr = lr,
           .beta1 = betas.at(0),
           .beta2 = betas.at(1),
           .eps = values.Get("optimizer.params.eps"),
@@ -51,6 +56,8 @@ OptimizerConfig FillOptimizer(const Values& values) {
           .adam_w_mode = values.Get("optimizer.params.adam_w_mode"),
           .bias_correction = values.Get("optimizer.params.bias_correction"),
           .momentum = values.Get("optimizer.params.momentum"),
+          .adam_lr = adam_lr.is_null() ? lr : adam_lr.get<double>(),
+          .newton_schulz = Choice(values.Get("optimizer.params.ns_method"), kNewtonSchulz),
           .dampening = values.Get("optimizer.params.dampening"),
           .nesterov = values.Get("optimizer.params.nesterov"),
           .lr_decay = values.Get("optimizer.params.lr_decay"),

@@ -27,6 +27,9 @@ constexpr OptimizerParams kOptimizerParams[] = {
     {"Lamb", " betas eps bias_correction eps_inside_sqrt min_coeff max_coeff ", "{}"},
     {"Lion", " betas fp32_optimizer_states ", "{}"},
     {"Adagrad", " eps lr_decay fp32_optimizer_states ", R"({"lr": 0.01, "eps": 1e-10})"},
+    {"Muon",
+     " betas eps adam_w_mode torch_adam fp32_optimizer_states momentum muon_lr adam_lr ns_method ",
+     R"({"betas": [0.9, 0.95], "eps": 1e-10})"},
     {"SGD", " momentum dampening nesterov ", R"({"momentum": 0.0})"},
 };
 
@@ -67,6 +70,31 @@ void OptimizersHaveTheirOwnDefaults(RuleContext& context) {
     if (context.values.IsGiven(key)) continue;
     context.values.Derive(key, value, "default of " + std::string(params->type));
   }
+}
+
+void MuonHasTwoRates(RuleContext& context) {
+  constexpr std::string_view kLr = "optimizer.params.lr";
+  Values& values = context.values;
+  if (values.Get("optimizer.type") != "Muon") return;
+  const auto rate = [&](std::string_view key, double otherwise) {
+    if (values.IsGiven(key)) return;
+    if (values.IsGiven(kLr)) {
+      values.Derive(key, values.Get(kLr), "derived from optimizer.params.lr");
+    } else {
+      values.Derive(key, otherwise, "default of Muon");
+    }
+  };
+  rate("optimizer.params.muon_lr", 0.02);
+  rate("optimizer.params.adam_lr", 3e-4);
+  const Json muon_lr = values.Get("optimizer.params.muon_lr");
+  if (muon_lr <= 0.0) {
+    context.issues.Error("optimizer.params.muon_lr",
+                         "Muon's learning rate must be above 0: a schedule moves AdamW's rate in "
+                         "proportion to it",
+                         values.PositionOf("optimizer.params.muon_lr"));
+    return;
+  }
+  values.Derive(kLr, muon_lr, "derived from optimizer.params.muon_lr");
 }
 
 void NesterovNeedsMomentum(RuleContext& context) {

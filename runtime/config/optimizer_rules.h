@@ -10,6 +10,9 @@ namespace ds::config {
 void OptimizersTakeTheirOwnParameters(RuleContext& context);
 // One key, several optimizers, several defaults.
 void OptimizersHaveTheirOwnDefaults(RuleContext& context);
+// Muon's rate and that of the parameters AdamW updates: each its own, else lr, else a default. The
+// schedule's rate is Muon's; AdamW's follows in proportion.
+void MuonHasTwoRates(RuleContext& context);
 // Nesterov's momentum needs a momentum, undamped.
 void NesterovNeedsMomentum(RuleContext& context);
 

@@ -2,7 +2,8 @@
 
 namespace ds::engine {
 
-std::vector<zero::ParameterUnit> BuildUnits(const BlockList& model) {
+std::vector<zero::ParameterUnit> BuildUnits(const BlockList& model,
+                                            const optim::ParameterGrouper& group_of) {
   std::vector<zero::ParameterUnit> units;
   for (int i = 0; i < model.size(); ++i) {
     const Block& block = model.block(i);
@@ -10,7 +11,8 @@ std::vector<zero::ParameterUnit> BuildUnits(const BlockList& model) {
                              .also_reads = model.also_reads(i)};
     if (!block.prefix().empty()) unit.name += " (" + block.prefix() + ")";
     for (const auto& item : block.named_parameters()) {
-      unit.parameters.push_back({block.FullName(item.key()), item.value()});
+      const std::string name = block.FullName(item.key());
+      unit.parameters.push_back({name, item.value(), group_of(i, name, item.value())});
     }
     units.push_back(std::move(unit));
   }

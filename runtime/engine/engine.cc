@@ -9,6 +9,7 @@
 #include "runtime/engine/build_units.h"
 #include "runtime/engine/engine_parts.h"
 #include "runtime/optim/lr_schedule.h"
+#include "runtime/optim/muon.h"
 #include "runtime/precision/dtype_policy.h"
 #include "runtime/precision/gradient_reduction.h"
 #include "runtime/precision/make_loss_scaler.h"
@@ -66,6 +67,11 @@ StatusOr<zero::FillUnit> MakeFillUnit(BlockList& model,
   });
 }
 
+optim::ParameterGrouper GrouperOf(const config::DsConfig& config, const EngineOptions& options) {
+  if (config.optimizer.type != config::OptimizerType::kMuon) return options.parameter_group;
+  return optim::WithMuonMatrices(config.optimizer, options.parameter_group);
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<BlockList> model,
@@ -87,7 +93,7 @@ StatusOr<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<BlockList> mode
       .sharding = zero::ShardingOfStage(config.zero_optimization.stage, options.world->size()),
       .dtypes = precision::MakeDtypePolicy(config),
       .reduction = precision::MakeGradientReduction(config, options.world->size())};
-  const std::vector<zero::ParameterUnit> units = BuildUnits(*model);
+  const std::vector<zero::ParameterUnit> units = BuildUnits(*model, GrouperOf(config, options));
   DS_ASSIGN_OR_RETURN(const zero::FillUnit fill, MakeFillUnit(*model, units, options));
   DS_ASSIGN_OR_RETURN(parts->sharded, zero::ShardedModel::Create(context, units, fill));
   parts->optimizer = std::make_unique<zero::ShardedOptimizer>(*parts->sharded, config.optimizer);

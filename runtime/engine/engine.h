@@ -29,6 +29,7 @@
 #include "runtime/config/ds_config.h"
 #include "runtime/engine/step_result.h"
 #include "runtime/models/block.h"
+#include "runtime/optim/parameter_groups.h"
 
 namespace ds::comm {
 class Communicator;
@@ -59,6 +60,8 @@ struct EngineOptions {
   BlockLoader load_block;
   std::uint64_t seed = 1234;
   NonFinitePolicy non_finite = NonFinitePolicy::kAsConfigured;
+  // Parameters with a rate or a weight decay of their own.
+  optim::ParameterGrouper parameter_group = optim::OneGroup;
 };
 
 class Engine : public checkpoint::Stateful {

@@ -16,7 +16,7 @@ void ApplyOnDevice(const AdagradCoefficients& c, const Part& part) {
 
 }  // namespace
 
-std::span<const std::string_view> Adagrad::state_names() const {
+std::span<const std::string_view> Adagrad::state_names(const ParameterGroup&) const {
   static constexpr std::string_view kNames[] = {"sum"};
   return kNames;
 }
@@ -25,8 +25,8 @@ void Adagrad::Apply(const Update& update, const Part& part) {
   const double elapsed = static_cast<double>(update.step - 1);
   const AdagradCoefficients c{
       .gradient_scale = static_cast<float>(update.gradient_scale),
-      .l2 = static_cast<float>(config().weight_decay),
-      .lr = static_cast<float>(update.lr / (1.0 + elapsed * config().lr_decay)),
+      .l2 = static_cast<float>(WeightDecay(part)),
+      .lr = static_cast<float>(Rate(update, part) / (1.0 + elapsed * config().lr_decay)),
       .eps = static_cast<float>(config().eps)};
   if (!UsesKernels(part)) return ApplyOnDevice(c, part);
   ForEachBlock(part, [&](const FlatBlock& block) { AdagradKernel(c, block); });

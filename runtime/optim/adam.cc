@@ -50,7 +50,7 @@ void ApplyOnDevice(const config::OptimizerConfig& config, const Update& update, 
 
 }  // namespace
 
-std::span<const std::string_view> Adam::state_names() const {
+std::span<const std::string_view> Adam::state_names(const ParameterGroup&) const {
   static constexpr std::string_view kNames[] = {"exp_avg", "exp_avg_sq"};
   return kNames;
 }
@@ -58,8 +58,11 @@ std::span<const std::string_view> Adam::state_names() const {
 void Adam::Apply(const Update& update, const Part& part) {
   config::OptimizerConfig options = config();
   options.beta1 = update.beta1.value_or(options.beta1);
-  if (!UsesKernels(part)) return ApplyOnDevice(options, update, part);
-  const AdamCoefficients coefficients = MakeCoefficients(options, update);
+  options.weight_decay = WeightDecay(part);
+  Update own = update;
+  own.lr = Rate(update, part);
+  if (!UsesKernels(part)) return ApplyOnDevice(options, own, part);
+  const AdamCoefficients coefficients = MakeCoefficients(options, own);
   ForEachBlock(part, [&](const FlatBlock& block) { AdamKernel(coefficients, block); });
 }
 

@@ -95,6 +95,26 @@ DS_SIMD_CLONES void LambDirectionKernel(const LambCoefficients& coefficients,
   }
 }
 
+DS_SIMD_CLONES void MuonMomentumKernel(const MuonCoefficients& coefficients,
+                                       const FlatBlock& block) {
+  const MuonCoefficients c = coefficients;
+  float* __restrict mixed = block.parameter;
+  const float* __restrict g = block.gradient;
+  float* __restrict m = block.state[0];
+  for (std::int64_t i = 0; i < block.count; ++i) {
+    const float gradient = g[i] * c.gradient_scale;
+    const float momentum = m[i] + (gradient - m[i]) * c.one_minus_momentum;
+    m[i] = momentum;
+    mixed[i] = momentum + (gradient - momentum) * c.one_minus_momentum;
+  }
+}
+
+DS_SIMD_CLONES void DecayAndStepKernel(float decay, float lr, const FlatBlock& block) {
+  float* __restrict p = block.parameter;
+  const float* __restrict u = block.gradient;
+  for (std::int64_t i = 0; i < block.count; ++i) p[i] = p[i] * decay - lr * u[i];
+}
+
 DS_SIMD_CLONES void AddScaledKernel(float factor, const float* values, const FlatBlock& block) {
   float* __restrict p = block.parameter;
   const float* __restrict x = values;

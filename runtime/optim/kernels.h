@@ -79,6 +79,15 @@ void LambMomentsKernel(const LambCoefficients& coefficients, const FlatBlock& bl
 // What the parameter would move by at rate 1, from parameter and state, into `direction`.
 void LambDirectionKernel(const LambCoefficients& coefficients, const FlatBlock& block,
                          float* direction);
+struct MuonCoefficients {
+  float gradient_scale;
+  float one_minus_momentum;
+};
+// State: momentum_buffer. What is to be orthogonalised goes to the block's parameter.
+void MuonMomentumKernel(const MuonCoefficients& coefficients, const FlatBlock& block);
+// parameter = decay * parameter - lr * gradient.
+void DecayAndStepKernel(float decay, float lr, const FlatBlock& block);
+
 // parameter += factor * values.
 void AddScaledKernel(float factor, const float* values, const FlatBlock& block);
 

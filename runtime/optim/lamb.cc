@@ -63,16 +63,16 @@ Part WithoutGradientAndCopy(Part cut) {
 
 }  // namespace
 
-std::span<const std::string_view> Lamb::state_names() const {
+std::span<const std::string_view> Lamb::state_names(const ParameterGroup&) const {
   static constexpr std::string_view kNames[] = {"exp_avg", "exp_avg_sq"};
   return kNames;
 }
 
-LambCoefficients Lamb::Coefficients(const Update& update) const {
+LambCoefficients Lamb::Coefficients(const Update& update, const Part& part) const {
   const double beta1 = update.beta1.value_or(config().beta1);
   const bool inside = config().eps_inside_sqrt;
   return {.gradient_scale = static_cast<float>(update.gradient_scale),
-          .weight_decay = static_cast<float>(config().weight_decay),
+          .weight_decay = static_cast<float>(WeightDecay(part)),
           .one_minus_beta1 = static_cast<float>(1.0 - beta1),
           .beta2 = static_cast<float>(config().beta2),
           .one_minus_beta2 = static_cast<float>(1.0 - config().beta2),
@@ -99,10 +99,10 @@ double Lamb::Ratio(double parameter_squares, double direction_squares) const {
 }
 
 void Lamb::Begin(const Update& update, const RankParts& all) {
-  const LambCoefficients c = Coefficients(update);
   at::Tensor squares = at::zeros({2 * all.parameter_count}, at::kDouble);
   double* const sums = squares.mutable_data_ptr<double>();
   for (const Part& part : all.parts) {
+    const LambCoefficients c = Coefficients(update, part);
     UpdateState(c, part);
     for (const Segment& segment : part.owned) {
       const Part cut = WithoutGradientAndCopy(Cut(part, segment.start, segment.count));
@@ -122,12 +122,12 @@ void Lamb::Begin(const Update& update, const RankParts& all) {
 }
 
 void Lamb::Apply(const Update& update, const Part& part) {
-  const LambCoefficients c = Coefficients(update);
+  const LambCoefficients c = Coefficients(update, part);
   const auto t = static_cast<double>(update.step);
   const double correction1 = 1.0 - std::pow(update.beta1.value_or(config().beta1), t);
   const double correction2 = 1.0 - std::pow(config().beta2, t);
-  const double lr =
-      config().bias_correction ? update.lr * std::sqrt(correction2) / correction1 : update.lr;
+  double lr = Rate(update, part);
+  if (config().bias_correction) lr *= std::sqrt(correction2) / correction1;
   for (const Segment& segment : part.segments) {
     Part cut = Cut(part, segment.start, segment.count);
     cut.gradient = at::Tensor();

@@ -19,13 +19,13 @@ class Lamb : public Optimizer {
   using Optimizer::Optimizer;
 
   std::string_view name() const override { return "Lamb"; }
-  std::span<const std::string_view> state_names() const override;
+  std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
   // Updates the state and learns each parameter's ratio: one all-gather of two numbers a parameter.
   void Begin(const Update& update, const RankParts& all) override;
   void Apply(const Update& update, const Part& part) override;
 
  private:
-  LambCoefficients Coefficients(const Update& update) const;
+  LambCoefficients Coefficients(const Update& update, const Part& part) const;
   void UpdateState(const LambCoefficients& c, const Part& part) const;
   double Ratio(double parameter_squares, double direction_squares) const;
 

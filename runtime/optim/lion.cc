@@ -18,7 +18,7 @@ void ApplyOnDevice(const LionCoefficients& c, const Part& part) {
 
 }  // namespace
 
-std::span<const std::string_view> Lion::state_names() const {
+std::span<const std::string_view> Lion::state_names(const ParameterGroup&) const {
   static constexpr std::string_view kNames[] = {"exp_avg"};
   return kNames;
 }
@@ -28,10 +28,10 @@ void Lion::Apply(const Update& update, const Part& part) {
   // 1 - beta is rounded as DeepSpeed rounds it, in fp32: for 0.999 that is five digits.
   const LionCoefficients c{
       .gradient_scale = static_cast<float>(update.gradient_scale),
-      .decay_factor = static_cast<float>(1.0 - update.lr * config().weight_decay),
+      .decay_factor = static_cast<float>(1.0 - Rate(update, part) * WeightDecay(part)),
       .one_minus_beta1 = 1.0F - static_cast<float>(beta1),
       .one_minus_beta2 = 1.0F - static_cast<float>(config().beta2),
-      .lr = static_cast<float>(update.lr)};
+      .lr = static_cast<float>(Rate(update, part))};
   if (!UsesKernels(part)) return ApplyOnDevice(c, part);
   ForEachBlock(part, [&](const FlatBlock& block) { LionKernel(c, block); });
 }

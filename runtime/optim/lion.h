@@ -15,7 +15,7 @@ class Lion : public Optimizer {
   using Optimizer::Optimizer;
 
   std::string_view name() const override { return "Lion"; }
-  std::span<const std::string_view> state_names() const override;
+  std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
   void Apply(const Update& update, const Part& part) override;
 };
 

@@ -5,6 +5,7 @@
 #include "runtime/optim/adam.h"
 #include "runtime/optim/lamb.h"
 #include "runtime/optim/lion.h"
+#include "runtime/optim/muon.h"
 #include "runtime/optim/sgd.h"
 
 namespace ds::optim {
@@ -27,6 +28,8 @@ std::unique_ptr<Optimizer> MakeOptimizer(const config::OptimizerConfig& config) 
       return std::make_unique<Lion>(config);
     case config::OptimizerType::kLamb:
       return std::make_unique<Lamb>(config);
+    case config::OptimizerType::kMuon:
+      return std::make_unique<Muon>(config);
   }
   DS_CHECK_MSG(false, "an optimizer that the registry calls supported");
   return nullptr;

@@ -42,7 +42,7 @@ class Optimizer {
   virtual std::string_view name() const = 0;
   // The fp32 tensors that it keeps per parameter, zero at first: `<parameter>/<state name>` in
   // checkpoints.
-  virtual std::span<const std::string_view> state_names() const = 0;
+  virtual std::span<const std::string_view> state_names(const ParameterGroup& group) const = 0;
 
   // Finds out what must be known of all parts before the first is updated. Collective; nothing for
   // most optimizers.
@@ -50,13 +50,19 @@ class Optimizer {
   virtual void Apply(const Update& update, const Part& part) = 0;
 
   // For tests: LibTorch operations on the CPU too.
-  void UseOperationsEverywhere() { operations_everywhere_ = true; }
+  virtual void UseOperationsEverywhere() { operations_everywhere_ = true; }
 
  protected:
   bool UsesKernels(const Part& part) const {
     return part.parameter.is_cpu() && !operations_everywhere_;
   }
   const config::OptimizerConfig& config() const { return config_; }
+  static double Rate(const Update& update, const Part& part) {
+    return update.lr * part.group.lr_factor;
+  }
+  double WeightDecay(const Part& part) const {
+    return config_.weight_decay * part.group.weight_decay_factor;
+  }
 
  private:
   config::OptimizerConfig config_;

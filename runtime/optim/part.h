@@ -11,11 +11,26 @@
 
 namespace ds::optim {
 
+// What sets some parameters apart from others under the same optimizer.
+struct ParameterGroup {
+  double lr_factor = 1.0;            // times the scheduled rate
+  double weight_decay_factor = 1.0;  // times the configured decay; 0 switches it off
+  bool muon = false;                 // type Muon: matrices, which Muon updates, not AdamW
+
+  friend bool operator==(const ParameterGroup&, const ParameterGroup&) = default;
+};
+
 // Where elements of one parameter lie in the views.
 struct Segment {
   std::int64_t parameter = 0;  // ordinal among the model's trainable parameters
   std::int64_t start = 0;
   std::int64_t count = 0;
+};
+
+// Where one parameter lies in the whole buffer.
+struct Place {
+  std::int64_t start = 0;
+  std::vector<std::int64_t> shape;
 };
 
 // The views have equal lengths and are 1-D, contiguous and on one device.
@@ -31,6 +46,13 @@ struct Part {
   // shard of them where they are not. Over the ranks every element is owned once, so that sums over
   // elements add in the same order whatever is sharded.
   std::vector<Segment> owned;
+
+  ParameterGroup group;
+
+  // The buffer that the views are of: this rank's shard of it, or all of it.
+  bool sharded = false;
+  std::int64_t whole_numel = 0;
+  std::vector<Place> places;  // of all the group's parameters
 };
 
 // All parts of one rank.

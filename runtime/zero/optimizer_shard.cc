@@ -8,8 +8,9 @@ using device::MemoryUse;
 
 OptimizerShard::OptimizerShard(const Context& context, Group& group,
                                const optim::Optimizer& optimizer, std::int64_t first_parameter)
-    : context_(context), group_(group), optimizer_(optimizer), first_parameter_(first_parameter) {
+    : context_(context), group_(group), first_parameter_(first_parameter) {
   const FlatParameters& parameters = group.parameters;
+  state_names_ = optimizer.state_names(parameters.parameter(0).group);
   const bool sharded = context.sharding.optimizer;
   range_ = sharded ? parameters.layout().shard(context.world->rank()) : parameters.layout().whole();
   target_ = sharded ? parameters.shard() : parameters.full();
@@ -20,7 +21,7 @@ OptimizerShard::OptimizerShard(const Context& context, Group& group,
     master_ = booked(MemoryUse::kMasterWeights);
     master_.tensor.copy_(target_);
   }
-  for (std::size_t i = 0; i < optimizer.state_names().size(); ++i) {
+  for (std::size_t i = 0; i < state_names_.size(); ++i) {
     state_.push_back(booked(MemoryUse::kOptimizerState));
     state_.back().tensor.zero_();
   }
@@ -29,7 +30,9 @@ OptimizerShard::OptimizerShard(const Context& context, Group& group,
 optim::Part OptimizerShard::MakePart() const {
   optim::Part part{.parameter = weights(),
                    .gradient = group_.gradients->for_optimizer(),
-                   .published = master_.defined() ? target_ : at::Tensor()};
+                   .published = master_.defined() ? target_ : at::Tensor(),
+                   .group = group_.parameters.parameter(0).group,
+                   .sharded = context_.sharding.optimizer};
   for (const BookedTensor& state : state_) part.state.push_back(state.tensor);
   const FlatLayout& layout = group_.parameters.layout();
   const auto segments = [&](const FlatRange& range) {
@@ -41,6 +44,11 @@ optim::Part OptimizerShard::MakePart() const {
     }
     return result;
   };
+  part.whole_numel = layout.padded_numel();
+  for (int i = 0; i < layout.size(); ++i) {
+    part.places.push_back({.start = layout.parameter(i).start,
+                           .shape = group_.parameters.parameter(i).tensor.sizes().vec()});
+  }
   part.segments = segments(range_);
   part.owned = segments(layout.shard(context_.world->rank()));
   return part;
@@ -62,7 +70,7 @@ void OptimizerShard::AddShards(std::vector<checkpoint::TensorShard>* shards) con
   }
   AddShardsOf(group_.parameters, {weights(), range_, "", replica}, shards);
   for (std::size_t i = 0; i < state_.size(); ++i) {
-    const std::string suffix = "/" + std::string(optimizer_.state_names()[i]);
+    const std::string suffix = "/" + std::string(state_names_[i]);
     AddShardsOf(group_.parameters, {state_[i].tensor, range_, suffix, replica}, shards);
   }
 }

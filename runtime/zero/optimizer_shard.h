@@ -3,7 +3,9 @@
 // OptimizerShard: the optimizer's state for what this rank updates of one group of parameters.
 
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/checkpoint/stateful.h"
@@ -37,12 +39,12 @@ class OptimizerShard {
 
   const Context& context_;
   Group& group_;
-  const optim::Optimizer& optimizer_;
   const std::int64_t first_parameter_;
   FlatRange range_;    // what this rank updates
   at::Tensor target_;  // that part of the parameters
   BookedTensor master_;
-  std::vector<BookedTensor> state_;  // as the optimizer names it
+  std::span<const std::string_view> state_names_;
+  std::vector<BookedTensor> state_;  // as they name it
 };
 
 // Appends `flat`, which holds `range` of the group's buffer, as shards of the parameters named

@@ -8,11 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "runtime/optim/part.h"
+
 namespace ds::zero {
 
 struct NamedParameter {
   std::string name;  // unique in the model
   at::Tensor tensor;
+  optim::ParameterGroup group = {};
 };
 
 struct ParameterUnit {

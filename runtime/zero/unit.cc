@@ -3,6 +3,8 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
+
 namespace ds::zero {
 namespace {
 
@@ -23,6 +25,28 @@ class TakeGradient : public torch::autograd::PostAccumulateGradHook {
   int parameter_;
 };
 
+// In order of first appearance, what is frozen last.
+std::vector<std::vector<NamedParameter>> Alike(const std::vector<NamedParameter>& parameters) {
+  std::vector<std::vector<NamedParameter>> groups;
+  std::vector<NamedParameter> frozen;
+  for (const NamedParameter& parameter : parameters) {
+    if (!parameter.tensor.requires_grad()) {
+      frozen.push_back(parameter);
+      continue;
+    }
+    const auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& members) {
+      return members[0].group == parameter.group;
+    });
+    if (group == groups.end()) {
+      groups.push_back({parameter});
+    } else {
+      group->push_back(parameter);
+    }
+  }
+  if (!frozen.empty()) groups.push_back(std::move(frozen));
+  return groups;
+}
+
 }  // namespace
 
 Group::Group(const Context& context, BufferPool& pool, std::vector<NamedParameter> members)
@@ -34,14 +58,8 @@ Group::Group(const Context& context, BufferPool& pool, std::vector<NamedParamete
 
 Unit::Unit(const Context& context, BufferPool& pool, const ParameterUnit& described)
     : name_(described.name), also_reads_(described.also_reads) {
-  std::vector<NamedParameter> trainable;
-  std::vector<NamedParameter> frozen;
-  for (const NamedParameter& parameter : described.parameters) {
-    (parameter.tensor.requires_grad() ? trainable : frozen).push_back(parameter);
-  }
-  for (auto* members : {&trainable, &frozen}) {
-    if (members->empty()) continue;
-    groups_.push_back(std::make_unique<Group>(context, pool, std::move(*members)));
+  for (std::vector<NamedParameter>& members : Alike(described.parameters)) {
+    groups_.push_back(std::make_unique<Group>(context, pool, std::move(members)));
     if (groups_.back()->trainable()) Watch(*groups_.back());
   }
 }

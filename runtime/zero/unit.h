@@ -1,6 +1,6 @@
 #pragma once
 
-// Unit: one block's parameters on this rank, split into what is trained and what is frozen.
+// Unit: one block's parameters on this rank, split into what is trained alike and what is frozen.
 
 #include <memory>
 #include <string>
@@ -12,7 +12,8 @@
 
 namespace ds::zero {
 
-// Parameters of one unit with the same requires_grad.
+// Parameters of one unit with the same requires_grad and, if trained, the same
+// optim::ParameterGroup.
 struct Group {
   Group(const Context& context, BufferPool& pool, std::vector<NamedParameter> members);
 

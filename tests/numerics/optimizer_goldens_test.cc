@@ -61,15 +61,22 @@ Status LoadFirstValues(Block& block) {
   return OkStatus();
 }
 
+// As scripts/goldens groups the parameters of these runs.
+optim::ParameterGrouper GrouperOf(const Json& golden, const BlockList& model) {
+  if (!golden["groups"].get<bool>()) return optim::OneGroup;
+  return optim::WithLayerwiseRates(optim::NoDecayOnNormsAndBiases, model.size(), 0.8);
+}
+
 Outcome Train(const Json& golden, Setting setting) {
   Outcome outcome;
   testing::RunRanks(setting.world_size, [&](comm::Communicator& world) {
     const TinyRun run{.stage = setting.stage};
-    auto engine =
-        Engine::create(MakeTinyModel(run.shape, at::kFloat), ConfigOf(golden, setting),
-                       {.world = &world,
-                        .load_block = [](int, Block& block) { return LoadFirstValues(block); }})
-            .value();
+    const auto model = MakeTinyModel(run.shape, at::kFloat);
+    const EngineOptions options{
+        .world = &world,
+        .load_block = [](int, Block& block) { return LoadFirstValues(block); },
+        .parameter_group = GrouperOf(golden, *model)};
+    const auto engine = Engine::create(model, ConfigOf(golden, setting), options).value();
     for (const auto& [steps, parameters] : golden["after"].items()) {
       const auto results =
           TrainTiny(*engine, run, std::stoi(steps) - static_cast<int>(engine->finished_steps()));

@@ -85,7 +85,8 @@ TEST(EngineState, GoesOnInAWorldOfAnotherSize) {
 TEST(EngineState, EveryOptimizersStateGoesOnBitForBit) {
   using config::OptimizerType;
   for (const OptimizerType type :
-       {OptimizerType::kSgd, OptimizerType::kAdagrad, OptimizerType::kLion, OptimizerType::kLamb}) {
+       {OptimizerType::kSgd, OptimizerType::kAdagrad, OptimizerType::kLion, OptimizerType::kLamb,
+        OptimizerType::kMuon}) {
     const testing::TemporaryFolder folder;
     const TinyRun saved{.stage = 3, .optimizer = type};
     const Parameters expected = TrainAndSave(folder.path(), 2, saved);

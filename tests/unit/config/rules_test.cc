@@ -62,8 +62,8 @@ TEST(RulesTest, DeprecatedNamesCarryTheirValue) {
 }
 
 TEST(RulesTest, RefuseWhatIsNotBuilt) {
-  EXPECT_THAT(Messages(CheckWith(R"("optimizer": {"type": "muon"})").errors),
-              ElementsAre(HasSubstr("optimizer.type \"Muon\" is not supported yet")));
+  EXPECT_THAT(Messages(CheckWith(R"("optimizer": {"type": "onebitadam"})").errors),
+              ElementsAre(HasSubstr("optimizer.type \"OneBitAdam\" is not supported yet")));
   EXPECT_THAT(Messages(CheckWith(R"("amp": {"enabled": true})").errors),
               ElementsAre(HasSubstr("remove it or leave it at false")));
   EXPECT_THAT(Messages(CheckWith(R"("zero_optimization": {"cpu_offload": false})").errors),
@@ -129,6 +129,20 @@ TEST(RulesTest, OptimizersHaveTheirOwnDefaults) {
       CheckWith(R"("optimizer": {"type": "Adagrad", "params": {"eps": "auto"}})");
   EXPECT_EQ(adagrad.config.optimizer.eps, 1e-10);
   EXPECT_EQ(OriginOf(adagrad, "optimizer.params.eps"), "default of Adagrad");
+}
+
+TEST(RulesTest, MuonHasTwoRates) {
+  const auto rates = [](const std::string& params) {
+    const OptimizerConfig config =
+        CheckWith(R"("optimizer": {"type": "Muon", "params": {)" + params + "}}").config.optimizer;
+    return std::pair(config.lr, config.adam_lr);
+  };
+  EXPECT_EQ(rates(""), std::pair(0.02, 3e-4));
+  EXPECT_EQ(rates("\"lr\": 0.5"), std::pair(0.5, 0.5));
+  EXPECT_EQ(rates("\"lr\": 0.5, \"adam_lr\": 0.1"), std::pair(0.5, 0.1));
+  EXPECT_EQ(rates("\"muon_lr\": 0.25, \"lr\": 0.5"), std::pair(0.25, 0.5));
+  EXPECT_THAT(Messages(CheckWith(R"("optimizer": {"type": "Muon", "params": {"lr": 0}})").errors),
+              ElementsAre(HasSubstr("Muon's learning rate must be above 0")));
 }
 
 TEST(RulesTest, NesterovNeedsMomentum) {

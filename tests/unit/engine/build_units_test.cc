@@ -33,5 +33,15 @@ TEST(BuildUnits, IsOneUnitPerBlockWithFullNamesInOrder) {
   EXPECT_THAT(units[1].also_reads, ElementsAre(0));
 }
 
+TEST(BuildUnits, GivesEachParameterTheGroupThatIsAskedFor) {
+  BlockList model;
+  model.Add(std::make_shared<Pair>("layer.0"));
+  model.Add(std::make_shared<Pair>("layer.1"));
+  const auto units =
+      BuildUnits(model, optim::WithLayerwiseRates(optim::NoDecayOnNormsAndBiases, 2, 0.5));
+  EXPECT_EQ(units[0].parameters[0].group, (optim::ParameterGroup{.lr_factor = 0.5}));
+  EXPECT_EQ(units[1].parameters[1].group, (optim::ParameterGroup{.weight_decay_factor = 0.0}));
+}
+
 }  // namespace
 }  // namespace ds::engine

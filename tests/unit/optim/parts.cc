@@ -9,7 +9,7 @@ namespace ds::optim {
 
 Part RandomPart(const Optimizer& optimizer, std::int64_t count) {
   Part part{.parameter = at::randn({count}), .gradient = at::randn({count})};
-  for (std::size_t i = 0; i < optimizer.state_names().size(); ++i) {
+  for (std::size_t i = 0; i < optimizer.state_names({}).size(); ++i) {
     part.state.push_back(at::rand({count}).mul_(0.1));
   }
   part.segments = part.owned = {{.parameter = 0, .start = 0, .count = count}};

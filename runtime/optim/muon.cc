@@ -1,0 +1,207 @@
+#include "runtime/optim/muon.h"
+
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "runtime/optim/cpu_blocks.h"
+#include "runtime/optim/device_update.h"
+
+namespace ds::optim {
+namespace {
+
+// The quintic whose slope at zero is steepest.
+constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;
+constexpr int kIterations = 5;
+// In half precision the Gram iteration starts over once, from a better conditioned matrix.
+constexpr int kRestart = 2;
+
+at::Tensor IterateOnMatrix(at::Tensor x) {
+  for (int i = 0; i < kIterations; ++i) {
+    const at::Tensor a = at::matmul(x, x.t());
+    const at::Tensor b = at::addmm(a, a, a, kB, kC);
+    x = at::addmm(x, b, x, kA, 1.0);
+  }
+  return x;
+}
+
+// With R = X X^T every iterate is Q X for a polynomial Q of R.
+at::Tensor IterateOnGram(at::Tensor x) {
+  at::Tensor gram = at::matmul(x, x.t());
+  at::Tensor q;
+  for (int i = 0; i < kIterations; ++i) {
+    if (i == kRestart) {
+      x = at::matmul(q, x);
+      gram = at::matmul(x, x.t());
+      q = at::Tensor();
+    }
+    const at::Tensor z = at::addmm(gram, gram, gram, kB, kC);
+    if (q.defined()) {
+      q = at::addmm(q, z, q, kA, 1.0);
+    } else {
+      q = z.clone();
+      q.diagonal().add_(kA);
+    }
+    if (i + 1 < kIterations && i + 1 != kRestart) {
+      const at::Tensor rz = at::addmm(gram, z, gram, kA, 1.0);
+      gram = at::addmm(rz, z, rz, kA, 1.0);
+    }
+  }
+  return at::matmul(q, x);
+}
+
+struct Matrix {
+  std::int64_t start = 0;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+
+  double work() const {
+    return static_cast<double>(rows) * static_cast<double>(columns) *
+           static_cast<double>(std::min(rows, columns));
+  }
+};
+
+// A third dimension is a batch of matrices; four or more are a convolution's filters, one a row.
+std::vector<Matrix> MatricesOf(const Place& place) {
+  const auto& shape = place.shape;
+  const std::int64_t count = shape.size() == 3 ? shape[0] : 1;
+  const std::int64_t rows = shape.size() == 3 ? shape[1] : shape[0];
+  std::int64_t numel = 1;
+  for (const std::int64_t size : shape) numel *= size;
+  std::vector<Matrix> matrices;
+  for (std::int64_t i = 0; i < count && numel > 0; ++i) {
+    matrices.push_back({place.start + i * (numel / count), rows, numel / count / rows});
+  }
+  return matrices;
+}
+
+}  // namespace
+
+bool IsMuonMatrix(std::string_view name, at::IntArrayRef shape) {
+  std::string lower(name);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return shape.size() >= 2 && lower.find("embed") == std::string::npos &&
+         lower.find("lm_head") == std::string::npos;
+}
+
+ParameterGrouper WithMuonMatrices(const config::OptimizerConfig& config, ParameterGrouper inner) {
+  const double others = config.adam_lr / config.lr;
+  return [inner = std::move(inner), others](int block, const std::string& name,
+                                            const at::Tensor& parameter) {
+    ParameterGroup group = inner(block, name, parameter);
+    group.muon = IsMuonMatrix(name, parameter.sizes());
+    if (!group.muon) group.lr_factor *= others;
+    return group;
+  };
+}
+
+at::Tensor Orthogonalised(const at::Tensor& matrix, config::NewtonSchulz method) {
+  const bool gram = method == config::NewtonSchulz::kGram;
+  const bool tall = matrix.size(0) > matrix.size(1);
+  const at::Tensor wide = tall ? matrix.t() : matrix;
+  const at::Tensor length = at::linalg_vector_norm(wide).add_(1e-7);
+  const at::ScalarType type = matrix.is_cpu() ? at::kFloat : gram ? at::kHalf : at::kBFloat16;
+  const at::Tensor x = wide.div(length).to(type);
+  const at::Tensor result =
+      gram && wide.size(0) < wide.size(1) ? IterateOnGram(x) : IterateOnMatrix(x);
+  return (tall ? result.t() : result).to(matrix.scalar_type());
+}
+
+std::span<const std::string_view> Muon::state_names(const ParameterGroup& group) const {
+  static constexpr std::string_view kNames[] = {"momentum_buffer"};
+  return group.muon ? std::span<const std::string_view>(kNames) : adam_.state_names(group);
+}
+
+void Muon::UseOperationsEverywhere() {
+  Optimizer::UseOperationsEverywhere();
+  adam_.UseOperationsEverywhere();
+}
+
+void Muon::Begin(const Update& update, const RankParts& all) {
+  static_cast<void>(update);
+  world_ = all.world;
+  work_.assign(static_cast<std::size_t>(all.world->size()), 0.0);
+}
+
+void Muon::Apply(const Update& update, const Part& part) {
+  if (part.group.muon) return ApplyToMatrices(update, part);
+  // A schedule cycles Muon's momentum, not the other half's beta1.
+  Update for_adam = update;
+  for_adam.beta1.reset();
+  adam_.Apply(for_adam, part);
+}
+
+at::Tensor Muon::UpdateMomentum(const Update& update, const Part& part) const {
+  const double momentum = update.beta1.value_or(config().momentum);
+  if (!UsesKernels(part)) {
+    const at::Tensor gradient = ScaledGradient(update.gradient_scale, part);
+    part.state[0].lerp_(gradient, 1.0 - momentum);
+    return gradient.lerp(part.state[0], momentum);
+  }
+  const MuonCoefficients c{.gradient_scale = static_cast<float>(update.gradient_scale),
+                           .one_minus_momentum = static_cast<float>(1.0 - momentum)};
+  const at::Tensor mixed = at::empty_like(part.parameter);
+  Part target = part;
+  target.parameter = mixed;
+  target.published = at::Tensor();
+  ForEachBlock(target, [&](const FlatBlock& block) { MuonMomentumKernel(c, block); });
+  return mixed;
+}
+
+at::Tensor Muon::Orthogonalise(const at::Tensor& views, const Part& part) {
+  at::Tensor whole = views;
+  if (part.sharded) {
+    whole = at::empty({part.whole_numel}, views.options());
+    world_->AllGather(whole, views);
+  }
+  const at::Tensor result = at::zeros({part.whole_numel}, views.options());
+  for (const Place& place : part.places) {
+    for (const Matrix& matrix : MatricesOf(place)) {
+      const auto least = std::min_element(work_.begin(), work_.end());
+      *least += matrix.work();
+      if (least - work_.begin() != world_->rank()) continue;
+      const auto view = [&](const at::Tensor& flat) {
+        return flat.narrow(0, matrix.start, matrix.rows * matrix.columns)
+            .view({matrix.rows, matrix.columns});
+      };
+      const double scale = std::sqrt(
+          std::max(1.0, static_cast<double>(matrix.rows) / static_cast<double>(matrix.columns)));
+      view(result).copy_(Orthogonalised(view(whole), config().newton_schulz).mul_(scale));
+    }
+  }
+  if (world_->size() == 1) return result;
+  if (!part.sharded) {
+    world_->AllReduce(result, comm::ReduceOp::kSum);
+    return result;
+  }
+  const at::Tensor own = at::empty_like(views);
+  world_->ReduceScatter(own, result, comm::ReduceOp::kSum);
+  return own;
+}
+
+void Muon::ApplyToMatrices(const Update& update, const Part& part) {
+  const at::Tensor direction = Orthogonalise(UpdateMomentum(update, part), part);
+  const double lr = Rate(update, part);
+  const double decay = 1.0 - lr * WeightDecay(part);
+  if (!UsesKernels(part)) {
+    part.parameter.mul_(decay).sub_(direction, lr);
+    return Publish(part);
+  }
+  Part target = part;
+  target.gradient = direction;
+  ForEachBlock(target, [&](const FlatBlock& block) {
+    DecayAndStepKernel(static_cast<float>(decay), static_cast<float>(lr), block);
+  });
+}
+
+}  // namespace ds::optim

@@ -1,0 +1,58 @@
+#pragma once
+
+// Muon for the matrices inside a model, AdamW for everything else, as DeepSpeed combines them.
+//
+// For a matrix of r rows and c columns with gradient g:
+//   m = m + (1 - momentum) (g - m)           u = g + momentum (m - g)
+//   u = Orthogonalised(u) * sqrt(max(1, r / c))
+//   p -= lr * weight_decay * p + lr * u
+// What the rest does is in adam.h.
+//
+// The momentum is sharded as everything else is; u must be whole. It is gathered group by group,
+// each matrix is orthogonalised by one rank, and a sum over the ranks (all but one of whose terms
+// are 0) brings every rank what it updates: the same bits at every stage.
+
+#include <string_view>
+#include <vector>
+
+#include "runtime/optim/adam.h"
+#include "runtime/optim/parameter_groups.h"
+
+namespace ds::optim {
+
+// Whether Muon updates the parameter: it has at least two dimensions, and its name holds neither
+// "embed" nor "lm_head", in any case. DeepSpeed's rule, which takes GPT-2's wte for a hidden
+// matrix.
+bool IsMuonMatrix(std::string_view name, at::IntArrayRef shape);
+
+// `inner`, with matrices set apart for Muon and everything else at AdamW's rate.
+ParameterGrouper WithMuonMatrices(const config::OptimizerConfig& config, ParameterGrouper inner);
+
+// The nearest orthogonal matrix, about (singular values end between 0.7 and 1.2), by five quintic
+// Newton-Schulz iterations: on the matrix itself, or ("gram") on its Gram matrix, which is less
+// work the less square it is. In fp32 on the CPU, elsewhere in fp16 ("gram") or bf16.
+at::Tensor Orthogonalised(const at::Tensor& matrix, config::NewtonSchulz method);
+
+class Muon : public Optimizer {
+ public:
+  explicit Muon(const config::OptimizerConfig& config) : Optimizer(config), adam_(config) {}
+
+  std::string_view name() const override { return "Muon"; }
+  std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
+  void Begin(const Update& update, const RankParts& all) override;
+  void Apply(const Update& update, const Part& part) override;
+  void UseOperationsEverywhere() override;
+
+ private:
+  void ApplyToMatrices(const Update& update, const Part& part);
+  // Updates the momentum and returns u, over the views.
+  at::Tensor UpdateMomentum(const Update& update, const Part& part) const;
+  // u orthogonalised, over the views. Collective.
+  at::Tensor Orthogonalise(const at::Tensor& views, const Part& part);
+
+  Adam adam_;
+  comm::Communicator* world_ = nullptr;
+  std::vector<double> work_;  // given to each rank in this update
+};
+
+}  // namespace ds::optim

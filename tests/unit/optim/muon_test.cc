@@ -1,0 +1,84 @@
+#include "runtime/optim/muon.h"
+
+#include <ATen/ops/linalg_svdvals.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/unit/optim/parts.h"
+
+namespace ds::optim {
+namespace {
+
+using config::NewtonSchulz;
+
+TEST(Muon, OrthogonalisedMatricesHaveSingularValuesAboutOne) {
+  for (const auto& [rows, columns] : {std::pair{8, 8}, {4, 40}, {40, 4}, {16, 31}}) {
+    const at::Tensor matrix = at::randn({rows, columns});
+    const at::Tensor gram = Orthogonalised(matrix, NewtonSchulz::kGram);
+    const at::Tensor standard = Orthogonalised(matrix, NewtonSchulz::kStandard);
+    EXPECT_LT(Distance(gram, standard), 1e-4) << rows << " x " << columns;
+    // The iteration flattens what is above a hundredth of the matrix's length; random rectangles
+    // have nothing below.
+    if (rows == columns) continue;
+    const at::Tensor values = at::linalg_svdvals(gram);
+    EXPECT_GT(values.min().item<double>(), 0.6) << rows << " x " << columns;
+    EXPECT_LT(values.max().item<double>(), 1.3) << rows << " x " << columns;
+  }
+  EXPECT_EQ(Orthogonalised(at::zeros({3, 4}), NewtonSchulz::kGram).abs().max().item<float>(), 0.0F);
+}
+
+TEST(Muon, TakesMatricesThatAreNoEmbeddings) {
+  const std::int64_t matrix[] = {2, 3}, vector[] = {3};
+  EXPECT_TRUE(IsMuonMatrix("transformer.h.0.attn.c_attn.weight", matrix));
+  EXPECT_FALSE(IsMuonMatrix("transformer.h.0.attn.c_attn.bias", vector));
+  EXPECT_FALSE(IsMuonMatrix("model.Embed_tokens.weight", matrix));
+  EXPECT_FALSE(IsMuonMatrix("lm_head.weight", matrix));
+}
+
+Part RandomMatrix(const Optimizer& optimizer, std::int64_t rows, std::int64_t columns) {
+  Part part = RandomPart(optimizer, rows * columns);
+  part.group.muon = true;
+  part.state.resize(1);
+  part.whole_numel = rows * columns;
+  part.places = {{.start = 0, .shape = {rows, columns}}};
+  return part;
+}
+
+TEST(Muon, OperationsComputeWhatTheKernelsDo) {
+  const config::OptimizerConfig config{.type = config::OptimizerType::kMuon, .weight_decay = 0.1};
+  Muon kernels(config), operations(config);
+  operations.UseOperationsEverywhere();
+  const Part ours = RandomMatrix(kernels, 24, 16);
+  const Part theirs = CopyOf(ours);
+  for (int step = 1; step <= 3; ++step) {
+    theirs.gradient.copy_(ours.gradient);
+    Step(kernels, {.lr = 0.02, .gradient_scale = 0.5, .step = step}, {ours});
+    Step(operations, {.lr = 0.02, .gradient_scale = 0.5, .step = step}, {theirs});
+  }
+  EXPECT_LT(Distance(ours.parameter, theirs.parameter), 2e-6);
+  EXPECT_LT(Distance(ours.state[0], theirs.state[0]), 1e-6);
+}
+
+TEST(Muon, AStackOfMatricesIsOrthogonalisedOneByOne) {
+  const config::OptimizerConfig config{.type = config::OptimizerType::kMuon};
+  Muon muon(config);
+  Part stack = RandomMatrix(muon, 12, 8);
+  stack.places[0].shape = {3, 4, 8};
+  const Part whole = CopyOf(stack);
+  Step(muon, {.lr = 0.02, .step = 1}, {stack});
+  for (int i = 0; i < 3; ++i) {
+    Part one = Cut(whole, i * 32, 32);
+    one.group.muon = true;
+    one.whole_numel = 32;
+    one.places = {{.start = 0, .shape = {4, 8}}};
+    Step(muon, {.lr = 0.02, .step = 1}, {one});
+  }
+  EXPECT_TRUE(stack.parameter.equal(whole.parameter));
+}
+
+}  // namespace
+}  // namespace ds::optim
