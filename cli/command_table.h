@@ -34,7 +34,7 @@ struct Command {
   CommandHandler run;
   // Those that mean something in front of its name: "--hostfile --run_dir", or all. Others are
   // refused there, but for --log_level, which is dsrun's own.
-  std::string_view launch_flags = "";
+  std::string_view launch_flags;
 };
 
 std::span<const Command> Commands();

@@ -24,6 +24,7 @@ std::string Hopeless(Cause cause) {
     case Cause::kExitCode:
     case Cause::kSignal:
     case Cause::kOutOfMemory:
+    case Cause::kSharedMemoryFull:  // what the ranks had there is free again
     case Cause::kRankError:
       return "";
   }
