@@ -39,12 +39,11 @@ zero::ModelStateBytes Expected(const TinyRun& run, int world_size) {
   const std::int64_t layer = kShape.width * kShape.width + kShape.width + 3;
   const std::int64_t trainable =
       kShape.vocabulary * kShape.width + kShape.layers * layer + kShape.width;
-  return zero::ExpectedModelStateBytes(
-      {.trainable = trainable,
-       .frozen = frozen,
-       .world_size = world_size,
-       .sharding = zero::ShardingOfStage(run.stage, world_size),
-       .dtypes = precision::MakeDtypePolicy(TinyConfig(run))});
+  return zero::ExpectedModelStateBytes({.trainable = trainable,
+                                        .frozen = frozen,
+                                        .world_size = world_size,
+                                        .sharding = zero::ShardingOfStage(run.stage, world_size),
+                                        .dtypes = precision::MakeDtypePolicy(TinyConfig(run))});
 }
 
 // Forward and backward, stopping before the update: all of the model state is there.
