@@ -9,6 +9,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/precision/finite_check.h"
+#include "runtime/zero/groups.h"
 #include "runtime/zero/rank_totals.h"
 
 namespace ds::zero {
@@ -27,18 +28,6 @@ struct Place {
 
   std::vector<double> numbers() const { return {micro_step, rank, parameter, element, value}; }
 };
-
-template <typename Visit>
-void ForEachTrainableGroup(const ShardedModel& model, Visit visit) {
-  std::int64_t first = 0;  // ordinal of the group's first parameter
-  for (const auto& unit : model.units()) {
-    for (const auto& group : unit->groups()) {
-      if (!group->trainable()) continue;
-      visit(*group, first);
-      first += group->parameters.layout().size();
-    }
-  }
-}
 
 std::string NameOf(const ShardedModel& model, double ordinal) {
   std::string name;

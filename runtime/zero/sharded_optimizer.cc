@@ -3,44 +3,28 @@
 #include <c10/core/GradMode.h>
 
 #include "runtime/optim/gradient_norm.h"
+#include "runtime/zero/groups.h"
 #include "runtime/zero/rank_totals.h"
 
 namespace ds::zero {
-namespace {
-
-template <typename Visit>
-void ForEachGroup(const ShardedModel& model, Visit visit) {
-  for (const auto& unit : model.units()) {
-    for (const auto& group : unit->groups()) visit(*group);
-  }
-}
-
-template <typename Visit>
-void ForEachTrainableGroup(const ShardedModel& model, Visit visit) {
-  ForEachGroup(model, [&](Group& group) {
-    if (group.trainable()) visit(group);
-  });
-}
-
-}  // namespace
 
 ShardedOptimizer::ShardedOptimizer(ShardedModel& model, const config::OptimizerConfig& config)
     : model_(model), optimizer_(optim::MakeOptimizer(config)) {
-  ForEachTrainableGroup(model, [&](Group& group) {
-    shards_.push_back(
-        std::make_unique<OptimizerShard>(model.context(), group, *optimizer_, parameter_count_));
-    parameter_count_ += group.parameters.layout().size();
+  ForEachTrainableGroup(model, [&](Group& group, std::int64_t first) {
+    shards_.push_back(std::make_unique<OptimizerShard>(model.context(), group, *optimizer_, first));
+    parameter_count_ = first + group.parameters.layout().size();
   });
 }
 
 void ShardedOptimizer::ReduceGradients() {
-  ForEachTrainableGroup(model_, [](Group& group) { group.gradients->Reduce(); });
+  ForEachTrainableGroup(model_, [](Group& group, std::int64_t) { group.gradients->Reduce(); });
 }
 
 double ShardedOptimizer::SumOfSquaresOfShard() const {
   double sum = 0.0;
-  ForEachTrainableGroup(
-      model_, [&](Group& group) { sum += optim::SumOfSquares(group.gradients->shard()); });
+  ForEachTrainableGroup(model_, [&](Group& group, std::int64_t) {
+    sum += optim::SumOfSquares(group.gradients->shard());
+  });
   return sum;
 }
 
@@ -55,7 +39,7 @@ void ShardedOptimizer::Step(const optim::Update& update) {
 }
 
 void ShardedOptimizer::ClearGradients() {
-  ForEachTrainableGroup(model_, [](Group& group) { group.gradients->Clear(); });
+  ForEachTrainableGroup(model_, [](Group& group, std::int64_t) { group.gradients->Clear(); });
 }
 
 void ShardedOptimizer::AddShards(std::vector<checkpoint::TensorShard>* shards) const {
