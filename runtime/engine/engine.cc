@@ -8,7 +8,6 @@
 #include "runtime/comm/rank_identity.h"
 #include "runtime/engine/build_units.h"
 #include "runtime/engine/engine_parts.h"
-#include "runtime/optim/lr_schedule.h"
 #include "runtime/optim/muon.h"
 #include "runtime/precision/dtype_policy.h"
 #include "runtime/precision/gradient_reduction.h"
@@ -138,15 +137,9 @@ bool Engine::is_gradient_accumulation_boundary() const { return parts_->at_bound
 bool Engine::was_step_applied() const { return parts_->latest_was_applied; }
 std::optional<double> Engine::global_grad_norm() const { return parts_->latest_norm; }
 double Engine::loss_scale() const { return parts_->loss_scaler.scale(); }
-double Engine::lr() const {
-  return optim::ValuesAfter(parts_->config.scheduler, parts_->config.optimizer.lr,
-                            parts_->applied_steps)
-      .lr;
-}
+double Engine::lr() const { return parts_->scheduled().lr; }
 double Engine::momentum() const {
-  return optim::ValuesAfter(parts_->config.scheduler, parts_->config.optimizer.lr,
-                            parts_->applied_steps)
-      .momentum.value_or(parts_->config.optimizer.beta1);
+  return parts_->scheduled().momentum.value_or(parts_->config.optimizer.beta1);
 }
 TensorAccess& Engine::tensors() { return *parts_->tensors; }
 

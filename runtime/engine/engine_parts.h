@@ -11,6 +11,7 @@
 #include "runtime/device/memory_ledger.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/tensor_access.h"
+#include "runtime/optim/lr_schedule.h"
 #include "runtime/precision/loss_scaler.h"
 #include "runtime/zero/sharded_model.h"
 #include "runtime/zero/sharded_optimizer.h"
@@ -41,8 +42,8 @@ struct Engine::Parts {
   NonFinitePolicy non_finite = NonFinitePolicy::kAsConfigured;
 
   std::int64_t finished_steps = 0;
-  std::int64_t applied_steps =
-      0;  // finished ones less the skipped: what the optimizer and the schedule count
+  // Finished ones less the skipped: what the optimizer and the schedule count.
+  std::int64_t applied_steps = 0;
   std::int64_t micro_steps = 0;     // of the finished steps
   std::int64_t global_samples = 0;  // of the finished steps and all ranks
   StepInProgress step;
@@ -54,6 +55,10 @@ struct Engine::Parts {
   bool at_boundary() const {
     return !config.managed_gradient_accumulation ||
            step.micro_batches >= config.batch.gradient_accumulation_steps;
+  }
+  // What the schedule gives for the next update.
+  optim::ScheduledValues scheduled() const {
+    return optim::ValuesAfter(config.scheduler, config.optimizer.lr, applied_steps);
   }
   // The mean over ranks is there after this. Collective. Fails before the boundary.
   Status ReduceGradientsOnce();

@@ -90,15 +90,11 @@ Status NonFiniteError(std::int64_t step, const std::string& what) {
                                  "learning rate or look at the data of this step");
 }
 
-// What the schedule gives for the next update.
-StatusOr<optim::ScheduledValues> NextValues(const config::DsConfig& config,
-                                            std::int64_t applied_steps) {
-  const auto last = optim::LastUpdate(config.scheduler);
-  if (last && applied_steps >= *last) {
-    return FailedPreconditionError("the schedule ends after " + std::to_string(*last) +
-                                   " updates: give scheduler.params for a longer run");
-  }
-  return optim::ValuesAfter(config.scheduler, config.optimizer.lr, applied_steps);
+Status CheckScheduleGoesOn(const config::Schedule& schedule, std::int64_t applied_steps) {
+  const auto last = optim::LastUpdate(schedule);
+  if (!last || applied_steps < *last) return OkStatus();
+  return FailedPreconditionError("the schedule ends after " + std::to_string(*last) +
+                                 " updates: give scheduler.params for a longer run");
 }
 
 }  // namespace
@@ -168,8 +164,8 @@ StatusOr<StepResult> Engine::step() {
   if (!parts_->at_boundary()) return StepResult{};
   const config::DsConfig& config = parts_->config;
   zero::ShardedOptimizer& optimizer = *parts_->optimizer;
-  DS_ASSIGN_OR_RETURN(const optim::ScheduledValues scheduled,
-                      NextValues(config, parts_->applied_steps));
+  DS_RETURN_IF_ERROR(CheckScheduleGoesOn(config.scheduler, parts_->applied_steps));
+  const optim::ScheduledValues scheduled = parts_->scheduled();
   const double loss_scale = parts_->loss_scaler.scale();
 
   DS_RETURN_IF_ERROR(parts_->ReduceGradientsOnce());
