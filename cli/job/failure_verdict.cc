@@ -108,6 +108,23 @@ void FailureObserver::OnUserStop(int signal) {
                    .proof = "dsrun received " + SignalName(signal)};
 }
 
+// The codes of a call that reached nobody, or nobody who answers; a daemon that is ending says
+// kUnavailable, too. What a daemon refuses has others.
+void FailureObserver::OnLaunchFailed(const std::string& host, const Status& status) {
+  const std::string code(StatusCodeName(status.code()));
+  if (status.code() == StatusCode::kUnavailable || status.code() == StatusCode::kDeadlineExceeded) {
+    OnDaemonLost(host, "Launch ended with " + code + ": " + status.message());
+    return;
+  }
+  if (failed()) return;
+  other_ = Verdict{.cause = Cause::kLaunch,
+                   .host = host,
+                   .exit_code = kExitPreflight,
+                   .generation = generation_,
+                   .message = "host " + host + " could not start its ranks: " + status.message(),
+                   .proof = "Launch answered " + code};
+}
+
 void FailureObserver::OnDaemonLost(const std::string& host, const std::string& why) {
   if (failed()) return;
   other_ = Verdict{.cause = Cause::kDaemonLost,

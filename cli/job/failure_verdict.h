@@ -14,6 +14,7 @@
 #include "cli/job/lease_keeper.h"
 #include "cli/job/verdict.h"
 #include "proto/dsrun.pb.h"
+#include "runtime/base/status.h"
 
 namespace ds::cli {
 
@@ -27,6 +28,8 @@ class FailureObserver {
   // The user stops the job with SIGINT, SIGTERM or SIGHUP. Only the first counts, and only when no
   // rank has failed before.
   void OnUserStop(int signal);
+  // A host answered a Launch with an error: its daemon's refusal, or nobody there to answer.
+  void OnLaunchFailed(const std::string& host, const Status& status);
   // A host's event stream ended without its job having ended.
   void OnDaemonLost(const std::string& host, const std::string& why);
   // Nothing was heard from a host for the time of its lease.
@@ -60,7 +63,7 @@ class FailureObserver {
   std::map<int, ReportedError> errors_;    // by rank
   std::optional<Culprit> culprit_;         // the first rank that failed
   std::optional<Culprit> stopped_badly_;   // the first that ended badly while being stopped
-  std::optional<Verdict> other_;           // a user's stop or a lost daemon that came first
+  std::optional<Verdict> other_;           // what else came first: a user's stop, a lost daemon
 };
 
 }  // namespace ds::cli

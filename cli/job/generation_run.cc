@@ -32,15 +32,6 @@ std::vector<Result> OnAllHosts(const std::vector<int>& node_ranks,
   return results;
 }
 
-Verdict LaunchVerdict(const std::string& host, int generation, const Status& status) {
-  return Verdict{.cause = Cause::kLaunch,
-                 .host = host,
-                 .exit_code = kExitPreflight,
-                 .generation = generation,
-                 .message = "host " + host + " could not start its ranks: " + status.message(),
-                 .proof = "Launch answered " + std::string(StatusCodeName(status.code()))};
-}
-
 }  // namespace
 
 bool IsForwarded(int signal) { return signal == SIGUSR1 || signal == SIGUSR2; }
@@ -62,15 +53,14 @@ GenerationRun::GenerationRun(int generation, const JobRequest& job, const Prepar
       failures_(generation) {}
 
 std::optional<Verdict> GenerationRun::Run(const RankProgram& program) {
-  std::optional<Verdict> refused = LaunchHosts(program);
-  if (refused.has_value()) {
+  LaunchHosts(program);
+  if (failures_.failed()) {
     StopHosts(0, "another host could not start its ranks");
   } else if (const Status forwarding = ForwardInput(); !forwarding.ok()) {
     observer_->OnNotice("rank 0 gets no standard input: " + forwarding.message());
   }
   WatchHosts();
   if (standard_input_ != nullptr) standard_input_->Stop();
-  if (refused.has_value()) return refused;
   if (observer_failed_.has_value() && !failures_.failed()) {
     return Verdict{.cause = Cause::kInternal,
                    .exit_code = kExitInternal,
@@ -82,7 +72,7 @@ std::optional<Verdict> GenerationRun::Run(const RankProgram& program) {
   return failures_.Conclude();
 }
 
-std::optional<Verdict> GenerationRun::LaunchHosts(const RankProgram& program) {
+void GenerationRun::LaunchHosts(const RankProgram& program) {
   // Its end waits for the call.
   const std::future<void> preparation = std::async(
       std::launch::async, [this] { observer_->OnLaunching(generation_, job_.plan.world_size()); });
@@ -99,15 +89,13 @@ std::optional<Verdict> GenerationRun::LaunchHosts(const RankProgram& program) {
     return prepared_.daemons[node_rank]->Launch(request).status();
   };
   const std::vector<Status> answers = OnAllHosts(all, launch);
-  std::optional<Verdict> refused;
   for (const int node_rank : all) {
     if (answers[node_rank].ok()) {
       launched_.push_back(node_rank);
-    } else if (!refused.has_value()) {
-      refused = LaunchVerdict(host_name(node_rank), generation_, answers[node_rank]);
+    } else {
+      failures_.OnLaunchFailed(host_name(node_rank), answers[node_rank]);
     }
   }
-  return refused;
 }
 
 Status GenerationRun::ForwardInput() {

@@ -69,7 +69,8 @@ class GenerationRun {
   std::optional<Verdict> Run(const RankProgram& program);
 
  private:
-  std::optional<Verdict> LaunchHosts(const RankProgram& program);
+  // Failures of it are failures_'s to know.
+  void LaunchHosts(const RankProgram& program);
   Status ForwardInput();
   void WatchHosts();
   void Handle(const JobInput& input);

@@ -173,6 +173,19 @@ TEST(FailureVerdictTest, ALostDaemonIsALostHost) {
   EXPECT_EQ(verdict->proof, "connection reset");
 }
 
+TEST(FailureVerdictTest, OnlyTheFirstHostThatCouldNotLaunchIsNamed) {
+  FailureObserver observer(2);
+  observer.OnLaunchFailed("b", NotFoundError("prog: no such program"));
+  observer.OnLaunchFailed("c", UnavailableError("connection refused"));
+  const auto verdict = observer.Conclude();
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->cause, Cause::kLaunch);
+  EXPECT_EQ(verdict->host, "b");
+  EXPECT_EQ(verdict->exit_code, 3);
+  EXPECT_EQ(verdict->generation, 2);
+  EXPECT_EQ(verdict->message, "host b could not start its ranks: prog: no such program");
+}
+
 TEST(VerdictTest, JsonHasExactlyTheDocumentedKeys) {
   const nlohmann::ordered_json json = ToJson(Verdict{});
   std::vector<std::string> keys;

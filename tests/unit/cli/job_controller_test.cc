@@ -337,6 +337,25 @@ TEST_F(JobControllerTest, AHostThatCannotLaunchStopsTheOthers) {
   EXPECT_THAT(daemons_[0]->graces, ElementsAre(0));
 }
 
+TEST_F(JobControllerTest, ADaemonThatIsGoneAtTheLaunchIsALostOne) {
+  for (const Status& answer :
+       {UnavailableError("connection refused"), DeadlineExceededError("no answer in 30 s")}) {
+    daemons_.clear();
+    hosts_.clear();
+    AddHost("a", {{}});
+    AddHost("b", {{}});
+    daemons_[1]->launch_answer = answer;
+    const auto verdict = Controller().Run();
+    ASSERT_TRUE(verdict.has_value());
+    EXPECT_EQ(verdict->cause, Cause::kDaemonLost);
+    EXPECT_EQ(verdict->host, "b");
+    EXPECT_EQ(verdict->exit_code, 4);
+    EXPECT_THAT(verdict->proof, HasSubstr("Launch ended with"));
+    EXPECT_THAT(verdict->proof, HasSubstr(answer.message()));
+    EXPECT_THAT(daemons_[0]->graces, ElementsAre(0));
+  }
+}
+
 TEST_F(JobControllerTest, RestartsWithANewGenerationUntilItSucceeds) {
   const v1::Event step = Report(0, "beacon", R"({"step":4})");
   AddHost("a", {{step, Exited(0, 7), Ended()}, {Exited(0, 0, SIGKILL), Ended()}, {Ended()}});
