@@ -76,7 +76,7 @@ TEST_F(SshTunnelTest, ADaemonKilledBehindItIsLostAfterItsLease) {
                 {.environment = hosts().Environment(), .working_directory = folder()});
   ASSERT_TRUE(dsrun.WaitForOutput("up")) << dsrun.err();
   OnHost(1, "kill -9 $(pgrep -x dsrund-.*)");
-  EXPECT_EQ(dsrun.Wait().status, 4);
+  EXPECT_EQ(dsrun.Wait().status, 4) << dsrun.err();
   EXPECT_EQ(Verdict()["host"], "behind");
   EXPECT_THAT(Verdict()["cause"].get<std::string>(), HasSubstr("_lost"));
 }
@@ -87,7 +87,7 @@ TEST_F(SshTunnelTest, ABrokenSshConnectionIsALostDaemon) {
                 {.environment = hosts().Environment(), .working_directory = folder()});
   ASSERT_TRUE(dsrun.WaitForOutput("up")) << dsrun.err();
   OnHost(1, "kill -9 $(pgrep -f 'sshd: root')");
-  EXPECT_EQ(dsrun.Wait().status, 4);
+  EXPECT_EQ(dsrun.Wait().status, 4) << dsrun.err();
   EXPECT_EQ(Verdict()["host"], "behind");
   EXPECT_EQ(Verdict()["cause"], "daemon_lost");
 }
