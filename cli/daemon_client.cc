@@ -103,7 +103,12 @@ class DaemonClient::Call {
   grpc::ClientContext context_;
 };
 
-void KeepGrpcUntilExit() { ::grpc_init(); }  // what would be its other half, exit makes needless
+void KeepGrpcUntilExit() {
+  ::grpc_init();  // what would be its other half, exit makes needless
+  // One that is never used: the last channel to go ends the threads that all of them share.
+  static const auto& kept = *new std::shared_ptr<grpc::Channel>(MakeLocalChannel("unix:/dev/null"));
+  static_cast<void>(kept);
+}
 
 DaemonClient::DaemonClient(const std::string& target)
     : stub_(v1::Daemon::NewStub(MakeLocalChannel(target))) {}

@@ -97,12 +97,12 @@ StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Start(const LocalDaemonOptio
                       SpawnInNewSession(dsrund.string(), std::move(arguments), inherited));
   daemon->controller_pipe_ = std::move(controller.write);
   ready.write.Reset();
+  daemon->client_ = std::make_unique<DaemonClient>("unix:" + socket);  // while the daemon starts
   if (Status ready_status = AwaitReady(ready.read.get(), options.start_timeout);
       !ready_status.ok()) {
     ::kill(daemon->pid_, SIGKILL);  // it has no ranks yet, and may be past reading its pipe
     return ready_status;
   }
-  daemon->client_ = std::make_unique<DaemonClient>("unix:" + socket);
   return daemon;
 }
 
@@ -122,6 +122,7 @@ void LocalDaemon::HangUp() {
 
 Status LocalDaemon::Close() {
   HangUp();
+  client_.reset();  // while the daemon ends
   const Status result = pid_ < 0                   ? OkStatus()
                         : warm_connection_.valid() ? AwaitWarm()
                                                    : AwaitChild();

@@ -42,7 +42,7 @@ class LocalDaemon {
   LocalDaemon(const LocalDaemon&) = delete;
   LocalDaemon& operator=(const LocalDaemon&) = delete;
 
-  DaemonClient& client() { return *client_; }
+  DaemonClient& client() { return *client_; }  // until Close
   int pid() const { return pid_; }
   // Its private folder; gone after Close.
   const std::filesystem::path& folder() const { return folder_; }

@@ -51,6 +51,10 @@ class Supervisor {
   // For one that was created without a job, before the loop runs: serves this one.
   Status TakeJob(TakenJob job);
 
+  // Once the loop has ended: nothing of the job is left. The controller of a warm daemon need not
+  // wait until the kernel has taken this process apart.
+  void LetGoOfController() { options_.controller.Reset(); }
+
   StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest& request);
   StatusOr<v1::LaunchResponse> Launch(const v1::LaunchRequest& request);
   StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request);

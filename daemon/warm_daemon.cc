@@ -52,6 +52,7 @@ Status WaitAndServe(SupervisorOptions options, PrivateFolder* private_folder) {
   const Status status = loop->Run();
   server->Drain();
   private_folder->Remove();
+  supervisor->LetGoOfController();
   if (!status.ok()) LogError(status.message());
   std::_Exit(status.ok() ? 0 : 1);  // as in main.cc
 }
