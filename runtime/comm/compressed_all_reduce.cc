@@ -1,0 +1,153 @@
+#include "runtime/comm/compressed_all_reduce.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/bitwise_left_shift.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "runtime/base/check.h"
+
+namespace ds::comm {
+namespace {
+
+constexpr std::int64_t kBits = 8;
+
+// 128, 64, ..., 1: the first element is the highest bit.
+at::Tensor BitValues(const at::Tensor& like) {
+  const at::Tensor shifts = at::arange(kBits - 1, -1, -1, like.options().dtype(at::kByte));
+  return at::bitwise_left_shift(at::ones({1}, shifts.options()), shifts);
+}
+
+// One byte for 8 elements.
+at::Tensor Packed(const at::Tensor& positive) {
+  return positive.view({-1, kBits})
+      .to(at::kByte)
+      .mul_(BitValues(positive))
+      .sum(1, false, at::kByte);
+}
+
+// -1 or 1 for every bit; the last dimension becomes 8 times as long.
+at::Tensor Signs(const at::Tensor& packed) {
+  const at::Tensor bits = packed.unsqueeze(-1).bitwise_and(BitValues(packed)).ne(0);
+  return bits.to(at::kFloat).mul_(2.0).sub_(1.0).flatten(-2);
+}
+
+// Replaces `values` by what is lost when only their signs and the returned scale are kept.
+at::Tensor SplitOffScale(const at::Tensor& values, const at::Tensor& positive) {
+  const at::Tensor scale =
+      at::linalg_vector_norm(values).div_(std::sqrt(static_cast<double>(values.numel())));
+  values.sub_(positive.to(at::kFloat).mul_(2.0).sub_(1.0).mul_(scale));
+  return scale;
+}
+
+std::int64_t RoundUp(std::int64_t value, std::int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+}  // namespace
+
+CompressedAllReduce::CompressedAllReduce(Communicator& world, device::MemoryLedger* ledger)
+    : world_(world), ledger_(ledger) {}
+
+void CompressedAllReduce::ForgetErrors() {
+  worker_error_ = server_error_ = at::Tensor();
+  entry_.Reset();
+  places_.clear();
+}
+
+void CompressedAllReduce::MakePlaces(const std::vector<at::Tensor>& buffers) {
+  const std::int64_t ranks = world_.size();
+  std::int64_t worker = 0;
+  std::int64_t server = 0;
+  for (const at::Tensor& buffer : buffers) {
+    Place place{.numel = buffer.numel(),
+                .padded = RoundUp(buffer.numel(), ranks * std::lcm(ranks, kBits)),
+                .worker_offset = worker,
+                .server_offset = server};
+    place.part = place.padded / ranks;
+    worker += place.padded;
+    server += place.part;
+    places_.push_back(place);
+  }
+  bit_bytes_ = server / kBits;
+  const auto options = at::TensorOptions(at::kFloat).device(world_.device());
+  worker_error_ = at::zeros({worker}, options);
+  server_error_ = at::zeros({server}, options);
+  const auto tier =
+      world_.device().is_cpu() ? device::MemoryTier::kHost : device::MemoryTier::kDevice;
+  entry_ = device::LedgerEntry(
+      ledger_, device::MemoryUse::kOptimizerState, tier,
+      static_cast<std::int64_t>(worker_error_.nbytes() + server_error_.nbytes()));
+}
+
+at::Tensor CompressedAllReduce::CompressForServers(const std::vector<at::Tensor>& buffers) {
+  const std::int64_t ranks = world_.size();
+  const auto count = static_cast<std::int64_t>(places_.size());
+  const at::Tensor scales = at::empty({count}, worker_error_.options());
+  const at::Tensor rows = at::empty({ranks, bit_bytes_ + count * std::int64_t{sizeof(float)}},
+                                    scales.options().dtype(at::kByte));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Place& place = places_[static_cast<std::size_t>(i)];
+    const at::Tensor values = worker_error_.narrow(0, place.worker_offset, place.padded);
+    values.narrow(0, 0, place.numel).add_(buffers[static_cast<std::size_t>(i)].flatten());
+    const at::Tensor positive = values.ge(0);
+    scales.select(0, i).copy_(SplitOffScale(values, positive));
+    rows.narrow(1, place.server_offset / kBits, place.part / kBits)
+        .copy_(Packed(positive).view({ranks, -1}));
+  }
+  rows.narrow(1, bit_bytes_, rows.size(1) - bit_bytes_).copy_(scales.view(at::kByte));
+  return rows;
+}
+
+at::Tensor CompressedAllReduce::ScalesOf(const at::Tensor& rows) const {
+  const at::Tensor bytes = rows.narrow(1, bit_bytes_, rows.size(1) - bit_bytes_);
+  return bytes.clone(at::MemoryFormat::Contiguous).view(at::kFloat);
+}
+
+at::Tensor CompressedAllReduce::CompressMean(const at::Tensor& received) {
+  const at::Tensor shares = ScalesOf(received).mul_(1.0 / world_.size());
+  const at::Tensor row = at::empty({received.size(1)}, received.options());
+  const at::Tensor scales = at::empty({shares.size(1)}, shares.options());
+  for (std::int64_t i = 0; i < shares.size(1); ++i) {
+    const Place& place = places_[static_cast<std::size_t>(i)];
+    const at::Tensor bits = received.narrow(1, place.server_offset / kBits, place.part / kBits);
+    const at::Tensor error = server_error_.narrow(0, place.server_offset, place.part);
+    error.add_(Signs(bits).mul_(shares.narrow(1, i, 1)).sum(0));
+    const at::Tensor positive = error.ge(0);
+    scales.select(0, i).copy_(SplitOffScale(error, positive));
+    row.narrow(0, place.server_offset / kBits, place.part / kBits).copy_(Packed(positive));
+  }
+  row.narrow(0, bit_bytes_, row.numel() - bit_bytes_).copy_(scales.view(at::kByte));
+  return row;
+}
+
+void CompressedAllReduce::Expand(const at::Tensor& rows,
+                                 const std::vector<at::Tensor>& buffers) const {
+  const at::Tensor scales = ScalesOf(rows);
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    const Place& place = places_[i];
+    const at::Tensor bits = rows.narrow(1, place.server_offset / kBits, place.part / kBits);
+    const at::Tensor values = Signs(bits).mul_(scales.narrow(1, static_cast<std::int64_t>(i), 1));
+    buffers[i].copy_(values.flatten().narrow(0, 0, place.numel).view(buffers[i].sizes()));
+  }
+}
+
+void CompressedAllReduce::Average(const std::vector<at::Tensor>& buffers) {
+  if (world_.size() == 1) return;
+  if (!worker_error_.defined()) MakePlaces(buffers);
+  DS_CHECK(buffers.size() == places_.size());
+  const at::Tensor sent = CompressForServers(buffers);
+  const at::Tensor received = at::empty_like(sent);
+  world_.AllToAll(received, sent);
+  const at::Tensor all = sent;  // its bytes have gone out
+  world_.AllGather(all.view({-1}), CompressMean(received));
+  Expand(all, buffers);
+}
+
+}  // namespace ds::comm
