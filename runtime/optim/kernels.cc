@@ -69,9 +69,9 @@ DS_SIMD_CLONES void LionKernel(const LionCoefficients& coefficients, const FlatB
   }
 }
 
-DS_SIMD_CLONES void LambMomentsKernel(const LambCoefficients& coefficients,
-                                      const FlatBlock& block) {
-  const LambCoefficients c = coefficients;
+DS_SIMD_CLONES void MomentsKernel(const DirectionCoefficients& coefficients,
+                                  const FlatBlock& block) {
+  const DirectionCoefficients c = coefficients;
   const float* __restrict g = block.gradient;
   float* __restrict m = block.state[0];
   float* __restrict v = block.state[1];
@@ -82,9 +82,9 @@ DS_SIMD_CLONES void LambMomentsKernel(const LambCoefficients& coefficients,
   }
 }
 
-DS_SIMD_CLONES void LambDirectionKernel(const LambCoefficients& coefficients,
-                                        const FlatBlock& block, float* direction) {
-  const LambCoefficients c = coefficients;
+DS_SIMD_CLONES void DirectionKernel(const DirectionCoefficients& coefficients,
+                                    const FlatBlock& block, float* direction) {
+  const DirectionCoefficients c = coefficients;
   const float* __restrict p = block.parameter;
   const float* __restrict m = block.state[0];
   const float* __restrict v = block.state[1];

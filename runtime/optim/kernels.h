@@ -65,7 +65,7 @@ struct LionCoefficients {
 // State: exp_avg.
 void LionKernel(const LionCoefficients& coefficients, const FlatBlock& block);
 
-struct LambCoefficients {
+struct DirectionCoefficients {
   float gradient_scale;
   float weight_decay;
   float one_minus_beta1;
@@ -75,10 +75,11 @@ struct LambCoefficients {
   float eps_outside;  // eps where it is added to the root, else 0
 };
 // State: exp_avg, exp_avg_sq. Updates them from the gradient.
-void LambMomentsKernel(const LambCoefficients& coefficients, const FlatBlock& block);
+void MomentsKernel(const DirectionCoefficients& coefficients, const FlatBlock& block);
 // What the parameter would move by at rate 1, from parameter and state, into `direction`.
-void LambDirectionKernel(const LambCoefficients& coefficients, const FlatBlock& block,
-                         float* direction);
+void DirectionKernel(const DirectionCoefficients& coefficients, const FlatBlock& block,
+                     float* direction);
+
 struct MuonCoefficients {
   float gradient_scale;
   float one_minus_momentum;

@@ -9,7 +9,7 @@
 
 #include <vector>
 
-#include "runtime/optim/kernels.h"
+#include "runtime/optim/adam_direction.h"
 #include "runtime/optim/optimizer.h"
 
 namespace ds::optim {
@@ -25,8 +25,7 @@ class Lamb : public Optimizer {
   void Apply(const Update& update, const Part& part) override;
 
  private:
-  LambCoefficients Coefficients(const Update& update, const Part& part) const;
-  void UpdateState(const LambCoefficients& c, const Part& part) const;
+  DirectionCoefficients Coefficients(const Update& update, const Part& part) const;
   double Ratio(double parameter_squares, double direction_squares) const;
 
   std::vector<double> ratios_;  // of this update, by parameter
