@@ -1,5 +1,6 @@
 #include "cli/job/gather_exports.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -19,6 +20,16 @@ std::optional<std::string> Variable(const char* name) {
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
+// Intel's OpenMP would move the threads of a bound rank to cores of its own choice.
+Status CheckCoreBinding(const Environment& exports) {
+  const bool exported = std::any_of(exports.begin(), exports.end(), [](const auto& variable) {
+    return variable.first == "KMP_AFFINITY";
+  });
+  if (!exported && !Variable("KMP_AFFINITY").has_value()) return OkStatus();
+  return InvalidArgumentError(
+      "--bind_cores_to_rank contradicts KMP_AFFINITY in the environment; unset one of them");
+}
+
 }  // namespace
 
 StatusOr<GatheredExports> GatherExports(const LaunchFlags& flags) {
@@ -35,6 +46,7 @@ StatusOr<GatheredExports> GatherExports(const LaunchFlags& flags) {
     request.files.push_back(std::move(file));
   }
   DS_ASSIGN_OR_RETURN(gathered.environment, ResolveExports(request, ShellEnvironment()));
+  if (flags.bind_cores_to_rank) DS_RETURN_IF_ERROR(CheckCoreBinding(gathered.environment));
   return gathered;
 }
 

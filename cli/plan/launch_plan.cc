@@ -136,17 +136,13 @@ bool IsHere(const HostEntry& entry, const ThisHost& this_host) {
                       [&](const char* key) { return entry.keys.contains(key); });
 }
 
-Status PlaceHosts(const LaunchFlags& flags, const ThisHost& this_host, LaunchPlan* plan) {
+Status PlaceHosts(const ThisHost& this_host, LaunchPlan* plan) {
   for (const HostEntry& entry : plan->entries) {
     if (entry.keys.contains("spare")) {
       return UnimplementedError("host '" + entry.name +
                                 "': the hostfile key 'spare' is not available yet");
     }
     plan->here.push_back(IsHere(entry, this_host));
-  }
-  if (flags.bind_cores_to_rank && std::getenv("KMP_AFFINITY") != nullptr) {
-    return InvalidArgumentError(
-        "--bind_cores_to_rank contradicts KMP_AFFINITY in the environment; unset one of them");
   }
   return OkStatus();
 }
@@ -156,7 +152,7 @@ StatusOr<LaunchPlan> PlanFromThisHost(const LaunchFlags& flags) {
       ProbeThisHost(flags.bind_cores_to_rank ? Probe::kWithCores : Probe::kWithoutCores);
   DS_ASSIGN_OR_RETURN(LaunchPlan plan,
                       MakeLaunchPlan(flags, this_host, std::getenv("CUDA_VISIBLE_DEVICES")));
-  DS_RETURN_IF_ERROR(PlaceHosts(flags, this_host, &plan));
+  DS_RETURN_IF_ERROR(PlaceHosts(this_host, &plan));
   return plan;
 }
 

@@ -36,7 +36,7 @@ bool IsHere(const HostEntry& entry, const ThisHost& this_host);
 
 // Readies the plan for launching from this machine: tells the hosts that are this machine from the
 // others and refuses per-host keys that are not honoured.
-Status PlaceHosts(const LaunchFlags& flags, const ThisHost& this_host, LaunchPlan* plan);
+Status PlaceHosts(const ThisHost& this_host, LaunchPlan* plan);
 
 // MakeLaunchPlan and PlaceHosts with what this process sees.
 StatusOr<LaunchPlan> PlanFromThisHost(const LaunchFlags& flags);

@@ -122,6 +122,22 @@ TEST_F(CommandLineTest, HostfilesAreRefusedWithFileAndLine) {
                     "(a comment starts with '#')");
 }
 
+TEST_F(CommandLineTest, CoresAreNotBoundTwiceOver) {
+  const std::string message =
+      "--bind_cores_to_rank contradicts KMP_AFFINITY in the environment; unset one of them";
+  for (const char* command : {"plan", "run"}) {
+    ExpectRefused({"--num_gpus", "1", "--bind_cores_to_rank", "-x", "KMP_AFFINITY=none", command,
+                   "--", "/bin/true"},
+                  message);
+    const ProgramResult inherited =
+        RunProgram({(programs_ / "dsrun").string(), "--num_gpus", "1", "--bind_cores_to_rank",
+                    command, "--", "/bin/true"},
+                   {.environment = {"KMP_AFFINITY=none"}, .working_directory = folder_.path()});
+    EXPECT_EQ(inherited.status, 2) << command;
+    EXPECT_EQ(inherited.err, "dsrun: " + message + "\n");
+  }
+}
+
 TEST_F(CommandLineTest, MoreThanThereIsIsRefused) {
   const std::string localhost = std::string(kExamples) + "localhost";
   ExpectRefused({"-H", localhost, "--num_gpus", "9", "train"},

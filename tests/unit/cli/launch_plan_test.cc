@@ -135,7 +135,7 @@ TEST_F(LaunchPlanTest, RefusesToLaunchWhatItCannotReachOrHonour) {
     const LaunchFlags flags{.hostfile = Hostfile(text)};
     auto plan = MakeLaunchPlan(flags, Machine(0), nullptr);
     EXPECT_TRUE(plan.ok());
-    return PlaceHosts(flags, Machine(0), &*plan).message();
+    return PlaceHosts(Machine(0), &*plan).message();
   };
   EXPECT_EQ(refusal("me slots=1 spare\n"),
             "host 'me': the hostfile key 'spare' is not available yet");
@@ -148,7 +148,7 @@ TEST_F(LaunchPlanTest, TellsThisMachineFromHostsReachedOverSsh) {
   const LaunchFlags flags{.hostfile = Hostfile(text)};
   auto plan = MakeLaunchPlan(flags, Machine(0), nullptr);
   ASSERT_TRUE(plan.ok());
-  ASSERT_TRUE(PlaceHosts(flags, Machine(0), &*plan).ok());
+  ASSERT_TRUE(PlaceHosts(Machine(0), &*plan).ok());
   EXPECT_THAT(plan->here, ElementsAre(false, true, true, false, false, false));
 }
 
