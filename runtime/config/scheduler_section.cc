@@ -23,7 +23,7 @@ struct Param {
   std::string_view name;
   std::string_view otherwise;  // JSON, or one of the two below
 };
-constexpr std::string_view kRegistry = "";  // the default of the registry
+constexpr std::string_view kRegistry;  // empty: the default of the registry
 constexpr std::string_view kRequired = "required";
 
 constexpr Param kLrRangeTest[] = {{"lr_range_test_min_lr", kRegistry},
@@ -184,8 +184,9 @@ void ScheduleTakesItsParams(RuleContext& context) {
   if (type == nullptr) return;
   for (const auto& [key, entry] : context.values.entries()) {
     if (!SaysSomething(key, entry)) continue;
-    const bool known = std::any_of(type->params.begin(), type->params.end(),
-                                   [&](const Param& param) { return key == KeyOf(param.name); });
+    const bool known =
+        std::any_of(type->params.begin(), type->params.end(),
+                    [&key = key](const Param& param) { return key == KeyOf(param.name); });
     if (known) continue;
     context.issues.Error(
         key,
