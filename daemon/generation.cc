@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "daemon/host_probe.h"
+#include "daemon/orphans.h"
 
 namespace ds::daemon {
 namespace {
@@ -123,7 +124,7 @@ bool Generation::Has(pid_t pid) const {
 }
 
 int Generation::Stop(std::chrono::nanoseconds grace, v1::StopCause cause) {
-  if (!running()) return 0;
+  if (!running() && !in_grace()) return 0;
   const auto deadline = std::chrono::steady_clock::now() + grace;
   if (stop_cause_ != v1::STOP_NONE) {
     if (kill_timer_ && deadline < kill_timer_->first) SetKillTimer(deadline);
@@ -132,6 +133,11 @@ int Generation::Stop(std::chrono::nanoseconds grace, v1::StopCause cause) {
   stop_cause_ = cause;
   const int signalled = SignalAll(SIGTERM);
   SignalAll(SIGCONT);  // a stopped process takes no SIGTERM
+  std::vector<pid_t> unreaped;
+  for (const auto& rank : ranks_) {
+    if (!rank->ended()) unreaped.push_back(rank->pid());
+  }
+  TerminateStrays(unreaped);
   SetKillTimer(deadline);
   return signalled;
 }
@@ -141,6 +147,7 @@ void Generation::SetKillTimer(EventLoop::TimePoint when) {
   kill_timer_ = loop_->CallAt(when, [this] {
     kill_timer_.reset();
     KillAll();
+    if (!running()) options_.on_ranks_ended();
   });
 }
 
@@ -180,13 +187,13 @@ v1::RankExited Generation::OnRankExit(const RankExit& exit, pid_t pid) {
 
 void Generation::OnRankEnded() {
   if (--running_ > 0) return;
-  if (cgroup_) cgroup_->KillAll();
-  if (kill_timer_) loop_->CancelTimer(*kill_timer_);
-  kill_timer_.reset();
+  if (cgroup_ && !in_grace()) cgroup_->KillAll();
   options_.on_ranks_ended();
 }
 
 void Generation::End() {
+  if (kill_timer_) loop_->CancelTimer(*kill_timer_);
+  kill_timer_.reset();
   files_.reset();
   cgroup_.reset();
   v1::Event event;

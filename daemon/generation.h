@@ -3,8 +3,9 @@
 // Generation: one set of ranks, from their common start to the end of the last one.
 //
 // All start, or none stays. The first rank that fails (non-zero status or a signal) stops the
-// others at once; so does Stop(). Stopping is one SIGTERM to every process group, a grace that all
-// share, then SIGKILL. What ranks started in sessions of their own ends with the last rank.
+// others at once; so does Stop(). Stopping is one SIGTERM to every process group and to what has
+// left them, a grace that all share, then SIGKILL. When nothing is being stopped, what ranks
+// started in sessions of their own ends with the last rank.
 //
 // Threads: the loop's; log() may be used from any.
 
@@ -33,9 +34,11 @@ class Generation {
  public:
   struct Options {
     HostContext host;
-    std::filesystem::path folder;          // private; the job's files get a folder in it
-    std::shared_ptr<EventLog> log;         // its on_room leads to Resume()
-    std::function<void()> on_ranks_ended;  // called once; End() is still to be called
+    std::filesystem::path folder;   // private; the job's files get a folder in it
+    std::shared_ptr<EventLog> log;  // its on_room leads to Resume()
+    // Every rank has ended; End() is still to be called. Called again when the grace of a stop,
+    // in which orphans may end, is over.
+    std::function<void()> on_ranks_ended;
   };
 
   // `loop` outlives the generation.
@@ -50,6 +53,8 @@ class Generation {
   std::vector<pid_t> pids() const;
   bool running() const { return running_ > 0; }
   bool Has(pid_t pid) const;
+  // Whether a stop is under way whose grace is not over.
+  bool in_grace() const { return kill_timer_.has_value(); }
 
   // Returns how many ranks were signalled. While a stop is under way only a shorter grace matters;
   // the cause of the first stop is what JobEnded will name.

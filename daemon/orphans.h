@@ -4,11 +4,15 @@
 // leaves its rank's process group and outlives its parent becomes a child of the daemon, and does
 // not outlive the generation.
 //
+// Strays: what has left its rank's process group, orphan or not. No signal to the groups reaches
+// them.
+//
 // Threads: the one that starts the ranks. The process must have no children but ranks and orphans.
 
 #include <sys/types.h>
 
 #include <functional>
+#include <vector>
 
 #include "runtime/base/status.h"
 
@@ -22,8 +26,14 @@ Status AdoptOrphans();
 // is for the next call.
 void ReapOrphans(const std::function<bool(pid_t)>& is_rank);
 
-// Kills every child. Requires: no rank is left. Returns true when there is no child any more, else
-// it is called again at the next SIGCHLD.
-bool KillOrphans();
+// SIGTERM, and SIGCONT so that a stopped one takes it, to every stray. `ranks` are those that have
+// not been reaped, whose groups have got theirs: what these leave behind meanwhile is not missed.
+void TerminateStrays(const std::vector<pid_t>& ranks);
+
+enum class Orphans { kAwait, kKill };
+
+// Takes the status of children that have ended; kKill: kills all others. Requires: no rank is left.
+// Returns true when there is no child any more, else it is called again at the next SIGCHLD.
+bool EndOrphans(Orphans how);
 
 }  // namespace ds::daemon

@@ -281,7 +281,7 @@ void Supervisor::OnRanksEnded() {
 }
 
 void Supervisor::EndGenerationWhenAlone() {
-  if (!KillOrphans()) return;
+  if (!EndOrphans(generation_->in_grace() ? Orphans::kAwait : Orphans::kKill)) return;
   ending_generation_ = false;
   generation_->End();
   if (finishing_) loop_->Quit();

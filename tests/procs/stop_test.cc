@@ -134,6 +134,35 @@ TEST_F(StopTest, OrphansInSessionsOfTheirOwnEndWithTheJob) {
   for (const auto& [rank, text] : outcome.out) EXPECT_FALSE(Exists(std::stoi(text)));
 }
 
+TEST_F(StopTest, WhatLeftItsRanksGroupIsToldToEndAndHasTheGraceToDoSo) {
+  const testing::TemporaryFolder folder;
+  const std::string file = (folder.path() / "told").string();
+  ASSERT_TRUE(client().Launch(Request(2, {"session", file})).ok());
+  int started = 0;
+  const Outcome outcome = Watch(1, [&](const v1::Event& event) {
+    if (!event.has_rank_output() || ++started < 2) return;
+    EXPECT_TRUE(client().Stop(StopRequest(3600)).ok());
+  });
+  EXPECT_TRUE(std::filesystem::exists(file));
+  for (const auto& [rank, text] : outcome.out) EXPECT_FALSE(Exists(std::stoi(text)));
+  for (const auto& [rank, exit] : outcome.exits) EXPECT_EQ(exit.signal(), SIGTERM);
+}
+
+TEST_F(StopTest, WhatLeftItsRanksGroupAndDoesNotListenDiesWhenTheGraceIsOver) {
+  for (const double second_grace : {0.05, 0.0}) {
+    const std::uint32_t generation = second_grace > 0 ? 1 : 2;
+    ASSERT_TRUE(client().Launch(Request(1, {"session"}, generation)).ok());
+    const Outcome outcome = Watch(generation, [&](const v1::Event& event) {
+      v1::StopRequest request = StopRequest(event.has_rank_exited() ? second_grace : 3600);
+      request.set_generation(generation);
+      if (!event.has_rank_output() && !event.has_rank_exited()) return;
+      EXPECT_TRUE(client().Stop(request).ok());
+    });
+    EXPECT_FALSE(Exists(std::stoi(outcome.out.at(0))));
+    EXPECT_EQ(outcome.exits.at(0).signal(), SIGTERM);
+  }
+}
+
 TEST_F(StopTest, WhatLeftItsRanksGroupAndHoldsTheOutputDiesInTheKillToo) {
   ASSERT_TRUE(client().Launch(Request(1, {"escape"})).ok());
   pid_t escapee = 0;

@@ -268,6 +268,34 @@ int LeaveEscapee(const Arguments&) {
   WaitForSignal();
 }
 
+// session [FILE]: leaves a child in a session of its own, says its pid and waits. Told to end, the
+// child makes FILE; without one it does not listen.
+int LeaveSession(const Arguments& arguments) {
+  static std::string file;
+  if (!arguments.empty()) file = arguments[0];
+  int ready[2];
+  if (::pipe(ready) != 0) return 97;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::setsid();
+    std::signal(
+        SIGTERM, file.empty() ? SIG_IGN : [](int) {
+          ::close(::open(file.c_str(), O_WRONLY | O_CREAT, 0600));
+          std::_Exit(0);
+        });
+    for (int fd = 0; fd < 64; ++fd) {
+      if (fd != ready[1]) ::close(fd);
+    }
+    ::close(ready[1]);
+    WaitForSignal();
+  }
+  ::close(ready[1]);
+  char none = 0;
+  if (::read(ready[0], &none, 1) != 0) return 96;
+  Say(std::to_string(child) + "\n");
+  WaitForSignal();
+}
+
 int Main(const Arguments& arguments) {
   const std::map<std::string, std::function<int(const Arguments&)>> acts = {
       {"exit", Exit},
@@ -291,6 +319,7 @@ int Main(const Arguments& arguments) {
       {"eat", EatMemory},
       {"fill-shm", FillSharedMemory},
       {"escape", LeaveEscapee},
+      {"session", LeaveSession},
   };
   const auto act = arguments.empty() ? acts.end() : acts.find(arguments[0]);
   if (act == acts.end()) return 95;
