@@ -13,8 +13,6 @@
 #include "runtime/base/cpu_topology.h"
 #include "runtime/base/unix_socket.h"
 
-extern char** environ;
-
 namespace ds::cli {
 namespace {
 

@@ -23,8 +23,6 @@
 #include "runtime/base/log.h"
 #include "runtime/base/private_folder.h"
 
-extern char** environ;
-
 namespace ds::daemon {
 namespace {
 

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <functional>
+#include <utility>
 
 #include "cli/connection_probe.h"
 #include "proto/dsrun.pb.h"
@@ -42,7 +43,9 @@ class HostDaemon {
     std::chrono::milliseconds timeout{};
   };
   // Calls `done` once, on any thread, before the timeout is over or this object is gone.
-  virtual void Renew(const RenewCall& /*call*/, RenewCallback done) { done(v1::RenewResponse()); }
+  virtual void Renew(const RenewCall& /*call*/, RenewCallback done) {
+    std::move(done)(v1::RenewResponse());
+  }
   // When the last event of a Watch came, by the monotonic clock; 0 = none has come.
   virtual std::chrono::nanoseconds LastEvent() const { return {}; }
   virtual ProbeResult Probe(std::chrono::milliseconds /*timeout*/) const { return {}; }

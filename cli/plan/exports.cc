@@ -1,12 +1,11 @@
 #include "cli/plan/exports.h"
 
 #include <fnmatch.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <utility>
-
-extern char** environ;
 
 namespace ds::cli {
 namespace {

@@ -2,14 +2,13 @@
 
 #include <fcntl.h>
 #include <spawn.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
 
 #include "runtime/base/unique_fd.h"
-
-extern char** environ;
 
 namespace ds {
 namespace {

@@ -32,7 +32,7 @@ StatusOr<int> IntegerVariable(const char* name, int fallback, Range range) {
   return number;
 }
 
-std::string TextVariable(const char* name, std::string fallback) {
+std::string TextVariable(const char* name, const std::string& fallback) {
   const char* text = std::getenv(name);
   return text == nullptr ? fallback : std::string(text);
 }

@@ -229,9 +229,9 @@ StatusOr<ElasticBatch> SolveByGpus(const ElasticityConfig& config,
   if (!num_gpus) return *best;
   if (!Contains(best->valid_gpus, *num_gpus)) {
     return InvalidArgumentError(
-        "elasticity: " + Text(*num_gpus) + " is not one of the " + Text(best->valid_gpus.size()) +
-        " valid numbers of GPUs for a batch of " + Text(best->final_batch_size) + ": " +
-        Nearest(best->valid_gpus, *num_gpus));
+        "elasticity: " + Text(*num_gpus) + " is not one of the " +
+        std::to_string(best->valid_gpus.size()) + " valid numbers of GPUs for a batch of " +
+        Text(best->final_batch_size) + ": " + Nearest(best->valid_gpus, *num_gpus));
   }
   best->micro_batch_size =
       LargestMicroBatch(config.micro_batch_sizes, best->final_batch_size / *num_gpus);

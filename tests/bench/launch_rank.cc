@@ -27,8 +27,6 @@
 #include <thread>
 #include <vector>
 
-extern char** environ;
-
 namespace {
 
 long long MonotonicNanos() {

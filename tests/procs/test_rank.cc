@@ -25,8 +25,6 @@
 #include "runtime/base/unique_fd.h"
 #include "tests/procs/flood.h"
 
-extern char** environ;
-
 namespace ds {
 namespace {
 
