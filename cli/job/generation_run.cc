@@ -1,5 +1,6 @@
 #include "cli/job/generation_run.h"
 
+#include <algorithm>
 #include <csignal>
 #include <future>
 #include <thread>
@@ -33,6 +34,12 @@ std::vector<Result> OnAllHosts(const std::vector<int>& node_ranks,
 }
 
 }  // namespace
+
+std::optional<int> NodeRankOf(const PreparedJob& prepared, int number) {
+  const auto found = std::find(prepared.numbers.begin(), prepared.numbers.end(), number);
+  if (found == prepared.numbers.end()) return std::nullopt;
+  return static_cast<int>(found - prepared.numbers.begin());
+}
 
 bool IsForwarded(int signal) { return signal == SIGUSR1 || signal == SIGUSR2; }
 
@@ -177,7 +184,9 @@ void GenerationRun::HandleSignal(int signal) {
 }
 
 void GenerationRun::HandleHostChange(const HostChange& change) {
-  const std::string& host = host_name(change.node_rank);
+  const std::optional<int> node_rank = NodeRankOf(prepared_, change.host);
+  if (!node_rank.has_value()) return;
+  const std::string& host = host_name(*node_rank);
   switch (change.grade) {
     case HostGrade::kLate:
       break;
@@ -191,8 +200,8 @@ void GenerationRun::HandleHostChange(const HostChange& change) {
       break;
     case HostGrade::kLost:
       failures_.OnHostLost(host, change);
-      Forget(change.node_rank);
-      prepared_.daemons[change.node_rank]->Abandon();
+      Forget(*node_rank);
+      prepared_.daemons[*node_rank]->Abandon();
       break;
   }
 }

@@ -43,9 +43,13 @@ using JobInputs = BoundedQueue<JobInput>;
 // What Prepare has found out.
 struct PreparedJob {
   std::vector<HostDaemon*> daemons;  // by host of the plan
+  std::vector<int> numbers;          // by host: by which the keeper of leases knows it
   std::vector<int> core_counts;      // by host
   int master_port = 0;
 };
+
+// None: the host is not, or no longer, one of the plan.
+std::optional<int> NodeRankOf(const PreparedJob& prepared, int number);
 
 // SIGUSR1 and SIGUSR2 mean something to the ranks, not to dsrun.
 bool IsForwarded(int signal);

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <future>
+#include <numeric>
 #include <utility>
 
 #include "cli/exit_codes.h"
@@ -53,7 +54,10 @@ JobController::JobController(JobRequest job, std::vector<HostDaemon*> daemons,
       observer_(observer),
       prepared_{.daemons = std::move(daemons)},
       standard_input_(input),
-      inputs_(kQueuedEvents) {}
+      inputs_(kQueuedEvents) {
+  prepared_.numbers.resize(prepared_.daemons.size());
+  std::iota(prepared_.numbers.begin(), prepared_.numbers.end(), 0);
+}
 
 std::optional<Verdict> JobController::Run() {
   RestartPolicy restarts(job_.max_restarts);
@@ -138,8 +142,10 @@ std::optional<Verdict> JobController::TakeEarlyEnd(int generation) {
     }
     if (input->signal != 0) return UserStopVerdict(input->signal, generation);
     if (!input->host_change.has_value() || input->host_change->grade != HostGrade::kLost) continue;
+    const std::optional<int> node_rank = NodeRankOf(prepared_, input->host_change->host);
+    if (!node_rank.has_value()) continue;
     FailureObserver failures(generation);
-    failures.OnHostLost(job_.plan.hosts[input->host_change->node_rank].host, *input->host_change);
+    failures.OnHostLost(job_.plan.hosts[*node_rank].host, *input->host_change);
     return failures.Conclude();
   }
   return std::nullopt;

@@ -63,7 +63,7 @@ struct LeaseKeeper::State : std::enable_shared_from_this<State> {
   void RenewDue(std::unique_lock<std::mutex>* lock);
   void TellChanges(std::unique_lock<std::mutex>* lock);
   std::vector<FoundChange> FindChanges();
-  void OnRenewed(int node_rank, const Status& answer);
+  void OnRenewed(int number, const Status& answer);
   static std::chrono::nanoseconds Now() { return Clock::System().Now(); }
 
   const std::chrono::nanoseconds lease;
@@ -88,25 +88,25 @@ void LeaseKeeper::State::Run() {
 void LeaseKeeper::State::RenewDue(std::unique_lock<std::mutex>* lock) {
   std::vector<std::pair<int, HostDaemon*>> due;
   const std::chrono::nanoseconds now = Now();
-  for (auto& [node_rank, host] : hosts) {
+  for (auto& [number, host] : hosts) {
     if (host.renewing || host.told == HostGrade::kLost || now < host.next_renewal) continue;
     host.renewing = true;
     host.next_renewal = now + lease / kRenewalsPerLease;
-    due.emplace_back(node_rank, host.daemon);
+    due.emplace_back(number, host.daemon);
   }
   lock->unlock();  // a daemon may answer at once
-  for (const auto& [node_rank, daemon] : due) {
+  for (const auto& [number, daemon] : due) {
     daemon->Renew({.timeout = Milliseconds(lease / 2)},
-                  [self = shared_from_this(), rank = node_rank](const auto& answer) {
-                    self->OnRenewed(rank, answer.status());
+                  [self = shared_from_this(), host = number](const auto& answer) {
+                    self->OnRenewed(host, answer.status());
                   });
   }
   lock->lock();
 }
 
-void LeaseKeeper::State::OnRenewed(int node_rank, const Status& answer) {
+void LeaseKeeper::State::OnRenewed(int number, const Status& answer) {
   const std::lock_guard lock(mutex);
-  Host& host = hosts.at(node_rank);
+  Host& host = hosts.at(number);
   host.renewing = false;
   if (answer.ok()) {
     host.liveness.OnAnswer(Now());
@@ -130,7 +130,7 @@ void LeaseKeeper::State::TellChanges(std::unique_lock<std::mutex>* lock) {
 std::vector<FoundChange> LeaseKeeper::State::FindChanges() {
   std::vector<FoundChange> found;
   const std::chrono::nanoseconds now = Now();
-  for (auto& [node_rank, host] : hosts) {
+  for (auto& [number, host] : hosts) {
     if (host.told == HostGrade::kLost) continue;
     if (const auto event = host.daemon->LastEvent(); event > event.zero()) {
       host.liveness.OnEvent(event);
@@ -141,7 +141,7 @@ std::vector<FoundChange> LeaseKeeper::State::FindChanges() {
     const HostGrade before = std::exchange(host.told, grade);
     const auto silence = host.liveness.silence(now);
     found.push_back({host.daemon,
-                     {.node_rank = node_rank,
+                     {.host = number,
                       .grade = grade,
                       .before = before,
                       .silence = host.last_silence,
@@ -155,11 +155,11 @@ LeaseKeeper::LeaseKeeper(std::chrono::nanoseconds lease) : state_(std::make_shar
 
 LeaseKeeper::~LeaseKeeper() { Release(); }
 
-void LeaseKeeper::Add(int node_rank, HostDaemon* daemon) {
+void LeaseKeeper::Add(int number, HostDaemon* daemon) {
   if (!daemon->leased()) return;
   const std::lock_guard lock(state_->mutex);
   const HostLiveness liveness(LivenessThresholds::OfLease(state_->lease), State::Now());
-  state_->hosts.emplace(node_rank, Host(daemon, liveness));
+  state_->hosts.emplace(number, Host(daemon, liveness));
   if (!state_->thread.joinable()) state_->thread = std::thread([state = state_] { state->Run(); });
 }
 
@@ -177,7 +177,7 @@ void LeaseKeeper::Release() {
   if (state_->thread.joinable()) state_->thread.join();
   lock.lock();
   std::vector<HostDaemon*> daemons;
-  for (const auto& [node_rank, host] : state_->hosts) {
+  for (const auto& [number, host] : state_->hosts) {
     if (host.told != HostGrade::kLost) daemons.push_back(host.daemon);
   }
   state_->releasing = static_cast<int>(daemons.size());

@@ -22,7 +22,7 @@
 namespace ds::cli {
 
 struct HostChange {
-  int node_rank = 0;
+  int host = 0;  // its number, as given to Add
   HostGrade grade = HostGrade::kAlive;
   HostGrade before = HostGrade::kAlive;
   std::chrono::nanoseconds silence{};     // until now; of a host that is alive again: until it was
@@ -43,7 +43,8 @@ class LeaseKeeper {
   LeaseKeeper& operator=(const LeaseKeeper&) = delete;
 
   // From now on renews the lease of `daemon`, which outlives the keeper.
-  void Add(int node_rank, HostDaemon* daemon);
+  // `number` is among the hosts of the job; no two daemons have the same.
+  void Add(int number, HostDaemon* daemon);
   // Who is told of changes; what has changed before is told soon after.
   void Listen(OnChange on_change);
   // The job needs its daemons no more: tells all that are not lost to end, at once, and waits for

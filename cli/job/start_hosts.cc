@@ -1,5 +1,6 @@
 #include "cli/job/start_hosts.h"
 
+#include <algorithm>
 #include <future>
 #include <utility>
 
@@ -18,49 +19,10 @@
 namespace ds::cli {
 namespace {
 
-// What the fan-out works on, by place in the list of remote hosts.
-struct RemoteHosts {
-  std::vector<RemoteTarget> targets;
-  std::vector<Credentials> credentials;
-  std::vector<StartedDaemon> started;
-  Credentials controller;
-};
-
-StatusOr<RemoteHosts> DescribeHosts(const LaunchPlan& plan, const std::vector<int>& remote,
-                                    const StartOptions& options) {
-  RemoteHosts hosts;
-  for (const int node : remote) {
-    DS_ASSIGN_OR_RETURN(RemoteTarget target,
-                        MakeRemoteTarget(plan.entries[node], options.ssh_port));
-    target.node_rank = node;
-    hosts.targets.push_back(std::move(target));
-  }
-  DS_ASSIGN_OR_RETURN(const JobAuthority authority, JobAuthority::Create(options.job_id));
-  DS_ASSIGN_OR_RETURN(hosts.controller, authority.IssueController());
-  for (const int node : remote) {
-    DS_ASSIGN_OR_RETURN(Credentials credentials, authority.IssueDaemon(node));
-    hosts.credentials.push_back(std::move(credentials));
-  }
-  hosts.started.resize(remote.size());
-  return hosts;
-}
-
-// Where the other hosts reach rank 0. `first_remote` is the address of the first of them that is
-// not this machine: the one dialled when rank 0 is there, else where this machine's own address is
-// seen from.
-std::string MasterAddress(const LaunchPlan& plan, const std::string& first_remote) {
-  if (plan.entries.size() == 1) return DefaultMasterAddress(plan.world);
-  if (!plan.here[0]) return first_remote;
-  const auto own = plan.entries[0].keys.find("address");
-  if (own != plan.entries[0].keys.end()) return own->second;
-  const std::string local = LocalAddressTowards(first_remote);
-  return local.empty() ? DefaultMasterAddress(plan.world) : local;
-}
-
-std::string ProgressText(const FanOutProgress& progress, const RemoteHosts& hosts) {
+std::string ProgressText(const FanOutProgress& progress, const std::vector<RemoteTarget>& targets) {
   std::string names;
   for (const int index : progress.waiting_for) {
-    names += (names.empty() ? "" : ", ") + hosts.targets[index].name;
+    names += (names.empty() ? "" : ", ") + targets[index].name;
   }
   return "starting: " + std::to_string(progress.ready) + " of " + std::to_string(progress.total) +
          " hosts ready; waiting for " + names +
@@ -71,12 +33,18 @@ std::string ProgressText(const FanOutProgress& progress, const RemoteHosts& host
 
 }  // namespace
 
+// What the fan-out works on, by place in the list of hosts to start.
+struct HostStarter::RemoteHosts {
+  std::vector<RemoteTarget> targets;
+  std::vector<Credentials> credentials;
+  std::vector<StartedDaemon> started;
+  Credentials controller;
+};
+
 HostStarter::HostStarter(const LaunchPlan* plan, StartOptions options)
-    : plan_(plan), options_(std::move(options)) {
-  for (std::size_t node = 0; node < plan->entries.size(); ++node) {
-    if (!plan->here[node]) remote_.push_back(static_cast<int>(node));
-  }
-  if (!remote_.empty()) interrupter_ = std::make_unique<Interrupter>();
+    : plan_(plan), options_(std::move(options)), addresses_(plan->entries.size()) {
+  const bool any_remote = std::count(plan->here.begin(), plan->here.end(), false) > 0;
+  if (any_remote) interrupter_ = std::make_unique<Interrupter>();
 }
 
 HostStarter::~HostStarter() = default;
@@ -89,17 +57,47 @@ StatusOr<StartedHosts> HostStarter::Run() {
   StartedHosts started;
   started.daemons.resize(plan_->entries.size());
   started.leases = std::make_unique<LeaseKeeper>(options_.lease);
-  for (std::size_t node = 0; node < plan_->entries.size(); ++node) {
-    if (!plan_->here[node]) continue;
-    DS_ASSIGN_OR_RETURN(started.daemons[node], LocalHost::Start(options_.job_id));
+  std::vector<int> remote;
+  for (std::size_t number = 0; number < plan_->entries.size(); ++number) {
+    if (plan_->here[number]) {
+      DS_ASSIGN_OR_RETURN(started.daemons[number], LocalHost::Start(options_.job_id));
+    } else {
+      remote.push_back(static_cast<int>(number));
+    }
   }
-  started.master_addr = DefaultMasterAddress(plan_->world);
-  if (remote_.empty()) return started;
-  return StartRemote(std::move(started));
+  if (!remote.empty()) DS_RETURN_IF_ERROR(StartRemote(remote, &started));
+  if (started.failed.empty()) {
+    started.master_addr = MasterAddress();
+  } else {
+    started.leases->Release();
+    started.daemons.clear();
+  }
+  return started;
 }
 
-StatusOr<StartedHosts> HostStarter::StartRemote(StartedHosts result) {
-  DS_ASSIGN_OR_RETURN(RemoteHosts hosts, DescribeHosts(*plan_, remote_, options_));
+StatusOr<std::unique_ptr<HostStarter::RemoteHosts>> HostStarter::DescribeHosts(
+    const std::vector<int>& numbers) {
+  auto hosts = std::make_unique<RemoteHosts>();
+  for (const int number : numbers) {
+    DS_ASSIGN_OR_RETURN(RemoteTarget target,
+                        MakeRemoteTarget(plan_->entries[number], options_.ssh_port));
+    target.node_rank = number;
+    hosts->targets.push_back(std::move(target));
+  }
+  if (!authority_.has_value()) {
+    DS_ASSIGN_OR_RETURN(authority_, JobAuthority::Create(options_.job_id));
+  }
+  DS_ASSIGN_OR_RETURN(hosts->controller, authority_->IssueController());
+  for (const int number : numbers) {
+    DS_ASSIGN_OR_RETURN(Credentials credentials, authority_->IssueDaemon(number));
+    hosts->credentials.push_back(std::move(credentials));
+  }
+  hosts->started.resize(numbers.size());
+  return hosts;
+}
+
+Status HostStarter::StartRemote(const std::vector<int>& numbers, StartedHosts* result) {
+  DS_ASSIGN_OR_RETURN(const std::unique_ptr<RemoteHosts> hosts, DescribeHosts(numbers));
   HostKeys host_keys(options_.known_hosts);
   const RemoteJob job{.job_id = options_.job_id,
                       .timeout = options_.timeout,
@@ -108,37 +106,49 @@ StatusOr<StartedHosts> HostStarter::StartRemote(StartedHosts result) {
                       .host_keys = &host_keys,
                       .interrupter = interrupter_.get()};
   const auto start = [&](int index, Interrupter::Deadline deadline) {
-    MaybeFailure failure = StartRemoteDaemon(hosts.targets[index], hosts.credentials[index], job,
-                                             deadline, &hosts.started[index]);
+    StartedDaemon& daemon = hosts->started[index];
+    MaybeFailure failure =
+        StartRemoteDaemon(hosts->targets[index], hosts->credentials[index], job, deadline, &daemon);
     if (failure) return failure;
-    const int node = remote_[index];
-    const TlsOptions tls{.credentials = hosts.controller,
-                         .daemon_name = ::dsrun::v1::DaemonPeerName(options_.job_id, node),
+    const int number = numbers[index];
+    addresses_[number] = daemon.address;
+    const TlsOptions tls{.credentials = hosts->controller,
+                         .daemon_name = ::dsrun::v1::DaemonPeerName(options_.job_id, number),
                          .lease = options_.lease};
-    StartedDaemon& daemon = hosts.started[index];
-    result.daemons[node] = std::make_unique<NetworkHost>(options_.job_id, daemon.target(), tls,
-                                                         std::move(daemon.tunnel));
+    result->daemons[number] = std::make_unique<NetworkHost>(options_.job_id, daemon.target(), tls,
+                                                            std::move(daemon.tunnel));
     // At once: its lease must last until the slowest host is ready.
-    result.leases->Add(node, result.daemons[node].get());
+    result->leases->Add(number, result->daemons[number].get());
     return failure;
   };
-  const std::vector<MaybeFailure> failures = FanOut::Run(
-      static_cast<int>(remote_.size()), {.timeout = options_.timeout}, interrupter_.get(), start,
-      [&](const FanOutProgress& progress) { options_.notice(ProgressText(progress, hosts)); });
-  for (std::size_t i = 0; i < remote_.size(); ++i) {
+  const std::vector<MaybeFailure> failures =
+      FanOut::Run(static_cast<int>(numbers.size()), {.timeout = options_.timeout},
+                  interrupter_.get(), start, [&](const FanOutProgress& progress) {
+                    options_.notice(ProgressText(progress, hosts->targets));
+                  });
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
     if (failures[i]) {
-      result.failed.push_back({hosts.targets[i].name, *failures[i]});
-    } else if (!hosts.started[i].notice.empty()) {
-      options_.notice("host " + hosts.targets[i].name + ": " + hosts.started[i].notice);
+      result->failed.push_back({hosts->targets[i].name, *failures[i]});
+    } else if (!hosts->started[i].notice.empty()) {
+      options_.notice("host " + hosts->targets[i].name + ": " + hosts->started[i].notice);
     }
   }
-  if (result.failed.empty()) {
-    result.master_addr = MasterAddress(*plan_, hosts.started[0].address);
-  } else {
-    result.leases->Release();
-    result.daemons.clear();
-  }
-  return result;
+  return OkStatus();
+}
+
+// Another host's is the address that was dialled; this machine's own is what is seen from the first
+// of the others.
+std::string HostStarter::MasterAddress() const {
+  const std::string usual = DefaultMasterAddress(plan_->world);
+  if (plan_->entries.size() == 1) return usual;
+  if (!plan_->here[0]) return addresses_[0];
+  const auto other = std::find_if(addresses_.begin(), addresses_.end(),
+                                  [](const std::string& address) { return !address.empty(); });
+  if (other == addresses_.end()) return usual;
+  const auto own = plan_->entries[0].keys.find("address");
+  if (own != plan_->entries[0].keys.end()) return own->second;
+  const std::string local = LocalAddressTowards(*other);
+  return local.empty() ? usual : local;
 }
 
 }  // namespace ds::cli

@@ -3,6 +3,8 @@
 // StartHosts: a daemon on every host of a plan: a child on this machine, over SSH everywhere else,
 // all at the same time.
 //
+// A host's number is its place in the plan's entries; daemons, certificates and leases go by it.
+//
 // Threads: Run on one; Interrupt from any. Nothing is started, and no thread either, for SSH's sake
 // when all hosts are this machine.
 
@@ -10,10 +12,12 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/job/host_daemon.h"
+#include "cli/job/job_certificates.h"
 #include "cli/job/lease_keeper.h"
 #include "cli/plan/launch_plan.h"
 #include "cli/remote/host_failure.h"
@@ -32,13 +36,15 @@ struct StartOptions {
 };
 
 struct StartedHosts {
-  std::vector<std::unique_ptr<HostDaemon>> daemons;  // by host of the plan; empty after failures
+  std::vector<std::unique_ptr<HostDaemon>> daemons;  // by number of the host; empty after failures
   std::unique_ptr<LeaseKeeper> leases;               // of the daemons; goes before them
   std::vector<FailedHost> failed;
   std::string master_addr;  // where rank 0's host is reached by the others
 };
 
 class HostStarter {
+  struct RemoteHosts;
+
  public:
   // `plan` outlives it.
   HostStarter(const LaunchPlan* plan, StartOptions options);
@@ -50,12 +56,17 @@ class HostStarter {
   void Interrupt();
 
  private:
-  StatusOr<StartedHosts> StartRemote(StartedHosts started);
+  // Over SSH; what fails goes to `started->failed`.
+  Status StartRemote(const std::vector<int>& numbers, StartedHosts* started);
+  StatusOr<std::unique_ptr<RemoteHosts>> DescribeHosts(const std::vector<int>& numbers);
+  // Where the other hosts reach rank 0.
+  std::string MasterAddress() const;
 
   const LaunchPlan* const plan_;
   const StartOptions options_;
-  std::vector<int> remote_;                   // hosts of the plan that are not this machine
-  std::unique_ptr<Interrupter> interrupter_;  // with remote hosts only
+  std::optional<JobAuthority> authority_;  // with remote hosts only, as this:
+  std::unique_ptr<Interrupter> interrupter_;
+  std::vector<std::string> addresses_;  // by number: where it was dialled; "" = this machine
 };
 
 }  // namespace ds::cli

@@ -198,8 +198,8 @@ TEST_F(JobControllerTest, ALostDaemonStopsAllOthers) {
   EXPECT_EQ(verdict->proof, "connection reset");
 }
 
-HostChange Lost(int node_rank) {
-  return {.node_rank = node_rank,
+HostChange Lost(int host) {
+  return {.host = host,
           .grade = HostGrade::kLost,
           .silence = std::chrono::seconds(30),
           .last_sign_unix_nanos = 1'700'000'000'000'000'000,

@@ -134,7 +134,7 @@ TEST(LeaseKeeperTest, ASilentHostIsLostStepByStepAndForGood) {
   ASSERT_FALSE(grades.empty());
   EXPECT_EQ(grades.back(), HostGrade::kLost);
   EXPECT_TRUE(std::is_sorted(grades.begin(), grades.end()));
-  EXPECT_EQ(changes.last.node_rank, 7);
+  EXPECT_EQ(changes.last.host, 7);
   EXPECT_GE(changes.last.silence, kLease);
   EXPECT_GT(changes.last.last_sign_unix_nanos, 0);
   EXPECT_NE(changes.last.evidence.find("connection reset"), std::string::npos);
