@@ -52,15 +52,19 @@ Json RankJson(const PlannedJob& job, const PlannedRank& rank) {
           {"env", environment}};
 }
 
+template <typename Hosts>
+Json HostsJson(const Hosts& hosts) {
+  Json json = Json::array();
+  for (const auto& host : hosts) json.push_back({{"host", host.host}, {"slots", host.slots}});
+  return json;
+}
+
 void PrintJson(const PlannedJob& job) {
-  Json hosts = Json::array();
-  for (const PlannedHost& host : job.plan.world.hosts) {
-    hosts.push_back({{"host", host.host}, {"slots", host.slots}});
-  }
   Json ranks = Json::array();
   for (const PlannedRank& rank : job.plan.world.ranks) ranks.push_back(RankJson(job, rank));
   std::cout << Dump({{"world_size", job.plan.world.world_size()},
-                     {"hosts", hosts},
+                     {"hosts", HostsJson(job.plan.world.hosts)},
+                     {"spares", HostsJson(job.plan.spares)},
                      {"ranks", ranks},
                      {"argv", job.argv}})
             << std::endl;
@@ -82,6 +86,10 @@ void PrintTable(const PlannedJob& job) {
       std::cout << "  memory " << memory;
     }
     std::cout << "\n";
+  }
+  for (const HostSlots& spare : job.plan.spares) {
+    std::cout << "spare, for a lost host with as many slots: " << spare.host << " ("
+              << spare.slots.size() << (spare.slots.size() == 1 ? " slot" : " slots") << ")\n";
   }
   if (!job.argv.empty()) std::cout << "\neach runs:";
   for (const std::string& word : job.argv) std::cout << " " << std::quoted(word, '\'');

@@ -108,11 +108,14 @@ void FailureObserver::OnUserStop(int signal) {
                    .proof = "dsrun received " + SignalName(signal)};
 }
 
-// The codes of a call that reached nobody, or nobody who answers; a daemon that is ending says
-// kUnavailable, too. What a daemon refuses has others.
+bool NobodyAnswered(const Status& answer) {
+  return answer.code() == StatusCode::kUnavailable ||
+         answer.code() == StatusCode::kDeadlineExceeded;
+}
+
 void FailureObserver::OnLaunchFailed(const std::string& host, const Status& status) {
   const std::string code(StatusCodeName(status.code()));
-  if (status.code() == StatusCode::kUnavailable || status.code() == StatusCode::kDeadlineExceeded) {
+  if (NobodyAnswered(status)) {
     OnDaemonLost(host, "Launch ended with " + code + ": " + status.message());
     return;
   }

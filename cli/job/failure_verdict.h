@@ -20,6 +20,10 @@ namespace ds::cli {
 
 namespace v1 = ::dsrun::v1;
 
+// The answer of a call that reached nobody, or nobody who answers, or a daemon that is ending. What
+// a daemon refuses has other codes.
+bool NobodyAnswered(const Status& answer);
+
 class FailureObserver {
  public:
   explicit FailureObserver(int generation) : generation_(generation) {}

@@ -33,6 +33,12 @@ std::vector<Result> OnAllHosts(const std::vector<int>& node_ranks,
   return results;
 }
 
+// The daemon stopped its ranks for a reason of its own, and ends.
+bool EndsItsDaemon(const v1::Event& event) {
+  const v1::StopCause cause = event.job_ended().stop_cause();
+  return cause == v1::STOP_LEASE_EXPIRED || cause == v1::STOP_DAEMON_SIGNALLED;
+}
+
 }  // namespace
 
 std::optional<int> NodeRankOf(const PreparedJob& prepared, int number) {
@@ -101,6 +107,7 @@ void GenerationRun::LaunchHosts(const RankProgram& program) {
       launched_.push_back(node_rank);
     } else {
       failures_.OnLaunchFailed(host_name(node_rank), answers[node_rank]);
+      if (NobodyAnswered(answers[node_rank])) lost_.insert(node_rank);
     }
   }
 }
@@ -200,6 +207,7 @@ void GenerationRun::HandleHostChange(const HostChange& change) {
       break;
     case HostGrade::kLost:
       failures_.OnHostLost(host, change);
+      lost_.insert(*node_rank);
       Forget(*node_rank);
       prepared_.daemons[*node_rank]->Abandon();
       break;
@@ -210,6 +218,7 @@ void GenerationRun::HandleStreamEnd(const JobInput& input) {
   --open_streams_;
   Forget(input.node_rank);
   if (!input.stream_status.ok()) {
+    lost_.insert(input.node_rank);
     failures_.OnDaemonLost(host_name(input.node_rank), input.stream_status.message());
   }
 }
@@ -222,6 +231,7 @@ void GenerationRun::Forget(int node_rank) {
 
 void GenerationRun::HandleEvent(const JobInput& input) {
   failures_.OnEvent(host_name(input.node_rank), *input.event);
+  if (EndsItsDaemon(*input.event)) lost_.insert(input.node_rank);
   if (observer_failed_.has_value()) return;
   const Status status = observer_->OnEvent({host_name(input.node_rank), generation_, *input.event});
   if (status.ok()) return;

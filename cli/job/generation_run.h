@@ -72,6 +72,10 @@ class GenerationRun {
   // None: every rank succeeded.
   std::optional<Verdict> Run(const RankProgram& program);
 
+  // Afterwards: node ranks of hosts that are gone, whatever the verdict is about, or whose daemons
+  // are.
+  const std::set<int>& lost() const { return lost_; }
+
  private:
   // Failures of it are failures_'s to know.
   void LaunchHosts(const RankProgram& program);
@@ -106,6 +110,7 @@ class GenerationRun {
   std::set<int> gone_;  // guarded by gone_mutex_: node ranks whose stream has ended, and lost ones
   std::size_t open_streams_ = 0;
   bool stopping_ = false;
+  std::set<int> lost_;
   std::optional<Status> observer_failed_;  // it is not called any more
   // By node rank: the last that was sent. Behind what their threads use, so that it goes first.
   std::map<int, std::shared_future<void>> stops_;

@@ -46,14 +46,22 @@ std::string ClockSkew(const std::string& host, std::int64_t host_unix_nanos) {
          (seconds > 0 ? "ahead" : "behind") + "; the times of its events are off by that";
 }
 
+std::vector<int> SlotCounts(const std::vector<SpareHost>& spares) {
+  std::vector<int> counts;
+  for (const SpareHost& spare : spares)
+    counts.push_back(static_cast<int>(spare.slots.slots.size()));
+  return counts;
+}
+
 }  // namespace
 
 JobController::JobController(JobRequest job, std::vector<HostDaemon*> daemons,
-                             JobObserver* observer, InputForwarder* input)
+                             JobObserver* observer, const Partners& partners)
     : job_(std::move(job)),
       observer_(observer),
       prepared_{.daemons = std::move(daemons)},
-      standard_input_(input),
+      partners_(partners),
+      spares_(SlotCounts(job_.spares)),
       inputs_(kQueuedEvents) {
   prepared_.numbers.resize(prepared_.daemons.size());
   std::iota(prepared_.numbers.begin(), prepared_.numbers.end(), 0);
@@ -61,19 +69,27 @@ JobController::JobController(JobRequest job, std::vector<HostDaemon*> daemons,
 
 std::optional<Verdict> JobController::Run() {
   RestartPolicy restarts(job_.max_restarts);
+  std::optional<Verdict> verdict;
   for (int generation = job_.first_generation;; ++generation) {
     const StatusOr<RankProgram> program = job_.program(generation);
     if (!program.ok()) return ProgramVerdict(program.status(), generation);
     for (const std::string& notice : program->notices) observer_->OnNotice(notice);
-    std::optional<Verdict> verdict;
-    if (generation == job_.first_generation) verdict = PrepareHosts(*program);
+    if (generation == job_.first_generation) {
+      verdict = PrepareHosts(*program);
+    } else if (ReplaceLostHosts(*program)) {
+      verdict.reset();
+    } else {
+      const std::optional<Verdict> stopped = TakeEarlyEnd(generation);
+      return stopped.has_value() ? stopped : verdict;
+    }
     if (!verdict.has_value()) verdict = TakeEarlyEnd(generation);
     if (!verdict.has_value()) {
-      GenerationRun run(generation, job_, prepared_, {observer_, &inputs_, standard_input_});
+      GenerationRun run(generation, job_, prepared_, {observer_, &inputs_, partners_.input});
       verdict = run.Run(*program);
+      lost_.insert(run.lost().begin(), run.lost().end());
     }
     if (!verdict.has_value()) return std::nullopt;
-    const RestartDecision decision = restarts.Decide(*verdict);
+    const RestartDecision decision = restarts.Decide(*verdict, WhyIncomplete());
     if (!decision.restart) {
       if (job_.max_restarts > 0) observer_->OnNotice("not restarted: " + decision.reason);
       return verdict;
@@ -83,39 +99,98 @@ std::optional<Verdict> JobController::Run() {
 }
 
 std::optional<Verdict> JobController::PrepareHosts(const RankProgram& program) {
+  const std::size_t count = prepared_.daemons.size();
+  prepared_.core_counts.resize(count);
+  preparations_.resize(count);
   std::vector<std::future<StatusOr<v1::PrepareResponse>>> answers;
-  answers.reserve(prepared_.daemons.size());
+  answers.reserve(count);
   // A thread for a single host would only cost time.
-  const std::launch how =
-      prepared_.daemons.size() == 1 ? std::launch::deferred : std::launch::async;
-  for (std::size_t i = 0; i < prepared_.daemons.size(); ++i) {
+  const std::launch how = count == 1 ? std::launch::deferred : std::launch::async;
+  for (std::size_t i = 0; i < count; ++i) {
     answers.push_back(std::async(how, [&, i] {
       return prepared_.daemons[i]->Prepare(MakePrepareRequest(job_, static_cast<int>(i), program));
     }));
   }
   std::optional<Verdict> refused;
-  std::vector<v1::PrepareResponse> responses;
-  for (std::size_t i = 0; i < answers.size(); ++i) {
-    const std::string& host = job_.plan.hosts[i].host;
-    StatusOr<v1::PrepareResponse> answer = answers[i].get();
-    std::optional<Verdict> verdict;
-    if (!answer.ok()) {
-      verdict = PreflightVerdict(
-          host, "host " + host + ": " + answer.status().message(),
-          "Prepare answered " + std::string(StatusCodeName(answer.status().code())), "");
-    } else {
-      verdict = CheckHost(host, *answer);
-      prepared_.core_counts.push_back(static_cast<int>(answer->core_count()));
-      if (i == 0) prepared_.master_port = static_cast<int>(answer->master_port());
-      responses.push_back(*std::move(answer));
-    }
+  for (std::size_t i = 0; i < count; ++i) {
+    std::optional<Verdict> verdict = TakeAnswer(static_cast<int>(i), answers[i].get());
     if (verdict.has_value() && !refused.has_value()) refused = std::move(verdict);
   }
-  if (refused.has_value()) return refused;
-  const Status bound = BindHosts(responses, &job_);
+  return refused.has_value() ? refused : BindToCores();
+}
+
+std::optional<Verdict> JobController::TakeAnswer(int node_rank,
+                                                 const StatusOr<v1::PrepareResponse>& answer) {
+  const std::string& host = job_.plan.hosts[node_rank].host;
+  if (!answer.ok()) {
+    return PreflightVerdict(
+        host, "host " + host + ": " + answer.status().message(),
+        "Prepare answered " + std::string(StatusCodeName(answer.status().code())), "");
+  }
+  preparations_[node_rank] = *answer;
+  prepared_.core_counts[node_rank] = static_cast<int>(answer->core_count());
+  if (node_rank == 0) prepared_.master_port = static_cast<int>(answer->master_port());
+  return CheckHost(host, *answer);
+}
+
+std::optional<Verdict> JobController::BindToCores() {
+  const Status bound = BindHosts(preparations_, &job_);
   if (bound.ok()) return std::nullopt;
   return PreflightVerdict("", bound.message(), "the cores of the hosts were counted",
                           "use fewer ranks a host, or leave --bind_cores_to_rank out");
+}
+
+std::string JobController::WhyIncomplete() const {
+  if (lost_.empty()) return "";
+  const PlannedHost& first = job_.plan.hosts[*lost_.begin()];
+  const std::string gone = "host " + first.host + " is gone";
+  if (lost_.contains(0) && job_.master_addr_named) {
+    return gone + ", and --master_addr names it: another cannot take its place";
+  }
+  std::vector<int> slot_counts;
+  for (const int node_rank : lost_) {
+    slot_counts.push_back(job_.plan.hosts[node_rank].rank_count());
+  }
+  if (spares_.Covers(slot_counts)) return "";
+  if (job_.spares.empty()) return gone + ", and the hostfile names no spare";
+  return gone + ", and too few spares with as many slots are left";
+}
+
+bool JobController::ReplaceLostHosts(const RankProgram& program) {
+  for (const int node_rank : lost_) {
+    if (!ReplaceHost(node_rank, program)) return false;
+  }
+  lost_.clear();
+  return true;
+}
+
+bool JobController::ReplaceHost(int node_rank, const RankProgram& program) {
+  const std::string lost = job_.plan.hosts[node_rank].host;
+  // Whatever it still runs must end: from now on its lease is not renewed.
+  prepared_.daemons[node_rank]->Abandon();
+  prepared_.daemons[node_rank]->HangUp();
+  while (const auto index = spares_.Take(job_.plan.hosts[node_rank].rank_count())) {
+    const SpareHost& spare = job_.spares[*index];
+    const StatusOr<StartedSpare> started = partners_.spares->StartSpare(*index, node_rank);
+    if (!started.ok()) {
+      observer_->OnNotice("spare host " + spare.slots.host + ": " + started.status().message());
+      continue;
+    }
+    PutInPlace(spare, node_rank, &job_);
+    prepared_.daemons[node_rank] = started->daemon;
+    prepared_.numbers[node_rank] = static_cast<int>(job_.plan.hosts.size()) + *index;
+    if (!job_.master_addr_named) job_.master_addr = started->master_addr;
+    std::optional<Verdict> refused = TakeAnswer(
+        node_rank, started->daemon->Prepare(MakePrepareRequest(job_, node_rank, program)));
+    if (!refused.has_value()) refused = BindToCores();
+    if (!refused.has_value()) {
+      observer_->OnNotice("spare host " + spare.slots.host + " takes the place of host " + lost);
+      return true;
+    }
+    observer_->OnNotice("spare " + refused->message);
+  }
+  observer_->OnNotice("not restarted: no spare host could take the place of host " + lost);
+  return false;
 }
 
 std::optional<Verdict> JobController::CheckHost(const std::string& host,
@@ -145,6 +220,7 @@ std::optional<Verdict> JobController::TakeEarlyEnd(int generation) {
     const std::optional<int> node_rank = NodeRankOf(prepared_, input->host_change->host);
     if (!node_rank.has_value()) continue;
     FailureObserver failures(generation);
+    lost_.insert(*node_rank);
     failures.OnHostLost(job_.plan.hosts[*node_rank].host, *input->host_change);
     return failures.Conclude();
   }

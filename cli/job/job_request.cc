@@ -86,6 +86,23 @@ Status BindHosts(const std::vector<v1::PrepareResponse>& hosts, JobRequest* job)
   return OkStatus();
 }
 
+void PutInPlace(const SpareHost& spare, int node_rank, JobRequest* job) {
+  PlannedHost& host = job->plan.hosts[node_rank];
+  host.host = spare.slots.host;
+  host.slots = spare.slots.slots;
+  host.devices = spare.slots.devices;
+  for (int i = 0; i < host.rank_count(); ++i) {
+    PlannedRank& rank = job->plan.ranks[host.first_rank + i];
+    rank.slot = host.slots[i];
+    rank.cores.clear();
+    rank.memory = {};
+  }
+  job->working_directories[node_rank] = spare.working_directory;
+  job->exports[node_rank] = spare.exports;
+  job->remote.resize(job->plan.hosts.size());
+  job->remote[node_rank] = spare.remote;
+}
+
 v1::PrepareRequest MakePrepareRequest(const JobRequest& job, int node_rank,
                                       const RankProgram& program) {
   v1::PrepareRequest request;

@@ -28,6 +28,14 @@ struct RankProgram {
   std::vector<std::string> notices;                        // for the user
 };
 
+// What a spare brings along.
+struct SpareHost {
+  HostSlots slots;
+  std::string working_directory;
+  Environment exports;
+  bool remote = false;
+};
+
 struct JobRequest {
   std::string job_id;
   WorldPlan plan;
@@ -37,7 +45,8 @@ struct JobRequest {
   v1::PrepareRequest::Device device = v1::PrepareRequest::DEVICE_AUTO;
   std::vector<Environment> exports;  // by host, over its own environment
   std::string master_addr;
-  int master_port = 0;  // 0 = any free one
+  bool master_addr_named = false;  // by the user: it is host 0's and no other's
+  int master_port = 0;             // 0 = any free one
   bool one_device_per_rank = false;
   bool user_set_threads = false;
   std::optional<int> umask;
@@ -50,6 +59,7 @@ struct JobRequest {
   bool bind_cores = false;
   std::vector<int> core_list;
   int first_generation = 0;
+  std::vector<SpareHost> spares;
   // What generation n runs; an error ends the job (kDataLoss, kNotFound: no usable checkpoint).
   std::function<StatusOr<RankProgram>(int generation)> program;
 };
@@ -57,6 +67,9 @@ struct JobRequest {
 // Binds the ranks of every host to the cores that its daemon has told of. An error when a host has
 // too few.
 Status BindHosts(const std::vector<v1::PrepareResponse>& hosts, JobRequest* job);
+
+// The ranks of host `node_rank` go to the spare, unbound at first. Requires: it has as many slots.
+void PutInPlace(const SpareHost& spare, int node_rank, JobRequest* job);
 
 v1::PrepareRequest MakePrepareRequest(const JobRequest& job, int node_rank,
                                       const RankProgram& program);

@@ -89,13 +89,20 @@ std::string WorkingDirectory(const LaunchFlags& flags, const HostEntry& entry) {
 // Every host's exports: this machine's ranks inherit this shell's environment, those of another get
 // what DeepSpeed exports of it.
 void AddHosts(const JobSetup& setup, JobRequest* request) {
+  const std::size_t hosts = setup.plan.world.hosts.size();
   for (std::size_t node = 0; node < setup.plan.entries.size(); ++node) {
     const std::string folder = WorkingDirectory(setup.flags, setup.plan.entries[node]);
     const bool remote = !setup.plan.here[node];
+    Environment exports =
+        remote ? Overlay(RemoteExports(ShellEnvironment(), folder), setup.exports) : setup.exports;
+    if (node >= hosts) {
+      request->spares.push_back(
+          {setup.plan.spares[node - hosts], folder, std::move(exports), remote});
+      continue;
+    }
     request->working_directories.push_back(folder);
     request->remote.push_back(remote);
-    request->exports.push_back(
-        remote ? Overlay(RemoteExports(ShellEnvironment(), folder), setup.exports) : setup.exports);
+    request->exports.push_back(std::move(exports));
   }
 }
 
@@ -124,6 +131,7 @@ JobRequest MakeRequest(const JobSetup& setup, const RunDirectory& run_directory)
                      .master_addr = flags.master_addr.empty()
                                         ? DefaultMasterAddress(setup.plan.world)
                                         : flags.master_addr,
+                     .master_addr_named = !flags.master_addr.empty(),
                      .master_port = flags.master_port,
                      .one_device_per_rank = flags.one_device_per_rank,
                      .umask = flags.umask,
@@ -180,6 +188,7 @@ Verdict HostsFailed(const std::vector<FailedHost>& failed, int host_count, Conso
 }
 
 struct JobHosts {
+  std::unique_ptr<HostStarter> starter;
   StartedHosts started;
   std::optional<Verdict> failed;  // then nothing is started
 };
@@ -188,23 +197,24 @@ struct JobHosts {
 StatusOr<JobHosts> StartJobHosts(const JobSetup& setup, const RunDirectory& run_directory,
                                  SignalRelay* signals, Console* console) {
   const auto timeout = std::chrono::milliseconds(std::llround(setup.flags.ssh_timeout * 1000));
-  HostStarter starter(
+  JobHosts hosts;
+  hosts.starter = std::make_unique<HostStarter>(
       &setup.plan,
-      {.job_id = setup.job_id,
-       .known_hosts = run_directory.path() / "known_hosts",
-       .timeout = timeout,
-       .lease = std::chrono::milliseconds(std::llround(setup.flags.lease_seconds * 1000)),
-       .ssh_port = setup.flags.ssh_port,
-       .notice = [&](const std::string& text) { console->Notice(text); }});
+      StartOptions{
+          .job_id = setup.job_id,
+          .known_hosts = run_directory.path() / "known_hosts",
+          .timeout = timeout,
+          .lease = std::chrono::milliseconds(std::llround(setup.flags.lease_seconds * 1000)),
+          .ssh_port = setup.flags.ssh_port,
+          .notice = [console](const std::string& text) { console->Notice(text); }});
   std::atomic<int> signalled = 0;
   signals->SetTarget([&](int signal) {
     if (IsForwarded(signal)) return;  // no rank is there to get it
     signalled = signal;
-    starter.Interrupt();
+    hosts.starter->Interrupt();
   });
-  StatusOr<StartedHosts> started = starter.Run();
+  StatusOr<StartedHosts> started = hosts.starter->Run();
   signals->SetTarget(nullptr);
-  JobHosts hosts;
   if (signalled != 0) {
     hosts.failed = UserStopVerdict(signalled, run_directory.NextGeneration());
     return hosts;
@@ -212,11 +222,24 @@ StatusOr<JobHosts> StartJobHosts(const JobSetup& setup, const RunDirectory& run_
   if (!started.ok()) return started.status();
   hosts.started = std::move(started).value();
   if (!hosts.started.failed.empty()) {
-    const int count = static_cast<int>(setup.plan.entries.size());
+    const int count = static_cast<int>(setup.plan.world.hosts.size());
     hosts.failed = HostsFailed(hosts.started.failed, count, console);
   }
   return hosts;
 }
+
+// Starts spares with what started the other hosts.
+class SessionSpares : public SpareStarter {
+ public:
+  explicit SessionSpares(JobHosts* hosts) : hosts_(hosts) {}
+
+  StatusOr<StartedSpare> StartSpare(int spare, int node_rank) override {
+    return hosts_->starter->StartSpare(spare, node_rank, &hosts_->started);
+  }
+
+ private:
+  JobHosts* const hosts_;
+};
 
 // The exit status of a job that ended otherwise than well.
 int Conclude(const Verdict& verdict, RunDirectory* run_directory, Console* console) {
@@ -254,27 +277,39 @@ StatusOr<int> RunJob(const JobSetup& setup, RunDirectory* run_directory) {
   Console console(options, &writer);
 
   for (const std::string& notice : setup.notices) console.Notice(notice);
+  if (!setup.plan.spares.empty() && setup.flags.max_restarts == 0) {
+    console.Notice("spare hosts take part in restarts only, and --max_restarts is not given");
+  }
   SignalRelay relay;
   DS_RETURN_IF_ERROR(signals.Listen([&](int signal) { relay.Send(signal); }));
   StatusOr<JobHosts> hosts = StartJobHosts(setup, *run_directory, &relay, &console);
   if (!hosts.ok()) return ReportError(hosts.status(), kExitPreflight);
   if (hosts->failed.has_value()) return Conclude(*hosts->failed, run_directory, &console);
   std::vector<HostDaemon*> daemons;
-  for (const auto& host : hosts->started.daemons) daemons.push_back(host.get());
+  for (const auto& host : hosts->started.daemons) {
+    if (host != nullptr) daemons.push_back(host.get());  // a spare has none yet
+  }
   JobReport report(setup.trains && setup.flags.device == Device::kAuto, run_directory, &console);
   JobRequest request = MakeRequest(setup, *run_directory);
   if (setup.flags.master_addr.empty()) request.master_addr = hosts->started.master_addr;
   InputForwarder input(STDIN_FILENO);
+  SessionSpares spares(&*hosts);
+  const bool forwards = setup.forward_input && HasInput(STDIN_FILENO);
   JobController controller(std::move(request), daemons, &report,
-                           setup.forward_input && HasInput(STDIN_FILENO) ? &input : nullptr);
-  relay.SetTarget([&](int signal) { controller.OnSignal(signal); });
+                           {.input = forwards ? &input : nullptr, .spares = &spares});
+  relay.SetTarget([&](int signal) {
+    controller.OnSignal(signal);
+    if (!IsForwarded(signal)) hosts->starter->Interrupt();  // a spare that is being started
+  });
   LeaseKeeper* const leases = hosts->started.leases.get();
   leases->Listen([&](const HostChange& change) { controller.OnHostChange(change); });
 
   const std::optional<Verdict> verdict = controller.Run();
   leases->Release();
   relay.SetTarget(nullptr);
-  for (HostDaemon* daemon : daemons) daemon->HangUp();
+  for (const auto& host : hosts->started.daemons) {
+    if (host != nullptr) host->HangUp();
+  }
   if (verdict.has_value()) return Conclude(*verdict, run_directory, &console);
   console.Finish();
   ShowSummary(setup, *run_directory, &console);

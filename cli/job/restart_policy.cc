@@ -18,9 +18,7 @@ std::string Hopeless(Cause cause) {
     case Cause::kInternal:
       return "dsrun itself cannot go on";
     case Cause::kHostLost:
-      return "the host is gone";
     case Cause::kDaemonLost:
-      return "the host's daemon is gone";
     case Cause::kExitCode:
     case Cause::kSignal:
     case Cause::kOutOfMemory:
@@ -34,14 +32,15 @@ std::string Hopeless(Cause cause) {
 // Without steps (any program that reports none) nothing tells a repeated error from bad luck.
 bool SameErrorAtSameStep(const Verdict& a, const Verdict& b) {
   return a.step.has_value() && a.step == b.step && a.cause == b.cause && a.rank == b.rank &&
-         a.exit_code == b.exit_code && a.signal == b.signal;
+         a.host == b.host && a.exit_code == b.exit_code && a.signal == b.signal;
 }
 
 }  // namespace
 
-RestartDecision RestartPolicy::Decide(const Verdict& verdict) {
+RestartDecision RestartPolicy::Decide(const Verdict& verdict, const std::string& missing) {
   if (const std::string why = Hopeless(verdict.cause); !why.empty()) return {false, why};
   if (max_restarts_ == 0) return {false, "no restarts were asked for (--max_restarts)"};
+  if (!missing.empty()) return {false, missing};
   if (previous_.has_value() && SameErrorAtSameStep(*previous_, verdict)) {
     return {false, "the same error at step " + std::to_string(*verdict.step) + " twice"};
   }

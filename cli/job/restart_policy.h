@@ -3,8 +3,8 @@
 // RestartPolicy: whether a failed generation is followed by another.
 //
 // Not when the user ended the job, when trying again cannot help (config, data, checkpoint, a host
-// that refuses), when the same error came at the same step twice running, or when the restarts are
-// used up.
+// that refuses), when a host is gone that nothing can replace, when the same error came at the same
+// step twice running, or when the restarts are used up.
 //
 // Pure. Threads: one at a time.
 
@@ -24,7 +24,8 @@ class RestartPolicy {
  public:
   explicit RestartPolicy(int max_restarts) : max_restarts_(max_restarts) {}
 
-  RestartDecision Decide(const Verdict& verdict);
+  // `missing`: why the job's hosts are not all there any more; "" when they are, or can be.
+  RestartDecision Decide(const Verdict& verdict, const std::string& missing = "");
 
  private:
   const int max_restarts_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <future>
+#include <numeric>
 #include <utility>
 
 #include "cli/job/job_certificates.h"
@@ -42,7 +43,11 @@ struct HostStarter::RemoteHosts {
 };
 
 HostStarter::HostStarter(const LaunchPlan* plan, StartOptions options)
-    : plan_(plan), options_(std::move(options)), addresses_(plan->entries.size()) {
+    : plan_(plan),
+      options_(std::move(options)),
+      places_(plan->world.hosts.size()),
+      addresses_(plan->entries.size()) {
+  std::iota(places_.begin(), places_.end(), 0);
   const bool any_remote = std::count(plan->here.begin(), plan->here.end(), false) > 0;
   if (any_remote) interrupter_ = std::make_unique<Interrupter>();
 }
@@ -58,11 +63,11 @@ StatusOr<StartedHosts> HostStarter::Run() {
   started.daemons.resize(plan_->entries.size());
   started.leases = std::make_unique<LeaseKeeper>(options_.lease);
   std::vector<int> remote;
-  for (std::size_t number = 0; number < plan_->entries.size(); ++number) {
+  for (const int number : places_) {
     if (plan_->here[number]) {
       DS_ASSIGN_OR_RETURN(started.daemons[number], LocalHost::Start(options_.job_id));
     } else {
-      remote.push_back(static_cast<int>(number));
+      remote.push_back(number);
     }
   }
   if (!remote.empty()) DS_RETURN_IF_ERROR(StartRemote(remote, &started));
@@ -73,6 +78,22 @@ StatusOr<StartedHosts> HostStarter::Run() {
     started.daemons.clear();
   }
   return started;
+}
+
+StatusOr<StartedSpare> HostStarter::StartSpare(int spare, int node_rank, StartedHosts* started) {
+  const int number = static_cast<int>(places_.size()) + spare;
+  if (plan_->here[number]) {
+    DS_ASSIGN_OR_RETURN(started->daemons[number], LocalHost::Start(options_.job_id));
+  } else {
+    started->failed.clear();
+    DS_RETURN_IF_ERROR(StartRemote({number}, started));
+    if (!started->failed.empty()) {
+      const HostFailure& failure = started->failed.front().failure;
+      return UnavailableError(failure.message + (failure.hint.empty() ? "" : "; " + failure.hint));
+    }
+  }
+  places_[node_rank] = number;
+  return StartedSpare{.daemon = started->daemons[number].get(), .master_addr = MasterAddress()};
 }
 
 StatusOr<std::unique_ptr<HostStarter::RemoteHosts>> HostStarter::DescribeHosts(
@@ -140,15 +161,16 @@ Status HostStarter::StartRemote(const std::vector<int>& numbers, StartedHosts* r
 // of the others.
 std::string HostStarter::MasterAddress() const {
   const std::string usual = DefaultMasterAddress(plan_->world);
-  if (plan_->entries.size() == 1) return usual;
-  if (!plan_->here[0]) return addresses_[0];
-  const auto other = std::find_if(addresses_.begin(), addresses_.end(),
-                                  [](const std::string& address) { return !address.empty(); });
-  if (other == addresses_.end()) return usual;
-  const auto own = plan_->entries[0].keys.find("address");
-  if (own != plan_->entries[0].keys.end()) return own->second;
-  const std::string local = LocalAddressTowards(*other);
-  return local.empty() ? usual : local;
+  const int first = places_[0];
+  if (places_.size() == 1) return usual;
+  if (!plan_->here[first]) return addresses_[first];
+  const auto other = std::find_if(places_.begin(), places_.end(),
+                                  [&](int number) { return !addresses_[number].empty(); });
+  if (other == places_.end()) return usual;
+  const auto own = plan_->entries[first].keys.find("address");
+  if (own != plan_->entries[first].keys.end()) return own->second;
+  const std::string local = LocalAddressTowards(addresses_[*other]);
+  return local.empty() ? plan_->entries[first].name : local;
 }
 
 }  // namespace ds::cli

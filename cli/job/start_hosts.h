@@ -19,6 +19,7 @@
 #include "cli/job/host_daemon.h"
 #include "cli/job/job_certificates.h"
 #include "cli/job/lease_keeper.h"
+#include "cli/job/spares.h"
 #include "cli/plan/launch_plan.h"
 #include "cli/remote/host_failure.h"
 #include "cli/remote/interrupter.h"
@@ -52,6 +53,8 @@ class HostStarter {
 
   // An error Status: this machine's own daemon, or what was asked, is at fault.
   StatusOr<StartedHosts> Run();
+  // Afterwards: one on a spare of the plan, in the place of host `node_rank`.
+  StatusOr<StartedSpare> StartSpare(int spare, int node_rank, StartedHosts* started);
   // The user gives up: Run returns as soon as it can. Its failures are not worth showing.
   void Interrupt();
 
@@ -66,6 +69,7 @@ class HostStarter {
   const StartOptions options_;
   std::optional<JobAuthority> authority_;  // with remote hosts only, as this:
   std::unique_ptr<Interrupter> interrupter_;
+  std::vector<int> places_;             // by node rank: the number of the host there
   std::vector<std::string> addresses_;  // by number: where it was dialled; "" = this machine
 };
 

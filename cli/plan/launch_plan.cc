@@ -84,6 +84,50 @@ std::vector<HostSlots> HostfilePool(const std::vector<HostEntry>& entries, Devic
   return pool;
 }
 
+const HostEntry& EntryOf(const HostSlots& host, const std::vector<HostEntry>& entries) {
+  return *std::find_if(entries.begin(), entries.end(),
+                       [&](const HostEntry& entry) { return entry.name == host.host; });
+}
+
+struct Selection {
+  std::vector<HostSlots> hosts;
+  std::vector<HostSlots> spares;
+};
+
+Selection Split(std::vector<HostSlots> pool, const std::vector<HostEntry>& entries) {
+  Selection split;
+  for (HostSlots& host : pool) {
+    const bool spare = EntryOf(host, entries).keys.contains("spare");
+    (spare ? split.spares : split.hosts).push_back(std::move(host));
+  }
+  return split;
+}
+
+// --include and --exclude mean spares, too; --num_nodes counts the others, --num_gpus is for all.
+StatusOr<Selection> Select(const LaunchFlags& flags, const std::vector<HostSlots>& pool,
+                           const std::vector<HostEntry>& entries) {
+  const ResourceRequest request{.include = flags.include,
+                                .exclude = flags.exclude,
+                                .num_nodes = flags.num_nodes,
+                                .num_gpus = flags.num_gpus};
+  const bool filtered = !flags.include.empty() || !flags.exclude.empty();
+  std::vector<HostSlots> left = pool;
+  if (filtered) {
+    DS_ASSIGN_OR_RETURN(left, SelectSlots(pool, request));
+  }
+  Selection selection = Split(std::move(left), entries);
+  if (selection.hosts.empty() && !selection.spares.empty()) {
+    return InvalidArgumentError(
+        "every host is a spare; at least one has to take part from the start");
+  }
+  if (filtered) return selection;
+  DS_ASSIGN_OR_RETURN(selection.hosts, SelectSlots(selection.hosts, request));
+  if (selection.spares.empty()) return selection;
+  DS_ASSIGN_OR_RETURN(selection.spares,
+                      SelectSlots(selection.spares, {.num_gpus = flags.num_gpus}));
+  return selection;
+}
+
 // As far as the cores are known here; the daemons of the hosts tell the rest when the job starts.
 Status BindKnownCores(const LaunchFlags& flags, const ThisHost& this_host, LaunchPlan* plan) {
   HostCores available;
@@ -113,16 +157,12 @@ StatusOr<LaunchPlan> MakeLaunchPlan(const LaunchFlags& flags, const ThisHost& th
     entries = {{.name = local.host, .slots = static_cast<int>(local.slots.size())}};
     pool = {std::move(local)};
   }
-  DS_ASSIGN_OR_RETURN(const std::vector<HostSlots> selected,
-                      SelectSlots(pool, {.include = flags.include,
-                                         .exclude = flags.exclude,
-                                         .num_nodes = flags.num_nodes,
-                                         .num_gpus = flags.num_gpus}));
-  plan.world = PlanWorld(selected);
-  for (const PlannedHost& host : plan.world.hosts) {
-    plan.entries.push_back(*std::find_if(entries.begin(), entries.end(),
-                                         [&](const HostEntry& e) { return e.name == host.host; }));
+  DS_ASSIGN_OR_RETURN(Selection selection, Select(flags, pool, entries));
+  plan.world = PlanWorld(selection.hosts);
+  for (const std::vector<HostSlots>* hosts : {&selection.hosts, &selection.spares}) {
+    for (const HostSlots& host : *hosts) plan.entries.push_back(EntryOf(host, entries));
   }
+  plan.spares = std::move(selection.spares);
   DS_RETURN_IF_ERROR(BindKnownCores(flags, this_host, &plan));
   DS_ASSIGN_OR_RETURN(const LogFilter shown, LogFilter::Parse(flags.log_ranks));
   DS_RETURN_IF_ERROR(shown.CheckRanks(plan.world.world_size()));
@@ -136,15 +176,8 @@ bool IsHere(const HostEntry& entry, const ThisHost& this_host) {
                       [&](const char* key) { return entry.keys.contains(key); });
 }
 
-Status PlaceHosts(const ThisHost& this_host, LaunchPlan* plan) {
-  for (const HostEntry& entry : plan->entries) {
-    if (entry.keys.contains("spare")) {
-      return UnimplementedError("host '" + entry.name +
-                                "': the hostfile key 'spare' is not available yet");
-    }
-    plan->here.push_back(IsHere(entry, this_host));
-  }
-  return OkStatus();
+void PlaceHosts(const ThisHost& this_host, LaunchPlan* plan) {
+  for (const HostEntry& entry : plan->entries) plan->here.push_back(IsHere(entry, this_host));
 }
 
 StatusOr<LaunchPlan> PlanFromThisHost(const LaunchFlags& flags) {
@@ -152,7 +185,7 @@ StatusOr<LaunchPlan> PlanFromThisHost(const LaunchFlags& flags) {
       ProbeThisHost(flags.bind_cores_to_rank ? Probe::kWithCores : Probe::kWithoutCores);
   DS_ASSIGN_OR_RETURN(LaunchPlan plan,
                       MakeLaunchPlan(flags, this_host, std::getenv("CUDA_VISIBLE_DEVICES")));
-  DS_RETURN_IF_ERROR(PlaceHosts(this_host, &plan));
+  PlaceHosts(this_host, &plan);
   return plan;
 }
 

@@ -18,10 +18,12 @@ namespace ds::cli {
 
 struct LaunchPlan {
   WorldPlan world;
-  std::vector<HostEntry> entries;  // of world.hosts, index by index; made up without a hostfile
+  std::vector<HostSlots> spares;  // take part only when another host is lost, the first first
+  // Of world.hosts, index by index, then of the spares; made up without a hostfile.
+  std::vector<HostEntry> entries;
   bool from_hostfile = false;
-  // By host: it is this machine, where the daemon is a child and no SSH is needed. PlaceHosts fills
-  // it.
+  // By entry: it is this machine, where the daemon is a child and no SSH is needed. PlaceHosts
+  // fills it.
   std::vector<bool> here;
 };
 
@@ -35,8 +37,8 @@ StatusOr<LaunchPlan> MakeLaunchPlan(const LaunchFlags& flags, const ThisHost& th
 bool IsHere(const HostEntry& entry, const ThisHost& this_host);
 
 // Readies the plan for launching from this machine: tells the hosts that are this machine from the
-// others and refuses per-host keys that are not honoured.
-Status PlaceHosts(const ThisHost& this_host, LaunchPlan* plan);
+// others.
+void PlaceHosts(const ThisHost& this_host, LaunchPlan* plan);
 
 // MakeLaunchPlan and PlaceHosts with what this process sees.
 StatusOr<LaunchPlan> PlanFromThisHost(const LaunchFlags& flags);

@@ -79,6 +79,54 @@ TEST_F(SshLossTest, APulledCableIsTheVerdict) {
   EXPECT_TRUE(BecomesEmpty(1));
 }
 
+class SshSpareTest : public SshLossTest {
+ protected:
+  void SetUp() override {
+    SshLossTest::SetUp();
+    options_.count = 3;
+  }
+  // A job of one rank on each of h0 and h1, up, with h2 as spare, whose second try ends well.
+  std::unique_ptr<Program> StartWithSpare() {
+    WriteHostfile(hosts().HostfileLine(0, 1) + "\n" + hosts().HostfileLine(1, 1) + "\n" +
+                  hosts().HostfileLine(2, 1, "spare") + "\n");
+    auto dsrun = std::make_unique<Program>(
+        Command({"--lease_seconds", "3", "--max_restarts", "1"},
+                "echo try $DSRUN_GENERATION rank $RANK of $WORLD_SIZE meets at $MASTER_ADDR; "
+                "[ $DSRUN_GENERATION = 1 ] || exec sleep 600"),
+        ProgramOptions{.environment = hosts().Environment(), .working_directory = folder()});
+    EXPECT_TRUE(dsrun->WaitForOutput("0@h0: try 0 rank 0 of 2")) << dsrun->err();
+    EXPECT_TRUE(dsrun->WaitForOutput("1@h1: try 0 rank 1 of 2")) << dsrun->err();
+    EXPECT_THAT(OnHost(2, "pgrep dsrund || echo none"), StartsWith("none"));
+    return dsrun;
+  }
+};
+
+TEST_F(SshSpareTest, ASpareGoesOnWhereALostHostWas) {
+  if (SkipWithoutNamespaces()) GTEST_SKIP() << hosts().why_not();
+  const auto dsrun = StartWithSpare();
+  hosts().CutLink(1);
+  const ProgramResult result = dsrun->Wait();
+  EXPECT_EQ(result.status, 0) << result.err;
+  const std::string meets = " of 2 meets at " + hosts().address(0) + "\n";
+  EXPECT_THAT(result.out, HasSubstr("0@h0: try 1 rank 0" + meets));
+  EXPECT_THAT(result.out, HasSubstr("1@h2: try 1 rank 1" + meets));
+  EXPECT_THAT(result.err, HasSubstr("spare host h2 takes the place of host h1"));
+  for (const int host : {0, 2}) ExpectNothingLeft(host);
+  EXPECT_TRUE(BecomesEmpty(1));
+}
+
+TEST_F(SshSpareTest, ASpareIsWhereTheRanksMeetWhenTheFirstDaemonWasKilled) {
+  if (SkipWithoutNamespaces()) GTEST_SKIP() << hosts().why_not();
+  const auto dsrun = StartWithSpare();
+  OnHost(0, "kill -9 $(pgrep -x dsrund-.*)");
+  const ProgramResult result = dsrun->Wait();
+  EXPECT_EQ(result.status, 0) << result.err;
+  const std::string meets = " of 2 meets at " + hosts().address(2) + "\n";
+  EXPECT_THAT(result.out, HasSubstr("0@h2: try 1 rank 0" + meets));
+  EXPECT_THAT(result.out, HasSubstr("1@h1: try 1 rank 1" + meets));
+  for (const int host : {1, 2}) ExpectNothingLeft(host);
+}
+
 TEST_F(SshLossTest, ADsrunThatWasStoppedForTooLongSaysWhatHappened) {
   if (SkipWithoutNamespaces()) GTEST_SKIP() << hosts().why_not();
   const auto dsrun = Start("2");

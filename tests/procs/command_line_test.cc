@@ -122,6 +122,17 @@ TEST_F(CommandLineTest, HostfilesAreRefusedWithFileAndLine) {
                     "(a comment starts with '#')");
 }
 
+TEST_F(CommandLineTest, PlanShowsSpares) {
+  const std::string hosts = Write("hosts", "a slots=2\nb slots=2 spare\nc slots=1 spare\n");
+  const ProgramResult table = Dsrun({"-H", hosts, "plan", "--", "prog"});
+  EXPECT_EQ(table.status, 0) << table.err;
+  EXPECT_THAT(table.out, StartsWith("2 ranks on 1 host,"));
+  EXPECT_THAT(table.out, HasSubstr("\nspare, for a lost host with as many slots: b (2 slots)\n"
+                                   "spare, for a lost host with as many slots: c (1 slot)\n"));
+  EXPECT_THAT(Dsrun({"-H", hosts, "plan", "--json", "--", "prog"}).out,
+              HasSubstr(R"("spares":[{"host":"b","slots":[0,1]},{"host":"c","slots":[0]}])"));
+}
+
 TEST_F(CommandLineTest, CoresAreNotBoundTwiceOver) {
   const std::string message =
       "--bind_cores_to_rank contradicts KMP_AFFINITY in the environment; unset one of them";

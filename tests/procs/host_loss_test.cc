@@ -119,7 +119,8 @@ class HostLossTest : public ::testing::Test {
     };
     std::vector<cli::HostDaemon*> daemons;
     for (const auto& daemon : daemons_) daemons.push_back(daemon.get());
-    controller_ = std::make_unique<cli::JobController>(request, daemons, &listener_);
+    controller_ = std::make_unique<cli::JobController>(request, daemons, &listener_,
+                                                       cli::JobController::Partners{});
     keeper_->Listen([this](const cli::HostChange& change) { controller_->OnHostChange(change); });
   }
 

@@ -116,8 +116,36 @@ class RecordingObserver : public JobObserver {
   Status output_answer;
 };
 
+// Starts spares that are fakes, in the order of `daemons`.
+class FakeStarter : public SpareStarter {
+ public:
+  struct Spare {
+    std::string name;
+    std::vector<int> slots;
+    std::unique_ptr<FakeDaemon> daemon;  // null: it cannot be reached
+  };
+
+  StatusOr<StartedSpare> StartSpare(int spare, int node_rank) override {
+    started.emplace_back(daemons[spare].name, node_rank);
+    if (daemons[spare].daemon == nullptr) return UnavailableError("no route to it");
+    return StartedSpare{.daemon = daemons[spare].daemon.get(), .master_addr = "addr-of-spare"};
+  }
+
+  std::vector<Spare> daemons;
+  std::vector<std::pair<std::string, int>> started;
+};
+
 class JobControllerTest : public ::testing::Test {
  protected:
+  FakeDaemon* AddSpare(const std::string& name, std::vector<int> slots,
+                       std::vector<std::vector<v1::Event>> scripts) {
+    auto daemon = std::make_unique<FakeDaemon>(std::move(scripts));
+    daemon->prepare_answer.set_core_count(4);
+    daemon->prepare_answer.set_master_port(5353);
+    starter_.daemons.push_back({name, std::move(slots), std::move(daemon)});
+    return starter_.daemons.back().daemon.get();
+  }
+
   void AddHost(const std::string& name, std::vector<std::vector<v1::Event>> scripts) {
     daemons_.push_back(std::make_unique<FakeDaemon>(std::move(scripts)));
     daemons_.back()->prepare_answer.set_core_count(4);
@@ -138,12 +166,22 @@ class JobControllerTest : public ::testing::Test {
     };
     std::vector<HostDaemon*> daemons;
     for (const auto& daemon : daemons_) daemons.push_back(daemon.get());
-    controller_ = std::make_unique<JobController>(std::move(request), daemons, &observer_);
+    for (const auto& spare : starter_.daemons) {
+      const std::vector<int> slots(spare.slots);
+      request.spares.push_back({.slots = {.host = spare.name, .slots = slots},
+                                .working_directory = "/",
+                                .remote = true});
+    }
+    request.master_addr_named = master_addr_named_;
+    controller_ = std::make_unique<JobController>(std::move(request), daemons, &observer_,
+                                                  JobController::Partners{.spares = &starter_});
     return *controller_;
   }
 
   std::vector<std::unique_ptr<FakeDaemon>> daemons_;
   std::vector<HostSlots> hosts_;
+  FakeStarter starter_;
+  bool master_addr_named_ = false;
   RecordingObserver observer_;
   Status program_answer_;
   std::unique_ptr<JobController> controller_;
@@ -375,6 +413,120 @@ TEST_F(JobControllerTest, TheSameErrorAtTheSameStepTwiceIsNotTriedAgain) {
   EXPECT_EQ(Controller(/*max_restarts=*/5).Run()->exit_code, 7);
   EXPECT_EQ(daemons_[0]->launched.size(), 2u);
   EXPECT_EQ(observer_.notices.back(), "not restarted: the same error at step 4 twice");
+}
+
+std::string VariableOf(const v1::LaunchRequest& launch, const std::string& name) {
+  for (const auto& each : launch.ranks(0).environment()) {
+    if (each.name() == name) return each.value();
+  }
+  return "";
+}
+
+TEST_F(JobControllerTest, ASpareTakesThePlaceOfALostHost) {
+  AddHost("a", {{Output(0, "running\n")}, {Exited(0, 0), Exited(1, 0), Ended()}});
+  AddHost("b", {{}});
+  AddSpare("small", {0}, {});
+  AddSpare("away", {0, 1}, {});
+  starter_.daemons.back().daemon = nullptr;
+  FakeDaemon* const spare = AddSpare("c", {2, 3}, {{Exited(2, 0), Exited(3, 0), Ended()}});
+  JobController& controller = Controller(/*max_restarts=*/1);
+  observer_.on_output = [&] { controller.OnHostChange(Lost(1)); };
+  EXPECT_FALSE(controller.Run().has_value());
+  EXPECT_TRUE(daemons_[1]->abandoned);
+  EXPECT_THAT(starter_.started, ElementsAre(std::pair("away", 1), std::pair("c", 1)));
+  EXPECT_THAT(observer_.prepared, ElementsAre("a", "b", "c"));
+  ASSERT_EQ(spare->launched.size(), 1u);
+  EXPECT_EQ(spare->launched[0].generation(), 1u);
+  EXPECT_EQ(spare->launched[0].ranks(0).rank(), 2u);
+  EXPECT_EQ(VariableOf(spare->launched[0], "WORLD_SIZE"), "4");
+  EXPECT_EQ(VariableOf(spare->launched[0], "MASTER_PORT"), "4242");
+  EXPECT_EQ(VariableOf(daemons_[0]->launched[1], "MASTER_ADDR"), "addr-of-spare");
+  EXPECT_THAT(
+      observer_.notices,
+      ElementsAre("host b is lost: nothing was heard from it for 30.0 s; restart 1 of 1",
+                  "spare host away: no route to it", "spare host c takes the place of host b"));
+}
+
+TEST_F(JobControllerTest, ASpareInTheFirstPlaceIsWhereTheRanksMeet) {
+  AddHost("a", {{Cut()}});
+  AddHost("b", {{}, {Ended()}});
+  FakeDaemon* const spare = AddSpare("c", {0, 1}, {{Ended()}});
+  EXPECT_FALSE(Controller(/*max_restarts=*/1).Run().has_value());
+  EXPECT_TRUE(spare->prepared.lease_master_port());
+  for (const v1::LaunchRequest& launch : {spare->launched.at(0), daemons_[1]->launched.at(1)}) {
+    EXPECT_EQ(VariableOf(launch, "MASTER_ADDR"), "addr-of-spare");
+    EXPECT_EQ(VariableOf(launch, "MASTER_PORT"), "5353");
+  }
+}
+
+TEST_F(JobControllerTest, ALateWordAboutAReplacedHostIsNotAboutTheSpare) {
+  AddHost("a", {{}, {Output(0, "again\n"), Ended()}});
+  AddHost("b", {{Cut()}});
+  AddSpare("c", {0, 1}, {{Ended()}});
+  JobController& controller = Controller(/*max_restarts=*/1);
+  observer_.on_output = [&] { controller.OnHostChange(Lost(1)); };
+  EXPECT_FALSE(controller.Run().has_value());
+}
+
+TEST_F(JobControllerTest, ALostSpareIsALostHost) {
+  AddHost("a", {{}, {Output(0, "again\n")}});
+  AddHost("b", {{Cut()}});
+  FakeDaemon* const spare = AddSpare("c", {0, 1}, {{}});
+  JobController& controller = Controller(/*max_restarts=*/2);
+  observer_.on_output = [&] { controller.OnHostChange(Lost(2)); };
+  const auto verdict = controller.Run();
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->cause, Cause::kHostLost);
+  EXPECT_EQ(verdict->host, "c");
+  EXPECT_TRUE(spare->abandoned);
+}
+
+TEST_F(JobControllerTest, AHostThatIsLostAfterARankHasFailedIsReplacedToo) {
+  AddHost("a", {{Output(0, "x\n"), Exited(0, 7), Ended()}, {Ended()}});
+  AddHost("b", {{}});
+  AddSpare("c", {0, 1}, {{Ended()}});
+  JobController& controller = Controller(/*max_restarts=*/1, /*grace_seconds=*/60);
+  observer_.on_output = [&] { controller.OnHostChange(Lost(1)); };
+  EXPECT_FALSE(controller.Run().has_value());
+  EXPECT_THAT(starter_.started, ElementsAre(std::pair("c", 1)));
+}
+
+TEST_F(JobControllerTest, WithoutASpareThatFitsALostHostIsTheEnd) {
+  AddHost("a", {{}});
+  AddHost("b", {{Cut()}});
+  AddSpare("c", {0}, {});
+  const auto verdict = Controller(/*max_restarts=*/3).Run();
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->cause, Cause::kDaemonLost);
+  EXPECT_THAT(
+      observer_.notices,
+      ElementsAre("not restarted: host b is gone, and too few spares with as many slots are left"));
+  EXPECT_TRUE(starter_.started.empty());
+}
+
+TEST_F(JobControllerTest, NoSpareTakesThePlaceThatTheUserHasNamed) {
+  AddHost("a", {{Cut()}});
+  AddSpare("c", {0, 1}, {});
+  master_addr_named_ = true;
+  EXPECT_EQ(Controller(/*max_restarts=*/3).Run()->cause, Cause::kDaemonLost);
+  EXPECT_THAT(observer_.notices, ElementsAre(HasSubstr("--master_addr names it")));
+}
+
+TEST_F(JobControllerTest, SparesThatRefuseLeaveTheVerdictAsItWas) {
+  AddHost("a", {{}});
+  AddHost("b", {{Cut()}});
+  FakeDaemon* const spare = AddSpare("c", {0, 1}, {});
+  v1::Finding* finding = spare->prepare_answer.add_findings();
+  finding->set_level(v1::Finding::FAIL);
+  finding->set_message("no dsrank beside dsrund");
+  const auto verdict = Controller(/*max_restarts=*/3).Run();
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->cause, Cause::kDaemonLost);
+  EXPECT_EQ(verdict->host, "b");
+  EXPECT_EQ(observer_.notices.back(),
+            "not restarted: no spare host could take the place of host b");
+  EXPECT_EQ(observer_.notices.at(1), "spare host c: no dsrank beside dsrund");
+  EXPECT_TRUE(spare->launched.empty());
 }
 
 TEST_F(JobControllerTest, AnObserverThatCannotKeepUpItsFilesEndsTheJob) {

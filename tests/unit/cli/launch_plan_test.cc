@@ -130,15 +130,52 @@ TEST_F(LaunchPlanTest, EveryNameOfThisMachineIsLocalAndNoOther) {
   }
 }
 
-TEST_F(LaunchPlanTest, RefusesToLaunchWhatItCannotReachOrHonour) {
-  const auto refusal = [&](const std::string& text) {
-    const LaunchFlags flags{.hostfile = Hostfile(text)};
-    auto plan = MakeLaunchPlan(flags, Machine(0), nullptr);
-    EXPECT_TRUE(plan.ok());
-    return PlaceHosts(Machine(0), &*plan).message();
-  };
-  EXPECT_EQ(refusal("me slots=1 spare\n"),
-            "host 'me': the hostfile key 'spare' is not available yet");
+std::vector<std::string> Names(const std::vector<HostSlots>& hosts) {
+  std::vector<std::string> names;
+  for (const HostSlots& host : hosts) {
+    names.push_back(host.host + "/" + std::to_string(host.slots.size()));
+  }
+  return names;
+}
+
+TEST_F(LaunchPlanTest, SparesTakeNoRanksAndStandBehindTheHosts) {
+  LaunchFlags flags{.hostfile =
+                        Hostfile("a slots=2 spare\nb slots=2\nc slots=3 spare\nme slots=4\n")};
+  auto plan = MakeLaunchPlan(flags, Machine(0), nullptr);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_EQ(plan->world.world_size(), 6);
+  EXPECT_THAT(Names(plan->spares), ElementsAre("a/2", "c/3"));
+  std::vector<std::string> entries;
+  for (const HostEntry& entry : plan->entries) entries.push_back(entry.name);
+  EXPECT_THAT(entries, ElementsAre("b", "me", "a", "c"));
+  PlaceHosts(Machine(0), &*plan);
+  EXPECT_THAT(plan->here, ElementsAre(false, true, false, false));
+
+  flags.num_gpus = 1;
+  flags.num_nodes = 1;
+  plan = MakeLaunchPlan(flags, Machine(0), nullptr);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->world.world_size(), 1);
+  EXPECT_THAT(Names(plan->spares), ElementsAre("a/1", "c/1"));
+  flags.num_gpus = 3;
+  EXPECT_EQ(MakeLaunchPlan(flags, Machine(0), nullptr).status().message(),
+            "--num_gpus 3: host 'b' has 2 slots");
+}
+
+TEST_F(LaunchPlanTest, FiltersMeanSparesToo) {
+  LaunchFlags flags{.hostfile = Hostfile("a slots=2 spare\nb slots=2\nc slots=3 spare\n"),
+                    .exclude = "c:0"};
+  auto plan = MakeLaunchPlan(flags, Machine(0), nullptr);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_THAT(Names(plan->spares), ElementsAre("a/2", "c/2"));
+  flags.exclude = "b";
+  EXPECT_EQ(MakeLaunchPlan(flags, Machine(0), nullptr).status().message(),
+            "every host is a spare; at least one has to take part from the start");
+  flags.exclude = "";
+  flags.include = "b@a";
+  plan = MakeLaunchPlan(flags, Machine(0), nullptr);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_THAT(Names(plan->spares), ElementsAre("a/2"));
 }
 
 TEST_F(LaunchPlanTest, TellsThisMachineFromHostsReachedOverSsh) {
@@ -148,7 +185,7 @@ TEST_F(LaunchPlanTest, TellsThisMachineFromHostsReachedOverSsh) {
   const LaunchFlags flags{.hostfile = Hostfile(text)};
   auto plan = MakeLaunchPlan(flags, Machine(0), nullptr);
   ASSERT_TRUE(plan.ok());
-  ASSERT_TRUE(PlaceHosts(Machine(0), &*plan).ok());
+  PlaceHosts(Machine(0), &*plan);
   EXPECT_THAT(plan->here, ElementsAre(false, true, true, false, false, false));
 }
 

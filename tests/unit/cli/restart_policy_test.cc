@@ -40,9 +40,26 @@ TEST(RestartPolicyTest, AProgramWithoutStepsMayFailAlike) {
   EXPECT_TRUE(policy.Decide(Failure(std::nullopt)).restart);
 }
 
+TEST(RestartPolicyTest, WithoutItsHostsAJobIsNotRestarted) {
+  RestartPolicy policy(3);
+  const RestartDecision decision = policy.Decide(Failure(1), "host b is gone");
+  EXPECT_FALSE(decision.restart);
+  EXPECT_EQ(decision.reason, "host b is gone");
+}
+
+TEST(RestartPolicyTest, TheLossOfTwoHostsAtTheSameStepIsNotTheSameError) {
+  RestartPolicy policy(3);
+  const auto lost = [](const std::string& host) {
+    return Verdict{.cause = Cause::kHostLost, .host = host, .step = 4};
+  };
+  EXPECT_TRUE(policy.Decide(lost("a")).restart);
+  EXPECT_TRUE(policy.Decide(lost("b")).restart);
+  EXPECT_FALSE(policy.Decide(lost("b")).restart);
+}
+
 TEST(RestartPolicyTest, SomeCausesAreHopeless) {
   for (const Cause cause : {Cause::kUserStop, Cause::kConfig, Cause::kCheckpoint, Cause::kPreflight,
-                            Cause::kLaunch, Cause::kInternal, Cause::kDaemonLost}) {
+                            Cause::kLaunch, Cause::kInternal}) {
     const RestartDecision decision = RestartPolicy(3).Decide({.cause = cause});
     EXPECT_FALSE(decision.restart) << CauseName(cause);
     EXPECT_FALSE(decision.reason.empty());
