@@ -1,15 +1,8 @@
 #include "cli/remote/place_daemon.h"
 
-#include <fcntl.h>
-#include <libssh/sftp.h>
-
-#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
-#include <memory>
 #include <sstream>
-
-#include "runtime/base/freer.h"
 
 namespace ds::cli {
 namespace {
@@ -35,9 +28,6 @@ constexpr char kReceive[] = R"sh(umask 077; cat >"$2" || { rm -f "$2"; false; })
 constexpr char kRemove[] = R"sh(rm -f "$2")sh";
 
 constexpr char kHint[] = "make room or a writable home there; dsrund needs about 20 MB, once";
-constexpr std::size_t kChunk = 224 * 1024;  // OpenSSH takes messages of at most 256 KiB
-
-using Sftp = std::unique_ptr<sftp_session_struct, Freer<sftp_free>>;
 
 // Why one of the two folders will not do; "" when all is well.
 using Reason = std::string;
@@ -96,15 +86,6 @@ class Placer {
   }
 
   MaybeFailure Send(const std::string& temporary, Reason* reason) {
-    if (!shell_->wrapped()) {
-      const bool sent = SendBySftp(temporary);
-      if (::ssh_is_connected(shell_->session().handle()) == 0) {
-        return shell_->session().Broken(FailureKind::kPlacing, "sending dsrund");
-      }
-      if (sent) return std::nullopt;
-    }
-    // A wrapper with a file system of its own, or a server without SFTP; and where there is no
-    // room, cat says so, while SFTP says "failure".
     ScriptResult result;
     if (MaybeFailure failure = shell_->Run(
             {.text = kReceive, .arguments = {temporary}, .input = binary_.bytes}, &result)) {
@@ -112,22 +93,6 @@ class Placer {
     }
     *reason = ReasonOf(result, temporary + ": the host did not take all of it");
     return std::nullopt;
-  }
-
-  bool SendBySftp(const std::string& temporary) {
-    const Sftp sftp(::sftp_new(shell_->session().handle()));
-    if (sftp == nullptr || ::sftp_init(sftp.get()) != SSH_OK) return false;
-    const sftp_file file =
-        ::sftp_open(sftp.get(), temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    bool good = file != nullptr;
-    std::string_view left = binary_.bytes;
-    while (good && !left.empty()) {
-      const ssize_t written = ::sftp_write(file, left.data(), std::min(left.size(), kChunk));
-      good = written > 0;
-      if (good) left.remove_prefix(written);
-    }
-    if (file != nullptr) good = ::sftp_close(file) == SSH_OK && good;
-    return good;
   }
 
   MaybeFailure Finish(const std::string& temporary, const std::string& final_name, Reason* reason) {

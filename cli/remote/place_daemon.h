@@ -4,9 +4,10 @@
 // every version has a place of its own.
 //
 // It goes to $HOME/.cache/dsrun/dsrund-HASH; where the home has no room or cannot be written, to
-// the private folder /tmp/dsrun-UID. The bytes travel by SFTP (through a wrapper, which has another
-// file system, on a command's standard input) to a temporary name, are compared there, and are
-// renamed: a file under the final name is whole.
+// the private folder /tmp/dsrun-UID. The bytes travel on a command's standard input, which fills
+// the connection (and reaches a wrapper's own file system) where libssh 0.10 waits for an answer
+// after every piece of an SFTP file, to a temporary name, are compared there, and are renamed: a
+// file under the final name is whole.
 
 #include <string>
 
