@@ -152,7 +152,7 @@ std::string JobController::WhyIncomplete() const {
     slot_counts.push_back(job_.plan.hosts[node_rank].rank_count());
   }
   if (spares_.Covers(slot_counts)) return "";
-  if (job_.spares.empty()) return gone + ", and the hostfile names no spare";
+  if (job_.spares.empty()) return gone + ", and there is no spare host";
   return gone + ", and too few spares with as many slots are left";
 }
 
