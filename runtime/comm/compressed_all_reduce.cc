@@ -55,6 +55,11 @@ std::int64_t RoundUp(std::int64_t value, std::int64_t multiple) {
 CompressedAllReduce::CompressedAllReduce(Communicator& world, device::MemoryLedger* ledger)
     : world_(world), ledger_(ledger) {}
 
+std::int64_t CompressedAllReduce::PaddedNumel(std::int64_t numel) const {
+  const std::int64_t ranks = world_.size();
+  return RoundUp(numel, ranks * std::lcm(ranks, kBits));
+}
+
 void CompressedAllReduce::ForgetErrors() {
   worker_error_ = server_error_ = at::Tensor();
   entry_.Reset();
@@ -67,7 +72,7 @@ void CompressedAllReduce::MakePlaces(const std::vector<at::Tensor>& buffers) {
   std::int64_t server = 0;
   for (const at::Tensor& buffer : buffers) {
     Place place{.numel = buffer.numel(),
-                .padded = RoundUp(buffer.numel(), ranks * std::lcm(ranks, kBits)),
+                .padded = PaddedNumel(buffer.numel()),
                 .worker_offset = worker,
                 .server_offset = server};
     place.part = place.padded / ranks;

@@ -31,6 +31,9 @@ class CompressedAllReduce {
   // Both are borrowed; the ledger may be null.
   CompressedAllReduce(Communicator& world, device::MemoryLedger* ledger);
 
+  // How many elements a buffer of `numel` has with its padding.
+  std::int64_t PaddedNumel(std::int64_t numel) const;
+
   // Each buffer becomes about the mean of its ranks' values. Contiguous fp32 on the world's device,
   // in every call as many and as large as in the first one since the errors were forgotten.
   // Collective.

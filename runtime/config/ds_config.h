@@ -25,7 +25,18 @@ struct BatchConfig {
   std::int64_t gradient_accumulation_steps = 1;
 };
 
-enum class OptimizerType { kAdam, kAdamW, kSgd, kAdagrad, kLion, kLamb, kMuon };
+enum class OptimizerType {
+  kAdam,
+  kAdamW,
+  kSgd,
+  kAdagrad,
+  kLion,
+  kLamb,
+  kMuon,
+  kOneBitAdam,
+  kOneBitLamb,
+  kZeroOneAdam,
+};
 enum class NewtonSchulz { kGram, kStandard };
 
 struct OptimizerConfig {
@@ -47,6 +58,16 @@ struct OptimizerConfig {
   bool eps_inside_sqrt = false;                      // Lamb
   double min_coeff = 0.01;                           // Lamb: the trust ratio's limits
   double max_coeff = 10.0;
+  // The 1-bit optimizers; their headers in runtime/optim say what these do.
+  std::int64_t freeze_step = 100000;      // OneBitAdam, OneBitLamb
+  std::int64_t var_freeze_step = 100000;  // this and the next three: ZeroOneAdam
+  std::int64_t var_update_scaler = 16;
+  std::int64_t local_step_scaler = 32678;
+  std::int64_t local_step_clipper = 16;
+  double coeff_beta = 0.9;  // this and the next three: OneBitLamb
+  double factor_max = 4.0;
+  double factor_min = 0.5;
+  double factor_threshold = 0.1;
 };
 
 struct Fp16Config {

@@ -24,10 +24,16 @@ Enum Choice(const Json& name, const std::pair<std::string_view, Enum> (&choices)
 }
 
 constexpr std::pair<std::string_view, OptimizerType> kOptimizers[] = {
-    {"Adam", OptimizerType::kAdam}, {"AdamW", OptimizerType::kAdamW},
-    {"SGD", OptimizerType::kSgd},   {"Adagrad", OptimizerType::kAdagrad},
-    {"Lion", OptimizerType::kLion}, {"Lamb", OptimizerType::kLamb},
-    {"Muon", OptimizerType::kMuon}};
+    {"Adam", OptimizerType::kAdam},
+    {"AdamW", OptimizerType::kAdamW},
+    {"SGD", OptimizerType::kSgd},
+    {"Adagrad", OptimizerType::kAdagrad},
+    {"Lion", OptimizerType::kLion},
+    {"Lamb", OptimizerType::kLamb},
+    {"Muon", OptimizerType::kMuon},
+    {"OneBitAdam", OptimizerType::kOneBitAdam},
+    {"OneBitLamb", OptimizerType::kOneBitLamb},
+    {"ZeroOneAdam", OptimizerType::kZeroOneAdam}};
 constexpr std::pair<std::string_view, NewtonSchulz> kNewtonSchulz[] = {
     {"gram", NewtonSchulz::kGram}, {"standard", NewtonSchulz::kStandard}};
 constexpr std::pair<std::string_view, DataType> kDataTypes[] = {
@@ -63,7 +69,16 @@ OptimizerConfig FillOptimizer(const Values& values) {
           .lr_decay = values.Get("optimizer.params.lr_decay"),
           .eps_inside_sqrt = values.Get("optimizer.params.eps_inside_sqrt"),
           .min_coeff = values.Get("optimizer.params.min_coeff"),
-          .max_coeff = values.Get("optimizer.params.max_coeff")};
+          .max_coeff = values.Get("optimizer.params.max_coeff"),
+          .freeze_step = values.Get("optimizer.params.freeze_step"),
+          .var_freeze_step = values.Get("optimizer.params.var_freeze_step"),
+          .var_update_scaler = values.Get("optimizer.params.var_update_scaler"),
+          .local_step_scaler = values.Get("optimizer.params.local_step_scaler"),
+          .local_step_clipper = values.Get("optimizer.params.local_step_clipper"),
+          .coeff_beta = values.Get("optimizer.params.coeff_beta"),
+          .factor_max = values.Get("optimizer.params.factor_max"),
+          .factor_min = values.Get("optimizer.params.factor_min"),
+          .factor_threshold = values.Get("optimizer.params.factor_threshold")};
 }
 
 Fp16Config FillFp16(const Values& values) {

@@ -30,6 +30,15 @@ constexpr OptimizerParams kOptimizerParams[] = {
     {"Muon",
      " betas eps adam_w_mode torch_adam fp32_optimizer_states momentum muon_lr adam_lr ns_method ",
      R"({"betas": [0.9, 0.95], "eps": 1e-10})"},
+    {"OneBitAdam", " betas eps bias_correction freeze_step cuda_aware comm_backend_name ", "{}"},
+    {"OneBitLamb",
+     " betas eps bias_correction min_coeff max_coeff freeze_step cuda_aware comm_backend_name "
+     "coeff_beta factor_max factor_min factor_threshold ",
+     "{}"},
+    {"ZeroOneAdam",
+     " betas eps bias_correction cuda_aware comm_backend_name var_freeze_step var_update_scaler "
+     "local_step_scaler local_step_clipper ",
+     "{}"},
     {"SGD", " momentum dampening nesterov ", R"({"momentum": 0.0})"},
 };
 
@@ -108,6 +117,16 @@ void NesterovNeedsMomentum(RuleContext& context) {
                        "optimizer.params.nesterov needs optimizer.params.momentum above 0 and "
                        "optimizer.params.dampening 0",
                        values.PositionOf("optimizer.params.nesterov"));
+}
+
+void LambLimitsAreInOrder(RuleContext& context) {
+  const Values& values = context.values;
+  const auto check = [&](const std::string& low, const std::string& high) {
+    if (values.Get(low) <= values.Get(high)) return;
+    context.issues.Error(low, low + " is above " + high, values.PositionOf(low));
+  };
+  check("optimizer.params.min_coeff", "optimizer.params.max_coeff");
+  check("optimizer.params.factor_min", "optimizer.params.factor_max");
 }
 
 }  // namespace ds::config

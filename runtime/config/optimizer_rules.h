@@ -16,4 +16,7 @@ void MuonHasTwoRates(RuleContext& context);
 // Nesterov's momentum needs a momentum, undamped.
 void NesterovNeedsMomentum(RuleContext& context);
 
+// LAMB's trust ratio and 1-bit LAMB's factor lie between their limits.
+void LambLimitsAreInOrder(RuleContext& context);
+
 }  // namespace ds::config

@@ -167,7 +167,8 @@ nlohmann::json Engine::State() const {
           {"micro_steps", parts_->micro_steps},
           {"global_samples", parts_->global_samples},
           {"loss_scaler", parts_->loss_scaler.State()},
-          {"optimizer", parts_->optimizer->optimizer_name()}};
+          {"optimizer", parts_->optimizer->optimizer_name()},
+          {"optimizer_state", parts_->optimizer->State()}};
 }
 
 Status Engine::CheckState(const nlohmann::json& state) const {
@@ -203,8 +204,8 @@ Status Engine::LoadState(const nlohmann::json& state) {
   parts_->latest_was_applied = false;
   parts_->latest_norm.reset();
   parts_->optimizer->ClearGradients();
-  parts_->optimizer->PublishWeights();
-  return OkStatus();
+  const auto optimizer = state.find("optimizer_state");
+  return parts_->optimizer->LoadState(optimizer == state.end() ? nlohmann::json() : *optimizer);
 }
 
 }  // namespace ds::engine

@@ -60,7 +60,8 @@ struct Engine::Parts {
   optim::ScheduledValues scheduled() const {
     return optim::ValuesAfter(config.scheduler, config.optimizer.lr, applied_steps);
   }
-  // The mean over ranks is there after this. Collective. Fails before the boundary.
+  // The mean over ranks (or what the optimizer takes in its place) is there after this. Collective.
+  // Fails before the boundary.
   Status ReduceGradientsOnce();
 
   // What the loss of a micro-batch is multiplied by before its backward.

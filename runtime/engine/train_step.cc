@@ -154,7 +154,7 @@ Status Engine::Parts::ReduceGradientsOnce() {
         "the gradients of this step are not there: " + std::to_string(step.micro_batches) +
         " micro-batches have been through backward");
   }
-  if (!step.reduced) optimizer->ReduceGradients();
+  if (!step.reduced) optimizer->ReduceGradients(applied_steps + 1);
   step.reduced = true;
   return OkStatus();
 }
@@ -181,7 +181,8 @@ StatusOr<StepResult> Engine::step() {
                     .samples = totals.samples};
   if (std::isfinite(totals.norm)) {
     ++parts_->applied_steps;
-    const double clip = optim::ClipFactor(result.grad_norm, config.gradient_clipping);
+    const double clip =
+        optim::ClipFactor(optimizer.NormToClip(totals.norm) / loss_scale, config.gradient_clipping);
     optimizer.Step({.lr = scheduled.lr,
                     .gradient_scale = clip / loss_scale,
                     .step = parts_->applied_steps,

@@ -32,10 +32,10 @@ DirectionCoefficients Lamb::Coefficients(const Update& update, const Part& part)
       {.weight_decay = WeightDecay(part), .eps_inside = config().eps_inside_sqrt});
 }
 
-double Lamb::Ratio(double parameter_squares, double direction_squares) const {
-  if (parameter_squares == 0.0 || direction_squares == 0.0) return 1.0;
-  const double ratio = std::sqrt(parameter_squares) / std::sqrt(direction_squares);
-  return std::clamp(ratio, config().min_coeff, config().max_coeff);
+double LambRatio(const config::OptimizerConfig& config, const DirectionSquares& squares) {
+  if (squares.parameter == 0.0 || squares.direction == 0.0) return 1.0;
+  const double ratio = std::sqrt(squares.parameter) / std::sqrt(squares.direction);
+  return std::clamp(ratio, config.min_coeff, config.max_coeff);
 }
 
 void Lamb::Begin(const Update& update, const RankParts& all) {
@@ -55,7 +55,7 @@ void Lamb::Begin(const Update& update, const RankParts& all) {
   ratios_.clear();
   for (std::int64_t i = 0; i < all.parameter_count; ++i) {
     const double* const of_parameter = squares.const_data_ptr<double>() + 2 * i;
-    ratios_.push_back(Ratio(of_parameter[0], of_parameter[1]));
+    ratios_.push_back(LambRatio(config(), {of_parameter[0], of_parameter[1]}));
   }
 }
 

@@ -14,6 +14,9 @@
 
 namespace ds::optim {
 
+// The trust ratio of a parameter.
+double LambRatio(const config::OptimizerConfig& config, const DirectionSquares& squares);
+
 class Lamb : public Optimizer {
  public:
   using Optimizer::Optimizer;
@@ -26,7 +29,6 @@ class Lamb : public Optimizer {
 
  private:
   DirectionCoefficients Coefficients(const Update& update, const Part& part) const;
-  double Ratio(double parameter_squares, double direction_squares) const;
 
   std::vector<double> ratios_;  // of this update, by parameter
 };

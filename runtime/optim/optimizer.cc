@@ -6,9 +6,25 @@
 #include "runtime/optim/lamb.h"
 #include "runtime/optim/lion.h"
 #include "runtime/optim/muon.h"
+#include "runtime/optim/one_bit_adam.h"
+#include "runtime/optim/one_bit_lamb.h"
 #include "runtime/optim/sgd.h"
+#include "runtime/optim/zero_one_adam.h"
 
 namespace ds::optim {
+
+bool Optimizer::WantsOwnGradients(std::int64_t step) const {
+  static_cast<void>(step);
+  return false;
+}
+
+nlohmann::json Optimizer::State() const { return nullptr; }
+
+Status Optimizer::LoadState(const nlohmann::json& state, std::int64_t parameter_count) {
+  static_cast<void>(state);
+  static_cast<void>(parameter_count);
+  return OkStatus();
+}
 
 void Optimizer::Begin(const Update& update, const RankParts& all) {
   static_cast<void>(update);
@@ -30,6 +46,12 @@ std::unique_ptr<Optimizer> MakeOptimizer(const config::OptimizerConfig& config) 
       return std::make_unique<Lamb>(config);
     case config::OptimizerType::kMuon:
       return std::make_unique<Muon>(config);
+    case config::OptimizerType::kOneBitAdam:
+      return std::make_unique<OneBitAdam>(config);
+    case config::OptimizerType::kOneBitLamb:
+      return std::make_unique<OneBitLamb>(config);
+    case config::OptimizerType::kZeroOneAdam:
+      return std::make_unique<ZeroOneAdam>(config);
   }
   DS_CHECK_MSG(false, "an optimizer that the registry calls supported");
   return nullptr;

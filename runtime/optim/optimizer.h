@@ -14,11 +14,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/status.h"
 #include "runtime/config/ds_config.h"
 #include "runtime/optim/part.h"
 
@@ -44,10 +46,20 @@ class Optimizer {
   // checkpoints.
   virtual std::span<const std::string_view> state_names(const ParameterGroup& group) const = 0;
 
+  // Whether update `step` takes each rank's own gradients in place of their mean over the ranks:
+  // optimizers that exchange something smaller. They step unsharded parts.
+  virtual bool WantsOwnGradients(std::int64_t step) const;
+
   // Finds out what must be known of all parts before the first is updated. Collective; nothing for
   // most optimizers.
   virtual void Begin(const Update& update, const RankParts& all);
   virtual void Apply(const Update& update, const Part& part) = 0;
+
+  // What it knows beside the tensors, alike on all ranks: goes into checkpoints. Null if nothing.
+  virtual nlohmann::json State() const;
+  virtual Status LoadState(const nlohmann::json& state, std::int64_t parameter_count);
+  // Parameters and state have been written from outside: what was kept between updates is void.
+  virtual void StateWasLoaded() {}
 
   // For tests: LibTorch operations on the CPU too.
   virtual void UseOperationsEverywhere() { operations_everywhere_ = true; }

@@ -13,4 +13,10 @@ Part Cut(const Part& part, std::int64_t start, std::int64_t count) {
   return result;
 }
 
+device::LedgerEntry Book(const RankParts& all, device::MemoryUse use, std::int64_t bytes) {
+  const bool host = all.parts.empty() || all.parts[0].parameter.is_cpu();
+  const auto tier = host ? device::MemoryTier::kHost : device::MemoryTier::kDevice;
+  return {all.ledger, use, tier, bytes};
+}
+
 }  // namespace ds::optim

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/device/memory_ledger.h"
 
 namespace ds::optim {
 
@@ -60,7 +61,11 @@ struct RankParts {
   std::vector<Part> parts;           // in the model's order, the same groups on every rank
   std::int64_t parameter_count = 0;  // trainable parameters of the model
   comm::Communicator* world = nullptr;
+  device::MemoryLedger* ledger = nullptr;
 };
+
+// Books bytes that lie where the parts do, for as long as the result lives.
+device::LedgerEntry Book(const RankParts& all, device::MemoryUse use, std::int64_t bytes);
 
 // Elements [start, start + count) of the views; without segments.
 Part Cut(const Part& part, std::int64_t start, std::int64_t count);

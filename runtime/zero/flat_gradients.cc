@@ -115,6 +115,11 @@ void FlatGradients::EndMicroBatch() {
   block_->Release();
 }
 
+void FlatGradients::KeepOwn() {
+  DS_CHECK(!block_ && !context_.sharding.optimizer);
+  ZeroWhatIsMissing();
+}
+
 void FlatGradients::Reduce() {
   if (block_) return;
   ZeroWhatIsMissing();

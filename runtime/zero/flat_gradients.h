@@ -47,6 +47,8 @@ class FlatGradients {
   void EndMicroBatch();
   // The step's last micro-batch has ended: after this the mean over ranks is there.
   void Reduce();
+  // In its place: what is there stays this rank's own. Requires gradients that are not sharded.
+  void KeepOwn();
 
   // This rank's shard of the mean. Requires Reduce.
   at::Tensor shard() const;

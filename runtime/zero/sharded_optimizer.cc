@@ -2,6 +2,8 @@
 
 #include <c10/core/GradMode.h>
 
+#include <cmath>
+
 #include "runtime/optim/gradient_norm.h"
 #include "runtime/zero/groups.h"
 #include "runtime/zero/rank_totals.h"
@@ -16,11 +18,31 @@ ShardedOptimizer::ShardedOptimizer(ShardedModel& model, const config::OptimizerC
   });
 }
 
-void ShardedOptimizer::ReduceGradients() {
-  ForEachTrainableGroup(model_, [](Group& group, std::int64_t) { group.gradients->Reduce(); });
+void ShardedOptimizer::ReduceGradients(std::int64_t step) {
+  own_gradients_ = optimizer_->WantsOwnGradients(step);
+  ForEachTrainableGroup(model_, [&](Group& group, std::int64_t) {
+    if (own_gradients_) {
+      group.gradients->KeepOwn();
+    } else {
+      group.gradients->Reduce();
+    }
+  });
+}
+
+double ShardedOptimizer::SumOfOwnSquares() const {
+  double sum = 0.0;
+  ForEachTrainableGroup(model_, [&](Group& group, std::int64_t) {
+    sum += optim::SumOfSquares(group.gradients->for_optimizer());
+  });
+  return sum;
+}
+
+double ShardedOptimizer::NormToClip(double norm) const {
+  return own_gradients_ ? std::sqrt(SumOfOwnSquares()) : norm;
 }
 
 double ShardedOptimizer::SumOfSquaresOfShard() const {
+  if (own_gradients_) return SumOfOwnSquares() / model_.context().world->size();
   double sum = 0.0;
   ForEachTrainableGroup(model_, [&](Group& group, std::int64_t) {
     sum += optim::SumOfSquares(group.gradients->shard());
@@ -29,7 +51,9 @@ double ShardedOptimizer::SumOfSquaresOfShard() const {
 }
 
 void ShardedOptimizer::Step(const optim::Update& update) {
-  optim::RankParts all{.parameter_count = parameter_count_, .world = model_.context().world};
+  optim::RankParts all{.parameter_count = parameter_count_,
+                       .world = model_.context().world,
+                       .ledger = model_.context().ledger};
   for (const auto& shard : shards_) all.parts.push_back(shard->MakePart());
   optimizer_->Begin(update, all);
   for (std::size_t i = 0; i < shards_.size(); ++i) {
@@ -60,6 +84,13 @@ void ShardedOptimizer::AddShards(std::vector<checkpoint::TensorShard>* shards) c
                   shards);
     }
   });
+}
+
+Status ShardedOptimizer::LoadState(const nlohmann::json& state) {
+  optimizer_->StateWasLoaded();
+  DS_RETURN_IF_ERROR(optimizer_->LoadState(state, parameter_count_));
+  PublishWeights();
+  return OkStatus();
 }
 
 void ShardedOptimizer::PublishWeights() {

@@ -2,7 +2,7 @@
 
 // ShardedOptimizer: the update at the end of a step, over all of a model's units.
 //
-//   optimizer.ReduceGradients();
+//   optimizer.ReduceGradients(step);
 //   const double squares = optimizer.SumOfSquaresOfShard();   // summed over ranks by the caller
 //   optimizer.Step({.lr = ..., .gradient_scale = ..., .step = ...});
 //   optimizer.ClearGradients();
@@ -26,8 +26,13 @@ class ShardedOptimizer {
   // `model` outlives this.
   ShardedOptimizer(ShardedModel& model, const config::OptimizerConfig& config);
 
-  void ReduceGradients();
+  // For update number `step`: the mean over ranks is there after this, or, for an update that takes
+  // them so (optim::Optimizer::WantsOwnGradients), each rank's own gradients.
+  void ReduceGradients(std::int64_t step);
+  // Of own gradients: such that the sum over ranks is the mean of the ranks' squares.
   double SumOfSquaresOfShard() const;
+  // The norm that this rank clips by: `norm`, that of the mean, or that of its own gradients.
+  double NormToClip(double norm) const;
   void Step(const optim::Update& update);
   void ClearGradients();
 
@@ -36,11 +41,18 @@ class ShardedOptimizer {
   // fp32 weights and optimizer state of what is trained, values of what is frozen.
   void AddShards(std::vector<checkpoint::TensorShard>* shards) const;
   void PublishWeights();
+  // What the optimizer knows beside the tensors; loading takes place after they have been written,
+  // and publishes the weights.
+  nlohmann::json State() const { return optimizer_->State(); }
+  Status LoadState(const nlohmann::json& state);
 
  private:
+  double SumOfOwnSquares() const;
+
   ShardedModel& model_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::int64_t parameter_count_ = 0;                     // trainable ones
+  bool own_gradients_ = false;                           // after ReduceGradients
   std::vector<std::unique_ptr<OptimizerShard>> shards_;  // of the trainable groups, in model order
 };
 

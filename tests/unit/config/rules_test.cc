@@ -19,6 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::UnorderedElementsAre;
 
 // A config of two ranks with `members` beside a batch size.
 CheckResult CheckWith(const std::string& members) {
@@ -62,8 +63,8 @@ TEST(RulesTest, DeprecatedNamesCarryTheirValue) {
 }
 
 TEST(RulesTest, RefuseWhatIsNotBuilt) {
-  EXPECT_THAT(Messages(CheckWith(R"("optimizer": {"type": "onebitadam"})").errors),
-              ElementsAre(HasSubstr("optimizer.type \"OneBitAdam\" is not supported yet")));
+  EXPECT_THAT(Messages(CheckWith(R"("optimizer": {"type": "muadam"})").errors),
+              ElementsAre(HasSubstr("optimizer.type \"MuAdam\" is not supported yet")));
   EXPECT_THAT(Messages(CheckWith(R"("amp": {"enabled": true})").errors),
               ElementsAre(HasSubstr("remove it or leave it at false")));
   EXPECT_THAT(Messages(CheckWith(R"("zero_optimization": {"cpu_offload": false})").errors),
@@ -152,6 +153,28 @@ TEST(RulesTest, NesterovNeedsMomentum) {
                              .errors),
                 ElementsAre(HasSubstr("nesterov needs optimizer.params.momentum above 0")));
   }
+}
+
+TEST(RulesTest, OneBitOptimizersTakeTheirOwnParameters) {
+  const CheckResult lamb = CheckWith(R"("optimizer": {"type": "onebitlamb", "params": {
+      "freeze_step": 7, "coeff_beta": 0.5, "factor_max": 3, "comm_backend_name": "mpi"}})");
+  EXPECT_TRUE(lamb.ok);
+  EXPECT_EQ(lamb.config.optimizer.type, OptimizerType::kOneBitLamb);
+  EXPECT_EQ(lamb.config.optimizer.freeze_step, 7);
+  EXPECT_EQ(lamb.config.optimizer.coeff_beta, 0.5);
+  EXPECT_EQ(lamb.config.optimizer.factor_max, 3.0);
+  EXPECT_THAT(Messages(CheckWith(R"("optimizer": {"type": "OneBitAdam", "params": {
+                                    "var_freeze_step": 5}})")
+                           .errors),
+              ElementsAre(HasSubstr("var_freeze_step is not a parameter of OneBitAdam")));
+}
+
+TEST(RulesTest, LambLimitsAreInOrder) {
+  EXPECT_THAT(Messages(CheckWith(R"("optimizer": {"type": "OneBitLamb", "params": {
+                                    "factor_min": 5, "min_coeff": 20}})")
+                           .errors),
+              UnorderedElementsAre(HasSubstr("factor_min is above optimizer.params.factor_max"),
+                                   HasSubstr("min_coeff is above optimizer.params.max_coeff")));
 }
 
 TEST(RulesTest, BetasAreTwoFractions) {

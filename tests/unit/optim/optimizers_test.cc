@@ -28,7 +28,10 @@ class Optimizers : public ::testing::TestWithParam<OptimizerType> {
   }
 };
 
-TEST_P(Optimizers, ComputeTheSameBitsWhateverIsCut) {
+// Without those that step whole parameters only.
+class ShardableOptimizers : public Optimizers {};
+
+TEST_P(ShardableOptimizers, ComputeTheSameBitsWhateverIsCut) {
   const auto optimizer = Make();
   const Part whole = RandomPart(*optimizer, 64 * 40);
   Part parts = CopyOf(whole);
@@ -104,10 +107,17 @@ TEST_P(Optimizers, OperationsComputeWhatTheKernelsDo) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Optimizers,
+INSTANTIATE_TEST_SUITE_P(All, ShardableOptimizers,
                          ::testing::Values(OptimizerType::kAdam, OptimizerType::kSgd,
                                            OptimizerType::kAdagrad, OptimizerType::kLion,
                                            OptimizerType::kLamb));
+// The 1-bit ones in their warm-up.
+INSTANTIATE_TEST_SUITE_P(All, Optimizers,
+                         ::testing::Values(OptimizerType::kAdam, OptimizerType::kSgd,
+                                           OptimizerType::kAdagrad, OptimizerType::kLion,
+                                           OptimizerType::kLamb, OptimizerType::kOneBitAdam,
+                                           OptimizerType::kOneBitLamb,
+                                           OptimizerType::kZeroOneAdam));
 
 const Json& StepGoldens() {
   static const Json goldens = Json::parse(

@@ -1,0 +1,40 @@
+#include "runtime/optim/one_bit_adam.h"
+
+#include "runtime/optim/device_update.h"
+#include "runtime/optim/frozen_variance.h"
+
+namespace ds::optim {
+
+std::span<const std::string_view> OneBitAdam::state_names(const ParameterGroup&) const {
+  static constexpr std::string_view kNames[] = {"exp_avg", "exp_avg_sq"};
+  return kNames;
+}
+
+bool OneBitAdam::WantsOwnGradients(std::int64_t step) const {
+  return step > LastWarmUpUpdate(config().freeze_step);
+}
+
+void OneBitAdam::Begin(const Update& update, const RankParts& all) {
+  if (!WantsOwnGradients(update.step)) return;
+  std::vector<at::Tensor> momenta;
+  for (const Part& part : all.parts) {
+    UpdateMomentum(part, update.gradient_scale, update.beta1.value_or(config().beta1));
+    for (const at::Tensor& momentum : ByParameter(part.state[0], part)) {
+      momenta.push_back(momentum);
+    }
+  }
+  if (!compressed_) compressed_.emplace(*all.world, all.ledger);
+  compressed_->Average(momenta);
+  for (const Part& part : all.parts) ZeroWhereVarianceIs(part.state[0], part);
+}
+
+void OneBitAdam::Apply(const Update& update, const Part& part) {
+  const DirectionCoefficients c =
+      MakeDirectionCoefficients(config(), update, {.weight_decay = WeightDecay(part)});
+  const bool kernels = UsesKernels(part);
+  if (!WantsOwnGradients(update.step)) UpdateMoments(c, part, kernels);
+  StepAlongDirection(c, part, -Rate(update, part), kernels);
+  if (!kernels) Publish(part);
+}
+
+}  // namespace ds::optim

@@ -1,0 +1,48 @@
+// Thirty steps of the 1-bit optimizers through the engine, on one and two ranks, across the end of
+// their warm-up, follow DeepSpeed's (goldens/onebit.json, made by scripts/goldens).
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "tests/numerics/optimizer_run.h"
+
+namespace ds::tests {
+namespace {
+
+using Json = nlohmann::json;
+
+const Json& Goldens() {
+  static const Json goldens = ReadGoldens("onebit.json");
+  return goldens;
+}
+
+// The parameter is the number of the run.
+class OneBitGoldens : public ::testing::TestWithParam<std::size_t> {};
+
+TEST_P(OneBitGoldens, FollowTheReference) {
+  const Json& golden = Goldens()[GetParam()];
+  const int world_size = golden["world_size"];
+  const Outcome ours = TrainAs(golden, {.world_size = world_size, .stage = 0});
+  for (std::size_t i = 0; i < golden["losses"].size(); ++i) {
+    EXPECT_NEAR(ours.losses[i], golden["losses"][i].get<double>(), 1e-5) << "step " << i + 1;
+  }
+  std::string distances;
+  for (const auto& [steps, parameters] : ours.after) {
+    const double distance = DistanceTo(golden["after"][std::to_string(steps)], parameters);
+    EXPECT_LE(distance, steps == 1 ? 1e-6 : 1e-4) << "step " << steps;
+    distances += fmt::format(" step {}: {:.1e}", steps, distance);
+  }
+  fmt::print("{:18} clipping {:3} ranks {} against {:30}{}\n", golden["name"].get<std::string>(),
+             golden["gradient_clipping"].get<double>(), world_size,
+             golden["program"].get<std::string>(), distances);
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, OneBitGoldens,
+                         ::testing::Range<std::size_t>(0, Goldens().size()), [](const auto& info) {
+                           const Json& golden = Goldens()[info.param];
+                           return golden["name"].get<std::string>() + "_on_" +
+                                  std::to_string(golden["world_size"].get<int>());
+                         });
+
+}  // namespace
+}  // namespace ds::tests

@@ -1,0 +1,66 @@
+// A run of a 1-bit optimizer that is saved behind its warm-up goes on: with the same bits on one
+// rank, where nothing is compressed away; on two ranks without the errors of the compression.
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "tests/ranks/tiny_model.h"
+#include "tests/support/rank_harness.h"
+
+namespace ds::tests {
+namespace {
+
+using config::OptimizerType;
+
+std::unique_ptr<Engine> MakeEngine(OptimizerType type, comm::Communicator& world) {
+  config::DsConfig config = TinyConfig({.optimizer = type});
+  config.optimizer.lr = 0.02;
+  config.optimizer.beta2 = 0.95;
+  config.optimizer.freeze_step = 8;
+  config.optimizer.var_freeze_step = 8;
+  return Engine::create(MakeTinyModel({}, at::kFloat), config, {.world = &world}).value();
+}
+
+// As a checkpoint would: tensors by name, then the rest.
+void CopyState(Engine& from, Engine& to) {
+  std::vector<checkpoint::TensorShard> source, target;
+  from.AddShards(&source);
+  to.AddShards(&target);
+  ASSERT_EQ(source.size(), target.size());
+  for (std::size_t i = 0; i < source.size(); ++i) {
+    ASSERT_EQ(source[i].name, target[i].name);
+    target[i].data.copy_(source[i].data);
+  }
+  const auto state = nlohmann::json::parse(from.State().dump());
+  EXPECT_TRUE(to.CheckState(state).ok());
+  EXPECT_TRUE(to.LoadState(state).ok());
+}
+
+class OneBitResume : public ::testing::TestWithParam<OptimizerType> {};
+
+TEST_P(OneBitResume, GoesOnFromBehindTheWarmUp) {
+  for (const int world_size : {1, 2}) {
+    testing::RunRanks(world_size, [&](comm::Communicator& world) {
+      const TinyRun run;
+      const auto straight = MakeEngine(GetParam(), world);
+      const double first = TrainTiny(*straight, run, 1)[0].loss;
+      TrainTiny(*straight, run, 11);
+      const auto resumed = MakeEngine(GetParam(), world);
+      CopyState(*straight, *resumed);
+      const auto expected = TrainTiny(*straight, run, 8);
+      const auto results = TrainTiny(*resumed, run, 8);
+      for (std::size_t i = 0; i < results.size() && world_size == 1; ++i) {
+        EXPECT_EQ(results[i].loss, expected[i].loss) << i;
+      }
+      EXPECT_LT(results.back().loss, first);
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OneBitResume,
+                         ::testing::Values(OptimizerType::kOneBitAdam, OptimizerType::kOneBitLamb,
+                                           OptimizerType::kZeroOneAdam));
+
+}  // namespace
+}  // namespace ds::tests

@@ -1,0 +1,88 @@
+#include "tests/numerics/optimizer_run.h"
+
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "runtime/base/files.h"
+#include "runtime/config/check_config.h"
+#include "tests/support/rank_harness.h"
+
+namespace ds::tests {
+namespace {
+
+using Json = nlohmann::json;
+
+at::Tensor Values(const Json& numbers) {
+  return at::tensor(numbers.get<std::vector<double>>()).to(at::kFloat);
+}
+
+config::DsConfig ConfigOf(const Json& golden, Setting setting) {
+  const Json json = {{"train_batch_size", 2},
+                     {"gradient_clipping", golden["gradient_clipping"]},
+                     {"optimizer", golden["optimizer"]},
+                     {"zero_optimization", {{"stage", setting.stage}}}};
+  const auto checked = config::CheckConfig(json.dump(), "ds_config.json", setting.world_size);
+  DS_CHECK_MSG(checked.ok, checked.errors.empty() ? "" : checked.errors[0].message);
+  return checked.config;
+}
+
+Status LoadFirstValues(Block& block) {
+  static const Json first_values = ReadGoldens("optimizers.json")["first"];
+  for (const auto& item : block.named_parameters()) {
+    const Json& first = first_values[block.FullName(item.key())];
+    item.value().detach().copy_(Values(first).view(item.value().sizes()));
+  }
+  return OkStatus();
+}
+
+// As scripts/goldens groups the parameters of these runs.
+optim::ParameterGrouper GrouperOf(const Json& golden, const BlockList& model) {
+  if (!golden.value("groups", false)) return optim::OneGroup;
+  return optim::WithLayerwiseRates(optim::NoDecayOnNormsAndBiases, model.size(), 0.8);
+}
+
+}  // namespace
+
+Json ReadGoldens(const std::string& file) {
+  const auto folder = std::filesystem::path(DS_SOURCE_DIR) / "tests/numerics/goldens";
+  return Json::parse(ReadFile(folder / file).value());
+}
+
+Outcome TrainAs(const Json& golden, Setting setting) {
+  std::set<int> stops;
+  for (const auto& [steps, parameters] : golden["after"].items()) stops.insert(std::stoi(steps));
+  Outcome outcome;
+  testing::RunRanks(setting.world_size, [&](comm::Communicator& world) {
+    const TinyRun run{.stage = setting.stage};
+    const auto model = MakeTinyModel(run.shape, at::kFloat);
+    const EngineOptions options{
+        .world = &world,
+        .load_block = [](int, Block& block) { return LoadFirstValues(block); },
+        .parameter_group = GrouperOf(golden, *model)};
+    const auto engine = Engine::create(model, ConfigOf(golden, setting), options).value();
+    for (const int steps : stops) {
+      const auto results =
+          TrainTiny(*engine, run, steps - static_cast<int>(engine->finished_steps()));
+      const Parameters all = ExportAll(*engine);
+      if (world.rank() != 0) continue;
+      for (const StepResult& result : results) outcome.losses.push_back(result.loss);
+      outcome.after[steps] = all;
+    }
+  });
+  return outcome;
+}
+
+double DistanceTo(const Json& expected, const Parameters& ours) {
+  double largest = 0.0;
+  for (const auto& [name, numbers] : expected.items()) {
+    const at::Tensor theirs = Values(numbers);
+    const double distance = (ours.at(name).flatten() - theirs).abs().max().item<double>();
+    largest = std::max(largest, distance / theirs.abs().max().item<double>());
+  }
+  return largest;
+}
+
+}  // namespace ds::tests

@@ -1,0 +1,156 @@
+// What the goldens of tests/numerics do not show of the 1-bit optimizers.
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "runtime/optim/zero_one_intervals.h"
+#include "tests/support/rank_harness.h"
+#include "tests/unit/optim/parts.h"
+
+namespace ds::optim {
+namespace {
+
+using config::OptimizerConfig;
+using config::OptimizerType;
+
+TEST(ZeroOneIntervals, DoubleAsTheyAreTold) {
+  const ZeroOneIntervals intervals({.var_freeze_step = 9,
+                                    .var_update_scaler = 2,
+                                    .local_step_scaler = 2,
+                                    .local_step_clipper = 4});
+  std::string kinds;
+  for (int update = 1; update <= 19; ++update) {
+    switch (intervals.At(update)) {
+      case ZeroOneUpdate::kRefresh:
+        kinds += 'R';
+        break;
+      case ZeroOneUpdate::kOneBit:
+        kinds += 'B';
+        break;
+      case ZeroOneUpdate::kLocal:
+        kinds += 'L';
+        break;
+      case ZeroOneUpdate::kExchange:
+        kinds += 'E';
+        break;
+    }
+  }
+  EXPECT_EQ(kinds, "RRRBRBRBBEELELELLLE");
+  // In any order, as after a rewind.
+  EXPECT_EQ(intervals.At(4), ZeroOneUpdate::kOneBit);
+  EXPECT_EQ(intervals.At(12), ZeroOneUpdate::kLocal);
+}
+
+constexpr std::int64_t kCount = 100;
+
+// One parameter of 60 elements and one of 30 behind padding.
+Part TwoParameters(const Optimizer& optimizer) {
+  Part part{.parameter = at::arange(kCount, at::kFloat).mul_(0.7).sin_(),
+            .gradient = at::zeros({kCount})};
+  for (std::size_t i = 0; i < optimizer.state_names({}).size(); ++i) {
+    part.state.push_back(at::zeros({kCount}));
+  }
+  part.segments = part.owned = {{.parameter = 0, .start = 0, .count = 60},
+                                {.parameter = 1, .start = 64, .count = 30}};
+  for (const std::int64_t start : {60, 94}) {
+    part.parameter.narrow(0, start, start == 60 ? 4 : 6).zero_();
+  }
+  return part;
+}
+
+// Elements 5 to 9 and the second parameter's 70 to 79 never have a gradient.
+at::Tensor GradientOf(int rank, std::int64_t step) {
+  at::Tensor gradient =
+      (at::arange(kCount, at::kFloat) * 0.31 + rank + 2 * step).cos_().mul_(0.1 + rank);
+  for (const auto& [start, count] : {std::pair{5, 5}, {60, 4}, {70, 10}, {94, 6}}) {
+    gradient.narrow(0, start, count).zero_();
+  }
+  return gradient;
+}
+
+OptimizerConfig ConfigOf(OptimizerType type) {
+  return {.type = type,
+          .beta2 = 0.9,
+          .eps = 1e-4,
+          .freeze_step = 4,
+          .var_freeze_step = 6,
+          .var_update_scaler = 1,
+          .local_step_scaler = 2};
+}
+
+// Update `step` by this rank's gradients, or their mean where the optimizer wants it.
+void Train(Optimizer& optimizer, Part& part, comm::Communicator& world, std::int64_t step) {
+  part.gradient = GradientOf(world.rank(), step);
+  if (!optimizer.WantsOwnGradients(step)) world.AllReduce(part.gradient, comm::ReduceOp::kAvg);
+  RankParts all{.parts = {part}, .parameter_count = 2, .world = &world};
+  const Update update{.lr = 0.01, .step = step};
+  optimizer.Begin(update, all);
+  optimizer.Apply(update, part);
+}
+
+class OneBit : public ::testing::TestWithParam<OptimizerType> {};
+
+TEST_P(OneBit, ElementsWithoutAGradientStayWhereTheyAre) {
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    const auto optimizer = MakeOptimizer(ConfigOf(GetParam()));
+    Part part = TwoParameters(*optimizer);
+    const at::Tensor first = part.parameter.clone();
+    for (std::int64_t step = 1; step <= 16; ++step) Train(*optimizer, part, world, step);
+    const at::Tensor moved = part.parameter.ne(first);
+    for (std::int64_t i = 0; i < kCount; ++i) {
+      EXPECT_EQ(moved[i].item<bool>(), GradientOf(0, 1)[i].item<float>() != 0.0F) << i;
+    }
+  });
+}
+
+// 0/1 Adam's ranks differ between exchanges; its intervals here let them meet after update 15.
+TEST_P(OneBit, RanksEndWithTheSameParametersAndTheirErrorsDoNotGrow) {
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    const auto optimizer = MakeOptimizer(ConfigOf(GetParam()));
+    Part part = TwoParameters(*optimizer);
+    for (std::int64_t step = 1; step <= 15; ++step) Train(*optimizer, part, world, step);
+    const at::Tensor theirs = part.parameter.clone();
+    world.Broadcast(theirs, 0);
+    EXPECT_LT(Distance(part.parameter, theirs), 1e-6);
+    EXPECT_LT(part.parameter.abs().max().item<float>(), 2.0F);
+  });
+}
+
+// A run that is saved and goes on has the same bits on one rank, where nothing is
+// lost by compression.
+TEST_P(OneBit, GoesOnFromItsStateWithTheSameBits) {
+  testing::RunRanks(1, [&](comm::Communicator& world) {
+    for (const std::int64_t saved : {2, 3, 4, 5}) {
+      const auto before = MakeOptimizer(ConfigOf(GetParam()));
+      Part part = TwoParameters(*before);
+      for (std::int64_t step = 1; step <= saved; ++step) Train(*before, part, world, step);
+      Part copy = CopyOf(part);
+      const auto after = MakeOptimizer(ConfigOf(GetParam()));
+      EXPECT_TRUE(after->LoadState(before->State(), 2).ok());
+      for (std::int64_t step = saved + 1; step <= saved + 6; ++step) {
+        Train(*before, part, world, step);
+        Train(*after, copy, world, step);
+      }
+      EXPECT_TRUE(SameBits(part, copy)) << saved;
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OneBit,
+                         ::testing::Values(OptimizerType::kOneBitAdam, OptimizerType::kOneBitLamb,
+                                           OptimizerType::kZeroOneAdam));
+
+TEST(OneBitLamb, RefusesAnothersState) {
+  const auto optimizer = MakeOptimizer({.type = OptimizerType::kOneBitLamb});
+  EXPECT_FALSE(optimizer->LoadState(nullptr, 2).ok());
+  EXPECT_FALSE(optimizer->LoadState({{"trust", {{0.0, 1.0, 1.0}}}}, 2).ok());
+  EXPECT_FALSE(optimizer->LoadState({{"trust", {{0.0, 1.0}, {0.0, 1.0}}}}, 2).ok());
+  EXPECT_TRUE(optimizer->LoadState({{"trust", {{0.0, 1.0, 1.0}, {0.0, 1.0, 1.0}}}}, 2).ok());
+}
+
+}  // namespace
+}  // namespace ds::optim
