@@ -86,11 +86,11 @@ class SshSpareTest : public SshLossTest {
     options_.count = 3;
   }
   // A job of one rank on each of h0 and h1, up, with h2 as spare, whose second try ends well.
-  std::unique_ptr<Program> StartWithSpare() {
+  std::unique_ptr<Program> StartWithSpare(const std::string& lease) {
     WriteHostfile(hosts().HostfileLine(0, 1) + "\n" + hosts().HostfileLine(1, 1) + "\n" +
                   hosts().HostfileLine(2, 1, "spare") + "\n");
     auto dsrun = std::make_unique<Program>(
-        Command({"--lease_seconds", "3", "--max_restarts", "1"},
+        Command({"--lease_seconds", lease, "--max_restarts", "1"},
                 "echo try $DSRUN_GENERATION rank $RANK of $WORLD_SIZE meets at $MASTER_ADDR; "
                 "[ $DSRUN_GENERATION = 1 ] || exec sleep 600"),
         ProgramOptions{.environment = hosts().Environment(), .working_directory = folder()});
@@ -103,7 +103,7 @@ class SshSpareTest : public SshLossTest {
 
 TEST_F(SshSpareTest, ASpareGoesOnWhereALostHostWas) {
   if (SkipWithoutNamespaces()) GTEST_SKIP() << hosts().why_not();
-  const auto dsrun = StartWithSpare();
+  const auto dsrun = StartWithSpare("4");
   hosts().CutLink(1);
   const ProgramResult result = dsrun->Wait();
   EXPECT_EQ(result.status, 0) << result.err;
@@ -117,7 +117,7 @@ TEST_F(SshSpareTest, ASpareGoesOnWhereALostHostWas) {
 
 TEST_F(SshSpareTest, ASpareIsWhereTheRanksMeetWhenTheFirstDaemonWasKilled) {
   if (SkipWithoutNamespaces()) GTEST_SKIP() << hosts().why_not();
-  const auto dsrun = StartWithSpare();
+  const auto dsrun = StartWithSpare("60");  // that the daemon is gone shows at its port
   OnHost(0, "kill -9 $(pgrep -x dsrund-.*)");
   const ProgramResult result = dsrun->Wait();
   EXPECT_EQ(result.status, 0) << result.err;
