@@ -7,7 +7,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "cli/daemon_client.h"
 #include "cli/exit_codes.h"
 #include "cli/job/job_controller.h"
+#include "cli/job/signal_relay.h"
 #include "cli/job/signal_watch.h"
 #include "cli/job/start_hosts.h"
 #include "cli/plan/core_list.h"
@@ -150,31 +150,6 @@ JobRequest MakeRequest(const JobSetup& setup, const RunDirectory& run_directory)
   return request;
 }
 
-// The user's signals: at first they end the start of the hosts, later they are the controller's.
-class SignalRelay {
- public:
-  void Send(int signal) {
-    const std::lock_guard lock(mutex_);
-    if (target_) {
-      target_(signal);
-    } else {
-      waiting_.push_back(signal);
-    }
-  }
-  // From now on `target` gets the signals, those that nobody got so far first; none: they wait.
-  void SetTarget(std::function<void(int)> target) {
-    const std::lock_guard lock(mutex_);
-    target_ = std::move(target);
-    if (!target_) return;
-    for (const int signal : std::exchange(waiting_, {})) target_(signal);
-  }
-
- private:
-  std::mutex mutex_;
-  std::function<void(int)> target_;  // guarded by mutex_
-  std::vector<int> waiting_;         // guarded by mutex_
-};
-
 // All failures in one table; the verdict is about the first.
 Verdict HostsFailed(const std::vector<FailedHost>& failed, int host_count, Console* console) {
   for (const std::string& line : FailureTable(failed, host_count)) console->Notice(line);
@@ -261,6 +236,43 @@ void ShowSummary(const JobSetup& setup, const RunDirectory& run_directory, Conso
   console->Summary("  checkpoints  " + ShownPath(run_directory.checkpoints()));
 }
 
+struct User {
+  SignalRelay* signals;
+  Console* console;
+};
+
+// The job on hosts that have their daemons, to its end; the daemons are let go.
+std::optional<Verdict> RunOnHosts(const JobSetup& setup, RunDirectory* run_directory,
+                                  JobHosts* hosts, const User& user) {
+  std::vector<HostDaemon*> daemons;
+  for (const auto& host : hosts->started.daemons) {
+    if (host != nullptr) daemons.push_back(host.get());  // a spare has none yet
+  }
+  JobReport report(setup.trains && setup.flags.device == Device::kAuto, run_directory,
+                   user.console);
+  JobRequest request = MakeRequest(setup, *run_directory);
+  if (setup.flags.master_addr.empty()) request.master_addr = hosts->started.master_addr;
+  InputForwarder input(STDIN_FILENO);
+  SessionSpares spares(hosts);
+  const bool forwards = setup.forward_input && HasInput(STDIN_FILENO);
+  JobController controller(std::move(request), daemons, &report,
+                           {.input = forwards ? &input : nullptr, .spares = &spares});
+  user.signals->SetTarget([&](int signal) {
+    controller.OnSignal(signal);
+    if (!IsForwarded(signal)) hosts->starter->Interrupt();  // a spare that is being started
+  });
+  LeaseKeeper* const leases = hosts->started.leases.get();
+  leases->Listen([&](const HostChange& change) { controller.OnHostChange(change); });
+
+  const std::optional<Verdict> verdict = controller.Run();
+  leases->Release();
+  user.signals->SetTarget(nullptr);
+  for (const auto& host : hosts->started.daemons) {
+    if (host != nullptr) host->HangUp();
+  }
+  return verdict;
+}
+
 }  // namespace
 
 StatusOr<int> RunJob(const JobSetup& setup, RunDirectory* run_directory) {
@@ -285,31 +297,8 @@ StatusOr<int> RunJob(const JobSetup& setup, RunDirectory* run_directory) {
   StatusOr<JobHosts> hosts = StartJobHosts(setup, *run_directory, &relay, &console);
   if (!hosts.ok()) return ReportError(hosts.status(), kExitPreflight);
   if (hosts->failed.has_value()) return Conclude(*hosts->failed, run_directory, &console);
-  std::vector<HostDaemon*> daemons;
-  for (const auto& host : hosts->started.daemons) {
-    if (host != nullptr) daemons.push_back(host.get());  // a spare has none yet
-  }
-  JobReport report(setup.trains && setup.flags.device == Device::kAuto, run_directory, &console);
-  JobRequest request = MakeRequest(setup, *run_directory);
-  if (setup.flags.master_addr.empty()) request.master_addr = hosts->started.master_addr;
-  InputForwarder input(STDIN_FILENO);
-  SessionSpares spares(&*hosts);
-  const bool forwards = setup.forward_input && HasInput(STDIN_FILENO);
-  JobController controller(std::move(request), daemons, &report,
-                           {.input = forwards ? &input : nullptr, .spares = &spares});
-  relay.SetTarget([&](int signal) {
-    controller.OnSignal(signal);
-    if (!IsForwarded(signal)) hosts->starter->Interrupt();  // a spare that is being started
-  });
-  LeaseKeeper* const leases = hosts->started.leases.get();
-  leases->Listen([&](const HostChange& change) { controller.OnHostChange(change); });
-
-  const std::optional<Verdict> verdict = controller.Run();
-  leases->Release();
-  relay.SetTarget(nullptr);
-  for (const auto& host : hosts->started.daemons) {
-    if (host != nullptr) host->HangUp();
-  }
+  const std::optional<Verdict> verdict =
+      RunOnHosts(setup, run_directory, &*hosts, {&relay, &console});
   if (verdict.has_value()) return Conclude(*verdict, run_directory, &console);
   console.Finish();
   ShowSummary(setup, *run_directory, &console);
