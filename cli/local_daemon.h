@@ -50,8 +50,9 @@ class LocalDaemon {
   // Tells the daemon that nobody needs it any more and does not wait for its end. Idempotent.
   void HangUp();
 
-  // Hangs up and waits until dsrund, and with it every rank, has ended (at most the job's grace).
-  // Idempotent. kInternal when dsrund did not end cleanly.
+  // Hangs up and waits until dsrund, and with it every rank, has ended (at most the job's grace); a
+  // warm one until it has nothing left to do but to end. Idempotent. kInternal when dsrund did not
+  // end cleanly.
   Status Close();
 
  private:
