@@ -21,6 +21,13 @@ grpc::Status ToGrpc(const Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), status.message());
 }
 
+template <typename Response>
+grpc::Status Respond(StatusOr<Response> answer, Response* response) {
+  if (!answer.ok()) return ToGrpc(answer.status());
+  *response = std::move(answer).value();
+  return grpc::Status::OK;
+}
+
 // Runs `work` on the loop's thread and returns its answer.
 template <typename Work>
 auto OnLoop(EventLoop* loop, Work work) -> decltype(work()) {
@@ -45,41 +52,31 @@ Status DaemonService::CheckCall(const grpc::ServerContext& context) const {
 grpc::Status DaemonService::Prepare(grpc::ServerContext* context, const v1::PrepareRequest* request,
                                     v1::PrepareResponse* response) {
   if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
-  auto answer = OnLoop(loop_, [&] { return supervisor_->Prepare(*request); });
-  if (answer.ok()) *response = std::move(answer).value();
-  return ToGrpc(answer.status());
+  return Respond(OnLoop(loop_, [&] { return supervisor_->Prepare(*request); }), response);
 }
 
 grpc::Status DaemonService::Launch(grpc::ServerContext* context, const v1::LaunchRequest* request,
                                    v1::LaunchResponse* response) {
   if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
-  auto answer = OnLoop(loop_, [&] { return supervisor_->Launch(*request); });
-  if (answer.ok()) *response = std::move(answer).value();
-  return ToGrpc(answer.status());
+  return Respond(OnLoop(loop_, [&] { return supervisor_->Launch(*request); }), response);
 }
 
 grpc::Status DaemonService::Stop(grpc::ServerContext* context, const v1::StopRequest* request,
                                  v1::StopResponse* response) {
   if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
-  auto answer = OnLoop(loop_, [&] { return supervisor_->Stop(*request); });
-  if (answer.ok()) *response = std::move(answer).value();
-  return ToGrpc(answer.status());
+  return Respond(OnLoop(loop_, [&] { return supervisor_->Stop(*request); }), response);
 }
 
 grpc::Status DaemonService::Renew(grpc::ServerContext* context, const v1::RenewRequest* request,
                                   v1::RenewResponse* response) {
   if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
-  auto answer = OnLoop(loop_, [&] { return supervisor_->Renew(*request); });
-  if (answer.ok()) *response = std::move(answer).value();
-  return ToGrpc(answer.status());
+  return Respond(OnLoop(loop_, [&] { return supervisor_->Renew(*request); }), response);
 }
 
 grpc::Status DaemonService::Signal(grpc::ServerContext* context, const v1::SignalRequest* request,
                                    v1::SignalResponse* response) {
   if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
-  auto answer = OnLoop(loop_, [&] { return supervisor_->Signal(*request); });
-  if (answer.ok()) *response = std::move(answer).value();
-  return ToGrpc(answer.status());
+  return Respond(OnLoop(loop_, [&] { return supervisor_->Signal(*request); }), response);
 }
 
 grpc::Status DaemonService::Input(grpc::ServerContext* context, const v1::InputRequest* request,

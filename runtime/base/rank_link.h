@@ -46,7 +46,7 @@
 
 namespace ds {
 
-inline constexpr std::size_t kMaxLineBytes = std::size_t{64} * 1024;
+inline constexpr std::size_t kMaxLineBytes = 64 * 1024;
 inline constexpr char kRankLinkVariable[] = "DSRUN_LINK_FD";
 
 enum class RankMessageKind {

@@ -48,8 +48,8 @@ class Gpt2Attention : public torch::nn::Module {
         heads_(gpt2.heads),
         attention_dropout_(gpt2.attention_dropout),
         residual_dropout_(gpt2.residual_dropout) {
-    const auto head_width = static_cast<double>(gpt2.width / gpt2.heads);
-    if (gpt2.scale_attention) scale_ /= std::sqrt(head_width);
+    const std::int64_t head_width = gpt2.width / gpt2.heads;
+    if (gpt2.scale_attention) scale_ /= std::sqrt(static_cast<double>(head_width));
     if (gpt2.scale_attention_by_layer) scale_ /= static_cast<double>(layer + 1);
   }
 

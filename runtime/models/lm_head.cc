@@ -42,7 +42,7 @@ class LmHead : public FamilyBlock {
 
 }  // namespace
 
-void AddLmHead(BlockList& model, LmHeadParts parts) {
+void AddLmHead(BlockList& model, const LmHeadParts& parts) {
   const std::vector<int> also_reads = parts.tied ? std::vector<int>{0} : std::vector<int>{};
   model.Add(std::make_shared<LmHead>(parts), also_reads);
 }

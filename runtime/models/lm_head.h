@@ -23,6 +23,6 @@ struct LmHeadParts {
 // "lm_head.weight"; a tied one has no matrix and reads block 0.
 //
 // Its forward sets bundle.loss when there are labels, else extras["logits"] [B, S, vocabulary].
-void AddLmHead(BlockList& model, LmHeadParts parts);
+void AddLmHead(BlockList& model, const LmHeadParts& parts);
 
 }  // namespace ds::models

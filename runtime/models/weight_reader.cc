@@ -93,7 +93,7 @@ std::string WeightReader::StoredName(const std::string& name) const {
   if (tensors_.contains(name)) return name;
   for (const std::string_view base : {"transformer.", "model."}) {
     if (!name.starts_with(base)) continue;
-    const std::string shorter = name.substr(base.size());
+    std::string shorter = name.substr(base.size());
     if (tensors_.contains(shorter)) return shorter;
   }
   return name;

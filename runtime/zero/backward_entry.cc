@@ -27,14 +27,12 @@ class BackwardEntry : public torch::autograd::Node {
 }  // namespace
 
 std::vector<at::Tensor> MarkBackwardEntry(std::vector<at::Tensor> tensors,
-                                          std::function<void()> on_reached) {
+                                          const std::function<void()>& on_reached) {
   if (!c10::GradMode::is_enabled()) return tensors;
   std::shared_ptr<BackwardEntry> node;
   for (at::Tensor& tensor : tensors) {
     if (!tensor.defined() || !tensor.requires_grad()) continue;
-    if (!node) {
-      node = std::make_shared<BackwardEntry>(std::move(on_reached));
-    }
+    if (!node) node = std::make_shared<BackwardEntry>(on_reached);
     node->add_next_edge(torch::autograd::impl::gradient_edge(tensor));
     tensor = tensor.detach();
     torch::autograd::create_gradient_edge(tensor, node);

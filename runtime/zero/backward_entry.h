@@ -16,6 +16,6 @@ namespace ds::zero {
 // By the time it runs, everything that was recorded after these tensors has been computed: the
 // autograd engine always takes the ready operation that was recorded last.
 std::vector<at::Tensor> MarkBackwardEntry(std::vector<at::Tensor> tensors,
-                                          std::function<void()> on_reached);
+                                          const std::function<void()>& on_reached);
 
 }  // namespace ds::zero
