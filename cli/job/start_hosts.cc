@@ -160,7 +160,7 @@ Status HostStarter::StartRemote(const std::vector<int>& numbers, StartedHosts* r
 // Another host's is the address that was dialled; this machine's own is what is seen from the first
 // of the others.
 std::string HostStarter::MasterAddress() const {
-  const std::string usual = DefaultMasterAddress(plan_->world);
+  std::string usual = DefaultMasterAddress(plan_->world);
   const int first = places_[0];
   if (places_.size() == 1) return usual;
   if (!plan_->here[first]) return addresses_[first];
