@@ -37,9 +37,11 @@ std::string_view TakeWord(std::string_view* text) {
 // Cuts the next key off `text`: a word, or key="..." without its quotes.
 StatusOr<std::string> TakeKey(std::string_view* text) {
   constexpr std::string_view kOpen = "=\"";
-  const std::size_t quote = text->find(kOpen);
+  const std::size_t quote = text->find('=');  // the first: further ones belong to the value
   const std::size_t blank = std::find_if(text->begin(), text->end(), IsBlank) - text->begin();
-  if (quote == std::string_view::npos || quote > blank) return std::string(TakeWord(text));
+  if (quote > blank || text->substr(quote, kOpen.size()) != kOpen) {
+    return std::string(TakeWord(text));
+  }
   const std::size_t value = quote + kOpen.size();
   const std::size_t end = text->find('"', value);
   if (end == std::string_view::npos) {

@@ -56,6 +56,9 @@ TEST(HostfileTest, ValuesWithBlanksStandInQuotes) {
   EXPECT_EQ(Parsed("a slots=1 exec=\"docker exec -i it's\" workdir=\"/my data\" # \"x\n"),
             "a=1;exec=docker exec -i it's;workdir=/my data");
   EXPECT_EQ(Parsed("a slots=1 user=b\"c\n"), "a=1;user=b\"c");
+  EXPECT_EQ(Parsed("a slots=1 user=b=\"c\n"), "a=1;user=b=\"c");
+  EXPECT_EQ(Parsed("a slots=1 exec=x=\"y z\"\n"),
+            "hosts:1: unknown key 'z\"' behind slots=1 (a comment starts with '#')");
   EXPECT_EQ(Parsed("a slots=1 exec=\"docker exec\n"),
             "hosts:1: the '\"' behind 'exec=' is never closed");
   EXPECT_EQ(Parsed("a slots=1 exec=\"docker\"x\n"),
