@@ -221,7 +221,7 @@ Status DaemonClient::WatchAcrossConnections(const WatchOptions& options,
   std::chrono::milliseconds pause = kFirstPause;
   while (true) {
     const std::uint64_t before = position->sequence;
-    const Status status = WatchOnce(options, on_event, position);
+    Status status = WatchOnce(options, on_event, position);
     if (position->ended) return OkStatus();
     if (status.code() == StatusCode::kDeadlineExceeded) continue;
     if (network_target_.empty() || status.code() != StatusCode::kUnavailable) return status;
@@ -285,7 +285,7 @@ Status DaemonClient::WatchOnce(const WatchOptions& options, const EventCallback&
       unacknowledged = 0;
     }
   }
-  const Status status = FromGrpc(stream->Finish());
+  Status status = FromGrpc(stream->Finish());
   const std::lock_guard lock(mutex_);
   watch_ = nullptr;
   return status;

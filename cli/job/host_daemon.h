@@ -44,7 +44,8 @@ class HostDaemon {
   };
   // Calls `done` once, on any thread, before the timeout is over or this object is gone.
   virtual void Renew(const RenewCall& /*call*/, RenewCallback done) {
-    std::move(done)(v1::RenewResponse());
+    const RenewCallback answer = std::move(done);
+    answer(v1::RenewResponse());
   }
   // When the last event of a Watch came, by the monotonic clock; 0 = none has come.
   virtual std::chrono::nanoseconds LastEvent() const { return {}; }
