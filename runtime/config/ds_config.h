@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "runtime/config/schedule.h"
 
@@ -68,6 +69,7 @@ struct OptimizerConfig {
   double factor_max = 4.0;
   double factor_min = 0.5;
   double factor_threshold = 0.1;
+  std::string base_shapes;  // MuAdam, MuAdamW, MuSGD: a .bsh file; empty for the others
 };
 
 struct Fp16Config {

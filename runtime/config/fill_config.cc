@@ -33,7 +33,10 @@ constexpr std::pair<std::string_view, OptimizerType> kOptimizers[] = {
     {"Muon", OptimizerType::kMuon},
     {"OneBitAdam", OptimizerType::kOneBitAdam},
     {"OneBitLamb", OptimizerType::kOneBitLamb},
-    {"ZeroOneAdam", OptimizerType::kZeroOneAdam}};
+    {"ZeroOneAdam", OptimizerType::kZeroOneAdam},
+    {"MuAdam", OptimizerType::kAdam},
+    {"MuAdamW", OptimizerType::kAdamW},
+    {"MuSGD", OptimizerType::kSgd}};
 constexpr std::pair<std::string_view, NewtonSchulz> kNewtonSchulz[] = {
     {"gram", NewtonSchulz::kGram}, {"standard", NewtonSchulz::kStandard}};
 constexpr std::pair<std::string_view, DataType> kDataTypes[] = {
@@ -52,6 +55,7 @@ BatchConfig FillBatch(const Values& values) {
 OptimizerConfig FillOptimizer(const Values& values) {
   const Json betas = values.Get("optimizer.params.betas");
   const double lr = values.Get("optimizer.params.lr");
+  const Json base_shapes = values.Get("optimizer.params.base_shapes");
   const Json adam_lr = values.Get("optimizer.params.adam_lr");
   return {.type = Choice(values.Get("optimizer.type"), kOptimizers),
           .lr = lr,
@@ -78,7 +82,8 @@ OptimizerConfig FillOptimizer(const Values& values) {
           .coeff_beta = values.Get("optimizer.params.coeff_beta"),
           .factor_max = values.Get("optimizer.params.factor_max"),
           .factor_min = values.Get("optimizer.params.factor_min"),
-          .factor_threshold = values.Get("optimizer.params.factor_threshold")};
+          .factor_threshold = values.Get("optimizer.params.factor_threshold"),
+          .base_shapes = base_shapes.is_null() ? "" : base_shapes.get<std::string>()};
 }
 
 Fp16Config FillFp16(const Values& values) {

@@ -39,6 +39,9 @@ constexpr OptimizerParams kOptimizerParams[] = {
      " betas eps bias_correction cuda_aware comm_backend_name var_freeze_step var_update_scaler "
      "local_step_scaler local_step_clipper ",
      "{}"},
+    {"MuAdam", " betas eps base_shapes ", R"({"adam_w_mode": false})"},
+    {"MuAdamW", " betas eps base_shapes ", "{}"},
+    {"MuSGD", " momentum dampening nesterov base_shapes ", R"({"momentum": 0.0})"},
     {"SGD", " momentum dampening nesterov ", R"({"momentum": 0.0})"},
 };
 
@@ -117,6 +120,19 @@ void NesterovNeedsMomentum(RuleContext& context) {
                        "optimizer.params.nesterov needs optimizer.params.momentum above 0 and "
                        "optimizer.params.dampening 0",
                        values.PositionOf("optimizer.params.nesterov"));
+}
+
+void MuOptimizersNeedBaseShapes(RuleContext& context) {
+  constexpr std::string_view kBaseShapes = "optimizer.params.base_shapes";
+  const Json type = context.values.Get("optimizer.type");
+  if (type != "MuAdam" && type != "MuAdamW" && type != "MuSGD") return;
+  if (context.values.Get(kBaseShapes).is_string()) return;
+  context.issues.Error("optimizer.type",
+                       type.get<std::string>() +
+                           " scales rates by how wide the model is against a base model: give "
+                           "optimizer.params.base_shapes, the file that mup.make_base_shapes(base, "
+                           "delta, savefile) has written",
+                       context.values.PositionOf("optimizer.type"));
 }
 
 void LambLimitsAreInOrder(RuleContext& context) {

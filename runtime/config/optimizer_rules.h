@@ -16,6 +16,8 @@ void MuonHasTwoRates(RuleContext& context);
 // Nesterov's momentum needs a momentum, undamped.
 void NesterovNeedsMomentum(RuleContext& context);
 
+// What the mup package calls set_base_shapes.
+void MuOptimizersNeedBaseShapes(RuleContext& context);
 // LAMB's trust ratio and 1-bit LAMB's factor lie between their limits.
 void LambLimitsAreInOrder(RuleContext& context);
 

@@ -8,6 +8,7 @@
 #include "runtime/comm/rank_identity.h"
 #include "runtime/engine/build_units.h"
 #include "runtime/engine/engine_parts.h"
+#include "runtime/optim/base_shapes.h"
 #include "runtime/optim/muon.h"
 #include "runtime/precision/dtype_policy.h"
 #include "runtime/precision/gradient_reduction.h"
@@ -66,9 +67,25 @@ StatusOr<zero::FillUnit> MakeFillUnit(BlockList& model,
   });
 }
 
-optim::ParameterGrouper GrouperOf(const config::DsConfig& config, const EngineOptions& options) {
-  if (config.optimizer.type != config::OptimizerType::kMuon) return options.parameter_group;
-  return optim::WithMuonMatrices(config.optimizer, options.parameter_group);
+StatusOr<optim::ParameterGrouper> GrouperOf(const BlockList& model, const config::DsConfig& config,
+                                            const EngineOptions& options) {
+  const config::OptimizerConfig& optimizer = config.optimizer;
+  if (optimizer.type == config::OptimizerType::kMuon) {
+    return optim::WithMuonMatrices(optimizer, options.parameter_group);
+  }
+  if (optimizer.base_shapes.empty()) return options.parameter_group;
+  DS_ASSIGN_OR_RETURN(optim::BaseShapes base, optim::ReadBaseShapes(optimizer.base_shapes));
+  optim::Shapes shapes;
+  for (const zero::ParameterUnit& unit : BuildUnits(model, optim::OneGroup)) {
+    for (const auto& parameter : unit.parameters) {
+      shapes[parameter.name] = parameter.tensor.sizes().vec();
+    }
+  }
+  if (const Status fits = optim::CheckBaseShapes(base, shapes); !fits.ok()) {
+    return InvalidArgumentError(optimizer.base_shapes + ": " + fits.message());
+  }
+  const bool like_sgd = optimizer.type == config::OptimizerType::kSgd;
+  return optim::WithMuRates(std::move(base), like_sgd, options.parameter_group);
 }
 
 }  // namespace
@@ -92,7 +109,8 @@ StatusOr<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<BlockList> mode
       .sharding = zero::ShardingOfStage(config.zero_optimization.stage, options.world->size()),
       .dtypes = precision::MakeDtypePolicy(config),
       .reduction = precision::MakeGradientReduction(config, options.world->size())};
-  const std::vector<zero::ParameterUnit> units = BuildUnits(*model, GrouperOf(config, options));
+  DS_ASSIGN_OR_RETURN(const optim::ParameterGrouper grouper, GrouperOf(*model, config, options));
+  const std::vector<zero::ParameterUnit> units = BuildUnits(*model, grouper);
   DS_ASSIGN_OR_RETURN(const zero::FillUnit fill, MakeFillUnit(*model, units, options));
   DS_ASSIGN_OR_RETURN(parts->sharded, zero::ShardedModel::Create(context, units, fill));
   parts->optimizer = std::make_unique<zero::ShardedOptimizer>(*parts->sharded, config.optimizer);

@@ -83,8 +83,8 @@ Json OtherValue(const Setting& setting) {
 }
 
 // The catalogue, and what it leaves to the constructors of optimizers (dampening, nesterov,
-// lr_decay, eps_inside_sqrt) and of PyTorch's schedulers.
-constexpr int kKeys = 579 + 4 + 27;
+// lr_decay, eps_inside_sqrt), to the mup package (base_shapes) and of PyTorch's schedulers.
+constexpr int kKeys = 579 + 5 + 27;
 
 TEST(RegistryTest, HoldsTheWholeCatalogueInOrder) {
   EXPECT_EQ(AllSettings().size(), kKeys);

@@ -63,8 +63,8 @@ TEST(RulesTest, DeprecatedNamesCarryTheirValue) {
 }
 
 TEST(RulesTest, RefuseWhatIsNotBuilt) {
-  EXPECT_THAT(Messages(CheckWith(R"("optimizer": {"type": "muadam"})").errors),
-              ElementsAre(HasSubstr("optimizer.type \"MuAdam\" is not supported yet")));
+  EXPECT_THAT(Messages(CheckWith(R"("sequence_parallel_size": 2)").errors),
+              ElementsAre(HasSubstr("sequence_parallel_size 2 is not supported yet")));
   EXPECT_THAT(Messages(CheckWith(R"("amp": {"enabled": true})").errors),
               ElementsAre(HasSubstr("remove it or leave it at false")));
   EXPECT_THAT(Messages(CheckWith(R"("zero_optimization": {"cpu_offload": false})").errors),
@@ -167,6 +167,24 @@ TEST(RulesTest, OneBitOptimizersTakeTheirOwnParameters) {
                                     "var_freeze_step": 5}})")
                            .errors),
               ElementsAre(HasSubstr("var_freeze_step is not a parameter of OneBitAdam")));
+}
+
+TEST(RulesTest, MuOptimizersNeedBaseShapes) {
+  const auto check = [](const std::string& type, const std::string& params) {
+    return CheckWith(R"("optimizer": {"type": ")" + type + R"(", "params": {)" + params + "}}");
+  };
+  for (const char* type : {"MuAdam", "MuAdamW", "MuSGD"}) {
+    EXPECT_THAT(Messages(check(type, "").errors),
+                ElementsAre(HasSubstr("give optimizer.params.base_shapes")));
+    const CheckResult given = check(type, R"("base_shapes": "base.bsh")");
+    EXPECT_TRUE(given.ok);
+    EXPECT_EQ(given.config.optimizer.base_shapes, "base.bsh");
+  }
+  // As the classes of torch.optim below them decay.
+  EXPECT_FALSE(check("MuAdam", R"("base_shapes": "b")").config.optimizer.adam_w_mode);
+  EXPECT_TRUE(check("MuAdamW", R"("base_shapes": "b")").config.optimizer.adam_w_mode);
+  EXPECT_THAT(Messages(check("AdamW", R"("base_shapes": "b")").errors),
+              ElementsAre(HasSubstr("base_shapes is not a parameter of AdamW")));
 }
 
 TEST(RulesTest, LambLimitsAreInOrder) {
