@@ -25,10 +25,6 @@ CheckResult Check(const std::string& text, const JobFacts& facts) {
   return CheckConfig(text, "ds.json", facts);
 }
 
-std::string OriginOf(const CheckResult& result, const char* key) {
-  return result.resolved[key]["origin"];
-}
-
 template <typename T>
 void Read(const nlohmann::json& flags, const char* name, T* value) {
   if (flags.contains(name)) *value = flags.at(name).get<typename T::value_type>();

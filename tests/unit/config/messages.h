@@ -1,5 +1,7 @@
 #pragma once
 
+// What the tests of rules have in common.
+
 #include <string>
 #include <vector>
 
@@ -12,6 +14,15 @@ inline std::vector<std::string> Messages(const std::vector<Issue>& issues) {
   messages.reserve(issues.size());
   for (const Issue& issue : issues) messages.push_back(issue.message);
   return messages;
+}
+
+// Of a config that has these members beside a batch size of 8, for 2 ranks.
+inline CheckResult CheckWith(const std::string& members) {
+  return CheckConfig("{\"train_batch_size\": 8, " + members + "}", "ds.json", 2);
+}
+
+inline std::string OriginOf(const CheckResult& result, const char* key) {
+  return result.resolved[key]["origin"];
 }
 
 }  // namespace ds::config

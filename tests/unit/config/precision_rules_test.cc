@@ -14,10 +14,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-CheckResult CheckWith(const std::string& members) {
-  return CheckConfig("{\"train_batch_size\": 8, " + members + "}", "ds.json", 2);
-}
-
 std::vector<std::string> Errors(const std::string& members) {
   return Messages(CheckWith(members).errors);
 }

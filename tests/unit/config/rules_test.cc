@@ -21,15 +21,6 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::UnorderedElementsAre;
 
-// A config of two ranks with `members` beside a batch size.
-CheckResult CheckWith(const std::string& members) {
-  return CheckConfig("{\"train_batch_size\": 8, " + members + "}", "ds.json", 2);
-}
-
-std::string OriginOf(const CheckResult& result, const char* key) {
-  return result.resolved[key]["origin"];
-}
-
 TEST(RulesTest, HaveNamesOfTheirOwnAndReadExistingKeys) {
   std::set<std::string_view> names;
   for (const Rule& rule : AllRules()) {

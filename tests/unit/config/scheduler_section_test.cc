@@ -24,10 +24,6 @@ std::vector<std::string> Errors(const std::string& section) {
   return Messages(CheckScheduler(section).errors);
 }
 
-std::string OriginOf(const CheckResult& result, const char* key) {
-  return result.resolved[key]["origin"];
-}
-
 TEST(SchedulerRules, SchedulerParamsNeedAType) {
   EXPECT_THAT(Errors(R"({"params": {"warmup_num_steps": 5}})"),
               ElementsAre(HasSubstr("scheduler.params.warmup_num_steps needs scheduler.type")));
