@@ -151,7 +151,6 @@ std::int64_t Engine::micro_steps() const {
   return parts_->micro_steps + parts_->step.micro_batches;
 }
 std::int64_t Engine::global_samples() const { return parts_->global_samples; }
-bool Engine::is_gradient_accumulation_boundary() const { return parts_->at_boundary(); }
 bool Engine::was_step_applied() const { return parts_->latest_was_applied; }
 std::optional<double> Engine::global_grad_norm() const { return parts_->latest_norm; }
 double Engine::loss_scale() const { return parts_->loss_scaler.scale(); }

@@ -100,8 +100,20 @@ class Engine : public checkpoint::Stateful {
   std::int64_t gradient_accumulation_steps() const;
 
   // Whether the next step() ends an accumulation: its micro-batches have all been through backward,
-  // or the user decides (managed_gradient_accumulation false), and then every step() does.
+  // or the user says so (set_gradient_accumulation_boundary), or decides by calling step()
+  // (managed_gradient_accumulation false).
   bool is_gradient_accumulation_boundary() const;
+  // Takes the decision from the count of micro-batches, until the next call: with false, step()
+  // finishes nothing. Refused with managed_gradient_accumulation false.
+  Status set_gradient_accumulation_boundary(bool is_boundary);
+
+  // While the returned scope lives, backward communicates nothing and step() is refused. Below
+  // stage 2 backward never does before the boundary; gradients that are sharded (stages 2 and 3,
+  // whatever the world's size) have to be reduced by every backward, so there it is refused, as a
+  // second scope is.
+  class NoSync;
+  StatusOr<NoSync> no_sync();
+
   // Whether the latest step() has changed the parameters.
   bool was_step_applied() const;
   // Of the latest finished step, before clipping; nothing before the first.
@@ -130,6 +142,21 @@ class Engine : public checkpoint::Stateful {
   struct Parts;
   explicit Engine(std::unique_ptr<Parts> parts);
   std::unique_ptr<Parts> parts_;
+};
+
+// Ends with its destructor; the engine outlives it.
+class Engine::NoSync {
+ public:
+  NoSync(NoSync&&) = default;
+  ~NoSync() = default;
+
+ private:
+  friend class Engine;
+  explicit NoSync(bool* inside);
+  struct Leave {
+    void operator()(bool* inside) const { *inside = false; }
+  };
+  std::unique_ptr<bool, Leave> inside_;
 };
 
 }  // namespace ds::engine

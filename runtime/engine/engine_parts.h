@@ -47,12 +47,15 @@ struct Engine::Parts {
   std::int64_t micro_steps = 0;     // of the finished steps
   std::int64_t global_samples = 0;  // of the finished steps and all ranks
   StepInProgress step;
+  std::optional<bool> boundary;  // as the user has set it
+  bool inside_no_sync = false;
   bool latest_was_applied = false;
   std::optional<double> latest_norm;
   std::unique_ptr<TensorAccess> tensors;
 
   // Whether the user or the number of micro-batches says that a step is due.
   bool at_boundary() const {
+    if (boundary) return *boundary;
     return !config.managed_gradient_accumulation ||
            step.micro_batches >= config.batch.gradient_accumulation_steps;
   }

@@ -160,6 +160,9 @@ Status Engine::Parts::ReduceGradientsOnce() {
 }
 
 StatusOr<StepResult> Engine::step() {
+  if (parts_->inside_no_sync) {
+    return FailedPreconditionError("step() inside the scope of no_sync(): end the scope first");
+  }
   parts_->latest_was_applied = false;
   if (!parts_->at_boundary()) return StepResult{};
   const config::DsConfig& config = parts_->config;

@@ -81,6 +81,67 @@ TEST(UnmanagedAccumulation, EveryStepUpdatesWithWhatThereIs) {
   }
 }
 
+TEST(Boundary, IsWhereTheUserSays) {
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    const TinyRun run{.stage = 2, .accumulation = 3};
+    const auto engine = MakeTinyEngine(run, world);
+    EXPECT_TRUE(engine->set_gradient_accumulation_boundary(false).ok());
+    for (int i = 0; i < 4; ++i) RunMicroBatch(*engine, run, i);
+    EXPECT_FALSE(engine->is_gradient_accumulation_boundary());
+    EXPECT_FALSE(engine->step().value().boundary) << "four micro-batches, and the user says no";
+    EXPECT_TRUE(engine->set_gradient_accumulation_boundary(true).ok());
+    EXPECT_TRUE(engine->is_gradient_accumulation_boundary());
+    RunMicroBatch(*engine, run, 4);
+    EXPECT_TRUE(engine->step().value().boundary);
+    EXPECT_TRUE(engine->was_step_applied());
+    EXPECT_EQ(engine->micro_steps(), 5);
+    EXPECT_EQ(engine->finished_steps(), 1);
+    EXPECT_THAT(engine->step().status().message(), HasSubstr("0 micro-batches"));
+    config::DsConfig unmanaged = TinyConfig(run);
+    unmanaged.managed_gradient_accumulation = false;
+    EXPECT_THAT(
+        MakeEngine(run, world, unmanaged)->set_gradient_accumulation_boundary(true).message(),
+        HasSubstr("where step() is called"));
+  });
+}
+
+TEST(NoSync, HoldsBackwardLocalAndRefusesSteps) {
+  for (const int stage : {0, 1}) {
+    testing::RunRanks(2, [&](comm::Communicator& world) {
+      const TinyRun run{.stage = stage, .accumulation = 3};
+      const auto engine = MakeTinyEngine(run, world);
+      {
+        const auto scope = engine->no_sync().value();
+        for (int i = 0; i < 2; ++i) {
+          // One rank after the other: were backward collective, the first would wait for good.
+          for (int turn = 0; turn < world.size(); ++turn) {
+            if (turn == world.rank()) RunMicroBatch(*engine, run, i);
+            world.Barrier();
+          }
+          EXPECT_THAT(engine->step().status().message(), HasSubstr("inside the scope of no_sync"));
+        }
+        EXPECT_THAT(engine->no_sync().status().message(), HasSubstr("another one"));
+      }
+      EXPECT_TRUE(engine->no_sync().ok()) << "the scope has ended";
+      RunMicroBatch(*engine, run, 2);
+      EXPECT_TRUE(engine->step().value().boundary);
+      const auto plain = MakeTinyEngine(run, world);
+      TrainTiny(*plain, run, 1);
+      const auto ours = ExportAll(*engine), theirs = ExportAll(*plain);
+      for (const auto& [name, value] : ours) EXPECT_TRUE(value.equal(theirs.at(name))) << name;
+    });
+  }
+}
+
+TEST(NoSync, IsRefusedWhereGradientsAreSharded) {
+  for (const int stage : {2, 3}) {
+    testing::RunRanks(1, [&](comm::Communicator& world) {
+      EXPECT_THAT(MakeTinyEngine({.stage = stage}, world)->no_sync().status().message(),
+                  HasSubstr("does not go with ZeRO stage " + std::to_string(stage)));
+    });
+  }
+}
+
 // Reads and writes of every kind of tensor, the same at every stage.
 class Access : public ::testing::TestWithParam<int> {
  protected:
