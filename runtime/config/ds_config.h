@@ -70,6 +70,7 @@ struct OptimizerConfig {
   double factor_min = 0.5;
   double factor_threshold = 0.1;
   std::string base_shapes;  // MuAdam, MuAdamW, MuSGD: a .bsh file; empty for the others
+  bool fp32_optimizer_states = true;  // false: in the dtype of the master weights
 };
 
 struct Fp16Config {
@@ -82,13 +83,16 @@ struct Fp16Config {
   std::int64_t hysteresis = 2;
   bool consecutive_hysteresis = false;
   double min_loss_scale = 1.0;
+  bool fp16_master_weights_and_grads = false;  // parameters are updated in place
 };
 
 enum class GradientReduceOp { kMean, kSum };
 
 struct Bf16Config {
   bool enabled = false;
-  bool check_grad_overflow = true;  // skip the step when a bf16 gradient is not finite
+  bool check_grad_overflow = true;             // skip the step when a bf16 gradient is not finite
+  bool bf16_master_weights_and_grads = false;  // parameters are updated in place
+  bool bf16_optimizer_states = false;
 };
 
 struct ZeroConfig {

@@ -134,31 +134,6 @@ void LambNeedsADynamicScale(RuleContext& context) {
   }
 }
 
-bool HasAdamOnTheHost(const RuleContext& context) {
-  const Json optimizer = context.values.Get(kOptimizer);
-  return (optimizer == "Adam" || optimizer == "AdamW") &&
-         context.values.Get(kOffloadOptimizer) == "cpu";
-}
-
-void SixteenBitMastersNeedAPlace(RuleContext& context) {
-  constexpr std::string_view kBf16States = "bf16.bf16_optimizer_states";
-  constexpr std::string_view kBf16Masters = "bf16.bf16_master_weights_and_grads";
-  constexpr std::string_view kFp16Masters = "fp16.fp16_master_weights_and_grads";
-  if (IsOn(context, kBf16States) && !IsOn(context, kBf16Masters)) {
-    Refuse(context, kBf16States, "needs " + std::string(kBf16Masters));
-  }
-  if (IsOn(context, kBf16Masters) && Stage(context) == 0) {
-    Refuse(context, kBf16Masters, "needs zero_optimization.stage 1 or more");
-  } else if (IsOn(context, kBf16Masters) && !IsOn(context, kBf16States) &&
-             !HasAdamOnTheHost(context)) {
-    Refuse(context, kBf16Masters,
-           "needs bf16.bf16_optimizer_states, or Adam with offload_optimizer.device \"cpu\"");
-  }
-  if (IsOn(context, kFp16Masters) && (Stage(context) == 0 || !HasAdamOnTheHost(context))) {
-    Refuse(context, kFp16Masters, "needs ZeRO and Adam with offload_optimizer.device \"cpu\"");
-  }
-}
-
 void CurriculumNeedsItsKeys(RuleContext& context) {
   const std::string section = "curriculum_learning.";
   if (!IsOn(context, section + "enabled")) return;
@@ -250,9 +225,6 @@ constexpr Rule kRules[] = {
     {"LambNeedsADynamicScale",
      {kOptimizer, "fp16.enabled", "fp16.loss_scale"},
      LambNeedsADynamicScale},
-    {"SixteenBitMastersNeedAPlace",
-     {kOptimizer, kStage, kOffloadOptimizer, "bf16.bf16_optimizer_states"},
-     SixteenBitMastersNeedAPlace},
     {"CurriculumNeedsItsKeys", {"curriculum_learning.enabled"}, CurriculumNeedsItsKeys},
     {"CompileOffloadsOneThing", {kOffloadOptimizer}, CompileOffloadsOneThing},
     {"PipelineExcludesShardedGradients",

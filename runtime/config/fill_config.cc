@@ -83,7 +83,8 @@ OptimizerConfig FillOptimizer(const Values& values) {
           .factor_max = values.Get("optimizer.params.factor_max"),
           .factor_min = values.Get("optimizer.params.factor_min"),
           .factor_threshold = values.Get("optimizer.params.factor_threshold"),
-          .base_shapes = base_shapes.is_null() ? "" : base_shapes.get<std::string>()};
+          .base_shapes = base_shapes.is_null() ? "" : base_shapes.get<std::string>(),
+          .fp32_optimizer_states = values.Get("optimizer.params.fp32_optimizer_states")};
 }
 
 Fp16Config FillFp16(const Values& values) {
@@ -94,7 +95,8 @@ Fp16Config FillFp16(const Values& values) {
           .loss_scale_window = values.Get("fp16.loss_scale_window"),
           .hysteresis = values.Get("fp16.hysteresis"),
           .consecutive_hysteresis = values.Get("fp16.consecutive_hysteresis"),
-          .min_loss_scale = values.Get("fp16.min_loss_scale")};
+          .min_loss_scale = values.Get("fp16.min_loss_scale"),
+          .fp16_master_weights_and_grads = values.Get("fp16.fp16_master_weights_and_grads")};
 }
 
 }  // namespace
@@ -106,7 +108,9 @@ DsConfig FillConfig(const Values& values) {
   config.scheduler = FillSchedule(values);
   config.fp16 = FillFp16(values);
   config.bf16 = {.enabled = values.Get("bf16.enabled"),
-                 .check_grad_overflow = values.Get("bf16.check_grad_overflow")};
+                 .check_grad_overflow = values.Get("bf16.check_grad_overflow"),
+                 .bf16_master_weights_and_grads = values.Get("bf16.bf16_master_weights_and_grads"),
+                 .bf16_optimizer_states = values.Get("bf16.bf16_optimizer_states")};
   config.zero_optimization = {.stage = values.Get("zero_optimization.stage")};
   config.managed_gradient_accumulation = values.Get("managed_gradient_accumulation");
   config.gradient_clipping = values.Get("gradient_clipping");

@@ -1,6 +1,8 @@
 #include "runtime/config/precision_rules.h"
 
+#include <algorithm>
 #include <string>
+#include <string_view>
 
 #include "runtime/config/registry.h"
 #include "runtime/config/value_check.h"
@@ -8,6 +10,22 @@
 namespace ds::config {
 
 using Json = nlohmann::ordered_json;
+
+namespace {
+
+// Optimizers that compute each element from that element's values alone.
+constexpr std::string_view kElementwise[] = {"Adam", "AdamW", "SGD", "Adagrad", "Lion"};
+
+// The key that asks for 16-bit master weights; empty when none does.
+std::string MastersIn16Bit(const Values& values) {
+  for (const std::string type : {"fp16", "bf16"}) {
+    const std::string key = type + "." + type + "_master_weights_and_grads";
+    if (values.Get(type + ".enabled") == true && values.Get(key) == true) return key;
+  }
+  return "";
+}
+
+}  // namespace
 
 void Fp16ExcludesBf16(RuleContext& context) {
   const Values& values = context.values;
@@ -92,6 +110,42 @@ void SumOverRanksIsNotForStage3(RuleContext& context) {
                        "gradient_allreduce_op \"sum\" is not for zero_optimization.stage 3: use "
                        "stage 2, or \"mean\" with a larger learning rate",
                        values.PositionOf("gradient_allreduce_op"));
+}
+
+void SixteenBitMastersNeedZero(RuleContext& context) {
+  const Values& values = context.values;
+  const std::string key = MastersIn16Bit(values);
+  if (key.empty()) return;
+  if (values.Get("zero_optimization.stage") == 0) {
+    context.issues.Error(key, key + " needs zero_optimization.stage 1 or more",
+                         values.PositionOf(key));
+  }
+  const Json optimizer = values.Get("optimizer.type");
+  if (std::find(std::begin(kElementwise), std::end(kElementwise), optimizer) ==
+      std::end(kElementwise)) {
+    context.issues.Error(
+        key,
+        key + " is not built for " + optimizer.dump() + ": use Adam, AdamW, SGD, Adagrad or Lion",
+        values.PositionOf(key));
+  }
+}
+
+void NarrowStatesNeedNarrowMasters(RuleContext& context) {
+  const Values& values = context.values;
+  if (!MastersIn16Bit(values).empty()) return;
+  constexpr const char* kBf16 = "bf16.bf16_optimizer_states";
+  if (values.Get("bf16.enabled") == true && values.Get(kBf16) == true) {
+    context.issues.Error(kBf16, std::string(kBf16) + " needs bf16.bf16_master_weights_and_grads",
+                         values.PositionOf(kBf16));
+  }
+  constexpr const char* kState = "optimizer.params.fp32_optimizer_states";
+  if (values.Get(kState) == false) {
+    context.issues.Warning(kState,
+                           std::string(kState) +
+                               " false has no effect without 16-bit master weights: the state has "
+                               "their dtype",
+                           values.PositionOf(kState));
+  }
 }
 
 }  // namespace ds::config

@@ -19,5 +19,11 @@ void PredivideFactorIsPositive(RuleContext& context);
 void UnmanagedAccumulationDoesNotOverlap(RuleContext& context);
 // As in DeepSpeed.
 void SumOverRanksIsNotForStage3(RuleContext& context);
+// Masters in 16 bit: from ZeRO stage 1, as in DeepSpeed. Beside them DeepSpeed keeps fp32 state
+// only where its Adam for the host runs (offload_optimizer); here every optimizer does that works
+// element by element.
+void SixteenBitMastersNeedZero(RuleContext& context);
+// Without 16-bit masters there is no narrower dtype to keep it in.
+void NarrowStatesNeedNarrowMasters(RuleContext& context);
 
 }  // namespace ds::config

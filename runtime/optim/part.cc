@@ -8,7 +8,8 @@ Part Cut(const Part& part, std::int64_t start, std::int64_t count) {
   };
   Part result{.parameter = cut(part.parameter),
               .gradient = cut(part.gradient),
-              .published = cut(part.published)};
+              .published = cut(part.published),
+              .group = part.group};
   for (const at::Tensor& state : part.state) result.state.push_back(cut(state));
   return result;
 }

@@ -34,7 +34,8 @@ struct Place {
   std::vector<std::int64_t> shape;
 };
 
-// The views have equal lengths and are 1-D, contiguous and on one device.
+// The views have equal lengths and are 1-D, contiguous and on one device. An optimizer is given
+// parameter and state in fp32; where they are kept in 16 bit, apply_in_fp32.h stands between.
 struct Part {
   at::Tensor parameter;           // fp32
   at::Tensor gradient;            // fp32, bf16 or fp16; unchanged on the CPU, clobbered elsewhere
@@ -67,7 +68,7 @@ struct RankParts {
 // Books bytes that lie where the parts do, for as long as the result lives.
 device::LedgerEntry Book(const RankParts& all, device::MemoryUse use, std::int64_t bytes);
 
-// Elements [start, start + count) of the views; without segments.
+// Elements [start, start + count) of the views; without segments and places.
 Part Cut(const Part& part, std::int64_t start, std::int64_t count);
 
 }  // namespace ds::optim

@@ -12,13 +12,15 @@ struct DtypePolicy {
   c10::ScalarType parameter = c10::kFloat;  // parameters and activations
   c10::ScalarType gradient = c10::kFloat;   // where gradients are accumulated over micro-batches
   c10::ScalarType reduction = c10::kFloat;  // in which gradients travel between ranks
+  c10::ScalarType master = c10::kFloat;     // of the weights that the optimizer updates
+  c10::ScalarType state = c10::kFloat;      // of what the optimizer keeps beside them
 
-  // The optimizer works on fp32 weights; where parameters are narrower it keeps its own.
-  bool has_master_weights() const { return parameter != c10::kFloat; }
+  // Where the optimizer does not update the parameters themselves, it keeps weights of its own.
+  bool has_master_weights() const { return parameter != master; }
 };
 
 // fp16.enabled and bf16.enabled set the parameter dtype. grad_accum_dtype and
-// communication_data_type default to it.
+// communication_data_type default to it; masters and state are fp32 unless asked for in 16 bit.
 DtypePolicy MakeDtypePolicy(const config::DsConfig& config);
 
 }  // namespace ds::precision

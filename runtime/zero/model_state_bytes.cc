@@ -3,8 +3,6 @@
 namespace ds::zero {
 namespace {
 
-constexpr std::int64_t kFp32Bytes = 4;
-
 std::int64_t Share(std::int64_t bytes, bool sharded, int world_size) {
   return sharded ? (bytes + world_size - 1) / world_size : bytes;
 }
@@ -17,12 +15,13 @@ std::int64_t Width(c10::ScalarType type) {
 
 ModelStateBytes ExpectedModelStateBytes(const ModelStateInputs& in) {
   const std::int64_t all = in.trainable + in.frozen;
-  const std::int64_t master = in.dtypes.has_master_weights() ? kFp32Bytes * in.trainable : 0;
+  const std::int64_t master =
+      in.dtypes.has_master_weights() ? Width(in.dtypes.master) * in.trainable : 0;
   return {
       .parameters = Share(Width(in.dtypes.parameter) * all, in.sharding.parameters, in.world_size),
       .gradients =
           Share(Width(in.dtypes.gradient) * in.trainable, in.sharding.gradients, in.world_size),
-      .optimizer_state = Share(in.optimizer_states * kFp32Bytes * in.trainable,
+      .optimizer_state = Share(in.optimizer_states * Width(in.dtypes.state) * in.trainable,
                                in.sharding.optimizer, in.world_size),
       .master_weights = Share(master, in.sharding.optimizer, in.world_size)};
 }

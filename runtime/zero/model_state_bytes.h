@@ -13,7 +13,7 @@ namespace ds::zero {
 struct ModelStateInputs {
   std::int64_t trainable = 0;  // parameters with a gradient
   std::int64_t frozen = 0;
-  int optimizer_states = 2;  // fp32 values that the optimizer keeps per parameter: Adam's two
+  int optimizer_states = 2;  // values that the optimizer keeps per parameter: Adam's two
   int world_size = 1;
   Sharding sharding;
   precision::DtypePolicy dtypes;
@@ -25,15 +25,16 @@ struct ModelStateInputs {
 struct ModelStateBytes {
   std::int64_t parameters = 0;
   std::int64_t gradients = 0;
-  std::int64_t optimizer_state = 0;  // fp32
-  std::int64_t master_weights = 0;   // fp32; none where the parameters are fp32
+  std::int64_t optimizer_state = 0;
+  std::int64_t master_weights = 0;  // none where the parameters have the masters' dtype
 
   std::int64_t total() const { return parameters + gradients + optimizer_state + master_weights; }
 };
 
-// With P parameters of width b: b P of parameters, the gradient dtype's width x P of gradients, 4 P
-// per optimizer state, 4 P of master weights below fp32; each divided by the world size where it is
-// sharded. Adam in bf16 unsharded is the familiar 16 P. The padding of the flat buffers is left
+// With P parameters of width b: b P of parameters, the gradient dtype's width x P of gradients, the
+// state dtype's x P per optimizer state, the masters' x P of master weights where they are not the
+// parameters; each divided by the world size where it is sharded. Adam in bf16 unsharded is the
+// familiar 16 P, with masters and state in bf16 8 P. The padding of the flat buffers is left
 // out: at most 32 elements a parameter and 64 a rank and unit.
 ModelStateBytes ExpectedModelStateBytes(const ModelStateInputs& inputs);
 

@@ -14,15 +14,15 @@ OptimizerShard::OptimizerShard(const Context& context, Group& group,
   const bool sharded = context.sharding.optimizer;
   range_ = sharded ? parameters.layout().shard(context.world->rank()) : parameters.layout().whole();
   target_ = sharded ? parameters.shard() : parameters.full();
-  const auto booked = [&](MemoryUse use) {
-    return MakeBooked(context, {range_.count, c10::kFloat, use});
+  const auto booked = [&](c10::ScalarType dtype, MemoryUse use) {
+    return MakeBooked(context, {range_.count, dtype, use});
   };
   if (context.dtypes.has_master_weights()) {
-    master_ = booked(MemoryUse::kMasterWeights);
+    master_ = booked(context.dtypes.master, MemoryUse::kMasterWeights);
     master_.tensor.copy_(target_);
   }
   for (std::size_t i = 0; i < state_names_.size(); ++i) {
-    state_.push_back(booked(MemoryUse::kOptimizerState));
+    state_.push_back(booked(context.dtypes.state, MemoryUse::kOptimizerState));
     state_.back().tensor.zero_();
   }
 }

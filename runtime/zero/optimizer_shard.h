@@ -27,14 +27,14 @@ class OptimizerShard {
   // After the update: brings the parameters to all ranks. Collective.
   void Publish();
 
-  // The fp32 weights and the optimizer's state of this rank, parameter by parameter.
+  // The weights that are updated and the optimizer's state of this rank, parameter by parameter.
   void AddShards(std::vector<checkpoint::TensorShard>* shards) const;
-  // After the fp32 weights have been written from outside: makes the parameters of all ranks
+  // After those weights have been written from outside: makes the parameters of all ranks
   // follow. Collective.
   void PublishWeights();
 
  private:
-  // The fp32 weights that the optimizer updates.
+  // What the optimizer updates: weights of its own, or the parameters.
   at::Tensor weights() const { return master_.defined() ? master_.tensor : target_; }
 
   const Context& context_;

@@ -38,7 +38,7 @@ class ShardedOptimizer {
 
   // Whose state AddShards hands out: optim::Optimizer::name.
   std::string_view optimizer_name() const { return optimizer_->name(); }
-  // fp32 weights and optimizer state of what is trained, values of what is frozen.
+  // Master weights and optimizer state of what is trained, values of what is frozen.
   void AddShards(std::vector<checkpoint::TensorShard>* shards) const;
   void PublishWeights();
   // What the optimizer knows beside the tensors; loading takes place after they have been written,

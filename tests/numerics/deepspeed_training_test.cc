@@ -91,7 +91,7 @@ struct Trajectory {
   std::map<std::string, std::vector<double>> parameters;  // by the number of steps, as a golden's
 };
 
-// The fp32 weights of all ranks, in the order of the model's parameters.
+// The master weights of all ranks, in the order of the model's parameters.
 class Weights {
  public:
   void Take(Engine& engine) {
@@ -100,7 +100,7 @@ class Weights {
     const std::lock_guard lock(mutex_);
     for (const checkpoint::TensorShard& shard : shards) {
       if (shard.name.find('/') != std::string::npos) continue;
-      const at::Tensor flat = shard.data.contiguous();
+      const at::Tensor flat = shard.data.to(at::kFloat);
       for (std::int64_t i = 0; i < flat.numel(); ++i) {
         values_[{shard.name[1], shard.name[0] == 'b'}][shard.flat_start + i] =
             flat.const_data_ptr<float>()[i];
@@ -158,7 +158,8 @@ struct Tolerance {
 
 Tolerance ToleranceOf(const json& config) {
   // One unit of the type: 2^-8 and 2^-11.
-  if (config.contains("bf16")) return {4e-3, 4e-3, 4e-3, 4e-3, 1e-2};
+  if (config.contains("bf16"))
+    return {4e-3, 4e-3, 4e-3, 4e-3, 1e-2};
   if (config.contains("fp16")) return {5e-4, 5e-4, 5e-4, 5e-4, 2e-3};
   if (config.contains("communication_data_type")) return {1e-6, 4e-3, 4e-3, 4e-3, 1e-2};
   return {1e-6, 1e-4, 1e-6, 1e-4, 1e-4};

@@ -24,7 +24,7 @@ StatusOr<StepResult> PoisonedStep(Engine& engine, const TinyRun& run) {
   const auto next = [&]() -> StatusOr<Bundle> {
     Bundle bundle = TinyBatch(run, engine.world(), engine.finished_steps());
     const double factor = engine.world().rank() == 1 ? kNan : 1.0;
-    bundle.extras["poison"] = at::full({}, factor, run.bf16 ? at::kBFloat16 : at::kFloat);
+    bundle.extras["poison"] = at::full({}, factor, run.dtype());
     return bundle;
   };
   return engine::TrainStep(engine, next);
@@ -52,7 +52,7 @@ TEST(NonFiniteGradient, EndsTheRunNamingStepParameterAndRankOnEveryRank) {
 TEST(NonFiniteGradient, SkipsTheStepInBf16WhichTheScheduleDoesNotCount) {
   for (const int stage : {0, 3}) {
     testing::RunRanks(2, [&](comm::Communicator& world) {
-      const TinyRun run{.stage = stage, .bf16 = true};
+      const TinyRun run{.stage = stage, .precision = Precision::kBf16};
       const auto engine = MakeTinyEngine(run, world);
       const auto before = ExportAll(*engine);
       const auto result = PoisonedStep(*engine, run).value();
@@ -88,19 +88,18 @@ TEST(NonFiniteGradient, IsNamedWithTheRankAndMicroStepThatBroughtIt) {
 
 TEST(NonFiniteGradient, PoliciesSkipStopOrAskForARewind) {
   testing::RunRanks(2, [&](comm::Communicator& world) {
-    const auto step = [&](engine::NonFinitePolicy policy, bool bf16) {
-      const TinyRun run{.stage = 1, .bf16 = bf16};
-      const auto engine =
-          Engine::create(MakeTinyModel(run.shape, bf16 ? at::kBFloat16 : at::kFloat),
-                         TinyConfig(run), {.world = &world, .non_finite = policy})
-              .value();
+    const auto step = [&](engine::NonFinitePolicy policy, Precision precision) {
+      const TinyRun run{.stage = 1, .precision = precision};
+      const auto engine = Engine::create(MakeTinyModel(run.shape, run.dtype()), TinyConfig(run),
+                                         {.world = &world, .non_finite = policy})
+                              .value();
       return PoisonedStep(*engine, run);
     };
-    const auto skipped = step(engine::NonFinitePolicy::kSkip, /*bf16=*/false).value();
+    const auto skipped = step(engine::NonFinitePolicy::kSkip, Precision::kFp32).value();
     EXPECT_TRUE(skipped.skipped && !skipped.rewind);
     EXPECT_THAT(skipped.non_finite, HasSubstr("the gradient of table (NaN"));
-    EXPECT_FALSE(step(engine::NonFinitePolicy::kStop, /*bf16=*/true).ok());
-    EXPECT_TRUE(step(engine::NonFinitePolicy::kRewind, /*bf16=*/false).value().rewind);
+    EXPECT_FALSE(step(engine::NonFinitePolicy::kStop, Precision::kBf16).ok());
+    EXPECT_TRUE(step(engine::NonFinitePolicy::kRewind, Precision::kFp32).value().rewind);
   });
 }
 

@@ -59,13 +59,16 @@ void ExpectClose(const Parameters& a, const Parameters& b, double tolerance) {
 }
 
 TEST(EngineState, GoesOnBitForBitAtAnyStageInAWorldOfTheSameSize) {
-  for (const bool bf16 : {false, true}) {
+  for (const Precision precision :
+       {Precision::kFp32, Precision::kBf16, Precision::kBf16Masters, Precision::kBf16Throughout}) {
     for (const int saved_at : {0, 2, 3}) {
       const testing::TemporaryFolder folder;
-      const Parameters expected = TrainAndSave(folder.path(), 3, {.stage = saved_at, .bf16 = bf16});
+      const Parameters expected =
+          TrainAndSave(folder.path(), 3, {.stage = saved_at, .precision = precision});
       for (const int stage : {0, 1, 2, 3}) {
         SCOPED_TRACE("from stage " + std::to_string(saved_at) + " to " + std::to_string(stage));
-        ExpectClose(LoadAndTrain(folder.path(), 3, {.stage = stage, .bf16 = bf16}), expected, 0.0);
+        ExpectClose(LoadAndTrain(folder.path(), 3, {.stage = stage, .precision = precision}),
+                    expected, 0.0);
       }
     }
   }

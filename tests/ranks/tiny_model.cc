@@ -95,7 +95,9 @@ config::DsConfig TinyConfig(const TinyRun& run) {
   config.optimizer = {.type = run.optimizer, .lr = 0.05, .weight_decay = 0.1};
   config.zero_optimization.stage = run.stage;
   config.gradient_clipping = run.gradient_clipping;
-  config.bf16.enabled = run.bf16;
+  config.bf16.enabled = run.precision != Precision::kFp32;
+  config.bf16.bf16_master_weights_and_grads = run.precision >= Precision::kBf16Masters;
+  config.bf16.bf16_optimizer_states = run.precision == Precision::kBf16Throughout;
   return config;
 }
 
@@ -103,7 +105,7 @@ std::unique_ptr<Engine> MakeTinyEngine(const TinyRun& run, comm::Communicator& w
                                        device::MemoryLedger* ledger) {
   // Before the process's first bf16 product.
   [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
-  const auto model = MakeTinyModel(run.shape, run.bf16 ? at::kBFloat16 : at::kFloat);
+  const auto model = MakeTinyModel(run.shape, run.dtype());
   return Engine::create(model, TinyConfig(run), {.world = &world, .ledger = ledger}).value();
 }
 

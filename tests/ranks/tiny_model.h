@@ -24,13 +24,24 @@ struct TinyShape {
 // embedding. A bundle's extras["poison"], if there, is multiplied into the first block's output.
 std::shared_ptr<BlockList> MakeTinyModel(const TinyShape& shape, const at::TensorOptions& options);
 
+enum class Precision {
+  kFp32,
+  kBf16,            // master weights and state in fp32
+  kBf16Masters,     // state in fp32
+  kBf16Throughout,  // nothing in fp32
+};
+
 struct TinyRun {
   int stage = 0;
   std::int64_t accumulation = 1;
   double gradient_clipping = 0.05;  // well below the model's norms: it clips
-  bool bf16 = false;
+  Precision precision = Precision::kFp32;
   config::OptimizerType optimizer = config::OptimizerType::kAdamW;
   TinyShape shape;
+
+  at::ScalarType dtype() const {
+    return precision == Precision::kFp32 ? at::kFloat : at::kBFloat16;
+  }
 };
 
 config::DsConfig TinyConfig(const TinyRun& run);

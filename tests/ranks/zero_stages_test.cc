@@ -53,11 +53,13 @@ TEST_P(ZeroStages, EqualStageZeroBitForBit) {
 }
 
 TEST_P(ZeroStages, EqualStageZeroBitForBitWithoutClippingAndInBf16) {
-  for (const bool bf16 : {false, true}) {
-    const TinyRun run{.gradient_clipping = 0.0, .bf16 = bf16};
+  for (const Precision precision :
+       {Precision::kFp32, Precision::kBf16, Precision::kBf16Throughout}) {
+    const TinyRun run{.gradient_clipping = 0.0, .precision = precision};
     const Outcome expected = Train(run, GetParam());
     for (const int stage : {1, 2, 3}) {
-      SCOPED_TRACE("stage " + std::to_string(stage) + (bf16 ? " in bf16" : ""));
+      SCOPED_TRACE("stage " + std::to_string(stage) +
+                   (precision == Precision::kFp32 ? "" : " in bf16"));
       TinyRun sharded = run;
       sharded.stage = stage;
       ExpectSameBits(Train(sharded, GetParam()), expected);

@@ -125,5 +125,39 @@ TEST(PrecisionRules, SumOverRanksIsNotForStage3) {
   EXPECT_THAT(Errors(sum + "2}"), IsEmpty());
 }
 
+TEST(PrecisionRules, SixteenBitMastersNeedZero) {
+  const auto with = [](const std::string& type, const std::string& optimizer, int stage) {
+    return "\"" + type + "\": {\"enabled\": true, \"" + type +
+           "_master_weights_and_grads\": true}, \"optimizer\": {\"type\": \"" + optimizer +
+           "\"}, \"zero_optimization\": {\"stage\": " + std::to_string(stage) + "}";
+  };
+  EXPECT_THAT(Errors(with("bf16", "AdamW", 0)),
+              ElementsAre(HasSubstr("bf16.bf16_master_weights_and_grads needs zero_optimization")));
+  EXPECT_THAT(
+      Errors(with("fp16", "Lamb", 2)),
+      ElementsAre(HasSubstr("fp16.fp16_master_weights_and_grads is not built for \"Lamb\"")));
+  for (const char* optimizer : {"Adam", "AdamW", "SGD", "Adagrad", "Lion"}) {
+    EXPECT_THAT(Errors(with("bf16", optimizer, 1)), IsEmpty()) << optimizer;
+  }
+  EXPECT_TRUE(CheckWith(with("fp16", "Adam", 3)).config.fp16.fp16_master_weights_and_grads);
+  EXPECT_TRUE(CheckWith(with("bf16", "Adam", 3)).config.bf16.bf16_master_weights_and_grads);
+}
+
+TEST(PrecisionRules, NarrowStatesNeedNarrowMasters) {
+  EXPECT_THAT(Errors(R"("bf16": {"enabled": true, "bf16_optimizer_states": true})"),
+              ElementsAre(HasSubstr("needs bf16.bf16_master_weights_and_grads")));
+  const std::string narrow =
+      R"("optimizer": {"type": "Adam", "params": {"fp32_optimizer_states": false}})";
+  EXPECT_THAT(Messages(CheckWith(narrow).warnings),
+              Contains(HasSubstr("fp32_optimizer_states false has no effect")));
+  const CheckResult both = CheckWith(narrow + R"(, "bf16": {"enabled": true,
+      "bf16_master_weights_and_grads": true, "bf16_optimizer_states": true},
+      "zero_optimization": {"stage": 1})");
+  EXPECT_THAT(Messages(both.errors), IsEmpty());
+  EXPECT_THAT(Messages(both.warnings), IsEmpty());
+  EXPECT_TRUE(both.config.bf16.bf16_optimizer_states);
+  EXPECT_FALSE(both.config.optimizer.fp32_optimizer_states);
+}
+
 }  // namespace
 }  // namespace ds::config

@@ -49,6 +49,26 @@ TEST(DtypePolicy, Fp16BringsMasterWeightsAndFp16Gradients) {
   EXPECT_TRUE(policy.has_master_weights());
 }
 
+TEST(DtypePolicy, MastersAndStateAreNarrowOnlyWhereTheConfigSays) {
+  config::DsConfig config;
+  config.bf16 = {.enabled = true, .bf16_master_weights_and_grads = true};
+  auto policy = MakeDtypePolicy(config);
+  EXPECT_EQ(policy.master, c10::kBFloat16);
+  EXPECT_EQ(policy.state, c10::kFloat);
+  EXPECT_FALSE(policy.has_master_weights()) << "the parameters are updated themselves";
+  config.bf16.bf16_optimizer_states = true;
+  EXPECT_EQ(MakeDtypePolicy(config).state, c10::kBFloat16);
+  config.bf16.enabled = false;
+  EXPECT_EQ(MakeDtypePolicy(config).master, c10::kFloat);
+  EXPECT_EQ(MakeDtypePolicy(config).state, c10::kFloat);
+  config.fp16 = {.enabled = true, .fp16_master_weights_and_grads = true};
+  config.bf16 = {};
+  EXPECT_EQ(MakeDtypePolicy(config).master, c10::kHalf);
+  EXPECT_EQ(MakeDtypePolicy(config).state, c10::kFloat);
+  config.optimizer.fp32_optimizer_states = false;
+  EXPECT_EQ(MakeDtypePolicy(config).state, c10::kHalf);
+}
+
 TEST(GradientReduction, DividesWhereTheConfigSays) {
   config::DsConfig config;
   EXPECT_TRUE(MakeGradientReduction(config, 4).average);

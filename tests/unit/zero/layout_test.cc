@@ -77,6 +77,16 @@ TEST(ModelStateBytes, Fp32HasNoMasterWeights) {
   EXPECT_EQ(bytes.master_weights, 0);
 }
 
+TEST(ModelStateBytes, MastersAndStateInBf16HalveTheSixteenBytes) {
+  precision::DtypePolicy dtypes = kBf16;
+  dtypes.master = c10::kBFloat16;
+  EXPECT_EQ(ExpectedModelStateBytes(Inputs(1, dtypes)).master_weights, 0);
+  EXPECT_EQ(ExpectedModelStateBytes(Inputs(3, dtypes)).total(), 12'000'000 / 4);
+  dtypes.state = c10::kBFloat16;
+  EXPECT_EQ(ExpectedModelStateBytes(Inputs(1, dtypes)).total(), 4'000'000 + 4'000'000 / 4);
+  EXPECT_EQ(ExpectedModelStateBytes(Inputs(3, dtypes)).total(), 8'000'000 / 4);
+}
+
 TEST(ModelStateBytes, Fp32AccumulationTakesFourBytesAndFrozenParametersOnlyTheirOwn) {
   precision::DtypePolicy dtypes = kBf16;
   dtypes.gradient = c10::kFloat;
