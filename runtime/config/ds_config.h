@@ -111,6 +111,7 @@ struct DsConfig {
   // Absent: the training precision.
   std::optional<DataType> communication_data_type;
   std::optional<DataType> grad_accum_dtype;
+  std::optional<DataType> buffer_dtype;  // absent: the model's buffers stay as they are
   // How ranks' gradients are combined (precision/gradient_reduction.h).
   GradientReduceOp gradient_allreduce_op = GradientReduceOp::kMean;
   bool prescale_gradients = false;

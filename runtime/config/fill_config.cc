@@ -116,6 +116,7 @@ DsConfig FillConfig(const Values& values) {
   config.gradient_clipping = values.Get("gradient_clipping");
   config.communication_data_type = OptionalDataType(values.Get("communication_data_type"));
   config.grad_accum_dtype = OptionalDataType(values.Get("data_types.grad_accum_dtype"));
+  config.buffer_dtype = OptionalDataType(values.Get("data_types.buffer_dtype"));
   config.gradient_allreduce_op = values.Get("gradient_allreduce_op") == "sum"
                                      ? GradientReduceOp::kSum
                                      : GradientReduceOp::kMean;

@@ -49,6 +49,21 @@ void GradientsAccumulateInTheTrainingDtypeOrWider(RuleContext& context) {
                        values.PositionOf("data_types.grad_accum_dtype"));
 }
 
+void ParameterDtypeIsTheTrainingDtype(RuleContext& context) {
+  const Values& values = context.values;
+  constexpr const char* kKey = "data_types.param_dtype";
+  const Json dtype = values.Get(kKey);
+  if (dtype.is_null()) return;
+  const std::string training = values.Get("fp16.enabled") == true   ? "fp16"
+                               : values.Get("bf16.enabled") == true ? "bf16"
+                                                                    : "fp32";
+  if (dtype == training) return;
+  context.issues.Error(kKey,
+                       std::string(kKey) + " " + dtype.dump() + " is not the training dtype, " +
+                           training + ": remove it, or set fp16.enabled or bf16.enabled",
+                       values.PositionOf(kKey));
+}
+
 void LossScaleStaysPositive(RuleContext& context) {
   const Values& values = context.values;
   const bool is_dynamic =

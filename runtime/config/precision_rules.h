@@ -9,6 +9,8 @@ namespace ds::config {
 void Fp16ExcludesBf16(RuleContext& context);
 // Narrower sums would lose what the training dtype holds; fp16 and bf16 do not hold each other.
 void GradientsAccumulateInTheTrainingDtypeOrWider(RuleContext& context);
+// As in DeepSpeed: another key has decided it.
+void ParameterDtypeIsTheTrainingDtype(RuleContext& context);
 // A dynamic scale that may become 0 is none.
 void LossScaleStaysPositive(RuleContext& context);
 // The rule of stage 0 has no hysteresis, in DeepSpeed as here.

@@ -67,6 +67,14 @@ StatusOr<zero::FillUnit> MakeFillUnit(BlockList& model,
   });
 }
 
+void CastBuffers(BlockList& model, c10::ScalarType dtype) {
+  for (const auto& block : model.blocks()) {
+    for (at::Tensor& buffer : block->buffers()) {
+      if (at::isFloatingType(buffer.scalar_type())) buffer.set_data(buffer.to(dtype));
+    }
+  }
+}
+
 StatusOr<optim::ParameterGrouper> GrouperOf(const BlockList& model, const config::DsConfig& config,
                                             const EngineOptions& options) {
   const config::OptimizerConfig& optimizer = config.optimizer;
@@ -111,6 +119,7 @@ StatusOr<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<BlockList> mode
       .reduction = precision::MakeGradientReduction(config, options.world->size())};
   DS_ASSIGN_OR_RETURN(const optim::ParameterGrouper grouper, GrouperOf(*model, config, options));
   const std::vector<zero::ParameterUnit> units = BuildUnits(*model, grouper);
+  if (config.buffer_dtype) CastBuffers(*model, precision::ToScalarType(*config.buffer_dtype));
   DS_ASSIGN_OR_RETURN(const zero::FillUnit fill, MakeFillUnit(*model, units, options));
   DS_ASSIGN_OR_RETURN(parts->sharded, zero::ShardedModel::Create(context, units, fill));
   parts->optimizer = std::make_unique<zero::ShardedOptimizer>(*parts->sharded, config.optimizer);

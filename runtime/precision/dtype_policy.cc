@@ -1,7 +1,6 @@
 #include "runtime/precision/dtype_policy.h"
 
 namespace ds::precision {
-namespace {
 
 c10::ScalarType ToScalarType(config::DataType type) {
   switch (type) {
@@ -14,8 +13,6 @@ c10::ScalarType ToScalarType(config::DataType type) {
   }
   return c10::kFloat;
 }
-
-}  // namespace
 
 DtypePolicy MakeDtypePolicy(const config::DsConfig& config) {
   const config::DataType training = config.training_dtype();

@@ -19,6 +19,8 @@ struct DtypePolicy {
   bool has_master_weights() const { return parameter != master; }
 };
 
+c10::ScalarType ToScalarType(config::DataType type);
+
 // fp16.enabled and bf16.enabled set the parameter dtype. grad_accum_dtype and
 // communication_data_type default to it; masters and state are fp32 unless asked for in 16 bit.
 DtypePolicy MakeDtypePolicy(const config::DsConfig& config);

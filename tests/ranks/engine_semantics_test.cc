@@ -253,6 +253,42 @@ TEST_P(Access, SaysWhatThereIsNot) {
 
 INSTANTIATE_TEST_SUITE_P(Stages, Access, ::testing::Values(0, 1, 2, 3));
 
+// A model of one's own with buffers.
+class WithBuffers : public Block {
+ public:
+  WithBuffers() : Block("block") {
+    w_ = register_parameter("w", at::ones({4}));
+    table = register_buffer("table", at::full({4}, 1.0 + 1.0 / 1024));
+    counts = register_buffer("counts", at::ones({4}, at::kLong));
+  }
+  Bundle forward(Bundle bundle) override {
+    bundle.loss = (w_ * table).sum();
+    return bundle;
+  }
+
+  at::Tensor table, counts;
+
+ private:
+  at::Tensor w_;
+};
+
+TEST(Buffers, AreCastWhereTheConfigSaysOnly) {
+  testing::RunRanks(1, [&](comm::Communicator& world) {
+    for (const bool cast : {false, true}) {
+      auto model = std::make_shared<BlockList>();
+      const auto block = std::make_shared<WithBuffers>();
+      model->Add(block);
+      config::DsConfig config = TinyConfig({});
+      if (cast) config.buffer_dtype = config::DataType::kBf16;
+      const auto engine = Engine::create(model, config, {.world = &world}).value();
+      EXPECT_EQ(block->table.scalar_type(), cast ? at::kBFloat16 : at::kFloat);
+      EXPECT_EQ(block->counts.scalar_type(), at::kLong);
+      const double expected = cast ? 4.0 : 4.0 * (1.0 + 1.0 / 1024);
+      EXPECT_EQ(engine->forward({.input = at::zeros({1})}).item<double>(), expected);
+    }
+  });
+}
+
 // A model of one's own with a parameter of no elements.
 class WithEmpty : public Block {
  public:

@@ -75,6 +75,16 @@ TEST(PrecisionRules, GradientsAccumulateInTheTrainingDtypeOrWider) {
   EXPECT_EQ(wider.config.communication_data_type, DataType::kBf16);
 }
 
+TEST(PrecisionRules, ParameterDtypeIsTheTrainingDtype) {
+  EXPECT_THAT(Errors(R"("data_types": {"param_dtype": "bf16"})"),
+              ElementsAre(HasSubstr("param_dtype \"bf16\" is not the training dtype, fp32")));
+  EXPECT_THAT(Errors(R"("data_types": {"param_dtype": "bf16"}, "bf16": {"enabled": true})"),
+              IsEmpty());
+  const CheckResult buffers = CheckWith(R"("data_types": {"buffer_dtype": "fp16"})");
+  EXPECT_THAT(Messages(buffers.errors), IsEmpty());
+  EXPECT_EQ(buffers.config.buffer_dtype, DataType::kFp16);
+}
+
 TEST(PrecisionRules, LossScaleStaysPositive) {
   EXPECT_THAT(Errors(R"("fp16": {"enabled": true, "min_loss_scale": 0})"),
               ElementsAre(HasSubstr("fp16.min_loss_scale must be above 0")));
