@@ -116,6 +116,7 @@ struct DsConfig {
   GradientReduceOp gradient_allreduce_op = GradientReduceOp::kMean;
   bool prescale_gradients = false;
   double gradient_predivide_factor = 1.0;
+  bool sparse_gradients = false;  // embedding tables travel by rows at stage 0
 
   // The dtype of parameters and activations.
   DataType training_dtype() const {

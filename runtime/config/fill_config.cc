@@ -121,6 +121,7 @@ DsConfig FillConfig(const Values& values) {
                                      ? GradientReduceOp::kSum
                                      : GradientReduceOp::kMean;
   config.prescale_gradients = values.Get("prescale_gradients");
+  config.sparse_gradients = values.Get("sparse_gradients");
   config.gradient_predivide_factor = values.Get("gradient_predivide_factor");
   return config;
 }

@@ -163,4 +163,15 @@ void NarrowStatesNeedNarrowMasters(RuleContext& context) {
   }
 }
 
+void SparseGradientsAreForStage0(RuleContext& context) {
+  const Values& values = context.values;
+  constexpr const char* kKey = "sparse_gradients";
+  if (values.Get(kKey) != true || values.Get("zero_optimization.stage") == 0) return;
+  context.issues.Warning(kKey,
+                         std::string(kKey) +
+                             " has no effect from ZeRO stage 1 on: gradients go to "
+                             "their shards",
+                         values.PositionOf(kKey));
+}
+
 }  // namespace ds::config

@@ -28,4 +28,7 @@ void SixteenBitMastersNeedZero(RuleContext& context);
 // Without 16-bit masters there is no narrower dtype to keep it in.
 void NarrowStatesNeedNarrowMasters(RuleContext& context);
 
+// Where state or gradients are sharded they go by shards, in DeepSpeed too.
+void SparseGradientsAreForStage0(RuleContext& context);
+
 }  // namespace ds::config

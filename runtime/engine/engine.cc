@@ -8,6 +8,7 @@
 #include "runtime/comm/rank_identity.h"
 #include "runtime/engine/build_units.h"
 #include "runtime/engine/engine_parts.h"
+#include "runtime/engine/gradient_travel.h"
 #include "runtime/optim/base_shapes.h"
 #include "runtime/optim/muon.h"
 #include "runtime/precision/dtype_policy.h"
@@ -118,7 +119,8 @@ StatusOr<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<BlockList> mode
       .dtypes = precision::MakeDtypePolicy(config),
       .reduction = precision::MakeGradientReduction(config, options.world->size())};
   DS_ASSIGN_OR_RETURN(const optim::ParameterGrouper grouper, GrouperOf(*model, config, options));
-  const std::vector<zero::ParameterUnit> units = BuildUnits(*model, grouper);
+  std::vector<zero::ParameterUnit> units = BuildUnits(*model, grouper);
+  if (config.sparse_gradients) ReduceEmbeddingsByRows(*model, &units);
   if (config.buffer_dtype) CastBuffers(*model, precision::ToScalarType(*config.buffer_dtype));
   DS_ASSIGN_OR_RETURN(const zero::FillUnit fill, MakeFillUnit(*model, units, options));
   DS_ASSIGN_OR_RETURN(parts->sharded, zero::ShardedModel::Create(context, units, fill));

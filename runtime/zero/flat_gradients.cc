@@ -1,22 +1,26 @@
 #include "runtime/zero/flat_gradients.h"
 
 #include <cmath>
+#include <utility>
 
 #include "runtime/base/check.h"
 #include "runtime/optim/gradient_norm.h"
 #include "runtime/precision/finite_check.h"
+#include "runtime/zero/sparse_rows.h"
 
 namespace ds::zero {
 
 using device::MemoryUse;
 
-FlatGradients::FlatGradients(const Context& context, BufferPool& pool, const FlatLayout& layout)
+FlatGradients::FlatGradients(const Context& context, BufferPool& pool, const FlatLayout& layout,
+                             GradientTravel travel)
     : context_(context),
       layout_(layout),
+      travel_(std::move(travel)),
       received_(static_cast<std::size_t>(layout.size()), false) {
   if (context.sharding.gradients) {
-    block_ = std::make_unique<PooledTensor>(pool, layout.padded_numel(), context.dtypes.reduction,
-                                            context.device);
+    block_ =
+        std::make_unique<PooledTensor>(pool, layout.padded_numel(), travel_.dtype, context.device);
   }
 }
 
@@ -107,6 +111,18 @@ void FlatGradients::ReduceIntoShard(const at::Tensor& whole) {
   }
 }
 
+void FlatGradients::ReduceEverywhere(const at::Tensor& whole) {
+  const comm::ReduceOp op = BeforeReduction(whole);
+  if (travel_.row_widths.empty()) context_.world->AllReduce(whole, op);
+  for (std::size_t i = 0; i < travel_.row_widths.size(); ++i) {
+    const FlatRange& place = layout_.parameter(static_cast<int>(i));
+    if (place.count == 0) continue;
+    const at::Tensor table = whole.narrow(0, place.start, place.count);
+    AllReduceRows(context_, table.view({-1, travel_.row_widths[i]}), op);
+  }
+  AfterReduction(whole);
+}
+
 void FlatGradients::EndMicroBatch() {
   ++micro_step_;
   if (!block_) return;
@@ -124,16 +140,14 @@ void FlatGradients::Reduce() {
   if (block_) return;
   ZeroWhatIsMissing();
   if (context_.world->size() == 1) return;
-  const bool convert = context_.dtypes.reduction != context_.dtypes.gradient;
-  const at::Tensor travelling =
-      convert ? whole_.tensor.to(context_.dtypes.reduction) : whole_.tensor;
+  const bool convert = travel_.dtype != context_.dtypes.gradient;
+  const at::Tensor travelling = convert ? whole_.tensor.to(travel_.dtype) : whole_.tensor;
   if (context_.sharding.optimizer) {
     ReduceIntoShard(travelling);
     whole_ = {};
     return;
   }
-  context_.world->AllReduce(travelling, BeforeReduction(travelling));
-  AfterReduction(travelling);
+  ReduceEverywhere(travelling);
   if (convert) whole_.tensor.copy_(travelling);
 }
 

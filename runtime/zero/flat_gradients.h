@@ -34,10 +34,19 @@ struct NonFiniteArrival {
   double value = 0.0;
 };
 
+// How gradients go between ranks.
+struct GradientTravel {
+  c10::ScalarType dtype = c10::kFloat;
+  // Of tables (2-D) that unsharded travel by rows: the elements of a row, by parameter. Empty:
+  // everything travels.
+  std::vector<std::int64_t> row_widths = {};
+};
+
 class FlatGradients {
  public:
   // `layout` is borrowed.
-  FlatGradients(const Context& context, BufferPool& pool, const FlatLayout& layout);
+  FlatGradients(const Context& context, BufferPool& pool, const FlatLayout& layout,
+                GradientTravel travel);
 
   // Adds what one backward pass produced for parameter `i`. At most once per parameter and
   // backward.
@@ -68,12 +77,14 @@ class FlatGradients {
   at::Tensor OwnPart(const at::Tensor& whole) const;
   void ZeroWhatIsMissing();
   void ReduceIntoShard(const at::Tensor& whole);
+  void ReduceEverywhere(const at::Tensor& whole);
   // What context.reduction asks for around the sum over ranks, in place.
   comm::ReduceOp BeforeReduction(const at::Tensor& whole) const;
   void AfterReduction(const at::Tensor& reduced) const;
 
   const Context& context_;
   const FlatLayout& layout_;
+  const GradientTravel travel_;
   std::unique_ptr<PooledTensor> block_;  // when sharded: this micro-batch's gradients
   BookedTensor whole_;                   // when not: the step's
   BookedTensor own_;                     // the reduced shard, where whole_ is not it

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ struct NamedParameter {
   std::string name;  // unique in the model
   at::Tensor tensor;
   optim::ParameterGroup group = {};
+  std::optional<at::ScalarType> reduction = {};  // of its gradient between ranks, if its own
+  bool sparse_rows = false;                      // a table of whose gradient most rows are 0
 };
 
 struct ParameterUnit {

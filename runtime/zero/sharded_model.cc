@@ -16,7 +16,9 @@ namespace {
 Status CheckParameters(const Context& context, const std::vector<ParameterUnit>& units) {
   std::set<const void*> seen;
   for (const ParameterUnit& unit : units) {
-    for (const auto& [name, tensor, group] : unit.parameters) {
+    for (const NamedParameter& parameter : unit.parameters) {
+      const std::string& name = parameter.name;
+      const at::Tensor& tensor = parameter.tensor;
       if (!at::isFloatingType(tensor.scalar_type())) {
         return InvalidArgumentError("parameter " + name + " has dtype " +
                                     std::string(c10::toString(tensor.scalar_type())) +

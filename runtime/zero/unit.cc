@@ -35,7 +35,8 @@ std::vector<std::vector<NamedParameter>> Alike(const std::vector<NamedParameter>
       continue;
     }
     const auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& members) {
-      return members[0].group == parameter.group;
+      return members[0].group == parameter.group && members[0].reduction == parameter.reduction &&
+             members[0].sparse_rows == parameter.sparse_rows;
     });
     if (group == groups.end()) {
       groups.push_back({parameter});
@@ -47,12 +48,23 @@ std::vector<std::vector<NamedParameter>> Alike(const std::vector<NamedParameter>
   return groups;
 }
 
+GradientTravel TravelOf(const Context& context, const FlatParameters& parameters) {
+  const NamedParameter& first = parameters.parameter(0);
+  GradientTravel travel{.dtype = first.reduction.value_or(context.dtypes.reduction)};
+  if (!first.sparse_rows) return travel;
+  for (int i = 0; i < parameters.layout().size(); ++i) {
+    travel.row_widths.push_back(parameters.parameter(i).tensor.size(-1));
+  }
+  return travel;
+}
+
 }  // namespace
 
 Group::Group(const Context& context, BufferPool& pool, std::vector<NamedParameter> members)
     : parameters(context, pool, std::move(members)) {
   if (parameters.parameter(0).tensor.requires_grad()) {
-    gradients = std::make_unique<FlatGradients>(context, pool, parameters.layout());
+    gradients = std::make_unique<FlatGradients>(context, pool, parameters.layout(),
+                                                TravelOf(context, parameters));
   }
 }
 

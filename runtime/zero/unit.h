@@ -13,7 +13,7 @@
 namespace ds::zero {
 
 // Parameters of one unit with the same requires_grad and, if trained, the same
-// optim::ParameterGroup.
+// optim::ParameterGroup and way of reduction.
 struct Group {
   Group(const Context& context, BufferPool& pool, std::vector<NamedParameter> members);
 

@@ -13,6 +13,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 std::vector<std::string> Errors(const std::string& members) {
   return Messages(CheckWith(members).errors);
@@ -83,6 +84,16 @@ TEST(PrecisionRules, ParameterDtypeIsTheTrainingDtype) {
   const CheckResult buffers = CheckWith(R"("data_types": {"buffer_dtype": "fp16"})");
   EXPECT_THAT(Messages(buffers.errors), IsEmpty());
   EXPECT_EQ(buffers.config.buffer_dtype, DataType::kFp16);
+}
+
+TEST(PrecisionRules, SparseGradientsAreForStage0) {
+  const CheckResult result = CheckWith(R"("sparse_gradients": true)");
+  EXPECT_TRUE(result.config.sparse_gradients);
+  EXPECT_THAT(Messages(result.warnings), Not(Contains(HasSubstr("sparse_gradients"))));
+  EXPECT_THAT(
+      Messages(
+          CheckWith(R"("sparse_gradients": true, "zero_optimization": {"stage": 1})").warnings),
+      Contains(HasSubstr("sparse_gradients has no effect from ZeRO stage 1")));
 }
 
 TEST(PrecisionRules, LossScaleStaysPositive) {
