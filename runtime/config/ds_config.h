@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/config/schedule.h"
 
@@ -69,7 +70,7 @@ struct OptimizerConfig {
   double factor_max = 4.0;
   double factor_min = 0.5;
   double factor_threshold = 0.1;
-  std::string base_shapes;  // MuAdam, MuAdamW, MuSGD: a .bsh file; empty for the others
+  std::string base_shapes;            // MuAdam, MuAdamW, MuSGD: a .bsh file; empty for the others
   bool fp32_optimizer_states = true;  // false: in the dtype of the master weights
 };
 
@@ -95,6 +96,13 @@ struct Bf16Config {
   bool bf16_optimizer_states = false;
 };
 
+struct TorchAutocastConfig {
+  bool enabled = false;
+  DataType dtype = DataType::kBf16;
+  // Whose gradients travel in `dtype`, by PyTorch's names.
+  std::vector<std::string> lower_precision_safe_modules;
+};
+
 struct ZeroConfig {
   int stage = 0;
 };
@@ -105,6 +113,7 @@ struct DsConfig {
   Schedule scheduler;
   Fp16Config fp16;
   Bf16Config bf16;
+  TorchAutocastConfig torch_autocast;
   ZeroConfig zero_optimization;
   double gradient_clipping = 1.0;             // largest global L2 norm; 0 is off
   bool managed_gradient_accumulation = true;  // false: every Engine::step() updates

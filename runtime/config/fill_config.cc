@@ -5,8 +5,10 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "runtime/base/check.h"
+#include "runtime/config/precision_rules.h"
 #include "runtime/config/scheduler_section.h"
 
 namespace ds::config {
@@ -99,6 +101,19 @@ Fp16Config FillFp16(const Values& values) {
           .fp16_master_weights_and_grads = values.Get("fp16.fp16_master_weights_and_grads")};
 }
 
+TorchAutocastConfig FillTorchAutocast(const Values& values) {
+  TorchAutocastConfig autocast{.enabled = values.Get("torch_autocast.enabled")};
+  const Json modules = values.Get("torch_autocast.lower_precision_safe_modules");
+  if (modules.is_null()) {
+    for (const std::string_view name : kSafeModules) {
+      autocast.lower_precision_safe_modules.emplace_back(name);
+    }
+  } else {
+    autocast.lower_precision_safe_modules = modules.get<std::vector<std::string>>();
+  }
+  return autocast;
+}
+
 }  // namespace
 
 DsConfig FillConfig(const Values& values) {
@@ -111,6 +126,7 @@ DsConfig FillConfig(const Values& values) {
                  .check_grad_overflow = values.Get("bf16.check_grad_overflow"),
                  .bf16_master_weights_and_grads = values.Get("bf16.bf16_master_weights_and_grads"),
                  .bf16_optimizer_states = values.Get("bf16.bf16_optimizer_states")};
+  config.torch_autocast = FillTorchAutocast(values);
   config.zero_optimization = {.stage = values.Get("zero_optimization.stage")};
   config.managed_gradient_accumulation = values.Get("managed_gradient_accumulation");
   config.gradient_clipping = values.Get("gradient_clipping");

@@ -163,6 +163,43 @@ void NarrowStatesNeedNarrowMasters(RuleContext& context) {
   }
 }
 
+void AutocastIsOnePrecision(RuleContext& context) {
+  const Values& values = context.values;
+  constexpr const char* kEnabled = "torch_autocast.enabled";
+  if (values.Get(kEnabled) != true) return;
+  for (const std::string type : {"fp16", "bf16"}) {
+    if (values.Get(type + ".enabled") != true) continue;
+    context.issues.Error(
+        kEnabled,
+        "torch_autocast.enabled and " + type + ".enabled are both true: choose one precision",
+        values.PositionOf(kEnabled));
+  }
+  if (values.Get("torch_autocast.dtype").is_null()) {
+    context.issues.Error("torch_autocast.dtype",
+                         "torch_autocast.dtype is missing: write \"bfloat16\"",
+                         values.PositionOf(kEnabled));
+  }
+}
+
+void SafeModulesAreKnown(RuleContext& context) {
+  const Values& values = context.values;
+  constexpr const char* kKey = "torch_autocast.lower_precision_safe_modules";
+  const Json modules = values.Get(kKey);
+  if (values.Get("torch_autocast.enabled") != true || modules.is_null()) return;
+  for (const Json& module : modules) {
+    const bool known = module == "transformers.pytorch_utils.Conv1D" ||
+                       std::find(std::begin(kSafeModules), std::end(kSafeModules), module) !=
+                           std::end(kSafeModules);
+    if (known) continue;
+    context.issues.Error(kKey,
+                         module.dump() +
+                             " is not a module that the runtime knows: torch.nn.Linear, "
+                             "torch.nn.Conv1d, Conv2d, Conv3d and "
+                             "transformers.pytorch_utils.Conv1D are",
+                         values.PositionOf(kKey));
+  }
+}
+
 void SparseGradientsAreForStage0(RuleContext& context) {
   const Values& values = context.values;
   constexpr const char* kKey = "sparse_gradients";

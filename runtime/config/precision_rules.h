@@ -2,6 +2,8 @@
 
 // Rules about precision: fp16, bf16, and how gradients are accumulated and reduced.
 
+#include <string_view>
+
 #include "runtime/config/rules.h"
 
 namespace ds::config {
@@ -30,5 +32,14 @@ void NarrowStatesNeedNarrowMasters(RuleContext& context);
 
 // Where state or gradients are sharded they go by shards, in DeepSpeed too.
 void SparseGradientsAreForStage0(RuleContext& context);
+
+// What lower_precision_safe_modules null stands for.
+inline constexpr std::string_view kSafeModules[] = {"torch.nn.Linear", "torch.nn.Conv1d",
+                                                    "torch.nn.Conv2d", "torch.nn.Conv3d"};
+
+// Autocast is for fp32 weights, and DeepSpeed's ZeRO fails without a dtype.
+void AutocastIsOnePrecision(RuleContext& context);
+// A class that no model here can have asks for what would not happen.
+void SafeModulesAreKnown(RuleContext& context);
 
 }  // namespace ds::config

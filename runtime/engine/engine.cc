@@ -120,6 +120,11 @@ StatusOr<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<BlockList> mode
       .reduction = precision::MakeGradientReduction(config, options.world->size())};
   DS_ASSIGN_OR_RETURN(const optim::ParameterGrouper grouper, GrouperOf(*model, config, options));
   std::vector<zero::ParameterUnit> units = BuildUnits(*model, grouper);
+  // From stage 1, as in DeepSpeed.
+  if (context.dtypes.autocast && config.zero_optimization.stage > 0) {
+    ReduceModulesIn(*context.dtypes.autocast, config.torch_autocast.lower_precision_safe_modules,
+                    *model, &units);
+  }
   if (config.sparse_gradients) ReduceEmbeddingsByRows(*model, &units);
   if (config.buffer_dtype) CastBuffers(*model, precision::ToScalarType(*config.buffer_dtype));
   DS_ASSIGN_OR_RETURN(const zero::FillUnit fill, MakeFillUnit(*model, units, options));

@@ -9,6 +9,7 @@
 #include "runtime/engine/engine_parts.h"
 #include "runtime/optim/gradient_norm.h"
 #include "runtime/optim/lr_schedule.h"
+#include "runtime/precision/autocast.h"
 #include "runtime/zero/non_finite.h"
 #include "runtime/zero/rank_totals.h"
 
@@ -107,6 +108,8 @@ at::Tensor Engine::forward(Bundle bundle) {
     parts_->step.tokens += bundle.labels.defined() ? bundle.labels.numel() : 0;
   }
   if (parts_->config.fp16.enabled && parts_->config.fp16.auto_cast) CastInputs(bundle);
+  const precision::AutocastScope autocast(sharded.context().dtypes.autocast,
+                                          sharded.context().device);
   bundle.loss_scale = parts_->backward_scale();
   for (int i = 0; i < parts_->model->size(); ++i) {
     sharded.EnterForward(i);

@@ -143,8 +143,9 @@ class LmLossFunction : public torch::autograd::Function<LmLossFunction> {
 
 }  // namespace
 
-at::Tensor LmLoss(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
+at::Tensor LmLoss(const at::Tensor& states, const at::Tensor& matrix, const at::Tensor& labels,
                   double expected_scale) {
+  const at::Tensor hidden = AutocastOperand(states), weight = AutocastOperand(matrix);
   const bool recording = c10::GradMode::is_enabled();
   const LossOptions options{.need_hidden = recording && hidden.requires_grad(),
                             .need_weight = recording && weight.requires_grad(),

@@ -1,5 +1,6 @@
 #include "runtime/models/matmul.h"
 
+#include <ATen/autocast_mode.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
@@ -86,14 +87,22 @@ void MatMulInto(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, float
   }
 }
 
-at::Tensor Affine(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+at::Tensor AutocastOperand(const at::Tensor& operand) {
+  const c10::DeviceType device = operand.device().type();
+  if (!at::autocast::is_autocast_enabled(device)) return operand;
+  return at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), operand, device);
+}
+
+at::Tensor Affine(const at::Tensor& input, const at::Tensor& matrix, const at::Tensor& bias,
                   WeightLayout layout) {
   const bool in_out = layout == WeightLayout::kInOut;
+  const at::Tensor x = AutocastOperand(input);
+  const at::Tensor weight = AutocastOperand(matrix);
   std::vector<std::int64_t> shape = x.sizes().vec();
   shape.back() = weight.size(in_out ? 1 : 0);
   const at::Tensor rows = x.reshape({-1, x.size(-1)});
   const std::optional<at::Tensor> optional_bias =
-      bias.defined() ? std::optional(bias) : std::nullopt;
+      bias.defined() ? std::optional(AutocastOperand(bias)) : std::nullopt;
   return AffineFunction::apply(rows, weight, optional_bias, in_out).view(shape);
 }
 

@@ -14,6 +14,10 @@ namespace ds::models {
 // gradient.
 void MatMulInto(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, float beta = 0.0F);
 
+// An operand of a product as autocast wants it; itself where autocast is off. Differentiable. The
+// functions below ask themselves.
+at::Tensor AutocastOperand(const at::Tensor& operand);
+
 enum class WeightLayout { kInOut, kOutIn };
 
 // x · W (+ bias), differentiable. x [..., in]; `weight` is W [in, out] or its transpose [out, in];

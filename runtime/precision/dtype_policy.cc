@@ -24,7 +24,10 @@ DtypePolicy MakeDtypePolicy(const config::DsConfig& config) {
           .gradient = ToScalarType(config.grad_accum_dtype.value_or(training)),
           .reduction = ToScalarType(config.communication_data_type.value_or(training)),
           .master = narrow_masters ? ToScalarType(training) : c10::kFloat,
-          .state = narrow_state ? ToScalarType(training) : c10::kFloat};
+          .state = narrow_state ? ToScalarType(training) : c10::kFloat,
+          .autocast = config.torch_autocast.enabled
+                          ? std::optional(ToScalarType(config.torch_autocast.dtype))
+                          : std::nullopt};
 }
 
 }  // namespace ds::precision

@@ -4,6 +4,8 @@
 
 #include <c10/core/ScalarType.h>
 
+#include <optional>
+
 #include "runtime/config/ds_config.h"
 
 namespace ds::precision {
@@ -14,6 +16,8 @@ struct DtypePolicy {
   c10::ScalarType reduction = c10::kFloat;  // in which gradients travel between ranks
   c10::ScalarType master = c10::kFloat;     // of the weights that the optimizer updates
   c10::ScalarType state = c10::kFloat;      // of what the optimizer keeps beside them
+  // Of matrix products in the forward pass, where it is not the operands' (autocast.h).
+  std::optional<c10::ScalarType> autocast = {};
 
   // Where the optimizer does not update the parameters themselves, it keeps weights of its own.
   bool has_master_weights() const { return parameter != master; }

@@ -51,6 +51,7 @@ BF16_MASTERS = {"enabled": True, "bf16_master_weights_and_grads": True}
 EXACT = {"type": "AdamW", "params": {**ADAM["params"], "betas": [0.875, 0.984375]}}
 BF16_THROUGHOUT = {"bf16": {**BF16_MASTERS, "bf16_optimizer_states": True}, "optimizer": EXACT}
 FP16_MASTERS = {**FP16, "fp16_master_weights_and_grads": True}
+AUTOCAST = {"enabled": True, "dtype": "bfloat16"}
 OFFLOAD = {"zero_optimization": {"offload_optimizer": {"device": "cpu"}}}
 
 # name, config beside the batch, world sizes, stages
@@ -91,6 +92,10 @@ RUNS = [
         **EXACT["params"], "fp32_optimizer_states": False}}}, (1, 2), (1, 2, 3)),
     ("fp16 WarmupLR", {"fp16": FP16_MOVING, "scheduler": {"type": "WarmupLR", "params": {
         "warmup_num_steps": 12, "warmup_type": "linear"}}}, (2,), (1, 2, 3)),
+    # Last: DeepSpeed does not forget that autocast has been on.
+    ("autocast bf16", {"torch_autocast": AUTOCAST}, (1, 2), (0, 1, 2, 3)),
+    ("autocast bf16 accumulation", {"torch_autocast": AUTOCAST, "gradient_accumulation_steps": 3}, (2,),
+     (0, 1, 2, 3)),
 ]
 
 

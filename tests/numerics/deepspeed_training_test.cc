@@ -158,7 +158,7 @@ struct Tolerance {
 
 Tolerance ToleranceOf(const json& config) {
   // One unit of the type: 2^-8 and 2^-11.
-  if (config.contains("bf16"))
+  if (config.contains("bf16") || config.contains("torch_autocast"))
     return {4e-3, 4e-3, 4e-3, 4e-3, 1e-2};
   if (config.contains("fp16")) return {5e-4, 5e-4, 5e-4, 5e-4, 2e-3};
   if (config.contains("communication_data_type")) return {1e-6, 4e-3, 4e-3, 4e-3, 1e-2};

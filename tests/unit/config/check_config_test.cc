@@ -224,9 +224,9 @@ TEST(CheckConfigTest, FeaturesThatAreOffTakeTheirParametersAlong) {
   EXPECT_THAT(Messages(result.errors), IsEmpty());
   EXPECT_THAT(Messages(result.warnings),
               Contains(EndsWith("fp16.loss_scale has no effect while fp16.enabled is false")));
-  EXPECT_THAT(Errors(R"({"train_batch_size": 8, "torch_autocast": {"enabled": true,
-                         "dtype": "bfloat16"}})"),
-              ElementsAre(HasSubstr("torch_autocast.enabled true is not supported yet")));
+  EXPECT_THAT(Errors(R"({"train_batch_size": 8, "flops_profiler": {"enabled": true,
+                         "profile_step": 5}})"),
+              ElementsAre(HasSubstr("flops_profiler.enabled true is not supported yet")));
 }
 
 TEST(CheckConfigTest, KeysWithoutEffectAreWarnedAbout) {

@@ -180,5 +180,36 @@ TEST(PrecisionRules, NarrowStatesNeedNarrowMasters) {
   EXPECT_FALSE(both.config.optimizer.fp32_optimizer_states);
 }
 
+TEST(PrecisionRules, AutocastIsOnePrecision) {
+  const std::string on = R"("torch_autocast": {"enabled": true, "dtype": "bfloat16"})";
+  const CheckResult result = CheckWith(on);
+  EXPECT_THAT(Messages(result.errors), IsEmpty());
+  EXPECT_TRUE(result.config.torch_autocast.enabled);
+  EXPECT_EQ(result.config.training_dtype(), DataType::kFp32);
+  EXPECT_THAT(
+      result.config.torch_autocast.lower_precision_safe_modules,
+      ElementsAre("torch.nn.Linear", "torch.nn.Conv1d", "torch.nn.Conv2d", "torch.nn.Conv3d"));
+  EXPECT_THAT(Errors(on + R"(, "bf16": {"enabled": true})"),
+              ElementsAre(HasSubstr("torch_autocast.enabled and bf16.enabled are both true")));
+  EXPECT_THAT(Errors(R"("torch_autocast": {"enabled": true})"),
+              ElementsAre(HasSubstr("torch_autocast.dtype is missing")));
+  EXPECT_THAT(Errors(R"("torch_autocast": {"enabled": true, "dtype": "float16"})"),
+              ElementsAre(HasSubstr("not supported yet")));
+}
+
+TEST(PrecisionRules, SafeModulesAreKnown) {
+  const auto with = [](const std::string& module) {
+    return R"("torch_autocast": {"enabled": true, "dtype": "bfloat16",
+        "lower_precision_safe_modules": [")" +
+           module + "\"]}";
+  };
+  EXPECT_THAT(Errors(with("torch.nn.Bilinear")), ElementsAre(HasSubstr("\"torch.nn.Bilinear\" is "
+                                                                       "not a module")));
+  const CheckResult known = CheckWith(with("transformers.pytorch_utils.Conv1D"));
+  EXPECT_THAT(Messages(known.errors), IsEmpty());
+  EXPECT_THAT(known.config.torch_autocast.lower_precision_safe_modules,
+              ElementsAre("transformers.pytorch_utils.Conv1D"));
+}
+
 }  // namespace
 }  // namespace ds::config

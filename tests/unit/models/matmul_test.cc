@@ -1,8 +1,11 @@
 #include "runtime/models/matmul.h"
 
+#include <ATen/autocast_mode.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
+
+#include "runtime/device/isa_probe.h"
 
 namespace ds::models {
 namespace {
@@ -30,6 +33,40 @@ TEST(MatMulInto, TakesTransposedOperandsAndRowRanges) {
   at::Tensor rows = out.narrow(0, 10, 33);
   MatMulInto(rows, a.t(), b.t());
   EXPECT_LT(Distance(out.narrow(0, 10, 33), a.t().matmul(b.t())), 1e-6);
+}
+
+// LibTorch's autocast for as long as it lives; engines have precision::AutocastScope.
+class Autocast {
+ public:
+  Autocast() {
+    at::autocast::set_autocast_enabled(at::kCPU, true);
+    at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+  }
+  ~Autocast() {
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+    at::autocast::clear_cache();
+  }
+};
+
+TEST(Affine, RunsInThePrecisionOfAutocastAsLinearDoes) {
+  [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
+  const at::Tensor x = Random({3, 5, 24}), weight = Random({40, 24}), bias = Random({40});
+  at::Tensor y, expected;
+  {
+    const Autocast autocast;
+    y = Affine(x, weight, bias, WeightLayout::kOutIn);
+    expected = at::linear(x, weight, bias);
+  }
+  EXPECT_EQ(y.scalar_type(), at::kBFloat16);
+  EXPECT_LT(Distance(y.to(at::kFloat), expected.to(at::kFloat)), 1e-2);
+  const at::Tensor upstream = at::randn({3, 5, 40}).to(at::kBFloat16);
+  expected.backward(upstream);
+  const at::Tensor theirs = weight.grad().clone();
+  weight.mutable_grad().reset();
+  y.backward(upstream);
+  EXPECT_EQ(weight.grad().scalar_type(), at::kFloat);
+  EXPECT_LT(Distance(weight.grad(), theirs), 1e-2);
+  EXPECT_EQ(AutocastOperand(x).scalar_type(), at::kFloat) << "the scope has ended";
 }
 
 struct AffineCase {

@@ -1,8 +1,12 @@
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 
+#include "runtime/device/isa_probe.h"
+#include "runtime/precision/autocast.h"
 #include "runtime/precision/dtype_policy.h"
 #include "runtime/precision/finite_check.h"
 #include "runtime/precision/gradient_reduction.h"
@@ -67,6 +71,33 @@ TEST(DtypePolicy, MastersAndStateAreNarrowOnlyWhereTheConfigSays) {
   EXPECT_EQ(MakeDtypePolicy(config).state, c10::kFloat);
   config.optimizer.fp32_optimizer_states = false;
   EXPECT_EQ(MakeDtypePolicy(config).state, c10::kHalf);
+}
+
+TEST(DtypePolicy, AutocastLeavesEverythingKeptInFp32) {
+  config::DsConfig config;
+  EXPECT_FALSE(MakeDtypePolicy(config).autocast.has_value());
+  config.torch_autocast.enabled = true;
+  const auto policy = MakeDtypePolicy(config);
+  EXPECT_EQ(policy.autocast, c10::kBFloat16);
+  EXPECT_EQ(policy.parameter, c10::kFloat);
+  EXPECT_EQ(policy.gradient, c10::kFloat);
+  EXPECT_EQ(policy.reduction, c10::kFloat);
+  EXPECT_FALSE(policy.has_master_weights());
+}
+
+TEST(Autocast, CastsOperandsOfProductsWhileItsScopeLives) {
+  [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
+  const at::Tensor a = at::ones({2, 2});
+  {
+    const AutocastScope off(std::nullopt, at::kCPU);
+    EXPECT_EQ(at::matmul(a, a).scalar_type(), at::kFloat);
+    const AutocastScope scope(at::kBFloat16, at::kCPU);
+    EXPECT_EQ(at::matmul(a, a).scalar_type(), at::kBFloat16);
+    EXPECT_EQ(a.add(a).scalar_type(), at::kFloat);
+    const AutocastScope inner(std::nullopt, at::kCPU);
+    EXPECT_EQ(at::matmul(a, a).scalar_type(), at::kBFloat16) << "nothing asked, nothing changed";
+  }
+  EXPECT_EQ(at::matmul(a, a).scalar_type(), at::kFloat);
 }
 
 TEST(GradientReduction, DividesWhereTheConfigSays) {
