@@ -11,6 +11,7 @@
 
 #include "cli/exit_codes.h"
 #include "cli/flag_parser.h"
+#include "runtime/base/config_limit.h"
 #include "runtime/base/files.h"
 #include "runtime/config/elasticity_section.h"
 
@@ -19,7 +20,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{16} << 20;
 constexpr std::int64_t kMaxWorldSize = std::int64_t{1} << 24;
 constexpr std::size_t kLineWidth = 80;
 

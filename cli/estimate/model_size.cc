@@ -1,5 +1,6 @@
 #include "cli/estimate/model_size.h"
 
+#include "runtime/base/config_limit.h"
 #include "runtime/base/files.h"
 
 namespace ds::cli {
@@ -7,8 +8,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
-
-constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{16} << 20;
 
 StatusOr<Json> ReadConfig(const fs::path& path) {
   DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxConfigBytes));

@@ -1,18 +1,12 @@
 #include "cli/train/find_model.h"
 
-#include <cstdint>
-
+#include "runtime/base/config_limit.h"
 #include "runtime/base/files.h"
 #include "runtime/base/suggest.h"
 
 namespace ds::cli {
-namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{16} << 20;
-
-}  // namespace
 
 StatusOr<fs::path> FindModel(const std::string& model, const ShareFolder& share) {
   std::error_code ignored;

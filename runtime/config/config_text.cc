@@ -5,12 +5,11 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/base/config_limit.h"
 #include "runtime/base/files.h"
 
 namespace ds::config {
 namespace {
-
-constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{16} << 20;
 
 // The six bits that a character of either base64 alphabet stands for.
 std::optional<std::uint32_t> SixBits(char c) {

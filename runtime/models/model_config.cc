@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/base/config_limit.h"
 #include "runtime/base/files.h"
 #include "runtime/base/suggest.h"
 #include "runtime/models/config_reader.h"
@@ -10,8 +11,6 @@
 namespace ds::models {
 namespace fs = std::filesystem;
 namespace {
-
-constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{16} << 20;
 
 // Keys of every config.json that describe the file, the tokenizer or text generation.
 constexpr const char* kDescriptiveKeys[] = {"model_type",
