@@ -63,6 +63,13 @@ void AddTrainFlags(CLI::App& app, TrainFlags* flags) {
          "go on behind the step's data, or stop (default: skip where the ds_config does)")
       ->check(CLI::IsMember({"auto", "skip", "rewind", "stop"}).description(""))
       ->type_name("POLICY");
+  app.add_flag(FlagNames("no_decay_on_norms_and_biases"), flags->no_decay_on_norms_and_biases,
+               "weight decay on matrices only, as transformers' Trainer has it");
+  app.add_option(FlagNames("layer_decay"), flags->layer_decay,
+                 "a layer's learning rate is this times that of the layer behind it, above 0 and "
+                 "at most 1 (default: 1)")
+      ->check(CLI::Range(std::numeric_limits<double>::min(), 1.0).description(""))
+      ->type_name("RATE");
   AddScheduleFlags(app, &flags->schedule);
   AddTrainingFlags(app, &flags->training);
 }
@@ -93,9 +100,11 @@ void ApplyTrainFlags(const TrainFlags& flags, config::TrainJob* job) {
   Set(flags.steps, &job->steps);
   Set(flags.epochs, &job->epochs);
   Set(flags.on_non_finite, &job->on_non_finite);
+  Set(flags.layer_decay, &job->layer_decay);
   // Of a resumed job's two ways to say how long, the one given now counts.
   if (flags.epochs.has_value() && !flags.steps.has_value()) job->steps = 0;
   if (flags.no_shuffle) job->shuffle = false;
+  if (flags.no_decay_on_norms_and_biases) job->no_decay_on_norms_and_biases = true;
   if (!flags.save_hf.empty()) {
     job->save_hf_dir = std::filesystem::absolute(flags.save_hf).lexically_normal().string();
   }

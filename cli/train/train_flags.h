@@ -31,6 +31,8 @@ struct TrainFlags {
   std::string save_hf;
   config::TrainingFlags training;
   std::optional<std::string> on_non_finite;
+  bool no_decay_on_norms_and_biases = false;
+  std::optional<double> layer_decay;
   ScheduleFlags schedule;
 };
 

@@ -25,6 +25,8 @@ constexpr auto kFields = std::tuple{
     std::pair{"resume_from", &TrainJob::resume_from},
     std::pair{"device", &TrainJob::device},
     std::pair{"on_non_finite", &TrainJob::on_non_finite},
+    std::pair{"no_decay_on_norms_and_biases", &TrainJob::no_decay_on_norms_and_biases},
+    std::pair{"layer_decay", &TrainJob::layer_decay},
     std::pair{"ds_config", &TrainJob::ds_config},
     std::pair{"save_hf_dir", &TrainJob::save_hf_dir},
 };
@@ -62,6 +64,12 @@ Status Read(const nlohmann::json& value, std::string_view name, std::int64_t* ou
 Status Read(const nlohmann::json& value, std::string_view name, std::uint64_t* out) {
   if (!value.is_number_unsigned()) return FieldError(name, "a whole number of 0 or more");
   *out = value.get<std::uint64_t>();
+  return OkStatus();
+}
+
+Status Read(const nlohmann::json& value, std::string_view name, double* out) {
+  if (!value.is_number()) return FieldError(name, "a number");
+  *out = value.get<double>();
   return OkStatus();
 }
 
@@ -106,6 +114,9 @@ Status CheckRanges(const TrainJob& job) {
   if (job.save_every < 0) return FieldError("save_every", "0 or more");
   if (job.save_every > 0 && job.checkpoint_dir.empty()) {
     return FieldError("checkpoint_dir", "given when save_every is");
+  }
+  if (!(job.layer_decay > 0.0 && job.layer_decay <= 1.0)) {
+    return FieldError("layer_decay", "above 0 and at most 1");
   }
   DS_RETURN_IF_ERROR(CheckOneOf("token_dtype", job.token_dtype, {"uint16", "uint32"}));
   DS_RETURN_IF_ERROR(CheckOneOf("device", job.device, {"auto", "cpu", "cuda"}));

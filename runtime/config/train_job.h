@@ -30,6 +30,8 @@ struct TrainJob {
   std::string device = "auto";  // auto, cpu or cuda
   // What a step does whose gradient is not finite: auto (as ds_config says), skip, rewind or stop.
   std::string on_non_finite = "auto";
+  bool no_decay_on_norms_and_biases = false;  // weight decay on matrices only
+  double layer_decay = 1.0;      // a block's rate is this times that of the block behind it
   std::string ds_config = "{}";  // JSON text that CheckConfig has accepted
   std::string save_hf_dir;       // model.safetensors and config.json at the end; empty: no
 

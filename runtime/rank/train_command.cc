@@ -80,6 +80,13 @@ engine::NonFinitePolicy PolicyOf(const std::string& name) {
   return name == "stop" ? engine::NonFinitePolicy::kStop : engine::NonFinitePolicy::kAsConfigured;
 }
 
+optim::ParameterGrouper GrouperOf(const config::TrainJob& job, int blocks) {
+  const optim::ParameterGrouper decays =
+      job.no_decay_on_norms_and_biases ? optim::NoDecayOnNormsAndBiases : optim::OneGroup;
+  if (job.layer_decay == 1.0) return decays;
+  return optim::WithLayerwiseRates(decays, blocks, job.layer_decay);
+}
+
 struct Phase {
   const char* name;  // as the user sees it while it runs
   int exit_code;     // of a failure in it
@@ -140,7 +147,8 @@ Status TrainCommand::BuildEngine() {
                         .ledger = &ledger_,
                         .device = device_.device,
                         .seed = job_.seed,
-                        .non_finite = PolicyOf(job_.on_non_finite)};
+                        .non_finite = PolicyOf(job_.on_non_finite),
+                        .parameter_group = GrouperOf(job_, model_->size())};
   std::unique_ptr<models::WeightReader> weights;
   if (!model_config_.folder.empty()) {
     DS_ASSIGN_OR_RETURN(weights, models::WeightReader::Open(model_config_.folder));

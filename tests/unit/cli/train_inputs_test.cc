@@ -137,6 +137,18 @@ TEST_F(TrainInputsTest, ARewindNeedsCheckpoints) {
   EXPECT_EQ(inputs->job.on_non_finite, "rewind");
 }
 
+TEST_F(TrainInputsTest, ParameterGroupsGoToTheJob) {
+  const auto plain = GatherTrainInputs({}, share_, 1);
+  ASSERT_TRUE(plain.ok()) << plain.status().message();
+  EXPECT_FALSE(plain->job.no_decay_on_norms_and_biases);
+  EXPECT_EQ(plain->job.layer_decay, 1.0);
+  const auto inputs =
+      GatherTrainInputs({.no_decay_on_norms_and_biases = true, .layer_decay = 0.8}, share_, 1);
+  ASSERT_TRUE(inputs.ok()) << inputs.status().message();
+  EXPECT_TRUE(inputs->job.no_decay_on_norms_and_biases);
+  EXPECT_EQ(inputs->job.layer_decay, 0.8);
+}
+
 TEST_F(TrainInputsTest, RefusesScheduleFlagsThatMeanNothing) {
   TrainFlags flags;
   flags.schedule.given = {{"warmup_num_steps", 5}};

@@ -26,6 +26,8 @@ TrainJob FullJob() {
           .resume_from = "runs/x/checkpoints/step-5",
           .device = "cpu",
           .on_non_finite = "rewind",
+          .no_decay_on_norms_and_biases = true,
+          .layer_decay = 0.75,
           .ds_config = R"({"train_batch_size":8})",
           .save_hf_dir = "out"};
 }
@@ -59,6 +61,9 @@ TEST(TrainJobTest, RefusesUnknownFieldsWithTheNearestName) {
 TEST(TrainJobTest, RefusesWrongTypesAndValues) {
   EXPECT_THAT(ErrorWith("on_non_finite", "ignore"), HasSubstr("'on_non_finite' must be one of"));
   EXPECT_THAT(ErrorWith("save_every", 0), HasSubstr("above 0 when on_non_finite is 'rewind'"));
+  EXPECT_THAT(ErrorWith("layer_decay", 0), HasSubstr("above 0 and at most 1"));
+  EXPECT_THAT(ErrorWith("layer_decay", 1.01), HasSubstr("above 0 and at most 1"));
+  EXPECT_THAT(ErrorWith("layer_decay", "x"), HasSubstr("'layer_decay' must be a number"));
   EXPECT_THAT(ErrorWith("model", ""), HasSubstr("'model'"));
   EXPECT_THAT(ErrorWith("model", 3), HasSubstr("'model' must be a string"));
   EXPECT_THAT(ErrorWith("data", nlohmann::json::array()), HasSubstr("'data'"));
