@@ -130,6 +130,7 @@ void Muon::UseOperationsEverywhere() {
 void Muon::Begin(const Update& update, const RankParts& all) {
   static_cast<void>(update);
   world_ = all.world;
+  ledger_ = all.ledger;
   work_.assign(static_cast<std::size_t>(all.world->size()), 0.0);
 }
 
@@ -150,7 +151,7 @@ at::Tensor Muon::UpdateMomentum(const Update& update, const Part& part) const {
   }
   const MuonCoefficients c{.gradient_scale = static_cast<float>(update.gradient_scale),
                            .one_minus_momentum = static_cast<float>(1.0 - momentum)};
-  const at::Tensor mixed = at::empty_like(part.parameter);
+  at::Tensor mixed = at::empty_like(part.parameter);
   Part target = part;
   target.parameter = mixed;
   target.published = at::Tensor();
@@ -164,7 +165,7 @@ at::Tensor Muon::Orthogonalise(const at::Tensor& views, const Part& part) {
     whole = at::empty({part.whole_numel}, views.options());
     world_->AllGather(whole, views);
   }
-  const at::Tensor result = at::zeros({part.whole_numel}, views.options());
+  at::Tensor result = at::zeros({part.whole_numel}, views.options());
   for (const Place& place : part.places) {
     for (const Matrix& matrix : MatricesOf(place)) {
       const auto least = std::min_element(work_.begin(), work_.end());
@@ -184,12 +185,32 @@ at::Tensor Muon::Orthogonalise(const at::Tensor& views, const Part& part) {
     world_->AllReduce(result, comm::ReduceOp::kSum);
     return result;
   }
-  const at::Tensor own = at::empty_like(views);
+  at::Tensor own = at::empty_like(views);
   world_->ReduceScatter(own, result, comm::ReduceOp::kSum);
   return own;
 }
 
+// u, the whole of it if it is sharded, the result as a whole and this rank's part of it; and for
+// one matrix at a time its iterates and up to five squares of its smaller side.
+device::LedgerEntry Muon::BookBuffers(const Part& part) const {
+  std::int64_t iteration = 0;
+  for (const Place& place : part.places) {
+    for (const Matrix& matrix : MatricesOf(place)) {
+      const std::int64_t side = std::min(matrix.rows, matrix.columns);
+      iteration = std::max(iteration, 2 * matrix.rows * matrix.columns + 5 * side * side);
+    }
+  }
+  const std::int64_t views = part.parameter.numel();
+  const std::int64_t flat =
+      part.sharded ? 2 * (views + part.whole_numel) : views + part.whole_numel;
+  const bool host = part.parameter.is_cpu();
+  return {ledger_, device::MemoryUse::kOther,
+          host ? device::MemoryTier::kHost : device::MemoryTier::kDevice,
+          static_cast<std::int64_t>(sizeof(float)) * (flat + iteration)};
+}
+
 void Muon::ApplyToMatrices(const Update& update, const Part& part) {
+  const device::LedgerEntry buffers = BookBuffers(part);
   const at::Tensor direction = Orthogonalise(UpdateMomentum(update, part), part);
   const double lr = Rate(update, part);
   const double decay = 1.0 - lr * WeightDecay(part);

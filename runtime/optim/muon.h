@@ -10,7 +10,8 @@
 //
 // The momentum is sharded as everything else is; u must be whole. It is gathered group by group,
 // each matrix is orthogonalised by one rank, and a sum over the ranks (all but one of whose terms
-// are 0) brings every rank what it updates: the same bits at every stage.
+// are 0) brings every rank what it updates: the same bits at every stage. These buffers are there
+// for one group at a time and in the ledger as "other".
 
 #include <string_view>
 #include <vector>
@@ -51,7 +52,11 @@ class Muon : public Optimizer {
   at::Tensor Orthogonalise(const at::Tensor& views, const Part& part);
 
   Adam adam_;
+  // What the update of a part takes beside the part itself, at most.
+  device::LedgerEntry BookBuffers(const Part& part) const;
+
   comm::Communicator* world_ = nullptr;
+  device::MemoryLedger* ledger_ = nullptr;
   std::vector<double> work_;  // given to each rank in this update
 };
 

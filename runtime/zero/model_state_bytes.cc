@@ -21,8 +21,9 @@ ModelStateBytes ExpectedModelStateBytes(const ModelStateInputs& in) {
       .parameters = Share(Width(in.dtypes.parameter) * all, in.sharding.parameters, in.world_size),
       .gradients =
           Share(Width(in.dtypes.gradient) * in.trainable, in.sharding.gradients, in.world_size),
-      .optimizer_state = Share(in.optimizer_states * Width(in.dtypes.state) * in.trainable,
-                               in.sharding.optimizer, in.world_size),
+      .optimizer_state =
+          Share((in.optimizer_states * in.trainable - in.muon) * Width(in.dtypes.state),
+                in.sharding.optimizer, in.world_size),
       .master_weights = Share(master, in.sharding.optimizer, in.world_size)};
 }
 

@@ -14,6 +14,7 @@ struct ModelStateInputs {
   std::int64_t trainable = 0;  // parameters with a gradient
   std::int64_t frozen = 0;
   int optimizer_states = 2;  // values that the optimizer keeps per parameter: Adam's two
+  std::int64_t muon = 0;     // of the trainable ones: matrices under Muon, with one value less
   int world_size = 1;
   Sharding sharding;
   precision::DtypePolicy dtypes;

@@ -39,8 +39,12 @@ zero::ModelStateBytes Expected(const TinyRun& run, int world_size) {
   const std::int64_t layer = kShape.width * kShape.width + kShape.width + 3;
   const std::int64_t trainable =
       kShape.vocabulary * kShape.width + kShape.layers * layer + kShape.width;
+  const std::int64_t matrices =
+      kShape.vocabulary * kShape.width + kShape.layers * kShape.width * kShape.width;
+  const bool muon = run.optimizer == config::OptimizerType::kMuon;
   return zero::ExpectedModelStateBytes({.trainable = trainable,
                                         .frozen = frozen,
+                                        .muon = muon ? matrices : 0,
                                         .world_size = world_size,
                                         .sharding = zero::ShardingOfStage(run.stage, world_size),
                                         .dtypes = precision::MakeDtypePolicy(TinyConfig(run))});
@@ -89,6 +93,36 @@ INSTANTIATE_TEST_SUITE_P(Stages, ZeroMemory,
                                             ::testing::Values(Precision::kFp32, Precision::kBf16,
                                                               Precision::kBf16Masters,
                                                               Precision::kBf16Throughout)));
+
+TEST_F(ZeroMemory, MuonsStateIsAsTheFormulaSaysAndItsBuffersAreBooked) {
+  for (const int stage : {0, 1, 2, 3}) {
+    SCOPED_TRACE(stage);
+    const TinyRun run{.stage = stage, .optimizer = config::OptimizerType::kMuon, .shape = kShape};
+    std::vector<MemoryLedger> ledgers(2);
+    testing::RunRanks(2, [&](comm::Communicator& world) {
+      MemoryLedger& ledger = ledgers[static_cast<std::size_t>(world.rank())];
+      const auto engine = MakeTinyEngine(run, world, &ledger);
+      ExpectWithin2Percent(ledger.Bytes(MemoryUse::kOptimizerState, MemoryTier::kHost),
+                           Expected(run, 2).optimizer_state, "momenta and moments");
+      RunBackward(*engine, run);
+      world.Barrier();
+      if (world.rank() == 0) allocator_->ResetPeak();
+      const std::int64_t before = allocator_->BytesOut();
+      world.Barrier();
+      EXPECT_TRUE(engine->step().value().boundary);
+      world.Barrier();
+      EXPECT_EQ(ledger.Bytes(MemoryUse::kOther, MemoryTier::kHost), 0);
+      if (world.rank() != 0) return;
+      std::int64_t booked = 0;
+      for (const MemoryLedger& each : ledgers) {
+        booked += each.Peak(MemoryUse::kOther, MemoryTier::kHost);
+      }
+      const auto taken = static_cast<double>(allocator_->PeakBytesOut() - before);
+      EXPECT_LE(taken, 1.02 * static_cast<double>(booked));
+      EXPECT_GE(taken, 0.3 * static_cast<double>(booked));
+    });
+  }
+}
 
 // Stage 3 holds at most two blocks beside the shards while it builds and while it trains: here the
 // embedding with the tied head, the largest pair.
