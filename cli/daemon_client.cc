@@ -106,8 +106,7 @@ class DaemonClient::Call {
 void KeepGrpcUntilExit() {
   ::grpc_init();  // what would be its other half, exit makes needless
   // One that is never used: the last channel to go ends the threads that all of them share.
-  static const auto& kept = *new std::shared_ptr<grpc::Channel>(MakeLocalChannel("unix:/dev/null"));
-  static_cast<void>(kept);
+  static const std::shared_ptr<grpc::Channel> kept = MakeLocalChannel("unix:/dev/null");
 }
 
 DaemonClient::DaemonClient(const std::string& target)
