@@ -50,8 +50,12 @@ BF16_MASTERS = {"enabled": True, "bf16_master_weights_and_grads": True}
 # betas it is exact.
 EXACT = {"type": "AdamW", "params": {**ADAM["params"], "betas": [0.875, 0.984375]}}
 BF16_THROUGHOUT = {"bf16": {**BF16_MASTERS, "bf16_optimizer_states": True}, "optimizer": EXACT}
+SGD = {"type": "SGD", "params": {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.01}}
+ADAGRAD = {"type": "Adagrad", "params": {"lr": 0.05, "weight_decay": 0.01}}
+LION = {"type": "Lion", "params": {"lr": 0.002, "betas": [0.9, 0.99], "weight_decay": 0.01}}
 FP16_MASTERS = {**FP16, "fp16_master_weights_and_grads": True}
 AUTOCAST = {"enabled": True, "dtype": "bfloat16"}
+UNTESTED = {"zero_allow_untested_optimizer": True}
 OFFLOAD = {"zero_optimization": {"offload_optimizer": {"device": "cpu"}}}
 
 # name, config beside the batch, world sizes, stages
@@ -96,6 +100,9 @@ RUNS = [
     ("autocast bf16", {"torch_autocast": AUTOCAST}, (1, 2), (0, 1, 2, 3)),
     ("autocast bf16 accumulation", {"torch_autocast": AUTOCAST, "gradient_accumulation_steps": 3}, (2,),
      (0, 1, 2, 3)),
+    ("optimizer SGD", {"optimizer": SGD, **UNTESTED}, (2,), (0, 1, 2, 3)),
+    ("optimizer Adagrad", {"optimizer": ADAGRAD, **UNTESTED}, (2,), (0, 1, 2, 3)),
+    ("optimizer Lion", {"optimizer": LION, **UNTESTED, **OFFLOAD}, (2,), (1, 2, 3)),
 ]
 
 
@@ -177,7 +184,7 @@ def train(name, config, world_size, rank, stage):
     config.setdefault("zero_optimization", {})["stage"] = stage
     written = json.loads(json.dumps(config))
     written["zero_optimization"].pop("offload_optimizer", None)
-    if not name.startswith("masters"):
+    if config["optimizer"]["type"] == "AdamW" and not name.startswith("masters"):
         config["optimizer"]["params"]["torch_adam"] = True
     model = Model()
     engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config,
@@ -192,7 +199,7 @@ def train(name, config, world_size, rank, stage):
         losses = []
         scale = scale_of(engine)
         run["lrs"].append(engine.get_lr()[0])
-        run["betas"].append(engine.optimizer.param_groups[0]["betas"][0])
+        run["betas"].append(engine.optimizer.param_groups[0].get("betas", [0])[0])
         for _ in range(accumulation):
             loss = engine(*batch(micro_step * world_size + rank, dtype))
             losses.append(loss.item())

@@ -1,7 +1,7 @@
 // Thirty steps of a small model give what DeepSpeed gives: losses, learning rates, loss scales,
 // skipped steps, gradient norms and parameters, for the settings of precision, reduction, clipping,
-// accumulation and schedule in goldens/training.json. scripts/goldens/make_training_goldens.py says
-// what a run is and holds the same model.
+// accumulation, schedule and optimizer in goldens/training.json.
+// scripts/goldens/make_training_goldens.py says what a run is and holds the same model.
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/matmul.h>
