@@ -6,8 +6,8 @@
 With PREFIX only the runs whose names begin with it are made anew, the others stay in the file.
 Needs deepspeed 0.19.8 and torch 2.11 on a machine without GPU, and a compiler for DeepSpeed's Adam
 kernels, which the runs with 16-bit masters need (torch's Adam rounds every operation); the test that
-reads the golden (tests/numerics/deepspeed_training_test.cc) needs no Python and builds the same model from the same
-formulas.
+reads the golden (tests/numerics/deepspeed_training_test.cc) needs no Python and builds the same model
+from the same formulas.
 
 A run is {"name", "world_size", "stage", "config": the ds_config, "losses": mean over ranks and
 micro-batches, "lrs", "betas": beta1 (only where it moves), "scales": the loss scale of the step,
@@ -23,6 +23,8 @@ What is done to DeepSpeed, and why:
 - On a step after which the scale grows, gradients are divided by the new scale: by the old one here.
 - fp32 state beside 16-bit masters exists only in DeepSpeedCPUAdam, under offload_optimizer: it is used,
   and not written to the run's config, as it is about where the state lies.
+- Muon orthogonalises in bf16 where it may: in fp32 here. Under ZeRO it does so before the norm is taken
+  and clips the result; the runs do not clip, and have no norms.
 """
 
 import json
@@ -55,6 +57,7 @@ ADAGRAD = {"type": "Adagrad", "params": {"lr": 0.05, "weight_decay": 0.01}}
 LION = {"type": "Lion", "params": {"lr": 0.002, "betas": [0.9, 0.99], "weight_decay": 0.01}}
 FP16_MASTERS = {**FP16, "fp16_master_weights_and_grads": True}
 AUTOCAST = {"enabled": True, "dtype": "bfloat16"}
+MUON = {"type": "Muon", "params": {"lr": 0.01, "momentum": 0.9, "weight_decay": 0.01, "ns_method": "standard"}}
 UNTESTED = {"zero_allow_untested_optimizer": True}
 OFFLOAD = {"zero_optimization": {"offload_optimizer": {"device": "cpu"}}}
 
@@ -102,6 +105,8 @@ RUNS = [
      (0, 1, 2, 3)),
     ("optimizer SGD", {"optimizer": SGD, **UNTESTED}, (2,), (0, 1, 2, 3)),
     ("optimizer Adagrad", {"optimizer": ADAGRAD, **UNTESTED}, (2,), (0, 1, 2, 3)),
+    ("optimizer Muon", {"optimizer": MUON, "gradient_clipping": 0.0, "zero_optimization": {"reduce_scatter": False}}, (2,),
+     (0, 1, 2, 3)),
     ("optimizer Lion", {"optimizer": LION, **UNTESTED, **OFFLOAD}, (2,), (1, 2, 3)),
 ]
 
@@ -214,6 +219,8 @@ def train(name, config, world_size, rank, stage):
             run["skipped"].append(step)
         norm = engine.get_global_grad_norm()
         norm = None if norm is None or not engine.was_step_applied() else float(norm)
+        if config["optimizer"]["type"] == "Muon":
+            norm = None
         if norm is not None and stage == 0 and "fp16" in config:
             norm /= scale  # the unfused optimizer reports the scaled norm
         if norm is not None and stage == 3:
@@ -235,6 +242,8 @@ def work(rank, world_size, port, prefix, queue):
     import deepspeed
     from deepspeed.accelerator import get_accelerator
     from deepspeed.runtime.fp16.unfused_optimizer import FP16_UnfusedOptimizer
+    from deepspeed.runtime.zero.muon import original_muon
+    original_muon.ns_compute_dtype = lambda method: torch.float32
     type(get_accelerator()).is_fp16_supported = lambda self: True
     FP16_UnfusedOptimizer.initialize_optimizer_states = lambda self: None
     deepspeed.init_distributed("gloo")
