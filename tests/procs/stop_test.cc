@@ -180,7 +180,7 @@ TEST_F(StopTest, TheLastWordsAreThoseOfStandardOutputWhenThereAreNoOthers) {
   v1::LaunchRequest request = Request(1, {"say", "words\n"});
   EXPECT_EQ(Run(request).exits.at(0).last_stderr(), "WORDS\n");
   request = Request(1, {"arguments", "words"}, 2);
-  EXPECT_EQ(Run(request).exits.at(0).last_stderr(), std::string("words", 6));
+  EXPECT_EQ(Run(request).exits.at(0).last_stderr(), std::string("words\0", 6));
 }
 
 TEST_F(StopTest, ClosingStopsTheRanks) {
