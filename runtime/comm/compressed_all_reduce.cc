@@ -150,7 +150,7 @@ void CompressedAllReduce::Average(const std::vector<at::Tensor>& buffers) {
   const at::Tensor sent = CompressForServers(buffers);
   const at::Tensor received = at::empty_like(sent);
   world_.AllToAll(received, sent);
-  const at::Tensor all = sent;  // its bytes have gone out
+  const at::Tensor& all = sent;  // its bytes have gone out
   world_.AllGather(all.view({-1}), CompressMean(received));
   Expand(all, buffers);
 }
