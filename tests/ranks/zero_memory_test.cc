@@ -77,8 +77,8 @@ TEST_P(ZeroMemory, LedgerAndAllocatorAgreeWithTheFormula) {
       for (const MemoryLedger& each : ledgers) {
         buffers += each.Bytes(MemoryUse::kCommBuffers, MemoryTier::kHost);
       }
-      ExpectWithin2Percent(allocator_->BytesOut() - before - buffers, world_size * expected.total(),
-                           "allocated by all ranks");
+      ExpectWithin2Percent(allocator_->BytesOut() - before - buffers,
+                           world.size() * expected.total(), "allocated by all ranks");
     }
     world.Barrier();
     EXPECT_TRUE(engine->step().value().boundary);

@@ -275,7 +275,9 @@ TEST(DeterminismTest, AllReduceAndReduceScatterAddInRankOrder) {
     RunGroup(SmallChunks(size), [&](HostGroup& group) {
       const std::size_t count = kEach * static_cast<std::size_t>(group.size());
       const auto value = [](int rank, std::size_t i) {
-        return (static_cast<std::size_t>(rank) + i) % 3 == 0 ? 1.0f : 0x1p-24f * (1.0f + rank);
+        return (static_cast<std::size_t>(rank) + i) % 3 == 0
+                   ? 1.0f
+                   : 0x1p-24f * static_cast<float>(1 + rank);
       };
       std::vector<float> data(count);
       std::vector<float> expected(count);
