@@ -93,9 +93,9 @@ class HostLossTest : public ::testing::Test {
       const int host = hosts[node];
       const int index = static_cast<int>(node);
       AwaitReachable(host);
-      const ListenAnswer answer =
-          Listen({.address = hosts_->address(host), .wrapper = hosts_->Inside(host, {})},
-                 ListenLine(authority->IssueDaemon(index).value(), lease.count()));
+      const ListenAnswer answer = Listen(
+          {.address = hosts_->address(host), .wrapper = hosts_->Inside(host, {})},
+          ListenLine(authority->IssueDaemon(index).value(), static_cast<double>(lease.count())));
       ASSERT_GT(answer.port, 0) << answer.error;
       pids_.push_back(answer.pid);
       const cli::TlsOptions tls{.credentials = authority->IssueController().value(),

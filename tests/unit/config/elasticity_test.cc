@@ -40,7 +40,7 @@ Recorded Read(const Json& row) {
                                .model_parallel_size = row[7],
                                .version = row[5] == 0.1 ? Version::k01 : Version::k02},
                     .answer = row[10]};
-  if (row[9] != "") recorded.num_gpus = row[8];
+  if (!row[9].get_ref<const std::string&>().empty()) recorded.num_gpus = row[8];
   return recorded;
 }
 

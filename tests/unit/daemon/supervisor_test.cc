@@ -56,7 +56,8 @@ class SupervisorTest : public ::testing::Test {
     if (thread_.joinable()) thread_.join();
   }
 
-  static v1::LaunchRequest Request(std::vector<std::string> argv, std::uint32_t generation = 1) {
+  static v1::LaunchRequest Request(const std::vector<std::string>& argv,
+                                   std::uint32_t generation = 1) {
     v1::LaunchRequest request;
     request.set_job_id(kJob);
     request.set_generation(generation);
