@@ -84,10 +84,8 @@ void CompressedAllReduce::MakePlaces(const std::vector<at::Tensor>& buffers) {
   const auto options = at::TensorOptions(at::kFloat).device(world_.device());
   worker_error_ = at::zeros({worker}, options);
   server_error_ = at::zeros({server}, options);
-  const auto tier =
-      world_.device().is_cpu() ? device::MemoryTier::kHost : device::MemoryTier::kDevice;
   entry_ = device::LedgerEntry(
-      ledger_, device::MemoryUse::kOptimizerState, tier,
+      ledger_, device::MemoryUse::kOptimizerState, device::TierOf(world_.device().is_cpu()),
       static_cast<std::int64_t>(worker_error_.nbytes() + server_error_.nbytes()));
 }
 

@@ -35,6 +35,11 @@ inline constexpr std::size_t kMemoryUses = 7;
 enum class MemoryTier { kDevice, kHost, kPinned, kFile };
 inline constexpr std::size_t kMemoryTiers = 4;
 
+// Where the tensors of a rank lie that computes on the CPU, or on a device.
+constexpr MemoryTier TierOf(bool is_cpu) {
+  return is_cpu ? MemoryTier::kHost : MemoryTier::kDevice;
+}
+
 // The words of metrics and reports: "parameters", "optimizer_state", ...; "device", "host", ...
 std::string_view MemoryUseName(MemoryUse use);
 std::string_view MemoryTierName(MemoryTier tier);

@@ -203,9 +203,7 @@ device::LedgerEntry Muon::BookBuffers(const Part& part) const {
   const std::int64_t views = part.parameter.numel();
   const std::int64_t flat =
       part.sharded ? 2 * (views + part.whole_numel) : views + part.whole_numel;
-  const bool host = part.parameter.is_cpu();
-  return {ledger_, device::MemoryUse::kOther,
-          host ? device::MemoryTier::kHost : device::MemoryTier::kDevice,
+  return {ledger_, device::MemoryUse::kOther, device::TierOf(part.parameter.is_cpu()),
           static_cast<std::int64_t>(sizeof(float)) * (flat + iteration)};
 }
 

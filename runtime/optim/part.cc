@@ -16,8 +16,7 @@ Part Cut(const Part& part, std::int64_t start, std::int64_t count) {
 
 device::LedgerEntry Book(const RankParts& all, device::MemoryUse use, std::int64_t bytes) {
   const bool host = all.parts.empty() || all.parts[0].parameter.is_cpu();
-  const auto tier = host ? device::MemoryTier::kHost : device::MemoryTier::kDevice;
-  return {all.ledger, use, tier, bytes};
+  return {all.ledger, use, device::TierOf(host), bytes};
 }
 
 }  // namespace ds::optim

@@ -21,9 +21,7 @@ struct Context {
   precision::DtypePolicy dtypes;
   precision::GradientReduction reduction;
 
-  device::MemoryTier tier() const {
-    return device.is_cpu() ? device::MemoryTier::kHost : device::MemoryTier::kDevice;
-  }
+  device::MemoryTier tier() const { return device::TierOf(device.is_cpu()); }
 };
 
 // A flat tensor whose bytes are in the ledger for as long as it lives.
