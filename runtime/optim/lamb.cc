@@ -62,7 +62,7 @@ void Lamb::Begin(const Update& update, const RankParts& all) {
 void Lamb::Apply(const Update& update, const Part& part) {
   const DirectionCoefficients c = Coefficients(update, part);
   const auto t = static_cast<double>(update.step);
-  const double correction1 = 1.0 - std::pow(update.beta1.value_or(config().beta1), t);
+  const double correction1 = 1.0 - std::pow(Beta1(update), t);
   const double correction2 = 1.0 - std::pow(config().beta2, t);
   double lr = Rate(update, part);
   if (config().bias_correction) lr *= std::sqrt(correction2) / correction1;

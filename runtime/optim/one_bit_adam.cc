@@ -18,7 +18,7 @@ void OneBitAdam::Begin(const Update& update, const RankParts& all) {
   if (!WantsOwnGradients(update.step)) return;
   std::vector<at::Tensor> momenta;
   for (const Part& part : all.parts) {
-    UpdateMomentum(part, update.gradient_scale, update.beta1.value_or(config().beta1));
+    UpdateMomentum(part, update.gradient_scale, Beta1(update));
     for (const at::Tensor& momentum : ByParameter(part.state[0], part)) {
       momenta.push_back(momentum);
     }

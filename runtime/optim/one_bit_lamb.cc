@@ -47,7 +47,7 @@ void OneBitLamb::Begin(const Update& update, const RankParts& all) {
       momenta_before_[static_cast<std::size_t>(segment.parameter)] =
           before.narrow(0, segment.start, segment.count);
     }
-    UpdateMomentum(part, update.gradient_scale, update.beta1.value_or(config().beta1));
+    UpdateMomentum(part, update.gradient_scale, Beta1(update));
   }
   momenta_entry_ = Book(all, device::MemoryUse::kCommBuffers, bytes);
   AverageMomenta(all);
@@ -161,11 +161,10 @@ double OneBitLamb::Factor(const Part& cut, const at::Tensor& plain, const at::Te
 }
 
 void OneBitLamb::StepFrozen(const Update& update, const Part& part) {
-  const double beta1 = update.beta1.value_or(config().beta1);
+  const double beta1 = Beta1(update);
   for (const Segment& segment : part.segments) {
     if (segment.count == 0) continue;
-    Part cut = Cut(part, segment.start, segment.count);
-    cut.group = part.group;
+    const Part cut = Cut(part, segment.start, segment.count);
     const at::Tensor& before = momenta_before_.at(static_cast<std::size_t>(segment.parameter));
     const at::Tensor said = cut.state[0].sub(before, beta1).div_(1.0 - beta1);
     cut.state[kFresh].mul_(config().beta2).addcmul_(said, said, 1.0 - config().beta2);

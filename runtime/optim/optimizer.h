@@ -72,6 +72,7 @@ class Optimizer {
   static double Rate(const Update& update, const Part& part) {
     return update.lr * part.group.lr_factor;
   }
+  double Beta1(const Update& update) const { return update.beta1.value_or(config_.beta1); }
   double WeightDecay(const Part& part) const {
     return config_.weight_decay * part.group.weight_decay_factor;
   }

@@ -42,7 +42,6 @@ class ZeroOneAdam : public Optimizer {
 
  private:
   DirectionCoefficients Coefficients(const Update& update, const Part& part) const;
-  double Beta1(const Update& update) const { return update.beta1.value_or(config().beta1); }
   void FollowCompressedGradients(const Update& update, const RankParts& all);
   // Moves m and u; p by this update, or, when an exchange follows, back to the last one.
   void StepLocally(const Update& update, const RankParts& all, bool exchange);
