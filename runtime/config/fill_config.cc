@@ -22,7 +22,7 @@ Enum Choice(const Json& name, const std::pair<std::string_view, Enum> (&choices)
   for (const auto& [known, value] : choices) {
     if (name == known) return value;
   }
-  CheckFailed(__FILE__, __LINE__, "a choice that the registry calls supported", name.dump());
+  CheckFailed(__FILE__, __LINE__, "a choice of the registry", name.dump());
 }
 
 constexpr std::pair<std::string_view, OptimizerType> kOptimizers[] = {
@@ -43,6 +43,12 @@ constexpr std::pair<std::string_view, NewtonSchulz> kNewtonSchulz[] = {
     {"gram", NewtonSchulz::kGram}, {"standard", NewtonSchulz::kStandard}};
 constexpr std::pair<std::string_view, DataType> kDataTypes[] = {
     {"fp32", DataType::kFp32}, {"fp16", DataType::kFp16}, {"bf16", DataType::kBf16}};
+// torch_autocast has PyTorch's names, too.
+constexpr std::pair<std::string_view, DataType> kAutocastTypes[] = {
+    {"bfloat16", DataType::kBf16},       {"bf16", DataType::kBf16},
+    {"torch.bfloat16", DataType::kBf16}, {"float16", DataType::kFp16},
+    {"fp16", DataType::kFp16},           {"half", DataType::kFp16},
+    {"torch.float16", DataType::kFp16}};
 
 std::optional<DataType> OptionalDataType(const Json& name) {
   return name.is_null() ? std::nullopt : std::optional(Choice(name, kDataTypes));
@@ -103,6 +109,9 @@ Fp16Config FillFp16(const Values& values) {
 
 TorchAutocastConfig FillTorchAutocast(const Values& values) {
   TorchAutocastConfig autocast{.enabled = values.Get("torch_autocast.enabled")};
+  if (const Json dtype = values.Get("torch_autocast.dtype"); !dtype.is_null()) {
+    autocast.dtype = Choice(dtype, kAutocastTypes);
+  }
   const Json modules = values.Get("torch_autocast.lower_precision_safe_modules");
   if (modules.is_null()) {
     for (const std::string_view name : kSafeModules) {

@@ -42,9 +42,9 @@ const std::map<std::string, std::string> kAutoRules = {{"refused", "kRefused"},
                                                        {"resolve", "kResolved"},
                                                        {"value", "kValue"}};
 const std::vector<std::string> kFields = {
-    "key",    "section", "type", "choices",  "supported",  "ignore_case", "min",
-    "max",    "default", "auto", "required", "harmless",   "state",       "reason",
-    "switch", "enables", "doc",  "cost",     "renamed_to", "carries"};
+    "key",     "section", "type",     "choices",    "ignore_case", "min",    "max",
+    "default", "auto",    "required", "harmless",   "state",       "reason", "switch",
+    "enables", "doc",     "cost",     "renamed_to", "carries"};
 
 // A problem of settings.json ends the program: this is a build step.
 [[noreturn]] void Fail(const std::string& key, const std::string& problem) {
@@ -171,8 +171,7 @@ std::string Row(const Json& entry) {
     row += ", " + std::string(flag(field));
   row += ", " + Limit(entry, "min", "kNoMinimum") + ", " + Limit(entry, "max", "kNoMaximum");
   row += ", " + Quoted(default_value.dump());
-  for (const char* field : {"choices", "supported", "harmless"})
-    row += ", " + ListLiteral(entry, field);
+  for (const char* field : {"choices", "harmless"}) row += ", " + ListLiteral(entry, field);
   row += ", " + Quoted(entry.contains("carries") ? entry["carries"].dump() : "{}");
   for (const char* field : {"switch", "renamed_to", "reason", "doc", "cost"}) {
     row += ", " + text(field);

@@ -176,7 +176,7 @@ void AutocastIsOnePrecision(RuleContext& context) {
   }
   if (values.Get("torch_autocast.dtype").is_null()) {
     context.issues.Error("torch_autocast.dtype",
-                         "torch_autocast.dtype is missing: write \"bfloat16\"",
+                         "torch_autocast.dtype is missing: write \"bfloat16\" or \"float16\"",
                          values.PositionOf(kEnabled));
   }
 }

@@ -27,18 +27,8 @@ constexpr std::string_view kTrainBatch = "train_batch_size";
 constexpr std::string_view kMicroBatch = "train_micro_batch_size_per_gpu";
 constexpr std::string_view kAccumulation = "gradient_accumulation_steps";
 
-// Why a value is refused, to stand inside a sentence.
-std::string WhyRefused(const Setting& setting) {
-  if (!setting.reason.empty()) return std::string(setting.reason);
-  const std::string_view doc = setting.doc;
-  return std::string(doc.ends_with('.') ? doc.substr(0, doc.size() - 1) : doc);
-}
-
 // What to do instead of giving `value`, or "" when what it asks for is built.
 std::string WayOut(const Setting& setting, const Json& value) {
-  if (setting.supported_json != "[]" && !IsInList(setting.supported_json, value)) {
-    return "use " + Alternatives(setting.supported_json);
-  }
   // A switch answers for all keys of its feature.
   const bool answers = setting.state == SettingState::kRefused && setting.switch_key.empty();
   if (!answers || IsInList(setting.harmless_json, value)) return "";
@@ -86,7 +76,7 @@ void RefuseWhatIsNotBuilt(RuleContext& context) {
     if (way_out.empty()) continue;
     std::string message = key;
     message += " " + ShortDump(entry.value) + " is not supported yet (";
-    message += WhyRefused(*entry.setting) + "): " + way_out;
+    message += std::string(entry.setting->reason) + "): " + way_out;
     context.issues.Error(key, message, entry.position);
   }
 }

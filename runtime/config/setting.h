@@ -38,17 +38,16 @@ struct Setting {
   bool ignore_case;  // of a string with choices
   bool enables;      // a section whose mere presence switches a feature on
   double minimum, maximum;
-  // JSON texts; choices, supported and harmless are lists, "[]" when there are none.
+  // JSON texts; choices and harmless are lists, "[]" when there are none.
   std::string_view default_json;
-  std::string_view choices_json;    // the values that exist
-  std::string_view supported_json;  // the choices that are built
-  std::string_view harmless_json;   // values of a refused key that ask for nothing
-  std::string_view carries_json;    // what a renamed key's values became; {}: they stayed the same
-  std::string_view switch_key;      // the key that switches the feature of this one on, or ""
-  std::string_view renamed_to;      // of a renamed key, else ""
-  std::string_view reason;          // why a key is without effect or refused, else ""
-  std::string_view doc;             // what it means
-  std::string_view cost;            // what changing it costs; "" unless it works
+  std::string_view choices_json;   // the values that exist
+  std::string_view harmless_json;  // values of a refused key that ask for nothing
+  std::string_view carries_json;   // what a renamed key's values became; {}: they stayed the same
+  std::string_view switch_key;     // the key that switches the feature of this one on, or ""
+  std::string_view renamed_to;     // of a renamed key, else ""
+  std::string_view reason;         // why a key is without effect or refused, else ""
+  std::string_view doc;            // what it means
+  std::string_view cost;           // what changing it costs; "" unless it works
 };
 
 }  // namespace ds::config

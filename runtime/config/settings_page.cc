@@ -44,7 +44,6 @@ std::string StateCell(const Json& entry) {
   if (state == "renamed") return "deprecated: write " + Code(entry["renamed_to"]);
   if (state == "accepted") return "no effect: " + Escaped(entry["reason"]);
   if (state == "refused") return "refused: " + Escaped(entry["reason"]);
-  if (entry.contains("supported")) return "works for " + JoinedCodes(entry["supported"]);
   return state;
 }
 

@@ -16,7 +16,7 @@ nlohmann::ordered_json DefaultValue(const Setting& setting);
 // Whether `value` is the default, whatever way its numbers are written (1 is 1.0 is 1e0).
 bool IsDefault(const Setting& setting, const nlohmann::ordered_json& value);
 
-// Whether `value` is in a JSON list of the registry (choices, supported, harmless).
+// Whether `value` is in a JSON list of the registry (choices, harmless).
 bool IsInList(std::string_view list_json, const nlohmann::ordered_json& value);
 
 // What is wrong with `value`, as the end of a sentence that begins with the key ("must be a whole

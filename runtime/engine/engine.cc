@@ -228,9 +228,8 @@ Status Engine::LoadState(const nlohmann::json& state) {
     }
     *target = found->get<std::int64_t>();
   }
-  // A run in another precision has none that could be gone on from.
   if (const auto scaler = state.find("loss_scaler");
-      parts_->config.fp16.enabled && scaler != state.end()) {
+      parts_->loss_scaler.dynamic() && scaler != state.end()) {
     DS_RETURN_IF_ERROR(parts_->loss_scaler.LoadState(*scaler));
   }
   parts_->step = {};

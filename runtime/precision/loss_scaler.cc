@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 
 namespace ds::precision {
@@ -44,7 +45,7 @@ Status LossScaler::Shrink() {
   }
   if (rule_.hysteresis && scale_ <= rule_.minimum) {
     return FailedPreconditionError(
-        "the loss scale is at its minimum, " + std::to_string(rule_.minimum) +
+        "the loss scale is at its minimum, " + nlohmann::json(rule_.minimum).dump() +
         ", and the gradients still overflow: lower the learning rate or look at the data of this "
         "step; bf16 has the range of fp32");
   }
@@ -55,14 +56,16 @@ Status LossScaler::Shrink() {
 void LossScaler::Grow() {
   const std::int64_t lives = rule_.hysteresis.value_or(1);
   if (rule_.consecutive_hysteresis) lives_ = lives;
-  const std::int64_t stable = steps_ - last_overflow_ - 1;
+  const std::int64_t stable = steps_ - last_overflow_ - (rule_.first_step_counts ? 0 : 1);
   if (stable <= 0 || stable % rule_.window != 0) return;
   lives_ = lives;
-  scale_ *= kFactor;
+  // The loss is multiplied by it in fp32.
+  if (scale_ <= std::numeric_limits<float>::max() / kFactor) scale_ *= kFactor;
 }
 
 nlohmann::json LossScaler::State() const {
-  return {{"scale", scale_},
+  return {{"dynamic", rule_.dynamic},
+          {"scale", scale_},
           {"steps", steps_},
           {"last_overflow", last_overflow_},
           {"hysteresis", lives_}};
@@ -77,6 +80,9 @@ Status LossScaler::LoadState(const nlohmann::json& state) {
   const bool sane = std::isfinite(loaded.scale_) && loaded.scale_ > 0.0 && loaded.steps_ >= 0 &&
                     loaded.last_overflow_ >= -1 && loaded.last_overflow_ < loaded.steps_;
   if (!sane) return DataLossError("the loss scaler's state is not one: " + state.dump());
+  // Of a run in another precision, which there is nothing to go on from.
+  const auto dynamic = state.find("dynamic");
+  if (rule_.dynamic && dynamic != state.end() && *dynamic == false) return OkStatus();
   if (!rule_.dynamic) loaded.scale_ = scale_;
   loaded.lives_ = std::clamp<std::int64_t>(loaded.lives_, 1, rule_.hysteresis.value_or(1));
   *this = loaded;

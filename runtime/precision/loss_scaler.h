@@ -5,13 +5,14 @@
 // answers with the scale of the next step. Numbers only; the same on every rank because they are
 // told the same.
 //
-// Two rules, both DeepSpeed's. With a window of w steps, a clean step grows the scale twofold when
-// the steps since the last overflow (not counting the first) are a multiple of w.
+// Three rules. Two are DeepSpeed's: with a window of w steps, a clean step grows the scale twofold
+// when the steps since the last overflow (not counting the first) are a multiple of w.
 //   ZeRO (stages 1 to 3): an overflow takes one of `hysteresis` lives; with one left it halves the
 //   scale instead. Growth refills the lives, in consecutive mode every clean step does. An overflow
 //   at the minimum ends the run.
 //   Stage 0: every overflow halves the scale, down to the minimum, where it stays.
-// A static scale never moves.
+// PyTorch's GradScaler, for torch_autocast: as ZeRO's with one life, but the first step counts,
+// too. A static scale never moves.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -29,6 +30,7 @@ struct LossScaleRule {
   // Lives, at least 1; without a value the rule of stage 0.
   std::optional<std::int64_t> hysteresis;
   bool consecutive_hysteresis = false;
+  bool first_step_counts = false;  // towards the window, as in PyTorch
 };
 
 class LossScaler {
@@ -43,7 +45,7 @@ class LossScaler {
   Status Update(bool overflow);
 
   // For checkpoints. LoadState refuses what is no such state; a static scaler keeps its own scale
-  // whatever it is given.
+  // whatever it is given, and a dynamic one what it starts with when given a static one's.
   nlohmann::json State() const;
   Status LoadState(const nlohmann::json& state);
 

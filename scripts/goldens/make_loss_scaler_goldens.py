@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
-"""Makes tests/unit/precision/goldens/loss_scaler.json with DeepSpeed's own loss scalers.
+"""Makes tests/unit/precision/goldens/loss_scaler.json with DeepSpeed's own loss scalers and PyTorch's.
 
     python scripts/goldens/make_loss_scaler_goldens.py tests/unit/precision/goldens/loss_scaler.json
 
-Needs deepspeed 0.19.8; the test that reads the golden needs no Python.
+Needs deepspeed 0.19.8 and torch 2.11; the test that reads the golden needs no Python.
 
-A case is {"scaler": "zero" or "stage0", "power", "window", "hysteresis", "consecutive", "minimum",
+A case is {"scaler": "zero", "stage0" or "torch", "power", "window", "hysteresis", "consecutive", "minimum",
 "steps": one letter per step, f for finite and o for overflow, "scales": the scale after each step}.
 Fewer scales than steps: the next step raised, for the scale was at its minimum.
 "zero" is DynamicLossScaler (ZeRO stages 1 to 3), "stage0" what FP16_Optimizer and
-FP16_UnfusedOptimizer both do.
+FP16_UnfusedOptimizer both do, "torch" is torch.amp.GradScaler, which has no minimum and no hysteresis.
+The last case, {"scaler": "torch_defaults", "power", "window"}, is that of DeepSpeed's torch_autocast.
 """
 
 import json
+import math
 import pathlib
 import random
 import sys
@@ -51,6 +53,28 @@ def stage0_scales(case, optimizer_class):
     return scales
 
 
+def torch_scales(case):
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**case["power"], growth_interval=case["window"])
+    parameter = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.SGD([parameter], lr=0.0)
+    scales = []
+    for step in case["steps"]:
+        parameter.grad = scaler.scale(torch.ones(3))
+        if step == "o":
+            parameter.grad[1] = float("inf")
+        scaler.step(optimizer)
+        scaler.update()
+        scales.append(scaler.get_scale())
+    return scales
+
+
+def torch_defaults():
+    scaler = torch.amp.GradScaler("cpu")
+    assert (scaler.get_growth_factor(), scaler.get_backoff_factor()) == (2.0, 0.5)
+    power = int(math.log2(scaler.get_scale()))
+    return {"scaler": "torch_defaults", "power": power, "window": scaler.get_growth_interval()}
+
+
 def cases():
     rng = random.Random(5)
     # The table of the reference notes, and DeepSpeed's own test vectors.
@@ -77,6 +101,10 @@ def main():
         fused = stage0_scales(case, FP16_Optimizer)
         assert fused == stage0_scales(case, FP16_UnfusedOptimizer)
         written.append({"scaler": "stage0", **case, "scales": fused})
+        written.append({"scaler": "torch", **case, "scales": torch_scales(case)})
+    written.append({"scaler": "torch", "power": 125, "window": 1, "steps": "fffff",
+                    "scales": torch_scales({"power": 125, "window": 1, "steps": "fffff"})})
+    written.append(torch_defaults())
     text = ",\n".join(json.dumps(case) for case in written)
     path = pathlib.Path(sys.argv[1])
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,8 @@ A run is {"name", "world_size", "stage", "config": the ds_config, "losses": mean
 micro-batches, "lrs", "betas": beta1 (only where it moves), "scales": the loss scale of the step,
 "skipped": numbers of the skipped steps from 0, "norms": before clipping, null on skipped steps (and at
 stage 0 in fp32, where DeepSpeed reports none); a list of equal values is written once,
-"parameters": {"1": [...], "30": [...]}: every 9th fp32 weight after that many steps}.
+"parameters": {"1": [...], "30": [...]}: every 9th fp32 weight after that many steps, "hot": the
+micro-batches, counted over ranks, whose loss is multiplied by "factor" (only where there are any)}.
 
 What is done to DeepSpeed, and why:
 - fp16 and its kernels run on this CPU although DeepSpeed asks for hardware support: it is told yes.
@@ -23,6 +24,9 @@ What is done to DeepSpeed, and why:
 - On a step after which the scale grows, gradients are divided by the new scale: by the old one here.
 - fp32 state beside 16-bit masters exists only in DeepSpeedCPUAdam, under offload_optimizer: it is used,
   and not written to the run's config, as it is about where the state lies.
+- torch_autocast in fp16 at stages 1 to 3: an overflow ends DeepSpeed's step before its GradScaler hears
+  of it, so the scale stays where it is; and what is clipped are the scaled gradients. Both are put right
+  here: the optimizer's own unscale_and_clip_grads gets the scaler's scale. "as it is" has neither.
 - Muon orthogonalises in bf16 where it may: in fp32 here. Under ZeRO it does so before the norm is taken
   and clips the result; the runs do not clip, and have no norms.
 """
@@ -57,6 +61,9 @@ ADAGRAD = {"type": "Adagrad", "params": {"lr": 0.05, "weight_decay": 0.01}}
 LION = {"type": "Lion", "params": {"lr": 0.002, "betas": [0.9, 0.99], "weight_decay": 0.01}}
 FP16_MASTERS = {**FP16, "fp16_master_weights_and_grads": True}
 AUTOCAST = {"enabled": True, "dtype": "bfloat16"}
+AUTOCAST_FP16 = {"enabled": True, "dtype": "float16"}
+# Hot micro-batches and their factor: of two ranks one overflows; so small that nothing does.
+HOT = {"autocast fp16 overflows": ([10, 12, 27], 4096.0), "autocast fp16 as it is": (list(range(60)), 1 / 64)}
 MUON = {"type": "Muon", "params": {"lr": 0.01, "momentum": 0.9, "weight_decay": 0.01, "ns_method": "standard"}}
 UNTESTED = {"zero_allow_untested_optimizer": True}
 OFFLOAD = {"zero_optimization": {"offload_optimizer": {"device": "cpu"}}}
@@ -108,6 +115,12 @@ RUNS = [
     ("optimizer Muon", {"optimizer": MUON, "gradient_clipping": 0.0, "zero_optimization": {"reduce_scatter": False}}, (2,),
      (0, 1, 2, 3)),
     ("optimizer Lion", {"optimizer": LION, **UNTESTED, **OFFLOAD}, (2,), (1, 2, 3)),
+    # Behind everything else: what follows would have a GradScaler, too.
+    ("autocast fp16", {"torch_autocast": AUTOCAST_FP16}, (1, 2), (0, 1, 2, 3)),
+    ("autocast fp16 overflows", {"torch_autocast": AUTOCAST_FP16}, (1, 2), (0, 1, 2, 3)),
+    ("autocast fp16 as it is", {"torch_autocast": AUTOCAST_FP16, "gradient_clipping": 0}, (1, 2), (0, 1, 2, 3)),
+    ("autocast fp16 accumulation", {"torch_autocast": AUTOCAST_FP16, "gradient_accumulation_steps": 3}, (2,),
+     (0, 1, 2, 3)),
 ]
 
 
@@ -132,10 +145,10 @@ class Model(torch.nn.Module):
                 setattr(self, f"b{i}", torch.nn.Parameter(uniform(first, columns)))
                 first += columns
 
-    def forward(self, x, y):
+    def forward(self, x, y, factor=1.0):
         h = torch.tanh(x @ self.w0 + self.b0)
         h = torch.tanh(h @ self.w1 + self.b1)
-        return ((h @ self.w2).float() - y).square().mean()
+        return ((h @ self.w2).float() - y).square().mean() * factor
 
 
 def batch(index, dtype):
@@ -144,7 +157,14 @@ def batch(index, dtype):
     return x.view(MICRO_BATCH, -1).to(dtype), y.view(MICRO_BATCH, -1)
 
 
+def grad_scaler_of(engine):
+    return engine.torch_autocast_z0_gradscaler or getattr(engine.optimizer, "torch_autocast_gradscaler", None)
+
+
 def scale_of(engine):
+    if scaler := grad_scaler_of(engine):
+        # It makes its tensor when it is first used.
+        return scaler.get_scale()
     optimizer = engine.optimizer
     if hasattr(optimizer, "loss_scale_config"):
         return float(optimizer.loss_scale_config.cur_scale)
@@ -168,6 +188,20 @@ def unscale_by_the_old_scale(optimizer):
         holder.cur_scale = after
 
     optimizer._update_scale, optimizer.unscale_and_clip_grads = remember, with_old
+
+
+def step_with_the_grad_scalers_scale(optimizer):
+    scaler, step = optimizer.torch_autocast_gradscaler, optimizer.step
+
+    def put_right(*args):
+        optimizer.torch_autocast_gradscaler, optimizer.loss_scaler.cur_scale = None, scaler.get_scale()
+        step(*args)
+        optimizer.torch_autocast_gradscaler, optimizer.loss_scaler.cur_scale = scaler, 1.0
+        torch._amp_update_scale_(scaler._scale, scaler._growth_tracker, torch.tensor(float(optimizer.overflow)),
+                                 scaler.get_growth_factor(), scaler.get_backoff_factor(),
+                                 scaler.get_growth_interval())
+
+    optimizer.step = put_right
 
 
 def fp32_weights(engine):
@@ -195,6 +229,11 @@ def train(name, config, world_size, rank, stage):
     engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config,
                                            dist_init_required=False)
     unscale_by_the_old_scale(engine.optimizer)
+    autocast_fp16 = config.get("torch_autocast") == AUTOCAST_FP16
+    as_it_is = name.endswith("as it is")
+    if autocast_fp16 and stage > 0 and not as_it_is:
+        step_with_the_grad_scalers_scale(engine.optimizer)
+    hot, factor = HOT.get(name, ([], 1.0))
     dtype = torch.bfloat16 if "bf16" in config else torch.float16 if "fp16" in config else torch.float32
     run = {"name": name, "world_size": world_size, "stage": stage, "config": written, "losses": [], "lrs": [],
            "betas": [], "scales": [], "skipped": [], "norms": [], "parameters": {}}
@@ -206,7 +245,8 @@ def train(name, config, world_size, rank, stage):
         run["lrs"].append(engine.get_lr()[0])
         run["betas"].append(engine.optimizer.param_groups[0].get("betas", [0])[0])
         for _ in range(accumulation):
-            loss = engine(*batch(micro_step * world_size + rank, dtype))
+            index = micro_step * world_size + rank
+            loss = engine(*batch(index, dtype), factor if index in hot else 1.0)
             losses.append(loss.item())
             engine.backward(loss * scale if stage == 0 and "fp16" in config else loss)
             engine.step()
@@ -215,10 +255,14 @@ def train(name, config, world_size, rank, stage):
         torch.distributed.all_reduce(mean)
         run["losses"].append(mean.item() / world_size)
         run["scales"].append(scale)
-        if not engine.was_step_applied():
+        # At stage 0 the engine does not know what its GradScaler has done.
+        applied = scale_of(engine) >= scale if autocast_fp16 else engine.was_step_applied()
+        if not applied:
             run["skipped"].append(step)
         norm = engine.get_global_grad_norm()
-        norm = None if norm is None or not engine.was_step_applied() else float(norm)
+        norm = None if norm is None or not applied else float(norm)
+        if norm is not None and as_it_is:
+            norm /= scale  # DeepSpeed reports the scaled norm
         if config["optimizer"]["type"] == "Muon":
             norm = None
         if norm is not None and stage == 0 and "fp16" in config:
@@ -228,6 +272,8 @@ def train(name, config, world_size, rank, stage):
         run["norms"].append(norm)
         if step + 1 in (1, STEPS):
             run["parameters"][str(step + 1)] = fp32_weights(engine)
+    if hot:
+        run.update(hot=hot, factor=factor)
     if len(set(run["betas"])) == 1:
         del run["betas"]
     run.update({key: once(run[key]) for key in ("lrs", "scales", "norms")})

@@ -1,5 +1,6 @@
 // torch_autocast: what travels between ranks in the lower precision.
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/tanh.h>
 #include <gtest/gtest.h>
@@ -8,6 +9,7 @@
 #include "runtime/device/isa_probe.h"
 #include "runtime/engine/tensor_access.h"
 #include "runtime/models/layers.h"
+#include "runtime/precision/dtype_policy.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/rank_harness.h"
 
@@ -16,8 +18,9 @@ namespace {
 
 class WithLinear : public Block {
  public:
-  WithLinear()
+  explicit WithLinear(at::ScalarType product)
       : Block("block"),
+        product_(product),
         gain_(register_parameter("gain", models::UnmaterialisedParameter({7}, at::kFloat))),
         linear_(register_module(
             "linear", std::make_shared<models::Linear>(models::Linear::Shape{.in = 7, .out = 5},
@@ -25,46 +28,57 @@ class WithLinear : public Block {
 
   Bundle forward(Bundle bundle) override {
     const at::Tensor y = linear_->forward(bundle.input * gain_);
-    EXPECT_EQ(y.scalar_type(), at::kBFloat16);
+    EXPECT_EQ(y.scalar_type(), product_);
     bundle.loss = at::tanh(y.to(at::kFloat) + 0.3).square().mean();
     return bundle;
   }
 
  private:
+  at::ScalarType product_;
   at::Tensor gain_;
   std::shared_ptr<models::Linear> linear_;
 };
 
-bool IsBf16(const at::Tensor& value) {
+bool FitsIn(at::ScalarType dtype, const at::Tensor& value) {
   EXPECT_GT(value.abs().max().item<double>(), 0.0);
-  return value.equal(value.to(at::kBFloat16).to(at::kFloat));
+  return value.equal(value.to(dtype).to(at::kFloat));
 }
 
-TEST(Autocast, GradientsOfSafeModulesTravelInTheLowerPrecisionFromStage1) {
+class Autocast : public ::testing::TestWithParam<config::DataType> {};
+
+TEST_P(Autocast, GradientsOfSafeModulesTravelInTheLowerPrecisionFromStage1) {
   [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
+  const at::ScalarType dtype = precision::ToScalarType(GetParam());
   for (const int stage : {0, 1, 2, 3}) {
     for (const bool safe : {true, false}) {
       SCOPED_TRACE("stage " + std::to_string(stage) + (safe ? "" : ", no safe modules"));
       config::DsConfig config = TinyConfig({.stage = stage});
-      config.torch_autocast = {.enabled = true};
+      config.torch_autocast = {.enabled = true, .dtype = GetParam()};
       if (safe) config.torch_autocast.lower_precision_safe_modules = {"torch.nn.Linear"};
       testing::RunRanks(2, [&](comm::Communicator& world) {
         auto model = std::make_shared<BlockList>();
-        model->Add(std::make_shared<WithLinear>());
+        model->Add(std::make_shared<WithLinear>(dtype));
         const auto engine = Engine::create(model, config, {.world = &world}).value();
         const at::Tensor input = at::arange(21, at::kFloat).view({3, 7}).sin() + world.rank();
         engine->backward(engine->forward({.input = input}));
-        const at::Tensor weight = engine->tensors().GetFullGrad("block.linear.weight").value();
-        const at::Tensor gain = engine->tensors().GetFullGrad("block.gain").value();
-        EXPECT_EQ(IsBf16(weight), safe && stage > 0);
-        EXPECT_FALSE(IsBf16(gain));
-        EXPECT_TRUE(engine->step().value().boundary);
-        EXPECT_FALSE(IsBf16(engine->tensors().GetFullFp32Param("block.linear.weight").value()))
+        // What travels is scaled, by a power of two.
+        const at::Tensor weight =
+            engine->tensors().GetFullGrad("block.linear.weight").value() * engine->loss_scale();
+        const at::Tensor gain =
+            engine->tensors().GetFullGrad("block.gain").value() * engine->loss_scale();
+        EXPECT_EQ(FitsIn(dtype, weight), safe && stage > 0);
+        EXPECT_FALSE(FitsIn(dtype, gain));
+        EXPECT_FALSE(engine->step().value().skipped);
+        EXPECT_FALSE(
+            FitsIn(dtype, engine->tensors().GetFullFp32Param("block.linear.weight").value()))
             << "the weights are fp32";
       });
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, Autocast,
+                         ::testing::Values(config::DataType::kBf16, config::DataType::kFp16));
 
 }  // namespace
 }  // namespace ds::tests

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/device/isa_probe.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/rank_harness.h"
 
@@ -127,6 +128,35 @@ TEST(LossScaling, FindsItsScaleAndItsStateIsSaved) {
       const auto other = make();
       EXPECT_TRUE(other->LoadState(nlohmann::json::parse(engine->State().dump())).ok());
       EXPECT_EQ(other->loss_scale(), engine->loss_scale());
+    });
+  }
+}
+
+TEST(LossScaling, OfAutocastInFp16SkipsAndIsSaved) {
+  [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
+  for (const int stage : {0, 1, 2, 3}) {
+    testing::RunRanks(2, [&](comm::Communicator& world) {
+      const TinyRun run{.stage = stage};
+      config::DsConfig config = TinyConfig(run);
+      config.torch_autocast = {.enabled = true, .dtype = config::DataType::kFp16};
+      const auto make = [&] {
+        return Engine::create(MakeTinyModel(run.shape, at::kFloat), config, {.world = &world})
+            .value();
+      };
+      const auto engine = make();
+      const auto before = ExportAll(*engine);
+      const auto poisoned = PoisonedStep(*engine, run).value();
+      EXPECT_TRUE(poisoned.skipped) << "one rank's overflow is everybody's";
+      EXPECT_EQ(poisoned.loss_scale, 65536.0);
+      const auto after = ExportAll(*engine);
+      for (const auto& [name, value] : before) EXPECT_TRUE(value.equal(after.at(name))) << name;
+      const auto next = TrainTiny(*engine, run, 1)[0];
+      EXPECT_FALSE(next.skipped);
+      EXPECT_EQ(next.loss_scale, 32768.0);
+      const auto other = make();
+      EXPECT_TRUE(other->LoadState(nlohmann::json::parse(engine->State().dump())).ok());
+      EXPECT_EQ(other->loss_scale(), 32768.0);
+      EXPECT_EQ(other->skipped_steps(), 1);
     });
   }
 }

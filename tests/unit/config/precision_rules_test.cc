@@ -193,8 +193,16 @@ TEST(PrecisionRules, AutocastIsOnePrecision) {
               ElementsAre(HasSubstr("torch_autocast.enabled and bf16.enabled are both true")));
   EXPECT_THAT(Errors(R"("torch_autocast": {"enabled": true})"),
               ElementsAre(HasSubstr("torch_autocast.dtype is missing")));
-  EXPECT_THAT(Errors(R"("torch_autocast": {"enabled": true, "dtype": "float16"})"),
-              ElementsAre(HasSubstr("not supported yet")));
+  for (const auto& [name, dtype] :
+       {std::pair{"float16", DataType::kFp16}, std::pair{"half", DataType::kFp16},
+        std::pair{"fp16", DataType::kFp16}, std::pair{"bf16", DataType::kBf16}}) {
+    const CheckResult named =
+        CheckWith(R"("torch_autocast": {"enabled": true, "dtype": ")" + std::string(name) + "\"}");
+    EXPECT_THAT(Messages(named.errors), IsEmpty());
+    EXPECT_EQ(named.config.torch_autocast.dtype, dtype);
+  }
+  EXPECT_THAT(Errors(R"("torch_autocast": {"enabled": true, "dtype": "int8"})"),
+              ElementsAre(HasSubstr("torch_autocast.dtype")));
 }
 
 TEST(PrecisionRules, SafeModulesAreKnown) {

@@ -5,8 +5,11 @@
 
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <string>
 #include <vector>
+
+#include "runtime/precision/make_loss_scaler.h"
 
 namespace ds::precision {
 namespace {
@@ -14,18 +17,27 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-json Goldens() {
+// Without the last one, which holds PyTorch's defaults.
+json Goldens(json* defaults = nullptr) {
   std::ifstream file(DS_SOURCE_DIR "/tests/unit/precision/goldens/loss_scaler.json");
   json goldens = json::parse(file, nullptr, /*allow_exceptions=*/false);
   EXPECT_TRUE(goldens.is_array());
+  if (defaults != nullptr) *defaults = goldens.back();
+  goldens.erase(goldens.size() - 1);
   return goldens;
 }
 
 LossScaleRule RuleOf(const json& golden) {
   LossScaleRule rule{.dynamic = true,
                      .initial_scale = std::pow(2.0, golden["power"].get<int>()),
-                     .window = golden["window"],
-                     .minimum = golden["minimum"]};
+                     .window = golden["window"]};
+  if (golden["scaler"] == "torch") {
+    rule.minimum = std::numeric_limits<float>::min();
+    rule.hysteresis = 1;
+    rule.first_step_counts = true;
+    return rule;
+  }
+  rule.minimum = golden["minimum"];
   if (golden["scaler"] == "zero") {
     rule.hysteresis = golden["hysteresis"].get<std::int64_t>();
     rule.consecutive_hysteresis = golden["consecutive"];
@@ -43,7 +55,7 @@ std::vector<double> ScalesAfter(LossScaler& scaler, const std::string& steps) {
   return scales;
 }
 
-TEST(LossScaler, MovesAsDeepSpeedsScalersDo) {
+TEST(LossScaler, MovesAsDeepSpeedsScalersAndPyTorchsDo) {
   std::size_t ended = 0;
   for (const json& golden : Goldens()) {
     LossScaler scaler(RuleOf(golden));
@@ -75,6 +87,34 @@ TEST(LossScaler, AStaticScaleNeverMovesNorFails) {
   LossScaler other({.initial_scale = 64.0});
   ASSERT_TRUE(other.LoadState(scaler.State()).ok());
   EXPECT_EQ(other.scale(), 64.0) << "the config's";
+}
+
+TEST(LossScaler, OfAutocastInFp16IsPyTorchsAtEveryStage) {
+  json defaults;
+  Goldens(&defaults);
+  config::DsConfig config;
+  config.torch_autocast = {.enabled = true, .dtype = config::DataType::kFp16};
+  for (const int stage : {0, 1, 3}) {
+    config.zero_optimization.stage = stage;
+    LossScaler scaler = MakeLossScaler(config);
+    const double first = std::pow(2.0, defaults["power"].get<int>());
+    EXPECT_EQ(scaler.scale(), first);
+    const std::string clean(defaults["window"].get<std::size_t>(), 'f');
+    EXPECT_EQ(ScalesAfter(scaler, clean.substr(1)), std::vector<double>(clean.size() - 1, first));
+    EXPECT_EQ(ScalesAfter(scaler, "foo"), (std::vector<double>{2 * first, first, first / 2}));
+    EXPECT_EQ(ScalesAfter(scaler, std::string(200, 'o')).size(), 15U + 126U)
+        << "down to the smallest normal number";
+  }
+  config.torch_autocast.dtype = config::DataType::kBf16;
+  EXPECT_FALSE(MakeLossScaler(config).dynamic());
+}
+
+TEST(LossScaler, StartsAnewBehindARunWithoutOne) {
+  LossScaler without({});
+  ASSERT_TRUE(without.Update(false).ok());
+  LossScaler scaler({.dynamic = true, .initial_scale = 256.0, .window = 1});
+  ASSERT_TRUE(scaler.LoadState(without.State()).ok());
+  EXPECT_EQ(ScalesAfter(scaler, "ff"), (std::vector<double>{256.0, 512.0}));
 }
 
 TEST(LossScaler, AtTheMinimumSaysWhatToDo) {
