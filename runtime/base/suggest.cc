@@ -1,6 +1,8 @@
 #include "runtime/base/suggest.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <optional>
 #include <vector>
 
 namespace ds {
@@ -25,12 +27,40 @@ int EditDistance(std::string_view a, std::string_view b) {
   return previous[b.size()];
 }
 
+namespace {
+
+std::vector<std::string_view> PartsOf(std::string_view name) {
+  std::vector<std::string_view> parts;
+  while (!name.empty()) {
+    const std::size_t end = std::min(name.find_first_of("_-"), name.size());
+    if (end > 0) parts.push_back(name.substr(0, end));
+    name.remove_prefix(std::min(end + 1, name.size()));
+  }
+  return parts;
+}
+
+// How many parts `word` leaves out of `candidate`; nothing when it has one of its own.
+std::optional<int> PartsLeftOut(std::string_view word, std::string_view candidate) {
+  const std::vector<std::string_view> named = PartsOf(word), all = PartsOf(candidate);
+  const bool known = std::all_of(named.begin(), named.end(), [&](std::string_view part) {
+    return std::find(all.begin(), all.end(), part) != all.end();
+  });
+  if (!known || named.empty() || all.size() < named.size()) return std::nullopt;
+  return static_cast<int>(all.size() - named.size());
+}
+
+}  // namespace
+
 std::string Nearest(std::string_view word, std::span<const std::string> candidates) {
   // A third of the word may be wrong, but never so much that anything would match.
   int best = std::max<int>(1, static_cast<int>(word.size()) / 3) + 1;
   std::string nearest;
   for (const std::string& candidate : candidates) {
-    if (const int distance = EditDistance(word, candidate); distance < best) {
+    int distance = EditDistance(word, candidate);
+    if (const auto left_out = PartsLeftOut(word, candidate)) {
+      distance = std::min(distance, std::max(1, *left_out));
+    }
+    if (distance < best) {
       best = distance;
       nearest = candidate;
     }

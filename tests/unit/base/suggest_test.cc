@@ -23,5 +23,15 @@ TEST(NearestTest, SuggestsOnlyWhatIsNear) {
   EXPECT_EQ(DidYouMean("resum", names), "; did you mean 'resume'?");
 }
 
+TEST(NearestTest, KnowsANameThatLeavesPartsOut) {
+  const std::vector<std::string> names = {"warmup_type", "warmup_num_steps", "train_batch_size",
+                                          "train_micro_batch_size_per_gpu", "nvme_path"};
+  EXPECT_EQ(Nearest("warmup_steps", names), "warmup_num_steps");
+  EXPECT_EQ(Nearest("batch_size", names), "train_batch_size");
+  EXPECT_EQ(Nearest("micro_batch_size", names), "train_micro_batch_size_per_gpu");
+  EXPECT_EQ(Nearest("nvme", names), "nvme_path");
+  EXPECT_EQ(Nearest("size", names), "") << "of what?";
+}
+
 }  // namespace
 }  // namespace ds
