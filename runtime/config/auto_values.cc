@@ -20,6 +20,7 @@ constexpr double kDefaultLearningRate = 5e-5;
 constexpr double kDefaultBeta1 = 0.9;
 constexpr double kDefaultBeta2 = 0.999;
 
+constexpr std::string_view kTrainBatch = "train_batch_size";
 constexpr std::string_view kMicroBatch = "train_micro_batch_size_per_gpu";
 constexpr std::string_view kLearningRate = "optimizer.params.lr";
 constexpr std::string_view kWarmupEnd = "scheduler.params.warmup_max_lr";
@@ -97,7 +98,7 @@ struct Answer {
 
 Answer MicroBatch(const RuleContext& context) {
   const Values& values = context.values;
-  if (values.IsGiven("train_batch_size") || values.Get("elasticity.enabled") == true) return {};
+  if (values.IsGiven(kTrainBatch) || values.Get("elasticity.enabled") == true) return {};
   return {kDefaultMicroBatch, "as transformers has it without --per_device_train_batch_size", ""};
 }
 
@@ -151,10 +152,12 @@ Answer PersistenceThreshold(const RuleContext& context) {
 struct AutoKey {
   std::string_view key;
   Answer (*resolve)(const RuleContext& context);
-  bool stage_3_only = false;  // elsewhere it is the default
+  bool stage_3_only = false;           // elsewhere it is the default
+  std::string_view answered_by = key;  // the key that gets the answer, unless it has one
 };
 
 constexpr AutoKey kAutoKeys[] = {{kMicroBatch, MicroBatch},
+                                 {kTrainBatch, MicroBatch, false, kMicroBatch},
                                  {kLearningRate, LearningRate},
                                  {kWarmupSteps, Warmup},
                                  {kTotalSteps, TotalSteps},
@@ -172,7 +175,7 @@ void ResolveAuto(RuleContext& context, const AutoKey& key, JsonPosition position
                          position);
   }
   if (answer.value.is_null()) return;
-  context.values.Resolve(key.key, std::move(answer.value),
+  context.values.Resolve(key.answered_by, std::move(answer.value),
                          "\"auto\" at " + context.issues.Place(position) + ": " + answer.why,
                          Values::Source::kAuto);
 }
@@ -199,7 +202,7 @@ void AutoFollowsTransformers(RuleContext& context) {
   for (const AutoKey& key : kAutoKeys) {
     const auto& autos = context.values.autos();
     const auto found = autos.find(key.key);
-    if (found == autos.end() || context.values.IsGiven(key.key)) continue;
+    if (found == autos.end() || context.values.IsGiven(key.answered_by)) continue;
     ResolveAuto(context, key, found->second);
   }
 }

@@ -156,6 +156,21 @@ TEST(AutoValuesTest, TheBatchFollowsFromTheFileWhereItCan) {
   EXPECT_EQ(result.config.batch.train_micro_batch_size_per_gpu, 4);
 }
 
+TEST(AutoValuesTest, AnAutoBatchNeedsNoKeyForItsMicroBatch) {
+  for (const char* text :
+       {R"({"train_batch_size": "auto"})",
+        R"({"train_batch_size": "auto", "gradient_accumulation_steps": "auto"})",
+        R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto"})"}) {
+    const CheckResult result = Check(text, {.world_size = 2});
+    ASSERT_TRUE(result.ok) << text;
+    EXPECT_EQ(result.config.batch.train_batch_size, 16) << text;
+    EXPECT_EQ(result.config.batch.train_micro_batch_size_per_gpu, 8) << text;
+  }
+  const CheckResult given = Check(
+      R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": 3})", {.world_size = 2});
+  EXPECT_EQ(given.config.batch.train_batch_size, 6);
+}
+
 TEST(AutoValuesTest, AllStepsMustBeKnown) {
   const std::string text = R"({"train_batch_size": 2, "scheduler": {"type": "WarmupLR",
       "params": {"total_num_steps": "auto"}}})";
