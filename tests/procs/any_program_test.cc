@@ -109,6 +109,26 @@ TEST_F(AnyProgramTest, ArgumentsArriveByteForByte) {
   }
 }
 
+TEST_F(AnyProgramTest, NamesOfFilesNeedNotBeText) {
+  const fs::path here = folder_.path() / "d\xFF \n";
+  fs::create_directory(here);
+  fs::copy_file(DS_TEST_RANK, here / "p\xFE '");
+  const Strings command = {DS_BIN_DIR "/dsrun", "-q", "--device", "cpu", "--num_gpus", "1"};
+  const auto run = [&](const std::string& folder, const Strings& more) {
+    Strings all = command;
+    all.insert(all.end(), {"--run_dir", (folder_.path() / folder).string()});
+    all.insert(all.end(), more.begin(), more.end());
+    return RunProgram(all, {.working_directory = here});
+  };
+  const ProgramResult good = run("good", {"--", "./p\xFE '", "arguments", "\xFD"});
+  EXPECT_EQ(good.status, 0) << good.err;
+  EXPECT_EQ(*ReadFile(folder_.path() / "good/logs/0/rank-00000.out"), std::string("\xFD\0", 2));
+  const ProgramResult bad = run("bad", {"--", "./q\xFE"});
+  EXPECT_EQ(bad.status, 3) << bad.err;
+  EXPECT_THAT(bad.err, HasSubstr("program './q\xFE'"));
+  EXPECT_THAT(bad.err, ::testing::Not(HasSubstr("protobuf")));
+}
+
 TEST_F(AnyProgramTest, TheEnvironmentArrivesByteForByte) {
   for (unsigned seed = 1; seed <= 12; ++seed) {
     ByteStrings bytes(seed);
