@@ -1,5 +1,6 @@
 #include "cli/front_end.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <CLI/App.hpp>
@@ -17,6 +18,17 @@
 
 namespace ds::cli {
 namespace {
+
+// Of the three, those with which nobody started us (`<&-`): else a socket or a log file of ours
+// would get their numbers, and what is meant for the terminal. A constructor, and one of the first,
+// because gRPC's open descriptors.
+[[gnu::constructor(101)]] void OpenStandardDescriptors() {
+  int fd = -1;
+  do {
+    fd = ::open("/dev/null", O_RDWR);
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd >= 0) ::close(fd);
+}
 
 bool IsOnPath(const std::string& name) {
   const char* path = ::getenv("PATH");

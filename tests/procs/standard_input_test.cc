@@ -7,6 +7,7 @@
 
 #include <array>
 #include <filesystem>
+#include <map>
 #include <random>
 #include <thread>
 
@@ -92,6 +93,21 @@ TEST_F(StandardInputTest, ATerminalsCtrlDEndsIt) {
   const ProgramResult result = program.Wait();
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(Output(0, 0), "typed\nend of input\n");
+}
+
+TEST_F(StandardInputTest, ClosedStandardStreamsAreNobodyElses) {
+  for (const auto& [closed, shows_output] : std::map<std::string, bool>{
+           {"<&-", true}, {">&-", false}, {"2>&-", true}, {"<&- >&- 2>&-", false}}) {
+    std::vector<std::string> command = {"/bin/sh", "-c", "exec \"$@\" " + closed, "sh"};
+    for (const std::string& word : Command({}, "cat; echo out; echo err >&2; exit 7")) {
+      command.push_back(word);
+    }
+    const ProgramResult result = RunProgram(command, {.time_limit = std::chrono::seconds(120)});
+    EXPECT_EQ(result.status, 7) << closed << result.err;
+    EXPECT_EQ(Output(0, 0), "out\n") << closed;
+    EXPECT_EQ(result.out.find("out\n") != std::string::npos, shows_output) << closed << result.out;
+    fs::remove_all(run());
+  }
 }
 
 TEST_F(StandardInputTest, InTheBackgroundTheTerminalIsLeftToOthers) {
