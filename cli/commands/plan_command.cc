@@ -3,7 +3,6 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <algorithm>
 #include <cstdlib>
 #include <iomanip>
 #include <iostream>
@@ -124,9 +123,7 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
   job.environment.master_port = flags.master_port;
   job.environment.one_device_per_rank = flags.one_device_per_rank;
   job.environment.user_set_threads =
-      std::getenv("OMP_NUM_THREADS") != nullptr ||
-      std::any_of(job.exports.begin(), job.exports.end(),
-                  [](const auto& each) { return each.first == "OMP_NUM_THREADS"; });
+      !RankVariable(job.exports, "OMP_NUM_THREADS").value_or("").empty();
   json ? PrintJson(job) : PrintTable(job);
   return kExitOk;
 }

@@ -1,6 +1,5 @@
 #include "cli/job/gather_exports.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -22,10 +21,7 @@ std::optional<std::string> Variable(const char* name) {
 
 // Intel's OpenMP would move the threads of a bound rank to cores of its own choice.
 Status CheckCoreBinding(const Environment& exports) {
-  const bool exported = std::any_of(exports.begin(), exports.end(), [](const auto& variable) {
-    return variable.first == "KMP_AFFINITY";
-  });
-  if (!exported && !Variable("KMP_AFFINITY").has_value()) return OkStatus();
+  if (!RankVariable(exports, "KMP_AFFINITY").has_value()) return OkStatus();
   return InvalidArgumentError(
       "--bind_cores_to_rank contradicts KMP_AFFINITY in the environment; unset one of them");
 }

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cmath>
 #include <csignal>
-#include <cstdlib>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -113,16 +112,6 @@ std::vector<ProcessLimit> ParseLimits(const std::vector<std::string>& words) {
   return limits;
 }
 
-// The value a rank will see: exported, else inherited.
-std::string RankVariable(const Environment& exports, const char* name) {
-  std::string value;
-  if (const char* inherited = std::getenv(name); inherited != nullptr) value = inherited;
-  for (const auto& [exported, exported_value] : exports) {
-    if (exported == name) value = exported_value;
-  }
-  return value;
-}
-
 JobRequest MakeRequest(const JobSetup& setup, const RunDirectory& run_directory) {
   const LaunchFlags& flags = setup.flags;
   JobRequest request{.job_id = setup.job_id,
@@ -145,7 +134,7 @@ JobRequest MakeRequest(const JobSetup& setup, const RunDirectory& run_directory)
   if (!flags.bind_core_list.empty()) {
     request.core_list = ParseCoreList(flags.bind_core_list).value();  // the plan has checked it
   }
-  request.user_set_threads = !RankVariable(setup.exports, "OMP_NUM_THREADS").empty();
+  request.user_set_threads = !RankVariable(setup.exports, "OMP_NUM_THREADS").value_or("").empty();
   AddHosts(setup, &request);
   return request;
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <utility>
 
 namespace ds::cli {
@@ -80,6 +81,12 @@ Environment ShellEnvironment() {
     shell.emplace_back(text.substr(0, equals), text.substr(equals + 1));
   }
   return shell;
+}
+
+std::optional<std::string> RankVariable(const Environment& exports, const char* name) {
+  if (const std::string* exported = Find(exports, name); exported != nullptr) return *exported;
+  const char* inherited = std::getenv(name);
+  return inherited == nullptr ? std::nullopt : std::optional<std::string>(inherited);
 }
 
 StatusOr<Environment> ResolveExports(const ExportRequest& request, const Environment& shell) {

@@ -10,8 +10,9 @@
 // Later ones win: the prefixes that remote hosts are given anyway, env files in their order, then
 // -x in its order.
 //
-// Pure; safe from any thread.
+// Pure but for ShellEnvironment and RankVariable; safe from any thread.
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,9 @@ namespace ds::cli {
 
 // This process's environment.
 Environment ShellEnvironment();
+
+// What a rank on this host finds under `name`: exported, else inherited from this process.
+std::optional<std::string> RankVariable(const Environment& exports, const char* name);
 
 struct ExportRequest {
   std::vector<Environment> files;  // in the order in which they are applied

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 namespace ds::cli {
 namespace {
 
@@ -44,6 +46,14 @@ TEST(ExportsTest, LaterOnesWin) {
                               kShell),
               ElementsAre(Pair("A", "1"), Pair("B", "here"), Pair("NCCL_DEBUG", "WARN"),
                           Pair("NCCL_IB_HCA", "mlx5")));
+}
+
+TEST(RankVariableTest, ExportedElseInherited) {
+  ::setenv("DSRUN_TEST_VARIABLE", "inherited", 1);
+  EXPECT_EQ(RankVariable({}, "DSRUN_TEST_VARIABLE"), "inherited");
+  EXPECT_EQ(RankVariable({{"DSRUN_TEST_VARIABLE", ""}}, "DSRUN_TEST_VARIABLE"), "");
+  ::unsetenv("DSRUN_TEST_VARIABLE");
+  EXPECT_EQ(RankVariable({{"OTHER", "x"}}, "DSRUN_TEST_VARIABLE"), std::nullopt);
 }
 
 TEST(RemoteExportsTest, ByPrefixWithTheWorkingDirectoryOnThePythonPath) {
