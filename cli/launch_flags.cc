@@ -4,7 +4,10 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
+#include <cmath>
+#include <cstdlib>
 #include <map>
+#include <type_traits>
 
 #include "cli/flag_parser.h"
 #include "cli/plan/log_filter.h"
@@ -20,7 +23,18 @@ constexpr int kMaxHosts = 65536;
 // Validators without CLI11's own remarks in the help.
 template <typename T>
 CLI::Validator Between(T low, T high) {
-  return CLI::Range(low, high).description("");
+  CLI::Validator range = CLI::Range(low, high);
+  if constexpr (std::is_floating_point_v<T>) {
+    // "nan" is neither below nor above anything.
+    range = range & CLI::Validator(
+                        [](const std::string& text) {
+                          return std::isnan(std::strtod(text.c_str(), nullptr))
+                                     ? "Value " + text + " is not a number"
+                                     : std::string();
+                        },
+                        "");
+  }
+  return range.description("");
 }
 CLI::Validator OneOf(std::vector<std::string> names) {
   return CLI::IsMember(std::move(names)).description("");

@@ -97,6 +97,8 @@ TEST(LaunchFlagsTest, RefusesByName) {
       {{"--num_gpus", "0"}, "--num_gpus: Value 0 not in range 1 to 4096"},
       {{"--num_gpus", "x"}, "--num_gpus: Value x not in range 1 to 4096"},
       {{"--master_port", "65536"}, "--master_port: Value 65536 not in range 0 to 65535"},
+      {{"--grace_seconds", "nan", "prog"}, "--grace_seconds: Value nan is not a number"},
+      {{"--lease_seconds", "NAN", "prog"}, "--lease_seconds: Value NAN is not a number"},
       {{"--device", "tpu"}, "--device: tpu not in {auto,cpu,cuda}"},
       {{"-i", "a", "-e", "b"}, "--include and --exclude exclude one another; give one of them"},
       {{"--bind_core_list", "0-3"}, "--bind_core_list needs --bind_cores_to_rank"},
