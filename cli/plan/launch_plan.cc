@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -31,12 +32,25 @@ std::vector<std::string> ListedDevices(std::string_view list) {
   std::vector<std::string> devices;
   while (!list.empty()) {
     const std::size_t comma = list.find(',');
-    const std::string_view device = list.substr(0, comma);
+    std::string_view device = list.substr(0, comma);
+    while (device.starts_with(' ')) device.remove_prefix(1);
+    while (device.ends_with(' ')) device.remove_suffix(1);
     if (device == "-1" || device.empty()) break;
     devices.emplace_back(device);
     list.remove_prefix(comma == std::string_view::npos ? list.size() : comma + 1);
   }
   return devices;
+}
+
+// CUDA would see none of them.
+Status CheckDistinct(const std::vector<std::string>& devices) {
+  std::set<std::string_view> seen;
+  for (const std::string& device : devices) {
+    if (!seen.insert(device).second) {
+      return InvalidArgumentError("CUDA_VISIBLE_DEVICES names '" + device + "' twice");
+    }
+  }
+  return OkStatus();
 }
 
 HostSlots CpuSlots(const std::string& name, int count) {
@@ -67,7 +81,10 @@ StatusOr<HostSlots> LocalPool(const LaunchFlags& flags, const ThisHost& this_hos
                                     ? "--device cuda: this host shows no GPU"
                                     : "--device cuda: CUDA_VISIBLE_DEVICES hides every GPU");
   }
-  if (flags.device != Device::kCpu && !devices.empty()) return DeviceSlots("localhost", devices);
+  if (flags.device != Device::kCpu && !devices.empty()) {
+    DS_RETURN_IF_ERROR(CheckDistinct(devices));
+    return DeviceSlots("localhost", devices);
+  }
   return CpuSlots("localhost", flags.num_gpus.value_or(this_host.numa_node_count));
 }
 

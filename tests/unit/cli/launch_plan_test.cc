@@ -50,6 +50,17 @@ TEST_F(LaunchPlanTest, VisibleDevicesAreTheSlotsInTheirOrder) {
   EXPECT_EQ(more.status().message(), "--num_gpus 3: host 'localhost' has 2 slots");
 }
 
+TEST_F(LaunchPlanTest, VisibleDevicesMayStandBehindBlanksButOnlyOnce) {
+  const auto plan = MakeLaunchPlan({}, Machine(0), "2, 3 ");
+  ASSERT_TRUE(plan.ok());
+  EXPECT_THAT(plan->world.hosts[0].slots, ElementsAre(2, 3));
+  EXPECT_THAT(plan->world.hosts[0].devices, ElementsAre("2", "3"));
+  const auto twice = MakeLaunchPlan({}, Machine(2), "0,1,0");
+  ASSERT_FALSE(twice.ok());
+  EXPECT_EQ(twice.status().message(), "CUDA_VISIBLE_DEVICES names '0' twice");
+  EXPECT_TRUE(MakeLaunchPlan({.device = Device::kCpu}, Machine(2), "0,0").ok());
+}
+
 TEST_F(LaunchPlanTest, DevicesWithNamesAreNumberedByTheirPlace) {
   const auto plan = MakeLaunchPlan({}, Machine(2), "GPU-8a56,MIG-77,-1,GPU-9");
   ASSERT_TRUE(plan.ok());
