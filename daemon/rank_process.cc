@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "daemon/clone_child.h"
+#include "daemon/start_error.h"
 
 namespace ds::daemon {
 namespace {
@@ -85,36 +86,6 @@ StatusOr<NodeMask> MaskOf(const std::vector<std::uint32_t>& nodes) {
     mask[node / kBitsPerWord] |= 1UL << (node % kBitsPerWord);
   }
   return mask;
-}
-
-std::string CoreNames(const std::vector<std::uint32_t>& cores) {
-  std::string names;
-  for (const std::uint32_t core : cores) names += (names.empty() ? "" : ",") + std::to_string(core);
-  return names;
-}
-
-Status StartError(const RankChild& child, const RankCommand& command) {
-  switch (child.failed_step) {
-    case ChildStep::kWorkingDirectory:
-      return ErrnoError(child.failed_errno, "working directory " + command.working_directory);
-    case ChildStep::kCores:
-      return ErrnoError(child.failed_errno, "binding " + command.executable + " to cores " +
-                                                CoreNames(command.cores) +
-                                                ", of which this host allows only some or none");
-    case ChildStep::kMemory:
-      return ErrnoError(child.failed_errno,
-                        "binding the memory of " + command.executable + " to its nodes");
-    case ChildStep::kLimits:
-      return ErrnoError(child.failed_errno, "setting the --ulimit of " + command.executable +
-                                                " (raising a hard limit takes privileges)");
-    case ChildStep::kExecute:
-      return ErrnoError(child.failed_errno, "cannot execute " + command.executable);
-    case ChildStep::kNone:
-    case ChildStep::kSession:
-    case ChildStep::kDescriptors:
-      break;
-  }
-  return ErrnoError(child.failed_errno, "setting up the process of " + command.executable);
 }
 
 }  // namespace

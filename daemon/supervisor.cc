@@ -14,6 +14,7 @@
 #include "daemon/loop_signals.h"
 #include "daemon/orphans.h"
 #include "daemon/preflight.h"
+#include "daemon/start_error.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/cpu_topology.h"
 #include "runtime/base/log.h"
@@ -203,7 +204,9 @@ StatusOr<v1::LaunchResponse> Supervisor::Launch(const v1::LaunchRequest& request
                               .folder = options_.folder,
                               .log = std::move(log),
                               .on_ranks_ended = [this] { OnRanksEnded(); }};
-  DS_ASSIGN_OR_RETURN(generation_, Generation::Launch(loop_, request, std::move(options)));
+  auto launched = Generation::Launch(loop_, request, std::move(options));
+  if (!launched.ok()) return AsRefusal(launched.status());
+  generation_ = std::move(launched).value();
   ScheduleHeartbeat();
   v1::LaunchResponse response;
   for (const pid_t pid : generation_->pids()) response.add_pids(static_cast<std::uint32_t>(pid));
