@@ -13,9 +13,12 @@
 
 #include "daemon/needed_libraries.h"
 #include "daemon/rank_env.h"
+#include "runtime/base/status.h"
 
 namespace ds::daemon {
 namespace {
+
+namespace fs = std::filesystem;
 
 // Pipes, link and pidfd of a rank, and what the daemon itself has open.
 constexpr std::uint64_t kDescriptorsPerRank = 4;
@@ -55,12 +58,24 @@ v1::Finding CheckDsrank(const PreflightContext& context) {
 }
 
 v1::Finding CheckProgram(const v1::PrepareRequest& request, const PreflightContext& context) {
-  const std::string& search_path =
+  std::string_view search_path =
       request.search_path().empty() ? context.search_path : request.search_path();
+  if (search_path.empty()) search_path = kDefaultSearchPath;
   const auto found = FindProgram(request.program(), search_path, request.working_directory());
   if (found.ok()) return Ok("program", *found);
   return MakeFinding(v1::Finding::FAIL, "program", found.status().message(),
                      "check the program's name and that it is installed on this host");
+}
+
+v1::Finding CheckScript(const v1::PrepareRequest& request) {
+  const fs::path path = fs::path(request.working_directory()) / request.script();
+  int error = ::access(path.c_str(), R_OK) == 0 ? 0 : errno;
+  std::error_code ignored;
+  if (error == 0 && fs::is_directory(path, ignored)) error = EISDIR;
+  if (error == 0) return Ok("script", path.string());
+  return MakeFinding(v1::Finding::FAIL, "script", ErrnoError(error, path.string()).message(),
+                     "every host needs the script under this path: copy or share its folder, or "
+                     "name the folder with workdir= in the hostfile");
 }
 
 v1::Finding CheckWorkingDirectory(const v1::PrepareRequest& request) {
@@ -154,6 +169,7 @@ std::vector<v1::Finding> RunPreflight(const v1::PrepareRequest& request,
     if (findings.back().level() == v1::Finding::OK) findings.push_back(CheckLibTorch(context));
   }
   if (!request.working_directory().empty()) findings.push_back(CheckWorkingDirectory(request));
+  if (!request.script().empty()) findings.push_back(CheckScript(request));
   findings.push_back(CheckSharedMemory(request, context.facts));
   findings.push_back(CheckOpenFiles(request, context.facts));
   findings.push_back(CheckDevice(request, context.facts));

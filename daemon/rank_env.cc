@@ -18,8 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kJobDirectoryText = "@DSRUN_JOB_DIR@";
-constexpr std::string_view kDefaultSearchPath =
-    "/usr/local/bin:/usr/bin:/bin";  // when PATH is unset
 
 using Variables = std::map<std::string, std::string>;
 using ProtoVariables = google::protobuf::RepeatedPtrField<v1::EnvironmentVariable>;

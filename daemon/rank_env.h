@@ -20,6 +20,9 @@ namespace ds::daemon {
 
 namespace v1 = ::dsrun::v1;
 
+// Where programs are looked for when PATH is not set.
+inline constexpr std::string_view kDefaultSearchPath = "/usr/local/bin:/usr/bin:/bin";
+
 // What this host contributes to a rank's command.
 struct HostContext {
   std::vector<std::string> environment;  // the daemon's own, "NAME=value"

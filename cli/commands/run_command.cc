@@ -46,7 +46,10 @@ StatusOr<int> RunCommand(const Invocation& invocation) {
   setup.notices = std::move(exports.notices);
   const std::vector<std::string> argv = ProgramCommand(flags, words);
   setup.local_rank_position = LocalRankPosition(flags, argv.size(), words.size());
-  setup.program = [&argv](int) -> StatusOr<RankProgram> { return RankProgram{.argv = argv}; };
+  const std::string script = ProgramScript(flags, words);
+  setup.program = [&argv, &script](int) -> StatusOr<RankProgram> {
+    return RankProgram{.argv = argv, .script = script};
+  };
 
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run_directory,
                       RunDirectory::Create(RunDirectoryPath(flags, setup.job_id)));

@@ -111,12 +111,18 @@ std::optional<Verdict> JobController::PrepareHosts(const RankProgram& program) {
       return prepared_.daemons[i]->Prepare(MakePrepareRequest(job_, static_cast<int>(i), program));
     }));
   }
-  std::optional<Verdict> refused;
+  std::vector<Verdict> refusals;
   for (std::size_t i = 0; i < count; ++i) {
     std::optional<Verdict> verdict = TakeAnswer(static_cast<int>(i), answers[i].get());
-    if (verdict.has_value() && !refused.has_value()) refused = std::move(verdict);
+    if (verdict.has_value()) refusals.push_back(*std::move(verdict));
   }
-  return refused.has_value() ? refused : BindToCores();
+  if (refusals.empty()) return BindToCores();
+  if (refusals.size() > 1) {  // what is wrong on one host often is on others
+    observer_->OnNotice(std::to_string(refusals.size()) + " of " + std::to_string(count) +
+                        " hosts refuse the job:");
+    for (const Verdict& each : refusals) observer_->OnNotice("  " + each.message);
+  }
+  return refusals.front();
 }
 
 std::optional<Verdict> JobController::TakeAnswer(int node_rank,

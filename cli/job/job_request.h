@@ -24,6 +24,7 @@ namespace v1 = ::dsrun::v1;
 // "@DSRUN_JOB_DIR@" in argv is the folder of `files`.
 struct RankProgram {
   std::vector<std::string> argv;
+  std::string script = "";  // the file among them that must be on every host; "" = none
   std::vector<std::pair<std::string, std::string>> files;  // name, content
   std::vector<std::string> notices;                        // for the user
 };

@@ -212,11 +212,17 @@ std::vector<std::string> ProgramCommand(const LaunchFlags& flags,
   std::vector<std::string> command;
   if (flags.module) {
     command = {flags.python, "-u", "-m"};
-  } else if (words[0].ends_with(".py") && !flags.no_python) {
+  } else if (!ProgramScript(flags, words).empty()) {
     command = {flags.python, "-u"};
   }
   command.insert(command.end(), words.begin(), words.end());
   return command;
+}
+
+std::string ProgramScript(const LaunchFlags& flags, const std::vector<std::string>& words) {
+  const bool script =
+      !words.empty() && words[0].ends_with(".py") && !flags.module && !flags.no_python;
+  return script ? words[0] : "";
 }
 
 }  // namespace ds::cli

@@ -48,4 +48,7 @@ StatusOr<LaunchPlan> PlanFromThisHost(const LaunchFlags& flags);
 std::vector<std::string> ProgramCommand(const LaunchFlags& flags,
                                         const std::vector<std::string>& words);
 
+// The script that ProgramCommand has found an interpreter for; "" when it is no file.
+std::string ProgramScript(const LaunchFlags& flags, const std::vector<std::string>& words);
+
 }  // namespace ds::cli

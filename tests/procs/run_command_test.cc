@@ -183,7 +183,18 @@ TEST_F(RunCommandTest, QuietShowsOnlyTheVerdict) {
   EXPECT_THAT(result.err, ::testing::StartsWith("dsrun: the job failed"));
 }
 
+TEST_F(RunCommandTest, AScriptThatIsNotThereIsRefusedByPreflight) {
+  const ProgramResult result = RunProgram(
+      {DS_BIN_DIR "/dsrun", "--run_dir", run().string(), "--num_gpus", "2", "no_such_train.py"},
+      {.working_directory = folder_.path()});
+  EXPECT_EQ(result.status, 3) << result.err;
+  EXPECT_NE(result.err.find("no_such_train.py: No such file or directory"), std::string::npos)
+      << result.err;
+  EXPECT_EQ(nlohmann::json::parse(Content("verdict.json"))["cause"], "preflight");
+}
+
 TEST_F(RunCommandTest, PythonScriptsGetTheirInterpreterAndLocalRank) {
+  ASSERT_TRUE(WriteFileAtomically(folder_.path() / "train.py", "").ok());
   const ProgramResult result =
       RunProgram({DS_BIN_DIR "/dsrun", "--pass_local_rank", "--run_dir", run().string(), "--device",
                   "cpu", "--num_gpus", "2", "--python", "/bin/echo", "train.py", "--lr", "3e-4"},

@@ -363,6 +363,21 @@ TEST_F(JobControllerTest, AHostThatRefusesEndsTheJobBeforeAnyRank) {
   EXPECT_TRUE(daemons_[0]->launched.empty());
 }
 
+TEST_F(JobControllerTest, AllHostsThatRefuseAreNamed) {
+  for (const char* host : {"a", "b", "c"}) AddHost(host, {{Ended()}});
+  for (const int refusing : {0, 2}) {
+    v1::Finding* finding = daemons_[refusing]->prepare_answer.add_findings();
+    finding->set_level(v1::Finding::FAIL);
+    finding->set_message("train.py: No such file or directory");
+  }
+  const auto verdict = Controller().Run();
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->message, "host a: train.py: No such file or directory");
+  EXPECT_THAT(observer_.notices, ElementsAre("2 of 3 hosts refuse the job:",
+                                             "  host a: train.py: No such file or directory",
+                                             "  host c: train.py: No such file or directory"));
+}
+
 TEST_F(JobControllerTest, AHostThatCannotLaunchStopsTheOthers) {
   AddHost("a", {{}});
   AddHost("b", {{}});

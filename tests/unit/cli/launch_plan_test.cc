@@ -222,5 +222,13 @@ TEST(ProgramCommandTest, OnlyPythonProgramsGetAnInterpreter) {
   EXPECT_THAT(ProgramCommand({}, {}), IsEmpty());
 }
 
+TEST(ProgramCommandTest, OnlyAScriptIsAFileThatMustBeThere) {
+  EXPECT_EQ(ProgramScript({}, {"d/train.py", "x.py"}), "d/train.py");
+  EXPECT_EQ(ProgramScript({}, {"./prog", "x.py"}), "");
+  EXPECT_EQ(ProgramScript({.module = true}, {"pkg.py"}), "");
+  EXPECT_EQ(ProgramScript({.no_python = true}, {"train.py"}), "");
+  EXPECT_EQ(ProgramScript({}, {}), "");
+}
+
 }  // namespace
 }  // namespace ds::cli

@@ -55,6 +55,23 @@ TEST_F(PreflightTest, AMissingProgramFails) {
   EXPECT_EQ(Level("program"), v1::Finding::FAIL);
 }
 
+TEST_F(PreflightTest, WithoutAPathProgramsAreWhereTheyUsuallyAre) {
+  request_.set_program("true");
+  context_.search_path.clear();
+  EXPECT_EQ(Level("program"), v1::Finding::OK) << Find("program").message();
+}
+
+TEST_F(PreflightTest, TheScriptMustBeThere) {
+  request_.set_working_directory("/etc");
+  request_.set_script("passwd");
+  EXPECT_EQ(Level("script"), v1::Finding::OK);
+  request_.set_script("/no/such/train.py");
+  EXPECT_EQ(Level("script"), v1::Finding::FAIL);
+  EXPECT_EQ(Find("script").message(), "/no/such/train.py: No such file or directory");
+  request_.set_script(".");
+  EXPECT_EQ(Find("script").message(), "/etc/.: Is a directory");
+}
+
 TEST_F(PreflightTest, DsrankMustBeThereWhenItIsMeant) {
   request_.clear_program();
   EXPECT_EQ(Level("dsrank"), v1::Finding::FAIL);
