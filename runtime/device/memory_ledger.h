@@ -84,6 +84,7 @@ class LedgerEntry {
   ~LedgerEntry() { Reset(); }
 
   std::int64_t bytes() const { return ledger_ == nullptr ? 0 : bytes_; }
+  MemoryUse use() const { return use_; }
   void Reset();
 
  private:

@@ -1,3 +1,6 @@
+#include <string>
+
+#include "runtime/config/batch_sizes.h"
 #include "runtime/engine/engine_parts.h"
 
 namespace ds::engine {
@@ -13,19 +16,44 @@ Status Engine::set_gradient_accumulation_boundary(bool is_boundary) {
   return OkStatus();
 }
 
-Engine::NoSync::NoSync(bool* inside) : inside_(inside) { *inside = true; }
+Status Engine::Parts::ChangeBatch(const StatusOr<config::BatchConfig>& batch) {
+  DS_RETURN_IF_ERROR(batch.status());
+  DS_RETURN_IF_ERROR(CheckBetweenSteps("batch sizes change"));
+  config.batch = *batch;
+  return OkStatus();
+}
 
-StatusOr<Engine::NoSync> Engine::no_sync() {
+const config::BatchConfig& Engine::batch_sizes() const { return parts_->config.batch; }
+
+Status Engine::set_train_batch_size(std::int64_t train) {
+  return parts_->ChangeBatch(
+      config::WithTrainBatchSize(parts_->config.batch, train, world().size()));
+}
+
+Status Engine::set_train_micro_batch_size(std::int64_t micro) {
+  return parts_->ChangeBatch(
+      config::WithMicroBatchSize(parts_->config.batch, micro, world().size()));
+}
+
+Engine::LocalGradients::LocalGradients(bool* inside) : inside_(inside) { *inside = true; }
+
+StatusOr<Engine::LocalGradients> Engine::no_sync() {
   const int stage = parts_->config.zero_optimization.stage;
   if (stage >= 2) {
     return FailedPreconditionError("no_sync() does not go with ZeRO stage " +
                                    std::to_string(stage) +
-                                   ", whose gradients are sharded: every backward reduces them");
+                                   ", whose gradients are sharded: every backward reduces them "
+                                   "(coalesce_grad_reduction() keeps them until it ends)");
   }
-  if (parts_->inside_no_sync) {
-    return FailedPreconditionError("no_sync() inside the scope of another one");
+  return coalesce_grad_reduction();
+}
+
+StatusOr<Engine::LocalGradients> Engine::coalesce_grad_reduction() {
+  if (parts_->local_gradients) {
+    return FailedPreconditionError(
+        "no_sync() or coalesce_grad_reduction() inside the scope of another one");
   }
-  return NoSync(&parts_->inside_no_sync);
+  return LocalGradients(&parts_->local_gradients);
 }
 
 }  // namespace ds::engine

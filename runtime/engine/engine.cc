@@ -1,6 +1,7 @@
 #include "runtime/engine/engine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -143,6 +144,7 @@ Engine::Engine(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Engine::~Engine() = default;
 
 Status Engine::ExportParameters(const ParameterSink& sink) {
+  parts_->BringBack();
   zero::ShardedModel& sharded = *parts_->sharded;
   Status status;
   for (int i = 0; i < static_cast<int>(sharded.units().size()); ++i) {
@@ -174,6 +176,13 @@ double Engine::lr() const { return parts_->scheduled().lr; }
 double Engine::momentum() const {
   return parts_->scheduled().momentum.value_or(parts_->config.optimizer.beta1);
 }
+Status Engine::set_lr(double lr) {
+  if (!(lr >= 0.0 && std::isfinite(lr))) {
+    return InvalidArgumentError("a learning rate is a number of at least 0");
+  }
+  parts_->set_lr = lr;
+  return OkStatus();
+}
 TensorAccess& Engine::tensors() { return *parts_->tensors; }
 
 std::int64_t Engine::gradient_accumulation_steps() const {
@@ -191,17 +200,20 @@ const device::MemoryLedger& Engine::ledger() const { return *parts_->sharded->co
 std::string_view Engine::state_name() const { return "engine"; }
 
 void Engine::AddShards(std::vector<checkpoint::TensorShard>* shards) {
+  parts_->BringBack();
   parts_->optimizer->AddShards(shards);
 }
 
 nlohmann::json Engine::State() const {
-  return {{"finished_steps", parts_->finished_steps},
-          {"applied_steps", parts_->applied_steps},
-          {"micro_steps", parts_->micro_steps},
-          {"global_samples", parts_->global_samples},
-          {"loss_scaler", parts_->loss_scaler.State()},
-          {"optimizer", parts_->optimizer->optimizer_name()},
-          {"optimizer_state", parts_->optimizer->State()}};
+  nlohmann::json state = {{"finished_steps", parts_->finished_steps},
+                          {"applied_steps", parts_->applied_steps},
+                          {"micro_steps", parts_->micro_steps},
+                          {"global_samples", parts_->global_samples},
+                          {"loss_scaler", parts_->loss_scaler.State()},
+                          {"optimizer", parts_->optimizer->optimizer_name()},
+                          {"optimizer_state", parts_->optimizer->State()}};
+  if (parts_->set_lr) state["set_lr"] = *parts_->set_lr;
+  return state;
 }
 
 Status Engine::CheckState(const nlohmann::json& state) const {
@@ -231,6 +243,11 @@ Status Engine::LoadState(const nlohmann::json& state) {
   if (const auto scaler = state.find("loss_scaler");
       parts_->loss_scaler.dynamic() && scaler != state.end()) {
     DS_RETURN_IF_ERROR(parts_->loss_scaler.LoadState(*scaler));
+  }
+  parts_->set_lr.reset();
+  if (const auto lr = state.find("set_lr"); lr != state.end()) {
+    if (!lr->is_number()) return DataLossError("the engine's \"set_lr\" is no number");
+    DS_RETURN_IF_ERROR(set_lr(lr->get<double>()));
   }
   parts_->step = {};
   parts_->latest_was_applied = false;

@@ -30,6 +30,7 @@
 #include "runtime/engine/step_result.h"
 #include "runtime/models/block.h"
 #include "runtime/optim/parameter_groups.h"
+#include "runtime/zero/state_kind.h"
 
 namespace ds::comm {
 class Communicator;
@@ -99,6 +100,14 @@ class Engine : public checkpoint::Stateful {
   std::int64_t global_samples() const;
   std::int64_t gradient_accumulation_steps() const;
 
+  // The batch equation of the steps to come. It can be changed between steps, not inside one; the
+  // caller then brings as many micro-batches, of that size. Not part of checkpoints.
+  const config::BatchConfig& batch_sizes() const;
+  // Keeps the micro-batch; refused when micro-batches and ranks do not divide `train`.
+  Status set_train_batch_size(std::int64_t train);
+  // Keeps the accumulation.
+  Status set_train_micro_batch_size(std::int64_t micro);
+
   // Whether the next step() ends an accumulation: its micro-batches have all been through backward,
   // or the user says so (set_gradient_accumulation_boundary), or decides by calling step()
   // (managed_gradient_accumulation false).
@@ -107,12 +116,14 @@ class Engine : public checkpoint::Stateful {
   // finishes nothing. Refused with managed_gradient_accumulation false.
   Status set_gradient_accumulation_boundary(bool is_boundary);
 
-  // While the returned scope lives, backward communicates nothing and step() is refused. Below
-  // stage 2 backward never does before the boundary; gradients that are sharded (stages 2 and 3,
-  // whatever the world's size) have to be reduced by every backward, so there it is refused, as a
-  // second scope is.
-  class NoSync;
-  StatusOr<NoSync> no_sync();
+  // While the returned scope lives, backward communicates no gradient and step() is refused, as a
+  // second scope is. no_sync is for gradients that are not sharded, whose backward never does
+  // before the boundary; it is refused at stages 2 and 3. coalesce_grad_reduction is for every
+  // stage: sharded gradients then stay whole on every rank, in the dtype they travel in, until the
+  // next backward outside the scope or the step reduces them all at once.
+  class LocalGradients;
+  StatusOr<LocalGradients> no_sync();
+  StatusOr<LocalGradients> coalesce_grad_reduction();
 
   // Whether the latest step() has changed the parameters.
   bool was_step_applied() const;
@@ -121,7 +132,18 @@ class Engine : public checkpoint::Stateful {
   // What the next update will use.
   double lr() const;
   double momentum() const;  // Adam's beta1
+  // Sets it: for one update where a schedule gives the next one, for good where there is none.
+  // Groups keep their factors. Part of checkpoints.
+  Status set_lr(double lr);
   double loss_scale() const;
+
+  // Between steps: takes model state to host memory, all of it or these kinds, so that something
+  // else can have the device's. It comes back with reload_states, or the next call that needs it.
+  // Refused inside a step.
+  Status offload_states(const std::vector<zero::StateKind>& include = {});
+  void reload_states();
+  // Frees the buffers that gathered parameters and gradients have used; refused inside a step.
+  Status empty_partition_cache();
 
   // The state of one parameter by its full name, whatever is sharded (tensor_access.h).
   TensorAccess& tensors();
@@ -145,14 +167,14 @@ class Engine : public checkpoint::Stateful {
 };
 
 // Ends with its destructor; the engine outlives it.
-class Engine::NoSync {
+class Engine::LocalGradients {
  public:
-  NoSync(NoSync&&) = default;
-  ~NoSync() = default;
+  LocalGradients(LocalGradients&&) = default;
+  ~LocalGradients() = default;
 
  private:
   friend class Engine;
-  explicit NoSync(bool* inside);
+  explicit LocalGradients(bool* inside);
   struct Leave {
     void operator()(bool* inside) const { *inside = false; }
   };

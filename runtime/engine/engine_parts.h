@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <variant>
 #include <vector>
 
 #include "runtime/comm/communicator.h"
@@ -48,10 +49,12 @@ struct Engine::Parts {
   std::int64_t global_samples = 0;  // of the finished steps and all ranks
   StepInProgress step;
   std::optional<bool> boundary;  // as the user has set it
-  bool inside_no_sync = false;
+  std::optional<double> set_lr;  // as the user has set it
+  bool local_gradients = false;  // inside a scope of Engine::LocalGradients
   bool latest_was_applied = false;
   std::optional<double> latest_norm;
   std::unique_ptr<TensorAccess> tensors;
+  bool states_away = false;  // on the host
 
   // Whether the user or the number of micro-batches says that a step is due.
   bool at_boundary() const {
@@ -59,10 +62,21 @@ struct Engine::Parts {
     return !config.managed_gradient_accumulation ||
            step.micro_batches >= config.batch.gradient_accumulation_steps;
   }
-  // What the schedule gives for the next update.
+  // What the schedule, or the user, gives for the next update.
   optim::ScheduledValues scheduled() const {
-    return optim::ValuesAfter(config.scheduler, config.optimizer.lr, applied_steps);
+    optim::ScheduledValues values =
+        optim::ValuesAfter(config.scheduler, config.optimizer.lr, applied_steps);
+    if (set_lr) values.lr = *set_lr;
+    return values;
   }
+  bool has_schedule() const {
+    return !std::holds_alternative<config::ConstantRate>(config.scheduler);
+  }
+  // Fails inside a step, when `what` cannot be.
+  Status CheckBetweenSteps(const char* what) const;
+  // Before whatever needs the model's state. Not collective.
+  void BringBack();
+  Status ChangeBatch(const StatusOr<config::BatchConfig>& batch);
   // The mean over ranks (or what the optimizer takes in its place) is there after this. Collective.
   // Fails before the boundary.
   Status ReduceGradientsOnce();

@@ -59,6 +59,7 @@ StatusOr<Found> FindParameter(const zero::ShardedModel& model, const std::string
 
 StatusOr<TensorAccess::Pieces> TensorAccess::Find(const Wanted& wanted) {
   Engine::Parts& parts = *engine_.parts_;
+  parts.BringBack();
   const zero::Context& context = parts.sharded->context();
   DS_ASSIGN_OR_RETURN(const Found found, FindParameter(*parts.sharded, wanted.name));
   zero::Group& group = *found.group;
@@ -170,6 +171,14 @@ Status TensorAccess::SetFullFp32Param(const std::string& name, const at::Tensor&
 }
 Status TensorAccess::SetFullGrad(const std::string& name, const at::Tensor& value) {
   return SetFull({Kind::kGradient, name, ""}, value);
+}
+Status TensorAccess::UpdateFullGrads(const std::vector<std::string>& names,
+                                     const GradientUpdate& update) {
+  for (const std::string& name : names) {
+    DS_ASSIGN_OR_RETURN(const at::Tensor gradient, GetFullGrad(name));
+    DS_RETURN_IF_ERROR(SetFullGrad(name, update(name, gradient)));
+  }
+  return OkStatus();
 }
 Status TensorAccess::SetFullOptimizerState(const std::string& name, const std::string& state,
                                            const at::Tensor& value) {

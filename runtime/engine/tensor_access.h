@@ -16,7 +16,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "runtime/base/status.h"
 #include "runtime/engine/engine.h"
@@ -37,6 +39,10 @@ class TensorAccess {
   Status SetFullGrad(const std::string& name, const at::Tensor& value);
   Status SetFullOptimizerState(const std::string& name, const std::string& state,
                                const at::Tensor& value);
+  // Replaces the gradients of all these by what `update` makes of each, the same on every rank.
+  using GradientUpdate =
+      std::function<at::Tensor(const std::string& name, const at::Tensor& gradient)>;
+  Status UpdateFullGrads(const std::vector<std::string>& names, const GradientUpdate& update);
 
   // Copies. Collective only for gradients, which may have to be reduced first.
   StatusOr<at::Tensor> GetLocalFp32Param(const std::string& name);

@@ -101,6 +101,7 @@ Status CheckScheduleGoesOn(const config::Schedule& schedule, std::int64_t applie
 }  // namespace
 
 at::Tensor Engine::forward(Bundle bundle) {
+  parts_->BringBack();
   zero::ShardedModel& sharded = *parts_->sharded;
   if (c10::GradMode::is_enabled()) {
     parts_->step.samples +=
@@ -122,6 +123,7 @@ at::Tensor Engine::forward(Bundle bundle) {
 }
 
 void Engine::backward(const at::Tensor& loss) {
+  parts_->sharded->HoldGradients(parts_->local_gradients);
   loss.backward(at::full_like(loss, parts_->backward_scale()));
   parts_->sharded->EndBackward();
   parts_->step.losses.push_back(loss.detach());
@@ -163,8 +165,9 @@ Status Engine::Parts::ReduceGradientsOnce() {
 }
 
 StatusOr<StepResult> Engine::step() {
-  if (parts_->inside_no_sync) {
-    return FailedPreconditionError("step() inside the scope of no_sync(): end the scope first");
+  if (parts_->local_gradients) {
+    return FailedPreconditionError(
+        "step() inside the scope of no_sync() or coalesce_grad_reduction(): end the scope first");
   }
   parts_->latest_was_applied = false;
   if (!parts_->at_boundary()) return StepResult{};
@@ -195,6 +198,7 @@ StatusOr<StepResult> Engine::step() {
                     .beta1 = scheduled.momentum});
     DS_RETURN_IF_ERROR(parts_->loss_scaler.Update(/*overflow=*/false));
     parts_->latest_was_applied = true;
+    if (parts_->has_schedule()) parts_->set_lr.reset();
   } else {
     result.non_finite = DescribeNonFinite(*parts_->sharded, totals);
     DS_RETURN_IF_ERROR(parts_->TakeNonFinite(&result));

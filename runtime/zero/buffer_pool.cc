@@ -19,7 +19,9 @@ constexpr int kUsersPerUnit = 2;
 
 bool BufferPool::Size::shared_by_units() const { return users > kUsersPerUnit; }
 
-BufferPool::~BufferPool() {
+BufferPool::~BufferPool() { FreeIdle(); }
+
+void BufferPool::FreeIdle() {
   for (auto& [bytes, size] : sizes_) FreeIdle(size, bytes);
 }
 

@@ -34,6 +34,8 @@ class BufferPool {
 
   at::DataPtr Take(std::int64_t bytes);
   void Give(at::DataPtr buffer, std::int64_t bytes);
+  // Frees what has been given back.
+  void FreeIdle();
 
  private:
   struct Size {

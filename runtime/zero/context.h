@@ -28,6 +28,7 @@ struct Context {
 struct BookedTensor {
   at::Tensor tensor;
   device::LedgerEntry entry;
+  at::Tensor on_host;  // the values, while MoveToHost has taken the tensor's bytes
 
   bool defined() const { return tensor.defined(); }
 };
@@ -40,5 +41,11 @@ struct FlatSpec {
 
 // Uninitialised.
 BookedTensor MakeBooked(const Context& context, const FlatSpec& spec);
+
+// Takes the bytes to host memory (pinned, where the device is not the CPU) and back; the tensor,
+// its storage object and all views of it stay, and must not be read in between. Both do nothing
+// when the bytes are there already, or the tensor is not defined.
+void MoveToHost(const Context& context, BookedTensor& booked);
+void MoveBack(const Context& context, BookedTensor& booked);
 
 }  // namespace ds::zero

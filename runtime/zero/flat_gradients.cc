@@ -123,12 +123,20 @@ void FlatGradients::ReduceEverywhere(const at::Tensor& whole) {
   AfterReduction(whole);
 }
 
-void FlatGradients::EndMicroBatch() {
-  ++micro_step_;
-  if (!block_) return;
+void FlatGradients::ReduceBlock() {
   ZeroWhatIsMissing();
   ReduceIntoShard(block_->tensor());
   block_->Release();
+}
+
+void FlatGradients::EndMicroBatch(bool hold) {
+  ++micro_step_;
+  if (!block_) return;
+  if (hold) {
+    Buffer();  // on every rank, whatever gradients it has had
+  } else {
+    ReduceBlock();
+  }
 }
 
 void FlatGradients::KeepOwn() {
@@ -137,7 +145,10 @@ void FlatGradients::KeepOwn() {
 }
 
 void FlatGradients::Reduce() {
-  if (block_) return;
+  if (block_) {
+    if (block_->present()) ReduceBlock();  // held
+    return;
+  }
   ZeroWhatIsMissing();
   if (context_.world->size() == 1) return;
   const bool convert = travel_.dtype != context_.dtypes.gradient;
@@ -162,6 +173,7 @@ at::Tensor FlatGradients::for_optimizer() const {
 }
 
 void FlatGradients::Clear() {
+  if (block_ && block_->present()) block_->Release();
   whole_ = {};
   own_ = {};
   micro_step_ = 0;

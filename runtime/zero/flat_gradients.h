@@ -5,8 +5,8 @@
 //
 // Unsharded, they are summed over micro-batches in a whole flat buffer, which is reduced once, at
 // the end of the step. Sharded, the buffer is there only while the unit's backward runs; then it is
-// reduced into the shard. Gradients arrive scaled so that their sum over micro-batches is the
-// rank's mean. A parameter without a gradient counts as zeros.
+// reduced into the shard, unless it is told to hold. Gradients arrive scaled so that their sum over
+// micro-batches is the rank's mean. A parameter without a gradient counts as zeros.
 //
 // Nothing is held before the first gradient of a step and after Clear. That keeps gradients and the
 // forward pass's activations, the two largest tenants of a step, from being in memory together.
@@ -52,8 +52,9 @@ class FlatGradients {
   // backward.
   void Add(int i, const at::Tensor& gradient);
 
-  // All gradients of this micro-batch have been added.
-  void EndMicroBatch();
+  // All gradients of this micro-batch have been added. With `hold`, sharded ones wait, whole, for
+  // the next micro-batch without it, or Reduce.
+  void EndMicroBatch(bool hold);
   // The step's last micro-batch has ended: after this the mean over ranks is there.
   void Reduce();
   // In its place: what is there stays this rank's own. Requires gradients that are not sharded.
@@ -76,6 +77,7 @@ class FlatGradients {
   const at::Tensor& Buffer();
   at::Tensor OwnPart(const at::Tensor& whole) const;
   void ZeroWhatIsMissing();
+  void ReduceBlock();
   void ReduceIntoShard(const at::Tensor& whole);
   void ReduceEverywhere(const at::Tensor& whole);
   // What context.reduction asks for around the sum over ranks, in place.

@@ -74,6 +74,17 @@ void FlatParameters::Release() {
   if (pooled_) pooled_->Release();
 }
 
+void FlatParameters::MoveToHost() {
+  Release();
+  zero::MoveToHost(context_, whole_);
+  zero::MoveToHost(context_, own_);
+}
+
+void FlatParameters::MoveBack() {
+  zero::MoveBack(context_, whole_);
+  zero::MoveBack(context_, own_);
+}
+
 void FlatParameters::Publish() {
   if (!pooled_) context_.world->AllGather(full(), shard_);
 }

@@ -46,6 +46,10 @@ class FlatParameters {
   void Gather();
   void Release();
 
+  // Between steps: what is kept of the parameters goes to host memory, until MoveBack.
+  void MoveToHost();
+  void MoveBack();
+
   // Brings the owners' updated shards to all ranks, unless the buffer is away (Gather will).
   void Publish();
 

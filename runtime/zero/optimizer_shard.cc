@@ -63,6 +63,15 @@ void OptimizerShard::PublishWeights() {
   Publish();
 }
 
+void OptimizerShard::MoveStateToHost() {
+  for (BookedTensor& state : state_) MoveToHost(context_, state);
+}
+
+void OptimizerShard::MoveBack() {
+  zero::MoveBack(context_, master_);
+  for (BookedTensor& state : state_) zero::MoveBack(context_, state);
+}
+
 void OptimizerShard::AddShards(std::vector<checkpoint::TensorShard>* shards) const {
   checkpoint::Replica replica;
   if (!context_.sharding.optimizer) {

@@ -33,6 +33,11 @@ class OptimizerShard {
   // follow. Collective.
   void PublishWeights();
 
+  // Between steps: goes to host memory until MoveBack.
+  void MoveStateToHost();
+  void MoveMastersToHost() { MoveToHost(context_, master_); }
+  void MoveBack();
+
  private:
   // What the optimizer updates: weights of its own, or the parameters.
   at::Tensor weights() const { return master_.defined() ? master_.tensor : target_; }

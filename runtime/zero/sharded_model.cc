@@ -90,6 +90,11 @@ void ShardedModel::ReleaseAll() {
   for (const auto& unit : units_) unit->Release();
 }
 
+void ShardedModel::FreeBuffers() {
+  ReleaseAll();
+  pool_.FreeIdle();
+}
+
 void ShardedModel::EnterForward(int index) { Enter(index); }
 
 std::vector<at::Tensor> ShardedModel::LeaveForward(int index, std::vector<at::Tensor> outputs) {
@@ -115,7 +120,7 @@ void ShardedModel::EndMicroBatchAfter(int index) {
   for (int i = static_cast<int>(units_.size()) - 1; i > index; --i) {
     if (!awaits_backward_[static_cast<std::size_t>(i)]) continue;
     awaits_backward_[static_cast<std::size_t>(i)] = false;
-    units_[static_cast<std::size_t>(i)]->EndMicroBatch();
+    units_[static_cast<std::size_t>(i)]->EndMicroBatch(hold_);
   }
 }
 

@@ -55,10 +55,14 @@ class ShardedModel {
   void EndForward();
   // After a backward pass: reduces and releases what is left.
   void EndBackward();
+  // Whether the backward passes to come leave sharded gradients whole (FlatGradients).
+  void HoldGradients(bool hold) { hold_ = hold; }
 
   // Brings one unit and takes the others away, to read or write its parameters.
   void Enter(int index);
   void ReleaseAll();
+  // ReleaseAll, and frees the buffers that are kept for the next time.
+  void FreeBuffers();
 
  private:
   explicit ShardedModel(const Context& context) : context_(context), pool_(context_) {}
@@ -70,6 +74,7 @@ class ShardedModel {
   BufferPool pool_;
   std::vector<std::unique_ptr<Unit>> units_;
   std::vector<bool> awaits_backward_;
+  bool hold_ = false;
   std::int64_t trainable_numel_ = 0;
   std::int64_t frozen_numel_ = 0;
 };

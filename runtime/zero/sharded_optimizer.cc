@@ -94,6 +94,30 @@ Status ShardedOptimizer::LoadState(const nlohmann::json& state) {
   return OkStatus();
 }
 
+void ShardedOptimizer::MoveToHost(StateKind kind) {
+  switch (kind) {
+    case StateKind::kOptimStates:
+      for (const auto& shard : shards_) shard->MoveStateToHost();
+      return;
+    case StateKind::kHpParams:
+      for (const auto& shard : shards_) shard->MoveMastersToHost();
+      return;
+    case StateKind::kLpParams:
+      ForEachGroup(model_, [](Group& group) { group.parameters.MoveToHost(); });
+      return;
+    case StateKind::kLpGrads:
+      return;
+    case StateKind::kContiguousGradBuffer:
+      model_.FreeBuffers();
+      return;
+  }
+}
+
+void ShardedOptimizer::MoveBack() {
+  ForEachGroup(model_, [](Group& group) { group.parameters.MoveBack(); });
+  for (const auto& shard : shards_) shard->MoveBack();
+}
+
 void ShardedOptimizer::PublishWeights() {
   for (const auto& shard : shards_) shard->PublishWeights();
 }

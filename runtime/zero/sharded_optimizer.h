@@ -18,6 +18,7 @@
 
 #include "runtime/zero/optimizer_shard.h"
 #include "runtime/zero/sharded_model.h"
+#include "runtime/zero/state_kind.h"
 
 namespace ds::zero {
 
@@ -45,6 +46,11 @@ class ShardedOptimizer {
   // and publishes the weights.
   nlohmann::json State() const { return optimizer_->State(); }
   Status LoadState(const nlohmann::json& state);
+
+  // Between steps: takes one kind of state to host memory. Until MoveBack nothing else may be
+  // called. What an optimizer keeps beside AddShards' tensors stays where it is.
+  void MoveToHost(StateKind kind);
+  void MoveBack();
 
  private:
   double SumOfOwnSquares() const;

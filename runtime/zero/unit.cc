@@ -101,9 +101,9 @@ void Unit::Release() {
   for (const auto& group : groups_) group->parameters.Release();
 }
 
-void Unit::EndMicroBatch() {
+void Unit::EndMicroBatch(bool hold) {
   for (const auto& group : groups_) {
-    if (group->trainable()) group->gradients->EndMicroBatch();
+    if (group->trainable()) group->gradients->EndMicroBatch(hold);
   }
 }
 

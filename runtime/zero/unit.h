@@ -38,7 +38,7 @@ class Unit {
 
   void Gather();
   void Release();
-  void EndMicroBatch();
+  void EndMicroBatch(bool hold);
 
  private:
   void Watch(Group& group);

@@ -1,5 +1,4 @@
-// What the engine says about itself between calls, who decides when a step ends, and the access to
-// single tensors.
+// What the engine says about itself between calls, and the access to single tensors.
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
@@ -9,6 +8,8 @@
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <tuple>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/engine/tensor_access.h"
@@ -57,89 +58,28 @@ TEST(EngineCounters, CountStepsMicroBatchesAndSamples) {
   });
 }
 
-TEST(UnmanagedAccumulation, EveryStepUpdatesWithWhatThereIs) {
-  for (const int stage : {0, 2, 3}) {
-    testing::RunRanks(2, [&](comm::Communicator& world) {
-      TinyRun run{.stage = stage, .accumulation = 3};
-      config::DsConfig unmanaged = TinyConfig(run);
-      unmanaged.managed_gradient_accumulation = false;
-      const auto engine = MakeEngine(run, world, unmanaged);
-      // As many as a managed engine takes: the same numbers.
-      for (int i = 0; i < 3; ++i) RunMicroBatch(*engine, run, i);
-      EXPECT_TRUE(engine->step().value().boundary);
-      const auto managed = MakeTinyEngine(run, world);
-      TrainTiny(*managed, run, 1);
-      const auto ours = ExportAll(*engine), theirs = ExportAll(*managed);
-      for (const auto& [name, value] : ours) EXPECT_TRUE(value.equal(theirs.at(name))) << name;
-      // And any other number.
-      RunMicroBatch(*engine, run, 3);
-      EXPECT_TRUE(engine->step().value().boundary);
-      EXPECT_TRUE(engine->was_step_applied());
-      EXPECT_EQ(engine->global_samples(), 24 + 8);
-      EXPECT_THAT(engine->step().status().message(), HasSubstr("0 micro-batches"));
-    });
-  }
-}
+TEST(SetLr, HoldsForOneUpdateOfAScheduleOtherwiseForGood) {
+  testing::RunRanks(1, [&](comm::Communicator& world) {
+    const TinyRun run{.stage = 1};
+    const auto plain = MakeTinyEngine(run, world);
+    EXPECT_TRUE(plain->set_lr(0.25).ok());
+    EXPECT_EQ(plain->lr(), 0.25);
+    for (const StepResult& step : TrainTiny(*plain, run, 2)) EXPECT_EQ(step.lr, 0.25);
+    const auto copy = MakeTinyEngine(run, world);
+    // As a checkpoint gives it back.
+    EXPECT_TRUE(copy->LoadState(nlohmann::json::parse(plain->State().dump())).ok());
+    EXPECT_EQ(copy->lr(), 0.25);
 
-TEST(Boundary, IsWhereTheUserSays) {
-  testing::RunRanks(2, [&](comm::Communicator& world) {
-    const TinyRun run{.stage = 2, .accumulation = 3};
-    const auto engine = MakeTinyEngine(run, world);
-    EXPECT_TRUE(engine->set_gradient_accumulation_boundary(false).ok());
-    for (int i = 0; i < 4; ++i) RunMicroBatch(*engine, run, i);
-    EXPECT_FALSE(engine->is_gradient_accumulation_boundary());
-    EXPECT_FALSE(engine->step().value().boundary) << "four micro-batches, and the user says no";
-    EXPECT_TRUE(engine->set_gradient_accumulation_boundary(true).ok());
-    EXPECT_TRUE(engine->is_gradient_accumulation_boundary());
-    RunMicroBatch(*engine, run, 4);
-    EXPECT_TRUE(engine->step().value().boundary);
-    EXPECT_TRUE(engine->was_step_applied());
-    EXPECT_EQ(engine->micro_steps(), 5);
-    EXPECT_EQ(engine->finished_steps(), 1);
-    EXPECT_THAT(engine->step().status().message(), HasSubstr("0 micro-batches"));
-    config::DsConfig unmanaged = TinyConfig(run);
-    unmanaged.managed_gradient_accumulation = false;
-    EXPECT_THAT(
-        MakeEngine(run, world, unmanaged)->set_gradient_accumulation_boundary(true).message(),
-        HasSubstr("where step() is called"));
+    config::DsConfig config = TinyConfig(run);
+    config.scheduler = config::WarmupLr{.max_lr = 1.0, .num_steps = 10};
+    const auto scheduled = MakeEngine(run, world, config);
+    TrainTiny(*scheduled, run, 3);
+    const double next = scheduled->lr();
+    EXPECT_TRUE(scheduled->set_lr(0.25).ok());
+    EXPECT_EQ(TrainTiny(*scheduled, run, 1)[0].lr, 0.25);
+    EXPECT_GT(scheduled->lr(), next);
+    EXPECT_FALSE(scheduled->set_lr(-1.0).ok());
   });
-}
-
-TEST(NoSync, HoldsBackwardLocalAndRefusesSteps) {
-  for (const int stage : {0, 1}) {
-    testing::RunRanks(2, [&](comm::Communicator& world) {
-      const TinyRun run{.stage = stage, .accumulation = 3};
-      const auto engine = MakeTinyEngine(run, world);
-      {
-        const auto scope = engine->no_sync().value();
-        for (int i = 0; i < 2; ++i) {
-          // One rank after the other: were backward collective, the first would wait for good.
-          for (int turn = 0; turn < world.size(); ++turn) {
-            if (turn == world.rank()) RunMicroBatch(*engine, run, i);
-            world.Barrier();
-          }
-          EXPECT_THAT(engine->step().status().message(), HasSubstr("inside the scope of no_sync"));
-        }
-        EXPECT_THAT(engine->no_sync().status().message(), HasSubstr("another one"));
-      }
-      EXPECT_TRUE(engine->no_sync().ok()) << "the scope has ended";
-      RunMicroBatch(*engine, run, 2);
-      EXPECT_TRUE(engine->step().value().boundary);
-      const auto plain = MakeTinyEngine(run, world);
-      TrainTiny(*plain, run, 1);
-      const auto ours = ExportAll(*engine), theirs = ExportAll(*plain);
-      for (const auto& [name, value] : ours) EXPECT_TRUE(value.equal(theirs.at(name))) << name;
-    });
-  }
-}
-
-TEST(NoSync, IsRefusedWhereGradientsAreSharded) {
-  for (const int stage : {2, 3}) {
-    testing::RunRanks(1, [&](comm::Communicator& world) {
-      EXPECT_THAT(MakeTinyEngine({.stage = stage}, world)->no_sync().status().message(),
-                  HasSubstr("does not go with ZeRO stage " + std::to_string(stage)));
-    });
-  }
 }
 
 // Reads and writes of every kind of tensor, the same at every stage.
@@ -206,6 +146,14 @@ TEST_P(Access, WhatIsSetIsReadAndUsed) {
     const at::Tensor part = tensors.GetLocalGrad("layer.1.b").value();
     EXPECT_TRUE(tensors.SetLocalGrad("layer.1.b", part * 2).ok());
     EXPECT_TRUE(tensors.GetFullGrad("layer.1.b").value().eq(6.0).all().item<bool>());
+    const auto rising = [](const std::string& name, const at::Tensor& gradient) {
+      return gradient + (name == "layer.1.b" ? 1.0 : 2.0);
+    };
+    const at::Tensor before = tensors.GetFullGrad("layer.2.b").value();
+    EXPECT_TRUE(tensors.UpdateFullGrads({"layer.1.b", "layer.2.b"}, rising).ok());
+    EXPECT_TRUE(tensors.GetFullGrad("layer.1.b").value().eq(7.0).all().item<bool>());
+    EXPECT_TRUE(tensors.GetFullGrad("layer.2.b").value().equal(before + 2.0));
+    EXPECT_FALSE(tensors.UpdateFullGrads({"layer.0.scale"}, rising).ok()) << "frozen";
     EXPECT_TRUE(engine->step().ok());
     EXPECT_GT(engine->global_grad_norm().value(), 6.0);
   });
@@ -252,6 +200,46 @@ TEST_P(Access, SaysWhatThereIsNot) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Stages, Access, ::testing::Values(0, 1, 2, 3));
+
+// On the CPU both memories are the host's; what is away has no bytes all the same.
+class OffloadStates : public ::testing::TestWithParam<std::tuple<int, Precision>> {};
+
+TEST_P(OffloadStates, WaitOnTheHostBetweenSteps) {
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    const TinyRun run{.stage = std::get<0>(GetParam()), .precision = std::get<1>(GetParam())};
+    const auto never = MakeTinyEngine(run, world);
+    TrainTiny(*never, run, 3);
+    const auto model = MakeTinyModel(run.shape, run.dtype());
+    const auto engine = Engine::create(model, TinyConfig(run), {.world = &world}).value();
+    const at::Tensor weight = model->block(1).parameters()[0];
+    TrainTiny(*engine, run, 1);
+    const std::int64_t bytes = engine->ledger().ModelStateBytes();
+    EXPECT_TRUE(engine->offload_states().ok());
+    EXPECT_EQ(weight.storage().nbytes(), 0u);
+    EXPECT_EQ(engine->ledger().ModelStateBytes(), bytes) << "they are somewhere";
+    engine->reload_states();
+    EXPECT_EQ(weight.storage().nbytes() == 0, run.stage == 3);
+    TrainTiny(*engine, run, 1);
+    EXPECT_TRUE(engine->offload_states({zero::StateKind::kOptimStates}).ok());
+    EXPECT_EQ(weight.storage().nbytes() == 0, run.stage == 3) << "the parameters stay";
+    EXPECT_TRUE(engine->offload_states({zero::StateKind::kLpParams}).ok());
+    EXPECT_TRUE(engine->empty_partition_cache().ok());
+    TrainTiny(*engine, run, 1);  // comes back by itself
+    EXPECT_TRUE(engine->offload_states().ok());
+    const at::Tensor state = engine->tensors().GetFullOptimizerState("table", "exp_avg").value();
+    EXPECT_TRUE(state.equal(never->tensors().GetFullOptimizerState("table", "exp_avg").value()));
+    EXPECT_TRUE(engine->offload_states().ok());
+    const auto ours = ExportAll(*engine), theirs = ExportAll(*never);
+    for (const auto& [name, value] : ours) EXPECT_TRUE(value.equal(theirs.at(name))) << name;
+    RunMicroBatch(*engine, run, 0);
+    EXPECT_THAT(engine->offload_states().message(), HasSubstr("between steps only"));
+    EXPECT_FALSE(engine->empty_partition_cache().ok());
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, OffloadStates,
+                         ::testing::Combine(::testing::Values(0, 1, 2, 3),
+                                            ::testing::Values(Precision::kFp32, Precision::kBf16)));
 
 // A model of one's own with buffers.
 class WithBuffers : public Block {

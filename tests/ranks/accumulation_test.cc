@@ -1,0 +1,204 @@
+// How many micro-batches a step has, who decides that, and when their gradients go between ranks.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/engine/tensor_access.h"
+#include "tests/ranks/tiny_model.h"
+#include "tests/support/rank_harness.h"
+
+namespace ds::tests {
+namespace {
+
+using ::testing::HasSubstr;
+
+void RunMicroBatch(Engine& engine, const TinyRun& run, std::int64_t micro_batch) {
+  engine.backward(engine.forward(TinyBatch(run, engine.world(), micro_batch)));
+}
+
+std::unique_ptr<Engine> MakeEngine(const TinyRun& run, comm::Communicator& world,
+                                   const config::DsConfig& config) {
+  return Engine::create(MakeTinyModel(run.shape, run.dtype()), config, {.world = &world}).value();
+}
+
+void ExpectSameParameters(Engine& a, Engine& b) {
+  const auto ours = ExportAll(a), theirs = ExportAll(b);
+  for (const auto& [name, value] : ours) EXPECT_TRUE(value.equal(theirs.at(name))) << name;
+}
+
+TEST(UnmanagedAccumulation, EveryStepUpdatesWithWhatThereIs) {
+  for (const int stage : {0, 2, 3}) {
+    testing::RunRanks(2, [&](comm::Communicator& world) {
+      TinyRun run{.stage = stage, .accumulation = 3};
+      config::DsConfig unmanaged = TinyConfig(run);
+      unmanaged.managed_gradient_accumulation = false;
+      const auto engine = MakeEngine(run, world, unmanaged);
+      // As many as a managed engine takes: the same numbers.
+      for (int i = 0; i < 3; ++i) RunMicroBatch(*engine, run, i);
+      EXPECT_TRUE(engine->step().value().boundary);
+      const auto managed = MakeTinyEngine(run, world);
+      TrainTiny(*managed, run, 1);
+      ExpectSameParameters(*engine, *managed);
+      // And any other number.
+      RunMicroBatch(*engine, run, 3);
+      EXPECT_TRUE(engine->step().value().boundary);
+      EXPECT_TRUE(engine->was_step_applied());
+      EXPECT_EQ(engine->global_samples(), 24 + 8);
+      EXPECT_THAT(engine->step().status().message(), HasSubstr("0 micro-batches"));
+    });
+  }
+}
+
+TEST(Boundary, IsWhereTheUserSays) {
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    const TinyRun run{.stage = 2, .accumulation = 3};
+    const auto engine = MakeTinyEngine(run, world);
+    EXPECT_TRUE(engine->set_gradient_accumulation_boundary(false).ok());
+    for (int i = 0; i < 4; ++i) RunMicroBatch(*engine, run, i);
+    EXPECT_FALSE(engine->is_gradient_accumulation_boundary());
+    EXPECT_FALSE(engine->step().value().boundary) << "four micro-batches, and the user says no";
+    EXPECT_TRUE(engine->set_gradient_accumulation_boundary(true).ok());
+    EXPECT_TRUE(engine->is_gradient_accumulation_boundary());
+    RunMicroBatch(*engine, run, 4);
+    EXPECT_TRUE(engine->step().value().boundary);
+    EXPECT_TRUE(engine->was_step_applied());
+    EXPECT_EQ(engine->micro_steps(), 5);
+    EXPECT_EQ(engine->finished_steps(), 1);
+    EXPECT_THAT(engine->step().status().message(), HasSubstr("0 micro-batches"));
+    config::DsConfig unmanaged = TinyConfig(run);
+    unmanaged.managed_gradient_accumulation = false;
+    EXPECT_THAT(
+        MakeEngine(run, world, unmanaged)->set_gradient_accumulation_boundary(true).message(),
+        HasSubstr("where step() is called"));
+  });
+}
+
+TEST(NoSync, HoldsBackwardLocalAndRefusesSteps) {
+  for (const int stage : {0, 1}) {
+    testing::RunRanks(2, [&](comm::Communicator& world) {
+      const TinyRun run{.stage = stage, .accumulation = 3};
+      const auto engine = MakeTinyEngine(run, world);
+      {
+        const auto scope = engine->no_sync().value();
+        for (int i = 0; i < 2; ++i) {
+          // One rank after the other: were backward collective, the first would wait for good.
+          for (int turn = 0; turn < world.size(); ++turn) {
+            if (turn == world.rank()) RunMicroBatch(*engine, run, i);
+            world.Barrier();
+          }
+          EXPECT_THAT(engine->step().status().message(), HasSubstr("inside the scope of no_sync"));
+        }
+        EXPECT_THAT(engine->no_sync().status().message(), HasSubstr("another one"));
+      }
+      EXPECT_TRUE(engine->no_sync().ok()) << "the scope has ended";
+      RunMicroBatch(*engine, run, 2);
+      EXPECT_TRUE(engine->step().value().boundary);
+      const auto plain = MakeTinyEngine(run, world);
+      TrainTiny(*plain, run, 1);
+      ExpectSameParameters(*engine, *plain);
+    });
+  }
+}
+
+TEST(NoSync, IsRefusedWhereGradientsAreSharded) {
+  for (const int stage : {2, 3}) {
+    testing::RunRanks(1, [&](comm::Communicator& world) {
+      EXPECT_THAT(MakeTinyEngine({.stage = stage}, world)->no_sync().status().message(),
+                  HasSubstr("does not go with ZeRO stage " + std::to_string(stage)));
+    });
+  }
+}
+
+// Sums the micro-batches before the ranks, as stages 0 and 1 do, and has their bits.
+TEST(CoalescedReduction, HappensOnceWhenTheStepEnds) {
+  for (const int stage : {1, 2, 3}) {
+    testing::RunRanks(2, [&](comm::Communicator& world) {
+      const TinyRun run{.stage = stage, .accumulation = 3};
+      const auto engine = MakeTinyEngine(run, world);
+      {
+        const auto scope = engine->coalesce_grad_reduction().value();
+        for (int i = 0; i < 3; ++i) {
+          // Stage 3 gathers parameters; elsewhere nothing may wait for the other rank.
+          for (int turn = 0; turn < world.size(); ++turn) {
+            if (stage == 3 ? turn == 0 : turn == world.rank()) RunMicroBatch(*engine, run, i);
+            world.Barrier();
+          }
+        }
+        EXPECT_THAT(engine->step().status().message(), HasSubstr("coalesce_grad_reduction"));
+        EXPECT_THAT(engine->coalesce_grad_reduction().status().message(), HasSubstr("another one"));
+      }
+      EXPECT_TRUE(engine->step().value().boundary);
+      const auto plain = MakeTinyEngine({.stage = 0, .accumulation = 3}, world);
+      TrainTiny(*plain, run, 1);
+      EXPECT_EQ(engine->global_grad_norm(), plain->global_grad_norm());
+      ExpectSameParameters(*engine, *plain);
+    });
+  }
+}
+
+TEST(CoalescedReduction, GoesOnWithABackwardBehindItsScope) {
+  for (const int stage : {2, 3}) {
+    testing::RunRanks(2, [&](comm::Communicator& world) {
+      const TinyRun run{.stage = stage, .accumulation = 4};
+      const auto engine = MakeTinyEngine(run, world);
+      RunMicroBatch(*engine, run, 0);
+      {
+        const auto scope = engine->coalesce_grad_reduction().value();
+        for (int i = 1; i < 3; ++i) RunMicroBatch(*engine, run, i);
+      }
+      RunMicroBatch(*engine, run, 3);
+      const at::Tensor ours = engine->tensors().GetFullGrad("layer.1.w").value();
+      const auto plain = MakeTinyEngine(run, world);
+      for (int i = 0; i < 4; ++i) RunMicroBatch(*plain, run, i);
+      EXPECT_TRUE(ours.allclose(plain->tensors().GetFullGrad("layer.1.w").value(), 1e-5, 1e-7));
+      EXPECT_TRUE(engine->step().value().boundary);
+    });
+  }
+}
+
+// 24 samples a step on two ranks.
+std::unique_ptr<Engine> MakeEngineOfTwo(const TinyRun& run, comm::Communicator& world) {
+  config::DsConfig config = TinyConfig(run);
+  config.batch = {.train_batch_size = 24,
+                  .train_micro_batch_size_per_gpu = 12 / run.accumulation,
+                  .gradient_accumulation_steps = run.accumulation};
+  return MakeEngine(run, world, config);
+}
+
+TEST(BatchSizes, ChangeBetweenSteps) {
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    const TinyRun run{.stage = 2, .accumulation = 3};
+    const auto engine = MakeEngineOfTwo(run, world);
+    EXPECT_TRUE(engine->set_train_batch_size(8).ok());
+    EXPECT_EQ(engine->gradient_accumulation_steps(), 1);
+    EXPECT_EQ(engine->batch_sizes().train_micro_batch_size_per_gpu, 4);
+    RunMicroBatch(*engine, run, 0);
+    EXPECT_TRUE(engine->is_gradient_accumulation_boundary());
+    EXPECT_THAT(engine->set_train_batch_size(24).message(), HasSubstr("between steps"));
+    EXPECT_TRUE(engine->step().value().boundary);
+    EXPECT_THAT(engine->set_train_batch_size(12).message(), HasSubstr("16"));
+    EXPECT_EQ(engine->batch_sizes().train_batch_size, 8) << "refused, so as it was";
+    EXPECT_TRUE(engine->set_train_batch_size(24).ok());
+    EXPECT_TRUE(engine->set_train_micro_batch_size(2).ok());
+    EXPECT_EQ(engine->batch_sizes().train_batch_size, 12);
+    EXPECT_EQ(engine->gradient_accumulation_steps(), 3);
+  });
+}
+
+// The step that a changed batch takes is the one of an engine that has always had it.
+TEST(BatchSizes, ScaleTheLossOfTheStepsToCome) {
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    const TinyRun run{.stage = 1, .accumulation = 3};
+    const auto engine = MakeEngineOfTwo({.stage = 1, .accumulation = 1}, world);
+    EXPECT_TRUE(engine->set_train_micro_batch_size(4).ok());
+    EXPECT_TRUE(engine->set_train_batch_size(24).ok());
+    TrainTiny(*engine, run, 2);
+    const auto plain = MakeTinyEngine(run, world);
+    TrainTiny(*plain, run, 2);
+    ExpectSameParameters(*engine, *plain);
+  });
+}
+
+}  // namespace
+}  // namespace ds::tests
