@@ -22,11 +22,18 @@ struct OptimizerParams {
 };
 
 constexpr OptimizerParams kOptimizerParams[] = {
-    {"Adam", " betas eps bias_correction adam_w_mode torch_adam fp32_optimizer_states ", "{}"},
-    {"AdamW", " betas eps bias_correction adam_w_mode torch_adam fp32_optimizer_states ", "{}"},
+    {"Adam",
+     " betas eps bias_correction adam_w_mode torch_adam fp32_optimizer_states "
+     "set_grad_none foreach fused capturable ",
+     "{}"},
+    {"AdamW",
+     " betas eps bias_correction adam_w_mode torch_adam fp32_optimizer_states "
+     "set_grad_none foreach fused capturable ",
+     "{}"},
     {"Lamb", " betas eps bias_correction eps_inside_sqrt min_coeff max_coeff ", "{}"},
-    {"Lion", " betas fp32_optimizer_states ", "{}"},
-    {"Adagrad", " eps lr_decay fp32_optimizer_states ", R"({"lr": 0.01, "eps": 1e-10})"},
+    {"Lion", " betas fp32_optimizer_states set_grad_none ", "{}"},
+    {"Adagrad", " eps lr_decay fp32_optimizer_states foreach fused ",
+     R"({"lr": 0.01, "eps": 1e-10})"},
     {"Muon",
      " betas eps adam_w_mode torch_adam fp32_optimizer_states momentum muon_lr adam_lr ns_method ",
      R"({"betas": [0.9, 0.95], "eps": 1e-10})"},
@@ -42,7 +49,7 @@ constexpr OptimizerParams kOptimizerParams[] = {
     {"MuAdam", " betas eps base_shapes ", R"({"adam_w_mode": false})"},
     {"MuAdamW", " betas eps base_shapes ", "{}"},
     {"MuSGD", " momentum dampening nesterov base_shapes ", R"({"momentum": 0.0})"},
-    {"SGD", " momentum dampening nesterov ", R"({"momentum": 0.0})"},
+    {"SGD", " momentum dampening nesterov foreach fused ", R"({"momentum": 0.0})"},
 };
 
 const OptimizerParams* ParamsOf(const Values& values) {

@@ -119,6 +119,7 @@ std::string NamesOf(const ScheduleType& type) {
 // Whether the user gives a parameter of a schedule with something to say, by "auto", too.
 bool SaysSomething(const std::string& key, const Values::Entry& entry) {
   return key.starts_with(kPrefix) && (entry.given || entry.travels) && !entry.broken &&
+         entry.setting->state != SettingState::kRefused &&  // which says enough
          !IsDefault(*entry.setting, entry.value);
 }
 

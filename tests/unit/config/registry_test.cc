@@ -83,8 +83,9 @@ Json OtherValue(const Setting& setting) {
 }
 
 // The catalogue, and what it leaves to the constructors of optimizers (dampening, nesterov,
-// lr_decay, eps_inside_sqrt), to the mup package (base_shapes) and of PyTorch's schedulers.
-constexpr int kKeys = 579 + 5 + 27;
+// amsgrad,
+// ...), to the mup package (base_shapes) and of schedulers.
+constexpr int kKeys = 579 + 12 + 31;
 
 TEST(RegistryTest, HoldsTheWholeCatalogueInOrder) {
   EXPECT_EQ(AllSettings().size(), kKeys);

@@ -113,6 +113,21 @@ TEST(RulesTest, OptimizersTakeTheirOwnParameters) {
   EXPECT_EQ(sgd.config.optimizer.momentum, 0.5);
 }
 
+// Files in the wild carry them, mostly at their defaults.
+TEST(RulesTest, WhatOnlyPyTorchsOptimizersReadIsAcceptedWhereItChangesNothing) {
+  const CheckResult adam = CheckWith(R"("optimizer": {"type": "AdamW", "params": {
+      "amsgrad": false, "maximize": false, "fused": true, "set_grad_none": false}})");
+  EXPECT_THAT(adam.errors, IsEmpty());
+  EXPECT_THAT(Messages(adam.warnings), ElementsAre(HasSubstr("fused has no effect"),
+                                                   HasSubstr("set_grad_none has no effect")));
+  EXPECT_THAT(
+      Messages(CheckWith(R"("optimizer": {"type": "Adam", "params": {"amsgrad": true}})").errors),
+      ElementsAre(HasSubstr("AMSGrad is not built")));
+  EXPECT_THAT(
+      Messages(CheckWith(R"("optimizer": {"type": "Lamb", "params": {"fused": true}})").errors),
+      ElementsAre(HasSubstr("is not a parameter of Lamb")));
+}
+
 TEST(RulesTest, OptimizersHaveTheirOwnDefaults) {
   EXPECT_EQ(CheckWith(R"("optimizer": {"type": "SGD"})").config.optimizer.momentum, 0.0);
   EXPECT_EQ(CheckWith(R"("optimizer": {"type": "Adagrad"})").config.optimizer.lr, 0.01);

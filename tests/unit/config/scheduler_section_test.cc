@@ -58,6 +58,9 @@ TEST(SchedulerRules, ScheduleTakesItsParams) {
               ElementsAre(HasSubstr("must be at least 1")));
   EXPECT_THAT(Errors(R"({"type": "StepLR", "params": {"step_size": 3, "last_epoch": 2}})"),
               ElementsAre(HasSubstr("comes from the checkpoint")));
+  EXPECT_TRUE(
+      CheckScheduler(R"({"type": "StepLR", "params": {"step_size": 3, "last_epoch": -1}})").ok);
+  EXPECT_TRUE(CheckScheduler(R"({"type": "WarmupLR", "params": {"last_batch_iteration": -1}})").ok);
 }
 
 TEST(SchedulerRules, DefaultsThatDependOnTheTypeAreResolvedWithTheirOrigin) {
