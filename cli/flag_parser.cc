@@ -11,6 +11,27 @@
 namespace ds::cli {
 namespace {
 
+constexpr std::size_t kColumns = 80;
+constexpr std::size_t kFlagColumns = 34;  // in front of what a flag does
+
+// No line longer than `width`, as far as there are blanks to break it at.
+std::string Wrap(const std::string& text, std::size_t width) {
+  std::string wrapped;
+  std::size_t start = 0;
+  while (text.size() - start > width) {
+    const std::size_t newline = text.find('\n', start);
+    std::size_t end = newline;
+    if (newline > start + width) {
+      end = text.rfind(' ', start + width);
+      if (end == std::string::npos || end <= start) end = text.find_first_of(" \n", start);
+    }
+    if (end == std::string::npos) break;
+    wrapped += text.substr(start, end - start) + "\n";
+    start = end + 1;
+  }
+  return wrapped + text.substr(start);
+}
+
 // Shows a flag under its first long name only; the '-' spelling goes without saying.
 class OneNameFormatter : public CLI::Formatter {
  public:
@@ -18,6 +39,14 @@ class OneNameFormatter : public CLI::Formatter {
 
   std::string make_usage(const CLI::App*, std::string) const override {
     return "Usage: dsrun " + usage_ + "\n";
+  }
+
+  std::string make_description(const CLI::App* app) const override {
+    return Wrap(CLI::Formatter::make_description(app), kColumns);
+  }
+
+  std::string make_option_desc(const CLI::Option* option) const override {
+    return Wrap(CLI::Formatter::make_option_desc(option), kColumns - kFlagColumns);
   }
 
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
@@ -62,7 +91,7 @@ std::string FlagWithoutValue(const CLI::App& app, const std::vector<std::string>
 FlagParser::FlagParser(const std::string& usage, const std::string& description)
     : app_(std::make_unique<CLI::App>(description)) {
   app_->formatter(std::make_shared<OneNameFormatter>(usage));
-  app_->get_formatter()->column_width(34);
+  app_->get_formatter()->column_width(kFlagColumns);
   app_->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app_->allow_extras();
 }

@@ -21,7 +21,7 @@ std::string Overview() {
     text << "  " << std::left << std::setw(12) << command.name << command.summary << "\n";
   }
   text << "\nEverything behind COMMAND or PROGRAM belongs to it. A program that has a command's "
-          "name is\nstarted with: dsrun [launch flags] run -- PROGRAM\n";
+          "name is started with: dsrun [launch flags] run -- PROGRAM\n";
   return text.str();
 }
 

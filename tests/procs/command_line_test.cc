@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <sstream>
 
 #include "runtime/base/files.h"
 #include "tests/support/program.h"
@@ -57,6 +58,8 @@ TEST_F(CommandLineTest, VersionAndHelpSucceed) {
     EXPECT_EQ(result.status, 0) << command;
     EXPECT_THAT(result.out, HasSubstr(command));
     EXPECT_EQ(Dsrun({"help", command}).out, result.out);
+    std::istringstream lines(result.out);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
   }
 }
 
