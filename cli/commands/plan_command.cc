@@ -51,22 +51,45 @@ Json RankJson(const PlannedJob& job, const PlannedRank& rank) {
           {"env", environment}};
 }
 
+// `entry` belongs to the first of the hosts. What the hostfile says of a host stands under its name
+// there.
 template <typename Hosts>
-Json HostsJson(const Hosts& hosts) {
+Json HostsJson(const Hosts& hosts, std::vector<HostEntry>::const_iterator entry) {
   Json json = Json::array();
-  for (const auto& host : hosts) json.push_back({{"host", host.host}, {"slots", host.slots}});
+  for (const auto& host : hosts) {
+    Json described = {{"host", host.host}, {"slots", host.slots}};
+    for (const auto& [key, value] : (entry++)->keys) {
+      if (key != "spare") described[key] = value;
+    }
+    json.push_back(std::move(described));
+  }
   return json;
 }
 
 void PrintJson(const PlannedJob& job) {
   Json ranks = Json::array();
   for (const PlannedRank& rank : job.plan.world.ranks) ranks.push_back(RankJson(job, rank));
+  const auto spares =
+      job.plan.entries.begin() + static_cast<std::ptrdiff_t>(job.plan.world.hosts.size());
   std::cout << Dump({{"world_size", job.plan.world.world_size()},
-                     {"hosts", HostsJson(job.plan.world.hosts)},
-                     {"spares", HostsJson(job.plan.spares)},
+                     {"hosts", HostsJson(job.plan.world.hosts, job.plan.entries.begin())},
+                     {"spares", HostsJson(job.plan.spares, spares)},
                      {"ranks", ranks},
                      {"argv", job.argv}})
             << std::endl;
+}
+
+// What the hostfile says of its hosts beyond their slots.
+void PrintHosts(const std::vector<HostEntry>& entries) {
+  const char* separator = "\n";
+  for (const HostEntry& entry : entries) {
+    std::string keys;
+    for (const auto& [key, value] : entry.keys) {
+      if (key != "spare") keys += " " + key + "=" + value;
+    }
+    if (!keys.empty())
+      std::cout << std::exchange(separator, "") << entry.name << ":" << keys << "\n";
+  }
 }
 
 void PrintTable(const PlannedJob& job) {
@@ -78,6 +101,10 @@ void PrintTable(const PlannedJob& job) {
   for (const PlannedRank& rank : world.ranks) {
     std::cout << std::setw(5) << rank.rank << std::setw(6) << rank.node_rank << std::setw(7)
               << rank.local_rank << std::setw(6) << rank.slot << "  " << world.host_of(rank).host;
+    const std::vector<std::string>& devices = world.host_of(rank).devices;
+    if (!devices.empty() && devices[rank.local_rank] != std::to_string(rank.slot)) {
+      std::cout << "  device " << devices[rank.local_rank];
+    }
     if (!rank.cores.empty()) {
       std::cout << "  cores " << FormatNumberList(rank.cores);
     }
@@ -90,6 +117,7 @@ void PrintTable(const PlannedJob& job) {
     std::cout << "spare, for a lost host with as many slots: " << spare.host << " ("
               << spare.slots.size() << (spare.slots.size() == 1 ? " slot" : " slots") << ")\n";
   }
+  PrintHosts(job.plan.entries);
   if (!job.argv.empty()) std::cout << "\neach runs:";
   for (const std::string& word : job.argv) std::cout << " " << std::quoted(word, '\'');
   std::cout << (job.argv.empty() ? "" : "\n") << std::flush;

@@ -136,6 +136,20 @@ TEST_F(CommandLineTest, PlanShowsSpares) {
               HasSubstr(R"("spares":[{"host":"b","slots":[0,1]},{"host":"c","slots":[0]}])"));
 }
 
+TEST_F(CommandLineTest, PlanShowsWhatTheHostfileSaysOfAHost) {
+  const std::string good =
+      Write("good",
+            "a slots=2 port=2222 user=me gpus=3,1\nb slots=1\nc slots=1 spare workdir=\"/c d\"\n");
+  const ProgramResult table = Dsrun({"-H", good, "plan", "--", "x"});
+  EXPECT_THAT(table.out, HasSubstr("  0  a  device 3\n"));
+  EXPECT_THAT(table.out, HasSubstr("\na: gpus=3,1 port=2222 user=me\nc: workdir=/c d\n"));
+  const ProgramResult json = Dsrun({"-H", good, "plan", "--json", "--", "x"});
+  EXPECT_THAT(json.out,
+              HasSubstr(R"({"host":"a","slots":[0,1],"gpus":"3,1","port":"2222","user":"me"})"));
+  EXPECT_THAT(json.out, HasSubstr(R"({"host":"b","slots":[0]}])"));
+  EXPECT_THAT(json.out, HasSubstr(R"("spares":[{"host":"c","slots":[0],"workdir":"/c d"}])"));
+}
+
 TEST_F(CommandLineTest, CoresAreNotBoundTwiceOver) {
   const std::string message =
       "--bind_cores_to_rank contradicts KMP_AFFINITY in the environment; unset one of them";
