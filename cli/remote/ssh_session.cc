@@ -7,10 +7,13 @@
 #include <cstdlib>
 #include <utility>
 
+#include "cli/remote/ssh_config.h"
+
 namespace ds::cli {
 namespace {
 
 constexpr int kSshPort = 22;
+constexpr char kSystemConfig[] = "/etc/ssh/ssh_config";
 
 // Not null, for which OpenSSL would ask the terminal: a key that has a passphrase is the agent's to
 // use.
@@ -120,9 +123,17 @@ MaybeFailure SshSession::StartProxy(const std::string& command, UniqueFd* socket
 
 MaybeFailure SshSession::Configure(const RemoteTarget& target, Endpoint* endpoint,
                                    std::string* proxy) {
-  bool good = SetText(session_, SSH_OPTIONS_SSH_DIR, HomeDirectory() + "/.ssh") &&
+  const std::string folder = HomeDirectory() + "/.ssh";
+  const StatusOr<SshConfig> config = SshConfig::Read(folder + "/config", folder);
+  if (!config.ok()) {
+    return HostFailure{.kind = FailureKind::kStart,
+                       .message = "~/.ssh/config: " + config.status().message(),
+                       .hint = "'ssh " + target.host + "' would say more"};
+  }
+  bool good = SetText(session_, SSH_OPTIONS_SSH_DIR, folder) &&
               SetText(session_, SSH_OPTIONS_HOST, target.host) &&
-              ::ssh_options_parse_config(session_, nullptr) == SSH_OK;
+              ::ssh_options_parse_config(session_, config->path().c_str()) == SSH_OK &&
+              ::ssh_options_parse_config(session_, kSystemConfig) == SSH_OK;
   // The hostfile's word goes before the configuration's.
   good = good && SetText(session_, SSH_OPTIONS_HOST, target.address) &&
          SetText(session_, SSH_OPTIONS_USER, target.user);

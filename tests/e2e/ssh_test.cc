@@ -94,9 +94,14 @@ TEST_F(SshTest, APinnedHostIsRecognisedAndNotAcceptedAnew) {
 
 TEST_F(SshTest, TheSshConfigurationSaysHowToReachAHost) {
   options_.count = 1;
-  std::ofstream(hosts().client_home() / ".ssh" / "config")
-      << "StrictHostKeyChecking no\nHost training\n  HostName " << hosts().address(0) << "\n  Port "
-      << hosts().port(0) << "\n";
+  const std::filesystem::path folder = hosts().client_home() / ".ssh";
+  // As OpenSSH reads it: from beside the configuration, not from where dsrun was started.
+  std::filesystem::create_directories(folder / "more" / "a folder");
+  std::ofstream(folder / "config")
+      << "StrictHostKeyChecking no\nInclude more/*\nHost training\n  Port " << hosts().port(0)
+      << "\n";
+  std::ofstream(folder / "more" / "clusters") << "include = names\n";
+  std::ofstream(folder / "names") << "Host training\n  HostName " << hosts().address(0) << "\n";
   WriteHostfile("training slots=1 workdir=/\n");
   const ProgramResult result = Run("echo $RANK");
   EXPECT_EQ(result.status, 0) << result.err;
