@@ -45,17 +45,29 @@ StatusOr<std::unique_ptr<ProxyCommand>> ProxyCommand::Start(const std::string& c
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     return ErrnoError(errno, "socketpair");
   }
-  std::unique_ptr<ProxyCommand> proxy(new ProxyCommand(UniqueFd(ends[0])));
+  UniqueFd ours(ends[0]);
   const UniqueFd theirs(ends[1]);
   if (::fcntl(ends[0], F_SETFL, O_NONBLOCK) != 0) return ErrnoError(errno, "fcntl");
-  const UniqueFd null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
-  if (!null.valid()) return ErrnoError(errno, "/dev/null");
-  const InheritedFd inherited[] = {
-      {theirs.get(), STDIN_FILENO}, {theirs.get(), STDOUT_FILENO}, {null.get(), STDERR_FILENO}};
+  // Nobody reads it before something has failed; what does not fit is lost and holds nobody up.
+  std::array<int, 2> words{};
+  if (::pipe2(words.data(), O_CLOEXEC | O_NONBLOCK) != 0) return ErrnoError(errno, "pipe");
+  std::unique_ptr<ProxyCommand> proxy(new ProxyCommand(std::move(ours), UniqueFd(words[0])));
+  const UniqueFd its_words(words[1]);
+  const InheritedFd inherited[] = {{theirs.get(), STDIN_FILENO},
+                                   {theirs.get(), STDOUT_FILENO},
+                                   {its_words.get(), STDERR_FILENO}};
   const std::string shell = Shell();
   DS_ASSIGN_OR_RETURN(proxy->pid_,
                       SpawnInNewSession(shell, {shell, "-c", "exec " + command}, inherited));
   return proxy;
+}
+
+std::string ProxyCommand::LastWords() {
+  std::string text(std::size_t{64} << 10, '\0');  // as much as a pipe holds
+  const ssize_t got = ::read(words_.get(), text.data(), text.size());
+  text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
+  return text.substr(text.find_last_of("\r\n") + 1);
 }
 
 ProxyCommand::~ProxyCommand() {

@@ -43,10 +43,15 @@ class ProxyCommand {
   // Our end, non-blocking; once.
   UniqueFd TakeSocket() { return std::move(socket_); }
 
+  // The last line it has written to its standard error; "" for none. Once.
+  std::string LastWords();
+
  private:
-  explicit ProxyCommand(UniqueFd socket) : socket_(std::move(socket)) {}
+  ProxyCommand(UniqueFd socket, UniqueFd words)
+      : socket_(std::move(socket)), words_(std::move(words)) {}
 
   UniqueFd socket_;
+  UniqueFd words_;
   pid_t pid_ = -1;
 };
 

@@ -166,10 +166,16 @@ MaybeFailure SshSession::Handshake(Interrupter::Deadline deadline) {
   }
   if (result == SSH_OK) return std::nullopt;
   HostFailure failure = Broken(FailureKind::kHandshake, "agreeing on keys");
-  if (failure.kind == FailureKind::kHandshake) {
+  if (failure.kind != FailureKind::kHandshake) return failure;
+  failure.hint =
+      "is it an SSH server? one with too many connections hangs up as well (MaxStartups)";
+  failure.transient = true;
+  if (proxy_ != nullptr) {
+    const std::string words = proxy_->LastWords();
+    if (!words.empty()) failure.message += "; the proxy command said: " + words;
     failure.hint =
-        "is it an SSH server? one with too many connections hangs up as well (MaxStartups)";
-    failure.transient = true;
+        "look at ProxyCommand or ProxyJump in ~/.ssh/config; it must work without a "
+        "question";
   }
   return failure;
 }

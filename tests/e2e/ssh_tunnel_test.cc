@@ -101,6 +101,13 @@ TEST_F(SshTunnelTest, AnyProgramMayBeTheProxy) {
   ExpectNothingLeft(1);
 }
 
+TEST_F(SshTunnelTest, AProxyThatFailsIsQuoted) {
+  WriteConfig("sh -c 'echo first >&2; echo no way through >&2; exit 1'");
+  WriteHostfile("behind slots=1 workdir=/\n");
+  ExpectRefused({"--ssh_timeout", "1"}, {"behind", "handshake", "ProxyCommand or ProxyJump",
+                                         "the proxy command said: no way through"});
+}
+
 class NoForwardingTest : public SshTunnelTest {
  protected:
   void SetUp() override {
