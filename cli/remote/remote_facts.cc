@@ -75,9 +75,16 @@ MaybeFailure AskForFacts(RemoteShell* shell, const DaemonBinary& binary, RemoteF
     }
     return HostFailure{.kind = FailureKind::kStart,
                        .message = "'" + runs + "' ended with status " +
-                                  std::to_string(result.status) + ": " + FirstLineOf(result.err),
+                                  std::to_string(result.status) +
+                                  (result.err.empty() ? "" : ": " + FirstLineOf(result.err)),
                        .hint = shell->wrapped() ? "is what exec= names running on the host?"
                                                 : "does 'ssh HOST /bin/sh -c true' work?"};
+  }
+  if (result.status != 0 && result.out.find(kFirstLine) == std::string::npos) {
+    return HostFailure{
+        .kind = FailureKind::kStart,
+        .message = "the login shell ran no command and said: '" + FirstLineOf(result.out) + "'",
+        .hint = "may this user work there? user= in the hostfile names another"};
   }
   if (MaybeFailure failure = ParseFacts(result.out, facts)) return failure;
   if (facts->machine != binary.machine) {

@@ -129,6 +129,23 @@ TEST_F(SshRefusedTest, AWrapperThatDoesNotRunIsNamed) {
                      "is what exec= names running"});
 }
 
+TEST_F(SshRefusedTest, AnAccountWithoutAShellIsNoNoise) {
+  options_.sshd_config = {"ForceCommand echo This account is not available; exit 1"};
+  options_.count = 1;
+  WriteHostfile(1);
+  ExpectRefused({}, {"  h0    starting dsrund  ", "ran no command and said: 'This account is",
+                     "user= in the hostfile"});
+}
+
+TEST_F(SshRefusedTest, WhatIsMissingOnSeveralHostsIsSaidOfEach) {
+  WriteHostfile(1, "workdir=/no/such");
+  const ProgramResult result = Run("true");
+  EXPECT_EQ(result.status, 3);
+  EXPECT_THAT(result.err, HasSubstr("2 of 2 hosts refuse the job:"));
+  EXPECT_THAT(result.err, HasSubstr("host h0: /no/such: No such file or directory"));
+  EXPECT_THAT(result.err, HasSubstr("host h1: /no/such: No such file or directory"));
+}
+
 TEST_F(SshRefusedTest, SomethingThatIsNoSshServer) {
   WriteHostfile("h0 slots=1 address=" + hosts().address(0) + " port=9\n");
   Program listener(
