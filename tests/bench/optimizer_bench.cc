@@ -1,0 +1,145 @@
+// An optimizer's update beside LibTorch's fused one, and beside the memory it cannot do without.
+//
+//     bench_optimizer cpu|cuda [ELEMENTS]
+//
+// For Adam and SGD with momentum, each with fp32 gradients and with bf16 gradients, clipping and
+// published bf16 weights (which LibTorch needs passes of its own for). Prints nanoseconds per
+// element, the ratio of LibTorch's time to ours (above 1: ours is faster), and the share of the
+// bandwidth of one plain copy that the bytes an update must move come to. Contenders alternate;
+// the figures are medians over rounds.
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/device/rank_device.h"
+#include "runtime/optim/optimizer.h"
+
+namespace {
+
+using ds::config::OptimizerConfig;
+using ds::config::OptimizerType;
+using ds::optim::Part;
+
+constexpr int kRounds = 9;
+constexpr double kRoundSeconds = 0.2;
+
+// Seconds of one call among several that follow one another; reading one element waits for all.
+double Seconds(const at::Tensor& written, int calls, const std::function<void()>& call) {
+  static_cast<void>(written[0].item<float>());
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < calls; ++i) call();
+  static_cast<void>(written[0].item<float>());
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / calls;
+}
+
+double Median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + kRounds / 2, values.end());
+  return values[kRounds / 2];
+}
+
+struct Contender {
+  const at::Tensor written;
+  std::function<void()> call;
+  std::vector<double> seconds = {};
+};
+
+void Compete(std::vector<Contender>& contenders) {
+  for (int round = -1; round < kRounds; ++round) {
+    for (Contender& each : contenders) {
+      const double once = Seconds(each.written, 1, each.call);
+      const int calls = std::clamp(static_cast<int>(kRoundSeconds / once), 2, 1000);
+      const double seconds = Seconds(each.written, calls, each.call);
+      if (round >= 0) each.seconds.push_back(seconds);
+    }
+  }
+}
+
+Part MakePart(const ds::optim::Optimizer& optimizer, const at::Device& device, std::int64_t count,
+              bool narrow) {
+  const auto options = at::TensorOptions(at::kFloat).device(device);
+  Part part{.parameter = at::randn({count}, options), .gradient = at::randn({count}, options)};
+  for (std::size_t i = 0; i < optimizer.state_names({}).size(); ++i) {
+    part.state.push_back(at::zeros({count}, options));
+  }
+  if (narrow) {
+    part.gradient = part.gradient.to(at::kBFloat16);
+    part.published = part.parameter.to(at::kBFloat16);
+  }
+  return part;
+}
+
+// What PyTorch does for the same: fused update, with clipping and copies around it.
+void TorchStep(const OptimizerConfig& config, const ds::optim::Update& update, const Part& part) {
+  at::Tensor gradient = part.gradient.to(at::kFloat);
+  if (update.gradient_scale != 1.0) gradient = gradient.mul(update.gradient_scale);
+  const std::vector<at::Tensor> p{part.parameter}, g{gradient};
+  if (config.type == OptimizerType::kSgd) {
+    at::_fused_sgd_(p, g, {part.state[0]}, config.weight_decay, config.momentum, update.lr, 0.0,
+                    false, false, false);
+  } else {
+    const at::Tensor steps =
+        at::full({}, static_cast<double>(update.step), part.parameter.options());
+    at::_fused_adamw_(p, g, {part.state[0]}, {part.state[1]}, {}, {steps}, update.lr, config.beta1,
+                      config.beta2, config.weight_decay, config.eps, false, false);
+  }
+  if (part.published.defined()) part.published.copy_(part.parameter);
+}
+
+// Bytes an update cannot but read or write, per element.
+std::size_t BytesPerElement(const Part& part) {
+  std::size_t bytes = 2 * part.parameter.element_size() + part.gradient.element_size();
+  for (const at::Tensor& state : part.state) bytes += 2 * state.element_size();
+  return part.published.defined() ? bytes + part.published.element_size() : bytes;
+}
+
+void Measure(OptimizerType type, const at::Device& device, std::int64_t count, bool narrow) {
+  const OptimizerConfig config{.type = type, .lr = 1e-4, .weight_decay = 0.01, .momentum = 0.9};
+  const auto optimizer = ds::optim::MakeOptimizer(config);
+  const ds::optim::Update update{.lr = config.lr, .gradient_scale = narrow ? 0.5 : 1.0, .step = 10};
+  const Part ours = MakePart(*optimizer, device, count, narrow);
+  const Part theirs = MakePart(*optimizer, device, count, narrow);
+  const at::Tensor from = at::zeros({count}, ours.parameter.options()), to = at::zeros_like(from);
+  std::vector<Contender> contenders = {
+      {.written = ours.parameter, .call = [&] { optimizer->Apply(update, ours); }},
+      {.written = theirs.parameter, .call = [&] { TorchStep(config, update, theirs); }},
+      {.written = to, .call = [&] { to.copy_(from); }}};
+  Compete(contenders);
+  const double own = Median(contenders[0].seconds);
+  const double limit = Median(contenders[2].seconds) / (2 * sizeof(float)) *
+                       static_cast<double>(BytesPerElement(ours));
+  fmt::print(
+      "{:5} {:38} {:8.4f} ns/element   torch / ours {:5.2f}   of a copy's bandwidth {:3.0f} %\n",
+      type == OptimizerType::kSgd ? "SGD" : "AdamW",
+      narrow ? "bf16 gradients, clipped, published" : "fp32 gradients",
+      own / static_cast<double>(count) * 1e9, Median(contenders[1].seconds) / own,
+      100.0 * limit / own);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string name = argc > 1 ? argv[1] : "";
+  const auto choice = ds::device::DeviceChoiceFromName(name);
+  if (!choice.ok() || argc > 3) {
+    fmt::print(stderr, "usage: bench_optimizer cpu|cuda [ELEMENTS]\n");
+    return 2;
+  }
+  const auto opened = ds::device::OpenRankDevice(*choice, 0);
+  if (!opened.ok()) {
+    fmt::print("nothing measured: {}\n", opened.status().message());
+    return 3;
+  }
+  const std::int64_t fallback = opened->device.is_cpu() ? 50'000'000 : 500'000'000;
+  const std::int64_t count = argc > 2 ? std::atoll(argv[2]) : fallback;
+  for (const OptimizerType type : {OptimizerType::kAdamW, OptimizerType::kSgd}) {
+    for (const bool narrow : {false, true}) Measure(type, opened->device, count, narrow);
+  }
+  return 0;
+}
