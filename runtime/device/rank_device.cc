@@ -21,6 +21,28 @@ bool HasNvidiaDriver() {
          std::filesystem::exists("/dev/dxg", ignored);  // WSL
 }
 
+struct PluginLibrary {
+  void* handle = nullptr;
+  std::string file;
+};
+
+// The same library every time, once it is loaded.
+StatusOr<PluginLibrary> OpenPluginLibrary() {
+  DS_ASSIGN_OR_RETURN(const std::filesystem::path program, OwnExecutable());
+  const std::array<std::string, 3> candidates = {program.parent_path() / kPluginFile,
+                                                 program.parent_path() / "../lib" / kPluginFile,
+                                                 kPluginFile};
+  std::string reason;
+  for (const std::string& file : candidates) {
+    // Never unloaded: LibTorch keeps pointers into it. Its symbols are global because LibTorch's
+    // CUDA libraries register themselves with the CPU ones.
+    void* const handle = dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL);
+    if (handle != nullptr) return PluginLibrary{.handle = handle, .file = file};
+    if (reason.empty() || std::filesystem::exists(file)) reason = dlerror();
+  }
+  return NotFoundError("the CUDA plugin cannot be loaded: " + reason);
+}
+
 StatusOr<RankDevice> OpenCuda(int local_rank) {
   DS_ASSIGN_OR_RETURN(const CudaPlugin* const cuda, LoadCudaPlugin());
   const int devices = cuda->DeviceCount();
@@ -46,27 +68,23 @@ StatusOr<DeviceChoice> DeviceChoiceFromName(std::string_view name) {
 }
 
 StatusOr<const CudaPlugin*> LoadCudaPlugin() {
-  DS_ASSIGN_OR_RETURN(const std::filesystem::path program, OwnExecutable());
-  const std::array<std::string, 3> candidates = {program.parent_path() / kPluginFile,
-                                                 program.parent_path() / "../lib" / kPluginFile,
-                                                 kPluginFile};
-  std::string reason;
-  for (const std::string& file : candidates) {
-    // Never unloaded: LibTorch keeps pointers into it. Its symbols are global because LibTorch's
-    // CUDA libraries register themselves with the CPU ones.
-    void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL);
-    if (library == nullptr) {
-      if (reason.empty() || std::filesystem::exists(file)) reason = dlerror();
-      continue;
-    }
-    const auto entry = reinterpret_cast<CudaPluginEntry>(dlsym(library, kCudaPluginEntry));
-    const CudaPlugin* plugin = entry == nullptr ? nullptr : entry(kCudaPluginVersion);
-    if (plugin == nullptr) {
-      return FailedPreconditionError(file + " belongs to another version of dsrun; rebuild it");
-    }
-    return plugin;
+  DS_ASSIGN_OR_RETURN(const PluginLibrary library, OpenPluginLibrary());
+  const auto entry = reinterpret_cast<CudaPluginEntry>(dlsym(library.handle, kCudaPluginEntry));
+  const CudaPlugin* const plugin = entry == nullptr ? nullptr : entry(kCudaPluginVersion);
+  if (plugin == nullptr) {
+    return FailedPreconditionError(library.file +
+                                   " belongs to another version of dsrun; rebuild it");
   }
-  return NotFoundError("the CUDA plugin cannot be loaded: " + reason);
+  return plugin;
+}
+
+StatusOr<void*> FindInCudaPlugin(const char* name) {
+  DS_ASSIGN_OR_RETURN(const PluginLibrary library, OpenPluginLibrary());
+  void* const found = dlsym(library.handle, name);
+  if (found == nullptr) {
+    return FailedPreconditionError(library.file + " has no \"" + name + "\"; rebuild it");
+  }
+  return found;
 }
 
 StatusOr<RankDevice> OpenRankDevice(DeviceChoice choice, int local_rank) {

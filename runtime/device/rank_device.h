@@ -36,4 +36,8 @@ StatusOr<RankDevice> OpenRankDevice(DeviceChoice choice, int local_rank);
 // Loads libdsrun_cuda.so: beside this program, in ../lib, or from the library path.
 StatusOr<const CudaPlugin*> LoadCudaPlugin();
 
+// What a higher layer has put into the plugin: the function it exports by this name. Loads the
+// plugin where that has not been done.
+StatusOr<void*> FindInCudaPlugin(const char* name);
+
 }  // namespace ds::device

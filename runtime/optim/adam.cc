@@ -1,14 +1,8 @@
 #include "runtime/optim/adam.h"
 
-#include <ATen/ops/_fused_adam.h>
-#include <ATen/ops/_fused_adamw.h>
-#include <ATen/ops/full.h>
-
 #include <cmath>
-#include <vector>
 
-#include "runtime/optim/cpu_blocks.h"
-#include "runtime/optim/device_update.h"
+#include "runtime/optim/flat_update.h"
 
 namespace ds::optim {
 namespace {
@@ -29,25 +23,6 @@ AdamCoefficients MakeCoefficients(const config::OptimizerConfig& config, const U
           .eps = static_cast<float>(config.eps)};
 }
 
-// LibTorch's fused kernel. Without bias correction the step count is so large that beta^t is 0.
-void ApplyOnDevice(const config::OptimizerConfig& config, const Update& update, const Part& part) {
-  constexpr double kEndlessSteps = 1e9;
-  const at::Tensor gradient = ScaledGradient(update.gradient_scale, part);
-  const double count = config.bias_correction ? static_cast<double>(update.step) : kEndlessSteps;
-  const at::Tensor steps = at::full({}, count, part.parameter.options());
-  const std::vector<at::Tensor> parameter{part.parameter}, m{part.state[0]}, v{part.state[1]};
-  if (config.adam_w_mode) {
-    at::_fused_adamw_(parameter, {gradient}, m, v, {}, {steps}, update.lr, config.beta1,
-                      config.beta2, config.weight_decay, config.eps, /*amsgrad=*/false,
-                      /*maximize=*/false);
-  } else {
-    at::_fused_adam_(parameter, {gradient}, m, v, {}, {steps}, update.lr, config.beta1,
-                     config.beta2, config.weight_decay, config.eps, /*amsgrad=*/false,
-                     /*maximize=*/false);
-  }
-  Publish(part);
-}
-
 }  // namespace
 
 std::span<const std::string_view> Adam::state_names(const ParameterGroup&) const {
@@ -61,9 +36,7 @@ void Adam::Apply(const Update& update, const Part& part) {
   options.weight_decay = WeightDecay(part);
   Update own = update;
   own.lr = Rate(update, part);
-  if (!UsesKernels(part)) return ApplyOnDevice(options, own, part);
-  const AdamCoefficients coefficients = MakeCoefficients(options, own);
-  ForEachBlock(part, [&](const FlatBlock& block) { AdamKernel(coefficients, block); });
+  UpdatePart(AdamOp{MakeCoefficients(options, own)}, part, Launch(part));
 }
 
 }  // namespace ds::optim

@@ -1,19 +1,18 @@
 #include "runtime/optim/adam_direction.h"
 
-#include <ATen/ops/sqrt.h>
+#include <ATen/ops/empty.h>
 
 #include <array>
 #include <vector>
 
-#include "runtime/optim/cpu_blocks.h"
-#include "runtime/optim/device_update.h"
+#include "runtime/optim/flat_update.h"
 #include "runtime/optim/gradient_norm.h"
 
 namespace ds::optim {
 namespace {
 
 // Added block by block in order.
-DirectionSquares SumSquaresByKernels(const DirectionCoefficients& c, const Part& part) {
+DirectionSquares SumSquaresByBlocks(const DirectionCoefficients& c, const Part& part) {
   Part values = part;
   values.gradient = at::Tensor();
   values.published = at::Tensor();
@@ -22,7 +21,10 @@ DirectionSquares SumSquaresByKernels(const DirectionCoefficients& c, const Part&
   const float* const first = part.parameter.const_data_ptr<float>();
   ForEachBlock(values, [&](const FlatBlock& block) {
     std::array<float, FlatBlock::kMaxCount> direction;
-    DirectionKernel(c, block, direction.data());
+    UpdateBlock(DirectionOp{c}, {.parameter = direction.data(),
+                                 .gradient = block.parameter,
+                                 .state = block.state,
+                                 .count = block.count});
     const std::int64_t index = (block.parameter - first) / FlatBlock::kMaxCount;
     partial[static_cast<std::size_t>(index)] = {SumOfSquares(block.parameter, block.count),
                                                 SumOfSquares(direction.data(), block.count)};
@@ -50,41 +52,26 @@ DirectionCoefficients MakeDirectionCoefficients(const config::OptimizerConfig& c
           .eps_outside = static_cast<float>(settings.eps_inside ? 0.0 : config.eps)};
 }
 
-void UpdateMoments(const DirectionCoefficients& c, const Part& part, bool kernels) {
-  if (kernels) {
-    Part state_only = part;
-    state_only.published = at::Tensor();
-    ForEachBlock(state_only, [&](const FlatBlock& block) { MomentsKernel(c, block); });
-    return;
-  }
-  const at::Tensor gradient = ScaledGradient(c.gradient_scale, part);
-  part.state[0].add_(gradient.sub(part.state[0]), c.one_minus_beta1);
-  part.state[1].mul_(c.beta2).addcmul_(gradient, gradient, c.one_minus_beta2);
+void UpdateMoments(const DirectionCoefficients& c, const Part& part, FlatUpdate launch) {
+  UpdatePart(MomentsOp{c}, part, launch);
 }
 
-at::Tensor Direction(const DirectionCoefficients& c, const Part& part) {
-  const at::Tensor root = at::sqrt(part.state[1].add(c.eps_inside)).add_(c.eps_outside);
-  return part.state[0].div(root).add_(part.parameter, c.weight_decay);
+at::Tensor Direction(const DirectionCoefficients& c, const Part& part, FlatUpdate launch) {
+  Part target{.parameter = at::empty(part.parameter.sizes(), part.state[0].options()),
+              .gradient = part.parameter,
+              .state = {part.state[0], part.state[1]}};
+  UpdatePart(DirectionOp{c}, target, launch);
+  return target.parameter;
 }
 
-DirectionSquares SumSquares(const DirectionCoefficients& c, const Part& part, bool kernels) {
-  if (kernels) return SumSquaresByKernels(c, part);
-  return {SumOfSquares(part.parameter), SumOfSquares(Direction(c, part))};
+DirectionSquares SumSquares(const DirectionCoefficients& c, const Part& part, FlatUpdate launch) {
+  if (launch == nullptr) return SumSquaresByBlocks(c, part);
+  return {SumOfSquares(part.parameter), SumOfSquares(Direction(c, part, launch))};
 }
 
 void StepAlongDirection(const DirectionCoefficients& c, const Part& part, double factor,
-                        bool kernels) {
-  if (!kernels) {
-    part.parameter.add_(Direction(c, part), factor);
-    return;
-  }
-  Part target = part;
-  target.gradient = at::Tensor();
-  ForEachBlock(target, [&](const FlatBlock& block) {
-    std::array<float, FlatBlock::kMaxCount> direction;
-    DirectionKernel(c, block, direction.data());
-    AddScaledKernel(static_cast<float>(factor), direction.data(), block);
-  });
+                        FlatUpdate launch) {
+  UpdatePart(StepAlongOp{c, static_cast<float>(factor)}, part, launch);
 }
 
 }  // namespace ds::optim

@@ -2,12 +2,12 @@
 
 // What LAMB and the 1-bit optimizers share: Adam's moments, and the direction
 //   u = m / (sqrt(v) + eps) + weight_decay * p          (m / sqrt(v + eps) with eps_inside)
-// without bias correction. By kernels where `kernels` says so, else by LibTorch operations.
+// without bias correction. `launch` is Optimizer::Launch of the part.
 
 #include <ATen/core/Tensor.h>
 
 #include "runtime/config/ds_config.h"
-#include "runtime/optim/kernels.h"
+#include "runtime/optim/flat_ops.h"
 #include "runtime/optim/optimizer.h"
 
 namespace ds::optim {
@@ -22,20 +22,20 @@ DirectionCoefficients MakeDirectionCoefficients(const config::OptimizerConfig& c
                                                 const DirectionSettings& settings);
 
 // m and v follow the gradient.
-void UpdateMoments(const DirectionCoefficients& c, const Part& part, bool kernels);
+void UpdateMoments(const DirectionCoefficients& c, const Part& part, FlatUpdate launch);
 
-// u by LibTorch operations, over the views.
-at::Tensor Direction(const DirectionCoefficients& c, const Part& part);
+// u, over the views.
+at::Tensor Direction(const DirectionCoefficients& c, const Part& part, FlatUpdate launch);
 
 // Sums of squares over the views, in double, in one order whatever the number of threads.
 struct DirectionSquares {
   double parameter = 0.0;
   double direction = 0.0;
 };
-DirectionSquares SumSquares(const DirectionCoefficients& c, const Part& part, bool kernels);
+DirectionSquares SumSquares(const DirectionCoefficients& c, const Part& part, FlatUpdate launch);
 
-// p += factor * u; where the part has a narrow copy, by kernels that is written, too.
+// p += factor * u, the narrow copy included.
 void StepAlongDirection(const DirectionCoefficients& c, const Part& part, double factor,
-                        bool kernels);
+                        FlatUpdate launch);
 
 }  // namespace ds::optim

@@ -11,9 +11,8 @@ namespace ds::optim {
 namespace {
 
 // Pieces begin where blocks of the kernels would. Parameter and two moments of one fit the second
-// level of a core's cache; off the CPU every piece costs a few launches, and memory is what counts.
-constexpr std::int64_t kCpuPiece = 64 * FlatBlock::kMaxCount;
-constexpr std::int64_t kDevicePiece = 256 * kCpuPiece;
+// level of a core's cache.
+constexpr std::int64_t kPiece = 64 * FlatBlock::kMaxCount;
 
 bool IsWide(const at::Tensor& view) { return view.scalar_type() == at::kFloat; }
 
@@ -46,9 +45,10 @@ at::Tensor NarrowGradient(const Part& part, double scale) {
 void ApplyInFp32(Optimizer& optimizer, const Update& update, const Part& part) {
   const bool wide =
       IsWide(part.parameter) && std::all_of(part.state.begin(), part.state.end(), IsWide);
-  if (wide) return optimizer.Apply(update, part);
+  // What runs off the CPU widens in registers.
+  if (wide || optimizer.Launch(part) != nullptr) return optimizer.Apply(update, part);
   const std::int64_t numel = part.parameter.numel();
-  const std::int64_t piece = std::min(part.parameter.is_cpu() ? kCpuPiece : kDevicePiece, numel);
+  const std::int64_t piece = std::min(kPiece, numel);
   const bool narrow_masters = !IsWide(part.parameter);
   Update piecewise = update;
   if (narrow_masters) piecewise.gradient_scale = 1.0;

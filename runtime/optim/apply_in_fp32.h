@@ -8,9 +8,10 @@
 
 namespace ds::optim {
 
-// optimizer.Apply, where `part` may hold parameter and state in any floating dtype. What is not
-// fp32 is updated piece by piece, so the fp32 copies stay in the cache (on a GPU: small); that
-// requires an optimizer that computes each element from that element's values alone.
+// optimizer.Apply, where `part` may hold parameter and state in any floating dtype; that requires
+// an optimizer that computes each element from that element's values alone. On the CPU what is not
+// fp32 is updated piece by piece, so that the fp32 copies stay in the cache; a launch on a GPU
+// (flat_loop.h) widens in registers.
 void ApplyInFp32(Optimizer& optimizer, const Update& update, const Part& part);
 
 }  // namespace ds::optim

@@ -6,7 +6,7 @@
 #include <c10/util/FunctionRef.h>
 
 #include "runtime/optim/kernels.h"
-#include "runtime/optim/optimizer.h"
+#include "runtime/optim/part.h"
 
 namespace ds::optim {
 

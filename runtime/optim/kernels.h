@@ -1,10 +1,12 @@
 #pragma once
 
-// The inner loops of the optimizers on the CPU (their headers have the formulas): free of LibTorch,
-// so that they are compiled with the flags vectorisation needs.
+// The ops of flat_ops.h on the CPU, over blocks of fp32: free of LibTorch, so that they are
+// compiled with the flags vectorisation needs.
 
 #include <array>
 #include <cstdint>
+
+#include "runtime/optim/flat_ops.h"
 
 namespace ds::optim {
 
@@ -19,77 +21,15 @@ struct FlatBlock {
   std::int64_t count = 0;
 };
 
-// Everything of one update that is the same for all elements, rounded to fp32 once.
-struct AdamCoefficients {
-  float gradient_scale;
-  float decay_factor;  // AdamW: what the parameter is multiplied by
-  float l2;            // Adam: what of the parameter is added to the gradient
-  float one_minus_beta1;
-  float beta2;
-  float one_minus_beta2;
-  float step_size;
-  float inverse_correction2;  // 1 / sqrt(1 - beta2^t)
-  float eps;
-};
-// State: exp_avg, exp_avg_sq.
-void AdamKernel(const AdamCoefficients& coefficients, const FlatBlock& block);
-
-struct SgdCoefficients {
-  float gradient_scale;
-  float l2;
-  float momentum;        // 0 without momentum
-  float gradient_share;  // what of the gradient enters the momentum: 1 - dampening
-  float direct_share;    // what of the gradient enters the update beside the momentum
-  float momentum_share;  // what of the momentum enters the update
-  float lr;
-};
-// State: momentum_buffer, or none.
-void SgdKernel(const SgdCoefficients& coefficients, const FlatBlock& block);
-
-struct AdagradCoefficients {
-  float gradient_scale;
-  float l2;
-  float lr;
-  float eps;
-};
-// State: sum.
-void AdagradKernel(const AdagradCoefficients& coefficients, const FlatBlock& block);
-
-struct LionCoefficients {
-  float gradient_scale;
-  float decay_factor;
-  float one_minus_beta1;
-  float one_minus_beta2;
-  float lr;
-};
-// State: exp_avg.
-void LionKernel(const LionCoefficients& coefficients, const FlatBlock& block);
-
-struct DirectionCoefficients {
-  float gradient_scale;
-  float weight_decay;
-  float one_minus_beta1;
-  float beta2;
-  float one_minus_beta2;
-  float eps_inside;   // eps where it is added under the root, else 0
-  float eps_outside;  // eps where it is added to the root, else 0
-};
-// State: exp_avg, exp_avg_sq. Updates them from the gradient.
-void MomentsKernel(const DirectionCoefficients& coefficients, const FlatBlock& block);
-// What the parameter would move by at rate 1, from parameter and state, into `direction`.
-void DirectionKernel(const DirectionCoefficients& coefficients, const FlatBlock& block,
-                     float* direction);
-
-struct MuonCoefficients {
-  float gradient_scale;
-  float one_minus_momentum;
-};
-// State: momentum_buffer. What is to be orthogonalised goes to the block's parameter.
-void MuonMomentumKernel(const MuonCoefficients& coefficients, const FlatBlock& block);
-// parameter = decay * parameter - lr * gradient.
-void DecayAndStepKernel(float decay, float lr, const FlatBlock& block);
-
-// parameter += factor * values.
-void AddScaledKernel(float factor, const float* values, const FlatBlock& block);
+void UpdateBlock(const AdamOp& op, const FlatBlock& block);
+void UpdateBlock(const SgdOp& op, const FlatBlock& block);
+void UpdateBlock(const SgdMomentumOp& op, const FlatBlock& block);
+void UpdateBlock(const AdagradOp& op, const FlatBlock& block);
+void UpdateBlock(const LionOp& op, const FlatBlock& block);
+void UpdateBlock(const MomentsOp& op, const FlatBlock& block);
+void UpdateBlock(const StepAlongOp& op, const FlatBlock& block);
+void UpdateBlock(const DirectionOp& op, const FlatBlock& block);
+void UpdateBlock(const MuonMomentumOp& op, const FlatBlock& block);
+void UpdateBlock(const DecayAndStepOp& op, const FlatBlock& block);
 
 }  // namespace ds::optim

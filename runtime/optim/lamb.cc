@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/optim/device_update.h"
-
 namespace ds::optim {
 namespace {
 
@@ -43,10 +41,10 @@ void Lamb::Begin(const Update& update, const RankParts& all) {
   double* const sums = squares.mutable_data_ptr<double>();
   for (const Part& part : all.parts) {
     const DirectionCoefficients c = Coefficients(update, part);
-    UpdateMoments(c, part, UsesKernels(part));
+    UpdateMoments(c, part, Launch(part));
     for (const Segment& segment : part.owned) {
       const DirectionSquares mine =
-          SumSquares(c, Cut(part, segment.start, segment.count), UsesKernels(part));
+          SumSquares(c, Cut(part, segment.start, segment.count), Launch(part));
       sums[2 * segment.parameter] += mine.parameter;
       sums[2 * segment.parameter + 1] += mine.direction;
     }
@@ -68,9 +66,8 @@ void Lamb::Apply(const Update& update, const Part& part) {
   if (config().bias_correction) lr *= std::sqrt(correction2) / correction1;
   for (const Segment& segment : part.segments) {
     const double ratio = ratios_.at(static_cast<std::size_t>(segment.parameter));
-    StepAlongDirection(c, Cut(part, segment.start, segment.count), -lr * ratio, UsesKernels(part));
+    StepAlongDirection(c, Cut(part, segment.start, segment.count), -lr * ratio, Launch(part));
   }
-  if (!UsesKernels(part)) Publish(part);
 }
 
 }  // namespace ds::optim

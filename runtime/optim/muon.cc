@@ -13,8 +13,7 @@
 #include <string>
 #include <utility>
 
-#include "runtime/optim/cpu_blocks.h"
-#include "runtime/optim/device_update.h"
+#include "runtime/optim/flat_update.h"
 
 namespace ds::optim {
 namespace {
@@ -122,9 +121,9 @@ std::span<const std::string_view> Muon::state_names(const ParameterGroup& group)
   return group.muon ? std::span<const std::string_view>(kNames) : adam_.state_names(group);
 }
 
-void Muon::UseOperationsEverywhere() {
-  Optimizer::UseOperationsEverywhere();
-  adam_.UseOperationsEverywhere();
+void Muon::UseLaunchEverywhere(FlatUpdate launch) {
+  Optimizer::UseLaunchEverywhere(launch);
+  adam_.UseLaunchEverywhere(launch);
 }
 
 void Muon::Begin(const Update& update, const RankParts& all) {
@@ -142,21 +141,15 @@ void Muon::Apply(const Update& update, const Part& part) {
   adam_.Apply(for_adam, part);
 }
 
-at::Tensor Muon::UpdateMomentum(const Update& update, const Part& part) const {
+at::Tensor Muon::UpdateMomentum(const Update& update, const Part& part) {
   const double momentum = update.beta1.value_or(config().momentum);
-  if (!UsesKernels(part)) {
-    const at::Tensor gradient = ScaledGradient(update.gradient_scale, part);
-    part.state[0].lerp_(gradient, 1.0 - momentum);
-    return gradient.lerp(part.state[0], momentum);
-  }
   const MuonCoefficients c{.gradient_scale = static_cast<float>(update.gradient_scale),
                            .one_minus_momentum = static_cast<float>(1.0 - momentum)};
-  at::Tensor mixed = at::empty_like(part.parameter);
   Part target = part;
-  target.parameter = mixed;
+  target.parameter = at::empty_like(part.parameter);
   target.published = at::Tensor();
-  ForEachBlock(target, [&](const FlatBlock& block) { MuonMomentumKernel(c, block); });
-  return mixed;
+  UpdatePart(MuonMomentumOp{c}, target, Launch(part));
+  return target.parameter;
 }
 
 at::Tensor Muon::Orthogonalise(const at::Tensor& views, const Part& part) {
@@ -212,15 +205,10 @@ void Muon::ApplyToMatrices(const Update& update, const Part& part) {
   const at::Tensor direction = Orthogonalise(UpdateMomentum(update, part), part);
   const double lr = Rate(update, part);
   const double decay = 1.0 - lr * WeightDecay(part);
-  if (!UsesKernels(part)) {
-    part.parameter.mul_(decay).sub_(direction, lr);
-    return Publish(part);
-  }
   Part target = part;
   target.gradient = direction;
-  ForEachBlock(target, [&](const FlatBlock& block) {
-    DecayAndStepKernel(static_cast<float>(decay), static_cast<float>(lr), block);
-  });
+  UpdatePart(DecayAndStepOp{static_cast<float>(decay), static_cast<float>(lr)}, target,
+             Launch(part));
 }
 
 }  // namespace ds::optim

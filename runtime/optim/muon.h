@@ -42,12 +42,12 @@ class Muon : public Optimizer {
   std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
   void Begin(const Update& update, const RankParts& all) override;
   void Apply(const Update& update, const Part& part) override;
-  void UseOperationsEverywhere() override;
+  void UseLaunchEverywhere(FlatUpdate launch) override;
 
  private:
   void ApplyToMatrices(const Update& update, const Part& part);
   // Updates the momentum and returns u, over the views.
-  at::Tensor UpdateMomentum(const Update& update, const Part& part) const;
+  at::Tensor UpdateMomentum(const Update& update, const Part& part);
   // u orthogonalised, over the views. Collective.
   at::Tensor Orthogonalise(const at::Tensor& views, const Part& part);
 

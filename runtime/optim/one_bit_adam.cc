@@ -1,6 +1,5 @@
 #include "runtime/optim/one_bit_adam.h"
 
-#include "runtime/optim/device_update.h"
 #include "runtime/optim/frozen_variance.h"
 
 namespace ds::optim {
@@ -31,10 +30,9 @@ void OneBitAdam::Begin(const Update& update, const RankParts& all) {
 void OneBitAdam::Apply(const Update& update, const Part& part) {
   const DirectionCoefficients c =
       MakeDirectionCoefficients(config(), update, {.weight_decay = WeightDecay(part)});
-  const bool kernels = UsesKernels(part);
-  if (!WantsOwnGradients(update.step)) UpdateMoments(c, part, kernels);
-  StepAlongDirection(c, part, -Rate(update, part), kernels);
-  if (!kernels) Publish(part);
+  const FlatUpdate launch = Launch(part);
+  if (!WantsOwnGradients(update.step)) UpdateMoments(c, part, launch);
+  StepAlongDirection(c, part, -Rate(update, part), launch);
 }
 
 }  // namespace ds::optim

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/optim/device_update.h"
 #include "runtime/optim/frozen_variance.h"
 #include "runtime/optim/lamb.h"
 
@@ -128,20 +127,19 @@ void OneBitLamb::Apply(const Update& update, const Part& part) {
 
 void OneBitLamb::WarmUp(const Update& update, const Part& part) {
   const DirectionCoefficients c = Coefficients(update, part);
-  const bool kernels = UsesKernels(part);
-  UpdateMoments(c, part, kernels);
+  const FlatUpdate launch = Launch(part);
+  UpdateMoments(c, part, launch);
   if (update.step == LastWarmUpUpdate(config().freeze_step)) {
     part.state[kFresh].copy_(part.state[1]);
   }
   for (const Segment& segment : part.segments) {
     const Part cut = Cut(part, segment.start, segment.count);
-    const DirectionSquares squares = SumSquares(c, cut, kernels);
+    const DirectionSquares squares = SumSquares(c, cut, launch);
     const double ratio = LambRatio(config(), squares);
     double& mean = TrustOf(segment).ratio;
     if (ratio != 1.0) mean = config().coeff_beta * mean + (1.0 - config().coeff_beta) * ratio;
-    StepAlongDirection(c, cut, -Rate(update, part) * ratio, kernels);
+    StepAlongDirection(c, cut, -Rate(update, part) * ratio, launch);
   }
-  if (!kernels) Publish(part);
 }
 
 double OneBitLamb::Factor(const Part& cut, const at::Tensor& plain, const at::Tensor& direction,

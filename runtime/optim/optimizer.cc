@@ -3,6 +3,7 @@
 #include "runtime/base/check.h"
 #include "runtime/optim/adagrad.h"
 #include "runtime/optim/adam.h"
+#include "runtime/optim/flat_update.h"
 #include "runtime/optim/lamb.h"
 #include "runtime/optim/lion.h"
 #include "runtime/optim/muon.h"
@@ -30,6 +31,14 @@ void Optimizer::Begin(const Update& update, const RankParts& all) {
   static_cast<void>(update);
   static_cast<void>(all);
 }
+
+FlatUpdate Optimizer::Launch(const Part& part) {
+  if (everywhere_ != nullptr || part.parameter.is_cpu()) return everywhere_;
+  if (cuda_ == nullptr) cuda_ = CudaFlatUpdate();
+  return cuda_;
+}
+
+void Optimizer::UseLaunchEverywhere(FlatUpdate launch) { everywhere_ = launch; }
 
 std::unique_ptr<Optimizer> MakeOptimizer(const config::OptimizerConfig& config) {
   switch (config.type) {

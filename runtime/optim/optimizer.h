@@ -7,8 +7,8 @@
 //   for (const Part& part : all.parts) optimizer->Apply(update, part);
 //
 // Every element is computed alike wherever the views are cut, so sharding does not change a bit.
-// On the CPU kernels of our own run (kernels.h), elsewhere LibTorch operations.
-// Threads: one thread at a time.
+// Parts on the CPU are updated by the CPU's kernels, parts on a GPU by CUDA kernels
+// (flat_update.h). Threads: one thread at a time.
 
 #include <ATen/core/Tensor.h>
 
@@ -22,6 +22,7 @@
 
 #include "runtime/base/status.h"
 #include "runtime/config/ds_config.h"
+#include "runtime/optim/flat_ops.h"
 #include "runtime/optim/part.h"
 
 namespace ds::optim {
@@ -61,13 +62,12 @@ class Optimizer {
   // Parameters and state have been written from outside: what was kept between updates is void.
   virtual void StateWasLoaded() {}
 
-  // For tests: LibTorch operations on the CPU too.
-  virtual void UseOperationsEverywhere() { operations_everywhere_ = true; }
+  // How parts on a GPU are updated; null means in the CPU's memory, by its kernels.
+  FlatUpdate Launch(const Part& part);
+  // For tests: in place of the CPU's kernels, too.
+  virtual void UseLaunchEverywhere(FlatUpdate launch);
 
  protected:
-  bool UsesKernels(const Part& part) const {
-    return part.parameter.is_cpu() && !operations_everywhere_;
-  }
   const config::OptimizerConfig& config() const { return config_; }
   static double Rate(const Update& update, const Part& part) {
     return update.lr * part.group.lr_factor;
@@ -79,7 +79,8 @@ class Optimizer {
 
  private:
   config::OptimizerConfig config_;
-  bool operations_everywhere_ = false;
+  FlatUpdate cuda_ = nullptr;  // once a part on a GPU was seen
+  FlatUpdate everywhere_ = nullptr;
 };
 
 std::unique_ptr<Optimizer> MakeOptimizer(const config::OptimizerConfig& config);

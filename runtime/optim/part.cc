@@ -14,6 +14,10 @@ Part Cut(const Part& part, std::int64_t start, std::int64_t count) {
   return result;
 }
 
+void Publish(const Part& part) {
+  if (part.published.defined()) part.published.copy_(part.parameter);
+}
+
 device::LedgerEntry Book(const RankParts& all, device::MemoryUse use, std::int64_t bytes) {
   const bool host = all.parts.empty() || all.parts[0].parameter.is_cpu();
   return {all.ledger, use, device::TierOf(host), bytes};

@@ -38,7 +38,7 @@ struct Place {
 // parameter and state in fp32; where they are kept in 16 bit, apply_in_fp32.h stands between.
 struct Part {
   at::Tensor parameter;           // fp32
-  at::Tensor gradient;            // fp32, bf16 or fp16; unchanged on the CPU, clobbered elsewhere
+  at::Tensor gradient;            // fp32, bf16 or fp16; unchanged
   std::vector<at::Tensor> state;  // fp32, one for each of Optimizer::state_names
   at::Tensor published;           // bf16 or fp16 copy of `parameter` to write, or undefined
 
@@ -64,6 +64,9 @@ struct RankParts {
   comm::Communicator* world = nullptr;
   device::MemoryLedger* ledger = nullptr;
 };
+
+// Writes the narrow copy of the parameters, where there is one.
+void Publish(const Part& part);
 
 // Books bytes that lie where the parts do, for as long as the result lives.
 device::LedgerEntry Book(const RankParts& all, device::MemoryUse use, std::int64_t bytes);

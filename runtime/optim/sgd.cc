@@ -1,25 +1,8 @@
 #include "runtime/optim/sgd.h"
 
-#include "runtime/optim/cpu_blocks.h"
-#include "runtime/optim/device_update.h"
+#include "runtime/optim/flat_update.h"
 
 namespace ds::optim {
-namespace {
-
-void ApplyOnDevice(const SgdCoefficients& c, const Part& part) {
-  const at::Tensor gradient = ScaledGradient(c.gradient_scale, part);
-  gradient.add_(part.parameter, c.l2);
-  if (part.state.empty()) {
-    part.parameter.sub_(gradient, c.lr);
-  } else {
-    const at::Tensor& momentum = part.state[0];
-    momentum.mul_(c.momentum).add_(gradient, c.gradient_share);
-    part.parameter.sub_(gradient, c.lr * c.direct_share).sub_(momentum, c.lr * c.momentum_share);
-  }
-  Publish(part);
-}
-
-}  // namespace
 
 std::string_view Sgd::name() const {
   return config().momentum == 0.0 ? "SGD" : "SGD with momentum";
@@ -41,8 +24,11 @@ void Sgd::Apply(const Update& update, const Part& part) {
       .direct_share = config().nesterov ? 1.0F : 0.0F,
       .momentum_share = static_cast<float>(config().nesterov ? momentum : 1.0),
       .lr = static_cast<float>(Rate(update, part))};
-  if (!UsesKernels(part)) return ApplyOnDevice(c, part);
-  ForEachBlock(part, [&](const FlatBlock& block) { SgdKernel(c, block); });
+  if (part.state.empty()) {
+    UpdatePart(SgdOp{c}, part, Launch(part));
+  } else {
+    UpdatePart(SgdMomentumOp{c}, part, Launch(part));
+  }
 }
 
 }  // namespace ds::optim

@@ -3,7 +3,6 @@
 #include <ATen/ops/sqrt.h>
 #include <ATen/ops/zeros_like.h>
 
-#include "runtime/optim/device_update.h"
 #include "runtime/optim/frozen_variance.h"
 
 namespace ds::optim {
@@ -77,7 +76,7 @@ void ZeroOneAdam::StepLocally(const Update& update, const RankParts& all, bool e
     const Part& part = all.parts[i];
     UpdateMomentum(part, update.gradient_scale, Beta1(update));
     ZeroWhereVarianceIs(part.state[0], part);
-    const at::Tensor direction = Direction(Coefficients(update, part), part);
+    const at::Tensor direction = Direction(Coefficients(update, part), part, Launch(part));
     if (exchange) {
       part.parameter.sub_(moved_[i]);
     } else {
@@ -111,10 +110,9 @@ void ZeroOneAdam::Apply(const Update& update, const Part& part) {
   const ZeroOneUpdate kind = intervals_.At(update.step);
   if (kind == ZeroOneUpdate::kLocal || kind == ZeroOneUpdate::kExchange) return Publish(part);
   const DirectionCoefficients c = Coefficients(update, part);
-  const bool kernels = UsesKernels(part);
-  if (kind == ZeroOneUpdate::kRefresh) UpdateMoments(c, part, kernels);
-  StepAlongDirection(c, part, -Rate(update, part), kernels);
-  if (!kernels) Publish(part);
+  const FlatUpdate launch = Launch(part);
+  if (kind == ZeroOneUpdate::kRefresh) UpdateMoments(c, part, launch);
+  StepAlongDirection(c, part, -Rate(update, part), launch);
 }
 
 }  // namespace ds::optim

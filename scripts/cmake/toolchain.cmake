@@ -1,10 +1,12 @@
 # Warnings, sanitizers, compiler cache and a fast linker: how everything here is compiled.
 
-add_compile_options(-Wall -Wextra -Wno-missing-field-initializers -fno-omit-frame-pointer)
+# For the host compiler only: nvcc takes other options.
+set(ds_host $<COMPILE_LANGUAGE:C,CXX>)
+add_compile_options("$<${ds_host}:-Wall;-Wextra;-Wno-missing-field-initializers;-fno-omit-frame-pointer>")
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1 -DNDEBUG")
 
 if(DS_SANITIZE)
-  add_compile_options(-fsanitize=${DS_SANITIZE} -fno-sanitize-recover=all)
+  add_compile_options("$<${ds_host}:-fsanitize=${DS_SANITIZE};-fno-sanitize-recover=all>")
   add_link_options(-fsanitize=${DS_SANITIZE})
 endif()
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/unit/optim/emulated_launch.h"
 #include "tests/unit/optim/parts.h"
 
 namespace ds::optim {
@@ -25,7 +26,7 @@ TEST_P(NarrowParts, ComputesInFp32AndRoundsOnce) {
   const auto optimizer = MakeOptimizer({.type = GetParam(), .weight_decay = 0.1, .momentum = 0.8});
   const Update update{.lr = 1e-2, .gradient_scale = 0.3, .step = 3};
   for (const bool on_kernels : {true, false}) {
-    if (!on_kernels) optimizer->UseOperationsEverywhere();
+    if (!on_kernels) optimizer->UseLaunchEverywhere(&EmulatedUpdate);
     for (const auto& [parameter, state] : {std::pair{at::kBFloat16, at::kBFloat16},
                                            {at::kBFloat16, at::kFloat},
                                            {at::kHalf, at::kFloat},

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tests/unit/optim/emulated_launch.h"
 #include "tests/unit/optim/parts.h"
 
 namespace ds::optim {
@@ -48,16 +49,16 @@ Part RandomMatrix(const Optimizer& optimizer, std::int64_t rows, std::int64_t co
   return part;
 }
 
-TEST(Muon, OperationsComputeWhatTheKernelsDo) {
+TEST(Muon, LaunchesComputeWhatTheKernelsDo) {
   const config::OptimizerConfig config{.type = config::OptimizerType::kMuon, .weight_decay = 0.1};
-  Muon kernels(config), operations(config);
-  operations.UseOperationsEverywhere();
+  Muon kernels(config), launches(config);
+  launches.UseLaunchEverywhere(&EmulatedUpdate);
   const Part ours = RandomMatrix(kernels, 24, 16);
   const Part theirs = CopyOf(ours);
   for (int step = 1; step <= 3; ++step) {
     theirs.gradient.copy_(ours.gradient);
     Step(kernels, {.lr = 0.02, .gradient_scale = 0.5, .step = step}, {ours});
-    Step(operations, {.lr = 0.02, .gradient_scale = 0.5, .step = step}, {theirs});
+    Step(launches, {.lr = 0.02, .gradient_scale = 0.5, .step = step}, {theirs});
   }
   EXPECT_LT(Distance(ours.parameter, theirs.parameter), 2e-6);
   EXPECT_LT(Distance(ours.state[0], theirs.state[0]), 1e-6);

@@ -13,6 +13,7 @@
 #include "runtime/base/files.h"
 #include "runtime/config/check_config.h"
 #include "runtime/optim/muon.h"
+#include "tests/unit/optim/emulated_launch.h"
 #include "tests/unit/optim/parts.h"
 
 namespace ds::optim {
@@ -88,23 +89,29 @@ TEST_P(Optimizers, LeavePaddingAtZero) {
   EXPECT_EQ(part.parameter.narrow(0, 100, 28).abs().max().item<float>(), 0.0F);
 }
 
-// What runs on other devices, held to the kernels here.
-TEST_P(Optimizers, OperationsComputeWhatTheKernelsDo) {
+// What runs on a GPU, with its launches emulated.
+TEST_P(Optimizers, LaunchesComputeWhatTheKernelsDo) {
   const auto kernels = Make();
-  const auto operations = Make();
-  operations->UseOperationsEverywhere();
-  const Part ours = RandomPart(*kernels, 5000);
-  const Part theirs = CopyOf(ours);
+  const auto launches = Make();
+  launches->UseLaunchEverywhere(&EmulatedUpdate);
+  Part ours = RandomPart(*kernels, 5000);
+  // Two parameters, the second one where no vector begins.
+  ours.segments = ours.owned = {{.parameter = 0, .start = 0, .count = 3001},
+                                {.parameter = 1, .start = 3001, .count = 1999}};
+  ours.gradient = ours.gradient.to(at::kBFloat16);
+  Part theirs = CopyOf(ours);
+  theirs.published = at::zeros({5000}, at::kBFloat16);
   for (int step = 1; step <= 4; ++step) {
     const Update update{.lr = 1e-2, .gradient_scale = 0.5, .step = step, .beta1 = 0.7};
-    theirs.gradient.copy_(ours.gradient);
     Step(*kernels, update, {ours});
-    Step(*operations, update, {theirs});
+    Step(*launches, update, {theirs});
   }
   EXPECT_LT(Distance(ours.parameter, theirs.parameter), 2e-6);
   for (std::size_t i = 0; i < ours.state.size(); ++i) {
     EXPECT_LT(Distance(ours.state[i], theirs.state[i]), 2e-6);
   }
+  EXPECT_TRUE(theirs.published.equal(theirs.parameter.to(at::kBFloat16)));
+  EXPECT_TRUE(theirs.gradient.equal(ours.gradient));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ShardableOptimizers,
@@ -165,12 +172,11 @@ double RelativeDistance(const at::Tensor& ours, const at::Tensor& theirs) {
   return Distance(ours, theirs) / theirs.abs().max().item<double>();
 }
 
-class StepFromTheSameState : public ::testing::TestWithParam<std::size_t> {};
-
-TEST_P(StepFromTheSameState, EqualsTheReference) {
-  const Json& golden = StepGoldens()[GetParam()];
+// With null by the CPU's kernels.
+void ExpectTheReference(const Json& golden, FlatUpdate launch) {
   const config::OptimizerConfig config = ConfigOf(golden);
   const auto optimizer = MakeOptimizer(config);
+  optimizer->UseLaunchEverywhere(launch);
   const std::vector<Part> ours = PartsOf(golden, "before", *optimizer, config);
   const std::vector<Part> expected = PartsOf(golden, "after", *optimizer, config);
   Step(*optimizer, {.lr = config.lr, .step = golden["update"]}, ours);
@@ -185,6 +191,16 @@ TEST_P(StepFromTheSameState, EqualsTheReference) {
   EXPECT_LE(distance, 1e-6);
   fmt::print("{:24} one update against {:45} {:.1e}\n", golden["name"].get<std::string>(),
              golden["program"].get<std::string>(), distance);
+}
+
+class StepFromTheSameState : public ::testing::TestWithParam<std::size_t> {};
+
+TEST_P(StepFromTheSameState, EqualsTheReference) {
+  ExpectTheReference(StepGoldens()[GetParam()], nullptr);
+}
+
+TEST_P(StepFromTheSameState, EqualsTheReferenceWhereItIsLaunched) {
+  ExpectTheReference(StepGoldens()[GetParam()], &EmulatedUpdate);
 }
 
 INSTANTIATE_TEST_SUITE_P(Goldens, StepFromTheSameState,

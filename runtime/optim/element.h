@@ -1,0 +1,34 @@
+#pragma once
+
+// Element and Streams: what the arithmetic of an optimizer is written over, once for the CPU's
+// kernels (kernels.cc) and for CUDA (cuda/).
+//
+// An op is its coefficients, rounded to fp32 once, and a function of one Element; its kStreams say
+// which of the element's values it takes and leaves, its kName what errors call it. Free of
+// LibTorch.
+
+#include <cmath>
+
+#ifdef __CUDACC__
+#define DS_HOST_DEVICE __host__ __device__ __forceinline__
+#else
+#define DS_HOST_DEVICE [[gnu::always_inline]] inline
+#endif
+
+namespace ds::optim {
+
+struct Element {
+  float parameter;
+  float gradient;
+  float state[2];  // the first of Optimizer::state_names
+};
+
+struct Streams {
+  bool reads_parameter = true;
+  bool writes_parameter = true;
+  bool reads_gradient = true;
+  int states = 0;
+  bool writes_states = true;
+};
+
+}  // namespace ds::optim

@@ -1,0 +1,112 @@
+// The optimizers' CUDA kernels, held to the same loop on the host and to the CPU's kernels.
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <gtest/gtest.h>
+
+#include "runtime/device/rank_device.h"
+#include "runtime/optim/flat_update.h"
+#include "tests/unit/optim/emulated_launch.h"
+#include "tests/unit/optim/flat_cases.h"
+#include "tests/unit/optim/parts.h"
+
+namespace ds::optim {
+namespace {
+
+class GpuOptim : public ::testing::Test {
+ protected:
+  // Before the process's first tensor.
+  static const StatusOr<device::RankDevice>& Opened() {
+    static const auto opened = device::OpenRankDevice(device::DeviceChoice::kCuda, 0);
+    return opened;
+  }
+  static void SetUpTestSuite() { Opened(); }
+  void SetUp() override {
+    if (!Opened().ok()) GTEST_SKIP() << "not run: " << Opened().status().message();
+  }
+  static at::Device Gpu() { return Opened()->device; }
+};
+
+TEST_F(GpuOptim, KernelsComputeWhatTheHostDoes) {
+  for (const FlatCase& each : EveryCase()) {
+    for (const FlatOp& op : EveryOp()) {
+      const FlatBuffers host = MakeBuffers(each);
+      const FlatBuffers gpu = CopyTo(host, each, Gpu());
+      UpdateAny(op, host.part, &EmulatedUpdate);
+      UpdateAny(op, gpu.part, CudaFlatUpdate());
+      for (std::size_t i = 0; i < host.whole.size(); ++i) {
+        EXPECT_LE(Deviation(gpu.whole[i].cpu(), host.whole[i]),
+                  Tolerance(host.whole[i].scalar_type()))
+            << NameOf(op) << ", view " << i << ": " << each.Name();
+      }
+    }
+  }
+}
+
+TEST_F(GpuOptim, OptimizersComputeWhatTheCpuKernelsDo) {
+  using config::OptimizerType;
+  for (const OptimizerType type :
+       {OptimizerType::kAdam, OptimizerType::kSgd, OptimizerType::kAdagrad, OptimizerType::kLion,
+        OptimizerType::kLamb, OptimizerType::kOneBitAdam, OptimizerType::kOneBitLamb,
+        OptimizerType::kZeroOneAdam}) {
+    const auto optimizer = MakeOptimizer({.type = type, .weight_decay = 0.1, .momentum = 0.8});
+    Part host = RandomPart(*optimizer, 5000);
+    host.gradient = host.gradient.to(at::kBFloat16);
+    Part gpu = host;
+    gpu.parameter = host.parameter.to(Gpu());
+    gpu.gradient = host.gradient.to(Gpu());
+    for (at::Tensor& state : gpu.state) state = state.to(Gpu());
+    gpu.published = at::zeros({5000}, gpu.gradient.options());
+    for (int step = 1; step <= 3; ++step) {
+      const Update update{.lr = 1e-2, .gradient_scale = 0.5, .step = step};
+      Step(*optimizer, update, {host});
+      Step(*optimizer, update, {gpu});
+    }
+    EXPECT_LT(Distance(host.parameter, gpu.parameter.cpu()), 5e-6) << optimizer->name();
+    EXPECT_TRUE(gpu.published.equal(gpu.parameter.to(at::kBFloat16))) << optimizer->name();
+  }
+}
+
+TEST_F(GpuOptim, CountsBeyondThirtyTwoBits) {
+  constexpr std::int64_t kCount = (std::int64_t{1} << 31) + 5;
+  const auto options = at::TensorOptions(at::kBFloat16).device(Gpu());
+  Part part;
+  try {
+    part = {.parameter = at::zeros({kCount}, options),
+            .gradient = at::full({kCount}, -1.0, options)};
+  } catch (const c10::OutOfMemoryError&) {
+    GTEST_SKIP() << "not run: this GPU has less than 8 GiB to spare";
+  }
+  UpdateAny(DecayAndStepOp{1.0F, 0.5F}, part, CudaFlatUpdate());
+  EXPECT_EQ(part.parameter.min().item<double>(), 0.5);
+  EXPECT_EQ(part.parameter.max().item<double>(), 0.5);
+}
+
+// The gradient comes at the end of long work on a stream of its own; on any other stream the update
+// would find zeros.
+TEST_F(GpuOptim, KernelsFollowTheCurrentStream) {
+  const c10::impl::VirtualGuardImpl cuda(c10::DeviceType::CUDA);
+  const at::Tensor matrix = at::randn({4096, 4096}, at::TensorOptions(at::kFloat).device(Gpu()));
+  Part part{.parameter = at::zeros({1 << 20}, matrix.options()),
+            .gradient = at::zeros({1 << 20}, matrix.options())};
+  static_cast<void>(part.gradient[0].item<float>());  // what filled them has ended
+  const c10::StreamGuard guard(cuda.getStreamFromGlobalPool(Gpu()));
+  at::Tensor product = matrix;
+  for (int i = 0; i < 20; ++i) product = at::matmul(matrix, product).mul_(1e-3);
+  part.gradient.fill_(1.0).add_(product.flatten().narrow(0, 0, 1 << 20), 0.0);
+  UpdateAny(DecayAndStepOp{1.0F, 1.0F}, part, CudaFlatUpdate());
+  EXPECT_EQ(part.parameter.max().item<double>(), -1.0);
+}
+
+TEST_F(GpuOptim, AnImpossibleLaunchIsAnError) {
+  FlatViews views = ViewsOf({.parameter = at::zeros({8}, at::TensorOptions().device(Gpu()))});
+  views.device = 1000;
+  EXPECT_THROW(CudaFlatUpdate()(SgdOp{}, views), c10::Error);
+}
+
+}  // namespace
+}  // namespace ds::optim

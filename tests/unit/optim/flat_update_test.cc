@@ -1,0 +1,118 @@
+// CUDA's flat updates without a GPU: the loop that a launch runs, on the host.
+
+#include "runtime/optim/flat_update.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/optim/emulated_launch.h"
+#include "tests/unit/optim/flat_cases.h"
+
+namespace ds::optim {
+namespace {
+
+bool SameMemory(const FlatBuffers& a, const FlatBuffers& b) {
+  bool same = true;
+  for (std::size_t i = 0; i < a.whole.size(); ++i) same = same && a.whole[i].equal(b.whole[i]);
+  return same;
+}
+
+void PutBack(const Part& from, const Part& to) {
+  to.parameter.copy_(from.parameter);
+  to.gradient.copy_(from.gradient);
+  for (std::size_t i = 0; i < to.state.size(); ++i) to.state[i].copy_(from.state[i]);
+  to.published.copy_(from.published);
+}
+
+// Whatever the alignment and the length; what lies beside the views stays as it was.
+TEST(FlatUpdate, UpdatesEveryElementOnceAndNothingElse) {
+  for (const FlatCase& each : EveryCase()) {
+    for (const FlatOp& op : EveryOp()) {
+      const FlatBuffers before = MakeBuffers(each);
+      const FlatBuffers strided = CopyTo(before, each, at::kCPU);
+      const FlatBuffers one_by_one = CopyTo(before, each, at::kCPU);
+      UpdateAny(op, strided.part, &EmulatedUpdate);
+      UpdateAny(op, one_by_one.part, &OneByOneUpdate);
+      EXPECT_TRUE(SameMemory(strided, one_by_one)) << NameOf(op) << ": " << each.Name();
+      PutBack(before.part, strided.part);
+      EXPECT_TRUE(SameMemory(strided, before)) << NameOf(op) << ": " << each.Name();
+    }
+  }
+}
+
+TEST(FlatUpdate, ComputesWhatTheCpuKernelsDo) {
+  const FlatCase each{.count = 5003};
+  for (const FlatOp& op : EveryOp()) {
+    const FlatBuffers before = MakeBuffers(each);
+    const FlatBuffers launched = CopyTo(before, each, at::kCPU);
+    const FlatBuffers kernels = CopyTo(before, each, at::kCPU);
+    UpdateAny(op, launched.part, &EmulatedUpdate);
+    UpdateAny(op, kernels.part, nullptr);
+    EXPECT_FALSE(SameMemory(launched, before)) << NameOf(op);
+    for (std::size_t i = 0; i < launched.whole.size(); ++i) {
+      EXPECT_LE(Deviation(launched.whole[i], kernels.whole[i]),
+                Tolerance(launched.whole[i].scalar_type()))
+          << NameOf(op) << ", view " << i;
+    }
+  }
+}
+
+// As if gradient and state had been fp32, and the results rounded behind it.
+TEST(FlatUpdate, WidensInRegistersAndRoundsOnce) {
+  for (const at::ScalarType narrow : {at::kBFloat16, at::kHalf}) {
+    const FlatCase each{.gradient = narrow, .state = narrow, .published = narrow};
+    const FlatCase wide{.published = narrow};
+    for (const FlatOp& op : EveryOp()) {
+      const FlatBuffers ours = MakeBuffers(each);
+      FlatBuffers theirs = CopyTo(ours, each, at::kCPU);
+      for (std::size_t i = 1; i < 4; ++i) theirs.whole[i] = theirs.whole[i].to(at::kFloat);
+      theirs.part = CopyTo(theirs, wide, at::kCPU).part;
+      UpdateAny(op, ours.part, &EmulatedUpdate);
+      UpdateAny(op, theirs.part, &EmulatedUpdate);
+      EXPECT_TRUE(ours.part.parameter.equal(theirs.part.parameter)) << NameOf(op);
+      EXPECT_TRUE(ours.part.published.equal(theirs.part.published)) << NameOf(op);
+      for (std::size_t i = 0; i < 2; ++i) {
+        EXPECT_TRUE(ours.part.state[i].equal(theirs.part.state[i].to(narrow))) << NameOf(op);
+      }
+    }
+  }
+}
+
+TEST(FlatUpdate, MayPublishIntoTheGradient) {
+  const FlatCase each{.count = 1003, .offset = 3, .gradient = at::kBFloat16};
+  for (const FlatOp& op : EveryOp()) {
+    const FlatBuffers apart = MakeBuffers(each);
+    FlatBuffers together = CopyTo(apart, each, at::kCPU);
+    together.part.published = together.part.gradient;
+    const FlatBuffers before = CopyTo(apart, each, at::kCPU);
+    UpdateAny(op, apart.part, &EmulatedUpdate);
+    UpdateAny(op, together.part, &EmulatedUpdate);
+    EXPECT_TRUE(apart.part.parameter.equal(together.part.parameter)) << NameOf(op);
+    const bool publishes = !apart.part.published.equal(before.part.published);
+    EXPECT_TRUE(
+        together.part.gradient.equal(publishes ? apart.part.published : before.part.gradient))
+        << NameOf(op);
+  }
+}
+
+TEST(FlatPlan, TakesFoursWhereTheViewsAreAlike) {
+  alignas(16) static float room[64];
+  FlatViews views{.parameter = {room + 3}, .gradient = {room + 7}, .count = 50};
+  views.state[0] = views.state[1] = {room + 11};
+  EXPECT_EQ(PlanOf<AdamOp>(views).head, 1);
+  EXPECT_EQ(PlanOf<AdamOp>(views).fours, 12);
+  EXPECT_EQ(ThreadsFor(PlanOf<AdamOp>(views), views.count), 12);
+  views.gradient.data = room + 8;
+  EXPECT_EQ(PlanOf<AdamOp>(views).fours, 0);
+  EXPECT_EQ(ThreadsFor(PlanOf<AdamOp>(views), views.count), 50);
+  // Where the gradient is no part of it, it does not matter.
+  EXPECT_EQ(PlanOf<StepAlongOp>(views).fours, 12);
+  // Half as many bytes, the same elements.
+  views.gradient = {reinterpret_cast<std::uint16_t*>(room) + 7, FlatType::kHalf};
+  EXPECT_EQ(PlanOf<AdamOp>(views).fours, 12);
+  views.count = 1;
+  EXPECT_EQ(PlanOf<AdamOp>(views).head, 1);
+  EXPECT_EQ(PlanOf<AdamOp>(views).fours, 0);
+}
+
+}  // namespace
+}  // namespace ds::optim
