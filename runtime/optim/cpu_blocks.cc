@@ -1,13 +1,12 @@
 #include "runtime/optim/cpu_blocks.h"
 
 #include <ATen/Parallel.h>
-#include <c10/util/BFloat16.h>
-#include <c10/util/Half.h>
 
 #include <algorithm>
 #include <array>
 
 #include "runtime/base/check.h"
+#include "runtime/optim/widen.h"
 
 namespace ds::optim {
 namespace {
@@ -22,10 +21,10 @@ const float* Widened(const at::Tensor& gradient, std::int64_t start, std::int64_
     case at::kFloat:
       return gradient.const_data_ptr<float>() + start;
     case at::kBFloat16:
-      std::copy_n(gradient.const_data_ptr<c10::BFloat16>() + start, count, room.begin());
+      Widen(gradient.const_data_ptr<c10::BFloat16>() + start, count, room.data());
       return room.data();
     default:
-      std::copy_n(gradient.const_data_ptr<c10::Half>() + start, count, room.begin());
+      Widen(gradient.const_data_ptr<c10::Half>() + start, count, room.data());
       return room.data();
   }
 }
@@ -34,9 +33,9 @@ void Publish(const float* parameter, const at::Tensor& published, std::int64_t s
              std::int64_t count) {
   if (!published.defined()) return;
   if (published.scalar_type() == at::kBFloat16) {
-    std::copy_n(parameter, count, published.mutable_data_ptr<c10::BFloat16>() + start);
+    Round(parameter, count, published.mutable_data_ptr<c10::BFloat16>() + start);
   } else {
-    std::copy_n(parameter, count, published.mutable_data_ptr<c10::Half>() + start);
+    Round(parameter, count, published.mutable_data_ptr<c10::Half>() + start);
   }
 }
 

@@ -2,8 +2,6 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/linalg_vector_norm.h>
-#include <c10/util/BFloat16.h>
-#include <c10/util/Half.h>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +11,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/optim/simd.h"
+#include "runtime/optim/widen.h"
 
 namespace ds::optim {
 namespace {
@@ -28,7 +27,7 @@ double SumOfSquares16Bit(const Narrow* values, std::int64_t count) {
   double sum = 0.0;
   for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(block.size())) {
     const std::int64_t n = std::min<std::int64_t>(block.size(), count - i);
-    std::copy(values + i, values + i + n, block.begin());
+    Widen(values + i, n, block.data());
     sum += SumOfSquares(block.data(), n);
   }
   return sum;
