@@ -66,6 +66,15 @@ Json HostsJson(const Hosts& hosts, std::vector<HostEntry>::const_iterator entry)
   return json;
 }
 
+// As far as it is known without a connection to the hosts.
+std::string MasterAddress(const LaunchFlags& flags, const LaunchPlan& plan) {
+  if (!flags.master_addr.empty()) return flags.master_addr;
+  const auto& keys = plan.entries.front().keys;
+  const auto address = keys.find("address");
+  if (plan.world.hosts.size() > 1 && address != keys.end()) return address->second;
+  return DefaultMasterAddress(plan.world);
+}
+
 void PrintJson(const PlannedJob& job) {
   Json ranks = Json::array();
   for (const PlannedRank& rank : job.plan.world.ranks) ranks.push_back(RankJson(job, rank));
@@ -146,8 +155,7 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
   DS_ASSIGN_OR_RETURN(GatheredExports exports, GatherExports(flags));
   job.exports = std::move(exports.environment);
   job.argv = ProgramCommand(flags, parsed.rest);
-  job.environment.master_addr =
-      flags.master_addr.empty() ? DefaultMasterAddress(job.plan.world) : flags.master_addr;
+  job.environment.master_addr = MasterAddress(flags, job.plan);
   job.environment.master_port = flags.master_port;
   job.environment.one_device_per_rank = flags.one_device_per_rank;
   job.environment.user_set_threads =

@@ -125,31 +125,6 @@ TEST_F(CommandLineTest, HostfilesAreRefusedWithFileAndLine) {
                     "(a comment starts with '#')");
 }
 
-TEST_F(CommandLineTest, PlanShowsSpares) {
-  const std::string hosts = Write("hosts", "a slots=2\nb slots=2 spare\nc slots=1 spare\n");
-  const ProgramResult table = Dsrun({"-H", hosts, "plan", "--", "prog"});
-  EXPECT_EQ(table.status, 0) << table.err;
-  EXPECT_THAT(table.out, StartsWith("2 ranks on 1 host,"));
-  EXPECT_THAT(table.out, HasSubstr("\nspare, for a lost host with as many slots: b (2 slots)\n"
-                                   "spare, for a lost host with as many slots: c (1 slot)\n"));
-  EXPECT_THAT(Dsrun({"-H", hosts, "plan", "--json", "--", "prog"}).out,
-              HasSubstr(R"("spares":[{"host":"b","slots":[0,1]},{"host":"c","slots":[0]}])"));
-}
-
-TEST_F(CommandLineTest, PlanShowsWhatTheHostfileSaysOfAHost) {
-  const std::string good =
-      Write("good",
-            "a slots=2 port=2222 user=me gpus=3,1\nb slots=1\nc slots=1 spare workdir=\"/c d\"\n");
-  const ProgramResult table = Dsrun({"-H", good, "plan", "--", "x"});
-  EXPECT_THAT(table.out, HasSubstr("  0  a  device 3\n"));
-  EXPECT_THAT(table.out, HasSubstr("\na: gpus=3,1 port=2222 user=me\nc: workdir=/c d\n"));
-  const ProgramResult json = Dsrun({"-H", good, "plan", "--json", "--", "x"});
-  EXPECT_THAT(json.out,
-              HasSubstr(R"({"host":"a","slots":[0,1],"gpus":"3,1","port":"2222","user":"me"})"));
-  EXPECT_THAT(json.out, HasSubstr(R"({"host":"b","slots":[0]}])"));
-  EXPECT_THAT(json.out, HasSubstr(R"("spares":[{"host":"c","slots":[0],"workdir":"/c d"}])"));
-}
-
 TEST_F(CommandLineTest, CoresAreNotBoundTwiceOver) {
   const std::string message =
       "--bind_cores_to_rank contradicts KMP_AFFINITY in the environment; unset one of them";
