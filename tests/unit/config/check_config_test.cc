@@ -227,6 +227,13 @@ TEST(CheckConfigTest, FeaturesThatAreOffTakeTheirParametersAlong) {
   EXPECT_THAT(Errors(R"({"train_batch_size": 8, "flops_profiler": {"enabled": true,
                          "profile_step": 5}})"),
               ElementsAre(HasSubstr("flops_profiler.enabled true is not supported yet")));
+  // From DeepSpeed's documentation; the catalogue has the scopes of one technique only.
+  EXPECT_THAT(Errors(R"({"train_batch_size": 8, "compression_training": {"row_pruning": {
+                  "shared_parameters": {"enabled": false, "method": "topk"},
+                  "different_groups": {"rp1": {"params": {"dense_ratio": 0.5},
+                      "modules": ["intermediate.dense"],
+                      "related_modules": [["layer.\\w+.output.dense"]]}}}}})"),
+              IsEmpty());
 }
 
 TEST(CheckConfigTest, KeysWithoutEffectAreWarnedAbout) {

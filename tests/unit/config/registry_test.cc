@@ -84,8 +84,8 @@ Json OtherValue(const Setting& setting) {
 
 // The catalogue, and what it leaves to the constructors of optimizers (dampening, nesterov,
 // amsgrad,
-// ...), to the mup package (base_shapes) and of schedulers.
-constexpr int kKeys = 579 + 12 + 31;
+// ...), to the mup package (base_shapes) and of schedulers; and the scopes of compression's groups.
+constexpr int kKeys = 579 + 12 + 31 + 10;
 
 TEST(RegistryTest, HoldsTheWholeCatalogueInOrder) {
   EXPECT_EQ(AllSettings().size(), kKeys);
