@@ -181,7 +181,8 @@ v1::RankExited Generation::OnRankExit(const RankExit& exit, pid_t pid) {
   v1::RankExited known;
   if (exit.failed() && !stopping) known = evidence_.Of(exit, pid);
   known.set_stopping(stopping);
-  if (exit.failed()) Stop(grace_, v1::STOP_RANK_FAILED);
+  // A stop that is under way keeps its own grace.
+  if (exit.failed() && !stopping) Stop(grace_, v1::STOP_RANK_FAILED);
   return known;
 }
 
