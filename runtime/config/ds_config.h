@@ -111,6 +111,8 @@ struct DsConfig {
   BatchConfig batch;
   OptimizerConfig optimizer;
   Schedule scheduler;
+  // Where scheduler.params has lists: that of each parameter group; `scheduler` is the first one's.
+  std::vector<Schedule> group_schedules;
   Fp16Config fp16;
   Bf16Config bf16;
   TorchAutocastConfig torch_autocast;

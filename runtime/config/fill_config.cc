@@ -129,7 +129,10 @@ DsConfig FillConfig(const Values& values) {
   DsConfig config;
   config.batch = FillBatch(values);
   config.optimizer = FillOptimizer(values);
-  config.scheduler = FillSchedule(values);
+  config.scheduler = FillSchedule(values, 0);
+  for (std::size_t group = 0; group < GroupsOfLists(values); ++group) {
+    config.group_schedules.push_back(FillSchedule(values, group));
+  }
   config.fp16 = FillFp16(values);
   config.bf16 = {.enabled = values.Get("bf16.enabled"),
                  .check_grad_overflow = values.Get("bf16.check_grad_overflow"),

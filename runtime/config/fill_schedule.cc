@@ -2,6 +2,7 @@
 #include <string_view>
 
 #include "runtime/base/check.h"
+#include "runtime/config/registry.h"
 #include "runtime/config/scheduler_section.h"
 
 namespace ds::config {
@@ -9,28 +10,30 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Reads scheduler.params, whose names the members' readers below give.
+std::string KeyOf(std::string_view param) { return "scheduler.params." + std::string(param); }
+
+// Reads scheduler.params, whose names the members' readers below give, for one parameter group.
 class Params {
  public:
-  explicit Params(const Values& values) : values_(values) {}
+  Params(const Values& values, std::size_t group) : values_(values), group_(group) {}
 
   Json operator[](std::string_view name) const {
-    return values_.Get("scheduler.params." + std::string(name));
+    const Json value = values_.Get(KeyOf(name));
+    return FindSetting(KeyOf(name))->per_group && value.is_array() ? value.at(group_) : value;
   }
   // `name` unless that is null.
   Json Or(std::string_view name, std::string_view otherwise) const {
     Json value = (*this)[name];
     return value.is_null() ? (*this)[otherwise] : value;
   }
-  bool IsGiven(std::string_view name) const {
-    return values_.IsGiven("scheduler.params." + std::string(name));
-  }
+  bool IsGiven(std::string_view name) const { return values_.IsGiven(KeyOf(name)); }
   WarmupType warmup_type() const {
     return (*this)["warmup_type"] == "linear" ? WarmupType::kLinear : WarmupType::kLog;
   }
 
  private:
   const Values& values_;
+  std::size_t group_;
 };
 
 Schedule FillLrRangeTest(const Params& p) {
@@ -164,11 +167,11 @@ constexpr Filler kFillers[] = {{"LRRangeTest", FillLrRangeTest},
 
 }  // namespace
 
-Schedule FillSchedule(const Values& values) {
+Schedule FillSchedule(const Values& values, std::size_t group) {
   const Json type = values.Get("scheduler.type");
   if (type.is_null()) return ConstantRate{};
   for (const auto& [name, fill] : kFillers) {
-    if (type == name) return fill(Params(values));
+    if (type == name) return fill(Params(values, group));
   }
   CheckFailed(__FILE__, __LINE__, "a schedule that the rules accept", type.dump());
 }

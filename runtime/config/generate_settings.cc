@@ -42,9 +42,9 @@ const std::map<std::string, std::string> kAutoRules = {{"refused", "kRefused"},
                                                        {"resolve", "kResolved"},
                                                        {"value", "kValue"}};
 const std::vector<std::string> kFields = {
-    "key",     "section", "type",     "choices",    "ignore_case", "min",    "max",
-    "default", "auto",    "required", "harmless",   "state",       "reason", "switch",
-    "enables", "doc",     "cost",     "renamed_to", "carries"};
+    "key",     "section", "type",     "choices",    "ignore_case", "min",      "max",
+    "default", "auto",    "required", "harmless",   "state",       "reason",   "switch",
+    "enables", "doc",     "cost",     "renamed_to", "carries",     "per_group"};
 
 // A problem of settings.json ends the program: this is a build step.
 [[noreturn]] void Fail(const std::string& key, const std::string& problem) {
@@ -105,6 +105,9 @@ void CheckEntry(const Json& entry, const std::vector<std::string>& keys) {
   }
   if (entry.contains("renamed_to") && !exists(entry["renamed_to"])) Fail(key, "unknown new name");
   if (entry.contains("switch") && !exists(entry["switch"])) Fail(key, "unknown switch");
+  if (entry.value("per_group", false) && entry["type"] != "float") {
+    Fail(key, "what is per parameter group is a number");
+  }
   if (entry.value("required", false) == entry.contains("default")) {
     Fail(key, "has either a default or required");
   }
@@ -167,7 +170,7 @@ std::string Row(const Json& entry) {
   std::string row = "    {" + text("key") + ", ValueType::" + kTypes.at(entry["type"]);
   row += ", SettingState::" + kStates.at(entry["state"]);
   row += ", AutoRule::" + kAutoRules.at(entry.value("auto", "refused"));
-  for (const char* field : {"required", "ignore_case", "enables"})
+  for (const char* field : {"required", "ignore_case", "enables", "per_group"})
     row += ", " + std::string(flag(field));
   row += ", " + Limit(entry, "min", "kNoMinimum") + ", " + Limit(entry, "max", "kNoMaximum");
   row += ", " + Quoted(default_value.dump());

@@ -242,6 +242,7 @@ constexpr Rule kRules[] = {
     {"ScheduleIsDescribedByNumbers", {"scheduler.type"}, ScheduleIsDescribedByNumbers},
     {"ScheduleTakesItsParams", {"scheduler.type"}, ScheduleTakesItsParams},
     {"ScheduleIsDefined", {"scheduler.type", "scheduler.params.milestones"}, ScheduleIsDefined},
+    {"ListsHaveOneLength", {"scheduler.type"}, ListsHaveOneLength},
     {"WarmupEndsAtTheLearningRate",
      {"scheduler.params.warmup_max_lr", "optimizer.params.lr", "scheduler.type"},
      WarmupEndsAtTheLearningRate},

@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/config/registry.h"
 #include "runtime/config/value_check.h"
@@ -143,11 +144,27 @@ void Refuse(RuleContext& context, std::string_view param, const std::string& pro
   context.issues.Error(key, key + " " + problem, context.values.PositionOf(key));
 }
 
-// Gives the parameter's number to `is_wrong`, if there is one and it has not been refused.
+// Whether `predicate` holds for the parameter's number, or one of its numbers, if it has not been
+// refused.
 template <typename Predicate>
 bool Is(const Values& values, std::string_view param, Predicate predicate) {
-  const Json value = ParamOf(values, param);
-  return value.is_number() && predicate(value.get<double>());
+  Json value = ParamOf(values, param);
+  if (!value.is_array()) value = Json::array({value});
+  return std::any_of(value.begin(), value.end(), [&](const Json& number) {
+    return number.is_number() && predicate(number.get<double>());
+  });
+}
+
+// The parameters of the chosen schedule that are lists with a number for each parameter group.
+std::vector<std::string> ListsOf(const Values& values) {
+  std::vector<std::string> keys;
+  const ScheduleType* type = TypeOf(values);
+  if (type == nullptr) return keys;
+  for (const Param& param : type->params) {
+    const std::string key = KeyOf(param.name);
+    if (FindSetting(key)->per_group && values.Get(key).is_array()) keys.push_back(key);
+  }
+  return keys;
 }
 
 }  // namespace
@@ -223,6 +240,25 @@ void ScheduleIsDefined(RuleContext& context) {
                        "scheduler.type \"OneCycleLR\" needs scheduler.params.total_steps, or "
                        "epochs and steps_per_epoch",
                        values.PositionOf(kType));
+}
+
+void ListsHaveOneLength(RuleContext& context) {
+  const Values& values = context.values;
+  const std::vector<std::string> keys = ListsOf(values);
+  for (const std::string& key : keys) {
+    const std::size_t size = values.Get(key).size(), first = values.Get(keys[0]).size();
+    if (size == first) continue;
+    context.issues.Error(key,
+                         key + " has " + std::to_string(size) + " numbers and " + keys[0] +
+                             " has " + std::to_string(first) +
+                             ": give one for each parameter group",
+                         values.PositionOf(key));
+  }
+}
+
+std::size_t GroupsOfLists(const Values& values) {
+  const std::vector<std::string> keys = ListsOf(values);
+  return keys.empty() ? 0 : values.Get(keys[0]).size();
 }
 
 void WarmupEndsAtTheLearningRate(RuleContext& context) {

@@ -3,6 +3,8 @@
 // The `scheduler` section of a ds_config: which parameters each schedule takes, what they are when
 // not given, and the Schedule they describe.
 
+#include <cstddef>
+
 #include "runtime/config/rules.h"
 #include "runtime/config/schedule.h"
 #include "runtime/config/values.h"
@@ -20,6 +22,8 @@ void ScheduleIsDescribedByNumbers(RuleContext& context);
 void ScheduleTakesItsParams(RuleContext& context);
 // Values that their own range admits, but not the schedule.
 void ScheduleIsDefined(RuleContext& context);
+// A list has a number for each parameter group; how many there are only the model says.
+void ListsHaveOneLength(RuleContext& context);
 // WarmupLR ends at the optimizer's lr unless told otherwise, WarmupDecayLR at 0.001 unless "auto".
 void WarmupEndsAtTheLearningRate(RuleContext& context);
 // Optimizers without betas: OneCycle leaves their momentum alone, as in DeepSpeed; PyTorch's cyclic
@@ -28,7 +32,10 @@ void CycledMomentumNeedsAPlace(RuleContext& context);
 // OneCycle with momentum replaces both betas of the optimizer, beta2 by 0.99.
 void OneCycleReplacesTheBetas(RuleContext& context);
 
-// Requires values without errors.
-Schedule FillSchedule(const Values& values);
+// Both require values without errors.
+// How many numbers the lists among the parameters have; 0 without lists.
+std::size_t GroupsOfLists(const Values& values);
+// That of parameter group `group`, which counts where there are lists only.
+Schedule FillSchedule(const Values& values, std::size_t group);
 
 }  // namespace ds::config

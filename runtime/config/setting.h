@@ -37,6 +37,7 @@ struct Setting {
   bool required;     // has no default: whoever uses the feature must give it
   bool ignore_case;  // of a string with choices
   bool enables;      // a section whose mere presence switches a feature on
+  bool per_group;    // a number, or a list with one for each parameter group
   double minimum, maximum;
   // JSON texts; choices and harmless are lists, "[]" when there are none.
   std::string_view default_json;

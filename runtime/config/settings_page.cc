@@ -32,6 +32,7 @@ std::string TypeCell(const Json& entry) {
   std::string type = entry["type"];
   if (entry.contains("min")) type += ", at least " + entry["min"].dump();
   if (entry.contains("max")) type += ", at most " + entry["max"].dump();
+  if (entry.value("per_group", false)) type += "; or a list, one per parameter group";
   return type;
 }
 

@@ -116,6 +116,17 @@ std::optional<std::string> CheckRange(const Setting& setting, const Json& value)
          ShortDump(value);
 }
 
+// One for each parameter group.
+std::optional<std::string> CheckNumbers(const Setting& setting, Json* list) {
+  if (list->empty()) return "must be a number or a list of them, not []";
+  for (Json& value : *list) {
+    if (!value.is_number()) return "must be a number or a list of them, not " + ShortDump(*list);
+    value = value.get<double>();
+    if (auto problem = CheckRange(setting, value)) return problem;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Json DefaultValue(const Setting& setting) { return Json::parse(setting.default_json); }
@@ -130,6 +141,7 @@ bool IsInList(std::string_view list_json, const Json& value) {
 }
 
 std::optional<std::string> CheckValue(const Setting& setting, Json* value) {
+  if (setting.per_group && value->is_array()) return CheckNumbers(setting, value);
   if (!HasType(*value, setting.type)) return WrongType(*value, setting.type);
   if (setting.type == ValueType::kInt && value->is_number_float()) {
     *value = static_cast<std::int64_t>(value->get<double>());

@@ -10,6 +10,7 @@
 #include "runtime/engine/build_units.h"
 #include "runtime/engine/engine_parts.h"
 #include "runtime/engine/gradient_travel.h"
+#include "runtime/engine/group_schedules.h"
 #include "runtime/optim/base_shapes.h"
 #include "runtime/optim/muon.h"
 #include "runtime/precision/dtype_policy.h"
@@ -126,6 +127,7 @@ StatusOr<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<BlockList> mode
     ReduceModulesIn(*context.dtypes.autocast, config.torch_autocast.lower_precision_safe_modules,
                     *model, &units);
   }
+  DS_ASSIGN_OR_RETURN(parts->group_rates, FollowGroupSchedules(config, &units));
   if (config.sparse_gradients) ReduceEmbeddingsByRows(*model, &units);
   if (config.buffer_dtype) CastBuffers(*model, precision::ToScalarType(*config.buffer_dtype));
   DS_ASSIGN_OR_RETURN(const zero::FillUnit fill, MakeFillUnit(*model, units, options));

@@ -39,6 +39,8 @@ struct Engine::Parts {
   std::unique_ptr<zero::ShardedModel> sharded;
   std::unique_ptr<zero::ShardedOptimizer> optimizer;
 
+  std::vector<double> group_rates;  // own ones of the groups that config.group_schedules are of
+
   precision::LossScaler loss_scaler{{}};
   NonFinitePolicy non_finite = NonFinitePolicy::kAsConfigured;
 
@@ -62,8 +64,19 @@ struct Engine::Parts {
     return !config.managed_gradient_accumulation ||
            step.micro_batches >= config.batch.gradient_accumulation_steps;
   }
-  // What the schedule, or the user, gives for the next update.
+  // What the schedule, or the user, gives for the next update: of the parameter groups, where
+  // scheduler.params has lists, or of the first one.
+  std::vector<optim::ScheduledValues> scheduled_groups() const {
+    std::vector<optim::ScheduledValues> values;
+    for (std::size_t i = 0; i < config.group_schedules.size(); ++i) {
+      values.push_back(
+          optim::ValuesAfter(config.group_schedules[i], group_rates[i], applied_steps));
+      if (set_lr) values.back().lr = *set_lr;
+    }
+    return values;
+  }
   optim::ScheduledValues scheduled() const {
+    if (const auto groups = scheduled_groups(); !groups.empty()) return groups[0];
     optim::ScheduledValues values =
         optim::ValuesAfter(config.scheduler, config.optimizer.lr, applied_steps);
     if (set_lr) values.lr = *set_lr;

@@ -91,8 +91,8 @@ Status NonFiniteError(std::int64_t step, const std::string& what) {
                                  "learning rate or look at the data of this step");
 }
 
-Status CheckScheduleGoesOn(const config::Schedule& schedule, std::int64_t applied_steps) {
-  const auto last = optim::LastUpdate(schedule);
+Status CheckScheduleGoesOn(const config::DsConfig& config, std::int64_t applied_steps) {
+  const auto last = optim::LastUpdateOf(config);
   if (!last || applied_steps < *last) return OkStatus();
   return FailedPreconditionError("the schedule ends after " + std::to_string(*last) +
                                  " updates: give scheduler.params for a longer run");
@@ -173,8 +173,9 @@ StatusOr<StepResult> Engine::step() {
   if (!parts_->at_boundary()) return StepResult{};
   const config::DsConfig& config = parts_->config;
   zero::ShardedOptimizer& optimizer = *parts_->optimizer;
-  DS_RETURN_IF_ERROR(CheckScheduleGoesOn(config.scheduler, parts_->applied_steps));
+  DS_RETURN_IF_ERROR(CheckScheduleGoesOn(config, parts_->applied_steps));
   const optim::ScheduledValues scheduled = parts_->scheduled();
+  std::vector<optim::ScheduledValues> groups = parts_->scheduled_groups();
   const double loss_scale = parts_->loss_scaler.scale();
 
   DS_RETURN_IF_ERROR(parts_->ReduceGradientsOnce());
@@ -195,7 +196,8 @@ StatusOr<StepResult> Engine::step() {
     optimizer.Step({.lr = scheduled.lr,
                     .gradient_scale = clip / loss_scale,
                     .step = parts_->applied_steps,
-                    .beta1 = scheduled.momentum});
+                    .beta1 = scheduled.momentum,
+                    .groups = std::move(groups)});
     DS_RETURN_IF_ERROR(parts_->loss_scaler.Update(/*overflow=*/false));
     parts_->latest_was_applied = true;
     if (parts_->has_schedule()) parts_->set_lr.reset();

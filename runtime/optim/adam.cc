@@ -32,7 +32,7 @@ std::span<const std::string_view> Adam::state_names(const ParameterGroup&) const
 
 void Adam::Apply(const Update& update, const Part& part) {
   config::OptimizerConfig options = config();
-  options.beta1 = update.beta1.value_or(options.beta1);
+  options.beta1 = Beta1(update, part);
   options.weight_decay = WeightDecay(part);
   Update own = update;
   own.lr = Rate(update, part);

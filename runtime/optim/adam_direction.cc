@@ -42,10 +42,9 @@ DirectionSquares SumSquaresByBlocks(const DirectionCoefficients& c, const Part& 
 DirectionCoefficients MakeDirectionCoefficients(const config::OptimizerConfig& config,
                                                 const Update& update,
                                                 const DirectionSettings& settings) {
-  const double beta1 = update.beta1.value_or(config.beta1);
   return {.gradient_scale = static_cast<float>(update.gradient_scale),
           .weight_decay = static_cast<float>(settings.weight_decay),
-          .one_minus_beta1 = static_cast<float>(1.0 - beta1),
+          .one_minus_beta1 = static_cast<float>(1.0 - settings.beta1),
           .beta2 = static_cast<float>(config.beta2),
           .one_minus_beta2 = static_cast<float>(1.0 - config.beta2),
           .eps_inside = static_cast<float>(settings.eps_inside ? config.eps : 0.0),

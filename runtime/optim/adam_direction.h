@@ -15,6 +15,7 @@ namespace ds::optim {
 // State 0 of the part is m, state 1 is v, in all that follows.
 struct DirectionSettings {
   double weight_decay = 0.0;
+  double beta1 = 0.9;
   bool eps_inside = false;
 };
 DirectionCoefficients MakeDirectionCoefficients(const config::OptimizerConfig& config,

@@ -25,9 +25,10 @@ std::span<const std::string_view> Lamb::state_names(const ParameterGroup&) const
 }
 
 DirectionCoefficients Lamb::Coefficients(const Update& update, const Part& part) const {
-  return MakeDirectionCoefficients(
-      config(), update,
-      {.weight_decay = WeightDecay(part), .eps_inside = config().eps_inside_sqrt});
+  return MakeDirectionCoefficients(config(), update,
+                                   {.weight_decay = WeightDecay(part),
+                                    .beta1 = Beta1(update, part),
+                                    .eps_inside = config().eps_inside_sqrt});
 }
 
 double LambRatio(const config::OptimizerConfig& config, const DirectionSquares& squares) {
@@ -60,7 +61,7 @@ void Lamb::Begin(const Update& update, const RankParts& all) {
 void Lamb::Apply(const Update& update, const Part& part) {
   const DirectionCoefficients c = Coefficients(update, part);
   const auto t = static_cast<double>(update.step);
-  const double correction1 = 1.0 - std::pow(Beta1(update), t);
+  const double correction1 = 1.0 - std::pow(Beta1(update, part), t);
   const double correction2 = 1.0 - std::pow(config().beta2, t);
   double lr = Rate(update, part);
   if (config().bias_correction) lr *= std::sqrt(correction2) / correction1;

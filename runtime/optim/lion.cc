@@ -10,7 +10,7 @@ std::span<const std::string_view> Lion::state_names(const ParameterGroup&) const
 }
 
 void Lion::Apply(const Update& update, const Part& part) {
-  const double beta1 = Beta1(update);
+  const double beta1 = Beta1(update, part);
   // 1 - beta is rounded as DeepSpeed rounds it, in fp32: for 0.999 that is five digits.
   const LionCoefficients c{
       .gradient_scale = static_cast<float>(update.gradient_scale),

@@ -111,4 +111,13 @@ std::optional<std::int64_t> LastUpdate(const config::Schedule& schedule) {
   return s->first_step_size + s->second_step_size + after_cycle + 1;
 }
 
+std::optional<std::int64_t> LastUpdateOf(const config::DsConfig& config) {
+  std::optional<std::int64_t> first = LastUpdate(config.scheduler);
+  for (const config::Schedule& schedule : config.group_schedules) {
+    const auto last = LastUpdate(schedule);
+    if (last) first = std::min(*last, first.value_or(*last));
+  }
+  return first;
+}
+
 }  // namespace ds::optim

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "runtime/config/schedule.h"
+#include "runtime/config/ds_config.h"
 
 namespace ds::optim {
 
@@ -31,5 +31,7 @@ ScheduledValues ValuesAfter(const config::Schedule& schedule, double base_lr,
 // total_steps (PyTorch fails one update later, after one with a rate beyond the end of its curve);
 // OneCycle ends where decay_mom_rate has taken the momentum to 1.
 std::optional<std::int64_t> LastUpdate(const config::Schedule& schedule);
+// The first to end, where each parameter group has its own.
+std::optional<std::int64_t> LastUpdateOf(const config::DsConfig& config);
 
 }  // namespace ds::optim

@@ -138,11 +138,12 @@ void Muon::Apply(const Update& update, const Part& part) {
   // A schedule cycles Muon's momentum, not the other half's beta1.
   Update for_adam = update;
   for_adam.beta1.reset();
+  for (ScheduledValues& group : for_adam.groups) group.momentum.reset();
   adam_.Apply(for_adam, part);
 }
 
 at::Tensor Muon::UpdateMomentum(const Update& update, const Part& part) {
-  const double momentum = update.beta1.value_or(config().momentum);
+  const double momentum = update.beta1_of(part.group).value_or(config().momentum);
   const MuonCoefficients c{.gradient_scale = static_cast<float>(update.gradient_scale),
                            .one_minus_momentum = static_cast<float>(1.0 - momentum)};
   Part target = part;

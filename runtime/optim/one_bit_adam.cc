@@ -17,7 +17,7 @@ void OneBitAdam::Begin(const Update& update, const RankParts& all) {
   if (!WantsOwnGradients(update.step)) return;
   std::vector<at::Tensor> momenta;
   for (const Part& part : all.parts) {
-    UpdateMomentum(part, update.gradient_scale, Beta1(update));
+    UpdateMomentum(part, update.gradient_scale, Beta1(update, part));
     for (const at::Tensor& momentum : ByParameter(part.state[0], part)) {
       momenta.push_back(momentum);
     }
@@ -28,8 +28,8 @@ void OneBitAdam::Begin(const Update& update, const RankParts& all) {
 }
 
 void OneBitAdam::Apply(const Update& update, const Part& part) {
-  const DirectionCoefficients c =
-      MakeDirectionCoefficients(config(), update, {.weight_decay = WeightDecay(part)});
+  const DirectionCoefficients c = MakeDirectionCoefficients(
+      config(), update, {.weight_decay = WeightDecay(part), .beta1 = Beta1(update, part)});
   const FlatUpdate launch = Launch(part);
   if (!WantsOwnGradients(update.step)) UpdateMoments(c, part, launch);
   StepAlongDirection(c, part, -Rate(update, part), launch);

@@ -30,7 +30,8 @@ bool OneBitLamb::WantsOwnGradients(std::int64_t step) const {
 }
 
 DirectionCoefficients OneBitLamb::Coefficients(const Update& update, const Part& part) const {
-  return MakeDirectionCoefficients(config(), update, {.weight_decay = WeightDecay(part)});
+  return MakeDirectionCoefficients(
+      config(), update, {.weight_decay = WeightDecay(part), .beta1 = Beta1(update, part)});
 }
 
 void OneBitLamb::Begin(const Update& update, const RankParts& all) {
@@ -46,7 +47,7 @@ void OneBitLamb::Begin(const Update& update, const RankParts& all) {
       momenta_before_[static_cast<std::size_t>(segment.parameter)] =
           before.narrow(0, segment.start, segment.count);
     }
-    UpdateMomentum(part, update.gradient_scale, Beta1(update));
+    UpdateMomentum(part, update.gradient_scale, Beta1(update, part));
   }
   momenta_entry_ = Book(all, device::MemoryUse::kCommBuffers, bytes);
   AverageMomenta(all);
@@ -159,7 +160,7 @@ double OneBitLamb::Factor(const Part& cut, const at::Tensor& plain, const at::Te
 }
 
 void OneBitLamb::StepFrozen(const Update& update, const Part& part) {
-  const double beta1 = Beta1(update);
+  const double beta1 = Beta1(update, part);
   for (const Segment& segment : part.segments) {
     if (segment.count == 0) continue;
     const Part cut = Cut(part, segment.start, segment.count);

@@ -23,6 +23,7 @@
 #include "runtime/base/status.h"
 #include "runtime/config/ds_config.h"
 #include "runtime/optim/flat_ops.h"
+#include "runtime/optim/lr_schedule.h"
 #include "runtime/optim/part.h"
 
 namespace ds::optim {
@@ -34,6 +35,15 @@ struct Update {
   std::int64_t step = 1;             // this update's number, from 1
   std::optional<double> beta1 = {};  // in place of the configured one (SGD and Muon: momentum),
                                      // where a schedule cycles it
+  // Of the parameter groups that name one of them: in place of lr and beta1.
+  std::vector<ScheduledValues> groups = {};
+
+  double lr_of(const ParameterGroup& group) const {
+    return (group.schedule ? groups.at(*group.schedule).lr : lr) * group.lr_factor;
+  }
+  std::optional<double> beta1_of(const ParameterGroup& group) const {
+    return group.schedule ? groups.at(*group.schedule).momentum : beta1;
+  }
 };
 
 class Optimizer {
@@ -69,10 +79,10 @@ class Optimizer {
 
  protected:
   const config::OptimizerConfig& config() const { return config_; }
-  static double Rate(const Update& update, const Part& part) {
-    return update.lr * part.group.lr_factor;
+  static double Rate(const Update& update, const Part& part) { return update.lr_of(part.group); }
+  double Beta1(const Update& update, const Part& part) const {
+    return update.beta1_of(part.group).value_or(config_.beta1);
   }
-  double Beta1(const Update& update) const { return update.beta1.value_or(config_.beta1); }
   double WeightDecay(const Part& part) const {
     return config_.weight_decay * part.group.weight_decay_factor;
   }

@@ -4,7 +4,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "runtime/comm/communicator.h"
@@ -17,6 +19,8 @@ struct ParameterGroup {
   double lr_factor = 1.0;            // times the scheduled rate
   double weight_decay_factor = 1.0;  // times the configured decay; 0 switches it off
   bool muon = false;                 // type Muon: matrices, which Muon updates, not AdamW
+  // Which of Update::groups has its rate and momentum, where each group has its own schedule.
+  std::optional<std::size_t> schedule = {};
 
   friend bool operator==(const ParameterGroup&, const ParameterGroup&) = default;
 };

@@ -15,7 +15,7 @@ std::span<const std::string_view> Sgd::state_names(const ParameterGroup&) const 
 
 void Sgd::Apply(const Update& update, const Part& part) {
   const bool first = update.step == 1;
-  const double momentum = update.beta1.value_or(config().momentum);
+  const double momentum = update.beta1_of(part.group).value_or(config().momentum);
   const SgdCoefficients c{
       .gradient_scale = static_cast<float>(update.gradient_scale),
       .l2 = static_cast<float>(WeightDecay(part)),

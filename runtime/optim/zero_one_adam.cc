@@ -27,11 +27,12 @@ void ZeroOneAdam::StateWasLoaded() {
   compressed_.reset();
   moved_.clear();
   moved_entry_.Reset();
-  rates_ = 0.0;
+  rates_.clear();
 }
 
 DirectionCoefficients ZeroOneAdam::Coefficients(const Update& update, const Part& part) const {
-  return MakeDirectionCoefficients(config(), update, {.weight_decay = WeightDecay(part)});
+  return MakeDirectionCoefficients(
+      config(), update, {.weight_decay = WeightDecay(part), .beta1 = Beta1(update, part)});
 }
 
 void ZeroOneAdam::Begin(const Update& update, const RankParts& all) {
@@ -57,7 +58,7 @@ void ZeroOneAdam::FollowCompressedGradients(const Update& update, const RankPart
   compressed_->Average(gradients);
   for (const Part& part : parts) {
     ZeroWhereVarianceIs(part.gradient, part);
-    UpdateMomentum(part, /*gradient_scale=*/1.0, Beta1(update));
+    UpdateMomentum(part, /*gradient_scale=*/1.0, Beta1(update, part));
   }
 }
 
@@ -71,10 +72,11 @@ void ZeroOneAdam::StepLocally(const Update& update, const RankParts& all, bool e
       bytes += static_cast<std::int64_t>(moved_.back().nbytes());
     }
     moved_entry_ = Book(all, device::MemoryUse::kOptimizerState, bytes);
+    rates_.assign(moved_.size(), 0.0);
   }
   for (std::size_t i = 0; i < all.parts.size(); ++i) {
     const Part& part = all.parts[i];
-    UpdateMomentum(part, update.gradient_scale, Beta1(update));
+    UpdateMomentum(part, update.gradient_scale, Beta1(update, part));
     ZeroWhereVarianceIs(part.state[0], part);
     const at::Tensor direction = Direction(Coefficients(update, part), part, Launch(part));
     if (exchange) {
@@ -83,8 +85,8 @@ void ZeroOneAdam::StepLocally(const Update& update, const RankParts& all, bool e
       part.parameter.sub_(direction, Rate(update, part));
     }
     moved_[i].sub_(direction, Rate(update, part));
+    rates_[i] += Rate(update, part);
   }
-  rates_ += update.lr;
 }
 
 void ZeroOneAdam::Exchange(const RankParts& all) {
@@ -98,12 +100,11 @@ void ZeroOneAdam::Exchange(const RankParts& all) {
   for (std::size_t i = 0; i < all.parts.size(); ++i) {
     const Part& part = all.parts[i];
     ZeroWhereVarianceIs(moved_[i], part);
-    const double rates = rates_ * part.group.lr_factor;
-    if (rates > 0.0) part.state[0].copy_(moved_[i]).div_(-rates);
+    if (rates_[i] > 0.0) part.state[0].copy_(moved_[i]).div_(-rates_[i]);
     part.parameter.add_(moved_[i].div_(at::sqrt(part.state[1]).add_(config().eps)));
     moved_[i].zero_();
+    rates_[i] = 0.0;
   }
-  rates_ = 0.0;
 }
 
 void ZeroOneAdam::Apply(const Update& update, const Part& part) {

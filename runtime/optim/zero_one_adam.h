@@ -51,7 +51,7 @@ class ZeroOneAdam : public Optimizer {
   std::optional<comm::CompressedAllReduce> compressed_;
   std::vector<at::Tensor> moved_;  // u of each part, from the first local update on
   device::LedgerEntry moved_entry_;
-  double rates_ = 0.0;  // since the last exchange
+  std::vector<double> rates_;  // added up since the last exchange, of each part
 };
 
 }  // namespace ds::optim

@@ -7,7 +7,8 @@ Needs deepspeed 0.19.8 and torch 2.11; the test that reads the golden needs no P
 
 A case is {"scheduler": the ds_config section, "lr": of the optimizer, "rates": [...], "beta1": [...]}:
 entry k of the lists is what the optimizer's update k + 1 uses, the schedule having been advanced k
-times. "beta1" is there where the schedule moves it.
+times. "beta1" is there where the schedule moves it. Where the section has lists the optimizer has two
+parameter groups: "lr", "rates" and "beta1" are lists of theirs.
 """
 
 import json
@@ -75,6 +76,39 @@ CASES = [
                     "cycle_momentum": False}),
 ]
 
+# Of two parameter groups with rates of their own.
+GROUP_CASES = [
+    ("LRRangeTest", {"lr_range_test_min_lr": [1e-4, 3e-3], "lr_range_test_step_size": 7}),
+    ("OneCycle", {"cycle_min_lr": [0.01, 0.002], "cycle_max_lr": [0.1, 0.03], "cycle_first_step_size": 9,
+                  "decay_step_size": 5, "decay_lr_rate": 0.3, "cycle_min_mom": [0.7, 0.5], "cycle_max_mom": [0.9, 0.95],
+                  "decay_mom_rate": 0.01}),
+    ("OneCycle", {"cycle_min_lr": 0.001, "cycle_max_lr": [0.1, 0.03], "cycle_first_step_size": 6}),
+    ("WarmupLR", {"warmup_min_lr": [0.001, 0.0], "warmup_max_lr": [0.1, 0.02], "warmup_num_steps": 12}),
+    ("WarmupLR", {"warmup_min_lr": [0.001, 0.002], "warmup_num_steps": 5, "warmup_type": "linear"}),
+    ("WarmupDecayLR", {"total_num_steps": 25, "warmup_max_lr": [0.02, 0.05], "warmup_num_steps": 8}),
+    ("CyclicLR", {"base_lr": [0.001, 0.002], "max_lr": [0.1, 0.05], "step_size_up": 4, "base_momentum": [0.7, 0.8],
+                  "max_momentum": [0.9, 0.95]}),
+    ("OneCycleLR", {"max_lr": [0.1, 0.04], "total_steps": 40}),
+]
+
+
+def group_trajectory(name, params, lrs):
+    groups = [{"params": [torch.nn.Parameter(torch.zeros(1))], "lr": lr} for lr in lrs]
+    optimizer = torch.optim.Adam(groups, lr=1.0)
+    make = getattr(lr_schedules, name, None) or getattr(torch.optim.lr_scheduler, name)
+    scheduler = make(optimizer, **params)
+    rates, beta1 = [[], []], [[], []]
+    for _ in range(STEPS):
+        for i, group in enumerate(optimizer.param_groups):
+            rates[i].append(float(group["lr"]))
+            beta1[i].append(float(group["betas"][0]))
+        optimizer.step()
+        scheduler.step()
+    case = {"scheduler": {"type": name, "params": params}, "lr": lrs, "rates": rates}
+    if any(value != 0.9 for value in beta1[0]):
+        case["beta1"] = beta1
+    return case
+
 
 def trajectory(name, params, lr):
     optimizer = torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))], lr=lr)
@@ -96,6 +130,7 @@ def trajectory(name, params, lr):
 
 def main():
     cases = [trajectory(name, params, 0.0125) for name, params in CASES]
+    cases += [group_trajectory(name, params, [0.0125, 0.004]) for name, params in GROUP_CASES]
     text = ",\n".join(json.dumps(case) for case in cases)
     path = pathlib.Path(sys.argv[1])
     path.parent.mkdir(parents=True, exist_ok=True)

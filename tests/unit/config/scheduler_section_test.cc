@@ -39,6 +39,34 @@ TEST(SchedulerRules, ScheduleIsDescribedByNumbers) {
               ElementsAre(HasSubstr("did you mean 'WarmupCosineLR'?")));
 }
 
+TEST(SchedulerRules, ListsHaveOneLength) {
+  const auto cycle = [](const std::string& min, const std::string& max) {
+    return R"({"type": "OneCycle", "params": {"cycle_min_lr": )" + min + R"(, "cycle_max_lr": )" +
+           max + "}}";
+  };
+  EXPECT_TRUE(CheckScheduler(cycle("0.1", "0.2")).config.group_schedules.empty());
+  const CheckResult both = CheckScheduler(cycle("[0.1, 0.01]", "0.2"));
+  EXPECT_THAT(Messages(both.errors), IsEmpty());
+  ASSERT_EQ(both.config.group_schedules.size(), 2U);
+  EXPECT_EQ(std::get<OneCycle>(both.config.group_schedules[1]).min_lr, 0.01);
+  EXPECT_EQ(std::get<OneCycle>(both.config.group_schedules[1]).max_lr, 0.2);
+  EXPECT_EQ(std::get<OneCycle>(both.config.scheduler).min_lr, 0.1);
+  EXPECT_EQ(CheckScheduler(cycle("[0.1]", "0.2")).config.group_schedules.size(), 1U);
+  EXPECT_THAT(Errors(cycle("[0.1, 0.01]", "[1, 2, 3]")),
+              ElementsAre(HasSubstr("cycle_max_lr has 3 numbers and scheduler.params.cycle_min_lr "
+                                    "has 2: give one for each parameter group")));
+  EXPECT_THAT(Errors(cycle("[0.1, -1]", "1")),
+              ElementsAre(HasSubstr("must be at least 0, not -1")));
+  EXPECT_THAT(Errors(cycle("[0.1, \"1\"]", "1")),
+              ElementsAre(HasSubstr("must be a number or a list of them, not [0.1,\"1\"]")));
+  EXPECT_THAT(Errors(cycle("[]", "1")), ElementsAre(HasSubstr("a list of them, not []")));
+  EXPECT_THAT(Errors(R"({"type": "StepLR", "params": {"step_size": [3, 4]}})"),
+              ElementsAre(HasSubstr("must be a whole number")));
+  EXPECT_THAT(Errors(R"({"type": "OneCycleLR", "params": {"max_lr": 0.1, "total_steps": 9,
+                         "max_momentum": [0.9, 1]}})"),
+              ElementsAre(HasSubstr("must be below 1")));
+}
+
 TEST(SchedulerRules, ScheduleTakesItsParams) {
   EXPECT_THAT(Errors(R"({"type": "StepLR"})"),
               ElementsAre(HasSubstr("\"StepLR\" needs scheduler.params.step_size")));

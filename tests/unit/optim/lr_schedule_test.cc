@@ -15,31 +15,37 @@ namespace {
 
 using nlohmann::json;
 
-// Of a ds_config with this scheduler section.
-config::Schedule ScheduleOf(const json& section, double lr) {
+// A ds_config with this scheduler section.
+config::DsConfig ConfigOf(const json& section, double lr) {
   const json text = {{"train_batch_size", 1},
                      {"optimizer", {{"type", "Adam"}, {"params", {{"lr", lr}}}}},
                      {"scheduler", section}};
   const auto checked = config::CheckConfig(text.dump(), "ds.json", 1);
   EXPECT_TRUE(checked.ok) << section << ": "
                           << (checked.errors.empty() ? "" : checked.errors[0].message);
-  return checked.config.scheduler;
+  return checked.config;
 }
 
-json Goldens() {
+// Those of one parameter group, or of several.
+json Goldens(bool of_groups) {
   std::ifstream file(DS_SOURCE_DIR "/tests/unit/optim/goldens/schedules.json");
-  json goldens = json::parse(file, nullptr, /*allow_exceptions=*/false);
-  EXPECT_TRUE(goldens.is_array());
-  return goldens;
+  const json all = json::parse(file, nullptr, /*allow_exceptions=*/false);
+  EXPECT_TRUE(all.is_array());
+  json chosen = json::array();
+  for (const json& golden : all) {
+    if (golden["lr"].is_array() == of_groups) chosen.push_back(golden);
+  }
+  EXPECT_FALSE(chosen.empty());
+  return chosen;
 }
 
 // Every schedule, read from its ds_config section, gives what the reference leaves in the
 // optimizer. PyTorch's chains of products round differently from closed forms, hence not EQ.
 TEST(Schedules, EqualTheReferencesForFortyUpdates) {
   std::printf("%-30s %-8s %-14s %s\n", "schedule", "updates", "largest error", "momentum");
-  for (const json& golden : Goldens()) {
+  for (const json& golden : Goldens(/*of_groups=*/false)) {
     const double base = golden["lr"];
-    const config::Schedule schedule = ScheduleOf(golden["scheduler"], base);
+    const config::Schedule schedule = ConfigOf(golden["scheduler"], base).scheduler;
     ASSERT_EQ(golden["rates"].size(), 40u);
     double worst = 0.0;
     for (std::size_t i = 0; i < golden["rates"].size(); ++i) {
@@ -56,6 +62,43 @@ TEST(Schedules, EqualTheReferencesForFortyUpdates) {
                 golden["scheduler"]["type"].get_ref<const std::string&>().c_str(),
                 golden["rates"].size(), worst, golden.contains("beta1") ? "cycled" : "-");
   }
+}
+
+// Lists have a number for each parameter group.
+TEST(Schedules, OfGroupsEqualTheReferencesForFortyUpdates) {
+  for (const json& golden : Goldens(/*of_groups=*/true)) {
+    SCOPED_TRACE(golden["scheduler"].dump());
+    const config::DsConfig config = ConfigOf(golden["scheduler"], golden["lr"][0]);
+    ASSERT_EQ(config.group_schedules.size(), 2U);
+    for (std::size_t group = 0; group < 2; ++group) {
+      const double base = golden["lr"][group];
+      for (std::size_t i = 0; i < 40; ++i) {
+        const ScheduledValues values =
+            ValuesAfter(config.group_schedules[group], base, static_cast<std::int64_t>(i));
+        const double rate = golden["rates"][group][i];
+        EXPECT_NEAR(values.lr, rate, 1e-13 * std::max(base, rate)) << group << " " << i;
+        ASSERT_EQ(values.momentum.has_value(), golden.contains("beta1"));
+        if (!values.momentum) continue;
+        EXPECT_NEAR(*values.momentum, golden["beta1"][group][i].get<double>(), 1e-14)
+            << group << " " << i;
+      }
+    }
+  }
+}
+
+TEST(Schedules, OfGroupsEndWithTheFirstOfThem) {
+  const json section = {{"type", "OneCycle"},
+                        {"params",
+                         {{"cycle_min_lr", 0.01},
+                          {"cycle_max_lr", 0.1},
+                          {"cycle_first_step_size", 5},
+                          {"decay_step_size", 2},
+                          {"decay_mom_rate", 0.03},
+                          {"cycle_max_mom", {0.5, 0.9}}}}};
+  const config::DsConfig config = ConfigOf(section, 0.01);
+  ASSERT_EQ(config.group_schedules.size(), 2U);
+  EXPECT_EQ(LastUpdateOf(config), LastUpdate(config.group_schedules[1]));
+  EXPECT_LT(LastUpdateOf(config).value(), LastUpdate(config.group_schedules[0]).value());
 }
 
 TEST(Schedules, WithoutOneTheRateIsTheGroups) {

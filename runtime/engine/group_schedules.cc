@@ -1,0 +1,69 @@
+#include "runtime/engine/group_schedules.h"
+
+#include <algorithm>
+#include <string>
+
+namespace ds::engine {
+namespace {
+
+struct FirstOfGroup {
+  optim::ParameterGroup group;
+  std::string parameter;
+};
+
+template <typename Visit>
+void ForEachTrained(std::vector<zero::ParameterUnit>& units, Visit visit) {
+  for (zero::ParameterUnit& unit : units) {
+    for (zero::NamedParameter& parameter : unit.parameters) {
+      if (parameter.tensor.requires_grad()) visit(parameter);
+    }
+  }
+}
+
+auto Find(const std::vector<FirstOfGroup>& groups, const optim::ParameterGroup& group) {
+  return std::find_if(groups.begin(), groups.end(),
+                      [&](const FirstOfGroup& first) { return first.group == group; });
+}
+
+std::vector<FirstOfGroup> GroupsOf(std::vector<zero::ParameterUnit>& units) {
+  std::vector<FirstOfGroup> groups;
+  ForEachTrained(units, [&](const zero::NamedParameter& parameter) {
+    if (Find(groups, parameter.group) != groups.end()) return;
+    groups.push_back({parameter.group, parameter.name});
+  });
+  std::stable_partition(groups.begin(), groups.end(),
+                        [](const FirstOfGroup& first) { return first.group.muon; });
+  return groups;
+}
+
+Status CheckCount(std::size_t numbers, const std::vector<FirstOfGroup>& groups) {
+  if (numbers == groups.size()) return OkStatus();
+  std::string text = "scheduler.params has lists of " + std::to_string(numbers) +
+                     " numbers, one for each parameter group, and the model has " +
+                     std::to_string(groups.size()) + ":";
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    text += (i == 0 ? " that of " : ", ") + groups[i].parameter;
+  }
+  return InvalidArgumentError(text);
+}
+
+}  // namespace
+
+StatusOr<std::vector<double>> FollowGroupSchedules(const config::DsConfig& config,
+                                                   std::vector<zero::ParameterUnit>* units) {
+  std::vector<double> rates;
+  if (config.group_schedules.empty()) return rates;
+  const std::vector<FirstOfGroup> groups = GroupsOf(*units);
+  DS_RETURN_IF_ERROR(CheckCount(config.group_schedules.size(), groups));
+  for (const FirstOfGroup& first : groups) {
+    rates.push_back(config.optimizer.lr * first.group.lr_factor);
+  }
+  ForEachTrained(*units, [&](zero::NamedParameter& parameter) {
+    const auto number = Find(groups, parameter.group) - groups.begin();
+    parameter.group.schedule = static_cast<std::size_t>(number);
+    parameter.group.lr_factor = 1.0;
+  });
+  return rates;
+}
+
+}  // namespace ds::engine
