@@ -1,7 +1,9 @@
 #include "cli/daemon_client.h"
 
+#include <fcntl.h>
 #include <grpc/grpc.h>
 #include <grpc/support/log.h>
+#include <grpcpp/create_channel_posix.h>
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
@@ -50,8 +52,10 @@ grpc::ChannelArguments CommonArguments() {
   return arguments;
 }
 
-std::shared_ptr<grpc::Channel> MakeLocalChannel(const std::string& target) {
-  return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), CommonArguments());
+std::shared_ptr<grpc::Channel> MakeLocalChannel(UniqueFd connection) {
+  const int fd = connection.Release();  // gRPC closes it
+  ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
+  return grpc::CreateCustomInsecureChannelFromFd("dsrund", fd, CommonArguments());
 }
 
 std::shared_ptr<grpc::Channel> MakeTlsChannel(const std::string& target, const TlsOptions& tls) {
@@ -106,11 +110,12 @@ class DaemonClient::Call {
 void KeepGrpcUntilExit() {
   ::grpc_init();  // what would be its other half, exit makes needless
   // One that is never used: the last channel to go ends the threads that all of them share.
-  static const std::shared_ptr<grpc::Channel> kept = MakeLocalChannel("unix:/dev/null");
+  static const std::shared_ptr<grpc::Channel> kept = grpc::CreateCustomChannel(
+      "unix:/dev/null", grpc::InsecureChannelCredentials(), CommonArguments());
 }
 
-DaemonClient::DaemonClient(const std::string& target)
-    : stub_(v1::Daemon::NewStub(MakeLocalChannel(target))) {}
+DaemonClient::DaemonClient(UniqueFd connection)
+    : stub_(v1::Daemon::NewStub(MakeLocalChannel(std::move(connection)))) {}
 
 DaemonClient::DaemonClient(const std::string& target, const TlsOptions& tls)
     : network_target_(target), stub_(v1::Daemon::NewStub(MakeTlsChannel(target, tls))) {}

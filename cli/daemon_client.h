@@ -5,7 +5,7 @@
 // Calls block until they are answered or their timeout has passed (kDeadlineExceeded); an
 // unreachable daemon is kUnavailable. What the daemon refuses keeps its code and message.
 //
-// A daemon of this host is reached over its unix socket: when that connection breaks the daemon is
+// A daemon of this host is reached over a socket pair: when that connection breaks the daemon is
 // gone. One of another host is reached over TCP with mutual TLS: connections come and go, the
 // daemon stays.
 //
@@ -27,6 +27,7 @@
 #include "cli/job/job_certificates.h"
 #include "proto/dsrun.grpc.pb.h"
 #include "runtime/base/status.h"
+#include "runtime/base/unique_fd.h"
 
 namespace ds::cli {
 
@@ -57,8 +58,9 @@ class DaemonClient {
   using RenewCallback = std::function<void(const StatusOr<v1::RenewResponse>&)>;
   using EventCallback = std::function<void(const v1::Event&)>;
 
-  // `target` is a gRPC address, "unix:/path/daemon.sock". Connects with the first call.
-  explicit DaemonClient(const std::string& target);
+  // `connection` is one end of a socket pair; the daemon has the other, or will have it: calls wait
+  // in the socket until it does.
+  explicit DaemonClient(UniqueFd connection);
   // `target` is "ipv4:10.0.0.2:34567", "ipv6:[fd00::2]:34567" or a tunnel's "unix:/path".
   DaemonClient(const std::string& target, const TlsOptions& tls);
   // Abandons and waits for the callbacks of renewals.
@@ -106,8 +108,8 @@ class DaemonClient {
   // is being delivered is the last. The next Watch works again.
   void CancelWatch();
 
-  // Whether the daemon's port takes connections, at most `timeout` long. kListening for a unix
-  // socket.
+  // Whether the daemon's port takes connections, at most `timeout` long. kListening for a daemon of
+  // this host.
   ProbeResult Probe(std::chrono::milliseconds timeout) const;
 
  private:

@@ -15,15 +15,17 @@
 #include "runtime/base/files.h"
 #include "runtime/base/log.h"
 #include "runtime/base/spawn_session.h"
+#include "runtime/base/unix_socket.h"
 
 namespace ds::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Where dsrund finds its two pipes; anything above standard error would do.
-constexpr int kChildControllerFd = 3;
-constexpr int kChildReadyFd = 4;
+// Where dsrund finds its connection and two pipes; anything above standard error would do.
+constexpr int kChildConnectionFd = 3;
+constexpr int kChildControllerFd = 4;
+constexpr int kChildReadyFd = 5;
 
 struct Pipe {
   UniqueFd read;
@@ -49,7 +51,7 @@ StatusOr<fs::path> FindDaemon(const LocalDaemonOptions& options) {
   return path;
 }
 
-// One byte arrives when the daemon listens; the end of file when it ended instead.
+// One byte arrives when the daemon takes calls; the end of file when it ended instead.
 Status AwaitReady(int ready_fd, std::chrono::milliseconds timeout) {
   pollfd ready{ready_fd, POLLIN, 0};
   int count = -1;
@@ -58,12 +60,12 @@ Status AwaitReady(int ready_fd, std::chrono::milliseconds timeout) {
   } while (count < 0 && errno == EINTR);
   if (count < 0) return ErrnoError(errno, "poll");
   if (count == 0) {
-    return DeadlineExceededError("dsrund did not start listening within " +
-                                 std::to_string(timeout.count()) + " ms");
+    return DeadlineExceededError("dsrund was not ready within " + std::to_string(timeout.count()) +
+                                 " ms");
   }
   char byte = 0;
   if (::read(ready_fd, &byte, 1) != 1) {
-    return UnavailableError("dsrund ended before it listened; its last words are above");
+    return UnavailableError("dsrund ended before it was ready; its last words are above");
   }
   return OkStatus();
 }
@@ -73,8 +75,13 @@ Status AwaitReady(int ready_fd, std::chrono::milliseconds timeout) {
 StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Start(const LocalDaemonOptions& options) {
   DS_ASSIGN_OR_RETURN(const fs::path dsrund, FindDaemon(options));
   std::unique_ptr<LocalDaemon> daemon(new LocalDaemon());
+  DS_ASSIGN_OR_RETURN(SocketPair connection, MakeSocketPair());
+  daemon->client_ = std::make_unique<DaemonClient>(std::move(connection.ours));
   if (options.take_warm) {
-    StatusOr<WarmDaemon> warm = TakeWarmDaemon(dsrund, options.job_id, options.dsrank);
+    StatusOr<WarmDaemon> warm = TakeWarmDaemon({.dsrund = dsrund,
+                                                .dsrank = options.dsrank,
+                                                .job_id = options.job_id,
+                                                .connection = connection.theirs.get()});
     if (warm.ok()) {
       daemon->UseWarm(std::move(warm).value());
       return daemon;
@@ -83,21 +90,23 @@ StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Start(const LocalDaemonOptio
   }
   DS_ASSIGN_OR_RETURN(daemon->own_folder_, PrivateFolder::Make());
   daemon->folder_ = daemon->own_folder_.path();
-  const std::string socket = (daemon->folder_ / "daemon.sock").string();
   DS_ASSIGN_OR_RETURN(Pipe controller, MakePipe());
   DS_ASSIGN_OR_RETURN(Pipe ready, MakePipe());
-  std::vector<std::string> arguments = {dsrund.string(), "--socket=" + socket,
+  std::vector<std::string> arguments = {dsrund.string(),
                                         "--job=" + options.job_id,
+                                        "--folder=" + daemon->folder_.string(),
+                                        "--connection-fd=" + std::to_string(kChildConnectionFd),
                                         "--controller-fd=" + std::to_string(kChildControllerFd),
                                         "--ready-fd=" + std::to_string(kChildReadyFd)};
   if (!options.dsrank.empty()) arguments.push_back("--dsrank=" + options.dsrank.string());
-  const std::array inherited = {InheritedFd{controller.read.get(), kChildControllerFd},
+  const std::array inherited = {InheritedFd{connection.theirs.get(), kChildConnectionFd},
+                                InheritedFd{controller.read.get(), kChildControllerFd},
                                 InheritedFd{ready.write.get(), kChildReadyFd}};
   DS_ASSIGN_OR_RETURN(daemon->pid_,
                       SpawnInNewSession(dsrund.string(), std::move(arguments), inherited));
   daemon->controller_pipe_ = std::move(controller.write);
   ready.write.Reset();
-  daemon->client_ = std::make_unique<DaemonClient>("unix:" + socket);  // while the daemon starts
+  connection.theirs.Reset();
   if (Status ready_status = AwaitReady(ready.read.get(), options.start_timeout);
       !ready_status.ok()) {
     ::kill(daemon->pid_, SIGKILL);  // it has no ranks yet, and may be past reading its pipe
@@ -111,21 +120,18 @@ LocalDaemon::~LocalDaemon() { static_cast<void>(Close()); }
 void LocalDaemon::UseWarm(WarmDaemon warm) {
   folder_ = std::move(warm.folder);
   pid_ = warm.pid;
-  warm_connection_ = std::move(warm.connection);
-  client_ = std::make_unique<DaemonClient>("unix:" + (folder_ / "daemon.sock").string());
+  warm_lifeline_ = std::move(warm.lifeline);
 }
 
 void LocalDaemon::HangUp() {
   controller_pipe_.Reset();
-  if (warm_connection_.valid()) ::shutdown(warm_connection_.get(), SHUT_WR);
+  if (warm_lifeline_.valid()) ::shutdown(warm_lifeline_.get(), SHUT_WR);
 }
 
 Status LocalDaemon::Close() {
   HangUp();
   client_.reset();  // while the daemon ends
-  const Status result = pid_ < 0                   ? OkStatus()
-                        : warm_connection_.valid() ? AwaitWarm()
-                                                   : AwaitChild();
+  const Status result = pid_ < 0 ? OkStatus() : warm_lifeline_.valid() ? AwaitWarm() : AwaitChild();
   pid_ = -1;
   std::error_code ignored;  // dsrund has removed it; this is for one that was killed
   fs::remove_all(folder_, ignored);
@@ -148,12 +154,12 @@ Status LocalDaemon::AwaitChild() {
 
 Status LocalDaemon::AwaitWarm() {
   char byte = 0;
-  pollfd ended{warm_connection_.get(), POLLIN, 0};
+  pollfd ended{warm_lifeline_.get(), POLLIN, 0};
   // It says nothing more: what can be read is its end.
   while (::poll(&ended, 1, -1) < 0 && errno == EINTR) {
   }
   static_cast<void>(::read(ended.fd, &byte, 1));
-  warm_connection_.Reset();
+  warm_lifeline_.Reset();
   return OkStatus();
 }
 

@@ -5,8 +5,9 @@
 // When that closes (Close, the destructor, or the end of this process in any way, SIGKILL included)
 // dsrund stops its ranks and ends.
 //
-// The daemon's socket lies in a private 0700 folder under $XDG_RUNTIME_DIR or /tmp. Nothing is left
-// there afterwards.
+// Calls go over a socket pair of which the daemon gets the other end: no path leads to it, so no
+// other process can. The files of the job lie in a private 0700 folder under $XDG_RUNTIME_DIR or
+// /tmp. Nothing is left there afterwards.
 //
 // Threads: one thread at a time; client() is as DaemonClient says.
 
@@ -33,8 +34,8 @@ struct LocalDaemonOptions {
 
 class LocalDaemon {
  public:
-  // Returns when the daemon listens. kNotFound when there is no dsrund, kUnavailable when it ended
-  // instead of listening (it has said why on stderr).
+  // Returns when the daemon takes calls. kNotFound when there is no dsrund, kUnavailable when it
+  // ended instead (it has said why on stderr).
   static StatusOr<std::unique_ptr<LocalDaemon>> Start(const LocalDaemonOptions& options);
 
   // Closes and ignores the outcome.
@@ -65,7 +66,7 @@ class LocalDaemon {
   Status AwaitWarm();
 
   UniqueFd controller_pipe_;  // closing it tells dsrund that the controller is gone
-  UniqueFd warm_connection_;  // instead of that, and of being its parent
+  UniqueFd warm_lifeline_;    // instead of that, and of being its parent
   int pid_ = -1;              // -1 once it has ended
   std::unique_ptr<DaemonClient> client_;
 };

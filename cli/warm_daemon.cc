@@ -67,23 +67,22 @@ StatusOr<v1::Handover> DescribeThisProcess(const std::filesystem::path& dsrund) 
 
 }  // namespace
 
-StatusOr<WarmDaemon> TakeWarmDaemon(const std::filesystem::path& dsrund, const std::string& job_id,
-                                    const std::filesystem::path& dsrank) {
+StatusOr<WarmDaemon> TakeWarmDaemon(const WarmJob& job) {
   if (const Status folder = CheckPrivateFolder(WarmFolder()); !folder.ok()) return folder;
-  DS_ASSIGN_OR_RETURN(UniqueFd connection, ConnectUnix(WarmSocket()));
-  DS_ASSIGN_OR_RETURN(const SocketPeer peer, PeerOf(connection.get()));
+  DS_ASSIGN_OR_RETURN(UniqueFd lifeline, ConnectUnix(WarmSocket()));
+  DS_ASSIGN_OR_RETURN(const SocketPeer peer, PeerOf(lifeline.get()));
   if (peer.user != ::geteuid()) return PermissionDeniedError("another user serves here");
-  DS_ASSIGN_OR_RETURN(v1::Handover request, DescribeThisProcess(dsrund));
-  request.set_job_id(job_id);
-  request.set_dsrank(dsrank.string());
-  DS_RETURN_IF_ERROR(
-      SendMessage(connection.get(), request.SerializeAsString(), kPatience, {STDERR_FILENO}));
+  DS_ASSIGN_OR_RETURN(v1::Handover request, DescribeThisProcess(job.dsrund));
+  request.set_job_id(job.job_id);
+  request.set_dsrank(job.dsrank.string());
+  DS_RETURN_IF_ERROR(SendMessage(lifeline.get(), request.SerializeAsString(), kPatience,
+                                 {job.connection, STDERR_FILENO}));
   DS_ASSIGN_OR_RETURN(const ReceivedMessage message,
-                      ReceiveMessage(connection.get(), kMaxReplyBytes, kPatience));
+                      ReceiveMessage(lifeline.get(), kMaxReplyBytes, kPatience));
   v1::HandoverReply reply;
   if (!reply.ParseFromString(message.bytes)) return InternalError("an answer that is none");
   if (!reply.refused().empty()) return FailedPreconditionError(reply.refused());
-  return WarmDaemon{.connection = std::move(connection),
+  return WarmDaemon{.lifeline = std::move(lifeline),
                     .folder = reply.folder(),
                     .pid = static_cast<int>(reply.pid())};
 }

@@ -17,14 +17,20 @@
 
 namespace ds::cli {
 
+struct WarmJob {
+  std::filesystem::path dsrund;  // that would be started otherwise
+  std::filesystem::path dsrank;  // empty: beside dsrund
+  std::string job_id;
+  int connection = -1;  // that the daemon takes calls on; stays open here
+};
+
 struct WarmDaemon {
-  UniqueFd connection;  // its end tells each side that the other has gone
+  UniqueFd lifeline;  // its end tells each side that the other has gone
   std::filesystem::path folder;
   int pid = -1;
 };
 
 // kNotFound when nobody serves here, kFailedPrecondition when who does is not the right one.
-StatusOr<WarmDaemon> TakeWarmDaemon(const std::filesystem::path& dsrund, const std::string& job_id,
-                                    const std::filesystem::path& dsrank);
+StatusOr<WarmDaemon> TakeWarmDaemon(const WarmJob& job);
 
 }  // namespace ds::cli

@@ -89,7 +89,7 @@ Status ApplyCpus(const v1::Handover& request) {
 }
 
 // The thread that calls is the one whose children inherit it. What may fail comes first.
-Status Apply(const v1::Handover& request, const std::vector<UniqueFd>& descriptors) {
+Status Apply(const v1::Handover& request, const UniqueFd& standard_error) {
   if (::chdir(request.working_directory().c_str()) != 0) {
     return ErrnoError(errno, request.working_directory());
   }
@@ -97,26 +97,33 @@ Status Apply(const v1::Handover& request, const std::vector<UniqueFd>& descripto
   DS_RETURN_IF_ERROR(ApplyCpus(request));
   DS_RETURN_IF_ERROR(ApplyLimits(request));
   ::umask(static_cast<mode_t>(request.umask()));
-  if (!descriptors.empty()) ::dup2(descriptors.front().get(), STDERR_FILENO);
+  ::dup2(standard_error.get(), STDERR_FILENO);
   return OkStatus();
 }
 
-// The request, when this daemon is the right one and can be made like the controller's child.
-StatusOr<v1::Handover> Accept(int connection) {
-  DS_ASSIGN_OR_RETURN(const SocketPeer peer, PeerOf(connection));
-  DS_ASSIGN_OR_RETURN(const ReceivedMessage message,
-                      ReceiveMessage(connection, kMaxHandoverBytes, kPatience));
+struct Accepted {
   v1::Handover request;
-  if (!request.ParseFromString(message.bytes)) return InvalidArgumentError("no handover");
+  UniqueFd connection;
+};
+
+// The request, when this daemon is the right one and can be made like the controller's child.
+StatusOr<Accepted> Accept(int lifeline) {
+  DS_ASSIGN_OR_RETURN(const SocketPeer peer, PeerOf(lifeline));
+  DS_ASSIGN_OR_RETURN(ReceivedMessage message,
+                      ReceiveMessage(lifeline, kMaxHandoverBytes, kPatience));
+  v1::Handover request;
+  if (!request.ParseFromString(message.bytes) || message.descriptors.size() != 2) {
+    return InvalidArgumentError("no handover");
+  }
   if (const std::string reason = WhyNot(request, peer); !reason.empty()) {
     return FailedPreconditionError("the waiting daemon is " + reason);
   }
-  DS_RETURN_IF_ERROR(Apply(request, message.descriptors));
-  return request;
+  DS_RETURN_IF_ERROR(Apply(request, message.descriptors[1]));
+  return Accepted{std::move(request), std::move(message.descriptors[0])};
 }
 
-Status Reply(int connection, const v1::HandoverReply& reply) {
-  return SendMessage(connection, reply.SerializeAsString(), kPatience);
+Status Reply(int lifeline, const v1::HandoverReply& reply) {
+  return SendMessage(lifeline, reply.SerializeAsString(), kPatience);
 }
 
 // A connection; nothing when another daemon of the pool was quicker.
@@ -136,24 +143,26 @@ StatusOr<std::optional<UniqueFd>> NextConnection(const HandoverPlaces& places) {
 
 StatusOr<TakenJob> AwaitJob(const HandoverPlaces& places) {
   for (;;) {
-    DS_ASSIGN_OR_RETURN(std::optional<UniqueFd> connection, NextConnection(places));
-    if (!connection.has_value()) continue;
-    const StatusOr<v1::Handover> request = Accept(connection->get());
+    DS_ASSIGN_OR_RETURN(std::optional<UniqueFd> lifeline, NextConnection(places));
+    if (!lifeline.has_value()) continue;
+    StatusOr<Accepted> accepted = Accept(lifeline->get());
     v1::HandoverReply reply;
-    if (!request.ok()) {
-      reply.set_refused(request.status().message());
-      static_cast<void>(Reply(connection->get(), reply).ok());  // it may have gone
+    if (!accepted.ok()) {
+      reply.set_refused(accepted.status().message());
+      static_cast<void>(Reply(lifeline->get(), reply).ok());  // it may have gone
       // Some of it may have been applied: the next one must not inherit that.
-      if (request.status().code() != StatusCode::kFailedPrecondition) return request.status();
+      if (accepted.status().code() != StatusCode::kFailedPrecondition) return accepted.status();
       continue;
     }
     reply.set_folder(places.folder);
     reply.set_pid(static_cast<std::uint32_t>(::getpid()));
-    DS_RETURN_IF_ERROR(Reply(connection->get(), reply));
-    return TakenJob{.controller = *std::move(connection),
-                    .job_id = request->job_id(),
-                    .dsrank = request->dsrank(),
-                    .environment = {request->environment().begin(), request->environment().end()}};
+    DS_RETURN_IF_ERROR(Reply(lifeline->get(), reply));
+    const v1::Handover& request = accepted->request;
+    return TakenJob{.connection = std::move(accepted->connection),
+                    .controller = *std::move(lifeline),
+                    .job_id = request.job_id(),
+                    .dsrank = request.dsrank(),
+                    .environment = {request.environment().begin(), request.environment().end()}};
   }
 }
 

@@ -21,6 +21,7 @@ namespace ds::daemon {
 namespace v1 = ::dsrun::v1;
 
 struct TakenJob {
+  UniqueFd connection;  // that takes calls
   UniqueFd controller;  // ends when the controller does
   std::string job_id;
   std::string dsrank;                    // "" = beside dsrund

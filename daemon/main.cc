@@ -27,13 +27,14 @@ namespace ds::daemon {
 namespace {
 
 struct Flags {
-  std::string socket;
+  std::string folder;
   std::string listen;
   std::string job;
   std::string dsrank;
   bool serve = false;
   bool wait_for_job = false;
   int waiting = 2;
+  int connection_fd = -1;
   int controller_fd = -1;
   int ready_fd = -1;
 };
@@ -80,22 +81,26 @@ SupervisorOptions MakeOptions(const Flags& flags) {
   return options;
 }
 
+// Ranks must not inherit it.
+UniqueFd TakeInherited(int fd) {
+  if (fd >= 0) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  return UniqueFd(fd);
+}
+
 // Returns only when it could not start; otherwise the process ends with the loop.
 Status Serve(const Flags& flags) {
-  const std::filesystem::path socket = flags.socket;
   // dsrun made it and may be killed; as long as this process lives it is not a folder left behind.
-  DS_ASSIGN_OR_RETURN(const PrivateFolder folder, PrivateFolder::Join(socket.parent_path()));
+  DS_ASSIGN_OR_RETURN(const PrivateFolder folder, PrivateFolder::Join(flags.folder));
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<EventLoop> loop, EventLoop::Create());
   SupervisorOptions options = MakeOptions(flags);
   options.folder = folder.path();
-  if (flags.controller_fd >= 0) {
-    ::fcntl(flags.controller_fd, F_SETFD, FD_CLOEXEC);
-    options.controller.Reset(flags.controller_fd);
-  }
+  UniqueFd connection = TakeInherited(flags.connection_fd);
+  options.controller = TakeInherited(flags.controller_fd);
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<Supervisor> supervisor,
                       Supervisor::Create(loop.get(), std::move(options)));
   DaemonService service(loop.get(), supervisor.get());
-  DS_ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server, RpcServer::Start(socket, &service));
+  DS_ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server, RpcServer::Start(&service));
+  server->Serve(std::move(connection));
   if (flags.ready_fd >= 0) {
     DS_RETURN_IF_ERROR(WriteAll(flags.ready_fd, "\n", "readiness pipe"));
     ::close(flags.ready_fd);
@@ -113,8 +118,10 @@ int Main(int argc, char** argv) {
   CLI::App app("dsrund: starts, watches and stops the ranks of one dsrun job on this host");
   app.set_version_flag("--version", "dsrund " DS_VERSION);
   Flags flags;
-  CLI::Option_group* place = app.add_option_group("place", "where to listen");
-  place->add_option("--socket", flags.socket, "unix socket to listen on, in a folder of its own");
+  CLI::Option_group* place = app.add_option_group("place", "where calls come from");
+  CLI::Option* connection =
+      place->add_option("--connection-fd", flags.connection_fd,
+                        "descriptor of the connection of the dsrun that starts this daemon");
   place->add_option("--listen", flags.listen,
                     "address of this host to listen on, on a free port, with the credentials that "
                     "come as a line of JSON on standard input (daemon/network_daemon.h)");
@@ -129,10 +136,13 @@ int Main(int argc, char** argv) {
   for (const char* without : {"--serve", "--wait_for_job"}) {
     place->get_option(without)->excludes(job);
   }
+  connection->needs(app.add_option(
+      "--folder", flags.folder, "with --connection-fd: a private folder for the files of the job"));
   app.add_option("--dsrank", flags.dsrank, "the built-in trainer (default: beside dsrund)");
   app.add_option("--controller-fd", flags.controller_fd,
                  "descriptor whose end means that the controller is gone");
-  app.add_option("--ready-fd", flags.ready_fd, "descriptor that gets a byte when dsrund listens");
+  app.add_option("--ready-fd", flags.ready_fd,
+                 "descriptor that gets a byte when dsrund takes calls");
   CLI11_PARSE(app, argc, argv);
 
   InitLog("dsrund");

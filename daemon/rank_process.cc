@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include <array>
@@ -14,6 +13,7 @@
 
 #include "daemon/clone_child.h"
 #include "daemon/start_error.h"
+#include "runtime/base/unix_socket.h"
 
 namespace ds::daemon {
 namespace {
@@ -54,13 +54,9 @@ StatusOr<Ends> MakeInput(bool takes_input) {
   return ends;
 }
 
-StatusOr<Ends> MakeLink() {
-  std::array<int, 2> fds;
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds.data()) != 0) {
-    return ErrnoError(errno, "socketpair");
-  }
-  Ends ends{UniqueFd(fds[0]), UniqueFd(fds[1])};
-  if (::fcntl(fds[0], F_SETFL, O_NONBLOCK) != 0) return ErrnoError(errno, "fcntl");
+StatusOr<SocketPair> MakeLink() {
+  DS_ASSIGN_OR_RETURN(SocketPair ends, MakeSocketPair());
+  if (::fcntl(ends.ours.get(), F_SETFL, O_NONBLOCK) != 0) return ErrnoError(errno, "fcntl");
   return ends;
 }
 
@@ -150,7 +146,7 @@ Status RankProcess::Starting::Clone(int cgroup) {
   DS_ASSIGN_OR_RETURN(Ends input, MakeInput(command_.takes_input));
   DS_ASSIGN_OR_RETURN(Ends output, MakeOutputPipe());
   DS_ASSIGN_OR_RETURN(Ends error, MakeOutputPipe());
-  DS_ASSIGN_OR_RETURN(Ends link, MakeLink());
+  DS_ASSIGN_OR_RETURN(SocketPair link, MakeLink());
   child_.input = input.theirs.get();
   child_.output = output.theirs.get();
   child_.error = error.theirs.get();

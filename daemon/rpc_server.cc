@@ -1,12 +1,10 @@
 #include "daemon/rpc_server.h"
 
+#include <fcntl.h>
 #include <grpcpp/grpcpp.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <grpcpp/server_posix.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <system_error>
 #include <utility>
 
 namespace ds::daemon {
@@ -18,16 +16,6 @@ constexpr std::size_t kMaxConnections = 64;
 constexpr std::chrono::milliseconds kLongestHandshake{10'000};
 constexpr std::chrono::seconds kLastEventsGrace{1};
 constexpr std::chrono::seconds kLastEventsGraceOnNetwork{5};
-
-Status CheckFolder(const std::filesystem::path& folder) {
-  struct stat info {};
-  if (::stat(folder.c_str(), &info) != 0) return ErrnoError(errno, folder.string());
-  if (info.st_uid != ::geteuid() || (info.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    return PermissionDeniedError(folder.string() +
-                                 ": the socket's folder must be yours alone (chmod 700)");
-  }
-  return OkStatus();
-}
 
 void SetUp(grpc::ServerBuilder* builder, DaemonService* service) {
   builder->RegisterService(service);
@@ -63,21 +51,19 @@ void SetDeadlines(grpc::ServerBuilder* builder, std::chrono::nanoseconds lease) 
 
 }  // namespace
 
-StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const std::filesystem::path& socket,
-                                                      DaemonService* service) {
-  DS_RETURN_IF_ERROR(CheckFolder(socket.parent_path()));
+StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(DaemonService* service) {
   std::unique_ptr<RpcServer> server(new RpcServer(service));
   grpc::ServerBuilder builder;
-  int bound = 0;
-  builder.AddListeningPort("unix:" + socket.string(), grpc::InsecureServerCredentials(), &bound);
   SetUp(&builder, service);
   server->server_ = builder.BuildAndStart();
-  if (server->server_ == nullptr || bound == 0) {
-    return UnavailableError("cannot listen on " + socket.string());
-  }
-  server->socket_ = socket;
-  if (::chmod(socket.c_str(), S_IRUSR | S_IWUSR) != 0) return ErrnoError(errno, socket.string());
+  if (server->server_ == nullptr) return InternalError("gRPC does not start");
   return server;
+}
+
+void RpcServer::Serve(UniqueFd connection) {
+  const int fd = connection.Release();  // gRPC closes it
+  ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
+  grpc::AddInsecureChannelFromFd(server_.get(), fd);
 }
 
 StatusOr<std::unique_ptr<RpcServer>> RpcServer::StartOnNetwork(EventLoop* loop,
@@ -113,8 +99,6 @@ void RpcServer::Drain() {
   // which one that sits in no call does not notice it should.
   service_->AwaitWatchers(std::chrono::steady_clock::now() +
                           (listener_ == nullptr ? kLastEventsGrace : kLastEventsGraceOnNetwork));
-  std::error_code ignored;
-  if (!socket_.empty()) std::filesystem::remove(socket_, ignored);
 }
 
 RpcServer::~RpcServer() {

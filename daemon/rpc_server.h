@@ -1,7 +1,7 @@
 #pragma once
 
-// RpcServer: DaemonService on a unix socket that only this user can reach, or on one address of the
-// network with mutual TLS.
+// RpcServer: DaemonService on a connection that this process was given and nobody else can reach,
+// or on one address of the network with mutual TLS.
 //
 // On the network nothing of a stranger is read before its certificate has been verified: handshakes
 // have a deadline, connections a bound (network_listener.h), requests a size, and each end notices
@@ -14,7 +14,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -22,6 +21,7 @@
 #include "daemon/daemon_service.h"
 #include "daemon/network_listener.h"
 #include "runtime/base/status.h"
+#include "runtime/base/unique_fd.h"
 
 namespace ds::daemon {
 
@@ -33,10 +33,12 @@ struct NetworkOptions {
 
 class RpcServer {
  public:
-  // Listens when it returns. The socket's folder must belong to this user and be closed to others
-  // (kPermissionDenied).
-  static StatusOr<std::unique_ptr<RpcServer>> Start(const std::filesystem::path& socket,
-                                                    DaemonService* service);
+  // Takes calls on the connections it is given.
+  static StatusOr<std::unique_ptr<RpcServer>> Start(DaemonService* service);
+  // `connection` is one end of a socket pair (runtime/base/unix_socket.h) whose other end the
+  // controller has.
+  void Serve(UniqueFd connection);
+
   // Listens when it returns, on a free port of exactly that address, and takes connections once
   // `loop` runs, which outlives the server. Whether a caller is the controller is `service`'s to
   // check.
@@ -45,8 +47,7 @@ class RpcServer {
                                                              DaemonService* service);
   std::uint16_t port() const { return listener_ == nullptr ? 0 : listener_->port(); }
 
-  // Gives watchers a moment to take the last events and removes the socket. Requires: the event
-  // loop has ended.
+  // Gives watchers a moment to take the last events. Requires: the event loop has ended.
   void Drain();
   // Drains, cancels what is still going on, and ends gRPC's threads, which can take as long as
   // their poller's timeout (10 s).
@@ -56,7 +57,6 @@ class RpcServer {
   explicit RpcServer(DaemonService* service) : service_(service) {}
 
   DaemonService* const service_;
-  std::filesystem::path socket_;  // empty on the network
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<NetworkListener> listener_;
   std::unique_ptr<grpc::Server> server_;

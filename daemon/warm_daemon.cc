@@ -42,13 +42,14 @@ Status WaitAndServe(SupervisorOptions options, PrivateFolder* private_folder) {
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<Supervisor> supervisor,
                       Supervisor::Create(loop.get(), std::move(options)));
   DaemonService service(loop.get(), supervisor.get());
-  DS_ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server,
-                      RpcServer::Start(folder / "daemon.sock", &service));
+  DS_ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server, RpcServer::Start(&service));
   DS_ASSIGN_OR_RETURN(
       TakenJob job,
       AwaitJob({.listener = listener.get(), .owner = owner.get(), .folder = folder.string()}));
   owner.Reset();  // the pool starts the next one
+  UniqueFd connection = std::move(job.connection);
   DS_RETURN_IF_ERROR(supervisor->TakeJob(std::move(job)));
+  server->Serve(std::move(connection));
   const Status status = loop->Run();
   server->Drain();
   private_folder->Remove();

@@ -105,21 +105,16 @@ void WarmPool::Fill() {
 }
 
 Status WarmPool::StartOne() {
-  std::array<int, 2> ends{};
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
-    return ErrnoError(errno, "socketpair");
-  }
-  UniqueFd ours(ends[0]);
-  const UniqueFd theirs(ends[1]);
+  DS_ASSIGN_OR_RETURN(SocketPair pair, MakeSocketPair());
   const std::array inherited = {InheritedFd{listener_.get(), kInheritedListener},
-                                InheritedFd{theirs.get(), kInheritedOwner}};
+                                InheritedFd{pair.theirs.get(), kInheritedOwner}};
   // This very file, whatever lies at its path by now.
   const Status spawned =
       SpawnInNewSession("/proc/self/exe", {"dsrund", "--wait_for_job"}, inherited).status();
   if (!spawned.ok()) return spawned.WithContext("starting a waiting daemon");
-  const int fd = ours.get();
+  const int fd = pair.ours.get();
   DS_RETURN_IF_ERROR(loop_->Add(fd, [this, fd] { OnTaken(fd); }));
-  waiting_[fd] = std::move(ours);
+  waiting_[fd] = std::move(pair.ours);
   return OkStatus();
 }
 

@@ -11,6 +11,7 @@
 #include <cstdlib>
 
 #include "runtime/base/spawn_session.h"
+#include "runtime/base/unix_socket.h"
 
 namespace ds::cli {
 namespace {
@@ -41,21 +42,16 @@ std::string ExpandProxyCommand(std::string_view command, const ProxyTokens& toke
 }
 
 StatusOr<std::unique_ptr<ProxyCommand>> ProxyCommand::Start(const std::string& command) {
-  std::array<int, 2> ends{};
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
-    return ErrnoError(errno, "socketpair");
-  }
-  UniqueFd ours(ends[0]);
-  const UniqueFd theirs(ends[1]);
-  if (::fcntl(ends[0], F_SETFL, O_NONBLOCK) != 0) return ErrnoError(errno, "fcntl");
+  DS_ASSIGN_OR_RETURN(SocketPair pair, MakeSocketPair());
+  const int theirs = pair.theirs.get();
+  if (::fcntl(pair.ours.get(), F_SETFL, O_NONBLOCK) != 0) return ErrnoError(errno, "fcntl");
   // Nobody reads it before something has failed; what does not fit is lost and holds nobody up.
   std::array<int, 2> words{};
   if (::pipe2(words.data(), O_CLOEXEC | O_NONBLOCK) != 0) return ErrnoError(errno, "pipe");
-  std::unique_ptr<ProxyCommand> proxy(new ProxyCommand(std::move(ours), UniqueFd(words[0])));
+  std::unique_ptr<ProxyCommand> proxy(new ProxyCommand(std::move(pair.ours), UniqueFd(words[0])));
   const UniqueFd its_words(words[1]);
-  const InheritedFd inherited[] = {{theirs.get(), STDIN_FILENO},
-                                   {theirs.get(), STDOUT_FILENO},
-                                   {its_words.get(), STDERR_FILENO}};
+  const InheritedFd inherited[] = {
+      {theirs, STDIN_FILENO}, {theirs, STDOUT_FILENO}, {its_words.get(), STDERR_FILENO}};
   const std::string shell = Shell();
   DS_ASSIGN_OR_RETURN(proxy->pid_,
                       SpawnInNewSession(shell, {shell, "-c", "exec " + command}, inherited));

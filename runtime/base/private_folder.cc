@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/unix_socket.h"
+
 namespace ds {
 namespace {
 
@@ -85,6 +87,7 @@ StatusOr<PrivateFolder> PrivateFolder::Make() {
 StatusOr<PrivateFolder> PrivateFolder::Join(const fs::path& path) {
   UniqueFd folder = OpenFolder(path);
   if (!folder.valid()) return ErrnoError(errno, path.string());
+  DS_RETURN_IF_ERROR(CheckPrivateFolder(path));
   if (!Hold(folder)) return NotFoundError(path.string() + " is being removed");
   return PrivateFolder(path, std::move(folder));
 }

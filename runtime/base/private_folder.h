@@ -21,7 +21,7 @@ class PrivateFolder {
  public:
   PrivateFolder() = default;  // none
   static StatusOr<PrivateFolder> Make();
-  // Holds one that another process has made and holds now.
+  // Holds one that another process has made and holds now. kPermissionDenied when others may enter.
   static StatusOr<PrivateFolder> Join(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return path_; }

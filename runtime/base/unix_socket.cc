@@ -93,13 +93,20 @@ Status ReadExactly(int socket, Clock::time_point deadline, std::span<char> to,
 
 }  // namespace
 
+StatusOr<SocketPair> MakeSocketPair() {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+    return ErrnoError(errno, "socketpair");
+  }
+  return SocketPair{UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
 Status CheckPrivateFolder(const std::filesystem::path& folder) {
   struct stat info {};
   if (::lstat(folder.c_str(), &info) != 0) return ErrnoError(errno, folder.string());
   if (!S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() ||
       (info.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    return PermissionDeniedError(folder.string() +
-                                 ": the socket's folder must be yours alone (chmod 700)");
+    return PermissionDeniedError(folder.string() + ": the folder must be yours alone (chmod 700)");
   }
   return OkStatus();
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// Unix sockets between processes of one user: a private folder, who the other end is, and whole
-// messages with descriptors beside them.
+// Unix sockets between processes of one user: connected pairs, a private folder, who the other end
+// is, and whole messages with descriptors beside them.
 //
 // A message is its length (4 bytes, this machine's byte order) and its bytes; descriptors travel
 // with the length. Threads: safe to call concurrently on different sockets.
@@ -19,6 +19,13 @@
 #include "runtime/base/unique_fd.h"
 
 namespace ds {
+
+struct SocketPair {
+  UniqueFd ours;
+  UniqueFd theirs;
+};
+// Two ends of one stream, close-on-exec.
+StatusOr<SocketPair> MakeSocketPair();
 
 // OK when `folder` is a directory, no link, that this user owns and nobody else may enter.
 Status CheckPrivateFolder(const std::filesystem::path& folder);

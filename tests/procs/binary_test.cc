@@ -34,9 +34,10 @@ TEST(BinaryTest, SaysItsVersion) {
 }
 
 TEST(BinaryTest, RefusesAFolderThatOthersCanEnter) {
-  const auto result = ds::testing::RunProgram({kDsrund, "--socket=/tmp/daemon.sock", "--job=j"});
+  const auto result =
+      ds::testing::RunProgram({kDsrund, "--connection-fd=0", "--folder=/tmp", "--job=j"});
   EXPECT_EQ(result.status, 1);
-  EXPECT_NE(result.err.find("/tmp: the socket's folder must be yours alone"), std::string::npos)
+  EXPECT_NE(result.err.find("/tmp: the folder must be yours alone"), std::string::npos)
       << result.err;
 }
 

@@ -95,7 +95,7 @@ TEST(ChannelTest, WhoShowsNoCertificateIsRefused) {
 TEST(ChannelTest, PlaintextIsRefused) {
   const NetworkDaemon daemon;
   ASSERT_TRUE(daemon.ok());
-  cli::DaemonClient client(daemon.target());
+  cli::DaemonClient client(ConnectTo("127.0.0.1", daemon.port()));
   EXPECT_EQ(CodeOf(client), StatusCode::kUnavailable);
 }
 

@@ -1,7 +1,5 @@
 // How ranks are started: argv and environment, what they inherit, and what is refused.
 
-#include <grpcpp/grpcpp.h>
-
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -104,8 +102,6 @@ TEST_F(LaunchTest, JobFilesAreThereAndGoneAtTheEnd) {
   const std::filesystem::path folder = daemon().folder();
   EXPECT_FALSE(std::filesystem::exists(folder / "generation-1"));
   EXPECT_EQ(std::filesystem::status(folder).permissions(), std::filesystem::perms::owner_all);
-  EXPECT_EQ(std::filesystem::status(folder / "daemon.sock").permissions(),
-            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
 }
 
 TEST_F(LaunchTest, AJobFileMayNotLeaveItsFolder) {
@@ -202,24 +198,6 @@ TEST_F(LaunchTest, AnotherJobIsRefused) {
   EXPECT_EQ(client().Stop(stop).status().code(), StatusCode::kNotFound);
 }
 
-TEST_F(LaunchTest, ACallWithoutADeadlineIsRefused) {
-  const auto stub = v1::Daemon::NewStub(grpc::CreateChannel(
-      "unix:" + (daemon().folder() / "daemon.sock").string(), grpc::InsecureChannelCredentials()));
-  v1::PrepareResponse prepared;
-  grpc::ClientContext prepare;
-  EXPECT_EQ(stub->Prepare(&prepare, {}, &prepared).error_code(),
-            grpc::StatusCode::INVALID_ARGUMENT);
-  v1::LaunchResponse launched;
-  grpc::ClientContext launch;
-  EXPECT_EQ(stub->Launch(&launch, Request(1, {"exit", "0"}), &launched).error_code(),
-            grpc::StatusCode::INVALID_ARGUMENT);
-  v1::StopResponse stopped;
-  grpc::ClientContext stop;
-  EXPECT_EQ(stub->Stop(&stop, {}, &stopped).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  grpc::ClientContext watch;
-  EXPECT_EQ(stub->Watch(&watch)->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-}
-
 TEST_F(LaunchTest, PrepareSaysWhatTheHostOffers) {
   v1::PrepareRequest request;
   request.set_job_id(kJob);
@@ -237,22 +215,6 @@ TEST_F(LaunchTest, PrepareSaysWhatTheHostOffers) {
   }
   // Asking again changes nothing.
   EXPECT_EQ(client().Prepare(request)->master_port(), response->master_port());
-}
-
-TEST_F(LaunchTest, AnotherProtocolIsNamed) {
-  const auto stub = v1::Daemon::NewStub(grpc::CreateChannel(
-      "unix:" + (daemon().folder() / "daemon.sock").string(), grpc::InsecureChannelCredentials()));
-  v1::PrepareRequest request;
-  request.set_job_id(kJob);
-  request.set_protocol_version(99);
-  request.set_dsrun_version("9.9.9");
-  v1::PrepareResponse response;
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + cli::kCallTimeout);
-  const grpc::Status status = stub->Prepare(&context, request, &response);
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
-  EXPECT_NE(status.error_message().find("dsrun 9.9.9 speaks protocol 99"), std::string::npos)
-      << status.error_message();
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include "daemon/supervisor.h"
 
 #include <fcntl.h>
+#include <grpcpp/create_channel_posix.h>
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -15,6 +17,7 @@
 #include "cli/daemon_client.h"
 #include "daemon/daemon_service.h"
 #include "daemon/rpc_server.h"
+#include "runtime/base/unix_socket.h"
 #include "tests/support/program.h"
 
 namespace ds::daemon {
@@ -43,17 +46,26 @@ class SupervisorTest : public ::testing::Test {
     loop_ = std::move(EventLoop::Create()).value();
     supervisor_ = std::move(Supervisor::Create(loop_.get(), std::move(options))).value();
     service_ = std::make_unique<DaemonService>(loop_.get(), supervisor_.get());
-    const std::string socket = (folder_.path() / "daemon.sock").string();
-    auto server = RpcServer::Start(socket, service_.get());
-    ASSERT_TRUE(server.ok()) << server.status().message();
-    server_ = std::move(server).value();
-    client_ = std::make_unique<cli::DaemonClient>("unix:" + socket);
+    server_ = std::move(RpcServer::Start(service_.get())).value();
+    client_ = std::make_unique<cli::DaemonClient>(Connect());
     thread_ = std::thread([this] { EXPECT_TRUE(loop_->Run().ok()); });
   }
 
   void TearDown() override {
     controller_.Reset();
     if (thread_.joinable()) thread_.join();
+  }
+
+  // The controller's end of a new connection.
+  UniqueFd Connect() {
+    SocketPair pair = std::move(MakeSocketPair()).value();
+    server_->Serve(std::move(pair.theirs));
+    return std::move(pair.ours);
+  }
+
+  // For calls that no DaemonClient makes.
+  std::unique_ptr<v1::Daemon::Stub> Stub() {
+    return v1::Daemon::NewStub(grpc::CreateInsecureChannelFromFd("dsrund", Connect().Release()));
   }
 
   static v1::LaunchRequest Request(const std::vector<std::string>& argv,
@@ -118,11 +130,36 @@ TEST_F(SupervisorTest, ThePortIsLeasedAndNamed) {
   EXPECT_EQ(finding.level(), v1::Finding::FAIL);
 }
 
-TEST_F(SupervisorTest, ASocketInAnOpenFolderIsRefused) {
-  const ds::testing::TemporaryFolder open;
-  std::filesystem::permissions(open.path(), std::filesystem::perms::all);
-  const auto server = RpcServer::Start(open.path() / "daemon.sock", service_.get());
-  EXPECT_EQ(server.status().code(), StatusCode::kPermissionDenied);
+TEST_F(SupervisorTest, ACallWithoutADeadlineIsRefused) {
+  const auto stub = Stub();
+  v1::PrepareResponse prepared;
+  grpc::ClientContext prepare;
+  EXPECT_EQ(stub->Prepare(&prepare, {}, &prepared).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+  v1::LaunchResponse launched;
+  grpc::ClientContext launch;
+  EXPECT_EQ(stub->Launch(&launch, Request({"/bin/true"}), &launched).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+  v1::StopResponse stopped;
+  grpc::ClientContext stop;
+  EXPECT_EQ(stub->Stop(&stop, {}, &stopped).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  grpc::ClientContext watch;
+  EXPECT_EQ(stub->Watch(&watch)->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(SupervisorTest, AnotherProtocolIsNamed) {
+  const auto stub = Stub();
+  v1::PrepareRequest request;
+  request.set_job_id(kJob);
+  request.set_protocol_version(99);
+  request.set_dsrun_version("9.9.9");
+  v1::PrepareResponse response;
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + cli::kCallTimeout);
+  const grpc::Status status = stub->Prepare(&context, request, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_NE(status.error_message().find("dsrun 9.9.9 speaks protocol 99"), std::string::npos)
+      << status.error_message();
 }
 
 }  // namespace
