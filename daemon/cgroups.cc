@@ -89,17 +89,25 @@ std::optional<std::uint64_t> LimitV2(fs::path group, const fs::path& top) {
   }
 }
 
-std::optional<GroupMemory> ReadV2(const OwnCgroups& cgroups) {
+std::optional<std::uint64_t> KillsV2(const OwnCgroups& cgroups) {
   if (cgroups.unified.empty()) return std::nullopt;
-  const auto kills = ValueOf(cgroups.unified / "memory.events", "oom_kill");
+  return ValueOf(cgroups.unified / "memory.events", "oom_kill");
+}
+
+std::optional<GroupMemory> ReadV2(const OwnCgroups& cgroups) {
+  const auto kills = KillsV2(cgroups);
   if (!kills) return std::nullopt;
   return GroupMemory{*kills, LimitV2(cgroups.unified, cgroups.unified_root),
                      Number(cgroups.unified / "memory.peak")};
 }
 
-std::optional<GroupMemory> ReadV1(const fs::path& group) {
+std::optional<std::uint64_t> KillsV1(const fs::path& group) {
   if (group.empty()) return std::nullopt;
-  const auto kills = ValueOf(group / "memory.oom_control", "oom_kill");
+  return ValueOf(group / "memory.oom_control", "oom_kill");
+}
+
+std::optional<GroupMemory> ReadV1(const fs::path& group) {
+  const auto kills = KillsV1(group);
   if (!kills) return std::nullopt;
   GroupMemory memory{*kills, ValueOf(group / "memory.stat", "hierarchical_memory_limit"),
                      Number(group / "memory.max_usage_in_bytes")};
@@ -130,6 +138,11 @@ OwnCgroups FindOwnCgroups(const fs::path& root) {
     }
   }
   return cgroups;
+}
+
+std::optional<std::uint64_t> ReadOomKills(const OwnCgroups& cgroups) {
+  if (const auto kills = KillsV2(cgroups)) return kills;
+  return KillsV1(cgroups.memory_v1);
 }
 
 std::optional<GroupMemory> ReadGroupMemory(const OwnCgroups& cgroups) {

@@ -27,7 +27,9 @@ struct GroupMemory {
   std::optional<std::uint64_t> peak;   // the most it ever used
 };
 
-// None where no memory controller watches this process.
+// Both: none where no memory controller watches this process. The count alone costs one small file,
+// where the rest can make the kernel add up the statistics of every processor.
+std::optional<std::uint64_t> ReadOomKills(const OwnCgroups& cgroups);
 std::optional<GroupMemory> ReadGroupMemory(const OwnCgroups& cgroups);
 
 }  // namespace ds::daemon

@@ -43,7 +43,13 @@ ExitEvidence::ExitEvidence(const std::filesystem::path& root)
     : shared_memory_folder_(root / "dev/shm"),
       cgroups_(FindOwnCgroups(root)),
       kernel_log_(InFirstPidNamespace() ? (root / "dev/kmsg").string() : "") {
-  if (const auto memory = ReadGroupMemory(cgroups_)) kills_seen_ = memory->oom_kills;
+  Restart();
+}
+
+void ExitEvidence::Restart() {
+  kills_seen_ = ReadOomKills(cgroups_).value_or(0);
+  kernel_log_.Restart();
+  lowest_free_.reset();
   Sample();
 }
 

@@ -20,8 +20,11 @@ namespace v1 = ::dsrun::v1;
 
 class ExitEvidence {
  public:
-  // Counts from now on. `root` is "/" but for tests.
+  // Finds the places to look at and counts from now on. `root` is "/" but for tests.
   explicit ExitEvidence(const std::filesystem::path& root = "/");
+
+  // Counts from now on: what was before was not these ranks' end.
+  void Restart();
 
   const OwnCgroups& cgroups() const { return cgroups_; }
 

@@ -78,7 +78,7 @@ void Generation::MakeCgroup(const std::string& job_id) {
   // Two daemons of one job may share a host, and a cgroup's name takes no slash.
   std::string name = job_id + "-" + std::to_string(::getpid()) + "-" + std::to_string(number_);
   std::replace(name.begin(), name.end(), '/', '_');
-  auto cgroup = RankCgroup::Create(evidence_.cgroups().unified, name);
+  auto cgroup = RankCgroup::Create(options_.evidence->cgroups().unified, name);
   if (cgroup.ok()) cgroup_ = *std::move(cgroup);
 }
 
@@ -179,7 +179,7 @@ void Generation::KillAll() {
 v1::RankExited Generation::OnRankExit(const RankExit& exit, pid_t pid) {
   const bool stopping = stop_cause_ != v1::STOP_NONE;
   v1::RankExited known;
-  if (exit.failed() && !stopping) known = evidence_.Of(exit, pid);
+  if (exit.failed() && !stopping) known = options_.evidence->Of(exit, pid);
   known.set_stopping(stopping);
   // A stop that is under way keeps its own grace.
   if (exit.failed() && !stopping) Stop(grace_, v1::STOP_RANK_FAILED);
@@ -214,7 +214,7 @@ void Generation::AppendHeartbeat() {
   v1::Heartbeat* heartbeat = event.mutable_heartbeat();
   heartbeat->set_load(load.load);
   heartbeat->set_free_memory_bytes(load.free_memory_bytes);
-  evidence_.Sample();
+  options_.evidence->Sample();
   for (const auto& rank : ranks_) *heartbeat->add_ranks() = rank->Vital();
   options_.log->Append(std::move(event));
 }

@@ -34,8 +34,9 @@ class Generation {
  public:
   struct Options {
     HostContext host;
-    std::filesystem::path folder;   // private; the job's files get a folder in it
-    std::shared_ptr<EventLog> log;  // its on_room leads to Resume()
+    std::filesystem::path folder;      // private; the job's files get a folder in it
+    std::shared_ptr<EventLog> log;     // its on_room leads to Resume()
+    ExitEvidence* evidence = nullptr;  // that counts from now on; outlives the generation
     // Every rank has ended; End() is still to be called. Called again when the grace of a stop,
     // in which orphans may end, is over.
     std::function<void()> on_ranks_ended;
@@ -98,7 +99,6 @@ class Generation {
   std::size_t running_ = 0;
   std::optional<EventLoop::TimerId> kill_timer_;  // while a stop is under way
   v1::StopCause stop_cause_ = v1::STOP_NONE;
-  ExitEvidence evidence_;
   std::unique_ptr<RankCgroup> cgroup_;  // null where there can be none
 };
 

@@ -37,6 +37,11 @@ std::optional<OomKillLine> ParseOomKill(std::string_view record) {
 
 KernelLog::KernelLog(const std::string& path)
     : log_(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
+  Restart();
+}
+
+void KernelLog::Restart() {
+  kills_.clear();
   if (log_.valid()) ::lseek(log_.get(), 0, SEEK_END);
 }
 

@@ -34,6 +34,9 @@ class KernelLog {
 
   bool readable() const { return log_.valid(); }
 
+  // Forgets what it has heard; hears what is logged from now on.
+  void Restart();
+
   // What the log says about the end of `pid`.
   std::optional<std::string> OomKillOf(pid_t pid);
 

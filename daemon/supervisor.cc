@@ -156,6 +156,7 @@ StatusOr<v1::PrepareResponse> Supervisor::Prepare(const v1::PrepareRequest& requ
     *response.add_findings() = LeasePort(request.master_port());
     if (port_) response.set_master_port(port_->port());
   }
+  loop_->Post([this] { Evidence(); });  // while the answer is on its way
   return response;
 }
 
@@ -200,9 +201,11 @@ StatusOr<v1::LaunchResponse> Supervisor::Launch(const v1::LaunchRequest& request
       if (generation_) generation_->Resume();
     });
   });
+  Evidence()->Restart();
   Generation::Options options{.host = {options_.environment, options_.dsrank, ""},
                               .folder = options_.folder,
                               .log = std::move(log),
+                              .evidence = Evidence(),
                               .on_ranks_ended = [this] { OnRanksEnded(); }};
   auto launched = Generation::Launch(loop_, request, std::move(options));
   if (!launched.ok()) return AsRefusal(launched.status());
@@ -211,6 +214,11 @@ StatusOr<v1::LaunchResponse> Supervisor::Launch(const v1::LaunchRequest& request
   v1::LaunchResponse response;
   for (const pid_t pid : generation_->pids()) response.add_pids(static_cast<std::uint32_t>(pid));
   return response;
+}
+
+ExitEvidence* Supervisor::Evidence() {
+  if (evidence_ == nullptr) evidence_ = std::make_unique<ExitEvidence>();
+  return evidence_.get();
 }
 
 StatusOr<v1::StopResponse> Supervisor::Stop(const v1::StopRequest& request) {

@@ -59,6 +59,7 @@ TEST_F(FakeHost, VersionOneBesideAUnifiedHierarchyWithoutControllers) {
   const auto memory = ReadGroupMemory(cgroups);
   ASSERT_TRUE(memory.has_value());
   EXPECT_EQ(memory->oom_kills, 2U);
+  EXPECT_EQ(ReadOomKills(cgroups), 2U);
   EXPECT_EQ(memory->limit, 1048576U);
   EXPECT_EQ(memory->peak, 1048000U);
   Write("sys/fs/cgroup/memory/a/b/memory.stat", "hierarchical_memory_limit 9223372036854771712\n");
@@ -72,6 +73,7 @@ TEST_F(FakeHost, VersionTwoWithTheLimitOfAGroupAbove) {
   const auto memory = ReadGroupMemory(cgroups);
   ASSERT_TRUE(memory.has_value());
   EXPECT_EQ(memory->oom_kills, 1U);
+  EXPECT_EQ(ReadOomKills(cgroups), 1U);
   EXPECT_EQ(memory->limit, 4096U);
   EXPECT_EQ(memory->peak, 777U);
 }
@@ -87,6 +89,7 @@ TEST_F(FakeHost, AContainerSeesItsGroupAsTheRoot) {
 TEST_F(FakeHost, DamagedOrMissingFilesAreNoGroups) {
   EXPECT_TRUE(FindOwnCgroups(root()).unified.empty());
   EXPECT_FALSE(ReadGroupMemory({}).has_value());
+  EXPECT_FALSE(ReadOomKills({}).has_value());
   Write("proc/self/mountinfo", "33 30\n - \n1 2 3 4 5 - cgroup2\nx - cgroup2 y z\n\n");
   Write("proc/self/cgroup", "0\n:\n0::\n::::\n");
   EXPECT_TRUE(FindOwnCgroups(root()).unified.empty());
@@ -106,6 +109,16 @@ TEST_F(FakeHost, AKillThatWasCountedIsHeldAgainstOneRank) {
   EXPECT_FALSE(first.oom().log_readable());
   EXPECT_FALSE(evidence.Of(killed, 19).oom_killed());
   EXPECT_GT(first.host_memory_bytes(), 0U);
+}
+
+TEST_F(FakeHost, WhatWasKilledBeforeIsNotHeldAgainstTheNextRanks) {
+  HybridHost();
+  ExitEvidence evidence(root());
+  Write("sys/fs/cgroup/memory/a/b/memory.oom_control", "oom_kill 3\n");
+  evidence.Restart();
+  EXPECT_FALSE(evidence.Of({.signal = SIGKILL}, 17).oom_killed());
+  Write("sys/fs/cgroup/memory/a/b/memory.oom_control", "oom_kill 4\n");
+  EXPECT_EQ(evidence.Of({.signal = SIGKILL}, 18).oom().group_kills(), 1U);
 }
 
 TEST_F(FakeHost, AnOrdinaryEndIsNotTheOutOfMemoryKillersButTellsOfIt) {
