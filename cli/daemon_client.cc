@@ -7,6 +7,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <csignal>
 #include <optional>
 #include <utility>
 
@@ -112,6 +113,15 @@ void KeepGrpcUntilExit() {
   // One that is never used: the last channel to go ends the threads that all of them share.
   static const std::shared_ptr<grpc::Channel> kept = grpc::CreateCustomChannel(
       "unix:/dev/null", grpc::InsecureChannelCredentials(), CommonArguments());
+}
+
+std::future<void> PrepareGrpc() {
+  return std::async(std::launch::async, [] {
+    sigset_t all;
+    sigfillset(&all);
+    ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
+    KeepGrpcUntilExit();
+  });
 }
 
 DaemonClient::DaemonClient(UniqueFd connection)

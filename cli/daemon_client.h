@@ -18,6 +18,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -52,6 +53,9 @@ struct TlsOptions {
 // Keeps gRPC's threads until the process ends. Otherwise the last client to go ends them one by
 // one, which takes a launcher milliseconds that its user waits for.
 void KeepGrpcUntilExit();
+// The same on a thread of its own while the caller does something else; neither that thread nor
+// gRPC's take signals. The future's end waits.
+std::future<void> PrepareGrpc();
 
 class DaemonClient {
  public:

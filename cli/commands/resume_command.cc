@@ -4,9 +4,11 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <filesystem>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cli/daemon_client.h"
 #include "cli/exit_codes.h"
 #include "cli/flag_parser.h"
 #include "cli/job/gather_exports.h"
@@ -132,6 +134,7 @@ StatusOr<int> ResumeCommand(const Invocation& invocation) {
   DropReplacedSelection(given.launch, &run.launch);
   DS_ASSIGN_OR_RETURN(const ResumeFlags flags, ParseFlags(invocation, run.launch));
   DS_RETURN_IF_ERROR(CheckLaunchFlags(flags.launch));
+  const std::future<void> grpc = PrepareGrpc();  // which takes as long as planning
 
   JobSetup setup{.job_id = run.job_id, .flags = flags.launch};
   DS_ASSIGN_OR_RETURN(setup.plan, PlanFromThisHost(flags.launch));

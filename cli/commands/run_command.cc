@@ -3,8 +3,10 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <future>
 #include <nlohmann/json.hpp>
 
+#include "cli/daemon_client.h"
 #include "cli/exit_codes.h"
 #include "cli/flag_parser.h"
 #include "cli/job/gather_exports.h"
@@ -36,6 +38,7 @@ StatusOr<int> RunCommand(const Invocation& invocation) {
   std::vector<std::string> words = std::move(parsed.rest);
   if (!words.empty() && words[0] == "--") words.erase(words.begin());
   if (words.empty()) return InvalidArgumentError("run: no program given; see dsrun run --help");
+  const std::future<void> grpc = PrepareGrpc();  // which takes as long as planning
 
   JobSetup setup{.job_id = MakeJobId(words[0], Clock::System().UnixNanos()),
                  .flags = flags,

@@ -3,8 +3,10 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <future>
 #include <utility>
 
+#include "cli/daemon_client.h"
 #include "cli/exit_codes.h"
 #include "cli/flag_parser.h"
 #include "cli/job/gather_exports.h"
@@ -27,6 +29,7 @@ StatusOr<int> TrainCommand(const Invocation& invocation) {
                       parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
   if (parsed.help_shown) return kExitOk;
   DS_RETURN_IF_ERROR(CheckLaunchFlags(launch));
+  const std::future<void> grpc = PrepareGrpc();  // which takes as long as planning
 
   JobSetup setup{.job_id = MakeJobId("train", Clock::System().UnixNanos()), .flags = launch};
   DS_ASSIGN_OR_RETURN(setup.plan, PlanFromThisHost(launch));

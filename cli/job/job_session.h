@@ -32,7 +32,7 @@ struct JobSetup {
 };
 
 // Runs the job to its end and shows it; the exit status of dsrun. Call it before this process has
-// any other thread. An error Status means that nothing ran.
+// any other thread that takes signals. An error Status means that nothing ran.
 StatusOr<int> RunJob(const JobSetup& setup, RunDirectory* run_directory);
 
 }  // namespace ds::cli

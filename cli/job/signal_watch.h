@@ -3,9 +3,10 @@
 // SignalWatch: SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 as calls on a thread of their own.
 //
 // Of SIGINT and SIGHUP those that were ignored when this process began stay ignored: that is how
-// nohup and a shell's background jobs ask to be left alone. Create it before any other thread: from
-// then on the signals are held back in the calling thread and in the threads it starts. Listen
-// delivers them, those of the meantime first. The destructor ends the thread and restores the mask.
+// nohup and a shell's background jobs ask to be left alone. Create it before any other thread that
+// takes signals: from then on the signals are held back in the calling thread and in the threads it
+// starts. Listen delivers them, those of the meantime first. The destructor ends the thread and
+// restores the mask.
 
 #include <csignal>
 #include <functional>
