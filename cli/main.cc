@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/front_end.h"
+#include "runtime/base/descriptor_table.h"
 #include "runtime/base/log.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -13,6 +14,7 @@
 
 int main(int argc, char** argv) {
   ds::InitLog("dsrun");
+  ds::ReserveDescriptors(1024);  // each rank has two logs
   const int status = ds::cli::RunCommandLine(std::vector<std::string>(argv, argv + argc));
 #if defined(__SANITIZE_ADDRESS__)
   __lsan_do_leak_check();

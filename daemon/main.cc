@@ -19,12 +19,16 @@
 #include "daemon/rpc_server.h"
 #include "daemon/supervisor.h"
 #include "daemon/warm_daemon.h"
+#include "runtime/base/descriptor_table.h"
 #include "runtime/base/files.h"
 #include "runtime/base/log.h"
 #include "runtime/base/private_folder.h"
 
 namespace ds::daemon {
 namespace {
+
+// Each rank has five; a host rarely has more than 128.
+constexpr int kDescriptors = 1024;
 
 struct Flags {
   std::string folder;
@@ -147,6 +151,7 @@ int Main(int argc, char** argv) {
 
   InitLog("dsrund");
   FillStandardDescriptors();
+  ReserveDescriptors(kDescriptors);
   UniqueFd starter;
   if (!flags.listen.empty()) {
     StatusOr<UniqueFd> descriptor = ContinueInBackground();
