@@ -124,6 +124,7 @@ Status ChooseResumePoint(const std::string& named, const fs::path& checkpoints,
 }  // namespace
 
 StatusOr<int> ResumeCommand(const Invocation& invocation) {
+  const std::future<void> grpc = PrepareGrpc();  // which takes as long as all up to the start
   DS_ASSIGN_OR_RETURN(const ResumeFlags given, ParseFlags(invocation, LaunchFlags{}));
   if (given.help_shown) return kExitOk;
   if (given.run.empty()) return InvalidArgumentError("resume: no RUN_DIR or JOB given");
@@ -134,7 +135,6 @@ StatusOr<int> ResumeCommand(const Invocation& invocation) {
   DropReplacedSelection(given.launch, &run.launch);
   DS_ASSIGN_OR_RETURN(const ResumeFlags flags, ParseFlags(invocation, run.launch));
   DS_RETURN_IF_ERROR(CheckLaunchFlags(flags.launch));
-  const std::future<void> grpc = PrepareGrpc();  // which takes as long as planning
 
   JobSetup setup{.job_id = run.job_id, .flags = flags.launch};
   DS_ASSIGN_OR_RETURN(setup.plan, PlanFromThisHost(flags.launch));

@@ -27,6 +27,7 @@ int LocalRankPosition(const LaunchFlags& flags, std::size_t argv_size, std::size
 }  // namespace
 
 StatusOr<int> RunCommand(const Invocation& invocation) {
+  const std::future<void> grpc = PrepareGrpc();  // which takes as long as all up to the start
   LaunchFlags flags = invocation.launch;
   FlagParser parser("[launch flags] run [launch flags] -- PROGRAM [arguments]",
                     "Run a program on every rank: an executable, or a Python script (*.py).");
@@ -38,7 +39,6 @@ StatusOr<int> RunCommand(const Invocation& invocation) {
   std::vector<std::string> words = std::move(parsed.rest);
   if (!words.empty() && words[0] == "--") words.erase(words.begin());
   if (words.empty()) return InvalidArgumentError("run: no program given; see dsrun run --help");
-  const std::future<void> grpc = PrepareGrpc();  // which takes as long as planning
 
   JobSetup setup{.job_id = MakeJobId(words[0], Clock::System().UnixNanos()),
                  .flags = flags,

@@ -19,6 +19,7 @@
 namespace ds::cli {
 
 StatusOr<int> TrainCommand(const Invocation& invocation) {
+  const std::future<void> grpc = PrepareGrpc();  // which takes as long as all up to the start
   LaunchFlags launch = invocation.launch;
   TrainFlags flags;
   FlagParser parser("[launch flags] train [flags]",
@@ -29,7 +30,6 @@ StatusOr<int> TrainCommand(const Invocation& invocation) {
                       parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
   if (parsed.help_shown) return kExitOk;
   DS_RETURN_IF_ERROR(CheckLaunchFlags(launch));
-  const std::future<void> grpc = PrepareGrpc();  // which takes as long as planning
 
   JobSetup setup{.job_id = MakeJobId("train", Clock::System().UnixNanos()), .flags = launch};
   DS_ASSIGN_OR_RETURN(setup.plan, PlanFromThisHost(launch));
