@@ -26,8 +26,9 @@ namespace {
 // A controller writes its request at once and reads the answer at once.
 constexpr std::chrono::milliseconds kPatience{1000};
 
-// What a child could not have another of than its parent, as the kernel tells it.
-std::string Nature(const std::string& process) {
+// What a child could not have another of than its parent, as the kernel tells it: that only the
+// process itself could change ...
+std::string FixedNature(const std::string& process) {
   std::string nature;
   for (const char* name : {"cgroup", "ipc", "mnt", "net", "pid", "user", "uts"}) {
     std::array<char, 64> text{};
@@ -42,6 +43,12 @@ std::string Nature(const std::string& process) {
       if (line.starts_with(name)) nature += line + '\n';
     }
   }
+  return nature;
+}
+
+// ... and that others can.
+std::string GivenNature(const std::string& process) {
+  std::string nature;
   for (const char* name : {"/cgroup", "/oom_score_adj"}) {
     std::ifstream file(process + name);
     nature.append(std::istreambuf_iterator<char>(file), {});
@@ -49,8 +56,8 @@ std::string Nature(const std::string& process) {
   return nature;
 }
 
-// "" or why this process is not what the controller would have started.
-std::string WhyNot(const v1::Handover& request, const SocketPeer& peer) {
+// "" or why this process, of the fixed nature `own`, is not what the controller would have started.
+std::string WhyNot(const v1::Handover& request, const SocketPeer& peer, const std::string& own) {
   if (peer.user != ::geteuid()) return "another user's";
   if (request.protocol_version() != v1::PROTOCOL_CURRENT) return "of another version";
   struct stat self {};
@@ -62,7 +69,8 @@ std::string WhyNot(const v1::Handover& request, const SocketPeer& peer) {
       wanted.modified_nanos() != modified) {
     return "another build of dsrund";
   }
-  if (Nature("/proc/" + std::to_string(peer.pid)) != Nature("/proc/self")) {
+  const std::string controller = "/proc/" + std::to_string(peer.pid);
+  if (FixedNature(controller) != own || GivenNature(controller) != GivenNature("/proc/self")) {
     return "in other groups, namespaces or control groups";
   }
   return "";
@@ -107,7 +115,7 @@ struct Accepted {
 };
 
 // The request, when this daemon is the right one and can be made like the controller's child.
-StatusOr<Accepted> Accept(int lifeline) {
+StatusOr<Accepted> Accept(int lifeline, const std::string& own_nature) {
   DS_ASSIGN_OR_RETURN(const SocketPeer peer, PeerOf(lifeline));
   DS_ASSIGN_OR_RETURN(ReceivedMessage message,
                       ReceiveMessage(lifeline, kMaxHandoverBytes, kPatience));
@@ -115,7 +123,7 @@ StatusOr<Accepted> Accept(int lifeline) {
   if (!request.ParseFromString(message.bytes) || message.descriptors.size() != 2) {
     return InvalidArgumentError("no handover");
   }
-  if (const std::string reason = WhyNot(request, peer); !reason.empty()) {
+  if (const std::string reason = WhyNot(request, peer, own_nature); !reason.empty()) {
     return FailedPreconditionError("the waiting daemon is " + reason);
   }
   DS_RETURN_IF_ERROR(Apply(request, message.descriptors[1]));
@@ -142,10 +150,11 @@ StatusOr<std::optional<UniqueFd>> NextConnection(const HandoverPlaces& places) {
 }  // namespace
 
 StatusOr<TakenJob> AwaitJob(const HandoverPlaces& places) {
+  const std::string own_nature = FixedNature("/proc/self");
   for (;;) {
     DS_ASSIGN_OR_RETURN(std::optional<UniqueFd> lifeline, NextConnection(places));
     if (!lifeline.has_value()) continue;
-    StatusOr<Accepted> accepted = Accept(lifeline->get());
+    StatusOr<Accepted> accepted = Accept(lifeline->get(), own_nature);
     v1::HandoverReply reply;
     if (!accepted.ok()) {
       reply.set_refused(accepted.status().message());
