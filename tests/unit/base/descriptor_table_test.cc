@@ -30,7 +30,7 @@ TEST(DescriptorTableTest, HasRoomForAsManyAsTheLimitAllows) {
   ReserveDescriptors(4 * size);
   EXPECT_EQ(TableSize(), size);
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
-  if (before.rlim_cur < static_cast<rlim_t>(4 * size)) {
+  if (before.rlim_cur < 4 * low.rlim_cur) {
     GTEST_SKIP() << "this process may not open " << 4 * size << " files";
   }
   ReserveDescriptors(4 * size);
