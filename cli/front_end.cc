@@ -1,6 +1,5 @@
 #include "cli/front_end.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <CLI/App.hpp>
@@ -13,22 +12,15 @@
 #include "cli/exit_codes.h"
 #include "cli/flag_parser.h"
 #include "cli/report_error.h"
+#include "runtime/base/descriptor_table.h"
 #include "runtime/base/log.h"
 #include "runtime/base/suggest.h"
 
 namespace ds::cli {
 namespace {
 
-// Of the three, those with which nobody started us (`<&-`): else a socket or a log file of ours
-// would get their numbers, and what is meant for the terminal. A constructor, and one of the first,
-// because gRPC's open descriptors.
-[[gnu::constructor(101)]] void OpenStandardDescriptors() {
-  int fd = -1;
-  do {
-    fd = ::open("/dev/null", O_RDWR);
-  } while (fd >= 0 && fd <= STDERR_FILENO);
-  if (fd >= 0) ::close(fd);
-}
+// A constructor, and one of the first, because gRPC's open descriptors.
+[[gnu::constructor(101)]] void OpenStandardDescriptors() { FillStandardDescriptors(); }
 
 bool IsOnPath(const std::string& name) {
   const char* path = ::getenv("PATH");

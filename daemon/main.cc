@@ -60,15 +60,6 @@ void SetUpSignals() {
 // whoever started this process has seen to it already.
 void LeaveTerminal() { static_cast<void>(::setsid()); }
 
-// The numbers of standard input, output and error must never go to something else.
-void FillStandardDescriptors() {
-  int fd = -1;
-  do {
-    fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-  } while (fd >= 0 && fd <= STDERR_FILENO);
-  if (fd >= 0) ::close(fd);
-}
-
 std::filesystem::path FindDsrank(const Flags& flags) {
   if (!flags.dsrank.empty()) return flags.dsrank;
   const StatusOr<std::filesystem::path> self = OwnExecutable();

@@ -1,7 +1,6 @@
 #include "cli/remote/proxy_command.h"
 
 #include <fcntl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -2,12 +2,21 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 
 #include "runtime/base/unique_fd.h"
 
 namespace ds {
+
+void FillStandardDescriptors() {
+  int fd = -1;
+  do {
+    fd = ::open("/dev/null", O_RDWR);
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd >= 0) ::close(fd);
+}
 
 void ReserveDescriptors(int count) {
   rlimit limit{};
