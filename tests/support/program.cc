@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdlib>
+#include <map>
 #include <stdexcept>
 
 namespace ds::testing {
@@ -35,12 +35,34 @@ UniqueFd FileOf(const std::string& text) {
   return file;
 }
 
+// What execve reads: pointers to `words`, which must outlive it.
+std::vector<char*> PointersTo(const std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// This process's environment with `changes` ("NAME=VALUE") over it.
+std::vector<std::string> EnvironmentWith(const std::vector<std::string>& changes) {
+  std::map<std::string, std::string> variables;
+  const auto set = [&variables](const std::string& variable) {
+    variables[variable.substr(0, variable.find('='))] = variable;
+  };
+  for (char** variable = environ; *variable != nullptr; ++variable) set(*variable);
+  for (const std::string& variable : changes) set(variable);
+  std::vector<std::string> environment;
+  for (const auto& [name, variable] : variables) environment.push_back(variable);
+  return environment;
+}
+
 struct Streams {
   int in, out, err;
 };
 
-// In the child, between fork and exec.
-[[noreturn]] void Exec(const std::vector<std::string>& argv, const ProgramOptions& options,
+// In the child, between fork and exec: another thread may have held the allocator's locks at the
+// fork, and nobody gives them back here, so nothing may be allocated.
+[[noreturn]] void Exec(char* const* argv, char** environment, const ProgramOptions& options,
                        const Streams& streams) {
   ::dup2(streams.in, STDIN_FILENO);
   ::dup2(streams.out, STDOUT_FILENO);
@@ -56,12 +78,8 @@ struct Streams {
     const rlimit limit{options.file_size_limit, options.file_size_limit};
     ::setrlimit(RLIMIT_FSIZE, &limit);
   }
-  for (const std::string& variable : options.environment)
-    ::putenv(const_cast<char*>(variable.c_str()));
-  std::vector<char*> pointers;
-  for (const std::string& argument : argv) pointers.push_back(const_cast<char*>(argument.c_str()));
-  pointers.push_back(nullptr);
-  ::execvp(pointers[0], pointers.data());
+  environ = environment;  // PATH is looked up in it, too
+  ::execvp(argv[0], argv);
   ::_exit(127);
 }
 
@@ -82,10 +100,13 @@ Program::Program(const std::vector<std::string>& argv, const ProgramOptions& opt
   Pipe out = MakePipe();
   Pipe err = MakePipe();
   const UniqueFd in = FileOf(options.input);
+  const std::vector<std::string> environment = EnvironmentWith(options.environment);
+  const std::vector<char*> arguments = PointersTo(argv);
+  std::vector<char*> variables = PointersTo(environment);
   pid_ = ::fork();
   if (pid_ < 0) throw std::runtime_error("fork");
   if (pid_ == 0)
-    Exec(argv, options,
+    Exec(arguments.data(), variables.data(), options,
          {options.input_fd >= 0 ? options.input_fd : in.get(), out.write.get(), err.write.get()});
   out_ = std::move(out.read);
   err_ = std::move(err.read);
