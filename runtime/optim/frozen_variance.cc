@@ -10,14 +10,6 @@ std::int64_t LastWarmUpUpdate(std::int64_t freeze_step) {
   return std::max<std::int64_t>(1, freeze_step - 1);
 }
 
-std::vector<at::Tensor> ByParameter(const at::Tensor& flat, const Part& part) {
-  std::vector<at::Tensor> parameters;
-  for (const Segment& segment : part.segments) {
-    parameters.push_back(flat.narrow(0, segment.start, segment.count));
-  }
-  return parameters;
-}
-
 void UpdateMomentum(const Part& part, double gradient_scale, double beta1) {
   const at::Tensor gradient = part.gradient.to(at::kFloat);
   part.state[0].lerp_(gradient_scale == 1.0 ? gradient : gradient.mul(gradient_scale), 1.0 - beta1);

@@ -5,7 +5,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <vector>
 
 #include "runtime/optim/part.h"
 
@@ -14,9 +13,6 @@ namespace ds::optim {
 // The last update of the warm-up: the one before `freeze_step`, and no earlier than the first.
 // DeepSpeed counts its initialisation as a step.
 std::int64_t LastWarmUpUpdate(std::int64_t freeze_step);
-
-// `flat`, which is as long as the part's views, cut into its parameters.
-std::vector<at::Tensor> ByParameter(const at::Tensor& flat, const Part& part);
 
 // m = m + (1 - beta1) (gradient - m), with the gradient scaled.
 void UpdateMomentum(const Part& part, double gradient_scale, double beta1);

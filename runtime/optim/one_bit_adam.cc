@@ -18,12 +18,9 @@ void OneBitAdam::Begin(const Update& update, const RankParts& all) {
   std::vector<at::Tensor> momenta;
   for (const Part& part : all.parts) {
     UpdateMomentum(part, update.gradient_scale, Beta1(update, part));
-    for (const at::Tensor& momentum : ByParameter(part.state[0], part)) {
-      momenta.push_back(momentum);
-    }
+    momenta.push_back(part.state[0]);
   }
-  if (!compressed_) compressed_.emplace(*all.world, all.ledger);
-  compressed_->Average(momenta);
+  average_.Take(all, momenta);
   for (const Part& part : all.parts) ZeroWhereVarianceIs(part.state[0], part);
 }
 

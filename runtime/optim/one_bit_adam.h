@@ -6,17 +6,16 @@
 //   m = m + (1 - beta1) (g - m)              v = beta2 v + (1 - beta2) g^2
 //   p -= lr (m / (sqrt(v) + eps) + weight_decay p)               without bias correction
 // From then on v is frozen and gradients are not exchanged. Each rank moves m by its own gradient,
-// m becomes the compressed mean of the ranks' (comm/compressed_all_reduce.h), and p moves as above.
+// m becomes the compressed mean of the ranks' (one_bit_average.h), and p moves as above.
 // Compression knows no zero: where v is zero, because no gradient has been there, m is kept at zero
 // (what DeepSpeed has its users ask for by an exp_avg_mask).
 //
 // Unsharded parts only. The errors of the compression are not in checkpoints, as in DeepSpeed.
 
-#include <optional>
 #include <string_view>
 
-#include "runtime/comm/compressed_all_reduce.h"
 #include "runtime/optim/adam_direction.h"
+#include "runtime/optim/one_bit_average.h"
 #include "runtime/optim/optimizer.h"
 
 namespace ds::optim {
@@ -30,10 +29,10 @@ class OneBitAdam : public Optimizer {
   bool WantsOwnGradients(std::int64_t step) const override;
   void Begin(const Update& update, const RankParts& all) override;
   void Apply(const Update& update, const Part& part) override;
-  void StateWasLoaded() override { compressed_.reset(); }
+  void StateWasLoaded() override { average_.ForgetErrors(); }
 
  private:
-  std::optional<comm::CompressedAllReduce> compressed_;  // from the first frozen update on
+  OneBitAverage average_;
 };
 
 }  // namespace ds::optim

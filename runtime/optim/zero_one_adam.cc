@@ -6,13 +6,6 @@
 #include "runtime/optim/frozen_variance.h"
 
 namespace ds::optim {
-namespace {
-
-void Append(const at::Tensor& flat, const Part& part, std::vector<at::Tensor>* all) {
-  for (const at::Tensor& parameter : ByParameter(flat, part)) all->push_back(parameter);
-}
-
-}  // namespace
 
 std::span<const std::string_view> ZeroOneAdam::state_names(const ParameterGroup&) const {
   static constexpr std::string_view kNames[] = {"exp_avg", "exp_avg_sq"};
@@ -24,7 +17,7 @@ bool ZeroOneAdam::WantsOwnGradients(std::int64_t step) const {
 }
 
 void ZeroOneAdam::StateWasLoaded() {
-  compressed_.reset();
+  average_.ForgetErrors();
   moved_.clear();
   moved_entry_.Reset();
   rates_.clear();
@@ -38,7 +31,6 @@ DirectionCoefficients ZeroOneAdam::Coefficients(const Update& update, const Part
 void ZeroOneAdam::Begin(const Update& update, const RankParts& all) {
   const ZeroOneUpdate kind = intervals_.At(update.step);
   if (kind == ZeroOneUpdate::kRefresh) return;
-  if (!compressed_) compressed_.emplace(*all.world, all.ledger);
   if (kind == ZeroOneUpdate::kOneBit) return FollowCompressedGradients(update, all);
   const bool exchange = kind == ZeroOneUpdate::kExchange;
   StepLocally(update, all, exchange);
@@ -52,10 +44,10 @@ void ZeroOneAdam::FollowCompressedGradients(const Update& update, const RankPart
   for (Part& part : parts) {
     part.gradient = part.gradient.to(at::kFloat).mul(update.gradient_scale);
     bytes += static_cast<std::int64_t>(part.gradient.nbytes());
-    Append(part.gradient, part, &gradients);
+    gradients.push_back(part.gradient);
   }
   const device::LedgerEntry entry = Book(all, device::MemoryUse::kCommBuffers, bytes);
-  compressed_->Average(gradients);
+  average_.Take(all, gradients);
   for (const Part& part : parts) {
     ZeroWhereVarianceIs(part.gradient, part);
     UpdateMomentum(part, /*gradient_scale=*/1.0, Beta1(update, part));
@@ -65,7 +57,7 @@ void ZeroOneAdam::FollowCompressedGradients(const Update& update, const RankPart
 void ZeroOneAdam::StepLocally(const Update& update, const RankParts& all, bool exchange) {
   if (moved_.empty()) {
     // What the errors so far are of is no longer what is compressed.
-    compressed_->ForgetErrors();
+    average_.ForgetErrors();
     std::int64_t bytes = 0;
     for (const Part& part : all.parts) {
       moved_.push_back(at::zeros_like(part.parameter));
@@ -90,13 +82,10 @@ void ZeroOneAdam::StepLocally(const Update& update, const RankParts& all, bool e
 }
 
 void ZeroOneAdam::Exchange(const RankParts& all) {
-  std::vector<at::Tensor> moved;
   for (std::size_t i = 0; i < all.parts.size(); ++i) {
-    const Part& part = all.parts[i];
-    moved_[i].mul_(at::sqrt(part.state[1]).add_(config().eps));
-    Append(moved_[i], part, &moved);
+    moved_[i].mul_(at::sqrt(all.parts[i].state[1]).add_(config().eps));
   }
-  compressed_->Average(moved);
+  average_.Take(all, moved_);
   for (std::size_t i = 0; i < all.parts.size(); ++i) {
     const Part& part = all.parts[i];
     ZeroWhereVarianceIs(moved_[i], part);

@@ -17,12 +17,11 @@
 // On one rank compression changes nothing. (DeepSpeed's forgets the gradients of one-bit updates
 // there.) Unsharded parts only.
 
-#include <optional>
 #include <string_view>
 #include <vector>
 
-#include "runtime/comm/compressed_all_reduce.h"
 #include "runtime/optim/adam_direction.h"
+#include "runtime/optim/one_bit_average.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/optim/zero_one_intervals.h"
 
@@ -48,7 +47,7 @@ class ZeroOneAdam : public Optimizer {
   void Exchange(const RankParts& all);
 
   ZeroOneIntervals intervals_;
-  std::optional<comm::CompressedAllReduce> compressed_;
+  OneBitAverage average_;
   std::vector<at::Tensor> moved_;  // u of each part, from the first local update on
   device::LedgerEntry moved_entry_;
   std::vector<double> rates_;  // added up since the last exchange, of each part

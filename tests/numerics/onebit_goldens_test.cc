@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "tests/numerics/optimizer_run.h"
 
 namespace ds::tests {
@@ -22,25 +25,34 @@ class OneBitGoldens : public ::testing::TestWithParam<std::size_t> {};
 TEST_P(OneBitGoldens, FollowTheReference) {
   const Json& golden = Goldens()[GetParam()];
   const int world_size = golden["world_size"];
+  const std::string precision = golden["precision"];
+  // In 16 bit one unit of the type: 2^-8 and 2^-11.
+  const double unit = precision == "bf16" ? 4e-3 : precision == "fp16" ? 5e-4 : 1e-5;
   const Outcome ours = TrainAs(golden, {.world_size = world_size, .stage = 0});
+  double largest = 0.0;
   for (std::size_t i = 0; i < golden["losses"].size(); ++i) {
-    EXPECT_NEAR(ours.losses[i], golden["losses"][i].get<double>(), 1e-5) << "step " << i + 1;
+    const double loss = golden["losses"][i];
+    // A loss is a difference of logits, which are larger than 1, and no finer than they are.
+    EXPECT_NEAR(ours.losses[i], loss, unit * std::max(loss, 1.0)) << "step " << i + 1;
+    largest = std::max(largest, std::abs(ours.losses[i] - loss));
   }
   std::string distances;
   for (const auto& [steps, parameters] : ours.after) {
     const double distance = DistanceTo(golden["after"][std::to_string(steps)], parameters);
-    EXPECT_LE(distance, steps == 1 ? 1e-6 : 1e-4) << "step " << steps;
+    EXPECT_LE(distance, precision != "fp32" ? unit : steps == 1 ? 1e-6 : 1e-4) << "step " << steps;
     distances += fmt::format(" step {}: {:.1e}", steps, distance);
   }
-  fmt::print("{:18} clipping {:3} ranks {} against {:30}{}\n", golden["name"].get<std::string>(),
+  fmt::print("{:18} {} clipping {:3} ranks {} against {:30} losses: {:.1e}{}\n",
+             golden["name"].get<std::string>(), precision,
              golden["gradient_clipping"].get<double>(), world_size,
-             golden["program"].get<std::string>(), distances);
+             golden["program"].get<std::string>(), largest, distances);
 }
 
 INSTANTIATE_TEST_SUITE_P(Programs, OneBitGoldens,
                          ::testing::Range<std::size_t>(0, Goldens().size()), [](const auto& info) {
                            const Json& golden = Goldens()[info.param];
-                           return golden["name"].get<std::string>() + "_on_" +
+                           return golden["name"].get<std::string>() + "_" +
+                                  golden["precision"].get<std::string>() + "_on_" +
                                   std::to_string(golden["world_size"].get<int>());
                          });
 

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <tuple>
 
+#include "runtime/device/isa_probe.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/rank_harness.h"
 
@@ -13,13 +15,13 @@ namespace {
 
 using config::OptimizerType;
 
-std::unique_ptr<Engine> MakeEngine(OptimizerType type, comm::Communicator& world) {
-  config::DsConfig config = TinyConfig({.optimizer = type});
+std::unique_ptr<Engine> MakeEngine(const TinyRun& run, comm::Communicator& world) {
+  config::DsConfig config = TinyConfig(run);
   config.optimizer.lr = 0.02;
   config.optimizer.beta2 = 0.95;
   config.optimizer.freeze_step = 8;
   config.optimizer.var_freeze_step = 8;
-  return Engine::create(MakeTinyModel({}, at::kFloat), config, {.world = &world}).value();
+  return Engine::create(MakeTinyModel({}, run.dtype()), config, {.world = &world}).value();
 }
 
 // As a checkpoint would: tensors by name, then the rest.
@@ -37,16 +39,19 @@ void CopyState(Engine& from, Engine& to) {
   EXPECT_TRUE(to.LoadState(state).ok());
 }
 
-class OneBitResume : public ::testing::TestWithParam<OptimizerType> {};
+class OneBitResume : public ::testing::TestWithParam<std::tuple<OptimizerType, Precision>> {};
 
 TEST_P(OneBitResume, GoesOnFromBehindTheWarmUp) {
+  // Before the process's first bf16 product.
+  [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
   for (const int world_size : {1, 2}) {
     testing::RunRanks(world_size, [&](comm::Communicator& world) {
-      const TinyRun run;
-      const auto straight = MakeEngine(GetParam(), world);
+      const TinyRun run{.precision = std::get<Precision>(GetParam()),
+                        .optimizer = std::get<OptimizerType>(GetParam())};
+      const auto straight = MakeEngine(run, world);
       const double first = TrainTiny(*straight, run, 1)[0].loss;
       TrainTiny(*straight, run, 11);
-      const auto resumed = MakeEngine(GetParam(), world);
+      const auto resumed = MakeEngine(run, world);
       CopyState(*straight, *resumed);
       const auto expected = TrainTiny(*straight, run, 8);
       const auto results = TrainTiny(*resumed, run, 8);
@@ -59,8 +64,10 @@ TEST_P(OneBitResume, GoesOnFromBehindTheWarmUp) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, OneBitResume,
-                         ::testing::Values(OptimizerType::kOneBitAdam, OptimizerType::kOneBitLamb,
-                                           OptimizerType::kZeroOneAdam));
+                         ::testing::Combine(::testing::Values(OptimizerType::kOneBitAdam,
+                                                              OptimizerType::kOneBitLamb,
+                                                              OptimizerType::kZeroOneAdam),
+                                            ::testing::Values(Precision::kFp32, Precision::kBf16)));
 
 }  // namespace
 }  // namespace ds::tests

@@ -8,6 +8,8 @@
 
 #include "runtime/base/files.h"
 #include "runtime/config/check_config.h"
+#include "runtime/device/isa_probe.h"
+#include "runtime/precision/dtype_policy.h"
 #include "tests/support/rank_harness.h"
 
 namespace ds::tests {
@@ -19,11 +21,16 @@ at::Tensor Values(const Json& numbers) {
   return at::tensor(numbers.get<std::vector<double>>()).to(at::kFloat);
 }
 
+std::string PrecisionOf(const Json& golden) { return golden.value("precision", "fp32"); }
+
 config::DsConfig ConfigOf(const Json& golden, Setting setting) {
-  const Json json = {{"train_batch_size", 2},
-                     {"gradient_clipping", golden["gradient_clipping"]},
-                     {"optimizer", golden["optimizer"]},
-                     {"zero_optimization", {{"stage", setting.stage}}}};
+  const Json json = {
+      {"train_batch_size", 2},
+      {"gradient_clipping", golden["gradient_clipping"]},
+      {"optimizer", golden["optimizer"]},
+      {"fp16", {{"enabled", PrecisionOf(golden) == "fp16"}, {"initial_scale_power", 8}}},
+      {"bf16", {{"enabled", PrecisionOf(golden) == "bf16"}}},
+      {"zero_optimization", {{"stage", setting.stage}}}};
   const auto checked = config::CheckConfig(json.dump(), "ds_config.json", setting.world_size);
   DS_CHECK_MSG(checked.ok, checked.errors.empty() ? "" : checked.errors[0].message);
   return checked.config;
@@ -55,14 +62,17 @@ Outcome TrainAs(const Json& golden, Setting setting) {
   std::set<int> stops;
   for (const auto& [steps, parameters] : golden["after"].items()) stops.insert(std::stoi(steps));
   Outcome outcome;
+  // Before the process's first bf16 product.
+  [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
   testing::RunRanks(setting.world_size, [&](comm::Communicator& world) {
     const TinyRun run{.stage = setting.stage};
-    const auto model = MakeTinyModel(run.shape, at::kFloat);
+    const config::DsConfig config = ConfigOf(golden, setting);
+    const auto model = MakeTinyModel(run.shape, precision::ToScalarType(config.training_dtype()));
     const EngineOptions options{
         .world = &world,
         .load_block = [](int, Block& block) { return LoadFirstValues(block); },
         .parameter_group = GrouperOf(golden, *model)};
-    const auto engine = Engine::create(model, ConfigOf(golden, setting), options).value();
+    const auto engine = Engine::create(model, config, options).value();
     for (const int steps : stops) {
       const auto results =
           TrainTiny(*engine, run, steps - static_cast<int>(engine->finished_steps()));

@@ -1,12 +1,14 @@
 // What the goldens of tests/numerics do not show of the 1-bit optimizers.
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "runtime/optim/one_bit_average.h"
 #include "runtime/optim/zero_one_intervals.h"
 #include "tests/support/rank_harness.h"
 #include "tests/unit/optim/parts.h"
@@ -143,6 +145,63 @@ TEST_P(OneBit, GoesOnFromItsStateWithTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(All, OneBit,
                          ::testing::Values(OptimizerType::kOneBitAdam, OptimizerType::kOneBitLamb,
                                            OptimizerType::kZeroOneAdam));
+
+// Three parts of two parameters each; the second part is of another parameter group.
+RankParts ThreeParts(comm::Communicator& world, bool masters) {
+  RankParts all{.parameter_count = 6, .world = &world};
+  for (int i = 0; i < 3; ++i) {
+    Part part{.parameter = at::zeros({kCount})};
+    if (masters) part.published = at::zeros({kCount}, at::kHalf);
+    part.segments = {{.parameter = 2 * i, .start = 0, .count = 60},
+                     {.parameter = 2 * i + 1, .start = 64, .count = 30}};
+    if (i == 1) part.group.weight_decay_factor = 0.0;
+    all.parts.push_back(part);
+  }
+  return all;
+}
+
+// The parameters of `views` that are compressed with one scale, by part and segment.
+using Together = std::vector<std::vector<std::pair<std::size_t, std::size_t>>>;
+
+void ExpectCompressedTogether(const RankParts& all, const Together& together) {
+  comm::CompressedAllReduce compressed(*all.world, nullptr);
+  OneBitAverage average;
+  for (int round = 0; round < 3; ++round) {
+    std::vector<at::Tensor> views, expected;
+    for (int i = 0; i < 3; ++i) views.push_back(GradientOf(all.world->rank() + i, round));
+    const auto values = [&] {
+      std::vector<at::Tensor> joined;
+      for (const auto& parameters : together) {
+        std::vector<at::Tensor> list;
+        for (const auto& [part, segment] : parameters) {
+          const Segment& s = all.parts[part].segments[segment];
+          list.push_back(views[part].narrow(0, s.start, s.count));
+        }
+        joined.push_back(at::cat(list));
+      }
+      return joined;
+    };
+    expected = values();
+    compressed.Average(expected);
+    average.Take(all, views);
+    const std::vector<at::Tensor> ours = values();
+    for (std::size_t i = 0; i < ours.size(); ++i) EXPECT_TRUE(at::equal(ours[i], expected[i])) << i;
+  }
+}
+
+TEST(OneBitAverage, HasAScaleForEachParameter) {
+  testing::RunRanks(2, [](comm::Communicator& world) {
+    ExpectCompressedTogether(ThreeParts(world, /*masters=*/false),
+                             {{{0, 0}}, {{0, 1}}, {{1, 0}}, {{1, 1}}, {{2, 0}}, {{2, 1}}});
+  });
+}
+
+TEST(OneBitAverage, HasAScaleForEachGroupWhereThereAreMasters) {
+  testing::RunRanks(2, [](comm::Communicator& world) {
+    ExpectCompressedTogether(ThreeParts(world, /*masters=*/true),
+                             {{{0, 0}, {0, 1}, {2, 0}, {2, 1}}, {{1, 0}, {1, 1}}});
+  });
+}
 
 TEST(OneBitLamb, RefusesAnothersState) {
   const auto optimizer = MakeOptimizer({.type = OptimizerType::kOneBitLamb});
