@@ -174,9 +174,9 @@ std::int64_t Engine::global_samples() const { return parts_->global_samples; }
 bool Engine::was_step_applied() const { return parts_->latest_was_applied; }
 std::optional<double> Engine::global_grad_norm() const { return parts_->latest_norm; }
 double Engine::loss_scale() const { return parts_->loss_scaler.scale(); }
-double Engine::lr() const { return parts_->scheduled().lr; }
+double Engine::lr() const { return parts_->scheduled()[0].lr; }
 double Engine::momentum() const {
-  return parts_->scheduled().momentum.value_or(parts_->config.optimizer.beta1);
+  return parts_->scheduled()[0].momentum.value_or(parts_->config.optimizer.beta1);
 }
 Status Engine::set_lr(double lr) {
   if (!(lr >= 0.0 && std::isfinite(lr))) {

@@ -64,22 +64,20 @@ struct Engine::Parts {
     return !config.managed_gradient_accumulation ||
            step.micro_batches >= config.batch.gradient_accumulation_steps;
   }
-  // What the schedule, or the user, gives for the next update: of the parameter groups, where
-  // scheduler.params has lists, or of the first one.
-  std::vector<optim::ScheduledValues> scheduled_groups() const {
+  // What the schedule, or the user, gives for the next update: of each parameter group, where
+  // scheduler.params has lists, else one for all. Never empty.
+  std::vector<optim::ScheduledValues> scheduled() const {
     std::vector<optim::ScheduledValues> values;
     for (std::size_t i = 0; i < config.group_schedules.size(); ++i) {
       values.push_back(
           optim::ValuesAfter(config.group_schedules[i], group_rates[i], applied_steps));
-      if (set_lr) values.back().lr = *set_lr;
     }
-    return values;
-  }
-  optim::ScheduledValues scheduled() const {
-    if (const auto groups = scheduled_groups(); !groups.empty()) return groups[0];
-    optim::ScheduledValues values =
-        optim::ValuesAfter(config.scheduler, config.optimizer.lr, applied_steps);
-    if (set_lr) values.lr = *set_lr;
+    if (values.empty()) {
+      values.push_back(optim::ValuesAfter(config.scheduler, config.optimizer.lr, applied_steps));
+    }
+    if (set_lr) {
+      for (optim::ScheduledValues& group : values) group.lr = *set_lr;
+    }
     return values;
   }
   bool has_schedule() const {
@@ -98,6 +96,9 @@ struct Engine::Parts {
   double backward_scale() const {
     return loss_scaler.scale() / static_cast<double>(config.batch.gradient_accumulation_steps);
   }
+  // The update of a step whose gradients, still times the loss scale, have this global norm.
+  // Collective.
+  Status ApplyUpdate(double scaled_norm, std::vector<optim::ScheduledValues> scheduled);
   // Makes `result`, whose gradient is not finite, the step without an update that config and policy
   // want, or says why the run ends.
   Status TakeNonFinite(StepResult* result);

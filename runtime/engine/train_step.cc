@@ -164,6 +164,22 @@ Status Engine::Parts::ReduceGradientsOnce() {
   return OkStatus();
 }
 
+Status Engine::Parts::ApplyUpdate(double scaled_norm,
+                                  std::vector<optim::ScheduledValues> scheduled) {
+  const double loss_scale = loss_scaler.scale();
+  const double clip =
+      optim::ClipFactor(optimizer->NormToClip(scaled_norm) / loss_scale, config.gradient_clipping);
+  ++applied_steps;
+  optimizer->Step({.lr = scheduled[0].lr,
+                   .gradient_scale = clip / loss_scale,
+                   .step = applied_steps,
+                   .beta1 = scheduled[0].momentum,
+                   .groups = std::move(scheduled)});
+  latest_was_applied = true;
+  if (has_schedule()) set_lr.reset();
+  return loss_scaler.Update(/*overflow=*/false);
+}
+
 StatusOr<StepResult> Engine::step() {
   if (parts_->local_gradients) {
     return FailedPreconditionError(
@@ -171,11 +187,9 @@ StatusOr<StepResult> Engine::step() {
   }
   parts_->latest_was_applied = false;
   if (!parts_->at_boundary()) return StepResult{};
-  const config::DsConfig& config = parts_->config;
   zero::ShardedOptimizer& optimizer = *parts_->optimizer;
-  DS_RETURN_IF_ERROR(CheckScheduleGoesOn(config, parts_->applied_steps));
-  const optim::ScheduledValues scheduled = parts_->scheduled();
-  std::vector<optim::ScheduledValues> groups = parts_->scheduled_groups();
+  DS_RETURN_IF_ERROR(CheckScheduleGoesOn(parts_->config, parts_->applied_steps));
+  std::vector<optim::ScheduledValues> scheduled = parts_->scheduled();
   const double loss_scale = parts_->loss_scaler.scale();
 
   DS_RETURN_IF_ERROR(parts_->ReduceGradientsOnce());
@@ -185,22 +199,12 @@ StatusOr<StepResult> Engine::step() {
                     .step = parts_->finished_steps + 1,
                     .loss = totals.loss,
                     .grad_norm = totals.norm / loss_scale,
-                    .lr = scheduled.lr,
+                    .lr = scheduled[0].lr,
                     .loss_scale = loss_scale,
                     .tokens = totals.tokens,
                     .samples = totals.samples};
   if (std::isfinite(totals.norm)) {
-    ++parts_->applied_steps;
-    const double clip =
-        optim::ClipFactor(optimizer.NormToClip(totals.norm) / loss_scale, config.gradient_clipping);
-    optimizer.Step({.lr = scheduled.lr,
-                    .gradient_scale = clip / loss_scale,
-                    .step = parts_->applied_steps,
-                    .beta1 = scheduled.momentum,
-                    .groups = std::move(groups)});
-    DS_RETURN_IF_ERROR(parts_->loss_scaler.Update(/*overflow=*/false));
-    parts_->latest_was_applied = true;
-    if (parts_->has_schedule()) parts_->set_lr.reset();
+    DS_RETURN_IF_ERROR(parts_->ApplyUpdate(totals.norm, std::move(scheduled)));
   } else {
     result.non_finite = DescribeNonFinite(*parts_->sharded, totals);
     DS_RETURN_IF_ERROR(parts_->TakeNonFinite(&result));
