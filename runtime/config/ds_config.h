@@ -105,6 +105,7 @@ struct TorchAutocastConfig {
 
 struct ZeroConfig {
   int stage = 0;
+  bool ignore_unused_parameters = true;  // false: a trained one without a gradient ends the run
 };
 
 struct DsConfig {

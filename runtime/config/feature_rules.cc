@@ -88,6 +88,15 @@ void ZeroPlusPlusNeedsStage3(RuleContext& context) {
   }
 }
 
+// DeepSpeed looks in the optimizer of stages 1 and 2, and there only with offload_optimizer.
+void UnusedParametersAreLookedForInStages1And2(RuleContext& context) {
+  constexpr std::string_view kKey = "zero_optimization.ignore_unused_parameters";
+  if (context.values.Get(kKey) == true || Stage(context) == 1 || Stage(context) == 2) return;
+  context.issues.Warning(kKey, std::string(kKey) + " has no effect but at ZeRO stages 1 and 2",
+                         context.values.PositionOf(kKey));
+  context.values.Derive(kKey, true, "derived from zero_optimization.stage");
+}
+
 void SequentialGatherPrefetchesNothing(RuleContext& context) {
   if (!IsOn(context, "zero_optimization.stage3_allgather_sequential")) return;
   context.values.Derive("zero_optimization.stage3_prefetch_bucket_size", 1,
@@ -219,6 +228,9 @@ constexpr Rule kRules[] = {
     {"NvmeOffloadNeedsStage3", {kOffloadOptimizer, kStage}, NvmeOffloadNeedsStage3},
     {"LoadingBesideComputingNeedsStage3", {kStage}, LoadingBesideComputingNeedsStage3},
     {"ZeroPlusPlusNeedsStage3", {kStage}, ZeroPlusPlusNeedsStage3},
+    {"UnusedParametersAreLookedForInStages1And2",
+     {"zero_optimization.ignore_unused_parameters", kStage},
+     UnusedParametersAreLookedForInStages1And2},
     {"SequentialGatherPrefetchesNothing", {}, SequentialGatherPrefetchesNothing},
     {"ZenFlowNeedsHostOptimizer", {kOffloadOptimizer, kOverlap}, ZenFlowNeedsHostOptimizer},
     {"OneBitOptimizersExcludeZero", {kOptimizer, kStage}, OneBitOptimizersExcludeZero},

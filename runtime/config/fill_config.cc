@@ -139,7 +139,9 @@ DsConfig FillConfig(const Values& values) {
                  .bf16_master_weights_and_grads = values.Get("bf16.bf16_master_weights_and_grads"),
                  .bf16_optimizer_states = values.Get("bf16.bf16_optimizer_states")};
   config.torch_autocast = FillTorchAutocast(values);
-  config.zero_optimization = {.stage = values.Get("zero_optimization.stage")};
+  config.zero_optimization = {
+      .stage = values.Get("zero_optimization.stage"),
+      .ignore_unused_parameters = values.Get("zero_optimization.ignore_unused_parameters")};
   config.managed_gradient_accumulation = values.Get("managed_gradient_accumulation");
   config.gradient_clipping = values.Get("gradient_clipping");
   config.communication_data_type = OptionalDataType(values.Get("communication_data_type"));

@@ -97,7 +97,7 @@ struct Engine::Parts {
     return loss_scaler.scale() / static_cast<double>(config.batch.gradient_accumulation_steps);
   }
   // The update of a step whose gradients, still times the loss scale, have this global norm.
-  // Collective.
+  // Refuses gradients that the config does not take. Collective.
   Status ApplyUpdate(double scaled_norm, std::vector<optim::ScheduledValues> scheduled);
   // Makes `result`, whose gradient is not finite, the step without an update that config and policy
   // want, or says why the run ends.

@@ -12,6 +12,7 @@
 #include "runtime/precision/autocast.h"
 #include "runtime/zero/non_finite.h"
 #include "runtime/zero/rank_totals.h"
+#include "runtime/zero/unused_parameters.h"
 
 namespace ds::engine {
 namespace {
@@ -166,6 +167,10 @@ Status Engine::Parts::ReduceGradientsOnce() {
 
 Status Engine::Parts::ApplyUpdate(double scaled_norm,
                                   std::vector<optim::ScheduledValues> scheduled) {
+  if (!config.zero_optimization.ignore_unused_parameters) {
+    DS_RETURN_IF_ERROR(zero::CheckNoneIsUnused(*sharded).WithContext(
+        "step " + std::to_string(finished_steps + 1)));
+  }
   const double loss_scale = loss_scaler.scale();
   const double clip =
       optim::ClipFactor(optimizer->NormToClip(scaled_norm) / loss_scale, config.gradient_clipping);

@@ -17,7 +17,8 @@ FlatGradients::FlatGradients(const Context& context, BufferPool& pool, const Fla
     : context_(context),
       layout_(layout),
       travel_(std::move(travel)),
-      received_(static_cast<std::size_t>(layout.size()), false) {
+      received_(static_cast<std::size_t>(layout.size()), false),
+      received_in_step_(received_) {
   if (context.sharding.gradients) {
     block_ =
         std::make_unique<PooledTensor>(pool, layout.padded_numel(), travel_.dtype, context.device);
@@ -54,6 +55,7 @@ void FlatGradients::Add(int i, const at::Tensor& gradient) {
   } else {
     target.copy_(gradient);
     received_[index] = true;
+    received_in_step_[index] = true;
   }
   if (!non_finite_ && target.is_cpu()) LookAt(i, Buffer().narrow(0, place.start, place.count));
 }
@@ -176,6 +178,7 @@ void FlatGradients::Clear() {
   if (block_ && block_->present()) block_->Release();
   whole_ = {};
   own_ = {};
+  received_in_step_.assign(received_in_step_.size(), false);
   micro_step_ = 0;
   non_finite_.reset();
 }

@@ -68,6 +68,9 @@ class FlatGradients {
   // On this rank, since Clear; on the CPU only: on a GPU every look would wait for the device.
   const std::optional<NonFiniteArrival>& first_non_finite() const { return non_finite_; }
 
+  // By parameter: whether Add has been called for it on this rank since Clear.
+  const std::vector<bool>& received_in_step() const { return received_in_step_; }
+
   void Clear();
 
  private:
@@ -91,6 +94,7 @@ class FlatGradients {
   BookedTensor whole_;                   // when not: the step's
   BookedTensor own_;                     // the reduced shard, where whole_ is not it
   std::vector<bool> received_;           // since the buffer came
+  std::vector<bool> received_in_step_;   // since Clear
   std::int64_t micro_step_ = 0;          // since Clear
   std::optional<NonFiniteArrival> non_finite_;
 };

@@ -104,6 +104,65 @@ TEST(NonFiniteGradient, PoliciesSkipStopOrAskForARewind) {
   });
 }
 
+StatusOr<StepResult> PlainStep(Engine& engine, const TinyRun& run) {
+  std::int64_t micro_batch = engine.finished_steps() * run.accumulation;
+  return engine::TrainStep(
+      engine, [&]() -> StatusOr<Bundle> { return TinyBatch(run, engine.world(), micro_batch++); });
+}
+
+TEST(UnusedParameters, AreNamedOnEveryRankWhenTheyAreNotIgnored) {
+  for (const int stage : {1, 2}) {
+    testing::RunRanks(2, [&](comm::Communicator& world) {
+      const TinyRun run{.stage = stage, .accumulation = 2};
+      config::DsConfig config = TinyConfig(run);
+      config.zero_optimization.ignore_unused_parameters = false;
+      const auto engine =
+          Engine::create(MakeTinyModel(run.shape, at::kFloat), config, {.world = &world}).value();
+      const auto before = ExportAll(*engine);
+      const auto result = PlainStep(*engine, run);
+      EXPECT_FALSE(result.ok());
+      // Of the table, three layers' w, b and unused, and the gain. Frozen ones do not count.
+      EXPECT_THAT(result.status().message(),
+                  AllOf(HasSubstr("step 1: 3 of 11 trained parameters without a part in the loss: "
+                                  "layer.0.unused, layer.1.unused, layer.2.unused; use them"),
+                        HasSubstr("zero_optimization.ignore_unused_parameters at true")));
+      EXPECT_FALSE(engine->was_step_applied());
+      const auto after = ExportAll(*engine);
+      for (const auto& [name, value] : before) EXPECT_TRUE(value.equal(after.at(name))) << name;
+    });
+  }
+}
+
+TEST(UnusedParameters, AreThoseThatNoRankUsesInAnyMicroBatch) {
+  for (const int stage : {1, 2}) {
+    testing::RunRanks(3, [&](comm::Communicator& world) {
+      // The layers are trained, or not, as a rank's batch says: rank r uses layer r alone, and that
+      // in its first micro-batch only.
+      const TinyRun run{.stage = stage, .accumulation = 2};
+      const auto model = MakeTinyModel(run.shape, at::kFloat);
+      for (int i = 1; i <= 3; ++i) {
+        model->block(i).named_parameters()["unused"].set_requires_grad(false);
+      }
+      config::DsConfig config = TinyConfig(run);
+      config.zero_optimization.ignore_unused_parameters = false;
+      const auto engine = Engine::create(model, config, {.world = &world}).value();
+      const auto step = [&](bool layer_2_too) {
+        for (int micro = 0; micro < 2; ++micro) {
+          Bundle bundle = TinyBatch(run, world, micro);
+          bundle.extras["only_layer"] = at::full({}, micro == 0 ? world.rank() : 0, at::kLong);
+          if (!layer_2_too && world.rank() == 2) bundle.extras["only_layer"].fill_(1);
+          engine->backward(engine->forward(std::move(bundle)));
+        }
+        return engine->step();
+      };
+      EXPECT_TRUE(step(true).value().boundary);
+      EXPECT_THAT(step(false).status().message(),
+                  HasSubstr("step 2: 2 of 8 trained parameters without a part in the loss: "
+                            "layer.2.w, layer.2.b; "));
+    });
+  }
+}
+
 TEST(LossScaling, FindsItsScaleAndItsStateIsSaved) {
   for (const int stage : {0, 3}) {
     testing::RunRanks(2, [&](comm::Communicator& world) {

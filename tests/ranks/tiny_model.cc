@@ -40,6 +40,7 @@ class Layer : public models::FamilyBlock {
  public:
   Layer(int index, const TinyShape& shape, const at::TensorOptions& options)
       : FamilyBlock("layer." + std::to_string(index), kInit),
+        index_(index),
         w_(register_parameter("w", UnmaterialisedParameter({shape.width, shape.width}, options))),
         scale_(register_parameter("scale", UnmaterialisedParameter({shape.width}, options))),
         b_(register_parameter("b", UnmaterialisedParameter({shape.width}, options))) {
@@ -48,11 +49,14 @@ class Layer : public models::FamilyBlock {
   }
 
   Bundle forward(Bundle bundle) override {
+    const auto only = bundle.extras.find("only_layer");
+    if (only != bundle.extras.end() && only->second.item<int>() != index_) return bundle;
     bundle.hidden = bundle.hidden + at::tanh(at::matmul(bundle.hidden, w_) + b_) * scale_;
     return bundle;
   }
 
  private:
+  const int index_;
   at::Tensor w_, scale_, b_;
 };
 

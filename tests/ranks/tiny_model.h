@@ -21,7 +21,8 @@ struct TinyShape {
 };
 
 // Blocks: an embedding, layers (w, b trained; scale frozen; unused never read), a head tied to the
-// embedding. A bundle's extras["poison"], if there, is multiplied into the first block's output.
+// embedding. A bundle's extras["poison"], if there, is multiplied into the first block's output;
+// with extras["only_layer"] the other layers leave what they get as it is.
 std::shared_ptr<BlockList> MakeTinyModel(const TinyShape& shape, const at::TensorOptions& options);
 
 enum class Precision {

@@ -201,6 +201,20 @@ TEST(RulesTest, LambLimitsAreInOrder) {
                                    HasSubstr("min_coeff is above optimizer.params.max_coeff")));
 }
 
+TEST(RulesTest, UnusedParametersAreLookedForInStages1And2) {
+  constexpr const char* kKey = "zero_optimization.ignore_unused_parameters";
+  for (const int stage : {0, 1, 2, 3}) {
+    const bool looks = stage == 1 || stage == 2;
+    const auto result = CheckWith("\"zero_optimization\": {\"stage\": " + std::to_string(stage) +
+                                  ", \"ignore_unused_parameters\": false}");
+    EXPECT_THAT(Messages(result.errors), IsEmpty());
+    EXPECT_EQ(result.config.zero_optimization.ignore_unused_parameters, !looks) << stage;
+    EXPECT_EQ(OriginOf(result, kKey) == "derived from zero_optimization.stage", !looks) << stage;
+  }
+  EXPECT_TRUE(CheckWith("\"zero_optimization\": {\"stage\": 2}")
+                  .config.zero_optimization.ignore_unused_parameters);
+}
+
 TEST(RulesTest, BetasAreTwoFractions) {
   for (const char* betas : {"[]", "[0.9]", "[0.9, 0.9, 0.9]", "[0.9, 1]", "[-0.1, 0.9]",
                             "[\"0.9\", 0.9]", "[null, 0.9]"}) {
