@@ -79,8 +79,10 @@ class Engine : public checkpoint::Stateful {
   // micro-batch. Without gradient recording (c10::NoGradGuard) it evaluates.
   at::Tensor forward(Bundle batch);
 
-  // Accumulates the gradients of loss / gradient_accumulation_steps. `loss` is forward's latest.
-  void backward(const at::Tensor& loss);
+  // Accumulates the gradients of loss / gradient_accumulation_steps, or, without scale_wrt_gas, of
+  // the loss as it is, which the caller has divided by what belongs to the whole step (its tokens,
+  // say). `loss` is forward's latest, or computed from it.
+  void backward(const at::Tensor& loss, bool scale_wrt_gas = true);
 
   // After the last micro-batch of a step (or, with managed_gradient_accumulation false, always):
   // reduces what is not yet reduced, clips, updates the parameters, advances the schedule. Before

@@ -19,10 +19,16 @@
 
 namespace ds::engine {
 
+// The loss of one micro-batch.
+struct MicroLoss {
+  at::Tensor value;
+  bool scale_wrt_gas = true;  // as given to backward
+};
+
 // What has been seen of the step in progress on this rank.
 struct StepInProgress {
   std::int64_t micro_batches = 0;
-  std::vector<at::Tensor> losses;
+  std::vector<MicroLoss> losses;
   std::int64_t tokens = 0;
   std::int64_t samples = 0;
   bool reduced = false;  // the gradients
@@ -93,8 +99,9 @@ struct Engine::Parts {
   Status ReduceGradientsOnce();
 
   // What the loss of a micro-batch is multiplied by before its backward.
-  double backward_scale() const {
-    return loss_scaler.scale() / static_cast<double>(config.batch.gradient_accumulation_steps);
+  double backward_scale(bool scale_wrt_gas) const {
+    const std::int64_t gas = scale_wrt_gas ? config.batch.gradient_accumulation_steps : 1;
+    return loss_scaler.scale() / static_cast<double>(gas);
   }
   // The update of a step whose gradients, still times the loss scale, have this global norm.
   // Refuses gradients that the config does not take. Collective.

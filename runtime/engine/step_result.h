@@ -23,10 +23,12 @@ struct StepResult {
   bool boundary = false;
   // The gradient was not finite and the parameters are as before.
   bool skipped = false;
-  std::string non_finite;   // which gradient, where: zero/non_finite.h; empty unless skipped
-  bool rewind = false;      // NonFinitePolicy::kRewind has been met
-  std::int64_t step = 0;    // finished steps including this one, skipped ones too
-  double loss = 0.0;        // mean over all ranks and micro-batches
+  std::string non_finite;  // which gradient, where: zero/non_finite.h; empty unless skipped
+  bool rewind = false;     // NonFinitePolicy::kRewind has been met
+  std::int64_t step = 0;   // finished steps including this one, skipped ones too
+  // Mean over all ranks and micro-batches; of what backward took without scale_wrt_gas, the mean
+  // over ranks of the sum.
+  double loss = 0.0;
   double grad_norm = 0.0;   // global L2 norm before clipping
   double lr = 0.0;          // the rate that this update used
   double loss_scale = 1.0;  // of this step; 1 in fp32 and bf16

@@ -53,15 +53,22 @@ struct Totals {
   std::vector<double> rank_losses;
 };
 
+// What this rank's part of the gradient is of.
+double LossOfRank(const StepInProgress& step) {
+  double to_average = 0.0;
+  double to_add = 0.0;
+  for (const MicroLoss& loss : step.losses) {
+    (loss.scale_wrt_gas ? to_average : to_add) += loss.value.item<double>();
+  }
+  return to_average / static_cast<double>(step.losses.size()) + to_add;
+}
+
 Totals SumOverRanks(const zero::Context& context, const StepInProgress& step, double squares) {
-  double loss = 0.0;
-  for (const at::Tensor& micro_batch : step.losses) loss += micro_batch.item<double>();
-  loss /= static_cast<double>(step.losses.size());
   Totals totals;
   double all_squares = 0.0;
-  for (const std::vector<double>& rank : zero::GatherNumbers(
-           context,
-           {loss, squares, static_cast<double>(step.tokens), static_cast<double>(step.samples)})) {
+  for (const std::vector<double>& rank :
+       zero::GatherNumbers(context, {LossOfRank(step), squares, static_cast<double>(step.tokens),
+                                     static_cast<double>(step.samples)})) {
     totals.rank_losses.push_back(rank[0]);
     totals.loss += rank[0];
     all_squares += rank[1];
@@ -112,7 +119,7 @@ at::Tensor Engine::forward(Bundle bundle) {
   if (parts_->config.fp16.enabled && parts_->config.fp16.auto_cast) CastInputs(bundle);
   const precision::AutocastScope autocast(sharded.context().dtypes.autocast,
                                           sharded.context().device);
-  bundle.loss_scale = parts_->backward_scale();
+  bundle.loss_scale = parts_->backward_scale(/*scale_wrt_gas=*/true);
   for (int i = 0; i < parts_->model->size(); ++i) {
     sharded.EnterForward(i);
     bundle = LeaveBlock(sharded, i, parts_->model->block(i).forward(std::move(bundle)));
@@ -123,11 +130,11 @@ at::Tensor Engine::forward(Bundle bundle) {
   return bundle.loss;
 }
 
-void Engine::backward(const at::Tensor& loss) {
+void Engine::backward(const at::Tensor& loss, bool scale_wrt_gas) {
   parts_->sharded->HoldGradients(parts_->local_gradients);
-  loss.backward(at::full_like(loss, parts_->backward_scale()));
+  loss.backward(at::full_like(loss, parts_->backward_scale(scale_wrt_gas)));
   parts_->sharded->EndBackward();
-  parts_->step.losses.push_back(loss.detach());
+  parts_->step.losses.push_back({loss.detach(), scale_wrt_gas});
   ++parts_->step.micro_batches;
 }
 

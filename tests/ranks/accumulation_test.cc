@@ -27,6 +27,36 @@ void ExpectSameParameters(Engine& a, Engine& b) {
   for (const auto& [name, value] : ours) EXPECT_TRUE(value.equal(theirs.at(name))) << name;
 }
 
+// Of accumulated gradients that are not divided by the number of micro-batches.
+TEST(Backward, WithoutScaleWrtGasTakesTheLossAsItIs) {
+  for (const int stage : {0, 1, 2, 3}) {
+    testing::RunRanks(2, [&](comm::Communicator& world) {
+      // A power of two, so that dividing by it is exact.
+      const TinyRun run{.stage = stage, .accumulation = 4, .gradient_clipping = 0.0};
+      const auto engine = MakeTinyEngine(run, world);
+      const auto plain = MakeTinyEngine(run, world);
+      const auto divided = MakeTinyEngine(run, world);
+      for (int i = 0; i < 4; ++i) {
+        engine->backward(engine->forward(TinyBatch(run, world, i)), /*scale_wrt_gas=*/false);
+        const at::Tensor loss = divided->forward(TinyBatch(run, world, i));
+        divided->backward(loss / 4, /*scale_wrt_gas=*/false);
+        RunMicroBatch(*plain, run, i);
+      }
+      const at::Tensor gradient = plain->tensors().GetFullGrad("layer.1.w").value();
+      EXPECT_TRUE(engine->tensors().GetFullGrad("layer.1.w").value().equal(gradient * 4));
+      const StepResult expected = plain->step().value();
+      const StepResult sum = engine->step().value();
+      EXPECT_EQ(sum.grad_norm, expected.grad_norm * 4);
+      EXPECT_NEAR(sum.loss, expected.loss * 4, 1e-6);
+      // Divided by the caller it is the step that the engine divides itself.
+      const StepResult same = divided->step().value();
+      EXPECT_EQ(same.grad_norm, expected.grad_norm);
+      EXPECT_NEAR(same.loss, expected.loss, 1e-6);
+      ExpectSameParameters(*divided, *plain);
+    });
+  }
+}
+
 TEST(UnmanagedAccumulation, EveryStepUpdatesWithWhatThereIs) {
   for (const int stage : {0, 2, 3}) {
     testing::RunRanks(2, [&](comm::Communicator& world) {
