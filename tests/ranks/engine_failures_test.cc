@@ -68,6 +68,25 @@ TEST(NonFiniteGradient, SkipsTheStepInBf16WhichTheScheduleDoesNotCount) {
   }
 }
 
+// DeepSpeed would let it into the weights.
+TEST(NonFiniteGradient, EndsTheRunInBf16WithoutCheckGradOverflow) {
+  for (const int stage : {0, 1, 2, 3}) {
+    testing::RunRanks(2, [&](comm::Communicator& world) {
+      const TinyRun run{.stage = stage, .precision = Precision::kBf16};
+      config::DsConfig config = TinyConfig(run);
+      config.bf16.check_grad_overflow = false;
+      const auto engine =
+          Engine::create(MakeTinyModel(run.shape, at::kBFloat16), config, {.world = &world})
+              .value();
+      const auto before = ExportAll(*engine);
+      EXPECT_THAT(PoisonedStep(*engine, run).status().message(),
+                  HasSubstr("step 1: the gradient of table (NaN"));
+      const auto after = ExportAll(*engine);
+      for (const auto& [name, value] : before) EXPECT_TRUE(value.equal(after.at(name))) << name;
+    });
+  }
+}
+
 TEST(NonFiniteGradient, IsNamedWithTheRankAndMicroStepThatBroughtIt) {
   for (const int stage : {0, 1, 2, 3}) {
     testing::RunRanks(3, [&](comm::Communicator& world) {
@@ -187,6 +206,32 @@ TEST(LossScaling, FindsItsScaleAndItsStateIsSaved) {
       const auto other = make();
       EXPECT_TRUE(other->LoadState(nlohmann::json::parse(engine->State().dump())).ok());
       EXPECT_EQ(other->loss_scale(), engine->loss_scale());
+    });
+  }
+}
+
+TEST(LossScaling, AnOverflowAtTheMinimumEndsTheRunFromStage1On) {
+  for (const int stage : {0, 1, 2, 3}) {
+    testing::RunRanks(2, [&](comm::Communicator& world) {
+      const TinyRun run{.stage = stage};
+      config::DsConfig config = TinyConfig(run);
+      config.fp16 = {
+          .enabled = true, .initial_scale_power = 3, .hysteresis = 1, .min_loss_scale = 4.0};
+      const auto engine =
+          Engine::create(MakeTinyModel(run.shape, at::kHalf), config, {.world = &world}).value();
+      EXPECT_TRUE(PoisonedStep(*engine, run).value().skipped);
+      EXPECT_EQ(engine->loss_scale(), 4.0);
+      const auto before = ExportAll(*engine);
+      const auto at_minimum = PoisonedStep(*engine, run);
+      EXPECT_EQ(at_minimum.ok(), stage == 0);
+      if (stage > 0) {
+        EXPECT_THAT(at_minimum.status().message(),
+                    AllOf(HasSubstr("step 2: the gradient of table (NaN"),
+                          HasSubstr("the loss scale is at its minimum, 4.0")));
+      }
+      EXPECT_EQ(engine->loss_scale(), 4.0);
+      const auto after = ExportAll(*engine);
+      for (const auto& [name, value] : before) EXPECT_TRUE(value.equal(after.at(name))) << name;
     });
   }
 }
