@@ -26,21 +26,27 @@ struct PluginLibrary {
   std::string file;
 };
 
+// Why dlopen has just failed on `file`; its own words mostly begin with the file.
+std::string WhyNotOpened(const std::string& file) {
+  const std::string reason = dlerror();
+  return reason.starts_with(file) ? reason : file + ": " + reason;
+}
+
 // The same library every time, once it is loaded.
 StatusOr<PluginLibrary> OpenPluginLibrary() {
   DS_ASSIGN_OR_RETURN(const std::filesystem::path program, OwnExecutable());
   const std::array<std::string, 3> candidates = {program.parent_path() / kPluginFile,
                                                  program.parent_path() / "../lib" / kPluginFile,
                                                  kPluginFile};
-  std::string reason;
+  std::string tried;
   for (const std::string& file : candidates) {
     // Never unloaded: LibTorch keeps pointers into it. Its symbols are global because LibTorch's
     // CUDA libraries register themselves with the CPU ones.
     void* const handle = dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL);
     if (handle != nullptr) return PluginLibrary{.handle = handle, .file = file};
-    if (reason.empty() || std::filesystem::exists(file)) reason = dlerror();
+    tried += (tried.empty() ? "" : "; ") + WhyNotOpened(file);
   }
-  return NotFoundError("the CUDA plugin cannot be loaded: " + reason);
+  return NotFoundError("the CUDA plugin cannot be loaded: " + tried);
 }
 
 StatusOr<RankDevice> OpenCuda(int local_rank) {

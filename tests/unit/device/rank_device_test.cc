@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <string>
 
 namespace ds::device {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 
 TEST(RankDeviceTest, NamesOfChoices) {
   EXPECT_EQ(*DeviceChoiceFromName("auto"), DeviceChoice::kAuto);
@@ -32,6 +34,14 @@ TEST(RankDeviceTest, WithoutADriverAutoIsTheCpuAndCudaIsRefused) {
   const Status refused = OpenRankDevice(DeviceChoice::kCuda, 0).status();
   EXPECT_EQ(refused.code(), StatusCode::kNotFound);
   EXPECT_THAT(refused.message(), HasSubstr("device \"cuda\" was asked for"));
+}
+
+// Beside this program there is no plugin.
+TEST(RankDeviceTest, AMissingPluginIsReportedWithEveryPlaceAndItsReason) {
+  const std::string why = "libdsrun_cuda\\.so: [^;]*No such file[^;]*";
+  EXPECT_THAT(LoadCudaPlugin().status().message(),
+              MatchesRegex("the CUDA plugin cannot be loaded: /[^;]*/tests/" + why +
+                           "; /[^;]*/tests/\\.\\./lib/" + why + "; " + why));
 }
 
 }  // namespace
