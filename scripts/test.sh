@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Sets everything up when that is needed, then runs every test. Arguments go to ctest:
+# Sets everything up when that is needed, then runs every test, and says in the end which of them skipped
+# themselves, which ctest counts as passed. Arguments go to ctest:
 #
 #   scripts/test.sh                    everything
 #   scripts/test.sh -R unit.config     one test
@@ -8,4 +9,12 @@ cd "$(dirname "$0")/.."
 scripts/setup.sh
 python3 scripts/check_layers.py
 python3 scripts/check_readmes.py
-exec ctest --test-dir "${BUILD_DIR:-build}" --output-on-failure -j "$(nproc)" "$@"
+build_dir=${BUILD_DIR:-build}
+status=0
+ctest --test-dir "$build_dir" --output-on-failure -j "$(nproc)" "$@" || status=$?
+# gtest names each twice, behind its run with the time it took.
+skipped=$(sed -n 's/^\[  SKIPPED \] \(.*\) ([0-9]* ms)$/  \1/p' "$build_dir/Testing/Temporary/LastTest.log")
+if [ -n "$skipped" ]; then
+  printf 'skipped here, each for the reason that its output gives (ctest -V -R NAME):\n%s\n' "$skipped"
+fi
+exit "$status"
