@@ -4,12 +4,10 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
-#include <cmath>
-#include <cstdlib>
 #include <map>
-#include <type_traits>
 
 #include "cli/flag_parser.h"
+#include "cli/number_checks.h"
 #include "cli/plan/log_filter.h"
 #include "cli/plan/process_settings.h"
 
@@ -20,22 +18,7 @@ constexpr int kMaxPort = 65535;
 constexpr int kMaxRanksPerHost = 4096;
 constexpr int kMaxHosts = 65536;
 
-// Validators without CLI11's own remarks in the help.
-template <typename T>
-CLI::Validator Between(T low, T high) {
-  CLI::Validator range = CLI::Range(low, high);
-  if constexpr (std::is_floating_point_v<T>) {
-    // "nan" is neither below nor above anything.
-    range = range & CLI::Validator(
-                        [](const std::string& text) {
-                          return std::isnan(std::strtod(text.c_str(), nullptr))
-                                     ? "Value " + text + " is not a number"
-                                     : std::string();
-                        },
-                        "");
-  }
-  return range.description("");
-}
+// Without CLI11's own remarks in the help.
 CLI::Validator OneOf(std::vector<std::string> names) {
   return CLI::IsMember(std::move(names)).description("");
 }
@@ -70,31 +53,31 @@ void AddHostFlags(CLI::App& app, LaunchFlags* flags) {
   app.add_option(FlagNames("exclude", "-e"), flags->exclude, "use all but these, written alike")
       ->type_name("FILTER");
   app.add_option(FlagNames("num_nodes"), flags->num_nodes, "use the first N hosts")
-      ->check(Between(1, kMaxHosts))
+      ->check(WholeNumber(1, kMaxHosts))
       ->type_name("N");
   app.add_option(FlagNames("num_gpus") + ",--num_accelerators,--num-accelerators", flags->num_gpus,
                  "use the first N slots of every host")
-      ->check(Between(1, kMaxRanksPerHost))
+      ->check(WholeNumber(1, kMaxRanksPerHost))
       ->type_name("N");
   app.add_option(FlagNames("master_addr"), flags->master_addr,
                  "address of rank 0 for the others (default: found by its daemon)")
       ->type_name("ADDR");
   app.add_option(FlagNames("master_port"), flags->master_port,
                  "port of rank 0 (default: any free one)")
-      ->check(Between(0, kMaxPort))
+      ->check(WholeNumber(0, kMaxPort))
       ->type_name("PORT");
   app.add_option(FlagNames("ssh_port"), flags->ssh_port,
                  "SSH port of hosts without port= in the hostfile (default: as ~/.ssh/config says)")
-      ->check(Between(0, kMaxPort))
+      ->check(WholeNumber(0, kMaxPort))
       ->type_name("PORT");
   app.add_option(FlagNames("ssh_timeout"), flags->ssh_timeout,
                  "give up on hosts that are not reached over SSH by then (default: 20)")
-      ->check(Between(0.1, 3600.0))
+      ->check(NumberBetween(0.1, 3600.0))
       ->type_name("SECONDS");
   app.add_option(FlagNames("lease_seconds"), flags->lease_seconds,
                  "a host that is not heard from for so long is lost; its ranks stop when they hear "
                  "nothing from dsrun for as long (default: 30)")
-      ->check(Between(1.0, 3600.0))
+      ->check(NumberBetween(1.0, 3600.0))
       ->type_name("SECONDS");
 }
 
@@ -162,11 +145,11 @@ void AddJobFlags(CLI::App& app, LaunchFlags* flags) {
       ->type_name("DIR");
   app.add_option(FlagNames("max_restarts"), flags->max_restarts,
                  "restart a failed job from its newest good checkpoint up to N times")
-      ->check(Between(0, 1000000))
+      ->check(WholeNumber(0, 1000000))
       ->type_name("N");
   app.add_option(FlagNames("grace_seconds"), flags->grace_seconds,
                  "time between SIGTERM and SIGKILL when ranks must stop (default: 15)")
-      ->check(Between(0.0, 86400.0))
+      ->check(NumberBetween(0.0, 86400.0))
       ->type_name("SECONDS");
   app.add_flag(FlagNames("quiet", "-q"), flags->quiet, "show only errors and the end");
   app.add_option(FlagNames("log_ranks"), flags->log_ranks,

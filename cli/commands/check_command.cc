@@ -3,12 +3,12 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <CLI/Validators.hpp>
 #include <cstdlib>
 #include <iostream>
 
 #include "cli/exit_codes.h"
 #include "cli/flag_parser.h"
+#include "cli/number_checks.h"
 #include "cli/train/find_model.h"
 #include "cli/train/train_flags.h"
 #include "runtime/config/check_config.h"
@@ -67,12 +67,12 @@ void AddFlags(CLI::App& app, CheckFlags* flags) {
   app.add_option("CONFIG", flags->config, "the ds_config file, or its text as base64");
   app.add_option(FlagNames("world_size"), flags->facts.world_size,
                  "ranks that share the batch (default: 1)")
-      ->check(CLI::Range(1, kMaxWorldSize).description(""))
+      ->check(WholeNumber(1, kMaxWorldSize))
       ->type_name("N");
   app.add_option(FlagNames("model"), flags->model, "the model that \"auto\" is resolved from")
       ->type_name("DIR|FILE|PRESET");
   app.add_option(FlagNames("steps"), flags->facts.total_steps, "optimizer steps in all")
-      ->check(CLI::PositiveNumber.description(""))
+      ->check(WholeNumber(1))
       ->type_name("N");
   app.add_flag("--json", flags->json, "print one JSON object: ok, errors, warnings, config");
   AddTrainingFlags(app, &flags->facts.flags);

@@ -3,7 +3,6 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <CLI/Validators.hpp>
 #include <charconv>
 #include <cstdlib>
 #include <iostream>
@@ -11,6 +10,7 @@
 
 #include "cli/exit_codes.h"
 #include "cli/flag_parser.h"
+#include "cli/number_checks.h"
 #include "runtime/base/config_limit.h"
 #include "runtime/base/files.h"
 #include "runtime/config/elasticity_section.h"
@@ -77,7 +77,7 @@ StatusOr<int> ElasticCommand(const Invocation& invocation) {
   app.add_option(FlagNames("config", "-c"), path, "the ds_config file")->type_name("FILE");
   app.add_option(FlagNames("world_size", "-w"), world_size,
                  "GPUs of the job; version 0.2 needs it (default: WORLD_SIZE)")
-      ->check(CLI::Range(std::int64_t{0}, kMaxWorldSize).description(""))
+      ->check(WholeNumber(0, kMaxWorldSize))
       ->type_name("N");
   app.add_flag("--json", json,
                "print one JSON object: final_batch_size, valid_gpus, micro_batch_size");

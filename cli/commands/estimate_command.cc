@@ -14,6 +14,7 @@
 #include "cli/estimate/model_size.h"
 #include "cli/exit_codes.h"
 #include "cli/flag_parser.h"
+#include "cli/number_checks.h"
 #include "cli/train/find_model.h"
 #include "runtime/base/byte_size.h"
 #include "runtime/config/memory_estimate.h"
@@ -112,8 +113,11 @@ void AddFlags(CLI::App& app, EstimateFlags* flags) {
                  "parameters of its largest module")
       ->type_name("L");
   app.add_option(FlagNames("num_gpus_per_node"), flags->num_gpus_per_node, "default: 1")
+      ->check(WholeNumber(1))
       ->type_name("G");
-  app.add_option(FlagNames("num_nodes"), flags->num_nodes, "default: 1")->type_name("N");
+  app.add_option(FlagNames("num_nodes"), flags->num_nodes, "default: 1")
+      ->check(WholeNumber(1))
+      ->type_name("N");
   app.add_flag("--json", flags->json, "print one JSON object with rows, sizes in bytes");
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/flag_parser.h"
+#include "cli/number_checks.h"
 #include "runtime/base/suggest.h"
 
 namespace ds::cli {
@@ -82,10 +83,14 @@ void AddFlag(CLI::App& app, const LegacyFlag& flag, const std::string& help, Sch
   const auto take = [flags, name](const auto& value) { flags->given[name] = value; };
   switch (flag.kind) {
     case Kind::kNumber:
-      option = app.add_option_function<double>(FlagNames(name), take, help)->type_name("X");
+      option = app.add_option_function<double>(FlagNames(name), take, help)
+                   ->check(FiniteNumber())
+                   ->type_name("X");
       break;
     case Kind::kWhole:
-      option = app.add_option_function<std::int64_t>(FlagNames(name), take, help)->type_name("N");
+      option = app.add_option_function<std::int64_t>(FlagNames(name), take, help)
+                   ->check(AnyWholeNumber())
+                   ->type_name("N");
       break;
     case Kind::kText:
       option = app.add_option_function<std::string>(FlagNames(name), take, help)->type_name("TYPE");

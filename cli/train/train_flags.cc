@@ -5,16 +5,13 @@
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
 #include <filesystem>
-#include <limits>
+#include <type_traits>
 
 #include "cli/flag_parser.h"
+#include "cli/number_checks.h"
 
 namespace ds::cli {
 namespace {
-
-CLI::Validator AtLeast(std::int64_t low) {
-  return CLI::Range(low, std::numeric_limits<std::int64_t>::max()).description("");
-}
 
 template <typename T>
 void Set(const std::optional<T>& given, T* value) {
@@ -39,20 +36,21 @@ void AddTrainFlags(CLI::App& app, TrainFlags* flags) {
       ->check(CLI::IsMember({"uint16", "uint32"}).description(""))
       ->type_name("TYPE");
   app.add_option(FlagNames("seq_len"), flags->seq_len, "tokens per sample (default: 256)")
-      ->check(AtLeast(1))
+      ->check(WholeNumber(1))
       ->type_name("N");
   app.add_option(FlagNames("steps"), flags->steps, "optimizer steps in all (default: by epochs)")
-      ->check(AtLeast(1))
+      ->check(WholeNumber(1))
       ->type_name("N");
   app.add_option(FlagNames("epochs"), flags->epochs, "passes over the data (default: 1)")
-      ->check(AtLeast(1))
+      ->check(WholeNumber(1))
       ->type_name("N");
   app.add_option(FlagNames("seed"), flags->seed, "of weights and order (default: 1234)")
+      ->check(WholeNumber(0))
       ->type_name("N");
   app.add_flag(FlagNames("no_shuffle"), flags->no_shuffle, "take the samples in their order");
   app.add_option(FlagNames("save_every"), flags->save_every,
                  "steps between checkpoints (default: none)")
-      ->check(AtLeast(0))
+      ->check(WholeNumber(0))
       ->type_name("N");
   app.add_option(FlagNames("save_hf"), flags->save_hf,
                  "write model.safetensors and config.json there at the end")
@@ -68,7 +66,7 @@ void AddTrainFlags(CLI::App& app, TrainFlags* flags) {
   app.add_option(FlagNames("layer_decay"), flags->layer_decay,
                  "a layer's learning rate is this times that of the layer behind it, above 0 and "
                  "at most 1 (default: 1)")
-      ->check(CLI::Range(std::numeric_limits<double>::min(), 1.0).description(""))
+      ->check(PositiveFraction())
       ->type_name("RATE");
   AddScheduleFlags(app, &flags->schedule);
   AddTrainingFlags(app, &flags->training);
@@ -77,7 +75,10 @@ void AddTrainFlags(CLI::App& app, TrainFlags* flags) {
 void AddTrainingFlags(CLI::App& app, config::TrainingFlags* flags) {
   constexpr const char* kGroup = "What the ds_config leaves open (absent or \"auto\")";
   const auto add = [&](const char* name, auto* value, const char* doc) {
-    app.add_option(FlagNames(name), *value, doc)->type_name("N")->group(kGroup);
+    CLI::Option* const option = app.add_option(FlagNames(name), *value, doc);
+    using Number = typename std::remove_pointer_t<decltype(value)>::value_type;
+    option->check(std::is_integral_v<Number> ? AnyWholeNumber() : FiniteNumber());
+    option->type_name("N")->group(kGroup);
   };
   add("per_device_train_batch_size", &flags->per_device_train_batch_size, "micro-batch of a rank");
   add("gradient_accumulation_steps", &flags->gradient_accumulation_steps, "micro-batches a step");

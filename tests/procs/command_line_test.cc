@@ -71,7 +71,7 @@ TEST_F(CommandLineTest, UnknownWordsGetASuggestion) {
   ExpectRefused({"train", "now"}, "unexpected argument 'now'");
   ExpectRefused({"help", "tran"}, "no command 'tran'; did you mean 'train'?");
   ExpectRefused({"--master_port", "70000", "train"},
-                "--master_port: Value 70000 not in range 0 to 65535");
+                "--master_port: 70000 is not a whole number from 0 to 65535");
   ExpectRefused(
       {"--elastic_training", "train"},
       "--elastic_training is not supported: there is no elastic mode; see --max_restarts");
