@@ -14,11 +14,16 @@ micro-batches, "lrs", "betas": beta1 (only where it moves), "scales": the loss s
 "skipped": numbers of the skipped steps from 0, "norms": before clipping, null on skipped steps (and at
 stage 0 in fp32, where DeepSpeed reports none); a list of equal values is written once,
 "parameters": {"1": [...], "30": [...]}: every 9th fp32 weight after that many steps, "hot": the
-micro-batches, counted over ranks, whose loss is multiplied by "factor" (only where there are any)}.
+micro-batches, counted over ranks, whose loss is multiplied by "factor" (only where there are any),
+"scale_wrt_gas": false where backward is called so, "odd": true where the model is the odd one}. The odd
+model has a frozen parameter (w0), one that two layers read (w1), one without elements (z3; not at stage 3,
+where DeepSpeed cannot gather it) and one that takes no part in the loss (u4).
 
 What is done to DeepSpeed, and why:
 - fp16 and its kernels run on this CPU although DeepSpeed asks for hardware support: it is told yes.
 - At stage 0 engine.backward does not scale the loss, but the optimizer unscales: the script scales.
+- At stage 0 backward(loss, scale_wrt_gas=False) divides all the same when the loss is the model's own
+  output, whose hooks run before the ones that would tell them not to: a product of it is given.
 - At stage 0 the optimizer steps once with zero gradients when it is built, which decays weights and
   counts as a step for Adam's bias correction: it is kept from doing so.
 - On a step after which the scale grows, gradients are divided by the new scale: by the old one here.
@@ -64,6 +69,7 @@ AUTOCAST = {"enabled": True, "dtype": "bfloat16"}
 AUTOCAST_FP16 = {"enabled": True, "dtype": "float16"}
 # Hot micro-batches and their factor: of two ranks one overflows; so small that nothing does.
 HOT = {"autocast fp16 overflows": ([10, 12, 27], 4096.0), "autocast fp16 as it is": (list(range(60)), 1 / 64)}
+SLOW_SGD = {"type": "SGD", "params": {"lr": 0.01, "momentum": 0.9}}
 MUON = {"type": "Muon", "params": {"lr": 0.01, "momentum": 0.9, "weight_decay": 0.01, "ns_method": "standard"}}
 UNTESTED = {"zero_allow_untested_optimizer": True}
 OFFLOAD = {"zero_optimization": {"offload_optimizer": {"device": "cpu"}}}
@@ -106,6 +112,11 @@ RUNS = [
         **EXACT["params"], "fp32_optimizer_states": False}}}, (1, 2), (1, 2, 3)),
     ("fp16 WarmupLR", {"fp16": FP16_MOVING, "scheduler": {"type": "WarmupLR", "params": {
         "warmup_num_steps": 12, "warmup_type": "linear"}}}, (2,), (1, 2, 3)),
+    ("gas unscaled fp32", {"optimizer": SLOW_SGD, **UNTESTED, "gradient_accumulation_steps": 3, "gradient_clipping": 0},
+     (1, 2), (0, 1, 2, 3)),
+    ("gas unscaled fp16", {"fp16": FP16, "gradient_accumulation_steps": 3}, (2,), (0, 1, 2, 3)),
+    ("odd parameters", {}, (1, 2), (0, 1, 2, 3)),
+    ("odd parameters accumulated", {"gradient_accumulation_steps": 3}, (2,), (0, 1, 2, 3)),
     # Last: DeepSpeed does not forget that autocast has been on.
     ("autocast bf16", {"torch_autocast": AUTOCAST}, (1, 2), (0, 1, 2, 3)),
     ("autocast bf16 accumulation", {"torch_autocast": AUTOCAST, "gradient_accumulation_steps": 3}, (2,),
@@ -134,8 +145,9 @@ def uniform(first, count):
 
 class Model(torch.nn.Module):
 
-    def __init__(self):
+    def __init__(self, odd=False, empty=False):
         super().__init__()
+        self.odd = odd
         first = 0
         for i, (rows, columns) in enumerate(zip(WIDTHS, WIDTHS[1:])):
             weight = uniform(first, rows * columns).view(rows, columns) * 2
@@ -144,10 +156,16 @@ class Model(torch.nn.Module):
             if i < 2:
                 setattr(self, f"b{i}", torch.nn.Parameter(uniform(first, columns)))
                 first += columns
+        if odd:
+            self.w0.requires_grad_(False)
+            self.z3 = torch.nn.Parameter(torch.empty(0, WIDTHS[2])) if empty else torch.empty(0, WIDTHS[2])
+            self.u4 = torch.nn.Parameter(uniform(first, 20))
 
     def forward(self, x, y, factor=1.0):
         h = torch.tanh(x @ self.w0 + self.b0)
         h = torch.tanh(h @ self.w1 + self.b1)
+        if self.odd:
+            h = torch.cat([h @ self.w1, self.z3])
         return ((h @ self.w2).float() - y).square().mean() * factor
 
 
@@ -204,6 +222,12 @@ def step_with_the_grad_scalers_scale(optimizer):
     optimizer.step = put_right
 
 
+def whole(parameter):
+    import deepspeed
+    with deepspeed.zero.GatheredParameters([parameter]):
+        return parameter.detach().clone()
+
+
 def fp32_weights(engine):
     from deepspeed.utils import safe_get_full_fp32_param
     optimizer = engine.optimizer
@@ -211,7 +235,8 @@ def fp32_weights(engine):
     if hasattr(optimizer, "fp32_groups"):
         parameters = optimizer.fp32_groups[0]
     elif engine.zero_optimization_stage() > 0:
-        parameters = [safe_get_full_fp32_param(p) for p in parameters]
+        parameters = [safe_get_full_fp32_param(p) if p.requires_grad and p.numel() else whole(p)
+                      for p in parameters]
     return torch.cat([p.detach().float().flatten() for p in parameters])[::EVERY].tolist()
 
 
@@ -225,7 +250,9 @@ def train(name, config, world_size, rank, stage):
     written["zero_optimization"].pop("offload_optimizer", None)
     if config["optimizer"]["type"] == "AdamW" and not name.startswith("masters"):
         config["optimizer"]["params"]["torch_adam"] = True
-    model = Model()
+    odd = name.startswith("odd")
+    scale_wrt_gas = not name.startswith("gas unscaled")
+    model = Model(odd, empty=stage < 3)
     engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config,
                                            dist_init_required=False)
     unscale_by_the_old_scale(engine.optimizer)
@@ -248,7 +275,9 @@ def train(name, config, world_size, rank, stage):
             index = micro_step * world_size + rank
             loss = engine(*batch(index, dtype), factor if index in hot else 1.0)
             losses.append(loss.item())
-            engine.backward(loss * scale if stage == 0 and "fp16" in config else loss)
+            if stage == 0 and ("fp16" in config or not scale_wrt_gas):
+                loss = loss * scale
+            engine.backward(loss, scale_wrt_gas=scale_wrt_gas)
             engine.step()
             micro_step += 1
         mean = torch.tensor([sum(losses) / accumulation], dtype=torch.float64)
@@ -272,6 +301,10 @@ def train(name, config, world_size, rank, stage):
         run["norms"].append(norm)
         if step + 1 in (1, STEPS):
             run["parameters"][str(step + 1)] = fp32_weights(engine)
+    if odd:
+        run["odd"] = True
+    if not scale_wrt_gas:
+        run["scale_wrt_gas"] = False
     if hot:
         run.update(hot=hot, factor=factor)
     if len(set(run["betas"])) == 1:
