@@ -5,7 +5,7 @@
 
 namespace ds::engine {
 
-bool Engine::is_gradient_accumulation_boundary() const { return parts_->at_boundary(); }
+bool Engine::is_gradient_accumulation_boundary() const { return parts_->in_last_micro_batch(); }
 
 Status Engine::set_gradient_accumulation_boundary(bool is_boundary) {
   if (!parts_->config.managed_gradient_accumulation) {

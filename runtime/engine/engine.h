@@ -110,9 +110,9 @@ class Engine : public checkpoint::Stateful {
   // Keeps the accumulation.
   Status set_train_micro_batch_size(std::int64_t micro);
 
-  // Whether the next step() ends an accumulation: its micro-batches have all been through backward,
-  // or the user says so (set_gradient_accumulation_boundary), or decides by calling step()
-  // (managed_gradient_accumulation false).
+  // Whether the micro-batch in progress, or between two of them the next one, is its step's last:
+  // by their count, or as the user says (set_gradient_accumulation_boundary), or decides by calling
+  // step() (managed_gradient_accumulation false).
   bool is_gradient_accumulation_boundary() const;
   // Takes the decision from the count of micro-batches, until the next call: with false, step()
   // finishes nothing. Refused with managed_gradient_accumulation false.

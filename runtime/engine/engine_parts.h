@@ -31,7 +31,8 @@ struct StepInProgress {
   std::vector<MicroLoss> losses;
   std::int64_t tokens = 0;
   std::int64_t samples = 0;
-  bool reduced = false;  // the gradients
+  bool reduced = false;             // the gradients
+  bool backward_is_latest = false;  // of forward, backward and step: that micro-batch is still on
 };
 
 struct Engine::Parts {
@@ -69,6 +70,11 @@ struct Engine::Parts {
     if (boundary) return *boundary;
     return !config.managed_gradient_accumulation ||
            step.micro_batches >= config.batch.gradient_accumulation_steps;
+  }
+  bool in_last_micro_batch() const {
+    if (boundary || !config.managed_gradient_accumulation) return at_boundary();
+    const std::int64_t current = step.micro_batches + (step.backward_is_latest ? 0 : 1);
+    return current >= config.batch.gradient_accumulation_steps;
   }
   // What the schedule, or the user, gives for the next update: of each parameter group, where
   // scheduler.params has lists, else one for all. Never empty.

@@ -115,6 +115,7 @@ at::Tensor Engine::forward(Bundle bundle) {
     parts_->step.samples +=
         bundle.input.defined() && bundle.input.dim() > 0 ? bundle.input.size(0) : 0;
     parts_->step.tokens += bundle.labels.defined() ? bundle.labels.numel() : 0;
+    parts_->step.backward_is_latest = false;
   }
   if (parts_->config.fp16.enabled && parts_->config.fp16.auto_cast) CastInputs(bundle);
   const precision::AutocastScope autocast(sharded.context().dtypes.autocast,
@@ -136,6 +137,7 @@ void Engine::backward(const at::Tensor& loss, bool scale_wrt_gas) {
   parts_->sharded->EndBackward();
   parts_->step.losses.push_back({loss.detach(), scale_wrt_gas});
   ++parts_->step.micro_batches;
+  parts_->step.backward_is_latest = true;
 }
 
 Status Engine::Parts::TakeNonFinite(StepResult* result) {
@@ -182,10 +184,11 @@ Status Engine::Parts::ApplyUpdate(double scaled_norm,
   const double clip =
       optim::ClipFactor(optimizer->NormToClip(scaled_norm) / loss_scale, config.gradient_clipping);
   ++applied_steps;
-  optimizer->Step({.lr = scheduled[0].lr,
+  const optim::ScheduledValues first = scheduled[0];
+  optimizer->Step({.lr = first.lr,
                    .gradient_scale = clip / loss_scale,
                    .step = applied_steps,
-                   .beta1 = scheduled[0].momentum,
+                   .beta1 = first.momentum,
                    .groups = std::move(scheduled)});
   latest_was_applied = true;
   if (has_schedule()) set_lr.reset();
@@ -198,6 +201,7 @@ StatusOr<StepResult> Engine::step() {
         "step() inside the scope of no_sync() or coalesce_grad_reduction(): end the scope first");
   }
   parts_->latest_was_applied = false;
+  parts_->step.backward_is_latest = false;
   if (!parts_->at_boundary()) return StepResult{};
   zero::ShardedOptimizer& optimizer = *parts_->optimizer;
   DS_RETURN_IF_ERROR(CheckScheduleGoesOn(parts_->config, parts_->applied_steps));

@@ -104,6 +104,33 @@ TEST(Boundary, IsWhereTheUserSays) {
   });
 }
 
+// As in DeepSpeed from before its forward to its step, however often step() is called.
+TEST(Boundary, IsTheLastMicroBatchFromItsBeginningOn) {
+  testing::RunRanks(1, [&](comm::Communicator& world) {
+    for (const bool step_every_time : {false, true}) {
+      const TinyRun run{.stage = 1, .accumulation = 3};
+      const auto engine = MakeTinyEngine(run, world);
+      for (int i = 0; i < 6; ++i) {
+        const bool is_last = i % 3 == 2;
+        // Before its forward, what is in progress is the micro-batch before, if no step() ended it.
+        EXPECT_EQ(engine->is_gradient_accumulation_boundary(), is_last && step_every_time);
+        const at::Tensor loss = engine->forward(TinyBatch(run, world, i));
+        EXPECT_EQ(engine->is_gradient_accumulation_boundary(), is_last) << i;
+        engine->backward(loss);
+        EXPECT_EQ(engine->is_gradient_accumulation_boundary(), is_last) << i;
+        if (step_every_time || is_last) {
+          EXPECT_EQ(engine->step().value().boundary, is_last);
+        }
+      }
+    }
+    const TinyRun plain{.stage = 1};
+    const auto engine = MakeTinyEngine(plain, world);
+    EXPECT_TRUE(engine->is_gradient_accumulation_boundary()) << "every micro-batch is the last";
+    TrainTiny(*engine, plain, 1);
+    EXPECT_TRUE(engine->is_gradient_accumulation_boundary());
+  });
+}
+
 TEST(NoSync, HoldsBackwardLocalAndRefusesSteps) {
   for (const int stage : {0, 1}) {
     testing::RunRanks(2, [&](comm::Communicator& world) {

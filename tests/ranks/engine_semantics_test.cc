@@ -38,7 +38,7 @@ TEST(EngineCounters, CountStepsMicroBatchesAndSamples) {
     const auto engine = MakeTinyEngine(run, world);
     EXPECT_FALSE(engine->global_grad_norm().has_value());
     for (int i = 0; i < 3; ++i) {
-      EXPECT_FALSE(engine->is_gradient_accumulation_boundary());
+      EXPECT_EQ(engine->is_gradient_accumulation_boundary(), i == 2);
       RunMicroBatch(*engine, run, i);
       EXPECT_EQ(engine->is_gradient_accumulation_boundary(), i == 2);
       EXPECT_EQ(engine->step().value().boundary, i == 2);
