@@ -61,8 +61,6 @@ class OneNameFormatter : public CLI::Formatter {
   std::string usage_;
 };
 
-bool IsFlag(const std::string& word) { return word.size() > 1 && word[0] == '-' && word != "--"; }
-
 // The option that a word gives, "--name", "--name=value", "-n" or "-nvalue"; null for none.
 const CLI::Option* OptionOf(const CLI::App& app, const std::string& word) {
   const CLI::Option* option = app.get_option_no_throw(word.substr(0, word.find('=')));
@@ -87,6 +85,8 @@ std::string FlagWithoutValue(const CLI::App& app, const std::vector<std::string>
 }
 
 }  // namespace
+
+bool IsFlag(const std::string& word) { return word.size() > 1 && word[0] == '-' && word != "--"; }
 
 FlagParser::FlagParser(const std::string& usage, const std::string& description)
     : app_(std::make_unique<CLI::App>(description)) {

@@ -43,6 +43,9 @@ class FlagParser {
   std::unique_ptr<CLI::App> app_;
 };
 
+// "-n" and "--name", with or without a value; "-" and "--" are words.
+bool IsFlag(const std::string& word);
+
 // "-H" and "num_gpus" as CLI11 wants them: "-H,--num_gpus,--num-gpus".
 std::string FlagNames(const std::string& name, const std::string& short_name = "");
 

@@ -19,6 +19,17 @@
 namespace ds::cli {
 namespace {
 
+// The words behind `run`, without its flags, which go to `flags`.
+StatusOr<FlagParser::Result> ParseOwnFlags(const std::vector<std::string>& words,
+                                           LaunchFlags* flags) {
+  // Mostly there are none, and to make a parser for them takes longer than to plan the job.
+  if (words.empty() || !IsFlag(words[0])) return FlagParser::Result{.rest = words};
+  FlagParser parser("[launch flags] run [launch flags] -- PROGRAM [arguments]",
+                    "Run a program on every rank: an executable, or a Python script (*.py).");
+  AddLaunchFlags(parser.app(), flags);
+  return parser.Parse(words, FlagParser::Rest::kProgram);
+}
+
 // The place of --local_rank=N: right behind the program, as deepspeed puts it.
 int LocalRankPosition(const LaunchFlags& flags, std::size_t argv_size, std::size_t words_size) {
   return flags.pass_local_rank ? static_cast<int>(argv_size - words_size) + 1 : 0;
@@ -29,11 +40,7 @@ int LocalRankPosition(const LaunchFlags& flags, std::size_t argv_size, std::size
 StatusOr<int> RunCommand(const Invocation& invocation) {
   const std::future<void> grpc = PrepareGrpc();  // which takes as long as all up to the start
   LaunchFlags flags = invocation.launch;
-  FlagParser parser("[launch flags] run [launch flags] -- PROGRAM [arguments]",
-                    "Run a program on every rank: an executable, or a Python script (*.py).");
-  AddLaunchFlags(parser.app(), &flags);
-  DS_ASSIGN_OR_RETURN(FlagParser::Result parsed,
-                      parser.Parse(invocation.arguments, FlagParser::Rest::kProgram));
+  DS_ASSIGN_OR_RETURN(FlagParser::Result parsed, ParseOwnFlags(invocation.arguments, &flags));
   if (parsed.help_shown) return kExitOk;
   DS_RETURN_IF_ERROR(CheckLaunchFlags(flags));
   std::vector<std::string> words = std::move(parsed.rest);
