@@ -148,8 +148,7 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
   if (!parsed.rest.empty() && parsed.rest[0] == "--") parsed.rest.erase(parsed.rest.begin());
 
   PlannedJob job;
-  const ThisHost this_host =
-      ProbeThisHost(flags.bind_cores_to_rank ? Probe::kWithCores : Probe::kWithoutCores);
+  const ThisHost this_host = ProbeThisHost(ProbeFor(flags));
   DS_ASSIGN_OR_RETURN(job.plan,
                       MakeLaunchPlan(flags, this_host, std::getenv("CUDA_VISIBLE_DEVICES")));
   DS_ASSIGN_OR_RETURN(GatheredExports exports, GatherExports(flags));

@@ -197,9 +197,12 @@ void PlaceHosts(const ThisHost& this_host, LaunchPlan* plan) {
   for (const HostEntry& entry : plan->entries) plan->here.push_back(IsHere(entry, this_host));
 }
 
+Probe ProbeFor(const LaunchFlags& flags) {
+  return {.cores = flags.bind_cores_to_rank, .addresses = flags.hostfile.has_value()};
+}
+
 StatusOr<LaunchPlan> PlanFromThisHost(const LaunchFlags& flags) {
-  const ThisHost this_host =
-      ProbeThisHost(flags.bind_cores_to_rank ? Probe::kWithCores : Probe::kWithoutCores);
+  const ThisHost this_host = ProbeThisHost(ProbeFor(flags));
   DS_ASSIGN_OR_RETURN(LaunchPlan plan,
                       MakeLaunchPlan(flags, this_host, std::getenv("CUDA_VISIBLE_DEVICES")));
   PlaceHosts(this_host, &plan);

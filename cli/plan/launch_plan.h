@@ -32,6 +32,9 @@ struct LaunchPlan {
 StatusOr<LaunchPlan> MakeLaunchPlan(const LaunchFlags& flags, const ThisHost& this_host,
                                     const char* visible_devices);
 
+// What of this machine a plan for these flags depends on.
+Probe ProbeFor(const LaunchFlags& flags);
+
 // Whether an entry is reached without SSH: its name means this machine and nothing in it (port,
 // user, identity, exec) asks for another way in.
 bool IsHere(const HostEntry& entry, const ThisHost& this_host);

@@ -58,14 +58,14 @@ bool ThisHost::Is(std::string_view host) const {
   return host.starts_with("127.") || std::find(names.begin(), names.end(), host) != names.end();
 }
 
-ThisHost ProbeThisHost(Probe probe) {
+ThisHost ProbeThisHost(const Probe& probe) {
   ThisHost host;
   host.name = HostName();
   host.names = {"localhost", "::1", host.name, host.name.substr(0, host.name.find('.'))};
-  AddInterfaceAddresses(&host.names);
+  if (probe.addresses) AddInterfaceAddresses(&host.names);
   host.gpu_count = CountNumbered("/dev", "nvidia");
   host.numa_node_count = std::max(1, CountNumbered("/sys/devices/system/node", "node"));
-  if (probe == Probe::kWithCores) host.topology = ReadCpuTopology();
+  if (probe.cores) host.topology = ReadCpuTopology();
   return host;
 }
 

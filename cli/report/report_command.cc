@@ -23,7 +23,7 @@ namespace {
 Status CheckHosts(const LaunchFlags& flags) {
   if (!flags.hostfile) return OkStatus();
   DS_ASSIGN_OR_RETURN(const std::vector<HostEntry> entries, ReadHostfile(*flags.hostfile));
-  const ThisHost this_host = ProbeThisHost(Probe::kWithoutCores);
+  const ThisHost this_host = ProbeThisHost({.addresses = true});
   for (const HostEntry& entry : entries) {
     if (this_host.Is(entry.name)) continue;
     return UnimplementedError("report looks at this host only, and " + *flags.hostfile +

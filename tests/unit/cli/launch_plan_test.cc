@@ -9,8 +9,10 @@
 namespace ds::cli {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 ThisHost Machine(int gpus, int numa_nodes = 1) {
   return {.name = "me",
@@ -201,13 +203,26 @@ TEST_F(LaunchPlanTest, TellsThisMachineFromHostsReachedOverSsh) {
 }
 
 TEST(ProbeThisHostTest, SeesThisMachine) {
-  const ThisHost host = ProbeThisHost(Probe::kWithCores);
+  const ThisHost host = ProbeThisHost({.cores = true, .addresses = true});
   EXPECT_TRUE(host.Is("localhost"));
   EXPECT_TRUE(host.Is("127.0.0.1"));
   EXPECT_TRUE(host.Is(host.name));
   EXPECT_FALSE(host.topology.cores.empty());
-  EXPECT_TRUE(ProbeThisHost(Probe::kWithoutCores).topology.cores.empty());
   EXPECT_GE(host.numa_node_count, 1);
+  EXPECT_THAT(host.names, Contains("127.0.0.1"));
+}
+
+TEST(ProbeThisHostTest, LooksOnlyAtWhatIsAskedFor) {
+  const ThisHost host = ProbeThisHost({});
+  EXPECT_TRUE(host.topology.cores.empty());
+  EXPECT_THAT(host.names, Not(Contains("127.0.0.1")));
+  EXPECT_TRUE(host.Is("localhost"));
+}
+
+TEST(ProbeThisHostTest, AHostfileIsComparedWithTheAddresses) {
+  EXPECT_FALSE(ProbeFor({}).addresses);
+  EXPECT_TRUE(ProbeFor({.hostfile = "hosts"}).addresses);
+  EXPECT_TRUE(ProbeFor({.bind_cores_to_rank = true}).cores);
 }
 
 TEST(ProgramCommandTest, OnlyPythonProgramsGetAnInterpreter) {
