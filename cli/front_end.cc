@@ -7,8 +7,10 @@
 #include <CLI/Formatter.hpp>
 #include <cstdlib>
 #include <filesystem>
+#include <future>
 
 #include "cli/command_table.h"
+#include "cli/daemon_client.h"
 #include "cli/exit_codes.h"
 #include "cli/flag_parser.h"
 #include "cli/report_error.h"
@@ -84,6 +86,15 @@ Status CheckMeaningOfFlags(const CLI::App& app, const Command& command) {
   return OkStatus();
 }
 
+// Whether the command starts ranks, as far as words can tell of which some may be values of flags:
+// to know it before they are parsed saves time, to be wrong costs some.
+bool ProbablyStartsRanks(const std::vector<std::string>& command_line) {
+  for (auto word = command_line.begin() + 1; word < command_line.end(); ++word) {
+    if (const Command* command = FindCommand(*word)) return command->starts_ranks;
+  }
+  return true;  // a program
+}
+
 StatusOr<int> Run(const std::vector<std::string>& command_line) {
   Invocation invocation{.command_line = command_line};
   FlagParser parser("[launch flags] COMMAND|PROGRAM [arguments]", "");
@@ -111,6 +122,8 @@ StatusOr<int> Run(const std::vector<std::string>& command_line) {
 }  // namespace
 
 int RunCommandLine(const std::vector<std::string>& command_line) {
+  std::future<void> grpc;  // is ready when the job is planned, on another processor
+  if (ProbablyStartsRanks(command_line)) grpc = PrepareGrpc();
   try {
     const StatusOr<int> status = Run(command_line);
     return status.ok() ? *status : ReportError(status.status(), kExitUsage);

@@ -4,11 +4,9 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <filesystem>
-#include <future>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "cli/daemon_client.h"
 #include "cli/exit_codes.h"
 #include "cli/flag_parser.h"
 #include "cli/job/gather_exports.h"
@@ -124,7 +122,6 @@ Status ChooseResumePoint(const std::string& named, const fs::path& checkpoints,
 }  // namespace
 
 StatusOr<int> ResumeCommand(const Invocation& invocation) {
-  const std::future<void> grpc = PrepareGrpc();  // which takes as long as all up to the start
   DS_ASSIGN_OR_RETURN(const ResumeFlags given, ParseFlags(invocation, LaunchFlags{}));
   if (given.help_shown) return kExitOk;
   if (given.run.empty()) return InvalidArgumentError("resume: no RUN_DIR or JOB given");

@@ -3,10 +3,8 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <future>
 #include <nlohmann/json.hpp>
 
-#include "cli/daemon_client.h"
 #include "cli/exit_codes.h"
 #include "cli/flag_parser.h"
 #include "cli/job/gather_exports.h"
@@ -38,7 +36,6 @@ int LocalRankPosition(const LaunchFlags& flags, std::size_t argv_size, std::size
 }  // namespace
 
 StatusOr<int> RunCommand(const Invocation& invocation) {
-  const std::future<void> grpc = PrepareGrpc();  // which takes as long as all up to the start
   LaunchFlags flags = invocation.launch;
   DS_ASSIGN_OR_RETURN(FlagParser::Result parsed, ParseOwnFlags(invocation.arguments, &flags));
   if (parsed.help_shown) return kExitOk;

@@ -3,10 +3,8 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <future>
 #include <utility>
 
-#include "cli/daemon_client.h"
 #include "cli/exit_codes.h"
 #include "cli/flag_parser.h"
 #include "cli/job/gather_exports.h"
@@ -19,7 +17,6 @@
 namespace ds::cli {
 
 StatusOr<int> TrainCommand(const Invocation& invocation) {
-  const std::future<void> grpc = PrepareGrpc();  // which takes as long as all up to the start
   LaunchFlags launch = invocation.launch;
   TrainFlags flags;
   FlagParser parser("[launch flags] train [flags]",
