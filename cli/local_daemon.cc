@@ -76,51 +76,69 @@ StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Start(const LocalDaemonOptio
   DS_ASSIGN_OR_RETURN(const fs::path dsrund, FindDaemon(options));
   std::unique_ptr<LocalDaemon> daemon(new LocalDaemon());
   DS_ASSIGN_OR_RETURN(SocketPair connection, MakeSocketPair());
-  daemon->client_ = std::make_unique<DaemonClient>(std::move(connection.ours));
+  UniqueFd offer;
   if (options.take_warm) {
-    StatusOr<WarmDaemon> warm = TakeWarmDaemon({.dsrund = dsrund,
-                                                .dsrank = options.dsrank,
-                                                .job_id = options.job_id,
-                                                .connection = connection.theirs.get()});
-    if (warm.ok()) {
-      daemon->UseWarm(std::move(warm).value());
-      return daemon;
+    StatusOr<UniqueFd> made = OfferJob({.dsrund = dsrund,
+                                        .dsrank = options.dsrank,
+                                        .job_id = options.job_id,
+                                        .connection = connection.theirs.get()});
+    if (made.ok()) {
+      offer = std::move(made).value();
+    } else {
+      LogDebug("starting a daemon: " + made.status().message());
     }
-    LogDebug("starting a daemon: " + warm.status().message());
   }
-  DS_ASSIGN_OR_RETURN(daemon->own_folder_, PrivateFolder::Make());
-  daemon->folder_ = daemon->own_folder_.path();
-  DS_ASSIGN_OR_RETURN(Pipe controller, MakePipe());
-  DS_ASSIGN_OR_RETURN(Pipe ready, MakePipe());
-  std::vector<std::string> arguments = {dsrund.string(),
-                                        "--job=" + options.job_id,
-                                        "--folder=" + daemon->folder_.string(),
-                                        "--connection-fd=" + std::to_string(kChildConnectionFd),
-                                        "--controller-fd=" + std::to_string(kChildControllerFd),
-                                        "--ready-fd=" + std::to_string(kChildReadyFd)};
-  if (!options.dsrank.empty()) arguments.push_back("--dsrank=" + options.dsrank.string());
-  const std::array inherited = {InheritedFd{connection.theirs.get(), kChildConnectionFd},
-                                InheritedFd{controller.read.get(), kChildControllerFd},
-                                InheritedFd{ready.write.get(), kChildReadyFd}};
-  DS_ASSIGN_OR_RETURN(daemon->pid_,
-                      SpawnInNewSession(dsrund.string(), std::move(arguments), inherited));
-  daemon->controller_pipe_ = std::move(controller.write);
-  ready.write.Reset();
+  UniqueFd ready;
+  if (!offer.valid()) {
+    DS_ASSIGN_OR_RETURN(ready, daemon->Spawn(dsrund, options, connection.theirs.get()));
+  }
+  // While the other process looks at the offer, or starts.
+  daemon->client_ = std::make_unique<DaemonClient>(std::move(connection.ours));
+  if (offer.valid() && !daemon->UseWarm(std::move(offer))) {
+    DS_ASSIGN_OR_RETURN(ready, daemon->Spawn(dsrund, options, connection.theirs.get()));
+  }
+  if (!ready.valid()) return daemon;
   connection.theirs.Reset();
-  if (Status ready_status = AwaitReady(ready.read.get(), options.start_timeout);
-      !ready_status.ok()) {
+  if (Status status = AwaitReady(ready.get(), options.start_timeout); !status.ok()) {
     ::kill(daemon->pid_, SIGKILL);  // it has no ranks yet, and may be past reading its pipe
-    return ready_status;
+    return status;
   }
   return daemon;
 }
 
 LocalDaemon::~LocalDaemon() { static_cast<void>(Close()); }
 
-void LocalDaemon::UseWarm(WarmDaemon warm) {
-  folder_ = std::move(warm.folder);
-  pid_ = warm.pid;
-  warm_lifeline_ = std::move(warm.lifeline);
+bool LocalDaemon::UseWarm(UniqueFd offer) {
+  StatusOr<WarmDaemon> warm = TakeWarmDaemon(std::move(offer));
+  if (!warm.ok()) {
+    LogDebug("starting a daemon: " + warm.status().message());
+    return false;
+  }
+  folder_ = std::move(warm->folder);
+  pid_ = warm->pid;
+  warm_lifeline_ = std::move(warm->lifeline);
+  return true;
+}
+
+StatusOr<UniqueFd> LocalDaemon::Spawn(const fs::path& dsrund, const LocalDaemonOptions& options,
+                                      int connection) {
+  DS_ASSIGN_OR_RETURN(own_folder_, PrivateFolder::Make());
+  folder_ = own_folder_.path();
+  DS_ASSIGN_OR_RETURN(Pipe controller, MakePipe());
+  DS_ASSIGN_OR_RETURN(Pipe ready, MakePipe());
+  std::vector<std::string> arguments = {dsrund.string(),
+                                        "--job=" + options.job_id,
+                                        "--folder=" + folder_.string(),
+                                        "--connection-fd=" + std::to_string(kChildConnectionFd),
+                                        "--controller-fd=" + std::to_string(kChildControllerFd),
+                                        "--ready-fd=" + std::to_string(kChildReadyFd)};
+  if (!options.dsrank.empty()) arguments.push_back("--dsrank=" + options.dsrank.string());
+  const std::array inherited = {InheritedFd{connection, kChildConnectionFd},
+                                InheritedFd{controller.read.get(), kChildControllerFd},
+                                InheritedFd{ready.write.get(), kChildReadyFd}};
+  DS_ASSIGN_OR_RETURN(pid_, SpawnInNewSession(dsrund.string(), std::move(arguments), inherited));
+  controller_pipe_ = std::move(controller.write);
+  return std::move(ready.read);
 }
 
 void LocalDaemon::HangUp() {

@@ -61,7 +61,11 @@ class LocalDaemon {
 
   std::filesystem::path folder_;
   PrivateFolder own_folder_;  // the same, unless the daemon is a warm one, whose folder it is
-  void UseWarm(WarmDaemon warm);
+  // Makes the daemon that was offered the job this object's; false when it refuses.
+  bool UseWarm(UniqueFd offer);
+  // A child that gets `connection`. The descriptor becomes readable when it takes calls.
+  StatusOr<UniqueFd> Spawn(const std::filesystem::path& dsrund, const LocalDaemonOptions& options,
+                           int connection);
   Status AwaitChild();
   Status AwaitWarm();
 

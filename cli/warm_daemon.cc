@@ -67,7 +67,7 @@ StatusOr<v1::Handover> DescribeThisProcess(const std::filesystem::path& dsrund) 
 
 }  // namespace
 
-StatusOr<WarmDaemon> TakeWarmDaemon(const WarmJob& job) {
+StatusOr<UniqueFd> OfferJob(const WarmJob& job) {
   if (const Status folder = CheckPrivateFolder(WarmFolder()); !folder.ok()) return folder;
   DS_ASSIGN_OR_RETURN(UniqueFd lifeline, ConnectUnix(WarmSocket()));
   DS_ASSIGN_OR_RETURN(const SocketPeer peer, PeerOf(lifeline.get()));
@@ -77,14 +77,17 @@ StatusOr<WarmDaemon> TakeWarmDaemon(const WarmJob& job) {
   request.set_dsrank(job.dsrank.string());
   DS_RETURN_IF_ERROR(SendMessage(lifeline.get(), request.SerializeAsString(), kPatience,
                                  {job.connection, STDERR_FILENO}));
+  return lifeline;
+}
+
+StatusOr<WarmDaemon> TakeWarmDaemon(UniqueFd offer) {
   DS_ASSIGN_OR_RETURN(const ReceivedMessage message,
-                      ReceiveMessage(lifeline.get(), kMaxReplyBytes, kPatience));
+                      ReceiveMessage(offer.get(), kMaxReplyBytes, kPatience));
   v1::HandoverReply reply;
   if (!reply.ParseFromString(message.bytes)) return InternalError("an answer that is none");
   if (!reply.refused().empty()) return FailedPreconditionError(reply.refused());
-  return WarmDaemon{.lifeline = std::move(lifeline),
-                    .folder = reply.folder(),
-                    .pid = static_cast<int>(reply.pid())};
+  return WarmDaemon{
+      .lifeline = std::move(offer), .folder = reply.folder(), .pid = static_cast<int>(reply.pid())};
 }
 
 }  // namespace ds::cli

@@ -7,7 +7,7 @@
 // directory, umask, limits, cpus and niceness (daemon/handover.h). Where anything does not fit, the
 // answer is an error and the caller starts its own.
 //
-// Threads: safe to call concurrently.
+// Threads: safe to call concurrently, but for umask(2), which OfferJob sets for a moment.
 
 #include <filesystem>
 #include <string>
@@ -30,7 +30,11 @@ struct WarmDaemon {
   int pid = -1;
 };
 
-// kNotFound when nobody serves here, kFailedPrecondition when who does is not the right one.
-StatusOr<WarmDaemon> TakeWarmDaemon(const WarmJob& job);
+// Offers the job to a daemon that waits, which then looks at it while the caller does something
+// else. The descriptor is for TakeWarmDaemon; to close it takes the offer back. kNotFound when
+// nobody serves here.
+StatusOr<UniqueFd> OfferJob(const WarmJob& job);
+// Waits for the answer. kFailedPrecondition when that daemon is not the right one.
+StatusOr<WarmDaemon> TakeWarmDaemon(UniqueFd offer);
 
 }  // namespace ds::cli
