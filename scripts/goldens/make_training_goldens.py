@@ -74,6 +74,14 @@ MUON = {"type": "Muon", "params": {"lr": 0.01, "momentum": 0.9, "weight_decay": 
 UNTESTED = {"zero_allow_untested_optimizer": True}
 OFFLOAD = {"zero_optimization": {"offload_optimizer": {"device": "cpu"}}}
 
+HALF = {"bf16": {"bf16": {"enabled": True}}, "fp16": {"fp16": FP16}}
+ADAM_L2 = {"type": "Adam", "params": {**ADAM["params"], "adam_w_mode": False}}
+# At stage 0 DeepSpeed loses Adagrad's state; under ZeRO it keeps Muon's momentum and update in 16 bit, but at stage 1
+# with fp32 accumulation.
+IN_HALF = [(ADAM_L2, {}, (0, 1, 2, 3)), (SGD, UNTESTED, (0, 1, 2, 3)),
+           (ADAGRAD, {**UNTESTED, "gradient_clipping": 0.0}, (1, 2, 3)), (LION, {**UNTESTED, **OFFLOAD}, (1, 2, 3)),
+           (MUON, {"gradient_clipping": 0.0}, (0,))]
+
 # name, config beside the batch, world sizes, stages
 RUNS = [
     ("fp32", {}, (1, 2), (0, 1, 2, 3)),
@@ -91,7 +99,7 @@ RUNS = [
     ("fp32 WarmupCosineLR", {"scheduler": {"type": "WarmupCosineLR", "params": {
         "total_num_steps": 25, "warmup_num_steps": 5}}}, (2,), (0, 2)),
     ("bf16", {"bf16": {"enabled": True}}, (1, 2), (0, 1, 2, 3)),
-    ("bf16 accumulation", {"bf16": {"enabled": True}, "gradient_accumulation_steps": 3}, (2,), (0, 1, 2, 3)),
+    ("bf16 accumulation", {"bf16": {"enabled": True}, "gradient_accumulation_steps": 3}, (1, 2), (0, 1, 2, 3)),
     ("bf16 fp32 accumulation", {"bf16": {"enabled": True}, "gradient_accumulation_steps": 3,
                                 "data_types": {"grad_accum_dtype": "fp32"}}, (1, 2), (1, 2, 3)),
     ("bf16 fp32 reduction", {"bf16": {"enabled": True}, "communication_data_type": "fp32"}, (2,), (0, 1, 2, 3)),
@@ -102,7 +110,7 @@ RUNS = [
     ("fp16 consecutive", {"fp16": {**FP16_MOVING, "hysteresis": 3, "consecutive_hysteresis": True}}, (2,), (1, 3)),
     ("fp16 static", {"fp16": {"enabled": True, "loss_scale": 512}}, (1, 2), (0, 1, 2, 3)),
     ("fp16 static too large", {"fp16": {"enabled": True, "loss_scale": 262144.0}}, (1,), (0, 1, 2, 3)),
-    ("fp16 accumulation", {"fp16": FP16, "gradient_accumulation_steps": 3}, (2,), (0, 1, 2, 3)),
+    ("fp16 accumulation", {"fp16": FP16, "gradient_accumulation_steps": 3}, (1, 2), (0, 1, 2, 3)),
     ("masters bf16 all", BF16_THROUGHOUT, (1, 2), (1, 2, 3)),
     ("masters bf16 clipping 0.1", {**BF16_THROUGHOUT, "gradient_clipping": 0.1}, (2,), (1, 3)),
     ("masters bf16 accumulation", {**BF16_THROUGHOUT, "gradient_accumulation_steps": 3}, (2,), (1, 2, 3)),
@@ -117,6 +125,13 @@ RUNS = [
     ("gas unscaled fp16", {"fp16": FP16, "gradient_accumulation_steps": 3}, (2,), (0, 1, 2, 3)),
     ("odd parameters", {}, (1, 2), (0, 1, 2, 3)),
     ("odd parameters accumulated", {"gradient_accumulation_steps": 3}, (2,), (0, 1, 2, 3)),
+    *[(f"clipping {clip} {dtype}", {**HALF[dtype], "gradient_clipping": clip}, (1, 2), (0, 1, 2, 3))
+      for clip in (0.0, 0.1) for dtype in HALF],
+    *[(f"optimizer {optimizer['type']} {dtype}", {**HALF[dtype], "optimizer": optimizer, **more}, (1, 2), stages)
+      for optimizer, more, stages in IN_HALF for dtype in HALF],
+    ("optimizer Muon bf16 fp32 accumulation", {
+        **HALF["bf16"], "optimizer": MUON, "gradient_clipping": 0.0, "data_types": {"grad_accum_dtype": "fp32"},
+        "zero_optimization": {"reduce_scatter": False}}, (1, 2), (1,)),
     # Last: DeepSpeed does not forget that autocast has been on.
     ("autocast bf16", {"torch_autocast": AUTOCAST}, (1, 2), (0, 1, 2, 3)),
     ("autocast bf16 accumulation", {"torch_autocast": AUTOCAST, "gradient_accumulation_steps": 3}, (2,),
@@ -233,7 +248,9 @@ def fp32_weights(engine):
     optimizer = engine.optimizer
     parameters = list(engine.module.parameters())
     if hasattr(optimizer, "fp32_groups"):
-        parameters = optimizer.fp32_groups[0]
+        groups = zip(optimizer.fp16_groups, optimizer.fp32_groups)
+        masters = {id(p): master for group in groups for p, master in zip(*group)}
+        parameters = [masters[id(p)] for p in parameters]
     elif engine.zero_optimization_stage() > 0:
         parameters = [safe_get_full_fp32_param(p) if p.requires_grad and p.numel() else whole(p)
                       for p in parameters]
@@ -248,7 +265,7 @@ def train(name, config, world_size, rank, stage):
     config.setdefault("zero_optimization", {})["stage"] = stage
     written = json.loads(json.dumps(config))
     written["zero_optimization"].pop("offload_optimizer", None)
-    if config["optimizer"]["type"] == "AdamW" and not name.startswith("masters"):
+    if config["optimizer"]["type"] in ("Adam", "AdamW") and not name.startswith("masters"):
         config["optimizer"]["params"]["torch_adam"] = True
     odd = name.startswith("odd")
     scale_wrt_gas = not name.startswith("gas unscaled")

@@ -208,7 +208,12 @@ Tolerance ToleranceOf(const json& config) {
     return {5e-4, 5e-4, 5e-4, 5e-4, 2e-3};
   if (config.contains("bf16") || config.contains("torch_autocast"))
     return {4e-3, 4e-3, 4e-3, 4e-3, 1e-2};
-  if (config.contains("fp16")) return {5e-4, 5e-4, 5e-4, 5e-4, 2e-3};
+  if (config.contains("fp16")) {
+    // Newton-Schulz iterations make 1e-6 of a rounding in fp32: enough, in 30 steps, for some
+    // weights to be rounded to the other fp16 number, which the next gradients notice.
+    const bool muon = config["optimizer"]["type"] == "Muon";
+    return {5e-4, 5e-4, 5e-4, muon ? 5e-3 : 5e-4, 2e-3};
+  }
   if (config.contains("communication_data_type")) return {1e-6, 4e-3, 4e-3, 4e-3, 1e-2};
   return {1e-6, 1e-4, 1e-6, 1e-4, 1e-4};
 }
@@ -251,7 +256,7 @@ void Compare(const Trajectory& ours, const json& golden) {
   const double last = LargestError(ours.parameters.at("30"), golden["parameters"]["30"]);
   EXPECT_LE(first, tolerance.first_parameters);
   EXPECT_LE(last, tolerance.parameters);
-  std::printf("%-26s %5d %5d %7zu   %8.1e %8.1e %8.1e %8.1e   %8.1e\n",
+  std::printf("%-38s %5d %5d %7zu   %8.1e %8.1e %8.1e %8.1e   %8.1e\n",
               golden["name"].get_ref<const std::string&>().c_str(), golden["world_size"].get<int>(),
               golden["stage"].get<int>(), skipped.size(), loss, norm, first, last,
               tolerance.losses);
@@ -261,7 +266,7 @@ TEST(DeepSpeedTraining, ThirtyStepsOfEverySettingAreTheSame) {
   const auto path = std::filesystem::path(DS_SOURCE_DIR) / "tests/numerics/goldens/training.json";
   const json goldens = json::parse(ReadFile(path).value());
   std::printf(
-      "Largest relative differences from DeepSpeed 0.19.8:\n%-26s %5s %5s %7s   %8s %8s %8s "
+      "Largest relative differences from DeepSpeed 0.19.8:\n%-38s %5s %5s %7s   %8s %8s %8s "
       "%8s   %8s\n",
       "setting", "ranks", "stage", "skipped", "losses", "norms", "param 1", "param 30", "allowed");
   for (const json& golden : goldens) {
@@ -269,7 +274,7 @@ TEST(DeepSpeedTraining, ThirtyStepsOfEverySettingAreTheSame) {
                  " ranks, stage " + golden["stage"].dump());
     Compare(Train(golden), golden);
   }
-  EXPECT_GE(goldens.size(), 100u);
+  EXPECT_GE(goldens.size(), 315u);
 }
 
 }  // namespace
