@@ -27,10 +27,15 @@ elseif(DS_LLD)
   add_link_options(-fuse-ld=lld)
 endif()
 
-# For programs that start often. A linker writes through a mapping, which puts the file into the page
-# cache page by page; what cp writes lies there in large folios (ext4, xfs), which are mapped and
-# unmapped in one piece: 0.6 ms less of a start of dsrun, 0.4 ms less of its end.
-function(ds_write_anew target)
+# For programs that start often, of which page faults are a third of the time until main.
+function(ds_link_for_quick_start target)
+  # Keeps the constructors of 400 files side by side, apart from what hardly ever runs: a third of
+  # the faults. mold and gold do not.
+  if(DS_LLD)
+    target_link_options(${target} PRIVATE -fuse-ld=lld -Wl,-z,keep-text-section-prefix)
+  endif()
+  # A linker writes through a mapping, which puts the file into the page cache page by page. What cp
+  # writes lies there in large folios (ext4, xfs), which are mapped and unmapped in one piece.
   add_custom_command(TARGET ${target} POST_BUILD VERBATIM
     COMMAND cp $<TARGET_FILE:${target}> $<TARGET_FILE:${target}>.new
     COMMAND mv -f $<TARGET_FILE:${target}>.new $<TARGET_FILE:${target}>)
