@@ -8,7 +8,8 @@ that reads the golden (tests/numerics/onebit_goldens_test.cc) needs no Python. T
 its data are those of make_optimizer_goldens.py; rank r of W takes the r-th W-th of a step's samples.
 
 A run is {"name", "program", "world_size", "precision", "optimizer": that section of a ds_config,
-"gradient_clipping", "losses": mean over the ranks, "after": {steps: parameters by name, those of rank 0}}.
+"gradient_clipping", "accumulation": micro-batches of a step, "losses": mean over them and the ranks,
+"after": {steps: parameters by name, those of rank 0}}.
 In bf16 and fp16 the optimizers run inside FP16_Optimizer and FP16_UnfusedOptimizer, as the engine has them.
 
 What is done to DeepSpeed, and why:
@@ -64,6 +65,9 @@ RUNS = [
     ("ZeroOneAdam_clipped", "ZeroOneAdam", dict(lr=0.02, betas=[0.9, 0.95], eps=1e-4, var_freeze_step=100,
                                                 var_update_scaler=2), 0.385, (1, 3, STEPS)),
 ]
+# The unclipped ones again, with two micro-batches a step.
+RUNS = [(*run, 1) for run in RUNS] + [(f"{kind}_accumulated", kind, params, clip, (1, STEPS), 2)
+                                      for _, kind, params, clip, _ in RUNS if not clip]
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 SCALE = 256.0
 CLASSES = {"OneBitAdam": ("adam", "OnebitAdam"), "OneBitLamb": ("lamb", "OnebitLamb"),
@@ -82,9 +86,10 @@ class NumpyPacker:
         return torch.from_numpy(numpy.unpackbits(packed.numpy()).astype(numpy.float32)) * 2 - 1
 
 
-def loss_of(values, step, rank, world_size):
-    samples = SAMPLES // world_size
-    first = (step * world_size + rank) * samples * TOKENS
+def loss_of(values, part, parts):
+    """Of the part-th of all parts, of which a step has `parts`."""
+    samples = SAMPLES // parts
+    first = part * samples * TOKENS
     places = torch.arange(first, first + samples * TOKENS)
     tokens = (places * places * 7 + places * 3) % VOCABULARY
     labels = (tokens * 5 + 1) % VOCABULARY
@@ -135,7 +140,7 @@ def mean_over_ranks(tensor, world_size):
 
 def train(run, rank, world_size, precision):
     import deepspeed
-    name, kind, params, clip, written = run
+    name, kind, params, clip, written, accumulation = run
     section = {"type": kind, "params": params}
     values = {key: torch.nn.Parameter(value.to(DTYPES[precision], copy=True), requires_grad=not key.endswith("scale"))
               for key, value in first_values().items()}
@@ -149,10 +154,14 @@ def train(run, rank, world_size, precision):
         optimizer, written = wrap(optimizer, engine, DTYPES[precision], clip, trained), (1, STEPS)
     scale = SCALE if precision == "fp16" else 1.0
     result = dict(name=name, program=f"DeepSpeed {deepspeed.__version__}: {CLASSES[kind][1]}", world_size=world_size,
-                  precision=precision, optimizer=section, gradient_clipping=clip, losses=[], after={})
+                  precision=precision, optimizer=section, gradient_clipping=clip, accumulation=accumulation,
+                  losses=[], after={})
     for step in range(STEPS):
-        loss = loss_of(values, step, rank, world_size)
-        (loss * scale).backward()
+        mean = torch.zeros([], dtype=torch.float64)
+        for micro_step in range(step * accumulation, (step + 1) * accumulation):
+            loss = loss_of(values, micro_step * world_size + rank, world_size * accumulation)
+            (loss / accumulation * scale).backward()
+            mean += loss.item() / accumulation
         if engine.enable_backward_allreduce:
             for p in trained.values():
                 if p.grad is not None:
@@ -161,8 +170,7 @@ def train(run, rank, world_size, precision):
             torch.nn.utils.clip_grad_norm_(trained.values(), clip)
         optimizer.step()
         optimizer.zero_grad()
-        mean = mean_over_ranks(loss.detach().double(), world_size)
-        result["losses"].append(float(f"{mean.item():.9g}"))
+        result["losses"].append(float(f"{mean_over_ranks(mean, world_size).item():.9g}"))
         if step + 1 in written:
             result["after"][str(step + 1)] = {key: numbers(p.float()) for key, p in trained.items()}
     return result

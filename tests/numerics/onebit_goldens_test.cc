@@ -1,5 +1,6 @@
 // Thirty steps of the 1-bit optimizers through the engine, on one and two ranks, across the end of
-// their warm-up, follow DeepSpeed's (goldens/onebit.json, made by scripts/goldens).
+// their warm-up, with and without accumulation, follow DeepSpeed's (goldens/onebit.json, made by
+// scripts/goldens).
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -42,7 +43,7 @@ TEST_P(OneBitGoldens, FollowTheReference) {
     EXPECT_LE(distance, precision != "fp32" ? unit : steps == 1 ? 1e-6 : 1e-4) << "step " << steps;
     distances += fmt::format(" step {}: {:.1e}", steps, distance);
   }
-  fmt::print("{:18} {} clipping {:3} ranks {} against {:30} losses: {:.1e}{}\n",
+  fmt::print("{:22} {} clipping {:3} ranks {} against {:30} losses: {:.1e}{}\n",
              golden["name"].get<std::string>(), precision,
              golden["gradient_clipping"].get<double>(), world_size,
              golden["program"].get<std::string>(), largest, distances);

@@ -23,9 +23,12 @@ at::Tensor Values(const Json& numbers) {
 
 std::string PrecisionOf(const Json& golden) { return golden.value("precision", "fp32"); }
 
+std::int64_t AccumulationOf(const Json& golden) { return golden.value("accumulation", 1); }
+
 config::DsConfig ConfigOf(const Json& golden, Setting setting) {
   const Json json = {
-      {"train_batch_size", 2},
+      {"train_micro_batch_size_per_gpu", 1},
+      {"gradient_accumulation_steps", AccumulationOf(golden)},
       {"gradient_clipping", golden["gradient_clipping"]},
       {"optimizer", golden["optimizer"]},
       {"fp16", {{"enabled", PrecisionOf(golden) == "fp16"}, {"initial_scale_power", 8}}},
@@ -65,7 +68,7 @@ Outcome TrainAs(const Json& golden, Setting setting) {
   // Before the process's first bf16 product.
   [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
   testing::RunRanks(setting.world_size, [&](comm::Communicator& world) {
-    const TinyRun run{.stage = setting.stage};
+    const TinyRun run{.stage = setting.stage, .accumulation = AccumulationOf(golden)};
     const config::DsConfig config = ConfigOf(golden, setting);
     const auto model = MakeTinyModel(run.shape, precision::ToScalarType(config.training_dtype()));
     const EngineOptions options{

@@ -28,8 +28,8 @@ struct Outcome {
   std::map<int, Parameters> after;  // by number of steps
 };
 
-// Trains from the first values of optimizers.json, with the golden's "optimizer" and
-// "gradient_clipping", as many steps as its "after" asks for.
+// Trains from the first values of optimizers.json, with the golden's "optimizer", "precision",
+// "gradient_clipping" and "accumulation", as many steps as its "after" asks for.
 Outcome TrainAs(const nlohmann::json& golden, Setting setting);
 
 // The largest difference relative to the parameter's largest element, over all parameters.
