@@ -76,11 +76,15 @@ OFFLOAD = {"zero_optimization": {"offload_optimizer": {"device": "cpu"}}}
 
 HALF = {"bf16": {"bf16": {"enabled": True}}, "fp16": {"fp16": FP16}}
 ADAM_L2 = {"type": "Adam", "params": {**ADAM["params"], "adam_w_mode": False}}
-# At stage 0 DeepSpeed loses Adagrad's state; under ZeRO it keeps Muon's momentum and update in 16 bit, but at stage 1
-# with fp32 accumulation.
+# At stage 0 DeepSpeed loses Adagrad's state, and with clipping its own stages differ; under ZeRO it keeps Muon's
+# momentum and update in 16 bit, but at stage 1 with fp32 accumulation.
 IN_HALF = [(ADAM_L2, {}, (0, 1, 2, 3)), (SGD, UNTESTED, (0, 1, 2, 3)),
            (ADAGRAD, {**UNTESTED, "gradient_clipping": 0.0}, (1, 2, 3)), (LION, {**UNTESTED, **OFFLOAD}, (1, 2, 3)),
            (MUON, {"gradient_clipping": 0.0}, (0,))]
+# What is set beside the optimizer, by what it adds to the name.
+BESIDE = {"": {}, " accumulation": {"gradient_accumulation_steps": 2}, " clipping 0.1": {"gradient_clipping": 0.1}}
+MUON_FP32 = {**HALF["bf16"], "optimizer": MUON, "gradient_clipping": 0.0, "data_types": {"grad_accum_dtype": "fp32"},
+             "zero_optimization": {"reduce_scatter": False}}
 
 # name, config beside the batch, world sizes, stages
 RUNS = [
@@ -127,11 +131,13 @@ RUNS = [
     ("odd parameters accumulated", {"gradient_accumulation_steps": 3}, (2,), (0, 1, 2, 3)),
     *[(f"clipping {clip} {dtype}", {**HALF[dtype], "gradient_clipping": clip}, (1, 2), (0, 1, 2, 3))
       for clip in (0.0, 0.1) for dtype in HALF],
-    *[(f"optimizer {optimizer['type']} {dtype}", {**HALF[dtype], "optimizer": optimizer, **more}, (1, 2), stages)
-      for optimizer, more, stages in IN_HALF for dtype in HALF],
-    ("optimizer Muon bf16 fp32 accumulation", {
-        **HALF["bf16"], "optimizer": MUON, "gradient_clipping": 0.0, "data_types": {"grad_accum_dtype": "fp32"},
-        "zero_optimization": {"reduce_scatter": False}}, (1, 2), (1,)),
+    *[(f"optimizer {optimizer['type']} {dtype}{name}", {**HALF[dtype], "optimizer": optimizer, **more, **beside},
+       (1, 2), stages)
+      for name, beside in BESIDE.items() for optimizer, more, stages in IN_HALF for dtype in HALF
+      if not (optimizer is ADAGRAD and "gradient_clipping" in beside)],
+    ("optimizer Muon bf16 fp32 accumulation", MUON_FP32, (1, 2), (1,)),
+    # Not on one rank: DeepSpeed rounds the sum to bf16 there, too, where it sends nothing.
+    ("optimizer Muon bf16 fp32 accumulation of 2", {**MUON_FP32, "gradient_accumulation_steps": 2}, (2,), (1,)),
     # Last: DeepSpeed does not forget that autocast has been on.
     ("autocast bf16", {"torch_autocast": AUTOCAST}, (1, 2), (0, 1, 2, 3)),
     ("autocast bf16 accumulation", {"torch_autocast": AUTOCAST, "gradient_accumulation_steps": 3}, (2,),
@@ -252,7 +258,8 @@ def fp32_weights(engine):
         masters = {id(p): master for group in groups for p, master in zip(*group)}
         parameters = [masters[id(p)] for p in parameters]
     elif engine.zero_optimization_stage() > 0:
-        parameters = [safe_get_full_fp32_param(p) if p.requires_grad and p.numel() else whole(p)
+        # At stage 3 a parameter that is not gathered has no elements but its ds_numel.
+        parameters = [safe_get_full_fp32_param(p) if p.requires_grad and getattr(p, "ds_numel", p.numel()) else whole(p)
                       for p in parameters]
     return torch.cat([p.detach().float().flatten() for p in parameters])[::EVERY].tolist()
 
