@@ -53,10 +53,9 @@ StatusOr<int> RunCommand(const Invocation& invocation) {
   setup.notices = std::move(exports.notices);
   const std::vector<std::string> argv = ProgramCommand(flags, words);
   setup.local_rank_position = LocalRankPosition(flags, argv.size(), words.size());
-  const std::string script = ProgramScript(flags, words);
-  setup.program = [&argv, &script](int) -> StatusOr<RankProgram> {
-    return RankProgram{.argv = argv, .script = script};
-  };
+  setup.executable = argv[0];
+  setup.script = ProgramScript(flags, words);
+  setup.program = [&argv](int) -> StatusOr<RankProgram> { return RankProgram{.argv = argv}; };
 
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run_directory,
                       RunDirectory::Create(RunDirectoryPath(flags, setup.job_id)));

@@ -75,8 +75,8 @@ std::optional<Verdict> JobController::Run() {
     if (!program.ok()) return ProgramVerdict(program.status(), generation);
     for (const std::string& notice : program->notices) observer_->OnNotice(notice);
     if (generation == job_.first_generation) {
-      verdict = PrepareHosts(*program);
-    } else if (ReplaceLostHosts(*program)) {
+      verdict = PrepareHosts();
+    } else if (ReplaceLostHosts()) {
       verdict.reset();
     } else {
       const std::optional<Verdict> stopped = TakeEarlyEnd(generation);
@@ -98,7 +98,7 @@ std::optional<Verdict> JobController::Run() {
   }
 }
 
-std::optional<Verdict> JobController::PrepareHosts(const RankProgram& program) {
+std::optional<Verdict> JobController::PrepareHosts() {
   const std::size_t count = prepared_.daemons.size();
   prepared_.core_counts.resize(count);
   preparations_.resize(count);
@@ -108,7 +108,7 @@ std::optional<Verdict> JobController::PrepareHosts(const RankProgram& program) {
   const std::launch how = count == 1 ? std::launch::deferred : std::launch::async;
   for (std::size_t i = 0; i < count; ++i) {
     answers.push_back(std::async(how, [&, i] {
-      return prepared_.daemons[i]->Prepare(MakePrepareRequest(job_, static_cast<int>(i), program));
+      return prepared_.daemons[i]->Prepare(MakePrepareRequest(job_, static_cast<int>(i)));
     }));
   }
   std::vector<Verdict> refusals;
@@ -162,15 +162,15 @@ std::string JobController::WhyIncomplete() const {
   return gone + ", and too few spares with as many slots are left";
 }
 
-bool JobController::ReplaceLostHosts(const RankProgram& program) {
+bool JobController::ReplaceLostHosts() {
   for (const int node_rank : lost_) {
-    if (!ReplaceHost(node_rank, program)) return false;
+    if (!ReplaceHost(node_rank)) return false;
   }
   lost_.clear();
   return true;
 }
 
-bool JobController::ReplaceHost(int node_rank, const RankProgram& program) {
+bool JobController::ReplaceHost(int node_rank) {
   const std::string lost = job_.plan.hosts[node_rank].host;
   // Whatever it still runs must end: from now on its lease is not renewed.
   prepared_.daemons[node_rank]->Abandon();
@@ -186,8 +186,8 @@ bool JobController::ReplaceHost(int node_rank, const RankProgram& program) {
     prepared_.daemons[node_rank] = started->daemon;
     prepared_.numbers[node_rank] = static_cast<int>(job_.plan.hosts.size()) + *index;
     if (!job_.master_addr_named) job_.master_addr = started->master_addr;
-    std::optional<Verdict> refused = TakeAnswer(
-        node_rank, started->daemon->Prepare(MakePrepareRequest(job_, node_rank, program)));
+    std::optional<Verdict> refused =
+        TakeAnswer(node_rank, started->daemon->Prepare(MakePrepareRequest(job_, node_rank)));
     if (!refused.has_value()) refused = BindToCores();
     if (!refused.has_value()) {
       observer_->OnNotice("spare host " + spare.slots.host + " takes the place of host " + lost);

@@ -42,7 +42,7 @@ class JobController {
   void OnHostChange(const HostChange& change) { inputs_.PutUrgent({.host_change = change}); }
 
  private:
-  std::optional<Verdict> PrepareHosts(const RankProgram& program);
+  std::optional<Verdict> PrepareHosts();
   // None: the host is ready.
   std::optional<Verdict> TakeAnswer(int node_rank, const StatusOr<v1::PrepareResponse>& answer);
   std::optional<Verdict> CheckHost(const std::string& host, const v1::PrepareResponse& response);
@@ -50,8 +50,8 @@ class JobController {
   // Why there cannot be another generation: a host is lost that no spare can replace; "" = none is.
   std::string WhyIncomplete() const;
   // False: a host's place stays empty, and the observer knows why.
-  bool ReplaceLostHosts(const RankProgram& program);
-  bool ReplaceHost(int node_rank, const RankProgram& program);
+  bool ReplaceLostHosts();
+  bool ReplaceHost(int node_rank);
   // A signal or the loss of a host that came while no rank ran.
   std::optional<Verdict> TakeEarlyEnd(int generation);
 

@@ -103,13 +103,12 @@ void PutInPlace(const SpareHost& spare, int node_rank, JobRequest* job) {
   job->remote[node_rank] = spare.remote;
 }
 
-v1::PrepareRequest MakePrepareRequest(const JobRequest& job, int node_rank,
-                                      const RankProgram& program) {
+v1::PrepareRequest MakePrepareRequest(const JobRequest& job, int node_rank) {
   v1::PrepareRequest request;
   request.set_job_id(job.job_id);
   request.set_rank_count(job.plan.hosts[node_rank].rank_count());
-  if (!program.argv.empty()) request.set_program(program.argv[0]);
-  request.set_script(program.script);
+  request.set_program(job.executable);
+  request.set_script(job.script);
   request.set_working_directory(job.working_directories[node_rank]);
   request.set_lease_master_port(node_rank == 0);
   request.set_master_port(job.master_port);

@@ -24,7 +24,6 @@ namespace v1 = ::dsrun::v1;
 // "@DSRUN_JOB_DIR@" in argv is the folder of `files`.
 struct RankProgram {
   std::vector<std::string> argv;
-  std::string script = "";  // the file among them that must be on every host; "" = none
   std::vector<std::pair<std::string, std::string>> files;  // name, content
   std::vector<std::string> notices;                        // for the user
 };
@@ -61,6 +60,10 @@ struct JobRequest {
   std::vector<int> core_list;
   int first_generation = 0;
   std::vector<SpareHost> spares;
+  // What must be on every host: argv[0] of all generations, and the file among their arguments that
+  // it reads ("" = none).
+  std::string executable;
+  std::string script;
   // What generation n runs; an error ends the job (kDataLoss, kNotFound: no usable checkpoint).
   std::function<StatusOr<RankProgram>(int generation)> program;
 };
@@ -72,8 +75,7 @@ Status BindHosts(const std::vector<v1::PrepareResponse>& hosts, JobRequest* job)
 // The ranks of host `node_rank` go to the spare, unbound at first. Requires: it has as many slots.
 void PutInPlace(const SpareHost& spare, int node_rank, JobRequest* job);
 
-v1::PrepareRequest MakePrepareRequest(const JobRequest& job, int node_rank,
-                                      const RankProgram& program);
+v1::PrepareRequest MakePrepareRequest(const JobRequest& job, int node_rank);
 
 // `core_count` is the host's, for the threads of unbound ranks.
 struct LaunchDetails {

@@ -130,6 +130,8 @@ JobRequest MakeRequest(const JobSetup& setup, const RunDirectory& run_directory)
                      .max_restarts = flags.max_restarts,
                      .bind_cores = flags.bind_cores_to_rank,
                      .first_generation = run_directory.NextGeneration(),
+                     .executable = setup.executable,
+                     .script = setup.script,
                      .program = setup.program};
   if (!flags.bind_core_list.empty()) {
     request.core_list = ParseCoreList(flags.bind_core_list).value();  // the plan has checked it

@@ -27,6 +27,9 @@ struct JobSetup {
   std::int64_t total_steps = 0;  // 0 = not known
   // Where --local_rank=N goes in argv; 0 = nowhere.
   int local_rank_position = 0;
+  // As in JobRequest:
+  std::string executable;
+  std::string script;
   std::function<StatusOr<RankProgram>(int generation)> program;
   std::vector<std::string> notices;  // for the user, before anything starts
 };

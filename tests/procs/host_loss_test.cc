@@ -114,6 +114,7 @@ class HostLossTest : public ::testing::Test {
                             .master_addr = hosts_->address(hosts[0]),
                             .grace_seconds = 10};
     arguments.insert(arguments.begin(), TestRankPath());
+    request.executable = TestRankPath();
     request.program = [arguments](int) -> StatusOr<cli::RankProgram> {
       return cli::RankProgram{.argv = arguments};
     };

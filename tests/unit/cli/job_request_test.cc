@@ -25,27 +25,29 @@ JobRequest TwoHosts() {
 TEST(PrepareRequestTest, OnlyTheHostOfRankZeroLeasesThePort) {
   JobRequest job = TwoHosts();
   job.master_port = 4000;
-  const RankProgram program{.argv = {"prog", "x"}};
-  EXPECT_TRUE(MakePrepareRequest(job, 0, program).lease_master_port());
-  const v1::PrepareRequest second = MakePrepareRequest(job, 1, program);
+  job.executable = "prog";
+  job.script = "x.py";
+  EXPECT_TRUE(MakePrepareRequest(job, 0).lease_master_port());
+  const v1::PrepareRequest second = MakePrepareRequest(job, 1);
   EXPECT_FALSE(second.lease_master_port());
   EXPECT_EQ(second.rank_count(), 2u);
   EXPECT_EQ(second.program(), "prog");
+  EXPECT_EQ(second.script(), "x.py");
   EXPECT_EQ(second.working_directory(), "/b");
 }
 
 TEST(PrepareRequestTest, ThePathIsTheHostsOwnUnlessItIsExported) {
   JobRequest job = TwoHosts();
-  EXPECT_EQ(MakePrepareRequest(job, 0, {.argv = {"p"}}).search_path(), "");
+  EXPECT_EQ(MakePrepareRequest(job, 0).search_path(), "");
   job.exports[0].emplace_back("PATH", "/opt");
-  EXPECT_EQ(MakePrepareRequest(job, 0, {.argv = {"p"}}).search_path(), "/opt");
+  EXPECT_EQ(MakePrepareRequest(job, 0).search_path(), "/opt");
 }
 
 TEST(PrepareRequestTest, NamesTheDevicesOfTheHost) {
   JobRequest job = TwoHosts();
   job.plan.hosts[1].devices = {"3", "GPU-8f2a"};
-  EXPECT_THAT(MakePrepareRequest(job, 1, {.argv = {"p"}}).devices(), ElementsAre("3", "GPU-8f2a"));
-  EXPECT_EQ(MakePrepareRequest(job, 0, {.argv = {"p"}}).devices_size(), 0);
+  EXPECT_THAT(MakePrepareRequest(job, 1).devices(), ElementsAre("3", "GPU-8f2a"));
+  EXPECT_EQ(MakePrepareRequest(job, 0).devices_size(), 0);
 }
 
 TEST(LaunchRequestTest, CarriesArgumentsAndEnvironmentAsBytes) {
@@ -93,12 +95,12 @@ TEST(RemoteRequestTest, ThisShellsPathAndThreadsMeanNothingElsewhere) {
     }
     return std::string("unset");
   };
-  EXPECT_EQ(MakePrepareRequest(job, 0, program).search_path(), "") << "the daemon inherits it";
-  EXPECT_EQ(MakePrepareRequest(job, 1, program).search_path(), "");
+  EXPECT_EQ(MakePrepareRequest(job, 0).search_path(), "") << "the daemon inherits it";
+  EXPECT_EQ(MakePrepareRequest(job, 1).search_path(), "");
   EXPECT_EQ(threads(0), "unset");
   EXPECT_EQ(threads(1), "4");
   job.exports[1] = {{"PATH", "/exported"}, {"OMP_NUM_THREADS", "3"}};
-  EXPECT_EQ(MakePrepareRequest(job, 1, program).search_path(), "/exported");
+  EXPECT_EQ(MakePrepareRequest(job, 1).search_path(), "/exported");
   EXPECT_EQ(threads(1), "unset");
 }
 
