@@ -153,10 +153,14 @@ StatusOr<Response> DaemonClient::Answer(Method<Request, Response> method, const 
   return response;
 }
 
+void DaemonClient::AddVersions(v1::PrepareRequest* request) {
+  request->set_protocol_version(v1::PROTOCOL_CURRENT);
+  request->set_dsrun_version(DS_VERSION);
+}
+
 StatusOr<v1::PrepareResponse> DaemonClient::Prepare(v1::PrepareRequest request,
                                                     std::chrono::milliseconds timeout) {
-  request.set_protocol_version(v1::PROTOCOL_CURRENT);
-  request.set_dsrun_version(DS_VERSION);
+  AddVersions(&request);
   return Answer(&v1::Daemon::Stub::Prepare, request, timeout);
 }
 

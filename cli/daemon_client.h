@@ -73,7 +73,10 @@ class DaemonClient {
   // Calls that are going on, and all later ones, end at once with kCancelled. From any thread.
   void Abandon();
 
-  // Protocol and dsrun version are filled in. Versions that do not fit are kFailedPrecondition;
+  // What this program is, which every PrepareRequest says.
+  static void AddVersions(v1::PrepareRequest* request);
+
+  // Versions are added. Those that do not fit are kFailedPrecondition;
   // what is wrong with the host is in the response's findings.
   StatusOr<v1::PrepareResponse> Prepare(v1::PrepareRequest request,
                                         std::chrono::milliseconds timeout = kCallTimeout);

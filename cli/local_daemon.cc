@@ -38,8 +38,9 @@ StatusOr<Pipe> MakePipe() {
   return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
-StatusOr<fs::path> FindDaemon(const LocalDaemonOptions& options) {
-  fs::path path = options.dsrund;
+// `named`, or the one beside the running program.
+StatusOr<fs::path> FindDaemon(const fs::path& named) {
+  fs::path path = named;
   if (path.empty()) {
     DS_ASSIGN_OR_RETURN(const fs::path self, OwnExecutable());
     path = self.parent_path() / "dsrund";
@@ -51,65 +52,54 @@ StatusOr<fs::path> FindDaemon(const LocalDaemonOptions& options) {
   return path;
 }
 
-// One byte arrives when the daemon takes calls; the end of file when it ended instead.
-Status AwaitReady(int ready_fd, std::chrono::milliseconds timeout) {
-  pollfd ready{ready_fd, POLLIN, 0};
-  int count = -1;
-  do {
-    count = ::poll(&ready, 1, static_cast<int>(timeout.count()));
-  } while (count < 0 && errno == EINTR);
-  if (count < 0) return ErrnoError(errno, "poll");
-  if (count == 0) {
-    return DeadlineExceededError("dsrund was not ready within " + std::to_string(timeout.count()) +
-                                 " ms");
-  }
-  char byte = 0;
-  if (::read(ready_fd, &byte, 1) != 1) {
-    return UnavailableError("dsrund ended before it was ready; its last words are above");
-  }
-  return OkStatus();
-}
-
 }  // namespace
 
-StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Start(const LocalDaemonOptions& options) {
-  DS_ASSIGN_OR_RETURN(const fs::path dsrund, FindDaemon(options));
-  std::unique_ptr<LocalDaemon> daemon(new LocalDaemon());
+StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Begin(LocalDaemonOptions options) {
+  DS_ASSIGN_OR_RETURN(options.dsrund, FindDaemon(options.dsrund));
   DS_ASSIGN_OR_RETURN(SocketPair connection, MakeSocketPair());
-  UniqueFd offer;
-  if (options.take_warm) {
-    StatusOr<UniqueFd> made = OfferJob({.dsrund = dsrund,
-                                        .dsrank = options.dsrank,
-                                        .job_id = options.job_id,
-                                        .connection = connection.theirs.get()});
-    if (made.ok()) {
-      offer = std::move(made).value();
-    } else {
-      LogDebug("starting a daemon: " + made.status().message());
-    }
-  }
-  UniqueFd ready;
-  if (!offer.valid()) {
-    DS_ASSIGN_OR_RETURN(ready, daemon->Spawn(dsrund, options, connection.theirs.get()));
-  }
-  // While the other process looks at the offer, or starts.
+  std::unique_ptr<LocalDaemon> daemon(new LocalDaemon(std::move(options)));
+  daemon->connection_ = std::move(connection.theirs);
+  if (daemon->options_.take_warm) daemon->Offer();
+  if (!daemon->offer_.valid()) DS_RETURN_IF_ERROR(daemon->Spawn());
   daemon->client_ = std::make_unique<DaemonClient>(std::move(connection.ours));
-  if (offer.valid() && !daemon->UseWarm(std::move(offer))) {
-    DS_ASSIGN_OR_RETURN(ready, daemon->Spawn(dsrund, options, connection.theirs.get()));
-  }
-  if (!ready.valid()) return daemon;
-  connection.theirs.Reset();
-  if (Status status = AwaitReady(ready.get(), options.start_timeout); !status.ok()) {
-    ::kill(daemon->pid_, SIGKILL);  // it has no ranks yet, and may be past reading its pipe
-    return status;
-  }
+  return daemon;
+}
+
+Status LocalDaemon::Await() {
+  if (offer_.valid() && !TakeOffered()) DS_RETURN_IF_ERROR(Spawn());
+  connection_.Reset();
+  if (!ready_.valid()) return OkStatus();
+  const Status status = AwaitReady();
+  // It has no ranks yet, and may be past reading its pipe.
+  if (!status.ok()) ::kill(pid_, SIGKILL);
+  return status;
+}
+
+StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Start(LocalDaemonOptions options) {
+  DS_ASSIGN_OR_RETURN(std::unique_ptr<LocalDaemon> daemon, Begin(std::move(options)));
+  DS_RETURN_IF_ERROR(daemon->Await());
   return daemon;
 }
 
 LocalDaemon::~LocalDaemon() { static_cast<void>(Close()); }
 
-bool LocalDaemon::UseWarm(UniqueFd offer) {
-  StatusOr<WarmDaemon> warm = TakeWarmDaemon(std::move(offer));
+void LocalDaemon::Offer() {
+  WarmJob job{.dsrund = options_.dsrund,
+              .dsrank = options_.dsrank,
+              .job_id = options_.job_id,
+              .connection = connection_.get(),
+              .prepare = options_.prepare};
+  if (job.prepare.has_value()) DaemonClient::AddVersions(&*job.prepare);
+  StatusOr<UniqueFd> offer = OfferJob(job);
+  if (offer.ok()) {
+    offer_ = std::move(offer).value();
+  } else {
+    LogDebug("starting a daemon: " + offer.status().message());
+  }
+}
+
+bool LocalDaemon::TakeOffered() {
+  StatusOr<WarmDaemon> warm = TakeWarmDaemon(std::move(offer_));
   if (!warm.ok()) {
     LogDebug("starting a daemon: " + warm.status().message());
     return false;
@@ -117,28 +107,59 @@ bool LocalDaemon::UseWarm(UniqueFd offer) {
   folder_ = std::move(warm->folder);
   pid_ = warm->pid;
   warm_lifeline_ = std::move(warm->lifeline);
+  prepared_ = std::move(warm->prepared);
   return true;
 }
 
-StatusOr<UniqueFd> LocalDaemon::Spawn(const fs::path& dsrund, const LocalDaemonOptions& options,
-                                      int connection) {
+Status LocalDaemon::Spawn() {
   DS_ASSIGN_OR_RETURN(own_folder_, PrivateFolder::Make());
   folder_ = own_folder_.path();
   DS_ASSIGN_OR_RETURN(Pipe controller, MakePipe());
   DS_ASSIGN_OR_RETURN(Pipe ready, MakePipe());
-  std::vector<std::string> arguments = {dsrund.string(),
-                                        "--job=" + options.job_id,
+  std::vector<std::string> arguments = {options_.dsrund.string(),
+                                        "--job=" + options_.job_id,
                                         "--folder=" + folder_.string(),
                                         "--connection-fd=" + std::to_string(kChildConnectionFd),
                                         "--controller-fd=" + std::to_string(kChildControllerFd),
                                         "--ready-fd=" + std::to_string(kChildReadyFd)};
-  if (!options.dsrank.empty()) arguments.push_back("--dsrank=" + options.dsrank.string());
-  const std::array inherited = {InheritedFd{connection, kChildConnectionFd},
+  if (!options_.dsrank.empty()) arguments.push_back("--dsrank=" + options_.dsrank.string());
+  const std::array inherited = {InheritedFd{connection_.get(), kChildConnectionFd},
                                 InheritedFd{controller.read.get(), kChildControllerFd},
                                 InheritedFd{ready.write.get(), kChildReadyFd}};
-  DS_ASSIGN_OR_RETURN(pid_, SpawnInNewSession(dsrund.string(), std::move(arguments), inherited));
+  DS_ASSIGN_OR_RETURN(pid_,
+                      SpawnInNewSession(options_.dsrund.string(), std::move(arguments), inherited));
   controller_pipe_ = std::move(controller.write);
-  return std::move(ready.read);
+  ready_ = std::move(ready.read);
+  return OkStatus();
+}
+
+// One byte arrives when the daemon takes calls; the end of file when it ended instead.
+Status LocalDaemon::AwaitReady() {
+  const int timeout = static_cast<int>(options_.start_timeout.count());
+  pollfd ready{ready_.get(), POLLIN, 0};
+  int count = -1;
+  do {
+    count = ::poll(&ready, 1, timeout);
+  } while (count < 0 && errno == EINTR);
+  if (count < 0) return ErrnoError(errno, "poll");
+  if (count == 0) {
+    return DeadlineExceededError("dsrund was not ready within " + std::to_string(timeout) + " ms");
+  }
+  char byte = 0;
+  if (::read(ready.fd, &byte, 1) != 1) {
+    return UnavailableError("dsrund ended before it was ready; its last words are above");
+  }
+  ready_.Reset();
+  return OkStatus();
+}
+
+StatusOr<v1::PrepareResponse> LocalDaemon::Prepare(const v1::PrepareRequest& request) {
+  const std::optional<v1::PrepareResponse> prepared = std::exchange(prepared_, std::nullopt);
+  if (prepared.has_value() &&
+      request.SerializeAsString() == options_.prepare->SerializeAsString()) {
+    return *prepared;
+  }
+  return client_->Prepare(request);
 }
 
 void LocalDaemon::HangUp() {
@@ -149,14 +170,16 @@ void LocalDaemon::HangUp() {
 Status LocalDaemon::Close() {
   HangUp();
   client_.reset();  // while the daemon ends
-  const Status result = pid_ < 0 ? OkStatus() : warm_lifeline_.valid() ? AwaitWarm() : AwaitChild();
+  const Status result = pid_ < 0                 ? OkStatus()
+                        : warm_lifeline_.valid() ? AwaitWarmEnd()
+                                                 : AwaitChildsEnd();
   pid_ = -1;
   std::error_code ignored;  // dsrund has removed it; this is for one that was killed
   fs::remove_all(folder_, ignored);
   return result;
 }
 
-Status LocalDaemon::AwaitChild() {
+Status LocalDaemon::AwaitChildsEnd() {
   int status = 0;
   pid_t waited = -1;
   do {
@@ -170,7 +193,7 @@ Status LocalDaemon::AwaitChild() {
   return InternalError("dsrund ended with status " + std::to_string(WEXITSTATUS(status)));
 }
 
-Status LocalDaemon::AwaitWarm() {
+Status LocalDaemon::AwaitWarmEnd() {
   char byte = 0;
   pollfd ended{warm_lifeline_.get(), POLLIN, 0};
   // It says nothing more: what can be read is its end.

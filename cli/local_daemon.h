@@ -14,6 +14,7 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "cli/daemon_client.h"
@@ -30,13 +31,20 @@ struct LocalDaemonOptions {
   std::filesystem::path dsrank;  // empty: beside dsrund
   std::chrono::milliseconds start_timeout{10'000};
   bool take_warm = false;  // one that waits for work here (`dsrund --serve`), if it fits
+  // What Prepare will be called with. One that waits answers it along with taking the job.
+  std::optional<v1::PrepareRequest> prepare;
 };
 
 class LocalDaemon {
  public:
-  // Returns when the daemon takes calls. kNotFound when there is no dsrund, kUnavailable when it
-  // ended instead (it has said why on stderr).
-  static StatusOr<std::unique_ptr<LocalDaemon>> Start(const LocalDaemonOptions& options);
+  // Offers the job to a daemon that waits, or starts one, which goes on while the caller does
+  // something else. kNotFound when there is no dsrund. Until Await there is nothing else to call.
+  static StatusOr<std::unique_ptr<LocalDaemon>> Begin(LocalDaemonOptions options);
+  // Returns when the daemon takes calls. kUnavailable when it ended instead (it has said why on
+  // stderr).
+  Status Await();
+  // Both.
+  static StatusOr<std::unique_ptr<LocalDaemon>> Start(LocalDaemonOptions options);
 
   // Closes and ignores the outcome.
   ~LocalDaemon();
@@ -44,6 +52,8 @@ class LocalDaemon {
   LocalDaemon& operator=(const LocalDaemon&) = delete;
 
   DaemonClient& client() { return *client_; }  // until Close
+  // As the client's, but for the question that has been answered already: once, without a call.
+  StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest& request);
   int pid() const { return pid_; }
   // Its private folder; gone after Close.
   const std::filesystem::path& folder() const { return folder_; }
@@ -57,18 +67,23 @@ class LocalDaemon {
   Status Close();
 
  private:
-  LocalDaemon() = default;
+  explicit LocalDaemon(LocalDaemonOptions options) : options_(std::move(options)) {}
+  void Offer();
+  // Makes the daemon that was offered the job this object's; false when it refuses.
+  bool TakeOffered();
+  Status Spawn();
+  Status AwaitReady();
+  Status AwaitChildsEnd();
+  Status AwaitWarmEnd();
 
+  LocalDaemonOptions options_;
+  UniqueFd connection_;  // the daemon's end, until it has it
+  // What Await waits for: the answer to the offer, or the byte that says that the child is ready.
+  UniqueFd offer_;
+  UniqueFd ready_;
+  std::optional<v1::PrepareResponse> prepared_;
   std::filesystem::path folder_;
   PrivateFolder own_folder_;  // the same, unless the daemon is a warm one, whose folder it is
-  // Makes the daemon that was offered the job this object's; false when it refuses.
-  bool UseWarm(UniqueFd offer);
-  // A child that gets `connection`. The descriptor becomes readable when it takes calls.
-  StatusOr<UniqueFd> Spawn(const std::filesystem::path& dsrund, const LocalDaemonOptions& options,
-                           int connection);
-  Status AwaitChild();
-  Status AwaitWarm();
-
   UniqueFd controller_pipe_;  // closing it tells dsrund that the controller is gone
   UniqueFd warm_lifeline_;    // instead of that, and of being its parent
   int pid_ = -1;              // -1 once it has ended

@@ -16,11 +16,9 @@
 namespace ds::cli {
 namespace {
 
-namespace v1 = ::dsrun::v1;
-
 // A daemon that waits answers at once; one that has to be started first needs some milliseconds.
 constexpr std::chrono::milliseconds kPatience{500};
-constexpr std::size_t kMaxReplyBytes = 64 * 1024;
+constexpr std::size_t kMaxReplyBytes = 1024 * 1024;
 
 Status AddIdentity(const std::filesystem::path& dsrund, v1::FileIdentity* identity) {
   struct stat info {};
@@ -75,6 +73,7 @@ StatusOr<UniqueFd> OfferJob(const WarmJob& job) {
   DS_ASSIGN_OR_RETURN(v1::Handover request, DescribeThisProcess(job.dsrund));
   request.set_job_id(job.job_id);
   request.set_dsrank(job.dsrank.string());
+  if (job.prepare.has_value()) *request.mutable_prepare() = *job.prepare;
   DS_RETURN_IF_ERROR(SendMessage(lifeline.get(), request.SerializeAsString(), kPatience,
                                  {job.connection, STDERR_FILENO}));
   return lifeline;
@@ -86,8 +85,10 @@ StatusOr<WarmDaemon> TakeWarmDaemon(UniqueFd offer) {
   v1::HandoverReply reply;
   if (!reply.ParseFromString(message.bytes)) return InternalError("an answer that is none");
   if (!reply.refused().empty()) return FailedPreconditionError(reply.refused());
-  return WarmDaemon{
+  WarmDaemon daemon{
       .lifeline = std::move(offer), .folder = reply.folder(), .pid = static_cast<int>(reply.pid())};
+  if (reply.has_prepared()) daemon.prepared = std::move(*reply.mutable_prepared());
+  return daemon;
 }
 
 }  // namespace ds::cli

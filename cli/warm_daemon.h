@@ -10,24 +10,30 @@
 // Threads: safe to call concurrently, but for umask(2), which OfferJob sets for a moment.
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
+#include "proto/dsrun.pb.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
 
 namespace ds::cli {
+
+namespace v1 = ::dsrun::v1;
 
 struct WarmJob {
   std::filesystem::path dsrund;  // that would be started otherwise
   std::filesystem::path dsrank;  // empty: beside dsrund
   std::string job_id;
   int connection = -1;  // that the daemon takes calls on; stays open here
+  std::optional<v1::PrepareRequest> prepare = std::nullopt;  // asked along with it
 };
 
 struct WarmDaemon {
   UniqueFd lifeline;  // its end tells each side that the other has gone
   std::filesystem::path folder;
   int pid = -1;
+  std::optional<v1::PrepareResponse> prepared;  // none: Prepare, if asked, is refused
 };
 
 // Offers the job to a daemon that waits, which then looks at it while the caller does something

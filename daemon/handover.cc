@@ -155,24 +155,31 @@ StatusOr<TakenJob> AwaitJob(const HandoverPlaces& places) {
     DS_ASSIGN_OR_RETURN(std::optional<UniqueFd> lifeline, NextConnection(places));
     if (!lifeline.has_value()) continue;
     StatusOr<Accepted> accepted = Accept(lifeline->get(), own_nature);
-    v1::HandoverReply reply;
     if (!accepted.ok()) {
+      v1::HandoverReply reply;
       reply.set_refused(accepted.status().message());
       static_cast<void>(Reply(lifeline->get(), reply).ok());  // it may have gone
       // Some of it may have been applied: the next one must not inherit that.
       if (accepted.status().code() != StatusCode::kFailedPrecondition) return accepted.status();
       continue;
     }
-    reply.set_folder(places.folder);
-    reply.set_pid(static_cast<std::uint32_t>(::getpid()));
-    DS_RETURN_IF_ERROR(Reply(lifeline->get(), reply));
-    const v1::Handover& request = accepted->request;
-    return TakenJob{.connection = std::move(accepted->connection),
-                    .controller = *std::move(lifeline),
-                    .job_id = request.job_id(),
-                    .dsrank = request.dsrank(),
-                    .environment = {request.environment().begin(), request.environment().end()}};
+    v1::Handover& request = accepted->request;
+    TakenJob job{.connection = std::move(accepted->connection),
+                 .controller = *std::move(lifeline),
+                 .job_id = request.job_id(),
+                 .dsrank = request.dsrank(),
+                 .environment = {request.environment().begin(), request.environment().end()}};
+    if (request.has_prepare()) job.prepare = std::move(*request.mutable_prepare());
+    return job;
   }
+}
+
+Status ConfirmJob(int controller, Confirmation confirmation) {
+  v1::HandoverReply reply;
+  reply.set_folder(confirmation.folder);
+  reply.set_pid(static_cast<std::uint32_t>(::getpid()));
+  if (confirmation.prepared.has_value()) *reply.mutable_prepared() = *confirmation.prepared;
+  return Reply(controller, reply);
 }
 
 }  // namespace ds::daemon

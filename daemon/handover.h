@@ -9,6 +9,7 @@
 //
 // Threads: the one that will start the ranks, before it runs its loop.
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,18 +25,24 @@ struct TakenJob {
   UniqueFd connection;  // that takes calls
   UniqueFd controller;  // ends when the controller does
   std::string job_id;
-  std::string dsrank;                    // "" = beside dsrund
-  std::vector<std::string> environment;  // "NAME=value"
+  std::string dsrank;                         // "" = beside dsrund
+  std::vector<std::string> environment;       // "NAME=value"
+  std::optional<v1::PrepareRequest> prepare;  // that the answer is to say something of
 };
 
 struct HandoverPlaces {
-  int listener = -1;   // where controllers connect
-  int owner = -1;      // its end means that nobody will come: the pool has ended
-  std::string folder;  // this daemon's own
+  int listener = -1;  // where controllers connect
+  int owner = -1;     // its end means that nobody will come: the pool has ended
 };
 
-// Waits for a controller that this daemon fits and applies what it says. kCancelled when the pool
-// has ended.
+// Waits for a controller that this daemon fits and applies what it says. The controller waits for
+// ConfirmJob. kCancelled when the pool has ended.
 StatusOr<TakenJob> AwaitJob(const HandoverPlaces& places);
+
+struct Confirmation {
+  std::string folder;  // this daemon's own
+  std::optional<v1::PrepareResponse> prepared;
+};
+Status ConfirmJob(int controller, Confirmation confirmation);
 
 }  // namespace ds::daemon

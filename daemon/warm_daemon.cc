@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -29,6 +30,20 @@ Status RunPool(int waiting) {
   return loop->Run();
 }
 
+// Becomes the daemon of the job and tells its controller, which Prepare's refusal does not reach
+// this way: the call of Prepare that then comes gets it.
+Status TakeJob(TakenJob job, const std::string& folder, Supervisor* supervisor) {
+  const int controller = job.controller.get();
+  const std::optional<v1::PrepareRequest> prepare = std::move(job.prepare);
+  DS_RETURN_IF_ERROR(supervisor->TakeJob(std::move(job)));
+  Confirmation confirmation{.folder = folder};
+  if (prepare.has_value()) {
+    StatusOr<v1::PrepareResponse> prepared = supervisor->Prepare(*prepare);
+    if (prepared.ok()) confirmation.prepared = std::move(prepared).value();
+  }
+  return ConfirmJob(controller, std::move(confirmation));
+}
+
 // Returns when it could not start or nobody needs it; otherwise the process ends with the loop.
 Status WaitAndServe(SupervisorOptions options, PrivateFolder* private_folder) {
   const UniqueFd listener(kInheritedListener);
@@ -43,12 +58,10 @@ Status WaitAndServe(SupervisorOptions options, PrivateFolder* private_folder) {
                       Supervisor::Create(loop.get(), std::move(options)));
   DaemonService service(loop.get(), supervisor.get());
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server, RpcServer::Start(&service));
-  DS_ASSIGN_OR_RETURN(
-      TakenJob job,
-      AwaitJob({.listener = listener.get(), .owner = owner.get(), .folder = folder.string()}));
+  DS_ASSIGN_OR_RETURN(TakenJob job, AwaitJob({.listener = listener.get(), .owner = owner.get()}));
   owner.Reset();  // the pool starts the next one
   UniqueFd connection = std::move(job.connection);
-  DS_RETURN_IF_ERROR(supervisor->TakeJob(std::move(job)));
+  DS_RETURN_IF_ERROR(TakeJob(std::move(job), folder.string(), supervisor.get()));
   server->Serve(std::move(connection));
   const Status status = loop->Run();
   server->Drain();

@@ -112,14 +112,12 @@ std::vector<ProcessLimit> ParseLimits(const std::vector<std::string>& words) {
   return limits;
 }
 
+// The master's address is not known yet.
 JobRequest MakeRequest(const JobSetup& setup, const RunDirectory& run_directory) {
   const LaunchFlags& flags = setup.flags;
   JobRequest request{.job_id = setup.job_id,
                      .plan = setup.plan.world,
                      .device = WireDevice(flags.device),
-                     .master_addr = flags.master_addr.empty()
-                                        ? DefaultMasterAddress(setup.plan.world)
-                                        : flags.master_addr,
                      .master_addr_named = !flags.master_addr.empty(),
                      .master_port = flags.master_port,
                      .one_device_per_rank = flags.one_device_per_rank,
@@ -153,45 +151,46 @@ Verdict HostsFailed(const std::vector<FailedHost>& failed, int host_count, Conso
                  .hint = first.failure.hint};
 }
 
-struct JobHosts {
-  std::unique_ptr<HostStarter> starter;
-  StartedHosts started;
-  std::optional<Verdict> failed;  // then nothing is started
+StartOptions HowToStart(const JobSetup& setup, const RunDirectory& run_directory) {
+  const auto milliseconds = [](double seconds) {
+    return std::chrono::milliseconds(std::llround(seconds * 1000));
+  };
+  return {.job_id = setup.job_id,
+          .known_hosts = run_directory.path() / "known_hosts",
+          .timeout = milliseconds(setup.flags.ssh_timeout),
+          .lease = milliseconds(setup.flags.lease_seconds),
+          .ssh_port = setup.flags.ssh_port};
+}
+
+struct User {
+  SignalRelay* signals;
+  Console* console;
 };
 
-// A daemon on every host, or why not. Signals that come meanwhile end it.
-StatusOr<JobHosts> StartJobHosts(const JobSetup& setup, const RunDirectory& run_directory,
-                                 SignalRelay* signals, Console* console) {
-  const auto timeout = std::chrono::milliseconds(std::llround(setup.flags.ssh_timeout * 1000));
-  JobHosts hosts;
-  hosts.starter = std::make_unique<HostStarter>(
-      &setup.plan,
-      StartOptions{
-          .job_id = setup.job_id,
-          .known_hosts = run_directory.path() / "known_hosts",
-          .timeout = timeout,
-          .lease = std::chrono::milliseconds(std::llround(setup.flags.lease_seconds * 1000)),
-          .ssh_port = setup.flags.ssh_port,
-          .notice = [console](const std::string& text) { console->Notice(text); }});
+struct JobHosts {
+  HostStarter starter;
+  StartedHosts started = {};
+};
+
+using MaybeVerdict = std::optional<Verdict>;
+
+// A daemon on every host; a verdict when nothing is started. Signals that come meanwhile end it.
+StatusOr<MaybeVerdict> StartJobHosts(const JobRequest& request, const User& user, JobHosts* hosts) {
   std::atomic<int> signalled = 0;
-  signals->SetTarget([&](int signal) {
+  user.signals->SetTarget([&](int signal) {
     if (IsForwarded(signal)) return;  // no rank is there to get it
     signalled = signal;
-    hosts.starter->Interrupt();
+    hosts->starter.Interrupt();
   });
-  StatusOr<StartedHosts> started = hosts.starter->Run();
-  signals->SetTarget(nullptr);
-  if (signalled != 0) {
-    hosts.failed = UserStopVerdict(signalled, run_directory.NextGeneration());
-    return hosts;
-  }
+  StatusOr<StartedHosts> started =
+      hosts->starter.Run([&user](const std::string& text) { user.console->Notice(text); });
+  user.signals->SetTarget(nullptr);
+  if (signalled != 0) return MaybeVerdict(UserStopVerdict(signalled, request.first_generation));
   if (!started.ok()) return started.status();
-  hosts.started = std::move(started).value();
-  if (!hosts.started.failed.empty()) {
-    const int count = static_cast<int>(setup.plan.world.hosts.size());
-    hosts.failed = HostsFailed(hosts.started.failed, count, console);
-  }
-  return hosts;
+  hosts->started = std::move(started).value();
+  if (hosts->started.failed.empty()) return MaybeVerdict();
+  const int count = static_cast<int>(request.plan.hosts.size());
+  return MaybeVerdict(HostsFailed(hosts->started.failed, count, user.console));
 }
 
 // Starts spares with what started the other hosts.
@@ -200,7 +199,7 @@ class SessionSpares : public SpareStarter {
   explicit SessionSpares(JobHosts* hosts) : hosts_(hosts) {}
 
   StatusOr<StartedSpare> StartSpare(int spare, int node_rank) override {
-    return hosts_->starter->StartSpare(spare, node_rank, &hosts_->started);
+    return hosts_->starter.StartSpare(spare, node_rank, &hosts_->started);
   }
 
  private:
@@ -227,22 +226,17 @@ void ShowSummary(const JobSetup& setup, const RunDirectory& run_directory, Conso
   console->Summary("  checkpoints  " + ShownPath(run_directory.checkpoints()));
 }
 
-struct User {
-  SignalRelay* signals;
-  Console* console;
-};
-
 // The job on hosts that have their daemons, to its end; the daemons are let go.
-std::optional<Verdict> RunOnHosts(const JobSetup& setup, RunDirectory* run_directory,
-                                  JobHosts* hosts, const User& user) {
+MaybeVerdict RunOnHosts(const JobSetup& setup, JobRequest request, RunDirectory* run_directory,
+                        JobHosts* hosts, const User& user) {
   std::vector<HostDaemon*> daemons;
   for (const auto& host : hosts->started.daemons) {
     if (host != nullptr) daemons.push_back(host.get());  // a spare has none yet
   }
   JobReport report(setup.trains && setup.flags.device == Device::kAuto, run_directory,
                    user.console);
-  JobRequest request = MakeRequest(setup, *run_directory);
-  if (setup.flags.master_addr.empty()) request.master_addr = hosts->started.master_addr;
+  request.master_addr =
+      request.master_addr_named ? setup.flags.master_addr : hosts->started.master_addr;
   InputForwarder input(STDIN_FILENO);
   SessionSpares spares(hosts);
   const bool forwards = setup.forward_input && HasInput(STDIN_FILENO);
@@ -250,12 +244,12 @@ std::optional<Verdict> RunOnHosts(const JobSetup& setup, RunDirectory* run_direc
                            {.input = forwards ? &input : nullptr, .spares = &spares});
   user.signals->SetTarget([&](int signal) {
     controller.OnSignal(signal);
-    if (!IsForwarded(signal)) hosts->starter->Interrupt();  // a spare that is being started
+    if (!IsForwarded(signal)) hosts->starter.Interrupt();  // a spare that is being started
   });
   LeaseKeeper* const leases = hosts->started.leases.get();
   leases->Listen([&](const HostChange& change) { controller.OnHostChange(change); });
 
-  const std::optional<Verdict> verdict = controller.Run();
+  MaybeVerdict verdict = controller.Run();
   leases->Release();
   user.signals->SetTarget(nullptr);
   for (const auto& host : hosts->started.daemons) {
@@ -268,8 +262,15 @@ std::optional<Verdict> RunOnHosts(const JobSetup& setup, RunDirectory* run_direc
 
 StatusOr<int> RunJob(const JobSetup& setup, RunDirectory* run_directory) {
   ::signal(SIGPIPE, SIG_IGN);  // a closed console must not end the job
-  SignalWatch signals;
-  KeepGrpcUntilExit();  // behind it: its threads must not take the user's signals
+  SignalRelay relay;           // before what calls it
+  SignalWatch signals;         // before any other thread, which must not take the user's signals
+  JobRequest request = MakeRequest(setup, *run_directory);
+  JobHosts hosts{.starter = HostStarter(&setup.plan, HowToStart(setup, *run_directory))};
+  const Status begun = hosts.starter.Begin(
+      [&request](int node_rank) { return MakePrepareRequest(request, node_rank); });
+  if (!begun.ok()) return ReportError(begun, kExitPreflight);
+  KeepGrpcUntilExit();
+
   ConsoleOptions options = DetectConsole();
   options.quiet = setup.flags.quiet;
   options.errors_only = setup.flags.errors_only;
@@ -283,13 +284,12 @@ StatusOr<int> RunJob(const JobSetup& setup, RunDirectory* run_directory) {
   if (!setup.plan.spares.empty() && setup.flags.max_restarts == 0) {
     console.Notice("spare hosts take part in restarts only, and --max_restarts is not given");
   }
-  SignalRelay relay;
   DS_RETURN_IF_ERROR(signals.Listen([&](int signal) { relay.Send(signal); }));
-  StatusOr<JobHosts> hosts = StartJobHosts(setup, *run_directory, &relay, &console);
-  if (!hosts.ok()) return ReportError(hosts.status(), kExitPreflight);
-  if (hosts->failed.has_value()) return Conclude(*hosts->failed, run_directory, &console);
-  const std::optional<Verdict> verdict =
-      RunOnHosts(setup, run_directory, &*hosts, {&relay, &console});
+  const User user{&relay, &console};
+  const StatusOr<MaybeVerdict> refused = StartJobHosts(request, user, &hosts);
+  if (!refused.ok()) return ReportError(refused.status(), kExitPreflight);
+  if (refused->has_value()) return Conclude(**refused, run_directory, &console);
+  const MaybeVerdict verdict = RunOnHosts(setup, std::move(request), run_directory, &hosts, user);
   if (verdict.has_value()) return Conclude(*verdict, run_directory, &console);
   console.Finish();
   ShowSummary(setup, *run_directory, &console);

@@ -6,9 +6,11 @@
 
 namespace ds::cli {
 
-StatusOr<std::unique_ptr<LocalHost>> LocalHost::Start(const std::string& job_id) {
-  DS_ASSIGN_OR_RETURN(std::unique_ptr<LocalDaemon> daemon,
-                      LocalDaemon::Start({.job_id = job_id, .take_warm = true}));
+StatusOr<std::unique_ptr<LocalHost>> LocalHost::Begin(const std::string& job_id,
+                                                      std::optional<v1::PrepareRequest> prepare) {
+  DS_ASSIGN_OR_RETURN(
+      std::unique_ptr<LocalDaemon> daemon,
+      LocalDaemon::Begin({.job_id = job_id, .take_warm = true, .prepare = std::move(prepare)}));
   return std::unique_ptr<LocalHost>(new LocalHost(job_id, std::move(daemon)));
 }
 
@@ -17,8 +19,10 @@ LocalHost::LocalHost(std::string job_id, std::unique_ptr<LocalDaemon> daemon)
 
 LocalHost::~LocalHost() = default;
 
+Status LocalHost::Await() { return daemon_->Await(); }
+
 StatusOr<v1::PrepareResponse> LocalHost::Prepare(const v1::PrepareRequest& request) {
-  return daemon_->client().Prepare(request);
+  return daemon_->Prepare(request);
 }
 
 StatusOr<v1::LaunchResponse> LocalHost::Launch(const v1::LaunchRequest& request) {

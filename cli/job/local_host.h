@@ -1,10 +1,11 @@
 #pragma once
 
-// LocalHost: the daemon of this machine as the controller sees it, started as a child.
+// LocalHost: the daemon of this machine as the controller sees it.
 //
 // Threads and lifetimes are LocalDaemon's: destroying it stops its ranks.
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "cli/job/host_daemon.h"
@@ -15,7 +16,12 @@ class LocalDaemon;
 
 class LocalHost : public HostDaemon {
  public:
-  static StatusOr<std::unique_ptr<LocalHost>> Start(const std::string& job_id);
+  // Begins to start it, or to take one that waits, which answers `prepare` along with taking the
+  // job. Await comes before anything else.
+  static StatusOr<std::unique_ptr<LocalHost>> Begin(
+      const std::string& job_id, std::optional<v1::PrepareRequest> prepare = std::nullopt);
+  // Returns when it takes calls.
+  Status Await();
   ~LocalHost() override;
 
   StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest& request) override;

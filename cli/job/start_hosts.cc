@@ -58,17 +58,26 @@ void HostStarter::Interrupt() {
   if (interrupter_ != nullptr) interrupter_->Interrupt();
 }
 
-StatusOr<StartedHosts> HostStarter::Run() {
+Status HostStarter::Begin(const PrepareCallback& prepare) {
+  for (const int number : places_) {
+    if (!plan_->here[number]) continue;
+    DS_ASSIGN_OR_RETURN(here_[number], LocalHost::Begin(options_.job_id, prepare(number)));
+  }
+  return OkStatus();
+}
+
+StatusOr<StartedHosts> HostStarter::Run(NoticeCallback notice) {
+  notice_ = std::move(notice);
   StartedHosts started;
   started.daemons.resize(plan_->entries.size());
   started.leases = std::make_unique<LeaseKeeper>(options_.lease);
   std::vector<int> remote;
   for (const int number : places_) {
-    if (plan_->here[number]) {
-      DS_ASSIGN_OR_RETURN(started.daemons[number], LocalHost::Start(options_.job_id));
-    } else {
-      remote.push_back(number);
-    }
+    if (!plan_->here[number]) remote.push_back(number);
+  }
+  for (auto& [number, host] : here_) {
+    DS_RETURN_IF_ERROR(host->Await());
+    started.daemons[number] = std::move(host);
   }
   if (!remote.empty()) DS_RETURN_IF_ERROR(StartRemote(remote, &started));
   if (started.failed.empty()) {
@@ -83,7 +92,9 @@ StatusOr<StartedHosts> HostStarter::Run() {
 StatusOr<StartedSpare> HostStarter::StartSpare(int spare, int node_rank, StartedHosts* started) {
   const int number = static_cast<int>(places_.size()) + spare;
   if (plan_->here[number]) {
-    DS_ASSIGN_OR_RETURN(started->daemons[number], LocalHost::Start(options_.job_id));
+    DS_ASSIGN_OR_RETURN(std::unique_ptr<LocalHost> host, LocalHost::Begin(options_.job_id));
+    DS_RETURN_IF_ERROR(host->Await());
+    started->daemons[number] = std::move(host);
   } else {
     started->failed.clear();
     DS_RETURN_IF_ERROR(StartRemote({number}, started));
@@ -142,16 +153,14 @@ Status HostStarter::StartRemote(const std::vector<int>& numbers, StartedHosts* r
     result->leases->Add(number, result->daemons[number].get());
     return failure;
   };
-  const std::vector<MaybeFailure> failures =
-      FanOut::Run(static_cast<int>(numbers.size()), {.timeout = options_.timeout},
-                  interrupter_.get(), start, [&](const FanOutProgress& progress) {
-                    options_.notice(ProgressText(progress, hosts->targets));
-                  });
+  const std::vector<MaybeFailure> failures = FanOut::Run(
+      static_cast<int>(numbers.size()), {.timeout = options_.timeout}, interrupter_.get(), start,
+      [&](const FanOutProgress& progress) { notice_(ProgressText(progress, hosts->targets)); });
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     if (failures[i]) {
       result->failed.push_back({hosts->targets[i].name, *failures[i]});
     } else if (!hosts->started[i].notice.empty()) {
-      options_.notice("host " + hosts->targets[i].name + ": " + hosts->started[i].notice);
+      notice_("host " + hosts->targets[i].name + ": " + hosts->started[i].notice);
     }
   }
   return OkStatus();

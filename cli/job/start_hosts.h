@@ -11,6 +11,7 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,9 +32,8 @@ struct StartOptions {
   std::string job_id;
   std::filesystem::path known_hosts;  // of the job
   std::chrono::milliseconds timeout{20'000};
-  std::chrono::milliseconds lease{30'000};         // of the daemons of other hosts
-  int ssh_port = 0;                                // where the hostfile names none; 0 = SSH's
-  std::function<void(const std::string&)> notice;  // for the user; on Run's thread
+  std::chrono::milliseconds lease{30'000};  // of the daemons of other hosts
+  int ssh_port = 0;                         // where the hostfile names none; 0 = SSH's
 };
 
 struct StartedHosts {
@@ -43,6 +43,8 @@ struct StartedHosts {
   std::string master_addr;  // where rank 0's host is reached by the others
 };
 
+class LocalHost;
+
 class HostStarter {
   struct RemoteHosts;
 
@@ -51,8 +53,15 @@ class HostStarter {
   HostStarter(const LaunchPlan* plan, StartOptions options);
   ~HostStarter();
 
-  // An error Status: this machine's own daemon, or what was asked, is at fault.
-  StatusOr<StartedHosts> Run();
+  using PrepareCallback = std::function<v1::PrepareRequest(int node_rank)>;
+  using NoticeCallback = std::function<void(const std::string&)>;
+
+  // Begins with what goes on by itself, the daemons of this machine; `prepare` says what they will
+  // be asked first. An error Status: they are at fault, or what was asked.
+  Status Begin(const PrepareCallback& prepare);
+  // Then: starts the others and waits for all. What `notice` gets is for the user; it is called on
+  // this thread, and on StartSpare's. Errors as Begin's.
+  StatusOr<StartedHosts> Run(NoticeCallback notice);
   // Afterwards: one on a spare of the plan, in the place of host `node_rank`.
   StatusOr<StartedSpare> StartSpare(int spare, int node_rank, StartedHosts* started);
   // The user gives up: Run returns as soon as it can. Its failures are not worth showing.
@@ -67,10 +76,12 @@ class HostStarter {
 
   const LaunchPlan* const plan_;
   const StartOptions options_;
+  NoticeCallback notice_;
   std::optional<JobAuthority> authority_;  // with remote hosts only, as this:
   std::unique_ptr<Interrupter> interrupter_;
   std::vector<int> places_;             // by node rank: the number of the host there
   std::vector<std::string> addresses_;  // by number: where it was dialled; "" = this machine
+  std::map<int, std::unique_ptr<LocalHost>> here_;  // by number: those that Begin has begun
 };
 
 }  // namespace ds::cli

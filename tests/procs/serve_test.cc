@@ -11,6 +11,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "cli/local_daemon.h"
 #include "runtime/base/files.h"
 #include "tests/support/program.h"
 
@@ -18,7 +19,9 @@ namespace ds::testing {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 // Where a process's parent's command can be read: who started the ranks.
@@ -67,6 +70,66 @@ TEST_F(ServeTest, AJobTakesAWaitingDaemonAndStillGetsItsOwnSurroundings) {
   EXPECT_THAT(result.out, HasSubstr("0@localhost: 0027\n"));
   EXPECT_THAT(result.out, HasSubstr("0@localhost: 777\n"));
   EXPECT_THAT(result.out, HasSubstr("0@localhost: /usr\n"));
+}
+
+// As dsrun itself takes one.
+class HandoverTest : public ServeTest {
+ protected:
+  void SetUp() override {
+    ServeTest::SetUp();
+    ::setenv("XDG_RUNTIME_DIR", runtime().c_str(), 1);
+    question_.set_job_id("job");
+    question_.set_rank_count(1);
+    question_.set_program("/bin/sh");
+    question_.set_working_directory("/");
+  }
+  void TearDown() override { ::unsetenv("XDG_RUNTIME_DIR"); }
+
+  StatusOr<std::unique_ptr<cli::LocalDaemon>> Start() const {
+    return cli::LocalDaemon::Start(
+        {.job_id = "job", .dsrund = DS_BIN_DIR "/dsrund", .take_warm = true, .prepare = question_});
+  }
+  static std::vector<std::string> Failures(const cli::v1::PrepareResponse& response) {
+    std::vector<std::string> names;
+    for (const auto& finding : response.findings()) {
+      if (finding.level() == cli::v1::Finding::FAIL) names.push_back(finding.name());
+    }
+    return names;
+  }
+
+  cli::v1::PrepareRequest question_;
+};
+
+TEST_F(HandoverTest, TheHostIsLookedAtAlongWithTakingTheJob) {
+  const auto server = Serve();
+  const auto daemon = Start();
+  ASSERT_TRUE(daemon.ok()) << daemon.status().message();
+  ::kill((*daemon)->pid(), SIGSTOP);  // a call would get no answer
+  const auto answer = (*daemon)->Prepare(question_);
+  ::kill((*daemon)->pid(), SIGCONT);
+  ASSERT_TRUE(answer.ok()) << answer.status().message();
+  EXPECT_GT(answer->core_count(), 0u);
+  EXPECT_THAT(Failures(*answer), IsEmpty());
+}
+
+TEST_F(HandoverTest, AnotherQuestionIsAskedByACall) {
+  const auto server = Serve();
+  const auto daemon = Start();
+  ASSERT_TRUE(daemon.ok()) << daemon.status().message();
+  question_.set_program("/no/such/program");
+  const auto answer = (*daemon)->Prepare(question_);
+  ASSERT_TRUE(answer.ok()) << answer.status().message();
+  EXPECT_THAT(Failures(*answer), ElementsAre("program"));
+}
+
+TEST_F(HandoverTest, ARefusalComesWithTheCall) {
+  const auto server = Serve();
+  question_.set_job_id("another");
+  const auto daemon = Start();
+  ASSERT_TRUE(daemon.ok()) << daemon.status().message();
+  EXPECT_EQ((*daemon)->Prepare(question_).status().code(), StatusCode::kNotFound);
+  question_.set_job_id("job");
+  EXPECT_TRUE((*daemon)->Prepare(question_).ok());
 }
 
 TEST_F(ServeTest, WithoutAPoolDsrunStartsItsOwnDaemon) {
