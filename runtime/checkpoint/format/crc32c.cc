@@ -5,6 +5,7 @@
 #include <cstring>
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #define DS_CRC32C_TARGET __attribute__((target("sse4.2")))
 #elif defined(__aarch64__)
 #include <asm/hwcap.h>
@@ -103,7 +104,20 @@ std::uint32_t SkipStream(std::uint32_t state) {
 }
 
 #if defined(__x86_64__)
-bool HasInstruction() { return __builtin_cpu_supports("sse4.2") != 0; }
+bool AskForInstruction() {
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_SSE4_2) != 0;
+}
+// Asked once, because under a hypervisor CPUID is a trap of 5 us or more, and not by
+// __builtin_cpu_supports, for which a constructor asks a dozen times in each program that links
+// this.
+bool HasInstruction() {
+  static const bool has = AskForInstruction();
+  return has;
+}
 DS_CRC32C_TARGET inline std::uint32_t StepWord(std::uint32_t state, std::uint64_t word) {
   return static_cast<std::uint32_t>(__builtin_ia32_crc32di(state, word));
 }
