@@ -7,12 +7,14 @@
 #include "cli/front_end.h"
 #include "runtime/base/descriptor_table.h"
 #include "runtime/base/log.h"
+#include "runtime/base/malloc_arena.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/lsan_interface.h>
 #endif
 
 int main(int argc, char** argv) {
+  ds::ShareMallocArena();
   ds::InitLog("dsrun");
   ds::ReserveDescriptors(1024);  // each rank has two logs
   const int status = ds::cli::RunCommandLine(std::vector<std::string>(argv, argv + argc));

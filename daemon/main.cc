@@ -22,6 +22,7 @@
 #include "runtime/base/descriptor_table.h"
 #include "runtime/base/files.h"
 #include "runtime/base/log.h"
+#include "runtime/base/malloc_arena.h"
 #include "runtime/base/private_folder.h"
 
 namespace ds::daemon {
@@ -110,6 +111,7 @@ Status Serve(const Flags& flags) {
 }
 
 int Main(int argc, char** argv) {
+  ShareMallocArena();
   CLI::App app("dsrund: starts, watches and stops the ranks of one dsrun job on this host");
   app.set_version_flag("--version", "dsrund " DS_VERSION);
   Flags flags;
