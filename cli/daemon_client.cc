@@ -108,6 +108,14 @@ class DaemonClient::Call {
   grpc::ClientContext context_;
 };
 
+struct DaemonClient::WatchStream {
+  explicit WatchStream(DaemonClient* client)
+      : call(client, kWatchDeadline), stream(client->stub_->Watch(call.context())) {}
+
+  Call call;
+  const std::unique_ptr<grpc::ClientReaderWriter<v1::WatchRequest, v1::EventBatch>> stream;
+};
+
 void KeepGrpcUntilExit() {
   ::grpc_init();  // what would be its other half, exit makes needless
   // One that is never used: the last channel to go ends the threads that all of them share.
@@ -132,6 +140,7 @@ DaemonClient::DaemonClient(const std::string& target, const TlsOptions& tls)
 
 DaemonClient::~DaemonClient() {
   Abandon();
+  opened_.reset();
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return renewals_ == 0; });
 }
@@ -218,6 +227,8 @@ StatusOr<v1::InputResponse> DaemonClient::Input(const v1::InputRequest& request,
   return Answer(&v1::Daemon::Stub::Input, request, timeout);
 }
 
+void DaemonClient::OpenWatch() { opened_ = std::make_unique<WatchStream>(this); }
+
 Status DaemonClient::Watch(const WatchOptions& options, const EventCallback& on_event) {
   {
     const std::lock_guard lock(mutex_);
@@ -273,13 +284,14 @@ ProbeResult DaemonClient::Probe(std::chrono::milliseconds timeout) const {
 
 Status DaemonClient::WatchOnce(const WatchOptions& options, const EventCallback& on_event,
                                Position* position) {
-  Call call(this, kWatchDeadline);
+  std::unique_ptr<WatchStream> watch = std::move(opened_);
+  if (watch == nullptr) watch = std::make_unique<WatchStream>(this);
   {
     const std::lock_guard lock(mutex_);
     if (watch_cancelled_) return CancelledError("watching was cancelled");
-    watch_ = call.context();
+    watch_ = watch->call.context();
   }
-  const auto stream = stub_->Watch(call.context());
+  const auto& stream = watch->stream;
   v1::WatchRequest request;
   request.set_job_id(options.job_id);
   request.set_generation(options.generation);
@@ -295,7 +307,7 @@ Status DaemonClient::WatchOnce(const WatchOptions& options, const EventCallback&
       position->ended = position->ended || event.has_job_ended();
     }
     if (position->ended)
-      call.context()->TryCancel();  // hangs up; the daemon has nothing more to say
+      watch->call.context()->TryCancel();  // hangs up; the daemon has nothing more to say
     unacknowledged += batch.ByteSizeLong();
     if (unacknowledged >= kAcknowledgeEveryBytes) {
       request.set_after_sequence(position->sequence);

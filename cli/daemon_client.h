@@ -103,6 +103,10 @@ class DaemonClient {
   StatusOr<v1::InputResponse> Input(const v1::InputRequest& request,
                                     std::chrono::milliseconds timeout = kCallTimeout);
 
+  // Opens the stream that the next Watch will use, which then begins sooner: what a first call
+  // takes is done while the daemon starts. A daemon that is not there yet gets it when it is.
+  void OpenWatch();
+
   // Calls `on_event` with every event after `after_sequence`, in order, until JobEnded has been
   // delivered (OK), CancelWatch was called (kCancelled) or the daemon is gone (kUnavailable). An
   // event counts as dealt with when the callback returns; a slow callback makes the ranks wait once
@@ -121,6 +125,7 @@ class DaemonClient {
 
  private:
   class Call;
+  struct WatchStream;
   template <typename Request, typename Response>
   using Method = grpc::Status (v1::Daemon::Stub::*)(grpc::ClientContext*, const Request&,
                                                     Response*);
@@ -140,6 +145,7 @@ class DaemonClient {
 
   const std::string network_target_;  // "" for a daemon of this host
   std::unique_ptr<v1::Daemon::Stub> stub_;
+  std::unique_ptr<WatchStream> opened_;  // for the next Watch
   std::mutex mutex_;
   grpc::ClientContext* watch_ = nullptr;  // guarded by mutex_
   bool watching_ = false;                 // guarded by mutex_

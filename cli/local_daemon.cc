@@ -62,6 +62,7 @@ StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Begin(LocalDaemonOptions opt
   if (daemon->options_.take_warm) daemon->Offer();
   if (!daemon->offer_.valid()) DS_RETURN_IF_ERROR(daemon->Spawn());
   daemon->client_ = std::make_unique<DaemonClient>(std::move(connection.ours));
+  daemon->client_->OpenWatch();
   return daemon;
 }
 

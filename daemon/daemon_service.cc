@@ -99,11 +99,16 @@ void DaemonService::AwaitWatchers(std::chrono::steady_clock::time_point deadline
 }
 
 grpc::Status DaemonService::Watch(grpc::ServerContext* context, WatchStream* stream) {
+  if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
+  v1::WatchRequest request;
+  if (!stream->Read(&request)) {
+    return ToGrpc(InvalidArgumentError("a watch begins with a request that says what to watch"));
+  }
   {
     const std::lock_guard lock(mutex_);
     ++watchers_;
   }
-  grpc::Status status = ServeWatch(context, stream);
+  grpc::Status status = ServeWatch(context, std::move(request), stream);
   {
     const std::lock_guard lock(mutex_);
     --watchers_;
@@ -112,12 +117,8 @@ grpc::Status DaemonService::Watch(grpc::ServerContext* context, WatchStream* str
   return status;
 }
 
-grpc::Status DaemonService::ServeWatch(grpc::ServerContext* context, WatchStream* stream) {
-  if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
-  v1::WatchRequest request;
-  if (!stream->Read(&request)) {
-    return ToGrpc(InvalidArgumentError("a watch begins with a request that says what to watch"));
-  }
+grpc::Status DaemonService::ServeWatch(grpc::ServerContext* context, v1::WatchRequest request,
+                                       WatchStream* stream) {
   const auto log =
       OnLoop(loop_, [&] { return supervisor_->Events(request.job_id(), request.generation()); });
   if (!log.ok()) return ToGrpc(log.status());

@@ -46,7 +46,7 @@ class DaemonService final : public v1::Daemon::Service {
 
  private:
   Status CheckCall(const grpc::ServerContext& context) const;
-  grpc::Status ServeWatch(grpc::ServerContext* context,
+  grpc::Status ServeWatch(grpc::ServerContext* context, v1::WatchRequest request,
                           grpc::ServerReaderWriter<v1::EventBatch, v1::WatchRequest>* stream);
 
   EventLoop* const loop_;
