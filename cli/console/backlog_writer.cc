@@ -9,8 +9,7 @@
 
 namespace ds::cli {
 
-BacklogWriter::BacklogWriter(std::size_t limit_bytes)
-    : limit_bytes_(limit_bytes), thread_([this] { Loop(); }) {}
+BacklogWriter::BacklogWriter(std::size_t limit_bytes) : limit_bytes_(limit_bytes) {}
 
 BacklogWriter::~BacklogWriter() {
   {
@@ -18,7 +17,7 @@ BacklogWriter::~BacklogWriter() {
     ending_ = true;
     work_.notify_one();
   }
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void BacklogWriter::WriteLines(int fd, std::string text) {
@@ -62,7 +61,11 @@ void BacklogWriter::Queue(int fd, std::string text) {
   } else {
     pieces_.push_back({fd, std::move(text)});
   }
-  work_.notify_one();
+  if (thread_.joinable()) {
+    work_.notify_one();
+  } else {
+    thread_ = std::thread([this] { Loop(); });
+  }
 }
 
 void BacklogWriter::Loop() {

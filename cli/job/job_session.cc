@@ -262,8 +262,10 @@ MaybeVerdict RunOnHosts(const JobSetup& setup, JobRequest request, RunDirectory*
 
 StatusOr<int> RunJob(const JobSetup& setup, RunDirectory* run_directory) {
   ::signal(SIGPIPE, SIG_IGN);  // a closed console must not end the job
-  SignalRelay relay;           // before what calls it
-  SignalWatch signals;         // before any other thread, which must not take the user's signals
+  // Until the process ends: to end their thread is time that the user would wait for. Before any
+  // other thread, which must not take the user's signals.
+  static SignalRelay relay;
+  static SignalWatch signals;
   JobRequest request = MakeRequest(setup, *run_directory);
   JobHosts hosts{.starter = HostStarter(&setup.plan, HowToStart(setup, *run_directory))};
   const Status begun = hosts.starter.Begin(
@@ -284,7 +286,7 @@ StatusOr<int> RunJob(const JobSetup& setup, RunDirectory* run_directory) {
   if (!setup.plan.spares.empty() && setup.flags.max_restarts == 0) {
     console.Notice("spare hosts take part in restarts only, and --max_restarts is not given");
   }
-  DS_RETURN_IF_ERROR(signals.Listen([&](int signal) { relay.Send(signal); }));
+  DS_RETURN_IF_ERROR(signals.Listen([](int signal) { relay.Send(signal); }));
   const User user{&relay, &console};
   const StatusOr<MaybeVerdict> refused = StartJobHosts(request, user, &hosts);
   if (!refused.ok()) return ReportError(refused.status(), kExitPreflight);
