@@ -1,10 +1,11 @@
 #include "daemon/handover.h"
 
-#include <poll.h>
 #include <sched.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -112,6 +113,7 @@ Status Apply(const v1::Handover& request, const UniqueFd& standard_error) {
 struct Accepted {
   v1::Handover request;
   UniqueFd connection;
+  UniqueFd process;
 };
 
 // The request, when this daemon is the right one and can be made like the controller's child.
@@ -127,21 +129,37 @@ StatusOr<Accepted> Accept(int lifeline, const std::string& own_nature) {
     return FailedPreconditionError("the waiting daemon is " + reason);
   }
   DS_RETURN_IF_ERROR(Apply(request, message.descriptors[1]));
-  return Accepted{std::move(request), std::move(message.descriptors[0])};
+  return Accepted{std::move(request), std::move(message.descriptors[0]),
+                  UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)))};
 }
 
 Status Reply(int lifeline, const v1::HandoverReply& reply) {
   return SendMessage(lifeline, reply.SerializeAsString(), kPatience);
 }
 
-// A connection; nothing when another daemon of the pool was quicker.
-StatusOr<std::optional<UniqueFd>> NextConnection(const HandoverPlaces& places) {
-  std::array<pollfd, 2> waiting = {pollfd{places.listener, POLLIN, 0},
-                                   pollfd{places.owner, POLLIN, 0}};
-  if (::poll(waiting.data(), waiting.size(), -1) < 0 && errno != EINTR) {
-    return ErrnoError(errno, "poll");
+StatusOr<UniqueFd> WatchBoth(const HandoverPlaces& places) {
+  UniqueFd both(::epoll_create1(EPOLL_CLOEXEC));
+  epoll_event owner{.events = EPOLLIN, .data = {.fd = places.owner}};
+  // A connection wakes one daemon of the pool: the others would only take the processors from it.
+  epoll_event listener{.events = EPOLLIN | EPOLLEXCLUSIVE, .data = {.fd = places.listener}};
+  if (!both.valid() || ::epoll_ctl(both.get(), EPOLL_CTL_ADD, places.owner, &owner) != 0 ||
+      ::epoll_ctl(both.get(), EPOLL_CTL_ADD, places.listener, &listener) != 0) {
+    return ErrnoError(errno, "epoll");
   }
-  if (waiting[1].revents != 0) return CancelledError("the pool of waiting daemons has ended");
+  return both;
+}
+
+// A connection; nothing when another daemon of the pool was quicker.
+StatusOr<std::optional<UniqueFd>> NextConnection(const UniqueFd& both,
+                                                 const HandoverPlaces& places) {
+  std::array<epoll_event, 2> events{};
+  const int count = ::epoll_wait(both.get(), events.data(), events.size(), -1);
+  if (count < 0 && errno != EINTR) return ErrnoError(errno, "epoll_wait");
+  for (int i = 0; i < count; ++i) {
+    if (events[static_cast<std::size_t>(i)].data.fd == places.owner) {
+      return CancelledError("the pool of waiting daemons has ended");
+    }
+  }
   UniqueFd connection(::accept4(places.listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!connection.valid()) return std::optional<UniqueFd>();
   return std::optional<UniqueFd>(std::move(connection));
@@ -151,8 +169,9 @@ StatusOr<std::optional<UniqueFd>> NextConnection(const HandoverPlaces& places) {
 
 StatusOr<TakenJob> AwaitJob(const HandoverPlaces& places) {
   const std::string own_nature = FixedNature("/proc/self");
+  DS_ASSIGN_OR_RETURN(const UniqueFd both, WatchBoth(places));
   for (;;) {
-    DS_ASSIGN_OR_RETURN(std::optional<UniqueFd> lifeline, NextConnection(places));
+    DS_ASSIGN_OR_RETURN(std::optional<UniqueFd> lifeline, NextConnection(both, places));
     if (!lifeline.has_value()) continue;
     StatusOr<Accepted> accepted = Accept(lifeline->get(), own_nature);
     if (!accepted.ok()) {
@@ -166,6 +185,7 @@ StatusOr<TakenJob> AwaitJob(const HandoverPlaces& places) {
     v1::Handover& request = accepted->request;
     TakenJob job{.connection = std::move(accepted->connection),
                  .controller = *std::move(lifeline),
+                 .process = std::move(accepted->process),
                  .job_id = request.job_id(),
                  .dsrank = request.dsrank(),
                  .environment = {request.environment().begin(), request.environment().end()}};

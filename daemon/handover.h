@@ -23,7 +23,8 @@ namespace v1 = ::dsrun::v1;
 
 struct TakenJob {
   UniqueFd connection;  // that takes calls
-  UniqueFd controller;  // ends when the controller does
+  UniqueFd controller;  // ends when the controller does, or needs this daemon no more
+  UniqueFd process;     // readable when the controller's process has ended; may be invalid
   std::string job_id;
   std::string dsrank;                         // "" = beside dsrund
   std::vector<std::string> environment;       // "NAME=value"

@@ -1,6 +1,7 @@
 #include "daemon/warm_daemon.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -44,6 +45,15 @@ Status TakeJob(TakenJob job, const std::string& folder, Supervisor* supervisor) 
   return ConfirmJob(controller, std::move(confirmation));
 }
 
+// While its controller ends, whose user waits for it: the kernel takes the processors for a
+// millisecond to take a process apart. A controller that goes on living is not waited for.
+void StepAside(const UniqueFd& controller_process) {
+  constexpr int kMilliseconds = 100;
+  if (!controller_process.valid()) return;
+  pollfd ended{controller_process.get(), POLLIN, 0};
+  static_cast<void>(::poll(&ended, 1, kMilliseconds));
+}
+
 // Returns when it could not start or nobody needs it; otherwise the process ends with the loop.
 Status WaitAndServe(SupervisorOptions options, PrivateFolder* private_folder) {
   const UniqueFd listener(kInheritedListener);
@@ -61,12 +71,14 @@ Status WaitAndServe(SupervisorOptions options, PrivateFolder* private_folder) {
   DS_ASSIGN_OR_RETURN(TakenJob job, AwaitJob({.listener = listener.get(), .owner = owner.get()}));
   owner.Reset();  // the pool starts the next one
   UniqueFd connection = std::move(job.connection);
+  const UniqueFd controller_process = std::move(job.process);
   DS_RETURN_IF_ERROR(TakeJob(std::move(job), folder.string(), supervisor.get()));
   server->Serve(std::move(connection));
   const Status status = loop->Run();
   server->Drain();
   private_folder->Remove();
   supervisor->LetGoOfController();
+  StepAside(controller_process);
   if (!status.ok()) LogError(status.message());
   std::_Exit(status.ok() ? 0 : 1);  // as in main.cc
 }
