@@ -1,5 +1,6 @@
 #include "cli/daemon_client.h"
 
+#include <absl/time/time.h>
 #include <fcntl.h>
 #include <grpc/grpc.h>
 #include <grpc/support/log.h>
@@ -129,6 +130,9 @@ std::future<void> PrepareGrpc() {
     sigfillset(&all);
     ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
     KeepGrpcUntilExit();
+    // gRPC dates its errors. The first one, which ends a Watch, would else read the time zone while
+    // the user waits for the end.
+    static_cast<void>(absl::LocalTimeZone());
   });
 }
 
