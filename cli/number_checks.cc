@@ -4,24 +4,14 @@
 
 #include <CLI/Error.hpp>
 #include <CLI/Validators.hpp>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <string>
-#include <system_error>
+
+#include "runtime/base/parse_number.h"
 
 namespace ds::cli {
 namespace {
-
-// All of `text`, or nothing.
-template <typename T>
-std::optional<T> ParseNumber(const std::string& text) {
-  const char* const end = text.data() + text.size();
-  T number{};
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return number;
-}
 
 // Without CLI11's own remarks in the help.
 template <typename Fits>

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdint>
 #include <string>
 #include <system_error>
@@ -13,6 +12,7 @@
 
 #include "daemon/needed_libraries.h"
 #include "daemon/rank_env.h"
+#include "runtime/base/parse_number.h"
 #include "runtime/base/status.h"
 
 namespace ds::daemon {
@@ -122,10 +122,8 @@ v1::Finding CheckOpenFiles(const v1::PrepareRequest& request, const HostFacts& f
 // driver's to judge.
 std::string MissingDevice(const v1::PrepareRequest& request, const HostFacts& facts) {
   for (const std::string& device : request.devices()) {
-    std::uint32_t number = 0;
-    const auto [end, error] = std::from_chars(device.data(), device.data() + device.size(), number);
-    const bool is_number = error == std::errc() && end == device.data() + device.size();
-    if (is_number && number >= facts.gpus) return device;
+    const std::optional<std::uint32_t> number = ParseNumber<std::uint32_t>(device);
+    if (number.has_value() && *number >= facts.gpus) return device;
   }
   return "";
 }

@@ -3,7 +3,6 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <charconv>
 #include <cstdlib>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -13,6 +12,7 @@
 #include "cli/number_checks.h"
 #include "runtime/base/config_limit.h"
 #include "runtime/base/files.h"
+#include "runtime/base/parse_number.h"
 #include "runtime/config/elasticity_section.h"
 
 namespace ds::cli {
@@ -27,11 +27,8 @@ constexpr std::size_t kLineWidth = 80;
 std::optional<std::int64_t> WorldSizeVariable() {
   const char* const text = std::getenv("WORLD_SIZE");
   if (text == nullptr) return std::nullopt;
-  const std::string_view digits = text;
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(text, text + digits.size(), number);
-  const bool is_number = error == std::errc() && end == text + digits.size() && number >= 1;
-  return is_number ? std::optional(number) : std::nullopt;
+  const std::optional<std::int64_t> number = ParseNumber<std::int64_t>(text);
+  return number.value_or(0) < 1 ? std::nullopt : number;
 }
 
 void PrintJson(const config::ElasticBatch& batch) {

@@ -5,7 +5,6 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <iostream>
@@ -17,6 +16,7 @@
 #include "cli/number_checks.h"
 #include "cli/train/find_model.h"
 #include "runtime/base/byte_size.h"
+#include "runtime/base/parse_number.h"
 #include "runtime/config/memory_estimate.h"
 
 namespace ds::cli {
@@ -36,16 +36,10 @@ struct EstimateFlags {
 
 // "7000000000" or "7e9".
 StatusOr<std::int64_t> ParseCount(const std::string& flag, const std::string& text) {
-  const char* const end = text.data() + text.size();
-  std::int64_t whole = 0;
-  if (const auto [stop, error] = std::from_chars(text.data(), end, whole);
-      error == std::errc() && stop == end) {
-    return whole;
-  }
-  double number = 0;
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  const bool is_whole = error == std::errc() && stop == end && number == std::floor(number);
-  if (is_whole && std::abs(number) < 9e15) return static_cast<std::int64_t>(number);
+  if (const auto whole = ParseNumber<std::int64_t>(text)) return *whole;
+  const std::optional<double> number = ParseNumber<double>(text);
+  const bool is_whole = number.has_value() && *number == std::floor(*number);
+  if (is_whole && std::abs(*number) < 9e15) return static_cast<std::int64_t>(*number);
   return InvalidArgumentError(flag + " must be a whole number, not '" + text + "'");
 }
 

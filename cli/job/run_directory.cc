@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "cli/job/event_json.h"
+#include "runtime/base/parse_number.h"
 
 namespace ds::cli {
 namespace {
@@ -81,10 +81,7 @@ int RunDirectory::NextGeneration() const {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(path_ / "logs", error)) {
     const std::string name = entry.path().filename().string();
-    int generation = 0;
-    const auto [end, bad] = std::from_chars(name.data(), name.data() + name.size(), generation);
-    if (bad == std::errc() && end == name.data() + name.size())
-      next = std::max(next, generation + 1);
+    if (const auto generation = ParseNumber<int>(name)) next = std::max(next, *generation + 1);
   }
   return next;
 }

@@ -1,7 +1,8 @@
 #include "cli/plan/core_list.h"
 
-#include <charconv>
 #include <optional>
+
+#include "runtime/base/parse_number.h"
 
 namespace ds::cli {
 namespace {
@@ -10,12 +11,8 @@ namespace {
 constexpr int kMaxCore = 65535;
 
 std::optional<int> ParseCore(std::string_view digits) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (digits.empty() || error != std::errc() || end != digits.data() + digits.size()) {
-    return std::nullopt;
-  }
-  if (value < 0 || value > kMaxCore) return std::nullopt;
+  const std::optional<int> value = ParseNumber<int>(digits);
+  if (!value.has_value() || *value < 0 || *value > kMaxCore) return std::nullopt;
   return value;
 }
 

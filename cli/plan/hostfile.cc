@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "runtime/base/files.h"
+#include "runtime/base/parse_number.h"
 #include "runtime/base/suggest.h"
 
 namespace ds::cli {
@@ -59,11 +59,9 @@ StatusOr<std::string> TakeKey(std::string_view* text) {
 }
 
 // The number if `digits` is one of at most `max`.
-std::optional<int> ParseNumber(std::string_view digits, int max) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
-  if (value < 0 || value > max || digits.front() == '-') return std::nullopt;
+std::optional<int> NumberUpTo(int max, std::string_view digits) {
+  const std::optional<int> value = ParseNumber<int>(digits);
+  if (!value.has_value() || *value > max || digits.front() == '-') return std::nullopt;
   return value;
 }
 
@@ -79,7 +77,7 @@ std::vector<std::string> SplitAtCommas(std::string_view text) {
 
 // A number, or a name as the driver gives them (GPU-..., MIG-...), which starts with a letter.
 bool IsDevice(const std::string& device) {
-  if (ParseNumber(device, kMaxSlotsPerHost).has_value()) return true;
+  if (NumberUpTo(kMaxSlotsPerHost, device).has_value()) return true;
   return !device.empty() && std::isalpha(static_cast<unsigned char>(device.front())) != 0;
 }
 
@@ -117,7 +115,7 @@ Status AddKey(std::string_view word, HostEntry* entry) {
                                                : "'" + key + "' needs a value: " + key + "=...");
   }
   if (key != "spare" && value.empty()) return InvalidArgumentError("'" + key + "=' has no value");
-  if (key == "port" && ParseNumber(value, kMaxPort).value_or(0) == 0) {
+  if (key == "port" && NumberUpTo(kMaxPort, value).value_or(0) == 0) {
     return InvalidArgumentError("port=" + value + ": expected 1 to 65535");
   }
   if (key == "gpus") DS_RETURN_IF_ERROR(CheckDevices(value, entry->slots));
@@ -142,7 +140,7 @@ StatusOr<HostEntry> ParseLine(std::string_view line) {
   if (!slots.starts_with(kSlots)) {
     return InvalidArgumentError("expected 'HOST slots=N', found '" + std::string(line) + "'");
   }
-  const std::optional<int> count = ParseNumber(slots.substr(kSlots.size()), kMaxSlotsPerHost);
+  const std::optional<int> count = NumberUpTo(kMaxSlotsPerHost, slots.substr(kSlots.size()));
   if (!count.has_value()) {
     return InvalidArgumentError(std::string(slots) + ": expected a whole number from 0 to " +
                                 std::to_string(kMaxSlotsPerHost));

@@ -1,7 +1,6 @@
 #include "cli/plan/launch_plan.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <optional>
 #include <set>
@@ -10,6 +9,7 @@
 
 #include "cli/plan/core_list.h"
 #include "cli/plan/log_filter.h"
+#include "runtime/base/parse_number.h"
 
 namespace ds::cli {
 namespace {
@@ -21,10 +21,8 @@ std::vector<std::string> Names(int count) {
 }
 
 std::optional<int> AsNumber(std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
-  return value;
+  const std::optional<int> value = ParseNumber<int>(text);
+  return value.value_or(-1) < 0 ? std::nullopt : value;
 }
 
 // The devices that CUDA_VISIBLE_DEVICES leaves; as in CUDA, "-1" ends the list.

@@ -1,19 +1,17 @@
 #include "cli/plan/log_filter.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <string>
-#include <system_error>
+
+#include "runtime/base/parse_number.h"
 
 namespace ds::cli {
 namespace {
 
 std::optional<int> ParseRank(std::string_view digits) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  const bool whole = error == std::errc() && end == digits.data() + digits.size();
-  return whole && value >= 0 ? std::optional(value) : std::nullopt;
+  const std::optional<int> value = ParseNumber<int>(digits);
+  return value.value_or(-1) < 0 ? std::nullopt : value;
 }
 
 std::optional<std::pair<int, int>> ParseRange(std::string_view part) {

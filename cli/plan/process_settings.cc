@@ -1,8 +1,8 @@
 #include "cli/plan/process_settings.h"
 
-#include <charconv>
 #include <optional>
 
+#include "runtime/base/parse_number.h"
 #include "runtime/base/resource_limits.h"
 #include "runtime/base/suggest.h"
 
@@ -13,10 +13,7 @@ constexpr int kMaxUmask = 0777;
 
 std::optional<std::uint64_t> Amount(std::string_view text) {
   if (text == "unlimited" || text == "infinity") return kUnlimited;
-  std::uint64_t amount = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), amount);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return amount;
+  return ParseNumber<std::uint64_t>(text);
 }
 
 }  // namespace
@@ -44,13 +41,12 @@ StatusOr<ProcessLimit> ParseLimit(std::string_view word) {
 }
 
 StatusOr<int> ParseUmask(std::string_view word) {
-  int mask = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), mask, 8);
-  if (error != std::errc() || end != word.data() + word.size() || mask < 0 || mask > kMaxUmask) {
+  const std::optional<int> mask = ParseNumber<int>(word, 8);
+  if (!mask.has_value() || *mask < 0 || *mask > kMaxUmask) {
     return InvalidArgumentError("--umask " + std::string(word) +
                                 ": expected an octal number from 0 to 777");
   }
-  return mask;
+  return *mask;
 }
 
 }  // namespace ds::cli

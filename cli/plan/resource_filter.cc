@@ -1,12 +1,12 @@
 #include "cli/plan/resource_filter.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <set>
 #include <string_view>
 #include <utility>
 
+#include "runtime/base/parse_number.h"
 #include "runtime/base/suggest.h"
 
 namespace ds::cli {
@@ -46,12 +46,11 @@ std::string ShowSlots(const std::vector<int>& slots) {
 }
 
 StatusOr<int> ParseSlot(std::string_view digits) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (digits.empty() || error != std::errc() || end != digits.data() + digits.size() || value < 0) {
+  const std::optional<int> value = ParseNumber<int>(digits);
+  if (value.value_or(-1) < 0) {
     return InvalidArgumentError("'" + std::string(digits) + "' is no slot number");
   }
-  return value;
+  return *value;
 }
 
 // "2" or "0-3", every number of which must be a slot of `host`.

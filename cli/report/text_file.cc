@@ -1,9 +1,9 @@
 #include "cli/report/text_file.h"
 
-#include <charconv>
 #include <sstream>
 
 #include "runtime/base/files.h"
+#include "runtime/base/parse_number.h"
 
 namespace ds::cli {
 namespace {
@@ -41,11 +41,7 @@ std::string ValueOf(const std::vector<std::string>& lines, std::string_view key,
 }
 
 std::optional<std::uint64_t> LeadingNumber(std::string_view text) {
-  text = text.substr(0, text.find(' '));
-  std::uint64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
+  return ParseNumber<std::uint64_t>(text.substr(0, text.find(' ')));
 }
 
 std::vector<std::string> Words(std::string_view text) {

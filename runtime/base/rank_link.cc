@@ -5,9 +5,10 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <utility>
+
+#include "runtime/base/parse_number.h"
 
 namespace ds {
 namespace {
@@ -92,11 +93,9 @@ StatusOr<std::optional<RankMessage>> RankMessageReader::Next() {
 StatusOr<std::unique_ptr<RankLink>> RankLink::FromEnvironment() {
   const char* text = std::getenv(kRankLinkVariable);
   if (text == nullptr) return std::unique_ptr<RankLink>();
-  const std::string_view digits(text);
-  int fd = -1;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), fd);
-  if (error != std::errc() || end != digits.data() + digits.size() || fd < 0) {
-    return InvalidArgumentError(std::string(kRankLinkVariable) + "='" + std::string(digits) +
+  const int fd = ParseNumber<int>(text).value_or(-1);
+  if (fd < 0) {
+    return InvalidArgumentError(std::string(kRankLinkVariable) + "='" + text +
                                 "' is not a descriptor number");
   }
   if (::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) return ErrnoError(errno, kRankLinkVariable);

@@ -1,9 +1,10 @@
 #include "runtime/comm/rank_identity.h"
 
-#include <charconv>
 #include <cstdlib>
 #include <limits>
 #include <string_view>
+
+#include "runtime/base/parse_number.h"
 
 namespace ds::comm {
 namespace {
@@ -17,19 +18,17 @@ struct Range {
 StatusOr<int> IntegerVariable(const char* name, int fallback, Range range) {
   const char* text = std::getenv(name);
   if (text == nullptr) return fallback;
-  const std::string_view value(text);
-  int number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error != std::errc() || end != value.data() + value.size() || value.empty()) {
+  const std::optional<int> number = ParseNumber<int>(text);
+  if (!number.has_value()) {
     return InvalidArgumentError(std::string("environment variable ") + name + "=\"" + text +
                                 "\" is not a whole number");
   }
-  if (number < range.low || number > range.high) {
+  if (*number < range.low || *number > range.high) {
     return InvalidArgumentError(std::string("environment variable ") + name + "=" + text +
                                 " is outside " + std::to_string(range.low) + ".." +
                                 std::to_string(range.high));
   }
-  return number;
+  return *number;
 }
 
 std::string TextVariable(const char* name, const std::string& fallback) {

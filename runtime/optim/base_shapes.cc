@@ -1,11 +1,11 @@
 #include "runtime/optim/base_shapes.h"
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "runtime/base/check.h"
 #include "runtime/base/files.h"
+#include "runtime/base/parse_number.h"
 
 namespace ds::optim {
 namespace {
@@ -26,12 +26,11 @@ std::string_view Unquoted(std::string_view text) {
 
 StatusOr<Dimension> ParseDimension(std::string_view text) {
   if (text == "null" || text == "~") return Dimension();
-  std::int64_t size = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
-  if (error != std::errc() || end != text.data() + text.size() || size <= 0) {
+  const std::optional<std::int64_t> size = ParseNumber<std::int64_t>(text);
+  if (size.value_or(0) <= 0) {
     return InvalidArgumentError("\"" + std::string(text) + "\" is neither a size nor null");
   }
-  return Dimension(size);
+  return Dimension(*size);
 }
 
 // "[2, null]", what stands behind a name.

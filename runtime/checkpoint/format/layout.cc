@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
+#include "runtime/base/parse_number.h"
 
 namespace ds::checkpoint {
 namespace {
@@ -15,11 +15,9 @@ std::string StepDirectoryName(std::int64_t step) { return fmt::format("{}{}", kS
 
 std::optional<std::int64_t> StepOfDirectoryName(std::string_view name) {
   if (!name.starts_with(kStepPrefix)) return std::nullopt;
-  const std::string_view digits = name.substr(kStepPrefix.size());
-  std::int64_t step = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  const auto step = ParseNumber<std::int64_t>(name.substr(kStepPrefix.size()));
   // One spelling per step: the name made from the number is the name that was read.
-  if (error != std::errc() || step < 0 || StepDirectoryName(step) != name) return std::nullopt;
+  if (step.value_or(-1) < 0 || StepDirectoryName(*step) != name) return std::nullopt;
   return step;
 }
 

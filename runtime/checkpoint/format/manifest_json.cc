@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <limits>
 
 #include "runtime/base/files.h"
+#include "runtime/base/parse_number.h"
 #include "runtime/checkpoint/format/crc32c.h"
 #include "runtime/checkpoint/format/layout.h"
 #include "runtime/checkpoint/format/manifest.h"
@@ -98,11 +98,10 @@ StatusOr<Shape> GetShape(const Json& object, const char* key) {
 }
 
 StatusOr<std::uint32_t> ParseChecksum(std::string_view text) {
-  std::uint32_t crc = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), crc, 16);
+  const std::optional<std::uint32_t> crc = ParseNumber<std::uint32_t>(text, 16);
   // One spelling per value: eight lower-case digits.
-  if (error != std::errc() || ChecksumText(crc) != text) return BadField("crc32c", "8 hex digits");
-  return crc;
+  if (!crc.has_value() || ChecksumText(*crc) != text) return BadField("crc32c", "8 hex digits");
+  return *crc;
 }
 
 StatusOr<StoredShard> ShardFromJson(const Json& json) {
