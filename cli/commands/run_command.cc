@@ -61,7 +61,7 @@ StatusOr<int> RunCommand(const Invocation& invocation) {
                       RunDirectory::Create(RunDirectoryPath(flags, setup.job_id)));
   nlohmann::ordered_json job = DescribeJob("run", setup, invocation.command_line);
   job["argv"] = DescribeWords(argv);
-  DS_RETURN_IF_ERROR(run_directory->WriteJob(job, Durability::kWhole));
+  setup.describe = [&] { return run_directory->WriteJob(job, Durability::kWhole); };
   return RunJob(setup, run_directory.get());
 }
 

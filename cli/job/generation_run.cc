@@ -86,9 +86,6 @@ std::optional<Verdict> GenerationRun::Run(const RankProgram& program) {
 }
 
 void GenerationRun::LaunchHosts(const RankProgram& program) {
-  // Its end waits for the call.
-  const std::future<void> preparation = std::async(
-      std::launch::async, [this] { observer_->OnLaunching(generation_, job_.plan.world_size()); });
   std::vector<int> all(prepared_.daemons.size());
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
   const std::function<Status(int)> launch = [&](int node_rank) {
@@ -110,6 +107,7 @@ void GenerationRun::LaunchHosts(const RankProgram& program) {
       if (NobodyAnswered(answers[node_rank])) lost_.insert(node_rank);
     }
   }
+  observer_->OnLaunched(generation_, job_.plan.world_size());
 }
 
 Status GenerationRun::ForwardInput() {

@@ -43,7 +43,7 @@ class JobReport : public JobObserver {
       console_->Notice("host " + host + " has no GPU: its ranks run on CPU");
     }
   }
-  void OnLaunching(int generation, int ranks) override {
+  void OnLaunched(int generation, int ranks) override {
     // What fails here fails again with the first event of the rank, which ends the job.
     static_cast<void>(run_directory_->MakeLogs(generation, ranks));
   }
@@ -272,6 +272,7 @@ StatusOr<int> RunJob(const JobSetup& setup, RunDirectory* run_directory) {
       [&request](int node_rank) { return MakePrepareRequest(request, node_rank); });
   if (!begun.ok()) return ReportError(begun, kExitPreflight);
   KeepGrpcUntilExit();
+  DS_RETURN_IF_ERROR(setup.describe());
 
   ConsoleOptions options = DetectConsole();
   options.quiet = setup.flags.quiet;

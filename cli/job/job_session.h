@@ -32,6 +32,8 @@ struct JobSetup {
   std::string script;
   std::function<StatusOr<RankProgram>(int generation)> program;
   std::vector<std::string> notices;  // for the user, before anything starts
+  // Writes what the run directory is to say of the job, while its daemons start.
+  std::function<Status()> describe;
 };
 
 // Runs the job to its end and shows it; the exit status of dsrun. Call it before this process has

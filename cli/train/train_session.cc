@@ -20,10 +20,12 @@ StatusOr<int> RunTraining(JobSetup setup, TrainInputs inputs,
 
   nlohmann::ordered_json job = DescribeJob("train", setup, command_line);
   job["train"] = nlohmann::ordered_json::parse(config::ToJson(inputs.job));
-  DS_RETURN_IF_ERROR(MakeDirectories(run_directory->checkpoints()));
-  DS_RETURN_IF_ERROR(run_directory->WriteJob(job, Durability::kDurable));
-  DS_RETURN_IF_ERROR(run_directory->WriteResolvedConfig(inputs.resolved_config));
-  DS_RETURN_IF_ERROR(run_directory->RemoveVerdict());
+  setup.describe = [&]() -> Status {
+    DS_RETURN_IF_ERROR(MakeDirectories(run_directory->checkpoints()));
+    DS_RETURN_IF_ERROR(run_directory->WriteJob(job, Durability::kDurable));
+    DS_RETURN_IF_ERROR(run_directory->WriteResolvedConfig(inputs.resolved_config));
+    return run_directory->RemoveVerdict();
+  };
   return RunJob(setup, run_directory);
 }
 
