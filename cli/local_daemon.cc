@@ -56,18 +56,21 @@ StatusOr<fs::path> FindDaemon(const fs::path& named) {
 
 StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Begin(LocalDaemonOptions options) {
   DS_ASSIGN_OR_RETURN(options.dsrund, FindDaemon(options.dsrund));
-  DS_ASSIGN_OR_RETURN(SocketPair connection, MakeSocketPair());
   std::unique_ptr<LocalDaemon> daemon(new LocalDaemon(std::move(options)));
-  daemon->connection_ = std::move(connection.theirs);
+  DS_ASSIGN_OR_RETURN(UniqueFd ours, daemon->MakeConnection());
   if (daemon->options_.take_warm) daemon->Offer();
   if (!daemon->offer_.valid()) DS_RETURN_IF_ERROR(daemon->Spawn());
-  daemon->client_ = std::make_unique<DaemonClient>(std::move(connection.ours));
-  daemon->client_->OpenWatch();
+  daemon->Connect(std::move(ours));
   return daemon;
 }
 
 Status LocalDaemon::Await() {
-  if (offer_.valid() && !TakeOffered()) DS_RETURN_IF_ERROR(Spawn());
+  if (offer_.valid() && !TakeOffered()) {
+    // Another daemon, another connection: that one may still find what was offered.
+    DS_ASSIGN_OR_RETURN(UniqueFd ours, MakeConnection());
+    DS_RETURN_IF_ERROR(Spawn());
+    Connect(std::move(ours));
+  }
   connection_.Reset();
   if (!ready_.valid()) return OkStatus();
   const Status status = AwaitReady();
@@ -83,6 +86,17 @@ StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Start(LocalDaemonOptions opt
 }
 
 LocalDaemon::~LocalDaemon() { static_cast<void>(Close()); }
+
+StatusOr<UniqueFd> LocalDaemon::MakeConnection() {
+  DS_ASSIGN_OR_RETURN(SocketPair pair, MakeSocketPair());
+  connection_ = std::move(pair.theirs);
+  return std::move(pair.ours);
+}
+
+void LocalDaemon::Connect(UniqueFd ours) {
+  client_ = std::make_unique<DaemonClient>(std::move(ours));
+  client_->OpenWatch();
+}
 
 void LocalDaemon::Offer() {
   WarmJob job{.dsrund = options_.dsrund,

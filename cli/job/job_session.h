@@ -36,8 +36,9 @@ struct JobSetup {
   std::function<Status()> describe;
 };
 
-// Runs the job to its end and shows it; the exit status of dsrun. Call it before this process has
-// any other thread that takes signals. An error Status means that nothing ran.
+// Runs the job to its end and shows it; the exit status of dsrun. Call it once, before this process
+// has any other thread that takes signals, which are the job's from then on. An error Status means
+// that nothing ran.
 StatusOr<int> RunJob(const JobSetup& setup, RunDirectory* run_directory);
 
 }  // namespace ds::cli

@@ -171,6 +171,21 @@ TEST_F(ServeTest, AnotherBuildIsNotTaken) {
   EXPECT_THAT(result.out, HasSubstr((other / "dsrund").string()));
 }
 
+TEST_F(ServeTest, ADaemonThatDoesNotAnswerIsNotWaitedForLong) {
+  const auto server = Serve({"--waiting", "1"});
+  const std::string pool = std::to_string(server->pid());
+  const auto children = ReadFile("/proc/" + pool + "/task/" + pool + "/children");
+  ASSERT_TRUE(children.ok()) << children.status().message();
+  const pid_t waiting = std::stoi(*children);
+  ::kill(waiting, SIGSTOP);
+  // It finds its offer while the job runs, and ends, for nobody reads its answer.
+  const std::string pid = std::to_string(waiting);
+  const ProgramResult result = Run("", std::string(kSayDaemon) + "; kill -CONT " + pid +
+                                           "; while kill -0 " + pid + "; do sleep 0.01; done");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, Not(HasSubstr("--wait_for_job")));
+}
+
 TEST_F(ServeTest, AFolderThatOthersMayEnterIsNotTrusted) {
   const auto server = Serve();
   fs::permissions(runtime() / "dsrund-serve", fs::perms::all);
