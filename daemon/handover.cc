@@ -169,6 +169,7 @@ StatusOr<std::optional<UniqueFd>> NextConnection(const UniqueFd& both,
 
 StatusOr<TakenJob> AwaitJob(const HandoverPlaces& places) {
   const std::string own_nature = FixedNature("/proc/self");
+  const std::string given_nature = GivenNature("/proc/self");
   DS_ASSIGN_OR_RETURN(const UniqueFd both, WatchBoth(places));
   for (;;) {
     DS_ASSIGN_OR_RETURN(std::optional<UniqueFd> lifeline, NextConnection(both, places));
@@ -188,7 +189,8 @@ StatusOr<TakenJob> AwaitJob(const HandoverPlaces& places) {
                  .process = std::move(accepted->process),
                  .job_id = request.job_id(),
                  .dsrank = request.dsrank(),
-                 .environment = {request.environment().begin(), request.environment().end()}};
+                 .environment = {request.environment().begin(), request.environment().end()},
+                 .moved = GivenNature("/proc/self") != given_nature};
     if (request.has_prepare()) job.prepare = std::move(*request.mutable_prepare());
     return job;
   }

@@ -26,8 +26,9 @@ struct TakenJob {
   UniqueFd controller;  // ends when the controller does, or needs this daemon no more
   UniqueFd process;     // readable when the controller's process has ended; may be invalid
   std::string job_id;
-  std::string dsrank;                         // "" = beside dsrund
-  std::vector<std::string> environment;       // "NAME=value"
+  std::string dsrank;                    // "" = beside dsrund
+  std::vector<std::string> environment;  // "NAME=value"
+  bool moved = false;  // this daemon is in other control groups than when it began to wait
   std::optional<v1::PrepareRequest> prepare;  // that the answer is to say something of
 };
 

@@ -89,7 +89,17 @@ Status Supervisor::WatchController() {
   });
 }
 
+void Supervisor::Rehearse() {
+  v1::PrepareRequest request;
+  request.set_protocol_version(v1::PROTOCOL_CURRENT);
+  request.set_program("/bin/sh");
+  request.set_working_directory("/");
+  static_cast<void>(Prepare(request));
+  Evidence();
+}
+
 Status Supervisor::TakeJob(TakenJob job) {
+  if (job.moved) evidence_.reset();
   options_.job_id = std::move(job.job_id);
   options_.environment = std::move(job.environment);
   if (!job.dsrank.empty()) options_.dsrank = job.dsrank;

@@ -49,7 +49,9 @@ class Supervisor {
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
-  // For one that was created without a job, before the loop runs: serves this one.
+  // For one that was created without a job, before the loop runs. Rehearse does for nobody what the
+  // first job would else wait for; then it serves the job.
+  void Rehearse();
   Status TakeJob(TakenJob job);
 
   // Once the loop has ended: nothing of the job is left. The controller of a warm daemon need not

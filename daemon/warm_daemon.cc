@@ -18,6 +18,7 @@
 #include "runtime/base/files.h"
 #include "runtime/base/log.h"
 #include "runtime/base/private_folder.h"
+#include "runtime/base/unix_socket.h"
 
 namespace ds::daemon {
 namespace {
@@ -54,6 +55,14 @@ void StepAside(const UniqueFd& controller_process) {
   static_cast<void>(::poll(&ended, 1, kMilliseconds));
 }
 
+// The first connection finds what connections need in memory.
+Status Rehearse(RpcServer* server, Supervisor* supervisor) {
+  supervisor->Rehearse();
+  DS_ASSIGN_OR_RETURN(SocketPair nobody, MakeSocketPair());
+  server->Serve(std::move(nobody.theirs));
+  return OkStatus();
+}
+
 // Returns when it could not start or nobody needs it; otherwise the process ends with the loop.
 Status WaitAndServe(SupervisorOptions options, PrivateFolder* private_folder) {
   const UniqueFd listener(kInheritedListener);
@@ -68,6 +77,7 @@ Status WaitAndServe(SupervisorOptions options, PrivateFolder* private_folder) {
                       Supervisor::Create(loop.get(), std::move(options)));
   DaemonService service(loop.get(), supervisor.get());
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server, RpcServer::Start(&service));
+  DS_RETURN_IF_ERROR(Rehearse(server.get(), supervisor.get()));
   DS_ASSIGN_OR_RETURN(TakenJob job, AwaitJob({.listener = listener.get(), .owner = owner.get()}));
   owner.Reset();  // the pool starts the next one
   UniqueFd connection = std::move(job.connection);
