@@ -14,7 +14,7 @@
 #endif
 
 int main(int argc, char** argv) {
-  ds::ShareMallocArena();
+  ds::LimitMallocArenas();
   ds::InitLog("dsrun");
   ds::ReserveDescriptors(1024);  // each rank has two logs
   const int status = ds::cli::RunCommandLine(std::vector<std::string>(argv, argv + argc));

@@ -111,7 +111,7 @@ Status Serve(const Flags& flags) {
 }
 
 int Main(int argc, char** argv) {
-  ShareMallocArena();
+  LimitMallocArenas();
   CLI::App app("dsrund: starts, watches and stops the ranks of one dsrun job on this host");
   app.set_version_flag("--version", "dsrund " DS_VERSION);
   Flags flags;
