@@ -110,11 +110,12 @@ class DaemonClient::Call {
 };
 
 struct DaemonClient::WatchStream {
-  explicit WatchStream(DaemonClient* client)
-      : call(client, kWatchDeadline), stream(client->stub_->Watch(call.context())) {}
+  explicit WatchStream(DaemonClient* client) : call(client, kWatchDeadline) {}
+  // May take as long as a connection does; a cancelled call ends it.
+  void Open(v1::Daemon::Stub* stub) { stream = stub->Watch(call.context()); }
 
   Call call;
-  const std::unique_ptr<grpc::ClientReaderWriter<v1::WatchRequest, v1::EventBatch>> stream;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::WatchRequest, v1::EventBatch>> stream;
 };
 
 void KeepGrpcUntilExit() {
@@ -231,7 +232,10 @@ StatusOr<v1::InputResponse> DaemonClient::Input(const v1::InputRequest& request,
   return Answer(&v1::Daemon::Stub::Input, request, timeout);
 }
 
-void DaemonClient::OpenWatch() { opened_ = std::make_unique<WatchStream>(this); }
+void DaemonClient::OpenWatch() {
+  opened_ = std::make_unique<WatchStream>(this);
+  opened_->Open(stub_.get());
+}
 
 Status DaemonClient::Watch(const WatchOptions& options, const EventCallback& on_event) {
   {
@@ -295,6 +299,7 @@ Status DaemonClient::WatchOnce(const WatchOptions& options, const EventCallback&
     if (watch_cancelled_) return CancelledError("watching was cancelled");
     watch_ = watch->call.context();
   }
+  if (watch->stream == nullptr) watch->Open(stub_.get());
   const auto& stream = watch->stream;
   v1::WatchRequest request;
   request.set_job_id(options.job_id);
