@@ -57,8 +57,13 @@ std::string GivenNature(const std::string& process) {
   return nature;
 }
 
-// "" or why this process, of the fixed nature `own`, is not what the controller would have started.
-std::string WhyNot(const v1::Handover& request, const SocketPeer& peer, const std::string& own) {
+struct Nature {
+  std::string fixed;
+  std::string given;
+};
+
+// "" or why this process, of the nature `own`, is not what the controller would have started.
+std::string WhyNot(const v1::Handover& request, const SocketPeer& peer, const Nature& own) {
   if (peer.user != ::geteuid()) return "another user's";
   if (request.protocol_version() != v1::PROTOCOL_CURRENT) return "of another version";
   struct stat self {};
@@ -71,7 +76,7 @@ std::string WhyNot(const v1::Handover& request, const SocketPeer& peer, const st
     return "another build of dsrund";
   }
   const std::string controller = "/proc/" + std::to_string(peer.pid);
-  if (FixedNature(controller) != own || GivenNature(controller) != GivenNature("/proc/self")) {
+  if (FixedNature(controller) != own.fixed || GivenNature(controller) != own.given) {
     return "in other groups, namespaces or control groups";
   }
   return "";
@@ -117,7 +122,7 @@ struct Accepted {
 };
 
 // The request, when this daemon is the right one and can be made like the controller's child.
-StatusOr<Accepted> Accept(int lifeline, const std::string& own_nature) {
+StatusOr<Accepted> Accept(int lifeline, const Nature& own) {
   DS_ASSIGN_OR_RETURN(const SocketPeer peer, PeerOf(lifeline));
   DS_ASSIGN_OR_RETURN(ReceivedMessage message,
                       ReceiveMessage(lifeline, kMaxHandoverBytes, kPatience));
@@ -125,7 +130,7 @@ StatusOr<Accepted> Accept(int lifeline, const std::string& own_nature) {
   if (!request.ParseFromString(message.bytes) || message.descriptors.size() != 2) {
     return InvalidArgumentError("no handover");
   }
-  if (const std::string reason = WhyNot(request, peer, own_nature); !reason.empty()) {
+  if (const std::string reason = WhyNot(request, peer, own); !reason.empty()) {
     return FailedPreconditionError("the waiting daemon is " + reason);
   }
   DS_RETURN_IF_ERROR(Apply(request, message.descriptors[1]));
@@ -168,13 +173,14 @@ StatusOr<std::optional<UniqueFd>> NextConnection(const UniqueFd& both,
 }  // namespace
 
 StatusOr<TakenJob> AwaitJob(const HandoverPlaces& places) {
-  const std::string own_nature = FixedNature("/proc/self");
-  const std::string given_nature = GivenNature("/proc/self");
+  const std::string given_at_first = GivenNature("/proc/self");
+  Nature own{.fixed = FixedNature("/proc/self"), .given = given_at_first};
   DS_ASSIGN_OR_RETURN(const UniqueFd both, WatchBoth(places));
   for (;;) {
     DS_ASSIGN_OR_RETURN(std::optional<UniqueFd> lifeline, NextConnection(both, places));
     if (!lifeline.has_value()) continue;
-    StatusOr<Accepted> accepted = Accept(lifeline->get(), own_nature);
+    own.given = GivenNature("/proc/self");
+    StatusOr<Accepted> accepted = Accept(lifeline->get(), own);
     if (!accepted.ok()) {
       v1::HandoverReply reply;
       reply.set_refused(accepted.status().message());
@@ -190,7 +196,7 @@ StatusOr<TakenJob> AwaitJob(const HandoverPlaces& places) {
                  .job_id = request.job_id(),
                  .dsrank = request.dsrank(),
                  .environment = {request.environment().begin(), request.environment().end()},
-                 .moved = GivenNature("/proc/self") != given_nature};
+                 .moved = own.given != given_at_first};
     if (request.has_prepare()) job.prepare = std::move(*request.mutable_prepare());
     return job;
   }
