@@ -88,11 +88,12 @@ TEST_F(LeftoversTest, OfJobsThatTookAWaitingDaemon) {
   for (int time = 0; time < kTimes / 5; ++time) ASSERT_EQ(StartAndStop(time).status, 7);
   // Fewer while a taken daemon is not replaced yet, more while one is being started.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (DescriptorsOf(server.pid()) != descriptors &&
-         std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  std::size_t now = DescriptorsOf(server.pid());
+  while (now != descriptors && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // nothing tells of another's table
+    now = DescriptorsOf(server.pid());
   }
-  EXPECT_EQ(DescriptorsOf(server.pid()), descriptors);
+  EXPECT_EQ(now, descriptors);
   server.Signal(SIGTERM);
   EXPECT_EQ(server.Wait().status, 0);
   EXPECT_TRUE(fs::is_empty(runtime()));
