@@ -3,9 +3,9 @@
 // BacklogWriter: writes to the terminal without ever making the writer wait for it.
 //
 // Text is queued and written by a thread of its own, in order, over both streams; there is none
-// until there is text. While a blocked
-// console (Ctrl-S, a slow pipe) has more than the limit queued, further text that may be dropped is
-// dropped and counted, and a line says how much once there is room again.
+// until there is text. While a blocked console (Ctrl-S, a slow pipe) has more than the limit
+// queued, further text that may be dropped is dropped and counted, and a line says how much once
+// there is room again.
 //
 // Threads: safe to use from any thread.
 
