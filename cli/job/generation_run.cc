@@ -17,22 +17,6 @@ constexpr std::chrono::hours kPatience{1};
 // A Stop that did not get through is sent again: until the host is lost its lease is being renewed.
 constexpr std::chrono::milliseconds kStopAgainAfter{200};
 
-// Calls `call(node_rank)` for all hosts at once and waits; the results are by host.
-template <typename Result>
-std::vector<Result> OnAllHosts(const std::vector<int>& node_ranks,
-                               const std::function<Result(int)>& call) {
-  if (node_ranks.size() == 1) return {call(node_ranks.front())};  // a thread would only cost time
-  std::vector<std::future<Result>> calls;
-  calls.reserve(node_ranks.size());
-  for (const int node_rank : node_ranks) {
-    calls.push_back(std::async(std::launch::async, call, node_rank));
-  }
-  std::vector<Result> results;
-  results.reserve(node_ranks.size());
-  for (std::future<Result>& pending : calls) results.push_back(pending.get());
-  return results;
-}
-
 // The daemon stopped its ranks for a reason of its own, and ends.
 bool EndsItsDaemon(const v1::Event& event) {
   const v1::StopCause cause = event.job_ended().stop_cause();
@@ -66,13 +50,13 @@ GenerationRun::GenerationRun(int generation, const JobRequest& job, const Prepar
       failures_(generation) {}
 
 std::optional<Verdict> GenerationRun::Run(const RankProgram& program) {
-  LaunchHosts(program);
+  const std::vector<std::jthread> hosts = LaunchHosts(program);
   if (failures_.failed()) {
     StopHosts(0, "another host could not start its ranks");
   } else if (const Status forwarding = ForwardInput(); !forwarding.ok()) {
     observer_->OnNotice("rank 0 gets no standard input: " + forwarding.message());
   }
-  WatchHosts();
+  HandleInputs();
   if (standard_input_ != nullptr) standard_input_->Stop();
   if (observer_failed_.has_value() && !failures_.failed()) {
     return Verdict{.cause = Cause::kInternal,
@@ -85,29 +69,47 @@ std::optional<Verdict> GenerationRun::Run(const RankProgram& program) {
   return failures_.Conclude();
 }
 
-void GenerationRun::LaunchHosts(const RankProgram& program) {
-  std::vector<int> all(prepared_.daemons.size());
-  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
-  const std::function<Status(int)> launch = [&](int node_rank) {
-    const v1::LaunchRequest request =
-        MakeLaunchRequest(job_, program,
-                          {.node_rank = node_rank,
-                           .generation = generation_,
-                           .master_port = prepared_.master_port,
-                           .core_count = prepared_.core_counts[node_rank],
-                           .forward_input = standard_input_ != nullptr && node_rank == 0});
-    return prepared_.daemons[node_rank]->Launch(request).status();
-  };
-  const std::vector<Status> answers = OnAllHosts(all, launch);
-  for (const int node_rank : all) {
-    if (answers[node_rank].ok()) {
+Status GenerationRun::LaunchHost(int node_rank, const RankProgram& program) {
+  const v1::LaunchRequest request =
+      MakeLaunchRequest(job_, program,
+                        {.node_rank = node_rank,
+                         .generation = generation_,
+                         .master_port = prepared_.master_port,
+                         .core_count = prepared_.core_counts[node_rank],
+                         .forward_input = standard_input_ != nullptr && node_rank == 0});
+  return prepared_.daemons[node_rank]->Launch(request).status();
+}
+
+void GenerationRun::WatchHost(int node_rank) {
+  const Status status = prepared_.daemons[node_rank]->Watch(
+      generation_,
+      [&](const v1::Event& event) { inputs_->Put({.node_rank = node_rank, .event = event}); });
+  inputs_->Put({.node_rank = node_rank, .stream_status = status});
+}
+
+std::vector<std::jthread> GenerationRun::LaunchHosts(const RankProgram& program) {
+  std::vector<std::jthread> hosts;
+  std::vector<std::future<Status>> answers;
+  for (int node_rank = 0; node_rank < static_cast<int>(prepared_.daemons.size()); ++node_rank) {
+    std::promise<Status> answer;
+    answers.push_back(answer.get_future());
+    hosts.emplace_back([this, node_rank, &program, answer = std::move(answer)]() mutable {
+      const Status launched = LaunchHost(node_rank, program);
+      answer.set_value(launched);
+      if (launched.ok()) WatchHost(node_rank);
+    });
+  }
+  observer_->OnLaunching(generation_, job_.plan.world_size());
+  for (int node_rank = 0; node_rank < static_cast<int>(answers.size()); ++node_rank) {
+    const Status answer = answers[node_rank].get();
+    if (answer.ok()) {
       launched_.push_back(node_rank);
     } else {
-      failures_.OnLaunchFailed(host_name(node_rank), answers[node_rank]);
-      if (NobodyAnswered(answers[node_rank])) lost_.insert(node_rank);
+      failures_.OnLaunchFailed(host_name(node_rank), answer);
+      if (NobodyAnswered(answer)) lost_.insert(node_rank);
     }
   }
-  observer_->OnLaunched(generation_, job_.plan.world_size());
+  return hosts;
 }
 
 Status GenerationRun::ForwardInput() {
@@ -126,16 +128,7 @@ Status GenerationRun::ForwardInput() {
       });
 }
 
-void GenerationRun::WatchHosts() {
-  std::vector<std::jthread> watchers;
-  for (const int node_rank : launched_) {
-    watchers.emplace_back([this, node_rank] {
-      const Status status = prepared_.daemons[node_rank]->Watch(
-          generation_,
-          [&](const v1::Event& event) { inputs_->Put({.node_rank = node_rank, .event = event}); });
-      inputs_->Put({.node_rank = node_rank, .stream_status = status});
-    });
-  }
+void GenerationRun::HandleInputs() {
   open_streams_ = launched_.size();
   std::chrono::milliseconds patience = kQuietAfter;
   while (open_streams_ > 0) {

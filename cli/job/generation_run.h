@@ -9,13 +9,13 @@
 // Threads: Run() on one thread, plus one per host inside it that only moves events into `inputs`.
 
 #include <condition_variable>
-#include <functional>
 #include <future>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cli/job/bounded_queue.h"
@@ -77,10 +77,14 @@ class GenerationRun {
   const std::set<int>& lost() const { return lost_; }
 
  private:
-  // Failures of it are failures_'s to know.
-  void LaunchHosts(const RankProgram& program);
+  // A thread for every host launches its ranks and then moves its events into inputs_. Returns once
+  // all have answered; failures of it are failures_'s to know. `program` outlives the threads.
+  std::vector<std::jthread> LaunchHosts(const RankProgram& program);
+  Status LaunchHost(int node_rank, const RankProgram& program);
+  void WatchHost(int node_rank);
   Status ForwardInput();
-  void WatchHosts();
+  // Until no host that was launched has more to say.
+  void HandleInputs();
   void Handle(const JobInput& input);
   void HandleSignal(int signal);
   void HandleHostChange(const HostChange& change);

@@ -43,7 +43,7 @@ class JobReport : public JobObserver {
       console_->Notice("host " + host + " has no GPU: its ranks run on CPU");
     }
   }
-  void OnLaunched(int generation, int ranks) override {
+  void OnLaunching(int generation, int ranks) override {
     // What fails here fails again with the first event of the rank, which ends the job.
     static_cast<void>(run_directory_->MakeLogs(generation, ranks));
   }
