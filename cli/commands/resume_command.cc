@@ -147,7 +147,7 @@ StatusOr<int> ResumeCommand(const Invocation& invocation) {
     return ReportError(chosen, kExitCheckpoint);
   }
   return RunTraining(std::move(setup), std::move(inputs), invocation.command_line,
-                     run.directory.get());
+                     std::move(run.directory));
 }
 
 }  // namespace ds::cli

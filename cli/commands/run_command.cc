@@ -57,12 +57,16 @@ StatusOr<int> RunCommand(const Invocation& invocation) {
   setup.script = ProgramScript(flags, words);
   setup.program = [&argv](int) -> StatusOr<RankProgram> { return RankProgram{.argv = argv}; };
 
-  DS_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run_directory,
-                      RunDirectory::Create(RunDirectoryPath(flags, setup.job_id)));
-  nlohmann::ordered_json job = DescribeJob("run", setup, invocation.command_line);
-  job["argv"] = DescribeWords(argv);
-  setup.describe = [&] { return run_directory->WriteJob(job, Durability::kWhole); };
-  return RunJob(setup, run_directory.get());
+  setup.run_directory = RunDirectoryPath(flags, setup.job_id);
+  setup.open = [&]() -> StatusOr<std::unique_ptr<RunDirectory>> {
+    nlohmann::ordered_json job = DescribeJob("run", setup, invocation.command_line);
+    job["argv"] = DescribeWords(argv);
+    DS_ASSIGN_OR_RETURN(std::unique_ptr<RunDirectory> run,
+                        RunDirectory::Create(setup.run_directory));
+    DS_RETURN_IF_ERROR(run->WriteJob(job, Durability::kWhole));
+    return run;
+  };
+  return RunJob(setup);
 }
 
 }  // namespace ds::cli

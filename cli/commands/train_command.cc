@@ -36,10 +36,10 @@ StatusOr<int> TrainCommand(const Invocation& invocation) {
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
   DS_ASSIGN_OR_RETURN(TrainInputs inputs,
                       GatherTrainInputs(flags, share, setup.plan.world.world_size()));
-  DS_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run_directory,
+  DS_ASSIGN_OR_RETURN(std::unique_ptr<RunDirectory> run_directory,
                       RunDirectory::Create(RunDirectoryPath(launch, setup.job_id)));
   return RunTraining(std::move(setup), std::move(inputs), invocation.command_line,
-                     run_directory.get());
+                     std::move(run_directory));
 }
 
 }  // namespace ds::cli

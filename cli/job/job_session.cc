@@ -113,7 +113,7 @@ std::vector<ProcessLimit> ParseLimits(const std::vector<std::string>& words) {
 }
 
 // The master's address is not known yet.
-JobRequest MakeRequest(const JobSetup& setup, const RunDirectory& run_directory) {
+JobRequest MakeRequest(const JobSetup& setup) {
   const LaunchFlags& flags = setup.flags;
   JobRequest request{.job_id = setup.job_id,
                      .plan = setup.plan.world,
@@ -127,7 +127,7 @@ JobRequest MakeRequest(const JobSetup& setup, const RunDirectory& run_directory)
                      .grace_seconds = flags.grace_seconds,
                      .max_restarts = flags.max_restarts,
                      .bind_cores = flags.bind_cores_to_rank,
-                     .first_generation = run_directory.NextGeneration(),
+                     .first_generation = setup.first_generation,
                      .executable = setup.executable,
                      .script = setup.script,
                      .program = setup.program};
@@ -151,12 +151,12 @@ Verdict HostsFailed(const std::vector<FailedHost>& failed, int host_count, Conso
                  .hint = first.failure.hint};
 }
 
-StartOptions HowToStart(const JobSetup& setup, const RunDirectory& run_directory) {
+StartOptions HowToStart(const JobSetup& setup) {
   const auto milliseconds = [](double seconds) {
     return std::chrono::milliseconds(std::llround(seconds * 1000));
   };
   return {.job_id = setup.job_id,
-          .known_hosts = run_directory.path() / "known_hosts",
+          .known_hosts = setup.run_directory / "known_hosts",
           .timeout = milliseconds(setup.flags.ssh_timeout),
           .lease = milliseconds(setup.flags.lease_seconds),
           .ssh_port = setup.flags.ssh_port};
@@ -260,19 +260,19 @@ MaybeVerdict RunOnHosts(const JobSetup& setup, JobRequest request, RunDirectory*
 
 }  // namespace
 
-StatusOr<int> RunJob(const JobSetup& setup, RunDirectory* run_directory) {
+StatusOr<int> RunJob(const JobSetup& setup) {
   ::signal(SIGPIPE, SIG_IGN);  // a closed console must not end the job
   // Until the process ends: to end their thread is time that the user would wait for. Before any
   // other thread, which must not take the user's signals.
   static SignalRelay relay;
   static SignalWatch signals;
-  JobRequest request = MakeRequest(setup, *run_directory);
-  JobHosts hosts{.starter = HostStarter(&setup.plan, HowToStart(setup, *run_directory))};
+  JobRequest request = MakeRequest(setup);
+  JobHosts hosts{.starter = HostStarter(&setup.plan, HowToStart(setup))};
   const Status begun = hosts.starter.Begin(
       [&request](int node_rank) { return MakePrepareRequest(request, node_rank); });
   if (!begun.ok()) return ReportError(begun, kExitPreflight);
   KeepGrpcUntilExit();
-  DS_RETURN_IF_ERROR(setup.describe());
+  DS_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run_directory, setup.open());
 
   ConsoleOptions options = DetectConsole();
   options.quiet = setup.flags.quiet;
@@ -291,9 +291,10 @@ StatusOr<int> RunJob(const JobSetup& setup, RunDirectory* run_directory) {
   const User user{&relay, &console};
   const StatusOr<MaybeVerdict> refused = StartJobHosts(request, user, &hosts);
   if (!refused.ok()) return ReportError(refused.status(), kExitPreflight);
-  if (refused->has_value()) return Conclude(**refused, run_directory, &console);
-  const MaybeVerdict verdict = RunOnHosts(setup, std::move(request), run_directory, &hosts, user);
-  if (verdict.has_value()) return Conclude(*verdict, run_directory, &console);
+  if (refused->has_value()) return Conclude(**refused, run_directory.get(), &console);
+  const MaybeVerdict verdict =
+      RunOnHosts(setup, std::move(request), run_directory.get(), &hosts, user);
+  if (verdict.has_value()) return Conclude(*verdict, run_directory.get(), &console);
   console.Finish();
   ShowSummary(setup, *run_directory, &console);
   return kExitOk;

@@ -3,7 +3,9 @@
 // JobSession: a planned job run by this process: daemons, signals, console, run directory, verdict.
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "cli/job/job_request.h"
@@ -31,14 +33,16 @@ struct JobSetup {
   std::string executable;
   std::string script;
   std::function<StatusOr<RankProgram>(int generation)> program;
-  std::vector<std::string> notices;  // for the user, before anything starts
-  // Writes what the run directory is to say of the job, while its daemons start.
-  std::function<Status()> describe;
+  std::vector<std::string> notices;     // for the user, before anything starts
+  std::filesystem::path run_directory;  // where it is, or will be
+  int first_generation = 0;             // as RunDirectory::NextGeneration says
+  // Opens the run directory and writes what it is to say of the job, while its daemons start.
+  std::function<StatusOr<std::unique_ptr<RunDirectory>>()> open;
 };
 
 // Runs the job to its end and shows it; the exit status of dsrun. Call it once, before this process
 // has any other thread that takes signals, which are the job's from then on. An error Status means
 // that nothing ran.
-StatusOr<int> RunJob(const JobSetup& setup, RunDirectory* run_directory);
+StatusOr<int> RunJob(const JobSetup& setup);
 
 }  // namespace ds::cli

@@ -10,23 +10,26 @@ namespace ds::cli {
 
 StatusOr<int> RunTraining(JobSetup setup, TrainInputs inputs,
                           const std::vector<std::string>& command_line,
-                          RunDirectory* run_directory) {
+                          std::unique_ptr<RunDirectory> run_directory) {
   inputs.job.checkpoint_dir = run_directory->checkpoints().string();
   inputs.job.device = DeviceName(setup.flags.device);
   setup.trains = true;
   setup.total_steps = inputs.job.steps;
   setup.notices.insert(setup.notices.end(), inputs.notices.begin(), inputs.notices.end());
-  setup.program = TrainProgram(inputs.job, run_directory->NextGeneration());
+  setup.run_directory = run_directory->path();
+  setup.first_generation = run_directory->NextGeneration();
+  setup.program = TrainProgram(inputs.job, setup.first_generation);
 
   nlohmann::ordered_json job = DescribeJob("train", setup, command_line);
   job["train"] = nlohmann::ordered_json::parse(config::ToJson(inputs.job));
-  setup.describe = [&]() -> Status {
+  setup.open = [&]() -> StatusOr<std::unique_ptr<RunDirectory>> {
     DS_RETURN_IF_ERROR(MakeDirectories(run_directory->checkpoints()));
     DS_RETURN_IF_ERROR(run_directory->WriteJob(job, Durability::kDurable));
     DS_RETURN_IF_ERROR(run_directory->WriteResolvedConfig(inputs.resolved_config));
-    return run_directory->RemoveVerdict();
+    DS_RETURN_IF_ERROR(run_directory->RemoveVerdict());
+    return std::move(run_directory);
   };
-  return RunJob(setup, run_directory);
+  return RunJob(setup);
 }
 
 }  // namespace ds::cli

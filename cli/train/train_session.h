@@ -3,6 +3,7 @@
 // The last steps that `train` and `resume` share: describe the job in its run directory, then run
 // it.
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,6 @@ namespace ds::cli {
 // Returns the exit status of dsrun; an error means that nothing ran.
 StatusOr<int> RunTraining(JobSetup setup, TrainInputs inputs,
                           const std::vector<std::string>& command_line,
-                          RunDirectory* run_directory);
+                          std::unique_ptr<RunDirectory> run_directory);
 
 }  // namespace ds::cli
