@@ -54,10 +54,17 @@ grpc::ChannelArguments CommonArguments() {
   return arguments;
 }
 
+// The first channel stays until the process ends. Otherwise the last one to go ends, one by one,
+// the threads that all of them share, which takes a launcher milliseconds that its user waits for.
+std::shared_ptr<grpc::Channel> KeepTheFirst(std::shared_ptr<grpc::Channel> channel) {
+  static const std::shared_ptr<grpc::Channel> first = channel;
+  return channel;
+}
+
 std::shared_ptr<grpc::Channel> MakeLocalChannel(UniqueFd connection) {
   const int fd = connection.Release();  // gRPC closes it
   ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
-  return grpc::CreateCustomInsecureChannelFromFd("dsrund", fd, CommonArguments());
+  return KeepTheFirst(grpc::CreateCustomInsecureChannelFromFd("dsrund", fd, CommonArguments()));
 }
 
 std::shared_ptr<grpc::Channel> MakeTlsChannel(const std::string& target, const TlsOptions& tls) {
@@ -81,7 +88,8 @@ std::shared_ptr<grpc::Channel> MakeTlsChannel(const std::string& target, const T
   credentials.pem_root_certs = tls.credentials.ca_certificate;
   credentials.pem_private_key = tls.credentials.private_key;
   credentials.pem_cert_chain = tls.credentials.certificate;
-  return grpc::CreateCustomChannel(target, grpc::SslCredentials(credentials), arguments);
+  return KeepTheFirst(
+      grpc::CreateCustomChannel(target, grpc::SslCredentials(credentials), arguments));
 }
 
 }  // namespace
@@ -118,19 +126,12 @@ struct DaemonClient::WatchStream {
   std::unique_ptr<grpc::ClientReaderWriter<v1::WatchRequest, v1::EventBatch>> stream;
 };
 
-void KeepGrpcUntilExit() {
-  ::grpc_init();  // what would be its other half, exit makes needless
-  // One that is never used: the last channel to go ends the threads that all of them share.
-  static const std::shared_ptr<grpc::Channel> kept = grpc::CreateCustomChannel(
-      "unix:/dev/null", grpc::InsecureChannelCredentials(), CommonArguments());
-}
-
 std::future<void> PrepareGrpc() {
   return std::async(std::launch::async, [] {
     sigset_t all;
     sigfillset(&all);
     ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
-    KeepGrpcUntilExit();
+    ::grpc_init();  // what would be its other half, exit makes needless
     // gRPC dates its errors. The first one, which ends a Watch, would else read the time zone while
     // the user waits for the end.
     static_cast<void>(absl::LocalTimeZone());

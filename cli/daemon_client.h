@@ -50,11 +50,8 @@ struct TlsOptions {
       30'000};  // the daemon's: a dead connection is noticed well within
 };
 
-// Keeps gRPC's threads until the process ends. Otherwise the last client to go ends them one by
-// one, which takes a launcher milliseconds that its user waits for.
-void KeepGrpcUntilExit();
-// The same on a thread of its own while the caller does something else; neither that thread nor
-// gRPC's take signals. The future's end waits.
+// Begins with what the first client would begin with, on a thread of its own while the caller does
+// something else; neither that thread nor gRPC's take signals. The future's end waits.
 std::future<void> PrepareGrpc();
 
 class DaemonClient {

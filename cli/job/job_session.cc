@@ -271,7 +271,6 @@ StatusOr<int> RunJob(const JobSetup& setup) {
   const Status begun = hosts.starter.Begin(
       [&request](int node_rank) { return MakePrepareRequest(request, node_rank); });
   if (!begun.ok()) return ReportError(begun, kExitPreflight);
-  KeepGrpcUntilExit();
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run_directory, setup.open());
 
   ConsoleOptions options = DetectConsole();
