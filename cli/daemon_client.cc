@@ -117,6 +117,44 @@ class DaemonClient::Call {
   grpc::ClientContext context_;
 };
 
+// A Launch that has been sent. What is never answered is cancelled.
+class DaemonClient::PendingLaunch {
+ public:
+  PendingLaunch(DaemonClient* client, const v1::LaunchRequest& request,
+                std::chrono::milliseconds timeout)
+      : call_(client, timeout),
+        reader_(client->stub_->AsyncLaunch(call_.context(), request, &answers_)) {
+    reader_->Finish(&response_, &status_, this);
+  }
+  ~PendingLaunch() {
+    if (answered_) return;
+    call_.context()->TryCancel();
+    Await();
+  }
+  PendingLaunch(const PendingLaunch&) = delete;
+  PendingLaunch& operator=(const PendingLaunch&) = delete;
+
+  StatusOr<v1::LaunchResponse> Take() {
+    Await();
+    DS_RETURN_IF_ERROR(FromGrpc(status_));
+    return std::move(response_);
+  }
+
+ private:
+  void Await() {
+    void* tag = nullptr;
+    bool ok = false;
+    answered_ = answers_.Next(&tag, &ok);
+  }
+
+  Call call_;
+  grpc::CompletionQueue answers_;  // of one
+  std::unique_ptr<grpc::ClientAsyncResponseReader<v1::LaunchResponse>> reader_;
+  v1::LaunchResponse response_;
+  grpc::Status status_;
+  bool answered_ = false;
+};
+
 struct DaemonClient::WatchStream {
   explicit WatchStream(DaemonClient* client) : call(client, kWatchDeadline) {}
   // May take as long as a connection does; a cancelled call ends it.
@@ -181,7 +219,13 @@ StatusOr<v1::PrepareResponse> DaemonClient::Prepare(v1::PrepareRequest request,
 
 StatusOr<v1::LaunchResponse> DaemonClient::Launch(const v1::LaunchRequest& request,
                                                   std::chrono::milliseconds timeout) {
-  return Answer(&v1::Daemon::Stub::Launch, request, timeout);
+  return BeginLaunch(request, timeout).get();
+}
+
+std::future<StatusOr<v1::LaunchResponse>> DaemonClient::BeginLaunch(
+    const v1::LaunchRequest& request, std::chrono::milliseconds timeout) {
+  auto launch = std::make_unique<PendingLaunch>(this, request, timeout);
+  return std::async(std::launch::deferred, [launch = std::move(launch)] { return launch->Take(); });
 }
 
 StatusOr<v1::StopResponse> DaemonClient::Stop(const v1::StopRequest& request,

@@ -82,6 +82,10 @@ class DaemonClient {
   // kFailedPrecondition: the last one has not ended. After an error no rank of it runs.
   StatusOr<v1::LaunchResponse> Launch(const v1::LaunchRequest& request,
                                       std::chrono::milliseconds timeout = kCallTimeout);
+  // The same in two steps: the request is on its way when this returns, and get() waits for the
+  // answer, on any thread. The client outlives the future.
+  std::future<StatusOr<v1::LaunchResponse>> BeginLaunch(
+      const v1::LaunchRequest& request, std::chrono::milliseconds timeout = kCallTimeout);
 
   // Returns once every process group is signalled; the end is seen by Watch. May be repeated: a
   // shorter grace counts, a longer one does not.
@@ -122,6 +126,7 @@ class DaemonClient {
 
  private:
   class Call;
+  class PendingLaunch;
   struct WatchStream;
   template <typename Request, typename Response>
   using Method = grpc::Status (v1::Daemon::Stub::*)(grpc::ClientContext*, const Request&,

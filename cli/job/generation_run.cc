@@ -69,15 +69,14 @@ std::optional<Verdict> GenerationRun::Run(const RankProgram& program) {
   return failures_.Conclude();
 }
 
-Status GenerationRun::LaunchHost(int node_rank, const RankProgram& program) {
-  const v1::LaunchRequest request =
+GenerationRun::LaunchAnswer GenerationRun::BeginLaunch(int node_rank, const RankProgram& program) {
+  return prepared_.daemons[node_rank]->BeginLaunch(
       MakeLaunchRequest(job_, program,
                         {.node_rank = node_rank,
                          .generation = generation_,
                          .master_port = prepared_.master_port,
                          .core_count = prepared_.core_counts[node_rank],
-                         .forward_input = standard_input_ != nullptr && node_rank == 0});
-  return prepared_.daemons[node_rank]->Launch(request).status();
+                         .forward_input = standard_input_ != nullptr && node_rank == 0}));
 }
 
 void GenerationRun::WatchHost(int node_rank) {
@@ -93,8 +92,9 @@ std::vector<std::jthread> GenerationRun::LaunchHosts(const RankProgram& program)
   for (int node_rank = 0; node_rank < static_cast<int>(prepared_.daemons.size()); ++node_rank) {
     std::promise<Status> answer;
     answers.push_back(answer.get_future());
-    hosts.emplace_back([this, node_rank, &program, answer = std::move(answer)]() mutable {
-      const Status launched = LaunchHost(node_rank, program);
+    hosts.emplace_back([this, node_rank, pending = BeginLaunch(node_rank, program),
+                        answer = std::move(answer)]() mutable {
+      const Status launched = pending.get().status();
       answer.set_value(launched);
       if (launched.ok()) WatchHost(node_rank);
     });

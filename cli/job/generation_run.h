@@ -77,10 +77,11 @@ class GenerationRun {
   const std::set<int>& lost() const { return lost_; }
 
  private:
-  // A thread for every host launches its ranks and then moves its events into inputs_. Returns once
-  // all have answered; failures of it are failures_'s to know. `program` outlives the threads.
+  using LaunchAnswer = std::future<StatusOr<v1::LaunchResponse>>;
+  // A thread for every host awaits the launch of its ranks and then moves its events into inputs_.
+  // Returns once all have answered; failures of it are failures_'s to know.
   std::vector<std::jthread> LaunchHosts(const RankProgram& program);
-  Status LaunchHost(int node_rank, const RankProgram& program);
+  LaunchAnswer BeginLaunch(int node_rank, const RankProgram& program);
   void WatchHost(int node_rank);
   Status ForwardInput();
   // Until no host that was launched has more to say.

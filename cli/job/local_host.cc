@@ -25,8 +25,8 @@ StatusOr<v1::PrepareResponse> LocalHost::Prepare(const v1::PrepareRequest& reque
   return daemon_->Prepare(request);
 }
 
-StatusOr<v1::LaunchResponse> LocalHost::Launch(const v1::LaunchRequest& request) {
-  return daemon_->client().Launch(request);
+std::future<StatusOr<v1::LaunchResponse>> LocalHost::BeginLaunch(const v1::LaunchRequest& request) {
+  return daemon_->client().BeginLaunch(request);
 }
 
 StatusOr<v1::StopResponse> LocalHost::Stop(const v1::StopRequest& request) {

@@ -23,8 +23,9 @@ StatusOr<v1::PrepareResponse> NetworkHost::Prepare(const v1::PrepareRequest& req
   return client_.Prepare(request);
 }
 
-StatusOr<v1::LaunchResponse> NetworkHost::Launch(const v1::LaunchRequest& request) {
-  return client_.Launch(request);
+std::future<StatusOr<v1::LaunchResponse>> NetworkHost::BeginLaunch(
+    const v1::LaunchRequest& request) {
+  return client_.BeginLaunch(request);
 }
 
 StatusOr<v1::StopResponse> NetworkHost::Stop(const v1::StopRequest& request) {

@@ -24,7 +24,7 @@ class NetworkHost : public HostDaemon {
               std::unique_ptr<SshTunnel> tunnel = nullptr);
 
   StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest& request) override;
-  StatusOr<v1::LaunchResponse> Launch(const v1::LaunchRequest& request) override;
+  std::future<StatusOr<v1::LaunchResponse>> BeginLaunch(const v1::LaunchRequest& request) override;
   StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request) override;
   StatusOr<v1::SignalResponse> Signal(const v1::SignalRequest& request) override;
   StatusOr<v1::InputResponse> Input(const v1::InputRequest& request) override;

@@ -30,10 +30,15 @@ class FakeDaemon : public HostDaemon {
     prepared = request;
     return prepare_answer;
   }
-  StatusOr<v1::LaunchResponse> Launch(const v1::LaunchRequest& request) override {
+  std::future<StatusOr<v1::LaunchResponse>> BeginLaunch(const v1::LaunchRequest& request) override {
     launched.push_back(request);
-    if (!launch_answer.ok()) return launch_answer;
-    return v1::LaunchResponse();
+    std::promise<StatusOr<v1::LaunchResponse>> answer;
+    if (launch_answer.ok()) {
+      answer.set_value(v1::LaunchResponse());
+    } else {
+      answer.set_value(launch_answer);
+    }
+    return answer.get_future();
   }
   StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request) override {
     if (unanswered_stops-- > 0) return UnavailableError("connection reset");
