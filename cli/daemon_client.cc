@@ -23,6 +23,9 @@ constexpr std::chrono::hours kWatchDeadline{1};
 // Half of what the daemon sends ahead would do; a quarter keeps it from ever waiting for us.
 constexpr std::size_t kAcknowledgeEveryBytes = 256 * 1024;
 
+// What a daemon of this host may send ahead of Watch's reading, in HTTP/2's terms.
+constexpr int kLocalWindowBytes = 4 * 1024 * 1024;
+
 // Between two attempts to go on watching over a network.
 constexpr std::chrono::milliseconds kFirstPause{50};
 constexpr std::chrono::milliseconds kLongestPause{1000};
@@ -64,7 +67,11 @@ std::shared_ptr<grpc::Channel> KeepTheFirst(std::shared_ptr<grpc::Channel> chann
 std::shared_ptr<grpc::Channel> MakeLocalChannel(UniqueFd connection) {
   const int fd = connection.Release();  // gRPC closes it
   ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
-  return KeepTheFirst(grpc::CreateCustomInsecureChannelFromFd("dsrund", fd, CommonArguments()));
+  grpc::ChannelArguments arguments = CommonArguments();
+  // What a network's bandwidth and delay call for is found out with a ping for every message.
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLocalWindowBytes);
+  return KeepTheFirst(grpc::CreateCustomInsecureChannelFromFd("dsrund", fd, arguments));
 }
 
 std::shared_ptr<grpc::Channel> MakeTlsChannel(const std::string& target, const TlsOptions& tls) {

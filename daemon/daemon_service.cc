@@ -119,8 +119,7 @@ grpc::Status DaemonService::Watch(grpc::ServerContext* context, WatchStream* str
 
 grpc::Status DaemonService::ServeWatch(grpc::ServerContext* context, v1::WatchRequest request,
                                        WatchStream* stream) {
-  const auto log =
-      OnLoop(loop_, [&] { return supervisor_->Events(request.job_id(), request.generation()); });
+  const auto log = supervisor_->Events(request.job_id(), request.generation());
   if (!log.ok()) return ToGrpc(log.status());
   auto watcher = (*log)->Open(request.after_sequence());
   if (!watcher.ok()) return ToGrpc(watcher.status());

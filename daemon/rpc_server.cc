@@ -55,6 +55,7 @@ StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(DaemonService* service) {
   std::unique_ptr<RpcServer> server(new RpcServer(service));
   grpc::ServerBuilder builder;
   SetUp(&builder, service);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // pings, for what a socket pair is not
   server->server_ = builder.BuildAndStart();
   if (server->server_ == nullptr) return InternalError("gRPC does not start");
   return server;

@@ -31,6 +31,10 @@ Status CheckProtocol(const v1::PrepareRequest& request, const std::string& host)
       " protocol " + std::to_string(v1::PROTOCOL_CURRENT) + "; install the same version of both");
 }
 
+Status NotCurrent(std::uint32_t generation) {
+  return NotFoundError("generation " + std::to_string(generation) + " is not the current one");
+}
+
 void DescribeCores(v1::PrepareResponse* response) {
   const CpuTopology topology = ReadCpuTopology();
   for (const int core : topology.cores) {
@@ -134,7 +138,7 @@ Status Supervisor::CheckNewWork(const std::string& job_id) const {
 Status Supervisor::CheckGeneration(const std::string& job_id, std::uint32_t generation) const {
   DS_RETURN_IF_ERROR(CheckJob(job_id));
   if (generation_ && generation == generation_->number()) return OkStatus();
-  return NotFoundError("generation " + std::to_string(generation) + " is not the current one");
+  return NotCurrent(generation);
 }
 
 std::string Supervisor::EnvironmentValue(std::string_view name) const {
@@ -220,6 +224,11 @@ StatusOr<v1::LaunchResponse> Supervisor::Launch(const v1::LaunchRequest& request
   auto launched = Generation::Launch(loop_, request, std::move(options));
   if (!launched.ok()) return AsRefusal(launched.status());
   generation_ = std::move(launched).value();
+  {
+    const std::lock_guard lock(watched_mutex_);
+    watched_generation_ = request.generation();
+    watched_log_ = generation_->log();
+  }
   ScheduleHeartbeat();
   v1::LaunchResponse response;
   for (const pid_t pid : generation_->pids()) response.add_pids(static_cast<std::uint32_t>(pid));
@@ -270,8 +279,10 @@ void Supervisor::RestartLease() {
 
 StatusOr<std::shared_ptr<EventLog>> Supervisor::Events(const std::string& job_id,
                                                        std::uint32_t generation) {
-  DS_RETURN_IF_ERROR(CheckGeneration(job_id, generation));
-  return generation_->log();
+  DS_RETURN_IF_ERROR(CheckJob(job_id));
+  const std::lock_guard lock(watched_mutex_);
+  if (watched_log_ != nullptr && generation == watched_generation_) return watched_log_;
+  return NotCurrent(generation);
 }
 
 StatusOr<v1::SignalResponse> Supervisor::Signal(const v1::SignalRequest& request) {

@@ -6,13 +6,14 @@
 // have been stopped. While it is ending it starts nothing more, but can still be watched and
 // stopped.
 //
-// Threads: the loop's, on which it must be created and used. SIGCHLD and the signals above must be
-// blocked in every thread of the process.
+// Threads: the loop's, on which it must be created and used; Events on any. SIGCHLD and the signals
+// above must be blocked in every thread of the process.
 
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -65,7 +66,8 @@ class Supervisor {
   StatusOr<v1::SignalResponse> Signal(const v1::SignalRequest& request);
   // The standard input of rank 0. kFailedPrecondition when it was not asked for.
   StatusOr<std::shared_ptr<RankInput>> Input(const std::string& job_id, std::uint32_t generation);
-  // The events of a generation, the last one that was launched.
+  // The events of a generation, the last one that was launched. From any thread: a watcher that had
+  // to wait for the loop would get the first events later than it must.
   StatusOr<std::shared_ptr<EventLog>> Events(const std::string& job_id, std::uint32_t generation);
 
  private:
@@ -97,7 +99,10 @@ class Supervisor {
   bool port_was_named_ = false;
   std::unique_ptr<ExitEvidence> evidence_;
   std::unique_ptr<Generation> generation_;
-  bool ending_generation_ = false;  // its ranks have ended, orphans have not
+  mutable std::mutex watched_mutex_;
+  std::uint32_t watched_generation_ = 0;   // guarded by watched_mutex_, as this:
+  std::shared_ptr<EventLog> watched_log_;  // generation_'s; null before the first
+  bool ending_generation_ = false;         // its ranks have ended, orphans have not
   bool finishing_ = false;
   bool released_start_pages_ = false;
   std::optional<EventLoop::TimerId> heartbeat_;
