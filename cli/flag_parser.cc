@@ -123,6 +123,12 @@ StatusOr<FlagParser::Result> FlagParser::Parse(const std::vector<std::string>& a
 
 Status FlagParser::UnknownFlag(const std::string& word) const {
   const std::string name = word.substr(0, word.find('='));
+  std::string bare = name.substr(name.find_first_not_of('-'));
+  std::replace(bare.begin(), bare.end(), '-', '_');
+  for (const RefusedFlag& refused : refused_) {
+    if (bare != refused.name) continue;
+    return InvalidArgumentError("--" + bare + " is not supported: " + std::string(refused.instead));
+  }
   std::vector<std::string> known;
   for (const CLI::Option* option : app_->get_options()) {
     for (const std::string& long_name : option->get_lnames()) known.push_back("--" + long_name);

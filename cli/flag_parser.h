@@ -5,7 +5,9 @@
 // declare flags: it costs seconds of compile time.
 
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/base/status.h"
@@ -16,6 +18,12 @@ class App;
 
 namespace ds::cli {
 
+// A flag of another program's and what to do instead.
+struct RefusedFlag {
+  std::string_view name;  // with '_', without "--"
+  std::string_view instead;
+};
+
 // A parser whose help begins "Usage: dsrun <usage>".
 class FlagParser {
  public:
@@ -25,6 +33,10 @@ class FlagParser {
   FlagParser& operator=(const FlagParser&) = delete;
 
   CLI::App& app() { return *app_; }
+
+  // These are not unknown, but not done either: Parse says what there is instead. They outlive it.
+  // A flag of the app's that refuses would cost every start, given or not.
+  void Refuse(std::span<const RefusedFlag> flags) { refused_ = flags; }
 
   // What is left when flags and declared positionals have been taken.
   enum class Rest {
@@ -41,6 +53,7 @@ class FlagParser {
   Status UnknownFlag(const std::string& word) const;
 
   std::unique_ptr<CLI::App> app_;
+  std::span<const RefusedFlag> refused_;
 };
 
 // "-n" and "--name", with or without a value; "-" and "--" are words.

@@ -99,7 +99,7 @@ StatusOr<int> Run(const std::vector<std::string>& command_line) {
   Invocation invocation{.command_line = command_line};
   FlagParser parser("[launch flags] COMMAND|PROGRAM [arguments]", "");
   CLI::App& app = parser.app();
-  AddLaunchFlags(app, &invocation.launch);
+  AddLaunchFlags(&parser, &invocation.launch);
   bool version = false;
   bool help = false;
   app.set_help_flag();

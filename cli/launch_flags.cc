@@ -23,24 +23,19 @@ CLI::Validator OneOf(std::vector<std::string> names) {
   return CLI::IsMember(std::move(names)).description("");
 }
 
-// DeepSpeed's flags that dsrun does not do, and what to do instead.
-struct RefusedFlag {
-  const char* name;
-  bool takes_value;
-  const char* instead;
-};
+// DeepSpeed's flags that dsrun does not do.
 constexpr RefusedFlag kRefusedFlags[] = {
-    {"min_elastic_nodes", true, "there is no elastic mode; see --max_restarts"},
-    {"max_elastic_nodes", true, "there is no elastic mode; see --max_restarts"},
-    {"elastic_training", false, "there is no elastic mode; see --max_restarts"},
-    {"autotuning", true, "there is no tuner"},
-    {"node_rank", true, "dsrun starts every host itself; give it all hosts in --hostfile"},
-    {"no_ssh", false, "dsrun starts every host itself; give it all hosts in --hostfile"},
-    {"launcher_args", true, "dsrun uses no outside launcher"},
-    {"force_multi", false, "a host is remote when it is not this machine, not by a flag"},
-    {"save_pid", false, "a running job writes its pid to job.json in its run directory"},
-    {"enable_each_rank_log", true, "every rank always has its log files in the run directory"},
-    {"venv_script", true, "no shell is involved; name the interpreter with --python"},
+    {"min_elastic_nodes", "there is no elastic mode; see --max_restarts"},
+    {"max_elastic_nodes", "there is no elastic mode; see --max_restarts"},
+    {"elastic_training", "there is no elastic mode; see --max_restarts"},
+    {"autotuning", "there is no tuner"},
+    {"node_rank", "dsrun starts every host itself; give it all hosts in --hostfile"},
+    {"no_ssh", "dsrun starts every host itself; give it all hosts in --hostfile"},
+    {"launcher_args", "dsrun uses no outside launcher"},
+    {"force_multi", "a host is remote when it is not this machine, not by a flag"},
+    {"save_pid", "a running job writes its pid to job.json in its run directory"},
+    {"enable_each_rank_log", "every rank always has its log files in the run directory"},
+    {"venv_script", "no shell is involved; name the interpreter with --python"},
 };
 
 void AddHostFlags(CLI::App& app, LaunchFlags* flags) {
@@ -163,7 +158,7 @@ void AddJobFlags(CLI::App& app, LaunchFlags* flags) {
       ->type_name("LEVEL");
 }
 
-// Flags of DeepSpeed's command lines: taken when they ask for what happens anyway, else refused.
+// Flags of DeepSpeed's command lines that ask for what happens anyway.
 void AddDeepSpeedFlags(CLI::App& app) {
   const std::string hidden;
   app.add_flag(FlagNames("no_local_rank"))->group(hidden);
@@ -177,15 +172,6 @@ void AddDeepSpeedFlags(CLI::App& app) {
                                       "host; drop the flag");
          })
       ->group(hidden);
-  for (const RefusedFlag& refused : kRefusedFlags) {
-    const auto refuse = [refused](const std::string&) {
-      throw CLI::ValidationError(std::string("--") + refused.name +
-                                 " is not supported: " + refused.instead);
-    };
-    CLI::Option* option =
-        app.add_option_function<std::string>(FlagNames(refused.name), refuse)->group(hidden);
-    if (!refused.takes_value) option->expected(0, 1);
-  }
 }
 
 }  // namespace
@@ -202,12 +188,14 @@ std::string_view DeviceName(Device device) {
   return "";
 }
 
-void AddLaunchFlags(CLI::App& app, LaunchFlags* flags) {
+void AddLaunchFlags(FlagParser* parser, LaunchFlags* flags) {
+  CLI::App& app = parser->app();
   AddHostFlags(app, flags);
   AddRankFlags(app, flags);
   AddProcessFlags(app, flags);
   AddJobFlags(app, flags);
   AddDeepSpeedFlags(app);
+  parser->Refuse(kRefusedFlags);
 }
 
 Status CheckLaunchFlags(const LaunchFlags& flags) {

@@ -9,15 +9,14 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/base/status.h"
 
-namespace CLI {
-class App;
-}
-
 namespace ds::cli {
+
+class FlagParser;
 
 enum class Device { kAuto, kCpu, kCuda };
 
@@ -61,8 +60,9 @@ struct LaunchFlags {
   std::string log_level;  // "" = as DSRUN_LOG_LEVEL says
 };
 
-// Declares the flags on `app`, writing into `flags` (which outlives the parse).
-void AddLaunchFlags(CLI::App& app, LaunchFlags* flags);
+// Declares the flags, writing into `flags` (which outlives the parse), and DeepSpeed's that are
+// refused.
+void AddLaunchFlags(FlagParser* parser, LaunchFlags* flags);
 
 // What single values cannot show: flags that exclude one another.
 Status CheckLaunchFlags(const LaunchFlags& flags);

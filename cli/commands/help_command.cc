@@ -28,7 +28,7 @@ std::string Overview() {
 void PrintOverview() {
   LaunchFlags flags;
   FlagParser parser("[launch flags] COMMAND|PROGRAM [arguments]", Overview());
-  AddLaunchFlags(parser.app(), &flags);
+  AddLaunchFlags(&parser, &flags);
   std::cout << parser.app().help() << std::flush;
 }
 

@@ -140,7 +140,7 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
   FlagParser parser("[launch flags] plan [flags] [--json] -- PROGRAM [arguments]",
                     "Show which ranks would run where, with what. Starts and contacts nothing.");
   parser.app().add_flag("--json", json, "print one JSON object");
-  AddLaunchFlags(parser.app(), &flags);
+  AddLaunchFlags(&parser, &flags);
   DS_ASSIGN_OR_RETURN(FlagParser::Result parsed,
                       parser.Parse(invocation.arguments, FlagParser::Rest::kProgram));
   if (parsed.help_shown) return kExitOk;

@@ -34,7 +34,7 @@ struct ResumeFlags {
 StatusOr<ResumeFlags> ParseFlags(const Invocation& invocation, const LaunchFlags& launch) {
   ResumeFlags flags{.launch = launch};
   FlagParser front("", "");
-  AddLaunchFlags(front.app(), &flags.launch);
+  AddLaunchFlags(&front, &flags.launch);
   DS_RETURN_IF_ERROR(front.Parse(invocation.launch_words, FlagParser::Rest::kRefused).status());
   FlagParser parser("[launch flags] resume RUN_DIR|JOB [flags]",
                     "Go on with a training run from its newest good checkpoint, with its own "
@@ -44,7 +44,7 @@ StatusOr<ResumeFlags> ParseFlags(const Invocation& invocation, const LaunchFlags
       .add_option(FlagNames("checkpoint"), flags.checkpoint, "go on from this one: step-N")
       ->type_name("NAME");
   AddTrainFlags(parser.app(), &flags.train);
-  AddLaunchFlags(parser.app(), &flags.launch);
+  AddLaunchFlags(&parser, &flags.launch);
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
                       parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
   flags.help_shown = parsed.help_shown;

@@ -24,7 +24,7 @@ StatusOr<FlagParser::Result> ParseOwnFlags(const std::vector<std::string>& words
   if (words.empty() || !IsFlag(words[0])) return FlagParser::Result{.rest = words};
   FlagParser parser("[launch flags] run [launch flags] -- PROGRAM [arguments]",
                     "Run a program on every rank: an executable, or a Python script (*.py).");
-  AddLaunchFlags(parser.app(), flags);
+  AddLaunchFlags(&parser, flags);
   return parser.Parse(words, FlagParser::Rest::kProgram);
 }
 

@@ -22,7 +22,7 @@ StatusOr<int> TrainCommand(const Invocation& invocation) {
   FlagParser parser("[launch flags] train [flags]",
                     "Train a model on every rank. Without flags: a small built-in demo.");
   AddTrainFlags(parser.app(), &flags);
-  AddLaunchFlags(parser.app(), &launch);
+  AddLaunchFlags(&parser, &launch);
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
                       parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
   if (parsed.help_shown) return kExitOk;

@@ -19,7 +19,7 @@ StatusOr<Parsed> Parse(const std::vector<std::string>& arguments,
                        FlagParser::Rest rest = FlagParser::Rest::kProgram) {
   Parsed parsed;
   FlagParser parser("", "");
-  AddLaunchFlags(parser.app(), &parsed.flags);
+  AddLaunchFlags(&parser, &parsed.flags);
   DS_ASSIGN_OR_RETURN(FlagParser::Result result, parser.Parse(arguments, rest));
   DS_RETURN_IF_ERROR(CheckLaunchFlags(parsed.flags));
   parsed.rest = std::move(result.rest);
@@ -68,7 +68,7 @@ TEST(LaunchFlagsTest, ExportsAccumulate) {
 TEST(LaunchFlagsTest, ExportsAreAddedToThoseThatAreThere) {
   LaunchFlags flags{.exports = {"A=1"}};
   FlagParser parser("", "");
-  AddLaunchFlags(parser.app(), &flags);
+  AddLaunchFlags(&parser, &flags);
   ASSERT_TRUE(
       parser.Parse({"-x", "NCCL_*", "--export=C=a b", "prog"}, FlagParser::Rest::kProgram).ok());
   EXPECT_THAT(flags.exports, ElementsAre("A=1", "NCCL_*", "C=a b"));
@@ -109,6 +109,9 @@ TEST(LaunchFlagsTest, RefusesByName) {
        "--ulimit nofiles=3: there is no limit 'nofiles'; did you mean 'nofile'?"},
       {{"--elastic_training", "prog"},
        "--elastic_training is not supported: there is no elastic mode; see --max_restarts"},
+      {{"--node-rank=3", "prog"},
+       "--node_rank is not supported: dsrun starts every host itself; give it all hosts in "
+       "--hostfile"},
       {{"--launcher", "slurm", "prog"},
        "--launcher slurm is not supported: dsrun starts its own daemon on every host; drop the "
        "flag"},
