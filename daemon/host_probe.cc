@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 #include <array>
-#include <cctype>
 #include <cstdlib>
 #include <fstream>
 #include <string>
-#include <system_error>
+
+#include "runtime/base/files.h"
 
 namespace ds::daemon {
 namespace {
@@ -26,21 +26,6 @@ std::uint32_t UsableCores() {
     return static_cast<std::uint32_t>(::sysconf(_SC_NPROCESSORS_ONLN));
   }
   return static_cast<std::uint32_t>(CPU_COUNT(&set));
-}
-
-// Device files are named /dev/nvidia0, /dev/nvidia1, ... beside nvidiactl and others.
-std::uint32_t NvidiaDevices() {
-  constexpr std::string_view kPrefix = "nvidia";
-  std::uint32_t count = 0;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator("/dev", error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(kPrefix) && name.size() > kPrefix.size() &&
-        std::isdigit(static_cast<unsigned char>(name[kPrefix.size()])) != 0) {
-      ++count;
-    }
-  }
-  return count;
 }
 
 std::optional<std::uint64_t> FreeSharedMemory() {
@@ -68,7 +53,7 @@ HostFacts ProbeHost() {
   std::array<char, 256> name{};
   if (::gethostname(name.data(), name.size() - 1) == 0) facts.host_name = name.data();
   facts.cores = UsableCores();
-  facts.gpus = NvidiaDevices();
+  facts.gpus = static_cast<std::uint32_t>(CountNumbered("/dev", "nvidia"));
   facts.shared_memory_free = FreeSharedMemory();
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) facts.open_files_limit = limit.rlim_cur;

@@ -7,13 +7,12 @@
 #include <algorithm>
 #include <array>
 #include <climits>
-#include <filesystem>
 #include <string>
+
+#include "runtime/base/files.h"
 
 namespace ds::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 std::string HostName() {
   std::array<char, HOST_NAME_MAX + 1> name{};
@@ -38,18 +37,6 @@ void AddInterfaceAddresses(std::vector<std::string>* names) {
     }
   }
   ::freeifaddrs(first);
-}
-
-// Entries of `folder` called `prefix` and a number.
-int CountNumbered(const fs::path& folder, std::string_view prefix) {
-  int count = 0;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(prefix) || name.size() == prefix.size()) continue;
-    if (name.find_first_not_of("0123456789", prefix.size()) == std::string::npos) ++count;
-  }
-  return count;
 }
 
 }  // namespace

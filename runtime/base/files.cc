@@ -1,11 +1,15 @@
 #include "runtime/base/files.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 
 #include <cerrno>
 #include <cstdio>
+#include <memory>
 #include <string>
+
+#include "runtime/base/parse_number.h"
 
 namespace ds {
 namespace fs = std::filesystem;
@@ -68,6 +72,17 @@ Status MakeDirectories(const fs::path& path) {
   fs::create_directories(path, error);
   if (error) return ErrnoError(error.value(), path.string());
   return OkStatus();
+}
+
+int CountNumbered(const fs::path& folder, std::string_view prefix) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(folder.c_str()), ::closedir);
+  if (entries == nullptr) return 0;
+  int count = 0;
+  while (const dirent* entry = ::readdir(entries.get())) {
+    const std::string_view name = entry->d_name;
+    if (name.starts_with(prefix) && ParseNumber<unsigned>(name.substr(prefix.size()))) ++count;
+  }
+  return count;
 }
 
 Status SyncDirectory(const fs::path& folder) {

@@ -33,6 +33,10 @@ Status WriteFileAtomically(const std::filesystem::path& path, std::string_view c
 // Creates `path` and its parents; fine when they exist.
 Status MakeDirectories(const std::filesystem::path& path);
 
+// Entries of `folder` that are called `prefix` and a number; 0 when it cannot be read. /dev has
+// hundreds of others: no path is made for them.
+int CountNumbered(const std::filesystem::path& folder, std::string_view prefix);
+
 // Makes renames and creations inside `folder` durable.
 Status SyncDirectory(const std::filesystem::path& folder);
 

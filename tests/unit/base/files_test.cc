@@ -20,6 +20,15 @@ class FilesTest : public ::testing::Test {
   fs::path folder_;
 };
 
+TEST_F(FilesTest, NumberedEntriesAreCounted) {
+  for (const char* name :
+       {"nvidia0", "nvidia10", "nvidiactl", "nvidia-uvm", "nvidia1x", "nvidia", "1"}) {
+    ASSERT_TRUE(fs::create_directory(folder_ / name));
+  }
+  EXPECT_EQ(CountNumbered(folder_, "nvidia"), 2);
+  EXPECT_EQ(CountNumbered(folder_ / "gone", "nvidia"), 0);
+}
+
 TEST_F(FilesTest, AtomicWriteReplacesAndLeavesNothingElse) {
   const fs::path path = folder_ / "latest";
   ASSERT_TRUE(WriteFileAtomically(path, "one").ok());
