@@ -11,7 +11,7 @@
 //
 // Threads: safe to use from several threads; one Watch at a time.
 // Lifetimes: the callback of Watch runs on the thread that called Watch, and never after it
-// returned.
+// returned. The connection of a process's first client stays until the process ends.
 
 #include <atomic>
 #include <chrono>
