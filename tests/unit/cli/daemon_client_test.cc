@@ -1,0 +1,45 @@
+// What a caller sees of a daemon that does not answer.
+
+#include "cli/daemon_client.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <thread>
+#include <utility>
+
+#include "runtime/base/unix_socket.h"
+
+namespace ds::cli {
+namespace {
+
+constexpr std::chrono::hours kLongerThanATest{1};
+
+class DaemonClientTest : public ::testing::Test {
+ protected:
+  SocketPair pair_ = std::move(MakeSocketPair()).value();  // nobody reads what comes to `theirs`
+  DaemonClient client_{std::move(pair_.ours)};
+};
+
+TEST_F(DaemonClientTest, ALaunchNobodyAwaitsIsGivenUp) {
+  { const auto pending = client_.BeginLaunch({}, kLongerThanATest); }
+  SUCCEED() << "without waiting for its answer";
+}
+
+TEST_F(DaemonClientTest, AbandonEndsALaunchThatIsUnderWay) {
+  auto pending = client_.BeginLaunch({}, kLongerThanATest);
+  std::jthread impatient([&] { client_.Abandon(); });
+  EXPECT_EQ(pending.get().status().code(), StatusCode::kCancelled);
+  EXPECT_EQ(client_.BeginLaunch({}, kLongerThanATest).get().status().code(),
+            StatusCode::kCancelled);
+}
+
+TEST_F(DaemonClientTest, ALaunchEndsWithItsDaemon) {
+  auto pending = client_.BeginLaunch({}, kLongerThanATest);
+  pair_.theirs.Reset();
+  EXPECT_EQ(pending.get().status().code(), StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace ds::cli
