@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "cli/console/console.h"
-#include "cli/daemon_client.h"
 #include "cli/exit_codes.h"
 #include "cli/job/job_controller.h"
 #include "cli/job/signal_relay.h"
