@@ -23,8 +23,8 @@
 #include "daemon/exit_evidence.h"
 #include "daemon/generation.h"
 #include "daemon/handover.h"
-#include "daemon/port_lease.h"
 #include "proto/dsrun.pb.h"
+#include "runtime/base/port_lease.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
 

@@ -15,7 +15,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
 
-namespace ds::daemon {
+namespace ds {
 
 class PortLease {
  public:
@@ -33,4 +33,4 @@ class PortLease {
   std::uint16_t port_;
 };
 
-}  // namespace ds::daemon
+}  // namespace ds

@@ -1,4 +1,4 @@
-#include "daemon/port_lease.h"
+#include "runtime/base/port_lease.h"
 
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-namespace ds::daemon {
+namespace ds {
 namespace {
 
 // Dual-stack where the host has IPv6, as servers that listen on every address do.
@@ -65,4 +65,4 @@ StatusOr<PortLease> PortLease::Take(std::uint16_t port) {
   return PortLease(std::move(fd).value(), bound);
 }
 
-}  // namespace ds::daemon
+}  // namespace ds

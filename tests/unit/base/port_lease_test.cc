@@ -1,10 +1,10 @@
-#include "daemon/port_lease.h"
+#include "runtime/base/port_lease.h"
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-namespace ds::daemon {
+namespace ds {
 namespace {
 
 // A server's socket on `port`, listening when it could.
@@ -56,4 +56,4 @@ TEST(PortLeaseTest, LeasesAreDifferent) {
 }
 
 }  // namespace
-}  // namespace ds::daemon
+}  // namespace ds
