@@ -52,6 +52,10 @@ StatusOr<fs::path> FindDaemon(const fs::path& named) {
   return path;
 }
 
+bool Same(const google::protobuf::MessageLite& one, const google::protobuf::MessageLite& other) {
+  return one.SerializeAsString() == other.SerializeAsString();
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Begin(LocalDaemonOptions options) {
@@ -59,17 +63,20 @@ StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Begin(LocalDaemonOptions opt
   std::unique_ptr<LocalDaemon> daemon(new LocalDaemon(std::move(options)));
   DS_ASSIGN_OR_RETURN(UniqueFd ours, daemon->MakeConnection());
   if (daemon->options_.take_warm) daemon->Offer();
-  if (!daemon->offer_.valid()) DS_RETURN_IF_ERROR(daemon->Spawn());
+  if (!daemon->offer_.has_value()) DS_RETURN_IF_ERROR(daemon->Spawn());
   daemon->Connect(std::move(ours));
   return daemon;
 }
 
 Status LocalDaemon::Await() {
-  if (offer_.valid() && !TakeOffered()) {
-    // Another daemon, another connection: that one may still find what was offered.
-    DS_ASSIGN_OR_RETURN(UniqueFd ours, MakeConnection());
-    DS_RETURN_IF_ERROR(Spawn());
-    Connect(std::move(ours));
+  if (offer_.has_value()) {
+    DS_ASSIGN_OR_RETURN(const bool taken, TakeOffered());
+    if (!taken) {
+      // Another daemon, another connection: that one may still find what was offered.
+      DS_ASSIGN_OR_RETURN(UniqueFd ours, MakeConnection());
+      DS_RETURN_IF_ERROR(Spawn());
+      Connect(std::move(ours));
+    }
   }
   connection_.Reset();
   if (!ready_.valid()) return OkStatus();
@@ -102,27 +109,29 @@ void LocalDaemon::Offer() {
   WarmJob job{.dsrund = options_.dsrund,
               .dsrank = options_.dsrank,
               .job_id = options_.job_id,
-              .connection = connection_.get(),
-              .prepare = options_.prepare};
-  if (job.prepare.has_value()) DaemonClient::AddVersions(&*job.prepare);
-  StatusOr<UniqueFd> offer = OfferJob(job);
+              .connection = connection_.get()};
+  if (options_.opening.has_value()) {
+    DaemonClient::AddVersions(&options_.opening->prepare);
+    job.opening = &*options_.opening;
+  }
+  StatusOr<WarmOffer> offer = OfferJob(job);
   if (offer.ok()) {
     offer_ = std::move(offer).value();
   } else {
     LogDebug("starting a daemon: " + offer.status().message());
   }
+  if (options_.opening.has_value()) options_.opening->port.reset();  // the daemon has it, or nobody
 }
 
-bool LocalDaemon::TakeOffered() {
-  StatusOr<WarmDaemon> warm = TakeWarmDaemon(std::move(offer_));
-  if (!warm.ok()) {
-    LogDebug("starting a daemon: " + warm.status().message());
-    return false;
-  }
+StatusOr<bool> LocalDaemon::TakeOffered() {
+  DS_ASSIGN_OR_RETURN(std::optional<WarmDaemon> warm,
+                      TakeWarmDaemon(*std::exchange(offer_, std::nullopt)));
+  if (!warm.has_value()) return false;
   folder_ = std::move(warm->folder);
   pid_ = warm->pid;
   warm_lifeline_ = std::move(warm->lifeline);
   prepared_ = std::move(warm->prepared);
+  launched_ = std::move(warm->launched);
   return true;
 }
 
@@ -170,11 +179,24 @@ Status LocalDaemon::AwaitReady() {
 
 StatusOr<v1::PrepareResponse> LocalDaemon::Prepare(const v1::PrepareRequest& request) {
   const std::optional<v1::PrepareResponse> prepared = std::exchange(prepared_, std::nullopt);
-  if (prepared.has_value() &&
-      request.SerializeAsString() == options_.prepare->SerializeAsString()) {
-    return *prepared;
+  if (!prepared.has_value()) return client_->Prepare(request);
+  v1::PrepareRequest versioned = request;
+  DaemonClient::AddVersions(&versioned);
+  if (!Same(versioned, options_.opening->prepare)) return client_->Prepare(request);
+  return *prepared;
+}
+
+std::future<StatusOr<v1::LaunchResponse>> LocalDaemon::BeginLaunch(
+    const v1::LaunchRequest& request) {
+  std::optional<v1::LaunchResponse> launched = std::exchange(launched_, std::nullopt);
+  if (!launched.has_value()) return client_->BeginLaunch(request);
+  std::promise<StatusOr<v1::LaunchResponse>> answer;
+  if (Same(request, *options_.opening->launch)) {
+    answer.set_value(*std::move(launched));
+  } else {
+    answer.set_value(InternalError("other ranks have been started along with the daemon"));
   }
-  return client_->Prepare(request);
+  return answer.get_future();
 }
 
 void LocalDaemon::HangUp() {

@@ -13,6 +13,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,8 +32,9 @@ struct LocalDaemonOptions {
   std::filesystem::path dsrank;  // empty: beside dsrund
   std::chrono::milliseconds start_timeout{10'000};
   bool take_warm = false;  // one that waits for work here (`dsrund --serve`), if it fits
-  // What Prepare will be called with. One that waits answers it along with taking the job.
-  std::optional<v1::PrepareRequest> prepare;
+  // What Prepare, and with it BeginLaunch, will be called with. One that waits answers along with
+  // taking the job.
+  std::optional<JobOpening> opening;
 };
 
 class LocalDaemon {
@@ -41,7 +43,7 @@ class LocalDaemon {
   // something else. kNotFound when there is no dsrund. Until Await there is nothing else to call.
   static StatusOr<std::unique_ptr<LocalDaemon>> Begin(LocalDaemonOptions options);
   // Returns when the daemon takes calls. kUnavailable when it ended instead (it has said why on
-  // stderr).
+  // stderr), with the ranks that it may have started.
   Status Await();
   // Both.
   static StatusOr<std::unique_ptr<LocalDaemon>> Start(LocalDaemonOptions options);
@@ -52,8 +54,12 @@ class LocalDaemon {
   LocalDaemon& operator=(const LocalDaemon&) = delete;
 
   DaemonClient& client() { return *client_; }  // until Close
-  // As the client's, but for the question that has been answered already: once, without a call.
+  // As the client's, but for what has been answered already: once, without a call.
   StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest& request);
+  // kInternal for another launch than the one that has been done.
+  std::future<StatusOr<v1::LaunchResponse>> BeginLaunch(const v1::LaunchRequest& request);
+  // Whether ranks run that BeginLaunch has not been called for.
+  bool ranks_run() const { return launched_.has_value(); }
   int pid() const { return pid_; }
   // Its private folder; gone after Close.
   const std::filesystem::path& folder() const { return folder_; }
@@ -73,7 +79,7 @@ class LocalDaemon {
   void Connect(UniqueFd ours);
   void Offer();
   // Makes the daemon that was offered the job this object's; false when it refuses.
-  bool TakeOffered();
+  StatusOr<bool> TakeOffered();
   Status Spawn();
   Status AwaitReady();
   Status AwaitChildsEnd();
@@ -82,9 +88,10 @@ class LocalDaemon {
   LocalDaemonOptions options_;
   UniqueFd connection_;  // the daemon's end, until it has it
   // What Await waits for: the answer to the offer, or the byte that says that the child is ready.
-  UniqueFd offer_;
+  std::optional<WarmOffer> offer_;
   UniqueFd ready_;
   std::optional<v1::PrepareResponse> prepared_;
+  std::optional<v1::LaunchResponse> launched_;
   std::filesystem::path folder_;
   PrivateFolder own_folder_;  // the same, unless the daemon is a warm one, whose folder it is
   UniqueFd controller_pipe_;  // closing it tells dsrund that the controller is gone

@@ -11,6 +11,7 @@
 #include "proto/dsrun.pb.h"
 #include "proto/warm_socket.h"
 #include "runtime/base/cpu_topology.h"
+#include "runtime/base/log.h"
 #include "runtime/base/unix_socket.h"
 
 namespace ds::cli {
@@ -18,7 +19,11 @@ namespace {
 
 // A daemon that waits answers at once; one that has to be started first needs some milliseconds.
 constexpr std::chrono::milliseconds kPatience{500};
+// One that starts ranks answers when all have been started, however busy the host.
+constexpr std::chrono::seconds kLaunchPatience{30};
 constexpr std::size_t kMaxReplyBytes = 1024 * 1024;
+// What many ranks with long command lines need is sent by a call, whose size is not bounded so.
+constexpr std::size_t kMaxLaunchBytes = kMaxHandoverBytes / 4;
 
 Status AddIdentity(const std::filesystem::path& dsrund, v1::FileIdentity* identity) {
   struct stat info {};
@@ -63,31 +68,73 @@ StatusOr<v1::Handover> DescribeThisProcess(const std::filesystem::path& dsrund) 
   return request;
 }
 
+// What is asked along with the job; the descriptors that go with it are the offer's or the
+// opening's.
+Status AddOpening(const JobOpening& opening, v1::Handover* request, WarmOffer* offer,
+                  std::vector<int>* descriptors) {
+  *request->mutable_prepare() = opening.prepare;
+  if (!opening.launch.has_value() || opening.launch->ByteSizeLong() > kMaxLaunchBytes) {
+    return OkStatus();
+  }
+  *request->mutable_launch() = *opening.launch;
+  DS_ASSIGN_OR_RETURN(offer->launch, Claim::Create());
+  descriptors->push_back(offer->launch->fd());
+  if (opening.port.has_value()) descriptors->push_back(opening.port->fd());
+  return OkStatus();
+}
+
+StatusOr<v1::HandoverReply> ReceiveReply(const UniqueFd& lifeline,
+                                         std::chrono::milliseconds patience) {
+  DS_ASSIGN_OR_RETURN(const ReceivedMessage message,
+                      ReceiveMessage(lifeline.get(), kMaxReplyBytes, patience));
+  v1::HandoverReply reply;
+  if (!reply.ParseFromString(message.bytes)) return InternalError("an answer that is none");
+  return reply;
+}
+
 }  // namespace
 
-StatusOr<UniqueFd> OfferJob(const WarmJob& job) {
+StatusOr<WarmOffer> OfferJob(const WarmJob& job) {
   if (const Status folder = CheckPrivateFolder(WarmFolder()); !folder.ok()) return folder;
-  DS_ASSIGN_OR_RETURN(UniqueFd lifeline, ConnectUnix(WarmSocket()));
-  DS_ASSIGN_OR_RETURN(const SocketPeer peer, PeerOf(lifeline.get()));
+  WarmOffer offer;
+  DS_ASSIGN_OR_RETURN(offer.lifeline, ConnectUnix(WarmSocket()));
+  DS_ASSIGN_OR_RETURN(const SocketPeer peer, PeerOf(offer.lifeline.get()));
   if (peer.user != ::geteuid()) return PermissionDeniedError("another user serves here");
   DS_ASSIGN_OR_RETURN(v1::Handover request, DescribeThisProcess(job.dsrund));
   request.set_job_id(job.job_id);
   request.set_dsrank(job.dsrank.string());
-  if (job.prepare.has_value()) *request.mutable_prepare() = *job.prepare;
-  DS_RETURN_IF_ERROR(SendMessage(lifeline.get(), request.SerializeAsString(), kPatience,
-                                 {job.connection, STDERR_FILENO}));
-  return lifeline;
+  std::vector<int> descriptors = {job.connection, STDERR_FILENO};
+  if (job.opening != nullptr) {
+    DS_RETURN_IF_ERROR(AddOpening(*job.opening, &request, &offer, &descriptors));
+  }
+  DS_RETURN_IF_ERROR(
+      SendMessage(offer.lifeline.get(), request.SerializeAsString(), kPatience, descriptors));
+  return offer;
 }
 
-StatusOr<WarmDaemon> TakeWarmDaemon(UniqueFd offer) {
-  DS_ASSIGN_OR_RETURN(const ReceivedMessage message,
-                      ReceiveMessage(offer.get(), kMaxReplyBytes, kPatience));
-  v1::HandoverReply reply;
-  if (!reply.ParseFromString(message.bytes)) return InternalError("an answer that is none");
-  if (!reply.refused().empty()) return FailedPreconditionError(reply.refused());
-  WarmDaemon daemon{
-      .lifeline = std::move(offer), .folder = reply.folder(), .pid = static_cast<int>(reply.pid())};
-  if (reply.has_prepared()) daemon.prepared = std::move(*reply.mutable_prepared());
+StatusOr<std::optional<WarmDaemon>> TakeWarmDaemon(WarmOffer offer) {
+  StatusOr<v1::HandoverReply> reply = ReceiveReply(offer.lifeline, kPatience);
+  if (!reply.ok() && offer.launch.has_value() && !offer.launch->Take()) {
+    // It starts the ranks, or has: another daemon would start them twice.
+    if (reply.status().code() == StatusCode::kDeadlineExceeded) {
+      reply = ReceiveReply(offer.lifeline, kLaunchPatience);
+    }
+    if (!reply.ok()) {
+      return UnavailableError("the waiting daemon was starting the ranks, and then " +
+                              reply.status().message());
+    }
+  }
+  const std::string refused = reply.ok() ? reply->refused() : reply.status().message();
+  if (!refused.empty()) {
+    LogDebug("starting a daemon: " + refused);
+    return std::optional<WarmDaemon>();
+  }
+  std::optional<WarmDaemon> daemon;
+  daemon.emplace(WarmDaemon{.lifeline = std::move(offer.lifeline),
+                            .folder = reply->folder(),
+                            .pid = static_cast<int>(reply->pid())});
+  if (reply->has_prepared()) daemon->prepared = std::move(*reply->mutable_prepared());
+  if (reply->has_launched()) daemon->launched = std::move(*reply->mutable_launched());
   return daemon;
 }
 

@@ -14,6 +14,8 @@
 #include <string>
 
 #include "proto/dsrun.pb.h"
+#include "runtime/base/claim.h"
+#include "runtime/base/port_lease.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
 
@@ -21,12 +23,25 @@ namespace ds::cli {
 
 namespace v1 = ::dsrun::v1;
 
+// What a daemon is asked along with the job, instead of by its first calls.
+struct JobOpening {
+  v1::PrepareRequest prepare;
+  // Then, unless the host fails a check: starts these ranks.
+  std::optional<v1::LaunchRequest> launch = std::nullopt;
+  std::optional<PortLease> port = std::nullopt;  // their master port, when the user has named none
+};
+
 struct WarmJob {
   std::filesystem::path dsrund;  // that would be started otherwise
   std::filesystem::path dsrank;  // empty: beside dsrund
   std::string job_id;
-  int connection = -1;  // that the daemon takes calls on; stays open here
-  std::optional<v1::PrepareRequest> prepare = std::nullopt;  // asked along with it
+  int connection = -1;                  // that the daemon takes calls on; stays open here
+  const JobOpening* opening = nullptr;  // null: nothing is asked
+};
+
+struct WarmOffer {
+  UniqueFd lifeline;
+  std::optional<Claim> launch;  // with an opening that launches
 };
 
 struct WarmDaemon {
@@ -34,13 +49,15 @@ struct WarmDaemon {
   std::filesystem::path folder;
   int pid = -1;
   std::optional<v1::PrepareResponse> prepared;  // none: Prepare, if asked, is refused
+  std::optional<v1::LaunchResponse> launched;   // none: nothing runs
 };
 
 // Offers the job to a daemon that waits, which then looks at it while the caller does something
-// else. The descriptor is for TakeWarmDaemon; to close it takes the offer back. kNotFound when
-// nobody serves here.
-StatusOr<UniqueFd> OfferJob(const WarmJob& job);
-// Waits for the answer. kFailedPrecondition when that daemon is not the right one.
-StatusOr<WarmDaemon> TakeWarmDaemon(UniqueFd offer);
+// else. To drop the offer takes it back, and stops what has been started. kNotFound when nobody
+// serves here.
+StatusOr<WarmOffer> OfferJob(const WarmJob& job);
+// Waits for the answer. None: that daemon is not the right one, or silent; it will start nothing.
+// kUnavailable when it has begun to start the ranks and is then not heard of.
+StatusOr<std::optional<WarmDaemon>> TakeWarmDaemon(WarmOffer offer);
 
 }  // namespace ds::cli

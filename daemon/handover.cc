@@ -115,9 +115,33 @@ Status Apply(const v1::Handover& request, const UniqueFd& standard_error) {
   return OkStatus();
 }
 
+// What travels beside a request.
+struct Inherited {
+  UniqueFd connection;
+  UniqueFd standard_error;
+  std::optional<Claim> launch;
+  std::optional<PortLease> port;
+};
+
+StatusOr<Inherited> SortDescriptors(const v1::Handover& request,
+                                    std::vector<UniqueFd> descriptors) {
+  const std::size_t least = request.has_launch() ? 3 : 2;
+  const std::size_t most = request.has_launch() ? 4 : 2;
+  if (descriptors.size() < least || descriptors.size() > most) {
+    return InvalidArgumentError("a handover with other descriptors than it says");
+  }
+  Inherited inherited{.connection = std::move(descriptors[0]),
+                      .standard_error = std::move(descriptors[1])};
+  if (descriptors.size() > 2) inherited.launch.emplace(std::move(descriptors[2]));
+  if (descriptors.size() > 3) {
+    DS_ASSIGN_OR_RETURN(inherited.port, PortLease::Continue(std::move(descriptors[3])));
+  }
+  return inherited;
+}
+
 struct Accepted {
   v1::Handover request;
-  UniqueFd connection;
+  Inherited inherited;
   UniqueFd process;
 };
 
@@ -127,14 +151,14 @@ StatusOr<Accepted> Accept(int lifeline, const Nature& own) {
   DS_ASSIGN_OR_RETURN(ReceivedMessage message,
                       ReceiveMessage(lifeline, kMaxHandoverBytes, kPatience));
   v1::Handover request;
-  if (!request.ParseFromString(message.bytes) || message.descriptors.size() != 2) {
-    return InvalidArgumentError("no handover");
-  }
+  if (!request.ParseFromString(message.bytes)) return InvalidArgumentError("no handover");
+  DS_ASSIGN_OR_RETURN(Inherited inherited,
+                      SortDescriptors(request, std::move(message.descriptors)));
   if (const std::string reason = WhyNot(request, peer, own); !reason.empty()) {
     return FailedPreconditionError("the waiting daemon is " + reason);
   }
-  DS_RETURN_IF_ERROR(Apply(request, message.descriptors[1]));
-  return Accepted{std::move(request), std::move(message.descriptors[0]),
+  DS_RETURN_IF_ERROR(Apply(request, inherited.standard_error));
+  return Accepted{std::move(request), std::move(inherited),
                   UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)))};
 }
 
@@ -190,14 +214,20 @@ StatusOr<TakenJob> AwaitJob(const HandoverPlaces& places) {
       continue;
     }
     v1::Handover& request = accepted->request;
-    TakenJob job{.connection = std::move(accepted->connection),
+    Inherited& inherited = accepted->inherited;
+    TakenJob job{.connection = std::move(inherited.connection),
                  .controller = *std::move(lifeline),
                  .process = std::move(accepted->process),
                  .job_id = request.job_id(),
                  .dsrank = request.dsrank(),
                  .environment = {request.environment().begin(), request.environment().end()},
-                 .moved = own.given != given_at_first};
+                 .moved = own.given != given_at_first,
+                 .port = std::move(inherited.port)};
     if (request.has_prepare()) job.prepare = std::move(*request.mutable_prepare());
+    if (inherited.launch.has_value()) {
+      job.launch.emplace(
+          TakenJob::Launch{std::move(*request.mutable_launch()), *std::move(inherited.launch)});
+    }
     return job;
   }
 }
@@ -207,6 +237,7 @@ Status ConfirmJob(int controller, Confirmation confirmation) {
   reply.set_folder(confirmation.folder);
   reply.set_pid(static_cast<std::uint32_t>(::getpid()));
   if (confirmation.prepared.has_value()) *reply.mutable_prepared() = *confirmation.prepared;
+  if (confirmation.launched.has_value()) *reply.mutable_launched() = *confirmation.launched;
   return Reply(controller, reply);
 }
 

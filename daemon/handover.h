@@ -7,6 +7,10 @@
 // child would inherit comes with the request and is applied: environment, working directory, umask,
 // limits, cpus, niceness, standard error. A controller that is refused starts its own daemon.
 //
+// Along with the job comes what its controller asks first, so that ranks run before there is a
+// connection to ask on. Who starts them has taken the job's claim: a controller that nobody answers
+// takes it back and starts them elsewhere, so that none runs twice.
+//
 // Threads: the one that will start the ranks, before it runs its loop.
 
 #include <optional>
@@ -14,6 +18,8 @@
 #include <vector>
 
 #include "proto/dsrun.pb.h"
+#include "runtime/base/claim.h"
+#include "runtime/base/port_lease.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
 
@@ -30,6 +36,12 @@ struct TakenJob {
   std::vector<std::string> environment;  // "NAME=value"
   bool moved = false;  // this daemon is in other control groups than when it began to wait
   std::optional<v1::PrepareRequest> prepare;  // that the answer is to say something of
+  struct Launch {
+    v1::LaunchRequest request;
+    Claim claim;  // whoever takes it starts the ranks
+  };
+  std::optional<Launch> launch;   // to be answered, too
+  std::optional<PortLease> port;  // for their rendezvous
 };
 
 struct HandoverPlaces {
@@ -44,6 +56,7 @@ StatusOr<TakenJob> AwaitJob(const HandoverPlaces& places);
 struct Confirmation {
   std::string folder;  // this daemon's own
   std::optional<v1::PrepareResponse> prepared;
+  std::optional<v1::LaunchResponse> launched;
 };
 Status ConfirmJob(int controller, Confirmation confirmation);
 

@@ -108,6 +108,7 @@ Status Supervisor::TakeJob(TakenJob job) {
   options_.environment = std::move(job.environment);
   if (!job.dsrank.empty()) options_.dsrank = job.dsrank;
   options_.controller = std::move(job.controller);
+  port_ = std::move(job.port);
   return WatchController();
 }
 

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -32,18 +33,39 @@ Status RunPool(int waiting) {
   return loop->Run();
 }
 
-// Becomes the daemon of the job and tells its controller, which Prepare's refusal does not reach
-// this way: the call of Prepare that then comes gets it.
+bool HasFailed(const v1::PrepareResponse& response) {
+  return std::any_of(
+      response.findings().begin(), response.findings().end(),
+      [](const v1::Finding& finding) { return finding.level() == v1::Finding::FAIL; });
+}
+
+// What the controller has asked along with the job. A refusal of Prepare or Launch does not reach
+// it this way: the call that then comes gets it.
+Confirmation Answer(const std::optional<v1::PrepareRequest>& prepare,
+                    const std::optional<TakenJob::Launch>& launch, Supervisor* supervisor) {
+  Confirmation answer;
+  if (!prepare.has_value()) return answer;
+  StatusOr<v1::PrepareResponse> prepared = supervisor->Prepare(*prepare);
+  if (!prepared.ok()) return answer;
+  answer.prepared = std::move(prepared).value();
+  if (!launch.has_value() || HasFailed(*answer.prepared) || !launch->claim.Take()) return answer;
+  StatusOr<v1::LaunchResponse> launched = supervisor->Launch(launch->request);
+  if (launched.ok()) answer.launched = std::move(launched).value();
+  return answer;
+}
+
+// Becomes the daemon of the job and tells its controller.
 Status TakeJob(TakenJob job, const std::string& folder, Supervisor* supervisor) {
   const int controller = job.controller.get();
   const std::optional<v1::PrepareRequest> prepare = std::move(job.prepare);
+  const std::optional<TakenJob::Launch> launch = std::move(job.launch);
   DS_RETURN_IF_ERROR(supervisor->TakeJob(std::move(job)));
-  Confirmation confirmation{.folder = folder};
-  if (prepare.has_value()) {
-    StatusOr<v1::PrepareResponse> prepared = supervisor->Prepare(*prepare);
-    if (prepared.ok()) confirmation.prepared = std::move(prepared).value();
-  }
-  return ConfirmJob(controller, std::move(confirmation));
+  Confirmation confirmation = Answer(prepare, launch, supervisor);
+  confirmation.folder = folder;
+  const bool runs = confirmation.launched.has_value();
+  const Status confirmed = ConfirmJob(controller, std::move(confirmation));
+  // A controller that has gone: the loop finds it out as well, and stops what runs.
+  return runs ? OkStatus() : confirmed;
 }
 
 // While its controller ends, whose user waits for it: the kernel takes the processors for a

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <csignal>
@@ -12,6 +13,7 @@
 #include "cli/console/console.h"
 #include "cli/exit_codes.h"
 #include "cli/job/job_controller.h"
+#include "cli/job/job_opening.h"
 #include "cli/job/signal_relay.h"
 #include "cli/job/signal_watch.h"
 #include "cli/job/start_hosts.h"
@@ -111,12 +113,15 @@ std::vector<ProcessLimit> ParseLimits(const std::vector<std::string>& words) {
   return limits;
 }
 
-// The master's address is not known yet.
+// The master's address is that of a job without other hosts.
 JobRequest MakeRequest(const JobSetup& setup) {
   const LaunchFlags& flags = setup.flags;
   JobRequest request{.job_id = setup.job_id,
                      .plan = setup.plan.world,
                      .device = WireDevice(flags.device),
+                     .master_addr = flags.master_addr.empty()
+                                        ? DefaultMasterAddress(setup.plan.world)
+                                        : flags.master_addr,
                      .master_addr_named = !flags.master_addr.empty(),
                      .master_port = flags.master_port,
                      .one_device_per_rank = flags.one_device_per_rank,
@@ -173,6 +178,11 @@ struct JobHosts {
 
 using MaybeVerdict = std::optional<Verdict>;
 
+bool RanksRun(const StartedHosts& hosts) {
+  return std::any_of(hosts.daemons.begin(), hosts.daemons.end(),
+                     [](const auto& host) { return host != nullptr && host->ranks_run(); });
+}
+
 // A daemon on every host; a verdict when nothing is started. Signals that come meanwhile end it.
 StatusOr<MaybeVerdict> StartJobHosts(const JobRequest& request, const User& user, JobHosts* hosts) {
   std::atomic<int> signalled = 0;
@@ -184,8 +194,12 @@ StatusOr<MaybeVerdict> StartJobHosts(const JobRequest& request, const User& user
   StatusOr<StartedHosts> started =
       hosts->starter.Run([&user](const std::string& text) { user.console->Notice(text); });
   user.signals->SetTarget(nullptr);
-  if (signalled != 0) return MaybeVerdict(UserStopVerdict(signalled, request.first_generation));
+  const bool runs = started.ok() && RanksRun(*started);
+  if (signalled != 0 && !runs) {
+    return MaybeVerdict(UserStopVerdict(signalled, request.first_generation));
+  }
   if (!started.ok()) return started.status();
+  if (signalled != 0) user.signals->Send(signalled);  // the controller's, as soon as it listens
   hosts->started = std::move(started).value();
   if (hosts->started.failed.empty()) return MaybeVerdict();
   const int count = static_cast<int>(request.plan.hosts.size());
@@ -225,6 +239,8 @@ void ShowSummary(const JobSetup& setup, const RunDirectory& run_directory, Conso
   console->Summary("  checkpoints  " + ShownPath(run_directory.checkpoints()));
 }
 
+bool ForwardsInput(const JobSetup& setup) { return setup.forward_input && HasInput(STDIN_FILENO); }
+
 // The job on hosts that have their daemons, to its end; the daemons are let go.
 MaybeVerdict RunOnHosts(const JobSetup& setup, JobRequest request, RunDirectory* run_directory,
                         JobHosts* hosts, const User& user) {
@@ -234,13 +250,11 @@ MaybeVerdict RunOnHosts(const JobSetup& setup, JobRequest request, RunDirectory*
   }
   JobReport report(setup.trains && setup.flags.device == Device::kAuto, run_directory,
                    user.console);
-  request.master_addr =
-      request.master_addr_named ? setup.flags.master_addr : hosts->started.master_addr;
+  if (!request.master_addr_named) request.master_addr = hosts->started.master_addr;
   InputForwarder input(STDIN_FILENO);
   SessionSpares spares(hosts);
-  const bool forwards = setup.forward_input && HasInput(STDIN_FILENO);
   JobController controller(std::move(request), daemons, &report,
-                           {.input = forwards ? &input : nullptr, .spares = &spares});
+                           {.input = ForwardsInput(setup) ? &input : nullptr, .spares = &spares});
   user.signals->SetTarget([&](int signal) {
     controller.OnSignal(signal);
     if (!IsForwarded(signal)) hosts->starter.Interrupt();  // a spare that is being started
@@ -265,19 +279,20 @@ StatusOr<int> RunJob(const JobSetup& setup) {
   // other thread, which must not take the user's signals.
   static SignalRelay relay;
   static SignalWatch signals;
-  JobRequest request = MakeRequest(setup);
-  JobHosts hosts{.starter = HostStarter(&setup.plan, HowToStart(setup))};
-  const Status begun = hosts.starter.Begin(
-      [&request](int node_rank) { return MakePrepareRequest(request, node_rank); });
-  if (!begun.ok()) return ReportError(begun, kExitPreflight);
-  DS_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run_directory, setup.open());
-
   ConsoleOptions options = DetectConsole();
   options.quiet = setup.flags.quiet;
   options.errors_only = setup.flags.errors_only;
   DS_ASSIGN_OR_RETURN(options.shown,
                       LogFilter::Parse(setup.flags.log_ranks, setup.flags.errors_only));
   options.total_steps = setup.total_steps;
+  DS_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run_directory, setup.open());
+
+  JobRequest request = MakeRequest(setup);
+  JobHosts hosts{.starter = HostStarter(&setup.plan, HowToStart(setup))};
+  const OpeningOptions opening{.launches = !setup.trains, .forward_input = ForwardsInput(setup)};
+  const Status begun =
+      hosts.starter.Begin([&](int node_rank) { return MakeOpening(request, node_rank, opening); });
+  if (!begun.ok()) return ReportError(begun, kExitPreflight);
   BacklogWriter writer;
   Console console(options, &writer);
 

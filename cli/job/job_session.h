@@ -36,7 +36,7 @@ struct JobSetup {
   std::vector<std::string> notices;     // for the user, before anything starts
   std::filesystem::path run_directory;  // where it is, or will be
   int first_generation = 0;             // as RunDirectory::NextGeneration says
-  // Opens the run directory and writes what it is to say of the job, while its daemons start.
+  // Opens the run directory and writes what it is to say of the job, before anything starts.
   std::function<StatusOr<std::unique_ptr<RunDirectory>>()> open;
 };
 

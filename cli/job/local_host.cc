@@ -7,10 +7,10 @@
 namespace ds::cli {
 
 StatusOr<std::unique_ptr<LocalHost>> LocalHost::Begin(const std::string& job_id,
-                                                      std::optional<v1::PrepareRequest> prepare) {
+                                                      std::optional<JobOpening> opening) {
   DS_ASSIGN_OR_RETURN(
       std::unique_ptr<LocalDaemon> daemon,
-      LocalDaemon::Begin({.job_id = job_id, .take_warm = true, .prepare = std::move(prepare)}));
+      LocalDaemon::Begin({.job_id = job_id, .take_warm = true, .opening = std::move(opening)}));
   return std::unique_ptr<LocalHost>(new LocalHost(job_id, std::move(daemon)));
 }
 
@@ -26,7 +26,7 @@ StatusOr<v1::PrepareResponse> LocalHost::Prepare(const v1::PrepareRequest& reque
 }
 
 std::future<StatusOr<v1::LaunchResponse>> LocalHost::BeginLaunch(const v1::LaunchRequest& request) {
-  return daemon_->client().BeginLaunch(request);
+  return daemon_->BeginLaunch(request);
 }
 
 StatusOr<v1::StopResponse> LocalHost::Stop(const v1::StopRequest& request) {
@@ -47,5 +47,7 @@ Status LocalHost::Watch(int generation, const EventCallback& on_event) {
 }
 
 void LocalHost::HangUp() { daemon_->HangUp(); }
+
+bool LocalHost::ranks_run() const { return daemon_->ranks_run(); }
 
 }  // namespace ds::cli

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "cli/job/host_daemon.h"
+#include "cli/warm_daemon.h"
 
 namespace ds::cli {
 
@@ -16,10 +17,10 @@ class LocalDaemon;
 
 class LocalHost : public HostDaemon {
  public:
-  // Begins to start it, or to take one that waits, which answers `prepare` along with taking the
-  // job. Await comes before anything else.
-  static StatusOr<std::unique_ptr<LocalHost>> Begin(
-      const std::string& job_id, std::optional<v1::PrepareRequest> prepare = std::nullopt);
+  // Begins to start it, or to take one that waits, which does what `opening` asks along with taking
+  // the job. Await comes before anything else.
+  static StatusOr<std::unique_ptr<LocalHost>> Begin(const std::string& job_id,
+                                                    std::optional<JobOpening> opening);
   // Returns when it takes calls.
   Status Await();
   ~LocalHost() override;
@@ -31,6 +32,7 @@ class LocalHost : public HostDaemon {
   StatusOr<v1::InputResponse> Input(const v1::InputRequest& request) override;
   Status Watch(int generation, const EventCallback& on_event) override;
   void HangUp() override;
+  bool ranks_run() const override;
 
  private:
   LocalHost(std::string job_id, std::unique_ptr<LocalDaemon> daemon);

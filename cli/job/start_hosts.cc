@@ -58,10 +58,10 @@ void HostStarter::Interrupt() {
   if (interrupter_ != nullptr) interrupter_->Interrupt();
 }
 
-Status HostStarter::Begin(const PrepareCallback& prepare) {
+Status HostStarter::Begin(const OpeningCallback& opening) {
   for (const int number : places_) {
     if (!plan_->here[number]) continue;
-    DS_ASSIGN_OR_RETURN(here_[number], LocalHost::Begin(options_.job_id, prepare(number)));
+    DS_ASSIGN_OR_RETURN(here_[number], LocalHost::Begin(options_.job_id, opening(number)));
   }
   return OkStatus();
 }
@@ -92,7 +92,8 @@ StatusOr<StartedHosts> HostStarter::Run(NoticeCallback notice) {
 StatusOr<StartedSpare> HostStarter::StartSpare(int spare, int node_rank, StartedHosts* started) {
   const int number = static_cast<int>(places_.size()) + spare;
   if (plan_->here[number]) {
-    DS_ASSIGN_OR_RETURN(std::unique_ptr<LocalHost> host, LocalHost::Begin(options_.job_id));
+    DS_ASSIGN_OR_RETURN(std::unique_ptr<LocalHost> host,
+                        LocalHost::Begin(options_.job_id, std::nullopt));
     DS_RETURN_IF_ERROR(host->Await());
     started->daemons[number] = std::move(host);
   } else {

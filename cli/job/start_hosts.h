@@ -24,6 +24,7 @@
 #include "cli/plan/launch_plan.h"
 #include "cli/remote/host_failure.h"
 #include "cli/remote/interrupter.h"
+#include "cli/warm_daemon.h"
 #include "runtime/base/status.h"
 
 namespace ds::cli {
@@ -53,12 +54,12 @@ class HostStarter {
   HostStarter(const LaunchPlan* plan, StartOptions options);
   ~HostStarter();
 
-  using PrepareCallback = std::function<v1::PrepareRequest(int node_rank)>;
+  using OpeningCallback = std::function<JobOpening(int node_rank)>;
   using NoticeCallback = std::function<void(const std::string&)>;
 
-  // Begins with what goes on by itself, the daemons of this machine; `prepare` says what they will
+  // Begins with what goes on by itself, the daemons of this machine; `opening` says what they will
   // be asked first. An error Status: they are at fault, or what was asked.
-  Status Begin(const PrepareCallback& prepare);
+  Status Begin(const OpeningCallback& opening);
   // Then: starts the others and waits for all. What `notice` gets is for the user; it is called on
   // this thread, and on StartSpare's. Errors as Begin's.
   StatusOr<StartedHosts> Run(NoticeCallback notice);

@@ -42,10 +42,7 @@ std::function<void(const v1::Event&)> WhenReady(int count, std::function<void()>
 }
 
 void DaemonJob::SetUp() {
-  cli::LocalDaemonOptions options;
-  options.job_id = kJob;
-  options.dsrund = std::string(DS_BIN_DIR) + "/dsrund";
-  auto daemon = cli::LocalDaemon::Start(options);
+  auto daemon = cli::LocalDaemon::Start({.job_id = kJob, .dsrund = DS_BIN_DIR "/dsrund"});
   ASSERT_TRUE(daemon.ok()) << daemon.status().message();
   daemon_ = std::move(daemon).value();
 }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -12,13 +13,17 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/local_daemon.h"
+#include "cli/warm_daemon.h"
+#include "proto/warm_socket.h"
 #include "runtime/base/files.h"
+#include "runtime/base/unix_socket.h"
 #include "tests/support/program.h"
 
 namespace ds::testing {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -85,9 +90,24 @@ class HandoverTest : public ServeTest {
   }
   void TearDown() override { ::unsetenv("XDG_RUNTIME_DIR"); }
 
-  StatusOr<std::unique_ptr<cli::LocalDaemon>> Start() const {
+  StatusOr<std::unique_ptr<cli::LocalDaemon>> Start(
+      const std::optional<cli::v1::LaunchRequest>& launch = std::nullopt) const {
     return cli::LocalDaemon::Start(
-        {.job_id = "job", .dsrund = DS_BIN_DIR "/dsrund", .take_warm = true, .prepare = question_});
+        {.job_id = "job",
+         .dsrund = DS_BIN_DIR "/dsrund",
+         .take_warm = true,
+         .opening = cli::JobOpening{.prepare = question_, .launch = launch}});
+  }
+  // One rank that runs `script`.
+  static cli::v1::LaunchRequest Launch(const std::string& script) {
+    cli::v1::LaunchRequest launch;
+    launch.set_job_id("job");
+    launch.set_working_directory("/");
+    launch.set_inherit_environment(true);
+    launch.set_grace_seconds(5);
+    cli::v1::RankSpec* rank = launch.add_ranks();
+    for (const char* word : {"/bin/sh", "-c", script.c_str()}) rank->add_argv(word);
+    return launch;
   }
   static std::vector<std::string> Failures(const cli::v1::PrepareResponse& response) {
     std::vector<std::string> names;
@@ -110,6 +130,112 @@ TEST_F(HandoverTest, TheHostIsLookedAtAlongWithTakingTheJob) {
   ASSERT_TRUE(answer.ok()) << answer.status().message();
   EXPECT_GT(answer->core_count(), 0u);
   EXPECT_THAT(Failures(*answer), IsEmpty());
+}
+
+TEST_F(HandoverTest, RanksAreStartedAlongWithTakingTheJob) {
+  const auto server = Serve();
+  const auto launch = Launch("sleep 600");
+  const auto daemon = Start(launch);
+  ASSERT_TRUE(daemon.ok()) << daemon.status().message();
+  EXPECT_TRUE((*daemon)->ranks_run());
+  ::kill((*daemon)->pid(), SIGSTOP);  // a call would get no answer
+  const auto answer = (*daemon)->BeginLaunch(launch).get();
+  ::kill((*daemon)->pid(), SIGCONT);
+  ASSERT_TRUE(answer.ok()) << answer.status().message();
+  ASSERT_EQ(answer->pids_size(), 1);
+  const pid_t rank = static_cast<pid_t>(answer->pids(0));
+  EXPECT_EQ(::kill(rank, 0), 0);
+  EXPECT_FALSE((*daemon)->ranks_run()) << "it is the caller's now";
+  EXPECT_TRUE((*daemon)->Close().ok());
+  EXPECT_NE(::kill(rank, 0), 0) << "the rank outlives its daemon";
+}
+
+TEST_F(HandoverTest, AHostThatFailsACheckStartsNoRank) {
+  const auto server = Serve();
+  question_.set_program("/no/such/program");
+  const fs::path mark = folder_.path() / "mark";
+  const auto daemon = Start(Launch("touch " + mark.string()));
+  ASSERT_TRUE(daemon.ok()) << daemon.status().message();
+  EXPECT_FALSE((*daemon)->ranks_run());
+  EXPECT_THAT(Failures((*daemon)->Prepare(question_).value()), ElementsAre("program"));
+  EXPECT_TRUE((*daemon)->Close().ok());
+  EXPECT_FALSE(fs::exists(mark));
+}
+
+TEST_F(HandoverTest, ALaunchThatFailsIsToldByTheCall) {
+  const auto server = Serve();
+  cli::v1::LaunchRequest launch = Launch("exit 0");
+  launch.set_working_directory("/no/such/folder");
+  const auto daemon = Start(launch);
+  ASSERT_TRUE(daemon.ok()) << daemon.status().message();
+  EXPECT_FALSE((*daemon)->ranks_run());
+  const auto answer = (*daemon)->BeginLaunch(launch).get();
+  EXPECT_EQ(answer.status().code(), StatusCode::kNotFound) << answer.status().message();
+}
+
+TEST_F(HandoverTest, OtherRanksThanThoseThatRunAreAnError) {
+  const auto server = Serve();
+  const auto daemon = Start(Launch("sleep 600"));
+  ASSERT_TRUE(daemon.ok()) << daemon.status().message();
+  const auto answer = (*daemon)->BeginLaunch(Launch("sleep 601")).get();
+  EXPECT_EQ(answer.status().code(), StatusCode::kInternal);
+}
+
+// In the place of a daemon that waits: what comes is received, and nobody answers.
+class SilentDaemon {
+ public:
+  SilentDaemon() {
+    fs::create_directory(WarmFolder());
+    fs::permissions(WarmFolder(), fs::perms::owner_all);
+    listener_ = ListenUnix(WarmSocket()).value();
+  }
+  // The claim of the ranks that the offer wants started.
+  Claim Receive() {
+    pollfd offered{listener_.get(), POLLIN, 0};
+    EXPECT_EQ(::poll(&offered, 1, 10'000), 1);
+    connection_.Reset(::accept(listener_.get(), nullptr, nullptr));
+    auto message = ReceiveMessage(connection_.get(), kMaxHandoverBytes, std::chrono::seconds(10));
+    EXPECT_TRUE(message.ok()) << message.status().message();
+    return Claim(std::move(message->descriptors.at(2)));
+  }
+  void HangUp() { connection_.Reset(); }
+
+ private:
+  UniqueFd listener_;
+  UniqueFd connection_;
+};
+
+class OfferTest : public HandoverTest {
+ protected:
+  cli::WarmOffer Offer() const {
+    const cli::JobOpening opening{.prepare = question_, .launch = Launch("exit 0")};
+    auto offer = cli::OfferJob({.dsrund = DS_BIN_DIR "/dsrund",
+                                .job_id = "job",
+                                .connection = STDERR_FILENO,
+                                .opening = &opening});
+    EXPECT_TRUE(offer.ok()) << offer.status().message();
+    return std::move(offer).value();
+  }
+};
+
+TEST_F(OfferTest, ASilentDaemonMayNotStartTheRanksLater) {
+  SilentDaemon daemon;
+  cli::WarmOffer offer = Offer();
+  const Claim claim = daemon.Receive();
+  const auto taken = cli::TakeWarmDaemon(std::move(offer));
+  ASSERT_TRUE(taken.ok()) << taken.status().message();
+  EXPECT_FALSE(taken->has_value());
+  EXPECT_FALSE(claim.Take());
+}
+
+TEST_F(OfferTest, RanksThatADeadDaemonMayHaveStartedAreNotStartedAgain) {
+  SilentDaemon daemon;
+  cli::WarmOffer offer = Offer();
+  EXPECT_TRUE(daemon.Receive().Take());
+  daemon.HangUp();
+  const auto taken = cli::TakeWarmDaemon(std::move(offer));
+  EXPECT_EQ(taken.status().code(), StatusCode::kUnavailable);
+  EXPECT_THAT(taken.status().message(), HasSubstr("was starting the ranks"));
 }
 
 TEST_F(HandoverTest, AnotherQuestionIsAskedByACall) {
@@ -180,10 +306,35 @@ TEST_F(ServeTest, ADaemonThatDoesNotAnswerIsNotWaitedForLong) {
   ::kill(waiting, SIGSTOP);
   // It finds its offer while the job runs, and ends, for nobody reads its answer.
   const std::string pid = std::to_string(waiting);
-  const ProgramResult result = Run("", std::string(kSayDaemon) + "; kill -CONT " + pid +
-                                           "; while kill -0 " + pid + "; do sleep 0.01; done");
+  const ProgramResult result =
+      Run("", std::string(kSayDaemon) + "; echo ran >> ran; kill -CONT " + pid +
+                  "; while kill -0 " + pid + "; do sleep 0.01; done");
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.out, Not(HasSubstr("--wait_for_job")));
+  EXPECT_EQ(ReadFile(folder_.path() / "ran").value(), "ran\n") << "no rank is started twice";
+}
+
+TEST_F(ServeTest, WithoutARunDirectoryNothingRuns) {
+  const auto server = Serve();
+  const ProgramResult result = Run("", "touch ran", "--run_dir /dev/null/run");
+  EXPECT_EQ(result.status, 2);
+  EXPECT_FALSE(fs::exists(folder_.path() / "ran"));
+}
+
+TEST_F(ServeTest, TheMasterPortIsKeptForTheRanks) {
+  const auto server = Serve();
+  const ProgramResult result = Run("", "echo port $MASTER_PORT", "--num_gpus 2");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, ContainsRegex("0-1. port [1-9][0-9]+ "));
+  const ProgramResult named = Run("", "echo port $MASTER_PORT", "--master_port 29431");
+  EXPECT_THAT(named.out, HasSubstr("port 29431\n")) << named.err;
+}
+
+TEST_F(ServeTest, RankZeroReadsStandardInput) {
+  const auto server = Serve();
+  const ProgramResult result = Run("echo hello |", "cat");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("0@localhost: hello\n"));
 }
 
 TEST_F(ServeTest, AFolderThatOthersMayEnterIsNotTrusted) {

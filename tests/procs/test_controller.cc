@@ -16,12 +16,11 @@ namespace v1 = ::dsrun::v1;
 constexpr int kRanks = 4;
 
 Status Control(const char* dsrund, const char* rank_program) {
-  cli::LocalDaemonOptions options;
-  options.job_id = "job";
-  options.dsrund = dsrund;
-  DS_ASSIGN_OR_RETURN(const auto daemon, cli::LocalDaemon::Start(options));
+  const std::string job_id = "job";
+  DS_ASSIGN_OR_RETURN(const auto daemon,
+                      cli::LocalDaemon::Start({.job_id = job_id, .dsrund = dsrund}));
   v1::LaunchRequest request;
-  request.set_job_id(options.job_id);
+  request.set_job_id(job_id);
   request.set_generation(1);
   request.set_grace_seconds(60);
   for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
@@ -32,7 +31,7 @@ Status Control(const char* dsrund, const char* rank_program) {
   }
   DS_ASSIGN_OR_RETURN(const v1::LaunchResponse launched, daemon->client().Launch(request));
   int ready = 0;
-  return daemon->client().Watch({options.job_id, 1, 0}, [&](const v1::Event& event) {
+  return daemon->client().Watch({job_id, 1, 0}, [&](const v1::Event& event) {
     if (!event.has_rank_output() || ++ready < kRanks) return;
     std::string line;
     for (const auto pid : launched.pids()) line += std::to_string(pid) + " ";
