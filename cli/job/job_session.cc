@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <csignal>
 #include <memory>
@@ -183,23 +182,26 @@ bool RanksRun(const StartedHosts& hosts) {
                      [](const auto& host) { return host != nullptr && host->ranks_run(); });
 }
 
-// A daemon on every host; a verdict when nothing is started. Signals that come meanwhile end it.
+// A daemon on every host; a verdict when nothing is started. Signals that come meanwhile end it, or
+// are for the controller when ranks run already.
 StatusOr<MaybeVerdict> StartJobHosts(const JobRequest& request, const User& user, JobHosts* hosts) {
-  std::atomic<int> signalled = 0;
+  std::vector<int> signals;  // the relay's, until it has another target
   user.signals->SetTarget([&](int signal) {
-    if (IsForwarded(signal)) return;  // no rank is there to get it
-    signalled = signal;
-    hosts->starter.Interrupt();
+    signals.push_back(signal);
+    if (!IsForwarded(signal)) hosts->starter.Interrupt();
   });
   StatusOr<StartedHosts> started =
       hosts->starter.Run([&user](const std::string& text) { user.console->Notice(text); });
   user.signals->SetTarget(nullptr);
   const bool runs = started.ok() && RanksRun(*started);
-  if (signalled != 0 && !runs) {
-    return MaybeVerdict(UserStopVerdict(signalled, request.first_generation));
+  for (const int signal : signals) {
+    if (runs) {
+      user.signals->Send(signal);
+    } else if (!IsForwarded(signal)) {  // which has nobody to go to
+      return MaybeVerdict(UserStopVerdict(signal, request.first_generation));
+    }
   }
   if (!started.ok()) return started.status();
-  if (signalled != 0) user.signals->Send(signalled);  // the controller's, as soon as it listens
   hosts->started = std::move(started).value();
   if (hosts->started.failed.empty()) return MaybeVerdict();
   const int count = static_cast<int>(request.plan.hosts.size());
@@ -271,6 +273,16 @@ MaybeVerdict RunOnHosts(const JobSetup& setup, JobRequest request, RunDirectory*
   return verdict;
 }
 
+StatusOr<ConsoleOptions> WhatIsShown(const JobSetup& setup) {
+  ConsoleOptions options = DetectConsole();
+  options.quiet = setup.flags.quiet;
+  options.errors_only = setup.flags.errors_only;
+  DS_ASSIGN_OR_RETURN(options.shown,
+                      LogFilter::Parse(setup.flags.log_ranks, setup.flags.errors_only));
+  options.total_steps = setup.total_steps;
+  return options;
+}
+
 }  // namespace
 
 StatusOr<int> RunJob(const JobSetup& setup) {
@@ -279,12 +291,7 @@ StatusOr<int> RunJob(const JobSetup& setup) {
   // other thread, which must not take the user's signals.
   static SignalRelay relay;
   static SignalWatch signals;
-  ConsoleOptions options = DetectConsole();
-  options.quiet = setup.flags.quiet;
-  options.errors_only = setup.flags.errors_only;
-  DS_ASSIGN_OR_RETURN(options.shown,
-                      LogFilter::Parse(setup.flags.log_ranks, setup.flags.errors_only));
-  options.total_steps = setup.total_steps;
+  DS_ASSIGN_OR_RETURN(const ConsoleOptions console_options, WhatIsShown(setup));
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run_directory, setup.open());
 
   JobRequest request = MakeRequest(setup);
@@ -294,7 +301,7 @@ StatusOr<int> RunJob(const JobSetup& setup) {
       hosts.starter.Begin([&](int node_rank) { return MakeOpening(request, node_rank, opening); });
   if (!begun.ok()) return ReportError(begun, kExitPreflight);
   BacklogWriter writer;
-  Console console(options, &writer);
+  Console console(console_options, &writer);
 
   for (const std::string& notice : setup.notices) console.Notice(notice);
   if (!setup.plan.spares.empty() && setup.flags.max_restarts == 0) {
