@@ -97,13 +97,19 @@ void TerminateStrays(const std::vector<pid_t>& ranks) {
 }
 
 bool EndOrphans(Orphans how) {
+  // Asked first: mostly there are none, and to list them is slow.
+  bool killed = false;
   while (true) {
-    if (how == Orphans::kKill) {
-      for (const pid_t child : ChildrenOf("self")) ::kill(child, SIGKILL);
-    }
     const pid_t pid = ::waitpid(-1, nullptr, WNOHANG);
     if (pid < 0) return true;  // ECHILD
-    if (pid == 0) return false;
+    if (pid > 0) {
+      killed = false;  // what it has left behind is here now
+    } else if (how == Orphans::kAwait || killed) {
+      return false;
+    } else {
+      for (const pid_t child : ChildrenOf("self")) ::kill(child, SIGKILL);
+      killed = true;
+    }
   }
 }
 
