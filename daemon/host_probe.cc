@@ -1,6 +1,5 @@
 #include "daemon/host_probe.h"
 
-#include <sched.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -11,22 +10,13 @@
 #include <fstream>
 #include <string>
 
+#include "runtime/base/cpu_topology.h"
 #include "runtime/base/files.h"
 
 namespace ds::daemon {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::uint32_t UsableCores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  // More cores than the set can hold: fall back to how many there are.
-  if (::sched_getaffinity(0, sizeof(set), &set) != 0) {
-    return static_cast<std::uint32_t>(::sysconf(_SC_NPROCESSORS_ONLN));
-  }
-  return static_cast<std::uint32_t>(CPU_COUNT(&set));
-}
 
 std::optional<std::uint64_t> FreeSharedMemory() {
   struct statvfs info {};
@@ -52,7 +42,7 @@ HostFacts ProbeHost() {
   HostFacts facts;
   std::array<char, 256> name{};
   if (::gethostname(name.data(), name.size() - 1) == 0) facts.host_name = name.data();
-  facts.cores = UsableCores();
+  facts.cores = static_cast<std::uint32_t>(CountAllowedCpus());
   facts.gpus = static_cast<std::uint32_t>(CountNumbered("/dev", "nvidia"));
   facts.shared_memory_free = FreeSharedMemory();
   rlimit limit{};

@@ -22,7 +22,7 @@ void AddLaunch(const JobRequest& job, int node_rank, bool forward_input, JobOpen
                                       {.node_rank = node_rank,
                                        .generation = job.first_generation,
                                        .master_port = port,
-                                       .core_count = static_cast<int>(AllowedCpus().size()),
+                                       .core_count = CountAllowedCpus(),
                                        .forward_input = forward_input});
 }
 

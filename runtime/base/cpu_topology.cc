@@ -1,6 +1,7 @@
 #include "runtime/base/cpu_topology.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -97,6 +98,16 @@ std::vector<int> AllowedCpus() {
     if (CPU_ISSET(cpu, &allowed)) cpus.push_back(cpu);
   }
   return cpus;
+}
+
+int CountAllowedCpus() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  // More cpus than the set can hold: fall back to how many there are.
+  if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) {
+    return static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  }
+  return CPU_COUNT(&allowed);
 }
 
 CpuTopology ReadCpuTopology(const std::vector<int>& allowed, const fs::path& root) {

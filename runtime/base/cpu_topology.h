@@ -29,6 +29,8 @@ struct CpuTopology {
 
 // The logical cpus this thread may run on, ascending; never empty.
 std::vector<int> AllowedCpus();
+// How many those are, also on a machine of more than AllowedCpus can name.
+int CountAllowedCpus();
 
 // `allowed` are the logical cpus that count for `cores`; `root` is where sys/ lies, for tests.
 CpuTopology ReadCpuTopology(const std::vector<int>& allowed = AllowedCpus(),

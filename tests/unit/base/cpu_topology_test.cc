@@ -84,5 +84,9 @@ TEST(CpuTopologyOfThisMachineTest, HasACore) {
   EXPECT_FALSE(ReadCpuTopology().cores.empty());
 }
 
+TEST(AllowedCpusTest, AreAsManyAsAreCounted) {
+  EXPECT_EQ(CountAllowedCpus(), static_cast<int>(AllowedCpus().size()));
+}
+
 }  // namespace
 }  // namespace ds
