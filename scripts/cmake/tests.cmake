@@ -11,8 +11,6 @@ function(ds_test name)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR})
   target_link_libraries(${target} PRIVATE ${ARG_LINKS} GTest::gmock GTest::gtest GTest::gtest_main)
-  target_compile_definitions(${target} PRIVATE
-      DS_SOURCE_DIR="${CMAKE_SOURCE_DIR}" DS_BIN_DIR="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
   if(ARG_TORCH)
     ds_use_torch_pch(${target})
   endif()

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "runtime/base/files.h"
+#include "tests/places.h"
 
 namespace ds::testing {
 namespace fs = std::filesystem;

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "runtime/base/files.h"
+#include "tests/places.h"
 #include "tests/support/program.h"
 
 namespace ds::testing {

@@ -9,6 +9,7 @@
 
 #include "runtime/base/files.h"
 #include "tests/e2e/ssh_job.h"
+#include "tests/places.h"
 
 namespace ds::testing {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "runtime/base/files.h"
 #include "tests/e2e/dsrun.h"
+#include "tests/places.h"
 
 namespace ds::testing {
 namespace {

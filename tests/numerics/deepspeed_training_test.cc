@@ -21,6 +21,7 @@
 #include "runtime/config/check_config.h"
 #include "runtime/device/isa_probe.h"
 #include "runtime/engine/train_step.h"
+#include "tests/places.h"
 #include "tests/support/rank_harness.h"
 
 namespace ds::numerics {

@@ -12,6 +12,7 @@
 #include "runtime/engine/train_step.h"
 #include "runtime/models/build_model.h"
 #include "runtime/models/weights.h"
+#include "tests/places.h"
 #include "tests/support/rank_harness.h"
 
 namespace ds::numerics {

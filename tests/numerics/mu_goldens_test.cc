@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "tests/numerics/optimizer_run.h"
+#include "tests/places.h"
 
 namespace ds::tests {
 namespace {

@@ -10,6 +10,7 @@
 #include "runtime/config/check_config.h"
 #include "runtime/device/isa_probe.h"
 #include "runtime/precision/dtype_policy.h"
+#include "tests/places.h"
 #include "tests/support/rank_harness.h"
 
 namespace ds::tests {

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "runtime/base/files.h"
+#include "tests/places.h"
 #include "tests/support/program.h"
 
 namespace ds::testing {

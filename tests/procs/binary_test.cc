@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "daemon/needed_libraries.h"
+#include "tests/places.h"
 #include "tests/support/program.h"
 
 namespace ds::procs {

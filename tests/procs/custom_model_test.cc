@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/base/files.h"
+#include "tests/places.h"
 #include "tests/support/program.h"
 
 namespace ds {

@@ -3,6 +3,8 @@
 #include <csignal>
 #include <filesystem>
 
+#include "tests/places.h"
+
 namespace ds::procs {
 namespace {
 

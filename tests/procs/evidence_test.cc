@@ -13,6 +13,7 @@
 
 #include "daemon/cgroups.h"
 #include "runtime/base/files.h"
+#include "tests/places.h"
 #include "tests/support/program.h"
 
 namespace ds::testing {

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/places.h"
 #include "tests/support/program.h"
 
 namespace ds::testing {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "proto/peer_name.h"
+#include "tests/places.h"
 #include "tests/support/program.h"
 
 namespace ds::procs {

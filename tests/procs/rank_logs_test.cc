@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "runtime/base/files.h"
+#include "tests/places.h"
 #include "tests/procs/flood.h"
 #include "tests/support/program.h"
 

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "runtime/base/files.h"
+#include "tests/places.h"
 #include "tests/support/program.h"
 #include "tests/unit/checkpoint/sample_checkpoint.h"
 

@@ -17,6 +17,7 @@
 #include "proto/warm_socket.h"
 #include "runtime/base/files.h"
 #include "runtime/base/unix_socket.h"
+#include "tests/places.h"
 #include "tests/support/program.h"
 
 namespace ds::testing {

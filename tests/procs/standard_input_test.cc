@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "runtime/base/files.h"
+#include "tests/places.h"
 #include "tests/support/program.h"
 #include "tests/support/terminal.h"
 

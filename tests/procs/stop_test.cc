@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/base/unique_fd.h"
+#include "tests/places.h"
 #include "tests/procs/daemon_job.h"
 #include "tests/support/program.h"
 

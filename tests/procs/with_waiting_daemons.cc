@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "tests/places.h"
 #include "tests/support/program.h"
 
 int main(int argc, char** argv) {

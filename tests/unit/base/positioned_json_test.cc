@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/places.h"
+
 namespace ds {
 
 void PrintTo(const JsonPosition& position, std::ostream* out) {

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <map>
 
+#include "tests/places.h"
+
 namespace ds::cli {
 namespace {
 

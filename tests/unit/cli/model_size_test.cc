@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "runtime/base/files.h"
+#include "tests/places.h"
 #include "tests/support/program.h"
 
 namespace ds::cli {

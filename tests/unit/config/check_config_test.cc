@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/base/files.h"
+#include "tests/places.h"
 #include "tests/unit/config/messages.h"
 
 namespace ds::config {

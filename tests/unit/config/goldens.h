@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "tests/places.h"
+
 namespace ds::config {
 
 // What the reference answered; made by scripts/goldens/make_config_goldens.py, which describes it.

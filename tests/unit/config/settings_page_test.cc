@@ -7,6 +7,7 @@
 
 #include "runtime/base/files.h"
 #include "runtime/config/registry.h"
+#include "tests/places.h"
 
 namespace ds::config {
 namespace {

@@ -10,6 +10,7 @@
 
 #include "runtime/models/block.h"
 #include "runtime/models/model_config.h"
+#include "tests/places.h"
 
 namespace ds::models {
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "runtime/config/check_config.h"
+#include "tests/places.h"
 
 namespace ds::optim {
 namespace {

@@ -13,6 +13,7 @@
 #include "runtime/base/files.h"
 #include "runtime/config/check_config.h"
 #include "runtime/optim/muon.h"
+#include "tests/places.h"
 #include "tests/unit/optim/emulated_launch.h"
 #include "tests/unit/optim/parts.h"
 

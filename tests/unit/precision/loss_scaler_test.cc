@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/precision/make_loss_scaler.h"
+#include "tests/places.h"
 
 namespace ds::precision {
 namespace {
