@@ -36,8 +36,7 @@ TEST_P(MuGoldens, EveryWorldAndStageFollowsTheReference) {
   const Json& golden = Goldens()[GetParam()];
   const int last = static_cast<int>(golden["losses"].size());
   const std::string precision = golden["precision"];
-  // In 16 bit one unit of the type: 2^-8 and 2^-11.
-  const double unit = precision == "bf16" ? 4e-3 : precision == "fp16" ? 5e-4 : 1e-5;
+  const Tolerance tolerance = ToleranceOf(golden);
   for (const Setting setting : {Setting{1, 0}, {2, 0}, {2, 1}, {2, 2}, {2, 3}}) {
     if (golden.value("world_size", setting.world_size) != setting.world_size) continue;
     SCOPED_TRACE(fmt::format("{} ranks, stage {}", setting.world_size, setting.stage));
@@ -46,13 +45,13 @@ TEST_P(MuGoldens, EveryWorldAndStageFollowsTheReference) {
     for (int i = 0; i < last; ++i) {
       const double loss = golden["losses"][i];
       // A loss is a difference of logits, which are larger than 1, and no finer than they are.
-      EXPECT_NEAR(ours.losses[i], loss, unit * std::max(loss, 1.0)) << "step " << i + 1;
+      EXPECT_NEAR(ours.losses[i], loss, tolerance.loss * std::max(loss, 1.0)) << "step " << i + 1;
       largest = std::max(largest, std::abs(ours.losses[i] - loss));
     }
     const double first_step = DistanceTo(golden["after"]["1"], ours.after.at(1));
     const double last_step = DistanceTo(golden["after"][std::to_string(last)], ours.after.at(last));
-    EXPECT_LE(first_step, precision == "fp32" ? 1e-6 : unit);
-    EXPECT_LE(last_step, precision == "fp32" ? 1e-4 : unit);
+    EXPECT_LE(first_step, tolerance.first_step);
+    EXPECT_LE(last_step, tolerance.later_steps);
     fmt::print(
         "{:8} {} clipping {:3} ranks {} stage {} against {:20} losses: {:.1e} step 1: {:.1e} "
         "step {}: {:.1e}\n",

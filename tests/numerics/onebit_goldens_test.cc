@@ -27,20 +27,20 @@ TEST_P(OneBitGoldens, FollowTheReference) {
   const Json& golden = Goldens()[GetParam()];
   const int world_size = golden["world_size"];
   const std::string precision = golden["precision"];
-  // In 16 bit one unit of the type: 2^-8 and 2^-11.
-  const double unit = precision == "bf16" ? 4e-3 : precision == "fp16" ? 5e-4 : 1e-5;
+  const Tolerance tolerance = ToleranceOf(golden);
   const Outcome ours = TrainAs(golden, {.world_size = world_size, .stage = 0});
   double largest = 0.0;
   for (std::size_t i = 0; i < golden["losses"].size(); ++i) {
     const double loss = golden["losses"][i];
     // A loss is a difference of logits, which are larger than 1, and no finer than they are.
-    EXPECT_NEAR(ours.losses[i], loss, unit * std::max(loss, 1.0)) << "step " << i + 1;
+    EXPECT_NEAR(ours.losses[i], loss, tolerance.loss * std::max(loss, 1.0)) << "step " << i + 1;
     largest = std::max(largest, std::abs(ours.losses[i] - loss));
   }
   std::string distances;
   for (const auto& [steps, parameters] : ours.after) {
     const double distance = DistanceTo(golden["after"][std::to_string(steps)], parameters);
-    EXPECT_LE(distance, precision != "fp32" ? unit : steps == 1 ? 1e-6 : 1e-4) << "step " << steps;
+    EXPECT_LE(distance, steps == 1 ? tolerance.first_step : tolerance.later_steps)
+        << "step " << steps;
     distances += fmt::format(" step {}: {:.1e}", steps, distance);
   }
   fmt::print("{:22} {} clipping {:3} ranks {} against {:30} losses: {:.1e}{}\n",

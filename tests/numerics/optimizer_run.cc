@@ -89,6 +89,13 @@ Outcome TrainAs(const Json& golden, Setting setting) {
   return outcome;
 }
 
+Tolerance ToleranceOf(const Json& golden) {
+  const std::string precision = PrecisionOf(golden);
+  if (precision == "fp32") return {1e-5, 1e-5, 1e-4};
+  const double spacing = precision == "bf16" ? 0x1p-7 : 0x1p-10;
+  return {spacing, spacing, 2 * spacing};
+}
+
 double DistanceTo(const Json& expected, const Parameters& ours) {
   double largest = 0.0;
   for (const auto& [name, numbers] : expected.items()) {

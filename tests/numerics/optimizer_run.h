@@ -35,4 +35,17 @@ Outcome TrainAs(const nlohmann::json& golden, Setting setting);
 // The largest difference relative to the parameter's largest element, over all parameters.
 double DistanceTo(const nlohmann::json& expected, const Parameters& ours);
 
+// How far a right answer may lie from a golden that another processor computed.
+struct Tolerance {
+  double loss;         // of the loss, or of 1 where that is more
+  double first_step;   // DistanceTo behind step 1
+  double later_steps;  // and behind the others
+};
+
+// fp32: processors add in different orders, which makes 2^-24 of a gradient; Adam's first step,
+// lr * g / (|g| + eps), makes up to lr / eps of that where g is as small as eps: 2e4 in the runs
+// here. 16 bit: neighbouring numbers lie up to 2^-10 (fp16) and 2^-7 (bf16) of themselves apart,
+// and what one step rounded to the other neighbour the next ones go on from.
+Tolerance ToleranceOf(const nlohmann::json& golden);
+
 }  // namespace ds::tests
