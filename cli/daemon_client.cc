@@ -1,14 +1,11 @@
 #include "cli/daemon_client.h"
 
-#include <absl/time/time.h>
 #include <fcntl.h>
-#include <grpc/grpc.h>
 #include <grpc/support/log.h>
 #include <grpcpp/create_channel_posix.h>
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
-#include <csignal>
 #include <optional>
 #include <utility>
 
@@ -170,18 +167,6 @@ struct DaemonClient::WatchStream {
   Call call;
   std::unique_ptr<grpc::ClientReaderWriter<v1::WatchRequest, v1::EventBatch>> stream;
 };
-
-std::future<void> PrepareGrpc() {
-  return std::async(std::launch::async, [] {
-    sigset_t all;
-    sigfillset(&all);
-    ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
-    ::grpc_init();  // what would be its other half, exit makes needless
-    // gRPC dates its errors. The first one, which ends a Watch, would else read the time zone while
-    // the user waits for the end.
-    static_cast<void>(absl::LocalTimeZone());
-  });
-}
 
 DaemonClient::DaemonClient(UniqueFd connection)
     : stub_(v1::Daemon::NewStub(MakeLocalChannel(std::move(connection)))) {}

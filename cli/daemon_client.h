@@ -50,10 +50,6 @@ struct TlsOptions {
       30'000};  // the daemon's: a dead connection is noticed well within
 };
 
-// Begins with what the first client would begin with, on a thread of its own while the caller does
-// something else; neither that thread nor gRPC's take signals. The future's end waits.
-std::future<void> PrepareGrpc();
-
 class DaemonClient {
  public:
   using RenewCallback = std::function<void(const StatusOr<v1::RenewResponse>&)>;

@@ -7,12 +7,12 @@
 #include <CLI/Formatter.hpp>
 #include <cstdlib>
 #include <filesystem>
-#include <future>
+#include <optional>
 
 #include "cli/command_table.h"
-#include "cli/daemon_client.h"
 #include "cli/exit_codes.h"
 #include "cli/flag_parser.h"
+#include "cli/local_connection.h"
 #include "cli/report_error.h"
 #include "runtime/base/descriptor_table.h"
 #include "runtime/base/log.h"
@@ -122,8 +122,8 @@ StatusOr<int> Run(const std::vector<std::string>& command_line) {
 }  // namespace
 
 int RunCommandLine(const std::vector<std::string>& command_line) {
-  std::future<void> grpc;  // is ready when the job is planned, on another processor
-  if (ProbablyStartsRanks(command_line)) grpc = PrepareGrpc();
+  std::optional<EarlyConnection> connection;  // is ready when the job is planned
+  if (ProbablyStartsRanks(command_line)) connection.emplace();
   try {
     const StatusOr<int> status = Run(command_line);
     return status.ok() ? *status : ReportError(status.status(), kExitUsage);

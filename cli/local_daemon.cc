@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "cli/local_connection.h"
 #include "runtime/base/files.h"
 #include "runtime/base/log.h"
 #include "runtime/base/spawn_session.h"
-#include "runtime/base/unix_socket.h"
 
 namespace ds::cli {
 namespace {
@@ -61,10 +61,11 @@ bool Same(const google::protobuf::MessageLite& one, const google::protobuf::Mess
 StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Begin(LocalDaemonOptions options) {
   DS_ASSIGN_OR_RETURN(options.dsrund, FindDaemon(options.dsrund));
   std::unique_ptr<LocalDaemon> daemon(new LocalDaemon(std::move(options)));
-  DS_ASSIGN_OR_RETURN(UniqueFd ours, daemon->MakeConnection());
+  DS_ASSIGN_OR_RETURN(LocalConnection connection, MakeLocalConnection());
+  daemon->connection_ = std::move(connection.theirs);
   if (daemon->options_.take_warm) daemon->Offer();
   if (!daemon->offer_.has_value()) DS_RETURN_IF_ERROR(daemon->Spawn());
-  daemon->Connect(std::move(ours));
+  daemon->client_ = connection.client.get();
   return daemon;
 }
 
@@ -73,9 +74,10 @@ Status LocalDaemon::Await() {
     DS_ASSIGN_OR_RETURN(const bool taken, TakeOffered());
     if (!taken) {
       // Another daemon, another connection: that one may still find what was offered.
-      DS_ASSIGN_OR_RETURN(UniqueFd ours, MakeConnection());
+      DS_ASSIGN_OR_RETURN(LocalConnection connection, MakeLocalConnection());
+      connection_ = std::move(connection.theirs);
       DS_RETURN_IF_ERROR(Spawn());
-      Connect(std::move(ours));
+      client_ = connection.client.get();
     }
   }
   connection_.Reset();
@@ -93,17 +95,6 @@ StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Start(LocalDaemonOptions opt
 }
 
 LocalDaemon::~LocalDaemon() { static_cast<void>(Close()); }
-
-StatusOr<UniqueFd> LocalDaemon::MakeConnection() {
-  DS_ASSIGN_OR_RETURN(SocketPair pair, MakeSocketPair());
-  connection_ = std::move(pair.theirs);
-  return std::move(pair.ours);
-}
-
-void LocalDaemon::Connect(UniqueFd ours) {
-  client_ = std::make_unique<DaemonClient>(std::move(ours));
-  client_->OpenWatch();
-}
 
 void LocalDaemon::Offer() {
   WarmJob job{.dsrund = options_.dsrund,

@@ -74,9 +74,6 @@ class LocalDaemon {
 
  private:
   explicit LocalDaemon(LocalDaemonOptions options) : options_(std::move(options)) {}
-  // Our end; the daemon's is kept for it.
-  StatusOr<UniqueFd> MakeConnection();
-  void Connect(UniqueFd ours);
   void Offer();
   // Makes the daemon that was offered the job this object's; false when it refuses.
   StatusOr<bool> TakeOffered();
