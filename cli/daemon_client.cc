@@ -163,8 +163,18 @@ struct DaemonClient::WatchStream {
   explicit WatchStream(DaemonClient* client) : call(client, kWatchDeadline) {}
   // May take as long as a connection does; a cancelled call ends it.
   void Open(v1::Daemon::Stub* stub) { stream = stub->Watch(call.context()); }
+  // A failure shows in Read and Finish.
+  void Ask(const WatchOptions& options) {
+    v1::WatchRequest request;
+    request.set_job_id(options.job_id);
+    request.set_generation(options.generation);
+    request.set_after_sequence(options.after_sequence);
+    stream->Write(request);
+    asked = options;
+  }
 
   Call call;
+  std::optional<WatchOptions> asked;
   std::unique_ptr<grpc::ClientReaderWriter<v1::WatchRequest, v1::EventBatch>> stream;
 };
 
@@ -274,6 +284,8 @@ void DaemonClient::OpenWatch() {
   opened_->Open(stub_.get());
 }
 
+void DaemonClient::AskAhead(const WatchOptions& options) { opened_->Ask(options); }
+
 Status DaemonClient::Watch(const WatchOptions& options, const EventCallback& on_event) {
   {
     const std::lock_guard lock(mutex_);
@@ -329,8 +341,12 @@ ProbeResult DaemonClient::Probe(std::chrono::milliseconds timeout) const {
 
 Status DaemonClient::WatchOnce(const WatchOptions& options, const EventCallback& on_event,
                                Position* position) {
+  WatchOptions wanted = options;
+  wanted.after_sequence = position->sequence;
   std::unique_ptr<WatchStream> watch = std::move(opened_);
-  if (watch == nullptr) watch = std::make_unique<WatchStream>(this);
+  if (watch == nullptr || (watch->asked.has_value() && watch->asked != wanted)) {
+    watch = std::make_unique<WatchStream>(this);
+  }
   {
     const std::lock_guard lock(mutex_);
     if (watch_cancelled_) return CancelledError("watching was cancelled");
@@ -338,11 +354,7 @@ Status DaemonClient::WatchOnce(const WatchOptions& options, const EventCallback&
   }
   if (watch->stream == nullptr) watch->Open(stub_.get());
   const auto& stream = watch->stream;
-  v1::WatchRequest request;
-  request.set_job_id(options.job_id);
-  request.set_generation(options.generation);
-  request.set_after_sequence(position->sequence);
-  stream->Write(request);  // a failure shows in Read and Finish
+  if (!watch->asked.has_value()) watch->Ask(wanted);
   v1::EventBatch batch;
   std::size_t unacknowledged = 0;
   while (stream->Read(&batch)) {
@@ -356,8 +368,8 @@ Status DaemonClient::WatchOnce(const WatchOptions& options, const EventCallback&
       watch->call.context()->TryCancel();  // hangs up; the daemon has nothing more to say
     unacknowledged += batch.ByteSizeLong();
     if (unacknowledged >= kAcknowledgeEveryBytes) {
-      request.set_after_sequence(position->sequence);
-      stream->Write(request);
+      wanted.after_sequence = position->sequence;
+      watch->Ask(wanted);
       unacknowledged = 0;
     }
   }

@@ -41,6 +41,7 @@ struct WatchOptions {
   std::string job_id;
   std::uint32_t generation = 0;
   std::uint64_t after_sequence = 0;  // the last event already seen
+  bool operator==(const WatchOptions&) const = default;
 };
 
 struct TlsOptions {
@@ -102,7 +103,12 @@ class DaemonClient {
 
   // Opens the stream that the next Watch will use, which then begins sooner: what a first call
   // takes is done while the daemon starts. A daemon that is not there yet gets it when it is.
+  // Called again: another one instead.
   void OpenWatch();
+  // Sends on the opened stream what the next Watch will ask for; one that asks for something else
+  // opens another. The daemon looks for the generation behind what it is doing just now: that Watch
+  // is kNotFound when it has not been launched by then.
+  void AskAhead(const WatchOptions& options);
 
   // Calls `on_event` with every event after `after_sequence`, in order, until JobEnded has been
   // delivered (OK), CancelWatch was called (kCancelled) or the daemon is gone (kUnavailable). An

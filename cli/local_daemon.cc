@@ -66,6 +66,7 @@ StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Begin(LocalDaemonOptions opt
   if (daemon->options_.take_warm) daemon->Offer();
   if (!daemon->offer_.has_value()) DS_RETURN_IF_ERROR(daemon->Spawn());
   daemon->client_ = connection.client.get();
+  daemon->AskAhead();
   return daemon;
 }
 
@@ -114,7 +115,14 @@ void LocalDaemon::Offer() {
   if (options_.opening.has_value()) options_.opening->port.reset();  // the daemon has it, or nobody
 }
 
+void LocalDaemon::AskAhead() {
+  if (!offer_.has_value() || !offer_->launch.has_value()) return;
+  client_->AskAhead(
+      {.job_id = options_.job_id, .generation = options_.opening->launch->generation()});
+}
+
 StatusOr<bool> LocalDaemon::TakeOffered() {
+  const bool asked_ahead = offer_->launch.has_value();
   DS_ASSIGN_OR_RETURN(std::optional<WarmDaemon> warm,
                       TakeWarmDaemon(*std::exchange(offer_, std::nullopt)));
   if (!warm.has_value()) return false;
@@ -123,6 +131,7 @@ StatusOr<bool> LocalDaemon::TakeOffered() {
   warm_lifeline_ = std::move(warm->lifeline);
   prepared_ = std::move(warm->prepared);
   launched_ = std::move(warm->launched);
+  if (asked_ahead && !launched_.has_value()) client_->OpenWatch();  // nothing runs: asked in vain
   return true;
 }
 

@@ -75,6 +75,8 @@ class LocalDaemon {
  private:
   explicit LocalDaemon(LocalDaemonOptions options) : options_(std::move(options)) {}
   void Offer();
+  // For the events of ranks that the daemon may start along with taking the job.
+  void AskAhead();
   // Makes the daemon that was offered the job this object's; false when it refuses.
   StatusOr<bool> TakeOffered();
   Status Spawn();

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -55,17 +56,19 @@ Confirmation Answer(const std::optional<v1::PrepareRequest>& prepare,
 }
 
 // Becomes the daemon of the job and tells its controller.
-Status TakeJob(TakenJob job, const std::string& folder, Supervisor* supervisor) {
+Status TakeJob(TakenJob job, const std::string& folder, Supervisor* supervisor, RpcServer* server) {
   const int controller = job.controller.get();
+  UniqueFd connection = std::move(job.connection);
   const std::optional<v1::PrepareRequest> prepare = std::move(job.prepare);
   const std::optional<TakenJob::Launch> launch = std::move(job.launch);
   DS_RETURN_IF_ERROR(supervisor->TakeJob(std::move(job)));
+  // Beside the launch: calls that come meanwhile wait for the loop.
+  const auto served = std::async(std::launch::async, [&] { server->Serve(std::move(connection)); });
   Confirmation confirmation = Answer(prepare, launch, supervisor);
   confirmation.folder = folder;
-  const bool runs = confirmation.launched.has_value();
-  const Status confirmed = ConfirmJob(controller, std::move(confirmation));
-  // A controller that has gone: the loop finds it out as well, and stops what runs.
-  return runs ? OkStatus() : confirmed;
+  // A controller that has gone is for the loop to find out, which stops what runs.
+  static_cast<void>(ConfirmJob(controller, std::move(confirmation)));
+  return OkStatus();
 }
 
 // While its controller ends, whose user waits for it: the kernel takes the processors for a
@@ -102,10 +105,8 @@ Status WaitAndServe(SupervisorOptions options, PrivateFolder* private_folder) {
   DS_RETURN_IF_ERROR(Rehearse(server.get(), supervisor.get()));
   DS_ASSIGN_OR_RETURN(TakenJob job, AwaitJob({.listener = listener.get(), .owner = owner.get()}));
   owner.Reset();  // the pool starts the next one
-  UniqueFd connection = std::move(job.connection);
   const UniqueFd controller_process = std::move(job.process);
-  DS_RETURN_IF_ERROR(TakeJob(std::move(job), folder.string(), supervisor.get()));
-  server->Serve(std::move(connection));
+  DS_RETURN_IF_ERROR(TakeJob(std::move(job), folder.string(), supervisor.get(), server.get()));
   const Status status = loop->Run();
   server->Drain();
   private_folder->Remove();

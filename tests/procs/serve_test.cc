@@ -110,6 +110,16 @@ class HandoverTest : public ServeTest {
     for (const char* word : {"/bin/sh", "-c", script.c_str()}) rank->add_argv(word);
     return launch;
   }
+  // The exit codes of the ranks.
+  static std::vector<int> WatchToTheEnd(cli::LocalDaemon* daemon) {
+    std::vector<int> codes;
+    const Status watched =
+        daemon->client().Watch({.job_id = "job"}, [&](const cli::v1::Event& event) {
+          if (event.has_rank_exited()) codes.push_back(event.rank_exited().exit_code());
+        });
+    EXPECT_TRUE(watched.ok()) << watched.message();
+    return codes;
+  }
   static std::vector<std::string> Failures(const cli::v1::PrepareResponse& response) {
     std::vector<std::string> names;
     for (const auto& finding : response.findings()) {
@@ -172,6 +182,20 @@ TEST_F(HandoverTest, ALaunchThatFailsIsToldByTheCall) {
   EXPECT_FALSE((*daemon)->ranks_run());
   const auto answer = (*daemon)->BeginLaunch(launch).get();
   EXPECT_EQ(answer.status().code(), StatusCode::kNotFound) << answer.status().message();
+  launch.set_working_directory("/");
+  EXPECT_TRUE((*daemon)->BeginLaunch(launch).get().ok());
+  EXPECT_THAT(WatchToTheEnd(daemon->get()), ElementsAre(0));
+}
+
+TEST_F(HandoverTest, EventsOfRanksThatAreStartedAlongAreSeenFromTheFirst) {
+  const auto server = Serve();
+  const auto daemon = Start(Launch("exit 7"));
+  ASSERT_TRUE(daemon.ok()) << daemon.status().message();
+  EXPECT_TRUE((*daemon)->ranks_run());
+  EXPECT_EQ((*daemon)->client().Watch({.job_id = "job", .generation = 1}, {}).code(),
+            StatusCode::kNotFound)
+      << "what it asks for counts, not what was asked ahead";
+  EXPECT_THAT(WatchToTheEnd(daemon->get()), ElementsAre(7));
 }
 
 TEST_F(HandoverTest, OtherRanksThanThoseThatRunAreAnError) {
