@@ -116,13 +116,13 @@ void LocalDaemon::Offer() {
 }
 
 void LocalDaemon::AskAhead() {
-  if (!offer_.has_value() || !offer_->launch.has_value()) return;
+  if (!launch_offered()) return;
   client_->AskAhead(
       {.job_id = options_.job_id, .generation = options_.opening->launch->generation()});
 }
 
 StatusOr<bool> LocalDaemon::TakeOffered() {
-  const bool asked_ahead = offer_->launch.has_value();
+  const bool asked_ahead = launch_offered();
   DS_ASSIGN_OR_RETURN(std::optional<WarmDaemon> warm,
                       TakeWarmDaemon(*std::exchange(offer_, std::nullopt)));
   if (!warm.has_value()) return false;

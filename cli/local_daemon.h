@@ -58,6 +58,8 @@ class LocalDaemon {
   StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest& request);
   // kInternal for another launch than the one that has been done.
   std::future<StatusOr<v1::LaunchResponse>> BeginLaunch(const v1::LaunchRequest& request);
+  // Whether a daemon that waits may be starting ranks already; until Await has returned.
+  bool launch_offered() const { return offer_.has_value() && offer_->launch.has_value(); }
   // Whether ranks run that BeginLaunch has not been called for.
   bool ranks_run() const { return launched_.has_value(); }
   int pid() const { return pid_; }

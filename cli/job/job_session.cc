@@ -300,6 +300,10 @@ StatusOr<int> RunJob(const JobSetup& setup) {
   const Status begun =
       hosts.starter.Begin([&](int node_rank) { return MakeOpening(request, node_rank, opening); });
   if (!begun.ok()) return ReportError(begun, kExitPreflight);
+  if (hosts.starter.launch_offered()) {
+    // As OnLaunching does, while they start.
+    static_cast<void>(run_directory->MakeLogs(request.first_generation, request.plan.world_size()));
+  }
   BacklogWriter writer;
   Console console(console_options, &writer);
 

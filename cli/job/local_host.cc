@@ -19,6 +19,8 @@ LocalHost::LocalHost(std::string job_id, std::unique_ptr<LocalDaemon> daemon)
 
 LocalHost::~LocalHost() = default;
 
+bool LocalHost::launch_offered() const { return daemon_->launch_offered(); }
+
 Status LocalHost::Await() { return daemon_->Await(); }
 
 StatusOr<v1::PrepareResponse> LocalHost::Prepare(const v1::PrepareRequest& request) {

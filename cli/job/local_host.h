@@ -21,6 +21,8 @@ class LocalHost : public HostDaemon {
   // the job. Await comes before anything else.
   static StatusOr<std::unique_ptr<LocalHost>> Begin(const std::string& job_id,
                                                     std::optional<JobOpening> opening);
+  // As LocalDaemon's.
+  bool launch_offered() const;
   // Returns when it takes calls.
   Status Await();
   ~LocalHost() override;

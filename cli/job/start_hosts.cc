@@ -66,6 +66,11 @@ Status HostStarter::Begin(const OpeningCallback& opening) {
   return OkStatus();
 }
 
+bool HostStarter::launch_offered() const {
+  return std::any_of(here_.begin(), here_.end(),
+                     [](const auto& host) { return host.second->launch_offered(); });
+}
+
 StatusOr<StartedHosts> HostStarter::Run(NoticeCallback notice) {
   notice_ = std::move(notice);
   StartedHosts started;

@@ -60,6 +60,8 @@ class HostStarter {
   // Begins with what goes on by itself, the daemons of this machine; `opening` says what they will
   // be asked first. An error Status: they are at fault, or what was asked.
   Status Begin(const OpeningCallback& opening);
+  // Whether ranks may be starting already: a daemon that waits is asked to, along with the job.
+  bool launch_offered() const;
   // Then: starts the others and waits for all. What `notice` gets is for the user; it is called on
   // this thread, and on StartSpare's. Errors as Begin's.
   StatusOr<StartedHosts> Run(NoticeCallback notice);
