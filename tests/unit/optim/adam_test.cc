@@ -38,7 +38,8 @@ TEST(Adam, MatchesPyTorchsFusedAdamWAndAdamOverSeveralSteps) {
         update([](auto&&... args) { at::_fused_adam_(args...); });
       }
     }
-    EXPECT_LT(Distance(ours.parameter, theirs.parameter), 1e-6) << "adam_w_mode " << decoupled;
+    // A unit in the last place of the largest of 5000 normals for each step: 5 * 4.8e-7.
+    EXPECT_LT(Distance(ours.parameter, theirs.parameter), 2.4e-6) << "adam_w_mode " << decoupled;
     EXPECT_LT(Distance(ours.state[0], theirs.state[0]), 1e-6);
     EXPECT_LT(Distance(ours.state[1], theirs.state[1]), 1e-6);
   }
