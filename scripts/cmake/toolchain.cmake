@@ -6,7 +6,7 @@ add_compile_options("$<${ds_host}:-Wall;-Wextra;-Wno-missing-field-initializers;
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1 -DNDEBUG")
 
 if(DS_SANITIZE)
-  # UBSan's checks keep -O2 busy for nearly twice as long as -O1, without quicker tests.
+  # UBSan's checks keep -O2 busy for nearly twice as long as -O1.
   set(CMAKE_CXX_FLAGS_RELEASE "-O1 -g1 -DNDEBUG")
   add_compile_options("$<${ds_host}:-fsanitize=${DS_SANITIZE};-fno-sanitize-recover=all>")
   add_link_options(-fsanitize=${DS_SANITIZE})
