@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "cli/front_end.h"
-#include "runtime/base/descriptor_table.h"
+#include "cli/commands/front_end.h"
 #include "runtime/base/log.h"
-#include "runtime/base/malloc_arena.h"
+#include "runtime/process/descriptor_table.h"
+#include "runtime/process/malloc_arena.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/lsan_interface.h>

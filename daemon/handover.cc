@@ -19,7 +19,7 @@
 #include "proto/warm_socket.h"
 #include "runtime/base/files.h"
 #include "runtime/base/log.h"
-#include "runtime/base/unix_socket.h"
+#include "runtime/process/unix_socket.h"
 
 namespace ds::daemon {
 namespace {

@@ -18,10 +18,10 @@
 #include <vector>
 
 #include "proto/dsrun.pb.h"
-#include "runtime/base/claim.h"
-#include "runtime/base/port_lease.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
+#include "runtime/process/claim.h"
+#include "runtime/process/port_lease.h"
 
 namespace ds::daemon {
 

@@ -12,18 +12,18 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/daemon_service.h"
-#include "daemon/event_loop.h"
-#include "daemon/loop_signals.h"
-#include "daemon/network_daemon.h"
-#include "daemon/rpc_server.h"
-#include "daemon/supervisor.h"
+#include "daemon/job/supervisor.h"
+#include "daemon/loop/event_loop.h"
+#include "daemon/loop/loop_signals.h"
+#include "daemon/network/daemon_service.h"
+#include "daemon/network/network_daemon.h"
+#include "daemon/network/rpc_server.h"
 #include "daemon/warm_daemon.h"
-#include "runtime/base/descriptor_table.h"
 #include "runtime/base/files.h"
 #include "runtime/base/log.h"
-#include "runtime/base/malloc_arena.h"
-#include "runtime/base/private_folder.h"
+#include "runtime/process/descriptor_table.h"
+#include "runtime/process/malloc_arena.h"
+#include "runtime/process/private_folder.h"
 
 namespace ds::daemon {
 namespace {
@@ -121,7 +121,7 @@ int Main(int argc, char** argv) {
                         "descriptor of the connection of the dsrun that starts this daemon");
   place->add_option("--listen", flags.listen,
                     "address of this host to listen on, on a free port, with the credentials that "
-                    "come as a line of JSON on standard input (daemon/network_daemon.h)");
+                    "come as a line of JSON on standard input (daemon/network/network_daemon.h)");
   place->add_flag("--serve", flags.serve,
                   "keep daemons started for the dsruns of this user on this host "
                   "(daemon/warm_pool.h)");

@@ -12,15 +12,15 @@
 #include <string>
 #include <utility>
 
-#include "daemon/daemon_service.h"
-#include "daemon/event_loop.h"
 #include "daemon/handover.h"
-#include "daemon/rpc_server.h"
+#include "daemon/loop/event_loop.h"
+#include "daemon/network/daemon_service.h"
+#include "daemon/network/rpc_server.h"
 #include "daemon/warm_pool.h"
 #include "runtime/base/files.h"
 #include "runtime/base/log.h"
-#include "runtime/base/private_folder.h"
-#include "runtime/base/unix_socket.h"
+#include "runtime/process/private_folder.h"
+#include "runtime/process/unix_socket.h"
 
 namespace ds::daemon {
 namespace {

@@ -4,7 +4,7 @@
 //
 // Threads: called by main, which returns what these return.
 
-#include "daemon/supervisor.h"
+#include "daemon/job/supervisor.h"
 
 namespace ds::daemon {
 

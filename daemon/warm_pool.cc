@@ -15,11 +15,11 @@
 #include <system_error>
 #include <utility>
 
-#include "daemon/loop_signals.h"
+#include "daemon/loop/loop_signals.h"
 #include "proto/warm_socket.h"
 #include "runtime/base/log.h"
-#include "runtime/base/spawn_session.h"
-#include "runtime/base/unix_socket.h"
+#include "runtime/process/spawn_session.h"
+#include "runtime/process/unix_socket.h"
 
 namespace ds::daemon {
 namespace {

@@ -19,7 +19,7 @@
 #include <optional>
 #include <string>
 
-#include "daemon/event_loop.h"
+#include "daemon/loop/event_loop.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
 

@@ -16,6 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 LOW = {"topology", "device", "comm", "checkpoint"}
 RUNTIME = {
     "base": set(),
+    "process": set(),
     "config": set(),
     "topology": set(),
     "device": set(),
@@ -40,13 +41,13 @@ RUNTIME = {
                   "tensor_parallel", "moe", "models"},
     "rlhf": {"data", "models", "engine", "inference"},
 }
-EVERYTHING = set(RUNTIME)
+EVERYTHING = set(RUNTIME) - {"process"}
 RUNTIME["rank"] = EVERYTHING
 RUNTIME["examples"] = EVERYTHING
 
 # Torch-free parts: their users link no LibTorch. Those inside a folder that has LibTorch may include
 # only what is listed.
-TORCH_FREE = ("cli/", "daemon/", "proto/", "runtime/base/", "runtime/config/", "runtime/topology/",
+TORCH_FREE = ("cli/", "daemon/", "proto/", "runtime/base/", "runtime/process/", "runtime/config/",
               "runtime/comm/shm/", "runtime/checkpoint/format/")
 INNER = {
     "runtime/comm/shm/": ("runtime/base/", "runtime/comm/shm/"),
@@ -56,9 +57,9 @@ INNER = {
 # Outside runtime/: top-level folder -> what it may include.
 TOP = {
     "proto": [],
-    "cli": ["cli/", "proto/", "runtime/base/", "runtime/config/", "runtime/topology/",
+    "cli": ["cli/", "proto/", "runtime/base/", "runtime/process/", "runtime/config/",
             "runtime/checkpoint/format/"],
-    "daemon": ["daemon/", "proto/", "runtime/base/"],
+    "daemon": ["daemon/", "proto/", "runtime/base/", "runtime/process/"],
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')

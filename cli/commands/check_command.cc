@@ -7,13 +7,13 @@
 #include <iostream>
 
 #include "cli/exit_codes.h"
-#include "cli/flag_parser.h"
-#include "cli/number_checks.h"
+#include "cli/flags/flag_parser.h"
+#include "cli/flags/number_checks.h"
 #include "cli/train/find_model.h"
 #include "cli/train/train_flags.h"
 #include "runtime/config/check_config.h"
 #include "runtime/config/config_text.h"
-#include "runtime/config/elasticity_section.h"
+#include "runtime/config/sections/elasticity_section.h"
 
 namespace ds::cli {
 namespace {

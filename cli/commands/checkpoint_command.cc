@@ -8,7 +8,7 @@
 #include <iostream>
 
 #include "cli/exit_codes.h"
-#include "cli/flag_parser.h"
+#include "cli/flags/flag_parser.h"
 #include "runtime/base/byte_size.h"
 #include "runtime/base/suggest.h"
 #include "runtime/checkpoint/format/catalog.h"

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <ostream>
 
-#include "cli/command_table.h"
+#include "cli/commands/command_table.h"
 
 namespace ds::cli {
 

@@ -8,12 +8,12 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/exit_codes.h"
-#include "cli/flag_parser.h"
-#include "cli/number_checks.h"
+#include "cli/flags/flag_parser.h"
+#include "cli/flags/number_checks.h"
 #include "runtime/base/config_limit.h"
 #include "runtime/base/files.h"
 #include "runtime/base/parse_number.h"
-#include "runtime/config/elasticity_section.h"
+#include "runtime/config/sections/elasticity_section.h"
 
 namespace ds::cli {
 namespace {

@@ -12,8 +12,8 @@
 
 #include "cli/estimate/model_size.h"
 #include "cli/exit_codes.h"
-#include "cli/flag_parser.h"
-#include "cli/number_checks.h"
+#include "cli/flags/flag_parser.h"
+#include "cli/flags/number_checks.h"
 #include "cli/train/find_model.h"
 #include "runtime/base/byte_size.h"
 #include "runtime/base/parse_number.h"

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "cli/exit_codes.h"
-#include "cli/flag_parser.h"
+#include "cli/flags/flag_parser.h"
 #include "runtime/base/suggest.h"
 
 namespace ds::cli {

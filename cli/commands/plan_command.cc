@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "cli/exit_codes.h"
-#include "cli/flag_parser.h"
+#include "cli/flags/flag_parser.h"
 #include "cli/job/gather_exports.h"
 #include "cli/plan/core_list.h"
 #include "cli/plan/exports.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cli/command_table.h"
+#include "cli/commands/command_table.h"
 
 namespace ds::cli {
 

@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "cli/exit_codes.h"
-#include "cli/flag_parser.h"
+#include "cli/flags/flag_parser.h"
+#include "cli/flags/launch_flags_json.h"
+#include "cli/flags/report_error.h"
 #include "cli/job/gather_exports.h"
-#include "cli/launch_flags_json.h"
-#include "cli/report_error.h"
 #include "cli/train/train_inputs.h"
 #include "cli/train/train_program.h"
 #include "cli/train/train_session.h"

@@ -6,12 +6,12 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/exit_codes.h"
-#include "cli/flag_parser.h"
+#include "cli/flags/flag_parser.h"
 #include "cli/job/gather_exports.h"
-#include "cli/job/job_description.h"
 #include "cli/job/job_id.h"
-#include "cli/job/job_session.h"
 #include "cli/plan/launch_plan.h"
+#include "cli/session/job_description.h"
+#include "cli/session/job_session.h"
 #include "runtime/base/clock.h"
 
 namespace ds::cli {

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "cli/exit_codes.h"
-#include "cli/flag_parser.h"
+#include "cli/flags/flag_parser.h"
 #include "cli/job/gather_exports.h"
-#include "cli/job/job_description.h"
 #include "cli/job/job_id.h"
+#include "cli/session/job_description.h"
 #include "cli/train/train_inputs.h"
 #include "cli/train/train_session.h"
 #include "runtime/base/clock.h"

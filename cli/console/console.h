@@ -17,9 +17,9 @@
 #include "cli/console/backlog_writer.h"
 #include "cli/console/line_collapser.h"
 #include "cli/console/progress.h"
+#include "cli/flags/log_filter.h"
 #include "cli/job/job_observer.h"
-#include "cli/job/verdict.h"
-#include "cli/plan/log_filter.h"
+#include "cli/job/verdict/verdict.h"
 
 namespace ds::cli {
 

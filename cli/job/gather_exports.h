@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/launch_flags.h"
+#include "cli/flags/launch_flags.h"
 #include "cli/plan/rank_environment.h"
 #include "runtime/base/status.h"
 

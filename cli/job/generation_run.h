@@ -18,14 +18,14 @@
 #include <thread>
 #include <vector>
 
+#include "cli/host/host_daemon.h"
 #include "cli/job/bounded_queue.h"
-#include "cli/job/failure_verdict.h"
-#include "cli/job/host_daemon.h"
 #include "cli/job/input_forwarder.h"
 #include "cli/job/job_observer.h"
 #include "cli/job/job_request.h"
 #include "cli/job/lease_keeper.h"
-#include "cli/job/verdict.h"
+#include "cli/job/verdict/failure_verdict.h"
+#include "cli/job/verdict/verdict.h"
 
 namespace ds::cli {
 

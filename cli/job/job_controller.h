@@ -14,12 +14,12 @@
 #include <string>
 #include <vector>
 
+#include "cli/host/host_daemon.h"
 #include "cli/job/generation_run.h"
-#include "cli/job/host_daemon.h"
 #include "cli/job/job_observer.h"
 #include "cli/job/job_request.h"
 #include "cli/job/spares.h"
-#include "cli/job/verdict.h"
+#include "cli/job/verdict/verdict.h"
 
 namespace ds::cli {
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/plan/process_settings.h"
+#include "cli/flags/process_settings.h"
 #include "cli/plan/rank_environment.h"
 #include "cli/plan/world_plan.h"
 #include "proto/dsrun.pb.h"

@@ -16,7 +16,7 @@
 #include <memory>
 #include <string>
 
-#include "cli/job/host_daemon.h"
+#include "cli/host/host_daemon.h"
 #include "cli/job/host_liveness.h"
 
 namespace ds::cli {

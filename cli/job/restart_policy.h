@@ -11,7 +11,7 @@
 #include <optional>
 #include <string>
 
-#include "cli/job/verdict.h"
+#include "cli/job/verdict/verdict.h"
 
 namespace ds::cli {
 

@@ -23,7 +23,7 @@
 #include <utility>
 
 #include "cli/job/job_observer.h"
-#include "cli/job/verdict.h"
+#include "cli/job/verdict/verdict.h"
 #include "runtime/base/files.h"
 #include "runtime/base/status.h"
 

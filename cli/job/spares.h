@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/job/host_daemon.h"
+#include "cli/host/host_daemon.h"
 #include "runtime/base/status.h"
 
 namespace ds::cli {

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "cli/flags/log_filter.h"
 #include "cli/plan/core_list.h"
-#include "cli/plan/log_filter.h"
 #include "runtime/base/parse_number.h"
 
 namespace ds::cli {

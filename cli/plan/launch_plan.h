@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/launch_flags.h"
+#include "cli/flags/launch_flags.h"
 #include "cli/plan/hostfile.h"
 #include "cli/plan/this_host.h"
 #include "cli/plan/world_plan.h"

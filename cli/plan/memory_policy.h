@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/base/cpu_topology.h"
+#include "runtime/process/cpu_topology.h"
 
 namespace ds::cli {
 

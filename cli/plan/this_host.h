@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/base/cpu_topology.h"
+#include "runtime/process/cpu_topology.h"
 
 namespace ds::cli {
 

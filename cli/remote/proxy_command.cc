@@ -9,8 +9,8 @@
 #include <csignal>
 #include <cstdlib>
 
-#include "runtime/base/spawn_session.h"
-#include "runtime/base/unix_socket.h"
+#include "runtime/process/spawn_session.h"
+#include "runtime/process/unix_socket.h"
 
 namespace ds::cli {
 namespace {

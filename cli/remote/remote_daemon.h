@@ -15,11 +15,11 @@
 #include <memory>
 #include <string>
 
-#include "cli/job/job_certificates.h"
 #include "cli/remote/daemon_binary.h"
 #include "cli/remote/host_failure.h"
 #include "cli/remote/host_keys.h"
 #include "cli/remote/interrupter.h"
+#include "cli/remote/job_certificates.h"
 #include "cli/remote/remote_facts.h"
 #include "cli/remote/remote_target.h"
 #include "cli/remote/ssh_tunnel.h"

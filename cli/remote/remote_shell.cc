@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "runtime/base/freer.h"
+#include "runtime/process/freer.h"
 
 namespace ds::cli {
 namespace {

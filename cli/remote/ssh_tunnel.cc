@@ -10,8 +10,8 @@
 #include <string_view>
 #include <utility>
 
-#include "runtime/base/freer.h"
-#include "runtime/base/unix_socket.h"
+#include "runtime/process/freer.h"
+#include "runtime/process/unix_socket.h"
 
 namespace ds::cli {
 namespace {

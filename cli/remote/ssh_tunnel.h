@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "cli/remote/ssh_session.h"
-#include "runtime/base/private_folder.h"
 #include "runtime/base/unique_fd.h"
+#include "runtime/process/private_folder.h"
 
 namespace ds::cli {
 

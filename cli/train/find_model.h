@@ -7,7 +7,7 @@
 
 #include "cli/train/share_folder.h"
 #include "runtime/base/status.h"
-#include "runtime/config/job_facts.h"
+#include "runtime/config/check/job_facts.h"
 
 namespace ds::cli {
 

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/flag_parser.h"
-#include "cli/number_checks.h"
+#include "cli/flags/flag_parser.h"
+#include "cli/flags/number_checks.h"
 #include "runtime/base/suggest.h"
 
 namespace ds::cli {

@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <type_traits>
 
-#include "cli/flag_parser.h"
-#include "cli/number_checks.h"
+#include "cli/flags/flag_parser.h"
+#include "cli/flags/number_checks.h"
 
 namespace ds::cli {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cli/train/schedule_flags.h"
-#include "runtime/config/job_facts.h"
+#include "runtime/config/check/job_facts.h"
 #include "runtime/config/train_job.h"
 
 namespace CLI {

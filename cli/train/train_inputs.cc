@@ -10,7 +10,7 @@
 #include "runtime/base/suggest.h"
 #include "runtime/config/check_config.h"
 #include "runtime/config/config_text.h"
-#include "runtime/config/elasticity_section.h"
+#include "runtime/config/sections/elasticity_section.h"
 
 namespace ds::cli {
 namespace {

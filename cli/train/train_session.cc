@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "cli/job/job_description.h"
+#include "cli/session/job_description.h"
 #include "cli/train/train_program.h"
 
 namespace ds::cli {

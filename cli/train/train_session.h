@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/job/job_session.h"
 #include "cli/job/run_directory.h"
+#include "cli/session/job_session.h"
 #include "cli/train/train_inputs.h"
 #include "runtime/base/status.h"
 

@@ -4,12 +4,12 @@
 #include <utility>
 
 #include "runtime/base/check.h"
+#include "runtime/config/check/issue_log.h"
+#include "runtime/config/check/read_values.h"
+#include "runtime/config/check/values.h"
 #include "runtime/config/fill_config.h"
-#include "runtime/config/issue_log.h"
-#include "runtime/config/read_values.h"
-#include "runtime/config/registry.h"
+#include "runtime/config/keys/registry.h"
 #include "runtime/config/rules.h"
-#include "runtime/config/values.h"
 
 namespace ds::config {
 namespace {

@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/config/check/job_facts.h"
 #include "runtime/config/ds_config.h"
-#include "runtime/config/job_facts.h"
 
 namespace ds::config {
 

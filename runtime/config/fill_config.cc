@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "runtime/base/check.h"
-#include "runtime/config/precision_rules.h"
-#include "runtime/config/scheduler_section.h"
+#include "runtime/config/sections/precision_rules.h"
+#include "runtime/config/sections/scheduler_section.h"
 
 namespace ds::config {
 namespace {

@@ -2,8 +2,8 @@
 
 // The step from checked values to the struct that the runtime reads.
 
+#include "runtime/config/check/values.h"
 #include "runtime/config/ds_config.h"
-#include "runtime/config/values.h"
 
 namespace ds::config {
 

@@ -8,15 +8,15 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/config/auto_values.h"
-#include "runtime/config/batch_sizes.h"
-#include "runtime/config/elasticity_section.h"
-#include "runtime/config/feature_rules.h"
-#include "runtime/config/optimizer_rules.h"
-#include "runtime/config/precision_rules.h"
-#include "runtime/config/registry.h"
-#include "runtime/config/scheduler_section.h"
-#include "runtime/config/value_check.h"
+#include "runtime/config/check/value_check.h"
+#include "runtime/config/keys/registry.h"
+#include "runtime/config/sections/auto_values.h"
+#include "runtime/config/sections/batch_sizes.h"
+#include "runtime/config/sections/elasticity_section.h"
+#include "runtime/config/sections/feature_rules.h"
+#include "runtime/config/sections/optimizer_rules.h"
+#include "runtime/config/sections/precision_rules.h"
+#include "runtime/config/sections/scheduler_section.h"
 
 namespace ds::config {
 namespace {

@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/config/issue_log.h"
-#include "runtime/config/job_facts.h"
-#include "runtime/config/values.h"
+#include "runtime/config/check/issue_log.h"
+#include "runtime/config/check/job_facts.h"
+#include "runtime/config/check/values.h"
 
 namespace ds::config {
 

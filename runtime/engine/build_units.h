@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "runtime/models/block.h"
-#include "runtime/optim/parameter_groups.h"
+#include "runtime/optim/groups/parameter_groups.h"
 #include "runtime/zero/parameter_unit.h"
 
 namespace ds::engine {

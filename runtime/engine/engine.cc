@@ -11,7 +11,7 @@
 #include "runtime/engine/engine_parts.h"
 #include "runtime/engine/gradient_travel.h"
 #include "runtime/engine/group_schedules.h"
-#include "runtime/optim/base_shapes.h"
+#include "runtime/optim/groups/base_shapes.h"
 #include "runtime/optim/muon.h"
 #include "runtime/precision/dtype_policy.h"
 #include "runtime/precision/gradient_reduction.h"

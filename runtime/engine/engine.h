@@ -29,7 +29,7 @@
 #include "runtime/config/ds_config.h"
 #include "runtime/engine/step_result.h"
 #include "runtime/models/block.h"
-#include "runtime/optim/parameter_groups.h"
+#include "runtime/optim/groups/parameter_groups.h"
 #include "runtime/zero/state_kind.h"
 
 namespace ds::comm {

@@ -12,7 +12,7 @@
 #include "runtime/device/memory_ledger.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/tensor_access.h"
-#include "runtime/optim/lr_schedule.h"
+#include "runtime/optim/schedule/lr_schedule.h"
 #include "runtime/precision/loss_scaler.h"
 #include "runtime/zero/sharded_model.h"
 #include "runtime/zero/sharded_optimizer.h"

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "runtime/engine/engine_parts.h"
-#include "runtime/optim/gradient_norm.h"
-#include "runtime/optim/lr_schedule.h"
+#include "runtime/optim/kernels/gradient_norm.h"
+#include "runtime/optim/schedule/lr_schedule.h"
 #include "runtime/precision/autocast.h"
 #include "runtime/zero/non_finite.h"
 #include "runtime/zero/rank_totals.h"

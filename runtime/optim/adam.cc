@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "runtime/optim/flat_update.h"
+#include "runtime/optim/kernels/flat_update.h"
 
 namespace ds::optim {
 namespace {

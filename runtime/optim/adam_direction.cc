@@ -5,8 +5,8 @@
 #include <array>
 #include <vector>
 
-#include "runtime/optim/flat_update.h"
-#include "runtime/optim/gradient_norm.h"
+#include "runtime/optim/kernels/flat_update.h"
+#include "runtime/optim/kernels/gradient_norm.h"
 
 namespace ds::optim {
 namespace {

@@ -7,7 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "runtime/config/ds_config.h"
-#include "runtime/optim/flat_ops.h"
+#include "runtime/optim/kernels/flat_ops.h"
 #include "runtime/optim/optimizer.h"
 
 namespace ds::optim {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "runtime/optim/kernels.h"
+#include "runtime/optim/kernels/kernels.h"
 
 namespace ds::optim {
 namespace {

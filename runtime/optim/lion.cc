@@ -1,6 +1,6 @@
 #include "runtime/optim/lion.h"
 
-#include "runtime/optim/flat_update.h"
+#include "runtime/optim/kernels/flat_update.h"
 
 namespace ds::optim {
 

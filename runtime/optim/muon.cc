@@ -13,7 +13,7 @@
 #include <string>
 #include <utility>
 
-#include "runtime/optim/flat_update.h"
+#include "runtime/optim/kernels/flat_update.h"
 
 namespace ds::optim {
 namespace {

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "runtime/optim/adam.h"
-#include "runtime/optim/parameter_groups.h"
+#include "runtime/optim/groups/parameter_groups.h"
 
 namespace ds::optim {
 

@@ -3,14 +3,14 @@
 #include "runtime/base/check.h"
 #include "runtime/optim/adagrad.h"
 #include "runtime/optim/adam.h"
-#include "runtime/optim/flat_update.h"
+#include "runtime/optim/kernels/flat_update.h"
 #include "runtime/optim/lamb.h"
 #include "runtime/optim/lion.h"
 #include "runtime/optim/muon.h"
-#include "runtime/optim/one_bit_adam.h"
-#include "runtime/optim/one_bit_lamb.h"
+#include "runtime/optim/one_bit/one_bit_adam.h"
+#include "runtime/optim/one_bit/one_bit_lamb.h"
+#include "runtime/optim/one_bit/zero_one_adam.h"
 #include "runtime/optim/sgd.h"
-#include "runtime/optim/zero_one_adam.h"
 
 namespace ds::optim {
 

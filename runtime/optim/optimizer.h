@@ -22,9 +22,9 @@
 
 #include "runtime/base/status.h"
 #include "runtime/config/ds_config.h"
-#include "runtime/optim/flat_ops.h"
-#include "runtime/optim/lr_schedule.h"
-#include "runtime/optim/part.h"
+#include "runtime/optim/kernels/flat_ops.h"
+#include "runtime/optim/kernels/part.h"
+#include "runtime/optim/schedule/lr_schedule.h"
 
 namespace ds::optim {
 

@@ -22,7 +22,7 @@
 #include "runtime/models/build_model.h"
 #include "runtime/models/model_config.h"
 #include "runtime/models/weights.h"
-#include "runtime/optim/lr_schedule.h"
+#include "runtime/optim/schedule/lr_schedule.h"
 #include "runtime/precision/dtype_policy.h"
 #include "runtime/rank/torch_boundary.h"
 #include "runtime/telemetry/step_metrics.h"

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "runtime/base/check.h"
-#include "runtime/optim/gradient_norm.h"
+#include "runtime/optim/kernels/gradient_norm.h"
 #include "runtime/precision/finite_check.h"
 #include "runtime/zero/sparse_rows.h"
 

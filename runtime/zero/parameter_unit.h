@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/optim/part.h"
+#include "runtime/optim/kernels/part.h"
 
 namespace ds::zero {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "runtime/optim/apply_in_fp32.h"
-#include "runtime/optim/gradient_norm.h"
+#include "runtime/optim/kernels/gradient_norm.h"
 #include "runtime/zero/groups.h"
 #include "runtime/zero/rank_totals.h"
 

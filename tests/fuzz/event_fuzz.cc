@@ -10,8 +10,8 @@
 #include "cli/console/line_collapser.h"
 #include "cli/console/progress.h"
 #include "cli/job/event_json.h"
-#include "cli/job/failure_verdict.h"
 #include "cli/job/job_request.h"
+#include "cli/job/verdict/failure_verdict.h"
 
 namespace {
 

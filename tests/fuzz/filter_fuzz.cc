@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/flags/log_filter.h"
 #include "cli/plan/core_list.h"
-#include "cli/plan/log_filter.h"
 #include "cli/plan/resource_filter.h"
 #include "runtime/base/check.h"
 

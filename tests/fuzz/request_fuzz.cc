@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <string>
 
-#include "daemon/generation.h"
-#include "daemon/preflight.h"
-#include "daemon/rank_env.h"
+#include "daemon/job/generation.h"
+#include "daemon/ranks/preflight.h"
+#include "daemon/ranks/rank_env.h"
 #include "runtime/base/check.h"
 
 namespace {

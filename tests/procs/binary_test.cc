@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "daemon/needed_libraries.h"
+#include "daemon/host/needed_libraries.h"
 #include "tests/places.h"
 #include "tests/support/program.h"
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/local_daemon.h"
+#include "cli/host/local_daemon.h"
 
 namespace ds::procs {
 

@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "daemon/cgroups.h"
+#include "daemon/host/cgroups.h"
 #include "runtime/base/files.h"
 #include "tests/places.h"
 #include "tests/support/program.h"

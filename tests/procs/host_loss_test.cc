@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "cli/host/network_host.h"
 #include "cli/job/job_controller.h"
-#include "cli/job/network_host.h"
 #include "proto/peer_name.h"
 #include "tests/procs/network_daemon.h"
 #include "tests/support/ssh_hosts.h"

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/daemon_client.h"
-#include "cli/job/job_certificates.h"
+#include "cli/host/daemon_client.h"
+#include "cli/remote/job_certificates.h"
 #include "runtime/base/unique_fd.h"
 #include "tests/procs/daemon_job.h"
 

@@ -12,11 +12,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "cli/local_daemon.h"
-#include "cli/warm_daemon.h"
+#include "cli/host/local_daemon.h"
+#include "cli/host/warm_daemon.h"
 #include "proto/warm_socket.h"
 #include "runtime/base/files.h"
-#include "runtime/base/unix_socket.h"
+#include "runtime/process/unix_socket.h"
 #include "tests/places.h"
 #include "tests/support/program.h"
 

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <string>
 
-#include "cli/local_daemon.h"
+#include "cli/host/local_daemon.h"
 
 namespace ds {
 namespace {

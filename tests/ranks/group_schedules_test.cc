@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/comm/communicator.h"
-#include "runtime/optim/parameter_groups.h"
+#include "runtime/optim/groups/parameter_groups.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/rank_harness.h"
 

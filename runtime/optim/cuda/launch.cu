@@ -1,6 +1,6 @@
 #include "runtime/optim/cuda/launch.h"
 
-#include "runtime/optim/flat_loop.h"
+#include "runtime/optim/kernels/flat_loop.h"
 
 namespace ds::optim {
 namespace {

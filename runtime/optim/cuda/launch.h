@@ -4,7 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "runtime/optim/flat_ops.h"
+#include "runtime/optim/kernels/flat_ops.h"
 
 namespace ds::optim {
 

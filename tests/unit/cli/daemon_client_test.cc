@@ -1,6 +1,6 @@
 // What a caller sees of a daemon that does not answer.
 
-#include "cli/daemon_client.h"
+#include "cli/host/daemon_client.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/base/unix_socket.h"
+#include "runtime/process/unix_socket.h"
 
 namespace ds::cli {
 namespace {

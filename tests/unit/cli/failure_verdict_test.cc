@@ -1,4 +1,4 @@
-#include "cli/job/failure_verdict.h"
+#include "cli/job/verdict/failure_verdict.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

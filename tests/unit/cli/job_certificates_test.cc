@@ -1,8 +1,8 @@
-#include "cli/job/job_certificates.h"
+#include "cli/remote/job_certificates.h"
 
 #include <gtest/gtest.h>
 
-#include "daemon/credentials.h"
+#include "daemon/network/credentials.h"
 
 namespace ds::cli {
 namespace {

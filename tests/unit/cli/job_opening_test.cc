@@ -1,8 +1,8 @@
-#include "cli/job/job_opening.h"
+#include "cli/session/job_opening.h"
 
 #include <gtest/gtest.h>
 
-#include "runtime/base/cpu_topology.h"
+#include "runtime/process/cpu_topology.h"
 
 namespace ds::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "cli/launch_flags_json.h"
+#include "cli/flags/launch_flags_json.h"
 
 #include <gtest/gtest.h>
 

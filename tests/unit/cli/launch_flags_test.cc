@@ -1,9 +1,9 @@
-#include "cli/launch_flags.h"
+#include "cli/flags/launch_flags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cli/flag_parser.h"
+#include "cli/flags/flag_parser.h"
 
 namespace ds::cli {
 namespace {

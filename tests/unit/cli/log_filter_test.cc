@@ -1,4 +1,4 @@
-#include "cli/plan/log_filter.h"
+#include "cli/flags/log_filter.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/flag_parser.h"
+#include "cli/flags/flag_parser.h"
 #include "cli/train/train_flags.h"
 
 namespace ds::cli {

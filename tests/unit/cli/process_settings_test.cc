@@ -1,9 +1,9 @@
-#include "cli/plan/process_settings.h"
+#include "cli/flags/process_settings.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/base/resource_limits.h"
+#include "runtime/process/resource_limits.h"
 
 namespace ds::cli {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "cli/train/train_program.h"
 #include "runtime/base/files.h"
-#include "runtime/config/elasticity_section.h"
+#include "runtime/config/sections/elasticity_section.h"
 #include "tests/support/program.h"
 
 namespace ds::cli {

@@ -1,13 +1,13 @@
-#include "runtime/config/auto_values.h"
+#include "runtime/config/sections/auto_values.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "runtime/config/check/value_check.h"
 #include "runtime/config/check_config.h"
-#include "runtime/config/registry.h"
-#include "runtime/config/value_check.h"
+#include "runtime/config/keys/registry.h"
 #include "tests/unit/config/goldens.h"
 #include "tests/unit/config/messages.h"
 

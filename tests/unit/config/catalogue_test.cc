@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-#include "runtime/config/registry.h"
+#include "runtime/config/keys/registry.h"
 #include "tests/unit/config/goldens.h"
 
 namespace ds::config {

@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/config/registry.h"
-#include "runtime/config/value_check.h"
+#include "runtime/config/check/value_check.h"
+#include "runtime/config/keys/registry.h"
 #include "tests/unit/config/goldens.h"
 
 namespace ds::config {

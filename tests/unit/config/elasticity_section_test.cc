@@ -1,4 +1,4 @@
-#include "runtime/config/elasticity_section.h"
+#include "runtime/config/sections/elasticity_section.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

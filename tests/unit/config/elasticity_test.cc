@@ -1,4 +1,4 @@
-#include "runtime/config/elasticity.h"
+#include "runtime/config/sections/elasticity.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/config/check_config.h"
-#include "runtime/config/feature_rules.h"
+#include "runtime/config/sections/feature_rules.h"
 #include "tests/unit/config/messages.h"
 
 namespace ds::config {

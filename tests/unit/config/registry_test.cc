@@ -1,4 +1,4 @@
-#include "runtime/config/registry.h"
+#include "runtime/config/keys/registry.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/config/check/value_check.h"
 #include "runtime/config/check_config.h"
-#include "runtime/config/value_check.h"
 #include "tests/unit/config/messages.h"
 
 namespace ds::config {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/config/check_config.h"
-#include "runtime/config/registry.h"
+#include "runtime/config/keys/registry.h"
 #include "tests/unit/config/messages.h"
 
 namespace ds::config {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "runtime/base/files.h"
-#include "runtime/config/registry.h"
+#include "runtime/config/keys/registry.h"
 #include "tests/places.h"
 
 namespace ds::config {

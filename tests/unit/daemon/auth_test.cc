@@ -1,4 +1,4 @@
-#include "daemon/auth.h"
+#include "daemon/network/auth.h"
 
 #include <gtest/gtest.h>
 

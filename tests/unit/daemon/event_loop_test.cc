@@ -1,4 +1,4 @@
-#include "daemon/event_loop.h"
+#include "daemon/loop/event_loop.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

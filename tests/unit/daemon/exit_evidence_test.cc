@@ -1,6 +1,6 @@
 // Control groups, kernel log and evidence over a folder that looks like a host.
 
-#include "daemon/exit_evidence.h"
+#include "daemon/ranks/exit_evidence.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <fstream>
 #include <string>
 
-#include "daemon/rank_cgroup.h"
+#include "daemon/ranks/rank_cgroup.h"
 #include "tests/support/program.h"
 
 namespace ds::daemon {

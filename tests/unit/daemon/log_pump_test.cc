@@ -1,4 +1,4 @@
-#include "daemon/log_pump.h"
+#include "daemon/logs/log_pump.h"
 
 #include <gtest/gtest.h>
 

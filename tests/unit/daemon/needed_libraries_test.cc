@@ -1,4 +1,4 @@
-#include "daemon/needed_libraries.h"
+#include "daemon/host/needed_libraries.h"
 
 #include <gtest/gtest.h>
 

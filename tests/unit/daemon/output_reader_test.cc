@@ -1,4 +1,4 @@
-#include "daemon/output_reader.h"
+#include "daemon/logs/output_reader.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

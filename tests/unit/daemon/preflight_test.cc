@@ -1,4 +1,4 @@
-#include "daemon/preflight.h"
+#include "daemon/ranks/preflight.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "daemon/rank_env.h"
+#include "daemon/ranks/rank_env.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

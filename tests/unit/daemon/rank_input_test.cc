@@ -1,4 +1,4 @@
-#include "daemon/rank_input.h"
+#include "daemon/ranks/rank_input.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

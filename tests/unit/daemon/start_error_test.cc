@@ -1,4 +1,4 @@
-#include "daemon/start_error.h"
+#include "daemon/ranks/start_error.h"
 
 #include <gtest/gtest.h>
 

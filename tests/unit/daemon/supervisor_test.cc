@@ -1,6 +1,6 @@
 // Service, supervisor and client in one process, with real ranks.
 
-#include "daemon/supervisor.h"
+#include "daemon/job/supervisor.h"
 
 #include <fcntl.h>
 #include <grpcpp/create_channel_posix.h>
@@ -14,10 +14,10 @@
 #include <thread>
 #include <vector>
 
-#include "cli/daemon_client.h"
-#include "daemon/daemon_service.h"
-#include "daemon/rpc_server.h"
-#include "runtime/base/unix_socket.h"
+#include "cli/host/daemon_client.h"
+#include "daemon/network/daemon_service.h"
+#include "daemon/network/rpc_server.h"
+#include "runtime/process/unix_socket.h"
 #include "tests/support/program.h"
 
 namespace ds::daemon {

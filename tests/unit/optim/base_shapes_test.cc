@@ -1,4 +1,4 @@
-#include "runtime/optim/base_shapes.h"
+#include "runtime/optim/groups/base_shapes.h"
 
 #include <ATen/ops/empty.h>
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 #include "tests/unit/optim/emulated_launch.h"
 
-#include "runtime/optim/flat_loop.h"
+#include "runtime/optim/kernels/flat_loop.h"
 
 namespace ds::optim {
 

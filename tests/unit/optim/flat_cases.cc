@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "runtime/optim/flat_update.h"
+#include "runtime/optim/kernels/flat_update.h"
 #include "tests/unit/optim/parts.h"
 
 namespace ds::optim {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/optim/flat_ops.h"
-#include "runtime/optim/part.h"
+#include "runtime/optim/kernels/flat_ops.h"
+#include "runtime/optim/kernels/part.h"
 
 namespace ds::optim {
 

@@ -1,6 +1,6 @@
 // CUDA's flat updates without a GPU: the loop that a launch runs, on the host.
 
-#include "runtime/optim/flat_update.h"
+#include "runtime/optim/kernels/flat_update.h"
 
 #include <gtest/gtest.h>
 

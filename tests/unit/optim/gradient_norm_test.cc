@@ -1,4 +1,4 @@
-#include "runtime/optim/gradient_norm.h"
+#include "runtime/optim/kernels/gradient_norm.h"
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>

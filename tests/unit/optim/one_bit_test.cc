@@ -8,8 +8,8 @@
 
 #include <string>
 
-#include "runtime/optim/one_bit_average.h"
-#include "runtime/optim/zero_one_intervals.h"
+#include "runtime/optim/one_bit/one_bit_average.h"
+#include "runtime/optim/one_bit/zero_one_intervals.h"
 #include "tests/support/rank_harness.h"
 #include "tests/unit/optim/parts.h"
 

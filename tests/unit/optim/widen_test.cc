@@ -1,4 +1,4 @@
-#include "runtime/optim/widen.h"
+#include "runtime/optim/kernels/widen.h"
 
 #include <gtest/gtest.h>
 

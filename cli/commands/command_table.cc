@@ -1,0 +1,50 @@
+#include "cli/commands/command_table.h"
+
+#include "cli/commands/check_command.h"
+#include "cli/commands/checkpoint_command.h"
+#include "cli/commands/elastic_command.h"
+#include "cli/commands/estimate_command.h"
+#include "cli/commands/help_command.h"
+#include "cli/commands/plan_command.h"
+#include "cli/commands/report_command.h"
+#include "cli/commands/resume_command.h"
+#include "cli/commands/run_command.h"
+#include "cli/commands/train_command.h"
+#include "cli/commands/version_command.h"
+
+namespace ds::cli {
+namespace {
+
+constexpr Command kCommands[] = {
+    {"train", "[flags]", "Train a model with ZeRO on every rank", TrainCommand, kAllLaunchFlags,
+     true},
+    {"resume", "RUN_DIR|JOB [flags]", "Go on with a training run from its checkpoint",
+     ResumeCommand, kAllLaunchFlags, true},
+    {"run", "-- PROGRAM", "Run a program on every rank", RunCommand, kAllLaunchFlags, true},
+    {"plan", "[--json] -- PROGRAM", "Show which ranks would run where; start nothing", PlanCommand,
+     kAllLaunchFlags},
+    {"report", "[--json]", "Show this host's environment and what would stop a job", ReportCommand,
+     "--hostfile --run_dir"},
+    {"checkpoint", "verify|list DIR", "Check the checkpoints in DIR, or list them",
+     CheckpointCommand},
+    {"check", "CONFIG [--json]", "Say all that is wrong with a ds_config", CheckCommand},
+    {"elastic", "-c CONFIG [-w N] [--json]", "Show the batch size an elasticity section leads to",
+     ElasticCommand},
+    {"estimate", "--model DIR [flags]", "Show the memory that a model's states need",
+     EstimateCommand},
+    {"help", "[COMMAND]", "Show what dsrun does, or one command's flags", HelpCommand},
+    {"version", "", "Show the version", VersionCommand},
+};
+
+}  // namespace
+
+std::span<const Command> Commands() { return kCommands; }
+
+const Command* FindCommand(std::string_view name) {
+  for (const Command& command : kCommands) {
+    if (command.name == name) return &command;
+  }
+  return nullptr;
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,46 @@
+#pragma once
+
+// The commands of dsrun: one row each; `dsrun help`, the dispatch and "did you mean" read the
+// table. A command lives in commands/<name>_command.{h,cc} (report in report/).
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/flags/launch_flags.h"
+#include "runtime/base/status.h"
+
+namespace ds::cli {
+
+// What a command is given.
+struct Invocation {
+  LaunchFlags launch;                     // flags in front of the command's name
+  std::vector<std::string> launch_words;  // the same as it was written
+  std::vector<std::string> arguments;     // everything behind the name
+  std::vector<std::string> command_line;  // the whole of it, argv[0] included
+};
+
+// The exit status of dsrun (exit_codes.h). An error Status is printed as "dsrun: message" and ends
+// with kExitUsage: it means that nothing has been started. Anything else a command reports itself.
+using CommandHandler = StatusOr<int> (*)(const Invocation& invocation);
+
+inline constexpr std::string_view kAllLaunchFlags = "*";
+
+struct Command {
+  std::string_view name;
+  std::string_view arguments;  // for the help: "[flags] CONFIG"
+  std::string_view summary;    // one line
+  CommandHandler run;
+  // Those that mean something in front of its name: "--hostfile --run_dir", or all. Others are
+  // refused there, but for --log_level, which is dsrun's own.
+  std::string_view launch_flags;
+  bool starts_ranks = false;
+};
+
+std::span<const Command> Commands();
+
+// Null when there is none of that name.
+const Command* FindCommand(std::string_view name);
+
+}  // namespace ds::cli

@@ -1,0 +1,136 @@
+#include "cli/commands/front_end.h"
+
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+
+#include "cli/commands/command_table.h"
+#include "cli/exit_codes.h"
+#include "cli/flags/flag_parser.h"
+#include "cli/flags/report_error.h"
+#include "cli/host/local_connection.h"
+#include "runtime/base/log.h"
+#include "runtime/base/suggest.h"
+#include "runtime/process/descriptor_table.h"
+
+namespace ds::cli {
+namespace {
+
+// A constructor, and one of the first, because gRPC's open descriptors.
+[[gnu::constructor(101)]] void OpenStandardDescriptors() { FillStandardDescriptors(); }
+
+bool IsOnPath(const std::string& name) {
+  const char* path = ::getenv("PATH");
+  std::string_view left = path == nullptr ? "" : path;
+  while (!left.empty()) {
+    const std::size_t end = left.find(':');
+    const std::filesystem::path file = std::filesystem::path(left.substr(0, end)) / name;
+    if (::access(file.c_str(), X_OK) == 0) return true;
+    left = end == std::string_view::npos ? "" : left.substr(end + 1);
+  }
+  return false;
+}
+
+bool LooksLikeProgram(const std::string& word) {
+  return word.find('/') != std::string::npos || word.ends_with(".py") ||
+         ::access(word.c_str(), R_OK) == 0 || IsOnPath(word);
+}
+
+Status NeitherCommandNorProgram(const std::string& word) {
+  std::vector<std::string> names;
+  for (const Command& command : Commands()) names.emplace_back(command.name);
+  return InvalidArgumentError("'" + word + "' is neither a command nor a program here" +
+                              DidYouMean(word, names));
+}
+
+// The command and its arguments for the words behind the launch flags.
+StatusOr<const Command*> Choose(Invocation* invocation, std::vector<std::string> words) {
+  if (words.empty()) {
+    return InvalidArgumentError("no command or program given; see dsrun --help");
+  }
+  const Command* command = invocation->launch.module ? nullptr : FindCommand(words[0]);
+  if (command != nullptr) {
+    invocation->arguments.assign(words.begin() + 1, words.end());
+    return command;
+  }
+  if (words[0] != "--" && !invocation->launch.module && !LooksLikeProgram(words[0])) {
+    return NeitherCommandNorProgram(words[0]);
+  }
+  invocation->arguments = std::move(words);
+  if (invocation->arguments[0] != "--") {
+    invocation->arguments.insert(invocation->arguments.begin(), "--");
+  }
+  return FindCommand("run");
+}
+
+bool HasWord(std::string_view words, std::string_view word) {
+  return (" " + std::string(words) + " ").find(" " + std::string(word) + " ") != std::string::npos;
+}
+
+// Flags in front of a command that has no use for them are an error, not a wish.
+Status CheckMeaningOfFlags(const CLI::App& app, const Command& command) {
+  if (command.launch_flags == kAllLaunchFlags) return OkStatus();
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->count() == 0) continue;
+    const std::string name = "--" + option->get_lnames().front();
+    if (name == "--log_level" || HasWord(command.launch_flags, name)) continue;
+    return InvalidArgumentError(name + " in front of '" + std::string(command.name) +
+                                "' means nothing there; leave it out (its own flags stand behind "
+                                "its name)");
+  }
+  return OkStatus();
+}
+
+// Whether the command starts ranks, as far as words can tell of which some may be values of flags:
+// to know it before they are parsed saves time, to be wrong costs some.
+bool ProbablyStartsRanks(const std::vector<std::string>& command_line) {
+  for (auto word = command_line.begin() + 1; word < command_line.end(); ++word) {
+    if (const Command* command = FindCommand(*word)) return command->starts_ranks;
+  }
+  return true;  // a program
+}
+
+StatusOr<int> Run(const std::vector<std::string>& command_line) {
+  Invocation invocation{.command_line = command_line};
+  FlagParser parser("[launch flags] COMMAND|PROGRAM [arguments]", "");
+  CLI::App& app = parser.app();
+  AddLaunchFlags(&parser, &invocation.launch);
+  bool version = false;
+  bool help = false;
+  app.set_help_flag();
+  app.add_flag("-h,--help", help);
+  app.add_flag("--version", version);
+  DS_ASSIGN_OR_RETURN(
+      FlagParser::Result parsed,
+      parser.Parse({command_line.begin() + 1, command_line.end()}, FlagParser::Rest::kProgram));
+  invocation.launch_words.assign(
+      command_line.begin() + 1,
+      command_line.end() - static_cast<std::ptrdiff_t>(parsed.rest.size()));
+  if (help) return FindCommand("help")->run(invocation);
+  if (version) return FindCommand("version")->run(invocation);
+  if (!invocation.launch.log_level.empty()) SetLogLevel(invocation.launch.log_level);
+  DS_ASSIGN_OR_RETURN(const Command* command, Choose(&invocation, std::move(parsed.rest)));
+  DS_RETURN_IF_ERROR(CheckMeaningOfFlags(app, *command));
+  return command->run(invocation);
+}
+
+}  // namespace
+
+int RunCommandLine(const std::vector<std::string>& command_line) {
+  std::optional<EarlyConnection> connection;  // is ready when the job is planned
+  if (ProbablyStartsRanks(command_line)) connection.emplace();
+  try {
+    const StatusOr<int> status = Run(command_line);
+    return status.ok() ? *status : ReportError(status.status(), kExitUsage);
+  } catch (const std::filesystem::filesystem_error& error) {
+    // Relative paths need a working directory; when that has been removed, this is how it shows.
+    return ReportError(InternalError(error.what()), kExitInternal);
+  }
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,68 @@
+#include "cli/commands/report_command.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "cli/exit_codes.h"
+#include "cli/flags/flag_parser.h"
+#include "cli/plan/hostfile.h"
+#include "cli/plan/this_host.h"
+#include "cli/report/ask_dsrank.h"
+#include "cli/report/read_host.h"
+#include "cli/report/report_text.h"
+#include "cli/report/rows.h"
+#include "runtime/base/files.h"
+
+namespace ds::cli {
+namespace {
+
+// Looks at this host only: a hostfile that names another one is not honoured halfway.
+Status CheckHosts(const LaunchFlags& flags) {
+  if (!flags.hostfile) return OkStatus();
+  DS_ASSIGN_OR_RETURN(const std::vector<HostEntry> entries, ReadHostfile(*flags.hostfile));
+  const ThisHost this_host = ProbeThisHost({.addresses = true});
+  for (const HostEntry& entry : entries) {
+    if (this_host.Is(entry.name)) continue;
+    return UnimplementedError("report looks at this host only, and " + *flags.hostfile +
+                              " names '" + entry.name + "': run dsrun report there");
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+StatusOr<int> ReportCommand(const Invocation& invocation) {
+  LaunchFlags flags = invocation.launch;
+  bool json = false;
+  FlagParser parser("report [flags] [--json]",
+                    "Show what this host has and what would stop a job on it.");
+  parser.app().add_flag("--json", json, "print one JSON object");
+  parser.app()
+      .add_option(FlagNames("hostfile", "-H"), flags.hostfile, "must name no other host")
+      ->type_name("FILE");
+  parser.app()
+      .add_option(FlagNames("run_dir"), flags.run_dir, "look at the disk it is on (default: runs)")
+      ->type_name("DIR");
+  DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
+                      parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
+  if (parsed.help_shown) return kExitOk;
+  DS_RETURN_IF_ERROR(CheckHosts(flags));
+  DS_ASSIGN_OR_RETURN(const std::filesystem::path self, OwnExecutable());
+
+  HostFacts facts = ReadHost({.run_directory = flags.run_dir.empty() ? "runs" : flags.run_dir});
+  facts.dsrank = AskDsrank(self.parent_path() / "dsrank");
+  const std::vector<Row> rows = JudgeHost(facts, DSRUN_VERSION);
+  if (json) {
+    using Json = nlohmann::ordered_json;
+    std::cout << ReportJson(facts.name, rows).dump(2, ' ', false, Json::error_handler_t::replace)
+              << "\n";
+  } else {
+    std::cout << ReportTable(facts.name, rows);
+  }
+  return WorstLevel(rows) == Level::kFail ? kExitPreflight : kExitOk;
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,147 @@
+#include "cli/flags/flag_parser.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <iostream>
+
+#include "runtime/base/suggest.h"
+
+namespace ds::cli {
+namespace {
+
+constexpr std::size_t kColumns = 80;
+constexpr std::size_t kFlagColumns = 34;  // in front of what a flag does
+
+// No line longer than `width`, as far as there are blanks to break it at.
+std::string Wrap(const std::string& text, std::size_t width) {
+  std::string wrapped;
+  std::size_t start = 0;
+  while (text.size() - start > width) {
+    const std::size_t newline = text.find('\n', start);
+    std::size_t end = newline;
+    if (newline > start + width) {
+      end = text.rfind(' ', start + width);
+      if (end == std::string::npos || end <= start) end = text.find_first_of(" \n", start);
+    }
+    if (end == std::string::npos) break;
+    wrapped += text.substr(start, end - start) + "\n";
+    start = end + 1;
+  }
+  return wrapped + text.substr(start);
+}
+
+// Shows a flag under its first long name only; the '-' spelling goes without saying.
+class OneNameFormatter : public CLI::Formatter {
+ public:
+  explicit OneNameFormatter(std::string usage) : usage_(std::move(usage)) {}
+
+  std::string make_usage(const CLI::App*, std::string) const override {
+    return "Usage: dsrun " + usage_ + "\n";
+  }
+
+  std::string make_description(const CLI::App* app) const override {
+    return Wrap(CLI::Formatter::make_description(app), kColumns);
+  }
+
+  std::string make_option_desc(const CLI::Option* option) const override {
+    return Wrap(CLI::Formatter::make_option_desc(option), kColumns - kFlagColumns);
+  }
+
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+    if (is_positional) return option->get_name(true);
+    std::string name;
+    for (const std::string& letter : option->get_snames()) name += "-" + letter + ", ";
+    if (!option->get_lnames().empty()) name += "--" + option->get_lnames().front();
+    return name;
+  }
+
+ private:
+  std::string usage_;
+};
+
+// The option that a word gives, "--name", "--name=value", "-n" or "-nvalue"; null for none.
+const CLI::Option* OptionOf(const CLI::App& app, const std::string& word) {
+  const CLI::Option* option = app.get_option_no_throw(word.substr(0, word.find('=')));
+  return option == nullptr && word[1] != '-' ? app.get_option_no_throw(word.substr(0, 2)) : option;
+}
+
+// "--name=" with nothing behind it, for which CLI11 would take the next word; "" when there is
+// none.
+std::string FlagWithoutValue(const CLI::App& app, const std::vector<std::string>& words,
+                             FlagParser::Rest rest) {
+  for (std::size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
+    if (!IsFlag(words[i])) {
+      if (rest == FlagParser::Rest::kProgram) return "";
+      continue;
+    }
+    const CLI::Option* option = OptionOf(app, words[i]);
+    if (option == nullptr) return "";  // that is said instead
+    if (words[i].back() == '=') return words[i];
+    if (option->check_name(words[i]) && option->get_expected_min() > 0) ++i;  // its value
+  }
+  return "";
+}
+
+}  // namespace
+
+bool IsFlag(const std::string& word) { return word.size() > 1 && word[0] == '-' && word != "--"; }
+
+FlagParser::FlagParser(const std::string& usage, const std::string& description)
+    : app_(std::make_unique<CLI::App>(description)) {
+  app_->formatter(std::make_shared<OneNameFormatter>(usage));
+  app_->get_formatter()->column_width(kFlagColumns);
+  app_->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  app_->allow_extras();
+}
+
+FlagParser::~FlagParser() = default;
+
+StatusOr<FlagParser::Result> FlagParser::Parse(const std::vector<std::string>& arguments,
+                                               Rest rest) {
+  app_->prefix_command(rest == Rest::kProgram);
+  if (const std::string flag = FlagWithoutValue(*app_, arguments, rest); !flag.empty()) {
+    return InvalidArgumentError(flag + " has no value; give one or leave the flag out");
+  }
+  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+  try {
+    app_->parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app_->help() << std::flush;
+    return Result{.help_shown = true};
+  } catch (const CLI::ParseError& error) {
+    return InvalidArgumentError(error.what());
+  }
+  std::vector<std::string> left = app_->remaining();
+  if (!left.empty() && IsFlag(left[0])) return UnknownFlag(left[0]);
+  if (rest == Rest::kRefused && !left.empty()) {
+    return InvalidArgumentError("unexpected argument '" + left[0] + "'");
+  }
+  return Result{.rest = std::move(left)};
+}
+
+Status FlagParser::UnknownFlag(const std::string& word) const {
+  const std::string name = word.substr(0, word.find('='));
+  std::string bare = name.substr(name.find_first_not_of('-'));
+  std::replace(bare.begin(), bare.end(), '-', '_');
+  for (const RefusedFlag& refused : refused_) {
+    if (bare != refused.name) continue;
+    return InvalidArgumentError("--" + bare + " is not supported: " + std::string(refused.instead));
+  }
+  std::vector<std::string> known;
+  for (const CLI::Option* option : app_->get_options()) {
+    for (const std::string& long_name : option->get_lnames()) known.push_back("--" + long_name);
+  }
+  return InvalidArgumentError("unknown flag " + name + DidYouMean(name, known));
+}
+
+std::string FlagNames(const std::string& name, const std::string& short_name) {
+  std::string names = (short_name.empty() ? "" : short_name + ",") + "--" + name;
+  std::string dashed = name;
+  std::replace(dashed.begin(), dashed.end(), '_', '-');
+  if (dashed != name) names += ",--" + dashed;
+  return names;
+}
+
+}  // namespace ds::cli

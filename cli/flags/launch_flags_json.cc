@@ -1,0 +1,99 @@
+#include "cli/flags/launch_flags_json.h"
+
+#include <nlohmann/json.hpp>
+#include <type_traits>
+
+namespace ds::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Calls `visit(name, member)` for every flag: the one list both directions use.
+template <typename Flags, typename Visit>
+void VisitFlags(Flags& flags, const Visit& visit) {
+  visit("hostfile", flags.hostfile);
+  visit("include", flags.include);
+  visit("exclude", flags.exclude);
+  visit("num_nodes", flags.num_nodes);
+  visit("num_gpus", flags.num_gpus);
+  visit("master_addr", flags.master_addr);
+  visit("master_port", flags.master_port);
+  visit("ssh_port", flags.ssh_port);
+  visit("ssh_timeout", flags.ssh_timeout);
+  visit("lease_seconds", flags.lease_seconds);
+  visit("device", flags.device);
+  visit("one_device_per_rank", flags.one_device_per_rank);
+  visit("bind_cores_to_rank", flags.bind_cores_to_rank);
+  visit("bind_core_list", flags.bind_core_list);
+  visit("python", flags.python);
+  visit("module", flags.module);
+  visit("no_python", flags.no_python);
+  visit("pass_local_rank", flags.pass_local_rank);
+  visit("exports", flags.exports);
+  visit("env_files", flags.env_files);
+  visit("workdir", flags.workdir);
+  visit("umask", flags.umask);
+  visit("ulimits", flags.ulimits);
+  visit("run_dir", flags.run_dir);
+  visit("max_restarts", flags.max_restarts);
+  visit("grace_seconds", flags.grace_seconds);
+  visit("quiet", flags.quiet);
+  visit("log_ranks", flags.log_ranks);
+  visit("errors_only", flags.errors_only);
+  visit("log_level", flags.log_level);
+}
+
+template <typename T>
+Json Write(const T& value) {
+  return value;
+}
+Json Write(const Device& device) { return DeviceName(device); }
+template <typename T>
+Json Write(const std::optional<T>& value) {
+  return value.has_value() ? Json(*value) : Json(nullptr);
+}
+
+template <typename T>
+void Read(const Json& json, T* value) {
+  json.get_to(*value);
+}
+void Read(const Json& json, Device* device) {
+  const auto name = json.get<std::string>();
+  *device = name == "cpu" ? Device::kCpu : name == "cuda" ? Device::kCuda : Device::kAuto;
+}
+template <typename T>
+void Read(const Json& json, std::optional<T>* value) {
+  if (json.is_null()) {
+    value->reset();
+  } else {
+    *value = json.get<T>();
+  }
+}
+
+}  // namespace
+
+Json ToJson(const LaunchFlags& flags) {
+  Json json = Json::object();
+  VisitFlags(flags, [&](const char* name, const auto& value) { json[name] = Write(value); });
+  return json;
+}
+
+StatusOr<LaunchFlags> LaunchFlagsFromJson(const Json& json) {
+  LaunchFlags flags;
+  std::size_t known = 0;
+  try {
+    VisitFlags(flags, [&](const char* name, auto& value) {
+      if (!json.contains(name)) return;
+      ++known;
+      Read(json.at(name), &value);
+    });
+  } catch (const nlohmann::json::exception& error) {
+    return InvalidArgumentError(std::string("the launch flags in it are damaged: ") + error.what());
+  }
+  if (known != json.size()) {
+    return InvalidArgumentError("the launch flags in it hold a name this dsrun does not know");
+  }
+  return flags;
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,52 @@
+#include "cli/flags/process_settings.h"
+
+#include <optional>
+
+#include "runtime/base/parse_number.h"
+#include "runtime/base/suggest.h"
+#include "runtime/process/resource_limits.h"
+
+namespace ds::cli {
+namespace {
+
+constexpr int kMaxUmask = 0777;
+
+std::optional<std::uint64_t> Amount(std::string_view text) {
+  if (text == "unlimited" || text == "infinity") return kUnlimited;
+  return ParseNumber<std::uint64_t>(text);
+}
+
+}  // namespace
+
+StatusOr<ProcessLimit> ParseLimit(std::string_view word) {
+  const std::string flag = "--ulimit " + std::string(word) + ": ";
+  const std::size_t equals = word.find('=');
+  const std::string name(word.substr(0, equals));
+  if (!ResourceNumber(name).has_value()) {
+    return InvalidArgumentError(flag + "there is no limit '" + name + "'" +
+                                DidYouMean(name, ResourceNames()));
+  }
+  const std::string_view amounts = equals == std::string_view::npos ? "" : word.substr(equals + 1);
+  const std::size_t colon = amounts.find(':');
+  const std::optional<std::uint64_t> soft = Amount(amounts.substr(0, colon));
+  const std::optional<std::uint64_t> hard =
+      colon == std::string_view::npos ? soft : Amount(amounts.substr(colon + 1));
+  if (!soft.has_value() || !hard.has_value()) {
+    return InvalidArgumentError(flag +
+                                "expected NAME=SOFT or NAME=SOFT:HARD with numbers or "
+                                "'unlimited'");
+  }
+  if (*soft > *hard) return InvalidArgumentError(flag + "the soft limit is above the hard one");
+  return ProcessLimit{name, *soft, *hard};
+}
+
+StatusOr<int> ParseUmask(std::string_view word) {
+  const std::optional<int> mask = ParseNumber<int>(word, 8);
+  if (!mask.has_value() || *mask < 0 || *mask > kMaxUmask) {
+    return InvalidArgumentError("--umask " + std::string(word) +
+                                ": expected an octal number from 0 to 777");
+  }
+  return *mask;
+}
+
+}  // namespace ds::cli

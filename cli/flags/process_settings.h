@@ -1,0 +1,27 @@
+#pragma once
+
+// --ulimit and --umask: what they may say.
+//
+// Pure; safe from any thread.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/status.h"
+
+namespace ds::cli {
+
+struct ProcessLimit {
+  std::string name;        // "nofile"; see runtime/process/resource_limits.h
+  std::uint64_t soft = 0;  // kUnlimited = no limit
+  std::uint64_t hard = 0;  // at least `soft`
+};
+
+// "NAME=SOFT[:HARD]" with numbers in setrlimit's units, or "unlimited". HARD is SOFT unless given.
+StatusOr<ProcessLimit> ParseLimit(std::string_view word);
+
+// "022": an octal number up to 777.
+StatusOr<int> ParseUmask(std::string_view word);
+
+}  // namespace ds::cli

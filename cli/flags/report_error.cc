@@ -1,0 +1,16 @@
+#include "cli/flags/report_error.h"
+
+#include <iostream>
+#include <sstream>
+#include <string>
+
+namespace ds::cli {
+
+int ReportError(const Status& error, int exit_status) {
+  std::istringstream lines(error.message());
+  for (std::string line; std::getline(lines, line);) std::cerr << "dsrun: " << line << "\n";
+  std::cerr << std::flush;
+  return exit_status;
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,163 @@
+#pragma once
+
+// DaemonClient: the controller's end of the dsrun.v1 service of one host.
+//
+// Calls block until they are answered or their timeout has passed (kDeadlineExceeded); an
+// unreachable daemon is kUnavailable. What the daemon refuses keeps its code and message.
+//
+// A daemon of this host is reached over a socket pair: when that connection breaks the daemon is
+// gone. One of another host is reached over TCP with mutual TLS: connections come and go, the
+// daemon stays.
+//
+// Threads: safe to use from several threads; one Watch at a time.
+// Lifetimes: the callback of Watch runs on the thread that called Watch, and never after it
+// returned. The connection of a process's first client stays until the process ends.
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "cli/host/connection_probe.h"
+#include "cli/remote/job_certificates.h"
+#include "proto/dsrun.grpc.pb.h"
+#include "runtime/base/status.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ds::cli {
+
+namespace v1 = ::dsrun::v1;
+
+// How long a daemon may take to answer a call that does no waiting of its own.
+inline constexpr std::chrono::seconds kCallTimeout{30};
+
+struct WatchOptions {
+  std::string job_id;
+  std::uint32_t generation = 0;
+  std::uint64_t after_sequence = 0;  // the last event already seen
+  bool operator==(const WatchOptions&) const = default;
+};
+
+struct TlsOptions {
+  Credentials credentials;  // the controller's
+  std::string daemon_name;  // what the daemon's certificate must be called (proto/peer_name.h)
+  std::chrono::milliseconds lease{
+      30'000};  // the daemon's: a dead connection is noticed well within
+};
+
+class DaemonClient {
+ public:
+  using RenewCallback = std::function<void(const StatusOr<v1::RenewResponse>&)>;
+  using EventCallback = std::function<void(const v1::Event&)>;
+
+  // `connection` is one end of a socket pair; the daemon has the other, or will have it: calls wait
+  // in the socket until it does.
+  explicit DaemonClient(UniqueFd connection);
+  // `target` is "ipv4:10.0.0.2:34567", "ipv6:[fd00::2]:34567" or a tunnel's "unix:/path".
+  DaemonClient(const std::string& target, const TlsOptions& tls);
+  // Abandons and waits for the callbacks of renewals.
+  ~DaemonClient();
+
+  // Calls that are going on, and all later ones, end at once with kCancelled. From any thread.
+  void Abandon();
+
+  // What this program is, which every PrepareRequest says.
+  static void AddVersions(v1::PrepareRequest* request);
+
+  // Versions are added. Those that do not fit are kFailedPrecondition;
+  // what is wrong with the host is in the response's findings.
+  StatusOr<v1::PrepareResponse> Prepare(v1::PrepareRequest request,
+                                        std::chrono::milliseconds timeout = kCallTimeout);
+
+  // kNotFound: no such program; kAlreadyExists: this generation was launched before;
+  // kFailedPrecondition: the last one has not ended. After an error no rank of it runs.
+  StatusOr<v1::LaunchResponse> Launch(const v1::LaunchRequest& request,
+                                      std::chrono::milliseconds timeout = kCallTimeout);
+  // The same in two steps: the request is on its way when this returns, and get() waits for the
+  // answer, on any thread. The client outlives the future.
+  std::future<StatusOr<v1::LaunchResponse>> BeginLaunch(
+      const v1::LaunchRequest& request, std::chrono::milliseconds timeout = kCallTimeout);
+
+  // Returns once every process group is signalled; the end is seen by Watch. May be repeated: a
+  // shorter grace counts, a longer one does not.
+  StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request,
+                                  std::chrono::milliseconds timeout = kCallTimeout);
+
+  // Calls `done` once, on a thread of gRPC's, or before this returns.
+  void Renew(const v1::RenewRequest& request, std::chrono::milliseconds timeout,
+             RenewCallback done);
+
+  // kInvalidArgument for signals other than SIGUSR1 and SIGUSR2.
+  StatusOr<v1::SignalResponse> Signal(const v1::SignalRequest& request,
+                                      std::chrono::milliseconds timeout = kCallTimeout);
+
+  // Takes a second at most while rank 0 does not read; then fewer bytes are accepted.
+  StatusOr<v1::InputResponse> Input(const v1::InputRequest& request,
+                                    std::chrono::milliseconds timeout = kCallTimeout);
+
+  // Opens the stream that the next Watch will use, which then begins sooner: what a first call
+  // takes is done while the daemon starts. A daemon that is not there yet gets it when it is.
+  // Called again: another one instead.
+  void OpenWatch();
+  // Sends on the opened stream what the next Watch will ask for; one that asks for something else
+  // opens another. The daemon looks for the generation behind what it is doing just now: that Watch
+  // is kNotFound when it has not been launched by then.
+  void AskAhead(const WatchOptions& options);
+
+  // Calls `on_event` with every event after `after_sequence`, in order, until JobEnded has been
+  // delivered (OK), CancelWatch was called (kCancelled) or the daemon is gone (kUnavailable). An
+  // event counts as dealt with when the callback returns; a slow callback makes the ranks wait once
+  // 64 MiB of their output are queued, and loses nothing. Over the network a broken connection is
+  // made anew, and events go on behind the last one seen, until the daemon's port refuses
+  // connections.
+  Status Watch(const WatchOptions& options, const EventCallback& on_event);
+
+  // Ends the Watch that is going on, from any thread, its callback included: at most the event that
+  // is being delivered is the last. The next Watch works again.
+  void CancelWatch();
+
+  // Whether the daemon's port takes connections, at most `timeout` long. kListening for a daemon of
+  // this host.
+  ProbeResult Probe(std::chrono::milliseconds timeout) const;
+
+ private:
+  class Call;
+  class PendingLaunch;
+  struct WatchStream;
+  template <typename Request, typename Response>
+  using Method = grpc::Status (v1::Daemon::Stub::*)(grpc::ClientContext*, const Request&,
+                                                    Response*);
+  // One call that has one answer.
+  template <typename Request, typename Response>
+  StatusOr<Response> Answer(Method<Request, Response> method, const Request& request,
+                            std::chrono::milliseconds timeout);
+  struct Position {
+    std::uint64_t sequence;  // the last event dealt with
+    bool ended;              // that was JobEnded
+  };
+  Status WatchOnce(const WatchOptions& options, const EventCallback& on_event, Position* position);
+  Status WatchAcrossConnections(const WatchOptions& options, const EventCallback& on_event,
+                                Position* position);
+  // False when Watch was cancelled meanwhile.
+  bool WaitToReconnect(std::chrono::milliseconds pause);
+
+  const std::string network_target_;  // "" for a daemon of this host
+  std::unique_ptr<v1::Daemon::Stub> stub_;
+  std::unique_ptr<WatchStream> opened_;  // for the next Watch
+  std::mutex mutex_;
+  grpc::ClientContext* watch_ = nullptr;  // guarded by mutex_
+  bool watching_ = false;                 // guarded by mutex_
+  std::atomic<bool> watch_cancelled_ = false;
+  std::condition_variable changed_;       // a Watch was cancelled, a renewal has ended
+  std::set<grpc::ClientContext*> calls_;  // guarded by mutex_: that are going on
+  int renewals_ = 0;                      // guarded by mutex_: whose callbacks have not returned
+  bool abandoned_ = false;                // guarded by mutex_
+};
+
+}  // namespace ds::cli

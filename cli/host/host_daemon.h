@@ -1,0 +1,60 @@
+#pragma once
+
+// HostDaemon: what the controller needs of the daemon of one host. The real ones are reached over
+// gRPC (local_host.h, network_host.h); tests bring their own.
+//
+// Threads: Watch is called from one thread while the other calls may come from others.
+
+#include <chrono>
+#include <functional>
+#include <future>
+#include <utility>
+
+#include "cli/host/connection_probe.h"
+#include "proto/dsrun.pb.h"
+#include "runtime/base/status.h"
+
+namespace ds::cli {
+
+namespace v1 = ::dsrun::v1;
+
+class HostDaemon {
+ public:
+  using EventCallback = std::function<void(const v1::Event&)>;
+  using RenewCallback = std::function<void(const StatusOr<v1::RenewResponse>&)>;
+
+  virtual ~HostDaemon() = default;
+  virtual StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest& request) = 0;
+  // The request is on its way when this returns; get() waits for the answer.
+  virtual std::future<StatusOr<v1::LaunchResponse>> BeginLaunch(
+      const v1::LaunchRequest& request) = 0;
+  virtual StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request) = 0;
+  virtual StatusOr<v1::SignalResponse> Signal(const v1::SignalRequest& request) = 0;
+  virtual StatusOr<v1::InputResponse> Input(const v1::InputRequest& request) = 0;
+  // Every event of the generation in order; returns OK after JobEnded, else why the stream broke.
+  // A daemon of another host goes on being watched over broken connections until Abandon.
+  virtual Status Watch(int generation, const EventCallback& on_event) = 0;
+  // The job has ended: nothing is asked of it any more, and it may end while others finish.
+  virtual void HangUp() {}
+  // Whether its ranks run before BeginLaunch: it was asked to start them along with the job.
+  virtual bool ranks_run() const { return false; }
+  // The host is given up: calls that are going on, and all later ones, end at once.
+  virtual void Abandon() {}
+
+  // Whether the daemon lives by a lease that must be renewed; this host's lives by a pipe.
+  virtual bool leased() const { return false; }
+  struct RenewCall {
+    bool release = false;  // the daemon is to end
+    std::chrono::milliseconds timeout{};
+  };
+  // Calls `done` once, on any thread, before the timeout is over or this object is gone.
+  virtual void Renew(const RenewCall& /*call*/, RenewCallback done) {
+    const RenewCallback answer = std::move(done);
+    answer(v1::RenewResponse());
+  }
+  // When the last event of a Watch came, by the monotonic clock; 0 = none has come.
+  virtual std::chrono::nanoseconds LastEvent() const { return {}; }
+  virtual ProbeResult Probe(std::chrono::milliseconds /*timeout*/) const { return {}; }
+};
+
+}  // namespace ds::cli

@@ -1,0 +1,73 @@
+#pragma once
+
+// FailureObserver: listens to one generation's events and says in the end who failed first and why.
+//
+// First means first in the order in which the controller saw it: the first rank that ended badly
+// while nobody was stopping it. What other ranks say or do because of that never takes the blame.
+//
+// Pure: no I/O, no clock. Threads: one at a time.
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "cli/job/lease_keeper.h"
+#include "cli/job/verdict/verdict.h"
+#include "proto/dsrun.pb.h"
+#include "runtime/base/status.h"
+
+namespace ds::cli {
+
+namespace v1 = ::dsrun::v1;
+
+// The answer of a call that reached nobody, or nobody who answers, or a daemon that is ending. What
+// a daemon refuses has other codes.
+bool NobodyAnswered(const Status& answer);
+
+class FailureObserver {
+ public:
+  explicit FailureObserver(int generation) : generation_(generation) {}
+
+  void OnEvent(const std::string& host, const v1::Event& event);
+  // The user stops the job with SIGINT, SIGTERM or SIGHUP. Only the first counts, and only when no
+  // rank has failed before.
+  void OnUserStop(int signal);
+  // A host answered a Launch with an error: its daemon's refusal, or nobody there to answer.
+  void OnLaunchFailed(const std::string& host, const Status& status);
+  // A host's event stream ended without its job having ended.
+  void OnDaemonLost(const std::string& host, const std::string& why);
+  // Nothing was heard from a host for the time of its lease.
+  void OnHostLost(const std::string& host, const HostChange& change);
+
+  // True as soon as it is certain that the generation must end.
+  bool failed() const { return culprit_.has_value() || other_.has_value(); }
+
+  // Call when every host's stream has ended. None: every rank ended with status 0.
+  std::optional<Verdict> Conclude() const;
+
+ private:
+  struct ReportedError {
+    std::string message;
+    std::string hint;
+    int exit_code = 0;
+  };
+  struct Culprit {
+    std::string host;
+    v1::RankExited exit;
+  };
+
+  void OnReport(const v1::RankReport& report);
+  void OnExit(const std::string& host, const v1::RankExited& exit);
+  void OnJobEnded(const std::string& host, v1::StopCause cause);
+  Verdict FromCulprit(const Culprit& culprit) const;
+  std::optional<std::int64_t> LastStep(int rank) const;
+
+  const int generation_;
+  std::map<int, std::int64_t> last_step_;  // by rank
+  std::map<int, ReportedError> errors_;    // by rank
+  std::optional<Culprit> culprit_;         // the first rank that failed
+  std::optional<Culprit> stopped_badly_;   // the first that ended badly while being stopped
+  std::optional<Verdict> other_;           // what else came first: a user's stop, a lost daemon
+};
+
+}  // namespace ds::cli

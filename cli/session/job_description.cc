@@ -1,0 +1,64 @@
+#include "cli/session/job_description.h"
+
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/flags/launch_flags_json.h"
+#include "cli/job/gather_exports.h"
+#include "cli/plan/secrets.h"
+#include "runtime/base/clock.h"
+
+namespace ds::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+Json DescribeExports(const Environment& exports) {
+  Json json = Json::object();
+  for (const auto& [name, value] : exports) {
+    json[name] = IsSecretName(name) ? std::string(kRedacted) : value;
+  }
+  return json;
+}
+
+}  // namespace
+
+fs::path RunDirectoryPath(const LaunchFlags& flags, const std::string& job_id) {
+  return fs::absolute(flags.run_dir.empty() ? fs::path("runs") / job_id : fs::path(flags.run_dir))
+      .lexically_normal();
+}
+
+Json DescribeWords(const std::vector<std::string>& words) {
+  Json json = Json::array();
+  for (const std::string& word : words) json.push_back(RedactWord(word));
+  return json;
+}
+
+Json DescribeJob(std::string_view kind, const JobSetup& setup,
+                 const std::vector<std::string>& command_line) {
+  LaunchFlags flags = setup.flags;
+  if (flags.hostfile.has_value()) flags.hostfile = fs::absolute(*flags.hostfile).string();
+  flags.exports = StoredExports(flags.exports);
+  for (std::string& file : flags.env_files) file = fs::absolute(file).string();
+  if (!flags.workdir.empty()) flags.workdir = fs::absolute(flags.workdir).string();
+  flags.run_dir.clear();  // the folder that holds job.json, wherever it has been moved to
+  Json hosts = Json::array();
+  for (const PlannedHost& host : setup.plan.world.hosts) {
+    hosts.push_back({{"host", host.host}, {"slots", host.slots}});
+  }
+  return {{"job", setup.job_id},
+          {"kind", kind},
+          {"dsrun_version", DSRUN_VERSION},
+          {"created_unix_nanos", Clock::System().UnixNanos()},
+          {"pid", ::getpid()},
+          {"command_line", DescribeWords(command_line)},
+          {"working_directory", fs::current_path().string()},
+          {"launch", ToJson(flags)},
+          {"exports", DescribeExports(setup.exports)},
+          {"world_size", setup.plan.world.world_size()},
+          {"hosts", hosts}};
+}
+
+}  // namespace ds::cli

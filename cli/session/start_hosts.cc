@@ -1,0 +1,191 @@
+#include "cli/session/start_hosts.h"
+
+#include <algorithm>
+#include <future>
+#include <numeric>
+#include <utility>
+
+#include "cli/host/local_host.h"
+#include "cli/host/network_host.h"
+#include "cli/plan/rank_environment.h"
+#include "cli/remote/daemon_binary.h"
+#include "cli/remote/dial.h"
+#include "cli/remote/fan_out.h"
+#include "cli/remote/host_keys.h"
+#include "cli/remote/job_certificates.h"
+#include "cli/remote/remote_daemon.h"
+#include "cli/remote/remote_target.h"
+#include "proto/peer_name.h"
+
+namespace ds::cli {
+namespace {
+
+std::string ProgressText(const FanOutProgress& progress, const std::vector<RemoteTarget>& targets) {
+  std::string names;
+  for (const int index : progress.waiting_for) {
+    names += (names.empty() ? "" : ", ") + targets[index].name;
+  }
+  return "starting: " + std::to_string(progress.ready) + " of " + std::to_string(progress.total) +
+         " hosts ready; waiting for " + names +
+         (progress.ready + static_cast<int>(progress.waiting_for.size()) < progress.total
+              ? " and others"
+              : "");
+}
+
+}  // namespace
+
+// What the fan-out works on, by place in the list of hosts to start.
+struct HostStarter::RemoteHosts {
+  std::vector<RemoteTarget> targets;
+  std::vector<Credentials> credentials;
+  std::vector<StartedDaemon> started;
+  Credentials controller;
+};
+
+HostStarter::HostStarter(const LaunchPlan* plan, StartOptions options)
+    : plan_(plan),
+      options_(std::move(options)),
+      places_(plan->world.hosts.size()),
+      addresses_(plan->entries.size()) {
+  std::iota(places_.begin(), places_.end(), 0);
+  const bool any_remote = std::count(plan->here.begin(), plan->here.end(), false) > 0;
+  if (any_remote) interrupter_ = std::make_unique<Interrupter>();
+}
+
+HostStarter::~HostStarter() = default;
+
+void HostStarter::Interrupt() {
+  if (interrupter_ != nullptr) interrupter_->Interrupt();
+}
+
+Status HostStarter::Begin(const OpeningCallback& opening) {
+  for (const int number : places_) {
+    if (!plan_->here[number]) continue;
+    DS_ASSIGN_OR_RETURN(here_[number], LocalHost::Begin(options_.job_id, opening(number)));
+  }
+  return OkStatus();
+}
+
+bool HostStarter::launch_offered() const {
+  return std::any_of(here_.begin(), here_.end(),
+                     [](const auto& host) { return host.second->launch_offered(); });
+}
+
+StatusOr<StartedHosts> HostStarter::Run(NoticeCallback notice) {
+  notice_ = std::move(notice);
+  StartedHosts started;
+  started.daemons.resize(plan_->entries.size());
+  started.leases = std::make_unique<LeaseKeeper>(options_.lease);
+  std::vector<int> remote;
+  for (const int number : places_) {
+    if (!plan_->here[number]) remote.push_back(number);
+  }
+  for (auto& [number, host] : here_) {
+    DS_RETURN_IF_ERROR(host->Await());
+    started.daemons[number] = std::move(host);
+  }
+  if (!remote.empty()) DS_RETURN_IF_ERROR(StartRemote(remote, &started));
+  if (started.failed.empty()) {
+    started.master_addr = MasterAddress();
+  } else {
+    started.leases->Release();
+    started.daemons.clear();
+  }
+  return started;
+}
+
+StatusOr<StartedSpare> HostStarter::StartSpare(int spare, int node_rank, StartedHosts* started) {
+  const int number = static_cast<int>(places_.size()) + spare;
+  if (plan_->here[number]) {
+    DS_ASSIGN_OR_RETURN(std::unique_ptr<LocalHost> host,
+                        LocalHost::Begin(options_.job_id, std::nullopt));
+    DS_RETURN_IF_ERROR(host->Await());
+    started->daemons[number] = std::move(host);
+  } else {
+    started->failed.clear();
+    DS_RETURN_IF_ERROR(StartRemote({number}, started));
+    if (!started->failed.empty()) {
+      const HostFailure& failure = started->failed.front().failure;
+      return UnavailableError(failure.message + (failure.hint.empty() ? "" : "; " + failure.hint));
+    }
+  }
+  places_[node_rank] = number;
+  return StartedSpare{.daemon = started->daemons[number].get(), .master_addr = MasterAddress()};
+}
+
+StatusOr<std::unique_ptr<HostStarter::RemoteHosts>> HostStarter::DescribeHosts(
+    const std::vector<int>& numbers) {
+  auto hosts = std::make_unique<RemoteHosts>();
+  for (const int number : numbers) {
+    DS_ASSIGN_OR_RETURN(RemoteTarget target,
+                        MakeRemoteTarget(plan_->entries[number], options_.ssh_port));
+    target.node_rank = number;
+    hosts->targets.push_back(std::move(target));
+  }
+  if (!authority_.has_value()) {
+    DS_ASSIGN_OR_RETURN(authority_, JobAuthority::Create(options_.job_id));
+  }
+  DS_ASSIGN_OR_RETURN(hosts->controller, authority_->IssueController());
+  for (const int number : numbers) {
+    DS_ASSIGN_OR_RETURN(Credentials credentials, authority_->IssueDaemon(number));
+    hosts->credentials.push_back(std::move(credentials));
+  }
+  hosts->started.resize(numbers.size());
+  return hosts;
+}
+
+Status HostStarter::StartRemote(const std::vector<int>& numbers, StartedHosts* result) {
+  DS_ASSIGN_OR_RETURN(const std::unique_ptr<RemoteHosts> hosts, DescribeHosts(numbers));
+  HostKeys host_keys(options_.known_hosts);
+  const RemoteJob job{.job_id = options_.job_id,
+                      .timeout = options_.timeout,
+                      .lease = options_.lease,
+                      .binary = std::async(std::launch::async, ReadDaemonBinary).share(),
+                      .host_keys = &host_keys,
+                      .interrupter = interrupter_.get()};
+  const auto start = [&](int index, Interrupter::Deadline deadline) {
+    StartedDaemon& daemon = hosts->started[index];
+    MaybeFailure failure =
+        StartRemoteDaemon(hosts->targets[index], hosts->credentials[index], job, deadline, &daemon);
+    if (failure) return failure;
+    const int number = numbers[index];
+    addresses_[number] = daemon.address;
+    const TlsOptions tls{.credentials = hosts->controller,
+                         .daemon_name = ::dsrun::v1::DaemonPeerName(options_.job_id, number),
+                         .lease = options_.lease};
+    result->daemons[number] = std::make_unique<NetworkHost>(options_.job_id, daemon.target(), tls,
+                                                            std::move(daemon.tunnel));
+    // At once: its lease must last until the slowest host is ready.
+    result->leases->Add(number, result->daemons[number].get());
+    return failure;
+  };
+  const std::vector<MaybeFailure> failures = FanOut::Run(
+      static_cast<int>(numbers.size()), {.timeout = options_.timeout}, interrupter_.get(), start,
+      [&](const FanOutProgress& progress) { notice_(ProgressText(progress, hosts->targets)); });
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    if (failures[i]) {
+      result->failed.push_back({hosts->targets[i].name, *failures[i]});
+    } else if (!hosts->started[i].notice.empty()) {
+      notice_("host " + hosts->targets[i].name + ": " + hosts->started[i].notice);
+    }
+  }
+  return OkStatus();
+}
+
+// Another host's is the address that was dialled; this machine's own is what is seen from the first
+// of the others.
+std::string HostStarter::MasterAddress() const {
+  std::string usual = DefaultMasterAddress(plan_->world);
+  const int first = places_[0];
+  if (places_.size() == 1) return usual;
+  if (!plan_->here[first]) return addresses_[first];
+  const auto other = std::find_if(places_.begin(), places_.end(),
+                                  [&](int number) { return !addresses_[number].empty(); });
+  if (other == places_.end()) return usual;
+  const auto own = plan_->entries[first].keys.find("address");
+  if (own != plan_->entries[first].keys.end()) return own->second;
+  const std::string local = LocalAddressTowards(addresses_[*other]);
+  return local.empty() ? plan_->entries[first].name : local;
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,90 @@
+#pragma once
+
+// StartHosts: a daemon on every host of a plan: a child on this machine, over SSH everywhere else,
+// all at the same time.
+//
+// A host's number is its place in the plan's entries; daemons, certificates and leases go by it.
+//
+// Threads: Run on one; Interrupt from any. Nothing is started, and no thread either, for SSH's sake
+// when all hosts are this machine.
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/host/host_daemon.h"
+#include "cli/host/warm_daemon.h"
+#include "cli/job/lease_keeper.h"
+#include "cli/job/spares.h"
+#include "cli/plan/launch_plan.h"
+#include "cli/remote/host_failure.h"
+#include "cli/remote/interrupter.h"
+#include "cli/remote/job_certificates.h"
+#include "runtime/base/status.h"
+
+namespace ds::cli {
+
+struct StartOptions {
+  std::string job_id;
+  std::filesystem::path known_hosts;  // of the job
+  std::chrono::milliseconds timeout{20'000};
+  std::chrono::milliseconds lease{30'000};  // of the daemons of other hosts
+  int ssh_port = 0;                         // where the hostfile names none; 0 = SSH's
+};
+
+struct StartedHosts {
+  std::vector<std::unique_ptr<HostDaemon>> daemons;  // by number of the host; empty after failures
+  std::unique_ptr<LeaseKeeper> leases;               // of the daemons; goes before them
+  std::vector<FailedHost> failed;
+  std::string master_addr;  // where rank 0's host is reached by the others
+};
+
+class LocalHost;
+
+class HostStarter {
+  struct RemoteHosts;
+
+ public:
+  // `plan` outlives it.
+  HostStarter(const LaunchPlan* plan, StartOptions options);
+  ~HostStarter();
+
+  using OpeningCallback = std::function<JobOpening(int node_rank)>;
+  using NoticeCallback = std::function<void(const std::string&)>;
+
+  // Begins with what goes on by itself, the daemons of this machine; `opening` says what they will
+  // be asked first. An error Status: they are at fault, or what was asked.
+  Status Begin(const OpeningCallback& opening);
+  // Whether ranks may be starting already: a daemon that waits is asked to, along with the job.
+  bool launch_offered() const;
+  // Then: starts the others and waits for all. What `notice` gets is for the user; it is called on
+  // this thread, and on StartSpare's. Errors as Begin's.
+  StatusOr<StartedHosts> Run(NoticeCallback notice);
+  // Afterwards: one on a spare of the plan, in the place of host `node_rank`.
+  StatusOr<StartedSpare> StartSpare(int spare, int node_rank, StartedHosts* started);
+  // The user gives up: Run returns as soon as it can. Its failures are not worth showing.
+  void Interrupt();
+
+ private:
+  // Over SSH; what fails goes to `started->failed`.
+  Status StartRemote(const std::vector<int>& numbers, StartedHosts* started);
+  StatusOr<std::unique_ptr<RemoteHosts>> DescribeHosts(const std::vector<int>& numbers);
+  // Where the other hosts reach rank 0.
+  std::string MasterAddress() const;
+
+  const LaunchPlan* const plan_;
+  const StartOptions options_;
+  NoticeCallback notice_;
+  std::optional<JobAuthority> authority_;  // with remote hosts only, as this:
+  std::unique_ptr<Interrupter> interrupter_;
+  std::vector<int> places_;             // by node rank: the number of the host there
+  std::vector<std::string> addresses_;  // by number: where it was dialled; "" = this machine
+  std::map<int, std::unique_ptr<LocalHost>> here_;  // by number: those that Begin has begun
+};
+
+}  // namespace ds::cli

@@ -1,0 +1,153 @@
+#include "daemon/host/cgroups.h"
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ds::daemon {
+namespace {
+
+namespace fs = std::filesystem;
+
+// v1 says "no limit" by a number near 2^63.
+constexpr std::uint64_t kUnlimitedV1 = std::uint64_t{1} << 62;
+
+// A hierarchy as mountinfo describes it.
+struct Mount {
+  std::string root;  // the group that is mounted
+  fs::path point;
+  std::string type;     // "cgroup" or "cgroup2"
+  std::string options;  // of the file system: its controllers in v1
+};
+
+std::vector<Mount> ReadMounts(const fs::path& root) {
+  std::vector<Mount> mounts;
+  std::ifstream file(root / "proc/self/mountinfo");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t separator = line.find(" - ");
+    if (separator == std::string::npos) continue;
+    std::istringstream front(line.substr(0, separator));
+    std::istringstream back(line.substr(separator + 3));
+    std::string id, parent, device, point, source;
+    Mount mount;
+    if (!(front >> id >> parent >> device >> mount.root >> point)) continue;
+    if (!(back >> mount.type >> source >> mount.options)) continue;
+    mount.point = root / fs::path(point).relative_path();
+    mounts.push_back(std::move(mount));
+  }
+  return mounts;
+}
+
+bool HasWord(std::string_view list, std::string_view word) {
+  while (!list.empty()) {
+    const std::size_t comma = std::min(list.find(','), list.size());
+    if (list.substr(0, comma) == word) return true;
+    list.remove_prefix(std::min(comma + 1, list.size()));
+  }
+  return false;
+}
+
+// The folder of `group` in the hierarchy; empty when the mount does not show it.
+fs::path Folder(const Mount& mount, std::string group) {
+  if (mount.root != "/") {
+    if (!group.starts_with(mount.root)) return {};
+    group.erase(0, mount.root.size());
+  }
+  const fs::path relative = fs::path(group).relative_path();
+  if (!relative.empty() && *relative.begin() == "..") return {};
+  return relative.empty() ? mount.point : mount.point / relative;
+}
+
+std::optional<std::uint64_t> Number(const fs::path& file) {
+  std::uint64_t value = 0;
+  return std::ifstream(file) >> value ? std::optional(value) : std::nullopt;
+}
+
+// The value behind `key` in a file of "key value" lines.
+std::optional<std::uint64_t> ValueOf(const fs::path& path, std::string_view key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string word;
+    std::uint64_t value = 0;
+    if (words >> word >> value && word == key) return value;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::uint64_t> LimitV2(fs::path group, const fs::path& top) {
+  std::optional<std::uint64_t> smallest;
+  while (true) {
+    const std::optional<std::uint64_t> limit = Number(group / "memory.max");  // "max" is no number
+    if (limit) smallest = std::min(*limit, smallest.value_or(*limit));
+    if (group == top || !group.has_parent_path() || group.parent_path() == group) return smallest;
+    group = group.parent_path();
+  }
+}
+
+std::optional<std::uint64_t> KillsV2(const OwnCgroups& cgroups) {
+  if (cgroups.unified.empty()) return std::nullopt;
+  return ValueOf(cgroups.unified / "memory.events", "oom_kill");
+}
+
+std::optional<GroupMemory> ReadV2(const OwnCgroups& cgroups) {
+  const auto kills = KillsV2(cgroups);
+  if (!kills) return std::nullopt;
+  return GroupMemory{*kills, LimitV2(cgroups.unified, cgroups.unified_root),
+                     Number(cgroups.unified / "memory.peak")};
+}
+
+std::optional<std::uint64_t> KillsV1(const fs::path& group) {
+  if (group.empty()) return std::nullopt;
+  return ValueOf(group / "memory.oom_control", "oom_kill");
+}
+
+std::optional<GroupMemory> ReadV1(const fs::path& group) {
+  const auto kills = KillsV1(group);
+  if (!kills) return std::nullopt;
+  GroupMemory memory{*kills, ValueOf(group / "memory.stat", "hierarchical_memory_limit"),
+                     Number(group / "memory.max_usage_in_bytes")};
+  if (memory.limit.value_or(0) >= kUnlimitedV1) memory.limit.reset();
+  return memory;
+}
+
+}  // namespace
+
+OwnCgroups FindOwnCgroups(const fs::path& root) {
+  OwnCgroups cgroups;
+  const std::vector<Mount> mounts = ReadMounts(root);
+  std::ifstream membership(root / "proc/self/cgroup");
+  for (std::string line; std::getline(membership, line);) {
+    // "ID:CONTROLLERS:GROUP"; the ID of v2 is 0 and its controllers are not listed.
+    const std::size_t first = line.find(':');
+    const std::size_t second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    for (const Mount& mount : mounts) {
+      if (controllers.empty() && mount.type == "cgroup2" && cgroups.unified.empty()) {
+        cgroups.unified = Folder(mount, line.substr(second + 1));
+        cgroups.unified_root = mount.point;
+      } else if (HasWord(controllers, "memory") && mount.type == "cgroup" &&
+                 HasWord(mount.options, "memory")) {
+        cgroups.memory_v1 = Folder(mount, line.substr(second + 1));
+      }
+    }
+  }
+  return cgroups;
+}
+
+std::optional<std::uint64_t> ReadOomKills(const OwnCgroups& cgroups) {
+  if (const auto kills = KillsV2(cgroups)) return kills;
+  return KillsV1(cgroups.memory_v1);
+}
+
+std::optional<GroupMemory> ReadGroupMemory(const OwnCgroups& cgroups) {
+  if (auto memory = ReadV2(cgroups)) return memory;
+  return ReadV1(cgroups.memory_v1);
+}
+
+}  // namespace ds::daemon

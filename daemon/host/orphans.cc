@@ -1,0 +1,116 @@
+#include "daemon/host/orphans.h"
+
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <system_error>
+
+#include "runtime/base/unique_fd.h"
+
+namespace ds::daemon {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Of every thread of `process`, which is a pid or "self".
+std::vector<pid_t> ChildrenOf(const std::string& process) {
+  std::vector<pid_t> pids;
+  std::error_code error;
+  for (fs::directory_iterator task("/proc/" + process + "/task", error), end; !error && task != end;
+       task.increment(error)) {
+    std::ifstream children(task->path() / "children");
+    for (pid_t pid = 0; children >> pid;) pids.push_back(pid);
+  }
+  return pids;
+}
+
+// 0 when there is no such process.
+pid_t ParentOf(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string stat;
+  std::getline(file, stat);
+  // "PID (NAME) STATE PPID ..."; the name may hold anything.
+  const std::size_t name_end = stat.rfind(')');
+  if (name_end == std::string::npos) return 0;
+  std::istringstream rest(stat.substr(name_end + 1));
+  std::string state;
+  pid_t parent = 0;
+  rest >> state >> parent;
+  return parent;
+}
+
+// Only if it is still the child of `parent`: by now its number may be another process's.
+void TerminateChild(pid_t pid, pid_t parent) {
+  const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!process.valid() || ParentOf(pid) != parent) return;
+  for (const int signal : {SIGTERM, SIGCONT}) {
+    ::syscall(SYS_pidfd_send_signal, process.get(), signal, nullptr, 0);
+  }
+}
+
+// All below `process`, which gets nothing itself.
+void TerminateStraysBelow(pid_t process, const std::vector<pid_t>& ranks) {
+  const auto is_rank = [&](pid_t pid) {
+    return std::find(ranks.begin(), ranks.end(), pid) != ranks.end();
+  };
+  std::vector<pid_t> parents = {process};
+  while (!parents.empty()) {
+    const pid_t parent = parents.back();
+    parents.pop_back();
+    for (const pid_t child : ChildrenOf(std::to_string(parent))) {
+      if (is_rank(child)) continue;
+      parents.push_back(child);
+      if (!is_rank(::getpgid(child))) TerminateChild(child, parent);
+    }
+  }
+}
+
+}  // namespace
+
+Status AdoptOrphans() {
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) return ErrnoError(errno, "subreaper");
+  return OkStatus();
+}
+
+void ReapOrphans(const std::function<bool(pid_t)>& is_rank) {
+  while (true) {
+    siginfo_t info{};
+    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
+    if (is_rank(info.si_pid)) return;
+    ::waitpid(info.si_pid, nullptr, WNOHANG);
+  }
+}
+
+void TerminateStrays(const std::vector<pid_t>& ranks) {
+  for (const pid_t rank : ranks) TerminateStraysBelow(rank, ranks);
+  // Last: what those have left behind meanwhile is here now.
+  TerminateStraysBelow(::getpid(), ranks);
+}
+
+bool EndOrphans(Orphans how) {
+  // Asked first: mostly there are none, and to list them is slow.
+  bool killed = false;
+  while (true) {
+    const pid_t pid = ::waitpid(-1, nullptr, WNOHANG);
+    if (pid < 0) return true;  // ECHILD
+    if (pid > 0) {
+      killed = false;  // what it has left behind is here now
+    } else if (how == Orphans::kAwait || killed) {
+      return false;
+    } else {
+      for (const pid_t child : ChildrenOf("self")) ::kill(child, SIGKILL);
+      killed = true;
+    }
+  }
+}
+
+}  // namespace ds::daemon

@@ -1,0 +1,222 @@
+#include "daemon/job/generation.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <string>
+#include <unordered_set>
+#include <utility>
+
+#include "daemon/host/host_probe.h"
+#include "daemon/host/orphans.h"
+
+namespace ds::daemon {
+namespace {
+
+// As much as a pipe holds, so that one read empties it.
+constexpr std::size_t kReadBytes = 64 * 1024;
+
+Status AddRank(const Status& status, const v1::RankSpec& spec) {
+  return status.WithContext("rank " + std::to_string(spec.rank()));
+}
+
+}  // namespace
+
+StatusOr<std::chrono::nanoseconds> GraceFromSeconds(double seconds) {
+  constexpr double kLongest = 24 * 3600;
+  if (!(seconds >= 0 && seconds <= kLongest)) {
+    return InvalidArgumentError("grace_seconds must be between 0 and 86400");
+  }
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>(seconds));
+}
+
+StatusOr<std::unique_ptr<Generation>> Generation::Launch(EventLoop* loop,
+                                                         const v1::LaunchRequest& request,
+                                                         Options options) {
+  if (request.ranks().empty()) return InvalidArgumentError("a launch of no ranks");
+  DS_ASSIGN_OR_RETURN(const auto grace, GraceFromSeconds(request.grace_seconds()));
+  std::unique_ptr<Generation> generation(
+      new Generation(loop, request.generation(), grace, std::move(options)));
+  Status status = generation->StartProcesses(request);
+  if (status.ok()) status = generation->StartMonitors();
+  if (!status.ok()) {
+    for (const auto& rank : generation->ranks_) rank->Abort();
+    return status;
+  }
+  return generation;
+}
+
+Generation::Generation(EventLoop* loop, std::uint32_t number, std::chrono::nanoseconds grace,
+                       Options options)
+    : loop_(loop),
+      number_(number),
+      grace_(grace),
+      options_(std::move(options)),
+      buffer_(kReadBytes) {}
+
+Generation::~Generation() {
+  if (kill_timer_) loop_->CancelTimer(*kill_timer_);
+}
+
+StatusOr<std::vector<RankCommand>> Generation::MakeCommands(const v1::LaunchRequest& request) {
+  std::vector<RankCommand> commands;
+  std::unordered_set<std::uint32_t> seen;
+  for (int i = 0; i < request.ranks_size(); ++i) {
+    if (!seen.insert(request.ranks(i).rank()).second) {
+      return AddRank(InvalidArgumentError("named twice"), request.ranks(i));
+    }
+    StatusOr<RankCommand> command = MakeRankCommand(request, i, options_.host);
+    if (!command.ok()) return AddRank(command.status(), request.ranks(i));
+    commands.push_back(std::move(command).value());
+  }
+  return commands;
+}
+
+void Generation::MakeCgroup(const std::string& job_id) {
+  // Two daemons of one job may share a host, and a cgroup's name takes no slash.
+  std::string name = job_id + "-" + std::to_string(::getpid()) + "-" + std::to_string(number_);
+  std::replace(name.begin(), name.end(), '/', '_');
+  auto cgroup = RankCgroup::Create(options_.evidence->cgroups().unified, name);
+  if (cgroup.ok()) cgroup_ = *std::move(cgroup);
+}
+
+Status Generation::StartProcesses(const v1::LaunchRequest& request) {
+  if (!request.files().empty()) {
+    DS_ASSIGN_OR_RETURN(JobDirectory files, JobDirectory::Create(options_.folder, request));
+    options_.host.job_directory = files.path().string();
+    files_.emplace(std::move(files));
+  }
+  DS_ASSIGN_OR_RETURN(const std::vector<RankCommand> commands, MakeCommands(request));
+  MakeCgroup(request.job_id());
+  const int cgroup = cgroup_ ? cgroup_->fd() : -1;
+  DS_ASSIGN_OR_RETURN(std::vector<RankProcess> processes, RankProcess::StartAll(commands, cgroup));
+  for (std::size_t i = 0; i < processes.size(); ++i) {
+    if (UniqueFd input = processes[i].TakeStdin(); input.valid()) {
+      input_ = std::make_shared<RankInput>(std::move(input));
+    }
+    const MonitorContext context{loop_, options_.log.get(), buffer_, commands[i].rank};
+    ranks_.push_back(std::make_unique<RankMonitor>(
+        context, std::move(processes[i]),
+        RankMonitor::Callbacks{
+            [this](const RankExit& exit, pid_t pid) { return OnRankExit(exit, pid); },
+            [this] { OnRankEnded(); }}));
+  }
+  return OkStatus();
+}
+
+Status Generation::StartMonitors() {
+  for (const auto& rank : ranks_) DS_RETURN_IF_ERROR(rank->Start());
+  running_ = ranks_.size();
+  return OkStatus();
+}
+
+std::vector<pid_t> Generation::pids() const {
+  std::vector<pid_t> pids;
+  for (const auto& rank : ranks_) pids.push_back(rank->pid());
+  return pids;
+}
+
+bool Generation::Has(pid_t pid) const {
+  return std::any_of(ranks_.begin(), ranks_.end(),
+                     [pid](const auto& rank) { return !rank->ended() && rank->pid() == pid; });
+}
+
+int Generation::Stop(std::chrono::nanoseconds grace, v1::StopCause cause) {
+  if (!running() && !in_grace()) return 0;
+  const auto deadline = std::chrono::steady_clock::now() + grace;
+  if (stop_cause_ != v1::STOP_NONE) {
+    if (kill_timer_ && deadline < kill_timer_->first) SetKillTimer(deadline);
+    return 0;
+  }
+  stop_cause_ = cause;
+  const int signalled = SignalAll(SIGTERM);
+  SignalAll(SIGCONT);  // a stopped process takes no SIGTERM
+  std::vector<pid_t> unreaped;
+  for (const auto& rank : ranks_) {
+    if (!rank->ended()) unreaped.push_back(rank->pid());
+  }
+  TerminateStrays(unreaped);
+  SetKillTimer(deadline);
+  return signalled;
+}
+
+void Generation::SetKillTimer(EventLoop::TimePoint when) {
+  if (kill_timer_) loop_->CancelTimer(*kill_timer_);
+  kill_timer_ = loop_->CallAt(when, [this] {
+    kill_timer_.reset();
+    KillAll();
+    if (!running()) options_.on_ranks_ended();
+  });
+}
+
+int Generation::SignalAll(int signal) {
+  int count = 0;
+  for (const auto& rank : ranks_) {
+    if (rank->ended()) continue;
+    rank->Signal(signal);
+    ++count;
+  }
+  return count;
+}
+
+int Generation::Forward(int signal) {
+  int count = 0;
+  for (const auto& rank : ranks_) {
+    if (rank->ended()) continue;
+    rank->SignalProcess(signal);
+    ++count;
+  }
+  return count;
+}
+
+void Generation::KillAll() {
+  for (const auto& rank : ranks_) rank->Kill();
+  if (cgroup_) cgroup_->KillAll();
+}
+
+v1::RankExited Generation::OnRankExit(const RankExit& exit, pid_t pid) {
+  const bool stopping = stop_cause_ != v1::STOP_NONE;
+  v1::RankExited known;
+  if (exit.failed() && !stopping) known = options_.evidence->Of(exit, pid);
+  known.set_stopping(stopping);
+  // A stop that is under way keeps its own grace.
+  if (exit.failed() && !stopping) Stop(grace_, v1::STOP_RANK_FAILED);
+  return known;
+}
+
+void Generation::OnRankEnded() {
+  if (--running_ > 0) return;
+  if (cgroup_ && !in_grace()) cgroup_->KillAll();
+  options_.on_ranks_ended();
+}
+
+void Generation::End() {
+  if (kill_timer_) loop_->CancelTimer(*kill_timer_);
+  kill_timer_.reset();
+  files_.reset();
+  cgroup_.reset();
+  v1::Event event;
+  event.mutable_job_ended()->set_generation(number_);
+  event.mutable_job_ended()->set_stop_cause(stop_cause_);
+  options_.log->Append(std::move(event));
+  options_.log->Close();
+}
+
+void Generation::Resume() {
+  for (const auto& rank : ranks_) rank->Resume();
+}
+
+void Generation::AppendHeartbeat() {
+  const HostLoad load = ProbeLoad();
+  v1::Event event;
+  v1::Heartbeat* heartbeat = event.mutable_heartbeat();
+  heartbeat->set_load(load.load);
+  heartbeat->set_free_memory_bytes(load.free_memory_bytes);
+  options_.evidence->Sample();
+  for (const auto& rank : ranks_) *heartbeat->add_ranks() = rank->Vital();
+  options_.log->Append(std::move(event));
+}
+
+}  // namespace ds::daemon

@@ -1,0 +1,109 @@
+#pragma once
+
+// Generation: one set of ranks, from their common start to the end of the last one.
+//
+// All start, or none stays. The first rank that fails (non-zero status or a signal) stops the
+// others at once; so does Stop(). Stopping is one SIGTERM to every process group and to what has
+// left them, a grace that all share, then SIGKILL. When nothing is being stopped, what ranks
+// started in sessions of their own ends with the last rank.
+//
+// Threads: the loop's; log() may be used from any.
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "daemon/job/job_directory.h"
+#include "daemon/logs/event_log.h"
+#include "daemon/loop/event_loop.h"
+#include "daemon/ranks/exit_evidence.h"
+#include "daemon/ranks/rank_cgroup.h"
+#include "daemon/ranks/rank_env.h"
+#include "daemon/ranks/rank_input.h"
+#include "daemon/ranks/rank_monitor.h"
+#include "proto/dsrun.pb.h"
+#include "runtime/base/status.h"
+
+namespace ds::daemon {
+
+class Generation {
+ public:
+  struct Options {
+    HostContext host;
+    std::filesystem::path folder;      // private; the job's files get a folder in it
+    std::shared_ptr<EventLog> log;     // its on_room leads to Resume()
+    ExitEvidence* evidence = nullptr;  // that counts from now on; outlives the generation
+    // Every rank has ended; End() is still to be called. Called again when the grace of a stop,
+    // in which orphans may end, is over.
+    std::function<void()> on_ranks_ended;
+  };
+
+  // `loop` outlives the generation.
+  static StatusOr<std::unique_ptr<Generation>> Launch(EventLoop* loop,
+                                                      const v1::LaunchRequest& request,
+                                                      Options options);
+  ~Generation();
+  Generation(const Generation&) = delete;
+  Generation& operator=(const Generation&) = delete;
+
+  std::uint32_t number() const { return number_; }
+  std::vector<pid_t> pids() const;
+  bool running() const { return running_ > 0; }
+  bool Has(pid_t pid) const;
+  // Whether a stop is under way whose grace is not over.
+  bool in_grace() const { return kill_timer_.has_value(); }
+
+  // Returns how many ranks were signalled. While a stop is under way only a shorter grace matters;
+  // the cause of the first stop is what JobEnded will name.
+  int Stop(std::chrono::nanoseconds grace, v1::StopCause cause);
+  // Passes a signal on to every rank's own process; returns to how many.
+  int Forward(int signal);
+  // The grace for stops that nobody asked for.
+  std::chrono::nanoseconds grace() const { return grace_; }
+
+  // Writes JobEnded and removes the job's files and control group. Requires: nothing runs any more.
+  void End();
+
+  void AppendHeartbeat();
+  // The log has room again.
+  void Resume();
+  const std::shared_ptr<EventLog>& log() const { return options_.log; }
+  // Of rank 0; null when it has none or is not on this host.
+  const std::shared_ptr<RankInput>& input() const { return input_; }
+
+ private:
+  Generation(EventLoop* loop, std::uint32_t number, std::chrono::nanoseconds grace,
+             Options options);
+  StatusOr<std::vector<RankCommand>> MakeCommands(const v1::LaunchRequest& request);
+  void MakeCgroup(const std::string& job_id);
+  Status StartProcesses(const v1::LaunchRequest& request);
+  Status StartMonitors();
+  v1::RankExited OnRankExit(const RankExit& exit, pid_t pid);
+  void OnRankEnded();
+  int SignalAll(int signal);
+  void KillAll();
+  void SetKillTimer(EventLoop::TimePoint when);
+
+  EventLoop* const loop_;
+  const std::uint32_t number_;
+  const std::chrono::nanoseconds grace_;
+  Options options_;
+  std::optional<JobDirectory> files_;
+  std::vector<char> buffer_;
+  std::vector<std::unique_ptr<RankMonitor>> ranks_;
+  std::shared_ptr<RankInput> input_;
+  std::size_t running_ = 0;
+  std::optional<EventLoop::TimerId> kill_timer_;  // while a stop is under way
+  v1::StopCause stop_cause_ = v1::STOP_NONE;
+  std::unique_ptr<RankCgroup> cgroup_;  // null where there can be none
+};
+
+// The duration of a request's grace. kInvalidArgument when it is not a number of seconds from 0 to
+// a day.
+StatusOr<std::chrono::nanoseconds> GraceFromSeconds(double seconds);
+
+}  // namespace ds::daemon

@@ -1,0 +1,342 @@
+#include "daemon/job/supervisor.h"
+
+#include <sys/signalfd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <limits>
+#include <utility>
+
+#include "daemon/host/host_probe.h"
+#include "daemon/host/orphans.h"
+#include "daemon/loop/loop_signals.h"
+#include "daemon/network/credentials.h"
+#include "daemon/ranks/preflight.h"
+#include "daemon/ranks/start_error.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/process/cpu_topology.h"
+#include "runtime/process/resident_pages.h"
+
+namespace ds::daemon {
+namespace {
+
+Status CheckProtocol(const v1::PrepareRequest& request, const std::string& host) {
+  if (request.protocol_version() == v1::PROTOCOL_CURRENT) return OkStatus();
+  return FailedPreconditionError(
+      "dsrun " + request.dsrun_version() + " speaks protocol " +
+      std::to_string(request.protocol_version()) + ", dsrund " DS_VERSION " on " + host +
+      " protocol " + std::to_string(v1::PROTOCOL_CURRENT) + "; install the same version of both");
+}
+
+Status NotCurrent(std::uint32_t generation) {
+  return NotFoundError("generation " + std::to_string(generation) + " is not the current one");
+}
+
+void DescribeCores(v1::PrepareResponse* response) {
+  const CpuTopology topology = ReadCpuTopology();
+  for (const int core : topology.cores) {
+    response->add_usable_cores(static_cast<std::uint32_t>(core));
+  }
+  if (!MayChooseMemory()) return;
+  for (const NumaNode& node : topology.nodes) {
+    v1::NumaNode* described = response->add_numa_nodes();
+    described->set_id(static_cast<std::uint32_t>(node.id));
+    for (const int cpu : node.cpus) described->add_cpus(static_cast<std::uint32_t>(cpu));
+    described->set_memory_bytes(node.memory_bytes);
+  }
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(EventLoop* loop,
+                                                         SupervisorOptions options) {
+  std::unique_ptr<Supervisor> supervisor(new Supervisor(loop, std::move(options)));
+  DS_RETURN_IF_ERROR(AdoptOrphans());
+  DS_RETURN_IF_ERROR(supervisor->WatchSignals());
+  DS_RETURN_IF_ERROR(supervisor->WatchController());
+  supervisor->RestartLease();
+  return supervisor;
+}
+
+Supervisor::Supervisor(EventLoop* loop, SupervisorOptions options)
+    : loop_(loop), options_(std::move(options)) {}
+
+Supervisor::~Supervisor() {
+  loop_->Remove(signals_.get());
+  loop_->Remove(options_.controller.get());
+  for (const auto& timer : {heartbeat_, lease_end_}) {
+    if (timer) loop_->CancelTimer(*timer);
+  }
+}
+
+Status Supervisor::WatchSignals() {
+  DS_ASSIGN_OR_RETURN(signals_, OpenLoopSignals());
+  return loop_->Add(signals_.get(), [this] { OnSignal(); });
+}
+
+Status Supervisor::WatchController() {
+  const int fd = options_.controller.get();
+  if (fd < 0) return OkStatus();
+  return loop_->Add(fd, [this, fd] {
+    // The controller writes nothing: what can be read is the end of it.
+    std::array<char, 64> ignored;
+    if (::read(fd, ignored.data(), ignored.size()) > 0) return;
+    loop_->Remove(fd);
+    if (generation_) {
+      if (generation_->running()) LogWarning("dsrun is gone; stopping the ranks of its job");
+      generation_->log()->Abandon();  // a rank must not wait for a reader that will not come
+    }
+    Finish(v1::STOP_CONTROLLER_GONE);
+  });
+}
+
+void Supervisor::Rehearse() {
+  v1::PrepareRequest request;
+  request.set_protocol_version(v1::PROTOCOL_CURRENT);
+  request.set_program("/bin/sh");
+  request.set_working_directory("/");
+  static_cast<void>(Prepare(request));
+  Evidence();
+}
+
+Status Supervisor::TakeJob(TakenJob job) {
+  if (job.moved) evidence_.reset();
+  options_.job_id = std::move(job.job_id);
+  options_.environment = std::move(job.environment);
+  if (!job.dsrank.empty()) options_.dsrank = job.dsrank;
+  options_.controller = std::move(job.controller);
+  port_ = std::move(job.port);
+  return WatchController();
+}
+
+void Supervisor::OnSignal() {
+  signalfd_siginfo info{};
+  while (::read(signals_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
+    if (info.ssi_signo == SIGCHLD) continue;
+    if (info.ssi_signo == SIGHUP && options_.survives_hangup) continue;
+    Finish(v1::STOP_DAEMON_SIGNALLED);
+  }
+  if (ending_generation_) {
+    EndGenerationWhenAlone();
+  } else {
+    ReapOrphans([this](pid_t pid) { return generation_ && generation_->Has(pid); });
+  }
+}
+
+Status Supervisor::CheckJob(const std::string& job_id) const {
+  if (job_id == options_.job_id) return OkStatus();
+  return NotFoundError("this daemon serves job '" + options_.job_id + "', not '" + job_id + "'");
+}
+
+Status Supervisor::CheckNewWork(const std::string& job_id) const {
+  DS_RETURN_IF_ERROR(CheckJob(job_id));
+  return finishing_ ? UnavailableError("this daemon is ending") : OkStatus();
+}
+
+Status Supervisor::CheckGeneration(const std::string& job_id, std::uint32_t generation) const {
+  DS_RETURN_IF_ERROR(CheckJob(job_id));
+  if (generation_ && generation == generation_->number()) return OkStatus();
+  return NotCurrent(generation);
+}
+
+std::string Supervisor::EnvironmentValue(std::string_view name) const {
+  for (const std::string& entry : options_.environment) {
+    if (entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=') {
+      return entry.substr(name.size() + 1);
+    }
+  }
+  return "";
+}
+
+StatusOr<v1::PrepareResponse> Supervisor::Prepare(const v1::PrepareRequest& request) {
+  DS_RETURN_IF_ERROR(CheckNewWork(request.job_id()));
+  const PreflightContext context{ProbeHost(), options_.dsrank, EnvironmentValue("PATH"),
+                                 EnvironmentValue("LD_LIBRARY_PATH")};
+  DS_RETURN_IF_ERROR(CheckProtocol(request, context.facts.host_name));
+  v1::PrepareResponse response;
+  response.set_daemon_version(DS_VERSION);
+  response.set_host_name(context.facts.host_name);
+  response.set_dsrank_path(options_.dsrank.string());
+  response.set_core_count(context.facts.cores);
+  response.set_gpu_count(context.facts.gpus);
+  response.set_unix_nanos(Clock::System().UnixNanos());
+  for (v1::Finding& finding : RunPreflight(request, context)) {
+    *response.add_findings() = std::move(finding);
+  }
+  if (request.describe_cores()) DescribeCores(&response);
+  if (request.lease_master_port()) {
+    *response.add_findings() = LeasePort(request.master_port());
+    if (port_) response.set_master_port(port_->port());
+  }
+  loop_->Post([this] { Evidence(); });  // while the answer is on its way
+  return response;
+}
+
+v1::Finding Supervisor::LeasePort(std::uint32_t port) {
+  constexpr char kName[] = "port";
+  if (port > std::numeric_limits<std::uint16_t>::max()) {
+    return MakeFinding(v1::Finding::FAIL, kName, "there is no port " + std::to_string(port),
+                       "name one below 65536");
+  }
+  // Asked again: the same answer, as long as it is the same question.
+  if (port_ && (port == 0 ? !port_was_named_ : port == port_->port())) {
+    return MakeFinding(v1::Finding::OK, kName, std::to_string(port_->port()));
+  }
+  port_.reset();
+  StatusOr<PortLease> lease = PortLease::Take(static_cast<std::uint16_t>(port));
+  if (!lease.ok()) {
+    return MakeFinding(v1::Finding::FAIL, kName, lease.status().message(),
+                       "leave --master_port out to get a free one, or name another");
+  }
+  port_.emplace(std::move(lease).value());
+  port_was_named_ = port != 0;
+  return MakeFinding(v1::Finding::OK, kName, std::to_string(port_->port()));
+}
+
+StatusOr<v1::LaunchResponse> Supervisor::Launch(const v1::LaunchRequest& request) {
+  DS_RETURN_IF_ERROR(CheckNewWork(request.job_id()));
+  const std::string name = "generation " + std::to_string(request.generation());
+  if (generation_ && request.generation() <= generation_->number()) {
+    return AlreadyExistsError(name + " was launched before, or a later one was");
+  }
+  if (generation_ && (generation_->running() || ending_generation_)) {
+    return FailedPreconditionError("generation " + std::to_string(generation_->number()) +
+                                   " has not ended");
+  }
+  if (request.lease_seconds() != 0) {
+    DS_ASSIGN_OR_RETURN(options_.lease, LeaseFromSeconds(request.lease_seconds()));
+    RestartLease();
+  }
+  if (port_ && port_was_named_) port_->Release();
+  auto log = std::make_shared<EventLog>(EventLogLimits{}, [this] {
+    loop_->Post([this] {
+      if (generation_) generation_->Resume();
+    });
+  });
+  Evidence()->Restart();
+  Generation::Options options{.host = {options_.environment, options_.dsrank, ""},
+                              .folder = options_.folder,
+                              .log = std::move(log),
+                              .evidence = Evidence(),
+                              .on_ranks_ended = [this] { OnRanksEnded(); }};
+  auto launched = Generation::Launch(loop_, request, std::move(options));
+  if (!launched.ok()) return AsRefusal(launched.status());
+  generation_ = std::move(launched).value();
+  {
+    const std::lock_guard lock(watched_mutex_);
+    watched_generation_ = request.generation();
+    watched_log_ = generation_->log();
+  }
+  ScheduleHeartbeat();
+  v1::LaunchResponse response;
+  for (const pid_t pid : generation_->pids()) response.add_pids(static_cast<std::uint32_t>(pid));
+  return response;
+}
+
+ExitEvidence* Supervisor::Evidence() {
+  if (evidence_ == nullptr) evidence_ = std::make_unique<ExitEvidence>();
+  return evidence_.get();
+}
+
+StatusOr<v1::StopResponse> Supervisor::Stop(const v1::StopRequest& request) {
+  DS_RETURN_IF_ERROR(CheckJob(request.job_id()));
+  DS_ASSIGN_OR_RETURN(const auto grace, GraceFromSeconds(request.grace_seconds()));
+  if (!generation_ || request.generation() > generation_->number()) {
+    return NotFoundError("generation " + std::to_string(request.generation()) +
+                         " was not launched");
+  }
+  v1::StopResponse response;
+  if (request.generation() == generation_->number()) {
+    response.set_ranks_signalled(
+        static_cast<std::uint32_t>(generation_->Stop(grace, v1::STOP_REQUESTED)));
+  }
+  return response;
+}
+
+StatusOr<v1::RenewResponse> Supervisor::Renew(const v1::RenewRequest& request) {
+  DS_RETURN_IF_ERROR(CheckJob(request.job_id()));
+  RestartLease();
+  if (request.release()) Finish(v1::STOP_REQUESTED);
+  v1::RenewResponse response;
+  response.set_unix_nanos(Clock::System().UnixNanos());
+  response.set_lease_seconds(std::chrono::duration<double>(options_.lease).count());
+  response.set_ending(finishing_);
+  return response;
+}
+
+void Supervisor::RestartLease() {
+  if (lease_end_) loop_->CancelTimer(*lease_end_);
+  lease_end_.reset();
+  if (options_.lease == options_.lease.zero() || finishing_) return;
+  lease_end_ = loop_->CallAt(std::chrono::steady_clock::now() + options_.lease, [this] {
+    lease_end_.reset();
+    LogWarning("nothing heard from dsrun for the time of its lease; stopping the ranks of its job");
+    Finish(v1::STOP_LEASE_EXPIRED);
+  });
+}
+
+StatusOr<std::shared_ptr<EventLog>> Supervisor::Events(const std::string& job_id,
+                                                       std::uint32_t generation) {
+  DS_RETURN_IF_ERROR(CheckJob(job_id));
+  const std::lock_guard lock(watched_mutex_);
+  if (watched_log_ != nullptr && generation == watched_generation_) return watched_log_;
+  return NotCurrent(generation);
+}
+
+StatusOr<v1::SignalResponse> Supervisor::Signal(const v1::SignalRequest& request) {
+  DS_RETURN_IF_ERROR(CheckGeneration(request.job_id(), request.generation()));
+  if (request.signal() != SIGUSR1 && request.signal() != SIGUSR2) {
+    return InvalidArgumentError("only SIGUSR1 and SIGUSR2 are passed on, not signal " +
+                                std::to_string(request.signal()));
+  }
+  v1::SignalResponse response;
+  response.set_ranks_signalled(static_cast<std::uint32_t>(generation_->Forward(request.signal())));
+  return response;
+}
+
+StatusOr<std::shared_ptr<RankInput>> Supervisor::Input(const std::string& job_id,
+                                                       std::uint32_t generation) {
+  DS_RETURN_IF_ERROR(CheckGeneration(job_id, generation));
+  if (generation_->input() == nullptr) {
+    return FailedPreconditionError("rank 0 was launched without input, or is not on this host");
+  }
+  return generation_->input();
+}
+
+void Supervisor::OnRanksEnded() {
+  ending_generation_ = true;
+  if (heartbeat_) loop_->CancelTimer(*heartbeat_);
+  heartbeat_.reset();
+  EndGenerationWhenAlone();
+}
+
+void Supervisor::EndGenerationWhenAlone() {
+  if (!EndOrphans(generation_->in_grace() ? Orphans::kAwait : Orphans::kKill)) return;
+  ending_generation_ = false;
+  generation_->End();
+  if (finishing_) loop_->Quit();
+}
+
+void Supervisor::Finish(v1::StopCause cause) {
+  finishing_ = true;
+  if (generation_ && (generation_->running() || ending_generation_)) {
+    generation_->Stop(generation_->grace(), cause);
+  } else {
+    loop_->Quit();
+  }
+}
+
+void Supervisor::ScheduleHeartbeat() {
+  heartbeat_ =
+      loop_->CallAt(std::chrono::steady_clock::now() + options_.heartbeat_interval, [this] {
+        if (!generation_->log()->full()) generation_->AppendHeartbeat();
+        if (!released_start_pages_) ReleaseStartPages();
+        released_start_pages_ = true;
+        ScheduleHeartbeat();
+      });
+}
+
+}  // namespace ds::daemon

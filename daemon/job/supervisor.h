@@ -1,0 +1,112 @@
+#pragma once
+
+// Supervisor: one job on one host. Answers what the service asks, owns the current generation, and
+// decides when the daemon ends: when its controller is gone (the end of its pipe, or no Renew
+// within the lease) or it is told to (SIGTERM, SIGINT, SIGHUP, a releasing Renew), after its ranks
+// have been stopped. While it is ending it starts nothing more, but can still be watched and
+// stopped.
+//
+// Threads: the loop's, on which it must be created and used; Events on any. SIGCHLD and the signals
+// above must be blocked in every thread of the process.
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "daemon/handover.h"
+#include "daemon/job/generation.h"
+#include "daemon/logs/event_log.h"
+#include "daemon/loop/event_loop.h"
+#include "daemon/ranks/exit_evidence.h"
+#include "proto/dsrun.pb.h"
+#include "runtime/base/status.h"
+#include "runtime/base/unique_fd.h"
+#include "runtime/process/port_lease.h"
+
+namespace ds::daemon {
+
+struct SupervisorOptions {
+  std::string job_id;
+  std::filesystem::path folder;  // private, exists
+  std::filesystem::path dsrank;  // empty when this host has none
+  std::vector<std::string> environment;
+  UniqueFd controller;  // ends when the controller does; may be invalid (nobody to outlive)
+  // Without a Renew for so long the controller counts as gone; 0 = it never does.
+  std::chrono::nanoseconds lease{0};
+  std::chrono::nanoseconds heartbeat_interval = std::chrono::seconds(2);
+  bool survives_hangup = false;  // SIGHUP means nothing: the session it was started in may end
+};
+
+class Supervisor {
+ public:
+  // `loop` outlives the supervisor.
+  static StatusOr<std::unique_ptr<Supervisor>> Create(EventLoop* loop, SupervisorOptions options);
+  ~Supervisor();
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+
+  // For one that was created without a job, before the loop runs. Rehearse does for nobody what the
+  // first job would else wait for; then it serves the job.
+  void Rehearse();
+  Status TakeJob(TakenJob job);
+
+  // Once the loop has ended: nothing of the job is left. The controller of a warm daemon need not
+  // wait until the kernel has taken this process apart.
+  void LetGoOfController() { options_.controller.Reset(); }
+
+  StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest& request);
+  StatusOr<v1::LaunchResponse> Launch(const v1::LaunchRequest& request);
+  StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request);
+  StatusOr<v1::RenewResponse> Renew(const v1::RenewRequest& request);
+  StatusOr<v1::SignalResponse> Signal(const v1::SignalRequest& request);
+  // The standard input of rank 0. kFailedPrecondition when it was not asked for.
+  StatusOr<std::shared_ptr<RankInput>> Input(const std::string& job_id, std::uint32_t generation);
+  // The events of a generation, the last one that was launched. From any thread: a watcher that had
+  // to wait for the loop would get the first events later than it must.
+  StatusOr<std::shared_ptr<EventLog>> Events(const std::string& job_id, std::uint32_t generation);
+
+ private:
+  Supervisor(EventLoop* loop, SupervisorOptions options);
+  Status WatchSignals();
+  Status WatchController();
+  Status CheckJob(const std::string& job_id) const;
+  // ... and that this daemon still begins something.
+  Status CheckNewWork(const std::string& job_id) const;
+  v1::Finding LeasePort(std::uint32_t port);
+  // kNotFound when it is not the last one that was launched.
+  Status CheckGeneration(const std::string& job_id, std::uint32_t generation) const;
+  std::string EnvironmentValue(std::string_view name) const;
+  // Made once: finding the places to look at takes a start a third of a millisecond.
+  ExitEvidence* Evidence();
+  void OnSignal();
+  void OnRanksEnded();
+  void EndGenerationWhenAlone();
+  // Stops the ranks, then the loop.
+  void Finish(v1::StopCause cause);
+  // The lease begins anew.
+  void RestartLease();
+  void ScheduleHeartbeat();
+
+  EventLoop* const loop_;
+  SupervisorOptions options_;
+  UniqueFd signals_;
+  std::optional<PortLease> port_;
+  bool port_was_named_ = false;
+  std::unique_ptr<ExitEvidence> evidence_;
+  std::unique_ptr<Generation> generation_;
+  mutable std::mutex watched_mutex_;
+  std::uint32_t watched_generation_ = 0;   // guarded by watched_mutex_, as this:
+  std::shared_ptr<EventLog> watched_log_;  // generation_'s; null before the first
+  bool ending_generation_ = false;         // its ranks have ended, orphans have not
+  bool finishing_ = false;
+  bool released_start_pages_ = false;
+  std::optional<EventLoop::TimerId> heartbeat_;
+  std::optional<EventLoop::TimerId> lease_end_;
+};
+
+}  // namespace ds::daemon

@@ -1,0 +1,107 @@
+#include "daemon/logs/event_log.h"
+
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "runtime/base/clock.h"
+
+namespace ds::daemon {
+
+void EventLog::Append(v1::Event event) {
+  event.set_unix_nanos(Clock::System().UnixNanos());
+  {
+    const std::lock_guard lock(mutex_);
+    if (abandoned_) return;
+    event.set_sequence(++last_sequence_);
+    appended_bytes_ += event.ByteSizeLong();
+    entries_.push_back({std::move(event), appended_bytes_});
+  }
+  changed_.notify_all();
+}
+
+void EventLog::Close() {
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
+  changed_.notify_all();
+}
+
+bool EventLog::full() const {
+  const std::lock_guard lock(mutex_);
+  return KeptBytes() >= limits_.max_bytes;
+}
+
+void EventLog::Abandon() {
+  {
+    const std::lock_guard lock(mutex_);
+    abandoned_ = true;
+  }
+  Acknowledge(std::numeric_limits<std::uint64_t>::max());
+}
+
+StatusOr<EventLog::Watcher> EventLog::Open(std::uint64_t after_sequence) {
+  Watcher watcher{0, after_sequence};
+  {
+    const std::lock_guard lock(mutex_);
+    if (after_sequence > last_sequence_ || after_sequence + 1 < FirstKept()) {
+      return OutOfRangeError("event " + std::to_string(after_sequence) +
+                             " cannot be continued from: events " + std::to_string(FirstKept()) +
+                             " to " + std::to_string(last_sequence_) + " are kept");
+    }
+    watcher.id = ++watcher_id_;
+  }
+  changed_.notify_all();
+  Acknowledge(after_sequence);
+  return watcher;
+}
+
+EventLog::Next EventLog::Wait(Watcher* watcher, Deadline deadline, v1::EventBatch* batch) {
+  batch->Clear();
+  std::unique_lock lock(mutex_);
+  const auto something = [&] {
+    return watcher->id != watcher_id_ || watcher->sent < last_sequence_ || closed_;
+  };
+  if (!changed_.wait_until(lock, deadline, something)) return Next::kDeadline;
+  if (watcher->id != watcher_id_) return Next::kSuperseded;
+  if (watcher->sent >= last_sequence_) return Next::kEnd;
+  if (BytesUpTo(watcher->sent) - acknowledged_bytes_ >= limits_.ahead_bytes) {
+    return Next::kAcknowledge;
+  }
+  FillBatch(watcher, batch);
+  return Next::kBatch;
+}
+
+std::uint64_t EventLog::BytesUpTo(std::uint64_t sequence) const {
+  return sequence < FirstKept() ? acknowledged_bytes_ : entries_[sequence - FirstKept()].end;
+}
+
+void EventLog::FillBatch(Watcher* watcher, v1::EventBatch* batch) const {
+  const std::uint64_t start = BytesUpTo(watcher->sent);
+  for (std::size_t i = watcher->sent + 1 - FirstKept(); i < entries_.size(); ++i) {
+    *batch->add_events() = entries_[i].event;
+    watcher->sent = entries_[i].event.sequence();
+    if (entries_[i].end - start >= limits_.batch_bytes) return;
+  }
+}
+
+void EventLog::Acknowledge(std::uint64_t sequence) {
+  bool made_room = false;
+  {
+    const std::lock_guard lock(mutex_);
+    const bool was_full = KeptBytes() >= limits_.max_bytes;
+    Drop(sequence);
+    made_room = was_full && KeptBytes() < limits_.max_bytes;
+  }
+  if (made_room && on_room_) on_room_();
+}
+
+void EventLog::Drop(std::uint64_t up_to_sequence) {
+  while (!entries_.empty() && entries_.front().event.sequence() <= up_to_sequence) {
+    acknowledged_bytes_ = entries_.front().end;
+    entries_.pop_front();
+  }
+}
+
+}  // namespace ds::daemon

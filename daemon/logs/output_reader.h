@@ -1,0 +1,58 @@
+#pragma once
+
+// OutputReader: reads one output stream of one rank into RankOutput events, whole lines each.
+//
+// While the event log is full it does not read: the rank waits in write(2) as it would for a slow
+// terminal, and nothing is lost. Resume() goes on.
+//
+// Threads: the loop's.
+
+#include <functional>
+#include <string_view>
+
+#include "daemon/logs/log_pump.h"
+#include "daemon/logs/monitor_context.h"
+#include "proto/dsrun.pb.h"
+#include "runtime/base/status.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ds::daemon {
+
+class OutputReader {
+ public:
+  // `on_end` is called once, when every writer of the stream is gone; not after Close.
+  OutputReader(MonitorContext context, v1::RankOutput::Stream stream, UniqueFd fd,
+               std::function<void()> on_end);
+  ~OutputReader() { StopWatching(); }
+  OutputReader(const OutputReader&) = delete;
+  OutputReader& operator=(const OutputReader&) = delete;
+
+  Status Watch();
+  void Resume();
+  bool open() const { return fd_.valid(); }
+
+  // Takes what lies in the pipe, however full the log is, passes on an unfinished last line, and
+  // closes the stream.
+  void DrainAndClose();
+
+  // Its last lines.
+  std::string_view last_lines() const { return tail_.Last(); }
+
+ private:
+  enum class Read { kSome, kNothing, kEnd };
+  Read ReadOnce();
+  void OnReadable();
+  void Close();
+  void StopWatching();
+  void Emit(std::string_view piece, bool partial);
+
+  const MonitorContext context_;
+  const v1::RankOutput::Stream stream_;
+  UniqueFd fd_;
+  const std::function<void()> on_end_;
+  LogPump pump_;
+  LineTail tail_;
+  bool watched_ = false;
+};
+
+}  // namespace ds::daemon

@@ -1,0 +1,103 @@
+#include "daemon/loop/event_loop.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <array>
+#include <cerrno>
+#include <utility>
+
+namespace ds::daemon {
+
+StatusOr<std::unique_ptr<EventLoop>> EventLoop::Create() {
+  UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll.valid()) return ErrnoError(errno, "epoll_create1");
+  UniqueFd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.valid()) return ErrnoError(errno, "eventfd");
+  std::unique_ptr<EventLoop> loop(new EventLoop(std::move(epoll), std::move(wake)));
+  EventLoop* raw = loop.get();
+  DS_RETURN_IF_ERROR(loop->Add(raw->wake_.get(), [raw] { raw->RunPosted(); }));
+  return loop;
+}
+
+Status EventLoop::Add(int fd, Handler handler) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = fd;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) return ErrnoError(errno, "epoll");
+  handlers_[fd] = std::make_shared<Handler>(std::move(handler));
+  return OkStatus();
+}
+
+void EventLoop::Remove(int fd) {
+  if (handlers_.erase(fd) > 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+}
+
+EventLoop::TimerId EventLoop::CallAt(TimePoint when, Handler handler) {
+  const TimerId id(when, next_timer_++);
+  timers_.emplace(id, std::move(handler));
+  return id;
+}
+
+bool EventLoop::Post(Handler work) {
+  {
+    const std::lock_guard lock(posted_mutex_);
+    if (ended_) return false;
+    posted_.push_back(std::move(work));
+  }
+  ::eventfd_write(wake_.get(), 1);
+  return true;
+}
+
+Status EventLoop::Run() {
+  std::array<epoll_event, 128> events;
+  while (!quit_) {
+    const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
+                                   MillisecondsToNextTimer());
+    if (count < 0 && errno != EINTR) return ErrnoError(errno, "epoll_wait");
+    for (int i = 0; i < count; ++i) {
+      // An earlier handler of this round may have removed it.
+      const auto found = handlers_.find(events[static_cast<std::size_t>(i)].data.fd);
+      if (found == handlers_.end()) continue;
+      const std::shared_ptr<Handler> handler = found->second;
+      (*handler)();
+    }
+    RunTimers();
+  }
+  {
+    const std::lock_guard lock(posted_mutex_);
+    ended_ = true;
+  }
+  RunPosted();
+  return OkStatus();
+}
+
+int EventLoop::MillisecondsToNextTimer() const {
+  if (timers_.empty()) return -1;
+  const auto left = timers_.begin()->first.first - std::chrono::steady_clock::now();
+  if (left <= left.zero()) return 0;
+  return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count());
+}
+
+void EventLoop::RunTimers() {
+  // One look at the clock: a handler that asks for "at once" again gets its turn after descriptors.
+  const TimePoint now = std::chrono::steady_clock::now();
+  while (!timers_.empty() && timers_.begin()->first.first <= now) {
+    const Handler handler = std::move(timers_.begin()->second);
+    timers_.erase(timers_.begin());
+    handler();
+  }
+}
+
+void EventLoop::RunPosted() {
+  eventfd_t ignored = 0;
+  ::eventfd_read(wake_.get(), &ignored);
+  std::vector<Handler> work;
+  {
+    const std::lock_guard lock(posted_mutex_);
+    work.swap(posted_);
+  }
+  for (const Handler& handler : work) handler();
+}
+
+}  // namespace ds::daemon

@@ -1,0 +1,151 @@
+#include "daemon/network/daemon_service.h"
+
+#include <future>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "daemon/network/auth.h"
+
+namespace ds::daemon {
+namespace {
+
+using WatchStream = grpc::ServerReaderWriter<v1::EventBatch, v1::WatchRequest>;
+
+// How long a call with input waits for a rank that does not read.
+constexpr std::chrono::seconds kInputPatience{1};
+
+// Our errors on the wire; the codes are numerically equal.
+grpc::Status ToGrpc(const Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), status.message());
+}
+
+template <typename Response>
+grpc::Status Respond(StatusOr<Response> answer, Response* response) {
+  if (!answer.ok()) return ToGrpc(answer.status());
+  *response = std::move(answer).value();
+  return grpc::Status::OK;
+}
+
+// Runs `work` on the loop's thread and returns its answer.
+template <typename Work>
+auto OnLoop(EventLoop* loop, Work work) -> decltype(work()) {
+  using Answer = decltype(work());
+  auto promise = std::make_shared<std::promise<Answer>>();
+  std::future<Answer> answer = promise->get_future();
+  const bool posted = loop->Post([promise, &work] { promise->set_value(work()); });
+  if (!posted) return UnavailableError("this daemon is ending");
+  promise.reset();
+  return answer.get();
+}
+
+}  // namespace
+
+Status DaemonService::CheckCall(const grpc::ServerContext& context) const {
+  if (!caller_.empty()) DS_RETURN_IF_ERROR(CheckCaller(*context.auth_context(), caller_));
+  if (context.deadline() != std::chrono::system_clock::time_point::max()) return OkStatus();
+  // It would wait for ever on a daemon that hangs.
+  return InvalidArgumentError("every call needs a deadline, this one has none");
+}
+
+grpc::Status DaemonService::Prepare(grpc::ServerContext* context, const v1::PrepareRequest* request,
+                                    v1::PrepareResponse* response) {
+  if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
+  return Respond(OnLoop(loop_, [&] { return supervisor_->Prepare(*request); }), response);
+}
+
+grpc::Status DaemonService::Launch(grpc::ServerContext* context, const v1::LaunchRequest* request,
+                                   v1::LaunchResponse* response) {
+  if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
+  return Respond(OnLoop(loop_, [&] { return supervisor_->Launch(*request); }), response);
+}
+
+grpc::Status DaemonService::Stop(grpc::ServerContext* context, const v1::StopRequest* request,
+                                 v1::StopResponse* response) {
+  if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
+  return Respond(OnLoop(loop_, [&] { return supervisor_->Stop(*request); }), response);
+}
+
+grpc::Status DaemonService::Renew(grpc::ServerContext* context, const v1::RenewRequest* request,
+                                  v1::RenewResponse* response) {
+  if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
+  return Respond(OnLoop(loop_, [&] { return supervisor_->Renew(*request); }), response);
+}
+
+grpc::Status DaemonService::Signal(grpc::ServerContext* context, const v1::SignalRequest* request,
+                                   v1::SignalResponse* response) {
+  if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
+  return Respond(OnLoop(loop_, [&] { return supervisor_->Signal(*request); }), response);
+}
+
+grpc::Status DaemonService::Input(grpc::ServerContext* context, const v1::InputRequest* request,
+                                  v1::InputResponse* response) {
+  if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
+  const auto input =
+      OnLoop(loop_, [&] { return supervisor_->Input(request->job_id(), request->generation()); });
+  if (!input.ok()) return ToGrpc(input.status());
+  // Not on the loop: this waits for the rank.
+  const auto deadline = std::chrono::system_clock::now() + kInputPatience;
+  const auto accepted =
+      (*input)->Write({request->offset(), request->data(), request->end()}, deadline);
+  if (accepted.ok()) response->set_accepted(*accepted);
+  return ToGrpc(accepted.status());
+}
+
+void DaemonService::AwaitWatchers(std::chrono::steady_clock::time_point deadline) {
+  std::unique_lock lock(mutex_);
+  watcher_gone_.wait_until(lock, deadline, [this] { return watchers_ == 0; });
+}
+
+grpc::Status DaemonService::Watch(grpc::ServerContext* context, WatchStream* stream) {
+  if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
+  v1::WatchRequest request;
+  if (!stream->Read(&request)) {
+    return ToGrpc(InvalidArgumentError("a watch begins with a request that says what to watch"));
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    ++watchers_;
+  }
+  grpc::Status status = ServeWatch(context, std::move(request), stream);
+  {
+    const std::lock_guard lock(mutex_);
+    --watchers_;
+  }
+  watcher_gone_.notify_all();
+  return status;
+}
+
+grpc::Status DaemonService::ServeWatch(grpc::ServerContext* context, v1::WatchRequest request,
+                                       WatchStream* stream) {
+  const auto find = [&] { return supervisor_->Events(request.job_id(), request.generation()); };
+  auto log = find();
+  if (!log.ok()) log = OnLoop(loop_, find);  // behind a launch that is going on
+  if (!log.ok()) return ToGrpc(log.status());
+  auto watcher = (*log)->Open(request.after_sequence());
+  if (!watcher.ok()) return ToGrpc(watcher.status());
+  v1::EventBatch batch;
+  while (true) {
+    switch ((*log)->Wait(&*watcher, context->deadline(), &batch)) {
+      case EventLog::Next::kBatch:
+        if (!stream->Write(batch)) return ToGrpc(CancelledError("the watcher is gone"));
+        break;
+      case EventLog::Next::kAcknowledge:
+        if (!stream->Read(&request)) return ToGrpc(CancelledError("the watcher is gone"));
+        (*log)->Acknowledge(request.after_sequence());
+        break;
+      case EventLog::Next::kEnd:
+        // The watcher hangs up when it has everything. To end sooner might cut the connection while
+        // the last events are on their way.
+        while (stream->Read(&request)) (*log)->Acknowledge(request.after_sequence());
+        return grpc::Status::OK;
+      case EventLog::Next::kSuperseded:
+        return ToGrpc(Status(StatusCode::kAborted, "another watcher has taken over"));
+      case EventLog::Next::kDeadline:
+        return ToGrpc(DeadlineExceededError("the watch is to be renewed"));
+    }
+  }
+}
+
+}  // namespace ds::daemon

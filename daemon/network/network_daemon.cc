@@ -1,0 +1,154 @@
+#include "daemon/network/network_daemon.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "daemon/network/credentials.h"
+#include "daemon/network/daemon_service.h"
+#include "daemon/network/rpc_server.h"
+#include "proto/peer_name.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/files.h"
+#include "runtime/base/log.h"
+#include "runtime/base/unique_fd.h"
+#include "runtime/process/private_folder.h"
+
+namespace ds::daemon {
+namespace {
+
+constexpr std::size_t kLongestLine = 64 * 1024;
+constexpr std::chrono::seconds kLinePatience{60};
+
+// Everything a running daemon consists of, in the order in which it is built.
+struct Daemon {
+  std::unique_ptr<EventLoop> loop;
+  std::unique_ptr<Supervisor> supervisor;
+  std::unique_ptr<DaemonService> service;
+  std::unique_ptr<RpcServer> server;
+};
+
+StatusOr<std::string> ReadLine(int fd) {
+  const auto deadline = std::chrono::steady_clock::now() + kLinePatience;
+  std::string line;
+  std::array<char, 4096> buffer;
+  while (line.size() <= kLongestLine) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - std::chrono::steady_clock::now());
+    pollfd readable{fd, POLLIN, 0};
+    const int count = ::poll(&readable, 1, static_cast<int>(std::max<long>(left.count(), 0)));
+    if (count < 0 && errno == EINTR) continue;
+    if (count == 0) return DeadlineExceededError("standard input: no line came");
+    const ssize_t size = ::read(fd, buffer.data(), buffer.size());
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) return ErrnoError(errno, "standard input");
+    line.append(buffer.data(), static_cast<std::size_t>(size));
+    const std::size_t end = line.find('\n');
+    if (end != std::string::npos) return line.substr(0, end);
+    if (size == 0) return InvalidArgumentError("standard input ended before its line did");
+  }
+  return InvalidArgumentError("standard input: the line is too long");
+}
+
+StatusOr<Daemon> Start(const std::string& address, const ListenRequest& request,
+                       SupervisorOptions options) {
+  constexpr std::chrono::nanoseconds kSlowestHeartbeat = std::chrono::seconds(2);
+  options.lease = request.lease;
+  options.heartbeat_interval = std::min(kSlowestHeartbeat, request.lease / 4);
+  options.survives_hangup = true;
+  const std::string controller = ::dsrun::v1::ControllerPeerName(options.job_id);
+  Daemon daemon;
+  DS_ASSIGN_OR_RETURN(daemon.loop, EventLoop::Create());
+  DS_ASSIGN_OR_RETURN(daemon.supervisor, Supervisor::Create(daemon.loop.get(), std::move(options)));
+  daemon.service =
+      std::make_unique<DaemonService>(daemon.loop.get(), daemon.supervisor.get(), controller);
+  DS_ASSIGN_OR_RETURN(daemon.server, RpcServer::StartOnNetwork(daemon.loop.get(),
+                                                               {.address = address,
+                                                                .credentials = request.credentials,
+                                                                .lease = request.lease},
+                                                               daemon.service.get()));
+  return daemon;
+}
+
+Status Answer(const nlohmann::ordered_json& answer) {
+  using nlohmann::ordered_json;
+  const std::string line =
+      answer.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return WriteAll(STDOUT_FILENO, line, "standard output");
+}
+
+// Whoever holds the other ends (SSH) sees them close.
+Status LeaveStandardStreams() {
+  const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!null.valid()) return ErrnoError(errno, "/dev/null");
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(null.get(), fd);
+  return OkStatus();
+}
+
+StatusOr<Daemon> StartAndAnswer(const std::string& address, SupervisorOptions options) {
+  DS_ASSIGN_OR_RETURN(const std::string line, ReadLine(STDIN_FILENO));
+  DS_ASSIGN_OR_RETURN(const ListenRequest request, ParseListenRequest(line));
+  DS_RETURN_IF_ERROR(
+      CheckCredentials(request.credentials, Clock::System().UnixNanos() / 1'000'000'000));
+  DS_ASSIGN_OR_RETURN(Daemon daemon, Start(address, request, std::move(options)));
+  DS_RETURN_IF_ERROR(
+      Answer({{"port", daemon.server->port()}, {"pid", ::getpid()}, {"version", DS_VERSION}}));
+  DS_RETURN_IF_ERROR(LeaveStandardStreams());
+  return daemon;
+}
+
+// Says on standard output why there is no daemon.
+int Refuse(const Status& status) {
+  if (!Answer({{"error", status.message()}}).ok()) LogError(status.message());
+  return 1;
+}
+
+}  // namespace
+
+StatusOr<UniqueFd> ContinueInBackground() {
+  std::array<int, 2> ends;
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return ErrnoError(errno, "pipe");
+  UniqueFd reading(ends[0]);
+  UniqueFd writing(ends[1]);
+  const pid_t child = ::fork();
+  if (child < 0) return ErrnoError(errno, "fork");
+  if (child == 0) return writing;
+  writing.Reset();
+  char byte = 0;
+  ssize_t count = -1;
+  do {
+    count = ::read(reading.get(), &byte, 1);
+  } while (count < 0 && errno == EINTR);
+  std::_Exit(count == 1 ? 0 : 1);
+}
+
+int ServeNetwork(const std::string& address, SupervisorOptions options, UniqueFd starter) {
+  ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+  StatusOr<PrivateFolder> folder = PrivateFolder::Make();
+  if (!folder.ok()) return Refuse(folder.status());
+  options.folder = folder->path();
+  const StatusOr<Daemon> daemon = StartAndAnswer(address, std::move(options));
+  if (!daemon.ok()) {
+    folder->Remove();
+    return Refuse(daemon.status());
+  }
+  static_cast<void>(WriteAll(starter.get(), "\n", "the process that was started"));
+  starter.Reset();
+  const Status status = daemon->loop->Run();
+  daemon->server->Drain();
+  folder->Remove();
+  // Nothing is left to save, and gRPC may take ten seconds to end its threads.
+  std::_Exit(status.ok() ? 0 : 1);
+}
+
+}  // namespace ds::daemon

@@ -1,0 +1,33 @@
+#pragma once
+
+// The daemon of another host: started over SSH as `dsrund --listen ADDRESS --job ID`, it reads one
+// line of JSON from standard input (credentials.h), writes one to standard output,
+//
+//     {"port":34567,"pid":123,"version":"0.1.0"}    or    {"error":"what is wrong"} and status 1
+//
+// and goes on in the background, so that the SSH connection may close. From then on its lease
+// decides how long it lives (supervisor.h).
+//
+// Credentials never leave its memory: no core file of it is written, and no other process of the
+// user may look into it.
+//
+// Threads: call from main, before there are others.
+
+#include <string>
+
+#include "daemon/job/supervisor.h"
+#include "runtime/base/status.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ds::daemon {
+
+// Returns in a child process. The process that was started waits until the child writes a byte to
+// the descriptor it gets here and then exits with 0, or with 1 when the child ends instead.
+StatusOr<UniqueFd> ContinueInBackground();
+
+// Reads, answers, lets the process that was started go, and serves until the daemon's end, which
+// ends the process; returns the exit status when it could not start. `options` lacks only what
+// comes over standard input, and the folder.
+int ServeNetwork(const std::string& address, SupervisorOptions options, UniqueFd starter);
+
+}  // namespace ds::daemon

@@ -1,0 +1,95 @@
+#include "daemon/ranks/exit_evidence.h"
+
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+namespace ds::daemon {
+namespace {
+
+struct Space {
+  std::uint64_t total;
+  std::uint64_t free;
+};
+
+std::optional<Space> SpaceOf(const std::filesystem::path& folder) {
+  struct statvfs info {};
+  if (::statvfs(folder.c_str(), &info) != 0) return std::nullopt;
+  return Space{std::uint64_t{info.f_blocks} * info.f_frsize,
+               std::uint64_t{info.f_bavail} * info.f_frsize};
+}
+
+std::uint64_t HostMemory() {
+  return static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+         static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+// The kernel's log counts processes as its first namespace does; elsewhere the same number is
+// somebody else.
+bool InFirstPidNamespace() {
+  constexpr std::string_view kFirst = "pid:[4026531836]";  // PROC_PID_INIT_INO
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/ns/pid", error).string() == kFirst;
+}
+
+}  // namespace
+
+ExitEvidence::ExitEvidence(const std::filesystem::path& root)
+    : shared_memory_folder_(root / "dev/shm"),
+      cgroups_(FindOwnCgroups(root)),
+      kernel_log_(InFirstPidNamespace() ? (root / "dev/kmsg").string() : "") {
+  Restart();
+}
+
+void ExitEvidence::Restart() {
+  kills_seen_ = ReadOomKills(cgroups_).value_or(0);
+  kernel_log_.Restart();
+  lowest_free_.reset();
+  Sample();
+}
+
+void ExitEvidence::Sample() {
+  if (const auto space = SpaceOf(shared_memory_folder_)) {
+    lowest_free_ = std::min(space->free, lowest_free_.value_or(space->free));
+  }
+}
+
+v1::RankExited ExitEvidence::Of(const RankExit& exit, pid_t pid) {
+  v1::RankExited evidence;
+  evidence.set_host_memory_bytes(HostMemory());
+  AddOom(exit, pid, &evidence);
+  if (exit.signal == SIGBUS) AddSharedMemory(&evidence);
+  return evidence;
+}
+
+void ExitEvidence::AddOom(const RankExit& exit, pid_t pid, v1::RankExited* evidence) {
+  v1::OomEvidence* oom = evidence->mutable_oom();
+  oom->set_log_readable(kernel_log_.readable());
+  if (const auto memory = ReadGroupMemory(cgroups_)) {
+    oom->set_group_readable(true);
+    oom->set_group_kills(memory->oom_kills - std::min(kills_seen_, memory->oom_kills));
+    oom->set_group_limit_bytes(memory->limit.value_or(0));
+    oom->set_group_peak_bytes(memory->peak.value_or(0));
+    kills_seen_ = memory->oom_kills;
+  }
+  if (exit.signal != SIGKILL) return;
+  if (auto line = kernel_log_.OomKillOf(pid)) oom->set_kernel_log(*std::move(line));
+  evidence->set_oom_killed(oom->group_kills() > 0 || !oom->kernel_log().empty());
+}
+
+void ExitEvidence::AddSharedMemory(v1::RankExited* evidence) {
+  Sample();
+  const auto space = SpaceOf(shared_memory_folder_);
+  if (!space) return;
+  v1::SharedMemoryEvidence* found = evidence->mutable_shared_memory();
+  found->set_total_bytes(space->total);
+  found->set_free_bytes(space->free);
+  found->set_lowest_free_bytes(*lowest_free_);
+}
+
+}  // namespace ds::daemon

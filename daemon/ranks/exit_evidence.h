@@ -1,0 +1,50 @@
+#pragma once
+
+// ExitEvidence: what this host can prove about the end of a rank: the out-of-memory killer's marks
+// (the memory group's count, the kernel's log), and how full /dev/shm was.
+//
+// Threads: one at a time.
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+#include "daemon/host/cgroups.h"
+#include "daemon/host/kernel_log.h"
+#include "daemon/ranks/rank_process.h"
+#include "proto/dsrun.pb.h"
+
+namespace ds::daemon {
+
+namespace v1 = ::dsrun::v1;
+
+class ExitEvidence {
+ public:
+  // Finds the places to look at and counts from now on. `root` is "/" but for tests.
+  explicit ExitEvidence(const std::filesystem::path& root = "/");
+
+  // Counts from now on: what was before was not these ranks' end.
+  void Restart();
+
+  const OwnCgroups& cgroups() const { return cgroups_; }
+
+  // Remembers how full /dev/shm is: what dead ranks gave back would hide it afterwards.
+  void Sample();
+
+  // What is known about this end, in the fields oom_killed, oom, shared_memory and
+  // host_memory_bytes. A kill that was counted is held against one rank only. `exit` failed while
+  // nobody was stopping it.
+  v1::RankExited Of(const RankExit& exit, pid_t pid);
+
+ private:
+  void AddOom(const RankExit& exit, pid_t pid, v1::RankExited* evidence);
+  void AddSharedMemory(v1::RankExited* evidence);
+
+  const std::filesystem::path shared_memory_folder_;
+  const OwnCgroups cgroups_;
+  KernelLog kernel_log_;
+  std::uint64_t kills_seen_ = 0;
+  std::optional<std::uint64_t> lowest_free_;  // bytes of /dev/shm
+};
+
+}  // namespace ds::daemon

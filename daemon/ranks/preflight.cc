@@ -1,0 +1,177 @@
+#include "daemon/ranks/preflight.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "daemon/host/needed_libraries.h"
+#include "daemon/ranks/rank_env.h"
+#include "runtime/base/parse_number.h"
+#include "runtime/base/status.h"
+
+namespace ds::daemon {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Pipes, link and pidfd of a rank, and what the daemon itself has open.
+constexpr std::uint64_t kDescriptorsPerRank = 4;
+constexpr std::uint64_t kDescriptorsOfDaemon = 64;
+
+// What containers get when nobody asks for more, too little for most jobs.
+constexpr std::uint64_t kSmallSharedMemory = std::uint64_t{64} << 20;
+
+std::string Mebibytes(std::uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
+
+v1::Finding Ok(std::string name, std::string message) {
+  return MakeFinding(v1::Finding::OK, std::move(name), std::move(message));
+}
+
+v1::Finding CheckLibTorch(const PreflightContext& context) {
+  constexpr std::array<std::string_view, 2> kPrefixes = {"libtorch", "libc10"};
+  const auto missing = MissingLibraries(context.dsrank, kPrefixes, context.library_path);
+  if (!missing.ok()) {
+    return MakeFinding(v1::Finding::FAIL, "dsrank", missing.status().message(),
+                       "install dsrank again");
+  }
+  if (missing->empty()) return Ok("libtorch", "found by " + context.dsrank.string());
+  return MakeFinding(v1::Finding::FAIL, "libtorch",
+                     context.dsrank.string() + " does not find its " + missing->front(),
+                     "install LibTorch where dsrank was built to find it, or put its lib folder "
+                     "into LD_LIBRARY_PATH");
+}
+
+v1::Finding CheckDsrank(const PreflightContext& context) {
+  if (context.dsrank.empty() || ::access(context.dsrank.c_str(), X_OK) != 0) {
+    return MakeFinding(v1::Finding::FAIL, "dsrank",
+                       "this host has no executable dsrank beside its dsrund",
+                       "build with LibTorch (scripts/setup.sh) or install dsrank; other hosts look "
+                       "where their $DSRUN_RANK says, at the path it has on dsrun's, and in PATH");
+  }
+  return Ok("dsrank", context.dsrank.string());
+}
+
+v1::Finding CheckProgram(const v1::PrepareRequest& request, const PreflightContext& context) {
+  std::string_view search_path =
+      request.search_path().empty() ? context.search_path : request.search_path();
+  if (search_path.empty()) search_path = kDefaultSearchPath;
+  const auto found = FindProgram(request.program(), search_path, request.working_directory());
+  if (found.ok()) return Ok("program", *found);
+  return MakeFinding(v1::Finding::FAIL, "program", found.status().message(),
+                     "check the program's name and that it is installed on this host");
+}
+
+v1::Finding CheckScript(const v1::PrepareRequest& request) {
+  const fs::path path = fs::path(request.working_directory()) / request.script();
+  int error = ::access(path.c_str(), R_OK) == 0 ? 0 : errno;
+  std::error_code ignored;
+  if (error == 0 && fs::is_directory(path, ignored)) error = EISDIR;
+  if (error == 0) return Ok("script", path.string());
+  return MakeFinding(v1::Finding::FAIL, "script", ErrnoError(error, path.string()).message(),
+                     "every host needs the script under this path: copy or share its folder, or "
+                     "name the folder with workdir= in the hostfile");
+}
+
+v1::Finding CheckWorkingDirectory(const v1::PrepareRequest& request) {
+  const std::string& folder = request.working_directory();
+  struct stat info {};
+  int error = ::stat(folder.c_str(), &info) == 0 ? 0 : errno;
+  if (error == 0 && !S_ISDIR(info.st_mode)) error = ENOTDIR;
+  if (error == 0 && ::access(folder.c_str(), X_OK) != 0) error = errno;
+  if (error == 0) return Ok("working_directory", folder);
+  return MakeFinding(v1::Finding::FAIL, "working_directory",
+                     folder + ": " + std::generic_category().message(error),
+                     "the ranks run there; make it on this host, start dsrun elsewhere, or "
+                     "name another folder with workdir= in the hostfile");
+}
+
+v1::Finding CheckSharedMemory(const v1::PrepareRequest& request, const HostFacts& facts) {
+  const std::uint64_t needed = request.shared_memory_bytes();
+  const std::string hint = "enlarge it (mount -o remount,size=2g /dev/shm; docker run --shm-size)";
+  if (!facts.shared_memory_free) {
+    return MakeFinding(needed > 0 ? v1::Finding::FAIL : v1::Finding::WARN, "shm",
+                       "there is no /dev/shm", "mount a tmpfs there");
+  }
+  const std::string message = Mebibytes(*facts.shared_memory_free) + " free in /dev/shm";
+  if (*facts.shared_memory_free < needed) {
+    return MakeFinding(v1::Finding::FAIL, "shm", message + ", " + Mebibytes(needed) + " needed",
+                       hint);
+  }
+  if (needed == 0 && *facts.shared_memory_free < kSmallSharedMemory) {
+    return MakeFinding(v1::Finding::WARN, "shm", message, hint);
+  }
+  return Ok("shm", message);
+}
+
+v1::Finding CheckOpenFiles(const v1::PrepareRequest& request, const HostFacts& facts) {
+  const std::uint64_t needed = request.rank_count() * kDescriptorsPerRank + kDescriptorsOfDaemon;
+  const std::string message = std::to_string(facts.open_files_limit) + " open files allowed, " +
+                              std::to_string(needed) + " needed";
+  if (facts.open_files_limit >= needed) return Ok("nofile", message);
+  return MakeFinding(v1::Finding::FAIL, "nofile", message,
+                     "raise the limit before starting dsrun: ulimit -n");
+}
+
+// The device of a number this host does not have; "" when there is none. UUIDs and MIG ids are the
+// driver's to judge.
+std::string MissingDevice(const v1::PrepareRequest& request, const HostFacts& facts) {
+  for (const std::string& device : request.devices()) {
+    const std::optional<std::uint32_t> number = ParseNumber<std::uint32_t>(device);
+    if (number.has_value() && *number >= facts.gpus) return device;
+  }
+  return "";
+}
+
+v1::Finding CheckDevice(const v1::PrepareRequest& request, const HostFacts& facts) {
+  const std::string message = std::to_string(facts.gpus) + " GPUs";
+  // Without any GPU the ranks run on CPU, unless CUDA was asked for.
+  if (const std::string missing = MissingDevice(request, facts);
+      facts.gpus > 0 && !missing.empty()) {
+    return MakeFinding(v1::Finding::FAIL, "device",
+                       message + ", and the job wants device " + missing,
+                       "use fewer slots on this host (slots= in the hostfile, --num_gpus), or "
+                       "others with --include");
+  }
+  if (request.device() != v1::PrepareRequest::DEVICE_CUDA || facts.gpus > 0) {
+    return Ok("device", message);
+  }
+  return MakeFinding(v1::Finding::FAIL, "device", "CUDA was asked for and this host has no GPU",
+                     "use --device cpu, or install the NVIDIA driver");
+}
+
+}  // namespace
+
+v1::Finding MakeFinding(v1::Finding::Level level, std::string name, std::string message,
+                        std::string hint) {
+  v1::Finding finding;
+  finding.set_level(level);
+  finding.set_name(std::move(name));
+  finding.set_message(std::move(message));
+  finding.set_hint(std::move(hint));
+  return finding;
+}
+
+std::vector<v1::Finding> RunPreflight(const v1::PrepareRequest& request,
+                                      const PreflightContext& context) {
+  std::vector<v1::Finding> findings;
+  if (!request.program().empty()) {
+    findings.push_back(CheckProgram(request, context));
+  } else {
+    findings.push_back(CheckDsrank(context));
+    if (findings.back().level() == v1::Finding::OK) findings.push_back(CheckLibTorch(context));
+  }
+  if (!request.working_directory().empty()) findings.push_back(CheckWorkingDirectory(request));
+  if (!request.script().empty()) findings.push_back(CheckScript(request));
+  findings.push_back(CheckSharedMemory(request, context.facts));
+  findings.push_back(CheckOpenFiles(request, context.facts));
+  findings.push_back(CheckDevice(request, context.facts));
+  return findings;
+}
+
+}  // namespace ds::daemon

@@ -1,0 +1,171 @@
+#include "daemon/ranks/rank_env.h"
+
+#include <linux/mempolicy.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <utility>
+
+#include "runtime/base/rank_link.h"
+#include "runtime/process/resource_limits.h"
+
+namespace ds::daemon {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kJobDirectoryText = "@DSRUN_JOB_DIR@";
+
+using Variables = std::map<std::string, std::string>;
+using ProtoVariables = google::protobuf::RepeatedPtrField<v1::EnvironmentVariable>;
+
+Status AddVariables(const ProtoVariables& from, Variables* to) {
+  for (const v1::EnvironmentVariable& variable : from) {
+    const std::string& name = variable.name();
+    if (name.empty() || name.find('=') != std::string::npos ||
+        name.find('\0') != std::string::npos || variable.value().find('\0') != std::string::npos) {
+      return InvalidArgumentError("environment variable '" + name +
+                                  "': a name may not be empty or hold '=', and neither name nor "
+                                  "value may hold a NUL byte");
+    }
+    (*to)[name] = variable.value();
+  }
+  return OkStatus();
+}
+
+Variables OwnVariables(const std::vector<std::string>& environment) {
+  Variables variables;
+  for (const std::string& entry : environment) {
+    const std::size_t equals = entry.find('=');
+    if (equals != std::string::npos) variables[entry.substr(0, equals)] = entry.substr(equals + 1);
+  }
+  return variables;
+}
+
+std::string WithJobDirectory(std::string text, const std::string& folder) {
+  if (folder.empty()) return text;  // a job without files: the text is the user's own
+  for (std::size_t at = text.find(kJobDirectoryText); at != std::string::npos;
+       at = text.find(kJobDirectoryText, at + folder.size())) {
+    text.replace(at, kJobDirectoryText.size(), folder);
+  }
+  return text;
+}
+
+// Which errno execve would give for `path`; 0 when it would try.
+int WhyNotExecutable(const fs::path& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return errno;
+  if (S_ISDIR(info.st_mode)) return EISDIR;
+  return ::access(path.c_str(), X_OK) == 0 ? 0 : errno;
+}
+
+StatusOr<std::string> FindInSearchPath(const std::string& program, std::string_view search_path,
+                                       const fs::path& working_directory) {
+  int best_error = ENOENT;
+  for (std::size_t start = 0; start <= search_path.size();) {
+    const std::size_t end = std::min(search_path.find(':', start), search_path.size());
+    const std::string folder(search_path.substr(start, end - start));
+    const std::string candidate = (folder.empty() ? "." : folder) + "/" + program;
+    const int error = WhyNotExecutable(working_directory / candidate);
+    if (error == 0) return candidate;
+    if (error == EACCES) best_error = error;
+    start = end + 1;
+  }
+  if (best_error == EACCES) return ErrnoError(EACCES, "program '" + program + "' in PATH");
+  std::string message = "program '" + program + "' is in none of the folders of PATH";
+  if (WhyNotExecutable(working_directory / program) == 0) {
+    message += "; to run the one in the working directory write './" + program + "'";
+  }
+  return NotFoundError(message);
+}
+
+Status AddLimits(const v1::LaunchRequest& request, RankCommand* command) {
+  for (const v1::RankLimit& limit : request.limits()) {
+    const std::optional<int> resource = ResourceNumber(limit.name());
+    if (!resource || limit.soft() > limit.hard()) {
+      return InvalidArgumentError("limit '" + limit.name() +
+                                  "': no such limit, or its soft value is above the hard one");
+    }
+    static_assert(kUnlimited == RLIM64_INFINITY);
+    command->limits.push_back({*resource, {limit.soft(), limit.hard()}});
+  }
+  return OkStatus();
+}
+
+int MemoryMode(v1::MemoryPolicy::Kind kind) {
+  switch (kind) {
+    case v1::MemoryPolicy::BIND:
+      return MPOL_BIND;
+    case v1::MemoryPolicy::PREFERRED:
+      return MPOL_PREFERRED;
+    default:
+      return MPOL_DEFAULT;
+  }
+}
+
+Status CheckArguments(const v1::RankSpec& spec) {
+  if (spec.argv().empty()) return InvalidArgumentError("a rank has no program");
+  for (const std::string& argument : spec.argv()) {
+    if (argument.find('\0') != std::string::npos) {
+      return InvalidArgumentError("an argument holds a NUL byte");
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+StatusOr<std::string> FindProgram(const std::string& program, std::string_view search_path,
+                                  const fs::path& working_directory) {
+  if (program.find('/') == std::string::npos) {
+    return FindInSearchPath(program, search_path, working_directory);
+  }
+  if (const int error = WhyNotExecutable(working_directory / program); error != 0) {
+    return ErrnoError(error, "program '" + program + "' in " + working_directory.string());
+  }
+  return program;
+}
+
+StatusOr<RankCommand> MakeRankCommand(const v1::LaunchRequest& request, int index,
+                                      const HostContext& host) {
+  const v1::RankSpec& spec = request.ranks(index);
+  DS_RETURN_IF_ERROR(CheckArguments(spec));
+  Variables variables;
+  if (request.inherit_environment()) variables = OwnVariables(host.environment);
+  DS_RETURN_IF_ERROR(AddVariables(request.environment(), &variables));
+  DS_RETURN_IF_ERROR(AddVariables(spec.environment(), &variables));
+  variables[kRankLinkVariable] = std::to_string(kRankLinkFd);
+
+  RankCommand command{.rank = spec.rank()};
+  command.working_directory = request.working_directory();
+  command.cores.assign(spec.cores().begin(), spec.cores().end());
+  command.takes_input = request.forward_input() && spec.rank() == 0;
+  if (request.has_umask()) command.umask = request.umask();
+  DS_RETURN_IF_ERROR(AddLimits(request, &command));
+  command.memory_mode = MemoryMode(spec.memory_policy().kind());
+  command.memory_nodes.assign(spec.memory_policy().nodes().begin(),
+                              spec.memory_policy().nodes().end());
+  for (const std::string& argument : spec.argv()) {
+    // A job without files has no use for the folder: the text is the user's own.
+    command.argv.push_back(
+        request.files().empty() ? argument : WithJobDirectory(argument, host.job_directory));
+  }
+  if (spec.argv(0).empty()) {
+    if (host.dsrank.empty()) return NotFoundError("this host has no dsrank beside its dsrund");
+    command.executable = host.dsrank.string();
+    command.argv[0] = command.executable;
+  } else {
+    const auto path = variables.find("PATH");
+    DS_ASSIGN_OR_RETURN(
+        command.executable,
+        FindProgram(command.argv[0], path == variables.end() ? kDefaultSearchPath : path->second,
+                    fs::path(command.working_directory)));
+  }
+  for (const auto& [name, value] : variables) command.environment.push_back(name + "=" + value);
+  return command;
+}
+
+}  // namespace ds::daemon

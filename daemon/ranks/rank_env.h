@@ -1,0 +1,46 @@
+#pragma once
+
+// rank_env: what a rank is executed with. Turns a LaunchRequest into commands, byte for byte; no
+// shell, no quoting, nothing interpreted but two agreed texts:
+//   argv[0] == ""          this host's dsrank
+//   "@DSRUN_JOB_DIR@"      inside an argv element: the folder that holds the request's files
+//
+// Pure functions, except that FindProgram looks at the file system.
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "daemon/ranks/rank_process.h"
+#include "proto/dsrun.pb.h"
+#include "runtime/base/status.h"
+
+namespace ds::daemon {
+
+namespace v1 = ::dsrun::v1;
+
+// Where programs are looked for when PATH is not set.
+inline constexpr std::string_view kDefaultSearchPath = "/usr/local/bin:/usr/bin:/bin";
+
+// What this host contributes to a rank's command.
+struct HostContext {
+  std::vector<std::string> environment;  // the daemon's own, "NAME=value"
+  std::filesystem::path dsrank;          // empty when this host has none
+  std::string job_directory;             // for "@DSRUN_JOB_DIR@"; "" = a job without files
+};
+
+// The command of `request.ranks(index)`. kInvalidArgument for what execve could not carry (NUL
+// bytes, an empty argv, a variable name that is empty or holds '='), kNotFound when there is no
+// such program.
+StatusOr<RankCommand> MakeRankCommand(const v1::LaunchRequest& request, int index,
+                                      const HostContext& host);
+
+// Where execve finds `program`: itself when it holds a slash, else the first executable of that
+// name in `search_path` (colon-separated, empty entries mean the working directory, as in execvp).
+// The result is seen from `working_directory`. kNotFound with what to do, kPermissionDenied when it
+// is there but may not be executed.
+StatusOr<std::string> FindProgram(const std::string& program, std::string_view search_path,
+                                  const std::filesystem::path& working_directory);
+
+}  // namespace ds::daemon

@@ -1,0 +1,51 @@
+#include "daemon/ranks/rank_input.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+
+namespace ds::daemon {
+namespace {
+
+// Returns false when `deadline` has passed.
+bool AwaitRoom(int fd, RankInput::Deadline deadline) {
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::system_clock::now());
+  pollfd room{fd, POLLOUT, 0};
+  return left.count() > 0 && ::poll(&room, 1, static_cast<int>(left.count())) != 0;
+}
+
+}  // namespace
+
+StatusOr<std::uint64_t> RankInput::Write(const Piece& piece, Deadline deadline) {
+  const std::lock_guard lock(mutex_);
+  if (piece.offset > taken_) {
+    return OutOfRangeError("input from byte " + std::to_string(piece.offset) +
+                           " on, but only the first " + std::to_string(taken_) + " have come");
+  }
+  const std::uint64_t known = std::min<std::uint64_t>(taken_ - piece.offset, piece.data.size());
+  const std::string_view fresh = piece.data.substr(known);
+  const std::string_view rest = WriteSome(fresh, deadline);
+  taken_ += fresh.size() - rest.size();
+  if (rest.empty() && piece.end) pipe_.Reset();
+  return piece.data.size() - rest.size();
+}
+
+std::string_view RankInput::WriteSome(std::string_view data, Deadline deadline) {
+  while (!data.empty() && pipe_.valid()) {
+    const ssize_t written = ::write(pipe_.get(), data.data(), data.size());
+    if (written >= 0) {
+      data.remove_prefix(static_cast<std::size_t>(written));
+    } else if (errno == EAGAIN) {
+      if (!AwaitRoom(pipe_.get(), deadline)) return data;
+    } else if (errno != EINTR) {
+      pipe_.Reset();  // EPIPE: nobody reads it any more
+    }
+  }
+  return {};
+}
+
+}  // namespace ds::daemon

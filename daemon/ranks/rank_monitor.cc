@@ -1,0 +1,126 @@
+#include "daemon/ranks/rank_monitor.h"
+
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "daemon/host/host_probe.h"
+
+namespace ds::daemon {
+namespace {
+
+// The step a beacon names; 0 when it names none.
+std::uint64_t StepOf(const std::string& beacon) {
+  const auto body = nlohmann::json::parse(beacon, nullptr, /*allow_exceptions=*/false);
+  if (!body.is_object()) return 0;
+  const auto step = body.find("step");
+  return step != body.end() && step->is_number_unsigned() ? step->get<std::uint64_t>() : 0;
+}
+
+}  // namespace
+
+RankMonitor::RankMonitor(MonitorContext context, RankProcess process, Callbacks callbacks)
+    : context_(context),
+      process_(std::move(process)),
+      callbacks_(std::move(callbacks)),
+      stdout_(context, v1::RankOutput::STDOUT, process_.TakeStdout(), [this] { MaybeFinish(); }),
+      stderr_(context, v1::RankOutput::STDERR, process_.TakeStderr(), [this] { MaybeFinish(); }),
+      link_(context, process_.TakeLink()) {}
+
+RankMonitor::~RankMonitor() {
+  context_.loop->Remove(process_.pidfd());
+  if (output_deadline_) context_.loop->CancelTimer(*output_deadline_);
+}
+
+Status RankMonitor::Start() {
+  v1::Event event;
+  event.mutable_rank_started()->set_rank(context_.rank);
+  event.mutable_rank_started()->set_pid(static_cast<std::uint32_t>(pid()));
+  context_.log->Append(std::move(event));
+  DS_RETURN_IF_ERROR(stdout_.Watch());
+  DS_RETURN_IF_ERROR(stderr_.Watch());
+  DS_RETURN_IF_ERROR(link_.Watch());
+  return context_.loop->Add(process_.pidfd(), [this] { OnExit(); });
+}
+
+void RankMonitor::Abort() {
+  context_.loop->Remove(process_.pidfd());
+  process_.SignalGroup(SIGKILL);
+  process_.Reap();
+  ended_ = true;
+}
+
+void RankMonitor::Signal(int signal) {
+  if (!ended_) process_.SignalGroup(signal);
+}
+
+void RankMonitor::Kill() {
+  if (ended_) return;
+  killed_ = true;
+  process_.SignalGroup(SIGKILL);
+  if (exit_) Finish();
+}
+
+void RankMonitor::SignalProcess(int signal) {
+  if (!ended_) process_.SignalProcess(signal);
+}
+
+void RankMonitor::Resume() {
+  stdout_.Resume();
+  stderr_.Resume();
+  link_.Resume();
+}
+
+void RankMonitor::OnExit() {
+  context_.loop->Remove(process_.pidfd());
+  exit_ = callbacks_.on_exit(process_.PeekExit(), pid());
+  if (killed_ || (!stdout_.open() && !stderr_.open())) return Finish();
+  // Its own writes are all in the pipes by now. While the log is full nobody reads them, so the end
+  // of the stream would not be seen either: Finish takes them.
+  stdout_.Resume();
+  stderr_.Resume();
+  output_deadline_ =
+      context_.loop->CallAt(std::chrono::steady_clock::now() + kOutputGrace, [this] { Finish(); });
+}
+
+void RankMonitor::MaybeFinish() {
+  if (exit_ && !stdout_.open() && !stderr_.open()) Finish();
+}
+
+void RankMonitor::Finish() {
+  if (output_deadline_) context_.loop->CancelTimer(*output_deadline_);
+  output_deadline_.reset();
+  process_.SignalGroup(SIGKILL);
+  stdout_.DrainAndClose();
+  stderr_.DrainAndClose();
+  link_.DrainAndClose();
+  const RankExit exit = process_.Reap();
+  ended_ = true;
+
+  v1::Event event;
+  v1::RankExited* exited = event.mutable_rank_exited();
+  *exited = *std::move(exit_);
+  exited->set_rank(context_.rank);
+  exited->set_pid(static_cast<std::uint32_t>(pid()));
+  exited->set_exit_code(exit.exit_code);
+  exited->set_signal(exit.signal);
+  exited->set_core_dumped(exit.core_dumped);
+  exited->set_max_rss_bytes(exit.max_rss_bytes);
+  const std::string_view words = stderr_.last_lines();
+  exited->set_last_stderr(std::string(words.empty() ? stdout_.last_lines() : words));
+  exited->set_link_broken(link_.broken());
+  context_.log->Append(std::move(event));
+  callbacks_.on_ended();
+}
+
+v1::RankVital RankMonitor::Vital() const {
+  v1::RankVital vital;
+  vital.set_rank(context_.rank);
+  vital.set_rss_bytes(ended_ ? 0 : ResidentBytes(pid()));
+  vital.set_last_step(StepOf(link_.last_beacon()));
+  vital.set_last_beacon_unix_nanos(link_.last_beacon_unix_nanos());
+  return vital;
+}
+
+}  // namespace ds::daemon

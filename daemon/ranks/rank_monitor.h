@@ -1,0 +1,76 @@
+#pragma once
+
+// RankMonitor: everything one running rank says and does, turned into events: its output, its
+// messages over the rank link, its end.
+//
+// End of a rank: the process has ended (pidfd) and its output is at its end too. Something the rank
+// started may hold the output open; that has kOutputGrace to finish writing (a `tee` behind the
+// rank), then the rank's process group is killed. RankExited comes after all of its output.
+//
+// Threads: the loop's.
+
+#include <chrono>
+#include <functional>
+#include <optional>
+
+#include "daemon/logs/link_reader.h"
+#include "daemon/logs/monitor_context.h"
+#include "daemon/logs/output_reader.h"
+#include "daemon/ranks/rank_process.h"
+#include "proto/dsrun.pb.h"
+
+namespace ds::daemon {
+
+inline constexpr std::chrono::milliseconds kOutputGrace{250};
+
+class RankMonitor {
+ public:
+  struct Callbacks {
+    // The process has ended, its output may not have. Returns what the one who watches all ranks
+    // knows about it: `stopping` and evidence.
+    std::function<v1::RankExited(const RankExit&, pid_t)> on_exit;
+    // RankExited has been written and the process's number given back; nothing follows.
+    std::function<void()> on_ended;
+  };
+
+  RankMonitor(MonitorContext context, RankProcess process, Callbacks callbacks);
+  ~RankMonitor();
+  RankMonitor(const RankMonitor&) = delete;
+  RankMonitor& operator=(const RankMonitor&) = delete;
+
+  // Writes RankStarted and starts watching.
+  Status Start();
+  // Ends the rank and everything in its group without a trace, for a launch that failed.
+  void Abort();
+
+  pid_t pid() const { return process_.pid(); }
+  bool ended() const { return ended_; }
+  // To the whole process group. Nothing happens once the rank has ended.
+  void Signal(int signal);
+  // SIGKILL to the group; what still holds the output open gets no time to finish.
+  void Kill();
+  // To the rank's own process only.
+  void SignalProcess(int signal);
+  // Reads output again after a full log made this rank wait.
+  void Resume();
+
+  v1::RankVital Vital() const;
+
+ private:
+  void OnExit();
+  void MaybeFinish();
+  void Finish();
+
+  const MonitorContext context_;
+  RankProcess process_;
+  const Callbacks callbacks_;
+  OutputReader stdout_;
+  OutputReader stderr_;
+  LinkReader link_;
+  std::optional<v1::RankExited> exit_;                 // once the process has ended
+  std::optional<EventLoop::TimerId> output_deadline_;  // while only its output has not
+  bool killed_ = false;
+  bool ended_ = false;
+};
+
+}  // namespace ds::daemon

@@ -1,0 +1,223 @@
+#include "daemon/ranks/rank_process.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <memory>
+#include <utility>
+
+#include "daemon/ranks/clone_child.h"
+#include "daemon/ranks/start_error.h"
+#include "runtime/process/unix_socket.h"
+
+namespace ds::daemon {
+namespace {
+
+std::vector<char*> Pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  pointers.reserve(strings.size() + 1);
+  // execve's interface is older than const; it does not write.
+  for (const std::string& text : strings) pointers.push_back(const_cast<char*>(text.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+struct Ends {
+  UniqueFd ours;
+  UniqueFd theirs;
+};
+
+StatusOr<Ends> MakeOutputPipe() {
+  std::array<int, 2> fds;
+  if (::pipe2(fds.data(), O_CLOEXEC) != 0) return ErrnoError(errno, "pipe");
+  Ends ends{UniqueFd(fds[0]), UniqueFd(fds[1])};
+  if (::fcntl(fds[0], F_SETFL, O_NONBLOCK) != 0) return ErrnoError(errno, "fcntl");
+  return ends;
+}
+
+// A pipe, or /dev/null with nothing to hold on our side.
+StatusOr<Ends> MakeInput(bool takes_input) {
+  if (!takes_input) {
+    Ends nothing{UniqueFd(), UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC))};
+    if (!nothing.theirs.valid()) return ErrnoError(errno, "/dev/null");
+    return nothing;
+  }
+  std::array<int, 2> fds;
+  if (::pipe2(fds.data(), O_CLOEXEC) != 0) return ErrnoError(errno, "pipe");
+  Ends ends{UniqueFd(fds[1]), UniqueFd(fds[0])};
+  if (::fcntl(fds[1], F_SETFL, O_NONBLOCK) != 0) return ErrnoError(errno, "fcntl");
+  return ends;
+}
+
+StatusOr<SocketPair> MakeLink() {
+  DS_ASSIGN_OR_RETURN(SocketPair ends, MakeSocketPair());
+  if (::fcntl(ends.ours.get(), F_SETFL, O_NONBLOCK) != 0) return ErrnoError(errno, "fcntl");
+  return ends;
+}
+
+StatusOr<cpu_set_t> CoreSet(const std::vector<std::uint32_t>& cores) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const std::uint32_t core : cores) {
+    if (core >= CPU_SETSIZE) {
+      return InvalidArgumentError("core " + std::to_string(core) + " does not exist");
+    }
+    CPU_SET(core, &set);
+  }
+  return set;
+}
+
+StatusOr<NodeMask> MaskOf(const std::vector<std::uint32_t>& nodes) {
+  constexpr std::size_t kBitsPerWord = 8 * sizeof(unsigned long);
+  NodeMask mask{};
+  for (const std::uint32_t node : nodes) {
+    if (node >= kMaxMemoryNodes) {
+      return InvalidArgumentError("memory node " + std::to_string(node) + " does not exist");
+    }
+    mask[node / kBitsPerWord] |= 1UL << (node % kBitsPerWord);
+  }
+  return mask;
+}
+
+}  // namespace
+
+// A rank between clone and execve, with all that its process needs until then.
+class RankProcess::Starting {
+ public:
+  // `command` outlives the object.
+  static StatusOr<std::unique_ptr<Starting>> Begin(const RankCommand& command, int cgroup) {
+    std::unique_ptr<Starting> starting(new Starting(command));
+    DS_RETURN_IF_ERROR(starting->Clone(cgroup));
+    return starting;
+  }
+
+  // Waits until the program runs; an error means that it does not, and no process is left.
+  StatusOr<RankProcess> Finish() {
+    clone_->AwaitLeaving();
+    if (child_.failed_step == ChildStep::kNone) return std::move(process_);
+    ::waitpid(process_.pid_, nullptr, 0);
+    return StartError(child_, command_);
+  }
+
+ private:
+  explicit Starting(const RankCommand& command)
+      : command_(command),
+        argv_(Pointers(command.argv)),
+        environment_(Pointers(command.environment)) {}
+
+  Status Describe();
+  Status Clone(int cgroup);
+
+  const RankCommand& command_;
+  const std::vector<char*> argv_;
+  const std::vector<char*> environment_;
+  cpu_set_t cores_{};
+  RankChild child_;
+  RankProcess process_;
+  std::unique_ptr<ClonedChild> clone_;  // last: its end waits for the child to leave the others
+};
+
+Status RankProcess::Starting::Describe() {
+  DS_ASSIGN_OR_RETURN(cores_, CoreSet(command_.cores));
+  DS_ASSIGN_OR_RETURN(child_.memory_nodes, MaskOf(command_.memory_nodes));
+  child_.executable = command_.executable.c_str();
+  child_.argv = argv_.data();
+  child_.environment = environment_.data();
+  if (!command_.working_directory.empty()) {
+    child_.working_directory = command_.working_directory.c_str();
+  }
+  if (!command_.cores.empty()) child_.cores = &cores_;
+  child_.memory_mode = command_.memory_mode;
+  if (command_.umask) child_.umask = &*command_.umask;
+  child_.limits = command_.limits.data();
+  child_.limit_count = command_.limits.size();
+  child_.parent = ::getpid();
+  return OkStatus();
+}
+
+Status RankProcess::Starting::Clone(int cgroup) {
+  DS_RETURN_IF_ERROR(Describe());
+  // The child gets copies of these at once, so ours of its ends may go when this returns.
+  DS_ASSIGN_OR_RETURN(Ends input, MakeInput(command_.takes_input));
+  DS_ASSIGN_OR_RETURN(Ends output, MakeOutputPipe());
+  DS_ASSIGN_OR_RETURN(Ends error, MakeOutputPipe());
+  DS_ASSIGN_OR_RETURN(SocketPair link, MakeLink());
+  child_.input = input.theirs.get();
+  child_.output = output.theirs.get();
+  child_.error = error.theirs.get();
+  child_.link = link.theirs.get();
+  DS_ASSIGN_OR_RETURN(clone_, ClonedChild::Start(RunRankChild, &child_, cgroup));
+  process_.pid_ = clone_->pid();
+  process_.pidfd_ = clone_->TakePidfd();
+  process_.stdin_ = std::move(input.ours);
+  process_.stdout_ = std::move(output.ours);
+  process_.stderr_ = std::move(error.ours);
+  process_.link_ = std::move(link.ours);
+  return OkStatus();
+}
+
+StatusOr<std::vector<RankProcess>> RankProcess::StartAll(const std::vector<RankCommand>& commands,
+                                                         int cgroup) {
+  const auto of_rank = [](const Status& status, const RankCommand& command) {
+    return status.WithContext("rank " + std::to_string(command.rank));
+  };
+  std::vector<std::unique_ptr<Starting>> starting;
+  Status error;
+  for (const RankCommand& command : commands) {
+    auto begun = Starting::Begin(command, cgroup);
+    if (!begun.ok()) {
+      error = of_rank(begun.status(), command);
+      break;
+    }
+    starting.push_back(std::move(begun).value());
+  }
+  std::vector<RankProcess> processes;
+  bool all_run = true;
+  for (std::size_t i = 0; i < starting.size(); ++i) {
+    StatusOr<RankProcess> process = starting[i]->Finish();
+    if (process.ok()) {
+      processes.push_back(std::move(process).value());
+    } else if (std::exchange(all_run, false)) {
+      error = of_rank(process.status(), commands[i]);  // before one that did not even begin
+    }
+  }
+  if (error.ok()) return processes;
+  for (RankProcess& process : processes) {
+    process.SignalGroup(SIGKILL);
+    process.Reap();
+  }
+  return error;
+}
+
+void RankProcess::SignalGroup(int signal) const { ::kill(-pid_, signal); }
+
+void RankProcess::SignalProcess(int signal) const { ::kill(pid_, signal); }
+
+RankExit RankProcess::PeekExit() const {
+  siginfo_t info{};
+  ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT);
+  RankExit exit;
+  if (info.si_code == CLD_EXITED) {
+    exit.exit_code = info.si_status;
+  } else {
+    exit.signal = info.si_status;
+    exit.core_dumped = info.si_code == CLD_DUMPED;
+  }
+  return exit;
+}
+
+RankExit RankProcess::Reap() {
+  RankExit exit = PeekExit();
+  rusage usage{};
+  ::wait4(pid_, nullptr, 0, &usage);
+  exit.max_rss_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+  pidfd_.Reset();
+  return exit;
+}
+
+}  // namespace ds::daemon

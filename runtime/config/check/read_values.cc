@@ -1,0 +1,213 @@
+#include "runtime/config/check/read_values.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/suggest.h"
+#include "runtime/config/check/value_check.h"
+#include "runtime/config/keys/registry.h"
+
+namespace ds::config {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// One key of the file: `path` finds it in the registry, `key` is what the user sees.
+struct Place {
+  std::string path;
+  std::string key;
+};
+
+class ValueReader {
+ public:
+  ValueReader(Values* values, IssueLog* issues) : values_(*values), issues_(*issues) {}
+
+  Json ReadObject(const JsonNode& node, const Place& parent) {
+    Json plain = Json::object();
+    for (const JsonMember& member : node.members) {
+      const std::optional<Place> place = FindPlace(member, parent);
+      if (!place) continue;
+      if (std::optional<Json> value = ReadMember(member.node, *place)) {
+        const std::string name = place->key.substr(parent.key.empty() ? 0 : parent.key.size() + 1);
+        plain[name] = *std::move(value);
+      }
+    }
+    return plain;
+  }
+
+ private:
+  // Where the registry has the member; logs and returns nothing when it has not.
+  std::optional<Place> FindPlace(const JsonMember& member, const Place& parent) {
+    const std::string& name = member.name;
+    const std::string prefix = parent.key.empty() ? "" : parent.key + ".";
+    const std::string path = MemberPath(parent.path, name);
+    if (path.empty()) {
+      issues_.Error(prefix + name, UnknownKey(name, parent), member.position);
+      return std::nullopt;
+    }
+    const std::string registered = path.substr(path.rfind('.') + 1);
+    const std::string key = prefix + (registered.starts_with('<') ? name : registered);
+    const auto [seen, is_first] = names_seen_.emplace(key, name);
+    if (is_first) return Place{path, key};
+    // The same name twice has been reported where the text was parsed.
+    if (seen->second != name) {
+      issues_.Error(key, "'" + seen->second + "' and '" + name + "' are two names of " + key,
+                    member.position);
+    }
+    return std::nullopt;
+  }
+
+  static std::string UnknownKey(const std::string& name, const Place& parent) {
+    const std::string key = parent.key.empty() ? name : parent.key + "." + name;
+    const std::string retired(RetiredHint(key));
+    if (!retired.empty()) return key + " is not accepted: " + retired;
+    const std::string unknown = "unknown key " + key;
+    if (FindSetting(name) != nullptr && name.find('.') != std::string::npos) {
+      return unknown + "; write its parts as nested objects";
+    }
+    const std::string hint = DidYouMean(name, MemberNames(parent.path));
+    return unknown + (hint.empty() ? MeantElsewhere(name) : hint);
+  }
+
+  // For a key that exists, but in another section.
+  static std::string MeantElsewhere(const std::string& name) {
+    if (!MemberPath("", name).empty()) return "; did you mean '" + name + "' at the top level?";
+    const std::vector<std::string> paths = PathsEndingIn(name);
+    return paths.empty() ? "" : "; did you mean '" + paths.front() + "'?";
+  }
+
+  std::optional<Json> ReadMember(const JsonNode& node, const Place& place) {
+    const Setting* setting = FindSetting(place.path);
+    if (setting == nullptr || setting->state == SettingState::kSection) {
+      return ReadSection(node, setting, place);
+    }
+    return ReadValue(node, *setting, place);
+  }
+
+  std::optional<Json> ReadSection(const JsonNode& node, const Setting* setting,
+                                  const Place& place) {
+    if (node.scalar.is_null() && setting != nullptr && !setting->required) return std::nullopt;
+    const bool takes_auto = setting != nullptr && setting->auto_rule == AutoRule::kDefault;
+    if (node.scalar == "auto" && takes_auto) return std::nullopt;  // all keys at their defaults
+    if (node.scalar.is_boolean() && place.path == "zero_optimization") return ReadLegacyZero(node);
+    if (!node.scalar.is_object()) {
+      issues_.Error(place.key, place.key + " must be an object, not " + ShortDump(node.scalar),
+                    node.position);
+      return std::nullopt;
+    }
+    if (setting != nullptr && setting->enables) ReportPresence(node, place);
+    Json plain = ReadObject(node, place);
+    return plain.empty() ? std::nullopt : std::optional(std::move(plain));
+  }
+
+  // Old files switch ZeRO on and off by a bare boolean.
+  Json ReadLegacyZero(const JsonNode& node) {
+    const int stage = node.scalar.get<bool>() ? 1 : 0;
+    const std::string key = "zero_optimization.stage";
+    issues_.Warning("zero_optimization",
+                    "zero_optimization as true or false is an old form: it is read as stage " +
+                        std::to_string(stage),
+                    node.position);
+    Give(node, *FindSetting(key), {key, key}, stage);
+    return {{"stage", stage}};
+  }
+
+  // Sections that switch a feature on by being there. Keys at their default are always accepted,
+  // so only an empty section can be refused.
+  void ReportPresence(const JsonNode& node, const Place& place) {
+    const std::string feature = place.key + " is not supported yet";
+    if (node.members.empty()) {
+      issues_.Error(place.key, feature + ": remove it", node.position);
+    } else {
+      issues_.Warning(place.key, feature + ": it stays off", node.position);
+    }
+  }
+
+  std::optional<Json> ReadValue(const JsonNode& node, const Setting& setting, const Place& place) {
+    Json value = WholeValue(node);
+    if (IsDefault(setting, value)) return ReadDefault(node, setting, place, std::move(value));
+    if (value == "auto" && setting.auto_rule != AutoRule::kValue) {
+      return ReadAuto(node, setting, place);
+    }
+    if (const auto problem = CheckValue(setting, &value)) {
+      issues_.Error(place.key, place.key + " " + *problem, node.position);
+      values_.MarkBroken(place.key);
+      return std::nullopt;
+    }
+    Give(node, setting, place, value);
+    ReadElements(node, place);
+    return value;
+  }
+
+  std::optional<Json> ReadDefault(const JsonNode& node, const Setting& setting, const Place& place,
+                                  Json value) {
+    if (value.is_null()) return std::nullopt;  // as if it were absent
+    // The file may write the number in another form than the registry: 1 for 1.0.
+    if (value.is_number()) value = DefaultValue(setting);
+    Give(node, setting, place, value);
+    return value;
+  }
+
+  std::optional<Json> ReadAuto(const JsonNode& node, const Setting& setting, const Place& place) {
+    if (setting.auto_rule == AutoRule::kRefused) {
+      issues_.Error(place.key,
+                    place.key +
+                        " cannot be \"auto\": nothing in this job determines it; give a "
+                        "value or remove the key" +
+                        DefaultHint(setting),
+                    node.position);
+      values_.MarkBroken(place.key);
+      return std::nullopt;
+    }
+    values_.MarkAuto(place.key, node.position);
+    if (setting.auto_rule == AutoRule::kDefault) {
+      values_.Give(place.key,
+                   {.setting = &setting,
+                    .value = DefaultValue(setting),
+                    .origin = "\"auto\" at " + issues_.Place(node.position) + ": the default"});
+    }
+    return std::nullopt;
+  }
+
+  static std::string DefaultHint(const Setting& setting) {
+    const bool has_default = !setting.required && setting.default_json != "null";
+    return has_default ? " (default " + std::string(setting.default_json) + ")" : "";
+  }
+
+  // The objects of a list whose members are keys of their own, such as layer_specs.
+  void ReadElements(const JsonNode& node, const Place& place) {
+    if (!HasChildren(place.path + "[]")) return;
+    for (std::size_t i = 0; i < node.elements.size(); ++i) {
+      const std::string key = place.key + "[" + std::to_string(i) + "]";
+      if (node.elements[i].scalar.is_object()) {
+        ReadObject(node.elements[i], {place.path + "[]", key});
+      } else {
+        issues_.Error(key, key + " must be an object", node.elements[i].position);
+      }
+    }
+  }
+
+  void Give(const JsonNode& node, const Setting& setting, const Place& place, Json value) {
+    values_.Give(place.key, {.setting = &setting,
+                             .value = std::move(value),
+                             .origin = issues_.Place(node.position),
+                             .position = node.position,
+                             .given = true});
+  }
+
+  Values& values_;
+  IssueLog& issues_;
+  std::map<std::string, std::string> names_seen_;  // key to the name that the file gave it by
+};
+
+}  // namespace
+
+Json ReadValues(const JsonNode& root, Values* values, IssueLog* issues) {
+  return ValueReader(values, issues).ReadObject(root, {"", ""});
+}
+
+}  // namespace ds::config

@@ -1,0 +1,233 @@
+// Turns settings.json into settings_table.inc, the constant table behind registry.h, and into the
+// reference page of all keys.
+//
+//     ds_generate_settings SETTINGS_JSON TABLE PAGE
+//
+// An entry that makes no sense (unknown field, a default outside its own type, range or choices, a
+// switch that does not exist) fails the build with the entry's key, and so does one that leaves a
+// question open: what a working key costs, why an accepted one has no effect, which missing feature
+// a refused one belongs to ("not_built", by the longest prefix of the key), where the value of a
+// renamed one goes.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/config/keys/settings_page.h"
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const std::map<std::string, std::string> kTypes = {
+    {"bool", "kBool"}, {"int", "kInt"},       {"float", "kFloat"}, {"string", "kString"},
+    {"list", "kList"}, {"object", "kObject"}, {"any", "kAny"}};
+const std::map<std::string, std::string> kStates = {{"section", "kSection"},
+                                                    {"works", "kWorks"},
+                                                    {"accepted", "kAccepted"},
+                                                    {"refused", "kRefused"},
+                                                    {"renamed", "kRenamed"}};
+const std::map<std::string, std::string> kAutoRules = {{"refused", "kRefused"},
+                                                       {"default", "kDefault"},
+                                                       {"derive", "kDerived"},
+                                                       {"resolve", "kResolved"},
+                                                       {"value", "kValue"}};
+const std::vector<std::string> kFields = {
+    "key",     "section", "type",     "choices",    "ignore_case", "min",      "max",
+    "default", "auto",    "required", "harmless",   "state",       "reason",   "switch",
+    "enables", "doc",     "cost",     "renamed_to", "carries",     "per_group"};
+
+// A problem of settings.json ends the program: this is a build step.
+[[noreturn]] void Fail(const std::string& key, const std::string& problem) {
+  std::cerr << "settings.json: " << key << ": " << problem << "\n";
+  std::exit(1);
+}
+
+bool Has(const Json& list, const Json& value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+bool FitsType(const Json& value, const std::string& type) {
+  if (type == "bool") return value.is_boolean();
+  if (type == "int") return value.is_number_integer();
+  if (type == "float") return value.is_number();
+  if (type == "string") return value.is_string();
+  if (type == "list") return value.is_array();
+  if (type == "object") return value.is_object();
+  return true;
+}
+
+void CheckDefault(const Json& entry, const std::string& key) {
+  const Json& value = entry["default"];
+  const bool is_auto_value = entry.value("auto", "") == "value" && value == "auto";
+  if (value.is_null() || is_auto_value) return;
+  if (!FitsType(value, entry["type"])) Fail(key, "the default is not of its type");
+  if (entry.contains("choices") && !Has(entry["choices"], value)) {
+    Fail(key, "the default is not one of the choices");
+  }
+  if (value.is_number() &&
+      (value < entry.value("min", value) || value > entry.value("max", value))) {
+    Fail(key, "the default is out of range");
+  }
+}
+
+void CheckEntry(const Json& entry, const std::vector<std::string>& keys) {
+  const std::string key = entry["key"];
+  for (const auto& [field, value] : entry.items()) {
+    if (!Has(Json(kFields), field)) Fail(key, "unknown field " + field);
+  }
+  const auto exists = [&](const std::string& name) {
+    return std::find(keys.begin(), keys.end(), name) != keys.end();
+  };
+  const bool has_children = std::any_of(keys.begin(), keys.end(), [&](const std::string& other) {
+    return other.starts_with(key + ".");
+  });
+  if (std::count(keys.begin(), keys.end(), key) != 1) Fail(key, "declared twice");
+  if (has_children != (entry["state"] == "section")) Fail(key, "a section is what holds keys");
+  if (entry["doc"].get<std::string>().empty()) Fail(key, "has no doc");
+  if (entry.contains("reason") != (entry["state"] == "accepted")) {
+    Fail(key, "an accepted key, and no other, says why it has no effect");
+  }
+  if (entry.contains("cost") != (entry["state"] == "works")) {
+    Fail(key, "a key that works, and no other, says what changing it costs");
+  }
+  if (entry.contains("renamed_to") != (entry["state"] == "renamed")) {
+    Fail(key, "a renamed key, and no other, says what it is called now");
+  }
+  if (entry.contains("renamed_to") && !exists(entry["renamed_to"])) Fail(key, "unknown new name");
+  if (entry.contains("switch") && !exists(entry["switch"])) Fail(key, "unknown switch");
+  if (entry.value("per_group", false) && entry["type"] != "float") {
+    Fail(key, "what is per parameter group is a number");
+  }
+  if (entry.value("required", false) == entry.contains("default")) {
+    Fail(key, "has either a default or required");
+  }
+  if (entry.contains("default")) CheckDefault(entry, key);
+}
+
+// The longest of `prefixes` (names of an object) that `key` begins with, dot by dot, or "".
+std::string LongestPrefix(const std::string& key, const Json& prefixes) {
+  std::string prefix = key;
+  while (!prefix.empty() && !prefixes.contains(prefix)) {
+    const std::size_t dot = prefix.rfind('.');
+    prefix.resize(dot == std::string::npos ? 0 : dot);
+  }
+  return prefix;
+}
+
+// In these sections DeepSpeed takes "auto" for the default, so every key does that has one.
+void FillAutoRules(Json* registry) {
+  Json sections = Json::object();
+  for (const Json& section : registry->at("auto_is_default")) sections[section] = true;
+  for (Json& entry : registry->at("settings")) {
+    const std::string key = entry["key"];
+    const bool below = key.find('.') != std::string::npos && !LongestPrefix(key, sections).empty();
+    if (below && entry.contains("default") && !entry.contains("auto")) entry["auto"] = "default";
+  }
+}
+
+// Gives each refused entry the reason of its feature.
+void FillReasons(Json* registry) {
+  const Json& not_built = registry->at("not_built");
+  std::set<std::string> missing;
+  for (Json& entry : registry->at("settings")) {
+    if (entry["state"] != "refused") continue;
+    const std::string feature = LongestPrefix(entry["key"], not_built);
+    if (feature.empty()) Fail(entry["key"], "is refused, so not_built must say why");
+    entry["reason"] = not_built[feature];
+    missing.insert(feature);
+  }
+  for (const auto& [feature, reason] : not_built.items()) {
+    if (!missing.contains(feature)) Fail(feature, "nothing is refused for it: leave not_built");
+  }
+}
+
+// A C++ string literal: JSON's escapes are C++'s, for the characters that occur here.
+std::string Quoted(const std::string& text) { return Json(text).dump(); }
+
+std::string ListLiteral(const Json& entry, const char* field) {
+  return Quoted(entry.contains(field) ? entry[field].dump() : "[]");
+}
+
+std::string Limit(const Json& entry, const char* field, const char* otherwise) {
+  return entry.contains(field) ? entry[field].dump() : otherwise;
+}
+
+std::string Row(const Json& entry) {
+  const auto flag = [&](const char* field) { return entry.value(field, false) ? "true" : "false"; };
+  const auto text = [&](const char* field) { return Quoted(entry.value(field, "")); };
+  const Json absent;
+  const Json& default_value = entry.contains("default") ? entry["default"] : absent;
+  std::string row = "    {" + text("key") + ", ValueType::" + kTypes.at(entry["type"]);
+  row += ", SettingState::" + kStates.at(entry["state"]);
+  row += ", AutoRule::" + kAutoRules.at(entry.value("auto", "refused"));
+  for (const char* field : {"required", "ignore_case", "enables", "per_group"})
+    row += ", " + std::string(flag(field));
+  row += ", " + Limit(entry, "min", "kNoMinimum") + ", " + Limit(entry, "max", "kNoMaximum");
+  row += ", " + Quoted(default_value.dump());
+  for (const char* field : {"choices", "harmless"}) row += ", " + ListLiteral(entry, field);
+  row += ", " + Quoted(entry.contains("carries") ? entry["carries"].dump() : "{}");
+  for (const char* field : {"switch", "renamed_to", "reason", "doc", "cost"}) {
+    row += ", " + text(field);
+  }
+  return row + "},\n";
+}
+
+std::string Pairs(const char* name, const Json& object) {
+  std::string text = "constexpr NamePair " + std::string(name) + "[] = {\n";
+  for (const auto& [from, to] : object.items()) {
+    text += "    {" + Quoted(from) + ", " + Quoted(to) + "},\n";
+  }
+  return text + "};\n";
+}
+
+void CheckRegistry(const Json& registry, const std::vector<std::string>& keys) {
+  for (const Json& entry : registry["settings"]) CheckEntry(entry, keys);
+}
+
+std::string Table(const Json& registry, const std::vector<std::string>& keys) {
+  std::string text = "constexpr Setting kSettings[] = {\n";
+  for (const Json& entry : registry["settings"]) text += Row(entry);
+  std::vector<std::size_t> order(keys.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](auto a, auto b) { return keys[a] < keys[b]; });
+  text += "};\nconstexpr std::uint16_t kByKey[] = {";
+  for (const std::size_t index : order) text += std::to_string(index) + ",";
+  return text + "};\n" + Pairs("kAliases", registry["aliases"]) +
+         Pairs("kRetired", registry["retired"]);
+}
+
+// Ends the program when the file cannot be written.
+void Write(const char* path, const std::string& text) {
+  std::ofstream output(path);
+  output << text;
+  output.close();
+  if (!output) Fail(path, "cannot be written");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 4) Fail("usage", "ds_generate_settings SETTINGS_JSON TABLE PAGE");
+  std::ifstream input(argv[1]);
+  Json registry = Json::parse(input, nullptr, /*allow_exceptions=*/false);
+  if (!registry.is_object()) Fail(argv[1], "is not a JSON object");
+  std::vector<std::string> keys;
+  for (const Json& entry : registry["settings"]) keys.push_back(entry["key"]);
+  CheckRegistry(registry, keys);
+  FillAutoRules(&registry);
+  FillReasons(&registry);
+  Write(argv[2],
+        "// Generated by generate_settings.cc from settings.json.\n" + Table(registry, keys));
+  Write(argv[3], ds::config::SettingsPage(registry));
+  return 0;
+}

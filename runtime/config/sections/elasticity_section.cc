@@ -1,0 +1,227 @@
+#include "runtime/config/sections/elasticity_section.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/config/check/read_values.h"
+#include "runtime/config/check/value_check.h"
+#include "runtime/config/keys/registry.h"
+
+namespace ds::config {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kSection = "elasticity";
+constexpr std::string_view kEnabled = "elasticity.enabled";
+constexpr std::string_view kMaxBatch = "elasticity.max_train_batch_size";
+constexpr std::string_view kMicroBatches = "elasticity.micro_batch_sizes";
+constexpr std::string_view kVersion = "elasticity.version";
+
+bool IsAnythingBroken(const Values& values) {
+  return std::any_of(values.entries().begin(), values.entries().end(), [](const auto& entry) {
+    return entry.first.starts_with(kSection) && entry.second.broken;
+  });
+}
+
+bool IsInt64(const Json& value) {
+  if (value.is_number_unsigned()) return value.get<std::uint64_t>() <= INT64_MAX;
+  return value.is_number_integer();
+}
+
+// The section of a file, with nothing else in it.
+JsonNode OnlyTheSection(const JsonNode& root) {
+  JsonNode only = root;
+  std::erase_if(only.members, [](const JsonMember& member) { return member.name != kSection; });
+  return only;
+}
+
+class SectionReader {
+ public:
+  SectionReader(const Values& values, IssueLog& issues) : values_(values), issues_(issues) {}
+
+  std::optional<ElasticityConfig> Read() {
+    for (const std::string_view key : {kMaxBatch, kMicroBatches}) {
+      if (!values_.IsGiven(key)) {
+        Error(key, std::string(key) + " is missing: elasticity needs it", kEnabled);
+      }
+    }
+    ElasticityConfig config{.max_train_batch_size = Int(kMaxBatch),
+                            .micro_batch_sizes = MicroBatches(),
+                            .min_gpus = Int("elasticity.min_gpus"),
+                            .max_gpus = Int("elasticity.max_gpus"),
+                            .prefer_larger_batch = values_.Get("elasticity.prefer_larger_batch"),
+                            .num_gpus_per_node = Int("elasticity.num_gpus_per_node"),
+                            .model_parallel_size = Int("elasticity.model_parallel_size"),
+                            .version = Version()};
+    if (failed_) return std::nullopt;
+    for (const ElasticityCheck& check : ElasticityChecks()) {
+      if (const Status status = check.check(config); !status.ok()) {
+        Error(check.key, status.message(), check.key);
+      }
+    }
+    return failed_ ? std::nullopt : std::optional(std::move(config));
+  }
+
+ private:
+  std::int64_t Int(std::string_view key) const { return values_.Get(key); }
+
+  std::vector<std::int64_t> MicroBatches() {
+    std::vector<std::int64_t> sizes;
+    const Json list = values_.Get(kMicroBatches);
+    for (const Json& size : list) {
+      // Python would take true for 1.
+      if (!IsInt64(size)) {
+        Error(
+            kMicroBatches,
+            std::string(kMicroBatches) + " must be a list of whole numbers, not " + ShortDump(list),
+            kMicroBatches);
+        break;
+      }
+      sizes.push_back(size);
+    }
+    return sizes;
+  }
+
+  ElasticityConfig::Version Version() {
+    const Json version = values_.Get(kVersion);
+    if (version == 0.1) return ElasticityConfig::Version::k01;
+    if (version != 0.2) {
+      Error(kVersion, std::string(kVersion) + " must be 0.1 or 0.2, not " + ShortDump(version),
+            kVersion);
+    }
+    return ElasticityConfig::Version::k02;
+  }
+
+  void Error(std::string_view key, const std::string& message, std::string_view at) {
+    issues_.Error(key, message, values_.PositionOf(at));
+    failed_ = true;
+  }
+
+  const Values& values_;
+  IssueLog& issues_;
+  bool failed_ = false;
+};
+
+// Batch sizes beside the section: refused, or overridden when the section says so.
+bool BatchIsLeftToElasticity(RuleContext& context) {
+  const Values& values = context.values;
+  const bool ignore = values.Get("elasticity.ignore_non_elastic_batch_info");
+  bool left = true;
+  for (const std::string_view key :
+       {"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"}) {
+    if (!values.IsGiven(key)) continue;
+    if (ignore) {
+      context.issues.Warning(key, std::string(key) + " is overridden: elasticity decides it",
+                             values.PositionOf(key));
+    } else {
+      left = false;
+      context.issues.Error(key,
+                           std::string(key) +
+                               " contradicts elasticity, which decides it: remove it, or set "
+                               "elasticity.ignore_non_elastic_batch_info to true",
+                           values.PositionOf(key));
+    }
+  }
+  return left;
+}
+
+// What the training of this build adds to what the section itself demands.
+bool IsTrainable(const ElasticityConfig& config, RuleContext& context) {
+  if (config.model_parallel_size == 1) return true;
+  constexpr char kKey[] = "elasticity.model_parallel_size";
+  context.issues.Error(kKey,
+                       std::string(kKey) + " " + std::to_string(config.model_parallel_size) +
+                           " is not supported yet in training: remove it or leave it at 1",
+                       context.values.PositionOf(kKey));
+  return false;
+}
+
+std::string AllErrors(const IssueLog& issues) {
+  std::string text;
+  for (const Issue& issue : issues.errors()) text += (text.empty() ? "" : "\n") + issue.message;
+  return text;
+}
+
+}  // namespace
+
+std::optional<ElasticityConfig> ReadElasticity(const Values& values, IssueLog& issues) {
+  if (IsAnythingBroken(values)) return std::nullopt;  // it has been reported
+  return SectionReader(values, issues).Read();
+}
+
+void ElasticityDecidesTheBatch(RuleContext& context) {
+  Values& values = context.values;
+  if (values.Get(kEnabled) != true) return;
+  const std::optional<ElasticityConfig> config = ReadElasticity(values, context.issues);
+  const bool is_left = BatchIsLeftToElasticity(context);
+  if (!config || !is_left || !IsTrainable(*config, context)) return;
+  const std::int64_t ranks = context.facts.world_size;
+  const StatusOr<ElasticBatch> batch = SolveElasticity(*config, ranks);
+  if (!batch.ok()) {
+    context.issues.Error(kSection, batch.status().message(), values.PositionOf(kEnabled));
+    return;
+  }
+  const std::string origin =
+      "derived from elasticity, world size " + std::to_string(context.facts.world_size);
+  const std::int64_t micro_batch = *batch->micro_batch_size;
+  values.Derive("train_batch_size", batch->final_batch_size, origin);
+  values.Derive("train_micro_batch_size_per_gpu", micro_batch, origin);
+  values.Derive("gradient_accumulation_steps", batch->final_batch_size / (micro_batch * ranks),
+                origin);
+}
+
+Status AgreesWithScheduler(const CheckResult& result, std::string_view scheduler_json) {
+  const auto value = [&](std::string_view key) {
+    return result.resolved.at(std::string(key)).at("value");
+  };
+  if (value(kEnabled) != true) return OkStatus();
+  const Json seen = Json::parse(scheduler_json, nullptr, /*allow_exceptions=*/false);
+  if (!seen.is_object()) {
+    return InvalidArgumentError(std::string(kSchedulerElasticity) + " is not a JSON object");
+  }
+  for (const std::string_view key : {kMaxBatch, kMicroBatches, kVersion}) {
+    const std::string name(key.substr(kSection.size() + 1));
+    const Json other = seen.contains(name) ? seen[name] : DefaultValue(*FindSetting(key));
+    if (value(key) == other) continue;
+    return InvalidArgumentError(std::string(key) + " is " + ShortDump(value(key)) +
+                                ", but the scheduler has seen " + ShortDump(other) + " (" +
+                                kSchedulerElasticity + ")");
+  }
+  return OkStatus();
+}
+
+StatusOr<ElasticBatch> ElasticBatchOf(std::string_view json_text, std::string_view file_name,
+                                      const ElasticQuestion& question) {
+  IssueLog issues(file_name);
+  const JsonReading reading = ReadPositionedJson(json_text);
+  for (const JsonProblem& problem : reading.problems) {
+    issues.Error("", problem.message, problem.position);
+  }
+  if (!reading.problems.empty()) return InvalidArgumentError(AllErrors(issues));
+  const JsonNode section = OnlyTheSection(reading.root);
+  if (section.members.empty()) {
+    return InvalidArgumentError(std::string(file_name) + ": there is no elasticity section");
+  }
+  Values values;
+  ReadValues(section, &values, &issues);
+  if (issues.errors().empty() && values.Get(kEnabled) != true) {
+    issues.Error(kEnabled, "elasticity is off: set elasticity.enabled to true",
+                 section.members[0].position);
+  }
+  const auto config = issues.errors().empty() ? ReadElasticity(values, issues) : std::nullopt;
+  if (!config) return InvalidArgumentError(AllErrors(issues));
+  std::optional<std::int64_t> num_gpus = question.num_gpus;
+  if (!num_gpus && config->version == ElasticityConfig::Version::k02) {
+    num_gpus = question.num_gpus_of_environment;
+    if (!num_gpus) {
+      return InvalidArgumentError(std::string(file_name) + ": elasticity.version 0.2" +
+                                  (values.IsGiven(kVersion) ? "" : " (the default)") +
+                                  " needs the number of GPUs: give it with -w N");
+    }
+  }
+  StatusOr<ElasticBatch> batch = SolveElasticity(*config, num_gpus);
+  return batch.ok() ? batch : batch.status().WithContext(file_name);
+}
+
+}  // namespace ds::config

@@ -1,0 +1,31 @@
+#pragma once
+
+// Which parameters have a learning rate or a weight decay of their own: what a script gives
+// DeepSpeed as a list of parameter groups.
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <string>
+
+#include "runtime/optim/kernels/part.h"
+
+namespace ds::optim {
+
+// The group of a parameter of the model's block `block`. Called once per parameter, before it has
+// values. Parameters of a block with equal groups lie in one flat buffer, so that groups cost a
+// collective each: a few per block, not one per parameter.
+using ParameterGrouper =
+    std::function<ParameterGroup(int block, const std::string& name, const at::Tensor& parameter)>;
+
+// All parameters alike.
+ParameterGroup OneGroup(int block, const std::string& name, const at::Tensor& parameter);
+
+// No weight decay on what has fewer than two dimensions: norms and biases.
+ParameterGroup NoDecayOnNormsAndBiases(int block, const std::string& name,
+                                       const at::Tensor& parameter);
+
+// What `inner` says, at a rate that falls by `decay` with every block before the last of `blocks`.
+ParameterGrouper WithLayerwiseRates(ParameterGrouper inner, int blocks, double decay);
+
+}  // namespace ds::optim

@@ -1,0 +1,89 @@
+#pragma once
+
+// What the optimizers compute that step along a direction (adam_direction.h, muon.h).
+
+#include "runtime/optim/kernels/element.h"
+
+namespace ds::optim {
+
+struct DirectionCoefficients {
+  float gradient_scale;
+  float weight_decay;
+  float one_minus_beta1;
+  float beta2;
+  float one_minus_beta2;
+  float eps_inside;   // eps where it is added under the root, else 0
+  float eps_outside;  // eps where it is added to the root, else 0
+};
+// State: exp_avg, exp_avg_sq. Updates them from the gradient.
+struct MomentsOp {
+  static constexpr char kName[] = "moments";
+  static constexpr Streams kStreams{
+      .reads_parameter = false, .writes_parameter = false, .states = 2};
+  DirectionCoefficients c;
+
+  DS_HOST_DEVICE void operator()(Element& e) const {
+    const float gradient = e.gradient * c.gradient_scale;
+    e.state[0] += (gradient - e.state[0]) * c.one_minus_beta1;
+    e.state[1] = e.state[1] * c.beta2 + gradient * gradient * c.one_minus_beta2;
+  }
+};
+// State: exp_avg, exp_avg_sq. parameter += factor * u, where u is what the parameter would move by
+// at rate 1.
+struct StepAlongOp {
+  static constexpr char kName[] = "step along a direction";
+  static constexpr Streams kStreams{.reads_gradient = false, .states = 2, .writes_states = false};
+  DirectionCoefficients c;
+  float factor;
+
+  DS_HOST_DEVICE static float Direction(const DirectionCoefficients& c, const Element& e,
+                                        float parameter) {
+    const float root = std::sqrt(e.state[1] + c.eps_inside) + c.eps_outside;
+    return e.state[0] / root + c.weight_decay * parameter;
+  }
+  DS_HOST_DEVICE void operator()(Element& e) const {
+    e.parameter += factor * Direction(c, e, e.parameter);
+  }
+};
+// State: exp_avg, exp_avg_sq. u goes to the parameter's stream; the parameter itself comes in that
+// of the gradient.
+struct DirectionOp {
+  static constexpr char kName[] = "direction";
+  static constexpr Streams kStreams{.reads_parameter = false, .states = 2, .writes_states = false};
+  DirectionCoefficients c;
+
+  DS_HOST_DEVICE void operator()(Element& e) const {
+    e.parameter = StepAlongOp::Direction(c, e, e.gradient);
+  }
+};
+
+struct MuonCoefficients {
+  float gradient_scale;
+  float one_minus_momentum;
+};
+// State: momentum_buffer. What is to be orthogonalised goes to the parameter's stream.
+struct MuonMomentumOp {
+  static constexpr char kName[] = "Muon momentum";
+  static constexpr Streams kStreams{.reads_parameter = false, .states = 1};
+  MuonCoefficients c;
+
+  DS_HOST_DEVICE void operator()(Element& e) const {
+    const float gradient = e.gradient * c.gradient_scale;
+    const float momentum = e.state[0] + (gradient - e.state[0]) * c.one_minus_momentum;
+    e.state[0] = momentum;
+    e.parameter = momentum + (gradient - momentum) * c.one_minus_momentum;
+  }
+};
+// parameter = decay * parameter - lr * gradient.
+struct DecayAndStepOp {
+  static constexpr char kName[] = "decay and step";
+  static constexpr Streams kStreams{};
+  float decay;
+  float lr;
+
+  DS_HOST_DEVICE void operator()(Element& e) const {
+    e.parameter = e.parameter * decay - lr * e.gradient;
+  }
+};
+
+}  // namespace ds::optim

@@ -1,0 +1,86 @@
+#include "runtime/optim/kernels/gradient_norm.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/linalg_vector_norm.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include "runtime/base/check.h"
+#include "runtime/optim/kernels/simd.h"
+#include "runtime/optim/kernels/widen.h"
+
+namespace ds::optim {
+namespace {
+
+// Elements whose squares are added by one task: fixed, so that the sum does not depend on threads.
+constexpr std::int64_t kChunk = 1 << 18;
+// Independent running sums: what a vector register of doubles holds, several times over.
+constexpr std::int64_t kLanes = 32;
+
+template <typename Narrow>
+double SumOfSquares16Bit(const Narrow* values, std::int64_t count) {
+  std::array<float, 1024> block;
+  double sum = 0.0;
+  for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(block.size())) {
+    const std::int64_t n = std::min<std::int64_t>(block.size(), count - i);
+    Widen(values + i, n, block.data());
+    sum += SumOfSquares(block.data(), n);
+  }
+  return sum;
+}
+
+double SumOfSquaresOnCpu(const at::Tensor& flat, std::int64_t start, std::int64_t count) {
+  switch (flat.scalar_type()) {
+    case at::kBFloat16:
+      return SumOfSquares16Bit(flat.const_data_ptr<c10::BFloat16>() + start, count);
+    case at::kHalf:
+      return SumOfSquares16Bit(flat.const_data_ptr<c10::Half>() + start, count);
+    default:
+      return SumOfSquares(flat.const_data_ptr<float>() + start, count);
+  }
+}
+
+}  // namespace
+
+DS_SIMD_CLONES double SumOfSquares(const float* values, std::int64_t count) {
+  std::array<double, kLanes> lanes{};
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+      const double value = values[i + lane];
+      lanes[static_cast<std::size_t>(lane)] += value * value;
+    }
+  }
+  double sum = std::accumulate(lanes.begin(), lanes.end(), 0.0);
+  for (; i < count; ++i) sum += static_cast<double>(values[i]) * values[i];
+  return sum;
+}
+
+double SumOfSquares(const at::Tensor& flat) {
+  if (!flat.is_cpu()) {
+    const double norm = at::linalg_vector_norm(flat, 2, {}, false, at::kDouble).item<double>();
+    return norm * norm;
+  }
+  const std::int64_t count = flat.numel();
+  std::vector<double> partial(static_cast<std::size_t>((count + kChunk - 1) / kChunk));
+  at::parallel_for(0, static_cast<std::int64_t>(partial.size()), 1,
+                   [&](std::int64_t begin, std::int64_t end) {
+                     for (std::int64_t c = begin; c < end; ++c) {
+                       const std::int64_t start = c * kChunk;
+                       const std::int64_t n = std::min(kChunk, count - start);
+                       partial[static_cast<std::size_t>(c)] = SumOfSquaresOnCpu(flat, start, n);
+                     }
+                   });
+  return std::accumulate(partial.begin(), partial.end(), 0.0);
+}
+
+double ClipFactor(double norm, double max_norm) {
+  if (max_norm <= 0.0) return 1.0;
+  return std::min(1.0, max_norm / (norm + 1e-6));
+}
+
+}  // namespace ds::optim

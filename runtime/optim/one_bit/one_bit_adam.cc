@@ -1,0 +1,35 @@
+#include "runtime/optim/one_bit/one_bit_adam.h"
+
+#include "runtime/optim/one_bit/frozen_variance.h"
+
+namespace ds::optim {
+
+std::span<const std::string_view> OneBitAdam::state_names(const ParameterGroup&) const {
+  static constexpr std::string_view kNames[] = {"exp_avg", "exp_avg_sq"};
+  return kNames;
+}
+
+bool OneBitAdam::WantsOwnGradients(std::int64_t step) const {
+  return step > LastWarmUpUpdate(config().freeze_step);
+}
+
+void OneBitAdam::Begin(const Update& update, const RankParts& all) {
+  if (!WantsOwnGradients(update.step)) return;
+  std::vector<at::Tensor> momenta;
+  for (const Part& part : all.parts) {
+    UpdateMomentum(part, update.gradient_scale, Beta1(update, part));
+    momenta.push_back(part.state[0]);
+  }
+  average_.Take(all, momenta);
+  for (const Part& part : all.parts) ZeroWhereVarianceIs(part.state[0], part);
+}
+
+void OneBitAdam::Apply(const Update& update, const Part& part) {
+  const DirectionCoefficients c = MakeDirectionCoefficients(
+      config(), update, {.weight_decay = WeightDecay(part), .beta1 = Beta1(update, part)});
+  const FlatUpdate launch = Launch(part);
+  if (!WantsOwnGradients(update.step)) UpdateMoments(c, part, launch);
+  StepAlongDirection(c, part, -Rate(update, part), launch);
+}
+
+}  // namespace ds::optim

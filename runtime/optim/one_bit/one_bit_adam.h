@@ -1,0 +1,38 @@
+#pragma once
+
+// 1-bit Adam (arXiv 2102.02888), as DeepSpeed 0.19.6 computes it after its initialisation step.
+//
+// Warm-up, updates 1 to freeze_step - 1 (at least one), with the mean gradient g over the ranks:
+//   m = m + (1 - beta1) (g - m)              v = beta2 v + (1 - beta2) g^2
+//   p -= lr (m / (sqrt(v) + eps) + weight_decay p)               without bias correction
+// From then on v is frozen and gradients are not exchanged. Each rank moves m by its own gradient,
+// m becomes the compressed mean of the ranks' (one_bit_average.h), and p moves as above.
+// Compression knows no zero: where v is zero, because no gradient has been there, m is kept at zero
+// (what DeepSpeed has its users ask for by an exp_avg_mask).
+//
+// Unsharded parts only. The errors of the compression are not in checkpoints, as in DeepSpeed.
+
+#include <string_view>
+
+#include "runtime/optim/adam_direction.h"
+#include "runtime/optim/one_bit/one_bit_average.h"
+#include "runtime/optim/optimizer.h"
+
+namespace ds::optim {
+
+class OneBitAdam : public Optimizer {
+ public:
+  using Optimizer::Optimizer;
+
+  std::string_view name() const override { return "OneBitAdam"; }
+  std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
+  bool WantsOwnGradients(std::int64_t step) const override;
+  void Begin(const Update& update, const RankParts& all) override;
+  void Apply(const Update& update, const Part& part) override;
+  void StateWasLoaded() override { average_.ForgetErrors(); }
+
+ private:
+  OneBitAverage average_;
+};
+
+}  // namespace ds::optim

@@ -1,0 +1,205 @@
+#include "runtime/optim/one_bit/one_bit_lamb.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/sqrt.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/optim/lamb.h"
+#include "runtime/optim/one_bit/frozen_variance.h"
+
+namespace ds::optim {
+namespace {
+
+constexpr std::size_t kFresh = 2;  // the state that goes on when v is frozen
+
+double Norm(const at::Tensor& values) { return at::linalg_vector_norm(values).item<double>(); }
+
+}  // namespace
+
+std::span<const std::string_view> OneBitLamb::state_names(const ParameterGroup&) const {
+  static constexpr std::string_view kNames[] = {"exp_avg", "exp_avg_sq", "exp_avg_sq_fresh"};
+  return kNames;
+}
+
+bool OneBitLamb::WantsOwnGradients(std::int64_t step) const {
+  return step > LastWarmUpUpdate(config().freeze_step);
+}
+
+DirectionCoefficients OneBitLamb::Coefficients(const Update& update, const Part& part) const {
+  return MakeDirectionCoefficients(
+      config(), update, {.weight_decay = WeightDecay(part), .beta1 = Beta1(update, part)});
+}
+
+void OneBitLamb::Begin(const Update& update, const RankParts& all) {
+  trust_.resize(static_cast<std::size_t>(all.parameter_count));
+  if (!WantsOwnGradients(update.step)) return;
+  FindScalings(all);
+  momenta_before_.assign(trust_.size(), at::Tensor());
+  std::int64_t bytes = 0;
+  for (const Part& part : all.parts) {
+    const at::Tensor before = part.state[0].clone();
+    bytes += static_cast<std::int64_t>(before.nbytes());
+    for (const Segment& segment : part.segments) {
+      momenta_before_[static_cast<std::size_t>(segment.parameter)] =
+          before.narrow(0, segment.start, segment.count);
+    }
+    UpdateMomentum(part, update.gradient_scale, Beta1(update, part));
+  }
+  momenta_entry_ = Book(all, device::MemoryUse::kCommBuffers, bytes);
+  AverageMomenta(all);
+}
+
+// Makes the momenta alike in size, once, so that one scale fits all of them.
+void OneBitLamb::FindScalings(const RankParts& all) {
+  if (std::any_of(trust_.begin(), trust_.end(), [](const Trust& t) { return t.scaling != 0.0; })) {
+    return;
+  }
+  double sum = 0.0;
+  std::int64_t count = 0;
+  for (const Part& part : all.parts) {
+    for (const Segment& segment : part.segments) {
+      const double size = Norm(part.state[0].narrow(0, segment.start, segment.count)) /
+                          std::sqrt(static_cast<double>(segment.count));
+      if (!(size > 0.0)) continue;
+      TrustOf(segment).scaling = size;
+      sum += size;
+      ++count;
+    }
+  }
+  for (Trust& trust : trust_) {
+    if (trust.scaling != 0.0) trust.scaling = sum / static_cast<double>(count) / trust.scaling;
+  }
+}
+
+at::Tensor OneBitLamb::WithPadding(std::vector<at::Tensor> momenta) {
+  if (!padding_.defined()) {
+    std::int64_t numel = 0;
+    for (const at::Tensor& momentum : momenta) numel += momentum.numel();
+    padding_ = at::zeros({compressed_->PaddedNumel(numel) - numel}, momenta[0].options());
+  }
+  momenta.push_back(padding_);
+  return at::cat(momenta);
+}
+
+void OneBitLamb::StateWasLoaded() {
+  compressed_.reset();
+  padding_ = at::Tensor();
+}
+
+void OneBitLamb::AverageMomenta(const RankParts& all) {
+  std::vector<at::Tensor> momenta;
+  std::vector<double> scalings;
+  for (const Part& part : all.parts) {
+    for (const Segment& segment : part.segments) {
+      const at::Tensor momentum = part.state[0].narrow(0, segment.start, segment.count);
+      const double scaling = TrustOf(segment).scaling;
+      momentum.mul_(scaling);
+      if (scaling == 0.0) continue;
+      momenta.push_back(momentum);
+      scalings.push_back(scaling);
+    }
+  }
+  if (momenta.empty()) return;
+  if (!compressed_) compressed_.emplace(*all.world, all.ledger);
+  const at::Tensor flat = WithPadding(momenta);
+  const device::LedgerEntry entry =
+      Book(all, device::MemoryUse::kCommBuffers, static_cast<std::int64_t>(flat.nbytes()));
+  compressed_->Average({flat});
+  std::int64_t start = 0;
+  for (std::size_t i = 0; i < momenta.size(); ++i) {
+    momenta[i].copy_(flat.narrow(0, start, momenta[i].numel())).div_(scalings[i]);
+    start += momenta[i].numel();
+  }
+  padding_.copy_(flat.narrow(0, start, padding_.numel()));
+  for (const Part& part : all.parts) ZeroWhereVarianceIs(part.state[0], part);
+}
+
+void OneBitLamb::Apply(const Update& update, const Part& part) {
+  if (WantsOwnGradients(update.step)) {
+    StepFrozen(update, part);
+  } else {
+    WarmUp(update, part);
+  }
+}
+
+void OneBitLamb::WarmUp(const Update& update, const Part& part) {
+  const DirectionCoefficients c = Coefficients(update, part);
+  const FlatUpdate launch = Launch(part);
+  UpdateMoments(c, part, launch);
+  if (update.step == LastWarmUpUpdate(config().freeze_step)) {
+    part.state[kFresh].copy_(part.state[1]);
+  }
+  for (const Segment& segment : part.segments) {
+    const Part cut = Cut(part, segment.start, segment.count);
+    const DirectionSquares squares = SumSquares(c, cut, launch);
+    const double ratio = LambRatio(config(), squares);
+    double& mean = TrustOf(segment).ratio;
+    if (ratio != 1.0) mean = config().coeff_beta * mean + (1.0 - config().coeff_beta) * ratio;
+    StepAlongDirection(c, cut, -Rate(update, part) * ratio, launch);
+  }
+}
+
+double OneBitLamb::Factor(const Part& cut, const at::Tensor& plain, const at::Tensor& direction,
+                          Trust* trust) const {
+  const at::Tensor frozen = at::sqrt(cut.state[1]).add_(config().eps);
+  const at::Tensor fresh = at::sqrt(cut.state[kFresh]).add_(config().eps);
+  double factor = frozen.div_(fresh).max().item<double>();
+  if (const double length = Norm(direction); WeightDecay(cut) > 0.0 && length > 0.0) {
+    const double share = std::min(1.0, Norm(plain) / length);
+    factor = factor * share + (1.0 - share);
+  }
+  factor = std::clamp(factor, config().factor_min, config().factor_max);
+  factor = std::clamp(factor, trust->factor * (1.0 - config().factor_threshold),
+                      trust->factor * (1.0 + config().factor_threshold));
+  trust->factor = factor;
+  return factor;
+}
+
+void OneBitLamb::StepFrozen(const Update& update, const Part& part) {
+  const double beta1 = Beta1(update, part);
+  for (const Segment& segment : part.segments) {
+    if (segment.count == 0) continue;
+    const Part cut = Cut(part, segment.start, segment.count);
+    const at::Tensor& before = momenta_before_.at(static_cast<std::size_t>(segment.parameter));
+    const at::Tensor said = cut.state[0].sub(before, beta1).div_(1.0 - beta1);
+    cut.state[kFresh].mul_(config().beta2).addcmul_(said, said, 1.0 - config().beta2);
+    const at::Tensor plain = cut.state[0].div(at::sqrt(cut.state[1]).add_(config().eps));
+    const at::Tensor direction = plain.add(cut.parameter, WeightDecay(part));
+    Trust& trust = TrustOf(segment);
+    const double factor = Factor(cut, plain, direction, &trust);
+    cut.parameter.sub_(direction, Rate(update, part) * trust.ratio * factor);
+    momenta_before_[static_cast<std::size_t>(segment.parameter)] = at::Tensor();
+  }
+  Publish(part);
+}
+
+nlohmann::json OneBitLamb::State() const {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const Trust& trust : trust_) rows.push_back({trust.ratio, trust.factor, trust.scaling});
+  return {{"trust", rows}};
+}
+
+Status OneBitLamb::LoadState(const nlohmann::json& state, std::int64_t parameter_count) {
+  std::vector<std::vector<double>> rows;
+  try {
+    state.at("trust").get_to(rows);
+  } catch (const nlohmann::json::exception&) {
+    return DataLossError("the state of OneBitLamb has no rows \"trust\"");
+  }
+  const bool fits = std::ssize(rows) == parameter_count || rows.empty();
+  if (!fits || !std::all_of(rows.begin(), rows.end(), [](auto& r) { return r.size() == 3; })) {
+    return DataLossError("the state of OneBitLamb is not one of " +
+                         std::to_string(parameter_count) + " parameters");
+  }
+  trust_.clear();
+  for (const auto& row : rows) {
+    trust_.push_back({.ratio = row[0], .factor = row[1], .scaling = row[2]});
+  }
+  return OkStatus();
+}
+
+}  // namespace ds::optim

@@ -1,0 +1,108 @@
+#include "runtime/optim/one_bit/zero_one_adam.h"
+
+#include <ATen/ops/sqrt.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "runtime/optim/one_bit/frozen_variance.h"
+
+namespace ds::optim {
+
+std::span<const std::string_view> ZeroOneAdam::state_names(const ParameterGroup&) const {
+  static constexpr std::string_view kNames[] = {"exp_avg", "exp_avg_sq"};
+  return kNames;
+}
+
+bool ZeroOneAdam::WantsOwnGradients(std::int64_t step) const {
+  return intervals_.At(step) != ZeroOneUpdate::kRefresh;
+}
+
+void ZeroOneAdam::StateWasLoaded() {
+  average_.ForgetErrors();
+  moved_.clear();
+  moved_entry_.Reset();
+  rates_.clear();
+}
+
+DirectionCoefficients ZeroOneAdam::Coefficients(const Update& update, const Part& part) const {
+  return MakeDirectionCoefficients(
+      config(), update, {.weight_decay = WeightDecay(part), .beta1 = Beta1(update, part)});
+}
+
+void ZeroOneAdam::Begin(const Update& update, const RankParts& all) {
+  const ZeroOneUpdate kind = intervals_.At(update.step);
+  if (kind == ZeroOneUpdate::kRefresh) return;
+  if (kind == ZeroOneUpdate::kOneBit) return FollowCompressedGradients(update, all);
+  const bool exchange = kind == ZeroOneUpdate::kExchange;
+  StepLocally(update, all, exchange);
+  if (exchange) Exchange(all);
+}
+
+void ZeroOneAdam::FollowCompressedGradients(const Update& update, const RankParts& all) {
+  std::vector<Part> parts = all.parts;
+  std::vector<at::Tensor> gradients;
+  std::int64_t bytes = 0;
+  for (Part& part : parts) {
+    part.gradient = part.gradient.to(at::kFloat).mul(update.gradient_scale);
+    bytes += static_cast<std::int64_t>(part.gradient.nbytes());
+    gradients.push_back(part.gradient);
+  }
+  const device::LedgerEntry entry = Book(all, device::MemoryUse::kCommBuffers, bytes);
+  average_.Take(all, gradients);
+  for (const Part& part : parts) {
+    ZeroWhereVarianceIs(part.gradient, part);
+    UpdateMomentum(part, /*gradient_scale=*/1.0, Beta1(update, part));
+  }
+}
+
+void ZeroOneAdam::StepLocally(const Update& update, const RankParts& all, bool exchange) {
+  if (moved_.empty()) {
+    // What the errors so far are of is no longer what is compressed.
+    average_.ForgetErrors();
+    std::int64_t bytes = 0;
+    for (const Part& part : all.parts) {
+      moved_.push_back(at::zeros_like(part.parameter));
+      bytes += static_cast<std::int64_t>(moved_.back().nbytes());
+    }
+    moved_entry_ = Book(all, device::MemoryUse::kOptimizerState, bytes);
+    rates_.assign(moved_.size(), 0.0);
+  }
+  for (std::size_t i = 0; i < all.parts.size(); ++i) {
+    const Part& part = all.parts[i];
+    UpdateMomentum(part, update.gradient_scale, Beta1(update, part));
+    ZeroWhereVarianceIs(part.state[0], part);
+    const at::Tensor direction = Direction(Coefficients(update, part), part, Launch(part));
+    if (exchange) {
+      part.parameter.sub_(moved_[i]);
+    } else {
+      part.parameter.sub_(direction, Rate(update, part));
+    }
+    moved_[i].sub_(direction, Rate(update, part));
+    rates_[i] += Rate(update, part);
+  }
+}
+
+void ZeroOneAdam::Exchange(const RankParts& all) {
+  for (std::size_t i = 0; i < all.parts.size(); ++i) {
+    moved_[i].mul_(at::sqrt(all.parts[i].state[1]).add_(config().eps));
+  }
+  average_.Take(all, moved_);
+  for (std::size_t i = 0; i < all.parts.size(); ++i) {
+    const Part& part = all.parts[i];
+    ZeroWhereVarianceIs(moved_[i], part);
+    if (rates_[i] > 0.0) part.state[0].copy_(moved_[i]).div_(-rates_[i]);
+    part.parameter.add_(moved_[i].div_(at::sqrt(part.state[1]).add_(config().eps)));
+    moved_[i].zero_();
+    rates_[i] = 0.0;
+  }
+}
+
+void ZeroOneAdam::Apply(const Update& update, const Part& part) {
+  const ZeroOneUpdate kind = intervals_.At(update.step);
+  if (kind == ZeroOneUpdate::kLocal || kind == ZeroOneUpdate::kExchange) return Publish(part);
+  const DirectionCoefficients c = Coefficients(update, part);
+  const FlatUpdate launch = Launch(part);
+  if (kind == ZeroOneUpdate::kRefresh) UpdateMoments(c, part, launch);
+  StepAlongDirection(c, part, -Rate(update, part), launch);
+}
+
+}  // namespace ds::optim

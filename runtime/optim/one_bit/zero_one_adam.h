@@ -1,0 +1,56 @@
+#pragma once
+
+// 0/1 Adam (arXiv 2202.06009), as DeepSpeed 0.19.6 computes it after its initialisation step.
+//
+// zero_one_intervals.h says what kind an update is of:
+//   refresh   with the mean gradient g over the ranks: m = m + (1 - beta1) (g - m),
+//             v = beta2 v + (1 - beta2) g^2, p -= lr d with d = m / (sqrt(v) + eps) + decay p
+//   one bit   with the compressed mean of the ranks' gradients: m likewise, v rests, p -= lr d
+//   local     with the rank's own gradient: m likewise, p -= lr d, and u = u - lr d
+//   exchange  the same; then p is what it was after the last exchange, u becomes the compressed
+//             mean of u (sqrt(v) + eps), m = -u / (sum of the rates since then),
+//             p += u / (sqrt(v) + eps), u = 0
+// As in 1-bit Adam, m is kept at zero where v is zero.
+// Between exchanges the ranks' parameters differ. A checkpoint written then holds elements of all
+// of them, and u begins at zero after it has been loaded, as the errors of the compression do.
+//
+// On one rank compression changes nothing. (DeepSpeed's forgets the gradients of one-bit updates
+// there.) Unsharded parts only.
+
+#include <string_view>
+#include <vector>
+
+#include "runtime/optim/adam_direction.h"
+#include "runtime/optim/one_bit/one_bit_average.h"
+#include "runtime/optim/one_bit/zero_one_intervals.h"
+#include "runtime/optim/optimizer.h"
+
+namespace ds::optim {
+
+class ZeroOneAdam : public Optimizer {
+ public:
+  explicit ZeroOneAdam(const config::OptimizerConfig& config)
+      : Optimizer(config), intervals_(config) {}
+
+  std::string_view name() const override { return "ZeroOneAdam"; }
+  std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
+  bool WantsOwnGradients(std::int64_t step) const override;
+  void Begin(const Update& update, const RankParts& all) override;
+  void Apply(const Update& update, const Part& part) override;
+  void StateWasLoaded() override;
+
+ private:
+  DirectionCoefficients Coefficients(const Update& update, const Part& part) const;
+  void FollowCompressedGradients(const Update& update, const RankParts& all);
+  // Moves m and u; p by this update, or, when an exchange follows, back to the last one.
+  void StepLocally(const Update& update, const RankParts& all, bool exchange);
+  void Exchange(const RankParts& all);
+
+  ZeroOneIntervals intervals_;
+  OneBitAverage average_;
+  std::vector<at::Tensor> moved_;  // u of each part, from the first local update on
+  device::LedgerEntry moved_entry_;
+  std::vector<double> rates_;  // added up since the last exchange, of each part
+};
+
+}  // namespace ds::optim

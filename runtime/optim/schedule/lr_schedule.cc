@@ -1,0 +1,123 @@
+#include "runtime/optim/schedule/lr_schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <variant>
+
+#include "runtime/optim/schedule/torch_schedules.h"
+
+namespace ds::optim {
+namespace {
+
+double AsDouble(std::int64_t value) { return static_cast<double>(value); }
+
+ScheduledValues ValuesOf(const config::ConstantRate& /*s*/, double base_lr,
+                         std::int64_t /*advances*/) {
+  return {.lr = base_lr};
+}
+
+ScheduledValues ValuesOf(const config::LrRangeTest& s, double /*base_lr*/, std::int64_t advances) {
+  const double intervals = AsDouble(advances) / AsDouble(s.step_size);
+  return {.lr = s.min_lr * (1 + s.step_rate * (s.staircase ? std::floor(intervals) : intervals))};
+}
+
+// How far up the ramps update index `advances` is, from 0 to 1.
+double CycleHeight(const config::OneCycle& s, std::int64_t advances) {
+  const std::int64_t total = s.first_step_size + s.second_step_size;
+  const double ratio = AsDouble(s.first_step_size) / AsDouble(total);
+  const double cycles = AsDouble(advances) / AsDouble(total);
+  const double x = 1. + cycles - std::floor(1 + cycles);
+  const bool rises = x <= ratio;
+  const std::int64_t stairs = rises ? s.first_stair_count : s.second_stair_count;
+  if (stairs <= 0) return rises ? x / ratio : (x - 1) / (ratio - 1);
+  // Stairs are counted in whole updates: no rounding moves an edge.
+  const std::int64_t at = advances % total;
+  const std::int64_t stair = at <= s.first_step_size ? at * stairs / s.first_step_size
+                                                     : (total - at) * stairs / s.second_step_size;
+  return AsDouble(stair) / AsDouble(stairs);
+}
+
+ScheduledValues AfterCycle(const config::OneCycle& s, std::int64_t updates) {
+  ScheduledValues values{.lr = s.min_lr};
+  if (s.cycle_momentum) values.momentum = s.max_mom;
+  if (s.decay_step_size == 0) return values;
+  const double intervals = AsDouble(updates) / AsDouble(s.decay_step_size);
+  values.lr = s.min_lr / (1 + s.decay_lr_rate * intervals);
+  if (s.cycle_momentum) values.momentum = s.max_mom * (1 + s.decay_mom_rate * intervals);
+  return values;
+}
+
+ScheduledValues ValuesOf(const config::OneCycle& s, double /*base_lr*/, std::int64_t advances) {
+  const std::int64_t total = s.first_step_size + s.second_step_size;
+  if (advances > total) return AfterCycle(s, advances - total);
+  const double height = CycleHeight(s, advances);
+  ScheduledValues values{.lr = s.min_lr + (s.max_lr - s.min_lr) * height};
+  if (s.cycle_momentum) values.momentum = s.max_mom - (s.max_mom - s.min_mom) * height;
+  // Building the schedule sets the other end of the range.
+  if (s.cycle_momentum && advances == 0) values.momentum = s.min_mom;
+  return values;
+}
+
+double WarmupFraction(config::WarmupType type, std::int64_t steps, std::int64_t index) {
+  if (type == config::WarmupType::kLinear) return AsDouble(index) / AsDouble(steps);
+  return 1.0 / std::log(AsDouble(steps)) * std::log(AsDouble(index + 1));
+}
+
+ScheduledValues ValuesOf(const config::WarmupLr& s, double base_lr, std::int64_t advances) {
+  const std::int64_t index = advances - 1;
+  if (index < 0) return {.lr = s.min_lr};
+  const std::int64_t steps = std::max<std::int64_t>(2, s.num_steps);
+  double fraction = 1.0;
+  if (index < steps) {
+    fraction = WarmupFraction(s.type, steps, index);
+  } else if (s.total_num_steps) {
+    const double left = AsDouble(*s.total_num_steps - index);
+    fraction = std::max(0.0, left / std::max(1.0, AsDouble(*s.total_num_steps - steps)));
+  }
+  return {.lr = s.min_lr + (s.max_lr.value_or(base_lr) - s.min_lr) * fraction};
+}
+
+ScheduledValues ValuesOf(const config::WarmupCosineLr& s, double base_lr, std::int64_t advances) {
+  const std::int64_t index = advances - 1;
+  if (index < 0) return {.lr = 0.0};
+  const std::int64_t steps = std::max<std::int64_t>(2, s.num_steps);
+  if (index < steps) {
+    const double fraction = WarmupFraction(s.type, steps, index);
+    return {.lr = base_lr * (s.min_ratio + fraction * (1. - s.min_ratio))};
+  }
+  const std::int64_t length = std::max<std::int64_t>(1, s.total_num_steps - steps);
+  const double progress = std::min(1.0, AsDouble(index - steps + 1) / AsDouble(length));
+  const double fall = (1 + std::cos(std::numbers::pi * progress)) / 2;
+  return {.lr = base_lr * std::max(0.0, s.cos_min_ratio + (1. - s.cos_min_ratio) * fall)};
+}
+
+}  // namespace
+
+ScheduledValues ValuesAfter(const config::Schedule& schedule, double base_lr,
+                            std::int64_t advances) {
+  return std::visit([&](const auto& s) { return ValuesOf(s, base_lr, advances); }, schedule);
+}
+
+std::optional<std::int64_t> LastUpdate(const config::Schedule& schedule) {
+  if (const auto* s = std::get_if<config::OneCycleLr>(&schedule)) return s->total_steps;
+  const auto* s = std::get_if<config::OneCycle>(&schedule);
+  const bool momentum_grows =
+      s != nullptr && s->cycle_momentum && s->decay_step_size > 0 && s->decay_mom_rate > 0.0;
+  if (!momentum_grows || s->max_mom == 0.0) return std::nullopt;
+  const double until_one = (1 / s->max_mom - 1) * AsDouble(s->decay_step_size) / s->decay_mom_rate;
+  if (until_one > 1e15) return std::nullopt;
+  const auto after_cycle = static_cast<std::int64_t>(std::ceil(until_one)) - 1;
+  return s->first_step_size + s->second_step_size + after_cycle + 1;
+}
+
+std::optional<std::int64_t> LastUpdateOf(const config::DsConfig& config) {
+  std::optional<std::int64_t> first = LastUpdate(config.scheduler);
+  for (const config::Schedule& schedule : config.group_schedules) {
+    const auto last = LastUpdate(schedule);
+    if (last) first = std::min(*last, first.value_or(*last));
+  }
+  return first;
+}
+
+}  // namespace ds::optim

@@ -1,0 +1,140 @@
+#include "runtime/process/cpu_topology.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "runtime/base/files.h"
+
+namespace ds {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kMaxCpu = 65535;
+constexpr std::uint64_t kMaxSysFileBytes = std::uint64_t{1} << 20;
+
+// A number at the start of `text`, which loses it.
+bool TakeNumber(std::string_view* text, int* number) {
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), *number);
+  if (error != std::errc() || *number < 0 || *number > kMaxCpu) return false;
+  text->remove_prefix(static_cast<std::size_t>(end - text->data()));
+  return true;
+}
+
+// "" when it cannot be read.
+std::string ReadSmall(const fs::path& path) {
+  StatusOr<std::string> text = ReadFile(path, kMaxSysFileBytes);
+  return text.ok() ? std::move(text).value() : "";
+}
+
+// The lowest numbered logical cpu that shares a core with `cpu`; `cpu` itself when unknown.
+int FirstSibling(const fs::path& root, int cpu) {
+  const auto siblings =
+      ParseKernelCpuList(ReadSmall(root / "sys/devices/system/cpu" / ("cpu" + std::to_string(cpu)) /
+                                   "topology/thread_siblings_list"));
+  return siblings.ok() && !siblings->empty() ? siblings->front() : cpu;
+}
+
+std::vector<int> OnePerCore(const std::vector<int>& allowed, const fs::path& root) {
+  std::vector<int> cores;
+  std::vector<int> taken;  // first siblings of the cores that are in already
+  for (const int cpu : allowed) {
+    const int core = FirstSibling(root, cpu);
+    if (std::find(taken.begin(), taken.end(), core) != taken.end()) continue;
+    taken.push_back(core);
+    cores.push_back(cpu);
+  }
+  return cores;
+}
+
+// "Node 0 MemTotal:  16314048 kB" among others.
+std::uint64_t MemoryOfNode(const fs::path& folder) {
+  std::istringstream text(ReadSmall(folder / "meminfo"));
+  std::string word;
+  while (text >> word) {
+    std::uint64_t kibibytes = 0;
+    if (word == "MemTotal:" && text >> kibibytes) return kibibytes * 1024;
+  }
+  return 0;
+}
+
+std::vector<NumaNode> ReadNodes(const fs::path& root) {
+  std::vector<NumaNode> nodes;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(root / "sys/devices/system/node", error)) {
+    const std::string name = entry.path().filename().string();
+    constexpr std::string_view kPrefix = "node";
+    std::string_view number = name;
+    if (!number.starts_with(kPrefix)) continue;
+    number.remove_prefix(kPrefix.size());
+    NumaNode node;
+    if (!TakeNumber(&number, &node.id) || !number.empty()) continue;
+    auto cpus = ParseKernelCpuList(ReadSmall(entry.path() / "cpulist"));
+    if (!cpus.ok()) continue;
+    node.cpus = std::move(cpus).value();
+    node.memory_bytes = MemoryOfNode(entry.path());
+    nodes.push_back(std::move(node));
+  }
+  std::sort(nodes.begin(), nodes.end(),
+            [](const NumaNode& a, const NumaNode& b) { return a.id < b.id; });
+  return nodes;
+}
+
+}  // namespace
+
+std::vector<int> AllowedCpus() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return {0};
+  std::vector<int> cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &allowed)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+int CountAllowedCpus() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  // More cpus than the set can hold: fall back to how many there are.
+  if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) {
+    return static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  }
+  return CPU_COUNT(&allowed);
+}
+
+CpuTopology ReadCpuTopology(const std::vector<int>& allowed, const fs::path& root) {
+  return {.cores = OnePerCore(allowed, root), .nodes = ReadNodes(root)};
+}
+
+StatusOr<std::vector<int>> ParseKernelCpuList(std::string_view text) {
+  const std::string whole(text);
+  constexpr std::string_view kBlank = " \t\n";
+  const std::size_t start = text.find_first_not_of(kBlank);
+  if (start == std::string_view::npos) return std::vector<int>();
+  text = text.substr(start, text.find_last_not_of(kBlank) + 1 - start);
+  std::vector<int> cpus;
+  for (;;) {
+    int first = 0;
+    if (!TakeNumber(&text, &first)) break;
+    int last = first;
+    if (text.starts_with('-')) {
+      text.remove_prefix(1);
+      if (!TakeNumber(&text, &last) || last < first) break;
+    }
+    for (int cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
+    if (text.empty()) return cpus;
+    if (!text.starts_with(',')) break;
+    text.remove_prefix(1);
+  }
+  return InvalidArgumentError("'" + whole + "' is no list of cpus");
+}
+
+}  // namespace ds

@@ -1,0 +1,119 @@
+#include "runtime/process/private_folder.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace ds {
+namespace {
+
+namespace fs = std::filesystem;
+
+class PrivateFolderTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string base = "/tmp/folder-test-XXXXXX";
+    ASSERT_NE(::mkdtemp(base.data()), nullptr);
+    base_ = base;
+    if (const char* set = std::getenv("XDG_RUNTIME_DIR"); set != nullptr) before_ = set;
+    ::setenv("XDG_RUNTIME_DIR", base.c_str(), 1);
+  }
+  void TearDown() override {
+    before_ ? ::setenv("XDG_RUNTIME_DIR", before_->c_str(), 1) : ::unsetenv("XDG_RUNTIME_DIR");
+    fs::remove_all(base_);
+  }
+
+  // What `act` says in another process, which then waits to be killed.
+  std::string InAnotherProcess(const std::function<std::string()>& act) {
+    std::array<int, 2> pipe{};
+    EXPECT_EQ(::pipe(pipe.data()), 0);
+    other_ = ::fork();
+    if (other_ == 0) {
+      const std::string said = act() + "\n";
+      static_cast<void>(!::write(pipe[1], said.data(), said.size()));
+      while (true) ::pause();
+    }
+    const UniqueFd read(pipe[0]);
+    ::close(pipe[1]);
+    std::string said;
+    for (char byte = 0; ::read(read.get(), &byte, 1) == 1 && byte != '\n';) said += byte;
+    return said;
+  }
+  void KillOther() {
+    ::kill(other_, SIGKILL);
+    ::waitpid(other_, nullptr, 0);
+  }
+
+  fs::path base_;
+  std::optional<std::string> before_;
+  pid_t other_ = -1;
+};
+
+TEST_F(PrivateFolderTest, IsNobodyElsesAndGoesWithEverythingInIt) {
+  PrivateFolder folder = *PrivateFolder::Make();
+  EXPECT_EQ(folder.path().parent_path(), base_);
+  struct stat info {};
+  ASSERT_EQ(::stat(folder.path().c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0700u);
+  fs::create_directory(folder.path() / "inside");
+  folder.Remove();
+  EXPECT_TRUE(fs::is_empty(base_));
+}
+
+TEST_F(PrivateFolderTest, WhatAKilledProcessLeftGoesWithTheNextAndNotBefore) {
+  const fs::path others = InAnotherProcess([] {
+    static PrivateFolder folder = *PrivateFolder::Make();
+    fs::create_directories(folder.path() / "generation-1");
+    return folder.path().string();
+  });
+  const PrivateFolder while_it_lives = *PrivateFolder::Make();
+  EXPECT_TRUE(fs::exists(others / "generation-1"));
+  KillOther();
+  const PrivateFolder afterwards = *PrivateFolder::Make();
+  EXPECT_FALSE(fs::exists(others));
+  EXPECT_TRUE(fs::exists(while_it_lives.path()));
+}
+
+TEST_F(PrivateFolderTest, ALongRuntimeFolderIsPassedOver) {
+  const std::string deep = base_.string() + "/" + std::string(80, 'd');
+  fs::create_directory(deep);
+  ::setenv("XDG_RUNTIME_DIR", deep.c_str(), 1);
+  PrivateFolder folder = *PrivateFolder::Make();
+  EXPECT_EQ(folder.path().parent_path(), "/tmp");
+  folder.Remove();
+}
+
+TEST_F(PrivateFolderTest, OneThatIsJoinedOutlivesItsMaker) {
+  const fs::path others = InAnotherProcess([] {
+    static PrivateFolder folder = *PrivateFolder::Make();
+    return folder.path().string();
+  });
+  {
+    const PrivateFolder joined = *PrivateFolder::Join(others);
+    KillOther();
+    const PrivateFolder next = *PrivateFolder::Make();
+    EXPECT_TRUE(fs::exists(others));
+  }
+  const PrivateFolder last = *PrivateFolder::Make();
+  EXPECT_FALSE(fs::exists(others));
+  EXPECT_EQ(PrivateFolder::Join(others).status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(PrivateFolderTest, OtherFoldersAreNobodysBusiness) {
+  fs::create_directory(base_ / "dsrun-100000");  // a user's cache of daemons
+  fs::create_directory_symlink("dsrun-100000", base_ / "dsrun-job-aaaaaa");
+  const PrivateFolder folder = *PrivateFolder::Make();
+  EXPECT_TRUE(fs::exists(base_ / "dsrun-100000"));
+  EXPECT_TRUE(fs::exists(base_ / "dsrun-job-aaaaaa"));
+}
+
+}  // namespace
+}  // namespace ds
