@@ -24,7 +24,7 @@ constexpr int kMaxWorldSize = 1 << 24;
 void CompareWithScheduler(const std::string& path, config::CheckResult* result) {
   const char* const seen = std::getenv(config::kSchedulerElasticity);
   if (seen == nullptr || !result->ok) return;
-  const Status status = config::AgreesWithScheduler(*result, seen);
+  const Status status = config::AgreesWithScheduler(result->resolved, seen);
   if (status.ok()) return;
   result->ok = false;
   result->errors.push_back({"elasticity", path + ": " + status.message()});

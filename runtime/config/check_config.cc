@@ -7,9 +7,8 @@
 #include "runtime/config/check/issue_log.h"
 #include "runtime/config/check/read_values.h"
 #include "runtime/config/check/values.h"
-#include "runtime/config/fill_config.h"
 #include "runtime/config/keys/registry.h"
-#include "runtime/config/rules.h"
+#include "runtime/config/section_order.h"
 
 namespace ds::config {
 namespace {

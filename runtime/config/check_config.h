@@ -12,17 +12,11 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/config/check/issue.h"
 #include "runtime/config/check/job_facts.h"
 #include "runtime/config/ds_config.h"
 
 namespace ds::config {
-
-struct Issue {
-  std::string key;      // dotted path, for example "zero_optimization.stage"; "" for the whole file
-  std::string message;  // starts with the place: "ds.json:3:12: ..."
-  int line = 0;         // 1-based; 0 when the file has no place for it (a missing key)
-  int column = 0;
-};
 
 struct CheckResult {
   bool ok = false;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runtime/base/positioned_json.h"
-#include "runtime/config/check_config.h"
+#include "runtime/config/check/issue.h"
 
 namespace ds::config {
 

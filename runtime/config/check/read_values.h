@@ -1,7 +1,7 @@
 #pragma once
 
 // Reads the tree of a config file key by key: known names, aliases, types, ranges, "auto", and what
-// is not built. What several keys say together is the rules' business (rules.h).
+// is not built. What several keys say together is the rules' business (rule.h).
 
 #include <nlohmann/json.hpp>
 

@@ -15,7 +15,7 @@ using NamePair = std::pair<std::string_view, std::string_view>;
 
 // Defines kSettings (order of the file), kByKey (indices into it, sorted by key), kAliases and
 // kRetired.
-#include "runtime/config/settings_table.inc"
+#include "runtime/config/keys/settings_table.inc"
 
 std::string Join(std::string_view parent, std::string_view name) {
   return parent.empty() ? std::string(name) : std::string(parent) + "." + std::string(name);

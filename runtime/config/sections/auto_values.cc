@@ -180,8 +180,8 @@ void ResolveAuto(RuleContext& context, const AutoKey& key, JsonPosition position
                          Values::Source::kAuto);
 }
 
-}  // namespace
-
+// A flag fills its key where the file leaves it open (absent or "auto"), and contradicting the file
+// is an error.
 void FlagsFillOrAgree(RuleContext& context) {
   for (FlagValue& flag : GivenFlags(context.facts)) FillOrAgree(context, std::move(flag));
   const auto warmup = context.facts.flags.warmup_steps;
@@ -198,6 +198,7 @@ void FlagsFillOrAgree(RuleContext& context) {
   }
 }
 
+// The keys whose "auto" needs more than the file.
 void AutoFollowsTransformers(RuleContext& context) {
   for (const AutoKey& key : kAutoKeys) {
     const auto& autos = context.values.autos();
@@ -206,5 +207,14 @@ void AutoFollowsTransformers(RuleContext& context) {
     ResolveAuto(context, key, found->second);
   }
 }
+
+constexpr Rule kRules[] = {{"FlagsFillOrAgree", {}, FlagsFillOrAgree},
+                           {"AutoFollowsTransformers",
+                            {"zero_optimization.stage", "elasticity.enabled"},
+                            AutoFollowsTransformers}};
+
+}  // namespace
+
+std::span<const Rule> AutoValueRules() { return kRules; }
 
 }  // namespace ds::config

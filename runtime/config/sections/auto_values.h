@@ -7,15 +7,12 @@
 // the folder says what is done here. A value that comes from outside the file goes to the ranks
 // with the file's own keys, so that they need none of it again.
 
-#include "runtime/config/rules.h"
+#include <span>
+
+#include "runtime/config/check/rule.h"
 
 namespace ds::config {
 
-// A flag fills its key where the file leaves it open (absent or "auto"), and contradicting the file
-// is an error.
-void FlagsFillOrAgree(RuleContext& context);
-
-// The keys whose "auto" needs more than the file.
-void AutoFollowsTransformers(RuleContext& context);
+std::span<const Rule> AutoValueRules();
 
 }  // namespace ds::config

@@ -3,8 +3,12 @@
 // Elasticity: one train batch size that suits as many numbers of GPUs as possible, so that a job
 // keeps its batch when it is restarted on another number. Pure integers.
 //
-// Source: DeepSpeed 0.19.6, deepspeed/elasticity (removed upstream in 0.19.8). Where that returns
-// an impossible answer or crashes, an error is returned here; README.md lists every difference.
+// Source: DeepSpeed 0.19.6, deepspeed/elasticity (removed upstream in 0.19.8), and equal to it
+// (goldens) except where it returns an impossible answer or crashes. No valid number of GPUs and 0
+// samples are errors here; a micro-batch that does not fit is passed over; `max_gpus` below a node
+// is an error (there no limit), as are GPUs that are no multiple of `model_parallel_size` (there
+// rounded) and `true` in a list (there 1). In version 0.2 the GPUs are those of the job and the
+// micro-batch is per data-parallel rank (there mixed up).
 //
 // Units: batch sizes are samples. GPUs are ranks of the job; with model parallelism the counts in
 // `valid_gpus` are data-parallel ranks, GPUs / model_parallel_size.

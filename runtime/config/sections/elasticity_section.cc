@@ -143,13 +143,14 @@ std::string AllErrors(const IssueLog& issues) {
   return text;
 }
 
-}  // namespace
-
+// The section's values, or nothing when `issues` holds what is wrong with them. Requires that
+// elasticity is enabled.
 std::optional<ElasticityConfig> ReadElasticity(const Values& values, IssueLog& issues) {
   if (IsAnythingBroken(values)) return std::nullopt;  // it has been reported
   return SectionReader(values, issues).Read();
 }
 
+// An enabled section decides the three batch sizes, which must not be given beside it.
 void ElasticityDecidesTheBatch(RuleContext& context) {
   Values& values = context.values;
   if (values.Get(kEnabled) != true) return;
@@ -171,9 +172,15 @@ void ElasticityDecidesTheBatch(RuleContext& context) {
                 origin);
 }
 
-Status AgreesWithScheduler(const CheckResult& result, std::string_view scheduler_json) {
+constexpr Rule kRules[] = {{"ElasticityDecidesTheBatch", {kEnabled}, ElasticityDecidesTheBatch}};
+
+}  // namespace
+
+std::span<const Rule> ElasticityRules() { return kRules; }
+
+Status AgreesWithScheduler(const Json& resolved, std::string_view scheduler_json) {
   const auto value = [&](std::string_view key) {
-    return result.resolved.at(std::string(key)).at("value");
+    return resolved.at(std::string(key)).at("value");
   };
   if (value(kEnabled) != true) return OkStatus();
   const Json seen = Json::parse(scheduler_json, nullptr, /*allow_exceptions=*/false);

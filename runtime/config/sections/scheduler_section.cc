@@ -167,8 +167,7 @@ std::vector<std::string> ListsOf(const Values& values) {
   return keys;
 }
 
-}  // namespace
-
+// Parameters without a scheduler.type would be ignored.
 void SchedulerParamsNeedAType(RuleContext& context) {
   if (context.values.IsGiven(kType) || context.values.IsBroken(kType)) return;
   for (const auto& [key, entry] : context.values.entries()) {
@@ -179,6 +178,7 @@ void SchedulerParamsNeedAType(RuleContext& context) {
   }
 }
 
+// LambdaLR and its like cannot be described by JSON.
 void ScheduleIsDescribedByNumbers(RuleContext& context) {
   const Values& values = context.values;
   const Json type = values.Get(kType);
@@ -197,6 +197,8 @@ void ScheduleIsDescribedByNumbers(RuleContext& context) {
                        values.PositionOf(kType));
 }
 
+// As the constructor of the schedule: what it does not know is refused, what it needs and lacks is
+// asked for, the rest gets its default.
 void ScheduleTakesItsParams(RuleContext& context) {
   const ScheduleType* type = TypeOf(context.values);
   if (type == nullptr) return;
@@ -214,6 +216,7 @@ void ScheduleTakesItsParams(RuleContext& context) {
   for (const Param& param : type->params) FillIn(context, *type, param);
 }
 
+// Values that their own range admits, but not the schedule.
 void ScheduleIsDefined(RuleContext& context) {
   const Values& values = context.values;
   const Json milestones = ParamOf(values, "milestones");
@@ -242,6 +245,7 @@ void ScheduleIsDefined(RuleContext& context) {
                        values.PositionOf(kType));
 }
 
+// A list has a number for each parameter group; how many there are only the model says.
 void ListsHaveOneLength(RuleContext& context) {
   const Values& values = context.values;
   const std::vector<std::string> keys = ListsOf(values);
@@ -256,11 +260,7 @@ void ListsHaveOneLength(RuleContext& context) {
   }
 }
 
-std::size_t GroupsOfLists(const Values& values) {
-  const std::vector<std::string> keys = ListsOf(values);
-  return keys.empty() ? 0 : values.Get(keys[0]).size();
-}
-
+// WarmupLR ends at the optimizer's lr unless told otherwise, WarmupDecayLR at 0.001 unless "auto".
 void WarmupEndsAtTheLearningRate(RuleContext& context) {
   Values& values = context.values;
   const std::string key = KeyOf("warmup_max_lr");
@@ -282,6 +282,8 @@ void WarmupEndsAtTheLearningRate(RuleContext& context) {
                          values.PositionOf(kType));
 }
 
+// Optimizers without betas: OneCycle leaves their momentum alone, as in DeepSpeed; PyTorch's cyclic
+// schedules move SGD's, if it has one.
 void CycledMomentumNeedsAPlace(RuleContext& context) {
   Values& values = context.values;
   const Json type = values.Get(kType);
@@ -304,6 +306,7 @@ void CycledMomentumNeedsAPlace(RuleContext& context) {
   values.Derive(KeyOf("cycle_momentum"), false, "derived from optimizer.type");
 }
 
+// OneCycle with momentum replaces both betas of the optimizer, beta2 by 0.99.
 void OneCycleReplacesTheBetas(RuleContext& context) {
   Values& values = context.values;
   const bool cycles = values.Get(kType) == "OneCycle" && ParamOf(values, "cycle_momentum") == true;
@@ -316,6 +319,41 @@ void OneCycleReplacesTheBetas(RuleContext& context) {
                          values.PositionOf(kType));
   betas[1] = kOneCycleBeta2;
   values.Derive("optimizer.params.betas", betas, "derived from scheduler.type OneCycle");
+}
+
+// How many numbers the lists among the parameters have; 0 without lists.
+std::size_t GroupsOfLists(const Values& values) {
+  const std::vector<std::string> keys = ListsOf(values);
+  return keys.empty() ? 0 : values.Get(keys[0]).size();
+}
+
+constexpr Rule kRules[] = {
+    {"SchedulerParamsNeedAType", {"scheduler.type"}, SchedulerParamsNeedAType},
+    {"ScheduleIsDescribedByNumbers", {"scheduler.type"}, ScheduleIsDescribedByNumbers},
+    {"ScheduleTakesItsParams", {"scheduler.type"}, ScheduleTakesItsParams},
+    {"ScheduleIsDefined", {"scheduler.type", "scheduler.params.milestones"}, ScheduleIsDefined},
+    {"ListsHaveOneLength", {"scheduler.type"}, ListsHaveOneLength},
+    {"WarmupEndsAtTheLearningRate",
+     {"scheduler.params.warmup_max_lr", "optimizer.params.lr", "scheduler.type"},
+     WarmupEndsAtTheLearningRate},
+    {"CycledMomentumNeedsAPlace",
+     {"scheduler.type", "scheduler.params.cycle_momentum", "optimizer.type",
+      "optimizer.params.momentum"},
+     CycledMomentumNeedsAPlace},
+    {"OneCycleReplacesTheBetas",
+     {"scheduler.type", "scheduler.params.cycle_momentum", "optimizer.params.betas"},
+     OneCycleReplacesTheBetas},
+};
+
+}  // namespace
+
+std::span<const Rule> SchedulerRules() { return kRules; }
+
+void FillScheduler(const Values& values, DsConfig* config) {
+  config->scheduler = FillSchedule(values, 0);
+  for (std::size_t group = 0; group < GroupsOfLists(values); ++group) {
+    config->group_schedules.push_back(FillSchedule(values, group));
+  }
 }
 
 }  // namespace ds::config

@@ -96,7 +96,7 @@ TEST(ElasticityDecidesTheBatchTest, TrainingHasNoModelParallelismYet) {
 TEST(AgreesWithSchedulerTest, ComparesCapSizesAndVersion) {
   const CheckResult result = Check(Section());
   const auto message = [&](const std::string& seen) {
-    return AgreesWithScheduler(result, seen).message();
+    return AgreesWithScheduler(result.resolved, seen).message();
   };
   const std::string cap = R"("max_train_batch_size": 24)";
   const std::string sizes = R"("micro_batch_sizes": [2, 4, 6])";
@@ -109,7 +109,7 @@ TEST(AgreesWithSchedulerTest, ComparesCapSizesAndVersion) {
   EXPECT_THAT(message("{" + cap + ", " + sizes + "}"),
               HasSubstr("elasticity.version is 0.1, but the scheduler has seen 0.2"));
   EXPECT_EQ(message("24"), "DEEPSPEED_ELASTICITY_CONFIG is not a JSON object");
-  EXPECT_TRUE(AgreesWithScheduler(Check(R"("train_batch_size": 8)"), "24").ok());
+  EXPECT_TRUE(AgreesWithScheduler(Check(R"("train_batch_size": 8)").resolved, "24").ok());
 }
 
 std::string Error(const std::string& text) {

@@ -1,17 +1,24 @@
-#include "runtime/config/sections/precision_rules.h"
+#include "runtime/config/sections/precision_section.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
+#include "runtime/config/check/choice.h"
 #include "runtime/config/check/value_check.h"
 #include "runtime/config/keys/registry.h"
 
 namespace ds::config {
+namespace {
 
 using Json = nlohmann::ordered_json;
 
-namespace {
+// What lower_precision_safe_modules null stands for.
+constexpr std::string_view kSafeModules[] = {"torch.nn.Linear", "torch.nn.Conv1d",
+                                             "torch.nn.Conv2d", "torch.nn.Conv3d"};
 
 // Optimizers that compute each element from that element's values alone.
 constexpr std::string_view kElementwise[] = {"Adam", "AdamW", "SGD", "Adagrad", "Lion"};
@@ -25,8 +32,6 @@ std::string MastersIn16Bit(const Values& values) {
   return "";
 }
 
-}  // namespace
-
 void Fp16ExcludesBf16(RuleContext& context) {
   const Values& values = context.values;
   if (values.Get("fp16.enabled") == true && values.Get("bf16.enabled") == true) {
@@ -36,6 +41,7 @@ void Fp16ExcludesBf16(RuleContext& context) {
   }
 }
 
+// Narrower sums would lose what the training dtype holds; fp16 and bf16 do not hold each other.
 void GradientsAccumulateInTheTrainingDtypeOrWider(RuleContext& context) {
   const Values& values = context.values;
   const Json dtype = values.Get("data_types.grad_accum_dtype");
@@ -49,6 +55,7 @@ void GradientsAccumulateInTheTrainingDtypeOrWider(RuleContext& context) {
                        values.PositionOf("data_types.grad_accum_dtype"));
 }
 
+// As in DeepSpeed: another key has decided it.
 void ParameterDtypeIsTheTrainingDtype(RuleContext& context) {
   const Values& values = context.values;
   constexpr const char* kKey = "data_types.param_dtype";
@@ -64,6 +71,7 @@ void ParameterDtypeIsTheTrainingDtype(RuleContext& context) {
                        values.PositionOf(kKey));
 }
 
+// A dynamic scale that may become 0 is none.
 void LossScaleStaysPositive(RuleContext& context) {
   const Values& values = context.values;
   const bool is_dynamic =
@@ -75,6 +83,7 @@ void LossScaleStaysPositive(RuleContext& context) {
                        values.PositionOf("fp16.min_loss_scale"));
 }
 
+// The rule of stage 0 has no hysteresis, in DeepSpeed as here.
 void HysteresisNeedsZero(RuleContext& context) {
   const Values& values = context.values;
   if (values.Get("fp16.enabled") != true || values.Get("zero_optimization.stage") != 0) return;
@@ -105,6 +114,8 @@ void PredivideFactorIsPositive(RuleContext& context) {
   }
 }
 
+// In DeepSpeed, whose overlapped reduction needs to know the boundary in advance. A null there
+// follows the stage and is no wish.
 void UnmanagedAccumulationDoesNotOverlap(RuleContext& context) {
   const Values& values = context.values;
   if (values.Get("managed_gradient_accumulation") != false) return;
@@ -116,6 +127,7 @@ void UnmanagedAccumulationDoesNotOverlap(RuleContext& context) {
                        values.PositionOf("managed_gradient_accumulation"));
 }
 
+// As in DeepSpeed.
 void SumOverRanksIsNotForStage3(RuleContext& context) {
   const Values& values = context.values;
   if (values.Get("gradient_allreduce_op") != "sum" || values.Get("zero_optimization.stage") != 3) {
@@ -127,6 +139,9 @@ void SumOverRanksIsNotForStage3(RuleContext& context) {
                        values.PositionOf("gradient_allreduce_op"));
 }
 
+// Masters in 16 bit: from ZeRO stage 1, as in DeepSpeed. Beside them DeepSpeed keeps fp32 state
+// only where its Adam for the host runs (offload_optimizer); here every optimizer does that works
+// element by element.
 void SixteenBitMastersNeedZero(RuleContext& context) {
   const Values& values = context.values;
   const std::string key = MastersIn16Bit(values);
@@ -145,6 +160,7 @@ void SixteenBitMastersNeedZero(RuleContext& context) {
   }
 }
 
+// Without 16-bit masters there is no narrower dtype to keep it in.
 void NarrowStatesNeedNarrowMasters(RuleContext& context) {
   const Values& values = context.values;
   if (!MastersIn16Bit(values).empty()) return;
@@ -163,6 +179,7 @@ void NarrowStatesNeedNarrowMasters(RuleContext& context) {
   }
 }
 
+// Autocast is for fp32 weights, and DeepSpeed's ZeRO fails without a dtype.
 void AutocastIsOnePrecision(RuleContext& context) {
   const Values& values = context.values;
   constexpr const char* kEnabled = "torch_autocast.enabled";
@@ -181,6 +198,7 @@ void AutocastIsOnePrecision(RuleContext& context) {
   }
 }
 
+// A class that no model here can have asks for what would not happen.
 void SafeModulesAreKnown(RuleContext& context) {
   const Values& values = context.values;
   constexpr const char* kKey = "torch_autocast.lower_precision_safe_modules";
@@ -200,6 +218,7 @@ void SafeModulesAreKnown(RuleContext& context) {
   }
 }
 
+// Where state or gradients are sharded they go by shards, in DeepSpeed too.
 void SparseGradientsAreForStage0(RuleContext& context) {
   const Values& values = context.values;
   constexpr const char* kKey = "sparse_gradients";
@@ -209,6 +228,111 @@ void SparseGradientsAreForStage0(RuleContext& context) {
                              " has no effect from ZeRO stage 1 on: gradients go to "
                              "their shards",
                          values.PositionOf(kKey));
+}
+
+constexpr std::pair<std::string_view, DataType> kDataTypes[] = {
+    {"fp32", DataType::kFp32}, {"fp16", DataType::kFp16}, {"bf16", DataType::kBf16}};
+// torch_autocast has PyTorch's names, too.
+constexpr std::pair<std::string_view, DataType> kAutocastTypes[] = {
+    {"bfloat16", DataType::kBf16},       {"bf16", DataType::kBf16},
+    {"torch.bfloat16", DataType::kBf16}, {"float16", DataType::kFp16},
+    {"fp16", DataType::kFp16},           {"half", DataType::kFp16},
+    {"torch.float16", DataType::kFp16}};
+
+std::optional<DataType> OptionalDataType(const Json& name) {
+  return name.is_null() ? std::nullopt : std::optional(ChosenOf(kDataTypes, name));
+}
+
+Fp16Config FillFp16(const Values& values) {
+  return {.enabled = values.Get("fp16.enabled"),
+          .auto_cast = values.Get("fp16.auto_cast"),
+          .loss_scale = values.Get("fp16.loss_scale"),
+          .initial_scale_power = values.Get("fp16.initial_scale_power"),
+          .loss_scale_window = values.Get("fp16.loss_scale_window"),
+          .hysteresis = values.Get("fp16.hysteresis"),
+          .consecutive_hysteresis = values.Get("fp16.consecutive_hysteresis"),
+          .min_loss_scale = values.Get("fp16.min_loss_scale"),
+          .fp16_master_weights_and_grads = values.Get("fp16.fp16_master_weights_and_grads")};
+}
+
+TorchAutocastConfig FillTorchAutocast(const Values& values) {
+  TorchAutocastConfig autocast{.enabled = values.Get("torch_autocast.enabled")};
+  if (const Json dtype = values.Get("torch_autocast.dtype"); !dtype.is_null()) {
+    autocast.dtype = ChosenOf(kAutocastTypes, dtype);
+  }
+  const Json modules = values.Get("torch_autocast.lower_precision_safe_modules");
+  if (modules.is_null()) {
+    for (const std::string_view name : kSafeModules) {
+      autocast.lower_precision_safe_modules.emplace_back(name);
+    }
+  } else {
+    autocast.lower_precision_safe_modules = modules.get<std::vector<std::string>>();
+  }
+  return autocast;
+}
+
+constexpr Rule kRules[] = {
+    {"Fp16ExcludesBf16", {"fp16.enabled", "bf16.enabled"}, Fp16ExcludesBf16},
+    {"GradientsAccumulateInTheTrainingDtypeOrWider",
+     {"data_types.grad_accum_dtype", "bf16.enabled", "fp16.enabled"},
+     GradientsAccumulateInTheTrainingDtypeOrWider},
+    {"LossScaleStaysPositive",
+     {"fp16.enabled", "fp16.loss_scale", "fp16.min_loss_scale"},
+     LossScaleStaysPositive},
+    {"HysteresisNeedsZero", {"fp16.enabled", "zero_optimization.stage"}, HysteresisNeedsZero},
+    {"PredivideFactorIsPositive",
+     {"gradient_predivide_factor", "prescale_gradients", "gradient_allreduce_op"},
+     PredivideFactorIsPositive},
+    {"UnmanagedAccumulationDoesNotOverlap",
+     {"managed_gradient_accumulation", "zero_optimization.overlap_comm", "zero_optimization.stage"},
+     UnmanagedAccumulationDoesNotOverlap},
+    {"SumOverRanksIsNotForStage3",
+     {"gradient_allreduce_op", "zero_optimization.stage"},
+     SumOverRanksIsNotForStage3},
+    {"SparseGradientsAreForStage0",
+     {"sparse_gradients", "zero_optimization.stage"},
+     SparseGradientsAreForStage0},
+    {"ParameterDtypeIsTheTrainingDtype",
+     {"data_types.param_dtype", "fp16.enabled", "bf16.enabled"},
+     ParameterDtypeIsTheTrainingDtype},
+    {"NarrowStatesNeedNarrowMasters",
+     {"fp16.fp16_master_weights_and_grads", "bf16.bf16_master_weights_and_grads",
+      "bf16.bf16_optimizer_states", "optimizer.params.fp32_optimizer_states"},
+     NarrowStatesNeedNarrowMasters},
+    {"AutocastIsOnePrecision",
+     {"torch_autocast.enabled", "torch_autocast.dtype", "fp16.enabled", "bf16.enabled"},
+     AutocastIsOnePrecision},
+    {"SafeModulesAreKnown",
+     {"torch_autocast.enabled", "torch_autocast.lower_precision_safe_modules"},
+     SafeModulesAreKnown},
+    {"SixteenBitMastersNeedZero",
+     {"optimizer.type", "zero_optimization.stage", "fp16.fp16_master_weights_and_grads",
+      "bf16.bf16_master_weights_and_grads"},
+     SixteenBitMastersNeedZero},
+};
+
+}  // namespace
+
+std::span<const Rule> PrecisionRules() { return kRules; }
+
+void FillPrecision(const Values& values, DsConfig* config) {
+  config->fp16 = FillFp16(values);
+  config->bf16 = {.enabled = values.Get("bf16.enabled"),
+                  .check_grad_overflow = values.Get("bf16.check_grad_overflow"),
+                  .bf16_master_weights_and_grads = values.Get("bf16.bf16_master_weights_and_grads"),
+                  .bf16_optimizer_states = values.Get("bf16.bf16_optimizer_states")};
+  config->torch_autocast = FillTorchAutocast(values);
+  config->managed_gradient_accumulation = values.Get("managed_gradient_accumulation");
+  config->gradient_clipping = values.Get("gradient_clipping");
+  config->communication_data_type = OptionalDataType(values.Get("communication_data_type"));
+  config->grad_accum_dtype = OptionalDataType(values.Get("data_types.grad_accum_dtype"));
+  config->buffer_dtype = OptionalDataType(values.Get("data_types.buffer_dtype"));
+  config->gradient_allreduce_op = values.Get("gradient_allreduce_op") == "sum"
+                                      ? GradientReduceOp::kSum
+                                      : GradientReduceOp::kMean;
+  config->prescale_gradients = values.Get("prescale_gradients");
+  config->sparse_gradients = values.Get("sparse_gradients");
+  config->gradient_predivide_factor = values.Get("gradient_predivide_factor");
 }
 
 }  // namespace ds::config

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the keys of whole features say together, most of them features that are not built yet: their
-// contradictions are named all the same, so that the rule is there with the feature.
+// What the keys of features that are not built say together: their contradictions are named all
+// the same, so that the rule is there with the feature.
 //
 // Where DeepSpeed contradicts itself by defect rather than by design (Muon with reduce_scatter,
 // which is on by default) there is no rule; tests/unit/config/reference_rules_test.cc goes through
@@ -9,10 +9,10 @@
 
 #include <span>
 
-#include "runtime/config/rules.h"
+#include "runtime/config/check/rule.h"
 
 namespace ds::config {
 
-std::span<const Rule> FeatureRules();
+std::span<const Rule> NotBuiltRules();
 
 }  // namespace ds::config

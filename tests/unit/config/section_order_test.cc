@@ -1,4 +1,4 @@
-#include "runtime/config/rules.h"
+#include "runtime/config/section_order.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

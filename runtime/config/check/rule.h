@@ -1,14 +1,13 @@
 #pragma once
 
-// What keys say together: each rule is one named function in one list, with one test.
+// Rule: what keys say together. Each rule is one named function with one test.
 //
 // A rule reads the values in force, logs what contradicts itself, and derives what follows from
-// other keys. Rules run in the order of the list, which matters only where one derives what
-// another reads.
+// other keys. Each section lists its own; section_order.h puts the sections in order, which matters
+// only where one rule derives what another reads.
 
 #include <array>
 #include <string_view>
-#include <vector>
 
 #include "runtime/config/check/issue_log.h"
 #include "runtime/config/check/job_facts.h"
@@ -20,6 +19,14 @@ struct RuleContext {
   Values& values;
   IssueLog& issues;
   const JobFacts& facts;
+
+  // Whether a switch is true.
+  bool IsOn(std::string_view key) const { return values.Get(key) == true; }
+  // Whether the user gives the key with a value other than the default.
+  bool IsChanged(std::string_view key) const;
+  // Blame `key`, which begins the sentence, at its place in the file.
+  void Refuse(std::string_view key, std::string_view problem);
+  void Warn(std::string_view key, std::string_view problem);
 };
 
 struct Rule {
@@ -29,10 +36,5 @@ struct Rule {
   std::array<std::string_view, 4> keys;
   void (*apply)(RuleContext& context);
 };
-
-// Those of rules.cc, then those of feature_rules.cc.
-std::vector<Rule> AllRules();
-
-void ApplyRules(RuleContext& context);
 
 }  // namespace ds::config

@@ -1,0 +1,307 @@
+#include "runtime/config/sections/optimizer_section.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "runtime/config/check/choice.h"
+#include "runtime/config/check/value_check.h"
+#include "runtime/config/keys/registry.h"
+#include "runtime/config/sections/zero_section.h"
+
+namespace ds::config {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kPrefix = "optimizer.params.";
+
+// What the constructor of an optimizer takes beside lr and weight_decay, and where its defaults are
+// not the registry's.
+struct OptimizerParams {
+  std::string_view type;
+  std::string_view names;          // " name name ... ", so that " name " can be searched for
+  std::string_view defaults_json;  // {"name": default, ...}
+};
+
+constexpr OptimizerParams kOptimizerParams[] = {
+    {"Adam",
+     " betas eps bias_correction adam_w_mode torch_adam fp32_optimizer_states "
+     "set_grad_none foreach fused capturable ",
+     "{}"},
+    {"AdamW",
+     " betas eps bias_correction adam_w_mode torch_adam fp32_optimizer_states "
+     "set_grad_none foreach fused capturable ",
+     "{}"},
+    {"Lamb", " betas eps bias_correction eps_inside_sqrt min_coeff max_coeff ", "{}"},
+    {"Lion", " betas fp32_optimizer_states set_grad_none ", "{}"},
+    {"Adagrad", " eps lr_decay fp32_optimizer_states foreach fused ",
+     R"({"lr": 0.01, "eps": 1e-10})"},
+    {"Muon",
+     " betas eps adam_w_mode torch_adam fp32_optimizer_states momentum muon_lr adam_lr ns_method ",
+     R"({"betas": [0.9, 0.95], "eps": 1e-10})"},
+    {"OneBitAdam", " betas eps bias_correction freeze_step cuda_aware comm_backend_name ", "{}"},
+    {"OneBitLamb",
+     " betas eps bias_correction min_coeff max_coeff freeze_step cuda_aware comm_backend_name "
+     "coeff_beta factor_max factor_min factor_threshold ",
+     "{}"},
+    {"ZeroOneAdam",
+     " betas eps bias_correction cuda_aware comm_backend_name var_freeze_step var_update_scaler "
+     "local_step_scaler local_step_clipper ",
+     "{}"},
+    {"MuAdam", " betas eps base_shapes ", R"({"adam_w_mode": false})"},
+    {"MuAdamW", " betas eps base_shapes ", "{}"},
+    {"MuSGD", " momentum dampening nesterov base_shapes ", R"({"momentum": 0.0})"},
+    {"SGD", " momentum dampening nesterov foreach fused ", R"({"momentum": 0.0})"},
+};
+
+const OptimizerParams* ParamsOf(const Values& values) {
+  const Json type = values.Get("optimizer.type");
+  const auto found = std::find_if(std::begin(kOptimizerParams), std::end(kOptimizerParams),
+                                  [&](const OptimizerParams& row) { return type == row.type; });
+  return found == std::end(kOptimizerParams) ? nullptr : found;
+}
+
+bool Takes(const OptimizerParams& params, std::string_view name) {
+  if (name == "lr" || name == "weight_decay") return true;
+  return params.names.find(" " + std::string(name) + " ") != std::string_view::npos;
+}
+
+// A parameter that another optimizer has is refused, as its constructor would.
+void OptimizersTakeTheirOwnParameters(RuleContext& context) {
+  const OptimizerParams* const params = ParamsOf(context.values);
+  if (params == nullptr) return;
+  for (const auto& [key, entry] : context.values.entries()) {
+    if (!key.starts_with(kPrefix) || !entry.given || entry.broken) continue;
+    const std::string name = key.substr(kPrefix.size());
+    const bool refused = entry.setting->state == SettingState::kRefused;
+    if (refused || Takes(*params, name) || IsDefault(*entry.setting, entry.value)) continue;
+    context.issues.Error(
+        key, key + " is not a parameter of " + std::string(params->type) + ": remove it",
+        entry.position);
+  }
+}
+
+// One key, several optimizers, several defaults.
+void OptimizersHaveTheirOwnDefaults(RuleContext& context) {
+  const OptimizerParams* const params = ParamsOf(context.values);
+  if (params == nullptr) return;
+  const Json defaults = Json::parse(params->defaults_json);
+  for (const auto& [name, value] : defaults.items()) {
+    const std::string key = std::string(kPrefix) + name;
+    if (context.values.IsGiven(key)) continue;
+    context.values.Derive(key, value, "default of " + std::string(params->type));
+  }
+}
+
+// Muon's rate and that of the parameters AdamW updates: each its own, else lr, else a default. The
+// schedule's rate is Muon's; AdamW's follows in proportion.
+void MuonHasTwoRates(RuleContext& context) {
+  constexpr std::string_view kLr = "optimizer.params.lr";
+  Values& values = context.values;
+  if (values.Get("optimizer.type") != "Muon") return;
+  const auto rate = [&](std::string_view key, double otherwise) {
+    if (values.IsGiven(key)) return;
+    if (values.IsGiven(kLr)) {
+      values.Derive(key, values.Get(kLr), "derived from optimizer.params.lr");
+    } else {
+      values.Derive(key, otherwise, "default of Muon");
+    }
+  };
+  rate("optimizer.params.muon_lr", 0.02);
+  rate("optimizer.params.adam_lr", 3e-4);
+  const Json muon_lr = values.Get("optimizer.params.muon_lr");
+  if (muon_lr <= 0.0) {
+    context.issues.Error("optimizer.params.muon_lr",
+                         "Muon's learning rate must be above 0: a schedule moves AdamW's rate in "
+                         "proportion to it",
+                         values.PositionOf("optimizer.params.muon_lr"));
+    return;
+  }
+  values.Derive(kLr, muon_lr, "derived from optimizer.params.muon_lr");
+}
+
+// Nesterov's momentum needs a momentum, undamped.
+void NesterovNeedsMomentum(RuleContext& context) {
+  const Values& values = context.values;
+  if (values.Get("optimizer.params.nesterov") != true) return;
+  if (values.Get("optimizer.params.momentum") != 0 &&
+      values.Get("optimizer.params.dampening") == 0) {
+    return;
+  }
+  context.issues.Error("optimizer.params.nesterov",
+                       "optimizer.params.nesterov needs optimizer.params.momentum above 0 and "
+                       "optimizer.params.dampening 0",
+                       values.PositionOf("optimizer.params.nesterov"));
+}
+
+// What the mup package calls set_base_shapes.
+void MuOptimizersNeedBaseShapes(RuleContext& context) {
+  constexpr std::string_view kBaseShapes = "optimizer.params.base_shapes";
+  const Json type = context.values.Get("optimizer.type");
+  if (type != "MuAdam" && type != "MuAdamW" && type != "MuSGD") return;
+  if (context.values.Get(kBaseShapes).is_string()) return;
+  context.issues.Error("optimizer.type",
+                       type.get<std::string>() +
+                           " scales rates by how wide the model is against a base model: give "
+                           "optimizer.params.base_shapes, the file that mup.make_base_shapes(base, "
+                           "delta, savefile) has written",
+                       context.values.PositionOf("optimizer.type"));
+}
+
+// LAMB's trust ratio and 1-bit LAMB's factor lie between their limits.
+void LambLimitsAreInOrder(RuleContext& context) {
+  const Values& values = context.values;
+  const auto check = [&](const std::string& low, const std::string& high) {
+    if (values.Get(low) <= values.Get(high)) return;
+    context.issues.Error(low, low + " is above " + high, values.PositionOf(low));
+  };
+  check("optimizer.params.min_coeff", "optimizer.params.max_coeff");
+  check("optimizer.params.factor_min", "optimizer.params.factor_max");
+}
+
+bool IsOneBit(const Json& optimizer) {
+  return optimizer == "OneBitAdam" || optimizer == "ZeroOneAdam" || optimizer == "OneBitLamb";
+}
+
+void OneBitOptimizersExcludeZero(RuleContext& context) {
+  const Json optimizer = context.values.Get("optimizer.type");
+  if (IsOneBit(optimizer) && ZeroStage(context.values) > 0) {
+    context.Refuse("optimizer.type", optimizer.dump() +
+                                         " cannot be combined with ZeRO: its ranks hold "
+                                         "whole momenta; set zero_optimization.stage to 0");
+  }
+}
+
+void LambNeedsADynamicScale(RuleContext& context) {
+  const Json optimizer = context.values.Get("optimizer.type");
+  const bool is_lamb = optimizer == "Lamb" || optimizer == "OneBitLamb";
+  if (is_lamb && context.IsOn("fp16.enabled") && context.values.Get("fp16.loss_scale") != 0.0) {
+    context.Refuse("fp16.loss_scale", "must be 0, which is dynamic, with " + optimizer.dump());
+  }
+}
+
+void OptimizerDefaultsToAdamW(RuleContext& context) {
+  if (context.values.IsGiven("optimizer.type")) return;
+  context.values.Derive("optimizer.type", "AdamW", "default of the built-in trainer");
+  context.issues.Warning("optimizer.type",
+                         "no optimizer is named, so AdamW with learning rate " +
+                             context.values.Get("optimizer.params.lr").dump() +
+                             " is used; to choose, add \"optimizer\": {\"type\": \"AdamW\", "
+                             "\"params\": {\"lr\": 1e-4}}");
+}
+
+void AdamWDecouplesWeightDecay(RuleContext& context) {
+  Values& values = context.values;
+  if (values.Get("optimizer.type") != "AdamW") return;
+  if (values.Get("optimizer.params.adam_w_mode") == true) return;
+  context.issues.Warning("optimizer.params.adam_w_mode",
+                         "optimizer.params.adam_w_mode has no effect: AdamW always decouples "
+                         "weight decay; use type Adam to switch it off",
+                         values.PositionOf("optimizer.params.adam_w_mode"));
+  values.Derive("optimizer.params.adam_w_mode", true, "derived from optimizer.type");
+}
+
+void BetasAreTwoFractions(RuleContext& context) {
+  const Json betas = context.values.Get("optimizer.params.betas");
+  const bool fits = betas.size() == 2 && std::all_of(betas.begin(), betas.end(), [](const Json& b) {
+                      return b.is_number() && b.get<double>() >= 0.0 && b.get<double>() < 1.0;
+                    });
+  if (fits) return;
+  context.issues.Error("optimizer.params.betas",
+                       "optimizer.params.betas must be two numbers from 0 up to, but without, 1, "
+                       "not " +
+                           ShortDump(betas),
+                       context.values.PositionOf("optimizer.params.betas"));
+}
+
+constexpr std::pair<std::string_view, OptimizerType> kOptimizers[] = {
+    {"Adam", OptimizerType::kAdam},
+    {"AdamW", OptimizerType::kAdamW},
+    {"SGD", OptimizerType::kSgd},
+    {"Adagrad", OptimizerType::kAdagrad},
+    {"Lion", OptimizerType::kLion},
+    {"Lamb", OptimizerType::kLamb},
+    {"Muon", OptimizerType::kMuon},
+    {"OneBitAdam", OptimizerType::kOneBitAdam},
+    {"OneBitLamb", OptimizerType::kOneBitLamb},
+    {"ZeroOneAdam", OptimizerType::kZeroOneAdam},
+    {"MuAdam", OptimizerType::kAdam},
+    {"MuAdamW", OptimizerType::kAdamW},
+    {"MuSGD", OptimizerType::kSgd}};
+constexpr std::pair<std::string_view, NewtonSchulz> kNewtonSchulz[] = {
+    {"gram", NewtonSchulz::kGram}, {"standard", NewtonSchulz::kStandard}};
+constexpr Rule kRules[] = {
+    {"OptimizerDefaultsToAdamW",
+     {"optimizer.type", "optimizer.params.lr"},
+     OptimizerDefaultsToAdamW},
+    {"AdamWDecouplesWeightDecay",
+     {"optimizer.type", "optimizer.params.adam_w_mode"},
+     AdamWDecouplesWeightDecay},
+    {"OptimizersTakeTheirOwnParameters", {"optimizer.type"}, OptimizersTakeTheirOwnParameters},
+    {"OptimizersHaveTheirOwnDefaults", {"optimizer.type"}, OptimizersHaveTheirOwnDefaults},
+    {"MuonHasTwoRates",
+     {"optimizer.type", "optimizer.params.lr", "optimizer.params.muon_lr",
+      "optimizer.params.adam_lr"},
+     MuonHasTwoRates},
+    {"NesterovNeedsMomentum",
+     {"optimizer.params.nesterov", "optimizer.params.momentum", "optimizer.params.dampening"},
+     NesterovNeedsMomentum},
+    {"MuOptimizersNeedBaseShapes",
+     {"optimizer.type", "optimizer.params.base_shapes"},
+     MuOptimizersNeedBaseShapes},
+    {"LambLimitsAreInOrder",
+     {"optimizer.params.min_coeff", "optimizer.params.max_coeff", "optimizer.params.factor_min",
+      "optimizer.params.factor_max"},
+     LambLimitsAreInOrder},
+    {"BetasAreTwoFractions", {"optimizer.params.betas"}, BetasAreTwoFractions},
+    {"OneBitOptimizersExcludeZero",
+     {"optimizer.type", "zero_optimization.stage"},
+     OneBitOptimizersExcludeZero},
+    {"LambNeedsADynamicScale",
+     {"optimizer.type", "fp16.enabled", "fp16.loss_scale"},
+     LambNeedsADynamicScale},
+};
+
+}  // namespace
+
+std::span<const Rule> OptimizerRules() { return kRules; }
+
+void FillOptimizer(const Values& values, DsConfig* config) {
+  const Json betas = values.Get("optimizer.params.betas");
+  const double lr = values.Get("optimizer.params.lr");
+  const Json base_shapes = values.Get("optimizer.params.base_shapes");
+  const Json adam_lr = values.Get("optimizer.params.adam_lr");
+  config->optimizer = {
+      .type = ChosenOf(kOptimizers, values.Get("optimizer.type")),
+      .lr = lr,
+      .beta1 = betas.at(0),
+      .beta2 = betas.at(1),
+      .eps = values.Get("optimizer.params.eps"),
+      .weight_decay = values.Get("optimizer.params.weight_decay"),
+      .adam_w_mode = values.Get("optimizer.params.adam_w_mode"),
+      .bias_correction = values.Get("optimizer.params.bias_correction"),
+      .momentum = values.Get("optimizer.params.momentum"),
+      .adam_lr = adam_lr.is_null() ? lr : adam_lr.get<double>(),
+      .newton_schulz = ChosenOf(kNewtonSchulz, values.Get("optimizer.params.ns_method")),
+      .dampening = values.Get("optimizer.params.dampening"),
+      .nesterov = values.Get("optimizer.params.nesterov"),
+      .lr_decay = values.Get("optimizer.params.lr_decay"),
+      .eps_inside_sqrt = values.Get("optimizer.params.eps_inside_sqrt"),
+      .min_coeff = values.Get("optimizer.params.min_coeff"),
+      .max_coeff = values.Get("optimizer.params.max_coeff"),
+      .freeze_step = values.Get("optimizer.params.freeze_step"),
+      .var_freeze_step = values.Get("optimizer.params.var_freeze_step"),
+      .var_update_scaler = values.Get("optimizer.params.var_update_scaler"),
+      .local_step_scaler = values.Get("optimizer.params.local_step_scaler"),
+      .local_step_clipper = values.Get("optimizer.params.local_step_clipper"),
+      .coeff_beta = values.Get("optimizer.params.coeff_beta"),
+      .factor_max = values.Get("optimizer.params.factor_max"),
+      .factor_min = values.Get("optimizer.params.factor_min"),
+      .factor_threshold = values.Get("optimizer.params.factor_threshold"),
+      .base_shapes = base_shapes.is_null() ? "" : base_shapes.get<std::string>(),
+      .fp32_optimizer_states = values.Get("optimizer.params.fp32_optimizer_states")};
+}
+
+}  // namespace ds::config

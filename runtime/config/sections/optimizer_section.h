@@ -1,0 +1,16 @@
+#pragma once
+
+// The `optimizer` section of a ds_config: which parameters each optimizer takes, their defaults.
+
+#include <span>
+
+#include "runtime/config/check/rule.h"
+#include "runtime/config/ds_config.h"
+
+namespace ds::config {
+
+std::span<const Rule> OptimizerRules();
+// Requires values without errors.
+void FillOptimizer(const Values& values, DsConfig* config);
+
+}  // namespace ds::config

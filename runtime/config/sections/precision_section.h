@@ -1,0 +1,17 @@
+#pragma once
+
+// Precision: fp16, bf16, torch_autocast, and the dtypes in which gradients are accumulated and
+// reduced.
+
+#include <span>
+
+#include "runtime/config/check/rule.h"
+#include "runtime/config/ds_config.h"
+
+namespace ds::config {
+
+std::span<const Rule> PrecisionRules();
+// Requires values without errors.
+void FillPrecision(const Values& values, DsConfig* config);
+
+}  // namespace ds::config

@@ -1,0 +1,119 @@
+#include "runtime/config/sections/zero_section.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+namespace ds::config {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kStage = "zero_optimization.stage";
+constexpr std::string_view kOverlap = "zero_optimization.overlap_comm";
+constexpr std::string_view kOffloadOptimizer = "zero_optimization.offload_optimizer.device";
+constexpr std::string_view kOffloadRatio = "zero_optimization.offload_optimizer.ratio";
+
+void OverlapFollowsTheStage(RuleContext& context) {
+  if (!context.values.Get(kOverlap).is_null()) return;
+  context.values.Derive(kOverlap, ZeroStage(context.values) == 3,
+                        "derived from zero_optimization.stage");
+}
+
+void PartialOffloadNeedsStage3(RuleContext& context) {
+  if (context.values.Get(kOffloadRatio) < 1.0 && ZeroStage(context.values) != 3) {
+    context.Refuse(kOffloadRatio, "below 1 needs zero_optimization.stage 3");
+  }
+}
+
+// DeepSpeed keeps the state in host memory instead, without a word.
+void NvmeOffloadNeedsStage3(RuleContext& context) {
+  if (context.values.Get(kOffloadOptimizer) == "nvme" && ZeroStage(context.values) != 3) {
+    context.Refuse(kOffloadOptimizer, "\"nvme\" needs zero_optimization.stage 3");
+  }
+}
+
+void LoadingBesideComputingNeedsStage3(RuleContext& context) {
+  constexpr std::string_view kKey = "zero_optimization.pipeline_loading_checkpoint";
+  if (context.IsOn(kKey) && ZeroStage(context.values) != 3) {
+    context.Refuse(kKey, "needs zero_optimization.stage 3");
+  }
+}
+
+void ZeroPlusPlusNeedsStage3(RuleContext& context) {
+  if (ZeroStage(context.values) == 3) return;
+  for (const std::string_view key :
+       {"zero_optimization.zero_quantized_weights", "zero_optimization.zero_quantized_gradients",
+        "zero_optimization.zero_quantized_nontrainable_weights",
+        "zero_optimization.zero_hpz_partition_size"}) {
+    if (!context.IsChanged(key)) continue;
+    context.issues.Warning(key, std::string(key) + " has no effect below ZeRO stage 3",
+                           context.values.PositionOf(key));
+  }
+}
+
+// DeepSpeed looks in the optimizer of stages 1 and 2, and there only with offload_optimizer.
+void UnusedParametersAreLookedForInStages1And2(RuleContext& context) {
+  constexpr std::string_view kKey = "zero_optimization.ignore_unused_parameters";
+  if (context.values.Get(kKey) == true || ZeroStage(context.values) == 1 ||
+      ZeroStage(context.values) == 2)
+    return;
+  context.issues.Warning(kKey, std::string(kKey) + " has no effect but at ZeRO stages 1 and 2",
+                         context.values.PositionOf(kKey));
+  context.values.Derive(kKey, true, "derived from zero_optimization.stage");
+}
+
+void SequentialGatherPrefetchesNothing(RuleContext& context) {
+  if (!context.IsOn("zero_optimization.stage3_allgather_sequential")) return;
+  context.values.Derive("zero_optimization.stage3_prefetch_bucket_size", 1,
+                        "derived from zero_optimization.stage3_allgather_sequential");
+}
+
+void ZenFlowNeedsHostOptimizer(RuleContext& context) {
+  const std::string zenflow = "zero_optimization.zenflow.";
+  const auto& entries = context.values.entries();
+  const auto first = std::find_if(entries.begin(), entries.end(), [&](const auto& entry) {
+    return entry.first.starts_with(zenflow) && context.IsChanged(entry.first);
+  });
+  if (first == entries.end()) return;
+  const std::string key = first->first;
+  if (context.values.Get(kOffloadOptimizer) != "cpu") {
+    context.Refuse(key, "needs zero_optimization.offload_optimizer.device \"cpu\"");
+  }
+  if (context.IsOn(zenflow + "offload") && !context.IsOn(kOverlap)) {
+    context.Refuse(zenflow + "offload", "needs zero_optimization.overlap_comm");
+  }
+  const Json select = context.values.Get(zenflow + "select_interval");
+  const Json update = context.values.Get(zenflow + "update_interval");
+  if (select.is_number() && update.is_number() && select != 0 && select < update) {
+    context.Refuse(zenflow + "select_interval",
+                   "must not be smaller than update_interval, " + update.dump());
+  }
+}
+
+constexpr Rule kRules[] = {
+    {"OverlapFollowsTheStage", {kOverlap, kStage}, OverlapFollowsTheStage},
+    {"PartialOffloadNeedsStage3", {kOffloadRatio, kStage}, PartialOffloadNeedsStage3},
+    {"NvmeOffloadNeedsStage3", {kOffloadOptimizer, kStage}, NvmeOffloadNeedsStage3},
+    {"LoadingBesideComputingNeedsStage3", {kStage}, LoadingBesideComputingNeedsStage3},
+    {"ZeroPlusPlusNeedsStage3", {kStage}, ZeroPlusPlusNeedsStage3},
+    {"UnusedParametersAreLookedForInStages1And2",
+     {"zero_optimization.ignore_unused_parameters", kStage},
+     UnusedParametersAreLookedForInStages1And2},
+    {"SequentialGatherPrefetchesNothing", {}, SequentialGatherPrefetchesNothing},
+    {"ZenFlowNeedsHostOptimizer", {kOffloadOptimizer, kOverlap}, ZenFlowNeedsHostOptimizer},
+};
+
+}  // namespace
+
+std::span<const Rule> ZeroRules() { return kRules; }
+
+void FillZero(const Values& values, DsConfig* config) {
+  config->zero_optimization = {
+      .stage = values.Get("zero_optimization.stage"),
+      .ignore_unused_parameters = values.Get("zero_optimization.ignore_unused_parameters")};
+}
+
+std::int64_t ZeroStage(const Values& values) { return values.Get(kStage); }
+
+}  // namespace ds::config

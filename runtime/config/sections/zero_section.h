@@ -1,0 +1,20 @@
+#pragma once
+
+// The `zero_optimization` section of a ds_config.
+
+#include <cstdint>
+#include <span>
+
+#include "runtime/config/check/rule.h"
+#include "runtime/config/ds_config.h"
+
+namespace ds::config {
+
+std::span<const Rule> ZeroRules();
+// Requires values without errors.
+void FillZero(const Values& values, DsConfig* config);
+
+// The stage in force.
+std::int64_t ZeroStage(const Values& values);
+
+}  // namespace ds::config
