@@ -18,7 +18,6 @@
 #include "daemon/network/daemon_service.h"
 #include "daemon/network/network_daemon.h"
 #include "daemon/network/rpc_server.h"
-#include "daemon/warm_daemon.h"
 #include "runtime/base/files.h"
 #include "runtime/base/log.h"
 #include "runtime/process/descriptor_table.h"
@@ -36,9 +35,6 @@ struct Flags {
   std::string listen;
   std::string job;
   std::string dsrank;
-  bool serve = false;
-  bool wait_for_job = false;
-  int waiting = 2;
   int connection_fd = -1;
   int controller_fd = -1;
   int ready_fd = -1;
@@ -122,17 +118,8 @@ int Main(int argc, char** argv) {
   place->add_option("--listen", flags.listen,
                     "address of this host to listen on, on a free port, with the credentials that "
                     "come as a line of JSON on standard input (daemon/network/network_daemon.h)");
-  place->add_flag("--serve", flags.serve,
-                  "keep daemons started for the dsruns of this user on this host "
-                  "(daemon/warm_pool.h)");
-  place->add_flag("--wait_for_job", flags.wait_for_job)->group("");  // how --serve starts them
   place->require_option(1);
-  app.add_option("--waiting", flags.waiting, "with --serve: how many wait for a job")
-      ->check(CLI::Range(1, 64));
-  CLI::Option* job = app.add_option("--job", flags.job, "the job this daemon serves");
-  for (const char* without : {"--serve", "--wait_for_job"}) {
-    place->get_option(without)->excludes(job);
-  }
+  app.add_option("--job", flags.job, "the job this daemon serves");
   connection->needs(app.add_option(
       "--folder", flags.folder, "with --connection-fd: a private folder for the files of the job"));
   app.add_option("--dsrank", flags.dsrank, "the built-in trainer (default: beside dsrund)");
@@ -154,10 +141,8 @@ int Main(int argc, char** argv) {
     }
     starter = std::move(descriptor).value();
   }
-  if (!flags.serve) LeaveTerminal();
+  LeaveTerminal();
   SetUpSignals();
-  if (flags.serve) return ServePool(flags.waiting);
-  if (flags.wait_for_job) return ServeHandedOver(MakeOptions(flags));
   if (flags.job.empty()) {
     LogError("--job is required; see dsrund --help");
     return 1;

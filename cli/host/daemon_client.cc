@@ -208,14 +208,10 @@ StatusOr<Response> DaemonClient::Answer(Method<Request, Response> method, const 
   return response;
 }
 
-void DaemonClient::AddVersions(v1::PrepareRequest* request) {
-  request->set_protocol_version(v1::PROTOCOL_CURRENT);
-  request->set_dsrun_version(DS_VERSION);
-}
-
 StatusOr<v1::PrepareResponse> DaemonClient::Prepare(v1::PrepareRequest request,
                                                     std::chrono::milliseconds timeout) {
-  AddVersions(&request);
+  request.set_protocol_version(v1::PROTOCOL_CURRENT);
+  request.set_dsrun_version(DS_VERSION);
   return Answer(&v1::Daemon::Stub::Prepare, request, timeout);
 }
 
@@ -283,8 +279,6 @@ void DaemonClient::OpenWatch() {
   opened_ = std::make_unique<WatchStream>(this);
   opened_->Open(stub_.get());
 }
-
-void DaemonClient::AskAhead(const WatchOptions& options) { opened_->Ask(options); }
 
 Status DaemonClient::Watch(const WatchOptions& options, const EventCallback& on_event) {
   {

@@ -67,9 +67,6 @@ class DaemonClient {
   // Calls that are going on, and all later ones, end at once with kCancelled. From any thread.
   void Abandon();
 
-  // What this program is, which every PrepareRequest says.
-  static void AddVersions(v1::PrepareRequest* request);
-
   // Versions are added. Those that do not fit are kFailedPrecondition;
   // what is wrong with the host is in the response's findings.
   StatusOr<v1::PrepareResponse> Prepare(v1::PrepareRequest request,
@@ -105,11 +102,6 @@ class DaemonClient {
   // takes is done while the daemon starts. A daemon that is not there yet gets it when it is.
   // Called again: another one instead.
   void OpenWatch();
-  // Sends on the opened stream what the next Watch will ask for; one that asks for something else
-  // opens another. The daemon looks for the generation behind what it is doing just now: that Watch
-  // is kNotFound when it has not been launched by then.
-  void AskAhead(const WatchOptions& options);
-
   // Calls `on_event` with every event after `after_sequence`, in order, until JobEnded has been
   // delivered (OK), CancelWatch was called (kCancelled) or the daemon is gone (kUnavailable). An
   // event counts as dealt with when the callback returns; a slow callback makes the ranks wait once

@@ -36,8 +36,6 @@ class HostDaemon {
   virtual Status Watch(int generation, const EventCallback& on_event) = 0;
   // The job has ended: nothing is asked of it any more, and it may end while others finish.
   virtual void HangUp() {}
-  // Whether its ranks run before BeginLaunch: it was asked to start them along with the job.
-  virtual bool ranks_run() const { return false; }
   // The host is given up: calls that are going on, and all later ones, end at once.
   virtual void Abandon() {}
 

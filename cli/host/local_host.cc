@@ -6,11 +6,8 @@
 
 namespace ds::cli {
 
-StatusOr<std::unique_ptr<LocalHost>> LocalHost::Begin(const std::string& job_id,
-                                                      std::optional<JobOpening> opening) {
-  DS_ASSIGN_OR_RETURN(
-      std::unique_ptr<LocalDaemon> daemon,
-      LocalDaemon::Begin({.job_id = job_id, .take_warm = true, .opening = std::move(opening)}));
+StatusOr<std::unique_ptr<LocalHost>> LocalHost::Start(const std::string& job_id) {
+  DS_ASSIGN_OR_RETURN(std::unique_ptr<LocalDaemon> daemon, LocalDaemon::Start({.job_id = job_id}));
   return std::unique_ptr<LocalHost>(new LocalHost(job_id, std::move(daemon)));
 }
 
@@ -19,16 +16,12 @@ LocalHost::LocalHost(std::string job_id, std::unique_ptr<LocalDaemon> daemon)
 
 LocalHost::~LocalHost() = default;
 
-bool LocalHost::launch_offered() const { return daemon_->launch_offered(); }
-
-Status LocalHost::Await() { return daemon_->Await(); }
-
 StatusOr<v1::PrepareResponse> LocalHost::Prepare(const v1::PrepareRequest& request) {
-  return daemon_->Prepare(request);
+  return daemon_->client().Prepare(request);
 }
 
 std::future<StatusOr<v1::LaunchResponse>> LocalHost::BeginLaunch(const v1::LaunchRequest& request) {
-  return daemon_->BeginLaunch(request);
+  return daemon_->client().BeginLaunch(request);
 }
 
 StatusOr<v1::StopResponse> LocalHost::Stop(const v1::StopRequest& request) {
@@ -49,7 +42,5 @@ Status LocalHost::Watch(int generation, const EventCallback& on_event) {
 }
 
 void LocalHost::HangUp() { daemon_->HangUp(); }
-
-bool LocalHost::ranks_run() const { return daemon_->ranks_run(); }
 
 }  // namespace ds::cli

@@ -5,11 +5,9 @@
 // Threads and lifetimes are LocalDaemon's: destroying it stops its ranks.
 
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "cli/host/host_daemon.h"
-#include "cli/host/warm_daemon.h"
 
 namespace ds::cli {
 
@@ -17,14 +15,8 @@ class LocalDaemon;
 
 class LocalHost : public HostDaemon {
  public:
-  // Begins to start it, or to take one that waits, which does what `opening` asks along with taking
-  // the job. Await comes before anything else.
-  static StatusOr<std::unique_ptr<LocalHost>> Begin(const std::string& job_id,
-                                                    std::optional<JobOpening> opening);
-  // As LocalDaemon's.
-  bool launch_offered() const;
   // Returns when it takes calls.
-  Status Await();
+  static StatusOr<std::unique_ptr<LocalHost>> Start(const std::string& job_id);
   ~LocalHost() override;
 
   StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest& request) override;
@@ -34,7 +26,6 @@ class LocalHost : public HostDaemon {
   StatusOr<v1::InputResponse> Input(const v1::InputRequest& request) override;
   Status Watch(int generation, const EventCallback& on_event) override;
   void HangUp() override;
-  bool ranks_run() const override;
 
  private:
   LocalHost(std::string job_id, std::unique_ptr<LocalDaemon> daemon);

@@ -1,6 +1,5 @@
 #include "cli/job/job_controller.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <future>
 #include <numeric>
@@ -83,7 +82,7 @@ std::optional<Verdict> JobController::Run() {
       const std::optional<Verdict> stopped = TakeEarlyEnd(generation);
       return stopped.has_value() ? stopped : verdict;
     }
-    if (!verdict.has_value() && !RanksRun()) verdict = TakeEarlyEnd(generation);
+    if (!verdict.has_value()) verdict = TakeEarlyEnd(generation);
     if (!verdict.has_value()) {
       GenerationRun run(generation, job_, prepared_, {observer_, &inputs_, partners_.input});
       verdict = run.Run(*program);
@@ -161,11 +160,6 @@ std::string JobController::WhyIncomplete() const {
   if (spares_.Covers(slot_counts)) return "";
   if (job_.spares.empty()) return gone + ", and there is no spare host";
   return gone + ", and too few spares with as many slots are left";
-}
-
-bool JobController::RanksRun() const {
-  return std::any_of(prepared_.daemons.begin(), prepared_.daemons.end(),
-                     [](const HostDaemon* daemon) { return daemon->ranks_run(); });
 }
 
 bool JobController::ReplaceLostHosts() {

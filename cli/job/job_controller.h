@@ -52,8 +52,6 @@ class JobController {
   // False: a host's place stays empty, and the observer knows why.
   bool ReplaceLostHosts();
   bool ReplaceHost(int node_rank);
-  // Some have been started along with the job: it ends as a running one does.
-  bool RanksRun() const;
   // A signal or the loss of a host that came while no rank ran.
   std::optional<Verdict> TakeEarlyEnd(int generation);
 

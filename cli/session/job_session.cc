@@ -15,7 +15,6 @@
 #include "cli/job/job_controller.h"
 #include "cli/plan/core_list.h"
 #include "cli/plan/exports.h"
-#include "cli/session/job_opening.h"
 #include "cli/session/signal_relay.h"
 #include "cli/session/signal_watch.h"
 #include "cli/session/start_hosts.h"
@@ -177,29 +176,19 @@ struct JobHosts {
 
 using MaybeVerdict = std::optional<Verdict>;
 
-bool RanksRun(const StartedHosts& hosts) {
-  return std::any_of(hosts.daemons.begin(), hosts.daemons.end(),
-                     [](const auto& host) { return host != nullptr && host->ranks_run(); });
-}
-
-// A daemon on every host; a verdict when nothing is started. Signals that come meanwhile end it, or
-// are for the controller when ranks run already.
+// A daemon on every host; a verdict when nothing is started. Signals that come meanwhile end it.
 StatusOr<MaybeVerdict> StartJobHosts(const JobRequest& request, const User& user, JobHosts* hosts) {
-  std::vector<int> signals;  // the relay's, until it has another target
+  int stop_signal = 0;  // the relay's, until it has another target
   user.signals->SetTarget([&](int signal) {
-    signals.push_back(signal);
-    if (!IsForwarded(signal)) hosts->starter.Interrupt();
+    if (IsForwarded(signal)) return;  // there is no rank that it could go to
+    if (stop_signal == 0) stop_signal = signal;
+    hosts->starter.Interrupt();
   });
   StatusOr<StartedHosts> started =
       hosts->starter.Run([&user](const std::string& text) { user.console->Notice(text); });
   user.signals->SetTarget(nullptr);
-  const bool runs = started.ok() && RanksRun(*started);
-  for (const int signal : signals) {
-    if (runs) {
-      user.signals->Send(signal);
-    } else if (!IsForwarded(signal)) {  // which has nobody to go to
-      return MaybeVerdict(UserStopVerdict(signal, request.first_generation));
-    }
+  if (stop_signal != 0) {
+    return MaybeVerdict(UserStopVerdict(stop_signal, request.first_generation));
   }
   if (!started.ok()) return started.status();
   hosts->started = std::move(started).value();
@@ -294,16 +283,6 @@ StatusOr<int> RunJob(const JobSetup& setup) {
   DS_ASSIGN_OR_RETURN(const ConsoleOptions console_options, WhatIsShown(setup));
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run_directory, setup.open());
 
-  JobRequest request = MakeRequest(setup);
-  JobHosts hosts{.starter = HostStarter(&setup.plan, HowToStart(setup))};
-  const OpeningOptions opening{.launches = !setup.trains, .forward_input = ForwardsInput(setup)};
-  const Status begun =
-      hosts.starter.Begin([&](int node_rank) { return MakeOpening(request, node_rank, opening); });
-  if (!begun.ok()) return ReportError(begun, kExitPreflight);
-  if (hosts.starter.launch_offered()) {
-    // As OnLaunching does, while they start.
-    static_cast<void>(run_directory->MakeLogs(request.first_generation, request.plan.world_size()));
-  }
   BacklogWriter writer;
   Console console(console_options, &writer);
 
@@ -313,6 +292,8 @@ StatusOr<int> RunJob(const JobSetup& setup) {
   }
   DS_RETURN_IF_ERROR(signals.Listen([](int signal) { relay.Send(signal); }));
   const User user{&relay, &console};
+  JobRequest request = MakeRequest(setup);
+  JobHosts hosts{.starter = HostStarter(&setup.plan, HowToStart(setup))};
   const StatusOr<MaybeVerdict> refused = StartJobHosts(request, user, &hosts);
   if (!refused.ok()) return ReportError(refused.status(), kExitPreflight);
   if (refused->has_value()) return Conclude(**refused, run_directory.get(), &console);

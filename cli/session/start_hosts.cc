@@ -58,19 +58,6 @@ void HostStarter::Interrupt() {
   if (interrupter_ != nullptr) interrupter_->Interrupt();
 }
 
-Status HostStarter::Begin(const OpeningCallback& opening) {
-  for (const int number : places_) {
-    if (!plan_->here[number]) continue;
-    DS_ASSIGN_OR_RETURN(here_[number], LocalHost::Begin(options_.job_id, opening(number)));
-  }
-  return OkStatus();
-}
-
-bool HostStarter::launch_offered() const {
-  return std::any_of(here_.begin(), here_.end(),
-                     [](const auto& host) { return host.second->launch_offered(); });
-}
-
 StatusOr<StartedHosts> HostStarter::Run(NoticeCallback notice) {
   notice_ = std::move(notice);
   StartedHosts started;
@@ -78,11 +65,11 @@ StatusOr<StartedHosts> HostStarter::Run(NoticeCallback notice) {
   started.leases = std::make_unique<LeaseKeeper>(options_.lease);
   std::vector<int> remote;
   for (const int number : places_) {
-    if (!plan_->here[number]) remote.push_back(number);
-  }
-  for (auto& [number, host] : here_) {
-    DS_RETURN_IF_ERROR(host->Await());
-    started.daemons[number] = std::move(host);
+    if (plan_->here[number]) {
+      DS_ASSIGN_OR_RETURN(started.daemons[number], LocalHost::Start(options_.job_id));
+    } else {
+      remote.push_back(number);
+    }
   }
   if (!remote.empty()) DS_RETURN_IF_ERROR(StartRemote(remote, &started));
   if (started.failed.empty()) {
@@ -97,10 +84,7 @@ StatusOr<StartedHosts> HostStarter::Run(NoticeCallback notice) {
 StatusOr<StartedSpare> HostStarter::StartSpare(int spare, int node_rank, StartedHosts* started) {
   const int number = static_cast<int>(places_.size()) + spare;
   if (plan_->here[number]) {
-    DS_ASSIGN_OR_RETURN(std::unique_ptr<LocalHost> host,
-                        LocalHost::Begin(options_.job_id, std::nullopt));
-    DS_RETURN_IF_ERROR(host->Await());
-    started->daemons[number] = std::move(host);
+    DS_ASSIGN_OR_RETURN(started->daemons[number], LocalHost::Start(options_.job_id));
   } else {
     started->failed.clear();
     DS_RETURN_IF_ERROR(StartRemote({number}, started));

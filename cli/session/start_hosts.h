@@ -11,14 +11,12 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/host/host_daemon.h"
-#include "cli/host/warm_daemon.h"
 #include "cli/job/lease_keeper.h"
 #include "cli/job/spares.h"
 #include "cli/plan/launch_plan.h"
@@ -44,8 +42,6 @@ struct StartedHosts {
   std::string master_addr;  // where rank 0's host is reached by the others
 };
 
-class LocalHost;
-
 class HostStarter {
   struct RemoteHosts;
 
@@ -54,16 +50,11 @@ class HostStarter {
   HostStarter(const LaunchPlan* plan, StartOptions options);
   ~HostStarter();
 
-  using OpeningCallback = std::function<JobOpening(int node_rank)>;
   using NoticeCallback = std::function<void(const std::string&)>;
 
-  // Begins with what goes on by itself, the daemons of this machine; `opening` says what they will
-  // be asked first. An error Status: they are at fault, or what was asked.
-  Status Begin(const OpeningCallback& opening);
-  // Whether ranks may be starting already: a daemon that waits is asked to, along with the job.
-  bool launch_offered() const;
-  // Then: starts the others and waits for all. What `notice` gets is for the user; it is called on
-  // this thread, and on StartSpare's. Errors as Begin's.
+  // Returns when all take calls, or it is known which do not. What `notice` gets is for the user;
+  // it is called on this thread, and on StartSpare's. An error Status: this machine is at fault, or
+  // what was asked.
   StatusOr<StartedHosts> Run(NoticeCallback notice);
   // Afterwards: one on a spare of the plan, in the place of host `node_rank`.
   StatusOr<StartedSpare> StartSpare(int spare, int node_rank, StartedHosts* started);
@@ -84,7 +75,6 @@ class HostStarter {
   std::unique_ptr<Interrupter> interrupter_;
   std::vector<int> places_;             // by node rank: the number of the host there
   std::vector<std::string> addresses_;  // by number: where it was dialled; "" = this machine
-  std::map<int, std::unique_ptr<LocalHost>> here_;  // by number: those that Begin has begun
 };
 
 }  // namespace ds::cli

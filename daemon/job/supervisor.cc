@@ -93,25 +93,6 @@ Status Supervisor::WatchController() {
   });
 }
 
-void Supervisor::Rehearse() {
-  v1::PrepareRequest request;
-  request.set_protocol_version(v1::PROTOCOL_CURRENT);
-  request.set_program("/bin/sh");
-  request.set_working_directory("/");
-  static_cast<void>(Prepare(request));
-  Evidence();
-}
-
-Status Supervisor::TakeJob(TakenJob job) {
-  if (job.moved) evidence_.reset();
-  options_.job_id = std::move(job.job_id);
-  options_.environment = std::move(job.environment);
-  if (!job.dsrank.empty()) options_.dsrank = job.dsrank;
-  options_.controller = std::move(job.controller);
-  port_ = std::move(job.port);
-  return WatchController();
-}
-
 void Supervisor::OnSignal() {
   signalfd_siginfo info{};
   while (::read(signals_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {

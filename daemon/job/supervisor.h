@@ -18,7 +18,6 @@
 #include <string>
 #include <vector>
 
-#include "daemon/handover.h"
 #include "daemon/job/generation.h"
 #include "daemon/logs/event_log.h"
 #include "daemon/loop/event_loop.h"
@@ -49,15 +48,6 @@ class Supervisor {
   ~Supervisor();
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
-
-  // For one that was created without a job, before the loop runs. Rehearse does for nobody what the
-  // first job would else wait for; then it serves the job.
-  void Rehearse();
-  Status TakeJob(TakenJob job);
-
-  // Once the loop has ended: nothing of the job is left. The controller of a warm daemon need not
-  // wait until the kernel has taken this process apart.
-  void LetGoOfController() { options_.controller.Reset(); }
 
   StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest& request);
   StatusOr<v1::LaunchResponse> Launch(const v1::LaunchRequest& request);

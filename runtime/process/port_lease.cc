@@ -61,13 +61,8 @@ StatusOr<PortLease> PortLease::Take(std::uint16_t port) {
   const std::string what = "port " + std::to_string(port);
   if (error == EADDRINUSE) return AlreadyExistsError(what + " is in use on this host");
   if (error != 0) return ErrnoError(error, what);
-  return Continue(std::move(fd).value());
-}
-
-StatusOr<PortLease> PortLease::Continue(UniqueFd socket) {
-  DS_ASSIGN_OR_RETURN(const std::uint16_t port, BoundPort(socket.get()));
-  if (port == 0) return InvalidArgumentError("a socket that is bound to no port");
-  return PortLease(std::move(socket), port);
+  DS_ASSIGN_OR_RETURN(const std::uint16_t bound, BoundPort(fd->get()));
+  return PortLease(std::move(fd).value(), bound);
 }
 
 }  // namespace ds

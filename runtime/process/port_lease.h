@@ -22,11 +22,8 @@ class PortLease {
   // Leases `port` on every address of this host, any free one for 0. kAlreadyExists when it is in
   // use, kPermissionDenied for a port below 1024 without the right to it.
   static StatusOr<PortLease> Take(std::uint16_t port);
-  // The lease of another process, which it goes on with. kInvalidArgument for what is none.
-  static StatusOr<PortLease> Continue(UniqueFd socket);
 
   std::uint16_t port() const { return port_; }
-  int fd() const { return socket_.get(); }
   void Release() { socket_.Reset(); }
 
  private:

@@ -13,8 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/process/unix_socket.h"
-
 namespace ds {
 namespace {
 
@@ -63,6 +61,17 @@ std::vector<std::string> Bases() {
   return bases;
 }
 
+// OK when `folder` is a directory, no link, that this user owns and nobody else may enter.
+Status CheckPrivate(const fs::path& folder) {
+  struct stat info {};
+  if (::lstat(folder.c_str(), &info) != 0) return ErrnoError(errno, folder.string());
+  if (!S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() ||
+      (info.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    return PermissionDeniedError(folder.string() + ": the folder must be yours alone (chmod 700)");
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 StatusOr<PrivateFolder> PrivateFolder::Make() {
@@ -87,7 +96,7 @@ StatusOr<PrivateFolder> PrivateFolder::Make() {
 StatusOr<PrivateFolder> PrivateFolder::Join(const fs::path& path) {
   UniqueFd folder = OpenFolder(path);
   if (!folder.valid()) return ErrnoError(errno, path.string());
-  DS_RETURN_IF_ERROR(CheckPrivateFolder(path));
+  DS_RETURN_IF_ERROR(CheckPrivate(path));
   if (!Hold(folder)) return NotFoundError(path.string() + " is being removed");
   return PrivateFolder(path, std::move(folder));
 }

@@ -72,10 +72,8 @@ def deepspeed(python):
                     {"DS_ACCELERATOR": "cpu", "PATH": f"{python.parent}:{os.environ['PATH']}"}, slow=True)
 
 
-def dsrun(path, run_dir, grace=None, warm=None):
+def dsrun(path, run_dir, grace=None):
     """`run_dir()` names a fresh run directory for each call."""
     flags = ["--grace_seconds", str(grace)] if grace is not None else []
-    name = "dsrun (warm)" if warm else "dsrun"
-    return Launcher(name, lambda n, argv, tagged: [str(path), "--device", "cpu", "--num_gpus", str(n), "--run_dir",
-                                                   run_dir(), *flags, "run", "--", *argv],
-                    environment={"XDG_RUNTIME_DIR": warm} if warm else {})
+    return Launcher("dsrun", lambda n, argv, tagged: [str(path), "--device", "cpu", "--num_gpus", str(n), "--run_dir",
+                                                      run_dir(), *flags, "run", "--", *argv])

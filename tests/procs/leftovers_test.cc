@@ -1,15 +1,12 @@
 // 64 ranks start and stop a hundred times; afterwards nothing of it is there.
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "tests/places.h"
@@ -43,12 +40,6 @@ std::vector<int> ProcessesWith(const std::string& mark) {
   return found;
 }
 
-std::size_t DescriptorsOf(pid_t pid) {
-  const fs::path folder = "/proc/" + std::to_string(pid) + "/fd";
-  return static_cast<std::size_t>(
-      std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
-}
-
 class LeftoversTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -80,24 +71,6 @@ TEST_F(LeftoversTest, OfAHundredJobsOf64Ranks) {
     ASSERT_TRUE(fs::is_empty(runtime())) << "sockets or folders after time " << time;
   }
   EXPECT_EQ(ProcessesWith(mark_), std::vector<int>());
-}
-
-TEST_F(LeftoversTest, OfJobsThatTookAWaitingDaemon) {
-  Program server({DS_BIN_DIR "/dsrund", "--serve"}, {.environment = Environment()});
-  ASSERT_TRUE(server.WaitForOutput("dsrund serves at "));  // and has its daemons
-  const std::size_t descriptors = DescriptorsOf(server.pid());
-  for (int time = 0; time < kTimes / 5; ++time) ASSERT_EQ(StartAndStop(time).status, 7);
-  // Fewer while a taken daemon is not replaced yet, more while one is being started.
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  std::size_t now = DescriptorsOf(server.pid());
-  while (now != descriptors && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // nothing tells of another's table
-    now = DescriptorsOf(server.pid());
-  }
-  EXPECT_EQ(now, descriptors);
-  server.Signal(SIGTERM);
-  EXPECT_EQ(server.Wait().status, 0);
-  EXPECT_TRUE(fs::is_empty(runtime()));
 }
 
 }  // namespace

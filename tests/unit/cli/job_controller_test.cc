@@ -72,14 +72,12 @@ class FakeDaemon : public HostDaemon {
     return OkStatus();
   }
 
-  bool ranks_run() const override { return begun_with_the_job; }
   void Abandon() override {
     abandoned = true;
     stops_.Put({});
   }
 
   std::atomic<bool> abandoned = false;
-  bool begun_with_the_job = false;
   v1::PrepareResponse prepare_answer;
   Status launch_answer;
   v1::PrepareRequest prepared;
@@ -343,16 +341,6 @@ TEST_F(JobControllerTest, SigusrGoesOnToEveryHostAndStopsNothing) {
   EXPECT_THAT(daemons_[0]->signals, ElementsAre(SIGUSR1));
   EXPECT_THAT(daemons_[1]->signals, ElementsAre(SIGUSR1));
   EXPECT_THAT(observer_.notices, ElementsAre(HasSubstr("no rank was running")));
-}
-
-TEST_F(JobControllerTest, ASignalToRanksThatWereBegunWithTheJobStopsThemAsAnyOther) {
-  AddHost("a", {{Output(0, "running\n")}});
-  JobController& controller = Controller(/*max_restarts=*/0, /*grace_seconds=*/1);
-  daemons_[0]->begun_with_the_job = true;
-  controller.OnSignal(SIGTERM);
-  EXPECT_EQ(controller.Run()->exit_code, 143);
-  EXPECT_THAT(daemons_[0]->graces, ElementsAre(1));
-  EXPECT_EQ(observer_.output, "running\n") << "what they have written is kept";
 }
 
 TEST_F(JobControllerTest, ASignalBeforeTheLaunchStartsNothing) {

@@ -34,24 +34,6 @@ TEST(PortLeaseTest, AReleasedPortIsFree) {
   EXPECT_TRUE(CanListen(lease->port(), /*reuse_address=*/false));
 }
 
-TEST(PortLeaseTest, AnotherProcessGoesOnWithIt) {
-  auto lease = PortLease::Take(0);
-  ASSERT_TRUE(lease.ok());
-  const auto continued = PortLease::Continue(UniqueFd(::dup(lease->fd())));
-  ASSERT_TRUE(continued.ok()) << continued.status().message();
-  EXPECT_EQ(continued->port(), lease->port());
-  lease->Release();
-  EXPECT_FALSE(CanListen(lease->port(), /*reuse_address=*/false)) << "it is not held";
-}
-
-TEST(PortLeaseTest, WhatIsNoLeaseIsNotContinued) {
-  EXPECT_FALSE(PortLease::Continue(UniqueFd()).ok());
-  EXPECT_FALSE(PortLease::Continue(UniqueFd(::dup(STDERR_FILENO))).ok());
-  const UniqueFd unbound(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  EXPECT_EQ(PortLease::Continue(UniqueFd(::dup(unbound.get()))).status().code(),
-            StatusCode::kInvalidArgument);
-}
-
 TEST(PortLeaseTest, APortInUseIsNamed) {
   const UniqueFd server(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};

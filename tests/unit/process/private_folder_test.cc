@@ -107,6 +107,18 @@ TEST_F(PrivateFolderTest, OneThatIsJoinedOutlivesItsMaker) {
   EXPECT_EQ(PrivateFolder::Join(others).status().code(), StatusCode::kNotFound);
 }
 
+TEST_F(PrivateFolderTest, WhatOthersMayEnterIsNotJoined) {
+  const fs::path folder = base_ / "folder";
+  EXPECT_EQ(PrivateFolder::Join(folder).status().code(), StatusCode::kNotFound);
+  fs::create_directory(folder);
+  fs::permissions(folder, fs::perms::owner_all);
+  EXPECT_TRUE(PrivateFolder::Join(folder).ok());
+  fs::create_directory_symlink(folder, base_ / "link");
+  EXPECT_FALSE(PrivateFolder::Join(base_ / "link").ok());
+  ASSERT_EQ(::chmod(folder.c_str(), 0750), 0);
+  EXPECT_EQ(PrivateFolder::Join(folder).status().code(), StatusCode::kPermissionDenied);
+}
+
 TEST_F(PrivateFolderTest, OtherFoldersAreNobodysBusiness) {
   fs::create_directory(base_ / "dsrun-100000");  // a user's cache of daemons
   fs::create_directory_symlink("dsrun-100000", base_ / "dsrun-job-aaaaaa");
