@@ -52,11 +52,12 @@ TORCH_FREE = ("cli/", "daemon/", "proto/", "runtime/base/", "runtime/process/", 
 INNER = {
     "runtime/comm/shm/": ("runtime/base/", "runtime/comm/shm/"),
     "runtime/checkpoint/format/": ("runtime/base/", "runtime/checkpoint/format/"),
-    # The floors of config, from the ground: plain values and keys, checks, sections.
-    "runtime/config/schedule.h": ("runtime/base/",),
-    "runtime/config/ds_config.h": ("runtime/base/", "runtime/config/schedule.h"),
+    # The floors of config, from the ground: keys, checks, what a config says, its sections.
     "runtime/config/keys/": ("runtime/base/", "runtime/config/keys/"),
     "runtime/config/check/": ("runtime/base/", "runtime/config/keys/", "runtime/config/check/"),
+    "runtime/config/schedule.": ("runtime/base/", "runtime/config/keys/", "runtime/config/check/",
+                                 "runtime/config/schedule.h"),
+    "runtime/config/ds_config.h": ("runtime/base/", "runtime/config/schedule.h"),
     "runtime/config/sections/": ("runtime/base/", "runtime/config/keys/", "runtime/config/check/",
                                  "runtime/config/sections/", "runtime/config/ds_config.h",
                                  "runtime/config/schedule.h"),

@@ -10,49 +10,47 @@
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/number_checks.h"
 #include "runtime/base/suggest.h"
+#include "runtime/config/keys/registry.h"
 
 namespace ds::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-enum class Kind { kNumber, kWhole, kText, kSwitch };
-
+// A parameter of a schedule as these flags have it; its type is that of the ds_config's key.
 struct LegacyFlag {
   const char* name;
-  Kind kind;
   const char* otherwise;  // JSON; "" says nothing, so that the schedule's own default holds
   const char* help;
 };
 
 constexpr LegacyFlag kLrRangeTest[] = {
-    {"lr_range_test_min_lr", Kind::kNumber, "0.001", "first rate"},
-    {"lr_range_test_step_rate", Kind::kNumber, "1.0", "growth per interval"},
-    {"lr_range_test_step_size", Kind::kWhole, "1000", "updates per interval"},
-    {"lr_range_test_staircase", Kind::kSwitch, "false", "grow at the end of intervals only"}};
+    {"lr_range_test_min_lr", "0.001", "first rate"},
+    {"lr_range_test_step_rate", "1.0", "growth per interval"},
+    {"lr_range_test_step_size", "1000", "updates per interval"},
+    {"lr_range_test_staircase", "false", "grow at the end of intervals only"}};
 constexpr LegacyFlag kOneCycle[] = {
-    {"cycle_first_step_size", Kind::kWhole, "1000", "updates of the way up"},
-    {"cycle_first_stair_count", Kind::kWhole, "-1", "stairs of the way up (none)"},
-    {"cycle_second_step_size", Kind::kWhole, "", "updates of the way down (as up)"},
-    {"cycle_second_stair_count", Kind::kWhole, "-1", "stairs of the way down (none)"},
-    {"decay_step_size", Kind::kWhole, "1000", "updates per interval of the decay"},
-    {"cycle_min_lr", Kind::kNumber, "0.01", "smallest rate"},
-    {"cycle_max_lr", Kind::kNumber, "0.1", "largest rate"},
-    {"decay_lr_rate", Kind::kNumber, "0.0", "decay of the rate after the cycle"},
-    {"cycle_momentum", Kind::kSwitch, "", "cycle the momentum (it always does)"},
-    {"cycle_min_mom", Kind::kNumber, "0.8", "smallest momentum"},
-    {"cycle_max_mom", Kind::kNumber, "0.9", "largest momentum"},
-    {"decay_mom_rate", Kind::kNumber, "0.0", "growth of the momentum after the cycle"}};
-constexpr LegacyFlag kWarmup[] = {
-    {"warmup_min_lr", Kind::kNumber, "0.0", "first rate"},
-    {"warmup_max_lr", Kind::kNumber, "0.001", "rate at the end of the warm-up"},
-    {"warmup_num_steps", Kind::kWhole, "1000", "updates of the warm-up"},
-    {"warmup_type", Kind::kText, "\"log\"", "log or linear"}};
+    {"cycle_first_step_size", "1000", "updates of the way up"},
+    {"cycle_first_stair_count", "-1", "stairs of the way up (none)"},
+    {"cycle_second_step_size", "", "updates of the way down (as up)"},
+    {"cycle_second_stair_count", "-1", "stairs of the way down (none)"},
+    {"decay_step_size", "1000", "updates per interval of the decay"},
+    {"cycle_min_lr", "0.01", "smallest rate"},
+    {"cycle_max_lr", "0.1", "largest rate"},
+    {"decay_lr_rate", "0.0", "decay of the rate after the cycle"},
+    {"cycle_momentum", "", "cycle the momentum (it always does)"},
+    {"cycle_min_mom", "0.8", "smallest momentum"},
+    {"cycle_max_mom", "0.9", "largest momentum"},
+    {"decay_mom_rate", "0.0", "growth of the momentum after the cycle"}};
+constexpr LegacyFlag kWarmup[] = {{"warmup_min_lr", "0.0", "first rate"},
+                                  {"warmup_max_lr", "0.001", "rate at the end of the warm-up"},
+                                  {"warmup_num_steps", "1000", "updates of the warm-up"},
+                                  {"warmup_type", "\"log\"", "log or linear"}};
 constexpr LegacyFlag kWarmupCosine[] = {
-    {"warmup_num_steps", Kind::kWhole, "1000", ""},
-    {"warmup_type", Kind::kText, "\"log\"", ""},
-    {"warmup_min_ratio", Kind::kNumber, "0.01", "first rate, as a share of the lr"},
-    {"cos_min_ratio", Kind::kNumber, "0.01", "last rate, as a share of the lr"}};
+    {"warmup_num_steps", "1000", ""},
+    {"warmup_type", "\"log\"", ""},
+    {"warmup_min_ratio", "0.01", "first rate, as a share of the lr"},
+    {"cos_min_ratio", "0.01", "last rate, as a share of the lr"}};
 
 struct LegacySchedule {
   std::string_view name;
@@ -70,10 +68,15 @@ std::vector<LegacySchedule> Schedules() {
           {"WarmupCosineLR", list(kWarmupCosine)}};
 }
 
+config::ValueType TypeOf(const LegacyFlag& flag) {
+  return config::FindSetting("scheduler.params." + std::string(flag.name))->type;
+}
+
 std::string Help(const LegacySchedule& schedule, const LegacyFlag& flag) {
   std::string text = std::string(schedule.name) + ": " + flag.help;
   const std::string_view otherwise = flag.otherwise;
-  const bool is_number = flag.kind != Kind::kSwitch && !otherwise.empty() && otherwise != "-1";
+  const bool is_number =
+      TypeOf(flag) != config::ValueType::kBool && !otherwise.empty() && otherwise != "-1";
   return is_number ? text + " (default: " + Json::parse(otherwise).dump() + ")" : text;
 }
 
@@ -81,21 +84,21 @@ void AddFlag(CLI::App& app, const LegacyFlag& flag, const std::string& help, Sch
   const std::string name = flag.name;
   CLI::Option* option = nullptr;
   const auto take = [flags, name](const auto& value) { flags->given[name] = value; };
-  switch (flag.kind) {
-    case Kind::kNumber:
+  switch (TypeOf(flag)) {
+    case config::ValueType::kFloat:
       option = app.add_option_function<double>(FlagNames(name), take, help)
                    ->check(FiniteNumber())
                    ->type_name("X");
       break;
-    case Kind::kWhole:
+    case config::ValueType::kInt:
       option = app.add_option_function<std::int64_t>(FlagNames(name), take, help)
                    ->check(AnyWholeNumber())
                    ->type_name("N");
       break;
-    case Kind::kText:
+    case config::ValueType::kString:
       option = app.add_option_function<std::string>(FlagNames(name), take, help)->type_name("TYPE");
       break;
-    case Kind::kSwitch:
+    default:  // a switch
       option = app.add_flag_callback(
           FlagNames(name), [flags, name] { flags->given[name] = true; }, help);
       break;

@@ -33,9 +33,10 @@ Json ResolvedJson(const Values& values) {
     const bool is_value = setting.state != SettingState::kSection &&
                           setting.state != SettingState::kRenamed &&
                           setting.key.find_first_of("<[") == std::string_view::npos;
-    const bool has_value = !setting.required || !values.Get(setting.key).is_null();
+    const bool has_value = !setting.required || !values.Get(Key(setting.key)).is_null();
     if (is_value && has_value) {
-      add(std::string(setting.key), values.Get(setting.key), values.OriginOf(setting.key));
+      add(std::string(setting.key), values.Get(Key(setting.key)),
+          values.OriginOf(Key(setting.key)));
     }
   }
   for (const auto& [key, entry] : values.entries()) {

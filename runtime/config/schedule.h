@@ -1,22 +1,24 @@
 #pragma once
 
 // Schedule: how the learning rate changes from update to update. One struct per scheduler.type,
-// fields named after scheduler.params; optim/lr_schedule.h holds the formulas.
-//
-// The initializers are the defaults of DeepSpeed and PyTorch; where there is none the parameter is
-// required. Counts are optimizer updates.
+// fields named after scheduler.params; schedule.cc says which parameters fill it, optim/schedule
+// holds the formulas. The initializers are the defaults of DeepSpeed and PyTorch; where there is
+// none the parameter is required. Counts are optimizer updates.
 
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string_view>
 #include <variant>
 #include <vector>
+
+#include "runtime/config/keys/key.h"
 
 namespace ds::config {
 
 struct ConstantRate {};  // no scheduler: the optimizer's lr
 
 // DeepSpeed's own.
-
 struct LrRangeTest {
   double min_lr = 1e-3;
   std::int64_t step_size = 2000;
@@ -58,7 +60,6 @@ struct WarmupCosineLr {
 };
 
 // PyTorch's.
-
 struct StepLr {
   std::int64_t step_size = 1;
   double gamma = 0.1;
@@ -130,5 +131,21 @@ struct OneCycleLr {
 using Schedule = std::variant<ConstantRate, LrRangeTest, OneCycle, WarmupLr, WarmupCosineLr, StepLr,
                               MultiStepLr, ConstantLr, LinearLr, ExponentialLr, PolynomialLr,
                               CosineAnnealingLr, CosineAnnealingWarmRestarts, CyclicLr, OneCycleLr>;
+
+class Values;
+
+// A parameter of a schedule, and what it is when not given.
+struct ScheduleParam {
+  Key key;
+  std::string_view otherwise;  // JSON, "required", or "" for the default of the registry
+};
+
+struct ScheduleType {
+  std::string_view name;  // the scheduler.type
+  std::span<const ScheduleParam> params;
+  // Requires values without errors. `group` counts where parameters are lists, one per group.
+  Schedule (*fill)(const Values& values, std::size_t group);
+};
+std::span<const ScheduleType> ScheduleTypes();
 
 }  // namespace ds::config

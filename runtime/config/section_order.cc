@@ -48,9 +48,9 @@ std::vector<Rule> AllRules() {
 
 void ApplyRules(RuleContext& context) {
   for (const Rule& rule : AllRules()) {
-    const bool readable = std::none_of(
-        rule.keys.begin(), rule.keys.end(),
-        [&](std::string_view key) { return !key.empty() && context.values.IsBroken(key); });
+    const bool readable = std::none_of(rule.keys.begin(), rule.keys.end(), [&](Key key) {
+      return !key.empty() && context.values.IsBroken(key);
+    });
     if (readable) rule.apply(context);
   }
 }

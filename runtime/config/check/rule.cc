@@ -7,15 +7,15 @@
 
 namespace ds::config {
 
-bool RuleContext::IsChanged(std::string_view key) const {
+bool RuleContext::IsChanged(Key key) const {
   return values.IsGiven(key) && !IsDefault(*FindSetting(key), values.Get(key));
 }
 
-void RuleContext::Refuse(std::string_view key, std::string_view problem) {
+void RuleContext::Refuse(Key key, std::string_view problem) {
   issues.Error(key, std::string(key) + " " + std::string(problem), values.PositionOf(key));
 }
 
-void RuleContext::Warn(std::string_view key, std::string_view problem) {
+void RuleContext::Warn(Key key, std::string_view problem) {
   issues.Warning(key, std::string(key) + " " + std::string(problem), values.PositionOf(key));
 }
 

@@ -21,19 +21,19 @@ struct RuleContext {
   const JobFacts& facts;
 
   // Whether a switch is true.
-  bool IsOn(std::string_view key) const { return values.Get(key) == true; }
+  bool IsOn(Key key) const { return values.Get(key) == true; }
   // Whether the user gives the key with a value other than the default.
-  bool IsChanged(std::string_view key) const;
+  bool IsChanged(Key key) const;
   // Blame `key`, which begins the sentence, at its place in the file.
-  void Refuse(std::string_view key, std::string_view problem);
-  void Warn(std::string_view key, std::string_view problem);
+  void Refuse(Key key, std::string_view problem);
+  void Warn(Key key, std::string_view problem);
 };
 
 struct Rule {
   std::string_view name;
   // The keys it reads. A rule is left out when the file gives one of them a value that was refused:
   // that has been reported, and what would follow from it means nothing.
-  std::array<std::string_view, 4> keys;
+  std::array<Key, 4> keys;
   void (*apply)(RuleContext& context);
 };
 

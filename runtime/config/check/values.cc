@@ -13,7 +13,7 @@ void Values::Give(std::string key, Entry entry) {
   DS_CHECK(inserted);
 }
 
-void Values::Derive(std::string_view key, nlohmann::ordered_json value, std::string origin) {
+void Values::Derive(Key key, nlohmann::ordered_json value, std::string origin) {
   Entry& entry = entries_[std::string(key)];
   entry.setting = FindSetting(key);
   DS_CHECK_MSG(entry.setting != nullptr, key);
@@ -21,15 +21,14 @@ void Values::Derive(std::string_view key, nlohmann::ordered_json value, std::str
   entry.origin = std::move(origin);
 }
 
-void Values::Carry(std::string_view key, nlohmann::ordered_json value, const Entry& old) {
+void Values::Carry(Key key, nlohmann::ordered_json value, const Entry& old) {
   Derive(key, std::move(value), old.origin + " (" + std::string(old.setting->key) + ")");
   Entry& entry = entries_[std::string(key)];
   entry.position = old.position;
   entry.given = true;
 }
 
-void Values::Resolve(std::string_view key, nlohmann::ordered_json value, std::string origin,
-                     Source source) {
+void Values::Resolve(Key key, nlohmann::ordered_json value, std::string origin, Source source) {
   Derive(key, std::move(value), std::move(origin));
   Entry& entry = entries_[std::string(key)];
   entry.given = source == Source::kUser;
@@ -38,29 +37,29 @@ void Values::Resolve(std::string_view key, nlohmann::ordered_json value, std::st
 
 void Values::MarkBroken(const std::string& key) { entries_[key].broken = true; }
 
-nlohmann::ordered_json Values::Get(std::string_view key) const {
+nlohmann::ordered_json Values::Get(Key key) const {
   if (const Entry* entry = Find(key); entry != nullptr) return entry->value;
   const Setting* setting = FindSetting(key);
   DS_CHECK_MSG(setting != nullptr, key);
   return DefaultValue(*setting);
 }
 
-std::string Values::OriginOf(std::string_view key) const {
+std::string Values::OriginOf(Key key) const {
   const Entry* entry = Find(key);
   return entry == nullptr ? "default" : entry->origin;
 }
 
-bool Values::IsGiven(std::string_view key) const {
+bool Values::IsGiven(Key key) const {
   const Entry* entry = Find(key);
   return entry != nullptr && entry->given;
 }
 
-bool Values::IsBroken(std::string_view key) const {
+bool Values::IsBroken(Key key) const {
   const auto found = entries_.find(key);
   return found != entries_.end() && found->second.broken;
 }
 
-JsonPosition Values::PositionOf(std::string_view key) const {
+JsonPosition Values::PositionOf(Key key) const {
   const auto found = entries_.find(key);
   return found == entries_.end() ? JsonPosition{} : found->second.position;
 }

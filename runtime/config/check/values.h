@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "runtime/base/positioned_json.h"
+#include "runtime/config/keys/key.h"
 #include "runtime/config/keys/setting.h"
 
 namespace ds::config {
@@ -31,25 +32,24 @@ class Values {
   // Requires that `key` is not set yet.
   void Give(std::string key, Entry entry);
   // Sets or replaces the value of a key of the registry.
-  void Derive(std::string_view key, nlohmann::ordered_json value, std::string origin);
+  void Derive(Key key, nlohmann::ordered_json value, std::string origin);
   // Gives a key of the registry the value that the file gives by an older name, `old`.
-  void Carry(std::string_view key, nlohmann::ordered_json value, const Entry& old);
+  void Carry(Key key, nlohmann::ordered_json value, const Entry& old);
   // The value of a key of the registry that comes from outside the file: the user's, or what
   // "auto" stands for in this job.
-  void Resolve(std::string_view key, nlohmann::ordered_json value, std::string origin,
-               Source source);
+  void Resolve(Key key, nlohmann::ordered_json value, std::string origin, Source source);
   void MarkAuto(const std::string& key, JsonPosition position) { autos_[key] = position; }
   void MarkBroken(const std::string& key);
 
   // The value in force; the default when nothing else is known, null when there is none.
-  nlohmann::ordered_json Get(std::string_view key) const;
+  nlohmann::ordered_json Get(Key key) const;
   // "default" when nothing else is known.
-  std::string OriginOf(std::string_view key) const;
+  std::string OriginOf(Key key) const;
 
   // Given by the user with a value other than null or "auto".
-  bool IsGiven(std::string_view key) const;
-  bool IsBroken(std::string_view key) const;
-  JsonPosition PositionOf(std::string_view key) const;
+  bool IsGiven(Key key) const;
+  bool IsBroken(Key key) const;
+  JsonPosition PositionOf(Key key) const;
 
   const std::map<std::string, Entry, std::less<>>& entries() const { return entries_; }
   // The keys that the file gives as "auto", and where.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/config/check/value_check.h"
+#include "runtime/config/keys/keys.h"
 #include "runtime/config/keys/registry.h"
 
 namespace ds::config {
@@ -20,19 +21,19 @@ constexpr double kDefaultLearningRate = 5e-5;
 constexpr double kDefaultBeta1 = 0.9;
 constexpr double kDefaultBeta2 = 0.999;
 
-constexpr std::string_view kTrainBatch = "train_batch_size";
-constexpr std::string_view kMicroBatch = "train_micro_batch_size_per_gpu";
-constexpr std::string_view kLearningRate = "optimizer.params.lr";
-constexpr std::string_view kWarmupEnd = "scheduler.params.warmup_max_lr";
-constexpr std::string_view kWarmupSteps = "scheduler.params.warmup_num_steps";
-constexpr std::string_view kTotalSteps = "scheduler.params.total_num_steps";
-constexpr std::string_view kReduceBucket = "zero_optimization.reduce_bucket_size";
-constexpr std::string_view kPrefetchBucket = "zero_optimization.stage3_prefetch_bucket_size";
-constexpr std::string_view kPersistence = "zero_optimization.stage3_param_persistence_threshold";
+constexpr Key kTrainBatch = keys::kTrainBatchSize;
+constexpr Key kMicroBatch = keys::kTrainMicroBatchSizePerGpu;
+constexpr Key kLearningRate = keys::kOptimizerParamsLr;
+constexpr Key kWarmupEnd = keys::kSchedulerParamsWarmupMaxLr;
+constexpr Key kWarmupSteps = keys::kSchedulerParamsWarmupNumSteps;
+constexpr Key kTotalSteps = keys::kSchedulerParamsTotalNumSteps;
+constexpr Key kReduceBucket = keys::kZeroOptimizationReduceBucketSize;
+constexpr Key kPrefetchBucket = keys::kZeroOptimizationStage3PrefetchBucketSize;
+constexpr Key kPersistence = keys::kZeroOptimizationStage3ParamPersistenceThreshold;
 
 // What a flag says about a key.
 struct FlagValue {
-  std::string_view key;
+  Key key;
   std::string flag;
   Json value;
   bool fills = true;  // false: it only has to agree, as another rule derives the key
@@ -50,26 +51,26 @@ std::optional<std::int64_t> WarmupSteps(double given, std::optional<std::int64_t
 std::vector<FlagValue> GivenFlags(const JobFacts& facts) {
   const TrainingFlags& flags = facts.flags;
   std::vector<FlagValue> given;
-  const auto add = [&](std::string_view key, const char* flag, const auto& value) {
+  const auto add = [&](Key key, const char* flag, const auto& value) {
     if (value) given.push_back({key, flag, *value});
   };
   add(kMicroBatch, "--per_device_train_batch_size", flags.per_device_train_batch_size);
-  add("gradient_accumulation_steps", "--gradient_accumulation_steps",
+  add(keys::kGradientAccumulationSteps, "--gradient_accumulation_steps",
       flags.gradient_accumulation_steps);
   add(kLearningRate, "--learning_rate", flags.learning_rate);
   if (flags.learning_rate) {
     given.push_back({kWarmupEnd, "--learning_rate", *flags.learning_rate, /*fills=*/false});
   }
   if (flags.adam_beta1 || flags.adam_beta2) {
-    given.push_back({"optimizer.params.betas", "--adam_beta1 and --adam_beta2",
+    given.push_back({keys::kOptimizerParamsBetas, "--adam_beta1 and --adam_beta2",
                      Json::array({flags.adam_beta1.value_or(kDefaultBeta1),
                                   flags.adam_beta2.value_or(kDefaultBeta2)})});
   }
-  add("optimizer.params.eps", "--adam_epsilon", flags.adam_epsilon);
-  add("optimizer.params.weight_decay", "--weight_decay", flags.weight_decay);
-  add("gradient_clipping", "--max_grad_norm", flags.max_grad_norm);
-  if (flags.fp16) given.push_back({"fp16.enabled", "--fp16", true});
-  if (flags.bf16) given.push_back({"bf16.enabled", "--bf16", true});
+  add(keys::kOptimizerParamsEps, "--adam_epsilon", flags.adam_epsilon);
+  add(keys::kOptimizerParamsWeightDecay, "--weight_decay", flags.weight_decay);
+  add(keys::kGradientClipping, "--max_grad_norm", flags.max_grad_norm);
+  if (flags.fp16) given.push_back({keys::kFp16Enabled, "--fp16", true});
+  if (flags.bf16) given.push_back({keys::kBf16Enabled, "--bf16", true});
   return given;
 }
 
@@ -98,7 +99,7 @@ struct Answer {
 
 Answer MicroBatch(const RuleContext& context) {
   const Values& values = context.values;
-  if (values.IsGiven(kTrainBatch) || values.Get("elasticity.enabled") == true) return {};
+  if (values.IsGiven(kTrainBatch) || values.Get(keys::kElasticityEnabled) == true) return {};
   return {kDefaultMicroBatch, "as transformers has it without --per_device_train_batch_size", ""};
 }
 
@@ -117,7 +118,7 @@ Answer TotalSteps(const RuleContext& context) {
 
 // `rule` makes the value from the hidden size and says so.
 template <typename Rule>
-Answer FromHiddenSize(const RuleContext& context, std::string_view key, const Rule& rule) {
+Answer FromHiddenSize(const RuleContext& context, Key key, const Rule& rule) {
   const auto& model = context.facts.model;
   if (!model) return {DefaultValue(*FindSetting(key)), "the default, as no model is given", ""};
   if (!model->hidden_size) {
@@ -150,10 +151,10 @@ Answer PersistenceThreshold(const RuleContext& context) {
 }
 
 struct AutoKey {
-  std::string_view key;
+  Key key;
   Answer (*resolve)(const RuleContext& context);
-  bool stage_3_only = false;           // elsewhere it is the default
-  std::string_view answered_by = key;  // the key that gets the answer, unless it has one
+  bool stage_3_only = false;  // elsewhere it is the default
+  Key answered_by = key;      // the key that gets the answer, unless it has one
 };
 
 constexpr AutoKey kAutoKeys[] = {{kMicroBatch, MicroBatch},
@@ -167,7 +168,7 @@ constexpr AutoKey kAutoKeys[] = {{kMicroBatch, MicroBatch},
 
 void ResolveAuto(RuleContext& context, const AutoKey& key, JsonPosition position) {
   Answer answer = {DefaultValue(*FindSetting(key.key)), "the default below ZeRO stage 3", ""};
-  if (!key.stage_3_only || context.values.Get("zero_optimization.stage") == 3) {
+  if (!key.stage_3_only || context.values.Get(keys::kZeroOptimizationStage) == 3) {
     answer = key.resolve(context);
   }
   if (!answer.problem.empty()) {
@@ -210,7 +211,7 @@ void AutoFollowsTransformers(RuleContext& context) {
 
 constexpr Rule kRules[] = {{"FlagsFillOrAgree", {}, FlagsFillOrAgree},
                            {"AutoFollowsTransformers",
-                            {"zero_optimization.stage", "elasticity.enabled"},
+                            {keys::kZeroOptimizationStage, keys::kElasticityEnabled},
                             AutoFollowsTransformers}};
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "runtime/config/keys/keys.h"
 #include "runtime/config/sections/batch_sizes.h"
 
 namespace ds::config {
@@ -11,25 +12,25 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kTrainBatch = "train_batch_size";
-constexpr std::string_view kMicroBatch = "train_micro_batch_size_per_gpu";
-constexpr std::string_view kAccumulation = "gradient_accumulation_steps";
+constexpr Key kTrainBatch = keys::kTrainBatchSize;
+constexpr Key kMicroBatch = keys::kTrainMicroBatchSizePerGpu;
+constexpr Key kAccumulation = keys::kGradientAccumulationSteps;
 
-std::optional<std::int64_t> GivenSize(const Values& values, std::string_view key) {
+std::optional<std::int64_t> GivenSize(const Values& values, Key key) {
   const Json value = values.Get(key);
   return value.is_null() ? std::nullopt : std::optional(value.get<std::int64_t>());
 }
 
 void BatchSizesAgree(RuleContext& context) {
   Values& values = context.values;
-  if (values.Get("elasticity.enabled") == true) return;  // ElasticityDecidesTheBatch
+  if (values.Get(keys::kElasticityEnabled) == true) return;  // ElasticityDecidesTheBatch
   const GivenBatchSizes given = {.train = GivenSize(values, kTrainBatch),
                                  .micro = GivenSize(values, kMicroBatch),
                                  .accumulation = GivenSize(values, kAccumulation)};
   const StatusOr<BatchConfig> batch = SolveBatchSizes(given, context.facts.world_size);
   std::string from = "derived from";
-  std::string_view blamed = kTrainBatch;
-  for (const std::string_view key : {kAccumulation, kMicroBatch, kTrainBatch}) {
+  Key blamed = kTrainBatch;
+  for (const Key key : {kAccumulation, kMicroBatch, kTrainBatch}) {
     if (values.Get(key).is_null()) continue;
     from += " " + std::string(key) + ",";
     blamed = key;
@@ -39,7 +40,7 @@ void BatchSizesAgree(RuleContext& context) {
     return;
   }
   from += " world size " + std::to_string(context.facts.world_size);
-  const auto derive = [&](std::string_view key, std::int64_t value) {
+  const auto derive = [&](Key key, std::int64_t value) {
     if (values.Get(key).is_null()) values.Derive(key, value, from);
   };
   derive(kTrainBatch, batch->train_batch_size);
@@ -48,7 +49,7 @@ void BatchSizesAgree(RuleContext& context) {
 }
 
 constexpr Rule kRules[] = {{"BatchSizesAgree",
-                            {kTrainBatch, kMicroBatch, kAccumulation, "elasticity.enabled"},
+                            {kTrainBatch, kMicroBatch, kAccumulation, keys::kElasticityEnabled},
                             BatchSizesAgree}};
 
 }  // namespace

@@ -5,6 +5,8 @@
 
 #include "runtime/base/check.h"
 
+#include "runtime/config/keys/keys.h"
+
 namespace ds::config {
 namespace {
 
@@ -38,7 +40,7 @@ BatchConfig Derive(const GivenBatchSizes& given, std::int64_t world_size) {
   return batch;
 }
 
-std::string Named(const char* name, std::int64_t value, bool was_given) {
+std::string Named(Key name, std::int64_t value, bool was_given) {
   return std::string(name) + " " + std::to_string(value) + (was_given ? "" : " (derived)");
 }
 
@@ -49,25 +51,25 @@ std::string Fixes(const BatchConfig& batch, std::int64_t world_size) {
   const std::int64_t micro = std::max<std::int64_t>(batch.train_micro_batch_size_per_gpu, 1);
   const std::int64_t accumulation = std::max<std::int64_t>(batch.gradient_accumulation_steps, 1);
   std::string text;
-  const auto add = [&](const char* name, std::int64_t value) {
+  const auto add = [&](Key name, std::int64_t value) {
     text += text.empty() ? ": set " : ", or ";
     text += std::string(name) + " to " + std::to_string(value);
   };
   if (const auto product = Product(micro, accumulation, world_size)) {
-    add("train_batch_size", *product);
+    add(keys::kTrainBatchSize, *product);
   }
   const auto divides = [&](std::int64_t factor) {
     const auto product = Product(factor, world_size, 1);
     return product && train % *product == 0;
   };
   if (divides(accumulation)) {
-    add("train_micro_batch_size_per_gpu", train / accumulation / world_size);
+    add(keys::kTrainMicroBatchSizePerGpu, train / accumulation / world_size);
   }
-  if (divides(micro)) add("gradient_accumulation_steps", train / micro / world_size);
+  if (divides(micro)) add(keys::kGradientAccumulationSteps, train / micro / world_size);
   return text;
 }
 
-Status AtLeastOne(const char* name, std::optional<std::int64_t> value) {
+Status AtLeastOne(Key name, std::optional<std::int64_t> value) {
   if (value.value_or(1) >= 1) return OkStatus();
   return InvalidArgumentError(std::string(name) + " must be at least 1, not " +
                               std::to_string(*value));
@@ -81,9 +83,9 @@ Status TooLarge() {
 
 StatusOr<BatchConfig> SolveBatchSizes(const GivenBatchSizes& given, std::int64_t world_size) {
   DS_CHECK(world_size >= 1);
-  DS_RETURN_IF_ERROR(AtLeastOne("train_batch_size", given.train));
-  DS_RETURN_IF_ERROR(AtLeastOne("train_micro_batch_size_per_gpu", given.micro));
-  DS_RETURN_IF_ERROR(AtLeastOne("gradient_accumulation_steps", given.accumulation));
+  DS_RETURN_IF_ERROR(AtLeastOne(keys::kTrainBatchSize, given.train));
+  DS_RETURN_IF_ERROR(AtLeastOne(keys::kTrainMicroBatchSizePerGpu, given.micro));
+  DS_RETURN_IF_ERROR(AtLeastOne(keys::kGradientAccumulationSteps, given.accumulation));
   if (!given.train && !given.micro) {
     return InvalidArgumentError(
         "either train_batch_size or train_micro_batch_size_per_gpu is needed: add for example "
@@ -95,15 +97,15 @@ StatusOr<BatchConfig> SolveBatchSizes(const GivenBatchSizes& given, std::int64_t
   if (!given.train && !product) return TooLarge();
   if (product && train > 0 && train == *product) return batch;
   return InvalidArgumentError(
-      Named("train_batch_size", train, given.train.has_value()) + " is not " +
-      Named("train_micro_batch_size_per_gpu", micro, given.micro.has_value()) + " * " +
-      Named("gradient_accumulation_steps", accumulation, given.accumulation.has_value()) +
+      Named(keys::kTrainBatchSize, train, given.train.has_value()) + " is not " +
+      Named(keys::kTrainMicroBatchSizePerGpu, micro, given.micro.has_value()) + " * " +
+      Named(keys::kGradientAccumulationSteps, accumulation, given.accumulation.has_value()) +
       " * world size " + std::to_string(world_size) + Fixes(batch, world_size));
 }
 
 StatusOr<BatchConfig> WithTrainBatchSize(const BatchConfig& batch, std::int64_t train,
                                          std::int64_t world_size) {
-  DS_RETURN_IF_ERROR(AtLeastOne("train_batch_size", train));
+  DS_RETURN_IF_ERROR(AtLeastOne(keys::kTrainBatchSize, train));
   const std::int64_t micro = batch.train_micro_batch_size_per_gpu;
   const auto samples = Product(micro, 1, world_size);
   DS_CHECK(samples.has_value() && *samples >= 1);
@@ -119,7 +121,7 @@ StatusOr<BatchConfig> WithTrainBatchSize(const BatchConfig& batch, std::int64_t 
 
 StatusOr<BatchConfig> WithMicroBatchSize(const BatchConfig& batch, std::int64_t micro,
                                          std::int64_t world_size) {
-  DS_RETURN_IF_ERROR(AtLeastOne("train_micro_batch_size_per_gpu", micro));
+  DS_RETURN_IF_ERROR(AtLeastOne(keys::kTrainMicroBatchSizePerGpu, micro));
   const auto train = Product(micro, batch.gradient_accumulation_steps, world_size);
   if (!train) return TooLarge();
   return BatchConfig{*train, micro, batch.gradient_accumulation_steps};

@@ -7,6 +7,8 @@
 
 #include "runtime/base/check.h"
 
+#include "runtime/config/keys/keys.h"
+
 namespace ds::config {
 namespace {
 
@@ -127,11 +129,11 @@ Status CheckMicroBatchesFit(const ElasticityConfig& config) {
 }
 
 constexpr ElasticityCheck kChecks[] = {
-    {"elasticity.micro_batch_sizes", CheckMicroBatches},
-    {"elasticity.max_train_batch_size", CheckBatch},
-    {"elasticity.max_gpus", CheckGpus},
-    {"elasticity.model_parallel_size", CheckModelParallel},
-    {"elasticity.num_gpus_per_node", CheckNode},
+    {keys::kElasticityMicroBatchSizes, CheckMicroBatches},
+    {keys::kElasticityMaxTrainBatchSize, CheckBatch},
+    {keys::kElasticityMaxGpus, CheckGpus},
+    {keys::kElasticityModelParallelSize, CheckModelParallel},
+    {keys::kElasticityNumGpusPerNode, CheckNode},
 };
 
 // The least common multiple of `numbers`, or nothing when it is more than `most`.

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/config/keys/key.h"
 
 namespace ds::config {
 
@@ -44,7 +45,7 @@ struct ElasticBatch {
 
 // What a config may get wrong, each with the key to blame, in the order in which it is checked.
 struct ElasticityCheck {
-  std::string_view key;
+  Key key;
   Status (*check)(const ElasticityConfig& config);
 };
 std::span<const ElasticityCheck> ElasticityChecks();

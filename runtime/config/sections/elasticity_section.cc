@@ -5,6 +5,7 @@
 
 #include "runtime/config/check/read_values.h"
 #include "runtime/config/check/value_check.h"
+#include "runtime/config/keys/keys.h"
 #include "runtime/config/keys/registry.h"
 
 namespace ds::config {
@@ -12,11 +13,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kSection = "elasticity";
-constexpr std::string_view kEnabled = "elasticity.enabled";
-constexpr std::string_view kMaxBatch = "elasticity.max_train_batch_size";
-constexpr std::string_view kMicroBatches = "elasticity.micro_batch_sizes";
-constexpr std::string_view kVersion = "elasticity.version";
+constexpr Key kSection = keys::kElasticity;
+constexpr Key kEnabled = keys::kElasticityEnabled;
+constexpr Key kMaxBatch = keys::kElasticityMaxTrainBatchSize;
+constexpr Key kMicroBatches = keys::kElasticityMicroBatchSizes;
+constexpr Key kVersion = keys::kElasticityVersion;
 
 bool IsAnythingBroken(const Values& values) {
   return std::any_of(values.entries().begin(), values.entries().end(), [](const auto& entry) {
@@ -41,18 +42,18 @@ class SectionReader {
   SectionReader(const Values& values, IssueLog& issues) : values_(values), issues_(issues) {}
 
   std::optional<ElasticityConfig> Read() {
-    for (const std::string_view key : {kMaxBatch, kMicroBatches}) {
+    for (const Key key : {kMaxBatch, kMicroBatches}) {
       if (!values_.IsGiven(key)) {
         Error(key, std::string(key) + " is missing: elasticity needs it", kEnabled);
       }
     }
     ElasticityConfig config{.max_train_batch_size = Int(kMaxBatch),
                             .micro_batch_sizes = MicroBatches(),
-                            .min_gpus = Int("elasticity.min_gpus"),
-                            .max_gpus = Int("elasticity.max_gpus"),
-                            .prefer_larger_batch = values_.Get("elasticity.prefer_larger_batch"),
-                            .num_gpus_per_node = Int("elasticity.num_gpus_per_node"),
-                            .model_parallel_size = Int("elasticity.model_parallel_size"),
+                            .min_gpus = Int(keys::kElasticityMinGpus),
+                            .max_gpus = Int(keys::kElasticityMaxGpus),
+                            .prefer_larger_batch = values_.Get(keys::kElasticityPreferLargerBatch),
+                            .num_gpus_per_node = Int(keys::kElasticityNumGpusPerNode),
+                            .model_parallel_size = Int(keys::kElasticityModelParallelSize),
                             .version = Version()};
     if (failed_) return std::nullopt;
     for (const ElasticityCheck& check : ElasticityChecks()) {
@@ -64,7 +65,7 @@ class SectionReader {
   }
 
  private:
-  std::int64_t Int(std::string_view key) const { return values_.Get(key); }
+  std::int64_t Int(Key key) const { return values_.Get(key); }
 
   std::vector<std::int64_t> MicroBatches() {
     std::vector<std::int64_t> sizes;
@@ -93,7 +94,7 @@ class SectionReader {
     return ElasticityConfig::Version::k02;
   }
 
-  void Error(std::string_view key, const std::string& message, std::string_view at) {
+  void Error(Key key, const std::string& message, Key at) {
     issues_.Error(key, message, values_.PositionOf(at));
     failed_ = true;
   }
@@ -106,10 +107,10 @@ class SectionReader {
 // Batch sizes beside the section: refused, or overridden when the section says so.
 bool BatchIsLeftToElasticity(RuleContext& context) {
   const Values& values = context.values;
-  const bool ignore = values.Get("elasticity.ignore_non_elastic_batch_info");
+  const bool ignore = values.Get(keys::kElasticityIgnoreNonElasticBatchInfo);
   bool left = true;
-  for (const std::string_view key :
-       {"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"}) {
+  for (const Key key : {keys::kTrainBatchSize, keys::kTrainMicroBatchSizePerGpu,
+                        keys::kGradientAccumulationSteps}) {
     if (!values.IsGiven(key)) continue;
     if (ignore) {
       context.issues.Warning(key, std::string(key) + " is overridden: elasticity decides it",
@@ -129,7 +130,7 @@ bool BatchIsLeftToElasticity(RuleContext& context) {
 // What the training of this build adds to what the section itself demands.
 bool IsTrainable(const ElasticityConfig& config, RuleContext& context) {
   if (config.model_parallel_size == 1) return true;
-  constexpr char kKey[] = "elasticity.model_parallel_size";
+  constexpr Key kKey = keys::kElasticityModelParallelSize;
   context.issues.Error(kKey,
                        std::string(kKey) + " " + std::to_string(config.model_parallel_size) +
                            " is not supported yet in training: remove it or leave it at 1",
@@ -166,9 +167,9 @@ void ElasticityDecidesTheBatch(RuleContext& context) {
   const std::string origin =
       "derived from elasticity, world size " + std::to_string(context.facts.world_size);
   const std::int64_t micro_batch = *batch->micro_batch_size;
-  values.Derive("train_batch_size", batch->final_batch_size, origin);
-  values.Derive("train_micro_batch_size_per_gpu", micro_batch, origin);
-  values.Derive("gradient_accumulation_steps", batch->final_batch_size / (micro_batch * ranks),
+  values.Derive(keys::kTrainBatchSize, batch->final_batch_size, origin);
+  values.Derive(keys::kTrainMicroBatchSizePerGpu, micro_batch, origin);
+  values.Derive(keys::kGradientAccumulationSteps, batch->final_batch_size / (micro_batch * ranks),
                 origin);
 }
 
@@ -187,7 +188,7 @@ Status AgreesWithScheduler(const Json& resolved, std::string_view scheduler_json
   if (!seen.is_object()) {
     return InvalidArgumentError(std::string(kSchedulerElasticity) + " is not a JSON object");
   }
-  for (const std::string_view key : {kMaxBatch, kMicroBatches, kVersion}) {
+  for (const Key key : {kMaxBatch, kMicroBatches, kVersion}) {
     const std::string name(key.substr(kSection.size() + 1));
     const Json other = seen.contains(name) ? seen[name] : DefaultValue(*FindSetting(key));
     if (value(key) == other) continue;

@@ -40,7 +40,7 @@ void DeprecatedNamesCarryTheirValue(RuleContext& context) {
   }
   for (auto& [key, entry] : renamed) {
     const std::string new_key(entry.setting->renamed_to);
-    if (values.IsGiven(new_key) || values.IsBroken(new_key)) {
+    if (values.IsGiven(Key(new_key)) || values.IsBroken(Key(new_key))) {
       context.issues.Error(key, key + " is the old name of " + new_key + ": give only the new one",
                            entry.position);
       continue;
@@ -49,7 +49,7 @@ void DeprecatedNamesCarryTheirValue(RuleContext& context) {
     context.issues.Warning(
         key, key + " is deprecated: write " + new_key + ": " + value.dump() + " instead",
         entry.position);
-    values.Carry(new_key, value, entry);
+    values.Carry(Key(new_key), value, entry);
   }
 }
 
@@ -76,10 +76,10 @@ void ReportWhatHasNoEffect(RuleContext& context) {
       context.issues.Warning(key, key + " has no effect: " + std::string(setting.reason),
                              entry.position);
     } else if (!setting.switch_key.empty() &&
-               IsDefault(*FindSetting(setting.switch_key), values.Get(setting.switch_key))) {
+               IsDefault(*FindSetting(setting.switch_key), values.Get(Key(setting.switch_key)))) {
       context.issues.Warning(key,
                              key + " has no effect while " + std::string(setting.switch_key) +
-                                 " is " + values.Get(setting.switch_key).dump(),
+                                 " is " + values.Get(Key(setting.switch_key)).dump(),
                              entry.position);
     }
   }

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/config/keys/keys.h"
 #include "runtime/config/sections/zero_section.h"
 
 namespace ds::config {
@@ -11,81 +12,84 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kStage = "zero_optimization.stage";
-constexpr std::string_view kOffloadOptimizer = "zero_optimization.offload_optimizer.device";
+constexpr Key kStage = keys::kZeroOptimizationStage;
+constexpr Key kOffloadOptimizer = keys::kZeroOptimizationOffloadOptimizerDevice;
 
 // A number above 1 where 1 is "off"; a key may also hold "auto".
-bool IsAboveOne(const RuleContext& context, std::string_view key) {
+bool IsAboveOne(const RuleContext& context, Key key) {
   const Json value = context.values.Get(key);
   return value.is_number() && value > 1;
 }
 
 void AmpExcludesZero(RuleContext& context) {
-  if (context.IsOn("amp.enabled") && ZeroStage(context.values) > 0) {
-    context.Refuse("amp.enabled", "cannot be combined with ZeRO: use bf16 or fp16");
+  if (context.IsOn(keys::kAmpEnabled) && ZeroStage(context.values) > 0) {
+    context.Refuse(keys::kAmpEnabled, "cannot be combined with ZeRO: use bf16 or fp16");
   }
 }
 
 void CurriculumNeedsItsKeys(RuleContext& context) {
-  const std::string section = "curriculum_learning.";
-  if (!context.IsOn(section + "enabled")) return;
-  std::vector<std::string> needed = {"min_difficulty", "max_difficulty", "schedule_type"};
-  const Json type = context.values.Get(section + "schedule_type");
+  const Values& values = context.values;
+  if (!context.IsOn(keys::kCurriculumLearningEnabled)) return;
+  std::vector<Key> needed = {keys::kCurriculumLearningMinDifficulty,
+                             keys::kCurriculumLearningMaxDifficulty,
+                             keys::kCurriculumLearningScheduleType};
+  const Json type = values.Get(keys::kCurriculumLearningScheduleType);
   if (type == "fixed_discrete") {
-    needed.insert(needed.end(), {"schedule_config.difficulty", "schedule_config.max_step"});
+    needed.insert(needed.end(), {keys::kCurriculumLearningScheduleConfigDifficulty,
+                                 keys::kCurriculumLearningScheduleConfigMaxStep});
   } else if (type == "fixed_linear" || type == "fixed_root") {
-    needed.insert(needed.end(),
-                  {"schedule_config.total_curriculum_step", "schedule_config.difficulty_step"});
-    if (type == "fixed_root") needed.emplace_back("schedule_config.root_degree");
+    needed.insert(needed.end(), {keys::kCurriculumLearningScheduleConfigTotalCurriculumStep,
+                                 keys::kCurriculumLearningScheduleConfigDifficultyStep});
+    if (type == "fixed_root") {
+      needed.push_back(keys::kCurriculumLearningScheduleConfigRootDegree);
+    }
   }
-  for (const std::string& name : needed) {
-    const bool is_known =
-        context.values.IsGiven(section + name) || context.values.IsBroken(section + name);
-    if (!is_known) context.Refuse(section + name, "is missing: curriculum_learning needs it");
+  for (const Key key : needed) {
+    if (values.IsGiven(key) || values.IsBroken(key)) continue;
+    context.Refuse(key, "is missing: curriculum_learning needs it");
   }
 }
 
 void CompileOffloadsOneThing(RuleContext& context) {
   const bool host_optimizer = context.values.Get(kOffloadOptimizer) != "none";
-  const bool states = context.IsOn("compile.offload_opt_states");
-  const bool parameters = context.IsOn("compile.offload_parameters");
+  const bool states = context.IsOn(keys::kCompileOffloadOptStates);
+  const bool parameters = context.IsOn(keys::kCompileOffloadParameters);
   if (states && host_optimizer) {
-    context.Refuse("compile.offload_opt_states",
+    context.Refuse(keys::kCompileOffloadOptStates,
                    "cannot be combined with zero_optimization.offload_optimizer");
   }
-  if (context.IsOn("compile.offload_activation") && (states || parameters || host_optimizer)) {
-    context.Refuse("compile.offload_activation", "cannot be combined with any other offload");
+  if (context.IsOn(keys::kCompileOffloadActivation) && (states || parameters || host_optimizer)) {
+    context.Refuse(keys::kCompileOffloadActivation, "cannot be combined with any other offload");
   }
   if (parameters && states) {
-    context.Refuse("compile.offload_parameters",
+    context.Refuse(keys::kCompileOffloadParameters,
                    "cannot be combined with compile.offload_opt_states");
   }
 }
 
 void PipelineExcludesShardedGradients(RuleContext& context) {
-  if (IsAboveOne(context, "pipeline.stages") && ZeroStage(context.values) >= 2) {
-    context.Refuse("pipeline.stages",
+  if (IsAboveOne(context, keys::kPipelineStages) && ZeroStage(context.values) >= 2) {
+    context.Refuse(keys::kPipelineStages,
                    "above 1 cannot be combined with zero_optimization.stage 2 or 3");
   }
 }
 
 void ExpertParallelismAgrees(RuleContext& context) {
-  const std::string section = "expert_parallel.";
-  if (!context.IsOn(section + "enabled")) return;
-  const Json groups = context.values.Get(section + "num_expert_groups");
-  const Json limited = context.values.Get(section + "num_limited_groups");
+  if (!context.IsOn(keys::kExpertParallelEnabled)) return;
+  const Json groups = context.values.Get(keys::kExpertParallelNumExpertGroups);
+  const Json limited = context.values.Get(keys::kExpertParallelNumLimitedGroups);
   if (groups.is_number() && limited.is_number() && limited > groups) {
-    context.Refuse(section + "num_limited_groups",
+    context.Refuse(keys::kExpertParallelNumLimitedGroups,
                    "must not be above num_expert_groups, " + groups.dump());
   }
-  if (!context.values.Get(section + "load_balance_coeff").is_null()) {
-    context.Refuse(section + "load_balance_coeff", "must be null");
+  if (!context.values.Get(keys::kExpertParallelLoadBalanceCoeff).is_null()) {
+    context.Refuse(keys::kExpertParallelLoadBalanceCoeff, "must be null");
   }
   if (ZeroStage(context.values) != 3) return;
-  const std::string size = section + "expert_tensor_parallel_size";
-  for (const std::string_view key : {"sequence_parallel_size", "zero_optimization.mics_shard_size",
-                                     "zero_optimization.zero_hpz_partition_size",
-                                     "zero_optimization.zero_quantized_gradients", size.c_str()}) {
+  for (const Key key :
+       {keys::kSequenceParallelSize, keys::kZeroOptimizationMicsShardSize,
+        keys::kZeroOptimizationZeroHpzPartitionSize, keys::kZeroOptimizationZeroQuantizedGradients,
+        keys::kExpertParallelExpertTensorParallelSize}) {
     if (context.IsChanged(key)) {
       context.Refuse(key, "cannot be combined with expert_parallel under ZeRO stage 3");
     }
@@ -93,23 +97,23 @@ void ExpertParallelismAgrees(RuleContext& context) {
 }
 
 void InferenceInjectsOneWay(RuleContext& context) {
-  const bool injects_kernels = context.IsOn("inference.replace_with_kernel_inject");
-  if (injects_kernels && !context.values.Get("inference.injection_policy").is_null()) {
-    context.Refuse("inference.injection_policy",
+  const bool injects_kernels = context.IsOn(keys::kInferenceReplaceWithKernelInject);
+  if (injects_kernels && !context.values.Get(keys::kInferenceInjectionPolicy).is_null()) {
+    context.Refuse(keys::kInferenceInjectionPolicy,
                    "cannot be combined with inference.replace_with_kernel_inject");
   }
-  if (context.IsOn("inference.enable_cuda_graph") &&
-      IsAboveOne(context, "inference.tensor_parallel.tp_size")) {
-    context.Refuse("inference.enable_cuda_graph", "cannot be combined with tensor parallelism");
+  if (context.IsOn(keys::kInferenceEnableCudaGraph) &&
+      IsAboveOne(context, keys::kInferenceTensorParallelTpSize)) {
+    context.Refuse(keys::kInferenceEnableCudaGraph, "cannot be combined with tensor parallelism");
   }
 }
 
 constexpr Rule kRules[] = {
-    {"AmpExcludesZero", {"amp.enabled", kStage}, AmpExcludesZero},
-    {"CurriculumNeedsItsKeys", {"curriculum_learning.enabled"}, CurriculumNeedsItsKeys},
+    {"AmpExcludesZero", {keys::kAmpEnabled, kStage}, AmpExcludesZero},
+    {"CurriculumNeedsItsKeys", {keys::kCurriculumLearningEnabled}, CurriculumNeedsItsKeys},
     {"CompileOffloadsOneThing", {kOffloadOptimizer}, CompileOffloadsOneThing},
     {"PipelineExcludesShardedGradients",
-     {"pipeline.stages", kStage},
+     {keys::kPipelineStages, kStage},
      PipelineExcludesShardedGradients},
     {"ExpertParallelismAgrees", {kStage}, ExpertParallelismAgrees},
     {"InferenceInjectsOneWay", {}, InferenceInjectsOneWay},

@@ -7,6 +7,7 @@
 
 #include "runtime/config/check/choice.h"
 #include "runtime/config/check/value_check.h"
+#include "runtime/config/keys/keys.h"
 #include "runtime/config/keys/registry.h"
 #include "runtime/config/sections/zero_section.h"
 
@@ -57,7 +58,7 @@ constexpr OptimizerParams kOptimizerParams[] = {
 };
 
 const OptimizerParams* ParamsOf(const Values& values) {
-  const Json type = values.Get("optimizer.type");
+  const Json type = values.Get(keys::kOptimizerType);
   const auto found = std::find_if(std::begin(kOptimizerParams), std::end(kOptimizerParams),
                                   [&](const OptimizerParams& row) { return type == row.type; });
   return found == std::end(kOptimizerParams) ? nullptr : found;
@@ -90,18 +91,18 @@ void OptimizersHaveTheirOwnDefaults(RuleContext& context) {
   const Json defaults = Json::parse(params->defaults_json);
   for (const auto& [name, value] : defaults.items()) {
     const std::string key = std::string(kPrefix) + name;
-    if (context.values.IsGiven(key)) continue;
-    context.values.Derive(key, value, "default of " + std::string(params->type));
+    if (context.values.IsGiven(Key(key))) continue;
+    context.values.Derive(Key(key), value, "default of " + std::string(params->type));
   }
 }
 
 // Muon's rate and that of the parameters AdamW updates: each its own, else lr, else a default. The
 // schedule's rate is Muon's; AdamW's follows in proportion.
 void MuonHasTwoRates(RuleContext& context) {
-  constexpr std::string_view kLr = "optimizer.params.lr";
+  constexpr Key kLr = keys::kOptimizerParamsLr;
   Values& values = context.values;
-  if (values.Get("optimizer.type") != "Muon") return;
-  const auto rate = [&](std::string_view key, double otherwise) {
+  if (values.Get(keys::kOptimizerType) != "Muon") return;
+  const auto rate = [&](Key key, double otherwise) {
     if (values.IsGiven(key)) return;
     if (values.IsGiven(kLr)) {
       values.Derive(key, values.Get(kLr), "derived from optimizer.params.lr");
@@ -109,14 +110,14 @@ void MuonHasTwoRates(RuleContext& context) {
       values.Derive(key, otherwise, "default of Muon");
     }
   };
-  rate("optimizer.params.muon_lr", 0.02);
-  rate("optimizer.params.adam_lr", 3e-4);
-  const Json muon_lr = values.Get("optimizer.params.muon_lr");
+  rate(keys::kOptimizerParamsMuonLr, 0.02);
+  rate(keys::kOptimizerParamsAdamLr, 3e-4);
+  const Json muon_lr = values.Get(keys::kOptimizerParamsMuonLr);
   if (muon_lr <= 0.0) {
-    context.issues.Error("optimizer.params.muon_lr",
+    context.issues.Error(keys::kOptimizerParamsMuonLr,
                          "Muon's learning rate must be above 0: a schedule moves AdamW's rate in "
                          "proportion to it",
-                         values.PositionOf("optimizer.params.muon_lr"));
+                         values.PositionOf(keys::kOptimizerParamsMuonLr));
     return;
   }
   values.Derive(kLr, muon_lr, "derived from optimizer.params.muon_lr");
@@ -125,40 +126,41 @@ void MuonHasTwoRates(RuleContext& context) {
 // Nesterov's momentum needs a momentum, undamped.
 void NesterovNeedsMomentum(RuleContext& context) {
   const Values& values = context.values;
-  if (values.Get("optimizer.params.nesterov") != true) return;
-  if (values.Get("optimizer.params.momentum") != 0 &&
-      values.Get("optimizer.params.dampening") == 0) {
+  if (values.Get(keys::kOptimizerParamsNesterov) != true) return;
+  if (values.Get(keys::kOptimizerParamsMomentum) != 0 &&
+      values.Get(keys::kOptimizerParamsDampening) == 0) {
     return;
   }
-  context.issues.Error("optimizer.params.nesterov",
+  context.issues.Error(keys::kOptimizerParamsNesterov,
                        "optimizer.params.nesterov needs optimizer.params.momentum above 0 and "
                        "optimizer.params.dampening 0",
-                       values.PositionOf("optimizer.params.nesterov"));
+                       values.PositionOf(keys::kOptimizerParamsNesterov));
 }
 
 // What the mup package calls set_base_shapes.
 void MuOptimizersNeedBaseShapes(RuleContext& context) {
-  constexpr std::string_view kBaseShapes = "optimizer.params.base_shapes";
-  const Json type = context.values.Get("optimizer.type");
+  constexpr Key kBaseShapes = keys::kOptimizerParamsBaseShapes;
+  const Json type = context.values.Get(keys::kOptimizerType);
   if (type != "MuAdam" && type != "MuAdamW" && type != "MuSGD") return;
   if (context.values.Get(kBaseShapes).is_string()) return;
-  context.issues.Error("optimizer.type",
+  context.issues.Error(keys::kOptimizerType,
                        type.get<std::string>() +
                            " scales rates by how wide the model is against a base model: give "
                            "optimizer.params.base_shapes, the file that mup.make_base_shapes(base, "
                            "delta, savefile) has written",
-                       context.values.PositionOf("optimizer.type"));
+                       context.values.PositionOf(keys::kOptimizerType));
 }
 
 // LAMB's trust ratio and 1-bit LAMB's factor lie between their limits.
 void LambLimitsAreInOrder(RuleContext& context) {
   const Values& values = context.values;
-  const auto check = [&](const std::string& low, const std::string& high) {
+  const auto check = [&](Key low, Key high) {
     if (values.Get(low) <= values.Get(high)) return;
-    context.issues.Error(low, low + " is above " + high, values.PositionOf(low));
+    context.issues.Error(low, std::string(low) + " is above " + std::string(high),
+                         values.PositionOf(low));
   };
-  check("optimizer.params.min_coeff", "optimizer.params.max_coeff");
-  check("optimizer.params.factor_min", "optimizer.params.factor_max");
+  check(keys::kOptimizerParamsMinCoeff, keys::kOptimizerParamsMaxCoeff);
+  check(keys::kOptimizerParamsFactorMin, keys::kOptimizerParamsFactorMax);
 }
 
 bool IsOneBit(const Json& optimizer) {
@@ -166,54 +168,55 @@ bool IsOneBit(const Json& optimizer) {
 }
 
 void OneBitOptimizersExcludeZero(RuleContext& context) {
-  const Json optimizer = context.values.Get("optimizer.type");
+  const Json optimizer = context.values.Get(keys::kOptimizerType);
   if (IsOneBit(optimizer) && ZeroStage(context.values) > 0) {
-    context.Refuse("optimizer.type", optimizer.dump() +
-                                         " cannot be combined with ZeRO: its ranks hold "
-                                         "whole momenta; set zero_optimization.stage to 0");
+    context.Refuse(keys::kOptimizerType, optimizer.dump() +
+                                             " cannot be combined with ZeRO: its ranks hold "
+                                             "whole momenta; set zero_optimization.stage to 0");
   }
 }
 
 void LambNeedsADynamicScale(RuleContext& context) {
-  const Json optimizer = context.values.Get("optimizer.type");
+  const Json optimizer = context.values.Get(keys::kOptimizerType);
   const bool is_lamb = optimizer == "Lamb" || optimizer == "OneBitLamb";
-  if (is_lamb && context.IsOn("fp16.enabled") && context.values.Get("fp16.loss_scale") != 0.0) {
-    context.Refuse("fp16.loss_scale", "must be 0, which is dynamic, with " + optimizer.dump());
+  if (is_lamb && context.IsOn(keys::kFp16Enabled) &&
+      context.values.Get(keys::kFp16LossScale) != 0.0) {
+    context.Refuse(keys::kFp16LossScale, "must be 0, which is dynamic, with " + optimizer.dump());
   }
 }
 
 void OptimizerDefaultsToAdamW(RuleContext& context) {
-  if (context.values.IsGiven("optimizer.type")) return;
-  context.values.Derive("optimizer.type", "AdamW", "default of the built-in trainer");
-  context.issues.Warning("optimizer.type",
+  if (context.values.IsGiven(keys::kOptimizerType)) return;
+  context.values.Derive(keys::kOptimizerType, "AdamW", "default of the built-in trainer");
+  context.issues.Warning(keys::kOptimizerType,
                          "no optimizer is named, so AdamW with learning rate " +
-                             context.values.Get("optimizer.params.lr").dump() +
+                             context.values.Get(keys::kOptimizerParamsLr).dump() +
                              " is used; to choose, add \"optimizer\": {\"type\": \"AdamW\", "
                              "\"params\": {\"lr\": 1e-4}}");
 }
 
 void AdamWDecouplesWeightDecay(RuleContext& context) {
   Values& values = context.values;
-  if (values.Get("optimizer.type") != "AdamW") return;
-  if (values.Get("optimizer.params.adam_w_mode") == true) return;
-  context.issues.Warning("optimizer.params.adam_w_mode",
+  if (values.Get(keys::kOptimizerType) != "AdamW") return;
+  if (values.Get(keys::kOptimizerParamsAdamWMode) == true) return;
+  context.issues.Warning(keys::kOptimizerParamsAdamWMode,
                          "optimizer.params.adam_w_mode has no effect: AdamW always decouples "
                          "weight decay; use type Adam to switch it off",
-                         values.PositionOf("optimizer.params.adam_w_mode"));
-  values.Derive("optimizer.params.adam_w_mode", true, "derived from optimizer.type");
+                         values.PositionOf(keys::kOptimizerParamsAdamWMode));
+  values.Derive(keys::kOptimizerParamsAdamWMode, true, "derived from optimizer.type");
 }
 
 void BetasAreTwoFractions(RuleContext& context) {
-  const Json betas = context.values.Get("optimizer.params.betas");
+  const Json betas = context.values.Get(keys::kOptimizerParamsBetas);
   const bool fits = betas.size() == 2 && std::all_of(betas.begin(), betas.end(), [](const Json& b) {
                       return b.is_number() && b.get<double>() >= 0.0 && b.get<double>() < 1.0;
                     });
   if (fits) return;
-  context.issues.Error("optimizer.params.betas",
+  context.issues.Error(keys::kOptimizerParamsBetas,
                        "optimizer.params.betas must be two numbers from 0 up to, but without, 1, "
                        "not " +
                            ShortDump(betas),
-                       context.values.PositionOf("optimizer.params.betas"));
+                       context.values.PositionOf(keys::kOptimizerParamsBetas));
 }
 
 constexpr std::pair<std::string_view, OptimizerType> kOptimizers[] = {
@@ -234,33 +237,34 @@ constexpr std::pair<std::string_view, NewtonSchulz> kNewtonSchulz[] = {
     {"gram", NewtonSchulz::kGram}, {"standard", NewtonSchulz::kStandard}};
 constexpr Rule kRules[] = {
     {"OptimizerDefaultsToAdamW",
-     {"optimizer.type", "optimizer.params.lr"},
+     {keys::kOptimizerType, keys::kOptimizerParamsLr},
      OptimizerDefaultsToAdamW},
     {"AdamWDecouplesWeightDecay",
-     {"optimizer.type", "optimizer.params.adam_w_mode"},
+     {keys::kOptimizerType, keys::kOptimizerParamsAdamWMode},
      AdamWDecouplesWeightDecay},
-    {"OptimizersTakeTheirOwnParameters", {"optimizer.type"}, OptimizersTakeTheirOwnParameters},
-    {"OptimizersHaveTheirOwnDefaults", {"optimizer.type"}, OptimizersHaveTheirOwnDefaults},
+    {"OptimizersTakeTheirOwnParameters", {keys::kOptimizerType}, OptimizersTakeTheirOwnParameters},
+    {"OptimizersHaveTheirOwnDefaults", {keys::kOptimizerType}, OptimizersHaveTheirOwnDefaults},
     {"MuonHasTwoRates",
-     {"optimizer.type", "optimizer.params.lr", "optimizer.params.muon_lr",
-      "optimizer.params.adam_lr"},
+     {keys::kOptimizerType, keys::kOptimizerParamsLr, keys::kOptimizerParamsMuonLr,
+      keys::kOptimizerParamsAdamLr},
      MuonHasTwoRates},
     {"NesterovNeedsMomentum",
-     {"optimizer.params.nesterov", "optimizer.params.momentum", "optimizer.params.dampening"},
+     {keys::kOptimizerParamsNesterov, keys::kOptimizerParamsMomentum,
+      keys::kOptimizerParamsDampening},
      NesterovNeedsMomentum},
     {"MuOptimizersNeedBaseShapes",
-     {"optimizer.type", "optimizer.params.base_shapes"},
+     {keys::kOptimizerType, keys::kOptimizerParamsBaseShapes},
      MuOptimizersNeedBaseShapes},
     {"LambLimitsAreInOrder",
-     {"optimizer.params.min_coeff", "optimizer.params.max_coeff", "optimizer.params.factor_min",
-      "optimizer.params.factor_max"},
+     {keys::kOptimizerParamsMinCoeff, keys::kOptimizerParamsMaxCoeff,
+      keys::kOptimizerParamsFactorMin, keys::kOptimizerParamsFactorMax},
      LambLimitsAreInOrder},
-    {"BetasAreTwoFractions", {"optimizer.params.betas"}, BetasAreTwoFractions},
+    {"BetasAreTwoFractions", {keys::kOptimizerParamsBetas}, BetasAreTwoFractions},
     {"OneBitOptimizersExcludeZero",
-     {"optimizer.type", "zero_optimization.stage"},
+     {keys::kOptimizerType, keys::kZeroOptimizationStage},
      OneBitOptimizersExcludeZero},
     {"LambNeedsADynamicScale",
-     {"optimizer.type", "fp16.enabled", "fp16.loss_scale"},
+     {keys::kOptimizerType, keys::kFp16Enabled, keys::kFp16LossScale},
      LambNeedsADynamicScale},
 };
 
@@ -269,39 +273,39 @@ constexpr Rule kRules[] = {
 std::span<const Rule> OptimizerRules() { return kRules; }
 
 void FillOptimizer(const Values& values, DsConfig* config) {
-  const Json betas = values.Get("optimizer.params.betas");
-  const double lr = values.Get("optimizer.params.lr");
-  const Json base_shapes = values.Get("optimizer.params.base_shapes");
-  const Json adam_lr = values.Get("optimizer.params.adam_lr");
+  const Json betas = values.Get(keys::kOptimizerParamsBetas);
+  const double lr = values.Get(keys::kOptimizerParamsLr);
+  const Json base_shapes = values.Get(keys::kOptimizerParamsBaseShapes);
+  const Json adam_lr = values.Get(keys::kOptimizerParamsAdamLr);
   config->optimizer = {
-      .type = ChosenOf(kOptimizers, values.Get("optimizer.type")),
+      .type = ChosenOf(kOptimizers, values.Get(keys::kOptimizerType)),
       .lr = lr,
       .beta1 = betas.at(0),
       .beta2 = betas.at(1),
-      .eps = values.Get("optimizer.params.eps"),
-      .weight_decay = values.Get("optimizer.params.weight_decay"),
-      .adam_w_mode = values.Get("optimizer.params.adam_w_mode"),
-      .bias_correction = values.Get("optimizer.params.bias_correction"),
-      .momentum = values.Get("optimizer.params.momentum"),
+      .eps = values.Get(keys::kOptimizerParamsEps),
+      .weight_decay = values.Get(keys::kOptimizerParamsWeightDecay),
+      .adam_w_mode = values.Get(keys::kOptimizerParamsAdamWMode),
+      .bias_correction = values.Get(keys::kOptimizerParamsBiasCorrection),
+      .momentum = values.Get(keys::kOptimizerParamsMomentum),
       .adam_lr = adam_lr.is_null() ? lr : adam_lr.get<double>(),
-      .newton_schulz = ChosenOf(kNewtonSchulz, values.Get("optimizer.params.ns_method")),
-      .dampening = values.Get("optimizer.params.dampening"),
-      .nesterov = values.Get("optimizer.params.nesterov"),
-      .lr_decay = values.Get("optimizer.params.lr_decay"),
-      .eps_inside_sqrt = values.Get("optimizer.params.eps_inside_sqrt"),
-      .min_coeff = values.Get("optimizer.params.min_coeff"),
-      .max_coeff = values.Get("optimizer.params.max_coeff"),
-      .freeze_step = values.Get("optimizer.params.freeze_step"),
-      .var_freeze_step = values.Get("optimizer.params.var_freeze_step"),
-      .var_update_scaler = values.Get("optimizer.params.var_update_scaler"),
-      .local_step_scaler = values.Get("optimizer.params.local_step_scaler"),
-      .local_step_clipper = values.Get("optimizer.params.local_step_clipper"),
-      .coeff_beta = values.Get("optimizer.params.coeff_beta"),
-      .factor_max = values.Get("optimizer.params.factor_max"),
-      .factor_min = values.Get("optimizer.params.factor_min"),
-      .factor_threshold = values.Get("optimizer.params.factor_threshold"),
+      .newton_schulz = ChosenOf(kNewtonSchulz, values.Get(keys::kOptimizerParamsNsMethod)),
+      .dampening = values.Get(keys::kOptimizerParamsDampening),
+      .nesterov = values.Get(keys::kOptimizerParamsNesterov),
+      .lr_decay = values.Get(keys::kOptimizerParamsLrDecay),
+      .eps_inside_sqrt = values.Get(keys::kOptimizerParamsEpsInsideSqrt),
+      .min_coeff = values.Get(keys::kOptimizerParamsMinCoeff),
+      .max_coeff = values.Get(keys::kOptimizerParamsMaxCoeff),
+      .freeze_step = values.Get(keys::kOptimizerParamsFreezeStep),
+      .var_freeze_step = values.Get(keys::kOptimizerParamsVarFreezeStep),
+      .var_update_scaler = values.Get(keys::kOptimizerParamsVarUpdateScaler),
+      .local_step_scaler = values.Get(keys::kOptimizerParamsLocalStepScaler),
+      .local_step_clipper = values.Get(keys::kOptimizerParamsLocalStepClipper),
+      .coeff_beta = values.Get(keys::kOptimizerParamsCoeffBeta),
+      .factor_max = values.Get(keys::kOptimizerParamsFactorMax),
+      .factor_min = values.Get(keys::kOptimizerParamsFactorMin),
+      .factor_threshold = values.Get(keys::kOptimizerParamsFactorThreshold),
       .base_shapes = base_shapes.is_null() ? "" : base_shapes.get<std::string>(),
-      .fp32_optimizer_states = values.Get("optimizer.params.fp32_optimizer_states")};
+      .fp32_optimizer_states = values.Get(keys::kOptimizerParamsFp32OptimizerStates)};
 }
 
 }  // namespace ds::config

@@ -9,6 +9,7 @@
 
 #include "runtime/config/check/choice.h"
 #include "runtime/config/check/value_check.h"
+#include "runtime/config/keys/keys.h"
 #include "runtime/config/keys/registry.h"
 
 namespace ds::config {
@@ -24,46 +25,49 @@ constexpr std::string_view kSafeModules[] = {"torch.nn.Linear", "torch.nn.Conv1d
 constexpr std::string_view kElementwise[] = {"Adam", "AdamW", "SGD", "Adagrad", "Lion"};
 
 // The key that asks for 16-bit master weights; empty when none does.
-std::string MastersIn16Bit(const Values& values) {
-  for (const std::string type : {"fp16", "bf16"}) {
-    const std::string key = type + "." + type + "_master_weights_and_grads";
-    if (values.Get(type + ".enabled") == true && values.Get(key) == true) return key;
+Key MastersIn16Bit(const Values& values) {
+  constexpr std::pair<Key, Key> kSwitches[] = {
+      {keys::kFp16Enabled, keys::kFp16Fp16MasterWeightsAndGrads},
+      {keys::kBf16Enabled, keys::kBf16Bf16MasterWeightsAndGrads}};
+  for (const auto& [type, masters] : kSwitches) {
+    if (values.Get(type) == true && values.Get(masters) == true) return masters;
   }
-  return "";
+  return {};
 }
 
 void Fp16ExcludesBf16(RuleContext& context) {
   const Values& values = context.values;
-  if (values.Get("fp16.enabled") == true && values.Get("bf16.enabled") == true) {
-    context.issues.Error("bf16.enabled",
+  if (values.Get(keys::kFp16Enabled) == true && values.Get(keys::kBf16Enabled) == true) {
+    context.issues.Error(keys::kBf16Enabled,
                          "fp16.enabled and bf16.enabled are both true: choose one precision",
-                         values.PositionOf("bf16.enabled"));
+                         values.PositionOf(keys::kBf16Enabled));
   }
 }
 
 // Narrower sums would lose what the training dtype holds; fp16 and bf16 do not hold each other.
 void GradientsAccumulateInTheTrainingDtypeOrWider(RuleContext& context) {
   const Values& values = context.values;
-  const Json dtype = values.Get("data_types.grad_accum_dtype");
+  const Json dtype = values.Get(keys::kDataTypesGradAccumDtype);
   if (dtype.is_null() || dtype == "fp32") return;
-  const bool is_training_dtype = values.Get(dtype.get<std::string>() + ".enabled") == true;
+  const bool is_training_dtype =
+      values.Get(dtype == "fp16" ? keys::kFp16Enabled : keys::kBf16Enabled) == true;
   if (is_training_dtype) return;
-  context.issues.Error("data_types.grad_accum_dtype",
+  context.issues.Error(keys::kDataTypesGradAccumDtype,
                        "data_types.grad_accum_dtype " + dtype.dump() +
                            " does not hold what the training dtype holds: remove it or enable " +
                            dtype.get<std::string>(),
-                       values.PositionOf("data_types.grad_accum_dtype"));
+                       values.PositionOf(keys::kDataTypesGradAccumDtype));
 }
 
 // As in DeepSpeed: another key has decided it.
 void ParameterDtypeIsTheTrainingDtype(RuleContext& context) {
   const Values& values = context.values;
-  constexpr const char* kKey = "data_types.param_dtype";
+  constexpr Key kKey = keys::kDataTypesParamDtype;
   const Json dtype = values.Get(kKey);
   if (dtype.is_null()) return;
-  const std::string training = values.Get("fp16.enabled") == true   ? "fp16"
-                               : values.Get("bf16.enabled") == true ? "bf16"
-                                                                    : "fp32";
+  const std::string training = values.Get(keys::kFp16Enabled) == true   ? "fp16"
+                               : values.Get(keys::kBf16Enabled) == true ? "bf16"
+                                                                        : "fp32";
   if (dtype == training) return;
   context.issues.Error(kKey,
                        std::string(kKey) + " " + dtype.dump() + " is not the training dtype, " +
@@ -75,19 +79,20 @@ void ParameterDtypeIsTheTrainingDtype(RuleContext& context) {
 void LossScaleStaysPositive(RuleContext& context) {
   const Values& values = context.values;
   const bool is_dynamic =
-      values.Get("fp16.enabled") == true && values.Get("fp16.loss_scale") == 0.0;
-  if (!is_dynamic || values.Get("fp16.min_loss_scale").get<double>() > 0.0) return;
-  context.issues.Error("fp16.min_loss_scale",
+      values.Get(keys::kFp16Enabled) == true && values.Get(keys::kFp16LossScale) == 0.0;
+  if (!is_dynamic || values.Get(keys::kFp16MinLossScale).get<double>() > 0.0) return;
+  context.issues.Error(keys::kFp16MinLossScale,
                        "fp16.min_loss_scale must be above 0 with dynamic loss scaling, not " +
-                           ShortDump(values.Get("fp16.min_loss_scale")),
-                       values.PositionOf("fp16.min_loss_scale"));
+                           ShortDump(values.Get(keys::kFp16MinLossScale)),
+                       values.PositionOf(keys::kFp16MinLossScale));
 }
 
 // The rule of stage 0 has no hysteresis, in DeepSpeed as here.
 void HysteresisNeedsZero(RuleContext& context) {
   const Values& values = context.values;
-  if (values.Get("fp16.enabled") != true || values.Get("zero_optimization.stage") != 0) return;
-  for (const char* key : {"fp16.hysteresis", "fp16.consecutive_hysteresis"}) {
+  if (values.Get(keys::kFp16Enabled) != true || values.Get(keys::kZeroOptimizationStage) != 0)
+    return;
+  for (const Key key : {keys::kFp16Hysteresis, keys::kFp16ConsecutiveHysteresis}) {
     if (IsDefault(*FindSetting(key), values.Get(key))) continue;
     context.issues.Warning(key,
                            std::string(key) +
@@ -99,13 +104,13 @@ void HysteresisNeedsZero(RuleContext& context) {
 
 void PredivideFactorIsPositive(RuleContext& context) {
   const Values& values = context.values;
-  constexpr const char* kKey = "gradient_predivide_factor";
+  constexpr Key kKey = keys::kGradientPredivideFactor;
   const Json factor = values.Get(kKey);
   if (factor.get<double>() <= 0.0) {
     context.issues.Error(kKey, std::string(kKey) + " must be above 0, not " + ShortDump(factor),
                          values.PositionOf(kKey));
-  } else if (factor != 1.0 && (values.Get("prescale_gradients") == true ||
-                               values.Get("gradient_allreduce_op") == "sum")) {
+  } else if (factor != 1.0 && (values.Get(keys::kPrescaleGradients) == true ||
+                               values.Get(keys::kGradientAllreduceOp) == "sum")) {
     context.issues.Warning(kKey,
                            std::string(kKey) +
                                " has no effect with prescale_gradients or gradient_allreduce_op "
@@ -118,25 +123,26 @@ void PredivideFactorIsPositive(RuleContext& context) {
 // follows the stage and is no wish.
 void UnmanagedAccumulationDoesNotOverlap(RuleContext& context) {
   const Values& values = context.values;
-  if (values.Get("managed_gradient_accumulation") != false) return;
-  if (values.Get("zero_optimization.overlap_comm") != true) return;
-  if (values.Get("zero_optimization.stage") == 2) return;
-  context.issues.Error("managed_gradient_accumulation",
+  if (values.Get(keys::kManagedGradientAccumulation) != false) return;
+  if (values.Get(keys::kZeroOptimizationOverlapComm) != true) return;
+  if (values.Get(keys::kZeroOptimizationStage) == 2) return;
+  context.issues.Error(keys::kManagedGradientAccumulation,
                        "managed_gradient_accumulation false does not go with "
                        "zero_optimization.overlap_comm but at stage 2: switch one of them off",
-                       values.PositionOf("managed_gradient_accumulation"));
+                       values.PositionOf(keys::kManagedGradientAccumulation));
 }
 
 // As in DeepSpeed.
 void SumOverRanksIsNotForStage3(RuleContext& context) {
   const Values& values = context.values;
-  if (values.Get("gradient_allreduce_op") != "sum" || values.Get("zero_optimization.stage") != 3) {
+  if (values.Get(keys::kGradientAllreduceOp) != "sum" ||
+      values.Get(keys::kZeroOptimizationStage) != 3) {
     return;
   }
-  context.issues.Error("gradient_allreduce_op",
+  context.issues.Error(keys::kGradientAllreduceOp,
                        "gradient_allreduce_op \"sum\" is not for zero_optimization.stage 3: use "
                        "stage 2, or \"mean\" with a larger learning rate",
-                       values.PositionOf("gradient_allreduce_op"));
+                       values.PositionOf(keys::kGradientAllreduceOp));
 }
 
 // Masters in 16 bit: from ZeRO stage 1, as in DeepSpeed. Beside them DeepSpeed keeps fp32 state
@@ -144,19 +150,16 @@ void SumOverRanksIsNotForStage3(RuleContext& context) {
 // element by element.
 void SixteenBitMastersNeedZero(RuleContext& context) {
   const Values& values = context.values;
-  const std::string key = MastersIn16Bit(values);
+  const Key key = MastersIn16Bit(values);
   if (key.empty()) return;
-  if (values.Get("zero_optimization.stage") == 0) {
-    context.issues.Error(key, key + " needs zero_optimization.stage 1 or more",
-                         values.PositionOf(key));
+  if (values.Get(keys::kZeroOptimizationStage) == 0) {
+    context.Refuse(key, "needs zero_optimization.stage 1 or more");
   }
-  const Json optimizer = values.Get("optimizer.type");
+  const Json optimizer = values.Get(keys::kOptimizerType);
   if (std::find(std::begin(kElementwise), std::end(kElementwise), optimizer) ==
       std::end(kElementwise)) {
-    context.issues.Error(
-        key,
-        key + " is not built for " + optimizer.dump() + ": use Adam, AdamW, SGD, Adagrad or Lion",
-        values.PositionOf(key));
+    context.Refuse(
+        key, "is not built for " + optimizer.dump() + ": use Adam, AdamW, SGD, Adagrad or Lion");
   }
 }
 
@@ -164,12 +167,12 @@ void SixteenBitMastersNeedZero(RuleContext& context) {
 void NarrowStatesNeedNarrowMasters(RuleContext& context) {
   const Values& values = context.values;
   if (!MastersIn16Bit(values).empty()) return;
-  constexpr const char* kBf16 = "bf16.bf16_optimizer_states";
-  if (values.Get("bf16.enabled") == true && values.Get(kBf16) == true) {
+  constexpr Key kBf16 = keys::kBf16Bf16OptimizerStates;
+  if (values.Get(keys::kBf16Enabled) == true && values.Get(kBf16) == true) {
     context.issues.Error(kBf16, std::string(kBf16) + " needs bf16.bf16_master_weights_and_grads",
                          values.PositionOf(kBf16));
   }
-  constexpr const char* kState = "optimizer.params.fp32_optimizer_states";
+  constexpr Key kState = keys::kOptimizerParamsFp32OptimizerStates;
   if (values.Get(kState) == false) {
     context.issues.Warning(kState,
                            std::string(kState) +
@@ -182,17 +185,14 @@ void NarrowStatesNeedNarrowMasters(RuleContext& context) {
 // Autocast is for fp32 weights, and DeepSpeed's ZeRO fails without a dtype.
 void AutocastIsOnePrecision(RuleContext& context) {
   const Values& values = context.values;
-  constexpr const char* kEnabled = "torch_autocast.enabled";
+  constexpr Key kEnabled = keys::kTorchAutocastEnabled;
   if (values.Get(kEnabled) != true) return;
-  for (const std::string type : {"fp16", "bf16"}) {
-    if (values.Get(type + ".enabled") != true) continue;
-    context.issues.Error(
-        kEnabled,
-        "torch_autocast.enabled and " + type + ".enabled are both true: choose one precision",
-        values.PositionOf(kEnabled));
+  for (const Key other : {keys::kFp16Enabled, keys::kBf16Enabled}) {
+    if (values.Get(other) != true) continue;
+    context.Refuse(kEnabled, "and " + std::string(other) + " are both true: choose one precision");
   }
-  if (values.Get("torch_autocast.dtype").is_null()) {
-    context.issues.Error("torch_autocast.dtype",
+  if (values.Get(keys::kTorchAutocastDtype).is_null()) {
+    context.issues.Error(keys::kTorchAutocastDtype,
                          "torch_autocast.dtype is missing: write \"bfloat16\" or \"float16\"",
                          values.PositionOf(kEnabled));
   }
@@ -201,9 +201,9 @@ void AutocastIsOnePrecision(RuleContext& context) {
 // A class that no model here can have asks for what would not happen.
 void SafeModulesAreKnown(RuleContext& context) {
   const Values& values = context.values;
-  constexpr const char* kKey = "torch_autocast.lower_precision_safe_modules";
+  constexpr Key kKey = keys::kTorchAutocastLowerPrecisionSafeModules;
   const Json modules = values.Get(kKey);
-  if (values.Get("torch_autocast.enabled") != true || modules.is_null()) return;
+  if (values.Get(keys::kTorchAutocastEnabled) != true || modules.is_null()) return;
   for (const Json& module : modules) {
     const bool known = module == "transformers.pytorch_utils.Conv1D" ||
                        std::find(std::begin(kSafeModules), std::end(kSafeModules), module) !=
@@ -221,8 +221,8 @@ void SafeModulesAreKnown(RuleContext& context) {
 // Where state or gradients are sharded they go by shards, in DeepSpeed too.
 void SparseGradientsAreForStage0(RuleContext& context) {
   const Values& values = context.values;
-  constexpr const char* kKey = "sparse_gradients";
-  if (values.Get(kKey) != true || values.Get("zero_optimization.stage") == 0) return;
+  constexpr Key kKey = keys::kSparseGradients;
+  if (values.Get(kKey) != true || values.Get(keys::kZeroOptimizationStage) == 0) return;
   context.issues.Warning(kKey,
                          std::string(kKey) +
                              " has no effect from ZeRO stage 1 on: gradients go to "
@@ -244,23 +244,23 @@ std::optional<DataType> OptionalDataType(const Json& name) {
 }
 
 Fp16Config FillFp16(const Values& values) {
-  return {.enabled = values.Get("fp16.enabled"),
-          .auto_cast = values.Get("fp16.auto_cast"),
-          .loss_scale = values.Get("fp16.loss_scale"),
-          .initial_scale_power = values.Get("fp16.initial_scale_power"),
-          .loss_scale_window = values.Get("fp16.loss_scale_window"),
-          .hysteresis = values.Get("fp16.hysteresis"),
-          .consecutive_hysteresis = values.Get("fp16.consecutive_hysteresis"),
-          .min_loss_scale = values.Get("fp16.min_loss_scale"),
-          .fp16_master_weights_and_grads = values.Get("fp16.fp16_master_weights_and_grads")};
+  return {.enabled = values.Get(keys::kFp16Enabled),
+          .auto_cast = values.Get(keys::kFp16AutoCast),
+          .loss_scale = values.Get(keys::kFp16LossScale),
+          .initial_scale_power = values.Get(keys::kFp16InitialScalePower),
+          .loss_scale_window = values.Get(keys::kFp16LossScaleWindow),
+          .hysteresis = values.Get(keys::kFp16Hysteresis),
+          .consecutive_hysteresis = values.Get(keys::kFp16ConsecutiveHysteresis),
+          .min_loss_scale = values.Get(keys::kFp16MinLossScale),
+          .fp16_master_weights_and_grads = values.Get(keys::kFp16Fp16MasterWeightsAndGrads)};
 }
 
 TorchAutocastConfig FillTorchAutocast(const Values& values) {
-  TorchAutocastConfig autocast{.enabled = values.Get("torch_autocast.enabled")};
-  if (const Json dtype = values.Get("torch_autocast.dtype"); !dtype.is_null()) {
+  TorchAutocastConfig autocast{.enabled = values.Get(keys::kTorchAutocastEnabled)};
+  if (const Json dtype = values.Get(keys::kTorchAutocastDtype); !dtype.is_null()) {
     autocast.dtype = ChosenOf(kAutocastTypes, dtype);
   }
-  const Json modules = values.Get("torch_autocast.lower_precision_safe_modules");
+  const Json modules = values.Get(keys::kTorchAutocastLowerPrecisionSafeModules);
   if (modules.is_null()) {
     for (const std::string_view name : kSafeModules) {
       autocast.lower_precision_safe_modules.emplace_back(name);
@@ -272,42 +272,46 @@ TorchAutocastConfig FillTorchAutocast(const Values& values) {
 }
 
 constexpr Rule kRules[] = {
-    {"Fp16ExcludesBf16", {"fp16.enabled", "bf16.enabled"}, Fp16ExcludesBf16},
+    {"Fp16ExcludesBf16", {keys::kFp16Enabled, keys::kBf16Enabled}, Fp16ExcludesBf16},
     {"GradientsAccumulateInTheTrainingDtypeOrWider",
-     {"data_types.grad_accum_dtype", "bf16.enabled", "fp16.enabled"},
+     {keys::kDataTypesGradAccumDtype, keys::kBf16Enabled, keys::kFp16Enabled},
      GradientsAccumulateInTheTrainingDtypeOrWider},
     {"LossScaleStaysPositive",
-     {"fp16.enabled", "fp16.loss_scale", "fp16.min_loss_scale"},
+     {keys::kFp16Enabled, keys::kFp16LossScale, keys::kFp16MinLossScale},
      LossScaleStaysPositive},
-    {"HysteresisNeedsZero", {"fp16.enabled", "zero_optimization.stage"}, HysteresisNeedsZero},
+    {"HysteresisNeedsZero",
+     {keys::kFp16Enabled, keys::kZeroOptimizationStage},
+     HysteresisNeedsZero},
     {"PredivideFactorIsPositive",
-     {"gradient_predivide_factor", "prescale_gradients", "gradient_allreduce_op"},
+     {keys::kGradientPredivideFactor, keys::kPrescaleGradients, keys::kGradientAllreduceOp},
      PredivideFactorIsPositive},
     {"UnmanagedAccumulationDoesNotOverlap",
-     {"managed_gradient_accumulation", "zero_optimization.overlap_comm", "zero_optimization.stage"},
+     {keys::kManagedGradientAccumulation, keys::kZeroOptimizationOverlapComm,
+      keys::kZeroOptimizationStage},
      UnmanagedAccumulationDoesNotOverlap},
     {"SumOverRanksIsNotForStage3",
-     {"gradient_allreduce_op", "zero_optimization.stage"},
+     {keys::kGradientAllreduceOp, keys::kZeroOptimizationStage},
      SumOverRanksIsNotForStage3},
     {"SparseGradientsAreForStage0",
-     {"sparse_gradients", "zero_optimization.stage"},
+     {keys::kSparseGradients, keys::kZeroOptimizationStage},
      SparseGradientsAreForStage0},
     {"ParameterDtypeIsTheTrainingDtype",
-     {"data_types.param_dtype", "fp16.enabled", "bf16.enabled"},
+     {keys::kDataTypesParamDtype, keys::kFp16Enabled, keys::kBf16Enabled},
      ParameterDtypeIsTheTrainingDtype},
     {"NarrowStatesNeedNarrowMasters",
-     {"fp16.fp16_master_weights_and_grads", "bf16.bf16_master_weights_and_grads",
-      "bf16.bf16_optimizer_states", "optimizer.params.fp32_optimizer_states"},
+     {keys::kFp16Fp16MasterWeightsAndGrads, keys::kBf16Bf16MasterWeightsAndGrads,
+      keys::kBf16Bf16OptimizerStates, keys::kOptimizerParamsFp32OptimizerStates},
      NarrowStatesNeedNarrowMasters},
     {"AutocastIsOnePrecision",
-     {"torch_autocast.enabled", "torch_autocast.dtype", "fp16.enabled", "bf16.enabled"},
+     {keys::kTorchAutocastEnabled, keys::kTorchAutocastDtype, keys::kFp16Enabled,
+      keys::kBf16Enabled},
      AutocastIsOnePrecision},
     {"SafeModulesAreKnown",
-     {"torch_autocast.enabled", "torch_autocast.lower_precision_safe_modules"},
+     {keys::kTorchAutocastEnabled, keys::kTorchAutocastLowerPrecisionSafeModules},
      SafeModulesAreKnown},
     {"SixteenBitMastersNeedZero",
-     {"optimizer.type", "zero_optimization.stage", "fp16.fp16_master_weights_and_grads",
-      "bf16.bf16_master_weights_and_grads"},
+     {keys::kOptimizerType, keys::kZeroOptimizationStage, keys::kFp16Fp16MasterWeightsAndGrads,
+      keys::kBf16Bf16MasterWeightsAndGrads},
      SixteenBitMastersNeedZero},
 };
 
@@ -317,22 +321,22 @@ std::span<const Rule> PrecisionRules() { return kRules; }
 
 void FillPrecision(const Values& values, DsConfig* config) {
   config->fp16 = FillFp16(values);
-  config->bf16 = {.enabled = values.Get("bf16.enabled"),
-                  .check_grad_overflow = values.Get("bf16.check_grad_overflow"),
-                  .bf16_master_weights_and_grads = values.Get("bf16.bf16_master_weights_and_grads"),
-                  .bf16_optimizer_states = values.Get("bf16.bf16_optimizer_states")};
+  config->bf16 = {.enabled = values.Get(keys::kBf16Enabled),
+                  .check_grad_overflow = values.Get(keys::kBf16CheckGradOverflow),
+                  .bf16_master_weights_and_grads = values.Get(keys::kBf16Bf16MasterWeightsAndGrads),
+                  .bf16_optimizer_states = values.Get(keys::kBf16Bf16OptimizerStates)};
   config->torch_autocast = FillTorchAutocast(values);
-  config->managed_gradient_accumulation = values.Get("managed_gradient_accumulation");
-  config->gradient_clipping = values.Get("gradient_clipping");
-  config->communication_data_type = OptionalDataType(values.Get("communication_data_type"));
-  config->grad_accum_dtype = OptionalDataType(values.Get("data_types.grad_accum_dtype"));
-  config->buffer_dtype = OptionalDataType(values.Get("data_types.buffer_dtype"));
-  config->gradient_allreduce_op = values.Get("gradient_allreduce_op") == "sum"
+  config->managed_gradient_accumulation = values.Get(keys::kManagedGradientAccumulation);
+  config->gradient_clipping = values.Get(keys::kGradientClipping);
+  config->communication_data_type = OptionalDataType(values.Get(keys::kCommunicationDataType));
+  config->grad_accum_dtype = OptionalDataType(values.Get(keys::kDataTypesGradAccumDtype));
+  config->buffer_dtype = OptionalDataType(values.Get(keys::kDataTypesBufferDtype));
+  config->gradient_allreduce_op = values.Get(keys::kGradientAllreduceOp) == "sum"
                                       ? GradientReduceOp::kSum
                                       : GradientReduceOp::kMean;
-  config->prescale_gradients = values.Get("prescale_gradients");
-  config->sparse_gradients = values.Get("sparse_gradients");
-  config->gradient_predivide_factor = values.Get("gradient_predivide_factor");
+  config->prescale_gradients = values.Get(keys::kPrescaleGradients);
+  config->sparse_gradients = values.Get(keys::kSparseGradients);
+  config->gradient_predivide_factor = values.Get(keys::kGradientPredivideFactor);
 }
 
 }  // namespace ds::config

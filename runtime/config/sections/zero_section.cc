@@ -4,15 +4,17 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/config/keys/keys.h"
+
 namespace ds::config {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kStage = "zero_optimization.stage";
-constexpr std::string_view kOverlap = "zero_optimization.overlap_comm";
-constexpr std::string_view kOffloadOptimizer = "zero_optimization.offload_optimizer.device";
-constexpr std::string_view kOffloadRatio = "zero_optimization.offload_optimizer.ratio";
+constexpr Key kStage = keys::kZeroOptimizationStage;
+constexpr Key kOverlap = keys::kZeroOptimizationOverlapComm;
+constexpr Key kOffloadOptimizer = keys::kZeroOptimizationOffloadOptimizerDevice;
+constexpr Key kOffloadRatio = keys::kZeroOptimizationOffloadOptimizerRatio;
 
 void OverlapFollowsTheStage(RuleContext& context) {
   if (!context.values.Get(kOverlap).is_null()) return;
@@ -34,7 +36,7 @@ void NvmeOffloadNeedsStage3(RuleContext& context) {
 }
 
 void LoadingBesideComputingNeedsStage3(RuleContext& context) {
-  constexpr std::string_view kKey = "zero_optimization.pipeline_loading_checkpoint";
+  constexpr Key kKey = keys::kZeroOptimizationPipelineLoadingCheckpoint;
   if (context.IsOn(kKey) && ZeroStage(context.values) != 3) {
     context.Refuse(kKey, "needs zero_optimization.stage 3");
   }
@@ -42,10 +44,10 @@ void LoadingBesideComputingNeedsStage3(RuleContext& context) {
 
 void ZeroPlusPlusNeedsStage3(RuleContext& context) {
   if (ZeroStage(context.values) == 3) return;
-  for (const std::string_view key :
-       {"zero_optimization.zero_quantized_weights", "zero_optimization.zero_quantized_gradients",
-        "zero_optimization.zero_quantized_nontrainable_weights",
-        "zero_optimization.zero_hpz_partition_size"}) {
+  for (const Key key :
+       {keys::kZeroOptimizationZeroQuantizedWeights, keys::kZeroOptimizationZeroQuantizedGradients,
+        keys::kZeroOptimizationZeroQuantizedNontrainableWeights,
+        keys::kZeroOptimizationZeroHpzPartitionSize}) {
     if (!context.IsChanged(key)) continue;
     context.issues.Warning(key, std::string(key) + " has no effect below ZeRO stage 3",
                            context.values.PositionOf(key));
@@ -54,7 +56,7 @@ void ZeroPlusPlusNeedsStage3(RuleContext& context) {
 
 // DeepSpeed looks in the optimizer of stages 1 and 2, and there only with offload_optimizer.
 void UnusedParametersAreLookedForInStages1And2(RuleContext& context) {
-  constexpr std::string_view kKey = "zero_optimization.ignore_unused_parameters";
+  constexpr Key kKey = keys::kZeroOptimizationIgnoreUnusedParameters;
   if (context.values.Get(kKey) == true || ZeroStage(context.values) == 1 ||
       ZeroStage(context.values) == 2)
     return;
@@ -64,29 +66,29 @@ void UnusedParametersAreLookedForInStages1And2(RuleContext& context) {
 }
 
 void SequentialGatherPrefetchesNothing(RuleContext& context) {
-  if (!context.IsOn("zero_optimization.stage3_allgather_sequential")) return;
-  context.values.Derive("zero_optimization.stage3_prefetch_bucket_size", 1,
+  if (!context.IsOn(keys::kZeroOptimizationStage3AllgatherSequential)) return;
+  context.values.Derive(keys::kZeroOptimizationStage3PrefetchBucketSize, 1,
                         "derived from zero_optimization.stage3_allgather_sequential");
 }
 
 void ZenFlowNeedsHostOptimizer(RuleContext& context) {
-  const std::string zenflow = "zero_optimization.zenflow.";
+  constexpr std::string_view kZenflow = "zero_optimization.zenflow.";
   const auto& entries = context.values.entries();
   const auto first = std::find_if(entries.begin(), entries.end(), [&](const auto& entry) {
-    return entry.first.starts_with(zenflow) && context.IsChanged(entry.first);
+    return entry.first.starts_with(kZenflow) && context.IsChanged(Key(entry.first));
   });
   if (first == entries.end()) return;
-  const std::string key = first->first;
+  const Key key(first->first);
   if (context.values.Get(kOffloadOptimizer) != "cpu") {
     context.Refuse(key, "needs zero_optimization.offload_optimizer.device \"cpu\"");
   }
-  if (context.IsOn(zenflow + "offload") && !context.IsOn(kOverlap)) {
-    context.Refuse(zenflow + "offload", "needs zero_optimization.overlap_comm");
+  if (context.IsOn(keys::kZeroOptimizationZenflowOffload) && !context.IsOn(kOverlap)) {
+    context.Refuse(keys::kZeroOptimizationZenflowOffload, "needs zero_optimization.overlap_comm");
   }
-  const Json select = context.values.Get(zenflow + "select_interval");
-  const Json update = context.values.Get(zenflow + "update_interval");
+  const Json select = context.values.Get(keys::kZeroOptimizationZenflowSelectInterval);
+  const Json update = context.values.Get(keys::kZeroOptimizationZenflowUpdateInterval);
   if (select.is_number() && update.is_number() && select != 0 && select < update) {
-    context.Refuse(zenflow + "select_interval",
+    context.Refuse(keys::kZeroOptimizationZenflowSelectInterval,
                    "must not be smaller than update_interval, " + update.dump());
   }
 }
@@ -98,7 +100,7 @@ constexpr Rule kRules[] = {
     {"LoadingBesideComputingNeedsStage3", {kStage}, LoadingBesideComputingNeedsStage3},
     {"ZeroPlusPlusNeedsStage3", {kStage}, ZeroPlusPlusNeedsStage3},
     {"UnusedParametersAreLookedForInStages1And2",
-     {"zero_optimization.ignore_unused_parameters", kStage},
+     {keys::kZeroOptimizationIgnoreUnusedParameters, kStage},
      UnusedParametersAreLookedForInStages1And2},
     {"SequentialGatherPrefetchesNothing", {}, SequentialGatherPrefetchesNothing},
     {"ZenFlowNeedsHostOptimizer", {kOffloadOptimizer, kOverlap}, ZenFlowNeedsHostOptimizer},
@@ -110,8 +112,8 @@ std::span<const Rule> ZeroRules() { return kRules; }
 
 void FillZero(const Values& values, DsConfig* config) {
   config->zero_optimization = {
-      .stage = values.Get("zero_optimization.stage"),
-      .ignore_unused_parameters = values.Get("zero_optimization.ignore_unused_parameters")};
+      .stage = values.Get(keys::kZeroOptimizationStage),
+      .ignore_unused_parameters = values.Get(keys::kZeroOptimizationIgnoreUnusedParameters)};
 }
 
 std::int64_t ZeroStage(const Values& values) { return values.Get(kStage); }

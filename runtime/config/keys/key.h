@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string_view>
+
+namespace ds::config {
+
+// The dotted path of a ds_config key. The keys of the registry are constants in keys.h, which the
+// build generates from settings.json: a mistyped one does not compile. A path that is put together
+// while the program runs has to be made a Key in so many words, and is looked up then.
+class Key : public std::string_view {
+ public:
+  constexpr Key() = default;
+  constexpr explicit Key(std::string_view path) : std::string_view(path) {}
+};
+
+}  // namespace ds::config
