@@ -13,7 +13,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -92,7 +91,5 @@ class Optimizer {
   FlatUpdate cuda_ = nullptr;  // once a part on a GPU was seen
   FlatUpdate everywhere_ = nullptr;
 };
-
-std::unique_ptr<Optimizer> MakeOptimizer(const config::OptimizerConfig& config);
 
 }  // namespace ds::optim

@@ -6,6 +6,7 @@
 
 #include "runtime/optim/apply_in_fp32.h"
 #include "runtime/optim/kernels/gradient_norm.h"
+#include "runtime/optim/make_optimizer.h"
 #include "runtime/zero/groups.h"
 #include "runtime/zero/rank_totals.h"
 

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "runtime/device/rank_device.h"
-#include "runtime/optim/optimizer.h"
+#include "runtime/optim/make_optimizer.h"
 
 namespace {
 

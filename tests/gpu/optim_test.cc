@@ -10,6 +10,7 @@
 
 #include "runtime/device/rank_device.h"
 #include "runtime/optim/kernels/flat_update.h"
+#include "runtime/optim/make_optimizer.h"
 #include "tests/unit/optim/emulated_launch.h"
 #include "tests/unit/optim/flat_cases.h"
 #include "tests/unit/optim/parts.h"

@@ -1,0 +1,13 @@
+#pragma once
+
+// MakeOptimizer: the optimizer that a ds_config asks for.
+
+#include <memory>
+
+#include "runtime/optim/optimizer.h"
+
+namespace ds::optim {
+
+std::unique_ptr<Optimizer> MakeOptimizer(const config::OptimizerConfig& config);
+
+}  // namespace ds::optim
