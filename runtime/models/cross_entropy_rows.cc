@@ -21,13 +21,13 @@ void FusedRows(at::Tensor& logits, const RowLabels& labels, float gradient_scale
   auto* out = losses->data_ptr<float>();
   const std::int64_t columns = logits.size(1);
   at::parallel_for(0, logits.size(0), /*grain_size=*/1, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<float> wide(std::is_same_v<Scalar, Bf16Bits> ? columns : 0);
+    std::vector<float> wide(std::is_same_v<Scalar, BFloat16> ? columns : 0);
     for (std::int64_t row = begin; row < end; ++row) {
       Scalar* row_values = values + row * columns;
       if (ids[row] == labels.ignored) {
         std::fill_n(row_values, columns, Scalar{});
         out[row] = 0.0F;
-      } else if constexpr (std::is_same_v<Scalar, Bf16Bits>) {
+      } else if constexpr (std::is_same_v<Scalar, BFloat16>) {
         out[row] = SoftmaxRow(row_values, columns, ids[row], gradient_scale, wide.data());
       } else {
         out[row] = SoftmaxRow(row_values, columns, ids[row], gradient_scale);
@@ -58,7 +58,7 @@ void CrossEntropyRows(at::Tensor& logits, const RowLabels& labels, double gradie
   if (logits.is_cpu() && logits.scalar_type() == at::kFloat) {
     FusedRows<float>(logits, row_labels, scale, losses);
   } else if (logits.is_cpu() && logits.scalar_type() == at::kBFloat16) {
-    FusedRows<Bf16Bits>(logits, row_labels, scale, losses);
+    FusedRows<BFloat16>(logits, row_labels, scale, losses);
   } else {
     CrossEntropyRowsByOperators(logits, row_labels, gradient_scale, losses);
   }

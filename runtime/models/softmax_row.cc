@@ -1,7 +1,6 @@
 #include "runtime/models/softmax_row.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -96,19 +95,12 @@ DS_FOR_EACH_ISA void ScaleRow(float* row, std::int64_t columns, float factor) {
   for (std::int64_t i = 0; i < columns; ++i) row[i] *= factor;
 }
 
-DS_FOR_EACH_ISA void Widen(const Bf16Bits* from, std::int64_t columns, float* to) {
-  for (std::int64_t i = 0; i < columns; ++i) {
-    to[i] = std::bit_cast<float>(static_cast<std::uint32_t>(from[i].bits) << 16);
-  }
+DS_FOR_EACH_ISA void WidenRow(const BFloat16* from, std::int64_t columns, float* to) {
+  for (std::int64_t i = 0; i < columns; ++i) to[i] = Widen(from[i]);
 }
 
-// Rounds to nearest even, as hardware does; a NaN stays one.
-DS_FOR_EACH_ISA void Narrow(const float* from, std::int64_t columns, Bf16Bits* to) {
-  for (std::int64_t i = 0; i < columns; ++i) {
-    const auto bits = std::bit_cast<std::uint32_t>(from[i]);
-    const auto rounded = static_cast<std::uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
-    to[i].bits = from[i] == from[i] ? rounded : std::uint16_t{0x7FC0};
-  }
+DS_FOR_EACH_ISA void RoundRow(const float* from, std::int64_t columns, BFloat16* to) {
+  for (std::int64_t i = 0; i < columns; ++i) to[i] = RoundTo<BFloat16>(from[i]);
 }
 
 }  // namespace
@@ -123,11 +115,11 @@ float SoftmaxRow(float* row, std::int64_t columns, std::int64_t label, float sca
   return std::log(row_sum.sum) - (label_logit - row_sum.max);
 }
 
-float SoftmaxRow(Bf16Bits* row, std::int64_t columns, std::int64_t label, float scale,
+float SoftmaxRow(BFloat16* row, std::int64_t columns, std::int64_t label, float scale,
                  float* wide) {
-  Widen(row, columns, wide);
+  WidenRow(row, columns, wide);
   const float loss = SoftmaxRow(wide, columns, label, scale);
-  if (scale != 0.0F) Narrow(wide, columns, row);
+  if (scale != 0.0F) RoundRow(wide, columns, row);
   return loss;
 }
 

@@ -6,12 +6,9 @@
 
 #include <cstdint>
 
-namespace ds::models {
+#include "runtime/base/half_float.h"
 
-// A bfloat16 as its bits: the upper half of a float.
-struct Bf16Bits {
-  std::uint16_t bits;
-};
+namespace ds::models {
 
 // Returns -log softmax(row)[label], computed in fp32. With scale != 0 overwrites the row by
 // scale * (softmax(row) - onehot(label)); otherwise leaves it undefined.
@@ -20,6 +17,6 @@ struct Bf16Bits {
 float SoftmaxRow(float* row, std::int64_t columns, std::int64_t label, float scale);
 
 // The same for bfloat16; `wide` is room for `columns` floats.
-float SoftmaxRow(Bf16Bits* row, std::int64_t columns, std::int64_t label, float scale, float* wide);
+float SoftmaxRow(BFloat16* row, std::int64_t columns, std::int64_t label, float scale, float* wide);
 
 }  // namespace ds::models

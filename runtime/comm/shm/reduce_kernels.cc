@@ -1,11 +1,11 @@
 #include "runtime/comm/shm/reduce_kernels.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <type_traits>
 
 #include "runtime/base/check.h"
+#include "runtime/base/half_float.h"
 
 // One body, compiled for several instruction sets: everything below is inlined into the function
 // that carries the target attribute.
@@ -16,13 +16,6 @@ namespace {
 
 // Elements that an accumulator in the first-level cache holds.
 constexpr std::size_t kBlock = 1024;
-
-struct BFloat16 {
-  std::uint16_t bits;
-};
-struct Float16 {
-  std::uint16_t bits;
-};
 
 template <typename T>
 struct Accumulator {
@@ -37,30 +30,6 @@ struct Accumulator<Float16> {
   using type = float;
 };
 
-// Branch-free selection, so that loops over it vectorise.
-DS_INLINE std::uint32_t Select(bool condition, std::uint32_t yes, std::uint32_t no) {
-  return condition ? yes : no;
-}
-
-DS_INLINE float Widen(BFloat16 value) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
-}
-
-// Exponent and mantissa move to fp32's places; subnormals are renormalised by an exact subtraction.
-DS_INLINE float Widen(Float16 value) {
-  const std::uint32_t half = value.bits;
-  const std::uint32_t sign = (half & 0x8000u) << 16;
-  const std::uint32_t exponent = half & 0x7c00u;
-  const std::uint32_t shifted = (half & 0x7fffu) << 13;
-  const std::uint32_t normal = shifted + ((127u - 15u) << 23);
-  const std::uint32_t special = shifted + ((255u - 31u) << 23);
-  constexpr std::uint32_t kMagic = 113u << 23;
-  const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(
-      std::bit_cast<float>(shifted + kMagic) - std::bit_cast<float>(kMagic));
-  return std::bit_cast<float>(
-      sign | Select(exponent == 0, subnormal, Select(exponent == 0x7c00u, special, normal)));
-}
-
 template <typename T>
 DS_INLINE T Widen(T value) {
   return value;
@@ -68,25 +37,8 @@ DS_INLINE T Widen(T value) {
 
 template <typename T>
 DS_INLINE T Narrow(typename Accumulator<T>::type value) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    const auto bits = std::bit_cast<std::uint32_t>(value);
-    const std::uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-    const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
-    return {static_cast<std::uint16_t>(Select(is_nan, 0x7fc0u, rounded))};
-  } else if constexpr (std::is_same_v<T, Float16>) {
-    const auto bits = std::bit_cast<std::uint32_t>(value);
-    const std::uint32_t sign = (bits >> 16) & 0x8000u;
-    const std::uint32_t magnitude = bits & 0x7fffffffu;
-    // Below 2^-14 the adder itself rounds to fp16's subnormal spacing.
-    constexpr std::uint32_t kMagic = ((127u - 15u) + (23u - 10u) + 1u) << 23;
-    const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) +
-                                                                 std::bit_cast<float>(kMagic)) -
-                                    kMagic;
-    const std::uint32_t normal =
-        (magnitude - ((127u - 15u) << 23) + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
-    const std::uint32_t special = Select(magnitude > 0x7f800000u, 0x7e00u, 0x7c00u);
-    const std::uint32_t finite = Select(magnitude < (113u << 23), subnormal, normal);
-    return {static_cast<std::uint16_t>(sign | Select(magnitude >= 0x477ff000u, special, finite))};
+  if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>) {
+    return RoundTo<T>(value);
   } else {
     return value;
   }
