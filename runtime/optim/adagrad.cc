@@ -9,14 +9,14 @@ std::span<const std::string_view> Adagrad::state_names(const ParameterGroup&) co
   return kNames;
 }
 
-void Adagrad::Apply(const Update& update, const Part& part) {
-  const double elapsed = static_cast<double>(update.step - 1);
+void Adagrad::ApplyRates(const Rates& rates, const Part& part) {
+  const double elapsed = static_cast<double>(rates.step - 1);
   const AdagradCoefficients c{
-      .gradient_scale = static_cast<float>(update.gradient_scale),
-      .l2 = static_cast<float>(WeightDecay(part)),
-      .lr = static_cast<float>(Rate(update, part) / (1.0 + elapsed * config().lr_decay)),
+      .gradient_scale = static_cast<float>(rates.gradient_scale),
+      .l2 = static_cast<float>(rates.weight_decay),
+      .lr = static_cast<float>(rates.lr / (1.0 + elapsed * config().lr_decay)),
       .eps = static_cast<float>(config().eps)};
-  UpdatePart(AdagradOp{c}, part, Launch(part));
+  UpdatePart(AdagradOp{c}, part);
 }
 
 }  // namespace ds::optim

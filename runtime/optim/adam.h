@@ -19,7 +19,7 @@ class Adam : public Optimizer {
   // Adam's state is AdamW's.
   std::string_view name() const override { return "Adam"; }
   std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
-  void Apply(const Update& update, const Part& part) override;
+  void ApplyRates(const Rates& rates, const Part& part) override;
 };
 
 }  // namespace ds::optim

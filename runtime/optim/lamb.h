@@ -9,13 +9,10 @@
 
 #include <vector>
 
-#include "runtime/optim/adam_direction.h"
+#include "runtime/optim/kernels/direction.h"
 #include "runtime/optim/optimizer.h"
 
 namespace ds::optim {
-
-// The trust ratio of a parameter.
-double LambRatio(const config::OptimizerConfig& config, const DirectionSquares& squares);
 
 class Lamb : public Optimizer {
  public:
@@ -25,10 +22,10 @@ class Lamb : public Optimizer {
   std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
   // Updates the state and learns each parameter's ratio: one all-gather of two numbers a parameter.
   void Begin(const Update& update, const RankParts& all) override;
-  void Apply(const Update& update, const Part& part) override;
+  void ApplyRates(const Rates& rates, const Part& part) override;
 
  private:
-  DirectionCoefficients Coefficients(const Update& update, const Part& part) const;
+  DirectionCoefficients Coefficients(const Rates& rates) const;
 
   std::vector<double> ratios_;  // of this update, by parameter
 };

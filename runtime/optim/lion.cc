@@ -9,16 +9,14 @@ std::span<const std::string_view> Lion::state_names(const ParameterGroup&) const
   return kNames;
 }
 
-void Lion::Apply(const Update& update, const Part& part) {
-  const double beta1 = Beta1(update, part);
+void Lion::ApplyRates(const Rates& rates, const Part& part) {
   // 1 - beta is rounded as DeepSpeed rounds it, in fp32: for 0.999 that is five digits.
-  const LionCoefficients c{
-      .gradient_scale = static_cast<float>(update.gradient_scale),
-      .decay_factor = static_cast<float>(1.0 - Rate(update, part) * WeightDecay(part)),
-      .one_minus_beta1 = 1.0F - static_cast<float>(beta1),
-      .one_minus_beta2 = 1.0F - static_cast<float>(config().beta2),
-      .lr = static_cast<float>(Rate(update, part))};
-  UpdatePart(LionOp{c}, part, Launch(part));
+  const LionCoefficients c{.gradient_scale = static_cast<float>(rates.gradient_scale),
+                           .decay_factor = static_cast<float>(1.0 - rates.lr * rates.weight_decay),
+                           .one_minus_beta1 = 1.0F - static_cast<float>(rates.beta1),
+                           .one_minus_beta2 = 1.0F - static_cast<float>(config().beta2),
+                           .lr = static_cast<float>(rates.lr)};
+  UpdatePart(LionOp{c}, part);
 }
 
 }  // namespace ds::optim

@@ -16,7 +16,7 @@ class Lion : public Optimizer {
 
   std::string_view name() const override { return "Lion"; }
   std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
-  void Apply(const Update& update, const Part& part) override;
+  void ApplyRates(const Rates& rates, const Part& part) override;
 };
 
 }  // namespace ds::optim

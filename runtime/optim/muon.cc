@@ -70,15 +70,15 @@ struct Matrix {
 };
 
 // A third dimension is a batch of matrices; four or more are a convolution's filters, one a row.
-std::vector<Matrix> MatricesOf(const Place& place) {
-  const auto& shape = place.shape;
+std::vector<Matrix> MatricesOf(const WholeParameter& parameter) {
+  const auto& shape = parameter.shape;
   const std::int64_t count = shape.size() == 3 ? shape[0] : 1;
   const std::int64_t rows = shape.size() == 3 ? shape[1] : shape[0];
   std::int64_t numel = 1;
   for (const std::int64_t size : shape) numel *= size;
   std::vector<Matrix> matrices;
   for (std::int64_t i = 0; i < count && numel > 0; ++i) {
-    matrices.push_back({place.start + i * (numel / count), rows, numel / count / rows});
+    matrices.push_back({parameter.start + i * (numel / count), rows, numel / count / rows});
   }
   return matrices;
 }
@@ -121,11 +121,6 @@ std::span<const std::string_view> Muon::state_names(const ParameterGroup& group)
   return group.muon ? std::span<const std::string_view>(kNames) : adam_.state_names(group);
 }
 
-void Muon::UseLaunchEverywhere(FlatUpdate launch) {
-  Optimizer::UseLaunchEverywhere(launch);
-  adam_.UseLaunchEverywhere(launch);
-}
-
 void Muon::Begin(const Update& update, const RankParts& all) {
   static_cast<void>(update);
   world_ = all.world;
@@ -133,23 +128,21 @@ void Muon::Begin(const Update& update, const RankParts& all) {
   work_.assign(static_cast<std::size_t>(all.world->size()), 0.0);
 }
 
-void Muon::Apply(const Update& update, const Part& part) {
-  if (part.group.muon) return ApplyToMatrices(update, part);
+void Muon::ApplyRates(const Rates& rates, const Part& part) {
+  if (part.group.muon) return ApplyToMatrices(rates, part);
   // A schedule cycles Muon's momentum, not the other half's beta1.
-  Update for_adam = update;
-  for_adam.beta1.reset();
-  for (ScheduledValues& group : for_adam.groups) group.momentum.reset();
-  adam_.Apply(for_adam, part);
+  Rates for_adam = rates;
+  for_adam.beta1 = config().beta1;
+  adam_.ApplyRates(for_adam, part);
 }
 
-at::Tensor Muon::UpdateMomentum(const Update& update, const Part& part) {
-  const double momentum = update.beta1_of(part.group).value_or(config().momentum);
-  const MuonCoefficients c{.gradient_scale = static_cast<float>(update.gradient_scale),
-                           .one_minus_momentum = static_cast<float>(1.0 - momentum)};
+at::Tensor Muon::UpdateMomentum(const Rates& rates, const Part& part) {
+  const MuonCoefficients c{.gradient_scale = static_cast<float>(rates.gradient_scale),
+                           .one_minus_momentum = static_cast<float>(1.0 - rates.beta1)};
   Part target = part;
   target.parameter = at::empty_like(part.parameter);
   target.published = at::Tensor();
-  UpdatePart(MuonMomentumOp{c}, target, Launch(part));
+  UpdatePart(MuonMomentumOp{c}, target);
   return target.parameter;
 }
 
@@ -160,8 +153,8 @@ at::Tensor Muon::Orthogonalise(const at::Tensor& views, const Part& part) {
     world_->AllGather(whole, views);
   }
   at::Tensor result = at::zeros({part.whole_numel}, views.options());
-  for (const Place& place : part.places) {
-    for (const Matrix& matrix : MatricesOf(place)) {
+  for (const WholeParameter& parameter : part.whole_parameters) {
+    for (const Matrix& matrix : MatricesOf(parameter)) {
       const auto least = std::min_element(work_.begin(), work_.end());
       *least += matrix.work();
       if (least - work_.begin() != world_->rank()) continue;
@@ -188,8 +181,8 @@ at::Tensor Muon::Orthogonalise(const at::Tensor& views, const Part& part) {
 // one matrix at a time its iterates and up to five squares of its smaller side.
 device::LedgerEntry Muon::BookBuffers(const Part& part) const {
   std::int64_t iteration = 0;
-  for (const Place& place : part.places) {
-    for (const Matrix& matrix : MatricesOf(place)) {
+  for (const WholeParameter& parameter : part.whole_parameters) {
+    for (const Matrix& matrix : MatricesOf(parameter)) {
       const std::int64_t side = std::min(matrix.rows, matrix.columns);
       iteration = std::max(iteration, 2 * matrix.rows * matrix.columns + 5 * side * side);
     }
@@ -201,15 +194,12 @@ device::LedgerEntry Muon::BookBuffers(const Part& part) const {
           static_cast<std::int64_t>(sizeof(float)) * (flat + iteration)};
 }
 
-void Muon::ApplyToMatrices(const Update& update, const Part& part) {
+void Muon::ApplyToMatrices(const Rates& rates, const Part& part) {
   const device::LedgerEntry buffers = BookBuffers(part);
-  const at::Tensor direction = Orthogonalise(UpdateMomentum(update, part), part);
-  const double lr = Rate(update, part);
-  const double decay = 1.0 - lr * WeightDecay(part);
+  const double decay = 1.0 - rates.lr * rates.weight_decay;
   Part target = part;
-  target.gradient = direction;
-  UpdatePart(DecayAndStepOp{static_cast<float>(decay), static_cast<float>(lr)}, target,
-             Launch(part));
+  target.gradient = Orthogonalise(UpdateMomentum(rates, part), part);
+  UpdatePart(DecayAndStepOp{static_cast<float>(decay), static_cast<float>(rates.lr)}, target);
 }
 
 }  // namespace ds::optim

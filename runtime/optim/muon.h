@@ -36,25 +36,24 @@ at::Tensor Orthogonalised(const at::Tensor& matrix, config::NewtonSchulz method)
 
 class Muon : public Optimizer {
  public:
-  explicit Muon(const config::OptimizerConfig& config) : Optimizer(config), adam_(config) {}
+  explicit Muon(const config::OptimizerConfig& config)
+      : Optimizer(config, config.momentum), adam_(config) {}
 
   std::string_view name() const override { return "Muon"; }
   std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
   void Begin(const Update& update, const RankParts& all) override;
-  void Apply(const Update& update, const Part& part) override;
-  void UseLaunchEverywhere(FlatUpdate launch) override;
+  void ApplyRates(const Rates& rates, const Part& part) override;
 
  private:
-  void ApplyToMatrices(const Update& update, const Part& part);
+  void ApplyToMatrices(const Rates& rates, const Part& part);
   // Updates the momentum and returns u, over the views.
-  at::Tensor UpdateMomentum(const Update& update, const Part& part);
+  at::Tensor UpdateMomentum(const Rates& rates, const Part& part);
   // u orthogonalised, over the views. Collective.
   at::Tensor Orthogonalise(const at::Tensor& views, const Part& part);
-
-  Adam adam_;
   // What the update of a part takes beside the part itself, at most.
   device::LedgerEntry BookBuffers(const Part& part) const;
 
+  Adam adam_;  // updates everything that is no matrix
   comm::Communicator* world_ = nullptr;
   device::MemoryLedger* ledger_ = nullptr;
   std::vector<double> work_;  // given to each rank in this update

@@ -1,8 +1,11 @@
 #include "runtime/optim/optimizer.h"
 
-#include "runtime/optim/kernels/flat_update.h"
-
 namespace ds::optim {
+
+device::LedgerEntry Book(const RankParts& all, device::MemoryUse use, std::int64_t bytes) {
+  const bool host = all.parts.empty() || all.parts[0].parameter.is_cpu();
+  return {all.ledger, use, device::TierOf(host), bytes};
+}
 
 bool Optimizer::WantsOwnGradients(std::int64_t step) const {
   static_cast<void>(step);
@@ -22,12 +25,15 @@ void Optimizer::Begin(const Update& update, const RankParts& all) {
   static_cast<void>(all);
 }
 
-FlatUpdate Optimizer::Launch(const Part& part) {
-  if (everywhere_ != nullptr || part.parameter.is_cpu()) return everywhere_;
-  if (cuda_ == nullptr) cuda_ = CudaFlatUpdate();
-  return cuda_;
+Rates Optimizer::RatesOf(const Update& update, const Part& part) const {
+  const ParameterGroup& group = part.group;
+  ScheduledValues values{.lr = update.lr, .momentum = update.beta1};
+  if (group.schedule) values = update.groups.at(*group.schedule);
+  return {.lr = values.lr * group.lr_factor,
+          .beta1 = values.momentum.value_or(beta1_),
+          .weight_decay = config_.weight_decay * group.weight_decay_factor,
+          .gradient_scale = update.gradient_scale,
+          .step = update.step};
 }
-
-void Optimizer::UseLaunchEverywhere(FlatUpdate launch) { everywhere_ = launch; }
 
 }  // namespace ds::optim

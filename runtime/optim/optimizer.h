@@ -8,7 +8,7 @@
 //
 // Every element is computed alike wherever the views are cut, so sharding does not change a bit.
 // Parts on the CPU are updated by the CPU's kernels, parts on a GPU by CUDA kernels
-// (flat_update.h). Threads: one thread at a time.
+// (kernels/flat_update.h). Threads: one thread at a time.
 
 #include <ATen/core/Tensor.h>
 
@@ -20,8 +20,9 @@
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/comm/communicator.h"
 #include "runtime/config/ds_config.h"
-#include "runtime/optim/kernels/flat_ops.h"
+#include "runtime/device/memory_ledger.h"
 #include "runtime/optim/kernels/part.h"
 #include "runtime/optim/schedule/lr_schedule.h"
 
@@ -36,18 +37,22 @@ struct Update {
                                      // where a schedule cycles it
   // Of the parameter groups that name one of them: in place of lr and beta1.
   std::vector<ScheduledValues> groups = {};
-
-  double lr_of(const ParameterGroup& group) const {
-    return (group.schedule ? groups.at(*group.schedule).lr : lr) * group.lr_factor;
-  }
-  std::optional<double> beta1_of(const ParameterGroup& group) const {
-    return group.schedule ? groups.at(*group.schedule).momentum : beta1;
-  }
 };
+
+// All parts of one rank.
+struct RankParts {
+  std::vector<Part> parts;           // in the model's order, the same groups on every rank
+  std::int64_t parameter_count = 0;  // trainable parameters of the model
+  comm::Communicator* world = nullptr;
+  device::MemoryLedger* ledger = nullptr;
+};
+
+// Books bytes that lie where the parts do, for as long as the result lives.
+device::LedgerEntry Book(const RankParts& all, device::MemoryUse use, std::int64_t bytes);
 
 class Optimizer {
  public:
-  explicit Optimizer(const config::OptimizerConfig& config) : config_(config) {}
+  explicit Optimizer(const config::OptimizerConfig& config) : Optimizer(config, config.beta1) {}
   virtual ~Optimizer() = default;
 
   // Whose state this is, in checkpoints: one optimizer does not go on from another's.
@@ -63,7 +68,8 @@ class Optimizer {
   // Finds out what must be known of all parts before the first is updated. Collective; nothing for
   // most optimizers.
   virtual void Begin(const Update& update, const RankParts& all);
-  virtual void Apply(const Update& update, const Part& part) = 0;
+  void Apply(const Update& update, const Part& part) { ApplyRates(RatesOf(update, part), part); }
+  virtual void ApplyRates(const Rates& rates, const Part& part) = 0;
 
   // What it knows beside the tensors, alike on all ranks: goes into checkpoints. Null if nothing.
   virtual nlohmann::json State() const;
@@ -71,25 +77,16 @@ class Optimizer {
   // Parameters and state have been written from outside: what was kept between updates is void.
   virtual void StateWasLoaded() {}
 
-  // How parts on a GPU are updated; null means in the CPU's memory, by its kernels.
-  FlatUpdate Launch(const Part& part);
-  // For tests: in place of the CPU's kernels, too.
-  virtual void UseLaunchEverywhere(FlatUpdate launch);
-
  protected:
+  // `beta1`: where no schedule cycles it.
+  Optimizer(const config::OptimizerConfig& config, double beta1) : config_(config), beta1_(beta1) {}
+
   const config::OptimizerConfig& config() const { return config_; }
-  static double Rate(const Update& update, const Part& part) { return update.lr_of(part.group); }
-  double Beta1(const Update& update, const Part& part) const {
-    return update.beta1_of(part.group).value_or(config_.beta1);
-  }
-  double WeightDecay(const Part& part) const {
-    return config_.weight_decay * part.group.weight_decay_factor;
-  }
+  Rates RatesOf(const Update& update, const Part& part) const;
 
  private:
   config::OptimizerConfig config_;
-  FlatUpdate cuda_ = nullptr;  // once a part on a GPU was seen
-  FlatUpdate everywhere_ = nullptr;
+  double beta1_;
 };
 
 }  // namespace ds::optim

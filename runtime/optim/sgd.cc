@@ -13,21 +13,20 @@ std::span<const std::string_view> Sgd::state_names(const ParameterGroup&) const 
   return std::span(kNames).first(config().momentum == 0.0 ? 0 : 1);
 }
 
-void Sgd::Apply(const Update& update, const Part& part) {
-  const bool first = update.step == 1;
-  const double momentum = update.beta1_of(part.group).value_or(config().momentum);
+void Sgd::ApplyRates(const Rates& rates, const Part& part) {
+  const bool first = rates.step == 1;
   const SgdCoefficients c{
-      .gradient_scale = static_cast<float>(update.gradient_scale),
-      .l2 = static_cast<float>(WeightDecay(part)),
-      .momentum = static_cast<float>(momentum),
+      .gradient_scale = static_cast<float>(rates.gradient_scale),
+      .l2 = static_cast<float>(rates.weight_decay),
+      .momentum = static_cast<float>(rates.beta1),
       .gradient_share = static_cast<float>(first ? 1.0 : 1.0 - config().dampening),
       .direct_share = config().nesterov ? 1.0F : 0.0F,
-      .momentum_share = static_cast<float>(config().nesterov ? momentum : 1.0),
-      .lr = static_cast<float>(Rate(update, part))};
+      .momentum_share = static_cast<float>(config().nesterov ? rates.beta1 : 1.0),
+      .lr = static_cast<float>(rates.lr)};
   if (part.state.empty()) {
-    UpdatePart(SgdOp{c}, part, Launch(part));
+    UpdatePart(SgdOp{c}, part);
   } else {
-    UpdatePart(SgdMomentumOp{c}, part, Launch(part));
+    UpdatePart(SgdMomentumOp{c}, part);
   }
 }
 

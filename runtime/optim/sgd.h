@@ -11,11 +11,11 @@ namespace ds::optim {
 
 class Sgd : public Optimizer {
  public:
-  using Optimizer::Optimizer;
+  explicit Sgd(const config::OptimizerConfig& config) : Optimizer(config, config.momentum) {}
 
   std::string_view name() const override;
   std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
-  void Apply(const Update& update, const Part& part) override;
+  void ApplyRates(const Rates& rates, const Part& part) override;
 };
 
 }  // namespace ds::optim

@@ -2,6 +2,8 @@
 
 #include <c10/core/GradMode.h>
 
+#include "runtime/optim/kernels/flat_update.h"
+
 namespace ds::zero {
 
 using device::MemoryUse;
@@ -17,6 +19,7 @@ OptimizerShard::OptimizerShard(const Context& context, Group& group,
   const auto booked = [&](c10::ScalarType dtype, MemoryUse use) {
     return MakeBooked(context, {range_.count, dtype, use});
   };
+  launch_ = optim::FlatUpdateOf(target_.device());
   if (context.dtypes.has_master_weights()) {
     master_ = booked(context.dtypes.master, MemoryUse::kMasterWeights);
     master_.tensor.copy_(target_);
@@ -31,6 +34,7 @@ optim::Part OptimizerShard::MakePart() const {
   optim::Part part{.parameter = weights(),
                    .gradient = group_.gradients->for_optimizer(),
                    .published = master_.defined() ? target_ : at::Tensor(),
+                   .launch = launch_,
                    .group = group_.parameters.parameter(0).group,
                    .sharded = context_.sharding.optimizer};
   for (const BookedTensor& state : state_) part.state.push_back(state.tensor);
@@ -46,8 +50,8 @@ optim::Part OptimizerShard::MakePart() const {
   };
   part.whole_numel = layout.padded_numel();
   for (int i = 0; i < layout.size(); ++i) {
-    part.places.push_back({.start = layout.parameter(i).start,
-                           .shape = group_.parameters.parameter(i).tensor.sizes().vec()});
+    part.whole_parameters.push_back({.start = layout.parameter(i).start,
+                                     .shape = group_.parameters.parameter(i).tensor.sizes().vec()});
   }
   part.segments = segments(range_);
   part.owned = segments(layout.shard(context_.world->rank()));
@@ -84,15 +88,15 @@ void OptimizerShard::AddShards(std::vector<checkpoint::TensorShard>* shards) con
   }
 }
 
-void AddShardsOf(const FlatParameters& parameters, const FlatView& view,
+void AddShardsOf(const FlatParameters& parameters, const CheckpointedRange& held,
                  std::vector<checkpoint::TensorShard>* shards) {
-  for (const Piece& piece : parameters.layout().PiecesOf(view.range)) {
+  for (const Piece& piece : parameters.layout().PiecesOf(held.range)) {
     const NamedParameter& parameter = parameters.parameter(piece.parameter);
-    shards->push_back({.name = parameter.name + view.suffix,
+    shards->push_back({.name = parameter.name + held.suffix,
                        .global_shape = parameter.tensor.sizes().vec(),
                        .flat_start = piece.parameter_start,
-                       .data = view.flat.narrow(0, piece.range_start, piece.count),
-                       .replica = view.replica});
+                       .data = held.flat.narrow(0, piece.range_start, piece.count),
+                       .replica = held.replica});
   }
 }
 

@@ -47,20 +47,21 @@ class OptimizerShard {
   const std::int64_t first_parameter_;
   FlatRange range_;    // what this rank updates
   at::Tensor target_;  // that part of the parameters
+  optim::FlatUpdate launch_ = nullptr;
   BookedTensor master_;
   std::span<const std::string_view> state_names_;
   std::vector<BookedTensor> state_;  // as they name it
 };
 
-// Appends `flat`, which holds `range` of the group's buffer, as shards of the parameters named
-// `<parameter><suffix>`.
-struct FlatView {
+// What a checkpoint holds of a range of a group's buffer, under the names `<parameter><suffix>`.
+struct CheckpointedRange {
   at::Tensor flat;
   FlatRange range;
   std::string suffix;
   checkpoint::Replica replica;
 };
-void AddShardsOf(const FlatParameters& parameters, const FlatView& view,
+// Appends the range as shards of the group's parameters.
+void AddShardsOf(const FlatParameters& parameters, const CheckpointedRange& held,
                  std::vector<checkpoint::TensorShard>* shards);
 
 }  // namespace ds::zero

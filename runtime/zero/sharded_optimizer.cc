@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "runtime/optim/apply_in_fp32.h"
 #include "runtime/optim/kernels/gradient_norm.h"
 #include "runtime/optim/make_optimizer.h"
 #include "runtime/zero/groups.h"
@@ -59,7 +58,7 @@ void ShardedOptimizer::Step(const optim::Update& update) {
   for (const auto& shard : shards_) all.parts.push_back(shard->MakePart());
   optimizer_->Begin(update, all);
   for (std::size_t i = 0; i < shards_.size(); ++i) {
-    optim::ApplyInFp32(*optimizer_, update, all.parts[i]);
+    optimizer_->Apply(update, all.parts[i]);
     shards_[i]->Publish();
   }
 }

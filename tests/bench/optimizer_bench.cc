@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "runtime/device/rank_device.h"
+#include "runtime/optim/kernels/flat_update.h"
 #include "runtime/optim/make_optimizer.h"
 
 namespace {
@@ -64,7 +65,9 @@ void Compete(std::vector<Contender>& contenders) {
 Part MakePart(const ds::optim::Optimizer& optimizer, const at::Device& device, std::int64_t count,
               bool narrow) {
   const auto options = at::TensorOptions(at::kFloat).device(device);
-  Part part{.parameter = at::randn({count}, options), .gradient = at::randn({count}, options)};
+  Part part{.parameter = at::randn({count}, options),
+            .gradient = at::randn({count}, options),
+            .launch = ds::optim::FlatUpdateOf(device)};
   for (std::size_t i = 0; i < optimizer.state_names({}).size(); ++i) {
     part.state.push_back(at::zeros({count}, options));
   }

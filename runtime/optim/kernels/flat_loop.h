@@ -8,7 +8,7 @@
 
 #include <type_traits>
 
-#include "runtime/optim/kernels/flat_plan.h"
+#include "runtime/optim/kernels/flat_ops.h"
 
 namespace ds::optim {
 
@@ -101,11 +101,9 @@ DS_HOST_DEVICE void UpdateAt(const Op& op, const FlatViews& views, std::int64_t 
     if constexpr (kStreams.states > 0) first[k] = e.state[0];
     if constexpr (kStreams.states > 1) second[k] = e.state[1];
   }
-  if constexpr (kStreams.writes_states && kStreams.states > 0) {
-    Store<kWidth>(first, views.state[0], i);
-  }
-  if constexpr (kStreams.writes_states && kStreams.states > 1) {
-    Store<kWidth>(second, views.state[1], i);
+  if constexpr (kStreams.writes_states) {
+    if constexpr (kStreams.states > 0) Store<kWidth>(first, views.state[0], i);
+    if constexpr (kStreams.states > 1) Store<kWidth>(second, views.state[1], i);
   }
   if constexpr (kStreams.writes_parameter) {
     Store<kWidth>(parameter, views.parameter, i);

@@ -1,7 +1,9 @@
 #pragma once
 
-// Every op there is, and the views that it runs over off the CPU. Free of LibTorch.
+// Every op there is, the views that it runs over, and how a launch on a GPU deals their elements to
+// threads. Free of LibTorch.
 
+#include <algorithm>
 #include <cstdint>
 #include <variant>
 
@@ -34,8 +36,8 @@ struct FlatViews {
   int device = 0;
 };
 
-// Runs the op over all elements on the views' device, behind what LibTorch's current stream there
-// holds already; does not wait. Errors: c10::Error.
+// Runs the op over all elements of the views. On a GPU behind what LibTorch's current stream there
+// holds already, without waiting. Errors: c10::Error.
 using FlatUpdate = void (*)(const FlatOp& op, const FlatViews& views);
 
 // Raised whenever something above changes.
@@ -43,5 +45,42 @@ inline constexpr int kFlatUpdateVersion = 1;
 // What the CUDA plugin exports: its FlatUpdate, or null when the asked version is not its own.
 inline constexpr char kFlatUpdateEntry[] = "ds_cuda_flat_update";
 using FlatUpdateEntry = FlatUpdate (*)(int version);
+
+inline constexpr int kFlatWidth = 4;
+
+// Elements go by fours where all the op's views can be read so (their addresses need not be
+// aligned, only alike: a head of up to three elements is done one by one), else one by one.
+struct FlatPlan {
+  std::int64_t head = 0;   // elements before the first four
+  std::int64_t fours = 0;  // what is neither goes one by one
+};
+
+// Elements from the last multiple of four to where the view begins.
+inline std::int64_t Misalignment(const FlatView& view) {
+  const std::uintptr_t size = view.type == FlatType::kFloat ? sizeof(float) : sizeof(std::uint16_t);
+  return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(view.data) / size % kFlatWidth);
+}
+
+template <typename Op>
+FlatPlan PlanOf(const FlatViews& views) {
+  constexpr Streams kStreams = Op::kStreams;
+  const FlatView& one = kStreams.states > 0 ? views.state[0] : views.parameter;
+  const auto alike = [&](bool used, const FlatView& view) {
+    return !used || view.data == nullptr || Misalignment(view) == Misalignment(one);
+  };
+  const bool by_fours =
+      alike(kStreams.reads_parameter || kStreams.writes_parameter, views.parameter) &&
+      alike(kStreams.reads_gradient, views.gradient) &&
+      alike(kStreams.states > 1, views.state[1]) &&
+      alike(kStreams.writes_parameter, views.published);
+  if (!by_fours) return {};
+  const std::int64_t head = std::min(views.count, (kFlatWidth - Misalignment(one)) % kFlatWidth);
+  return {.head = head, .fours = (views.count - head) / kFlatWidth};
+}
+
+// Threads that have something to do, at most.
+inline std::int64_t ThreadsFor(const FlatPlan& plan, std::int64_t count) {
+  return std::max(plan.fours, count - plan.fours * kFlatWidth);
+}
 
 }  // namespace ds::optim

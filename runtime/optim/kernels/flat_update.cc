@@ -1,9 +1,11 @@
 #include "runtime/optim/kernels/flat_update.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/base/check.h"
 #include "runtime/device/rank_device.h"
+#include "runtime/optim/kernels/flat_block.h"
 
 namespace ds::optim {
 namespace {
@@ -27,9 +29,28 @@ FlatView ViewOf(const at::Tensor& view, const at::Tensor& parameter) {
   return {.data = view.data_ptr(), .type = TypeOf(view)};
 }
 
+// The views that the op has a use for. Narrow parameters: the gradient is scaled where it is
+// rounded.
+template <typename Op>
+FlatViews TakeViews(Op* op, const Part& part) {
+  constexpr Streams kStreams = Op::kStreams;
+  Part used{.parameter = part.parameter};
+  if (kStreams.reads_gradient) used.gradient = part.gradient;
+  if (kStreams.writes_parameter) used.published = part.published;
+  for (std::size_t i = 0; i < kStreams.states; ++i) used.state.push_back(part.state.at(i));
+  FlatViews views = ViewsOf(used);
+  if constexpr (requires { op->c.gradient_scale; }) {
+    if (views.parameter.type != FlatType::kFloat) {
+      views.narrow_scale = std::exchange(op->c.gradient_scale, 1.0F);
+    }
+  }
+  return views;
+}
+
 }  // namespace
 
-FlatUpdate CudaFlatUpdate() {
+FlatUpdate FlatUpdateOf(const at::Device& device) {
+  if (device.is_cpu()) return nullptr;
   const StatusOr<void*> entry = device::FindInCudaPlugin(kFlatUpdateEntry);
   TORCH_CHECK(entry.ok(), "no optimizer on a GPU: ", entry.status().message());
   const FlatUpdate update = reinterpret_cast<FlatUpdateEntry>(*entry)(kFlatUpdateVersion);
@@ -49,6 +70,12 @@ FlatViews ViewsOf(const Part& part) {
     views.state[i] = view(part.state[i]);
   }
   return views;
+}
+
+void UpdatePart(FlatOp op, const Part& part) {
+  const FlatViews views = std::visit([&](auto& each) { return TakeViews(&each, part); }, op);
+  const FlatUpdate update = part.launch != nullptr ? part.launch : &UpdateOnCpu;
+  update(op, views);
 }
 
 }  // namespace ds::optim

@@ -9,9 +9,8 @@
 #include <numeric>
 #include <vector>
 
-#include "runtime/base/check.h"
+#include "runtime/optim/kernels/flat_block.h"
 #include "runtime/optim/kernels/simd.h"
-#include "runtime/optim/kernels/widen.h"
 
 namespace ds::optim {
 namespace {
@@ -22,7 +21,8 @@ constexpr std::int64_t kChunk = 1 << 18;
 constexpr std::int64_t kLanes = 32;
 
 template <typename Narrow>
-double SumOfSquares16Bit(const Narrow* values, std::int64_t count) {
+double SumOfNarrowSquares(const void* data, std::int64_t start, std::int64_t count) {
+  const Narrow* const values = static_cast<const Narrow*>(data) + start;
   std::array<float, 1024> block;
   double sum = 0.0;
   for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(block.size())) {
@@ -36,9 +36,9 @@ double SumOfSquares16Bit(const Narrow* values, std::int64_t count) {
 double SumOfSquaresOnCpu(const at::Tensor& flat, std::int64_t start, std::int64_t count) {
   switch (flat.scalar_type()) {
     case at::kBFloat16:
-      return SumOfSquares16Bit(flat.const_data_ptr<c10::BFloat16>() + start, count);
+      return SumOfNarrowSquares<BFloat16>(flat.const_data_ptr(), start, count);
     case at::kHalf:
-      return SumOfSquares16Bit(flat.const_data_ptr<c10::Half>() + start, count);
+      return SumOfNarrowSquares<Float16>(flat.const_data_ptr(), start, count);
     default:
       return SumOfSquares(flat.const_data_ptr<float>() + start, count);
   }

@@ -9,6 +9,7 @@ Part Cut(const Part& part, std::int64_t start, std::int64_t count) {
   Part result{.parameter = cut(part.parameter),
               .gradient = cut(part.gradient),
               .published = cut(part.published),
+              .launch = part.launch,
               .group = part.group};
   for (const at::Tensor& state : part.state) result.state.push_back(cut(state));
   return result;
@@ -16,11 +17,6 @@ Part Cut(const Part& part, std::int64_t start, std::int64_t count) {
 
 void Publish(const Part& part) {
   if (part.published.defined()) part.published.copy_(part.parameter);
-}
-
-device::LedgerEntry Book(const RankParts& all, device::MemoryUse use, std::int64_t bytes) {
-  const bool host = all.parts.empty() || all.parts[0].parameter.is_cpu();
-  return {all.ledger, use, device::TierOf(host), bytes};
 }
 
 }  // namespace ds::optim

@@ -9,8 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/comm/communicator.h"
-#include "runtime/device/memory_ledger.h"
+#include "runtime/optim/kernels/flat_ops.h"
 
 namespace ds::optim {
 
@@ -25,6 +24,15 @@ struct ParameterGroup {
   friend bool operator==(const ParameterGroup&, const ParameterGroup&) = default;
 };
 
+// What one update does to a part, the part's group taken into account.
+struct Rates {
+  double lr = 0.0;
+  double beta1 = 0.0;  // SGD and Muon: momentum
+  double weight_decay = 0.0;
+  double gradient_scale = 1.0;  // gradients are multiplied by it: the clip factor
+  std::int64_t step = 1;        // this update's number, from 1
+};
+
 // Where elements of one parameter lie in the views.
 struct Segment {
   std::int64_t parameter = 0;  // ordinal among the model's trainable parameters
@@ -33,18 +41,21 @@ struct Segment {
 };
 
 // Where one parameter lies in the whole buffer.
-struct Place {
+struct WholeParameter {
   std::int64_t start = 0;
   std::vector<std::int64_t> shape;
 };
 
-// The views have equal lengths and are 1-D, contiguous and on one device. An optimizer is given
-// parameter and state in fp32; where they are kept in 16 bit, apply_in_fp32.h stands between.
+// The views have equal lengths, are 1-D, contiguous and on one device, and hold fp32, bf16 or fp16.
+// Every element is updated in fp32 and rounded to nearest once, as DeepSpeed's Adam kernels do.
+// 16-bit weights are updated by gradients that were rounded to their dtype after gradient_scale,
+// too, as there; this requires an optimizer that computes each element from that element's values.
 struct Part {
-  at::Tensor parameter;           // fp32
-  at::Tensor gradient;            // fp32, bf16 or fp16; unchanged
-  std::vector<at::Tensor> state;  // fp32, one for each of Optimizer::state_names
-  at::Tensor published;           // bf16 or fp16 copy of `parameter` to write, or undefined
+  at::Tensor parameter;
+  at::Tensor gradient;            // unchanged
+  std::vector<at::Tensor> state;  // one for each of Optimizer::state_names
+  at::Tensor published;           // narrow copy of `parameter` to write, or undefined
+  FlatUpdate launch = nullptr;  // what updates the views: FlatUpdateOf (flat_update.h) their device
 
   // In order; what no segment covers is padding: zeros in all views.
   std::vector<Segment> segments;
@@ -58,24 +69,13 @@ struct Part {
   // The buffer that the views are of: this rank's shard of it, or all of it.
   bool sharded = false;
   std::int64_t whole_numel = 0;
-  std::vector<Place> places;  // of all the group's parameters
-};
-
-// All parts of one rank.
-struct RankParts {
-  std::vector<Part> parts;           // in the model's order, the same groups on every rank
-  std::int64_t parameter_count = 0;  // trainable parameters of the model
-  comm::Communicator* world = nullptr;
-  device::MemoryLedger* ledger = nullptr;
+  std::vector<WholeParameter> whole_parameters;  // all of the group
 };
 
 // Writes the narrow copy of the parameters, where there is one.
 void Publish(const Part& part);
 
-// Books bytes that lie where the parts do, for as long as the result lives.
-device::LedgerEntry Book(const RankParts& all, device::MemoryUse use, std::int64_t bytes);
-
-// Elements [start, start + count) of the views; without segments and places.
+// Elements [start, start + count) of the views; without segments and whole parameters.
 Part Cut(const Part& part, std::int64_t start, std::int64_t count);
 
 }  // namespace ds::optim

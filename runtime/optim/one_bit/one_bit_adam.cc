@@ -1,5 +1,6 @@
 #include "runtime/optim/one_bit/one_bit_adam.h"
 
+#include "runtime/optim/kernels/direction.h"
 #include "runtime/optim/one_bit/frozen_variance.h"
 
 namespace ds::optim {
@@ -17,19 +18,18 @@ void OneBitAdam::Begin(const Update& update, const RankParts& all) {
   if (!WantsOwnGradients(update.step)) return;
   std::vector<at::Tensor> momenta;
   for (const Part& part : all.parts) {
-    UpdateMomentum(part, update.gradient_scale, Beta1(update, part));
+    UpdateMomentum(part, update.gradient_scale, RatesOf(update, part).beta1);
     momenta.push_back(part.state[0]);
   }
   average_.Take(all, momenta);
   for (const Part& part : all.parts) ZeroWhereVarianceIs(part.state[0], part);
 }
 
-void OneBitAdam::Apply(const Update& update, const Part& part) {
-  const DirectionCoefficients c = MakeDirectionCoefficients(
-      config(), update, {.weight_decay = WeightDecay(part), .beta1 = Beta1(update, part)});
-  const FlatUpdate launch = Launch(part);
-  if (!WantsOwnGradients(update.step)) UpdateMoments(c, part, launch);
-  StepAlongDirection(c, part, -Rate(update, part), launch);
+void OneBitAdam::ApplyRates(const Rates& rates, const Part& part) {
+  const DirectionCoefficients c =
+      MakeDirectionCoefficients(rates, {.beta2 = config().beta2, .eps = config().eps});
+  if (!WantsOwnGradients(rates.step)) UpdateMoments(c, part);
+  StepAlongDirection(c, part, -rates.lr);
 }
 
 }  // namespace ds::optim

@@ -14,7 +14,6 @@
 
 #include <string_view>
 
-#include "runtime/optim/adam_direction.h"
 #include "runtime/optim/one_bit/one_bit_average.h"
 #include "runtime/optim/optimizer.h"
 
@@ -28,7 +27,7 @@ class OneBitAdam : public Optimizer {
   std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
   bool WantsOwnGradients(std::int64_t step) const override;
   void Begin(const Update& update, const RankParts& all) override;
-  void Apply(const Update& update, const Part& part) override;
+  void ApplyRates(const Rates& rates, const Part& part) override;
   void StateWasLoaded() override { average_.ForgetErrors(); }
 
  private:

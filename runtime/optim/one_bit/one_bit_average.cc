@@ -16,7 +16,7 @@ struct Gathered {
   at::Tensor Joined() const { return alone() ? parameters[0] : at::cat(parameters); }
 };
 
-Gathered& PlaceFor(const Part& part, std::vector<Gathered>* all) {
+Gathered& GroupFor(const Part& part, std::vector<Gathered>* all) {
   if (part.published.defined()) {
     const auto found = std::find_if(all->begin(), all->end(),
                                     [&](const Gathered& g) { return g.group == part.group; });
@@ -29,7 +29,7 @@ std::vector<Gathered> Gather(const RankParts& all, const std::vector<at::Tensor>
   std::vector<Gathered> gathered;
   for (std::size_t i = 0; i < all.parts.size(); ++i) {
     for (const Segment& segment : all.parts[i].segments) {
-      PlaceFor(all.parts[i], &gathered)
+      GroupFor(all.parts[i], &gathered)
           .parameters.push_back(views[i].narrow(0, segment.start, segment.count));
     }
   }

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "runtime/comm/compressed_all_reduce.h"
-#include "runtime/optim/kernels/part.h"
+#include "runtime/optim/optimizer.h"
 
 namespace ds::optim {
 

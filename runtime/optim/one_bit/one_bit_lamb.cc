@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/optim/lamb.h"
 #include "runtime/optim/one_bit/frozen_variance.h"
 
 namespace ds::optim {
@@ -17,6 +16,12 @@ namespace {
 constexpr std::size_t kFresh = 2;  // the state that goes on when v is frozen
 
 double Norm(const at::Tensor& values) { return at::linalg_vector_norm(values).item<double>(); }
+
+// What of a direction is not weight decay, `plain` being the direction without it.
+double ShareOf(const at::Tensor& plain, const at::Tensor& direction) {
+  const double length = Norm(direction);
+  return length > 0.0 ? std::min(1.0, Norm(plain) / length) : 1.0;
+}
 
 }  // namespace
 
@@ -29,9 +34,8 @@ bool OneBitLamb::WantsOwnGradients(std::int64_t step) const {
   return step > LastWarmUpUpdate(config().freeze_step);
 }
 
-DirectionCoefficients OneBitLamb::Coefficients(const Update& update, const Part& part) const {
-  return MakeDirectionCoefficients(
-      config(), update, {.weight_decay = WeightDecay(part), .beta1 = Beta1(update, part)});
+DirectionCoefficients OneBitLamb::Coefficients(const Rates& rates) const {
+  return MakeDirectionCoefficients(rates, {.beta2 = config().beta2, .eps = config().eps});
 }
 
 void OneBitLamb::Begin(const Update& update, const RankParts& all) {
@@ -47,7 +51,7 @@ void OneBitLamb::Begin(const Update& update, const RankParts& all) {
       momenta_before_[static_cast<std::size_t>(segment.parameter)] =
           before.narrow(0, segment.start, segment.count);
     }
-    UpdateMomentum(part, update.gradient_scale, Beta1(update, part));
+    UpdateMomentum(part, update.gradient_scale, RatesOf(update, part).beta1);
   }
   momenta_entry_ = Book(all, device::MemoryUse::kCommBuffers, bytes);
   AverageMomenta(all);
@@ -118,40 +122,34 @@ void OneBitLamb::AverageMomenta(const RankParts& all) {
   for (const Part& part : all.parts) ZeroWhereVarianceIs(part.state[0], part);
 }
 
-void OneBitLamb::Apply(const Update& update, const Part& part) {
-  if (WantsOwnGradients(update.step)) {
-    StepFrozen(update, part);
+void OneBitLamb::ApplyRates(const Rates& rates, const Part& part) {
+  if (WantsOwnGradients(rates.step)) {
+    StepFrozen(rates, part);
   } else {
-    WarmUp(update, part);
+    WarmUp(rates, part);
   }
 }
 
-void OneBitLamb::WarmUp(const Update& update, const Part& part) {
-  const DirectionCoefficients c = Coefficients(update, part);
-  const FlatUpdate launch = Launch(part);
-  UpdateMoments(c, part, launch);
-  if (update.step == LastWarmUpUpdate(config().freeze_step)) {
+void OneBitLamb::WarmUp(const Rates& rates, const Part& part) {
+  const DirectionCoefficients c = Coefficients(rates);
+  UpdateMoments(c, part);
+  if (rates.step == LastWarmUpUpdate(config().freeze_step)) {
     part.state[kFresh].copy_(part.state[1]);
   }
   for (const Segment& segment : part.segments) {
     const Part cut = Cut(part, segment.start, segment.count);
-    const DirectionSquares squares = SumSquares(c, cut, launch);
-    const double ratio = LambRatio(config(), squares);
+    const double ratio =
+        ComputeTrustRatio(SumSquares(c, cut), config().min_coeff, config().max_coeff);
     double& mean = TrustOf(segment).ratio;
     if (ratio != 1.0) mean = config().coeff_beta * mean + (1.0 - config().coeff_beta) * ratio;
-    StepAlongDirection(c, cut, -Rate(update, part) * ratio, launch);
+    StepAlongDirection(c, cut, -rates.lr * ratio);
   }
 }
 
-double OneBitLamb::Factor(const Part& cut, const at::Tensor& plain, const at::Tensor& direction,
-                          Trust* trust) const {
+double OneBitLamb::UpdateFactor(const Part& cut, double share, Trust* trust) const {
   const at::Tensor frozen = at::sqrt(cut.state[1]).add_(config().eps);
   const at::Tensor fresh = at::sqrt(cut.state[kFresh]).add_(config().eps);
-  double factor = frozen.div_(fresh).max().item<double>();
-  if (const double length = Norm(direction); WeightDecay(cut) > 0.0 && length > 0.0) {
-    const double share = std::min(1.0, Norm(plain) / length);
-    factor = factor * share + (1.0 - share);
-  }
+  double factor = frozen.div_(fresh).max().item<double>() * share + (1.0 - share);
   factor = std::clamp(factor, config().factor_min, config().factor_max);
   factor = std::clamp(factor, trust->factor * (1.0 - config().factor_threshold),
                       trust->factor * (1.0 + config().factor_threshold));
@@ -159,8 +157,8 @@ double OneBitLamb::Factor(const Part& cut, const at::Tensor& plain, const at::Te
   return factor;
 }
 
-void OneBitLamb::StepFrozen(const Update& update, const Part& part) {
-  const double beta1 = Beta1(update, part);
+void OneBitLamb::StepFrozen(const Rates& rates, const Part& part) {
+  const double beta1 = rates.beta1;
   for (const Segment& segment : part.segments) {
     if (segment.count == 0) continue;
     const Part cut = Cut(part, segment.start, segment.count);
@@ -168,10 +166,11 @@ void OneBitLamb::StepFrozen(const Update& update, const Part& part) {
     const at::Tensor said = cut.state[0].sub(before, beta1).div_(1.0 - beta1);
     cut.state[kFresh].mul_(config().beta2).addcmul_(said, said, 1.0 - config().beta2);
     const at::Tensor plain = cut.state[0].div(at::sqrt(cut.state[1]).add_(config().eps));
-    const at::Tensor direction = plain.add(cut.parameter, WeightDecay(part));
+    const at::Tensor direction = plain.add(cut.parameter, rates.weight_decay);
+    const double share = rates.weight_decay > 0.0 ? ShareOf(plain, direction) : 1.0;
     Trust& trust = TrustOf(segment);
-    const double factor = Factor(cut, plain, direction, &trust);
-    cut.parameter.sub_(direction, Rate(update, part) * trust.ratio * factor);
+    const double factor = UpdateFactor(cut, share, &trust);
+    cut.parameter.sub_(direction, rates.lr * trust.ratio * factor);
     momenta_before_[static_cast<std::size_t>(segment.parameter)] = at::Tensor();
   }
   Publish(part);

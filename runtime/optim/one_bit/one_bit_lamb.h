@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "runtime/comm/compressed_all_reduce.h"
-#include "runtime/optim/adam_direction.h"
+#include "runtime/optim/kernels/direction.h"
 #include "runtime/optim/optimizer.h"
 
 namespace ds::optim {
@@ -37,7 +37,7 @@ class OneBitLamb : public Optimizer {
   std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
   bool WantsOwnGradients(std::int64_t step) const override;
   void Begin(const Update& update, const RankParts& all) override;
-  void Apply(const Update& update, const Part& part) override;
+  void ApplyRates(const Rates& rates, const Part& part) override;
   nlohmann::json State() const override;
   Status LoadState(const nlohmann::json& state, std::int64_t parameter_count) override;
   void StateWasLoaded() override;
@@ -53,15 +53,14 @@ class OneBitLamb : public Optimizer {
   Trust& TrustOf(const Segment& segment) {
     return trust_.at(static_cast<std::size_t>(segment.parameter));
   }
-  DirectionCoefficients Coefficients(const Update& update, const Part& part) const;
-  void WarmUp(const Update& update, const Part& part);
+  DirectionCoefficients Coefficients(const Rates& rates) const;
+  void WarmUp(const Rates& rates, const Part& part);
   void FindScalings(const RankParts& all);
   at::Tensor WithPadding(std::vector<at::Tensor> momenta);
   void AverageMomenta(const RankParts& all);
-  void StepFrozen(const Update& update, const Part& part);
-  // f of one parameter, given its views, its direction without and with weight decay.
-  double Factor(const Part& cut, const at::Tensor& plain, const at::Tensor& direction,
-                Trust* trust) const;
+  void StepFrozen(const Rates& rates, const Part& part);
+  // f of one parameter, given its views and how much of its direction is not weight decay.
+  double UpdateFactor(const Part& cut, double share, Trust* trust) const;
 
   std::vector<Trust> trust_;                // by parameter
   std::vector<at::Tensor> momenta_before_;  // by parameter, during a frozen update

@@ -23,9 +23,8 @@ void ZeroOneAdam::StateWasLoaded() {
   rates_.clear();
 }
 
-DirectionCoefficients ZeroOneAdam::Coefficients(const Update& update, const Part& part) const {
-  return MakeDirectionCoefficients(
-      config(), update, {.weight_decay = WeightDecay(part), .beta1 = Beta1(update, part)});
+DirectionCoefficients ZeroOneAdam::Coefficients(const Rates& rates) const {
+  return MakeDirectionCoefficients(rates, {.beta2 = config().beta2, .eps = config().eps});
 }
 
 void ZeroOneAdam::Begin(const Update& update, const RankParts& all) {
@@ -50,7 +49,7 @@ void ZeroOneAdam::FollowCompressedGradients(const Update& update, const RankPart
   average_.Take(all, gradients);
   for (const Part& part : parts) {
     ZeroWhereVarianceIs(part.gradient, part);
-    UpdateMomentum(part, /*gradient_scale=*/1.0, Beta1(update, part));
+    UpdateMomentum(part, /*gradient_scale=*/1.0, RatesOf(update, part).beta1);
   }
 }
 
@@ -68,16 +67,17 @@ void ZeroOneAdam::StepLocally(const Update& update, const RankParts& all, bool e
   }
   for (std::size_t i = 0; i < all.parts.size(); ++i) {
     const Part& part = all.parts[i];
-    UpdateMomentum(part, update.gradient_scale, Beta1(update, part));
+    const Rates rates = RatesOf(update, part);
+    UpdateMomentum(part, rates.gradient_scale, rates.beta1);
     ZeroWhereVarianceIs(part.state[0], part);
-    const at::Tensor direction = Direction(Coefficients(update, part), part, Launch(part));
+    const at::Tensor direction = ComputeDirection(Coefficients(rates), part);
     if (exchange) {
       part.parameter.sub_(moved_[i]);
     } else {
-      part.parameter.sub_(direction, Rate(update, part));
+      part.parameter.sub_(direction, rates.lr);
     }
-    moved_[i].sub_(direction, Rate(update, part));
-    rates_[i] += Rate(update, part);
+    moved_[i].sub_(direction, rates.lr);
+    rates_[i] += rates.lr;
   }
 }
 
@@ -96,13 +96,12 @@ void ZeroOneAdam::Exchange(const RankParts& all) {
   }
 }
 
-void ZeroOneAdam::Apply(const Update& update, const Part& part) {
-  const ZeroOneUpdate kind = intervals_.At(update.step);
+void ZeroOneAdam::ApplyRates(const Rates& rates, const Part& part) {
+  const ZeroOneUpdate kind = intervals_.At(rates.step);
   if (kind == ZeroOneUpdate::kLocal || kind == ZeroOneUpdate::kExchange) return Publish(part);
-  const DirectionCoefficients c = Coefficients(update, part);
-  const FlatUpdate launch = Launch(part);
-  if (kind == ZeroOneUpdate::kRefresh) UpdateMoments(c, part, launch);
-  StepAlongDirection(c, part, -Rate(update, part), launch);
+  const DirectionCoefficients c = Coefficients(rates);
+  if (kind == ZeroOneUpdate::kRefresh) UpdateMoments(c, part);
+  StepAlongDirection(c, part, -rates.lr);
 }
 
 }  // namespace ds::optim

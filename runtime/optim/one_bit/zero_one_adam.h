@@ -20,7 +20,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/optim/adam_direction.h"
+#include "runtime/optim/kernels/direction.h"
 #include "runtime/optim/one_bit/one_bit_average.h"
 #include "runtime/optim/one_bit/zero_one_intervals.h"
 #include "runtime/optim/optimizer.h"
@@ -36,11 +36,11 @@ class ZeroOneAdam : public Optimizer {
   std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
   bool WantsOwnGradients(std::int64_t step) const override;
   void Begin(const Update& update, const RankParts& all) override;
-  void Apply(const Update& update, const Part& part) override;
+  void ApplyRates(const Rates& rates, const Part& part) override;
   void StateWasLoaded() override;
 
  private:
-  DirectionCoefficients Coefficients(const Update& update, const Part& part) const;
+  DirectionCoefficients Coefficients(const Rates& rates) const;
   void FollowCompressedGradients(const Update& update, const RankParts& all);
   // Moves m and u; p by this update, or, when an exchange follows, back to the last one.
   void StepLocally(const Update& update, const RankParts& all, bool exchange);

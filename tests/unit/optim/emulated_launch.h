@@ -3,7 +3,7 @@
 // A launch of CUDA's flat updates on the host: every thread's share, one thread after the other, so
 // that what a GPU would compute is tested without one.
 
-#include "runtime/optim/kernels/flat_plan.h"
+#include "runtime/optim/kernels/flat_ops.h"
 
 namespace ds::optim {
 

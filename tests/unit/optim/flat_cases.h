@@ -40,8 +40,8 @@ FlatBuffers MakeBuffers(const FlatCase& each);
 // The same values in other memory.
 FlatBuffers CopyTo(const FlatBuffers& from, const FlatCase& each, at::Device device);
 
-// What an optimizer would launch.
-void UpdateAny(const FlatOp& op, const Part& part, FlatUpdate launch);
+// Runs the op over the part by `launch`, null for the CPU's kernels.
+void UpdateBy(FlatUpdate launch, const FlatOp& op, Part part);
 
 // The largest difference of two elements, beside the largest element or 1.
 double Deviation(const at::Tensor& ours, const at::Tensor& theirs);

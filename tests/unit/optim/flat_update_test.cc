@@ -30,8 +30,8 @@ TEST(FlatUpdate, UpdatesEveryElementOnceAndNothingElse) {
       const FlatBuffers before = MakeBuffers(each);
       const FlatBuffers strided = CopyTo(before, each, at::kCPU);
       const FlatBuffers one_by_one = CopyTo(before, each, at::kCPU);
-      UpdateAny(op, strided.part, &EmulatedUpdate);
-      UpdateAny(op, one_by_one.part, &OneByOneUpdate);
+      UpdateBy(&EmulatedUpdate, op, strided.part);
+      UpdateBy(&OneByOneUpdate, op, one_by_one.part);
       EXPECT_TRUE(SameMemory(strided, one_by_one)) << NameOf(op) << ": " << each.Name();
       PutBack(before.part, strided.part);
       EXPECT_TRUE(SameMemory(strided, before)) << NameOf(op) << ": " << each.Name();
@@ -45,8 +45,8 @@ TEST(FlatUpdate, ComputesWhatTheCpuKernelsDo) {
     const FlatBuffers before = MakeBuffers(each);
     const FlatBuffers launched = CopyTo(before, each, at::kCPU);
     const FlatBuffers kernels = CopyTo(before, each, at::kCPU);
-    UpdateAny(op, launched.part, &EmulatedUpdate);
-    UpdateAny(op, kernels.part, nullptr);
+    UpdateBy(&EmulatedUpdate, op, launched.part);
+    UpdateBy(nullptr, op, kernels.part);
     EXPECT_FALSE(SameMemory(launched, before)) << NameOf(op);
     for (std::size_t i = 0; i < launched.whole.size(); ++i) {
       EXPECT_LE(Deviation(launched.whole[i], kernels.whole[i]),
@@ -66,8 +66,8 @@ TEST(FlatUpdate, WidensInRegistersAndRoundsOnce) {
       FlatBuffers theirs = CopyTo(ours, each, at::kCPU);
       for (std::size_t i = 1; i < 4; ++i) theirs.whole[i] = theirs.whole[i].to(at::kFloat);
       theirs.part = CopyTo(theirs, wide, at::kCPU).part;
-      UpdateAny(op, ours.part, &EmulatedUpdate);
-      UpdateAny(op, theirs.part, &EmulatedUpdate);
+      UpdateBy(&EmulatedUpdate, op, ours.part);
+      UpdateBy(&EmulatedUpdate, op, theirs.part);
       EXPECT_TRUE(ours.part.parameter.equal(theirs.part.parameter)) << NameOf(op);
       EXPECT_TRUE(ours.part.published.equal(theirs.part.published)) << NameOf(op);
       for (std::size_t i = 0; i < 2; ++i) {
@@ -84,8 +84,8 @@ TEST(FlatUpdate, MayPublishIntoTheGradient) {
     FlatBuffers together = CopyTo(apart, each, at::kCPU);
     together.part.published = together.part.gradient;
     const FlatBuffers before = CopyTo(apart, each, at::kCPU);
-    UpdateAny(op, apart.part, &EmulatedUpdate);
-    UpdateAny(op, together.part, &EmulatedUpdate);
+    UpdateBy(&EmulatedUpdate, op, apart.part);
+    UpdateBy(&EmulatedUpdate, op, together.part);
     EXPECT_TRUE(apart.part.parameter.equal(together.part.parameter)) << NameOf(op);
     const bool publishes = !apart.part.published.equal(before.part.published);
     EXPECT_TRUE(

@@ -45,16 +45,16 @@ Part RandomMatrix(const Optimizer& optimizer, std::int64_t rows, std::int64_t co
   part.group.muon = true;
   part.state.resize(1);
   part.whole_numel = rows * columns;
-  part.places = {{.start = 0, .shape = {rows, columns}}};
+  part.whole_parameters = {{.start = 0, .shape = {rows, columns}}};
   return part;
 }
 
 TEST(Muon, LaunchesComputeWhatTheKernelsDo) {
   const config::OptimizerConfig config{.type = config::OptimizerType::kMuon, .weight_decay = 0.1};
   Muon kernels(config), launches(config);
-  launches.UseLaunchEverywhere(&EmulatedUpdate);
   const Part ours = RandomMatrix(kernels, 24, 16);
-  const Part theirs = CopyOf(ours);
+  Part theirs = CopyOf(ours);
+  theirs.launch = &EmulatedUpdate;
   for (int step = 1; step <= 3; ++step) {
     theirs.gradient.copy_(ours.gradient);
     Step(kernels, {.lr = 0.02, .gradient_scale = 0.5, .step = step}, {ours});
@@ -68,14 +68,14 @@ TEST(Muon, AStackOfMatricesIsOrthogonalisedOneByOne) {
   const config::OptimizerConfig config{.type = config::OptimizerType::kMuon};
   Muon muon(config);
   Part stack = RandomMatrix(muon, 12, 8);
-  stack.places[0].shape = {3, 4, 8};
+  stack.whole_parameters[0].shape = {3, 4, 8};
   const Part whole = CopyOf(stack);
   Step(muon, {.lr = 0.02, .step = 1}, {stack});
   for (int i = 0; i < 3; ++i) {
     Part one = Cut(whole, i * 32, 32);
     one.group.muon = true;
     one.whole_numel = 32;
-    one.places = {{.start = 0, .shape = {4, 8}}};
+    one.whole_parameters = {{.start = 0, .shape = {4, 8}}};
     Step(muon, {.lr = 0.02, .step = 1}, {one});
   }
   EXPECT_TRUE(stack.parameter.equal(whole.parameter));

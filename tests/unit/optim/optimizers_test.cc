@@ -95,13 +95,13 @@ TEST_P(Optimizers, LeavePaddingAtZero) {
 TEST_P(Optimizers, LaunchesComputeWhatTheKernelsDo) {
   const auto kernels = Make();
   const auto launches = Make();
-  launches->UseLaunchEverywhere(&EmulatedUpdate);
   Part ours = RandomPart(*kernels, 5000);
   // Two parameters, the second one where no vector begins.
   ours.segments = ours.owned = {{.parameter = 0, .start = 0, .count = 3001},
                                 {.parameter = 1, .start = 3001, .count = 1999}};
   ours.gradient = ours.gradient.to(at::kBFloat16);
   Part theirs = CopyOf(ours);
+  theirs.launch = &EmulatedUpdate;
   theirs.published = at::zeros({5000}, at::kBFloat16);
   for (int step = 1; step <= 4; ++step) {
     const Update update{.lr = 1e-2, .gradient_scale = 0.5, .step = step, .beta1 = 0.7};
@@ -156,10 +156,10 @@ std::vector<Part> PartsOf(const Json& golden, const char* when, const Optimizer&
     Part part{.parameter = Values(at["parameter"])};
     if (at.contains("gradient")) part.gradient = Values(at["gradient"]);
     part.whole_numel = part.parameter.numel();
-    part.places = {{.start = 0, .shape = golden["shapes"][index]}};
+    part.whole_parameters = {{.start = 0, .shape = golden["shapes"][index]}};
     if (config.type == OptimizerType::kMuon) {
-      part.group =
-          WithMuonMatrices(config, OneGroup)(0, "w", at::empty(part.places[0].shape, at::kFloat));
+      part.group = WithMuonMatrices(config, OneGroup)(
+          0, "w", at::empty(part.whole_parameters[0].shape, at::kFloat));
     }
     for (const std::string_view name : optimizer.state_names(part.group)) {
       part.state.push_back(Values(at["state"][std::string(name)]));
@@ -178,9 +178,9 @@ double RelativeDistance(const at::Tensor& ours, const at::Tensor& theirs) {
 void ExpectTheReference(const Json& golden, FlatUpdate launch) {
   const config::OptimizerConfig config = ConfigOf(golden);
   const auto optimizer = MakeOptimizer(config);
-  optimizer->UseLaunchEverywhere(launch);
-  const std::vector<Part> ours = PartsOf(golden, "before", *optimizer, config);
+  std::vector<Part> ours = PartsOf(golden, "before", *optimizer, config);
   const std::vector<Part> expected = PartsOf(golden, "after", *optimizer, config);
+  for (Part& part : ours) part.launch = launch;
   Step(*optimizer, {.lr = config.lr, .step = golden["update"]}, ours);
   double distance = 0.0;
   for (std::size_t p = 0; p < ours.size(); ++p) {

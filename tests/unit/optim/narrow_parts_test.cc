@@ -1,4 +1,4 @@
-#include "runtime/optim/apply_in_fp32.h"
+// Optimizers over parameters and state that are kept in 16 bit.
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ namespace {
 
 using config::OptimizerType;
 
-// More than two pieces, the last one with an odd number of blocks.
+// More than two blocks, the last one shorter.
 constexpr std::int64_t kCount = 64 * (2 * 1024 + 3);
 
 Part Narrowed(const Part& part, at::ScalarType parameter, at::ScalarType state) {
@@ -26,18 +26,18 @@ class NarrowParts : public ::testing::TestWithParam<OptimizerType> {};
 TEST_P(NarrowParts, ComputesInFp32AndRoundsOnce) {
   const auto optimizer = MakeOptimizer({.type = GetParam(), .weight_decay = 0.1, .momentum = 0.8});
   const Update update{.lr = 1e-2, .gradient_scale = 0.3, .step = 3};
-  for (const bool on_kernels : {true, false}) {
-    if (!on_kernels) optimizer->UseLaunchEverywhere(&EmulatedUpdate);
+  for (const FlatUpdate launch : {FlatUpdate{nullptr}, FlatUpdate{&EmulatedUpdate}}) {
     for (const auto& [parameter, state] : {std::pair{at::kBFloat16, at::kBFloat16},
                                            {at::kBFloat16, at::kFloat},
                                            {at::kHalf, at::kFloat},
                                            {at::kHalf, at::kHalf}}) {
       Part narrow = Narrowed(RandomPart(*optimizer, kCount), parameter, state);
       narrow.gradient = narrow.gradient.to(parameter);
+      narrow.launch = launch;
       narrow.group.weight_decay_factor = 0.25;
       Part wide = Narrowed(narrow, at::kFloat, at::kFloat);
       wide.gradient = narrow.gradient.mul(update.gradient_scale);
-      ApplyInFp32(*optimizer, update, narrow);
+      optimizer->Apply(update, narrow);
       optimizer->Apply({.lr = update.lr, .step = update.step}, wide);
       EXPECT_TRUE(SameBits(narrow, Narrowed(wide, parameter, state)));
     }

@@ -1,0 +1,42 @@
+#pragma once
+
+// What LAMB and the 1-bit optimizers share: Adam's moments, and the direction
+//   u = m / (sqrt(v) + eps) + weight_decay * p          (m / sqrt(v + eps) with eps_inside)
+// without bias correction.
+
+#include <ATen/core/Tensor.h>
+
+#include "runtime/optim/kernels/direction_ops.h"
+#include "runtime/optim/kernels/part.h"
+
+namespace ds::optim {
+
+// State 0 of the part is m, state 1 is v, in all that follows.
+struct DirectionSettings {
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  bool eps_inside = false;
+};
+DirectionCoefficients MakeDirectionCoefficients(const Rates& rates,
+                                                const DirectionSettings& settings);
+
+// m and v follow the gradient.
+void UpdateMoments(const DirectionCoefficients& c, const Part& part);
+
+// u, over the views.
+at::Tensor ComputeDirection(const DirectionCoefficients& c, const Part& part);
+
+// Sums of squares over the views, in double, in one order whatever the number of threads.
+struct DirectionSquares {
+  double parameter = 0.0;
+  double direction = 0.0;
+};
+DirectionSquares SumSquares(const DirectionCoefficients& c, const Part& part);
+
+// LAMB's trust ratio: |p| / |u| between the limits, and 1 when either norm is 0.
+double ComputeTrustRatio(const DirectionSquares& squares, double least, double most);
+
+// p += factor * u, the narrow copy included.
+void StepAlongDirection(const DirectionCoefficients& c, const Part& part, double factor);
+
+}  // namespace ds::optim

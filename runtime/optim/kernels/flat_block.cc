@@ -1,0 +1,172 @@
+#include "runtime/optim/kernels/flat_block.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
+#include "runtime/optim/kernels/simd.h"
+
+namespace ds::optim {
+namespace {
+
+constexpr std::int64_t kBlock = FlatBlock::kMaxCount;
+
+// One loop over the streams that the op has. Inlined into each clone, so that it is vectorised for
+// that clone's instruction set.
+template <typename Op>
+[[gnu::always_inline]] inline void Loop(const Op& op, const FlatBlock& block) {
+  constexpr Streams kStreams = Op::kStreams;
+  const Op own = op;
+  float* __restrict parameter = block.parameter;
+  const float* __restrict gradient = block.gradient;
+  float* __restrict first = block.state[0];
+  float* __restrict second = block.state[1];
+  for (std::int64_t i = 0; i < block.count; ++i) {
+    Element e;
+    if constexpr (kStreams.reads_parameter) e.parameter = parameter[i];
+    if constexpr (kStreams.reads_gradient) e.gradient = gradient[i];
+    if constexpr (kStreams.states > 0) e.state[0] = first[i];
+    if constexpr (kStreams.states > 1) e.state[1] = second[i];
+    own(e);
+    if constexpr (kStreams.states > 0 && kStreams.writes_states) first[i] = e.state[0];
+    if constexpr (kStreams.states > 1 && kStreams.writes_states) second[i] = e.state[1];
+    if constexpr (kStreams.writes_parameter) parameter[i] = e.parameter;
+  }
+}
+
+DS_SIMD_CLONES void Run(const AdamOp& op, const FlatBlock& block) { Loop(op, block); }
+DS_SIMD_CLONES void Run(const SgdOp& op, const FlatBlock& block) { Loop(op, block); }
+DS_SIMD_CLONES void Run(const SgdMomentumOp& op, const FlatBlock& block) { Loop(op, block); }
+DS_SIMD_CLONES void Run(const AdagradOp& op, const FlatBlock& block) { Loop(op, block); }
+DS_SIMD_CLONES void Run(const LionOp& op, const FlatBlock& block) { Loop(op, block); }
+DS_SIMD_CLONES void Run(const MomentsOp& op, const FlatBlock& block) { Loop(op, block); }
+DS_SIMD_CLONES void Run(const StepAlongOp& op, const FlatBlock& block) { Loop(op, block); }
+DS_SIMD_CLONES void Run(const DirectionOp& op, const FlatBlock& block) { Loop(op, block); }
+DS_SIMD_CLONES void Run(const MuonMomentumOp& op, const FlatBlock& block) { Loop(op, block); }
+DS_SIMD_CLONES void Run(const DecayAndStepOp& op, const FlatBlock& block) { Loop(op, block); }
+
+template <typename Narrow>
+[[gnu::always_inline]] inline void WidenAll(const Narrow* __restrict narrow, std::int64_t count,
+                                            float* __restrict wide) {
+  for (std::int64_t i = 0; i < count; ++i) wide[i] = Widen(narrow[i]);
+}
+
+template <typename Narrow>
+[[gnu::always_inline]] inline void RoundAll(const float* __restrict wide, std::int64_t count,
+                                            Narrow* __restrict narrow) {
+  for (std::int64_t i = 0; i < count; ++i) narrow[i] = RoundTo<Narrow>(wide[i]);
+}
+
+template <typename Narrow>
+[[gnu::always_inline]] inline void ScaleAll(const float* __restrict from, std::int64_t count,
+                                            float scale, float* __restrict to) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    to[i] = Widen(RoundTo<Narrow>(Widen(RoundTo<Narrow>(from[i])) * scale));
+  }
+}
+
+// Rounds to a narrow type, scales, and rounds again.
+DS_SIMD_CLONES void ScaleInBFloat16(const float* from, std::int64_t count, float scale, float* to) {
+  ScaleAll<BFloat16>(from, count, scale, to);
+}
+DS_SIMD_CLONES void ScaleInFloat16(const float* from, std::int64_t count, float scale, float* to) {
+  ScaleAll<Float16>(from, count, scale, to);
+}
+
+// Where one thread keeps what it widens.
+struct Rooms {
+  using Room = std::array<float, kBlock>;
+  Room parameter, gradient, scaled_gradient, state[2];
+};
+
+// Elements of a view in fp32: where they lie, or widened into `room`.
+float* Widened(const FlatView& view, const FlatBlock& block, Rooms::Room& room) {
+  if (view.data == nullptr) return nullptr;
+  switch (view.type) {
+    case FlatType::kFloat:
+      return static_cast<float*>(view.data) + block.start;
+    case FlatType::kBFloat16:
+      Widen(static_cast<const BFloat16*>(view.data) + block.start, block.count, room.data());
+      break;
+    case FlatType::kHalf:
+      Widen(static_cast<const Float16*>(view.data) + block.start, block.count, room.data());
+      break;
+  }
+  return room.data();
+}
+
+// Gradients of narrow parameters are rounded and scaled in the parameters' type.
+const float* WidenedGradient(const FlatViews& views, const FlatBlock& block, Rooms& rooms) {
+  const float* const gradient = Widened(views.gradient, block, rooms.gradient);
+  if (gradient == nullptr || views.parameter.type == FlatType::kFloat) return gradient;
+  const auto scale =
+      views.parameter.type == FlatType::kBFloat16 ? &ScaleInBFloat16 : &ScaleInFloat16;
+  scale(gradient, block.count, views.narrow_scale, rooms.scaled_gradient.data());
+  return rooms.scaled_gradient.data();
+}
+
+// Writes elements to a view, unless they lie in it.
+void Store(const float* wide, const FlatBlock& block, const FlatView& view) {
+  if (view.data == nullptr) return;
+  switch (view.type) {
+    case FlatType::kFloat:
+      if (float* const to = static_cast<float*>(view.data) + block.start; to != wide) {
+        std::copy_n(wide, block.count, to);
+      }
+      return;
+    case FlatType::kBFloat16:
+      return Round(wide, block.count, static_cast<BFloat16*>(view.data) + block.start);
+    case FlatType::kHalf:
+      return Round(wide, block.count, static_cast<Float16*>(view.data) + block.start);
+  }
+}
+
+}  // namespace
+
+void ForEachBlock(const FlatViews& views, c10::function_ref<void(const FlatBlock&)> update) {
+  const auto run = [&](std::int64_t start) {
+    Rooms rooms;
+    FlatBlock block{.start = start, .count = std::min(kBlock, views.count - start)};
+    block.parameter = Widened(views.parameter, block, rooms.parameter);
+    block.gradient = WidenedGradient(views, block, rooms);
+    for (std::size_t i = 0; i < block.state.size(); ++i) {
+      block.state[i] = Widened(views.state[i], block, rooms.state[i]);
+    }
+    update(block);
+    Store(block.parameter, block, views.parameter);
+    for (std::size_t i = 0; i < block.state.size(); ++i) {
+      Store(block.state[i], block, views.state[i]);
+    }
+    Store(block.parameter, block, views.published);
+  };
+  const std::int64_t blocks = (views.count + kBlock - 1) / kBlock;
+  at::parallel_for(0, blocks, 16, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) run(i * kBlock);
+  });
+}
+
+void UpdateBlock(const FlatOp& op, const FlatBlock& block) {
+  std::visit([&](const auto& each) { Run(each, block); }, op);
+}
+
+void UpdateOnCpu(const FlatOp& op, const FlatViews& views) {
+  ForEachBlock(views, [&](const FlatBlock& block) { UpdateBlock(op, block); });
+}
+
+DS_SIMD_CLONES void Widen(const BFloat16* narrow, std::int64_t count, float* wide) {
+  WidenAll(narrow, count, wide);
+}
+
+DS_SIMD_CLONES void Widen(const Float16* narrow, std::int64_t count, float* wide) {
+  WidenAll(narrow, count, wide);
+}
+
+DS_SIMD_CLONES void Round(const float* wide, std::int64_t count, BFloat16* narrow) {
+  RoundAll(wide, count, narrow);
+}
+
+DS_SIMD_CLONES void Round(const float* wide, std::int64_t count, Float16* narrow) {
+  RoundAll(wide, count, narrow);
+}
+
+}  // namespace ds::optim

@@ -1,0 +1,43 @@
+#pragma once
+
+// FlatBlock: flat views on the CPU, cut into blocks that stay in the first-level cache while a
+// kernel runs over them. Narrow views are widened and rounded in the same pass over memory.
+
+#include <c10/util/FunctionRef.h>
+
+#include <array>
+#include <cstdint>
+
+#include "runtime/base/half_float.h"
+#include "runtime/optim/kernels/flat_ops.h"
+
+namespace ds::optim {
+
+// Elements that are updated together, in fp32; the ranges do not overlap. What is absent from the
+// views is null.
+struct FlatBlock {
+  static constexpr std::int64_t kMaxCount = 1024;  // all its streams fit the first-level cache
+
+  std::int64_t start = 0;  // in the views
+  std::int64_t count = 0;
+  float* parameter = nullptr;
+  const float* gradient = nullptr;
+  std::array<float*, 2> state{};  // the first of Optimizer::state_names
+};
+
+// Calls `update` for every block, from several threads at once, and writes what it leaves to the
+// narrow views. Blocks start at multiples of FlatBlock::kMaxCount, whatever the number of threads.
+void ForEachBlock(const FlatViews& views, c10::function_ref<void(const FlatBlock&)> update);
+
+void UpdateBlock(const FlatOp& op, const FlatBlock& block);
+
+// The FlatUpdate (flat_ops.h) of the CPU; it has updated all elements when it returns.
+void UpdateOnCpu(const FlatOp& op, const FlatViews& views);
+
+// Conversions of `count` values in vectors; the ranges do not overlap.
+void Widen(const BFloat16* narrow, std::int64_t count, float* wide);
+void Widen(const Float16* narrow, std::int64_t count, float* wide);
+void Round(const float* wide, std::int64_t count, BFloat16* narrow);
+void Round(const float* wide, std::int64_t count, Float16* narrow);
+
+}  // namespace ds::optim
