@@ -45,10 +45,15 @@ EVERYTHING = set(RUNTIME) - {"process"}
 RUNTIME["rank"] = EVERYTHING
 RUNTIME["examples"] = EVERYTHING
 
-# Torch-free parts: their users link no LibTorch. Those inside a folder that has LibTorch may include
-# only what is listed.
+# Torch-free parts: their users link no LibTorch.
 TORCH_FREE = ("cli/", "daemon/", "proto/", "runtime/base/", "runtime/process/", "runtime/config/",
               "runtime/comm/shm/", "runtime/checkpoint/format/")
+
+# Floors inside a folder: what files whose path begins so may include besides their own header. The
+# longest row counts.
+OPTIM = "runtime/optim/"
+OPTIMIZER_USES = ("runtime/base/", "runtime/config/", "runtime/device/", "runtime/comm/", OPTIM + "kernels/",
+                  OPTIM + "schedule/", OPTIM + "groups/", OPTIM + "optimizer.h")
 INNER = {
     "runtime/comm/shm/": ("runtime/base/", "runtime/comm/shm/"),
     "runtime/checkpoint/format/": ("runtime/base/", "runtime/checkpoint/format/"),
@@ -61,6 +66,15 @@ INNER = {
     "runtime/config/sections/": ("runtime/base/", "runtime/config/keys/", "runtime/config/check/",
                                  "runtime/config/sections/", "runtime/config/ds_config.h",
                                  "runtime/config/schedule.h"),
+    # Those of optim.
+    OPTIM + "kernels/": ("runtime/base/", "runtime/device/", OPTIM + "kernels/"),
+    OPTIM + "cuda/": (OPTIM + "kernels/", OPTIM + "cuda/"),
+    OPTIM + "schedule/": ("runtime/config/", OPTIM + "schedule/"),
+    OPTIM + "groups/": ("runtime/base/", OPTIM + "kernels/", OPTIM + "groups/"),
+    OPTIM: OPTIMIZER_USES,
+    OPTIM + "muon.": OPTIMIZER_USES + (OPTIM + "adam.h",),
+    OPTIM + "one_bit/": OPTIMIZER_USES + (OPTIM + "one_bit/",),
+    OPTIM + "make_optimizer.": ("runtime/",),
 }
 
 # Outside runtime/: top-level folder -> what it may include.
@@ -96,9 +110,10 @@ def violation(source, include):
         return f"{parts[0]}/ may include only {', '.join(TOP[parts[0]])}"
     if parts[0] != "runtime":
         return f"{parts[0]}/ is not in the layer table"
-    for inner, allowed in INNER.items():
-        if source.startswith(inner) and not include.startswith(allowed):
-            return f"{inner} may include only {', '.join(allowed)}"
+    inner = max((row for row in INNER if source.startswith(row)), key=len, default=None)
+    own_header = source.rpartition(".")[0] + ".h"
+    if inner and include != own_header and not include.startswith(INNER[inner]):
+        return f"{inner} may include only {', '.join(INNER[inner])}"
     folder = parts[1]
     if folder not in RUNTIME:
         return f"runtime/{folder} is not in the layer table"
