@@ -13,6 +13,14 @@
 #include <sanitizer/lsan_interface.h>
 #endif
 
+namespace {
+
+// Before the constructors of gRPC, which open a descriptor and do not close it when it is number 0:
+// a standard stream that nobody gave this process (`<&-`) would be that one.
+[[gnu::constructor(101)]] void OpenStandardDescriptors() { ds::FillStandardDescriptors(); }
+
+}  // namespace
+
 int main(int argc, char** argv) {
   ds::LimitMallocArenas();
   ds::InitLog("dsrun");

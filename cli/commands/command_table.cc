@@ -16,11 +16,10 @@ namespace ds::cli {
 namespace {
 
 constexpr Command kCommands[] = {
-    {"train", "[flags]", "Train a model with ZeRO on every rank", TrainCommand, kAllLaunchFlags,
-     true},
+    {"train", "[flags]", "Train a model with ZeRO on every rank", TrainCommand, kAllLaunchFlags},
     {"resume", "RUN_DIR|JOB [flags]", "Go on with a training run from its checkpoint",
-     ResumeCommand, kAllLaunchFlags, true},
-    {"run", "-- PROGRAM", "Run a program on every rank", RunCommand, kAllLaunchFlags, true},
+     ResumeCommand, kAllLaunchFlags},
+    {"run", "-- PROGRAM", "Run a program on every rank", RunCommand, kAllLaunchFlags},
     {"plan", "[--json] -- PROGRAM", "Show which ranks would run where; start nothing", PlanCommand,
      kAllLaunchFlags},
     {"report", "[--json]", "Show this host's environment and what would stop a job", ReportCommand,

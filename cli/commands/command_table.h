@@ -35,7 +35,6 @@ struct Command {
   // Those that mean something in front of its name: "--hostfile --run_dir", or all. Others are
   // refused there, but for --log_level, which is dsrun's own.
   std::string_view launch_flags;
-  bool starts_ranks = false;
 };
 
 std::span<const Command> Commands();

@@ -7,22 +7,16 @@
 #include <CLI/Formatter.hpp>
 #include <cstdlib>
 #include <filesystem>
-#include <optional>
 
 #include "cli/commands/command_table.h"
 #include "cli/exit_codes.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/report_error.h"
-#include "cli/host/local_connection.h"
 #include "runtime/base/log.h"
 #include "runtime/base/suggest.h"
-#include "runtime/process/descriptor_table.h"
 
 namespace ds::cli {
 namespace {
-
-// A constructor, and one of the first, because gRPC's open descriptors.
-[[gnu::constructor(101)]] void OpenStandardDescriptors() { FillStandardDescriptors(); }
 
 bool IsOnPath(const std::string& name) {
   const char* path = ::getenv("PATH");
@@ -86,15 +80,6 @@ Status CheckMeaningOfFlags(const CLI::App& app, const Command& command) {
   return OkStatus();
 }
 
-// Whether the command starts ranks, as far as words can tell of which some may be values of flags:
-// to know it before they are parsed saves time, to be wrong costs some.
-bool ProbablyStartsRanks(const std::vector<std::string>& command_line) {
-  for (auto word = command_line.begin() + 1; word < command_line.end(); ++word) {
-    if (const Command* command = FindCommand(*word)) return command->starts_ranks;
-  }
-  return true;  // a program
-}
-
 StatusOr<int> Run(const std::vector<std::string>& command_line) {
   Invocation invocation{.command_line = command_line};
   FlagParser parser("[launch flags] COMMAND|PROGRAM [arguments]", "");
@@ -122,8 +107,6 @@ StatusOr<int> Run(const std::vector<std::string>& command_line) {
 }  // namespace
 
 int RunCommandLine(const std::vector<std::string>& command_line) {
-  std::optional<EarlyConnection> connection;  // is ready when the job is planned
-  if (ProbablyStartsRanks(command_line)) connection.emplace();
   try {
     const StatusOr<int> status = Run(command_line);
     return status.ok() ? *status : ReportError(status.status(), kExitUsage);

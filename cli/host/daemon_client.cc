@@ -54,13 +54,6 @@ grpc::ChannelArguments CommonArguments() {
   return arguments;
 }
 
-// The first channel stays until the process ends. Otherwise the last one to go ends, one by one,
-// the threads that all of them share, which takes a launcher milliseconds that its user waits for.
-std::shared_ptr<grpc::Channel> KeepTheFirst(std::shared_ptr<grpc::Channel> channel) {
-  static const std::shared_ptr<grpc::Channel> first = channel;
-  return channel;
-}
-
 std::shared_ptr<grpc::Channel> MakeLocalChannel(UniqueFd connection) {
   const int fd = connection.Release();  // gRPC closes it
   ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
@@ -68,7 +61,7 @@ std::shared_ptr<grpc::Channel> MakeLocalChannel(UniqueFd connection) {
   // What a network's bandwidth and delay call for is found out with a ping for every message.
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLocalWindowBytes);
-  return KeepTheFirst(grpc::CreateCustomInsecureChannelFromFd("dsrund", fd, arguments));
+  return grpc::CreateCustomInsecureChannelFromFd("dsrund", fd, arguments);
 }
 
 std::shared_ptr<grpc::Channel> MakeTlsChannel(const std::string& target, const TlsOptions& tls) {
@@ -92,8 +85,7 @@ std::shared_ptr<grpc::Channel> MakeTlsChannel(const std::string& target, const T
   credentials.pem_root_certs = tls.credentials.ca_certificate;
   credentials.pem_private_key = tls.credentials.private_key;
   credentials.pem_cert_chain = tls.credentials.certificate;
-  return KeepTheFirst(
-      grpc::CreateCustomChannel(target, grpc::SslCredentials(credentials), arguments));
+  return grpc::CreateCustomChannel(target, grpc::SslCredentials(credentials), arguments);
 }
 
 }  // namespace
@@ -159,25 +151,6 @@ class DaemonClient::PendingLaunch {
   bool answered_ = false;
 };
 
-struct DaemonClient::WatchStream {
-  explicit WatchStream(DaemonClient* client) : call(client, kWatchDeadline) {}
-  // May take as long as a connection does; a cancelled call ends it.
-  void Open(v1::Daemon::Stub* stub) { stream = stub->Watch(call.context()); }
-  // A failure shows in Read and Finish.
-  void Ask(const WatchOptions& options) {
-    v1::WatchRequest request;
-    request.set_job_id(options.job_id);
-    request.set_generation(options.generation);
-    request.set_after_sequence(options.after_sequence);
-    stream->Write(request);
-    asked = options;
-  }
-
-  Call call;
-  std::optional<WatchOptions> asked;
-  std::unique_ptr<grpc::ClientReaderWriter<v1::WatchRequest, v1::EventBatch>> stream;
-};
-
 DaemonClient::DaemonClient(UniqueFd connection)
     : stub_(v1::Daemon::NewStub(MakeLocalChannel(std::move(connection)))) {}
 
@@ -186,7 +159,6 @@ DaemonClient::DaemonClient(const std::string& target, const TlsOptions& tls)
 
 DaemonClient::~DaemonClient() {
   Abandon();
-  opened_.reset();
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return renewals_ == 0; });
 }
@@ -275,11 +247,6 @@ StatusOr<v1::InputResponse> DaemonClient::Input(const v1::InputRequest& request,
   return Answer(&v1::Daemon::Stub::Input, request, timeout);
 }
 
-void DaemonClient::OpenWatch() {
-  opened_ = std::make_unique<WatchStream>(this);
-  opened_->Open(stub_.get());
-}
-
 Status DaemonClient::Watch(const WatchOptions& options, const EventCallback& on_event) {
   {
     const std::lock_guard lock(mutex_);
@@ -335,20 +302,18 @@ ProbeResult DaemonClient::Probe(std::chrono::milliseconds timeout) const {
 
 Status DaemonClient::WatchOnce(const WatchOptions& options, const EventCallback& on_event,
                                Position* position) {
-  WatchOptions wanted = options;
-  wanted.after_sequence = position->sequence;
-  std::unique_ptr<WatchStream> watch = std::move(opened_);
-  if (watch == nullptr || (watch->asked.has_value() && watch->asked != wanted)) {
-    watch = std::make_unique<WatchStream>(this);
-  }
+  Call call(this, kWatchDeadline);
   {
     const std::lock_guard lock(mutex_);
     if (watch_cancelled_) return CancelledError("watching was cancelled");
-    watch_ = watch->call.context();
+    watch_ = call.context();
   }
-  if (watch->stream == nullptr) watch->Open(stub_.get());
-  const auto& stream = watch->stream;
-  if (!watch->asked.has_value()) watch->Ask(wanted);
+  const auto stream = stub_->Watch(call.context());
+  v1::WatchRequest request;
+  request.set_job_id(options.job_id);
+  request.set_generation(options.generation);
+  request.set_after_sequence(position->sequence);
+  stream->Write(request);  // a failure shows in Read and Finish
   v1::EventBatch batch;
   std::size_t unacknowledged = 0;
   while (stream->Read(&batch)) {
@@ -358,12 +323,11 @@ Status DaemonClient::WatchOnce(const WatchOptions& options, const EventCallback&
       position->sequence = event.sequence();
       position->ended = position->ended || event.has_job_ended();
     }
-    if (position->ended)
-      watch->call.context()->TryCancel();  // hangs up; the daemon has nothing more to say
+    if (position->ended) call.context()->TryCancel();  // the daemon has nothing more to say
     unacknowledged += batch.ByteSizeLong();
     if (unacknowledged >= kAcknowledgeEveryBytes) {
-      wanted.after_sequence = position->sequence;
-      watch->Ask(wanted);
+      request.set_after_sequence(position->sequence);
+      stream->Write(request);
       unacknowledged = 0;
     }
   }

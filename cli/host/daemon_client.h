@@ -11,7 +11,7 @@
 //
 // Threads: safe to use from several threads; one Watch at a time.
 // Lifetimes: the callback of Watch runs on the thread that called Watch, and never after it
-// returned. The connection of a process's first client stays until the process ends.
+// returned.
 
 #include <atomic>
 #include <chrono>
@@ -41,7 +41,6 @@ struct WatchOptions {
   std::string job_id;
   std::uint32_t generation = 0;
   std::uint64_t after_sequence = 0;  // the last event already seen
-  bool operator==(const WatchOptions&) const = default;
 };
 
 struct TlsOptions {
@@ -98,10 +97,6 @@ class DaemonClient {
   StatusOr<v1::InputResponse> Input(const v1::InputRequest& request,
                                     std::chrono::milliseconds timeout = kCallTimeout);
 
-  // Opens the stream that the next Watch will use, which then begins sooner: what a first call
-  // takes is done while the daemon starts. A daemon that is not there yet gets it when it is.
-  // Called again: another one instead.
-  void OpenWatch();
   // Calls `on_event` with every event after `after_sequence`, in order, until JobEnded has been
   // delivered (OK), CancelWatch was called (kCancelled) or the daemon is gone (kUnavailable). An
   // event counts as dealt with when the callback returns; a slow callback makes the ranks wait once
@@ -121,7 +116,6 @@ class DaemonClient {
  private:
   class Call;
   class PendingLaunch;
-  struct WatchStream;
   template <typename Request, typename Response>
   using Method = grpc::Status (v1::Daemon::Stub::*)(grpc::ClientContext*, const Request&,
                                                     Response*);
@@ -141,7 +135,6 @@ class DaemonClient {
 
   const std::string network_target_;  // "" for a daemon of this host
   std::unique_ptr<v1::Daemon::Stub> stub_;
-  std::unique_ptr<WatchStream> opened_;  // for the next Watch
   std::mutex mutex_;
   grpc::ClientContext* watch_ = nullptr;  // guarded by mutex_
   bool watching_ = false;                 // guarded by mutex_

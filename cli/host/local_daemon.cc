@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "cli/host/local_connection.h"
 #include "runtime/base/files.h"
 #include "runtime/process/spawn_session.h"
+#include "runtime/process/unix_socket.h"
 
 namespace ds::cli {
 namespace {
@@ -55,10 +55,10 @@ StatusOr<fs::path> FindDaemon(const fs::path& named) {
 StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Start(LocalDaemonOptions options) {
   DS_ASSIGN_OR_RETURN(options.dsrund, FindDaemon(options.dsrund));
   std::unique_ptr<LocalDaemon> daemon(new LocalDaemon(std::move(options)));
-  DS_ASSIGN_OR_RETURN(LocalConnection connection, MakeLocalConnection());
+  DS_ASSIGN_OR_RETURN(SocketPair connection, MakeSocketPair());
   DS_ASSIGN_OR_RETURN(const UniqueFd ready, daemon->Spawn(connection.theirs));
   connection.theirs.Reset();
-  daemon->client_ = connection.client.get();
+  daemon->client_ = std::make_unique<DaemonClient>(std::move(connection.ours));
   const Status status = daemon->AwaitReady(ready);
   if (status.ok()) return daemon;
   ::kill(daemon->pid_, SIGKILL);  // it has no ranks, and may be past reading its pipe

@@ -19,7 +19,6 @@
 #include "cli/session/signal_watch.h"
 #include "cli/session/start_hosts.h"
 #include "runtime/base/files.h"
-#include "runtime/process/resident_pages.h"
 
 namespace ds::cli {
 namespace {
@@ -47,10 +46,6 @@ class JobReport : public JobObserver {
     static_cast<void>(run_directory_->MakeLogs(generation, ranks));
   }
   Status OnEvent(const HostEvent& event) override {
-    if (event.event.has_heartbeat() && !released_start_pages_) {
-      ReleaseStartPages();
-      released_start_pages_ = true;
-    }
     DS_RETURN_IF_ERROR(run_directory_->Append(event));
     console_->OnEvent(event);
     return OkStatus();
@@ -62,7 +57,6 @@ class JobReport : public JobObserver {
   const bool cpu_notice_;
   RunDirectory* const run_directory_;
   Console* const console_;
-  bool released_start_pages_ = false;  // once the job has run for a moment
 };
 
 v1::PrepareRequest::Device WireDevice(Device device) {
@@ -276,10 +270,8 @@ StatusOr<ConsoleOptions> WhatIsShown(const JobSetup& setup) {
 
 StatusOr<int> RunJob(const JobSetup& setup) {
   ::signal(SIGPIPE, SIG_IGN);  // a closed console must not end the job
-  // Until the process ends: to end their thread is time that the user would wait for. Before any
-  // other thread, which must not take the user's signals.
-  static SignalRelay relay;
-  static SignalWatch signals;
+  SignalRelay relay;
+  SignalWatch signals;  // before any other thread, which must not take the user's signals
   DS_ASSIGN_OR_RETURN(const ConsoleOptions console_options, WhatIsShown(setup));
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run_directory, setup.open());
 
@@ -290,7 +282,7 @@ StatusOr<int> RunJob(const JobSetup& setup) {
   if (!setup.plan.spares.empty() && setup.flags.max_restarts == 0) {
     console.Notice("spare hosts take part in restarts only, and --max_restarts is not given");
   }
-  DS_RETURN_IF_ERROR(signals.Listen([](int signal) { relay.Send(signal); }));
+  DS_RETURN_IF_ERROR(signals.Listen([&relay](int signal) { relay.Send(signal); }));
   const User user{&relay, &console};
   JobRequest request = MakeRequest(setup);
   JobHosts hosts{.starter = HostStarter(&setup.plan, HowToStart(setup))};

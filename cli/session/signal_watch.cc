@@ -27,7 +27,7 @@ SignalWatch::SignalWatch() {
   for (const int signal : {SIGINT, SIGHUP}) {
     if (!IsIgnored(signal)) sigaddset(&watched_, signal);
   }
-  ::pthread_sigmask(SIG_BLOCK, &watched_, &previous_mask_);
+  ::pthread_sigmask(SIG_BLOCK, &watched_, nullptr);
 }
 
 Status SignalWatch::Listen(std::function<void(int)> on_signal) {
@@ -41,13 +41,11 @@ Status SignalWatch::Listen(std::function<void(int)> on_signal) {
 }
 
 SignalWatch::~SignalWatch() {
-  if (thread_.joinable()) {
-    const std::uint64_t one = 1;
-    // An eventfd with a counter of 0 always takes a 1.
-    static_cast<void>(!::write(quit_.get(), &one, sizeof(one)));
-    thread_.join();
-  }
-  ::pthread_sigmask(SIG_SETMASK, &previous_mask_, nullptr);
+  if (!thread_.joinable()) return;
+  const std::uint64_t one = 1;
+  // An eventfd with a counter of 0 always takes a 1.
+  static_cast<void>(!::write(quit_.get(), &one, sizeof(one)));
+  thread_.join();
 }
 
 void SignalWatch::Loop() {

@@ -5,8 +5,8 @@
 // Of SIGINT and SIGHUP those that were ignored when this process began stay ignored: that is how
 // nohup and a shell's background jobs ask to be left alone. Create it before any other thread that
 // takes signals: from then on the signals are held back in the calling thread and in the threads it
-// starts. Listen delivers them, those of the meantime first. The destructor ends the thread and
-// restores the mask.
+// starts. Listen delivers them, those of the meantime first. The destructor ends the thread; what
+// comes then stays held back, for it must not change how a job that has ended is reported.
 
 #include <csignal>
 #include <functional>
@@ -32,7 +32,6 @@ class SignalWatch {
 
   std::function<void(int)> on_signal_;
   sigset_t watched_{};
-  sigset_t previous_mask_{};
   UniqueFd signals_;
   UniqueFd quit_;
   std::thread thread_;

@@ -18,7 +18,6 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/process/cpu_topology.h"
-#include "runtime/process/resident_pages.h"
 
 namespace ds::daemon {
 namespace {
@@ -29,10 +28,6 @@ Status CheckProtocol(const v1::PrepareRequest& request, const std::string& host)
       "dsrun " + request.dsrun_version() + " speaks protocol " +
       std::to_string(request.protocol_version()) + ", dsrund " DS_VERSION " on " + host +
       " protocol " + std::to_string(v1::PROTOCOL_CURRENT) + "; install the same version of both");
-}
-
-Status NotCurrent(std::uint32_t generation) {
-  return NotFoundError("generation " + std::to_string(generation) + " is not the current one");
 }
 
 void DescribeCores(v1::PrepareResponse* response) {
@@ -120,7 +115,7 @@ Status Supervisor::CheckNewWork(const std::string& job_id) const {
 Status Supervisor::CheckGeneration(const std::string& job_id, std::uint32_t generation) const {
   DS_RETURN_IF_ERROR(CheckJob(job_id));
   if (generation_ && generation == generation_->number()) return OkStatus();
-  return NotCurrent(generation);
+  return NotFoundError("generation " + std::to_string(generation) + " is not the current one");
 }
 
 std::string Supervisor::EnvironmentValue(std::string_view name) const {
@@ -152,7 +147,6 @@ StatusOr<v1::PrepareResponse> Supervisor::Prepare(const v1::PrepareRequest& requ
     *response.add_findings() = LeasePort(request.master_port());
     if (port_) response.set_master_port(port_->port());
   }
-  loop_->Post([this] { Evidence(); });  // while the answer is on its way
   return response;
 }
 
@@ -197,29 +191,19 @@ StatusOr<v1::LaunchResponse> Supervisor::Launch(const v1::LaunchRequest& request
       if (generation_) generation_->Resume();
     });
   });
-  Evidence()->Restart();
+  evidence_.Restart();
   Generation::Options options{.host = {options_.environment, options_.dsrank, ""},
                               .folder = options_.folder,
                               .log = std::move(log),
-                              .evidence = Evidence(),
+                              .evidence = &evidence_,
                               .on_ranks_ended = [this] { OnRanksEnded(); }};
   auto launched = Generation::Launch(loop_, request, std::move(options));
   if (!launched.ok()) return AsRefusal(launched.status());
   generation_ = std::move(launched).value();
-  {
-    const std::lock_guard lock(watched_mutex_);
-    watched_generation_ = request.generation();
-    watched_log_ = generation_->log();
-  }
   ScheduleHeartbeat();
   v1::LaunchResponse response;
   for (const pid_t pid : generation_->pids()) response.add_pids(static_cast<std::uint32_t>(pid));
   return response;
-}
-
-ExitEvidence* Supervisor::Evidence() {
-  if (evidence_ == nullptr) evidence_ = std::make_unique<ExitEvidence>();
-  return evidence_.get();
 }
 
 StatusOr<v1::StopResponse> Supervisor::Stop(const v1::StopRequest& request) {
@@ -261,10 +245,8 @@ void Supervisor::RestartLease() {
 
 StatusOr<std::shared_ptr<EventLog>> Supervisor::Events(const std::string& job_id,
                                                        std::uint32_t generation) {
-  DS_RETURN_IF_ERROR(CheckJob(job_id));
-  const std::lock_guard lock(watched_mutex_);
-  if (watched_log_ != nullptr && generation == watched_generation_) return watched_log_;
-  return NotCurrent(generation);
+  DS_RETURN_IF_ERROR(CheckGeneration(job_id, generation));
+  return generation_->log();
 }
 
 StatusOr<v1::SignalResponse> Supervisor::Signal(const v1::SignalRequest& request) {
@@ -314,8 +296,6 @@ void Supervisor::ScheduleHeartbeat() {
   heartbeat_ =
       loop_->CallAt(std::chrono::steady_clock::now() + options_.heartbeat_interval, [this] {
         if (!generation_->log()->full()) generation_->AppendHeartbeat();
-        if (!released_start_pages_) ReleaseStartPages();
-        released_start_pages_ = true;
         ScheduleHeartbeat();
       });
 }

@@ -6,14 +6,13 @@
 // have been stopped. While it is ending it starts nothing more, but can still be watched and
 // stopped.
 //
-// Threads: the loop's, on which it must be created and used; Events on any. SIGCHLD and the signals
-// above must be blocked in every thread of the process.
+// Threads: the loop's, on which it must be created and used. SIGCHLD and the signals above must be
+// blocked in every thread of the process.
 
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -56,8 +55,7 @@ class Supervisor {
   StatusOr<v1::SignalResponse> Signal(const v1::SignalRequest& request);
   // The standard input of rank 0. kFailedPrecondition when it was not asked for.
   StatusOr<std::shared_ptr<RankInput>> Input(const std::string& job_id, std::uint32_t generation);
-  // The events of a generation, the last one that was launched. From any thread: a watcher that had
-  // to wait for the loop would get the first events later than it must.
+  // The events of a generation, the last one that was launched.
   StatusOr<std::shared_ptr<EventLog>> Events(const std::string& job_id, std::uint32_t generation);
 
  private:
@@ -71,8 +69,6 @@ class Supervisor {
   // kNotFound when it is not the last one that was launched.
   Status CheckGeneration(const std::string& job_id, std::uint32_t generation) const;
   std::string EnvironmentValue(std::string_view name) const;
-  // Made once: finding the places to look at takes a start a third of a millisecond.
-  ExitEvidence* Evidence();
   void OnSignal();
   void OnRanksEnded();
   void EndGenerationWhenAlone();
@@ -87,14 +83,10 @@ class Supervisor {
   UniqueFd signals_;
   std::optional<PortLease> port_;
   bool port_was_named_ = false;
-  std::unique_ptr<ExitEvidence> evidence_;
+  ExitEvidence evidence_;
   std::unique_ptr<Generation> generation_;
-  mutable std::mutex watched_mutex_;
-  std::uint32_t watched_generation_ = 0;   // guarded by watched_mutex_, as this:
-  std::shared_ptr<EventLog> watched_log_;  // generation_'s; null before the first
-  bool ending_generation_ = false;         // its ranks have ended, orphans have not
+  bool ending_generation_ = false;  // its ranks have ended, orphans have not
   bool finishing_ = false;
-  bool released_start_pages_ = false;
   std::optional<EventLoop::TimerId> heartbeat_;
   std::optional<EventLoop::TimerId> lease_end_;
 };

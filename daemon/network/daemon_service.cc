@@ -119,9 +119,8 @@ grpc::Status DaemonService::Watch(grpc::ServerContext* context, WatchStream* str
 
 grpc::Status DaemonService::ServeWatch(grpc::ServerContext* context, v1::WatchRequest request,
                                        WatchStream* stream) {
-  const auto find = [&] { return supervisor_->Events(request.job_id(), request.generation()); };
-  auto log = find();
-  if (!log.ok()) log = OnLoop(loop_, find);  // behind a launch that is going on
+  const auto log =
+      OnLoop(loop_, [&] { return supervisor_->Events(request.job_id(), request.generation()); });
   if (!log.ok()) return ToGrpc(log.status());
   auto watcher = (*log)->Open(request.after_sequence());
   if (!watcher.ok()) return ToGrpc(watcher.status());

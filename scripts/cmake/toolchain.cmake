@@ -30,19 +30,3 @@ if(DS_MOLD)
 elseif(DS_LLD)
   add_link_options(-fuse-ld=lld)
 endif()
-
-# For programs that start often, of which page faults are a third of the time until main.
-function(ds_link_for_quick_start target)
-  # Keeps the constructors of 400 files side by side, apart from what hardly ever runs: a third of
-  # the faults. mold and gold do not.
-  if(DS_LLD)
-    target_link_options(${target} PRIVATE -fuse-ld=lld -Wl,-z,keep-text-section-prefix)
-  endif()
-  # A linker writes through a mapping, which puts the file into the page cache page by page; so does
-  # cp with copy_file_range. What one write has written lies there in large folios (ext4, xfs), which
-  # are mapped and unmapped in one piece: a seventh of the time of a warm start.
-  add_custom_command(TARGET ${target} POST_BUILD VERBATIM
-    COMMAND dd if=$<TARGET_FILE:${target}> of=$<TARGET_FILE:${target}>.new bs=64M status=none
-    COMMAND chmod a+x $<TARGET_FILE:${target}>.new
-    COMMAND mv -f $<TARGET_FILE:${target}>.new $<TARGET_FILE:${target}>)
-endfunction()
