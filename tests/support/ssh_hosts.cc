@@ -17,6 +17,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "tests/places.h"
+
 namespace ds::testing {
 namespace {
 
@@ -28,14 +30,20 @@ constexpr int kStartMillis = 30'000;
 constexpr char kSubnet[] = "10.77.0.";
 
 // The first process of a host: its mounts, then "ready" for the link to be plugged in, then sshd.
-// $1 is the host's folder, $2 its name.
+// $1 is the host's folder, $2 its name; $3 and $4, the sources and what is built of them, stay in
+// sight when they lie below a folder that becomes the host's own.
 constexpr char kFirstProcess[] = R"(set -e
 mount -t tmpfs -o mode=755 tmpfs /run
-mkdir /run/sshd /run/host
+mkdir /run/sshd /run/host /run/sources /run/built
 mount --bind "$1" /run/host
+mount --bind "$3" /run/sources
+mount --bind "$4" /run/built
 mount -t tmpfs -o mode=700 tmpfs /root
 mount -t tmpfs -o mode=1777 tmpfs /tmp
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
+[ -d "$3" ] || { mkdir -p "$3"; mount --bind /run/sources "$3"; }
+[ -d "$4" ] || { mkdir -p "$4"; mount --bind /run/built "$4"; }
+umount /run/sources /run/built
 hostname "$2"
 ip link set lo up
 cd /
@@ -183,7 +191,7 @@ void SshHosts::StartHost(int index) {
   host.program = std::make_unique<Program>(
       DyingWithUs({"unshare", "--net", "--mount", "--uts", "--ipc", "--pid", "--fork",
                    "--kill-child=SIGKILL", "--mount-proc", "/bin/sh", "-c", kFirstProcess, "sh",
-                   folder(index).string(), name(index)}),
+                   folder(index).string(), name(index), DS_SOURCE_DIR, DS_BUILD_DIR}),
       ProgramOptions{.time_limit = std::chrono::seconds(1800)});
   if (!host.program->WaitForOutput("ready\n")) {
     throw std::runtime_error(name(index) + " did not start: " + host.program->err());

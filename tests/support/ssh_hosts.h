@@ -3,10 +3,11 @@
 // SshHosts: several "hosts" on this machine, each with its own sshd.
 //
 // Where namespaces are permitted, a host is a set of them: its own processes, network, name, mounts
-// (/root, /run, /tmp and /dev/shm are its own and empty) and, on a bridge it shares with the others
-// and with this process, its own address. Everything else of the file system is the machine's, so
-// that built programs have the same path everywhere. Else the hosts are sshd processes on ports of
-// the loopback address; why_not() says why, and the constructor prints it.
+// (/root, /run, /tmp and /dev/shm are its own and empty but for this checkout where it lies there)
+// and, on a bridge it shares with the others and with this process, its own address. Everything
+// else of the file system is the machine's, so that built programs have the same path everywhere.
+// Else the hosts are sshd processes on ports of the loopback address; why_not() says why, and the
+// constructor prints it.
 //
 // While the object lives, this thread, and threads and processes it starts, are on the bridge too:
 // what must not be there starts before. All namespaces are nameless and every host's first process
