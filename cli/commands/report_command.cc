@@ -54,7 +54,7 @@ StatusOr<int> ReportCommand(const Invocation& invocation) {
 
   HostFacts facts = ReadHost({.run_directory = flags.run_dir.empty() ? "runs" : flags.run_dir});
   facts.dsrank = AskDsrank(self.parent_path() / "dsrank");
-  const std::vector<Row> rows = JudgeHost(facts, DSRUN_VERSION);
+  const std::vector<Row> rows = JudgeHost(facts, DS_VERSION);
   if (json) {
     using Json = nlohmann::ordered_json;
     std::cout << ReportJson(facts.name, rows).dump(2, ' ', false, Json::error_handler_t::replace)

@@ -7,7 +7,7 @@
 namespace ds::cli {
 
 StatusOr<int> VersionCommand(const Invocation&) {
-  std::cout << "dsrun " << DSRUN_VERSION << "\n" << std::flush;
+  std::cout << "dsrun " << DS_VERSION << "\n" << std::flush;
   return kExitOk;
 }
 

@@ -50,7 +50,7 @@ Json DescribeJob(std::string_view kind, const JobSetup& setup,
   }
   return {{"job", setup.job_id},
           {"kind", kind},
-          {"dsrun_version", DSRUN_VERSION},
+          {"dsrun_version", DS_VERSION},
           {"created_unix_nanos", Clock::System().UnixNanos()},
           {"pid", ::getpid()},
           {"command_line", DescribeWords(command_line)},
