@@ -68,6 +68,7 @@ void Progress::OnStep(const nlohmann::json& body, std::int64_t unix_nanos) {
   if (!step.has_value()) return;
   step_ = static_cast<std::int64_t>(*step);
   loss_ = Number(body, "loss");
+  if (loss_.has_value() && !first_.has_value()) first_.emplace(*step_, *loss_);
   tokens_per_second_ = Number(body, "tokens_per_second");
   // A restart goes back to its checkpoint: the pace begins anew.
   if (!recent_.empty() && *step_ <= recent_.back().step) recent_.clear();
@@ -86,6 +87,12 @@ std::string Progress::Line() const {
     line += "  " + ByteSize(bytes) + "/rank";
   }
   return line;
+}
+
+std::string Progress::LossSummary() const {
+  if (!loss_.has_value() || !first_.has_value() || first_->first == step_) return "";
+  return "loss " + Fixed(first_->second, 4) + " at step " + std::to_string(first_->first) + ", " +
+         Fixed(*loss_, 4) + " at step " + std::to_string(*step_);
 }
 
 std::uint64_t Progress::LargestRank() const {

@@ -31,7 +31,8 @@ class Progress {
   std::string Line() const;
 
   std::optional<std::int64_t> step() const { return step_; }
-  std::optional<double> loss() const { return loss_; }
+  // The loss at the first step seen and at the last; "" unless there were two.
+  std::string LossSummary() const;
   bool finished() const { return total_steps_ > 0 && step_ == total_steps_; }
 
  private:
@@ -49,6 +50,7 @@ class Progress {
   std::string phase_;  // before the first step
   std::optional<std::int64_t> step_;
   std::optional<double> loss_;
+  std::optional<std::pair<std::int64_t, double>> first_;  // the first step that had a loss, and it
   std::optional<double> tokens_per_second_;
   std::map<int, std::uint64_t> resident_bytes_;  // by rank
   std::deque<Moment> recent_;                    // the last steps, for the pace

@@ -222,6 +222,10 @@ void ShowSummary(const JobSetup& setup, const RunDirectory& run_directory, Conso
   console->Summary("  config       " + path + "/config.resolved.json");
   console->Summary("  logs         " + path + "/logs");
   console->Summary("  checkpoints  " + ShownPath(run_directory.checkpoints()));
+  if (const std::string losses = console->progress().LossSummary(); !losses.empty()) {
+    console->Summary(losses);
+  }
+  for (const std::string& line : setup.closing_lines) console->Summary(line);
 }
 
 bool ForwardsInput(const JobSetup& setup) { return setup.forward_input && HasInput(STDIN_FILENO); }

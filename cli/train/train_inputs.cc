@@ -18,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kDemoModel[] = "gpt2-demo";
+constexpr std::int64_t kDemoSteps = 100;  // of 8 ranks on two cores: a minute
 
 std::string Absolute(const fs::path& path) {
   return fs::absolute(path).lexically_normal().string();
@@ -163,8 +164,13 @@ StatusOr<TrainInputs> GatherTrainInputs(const TrainFlags& flags, const ShareFold
     config_argument = share.default_config().string();
     use("config " + ShownPath(config_argument));
   }
-  if (!built_in.empty()) inputs.notices.push_back("using the built-in " + built_in);
   ApplyTrainFlags(flags, &inputs.job);
+  inputs.demo = flags.model.empty() && flags.data.empty();
+  if (inputs.demo && !flags.steps.has_value() && !flags.epochs.has_value()) {
+    inputs.job.steps = kDemoSteps;
+    use(std::to_string(kDemoSteps) + " steps");
+  }
+  if (!built_in.empty()) inputs.notices.push_back("using the built-in " + built_in);
   DS_RETURN_IF_ERROR(CheckPolicy(inputs.job));
   DS_ASSIGN_OR_RETURN(const config::JobFacts facts, FactsOf(flags, inputs.job, share, world_size));
   DS_ASSIGN_OR_RETURN(config::ConfigText config, ReadDsConfig(config_argument));

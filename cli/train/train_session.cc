@@ -7,6 +7,18 @@
 #include "cli/train/train_program.h"
 
 namespace ds::cli {
+namespace {
+
+// The demo's last lines: `program` is dsrun as the user may type it.
+std::vector<std::string> NextCommands(const std::string& program) {
+  return {
+      "three commands to try next:",
+      "  " + program + " --num_gpus 2 train --data README.md --steps 20   # a text of your own",
+      "  " + program + " --num_gpus 2 run -- env                          # any program of yours",
+      "  " + program + " report                                           # this machine"};
+}
+
+}  // namespace
 
 StatusOr<int> RunTraining(JobSetup setup, TrainInputs inputs,
                           const std::vector<std::string>& command_line,
@@ -16,6 +28,7 @@ StatusOr<int> RunTraining(JobSetup setup, TrainInputs inputs,
   setup.trains = true;
   setup.total_steps = inputs.job.steps;
   setup.notices.insert(setup.notices.end(), inputs.notices.begin(), inputs.notices.end());
+  if (inputs.demo) setup.closing_lines = NextCommands(ShownPath(command_line.at(0)));
   setup.run_directory = run_directory->path();
   setup.first_generation = run_directory->NextGeneration();
   setup.program = TrainProgram(inputs.job, setup.first_generation);

@@ -13,6 +13,8 @@
 namespace ds::testing {
 namespace {
 namespace fs = std::filesystem;
+using ::testing::ContainsRegex;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 class TrainTest : public ::testing::Test {
@@ -67,6 +69,8 @@ TEST_F(TrainTest, TheCommandOfTheReadmeRunsWithItsDefaults) {
   const auto steps = ReadJsonLines(RunDir("demo") / "metrics.jsonl");
   EXPECT_EQ(Column(steps, "step"), (std::vector<double>{1, 2, 3, 4, 5, 6}));
   EXPECT_LT(steps.back()["loss"].get<double>(), steps.front()["loss"].get<double>());
+  EXPECT_THAT(result.out, ContainsRegex("loss [0-9.]+ at step 1, [0-9.]+ at step 6\n"));
+  EXPECT_THAT(result.out, EndsWith("# this machine\n"));
   EXPECT_TRUE(fs::exists(RunDir("demo") / "config.resolved.json"));
   EXPECT_TRUE(fs::exists(RunDir("demo") / "job.json"));
   EXPECT_FALSE(fs::exists(RunDir("demo") / "verdict.json"));

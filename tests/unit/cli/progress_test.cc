@@ -10,7 +10,7 @@ namespace {
 using testing::At;
 using testing::Report;
 
-constexpr std::int64_t kSecond = 1'000'000'000;
+constexpr std::int64_t kNanosPerSecond = 1'000'000'000;
 
 v1::Event Step(int step, std::int64_t unix_nanos) {
   return At(unix_nanos, Report(0, "step",
@@ -30,15 +30,25 @@ TEST(ProgressTest, TimeLeftFollowsThePaceOfTheSteps) {
   Progress progress(100);
   EXPECT_TRUE(progress.OnEvent(Step(1, 0)));
   EXPECT_EQ(progress.Line(), "step 1/100  loss 2.5000  1234 tokens/s");
-  EXPECT_TRUE(progress.OnEvent(Step(3, 4 * kSecond)));
+  EXPECT_TRUE(progress.OnEvent(Step(3, 4 * kNanosPerSecond)));
   EXPECT_EQ(progress.Line(), "step 3/100  loss 2.5000  1234 tokens/s  left 3m14s");
+}
+
+TEST(ProgressTest, TheLossesAreThoseOfTheFirstAndTheLastStep) {
+  Progress progress(3);
+  EXPECT_EQ(progress.LossSummary(), "");
+  progress.OnEvent(Report(0, "step", R"({"step":1,"loss":5.5})"));
+  EXPECT_EQ(progress.LossSummary(), "") << "one step has no end";
+  progress.OnEvent(Report(0, "step", R"({"step":2,"loss":4.25})"));
+  progress.OnEvent(Report(0, "step", R"({"step":3,"loss":3.125})"));
+  EXPECT_EQ(progress.LossSummary(), "loss 5.5000 at step 1, 3.1250 at step 3");
 }
 
 TEST(ProgressTest, OnlyTheLastStepsMakeThePace) {
   Progress progress(1000);
-  for (int step = 1; step <= 20; ++step) progress.OnEvent(Step(step, step * 100 * kSecond));
+  for (int step = 1; step <= 20; ++step) progress.OnEvent(Step(step, step * 100 * kNanosPerSecond));
   for (int step = 21; step <= 40; ++step) {
-    progress.OnEvent(Step(step, 2000 * kSecond + (step - 20) * kSecond));
+    progress.OnEvent(Step(step, 2000 * kNanosPerSecond + (step - 20) * kNanosPerSecond));
   }
   EXPECT_EQ(progress.Line(), "step 40/1000  loss 2.5000  1234 tokens/s  left 16m00s");
 }
@@ -46,10 +56,10 @@ TEST(ProgressTest, OnlyTheLastStepsMakeThePace) {
 TEST(ProgressTest, ARestartBeginsThePaceAnew) {
   Progress progress(100);
   progress.OnEvent(Step(10, 0));
-  progress.OnEvent(Step(12, 2 * kSecond));
-  progress.OnEvent(Step(11, 500 * kSecond));
+  progress.OnEvent(Step(12, 2 * kNanosPerSecond));
+  progress.OnEvent(Step(11, 500 * kNanosPerSecond));
   EXPECT_EQ(progress.Line(), "step 11/100  loss 2.5000  1234 tokens/s");
-  progress.OnEvent(Step(12, 501 * kSecond));
+  progress.OnEvent(Step(12, 501 * kNanosPerSecond));
   EXPECT_EQ(progress.Line(), "step 12/100  loss 2.5000  1234 tokens/s  left 1m28s");
 }
 
