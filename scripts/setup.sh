@@ -2,11 +2,12 @@
 # Makes a fresh Debian 12 machine able to build dsrun, and builds it: Debian packages, LibTorch,
 # configure, build. Idempotent: when nothing has to be done it returns in well under a second.
 #
-#   scripts/setup.sh                 into build/
-#   BUILD_DIR=build-asan scripts/setup.sh -DDS_SANITIZE=address,undefined    other folder, more options
+#   scripts/setup.sh                 everything, into build/
+#   scripts/setup.sh --programs      no tests and no benchmarks
+#   BUILD_DIR=build-asan scripts/setup.sh -DDS_SANITIZE=address,undefined    other folder, CMake's options
 #
 # LibTorch comes from $LIBTORCH or $Torch_DIR when one is set, else from the torch wheel on PyPI, which is
-# unpacked into .deps/libtorch (ignored by git).
+# unpacked into .deps/libtorch (ignored by git). With -DDS_TORCH=OFF it is not needed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -40,9 +41,9 @@ install_packages() {
   [ -z "$missing" ] && return
   if [ "$(id -u)" -ne 0 ]; then
     fail "these Debian packages are missing; install them and call this again:
-  sudo apt-get install -y --no-install-recommends $(echo $missing)"
+  sudo apt-get install -y --no-install-recommends ${missing//$'\n'/ }"
   fi
-  say "installing Debian packages:" $missing
+  say "installing Debian packages: ${missing//$'\n'/ }"
   export DEBIAN_FRONTEND=noninteractive
   keep_services_down
   apt-get update -qq >&2
@@ -54,7 +55,8 @@ install_packages() {
 }
 
 fetch_libtorch() {
-  [ -n "${LIBTORCH:-}" ] || [ -n "${Torch_DIR:-}" ] && return
+  case " $* " in *" -DDS_TORCH=OFF "*) return ;; esac
+  if [ -n "${LIBTORCH:-}${Torch_DIR:-}" ]; then return; fi
   [ -e "$libtorch_dir/.complete-$torch_version" ] && return
   say "fetching LibTorch $torch_version from PyPI into $libtorch_dir (about 550 MB, once)"
   rm -rf "$libtorch_dir"
@@ -67,22 +69,63 @@ fetch_libtorch() {
   touch "$libtorch_dir/.complete-$torch_version"
 }
 
-configure_and_build() {
-  if [ ! -e "$build_dir/build.ninja" ] || [ $# -gt 0 ]; then
-    say "configuring $build_dir"
-    cmake -G Ninja -S . -B "$build_dir" "$@" >"$build_dir.configure.log" 2>&1 || {
-      cat "$build_dir.configure.log" >&2
-      fail "configure failed"
-    }
-    mv "$build_dir.configure.log" "$build_dir/configure.log"
-  fi
-  # ninja -n costs a fraction of a second; say something only when there is work.
-  if ! ninja -C "$build_dir" -n | grep -q 'no work to do'; then
-    say "building $build_dir (the first time takes some minutes)"
-    ninja -C "$build_dir" >&2
-  fi
+configure() {
+  [ -e "$build_dir/build.ninja" ] && [ $# -eq 0 ] && return
+  say "configuring $build_dir"
+  # A folder keeps what it was configured with; a new one compiles in batches.
+  local batches=()
+  [ -e "$build_dir/CMakeCache.txt" ] || batches=(-DDS_UNITY=ON)
+  cmake -G Ninja -S . -B "$build_dir" "${batches[@]}" "$@" >"$build_dir.configure.log" 2>&1 || {
+    cat "$build_dir.configure.log" >&2
+    fail "configure failed"
+  }
+  mv "$build_dir.configure.log" "$build_dir/configure.log"
 }
 
+# Reads ninja's output and shows how far it is: on a terminal one line that is rewritten every second,
+# elsewhere a line every half a minute.
+show_progress() {
+  local line counts='' every=30 shown=$SECONDS started=$SECONDS now status
+  [ -t 2 ] && every=1
+  while true; do
+    status=0
+    IFS= read -r -t 1 line || status=$?
+    if [ "$status" -eq 0 ]; then
+      case $line in '['*/*']'*) counts=${line%%]*} && counts=${counts#[} ;; esac
+    elif [ "$status" -le 128 ]; then
+      break  # the end; above 128 it is the second that has passed
+    fi
+    now=$SECONDS
+    if [ -z "$counts" ] || [ $((now - shown)) -lt "$every" ]; then continue; fi
+    shown=$now
+    line=$(printf 'setup: building %s: %s files, %d:%02d' "$build_dir" "${counts/\// of }" \
+      $(((now - started) / 60)) $(((now - started) % 60)))
+    if [ -t 2 ]; then printf '\r\033[K%s' "$line" >&2; else printf '%s\n' "$line" >&2; fi
+  done
+  [ -t 2 ] && printf '\r\033[K' >&2
+  return 0
+}
+
+# Builds the ninja targets named; without names everything.
+build() {
+  local log=$build_dir/build.log started=$SECONDS
+  # ninja -n costs a fraction of a second; say something only when there is work.
+  ninja -C "$build_dir" -n "$@" | grep -q 'no work to do' && return
+  say "building $build_dir (the first time takes some minutes)"
+  NINJA_STATUS='[%f/%t] ' ninja -C "$build_dir" "$@" 2>&1 | tee "$log" | show_progress || {
+    # What failed and why; other files may have been finished in between.
+    { sed -n '/^FAILED: /,$p' "$log" | grep -v '^\[' || tail -n 20 "$log"; } | head -n 100 >&2 || true
+    fail "the build failed; all of its output is in $log"
+  }
+  say "built in $(((SECONDS - started) / 60)) min $(((SECONDS - started) % 60)) s"
+}
+
+targets=()
+if [ "${1:-}" = --programs ]; then
+  targets=(programs)
+  shift
+fi
 install_packages
-fetch_libtorch
-configure_and_build "$@"
+fetch_libtorch "$@"
+configure "$@"
+build "${targets[@]}"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Sets everything up when that is needed, then runs every test, and says in the end which of them skipped
-# themselves, which ctest counts as passed. Arguments go to ctest:
+# Sets everything up and builds it when that is needed, then runs every test, and says in the end which of
+# them skipped themselves, which ctest counts as passed. Arguments go to ctest:
 #
 #   scripts/test.sh                    everything
 #   scripts/test.sh -R unit.config     one test

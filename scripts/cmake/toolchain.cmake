@@ -14,6 +14,17 @@ endif()
 
 find_program(DS_CCACHE ccache)
 if(DS_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # A cache that cannot be written (a read-only HOME) fails every compilation.
+  file(WRITE ${CMAKE_BINARY_DIR}/ccache_probe.c "int probe;\n")
+  execute_process(COMMAND ${DS_CCACHE} ${CMAKE_C_COMPILER} -c ${CMAKE_BINARY_DIR}/ccache_probe.c
+                          -o ${CMAKE_BINARY_DIR}/ccache_probe.o
+                  RESULT_VARIABLE ds_ccache_status OUTPUT_QUIET ERROR_QUIET)
+  if(NOT ds_ccache_status EQUAL 0)
+    message(STATUS "ccache: no (it cannot write its cache)")
+    set(DS_CCACHE "")
+  endif()
+endif()
+if(DS_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # The sloppiness is what ccache asks for before it caches users of a precompiled header. With paths
   # relative to the build folder what one checkout compiled serves the others.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
