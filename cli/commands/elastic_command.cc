@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t kMaxWorldSize = std::int64_t{1} << 24;
+constexpr std::int64_t kMaxElasticWorldSize = std::int64_t{1} << 24;
 constexpr std::size_t kLineWidth = 80;
 
 // WORLD_SIZE of the environment, which version 0.2 falls back on; nothing when it is no number.
@@ -74,7 +74,7 @@ StatusOr<int> ElasticCommand(const Invocation& invocation) {
   app.add_option(FlagNames("config", "-c"), path, "the ds_config file")->type_name("FILE");
   app.add_option(FlagNames("world_size", "-w"), world_size,
                  "GPUs of the job; version 0.2 needs it (default: WORLD_SIZE)")
-      ->check(WholeNumber(0, kMaxWorldSize))
+      ->check(WholeNumber(0, kMaxElasticWorldSize))
       ->type_name("N");
   app.add_flag("--json", json,
                "print one JSON object: final_batch_size, valid_gpus, micro_batch_size");

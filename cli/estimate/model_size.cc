@@ -7,16 +7,14 @@ namespace ds::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
-
-StatusOr<Json> ReadConfig(const fs::path& path) {
+StatusOr<nlohmann::json> ReadConfig(const fs::path& path) {
   DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxConfigBytes));
-  Json config = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  nlohmann::json config = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) return InvalidArgumentError(path.string() + ": not a JSON object");
   return config;
 }
 
-bool HasTiedHead(const Json& config) {
+bool HasTiedHead(const nlohmann::json& config) {
   const auto found = config.find("tie_word_embeddings");
   return found != config.end() && *found == true;
 }
@@ -27,7 +25,7 @@ StatusOr<ModelSize> ReadModelSize(const fs::path& model) {
   std::error_code ignored;
   const bool is_folder = fs::is_directory(model, ignored);
   const fs::path config_path = is_folder ? model / "config.json" : model;
-  Json config = Json::object();
+  nlohmann::json config = nlohmann::json::object();
   if (!is_folder || fs::exists(config_path, ignored)) {
     DS_ASSIGN_OR_RETURN(config, ReadConfig(config_path));
   }

@@ -8,8 +8,6 @@
 namespace ds::cli {
 namespace {
 
-using Json = nlohmann::json;
-
 // No extent of a model is larger, so that the product of two, three times over, cannot overflow.
 constexpr std::int64_t kMostExtent = 1 << 30;
 constexpr std::int64_t kMostParams = 1'000'000'000'000'000;
@@ -17,7 +15,7 @@ constexpr std::int64_t kMostParams = 1'000'000'000'000'000;
 // Adds up modules and remembers the first key that makes no sense.
 class ModuleSum {
  public:
-  explicit ModuleSum(const Json& config) : config_(config) {}
+  explicit ModuleSum(const nlohmann::json& config) : config_(config) {}
 
   std::int64_t Int(const char* key, std::int64_t absent) {
     const auto found = config_.find(key);
@@ -58,7 +56,7 @@ class ModuleSum {
   }
 
  private:
-  const Json& config_;
+  const nlohmann::json& config_;
   std::int64_t largest_ = 0;
   std::int64_t total_ = 0;
   std::string problem_;
@@ -170,7 +168,7 @@ void LlamaShaped(ModuleSum& sum, const LlamaKind& kind) {
   if (!sum.Bool("tie_word_embeddings", false)) sum.Add(1, vocabulary, width);
 }
 
-std::string ModelType(const Json& config) {
+std::string ModelType(const nlohmann::json& config) {
   const auto found = config.is_object() ? config.find("model_type") : config.end();
   return found != config.end() && found->is_string() ? found->get<std::string>() : "";
 }
@@ -184,12 +182,12 @@ const LlamaKind* FindLlamaKind(const std::string& model_type) {
 
 }  // namespace
 
-bool IsKnownFamily(const Json& config) {
+bool IsKnownFamily(const nlohmann::json& config) {
   const std::string model_type = ModelType(config);
   return model_type == "gpt2" || FindLlamaKind(model_type) != nullptr;
 }
 
-StatusOr<ModelSize> SizeOfConfig(const Json& config) {
+StatusOr<ModelSize> SizeOfConfig(const nlohmann::json& config) {
   const std::string model_type = ModelType(config);
   ModuleSum sum(config);
   if (model_type == "gpt2") {

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "cli/plan/blanks.h"
 #include "runtime/base/files.h"
 
 namespace ds::cli {
@@ -12,21 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxEnvFileBytes = std::uint64_t{16} << 20;
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::string_view kExport = "export";
-
-bool IsBlank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f'; }
-
-std::string_view StripFront(std::string_view text) {
-  while (!text.empty() && IsBlank(text.front())) text.remove_prefix(1);
-  return text;
-}
-
-std::string_view Strip(std::string_view text) {
-  text = StripFront(text);
-  while (!text.empty() && IsBlank(text.back())) text.remove_suffix(1);
-  return text;
-}
 
 // What \c stands for inside double quotes; a backslash in front of anything else stays.
 std::string Unescaped(char c) {
@@ -85,7 +72,7 @@ Status CheckName(std::string_view name) {
 }
 
 // A stripped line that is neither empty nor a comment.
-StatusOr<std::pair<std::string, std::string>> ParseLine(std::string_view line) {
+StatusOr<std::pair<std::string, std::string>> ParseVariable(std::string_view line) {
   if (line.find('\0') != std::string_view::npos) return InvalidArgumentError("holds a NUL byte");
   if (line.starts_with(kExport) && line.size() > kExport.size() && IsBlank(line[kExport.size()])) {
     line = StripFront(line.substr(kExport.size()));
@@ -124,7 +111,7 @@ StatusOr<Environment> ParseEnvFile(std::string_view text, std::string_view file_
     const std::string_view line = Strip(text.substr(0, end));
     text.remove_prefix(std::min(end + 1, text.size()));
     if (line.empty() || line.front() == '#') continue;
-    auto variable = ParseLine(line);
+    auto variable = ParseVariable(line);
     if (!variable.ok()) {
       return variable.status().WithContext(std::string(file_name) + ":" + std::to_string(number));
     }

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "cli/plan/blanks.h"
 #include "runtime/base/files.h"
 #include "runtime/base/parse_number.h"
 #include "runtime/base/suggest.h"
@@ -14,17 +15,8 @@ namespace ds::cli {
 namespace {
 
 constexpr std::uint64_t kMaxHostfileBytes = std::uint64_t{16} << 20;
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::string_view kSlots = "slots=";
-constexpr int kMaxPort = 65535;
-
-bool IsBlank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f'; }
-
-std::string_view Strip(std::string_view text) {
-  while (!text.empty() && IsBlank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && IsBlank(text.back())) text.remove_suffix(1);
-  return text;
-}
+constexpr int kMaxSshPort = 65535;
 
 // Cuts the first run of non-blanks off `text`, which starts with a non-blank or is empty.
 std::string_view TakeWord(std::string_view* text) {
@@ -115,7 +107,7 @@ Status AddKey(std::string_view word, HostEntry* entry) {
                                                : "'" + key + "' needs a value: " + key + "=...");
   }
   if (key != "spare" && value.empty()) return InvalidArgumentError("'" + key + "=' has no value");
-  if (key == "port" && NumberUpTo(kMaxPort, value).value_or(0) == 0) {
+  if (key == "port" && NumberUpTo(kMaxSshPort, value).value_or(0) == 0) {
     return InvalidArgumentError("port=" + value + ": expected 1 to 65535");
   }
   if (key == "gpus") DS_RETURN_IF_ERROR(CheckDevices(value, entry->slots));
@@ -132,7 +124,7 @@ bool HasControlCharacter(std::string_view text) {
 }
 
 // A stripped line that is neither empty nor a comment.
-StatusOr<HostEntry> ParseLine(std::string_view line) {
+StatusOr<HostEntry> ParseHost(std::string_view line) {
   if (HasControlCharacter(line)) return InvalidArgumentError("holds a control character");
   std::string_view rest = line;
   HostEntry entry{.name = std::string(TakeWord(&rest))};
@@ -176,7 +168,7 @@ StatusOr<std::vector<HostEntry>> ParseHostfile(std::string_view text, std::strin
     const std::string_view line = Strip(TakeLine(&text));
     if (line.empty() || line.front() == '#') continue;
     const std::string place = std::string(file_name) + ":" + std::to_string(line_number);
-    StatusOr<HostEntry> entry = ParseLine(line);
+    StatusOr<HostEntry> entry = ParseHost(line);
     if (!entry.ok()) return entry.status().WithContext(place);
     entry->line = line_number;
     const auto [earlier, fresh] = first_line.emplace(entry->name, line_number);

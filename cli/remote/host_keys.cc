@@ -5,14 +5,6 @@
 namespace ds::cli {
 namespace {
 
-std::string Option(ssh_session session, ssh_options_e option) {
-  char* value = nullptr;
-  if (::ssh_options_get(session, option, &value) != SSH_OK) return "";
-  std::string text(value);
-  ::ssh_string_free_char(value);
-  return text;
-}
-
 std::string Fingerprint(ssh_session session) {
   ssh_key key = nullptr;
   unsigned char* hash = nullptr;
@@ -51,8 +43,8 @@ HostFailure Changed(const SshSession& session, const std::string& file) {
 
 MaybeFailure HostKeys::Check(const SshSession& session) {
   const ssh_session handle = session.handle();
-  const std::string users = Option(handle, SSH_OPTIONS_KNOWNHOSTS);
-  const std::string systems = Option(handle, SSH_OPTIONS_GLOBAL_KNOWNHOSTS);
+  const std::string users = session.GetOption(SSH_OPTIONS_KNOWNHOSTS);
+  const std::string systems = session.GetOption(SSH_OPTIONS_GLOBAL_KNOWNHOSTS);
   const std::lock_guard lock(mutex_);
   for (const std::string& file : {users, systems, job_file_.string()}) {
     switch (Ask(handle, file)) {

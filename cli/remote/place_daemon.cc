@@ -32,11 +32,6 @@ constexpr char kHint[] = "make room or a writable home there; dsrund needs about
 // Why one of the two folders will not do; "" when all is well.
 using Reason = std::string;
 
-std::string LastLine(std::string text) {
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text.substr(text.rfind('\n') + 1);
-}
-
 Reason ReasonOf(const ScriptResult& result, const std::string& otherwise) {
   if (result.status == 0) return "";
   const std::string words = LastLine(result.err);

@@ -26,11 +26,6 @@ std::string KeysLine(const Credentials& credentials, std::chrono::milliseconds l
   return keys.dump() + "\n";
 }
 
-std::string LastLine(std::string text) {
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text.substr(text.rfind('\n') + 1);
-}
-
 HostFailure StartFailure(const std::string& message) {
   return {.kind = FailureKind::kStart,
           .message = message,

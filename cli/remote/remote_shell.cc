@@ -10,7 +10,7 @@
 namespace ds::cli {
 namespace {
 
-constexpr char kDoing[] = "running a command";
+constexpr char kRunningCommand[] = "running a command";
 constexpr std::size_t kMaxOutput = std::size_t{1} << 20;
 constexpr int kSliceMillis = 100;  // how long standard error may wait for standard output
 
@@ -51,12 +51,17 @@ std::string ScriptCommand(const std::vector<std::string>& wrapper, const std::st
   return "exec /bin/sh -c " + ShellQuote(inner);
 }
 
+std::string LastLine(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text.substr(text.rfind('\n') + 1);
+}
+
 MaybeFailure RemoteShell::Run(const Script& script, ScriptResult* result) {
   const Channel channel(::ssh_channel_new(session_->handle()));
   const std::string command = ScriptCommand(wrapper_, script.text, script.arguments);
   if (channel == nullptr || ::ssh_channel_open_session(channel.get()) != SSH_OK ||
       ::ssh_channel_request_exec(channel.get(), command.c_str()) != SSH_OK) {
-    return session_->Broken(FailureKind::kStart, kDoing);
+    return session_->Broken(FailureKind::kStart, kRunningCommand);
   }
   return Talk(channel.get(), script, result);
 }
@@ -73,14 +78,14 @@ MaybeFailure RemoteShell::Talk(ssh_channel channel, const Script& script, Script
   while (::ssh_channel_is_eof(channel) == 0) {
     if (!ReadSome(channel, false, kSliceMillis, &result->out) ||
         !ReadSome(channel, true, 0, &result->err)) {
-      return session_->Broken(FailureKind::kStart, kDoing);
+      return session_->Broken(FailureKind::kStart, kRunningCommand);
     }
     if (script.one_line_is_enough && result->out.find('\n') != std::string::npos) {
       result->status = 0;
       return std::nullopt;
     }
     if (::ssh_is_connected(session_->handle()) == 0) {
-      return session_->Broken(FailureKind::kStart, kDoing);
+      return session_->Broken(FailureKind::kStart, kRunningCommand);
     }
   }
   ReadSome(channel, false, 0, &result->out);

@@ -29,6 +29,9 @@ struct ScriptResult {
   std::string err;
 };
 
+// The last line of what a script printed; empty where it printed nothing.
+std::string LastLine(std::string text);
+
 class RemoteShell {
  public:
   RemoteShell(SshSession* session, std::vector<std::string> wrapper)

@@ -19,15 +19,6 @@ constexpr char kSystemConfig[] = "/etc/ssh/ssh_config";
 // use.
 constexpr char kNoPassphrase[] = "";
 
-// A text that libssh has allocated.
-std::string Option(ssh_session session, ssh_options_e option) {
-  char* value = nullptr;
-  if (::ssh_options_get(session, option, &value) != SSH_OK) return "";
-  std::string text(value);
-  ::ssh_string_free_char(value);
-  return text;
-}
-
 bool SetText(ssh_session session, ssh_options_e option, const std::string& value) {
   return value.empty() || ::ssh_options_set(session, option, value.c_str()) == SSH_OK;
 }
@@ -73,6 +64,14 @@ SshSession::~SshSession() {
   ::ssh_free(session_);
 }
 
+std::string SshSession::GetOption(ssh_options_e option) const {
+  char* value = nullptr;
+  if (::ssh_options_get(session_, option, &value) != SSH_OK) return "";
+  std::string text(value);
+  ::ssh_string_free_char(value);
+  return text;
+}
+
 HostFailure SshSession::Broken(FailureKind kind, const std::string& doing) const {
   if (interrupter_ != nullptr && interrupter_->interrupted()) {
     return {.kind = FailureKind::kInterrupted, .message = "interrupted"};
@@ -93,7 +92,7 @@ MaybeFailure SshSession::Connect(const RemoteTarget& target, Interrupter::Deadli
   place_ = endpoint.host + " port " + std::to_string(endpoint.port);
   UniqueFd socket;
   if (!proxy.empty()) {
-    const std::string user = Option(session_, SSH_OPTIONS_USER);
+    const std::string user = GetOption(SSH_OPTIONS_USER);
     const ProxyTokens tokens{.host = endpoint.host,
                              .port = endpoint.port,
                              .user = user.empty() ? LocalUser() : user,
@@ -148,8 +147,8 @@ MaybeFailure SshSession::Configure(const RemoteTarget& target, Endpoint* endpoin
   }
   unsigned port = 0;
   ::ssh_options_get_port(session_, &port);
-  *endpoint = {Option(session_, SSH_OPTIONS_HOST), port == 0 ? kSshPort : static_cast<int>(port)};
-  *proxy = Option(session_, SSH_OPTIONS_PROXYCOMMAND);
+  *endpoint = {GetOption(SSH_OPTIONS_HOST), port == 0 ? kSshPort : static_cast<int>(port)};
+  *proxy = GetOption(SSH_OPTIONS_PROXYCOMMAND);
   return std::nullopt;
 }
 
@@ -218,7 +217,7 @@ MaybeFailure SshSession::Authenticate(const RemoteTarget& target) {
 }
 
 HostFailure SshSession::Refused(const RemoteTarget& target) const {
-  const std::string user = Option(session_, SSH_OPTIONS_USER);
+  const std::string user = GetOption(SSH_OPTIONS_USER);
   const char* agent = std::getenv("SSH_AUTH_SOCK");
   const bool has_agent = agent != nullptr && *agent != '\0';
   return {.kind = FailureKind::kAuthentication,

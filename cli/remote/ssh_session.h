@@ -41,6 +41,8 @@ class SshSession {
   void KeepOpen();
 
   ssh_session handle() const { return session_; }
+  // The value that libssh goes by; "" where it has none.
+  std::string GetOption(ssh_options_e option) const;
   // "10.0.0.2 port 22", as dialled.
   const std::string& place() const { return place_; }
   // The host's address when it was dialled directly; "" through a proxy command.

@@ -16,7 +16,7 @@
 namespace ds::cli {
 namespace {
 
-constexpr char kDoing[] = "connecting to its dsrund";
+constexpr char kConnecting[] = "connecting to its dsrund";
 constexpr std::size_t kPieceBytes = 64 * 1024;
 
 using Channel = std::unique_ptr<ssh_channel_struct, Freer<ssh_channel_free>>;
@@ -111,7 +111,7 @@ SshTunnel::SshTunnel(std::unique_ptr<SshSession> session, Endpoint daemon)
 MaybeFailure SshTunnel::Open(std::unique_ptr<SshSession> session, const Endpoint& daemon,
                              std::unique_ptr<SshTunnel>* tunnel) {
   if (OpenChannel(*session, daemon) == nullptr) {
-    HostFailure failure = session->Broken(FailureKind::kPort, kDoing);
+    HostFailure failure = session->Broken(FailureKind::kPort, kConnecting);
     failure.hint =
         "dsrund's port cannot be dialled from here, so its sshd must forward to it: is it "
         "AllowTcpForwarding no there?";

@@ -7,30 +7,28 @@
 namespace ds::cli {
 namespace {
 
-using Json = nlohmann::json;
-
 // LibTorch with its CUDA libraries from a cold disk.
 constexpr std::chrono::seconds kTimeLimit{60};
 
 // Null when there is no such field.
-Json FieldAt(const Json& json, const char* pointer) {
-  const Json::json_pointer where(pointer);
-  return json.contains(where) ? json.at(where) : Json();
+nlohmann::json FieldAt(const nlohmann::json& json, const char* pointer) {
+  const nlohmann::json::json_pointer where(pointer);
+  return json.contains(where) ? json.at(where) : nlohmann::json();
 }
 
-std::string TextAt(const Json& json, const char* pointer) {
-  const Json field = FieldAt(json, pointer);
+std::string TextAt(const nlohmann::json& json, const char* pointer) {
+  const nlohmann::json field = FieldAt(json, pointer);
   if (field.is_string()) return field.get<std::string>();
   return field.is_number() ? field.dump() : "";
 }
 
-bool FlagAt(const Json& json, const char* pointer) {
-  const Json field = FieldAt(json, pointer);
+bool FlagAt(const nlohmann::json& json, const char* pointer) {
+  const nlohmann::json field = FieldAt(json, pointer);
   return field.is_boolean() && field.get<bool>();
 }
 
 // The last line that says something: where a failing program says why.
-std::string LastLine(const std::string& text) {
+std::string LastFilledLine(const std::string& text) {
   const std::size_t end = text.find_last_not_of(" \r\n");
   if (end == std::string::npos) return "";
   const std::size_t newline = text.rfind('\n', end);
@@ -41,7 +39,7 @@ std::string LastLine(const std::string& text) {
 }  // namespace
 
 DsrankFacts ParseDsrankFacts(std::string_view json_text) {
-  const Json json = Json::parse(json_text, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json json = nlohmann::json::parse(json_text, nullptr, /*allow_exceptions=*/false);
   DsrankFacts facts;
   if (!json.is_object()) {
     facts.problem = "its answer is not a JSON object";
@@ -56,7 +54,7 @@ DsrankFacts ParseDsrankFacts(std::string_view json_text) {
   facts.cuda_problem = TextAt(json, "/cuda/reason");
   facts.cuda = TextAt(json, "/cuda/cuda");
   facts.nccl = TextAt(json, "/cuda/nccl");
-  const Json devices = FieldAt(json, "/cuda/devices");
+  const nlohmann::json devices = FieldAt(json, "/cuda/devices");
   if (devices.is_number_unsigned()) facts.cuda_devices = devices.get<int>();
   return facts;
 }
@@ -68,7 +66,7 @@ DsrankFacts AskDsrank(const std::filesystem::path& dsrank) {
     facts.problem = output.status().message();
   } else if (output->exit_status != 0) {
     facts.problem = dsrank.string() + " ended with status " + std::to_string(output->exit_status);
-    const std::string why = LastLine(output->err);
+    const std::string why = LastFilledLine(output->err);
     if (!why.empty()) facts.problem += ": " + why;
   } else {
     facts = ParseDsrankFacts(output->out);

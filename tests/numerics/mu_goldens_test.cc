@@ -17,7 +17,7 @@ namespace {
 using Json = nlohmann::json;
 
 // With the file of base shapes where it is in this checkout.
-const Json& Goldens() {
+const Json& MuRuns() {
   static const Json goldens = [] {
     Json runs = ReadGoldens("mu.json");
     for (Json& run : runs) {
@@ -33,7 +33,7 @@ const Json& Goldens() {
 class MuGoldens : public ::testing::TestWithParam<std::size_t> {};
 
 TEST_P(MuGoldens, EveryWorldAndStageFollowsTheReference) {
-  const Json& golden = Goldens()[GetParam()];
+  const Json& golden = MuRuns()[GetParam()];
   const int last = static_cast<int>(golden["losses"].size());
   const std::string precision = golden["precision"];
   const Tolerance tolerance = ToleranceOf(golden);
@@ -61,9 +61,9 @@ TEST_P(MuGoldens, EveryWorldAndStageFollowsTheReference) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Programs, MuGoldens, ::testing::Range<std::size_t>(0, Goldens().size()),
+INSTANTIATE_TEST_SUITE_P(Programs, MuGoldens, ::testing::Range<std::size_t>(0, MuRuns().size()),
                          [](const auto& info) {
-                           const Json& golden = Goldens()[info.param];
+                           const Json& golden = MuRuns()[info.param];
                            return golden["name"].get<std::string>() + "_" +
                                   golden["precision"].get<std::string>() +
                                   (golden["gradient_clipping"] == 0.0 ? "" : "_clipped") +

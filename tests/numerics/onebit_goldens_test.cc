@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-const Json& Goldens() {
+const Json& OneBitRuns() {
   static const Json goldens = ReadGoldens("onebit.json");
   return goldens;
 }
@@ -24,7 +24,7 @@ const Json& Goldens() {
 class OneBitGoldens : public ::testing::TestWithParam<std::size_t> {};
 
 TEST_P(OneBitGoldens, FollowTheReference) {
-  const Json& golden = Goldens()[GetParam()];
+  const Json& golden = OneBitRuns()[GetParam()];
   const int world_size = golden["world_size"];
   const std::string precision = golden["precision"];
   const Tolerance tolerance = ToleranceOf(golden);
@@ -50,8 +50,9 @@ TEST_P(OneBitGoldens, FollowTheReference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Programs, OneBitGoldens,
-                         ::testing::Range<std::size_t>(0, Goldens().size()), [](const auto& info) {
-                           const Json& golden = Goldens()[info.param];
+                         ::testing::Range<std::size_t>(0, OneBitRuns().size()),
+                         [](const auto& info) {
+                           const Json& golden = OneBitRuns()[info.param];
                            return golden["name"].get<std::string>() + "_" +
                                   golden["precision"].get<std::string>() + "_on_" +
                                   std::to_string(golden["world_size"].get<int>());

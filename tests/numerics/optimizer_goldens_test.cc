@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-const Json& Goldens() {
+const Json& OptimizerRuns() {
   static const Json goldens = ReadGoldens("optimizers.json");
   return goldens;
 }
@@ -28,7 +28,7 @@ void ExpectSameBits(const Outcome& a, const Outcome& b) {
 class OptimizerGoldens : public ::testing::TestWithParam<std::size_t> {};
 
 TEST_P(OptimizerGoldens, EveryWorldAndStageFollowsTheReference) {
-  const Json& golden = Goldens()["runs"][GetParam()];
+  const Json& golden = OptimizerRuns()["runs"][GetParam()];
   const Tolerance tolerance = ToleranceOf(golden);
   const int last = static_cast<int>(golden["losses"].size());
   for (const int world_size : {1, 2}) {
@@ -59,9 +59,9 @@ TEST_P(OptimizerGoldens, EveryWorldAndStageFollowsTheReference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Programs, OptimizerGoldens,
-                         ::testing::Range<std::size_t>(0, Goldens()["runs"].size()),
+                         ::testing::Range<std::size_t>(0, OptimizerRuns()["runs"].size()),
                          [](const auto& info) {
-                           const Json& golden = Goldens()["runs"][info.param];
+                           const Json& golden = OptimizerRuns()["runs"][info.param];
                            return golden["name"].get<std::string>() +
                                   (golden["gradient_clipping"] == 0.0 ? "" : "_clipped");
                          });

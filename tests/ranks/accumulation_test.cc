@@ -13,10 +13,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-void RunMicroBatch(Engine& engine, const TinyRun& run, std::int64_t micro_batch) {
-  engine.backward(engine.forward(TinyBatch(run, engine.world(), micro_batch)));
-}
-
 std::unique_ptr<Engine> MakeEngine(const TinyRun& run, comm::Communicator& world,
                                    const config::DsConfig& config) {
   return Engine::create(MakeTinyModel(run.shape, run.dtype()), config, {.world = &world}).value();

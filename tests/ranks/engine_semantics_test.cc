@@ -22,12 +22,8 @@ namespace {
 using engine::TensorAccess;
 using ::testing::HasSubstr;
 
-void RunMicroBatch(Engine& engine, const TinyRun& run, std::int64_t micro_batch) {
-  engine.backward(engine.forward(TinyBatch(run, engine.world(), micro_batch)));
-}
-
-std::unique_ptr<Engine> MakeEngine(const TinyRun& run, comm::Communicator& world,
-                                   const config::DsConfig& config) {
+std::unique_ptr<Engine> MakeEngineOf(const TinyRun& run, comm::Communicator& world,
+                                     const config::DsConfig& config) {
   const at::ScalarType dtype = config.fp16.enabled ? at::kHalf : at::kFloat;
   return Engine::create(MakeTinyModel(run.shape, dtype), config, {.world = &world}).value();
 }
@@ -72,7 +68,7 @@ TEST(SetLr, HoldsForOneUpdateOfAScheduleOtherwiseForGood) {
 
     config::DsConfig config = TinyConfig(run);
     config.scheduler = config::WarmupLr{.max_lr = 1.0, .num_steps = 10};
-    const auto scheduled = MakeEngine(run, world, config);
+    const auto scheduled = MakeEngineOf(run, world, config);
     TrainTiny(*scheduled, run, 3);
     const double next = scheduled->lr();
     EXPECT_TRUE(scheduled->set_lr(0.25).ok());
@@ -166,7 +162,7 @@ TEST_P(Access, GradientsOfAScaledLossAreSeenUnscaled) {
     scaled.fp16 = {.enabled = true, .loss_scale = 64.0};
     config::DsConfig plain = scaled;
     plain.fp16.loss_scale = 1.0;
-    const auto a = MakeEngine(run, world, scaled), b = MakeEngine(run, world, plain);
+    const auto a = MakeEngineOf(run, world, scaled), b = MakeEngineOf(run, world, plain);
     RunMicroBatch(*a, run, 0);
     RunMicroBatch(*b, run, 0);
     const at::Tensor ours = a->tensors().GetFullGrad("layer.0.w").value();

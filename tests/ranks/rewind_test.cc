@@ -35,16 +35,16 @@ class Observer : public engine::TrainLoopObserver {
   std::vector<std::string> rewinds;
 };
 
-struct Outcome {
+struct RewoundRun {
   Status status;
   Observer observer;
   std::map<std::string, at::Tensor> parameters;
 };
 
 // Six steps with batches 0, 1, 2, ... but those of `left_out`; rank 1's are poisoned in `poisoned`.
-Outcome Train(const std::filesystem::path& root, const std::set<int>& left_out,
-              const std::set<int>& poisoned) {
-  Outcome outcome;
+RewoundRun Train(const std::filesystem::path& root, const std::set<int>& left_out,
+                 const std::set<int>& poisoned) {
+  RewoundRun outcome;
   testing::RunRanks(2, [&](comm::Communicator& world) {
     const TinyRun run{.stage = 2};
     const auto engine =
@@ -75,13 +75,13 @@ Outcome Train(const std::filesystem::path& root, const std::set<int>& left_out,
 
 TEST(Rewind, GoesBackToTheNewestCheckpointAndOnWithTheDataBehindTheStep) {
   const testing::TemporaryFolder folder, other;
-  const Outcome rewound = Train(folder.path(), {}, {3});
+  const RewoundRun rewound = Train(folder.path(), {}, {3});
   ASSERT_TRUE(rewound.status.ok()) << rewound.status.message();
   EXPECT_THAT(rewound.observer.steps, ElementsAre(1, 2, 3, 4, 3, 4, 5, 6));
   EXPECT_THAT(rewound.observer.rewinds,
               ElementsAre(AllOf(HasSubstr("rank 1, micro-step 1"), HasSubstr("-> step-2"))));
   // As if batches 2 and 3 had never been.
-  const Outcome without = Train(other.path(), {2, 3}, {});
+  const RewoundRun without = Train(other.path(), {2, 3}, {});
   ASSERT_TRUE(without.status.ok());
   for (const auto& [name, value] : rewound.parameters) {
     EXPECT_TRUE(value.equal(without.parameters.at(name))) << name;

@@ -122,6 +122,10 @@ Bundle TinyBatch(const TinyRun& run, const comm::Communicator& world, std::int64
   return {.input = tokens.view({samples, kTokens}), .labels = labels.view({samples, kTokens})};
 }
 
+void RunMicroBatch(Engine& engine, const TinyRun& run, std::int64_t micro_batch) {
+  engine.backward(engine.forward(TinyBatch(run, engine.world(), micro_batch)));
+}
+
 std::vector<StepResult> TrainTiny(Engine& engine, const TinyRun& run, int steps) {
   std::vector<StepResult> results;
   for (int i = 0; i < steps; ++i) {

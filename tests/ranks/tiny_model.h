@@ -53,6 +53,9 @@ std::unique_ptr<Engine> MakeTinyEngine(const TinyRun& run, comm::Communicator& w
 // micro-batches, the same ones however they are split. Requires that 24 splits evenly.
 Bundle TinyBatch(const TinyRun& run, const comm::Communicator& world, std::int64_t micro_batch);
 
+// Forward and backward of TinyBatch(run, ., micro_batch).
+void RunMicroBatch(Engine& engine, const TinyRun& run, std::int64_t micro_batch);
+
 // Trains `steps` steps from where the engine stands.
 std::vector<StepResult> TrainTiny(Engine& engine, const TinyRun& run, int steps);
 

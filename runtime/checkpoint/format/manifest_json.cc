@@ -13,8 +13,6 @@
 namespace ds::checkpoint {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr std::string_view kFormatName = "dsrun-checkpoint";
 constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{1} << 31;
 
@@ -26,21 +24,21 @@ constexpr std::size_t kTrailerSize = kChecksumHead.size() + kChecksumDigits + kC
 
 std::string ChecksumText(std::uint32_t crc) { return fmt::format("{:08x}", crc); }
 
-Json ShardToJson(const StoredShard& shard) {
-  Json json = {{"file", shard.file},
-               {"offset", shard.offset},
-               {"length", shard.length},
-               {"crc32c", ChecksumText(shard.crc32c)},
-               {"start", shard.region.flat_start},
-               {"count", shard.region.flat_count}};
+nlohmann::json ShardToJson(const StoredShard& shard) {
+  nlohmann::json json = {{"file", shard.file},
+                         {"offset", shard.offset},
+                         {"length", shard.length},
+                         {"crc32c", ChecksumText(shard.crc32c)},
+                         {"start", shard.region.flat_start},
+                         {"count", shard.region.flat_count}};
   if (shard.region.box) {
     json["box"] = {{"offset", shard.region.box->offset}, {"shape", shard.region.box->shape}};
   }
   return json;
 }
 
-Json TensorToJson(const StoredTensor& tensor) {
-  Json shards = Json::array();
+nlohmann::json TensorToJson(const StoredTensor& tensor) {
+  nlohmann::json shards = nlohmann::json::array();
   for (const StoredShard& shard : tensor.shards) shards.push_back(ShardToJson(shard));
   return {{"name", tensor.name},
           {"dtype", tensor.dtype},
@@ -52,14 +50,14 @@ Status BadField(std::string_view key, std::string_view wanted) {
   return InvalidArgumentError(fmt::format("field '{}' is missing or not {}", key, wanted));
 }
 
-StatusOr<const Json*> GetField(const Json& object, const char* key) {
+StatusOr<const nlohmann::json*> GetField(const nlohmann::json& object, const char* key) {
   if (!object.is_object()) return InvalidArgumentError("an object was expected");
   const auto found = object.find(key);
   if (found == object.end()) return InvalidArgumentError(fmt::format("field '{}' is missing", key));
   return &*found;
 }
 
-StatusOr<std::int64_t> AsInteger(const Json& value, std::string_view key) {
+StatusOr<std::int64_t> AsInteger(const nlohmann::json& value, std::string_view key) {
   // Unsigned is what the JSON library calls every number without a sign.
   if (!value.is_number_integer() ||
       (value.is_number_unsigned() &&
@@ -69,28 +67,28 @@ StatusOr<std::int64_t> AsInteger(const Json& value, std::string_view key) {
   return value.get<std::int64_t>();
 }
 
-StatusOr<std::int64_t> GetInteger(const Json& object, const char* key) {
-  DS_ASSIGN_OR_RETURN(const Json* value, GetField(object, key));
+StatusOr<std::int64_t> GetInteger(const nlohmann::json& object, const char* key) {
+  DS_ASSIGN_OR_RETURN(const nlohmann::json* value, GetField(object, key));
   return AsInteger(*value, key);
 }
 
-StatusOr<std::uint64_t> GetUnsigned(const Json& object, const char* key) {
+StatusOr<std::uint64_t> GetUnsigned(const nlohmann::json& object, const char* key) {
   DS_ASSIGN_OR_RETURN(const std::int64_t value, GetInteger(object, key));
   if (value < 0) return BadField(key, "a count");
   return static_cast<std::uint64_t>(value);
 }
 
-StatusOr<std::string> GetString(const Json& object, const char* key) {
-  DS_ASSIGN_OR_RETURN(const Json* value, GetField(object, key));
+StatusOr<std::string> GetString(const nlohmann::json& object, const char* key) {
+  DS_ASSIGN_OR_RETURN(const nlohmann::json* value, GetField(object, key));
   if (!value->is_string()) return BadField(key, "a string");
   return value->get<std::string>();
 }
 
-StatusOr<Shape> GetShape(const Json& object, const char* key) {
-  DS_ASSIGN_OR_RETURN(const Json* value, GetField(object, key));
+StatusOr<Shape> GetShape(const nlohmann::json& object, const char* key) {
+  DS_ASSIGN_OR_RETURN(const nlohmann::json* value, GetField(object, key));
   if (!value->is_array()) return BadField(key, "a list of integers");
   Shape shape;
-  for (const Json& extent : *value) {
+  for (const nlohmann::json& extent : *value) {
     DS_ASSIGN_OR_RETURN(const std::int64_t number, AsInteger(extent, key));
     shape.push_back(number);
   }
@@ -104,7 +102,7 @@ StatusOr<std::uint32_t> ParseChecksum(std::string_view text) {
   return *crc;
 }
 
-StatusOr<StoredShard> ShardFromJson(const Json& json) {
+StatusOr<StoredShard> ShardFromJson(const nlohmann::json& json) {
   StoredShard shard;
   DS_ASSIGN_OR_RETURN(shard.file, GetString(json, "file"));
   DS_ASSIGN_OR_RETURN(shard.offset, GetUnsigned(json, "offset"));
@@ -122,31 +120,31 @@ StatusOr<StoredShard> ShardFromJson(const Json& json) {
   return shard;
 }
 
-StatusOr<StoredTensor> TensorFromJson(const Json& json) {
+StatusOr<StoredTensor> TensorFromJson(const nlohmann::json& json) {
   StoredTensor tensor;
   DS_ASSIGN_OR_RETURN(tensor.name, GetString(json, "name"));
   DS_ASSIGN_OR_RETURN(tensor.dtype, GetString(json, "dtype"));
   DS_ASSIGN_OR_RETURN(tensor.shape, GetShape(json, "shape"));
-  DS_ASSIGN_OR_RETURN(const Json* shards, GetField(json, "shards"));
+  DS_ASSIGN_OR_RETURN(const nlohmann::json* shards, GetField(json, "shards"));
   if (!shards->is_array()) return BadField("shards", "a list");
-  for (const Json& shard_json : *shards) {
+  for (const nlohmann::json& shard_json : *shards) {
     DS_ASSIGN_OR_RETURN(StoredShard shard, ShardFromJson(shard_json));
     tensor.shards.push_back(std::move(shard));
   }
   return tensor;
 }
 
-StatusOr<std::vector<StoredTensor>> TensorsFromJson(const Json& json) {
+StatusOr<std::vector<StoredTensor>> TensorsFromJson(const nlohmann::json& json) {
   if (!json.is_array()) return BadField("tensors", "a list");
   std::vector<StoredTensor> tensors;
-  for (const Json& tensor_json : json) {
+  for (const nlohmann::json& tensor_json : json) {
     DS_ASSIGN_OR_RETURN(StoredTensor tensor, TensorFromJson(tensor_json));
     tensors.push_back(std::move(tensor));
   }
   return tensors;
 }
 
-Status CheckHeader(const Json& json) {
+Status CheckHeader(const nlohmann::json& json) {
   DS_ASSIGN_OR_RETURN(const std::string format, GetString(json, "format"));
   if (format != kFormatName) return BadField("format", fmt::format("'{}'", kFormatName));
   DS_ASSIGN_OR_RETURN(const std::int64_t version, GetInteger(json, "version"));
@@ -170,17 +168,17 @@ StatusOr<std::string_view> CheckedBody(std::string_view text) {
   return body;
 }
 
-StatusOr<Manifest> FromJson(const Json& json) {
+StatusOr<Manifest> FromJson(const nlohmann::json& json) {
   DS_RETURN_IF_ERROR(CheckHeader(json));
   Manifest manifest;
   DS_ASSIGN_OR_RETURN(manifest.step, GetInteger(json, "step"));
-  DS_ASSIGN_OR_RETURN(const Json* state, GetField(json, "state"));
+  DS_ASSIGN_OR_RETURN(const nlohmann::json* state, GetField(json, "state"));
   if (!state->is_object()) return BadField("state", "an object");
   manifest.state = *state;
-  DS_ASSIGN_OR_RETURN(const Json* written_by, GetField(json, "written_by"));
+  DS_ASSIGN_OR_RETURN(const nlohmann::json* written_by, GetField(json, "written_by"));
   if (!written_by->is_object()) return BadField("written_by", "an object");
   manifest.written_by = *written_by;
-  DS_ASSIGN_OR_RETURN(const Json* tensors, GetField(json, "tensors"));
+  DS_ASSIGN_OR_RETURN(const nlohmann::json* tensors, GetField(json, "tensors"));
   DS_ASSIGN_OR_RETURN(manifest.tensors, TensorsFromJson(*tensors));
   DS_RETURN_IF_ERROR(CheckManifest(manifest));
   return manifest;
@@ -200,7 +198,7 @@ std::string SerializeTensors(std::span<const StoredTensor> tensors) {
 }
 
 StatusOr<std::vector<StoredTensor>> ParseTensors(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) return InvalidArgumentError("it is not JSON");
   return TensorsFromJson(json);
 }
@@ -217,7 +215,7 @@ std::string SerializeManifest(const Manifest& manifest) {
 
 StatusOr<Manifest> ParseManifest(std::string_view text) {
   DS_RETURN_IF_ERROR(CheckedBody(text).status());
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) return InvalidArgumentError("it is not JSON");
   return FromJson(json);
 }

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+constexpr std::size_t kReadBytes = std::size_t{1} << 20;
 
 // The checksum of [offset, offset + length) as the file has it.
 StatusOr<std::uint32_t> ChecksumOf(int fd, const StoredShard& shard,
@@ -107,7 +107,7 @@ std::vector<Damage> VerifyShards(const fs::path& path, std::vector<NamedShard> s
     return a.shard.offset < b.shard.offset;
   });
   std::vector<Damage> damages;
-  std::vector<std::byte> buffer(kPieceBytes);
+  std::vector<std::byte> buffer(kReadBytes);
   for (const NamedShard& named : shards) {
     std::string problem =
         ShardProblem(fd.get(), static_cast<std::uint64_t>(info.st_size), named.shard, &buffer);

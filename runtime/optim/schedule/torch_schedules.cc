@@ -9,12 +9,12 @@
 namespace ds::optim {
 namespace {
 
-double AsDouble(std::int64_t value) { return static_cast<double>(value); }
+double ToDouble(std::int64_t value) { return static_cast<double>(value); }
 
 // From 1 at 0 to 0 at 1, along half a period.
 double CosineFall(double progress) { return (1 + std::cos(std::numbers::pi * progress)) / 2; }
 
-double Power(double base, std::int64_t exponent) { return std::pow(base, AsDouble(exponent)); }
+double Power(double base, std::int64_t exponent) { return std::pow(base, ToDouble(exponent)); }
 
 // What a cycle's height is multiplied by.
 double CyclicScale(const config::CyclicLr& s, double cycle, std::int64_t advances) {
@@ -79,7 +79,7 @@ ScheduledValues ValuesOf(const config::ConstantLr& s, double base_lr, std::int64
 
 ScheduledValues ValuesOf(const config::LinearLr& s, double base_lr, std::int64_t advances) {
   if (s.total_iters == 0) return {.lr = base_lr * s.start_factor};
-  const double progress = AsDouble(std::min(s.total_iters, advances)) / AsDouble(s.total_iters);
+  const double progress = ToDouble(std::min(s.total_iters, advances)) / ToDouble(s.total_iters);
   return {.lr = base_lr * (s.start_factor + (s.end_factor - s.start_factor) * progress)};
 }
 
@@ -89,13 +89,13 @@ ScheduledValues ValuesOf(const config::ExponentialLr& s, double base_lr, std::in
 
 ScheduledValues ValuesOf(const config::PolynomialLr& s, double base_lr, std::int64_t advances) {
   if (s.total_iters == 0) return {.lr = base_lr};
-  const double progress = AsDouble(std::min(s.total_iters, advances)) / AsDouble(s.total_iters);
+  const double progress = ToDouble(std::min(s.total_iters, advances)) / ToDouble(s.total_iters);
   return {.lr = base_lr * std::pow(1.0 - progress, s.power)};
 }
 
 ScheduledValues ValuesOf(const config::CosineAnnealingLr& s, double base_lr,
                          std::int64_t advances) {
-  const double progress = AsDouble(advances) / AsDouble(s.t_max);
+  const double progress = ToDouble(advances) / ToDouble(s.t_max);
   return {.lr = s.eta_min + (base_lr - s.eta_min) * CosineFall(progress)};
 }
 
@@ -108,15 +108,15 @@ ScheduledValues ValuesOf(const config::CosineAnnealingWarmRestarts& s, double ba
     position -= period;
     period *= s.t_mult;
   }
-  const double progress = AsDouble(position) / AsDouble(period);
+  const double progress = ToDouble(position) / ToDouble(period);
   return {.lr = s.eta_min + (base_lr - s.eta_min) * CosineFall(progress)};
 }
 
 ScheduledValues ValuesOf(const config::CyclicLr& s, double /*base_lr*/, std::int64_t advances) {
-  const double total = AsDouble(s.step_size_up + s.step_size_down);
-  const double ratio = AsDouble(s.step_size_up) / total;
-  const double cycle = std::floor(1 + AsDouble(advances) / total);
-  const double x = 1.0 + AsDouble(advances) / total - cycle;
+  const double total = ToDouble(s.step_size_up + s.step_size_down);
+  const double ratio = ToDouble(s.step_size_up) / total;
+  const double cycle = std::floor(1 + ToDouble(advances) / total);
+  const double x = 1.0 + ToDouble(advances) / total - cycle;
   const double height = x <= ratio ? x / ratio : (x - 1) / (ratio - 1);
   const double scale = CyclicScale(s, cycle, advances);
   ScheduledValues values{.lr = s.base_lr + (s.max_lr - s.base_lr) * height * scale};
@@ -129,9 +129,9 @@ ScheduledValues ValuesOf(const config::CyclicLr& s, double /*base_lr*/, std::int
 ScheduledValues ValuesOf(const config::OneCycleLr& s, double /*base_lr*/, std::int64_t advances) {
   const double first_lr = s.max_lr / s.div_factor;
   const double last_lr = first_lr / s.final_div_factor;
-  const double total = AsDouble(s.total_steps);
+  const double total = ToDouble(s.total_steps);
   const Phase rise{s.pct_start * total - 1, first_lr, s.max_lr, s.max_momentum, s.base_momentum};
-  const double index = AsDouble(advances);
+  const double index = ToDouble(advances);
   if (!s.three_phase) {
     const Phase fall{total - 1, s.max_lr, last_lr, s.base_momentum, s.max_momentum};
     return InPhases(s, std::array{rise, fall}, index);

@@ -23,7 +23,7 @@ using ::testing::internal::GetCapturedStdout;
 
 constexpr std::int64_t kSecond = 1'000'000'000;
 
-v1::Event Step(int step, std::int64_t unix_nanos) {
+v1::Event TimedStep(int step, std::int64_t unix_nanos) {
   return At(unix_nanos, Report(0, "step", "{\"step\":" + std::to_string(step) + ",\"loss\":1.5}"));
 }
 
@@ -56,41 +56,42 @@ TEST(ConsoleTest, CarriageReturnsEndLinesToo) {
 
 TEST(ConsoleTest, PlainLinesForTheFirstTheLastAndEveryFewSeconds) {
   const auto [out, err] =
-      Shown({.total_steps = 9}, {Step(1, 0), Step(2, kSecond), Step(3, 6 * kSecond),
-                                 Step(4, 7 * kSecond), Step(5, 8 * kSecond)});
+      Shown({.total_steps = 9}, {TimedStep(1, 0), TimedStep(2, kSecond), TimedStep(3, 6 * kSecond),
+                                 TimedStep(4, 7 * kSecond), TimedStep(5, 8 * kSecond)});
   EXPECT_EQ(out,
             "step 1/9  loss 1.5000\nstep 3/9  loss 1.5000  left 18s\n"
             "step 5/9  loss 1.5000  left 8s\n");
 }
 
 TEST(ConsoleTest, TheLastStepOfTheTotalIsShownOnce) {
-  EXPECT_EQ(Shown({.total_steps = 2}, {Step(1, 0), Step(2, kSecond)}).first,
+  EXPECT_EQ(Shown({.total_steps = 2}, {TimedStep(1, 0), TimedStep(2, kSecond)}).first,
             "step 1/2  loss 1.5000\nstep 2/2  loss 1.5000\n");
 }
 
 TEST(ConsoleTest, TheLiveLineIsRedrawnBelowTheOutput) {
   const auto [out, err] =
-      Shown({.live_line = true}, {Step(1, 0), At(kSecond, Output(0, "text\n")), Step(2, kSecond)});
+      Shown({.live_line = true},
+            {TimedStep(1, 0), At(kSecond, Output(0, "text\n")), TimedStep(2, kSecond)});
   EXPECT_EQ(out,
             "\r\x1b[Kstep 1  loss 1.5000\r\x1b[Kstep 2  loss 1.5000\r\x1b[K0@h: text\n"
             "step 2  loss 1.5000\n");
 }
 
 TEST(ConsoleTest, TheLiveLineFitsTheTerminal) {
-  const auto [out, err] = Shown({.live_line = true, .columns = 8}, {Step(100, 0)});
+  const auto [out, err] = Shown({.live_line = true, .columns = 8}, {TimedStep(100, 0)});
   EXPECT_EQ(out, "\r\x1b[Kstep 10\r\x1b[Kstep 100  loss 1.5000\n");
 }
 
 TEST(ConsoleTest, QuietShowsNeitherOutputNorProgress) {
   const auto [out, err] = Shown(
-      {.quiet = true}, {Output(0, "x\n"), Step(1, 0), Report(0, "notice", R"({"text":"n"})")});
+      {.quiet = true}, {Output(0, "x\n"), TimedStep(1, 0), Report(0, "notice", R"({"text":"n"})")});
   EXPECT_EQ(out, "");
   EXPECT_EQ(err, "");
 }
 
 TEST(ConsoleTest, ErrorsOnlyShowsStandardErrorAndNotices) {
   const auto [out, err] = Shown({.errors_only = true, .shown = LogFilter::Parse("", true).value()},
-                                {Output(0, "x\n"), Output(0, "bad\n", true), Step(1, 0),
+                                {Output(0, "x\n"), Output(0, "bad\n", true), TimedStep(1, 0),
                                  Report(0, "notice", R"({"text":"n"})")});
   EXPECT_EQ(out, "");
   EXPECT_EQ(err, "0@h: bad\ndsrun: n\n");

@@ -15,34 +15,35 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-Environment Parsed(std::string_view text) {
+Environment ParsedVariables(std::string_view text) {
   const auto environment = ParseEnvFile(text, "f");
   EXPECT_TRUE(environment.ok()) << environment.status().message();
   return environment.ok() ? *environment : Environment();
 }
 
-std::string Refusal(std::string_view text) {
+std::string VariableRefusal(std::string_view text) {
   const auto environment = ParseEnvFile(text, "f");
   return environment.ok() ? "accepted" : environment.status().message();
 }
 
 TEST(EnvFileTest, CommentsBlankLinesAndExportsAreFine) {
   EXPECT_THAT(
-      Parsed("\xEF\xBB\xBF# first\n\n  \t\r\nA=1\r\n  export B = two words  \n"
-             "export\tC=3 # three\n#D=4\n\t# E=5\nF=no newline"),
+      ParsedVariables("\xEF\xBB\xBF# first\n\n  \t\r\nA=1\r\n  export B = two words  \n"
+                      "export\tC=3 # three\n#D=4\n\t# E=5\nF=no newline"),
       ElementsAre(Pair("A", "1"), Pair("B", "two words"), Pair("C", "3"), Pair("F", "no newline")));
 }
 
 TEST(EnvFileTest, ValuesAreBytesAndNothingIsExpanded) {
-  EXPECT_THAT(Parsed("A=$HOME/`id`;*|\\n\nB=a=b=c\nC=\nD=64(x2)\nE=a#b\nF=\xFF\xFE\nexport=1\n"
-                     "G=#fff\nH= #fff\n"),
-              ElementsAre(Pair("A", "$HOME/`id`;*|\\n"), Pair("B", "a=b=c"), Pair("C", ""),
-                          Pair("D", "64(x2)"), Pair("E", "a#b"), Pair("F", "\xFF\xFE"),
-                          Pair("export", "1"), Pair("G", "#fff"), Pair("H", "")));
+  EXPECT_THAT(
+      ParsedVariables("A=$HOME/`id`;*|\\n\nB=a=b=c\nC=\nD=64(x2)\nE=a#b\nF=\xFF\xFE\nexport=1\n"
+                      "G=#fff\nH= #fff\n"),
+      ElementsAre(Pair("A", "$HOME/`id`;*|\\n"), Pair("B", "a=b=c"), Pair("C", ""),
+                  Pair("D", "64(x2)"), Pair("E", "a#b"), Pair("F", "\xFF\xFE"), Pair("export", "1"),
+                  Pair("G", "#fff"), Pair("H", "")));
 }
 
 TEST(EnvFileTest, Quotes) {
-  EXPECT_THAT(Parsed(R"(A=" a # b " # comment
+  EXPECT_THAT(ParsedVariables(R"(A=" a # b " # comment
 B='$x \n "y" '
 C="tab\tline\nquote\" back\\ dollar\$ other\d"
 D=""
@@ -54,20 +55,24 @@ E=it's "fine" inside
 }
 
 TEST(EnvFileTest, TheLastLineOfANameCounts) {
-  EXPECT_THAT(Parsed("A=1\nB=2\nA=3\n"), ElementsAre(Pair("A", "3"), Pair("B", "2")));
-  EXPECT_THAT(Parsed(""), IsEmpty());
+  EXPECT_THAT(ParsedVariables("A=1\nB=2\nA=3\n"), ElementsAre(Pair("A", "3"), Pair("B", "2")));
+  EXPECT_THAT(ParsedVariables(""), IsEmpty());
 }
 
 TEST(EnvFileTest, WhatIsRefusedIsNamedByLineAndNeverShowsTheValue) {
-  EXPECT_EQ(Refusal("A=1\n\nNAME\n"), "f:3: expected NAME=VALUE, found no '='");
-  EXPECT_EQ(Refusal("=secret"), "f:1: no name in front of '='");
-  EXPECT_EQ(Refusal("set A=secret"), "f:1: the name in front of '=' holds a blank or a quote");
-  EXPECT_EQ(Refusal("'A'=secret"), "f:1: the name in front of '=' holds a blank or a quote");
-  EXPECT_EQ(Refusal("A=\"secret"), "f:1: the value's \" is not closed");
-  EXPECT_EQ(Refusal("A=\"secret\\\""), "f:1: the value's \" is not closed");
-  EXPECT_EQ(Refusal("A='secret' more"), "f:1: text behind the closing '; quote the whole value");
-  EXPECT_EQ(Refusal("A='secret'#more"), "f:1: text behind the closing '; quote the whole value");
-  EXPECT_EQ(Refusal(std::string_view("A=sec\0ret", 9)), "f:1: holds a NUL byte");
+  EXPECT_EQ(VariableRefusal("A=1\n\nNAME\n"), "f:3: expected NAME=VALUE, found no '='");
+  EXPECT_EQ(VariableRefusal("=secret"), "f:1: no name in front of '='");
+  EXPECT_EQ(VariableRefusal("set A=secret"),
+            "f:1: the name in front of '=' holds a blank or a quote");
+  EXPECT_EQ(VariableRefusal("'A'=secret"),
+            "f:1: the name in front of '=' holds a blank or a quote");
+  EXPECT_EQ(VariableRefusal("A=\"secret"), "f:1: the value's \" is not closed");
+  EXPECT_EQ(VariableRefusal("A=\"secret\\\""), "f:1: the value's \" is not closed");
+  EXPECT_EQ(VariableRefusal("A='secret' more"),
+            "f:1: text behind the closing '; quote the whole value");
+  EXPECT_EQ(VariableRefusal("A='secret'#more"),
+            "f:1: text behind the closing '; quote the whole value");
+  EXPECT_EQ(VariableRefusal(std::string_view("A=sec\0ret", 9)), "f:1: holds a NUL byte");
 }
 
 TEST(EnvFileTest, ANamedFileMustExist) {

@@ -20,7 +20,7 @@ std::string Show(const std::vector<HostEntry>& hosts) {
 }
 
 // The hosts, or the error.
-std::string Parsed(std::string_view text) {
+std::string ParsedHosts(std::string_view text) {
   const auto hosts = ParseHostfile(text, "hosts");
   return hosts.ok() ? Show(*hosts) : hosts.status().message();
 }
@@ -45,27 +45,27 @@ TEST(HostfileTest, TakesWhatDeepSpeedTakes) {
       {"\xEF\xBB\xBFworker-1 slots=4\n", "worker-1=4"},
       {"worker-1 slots=4096\n", "worker-1=4096"},
   };
-  for (const auto& [text, expected] : cases) EXPECT_EQ(Parsed(text), expected) << text;
+  for (const auto& [text, expected] : cases) EXPECT_EQ(ParsedHosts(text), expected) << text;
 }
 
 TEST(HostfileTest, TakesPerHostKeys) {
-  EXPECT_EQ(Parsed("a slots=1 port=2222 user=me workdir=/x=y spare # why\n"),
+  EXPECT_EQ(ParsedHosts("a slots=1 port=2222 user=me workdir=/x=y spare # why\n"),
             "a=1;port=2222;spare=;user=me;workdir=/x=y");
-  EXPECT_EQ(Parsed("a slots=1 #spare\n"), "a=1");
+  EXPECT_EQ(ParsedHosts("a slots=1 #spare\n"), "a=1");
 }
 
 TEST(HostfileTest, ValuesWithBlanksStandInQuotes) {
-  EXPECT_EQ(Parsed("a slots=1 exec=\"docker exec -i it's\" workdir=\"/my data\" # \"x\n"),
+  EXPECT_EQ(ParsedHosts("a slots=1 exec=\"docker exec -i it's\" workdir=\"/my data\" # \"x\n"),
             "a=1;exec=docker exec -i it's;workdir=/my data");
-  EXPECT_EQ(Parsed("a slots=1 user=b\"c\n"), "a=1;user=b\"c");
-  EXPECT_EQ(Parsed("a slots=1 user=b=\"c\n"), "a=1;user=b=\"c");
-  EXPECT_EQ(Parsed("a slots=1 exec=x=\"y z\"\n"),
+  EXPECT_EQ(ParsedHosts("a slots=1 user=b\"c\n"), "a=1;user=b\"c");
+  EXPECT_EQ(ParsedHosts("a slots=1 user=b=\"c\n"), "a=1;user=b=\"c");
+  EXPECT_EQ(ParsedHosts("a slots=1 exec=x=\"y z\"\n"),
             "hosts:1: unknown key 'z\"' behind slots=1 (a comment starts with '#')");
-  EXPECT_EQ(Parsed("a slots=1 exec=\"docker exec\n"),
+  EXPECT_EQ(ParsedHosts("a slots=1 exec=\"docker exec\n"),
             "hosts:1: the '\"' behind 'exec=' is never closed");
-  EXPECT_EQ(Parsed("a slots=1 exec=\"docker\"x\n"),
+  EXPECT_EQ(ParsedHosts("a slots=1 exec=\"docker\"x\n"),
             "hosts:1: text right behind the closing '\"' of 'exec'");
-  EXPECT_EQ(Parsed("a slots=1 exec=\"\"\n"), "hosts:1: 'exec=' has no value");
+  EXPECT_EQ(ParsedHosts("a slots=1 exec=\"\"\n"), "hosts:1: 'exec=' has no value");
 }
 
 TEST(HostfileTest, RefusesWithFileAndLine) {
@@ -114,7 +114,7 @@ TEST(HostfileTest, RefusesWithFileAndLine) {
       {std::string("w\0x slots=4\n", 12), "hosts:1: holds a control character"},
       {"w\x1b[31m slots=4\n", "hosts:1: holds a control character"},
   };
-  for (const auto& [text, expected] : cases) EXPECT_EQ(Parsed(text), expected) << text;
+  for (const auto& [text, expected] : cases) EXPECT_EQ(ParsedHosts(text), expected) << text;
 }
 
 TEST(HostfileTest, ANamedFileMustExist) {

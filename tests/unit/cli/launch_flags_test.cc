@@ -10,14 +10,14 @@ namespace {
 
 using ::testing::ElementsAre;
 
-struct Parsed {
+struct ParsedFlags {
   LaunchFlags flags;
   std::vector<std::string> rest;
 };
 
-StatusOr<Parsed> Parse(const std::vector<std::string>& arguments,
-                       FlagParser::Rest rest = FlagParser::Rest::kProgram) {
-  Parsed parsed;
+StatusOr<ParsedFlags> Parse(const std::vector<std::string>& arguments,
+                            FlagParser::Rest rest = FlagParser::Rest::kProgram) {
+  ParsedFlags parsed;
   FlagParser parser("", "");
   AddLaunchFlags(&parser, &parsed.flags);
   DS_ASSIGN_OR_RETURN(FlagParser::Result result, parser.Parse(arguments, rest));
@@ -84,13 +84,13 @@ TEST(LaunchFlagsTest, HowAProcessRuns) {
   EXPECT_THAT(parsed->flags.ulimits, ElementsAre("core=0", "nofile=1:2"));
 }
 
-struct Refusal {
+struct FlagRefusal {
   std::vector<std::string> arguments;
   std::string message;
 };
 
 TEST(LaunchFlagsTest, RefusesByName) {
-  const std::vector<Refusal> refusals = {
+  const std::vector<FlagRefusal> refusals = {
       {{"--num_gpu", "2", "prog"}, "unknown flag --num_gpu; did you mean '--num_gpus'?"},
       {{"--hostfil=x"}, "unknown flag --hostfil; did you mean '--hostfile'?"},
       {{"--zzzzzzzzzzz"}, "unknown flag --zzzzzzzzzzz"},
@@ -116,7 +116,7 @@ TEST(LaunchFlagsTest, RefusesByName) {
        "--launcher slurm is not supported: dsrun starts its own daemon on every host; drop the "
        "flag"},
   };
-  for (const Refusal& refusal : refusals) {
+  for (const FlagRefusal& refusal : refusals) {
     const auto parsed = Parse(refusal.arguments);
     ASSERT_FALSE(parsed.ok()) << refusal.message;
     EXPECT_EQ(parsed.status().message(), refusal.message);

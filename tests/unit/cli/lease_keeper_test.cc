@@ -20,7 +20,7 @@ using std::chrono::seconds;
 constexpr milliseconds kLease{300};
 
 // A daemon whose answers to renewals are told.
-class FakeDaemon : public HostDaemon {
+class LeaseDaemon : public HostDaemon {
  public:
   StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest&) override { return kUnused; }
   std::future<StatusOr<v1::LaunchResponse>> BeginLaunch(const v1::LaunchRequest&) override {
@@ -99,8 +99,8 @@ class Changes {
 };
 
 TEST(LeaseKeeperTest, RenewsAllHostsUntilItReleasesThem) {
-  FakeDaemon first;
-  FakeDaemon second;
+  LeaseDaemon first;
+  LeaseDaemon second;
   LeaseKeeper keeper(kLease);
   keeper.Add(0, &first);
   ASSERT_TRUE(first.AwaitRenewals(3)) << "while others are still being reached";
@@ -115,7 +115,7 @@ TEST(LeaseKeeperTest, RenewsAllHostsUntilItReleasesThem) {
 }
 
 TEST(LeaseKeeperTest, AHostWithoutALeaseIsLeftAlone) {
-  FakeDaemon local;
+  LeaseDaemon local;
   local.has_lease = false;
   {
     LeaseKeeper keeper(kLease);
@@ -126,7 +126,7 @@ TEST(LeaseKeeperTest, AHostWithoutALeaseIsLeftAlone) {
 }
 
 TEST(LeaseKeeperTest, ASilentHostIsLostStepByStepAndForGood) {
-  FakeDaemon host;
+  LeaseDaemon host;
   host.answer = false;
   Changes changes;
   LeaseKeeper keeper(kLease);
@@ -144,7 +144,7 @@ TEST(LeaseKeeperTest, ASilentHostIsLostStepByStepAndForGood) {
   // A renewal now would keep ranks alive that the job has written off.
   const int renewals = host.renewals();
   host.answer = true;
-  FakeDaemon other;
+  LeaseDaemon other;
   keeper.Add(8, &other);
   ASSERT_TRUE(other.AwaitRenewals(4));
   EXPECT_EQ(host.renewals(), renewals);
@@ -153,7 +153,7 @@ TEST(LeaseKeeperTest, ASilentHostIsLostStepByStepAndForGood) {
 }
 
 TEST(LeaseKeeperTest, EventsKeepAHostAliveWhoseAnswersDoNotCome) {
-  FakeDaemon busy;
+  LeaseDaemon busy;
   busy.answer = false;
   busy.events = true;
   Changes changes;
@@ -166,7 +166,7 @@ TEST(LeaseKeeperTest, EventsKeepAHostAliveWhoseAnswersDoNotCome) {
 }
 
 TEST(LeaseKeeperTest, WhoListensLaterHearsOfIt) {
-  FakeDaemon host;
+  LeaseDaemon host;
   host.answer = false;
   Changes changes;
   LeaseKeeper keeper(kLease);
@@ -177,7 +177,7 @@ TEST(LeaseKeeperTest, WhoListensLaterHearsOfIt) {
 }
 
 TEST(LeaseKeeperTest, AHostThatAnswersAgainIsAliveAgain) {
-  FakeDaemon host;
+  LeaseDaemon host;
   host.answer = false;
   Changes changes;
   LeaseKeeper keeper(seconds(3));

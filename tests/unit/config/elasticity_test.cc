@@ -14,14 +14,13 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using Json = nlohmann::json;
 using Version = ElasticityConfig::Version;
 
 // One recorded call of the reference.
 struct Recorded {
   ElasticityConfig config;
   std::optional<std::int64_t> num_gpus;
-  Json answer;  // [batch, valid GPUs, micro batch], or the name of an exception
+  nlohmann::json answer;  // [batch, valid GPUs, micro batch], or the name of an exception
 
   bool has_answer() const { return answer.is_array(); }
   // An answer that no job can run with.
@@ -30,7 +29,7 @@ struct Recorded {
   }
 };
 
-Recorded Read(const Json& row) {
+Recorded Read(const nlohmann::json& row) {
   Recorded recorded{.config = {.max_train_batch_size = row[0],
                                .micro_batch_sizes = row[1],
                                .min_gpus = row[2],
@@ -45,7 +44,7 @@ Recorded Read(const Json& row) {
 }
 
 // As the golden file writes them.
-Json Shortened(const std::vector<std::int64_t>& counts) {
+nlohmann::json Shortened(const std::vector<std::int64_t>& counts) {
   if (counts.size() <= 12) return counts;
   const auto sum = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   return {counts.size(), counts.front(), counts.back(), sum};
@@ -63,7 +62,7 @@ std::string Difference(const Recorded& recorded) {
 
 TEST(SolveElasticityTest, AnswersAsTheReferenceDoes) {
   int equal = 0, refused = 0;
-  for (const Json& row : ReadGolden("elasticity.json")) {
+  for (const nlohmann::json& row : ReadGolden("elasticity.json")) {
     const Recorded recorded = Read(row);
     if (!Difference(recorded).empty()) continue;
     SCOPED_TRACE(row.dump());
@@ -86,7 +85,7 @@ TEST(SolveElasticityTest, AnswersAsTheReferenceDoes) {
 // Where it differs: an error, or an answer that keeps what the config demands.
 TEST(SolveElasticityTest, NeverAnswersWhatCannotBe) {
   std::map<std::string, int> seen;
-  for (const Json& row : ReadGolden("elasticity.json")) {
+  for (const nlohmann::json& row : ReadGolden("elasticity.json")) {
     const Recorded recorded = Read(row);
     const std::string difference = Difference(recorded);
     if (difference.empty()) continue;

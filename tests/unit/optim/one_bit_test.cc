@@ -48,14 +48,14 @@ TEST(ZeroOneIntervals, DoubleAsTheyAreTold) {
   EXPECT_EQ(intervals.At(12), ZeroOneUpdate::kLocal);
 }
 
-constexpr std::int64_t kCount = 100;
+constexpr std::int64_t kParameters = 100;
 
 // One parameter of 60 elements and one of 30 behind padding.
 Part TwoParameters(const Optimizer& optimizer) {
-  Part part{.parameter = at::arange(kCount, at::kFloat).mul_(0.7).sin_(),
-            .gradient = at::zeros({kCount})};
+  Part part{.parameter = at::arange(kParameters, at::kFloat).mul_(0.7).sin_(),
+            .gradient = at::zeros({kParameters})};
   for (std::size_t i = 0; i < optimizer.state_names({}).size(); ++i) {
-    part.state.push_back(at::zeros({kCount}));
+    part.state.push_back(at::zeros({kParameters}));
   }
   part.segments = part.owned = {{.parameter = 0, .start = 0, .count = 60},
                                 {.parameter = 1, .start = 64, .count = 30}};
@@ -68,7 +68,7 @@ Part TwoParameters(const Optimizer& optimizer) {
 // Elements 5 to 9 and the second parameter's 70 to 79 never have a gradient.
 at::Tensor GradientOf(int rank, std::int64_t step) {
   at::Tensor gradient =
-      (at::arange(kCount, at::kFloat) * 0.31 + rank + 2 * step).cos_().mul_(0.1 + rank);
+      (at::arange(kParameters, at::kFloat) * 0.31 + rank + 2 * step).cos_().mul_(0.1 + rank);
   for (const auto& [start, count] : {std::pair{5, 5}, {60, 4}, {70, 10}, {94, 6}}) {
     gradient.narrow(0, start, count).zero_();
   }
@@ -104,7 +104,7 @@ TEST_P(OneBit, ElementsWithoutAGradientStayWhereTheyAre) {
     const at::Tensor first = part.parameter.clone();
     for (std::int64_t step = 1; step <= 16; ++step) Train(*optimizer, part, world, step);
     const at::Tensor moved = part.parameter.ne(first);
-    for (std::int64_t i = 0; i < kCount; ++i) {
+    for (std::int64_t i = 0; i < kParameters; ++i) {
       EXPECT_EQ(moved[i].item<bool>(), GradientOf(0, 1)[i].item<float>() != 0.0F) << i;
     }
   });
@@ -151,8 +151,8 @@ INSTANTIATE_TEST_SUITE_P(All, OneBit,
 RankParts ThreeParts(comm::Communicator& world, bool masters) {
   RankParts all{.parameter_count = 6, .world = &world};
   for (int i = 0; i < 3; ++i) {
-    Part part{.parameter = at::zeros({kCount})};
-    if (masters) part.published = at::zeros({kCount}, at::kHalf);
+    Part part{.parameter = at::zeros({kParameters})};
+    if (masters) part.published = at::zeros({kParameters}, at::kHalf);
     part.segments = {{.parameter = 2 * i, .start = 0, .count = 60},
                      {.parameter = 2 * i + 1, .start = 64, .count = 30}};
     if (i == 1) part.group.weight_decay_factor = 0.0;
