@@ -1,3 +1,9 @@
+# Code that only tests run: -O2 takes a quarter more of the compiler's time and saves the tests nothing.
+# The precompiled header of -O2 serves -O1, too.
+function(ds_use_test_options target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+endfunction()
+
 # ds_test(NAME [TORCH] SOURCES ... [LINKS ...] [ENV ...] [LABELS ...] [TIMEOUT seconds])
 #
 # One executable and one ctest entry; NAME is "<kind>.<what>", for example unit.base.
@@ -10,6 +16,7 @@ function(ds_test name)
   add_executable(${target} ${ARG_SOURCES})
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR})
+  ds_use_test_options(${target})
   target_link_libraries(${target} PRIVATE ${ARG_LINKS} GTest::gmock GTest::gtest GTest::gtest_main)
   if(ARG_TORCH)
     target_link_libraries(${target} PRIVATE ds_test_seed)
