@@ -1,8 +1,8 @@
 #pragma once
 
-// What certificates call the two ends of a job's channel between hosts. It is the DNS entry of the
-// certificate's subjectAltName: TLS checks the daemon's for the controller, and the daemon compares
-// the controller's with what it expects.
+// The names that certificates give the two ends of a job's channel between hosts. Each is the DNS
+// entry of the certificate's subjectAltName: TLS checks the daemon's for the controller, and the
+// daemon compares the controller's with what it expects.
 //
 // Pure.
 

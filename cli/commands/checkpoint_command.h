@@ -15,8 +15,8 @@ namespace ds::cli {
 
 StatusOr<int> CheckpointCommand(const Invocation& invocation);
 
-// What the command prints, and its exit status: kExitOk, or kExitCheckpoint when a checkpoint is
-// damaged or there is none.
+// Print for the command and return its exit status: kExitOk, or kExitCheckpoint when a checkpoint
+// is damaged or there is none.
 int VerifyCheckpoints(const std::filesystem::path& directory, std::ostream& out);
 int ListCheckpoints(const std::filesystem::path& directory, std::ostream& out);
 

@@ -13,7 +13,7 @@
 
 namespace ds::cli {
 
-// What a command is given.
+// The words that a command is given.
 struct Invocation {
   LaunchFlags launch;                     // flags in front of the command's name
   std::vector<std::string> launch_words;  // the same as it was written

@@ -33,7 +33,7 @@ struct ConsoleOptions {
   std::int64_t total_steps = 0;
 };
 
-// What this process's streams and environment allow.
+// Finds out what this process's streams and environment allow.
 ConsoleOptions DetectConsole();
 
 class Console {

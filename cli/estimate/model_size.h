@@ -1,6 +1,6 @@
 #pragma once
 
-// How many parameters a model has, without loading it.
+// ModelSize: the number of parameters of a model, counted without loading it.
 //
 // From a config.json of a known family, exactly as transformers builds it, else from the headers of
 // the model's safetensors files. "Largest layer" is DeepSpeed's: the most parameters that any one
@@ -27,7 +27,7 @@ StatusOr<ModelSize> ReadModelSize(const std::filesystem::path& model);
 // embedding counts once. NotFound when there is no such file.
 StatusOr<ModelSize> SizeOfWeights(const std::filesystem::path& folder, bool tied_head);
 
-// Whether the family of this config.json is known.
+// Tells whether the family of this config.json is known.
 bool IsKnownFamily(const nlohmann::json& config);
 
 // From a config.json of a known family. The error names the key.

@@ -38,7 +38,7 @@ class FlagParser {
   // A flag of the app's that refuses would cost every start, given or not.
   void Refuse(std::span<const RefusedFlag> flags) { refused_ = flags; }
 
-  // What is left when flags and declared positionals have been taken.
+  // The words that are left when flags and declared positionals have been taken.
   enum class Rest {
     kRefused,  // anything left is an error
     kProgram,  // the first word that is no flag, or "--", ends the flags; it and all behind is left

@@ -23,7 +23,7 @@ enum class Device { kAuto, kCpu, kCuda };
 std::string_view DeviceName(Device device);  // "auto", "cpu", "cuda"
 
 struct LaunchFlags {
-  // Which hosts and slots.
+  // The choice of hosts and slots.
   std::optional<std::string> hostfile;
   std::string include;
   std::string exclude;
@@ -36,7 +36,7 @@ struct LaunchFlags {
   int ssh_port = 0;  // 0 = as ~/.ssh/config says, else 22
   double ssh_timeout = 20;
   double lease_seconds = 30;
-  // How a rank runs.
+  // The settings of a rank's run.
   Device device = Device::kAuto;
   bool one_device_per_rank = false;
   bool bind_cores_to_rank = false;
@@ -64,7 +64,7 @@ struct LaunchFlags {
 // refused.
 void AddLaunchFlags(FlagParser* parser, LaunchFlags* flags);
 
-// What single values cannot show: flags that exclude one another.
+// Checks what single values cannot show: flags that exclude one another.
 Status CheckLaunchFlags(const LaunchFlags& flags);
 
 }  // namespace ds::cli

@@ -1,7 +1,7 @@
 #pragma once
 
-// What a flag that is a number accepts: plain decimal notation, finite, in range. CLI11 by itself
-// takes nan and inf, reads "010" as 8, and cuts what does not fit down to what does.
+// Checks flags that are numbers: they accept plain decimal notation, finite, in range. CLI11 by
+// itself takes nan and inf, reads "010" as 8, and cuts what does not fit down to what does.
 //
 // Usage: app.add_option("--steps", steps)->check(WholeNumber(1)).
 

@@ -1,8 +1,9 @@
 #pragma once
 
-// What a look at a daemon's TCP port tells, independently of what gRPC says: a refused connection
-// means that the host is there and the daemon is not; silence means that the network or the host is
-// gone; a taken one means that the kernel of the host is well, and says nothing of the daemon.
+// ProbeTarget looks at a daemon's TCP port, independently of what gRPC says: a refused
+// connection means that the host is there and the daemon is not; silence means that the network or
+// the host is gone; a taken one means that the kernel of the host is well, and says nothing of the
+// daemon.
 //
 // Threads: plain function; waits at most `timeout`.
 

@@ -34,7 +34,7 @@ namespace ds::cli {
 
 namespace v1 = ::dsrun::v1;
 
-// How long a daemon may take to answer a call that does no waiting of its own.
+// The longest time that a daemon may take to answer a call that does no waiting of its own.
 inline constexpr std::chrono::seconds kCallTimeout{30};
 
 struct WatchOptions {

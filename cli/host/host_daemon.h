@@ -39,7 +39,7 @@ class HostDaemon {
   // The host is given up: calls that are going on, and all later ones, end at once.
   virtual void Abandon() {}
 
-  // Whether the daemon lives by a lease that must be renewed; this host's lives by a pipe.
+  // Tells whether the daemon lives by a lease that must be renewed; this host's lives by a pipe.
   virtual bool leased() const { return false; }
   struct RenewCall {
     bool release = false;  // the daemon is to end
@@ -50,7 +50,7 @@ class HostDaemon {
     const RenewCallback answer = std::move(done);
     answer(v1::RenewResponse());
   }
-  // When the last event of a Watch came, by the monotonic clock; 0 = none has come.
+  // The time at which the last event of a Watch came, by the monotonic clock; 0 = none has come.
   virtual std::chrono::nanoseconds LastEvent() const { return {}; }
   virtual ProbeResult Probe(std::chrono::milliseconds /*timeout*/) const { return {}; }
 };

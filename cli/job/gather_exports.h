@@ -19,9 +19,8 @@ struct GatheredExports {
   std::vector<std::string> notices;  // env files that nobody named
 };
 
-// .deepspeed_env of the home folder, then of the working directory (DS_ENV_FILE names another),
-// then
-// --env_file, then -x. Refuses variables that contradict a flag.
+// Reads .deepspeed_env of the home folder, then of the working directory (DS_ENV_FILE names
+// another), then --env_file, then -x. Refuses variables that contradict a flag.
 StatusOr<GatheredExports> GatherExports(const LaunchFlags& flags);
 
 // -x as job.json keeps it: the value of a secret is left out, so that `resume` takes it from the

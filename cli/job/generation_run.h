@@ -29,8 +29,8 @@
 
 namespace ds::cli {
 
-// What can happen: a signal from the user, a host that is heard from no more or again, an event of
-// a host, the end of a host's stream.
+// One thing that can happen: a signal from the user, a host that is heard from no more or again, an
+// event of a host, the end of a host's stream.
 struct JobInput {
   int signal = 0;                         // not 0: from the user, and nothing else is set
   std::optional<HostChange> host_change;  // nothing else is set
@@ -40,7 +40,7 @@ struct JobInput {
 };
 using JobInputs = BoundedQueue<JobInput>;
 
-// What Prepare has found out.
+// The findings of Prepare.
 struct PreparedJob {
   std::vector<HostDaemon*> daemons;  // by host of the plan
   std::vector<int> numbers;          // by host: by which the keeper of leases knows it

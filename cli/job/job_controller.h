@@ -47,7 +47,8 @@ class JobController {
   std::optional<Verdict> TakeAnswer(int node_rank, const StatusOr<v1::PrepareResponse>& answer);
   std::optional<Verdict> CheckHost(const std::string& host, const v1::PrepareResponse& response);
   std::optional<Verdict> BindToCores();
-  // Why there cannot be another generation: a host is lost that no spare can replace; "" = none is.
+  // Says why there cannot be another generation: a host is lost that no spare can replace; "" =
+  // none is.
   std::string WhyIncomplete() const;
   // False: a host's place stays empty, and the observer knows why.
   bool ReplaceLostHosts();

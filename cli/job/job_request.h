@@ -20,15 +20,15 @@ namespace ds::cli {
 
 namespace v1 = ::dsrun::v1;
 
-// What the ranks of one generation execute. argv[0] == "" is the host's dsrank; the text
-// "@DSRUN_JOB_DIR@" in argv is the folder of `files`.
+// The program that the ranks of one generation execute. argv[0] == "" is the host's dsrank; the
+// text "@DSRUN_JOB_DIR@" in argv is the folder of `files`.
 struct RankProgram {
   std::vector<std::string> argv;
   std::vector<std::pair<std::string, std::string>> files;  // name, content
   std::vector<std::string> notices;                        // for the user
 };
 
-// What a spare brings along.
+// The properties of a spare.
 struct SpareHost {
   HostSlots slots;
   std::string working_directory;
@@ -60,11 +60,12 @@ struct JobRequest {
   std::vector<int> core_list;
   int first_generation = 0;
   std::vector<SpareHost> spares;
-  // What must be on every host: argv[0] of all generations, and the file among their arguments that
-  // it reads ("" = none).
+  // The files that must be on every host: argv[0] of all generations, and the file among their
+  // arguments that it reads ("" = none).
   std::string executable;
   std::string script;
-  // What generation n runs; an error ends the job (kDataLoss, kNotFound: no usable checkpoint).
+  // Makes the program of generation n; an error ends the job (kDataLoss, kNotFound: no usable
+  // checkpoint).
   std::function<StatusOr<RankProgram>(int generation)> program;
 };
 

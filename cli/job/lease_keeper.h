@@ -45,7 +45,7 @@ class LeaseKeeper {
   // From now on renews the lease of `daemon`, which outlives the keeper.
   // `number` is among the hosts of the job; no two daemons have the same.
   void Add(int number, HostDaemon* daemon);
-  // Who is told of changes; what has changed before is told soon after.
+  // Names the one who is told of changes; what has changed before is told soon after.
   void Listen(OnChange on_change);
   // The job needs its daemons no more: tells all that are not lost to end, at once, and waits for
   // their answers for a moment. Nothing is renewed afterwards and nobody told.

@@ -23,7 +23,7 @@ class SparePool {
   // The first unused spare with exactly so many slots, which counts as used from now on: ranks keep
   // their numbers, and a world its size. None: there is no such spare.
   std::optional<int> Take(int slot_count);
-  // Whether lost hosts with so many slots each could all be replaced.
+  // Tells whether lost hosts with so many slots each could all be replaced.
   bool Covers(const std::vector<int>& slot_counts) const;
 
  private:

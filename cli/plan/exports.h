@@ -25,7 +25,7 @@ namespace ds::cli {
 // This process's environment.
 Environment ShellEnvironment();
 
-// What a rank on this host finds under `name`: exported, else inherited from this process.
+// Looks up what a rank on this host finds under `name`: exported, else inherited from this process.
 std::optional<std::string> RankVariable(const Environment& exports, const char* name);
 
 struct ExportRequest {
@@ -36,7 +36,7 @@ struct ExportRequest {
 // Every name once, in the order of first appearance. An error names what -x could not do.
 StatusOr<Environment> ResolveExports(const ExportRequest& request, const Environment& shell);
 
-// What a host that does not inherit this shell's environment is given of it: the names that
+// Picks what a host that does not inherit this shell's environment is given of it: the names that
 // DeepSpeed exports (NCCL*, PYTHON*, UCX*, MLFLOW*, ... by prefix), PYTHONPATH with
 // `working_directory` in front. In an AISC job (AISC_JOB_NAME) the network devices of this host
 // stay here.

@@ -45,7 +45,7 @@ struct HostEntry {
   friend bool operator==(const HostEntry&, const HostEntry&) = default;
 };
 
-// What stands behind gpus=, as many as the entry has slots; none without the key.
+// Splits what stands behind gpus=, as many as the entry has slots; none without the key.
 std::vector<std::string> DevicesOf(const HostEntry& entry);
 
 // At least one host, or an error. `file_name` is for messages.

@@ -19,7 +19,7 @@ namespace ds::cli {
 struct LaunchPlan {
   WorldPlan world;
   std::vector<HostSlots> spares;  // take part only when another host is lost, the first first
-  // Of world.hosts, index by index, then of the spares; made up without a hostfile.
+  // The entries of world.hosts, index by index, then of the spares; made up without a hostfile.
   std::vector<HostEntry> entries;
   bool from_hostfile = false;
   // By entry: it is this machine, where the daemon is a child and no SSH is needed. PlaceHosts
@@ -32,11 +32,11 @@ struct LaunchPlan {
 StatusOr<LaunchPlan> MakeLaunchPlan(const LaunchFlags& flags, const ThisHost& this_host,
                                     const char* visible_devices);
 
-// What of this machine a plan for these flags depends on.
+// Chooses what of this machine is probed because a plan for these flags depends on it.
 Probe ProbeFor(const LaunchFlags& flags);
 
-// Whether an entry is reached without SSH: its name means this machine and nothing in it (port,
-// user, identity, exec) asks for another way in.
+// Tells whether an entry is reached without SSH: its name means this machine and nothing in it
+// (port, user, identity, exec) asks for another way in.
 bool IsHere(const HostEntry& entry, const ThisHost& this_host);
 
 // Readies the plan for launching from this machine: tells the hosts that are this machine from the
@@ -46,7 +46,7 @@ void PlaceHosts(const ThisHost& this_host, LaunchPlan* plan);
 // MakeLaunchPlan and PlaceHosts with what this process sees.
 StatusOr<LaunchPlan> PlanFromThisHost(const LaunchFlags& flags);
 
-// What stands behind the launch flags as the ranks execute it: a Python program gets its
+// Turns what stands behind the launch flags into what the ranks execute: a Python program gets its
 // interpreter, anything else stays as it is.
 std::vector<std::string> ProgramCommand(const LaunchFlags& flags,
                                         const std::vector<std::string>& words);

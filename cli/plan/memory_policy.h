@@ -1,11 +1,10 @@
 #pragma once
 
-// Where the memory of a bound rank comes from: the node that its cores belong to.
+// MemoryPolicy: the source of a bound rank's memory, the node that its cores belong to.
 //
 //   one node holds all cores of the rank           its memory only (bind)
 //   as many nodes without cpus as with (HBM in     the k-th memory-only node, preferred, for cores
-//   of the
-//     "flat" mode)                                 k-th node with cpus
+//     "flat" mode)                                 of the k-th node with cpus
 //   neighbouring nodes with the same cpus          all nodes of that group (bind)
 //     ("fake" NUMA)
 //   cores of several nodes, nodes not known        the kernel's default

@@ -30,8 +30,8 @@ struct JobEnvironment {
 Environment RankEnvironment(const WorldPlan& plan, const PlannedRank& rank,
                             const JobEnvironment& job);
 
-// Where the ranks of `plan` meet unless the user says otherwise: this host's loopback when one host
-// runs them all, else the first host by its name without "user@".
+// The address at which the ranks of `plan` meet unless the user says otherwise: this host's
+// loopback when one host runs them all, else the first host by its name without "user@".
 std::string DefaultMasterAddress(const WorldPlan& plan);
 
 }  // namespace ds::cli

@@ -1,6 +1,6 @@
 #pragma once
 
-// Which slots of the pool a job takes: --include, --exclude, --num_nodes, --num_gpus.
+// Chooses the slots of the pool that a job takes: --include, --exclude, --num_nodes, --num_gpus.
 //
 //     FILTER    = NODE {"@" NODE}
 //     NODE      = HOST [":" SLOTS {"," SLOTS}]        a bare host means all its slots

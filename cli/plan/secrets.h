@@ -1,6 +1,6 @@
 #pragma once
 
-// Which variables are secrets, judged by their names, and how they are shown: never by their value.
+// Tells which variables are secrets, by their names, and shows them, never by their value.
 //
 // Pure; safe from any thread.
 

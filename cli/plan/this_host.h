@@ -1,6 +1,6 @@
 #pragma once
 
-// What dsrun knows of the machine it runs on without asking a daemon.
+// ThisHost: facts that dsrun knows of the machine it runs on without asking a daemon.
 //
 // Threads: plain values; the probes are safe to call concurrently.
 
@@ -25,7 +25,8 @@ struct ThisHost {
   bool Is(std::string_view host) const;
 };
 
-// What is asked for only where it matters: it takes a file per cpu, and a dialogue with the kernel.
+// The facts that are asked for only where they matter: it takes a file per cpu, and a dialogue with
+// the kernel.
 struct Probe {
   bool cores = false;
   bool addresses = false;

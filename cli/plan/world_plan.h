@@ -46,7 +46,7 @@ struct WorldPlan {
 // Requires: every host has a slot.
 WorldPlan PlanWorld(const std::vector<HostSlots>& selected);
 
-// What a host has to bind ranks to.
+// The cores of a host that ranks can be bound to.
 struct HostCores {
   std::vector<int> cores;       // to be divided; ascending
   std::vector<NumaNode> nodes;  // none when not known

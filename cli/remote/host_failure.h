@@ -36,7 +36,7 @@ struct HostFailure {
 // Nothing: it went well.
 using MaybeFailure = std::optional<HostFailure>;
 
-// As the table calls it: "name", "refused", "host key", ...
+// The failure's name in the table: "name", "refused", "host key", ...
 std::string_view FailureName(FailureKind kind);
 
 struct FailedHost {

@@ -26,7 +26,7 @@
 
 namespace ds::cli {
 
-// What all hosts of a job share; everything pointed to outlives the call.
+// Settings that all hosts of a job share; everything pointed to outlives the call.
 struct RemoteJob {
   std::string job_id;
   std::chrono::milliseconds timeout{20'000};  // to reach a host, and for dsrund to start
@@ -45,7 +45,7 @@ struct StartedDaemon {
   std::string notice;                 // for the user; "" when there is nothing to say
   std::unique_ptr<SshTunnel> tunnel;  // the way to it; null when its port can be dialled
 
-  // As gRPC wants it: "ipv4:10.0.0.2:34567", "ipv6:[fd00::2]:34567", or the tunnel's.
+  // The address as gRPC wants it: "ipv4:10.0.0.2:34567", "ipv6:[fd00::2]:34567", or the tunnel's.
   std::string target() const;
 };
 

@@ -23,7 +23,7 @@ class SshConfig {
   static StatusOr<SshConfig> Read(const std::filesystem::path& path,
                                   const std::filesystem::path& folder);
 
-  // What libssh is to read: text without relative names.
+  // The file for libssh to read: text without relative names.
   const std::string& path() const { return path_; }
 
  private:

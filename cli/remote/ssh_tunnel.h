@@ -29,7 +29,7 @@ class SshTunnel {
   SshTunnel(const SshTunnel&) = delete;
   SshTunnel& operator=(const SshTunnel&) = delete;
 
-  // As gRPC wants it: "unix:/tmp/dsrun-job-AbCdEf/tunnel.sock".
+  // The address as gRPC wants it: "unix:/tmp/dsrun-job-AbCdEf/tunnel.sock".
   std::string target() const { return "unix:" + socket_path(); }
 
  private:

@@ -27,16 +27,15 @@ struct JobSetup {
   // Our own trainer: it is told which device to use and reports steps.
   bool trains = false;
   std::int64_t total_steps = 0;  // 0 = not known
-  // Where --local_rank=N goes in argv; 0 = nowhere.
+  // The position of --local_rank=N in argv; 0 = nowhere.
   int local_rank_position = 0;
-  // As in JobRequest:
+  // These are as in JobRequest:
   std::string executable;
   std::string script;
   std::function<StatusOr<RankProgram>(int generation)> program;
-  std::vector<std::string> notices;        // for the user, before anything starts
-  std::vector<std::string> closing_lines;  // for the user, when all went well
-  std::filesystem::path run_directory;     // where it is, or will be
-  int first_generation = 0;                // as RunDirectory::NextGeneration says
+  std::vector<std::string> notices;     // for the user, before anything starts
+  std::filesystem::path run_directory;  // where it is, or will be
+  int first_generation = 0;             // as RunDirectory::NextGeneration says
   // Opens the run directory and writes what it is to say of the job, before anything starts.
   std::function<StatusOr<std::unique_ptr<RunDirectory>>()> open;
 };

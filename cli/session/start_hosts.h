@@ -65,7 +65,7 @@ class HostStarter {
   // Over SSH; what fails goes to `started->failed`.
   Status StartRemote(const std::vector<int>& numbers, StartedHosts* started);
   StatusOr<std::unique_ptr<RemoteHosts>> DescribeHosts(const std::vector<int>& numbers);
-  // Where the other hosts reach rank 0.
+  // The address at which the other hosts reach rank 0.
   std::string MasterAddress() const;
 
   const LaunchPlan* const plan_;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What `--model` means: a folder, a config.json, or the name of a preset.
+// FindModel says what `--model` means: a folder, a config.json, or the name of a preset.
 
 #include <filesystem>
 #include <string>
@@ -14,7 +14,7 @@ namespace ds::cli {
 // The path of the folder or file. NotFound names the presets that come near.
 StatusOr<std::filesystem::path> FindModel(const std::string& model, const ShareFolder& share);
 
-// What its config.json says. NotFound when there is none.
+// Reads what its config.json says. NotFound when there is none.
 StatusOr<config::ModelFacts> FactsOfModel(const std::string& model, const ShareFolder& share);
 
 }  // namespace ds::cli

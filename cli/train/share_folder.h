@@ -1,7 +1,7 @@
 #pragma once
 
-// What is shipped beside the programs: <bin>/../share/dsrun with the default config, the model
-// presets and the demo corpus. The same layout when built and when installed.
+// ShareFolder: the files shipped beside the programs, <bin>/../share/dsrun with the default config,
+// the model presets and the demo corpus. The same layout when built and when installed.
 
 #include <filesystem>
 #include <string>

@@ -25,9 +25,9 @@ class TrainProgram {
   const int first_generation_;
 };
 
-// Which checkpoint under `root` to go on from. `named` is "" for the newest good one, else a folder
-// name ("step-20"). kDataLoss when the named one is damaged, kNotFound when there is none to go on
-// from. `notices` says which damaged ones were passed over.
+// Finds the checkpoint under `root` to go on from. `named` is "" for the newest good one, else a
+// folder name ("step-20"). kDataLoss when the named one is damaged, kNotFound when there is none to
+// go on from. `notices` says which damaged ones were passed over.
 struct ResumePoint {
   std::string directory;
   std::int64_t step = 0;

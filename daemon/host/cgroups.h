@@ -20,15 +20,15 @@ struct OwnCgroups {
 
 OwnCgroups FindOwnCgroups(const std::filesystem::path& root = "/");
 
-// What the kernel has counted for a group.
+// The kernel's counts for a group.
 struct GroupMemory {
   std::uint64_t oom_kills = 0;         // of its processes and those below
   std::optional<std::uint64_t> limit;  // of it or of one above it; none = unlimited
   std::optional<std::uint64_t> peak;   // the most it ever used
 };
 
-// Both: none where no memory controller watches this process. The count alone costs one small file,
-// where the rest can make the kernel add up the statistics of every processor.
+// None where no memory controller watches this process. The count alone costs one small file, where
+// the rest can make the kernel add up the statistics of every processor.
 std::optional<std::uint64_t> ReadOomKills(const OwnCgroups& cgroups);
 std::optional<GroupMemory> ReadGroupMemory(const OwnCgroups& cgroups);
 

@@ -37,7 +37,7 @@ class KernelLog {
   // Forgets what it has heard; hears what is logged from now on.
   void Restart();
 
-  // What the log says about the end of `pid`.
+  // Finds what the log says about the end of `pid`.
   std::optional<std::string> OomKillOf(pid_t pid);
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 
-// Which shared libraries an ELF program asks for by name and cannot have, found out by reading it
+// Finds the shared libraries that an ELF program asks for by name and cannot have, by reading it
 // instead of starting it (starting a LibTorch program takes 0.2 s).
 //
 // Looks at the program's own DT_NEEDED entries that begin with one of `prefixes`, in its

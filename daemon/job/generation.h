@@ -54,7 +54,7 @@ class Generation {
   std::vector<pid_t> pids() const;
   bool running() const { return running_ > 0; }
   bool Has(pid_t pid) const;
-  // Whether a stop is under way whose grace is not over.
+  // True while a stop is under way whose grace is not over.
   bool in_grace() const { return kill_timer_.has_value(); }
 
   // Returns how many ranks were signalled. While a stop is under way only a shorter grace matters;
@@ -72,7 +72,7 @@ class Generation {
   // The log has room again.
   void Resume();
   const std::shared_ptr<EventLog>& log() const { return options_.log; }
-  // Of rank 0; null when it has none or is not on this host.
+  // The input of rank 0; null when it has none or is not on this host.
   const std::shared_ptr<RankInput>& input() const { return input_; }
 
  private:

@@ -36,7 +36,7 @@ StatusOr<ListenRequest> ParseListenRequest(std::string_view line);
 // A duration of a lease. kInvalidArgument when it is not a number of seconds from 0.05 to a day.
 StatusOr<std::chrono::nanoseconds> LeaseFromSeconds(double seconds);
 
-// Whether TLS will accept them: readable, the key fits the certificate, the certificate is the
+// Checks that TLS will accept them: readable, the key fits the certificate, the certificate is the
 // authority's, meant for a server, and `unix_seconds` (this host's clock) lies within its dates.
 // Said here in words, because to the other end a failed handshake looks like any broken connection.
 Status CheckCredentials(const Credentials& credentials, std::int64_t unix_seconds);

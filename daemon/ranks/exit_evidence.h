@@ -31,7 +31,7 @@ class ExitEvidence {
   // Remembers how full /dev/shm is: what dead ranks gave back would hide it afterwards.
   void Sample();
 
-  // What is known about this end, in the fields oom_killed, oom, shared_memory and
+  // Tells what is known about this end, in the fields oom_killed, oom, shared_memory and
   // host_memory_bytes. A kill that was counted is held against one rank only. `exit` failed while
   // nobody was stopping it.
   v1::RankExited Of(const RankExit& exit, pid_t pid);

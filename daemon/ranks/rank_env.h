@@ -20,10 +20,10 @@ namespace ds::daemon {
 
 namespace v1 = ::dsrun::v1;
 
-// Where programs are looked for when PATH is not set.
+// The folders in which programs are looked for when PATH is not set.
 inline constexpr std::string_view kDefaultSearchPath = "/usr/local/bin:/usr/bin:/bin";
 
-// What this host contributes to a rank's command.
+// The contribution of this host to a rank's command.
 struct HostContext {
   std::vector<std::string> environment;  // the daemon's own, "NAME=value"
   std::filesystem::path dsrank;          // empty when this host has none
@@ -36,7 +36,7 @@ struct HostContext {
 StatusOr<RankCommand> MakeRankCommand(const v1::LaunchRequest& request, int index,
                                       const HostContext& host);
 
-// Where execve finds `program`: itself when it holds a slash, else the first executable of that
+// Finds `program` as execve would: itself when it holds a slash, else the first executable of that
 // name in `search_path` (colon-separated, empty entries mean the working directory, as in execvp).
 // The result is seen from `working_directory`. kNotFound with what to do, kPermissionDenied when it
 // is there but may not be executed.

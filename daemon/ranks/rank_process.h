@@ -60,7 +60,7 @@ class RankProcess {
   UniqueFd TakeStdout() { return std::move(stdout_); }
   UniqueFd TakeStderr() { return std::move(stderr_); }
   UniqueFd TakeLink() { return std::move(link_); }
-  // What the rank reads from, when the command asked for it.
+  // The end of the pipe that the rank reads from, when the command asked for it.
   UniqueFd TakeStdin() { return std::move(stdin_); }
 
   // Sends `signal` to the rank's whole process group. Requires: not reaped (its number is its own

@@ -8,7 +8,7 @@ namespace ds::daemon {
 // Functions that run there must not be instrumented either.
 #define DS_CHILD_CODE __attribute__((no_sanitize("address", "thread", "undefined")))
 
-// What the kernel returns: -errno on failure.
+// Returns what the kernel does: -errno on failure.
 #if defined(__x86_64__)
 DS_CHILD_CODE inline long RawSyscall(long number, long a = 0, long b = 0, long c = 0, long d = 0,
                                      long e = 0) {

@@ -10,7 +10,7 @@
 
 namespace ds::daemon {
 
-// What stopped a child between clone and execve. Requires: one of its steps has failed.
+// Says what stopped a child between clone and execve. Requires: one of its steps has failed.
 Status StartError(const RankChild& child, const RankCommand& command);
 
 // An error of Launch as the controller gets it. UNAVAILABLE and DEADLINE_EXCEEDED are gRPC's words

@@ -42,7 +42,8 @@ CheckResult CheckConfig(std::string_view text, std::string_view file_name, int w
 // that the batch sizes allow: what the user gave, nothing derived. Requires result.ok.
 std::string ToDsConfigJson(const CheckResult& result);
 
-// What `dsrun check --json` prints: {"ok", "errors": [{"key", "message"}], "warnings", "config"}.
+// Makes what `dsrun check --json` prints: {"ok", "errors": [{"key", "message"}], "warnings",
+// "config"}.
 nlohmann::ordered_json ToCheckReport(const CheckResult& result);
 
 }  // namespace ds::config

@@ -78,7 +78,7 @@ struct Fp16Config {
   bool enabled = false;
   bool auto_cast = false;   // inputs of the model become fp16
   double loss_scale = 0.0;  // above 0: static
-  // Of dynamic loss scaling (precision/loss_scaler.h).
+  // Settings of dynamic loss scaling (precision/loss_scaler.h).
   std::int64_t initial_scale_power = 16;
   std::int64_t loss_scale_window = 1000;
   std::int64_t hysteresis = 2;
@@ -99,7 +99,7 @@ struct Bf16Config {
 struct TorchAutocastConfig {
   bool enabled = false;
   DataType dtype = DataType::kBf16;
-  // Whose gradients travel in `dtype`, by PyTorch's names.
+  // The modules whose gradients travel in `dtype`, by PyTorch's names.
   std::vector<std::string> lower_precision_safe_modules;
 };
 
@@ -112,7 +112,8 @@ struct DsConfig {
   BatchConfig batch;
   OptimizerConfig optimizer;
   Schedule scheduler;
-  // Where scheduler.params has lists: that of each parameter group; `scheduler` is the first one's.
+  // The schedules of the parameter groups, where scheduler.params has lists; `scheduler` is the
+  // first one's.
   std::vector<Schedule> group_schedules;
   Fp16Config fp16;
   Bf16Config bf16;
@@ -124,7 +125,7 @@ struct DsConfig {
   std::optional<DataType> communication_data_type;
   std::optional<DataType> grad_accum_dtype;
   std::optional<DataType> buffer_dtype;  // absent: the model's buffers stay as they are
-  // How ranks' gradients are combined (precision/gradient_reduction.h).
+  // The combination of ranks' gradients (precision/gradient_reduction.h).
   GradientReduceOp gradient_allreduce_op = GradientReduceOp::kMean;
   bool prescale_gradients = false;
   double gradient_predivide_factor = 1.0;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a model's states need under ZeRO 2 and 3: DeepSpeed's estimators. Pure.
+// EstimateMemory: the needs of a model's states under ZeRO 2 and 3 by DeepSpeed's estimators. Pure.
 //
 // Source: estimate_zero2_model_states_mem_needs and estimate_zero3_model_states_mem_needs of
 // DeepSpeed 0.19.6 (the same in 0.19.8), byte for byte: 16-bit training with Adam, parameters,

@@ -28,7 +28,8 @@ struct TrainJob {
   std::string checkpoint_dir;   // holds step-N folders
   std::string resume_from;      // a step-N folder; empty: start at step 0
   std::string device = "auto";  // auto, cpu or cuda
-  // What a step does whose gradient is not finite: auto (as ds_config says), skip, rewind or stop.
+  // Decides what becomes of a step whose gradient is not finite: auto (as ds_config says), skip,
+  // rewind or stop.
   std::string on_non_finite = "auto";
   bool no_decay_on_norms_and_biases = false;  // weight decay on matrices only
   double layer_decay = 1.0;      // a block's rate is this times that of the block behind it

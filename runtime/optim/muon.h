@@ -21,9 +21,9 @@
 
 namespace ds::optim {
 
-// Whether Muon updates the parameter: it has at least two dimensions, and its name holds neither
-// "embed" nor "lm_head", in any case. DeepSpeed's rule, which takes GPT-2's wte for a hidden
-// matrix.
+// Tells whether Muon updates the parameter: it has at least two dimensions, and its name holds
+// neither "embed" nor "lm_head", in any case. DeepSpeed's rule, which takes GPT-2's wte for a
+// hidden matrix.
 bool IsMuonMatrix(std::string_view name, at::IntArrayRef shape);
 
 // `inner`, with matrices set apart for Muon and everything else at AdamW's rate.
@@ -50,7 +50,7 @@ class Muon : public Optimizer {
   at::Tensor UpdateMomentum(const Rates& rates, const Part& part);
   // u orthogonalised, over the views. Collective.
   at::Tensor Orthogonalise(const at::Tensor& views, const Part& part);
-  // What the update of a part takes beside the part itself, at most.
+  // Books what the update of a part takes beside the part itself, at most.
   device::LedgerEntry BookBuffers(const Part& part) const;
 
   Adam adam_;  // updates everything that is no matrix

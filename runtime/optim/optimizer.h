@@ -28,7 +28,7 @@
 
 namespace ds::optim {
 
-// What one update is told.
+// The numbers of one update.
 struct Update {
   double lr = 0.0;
   double gradient_scale = 1.0;       // gradients are multiplied by it: the clip factor
@@ -55,14 +55,14 @@ class Optimizer {
   explicit Optimizer(const config::OptimizerConfig& config) : Optimizer(config, config.beta1) {}
   virtual ~Optimizer() = default;
 
-  // Whose state this is, in checkpoints: one optimizer does not go on from another's.
+  // The owner of the state in checkpoints: one optimizer does not go on from another's.
   virtual std::string_view name() const = 0;
   // The fp32 tensors that it keeps per parameter, zero at first: `<parameter>/<state name>` in
   // checkpoints.
   virtual std::span<const std::string_view> state_names(const ParameterGroup& group) const = 0;
 
-  // Whether update `step` takes each rank's own gradients in place of their mean over the ranks:
-  // optimizers that exchange something smaller. They step unsharded parts.
+  // Tells whether update `step` takes each rank's own gradients in place of their mean over the
+  // ranks: optimizers that exchange something smaller. They step unsharded parts.
   virtual bool WantsOwnGradients(std::int64_t step) const;
 
   // Finds out what must be known of all parts before the first is updated. Collective; nothing for
@@ -71,7 +71,7 @@ class Optimizer {
   void Apply(const Update& update, const Part& part) { ApplyRates(RatesOf(update, part), part); }
   virtual void ApplyRates(const Rates& rates, const Part& part) = 0;
 
-  // What it knows beside the tensors, alike on all ranks: goes into checkpoints. Null if nothing.
+  // Its knowledge beside the tensors, alike on all ranks: goes into checkpoints. Null if nothing.
   virtual nlohmann::json State() const;
   virtual Status LoadState(const nlohmann::json& state, std::int64_t parameter_count);
   // Parameters and state have been written from outside: what was kept between updates is void.

@@ -29,7 +29,7 @@ struct CpuTopology {
 
 // The logical cpus this thread may run on, ascending; never empty.
 std::vector<int> AllowedCpus();
-// How many those are, also on a machine of more than AllowedCpus can name.
+// Counts them, also on a machine of more than AllowedCpus can name.
 int CountAllowedCpus();
 
 // `allowed` are the logical cpus that count for `cores`; `root` is where sys/ lies, for tests.

@@ -1,6 +1,6 @@
 #pragma once
 
-// How many malloc arenas the threads of this process make.
+// Limits the malloc arenas that the threads of this process make.
 
 #include <malloc.h>
 

@@ -35,7 +35,7 @@ Outcome TrainAs(const nlohmann::json& golden, Setting setting);
 // The largest difference relative to the parameter's largest element, over all parameters.
 double DistanceTo(const nlohmann::json& expected, const Parameters& ours);
 
-// How far a right answer may lie from a golden that another processor computed.
+// The distance that a right answer may lie from a golden that another processor computed.
 struct Tolerance {
   double loss;         // of the loss, or of 1 where that is more
   double first_step;   // DistanceTo behind step 1

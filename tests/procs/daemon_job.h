@@ -61,7 +61,7 @@ std::string TestRankPath();
 // Calls `act` once, when `count` ranks have said "ready".
 std::function<void(const v1::Event&)> WhenReady(int count, std::function<void()> act);
 
-// Whether a process of this pid exists.
+// Tells whether a process of this pid exists.
 bool Exists(pid_t pid);
 
 }  // namespace ds::procs

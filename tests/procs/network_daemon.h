@@ -21,7 +21,7 @@ struct NetworkDaemonOptions {
   std::vector<std::string> wrapper;  // in front of dsrund: another network namespace
 };
 
-// What dsrund reads and how it answers.
+// The files that dsrund reads, and its answer.
 std::string ListenLine(const cli::Credentials& credentials, double lease_seconds);
 // The answer's line, parsed; whatever `line` is goes to standard input.
 struct ListenAnswer {
@@ -48,7 +48,7 @@ class NetworkDaemon {
   std::string target() const { return "ipv4:" + options_.address + ":" + std::to_string(port()); }
   const cli::JobAuthority& authority() const { return *authority_; }
 
-  // What the controller uses; `target` for a way around, "" = straight.
+  // The client that the controller uses; `target` for a way around, "" = straight.
   cli::TlsOptions Tls() const;
   std::unique_ptr<cli::DaemonClient> Connect(const std::string& target = "") const;
 

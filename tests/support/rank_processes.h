@@ -19,7 +19,7 @@
 
 namespace ds::testing {
 
-// How a rank ended.
+// The end of a rank.
 struct RankEnd {
   int exit_code = -1;   // -1: by a signal
   int signal = 0;       // 0: by itself

@@ -21,7 +21,7 @@ struct ExitExplanation {
   std::string hint;   // what to do; "" when there is nothing to say
 };
 
-// Of a rank that ended badly.
+// Explains the end of a rank that ended badly.
 ExitExplanation ExplainExit(const v1::RankExited& exit);
 
 // The numbers behind it, for verdict.json.

@@ -29,7 +29,7 @@ enum class Cause {
 
 std::string_view CauseName(Cause cause);  // "exit_code", "signal", "out_of_memory", ...
 
-// What the host of a failed rank found; 0 and none where it could not be read.
+// Findings of the host of a failed rank; 0 and none where it could not be read.
 struct ExitEvidence {
   std::uint64_t max_rss_bytes = 0;
   std::uint64_t host_memory_bytes = 0;

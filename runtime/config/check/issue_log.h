@@ -22,7 +22,7 @@ class IssueLog {
   // "ds.json:3:12", or "ds.json" for an unknown place.
   std::string Place(JsonPosition position) const;
 
-  // What was logged, in the order of the file.
+  // Returns what was logged, in the order of the file.
   std::vector<Issue> errors() const;
   std::vector<Issue> warnings() const;
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// What is known about a job beside its ds_config: the flags, the model and the machine that "auto"
-// is resolved from.
+// JobFacts: all that is known about a job beside its ds_config, the flags, the model and the
+// machine that "auto" is resolved from.
 
 #include <cstdint>
 #include <optional>

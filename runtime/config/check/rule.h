@@ -20,9 +20,9 @@ struct RuleContext {
   IssueLog& issues;
   const JobFacts& facts;
 
-  // Whether a switch is true.
+  // Tells whether a switch is true.
   bool IsOn(Key key) const { return values.Get(key) == true; }
-  // Whether the user gives the key with a value other than the default.
+  // Tells whether the user gives the key with a value other than the default.
   bool IsChanged(Key key) const;
   // Blame `key`, which begins the sentence, at its place in the file.
   void Refuse(Key key, std::string_view problem);

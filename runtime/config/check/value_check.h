@@ -1,6 +1,6 @@
 #pragma once
 
-// Whether one JSON value fits one key: type, choices, range. Pure.
+// Checks that one JSON value fits one key: type, choices, range. Pure.
 
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -19,9 +19,9 @@ bool IsDefault(const Setting& setting, const nlohmann::ordered_json& value);
 // Whether `value` is in a JSON list of the registry (choices, harmless).
 bool IsInList(std::string_view list_json, const nlohmann::ordered_json& value);
 
-// What is wrong with `value`, as the end of a sentence that begins with the key ("must be a whole
-// number, not true"), or nothing. A fitting value is put into its usual form: 5e8 becomes a whole
-// number where one is wanted, a choice gets the registry's spelling.
+// Says what is wrong with `value`, as the end of a sentence that begins with the key ("must be a
+// whole number, not true"), or nothing. A fitting value is put into its usual form: 5e8 becomes a
+// whole number where one is wanted, a choice gets the registry's spelling.
 std::optional<std::string> CheckValue(const Setting& setting, nlohmann::ordered_json* value);
 
 // The value as a message shows it: JSON, cut when long.

@@ -17,7 +17,7 @@ std::span<const Setting> AllSettings();
 // The entry of a registry path ("zero_optimization.stage", "a.<g>.b"), or null.
 const Setting* FindSetting(std::string_view path);
 
-// Whether keys lie below `path`.
+// Tells whether keys lie below `path`.
 bool HasChildren(std::string_view path);
 
 // The registry path of member `name` of the object at registry path `parent` ("" is the file): the
@@ -30,10 +30,10 @@ std::vector<std::string> MemberNames(std::string_view parent);
 // Whole paths that end in `name`, for a key written in the wrong section.
 std::vector<std::string> PathsEndingIn(std::string_view name);
 
-// What to write instead of a key that DeepSpeed refuses by name, or "".
+// Says what to write instead of a key that DeepSpeed refuses by name, or "".
 std::string_view RetiredHint(std::string_view path);
 
-// What an alias stands for, or "".
+// The key that an alias stands for, or "".
 std::string_view AliasTarget(std::string_view path);
 
 }  // namespace ds::config

@@ -19,7 +19,7 @@ enum class SettingState {
   kRenamed,   // a deprecated name: its value goes to `renamed_to`
 };
 
-// What the value "auto" means.
+// The meaning of the value "auto".
 enum class AutoRule {
   kRefused,   // nothing here can resolve it
   kDefault,   // the default

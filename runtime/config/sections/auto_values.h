@@ -1,7 +1,7 @@
 #pragma once
 
-// What "auto" stands for, and what the flags of training say: resolved as the DeepSpeed integration
-// of transformers does (integrations/deepspeed.py, goldens), from flags, model and world size.
+// Resolves "auto", and what the flags of training say, as the DeepSpeed integration of transformers
+// does (integrations/deepspeed.py, goldens), from flags, model and world size.
 //
 // Where that integration differs from itself or from a command line without defaults, the README of
 // the folder says what is done here. A value that comes from outside the file goes to the ranks

@@ -43,7 +43,8 @@ struct ElasticBatch {
   std::optional<std::int64_t> micro_batch_size;  // absent when no number of GPUs is given
 };
 
-// What a config may get wrong, each with the key to blame, in the order in which it is checked.
+// Checks what a config may get wrong, each with the key to blame, in the order in which it is
+// checked.
 struct ElasticityCheck {
   Key key;
   Status (*check)(const ElasticityConfig& config);

@@ -19,7 +19,7 @@ namespace ds::optim {
 // By parameter; a dimension without a size does not grow with the width.
 using BaseShapes = std::map<std::string, std::vector<std::optional<std::int64_t>>>;
 
-// Of the text of a .bsh file: a YAML mapping of names to lists of positive numbers and null.
+// Parses the text of a .bsh file: a YAML mapping of names to lists of positive numbers and null.
 StatusOr<BaseShapes> ParseBaseShapes(std::string_view text);
 StatusOr<BaseShapes> ReadBaseShapes(const std::string& path);
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Which parameters have a learning rate or a weight decay of their own: what a script gives
-// DeepSpeed as a list of parameter groups.
+// A ParameterGrouper chooses the parameters with a learning rate or a weight decay of their own,
+// which a script gives DeepSpeed as a list of parameter groups.
 
 #include <ATen/core/Tensor.h>
 
@@ -25,7 +25,8 @@ ParameterGroup OneGroup(int block, const std::string& name, const at::Tensor& pa
 ParameterGroup NoDecayOnNormsAndBiases(int block, const std::string& name,
                                        const at::Tensor& parameter);
 
-// What `inner` says, at a rate that falls by `decay` with every block before the last of `blocks`.
+// Groups as `inner` says, at a rate that falls by `decay` with every block before the last of
+// `blocks`.
 ParameterGrouper WithLayerwiseRates(ParameterGrouper inner, int blocks, double decay);
 
 }  // namespace ds::optim

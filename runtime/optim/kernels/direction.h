@@ -1,6 +1,6 @@
 #pragma once
 
-// What LAMB and the 1-bit optimizers share: Adam's moments, and the direction
+// LAMB and the 1-bit optimizers share Adam's moments, and the direction
 //   u = m / (sqrt(v) + eps) + weight_decay * p          (m / sqrt(v + eps) with eps_inside)
 // without bias correction.
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the optimizers compute that step along a direction (adam_direction.h, muon.h).
+// Operations of the optimizers that step along a direction (direction.h, ../muon.h).
 
 #include "runtime/optim/kernels/element.h"
 

@@ -17,7 +17,7 @@ struct alignas(kFlatWidth * sizeof(T)) Four {
   T at[kFlatWidth];
 };
 
-// What memory is read and written by.
+// The unit in which memory is read and written.
 #ifdef __CUDACC__
 template <typename T>
 using Register = std::conditional_t<sizeof(T) == sizeof(float), uint4, uint2>;
@@ -111,7 +111,7 @@ DS_HOST_DEVICE void UpdateAt(const Op& op, const FlatViews& views, std::int64_t 
   }
 }
 
-// What thread `thread` of `threads` does.
+// Does the work of thread `thread` of `threads`.
 template <typename Op>
 DS_HOST_DEVICE void UpdateStrided(const Op& op, const FlatViews& views, const FlatPlan& plan,
                                   std::int64_t thread, std::int64_t threads) {

@@ -42,7 +42,8 @@ using FlatUpdate = void (*)(const FlatOp& op, const FlatViews& views);
 
 // Raised whenever something above changes.
 inline constexpr int kFlatUpdateVersion = 1;
-// What the CUDA plugin exports: its FlatUpdate, or null when the asked version is not its own.
+// The function that the CUDA plugin exports: its FlatUpdate, or null when the asked version is not
+// its own.
 inline constexpr char kFlatUpdateEntry[] = "ds_cuda_flat_update";
 using FlatUpdateEntry = FlatUpdate (*)(int version);
 

@@ -11,7 +11,7 @@
 
 namespace ds::optim {
 
-// What Part::launch is on the device: null on the CPU, else the CUDA plugin's, which has been
+// Finds Part::launch for the device: null on the CPU, else the CUDA plugin's, which has been
 // loaded since the rank's device was opened. Errors: c10::Error.
 FlatUpdate FlatUpdateOf(const at::Device& device);
 

@@ -16,8 +16,8 @@ double SumOfSquares(const at::Tensor& flat);
 // The same of `count` values, by the calling thread alone.
 double SumOfSquares(const float* values, std::int64_t count);
 
-// What gradients are multiplied by so that their norm is at most `max_norm`:
-// min(1, max_norm / (norm + 1e-6)), PyTorch's rule. `max_norm` 0 switches clipping off.
+// The factor by which gradients are multiplied so that their norm is at most `max_norm`: min(1,
+// max_norm / (norm + 1e-6)), PyTorch's rule. `max_norm` 0 switches clipping off.
 double ClipFactor(double norm, double max_norm);
 
 }  // namespace ds::optim

@@ -13,18 +13,19 @@
 
 namespace ds::optim {
 
-// What sets some parameters apart from others under the same optimizer.
+// The properties that set some parameters apart from others under the same optimizer.
 struct ParameterGroup {
   double lr_factor = 1.0;            // times the scheduled rate
   double weight_decay_factor = 1.0;  // times the configured decay; 0 switches it off
   bool muon = false;                 // type Muon: matrices, which Muon updates, not AdamW
-  // Which of Update::groups has its rate and momentum, where each group has its own schedule.
+  // The index of Update::groups that has its rate and momentum, where each group has its own
+  // schedule.
   std::optional<std::size_t> schedule = {};
 
   friend bool operator==(const ParameterGroup&, const ParameterGroup&) = default;
 };
 
-// What one update does to a part, the part's group taken into account.
+// The rates of one update of a part, the part's group taken into account.
 struct Rates {
   double lr = 0.0;
   double beta1 = 0.0;  // SGD and Muon: momentum
@@ -33,14 +34,14 @@ struct Rates {
   std::int64_t step = 1;        // this update's number, from 1
 };
 
-// Where elements of one parameter lie in the views.
+// A run of elements of one parameter in the views.
 struct Segment {
   std::int64_t parameter = 0;  // ordinal among the model's trainable parameters
   std::int64_t start = 0;
   std::int64_t count = 0;
 };
 
-// Where one parameter lies in the whole buffer.
+// The position of one parameter in the whole buffer.
 struct WholeParameter {
   std::int64_t start = 0;
   std::vector<std::int64_t> shape;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the 1-bit optimizers do once they no longer exchange whole gradients.
+// The work of the 1-bit optimizers once they no longer exchange whole gradients.
 
 #include <ATen/core/Tensor.h>
 

@@ -43,7 +43,7 @@ class OneBitLamb : public Optimizer {
   void StateWasLoaded() override;
 
  private:
-  // Of one parameter.
+  // The trust of one parameter.
   struct Trust {
     double ratio = 0.0;    // r
     double factor = 1.0;   // f of the update before

@@ -1,7 +1,7 @@
 #pragma once
 
-// When 0/1 Adam refreshes its variance and when its ranks exchange what they have done: a function
-// of the update's number.
+// ZeroOneIntervals: the updates at which 0/1 Adam refreshes its variance, and at which its ranks
+// exchange what they have done, as a function of the update's number.
 
 #include <cstdint>
 
@@ -25,7 +25,7 @@ class ZeroOneIntervals {
  public:
   explicit ZeroOneIntervals(const config::OptimizerConfig& config) : config_(config) {}
 
-  // Of update number `update`, from 1. Cheap when asked in order.
+  // Looks up update number `update`, from 1. Cheap when asked in order.
   ZeroOneUpdate At(std::int64_t update) const;
 
  private:

@@ -22,8 +22,8 @@ struct ScheduledValues {
   std::optional<double> momentum;
 };
 
-// What the update that follows `advances` >= 0 advances uses, in a parameter group whose own lr is
-// `base_lr`.
+// Computes the values of the update that follows `advances` >= 0 advances, in a parameter group
+// whose own lr is `base_lr`.
 ScheduledValues ValuesAfter(const config::Schedule& schedule, double base_lr,
                             std::int64_t advances);
 

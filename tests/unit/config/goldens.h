@@ -10,7 +10,7 @@
 
 namespace ds::config {
 
-// What the reference answered; made by scripts/goldens/make_config_goldens.py, which describes it.
+// The answers of the reference, made by scripts/goldens/make_config_goldens.py, which describes it.
 inline nlohmann::json ReadGolden(const std::string& name) {
   std::ifstream file(DS_SOURCE_DIR "/tests/unit/config/goldens/" + name);
   nlohmann::json golden = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the tests of rules have in common.
+// Helpers that the tests of rules share.
 
 #include <string>
 #include <vector>
@@ -16,7 +16,7 @@ inline std::vector<std::string> Messages(const std::vector<Issue>& issues) {
   return messages;
 }
 
-// Of a config that has these members beside a batch size of 8, for 2 ranks.
+// The messages of a config that has these members beside a batch size of 8, for 2 ranks.
 inline CheckResult CheckWith(const std::string& members) {
   return CheckConfig("{\"train_batch_size\": 8, " + members + "}", "ds.json", 2);
 }

@@ -45,7 +45,8 @@ void UpdateBy(FlatUpdate launch, const FlatOp& op, Part part);
 
 // The largest difference of two elements, beside the largest element or 1.
 double Deviation(const at::Tensor& ours, const at::Tensor& theirs);
-// What rounding explains of it: a few units in the last place of fp32, one of narrower types.
+// The difference that rounding explains: a few units in the last place of fp32, one of narrower
+// types.
 double Tolerance(at::ScalarType type);
 
 }  // namespace ds::optim

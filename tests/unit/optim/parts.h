@@ -22,7 +22,7 @@ void Step(Optimizer& optimizer, const Update& update, const std::vector<Part>& p
 
 // The largest difference of two elements.
 double Distance(const at::Tensor& a, const at::Tensor& b);
-// Whether parameter and state of both hold the same bits.
+// Tells whether parameter and state of both hold the same bits.
 bool SameBits(const Part& a, const Part& b);
 
 }  // namespace ds::optim
