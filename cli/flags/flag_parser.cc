@@ -15,7 +15,7 @@ constexpr std::size_t kColumns = 80;
 constexpr std::size_t kFlagColumns = 34;  // in front of what a flag does
 
 // No line longer than `width`, as far as there are blanks to break it at.
-std::string Wrap(const std::string& text, std::size_t width) {
+std::string WrapHelp(const std::string& text, std::size_t width) {
   std::string wrapped;
   std::size_t start = 0;
   while (text.size() - start > width) {
@@ -42,11 +42,11 @@ class OneNameFormatter : public CLI::Formatter {
   }
 
   std::string make_description(const CLI::App* app) const override {
-    return Wrap(CLI::Formatter::make_description(app), kColumns);
+    return WrapHelp(CLI::Formatter::make_description(app), kColumns);
   }
 
   std::string make_option_desc(const CLI::Option* option) const override {
-    return Wrap(CLI::Formatter::make_option_desc(option), kColumns - kFlagColumns);
+    return WrapHelp(CLI::Formatter::make_option_desc(option), kColumns - kFlagColumns);
   }
 
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override {

@@ -12,7 +12,7 @@
 namespace ds::checkpoint {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
 Manifest Sample() {

@@ -9,7 +9,7 @@
 namespace ds::checkpoint {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 std::int64_t Count(const Shape& shape) { return ElementCount(shape).value(); }
 

@@ -17,7 +17,7 @@ using ::testing::Not;
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 
 v1::RankExited Killed(int signal) { return testing::Exited(3, 0, signal).rank_exited(); }
-v1::RankExited Ended(int status) { return testing::Exited(3, status).rank_exited(); }
+v1::RankExited EndedWith(int status) { return testing::Exited(3, status).rank_exited(); }
 
 TEST(ExitExplanationTest, TheMemoryGroupProvesTheOutOfMemoryKiller) {
   v1::RankExited exit = Killed(SIGKILL);
@@ -77,7 +77,7 @@ TEST(ExitExplanationTest, AFullSharedMemoryIsToldFromOtherBusErrors) {
 }
 
 TEST(ExitExplanationTest, AStatusThatTellsOfAnOutOfMemoryKillBelowTheRank) {
-  v1::RankExited exit = Ended(1);
+  v1::RankExited exit = EndedWith(1);
   exit.mutable_oom()->set_group_kills(2);
   const ExitExplanation explanation = ExplainExit(exit);
   EXPECT_EQ(explanation.cause, Cause::kExitCode);
@@ -86,11 +86,11 @@ TEST(ExitExplanationTest, AStatusThatTellsOfAnOutOfMemoryKillBelowTheRank) {
 }
 
 TEST(ExitExplanationTest, StatusesOfShells) {
-  EXPECT_EQ(ExplainExit(Ended(1)).hint, "");
-  EXPECT_THAT(ExplainExit(Ended(127)).hint, HasSubstr("was not found"));
-  EXPECT_THAT(ExplainExit(Ended(126)).hint, HasSubstr("may not be executed"));
-  EXPECT_THAT(ExplainExit(Ended(139)).hint, HasSubstr("signal 11 (SIGSEGV)"));
-  EXPECT_EQ(ExplainExit(Ended(255)).hint, "");
+  EXPECT_EQ(ExplainExit(EndedWith(1)).hint, "");
+  EXPECT_THAT(ExplainExit(EndedWith(127)).hint, HasSubstr("was not found"));
+  EXPECT_THAT(ExplainExit(EndedWith(126)).hint, HasSubstr("may not be executed"));
+  EXPECT_THAT(ExplainExit(EndedWith(139)).hint, HasSubstr("signal 11 (SIGSEGV)"));
+  EXPECT_EQ(ExplainExit(EndedWith(255)).hint, "");
 }
 
 TEST(ExitExplanationTest, TheEvidenceIsInTheJson) {

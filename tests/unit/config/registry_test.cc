@@ -48,7 +48,7 @@ Json Nested(const std::vector<std::string>& names, Json value) {
   return value;
 }
 
-CheckResult CheckWith(const Json& extra) {
+CheckResult CheckDocument(const Json& extra) {
   Json config = Json::object({{"train_micro_batch_size_per_gpu", 8}});
   config.update(extra);
   if (config["train_micro_batch_size_per_gpu"].is_null()) config["train_batch_size"] = 8;
@@ -123,7 +123,7 @@ TEST(RegistryTest, EveryKeyIsDecided) {
 TEST(RegistryTest, EveryKeyIsAcceptedAtItsDefault) {
   for (const Setting& setting : AllSettings()) {
     if (setting.required) continue;
-    const CheckResult result = CheckWith(Nested(Names(setting.key), DefaultValue(setting)));
+    const CheckResult result = CheckDocument(Nested(Names(setting.key), DefaultValue(setting)));
     EXPECT_THAT(Messages(result.errors), IsEmpty()) << setting.key;
   }
 }
@@ -148,7 +148,7 @@ TEST(RegistryTest, RefusedKeysAreRefusedByNameOnceTheyAskForSomething) {
     const Json value = OtherValue(setting);
     if (setting.state != SettingState::kRefused || value.is_null()) continue;
     const bool is_harmless = IsInList(setting.harmless_json, value);
-    const CheckResult result = CheckWith(Nested(Names(setting.key), value));
+    const CheckResult result = CheckDocument(Nested(Names(setting.key), value));
     if (is_harmless) {
       EXPECT_THAT(Messages(result.errors), IsEmpty()) << setting.key;
     } else if (setting.switch_key.empty()) {
@@ -175,7 +175,7 @@ TEST(RegistryTest, AcceptedKeysSayWhyTheyHaveNoEffect) {
         setting.key == "optimizer.params.comm_backend_name") {
       config["optimizer"]["type"] = "OneBitAdam";
     }
-    const CheckResult result = CheckWith(config);
+    const CheckResult result = CheckDocument(config);
     EXPECT_THAT(Messages(result.errors), IsEmpty()) << setting.key;
     EXPECT_THAT(Messages(result.warnings), Contains(HasSubstr(std::string(setting.reason))))
         << setting.key;
@@ -187,7 +187,7 @@ TEST(RegistryTest, AutoIsTheDefaultWhereDeepSpeedDropsIt) {
   for (const Setting& setting : AllSettings()) {
     if (setting.auto_rule != AutoRule::kDefault || DefaultValue(setting) == "auto") continue;
     ++taken;
-    const CheckResult result = CheckWith(Nested(Names(setting.key), "auto"));
+    const CheckResult result = CheckDocument(Nested(Names(setting.key), "auto"));
     EXPECT_THAT(Messages(result.errors), IsEmpty()) << setting.key;
     const auto resolved = result.resolved.find(std::string(setting.key));
     if (resolved == result.resolved.end()) continue;  // a section, a placeholder, an old name
@@ -203,7 +203,7 @@ TEST(RegistryTest, RenamedKeysPassTheirValueOn) {
     if (setting.state != SettingState::kRenamed) continue;
     ++renamed;
     const Json value = OtherValue(setting);
-    const CheckResult result = CheckWith(Nested(Names(setting.key), value));
+    const CheckResult result = CheckDocument(Nested(Names(setting.key), value));
     EXPECT_THAT(Messages(result.warnings),
                 Contains(HasSubstr(std::string(setting.key) + " is deprecated: write " +
                                    std::string(setting.renamed_to))));
@@ -225,7 +225,7 @@ TEST(RegistryTest, EveryMisspeltKeyIsRefusedWithTheRightName) {
     const auto pair = std::adjacent_find(middle - 1, name.end(), different);
     ASSERT_NE(pair, name.end()) << setting.key;
     std::iter_swap(pair, pair + 1);
-    const CheckResult result = CheckWith(Nested(names, 1));
+    const CheckResult result = CheckDocument(Nested(names, 1));
     ASSERT_EQ(result.errors.size(), 1u) << setting.key;
     EXPECT_THAT(result.errors[0].message, HasSubstr("unknown key " + result.errors[0].key +
                                                     "; did you mean '" + right + "'?"))
