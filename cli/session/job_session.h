@@ -33,9 +33,10 @@ struct JobSetup {
   std::string executable;
   std::string script;
   std::function<StatusOr<RankProgram>(int generation)> program;
-  std::vector<std::string> notices;     // for the user, before anything starts
-  std::filesystem::path run_directory;  // where it is, or will be
-  int first_generation = 0;             // as RunDirectory::NextGeneration says
+  std::vector<std::string> notices;        // for the user, before anything starts
+  std::vector<std::string> closing_lines;  // for the user, when all went well
+  std::filesystem::path run_directory;     // where it is, or will be
+  int first_generation = 0;                // as RunDirectory::NextGeneration says
   // Opens the run directory and writes what it is to say of the job, before anything starts.
   std::function<StatusOr<std::unique_ptr<RunDirectory>>()> open;
 };

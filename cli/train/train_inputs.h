@@ -20,6 +20,7 @@ struct TrainInputs {
   config::TrainJob job;
   nlohmann::ordered_json resolved_config;  // every value with its origin
   std::vector<std::string> notices;        // built-in inputs in use, warnings of the config
+  bool demo = false;                       // the built-in model trains on the built-in data
 };
 
 // Gathers what `flags` ask for, the shipped demo where they are silent.
