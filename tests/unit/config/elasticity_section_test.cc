@@ -23,12 +23,12 @@ std::string Section(const std::string& more = "") {
          more + "}";
 }
 
-CheckResult Check(const std::string& members, int world_size = 2) {
+CheckResult CheckElasticity(const std::string& members, int world_size = 2) {
   return CheckConfig("{" + members + "}", "ds.json", world_size);
 }
 
 TEST(ElasticityDecidesTheBatchTest, DerivesAllThreeSizes) {
-  const CheckResult result = Check(Section());
+  const CheckResult result = CheckElasticity(Section());
   ASSERT_TRUE(result.ok) << result.errors[0].message;
   EXPECT_EQ(result.config.batch.train_batch_size, 24);
   EXPECT_EQ(result.config.batch.train_micro_batch_size_per_gpu, 6);
@@ -37,7 +37,7 @@ TEST(ElasticityDecidesTheBatchTest, DerivesAllThreeSizes) {
 }
 
 TEST(ElasticityDecidesTheBatchTest, KeepsTheBatchOnAnotherNumberOfRanks) {
-  const std::string travelled = ToDsConfigJson(Check(Section()));
+  const std::string travelled = ToDsConfigJson(CheckElasticity(Section()));
   for (const int world_size : {1, 2, 3, 4, 6, 12}) {
     const CheckResult result = CheckConfig(travelled, "job", world_size);
     ASSERT_TRUE(result.ok) << world_size;
@@ -49,10 +49,11 @@ TEST(ElasticityDecidesTheBatchTest, KeepsTheBatchOnAnotherNumberOfRanks) {
 
 TEST(ElasticityDecidesTheBatchTest, RefusesBatchSizesBesideIt) {
   const std::string batch = R"("train_batch_size": 8, "gradient_accumulation_steps": 1, )";
-  EXPECT_THAT(Messages(Check(batch + Section()).errors),
+  EXPECT_THAT(Messages(CheckElasticity(batch + Section()).errors),
               ElementsAre(HasSubstr("train_batch_size contradicts elasticity"),
                           HasSubstr("gradient_accumulation_steps contradicts elasticity")));
-  const CheckResult ignored = Check(batch + Section(R"(, "ignore_non_elastic_batch_info": true)"));
+  const CheckResult ignored =
+      CheckElasticity(batch + Section(R"(, "ignore_non_elastic_batch_info": true)"));
   ASSERT_TRUE(ignored.ok);
   EXPECT_EQ(ignored.config.batch.train_batch_size, 24);
   EXPECT_EQ(ignored.config.batch.gradient_accumulation_steps, 2);
@@ -61,23 +62,23 @@ TEST(ElasticityDecidesTheBatchTest, RefusesBatchSizesBesideIt) {
 }
 
 TEST(ElasticityDecidesTheBatchTest, OneMistakeIsReportedOnce) {
-  EXPECT_THAT(Messages(Check(Section(R"(, "min_gpus": 0)")).errors),
+  EXPECT_THAT(Messages(CheckElasticity(Section(R"(, "min_gpus": 0)")).errors),
               ElementsAre(HasSubstr("elasticity.min_gpus must be at least 1")));
-  EXPECT_THAT(Messages(Check(Section(R"(, "max_gpus": 3, "min_gpus": 4)")).errors),
+  EXPECT_THAT(Messages(CheckElasticity(Section(R"(, "max_gpus": 3, "min_gpus": 4)")).errors),
               ElementsAre(HasSubstr("elasticity.max_gpus 3 is less than min_gpus 4")));
-  EXPECT_THAT(Messages(Check(R"("elasticity": {"enabled": 1})").errors),
+  EXPECT_THAT(Messages(CheckElasticity(R"("elasticity": {"enabled": 1})").errors),
               ElementsAre(HasSubstr("elasticity.enabled must be true or false")));
 }
 
 TEST(ElasticityDecidesTheBatchTest, NeedsItsTwoKeys) {
-  EXPECT_THAT(Messages(Check(R"("elasticity": {"enabled": true})").errors),
+  EXPECT_THAT(Messages(CheckElasticity(R"("elasticity": {"enabled": true})").errors),
               ElementsAre(HasSubstr("elasticity.max_train_batch_size is missing"),
                           HasSubstr("elasticity.micro_batch_sizes is missing")));
 }
 
 TEST(ElasticityDecidesTheBatchTest, HasNoEffectWhileItIsOff) {
   const CheckResult result =
-      Check(R"("train_batch_size": 8, "elasticity": {"max_train_batch_size": 24})");
+      CheckElasticity(R"("train_batch_size": 8, "elasticity": {"max_train_batch_size": 24})");
   ASSERT_TRUE(result.ok);
   EXPECT_EQ(result.config.batch.train_batch_size, 8);
   EXPECT_THAT(Messages(result.warnings),
@@ -86,15 +87,16 @@ TEST(ElasticityDecidesTheBatchTest, HasNoEffectWhileItIsOff) {
 }
 
 TEST(ElasticityDecidesTheBatchTest, TrainingHasNoModelParallelismYet) {
-  EXPECT_THAT(Messages(Check(R"("elasticity": {"enabled": true, "max_train_batch_size": 24,
+  EXPECT_THAT(
+      Messages(CheckElasticity(R"("elasticity": {"enabled": true, "max_train_batch_size": 24,
                                 "micro_batch_sizes": [2], "num_gpus_per_node": 2,
                                 "model_parallel_size": 2})")
-                           .errors),
-              ElementsAre(HasSubstr("model_parallel_size 2 is not supported yet in training")));
+                   .errors),
+      ElementsAre(HasSubstr("model_parallel_size 2 is not supported yet in training")));
 }
 
 TEST(AgreesWithSchedulerTest, ComparesCapSizesAndVersion) {
-  const CheckResult result = Check(Section());
+  const CheckResult result = CheckElasticity(Section());
   const auto message = [&](const std::string& seen) {
     return AgreesWithScheduler(result.resolved, seen).message();
   };
@@ -109,7 +111,7 @@ TEST(AgreesWithSchedulerTest, ComparesCapSizesAndVersion) {
   EXPECT_THAT(message("{" + cap + ", " + sizes + "}"),
               HasSubstr("elasticity.version is 0.1, but the scheduler has seen 0.2"));
   EXPECT_EQ(message("24"), "DEEPSPEED_ELASTICITY_CONFIG is not a JSON object");
-  EXPECT_TRUE(AgreesWithScheduler(Check(R"("train_batch_size": 8)").resolved, "24").ok());
+  EXPECT_TRUE(AgreesWithScheduler(CheckElasticity(R"("train_batch_size": 8)").resolved, "24").ok());
 }
 
 std::string Error(const std::string& text) {

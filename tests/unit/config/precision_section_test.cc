@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-std::vector<std::string> Errors(const std::string& members) {
+std::vector<std::string> PrecisionErrors(const std::string& members) {
   return Messages(CheckWith(members).errors);
 }
 
@@ -58,7 +58,7 @@ TEST(PrecisionRules, DefaultsOfTheStructAreThoseOfTheRegistry) {
 }
 
 TEST(PrecisionRules, Fp16ExcludesBf16) {
-  EXPECT_THAT(Errors(R"("fp16": {"enabled": true}, "bf16": {"enabled": true})"),
+  EXPECT_THAT(PrecisionErrors(R"("fp16": {"enabled": true}, "bf16": {"enabled": true})"),
               ElementsAre(HasSubstr("both true: choose one precision")));
 }
 
@@ -66,21 +66,23 @@ TEST(PrecisionRules, GradientsAccumulateInTheTrainingDtypeOrWider) {
   const auto with = [](const std::string& dtype, const std::string& rest) {
     return R"("data_types": {"grad_accum_dtype": ")" + dtype + "\"}" + rest;
   };
-  EXPECT_THAT(Errors(with("bf16", "")), ElementsAre(HasSubstr("remove it or enable bf16")));
-  EXPECT_THAT(Errors(with("fp16", R"(, "bf16": {"enabled": true})")),
+  EXPECT_THAT(PrecisionErrors(with("bf16", "")),
+              ElementsAre(HasSubstr("remove it or enable bf16")));
+  EXPECT_THAT(PrecisionErrors(with("fp16", R"(, "bf16": {"enabled": true})")),
               ElementsAre(HasSubstr("remove it or enable fp16")));
-  EXPECT_THAT(Errors(with("fp16", R"(, "fp16": {"enabled": true})")), IsEmpty());
-  EXPECT_THAT(Errors(with("bf16", R"(, "bf16": {"enabled": true})")), IsEmpty());
+  EXPECT_THAT(PrecisionErrors(with("fp16", R"(, "fp16": {"enabled": true})")), IsEmpty());
+  EXPECT_THAT(PrecisionErrors(with("bf16", R"(, "bf16": {"enabled": true})")), IsEmpty());
   const CheckResult wider = CheckWith(with("fp32", R"(, "communication_data_type": "bf16")"));
   EXPECT_EQ(wider.config.grad_accum_dtype, DataType::kFp32);
   EXPECT_EQ(wider.config.communication_data_type, DataType::kBf16);
 }
 
 TEST(PrecisionRules, ParameterDtypeIsTheTrainingDtype) {
-  EXPECT_THAT(Errors(R"("data_types": {"param_dtype": "bf16"})"),
+  EXPECT_THAT(PrecisionErrors(R"("data_types": {"param_dtype": "bf16"})"),
               ElementsAre(HasSubstr("param_dtype \"bf16\" is not the training dtype, fp32")));
-  EXPECT_THAT(Errors(R"("data_types": {"param_dtype": "bf16"}, "bf16": {"enabled": true})"),
-              IsEmpty());
+  EXPECT_THAT(
+      PrecisionErrors(R"("data_types": {"param_dtype": "bf16"}, "bf16": {"enabled": true})"),
+      IsEmpty());
   const CheckResult buffers = CheckWith(R"("data_types": {"buffer_dtype": "fp16"})");
   EXPECT_THAT(Messages(buffers.errors), IsEmpty());
   EXPECT_EQ(buffers.config.buffer_dtype, DataType::kFp16);
@@ -97,15 +99,15 @@ TEST(PrecisionRules, SparseGradientsAreForStage0) {
 }
 
 TEST(PrecisionRules, LossScaleStaysPositive) {
-  EXPECT_THAT(Errors(R"("fp16": {"enabled": true, "min_loss_scale": 0})"),
+  EXPECT_THAT(PrecisionErrors(R"("fp16": {"enabled": true, "min_loss_scale": 0})"),
               ElementsAre(HasSubstr("fp16.min_loss_scale must be above 0")));
-  EXPECT_THAT(Errors(R"("fp16": {"enabled": true, "min_loss_scale": 0, "loss_scale": 8})"),
+  EXPECT_THAT(PrecisionErrors(R"("fp16": {"enabled": true, "min_loss_scale": 0, "loss_scale": 8})"),
               IsEmpty());
-  EXPECT_THAT(Errors(R"("fp16": {"enabled": true, "loss_scale_window": 0})"),
+  EXPECT_THAT(PrecisionErrors(R"("fp16": {"enabled": true, "loss_scale_window": 0})"),
               ElementsAre(HasSubstr("must be at least 1")));
-  EXPECT_THAT(Errors(R"("fp16": {"enabled": true, "loss_scale": -1})"),
+  EXPECT_THAT(PrecisionErrors(R"("fp16": {"enabled": true, "loss_scale": -1})"),
               ElementsAre(HasSubstr("must be at least 0")));
-  EXPECT_THAT(Errors(R"("fp16": {"enabled": true, "loss_scale": true})"),
+  EXPECT_THAT(PrecisionErrors(R"("fp16": {"enabled": true, "loss_scale": true})"),
               ElementsAre(HasSubstr("must be a number")));
 }
 
@@ -120,7 +122,7 @@ TEST(PrecisionRules, HysteresisNeedsZero) {
 }
 
 TEST(PrecisionRules, PredivideFactorIsPositive) {
-  EXPECT_THAT(Errors(R"("gradient_predivide_factor": 0)"),
+  EXPECT_THAT(PrecisionErrors(R"("gradient_predivide_factor": 0)"),
               ElementsAre(HasSubstr("gradient_predivide_factor must be above 0, not 0")));
   EXPECT_EQ(CheckWith(R"("gradient_predivide_factor": 4)").config.gradient_predivide_factor, 4.0);
   EXPECT_THAT(
@@ -131,7 +133,7 @@ TEST(PrecisionRules, PredivideFactorIsPositive) {
 TEST(PrecisionRules, UnmanagedAccumulationDoesNotOverlap) {
   const std::string unmanaged = R"("managed_gradient_accumulation": false)";
   const auto with = [&](const std::string& zero) {
-    return Errors(unmanaged + ", \"zero_optimization\": {" + zero + "}");
+    return PrecisionErrors(unmanaged + ", \"zero_optimization\": {" + zero + "}");
   };
   EXPECT_FALSE(CheckWith(unmanaged).config.managed_gradient_accumulation);
   EXPECT_THAT(with(R"("stage": 1, "overlap_comm": true)"),
@@ -142,8 +144,9 @@ TEST(PrecisionRules, UnmanagedAccumulationDoesNotOverlap) {
 
 TEST(PrecisionRules, SumOverRanksIsNotForStage3) {
   const std::string sum = R"("gradient_allreduce_op": "sum", "zero_optimization": {"stage": )";
-  EXPECT_THAT(Errors(sum + "3}"), ElementsAre(HasSubstr("is not for zero_optimization.stage 3")));
-  EXPECT_THAT(Errors(sum + "2}"), IsEmpty());
+  EXPECT_THAT(PrecisionErrors(sum + "3}"),
+              ElementsAre(HasSubstr("is not for zero_optimization.stage 3")));
+  EXPECT_THAT(PrecisionErrors(sum + "2}"), IsEmpty());
 }
 
 TEST(PrecisionRules, SixteenBitMastersNeedZero) {
@@ -152,20 +155,20 @@ TEST(PrecisionRules, SixteenBitMastersNeedZero) {
            "_master_weights_and_grads\": true}, \"optimizer\": {\"type\": \"" + optimizer +
            "\"}, \"zero_optimization\": {\"stage\": " + std::to_string(stage) + "}";
   };
-  EXPECT_THAT(Errors(with("bf16", "AdamW", 0)),
+  EXPECT_THAT(PrecisionErrors(with("bf16", "AdamW", 0)),
               ElementsAre(HasSubstr("bf16.bf16_master_weights_and_grads needs zero_optimization")));
   EXPECT_THAT(
-      Errors(with("fp16", "Lamb", 2)),
+      PrecisionErrors(with("fp16", "Lamb", 2)),
       ElementsAre(HasSubstr("fp16.fp16_master_weights_and_grads is not built for \"Lamb\"")));
   for (const char* optimizer : {"Adam", "AdamW", "SGD", "Adagrad", "Lion"}) {
-    EXPECT_THAT(Errors(with("bf16", optimizer, 1)), IsEmpty()) << optimizer;
+    EXPECT_THAT(PrecisionErrors(with("bf16", optimizer, 1)), IsEmpty()) << optimizer;
   }
   EXPECT_TRUE(CheckWith(with("fp16", "Adam", 3)).config.fp16.fp16_master_weights_and_grads);
   EXPECT_TRUE(CheckWith(with("bf16", "Adam", 3)).config.bf16.bf16_master_weights_and_grads);
 }
 
 TEST(PrecisionRules, NarrowStatesNeedNarrowMasters) {
-  EXPECT_THAT(Errors(R"("bf16": {"enabled": true, "bf16_optimizer_states": true})"),
+  EXPECT_THAT(PrecisionErrors(R"("bf16": {"enabled": true, "bf16_optimizer_states": true})"),
               ElementsAre(HasSubstr("needs bf16.bf16_master_weights_and_grads")));
   const std::string narrow =
       R"("optimizer": {"type": "Adam", "params": {"fp32_optimizer_states": false}})";
@@ -189,9 +192,9 @@ TEST(PrecisionRules, AutocastIsOnePrecision) {
   EXPECT_THAT(
       result.config.torch_autocast.lower_precision_safe_modules,
       ElementsAre("torch.nn.Linear", "torch.nn.Conv1d", "torch.nn.Conv2d", "torch.nn.Conv3d"));
-  EXPECT_THAT(Errors(on + R"(, "bf16": {"enabled": true})"),
+  EXPECT_THAT(PrecisionErrors(on + R"(, "bf16": {"enabled": true})"),
               ElementsAre(HasSubstr("torch_autocast.enabled and bf16.enabled are both true")));
-  EXPECT_THAT(Errors(R"("torch_autocast": {"enabled": true})"),
+  EXPECT_THAT(PrecisionErrors(R"("torch_autocast": {"enabled": true})"),
               ElementsAre(HasSubstr("torch_autocast.dtype is missing")));
   for (const auto& [name, dtype] :
        {std::pair{"float16", DataType::kFp16}, std::pair{"half", DataType::kFp16},
@@ -201,7 +204,7 @@ TEST(PrecisionRules, AutocastIsOnePrecision) {
     EXPECT_THAT(Messages(named.errors), IsEmpty());
     EXPECT_EQ(named.config.torch_autocast.dtype, dtype);
   }
-  EXPECT_THAT(Errors(R"("torch_autocast": {"enabled": true, "dtype": "int8"})"),
+  EXPECT_THAT(PrecisionErrors(R"("torch_autocast": {"enabled": true, "dtype": "int8"})"),
               ElementsAre(HasSubstr("torch_autocast.dtype")));
 }
 
@@ -211,8 +214,9 @@ TEST(PrecisionRules, SafeModulesAreKnown) {
         "lower_precision_safe_modules": [")" +
            module + "\"]}";
   };
-  EXPECT_THAT(Errors(with("torch.nn.Bilinear")), ElementsAre(HasSubstr("\"torch.nn.Bilinear\" is "
-                                                                       "not a module")));
+  EXPECT_THAT(PrecisionErrors(with("torch.nn.Bilinear")),
+              ElementsAre(HasSubstr("\"torch.nn.Bilinear\" is "
+                                    "not a module")));
   const CheckResult known = CheckWith(with("transformers.pytorch_utils.Conv1D"));
   EXPECT_THAT(Messages(known.errors), IsEmpty());
   EXPECT_THAT(known.config.torch_autocast.lower_precision_safe_modules,

@@ -20,22 +20,23 @@ CheckResult CheckScheduler(const std::string& section, const std::string& lr = "
                      "ds.json", 2);
 }
 
-std::vector<std::string> Errors(const std::string& section) {
+std::vector<std::string> SchedulerErrors(const std::string& section) {
   return Messages(CheckScheduler(section).errors);
 }
 
 TEST(SchedulerRules, SchedulerParamsNeedAType) {
-  EXPECT_THAT(Errors(R"({"params": {"warmup_num_steps": 5}})"),
+  EXPECT_THAT(SchedulerErrors(R"({"params": {"warmup_num_steps": 5}})"),
               ElementsAre(HasSubstr("scheduler.params.warmup_num_steps needs scheduler.type")));
 }
 
 TEST(SchedulerRules, ScheduleIsDescribedByNumbers) {
-  EXPECT_THAT(Errors(R"({"type": "LambdaLR"})"),
+  EXPECT_THAT(SchedulerErrors(R"({"type": "LambdaLR"})"),
               ElementsAre(HasSubstr("\"LambdaLR\" needs a function, which JSON cannot hold")));
-  EXPECT_THAT(Errors(R"({"type": "SequentialLR"})"),
+  EXPECT_THAT(SchedulerErrors(R"({"type": "SequentialLR"})"),
               ElementsAre(HasSubstr("needs scheduler objects")));
-  EXPECT_THAT(Errors(R"({"type": "ReduceLROnPlateau"})"), ElementsAre(HasSubstr("needs a metric")));
-  EXPECT_THAT(Errors(R"({"type": "WarmupCosinLR"})"),
+  EXPECT_THAT(SchedulerErrors(R"({"type": "ReduceLROnPlateau"})"),
+              ElementsAre(HasSubstr("needs a metric")));
+  EXPECT_THAT(SchedulerErrors(R"({"type": "WarmupCosinLR"})"),
               ElementsAre(HasSubstr("did you mean 'WarmupCosineLR'?")));
 }
 
@@ -52,28 +53,28 @@ TEST(SchedulerRules, ListsHaveOneLength) {
   EXPECT_EQ(std::get<OneCycle>(both.config.group_schedules[1]).max_lr, 0.2);
   EXPECT_EQ(std::get<OneCycle>(both.config.scheduler).min_lr, 0.1);
   EXPECT_EQ(CheckScheduler(cycle("[0.1]", "0.2")).config.group_schedules.size(), 1U);
-  EXPECT_THAT(Errors(cycle("[0.1, 0.01]", "[1, 2, 3]")),
+  EXPECT_THAT(SchedulerErrors(cycle("[0.1, 0.01]", "[1, 2, 3]")),
               ElementsAre(HasSubstr("cycle_max_lr has 3 numbers and scheduler.params.cycle_min_lr "
                                     "has 2: give one for each parameter group")));
-  EXPECT_THAT(Errors(cycle("[0.1, -1]", "1")),
+  EXPECT_THAT(SchedulerErrors(cycle("[0.1, -1]", "1")),
               ElementsAre(HasSubstr("must be at least 0, not -1")));
-  EXPECT_THAT(Errors(cycle("[0.1, \"1\"]", "1")),
+  EXPECT_THAT(SchedulerErrors(cycle("[0.1, \"1\"]", "1")),
               ElementsAre(HasSubstr("must be a number or a list of them, not [0.1,\"1\"]")));
-  EXPECT_THAT(Errors(cycle("[]", "1")), ElementsAre(HasSubstr("a list of them, not []")));
-  EXPECT_THAT(Errors(R"({"type": "StepLR", "params": {"step_size": [3, 4]}})"),
+  EXPECT_THAT(SchedulerErrors(cycle("[]", "1")), ElementsAre(HasSubstr("a list of them, not []")));
+  EXPECT_THAT(SchedulerErrors(R"({"type": "StepLR", "params": {"step_size": [3, 4]}})"),
               ElementsAre(HasSubstr("must be a whole number")));
-  EXPECT_THAT(Errors(R"({"type": "OneCycleLR", "params": {"max_lr": 0.1, "total_steps": 9,
+  EXPECT_THAT(SchedulerErrors(R"({"type": "OneCycleLR", "params": {"max_lr": 0.1, "total_steps": 9,
                          "max_momentum": [0.9, 1]}})"),
               ElementsAre(HasSubstr("must be below 1")));
 }
 
 TEST(SchedulerRules, ScheduleTakesItsParams) {
-  EXPECT_THAT(Errors(R"({"type": "StepLR"})"),
+  EXPECT_THAT(SchedulerErrors(R"({"type": "StepLR"})"),
               ElementsAre(HasSubstr("\"StepLR\" needs scheduler.params.step_size")));
-  EXPECT_THAT(Errors(R"({"type": "OneCycle"})"),
+  EXPECT_THAT(SchedulerErrors(R"({"type": "OneCycle"})"),
               ElementsAre(HasSubstr("needs scheduler.params.cycle_min_lr"),
                           HasSubstr("needs scheduler.params.cycle_max_lr")));
-  EXPECT_THAT(Errors(R"({"type": "WarmupLR", "params": {"total_num_steps": 5}})"),
+  EXPECT_THAT(SchedulerErrors(R"({"type": "WarmupLR", "params": {"total_num_steps": 5}})"),
               ElementsAre(HasSubstr("scheduler.params.total_num_steps is no parameter of WarmupLR, "
                                     "which takes warmup_min_lr, warmup_max_lr")));
   const JobFacts facts{.total_steps = 9};
@@ -82,9 +83,9 @@ TEST(SchedulerRules, ScheduleTakesItsParams) {
                                    "ds.json", facts)
                            .errors),
               ElementsAre(HasSubstr("total_num_steps is no parameter of WarmupLR")));
-  EXPECT_THAT(Errors(R"({"type": "StepLR", "params": {"step_size": 0}})"),
+  EXPECT_THAT(SchedulerErrors(R"({"type": "StepLR", "params": {"step_size": 0}})"),
               ElementsAre(HasSubstr("must be at least 1")));
-  EXPECT_THAT(Errors(R"({"type": "StepLR", "params": {"step_size": 3, "last_epoch": 2}})"),
+  EXPECT_THAT(SchedulerErrors(R"({"type": "StepLR", "params": {"step_size": 3, "last_epoch": 2}})"),
               ElementsAre(HasSubstr("comes from the checkpoint")));
   EXPECT_TRUE(
       CheckScheduler(R"({"type": "StepLR", "params": {"step_size": 3, "last_epoch": -1}})").ok);
@@ -105,19 +106,19 @@ TEST(SchedulerRules, DefaultsThatDependOnTheTypeAreResolvedWithTheirOrigin) {
 }
 
 TEST(SchedulerRules, ScheduleIsDefined) {
-  EXPECT_THAT(Errors(R"({"type": "MultiStepLR", "params": {"milestones": [3, -1]}})"),
+  EXPECT_THAT(SchedulerErrors(R"({"type": "MultiStepLR", "params": {"milestones": [3, -1]}})"),
               ElementsAre(HasSubstr("milestones must be whole numbers from 0, not [3,-1]")));
-  EXPECT_THAT(Errors(R"({"type": "MultiStepLR", "params": {"milestones": [3, 1.5]}})"),
+  EXPECT_THAT(SchedulerErrors(R"({"type": "MultiStepLR", "params": {"milestones": [3, 1.5]}})"),
               ElementsAre(HasSubstr("milestones must be whole numbers")));
-  EXPECT_THAT(Errors(R"({"type": "LinearLR", "params": {"start_factor": 0}})"),
+  EXPECT_THAT(SchedulerErrors(R"({"type": "LinearLR", "params": {"start_factor": 0}})"),
               ElementsAre(HasSubstr("start_factor must be above 0")));
-  EXPECT_THAT(Errors(R"({"type": "CyclicLR", "params": {"base_lr": 0.1, "max_lr": 1,
+  EXPECT_THAT(SchedulerErrors(R"({"type": "CyclicLR", "params": {"base_lr": 0.1, "max_lr": 1,
                          "max_momentum": 1}})"),
               ElementsAre(HasSubstr("max_momentum must be below 1")));
-  EXPECT_THAT(Errors(R"({"type": "OneCycleLR", "params": {"max_lr": 1, "epochs": 3}})"),
+  EXPECT_THAT(SchedulerErrors(R"({"type": "OneCycleLR", "params": {"max_lr": 1, "epochs": 3}})"),
               ElementsAre(HasSubstr("needs scheduler.params.total_steps, or epochs and")));
   EXPECT_THAT(
-      Errors(
+      SchedulerErrors(
           R"({"type": "OneCycleLR", "params": {"max_lr": 1, "epochs": 3, "steps_per_epoch": 2}})"),
       IsEmpty());
 }
