@@ -18,6 +18,7 @@
 #include "daemon/network/daemon_service.h"
 #include "daemon/network/network_daemon.h"
 #include "daemon/network/rpc_server.h"
+#include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
 #include "runtime/base/log.h"
 #include "runtime/process/descriptor_table.h"
@@ -103,7 +104,7 @@ Status Serve(const Flags& flags) {
   std::filesystem::remove(folder.path(), ignored);
   if (!status.ok()) LogError(status.message());
   // Nothing is left to save, and gRPC may take ten seconds to end its threads.
-  std::_Exit(status.ok() ? 0 : 1);
+  std::_Exit(status.ok() ? kExitOk : kExitFailure);
 }
 
 int Main(int argc, char** argv) {
@@ -137,7 +138,7 @@ int Main(int argc, char** argv) {
     StatusOr<UniqueFd> descriptor = ContinueInBackground();
     if (!descriptor.ok()) {
       LogError(descriptor.status().message());
-      return 1;
+      return kExitFailure;
     }
     starter = std::move(descriptor).value();
   }
@@ -145,13 +146,13 @@ int Main(int argc, char** argv) {
   SetUpSignals();
   if (flags.job.empty()) {
     LogError("--job is required; see dsrund --help");
-    return 1;
+    return kExitFailure;
   }
   if (!flags.listen.empty()) {
     return ServeNetwork(flags.listen, MakeOptions(flags), std::move(starter));
   }
   LogError(Serve(flags).message());
-  return 1;
+  return kExitFailure;
 }
 
 }  // namespace

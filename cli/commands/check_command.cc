@@ -6,11 +6,11 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "cli/exit_codes.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/number_checks.h"
 #include "cli/train/find_model.h"
 #include "cli/train/train_flags.h"
+#include "runtime/base/exit_codes.h"
 #include "runtime/config/check_config.h"
 #include "runtime/config/config_text.h"
 #include "runtime/config/sections/elasticity_section.h"

@@ -7,9 +7,9 @@
 #include <CLI/Formatter.hpp>
 #include <iostream>
 
-#include "cli/exit_codes.h"
 #include "cli/flags/flag_parser.h"
 #include "runtime/base/byte_size.h"
+#include "runtime/base/exit_codes.h"
 #include "runtime/base/suggest.h"
 #include "runtime/checkpoint/format/catalog.h"
 #include "runtime/checkpoint/format/layout.h"

@@ -21,8 +21,9 @@ struct Invocation {
   std::vector<std::string> command_line;  // the whole of it, argv[0] included
 };
 
-// The exit status of dsrun (exit_codes.h). An error Status is printed as "dsrun: message" and ends
-// with kExitUsage: it means that nothing has been started. Anything else a command reports itself.
+// The exit status of dsrun (runtime/base/exit_codes.h). An error Status is printed as "dsrun:
+// message" and ends with kExitUsage: it means that nothing has been started. Anything else a
+// command reports itself.
 using CommandHandler = StatusOr<int> (*)(const Invocation& invocation);
 
 inline constexpr std::string_view kAllLaunchFlags = "*";

@@ -7,10 +7,10 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "cli/exit_codes.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/number_checks.h"
 #include "runtime/base/config_limit.h"
+#include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
 #include "runtime/base/parse_number.h"
 #include "runtime/config/sections/elasticity_section.h"

@@ -11,11 +11,11 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/estimate/model_size.h"
-#include "cli/exit_codes.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/number_checks.h"
 #include "cli/train/find_model.h"
 #include "runtime/base/byte_size.h"
+#include "runtime/base/exit_codes.h"
 #include "runtime/base/parse_number.h"
 #include "runtime/config/memory_estimate.h"
 

@@ -9,9 +9,9 @@
 #include <filesystem>
 
 #include "cli/commands/command_table.h"
-#include "cli/exit_codes.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/report_error.h"
+#include "runtime/base/exit_codes.h"
 #include "runtime/base/log.h"
 #include "runtime/base/suggest.h"
 
@@ -112,7 +112,7 @@ int RunCommandLine(const std::vector<std::string>& command_line) {
     return status.ok() ? *status : ReportError(status.status(), kExitUsage);
   } catch (const std::filesystem::filesystem_error& error) {
     // Relative paths need a working directory; when that has been removed, this is how it shows.
-    return ReportError(InternalError(error.what()), kExitInternal);
+    return ReportError(InternalError(error.what()), kExitFailure);
   }
 }
 

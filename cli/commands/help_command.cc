@@ -7,8 +7,8 @@
 #include <iostream>
 #include <sstream>
 
-#include "cli/exit_codes.h"
 #include "cli/flags/flag_parser.h"
+#include "runtime/base/exit_codes.h"
 #include "runtime/base/suggest.h"
 
 namespace ds::cli {

@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "cli/exit_codes.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/job/gather_exports.h"
 #include "cli/plan/core_list.h"
@@ -17,6 +16,7 @@
 #include "cli/plan/launch_plan.h"
 #include "cli/plan/rank_environment.h"
 #include "cli/plan/secrets.h"
+#include "runtime/base/exit_codes.h"
 
 namespace ds::cli {
 namespace {

@@ -6,7 +6,6 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "cli/exit_codes.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/plan/hostfile.h"
 #include "cli/plan/this_host.h"
@@ -14,6 +13,7 @@
 #include "cli/report/read_host.h"
 #include "cli/report/report_text.h"
 #include "cli/report/rows.h"
+#include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
 
 namespace ds::cli {

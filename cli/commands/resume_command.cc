@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "cli/exit_codes.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/launch_flags_json.h"
 #include "cli/flags/report_error.h"
@@ -15,6 +14,7 @@
 #include "cli/train/train_inputs.h"
 #include "cli/train/train_program.h"
 #include "cli/train/train_session.h"
+#include "runtime/base/exit_codes.h"
 
 namespace ds::cli {
 namespace {

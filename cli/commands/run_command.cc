@@ -5,7 +5,6 @@
 #include <CLI/Formatter.hpp>
 #include <nlohmann/json.hpp>
 
-#include "cli/exit_codes.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/job/gather_exports.h"
 #include "cli/job/job_id.h"
@@ -13,6 +12,7 @@
 #include "cli/session/job_description.h"
 #include "cli/session/job_session.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/exit_codes.h"
 
 namespace ds::cli {
 namespace {

@@ -5,7 +5,6 @@
 #include <CLI/Formatter.hpp>
 #include <utility>
 
-#include "cli/exit_codes.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/job/gather_exports.h"
 #include "cli/job/job_id.h"
@@ -13,6 +12,7 @@
 #include "cli/train/train_inputs.h"
 #include "cli/train/train_session.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/exit_codes.h"
 
 namespace ds::cli {
 

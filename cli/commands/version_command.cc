@@ -2,7 +2,7 @@
 
 #include <iostream>
 
-#include "cli/exit_codes.h"
+#include "runtime/base/exit_codes.h"
 
 namespace ds::cli {
 

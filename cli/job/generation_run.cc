@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "cli/exit_codes.h"
+#include "runtime/base/exit_codes.h"
 
 namespace ds::cli {
 namespace {
@@ -60,7 +60,7 @@ std::optional<Verdict> GenerationRun::Run(const RankProgram& program) {
   if (standard_input_ != nullptr) standard_input_->Stop();
   if (observer_failed_.has_value() && !failures_.failed()) {
     return Verdict{.cause = Cause::kInternal,
-                   .exit_code = kExitInternal,
+                   .exit_code = kExitFailure,
                    .generation = generation_,
                    .message = observer_failed_->message(),
                    .proof = "the run directory could not be written",

@@ -5,9 +5,9 @@
 #include <numeric>
 #include <utility>
 
-#include "cli/exit_codes.h"
 #include "cli/job/restart_policy.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/exit_codes.h"
 
 namespace ds::cli {
 namespace {
@@ -30,7 +30,7 @@ Verdict ProgramVerdict(const Status& status, int generation) {
   const bool checkpoint =
       status.code() == StatusCode::kDataLoss || status.code() == StatusCode::kNotFound;
   return Verdict{.cause = checkpoint ? Cause::kCheckpoint : Cause::kInternal,
-                 .exit_code = checkpoint ? kExitCheckpoint : kExitInternal,
+                 .exit_code = checkpoint ? kExitCheckpoint : kExitFailure,
                  .generation = generation,
                  .message = status.message(),
                  .proof = std::string(StatusCodeName(status.code()))};

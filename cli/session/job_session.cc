@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "cli/console/console.h"
-#include "cli/exit_codes.h"
 #include "cli/flags/report_error.h"
 #include "cli/job/job_controller.h"
 #include "cli/plan/core_list.h"
@@ -18,6 +17,7 @@
 #include "cli/session/signal_relay.h"
 #include "cli/session/signal_watch.h"
 #include "cli/session/start_hosts.h"
+#include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
 
 namespace ds::cli {

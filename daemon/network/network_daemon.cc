@@ -19,6 +19,7 @@
 #include "daemon/network/rpc_server.h"
 #include "proto/peer_name.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
 #include "runtime/base/log.h"
 #include "runtime/base/unique_fd.h"
@@ -110,7 +111,7 @@ StatusOr<Daemon> StartAndAnswer(const std::string& address, SupervisorOptions op
 // Says on standard output why there is no daemon.
 int Refuse(const Status& status) {
   if (!Answer({{"error", status.message()}}).ok()) LogError(status.message());
-  return 1;
+  return kExitFailure;
 }
 
 }  // namespace
@@ -129,7 +130,7 @@ StatusOr<UniqueFd> ContinueInBackground() {
   do {
     count = ::read(reading.get(), &byte, 1);
   } while (count < 0 && errno == EINTR);
-  std::_Exit(count == 1 ? 0 : 1);
+  std::_Exit(count == 1 ? kExitOk : kExitFailure);
 }
 
 int ServeNetwork(const std::string& address, SupervisorOptions options, UniqueFd starter) {
@@ -148,7 +149,7 @@ int ServeNetwork(const std::string& address, SupervisorOptions options, UniqueFd
   daemon->server->Drain();
   folder->Remove();
   // Nothing is left to save, and gRPC may take ten seconds to end its threads.
-  std::_Exit(status.ok() ? 0 : 1);
+  std::_Exit(status.ok() ? kExitOk : kExitFailure);
 }
 
 }  // namespace ds::daemon

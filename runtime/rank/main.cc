@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
 #include "runtime/base/log.h"
 #include "runtime/base/rank_link.h"

@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/base/exit_codes.h"
 #include "runtime/base/rank_link.h"
 
 namespace ds::rank {
@@ -28,7 +29,7 @@ struct Requests {
 // Why a rank is about to end with a failure, in words for the user.
 struct Failure {
   Status status;
-  int exit_code = 1;
+  int exit_code = kExitFailure;
   std::string hint;  // what to do; may be empty
 };
 

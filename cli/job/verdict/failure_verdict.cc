@@ -6,8 +6,8 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
-#include "cli/exit_codes.h"
 #include "cli/job/verdict/exit_explanation.h"
+#include "runtime/base/exit_codes.h"
 
 namespace ds::cli {
 namespace {
