@@ -21,7 +21,7 @@ namespace ds::cli {
 namespace v1 = ::dsrun::v1;
 
 // The program that the ranks of one generation execute. argv[0] == "" is the host's dsrank; the
-// text "@DSRUN_JOB_DIR@" in argv is the folder of `files`.
+// text v1::kJobDirectory (proto/job_directory.h) in argv is the folder of `files`.
 struct RankProgram {
   std::vector<std::string> argv;
   std::vector<std::pair<std::string, std::string>> files;  // name, content

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "proto/job_directory.h"
 #include "runtime/checkpoint/format/catalog.h"
 #include "runtime/checkpoint/format/verify.h"
 
@@ -56,7 +57,7 @@ StatusOr<ResumePoint> FindResumePoint(const std::string& root, const std::string
 }
 
 StatusOr<RankProgram> TrainProgram::operator()(int generation) const {
-  RankProgram program{.argv = {"", "train", "@DSRUN_JOB_DIR@/train.json"}};
+  RankProgram program{.argv = {"", "train", std::string(v1::kJobDirectory) + "/train.json"}};
   config::TrainJob job = job_;
   if (generation > first_generation_) {
     const StatusOr<ResumePoint> point = FindResumePoint(job.checkpoint_dir, "", &program.notices);

@@ -9,6 +9,7 @@
 #include <map>
 #include <utility>
 
+#include "proto/job_directory.h"
 #include "runtime/base/rank_link.h"
 #include "runtime/process/resource_limits.h"
 
@@ -16,8 +17,6 @@ namespace ds::daemon {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::string_view kJobDirectoryText = "@DSRUN_JOB_DIR@";
 
 using Variables = std::map<std::string, std::string>;
 using ProtoVariables = google::protobuf::RepeatedPtrField<v1::EnvironmentVariable>;
@@ -47,9 +46,9 @@ Variables OwnVariables(const std::vector<std::string>& environment) {
 
 std::string WithJobDirectory(std::string text, const std::string& folder) {
   if (folder.empty()) return text;  // a job without files: the text is the user's own
-  for (std::size_t at = text.find(kJobDirectoryText); at != std::string::npos;
-       at = text.find(kJobDirectoryText, at + folder.size())) {
-    text.replace(at, kJobDirectoryText.size(), folder);
+  for (std::size_t at = text.find(v1::kJobDirectory); at != std::string::npos;
+       at = text.find(v1::kJobDirectory, at + folder.size())) {
+    text.replace(at, v1::kJobDirectory.size(), folder);
   }
   return text;
 }

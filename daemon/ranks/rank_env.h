@@ -3,7 +3,7 @@
 // rank_env: what a rank is executed with. Turns a LaunchRequest into commands, byte for byte; no
 // shell, no quoting, nothing interpreted but two agreed texts:
 //   argv[0] == ""          this host's dsrank
-//   "@DSRUN_JOB_DIR@"      inside an argv element: the folder that holds the request's files
+//   v1::kJobDirectory      inside an argv element: the folder that holds the request's files
 //
 // Pure functions, except that FindProgram looks at the file system.
 
@@ -27,7 +27,7 @@ inline constexpr std::string_view kDefaultSearchPath = "/usr/local/bin:/usr/bin:
 struct HostContext {
   std::vector<std::string> environment;  // the daemon's own, "NAME=value"
   std::filesystem::path dsrank;          // empty when this host has none
-  std::string job_directory;             // for "@DSRUN_JOB_DIR@"; "" = a job without files
+  std::string job_directory;             // for v1::kJobDirectory; "" = a job without files
 };
 
 // The command of `request.ranks(index)`. kInvalidArgument for what execve could not carry (NUL
