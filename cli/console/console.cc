@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
@@ -17,14 +16,6 @@ namespace {
 constexpr std::int64_t kPlainEveryNanos = 5'000'000'000;
 constexpr std::int64_t kDrawEveryNanos = 100'000'000;
 constexpr const char* kEraseLine = "\r\x1b[K";
-
-// The string `name` of a report's body; "" when it has none.
-std::string TextOf(const v1::RankReport& report, const char* name) {
-  const auto body = nlohmann::json::parse(report.body(), nullptr, /*allow_exceptions=*/false);
-  if (!body.is_object()) return "";
-  const auto text = body.find(name);
-  return text != body.end() && text->is_string() ? text->get<std::string>() : "";
-}
 
 }  // namespace
 
@@ -58,11 +49,8 @@ void Console::OnEvent(const HostEvent& event) {
 }
 
 void Console::ShowReport(const v1::RankReport& report) {
-  if (report.kind() == "notice") {
-    Notice(TextOf(report, "text"));
-  } else if (report.kind() == "checkpoint") {
-    Notice("saved " + ShownPath(TextOf(report, "path")));
-  }
+  if (report.has_notice()) Notice(report.notice().text());
+  if (report.has_checkpoint()) Notice("saved " + ShownPath(report.checkpoint().path()));
 }
 
 void Console::OnOutput(const HostEvent& event) {

@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "runtime/base/byte_size.h"
 
@@ -13,12 +12,6 @@ namespace {
 
 // The pace is that of so many steps.
 constexpr std::size_t kRecentSteps = 20;
-
-std::optional<double> Number(const nlohmann::json& body, const char* name) {
-  const auto found = body.find(name);
-  if (found == body.end() || !found->is_number()) return std::nullopt;
-  return found->get<double>();
-}
 
 std::string Fixed(double value, int digits) {
   std::array<char, 64> text{};
@@ -39,41 +32,31 @@ bool Progress::OnEvent(const v1::Event& event) {
 }
 
 bool Progress::OnReport(const v1::RankReport& report, std::int64_t unix_nanos) {
-  if (report.kind() != "step" && report.kind() != "phase" && report.kind() != "beacon")
-    return false;
-  const auto body = nlohmann::json::parse(report.body(), nullptr, /*allow_exceptions=*/false);
-  if (!body.is_object()) return false;
-  if (const auto total = Number(body, "total_steps"); total.has_value()) {
-    total_steps_ = static_cast<std::int64_t>(*total);
+  if (report.has_step()) return OnStep(report.step(), unix_nanos);
+  if (report.has_phase()) OnPhase(report.phase(), report.rank() == 0);
+  if (report.has_beacon() && report.beacon().resident_bytes() > 0) {
+    resident_bytes_[static_cast<int>(report.rank())] = report.beacon().resident_bytes();
   }
-  if (report.kind() == "step") {
-    OnStep(body, unix_nanos);
-    return step_.has_value();
-  }
-  if (report.kind() == "beacon") {
-    const auto memory = body.find("memory");
-    if (memory == body.end() || !memory->is_object()) return false;
-    if (const auto bytes = Number(*memory, "resident_bytes"); bytes.has_value()) {
-      resident_bytes_[static_cast<int>(report.rank())] = static_cast<std::uint64_t>(*bytes);
-    }
-    return false;
-  }
-  const auto name = body.find("name");
-  if (report.rank() == 0 && name != body.end() && name->is_string()) phase_ = *name;
   return false;
 }
 
-void Progress::OnStep(const nlohmann::json& body, std::int64_t unix_nanos) {
-  const std::optional<double> step = Number(body, "step");
-  if (!step.has_value()) return;
-  step_ = static_cast<std::int64_t>(*step);
-  loss_ = Number(body, "loss");
+void Progress::OnPhase(const v1::RankPhase& phase, bool of_first_rank) {
+  if (phase.total_steps() > 0) total_steps_ = static_cast<std::int64_t>(phase.total_steps());
+  if (of_first_rank && !phase.name().empty()) phase_ = phase.name();
+}
+
+bool Progress::OnStep(const v1::RankStep& step, std::int64_t unix_nanos) {
+  if (!step.has_step()) return false;
+  step_ = static_cast<std::int64_t>(step.step());
+  loss_ = step.has_loss() ? std::optional(step.loss()) : std::nullopt;
   if (loss_.has_value() && !first_.has_value()) first_.emplace(*step_, *loss_);
-  tokens_per_second_ = Number(body, "tokens_per_second");
+  tokens_per_second_ =
+      step.has_tokens_per_second() ? std::optional(step.tokens_per_second()) : std::nullopt;
   // A restart goes back to its checkpoint: the pace begins anew.
   if (!recent_.empty() && *step_ <= recent_.back().step) recent_.clear();
   recent_.push_back({*step_, unix_nanos});
   if (recent_.size() > kRecentSteps) recent_.pop_front();
+  return true;
 }
 
 std::string Progress::Line() const {
@@ -106,9 +89,10 @@ std::optional<double> Progress::SecondsLeft() const {
   const Moment& first = recent_.front();
   const Moment& last = recent_.back();
   if (last.step <= first.step || last.step >= total_steps_) return std::nullopt;
-  const double seconds_per_step = static_cast<double>(last.unix_nanos - first.unix_nanos) * 1e-9 /
-                                  static_cast<double>(last.step - first.step);
-  return seconds_per_step * static_cast<double>(total_steps_ - last.step);
+  const double seconds = static_cast<double>(last.unix_nanos - first.unix_nanos) * 1e-9;
+  const double steps = static_cast<double>(last.step) - static_cast<double>(first.step);
+  const double steps_left = static_cast<double>(total_steps_) - static_cast<double>(last.step);
+  return seconds / steps * steps_left;
 }
 
 std::string ShowDuration(double seconds) {

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
@@ -42,7 +41,8 @@ class Progress {
   };
 
   bool OnReport(const v1::RankReport& report, std::int64_t unix_nanos);
-  void OnStep(const nlohmann::json& body, std::int64_t unix_nanos);
+  void OnPhase(const v1::RankPhase& phase, bool of_first_rank);
+  bool OnStep(const v1::RankStep& step, std::int64_t unix_nanos);
   std::optional<double> SecondsLeft() const;
   std::uint64_t LargestRank() const;  // in bytes; 0 when not known
 

@@ -1,6 +1,7 @@
 #include "cli/job/event_json.h"
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace ds::cli {
 namespace {
@@ -18,13 +19,39 @@ void AddExit(const v1::RankExited& exit, Json* json) {
   (*json)["oom_killed"] = exit.oom_killed();
 }
 
+Json PhaseJson(const v1::RankPhase& phase) {
+  Json json = {{"name", phase.name()}};
+  if (phase.total_steps() > 0) json["total_steps"] = phase.total_steps();
+  return json;
+}
+
 bool AddReport(const v1::RankReport& report, Json* json) {
-  if (report.kind() == "beacon" || report.kind() == "step") return false;
-  (*json)["rank"] = report.rank();
-  (*json)["kind"] = report.kind();
-  Json body = Json::parse(report.body(), nullptr, /*allow_exceptions=*/false);
-  (*json)["body"] = body.is_discarded() ? Json(report.body()) : std::move(body);
-  return true;
+  const auto add = [&](const char* kind, Json body) {
+    (*json)["rank"] = report.rank();
+    (*json)["kind"] = kind;
+    (*json)["body"] = std::move(body);
+    return true;
+  };
+  switch (report.what_case()) {
+    case v1::RankReport::kHello:
+      return add("hello", {{"pid", report.hello().pid()}});
+    case v1::RankReport::kPhase:
+      return add("phase", PhaseJson(report.phase()));
+    case v1::RankReport::kNotice:
+      return add("notice", {{"text", report.notice().text()}});
+    case v1::RankReport::kCheckpoint:
+      return add("checkpoint",
+                 {{"step", report.checkpoint().step()}, {"path", report.checkpoint().path()}});
+    case v1::RankReport::kError:
+      return add("error", {{"code", report.error().code()},
+                           {"message", report.error().message()},
+                           {"hint", report.error().hint()},
+                           {"exit_code", report.error().exit_code()}});
+    case v1::RankReport::kEnd:
+      return add("end", {{"summary", {{"steps", report.end().steps()}}}});
+    default:
+      return false;
+  }
 }
 
 }  // namespace

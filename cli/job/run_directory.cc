@@ -135,8 +135,8 @@ Status RunDirectory::Append(const HostEvent& event) {
     const int rank = static_cast<int>(event.event.rank_started().rank());
     DS_RETURN_IF_ERROR(MakeLogsOf(event.generation, rank));
   }
-  if (event.event.has_rank_report() && event.event.rank_report().kind() == "step") {
-    return AppendMetrics(event.event.rank_report().body() + "\n");
+  if (event.event.has_rank_report() && event.event.rank_report().has_step()) {
+    return AppendMetrics(event.event.rank_report().step().json() + "\n");
   }
   const std::optional<Json> json = ToJson(event);
   return json.has_value() ? events_->Append(Dump(*json, -1)) : OkStatus();

@@ -1,12 +1,109 @@
 #include "daemon/logs/link_reader.h"
 
 #include <cerrno>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "runtime/base/clock.h"
 
 namespace ds::daemon {
+namespace {
+
+using Json = nlohmann::json;
+
+// The field `name` of `object`; null when there is none.
+Json Field(const Json& object, const char* name) {
+  if (!object.is_object()) return nullptr;
+  const auto found = object.find(name);
+  return found == object.end() ? Json(nullptr) : *found;
+}
+
+std::string TextIn(const Json& object, const char* name) {
+  const Json field = Field(object, name);
+  return field.is_string() ? field.get<std::string>() : "";
+}
+
+std::int64_t IntegerIn(const Json& object, const char* name) {
+  const Json field = Field(object, name);
+  return field.is_number_integer() ? field.get<std::int64_t>() : 0;
+}
+
+std::optional<std::uint64_t> CountIn(const Json& object, const char* name) {
+  const Json field = Field(object, name);
+  return field.is_number_unsigned() ? std::optional(field.get<std::uint64_t>()) : std::nullopt;
+}
+
+std::optional<double> NumberIn(const Json& object, const char* name) {
+  const Json field = Field(object, name);
+  return field.is_number() ? std::optional(field.get<double>()) : std::nullopt;
+}
+
+v1::RankBeacon MakeBeacon(const Json& body) {
+  v1::RankBeacon beacon;
+  if (const auto step = CountIn(body, "step")) beacon.set_step(*step);
+  beacon.set_resident_bytes(CountIn(Field(body, "memory"), "resident_bytes").value_or(0));
+  return beacon;
+}
+
+v1::RankStep MakeStep(const Json& body, const std::string& json) {
+  v1::RankStep step;
+  if (const auto number = CountIn(body, "step")) step.set_step(*number);
+  if (const auto loss = NumberIn(body, "loss")) step.set_loss(*loss);
+  if (const auto speed = NumberIn(body, "tokens_per_second")) step.set_tokens_per_second(*speed);
+  step.set_json(json);
+  return step;
+}
+
+v1::RankError MakeError(const Json& body) {
+  v1::RankError error;
+  error.set_code(IntegerIn(body, "code"));
+  error.set_message(TextIn(body, "message"));
+  error.set_hint(TextIn(body, "hint"));
+  error.set_exit_code(IntegerIn(body, "exit_code"));
+  return error;
+}
+
+}  // namespace
+
+v1::RankReport MakeRankReport(std::uint32_t rank, const RankMessage& message) {
+  const Json body = Json::parse(message.body, nullptr, /*allow_exceptions=*/false);
+  v1::RankReport report;
+  report.set_rank(rank);
+  switch (message.kind) {
+    case RankMessageKind::kHello:
+      report.mutable_hello()->set_pid(CountIn(body, "pid").value_or(0));
+      break;
+    case RankMessageKind::kPhase:
+      report.mutable_phase()->set_name(TextIn(body, "name"));
+      report.mutable_phase()->set_total_steps(CountIn(body, "total_steps").value_or(0));
+      break;
+    case RankMessageKind::kBeacon:
+      *report.mutable_beacon() = MakeBeacon(body);
+      break;
+    case RankMessageKind::kStep:
+      *report.mutable_step() = MakeStep(body, message.body);
+      break;
+    case RankMessageKind::kNotice:
+      report.mutable_notice()->set_text(TextIn(body, "text"));
+      break;
+    case RankMessageKind::kCheckpoint:
+      report.mutable_checkpoint()->set_step(CountIn(body, "step").value_or(0));
+      report.mutable_checkpoint()->set_path(TextIn(body, "path"));
+      break;
+    case RankMessageKind::kError:
+      *report.mutable_error() = MakeError(body);
+      break;
+    case RankMessageKind::kEnd:
+      report.mutable_end()->set_steps(CountIn(Field(body, "summary"), "steps").value_or(0));
+      break;
+    case RankMessageKind::kSave:
+    case RankMessageKind::kStop:
+      break;
+  }
+  return report;
+}
 
 Status LinkReader::Watch() {
   DS_RETURN_IF_ERROR(context_.loop->Add(fd_.get(), [this] { OnReadable(); }));
@@ -44,20 +141,19 @@ bool LinkReader::ReadOnce() {
       return false;
     }
     if (!message->has_value()) return true;
-    Report(**std::move(message));
+    Report(**message);
   }
 }
 
-void LinkReader::Report(RankMessage message) {
-  if (message.kind == RankMessageKind::kBeacon) {
-    last_beacon_ = message.body;
+void LinkReader::Report(const RankMessage& message) {
+  v1::RankReport report = MakeRankReport(context_.rank, message);
+  if (report.what_case() == v1::RankReport::WHAT_NOT_SET) return;
+  if (report.has_beacon()) {
+    last_step_ = report.beacon().step();
     last_beacon_unix_nanos_ = Clock::System().UnixNanos();
   }
   v1::Event event;
-  v1::RankReport* report = event.mutable_rank_report();
-  report->set_rank(context_.rank);
-  report->set_kind(std::string(RankMessageKindName(message.kind)));
-  report->set_body(std::move(message.body));
+  *event.mutable_rank_report() = std::move(report);
   context_.log->Append(std::move(event));
 }
 

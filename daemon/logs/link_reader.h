@@ -1,14 +1,14 @@
 #pragma once
 
 // LinkReader: the daemon's end of one rank's link. Passes its messages on as RankReport events and
-// remembers its last beacon.
+// remembers its last beacon. Nobody behind it sees what a rank wrote as JSON, but for the line that
+// goes to metrics.jsonl.
 //
 // A rank that breaks the protocol loses its link, not its life.
 //
 // Threads: the loop's.
 
 #include <cstdint>
-#include <string>
 
 #include "daemon/logs/monitor_context.h"
 #include "proto/dsrun.pb.h"
@@ -17,6 +17,10 @@
 #include "runtime/base/unique_fd.h"
 
 namespace ds::daemon {
+
+// What `message` of `rank` says. Nothing is set in `what` when no rank says such a thing (it is the
+// daemon that asks for a save). Pure.
+v1::RankReport MakeRankReport(std::uint32_t rank, const RankMessage& message);
 
 class LinkReader {
  public:
@@ -31,20 +35,20 @@ class LinkReader {
   void DrainAndClose();
 
   bool broken() const { return broken_; }
-  // The body of the last beacon, "" before the first, and when it came.
-  const std::string& last_beacon() const { return last_beacon_; }
+  // The step that the last beacon named, 0 before the first, and when it came.
+  std::uint64_t last_step() const { return last_step_; }
   std::int64_t last_beacon_unix_nanos() const { return last_beacon_unix_nanos_; }
 
  private:
   void OnReadable();
   bool ReadOnce();
-  void Report(RankMessage message);
+  void Report(const RankMessage& message);
   void Close();
 
   const MonitorContext context_;
   UniqueFd fd_;
   RankMessageReader reader_;
-  std::string last_beacon_;
+  std::uint64_t last_step_ = 0;
   std::int64_t last_beacon_unix_nanos_ = 0;
   bool watched_ = false;
   bool broken_ = false;

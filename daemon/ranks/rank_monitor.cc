@@ -1,24 +1,12 @@
 #include "daemon/ranks/rank_monitor.h"
 
 #include <csignal>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
 #include "daemon/host/host_probe.h"
 
 namespace ds::daemon {
-namespace {
-
-// The step a beacon names; 0 when it names none.
-std::uint64_t StepOf(const std::string& beacon) {
-  const auto body = nlohmann::json::parse(beacon, nullptr, /*allow_exceptions=*/false);
-  if (!body.is_object()) return 0;
-  const auto step = body.find("step");
-  return step != body.end() && step->is_number_unsigned() ? step->get<std::uint64_t>() : 0;
-}
-
-}  // namespace
 
 RankMonitor::RankMonitor(MonitorContext context, RankProcess process, Callbacks callbacks)
     : context_(context),
@@ -118,7 +106,7 @@ v1::RankVital RankMonitor::Vital() const {
   v1::RankVital vital;
   vital.set_rank(context_.rank);
   vital.set_rss_bytes(ended_ ? 0 : ResidentBytes(pid()));
-  vital.set_last_step(StepOf(link_.last_beacon()));
+  vital.set_last_step(link_.last_step());
   vital.set_last_beacon_unix_nanos(link_.last_beacon_unix_nanos());
   return vital;
 }

@@ -13,7 +13,7 @@
 //                 its first message
 //     phase       {"name":"load the model","total_steps":100}
 //                 what it is busy with, and how many steps the job has once it knows
-//     beacon      {"step":7,"memory":{...}}
+//     beacon      {"step":7,"memory":{"resident_bytes":1,...}}
 //                 each rank after every step: proof of progress
 //     step        {...}
 //                 rank 0: one metrics.jsonl object per optimizer step
@@ -23,7 +23,7 @@
 //                 a checkpoint has been committed
 //     error       {"code":3,"message":"...","hint":"...","exit_code":2}
 //                 why this rank is about to end
-//     end         {"summary":{...}}
+//     end         {"summary":{"steps":100}}
 //                 the job is done; exit status 0 follows
 //   daemon -> rank
 //     save        {}    write a checkpoint after the current step

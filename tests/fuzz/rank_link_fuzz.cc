@@ -1,5 +1,6 @@
 // Feeds arbitrary bytes, in pieces, to the reader of the rank link. What it takes for a message is
-// one when it is written again; how the bytes are cut makes no difference.
+// one when it is written again; how the bytes are cut makes no difference. What the daemon makes of
+// a message can be sent to the controller: its texts are UTF-8.
 
 #include <cstddef>
 #include <cstdint>
@@ -7,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "daemon/logs/link_reader.h"
 #include "runtime/base/check.h"
 #include "runtime/base/rank_link.h"
 
@@ -44,6 +46,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto line = ds::EncodeRankMessage(message);
     DS_CHECK(line.ok() && line->size() <= ds::kMaxLineBytes);
     DS_CHECK(ds::DecodeRankMessage(line->substr(0, line->size() - 1)).value() == message);
+    const auto report = ds::daemon::MakeRankReport(0, message);
+    DS_CHECK(dsrun::v1::RankReport().ParseFromString(report.SerializeAsString()));
   }
   return 0;
 }

@@ -129,11 +129,9 @@ TEST_F(OutputTest, MessagesOfTheRankLinkAreReports) {
   const Outcome outcome = Run(Request(1, {"link"}));
   const std::vector<v1::RankReport>& reports = outcome.reports.at(0);
   ASSERT_EQ(reports.size(), 3U);
-  EXPECT_EQ(reports[0].kind(), "hello");
-  EXPECT_EQ(reports[1].kind(), "beacon");
-  EXPECT_EQ(reports[1].body(), R"({"step":7})");
-  EXPECT_EQ(reports[2].kind(), "error");
-  EXPECT_EQ(reports[2].body(), R"({"message":"no \"data\""})");
+  EXPECT_EQ(reports[0].hello().pid(), 1U);
+  EXPECT_EQ(reports[1].beacon().step(), 7U);
+  EXPECT_EQ(reports[2].error().message(), "no \"data\"");
   EXPECT_FALSE(outcome.exits.at(0).link_broken());
 }
 

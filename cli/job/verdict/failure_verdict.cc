@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstdio>
 #include <ctime>
-#include <nlohmann/json.hpp>
 
 #include "cli/job/verdict/exit_explanation.h"
 #include "runtime/base/exit_codes.h"
@@ -71,25 +70,14 @@ void FailureObserver::OnEvent(const std::string& host, const v1::Event& event) {
 }
 
 void FailureObserver::OnReport(const v1::RankReport& report) {
-  const bool is_step = report.kind() == "beacon" || report.kind() == "step";
-  if (!is_step && report.kind() != "error") return;
-  const auto body = nlohmann::json::parse(report.body(), nullptr, /*allow_exceptions=*/false);
-  if (!body.is_object()) return;
   const int rank = static_cast<int>(report.rank());
-  if (is_step) {
-    const auto step = body.find("step");
-    if (step != body.end() && step->is_number_integer()) last_step_[rank] = *step;
-    return;
+  if (report.has_beacon() && report.beacon().has_step()) {
+    last_step_[rank] = static_cast<std::int64_t>(report.beacon().step());
+  } else if (report.has_step() && report.step().has_step()) {
+    last_step_[rank] = static_cast<std::int64_t>(report.step().step());
+  } else if (report.has_error()) {
+    errors_.try_emplace(rank, report.error());
   }
-  const auto text = [&](const char* name) {
-    const auto found = body.find(name);
-    return found != body.end() && found->is_string() ? found->get<std::string>() : std::string();
-  };
-  const auto exit_code = body.find("exit_code");
-  errors_.try_emplace(rank, ReportedError{text("message"), text("hint"),
-                                          exit_code != body.end() && exit_code->is_number_integer()
-                                              ? exit_code->get<int>()
-                                              : 0});
 }
 
 void FailureObserver::OnExit(const std::string& host, const v1::RankExited& exit) {
@@ -220,8 +208,8 @@ Verdict FailureObserver::FromCulprit(const Culprit& culprit) const {
       .evidence = EvidenceOf(exit)};
   if (const auto error = errors_.find(rank); error != errors_.end() && exit.signal() == 0) {
     verdict.cause = CauseOfError(exit.exit_code());
-    verdict.message = error->second.message;
-    verdict.hint = error->second.hint;
+    verdict.message = error->second.message();
+    verdict.hint = error->second.hint();
   }
   return verdict;
 }

@@ -46,11 +46,6 @@ class FailureObserver {
   std::optional<Verdict> Conclude() const;
 
  private:
-  struct ReportedError {
-    std::string message;
-    std::string hint;
-    int exit_code = 0;
-  };
   struct Culprit {
     std::string host;
     v1::RankExited exit;
@@ -64,7 +59,7 @@ class FailureObserver {
 
   const int generation_;
   std::map<int, std::int64_t> last_step_;  // by rank
-  std::map<int, ReportedError> errors_;    // by rank
+  std::map<int, v1::RankError> errors_;    // by rank: the first that it reported
   std::optional<Culprit> culprit_;         // the first rank that failed
   std::optional<Culprit> stopped_badly_;   // the first that ended badly while being stopped
   std::optional<Verdict> other_;           // what else came first: a user's stop, a lost daemon

@@ -14,8 +14,9 @@ namespace ds::cli {
 namespace {
 
 using testing::At;
+using testing::Checkpoint;
+using testing::Notice;
 using testing::Output;
-using testing::Report;
 using ::testing::internal::CaptureStderr;
 using ::testing::internal::CaptureStdout;
 using ::testing::internal::GetCapturedStderr;
@@ -24,7 +25,7 @@ using ::testing::internal::GetCapturedStdout;
 constexpr std::int64_t kSecond = 1'000'000'000;
 
 v1::Event TimedStep(int step, std::int64_t unix_nanos) {
-  return At(unix_nanos, Report(0, "step", "{\"step\":" + std::to_string(step) + ",\"loss\":1.5}"));
+  return At(unix_nanos, testing::Step(step, 1.5));
 }
 
 // What a console with `options` writes for `events`: stdout and stderr.
@@ -83,16 +84,16 @@ TEST(ConsoleTest, TheLiveLineFitsTheTerminal) {
 }
 
 TEST(ConsoleTest, QuietShowsNeitherOutputNorProgress) {
-  const auto [out, err] = Shown(
-      {.quiet = true}, {Output(0, "x\n"), TimedStep(1, 0), Report(0, "notice", R"({"text":"n"})")});
+  const auto [out, err] =
+      Shown({.quiet = true}, {Output(0, "x\n"), TimedStep(1, 0), Notice(0, "n")});
   EXPECT_EQ(out, "");
   EXPECT_EQ(err, "");
 }
 
 TEST(ConsoleTest, ErrorsOnlyShowsStandardErrorAndNotices) {
-  const auto [out, err] = Shown({.errors_only = true, .shown = LogFilter::Parse("", true).value()},
-                                {Output(0, "x\n"), Output(0, "bad\n", true), TimedStep(1, 0),
-                                 Report(0, "notice", R"({"text":"n"})")});
+  const auto [out, err] =
+      Shown({.errors_only = true, .shown = LogFilter::Parse("", true).value()},
+            {Output(0, "x\n"), Output(0, "bad\n", true), TimedStep(1, 0), Notice(0, "n")});
   EXPECT_EQ(out, "");
   EXPECT_EQ(err, "0@h: bad\ndsrun: n\n");
 }
@@ -106,9 +107,7 @@ TEST(ConsoleTest, OnlyTheChosenRanksAreShown) {
 }
 
 TEST(ConsoleTest, NoticesAndCheckpointsOfRanksAreShown) {
-  EXPECT_EQ(Shown({}, {Report(0, "notice", R"({"text":"careful"})"),
-                       Report(0, "checkpoint", R"({"step":2,"path":"/c/step-2"})")})
-                .second,
+  EXPECT_EQ(Shown({}, {Notice(0, "careful"), Checkpoint(2, "/c/step-2")}).second,
             "dsrun: careful\ndsrun: saved /c/step-2\n");
 }
 

@@ -26,11 +26,51 @@ inline v1::Event Output(int rank, const std::string& data, bool is_stderr = fals
   return event;
 }
 
-inline v1::Event Report(int rank, const std::string& kind, const std::string& body) {
+inline v1::Event Phase(int rank, const std::string& name, std::uint64_t total_steps = 0) {
   v1::Event event;
   event.mutable_rank_report()->set_rank(rank);
-  event.mutable_rank_report()->set_kind(kind);
-  event.mutable_rank_report()->set_body(body);
+  event.mutable_rank_report()->mutable_phase()->set_name(name);
+  event.mutable_rank_report()->mutable_phase()->set_total_steps(total_steps);
+  return event;
+}
+
+inline v1::Event Beacon(int rank, std::uint64_t step, std::uint64_t resident_bytes = 0) {
+  v1::Event event;
+  event.mutable_rank_report()->set_rank(rank);
+  event.mutable_rank_report()->mutable_beacon()->set_step(step);
+  event.mutable_rank_report()->mutable_beacon()->set_resident_bytes(resident_bytes);
+  return event;
+}
+
+// Rank 0's report of a finished step; `json` is its line of metrics.jsonl.
+inline v1::Event Step(std::uint64_t number, double loss, const std::string& json = "") {
+  v1::Event event;
+  v1::RankStep* step = event.mutable_rank_report()->mutable_step();
+  step->set_step(number);
+  step->set_loss(loss);
+  step->set_json(json);
+  return event;
+}
+
+inline v1::Event Notice(int rank, const std::string& text) {
+  v1::Event event;
+  event.mutable_rank_report()->set_rank(rank);
+  event.mutable_rank_report()->mutable_notice()->set_text(text);
+  return event;
+}
+
+inline v1::Event Checkpoint(std::uint64_t step, const std::string& path) {
+  v1::Event event;
+  event.mutable_rank_report()->mutable_checkpoint()->set_step(step);
+  event.mutable_rank_report()->mutable_checkpoint()->set_path(path);
+  return event;
+}
+
+inline v1::Event Error(int rank, const std::string& message, const std::string& hint = "") {
+  v1::Event event;
+  event.mutable_rank_report()->set_rank(rank);
+  event.mutable_rank_report()->mutable_error()->set_message(message);
+  event.mutable_rank_report()->mutable_error()->set_hint(hint);
   return event;
 }
 

@@ -12,12 +12,12 @@
 namespace ds::cli {
 namespace {
 
+using testing::Beacon;
 using ::testing::ElementsAre;
 using testing::Ended;
 using testing::Exited;
 using ::testing::HasSubstr;
 using testing::Output;
-using testing::Report;
 
 // A daemon whose ranks do as they are told: each generation plays `script`, then waits for a Stop
 // when it has none of its own end.
@@ -415,7 +415,7 @@ TEST_F(JobControllerTest, ADaemonThatIsGoneAtTheLaunchIsALostOne) {
 }
 
 TEST_F(JobControllerTest, RestartsWithANewGenerationUntilItSucceeds) {
-  const v1::Event step = Report(0, "beacon", R"({"step":4})");
+  const v1::Event step = Beacon(0, 4);
   AddHost("a", {{step, Exited(0, 7), Ended()}, {Exited(0, 0, SIGKILL), Ended()}, {Ended()}});
   EXPECT_FALSE(Controller(/*max_restarts=*/2).Run().has_value());
   ASSERT_EQ(daemons_[0]->launched.size(), 3u);
@@ -427,8 +427,7 @@ TEST_F(JobControllerTest, RestartsWithANewGenerationUntilItSucceeds) {
 }
 
 TEST_F(JobControllerTest, TheSameErrorAtTheSameStepTwiceIsNotTriedAgain) {
-  const std::vector<v1::Event> script = {Report(0, "beacon", R"({"step":4})"), Exited(0, 7),
-                                         Ended()};
+  const std::vector<v1::Event> script = {Beacon(0, 4), Exited(0, 7), Ended()};
   AddHost("a", {script, script, script});
   EXPECT_EQ(Controller(/*max_restarts=*/5).Run()->exit_code, 7);
   EXPECT_EQ(daemons_[0]->launched.size(), 2u);

@@ -8,64 +8,66 @@ namespace ds::cli {
 namespace {
 
 using testing::At;
-using testing::Report;
+using testing::Beacon;
+using testing::Phase;
 
 constexpr std::int64_t kNanosPerSecond = 1'000'000'000;
 
-v1::Event Step(int step, std::int64_t unix_nanos) {
-  return At(unix_nanos, Report(0, "step",
-                               R"({"loss":2.5,"tokens_per_second":1234.4,"step":)" +
-                                   std::to_string(step) + "}"));
+v1::Event FastStep(int step, std::int64_t unix_nanos) {
+  v1::Event event = At(unix_nanos, testing::Step(step, 2.5));
+  event.mutable_rank_report()->mutable_step()->set_tokens_per_second(1234.4);
+  return event;
 }
 
 TEST(ProgressTest, NothingAtFirstThenThePhase) {
   Progress progress(10);
   EXPECT_EQ(progress.Line(), "");
-  EXPECT_FALSE(progress.OnEvent(Report(0, "phase", R"({"name":"load_model"})")));
-  EXPECT_FALSE(progress.OnEvent(Report(1, "phase", R"({"name":"other"})")));
+  EXPECT_FALSE(progress.OnEvent(Phase(0, "load_model")));
+  EXPECT_FALSE(progress.OnEvent(Phase(1, "other")));
   EXPECT_EQ(progress.Line(), "load_model");
 }
 
 TEST(ProgressTest, TimeLeftFollowsThePaceOfTheSteps) {
   Progress progress(100);
-  EXPECT_TRUE(progress.OnEvent(Step(1, 0)));
+  EXPECT_TRUE(progress.OnEvent(FastStep(1, 0)));
   EXPECT_EQ(progress.Line(), "step 1/100  loss 2.5000  1234 tokens/s");
-  EXPECT_TRUE(progress.OnEvent(Step(3, 4 * kNanosPerSecond)));
+  EXPECT_TRUE(progress.OnEvent(FastStep(3, 4 * kNanosPerSecond)));
   EXPECT_EQ(progress.Line(), "step 3/100  loss 2.5000  1234 tokens/s  left 3m14s");
 }
 
 TEST(ProgressTest, TheLossesAreThoseOfTheFirstAndTheLastStep) {
   Progress progress(3);
   EXPECT_EQ(progress.LossSummary(), "");
-  progress.OnEvent(Report(0, "step", R"({"step":1,"loss":5.5})"));
+  progress.OnEvent(testing::Step(1, 5.5));
   EXPECT_EQ(progress.LossSummary(), "") << "one step has no end";
-  progress.OnEvent(Report(0, "step", R"({"step":2,"loss":4.25})"));
-  progress.OnEvent(Report(0, "step", R"({"step":3,"loss":3.125})"));
+  progress.OnEvent(testing::Step(2, 4.25));
+  progress.OnEvent(testing::Step(3, 3.125));
   EXPECT_EQ(progress.LossSummary(), "loss 5.5000 at step 1, 3.1250 at step 3");
 }
 
 TEST(ProgressTest, OnlyTheLastStepsMakeThePace) {
   Progress progress(1000);
-  for (int step = 1; step <= 20; ++step) progress.OnEvent(Step(step, step * 100 * kNanosPerSecond));
+  for (int step = 1; step <= 20; ++step)
+    progress.OnEvent(FastStep(step, step * 100 * kNanosPerSecond));
   for (int step = 21; step <= 40; ++step) {
-    progress.OnEvent(Step(step, 2000 * kNanosPerSecond + (step - 20) * kNanosPerSecond));
+    progress.OnEvent(FastStep(step, 2000 * kNanosPerSecond + (step - 20) * kNanosPerSecond));
   }
   EXPECT_EQ(progress.Line(), "step 40/1000  loss 2.5000  1234 tokens/s  left 16m00s");
 }
 
 TEST(ProgressTest, ARestartBeginsThePaceAnew) {
   Progress progress(100);
-  progress.OnEvent(Step(10, 0));
-  progress.OnEvent(Step(12, 2 * kNanosPerSecond));
-  progress.OnEvent(Step(11, 500 * kNanosPerSecond));
+  progress.OnEvent(FastStep(10, 0));
+  progress.OnEvent(FastStep(12, 2 * kNanosPerSecond));
+  progress.OnEvent(FastStep(11, 500 * kNanosPerSecond));
   EXPECT_EQ(progress.Line(), "step 11/100  loss 2.5000  1234 tokens/s");
-  progress.OnEvent(Step(12, 501 * kNanosPerSecond));
+  progress.OnEvent(FastStep(12, 501 * kNanosPerSecond));
   EXPECT_EQ(progress.Line(), "step 12/100  loss 2.5000  1234 tokens/s  left 1m28s");
 }
 
 TEST(ProgressTest, MemoryIsTheLargestRanks) {
   Progress progress(0);
-  progress.OnEvent(Step(1, 0));
+  progress.OnEvent(FastStep(1, 0));
   v1::Event event;
   for (const int rank : {0, 1, 2}) {
     v1::RankVital* vital = event.mutable_heartbeat()->add_ranks();
@@ -74,24 +76,24 @@ TEST(ProgressTest, MemoryIsTheLargestRanks) {
   }
   EXPECT_FALSE(progress.OnEvent(event));
   EXPECT_EQ(progress.Line(), "step 1  loss 2.5000  1234 tokens/s  300 MiB/rank");
-  EXPECT_FALSE(
-      progress.OnEvent(Report(1, "beacon", R"({"step":1,"memory":{"resident_bytes":209715200}})")));
+  EXPECT_FALSE(progress.OnEvent(Beacon(1, 1, 209715200)));
   EXPECT_EQ(progress.Line(), "step 1  loss 2.5000  1234 tokens/s  200 MiB/rank");
 }
 
 TEST(ProgressTest, ARankMayKnowTheTotal) {
   Progress progress(0);
-  progress.OnEvent(Report(0, "phase", R"({"name":"train","total_steps":7})"));
-  progress.OnEvent(Step(7, 0));
+  progress.OnEvent(Phase(0, "train", 7));
+  progress.OnEvent(FastStep(7, 0));
   EXPECT_TRUE(progress.finished());
   EXPECT_EQ(progress.Line(), "step 7/7  loss 2.5000  1234 tokens/s");
 }
 
 TEST(ProgressTest, ReportsThatAreNoneAreIgnored) {
   Progress progress(0);
-  for (const char* body : {"", "{", "[]", R"({"step":"x"})", R"({"loss":1})"}) {
-    EXPECT_FALSE(progress.OnEvent(Report(0, "step", body))) << body;
-  }
+  v1::Event event;
+  EXPECT_FALSE(progress.OnEvent(event));
+  event.mutable_rank_report()->mutable_step()->set_loss(1);
+  EXPECT_FALSE(progress.OnEvent(event));
   EXPECT_EQ(progress.Line(), "");
 }
 

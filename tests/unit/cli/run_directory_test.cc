@@ -12,11 +12,14 @@ namespace ds::cli {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::Beacon;
 using testing::Exited;
 using ::testing::HasSubstr;
+using testing::Notice;
 using testing::Output;
-using testing::Report;
+using testing::Phase;
 using testing::Started;
+using testing::Step;
 
 class RunDirectoryTest : public ::testing::Test {
  protected:
@@ -51,16 +54,16 @@ TEST_F(RunDirectoryTest, KeepsEveryByteOfEveryRank) {
 TEST_F(RunDirectoryTest, StepsGoToMetricsAndTheRestToEvents) {
   const auto run = RunDirectory::Create(path());
   ASSERT_TRUE(run.ok());
-  ASSERT_TRUE(Append(**run, Report(0, "step", R"({"step":1,"loss":0.1})")).ok());
-  ASSERT_TRUE(Append(**run, Report(0, "beacon", R"({"step":1})")).ok());
-  ASSERT_TRUE(Append(**run, Report(1, "phase", R"({"name":"train"})")).ok());
-  ASSERT_TRUE(Append(**run, Report(1, "notice", "no json")).ok());
+  ASSERT_TRUE(Append(**run, Step(1, 0.1, R"({"step":1,"loss":0.10})")).ok());
+  ASSERT_TRUE(Append(**run, Beacon(0, 1)).ok());
+  ASSERT_TRUE(Append(**run, Phase(1, "train")).ok());
+  ASSERT_TRUE(Append(**run, Notice(1, "careful")).ok());
   ASSERT_TRUE(Append(**run, Exited(1, 0, 9)).ok());
-  EXPECT_EQ(Content("metrics.jsonl"), "{\"step\":1,\"loss\":0.1}\n");
+  EXPECT_EQ(Content("metrics.jsonl"), "{\"step\":1,\"loss\":0.10}\n");
   const std::string events = Content("events.jsonl");
   EXPECT_EQ(std::count(events.begin(), events.end(), '\n'), 3);
   EXPECT_THAT(events, HasSubstr(R"("event":"rank_report","rank":1,"kind":"phase")"));
-  EXPECT_THAT(events, HasSubstr(R"("body":"no json")"));
+  EXPECT_THAT(events, HasSubstr(R"("kind":"notice","body":{"text":"careful"})"));
   EXPECT_THAT(events,
               HasSubstr(R"("event":"rank_exited","rank":1,"pid":1001,"exit_code":0,"signal":9)"));
 }
