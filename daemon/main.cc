@@ -118,7 +118,7 @@ int Main(int argc, char** argv) {
                         "descriptor of the connection of the dsrun that starts this daemon");
   place->add_option("--listen", flags.listen,
                     "address of this host to listen on, on a free port, with the credentials that "
-                    "come as a line of JSON on standard input (daemon/network/network_daemon.h)");
+                    "come as a line on standard input (daemon/network/network_daemon.h)");
   place->require_option(1);
   app.add_option("--job", flags.job, "the job this daemon serves");
   connection->needs(app.add_option(

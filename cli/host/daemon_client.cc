@@ -82,9 +82,9 @@ std::shared_ptr<grpc::Channel> MakeTlsChannel(const std::string& target, const T
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, third);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, third / 4);
   grpc::SslCredentialsOptions credentials;
-  credentials.pem_root_certs = tls.credentials.ca_certificate;
-  credentials.pem_private_key = tls.credentials.private_key;
-  credentials.pem_cert_chain = tls.credentials.certificate;
+  credentials.pem_root_certs = tls.credentials.ca_certificate();
+  credentials.pem_private_key = tls.credentials.private_key();
+  credentials.pem_cert_chain = tls.credentials.certificate();
   return grpc::CreateCustomChannel(target, grpc::SslCredentials(credentials), arguments);
 }
 

@@ -25,7 +25,6 @@
 #include <string>
 
 #include "cli/host/connection_probe.h"
-#include "cli/remote/job_certificates.h"
 #include "proto/dsrun.grpc.pb.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
@@ -44,8 +43,8 @@ struct WatchOptions {
 };
 
 struct TlsOptions {
-  Credentials credentials;  // the controller's
-  std::string daemon_name;  // what the daemon's certificate must be called (proto/peer_name.h)
+  v1::Credentials credentials;  // the controller's
+  std::string daemon_name;      // what the daemon's certificate must be called (proto/peer_name.h)
   std::chrono::milliseconds lease{
       30'000};  // the daemon's: a dead connection is noticed well within
 };

@@ -109,7 +109,7 @@ struct JobAuthority::Keys {
   std::string certificate_pem;
 
   Status MakeRoot();
-  StatusOr<Credentials> Issue(const std::string& name, const char* usage) const;
+  StatusOr<v1::Credentials> Issue(const std::string& name, const char* usage) const;
 };
 
 Status JobAuthority::Keys::MakeRoot() {
@@ -127,7 +127,8 @@ Status JobAuthority::Keys::MakeRoot() {
   return OkStatus();
 }
 
-StatusOr<Credentials> JobAuthority::Keys::Issue(const std::string& name, const char* usage) const {
+StatusOr<v1::Credentials> JobAuthority::Keys::Issue(const std::string& name,
+                                                    const char* usage) const {
   const Key leaf_key(EVP_EC_gen("P-256"));
   if (!leaf_key) return OpensslError("key of " + name);
   const Certificate leaf = MakeUnsigned(leaf_key.get(), "dsrun", dates);
@@ -139,9 +140,10 @@ StatusOr<Credentials> JobAuthority::Keys::Issue(const std::string& name, const c
       X509_sign(leaf.get(), key.get(), EVP_sha256()) == 0) {
     return OpensslError("certificate of " + name);
   }
-  Credentials credentials{.ca_certificate = certificate_pem};
-  DS_ASSIGN_OR_RETURN(credentials.certificate, CertificatePem(leaf.get()));
-  DS_ASSIGN_OR_RETURN(credentials.private_key, KeyPem(leaf_key.get()));
+  v1::Credentials credentials;
+  credentials.set_ca_certificate(certificate_pem);
+  DS_ASSIGN_OR_RETURN(*credentials.mutable_certificate(), CertificatePem(leaf.get()));
+  DS_ASSIGN_OR_RETURN(*credentials.mutable_private_key(), KeyPem(leaf_key.get()));
   return credentials;
 }
 
@@ -171,12 +173,12 @@ StatusOr<JobAuthority> JobAuthority::Create(const std::string& job_id,
   return JobAuthority(std::move(keys));
 }
 
-StatusOr<Credentials> JobAuthority::IssueDaemon(int host_index) const {
-  return keys_->Issue(::dsrun::v1::DaemonPeerName(keys_->job_id, host_index), "serverAuth");
+StatusOr<v1::Credentials> JobAuthority::IssueDaemon(int host_index) const {
+  return keys_->Issue(v1::DaemonPeerName(keys_->job_id, host_index), "serverAuth");
 }
 
-StatusOr<Credentials> JobAuthority::IssueController() const {
-  return keys_->Issue(::dsrun::v1::ControllerPeerName(keys_->job_id), "clientAuth");
+StatusOr<v1::Credentials> JobAuthority::IssueController() const {
+  return keys_->Issue(v1::ControllerPeerName(keys_->job_id), "clientAuth");
 }
 
 }  // namespace ds::cli

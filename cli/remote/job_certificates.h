@@ -15,7 +15,7 @@
 // would break jobs on hosts whose clock is wrong. One that was never set shows 1970 or 2000, which
 // is inside. A host that is further off, or a certificate with a date that has passed, is refused
 // by TLS, and by dsrund with a sentence when it is given such a certificate
-// (daemon/network/credentials.h).
+// (daemon/network/check_credentials.h).
 //
 // Keys are EC P-256, signatures ECDSA with SHA-256.
 // Threads: one at a time.
@@ -24,16 +24,12 @@
 #include <memory>
 #include <string>
 
+#include "proto/dsrun.pb.h"
 #include "runtime/base/status.h"
 
 namespace ds::cli {
 
-// PEM texts, nothing else: what one end of the channel needs.
-struct Credentials {
-  std::string ca_certificate;
-  std::string certificate;
-  std::string private_key;
-};
+namespace v1 = ::dsrun::v1;
 
 // Seconds since 1970.
 struct CertificateDates {
@@ -52,8 +48,8 @@ class JobAuthority {
   JobAuthority& operator=(JobAuthority&&) noexcept;
   ~JobAuthority();
 
-  StatusOr<Credentials> IssueDaemon(int host_index) const;
-  StatusOr<Credentials> IssueController() const;
+  StatusOr<v1::Credentials> IssueDaemon(int host_index) const;
+  StatusOr<v1::Credentials> IssueController() const;
 
  private:
   struct Keys;  // OpenSSL's types stay out of here

@@ -1,10 +1,12 @@
 #include "cli/remote/remote_daemon.h"
 
-#include <nlohmann/json.hpp>
+#include <cstdint>
+#include <limits>
 
 #include "cli/remote/place_daemon.h"
 #include "cli/remote/remote_shell.h"
 #include "cli/remote/ssh_session.h"
+#include "proto/message_line.h"
 
 namespace ds::cli {
 namespace {
@@ -18,12 +20,11 @@ constexpr char kStart[] = R"sh(
 if [ -n "$5" ]; then exec "$2" --listen "$3" --job "$4" --dsrank "$5";
 else exec "$2" --listen "$3" --job "$4"; fi)sh";
 
-std::string KeysLine(const Credentials& credentials, std::chrono::milliseconds lease) {
-  const nlohmann::json keys = {{"ca_certificate", credentials.ca_certificate},
-                               {"certificate", credentials.certificate},
-                               {"private_key", credentials.private_key},
-                               {"lease_seconds", std::chrono::duration<double>(lease).count()}};
-  return keys.dump() + "\n";
+std::string MakeListenLine(const v1::Credentials& credentials, std::chrono::milliseconds lease) {
+  v1::ListenRequest request;
+  *request.mutable_credentials() = credentials;
+  request.set_lease_seconds(std::chrono::duration<double>(lease).count());
+  return v1::EncodeLine(request);
 }
 
 HostFailure StartFailure(const std::string& message) {
@@ -33,12 +34,12 @@ HostFailure StartFailure(const std::string& message) {
 }
 
 MaybeFailure StartPlaced(RemoteShell* shell, const std::string& path, const RemoteFacts& facts,
-                         const std::string& keys, const std::string& job_id,
+                         const std::string& line, const std::string& job_id,
                          StartedDaemon* started) {
   ScriptResult result;
   const RemoteShell::Script script{.text = kStart,
                                    .arguments = {path, facts.address, job_id, facts.dsrank},
-                                   .input = keys,
+                                   .input = line,
                                    .one_line_is_enough = true};
   if (MaybeFailure failure = shell->Run(script, &result)) return failure;
   if (result.out.empty()) {
@@ -46,7 +47,7 @@ MaybeFailure StartPlaced(RemoteShell* shell, const std::string& path, const Remo
                         LastLine(result.err));
   }
   started->address = facts.address;
-  return ParseReadyLine(result.out, started);
+  return ParseListenResponse(result.out, started);
 }
 
 // Dials the daemon's port, which SSH's port says nothing about; where that does not work, or SSH
@@ -74,30 +75,22 @@ std::string StartedDaemon::target() const {
   return (v6 ? "ipv6:[" + address + "]:" : "ipv4:" + address + ":") + std::to_string(port);
 }
 
-MaybeFailure ParseReadyLine(const std::string& printed, StartedDaemon* started) {
-  const nlohmann::json ready =
-      nlohmann::json::parse(printed.substr(0, printed.find('\n')), nullptr, false);
-  if (ready.is_object() && ready.contains("error") && ready["error"].is_string()) {
-    return StartFailure(ready["error"].get<std::string>());
-  }
-  const auto number = [&](const char* key) {
-    return ready.is_object() && ready.contains(key) && ready[key].is_number_integer()
-               ? ready[key].get<std::int64_t>()
-               : -1;
-  };
-  const std::int64_t port = number("port");
-  if (port < 1 || port > 65535 || number("pid") < 1) {
+MaybeFailure ParseListenResponse(const std::string& printed, StartedDaemon* started) {
+  v1::ListenResponse response;
+  const bool understood = v1::DecodeLine(printed.substr(0, printed.find('\n')), &response);
+  if (understood && !response.error().empty()) return StartFailure(response.error());
+  constexpr std::uint32_t kLargestPid = std::numeric_limits<int>::max();
+  if (!understood || response.port() < 1 || response.port() > 65535 || response.pid() < 1 ||
+      response.pid() > kLargestPid) {
     return StartFailure("dsrund said '" + printed.substr(0, 200) + "' instead of its port");
   }
-  started->port = static_cast<int>(port);
-  started->pid = static_cast<int>(number("pid"));
-  if (ready.contains("version") && ready["version"].is_string()) {
-    started->version = ready["version"].get<std::string>();
-  }
+  started->port = static_cast<int>(response.port());
+  started->pid = static_cast<int>(response.pid());
+  started->version = response.daemon_version();
   return std::nullopt;
 }
 
-MaybeFailure StartRemoteDaemon(const RemoteTarget& target, const Credentials& credentials,
+MaybeFailure StartRemoteDaemon(const RemoteTarget& target, const v1::Credentials& credentials,
                                const RemoteJob& job, Interrupter::Deadline deadline,
                                StartedDaemon* started) {
   auto session = std::make_unique<SshSession>(job.interrupter);
@@ -120,8 +113,8 @@ MaybeFailure StartRemoteDaemon(const RemoteTarget& target, const Credentials& cr
     }
   }
   session->SetDeadline(std::chrono::steady_clock::now() + job.timeout);
-  const std::string keys = KeysLine(credentials, job.lease);
-  if (MaybeFailure failure = StartPlaced(&shell, placed.path, facts, keys, job.job_id, started)) {
+  const std::string line = MakeListenLine(credentials, job.lease);
+  if (MaybeFailure failure = StartPlaced(&shell, placed.path, facts, line, job.job_id, started)) {
     return failure;
   }
   started->notice = placed.notice;

@@ -19,12 +19,14 @@
 #include "cli/remote/host_failure.h"
 #include "cli/remote/host_keys.h"
 #include "cli/remote/interrupter.h"
-#include "cli/remote/job_certificates.h"
 #include "cli/remote/remote_facts.h"
 #include "cli/remote/remote_target.h"
 #include "cli/remote/ssh_tunnel.h"
+#include "proto/dsrun.pb.h"
 
 namespace ds::cli {
+
+namespace v1 = ::dsrun::v1;
 
 // Settings that all hosts of a job share; everything pointed to outlives the call.
 struct RemoteJob {
@@ -50,11 +52,11 @@ struct StartedDaemon {
 };
 
 // One try, which gives up on reaching the host at `deadline`.
-MaybeFailure StartRemoteDaemon(const RemoteTarget& target, const Credentials& credentials,
+MaybeFailure StartRemoteDaemon(const RemoteTarget& target, const v1::Credentials& credentials,
                                const RemoteJob& job, Interrupter::Deadline deadline,
                                StartedDaemon* started);
 
-// Pure: the line dsrund prints, {"port":...,"pid":...,"version":...} or {"error":...}.
-MaybeFailure ParseReadyLine(const std::string& printed, StartedDaemon* started);
+// Reads the line of a ListenResponse that dsrund prints. Pure.
+MaybeFailure ParseListenResponse(const std::string& printed, StartedDaemon* started);
 
 }  // namespace ds::cli

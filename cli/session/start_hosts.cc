@@ -37,9 +37,9 @@ std::string ProgressText(const FanOutProgress& progress, const std::vector<Remot
 // What the fan-out works on, by place in the list of hosts to start.
 struct HostStarter::RemoteHosts {
   std::vector<RemoteTarget> targets;
-  std::vector<Credentials> credentials;
+  std::vector<v1::Credentials> credentials;
   std::vector<StartedDaemon> started;
-  Credentials controller;
+  v1::Credentials controller;
 };
 
 HostStarter::HostStarter(const LaunchPlan* plan, StartOptions options)
@@ -111,7 +111,7 @@ StatusOr<std::unique_ptr<HostStarter::RemoteHosts>> HostStarter::DescribeHosts(
   }
   DS_ASSIGN_OR_RETURN(hosts->controller, authority_->IssueController());
   for (const int number : numbers) {
-    DS_ASSIGN_OR_RETURN(Credentials credentials, authority_->IssueDaemon(number));
+    DS_ASSIGN_OR_RETURN(v1::Credentials credentials, authority_->IssueDaemon(number));
     hosts->credentials.push_back(std::move(credentials));
   }
   hosts->started.resize(numbers.size());

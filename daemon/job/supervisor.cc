@@ -12,7 +12,6 @@
 #include "daemon/host/host_probe.h"
 #include "daemon/host/orphans.h"
 #include "daemon/loop/loop_signals.h"
-#include "daemon/network/credentials.h"
 #include "daemon/ranks/preflight.h"
 #include "daemon/ranks/start_error.h"
 #include "runtime/base/clock.h"
@@ -45,6 +44,16 @@ void DescribeCores(v1::PrepareResponse* response) {
 }
 
 }  // namespace
+
+StatusOr<std::chrono::nanoseconds> LeaseFromSeconds(double seconds) {
+  constexpr double kShortest = 0.05;
+  constexpr double kLongest = 24 * 3600;
+  if (!(seconds >= kShortest && seconds <= kLongest)) {
+    return InvalidArgumentError("lease_seconds must be between 0.05 and 86400");
+  }
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>(seconds));
+}
 
 StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(EventLoop* loop,
                                                          SupervisorOptions options) {

@@ -40,6 +40,9 @@ struct SupervisorOptions {
   bool survives_hangup = false;  // SIGHUP means nothing: the session it was started in may end
 };
 
+// The duration of a lease. kInvalidArgument when it is not a number of seconds from 0.05 to a day.
+StatusOr<std::chrono::nanoseconds> LeaseFromSeconds(double seconds);
+
 class Supervisor {
  public:
   // `loop` outlives the supervisor.

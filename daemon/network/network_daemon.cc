@@ -11,12 +11,12 @@
 #include <chrono>
 #include <cstdlib>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <utility>
 
-#include "daemon/network/credentials.h"
+#include "daemon/network/check_credentials.h"
 #include "daemon/network/daemon_service.h"
 #include "daemon/network/rpc_server.h"
+#include "proto/message_line.h"
 #include "proto/peer_name.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/exit_codes.h"
@@ -61,11 +61,13 @@ StatusOr<std::string> ReadLine(int fd) {
   return InvalidArgumentError("standard input: the line is too long");
 }
 
-StatusOr<Daemon> Start(const std::string& address, const ListenRequest& request,
+StatusOr<Daemon> Start(const std::string& address, const v1::ListenRequest& request,
                        SupervisorOptions options) {
   constexpr std::chrono::nanoseconds kSlowestHeartbeat = std::chrono::seconds(2);
-  options.lease = request.lease;
-  options.heartbeat_interval = std::min(kSlowestHeartbeat, request.lease / 4);
+  DS_ASSIGN_OR_RETURN(const std::chrono::nanoseconds lease,
+                      LeaseFromSeconds(request.lease_seconds()));
+  options.lease = lease;
+  options.heartbeat_interval = std::min(kSlowestHeartbeat, lease / 4);
   options.survives_hangup = true;
   const std::string controller = ::dsrun::v1::ControllerPeerName(options.job_id);
   Daemon daemon;
@@ -73,19 +75,16 @@ StatusOr<Daemon> Start(const std::string& address, const ListenRequest& request,
   DS_ASSIGN_OR_RETURN(daemon.supervisor, Supervisor::Create(daemon.loop.get(), std::move(options)));
   daemon.service =
       std::make_unique<DaemonService>(daemon.loop.get(), daemon.supervisor.get(), controller);
-  DS_ASSIGN_OR_RETURN(daemon.server, RpcServer::StartOnNetwork(daemon.loop.get(),
-                                                               {.address = address,
-                                                                .credentials = request.credentials,
-                                                                .lease = request.lease},
-                                                               daemon.service.get()));
+  DS_ASSIGN_OR_RETURN(
+      daemon.server, RpcServer::StartOnNetwork(
+                         daemon.loop.get(),
+                         {.address = address, .credentials = request.credentials(), .lease = lease},
+                         daemon.service.get()));
   return daemon;
 }
 
-Status Answer(const nlohmann::ordered_json& answer) {
-  using nlohmann::ordered_json;
-  const std::string line =
-      answer.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
-  return WriteAll(STDOUT_FILENO, line, "standard output");
+Status Answer(const v1::ListenResponse& answer) {
+  return WriteAll(STDOUT_FILENO, v1::EncodeLine(answer), "standard output");
 }
 
 // Whoever holds the other ends (SSH) sees them close.
@@ -98,19 +97,27 @@ Status LeaveStandardStreams() {
 
 StatusOr<Daemon> StartAndAnswer(const std::string& address, SupervisorOptions options) {
   DS_ASSIGN_OR_RETURN(const std::string line, ReadLine(STDIN_FILENO));
-  DS_ASSIGN_OR_RETURN(const ListenRequest request, ParseListenRequest(line));
+  v1::ListenRequest request;
+  if (!v1::DecodeLine(line, &request)) {
+    return InvalidArgumentError("standard input: not the line of a ListenRequest");
+  }
   DS_RETURN_IF_ERROR(
-      CheckCredentials(request.credentials, Clock::System().UnixNanos() / 1'000'000'000));
+      CheckCredentials(request.credentials(), Clock::System().UnixNanos() / 1'000'000'000));
   DS_ASSIGN_OR_RETURN(Daemon daemon, Start(address, request, std::move(options)));
-  DS_RETURN_IF_ERROR(
-      Answer({{"port", daemon.server->port()}, {"pid", ::getpid()}, {"version", DS_VERSION}}));
+  v1::ListenResponse answer;
+  answer.set_port(daemon.server->port());
+  answer.set_pid(static_cast<std::uint32_t>(::getpid()));
+  answer.set_daemon_version(DS_VERSION);
+  DS_RETURN_IF_ERROR(Answer(answer));
   DS_RETURN_IF_ERROR(LeaveStandardStreams());
   return daemon;
 }
 
 // Says on standard output why there is no daemon.
 int Refuse(const Status& status) {
-  if (!Answer({{"error", status.message()}}).ok()) LogError(status.message());
+  v1::ListenResponse answer;
+  answer.set_error(status.message());
+  if (!Answer(answer).ok()) LogError(status.message());
   return kExitFailure;
 }
 

@@ -1,12 +1,10 @@
 #pragma once
 
-// The daemon of another host: started over SSH as `dsrund --listen ADDRESS --job ID`, it reads one
-// line of JSON from standard input (credentials.h), writes one to standard output,
-//
-//     {"port":34567,"pid":123,"version":"0.1.0"}    or    {"error":"what is wrong"} and status 1
-//
-// and goes on in the background, so that the SSH connection may close. From then on its lease
-// decides how long it lives (supervisor.h).
+// The daemon of another host: started over SSH as `dsrund --listen ADDRESS --job ID`, it reads a
+// ListenRequest from standard input, answers with a ListenResponse on standard output, each one
+// line (proto/message_line.h), and goes on in the background, so that the SSH connection may close.
+// From then on its lease decides how long it lives (supervisor.h). An answer with an error comes
+// with status 1.
 //
 // Credentials never leave its memory: no core file of it is written, and no other process of the
 // user may look into it.

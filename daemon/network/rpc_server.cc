@@ -26,11 +26,11 @@ void SetUp(grpc::ServerBuilder* builder, DaemonService* service) {
   builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 1);
 }
 
-std::shared_ptr<grpc::ServerCredentials> MutualTls(const Credentials& credentials) {
+std::shared_ptr<grpc::ServerCredentials> MutualTls(const v1::Credentials& credentials) {
   grpc::SslServerCredentialsOptions options(
       GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  options.pem_root_certs = credentials.ca_certificate;
-  options.pem_key_cert_pairs.push_back({credentials.private_key, credentials.certificate});
+  options.pem_root_certs = credentials.ca_certificate();
+  options.pem_key_cert_pairs.push_back({credentials.private_key(), credentials.certificate()});
   return grpc::SslServerCredentials(options);
 }
 

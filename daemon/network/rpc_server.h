@@ -17,9 +17,9 @@
 #include <memory>
 #include <string>
 
-#include "daemon/network/credentials.h"
 #include "daemon/network/daemon_service.h"
 #include "daemon/network/network_listener.h"
+#include "proto/dsrun.pb.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
 
@@ -27,7 +27,7 @@ namespace ds::daemon {
 
 struct NetworkOptions {
   std::string address;
-  Credentials credentials;
+  v1::Credentials credentials;
   std::chrono::nanoseconds lease{};
 };
 

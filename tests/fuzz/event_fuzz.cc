@@ -1,5 +1,6 @@
 // Feeds arbitrary batches of events to what the controller makes of a daemon's messages: the blame,
-// the journal, the console, the cores a host has told of.
+// the journal, the console, the cores a host has told of, the answer of a daemon that SSH has
+// started. The first byte chooses.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +13,8 @@
 #include "cli/job/event_json.h"
 #include "cli/job/job_request.h"
 #include "cli/job/verdict/failure_verdict.h"
+#include "cli/remote/remote_daemon.h"
+#include "runtime/base/check.h"
 
 namespace {
 
@@ -53,11 +56,19 @@ void TryCores(const std::string& bytes) {
   static_cast<void>(ds::cli::MakeLaunchRequest(job, {.argv = {"p"}}, {.core_count = 2}));
 }
 
+void TryListenResponse(const std::string& printed) {
+  ds::cli::StartedDaemon started;
+  if (ds::cli::ParseListenResponse(printed, &started)) return;
+  DS_CHECK(started.port > 0 && started.port < 65536 && started.pid > 0);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const std::string bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
-  data[0] % 2 == 0 ? TryEvents(bytes) : TryCores(bytes);
+  if (data[0] % 3 == 0) TryEvents(bytes);
+  if (data[0] % 3 == 1) TryCores(bytes);
+  if (data[0] % 3 == 2) TryListenResponse(bytes);
   return 0;
 }

@@ -1,14 +1,17 @@
 // Feeds arbitrary bytes to what the daemon makes of a controller's messages, up to the point where
-// a process would be started: preflight, a rank's command, the grace of a stop. The first byte
-// chooses.
+// a process would be started: preflight, a rank's command, the grace of a stop, the credentials of
+// a daemon on the network. The first byte chooses.
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "daemon/job/generation.h"
+#include "daemon/job/supervisor.h"
+#include "daemon/network/check_credentials.h"
 #include "daemon/ranks/preflight.h"
 #include "daemon/ranks/rank_env.h"
+#include "proto/message_line.h"
 #include "runtime/base/check.h"
 
 namespace {
@@ -41,11 +44,21 @@ void TryPrepare(const std::string& bytes) {
   DS_CHECK(!ds::daemon::RunPreflight(request, context).empty());
 }
 
+void TryListen(const std::string& line) {
+  v1::ListenRequest request;
+  if (!v1::DecodeLine(line, &request)) return;
+  DS_CHECK(v1::DecodeLine(v1::EncodeLine(request), &request));
+  static_cast<void>(ds::daemon::LeaseFromSeconds(request.lease_seconds()).ok());
+  static_cast<void>(ds::daemon::CheckCredentials(request.credentials(), 1'795'000'000).ok());
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const std::string bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
-  data[0] % 2 == 0 ? TryLaunch(bytes) : TryPrepare(bytes);
+  if (data[0] % 3 == 0) TryLaunch(bytes);
+  if (data[0] % 3 == 1) TryPrepare(bytes);
+  if (data[0] % 3 == 2) TryListen(bytes);
   return 0;
 }

@@ -105,9 +105,9 @@ TEST(ChannelTest, AnotherJobsControllerIsRefused) {
   // Even one whose job has the same name.
   const auto other = cli::JobAuthority::Create(kJob);
   cli::TlsOptions tls = daemon.Tls();
-  const std::string ours = tls.credentials.ca_certificate;
+  const std::string ours = tls.credentials.ca_certificate();
   tls.credentials = other->IssueController().value();
-  tls.credentials.ca_certificate = ours;  // it trusts the daemon; the daemon must not trust it
+  tls.credentials.set_ca_certificate(ours);  // it trusts the daemon; the daemon must not trust it
   cli::DaemonClient client(daemon.target(), tls);
   EXPECT_EQ(CodeOf(client), StatusCode::kUnavailable);
 }
@@ -138,8 +138,8 @@ TEST(ChannelTest, TheControllerTakesNoDaemonOfAnotherAuthority) {
   const NetworkDaemon daemon;
   ASSERT_TRUE(daemon.ok());
   cli::TlsOptions tls = daemon.Tls();
-  tls.credentials.ca_certificate =
-      cli::JobAuthority::Create(kJob)->IssueController()->ca_certificate;
+  tls.credentials.set_ca_certificate(
+      cli::JobAuthority::Create(kJob)->IssueController()->ca_certificate());
   cli::DaemonClient client(daemon.target(), tls);
   EXPECT_EQ(CodeOf(client), StatusCode::kUnavailable);
 }
@@ -224,9 +224,9 @@ TEST(ChannelTest, ProtocolSkewIsNamed) {
   ASSERT_TRUE(daemon.ok());
   grpc::SslCredentialsOptions credentials;
   const cli::TlsOptions tls = daemon.Tls();
-  credentials.pem_root_certs = tls.credentials.ca_certificate;
-  credentials.pem_private_key = tls.credentials.private_key;
-  credentials.pem_cert_chain = tls.credentials.certificate;
+  credentials.pem_root_certs = tls.credentials.ca_certificate();
+  credentials.pem_private_key = tls.credentials.private_key();
+  credentials.pem_cert_chain = tls.credentials.certificate();
   grpc::ChannelArguments arguments;
   arguments.SetSslTargetNameOverride(tls.daemon_name);
   const auto stub = v1::Daemon::NewStub(
@@ -267,7 +267,7 @@ class RefusedStart : public ::testing::Test {
   static ListenAnswer StartWith(const std::string& line, const std::string& address = "127.0.0.1") {
     return Listen({.address = address}, line);
   }
-  static cli::Credentials Good() { return cli::JobAuthority::Create(kJob)->IssueDaemon(0).value(); }
+  static v1::Credentials Good() { return cli::JobAuthority::Create(kJob)->IssueDaemon(0).value(); }
 };
 
 TEST_F(RefusedStart, ExpiredCertificatesAndWrongClocksAreNamed) {
@@ -283,23 +283,23 @@ TEST_F(RefusedStart, ExpiredCertificatesAndWrongClocksAreNamed) {
 }
 
 TEST_F(RefusedStart, CredentialsThatDoNotFitAreNamedAndNotShown) {
-  cli::Credentials mixed = Good();
-  mixed.private_key = Good().private_key;
+  v1::Credentials mixed = Good();
+  mixed.set_private_key(Good().private_key());
   EXPECT_EQ(StartWith(ListenLine(mixed, 30)).error, "private_key: not the key of the certificate");
-  cli::Credentials foreign = Good();
-  foreign.ca_certificate = Good().ca_certificate;
+  v1::Credentials foreign = Good();
+  foreign.set_ca_certificate(Good().ca_certificate());
   EXPECT_NE(StartWith(ListenLine(foreign, 30)).error.find("certificate: "), std::string::npos);
   const auto controller = cli::JobAuthority::Create(kJob)->IssueController();
   EXPECT_NE(StartWith(ListenLine(*controller, 30)).error.find("purpose"), std::string::npos);
-  cli::Credentials none = Good();
-  none.private_key = "secret";
+  v1::Credentials none = Good();
+  none.set_private_key("secret");
   EXPECT_EQ(StartWith(ListenLine(none, 30)).error, "private_key: not a PEM private key");
 }
 
 TEST_F(RefusedStart, WhatIsNoRequestIsNamed) {
   EXPECT_EQ(StartWith("").error, "standard input ended before its line did");
-  EXPECT_EQ(StartWith("hello\n").error, "standard input: not one line of JSON");
-  EXPECT_EQ(StartWith("{}\n").error, "ca_certificate: a text is needed");
+  EXPECT_EQ(StartWith("hello\n").error, "standard input: not the line of a ListenRequest");
+  EXPECT_EQ(StartWith("\n").error, "ca_certificate: not a PEM certificate");
   EXPECT_EQ(StartWith(ListenLine(Good(), -1)).error,
             "lease_seconds must be between 0.05 and 86400");
   EXPECT_EQ(StartWith(std::string(100'000, 'x') + "\n").error,

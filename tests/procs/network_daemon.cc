@@ -5,21 +5,20 @@
 
 #include <csignal>
 #include <future>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "proto/message_line.h"
 #include "proto/peer_name.h"
 #include "tests/places.h"
 #include "tests/support/program.h"
 
 namespace ds::procs {
 
-std::string ListenLine(const cli::Credentials& credentials, double lease_seconds) {
-  const nlohmann::json line = {{"ca_certificate", credentials.ca_certificate},
-                               {"certificate", credentials.certificate},
-                               {"private_key", credentials.private_key},
-                               {"lease_seconds", lease_seconds}};
-  return line.dump() + "\n";
+std::string ListenLine(const v1::Credentials& credentials, double lease_seconds) {
+  v1::ListenRequest request;
+  *request.mutable_credentials() = credentials;
+  request.set_lease_seconds(lease_seconds);
+  return v1::EncodeLine(request);
 }
 
 ListenAnswer Listen(const NetworkDaemonOptions& options, const std::string& line) {
@@ -28,15 +27,15 @@ ListenAnswer Listen(const NetworkDaemonOptions& options, const std::string& line
               {std::string(DS_BIN_DIR) + "/dsrund", "--listen", options.address, "--job", kJob});
   const ds::testing::ProgramResult result = ds::testing::RunProgram(argv, {.input = line});
   ListenAnswer answer{.status = result.status};
-  const auto json = nlohmann::json::parse(result.out, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) {
-    answer.error = "not JSON: " + result.out + result.err;
+  v1::ListenResponse response;
+  if (!v1::DecodeLine(result.out.substr(0, result.out.find('\n')), &response)) {
+    answer.error = "no ListenResponse: " + result.out + result.err;
     return answer;
   }
-  answer.port = json.value("port", 0);
-  answer.pid = json.value("pid", 0);
-  answer.version = json.value("version", "");
-  answer.error = json.value("error", "");
+  answer.port = static_cast<int>(response.port());
+  answer.pid = static_cast<pid_t>(response.pid());
+  answer.version = response.daemon_version();
+  answer.error = response.error();
   return answer;
 }
 

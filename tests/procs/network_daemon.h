@@ -21,8 +21,8 @@ struct NetworkDaemonOptions {
   std::vector<std::string> wrapper;  // in front of dsrund: another network namespace
 };
 
-// The files that dsrund reads, and its answer.
-std::string ListenLine(const cli::Credentials& credentials, double lease_seconds);
+// Makes the line that dsrund reads.
+std::string ListenLine(const v1::Credentials& credentials, double lease_seconds);
 // The answer's line, parsed; whatever `line` is goes to standard input.
 struct ListenAnswer {
   int status = -1;

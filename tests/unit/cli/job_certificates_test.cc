@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "daemon/network/credentials.h"
+#include "daemon/network/check_credentials.h"
 
 namespace ds::cli {
 namespace {
@@ -10,15 +10,14 @@ namespace {
 constexpr std::int64_t kYear = 31'556'952;
 constexpr std::int64_t kNow = 1'795'000'000;  // November 2026
 
-Status CheckedAt(std::int64_t unix_seconds, const Credentials& credentials) {
-  return daemon::CheckCredentials(
-      {credentials.ca_certificate, credentials.certificate, credentials.private_key}, unix_seconds);
+Status CheckedAt(std::int64_t unix_seconds, const v1::Credentials& credentials) {
+  return daemon::CheckCredentials(credentials, unix_seconds);
 }
 
 TEST(JobCertificatesTest, AWrongClockOnAHostDoesNotBreakAJob) {
   const auto authority = JobAuthority::Create("job", DatesOfCertificates(kNow));
   ASSERT_TRUE(authority.ok()) << authority.status().message();
-  const Credentials credentials = authority->IssueDaemon(0).value();
+  const v1::Credentials credentials = authority->IssueDaemon(0).value();
   const std::int64_t never_set = 60;  // a minute after 1970 began
   for (const std::int64_t clock : {never_set, kNow - 26 * kYear, kNow, kNow + 9 * kYear}) {
     const Status status = CheckedAt(clock, credentials);
@@ -36,12 +35,12 @@ TEST(JobCertificatesTest, AControllerWhoseClockWasNeverSetMakesCertificatesThatH
 TEST(JobCertificatesTest, EveryAuthorityAndEveryEndHasItsOwnKey) {
   const auto one = JobAuthority::Create("job");
   const auto other = JobAuthority::Create("job");
-  const Credentials first = one->IssueDaemon(0).value();
-  const Credentials second = one->IssueDaemon(1).value();
-  EXPECT_EQ(first.ca_certificate, second.ca_certificate);
-  EXPECT_NE(first.private_key, second.private_key);
-  EXPECT_NE(first.certificate, second.certificate);
-  EXPECT_NE(first.ca_certificate, other->IssueDaemon(0)->ca_certificate);
+  const v1::Credentials first = one->IssueDaemon(0).value();
+  const v1::Credentials second = one->IssueDaemon(1).value();
+  EXPECT_EQ(first.ca_certificate(), second.ca_certificate());
+  EXPECT_NE(first.private_key(), second.private_key());
+  EXPECT_NE(first.certificate(), second.certificate());
+  EXPECT_NE(first.ca_certificate(), other->IssueDaemon(0)->ca_certificate());
 }
 
 TEST(JobCertificatesTest, AJobIdThatCouldMeanSomethingElseIsRefused) {

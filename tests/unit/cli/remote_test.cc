@@ -21,6 +21,7 @@
 #include "cli/remote/remote_facts.h"
 #include "cli/remote/remote_shell.h"
 #include "cli/remote/remote_target.h"
+#include "proto/message_line.h"
 #include "tests/support/program.h"
 
 namespace ds::cli {
@@ -104,17 +105,27 @@ TEST(RemoteFactsTest, ReadsThemAndNoticesNoise) {
   EXPECT_EQ(ParseFacts("dsrun-facts\n1\n", &facts)->kind, FailureKind::kStart);
 }
 
-TEST(ReadyLineTest, TakesAPortOrAnError) {
+std::string AnswerLine(const std::string& error, std::uint32_t port, std::uint32_t pid) {
+  v1::ListenResponse response;
+  response.set_error(error);
+  response.set_port(port);
+  response.set_pid(pid);
+  response.set_daemon_version("0.1.0");
+  return v1::EncodeLine(response);
+}
+
+TEST(ListenResponseTest, TakesAPortOrAnError) {
   StartedDaemon started;
-  EXPECT_FALSE(ParseReadyLine("{\"port\":34567,\"pid\":12,\"version\":\"0.1.0\"}\n", &started));
+  EXPECT_FALSE(ParseListenResponse(AnswerLine("", 34567, 12), &started));
   EXPECT_EQ(started.port, 34567);
   EXPECT_EQ(started.pid, 12);
   EXPECT_EQ(started.version, "0.1.0");
-  EXPECT_EQ(ParseReadyLine("{\"error\":\"no such address\"}\n", &started)->message,
+  EXPECT_EQ(ParseListenResponse(AnswerLine("no such address", 0, 0), &started)->message,
             "no such address");
-  for (const char* bad : {"", "hello\n", "{}\n", "[1]\n", "{\"port\":70000,\"pid\":1}\n",
-                          "{\"port\":\"1\",\"pid\":1}\n", "{\"port\":1}\n"}) {
-    EXPECT_TRUE(ParseReadyLine(bad, &started)) << bad;
+  for (const std::string& bad :
+       {std::string(), std::string("hello\n"), std::string("{}\n"), AnswerLine("", 70000, 1),
+        AnswerLine("", 0, 1), AnswerLine("", 1, 0)}) {
+    EXPECT_TRUE(ParseListenResponse(bad, &started)) << bad;
   }
 }
 

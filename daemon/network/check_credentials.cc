@@ -1,4 +1,4 @@
-#include "daemon/network/credentials.h"
+#include "daemon/network/check_credentials.h"
 
 #include <openssl/err.h>
 #include <openssl/pem.h>
@@ -7,7 +7,7 @@
 
 #include <ctime>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <string>
 
 #include "runtime/process/freer.h"
 
@@ -77,47 +77,14 @@ Status CheckChain(X509* authority, X509* certificate, std::int64_t unix_seconds)
   return PermissionDeniedError(std::string("certificate: ") + X509_verify_cert_error_string(error));
 }
 
-StatusOr<std::string> TextField(const nlohmann::json& object, const char* name) {
-  const auto found = object.find(name);
-  if (found == object.end() || !found->is_string()) {
-    return InvalidArgumentError(std::string(name) + ": a text is needed");
-  }
-  return found->get<std::string>();
-}
-
 }  // namespace
 
-StatusOr<std::chrono::nanoseconds> LeaseFromSeconds(double seconds) {
-  constexpr double kShortest = 0.05;
-  constexpr double kLongest = 24 * 3600;
-  if (!(seconds >= kShortest && seconds <= kLongest)) {
-    return InvalidArgumentError("lease_seconds must be between 0.05 and 86400");
-  }
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-      std::chrono::duration<double>(seconds));
-}
-
-StatusOr<ListenRequest> ParseListenRequest(std::string_view line) {
-  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return InvalidArgumentError("standard input: not one line of JSON");
-  ListenRequest request;
-  DS_ASSIGN_OR_RETURN(request.credentials.ca_certificate, TextField(json, "ca_certificate"));
-  DS_ASSIGN_OR_RETURN(request.credentials.certificate, TextField(json, "certificate"));
-  DS_ASSIGN_OR_RETURN(request.credentials.private_key, TextField(json, "private_key"));
-  const auto lease = json.find("lease_seconds");
-  if (lease == json.end() || !lease->is_number()) {
-    return InvalidArgumentError("lease_seconds: a number is needed");
-  }
-  DS_ASSIGN_OR_RETURN(request.lease, LeaseFromSeconds(lease->get<double>()));
-  return request;
-}
-
-Status CheckCredentials(const Credentials& credentials, std::int64_t unix_seconds) {
+Status CheckCredentials(const v1::Credentials& credentials, std::int64_t unix_seconds) {
   DS_ASSIGN_OR_RETURN(const Certificate authority,
-                      ReadCertificate(credentials.ca_certificate, "ca_certificate"));
+                      ReadCertificate(credentials.ca_certificate(), "ca_certificate"));
   DS_ASSIGN_OR_RETURN(const Certificate certificate,
-                      ReadCertificate(credentials.certificate, "certificate"));
-  DS_ASSIGN_OR_RETURN(const Key key, ReadKey(credentials.private_key));
+                      ReadCertificate(credentials.certificate(), "certificate"));
+  DS_ASSIGN_OR_RETURN(const Key key, ReadKey(credentials.private_key()));
   const bool fits = X509_check_private_key(certificate.get(), key.get()) == 1;
   ERR_clear_error();
   if (!fits) return InvalidArgumentError("private_key: not the key of the certificate");
