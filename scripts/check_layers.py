@@ -32,6 +32,25 @@ EVERYTHING = set(RUNTIME) - {"process"}
 RUNTIME["rank"] = EVERYTHING
 RUNTIME["examples"] = EVERYTHING
 
+# Inside cli/ and daemon/: folder -> folders of the same program that it may include besides itself.
+# "" is the program's own folder, with main.cc. No folder is in the row of one that is in its own.
+CLI = {
+    "flags": set(),
+    "plan": {"flags"},
+    "remote": {"plan"},
+    "host": {"remote"},
+    "job/verdict": {"host"},
+    "job": {"flags", "plan", "host", "job/verdict"},
+    "console": {"flags", "plan", "job", "job/verdict"},
+    "session": {"flags", "plan", "remote", "host", "job", "job/verdict", "console"},
+    "train": {"flags", "job", "session"},
+    "report": {"plan"},
+    "estimate": set(),
+    "commands": {"flags", "plan", "job", "session", "train", "report", "estimate"},
+    "": {"commands"},
+}
+FLOORS = {"cli": CLI}
+
 # Torch-free parts: their users link no LibTorch.
 TORCH_FREE = ("cli/", "daemon/", "proto/", "runtime/base/", "runtime/process/", "runtime/config/",
               "runtime/comm/shm/", "runtime/checkpoint/format/")
@@ -84,6 +103,30 @@ def tracked_sources():
     return [line for line in out.stdout.splitlines() if (ROOT / line).exists()]
 
 
+def floor_violation(top, source, include):
+    """Why a folder of the program `top` may not include `include`, or None."""
+    if top not in FLOORS or not include.startswith(f"{top}/"):
+        return None
+    folder, target = (str(pathlib.PurePosixPath(path).parent)[len(top) + 1:] for path in (source, include))
+    if folder not in FLOORS[top]:
+        return f"{top}/{folder} is not in the layer table"
+    if target == folder or target in FLOORS[top][folder]:
+        return None
+    return f"{top}/{folder} may include of {top}/ only {', '.join(sorted(FLOORS[top][folder])) or 'itself'}"
+
+
+def link_violations(top):
+    """Where the libraries of the program `top` link other folders of it than the table says."""
+    text = (ROOT / top / "CMakeLists.txt").read_text(encoding="utf-8")
+    linked = {name: set(re.findall(rf"\bds_{top}_(\w+)", links))
+              for name, links in re.findall(rf"ds_{top}_floor\((\w+)[^)]*?LINKS([^)]*)\)", text)}
+    allowed = {folder.split("/")[-1]: {each.split("/")[-1] for each in row}
+               for folder, row in FLOORS[top].items() if folder}
+    return [f"{top}/CMakeLists.txt: {name} links {', '.join(sorted(linked.get(name, []))) or 'nothing'}, "
+            f"its row allows {', '.join(sorted(row)) or 'nothing'}"
+            for name, row in allowed.items() if linked.get(name) != row]
+
+
 def violation(source, include):
     """Why `source` may not include `include`, or None."""
     parts = pathlib.PurePosixPath(source).parts
@@ -92,9 +135,9 @@ def violation(source, include):
     if include.startswith("tests/"):
         return "nothing includes tests"
     if parts[0] in TOP:
-        if include.startswith(tuple(TOP[parts[0]])):
-            return None
-        return f"{parts[0]}/ may include only {', '.join(TOP[parts[0]])}"
+        if not include.startswith(tuple(TOP[parts[0]])):
+            return f"{parts[0]}/ may include only {', '.join(TOP[parts[0]])}"
+        return floor_violation(parts[0], source, include)
     if parts[0] != "runtime":
         return f"{parts[0]}/ is not in the layer table"
     inner = max((row for row in INNER if source.startswith(row)), key=len, default=None)
@@ -117,6 +160,7 @@ def violation(source, include):
 def main():
     problems = [f"runtime/{folder} is in the layer table, but not in the tree"
                 for folder in RUNTIME if not (ROOT / "runtime" / folder).is_dir()]
+    problems += [problem for top in FLOORS for problem in link_violations(top)]
     for source in tracked_sources():
         text = (ROOT / source).read_text(encoding="utf-8")
         for number, line in enumerate(text.splitlines(), 1):

@@ -19,11 +19,11 @@
 #include <vector>
 
 #include "cli/host/host_daemon.h"
+#include "cli/host/lease_keeper.h"
 #include "cli/job/bounded_queue.h"
 #include "cli/job/input_forwarder.h"
 #include "cli/job/job_observer.h"
 #include "cli/job/job_request.h"
-#include "cli/job/lease_keeper.h"
 #include "cli/job/verdict/failure_verdict.h"
 #include "cli/job/verdict/verdict.h"
 

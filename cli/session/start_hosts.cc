@@ -12,7 +12,7 @@
 #include "cli/remote/dial.h"
 #include "cli/remote/fan_out.h"
 #include "cli/remote/host_keys.h"
-#include "cli/remote/job_certificates.h"
+#include "cli/remote/job_authority.h"
 #include "cli/remote/remote_daemon.h"
 #include "cli/remote/remote_target.h"
 #include "proto/peer_name.h"

@@ -17,12 +17,12 @@
 #include <vector>
 
 #include "cli/host/host_daemon.h"
-#include "cli/job/lease_keeper.h"
+#include "cli/host/lease_keeper.h"
 #include "cli/job/spares.h"
 #include "cli/plan/launch_plan.h"
 #include "cli/remote/host_failure.h"
 #include "cli/remote/interrupter.h"
-#include "cli/remote/job_certificates.h"
+#include "cli/remote/job_authority.h"
 #include "runtime/base/status.h"
 
 namespace ds::cli {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cli/host/daemon_client.h"
-#include "cli/remote/job_certificates.h"
+#include "cli/remote/job_authority.h"
 #include "runtime/base/unique_fd.h"
 #include "tests/procs/daemon_job.h"
 

@@ -11,7 +11,7 @@
 #include <optional>
 #include <string>
 
-#include "cli/job/lease_keeper.h"
+#include "cli/host/lease_keeper.h"
 #include "cli/job/verdict/verdict.h"
 #include "proto/dsrun.pb.h"
 #include "runtime/base/status.h"

@@ -1,4 +1,4 @@
-#include "cli/job/lease_keeper.h"
+#include "cli/host/lease_keeper.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "cli/remote/job_certificates.h"
+#include "cli/remote/job_authority.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ Status CheckedAt(std::int64_t unix_seconds, const v1::Credentials& credentials) 
   return daemon::CheckCredentials(credentials, unix_seconds);
 }
 
-TEST(JobCertificatesTest, AWrongClockOnAHostDoesNotBreakAJob) {
+TEST(JobAuthorityTest, AWrongClockOnAHostDoesNotBreakAJob) {
   const auto authority = JobAuthority::Create("job", DatesOfCertificates(kNow));
   ASSERT_TRUE(authority.ok()) << authority.status().message();
   const v1::Credentials credentials = authority->IssueDaemon(0).value();
@@ -26,13 +26,13 @@ TEST(JobCertificatesTest, AWrongClockOnAHostDoesNotBreakAJob) {
   EXPECT_EQ(CheckedAt(kNow + 11 * kYear, credentials).code(), StatusCode::kFailedPrecondition);
 }
 
-TEST(JobCertificatesTest, AControllerWhoseClockWasNeverSetMakesCertificatesThatHold) {
+TEST(JobAuthorityTest, AControllerWhoseClockWasNeverSetMakesCertificatesThatHold) {
   const auto authority = JobAuthority::Create("job", DatesOfCertificates(60));
   const Status status = CheckedAt(kNow, authority->IssueDaemon(0).value());
   EXPECT_TRUE(status.ok()) << status.message();
 }
 
-TEST(JobCertificatesTest, EveryAuthorityAndEveryEndHasItsOwnKey) {
+TEST(JobAuthorityTest, EveryAuthorityAndEveryEndHasItsOwnKey) {
   const auto one = JobAuthority::Create("job");
   const auto other = JobAuthority::Create("job");
   const v1::Credentials first = one->IssueDaemon(0).value();
@@ -43,7 +43,7 @@ TEST(JobCertificatesTest, EveryAuthorityAndEveryEndHasItsOwnKey) {
   EXPECT_NE(first.ca_certificate(), other->IssueDaemon(0)->ca_certificate());
 }
 
-TEST(JobCertificatesTest, AJobIdThatCouldMeanSomethingElseIsRefused) {
+TEST(JobAuthorityTest, AJobIdThatCouldMeanSomethingElseIsRefused) {
   for (const char* id : {"", "a,b", "a b", "a:b", "a/b", "a\nb", "*"}) {
     EXPECT_EQ(JobAuthority::Create(id).status().code(), StatusCode::kInvalidArgument) << id;
   }

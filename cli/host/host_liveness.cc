@@ -1,4 +1,4 @@
-#include "cli/job/host_liveness.h"
+#include "cli/host/host_liveness.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "cli/remote/job_certificates.h"
+#include "cli/remote/job_authority.h"
 
 #include <openssl/bn.h>
 #include <openssl/ec.h>

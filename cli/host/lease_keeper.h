@@ -17,7 +17,7 @@
 #include <string>
 
 #include "cli/host/host_daemon.h"
-#include "cli/job/host_liveness.h"
+#include "cli/host/host_liveness.h"
 
 namespace ds::cli {
 
