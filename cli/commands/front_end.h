@@ -1,6 +1,7 @@
 #pragma once
 
-// From argv to a command: launch flags first, then the word that names a command or a program.
+// RunCommandLine finds the command in argv: launch flags first, then the word that names a command
+// or a program.
 
 #include <string>
 #include <vector>

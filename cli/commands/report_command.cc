@@ -25,7 +25,7 @@ Status CheckHosts(const LaunchFlags& flags) {
   DS_ASSIGN_OR_RETURN(const std::vector<HostEntry> entries, ReadHostfile(*flags.hostfile));
   const ThisHost this_host = ProbeThisHost({.addresses = true});
   for (const HostEntry& entry : entries) {
-    if (this_host.Is(entry.name)) continue;
+    if (this_host.IsNamed(entry.name)) continue;
     return UnimplementedError("report looks at this host only, and " + *flags.hostfile +
                               " names '" + entry.name + "': run dsrun report there");
   }

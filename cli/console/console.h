@@ -2,10 +2,10 @@
 
 // Console: what the user sees of a running job.
 //
-// On a terminal one live line (progress.h) is redrawn below the ranks' output; elsewhere a plain
-// line appears for the first and the last step and every few seconds between. Output of ranks is
-// prefixed `rank@host`, identical lines of many ranks become one. Progress and standard output go
-// to stdout; notices, the verdict and standard error to stderr.
+// A terminal has one live line (progress.h), which is redrawn below the ranks' output; elsewhere a
+// plain line appears for the first and the last step and every few seconds between. Output of ranks
+// is prefixed `rank@host`, identical lines of many ranks become one. Progress and standard output
+// go to stdout; notices, the verdict and standard error to stderr.
 //
 // Threads: one at a time.
 

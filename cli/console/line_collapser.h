@@ -43,7 +43,7 @@ class LineCollapser {
   // The lines that need not wait any longer at `unix_nanos`, oldest first; neighbours of the same
   // stream are one text.
   std::vector<TaggedText> TakeRipe(std::int64_t unix_nanos);
-  // All lines that wait.
+  // Takes all lines that wait.
   std::vector<TaggedText> TakeAll();
 
  private:

@@ -2,9 +2,9 @@
 
 // ModelSize: the number of parameters of a model, counted without loading it.
 //
-// From a config.json of a known family, exactly as transformers builds it, else from the headers of
-// the model's safetensors files. "Largest layer" is DeepSpeed's: the most parameters that any one
-// module holds itself, not counting the modules inside it.
+// It comes from a config.json of a known family, exactly as transformers builds it, else from the
+// headers of the model's safetensors files. "Largest layer" is DeepSpeed's: the most parameters
+// that any one module holds itself, not counting the modules inside it.
 
 #include <cstdint>
 #include <filesystem>
@@ -23,14 +23,14 @@ struct ModelSize {
 // `model` is a folder with a config.json or safetensors files, or a path to a config.json.
 StatusOr<ModelSize> ReadModelSize(const std::filesystem::path& model);
 
-// From the headers of the safetensors files in `folder`; a matrix that the config ties to the
+// Adds up the headers of the safetensors files in `folder`; a matrix that the config ties to the
 // embedding counts once. NotFound when there is no such file.
 StatusOr<ModelSize> SizeOfWeights(const std::filesystem::path& folder, bool tied_head);
 
 // Tells whether the family of this config.json is known.
 bool IsKnownFamily(const nlohmann::json& config);
 
-// From a config.json of a known family. The error names the key.
+// Derives it from a config.json of a known family. The error names the key.
 StatusOr<ModelSize> SizeOfConfig(const nlohmann::json& config);
 
 }  // namespace ds::cli

@@ -4,20 +4,6 @@
 
 namespace ds::cli {
 
-std::string_view HostGradeName(HostGrade grade) {
-  switch (grade) {
-    case HostGrade::kAlive:
-      return "alive";
-    case HostGrade::kLate:
-      return "late";
-    case HostGrade::kSuspect:
-      return "suspect";
-    case HostGrade::kLost:
-      return "lost";
-  }
-  return "";
-}
-
 LivenessThresholds LivenessThresholds::OfLease(std::chrono::nanoseconds lease) {
   return {.late = lease / 3, .suspect = lease * 2 / 3, .lost = lease};
 }

@@ -13,13 +13,10 @@
 #include <chrono>
 #include <optional>
 #include <string>
-#include <string_view>
 
 namespace ds::cli {
 
 enum class HostGrade { kAlive, kLate, kSuspect, kLost };
-
-std::string_view HostGradeName(HostGrade grade);  // "alive", "late", "suspect", "lost"
 
 // Silence from which on a host has the grade.
 struct LivenessThresholds {
@@ -47,7 +44,7 @@ class HostLiveness {
 
   HostGrade Grade(Time now) const;
   Time silence(Time now) const { return now - last_sign_; }
-  // What there is to say about the silence: "3 renewals failed, the last: ...".
+  // Says what is known about the silence: "3 renewals failed, the last: ...".
   std::string Evidence() const;
 
  private:

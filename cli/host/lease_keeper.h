@@ -42,7 +42,7 @@ class LeaseKeeper {
   LeaseKeeper(const LeaseKeeper&) = delete;
   LeaseKeeper& operator=(const LeaseKeeper&) = delete;
 
-  // From now on renews the lease of `daemon`, which outlives the keeper.
+  // Renews from now on the lease of `daemon`, which outlives the keeper.
   // `number` is among the hosts of the job; no two daemons have the same.
   void Add(int number, HostDaemon* daemon);
   // Names the one who is told of changes; what has changed before is told soon after.

@@ -28,7 +28,8 @@ class BoundedQueue {
     filled_.notify_one();
   }
 
-  // In front of everything else and never waiting: for what must not queue behind a flood.
+  // Puts `item` in front of everything else and never waits: for what must not queue behind a
+  // flood.
   void PutUrgent(T item) {
     const std::lock_guard lock(mutex_);
     items_.push_front(std::move(item));

@@ -9,8 +9,8 @@
 
 namespace ds::cli {
 
-// None for events that other files keep (output, metrics) or that repeat every second (heartbeats,
-// beacons).
+// Returns none for events that other files keep (output, metrics) or that repeat every second
+// (heartbeats, beacons).
 std::optional<nlohmann::ordered_json> ToJson(const HostEvent& event);
 
 }  // namespace ds::cli

@@ -24,7 +24,7 @@
 #include "cli/job/input_forwarder.h"
 #include "cli/job/job_observer.h"
 #include "cli/job/job_request.h"
-#include "cli/job/verdict/failure_verdict.h"
+#include "cli/job/verdict/failure_observer.h"
 #include "cli/job/verdict/verdict.h"
 
 namespace ds::cli {
@@ -48,7 +48,7 @@ struct PreparedJob {
   int master_port = 0;
 };
 
-// None: the host is not, or no longer, one of the plan.
+// Returns none when the host is not, or no longer, one of the plan.
 std::optional<int> NodeRankOf(const PreparedJob& prepared, int number);
 
 // SIGUSR1 and SIGUSR2 mean something to the ranks, not to dsrun.
@@ -59,7 +59,7 @@ Verdict UserStopVerdict(int signal, int generation);
 
 class GenerationRun {
  public:
-  // With whom the run talks.
+  // Partners are those with whom the run talks.
   struct Partners {
     JobObserver* observer;
     JobInputs* inputs;
@@ -69,11 +69,11 @@ class GenerationRun {
   GenerationRun(int generation, const JobRequest& job, const PreparedJob& prepared,
                 const Partners& partners);
 
-  // None: every rank succeeded.
+  // Returns none when every rank succeeded.
   std::optional<Verdict> Run(const RankProgram& program);
 
-  // Afterwards: node ranks of hosts that are gone, whatever the verdict is about, or whose daemons
-  // are.
+  // Lists afterwards the node ranks of hosts that are gone, whatever the verdict is about, or whose
+  // daemons are.
   const std::set<int>& lost() const { return lost_; }
 
  private:
@@ -84,7 +84,7 @@ class GenerationRun {
   LaunchAnswer BeginLaunch(int node_rank, const RankProgram& program);
   void WatchHost(int node_rank);
   Status ForwardInput();
-  // Until no host that was launched has more to say.
+  // Returns when no host that was launched has more to say.
   void HandleInputs();
   void Handle(const JobInput& input);
   void HandleSignal(int signal);
@@ -95,7 +95,7 @@ class GenerationRun {
   // Does not wait for answers: a host that is slow to give one must not keep the others' events
   // waiting.
   void StopHosts(double grace_seconds, const std::string& reason);
-  // Until it is answered, or there is nobody left to answer.
+  // Repeats the request until it is answered, or there is nobody left to answer.
   void StopHost(int node_rank, const v1::StopRequest& request);
   // Nothing more comes from this host.
   void Forget(int node_rank);
@@ -117,7 +117,8 @@ class GenerationRun {
   bool stopping_ = false;
   std::set<int> lost_;
   std::optional<Status> observer_failed_;  // it is not called any more
-  // By node rank: the last that was sent. Behind what their threads use, so that it goes first.
+  // The last that was sent, by node rank. They stand behind what their threads use, so that it goes
+  // first.
   std::map<int, std::shared_future<void>> stops_;
   std::map<int, std::shared_future<void>> forwards_;  // of signals, the latest by host
 };

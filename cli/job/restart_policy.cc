@@ -4,7 +4,7 @@ namespace ds::cli {
 namespace {
 
 // Why another try cannot help; "" when it may.
-std::string Hopeless(Cause cause) {
+std::string FindReasonAgainstRestart(Cause cause) {
   switch (cause) {
     case Cause::kUserStop:
       return "the user stopped the job";
@@ -38,7 +38,8 @@ bool SameErrorAtSameStep(const Verdict& a, const Verdict& b) {
 }  // namespace
 
 RestartDecision RestartPolicy::Decide(const Verdict& verdict, const std::string& missing) {
-  if (const std::string why = Hopeless(verdict.cause); !why.empty()) return {false, why};
+  if (const std::string why = FindReasonAgainstRestart(verdict.cause); !why.empty())
+    return {false, why};
   if (max_restarts_ == 0) return {false, "no restarts were asked for (--max_restarts)"};
   if (!missing.empty()) return {false, missing};
   if (previous_.has_value() && SameErrorAtSameStep(*previous_, verdict)) {

@@ -2,9 +2,9 @@
 
 // RestartPolicy: whether a failed generation is followed by another.
 //
-// Not when the user ended the job, when trying again cannot help (config, data, checkpoint, a host
-// that refuses), when a host is gone that nothing can replace, when the same error came at the same
-// step twice running, or when the restarts are used up.
+// There is no restart when the user ended the job, when trying again cannot help (config, data,
+// checkpoint, a host that refuses), when a host is gone that nothing can replace, when the same
+// error came at the same step twice running, or when the restarts are used up.
 //
 // Pure. Threads: one at a time.
 

@@ -34,12 +34,12 @@ class RunDirectory {
   // Makes the folder; refuses one that holds a job already. Every error names the folder and
   // --run_dir.
   static StatusOr<std::unique_ptr<RunDirectory>> Create(const std::filesystem::path& path);
-  // One that holds a job: kNotFound when it does not.
+  // Opens one that holds a job: kNotFound when it does not.
   static StatusOr<std::unique_ptr<RunDirectory>> Open(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
-  // One more than any generation that has logs here.
+  // Returns one more than any generation that has logs here.
   int NextGeneration() const;
 
   // kDurable for a job that can be resumed after the machine has gone down.

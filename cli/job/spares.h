@@ -17,7 +17,7 @@ namespace ds::cli {
 // Pure. Threads: one at a time.
 class SparePool {
  public:
-  // By spare: how many slots it has.
+  // `slot_counts` says by spare how many slots it has.
   explicit SparePool(std::vector<int> slot_counts);
 
   // The first unused spare with exactly so many slots, which counts as used from now on: ranks keep

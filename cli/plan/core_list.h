@@ -15,7 +15,7 @@ namespace ds::cli {
 // "0,2-4,8": numbers and inclusive ranges, strictly ascending.
 StatusOr<std::vector<int>> ParseCoreList(std::string_view text);
 
-// The same the other way: "0,2-4,8" of ascending numbers, cores or others.
+// Writes what ParseCoreList reads: "0,2-4,8" of ascending numbers, cores or others.
 std::string FormatNumberList(const std::vector<int>& cores);
 
 // The shares of `ranks` ranks, by local rank: contiguous, as equal as possible, earlier ranks get

@@ -7,18 +7,19 @@
 //     worker-2 slots=4 port=2222 user=train workdir=/data
 //     worker-3 slots=8 exec="docker exec -i training"
 //
-// One host a line: its name (any run of non-blanks), "slots=N", then per-host keys. The order of
-// the lines is the order of the ranks. A '#' starts a comment at the start of a line or after a
+// Each line is one host: its name (any run of non-blanks), "slots=N", then per-host keys. The order
+// of the lines is the order of the ranks. A '#' starts a comment at the start of a line or after a
 // blank; blank lines, tabs, CRLF and a UTF-8 byte-order mark are fine. A value that holds blanks
 // stands in double quotes, which reach up to the next one: nothing inside is special, so it cannot
 // hold a double quote itself. Anything else is an error that names file and line: text behind the
 // number, an unknown key, a host listed twice.
 //
-// How a host is reached: port, user, identity (a private key), address (dialled instead of the
-// name, and where the other hosts find this one); ~/.ssh/config is asked for what is missing. Where
-// ranks start: workdir. exec is a command, its words separated by blanks, that runs the daemon's
-// command where the ranks are to live: in a container, for example. gpus names the devices of the
-// slots, one for each and in their order ("gpus=2,3", UUIDs); without it slot N has device N.
+// These keys say how a host is reached: port, user, identity (a private key), address (dialled
+// instead of the name, and where the other hosts find this one); ~/.ssh/config is asked for what is
+// missing. Where ranks start: workdir. exec is a command, its words separated by blanks, that runs
+// the daemon's command where the ranks are to live: in a container, for example. gpus names the
+// devices of the slots, one for each and in their order ("gpus=2,3", UUIDs); without it slot N has
+// device N.
 //
 // Pure but for ReadHostfile; safe from any thread.
 
@@ -48,7 +49,7 @@ struct HostEntry {
 // Splits what stands behind gpus=, as many as the entry has slots; none without the key.
 std::vector<std::string> DevicesOf(const HostEntry& entry);
 
-// At least one host, or an error. `file_name` is for messages.
+// Returns at least one host, or an error. `file_name` is for messages.
 StatusOr<std::vector<HostEntry>> ParseHostfile(std::string_view text, std::string_view file_name);
 
 // kNotFound when there is no such file: a hostfile that was named must exist.

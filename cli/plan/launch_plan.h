@@ -1,7 +1,8 @@
 #pragma once
 
-// From launch flags to the world: hostfile or this host, filters, cores. Contacts nobody, and where
-// a hostfile is given judges nothing by this machine's own cores or devices.
+// LaunchPlan is the world that launch flags ask for: hostfile or this host, filters, cores. It
+// contacts nobody, and where a hostfile is given judges nothing by this machine's own cores or
+// devices.
 //
 // Threads: a plain value.
 
@@ -22,8 +23,8 @@ struct LaunchPlan {
   // The entries of world.hosts, index by index, then of the spares; made up without a hostfile.
   std::vector<HostEntry> entries;
   bool from_hostfile = false;
-  // By entry: it is this machine, where the daemon is a child and no SSH is needed. PlaceHosts
-  // fills it.
+  // Says by entry whether it is this machine, where the daemon is a child and no SSH is needed.
+  // PlaceHosts fills it.
   std::vector<bool> here;
 };
 

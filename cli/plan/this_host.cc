@@ -41,7 +41,7 @@ void AddInterfaceAddresses(std::vector<std::string>* names) {
 
 }  // namespace
 
-bool ThisHost::Is(std::string_view host) const {
+bool ThisHost::IsNamed(std::string_view host) const {
   return host.starts_with("127.") || std::find(names.begin(), names.end(), host) != names.end();
 }
 

@@ -22,7 +22,7 @@ struct ThisHost {
 
   // "localhost", any 127.0.0.0/8 address, "::1", the host's own name (with or without its domain)
   // and, where they were asked for, its addresses.
-  bool Is(std::string_view host) const;
+  bool IsNamed(std::string_view host) const;
 };
 
 // The facts that are asked for only where they matter: it takes a file per cpu, and a dialogue with

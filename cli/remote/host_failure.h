@@ -44,7 +44,7 @@ struct FailedHost {
   HostFailure failure;
 };
 
-// One block for the user: a headline, then host, kind, message and hint of each.
+// Makes one block for the user: a headline, then host, kind, message and hint of each.
 std::vector<std::string> FailureTable(const std::vector<FailedHost>& failed, int host_count);
 
 }  // namespace ds::cli

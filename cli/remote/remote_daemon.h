@@ -51,7 +51,7 @@ struct StartedDaemon {
   std::string target() const;
 };
 
-// One try, which gives up on reaching the host at `deadline`.
+// Tries once, and gives up on reaching the host at `deadline`.
 MaybeFailure StartRemoteDaemon(const RemoteTarget& target, const v1::Credentials& credentials,
                                const RemoteJob& job, Interrupter::Deadline deadline,
                                StartedDaemon* started);

@@ -16,7 +16,7 @@ struct RemoteFacts {
   std::string daemon;   // this dsrund, there already; "" when it is not
 };
 
-// Also finds out whether the login shell keeps quiet and whether the host can run the binary at
+// Finds out as well whether the login shell keeps quiet and whether the host can run the binary at
 // all.
 MaybeFailure AskForFacts(RemoteShell* shell, const DaemonBinary& binary, RemoteFacts* facts);
 

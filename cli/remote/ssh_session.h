@@ -32,7 +32,7 @@ class SshSession {
 
   // Dials and agrees on keys; nothing is sent that identifies the user.
   MaybeFailure Connect(const RemoteTarget& target, Interrupter::Deadline deadline);
-  // With the hostfile's identity, the agent's keys, then the identity files of the configuration.
+  // Tries the hostfile's identity, the agent's keys, then the identity files of the configuration.
   MaybeFailure Authenticate(const RemoteTarget& target);
 
   // Everything from now on must be done by then.

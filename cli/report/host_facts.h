@@ -1,6 +1,7 @@
 #pragma once
 
-// What `dsrun report` knows about one host: facts only, judged in rows.h. Plain values.
+// HostFacts is what `dsrun report` knows about one host: facts only, judged in rows.h. Plain
+// values.
 //
 // A number that could not be read is absent, a text that could not be read is empty.
 
@@ -44,7 +45,7 @@ struct InterfaceFacts {
   std::optional<std::uint64_t> megabits_per_second;
 };
 
-// What `dsrank facts` says; see runtime/rank/facts.h.
+// DsrankFacts is what `dsrank facts` says; see runtime/rank/facts.h.
 struct DsrankFacts {
   std::filesystem::path path;  // where it was looked for
   std::string problem;         // why it did not answer; empty when it did

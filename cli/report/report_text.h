@@ -11,8 +11,8 @@
 
 namespace ds::cli {
 
-// One row a line, 80 columns at most, longer texts wrapped; hints stand below their row. The last
-// line sums up.
+// Prints one row a line, 80 columns at most, longer texts wrapped; hints stand below their row. The
+// last line sums up.
 std::string ReportTable(std::string_view host, const std::vector<Row>& rows);
 
 // {"host","level","rows":[{"name","value","level","hint"}]}

@@ -51,7 +51,7 @@ Row JudgeCuda(const HostFacts& facts);
 Row JudgeNccl(const HostFacts& facts);
 Row JudgeNetwork(const HostFacts& facts);
 
-// All of them, in the order of the table.
+// Judges all of them, in the order of the table.
 std::vector<Row> JudgeHost(const HostFacts& facts, std::string_view dsrun_version);
 
 // The worst level of all rows.

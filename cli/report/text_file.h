@@ -11,7 +11,7 @@
 
 namespace ds::cli {
 
-// Without the newlines at the end; "" when the file cannot be read.
+// Leaves out the newlines at the end; "" when the file cannot be read.
 std::string ReadText(const std::filesystem::path& path);
 std::vector<std::string> ReadLines(const std::filesystem::path& path);
 

@@ -22,7 +22,7 @@ class SignalRelay {
       waiting_.push_back(signal);
     }
   }
-  // From now on `target` gets the signals, those that nobody got so far first; none: they wait.
+  // Gives `target` the signals from now on, those that nobody got so far first; none: they wait.
   void SetTarget(std::function<void(int)> target) {
     const std::lock_guard lock(mutex_);
     target_ = std::move(target);

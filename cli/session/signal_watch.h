@@ -2,7 +2,7 @@
 
 // SignalWatch: SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 as calls on a thread of their own.
 //
-// Of SIGINT and SIGHUP those that were ignored when this process began stay ignored: that is how
+// SIGINT and SIGHUP stay ignored when they were as this process began: that is how
 // nohup and a shell's background jobs ask to be left alone. Create it before any other thread that
 // takes signals: from then on the signals are held back in the calling thread and in the threads it
 // starts. Listen delivers them, those of the meantime first. The destructor ends the thread; what

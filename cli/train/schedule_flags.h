@@ -29,7 +29,7 @@ void AddScheduleFlags(CLI::App& app, ScheduleFlags* flags);
 // The `scheduler` section that the flags ask for. Refuses parameters without --lr_schedule or of
 // another schedule, and a schedule that these flags do not know. Requires flags.any().
 //
-// As in DeepSpeed, OneCycle always cycles the momentum, whether --cycle_momentum is given or not;
+// OneCycle, as in DeepSpeed, always cycles the momentum, whether --cycle_momentum is given or not;
 // other than in DeepSpeed, whose second step size of -1 its own schedule refuses, -1 means as many
 // steps as the first.
 StatusOr<nlohmann::ordered_json> SchedulerSection(const ScheduleFlags& flags);

@@ -38,8 +38,8 @@ std::optional<std::uint64_t> ValueInFile(const fs::path& path, std::string_view 
 
 }  // namespace
 
-HostFacts ProbeHost() {
-  HostFacts facts;
+HostResources ProbeHost() {
+  HostResources facts;
   std::array<char, 256> name{};
   if (::gethostname(name.data(), name.size() - 1) == 0) facts.host_name = name.data();
   facts.cores = static_cast<std::uint32_t>(CountAllowedCpus());

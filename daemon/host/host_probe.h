@@ -1,7 +1,7 @@
 #pragma once
 
-// HostProbe: the facts about this host that preflight judges, gathered in one place so that the
-// judgement is tested without the host.
+// ProbeHost gathers in one place what preflight judges about this host, so that the judgement is
+// tested without the host.
 
 #include <cstdint>
 #include <filesystem>
@@ -11,7 +11,7 @@
 
 namespace ds::daemon {
 
-struct HostFacts {
+struct HostResources {
   std::string host_name;
   std::uint32_t cores = 0;  // this process may use
   std::uint32_t gpus = 0;   // NVIDIA device files
@@ -20,12 +20,12 @@ struct HostFacts {
   std::uint64_t open_files_limit = 0;  // soft limit of RLIMIT_NOFILE
 };
 
-HostFacts ProbeHost();
+HostResources ProbeHost();
 
 // Whether this process may choose memory nodes (set_mempolicy, which containers may forbid).
 bool MayChooseMemory();
 
-// One-minute load average and available memory; 0 where they cannot be read.
+// HostLoad is the one-minute load average and available memory; 0 where they cannot be read.
 struct HostLoad {
   double load = 0;
   std::uint64_t free_memory_bytes = 0;

@@ -179,7 +179,7 @@ void Generation::KillAll() {
 v1::RankExited Generation::OnRankExit(const RankExit& exit, pid_t pid) {
   const bool stopping = stop_cause_ != v1::STOP_NONE;
   v1::RankExited known;
-  if (exit.failed() && !stopping) known = options_.evidence->Of(exit, pid);
+  if (exit.failed() && !stopping) known = options_.evidence->Collect(exit, pid);
   known.set_stopping(stopping);
   // A stop that is under way keeps its own grace.
   if (exit.failed() && !stopping) Stop(grace_, v1::STOP_RANK_FAILED);

@@ -20,7 +20,7 @@
 #include "daemon/job/job_directory.h"
 #include "daemon/logs/event_log.h"
 #include "daemon/loop/event_loop.h"
-#include "daemon/ranks/exit_evidence.h"
+#include "daemon/ranks/evidence_collector.h"
 #include "daemon/ranks/rank_cgroup.h"
 #include "daemon/ranks/rank_env.h"
 #include "daemon/ranks/rank_input.h"
@@ -34,9 +34,9 @@ class Generation {
  public:
   struct Options {
     HostContext host;
-    std::filesystem::path folder;      // private; the job's files get a folder in it
-    std::shared_ptr<EventLog> log;     // its on_room leads to Resume()
-    ExitEvidence* evidence = nullptr;  // that counts from now on; outlives the generation
+    std::filesystem::path folder;           // private; the job's files get a folder in it
+    std::shared_ptr<EventLog> log;          // its on_room leads to Resume()
+    EvidenceCollector* evidence = nullptr;  // that counts from now on; outlives the generation
     // Every rank has ended; End() is still to be called. Called again when the grace of a stop,
     // in which orphans may end, is over.
     std::function<void()> on_ranks_ended;

@@ -20,7 +20,7 @@
 #include "daemon/job/generation.h"
 #include "daemon/logs/event_log.h"
 #include "daemon/loop/event_loop.h"
-#include "daemon/ranks/exit_evidence.h"
+#include "daemon/ranks/evidence_collector.h"
 #include "proto/dsrun.pb.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
@@ -34,7 +34,7 @@ struct SupervisorOptions {
   std::filesystem::path dsrank;  // empty when this host has none
   std::vector<std::string> environment;
   UniqueFd controller;  // ends when the controller does; may be invalid (nobody to outlive)
-  // Without a Renew for so long the controller counts as gone; 0 = it never does.
+  // The controller counts as gone without a Renew for so long; 0 = it never does.
   std::chrono::nanoseconds lease{0};
   std::chrono::nanoseconds heartbeat_interval = std::chrono::seconds(2);
   bool survives_hangup = false;  // SIGHUP means nothing: the session it was started in may end
@@ -86,7 +86,7 @@ class Supervisor {
   UniqueFd signals_;
   std::optional<PortLease> port_;
   bool port_was_named_ = false;
-  ExitEvidence evidence_;
+  EvidenceCollector evidence_;
   std::unique_ptr<Generation> generation_;
   bool ending_generation_ = false;  // its ranks have ended, orphans have not
   bool finishing_ = false;

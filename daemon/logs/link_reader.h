@@ -18,8 +18,8 @@
 
 namespace ds::daemon {
 
-// What `message` of `rank` says. Nothing is set in `what` when no rank says such a thing (it is the
-// daemon that asks for a save). Pure.
+// Puts into fields what `message` of `rank` says. Nothing is set in `what` when no rank says such a
+// thing (it is the daemon that asks for a save). Pure.
 v1::RankReport MakeRankReport(std::uint32_t rank, const RankMessage& message);
 
 class LinkReader {

@@ -46,7 +46,7 @@ class LineTail {
       : max_lines_(max_lines), max_bytes_(max_bytes) {}
 
   void Append(std::string_view bytes);
-  // At most max_lines lines and max_bytes bytes, from a line's start where possible.
+  // Returns at most max_lines lines and max_bytes bytes, from a line's start where possible.
   std::string_view Last() const;
 
  private:

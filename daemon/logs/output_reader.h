@@ -35,7 +35,7 @@ class OutputReader {
   // closes the stream.
   void DrainAndClose();
 
-  // Its last lines.
+  // Returns the last lines of what was read.
   std::string_view last_lines() const { return tail_.Last(); }
 
  private:

@@ -8,7 +8,7 @@
 
 namespace ds::daemon {
 
-// In the calling thread and those it starts from now on: the signals arrive at descriptors of
+// Lets signals of the calling thread, and of those it starts from now on, arrive at descriptors of
 // OpenLoopSignals only.
 void BlockLoopSignals();
 

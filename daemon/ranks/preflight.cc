@@ -91,7 +91,7 @@ v1::Finding CheckWorkingDirectory(const v1::PrepareRequest& request) {
                      "name another folder with workdir= in the hostfile");
 }
 
-v1::Finding CheckSharedMemory(const v1::PrepareRequest& request, const HostFacts& facts) {
+v1::Finding CheckSharedMemory(const v1::PrepareRequest& request, const HostResources& facts) {
   const std::uint64_t needed = request.shared_memory_bytes();
   const std::string hint = "enlarge it (mount -o remount,size=2g /dev/shm; docker run --shm-size)";
   if (!facts.shared_memory_free) {
@@ -109,7 +109,7 @@ v1::Finding CheckSharedMemory(const v1::PrepareRequest& request, const HostFacts
   return Ok("shm", message);
 }
 
-v1::Finding CheckOpenFiles(const v1::PrepareRequest& request, const HostFacts& facts) {
+v1::Finding CheckOpenFiles(const v1::PrepareRequest& request, const HostResources& facts) {
   const std::uint64_t needed = request.rank_count() * kDescriptorsPerRank + kDescriptorsOfDaemon;
   const std::string message = std::to_string(facts.open_files_limit) + " open files allowed, " +
                               std::to_string(needed) + " needed";
@@ -120,7 +120,7 @@ v1::Finding CheckOpenFiles(const v1::PrepareRequest& request, const HostFacts& f
 
 // The device of a number this host does not have; "" when there is none. UUIDs and MIG ids are the
 // driver's to judge.
-std::string MissingDevice(const v1::PrepareRequest& request, const HostFacts& facts) {
+std::string MissingDevice(const v1::PrepareRequest& request, const HostResources& facts) {
   for (const std::string& device : request.devices()) {
     const std::optional<std::uint32_t> number = ParseNumber<std::uint32_t>(device);
     if (number.has_value() && *number >= facts.gpus) return device;
@@ -128,7 +128,7 @@ std::string MissingDevice(const v1::PrepareRequest& request, const HostFacts& fa
   return "";
 }
 
-v1::Finding CheckDevice(const v1::PrepareRequest& request, const HostFacts& facts) {
+v1::Finding CheckDevice(const v1::PrepareRequest& request, const HostResources& facts) {
   const std::string message = std::to_string(facts.gpus) + " GPUs";
   // Without any GPU the ranks run on CPU, unless CUDA was asked for.
   if (const std::string missing = MissingDevice(request, facts);

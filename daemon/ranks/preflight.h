@@ -17,7 +17,7 @@ namespace ds::daemon {
 namespace v1 = ::dsrun::v1;
 
 struct PreflightContext {
-  HostFacts facts;
+  HostResources facts;
   std::filesystem::path dsrank;  // empty when this host has none
   std::string search_path;       // the daemon's own PATH
   std::string library_path;      // the daemon's own LD_LIBRARY_PATH

@@ -7,7 +7,7 @@
 // A daemon holds a lock on its groups. Groups without one belong to a daemon that was killed: the
 // next to make a group beside them ends what is left in them and removes them.
 //
-// Where a group may not be made (no v2, no permission) there is none; process groups and the
+// There is none where a group may not be made (no v2, no permission); process groups and the
 // daemon being everybody's subreaper do the same, with more rounds.
 //
 // Threads: the loop's.

@@ -2,7 +2,7 @@
 
 // RankChild: what the process of a rank does between clone and execve, and where it says what did
 // not work. Everything pointed to belongs to the daemon and stays as it is until the child has left
-// its memory (clone_child.h).
+// its memory (cloned_child.h).
 
 #include <linux/mempolicy.h>
 #include <sched.h>
@@ -26,7 +26,7 @@ struct RankLimit {
 inline constexpr std::size_t kMaxMemoryNodes = 1024;
 using NodeMask = std::array<unsigned long, kMaxMemoryNodes / (8 * sizeof(unsigned long))>;
 
-// In this order.
+// The child takes these steps in this order.
 enum class ChildStep {
   kNone,
   kSession,
@@ -56,7 +56,7 @@ struct RankChild {
   int failed_errno = 0;
 };
 
-// For ClonedChild: `rank_child` is a RankChild.
+// ClonedChild runs it; `rank_child` is a RankChild.
 int RunRankChild(void* rank_child);
 
 }  // namespace ds::daemon

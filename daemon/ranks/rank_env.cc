@@ -53,8 +53,8 @@ std::string WithJobDirectory(std::string text, const std::string& folder) {
   return text;
 }
 
-// Which errno execve would give for `path`; 0 when it would try.
-int WhyNotExecutable(const fs::path& path) {
+// Returns which errno execve would give for `path`; 0 when it would try.
+int TryExecutable(const fs::path& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) return errno;
   if (S_ISDIR(info.st_mode)) return EISDIR;
@@ -68,14 +68,14 @@ StatusOr<std::string> FindInSearchPath(const std::string& program, std::string_v
     const std::size_t end = std::min(search_path.find(':', start), search_path.size());
     const std::string folder(search_path.substr(start, end - start));
     const std::string candidate = (folder.empty() ? "." : folder) + "/" + program;
-    const int error = WhyNotExecutable(working_directory / candidate);
+    const int error = TryExecutable(working_directory / candidate);
     if (error == 0) return candidate;
     if (error == EACCES) best_error = error;
     start = end + 1;
   }
   if (best_error == EACCES) return ErrnoError(EACCES, "program '" + program + "' in PATH");
   std::string message = "program '" + program + "' is in none of the folders of PATH";
-  if (WhyNotExecutable(working_directory / program) == 0) {
+  if (TryExecutable(working_directory / program) == 0) {
     message += "; to run the one in the working directory write './" + program + "'";
   }
   return NotFoundError(message);
@@ -122,7 +122,7 @@ StatusOr<std::string> FindProgram(const std::string& program, std::string_view s
   if (program.find('/') == std::string::npos) {
     return FindInSearchPath(program, search_path, working_directory);
   }
-  if (const int error = WhyNotExecutable(working_directory / program); error != 0) {
+  if (const int error = TryExecutable(working_directory / program); error != 0) {
     return ErrnoError(error, "program '" + program + "' in " + working_directory.string());
   }
   return program;

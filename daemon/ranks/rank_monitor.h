@@ -45,11 +45,11 @@ class RankMonitor {
 
   pid_t pid() const { return process_.pid(); }
   bool ended() const { return ended_; }
-  // To the whole process group. Nothing happens once the rank has ended.
+  // Signals the whole process group. Nothing happens once the rank has ended.
   void Signal(int signal);
   // SIGKILL to the group; what still holds the output open gets no time to finish.
   void Kill();
-  // To the rank's own process only.
+  // Signals the rank's own process only.
   void SignalProcess(int signal);
   // Reads output again after a full log made this rank wait.
   void Resume();

@@ -11,7 +11,7 @@
 #include <memory>
 #include <utility>
 
-#include "daemon/ranks/clone_child.h"
+#include "daemon/ranks/cloned_child.h"
 #include "daemon/ranks/start_error.h"
 #include "runtime/process/unix_socket.h"
 

@@ -67,7 +67,7 @@ class RankProcess {
   // until then, so nobody else's process is ever hit).
   void SignalGroup(int signal) const;
 
-  // To the rank's own process. Same requirement.
+  // Signals the rank's own process. Same requirement.
   void SignalProcess(int signal) const;
 
   // Requires: pidfd() is readable. Ended, but kept as a zombie until Reap.

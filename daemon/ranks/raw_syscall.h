@@ -1,7 +1,7 @@
 #pragma once
 
 // RawSyscall: a system call without errno, for code that runs in a process whose thread-local
-// storage is somebody else's (clone_child.h).
+// storage is somebody else's (cloned_child.h).
 
 namespace ds::daemon {
 
@@ -39,7 +39,7 @@ DS_CHILD_CODE inline long RawSyscall(long number, long a = 0, long b = 0, long c
 #error "RawSyscall knows x86-64 and AArch64 only"
 #endif
 
-// The same for arguments that are pointers.
+// Makes an argument of a pointer.
 DS_CHILD_CODE inline long AddressOf(const volatile void* pointer) {
   return reinterpret_cast<long>(pointer);
 }

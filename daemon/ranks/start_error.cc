@@ -28,7 +28,7 @@ std::string FirstLine(const fs::path& path) {
 }
 
 // The file is there, so ENOENT is about what it needs, and ENOEXEC about what it is.
-std::string WhyNotExecuted(const fs::path& path, int error) {
+std::string ExplainExecError(const fs::path& path, int error) {
   const std::string line = FirstLine(path);
   if (error == ENOEXEC) {
     return line.starts_with(
@@ -62,7 +62,7 @@ std::string CoreNames(const std::vector<std::uint32_t>& cores) {
 Status NotExecuted(const RankCommand& command, int error) {
   const Status status = ErrnoError(error, "cannot execute " + command.executable);
   const fs::path path = fs::path(command.working_directory) / command.executable;
-  return FailedPreconditionError(status.message() + WhyNotExecuted(path, error));
+  return FailedPreconditionError(status.message() + ExplainExecError(path, error));
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 #include "cli/console/progress.h"
 #include "cli/job/event_json.h"
 #include "cli/job/job_request.h"
-#include "cli/job/verdict/failure_verdict.h"
+#include "cli/job/verdict/failure_observer.h"
 #include "cli/remote/remote_daemon.h"
 #include "runtime/base/check.h"
 

@@ -168,7 +168,7 @@ ExitExplanation ExplainExit(const v1::RankExited& exit) {
   return explanation;
 }
 
-ExitEvidence EvidenceOf(const v1::RankExited& exit) {
+ExitEvidence MakeExitEvidence(const v1::RankExited& exit) {
   ExitEvidence evidence{.max_rss_bytes = exit.max_rss_bytes(),
                         .host_memory_bytes = exit.host_memory_bytes(),
                         .oom_kills = exit.oom().group_kills(),

@@ -24,8 +24,8 @@ struct ExitExplanation {
 // Explains the end of a rank that ended badly.
 ExitExplanation ExplainExit(const v1::RankExited& exit);
 
-// The numbers behind it, for verdict.json.
-ExitEvidence EvidenceOf(const v1::RankExited& exit);
+// Collects the numbers behind it, for verdict.json.
+ExitEvidence MakeExitEvidence(const v1::RankExited& exit);
 
 std::string SignalName(int signal);  // "signal 9 (SIGKILL)"
 

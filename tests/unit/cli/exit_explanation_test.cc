@@ -97,7 +97,7 @@ TEST(ExitExplanationTest, TheEvidenceIsInTheJson) {
   v1::RankExited exit = Killed(SIGBUS);
   exit.set_max_rss_bytes(5);
   exit.mutable_shared_memory()->set_total_bytes(9);
-  Verdict verdict{.pid = 17, .evidence = EvidenceOf(exit)};
+  Verdict verdict{.pid = 17, .evidence = MakeExitEvidence(exit)};
   const nlohmann::ordered_json json = ToJson(verdict);
   EXPECT_EQ(json["pid"], 17);
   EXPECT_EQ(json["evidence"]["max_rss_bytes"], 5);

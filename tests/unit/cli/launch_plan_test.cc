@@ -136,10 +136,10 @@ TEST_F(LaunchPlanTest, ThisHostsCoresAreKnownWithoutAHostfile) {
 
 TEST_F(LaunchPlanTest, EveryNameOfThisMachineIsLocalAndNoOther) {
   for (const char* name : {"localhost", "127.0.0.1", "127.0.1.1", "::1", "me", "10.0.0.1"}) {
-    EXPECT_TRUE(Machine(0).Is(name)) << name;
+    EXPECT_TRUE(Machine(0).IsNamed(name)) << name;
   }
   for (const char* name : {"far", "10.0.0.2", "me2", "user@localhost", ""}) {
-    EXPECT_FALSE(Machine(0).Is(name)) << name;
+    EXPECT_FALSE(Machine(0).IsNamed(name)) << name;
   }
 }
 
@@ -204,9 +204,9 @@ TEST_F(LaunchPlanTest, TellsThisMachineFromHostsReachedOverSsh) {
 
 TEST(ProbeThisHostTest, SeesThisMachine) {
   const ThisHost host = ProbeThisHost({.cores = true, .addresses = true});
-  EXPECT_TRUE(host.Is("localhost"));
-  EXPECT_TRUE(host.Is("127.0.0.1"));
-  EXPECT_TRUE(host.Is(host.name));
+  EXPECT_TRUE(host.IsNamed("localhost"));
+  EXPECT_TRUE(host.IsNamed("127.0.0.1"));
+  EXPECT_TRUE(host.IsNamed(host.name));
   EXPECT_FALSE(host.topology.cores.empty());
   EXPECT_GE(host.numa_node_count, 1);
   EXPECT_THAT(host.names, Contains("127.0.0.1"));
@@ -216,7 +216,7 @@ TEST(ProbeThisHostTest, LooksOnlyAtWhatIsAskedFor) {
   const ThisHost host = ProbeThisHost({});
   EXPECT_TRUE(host.topology.cores.empty());
   EXPECT_THAT(host.names, Not(Contains("127.0.0.1")));
-  EXPECT_TRUE(host.Is("localhost"));
+  EXPECT_TRUE(host.IsNamed("localhost"));
 }
 
 TEST(ProbeThisHostTest, AHostfileIsComparedWithTheAddresses) {

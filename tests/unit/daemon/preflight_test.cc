@@ -132,7 +132,7 @@ TEST_F(PreflightTest, ADeviceThatIsNotThereIsNamed) {
 }
 
 TEST(HostProbeTest, FindsWhatEveryHostHas) {
-  const HostFacts facts = ProbeHost();
+  const HostResources facts = ProbeHost();
   EXPECT_FALSE(facts.host_name.empty());
   EXPECT_GT(facts.cores, 0U);
   EXPECT_GT(facts.open_files_limit, 0U);

@@ -1,4 +1,4 @@
-#include "cli/job/verdict/failure_verdict.h"
+#include "cli/job/verdict/failure_observer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,11 +23,11 @@ std::optional<Verdict> After(const std::vector<v1::Event>& events) {
   return observer.Conclude();
 }
 
-TEST(FailureVerdictTest, NoneWhenEveryRankSucceeds) {
+TEST(FailureObserverTest, NoneWhenEveryRankSucceeds) {
   EXPECT_FALSE(After({Exited(0, 0), Exited(1, 0)}).has_value());
 }
 
-TEST(FailureVerdictTest, TheFirstThatFailedUnstoppedTakesTheBlame) {
+TEST(FailureObserverTest, TheFirstThatFailedUnstoppedTakesTheBlame) {
   const auto verdict =
       After({Exited(2, 0, SIGTERM, true), Exited(1, 7), Exited(0, 9), Exited(3, 1, 0, true)});
   ASSERT_TRUE(verdict.has_value());
@@ -47,7 +47,7 @@ v1::Event EndedBecause(v1::StopCause cause) {
   return event;
 }
 
-TEST(FailureVerdictTest, ADaemonThatStoppedItsRanksForItselfIsTheReason) {
+TEST(FailureObserverTest, ADaemonThatStoppedItsRanksForItselfIsTheReason) {
   const v1::Event stopped = Exited(0, 0, SIGTERM, true);
   const auto lease = After({stopped, EndedBecause(v1::STOP_LEASE_EXPIRED)});
   ASSERT_TRUE(lease.has_value());
@@ -63,7 +63,7 @@ TEST(FailureVerdictTest, ADaemonThatStoppedItsRanksForItselfIsTheReason) {
   EXPECT_EQ(failed->exit_code, 7);
 }
 
-TEST(FailureVerdictTest, ARefusedPortMeansThatOnlyTheDaemonIsGone) {
+TEST(FailureObserverTest, ARefusedPortMeansThatOnlyTheDaemonIsGone) {
   FailureObserver observer(0);
   observer.OnHostLost("b", {.grade = HostGrade::kLost,
                             .evidence = "1 renewal of its lease failed: reset",
@@ -75,7 +75,7 @@ TEST(FailureVerdictTest, ARefusedPortMeansThatOnlyTheDaemonIsGone) {
             "1 renewal of its lease failed: reset; its port: 10.0.0.2:1: Connection refused");
 }
 
-TEST(FailureVerdictTest, AnOpenPortMeansThatTheHostIsThere) {
+TEST(FailureObserverTest, AnOpenPortMeansThatTheHostIsThere) {
   FailureObserver observer(0);
   observer.OnHostLost("b", {.grade = HostGrade::kLost,
                             .probe = {Reachability::kListening, "10.0.0.2:1 takes connections"}});
@@ -85,7 +85,7 @@ TEST(FailureVerdictTest, AnOpenPortMeansThatTheHostIsThere) {
   EXPECT_THAT(verdict->hint, HasSubstr("the host answers but dsrund does not"));
 }
 
-TEST(FailureVerdictTest, ASignalBecomes128PlusItsNumber) {
+TEST(FailureObserverTest, ASignalBecomes128PlusItsNumber) {
   const auto verdict = After({Exited(0, 0, SIGKILL)});
   ASSERT_TRUE(verdict.has_value());
   EXPECT_EQ(verdict->cause, Cause::kSignal);
@@ -95,7 +95,7 @@ TEST(FailureVerdictTest, ASignalBecomes128PlusItsNumber) {
   EXPECT_THAT(verdict->hint, HasSubstr("out-of-memory killer"));
 }
 
-TEST(FailureVerdictTest, OutOfMemoryHasItsOwnCauseAndProof) {
+TEST(FailureObserverTest, OutOfMemoryHasItsOwnCauseAndProof) {
   v1::Event event = Exited(0, 0, SIGKILL);
   event.mutable_rank_exited()->set_oom_killed(true);
   event.mutable_rank_exited()->set_max_rss_bytes(std::uint64_t{3} << 30);
@@ -106,7 +106,7 @@ TEST(FailureVerdictTest, OutOfMemoryHasItsOwnCauseAndProof) {
   EXPECT_EQ(verdict->proof, "process 1000 was ended by signal 9 (SIGKILL), peak memory 3.00 GiB");
 }
 
-TEST(FailureVerdictTest, WhatTheRankReportedComesFirst) {
+TEST(FailureObserverTest, WhatTheRankReportedComesFirst) {
   const auto verdict = After({Beacon(1, 12), Error(1, "model: no config.json", "add one"),
                               Error(0, "peer is gone"), Exited(1, 2), Exited(0, 1)});
   ASSERT_TRUE(verdict.has_value());
@@ -117,7 +117,7 @@ TEST(FailureVerdictTest, WhatTheRankReportedComesFirst) {
   EXPECT_EQ(verdict->step, 12);
 }
 
-TEST(FailureVerdictTest, AReportedErrorIsClassedByItsStatus) {
+TEST(FailureObserverTest, AReportedErrorIsClassedByItsStatus) {
   const v1::Event error = Error(0, "m");
   EXPECT_EQ(After({error, Exited(0, 2)})->cause, Cause::kConfig);
   EXPECT_EQ(After({error, Exited(0, 6)})->cause, Cause::kCheckpoint);
@@ -125,7 +125,7 @@ TEST(FailureVerdictTest, AReportedErrorIsClassedByItsStatus) {
   EXPECT_EQ(After({error, Exited(0, 0, SIGSEGV)})->cause, Cause::kSignal);
 }
 
-TEST(FailureVerdictTest, ReportsWithoutAStepAreNoSteps) {
+TEST(FailureObserverTest, ReportsWithoutAStepAreNoSteps) {
   v1::Event beacon;
   beacon.mutable_rank_report()->mutable_beacon();
   v1::Event step;
@@ -136,13 +136,13 @@ TEST(FailureVerdictTest, ReportsWithoutAStepAreNoSteps) {
   EXPECT_EQ(verdict->message, "rank 0 on a ended with status 5");
 }
 
-TEST(FailureVerdictTest, LastLinesAreTheRanksOwn) {
+TEST(FailureObserverTest, LastLinesAreTheRanksOwn) {
   v1::Event event = Exited(0, 1);
   event.mutable_rank_exited()->set_last_stderr("one\n\nthree");
   EXPECT_THAT(After({event})->last_lines, ElementsAre("one", "", "three"));
 }
 
-TEST(FailureVerdictTest, AUserStopIsNobodysFault) {
+TEST(FailureObserverTest, AUserStopIsNobodysFault) {
   FailureObserver observer(0);
   observer.OnUserStop(SIGINT);
   observer.OnUserStop(SIGTERM);
@@ -156,14 +156,14 @@ TEST(FailureVerdictTest, AUserStopIsNobodysFault) {
   EXPECT_EQ(verdict->exit_code, 130);
 }
 
-TEST(FailureVerdictTest, AUserStopAfterAFailureChangesNothing) {
+TEST(FailureObserverTest, AUserStopAfterAFailureChangesNothing) {
   FailureObserver observer(0);
   observer.OnEvent("a", Exited(0, 4));
   observer.OnUserStop(SIGINT);
   EXPECT_EQ(observer.Conclude()->exit_code, 4);
 }
 
-TEST(FailureVerdictTest, ALostDaemonIsALostHost) {
+TEST(FailureObserverTest, ALostDaemonIsALostHost) {
   FailureObserver observer(0);
   observer.OnDaemonLost("b", "connection reset");
   EXPECT_TRUE(observer.failed());
@@ -174,7 +174,7 @@ TEST(FailureVerdictTest, ALostDaemonIsALostHost) {
   EXPECT_EQ(verdict->proof, "connection reset");
 }
 
-TEST(FailureVerdictTest, OnlyTheFirstHostThatCouldNotLaunchIsNamed) {
+TEST(FailureObserverTest, OnlyTheFirstHostThatCouldNotLaunchIsNamed) {
   FailureObserver observer(2);
   observer.OnLaunchFailed("b", NotFoundError("prog: no such program"));
   observer.OnLaunchFailed("c", UnavailableError("connection refused"));

@@ -1,6 +1,6 @@
 // Control groups, kernel log and evidence over a folder that looks like a host.
 
-#include "daemon/ranks/exit_evidence.h"
+#include "daemon/ranks/evidence_collector.h"
 
 #include <gtest/gtest.h>
 
@@ -97,44 +97,44 @@ TEST_F(FakeHost, DamagedOrMissingFilesAreNoGroups) {
 
 TEST_F(FakeHost, AKillThatWasCountedIsHeldAgainstOneRank) {
   HybridHost();
-  ExitEvidence evidence(root());
+  EvidenceCollector evidence(root());
   const RankExit killed{.signal = SIGKILL};
-  EXPECT_FALSE(evidence.Of(killed, 17).oom_killed());
+  EXPECT_FALSE(evidence.Collect(killed, 17).oom_killed());
   Write("sys/fs/cgroup/memory/a/b/memory.oom_control", "oom_kill 3\n");
-  const v1::RankExited first = evidence.Of(killed, 18);
+  const v1::RankExited first = evidence.Collect(killed, 18);
   EXPECT_TRUE(first.oom_killed());
   EXPECT_EQ(first.oom().group_kills(), 1U);
   EXPECT_EQ(first.oom().group_limit_bytes(), 1048576U);
   EXPECT_TRUE(first.oom().group_readable());
   EXPECT_FALSE(first.oom().log_readable());
-  EXPECT_FALSE(evidence.Of(killed, 19).oom_killed());
+  EXPECT_FALSE(evidence.Collect(killed, 19).oom_killed());
   EXPECT_GT(first.host_memory_bytes(), 0U);
 }
 
 TEST_F(FakeHost, WhatWasKilledBeforeIsNotHeldAgainstTheNextRanks) {
   HybridHost();
-  ExitEvidence evidence(root());
+  EvidenceCollector evidence(root());
   Write("sys/fs/cgroup/memory/a/b/memory.oom_control", "oom_kill 3\n");
   evidence.Restart();
-  EXPECT_FALSE(evidence.Of({.signal = SIGKILL}, 17).oom_killed());
+  EXPECT_FALSE(evidence.Collect({.signal = SIGKILL}, 17).oom_killed());
   Write("sys/fs/cgroup/memory/a/b/memory.oom_control", "oom_kill 4\n");
-  EXPECT_EQ(evidence.Of({.signal = SIGKILL}, 18).oom().group_kills(), 1U);
+  EXPECT_EQ(evidence.Collect({.signal = SIGKILL}, 18).oom().group_kills(), 1U);
 }
 
 TEST_F(FakeHost, AnOrdinaryEndIsNotTheOutOfMemoryKillersButTellsOfIt) {
   UnifiedHost();
-  ExitEvidence evidence(root());
+  EvidenceCollector evidence(root());
   Write("sys/fs/cgroup/job/step/memory.events", "oom_kill 2\n");
-  const v1::RankExited ended = evidence.Of({.exit_code = 1}, 17);
+  const v1::RankExited ended = evidence.Collect({.exit_code = 1}, 17);
   EXPECT_FALSE(ended.oom_killed());
   EXPECT_EQ(ended.oom().group_kills(), 1U);
 }
 
 TEST_F(FakeHost, SharedMemoryIsLookedAtAfterABusError) {
   fs::create_directories(root() / "dev/shm");
-  ExitEvidence evidence(root());
-  EXPECT_FALSE(evidence.Of({.signal = SIGSEGV}, 17).has_shared_memory());
-  const v1::RankExited ended = evidence.Of({.signal = SIGBUS}, 17);
+  EvidenceCollector evidence(root());
+  EXPECT_FALSE(evidence.Collect({.signal = SIGSEGV}, 17).has_shared_memory());
+  const v1::RankExited ended = evidence.Collect({.signal = SIGBUS}, 17);
   EXPECT_GT(ended.shared_memory().total_bytes(), 0U);
   EXPECT_LE(ended.shared_memory().lowest_free_bytes(), ended.shared_memory().free_bytes());
 }

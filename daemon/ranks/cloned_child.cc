@@ -1,4 +1,4 @@
-#include "daemon/ranks/clone_child.h"
+#include "daemon/ranks/cloned_child.h"
 
 #include <linux/futex.h>
 #include <linux/sched.h>

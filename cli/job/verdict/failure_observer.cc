@@ -1,4 +1,4 @@
-#include "cli/job/verdict/failure_verdict.h"
+#include "cli/job/verdict/failure_observer.h"
 
 #include <array>
 #include <chrono>
@@ -82,8 +82,11 @@ void FailureObserver::OnReport(const v1::RankReport& report) {
 
 void FailureObserver::OnExit(const std::string& host, const v1::RankExited& exit) {
   if (!EndedBadly(exit)) return;
-  std::optional<Culprit>& place = exit.stopping() ? stopped_badly_ : culprit_;
-  if (!place.has_value() && !(other_.has_value() && !exit.stopping())) place = Culprit{host, exit};
+  if (exit.stopping()) {
+    if (!stopped_badly_.has_value()) stopped_badly_ = Culprit{host, exit};
+  } else if (!failed()) {
+    culprit_ = Culprit{host, exit};
+  }
 }
 
 void FailureObserver::OnUserStop(int signal) {
@@ -205,7 +208,7 @@ Verdict FailureObserver::FromCulprit(const Culprit& culprit) const {
       .last_lines = SplitLines(exit.last_stderr()),
       .hint = explanation.hint,
       .pid = static_cast<int>(exit.pid()),
-      .evidence = EvidenceOf(exit)};
+      .evidence = MakeExitEvidence(exit)};
   if (const auto error = errors_.find(rank); error != errors_.end() && exit.signal() == 0) {
     verdict.cause = CauseOfError(exit.exit_code());
     verdict.message = error->second.message();

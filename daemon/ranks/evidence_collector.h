@@ -1,7 +1,7 @@
 #pragma once
 
-// ExitEvidence: what this host can prove about the end of a rank: the out-of-memory killer's marks
-// (the memory group's count, the kernel's log), and how full /dev/shm was.
+// EvidenceCollector: finds what this host can prove about the end of a rank: the out-of-memory
+// killer's marks (the memory group's count, the kernel's log), and how full /dev/shm was.
 //
 // Threads: one at a time.
 
@@ -18,10 +18,10 @@ namespace ds::daemon {
 
 namespace v1 = ::dsrun::v1;
 
-class ExitEvidence {
+class EvidenceCollector {
  public:
   // Finds the places to look at and counts from now on. `root` is "/" but for tests.
-  explicit ExitEvidence(const std::filesystem::path& root = "/");
+  explicit EvidenceCollector(const std::filesystem::path& root = "/");
 
   // Counts from now on: what was before was not these ranks' end.
   void Restart();
@@ -34,7 +34,7 @@ class ExitEvidence {
   // Tells what is known about this end, in the fields oom_killed, oom, shared_memory and
   // host_memory_bytes. A kill that was counted is held against one rank only. `exit` failed while
   // nobody was stopping it.
-  v1::RankExited Of(const RankExit& exit, pid_t pid);
+  v1::RankExited Collect(const RankExit& exit, pid_t pid);
 
  private:
   void AddOom(const RankExit& exit, pid_t pid, v1::RankExited* evidence);

@@ -1,4 +1,4 @@
-#include "daemon/ranks/exit_evidence.h"
+#include "daemon/ranks/evidence_collector.h"
 
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -39,27 +39,27 @@ bool InFirstPidNamespace() {
 
 }  // namespace
 
-ExitEvidence::ExitEvidence(const std::filesystem::path& root)
+EvidenceCollector::EvidenceCollector(const std::filesystem::path& root)
     : shared_memory_folder_(root / "dev/shm"),
       cgroups_(FindOwnCgroups(root)),
       kernel_log_(InFirstPidNamespace() ? (root / "dev/kmsg").string() : "") {
   Restart();
 }
 
-void ExitEvidence::Restart() {
+void EvidenceCollector::Restart() {
   kills_seen_ = ReadOomKills(cgroups_).value_or(0);
   kernel_log_.Restart();
   lowest_free_.reset();
   Sample();
 }
 
-void ExitEvidence::Sample() {
+void EvidenceCollector::Sample() {
   if (const auto space = SpaceOf(shared_memory_folder_)) {
     lowest_free_ = std::min(space->free, lowest_free_.value_or(space->free));
   }
 }
 
-v1::RankExited ExitEvidence::Of(const RankExit& exit, pid_t pid) {
+v1::RankExited EvidenceCollector::Collect(const RankExit& exit, pid_t pid) {
   v1::RankExited evidence;
   evidence.set_host_memory_bytes(HostMemory());
   AddOom(exit, pid, &evidence);
@@ -67,7 +67,7 @@ v1::RankExited ExitEvidence::Of(const RankExit& exit, pid_t pid) {
   return evidence;
 }
 
-void ExitEvidence::AddOom(const RankExit& exit, pid_t pid, v1::RankExited* evidence) {
+void EvidenceCollector::AddOom(const RankExit& exit, pid_t pid, v1::RankExited* evidence) {
   v1::OomEvidence* oom = evidence->mutable_oom();
   oom->set_log_readable(kernel_log_.readable());
   if (const auto memory = ReadGroupMemory(cgroups_)) {
@@ -82,7 +82,7 @@ void ExitEvidence::AddOom(const RankExit& exit, pid_t pid, v1::RankExited* evide
   evidence->set_oom_killed(oom->group_kills() > 0 || !oom->kernel_log().empty());
 }
 
-void ExitEvidence::AddSharedMemory(v1::RankExited* evidence) {
+void EvidenceCollector::AddSharedMemory(v1::RankExited* evidence) {
   Sample();
   const auto space = SpaceOf(shared_memory_folder_);
   if (!space) return;
