@@ -20,7 +20,8 @@ inline std::string EncodeLine(const google::protobuf::MessageLite& message) {
 // Reads a line without its newline; false when it holds no such message.
 inline bool DecodeLine(std::string_view line, google::protobuf::MessageLite* message) {
   std::string bytes;
-  return absl::Base64Unescape({line.data(), line.size()}, &bytes) && message->ParseFromString(bytes);
+  return absl::Base64Unescape({line.data(), line.size()}, &bytes) &&
+         message->ParseFromString(bytes);
 }
 
 }  // namespace dsrun::v1

@@ -49,7 +49,16 @@ CLI = {
     "commands": {"flags", "plan", "job", "session", "train", "report", "estimate"},
     "": {"commands"},
 }
-FLOORS = {"cli": CLI}
+DAEMON = {
+    "loop": set(),
+    "host": set(),
+    "logs": {"loop"},
+    "ranks": {"host", "logs"},
+    "job": {"loop", "host", "logs", "ranks"},
+    "network": {"loop", "job"},
+    "": {"loop", "job", "network"},
+}
+FLOORS = {"cli": CLI, "daemon": DAEMON}
 
 # Torch-free parts: their users link no LibTorch.
 TORCH_FREE = ("cli/", "daemon/", "proto/", "runtime/base/", "runtime/process/", "runtime/config/",
@@ -118,8 +127,8 @@ def floor_violation(top, source, include):
 def link_violations(top):
     """Where the libraries of the program `top` link other folders of it than the table says."""
     text = (ROOT / top / "CMakeLists.txt").read_text(encoding="utf-8")
-    linked = {name: set(re.findall(rf"\bds_{top}_(\w+)", links))
-              for name, links in re.findall(rf"ds_{top}_floor\((\w+)[^)]*?LINKS([^)]*)\)", text)}
+    linked = {name: set(re.findall(rf"\b{top}_(\w+)", deps))
+              for name, deps in re.findall(rf"ds_library\({top}_(\w+)[^)]*?DEPS([^)]*)\)", text)}
     allowed = {folder.split("/")[-1]: {each.split("/")[-1] for each in row}
                for folder, row in FLOORS[top].items() if folder}
     return [f"{top}/CMakeLists.txt: {name} links {', '.join(sorted(linked.get(name, []))) or 'nothing'}, "
