@@ -86,8 +86,8 @@ TEST(ChannelTest, WhoShowsNoCertificateIsRefused) {
   const NetworkDaemon daemon;
   ASSERT_TRUE(daemon.ok());
   cli::TlsOptions tls = daemon.Tls();
-  tls.credentials.certificate.clear();
-  tls.credentials.private_key.clear();
+  tls.credentials.clear_certificate();
+  tls.credentials.clear_private_key();
   cli::DaemonClient client(daemon.target(), tls);
   EXPECT_EQ(CodeOf(client), StatusCode::kUnavailable);
 }
