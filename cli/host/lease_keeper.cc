@@ -17,7 +17,7 @@ namespace {
 constexpr int kRenewalsPerLease = 6;
 constexpr int kLooksPerLease = 24;  // and so soon a renewal that failed is tried again
 constexpr std::chrono::milliseconds kReleasePatience{2000};
-constexpr std::chrono::milliseconds kProbePatience{2000};
+constexpr std::chrono::milliseconds kLostHostPatience{2000};
 
 std::chrono::milliseconds Milliseconds(std::chrono::nanoseconds duration) {
   return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(duration),
@@ -122,7 +122,7 @@ void LeaseKeeper::State::TellChanges(std::unique_lock<std::mutex>* lock) {
   if (found.empty()) return;
   const OnChange tell = on_change;
   lock->unlock();
-  LookAtLostHosts(&found, std::min(kProbePatience, Milliseconds(lease)));
+  LookAtLostHosts(&found, std::min(kLostHostPatience, Milliseconds(lease)));
   for (const FoundChange& each : found) tell(each.change);
   lock->lock();
 }

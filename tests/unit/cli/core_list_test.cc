@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-std::string Error(std::string_view text) {
+std::string CoreListError(std::string_view text) {
   const auto cores = ParseCoreList(text);
   return cores.ok() ? "accepted" : cores.status().message();
 }
@@ -25,13 +25,13 @@ TEST(CoreListTest, NumbersAndRanges) {
 TEST(CoreListTest, RefusesWhatIsNoAscendingList) {
   const std::string ascend = " does not lie behind what stands before it; cores must ascend";
   const std::string neither = " is neither a core number nor a range like 0-3";
-  EXPECT_EQ(Error("0,2-6,5-9"), "core list: '5-9'" + ascend);
-  EXPECT_EQ(Error("8,2-6"), "core list: '2-6'" + ascend);
-  EXPECT_EQ(Error("0,0"), "core list: '0'" + ascend);
-  EXPECT_EQ(Error("0,1-3,3"), "core list: '3'" + ascend);
-  EXPECT_EQ(Error("1,6-2"), "core list: '6-2' ends before it starts");
+  EXPECT_EQ(CoreListError("0,2-6,5-9"), "core list: '5-9'" + ascend);
+  EXPECT_EQ(CoreListError("8,2-6"), "core list: '2-6'" + ascend);
+  EXPECT_EQ(CoreListError("0,0"), "core list: '0'" + ascend);
+  EXPECT_EQ(CoreListError("0,1-3,3"), "core list: '3'" + ascend);
+  EXPECT_EQ(CoreListError("1,6-2"), "core list: '6-2' ends before it starts");
   for (const char* part : {"", "0-", "-1", "-1-3", "a", "0-1-2", "0-3:2", " 2", "99999"}) {
-    EXPECT_EQ(Error(part), "core list: '" + std::string(part) + "'" + neither);
+    EXPECT_EQ(CoreListError(part), "core list: '" + std::string(part) + "'" + neither);
   }
 }
 
