@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/config/optimizer.h"
 #include "runtime/config/schedule.h"
 
 namespace ds::config {
@@ -25,53 +26,6 @@ struct BatchConfig {
   std::int64_t train_batch_size = 1;
   std::int64_t train_micro_batch_size_per_gpu = 1;
   std::int64_t gradient_accumulation_steps = 1;
-};
-
-enum class OptimizerType {
-  kAdam,
-  kAdamW,
-  kSgd,
-  kAdagrad,
-  kLion,
-  kLamb,
-  kMuon,
-  kOneBitAdam,
-  kOneBitLamb,
-  kZeroOneAdam,
-};
-enum class NewtonSchulz { kGram, kStandard };
-
-struct OptimizerConfig {
-  OptimizerType type = OptimizerType::kAdamW;
-  double lr = 1e-3;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
-  double weight_decay = 0.0;
-  // Decoupled weight decay (AdamW's rule). Type AdamW always has it, Adam unless switched off.
-  bool adam_w_mode = true;
-  bool bias_correction = true;                       // Adam, Lamb
-  double momentum = 0.95;                            // Muon, SGD (there 0 unless given)
-  double adam_lr = 1e-3;                             // Muon: the rate of what AdamW updates
-  NewtonSchulz newton_schulz = NewtonSchulz::kGram;  // Muon
-  double dampening = 0.0;                            // SGD
-  bool nesterov = false;                             // SGD
-  double lr_decay = 0.0;                             // Adagrad
-  bool eps_inside_sqrt = false;                      // Lamb
-  double min_coeff = 0.01;                           // Lamb: the trust ratio's limits
-  double max_coeff = 10.0;
-  // The 1-bit optimizers; their headers in runtime/optim say what these do.
-  std::int64_t freeze_step = 100000;      // OneBitAdam, OneBitLamb
-  std::int64_t var_freeze_step = 100000;  // this and the next three: ZeroOneAdam
-  std::int64_t var_update_scaler = 16;
-  std::int64_t local_step_scaler = 32678;
-  std::int64_t local_step_clipper = 16;
-  double coeff_beta = 0.9;  // this and the next three: OneBitLamb
-  double factor_max = 4.0;
-  double factor_min = 0.5;
-  double factor_threshold = 0.1;
-  std::string base_shapes;            // MuAdam, MuAdamW, MuSGD: a .bsh file; empty for the others
-  bool fp32_optimizer_states = true;  // false: in the dtype of the master weights
 };
 
 struct Fp16Config {

@@ -1,4 +1,5 @@
 #include "runtime/engine/engine.h"
+#include <variant>
 
 #include <algorithm>
 #include <cmath>
@@ -81,8 +82,8 @@ void CastBuffers(BlockList& model, c10::ScalarType dtype) {
 StatusOr<optim::ParameterGrouper> GrouperOf(const BlockList& model, const config::DsConfig& config,
                                             const EngineOptions& options) {
   const config::OptimizerConfig& optimizer = config.optimizer;
-  if (optimizer.type == config::OptimizerType::kMuon) {
-    return optim::WithMuonMatrices(optimizer, options.parameter_group);
+  if (const auto* muon = std::get_if<config::MuonConfig>(&optimizer.algorithm)) {
+    return optim::WithMuonMatrices(muon->adam_lr / optimizer.lr, options.parameter_group);
   }
   if (optimizer.base_shapes.empty()) return options.parameter_group;
   DS_ASSIGN_OR_RETURN(optim::BaseShapes base, optim::ReadBaseShapes(optimizer.base_shapes));
@@ -95,8 +96,19 @@ StatusOr<optim::ParameterGrouper> GrouperOf(const BlockList& model, const config
   if (const Status fits = optim::CheckBaseShapes(base, shapes); !fits.ok()) {
     return InvalidArgumentError(optimizer.base_shapes + ": " + fits.message());
   }
-  const bool like_sgd = optimizer.type == config::OptimizerType::kSgd;
+  const bool like_sgd = std::holds_alternative<config::SgdConfig>(optimizer.algorithm);
   return optim::WithMuRates(std::move(base), like_sgd, options.parameter_group);
+}
+
+// Without a schedule that cycles it.
+double ConfiguredMomentum(const config::OptimizerConfig& optimizer) {
+  return std::visit(
+      [](const auto& each) {
+        if constexpr (requires { each.beta1; }) return each.beta1;
+        if constexpr (requires { each.momentum; }) return each.momentum;
+        return 0.0;
+      },
+      optimizer.algorithm);
 }
 
 }  // namespace
@@ -176,7 +188,7 @@ std::optional<double> Engine::global_grad_norm() const { return parts_->latest_n
 double Engine::loss_scale() const { return parts_->loss_scaler.scale(); }
 double Engine::lr() const { return parts_->scheduled()[0].lr; }
 double Engine::momentum() const {
-  return parts_->scheduled()[0].momentum.value_or(parts_->config.optimizer.beta1);
+  return parts_->scheduled()[0].momentum.value_or(ConfiguredMomentum(parts_->config.optimizer));
 }
 Status Engine::set_lr(double lr) {
   if (!(lr >= 0.0 && std::isfinite(lr))) {

@@ -133,7 +133,7 @@ class Engine : public checkpoint::Stateful {
   std::optional<double> global_grad_norm() const;
   // What the next update will use.
   double lr() const;
-  double momentum() const;  // Adam's beta1
+  double momentum() const;  // Adam's beta1, SGD's and Muon's momentum
   // Sets it: for one update where a schedule gives the next one, for good where there is none.
   // Groups keep their factors. Part of checkpoints.
   Status set_lr(double lr);

@@ -14,8 +14,8 @@ void Adagrad::ApplyRates(const Rates& rates, const Part& part) {
   const AdagradCoefficients c{
       .gradient_scale = static_cast<float>(rates.gradient_scale),
       .l2 = static_cast<float>(rates.weight_decay),
-      .lr = static_cast<float>(rates.lr / (1.0 + elapsed * config().lr_decay)),
-      .eps = static_cast<float>(config().eps)};
+      .lr = static_cast<float>(rates.lr / (1.0 + elapsed * config_.lr_decay)),
+      .eps = static_cast<float>(config_.eps)};
   UpdatePart(AdagradOp{c}, part);
 }
 

@@ -5,17 +5,22 @@
 //   s += g^2
 //   p -= lr / (1 + (t - 1) lr_decay) * g / (sqrt(s) + eps)
 
+#include "runtime/config/optimizer.h"
 #include "runtime/optim/optimizer.h"
 
 namespace ds::optim {
 
 class Adagrad : public Optimizer {
  public:
-  using Optimizer::Optimizer;
+  Adagrad(const config::AdagradConfig& config, double weight_decay)
+      : Optimizer({.weight_decay = weight_decay}), config_(config) {}
 
   std::string_view name() const override { return "Adagrad"; }
   std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
   void ApplyRates(const Rates& rates, const Part& part) override;
+
+ private:
+  config::AdagradConfig config_;
 };
 
 }  // namespace ds::optim

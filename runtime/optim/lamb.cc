@@ -25,8 +25,7 @@ std::span<const std::string_view> Lamb::state_names(const ParameterGroup&) const
 
 DirectionCoefficients Lamb::Coefficients(const Rates& rates) const {
   return MakeDirectionCoefficients(
-      rates,
-      {.beta2 = config().beta2, .eps = config().eps, .eps_inside = config().eps_inside_sqrt});
+      rates, {.beta2 = config_.beta2, .eps = config_.eps, .eps_inside = config_.eps_inside_sqrt});
 }
 
 void Lamb::Begin(const Update& update, const RankParts& all) {
@@ -45,8 +44,8 @@ void Lamb::Begin(const Update& update, const RankParts& all) {
   ratios_.clear();
   for (std::int64_t i = 0; i < all.parameter_count; ++i) {
     const double* const of_parameter = squares.const_data_ptr<double>() + 2 * i;
-    ratios_.push_back(ComputeTrustRatio({of_parameter[0], of_parameter[1]}, config().min_coeff,
-                                        config().max_coeff));
+    ratios_.push_back(ComputeTrustRatio({of_parameter[0], of_parameter[1]}, config_.min_coeff,
+                                        config_.max_coeff));
   }
 }
 
@@ -54,9 +53,9 @@ void Lamb::ApplyRates(const Rates& rates, const Part& part) {
   const DirectionCoefficients c = Coefficients(rates);
   const auto t = static_cast<double>(rates.step);
   const double correction1 = 1.0 - std::pow(rates.beta1, t);
-  const double correction2 = 1.0 - std::pow(config().beta2, t);
+  const double correction2 = 1.0 - std::pow(config_.beta2, t);
   double lr = rates.lr;
-  if (config().bias_correction) lr *= std::sqrt(correction2) / correction1;
+  if (config_.bias_correction) lr *= std::sqrt(correction2) / correction1;
   for (const Segment& segment : part.segments) {
     const double ratio = ratios_.at(static_cast<std::size_t>(segment.parameter));
     StepAlongDirection(c, Cut(part, segment.start, segment.count), -lr * ratio);

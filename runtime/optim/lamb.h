@@ -9,6 +9,7 @@
 
 #include <vector>
 
+#include "runtime/config/optimizer.h"
 #include "runtime/optim/kernels/direction.h"
 #include "runtime/optim/optimizer.h"
 
@@ -16,7 +17,8 @@ namespace ds::optim {
 
 class Lamb : public Optimizer {
  public:
-  using Optimizer::Optimizer;
+  Lamb(const config::LambConfig& config, double weight_decay)
+      : Optimizer({.beta1 = config.beta1, .weight_decay = weight_decay}), config_(config) {}
 
   std::string_view name() const override { return "Lamb"; }
   std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
@@ -27,6 +29,7 @@ class Lamb : public Optimizer {
  private:
   DirectionCoefficients Coefficients(const Rates& rates) const;
 
+  config::LambConfig config_;
   std::vector<double> ratios_;  // of this update, by parameter
 };
 

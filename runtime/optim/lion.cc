@@ -14,7 +14,7 @@ void Lion::ApplyRates(const Rates& rates, const Part& part) {
   const LionCoefficients c{.gradient_scale = static_cast<float>(rates.gradient_scale),
                            .decay_factor = static_cast<float>(1.0 - rates.lr * rates.weight_decay),
                            .one_minus_beta1 = 1.0F - static_cast<float>(rates.beta1),
-                           .one_minus_beta2 = 1.0F - static_cast<float>(config().beta2),
+                           .one_minus_beta2 = 1.0F - static_cast<float>(config_.beta2),
                            .lr = static_cast<float>(rates.lr)};
   UpdatePart(LionOp{c}, part);
 }

@@ -6,17 +6,22 @@
 // The sign of 0 is 0, as in the paper. DeepSpeed's kernels move such elements too: by lr in the
 // direction of the sign bit on the CPU, always upwards on CUDA.
 
+#include "runtime/config/optimizer.h"
 #include "runtime/optim/optimizer.h"
 
 namespace ds::optim {
 
 class Lion : public Optimizer {
  public:
-  using Optimizer::Optimizer;
+  Lion(const config::LionConfig& config, double weight_decay)
+      : Optimizer({.beta1 = config.beta1, .weight_decay = weight_decay}), config_(config) {}
 
   std::string_view name() const override { return "Lion"; }
   std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
   void ApplyRates(const Rates& rates, const Part& part) override;
+
+ private:
+  config::LionConfig config_;
 };
 
 }  // namespace ds::optim

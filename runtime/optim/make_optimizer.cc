@@ -1,6 +1,7 @@
 #include "runtime/optim/make_optimizer.h"
 
-#include "runtime/base/check.h"
+#include <variant>
+
 #include "runtime/optim/adagrad.h"
 #include "runtime/optim/adam.h"
 #include "runtime/optim/lamb.h"
@@ -12,31 +13,43 @@
 #include "runtime/optim/sgd.h"
 
 namespace ds::optim {
+namespace {
+
+using Made = std::unique_ptr<Optimizer>;
+
+Made Make(const config::AdamConfig& config, double weight_decay) {
+  return std::make_unique<Adam>(config, weight_decay);
+}
+Made Make(const config::SgdConfig& config, double weight_decay) {
+  return std::make_unique<Sgd>(config, weight_decay);
+}
+Made Make(const config::AdagradConfig& config, double weight_decay) {
+  return std::make_unique<Adagrad>(config, weight_decay);
+}
+Made Make(const config::LionConfig& config, double weight_decay) {
+  return std::make_unique<Lion>(config, weight_decay);
+}
+Made Make(const config::LambConfig& config, double weight_decay) {
+  return std::make_unique<Lamb>(config, weight_decay);
+}
+Made Make(const config::MuonConfig& config, double weight_decay) {
+  return std::make_unique<Muon>(config, weight_decay);
+}
+Made Make(const config::OneBitAdamConfig& config, double weight_decay) {
+  return std::make_unique<OneBitAdam>(config, weight_decay);
+}
+Made Make(const config::OneBitLambConfig& config, double weight_decay) {
+  return std::make_unique<OneBitLamb>(config, weight_decay);
+}
+Made Make(const config::ZeroOneAdamConfig& config, double weight_decay) {
+  return std::make_unique<ZeroOneAdam>(config, weight_decay);
+}
+
+}  // namespace
 
 std::unique_ptr<Optimizer> MakeOptimizer(const config::OptimizerConfig& config) {
-  switch (config.type) {
-    case config::OptimizerType::kAdam:
-    case config::OptimizerType::kAdamW:
-      return std::make_unique<Adam>(config);
-    case config::OptimizerType::kSgd:
-      return std::make_unique<Sgd>(config);
-    case config::OptimizerType::kAdagrad:
-      return std::make_unique<Adagrad>(config);
-    case config::OptimizerType::kLion:
-      return std::make_unique<Lion>(config);
-    case config::OptimizerType::kLamb:
-      return std::make_unique<Lamb>(config);
-    case config::OptimizerType::kMuon:
-      return std::make_unique<Muon>(config);
-    case config::OptimizerType::kOneBitAdam:
-      return std::make_unique<OneBitAdam>(config);
-    case config::OptimizerType::kOneBitLamb:
-      return std::make_unique<OneBitLamb>(config);
-    case config::OptimizerType::kZeroOneAdam:
-      return std::make_unique<ZeroOneAdam>(config);
-  }
-  DS_CHECK_MSG(false, "an optimizer that the registry calls supported");
-  return nullptr;
+  return std::visit([&](const auto& each) { return Make(each, config.weight_decay); },
+                    config.algorithm);
 }
 
 }  // namespace ds::optim

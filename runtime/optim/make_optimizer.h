@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "runtime/config/optimizer.h"
 #include "runtime/optim/optimizer.h"
 
 namespace ds::optim {

@@ -93,13 +93,12 @@ bool IsMuonMatrix(std::string_view name, at::IntArrayRef shape) {
          lower.find("lm_head") == std::string::npos;
 }
 
-ParameterGrouper WithMuonMatrices(const config::OptimizerConfig& config, ParameterGrouper inner) {
-  const double others = config.adam_lr / config.lr;
-  return [inner = std::move(inner), others](int block, const std::string& name,
-                                            const at::Tensor& parameter) {
+ParameterGrouper WithMuonMatrices(double others_lr_factor, ParameterGrouper inner) {
+  return [inner = std::move(inner), others_lr_factor](int block, const std::string& name,
+                                                      const at::Tensor& parameter) {
     ParameterGroup group = inner(block, name, parameter);
     group.muon = IsMuonMatrix(name, parameter.sizes());
-    if (!group.muon) group.lr_factor *= others;
+    if (!group.muon) group.lr_factor *= others_lr_factor;
     return group;
   };
 }
@@ -132,7 +131,7 @@ void Muon::ApplyRates(const Rates& rates, const Part& part) {
   if (part.group.muon) return ApplyToMatrices(rates, part);
   // A schedule cycles Muon's momentum, not the other half's beta1.
   Rates for_adam = rates;
-  for_adam.beta1 = config().beta1;
+  for_adam.beta1 = config_.adam.beta1;
   adam_.ApplyRates(for_adam, part);
 }
 
@@ -164,7 +163,7 @@ at::Tensor Muon::Orthogonalise(const at::Tensor& views, const Part& part) {
       };
       const double scale = std::sqrt(
           std::max(1.0, static_cast<double>(matrix.rows) / static_cast<double>(matrix.columns)));
-      view(result).copy_(Orthogonalised(view(whole), config().newton_schulz).mul_(scale));
+      view(result).copy_(Orthogonalised(view(whole), config_.newton_schulz).mul_(scale));
     }
   }
   if (world_->size() == 1) return result;

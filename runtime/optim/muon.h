@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/config/optimizer.h"
 #include "runtime/optim/adam.h"
 #include "runtime/optim/groups/parameter_groups.h"
 
@@ -26,8 +27,8 @@ namespace ds::optim {
 // hidden matrix.
 bool IsMuonMatrix(std::string_view name, at::IntArrayRef shape);
 
-// `inner`, with matrices set apart for Muon and everything else at AdamW's rate.
-ParameterGrouper WithMuonMatrices(const config::OptimizerConfig& config, ParameterGrouper inner);
+// `inner`, with matrices set apart for Muon and the rate of everything else times a factor.
+ParameterGrouper WithMuonMatrices(double others_lr_factor, ParameterGrouper inner);
 
 // The nearest orthogonal matrix, about (singular values end between 0.7 and 1.2), by five quintic
 // Newton-Schulz iterations: on the matrix itself, or ("gram") on its Gram matrix, which is less
@@ -36,8 +37,10 @@ at::Tensor Orthogonalised(const at::Tensor& matrix, config::NewtonSchulz method)
 
 class Muon : public Optimizer {
  public:
-  explicit Muon(const config::OptimizerConfig& config)
-      : Optimizer(config, config.momentum), adam_(config) {}
+  Muon(const config::MuonConfig& config, double weight_decay)
+      : Optimizer({.beta1 = config.momentum, .weight_decay = weight_decay}),
+        config_(config),
+        adam_(config.adam, weight_decay) {}
 
   std::string_view name() const override { return "Muon"; }
   std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
@@ -53,6 +56,7 @@ class Muon : public Optimizer {
   // Books what the update of a part takes beside the part itself, at most.
   device::LedgerEntry BookBuffers(const Part& part) const;
 
+  config::MuonConfig config_;
   Adam adam_;  // updates everything that is no matrix
   comm::Communicator* world_ = nullptr;
   device::MemoryLedger* ledger_ = nullptr;

@@ -30,8 +30,8 @@ Rates Optimizer::RatesOf(const Update& update, const Part& part) const {
   ScheduledValues values{.lr = update.lr, .momentum = update.beta1};
   if (group.schedule) values = update.groups.at(*group.schedule);
   return {.lr = values.lr * group.lr_factor,
-          .beta1 = values.momentum.value_or(beta1_),
-          .weight_decay = config_.weight_decay * group.weight_decay_factor,
+          .beta1 = values.momentum.value_or(configured_.beta1),
+          .weight_decay = configured_.weight_decay * group.weight_decay_factor,
           .gradient_scale = update.gradient_scale,
           .step = update.step};
 }

@@ -21,7 +21,6 @@
 
 #include "runtime/base/status.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/config/ds_config.h"
 #include "runtime/device/memory_ledger.h"
 #include "runtime/optim/kernels/part.h"
 #include "runtime/optim/schedule/lr_schedule.h"
@@ -52,7 +51,8 @@ device::LedgerEntry Book(const RankParts& all, device::MemoryUse use, std::int64
 
 class Optimizer {
  public:
-  explicit Optimizer(const config::OptimizerConfig& config) : Optimizer(config, config.beta1) {}
+  // `configured`: beta1 and weight decay, where no schedule and no parameter group changes them.
+  explicit Optimizer(const Rates& configured) : configured_(configured) {}
   virtual ~Optimizer() = default;
 
   // The owner of the state in checkpoints: one optimizer does not go on from another's.
@@ -78,15 +78,10 @@ class Optimizer {
   virtual void StateWasLoaded() {}
 
  protected:
-  // `beta1`: where no schedule cycles it.
-  Optimizer(const config::OptimizerConfig& config, double beta1) : config_(config), beta1_(beta1) {}
-
-  const config::OptimizerConfig& config() const { return config_; }
   Rates RatesOf(const Update& update, const Part& part) const;
 
  private:
-  config::OptimizerConfig config_;
-  double beta1_;
+  Rates configured_;
 };
 
 }  // namespace ds::optim

@@ -5,17 +5,22 @@
 //   m = momentum * m + (1 - dampening) g, in the first update m = g
 //   p -= lr * (g + momentum * m) with nesterov, else lr * m; without momentum lr * g
 
+#include "runtime/config/optimizer.h"
 #include "runtime/optim/optimizer.h"
 
 namespace ds::optim {
 
 class Sgd : public Optimizer {
  public:
-  explicit Sgd(const config::OptimizerConfig& config) : Optimizer(config, config.momentum) {}
+  Sgd(const config::SgdConfig& config, double weight_decay)
+      : Optimizer({.beta1 = config.momentum, .weight_decay = weight_decay}), config_(config) {}
 
   std::string_view name() const override;
   std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
   void ApplyRates(const Rates& rates, const Part& part) override;
+
+ private:
+  config::SgdConfig config_;
 };
 
 }  // namespace ds::optim

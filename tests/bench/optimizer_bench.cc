@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <functional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "runtime/device/rank_device.h"
@@ -24,8 +25,9 @@
 
 namespace {
 
+using ds::config::AdamConfig;
 using ds::config::OptimizerConfig;
-using ds::config::OptimizerType;
+using ds::config::SgdConfig;
 using ds::optim::Part;
 
 constexpr int kRounds = 9;
@@ -83,14 +85,15 @@ void TorchStep(const OptimizerConfig& config, const ds::optim::Update& update, c
   at::Tensor gradient = part.gradient.to(at::kFloat);
   if (update.gradient_scale != 1.0) gradient = gradient.mul(update.gradient_scale);
   const std::vector<at::Tensor> p{part.parameter}, g{gradient};
-  if (config.type == OptimizerType::kSgd) {
-    at::_fused_sgd_(p, g, {part.state[0]}, config.weight_decay, config.momentum, update.lr, 0.0,
+  if (const auto* sgd = std::get_if<SgdConfig>(&config.algorithm)) {
+    at::_fused_sgd_(p, g, {part.state[0]}, config.weight_decay, sgd->momentum, update.lr, 0.0,
                     false, false, false);
   } else {
+    const auto& adam = std::get<AdamConfig>(config.algorithm);
     const at::Tensor steps =
         at::full({}, static_cast<double>(update.step), part.parameter.options());
-    at::_fused_adamw_(p, g, {part.state[0]}, {part.state[1]}, {}, {steps}, update.lr, config.beta1,
-                      config.beta2, config.weight_decay, config.eps, false, false);
+    at::_fused_adamw_(p, g, {part.state[0]}, {part.state[1]}, {}, {steps}, update.lr, adam.beta1,
+                      adam.beta2, config.weight_decay, adam.eps, false, false);
   }
   if (part.published.defined()) part.published.copy_(part.parameter);
 }
@@ -102,8 +105,9 @@ std::size_t BytesPerElement(const Part& part) {
   return part.published.defined() ? bytes + part.published.element_size() : bytes;
 }
 
-void Measure(OptimizerType type, const at::Device& device, std::int64_t count, bool narrow) {
-  const OptimizerConfig config{.type = type, .lr = 1e-4, .weight_decay = 0.01, .momentum = 0.9};
+void Measure(const ds::config::OptimizerAlgorithm& algorithm, const at::Device& device,
+             std::int64_t count, bool narrow) {
+  const OptimizerConfig config{.lr = 1e-4, .weight_decay = 0.01, .algorithm = algorithm};
   const auto optimizer = ds::optim::MakeOptimizer(config);
   const ds::optim::Update update{.lr = config.lr, .gradient_scale = narrow ? 0.5 : 1.0, .step = 10};
   const Part ours = MakePart(*optimizer, device, count, narrow);
@@ -119,7 +123,7 @@ void Measure(OptimizerType type, const at::Device& device, std::int64_t count, b
                        static_cast<double>(BytesPerElement(ours));
   fmt::print(
       "{:5} {:38} {:8.4f} ns/element   torch / ours {:5.2f}   of a copy's bandwidth {:3.0f} %\n",
-      type == OptimizerType::kSgd ? "SGD" : "AdamW",
+      std::holds_alternative<SgdConfig>(algorithm) ? "SGD" : "AdamW",
       narrow ? "bf16 gradients, clipped, published" : "fp32 gradients",
       own / static_cast<double>(count) * 1e9, Median(contenders[1].seconds) / own,
       100.0 * limit / own);
@@ -141,8 +145,9 @@ int main(int argc, char** argv) {
   }
   const std::int64_t fallback = opened->device.is_cpu() ? 50'000'000 : 500'000'000;
   const std::int64_t count = argc > 2 ? std::atoll(argv[2]) : fallback;
-  for (const OptimizerType type : {OptimizerType::kAdamW, OptimizerType::kSgd}) {
-    for (const bool narrow : {false, true}) Measure(type, opened->device, count, narrow);
+  for (const bool narrow : {false, true}) Measure(AdamConfig{}, opened->device, count, narrow);
+  for (const bool narrow : {false, true}) {
+    Measure(SgdConfig{.momentum = 0.9}, opened->device, count, narrow);
   }
   return 0;
 }

@@ -49,12 +49,13 @@ TEST_F(GpuOptim, KernelsComputeWhatTheHostDoes) {
 }
 
 TEST_F(GpuOptim, OptimizersComputeWhatTheCpuKernelsDo) {
-  using config::OptimizerType;
-  for (const OptimizerType type :
-       {OptimizerType::kAdam, OptimizerType::kSgd, OptimizerType::kAdagrad, OptimizerType::kLion,
-        OptimizerType::kLamb, OptimizerType::kOneBitAdam, OptimizerType::kOneBitLamb,
-        OptimizerType::kZeroOneAdam}) {
-    const auto optimizer = MakeOptimizer({.type = type, .weight_decay = 0.1, .momentum = 0.8});
+  const config::OptimizerAlgorithm algorithms[] = {
+      config::AdamConfig{},       config::SgdConfig{.momentum = 0.8},
+      config::AdagradConfig{},    config::LionConfig{},
+      config::LambConfig{},       config::OneBitAdamConfig{},
+      config::OneBitLambConfig{}, config::ZeroOneAdamConfig{}};
+  for (const config::OptimizerAlgorithm& algorithm : algorithms) {
+    const auto optimizer = MakeOptimizer({.weight_decay = 0.1, .algorithm = algorithm});
     Part host = RandomPart(*optimizer, 5000);
     host.gradient = host.gradient.to(at::kBFloat16);
     Part gpu = host;

@@ -13,14 +13,14 @@
 namespace ds::tests {
 namespace {
 
-using config::OptimizerType;
+const config::OptimizerAlgorithm kAlgorithms[] = {
+    config::OneBitAdamConfig{.beta2 = 0.95, .freeze_step = 8},
+    config::OneBitLambConfig{.beta2 = 0.95, .freeze_step = 8},
+    config::ZeroOneAdamConfig{.beta2 = 0.95, .var_freeze_step = 8}};
 
 std::unique_ptr<Engine> MakeEngine(const TinyRun& run, comm::Communicator& world) {
   config::DsConfig config = TinyConfig(run);
   config.optimizer.lr = 0.02;
-  config.optimizer.beta2 = 0.95;
-  config.optimizer.freeze_step = 8;
-  config.optimizer.var_freeze_step = 8;
   return Engine::create(MakeTinyModel({}, run.dtype()), config, {.world = &world}).value();
 }
 
@@ -39,7 +39,8 @@ void CopyState(Engine& from, Engine& to) {
   EXPECT_TRUE(to.LoadState(state).ok());
 }
 
-class OneBitResume : public ::testing::TestWithParam<std::tuple<OptimizerType, Precision>> {};
+class OneBitResume
+    : public ::testing::TestWithParam<std::tuple<config::OptimizerAlgorithm, Precision>> {};
 
 TEST_P(OneBitResume, GoesOnFromBehindTheWarmUp) {
   // Before the process's first bf16 product.
@@ -47,7 +48,7 @@ TEST_P(OneBitResume, GoesOnFromBehindTheWarmUp) {
   for (const int world_size : {1, 2}) {
     testing::RunRanks(world_size, [&](comm::Communicator& world) {
       const TinyRun run{.precision = std::get<Precision>(GetParam()),
-                        .optimizer = std::get<OptimizerType>(GetParam())};
+                        .optimizer = std::get<0>(GetParam())};
       const auto straight = MakeEngine(run, world);
       const double first = TrainTiny(*straight, run, 1)[0].loss;
       TrainTiny(*straight, run, 11);
@@ -64,9 +65,7 @@ TEST_P(OneBitResume, GoesOnFromBehindTheWarmUp) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, OneBitResume,
-                         ::testing::Combine(::testing::Values(OptimizerType::kOneBitAdam,
-                                                              OptimizerType::kOneBitLamb,
-                                                              OptimizerType::kZeroOneAdam),
+                         ::testing::Combine(::testing::ValuesIn(kAlgorithms),
                                             ::testing::Values(Precision::kFp32, Precision::kBf16)));
 
 }  // namespace

@@ -86,15 +86,15 @@ TEST(EngineState, GoesOnInAWorldOfAnotherSize) {
 }
 
 TEST(EngineState, EveryOptimizersStateGoesOnBitForBit) {
-  using config::OptimizerType;
-  for (const OptimizerType type :
-       {OptimizerType::kSgd, OptimizerType::kAdagrad, OptimizerType::kLion, OptimizerType::kLamb,
-        OptimizerType::kMuon}) {
+  const config::OptimizerAlgorithm algorithms[] = {config::SgdConfig{.momentum = 0.95},
+                                                   config::AdagradConfig{}, config::LionConfig{},
+                                                   config::LambConfig{}, config::MuonConfig{}};
+  for (const config::OptimizerAlgorithm& algorithm : algorithms) {
     const testing::TemporaryFolder folder;
-    const TinyRun saved{.stage = 3, .optimizer = type};
+    const TinyRun saved{.stage = 3, .optimizer = algorithm};
     const Parameters expected = TrainAndSave(folder.path(), 2, saved);
     for (const int stage : {0, 2}) {
-      SCOPED_TRACE(std::string("optimizer ") + std::to_string(static_cast<int>(type)));
+      SCOPED_TRACE(std::string("optimizer ") + std::to_string(algorithm.index()));
       TinyRun loaded = saved;
       loaded.stage = stage;
       ExpectClose(LoadAndTrain(folder.path(), 2, loaded), expected, 0.0);

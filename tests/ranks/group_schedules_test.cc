@@ -11,7 +11,6 @@
 namespace ds::tests {
 namespace {
 
-using config::OptimizerType;
 using ::testing::HasSubstr;
 
 // The matrices are the first group, biases and gains the second.
@@ -49,12 +48,14 @@ TEST(GroupSchedules, MoveTheirOwnGroupOnly) {
 TEST(GroupSchedules, OfEqualNumbersAreOneSchedule) {
   const config::OneCycle cycle{
       .min_lr = 0.001, .max_lr = 0.03, .first_step_size = 3, .second_step_size = 4};
-  for (const OptimizerType type :
-       {OptimizerType::kAdam, OptimizerType::kAdamW, OptimizerType::kSgd, OptimizerType::kAdagrad,
-        OptimizerType::kLion, OptimizerType::kLamb, OptimizerType::kOneBitAdam,
-        OptimizerType::kOneBitLamb, OptimizerType::kZeroOneAdam}) {
+  const config::OptimizerAlgorithm algorithms[] = {
+      config::AdamConfig{},       config::SgdConfig{.momentum = 0.95},
+      config::AdagradConfig{},    config::LionConfig{},
+      config::LambConfig{},       config::OneBitAdamConfig{},
+      config::OneBitLambConfig{}, config::ZeroOneAdamConfig{}};
+  for (const config::OptimizerAlgorithm& algorithm : algorithms) {
     testing::RunRanks(2, [&](comm::Communicator& world) {
-      TinyRun run{.optimizer = type};
+      TinyRun run{.optimizer = algorithm};
       const auto parameters_with = [&](const std::vector<config::Schedule>& groups) {
         const auto engine = MakeEngine(run, world, cycle, groups).value();
         TrainTiny(*engine, run, 6);
@@ -63,7 +64,7 @@ TEST(GroupSchedules, OfEqualNumbersAreOneSchedule) {
       const auto one = parameters_with({});
       const auto two = parameters_with({cycle, cycle});
       for (const auto& [name, value] : one) {
-        EXPECT_TRUE(value.equal(two.at(name))) << name << " " << static_cast<int>(type);
+        EXPECT_TRUE(value.equal(two.at(name))) << name << " " << algorithm.index();
       }
     });
   }

@@ -96,7 +96,7 @@ std::shared_ptr<BlockList> MakeTinyModel(const TinyShape& shape, const at::Tenso
 config::DsConfig TinyConfig(const TinyRun& run) {
   config::DsConfig config;
   config.batch.gradient_accumulation_steps = run.accumulation;
-  config.optimizer = {.type = run.optimizer, .lr = 0.05, .weight_decay = 0.1};
+  config.optimizer = {.lr = 0.05, .weight_decay = 0.1, .algorithm = run.optimizer};
   config.zero_optimization.stage = run.stage;
   config.gradient_clipping = run.gradient_clipping;
   config.bf16.enabled = run.precision != Precision::kFp32;

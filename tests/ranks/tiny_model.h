@@ -37,7 +37,7 @@ struct TinyRun {
   std::int64_t accumulation = 1;
   double gradient_clipping = 0.05;  // well below the model's norms: it clips
   Precision precision = Precision::kFp32;
-  config::OptimizerType optimizer = config::OptimizerType::kAdamW;
+  config::OptimizerAlgorithm optimizer;
   TinyShape shape;
 
   at::ScalarType dtype() const {

@@ -41,7 +41,7 @@ zero::ModelStateBytes Expected(const TinyRun& run, int world_size) {
       kShape.vocabulary * kShape.width + kShape.layers * layer + kShape.width;
   const std::int64_t matrices =
       kShape.vocabulary * kShape.width + kShape.layers * kShape.width * kShape.width;
-  const bool muon = run.optimizer == config::OptimizerType::kMuon;
+  const bool muon = std::holds_alternative<config::MuonConfig>(run.optimizer);
   return zero::ExpectedModelStateBytes({.trainable = trainable,
                                         .frozen = frozen,
                                         .muon = muon ? matrices : 0,
@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(Stages, ZeroMemory,
 TEST_F(ZeroMemory, MuonsStateIsAsTheFormulaSaysAndItsBuffersAreBooked) {
   for (const int stage : {0, 1, 2, 3}) {
     SCOPED_TRACE(stage);
-    const TinyRun run{.stage = stage, .optimizer = config::OptimizerType::kMuon, .shape = kShape};
+    const TinyRun run{.stage = stage, .optimizer = config::MuonConfig{}, .shape = kShape};
     std::vector<MemoryLedger> ledgers(2);
     testing::RunRanks(2, [&](comm::Communicator& world) {
       MemoryLedger& ledger = ledgers[static_cast<std::size_t>(world.rank())];

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "runtime/config/check/choice.h"
+#include "runtime/base/check.h"
 #include "runtime/config/check/value_check.h"
 #include "runtime/config/keys/keys.h"
 #include "runtime/config/keys/registry.h"
@@ -18,81 +18,35 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kPrefix = "optimizer.params.";
 
-// What the constructor of an optimizer takes beside lr and weight_decay, and where its defaults are
-// not the registry's.
-struct OptimizerParams {
-  std::string_view type;
-  std::string_view names;          // " name name ... ", so that " name " can be searched for
-  std::string_view defaults_json;  // {"name": default, ...}
-};
-
-constexpr OptimizerParams kOptimizerParams[] = {
-    {"Adam",
-     " betas eps bias_correction adam_w_mode torch_adam fp32_optimizer_states "
-     "set_grad_none foreach fused capturable ",
-     "{}"},
-    {"AdamW",
-     " betas eps bias_correction adam_w_mode torch_adam fp32_optimizer_states "
-     "set_grad_none foreach fused capturable ",
-     "{}"},
-    {"Lamb", " betas eps bias_correction eps_inside_sqrt min_coeff max_coeff ", "{}"},
-    {"Lion", " betas fp32_optimizer_states set_grad_none ", "{}"},
-    {"Adagrad", " eps lr_decay fp32_optimizer_states foreach fused ",
-     R"({"lr": 0.01, "eps": 1e-10})"},
-    {"Muon",
-     " betas eps adam_w_mode torch_adam fp32_optimizer_states momentum muon_lr adam_lr ns_method ",
-     R"({"betas": [0.9, 0.95], "eps": 1e-10})"},
-    {"OneBitAdam", " betas eps bias_correction freeze_step cuda_aware comm_backend_name ", "{}"},
-    {"OneBitLamb",
-     " betas eps bias_correction min_coeff max_coeff freeze_step cuda_aware comm_backend_name "
-     "coeff_beta factor_max factor_min factor_threshold ",
-     "{}"},
-    {"ZeroOneAdam",
-     " betas eps bias_correction cuda_aware comm_backend_name var_freeze_step var_update_scaler "
-     "local_step_scaler local_step_clipper ",
-     "{}"},
-    {"MuAdam", " betas eps base_shapes ", R"({"adam_w_mode": false})"},
-    {"MuAdamW", " betas eps base_shapes ", "{}"},
-    {"MuSGD", " momentum dampening nesterov base_shapes ", R"({"momentum": 0.0})"},
-    {"SGD", " momentum dampening nesterov foreach fused ", R"({"momentum": 0.0})"},
-};
-
-const OptimizerParams* ParamsOf(const Values& values) {
-  const Json type = values.Get(keys::kOptimizerType);
-  const auto found = std::find_if(std::begin(kOptimizerParams), std::end(kOptimizerParams),
-                                  [&](const OptimizerParams& row) { return type == row.type; });
-  return found == std::end(kOptimizerParams) ? nullptr : found;
-}
-
-bool Takes(const OptimizerParams& params, std::string_view name) {
-  if (name == "lr" || name == "weight_decay") return true;
-  return params.names.find(" " + std::string(name) + " ") != std::string_view::npos;
+bool Takes(const OptimizerType& type, std::string_view key) {
+  if (key == keys::kOptimizerParamsLr || key == keys::kOptimizerParamsWeightDecay) return true;
+  return std::any_of(type.params.begin(), type.params.end(), [&](const OptimizerParam& param) {
+    return !param.is_fixed && key == param.key;
+  });
 }
 
 // A parameter that another optimizer has is refused, as its constructor would.
 void OptimizersTakeTheirOwnParameters(RuleContext& context) {
-  const OptimizerParams* const params = ParamsOf(context.values);
-  if (params == nullptr) return;
+  const OptimizerType* const type = OptimizerTypeOf(context.values);
+  if (type == nullptr) return;
   for (const auto& [key, entry] : context.values.entries()) {
     if (!key.starts_with(kPrefix) || !entry.given || entry.broken) continue;
-    const std::string name = key.substr(kPrefix.size());
     const bool refused = entry.setting->state == SettingState::kRefused;
-    if (refused || Takes(*params, name) || IsDefault(*entry.setting, entry.value)) continue;
-    context.issues.Error(
-        key, key + " is not a parameter of " + std::string(params->type) + ": remove it",
-        entry.position);
+    if (refused || Takes(*type, key) || IsDefault(*entry.setting, entry.value)) continue;
+    context.issues.Error(key,
+                         key + " is not a parameter of " + std::string(type->name) + ": remove it",
+                         entry.position);
   }
 }
 
 // One key, several optimizers, several defaults.
 void OptimizersHaveTheirOwnDefaults(RuleContext& context) {
-  const OptimizerParams* const params = ParamsOf(context.values);
-  if (params == nullptr) return;
-  const Json defaults = Json::parse(params->defaults_json);
-  for (const auto& [name, value] : defaults.items()) {
-    const std::string key = std::string(kPrefix) + name;
-    if (context.values.IsGiven(Key(key))) continue;
-    context.values.Derive(Key(key), value, "default of " + std::string(params->type));
+  const OptimizerType* const type = OptimizerTypeOf(context.values);
+  if (type == nullptr) return;
+  for (const OptimizerParam& param : type->params) {
+    if (param.otherwise.empty() || context.values.IsGiven(param.key)) continue;
+    context.values.Derive(param.key, Json::parse(param.otherwise),
+                          "default of " + std::string(type->name));
   }
 }
 
@@ -219,22 +173,6 @@ void BetasAreTwoFractions(RuleContext& context) {
                        context.values.PositionOf(keys::kOptimizerParamsBetas));
 }
 
-constexpr std::pair<std::string_view, OptimizerType> kOptimizers[] = {
-    {"Adam", OptimizerType::kAdam},
-    {"AdamW", OptimizerType::kAdamW},
-    {"SGD", OptimizerType::kSgd},
-    {"Adagrad", OptimizerType::kAdagrad},
-    {"Lion", OptimizerType::kLion},
-    {"Lamb", OptimizerType::kLamb},
-    {"Muon", OptimizerType::kMuon},
-    {"OneBitAdam", OptimizerType::kOneBitAdam},
-    {"OneBitLamb", OptimizerType::kOneBitLamb},
-    {"ZeroOneAdam", OptimizerType::kZeroOneAdam},
-    {"MuAdam", OptimizerType::kAdam},
-    {"MuAdamW", OptimizerType::kAdamW},
-    {"MuSGD", OptimizerType::kSgd}};
-constexpr std::pair<std::string_view, NewtonSchulz> kNewtonSchulz[] = {
-    {"gram", NewtonSchulz::kGram}, {"standard", NewtonSchulz::kStandard}};
 constexpr Rule kRules[] = {
     {"OptimizerDefaultsToAdamW",
      {keys::kOptimizerType, keys::kOptimizerParamsLr},
@@ -272,38 +210,22 @@ constexpr Rule kRules[] = {
 
 std::span<const Rule> OptimizerRules() { return kRules; }
 
+const OptimizerType* OptimizerTypeOf(const Values& values) {
+  const Json name = values.Get(keys::kOptimizerType);
+  const auto types = OptimizerTypes();
+  const auto found = std::find_if(types.begin(), types.end(),
+                                  [&](const OptimizerType& type) { return name == type.name; });
+  return found == types.end() ? nullptr : &*found;
+}
+
 void FillOptimizer(const Values& values, DsConfig* config) {
-  const Json betas = values.Get(keys::kOptimizerParamsBetas);
-  const double lr = values.Get(keys::kOptimizerParamsLr);
+  const OptimizerType* const type = OptimizerTypeOf(values);
+  DS_CHECK_MSG(type != nullptr, "an optimizer that the registry knows");
   const Json base_shapes = values.Get(keys::kOptimizerParamsBaseShapes);
-  const Json adam_lr = values.Get(keys::kOptimizerParamsAdamLr);
   config->optimizer = {
-      .type = ChosenOf(kOptimizers, values.Get(keys::kOptimizerType)),
-      .lr = lr,
-      .beta1 = betas.at(0),
-      .beta2 = betas.at(1),
-      .eps = values.Get(keys::kOptimizerParamsEps),
+      .lr = values.Get(keys::kOptimizerParamsLr),
       .weight_decay = values.Get(keys::kOptimizerParamsWeightDecay),
-      .adam_w_mode = values.Get(keys::kOptimizerParamsAdamWMode),
-      .bias_correction = values.Get(keys::kOptimizerParamsBiasCorrection),
-      .momentum = values.Get(keys::kOptimizerParamsMomentum),
-      .adam_lr = adam_lr.is_null() ? lr : adam_lr.get<double>(),
-      .newton_schulz = ChosenOf(kNewtonSchulz, values.Get(keys::kOptimizerParamsNsMethod)),
-      .dampening = values.Get(keys::kOptimizerParamsDampening),
-      .nesterov = values.Get(keys::kOptimizerParamsNesterov),
-      .lr_decay = values.Get(keys::kOptimizerParamsLrDecay),
-      .eps_inside_sqrt = values.Get(keys::kOptimizerParamsEpsInsideSqrt),
-      .min_coeff = values.Get(keys::kOptimizerParamsMinCoeff),
-      .max_coeff = values.Get(keys::kOptimizerParamsMaxCoeff),
-      .freeze_step = values.Get(keys::kOptimizerParamsFreezeStep),
-      .var_freeze_step = values.Get(keys::kOptimizerParamsVarFreezeStep),
-      .var_update_scaler = values.Get(keys::kOptimizerParamsVarUpdateScaler),
-      .local_step_scaler = values.Get(keys::kOptimizerParamsLocalStepScaler),
-      .local_step_clipper = values.Get(keys::kOptimizerParamsLocalStepClipper),
-      .coeff_beta = values.Get(keys::kOptimizerParamsCoeffBeta),
-      .factor_max = values.Get(keys::kOptimizerParamsFactorMax),
-      .factor_min = values.Get(keys::kOptimizerParamsFactorMin),
-      .factor_threshold = values.Get(keys::kOptimizerParamsFactorThreshold),
+      .algorithm = type->fill(values),
       .base_shapes = base_shapes.is_null() ? "" : base_shapes.get<std::string>(),
       .fp32_optimizer_states = values.Get(keys::kOptimizerParamsFp32OptimizerStates)};
 }

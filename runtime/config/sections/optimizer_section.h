@@ -10,6 +10,8 @@
 namespace ds::config {
 
 std::span<const Rule> OptimizerRules();
+// The optimizer that is chosen; null where none is, or none that there is.
+const OptimizerType* OptimizerTypeOf(const Values& values);
 // Requires values without errors.
 void FillOptimizer(const Values& values, DsConfig* config);
 

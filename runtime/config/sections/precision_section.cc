@@ -11,6 +11,7 @@
 #include "runtime/config/check/value_check.h"
 #include "runtime/config/keys/keys.h"
 #include "runtime/config/keys/registry.h"
+#include "runtime/config/sections/optimizer_section.h"
 
 namespace ds::config {
 namespace {
@@ -21,8 +22,19 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kSafeModules[] = {"torch.nn.Linear", "torch.nn.Conv1d",
                                              "torch.nn.Conv2d", "torch.nn.Conv3d"};
 
-// Optimizers that compute each element from that element's values alone.
-constexpr std::string_view kElementwise[] = {"Adam", "AdamW", "SGD", "Adagrad", "Lion"};
+// The optimizers that take 16-bit master weights: "A, B or C".
+std::string NarrowMastersOptimizers() {
+  std::vector<std::string_view> names;
+  for (const OptimizerType& type : OptimizerTypes()) {
+    if (type.takes_narrow_masters) names.push_back(type.name);
+  }
+  std::string list;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (i > 0) list += i + 1 == names.size() ? " or " : ", ";
+    list += names[i];
+  }
+  return list;
+}
 
 // The key that asks for 16-bit master weights; empty when none does.
 Key MastersIn16Bit(const Values& values) {
@@ -155,11 +167,10 @@ void SixteenBitMastersNeedZero(RuleContext& context) {
   if (values.Get(keys::kZeroOptimizationStage) == 0) {
     context.Refuse(key, "needs zero_optimization.stage 1 or more");
   }
-  const Json optimizer = values.Get(keys::kOptimizerType);
-  if (std::find(std::begin(kElementwise), std::end(kElementwise), optimizer) ==
-      std::end(kElementwise)) {
-    context.Refuse(
-        key, "is not built for " + optimizer.dump() + ": use Adam, AdamW, SGD, Adagrad or Lion");
+  const OptimizerType* const optimizer = OptimizerTypeOf(values);
+  if (optimizer == nullptr || !optimizer->takes_narrow_masters) {
+    context.Refuse(key, "is not built for " + values.Get(keys::kOptimizerType).dump() + ": use " +
+                            NarrowMastersOptimizers());
   }
 }
 

@@ -12,16 +12,16 @@
 
 namespace ds::optim {
 
-// The group of a parameter of the model's block `block`. Called once per parameter, before it has
-// values. Parameters of a block with equal groups lie in one flat buffer, so that groups cost a
-// collective each: a few per block, not one per parameter.
+// Returns the group of a parameter of the model's block `block`. It is called once per parameter,
+// before it has values. Parameters of a block with equal groups lie in one flat buffer, so that
+// groups cost a collective each: a few per block, not one per parameter.
 using ParameterGrouper =
     std::function<ParameterGroup(int block, const std::string& name, const at::Tensor& parameter)>;
 
-// All parameters alike.
+// Puts all parameters into one group.
 ParameterGroup OneGroup(int block, const std::string& name, const at::Tensor& parameter);
 
-// No weight decay on what has fewer than two dimensions: norms and biases.
+// Switches weight decay off for what has fewer than two dimensions: norms and biases.
 ParameterGroup NoDecayOnNormsAndBiases(int block, const std::string& name,
                                        const at::Tensor& parameter);
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Element and Streams: what the arithmetic of an optimizer is written over, once for the CPU's
-// kernels (kernels.cc) and for CUDA (cuda/).
+// Element and Streams: the arithmetic of an optimizer is written over them, once for the CPU's
+// kernels (flat_block.cc) and for CUDA (flat_loop.h).
 //
 // An op is its coefficients, rounded to fp32 once, and a function of one Element; its kStreams say
 // which of the element's values it takes and leaves, its kName what errors call it. Free of

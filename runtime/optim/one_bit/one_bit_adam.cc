@@ -11,7 +11,7 @@ std::span<const std::string_view> OneBitAdam::state_names(const ParameterGroup&)
 }
 
 bool OneBitAdam::WantsOwnGradients(std::int64_t step) const {
-  return step > LastWarmUpUpdate(config().freeze_step);
+  return step > LastWarmUpUpdate(config_.freeze_step);
 }
 
 void OneBitAdam::Begin(const Update& update, const RankParts& all) {
@@ -27,7 +27,7 @@ void OneBitAdam::Begin(const Update& update, const RankParts& all) {
 
 void OneBitAdam::ApplyRates(const Rates& rates, const Part& part) {
   const DirectionCoefficients c =
-      MakeDirectionCoefficients(rates, {.beta2 = config().beta2, .eps = config().eps});
+      MakeDirectionCoefficients(rates, {.beta2 = config_.beta2, .eps = config_.eps});
   if (!WantsOwnGradients(rates.step)) UpdateMoments(c, part);
   StepAlongDirection(c, part, -rates.lr);
 }

@@ -14,6 +14,7 @@
 
 #include <string_view>
 
+#include "runtime/config/optimizer.h"
 #include "runtime/optim/one_bit/one_bit_average.h"
 #include "runtime/optim/optimizer.h"
 
@@ -21,7 +22,8 @@ namespace ds::optim {
 
 class OneBitAdam : public Optimizer {
  public:
-  using Optimizer::Optimizer;
+  OneBitAdam(const config::OneBitAdamConfig& config, double weight_decay)
+      : Optimizer({.beta1 = config.beta1, .weight_decay = weight_decay}), config_(config) {}
 
   std::string_view name() const override { return "OneBitAdam"; }
   std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
@@ -31,6 +33,7 @@ class OneBitAdam : public Optimizer {
   void StateWasLoaded() override { average_.ForgetErrors(); }
 
  private:
+  config::OneBitAdamConfig config_;
   OneBitAverage average_;
 };
 

@@ -31,11 +31,11 @@ std::span<const std::string_view> OneBitLamb::state_names(const ParameterGroup&)
 }
 
 bool OneBitLamb::WantsOwnGradients(std::int64_t step) const {
-  return step > LastWarmUpUpdate(config().freeze_step);
+  return step > LastWarmUpUpdate(config_.freeze_step);
 }
 
 DirectionCoefficients OneBitLamb::Coefficients(const Rates& rates) const {
-  return MakeDirectionCoefficients(rates, {.beta2 = config().beta2, .eps = config().eps});
+  return MakeDirectionCoefficients(rates, {.beta2 = config_.beta2, .eps = config_.eps});
 }
 
 void OneBitLamb::Begin(const Update& update, const RankParts& all) {
@@ -133,26 +133,26 @@ void OneBitLamb::ApplyRates(const Rates& rates, const Part& part) {
 void OneBitLamb::WarmUp(const Rates& rates, const Part& part) {
   const DirectionCoefficients c = Coefficients(rates);
   UpdateMoments(c, part);
-  if (rates.step == LastWarmUpUpdate(config().freeze_step)) {
+  if (rates.step == LastWarmUpUpdate(config_.freeze_step)) {
     part.state[kFresh].copy_(part.state[1]);
   }
   for (const Segment& segment : part.segments) {
     const Part cut = Cut(part, segment.start, segment.count);
     const double ratio =
-        ComputeTrustRatio(SumSquares(c, cut), config().min_coeff, config().max_coeff);
+        ComputeTrustRatio(SumSquares(c, cut), config_.min_coeff, config_.max_coeff);
     double& mean = TrustOf(segment).ratio;
-    if (ratio != 1.0) mean = config().coeff_beta * mean + (1.0 - config().coeff_beta) * ratio;
+    if (ratio != 1.0) mean = config_.coeff_beta * mean + (1.0 - config_.coeff_beta) * ratio;
     StepAlongDirection(c, cut, -rates.lr * ratio);
   }
 }
 
 double OneBitLamb::UpdateFactor(const Part& cut, double share, Trust* trust) const {
-  const at::Tensor frozen = at::sqrt(cut.state[1]).add_(config().eps);
-  const at::Tensor fresh = at::sqrt(cut.state[kFresh]).add_(config().eps);
+  const at::Tensor frozen = at::sqrt(cut.state[1]).add_(config_.eps);
+  const at::Tensor fresh = at::sqrt(cut.state[kFresh]).add_(config_.eps);
   double factor = frozen.div_(fresh).max().item<double>() * share + (1.0 - share);
-  factor = std::clamp(factor, config().factor_min, config().factor_max);
-  factor = std::clamp(factor, trust->factor * (1.0 - config().factor_threshold),
-                      trust->factor * (1.0 + config().factor_threshold));
+  factor = std::clamp(factor, config_.factor_min, config_.factor_max);
+  factor = std::clamp(factor, trust->factor * (1.0 - config_.factor_threshold),
+                      trust->factor * (1.0 + config_.factor_threshold));
   trust->factor = factor;
   return factor;
 }
@@ -164,8 +164,8 @@ void OneBitLamb::StepFrozen(const Rates& rates, const Part& part) {
     const Part cut = Cut(part, segment.start, segment.count);
     const at::Tensor& before = momenta_before_.at(static_cast<std::size_t>(segment.parameter));
     const at::Tensor said = cut.state[0].sub(before, beta1).div_(1.0 - beta1);
-    cut.state[kFresh].mul_(config().beta2).addcmul_(said, said, 1.0 - config().beta2);
-    const at::Tensor plain = cut.state[0].div(at::sqrt(cut.state[1]).add_(config().eps));
+    cut.state[kFresh].mul_(config_.beta2).addcmul_(said, said, 1.0 - config_.beta2);
+    const at::Tensor plain = cut.state[0].div(at::sqrt(cut.state[1]).add_(config_.eps));
     const at::Tensor direction = plain.add(cut.parameter, rates.weight_decay);
     const double share = rates.weight_decay > 0.0 ? ShareOf(plain, direction) : 1.0;
     Trust& trust = TrustOf(segment);

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "runtime/comm/compressed_all_reduce.h"
+#include "runtime/config/optimizer.h"
 #include "runtime/optim/kernels/direction.h"
 #include "runtime/optim/optimizer.h"
 
@@ -31,7 +32,8 @@ namespace ds::optim {
 
 class OneBitLamb : public Optimizer {
  public:
-  using Optimizer::Optimizer;
+  OneBitLamb(const config::OneBitLambConfig& config, double weight_decay)
+      : Optimizer({.beta1 = config.beta1, .weight_decay = weight_decay}), config_(config) {}
 
   std::string_view name() const override { return "OneBitLamb"; }
   std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
@@ -62,6 +64,7 @@ class OneBitLamb : public Optimizer {
   // f of one parameter, given its views and how much of its direction is not weight decay.
   double UpdateFactor(const Part& cut, double share, Trust* trust) const;
 
+  config::OneBitLambConfig config_;
   std::vector<Trust> trust_;                // by parameter
   std::vector<at::Tensor> momenta_before_;  // by parameter, during a frozen update
   device::LedgerEntry momenta_entry_;

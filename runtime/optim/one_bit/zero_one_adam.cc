@@ -24,7 +24,7 @@ void ZeroOneAdam::StateWasLoaded() {
 }
 
 DirectionCoefficients ZeroOneAdam::Coefficients(const Rates& rates) const {
-  return MakeDirectionCoefficients(rates, {.beta2 = config().beta2, .eps = config().eps});
+  return MakeDirectionCoefficients(rates, {.beta2 = config_.beta2, .eps = config_.eps});
 }
 
 void ZeroOneAdam::Begin(const Update& update, const RankParts& all) {
@@ -83,14 +83,14 @@ void ZeroOneAdam::StepLocally(const Update& update, const RankParts& all, bool e
 
 void ZeroOneAdam::Exchange(const RankParts& all) {
   for (std::size_t i = 0; i < all.parts.size(); ++i) {
-    moved_[i].mul_(at::sqrt(all.parts[i].state[1]).add_(config().eps));
+    moved_[i].mul_(at::sqrt(all.parts[i].state[1]).add_(config_.eps));
   }
   average_.Take(all, moved_);
   for (std::size_t i = 0; i < all.parts.size(); ++i) {
     const Part& part = all.parts[i];
     ZeroWhereVarianceIs(moved_[i], part);
     if (rates_[i] > 0.0) part.state[0].copy_(moved_[i]).div_(-rates_[i]);
-    part.parameter.add_(moved_[i].div_(at::sqrt(part.state[1]).add_(config().eps)));
+    part.parameter.add_(moved_[i].div_(at::sqrt(part.state[1]).add_(config_.eps)));
     moved_[i].zero_();
     rates_[i] = 0.0;
   }

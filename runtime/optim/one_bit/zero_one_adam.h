@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/config/optimizer.h"
 #include "runtime/optim/kernels/direction.h"
 #include "runtime/optim/one_bit/one_bit_average.h"
 #include "runtime/optim/one_bit/zero_one_intervals.h"
@@ -29,8 +30,10 @@ namespace ds::optim {
 
 class ZeroOneAdam : public Optimizer {
  public:
-  explicit ZeroOneAdam(const config::OptimizerConfig& config)
-      : Optimizer(config), intervals_(config) {}
+  ZeroOneAdam(const config::ZeroOneAdamConfig& config, double weight_decay)
+      : Optimizer({.beta1 = config.beta1, .weight_decay = weight_decay}),
+        config_(config),
+        intervals_(config) {}
 
   std::string_view name() const override { return "ZeroOneAdam"; }
   std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
@@ -46,6 +49,7 @@ class ZeroOneAdam : public Optimizer {
   void StepLocally(const Update& update, const RankParts& all, bool exchange);
   void Exchange(const RankParts& all);
 
+  config::ZeroOneAdamConfig config_;
   ZeroOneIntervals intervals_;
   OneBitAverage average_;
   std::vector<at::Tensor> moved_;  // u of each part, from the first local update on

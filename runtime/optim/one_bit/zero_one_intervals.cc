@@ -9,7 +9,7 @@ ZeroOneUpdate ZeroOneIntervals::Position::kind() const {
   return step % variance_interval == 0 ? ZeroOneUpdate::kRefresh : ZeroOneUpdate::kOneBit;
 }
 
-void ZeroOneIntervals::Position::Advance(const config::OptimizerConfig& config) {
+void ZeroOneIntervals::Position::Advance(const config::ZeroOneAdamConfig& config) {
   if (kind() == ZeroOneUpdate::kRefresh && ++refreshes == config.var_update_scaler) {
     refreshes = 0;
     variance_interval *= 2;

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "runtime/config/ds_config.h"
+#include "runtime/config/optimizer.h"
 
 namespace ds::optim {
 
@@ -23,7 +23,7 @@ enum class ZeroOneUpdate {
 // `local_step_scaler` steps, up to `local_step_clipper`.
 class ZeroOneIntervals {
  public:
-  explicit ZeroOneIntervals(const config::OptimizerConfig& config) : config_(config) {}
+  explicit ZeroOneIntervals(const config::ZeroOneAdamConfig& config) : config_(config) {}
 
   // Looks up update number `update`, from 1. Cheap when asked in order.
   ZeroOneUpdate At(std::int64_t update) const;
@@ -38,10 +38,10 @@ class ZeroOneIntervals {
     std::int64_t local_steps = 0;  // since it doubled
 
     ZeroOneUpdate kind() const;
-    void Advance(const config::OptimizerConfig& config);
+    void Advance(const config::ZeroOneAdamConfig& config);
   };
 
-  config::OptimizerConfig config_;
+  config::ZeroOneAdamConfig config_;
   mutable Position position_;
 };
 

@@ -47,14 +47,14 @@ TEST(CheckConfigTest, FillsTheConfig) {
   EXPECT_EQ(config.batch.train_batch_size, 32);
   EXPECT_EQ(config.batch.train_micro_batch_size_per_gpu, 4);
   EXPECT_EQ(config.batch.gradient_accumulation_steps, 4);
-  EXPECT_EQ(config.optimizer.type, OptimizerType::kAdam);
   EXPECT_EQ(config.optimizer.lr, 3e-4);
-  EXPECT_EQ(config.optimizer.beta1, 0.8);
-  EXPECT_EQ(config.optimizer.beta2, 0.99);
-  EXPECT_EQ(config.optimizer.eps, 1e-6);
   EXPECT_EQ(config.optimizer.weight_decay, 0.1);
-  EXPECT_FALSE(config.optimizer.adam_w_mode);
-  EXPECT_FALSE(config.optimizer.bias_correction);
+  const auto& adam = std::get<AdamConfig>(config.optimizer.algorithm);
+  EXPECT_EQ(adam.beta1, 0.8);
+  EXPECT_EQ(adam.beta2, 0.99);
+  EXPECT_EQ(adam.eps, 1e-6);
+  EXPECT_FALSE(adam.adam_w_mode);
+  EXPECT_FALSE(adam.bias_correction);
   const auto& warmup = std::get<WarmupLr>(config.scheduler);
   EXPECT_EQ(warmup.min_lr, 1e-5);
   EXPECT_EQ(warmup.max_lr, std::nullopt);
@@ -73,14 +73,11 @@ TEST(CheckConfigTest, DefaultsOfTheStructAreThoseOfTheRegistry) {
   const DsConfig plain;
   EXPECT_EQ(read.batch.train_micro_batch_size_per_gpu, plain.batch.train_micro_batch_size_per_gpu);
   EXPECT_EQ(read.batch.gradient_accumulation_steps, plain.batch.gradient_accumulation_steps);
-  EXPECT_EQ(read.optimizer.type, plain.optimizer.type);
   EXPECT_EQ(read.optimizer.lr, plain.optimizer.lr);
-  EXPECT_EQ(read.optimizer.beta1, plain.optimizer.beta1);
-  EXPECT_EQ(read.optimizer.beta2, plain.optimizer.beta2);
-  EXPECT_EQ(read.optimizer.eps, plain.optimizer.eps);
   EXPECT_EQ(read.optimizer.weight_decay, plain.optimizer.weight_decay);
-  EXPECT_EQ(read.optimizer.adam_w_mode, plain.optimizer.adam_w_mode);
-  EXPECT_EQ(read.optimizer.bias_correction, plain.optimizer.bias_correction);
+  EXPECT_EQ(read.optimizer.algorithm, plain.optimizer.algorithm);
+  EXPECT_EQ(read.optimizer.base_shapes, plain.optimizer.base_shapes);
+  EXPECT_EQ(read.optimizer.fp32_optimizer_states, plain.optimizer.fp32_optimizer_states);
   EXPECT_TRUE(std::holds_alternative<ConstantRate>(read.scheduler));
   EXPECT_TRUE(std::holds_alternative<ConstantRate>(plain.scheduler));
   EXPECT_EQ(read.bf16.enabled, plain.bf16.enabled);
@@ -211,7 +208,7 @@ TEST(CheckConfigTest, AutoIsTheDefaultOrFollowsFromTheFile) {
       "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": "auto"}}})");
   ASSERT_THAT(Messages(result.errors), IsEmpty());
   EXPECT_EQ(result.resolved["scheduler.params.warmup_max_lr"]["value"], 0.5);
-  EXPECT_EQ(result.config.optimizer.beta2, 0.999);
+  EXPECT_EQ(std::get<AdamConfig>(result.config.optimizer.algorithm).beta2, 0.999);
   EXPECT_EQ(result.config.batch.train_batch_size, 8);
   EXPECT_EQ(result.resolved["gradient_clipping"]["origin"],
             "\"auto\" at ds.json:1:51: the default");

@@ -165,11 +165,11 @@ TEST(SchedulerRules, CycledMomentumNeedsAPlace) {
 TEST(SchedulerRules, OneCycleReplacesTheBetas) {
   const std::string params = R"("cycle_min_lr": 0.1, "cycle_max_lr": 1)";
   const CheckResult cycled = CheckScheduler(R"({"type": "OneCycle", "params": {)" + params + "}}");
-  EXPECT_EQ(cycled.config.optimizer.beta2, 0.99);
+  EXPECT_EQ(std::get<AdamConfig>(cycled.config.optimizer.algorithm).beta2, 0.99);
   EXPECT_THAT(Messages(cycled.warnings), Contains(HasSubstr("is replaced by scheduler.type")));
   const CheckResult kept = CheckScheduler(R"({"type": "OneCycle", "params": {)" + params +
                                           R"(, "cycle_momentum": false}})");
-  EXPECT_EQ(kept.config.optimizer.beta2, 0.95);
+  EXPECT_EQ(std::get<AdamConfig>(kept.config.optimizer.algorithm).beta2, 0.95);
   EXPECT_THAT(kept.warnings, IsEmpty());
 }
 

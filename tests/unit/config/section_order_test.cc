@@ -5,9 +5,11 @@
 
 #include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "runtime/config/check_config.h"
+#include "runtime/config/keys/keys.h"
 #include "runtime/config/keys/registry.h"
 #include "tests/unit/config/messages.h"
 
@@ -20,6 +22,11 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::UnorderedElementsAre;
+
+template <typename Algorithm>
+Algorithm ChosenAs(const CheckResult& result) {
+  return std::get<Algorithm>(result.config.optimizer.algorithm);
+}
 
 TEST(RulesTest, HaveNamesOfTheirOwnAndReadExistingKeys) {
   std::set<std::string_view> names;
@@ -84,7 +91,7 @@ TEST(RulesTest, BatchSizesAgree) {
 
 TEST(RulesTest, OptimizerDefaultsToAdamW) {
   const CheckResult result = CheckWith(R"("optimizer": {"params": {"lr": 0.5}})");
-  EXPECT_EQ(result.config.optimizer.type, OptimizerType::kAdamW);
+  EXPECT_EQ(result.config.optimizer.algorithm, OptimizerAlgorithm(AdamConfig{}));
   EXPECT_EQ(OriginOf(result, "optimizer.type"), "default of the built-in trainer");
   EXPECT_THAT(Messages(result.warnings),
               ElementsAre(HasSubstr("AdamW with learning rate 0.5 is used")));
@@ -93,11 +100,11 @@ TEST(RulesTest, OptimizerDefaultsToAdamW) {
 TEST(RulesTest, AdamWDecouplesWeightDecay) {
   const CheckResult adamw =
       CheckWith(R"("optimizer": {"type": "AdamW", "params": {"adam_w_mode": false}})");
-  EXPECT_TRUE(adamw.config.optimizer.adam_w_mode);
+  EXPECT_TRUE(ChosenAs<AdamConfig>(adamw).adam_w_mode);
   EXPECT_THAT(Messages(adamw.warnings), ElementsAre(HasSubstr("AdamW always decouples")));
   const CheckResult adam =
       CheckWith(R"("optimizer": {"type": "Adam", "params": {"adam_w_mode": false}})");
-  EXPECT_FALSE(adam.config.optimizer.adam_w_mode);
+  EXPECT_FALSE(ChosenAs<AdamConfig>(adam).adam_w_mode);
   EXPECT_THAT(adam.warnings, IsEmpty());
 }
 
@@ -110,7 +117,7 @@ TEST(RulesTest, OptimizersTakeTheirOwnParameters) {
   const CheckResult sgd =
       CheckWith(R"("optimizer": {"type": "sgd", "params": {"momentum": 0.5, "nesterov": true}})");
   EXPECT_THAT(sgd.errors, IsEmpty());
-  EXPECT_EQ(sgd.config.optimizer.momentum, 0.5);
+  EXPECT_EQ(ChosenAs<SgdConfig>(sgd).momentum, 0.5);
 }
 
 // Files in the wild carry them, mostly at their defaults.
@@ -129,20 +136,36 @@ TEST(RulesTest, WhatOnlyPyTorchsOptimizersReadIsAcceptedWhereItChangesNothing) {
 }
 
 TEST(RulesTest, OptimizersHaveTheirOwnDefaults) {
-  EXPECT_EQ(CheckWith(R"("optimizer": {"type": "SGD"})").config.optimizer.momentum, 0.0);
+  EXPECT_EQ(ChosenAs<SgdConfig>(CheckWith(R"("optimizer": {"type": "SGD"})")).momentum, 0.0);
   EXPECT_EQ(CheckWith(R"("optimizer": {"type": "Adagrad"})").config.optimizer.lr, 0.01);
-  EXPECT_EQ(CheckWith(R"("optimizer": {"type": "Adagrad"})").config.optimizer.eps, 1e-10);
+  EXPECT_EQ(ChosenAs<AdagradConfig>(CheckWith(R"("optimizer": {"type": "Adagrad"})")).eps, 1e-10);
   const CheckResult adagrad =
       CheckWith(R"("optimizer": {"type": "Adagrad", "params": {"eps": "auto"}})");
-  EXPECT_EQ(adagrad.config.optimizer.eps, 1e-10);
+  EXPECT_EQ(ChosenAs<AdagradConfig>(adagrad).eps, 1e-10);
   EXPECT_EQ(OriginOf(adagrad, "optimizer.params.eps"), "default of Adagrad");
+}
+
+// But where a type differs from the others of its struct, as MuAdam does from AdamW.
+TEST(RulesTest, EveryTypeOfOptimizerHasTheDefaultsOfItsStruct) {
+  std::set<std::string> names;
+  for (const OptimizerType& type : OptimizerTypes()) {
+    names.emplace(type.name);
+    if (type.name.starts_with("Mu") && type.name != "Muon") continue;
+    const CheckResult result =
+        CheckWith(R"("optimizer": {"type": ")" + std::string(type.name) + "\"}");
+    ASSERT_TRUE(result.ok) << type.name;
+    std::visit([&]<typename Chosen>(const Chosen& each) { EXPECT_EQ(each, Chosen{}) << type.name; },
+               result.config.optimizer.algorithm);
+  }
+  const auto choices = nlohmann::json::parse(FindSetting(keys::kOptimizerType)->choices_json);
+  EXPECT_EQ(names, choices.get<std::set<std::string>>());
 }
 
 TEST(RulesTest, MuonHasTwoRates) {
   const auto rates = [](const std::string& params) {
-    const OptimizerConfig config =
-        CheckWith(R"("optimizer": {"type": "Muon", "params": {)" + params + "}}").config.optimizer;
-    return std::pair(config.lr, config.adam_lr);
+    const CheckResult muon =
+        CheckWith(R"("optimizer": {"type": "Muon", "params": {)" + params + "}}");
+    return std::pair(muon.config.optimizer.lr, ChosenAs<MuonConfig>(muon).adam_lr);
   };
   EXPECT_EQ(rates(""), std::pair(0.02, 3e-4));
   EXPECT_EQ(rates("\"lr\": 0.5"), std::pair(0.5, 0.5));
@@ -165,10 +188,9 @@ TEST(RulesTest, OneBitOptimizersTakeTheirOwnParameters) {
   const CheckResult lamb = CheckWith(R"("optimizer": {"type": "onebitlamb", "params": {
       "freeze_step": 7, "coeff_beta": 0.5, "factor_max": 3, "comm_backend_name": "mpi"}})");
   EXPECT_TRUE(lamb.ok);
-  EXPECT_EQ(lamb.config.optimizer.type, OptimizerType::kOneBitLamb);
-  EXPECT_EQ(lamb.config.optimizer.freeze_step, 7);
-  EXPECT_EQ(lamb.config.optimizer.coeff_beta, 0.5);
-  EXPECT_EQ(lamb.config.optimizer.factor_max, 3.0);
+  EXPECT_EQ(ChosenAs<OneBitLambConfig>(lamb).freeze_step, 7);
+  EXPECT_EQ(ChosenAs<OneBitLambConfig>(lamb).coeff_beta, 0.5);
+  EXPECT_EQ(ChosenAs<OneBitLambConfig>(lamb).factor_max, 3.0);
   EXPECT_THAT(Messages(CheckWith(R"("optimizer": {"type": "OneBitAdam", "params": {
                                     "var_freeze_step": 5}})")
                            .errors),
@@ -187,8 +209,8 @@ TEST(RulesTest, MuOptimizersNeedBaseShapes) {
     EXPECT_EQ(given.config.optimizer.base_shapes, "base.bsh");
   }
   // As the classes of torch.optim below them decay.
-  EXPECT_FALSE(check("MuAdam", R"("base_shapes": "b")").config.optimizer.adam_w_mode);
-  EXPECT_TRUE(check("MuAdamW", R"("base_shapes": "b")").config.optimizer.adam_w_mode);
+  EXPECT_FALSE(ChosenAs<AdamConfig>(check("MuAdam", R"("base_shapes": "b")")).adam_w_mode);
+  EXPECT_TRUE(ChosenAs<AdamConfig>(check("MuAdamW", R"("base_shapes": "b")")).adam_w_mode);
   EXPECT_THAT(Messages(check("AdamW", R"("base_shapes": "b")").errors),
               ElementsAre(HasSubstr("base_shapes is not a parameter of AdamW")));
 }
@@ -224,7 +246,8 @@ TEST(RulesTest, BetasAreTwoFractions) {
         ElementsAre(HasSubstr("optimizer.params.betas must be two numbers")))
         << betas;
   }
-  EXPECT_EQ(CheckWith(R"("optimizer": {"params": {"betas": [0, 0.5]}})").config.optimizer.beta1, 0);
+  EXPECT_EQ(
+      ChosenAs<AdamConfig>(CheckWith(R"("optimizer": {"params": {"betas": [0, 0.5]}})")).beta1, 0);
 }
 
 }  // namespace

@@ -13,24 +13,24 @@
 namespace ds::optim {
 namespace {
 
-config::OptimizerConfig Options(double weight_decay = 0.1) {
-  return {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = weight_decay};
-}
+constexpr double kRate = 1e-2;
+constexpr double kDecay = 0.1;
+constexpr config::AdamConfig kConfig{.beta2 = 0.95};
 
 TEST(Adam, MatchesPyTorchsFusedAdamWAndAdamOverSeveralSteps) {
   for (const bool decoupled : {true, false}) {
-    config::OptimizerConfig config = Options();
+    config::AdamConfig config = kConfig;
     config.adam_w_mode = decoupled;
-    Adam adam(config);
+    Adam adam(config, kDecay);
     const Part ours = RandomPart(adam, 5000);
     const Part theirs = CopyOf(ours);
     for (int step = 1; step <= 5; ++step) {
-      adam.Apply({.lr = config.lr, .step = step}, ours);
+      adam.Apply({.lr = kRate, .step = step}, ours);
       const std::vector<at::Tensor> p{theirs.parameter}, g{theirs.gradient.clone()},
           m{theirs.state[0]}, v{theirs.state[1]}, steps{at::full({}, static_cast<double>(step))};
       const auto update = [&](auto apply) {
-        apply(p, g, m, v, std::vector<at::Tensor>{}, steps, config.lr, config.beta1, config.beta2,
-              config.weight_decay, config.eps, false, false);
+        apply(p, g, m, v, std::vector<at::Tensor>{}, steps, kRate, config.beta1, config.beta2,
+              kDecay, config.eps, false, false);
       };
       if (decoupled) {
         update([](auto&&... args) { at::_fused_adamw_(args...); });
@@ -46,23 +46,23 @@ TEST(Adam, MatchesPyTorchsFusedAdamWAndAdamOverSeveralSteps) {
 }
 
 TEST(Adam, WithoutBiasCorrectionTheFirstStepUsesTheRawMoments) {
-  config::OptimizerConfig config = Options(/*weight_decay=*/0.0);
+  config::AdamConfig config = kConfig;
   config.bias_correction = false;
   const Part part{.parameter = at::zeros({64}),
                   .gradient = at::full({64}, 2.0),
                   .state = {at::zeros({64}), at::zeros({64})}};
-  Adam(config).Apply({.lr = 1.0, .step = 1}, part);
+  Adam(config, /*weight_decay=*/0.0).Apply({.lr = 1.0, .step = 1}, part);
   // m = 0.1 * 2, v = 0.05 * 4: p = -0.2 / sqrt(0.2).
   EXPECT_NEAR(part.parameter[0].item<double>(), -0.2 / std::sqrt(0.2), 1e-6);
 }
 
 TEST(Adam, AScheduleMayReplaceBeta1) {
-  config::OptimizerConfig other = Options();
+  config::AdamConfig other = kConfig;
   other.beta1 = 0.7;
-  const Part cycled = RandomPart(Adam(other), 256);
+  const Part cycled = RandomPart(Adam(other, kDecay), 256);
   const Part configured = CopyOf(cycled);
-  Adam(Options()).Apply({.lr = 1e-2, .step = 4, .beta1 = 0.7}, cycled);
-  Adam(other).Apply({.lr = 1e-2, .step = 4}, configured);
+  Adam(kConfig, kDecay).Apply({.lr = kRate, .step = 4, .beta1 = 0.7}, cycled);
+  Adam(other, kDecay).Apply({.lr = kRate, .step = 4}, configured);
   EXPECT_TRUE(SameBits(cycled, configured));
 }
 

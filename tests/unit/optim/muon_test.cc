@@ -50,8 +50,7 @@ Part RandomMatrix(const Optimizer& optimizer, std::int64_t rows, std::int64_t co
 }
 
 TEST(Muon, LaunchesComputeWhatTheKernelsDo) {
-  const config::OptimizerConfig config{.type = config::OptimizerType::kMuon, .weight_decay = 0.1};
-  Muon kernels(config), launches(config);
+  Muon kernels({}, /*weight_decay=*/0.1), launches({}, /*weight_decay=*/0.1);
   const Part ours = RandomMatrix(kernels, 24, 16);
   Part theirs = CopyOf(ours);
   theirs.launch = &EmulatedUpdate;
@@ -65,8 +64,7 @@ TEST(Muon, LaunchesComputeWhatTheKernelsDo) {
 }
 
 TEST(Muon, AStackOfMatricesIsOrthogonalisedOneByOne) {
-  const config::OptimizerConfig config{.type = config::OptimizerType::kMuon};
-  Muon muon(config);
+  Muon muon({}, /*weight_decay=*/0.0);
   Part stack = RandomMatrix(muon, 12, 8);
   stack.whole_parameters[0].shape = {3, 4, 8};
   const Part whole = CopyOf(stack);

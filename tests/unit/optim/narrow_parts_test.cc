@@ -9,8 +9,6 @@
 namespace ds::optim {
 namespace {
 
-using config::OptimizerType;
-
 // More than two blocks, the last one shorter.
 constexpr std::int64_t kCount = 64 * (2 * 1024 + 3);
 
@@ -21,10 +19,10 @@ Part Narrowed(const Part& part, at::ScalarType parameter, at::ScalarType state) 
   return narrow;
 }
 
-class NarrowParts : public ::testing::TestWithParam<OptimizerType> {};
+class NarrowParts : public ::testing::TestWithParam<config::OptimizerAlgorithm> {};
 
 TEST_P(NarrowParts, ComputesInFp32AndRoundsOnce) {
-  const auto optimizer = MakeOptimizer({.type = GetParam(), .weight_decay = 0.1, .momentum = 0.8});
+  const auto optimizer = MakeOptimizer({.weight_decay = 0.1, .algorithm = GetParam()});
   const Update update{.lr = 1e-2, .gradient_scale = 0.3, .step = 3};
   for (const FlatUpdate launch : {FlatUpdate{nullptr}, FlatUpdate{&EmulatedUpdate}}) {
     for (const auto& [parameter, state] : {std::pair{at::kBFloat16, at::kBFloat16},
@@ -45,9 +43,10 @@ TEST_P(NarrowParts, ComputesInFp32AndRoundsOnce) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Elementwise, NarrowParts,
-                         ::testing::Values(OptimizerType::kAdam, OptimizerType::kAdamW,
-                                           OptimizerType::kSgd, OptimizerType::kAdagrad,
-                                           OptimizerType::kLion));
+                         ::testing::Values(config::AdamConfig{},
+                                           config::AdamConfig{.adam_w_mode = false},
+                                           config::SgdConfig{.momentum = 0.8}, config::SgdConfig{},
+                                           config::AdagradConfig{}, config::LionConfig{}));
 
 }  // namespace
 }  // namespace ds::optim

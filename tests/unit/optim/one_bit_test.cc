@@ -17,8 +17,7 @@
 namespace ds::optim {
 namespace {
 
-using config::OptimizerConfig;
-using config::OptimizerType;
+using config::OptimizerAlgorithm;
 
 TEST(ZeroOneIntervals, DoubleAsTheyAreTold) {
   const ZeroOneIntervals intervals({.var_freeze_step = 9,
@@ -75,15 +74,15 @@ at::Tensor GradientOf(int rank, std::int64_t step) {
   return gradient;
 }
 
-OptimizerConfig ConfigOf(OptimizerType type) {
-  return {.type = type,
-          .beta2 = 0.9,
-          .eps = 1e-4,
-          .freeze_step = 4,
-          .var_freeze_step = 6,
-          .var_update_scaler = 1,
-          .local_step_scaler = 2};
-}
+// Short phases.
+const OptimizerAlgorithm kAlgorithms[] = {
+    config::OneBitAdamConfig{.beta2 = 0.9, .eps = 1e-4, .freeze_step = 4},
+    config::OneBitLambConfig{.beta2 = 0.9, .eps = 1e-4, .freeze_step = 4},
+    config::ZeroOneAdamConfig{.beta2 = 0.9,
+                              .eps = 1e-4,
+                              .var_freeze_step = 6,
+                              .var_update_scaler = 1,
+                              .local_step_scaler = 2}};
 
 // Update `step` by this rank's gradients, or their mean where the optimizer wants it.
 void Train(Optimizer& optimizer, Part& part, comm::Communicator& world, std::int64_t step) {
@@ -95,11 +94,11 @@ void Train(Optimizer& optimizer, Part& part, comm::Communicator& world, std::int
   optimizer.Apply(update, part);
 }
 
-class OneBit : public ::testing::TestWithParam<OptimizerType> {};
+class OneBit : public ::testing::TestWithParam<OptimizerAlgorithm> {};
 
 TEST_P(OneBit, ElementsWithoutAGradientStayWhereTheyAre) {
   testing::RunRanks(2, [&](comm::Communicator& world) {
-    const auto optimizer = MakeOptimizer(ConfigOf(GetParam()));
+    const auto optimizer = MakeOptimizer({.algorithm = GetParam()});
     Part part = TwoParameters(*optimizer);
     const at::Tensor first = part.parameter.clone();
     for (std::int64_t step = 1; step <= 16; ++step) Train(*optimizer, part, world, step);
@@ -113,7 +112,7 @@ TEST_P(OneBit, ElementsWithoutAGradientStayWhereTheyAre) {
 // 0/1 Adam's ranks differ between exchanges; its intervals here let them meet after update 15.
 TEST_P(OneBit, RanksEndWithTheSameParametersAndTheirErrorsDoNotGrow) {
   testing::RunRanks(2, [&](comm::Communicator& world) {
-    const auto optimizer = MakeOptimizer(ConfigOf(GetParam()));
+    const auto optimizer = MakeOptimizer({.algorithm = GetParam()});
     Part part = TwoParameters(*optimizer);
     for (std::int64_t step = 1; step <= 15; ++step) Train(*optimizer, part, world, step);
     const at::Tensor theirs = part.parameter.clone();
@@ -128,11 +127,11 @@ TEST_P(OneBit, RanksEndWithTheSameParametersAndTheirErrorsDoNotGrow) {
 TEST_P(OneBit, GoesOnFromItsStateWithTheSameBits) {
   testing::RunRanks(1, [&](comm::Communicator& world) {
     for (const std::int64_t saved : {2, 3, 4, 5}) {
-      const auto before = MakeOptimizer(ConfigOf(GetParam()));
+      const auto before = MakeOptimizer({.algorithm = GetParam()});
       Part part = TwoParameters(*before);
       for (std::int64_t step = 1; step <= saved; ++step) Train(*before, part, world, step);
       Part copy = CopyOf(part);
-      const auto after = MakeOptimizer(ConfigOf(GetParam()));
+      const auto after = MakeOptimizer({.algorithm = GetParam()});
       EXPECT_TRUE(after->LoadState(before->State(), 2).ok());
       for (std::int64_t step = saved + 1; step <= saved + 6; ++step) {
         Train(*before, part, world, step);
@@ -143,9 +142,7 @@ TEST_P(OneBit, GoesOnFromItsStateWithTheSameBits) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(All, OneBit,
-                         ::testing::Values(OptimizerType::kOneBitAdam, OptimizerType::kOneBitLamb,
-                                           OptimizerType::kZeroOneAdam));
+INSTANTIATE_TEST_SUITE_P(All, OneBit, ::testing::ValuesIn(kAlgorithms));
 
 // Three parts of two parameters each; the second part is of another parameter group.
 RankParts ThreeParts(comm::Communicator& world, bool masters) {
@@ -205,7 +202,7 @@ TEST(OneBitAverage, HasAScaleForEachGroupWhereThereAreMasters) {
 }
 
 TEST(OneBitLamb, RefusesAnothersState) {
-  const auto optimizer = MakeOptimizer({.type = OptimizerType::kOneBitLamb});
+  const auto optimizer = MakeOptimizer({.algorithm = config::OneBitLambConfig{}});
   EXPECT_FALSE(optimizer->LoadState(nullptr, 2).ok());
   EXPECT_FALSE(optimizer->LoadState({{"trust", {{0.0, 1.0, 1.0}}}}, 2).ok());
   EXPECT_FALSE(optimizer->LoadState({{"trust", {{0.0, 1.0}, {0.0, 1.0}}}}, 2).ok());

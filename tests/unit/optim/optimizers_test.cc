@@ -21,13 +21,12 @@
 namespace ds::optim {
 namespace {
 
-using config::OptimizerType;
 using Json = nlohmann::json;
 
-class Optimizers : public ::testing::TestWithParam<OptimizerType> {
+class Optimizers : public ::testing::TestWithParam<config::OptimizerAlgorithm> {
  protected:
   std::unique_ptr<Optimizer> Make() const {
-    return MakeOptimizer({.type = GetParam(), .beta2 = 0.95, .weight_decay = 0.1, .momentum = 0.8});
+    return MakeOptimizer({.weight_decay = 0.1, .algorithm = GetParam()});
   }
 };
 
@@ -116,17 +115,17 @@ TEST_P(Optimizers, LaunchesComputeWhatTheKernelsDo) {
   EXPECT_TRUE(theirs.gradient.equal(ours.gradient));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ShardableOptimizers,
-                         ::testing::Values(OptimizerType::kAdam, OptimizerType::kSgd,
-                                           OptimizerType::kAdagrad, OptimizerType::kLion,
-                                           OptimizerType::kLamb));
+const config::OptimizerAlgorithm kShardable[] = {
+    config::AdamConfig{.beta2 = 0.95}, config::SgdConfig{.momentum = 0.8}, config::AdagradConfig{},
+    config::LionConfig{.beta2 = 0.95}, config::LambConfig{.beta2 = 0.95}};
+
+INSTANTIATE_TEST_SUITE_P(All, ShardableOptimizers, ::testing::ValuesIn(kShardable));
 // The 1-bit ones in their warm-up.
-INSTANTIATE_TEST_SUITE_P(All, Optimizers,
-                         ::testing::Values(OptimizerType::kAdam, OptimizerType::kSgd,
-                                           OptimizerType::kAdagrad, OptimizerType::kLion,
-                                           OptimizerType::kLamb, OptimizerType::kOneBitAdam,
-                                           OptimizerType::kOneBitLamb,
-                                           OptimizerType::kZeroOneAdam));
+INSTANTIATE_TEST_SUITE_P(OneBit, Optimizers,
+                         ::testing::Values(config::OneBitAdamConfig{.beta2 = 0.95},
+                                           config::OneBitLambConfig{.beta2 = 0.95},
+                                           config::ZeroOneAdamConfig{.beta2 = 0.95}));
+INSTANTIATE_TEST_SUITE_P(All, Optimizers, ::testing::ValuesIn(kShardable));
 
 const Json& StepGoldens() {
   static const Json goldens = Json::parse(
@@ -157,9 +156,9 @@ std::vector<Part> PartsOf(const Json& golden, const char* when, const Optimizer&
     if (at.contains("gradient")) part.gradient = Values(at["gradient"]);
     part.whole_numel = part.parameter.numel();
     part.whole_parameters = {{.start = 0, .shape = golden["shapes"][index]}};
-    if (config.type == OptimizerType::kMuon) {
-      part.group = WithMuonMatrices(config, OneGroup)(
-          0, "w", at::empty(part.whole_parameters[0].shape, at::kFloat));
+    if (const auto* muon = std::get_if<config::MuonConfig>(&config.algorithm)) {
+      const auto group_of = WithMuonMatrices(muon->adam_lr / config.lr, OneGroup);
+      part.group = group_of(0, "w", at::empty(part.whole_parameters[0].shape, at::kFloat));
     }
     for (const std::string_view name : optimizer.state_names(part.group)) {
       part.state.push_back(Values(at["state"][std::string(name)]));

@@ -1,0 +1,163 @@
+#include "runtime/config/optimizer.h"
+
+#include "runtime/config/check/values.h"
+#include "runtime/config/keys/keys.h"
+
+namespace ds::config {
+namespace {
+
+constexpr OptimizerParam kAdam[] = {
+    {keys::kOptimizerParamsBetas},          {keys::kOptimizerParamsEps},
+    {keys::kOptimizerParamsBiasCorrection}, {keys::kOptimizerParamsAdamWMode},
+    {keys::kOptimizerParamsTorchAdam},      {keys::kOptimizerParamsFp32OptimizerStates},
+    {keys::kOptimizerParamsSetGradNone},    {keys::kOptimizerParamsForeach},
+    {keys::kOptimizerParamsFused},          {keys::kOptimizerParamsCapturable}};
+constexpr OptimizerParam kMuAdam[] = {{keys::kOptimizerParamsBetas},
+                                      {keys::kOptimizerParamsEps},
+                                      {keys::kOptimizerParamsBaseShapes},
+                                      {keys::kOptimizerParamsAdamWMode, "false", true}};
+constexpr OptimizerParam kMuAdamW[] = {
+    {keys::kOptimizerParamsBetas}, {keys::kOptimizerParamsEps}, {keys::kOptimizerParamsBaseShapes}};
+constexpr OptimizerParam kSgd[] = {{keys::kOptimizerParamsMomentum, "0.0"},
+                                   {keys::kOptimizerParamsDampening},
+                                   {keys::kOptimizerParamsNesterov},
+                                   {keys::kOptimizerParamsForeach},
+                                   {keys::kOptimizerParamsFused}};
+constexpr OptimizerParam kMuSgd[] = {{keys::kOptimizerParamsMomentum, "0.0"},
+                                     {keys::kOptimizerParamsDampening},
+                                     {keys::kOptimizerParamsNesterov},
+                                     {keys::kOptimizerParamsBaseShapes}};
+constexpr OptimizerParam kAdagrad[] = {
+    {keys::kOptimizerParamsLr, "0.01"}, {keys::kOptimizerParamsEps, "1e-10"},
+    {keys::kOptimizerParamsLrDecay},    {keys::kOptimizerParamsFp32OptimizerStates},
+    {keys::kOptimizerParamsForeach},    {keys::kOptimizerParamsFused}};
+constexpr OptimizerParam kLion[] = {{keys::kOptimizerParamsBetas},
+                                    {keys::kOptimizerParamsFp32OptimizerStates},
+                                    {keys::kOptimizerParamsSetGradNone}};
+constexpr OptimizerParam kLamb[] = {
+    {keys::kOptimizerParamsBetas},          {keys::kOptimizerParamsEps},
+    {keys::kOptimizerParamsBiasCorrection}, {keys::kOptimizerParamsEpsInsideSqrt},
+    {keys::kOptimizerParamsMinCoeff},       {keys::kOptimizerParamsMaxCoeff}};
+constexpr OptimizerParam kMuon[] = {{keys::kOptimizerParamsBetas, "[0.9, 0.95]"},
+                                    {keys::kOptimizerParamsEps, "1e-10"},
+                                    {keys::kOptimizerParamsAdamWMode},
+                                    {keys::kOptimizerParamsTorchAdam},
+                                    {keys::kOptimizerParamsFp32OptimizerStates},
+                                    {keys::kOptimizerParamsMomentum},
+                                    {keys::kOptimizerParamsMuonLr},
+                                    {keys::kOptimizerParamsAdamLr},
+                                    {keys::kOptimizerParamsNsMethod}};
+constexpr OptimizerParam kOneBitAdam[] = {
+    {keys::kOptimizerParamsBetas},          {keys::kOptimizerParamsEps},
+    {keys::kOptimizerParamsBiasCorrection}, {keys::kOptimizerParamsFreezeStep},
+    {keys::kOptimizerParamsCudaAware},      {keys::kOptimizerParamsCommBackendName}};
+constexpr OptimizerParam kOneBitLamb[] = {
+    {keys::kOptimizerParamsBetas},          {keys::kOptimizerParamsEps},
+    {keys::kOptimizerParamsBiasCorrection}, {keys::kOptimizerParamsMinCoeff},
+    {keys::kOptimizerParamsMaxCoeff},       {keys::kOptimizerParamsFreezeStep},
+    {keys::kOptimizerParamsCudaAware},      {keys::kOptimizerParamsCommBackendName},
+    {keys::kOptimizerParamsCoeffBeta},      {keys::kOptimizerParamsFactorMax},
+    {keys::kOptimizerParamsFactorMin},      {keys::kOptimizerParamsFactorThreshold}};
+constexpr OptimizerParam kZeroOneAdam[] = {
+    {keys::kOptimizerParamsBetas},           {keys::kOptimizerParamsEps},
+    {keys::kOptimizerParamsBiasCorrection},  {keys::kOptimizerParamsCudaAware},
+    {keys::kOptimizerParamsCommBackendName}, {keys::kOptimizerParamsVarFreezeStep},
+    {keys::kOptimizerParamsVarUpdateScaler}, {keys::kOptimizerParamsLocalStepScaler},
+    {keys::kOptimizerParamsLocalStepClipper}};
+
+double Beta1(const Values& values) { return values.Get(keys::kOptimizerParamsBetas).at(0); }
+double Beta2(const Values& values) { return values.Get(keys::kOptimizerParamsBetas).at(1); }
+double Eps(const Values& values) { return values.Get(keys::kOptimizerParamsEps); }
+
+AdamConfig AdamOf(const Values& values) {
+  return {.beta1 = Beta1(values),
+          .beta2 = Beta2(values),
+          .eps = Eps(values),
+          .adam_w_mode = values.Get(keys::kOptimizerParamsAdamWMode),
+          .bias_correction = values.Get(keys::kOptimizerParamsBiasCorrection)};
+}
+
+OptimizerAlgorithm FillAdam(const Values& values) { return AdamOf(values); }
+
+OptimizerAlgorithm FillSgd(const Values& values) {
+  return SgdConfig{.momentum = values.Get(keys::kOptimizerParamsMomentum),
+                   .dampening = values.Get(keys::kOptimizerParamsDampening),
+                   .nesterov = values.Get(keys::kOptimizerParamsNesterov)};
+}
+
+OptimizerAlgorithm FillAdagrad(const Values& values) {
+  return AdagradConfig{.eps = Eps(values), .lr_decay = values.Get(keys::kOptimizerParamsLrDecay)};
+}
+
+OptimizerAlgorithm FillLion(const Values& values) {
+  return LionConfig{.beta1 = Beta1(values), .beta2 = Beta2(values)};
+}
+
+OptimizerAlgorithm FillLamb(const Values& values) {
+  return LambConfig{.beta1 = Beta1(values),
+                    .beta2 = Beta2(values),
+                    .eps = Eps(values),
+                    .bias_correction = values.Get(keys::kOptimizerParamsBiasCorrection),
+                    .eps_inside_sqrt = values.Get(keys::kOptimizerParamsEpsInsideSqrt),
+                    .min_coeff = values.Get(keys::kOptimizerParamsMinCoeff),
+                    .max_coeff = values.Get(keys::kOptimizerParamsMaxCoeff)};
+}
+
+OptimizerAlgorithm FillMuon(const Values& values) {
+  const bool gram = values.Get(keys::kOptimizerParamsNsMethod) == "gram";
+  return MuonConfig{.momentum = values.Get(keys::kOptimizerParamsMomentum),
+                    .newton_schulz = gram ? NewtonSchulz::kGram : NewtonSchulz::kStandard,
+                    .adam_lr = values.Get(keys::kOptimizerParamsAdamLr),
+                    .adam = AdamOf(values)};
+}
+
+OptimizerAlgorithm FillOneBitAdam(const Values& values) {
+  return OneBitAdamConfig{.beta1 = Beta1(values),
+                          .beta2 = Beta2(values),
+                          .eps = Eps(values),
+                          .freeze_step = values.Get(keys::kOptimizerParamsFreezeStep)};
+}
+
+OptimizerAlgorithm FillOneBitLamb(const Values& values) {
+  return OneBitLambConfig{.beta1 = Beta1(values),
+                          .beta2 = Beta2(values),
+                          .eps = Eps(values),
+                          .min_coeff = values.Get(keys::kOptimizerParamsMinCoeff),
+                          .max_coeff = values.Get(keys::kOptimizerParamsMaxCoeff),
+                          .freeze_step = values.Get(keys::kOptimizerParamsFreezeStep),
+                          .coeff_beta = values.Get(keys::kOptimizerParamsCoeffBeta),
+                          .factor_max = values.Get(keys::kOptimizerParamsFactorMax),
+                          .factor_min = values.Get(keys::kOptimizerParamsFactorMin),
+                          .factor_threshold = values.Get(keys::kOptimizerParamsFactorThreshold)};
+}
+
+OptimizerAlgorithm FillZeroOneAdam(const Values& values) {
+  return ZeroOneAdamConfig{
+      .beta1 = Beta1(values),
+      .beta2 = Beta2(values),
+      .eps = Eps(values),
+      .var_freeze_step = values.Get(keys::kOptimizerParamsVarFreezeStep),
+      .var_update_scaler = values.Get(keys::kOptimizerParamsVarUpdateScaler),
+      .local_step_scaler = values.Get(keys::kOptimizerParamsLocalStepScaler),
+      .local_step_clipper = values.Get(keys::kOptimizerParamsLocalStepClipper)};
+}
+
+constexpr OptimizerType kTypes[] = {{"Adam", kAdam, FillAdam, true},
+                                    {"AdamW", kAdam, FillAdam, true},
+                                    {"MuAdam", kMuAdam, FillAdam},
+                                    {"MuAdamW", kMuAdamW, FillAdam},
+                                    {"SGD", kSgd, FillSgd, true},
+                                    {"MuSGD", kMuSgd, FillSgd},
+                                    {"Adagrad", kAdagrad, FillAdagrad, true},
+                                    {"Lion", kLion, FillLion, true},
+                                    {"Lamb", kLamb, FillLamb},
+                                    {"Muon", kMuon, FillMuon},
+                                    {"OneBitAdam", kOneBitAdam, FillOneBitAdam},
+                                    {"OneBitLamb", kOneBitLamb, FillOneBitLamb},
+                                    {"ZeroOneAdam", kZeroOneAdam, FillZeroOneAdam}};
+
+}  // namespace
+
+std::span<const OptimizerType> OptimizerTypes() { return kTypes; }
+
+}  // namespace ds::config
