@@ -9,6 +9,7 @@ cd "$(dirname "$0")/.."
 scripts/setup.sh
 python3 scripts/check_layers.py
 python3 scripts/check_readmes.py
+python3 scripts/check_names.py
 build_dir=${BUILD_DIR:-build}
 status=0
 ctest --test-dir "$build_dir" --output-on-failure -j "$(nproc)" "$@" || status=$?

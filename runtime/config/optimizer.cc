@@ -142,22 +142,22 @@ OptimizerAlgorithm FillZeroOneAdam(const Values& values) {
       .local_step_clipper = values.Get(keys::kOptimizerParamsLocalStepClipper)};
 }
 
-constexpr OptimizerType kTypes[] = {{"Adam", kAdam, FillAdam, true},
-                                    {"AdamW", kAdam, FillAdam, true},
-                                    {"MuAdam", kMuAdam, FillAdam},
-                                    {"MuAdamW", kMuAdamW, FillAdam},
-                                    {"SGD", kSgd, FillSgd, true},
-                                    {"MuSGD", kMuSgd, FillSgd},
-                                    {"Adagrad", kAdagrad, FillAdagrad, true},
-                                    {"Lion", kLion, FillLion, true},
-                                    {"Lamb", kLamb, FillLamb},
-                                    {"Muon", kMuon, FillMuon},
-                                    {"OneBitAdam", kOneBitAdam, FillOneBitAdam},
-                                    {"OneBitLamb", kOneBitLamb, FillOneBitLamb},
-                                    {"ZeroOneAdam", kZeroOneAdam, FillZeroOneAdam}};
+constexpr OptimizerType kOptimizerTypes[] = {{"Adam", kAdam, FillAdam, true},
+                                             {"AdamW", kAdam, FillAdam, true},
+                                             {"MuAdam", kMuAdam, FillAdam},
+                                             {"MuAdamW", kMuAdamW, FillAdam},
+                                             {"SGD", kSgd, FillSgd, true},
+                                             {"MuSGD", kMuSgd, FillSgd},
+                                             {"Adagrad", kAdagrad, FillAdagrad, true},
+                                             {"Lion", kLion, FillLion, true},
+                                             {"Lamb", kLamb, FillLamb},
+                                             {"Muon", kMuon, FillMuon},
+                                             {"OneBitAdam", kOneBitAdam, FillOneBitAdam},
+                                             {"OneBitLamb", kOneBitLamb, FillOneBitLamb},
+                                             {"ZeroOneAdam", kZeroOneAdam, FillZeroOneAdam}};
 
 }  // namespace
 
-std::span<const OptimizerType> OptimizerTypes() { return kTypes; }
+std::span<const OptimizerType> OptimizerTypes() { return kOptimizerTypes; }
 
 }  // namespace ds::config

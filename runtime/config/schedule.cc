@@ -238,7 +238,7 @@ Schedule Fill(const Values& values, std::size_t group) {
   return fill(Params(values, group));
 }
 
-constexpr ScheduleType kTypes[] = {
+constexpr ScheduleType kScheduleTypes[] = {
     {"LRRangeTest", kLrRangeTest, Fill<FillLrRangeTest>},
     {"OneCycle", kOneCycle, Fill<FillOneCycle>},
     {"WarmupLR", kWarmup, Fill<FillWarmup>},
@@ -257,6 +257,6 @@ constexpr ScheduleType kTypes[] = {
 
 }  // namespace
 
-std::span<const ScheduleType> ScheduleTypes() { return kTypes; }
+std::span<const ScheduleType> ScheduleTypes() { return kScheduleTypes; }
 
 }  // namespace ds::config

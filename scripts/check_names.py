@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""Finds what two files of one target keep to themselves under one name: sources that are compiled in batches
+(DS_UNITY) must not. It reads only what stands in the first column of an unnamed namespace; the compiler has the
+last word.
+
+    scripts/check_names.py          checks the tree; exit status 1 when a name is there twice
+"""
+
+import collections
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# Compiled one by one, as its CMakeLists.txt says.
+ONE_BY_ONE = "runtime/config/sections"
+
+TARGET = re.compile(r"^\s*(?:ds_test|ds_library|add_library|add_executable)\(([^)]*)\)", re.MULTILINE)
+UNNAMED = re.compile(r"^namespace \{$(.*?)^\}  // namespace$", re.MULTILINE | re.DOTALL)
+CONSTANT = re.compile(r"^(?:constexpr|const|thread_local|inline)\s[^=({]*?\b(k[A-Z]\w*)\s*[={(\[]", re.MULTILINE)
+TYPE = re.compile(r"^(?:struct|class|enum class|enum|union) (\w+)\b[^;]*?\{", re.MULTILINE)
+FUNCTION = re.compile(r"^(?!return|using|namespace|TEST|INSTANTIATE|struct|class|enum)[A-Za-z][\w:<>,&* ]*?[ &*>](\w+)"
+                      r"\(([^;{]*?)\)(?: const| noexcept)* \{", re.MULTILINE)
+
+
+def types_of(parameters):
+    """The parameters without their names and defaults, which tell no two functions apart."""
+    types = []
+    for parameter in filter(None, re.split(r",(?![^<]*>)", parameters)):
+        parameter = re.sub(r"/\*.*?\*/", "", parameter.split("=")[0])
+        types.append(re.sub(r"\s+", "", re.sub(r"(?<=[\s&*>])\w+\s*$", "", parameter.strip())))
+    return "(" + ",".join(types) + ")"
+
+
+def kept(path):
+    """What the file keeps to itself."""
+    for unnamed in UNNAMED.findall(path.read_text(encoding="utf-8")):
+        yield from CONSTANT.findall(unnamed)
+        yield from TYPE.findall(unnamed)
+        for name, parameters in FUNCTION.findall(unnamed):
+            yield name + types_of(parameters)
+
+
+def main():
+    lists = subprocess.run(["git", "ls-files", "*CMakeLists.txt"], cwd=ROOT, check=True, capture_output=True, text=True)
+    problems = 0
+    for cmake in map(ROOT.joinpath, lists.stdout.split()):
+        for target in TARGET.findall(cmake.read_text(encoding="utf-8")):
+            found = collections.defaultdict(list)
+            for source in (cmake.parent / word for word in target.split() if word.endswith(".cc")):
+                if source.exists() and source.parent != ROOT / ONE_BY_ONE:
+                    for name in set(kept(source)):
+                        found[name].append(str(source.relative_to(ROOT)))
+            for name, files in sorted(found.items()):
+                if len(files) > 1:
+                    problems += 1
+                    print(f"{' and '.join(files)} both keep {name} to themselves")
+    print(f"check_names: {problems} to mend" if problems else "check_names: ok")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
