@@ -51,14 +51,12 @@ Json RankJson(const PlannedJob& job, const PlannedRank& rank) {
           {"env", environment}};
 }
 
-// `entry` belongs to the first of the hosts. What the hostfile says of a host stands under its name
-// there.
-template <typename Hosts>
-Json HostsJson(const Hosts& hosts, std::vector<HostEntry>::const_iterator entry) {
+// What the hostfile says of a host stands under its name there.
+Json HostsJson(const std::vector<JobHost>& hosts) {
   Json json = Json::array();
-  for (const auto& host : hosts) {
+  for (const JobHost& host : hosts) {
     Json described = {{"host", host.host}, {"slots", host.slots}};
-    for (const auto& [key, value] : (entry++)->keys) {
+    for (const auto& [key, value] : host.entry.keys) {
       if (key != "spare") described[key] = value;
     }
     json.push_back(std::move(described));
@@ -69,7 +67,7 @@ Json HostsJson(const Hosts& hosts, std::vector<HostEntry>::const_iterator entry)
 // As far as it is known without a connection to the hosts.
 std::string MasterAddress(const LaunchFlags& flags, const LaunchPlan& plan) {
   if (!flags.master_addr.empty()) return flags.master_addr;
-  const auto& keys = plan.entries.front().keys;
+  const auto& keys = plan.world.hosts.front().entry.keys;
   const auto address = keys.find("address");
   if (plan.world.hosts.size() > 1 && address != keys.end()) return address->second;
   return DefaultMasterAddress(plan.world);
@@ -78,26 +76,26 @@ std::string MasterAddress(const LaunchFlags& flags, const LaunchPlan& plan) {
 void PrintJson(const PlannedJob& job) {
   Json ranks = Json::array();
   for (const PlannedRank& rank : job.plan.world.ranks) ranks.push_back(RankJson(job, rank));
-  const auto spares =
-      job.plan.entries.begin() + static_cast<std::ptrdiff_t>(job.plan.world.hosts.size());
   std::cout << Dump({{"world_size", job.plan.world.world_size()},
-                     {"hosts", HostsJson(job.plan.world.hosts, job.plan.entries.begin())},
-                     {"spares", HostsJson(job.plan.spares, spares)},
+                     {"hosts", HostsJson(job.plan.world.hosts)},
+                     {"spares", HostsJson(job.plan.spares)},
                      {"ranks", ranks},
                      {"argv", job.argv}})
             << std::endl;
 }
 
 // What the hostfile says of its hosts beyond their slots.
-void PrintHosts(const std::vector<HostEntry>& entries) {
+void PrintHosts(const LaunchPlan& plan) {
   const char* separator = "\n";
-  for (const HostEntry& entry : entries) {
-    std::string keys;
-    for (const auto& [key, value] : entry.keys) {
-      if (key != "spare") keys += " " + key + "=" + value;
+  for (const std::vector<JobHost>* hosts : {&plan.world.hosts, &plan.spares}) {
+    for (const JobHost& host : *hosts) {
+      std::string keys;
+      for (const auto& [key, value] : host.entry.keys) {
+        if (key != "spare") keys += " " + key + "=" + value;
+      }
+      if (keys.empty()) continue;
+      std::cout << std::exchange(separator, "") << host.host << ":" << keys << "\n";
     }
-    if (!keys.empty())
-      std::cout << std::exchange(separator, "") << entry.name << ":" << keys << "\n";
   }
 }
 
@@ -122,11 +120,11 @@ void PrintTable(const PlannedJob& job) {
     }
     std::cout << "\n";
   }
-  for (const HostSlots& spare : job.plan.spares) {
+  for (const JobHost& spare : job.plan.spares) {
     std::cout << "spare, for a lost host with as many slots: " << spare.host << " ("
               << spare.slots.size() << (spare.slots.size() == 1 ? " slot" : " slots") << ")\n";
   }
-  PrintHosts(job.plan.entries);
+  PrintHosts(job.plan);
   if (!job.argv.empty()) std::cout << "\neach runs:";
   for (const std::string& word : job.argv) std::cout << " " << std::quoted(word, '\'');
   std::cout << (job.argv.empty() ? "" : "\n") << std::flush;

@@ -10,7 +10,7 @@
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/launch_flags_json.h"
 #include "cli/flags/report_error.h"
-#include "cli/job/gather_exports.h"
+#include "cli/job/job_plan.h"
 #include "cli/train/train_inputs.h"
 #include "cli/train/train_program.h"
 #include "cli/train/train_session.h"
@@ -133,20 +133,16 @@ StatusOr<int> ResumeCommand(const Invocation& invocation) {
   DS_ASSIGN_OR_RETURN(const ResumeFlags flags, ParseFlags(invocation, run.launch));
   DS_RETURN_IF_ERROR(CheckLaunchFlags(flags.launch));
 
-  JobSetup setup{.job_id = run.job_id, .flags = flags.launch};
-  DS_ASSIGN_OR_RETURN(setup.plan, PlanFromThisHost(flags.launch));
-  DS_ASSIGN_OR_RETURN(GatheredExports exports, GatherExports(flags.launch));
-  setup.exports = std::move(exports.environment);
-  setup.notices = std::move(exports.notices);
+  DS_ASSIGN_OR_RETURN(JobPlan plan, PlanJobFromHere(run.job_id, flags.launch));
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
-  DS_ASSIGN_OR_RETURN(TrainInputs inputs, OverrideTrainInputs(run.train, flags.train, share,
-                                                              setup.plan.world.world_size()));
+  DS_ASSIGN_OR_RETURN(TrainInputs inputs,
+                      OverrideTrainInputs(run.train, flags.train, share, plan.world.world_size()));
   if (const Status chosen =
           ChooseResumePoint(flags.checkpoint, run.directory->checkpoints(), &inputs);
       !chosen.ok()) {
     return ReportError(chosen, kExitCheckpoint);
   }
-  return RunTraining(std::move(setup), std::move(inputs), invocation.command_line,
+  return RunTraining(std::move(plan), std::move(inputs), invocation.command_line,
                      std::move(run.directory));
 }
 

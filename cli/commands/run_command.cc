@@ -3,11 +3,15 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "cli/flags/flag_parser.h"
-#include "cli/job/gather_exports.h"
 #include "cli/job/job_id.h"
+#include "cli/job/job_plan.h"
+#include "cli/job/program.h"
+#include "cli/job/run_directory.h"
 #include "cli/plan/launch_plan.h"
 #include "cli/session/job_description.h"
 #include "cli/session/job_session.h"
@@ -28,9 +32,22 @@ StatusOr<FlagParser::Result> ParseOwnFlags(const std::vector<std::string>& words
   return parser.Parse(words, FlagParser::Rest::kProgram);
 }
 
-// The place of --local_rank=N: right behind the program, as deepspeed puts it.
-int LocalRankPosition(const LaunchFlags& flags, std::size_t argv_size, std::size_t words_size) {
-  return flags.pass_local_rank ? static_cast<int>(argv_size - words_size) + 1 : 0;
+// Every generation runs the same.
+class SameProgram : public Program {
+ public:
+  explicit SameProgram(RankProgram program) : program_(std::move(program)) {}
+  StatusOr<RankProgram> ForGeneration(int /*generation*/) const override { return program_; }
+
+ private:
+  const RankProgram program_;
+};
+
+RankProgram MakeProgram(const LaunchFlags& flags, const std::vector<std::string>& words) {
+  RankProgram program{.argv = ProgramCommand(flags, words), .script = ProgramScript(flags, words)};
+  // --local_rank=N stands right behind the program, as deepspeed puts it.
+  const std::size_t interpreter_words = program.argv.size() - words.size();
+  if (flags.pass_local_rank) program.local_rank_position = static_cast<int>(interpreter_words) + 1;
+  return program;
 }
 
 }  // namespace
@@ -44,29 +61,15 @@ StatusOr<int> RunCommand(const Invocation& invocation) {
   if (!words.empty() && words[0] == "--") words.erase(words.begin());
   if (words.empty()) return InvalidArgumentError("run: no program given; see dsrun run --help");
 
-  JobSetup setup{.job_id = MakeJobId(words[0], Clock::System().UnixNanos()),
-                 .flags = flags,
-                 .forward_input = true};
-  DS_ASSIGN_OR_RETURN(setup.plan, PlanFromThisHost(flags));
-  DS_ASSIGN_OR_RETURN(GatheredExports exports, GatherExports(flags));
-  setup.exports = std::move(exports.environment);
-  setup.notices = std::move(exports.notices);
-  const std::vector<std::string> argv = ProgramCommand(flags, words);
-  setup.local_rank_position = LocalRankPosition(flags, argv.size(), words.size());
-  setup.executable = argv[0];
-  setup.script = ProgramScript(flags, words);
-  setup.program = [&argv](int) -> StatusOr<RankProgram> { return RankProgram{.argv = argv}; };
-
-  setup.run_directory = RunDirectoryPath(flags, setup.job_id);
-  setup.open = [&]() -> StatusOr<std::unique_ptr<RunDirectory>> {
-    nlohmann::ordered_json job = DescribeJob("run", setup, invocation.command_line);
-    job["argv"] = DescribeWords(argv);
-    DS_ASSIGN_OR_RETURN(std::unique_ptr<RunDirectory> run,
-                        RunDirectory::Create(setup.run_directory));
-    DS_RETURN_IF_ERROR(run->WriteJob(job, Durability::kWhole));
-    return run;
-  };
-  return RunJob(setup);
+  DS_ASSIGN_OR_RETURN(const JobPlan plan,
+                      PlanJobFromHere(MakeJobId(words[0], Clock::System().UnixNanos()), flags));
+  const RankProgram program = MakeProgram(flags, words);
+  nlohmann::ordered_json job = DescribeJob("run", plan, invocation.command_line);
+  job["argv"] = DescribeWords(program.argv);
+  DS_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run_directory,
+                      RunDirectory::Create(RunDirectoryPath(flags, plan.job_id)));
+  DS_RETURN_IF_ERROR(run_directory->WriteJob(job, Durability::kWhole));
+  return RunJob(plan, SameProgram(program), run_directory.get());
 }
 
 }  // namespace ds::cli

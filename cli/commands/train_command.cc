@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "cli/flags/flag_parser.h"
-#include "cli/job/gather_exports.h"
 #include "cli/job/job_id.h"
+#include "cli/job/job_plan.h"
 #include "cli/session/job_description.h"
 #include "cli/train/train_inputs.h"
 #include "cli/train/train_session.h"
@@ -28,17 +28,13 @@ StatusOr<int> TrainCommand(const Invocation& invocation) {
   if (parsed.help_shown) return kExitOk;
   DS_RETURN_IF_ERROR(CheckLaunchFlags(launch));
 
-  JobSetup setup{.job_id = MakeJobId("train", Clock::System().UnixNanos()), .flags = launch};
-  DS_ASSIGN_OR_RETURN(setup.plan, PlanFromThisHost(launch));
-  DS_ASSIGN_OR_RETURN(GatheredExports exports, GatherExports(launch));
-  setup.exports = std::move(exports.environment);
-  setup.notices = std::move(exports.notices);
+  DS_ASSIGN_OR_RETURN(JobPlan plan,
+                      PlanJobFromHere(MakeJobId("train", Clock::System().UnixNanos()), launch));
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
-  DS_ASSIGN_OR_RETURN(TrainInputs inputs,
-                      GatherTrainInputs(flags, share, setup.plan.world.world_size()));
+  DS_ASSIGN_OR_RETURN(TrainInputs inputs, GatherTrainInputs(flags, share, plan.world.world_size()));
   DS_ASSIGN_OR_RETURN(std::unique_ptr<RunDirectory> run_directory,
-                      RunDirectory::Create(RunDirectoryPath(launch, setup.job_id)));
-  return RunTraining(std::move(setup), std::move(inputs), invocation.command_line,
+                      RunDirectory::Create(RunDirectoryPath(launch, plan.job_id)));
+  return RunTraining(std::move(plan), std::move(inputs), invocation.command_line,
                      std::move(run_directory));
 }
 

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "cli/job/wire_requests.h"
 #include "runtime/base/exit_codes.h"
 
 namespace ds::cli {
@@ -25,10 +26,11 @@ bool EndsItsDaemon(const v1::Event& event) {
 
 }  // namespace
 
-std::optional<int> NodeRankOf(const PreparedJob& prepared, int number) {
-  const auto found = std::find(prepared.numbers.begin(), prepared.numbers.end(), number);
-  if (found == prepared.numbers.end()) return std::nullopt;
-  return static_cast<int>(found - prepared.numbers.begin());
+std::optional<int> NodeRankOf(const PreparedHosts& hosts, int number) {
+  const auto found = std::find_if(hosts.begin(), hosts.end(),
+                                  [&](const PreparedHost& host) { return host.number == number; });
+  if (found == hosts.end()) return std::nullopt;
+  return static_cast<int>(found - hosts.begin());
 }
 
 bool IsForwarded(int signal) { return signal == SIGUSR1 || signal == SIGUSR2; }
@@ -36,10 +38,10 @@ bool IsForwarded(int signal) { return signal == SIGUSR1 || signal == SIGUSR2; }
 Verdict UserStopVerdict(int signal, int generation) {
   FailureObserver failures(generation);
   failures.OnUserStop(signal);
-  return *failures.Conclude();
+  return failures.Conclude().failure();
 }
 
-GenerationRun::GenerationRun(int generation, const JobRequest& job, const PreparedJob& prepared,
+GenerationRun::GenerationRun(int generation, const JobPlan& job, const PreparedHosts& prepared,
                              const Partners& partners)
     : generation_(generation),
       job_(job),
@@ -49,7 +51,7 @@ GenerationRun::GenerationRun(int generation, const JobRequest& job, const Prepar
       standard_input_(partners.standard_input),
       failures_(generation) {}
 
-std::optional<Verdict> GenerationRun::Run(const RankProgram& program) {
+JobOutcome GenerationRun::Run(const RankProgram& program) {
   const std::vector<std::jthread> hosts = LaunchHosts(program);
   if (failures_.failed()) {
     StopHosts(0, "another host could not start its ranks");
@@ -70,17 +72,18 @@ std::optional<Verdict> GenerationRun::Run(const RankProgram& program) {
 }
 
 GenerationRun::LaunchAnswer GenerationRun::BeginLaunch(int node_rank, const RankProgram& program) {
-  return prepared_.daemons[node_rank]->BeginLaunch(
+  const PreparedHost& host = prepared_[node_rank];
+  return host.daemon->BeginLaunch(
       MakeLaunchRequest(job_, program,
                         {.node_rank = node_rank,
                          .generation = generation_,
-                         .master_port = prepared_.master_port,
-                         .core_count = prepared_.core_counts[node_rank],
+                         .master_port = static_cast<int>(prepared_.front().answer.master_port()),
+                         .core_count = static_cast<int>(host.answer.core_count()),
                          .forward_input = standard_input_ != nullptr && node_rank == 0}));
 }
 
 void GenerationRun::WatchHost(int node_rank) {
-  const Status status = prepared_.daemons[node_rank]->Watch(
+  const Status status = prepared_[node_rank].daemon->Watch(
       generation_,
       [&](const v1::Event& event) { inputs_->Put({.node_rank = node_rank, .event = event}); });
   inputs_->Put({.node_rank = node_rank, .stream_status = status});
@@ -89,7 +92,7 @@ void GenerationRun::WatchHost(int node_rank) {
 std::vector<std::jthread> GenerationRun::LaunchHosts(const RankProgram& program) {
   std::vector<std::jthread> hosts;
   std::vector<std::future<Status>> answers;
-  for (int node_rank = 0; node_rank < static_cast<int>(prepared_.daemons.size()); ++node_rank) {
+  for (int node_rank = 0; node_rank < static_cast<int>(prepared_.size()); ++node_rank) {
     std::promise<Status> answer;
     answers.push_back(answer.get_future());
     hosts.emplace_back([this, node_rank, pending = BeginLaunch(node_rank, program),
@@ -99,7 +102,7 @@ std::vector<std::jthread> GenerationRun::LaunchHosts(const RankProgram& program)
       if (launched.ok()) WatchHost(node_rank);
     });
   }
-  observer_->OnLaunching(generation_, job_.plan.world_size());
+  observer_->OnLaunching(generation_, job_.world.world_size());
   for (int node_rank = 0; node_rank < static_cast<int>(answers.size()); ++node_rank) {
     const Status answer = answers[node_rank].get();
     if (answer.ok()) {
@@ -114,7 +117,7 @@ std::vector<std::jthread> GenerationRun::LaunchHosts(const RankProgram& program)
 
 Status GenerationRun::ForwardInput() {
   if (standard_input_ == nullptr) return OkStatus();
-  HostDaemon* const daemon = prepared_.daemons.front();
+  HostDaemon* const daemon = prepared_.front().daemon;
   return standard_input_->Start(
       [this, daemon](const InputForwarder::Piece& piece) -> StatusOr<std::uint64_t> {
         v1::InputRequest request;
@@ -154,7 +157,8 @@ void GenerationRun::Handle(const JobInput& input) {
   } else {
     HandleStreamEnd(input);
   }
-  if (failures_.failed() && !stopping_) StopHosts(job_.grace_seconds, "a rank or host has failed");
+  if (failures_.failed() && !stopping_)
+    StopHosts(job_.flags.grace_seconds, "a rank or host has failed");
 }
 
 void GenerationRun::ForwardSignal(int signal) {
@@ -167,7 +171,7 @@ void GenerationRun::ForwardSignal(int signal) {
     const std::shared_future<void> earlier = forwards_[node_rank];
     forwards_[node_rank] = std::async(std::launch::async, [this, node_rank, earlier, request] {
                              if (earlier.valid()) earlier.wait();
-                             static_cast<void>(prepared_.daemons[node_rank]->Signal(request));
+                             static_cast<void>(prepared_[node_rank].daemon->Signal(request));
                            }).share();
   }
 }
@@ -178,7 +182,7 @@ void GenerationRun::HandleSignal(int signal) {
   const bool again = stopping_;
   observer_->OnNotice(again ? "killing every rank"
                             : "stopping every rank; once more kills them at once");
-  StopHosts(again ? 0 : job_.grace_seconds, "the user stops the job");
+  StopHosts(again ? 0 : job_.flags.grace_seconds, "the user stops the job");
 }
 
 void GenerationRun::HandleHostChange(const HostChange& change) {
@@ -200,7 +204,7 @@ void GenerationRun::HandleHostChange(const HostChange& change) {
       failures_.OnHostLost(host, change);
       lost_.insert(*node_rank);
       Forget(*node_rank);
-      prepared_.daemons[*node_rank]->Abandon();
+      prepared_[*node_rank].daemon->Abandon();
       break;
   }
 }
@@ -227,7 +231,7 @@ void GenerationRun::HandleEvent(const JobInput& input) {
   const Status status = observer_->OnEvent({host_name(input.node_rank), generation_, *input.event});
   if (status.ok()) return;
   observer_failed_ = status;
-  StopHosts(job_.grace_seconds, "dsrun cannot write its files");
+  StopHosts(job_.flags.grace_seconds, "dsrun cannot write its files");
 }
 
 void GenerationRun::StopHosts(double grace_seconds, const std::string& reason) {
@@ -250,7 +254,7 @@ void GenerationRun::StopHost(int node_rank, const v1::StopRequest& request) {
   std::unique_lock lock(gone_mutex_);
   while (!gone_.contains(node_rank)) {
     lock.unlock();
-    const StatusCode code = prepared_.daemons[node_rank]->Stop(request).status().code();
+    const StatusCode code = prepared_[node_rank].daemon->Stop(request).status().code();
     if (code != StatusCode::kUnavailable && code != StatusCode::kDeadlineExceeded) return;
     lock.lock();
     gone_changed_.wait_for(lock, kStopAgainAfter, [&] { return gone_.contains(node_rank); });

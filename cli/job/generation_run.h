@@ -23,7 +23,8 @@
 #include "cli/job/bounded_queue.h"
 #include "cli/job/input_forwarder.h"
 #include "cli/job/job_observer.h"
-#include "cli/job/job_request.h"
+#include "cli/job/job_plan.h"
+#include "cli/job/program.h"
 #include "cli/job/verdict/failure_observer.h"
 #include "cli/job/verdict/verdict.h"
 
@@ -40,16 +41,15 @@ struct JobInput {
 };
 using JobInputs = BoundedQueue<JobInput>;
 
-// The findings of Prepare.
-struct PreparedJob {
-  std::vector<HostDaemon*> daemons;  // by host of the plan
-  std::vector<int> numbers;          // by host: by which the keeper of leases knows it
-  std::vector<int> core_counts;      // by host
-  int master_port = 0;
+struct PreparedHost {
+  HostDaemon* daemon = nullptr;
+  int number = 0;  // JobPlan::host's, by which the keeper of leases knows it
+  v1::PrepareResponse answer;
 };
+using PreparedHosts = std::vector<PreparedHost>;  // by node rank
 
-// Returns none when the host is not, or no longer, one of the plan.
-std::optional<int> NodeRankOf(const PreparedJob& prepared, int number);
+// Returns none when the host is not, or no longer, one of the world.
+std::optional<int> NodeRankOf(const PreparedHosts& hosts, int number);
 
 // SIGUSR1 and SIGUSR2 mean something to the ranks, not to dsrun.
 bool IsForwarded(int signal);
@@ -66,11 +66,10 @@ class GenerationRun {
     InputForwarder* standard_input;  // null = rank 0 reads nothing
   };
   // Everything given outlives the run.
-  GenerationRun(int generation, const JobRequest& job, const PreparedJob& prepared,
+  GenerationRun(int generation, const JobPlan& job, const PreparedHosts& prepared,
                 const Partners& partners);
 
-  // Returns none when every rank succeeded.
-  std::optional<Verdict> Run(const RankProgram& program);
+  JobOutcome Run(const RankProgram& program);
 
   // Lists afterwards the node ranks of hosts that are gone, whatever the verdict is about, or whose
   // daemons are.
@@ -99,11 +98,11 @@ class GenerationRun {
   void StopHost(int node_rank, const v1::StopRequest& request);
   // Nothing more comes from this host.
   void Forget(int node_rank);
-  const std::string& host_name(int node_rank) const { return job_.plan.hosts[node_rank].host; }
+  const std::string& host_name(int node_rank) const { return job_.world.hosts[node_rank].host; }
 
   const int generation_;
-  const JobRequest& job_;
-  const PreparedJob& prepared_;
+  const JobPlan& job_;
+  const PreparedHosts& prepared_;
   JobObserver* const observer_;
   JobInputs* const inputs_;
   InputForwarder* const standard_input_;

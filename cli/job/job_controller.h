@@ -7,9 +7,8 @@
 // Before a restart spares take the places of lost hosts; where that cannot be, there is none.
 //
 // Threads: Run() on one thread; OnSignal and OnHostChange from any. The observer is called on Run's
-// thread. Lifetimes: daemons, observer and partners outlive the controller.
+// thread. Lifetimes: program, daemons, observer and partners outlive the controller.
 
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -17,7 +16,8 @@
 #include "cli/host/host_daemon.h"
 #include "cli/job/generation_run.h"
 #include "cli/job/job_observer.h"
-#include "cli/job/job_request.h"
+#include "cli/job/job_plan.h"
+#include "cli/job/program.h"
 #include "cli/job/spares.h"
 #include "cli/job/verdict/verdict.h"
 
@@ -29,12 +29,11 @@ class JobController {
     InputForwarder* input = nullptr;  // goes to rank 0; null = it reads nothing
     SpareStarter* spares = nullptr;   // of job.spares; null = there are none
   };
-  // `daemons` by host of job.plan; hosts are numbered so, and spares behind them.
-  JobController(JobRequest job, std::vector<HostDaemon*> daemons, JobObserver* observer,
-                const Partners& partners);
+  // `daemons` by host of job.world.
+  JobController(JobPlan job, const Program* program, const std::vector<HostDaemon*>& daemons,
+                JobObserver* observer, const Partners& partners);
 
-  // None: every rank succeeded.
-  std::optional<Verdict> Run();
+  JobOutcome Run();
 
   // SIGINT, SIGTERM and SIGHUP stop the job; SIGUSR1 and SIGUSR2 go on to its ranks.
   void OnSignal(int signal) { inputs_.PutUrgent({.signal = signal}); }
@@ -42,27 +41,27 @@ class JobController {
   void OnHostChange(const HostChange& change) { inputs_.PutUrgent({.host_change = change}); }
 
  private:
-  std::optional<Verdict> PrepareHosts();
-  // None: the host is ready.
-  std::optional<Verdict> TakeAnswer(int node_rank, const StatusOr<v1::PrepareResponse>& answer);
-  std::optional<Verdict> CheckHost(const std::string& host, const v1::PrepareResponse& response);
-  std::optional<Verdict> BindToCores();
+  JobOutcome PrepareHosts(const RankProgram& program);
+  // Keeps the answer and says whether the host is ready.
+  JobOutcome TakeAnswer(int node_rank, const StatusOr<v1::PrepareResponse>& answer);
+  JobOutcome CheckHost(const std::string& host, const v1::PrepareResponse& response);
+  JobOutcome BindToCores();
   // Says why there cannot be another generation: a host is lost that no spare can replace; "" =
   // none is.
   std::string WhyIncomplete() const;
   // False: a host's place stays empty, and the observer knows why.
-  bool ReplaceLostHosts();
-  bool ReplaceHost(int node_rank);
-  // A signal or the loss of a host that came while no rank ran.
-  std::optional<Verdict> TakeEarlyEnd(int generation);
+  bool ReplaceLostHosts(const RankProgram& program);
+  bool ReplaceHost(int node_rank, const RankProgram& program);
+  // Says whether a signal or the loss of a host has ended the job while no rank ran.
+  JobOutcome TakeEarlyEnd(int generation);
 
-  JobRequest job_;  // its ranks get their cores once the hosts have told of them
+  JobPlan job_;  // its ranks get their cores once the hosts have told of them
+  const Program* const program_;
   JobObserver* const observer_;
-  PreparedJob prepared_;
+  PreparedHosts prepared_;
   const Partners partners_;
   SparePool spares_;
-  std::set<int> lost_;                             // node ranks
-  std::vector<v1::PrepareResponse> preparations_;  // by host
+  std::set<int> lost_;  // node ranks
   JobInputs inputs_;
 };
 

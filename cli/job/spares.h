@@ -3,7 +3,7 @@
 // Spares: hosts of a job that take part only when another is lost. Which one takes a lost host's
 // place is decided by SparePool; SpareStarter makes it ready.
 //
-// A spare's index is its place in LaunchPlan::spares and JobRequest::spares.
+// A spare's index is its place in JobPlan::spares.
 
 #include <optional>
 #include <string>

@@ -99,9 +99,9 @@ std::vector<HostSlots> HostfilePool(const std::vector<HostEntry>& entries, Devic
   return pool;
 }
 
-const HostEntry& EntryOf(const HostSlots& host, const std::vector<HostEntry>& entries) {
+const HostEntry& EntryOf(const std::string& name, const std::vector<HostEntry>& entries) {
   return *std::find_if(entries.begin(), entries.end(),
-                       [&](const HostEntry& entry) { return entry.name == host.host; });
+                       [&](const HostEntry& entry) { return entry.name == name; });
 }
 
 struct Selection {
@@ -112,7 +112,7 @@ struct Selection {
 Selection Split(std::vector<HostSlots> pool, const std::vector<HostEntry>& entries) {
   Selection split;
   for (HostSlots& host : pool) {
-    const bool spare = EntryOf(host, entries).keys.contains("spare");
+    const bool spare = EntryOf(host.host, entries).keys.contains("spare");
     (spare ? split.spares : split.hosts).push_back(std::move(host));
   }
   return split;
@@ -174,10 +174,12 @@ StatusOr<LaunchPlan> MakeLaunchPlan(const LaunchFlags& flags, const ThisHost& th
   }
   DS_ASSIGN_OR_RETURN(Selection selection, Select(flags, pool, entries));
   plan.world = PlanWorld(selection.hosts);
-  for (const std::vector<HostSlots>* hosts : {&selection.hosts, &selection.spares}) {
-    for (const HostSlots& host : *hosts) plan.entries.push_back(EntryOf(host, entries));
+  for (const HostSlots& spare : selection.spares) {
+    plan.spares.push_back({.host = spare.host, .slots = spare.slots, .devices = spare.devices});
   }
-  plan.spares = std::move(selection.spares);
+  for (std::vector<JobHost>* hosts : {&plan.world.hosts, &plan.spares}) {
+    for (JobHost& host : *hosts) host.entry = EntryOf(host.host, entries);
+  }
   DS_RETURN_IF_ERROR(BindKnownCores(flags, this_host, &plan));
   DS_ASSIGN_OR_RETURN(const LogFilter shown, LogFilter::Parse(flags.log_ranks));
   DS_RETURN_IF_ERROR(shown.CheckRanks(plan.world.world_size()));
@@ -192,7 +194,9 @@ bool IsHere(const HostEntry& entry, const ThisHost& this_host) {
 }
 
 void PlaceHosts(const ThisHost& this_host, LaunchPlan* plan) {
-  for (const HostEntry& entry : plan->entries) plan->here.push_back(IsHere(entry, this_host));
+  for (std::vector<JobHost>* hosts : {&plan->world.hosts, &plan->spares}) {
+    for (JobHost& host : *hosts) host.remote = !IsHere(host.entry, this_host);
+  }
 }
 
 Probe ProbeFor(const LaunchFlags& flags) {

@@ -19,13 +19,8 @@ namespace ds::cli {
 
 struct LaunchPlan {
   WorldPlan world;
-  std::vector<HostSlots> spares;  // take part only when another host is lost, the first first
-  // The entries of world.hosts, index by index, then of the spares; made up without a hostfile.
-  std::vector<HostEntry> entries;
+  std::vector<JobHost> spares;  // take part only when another host is lost, the first first
   bool from_hostfile = false;
-  // Says by entry whether it is this machine, where the daemon is a child and no SSH is needed.
-  // PlaceHosts fills it.
-  std::vector<bool> here;
 };
 
 // `visible_devices` is CUDA_VISIBLE_DEVICES of dsrun's environment, null when unset: without a

@@ -12,8 +12,6 @@
 
 namespace ds::cli {
 
-using Environment = std::vector<std::pair<std::string, std::string>>;
-
 struct JobEnvironment {
   std::string job_id;  // "" = not known yet: DSRUN_JOB_ID is left out
   int generation = 0;  // 0 at first, one more for each restart

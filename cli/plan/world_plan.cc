@@ -25,7 +25,7 @@ WorldPlan PlanWorld(const std::vector<HostSlots>& selected) {
 }
 
 Status BindCores(const HostCores& available, int node_rank, WorldPlan* plan) {
-  const PlannedHost& host = plan->hosts[node_rank];
+  const JobHost& host = plan->hosts[node_rank];
   StatusOr<std::vector<std::vector<int>>> shares = DivideCores(available.cores, host.rank_count());
   if (!shares.ok()) return shares.status().WithContext("host '" + host.host + "'");
   for (int i = 0; i < host.rank_count(); ++i) {

@@ -9,19 +9,31 @@
 // Pure; safe from any thread.
 
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "cli/plan/hostfile.h"
 #include "cli/plan/memory_policy.h"
 #include "cli/plan/resource_filter.h"
 #include "runtime/base/status.h"
 
 namespace ds::cli {
 
-struct PlannedHost {
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+// A host that takes part from the start, or a spare, and all that is known of it before anybody has
+// contacted it.
+struct JobHost {
   std::string host;  // as spelt in the hostfile
   std::vector<int> slots;
   std::vector<std::string> devices;  // of the slots; empty when the ranks use none
-  int first_rank = 0;
+  int first_rank = 0;                // a spare's is that of the host whose place it takes
+  HostEntry entry;                   // made up without a hostfile
+  // It is reached over SSH, and its ranks do not inherit the environment of dsrun.
+  bool remote = false;
+  std::string working_directory;
+  Environment exports;        // over its own environment
+  bool sets_threads = false;  // its ranks find OMP_NUM_THREADS in one of the two
 
   int rank_count() const { return static_cast<int>(slots.size()); }
 };
@@ -36,11 +48,11 @@ struct PlannedRank {
 };
 
 struct WorldPlan {
-  std::vector<PlannedHost> hosts;
+  std::vector<JobHost> hosts;
   std::vector<PlannedRank> ranks;
 
   int world_size() const { return static_cast<int>(ranks.size()); }
-  const PlannedHost& host_of(const PlannedRank& rank) const { return hosts[rank.node_rank]; }
+  const JobHost& host_of(const PlannedRank& rank) const { return hosts[rank.node_rank]; }
 };
 
 // Requires: every host has a slot.

@@ -36,19 +36,19 @@ Json DescribeWords(const std::vector<std::string>& words) {
   return json;
 }
 
-Json DescribeJob(std::string_view kind, const JobSetup& setup,
+Json DescribeJob(std::string_view kind, const JobPlan& plan,
                  const std::vector<std::string>& command_line) {
-  LaunchFlags flags = setup.flags;
+  LaunchFlags flags = plan.flags;
   if (flags.hostfile.has_value()) flags.hostfile = fs::absolute(*flags.hostfile).string();
   flags.exports = StoredExports(flags.exports);
   for (std::string& file : flags.env_files) file = fs::absolute(file).string();
   if (!flags.workdir.empty()) flags.workdir = fs::absolute(flags.workdir).string();
   flags.run_dir.clear();  // the folder that holds job.json, wherever it has been moved to
   Json hosts = Json::array();
-  for (const PlannedHost& host : setup.plan.world.hosts) {
+  for (const JobHost& host : plan.world.hosts) {
     hosts.push_back({{"host", host.host}, {"slots", host.slots}});
   }
-  return {{"job", setup.job_id},
+  return {{"job", plan.job_id},
           {"kind", kind},
           {"dsrun_version", DS_VERSION},
           {"created_unix_nanos", Clock::System().UnixNanos()},
@@ -56,8 +56,8 @@ Json DescribeJob(std::string_view kind, const JobSetup& setup,
           {"command_line", DescribeWords(command_line)},
           {"working_directory", fs::current_path().string()},
           {"launch", ToJson(flags)},
-          {"exports", DescribeExports(setup.exports)},
-          {"world_size", setup.plan.world.world_size()},
+          {"exports", DescribeExports(plan.exports)},
+          {"world_size", plan.world.world_size()},
           {"hosts", hosts}};
 }
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cli/flags/launch_flags.h"
-#include "cli/session/job_session.h"
+#include "cli/job/job_plan.h"
 
 namespace ds::cli {
 
@@ -20,7 +20,7 @@ std::filesystem::path RunDirectoryPath(const LaunchFlags& flags, const std::stri
 nlohmann::ordered_json DescribeWords(const std::vector<std::string>& words);
 
 // `kind` is "run" or "train"; the caller adds what is particular to it.
-nlohmann::ordered_json DescribeJob(std::string_view kind, const JobSetup& setup,
+nlohmann::ordered_json DescribeJob(std::string_view kind, const JobPlan& plan,
                                    const std::vector<std::string>& command_line);
 
 }  // namespace ds::cli

@@ -1,6 +1,7 @@
 #include "cli/session/start_hosts.h"
 
 #include <algorithm>
+#include <cmath>
 #include <future>
 #include <numeric>
 #include <utility>
@@ -32,6 +33,10 @@ std::string ProgressText(const FanOutProgress& progress, const std::vector<Remot
               : "");
 }
 
+std::chrono::milliseconds FromSeconds(double seconds) {
+  return std::chrono::milliseconds(std::llround(seconds * 1000));
+}
+
 }  // namespace
 
 // What the fan-out works on, by place in the list of hosts to start.
@@ -42,13 +47,18 @@ struct HostStarter::RemoteHosts {
   v1::Credentials controller;
 };
 
-HostStarter::HostStarter(const LaunchPlan* plan, StartOptions options)
+HostStarter::HostStarter(const JobPlan* plan, std::filesystem::path known_hosts)
     : plan_(plan),
-      options_(std::move(options)),
+      known_hosts_(std::move(known_hosts)),
+      timeout_(FromSeconds(plan->flags.ssh_timeout)),
+      lease_(FromSeconds(plan->flags.lease_seconds)),
       places_(plan->world.hosts.size()),
-      addresses_(plan->entries.size()) {
+      addresses_(plan->host_count()) {
   std::iota(places_.begin(), places_.end(), 0);
-  const bool any_remote = std::count(plan->here.begin(), plan->here.end(), false) > 0;
+  bool any_remote = false;
+  for (int number = 0; number < plan->host_count(); ++number) {
+    any_remote = any_remote || plan->host(number).remote;
+  }
   if (any_remote) interrupter_ = std::make_unique<Interrupter>();
 }
 
@@ -61,14 +71,14 @@ void HostStarter::Interrupt() {
 StatusOr<StartedHosts> HostStarter::Run(NoticeCallback notice) {
   notice_ = std::move(notice);
   StartedHosts started;
-  started.daemons.resize(plan_->entries.size());
-  started.leases = std::make_unique<LeaseKeeper>(options_.lease);
+  started.daemons.resize(plan_->host_count());
+  started.leases = std::make_unique<LeaseKeeper>(lease_);
   std::vector<int> remote;
   for (const int number : places_) {
-    if (plan_->here[number]) {
-      DS_ASSIGN_OR_RETURN(started.daemons[number], LocalHost::Start(options_.job_id));
-    } else {
+    if (plan_->host(number).remote) {
       remote.push_back(number);
+    } else {
+      DS_ASSIGN_OR_RETURN(started.daemons[number], LocalHost::Start(plan_->job_id));
     }
   }
   if (!remote.empty()) DS_RETURN_IF_ERROR(StartRemote(remote, &started));
@@ -83,8 +93,8 @@ StatusOr<StartedHosts> HostStarter::Run(NoticeCallback notice) {
 
 StatusOr<StartedSpare> HostStarter::StartSpare(int spare, int node_rank, StartedHosts* started) {
   const int number = static_cast<int>(places_.size()) + spare;
-  if (plan_->here[number]) {
-    DS_ASSIGN_OR_RETURN(started->daemons[number], LocalHost::Start(options_.job_id));
+  if (!plan_->host(number).remote) {
+    DS_ASSIGN_OR_RETURN(started->daemons[number], LocalHost::Start(plan_->job_id));
   } else {
     started->failed.clear();
     DS_RETURN_IF_ERROR(StartRemote({number}, started));
@@ -102,12 +112,12 @@ StatusOr<std::unique_ptr<HostStarter::RemoteHosts>> HostStarter::DescribeHosts(
   auto hosts = std::make_unique<RemoteHosts>();
   for (const int number : numbers) {
     DS_ASSIGN_OR_RETURN(RemoteTarget target,
-                        MakeRemoteTarget(plan_->entries[number], options_.ssh_port));
+                        MakeRemoteTarget(plan_->host(number).entry, plan_->flags.ssh_port));
     target.node_rank = number;
     hosts->targets.push_back(std::move(target));
   }
   if (!authority_.has_value()) {
-    DS_ASSIGN_OR_RETURN(authority_, JobAuthority::Create(options_.job_id));
+    DS_ASSIGN_OR_RETURN(authority_, JobAuthority::Create(plan_->job_id));
   }
   DS_ASSIGN_OR_RETURN(hosts->controller, authority_->IssueController());
   for (const int number : numbers) {
@@ -120,10 +130,10 @@ StatusOr<std::unique_ptr<HostStarter::RemoteHosts>> HostStarter::DescribeHosts(
 
 Status HostStarter::StartRemote(const std::vector<int>& numbers, StartedHosts* result) {
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<RemoteHosts> hosts, DescribeHosts(numbers));
-  HostKeys host_keys(options_.known_hosts);
-  const RemoteJob job{.job_id = options_.job_id,
-                      .timeout = options_.timeout,
-                      .lease = options_.lease,
+  HostKeys host_keys(known_hosts_);
+  const RemoteJob job{.job_id = plan_->job_id,
+                      .timeout = timeout_,
+                      .lease = lease_,
                       .binary = std::async(std::launch::async, ReadDaemonBinary).share(),
                       .host_keys = &host_keys,
                       .interrupter = interrupter_.get()};
@@ -135,16 +145,16 @@ Status HostStarter::StartRemote(const std::vector<int>& numbers, StartedHosts* r
     const int number = numbers[index];
     addresses_[number] = daemon.address;
     const TlsOptions tls{.credentials = hosts->controller,
-                         .daemon_name = ::dsrun::v1::DaemonPeerName(options_.job_id, number),
-                         .lease = options_.lease};
-    result->daemons[number] = std::make_unique<NetworkHost>(options_.job_id, daemon.target(), tls,
+                         .daemon_name = ::dsrun::v1::DaemonPeerName(plan_->job_id, number),
+                         .lease = lease_};
+    result->daemons[number] = std::make_unique<NetworkHost>(plan_->job_id, daemon.target(), tls,
                                                             std::move(daemon.tunnel));
     // At once: its lease must last until the slowest host is ready.
     result->leases->Add(number, result->daemons[number].get());
     return failure;
   };
   const std::vector<MaybeFailure> failures = FanOut::Run(
-      static_cast<int>(numbers.size()), {.timeout = options_.timeout}, interrupter_.get(), start,
+      static_cast<int>(numbers.size()), {.timeout = timeout_}, interrupter_.get(), start,
       [&](const FanOutProgress& progress) { notice_(ProgressText(progress, hosts->targets)); });
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     if (failures[i]) {
@@ -162,14 +172,15 @@ std::string HostStarter::MasterAddress() const {
   std::string usual = DefaultMasterAddress(plan_->world);
   const int first = places_[0];
   if (places_.size() == 1) return usual;
-  if (!plan_->here[first]) return addresses_[first];
+  if (plan_->host(first).remote) return addresses_[first];
   const auto other = std::find_if(places_.begin(), places_.end(),
                                   [&](int number) { return !addresses_[number].empty(); });
   if (other == places_.end()) return usual;
-  const auto own = plan_->entries[first].keys.find("address");
-  if (own != plan_->entries[first].keys.end()) return own->second;
+  const HostEntry& entry = plan_->host(first).entry;
+  const auto own = entry.keys.find("address");
+  if (own != entry.keys.end()) return own->second;
   const std::string local = LocalAddressTowards(addresses_[*other]);
-  return local.empty() ? plan_->entries[first].name : local;
+  return local.empty() ? entry.name : local;
 }
 
 }  // namespace ds::cli

@@ -1,9 +1,9 @@
 #pragma once
 
-// StartHosts: a daemon on every host of a plan: a child on this machine, over SSH everywhere else,
+// HostStarter: a daemon on every host of a plan: a child on this machine, over SSH everywhere else,
 // all at the same time.
 //
-// A host's number is its place in the plan's entries; daemons, certificates and leases go by it.
+// Daemons, certificates and leases go by the hosts' numbers (JobPlan::host).
 //
 // Threads: Run on one; Interrupt from any. Nothing is started, and no thread either, for SSH's sake
 // when all hosts are this machine.
@@ -18,22 +18,14 @@
 
 #include "cli/host/host_daemon.h"
 #include "cli/host/lease_keeper.h"
+#include "cli/job/job_plan.h"
 #include "cli/job/spares.h"
-#include "cli/plan/launch_plan.h"
 #include "cli/remote/host_failure.h"
 #include "cli/remote/interrupter.h"
 #include "cli/remote/job_authority.h"
 #include "runtime/base/status.h"
 
 namespace ds::cli {
-
-struct StartOptions {
-  std::string job_id;
-  std::filesystem::path known_hosts;  // of the job
-  std::chrono::milliseconds timeout{20'000};
-  std::chrono::milliseconds lease{30'000};  // of the daemons of other hosts
-  int ssh_port = 0;                         // where the hostfile names none; 0 = SSH's
-};
 
 struct StartedHosts {
   std::vector<std::unique_ptr<HostDaemon>> daemons;  // by number of the host; empty after failures
@@ -46,8 +38,8 @@ class HostStarter {
   struct RemoteHosts;
 
  public:
-  // `plan` outlives it.
-  HostStarter(const LaunchPlan* plan, StartOptions options);
+  // `plan` outlives it. `known_hosts` is where the job keeps the keys of hosts that nobody knew.
+  HostStarter(const JobPlan* plan, std::filesystem::path known_hosts);
   ~HostStarter();
 
   using NoticeCallback = std::function<void(const std::string&)>;
@@ -68,8 +60,10 @@ class HostStarter {
   // The address at which the other hosts reach rank 0.
   std::string MasterAddress() const;
 
-  const LaunchPlan* const plan_;
-  const StartOptions options_;
+  const JobPlan* const plan_;
+  const std::filesystem::path known_hosts_;
+  const std::chrono::milliseconds timeout_;
+  const std::chrono::milliseconds lease_;  // of the daemons of other hosts
   NoticeCallback notice_;
   std::optional<JobAuthority> authority_;  // with remote hosts only, as this:
   std::unique_ptr<Interrupter> interrupter_;

@@ -56,8 +56,9 @@ StatusOr<ResumePoint> FindResumePoint(const std::string& root, const std::string
   return NotFoundError("there is no checkpoint to go on from in " + root);
 }
 
-StatusOr<RankProgram> TrainProgram::operator()(int generation) const {
-  RankProgram program{.argv = {"", "train", std::string(v1::kJobDirectory) + "/train.json"}};
+StatusOr<RankProgram> TrainProgram::ForGeneration(int generation) const {
+  RankProgram program{
+      .argv = {"", "train", std::string(::dsrun::v1::kJobDirectory) + "/train.json"}};
   config::TrainJob job = job_;
   if (generation > first_generation_) {
     const StatusOr<ResumePoint> point = FindResumePoint(job.checkpoint_dir, "", &program.notices);

@@ -5,20 +5,20 @@
 
 #include <string>
 
-#include "cli/job/job_request.h"
+#include "cli/job/program.h"
 #include "runtime/base/status.h"
 #include "runtime/config/train_job.h"
 
 namespace ds::cli {
 
-class TrainProgram {
+class TrainProgram : public Program {
  public:
   // The first generation starts as `job` says; each later one from the newest good checkpoint, or
   // like the first when there is none yet.
   TrainProgram(config::TrainJob job, int first_generation)
       : job_(std::move(job)), first_generation_(first_generation) {}
 
-  StatusOr<RankProgram> operator()(int generation) const;
+  StatusOr<RankProgram> ForGeneration(int generation) const override;
 
  private:
   const config::TrainJob job_;

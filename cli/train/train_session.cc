@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cli/session/job_description.h"
+#include "cli/session/job_session.h"
 #include "cli/train/train_program.h"
 
 namespace ds::cli {
@@ -20,29 +21,24 @@ std::vector<std::string> NextCommands(const std::string& program) {
 
 }  // namespace
 
-StatusOr<int> RunTraining(JobSetup setup, TrainInputs inputs,
+StatusOr<int> RunTraining(JobPlan plan, TrainInputs inputs,
                           const std::vector<std::string>& command_line,
                           std::unique_ptr<RunDirectory> run_directory) {
   inputs.job.checkpoint_dir = run_directory->checkpoints().string();
-  inputs.job.device = DeviceName(setup.flags.device);
-  setup.trains = true;
-  setup.total_steps = inputs.job.steps;
-  setup.notices.insert(setup.notices.end(), inputs.notices.begin(), inputs.notices.end());
-  if (inputs.demo) setup.closing_lines = NextCommands(ShownPath(command_line.at(0)));
-  setup.run_directory = run_directory->path();
-  setup.first_generation = run_directory->NextGeneration();
-  setup.program = TrainProgram(inputs.job, setup.first_generation);
+  inputs.job.device = DeviceName(plan.flags.device);
+  plan.trains = true;
+  plan.total_steps = inputs.job.steps;
+  plan.notices.insert(plan.notices.end(), inputs.notices.begin(), inputs.notices.end());
+  if (inputs.demo) plan.closing_lines = NextCommands(ShownPath(command_line.at(0)));
+  plan.first_generation = run_directory->NextGeneration();
 
-  nlohmann::ordered_json job = DescribeJob("train", setup, command_line);
+  nlohmann::ordered_json job = DescribeJob("train", plan, command_line);
   job["train"] = nlohmann::ordered_json::parse(config::ToJson(inputs.job));
-  setup.open = [&]() -> StatusOr<std::unique_ptr<RunDirectory>> {
-    DS_RETURN_IF_ERROR(MakeDirectories(run_directory->checkpoints()));
-    DS_RETURN_IF_ERROR(run_directory->WriteJob(job, Durability::kDurable));
-    DS_RETURN_IF_ERROR(run_directory->WriteResolvedConfig(inputs.resolved_config));
-    DS_RETURN_IF_ERROR(run_directory->RemoveVerdict());
-    return std::move(run_directory);
-  };
-  return RunJob(setup);
+  DS_RETURN_IF_ERROR(MakeDirectories(run_directory->checkpoints()));
+  DS_RETURN_IF_ERROR(run_directory->WriteJob(job, Durability::kDurable));
+  DS_RETURN_IF_ERROR(run_directory->WriteResolvedConfig(inputs.resolved_config));
+  DS_RETURN_IF_ERROR(run_directory->RemoveVerdict());
+  return RunJob(plan, TrainProgram(inputs.job, plan.first_generation), run_directory.get());
 }
 
 }  // namespace ds::cli

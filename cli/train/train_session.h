@@ -7,16 +7,16 @@
 #include <string>
 #include <vector>
 
+#include "cli/job/job_plan.h"
 #include "cli/job/run_directory.h"
-#include "cli/session/job_session.h"
 #include "cli/train/train_inputs.h"
 #include "runtime/base/status.h"
 
 namespace ds::cli {
 
-// `setup` brings id, flags and plan; what concerns training is filled in here from `inputs`.
-// Returns the exit status of dsrun; an error means that nothing ran.
-StatusOr<int> RunTraining(JobSetup setup, TrainInputs inputs,
+// What concerns training is added to `plan` from `inputs`. Returns the exit status of dsrun; an
+// error means that nothing ran.
+StatusOr<int> RunTraining(JobPlan plan, TrainInputs inputs,
                           const std::vector<std::string>& command_line,
                           std::unique_ptr<RunDirectory> run_directory);
 

@@ -11,8 +11,8 @@
 #include "cli/console/line_collapser.h"
 #include "cli/console/progress.h"
 #include "cli/job/event_json.h"
-#include "cli/job/job_request.h"
 #include "cli/job/verdict/failure_observer.h"
+#include "cli/job/wire_requests.h"
 #include "cli/remote/remote_daemon.h"
 #include "runtime/base/check.h"
 
@@ -48,11 +48,9 @@ void TryEvents(const std::string& bytes) {
 void TryCores(const std::string& bytes) {
   v1::PrepareResponse response;
   if (!response.ParseFromString(bytes)) return;
-  ds::cli::JobRequest job{.plan = ds::cli::PlanWorld({{.host = "h", .slots = {0, 1, 2}}}),
-                          .working_directories = {"/"},
-                          .exports = std::vector<ds::cli::Environment>(1),
-                          .bind_cores = true};
-  if (!BindHosts({response}, &job).ok()) return;
+  ds::cli::JobPlan job{.flags = {.bind_cores_to_rank = true},
+                       .world = ds::cli::PlanWorld({{.host = "h", .slots = {0, 1, 2}}})};
+  if (!BindHost(response, 0, &job).ok()) return;
   static_cast<void>(ds::cli::MakeLaunchRequest(job, {.argv = {"p"}}, {.core_count = 2}));
 }
 

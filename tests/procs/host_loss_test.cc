@@ -58,6 +58,16 @@ class Listener : public cli::JobObserver {
 };
 
 // The network is made once: gRPC's threads stay in the namespace in which they began.
+// One program for every generation.
+class FixedProgram : public cli::Program {
+ public:
+  StatusOr<cli::RankProgram> ForGeneration(int) const override {
+    return cli::RankProgram{.argv = argv};
+  }
+
+  std::vector<std::string> argv;
+};
+
 class HostLossTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -107,20 +117,16 @@ class HostLossTest : public ::testing::Test {
       keeper_->Add(index, daemons_.back().get());
       slots.push_back({.host = hosts_->name(host), .slots = {0}});
     }
-    cli::JobRequest request{.job_id = kJob,
-                            .plan = cli::PlanWorld(slots),
-                            .working_directories = std::vector<std::string>(hosts.size(), "/"),
-                            .exports = std::vector<cli::Environment>(hosts.size()),
-                            .master_addr = hosts_->address(hosts[0]),
-                            .grace_seconds = 10};
+    cli::JobPlan plan{.job_id = kJob,
+                      .flags = {.grace_seconds = 10},
+                      .world = cli::PlanWorld(slots),
+                      .master_addr = hosts_->address(hosts[0])};
+    for (cli::JobHost& host : plan.world.hosts) host.working_directory = "/";
     arguments.insert(arguments.begin(), TestRankPath());
-    request.executable = TestRankPath();
-    request.program = [arguments](int) -> StatusOr<cli::RankProgram> {
-      return cli::RankProgram{.argv = arguments};
-    };
+    program_.argv = std::move(arguments);
     std::vector<cli::HostDaemon*> daemons;
     for (const auto& daemon : daemons_) daemons.push_back(daemon.get());
-    controller_ = std::make_unique<cli::JobController>(request, daemons, &listener_,
+    controller_ = std::make_unique<cli::JobController>(plan, &program_, daemons, &listener_,
                                                        cli::JobController::Partners{});
     keeper_->Listen([this](const cli::HostChange& change) { controller_->OnHostChange(change); });
   }
@@ -141,6 +147,7 @@ class HostLossTest : public ::testing::Test {
 
   static std::unique_ptr<ds::testing::SshHosts> hosts_;
   Listener listener_;
+  FixedProgram program_;
   std::vector<pid_t> pids_;  // of the daemons, as their hosts number them
   std::vector<std::unique_ptr<cli::NetworkHost>> daemons_;
   std::unique_ptr<cli::JobController> controller_;
@@ -152,7 +159,7 @@ std::unique_ptr<ds::testing::SshHosts> HostLossTest::hosts_;
 TEST_F(HostLossTest, AJobOnSeveralHostsRunsAndLeavesNothing) {
   StartOn({0, 1}, {"say", "hello\n"});
   ASSERT_FALSE(HasFailure());
-  EXPECT_FALSE(controller_->Run().has_value());
+  EXPECT_TRUE(controller_->Run().ok());
   EXPECT_EQ(listener_.text.size(), 2U);
   EXPECT_THAT(listener_.notices, IsEmpty());
   keeper_->Release();
@@ -164,13 +171,14 @@ TEST_F(HostLossTest, APulledCableIsALostHostAndBothSidesStop) {
   StartOn({0, 1}, {"wait"});
   ASSERT_FALSE(HasFailure());
   listener_.on_ready = [&] { hosts_->CutLink(1); };
-  const auto verdict = controller_->Run();
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_EQ(verdict->cause, Cause::kHostLost);
-  EXPECT_EQ(verdict->host, "h1");
-  EXPECT_EQ(verdict->exit_code, 4);
-  EXPECT_THAT(verdict->proof, HasSubstr("last heard at "));
-  EXPECT_THAT(verdict->proof, HasSubstr("its port: " + hosts_->address(1)));
+  const cli::JobOutcome outcome = controller_->Run();
+  ASSERT_FALSE(outcome.ok());
+  const cli::Verdict& verdict = outcome.failure();
+  EXPECT_EQ(verdict.cause, Cause::kHostLost);
+  EXPECT_EQ(verdict.host, "h1");
+  EXPECT_EQ(verdict.exit_code, 4);
+  EXPECT_THAT(verdict.proof, HasSubstr("last heard at "));
+  EXPECT_THAT(verdict.proof, HasSubstr("its port: " + hosts_->address(1)));
   EXPECT_THAT(listener_.notices, Contains(StartsWith("host h1 is not heard from")));
   EXPECT_TRUE(BecomesEmpty(1)) << "its daemon's lease ends the rank while the cable is out";
   hosts_->RestoreLink(1);
@@ -187,10 +195,11 @@ TEST_F(HostLossTest, AnInterruptionShorterThanTheLeaseCostsNothing) {
     if (notice.find("is not heard from") != std::string::npos) hosts_->RestoreLink(1);
     if (notice == "host h1 is heard from again") controller_->OnSignal(SIGINT);
   };
-  const auto verdict = controller_->Run();
+  const cli::JobOutcome outcome = controller_->Run();
   hosts_->RestoreLink(1);
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_EQ(verdict->cause, Cause::kUserStop) << verdict->message;
+  ASSERT_FALSE(outcome.ok());
+  const cli::Verdict& verdict = outcome.failure();
+  EXPECT_EQ(verdict.cause, Cause::kUserStop) << verdict.message;
   keeper_->Release();
   EXPECT_TRUE(BecomesEmpty(0));
   EXPECT_TRUE(BecomesEmpty(1));
@@ -200,11 +209,12 @@ TEST_F(HostLossTest, AHostThatHearsButIsNotHeardIsLost) {
   StartOn({0, 1}, {"wait"});
   ASSERT_FALSE(HasFailure());
   listener_.on_ready = [&] { hosts_->Silence(1); };
-  const auto verdict = controller_->Run();
+  const cli::JobOutcome outcome = controller_->Run();
   hosts_->Speak(1);
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_EQ(verdict->cause, Cause::kHostLost);
-  EXPECT_EQ(verdict->host, "h1");
+  ASSERT_FALSE(outcome.ok());
+  const cli::Verdict& verdict = outcome.failure();
+  EXPECT_EQ(verdict.cause, Cause::kHostLost);
+  EXPECT_EQ(verdict.host, "h1");
   keeper_->Release();
   EXPECT_TRUE(BecomesEmpty(0));
   EXPECT_TRUE(BecomesEmpty(1));
@@ -213,7 +223,7 @@ TEST_F(HostLossTest, AHostThatHearsButIsNotHeardIsLost) {
 TEST_F(HostLossTest, DelayedAndDroppedPacketsLoseNothing) {
   if (!hosts_->Impair(1, "delay 20ms 10ms loss 3%")) GTEST_SKIP() << "this kernel has no netem";
   StartOn({0, 1}, {"lines", "20000"});
-  EXPECT_FALSE(controller_->Run().has_value());
+  EXPECT_TRUE(controller_->Run().ok());
   EXPECT_EQ(listener_.text[1].size(), listener_.text[0].size());
   EXPECT_THAT(listener_.text[1], HasSubstr("\nrank 1 line 19999 "));
   EXPECT_TRUE(hosts_->Impair(1, ""));
@@ -225,11 +235,12 @@ TEST_F(HostLossTest, AStoppedDaemonIsALostHostWhosePortIsOpen) {
   StartOn({0, 1}, {"wait"});
   ASSERT_FALSE(HasFailure());
   listener_.on_ready = [&] { Signal(1, 1, "-STOP"); };
-  const auto verdict = controller_->Run();
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_EQ(verdict->cause, Cause::kHostLost);
-  EXPECT_THAT(verdict->proof, HasSubstr("takes connections"));
-  EXPECT_THAT(verdict->hint, HasSubstr("the host answers but dsrund does not"));
+  const cli::JobOutcome outcome = controller_->Run();
+  ASSERT_FALSE(outcome.ok());
+  const cli::Verdict& verdict = outcome.failure();
+  EXPECT_EQ(verdict.cause, Cause::kHostLost);
+  EXPECT_THAT(verdict.proof, HasSubstr("takes connections"));
+  EXPECT_THAT(verdict.hint, HasSubstr("the host answers but dsrund does not"));
   keeper_->Release();
   EXPECT_THAT(hosts_->Processes(1), ::testing::Not(IsEmpty()));
   Signal(1, 1, "-CONT");
@@ -240,12 +251,13 @@ TEST_F(HostLossTest, AKilledDaemonIsALostDaemonOnAHostThatIsThere) {
   StartOn({0, 1}, {"wait"});
   ASSERT_FALSE(HasFailure());
   listener_.on_ready = [&] { Signal(1, 1, "-KILL"); };
-  const auto verdict = controller_->Run();
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_EQ(verdict->cause, Cause::kDaemonLost);
-  EXPECT_EQ(verdict->host, "h1");
-  EXPECT_EQ(verdict->exit_code, 4);
-  EXPECT_THAT(verdict->proof, HasSubstr("Connection refused"));
+  const cli::JobOutcome outcome = controller_->Run();
+  ASSERT_FALSE(outcome.ok());
+  const cli::Verdict& verdict = outcome.failure();
+  EXPECT_EQ(verdict.cause, Cause::kDaemonLost);
+  EXPECT_EQ(verdict.host, "h1");
+  EXPECT_EQ(verdict.exit_code, 4);
+  EXPECT_THAT(verdict.proof, HasSubstr("Connection refused"));
   EXPECT_TRUE(BecomesEmpty(1)) << "the kernel ends its ranks with it";
   keeper_->Release();
 }
@@ -254,10 +266,11 @@ TEST_F(HostLossTest, ADaemonThatIsToldToEndSaysSo) {
   StartOn({0, 1}, {"wait"});
   ASSERT_FALSE(HasFailure());
   listener_.on_ready = [&] { Signal(1, 1, "-TERM"); };
-  const auto verdict = controller_->Run();
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_EQ(verdict->cause, Cause::kDaemonLost);
-  EXPECT_EQ(verdict->message, "the daemon of host h1 was told to end");
+  const cli::JobOutcome outcome = controller_->Run();
+  ASSERT_FALSE(outcome.ok());
+  const cli::Verdict& verdict = outcome.failure();
+  EXPECT_EQ(verdict.cause, Cause::kDaemonLost);
+  EXPECT_EQ(verdict.message, "the daemon of host h1 was told to end");
   keeper_->Release();
   EXPECT_TRUE(BecomesEmpty(0));
   EXPECT_TRUE(BecomesEmpty(1));
@@ -271,9 +284,10 @@ TEST_F(HostLossTest, WithoutTheirControllerAllHostsStop) {
     hosts_->CutLink(0);
     hosts_->CutLink(1);
   };
-  const auto verdict = controller_->Run();
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_EQ(verdict->cause, Cause::kHostLost);
+  const cli::JobOutcome outcome = controller_->Run();
+  ASSERT_FALSE(outcome.ok());
+  const cli::Verdict& verdict = outcome.failure();
+  EXPECT_EQ(verdict.cause, Cause::kHostLost);
   EXPECT_TRUE(BecomesEmpty(0));
   EXPECT_TRUE(BecomesEmpty(1));
   hosts_->RestoreLink(0);
@@ -285,10 +299,11 @@ TEST_F(HostLossTest, ThePowerFails) {
   StartOn({0, 2}, {"wait"});
   ASSERT_FALSE(HasFailure());
   listener_.on_ready = [&] { hosts_->PowerOff(2); };
-  const auto verdict = controller_->Run();
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_EQ(verdict->cause, Cause::kHostLost);
-  EXPECT_EQ(verdict->host, "h2");
+  const cli::JobOutcome outcome = controller_->Run();
+  ASSERT_FALSE(outcome.ok());
+  const cli::Verdict& verdict = outcome.failure();
+  EXPECT_EQ(verdict.cause, Cause::kHostLost);
+  EXPECT_EQ(verdict.host, "h2");
   keeper_->Release();
   EXPECT_TRUE(BecomesEmpty(0));
 }

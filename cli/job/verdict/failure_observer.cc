@@ -180,7 +180,7 @@ void FailureObserver::OnJobEnded(const std::string& host, v1::StopCause cause) {
   }
 }
 
-std::optional<Verdict> FailureObserver::Conclude() const {
+JobOutcome FailureObserver::Conclude() const {
   if (culprit_.has_value()) return FromCulprit(*culprit_);
   if (other_.has_value()) {
     Verdict verdict = *other_;
@@ -188,7 +188,7 @@ std::optional<Verdict> FailureObserver::Conclude() const {
     return verdict;
   }
   if (stopped_badly_.has_value()) return FromCulprit(*stopped_badly_);
-  return std::nullopt;
+  return JobOutcome();
 }
 
 Verdict FailureObserver::FromCulprit(const Culprit& culprit) const {

@@ -42,8 +42,8 @@ class FailureObserver {
   // True as soon as it is certain that the generation must end.
   bool failed() const { return culprit_.has_value() || other_.has_value(); }
 
-  // Call when every host's stream has ended. None: every rank ended with status 0.
-  std::optional<Verdict> Conclude() const;
+  // Call when every host's stream has ended. Good: every rank ended with status 0.
+  JobOutcome Conclude() const;
 
  private:
   struct Culprit {

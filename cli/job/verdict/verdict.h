@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/result.h"
+
 namespace ds::cli {
 
 enum class Cause {
@@ -56,6 +58,9 @@ struct Verdict {
   int pid = 0;                          // of the rank; 0 when no rank is to blame
   std::optional<ExitEvidence> evidence;
 };
+
+// How a job, or a generation of it, ended: well, or as the verdict says.
+using JobOutcome = Outcome<Verdict>;
 
 // The top level of verdict.json; `rank`, `step`, `pid` and `evidence` are null when there is none.
 nlohmann::ordered_json ToJson(const Verdict& verdict);

@@ -17,28 +17,29 @@ using testing::Error;
 using testing::Exited;
 using ::testing::HasSubstr;
 
-std::optional<Verdict> After(const std::vector<v1::Event>& events) {
+JobOutcome After(const std::vector<v1::Event>& events) {
   FailureObserver observer(3);
   for (const v1::Event& event : events) observer.OnEvent("a", event);
   return observer.Conclude();
 }
 
 TEST(FailureObserverTest, NoneWhenEveryRankSucceeds) {
-  EXPECT_FALSE(After({Exited(0, 0), Exited(1, 0)}).has_value());
+  EXPECT_TRUE(After({Exited(0, 0), Exited(1, 0)}).ok());
 }
 
 TEST(FailureObserverTest, TheFirstThatFailedUnstoppedTakesTheBlame) {
-  const auto verdict =
+  const JobOutcome outcome =
       After({Exited(2, 0, SIGTERM, true), Exited(1, 7), Exited(0, 9), Exited(3, 1, 0, true)});
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_EQ(verdict->cause, Cause::kExitCode);
-  EXPECT_EQ(verdict->rank, 1);
-  EXPECT_EQ(verdict->host, "a");
-  EXPECT_EQ(verdict->exit_code, 7);
-  EXPECT_EQ(verdict->signal, 0);
-  EXPECT_EQ(verdict->generation, 3);
-  EXPECT_EQ(verdict->message, "rank 1 on a ended with status 7");
-  EXPECT_EQ(verdict->proof, "process 1001 exited with status 7");
+  ASSERT_FALSE(outcome.ok());
+  const Verdict& verdict = outcome.failure();
+  EXPECT_EQ(verdict.cause, Cause::kExitCode);
+  EXPECT_EQ(verdict.rank, 1);
+  EXPECT_EQ(verdict.host, "a");
+  EXPECT_EQ(verdict.exit_code, 7);
+  EXPECT_EQ(verdict.signal, 0);
+  EXPECT_EQ(verdict.generation, 3);
+  EXPECT_EQ(verdict.message, "rank 1 on a ended with status 7");
+  EXPECT_EQ(verdict.proof, "process 1001 exited with status 7");
 }
 
 v1::Event EndedBecause(v1::StopCause cause) {
@@ -50,17 +51,17 @@ v1::Event EndedBecause(v1::StopCause cause) {
 TEST(FailureObserverTest, ADaemonThatStoppedItsRanksForItselfIsTheReason) {
   const v1::Event stopped = Exited(0, 0, SIGTERM, true);
   const auto lease = After({stopped, EndedBecause(v1::STOP_LEASE_EXPIRED)});
-  ASSERT_TRUE(lease.has_value());
-  EXPECT_EQ(lease->cause, Cause::kHostLost);
-  EXPECT_EQ(lease->exit_code, 4);
-  EXPECT_THAT(lease->message, HasSubstr("heard nothing from dsrun"));
+  ASSERT_FALSE(lease.ok());
+  EXPECT_EQ(lease.failure().cause, Cause::kHostLost);
+  EXPECT_EQ(lease.failure().exit_code, 4);
+  EXPECT_THAT(lease.failure().message, HasSubstr("heard nothing from dsrun"));
   const auto signalled = After({stopped, EndedBecause(v1::STOP_DAEMON_SIGNALLED)});
-  ASSERT_TRUE(signalled.has_value());
-  EXPECT_EQ(signalled->cause, Cause::kDaemonLost);
-  EXPECT_EQ(signalled->message, "the daemon of host a was told to end");
+  ASSERT_FALSE(signalled.ok());
+  EXPECT_EQ(signalled.failure().cause, Cause::kDaemonLost);
+  EXPECT_EQ(signalled.failure().message, "the daemon of host a was told to end");
   const auto failed = After({Exited(1, 7), stopped, EndedBecause(v1::STOP_RANK_FAILED)});
-  ASSERT_TRUE(failed.has_value());
-  EXPECT_EQ(failed->exit_code, 7);
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.failure().exit_code, 7);
 }
 
 TEST(FailureObserverTest, ARefusedPortMeansThatOnlyTheDaemonIsGone) {
@@ -68,10 +69,11 @@ TEST(FailureObserverTest, ARefusedPortMeansThatOnlyTheDaemonIsGone) {
   observer.OnHostLost("b", {.grade = HostGrade::kLost,
                             .evidence = "1 renewal of its lease failed: reset",
                             .probe = {Reachability::kRefused, "10.0.0.2:1: Connection refused"}});
-  const auto verdict = observer.Conclude();
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_EQ(verdict->cause, Cause::kDaemonLost);
-  EXPECT_EQ(verdict->proof,
+  const JobOutcome outcome = observer.Conclude();
+  ASSERT_FALSE(outcome.ok());
+  const Verdict& verdict = outcome.failure();
+  EXPECT_EQ(verdict.cause, Cause::kDaemonLost);
+  EXPECT_EQ(verdict.proof,
             "1 renewal of its lease failed: reset; its port: 10.0.0.2:1: Connection refused");
 }
 
@@ -79,50 +81,54 @@ TEST(FailureObserverTest, AnOpenPortMeansThatTheHostIsThere) {
   FailureObserver observer(0);
   observer.OnHostLost("b", {.grade = HostGrade::kLost,
                             .probe = {Reachability::kListening, "10.0.0.2:1 takes connections"}});
-  const auto verdict = observer.Conclude();
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_EQ(verdict->cause, Cause::kHostLost);
-  EXPECT_THAT(verdict->hint, HasSubstr("the host answers but dsrund does not"));
+  const JobOutcome outcome = observer.Conclude();
+  ASSERT_FALSE(outcome.ok());
+  const Verdict& verdict = outcome.failure();
+  EXPECT_EQ(verdict.cause, Cause::kHostLost);
+  EXPECT_THAT(verdict.hint, HasSubstr("the host answers but dsrund does not"));
 }
 
 TEST(FailureObserverTest, ASignalBecomes128PlusItsNumber) {
-  const auto verdict = After({Exited(0, 0, SIGKILL)});
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_EQ(verdict->cause, Cause::kSignal);
-  EXPECT_EQ(verdict->exit_code, 137);
-  EXPECT_EQ(verdict->signal, SIGKILL);
-  EXPECT_EQ(verdict->message, "rank 0 on a was killed by signal 9 (SIGKILL)");
-  EXPECT_THAT(verdict->hint, HasSubstr("out-of-memory killer"));
+  const JobOutcome outcome = After({Exited(0, 0, SIGKILL)});
+  ASSERT_FALSE(outcome.ok());
+  const Verdict& verdict = outcome.failure();
+  EXPECT_EQ(verdict.cause, Cause::kSignal);
+  EXPECT_EQ(verdict.exit_code, 137);
+  EXPECT_EQ(verdict.signal, SIGKILL);
+  EXPECT_EQ(verdict.message, "rank 0 on a was killed by signal 9 (SIGKILL)");
+  EXPECT_THAT(verdict.hint, HasSubstr("out-of-memory killer"));
 }
 
 TEST(FailureObserverTest, OutOfMemoryHasItsOwnCauseAndProof) {
   v1::Event event = Exited(0, 0, SIGKILL);
   event.mutable_rank_exited()->set_oom_killed(true);
   event.mutable_rank_exited()->set_max_rss_bytes(std::uint64_t{3} << 30);
-  const auto verdict = After({event});
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_EQ(verdict->cause, Cause::kOutOfMemory);
-  EXPECT_EQ(verdict->message, "rank 0 on a was killed by the kernel: out of memory");
-  EXPECT_EQ(verdict->proof, "process 1000 was ended by signal 9 (SIGKILL), peak memory 3.00 GiB");
+  const JobOutcome outcome = After({event});
+  ASSERT_FALSE(outcome.ok());
+  const Verdict& verdict = outcome.failure();
+  EXPECT_EQ(verdict.cause, Cause::kOutOfMemory);
+  EXPECT_EQ(verdict.message, "rank 0 on a was killed by the kernel: out of memory");
+  EXPECT_EQ(verdict.proof, "process 1000 was ended by signal 9 (SIGKILL), peak memory 3.00 GiB");
 }
 
 TEST(FailureObserverTest, WhatTheRankReportedComesFirst) {
-  const auto verdict = After({Beacon(1, 12), Error(1, "model: no config.json", "add one"),
+  const JobOutcome outcome = After({Beacon(1, 12), Error(1, "model: no config.json", "add one"),
                               Error(0, "peer is gone"), Exited(1, 2), Exited(0, 1)});
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_EQ(verdict->cause, Cause::kConfig);
-  EXPECT_EQ(verdict->message, "model: no config.json");
-  EXPECT_EQ(verdict->hint, "add one");
-  EXPECT_EQ(verdict->exit_code, 2);
-  EXPECT_EQ(verdict->step, 12);
+  ASSERT_FALSE(outcome.ok());
+  const Verdict& verdict = outcome.failure();
+  EXPECT_EQ(verdict.cause, Cause::kConfig);
+  EXPECT_EQ(verdict.message, "model: no config.json");
+  EXPECT_EQ(verdict.hint, "add one");
+  EXPECT_EQ(verdict.exit_code, 2);
+  EXPECT_EQ(verdict.step, 12);
 }
 
 TEST(FailureObserverTest, AReportedErrorIsClassedByItsStatus) {
   const v1::Event error = Error(0, "m");
-  EXPECT_EQ(After({error, Exited(0, 2)})->cause, Cause::kConfig);
-  EXPECT_EQ(After({error, Exited(0, 6)})->cause, Cause::kCheckpoint);
-  EXPECT_EQ(After({error, Exited(0, 1)})->cause, Cause::kRankError);
-  EXPECT_EQ(After({error, Exited(0, 0, SIGSEGV)})->cause, Cause::kSignal);
+  EXPECT_EQ(After({error, Exited(0, 2)}).failure().cause, Cause::kConfig);
+  EXPECT_EQ(After({error, Exited(0, 6)}).failure().cause, Cause::kCheckpoint);
+  EXPECT_EQ(After({error, Exited(0, 1)}).failure().cause, Cause::kRankError);
+  EXPECT_EQ(After({error, Exited(0, 0, SIGSEGV)}).failure().cause, Cause::kSignal);
 }
 
 TEST(FailureObserverTest, ReportsWithoutAStepAreNoSteps) {
@@ -130,16 +136,17 @@ TEST(FailureObserverTest, ReportsWithoutAStepAreNoSteps) {
   beacon.mutable_rank_report()->mutable_beacon();
   v1::Event step;
   step.mutable_rank_report()->mutable_step();
-  const auto verdict = After({beacon, step, Exited(0, 5)});
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_FALSE(verdict->step.has_value());
-  EXPECT_EQ(verdict->message, "rank 0 on a ended with status 5");
+  const JobOutcome outcome = After({beacon, step, Exited(0, 5)});
+  ASSERT_FALSE(outcome.ok());
+  const Verdict& verdict = outcome.failure();
+  EXPECT_FALSE(verdict.step.has_value());
+  EXPECT_EQ(verdict.message, "rank 0 on a ended with status 5");
 }
 
 TEST(FailureObserverTest, LastLinesAreTheRanksOwn) {
   v1::Event event = Exited(0, 1);
   event.mutable_rank_exited()->set_last_stderr("one\n\nthree");
-  EXPECT_THAT(After({event})->last_lines, ElementsAre("one", "", "three"));
+  EXPECT_THAT(After({event}).failure().last_lines, ElementsAre("one", "", "three"));
 }
 
 TEST(FailureObserverTest, AUserStopIsNobodysFault) {
@@ -148,43 +155,47 @@ TEST(FailureObserverTest, AUserStopIsNobodysFault) {
   observer.OnUserStop(SIGTERM);
   observer.OnEvent("a", Exited(0, 0, SIGTERM, true));
   observer.OnEvent("a", Exited(1, 1));  // died of its neighbour's end before the daemon's stop
-  const auto verdict = observer.Conclude();
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_EQ(verdict->cause, Cause::kUserStop);
-  EXPECT_EQ(verdict->rank, -1);
-  EXPECT_EQ(verdict->signal, SIGINT);
-  EXPECT_EQ(verdict->exit_code, 130);
+  const JobOutcome outcome = observer.Conclude();
+  ASSERT_FALSE(outcome.ok());
+  const Verdict& verdict = outcome.failure();
+  EXPECT_EQ(verdict.cause, Cause::kUserStop);
+  EXPECT_EQ(verdict.rank, -1);
+  EXPECT_EQ(verdict.signal, SIGINT);
+  EXPECT_EQ(verdict.exit_code, 130);
 }
 
 TEST(FailureObserverTest, AUserStopAfterAFailureChangesNothing) {
   FailureObserver observer(0);
   observer.OnEvent("a", Exited(0, 4));
   observer.OnUserStop(SIGINT);
-  EXPECT_EQ(observer.Conclude()->exit_code, 4);
+  EXPECT_EQ(observer.Conclude().failure().exit_code, 4);
 }
 
 TEST(FailureObserverTest, ALostDaemonIsALostHost) {
   FailureObserver observer(0);
   observer.OnDaemonLost("b", "connection reset");
   EXPECT_TRUE(observer.failed());
-  const auto verdict = observer.Conclude();
-  EXPECT_EQ(verdict->cause, Cause::kDaemonLost);
-  EXPECT_EQ(verdict->host, "b");
-  EXPECT_EQ(verdict->exit_code, 4);
-  EXPECT_EQ(verdict->proof, "connection reset");
+  const JobOutcome outcome = observer.Conclude();
+  ASSERT_FALSE(outcome.ok());
+  const Verdict& verdict = outcome.failure();
+  EXPECT_EQ(verdict.cause, Cause::kDaemonLost);
+  EXPECT_EQ(verdict.host, "b");
+  EXPECT_EQ(verdict.exit_code, 4);
+  EXPECT_EQ(verdict.proof, "connection reset");
 }
 
 TEST(FailureObserverTest, OnlyTheFirstHostThatCouldNotLaunchIsNamed) {
   FailureObserver observer(2);
   observer.OnLaunchFailed("b", NotFoundError("prog: no such program"));
   observer.OnLaunchFailed("c", UnavailableError("connection refused"));
-  const auto verdict = observer.Conclude();
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_EQ(verdict->cause, Cause::kLaunch);
-  EXPECT_EQ(verdict->host, "b");
-  EXPECT_EQ(verdict->exit_code, 3);
-  EXPECT_EQ(verdict->generation, 2);
-  EXPECT_EQ(verdict->message, "host b could not start its ranks: prog: no such program");
+  const JobOutcome outcome = observer.Conclude();
+  ASSERT_FALSE(outcome.ok());
+  const Verdict& verdict = outcome.failure();
+  EXPECT_EQ(verdict.cause, Cause::kLaunch);
+  EXPECT_EQ(verdict.host, "b");
+  EXPECT_EQ(verdict.exit_code, 3);
+  EXPECT_EQ(verdict.generation, 2);
+  EXPECT_EQ(verdict.message, "host b could not start its ranks: prog: no such program");
 }
 
 TEST(VerdictTest, JsonHasExactlyTheDocumentedKeys) {

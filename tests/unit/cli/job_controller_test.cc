@@ -140,6 +140,17 @@ class FakeStarter : public SpareStarter {
   std::vector<std::pair<std::string, int>> started;
 };
 
+// Each generation's is given its number.
+class NumberedProgram : public Program {
+ public:
+  StatusOr<RankProgram> ForGeneration(int generation) const override {
+    if (!answer.ok()) return answer;
+    return RankProgram{.argv = {"prog", std::to_string(generation)}};
+  }
+
+  Status answer;
+};
+
 class JobControllerTest : public ::testing::Test {
  protected:
   FakeDaemon* AddSpare(const std::string& name, std::vector<int> slots,
@@ -158,27 +169,18 @@ class JobControllerTest : public ::testing::Test {
     hosts_.push_back({.host = name, .slots = {0, 1}});
   }
   JobController& Controller(int max_restarts = 0, double grace_seconds = 1) {
-    JobRequest request{.job_id = "job",
-                       .plan = PlanWorld(hosts_),
-                       .working_directories = std::vector<std::string>(hosts_.size(), "/"),
-                       .exports = std::vector<Environment>(hosts_.size()),
-                       .master_addr = "m",
-                       .grace_seconds = grace_seconds,
-                       .max_restarts = max_restarts};
-    request.program = [this](int generation) -> StatusOr<RankProgram> {
-      if (!program_answer_.ok()) return program_answer_;
-      return RankProgram{.argv = {"prog", std::to_string(generation)}};
-    };
+    JobPlan plan{.job_id = "job",
+                 .flags = {.master_addr = named_master_addr_,
+                           .max_restarts = max_restarts,
+                           .grace_seconds = grace_seconds},
+                 .world = PlanWorld(hosts_),
+                 .master_addr = "m"};
+    for (const auto& spare : starter_.daemons) {
+      plan.spares.push_back({.host = spare.name, .slots = spare.slots, .remote = true});
+    }
     std::vector<HostDaemon*> daemons;
     for (const auto& daemon : daemons_) daemons.push_back(daemon.get());
-    for (const auto& spare : starter_.daemons) {
-      const std::vector<int> slots(spare.slots);
-      request.spares.push_back({.slots = {.host = spare.name, .slots = slots},
-                                .working_directory = "/",
-                                .remote = true});
-    }
-    request.master_addr_named = master_addr_named_;
-    controller_ = std::make_unique<JobController>(std::move(request), daemons, &observer_,
+    controller_ = std::make_unique<JobController>(std::move(plan), &program_, daemons, &observer_,
                                                   JobController::Partners{.spares = &starter_});
     return *controller_;
   }
@@ -186,16 +188,16 @@ class JobControllerTest : public ::testing::Test {
   std::vector<std::unique_ptr<FakeDaemon>> daemons_;
   std::vector<HostSlots> hosts_;
   FakeStarter starter_;
-  bool master_addr_named_ = false;
+  std::string named_master_addr_;  // by the user
   RecordingObserver observer_;
-  Status program_answer_;
+  NumberedProgram program_;
   std::unique_ptr<JobController> controller_;
 };
 
 TEST_F(JobControllerTest, SucceedsWhenEveryRankOnEveryHostDoes) {
   AddHost("a", {{Output(0, "hello\n"), Exited(0, 0), Exited(1, 0), Ended()}});
   AddHost("b", {{Exited(2, 0), Exited(3, 0), Ended()}});
-  EXPECT_FALSE(Controller().Run().has_value());
+  EXPECT_TRUE(Controller().Run().ok());
   EXPECT_THAT(observer_.prepared, ElementsAre("a", "b"));
   EXPECT_EQ(observer_.output, "hello\n");
   EXPECT_TRUE(daemons_[0]->prepared.lease_master_port());
@@ -222,23 +224,25 @@ TEST_F(JobControllerTest, EveryHostIsToldTheSameRendezvous) {
 TEST_F(JobControllerTest, AFailureOnOneHostStopsAllOthers) {
   AddHost("a", {{}});
   AddHost("b", {{Exited(3, 7), Ended()}});
-  const auto verdict = Controller().Run();
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_EQ(verdict->rank, 3);
-  EXPECT_EQ(verdict->host, "b");
-  EXPECT_EQ(verdict->exit_code, 7);
+  const JobOutcome outcome = Controller().Run();
+  ASSERT_FALSE(outcome.ok());
+  const Verdict& verdict = outcome.failure();
+  EXPECT_EQ(verdict.rank, 3);
+  EXPECT_EQ(verdict.host, "b");
+  EXPECT_EQ(verdict.exit_code, 7);
   EXPECT_THAT(daemons_[0]->graces, ElementsAre(1));
 }
 
 TEST_F(JobControllerTest, ALostDaemonStopsAllOthers) {
   AddHost("a", {{}});
   AddHost("b", {{Cut()}});
-  const auto verdict = Controller().Run();
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_EQ(verdict->cause, Cause::kDaemonLost);
-  EXPECT_EQ(verdict->host, "b");
-  EXPECT_EQ(verdict->exit_code, 4);
-  EXPECT_EQ(verdict->proof, "connection reset");
+  const JobOutcome outcome = Controller().Run();
+  ASSERT_FALSE(outcome.ok());
+  const Verdict& verdict = outcome.failure();
+  EXPECT_EQ(verdict.cause, Cause::kDaemonLost);
+  EXPECT_EQ(verdict.host, "b");
+  EXPECT_EQ(verdict.exit_code, 4);
+  EXPECT_EQ(verdict.proof, "connection reset");
 }
 
 HostChange Lost(int host) {
@@ -255,13 +259,14 @@ TEST_F(JobControllerTest, ALostHostEndsTheJobAndIsNotWaitedFor) {
   AddHost("b", {{}});
   JobController& controller = Controller();
   observer_.on_output = [&] { controller.OnHostChange(Lost(1)); };
-  const auto verdict = controller.Run();
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_EQ(verdict->cause, Cause::kHostLost);
-  EXPECT_EQ(verdict->host, "b");
-  EXPECT_EQ(verdict->exit_code, 4);
-  EXPECT_EQ(verdict->message, "host b is lost: nothing was heard from it for 30.0 s");
-  EXPECT_EQ(verdict->proof,
+  const JobOutcome outcome = controller.Run();
+  ASSERT_FALSE(outcome.ok());
+  const Verdict& verdict = outcome.failure();
+  EXPECT_EQ(verdict.cause, Cause::kHostLost);
+  EXPECT_EQ(verdict.host, "b");
+  EXPECT_EQ(verdict.exit_code, 4);
+  EXPECT_EQ(verdict.message, "host b is lost: nothing was heard from it for 30.0 s");
+  EXPECT_EQ(verdict.proof,
             "last heard at 2023-11-14 22:13:20 UTC; 5 renewals of its lease failed, the last: "
             "deadline exceeded; its port: 10.0.0.2:1: No route to host");
   EXPECT_THAT(daemons_[0]->graces, ElementsAre(1));
@@ -276,7 +281,7 @@ TEST_F(JobControllerTest, AHostThatIsLostBeforeTheLaunchStartsNothing) {
   suspect.grade = HostGrade::kSuspect;
   controller.OnHostChange(Lost(0));
   controller.OnHostChange(suspect);
-  EXPECT_EQ(controller.Run()->cause, Cause::kHostLost);
+  EXPECT_EQ(controller.Run().failure().cause, Cause::kHostLost);
   EXPECT_TRUE(daemons_[0]->launched.empty());
 }
 
@@ -293,7 +298,7 @@ TEST_F(JobControllerTest, ASuspectHostIsAnnouncedAndNothingElse) {
     controller.OnHostChange(alive);
     controller.OnHostChange(suspect);
   };
-  EXPECT_EQ(controller.Run()->cause, Cause::kUserStop);
+  EXPECT_EQ(controller.Run().failure().cause, Cause::kUserStop);
   ASSERT_GE(observer_.notices.size(), 2U);
   EXPECT_EQ(observer_.notices[0].find("host a is not heard from; 5 renewals"), 0U);
   EXPECT_EQ(observer_.notices[1], "host a is heard from again");
@@ -303,14 +308,14 @@ TEST_F(JobControllerTest, AStopThatDidNotGetThroughIsSentAgain) {
   AddHost("a", {{}});
   AddHost("b", {{Exited(3, 7), Ended()}});
   daemons_[0]->unanswered_stops = 2;
-  EXPECT_EQ(Controller().Run()->exit_code, 7);
+  EXPECT_EQ(Controller().Run().failure().exit_code, 7);
   EXPECT_THAT(daemons_[0]->graces, ElementsAre(1));
 }
 
 TEST_F(JobControllerTest, AClockThatIsFarOffIsANotice) {
   AddHost("a", {{Ended()}});
   daemons_[0]->prepare_answer.set_unix_nanos(1'000'000'000);
-  EXPECT_FALSE(Controller().Run().has_value());
+  EXPECT_TRUE(Controller().Run().ok());
   ASSERT_EQ(observer_.notices.size(), 1U);
   EXPECT_EQ(observer_.notices[0].find("host a: its clock is "), 0U);
   EXPECT_NE(observer_.notices[0].find(" s behind; the times"), std::string::npos);
@@ -323,10 +328,11 @@ TEST_F(JobControllerTest, ASecondSignalKillsAtOnce) {
     controller.OnSignal(SIGINT);
     controller.OnSignal(SIGINT);
   };
-  const auto verdict = controller.Run();
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_EQ(verdict->cause, Cause::kUserStop);
-  EXPECT_EQ(verdict->exit_code, 130);
+  const JobOutcome outcome = controller.Run();
+  ASSERT_FALSE(outcome.ok());
+  const Verdict& verdict = outcome.failure();
+  EXPECT_EQ(verdict.cause, Cause::kUserStop);
+  EXPECT_EQ(verdict.exit_code, 130);
   EXPECT_THAT(daemons_[0]->graces, ElementsAre(60, 0));
   EXPECT_EQ(daemons_[0]->launched.size(), 1u) << "a stopped job does not restart";
 }
@@ -337,7 +343,7 @@ TEST_F(JobControllerTest, SigusrGoesOnToEveryHostAndStopsNothing) {
   JobController& controller = Controller();
   controller.OnSignal(SIGUSR2);  // nobody to hear it yet
   observer_.on_output = [&] { controller.OnSignal(SIGUSR1); };
-  EXPECT_FALSE(controller.Run().has_value());
+  EXPECT_TRUE(controller.Run().ok());
   EXPECT_THAT(daemons_[0]->signals, ElementsAre(SIGUSR1));
   EXPECT_THAT(daemons_[1]->signals, ElementsAre(SIGUSR1));
   EXPECT_THAT(observer_.notices, ElementsAre(HasSubstr("no rank was running")));
@@ -347,7 +353,7 @@ TEST_F(JobControllerTest, ASignalBeforeTheLaunchStartsNothing) {
   AddHost("a", {{Ended()}});
   JobController& controller = Controller();
   controller.OnSignal(SIGTERM);
-  EXPECT_EQ(controller.Run()->exit_code, 143);
+  EXPECT_EQ(controller.Run().failure().exit_code, 143);
   EXPECT_TRUE(daemons_[0]->launched.empty());
 }
 
@@ -359,12 +365,13 @@ TEST_F(JobControllerTest, AHostThatRefusesEndsTheJobBeforeAnyRank) {
   finding->set_name("dsrank");
   finding->set_message("no dsrank beside dsrund");
   finding->set_hint("install it");
-  const auto verdict = Controller().Run();
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_EQ(verdict->cause, Cause::kPreflight);
-  EXPECT_EQ(verdict->exit_code, 3);
-  EXPECT_EQ(verdict->message, "host b: no dsrank beside dsrund");
-  EXPECT_EQ(verdict->hint, "install it");
+  const JobOutcome outcome = Controller().Run();
+  ASSERT_FALSE(outcome.ok());
+  const Verdict& verdict = outcome.failure();
+  EXPECT_EQ(verdict.cause, Cause::kPreflight);
+  EXPECT_EQ(verdict.exit_code, 3);
+  EXPECT_EQ(verdict.message, "host b: no dsrank beside dsrund");
+  EXPECT_EQ(verdict.hint, "install it");
   EXPECT_TRUE(daemons_[0]->launched.empty());
 }
 
@@ -375,9 +382,10 @@ TEST_F(JobControllerTest, AllHostsThatRefuseAreNamed) {
     finding->set_level(v1::Finding::FAIL);
     finding->set_message("train.py: No such file or directory");
   }
-  const auto verdict = Controller().Run();
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_EQ(verdict->message, "host a: train.py: No such file or directory");
+  const JobOutcome outcome = Controller().Run();
+  ASSERT_FALSE(outcome.ok());
+  const Verdict& verdict = outcome.failure();
+  EXPECT_EQ(verdict.message, "host a: train.py: No such file or directory");
   EXPECT_THAT(observer_.notices, ElementsAre("2 of 3 hosts refuse the job:",
                                              "  host a: train.py: No such file or directory",
                                              "  host c: train.py: No such file or directory"));
@@ -387,11 +395,12 @@ TEST_F(JobControllerTest, AHostThatCannotLaunchStopsTheOthers) {
   AddHost("a", {{}});
   AddHost("b", {{}});
   daemons_[1]->launch_answer = NotFoundError("prog: no such program");
-  const auto verdict = Controller().Run();
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_EQ(verdict->cause, Cause::kLaunch);
-  EXPECT_EQ(verdict->host, "b");
-  EXPECT_EQ(verdict->exit_code, 3);
+  const JobOutcome outcome = Controller().Run();
+  ASSERT_FALSE(outcome.ok());
+  const Verdict& verdict = outcome.failure();
+  EXPECT_EQ(verdict.cause, Cause::kLaunch);
+  EXPECT_EQ(verdict.host, "b");
+  EXPECT_EQ(verdict.exit_code, 3);
   EXPECT_THAT(daemons_[0]->graces, ElementsAre(0));
 }
 
@@ -403,13 +412,14 @@ TEST_F(JobControllerTest, ADaemonThatIsGoneAtTheLaunchIsALostOne) {
     AddHost("a", {{}});
     AddHost("b", {{}});
     daemons_[1]->launch_answer = answer;
-    const auto verdict = Controller().Run();
-    ASSERT_TRUE(verdict.has_value());
-    EXPECT_EQ(verdict->cause, Cause::kDaemonLost);
-    EXPECT_EQ(verdict->host, "b");
-    EXPECT_EQ(verdict->exit_code, 4);
-    EXPECT_THAT(verdict->proof, HasSubstr("Launch ended with"));
-    EXPECT_THAT(verdict->proof, HasSubstr(answer.message()));
+    const JobOutcome outcome = Controller().Run();
+    ASSERT_FALSE(outcome.ok());
+    const Verdict& verdict = outcome.failure();
+    EXPECT_EQ(verdict.cause, Cause::kDaemonLost);
+    EXPECT_EQ(verdict.host, "b");
+    EXPECT_EQ(verdict.exit_code, 4);
+    EXPECT_THAT(verdict.proof, HasSubstr("Launch ended with"));
+    EXPECT_THAT(verdict.proof, HasSubstr(answer.message()));
     EXPECT_THAT(daemons_[0]->graces, ElementsAre(0));
   }
 }
@@ -417,7 +427,7 @@ TEST_F(JobControllerTest, ADaemonThatIsGoneAtTheLaunchIsALostOne) {
 TEST_F(JobControllerTest, RestartsWithANewGenerationUntilItSucceeds) {
   const v1::Event step = Beacon(0, 4);
   AddHost("a", {{step, Exited(0, 7), Ended()}, {Exited(0, 0, SIGKILL), Ended()}, {Ended()}});
-  EXPECT_FALSE(Controller(/*max_restarts=*/2).Run().has_value());
+  EXPECT_TRUE(Controller(/*max_restarts=*/2).Run().ok());
   ASSERT_EQ(daemons_[0]->launched.size(), 3u);
   EXPECT_EQ(daemons_[0]->launched[2].generation(), 2u);
   EXPECT_EQ(daemons_[0]->launched[2].ranks(0).argv(1), "2");
@@ -429,7 +439,7 @@ TEST_F(JobControllerTest, RestartsWithANewGenerationUntilItSucceeds) {
 TEST_F(JobControllerTest, TheSameErrorAtTheSameStepTwiceIsNotTriedAgain) {
   const std::vector<v1::Event> script = {Beacon(0, 4), Exited(0, 7), Ended()};
   AddHost("a", {script, script, script});
-  EXPECT_EQ(Controller(/*max_restarts=*/5).Run()->exit_code, 7);
+  EXPECT_EQ(Controller(/*max_restarts=*/5).Run().failure().exit_code, 7);
   EXPECT_EQ(daemons_[0]->launched.size(), 2u);
   EXPECT_EQ(observer_.notices.back(), "not restarted: the same error at step 4 twice");
 }
@@ -450,7 +460,7 @@ TEST_F(JobControllerTest, ASpareTakesThePlaceOfALostHost) {
   FakeDaemon* const spare = AddSpare("c", {2, 3}, {{Exited(2, 0), Exited(3, 0), Ended()}});
   JobController& controller = Controller(/*max_restarts=*/1);
   observer_.on_output = [&] { controller.OnHostChange(Lost(1)); };
-  EXPECT_FALSE(controller.Run().has_value());
+  EXPECT_TRUE(controller.Run().ok());
   EXPECT_TRUE(daemons_[1]->abandoned);
   EXPECT_THAT(starter_.started, ElementsAre(std::pair("away", 1), std::pair("c", 1)));
   EXPECT_THAT(observer_.prepared, ElementsAre("a", "b", "c"));
@@ -470,7 +480,7 @@ TEST_F(JobControllerTest, ASpareInTheFirstPlaceIsWhereTheRanksMeet) {
   AddHost("a", {{Cut()}});
   AddHost("b", {{}, {Ended()}});
   FakeDaemon* const spare = AddSpare("c", {0, 1}, {{Ended()}});
-  EXPECT_FALSE(Controller(/*max_restarts=*/1).Run().has_value());
+  EXPECT_TRUE(Controller(/*max_restarts=*/1).Run().ok());
   EXPECT_TRUE(spare->prepared.lease_master_port());
   for (const v1::LaunchRequest& launch : {spare->launched.at(0), daemons_[1]->launched.at(1)}) {
     EXPECT_EQ(VariableOf(launch, "MASTER_ADDR"), "addr-of-spare");
@@ -484,7 +494,7 @@ TEST_F(JobControllerTest, ALateWordAboutAReplacedHostIsNotAboutTheSpare) {
   AddSpare("c", {0, 1}, {{Ended()}});
   JobController& controller = Controller(/*max_restarts=*/1);
   observer_.on_output = [&] { controller.OnHostChange(Lost(1)); };
-  EXPECT_FALSE(controller.Run().has_value());
+  EXPECT_TRUE(controller.Run().ok());
 }
 
 TEST_F(JobControllerTest, ALostSpareIsALostHost) {
@@ -493,10 +503,11 @@ TEST_F(JobControllerTest, ALostSpareIsALostHost) {
   FakeDaemon* const spare = AddSpare("c", {0, 1}, {{}});
   JobController& controller = Controller(/*max_restarts=*/2);
   observer_.on_output = [&] { controller.OnHostChange(Lost(2)); };
-  const auto verdict = controller.Run();
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_EQ(verdict->cause, Cause::kHostLost);
-  EXPECT_EQ(verdict->host, "c");
+  const JobOutcome outcome = controller.Run();
+  ASSERT_FALSE(outcome.ok());
+  const Verdict& verdict = outcome.failure();
+  EXPECT_EQ(verdict.cause, Cause::kHostLost);
+  EXPECT_EQ(verdict.host, "c");
   EXPECT_TRUE(spare->abandoned);
 }
 
@@ -506,7 +517,7 @@ TEST_F(JobControllerTest, AHostThatIsLostAfterARankHasFailedIsReplacedToo) {
   AddSpare("c", {0, 1}, {{Ended()}});
   JobController& controller = Controller(/*max_restarts=*/1, /*grace_seconds=*/60);
   observer_.on_output = [&] { controller.OnHostChange(Lost(1)); };
-  EXPECT_FALSE(controller.Run().has_value());
+  EXPECT_TRUE(controller.Run().ok());
   EXPECT_THAT(starter_.started, ElementsAre(std::pair("c", 1)));
 }
 
@@ -514,9 +525,10 @@ TEST_F(JobControllerTest, WithoutASpareThatFitsALostHostIsTheEnd) {
   AddHost("a", {{}});
   AddHost("b", {{Cut()}});
   AddSpare("c", {0}, {});
-  const auto verdict = Controller(/*max_restarts=*/3).Run();
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_EQ(verdict->cause, Cause::kDaemonLost);
+  const JobOutcome outcome = Controller(/*max_restarts=*/3).Run();
+  ASSERT_FALSE(outcome.ok());
+  const Verdict& verdict = outcome.failure();
+  EXPECT_EQ(verdict.cause, Cause::kDaemonLost);
   EXPECT_THAT(
       observer_.notices,
       ElementsAre("not restarted: host b is gone, and too few spares with as many slots are left"));
@@ -526,8 +538,8 @@ TEST_F(JobControllerTest, WithoutASpareThatFitsALostHostIsTheEnd) {
 TEST_F(JobControllerTest, NoSpareTakesThePlaceThatTheUserHasNamed) {
   AddHost("a", {{Cut()}});
   AddSpare("c", {0, 1}, {});
-  master_addr_named_ = true;
-  EXPECT_EQ(Controller(/*max_restarts=*/3).Run()->cause, Cause::kDaemonLost);
+  named_master_addr_ = "m";
+  EXPECT_EQ(Controller(/*max_restarts=*/3).Run().failure().cause, Cause::kDaemonLost);
   EXPECT_THAT(observer_.notices, ElementsAre(HasSubstr("--master_addr names it")));
 }
 
@@ -538,10 +550,11 @@ TEST_F(JobControllerTest, SparesThatRefuseLeaveTheVerdictAsItWas) {
   v1::Finding* finding = spare->prepare_answer.add_findings();
   finding->set_level(v1::Finding::FAIL);
   finding->set_message("no dsrank beside dsrund");
-  const auto verdict = Controller(/*max_restarts=*/3).Run();
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_EQ(verdict->cause, Cause::kDaemonLost);
-  EXPECT_EQ(verdict->host, "b");
+  const JobOutcome outcome = Controller(/*max_restarts=*/3).Run();
+  ASSERT_FALSE(outcome.ok());
+  const Verdict& verdict = outcome.failure();
+  EXPECT_EQ(verdict.cause, Cause::kDaemonLost);
+  EXPECT_EQ(verdict.host, "b");
   EXPECT_EQ(observer_.notices.back(),
             "not restarted: no spare host could take the place of host b");
   EXPECT_EQ(observer_.notices.at(1), "spare host c: no dsrank beside dsrund");
@@ -551,21 +564,23 @@ TEST_F(JobControllerTest, SparesThatRefuseLeaveTheVerdictAsItWas) {
 TEST_F(JobControllerTest, AnObserverThatCannotKeepUpItsFilesEndsTheJob) {
   AddHost("a", {{Output(0, "x\n"), Output(0, "y\n")}});
   observer_.output_answer = ResourceExhaustedError("log: No space left on device");
-  const auto verdict = Controller().Run();
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_EQ(verdict->cause, Cause::kInternal);
-  EXPECT_EQ(verdict->exit_code, 1);
-  EXPECT_EQ(verdict->message, "log: No space left on device");
+  const JobOutcome outcome = Controller().Run();
+  ASSERT_FALSE(outcome.ok());
+  const Verdict& verdict = outcome.failure();
+  EXPECT_EQ(verdict.cause, Cause::kInternal);
+  EXPECT_EQ(verdict.exit_code, 1);
+  EXPECT_EQ(verdict.message, "log: No space left on device");
   EXPECT_EQ(observer_.output, "x\n") << "it is not asked again";
 }
 
 TEST_F(JobControllerTest, WithoutAUsableCheckpointNothingStarts) {
   AddHost("a", {{Ended()}});
-  program_answer_ = DataLossError("step-4 is damaged");
-  const auto verdict = Controller().Run();
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_EQ(verdict->cause, Cause::kCheckpoint);
-  EXPECT_EQ(verdict->exit_code, 6);
+  program_.answer = DataLossError("step-4 is damaged");
+  const JobOutcome outcome = Controller().Run();
+  ASSERT_FALSE(outcome.ok());
+  const Verdict& verdict = outcome.failure();
+  EXPECT_EQ(verdict.cause, Cause::kCheckpoint);
+  EXPECT_EQ(verdict.exit_code, 6);
   EXPECT_TRUE(daemons_[0]->launched.empty());
 }
 

@@ -143,12 +143,21 @@ TEST_F(LaunchPlanTest, EveryNameOfThisMachineIsLocalAndNoOther) {
   }
 }
 
-std::vector<std::string> Names(const std::vector<HostSlots>& hosts) {
+std::vector<std::string> Names(const std::vector<JobHost>& hosts) {
   std::vector<std::string> names;
-  for (const HostSlots& host : hosts) {
+  for (const JobHost& host : hosts) {
+    EXPECT_EQ(host.entry.name, host.host);
     names.push_back(host.host + "/" + std::to_string(host.slots.size()));
   }
   return names;
+}
+
+std::vector<bool> RemoteOnes(const LaunchPlan& plan) {
+  std::vector<bool> remote;
+  for (const auto* hosts : {&plan.world.hosts, &plan.spares}) {
+    for (const JobHost& host : *hosts) remote.push_back(host.remote);
+  }
+  return remote;
 }
 
 TEST_F(LaunchPlanTest, SparesTakeNoRanksAndStandBehindTheHosts) {
@@ -158,11 +167,9 @@ TEST_F(LaunchPlanTest, SparesTakeNoRanksAndStandBehindTheHosts) {
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   EXPECT_EQ(plan->world.world_size(), 6);
   EXPECT_THAT(Names(plan->spares), ElementsAre("a/2", "c/3"));
-  std::vector<std::string> entries;
-  for (const HostEntry& entry : plan->entries) entries.push_back(entry.name);
-  EXPECT_THAT(entries, ElementsAre("b", "me", "a", "c"));
+  EXPECT_THAT(Names(plan->world.hosts), ElementsAre("b/2", "me/4"));
   PlaceHosts(Machine(0), &*plan);
-  EXPECT_THAT(plan->here, ElementsAre(false, true, false, false));
+  EXPECT_THAT(RemoteOnes(*plan), ElementsAre(true, false, true, true));
 
   flags.num_gpus = 1;
   flags.num_nodes = 1;
@@ -199,7 +206,7 @@ TEST_F(LaunchPlanTest, TellsThisMachineFromHostsReachedOverSsh) {
   auto plan = MakeLaunchPlan(flags, Machine(0), nullptr);
   ASSERT_TRUE(plan.ok());
   PlaceHosts(Machine(0), &*plan);
-  EXPECT_THAT(plan->here, ElementsAre(false, true, true, false, false, false));
+  EXPECT_THAT(RemoteOnes(*plan), ElementsAre(true, false, false, true, true, true));
 }
 
 TEST(ProbeThisHostTest, SeesThisMachine) {

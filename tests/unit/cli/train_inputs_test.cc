@@ -227,8 +227,8 @@ TEST_F(TrainInputsTest, ThereMustBeACheckpointToResumeFrom) {
 TEST_F(TrainInputsTest, ARestartWithoutACheckpointStartsAsAtFirst) {
   config::TrainJob job{.model = "tiny", .data = {"d"}, .checkpoint_dir = Path("checkpoints")};
   const TrainProgram program(job, /*first_generation=*/3);
-  EXPECT_TRUE(program(3)->notices.empty());
-  const auto restarted = program(4);
+  EXPECT_TRUE(program.ForGeneration(3)->notices.empty());
+  const auto restarted = program.ForGeneration(4);
   ASSERT_TRUE(restarted.ok());
   EXPECT_THAT(restarted->notices, ElementsAre("no checkpoint yet: starting again as at first"));
   EXPECT_THAT(restarted->argv, ElementsAre("", "train", "@DSRUN_JOB_DIR@/train.json"));

@@ -1,0 +1,72 @@
+#include "cli/job/job_plan.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "cli/job/gather_exports.h"
+#include "cli/plan/exports.h"
+#include "cli/plan/rank_environment.h"
+
+namespace ds::cli {
+namespace {
+
+// Where the ranks of a host run: as its hostfile entry says, else as --workdir says, else here.
+std::string WorkingDirectory(const LaunchFlags& flags, const HostEntry& entry, const Shell& shell) {
+  const auto own = entry.keys.find("workdir");
+  if (own != entry.keys.end()) return own->second;
+  return (shell.working_directory / flags.workdir).lexically_normal().string();
+}
+
+const std::string* FindVariable(const Environment& environment, std::string_view name) {
+  const auto found = std::find_if(environment.begin(), environment.end(),
+                                  [&](const auto& variable) { return variable.first == name; });
+  return found == environment.end() ? nullptr : &found->second;
+}
+
+// This machine's ranks inherit the shell's environment, those of another get what DeepSpeed exports
+// of it.
+void CompleteHost(const JobPlan& plan, const Shell& shell, JobHost* host) {
+  host->working_directory = WorkingDirectory(plan.flags, host->entry, shell);
+  host->exports = host->remote ? Overlay(RemoteExports(shell.environment, host->working_directory),
+                                         plan.exports)
+                               : plan.exports;
+  const std::string* threads = FindVariable(host->exports, "OMP_NUM_THREADS");
+  if (threads == nullptr && !host->remote)
+    threads = FindVariable(shell.environment, "OMP_NUM_THREADS");
+  host->sets_threads = threads != nullptr && !threads->empty();
+}
+
+}  // namespace
+
+const JobHost& JobPlan::host(int number) const {
+  const auto place = static_cast<std::size_t>(number);
+  return place < world.hosts.size() ? world.hosts[place] : spares[place - world.hosts.size()];
+}
+
+JobPlan PlanJob(std::string job_id, LaunchFlags flags, LaunchPlan launch, Environment exports,
+                const Shell& shell) {
+  JobPlan plan{.job_id = std::move(job_id),
+               .flags = std::move(flags),
+               .world = std::move(launch.world),
+               .spares = std::move(launch.spares),
+               .exports = std::move(exports)};
+  plan.master_addr =
+      plan.flags.master_addr.empty() ? DefaultMasterAddress(plan.world) : plan.flags.master_addr;
+  for (JobHost& host : plan.world.hosts) CompleteHost(plan, shell, &host);
+  for (JobHost& spare : plan.spares) CompleteHost(plan, shell, &spare);
+  return plan;
+}
+
+StatusOr<JobPlan> PlanJobFromHere(std::string job_id, const LaunchFlags& flags) {
+  DS_ASSIGN_OR_RETURN(LaunchPlan launch, PlanFromThisHost(flags));
+  DS_ASSIGN_OR_RETURN(GatheredExports exports, GatherExports(flags));
+  const Shell shell{.environment = ShellEnvironment(),
+                    .working_directory = std::filesystem::current_path()};
+  JobPlan plan =
+      PlanJob(std::move(job_id), flags, std::move(launch), std::move(exports.environment), shell);
+  plan.notices = std::move(exports.notices);
+  return plan;
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,51 @@
+#pragma once
+
+// JobPlan: everything dsrun knows of a job before it contacts anybody.
+//
+// Threads: a plain value.
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "cli/flags/launch_flags.h"
+#include "cli/plan/launch_plan.h"
+#include "cli/plan/world_plan.h"
+#include "runtime/base/status.h"
+
+namespace ds::cli {
+
+struct JobPlan {
+  std::string job_id;
+  LaunchFlags flags;  // as they were given, and checked
+  WorldPlan world;
+  std::vector<JobHost> spares;
+  Environment exports;      // that the user has named, over the environment of every host
+  std::string master_addr;  // without other hosts; their daemons tell of a better one
+  int first_generation = 0;
+  std::vector<std::string> notices;  // for the user, before anything starts
+  // Our own trainer: it is told which device to use, reports steps and reads no input.
+  bool trains = false;
+  std::int64_t total_steps = 0;            // 0 = not known
+  std::vector<std::string> closing_lines;  // for the user, when the job has ended well
+
+  // Hosts are numbered by their place in the world, and spares behind them.
+  const JobHost& host(int number) const;
+  int host_count() const { return static_cast<int>(world.hosts.size() + spares.size()); }
+};
+
+// What a plan depends on of the shell that dsrun was called in.
+struct Shell {
+  Environment environment;
+  std::filesystem::path working_directory;
+};
+
+// Pure. Requires: `launch` was made from `flags`.
+JobPlan PlanJob(std::string job_id, LaunchFlags flags, LaunchPlan launch, Environment exports,
+                const Shell& shell);
+
+// The same with what this process sees: this host, the hostfile, env files. One thread at a time.
+StatusOr<JobPlan> PlanJobFromHere(std::string job_id, const LaunchFlags& flags);
+
+}  // namespace ds::cli

@@ -1,0 +1,31 @@
+#pragma once
+
+// Program: what the ranks of a job execute.
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/status.h"
+
+namespace ds::cli {
+
+// Of one generation. argv[0] == "" is the host's dsrank; the text "@DSRUN_JOB_DIR@" in argv is the
+// folder of `files`.
+struct RankProgram {
+  std::vector<std::string> argv;
+  std::string script;           // a file among argv, which must be on every host; "" = none
+  int local_rank_position = 0;  // where --local_rank=N goes in argv; 0 = nowhere
+  std::vector<std::pair<std::string, std::string>> files;  // name, content
+  std::vector<std::string> notices;                        // for the user
+};
+
+class Program {
+ public:
+  virtual ~Program() = default;
+  // argv[0] and script are the same for every generation. An error ends the job (kDataLoss,
+  // kNotFound: no usable checkpoint).
+  virtual StatusOr<RankProgram> ForGeneration(int generation) const = 0;
+};
+
+}  // namespace ds::cli

@@ -1,0 +1,94 @@
+#include "cli/job/job_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ds::cli {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::Not;
+using ::testing::Pair;
+
+const Shell kShell{.environment = {{"HOME", "/root"}, {"NCCL_DEBUG", "INFO"}, {"PATH", "/bin"}},
+                   .working_directory = "/here"};
+
+// "a" is this machine; "b" and the spare "c" are not.
+LaunchPlan TwoHostsAndASpare() {
+  LaunchPlan launch{
+      .world = PlanWorld({{.host = "a", .slots = {0}}, {.host = "b", .slots = {0, 1}}}),
+      .spares = {{.host = "c", .slots = {0, 1}, .remote = true}}};
+  launch.world.hosts[1].remote = true;
+  return launch;
+}
+
+TEST(JobPlanTest, TakesWhatWasPlannedAndGiven) {
+  const JobPlan plan =
+      PlanJob("job", {.master_port = 4000, .umask = 7}, TwoHostsAndASpare(), {{"LR", "3"}}, kShell);
+  EXPECT_EQ(plan.job_id, "job");
+  EXPECT_EQ(plan.flags.master_port, 4000);
+  EXPECT_EQ(plan.flags.umask, 7);
+  EXPECT_EQ(plan.world.world_size(), 3);
+  EXPECT_THAT(plan.exports, ElementsAre(Pair("LR", "3")));
+}
+
+TEST(JobPlanTest, SparesAreNumberedBehindTheHosts) {
+  const JobPlan plan = PlanJob("job", {}, TwoHostsAndASpare(), {}, kShell);
+  EXPECT_EQ(plan.host_count(), 3);
+  EXPECT_EQ(plan.host(0).host, "a");
+  EXPECT_EQ(plan.host(2).host, "c");
+}
+
+TEST(JobPlanTest, RanksMeetWhereTheUserSaysElseAtTheFirstHost) {
+  EXPECT_EQ(PlanJob("job", {}, TwoHostsAndASpare(), {}, kShell).master_addr, "a");
+  EXPECT_EQ(PlanJob("job", {.master_addr = "m"}, TwoHostsAndASpare(), {}, kShell).master_addr, "m");
+}
+
+TEST(JobPlanTest, AHostStartsWhereItsEntrySaysElseWhereTheFlagElseHere) {
+  LaunchPlan launch = TwoHostsAndASpare();
+  launch.world.hosts[1].entry.keys["workdir"] = "/data";
+  const JobPlan here = PlanJob("job", {}, launch, {}, kShell);
+  EXPECT_EQ(here.host(0).working_directory, "/here/");
+  EXPECT_EQ(here.host(1).working_directory, "/data");
+  EXPECT_EQ(here.host(2).working_directory, "/here/");
+  const JobPlan below = PlanJob("job", {.workdir = "sub/../x"}, launch, {}, kShell);
+  EXPECT_EQ(below.host(0).working_directory, "/here/x");
+  EXPECT_EQ(below.host(1).working_directory, "/data");
+  EXPECT_EQ(PlanJob("job", {.workdir = "/else"}, launch, {}, kShell).host(0).working_directory,
+            "/else");
+}
+
+TEST(JobPlanTest, ThisMachineInheritsTheShellAndOthersGetWhatIsExported) {
+  const JobPlan plan = PlanJob("job", {}, TwoHostsAndASpare(), {{"LR", "3"}}, kShell);
+  EXPECT_THAT(plan.host(0).exports, ElementsAre(Pair("LR", "3")));
+  for (const int number : {1, 2}) {
+    EXPECT_THAT(plan.host(number).exports, Contains(Pair("NCCL_DEBUG", "INFO")));
+    EXPECT_THAT(plan.host(number).exports, Contains(Pair("PYTHONPATH", "/here/")));
+    EXPECT_THAT(plan.host(number).exports, Contains(Pair("LR", "3")));
+    EXPECT_THAT(plan.host(number).exports, Not(Contains(Pair("HOME", "/root"))));
+    EXPECT_THAT(plan.host(number).exports, Not(Contains(Pair("PATH", "/bin"))));
+  }
+}
+
+// By host of TwoHostsAndASpare: whether its ranks find OMP_NUM_THREADS.
+std::vector<bool> ThreadsAreSet(const Environment& exports, const Environment& shell) {
+  const JobPlan plan = PlanJob("job", {}, TwoHostsAndASpare(), exports, {.environment = shell});
+  std::vector<bool> set;
+  for (int number = 0; number < plan.host_count(); ++number) {
+    set.push_back(plan.host(number).sets_threads);
+  }
+  return set;
+}
+
+TEST(JobPlanTest, ThreadsOfThisShellMeanNothingElsewhere) {
+  EXPECT_THAT(ThreadsAreSet({}, {}), ElementsAre(false, false, false));
+  EXPECT_THAT(ThreadsAreSet({}, {{"OMP_NUM_THREADS", "8"}}), ElementsAre(true, false, false));
+  EXPECT_THAT(ThreadsAreSet({{"OMP_NUM_THREADS", "3"}}, {}), ElementsAre(true, true, true));
+  EXPECT_THAT(ThreadsAreSet({{"OMP_NUM_THREADS", ""}}, {{"OMP_NUM_THREADS", "8"}}),
+              ElementsAre(false, false, false))
+      << "to export nothing is to set nothing";
+}
+
+}  // namespace
+}  // namespace ds::cli
