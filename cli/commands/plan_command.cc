@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "cli/flags/flag_parser.h"
-#include "cli/job/gather_exports.h"
 #include "cli/plan/core_list.h"
 #include "cli/plan/exports.h"
 #include "cli/plan/launch_plan.h"

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "cli/flags/flag_parser.h"
-#include "cli/job/job_id.h"
 #include "cli/job/job_plan.h"
 #include "cli/job/program.h"
 #include "cli/job/run_directory.h"

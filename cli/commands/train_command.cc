@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "cli/flags/flag_parser.h"
-#include "cli/job/job_id.h"
 #include "cli/job/job_plan.h"
 #include "cli/session/job_description.h"
 #include "cli/train/train_inputs.h"

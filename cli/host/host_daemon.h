@@ -1,7 +1,7 @@
 #pragma once
 
 // HostDaemon: what the controller needs of the daemon of one host. The real ones are reached over
-// gRPC (local_host.h, network_host.h); tests bring their own.
+// gRPC (local_daemon.h, network_host.h); tests bring their own.
 //
 // Threads: Watch is called from one thread while the other calls may come from others.
 

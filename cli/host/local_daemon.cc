@@ -106,6 +106,32 @@ Status LocalDaemon::AwaitReady(const UniqueFd& ready) const {
   return OkStatus();
 }
 
+StatusOr<v1::PrepareResponse> LocalDaemon::Prepare(const v1::PrepareRequest& request) {
+  return client_->Prepare(request);
+}
+
+std::future<StatusOr<v1::LaunchResponse>> LocalDaemon::BeginLaunch(
+    const v1::LaunchRequest& request) {
+  return client_->BeginLaunch(request);
+}
+
+StatusOr<v1::StopResponse> LocalDaemon::Stop(const v1::StopRequest& request) {
+  return client_->Stop(request);
+}
+
+StatusOr<v1::SignalResponse> LocalDaemon::Signal(const v1::SignalRequest& request) {
+  return client_->Signal(request);
+}
+
+StatusOr<v1::InputResponse> LocalDaemon::Input(const v1::InputRequest& request) {
+  return client_->Input(request);
+}
+
+Status LocalDaemon::Watch(int generation, const EventCallback& on_event) {
+  return client_->Watch(
+      {.job_id = options_.job_id, .generation = static_cast<std::uint32_t>(generation)}, on_event);
+}
+
 Status LocalDaemon::Close() {
   HangUp();
   client_.reset();  // while the daemon ends

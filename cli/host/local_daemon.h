@@ -1,21 +1,23 @@
 #pragma once
 
-// LocalDaemon: the dsrund of this host, a child in a session of its own, bound to the life of this
-// object by a pipe. When that closes (Close, the destructor, or the end of this process in any way,
-// SIGKILL included) dsrund stops its ranks and ends.
+// LocalDaemon: the dsrund of this machine, a child in a session of its own, bound to the life of
+// this object by a pipe. When that closes (Close, the destructor, or the end of this process in any
+// way, SIGKILL included) dsrund stops its ranks and ends.
 //
 // Calls go over a socket pair of which the daemon gets the other end: no path leads to it, so no
 // other process can. The files of the job lie in a private 0700 folder under $XDG_RUNTIME_DIR or
 // /tmp. Nothing is left there afterwards.
 //
-// Threads: one thread at a time; client() is as DaemonClient says.
+// Threads: as HostDaemon says; Start and Close on one.
 
 #include <chrono>
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <string>
 
 #include "cli/host/daemon_client.h"
+#include "cli/host/host_daemon.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/process/private_folder.h"
@@ -29,14 +31,14 @@ struct LocalDaemonOptions {
   std::chrono::milliseconds start_timeout{10'000};
 };
 
-class LocalDaemon {
+class LocalDaemon : public HostDaemon {
  public:
   // Returns when the daemon takes calls. kNotFound when there is no dsrund, kUnavailable when it
   // ended instead (it has said why on stderr).
   static StatusOr<std::unique_ptr<LocalDaemon>> Start(LocalDaemonOptions options);
 
   // Closes and ignores the outcome.
-  ~LocalDaemon();
+  ~LocalDaemon() override;
   LocalDaemon(const LocalDaemon&) = delete;
   LocalDaemon& operator=(const LocalDaemon&) = delete;
 
@@ -45,8 +47,14 @@ class LocalDaemon {
   // Its private folder; gone after Close.
   const std::filesystem::path& folder() const { return folder_.path(); }
 
-  // Tells the daemon that nobody needs it any more and does not wait for its end. Idempotent.
-  void HangUp() { controller_pipe_.Reset(); }
+  StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest& request) override;
+  std::future<StatusOr<v1::LaunchResponse>> BeginLaunch(const v1::LaunchRequest& request) override;
+  StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request) override;
+  StatusOr<v1::SignalResponse> Signal(const v1::SignalRequest& request) override;
+  StatusOr<v1::InputResponse> Input(const v1::InputRequest& request) override;
+  Status Watch(int generation, const EventCallback& on_event) override;
+  // Does not wait for the daemon's end. Idempotent.
+  void HangUp() override { controller_pipe_.Reset(); }
 
   // Hangs up and waits until dsrund, and with it every rank, has ended (at most the job's grace).
   // Idempotent. kInternal when dsrund did not end cleanly.

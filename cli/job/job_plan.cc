@@ -1,15 +1,31 @@
 #include "cli/job/job_plan.h"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdio>
+#include <ctime>
+#include <random>
 #include <string_view>
 #include <utility>
 
-#include "cli/job/gather_exports.h"
 #include "cli/plan/exports.h"
 #include "cli/plan/rank_environment.h"
 
 namespace ds::cli {
 namespace {
+
+constexpr std::size_t kLongestName = 32;
+
+std::string Readable(std::string_view name) {
+  name.remove_prefix(name.find_last_of('/') + 1);  // npos + 1 is 0
+  std::string readable;
+  for (const char c : name.substr(0, kLongestName)) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.';
+    readable += plain ? c : '-';
+  }
+  return readable.empty() || readable[0] == '.' ? "job" + readable : readable;
+}
 
 // Where the ranks of a host run: as its hostfile entry says, else as --workdir says, else here.
 std::string WorkingDirectory(const LaunchFlags& flags, const HostEntry& entry, const Shell& shell) {
@@ -56,6 +72,17 @@ JobPlan PlanJob(std::string job_id, LaunchFlags flags, LaunchPlan launch, Enviro
   for (JobHost& host : plan.world.hosts) CompleteHost(plan, shell, &host);
   for (JobHost& spare : plan.spares) CompleteHost(plan, shell, &spare);
   return plan;
+}
+
+std::string MakeJobId(std::string_view name, std::int64_t unix_nanos) {
+  const std::time_t seconds = unix_nanos / 1'000'000'000;
+  std::tm local{};
+  ::localtime_r(&seconds, &local);
+  std::array<char, 32> time{};
+  std::strftime(time.data(), time.size(), "%Y%m%d-%H%M%S", &local);
+  std::array<char, 16> random{};
+  std::snprintf(random.data(), random.size(), "%04x", std::random_device()() & 0xFFFFU);
+  return Readable(name) + "-" + time.data() + "-" + random.data();
 }
 
 StatusOr<JobPlan> PlanJobFromHere(std::string job_id, const LaunchFlags& flags) {

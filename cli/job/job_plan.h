@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/flags/launch_flags.h"
@@ -35,7 +36,7 @@ struct JobPlan {
   int host_count() const { return static_cast<int>(world.hosts.size() + spares.size()); }
 };
 
-// What a plan depends on of the shell that dsrun was called in.
+// The shell that dsrun was called in, as far as a plan depends on it.
 struct Shell {
   Environment environment;
   std::filesystem::path working_directory;
@@ -45,7 +46,13 @@ struct Shell {
 JobPlan PlanJob(std::string job_id, LaunchFlags flags, LaunchPlan launch, Environment exports,
                 const Shell& shell);
 
-// The same with what this process sees: this host, the hostfile, env files. One thread at a time.
+// "train-20261121-071203-4f2a": what it runs, when (local time), and something random, so that
+// names sort by time and differ on this machine. `name` is cut down to letters, digits, '-', '_'
+// and '.'.
+std::string MakeJobId(std::string_view name, std::int64_t unix_nanos);
+
+// The same as PlanJob with what this process sees: this host, the hostfile, env files. One thread
+// at a time.
 StatusOr<JobPlan> PlanJobFromHere(std::string job_id, const LaunchFlags& flags);
 
 }  // namespace ds::cli

@@ -10,8 +10,8 @@
 
 namespace ds::cli {
 
-// Of one generation. argv[0] == "" is the host's dsrank; the text "@DSRUN_JOB_DIR@" in argv is the
-// folder of `files`.
+// The program of one generation. argv[0] == "" is the host's dsrank; the text "@DSRUN_JOB_DIR@" in
+// argv is the folder of `files`.
 struct RankProgram {
   std::vector<std::string> argv;
   std::string script;           // a file among argv, which must be on every host; "" = none

@@ -6,7 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <filesystem>
 #include <utility>
+
+#include "cli/plan/env_file.h"
+#include "cli/plan/secrets.h"
 
 namespace ds::cli {
 namespace {
@@ -70,6 +74,18 @@ bool IsRemotePrefix(const std::string& name) {
                      [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
+std::optional<std::string> Value(const Environment& environment, std::string_view name) {
+  const std::string* found = Find(environment, name);
+  return found == nullptr ? std::nullopt : std::optional<std::string>(*found);
+}
+
+// Intel's OpenMP would move the threads of a bound rank to cores of its own choice.
+Status CheckCoreBinding(const Environment& exports) {
+  if (!RankVariable(exports, "KMP_AFFINITY").has_value()) return OkStatus();
+  return InvalidArgumentError(
+      "--bind_cores_to_rank contradicts KMP_AFFINITY in the environment; unset one of them");
+}
+
 }  // namespace
 
 Environment ShellEnvironment() {
@@ -116,6 +132,35 @@ Environment RemoteExports(const Environment& shell, std::string_view working_dir
 Environment Overlay(Environment base, const Environment& over) {
   for (const auto& [name, value] : over) Set(name, value, &base);
   return base;
+}
+
+StatusOr<GatheredExports> GatherExports(const LaunchFlags& flags) {
+  GatheredExports gathered;
+  const Environment shell = ShellEnvironment();
+  ExportRequest request{.words = flags.exports};
+  for (const std::filesystem::path& path :
+       UsualEnvFiles(Value(shell, "DS_ENV_FILE"), Value(shell, "HOME").value_or(""),
+                     std::filesystem::current_path())) {
+    DS_ASSIGN_OR_RETURN(Environment file, ReadEnvFile(path));
+    gathered.notices.push_back("ranks get the variables of " + path.string());
+    request.files.push_back(std::move(file));
+  }
+  for (const std::string& path : flags.env_files) {
+    DS_ASSIGN_OR_RETURN(Environment file, ReadEnvFile(path));
+    request.files.push_back(std::move(file));
+  }
+  DS_ASSIGN_OR_RETURN(gathered.environment, ResolveExports(request, shell));
+  if (flags.bind_cores_to_rank) DS_RETURN_IF_ERROR(CheckCoreBinding(gathered.environment));
+  return gathered;
+}
+
+std::vector<std::string> StoredExports(const std::vector<std::string>& words) {
+  std::vector<std::string> stored;
+  for (const std::string& word : words) {
+    const std::string name = word.substr(0, word.find('='));
+    stored.push_back(IsSecretName(name) ? name : word);
+  }
+  return stored;
 }
 
 }  // namespace ds::cli

@@ -10,13 +10,15 @@
 // Later ones win: the prefixes that remote hosts are given anyway, env files in their order, then
 // -x in its order.
 //
-// Pure but for ShellEnvironment and RankVariable; safe from any thread.
+// Pure but for ShellEnvironment, RankVariable and GatherExports, which read this process's
+// environment.
 
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cli/flags/launch_flags.h"
 #include "cli/plan/rank_environment.h"
 #include "runtime/base/status.h"
 
@@ -41,6 +43,20 @@ StatusOr<Environment> ResolveExports(const ExportRequest& request, const Environ
 // `working_directory` in front. In an AISC job (AISC_JOB_NAME) the network devices of this host
 // stay here.
 Environment RemoteExports(const Environment& shell, std::string_view working_directory);
+
+struct GatheredExports {
+  Environment environment;
+  std::vector<std::string> notices;  // they name env files that nobody named
+};
+
+// GatherExports lays over one another what the env files hold and -x asks for: .deepspeed_env of
+// the home folder, then of the working directory (DS_ENV_FILE names another), then --env_file, then
+// -x. Refuses variables that contradict a flag.
+StatusOr<GatheredExports> GatherExports(const LaunchFlags& flags);
+
+// The words of -x as job.json keeps them: the value of a secret is left out, so that `resume` takes
+// it from the shell it is called in.
+std::vector<std::string> StoredExports(const std::vector<std::string>& words);
 
 // `over` laid over `base`; every name once.
 Environment Overlay(Environment base, const Environment& over);

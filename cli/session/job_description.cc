@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/flags/launch_flags_json.h"
-#include "cli/job/gather_exports.h"
+#include "cli/plan/exports.h"
 #include "cli/plan/secrets.h"
 #include "runtime/base/clock.h"
 

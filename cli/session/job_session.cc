@@ -10,9 +10,8 @@
 #include "cli/console/console.h"
 #include "cli/flags/report_error.h"
 #include "cli/job/job_controller.h"
-#include "cli/session/signal_relay.h"
-#include "cli/session/signal_watch.h"
 #include "cli/session/start_hosts.h"
+#include "cli/session/user_signals.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
 
@@ -68,7 +67,7 @@ Verdict HostsFailed(const std::vector<FailedHost>& failed, int host_count, Conso
 class JobSession : private SpareStarter {
  public:
   JobSession(const JobPlan& plan, const Program& program, RunDirectory* run_directory,
-             SignalRelay* signals, Console* console)
+             UserSignals* signals, Console* console)
       : plan_(plan),
         program_(program),
         run_directory_(run_directory),
@@ -93,7 +92,7 @@ class JobSession : private SpareStarter {
   const JobPlan& plan_;
   const Program& program_;
   RunDirectory* const run_directory_;
-  SignalRelay* const signals_;
+  UserSignals* const signals_;
   Console* const console_;
   HostStarter starter_;
   StartedHosts hosts_;
@@ -203,15 +202,14 @@ int Conclude(const JobOutcome& outcome, const JobPlan& plan, RunDirectory* run_d
 
 StatusOr<int> RunJob(const JobPlan& plan, const Program& program, RunDirectory* run_directory) {
   ::signal(SIGPIPE, SIG_IGN);  // a closed console must not end the job
-  SignalRelay relay;
-  SignalWatch signals;  // before any other thread, which must not take the user's signals
+  UserSignals signals;         // before any other thread, which must not take the user's signals
   DS_ASSIGN_OR_RETURN(const ConsoleOptions console_options, MakeConsoleOptions(plan));
   BacklogWriter writer;
   Console console(console_options, &writer);
   ShowNotices(plan, &console);
-  DS_RETURN_IF_ERROR(signals.Listen([&relay](int signal) { relay.Send(signal); }));
+  DS_RETURN_IF_ERROR(signals.Listen());
 
-  JobSession session(plan, program, run_directory, &relay, &console);
+  JobSession session(plan, program, run_directory, &signals, &console);
   const Status started = session.StartHosts();
   if (!started.ok()) return ReportError(started, kExitPreflight);
   const JobOutcome outcome = session.Run();

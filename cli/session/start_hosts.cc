@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "cli/host/local_host.h"
+#include "cli/host/local_daemon.h"
 #include "cli/host/network_host.h"
 #include "cli/plan/rank_environment.h"
 #include "cli/remote/daemon_binary.h"
@@ -78,7 +78,7 @@ StatusOr<StartedHosts> HostStarter::Run(NoticeCallback notice) {
     if (plan_->host(number).remote) {
       remote.push_back(number);
     } else {
-      DS_ASSIGN_OR_RETURN(started.daemons[number], LocalHost::Start(plan_->job_id));
+      DS_ASSIGN_OR_RETURN(started.daemons[number], LocalDaemon::Start({.job_id = plan_->job_id}));
     }
   }
   if (!remote.empty()) DS_RETURN_IF_ERROR(StartRemote(remote, &started));
@@ -94,7 +94,7 @@ StatusOr<StartedHosts> HostStarter::Run(NoticeCallback notice) {
 StatusOr<StartedSpare> HostStarter::StartSpare(int spare, int node_rank, StartedHosts* started) {
   const int number = static_cast<int>(places_.size()) + spare;
   if (!plan_->host(number).remote) {
-    DS_ASSIGN_OR_RETURN(started->daemons[number], LocalHost::Start(plan_->job_id));
+    DS_ASSIGN_OR_RETURN(started->daemons[number], LocalDaemon::Start({.job_id = plan_->job_id}));
   } else {
     started->failed.clear();
     DS_RETURN_IF_ERROR(StartRemote({number}, started));

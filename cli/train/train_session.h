@@ -14,8 +14,8 @@
 
 namespace ds::cli {
 
-// What concerns training is added to `plan` from `inputs`. Returns the exit status of dsrun; an
-// error means that nothing ran.
+// RunTraining adds to `plan` what concerns training, from `inputs`. It returns the exit status of
+// dsrun; an error means that nothing ran.
 StatusOr<int> RunTraining(JobPlan plan, TrainInputs inputs,
                           const std::vector<std::string>& command_line,
                           std::unique_ptr<RunDirectory> run_directory);

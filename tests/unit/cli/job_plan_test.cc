@@ -90,5 +90,13 @@ TEST(JobPlanTest, ThreadsOfThisShellMeanNothingElsewhere) {
       << "to export nothing is to set nothing";
 }
 
+TEST(JobIdTest, ReadableAndUnique) {
+  const std::string id = MakeJobId("/usr/bin/my prog;rm", 1'700'000'000'000'000'000);
+  EXPECT_THAT(id, ::testing::MatchesRegex("my-prog-rm-[0-9]{8}-[0-9]{6}-[0-9a-f]{4}"));
+  EXPECT_THAT(MakeJobId("", 0), ::testing::StartsWith("job-"));
+  EXPECT_THAT(MakeJobId("..", 0), ::testing::StartsWith("job..-"));
+  EXPECT_LT(MakeJobId(std::string(500, 'x'), 0).size(), 64u);
+}
+
 }  // namespace
 }  // namespace ds::cli

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cli/job/gather_exports.h"
+#include "cli/plan/exports.h"
 
 namespace ds::cli {
 namespace {

@@ -5,8 +5,6 @@
 
 #include <map>
 
-#include "cli/job/job_id.h"
-
 namespace ds::cli {
 namespace {
 
@@ -168,14 +166,6 @@ TEST(PutInPlaceTest, TheRanksKeepTheirNumbersAndGetTheSparesSlots) {
   EXPECT_TRUE(replaced.remote);
   EXPECT_EQ(job.world.hosts[0].host, "a");
   EXPECT_EQ(job.world.hosts[0].working_directory, "/a");
-}
-
-TEST(JobIdTest, ReadableAndUnique) {
-  const std::string id = MakeJobId("/usr/bin/my prog;rm", 1'700'000'000'000'000'000);
-  EXPECT_THAT(id, ::testing::MatchesRegex("my-prog-rm-[0-9]{8}-[0-9]{6}-[0-9a-f]{4}"));
-  EXPECT_THAT(MakeJobId("", 0), ::testing::StartsWith("job-"));
-  EXPECT_THAT(MakeJobId("..", 0), ::testing::StartsWith("job..-"));
-  EXPECT_LT(MakeJobId(std::string(500, 'x'), 0).size(), 64u);
 }
 
 }  // namespace

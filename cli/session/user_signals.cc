@@ -1,4 +1,4 @@
-#include "cli/session/signal_watch.h"
+#include "cli/session/user_signals.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -21,7 +21,7 @@ bool IsIgnored(int signal) {
 
 }  // namespace
 
-SignalWatch::SignalWatch() {
+UserSignals::UserSignals() {
   sigemptyset(&watched_);
   for (const int signal : {SIGTERM, SIGUSR1, SIGUSR2}) sigaddset(&watched_, signal);
   for (const int signal : {SIGINT, SIGHUP}) {
@@ -30,8 +30,7 @@ SignalWatch::SignalWatch() {
   ::pthread_sigmask(SIG_BLOCK, &watched_, nullptr);
 }
 
-Status SignalWatch::Listen(std::function<void(int)> on_signal) {
-  on_signal_ = std::move(on_signal);
+Status UserSignals::Listen() {
   signals_.Reset(::signalfd(-1, &watched_, SFD_CLOEXEC));
   if (!signals_.valid()) return ErrnoError(errno, "signalfd");
   quit_.Reset(::eventfd(0, EFD_CLOEXEC));
@@ -40,7 +39,7 @@ Status SignalWatch::Listen(std::function<void(int)> on_signal) {
   return OkStatus();
 }
 
-SignalWatch::~SignalWatch() {
+UserSignals::~UserSignals() {
   if (!thread_.joinable()) return;
   const std::uint64_t one = 1;
   // An eventfd with a counter of 0 always takes a 1.
@@ -48,7 +47,7 @@ SignalWatch::~SignalWatch() {
   thread_.join();
 }
 
-void SignalWatch::Loop() {
+void UserSignals::Loop() {
   std::array<pollfd, 2> watched = {pollfd{signals_.get(), POLLIN, 0},
                                    pollfd{quit_.get(), POLLIN, 0}};
   for (;;) {
@@ -57,9 +56,25 @@ void SignalWatch::Loop() {
     signalfd_siginfo info{};
     if ((watched[0].revents & POLLIN) != 0 &&
         ::read(signals_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
-      on_signal_(static_cast<int>(info.ssi_signo));
+      Deliver(static_cast<int>(info.ssi_signo));
     }
   }
+}
+
+void UserSignals::Deliver(int signal) {
+  const std::lock_guard lock(mutex_);
+  if (target_) {
+    target_(signal);
+  } else {
+    waiting_.push_back(signal);
+  }
+}
+
+void UserSignals::SetTarget(std::function<void(int)> target) {
+  const std::lock_guard lock(mutex_);
+  target_ = std::move(target);
+  if (!target_) return;
+  for (const int signal : std::exchange(waiting_, {})) target_(signal);
 }
 
 }  // namespace ds::cli

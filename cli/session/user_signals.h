@@ -1,0 +1,52 @@
+#pragma once
+
+// UserSignals: SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 on their way to whoever is concerned at
+// the moment: at first they end the start of the hosts, later they are the controller's.
+//
+// Of SIGINT and SIGHUP those that were ignored when this process began stay ignored: that is how
+// nohup and a shell's background jobs ask to be left alone. Create it before any other thread that
+// takes signals: from then on the signals are held back in the calling thread and in the threads it
+// starts. Listen delivers them on a thread of its own, those of the meantime first. The destructor
+// ends that thread; what comes then stays held back, for it must not change how a job that has
+// ended is reported.
+//
+// Threads: SetTarget from any; the target is called by one of them at a time.
+
+#include <csignal>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ds::cli {
+
+class UserSignals {
+ public:
+  UserSignals();
+  ~UserSignals();
+  UserSignals(const UserSignals&) = delete;
+  UserSignals& operator=(const UserSignals&) = delete;
+
+  // Once.
+  Status Listen();
+  // From now on `target` is called with each signal's number, with those that nobody got so far
+  // first; null: they wait.
+  void SetTarget(std::function<void(int)> target);
+
+ private:
+  void Loop();
+  void Deliver(int signal);
+
+  sigset_t watched_{};
+  UniqueFd signals_;
+  UniqueFd quit_;
+  std::mutex mutex_;
+  std::function<void(int)> target_;  // guarded by mutex_
+  std::vector<int> waiting_;         // guarded by mutex_
+  std::thread thread_;
+};
+
+}  // namespace ds::cli
