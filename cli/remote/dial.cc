@@ -21,7 +21,7 @@
 namespace ds::cli {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 struct Address {
   sockaddr_storage bytes{};
@@ -41,7 +41,8 @@ std::string Place(const Endpoint& endpoint) {
 }
 
 int MillisUntil(Interrupter::Deadline deadline) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - SteadyClock::now()).count();
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 3'600'000));
 }
 
@@ -94,9 +95,11 @@ int Resolve(const Endpoint& endpoint, int flags, std::vector<Address>* addresses
   return 0;
 }
 
-MaybeFailure ResolveInTime(const Endpoint& endpoint, Interrupter::Deadline deadline,
-                           Interrupter* interrupter, std::vector<Address>* addresses) {
-  if (Resolve(endpoint, AI_NUMERICHOST, addresses) == 0) return std::nullopt;
+HostResult<std::vector<Address>> ResolveInTime(const Endpoint& endpoint,
+                                               Interrupter::Deadline deadline,
+                                               Interrupter* interrupter) {
+  std::vector<Address> numeric;
+  if (Resolve(endpoint, AI_NUMERICHOST, &numeric) == 0) return numeric;
   const auto shared = std::make_shared<Resolution>();
   std::thread([shared, endpoint] {
     std::vector<Address> found;
@@ -110,14 +113,15 @@ MaybeFailure ResolveInTime(const Endpoint& endpoint, Interrupter::Deadline deadl
   std::unique_lock lock(shared->mutex);
   while (!shared->ready) {
     if (interrupter->interrupted()) return Interrupted();
-    if (Clock::now() >= deadline) {
+    if (SteadyClock::now() >= deadline) {
       return HostFailure{.kind = FailureKind::kName,
                          .message = "'" + endpoint.host + "': the name servers do not answer",
                          .hint = "give its address behind address= in the hostfile",
                          .transient = true};
     }
     // In slices, since the interrupter knows nothing of this condition.
-    shared->done.wait_until(lock, std::min(deadline, Clock::now() + std::chrono::milliseconds(50)));
+    shared->done.wait_until(lock,
+                            std::min(deadline, SteadyClock::now() + std::chrono::milliseconds(50)));
   }
   if (shared->error != 0) {
     return HostFailure{
@@ -126,12 +130,11 @@ MaybeFailure ResolveInTime(const Endpoint& endpoint, Interrupter::Deadline deadl
         .hint = "check its spelling, or give its address behind address= in the hostfile",
         .transient = shared->error == EAI_AGAIN};
   }
-  *addresses = std::move(shared->addresses);
-  return std::nullopt;
+  return std::move(shared->addresses);
 }
 
-MaybeFailure ConnectTo(const Address& address, const Endpoint& endpoint,
-                       Interrupter::Deadline deadline, Interrupter* interrupter, UniqueFd* result) {
+HostResult<UniqueFd> ConnectTo(const Address& address, const Endpoint& endpoint,
+                               Interrupter::Deadline deadline, Interrupter* interrupter) {
   UniqueFd fd(::socket(address.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return FromErrno(endpoint, errno);
   const int on = 1;
@@ -153,8 +156,7 @@ MaybeFailure ConnectTo(const Address& address, const Endpoint& endpoint,
     ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
   }
   if (error != 0) return FromErrno(endpoint, error);
-  *result = std::move(fd);
-  return std::nullopt;
+  return fd;
 }
 
 std::string AsText(const sockaddr_storage& address) {
@@ -172,21 +174,19 @@ std::string AsText(const sockaddr_storage& address) {
 
 }  // namespace
 
-MaybeFailure Dial(const Endpoint& endpoint, Interrupter::Deadline deadline,
-                  Interrupter* interrupter, UniqueFd* socket) {
-  std::vector<Address> addresses;
-  if (MaybeFailure failure = ResolveInTime(endpoint, deadline, interrupter, &addresses)) {
-    return failure;
+HostResult<UniqueFd> Dial(const Endpoint& endpoint, Interrupter::Deadline deadline,
+                          Interrupter* interrupter) {
+  const auto addresses = ResolveInTime(endpoint, deadline, interrupter);
+  if (!addresses.ok()) return addresses.failure();
+  std::vector<HostFailure> failures;
+  for (std::size_t i = 0; i < addresses->size(); ++i) {
+    const auto share = (deadline - SteadyClock::now()) / static_cast<int>(addresses->size() - i);
+    HostResult<UniqueFd> socket =
+        ConnectTo((*addresses)[i], endpoint, SteadyClock::now() + share, interrupter);
+    if (socket.ok() || socket.failure().kind == FailureKind::kInterrupted) return socket;
+    failures.push_back(socket.failure());
   }
-  MaybeFailure first;  // of the address that the resolver prefers
-  for (std::size_t i = 0; i < addresses.size(); ++i) {
-    const auto share = (deadline - Clock::now()) / static_cast<int>(addresses.size() - i);
-    MaybeFailure failure =
-        ConnectTo(addresses[i], endpoint, Clock::now() + share, interrupter, socket);
-    if (!failure || failure->kind == FailureKind::kInterrupted) return failure;
-    if (!first) first = std::move(failure);
-  }
-  return first;
+  return failures.front();  // of the address that the resolver prefers; it gives one at least
 }
 
 std::string LocalAddressTowards(const std::string& address) {

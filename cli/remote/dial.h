@@ -19,10 +19,10 @@ struct Endpoint {
   int port = 0;
 };
 
-// Tries the host's addresses in their order. On success `socket` is connected, non-blocking and
-// closed on exec.
-MaybeFailure Dial(const Endpoint& endpoint, Interrupter::Deadline deadline,
-                  Interrupter* interrupter, UniqueFd* socket);
+// Tries the host's addresses in their order. The socket is connected, non-blocking and closed on
+// exec.
+HostResult<UniqueFd> Dial(const Endpoint& endpoint, Interrupter::Deadline deadline,
+                          Interrupter* interrupter);
 
 // The address this machine would use towards `address`, a numeric one; "" when there is no way.
 std::string LocalAddressTowards(const std::string& address);

@@ -10,7 +10,7 @@
 namespace ds::cli {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::size_t kNamesShown = 3;
 
@@ -23,18 +23,20 @@ struct State {
   std::set<int> running;  // being tried
 };
 
-MaybeFailure Try(int index, const FanOutOptions& options, Interrupter* interrupter,
-                 const FanOut::Attempt& attempt) {
+HostOutcome Try(int index, const FanOutOptions& options, Interrupter* interrupter,
+                const FanOut::Attempt& attempt) {
   std::mt19937 random(std::random_device{}());
   std::uniform_real_distribution<double> between(0.0, 1.0);
-  const Interrupter::Deadline deadline = Clock::now() + options.timeout;
+  const Interrupter::Deadline deadline = SteadyClock::now() + options.timeout;
   for (int tried = 1;; ++tried) {
-    MaybeFailure failure = attempt(index, deadline);
-    if (!failure || !failure->transient) return failure;
+    HostOutcome outcome = attempt(index, deadline);
+    if (outcome.ok() || !outcome.failure().transient) return outcome;
     // A server that is busy with others' logins says so by hanging up.
-    if (tried >= options.tries && failure->kind != FailureKind::kHandshake) return failure;
+    if (tried >= options.tries && outcome.failure().kind != FailureKind::kHandshake) {
+      return outcome;
+    }
     const std::chrono::milliseconds pause = PauseBefore(options, tried, between(random));
-    if (Clock::now() + pause >= deadline || !interrupter->Sleep(pause)) return failure;
+    if (SteadyClock::now() + pause >= deadline || !interrupter->Sleep(pause)) return outcome;
   }
 }
 
@@ -47,10 +49,10 @@ std::chrono::milliseconds PauseBefore(const FanOutOptions& options, int next, do
       static_cast<std::int64_t>(static_cast<double>(pause.count()) * (0.5 + random)));
 }
 
-std::vector<MaybeFailure> FanOut::Run(int count, const FanOutOptions& options,
-                                      Interrupter* interrupter, const Attempt& attempt,
-                                      const Progress& progress) {
-  std::vector<MaybeFailure> failures(count);
+std::vector<HostOutcome> FanOut::Run(int count, const FanOutOptions& options,
+                                     Interrupter* interrupter, const Attempt& attempt,
+                                     const Progress& progress) {
+  std::vector<HostOutcome> outcomes(count);
   State state;
   const auto work = [&] {
     std::unique_lock lock(state.mutex);
@@ -58,12 +60,12 @@ std::vector<MaybeFailure> FanOut::Run(int count, const FanOutOptions& options,
       const int index = state.next++;
       state.running.insert(index);
       lock.unlock();
-      MaybeFailure failure = Try(index, options, interrupter, attempt);
+      HostOutcome outcome = Try(index, options, interrupter, attempt);
       lock.lock();
       state.running.erase(index);
-      state.ready += failure ? 0 : 1;
+      state.ready += outcome.ok() ? 1 : 0;
       ++state.done;
-      failures[index] = std::move(failure);
+      outcomes[index] = std::move(outcome);
       state.changed.notify_all();
     }
   };
@@ -80,7 +82,7 @@ std::vector<MaybeFailure> FanOut::Run(int count, const FanOutOptions& options,
     progress(now);
     lock.lock();
   }
-  return failures;
+  return outcomes;
 }
 
 }  // namespace ds::cli

@@ -34,14 +34,13 @@ struct FanOutProgress {
 
 class FanOut {
  public:
-  using Attempt = std::function<MaybeFailure(int index, Interrupter::Deadline deadline)>;
+  using Attempt = std::function<HostOutcome(int index, Interrupter::Deadline deadline)>;
   using Progress = std::function<void(const FanOutProgress&)>;  // on the thread of Run
 
-  // The failures, by index. The first failure does not stop the others: the user wants to hear of
-  // all.
-  static std::vector<MaybeFailure> Run(int count, const FanOutOptions& options,
-                                       Interrupter* interrupter, const Attempt& attempt,
-                                       const Progress& progress);
+  // By index. The first failure does not stop the others: the user wants to hear of all.
+  static std::vector<HostOutcome> Run(int count, const FanOutOptions& options,
+                                      Interrupter* interrupter, const Attempt& attempt,
+                                      const Progress& progress);
 };
 
 // Pure: the pause before try number `next` (1, 2, ...); `random` is from [0, 1).

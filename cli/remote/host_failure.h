@@ -4,10 +4,11 @@
 //
 // Pure; plain values.
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "runtime/base/result.h"
 
 namespace ds::cli {
 
@@ -33,8 +34,9 @@ struct HostFailure {
   bool transient = false;  // another try may do better
 };
 
-// Nothing: it went well.
-using MaybeFailure = std::optional<HostFailure>;
+using HostOutcome = Outcome<HostFailure>;
+template <typename T>
+using HostResult = Result<T, HostFailure>;
 
 // The failure's name in the table: "name", "refused", "host key", ...
 std::string_view FailureName(FailureKind kind);

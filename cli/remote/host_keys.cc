@@ -41,7 +41,7 @@ HostFailure Changed(const SshSession& session, const std::string& file) {
 
 }  // namespace
 
-MaybeFailure HostKeys::Check(const SshSession& session) {
+HostOutcome HostKeys::Check(const SshSession& session) {
   const ssh_session handle = session.handle();
   const std::string users = session.GetOption(SSH_OPTIONS_KNOWNHOSTS);
   const std::string systems = session.GetOption(SSH_OPTIONS_GLOBAL_KNOWNHOSTS);
@@ -49,7 +49,7 @@ MaybeFailure HostKeys::Check(const SshSession& session) {
   for (const std::string& file : {users, systems, job_file_.string()}) {
     switch (Ask(handle, file)) {
       case SSH_KNOWN_HOSTS_OK:
-        return std::nullopt;
+        return HostOutcome();
       case SSH_KNOWN_HOSTS_CHANGED:
       case SSH_KNOWN_HOSTS_OTHER:
         return Changed(session, file);
@@ -68,7 +68,7 @@ MaybeFailure HostKeys::Check(const SshSession& session) {
   ::ssh_string_free_char(entry);
   StatusOr<AppendFile> file = AppendFile::Open(job_file_);
   Status status = file.ok() ? file->Append(line) : file.status();
-  if (status.ok()) return std::nullopt;
+  if (status.ok()) return HostOutcome();
   return HostFailure{.kind = FailureKind::kHostKey,
                      .message = status.message(),
                      .hint = "the host's key must be kept in the run directory; see --run_dir"};

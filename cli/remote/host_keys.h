@@ -20,7 +20,7 @@ class HostKeys {
   explicit HostKeys(std::filesystem::path job_file) : job_file_(std::move(job_file)) {}
 
   // Between Connect and Authenticate.
-  MaybeFailure Check(const SshSession& session);
+  HostOutcome Check(const SshSession& session);
 
  private:
   const std::filesystem::path job_file_;

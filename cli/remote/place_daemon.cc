@@ -38,68 +38,63 @@ Reason ReasonOf(const ScriptResult& result, const std::string& otherwise) {
   return words.empty() ? otherwise : words;
 }
 
+// A place for dsrund, or why this one will not do.
+struct Attempt {
+  std::string path;
+  Reason reason;
+};
+
 class Placer {
  public:
   Placer(RemoteShell* shell, const DaemonBinary& binary, const std::string& unique)
       : shell_(shell), binary_(binary), unique_(unique) {}
 
-  MaybeFailure Place(const std::string& where, std::string* path, Reason* reason) {
-    std::string folder;
-    if (MaybeFailure failure = MakeFolder(where, &folder, reason)) return failure;
-    if (!reason->empty()) return std::nullopt;
-    const std::string final_name = folder + "/dsrund-" + binary_.short_hash();
+  // `where` is "home" or "tmp".
+  HostResult<Attempt> TryFolder(const std::string& where) {
+    HostResult<Attempt> folder = MakeFolder(where);
+    if (!folder.ok() || !folder->reason.empty()) return folder;
+    const std::string final_name = folder->path + "/dsrund-" + binary_.short_hash();
     const std::string temporary = final_name + "." + unique_;
-    MaybeFailure failure = Send(temporary, reason);
-    if (!failure && reason->empty()) failure = Finish(temporary, final_name, reason);
-    if (!failure && !reason->empty()) {
-      ScriptResult ignored;
-      failure = shell_->Run({.text = kRemove, .arguments = {temporary}}, &ignored);
+    HostResult<Reason> reason =
+        RunStep({.text = kReceive, .arguments = {temporary}, .input = binary_.bytes},
+                temporary + ": the host did not take all of it");
+    if (reason.ok() && reason->empty()) {
+      reason = RunStep({.text = kFinish,
+                        .arguments = {temporary, final_name, binary_.sha256,
+                                      std::to_string(binary_.bytes.size())}},
+                       final_name + ": cannot be made");
     }
-    *path = final_name;
-    return failure;
+    if (!reason.ok()) return reason.failure();
+    if (!reason->empty()) {
+      const auto removed = shell_->Run({.text = kRemove, .arguments = {temporary}});
+      if (!removed.ok()) return removed.failure();
+    }
+    return Attempt{final_name, *reason};
   }
 
  private:
-  MaybeFailure MakeFolder(const std::string& where, std::string* folder, Reason* reason) {
-    ScriptResult result;
-    if (MaybeFailure failure =
-            shell_->Run({.text = kMakeFolder, .arguments = {where, unique_}}, &result)) {
-      return failure;
-    }
-    *reason = ReasonOf(result, "the folder cannot be made");
-    if (!reason->empty()) return std::nullopt;
-    std::istringstream lines(result.out);
+  // Its path is the folder's.
+  HostResult<Attempt> MakeFolder(const std::string& where) {
+    const auto result = shell_->Run({.text = kMakeFolder, .arguments = {where, unique_}});
+    if (!result.ok()) return result.failure();
+    Attempt folder{.reason = ReasonOf(*result, "the folder cannot be made")};
+    if (!folder.reason.empty()) return folder;
+    std::istringstream lines(result->out);
     std::string free_kib;
-    std::getline(lines, *folder);
+    std::getline(lines, folder.path);
     std::getline(lines, free_kib);
     const std::uint64_t free_bytes = std::strtoull(free_kib.c_str(), nullptr, 10) * 1024;
     if (!free_kib.empty() && free_bytes < binary_.bytes.size()) {
-      *reason = *folder + ": no space left: " + std::to_string(free_bytes >> 20) + " MiB free, " +
-                std::to_string((binary_.bytes.size() >> 20) + 1) + " needed";
+      folder.reason = folder.path + ": no space left: " + std::to_string(free_bytes >> 20) +
+                      " MiB free, " + std::to_string((binary_.bytes.size() >> 20) + 1) + " needed";
     }
-    return std::nullopt;
+    return folder;
   }
 
-  MaybeFailure Send(const std::string& temporary, Reason* reason) {
-    ScriptResult result;
-    if (MaybeFailure failure = shell_->Run(
-            {.text = kReceive, .arguments = {temporary}, .input = binary_.bytes}, &result)) {
-      return failure;
-    }
-    *reason = ReasonOf(result, temporary + ": the host did not take all of it");
-    return std::nullopt;
-  }
-
-  MaybeFailure Finish(const std::string& temporary, const std::string& final_name, Reason* reason) {
-    ScriptResult result;
-    if (MaybeFailure failure = shell_->Run({.text = kFinish,
-                                            .arguments = {temporary, final_name, binary_.sha256,
-                                                          std::to_string(binary_.bytes.size())}},
-                                           &result)) {
-      return failure;
-    }
-    *reason = ReasonOf(result, final_name + ": cannot be made");
-    return std::nullopt;
+  HostResult<Reason> RunStep(const RemoteShell::Script& script, const std::string& otherwise) {
+    const HostResult<ScriptResult> result = shell_->Run(script);
+    if (!result.ok()) return result.failure();
+    return ReasonOf(*result, otherwise);
   }
 
   RemoteShell* const shell_;
@@ -109,20 +104,21 @@ class Placer {
 
 }  // namespace
 
-MaybeFailure PlaceDaemon(RemoteShell* shell, const DaemonBinary& binary, const std::string& unique,
-                         PlacedDaemon* placed) {
+HostResult<PlacedDaemon> PlaceDaemon(RemoteShell* shell, const DaemonBinary& binary,
+                                     const std::string& unique) {
   Placer placer(shell, binary, unique);
-  Reason at_home;
-  if (MaybeFailure failure = placer.Place("home", &placed->path, &at_home)) return failure;
-  if (at_home.empty()) return std::nullopt;
-  Reason in_tmp;
-  if (MaybeFailure failure = placer.Place("tmp", &placed->path, &in_tmp)) return failure;
-  if (in_tmp.empty()) {
-    placed->notice = at_home + "; dsrund was put to " + placed->path + " instead";
-    return std::nullopt;
+  const HostResult<Attempt> at_home = placer.TryFolder("home");
+  if (!at_home.ok()) return at_home.failure();
+  if (at_home->reason.empty()) return PlacedDaemon{.path = at_home->path};
+  const HostResult<Attempt> in_tmp = placer.TryFolder("tmp");
+  if (!in_tmp.ok()) return in_tmp.failure();
+  if (in_tmp->reason.empty()) {
+    return PlacedDaemon{
+        .path = in_tmp->path,
+        .notice = at_home->reason + "; dsrund was put to " + in_tmp->path + " instead"};
   }
   return HostFailure{.kind = FailureKind::kPlacing,
-                     .message = at_home + "; nor in /tmp: " + in_tmp,
+                     .message = at_home->reason + "; nor in /tmp: " + in_tmp->reason,
                      .hint = kHint};
 }
 

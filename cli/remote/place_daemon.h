@@ -22,7 +22,7 @@ struct PlacedDaemon {
 };
 
 // `unique` makes the temporary name nobody else's.
-MaybeFailure PlaceDaemon(RemoteShell* shell, const DaemonBinary& binary, const std::string& unique,
-                         PlacedDaemon* placed);
+HostResult<PlacedDaemon> PlaceDaemon(RemoteShell* shell, const DaemonBinary& binary,
+                                     const std::string& unique);
 
 }  // namespace ds::cli

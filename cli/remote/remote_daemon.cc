@@ -33,38 +33,50 @@ HostFailure StartFailure(const std::string& message) {
           .hint = "can the host execute a program there, and has it a C library as new as ours?"};
 }
 
-MaybeFailure StartPlaced(RemoteShell* shell, const std::string& path, const RemoteFacts& facts,
-                         const std::string& line, const std::string& job_id,
-                         StartedDaemon* started) {
-  ScriptResult result;
+HostResult<StartedDaemon> StartPlaced(RemoteShell* shell, const std::string& path,
+                                      const RemoteFacts& facts, const std::string& line,
+                                      const std::string& job_id) {
   const RemoteShell::Script script{.text = kStart,
                                    .arguments = {path, facts.address, job_id, facts.dsrank},
                                    .input = line,
                                    .one_line_is_enough = true};
-  if (MaybeFailure failure = shell->Run(script, &result)) return failure;
-  if (result.out.empty()) {
-    return StartFailure(path + " ended with status " + std::to_string(result.status) + ": " +
-                        LastLine(result.err));
+  const HostResult<ScriptResult> result = shell->Run(script);
+  if (!result.ok()) return result.failure();
+  if (result->out.empty()) {
+    return StartFailure(path + " ended with status " + std::to_string(result->status) + ": " +
+                        LastLine(result->err));
   }
-  started->address = facts.address;
-  return ParseListenResponse(result.out, started);
+  HostResult<StartedDaemon> started = ParseListenResponse(result->out);
+  if (started.ok()) started->address = facts.address;
+  return started;
 }
 
 // Dials the daemon's port, which SSH's port says nothing about; where that does not work, or SSH
 // needed somebody else's help, SSH carries the connection.
-MaybeFailure ReachPort(std::unique_ptr<SshSession> session, const RemoteJob& job,
-                       StartedDaemon* started) {
+HostOutcome ReachPort(std::unique_ptr<SshSession> session, const RemoteJob& job,
+                      StartedDaemon* started) {
   const Endpoint daemon{started->address, started->port};
   if (!session->peer_address().empty()) {
-    UniqueFd ignored;
     const auto deadline = std::chrono::steady_clock::now() + kPortTimeout;
-    const MaybeFailure failure = Dial(daemon, deadline, job.interrupter, &ignored);
-    if (!failure || failure->kind == FailureKind::kInterrupted) return failure;
+    const HostResult<UniqueFd> dialled = Dial(daemon, deadline, job.interrupter);
+    if (dialled.ok()) return HostOutcome();
+    if (dialled.failure().kind == FailureKind::kInterrupted) return dialled.failure();
     started->notice += (started->notice.empty() ? "" : "; ") +
-                       ("its daemon is reached through SSH, because " + failure->message);
+                       ("its daemon is reached through SSH, because " + dialled.failure().message);
   }
   session->SetDeadline(std::chrono::steady_clock::now() + kPortTimeout);
-  return SshTunnel::Open(std::move(session), daemon, &started->tunnel);
+  HostResult<std::unique_ptr<SshTunnel>> tunnel = SshTunnel::Open(std::move(session), daemon);
+  if (!tunnel.ok()) return tunnel.failure();
+  started->tunnel = *std::move(tunnel);
+  return HostOutcome();
+}
+
+// The place of dsrund on the host, where it may lie already.
+HostResult<PlacedDaemon> FindOrPlace(RemoteShell* shell, const DaemonBinary& binary,
+                                     const RemoteFacts& facts, const std::string& unique) {
+  if (!facts.daemon.empty()) return PlacedDaemon{.path = facts.daemon};
+  shell->session().SetDeadline(std::chrono::steady_clock::now() + kPlacingTimeout);
+  return PlaceDaemon(shell, binary, unique);
 }
 
 }  // namespace
@@ -75,7 +87,7 @@ std::string StartedDaemon::target() const {
   return (v6 ? "ipv6:[" + address + "]:" : "ipv4:" + address + ":") + std::to_string(port);
 }
 
-MaybeFailure ParseListenResponse(const std::string& printed, StartedDaemon* started) {
+HostResult<StartedDaemon> ParseListenResponse(const std::string& printed) {
   v1::ListenResponse response;
   const bool understood = v1::DecodeLine(printed.substr(0, printed.find('\n')), &response);
   if (understood && !response.error().empty()) return StartFailure(response.error());
@@ -84,41 +96,39 @@ MaybeFailure ParseListenResponse(const std::string& printed, StartedDaemon* star
       response.pid() > kLargestPid) {
     return StartFailure("dsrund said '" + printed.substr(0, 200) + "' instead of its port");
   }
-  started->port = static_cast<int>(response.port());
-  started->pid = static_cast<int>(response.pid());
-  started->version = response.daemon_version();
-  return std::nullopt;
+  StartedDaemon started;
+  started.port = static_cast<int>(response.port());
+  started.pid = static_cast<int>(response.pid());
+  started.version = response.daemon_version();
+  return started;
 }
 
-MaybeFailure StartRemoteDaemon(const RemoteTarget& target, const v1::Credentials& credentials,
-                               const RemoteJob& job, Interrupter::Deadline deadline,
-                               StartedDaemon* started) {
+HostResult<StartedDaemon> StartRemoteDaemon(const RemoteTarget& target,
+                                            const v1::Credentials& credentials,
+                                            const RemoteJob& job, Interrupter::Deadline deadline) {
   auto session = std::make_unique<SshSession>(job.interrupter);
-  if (MaybeFailure failure = session->Connect(target, deadline)) return failure;
-  if (MaybeFailure failure = job.host_keys->Check(*session)) return failure;
-  if (MaybeFailure failure = session->Authenticate(target)) return failure;
+  HostOutcome reached = session->Connect(target, deadline);
+  if (reached.ok()) reached = job.host_keys->Check(*session);
+  if (reached.ok()) reached = session->Authenticate(target);
+  if (!reached.ok()) return reached.failure();
   RemoteShell shell(session.get(), target.wrapper);
   const StatusOr<DaemonBinary>& binary = job.binary.get();
   if (!binary.ok()) return StartFailure(binary.status().message());
-  RemoteFacts facts;
-  if (MaybeFailure failure = AskForFacts(&shell, *binary, &facts)) return failure;
+  const HostResult<RemoteFacts> facts = AskForFacts(&shell, *binary);
+  if (!facts.ok()) return facts.failure();
+  // Hosts may share a home, so the job alone does not make a name unique.
+  const std::string unique = job.job_id + "." + std::to_string(target.node_rank);
+  const HostResult<PlacedDaemon> placed = FindOrPlace(&shell, *binary, *facts, unique);
+  if (!placed.ok()) return placed.failure();
 
-  PlacedDaemon placed{.path = facts.daemon};
-  if (placed.path.empty()) {
-    session->SetDeadline(std::chrono::steady_clock::now() + kPlacingTimeout);
-    // Hosts may share a home, so the job alone does not make a name unique.
-    const std::string unique = job.job_id + "." + std::to_string(target.node_rank);
-    if (MaybeFailure failure = PlaceDaemon(&shell, *binary, unique, &placed)) {
-      return failure;
-    }
-  }
   session->SetDeadline(std::chrono::steady_clock::now() + job.timeout);
   const std::string line = MakeListenLine(credentials, job.lease);
-  if (MaybeFailure failure = StartPlaced(&shell, placed.path, facts, line, job.job_id, started)) {
-    return failure;
-  }
-  started->notice = placed.notice;
-  return ReachPort(std::move(session), job, started);
+  HostResult<StartedDaemon> started = StartPlaced(&shell, placed->path, *facts, line, job.job_id);
+  if (!started.ok()) return started;
+  started->notice = placed->notice;
+  const HostOutcome port = ReachPort(std::move(session), job, &*started);
+  if (!port.ok()) return port.failure();
+  return started;
 }
 
 }  // namespace ds::cli

@@ -52,11 +52,11 @@ struct StartedDaemon {
 };
 
 // Tries once, and gives up on reaching the host at `deadline`.
-MaybeFailure StartRemoteDaemon(const RemoteTarget& target, const v1::Credentials& credentials,
-                               const RemoteJob& job, Interrupter::Deadline deadline,
-                               StartedDaemon* started);
+HostResult<StartedDaemon> StartRemoteDaemon(const RemoteTarget& target,
+                                            const v1::Credentials& credentials,
+                                            const RemoteJob& job, Interrupter::Deadline deadline);
 
 // Reads the line of a ListenResponse that dsrund prints. Pure.
-MaybeFailure ParseListenResponse(const std::string& printed, StartedDaemon* started);
+HostResult<StartedDaemon> ParseListenResponse(const std::string& printed);
 
 }  // namespace ds::cli

@@ -41,7 +41,7 @@ std::string ServerOf(const std::string& connection) {
 
 }  // namespace
 
-MaybeFailure ParseFacts(const std::string& printed, RemoteFacts* facts) {
+HostResult<RemoteFacts> ParseFacts(const std::string& printed) {
   if (!printed.starts_with(std::string(kFirstLine) + "\n")) {
     return HostFailure{
         .kind = FailureKind::kShellNoise,
@@ -56,18 +56,18 @@ MaybeFailure ParseFacts(const std::string& printed, RemoteFacts* facts) {
                        .message = "the host's shell did not answer as expected: '" + printed + "'",
                        .hint = "does 'ssh HOST /bin/sh -c true' work?"};
   }
-  *facts = {
+  return RemoteFacts{
       .address = ServerOf(lines[1]), .machine = lines[2], .dsrank = lines[3], .daemon = lines[4]};
-  return std::nullopt;
 }
 
-MaybeFailure AskForFacts(RemoteShell* shell, const DaemonBinary& binary, RemoteFacts* facts) {
-  ScriptResult result;
+HostResult<RemoteFacts> AskForFacts(RemoteShell* shell, const DaemonBinary& binary) {
   const RemoteShell::Script script{
       .text = kScript,
       .arguments = {"dsrund-" + binary.short_hash(), std::to_string(binary.bytes.size()),
                     binary.dsrank}};
-  if (MaybeFailure failure = shell->Run(script, &result)) return failure;
+  const HostResult<ScriptResult> answer = shell->Run(script);
+  if (!answer.ok()) return answer.failure();
+  const ScriptResult& result = *answer;
   if (result.out.empty()) {
     std::string runs = "/bin/sh";
     for (auto word = shell->wrapper().rbegin(); word != shell->wrapper().rend(); ++word) {
@@ -86,7 +86,8 @@ MaybeFailure AskForFacts(RemoteShell* shell, const DaemonBinary& binary, RemoteF
         .message = "the login shell ran no command and said: '" + FirstLineOf(result.out) + "'",
         .hint = "may this user work there? user= in the hostfile names another"};
   }
-  if (MaybeFailure failure = ParseFacts(result.out, facts)) return failure;
+  HostResult<RemoteFacts> facts = ParseFacts(result.out);
+  if (!facts.ok()) return facts;
   if (facts->machine != binary.machine) {
     return HostFailure{
         .kind = FailureKind::kStart,
@@ -95,7 +96,7 @@ MaybeFailure AskForFacts(RemoteShell* shell, const DaemonBinary& binary, RemoteF
   }
   // A wrapper may keep its variables to itself; then the address that was dialled must do.
   if (facts->address.empty()) facts->address = shell->session().peer_address();
-  return std::nullopt;
+  return facts;
 }
 
 }  // namespace ds::cli

@@ -18,9 +18,9 @@ struct RemoteFacts {
 
 // Finds out as well whether the login shell keeps quiet and whether the host can run the binary at
 // all.
-MaybeFailure AskForFacts(RemoteShell* shell, const DaemonBinary& binary, RemoteFacts* facts);
+HostResult<RemoteFacts> AskForFacts(RemoteShell* shell, const DaemonBinary& binary);
 
 // Pure: what the script printed, as facts. Used by AskForFacts.
-MaybeFailure ParseFacts(const std::string& printed, RemoteFacts* facts);
+HostResult<RemoteFacts> ParseFacts(const std::string& printed);
 
 }  // namespace ds::cli

@@ -56,17 +56,18 @@ std::string LastLine(std::string text) {
   return text.substr(text.rfind('\n') + 1);
 }
 
-MaybeFailure RemoteShell::Run(const Script& script, ScriptResult* result) {
+HostResult<ScriptResult> RemoteShell::Run(const Script& script) {
   const Channel channel(::ssh_channel_new(session_->handle()));
   const std::string command = ScriptCommand(wrapper_, script.text, script.arguments);
   if (channel == nullptr || ::ssh_channel_open_session(channel.get()) != SSH_OK ||
       ::ssh_channel_request_exec(channel.get(), command.c_str()) != SSH_OK) {
     return session_->Broken(FailureKind::kStart, kRunningCommand);
   }
-  return Talk(channel.get(), script, result);
+  return Talk(channel.get(), script);
 }
 
-MaybeFailure RemoteShell::Talk(ssh_channel channel, const Script& script, ScriptResult* result) {
+HostResult<ScriptResult> RemoteShell::Talk(ssh_channel channel, const Script& script) {
+  ScriptResult result;
   std::string_view left = script.input;
   while (!left.empty()) {
     const auto part = static_cast<std::uint32_t>(std::min<std::size_t>(left.size(), 1 << 20));
@@ -76,22 +77,22 @@ MaybeFailure RemoteShell::Talk(ssh_channel channel, const Script& script, Script
   }
   ::ssh_channel_send_eof(channel);
   while (::ssh_channel_is_eof(channel) == 0) {
-    if (!ReadSome(channel, false, kSliceMillis, &result->out) ||
-        !ReadSome(channel, true, 0, &result->err)) {
+    if (!ReadSome(channel, false, kSliceMillis, &result.out) ||
+        !ReadSome(channel, true, 0, &result.err)) {
       return session_->Broken(FailureKind::kStart, kRunningCommand);
     }
-    if (script.one_line_is_enough && result->out.find('\n') != std::string::npos) {
-      result->status = 0;
-      return std::nullopt;
+    if (script.one_line_is_enough && result.out.find('\n') != std::string::npos) {
+      result.status = 0;
+      return result;
     }
     if (::ssh_is_connected(session_->handle()) == 0) {
       return session_->Broken(FailureKind::kStart, kRunningCommand);
     }
   }
-  ReadSome(channel, false, 0, &result->out);
-  ReadSome(channel, true, 0, &result->err);
-  result->status = ::ssh_channel_get_exit_status(channel);
-  return std::nullopt;
+  ReadSome(channel, false, 0, &result.out);
+  ReadSome(channel, true, 0, &result.err);
+  result.status = ::ssh_channel_get_exit_status(channel);
+  return result;
 }
 
 }  // namespace ds::cli

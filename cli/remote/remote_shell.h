@@ -43,15 +43,15 @@ class RemoteShell {
     std::string_view input;           // its standard input
     bool one_line_is_enough = false;  // returns when that has been printed, without the status
   };
-  // A failure is one of the connection; how the script ended is in `result`.
-  MaybeFailure Run(const Script& script, ScriptResult* result);
+  // Returns how the script ended; a failure is one of the connection.
+  HostResult<ScriptResult> Run(const Script& script);
 
   SshSession& session() const { return *session_; }
   bool wrapped() const { return !wrapper_.empty(); }
   const std::vector<std::string>& wrapper() const { return wrapper_; }
 
  private:
-  MaybeFailure Talk(ssh_channel channel, const Script& script, ScriptResult* result);
+  HostResult<ScriptResult> Talk(ssh_channel channel, const Script& script);
 
   SshSession* const session_;
   const std::vector<std::string> wrapper_;

@@ -85,30 +85,33 @@ HostFailure SshSession::Broken(FailureKind kind, const std::string& doing) const
   return {.kind = kind, .message = place_ + ", while " + doing + ": " + ::ssh_get_error(session_)};
 }
 
-MaybeFailure SshSession::Connect(const RemoteTarget& target, Interrupter::Deadline deadline) {
-  Endpoint endpoint;
-  std::string proxy;
-  if (MaybeFailure failure = Configure(target, &endpoint, &proxy)) return failure;
-  place_ = endpoint.host + " port " + std::to_string(endpoint.port);
-  UniqueFd socket;
-  if (!proxy.empty()) {
-    const std::string user = GetOption(SSH_OPTIONS_USER);
-    const ProxyTokens tokens{.host = endpoint.host,
-                             .port = endpoint.port,
-                             .user = user.empty() ? LocalUser() : user,
-                             .name = target.host};
-    const std::string command = ExpandProxyCommand(proxy, tokens);
-    if (MaybeFailure failure = StartProxy(command, &socket)) return failure;
-  } else {
-    if (MaybeFailure failure = Dial(endpoint, deadline, interrupter_, &socket)) return failure;
-    peer_address_ = PeerAddress(socket.get());
-  }
-  const socket_t fd = socket.Release();  // libssh closes it
+HostOutcome SshSession::Connect(const RemoteTarget& target, Interrupter::Deadline deadline) {
+  const HostResult<Way> way = Configure(target);
+  if (!way.ok()) return way.failure();
+  place_ = way->endpoint.host + " port " + std::to_string(way->endpoint.port);
+  HostResult<UniqueFd> socket = OpenSocket(target, *way, deadline);
+  if (!socket.ok()) return socket.failure();
+  const socket_t fd = socket->Release();  // libssh closes it
   ::ssh_options_set(session_, SSH_OPTIONS_FD, &fd);
   return Handshake(deadline);
 }
 
-MaybeFailure SshSession::StartProxy(const std::string& command, UniqueFd* socket) {
+HostResult<UniqueFd> SshSession::OpenSocket(const RemoteTarget& target, const Way& way,
+                                            Interrupter::Deadline deadline) {
+  if (way.proxy.empty()) {
+    HostResult<UniqueFd> socket = Dial(way.endpoint, deadline, interrupter_);
+    if (socket.ok()) peer_address_ = PeerAddress(socket->get());
+    return socket;
+  }
+  const std::string user = GetOption(SSH_OPTIONS_USER);
+  const ProxyTokens tokens{.host = way.endpoint.host,
+                           .port = way.endpoint.port,
+                           .user = user.empty() ? LocalUser() : user,
+                           .name = target.host};
+  return StartProxy(ExpandProxyCommand(way.proxy, tokens));
+}
+
+HostResult<UniqueFd> SshSession::StartProxy(const std::string& command) {
   auto proxy = ProxyCommand::Start(command);
   if (!proxy.ok()) {
     return HostFailure{.kind = FailureKind::kStart,
@@ -116,12 +119,10 @@ MaybeFailure SshSession::StartProxy(const std::string& command, UniqueFd* socket
                        .hint = "look at ProxyCommand in ~/.ssh/config"};
   }
   proxy_ = std::move(proxy).value();
-  *socket = proxy_->TakeSocket();
-  return std::nullopt;
+  return proxy_->TakeSocket();
 }
 
-MaybeFailure SshSession::Configure(const RemoteTarget& target, Endpoint* endpoint,
-                                   std::string* proxy) {
+HostResult<SshSession::Way> SshSession::Configure(const RemoteTarget& target) {
   const std::string folder = HomeDirectory() + "/.ssh";
   const StatusOr<SshConfig> config = SshConfig::Read(folder + "/config", folder);
   if (!config.ok()) {
@@ -147,12 +148,12 @@ MaybeFailure SshSession::Configure(const RemoteTarget& target, Endpoint* endpoin
   }
   unsigned port = 0;
   ::ssh_options_get_port(session_, &port);
-  *endpoint = {GetOption(SSH_OPTIONS_HOST), port == 0 ? kSshPort : static_cast<int>(port)};
-  *proxy = GetOption(SSH_OPTIONS_PROXYCOMMAND);
-  return std::nullopt;
+  return Way{
+      .endpoint = {GetOption(SSH_OPTIONS_HOST), port == 0 ? kSshPort : static_cast<int>(port)},
+      .proxy = GetOption(SSH_OPTIONS_PROXYCOMMAND)};
 }
 
-MaybeFailure SshSession::Handshake(Interrupter::Deadline deadline) {
+HostOutcome SshSession::Handshake(Interrupter::Deadline deadline) {
   // The first call does not wait: it takes the socket.
   ::ssh_set_blocking(session_, 0);
   int result = ::ssh_connect(session_);
@@ -163,7 +164,7 @@ MaybeFailure SshSession::Handshake(Interrupter::Deadline deadline) {
     ::ssh_set_blocking(session_, 1);
     if (result == SSH_AGAIN) result = ::ssh_connect(session_);
   }
-  if (result == SSH_OK) return std::nullopt;
+  if (result == SSH_OK) return HostOutcome();
   HostFailure failure = Broken(FailureKind::kHandshake, "agreeing on keys");
   if (failure.kind != FailureKind::kHandshake) return failure;
   failure.hint =
@@ -198,7 +199,7 @@ std::optional<int> SshSession::TryIdentity(const std::string& path) {
   return result;
 }
 
-MaybeFailure SshSession::Authenticate(const RemoteTarget& target) {
+HostOutcome SshSession::Authenticate(const RemoteTarget& target) {
   int result = ::ssh_userauth_none(session_, nullptr);
   if (result == SSH_AUTH_DENIED && !target.identity.empty()) {
     result = TryIdentity(target.identity).value_or(SSH_AUTH_DENIED);
@@ -206,7 +207,7 @@ MaybeFailure SshSession::Authenticate(const RemoteTarget& target) {
   if (result == SSH_AUTH_DENIED) {
     result = ::ssh_userauth_publickey_auto(session_, nullptr, kNoPassphrase);
   }
-  if (result == SSH_AUTH_SUCCESS) return std::nullopt;
+  if (result == SSH_AUTH_SUCCESS) return HostOutcome();
   if (result == SSH_AUTH_DENIED || result == SSH_AUTH_PARTIAL) return Refused(target);
   HostFailure failure = Broken(FailureKind::kAuthentication, "logging in");
   if (failure.kind == FailureKind::kAuthentication) {

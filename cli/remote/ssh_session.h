@@ -31,9 +31,9 @@ class SshSession {
   SshSession& operator=(const SshSession&) = delete;
 
   // Dials and agrees on keys; nothing is sent that identifies the user.
-  MaybeFailure Connect(const RemoteTarget& target, Interrupter::Deadline deadline);
+  HostOutcome Connect(const RemoteTarget& target, Interrupter::Deadline deadline);
   // Tries the hostfile's identity, the agent's keys, then the identity files of the configuration.
-  MaybeFailure Authenticate(const RemoteTarget& target);
+  HostOutcome Authenticate(const RemoteTarget& target);
 
   // Everything from now on must be done by then.
   void SetDeadline(Interrupter::Deadline deadline);
@@ -51,9 +51,15 @@ class SshSession {
   HostFailure Broken(FailureKind kind, const std::string& doing) const;
 
  private:
-  MaybeFailure Configure(const RemoteTarget& target, Endpoint* endpoint, std::string* proxy);
-  MaybeFailure StartProxy(const std::string& command, UniqueFd* socket);
-  MaybeFailure Handshake(Interrupter::Deadline deadline);
+  struct Way {
+    Endpoint endpoint;
+    std::string proxy;  // the command that leads there; "" = it is dialled
+  };
+  HostResult<Way> Configure(const RemoteTarget& target);
+  HostResult<UniqueFd> OpenSocket(const RemoteTarget& target, const Way& way,
+                                  Interrupter::Deadline deadline);
+  HostResult<UniqueFd> StartProxy(const std::string& command);
+  HostOutcome Handshake(Interrupter::Deadline deadline);
   std::optional<int> TryIdentity(const std::string& path);
   HostFailure Refused(const RemoteTarget& target) const;
 

@@ -108,8 +108,8 @@ bool SshTunnel::Connection::MoveToChannel() {
 SshTunnel::SshTunnel(std::unique_ptr<SshSession> session, Endpoint daemon)
     : session_(std::move(session)), daemon_(std::move(daemon)) {}
 
-MaybeFailure SshTunnel::Open(std::unique_ptr<SshSession> session, const Endpoint& daemon,
-                             std::unique_ptr<SshTunnel>* tunnel) {
+HostResult<std::unique_ptr<SshTunnel>> SshTunnel::Open(std::unique_ptr<SshSession> session,
+                                                       const Endpoint& daemon) {
   if (OpenChannel(*session, daemon) == nullptr) {
     HostFailure failure = session->Broken(FailureKind::kPort, kConnecting);
     failure.hint =
@@ -117,13 +117,12 @@ MaybeFailure SshTunnel::Open(std::unique_ptr<SshSession> session, const Endpoint
         "AllowTcpForwarding no there?";
     return failure;
   }
-  std::unique_ptr<SshTunnel> made(new SshTunnel(std::move(session), daemon));
-  if (const Status status = made->Listen(); !status.ok()) {
+  std::unique_ptr<SshTunnel> tunnel(new SshTunnel(std::move(session), daemon));
+  if (const Status status = tunnel->Listen(); !status.ok()) {
     return HostFailure{.kind = FailureKind::kPort,
                        .message = "the tunnel to its dsrund: " + status.message()};
   }
-  *tunnel = std::move(made);
-  return std::nullopt;
+  return tunnel;
 }
 
 Status SshTunnel::Listen() {

@@ -23,8 +23,8 @@ namespace ds::cli {
 class SshTunnel {
  public:
   // Fails, as kPort, when the host's sshd does not reach the daemon or may not.
-  static MaybeFailure Open(std::unique_ptr<SshSession> session, const Endpoint& daemon,
-                           std::unique_ptr<SshTunnel>* tunnel);
+  static HostResult<std::unique_ptr<SshTunnel>> Open(std::unique_ptr<SshSession> session,
+                                                     const Endpoint& daemon);
   ~SshTunnel();
   SshTunnel(const SshTunnel&) = delete;
   SshTunnel& operator=(const SshTunnel&) = delete;

@@ -43,7 +43,7 @@ std::chrono::milliseconds FromSeconds(double seconds) {
 struct HostStarter::RemoteHosts {
   std::vector<RemoteTarget> targets;
   std::vector<v1::Credentials> credentials;
-  std::vector<StartedDaemon> started;
+  std::vector<std::string> notices;  // of those that are ready, for the user
   v1::Credentials controller;
 };
 
@@ -124,7 +124,7 @@ StatusOr<std::unique_ptr<HostStarter::RemoteHosts>> HostStarter::DescribeHosts(
     DS_ASSIGN_OR_RETURN(v1::Credentials credentials, authority_->IssueDaemon(number));
     hosts->credentials.push_back(std::move(credentials));
   }
-  hosts->started.resize(numbers.size());
+  hosts->notices.resize(numbers.size());
   return hosts;
 }
 
@@ -137,30 +137,30 @@ Status HostStarter::StartRemote(const std::vector<int>& numbers, StartedHosts* r
                       .binary = std::async(std::launch::async, ReadDaemonBinary).share(),
                       .host_keys = &host_keys,
                       .interrupter = interrupter_.get()};
-  const auto start = [&](int index, Interrupter::Deadline deadline) {
-    StartedDaemon& daemon = hosts->started[index];
-    MaybeFailure failure =
-        StartRemoteDaemon(hosts->targets[index], hosts->credentials[index], job, deadline, &daemon);
-    if (failure) return failure;
+  const auto start = [&](int index, Interrupter::Deadline deadline) -> HostOutcome {
+    HostResult<StartedDaemon> daemon =
+        StartRemoteDaemon(hosts->targets[index], hosts->credentials[index], job, deadline);
+    if (!daemon.ok()) return daemon.failure();
+    hosts->notices[index] = daemon->notice;
     const int number = numbers[index];
-    addresses_[number] = daemon.address;
+    addresses_[number] = daemon->address;
     const TlsOptions tls{.credentials = hosts->controller,
                          .daemon_name = ::dsrun::v1::DaemonPeerName(plan_->job_id, number),
                          .lease = lease_};
-    result->daemons[number] = std::make_unique<NetworkHost>(plan_->job_id, daemon.target(), tls,
-                                                            std::move(daemon.tunnel));
+    result->daemons[number] = std::make_unique<NetworkHost>(plan_->job_id, daemon->target(), tls,
+                                                            std::move(daemon->tunnel));
     // At once: its lease must last until the slowest host is ready.
     result->leases->Add(number, result->daemons[number].get());
-    return failure;
+    return HostOutcome();
   };
-  const std::vector<MaybeFailure> failures = FanOut::Run(
+  const std::vector<HostOutcome> outcomes = FanOut::Run(
       static_cast<int>(numbers.size()), {.timeout = timeout_}, interrupter_.get(), start,
       [&](const FanOutProgress& progress) { notice_(ProgressText(progress, hosts->targets)); });
   for (std::size_t i = 0; i < numbers.size(); ++i) {
-    if (failures[i]) {
-      result->failed.push_back({hosts->targets[i].name, *failures[i]});
-    } else if (!hosts->started[i].notice.empty()) {
-      notice_("host " + hosts->targets[i].name + ": " + hosts->started[i].notice);
+    if (!outcomes[i].ok()) {
+      result->failed.push_back({hosts->targets[i].name, outcomes[i].failure()});
+    } else if (!hosts->notices[i].empty()) {
+      notice_("host " + hosts->targets[i].name + ": " + hosts->notices[i]);
     }
   }
   return OkStatus();

@@ -113,7 +113,7 @@ TEST(FailureObserverTest, OutOfMemoryHasItsOwnCauseAndProof) {
 
 TEST(FailureObserverTest, WhatTheRankReportedComesFirst) {
   const JobOutcome outcome = After({Beacon(1, 12), Error(1, "model: no config.json", "add one"),
-                              Error(0, "peer is gone"), Exited(1, 2), Exited(0, 1)});
+                                    Error(0, "peer is gone"), Exited(1, 2), Exited(0, 1)});
   ASSERT_FALSE(outcome.ok());
   const Verdict& verdict = outcome.failure();
   EXPECT_EQ(verdict.cause, Cause::kConfig);

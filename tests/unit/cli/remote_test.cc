@@ -90,19 +90,19 @@ TEST(ProxyCommandTest, ItsEndIsCertainAndItKeepsNoEndOfOurs) {
 }
 
 TEST(RemoteFactsTest, ReadsThemAndNoticesNoise) {
-  RemoteFacts facts;
   const std::string good =
       "dsrun-facts\n10.0.0.1 5000 10.0.0.2 22\nLinux x86_64\n/opt/dsrank\n\ndsrun-end\n";
-  EXPECT_FALSE(ParseFacts(good, &facts));
-  EXPECT_EQ(facts.address, "10.0.0.2");
-  EXPECT_EQ(facts.machine, "Linux x86_64");
-  EXPECT_EQ(facts.dsrank, "/opt/dsrank");
-  EXPECT_EQ(facts.daemon, "");
-  const MaybeFailure noise = ParseFacts("Welcome!\n" + good, &facts);
-  ASSERT_TRUE(noise);
-  EXPECT_EQ(noise->kind, FailureKind::kShellNoise);
-  EXPECT_THAT(noise->message, HasSubstr("'Welcome!'"));
-  EXPECT_EQ(ParseFacts("dsrun-facts\n1\n", &facts)->kind, FailureKind::kStart);
+  const HostResult<RemoteFacts> facts = ParseFacts(good);
+  ASSERT_TRUE(facts.ok());
+  EXPECT_EQ(facts->address, "10.0.0.2");
+  EXPECT_EQ(facts->machine, "Linux x86_64");
+  EXPECT_EQ(facts->dsrank, "/opt/dsrank");
+  EXPECT_EQ(facts->daemon, "");
+  const HostResult<RemoteFacts> noise = ParseFacts("Welcome!\n" + good);
+  ASSERT_FALSE(noise.ok());
+  EXPECT_EQ(noise.failure().kind, FailureKind::kShellNoise);
+  EXPECT_THAT(noise.failure().message, HasSubstr("'Welcome!'"));
+  EXPECT_EQ(ParseFacts("dsrun-facts\n1\n").failure().kind, FailureKind::kStart);
 }
 
 std::string AnswerLine(const std::string& error, std::uint32_t port, std::uint32_t pid) {
@@ -115,17 +115,17 @@ std::string AnswerLine(const std::string& error, std::uint32_t port, std::uint32
 }
 
 TEST(ListenResponseTest, TakesAPortOrAnError) {
-  StartedDaemon started;
-  EXPECT_FALSE(ParseListenResponse(AnswerLine("", 34567, 12), &started));
-  EXPECT_EQ(started.port, 34567);
-  EXPECT_EQ(started.pid, 12);
-  EXPECT_EQ(started.version, "0.1.0");
-  EXPECT_EQ(ParseListenResponse(AnswerLine("no such address", 0, 0), &started)->message,
+  const HostResult<StartedDaemon> started = ParseListenResponse(AnswerLine("", 34567, 12));
+  ASSERT_TRUE(started.ok());
+  EXPECT_EQ(started->port, 34567);
+  EXPECT_EQ(started->pid, 12);
+  EXPECT_EQ(started->version, "0.1.0");
+  EXPECT_EQ(ParseListenResponse(AnswerLine("no such address", 0, 0)).failure().message,
             "no such address");
   for (const std::string& bad :
        {std::string(), std::string("hello\n"), std::string("{}\n"), AnswerLine("", 70000, 1),
         AnswerLine("", 0, 1), AnswerLine("", 1, 0)}) {
-    EXPECT_TRUE(ParseListenResponse(bad, &started)) << bad;
+    EXPECT_FALSE(ParseListenResponse(bad).ok()) << bad;
   }
 }
 
@@ -156,7 +156,7 @@ TEST(FanOutTest, PausesGrowAndAreJittered) {
 
 class FanOutRunTest : public ::testing::Test {
  protected:
-  std::vector<MaybeFailure> Run(int count, const FanOut::Attempt& attempt) {
+  std::vector<HostOutcome> Run(int count, const FanOut::Attempt& attempt) {
     return FanOut::Run(count, options_, &interrupter_, attempt, [](const FanOutProgress&) {});
   }
   Interrupter interrupter_;
@@ -165,15 +165,15 @@ class FanOutRunTest : public ::testing::Test {
 
 TEST_F(FanOutRunTest, TriesAgainOnlyWhatMayGetBetter) {
   std::array<std::atomic<int>, 3> tries{};
-  const std::vector<MaybeFailure> failures = Run(3, [&](int index, auto) -> MaybeFailure {
+  const std::vector<HostOutcome> failures = Run(3, [&](int index, auto) -> HostOutcome {
     const int tried = ++tries[index];
     if (index == 0) return HostFailure{.kind = FailureKind::kHostKey};
-    if (index == 1 && tried == 3) return std::nullopt;
+    if (index == 1 && tried == 3) return HostOutcome();
     return HostFailure{.kind = FailureKind::kRefused, .transient = true};
   });
-  EXPECT_EQ(failures[0]->kind, FailureKind::kHostKey);
-  EXPECT_FALSE(failures[1]);
-  EXPECT_EQ(failures[2]->kind, FailureKind::kRefused);
+  EXPECT_EQ(failures[0].failure().kind, FailureKind::kHostKey);
+  EXPECT_TRUE(failures[1].ok());
+  EXPECT_EQ(failures[2].failure().kind, FailureKind::kRefused);
   EXPECT_EQ(tries[0], 1);
   EXPECT_EQ(tries[1], 3);
   EXPECT_EQ(tries[2], options_.tries);
@@ -181,23 +181,23 @@ TEST_F(FanOutRunTest, TriesAgainOnlyWhatMayGetBetter) {
 
 TEST_F(FanOutRunTest, AServerThatHangsUpIsTriedUntilTheTimeIsOver) {
   int tries = 0;
-  const std::vector<MaybeFailure> failures = Run(1, [&](int, auto) -> MaybeFailure {
-    if (++tries == 6) return std::nullopt;
+  const std::vector<HostOutcome> failures = Run(1, [&](int, auto) -> HostOutcome {
+    if (++tries == 6) return HostOutcome();
     return HostFailure{.kind = FailureKind::kHandshake, .transient = true};
   });
-  EXPECT_FALSE(failures[0]);
+  EXPECT_TRUE(failures[0].ok());
 }
 
 TEST_F(FanOutRunTest, NeverMoreAtOnceThanAllowed) {
   std::atomic<int> now = 0;
   std::atomic<int> most = 0;
-  Run(40, [&](int, auto) -> MaybeFailure {
+  Run(40, [&](int, auto) -> HostOutcome {
     const int running = ++now;
     for (int seen = most; running > seen && !most.compare_exchange_weak(seen, running);) {
     }
     std::this_thread::yield();
     --now;
-    return std::nullopt;
+    return HostOutcome();
   });
   EXPECT_THAT(most.load(), AllOf(Ge(1), ::testing::Le(3)));
 }
@@ -205,11 +205,12 @@ TEST_F(FanOutRunTest, NeverMoreAtOnceThanAllowed) {
 TEST_F(FanOutRunTest, AnInterruptEndsThePauses) {
   options_.first_pause = std::chrono::hours(1);
   options_.timeout = std::chrono::hours(24);
-  const std::vector<MaybeFailure> failures = Run(2, [&](int index, auto) -> MaybeFailure {
+  const std::vector<HostOutcome> failures = Run(2, [&](int index, auto) -> HostOutcome {
     if (index == 1) interrupter_.Interrupt();
     return HostFailure{.kind = FailureKind::kRefused, .transient = true};
   });
-  EXPECT_TRUE(failures[0] && failures[1]);
+  EXPECT_FALSE(failures[0].ok());
+  EXPECT_FALSE(failures[1].ok());
 }
 
 TEST(InterrupterTest, ShutsSocketsDownWhenTheirTimeIsOver) {
@@ -240,13 +241,14 @@ TEST(InterrupterTest, InterruptEndsWhatIsWatchedAndWhatWillBe) {
 
 TEST(DialTest, SaysWhyThereIsNoConnection) {
   Interrupter interrupter;
-  UniqueFd socket;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  const MaybeFailure refused = Dial({"127.0.0.1", 1}, deadline, &interrupter, &socket);
-  EXPECT_EQ(refused->kind, FailureKind::kRefused);
-  EXPECT_THAT(refused->message, HasSubstr("127.0.0.1 port 1: Connection refused"));
-  EXPECT_EQ(Dial({"no-such-host.invalid", 22}, deadline, &interrupter, &socket)->kind,
-            FailureKind::kName);
+  const HostResult<UniqueFd> refused = Dial({"127.0.0.1", 1}, deadline, &interrupter);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.failure().kind, FailureKind::kRefused);
+  EXPECT_THAT(refused.failure().message, HasSubstr("127.0.0.1 port 1: Connection refused"));
+  const HostResult<UniqueFd> unknown = Dial({"no-such-host.invalid", 22}, deadline, &interrupter);
+  ASSERT_FALSE(unknown.ok());
+  EXPECT_EQ(unknown.failure().kind, FailureKind::kName);
   EXPECT_EQ(LocalAddressTowards("127.0.0.1"), "127.0.0.1");
   EXPECT_EQ(LocalAddressTowards("not an address"), "");
 }
