@@ -25,10 +25,6 @@ ALLOWED = {
     "CancelWatch": "tests end a watch that has no job",
     "MakeLocalWorld": "ranks as threads, for tests",
     "Recv": "the other half of Send, until pipelines use both",
-    "Install": "the allocator by which tests measure memory",
-    "PeakBytesOut": "as Install",
-    "ResetPeak": "as Install",
-    "ExpectedModelStateBytes": "the formula that tests hold the memory ledger to",
 }
 
 NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.DOTALL)

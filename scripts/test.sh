@@ -10,6 +10,8 @@ scripts/setup.sh
 python3 scripts/check_layers.py
 python3 scripts/check_readmes.py
 python3 scripts/check_names.py
+python3 scripts/check_comments.py
+python3 scripts/check_dead.py
 build_dir=${BUILD_DIR:-build}
 status=0
 ctest --test-dir "$build_dir" --output-on-failure -j "$(nproc)" "$@" || status=$?

@@ -42,18 +42,18 @@ StatusOr<std::vector<ListedCheckpoint>> CheckpointsBelow(const fs::path& directo
 }
 
 int VerifyOne(const fs::path& directory, std::ostream& out) {
-  const StatusOr<checkpoint::Verdict> verdict = checkpoint::Verify(directory);
-  if (!verdict.ok()) {
-    out << fmt::format("{}: no checkpoint: {}\n", NameOf(directory), verdict.status().message());
+  const StatusOr<checkpoint::VerifyReport> report = checkpoint::VerifyCheckpoint(directory);
+  if (!report.ok()) {
+    out << fmt::format("{}: no checkpoint: {}\n", NameOf(directory), report.status().message());
     return kExitCheckpoint;
   }
-  if (verdict->ok()) {
-    out << fmt::format("{}: good: {} tensors, {}\n", NameOf(directory), verdict->tensors,
-                       ByteSize(verdict->data_bytes));
+  if (report->ok()) {
+    out << fmt::format("{}: good: {} tensors, {}\n", NameOf(directory), report->tensors,
+                       ByteSize(report->data_bytes));
     return kExitOk;
   }
   out << fmt::format("{}: damaged\n", NameOf(directory));
-  for (const checkpoint::Damage& damage : verdict->damages) {
+  for (const checkpoint::Damage& damage : report->damages) {
     out << "  " << checkpoint::Describe(damage) << "\n";
   }
   return kExitCheckpoint;

@@ -18,6 +18,7 @@
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/parse_number.h"
 #include "runtime/config/memory_estimate.h"
+#include "runtime/config/model_state.h"
 
 namespace ds::cli {
 namespace {
@@ -64,7 +65,23 @@ StatusOr<ModelSize> SizeOf(const EstimateFlags& flags) {
   return size;
 }
 
-void PrintJson(const std::vector<MemoryRow>& rows) {
+// The bytes of one of `dsrun train`'s ranks at each stage, in bf16 with Adam: nothing is offloaded.
+std::vector<config::ModelStateBytes> CountRankBytes(const MemoryQuestion& question) {
+  config::DsConfig config;
+  config.bf16.enabled = true;
+  const std::int64_t ranks = question.num_gpus_per_node * question.num_nodes;
+  std::vector<config::ModelStateBytes> stages;
+  for (int stage = 0; stage <= 3; ++stage) {
+    stages.push_back(
+        config::CountModelStateBytes({.trainable = question.params,
+                                      .world_size = ranks,
+                                      .sharding = config::ShardingOfStage(stage, ranks),
+                                      .types = config::ChooseStateTypes(config)}));
+  }
+  return stages;
+}
+
+void PrintJson(const MemoryQuestion& question, const std::vector<MemoryRow>& rows) {
   Json list = Json::array();
   for (const MemoryRow& row : rows) {
     list.push_back({{"stage", row.stage},
@@ -74,7 +91,30 @@ void PrintJson(const std::vector<MemoryRow>& rows) {
                     {"gpu_bytes", row.gpu_bytes},
                     {"cpu_bytes", row.cpu_bytes}});
   }
-  std::cout << Json({{"rows", list}}).dump() << std::endl;
+  Json stages = Json::array();
+  for (const config::ModelStateBytes& bytes : CountRankBytes(question)) {
+    stages.push_back({{"stage", stages.size()},
+                      {"parameters", bytes.parameters},
+                      {"gradients", bytes.gradients},
+                      {"optimizer_state", bytes.optimizer_state},
+                      {"master_weights", bytes.master_weights},
+                      {"total", bytes.total()}});
+  }
+  std::cout << Json({{"rows", list}, {"rank_bytes", stages}}).dump() << std::endl;
+}
+
+std::string FormatBytes(std::int64_t bytes) { return ByteSize(static_cast<std::uint64_t>(bytes)); }
+
+void PrintRankTable(const MemoryQuestion& question) {
+  std::cout << "\nheld by each rank of `dsrun train` in bf16 with Adam, nothing offloaded\n\n"
+               "ZeRO  parameters   gradients   optimizer     masters    together\n";
+  int stage = 0;
+  for (const config::ModelStateBytes& bytes : CountRankBytes(question)) {
+    std::cout << fmt::format("{:>4} {:>11} {:>11} {:>11} {:>11} {:>11}\n", stage++,
+                             FormatBytes(bytes.parameters), FormatBytes(bytes.gradients),
+                             FormatBytes(bytes.optimizer_state), FormatBytes(bytes.master_weights),
+                             FormatBytes(bytes.total()));
+  }
 }
 
 std::string Offloaded(const MemoryRow& row) {
@@ -85,7 +125,7 @@ std::string Offloaded(const MemoryRow& row) {
 void PrintTable(const MemoryQuestion& question, const std::vector<MemoryRow>& rows) {
   std::cout << fmt::format(
       "{} parameters, {} in the largest layer, on {} {} of {} {}\n"
-      "model states only, for 16-bit training with Adam\n\n"
+      "model states only, for 16-bit training with Adam, as DeepSpeed estimates them\n\n"
       "ZeRO  offloaded to the host  zero.Init     per GPU    per host\n",
       question.params, question.largest_layer_params, question.num_nodes,
       question.num_nodes == 1 ? "node" : "nodes", question.num_gpus_per_node,
@@ -93,9 +133,9 @@ void PrintTable(const MemoryQuestion& question, const std::vector<MemoryRow>& ro
   for (const MemoryRow& row : rows) {
     const char* zero_init = row.stage < 3 ? "-" : row.zero_init ? "yes" : "no";
     std::cout << fmt::format("{:>4}  {:<21}  {:<9} {:>11} {:>11}\n", row.stage, Offloaded(row),
-                             zero_init, ByteSize(static_cast<std::uint64_t>(row.gpu_bytes)),
-                             ByteSize(static_cast<std::uint64_t>(row.cpu_bytes)));
+                             zero_init, FormatBytes(row.gpu_bytes), FormatBytes(row.cpu_bytes));
   }
+  PrintRankTable(question);
   std::cout << std::flush;
 }
 
@@ -112,7 +152,8 @@ void AddFlags(CLI::App& app, EstimateFlags* flags) {
   app.add_option(FlagNames("num_nodes"), flags->num_nodes, "default: 1")
       ->check(WholeNumber(1))
       ->type_name("N");
-  app.add_flag("--json", flags->json, "print one JSON object with rows, sizes in bytes");
+  app.add_flag("--json", flags->json,
+               "print one JSON object with rows and rank_bytes, sizes in bytes");
 }
 
 }  // namespace
@@ -121,7 +162,8 @@ StatusOr<int> EstimateCommand(const Invocation& invocation) {
   EstimateFlags flags;
   FlagParser parser("estimate --model DIR | --params P --largest_layer_params L [flags]",
                     "Show the memory that a model's states need under ZeRO 2 and 3 and every kind "
-                    "of offload. Loads no weights.");
+                    "of offload, by DeepSpeed's formula, and what a rank of this trainer holds at "
+                    "each stage. Loads no weights.");
   AddFlags(parser.app(), &flags);
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
                       parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
@@ -134,7 +176,7 @@ StatusOr<int> EstimateCommand(const Invocation& invocation) {
   const auto rows = config::EstimateMemory(question);
   if (!rows.ok()) return rows.status().WithContext("estimate");
   if (flags.json) {
-    PrintJson(*rows);
+    PrintJson(question, *rows);
   } else {
     PrintTable(question, *rows);
   }

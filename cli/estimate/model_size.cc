@@ -1,6 +1,5 @@
 #include "cli/estimate/model_size.h"
 
-#include "runtime/base/config_limit.h"
 #include "runtime/base/files.h"
 
 namespace ds::cli {

@@ -1,8 +1,9 @@
 #include "cli/remote/place_daemon.h"
 
 #include <cstdint>
-#include <cstdlib>
 #include <sstream>
+
+#include "runtime/base/parse_number.h"
 
 namespace ds::cli {
 namespace {
@@ -83,7 +84,7 @@ class Placer {
     std::string free_kib;
     std::getline(lines, folder.path);
     std::getline(lines, free_kib);
-    const std::uint64_t free_bytes = std::strtoull(free_kib.c_str(), nullptr, 10) * 1024;
+    const std::uint64_t free_bytes = ParseNumber<std::uint64_t>(free_kib).value_or(0) * 1024;
     if (!free_kib.empty() && free_bytes < binary_.bytes.size()) {
       folder.reason = folder.path + ": no space left: " + std::to_string(free_bytes >> 20) +
                       " MiB free, " + std::to_string((binary_.bytes.size() >> 20) + 1) + " needed";

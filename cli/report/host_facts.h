@@ -45,7 +45,7 @@ struct InterfaceFacts {
   std::optional<std::uint64_t> megabits_per_second;
 };
 
-// DsrankFacts is what `dsrank facts` says; see runtime/rank/facts.h.
+// DsrankFacts is what `dsrank facts` says; see runtime/rank/main.cc.
 struct DsrankFacts {
   std::filesystem::path path;  // where it was looked for
   std::string problem;         // why it did not answer; empty when it did

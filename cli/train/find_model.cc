@@ -1,6 +1,5 @@
 #include "cli/train/find_model.h"
 
-#include "runtime/base/config_limit.h"
 #include "runtime/base/files.h"
 #include "runtime/base/suggest.h"
 

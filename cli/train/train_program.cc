@@ -24,17 +24,17 @@ std::string ShowCheckpoints(const fs::path& root) {
 
 StatusOr<ResumePoint> NamedCheckpoint(const fs::path& root, const std::string& name) {
   const fs::path directory = root / name;
-  const StatusOr<checkpoint::Verdict> verdict = checkpoint::Verify(directory);
-  if (!verdict.ok() && verdict.status().code() == StatusCode::kNotFound) {
+  const StatusOr<checkpoint::VerifyReport> report = checkpoint::VerifyCheckpoint(directory);
+  if (!report.ok() && report.status().code() == StatusCode::kNotFound) {
     return NotFoundError("there is no checkpoint " + name + " in " + root.string() +
                          " (there is: " + ShowCheckpoints(root) + ")");
   }
-  if (!verdict.ok()) return verdict.status();
-  if (!verdict->ok()) {
+  if (!report.ok()) return report.status();
+  if (!report->ok()) {
     return DataLossError("checkpoint " + directory.string() +
-                         " is damaged: " + checkpoint::Describe(verdict->damages.front()));
+                         " is damaged: " + checkpoint::Describe(report->damages.front()));
   }
-  return ResumePoint{directory.string(), verdict->step};
+  return ResumePoint{directory.string(), report->step};
 }
 
 }  // namespace
@@ -42,7 +42,7 @@ StatusOr<ResumePoint> NamedCheckpoint(const fs::path& root, const std::string& n
 StatusOr<ResumePoint> FindResumePoint(const std::string& root, const std::string& named,
                                       std::vector<std::string>* notices) {
   if (!named.empty()) return NamedCheckpoint(root, named);
-  const StatusOr<checkpoint::NewestCheckpoint> newest = checkpoint::NewestGood(root);
+  const StatusOr<checkpoint::NewestCheckpoint> newest = checkpoint::FindNewestGood(root);
   if (!newest.ok() && newest.status().code() != StatusCode::kNotFound) return newest.status();
   if (newest.ok()) {
     for (const checkpoint::SkippedCheckpoint& skipped : newest->skipped) {

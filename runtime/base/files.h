@@ -16,12 +16,16 @@
 
 namespace ds {
 
-// The whole file. Refuses more than `max_bytes` (kResourceExhausted).
+// The most bytes of a configuration that are read: ds_configs and models' config.json. What is
+// larger is another kind of file, given by mistake.
+inline constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{16} << 20;
+
+// Returns the whole file. Refuses more than `max_bytes` (kResourceExhausted).
 StatusOr<std::string> ReadFile(const std::filesystem::path& path,
                                std::uint64_t max_bytes = std::uint64_t{1} << 32);
 
-// What a file that is replaced survives: the end of this process, or that of the machine too, which
-// takes two fsyncs (milliseconds each).
+// Tells what a replaced file survives: the end of this process (kWhole), or that of the machine too
+// (kDurable), which takes two fsyncs (milliseconds each).
 enum class Durability { kWhole, kDurable };
 
 // Writes `content` to `path` so that a reader, or the machine after a crash, sees the old content

@@ -61,7 +61,7 @@ class HjsonScanner {
   bool ReadEscape(std::size_t string_begin, std::string* out);
   bool ReadHexDigits(char32_t* out);
   bool ReadMultiline(std::string* out);
-  // Where a number or a constant that begins here ends, with the blanks behind it.
+  // Finds the end of a number or constant that begins here, with the blanks behind it.
   std::size_t EndOfLiteral(std::size_t word_end) const;
   bool ValueEndsAt(std::size_t offset) const;
 

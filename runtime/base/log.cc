@@ -19,7 +19,6 @@ void InitLog(const std::string& program) {
 void SetLogLevel(const std::string& level) { spdlog::set_level(spdlog::level::from_str(level)); }
 
 void LogDebug(std::string_view message) { spdlog::debug("{}", message); }
-void LogInfo(std::string_view message) { spdlog::info("{}", message); }
 void LogWarning(std::string_view message) { spdlog::warn("{}", message); }
 void LogError(std::string_view message) { spdlog::error("{}", message); }
 

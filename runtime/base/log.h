@@ -21,7 +21,6 @@ void InitLog(const std::string& program);
 void SetLogLevel(const std::string& level);
 
 void LogDebug(std::string_view message);
-void LogInfo(std::string_view message);
 void LogWarning(std::string_view message);
 void LogError(std::string_view message);
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// A text that is one number, and nothing else, as std::from_chars reads it: no space, no plus sign,
-// no locale.
+// ParseNumber reads a text that is one number, and nothing else, as std::from_chars does: no space,
+// no plus sign, no locale.
 //
 // Threads: any.
 
@@ -13,7 +13,8 @@
 
 namespace ds {
 
-// Nothing when `text` is not such a number, or the type does not hold it (for an unsigned one:
+// Returns nothing when `text` is not such a number, or the type does not hold it (for an unsigned
+// one:
 // "-1").
 template <std::integral Number>
 std::optional<Number> ParseNumber(std::string_view text, int base = 10) {
@@ -23,7 +24,7 @@ std::optional<Number> ParseNumber(std::string_view text, int base = 10) {
   return number;
 }
 
-// As printf writes it: "2", "0.5", "1e-3", also "inf" and "nan".
+// Reads numbers as printf writes them: "2", "0.5", "1e-3", also "inf" and "nan".
 template <std::floating_point Number>
 std::optional<Number> ParseNumber(std::string_view text) {
   Number number{};

@@ -4,7 +4,7 @@
 //
 // A function that can fail for reasons outside the program (input, disk, network, a dead peer)
 // returns Status or StatusOr<T>. What only a bug can cause is DS_CHECK's (check.h). Exceptions come
-// from LibTorch alone and end at rank/torch_boundary.
+// from LibTorch alone and end at rank/torch_boundary.h.
 //
 // A message says what happened, where (file, line, host, rank, key), and what to do.
 //

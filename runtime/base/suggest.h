@@ -1,6 +1,6 @@
 #pragma once
 
-// "Did you mean …?": the nearest known name to a misspelt one.
+// Finds the known name that is nearest to a misspelt one: "did you mean …?".
 
 #include <span>
 #include <string>

@@ -46,7 +46,7 @@ std::string BroadcastText(std::string_view text, int root, comm::Communicator& w
 
 }  // namespace
 
-Status Agree(const Status& mine, comm::Communicator& world) {
+Status AgreeOnStatus(const Status& mine, comm::Communicator& world) {
   const auto codes = AllGatherNumber(static_cast<std::int64_t>(mine.code()), world);
   const auto failing =
       std::find_if(codes.begin(), codes.end(), [](std::int64_t c) { return c != 0; });

@@ -1,6 +1,6 @@
 #pragma once
 
-// How ranks settle on one verdict, and tell rank 0 what only they know. Collective.
+// Ranks settle on one status here, and tell rank 0 what only they know. Collective.
 
 #include <cstdint>
 #include <string>
@@ -14,7 +14,7 @@ namespace ds::checkpoint {
 
 // OK when every rank's status is; else the failing rank's with the lowest number, the same on all
 // ranks. Where there are several, "rank N: " stands in front of the message.
-Status Agree(const Status& mine, comm::Communicator& world);
+Status AgreeOnStatus(const Status& mine, comm::Communicator& world);
 
 std::int64_t SumOverRanks(std::int64_t mine, comm::Communicator& world);
 

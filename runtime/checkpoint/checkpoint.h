@@ -3,7 +3,7 @@
 // Saving and loading a training job's whole state; the format is in FORMAT.md.
 //
 // Both are collective: every rank of `world` calls with the same arguments and its own parts, and
-// every rank returns the same verdict. A rank that fails says so before the others go on, so none
+// every rank returns the same status. A rank that fails says so before the others go on, so none
 // waits for it.
 //
 // Throws only what `world` throws when a peer is gone.
@@ -39,7 +39,8 @@ StatusOr<std::filesystem::path> SaveCheckpoint(const SaveRequest& request,
 
 // Fills the parts' shards and then their states from the checkpoint folder `directory`, whatever
 // world size and ZeRO stage wrote it. Each rank reads only what overlaps its shards, and checks the
-// checksum of whole stored shards that it reads; call Verify() first to check all of them.
+// checksum of whole stored shards that it reads; call VerifyCheckpoint() first to check all of
+// them.
 //
 // Errors name the tensor: missing in the checkpoint, unknown to the parts, other shape or dtype.
 // After an error the parts hold a mixture and must not be used.

@@ -84,10 +84,11 @@ Status ReadShard(const fs::path& directory, const StoredTensor& stored, const Te
                               : at::empty_like(wanted.data, wanted.data.options().device(at::kCPU));
   const std::span<std::byte> target(static_cast<std::byte*>(host.mutable_data_ptr()),
                                     host.nbytes());
-  const std::vector<Stretch> wanted_stretches = Stretches(stored.shape, RegionOf(wanted));
+  const std::vector<Stretch> wanted_stretches = FindStretches(stored.shape, RegionOf(wanted));
   std::int64_t read = 0;
   for (const StoredShard& shard : stored.shards) {
-    const auto copies = Overlap(Stretches(stored.shape, shard.region), wanted_stretches);
+    const auto copies =
+        IntersectStretches(FindStretches(stored.shape, shard.region), wanted_stretches);
     DS_ASSIGN_OR_RETURN(const std::int64_t count, ReadOverlap(directory, shard, copies, target));
     read += count;
   }
@@ -138,12 +139,12 @@ Status CheckNoneLeft(const Manifest& manifest, std::span<const std::int64_t> wan
 Status LoadTensors(const fs::path& directory, const Manifest& manifest,
                    std::span<Stateful* const> parts, comm::Communicator& world) {
   const StatusOr<std::vector<TensorShard>> shards = CollectShards(parts);
-  DS_RETURN_IF_ERROR(Agree(shards.status(), world));
+  DS_RETURN_IF_ERROR(AgreeOnStatus(shards.status(), world));
   const auto count = static_cast<std::int64_t>(manifest.tensors.size());
   const at::Tensor wanted = at::zeros({count}, at::kLong);
   const std::span<std::int64_t> marks(wanted.mutable_data_ptr<std::int64_t>(),
                                       manifest.tensors.size());
-  DS_RETURN_IF_ERROR(Agree(ReadShards(directory, manifest, *shards, marks), world));
+  DS_RETURN_IF_ERROR(AgreeOnStatus(ReadShards(directory, manifest, *shards, marks), world));
   if (count == 0) return OkStatus();
   const at::Tensor by_anyone = wanted.to(world.device());
   world.AllReduce(by_anyone, comm::ReduceOp::kMax);
@@ -171,16 +172,16 @@ Status ForEachState(const Manifest& manifest, std::span<Stateful* const> parts, 
 Status LoadCheckpoint(const fs::path& directory, std::span<Stateful* const> parts,
                       comm::Communicator& world) {
   const StatusOr<Manifest> manifest = ReadManifest(directory);
-  DS_RETURN_IF_ERROR(Agree(manifest.status(), world));
+  DS_RETURN_IF_ERROR(AgreeOnStatus(manifest.status(), world));
   const auto check = [](const Stateful& part, const nlohmann::json& state) {
     return part.CheckState(state);
   };
-  DS_RETURN_IF_ERROR(Agree(ForEachState(*manifest, parts, check), world));
+  DS_RETURN_IF_ERROR(AgreeOnStatus(ForEachState(*manifest, parts, check), world));
   DS_RETURN_IF_ERROR(LoadTensors(directory, *manifest, parts, world));
   const auto load = [](Stateful& part, const nlohmann::json& state) {
     return part.LoadState(state);
   };
-  return Agree(ForEachState(*manifest, parts, load), world);
+  return AgreeOnStatus(ForEachState(*manifest, parts, load), world);
 }
 
 }  // namespace ds::checkpoint

@@ -1,15 +1,19 @@
 // SaveCheckpoint: each rank writes its file, rank 0 commits.
 
+#include <ATen/core/Tensor.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
+#include "runtime/base/byte_size.h"
 #include "runtime/checkpoint/agreement.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/format/commit.h"
 #include "runtime/checkpoint/format/layout.h"
-#include "runtime/checkpoint/rank_file.h"
+#include "runtime/checkpoint/format/verify.h"
 #include "runtime/checkpoint/tensor_shard.h"
 
 namespace ds::checkpoint {
@@ -17,8 +21,89 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// So many elements of a tensor on another device are on the host at a time.
+constexpr std::int64_t kStagedElements = std::int64_t{16} << 20;
+
+Share OwnShare(const TensorShard& shard) {
+  return ShareOf(shard.data.numel(), shard.replica.index, shard.replica.count);
+}
+
+std::span<const std::byte> BytesOf(const at::Tensor& tensor) {
+  return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
+}
+
+StatusOr<StoredShard> WriteShare(const TensorShard& shard, Share share, ShardFileWriter* writer) {
+  const at::Tensor data = shard.data.narrow(0, share.first, share.count);
+  writer->BeginShard();
+  if (data.is_cpu()) {
+    DS_RETURN_IF_ERROR(writer->Append(BytesOf(data)));
+  } else {
+    for (std::int64_t at = 0; at < share.count; at += kStagedElements) {
+      const std::int64_t count = std::min(kStagedElements, share.count - at);
+      DS_RETURN_IF_ERROR(writer->Append(BytesOf(data.narrow(0, at, count).cpu())));
+    }
+  }
+  return writer->EndShard({shard.box, shard.flat_start + share.first, share.count});
+}
+
+StatusOr<std::vector<StoredTensor>> WriteShares(const std::vector<TensorShard>& shards,
+                                                ShardFileWriter* writer) {
+  std::vector<StoredTensor> tensors;
+  for (const TensorShard& shard : shards) {
+    StoredTensor tensor{
+        shard.name, std::string(DtypeName(shard.data.scalar_type())), shard.global_shape, {}};
+    const Share share = OwnShare(shard);
+    if (share.count > 0) {
+      DS_ASSIGN_OR_RETURN(StoredShard stored, WriteShare(shard, share, writer));
+      tensor.shards.push_back(std::move(stored));
+    }
+    tensors.push_back(std::move(tensor));
+  }
+  DS_RETURN_IF_ERROR(writer->Sync());
+  return tensors;
+}
+
+Status ReadBack(const fs::path& path, const std::vector<StoredTensor>& tensors) {
+  std::vector<NamedShard> shards;
+  for (const StoredTensor& tensor : tensors) {
+    for (const StoredShard& shard : tensor.shards) shards.push_back({tensor.name, shard});
+  }
+  const std::vector<Damage> damages = VerifyShards(path, std::move(shards));
+  if (damages.empty()) return OkStatus();
+  return DataLossError(fmt::format("read back after writing: {}", Describe(damages.front())));
+}
+
+// Counts the bytes of this rank's file, gaps included.
+std::uint64_t RankFileBytes(const std::vector<TensorShard>& shards) {
+  std::uint64_t bytes = 0;
+  for (const TensorShard& shard : shards) {
+    const std::uint64_t length =
+        static_cast<std::uint64_t>(OwnShare(shard).count) * shard.data.itemsize();
+    bytes += (length + kShardAlignment - 1) / kShardAlignment * kShardAlignment;
+  }
+  return bytes;
+}
+
+// Creates, writes and syncs the file, then reads it back against its checksums. Returns what it
+// holds; a tensor of which this rank writes nothing is listed without shards, so that a tensor
+// without elements is known too. Requires CheckShard() of every shard.
+StatusOr<std::vector<StoredTensor>> WriteRankFile(const std::vector<TensorShard>& shards,
+                                                  const fs::path& path,
+                                                  const DataFileCreator& create_file) {
+  DS_ASSIGN_OR_RETURN(std::unique_ptr<DataFile> file, create_file(path));
+  ShardFileWriter writer(std::move(file), path.filename().string());
+  StatusOr<std::vector<StoredTensor>> tensors = WriteShares(shards, &writer);
+  if (tensors.ok()) {
+    DS_RETURN_IF_ERROR(ReadBack(path, *tensors));
+    return tensors;
+  }
+  if (tensors.status().code() != StatusCode::kResourceExhausted) return tensors;
+  return tensors.status().WithContext(
+      fmt::format("no room for the {} of this rank's file", ByteSize(RankFileBytes(shards))));
+}
+
 // Rank 0: makes the unfinished folder if the disk has room for what all ranks will write.
-Status Begin(const SaveRequest& request, std::int64_t needed_bytes) {
+Status BeginSave(const SaveRequest& request, std::int64_t needed_bytes) {
   DS_RETURN_IF_ERROR(BeginCheckpoint(request.root, request.step));
   Status status = CheckFreeSpace(request.root, static_cast<std::uint64_t>(needed_bytes));
   if (!status.ok()) AbandonCheckpoint(request.root, request.step);
@@ -35,18 +120,18 @@ StatusOr<std::string> WriteOwnFile(const SaveRequest& request,
 }
 
 // The tensors of all ranks, in the order in which the ranks name them.
-StatusOr<std::vector<StoredTensor>> Merge(const std::vector<std::string>& lists) {
+StatusOr<std::vector<StoredTensor>> MergeTensors(const std::vector<std::string>& lists) {
   std::vector<StoredTensor> merged;
-  std::unordered_map<std::string, std::size_t> places;
+  std::unordered_map<std::string, std::size_t> indices;
   for (const std::string& list : lists) {
     DS_ASSIGN_OR_RETURN(std::vector<StoredTensor> tensors, ParseTensors(list));
     for (StoredTensor& tensor : tensors) {
-      const auto [place, added] = places.try_emplace(tensor.name, merged.size());
+      const auto [known_at, added] = indices.try_emplace(tensor.name, merged.size());
       if (added) {
         merged.push_back(std::move(tensor));
         continue;
       }
-      StoredTensor& known = merged[place->second];
+      StoredTensor& known = merged[known_at->second];
       if (known.dtype != tensor.dtype || known.shape != tensor.shape) {
         return InternalError(
             fmt::format("ranks disagree about dtype or shape of tensor '{}'", tensor.name));
@@ -58,8 +143,8 @@ StatusOr<std::vector<StoredTensor>> Merge(const std::vector<std::string>& lists)
 }
 
 // Rank 0: the manifest, and the final name.
-Status Commit(const SaveRequest& request, std::span<Stateful* const> parts,
-              const std::vector<std::string>& lists) {
+Status CommitSave(const SaveRequest& request, std::span<Stateful* const> parts,
+                  const std::vector<std::string>& lists) {
   Manifest manifest;
   manifest.step = request.step;
   manifest.written_by = request.written_by;
@@ -67,7 +152,7 @@ Status Commit(const SaveRequest& request, std::span<Stateful* const> parts,
   for (const Stateful* part : parts) {
     manifest.state[std::string(part->state_name())] = part->State();
   }
-  DS_ASSIGN_OR_RETURN(manifest.tensors, Merge(lists));
+  DS_ASSIGN_OR_RETURN(manifest.tensors, MergeTensors(lists));
   return CommitCheckpoint(request.root, manifest).status();
 }
 
@@ -75,9 +160,9 @@ Status Commit(const SaveRequest& request, std::span<Stateful* const> parts,
 Status WriteAndCommit(const SaveRequest& request, std::span<Stateful* const> parts,
                       const std::vector<TensorShard>& shards, comm::Communicator& world) {
   const StatusOr<std::string> own_list = WriteOwnFile(request, shards, world.rank());
-  DS_RETURN_IF_ERROR(Agree(own_list.status(), world));
+  DS_RETURN_IF_ERROR(AgreeOnStatus(own_list.status(), world));
   const std::vector<std::string> lists = GatherTexts(*own_list, world);
-  return Agree(world.rank() == 0 ? Commit(request, parts, lists) : OkStatus(), world);
+  return AgreeOnStatus(world.rank() == 0 ? CommitSave(request, parts, lists) : OkStatus(), world);
 }
 
 }  // namespace
@@ -85,10 +170,11 @@ Status WriteAndCommit(const SaveRequest& request, std::span<Stateful* const> par
 StatusOr<fs::path> SaveCheckpoint(const SaveRequest& request, std::span<Stateful* const> parts,
                                   comm::Communicator& world) {
   const StatusOr<std::vector<TensorShard>> shards = CollectShards(parts);
-  DS_RETURN_IF_ERROR(Agree(shards.status(), world));
+  DS_RETURN_IF_ERROR(AgreeOnStatus(shards.status(), world));
   const std::int64_t needed =
       SumOverRanks(static_cast<std::int64_t>(RankFileBytes(*shards)), world);
-  DS_RETURN_IF_ERROR(Agree(world.rank() == 0 ? Begin(request, needed) : OkStatus(), world));
+  DS_RETURN_IF_ERROR(
+      AgreeOnStatus(world.rank() == 0 ? BeginSave(request, needed) : OkStatus(), world));
   const Status status = WriteAndCommit(request, parts, *shards, world);
   if (status.ok()) return request.root / StepDirectoryName(request.step);
   if (world.rank() == 0) AbandonCheckpoint(request.root, request.step);

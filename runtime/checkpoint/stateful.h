@@ -22,7 +22,7 @@ namespace ds::checkpoint {
 // Ranks that hold the same elements of a tensor are its replicas. Saving splits the elements among
 // them, so that nothing is written twice; loading fills every replica.
 struct Replica {
-  int index = 0;  // this rank's place among the replicas, from 0
+  int index = 0;  // this rank's number among the replicas, from 0
   int count = 1;  // the same on all of them
 };
 
@@ -54,8 +54,8 @@ class Stateful {
   // nothing of a tensor; empty shards are allowed.
   virtual void AddShards(std::vector<TensorShard>* shards) = 0;
 
-  // Whether the state that the checkpoint holds can be this part's at all; asked before any tensor
-  // is read, so that the message can say what the checkpoint is instead.
+  // Checks that the state which the checkpoint holds can be this part's at all; asked before any
+  // tensor is read, so that the message can say what the checkpoint is instead.
   virtual Status CheckState(const nlohmann::json& state) const {
     static_cast<void>(state);
     return OkStatus();

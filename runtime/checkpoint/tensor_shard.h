@@ -1,6 +1,6 @@
 #pragma once
 
-// What the writer and the reader ask of a TensorShard.
+// Checks and helpers that the writer and the reader of TensorShards (stateful.h) share.
 
 #include <c10/core/ScalarType.h>
 
@@ -20,10 +20,10 @@ std::string_view DtypeName(at::ScalarType type);
 // The elements that this rank holds.
 Region RegionOf(const TensorShard& shard);
 
-// Whether the shard is what stateful.h asks for. The message names the tensor.
+// Fails, naming the tensor, unless the shard is what stateful.h asks for.
 Status CheckShard(const TensorShard& shard);
 
-// The shards of all parts; the first that is not right is an error.
+// Asks all parts for their shards; the first that is not right is an error.
 StatusOr<std::vector<TensorShard>> CollectShards(std::span<Stateful* const> parts);
 
 }  // namespace ds::checkpoint

@@ -27,7 +27,7 @@
 
 #include "runtime/base/status.h"
 #include "runtime/comm/rank_identity.h"
-#include "runtime/comm/shm/reduce_op.h"
+#include "runtime/comm/shm/call_signature.h"
 
 namespace c10d {
 class Backend;

@@ -63,22 +63,22 @@ std::int64_t CompressedAllReduce::PaddedNumel(std::int64_t numel) const {
 void CompressedAllReduce::ForgetErrors() {
   worker_error_ = server_error_ = at::Tensor();
   entry_.Reset();
-  places_.clear();
+  layouts_.clear();
 }
 
-void CompressedAllReduce::MakePlaces(const std::vector<at::Tensor>& buffers) {
+void CompressedAllReduce::LayOutBuffers(const std::vector<at::Tensor>& buffers) {
   const std::int64_t ranks = world_.size();
   std::int64_t worker = 0;
   std::int64_t server = 0;
   for (const at::Tensor& buffer : buffers) {
-    Place place{.numel = buffer.numel(),
-                .padded = PaddedNumel(buffer.numel()),
-                .worker_offset = worker,
-                .server_offset = server};
+    BufferLayout place{.numel = buffer.numel(),
+                       .padded = PaddedNumel(buffer.numel()),
+                       .worker_offset = worker,
+                       .server_offset = server};
     place.part = place.padded / ranks;
     worker += place.padded;
     server += place.part;
-    places_.push_back(place);
+    layouts_.push_back(place);
   }
   bit_bytes_ = server / kBits;
   const auto options = at::TensorOptions(at::kFloat).device(world_.device());
@@ -91,12 +91,12 @@ void CompressedAllReduce::MakePlaces(const std::vector<at::Tensor>& buffers) {
 
 at::Tensor CompressedAllReduce::CompressForServers(const std::vector<at::Tensor>& buffers) {
   const std::int64_t ranks = world_.size();
-  const auto count = static_cast<std::int64_t>(places_.size());
+  const auto count = static_cast<std::int64_t>(layouts_.size());
   const at::Tensor scales = at::empty({count}, worker_error_.options());
   const at::Tensor rows = at::empty({ranks, bit_bytes_ + count * std::int64_t{sizeof(float)}},
                                     scales.options().dtype(at::kByte));
   for (std::int64_t i = 0; i < count; ++i) {
-    const Place& place = places_[static_cast<std::size_t>(i)];
+    const BufferLayout& place = layouts_[static_cast<std::size_t>(i)];
     const at::Tensor values = worker_error_.narrow(0, place.worker_offset, place.padded);
     values.narrow(0, 0, place.numel).add_(buffers[static_cast<std::size_t>(i)].flatten());
     const at::Tensor positive = values.ge(0);
@@ -118,7 +118,7 @@ at::Tensor CompressedAllReduce::CompressMean(const at::Tensor& received) {
   const at::Tensor row = at::empty({received.size(1)}, received.options());
   const at::Tensor scales = at::empty({shares.size(1)}, shares.options());
   for (std::int64_t i = 0; i < shares.size(1); ++i) {
-    const Place& place = places_[static_cast<std::size_t>(i)];
+    const BufferLayout& place = layouts_[static_cast<std::size_t>(i)];
     const at::Tensor bits = received.narrow(1, place.server_offset / kBits, place.part / kBits);
     const at::Tensor error = server_error_.narrow(0, place.server_offset, place.part);
     error.add_(Signs(bits).mul_(shares.narrow(1, i, 1)).sum(0));
@@ -133,8 +133,8 @@ at::Tensor CompressedAllReduce::CompressMean(const at::Tensor& received) {
 void CompressedAllReduce::Expand(const at::Tensor& rows,
                                  const std::vector<at::Tensor>& buffers) const {
   const at::Tensor scales = ScalesOf(rows);
-  for (std::size_t i = 0; i < places_.size(); ++i) {
-    const Place& place = places_[i];
+  for (std::size_t i = 0; i < layouts_.size(); ++i) {
+    const BufferLayout& place = layouts_[i];
     const at::Tensor bits = rows.narrow(1, place.server_offset / kBits, place.part / kBits);
     const at::Tensor values = Signs(bits).mul_(scales.narrow(1, static_cast<std::int64_t>(i), 1));
     buffers[i].copy_(values.flatten().narrow(0, 0, place.numel).view(buffers[i].sizes()));
@@ -143,8 +143,8 @@ void CompressedAllReduce::Expand(const at::Tensor& rows,
 
 void CompressedAllReduce::Average(const std::vector<at::Tensor>& buffers) {
   if (world_.size() == 1) return;
-  if (!worker_error_.defined()) MakePlaces(buffers);
-  DS_CHECK(buffers.size() == places_.size());
+  if (!worker_error_.defined()) LayOutBuffers(buffers);
+  DS_CHECK(buffers.size() == layouts_.size());
   const at::Tensor sent = CompressForServers(buffers);
   const at::Tensor received = at::empty_like(sent);
   world_.AllToAll(received, sent);

@@ -28,10 +28,10 @@ namespace ds::comm {
 
 class CompressedAllReduce {
  public:
-  // Both are borrowed; the ledger may be null.
+  // Borrows both; the ledger may be null.
   CompressedAllReduce(Communicator& world, device::MemoryLedger* ledger);
 
-  // How many elements a buffer of `numel` has with its padding.
+  // Counts the elements of a buffer of `numel` with its padding.
   std::int64_t PaddedNumel(std::int64_t numel) const;
 
   // Each buffer becomes about the mean of its ranks' values. Contiguous fp32 on the world's device,
@@ -43,8 +43,8 @@ class CompressedAllReduce {
   void ForgetErrors();
 
  private:
-  // Where one buffer lies.
-  struct Place {
+  // One buffer in the errors and in a row of bits.
+  struct BufferLayout {
     std::int64_t numel = 0;
     std::int64_t padded = 0;         // all of it: W parts
     std::int64_t worker_offset = 0;  // in worker_error_
@@ -52,10 +52,10 @@ class CompressedAllReduce {
     std::int64_t part = 0;           // elements of one rank's part
   };
 
-  void MakePlaces(const std::vector<at::Tensor>& buffers);
-  // What goes to each rank: [W, row], a row being the bits of all buffers, then their scales.
+  void LayOutBuffers(const std::vector<at::Tensor>& buffers);
+  // Makes what goes to each rank: [W, row], a row being the bits of all buffers, then their scales.
   at::Tensor CompressForServers(const std::vector<at::Tensor>& buffers);
-  // The compressed mean of this rank's parts: one row.
+  // Compresses the mean of this rank's parts into one row.
   at::Tensor CompressMean(const at::Tensor& received);
   void Expand(const at::Tensor& rows, const std::vector<at::Tensor>& buffers) const;
   // The scales of each row: [W, buffers].
@@ -63,7 +63,7 @@ class CompressedAllReduce {
 
   Communicator& world_;
   device::MemoryLedger* ledger_;
-  std::vector<Place> places_;
+  std::vector<BufferLayout> layouts_;
   std::int64_t bit_bytes_ = 0;  // of a row
   at::Tensor worker_error_;
   at::Tensor server_error_;

@@ -13,9 +13,9 @@ namespace {
 
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
-// The only place here that catches LibTorch's exceptions.
+// Ranks that do not meet are no bug: says so instead of throwing.
 template <typename F>
-auto CatchErrors(const std::string& what, F body) -> decltype(body()) {
+auto ConvertErrors(const std::string& what, F body) -> decltype(body()) {
   try {
     return body();
   } catch (const c10::Error& error) {
@@ -31,7 +31,7 @@ StatusOr<StorePtr> OpenStore(const RankIdentity& identity, std::chrono::millisec
   options.waitWorkers = false;
   options.timeout = timeout;
   const std::string where = identity.master_addr + " port " + std::to_string(identity.master_port);
-  return CatchErrors(
+  return ConvertErrors(
       "rank " + std::to_string(identity.rank) + " cannot meet the others at " + where,
       [&]() -> StatusOr<StorePtr> {
         return StorePtr(c10::make_intrusive<c10d::TCPStore>(identity.master_addr, options));
@@ -65,7 +65,7 @@ StatusOr<std::unique_ptr<HostGroup>> JoinHostGroup(const RankIdentity& identity,
   }
   auto group = std::make_unique<HostGroup>(
       std::make_shared<SharedRegion>(std::move(region).value()), group_options);
-  DS_RETURN_IF_ERROR(group->Meet(options.connect_timeout));
+  DS_RETURN_IF_ERROR(group->MeetPeers(options.connect_timeout));
   return group;
 }
 
@@ -76,7 +76,7 @@ StatusOr<std::unique_ptr<Communicator>> ConnectWorld(const RankIdentity& identit
                                                      const ConnectOptions& options) {
   if (device.cuda != nullptr) {
     DS_ASSIGN_OR_RETURN(const StorePtr store, OpenStore(identity, options.connect_timeout));
-    return CatchErrors("starting NCCL", [&]() -> StatusOr<std::unique_ptr<Communicator>> {
+    return ConvertErrors("starting NCCL", [&]() -> StatusOr<std::unique_ptr<Communicator>> {
       return std::make_unique<Communicator>(
           device.cuda->MakeNccl(store, {.rank = identity.rank,
                                         .size = identity.world_size,

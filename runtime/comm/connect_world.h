@@ -16,9 +16,9 @@
 namespace ds::comm {
 
 struct ConnectOptions {
-  // How long to wait for all ranks to appear.
+  // The longest wait for all ranks to appear.
   std::chrono::milliseconds connect_timeout = std::chrono::minutes(5);
-  // How long a collective waits for a rank that is alive but does not come.
+  // The longest wait of a collective for a rank that is alive but does not come.
   std::chrono::milliseconds collective_timeout = std::chrono::minutes(30);
 };
 

@@ -47,7 +47,7 @@ std::vector<std::uint64_t> PartCounts(const at::Tensor& tensor, const std::vecto
 std::vector<std::byte*> PartStarts(const at::Tensor& tensor,
                                    const std::vector<std::uint64_t>& counts) {
   std::vector<std::byte*> starts;
-  std::byte* next = Data(tensor);
+  std::byte* next = BytesOf(tensor);
   for (const std::uint64_t count : counts) {
     starts.push_back(next);
     next += count * tensor.element_size();
@@ -63,25 +63,25 @@ HostBackend::HostBackend(std::unique_ptr<HostGroup> group)
 HostBackend::WorkPtr HostBackend::allreduce(Tensors& tensors,
                                             const c10d::AllreduceOptions& options) {
   const at::Tensor& tensor = OnlyTensor(tensors);
-  const ReduceOp op = OpOf(options.reduceOp, tensor);
-  return Finish(group_->AllReduce(Data(tensor), ElementsOf(tensor), op), rank_,
+  const ReduceOp op = ToReduceOp(options.reduceOp, tensor);
+  return Finish(group_->AllReduce(BytesOf(tensor), ElementsOf(tensor), op), rank_,
                 c10d::OpType::ALLREDUCE);
 }
 
 HostBackend::WorkPtr HostBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   const at::Tensor& tensor = OnlyTensor(tensors);
-  const ReduceOp op = OpOf(options.reduceOp, tensor);
+  const ReduceOp op = ToReduceOp(options.reduceOp, tensor);
   return Finish(
-      group_->Reduce(Data(tensor), ElementsOf(tensor), op, RankIn(options.rootRank, size_)), rank_,
-      c10d::OpType::REDUCE);
+      group_->Reduce(BytesOf(tensor), ElementsOf(tensor), op, CheckRank(options.rootRank, size_)),
+      rank_, c10d::OpType::REDUCE);
 }
 
 HostBackend::WorkPtr HostBackend::broadcast(Tensors& tensors,
                                             const c10d::BroadcastOptions& options) {
   const at::Tensor& tensor = OnlyTensor(tensors);
   return Finish(
-      group_->Broadcast(Data(tensor), ElementsOf(tensor), RankIn(options.rootRank, size_)), rank_,
-      c10d::OpType::BROADCAST);
+      group_->Broadcast(BytesOf(tensor), ElementsOf(tensor), CheckRank(options.rootRank, size_)),
+      rank_, c10d::OpType::BROADCAST);
 }
 
 HostBackend::WorkPtr HostBackend::allgather(TensorLists& outputs, Tensors& inputs,
@@ -89,30 +89,32 @@ HostBackend::WorkPtr HostBackend::allgather(TensorLists& outputs, Tensors& input
   const at::Tensor& input = OnlyTensor(inputs);
   TORCH_CHECK(outputs.size() == 1, "one list of outputs is expected, not ", outputs.size());
   return Finish(
-      group_->AllGather(ListData(outputs[0], size_, input), Data(input), ElementsOf(input)), rank_,
-      c10d::OpType::ALLGATHER);
+      group_->AllGather(ListData(outputs[0], size_, input), BytesOf(input), ElementsOf(input)),
+      rank_, c10d::OpType::ALLGATHER);
 }
 
 HostBackend::WorkPtr HostBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                                   const c10d::AllgatherOptions& /*options*/) {
-  return Finish(group_->AllGather(PartData(output, size_, input), Data(input), ElementsOf(input)),
-                rank_, c10d::OpType::_ALLGATHER_BASE);
+  return Finish(
+      group_->AllGather(PartData(output, size_, input), BytesOf(input), ElementsOf(input)), rank_,
+      c10d::OpType::_ALLGATHER_BASE);
 }
 
 HostBackend::WorkPtr HostBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
                                                  const c10d::ReduceScatterOptions& options) {
   const at::Tensor& output = OnlyTensor(outputs);
   TORCH_CHECK(inputs.size() == 1, "one list of inputs is expected, not ", inputs.size());
-  const ReduceOp op = OpOf(options.reduceOp, output);
-  return Finish(group_->ReduceScatter(Data(output), ReadOnly(ListData(inputs[0], size_, output)),
-                                      ElementsOf(output), op),
-                rank_, c10d::OpType::REDUCE_SCATTER);
+  const ReduceOp op = ToReduceOp(options.reduceOp, output);
+  return Finish(
+      group_->ReduceScatter(BytesOf(output), AsReadOnly(ListData(inputs[0], size_, output)),
+                            ElementsOf(output), op),
+      rank_, c10d::OpType::REDUCE_SCATTER);
 }
 
 HostBackend::WorkPtr HostBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                        const c10d::ReduceScatterOptions& options) {
-  const ReduceOp op = OpOf(options.reduceOp, output);
-  return Finish(group_->ReduceScatter(Data(output), ReadOnly(PartData(input, size_, output)),
+  const ReduceOp op = ToReduceOp(options.reduceOp, output);
+  return Finish(group_->ReduceScatter(BytesOf(output), AsReadOnly(PartData(input, size_, output)),
                                       ElementsOf(output), op),
                 rank_, c10d::OpType::_REDUCE_SCATTER_BASE);
 }
@@ -120,26 +122,26 @@ HostBackend::WorkPtr HostBackend::_reduce_scatter_base(at::Tensor& output, at::T
 HostBackend::WorkPtr HostBackend::gather(TensorLists& outputs, Tensors& inputs,
                                          const c10d::GatherOptions& options) {
   const at::Tensor& input = OnlyTensor(inputs);
-  const int root = RankIn(options.rootRank, size_);
+  const int root = CheckRank(options.rootRank, size_);
   std::vector<std::byte*> data;
   if (rank_ == root) {
     TORCH_CHECK(outputs.size() == 1, "the root of a gather needs one list of outputs");
     data = ListData(outputs[0], size_, input);
   }
-  return Finish(group_->Gather(data, Data(input), ElementsOf(input), root), rank_,
+  return Finish(group_->Gather(data, BytesOf(input), ElementsOf(input), root), rank_,
                 c10d::OpType::GATHER);
 }
 
 HostBackend::WorkPtr HostBackend::scatter(Tensors& outputs, TensorLists& inputs,
                                           const c10d::ScatterOptions& options) {
   const at::Tensor& output = OnlyTensor(outputs);
-  const int root = RankIn(options.rootRank, size_);
+  const int root = CheckRank(options.rootRank, size_);
   std::vector<const std::byte*> data;
   if (rank_ == root) {
     TORCH_CHECK(inputs.size() == 1, "the root of a scatter needs one list of inputs");
-    data = ReadOnly(ListData(inputs[0], size_, output));
+    data = AsReadOnly(ListData(inputs[0], size_, output));
   }
-  return Finish(group_->Scatter(Data(output), data, ElementsOf(output), root), rank_,
+  return Finish(group_->Scatter(BytesOf(output), data, ElementsOf(output), root), rank_,
                 c10d::OpType::SCATTER);
 }
 
@@ -153,7 +155,7 @@ HostBackend::WorkPtr HostBackend::alltoall_base(at::Tensor& output, at::Tensor& 
   const std::vector<std::uint64_t> input_counts = PartCounts(input, input_splits, size_);
   return Finish(group_->AllToAll({.outputs = PartStarts(output, output_counts),
                                   .output_counts = output_counts,
-                                  .inputs = ReadOnly(PartStarts(input, input_counts)),
+                                  .inputs = AsReadOnly(PartStarts(input, input_counts)),
                                   .input_counts = input_counts,
                                   .type = type}),
                 rank_, c10d::OpType::ALLTOALL_BASE);
@@ -173,8 +175,8 @@ HostBackend::WorkPtr HostBackend::alltoall(Tensors& outputs, Tensors& inputs,
     const Elements outgoing = ElementsOf(inputs[peer]);
     TORCH_CHECK(incoming.type == type && outgoing.type == type,
                 "all-to-all: the tensors differ in type");
-    to.push_back(Data(outputs[peer]));
-    from.push_back(Data(inputs[peer]));
+    to.push_back(BytesOf(outputs[peer]));
+    from.push_back(BytesOf(inputs[peer]));
     output_counts.push_back(incoming.count);
     input_counts.push_back(outgoing.count);
   }
@@ -194,14 +196,14 @@ void HostBackend::CheckMessage(int peer, int tag) const {
 HostBackend::WorkPtr HostBackend::send(Tensors& tensors, int peer, int tag) {
   const at::Tensor& tensor = OnlyTensor(tensors);
   CheckMessage(peer, tag);
-  return Finish(group_->Send(Data(tensor), ElementsOf(tensor), RankIn(peer, size_)), rank_,
+  return Finish(group_->Send(BytesOf(tensor), ElementsOf(tensor), CheckRank(peer, size_)), rank_,
                 c10d::OpType::SEND);
 }
 
 HostBackend::WorkPtr HostBackend::recv(Tensors& tensors, int peer, int tag) {
   const at::Tensor& tensor = OnlyTensor(tensors);
   CheckMessage(peer, tag);
-  return Finish(group_->Receive(Data(tensor), ElementsOf(tensor), RankIn(peer, size_)), rank_,
+  return Finish(group_->Receive(BytesOf(tensor), ElementsOf(tensor), CheckRank(peer, size_)), rank_,
                 c10d::OpType::RECV);
 }
 

@@ -38,7 +38,7 @@ void CheckUsable(const at::Tensor& tensor) {
 
 }  // namespace
 
-ReduceOp OpOf(const c10d::ReduceOp& op, const at::Tensor& tensor) {
+ReduceOp ToReduceOp(const c10d::ReduceOp& op, const at::Tensor& tensor) {
   switch (op.op_) {
     case c10d::ReduceOp::SUM:
       return ReduceOp::kSum;
@@ -62,7 +62,7 @@ Elements ElementsOf(const at::Tensor& tensor) {
   return {.count = static_cast<std::size_t>(tensor.numel()), .type = TypeOf(tensor)};
 }
 
-std::byte* Data(const at::Tensor& tensor) {
+std::byte* BytesOf(const at::Tensor& tensor) {
   return static_cast<std::byte*>(tensor.mutable_data_ptr());
 }
 
@@ -81,7 +81,7 @@ std::vector<std::byte*> ListData(const std::vector<at::Tensor>& tensors, int siz
     TORCH_CHECK(tensor.scalar_type() == like.scalar_type() && tensor.numel() == like.numel(),
                 "the tensors of a list differ from ", like.numel(), " elements of ",
                 like.scalar_type());
-    data.push_back(Data(tensor));
+    data.push_back(BytesOf(tensor));
   }
   return data;
 }
@@ -92,15 +92,15 @@ std::vector<std::byte*> PartData(const at::Tensor& whole, int size, const at::Te
               "a tensor of ", whole.numel(), " elements of ", whole.scalar_type(), " is not ", size,
               " parts of ", part.numel(), " elements of ", part.scalar_type());
   std::vector<std::byte*> data;
-  for (int rank = 0; rank < size; ++rank) data.push_back(Data(whole) + rank * part.nbytes());
+  for (int rank = 0; rank < size; ++rank) data.push_back(BytesOf(whole) + rank * part.nbytes());
   return data;
 }
 
-std::vector<const std::byte*> ReadOnly(const std::vector<std::byte*>& data) {
+std::vector<const std::byte*> AsReadOnly(const std::vector<std::byte*>& data) {
   return {data.begin(), data.end()};
 }
 
-int RankIn(std::int64_t rank, int size) {
+int CheckRank(std::int64_t rank, int size) {
   TORCH_CHECK(rank >= 0 && rank < size, "rank ", rank, " is not in a group of ", size);
   return static_cast<int>(rank);
 }

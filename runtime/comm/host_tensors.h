@@ -13,12 +13,12 @@
 
 namespace ds::comm {
 
-std::byte* Data(const at::Tensor& tensor);
+std::byte* BytesOf(const at::Tensor& tensor);
 // Refuses tensors that are not dense, contiguous, on the CPU and of a supported type.
 Elements ElementsOf(const at::Tensor& tensor);
 // Refuses reductions that the core does not have, and averages of integers.
-ReduceOp OpOf(const c10d::ReduceOp& op, const at::Tensor& tensor);
-int RankIn(std::int64_t rank, int size);
+ReduceOp ToReduceOp(const c10d::ReduceOp& op, const at::Tensor& tensor);
+int CheckRank(std::int64_t rank, int size);
 
 const at::Tensor& OnlyTensor(const std::vector<at::Tensor>& tensors);
 // One pointer per rank, into tensors that all match `like`.
@@ -26,6 +26,6 @@ std::vector<std::byte*> ListData(const std::vector<at::Tensor>& tensors, int siz
                                  const at::Tensor& like);
 // One pointer per rank, into equal parts of `whole`, each as large as `part`.
 std::vector<std::byte*> PartData(const at::Tensor& whole, int size, const at::Tensor& part);
-std::vector<const std::byte*> ReadOnly(const std::vector<std::byte*>& data);
+std::vector<const std::byte*> AsReadOnly(const std::vector<std::byte*>& data);
 
 }  // namespace ds::comm

@@ -15,7 +15,7 @@ struct Range {
   int high = std::numeric_limits<int>::max();
 };
 
-StatusOr<int> IntegerVariable(const char* name, int fallback, Range range) {
+StatusOr<int> ReadIntegerVariable(const char* name, int fallback, Range range) {
   const char* text = std::getenv(name);
   if (text == nullptr) return fallback;
   const std::optional<int> number = ParseNumber<int>(text);
@@ -31,7 +31,7 @@ StatusOr<int> IntegerVariable(const char* name, int fallback, Range range) {
   return *number;
 }
 
-std::string TextVariable(const char* name, const std::string& fallback) {
+std::string ReadTextVariable(const char* name, const std::string& fallback) {
   const char* text = std::getenv(name);
   return text == nullptr ? fallback : std::string(text);
 }
@@ -47,16 +47,17 @@ StatusOr<RankIdentity> RankIdentityFromEnvironment() {
                                 (has_rank ? "RANK" : "WORLD_SIZE") + " is set");
   }
   RankIdentity id;
-  DS_ASSIGN_OR_RETURN(id.world_size, IntegerVariable("WORLD_SIZE", 1, {.low = 1}));
-  DS_ASSIGN_OR_RETURN(id.rank, IntegerVariable("RANK", 0, {.high = id.world_size - 1}));
-  DS_ASSIGN_OR_RETURN(id.local_world_size, IntegerVariable("LOCAL_WORLD_SIZE", id.world_size,
-                                                           {.low = 1, .high = id.world_size}));
-  DS_ASSIGN_OR_RETURN(id.local_rank,
-                      IntegerVariable("LOCAL_RANK", id.rank, {.high = id.local_world_size - 1}));
-  DS_ASSIGN_OR_RETURN(id.master_port, IntegerVariable("MASTER_PORT", 0, {.low = 1, .high = 65535}));
-  DS_ASSIGN_OR_RETURN(id.generation, IntegerVariable("DSRUN_GENERATION", 0, {}));
-  id.master_addr = TextVariable("MASTER_ADDR", id.master_addr);
-  id.job_id = TextVariable("DSRUN_JOB_ID", id.job_id);
+  DS_ASSIGN_OR_RETURN(id.world_size, ReadIntegerVariable("WORLD_SIZE", 1, {.low = 1}));
+  DS_ASSIGN_OR_RETURN(id.rank, ReadIntegerVariable("RANK", 0, {.high = id.world_size - 1}));
+  DS_ASSIGN_OR_RETURN(id.local_world_size, ReadIntegerVariable("LOCAL_WORLD_SIZE", id.world_size,
+                                                               {.low = 1, .high = id.world_size}));
+  DS_ASSIGN_OR_RETURN(
+      id.local_rank, ReadIntegerVariable("LOCAL_RANK", id.rank, {.high = id.local_world_size - 1}));
+  DS_ASSIGN_OR_RETURN(id.master_port,
+                      ReadIntegerVariable("MASTER_PORT", 0, {.low = 1, .high = 65535}));
+  DS_ASSIGN_OR_RETURN(id.generation, ReadIntegerVariable("DSRUN_GENERATION", 0, {}));
+  id.master_addr = ReadTextVariable("MASTER_ADDR", id.master_addr);
+  id.job_id = ReadTextVariable("DSRUN_JOB_ID", id.job_id);
   if (id.world_size > 1 && id.master_port == 0) {
     return InvalidArgumentError("environment variable MASTER_PORT is missing (WORLD_SIZE is " +
                                 std::to_string(id.world_size) + ")");

@@ -5,7 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "runtime/base/config_limit.h"
 #include "runtime/base/files.h"
 
 namespace ds::config {

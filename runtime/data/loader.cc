@@ -45,7 +45,7 @@ Status Loader::CheckTokens(std::span<const std::int64_t> tokens, std::int64_t fi
   const auto bad = std::find_if(tokens.begin(), tokens.end(),
                                 [&](std::int64_t id) { return id >= options_.vocab_size; });
   if (bad == tokens.end()) return OkStatus();
-  return OutOfRangeError(source_.Where(first + (bad - tokens.begin())) + ": token id " +
+  return OutOfRangeError(source_.DescribePosition(first + (bad - tokens.begin())) + ": token id " +
                          std::to_string(*bad) + " is outside the model's vocabulary of " +
                          std::to_string(options_.vocab_size) + " tokens");
 }

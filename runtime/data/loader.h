@@ -1,6 +1,6 @@
 #pragma once
 
-// Hands each rank its micro-batches in the defined order, and can be saved and restored.
+// Loader: hands each rank its micro-batches in the defined order, and can be saved and restored.
 //
 // Sample i is tokens[i*S .. i*S+S]: the first S are the inputs, the last S the labels. With
 // micro-batch B, the m-th call on rank r of W takes places (m*W + r)*B + 0..B-1 of the stream
@@ -8,17 +8,25 @@
 //
 // Threads: one thread per rank drives its loader.
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "runtime/checkpoint/stateful.h"
-#include "runtime/data/batch.h"
 #include "runtime/data/sampler.h"
 #include "runtime/data/token_source.h"
 
 namespace ds::data {
+
+// One micro-batch of next-token prediction.
+struct Batch {
+  at::Tensor inputs;        // [B, S] int64, CPU, contiguous
+  at::Tensor labels;        // [B, S] int64: the inputs shifted by one token
+  std::int64_t tokens = 0;  // B * S
+};
 
 struct LoaderOptions {
   std::int64_t micro_batch = 1;  // B
@@ -40,9 +48,6 @@ class Loader : public checkpoint::Stateful {
 
   std::int64_t samples_per_epoch() const { return sampler_.samples(); }
 
-  // Samples that all ranks together have been handed: the position in the stream.
-  std::int64_t consumed_samples() const { return consumed_; }
-
   // checkpoint::Stateful. State is the position and what it is a position in; it is free of the
   // world size and micro-batch. LoadState refuses a position in other data or another order.
   std::string_view state_name() const override { return "data"; }
@@ -58,7 +63,7 @@ class Loader : public checkpoint::Stateful {
   TokenSource source_;
   LoaderOptions options_;
   Sampler sampler_;
-  std::int64_t consumed_ = 0;
+  std::int64_t consumed_ = 0;  // samples that all ranks together have been handed
 };
 
 }  // namespace ds::data

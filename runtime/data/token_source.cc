@@ -8,9 +8,10 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "runtime/base/check.h"
-#include "runtime/data/data_files.h"
+#include "runtime/base/files.h"
 
 namespace ds::data {
 namespace fs = std::filesystem;
@@ -45,6 +46,65 @@ Status ReadAt(int fd, const fs::path& path, std::int64_t offset, std::span<char>
   return OkStatus();
 }
 
+bool IsHidden(const fs::path& path) { return path.filename().string().starts_with("."); }
+
+Status AppendFolder(const fs::path& folder, std::vector<fs::path>* files) {
+  std::error_code error;
+  std::vector<fs::path> found;
+  fs::recursive_directory_iterator entry(folder, error);
+  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+    if (IsHidden(entry->path())) {
+      entry.disable_recursion_pending();
+    } else if (entry->is_regular_file(error)) {
+      found.push_back(entry->path());
+    }
+  }
+  if (error) return ErrnoError(error.value(), folder.string());
+  if (found.empty())
+    return InvalidArgumentError(folder.string() + ": the data folder has no files");
+  std::sort(found.begin(), found.end());
+  files->insert(files->end(), found.begin(), found.end());
+  return OkStatus();
+}
+
+// Replaces folders by the files inside, at any depth, sorted by path; entries whose name begins
+// with a dot are left out. Refuses a path that does not exist and a folder without files.
+StatusOr<std::vector<fs::path>> ListDataFiles(const std::vector<std::string>& paths) {
+  std::vector<fs::path> files;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    if (fs::is_directory(path, error)) {
+      DS_RETURN_IF_ERROR(AppendFolder(path, &files));
+    } else if (fs::exists(path, error)) {
+      files.emplace_back(path);
+    } else {
+      return NotFoundError(path + ": no such data file or folder");
+    }
+  }
+  return files;
+}
+
+// Returns the texts of a .jsonl file, each followed by a newline: every line is a JSON object with
+// a string under "text"; empty lines are skipped. Errors name the line.
+StatusOr<std::string> ReadJsonlTexts(const fs::path& path) {
+  DS_ASSIGN_OR_RETURN(const std::string content, ReadFile(path, std::uint64_t{1} << 36));
+  std::string texts;
+  std::size_t begin = 0;
+  for (int line = 1; begin < content.size(); ++line) {
+    const std::size_t end = std::min(content.find('\n', begin), content.size());
+    const std::string_view row(content.data() + begin, end - begin);
+    begin = end + 1;
+    if (row.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    const auto json = nlohmann::json::parse(row, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object() || !json.contains("text") || !json["text"].is_string()) {
+      return InvalidArgumentError(path.string() + ":" + std::to_string(line) +
+                                  ": not a JSON object with a string under \"text\"");
+    }
+    texts += json["text"].get_ref<const std::string&>() + "\n";
+  }
+  return texts;
+}
+
 }  // namespace
 
 StatusOr<TokenWidth> ParseTokenDtype(const std::string& name) {
@@ -57,84 +117,83 @@ StatusOr<TokenSource> TokenSource::Open(const std::vector<std::string>& paths,
                                         TokenWidth bin_width) {
   DS_ASSIGN_OR_RETURN(const std::vector<fs::path> files, ListDataFiles(paths));
   TokenSource source;
-  for (const fs::path& file : files) DS_RETURN_IF_ERROR(source.Add(file, bin_width));
+  for (const fs::path& file : files) DS_RETURN_IF_ERROR(source.AddFile(file, bin_width));
   if (source.size_ > 0) return source;
   std::string names;
   for (const std::string& path : paths) names += (names.empty() ? "" : ", ") + path;
   return InvalidArgumentError("the data is empty: " + (names.empty() ? "no paths" : names));
 }
 
-Status TokenSource::Add(const fs::path& path, TokenWidth bin_width) {
-  Segment segment;
-  segment.path = path;
-  segment.width = path.extension() == ".bin" ? bin_width : TokenWidth::kByte;
-  segment.first = size_;
-  segment.fd = UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+Status TokenSource::AddFile(const fs::path& path, TokenWidth bin_width) {
+  File file;
+  file.path = path;
+  file.width = path.extension() == ".bin" ? bin_width : TokenWidth::kByte;
+  file.first = size_;
+  file.fd = UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat info {};
-  if (!segment.fd.valid() || ::fstat(segment.fd.get(), &info) != 0) {
+  if (!file.fd.valid() || ::fstat(file.fd.get(), &info) != 0) {
     return ErrnoError(errno, path.string());
   }
   if (!S_ISREG(info.st_mode)) return InvalidArgumentError(path.string() + ": not a regular file");
   auto bytes = static_cast<std::int64_t>(info.st_size);
   if (path.extension() == ".jsonl") {
-    DS_ASSIGN_OR_RETURN(segment.text, ReadJsonlTexts(path));
-    segment.fd.Reset();
-    bytes = static_cast<std::int64_t>(segment.text.size());
+    DS_ASSIGN_OR_RETURN(file.text, ReadJsonlTexts(path));
+    file.fd.Reset();
+    bytes = static_cast<std::int64_t>(file.text.size());
   }
-  const auto width = static_cast<std::int64_t>(segment.width);
+  const auto width = static_cast<std::int64_t>(file.width);
   if (bytes % width != 0) {
     return InvalidArgumentError(path.string() + ": " + std::to_string(bytes) +
                                 " bytes are no whole number of " + std::to_string(width) +
                                 "-byte tokens; is --token_dtype right?");
   }
-  segment.count = bytes / width;
-  if (segment.count == 0) return OkStatus();
-  if (!segments_.empty() && segments_.front().width != segment.width) {
+  file.count = bytes / width;
+  if (file.count == 0) return OkStatus();
+  if (!files_.empty() && files_.front().width != file.width) {
     return InvalidArgumentError("byte text and .bin tokens cannot be mixed: " +
-                                segments_.front().path.string() + " and " + path.string());
+                                files_.front().path.string() + " and " + path.string());
   }
-  if (segments_.size() >= kMaxOpenFiles) segment.fd.Reset();
-  size_ += segment.count;
-  segments_.push_back(std::move(segment));
+  if (files_.size() >= kMaxOpenFiles) file.fd.Reset();
+  size_ += file.count;
+  files_.push_back(std::move(file));
   return OkStatus();
 }
 
-const TokenSource::Segment& TokenSource::SegmentAt(std::int64_t position) const {
+const TokenSource::File& TokenSource::FileAt(std::int64_t position) const {
   DS_CHECK(position >= 0 && position < size_);
   const auto after =
-      std::upper_bound(segments_.begin(), segments_.end(), position,
-                       [](std::int64_t p, const Segment& segment) { return p < segment.first; });
+      std::upper_bound(files_.begin(), files_.end(), position,
+                       [](std::int64_t p, const File& file) { return p < file.first; });
   return *std::prev(after);
 }
 
 Status TokenSource::Read(std::int64_t first, std::span<std::int64_t> out) const {
   while (!out.empty()) {
-    const Segment& segment = SegmentAt(first);
-    const std::int64_t from = first - segment.first;
-    const auto count = std::min(static_cast<std::size_t>(segment.count - from), out.size());
-    DS_RETURN_IF_ERROR(ReadSegment(segment, from, out.first(count)));
+    const File& file = FileAt(first);
+    const std::int64_t from = first - file.first;
+    const auto count = std::min(static_cast<std::size_t>(file.count - from), out.size());
+    DS_RETURN_IF_ERROR(ReadTokens(file, from, out.first(count)));
     first += static_cast<std::int64_t>(count);
     out = out.subspan(count);
   }
   return OkStatus();
 }
 
-Status TokenSource::ReadSegment(const Segment& segment, std::int64_t from,
-                                std::span<std::int64_t> out) {
-  const auto width = static_cast<std::int64_t>(segment.width);
-  if (!segment.text.empty()) {
-    Widen<std::uint8_t>(segment.text.data() + from, out);
+Status TokenSource::ReadTokens(const File& file, std::int64_t from, std::span<std::int64_t> out) {
+  const auto width = static_cast<std::int64_t>(file.width);
+  if (!file.text.empty()) {
+    Widen<std::uint8_t>(file.text.data() + from, out);
     return OkStatus();
   }
   UniqueFd opened;
-  if (!segment.fd.valid()) {
-    opened = UniqueFd(::open(segment.path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!opened.valid()) return ErrnoError(errno, segment.path.string());
+  if (!file.fd.valid()) {
+    opened = UniqueFd(::open(file.path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!opened.valid()) return ErrnoError(errno, file.path.string());
   }
-  const int fd = opened.valid() ? opened.get() : segment.fd.get();
+  const int fd = opened.valid() ? opened.get() : file.fd.get();
   std::vector<char> bytes(out.size() * static_cast<std::size_t>(width));
-  DS_RETURN_IF_ERROR(ReadAt(fd, segment.path, from * width, bytes));
-  switch (segment.width) {
+  DS_RETURN_IF_ERROR(ReadAt(fd, file.path, from * width, bytes));
+  switch (file.width) {
     case TokenWidth::kByte:
       Widen<std::uint8_t>(bytes.data(), out);
       break;
@@ -148,11 +207,11 @@ Status TokenSource::ReadSegment(const Segment& segment, std::int64_t from,
   return OkStatus();
 }
 
-std::string TokenSource::Where(std::int64_t position) const {
-  const Segment& segment = SegmentAt(position);
-  const std::int64_t token = position - segment.first;
-  return segment.path.string() + ", token " + std::to_string(token) + " (byte " +
-         std::to_string(token * static_cast<std::int64_t>(segment.width)) + ")";
+std::string TokenSource::DescribePosition(std::int64_t position) const {
+  const File& file = FileAt(position);
+  const std::int64_t token = position - file.first;
+  return file.path.string() + ", token " + std::to_string(token) + " (byte " +
+         std::to_string(token * static_cast<std::int64_t>(file.width)) + ")";
 }
 
 }  // namespace ds::data

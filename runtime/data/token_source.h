@@ -1,6 +1,6 @@
 #pragma once
 
-// The training data as one long row of token ids, read where it lies.
+// TokenSource: the training data as one long row of token ids, read where it lies.
 //
 // Paths may be text files (every byte is a token), folders of them (all files inside, hidden ones
 // left out, in the order of their paths), .jsonl files (the "text" of every line, each followed by
@@ -37,11 +37,11 @@ class TokenSource {
   Status Read(std::int64_t first, std::span<std::int64_t> out) const;
 
   // "FILE, token 5 (byte 10)" for messages.
-  std::string Where(std::int64_t position) const;
+  std::string DescribePosition(std::int64_t position) const;
 
  private:
   // One file: tokens [first, first + count) of the row.
-  struct Segment {
+  struct File {
     std::filesystem::path path;
     UniqueFd fd;       // of the first files only, so that a folder of many does not exhaust them
     std::string text;  // of a .jsonl file, which is then read from here
@@ -51,11 +51,11 @@ class TokenSource {
   };
 
   TokenSource() = default;
-  Status Add(const std::filesystem::path& path, TokenWidth bin_width);
-  const Segment& SegmentAt(std::int64_t position) const;
-  static Status ReadSegment(const Segment& segment, std::int64_t from, std::span<std::int64_t> out);
+  Status AddFile(const std::filesystem::path& path, TokenWidth bin_width);
+  const File& FileAt(std::int64_t position) const;
+  static Status ReadTokens(const File& file, std::int64_t from, std::span<std::int64_t> out);
 
-  std::vector<Segment> segments_;  // none empty
+  std::vector<File> files_;  // none empty
   std::int64_t size_ = 0;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// Instruction sets that a processor advertises but does not execute.
+// ProbeAndCapIsa finds instruction sets that a processor advertises but does not execute.
 //
 // Some virtual machines show AMX in CPUID while a tile instruction raises SIGILL; oneDNN trusts
 // CPUID, so the first bf16 matrix product would kill the rank. The probe executes one tile
@@ -23,8 +23,8 @@ struct IsaReport {
 // set is left alone.
 IsaReport ProbeAndCapIsa();
 
-// Whether a child that calls `instruction` is ended by a signal. A child that cannot be made counts
-// as one that was: the caller then stays with what is safe.
+// Tells whether a child that calls `instruction` is ended by a signal. A child that cannot be made
+// counts as one that was: the caller then stays with what is safe.
 bool DiesInChild(void (*instruction)());
 
 }  // namespace ds::device

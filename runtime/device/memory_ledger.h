@@ -35,7 +35,7 @@ inline constexpr std::size_t kMemoryUses = 7;
 enum class MemoryTier { kDevice, kHost, kPinned, kFile };
 inline constexpr std::size_t kMemoryTiers = 4;
 
-// Where the tensors of a rank lie that computes on the CPU, or on a device.
+// The tier in which tensors lie: of a rank that computes on the CPU, or on a device.
 constexpr MemoryTier TierOf(bool is_cpu) {
   return is_cpu ? MemoryTier::kHost : MemoryTier::kDevice;
 }

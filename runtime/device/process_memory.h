@@ -1,7 +1,7 @@
 #pragma once
 
-// This process's memory as the kernel sees it. Pages shared with other processes count in full in
-// each. Threads: safe from any thread.
+// ProcessMemory: this process's memory as the kernel sees it. Pages shared with other processes
+// count in full in each. Threads: safe from any thread.
 
 #include <cstdint>
 

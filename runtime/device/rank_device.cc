@@ -27,7 +27,7 @@ struct PluginLibrary {
 };
 
 // Why dlopen has just failed on `file`; its own words mostly begin with the file.
-std::string WhyNotOpened(const std::string& file) {
+std::string ExplainOpenFailure(const std::string& file) {
   const std::string reason = dlerror();
   return reason.starts_with(file) ? reason : file + ": " + reason;
 }
@@ -44,7 +44,7 @@ StatusOr<PluginLibrary> OpenPluginLibrary() {
     // CUDA libraries register themselves with the CPU ones.
     void* const handle = dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL);
     if (handle != nullptr) return PluginLibrary{.handle = handle, .file = file};
-    tried += (tried.empty() ? "" : "; ") + WhyNotOpened(file);
+    tried += (tried.empty() ? "" : "; ") + ExplainOpenFailure(file);
   }
   return NotFoundError("the CUDA plugin cannot be loaded: " + tried);
 }

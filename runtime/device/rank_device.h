@@ -1,6 +1,6 @@
 #pragma once
 
-// Which device a rank computes on, decided once at its start.
+// RankDevice: the device that a rank computes on, decided once at its start.
 //
 // OpenRankDevice loads the CUDA plugin when a GPU is used. LibTorch caches what it finds at its
 // first operation, so this comes before the first tensor. Threads: call from the main thread,
@@ -36,8 +36,8 @@ StatusOr<RankDevice> OpenRankDevice(DeviceChoice choice, int local_rank);
 // Loads libdsrun_cuda.so: beside this program, in ../lib, or from the library path.
 StatusOr<const CudaPlugin*> LoadCudaPlugin();
 
-// What a higher layer has put into the plugin: the function it exports by this name. Loads the
-// plugin where that has not been done.
+// Finds a function that a higher layer has put into the plugin, by the name it is exported under.
+// Loads the plugin where that has not been done.
 StatusOr<void*> FindInCudaPlugin(const char* name);
 
 }  // namespace ds::device

@@ -1,6 +1,49 @@
 #include "runtime/engine/build_units.h"
 
+#include <algorithm>
+#include <set>
+#include <string_view>
+#include <utility>
+
 namespace ds::engine {
+namespace {
+
+// PyTorch's name, and that of a class here that does the same.
+constexpr std::pair<std::string_view, std::string_view> kClasses[] = {
+    {"torch.nn.Linear", "ds::models::Linear"},
+    {"torch.nn.Linear", "torch::nn::LinearImpl"},
+    {"torch.nn.Conv1d", "torch::nn::Conv1dImpl"},
+    {"torch.nn.Conv2d", "torch::nn::Conv2dImpl"},
+    {"torch.nn.Conv3d", "torch::nn::Conv3dImpl"},
+    {"torch.nn.Embedding", "ds::models::Embedding"},
+    {"torch.nn.Embedding", "torch::nn::EmbeddingImpl"},
+    {"transformers.pytorch_utils.Conv1D", "ds::models::Conv1d"}};
+
+bool IsOneOf(const std::vector<std::string>& classes, const std::string& name) {
+  return std::any_of(std::begin(kClasses), std::end(kClasses), [&](const auto& pair) {
+    return pair.second == name &&
+           std::find(classes.begin(), classes.end(), pair.first) != classes.end();
+  });
+}
+
+// Calls visit(parameter) for the parameters that modules of these classes in `block` have
+// registered.
+template <typename Visit>
+void ForEachParameterOf(const std::vector<std::string>& classes, const Block& block,
+                        zero::ParameterUnit& unit, Visit visit) {
+  std::set<const void*> chosen;
+  for (const auto& module : block.modules(/*include_self=*/false)) {
+    if (!IsOneOf(classes, module->name())) continue;
+    for (const at::Tensor& parameter : module->parameters(/*recurse=*/false)) {
+      chosen.insert(parameter.unsafeGetTensorImpl());
+    }
+  }
+  for (zero::NamedParameter& parameter : unit.parameters) {
+    if (chosen.contains(parameter.tensor.unsafeGetTensorImpl())) visit(parameter);
+  }
+}
+
+}  // namespace
 
 std::vector<zero::ParameterUnit> BuildUnits(const BlockList& model,
                                             const optim::ParameterGrouper& group_of) {
@@ -17,6 +60,27 @@ std::vector<zero::ParameterUnit> BuildUnits(const BlockList& model,
     units.push_back(std::move(unit));
   }
   return units;
+}
+
+void ReduceModulesIn(at::ScalarType dtype, const std::vector<std::string>& classes,
+                     const BlockList& model, std::vector<zero::ParameterUnit>* units) {
+  for (int i = 0; i < model.size(); ++i) {
+    ForEachParameterOf(classes, model.block(i), units->at(static_cast<std::size_t>(i)),
+                       [&](zero::NamedParameter& parameter) { parameter.reduction = dtype; });
+  }
+}
+
+void ReduceEmbeddingsByRows(const BlockList& model, std::vector<zero::ParameterUnit>* units) {
+  std::set<int> read_by_others;
+  for (int i = 0; i < model.size(); ++i) {
+    read_by_others.insert(model.also_reads(i).begin(), model.also_reads(i).end());
+  }
+  for (int i = 0; i < model.size(); ++i) {
+    if (read_by_others.contains(i)) continue;
+    ForEachParameterOf({"torch.nn.Embedding"}, model.block(i),
+                       units->at(static_cast<std::size_t>(i)),
+                       [](zero::NamedParameter& parameter) { parameter.sparse_rows = true; });
+  }
 }
 
 }  // namespace ds::engine

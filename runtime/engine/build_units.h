@@ -1,7 +1,9 @@
 #pragma once
 
-// The model as ZeRO sees it.
+// BuildUnits turns a model into what ZeRO sees of it. Two more functions mark the parameters whose
+// gradients go between ranks in a way of their own, by the modules that have registered them.
 
+#include <string>
 #include <vector>
 
 #include "runtime/models/block.h"
@@ -10,9 +12,19 @@
 
 namespace ds::engine {
 
-// One unit per block, parameters under their full names in the order they were registered, each in
-// the group that `group_of` says.
+// Makes one unit per block, parameters under their full names in the order they were registered,
+// each in the group that `group_of` says.
 std::vector<zero::ParameterUnit> BuildUnits(
     const BlockList& model, const optim::ParameterGrouper& group_of = optim::OneGroup);
+
+// Has the gradients of modules of these classes (PyTorch's names) travel in `dtype`:
+// torch_autocast.lower_precision_safe_modules. An embedding table is no such module's, whatever
+// head reads it too.
+void ReduceModulesIn(at::ScalarType dtype, const std::vector<std::string>& classes,
+                     const BlockList& model, std::vector<zero::ParameterUnit>* units);
+
+// Has the gradients of embedding tables that no other block reads travel by rows: sparse_gradients.
+// A head's gradient has no row of zeros.
+void ReduceEmbeddingsByRows(const BlockList& model, std::vector<zero::ParameterUnit>* units);
 
 }  // namespace ds::engine

@@ -10,19 +10,18 @@
 #include "runtime/comm/rank_identity.h"
 #include "runtime/engine/build_units.h"
 #include "runtime/engine/engine_parts.h"
-#include "runtime/engine/gradient_travel.h"
 #include "runtime/engine/group_schedules.h"
 #include "runtime/optim/groups/base_shapes.h"
 #include "runtime/optim/muon.h"
 #include "runtime/precision/dtype_policy.h"
 #include "runtime/precision/gradient_reduction.h"
-#include "runtime/precision/make_loss_scaler.h"
+#include "runtime/precision/loss_scaler.h"
 #include "runtime/zero/rank_totals.h"
 
 namespace ds::engine {
 namespace {
 
-StatusOr<std::unique_ptr<comm::Communicator>> ConnectAsEnvironmentSays(c10::Device device) {
+StatusOr<std::unique_ptr<comm::Communicator>> ConnectFromEnvironment(c10::Device device) {
   DS_ASSIGN_OR_RETURN(const comm::RankIdentity identity, comm::RankIdentityFromEnvironment());
   device::RankDevice rank_device{.device = device};
   if (!device.is_cpu()) {
@@ -79,8 +78,9 @@ void CastBuffers(BlockList& model, c10::ScalarType dtype) {
   }
 }
 
-StatusOr<optim::ParameterGrouper> GrouperOf(const BlockList& model, const config::DsConfig& config,
-                                            const EngineOptions& options) {
+StatusOr<optim::ParameterGrouper> MakeGrouper(const BlockList& model,
+                                              const config::DsConfig& config,
+                                              const EngineOptions& options) {
   const config::OptimizerConfig& optimizer = config.optimizer;
   if (const auto* muon = std::get_if<config::MuonConfig>(&optimizer.algorithm)) {
     return optim::WithMuonMatrices(muon->adam_lr / optimizer.lr, options.parameter_group);
@@ -118,7 +118,7 @@ StatusOr<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<BlockList> mode
                                                  EngineOptions options) {
   auto parts = std::make_unique<Parts>();
   if (options.world == nullptr) {
-    DS_ASSIGN_OR_RETURN(parts->own_world, ConnectAsEnvironmentSays(options.device));
+    DS_ASSIGN_OR_RETURN(parts->own_world, ConnectFromEnvironment(options.device));
     options.world = parts->own_world.get();
   }
   if (options.ledger == nullptr) {
@@ -129,10 +129,10 @@ StatusOr<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<BlockList> mode
       .world = options.world,
       .ledger = options.ledger,
       .device = options.device,
-      .sharding = zero::ShardingOfStage(config.zero_optimization.stage, options.world->size()),
+      .sharding = config::ShardingOfStage(config.zero_optimization.stage, options.world->size()),
       .dtypes = precision::MakeDtypePolicy(config),
       .reduction = precision::MakeGradientReduction(config, options.world->size())};
-  DS_ASSIGN_OR_RETURN(const optim::ParameterGrouper grouper, GrouperOf(*model, config, options));
+  DS_ASSIGN_OR_RETURN(const optim::ParameterGrouper grouper, MakeGrouper(*model, config, options));
   std::vector<zero::ParameterUnit> units = BuildUnits(*model, grouper);
   // From stage 1, as in DeepSpeed.
   if (context.dtypes.autocast && config.zero_optimization.stage > 0) {
@@ -158,7 +158,7 @@ Engine::Engine(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Engine::~Engine() = default;
 
 Status Engine::ExportParameters(const ParameterSink& sink) {
-  parts_->BringBack();
+  parts_->ReloadStates();
   zero::ShardedModel& sharded = *parts_->sharded;
   Status status;
   for (int i = 0; i < static_cast<int>(sharded.units().size()); ++i) {
@@ -214,7 +214,7 @@ const device::MemoryLedger& Engine::ledger() const { return *parts_->sharded->co
 std::string_view Engine::state_name() const { return "engine"; }
 
 void Engine::AddShards(std::vector<checkpoint::TensorShard>* shards) {
-  parts_->BringBack();
+  parts_->ReloadStates();
   parts_->optimizer->AddShards(shards);
 }
 

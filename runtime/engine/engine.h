@@ -91,7 +91,7 @@ class Engine : public checkpoint::Stateful {
   StatusOr<StepResult> step();
 
   // Gathers block by block and hands every parameter, in the training dtype and under its full
-  // name, to `sink` on rank 0. A tied parameter comes once. All ranks return the same verdict.
+  // name, to `sink` on rank 0. A tied parameter comes once. All ranks return the same status.
   Status ExportParameters(const ParameterSink& sink);
 
   // Counted over the whole run, checkpoints included: finished steps, of these the skipped ones,
@@ -127,11 +127,11 @@ class Engine : public checkpoint::Stateful {
   StatusOr<LocalGradients> no_sync();
   StatusOr<LocalGradients> coalesce_grad_reduction();
 
-  // Whether the latest step() has changed the parameters.
+  // Tells whether the latest step() has changed the parameters.
   bool was_step_applied() const;
-  // Of the latest finished step, before clipping; nothing before the first.
+  // The norm of the latest finished step, before clipping; nothing before the first.
   std::optional<double> global_grad_norm() const;
-  // What the next update will use.
+  // The rate and momentum that the next update will use.
   double lr() const;
   double momentum() const;  // Adam's beta1, SGD's and Muon's momentum
   // Sets it: for one update where a schedule gives the next one, for good where there is none.

@@ -1,6 +1,6 @@
 #pragma once
 
-// What an Engine holds, for the files that implement it.
+// Engine::Parts: the state of an Engine, for the files that implement it.
 
 #include <cstdint>
 #include <memory>
@@ -25,7 +25,7 @@ struct MicroLoss {
   bool scale_wrt_gas = true;  // as given to backward
 };
 
-// What has been seen of the step in progress on this rank.
+// The micro-batches of the step in progress that this rank has seen.
 struct StepInProgress {
   std::int64_t micro_batches = 0;
   std::vector<MicroLoss> losses;
@@ -65,7 +65,7 @@ struct Engine::Parts {
   std::unique_ptr<TensorAccess> tensors;
   bool states_away = false;  // on the host
 
-  // Whether the user or the number of micro-batches says that a step is due.
+  // Tells whether the user or the number of micro-batches says that a step is due.
   bool at_boundary() const {
     if (boundary) return *boundary;
     return !config.managed_gradient_accumulation ||
@@ -76,8 +76,8 @@ struct Engine::Parts {
     const std::int64_t current = step.micro_batches + (step.backward_is_latest ? 0 : 1);
     return current >= config.batch.gradient_accumulation_steps;
   }
-  // What the schedule, or the user, gives for the next update: of each parameter group, where
-  // scheduler.params has lists, else one for all. Never empty.
+  // The values that the schedule, or the user, gives for the next update: one for each parameter
+  // group, where scheduler.params has lists, else one for all. Never empty.
   std::vector<optim::ScheduledValues> scheduled() const {
     std::vector<optim::ScheduledValues> values;
     for (std::size_t i = 0; i < config.group_schedules.size(); ++i) {
@@ -97,24 +97,25 @@ struct Engine::Parts {
   }
   // Fails inside a step, when `what` cannot be.
   Status CheckBetweenSteps(const char* what) const;
-  // Before whatever needs the model's state. Not collective.
-  void BringBack();
+  // Brings back what offload_states has taken away; before whatever needs the model's state. Not
+  // collective.
+  void ReloadStates();
   Status ChangeBatch(const StatusOr<config::BatchConfig>& batch);
-  // The mean over ranks (or what the optimizer takes in its place) is there after this. Collective.
-  // Fails before the boundary.
+  // Reduces the gradients unless that is done: the mean over ranks (or what the optimizer takes in
+  // its place) is there after this. Fails before the boundary. Collective.
   Status ReduceGradientsOnce();
 
-  // What the loss of a micro-batch is multiplied by before its backward.
+  // The factor of a micro-batch's loss in its backward.
   double backward_scale(bool scale_wrt_gas) const {
     const std::int64_t gas = scale_wrt_gas ? config.batch.gradient_accumulation_steps : 1;
     return loss_scaler.scale() / static_cast<double>(gas);
   }
-  // The update of a step whose gradients, still times the loss scale, have this global norm.
+  // Updates the model by a step whose gradients, still times the loss scale, have this global norm.
   // Refuses gradients that the config does not take. Collective.
   Status ApplyUpdate(double scaled_norm, std::vector<optim::ScheduledValues> scheduled);
   // Makes `result`, whose gradient is not finite, the step without an update that config and policy
   // want, or says why the run ends.
-  Status TakeNonFinite(StepResult* result);
+  Status HandleNonFinite(StepResult* result);
 };
 
 }  // namespace ds::engine

@@ -14,7 +14,7 @@ Status Engine::Parts::CheckBetweenSteps(const char* what) const {
                                  std::to_string(step.micro_batches) + " micro-batches");
 }
 
-void Engine::Parts::BringBack() {
+void Engine::Parts::ReloadStates() {
   if (!states_away) return;
   optimizer->MoveBack();
   states_away = false;
@@ -30,7 +30,7 @@ Status Engine::offload_states(const std::vector<StateKind>& include) {
   return OkStatus();
 }
 
-void Engine::reload_states() { parts_->BringBack(); }
+void Engine::reload_states() { parts_->ReloadStates(); }
 
 Status Engine::empty_partition_cache() {
   DS_RETURN_IF_ERROR(parts_->CheckBetweenSteps("buffers are freed"));

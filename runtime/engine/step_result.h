@@ -1,15 +1,15 @@
 #pragma once
 
-// What one optimizer step has done, and what it does when its gradient is not finite.
+// StepResult: the outcome of one optimizer step, and the policy for gradients that are not finite.
 
 #include <cstdint>
 #include <string>
 
 namespace ds::engine {
 
-// What a step does whose gradient is not finite. With dynamic loss scaling in fp16 an overflow is
-// how the scale finds its size: the step is skipped whatever the policy, which speaks up when the
-// scale cannot shrink any further.
+// Decides what becomes of a step whose gradient is not finite. With dynamic loss scaling in fp16 an
+// overflow is how the scale finds its size: the step is skipped whatever the policy, which speaks
+// up when the scale cannot shrink any further.
 enum class NonFinitePolicy {
   kAsConfigured,  // skip in fp16, and in bf16 with check_grad_overflow; otherwise stop
   kSkip,          // no update, and on with the next batch
@@ -17,13 +17,13 @@ enum class NonFinitePolicy {
   kRewind,        // no update; StepResult::rewind asks the loop to go back to a checkpoint
 };
 
-// What metrics.jsonl says about one optimizer step; the same on every rank.
+// The facts of one optimizer step that metrics.jsonl holds; the same on every rank.
 struct StepResult {
   // False: the step's last micro-batch is still to come and nothing below is set.
   bool boundary = false;
   // The gradient was not finite and the parameters are as before.
   bool skipped = false;
-  std::string non_finite;  // which gradient, where: zero/non_finite.h; empty unless skipped
+  std::string non_finite;  // which gradient, where: zero/gradient_checks.h; empty unless skipped
   bool rewind = false;     // NonFinitePolicy::kRewind has been met
   std::int64_t step = 0;   // finished steps including this one, skipped ones too
   // Mean over all ranks and micro-batches; of what backward took without scale_wrt_gas, the mean

@@ -14,16 +14,16 @@
 
 namespace ds::engine {
 
-// The parts of one tensor that this rank holds, in order, as views.
-struct TensorAccess::Pieces {
-  struct Piece {
+// The ranges of one tensor that this rank holds, in order, as views.
+struct TensorAccess::HeldTensor {
+  struct HeldRange {
     std::int64_t start = 0;  // in the flattened tensor
     at::Tensor values;       // 1-D, in the dtype that is kept
   };
 
   std::vector<std::int64_t> shape;
-  std::vector<Piece> pieces;
-  bool sharded = false;  // the ranks' pieces make up the tensor; otherwise each rank has all of it
+  std::vector<HeldRange> ranges;
+  bool sharded = false;  // the ranks' ranges make up the tensor; otherwise each rank has all of it
   double scale = 1.0;    // values are this times what the user sees
   bool writable = true;
 
@@ -32,7 +32,7 @@ struct TensorAccess::Pieces {
   }
   std::int64_t held() const {
     std::int64_t count = 0;
-    for (const Piece& piece : pieces) count += piece.values.numel();
+    for (const HeldRange& range : ranges) count += range.values.numel();
     return count;
   }
 };
@@ -57,13 +57,13 @@ StatusOr<Found> FindParameter(const zero::ShardedModel& model, const std::string
 
 }  // namespace
 
-StatusOr<TensorAccess::Pieces> TensorAccess::Find(const Wanted& wanted) {
+StatusOr<TensorAccess::HeldTensor> TensorAccess::Find(const Wanted& wanted) {
   Engine::Parts& parts = *engine_.parts_;
-  parts.BringBack();
+  parts.ReloadStates();
   const zero::Context& context = parts.sharded->context();
   DS_ASSIGN_OR_RETURN(const Found found, FindParameter(*parts.sharded, wanted.name));
   zero::Group& group = *found.group;
-  Pieces result{
+  HeldTensor result{
       .shape = group.parameters.parameter(found.index).tensor.sizes().vec(),
       .sharded = group.trainable() ? context.sharding.optimizer : context.sharding.parameters,
       .writable = group.trainable()};
@@ -77,9 +77,9 @@ StatusOr<TensorAccess::Pieces> TensorAccess::Find(const Wanted& wanted) {
     const zero::FlatRange range =
         result.sharded ? layout.shard(context.world->rank()) : layout.whole();
     result.scale = parts.loss_scaler.scale();
-    for (const zero::Piece& piece : layout.PiecesOf(range)) {
+    for (const zero::Piece& piece : layout.FindPieces(range)) {
       if (piece.parameter != found.index) continue;
-      result.pieces.push_back(
+      result.ranges.push_back(
           {piece.parameter_start, flat.narrow(0, piece.range_start, piece.count)});
     }
     return result;
@@ -88,17 +88,17 @@ StatusOr<TensorAccess::Pieces> TensorAccess::Find(const Wanted& wanted) {
   std::vector<checkpoint::TensorShard> shards;
   parts.optimizer->AddShards(&shards);
   for (const checkpoint::TensorShard& shard : shards) {
-    if (shard.name == name) result.pieces.push_back({shard.flat_start, shard.data});
+    if (shard.name == name) result.ranges.push_back({shard.flat_start, shard.data});
   }
   return result;
 }
 
 StatusOr<at::Tensor> TensorAccess::GetFull(const Wanted& wanted) {
   const zero::Context& context = engine_.parts_->sharded->context();
-  DS_ASSIGN_OR_RETURN(const Pieces found, Find(wanted));
+  DS_ASSIGN_OR_RETURN(const HeldTensor found, Find(wanted));
   at::Tensor flat =
       at::zeros({found.numel()}, at::TensorOptions(at::kFloat).device(context.device));
-  for (const auto& [start, values] : found.pieces) {
+  for (const auto& [start, values] : found.ranges) {
     flat.narrow(0, start, values.numel()).copy_(values);
   }
   std::int64_t held = found.held();
@@ -116,20 +116,20 @@ StatusOr<at::Tensor> TensorAccess::GetFull(const Wanted& wanted) {
 }
 
 StatusOr<at::Tensor> TensorAccess::GetLocal(const Wanted& wanted) {
-  DS_ASSIGN_OR_RETURN(const Pieces found, Find(wanted));
+  DS_ASSIGN_OR_RETURN(const HeldTensor found, Find(wanted));
   std::vector<at::Tensor> values{at::empty({0}, at::kFloat)};
-  for (const auto& piece : found.pieces) values.push_back(piece.values.to(at::kFloat));
+  for (const auto& range : found.ranges) values.push_back(range.values.to(at::kFloat));
   return at::cat(values).div_(found.scale);
 }
 
 Status TensorAccess::SetFull(const Wanted& wanted, const at::Tensor& value) {
-  DS_ASSIGN_OR_RETURN(const Pieces found, Find(wanted));
+  DS_ASSIGN_OR_RETURN(const HeldTensor found, Find(wanted));
   if (!found.writable) return InvalidArgumentError(wanted.name + " is frozen");
   if (value.sizes() != at::IntArrayRef(found.shape)) {
     return InvalidArgumentError("the value for " + wanted.name + " has another shape");
   }
   const at::Tensor flat = value.reshape({-1});
-  for (const auto& [start, values] : found.pieces) {
+  for (const auto& [start, values] : found.ranges) {
     values.copy_(flat.narrow(0, start, values.numel()).to(at::kFloat).mul(found.scale));
   }
   if (wanted.kind == Kind::kWeight) engine_.parts_->optimizer->PublishWeights();
@@ -138,7 +138,7 @@ Status TensorAccess::SetFull(const Wanted& wanted, const at::Tensor& value) {
 
 Status TensorAccess::SetLocal(const Wanted& wanted, const at::Tensor& value) {
   const zero::Context& context = engine_.parts_->sharded->context();
-  DS_ASSIGN_OR_RETURN(const Pieces found, Find(wanted));
+  DS_ASSIGN_OR_RETURN(const HeldTensor found, Find(wanted));
   if (!found.writable) return InvalidArgumentError(wanted.name + " is frozen");
   Status fits;
   if (value.dim() != 1 || value.numel() != found.held()) {
@@ -147,9 +147,9 @@ Status TensorAccess::SetLocal(const Wanted& wanted, const at::Tensor& value) {
   }
   DS_RETURN_IF_ERROR(zero::AgreeOnStatus(context, fits));
   std::int64_t taken = 0;
-  for (const auto& piece : found.pieces) {
-    const std::int64_t count = piece.values.numel();
-    piece.values.copy_(value.narrow(0, taken, count).to(at::kFloat).mul(found.scale));
+  for (const auto& range : found.ranges) {
+    const std::int64_t count = range.values.numel();
+    range.values.copy_(value.narrow(0, taken, count).to(at::kFloat).mul(found.scale));
     taken += count;
   }
   if (wanted.kind == Kind::kWeight) engine_.parts_->optimizer->PublishWeights();

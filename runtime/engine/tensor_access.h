@@ -49,7 +49,7 @@ class TensorAccess {
   StatusOr<at::Tensor> GetLocalGrad(const std::string& name);
   StatusOr<at::Tensor> GetLocalOptimizerState(const std::string& name, const std::string& state);
 
-  // Of the length that the getter gives. Collective: the model follows at once.
+  // Takes a value of the length that the getter gives. Collective: the model follows at once.
   Status SetLocalFp32Param(const std::string& name, const at::Tensor& value);
   Status SetLocalGrad(const std::string& name, const at::Tensor& value);
   Status SetLocalOptimizerState(const std::string& name, const std::string& state,
@@ -62,9 +62,9 @@ class TensorAccess {
     std::string name;
     std::string state;  // of kState
   };
-  struct Pieces;
+  struct HeldTensor;
 
-  StatusOr<Pieces> Find(const Wanted& wanted);
+  StatusOr<HeldTensor> Find(const Wanted& wanted);
   StatusOr<at::Tensor> GetFull(const Wanted& wanted);
   StatusOr<at::Tensor> GetLocal(const Wanted& wanted);
   Status SetFull(const Wanted& wanted, const at::Tensor& value);

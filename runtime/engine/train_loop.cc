@@ -5,6 +5,7 @@
 
 #include <chrono>
 
+#include "runtime/base/split_mix.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/format/catalog.h"
 #include "runtime/comm/communicator.h"
@@ -12,22 +13,14 @@
 namespace ds::engine {
 namespace {
 
-// splitmix64's finaliser (Steele, Lea, Flood 2014): neighbours in (seed, step, rank) get unrelated
-// streams.
-std::uint64_t Mix(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15ULL;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
-
+// Gives neighbours in (seed, step, rank) unrelated streams.
 void SeedStep(std::uint64_t seed, std::int64_t step, int rank) {
-  const auto of_step = Mix(Mix(seed) ^ static_cast<std::uint64_t>(step));
-  at::manual_seed(Mix(of_step ^ static_cast<std::uint64_t>(rank)));
+  const auto of_step = SplitMix(SplitMix(seed) ^ static_cast<std::uint64_t>(step));
+  at::manual_seed(SplitMix(of_step ^ static_cast<std::uint64_t>(rank)));
 }
 
 // The same requests on every rank: messages reach ranks at different steps.
-LoopRequests Agree(const LoopRequests& mine, comm::Communicator& world) {
+LoopRequests AgreeOnRequests(const LoopRequests& mine, comm::Communicator& world) {
   if (world.size() == 1) return mine;
   const at::Tensor flags = at::tensor({mine.save ? 1 : 0, mine.stop ? 1 : 0}, at::kInt);
   world.AllReduce(flags, comm::ReduceOp::kMax);
@@ -35,7 +28,7 @@ LoopRequests Agree(const LoopRequests& mine, comm::Communicator& world) {
   return {.save = agreed[0] != 0, .stop = agreed[1] != 0};
 }
 
-bool SaveIsDue(const TrainLoopOptions& options, const LoopRequests& requests, std::int64_t step) {
+bool IsSaveDue(const TrainLoopOptions& options, const LoopRequests& requests, std::int64_t step) {
   if (requests.save) return true;
   if (options.save_every == 0) return false;
   return step % options.save_every == 0 || step == options.total_steps || requests.stop;
@@ -46,7 +39,7 @@ StatusOr<std::filesystem::path> Rewind(Engine& engine, const TrainLoopOptions& o
                                        std::int64_t last_rewind) {
   std::int64_t step = -1;
   if (engine.world().rank() == 0) {
-    const auto newest = checkpoint::NewestGood(options.checkpoint_root);
+    const auto newest = checkpoint::FindNewestGood(options.checkpoint_root);
     if (newest.ok() && newest->found) step = newest->found->step;
   }
   const at::Tensor agreed = at::tensor({step}, at::kLong);
@@ -87,8 +80,8 @@ TrainLoopEnd RunTrainLoop(Engine& engine, const BatchSource& next_batch,
       continue;
     }
 
-    const LoopRequests requests = Agree(observer.Poll(), engine.world());
-    if (SaveIsDue(options, requests, result->step)) {
+    const LoopRequests requests = AgreeOnRequests(observer.Poll(), engine.world());
+    if (IsSaveDue(options, requests, result->step)) {
       auto path = checkpoint::SaveCheckpoint(
           {.root = options.checkpoint_root, .step = result->step, .written_by = options.written_by},
           parts, engine.world());

@@ -33,7 +33,7 @@ struct TrainLoopOptions {
   const Clock* clock = &Clock::System();
 };
 
-// What this rank has been asked for from outside; any rank's request counts for all.
+// Requests to this rank from outside; any rank's request counts for all.
 struct LoopRequests {
   bool save = false;  // write a checkpoint after the current step
   bool stop = false;  // end after the current step, with a checkpoint when save_every is set
@@ -49,7 +49,8 @@ class TrainLoopObserver {
   virtual LoopRequests Poll() = 0;
 };
 
-// Why the loop ended. `saving` tells a checkpoint that could not be written from everything else.
+// The reason why the loop ended. `saving` tells a checkpoint that could not be written from
+// everything else.
 struct TrainLoopEnd {
   Status status;
   bool saving = false;

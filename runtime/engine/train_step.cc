@@ -10,22 +10,21 @@
 #include "runtime/optim/kernels/gradient_norm.h"
 #include "runtime/optim/schedule/lr_schedule.h"
 #include "runtime/precision/autocast.h"
-#include "runtime/zero/non_finite.h"
+#include "runtime/zero/gradient_checks.h"
 #include "runtime/zero/rank_totals.h"
-#include "runtime/zero/unused_parameters.h"
 
 namespace ds::engine {
 namespace {
 
 // The tensors of a bundle that gradients flow through.
-std::vector<at::Tensor*> Differentiable(Bundle& bundle) {
+std::vector<at::Tensor*> ListDifferentiable(Bundle& bundle) {
   std::vector<at::Tensor*> tensors{&bundle.hidden, &bundle.loss};
   for (auto& [name, tensor] : bundle.extras) tensors.push_back(&tensor);
   return tensors;
 }
 
 Bundle LeaveBlock(zero::ShardedModel& sharded, int index, Bundle bundle) {
-  const std::vector<at::Tensor*> places = Differentiable(bundle);
+  const std::vector<at::Tensor*> places = ListDifferentiable(bundle);
   std::vector<at::Tensor> tensors;
   tensors.reserve(places.size());
   for (at::Tensor* place : places) tensors.push_back(std::move(*place));
@@ -54,7 +53,7 @@ struct Totals {
 };
 
 // What this rank's part of the gradient is of.
-double LossOfRank(const StepInProgress& step) {
+double AddUpLoss(const StepInProgress& step) {
   double to_average = 0.0;
   double to_add = 0.0;
   for (const MicroLoss& loss : step.losses) {
@@ -67,7 +66,7 @@ Totals SumOverRanks(const zero::Context& context, const StepInProgress& step, do
   Totals totals;
   double all_squares = 0.0;
   for (const std::vector<double>& rank :
-       zero::GatherNumbers(context, {LossOfRank(step), squares, static_cast<double>(step.tokens),
+       zero::GatherNumbers(context, {AddUpLoss(step), squares, static_cast<double>(step.tokens),
                                      static_cast<double>(step.samples)})) {
     totals.rank_losses.push_back(rank[0]);
     totals.loss += rank[0];
@@ -109,7 +108,7 @@ Status CheckScheduleGoesOn(const config::DsConfig& config, std::int64_t applied_
 }  // namespace
 
 at::Tensor Engine::forward(Bundle bundle) {
-  parts_->BringBack();
+  parts_->ReloadStates();
   zero::ShardedModel& sharded = *parts_->sharded;
   if (c10::GradMode::is_enabled()) {
     parts_->step.samples +=
@@ -122,7 +121,7 @@ at::Tensor Engine::forward(Bundle bundle) {
                                           sharded.context().device);
   bundle.loss_scale = parts_->backward_scale(/*scale_wrt_gas=*/true);
   for (int i = 0; i < parts_->model->size(); ++i) {
-    sharded.EnterForward(i);
+    sharded.Enter(i);
     bundle = LeaveBlock(sharded, i, parts_->model->block(i).forward(std::move(bundle)));
   }
   sharded.EndForward();
@@ -140,7 +139,7 @@ void Engine::backward(const at::Tensor& loss, bool scale_wrt_gas) {
   parts_->step.backward_is_latest = true;
 }
 
-Status Engine::Parts::TakeNonFinite(StepResult* result) {
+Status Engine::Parts::HandleNonFinite(StepResult* result) {
   result->skipped = true;
   const Status scaled = loss_scaler.Update(/*overflow=*/true);
   if (loss_scaler.dynamic() && scaled.ok()) return OkStatus();
@@ -223,7 +222,7 @@ StatusOr<StepResult> Engine::step() {
     DS_RETURN_IF_ERROR(parts_->ApplyUpdate(totals.norm, std::move(scheduled)));
   } else {
     result.non_finite = DescribeNonFinite(*parts_->sharded, totals);
-    DS_RETURN_IF_ERROR(parts_->TakeNonFinite(&result));
+    DS_RETURN_IF_ERROR(parts_->HandleNonFinite(&result));
   }
   optimizer.ClearGradients();
   parts_->finished_steps = result.step;

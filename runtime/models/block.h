@@ -20,16 +20,18 @@
 
 namespace ds::models {
 
-// What flows from block to block. B samples of S tokens, H the model's width.
+// The tensors that flow from block to block. B samples of S tokens, H the model's width.
 struct Bundle {
-  at::Tensor input;  // [B, S] int64 token ids (or whatever the first block of a user's model takes)
-  at::Tensor labels;  // [B, S] int64, already shifted: labels[b, s] follows input[b, s]; may be
-                      // undefined
-  at::Tensor hidden;  // [B, S, H], set by every block but the last
-  at::Tensor
-      loss;  // scalar fp32, the mean over tokens; set by the last block when there are labels
+  // [B, S] int64 token ids, or whatever the first block of a user's model takes.
+  at::Tensor input;
+  // [B, S] int64, already shifted: labels[b, s] follows input[b, s]. May be undefined.
+  at::Tensor labels;
+  // [B, S, H], set by every block but the last.
+  at::Tensor hidden;
+  // Scalar fp32, the mean over tokens; set by the last block when there are labels.
+  at::Tensor loss;
   std::map<std::string, at::Tensor> extras;  // a model's own tensors, by name
-  // What backward will multiply the loss by (loss scale over accumulation steps): for a block that
+  // Backward will multiply the loss by this (loss scale over accumulation steps): for a block that
   // computes gradients in its forward pass, which in fp16 would vanish without it.
   double loss_scale = 1.0;
 };

@@ -1,8 +1,5 @@
 #include "runtime/models/build_model.h"
 
-#include "runtime/models/gpt2.h"
-#include "runtime/models/llama.h"
-
 namespace ds::models {
 
 std::shared_ptr<BlockList> BuildModel(const ModelConfig& config, const at::TensorOptions& options) {

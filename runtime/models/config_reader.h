@@ -1,8 +1,8 @@
 #pragma once
 
-// Reads the keys of one config.json with defaults and checks, and remembers the first error, so
-// that a family's parser is a plain list of its keys. Every key must be read or be listed as
-// harmless.
+// ConfigReader: reads the keys of one config.json with defaults and checks, and remembers the first
+// error, so that a family's parser is a plain list of its keys. Every key must be read or be listed
+// as harmless.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -30,7 +30,7 @@ class ConfigReader {
   nlohmann::ordered_json Object(const std::string& key);
 
   // Marks a key as known whatever its value: it does not change the training mathematics.
-  void Harmless(const std::string& key) { known_.insert(key); }
+  void IgnoreKey(const std::string& key) { known_.insert(key); }
 
   // Records "FILE: `message`" unless an earlier error is there.
   void Refuse(const std::string& message);

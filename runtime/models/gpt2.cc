@@ -1,10 +1,9 @@
-#include "runtime/models/gpt2.h"
-
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 
 #include <cmath>
 
+#include "runtime/models/build_model.h"
 #include "runtime/models/initialize.h"
 #include "runtime/models/layers.h"
 #include "runtime/models/lm_head.h"
@@ -108,7 +107,7 @@ class Gpt2Layer : public FamilyBlock {
  private:
   Gpt2Layer(const ModelConfig& config, const Gpt2Config& gpt2, std::int64_t layer,
             const at::TensorOptions& options)
-      : FamilyBlock("transformer.h." + std::to_string(layer), InitOf(config, gpt2)),
+      : FamilyBlock("transformer.h." + std::to_string(layer), MakeInit(config, gpt2)),
         ln_1_(register_module("ln_1",
                               std::make_shared<LayerNorm>(gpt2.width, gpt2.norm_epsilon, options))),
         attn_(register_module("attn", std::make_shared<Gpt2Attention>(gpt2, layer, options))),
@@ -117,7 +116,7 @@ class Gpt2Layer : public FamilyBlock {
         mlp_(register_module("mlp", std::make_shared<Gpt2Mlp>(gpt2, options))) {}
 
   // The GPT-2 paper's scheme: what is added to the residual stream starts smaller with depth.
-  static NormalInit InitOf(const ModelConfig& config, const Gpt2Config& gpt2) {
+  static NormalInit MakeInit(const ModelConfig& config, const Gpt2Config& gpt2) {
     const double residual =
         config.initializer_range / std::sqrt(2.0 * static_cast<double>(gpt2.layers));
     return {.std = config.initializer_range,

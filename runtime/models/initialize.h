@@ -10,7 +10,8 @@
 
 namespace ds::models {
 
-// How a block starts: matrices from normal(0, std), biases at zero, other vectors (norms) at one.
+// First values of a block: matrices from normal(0, std), biases at zero, other vectors (norms) at
+// one.
 struct NormalInit {
   double std = 0.02;
   double residual_std = 0.02;

@@ -1,9 +1,8 @@
-#include "runtime/models/llama.h"
-
 #include <ATen/TensorOperators.h>
 
 #include <cmath>
 
+#include "runtime/models/build_model.h"
 #include "runtime/models/initialize.h"
 #include "runtime/models/layers.h"
 #include "runtime/models/lm_head.h"

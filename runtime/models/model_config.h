@@ -1,6 +1,6 @@
 #pragma once
 
-// What a model is: a Hugging Face config.json, read and checked.
+// ModelConfig: the description of a model, a Hugging Face config.json, read and checked.
 //
 // A key that is absent has transformers' default. A value that changes the mathematics is honoured
 // or refused by name; a key that nobody here knows is refused too, for it may be such a one.

@@ -89,7 +89,7 @@ Status WeightReader::AddShards(const fs::path& index) {
   return OkStatus();
 }
 
-std::string WeightReader::StoredName(const std::string& name) const {
+std::string WeightReader::FindStoredName(const std::string& name) const {
   if (tensors_.contains(name)) return name;
   for (const std::string_view base : {"transformer.", "model."}) {
     if (!name.starts_with(base)) continue;
@@ -99,7 +99,7 @@ std::string WeightReader::StoredName(const std::string& name) const {
   return name;
 }
 
-StatusOr<const SafetensorsFile*> WeightReader::FileOf(const std::string& stored_name) const {
+StatusOr<const SafetensorsFile*> WeightReader::FindFile(const std::string& stored_name) const {
   const auto found = tensors_.find(stored_name);
   if (found != tensors_.end()) return found->second;
   return NotFoundError(where_ + ": tensor '" + stored_name +
@@ -110,8 +110,8 @@ StatusOr<std::vector<std::string>> WeightReader::Check(const BlockList& model) c
   std::set<std::string> used;
   for (const auto& block : model.blocks()) {
     for (const auto& item : block->named_parameters()) {
-      const std::string name = StoredName(block->FullName(item.key()));
-      DS_ASSIGN_OR_RETURN(const SafetensorsFile* file, FileOf(name));
+      const std::string name = FindStoredName(block->FullName(item.key()));
+      DS_ASSIGN_OR_RETURN(const SafetensorsFile* file, FindFile(name));
       DS_RETURN_IF_ERROR(file->CheckReadable(name, item.value()));
       used.insert(name);
     }
@@ -125,8 +125,8 @@ StatusOr<std::vector<std::string>> WeightReader::Check(const BlockList& model) c
 
 Status WeightReader::LoadBlock(Block& block) const {
   for (auto& item : block.named_parameters()) {
-    const std::string name = StoredName(block.FullName(item.key()));
-    DS_ASSIGN_OR_RETURN(const SafetensorsFile* file, FileOf(name));
+    const std::string name = FindStoredName(block.FullName(item.key()));
+    DS_ASSIGN_OR_RETURN(const SafetensorsFile* file, FindFile(name));
     DS_RETURN_IF_ERROR(file->Read(name, item.value()));
   }
   return OkStatus();

@@ -42,7 +42,7 @@ std::string ShardName(std::size_t shard, std::size_t count) {
 }
 
 // The config.json to write: as read, with what transformers needs to find class and dtype.
-nlohmann::ordered_json ConfigToWrite(const ModelConfig& config, const BlockList& model) {
+nlohmann::ordered_json MakeConfigToWrite(const ModelConfig& config, const BlockList& model) {
   nlohmann::ordered_json json = config.json;
   if (!json.contains("architectures")) {
     json["architectures"] = {config.model_type == "gpt2" ? "GPT2LMHeadModel" : "LlamaForCausalLM"};
@@ -68,7 +68,7 @@ StatusOr<std::unique_ptr<ModelWriter>> ModelWriter::Create(const fs::path& folde
                                                            const BlockList& model,
                                                            std::uint64_t shard_bytes) {
   DS_RETURN_IF_ERROR(MakeDirectories(folder));
-  std::unique_ptr<ModelWriter> writer(new ModelWriter(folder, ConfigToWrite(config, model)));
+  std::unique_ptr<ModelWriter> writer(new ModelWriter(folder, MakeConfigToWrite(config, model)));
   DS_RETURN_IF_ERROR(writer->CreateShards(model, shard_bytes));
   return writer;
 }

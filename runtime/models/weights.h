@@ -39,8 +39,8 @@ class WeightReader {
   Status AddShards(const std::filesystem::path& index);
   // The name under which the folder has `name`, which a base model was saved without the first
   // part of: "transformer.wte.weight" -> "wte.weight". `name` itself when there is neither.
-  std::string StoredName(const std::string& name) const;
-  StatusOr<const checkpoint::SafetensorsFile*> FileOf(const std::string& stored_name) const;
+  std::string FindStoredName(const std::string& name) const;
+  StatusOr<const checkpoint::SafetensorsFile*> FindFile(const std::string& stored_name) const;
 
   std::string where_;  // the single file or the index, for messages
   std::vector<std::unique_ptr<checkpoint::SafetensorsFile>> files_;

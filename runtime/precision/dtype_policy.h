@@ -1,6 +1,6 @@
 #pragma once
 
-// Which dtype each kind of number has, as the ds_config asks.
+// DtypePolicy: the dtype of each kind of number, as the ds_config asks.
 
 #include <c10/core/ScalarType.h>
 
@@ -16,17 +16,17 @@ struct DtypePolicy {
   c10::ScalarType reduction = c10::kFloat;  // in which gradients travel between ranks
   c10::ScalarType master = c10::kFloat;     // of the weights that the optimizer updates
   c10::ScalarType state = c10::kFloat;      // of what the optimizer keeps beside them
-  // Of matrix products in the forward pass, where it is not the operands' (autocast.h).
+  // The dtype of matrix products in the forward pass, where it is not the operands' (autocast.h).
   std::optional<c10::ScalarType> autocast = {};
 
-  // Where the optimizer does not update the parameters themselves, it keeps weights of its own.
+  // An optimizer that does not update the parameters themselves keeps weights of its own.
   bool has_master_weights() const { return parameter != master; }
 };
 
 c10::ScalarType ToScalarType(config::DataType type);
 
-// fp16.enabled and bf16.enabled set the parameter dtype. grad_accum_dtype and
-// communication_data_type default to it; masters and state are fp32 unless asked for in 16 bit.
+// config::ChooseStateTypes in LibTorch's types. communication_data_type defaults to the
+// parameters'.
 DtypePolicy MakeDtypePolicy(const config::DsConfig& config);
 
 }  // namespace ds::precision

@@ -7,7 +7,7 @@
 
 namespace ds::precision {
 
-std::optional<NonFinite> FirstNonFinite(const at::Tensor& flat) {
+std::optional<NonFinite> FindFirstNonFinite(const at::Tensor& flat) {
   const at::Tensor places = at::nonzero(at::isfinite(flat).logical_not());
   if (places.size(0) == 0) return std::nullopt;
   const auto index = places[0].item<std::int64_t>();

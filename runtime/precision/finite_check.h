@@ -1,6 +1,6 @@
 #pragma once
 
-// Finding what is not finite.
+// FindFirstNonFinite finds the first value that is not finite.
 
 #include <ATen/core/Tensor.h>
 
@@ -16,6 +16,6 @@ struct NonFinite {
 };
 
 // The first value of `flat` (1-D, any floating dtype and device) that is not finite.
-std::optional<NonFinite> FirstNonFinite(const at::Tensor& flat);
+std::optional<NonFinite> FindFirstNonFinite(const at::Tensor& flat);
 
 }  // namespace ds::precision

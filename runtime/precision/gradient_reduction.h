@@ -1,8 +1,9 @@
 #pragma once
 
-// How gradients of ranks become one: gradient_allreduce_op, prescale_gradients and
-// gradient_predivide_factor. They differ in rounding and in how far a sum in 16 bit may reach
-// before it overflows, but for "sum", which leaves the mean to the user.
+// GradientReduction: the arithmetic by which gradients of ranks become one, from
+// gradient_allreduce_op, prescale_gradients and gradient_predivide_factor. They differ in rounding
+// and in how far a sum in 16 bit may reach before it overflows, but for "sum", which leaves the
+// mean to the user.
 
 #include "runtime/config/ds_config.h"
 

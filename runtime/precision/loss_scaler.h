@@ -19,6 +19,7 @@
 #include <optional>
 
 #include "runtime/base/status.h"
+#include "runtime/config/ds_config.h"
 
 namespace ds::precision {
 
@@ -38,7 +39,7 @@ class LossScaler {
   explicit LossScaler(const LossScaleRule& rule);
 
   bool dynamic() const { return rule_.dynamic; }
-  // Of the step in progress.
+  // The scale of the step in progress.
   double scale() const { return scale_; }
 
   // After a step. Fails when the scale would have to go below the minimum; it then is as before.
@@ -59,5 +60,11 @@ class LossScaler {
   std::int64_t last_overflow_ = -1;  // a step's number, from 0
   std::int64_t lives_;
 };
+
+// Makes the scaler that a ds_config asks for: a static scale of 1 without fp16. Which of
+// DeepSpeed's two dynamic rules holds is decided by the configured ZeRO stage, as there, not by
+// what is really sharded. torch_autocast in float16 has a rule of its own, PyTorch's with its
+// defaults, at every stage.
+LossScaler MakeLossScaler(const config::DsConfig& config);
 
 }  // namespace ds::precision

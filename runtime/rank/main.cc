@@ -4,11 +4,17 @@
 //   dsrank facts              what this build and this machine can do, as JSON
 //   dsrank --version
 
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <torch/version.h>
+
 #include <csignal>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
@@ -17,7 +23,7 @@
 #include "runtime/comm/rank_identity.h"
 #include "runtime/config/train_job.h"
 #include "runtime/device/isa_probe.h"
-#include "runtime/rank/facts.h"
+#include "runtime/device/rank_device.h"
 #include "runtime/rank/rank_reporter.h"
 #include "runtime/rank/train_command.h"
 
@@ -35,9 +41,9 @@ int Train(const std::string& job_path) {
   auto link = RankLink::FromEnvironment();
   auto identity = comm::RankIdentityFromEnvironment();
   RankReporter reporter(link.ok() ? std::move(*link) : nullptr, identity.ok() ? identity->rank : 0);
-  reporter.Hello();
+  reporter.ReportHello();
   const auto end = [&](const Failure& failure) {
-    reporter.Error(failure);
+    reporter.ReportError(failure);
     return failure.exit_code;
   };
   if (!link.ok()) return end({.status = link.status(), .exit_code = kExitUsage});
@@ -48,12 +54,36 @@ int Train(const std::string& job_path) {
   return 0;
 }
 
-int Usage() {
+// Collects what this build and this machine can do, for `dsrun report` and the preflight.
+nlohmann::ordered_json CollectFacts(const device::IsaReport& isa) {
+  nlohmann::ordered_json cuda = {{"plugin", false}, {"devices", 0}};
+  if (const auto plugin = device::LoadCudaPlugin(); plugin.ok()) {
+    cuda = {{"plugin", true},
+            {"devices", (*plugin)->DeviceCount()},
+            {"cuda", (*plugin)->CudaVersion()},
+            {"nccl", (*plugin)->NcclVersion()}};
+  } else {
+    cuda["reason"] = plugin.status().message();
+  }
+  return {
+      {"dsrun", DS_VERSION},
+      {"libtorch", TORCH_VERSION},
+      {"compiler", __VERSION__},
+      {"cpu_capability", at::get_cpu_capability()},
+      {"threads", at::get_num_threads()},
+      {"cores", std::thread::hardware_concurrency()},
+      {"amx", {{"advertised", isa.amx_advertised}, {"faults", isa.amx_faults}}},
+      {"onednn_max_cpu_isa", isa.onednn_limit},
+      {"cuda", cuda},
+  };
+}
+
+int PrintUsage() {
   std::fprintf(stderr, "usage: dsrank train JOB.json | dsrank facts | dsrank --version\n");
   return kExitUsage;
 }
 
-int Main(std::span<char*> arguments) {
+int RunCommand(std::span<char*> arguments) {
   InitLog("dsrank");
   // A write beyond a file size limit is an error with a name (EFBIG), as a full disk is, not a
   // death.
@@ -66,14 +96,16 @@ int Main(std::span<char*> arguments) {
   // Before the first tensor operation: oneDNN reads the cap once.
   const device::IsaReport isa = device::ProbeAndCapIsa();
   if (command == "facts" && arguments.size() == 2) {
-    std::printf("%s\n", Facts(isa).dump(2).c_str());
+    std::printf("%s\n", CollectFacts(isa).dump(2).c_str());
     return 0;
   }
   if (command == "train" && arguments.size() == 3) return Train(arguments[2]);
-  return Usage();
+  return PrintUsage();
 }
 
 }  // namespace
 }  // namespace ds::rank
 
-int main(int argc, char** argv) { return ds::rank::Main({argv, static_cast<std::size_t>(argc)}); }
+int main(int argc, char** argv) {
+  return ds::rank::RunCommand({argv, static_cast<std::size_t>(argc)});
+}

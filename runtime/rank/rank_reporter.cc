@@ -20,34 +20,34 @@ void RankReporter::Send(RankMessageKind kind, const json& body) {
   }
 }
 
-void RankReporter::Hello() { Send(RankMessageKind::kHello, {{"pid", ::getpid()}}); }
+void RankReporter::ReportHello() { Send(RankMessageKind::kHello, {{"pid", ::getpid()}}); }
 
-void RankReporter::Phase(std::string_view name, std::int64_t total_steps) {
+void RankReporter::ReportPhase(std::string_view name, std::int64_t total_steps) {
   json body = {{"name", name}};
   if (total_steps > 0) body["total_steps"] = total_steps;
   Send(RankMessageKind::kPhase, body);
 }
 
-void RankReporter::Notice(std::string_view text) {
+void RankReporter::ReportNotice(std::string_view text) {
   Send(RankMessageKind::kNotice, {{"text", text}});
   if (link_ == nullptr) std::printf("%.*s\n", static_cast<int>(text.size()), text.data());
 }
 
-void RankReporter::Beacon(std::int64_t step, const json& memory) {
+void RankReporter::ReportBeacon(std::int64_t step, const json& memory) {
   Send(RankMessageKind::kBeacon, {{"step", step}, {"memory", memory}});
 }
 
-void RankReporter::Step(const json& metrics) {
+void RankReporter::ReportStep(const json& metrics) {
   Send(RankMessageKind::kStep, metrics);
   if (link_ == nullptr) std::printf("%s\n", metrics.dump().c_str());
 }
 
-void RankReporter::Checkpoint(std::int64_t step, const std::string& path) {
+void RankReporter::ReportCheckpoint(std::int64_t step, const std::string& path) {
   Send(RankMessageKind::kCheckpoint, {{"step", step}, {"path", path}});
   if (link_ == nullptr) std::printf("checkpoint: %s\n", path.c_str());
 }
 
-void RankReporter::Error(const Failure& failure) {
+void RankReporter::ReportError(const Failure& failure) {
   Send(RankMessageKind::kError, {{"code", static_cast<int>(failure.status.code())},
                                  {"message", failure.status.message()},
                                  {"hint", failure.hint},
@@ -55,7 +55,9 @@ void RankReporter::Error(const Failure& failure) {
   LogError(failure.status.message());
 }
 
-void RankReporter::End(const json& summary) { Send(RankMessageKind::kEnd, {{"summary", summary}}); }
+void RankReporter::ReportEnd(const json& summary) {
+  Send(RankMessageKind::kEnd, {{"summary", summary}});
+}
 
 Requests RankReporter::Poll() {
   Requests requests;

@@ -1,8 +1,8 @@
 #pragma once
 
-// RankReporter: what this rank tells the world while it works. Under dsrund the messages go over
-// the rank link (base/rank_link.h); started by hand, without one, what a person wants to know goes
-// to stdout.
+// RankReporter: tells the world what this rank does while it works. Under dsrund the messages go
+// over the rank link (base/rank_link.h); started by hand, without one, what a person wants to know
+// goes to stdout.
 //
 // A vanished daemon is not an error here: the daemon's end kills the rank (PR_SET_PDEATHSIG), and a
 // rank that outlives it for a moment has nobody to tell.
@@ -20,13 +20,13 @@
 
 namespace ds::rank {
 
-// What the daemon has asked this rank for since the last look.
+// Requests of the daemon to this rank since the last look.
 struct Requests {
   bool save = false;
   bool stop = false;
 };
 
-// Why a rank is about to end with a failure, in words for the user.
+// The reason why a rank is about to end, in words for the user.
 struct Failure {
   Status status;
   int exit_code = kExitFailure;
@@ -38,15 +38,15 @@ class RankReporter {
   // `link` may be null.
   RankReporter(std::unique_ptr<RankLink> link, int rank) : link_(std::move(link)), rank_(rank) {}
 
-  void Hello();
+  void ReportHello();
   // `total_steps` of the job, 0 while it is not known.
-  void Phase(std::string_view name, std::int64_t total_steps = 0);
-  void Notice(std::string_view text);
-  void Beacon(std::int64_t step, const nlohmann::ordered_json& memory);
-  void Step(const nlohmann::ordered_json& metrics);
-  void Checkpoint(std::int64_t step, const std::string& path);
-  void Error(const Failure& failure);
-  void End(const nlohmann::ordered_json& summary);
+  void ReportPhase(std::string_view name, std::int64_t total_steps = 0);
+  void ReportNotice(std::string_view text);
+  void ReportBeacon(std::int64_t step, const nlohmann::ordered_json& memory);
+  void ReportStep(const nlohmann::ordered_json& metrics);
+  void ReportCheckpoint(std::int64_t step, const std::string& path);
+  void ReportError(const Failure& failure);
+  void ReportEnd(const nlohmann::ordered_json& summary);
 
   Requests Poll();
 

@@ -1,6 +1,9 @@
 #pragma once
 
-// Where LibTorch's exceptions end and become Status: the only try-catch of the runtime.
+// AtTorchBoundary: the end of the exceptions that LibTorch and collectives throw in a job; above it
+// everything is a Status. Below it only three places catch, each an exception that its caller can
+// answer: connecting the ranks (comm/connect_world.cc), and JSON that somebody else has written
+// (models/model_config.cc, optim/one_bit).
 
 #include <exception>
 #include <new>

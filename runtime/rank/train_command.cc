@@ -75,13 +75,13 @@ class TrainCommand : public engine::TrainLoopObserver {
   std::optional<int> exit_code_of_cause_;  // of a failure that has a status other than its phase's
 };
 
-engine::NonFinitePolicy PolicyOf(const std::string& name) {
+engine::NonFinitePolicy ParsePolicy(const std::string& name) {
   if (name == "skip") return engine::NonFinitePolicy::kSkip;
   if (name == "rewind") return engine::NonFinitePolicy::kRewind;
   return name == "stop" ? engine::NonFinitePolicy::kStop : engine::NonFinitePolicy::kAsConfigured;
 }
 
-optim::ParameterGrouper GrouperOf(const config::TrainJob& job, int blocks) {
+optim::ParameterGrouper MakeGrouper(const config::TrainJob& job, int blocks) {
   const optim::ParameterGrouper decays =
       job.no_decay_on_norms_and_biases ? optim::NoDecayOnNormsAndBiases : optim::OneGroup;
   if (job.layer_decay == 1.0) return decays;
@@ -98,7 +98,7 @@ struct Phase {
 // Ends the process at once. Leaving the process group in good order first would make the other
 // ranks fail over this one's absence, and one of them could end earlier and take the blame.
 void TrainCommand::EndWithFailure(const Failure& failure) {
-  reporter_.Error(failure);
+  reporter_.ReportError(failure);
   std::fflush(nullptr);
   std::_Exit(failure.exit_code);
 }
@@ -115,14 +115,14 @@ void TrainCommand::Run() {
       {"write the model", kExitFailure, &TrainCommand::ExportModel, ""},
   };
   for (const Phase& phase : phases) {
-    reporter_.Phase(phase.name, total_steps_);
+    reporter_.ReportPhase(phase.name, total_steps_);
     const Status status = AtTorchBoundary([&] { return (this->*phase.run)(); });
     if (!status.ok()) {
       const int exit_code = exit_code_of_cause_.value_or(phase.exit_code);
       EndWithFailure({.status = status, .exit_code = exit_code, .hint = phase.hint});
     }
   }
-  reporter_.End({{"steps", engine_->finished_steps()}});
+  reporter_.ReportEnd({{"steps", engine_->finished_steps()}});
 }
 
 Status TrainCommand::CheckJob() {
@@ -148,8 +148,8 @@ Status TrainCommand::BuildEngine() {
                         .ledger = &ledger_,
                         .device = device_.device,
                         .seed = job_.seed,
-                        .non_finite = PolicyOf(job_.on_non_finite),
-                        .parameter_group = GrouperOf(job_, model_->size())};
+                        .non_finite = ParsePolicy(job_.on_non_finite),
+                        .parameter_group = MakeGrouper(job_, model_->size())};
   std::unique_ptr<models::WeightReader> weights;
   if (!model_config_.folder.empty()) {
     DS_ASSIGN_OR_RETURN(weights, models::WeightReader::Open(model_config_.folder));
@@ -157,9 +157,9 @@ Status TrainCommand::BuildEngine() {
   if (weights != nullptr) {
     DS_ASSIGN_OR_RETURN(const auto unused, weights->Check(*model_));
     if (!unused.empty() && identity_.rank == 0) {
-      reporter_.Notice(model_config_.folder.string() + ": " + std::to_string(unused.size()) +
-                       " stored tensors are not part of the model, " + unused.front() +
-                       " for one; they are left out");
+      reporter_.ReportNotice(model_config_.folder.string() + ": " + std::to_string(unused.size()) +
+                             " stored tensors are not part of the model, " + unused.front() +
+                             " for one; they are left out");
     }
     options.load_block = [&](int, Block& block) { return weights->LoadBlock(block); };
   }
@@ -237,12 +237,12 @@ Status TrainCommand::ExportModel() {
 }
 
 void TrainCommand::OnStep(const StepResult& result, double seconds) {
-  const nlohmann::ordered_json memory = telemetry::MemoryReport(ledger_);
-  reporter_.Beacon(result.step, memory);
+  const nlohmann::ordered_json memory = telemetry::MakeMemoryReport(ledger_);
+  reporter_.ReportBeacon(result.step, memory);
   if (identity_.rank != 0) return;
   if (result.skipped) {
-    reporter_.Notice("step " + std::to_string(result.step) +
-                     " changed nothing: " + result.non_finite);
+    reporter_.ReportNotice("step " + std::to_string(result.step) +
+                           " changed nothing: " + result.non_finite);
   }
   const telemetry::StepMetrics metrics{.step = result.step,
                                        .loss = result.loss,
@@ -253,17 +253,18 @@ void TrainCommand::OnStep(const StepResult& result, double seconds) {
                                        .tokens = result.tokens,
                                        .samples = result.samples,
                                        .step_seconds = seconds};
-  reporter_.Step(telemetry::ToJson(metrics, memory));
+  reporter_.ReportStep(telemetry::ToJson(metrics, memory));
 }
 
 void TrainCommand::OnCheckpoint(std::int64_t step, const std::filesystem::path& path) {
-  if (identity_.rank == 0) reporter_.Checkpoint(step, path.string());
+  if (identity_.rank == 0) reporter_.ReportCheckpoint(step, path.string());
 }
 
 void TrainCommand::OnRewind(const StepResult& result, const std::filesystem::path& checkpoint) {
   if (identity_.rank != 0) return;
-  reporter_.Notice("step " + std::to_string(result.step) + ": back to " +
-                   checkpoint.filename().string() + ", and on with the data behind this step");
+  reporter_.ReportNotice("step " + std::to_string(result.step) + ": back to " +
+                         checkpoint.filename().string() +
+                         ", and on with the data behind this step");
 }
 
 engine::LoopRequests TrainCommand::Poll() {

@@ -23,7 +23,7 @@ nlohmann::ordered_json ToJson(const StepMetrics& metrics, const nlohmann::ordere
       {"memory", memory}};
 }
 
-nlohmann::ordered_json MemoryReport(const device::MemoryLedger& ledger) {
+nlohmann::ordered_json MakeMemoryReport(const device::MemoryLedger& ledger) {
   nlohmann::ordered_json report = ledger.ToJson();
   if (const auto process = device::ReadProcessMemory(); process.ok()) {
     report["resident_bytes"] = process->resident_bytes;

@@ -31,6 +31,6 @@ nlohmann::ordered_json ToJson(const StepMetrics& metrics, const nlohmann::ordere
 // The "memory" of a rank: what the ledger holds by use and tier, and the process as the kernel sees
 // it: {"parameters":{"host":{"bytes","peak"}},...,"resident_bytes","peak_resident_bytes"}. Without
 // the last two where the kernel does not say.
-nlohmann::ordered_json MemoryReport(const device::MemoryLedger& ledger);
+nlohmann::ordered_json MakeMemoryReport(const device::MemoryLedger& ledger);
 
 }  // namespace ds::telemetry

@@ -31,7 +31,7 @@ void BufferPool::FreeIdle(Size& size, std::int64_t bytes) {
   size.idle.clear();
 }
 
-at::DataPtr BufferPool::Take(std::int64_t bytes) {
+at::DataPtr BufferPool::TakeBuffer(std::int64_t bytes) {
   std::vector<at::DataPtr>& idle = sizes_[bytes].idle;
   if (!idle.empty()) {
     at::DataPtr buffer = std::move(idle.back());
@@ -47,7 +47,7 @@ at::DataPtr BufferPool::Take(std::int64_t bytes) {
   return buffer;
 }
 
-void BufferPool::Give(at::DataPtr buffer, std::int64_t bytes) {
+void BufferPool::ReturnBuffer(at::DataPtr buffer, std::int64_t bytes) {
   Size& size = sizes_[bytes];
   if (size.idle.size() < (size.shared_by_units() ? kMaxIdle : 1)) {
     size.idle.push_back(std::move(buffer));
@@ -68,7 +68,7 @@ PooledTensor::PooledTensor(BufferPool& pool, std::int64_t count, c10::ScalarType
 void PooledTensor::Acquire() {
   if (present_) return;
   c10::StorageImpl* storage = tensor_.storage().unsafeGetStorageImpl();
-  storage->set_data_ptr_noswap(pool_.Take(bytes_));
+  storage->set_data_ptr_noswap(pool_.TakeBuffer(bytes_));
   storage->set_nbytes(static_cast<std::size_t>(bytes_));
   present_ = true;
 }
@@ -78,7 +78,7 @@ void PooledTensor::Release() {
   c10::StorageImpl* storage = tensor_.storage().unsafeGetStorageImpl();
   at::DataPtr buffer = storage->set_data_ptr(at::DataPtr(nullptr, tensor_.device()));
   storage->set_nbytes(0);
-  pool_.Give(std::move(buffer), bytes_);
+  pool_.ReturnBuffer(std::move(buffer), bytes_);
   present_ = false;
 }
 

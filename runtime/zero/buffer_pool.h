@@ -32,8 +32,8 @@ class BufferPool {
   // embedding's buffer never lies idle beside a large head's.
   void AddUser(std::int64_t bytes) { ++sizes_[bytes].users; }
 
-  at::DataPtr Take(std::int64_t bytes);
-  void Give(at::DataPtr buffer, std::int64_t bytes);
+  at::DataPtr TakeBuffer(std::int64_t bytes);
+  void ReturnBuffer(at::DataPtr buffer, std::int64_t bytes);
   // Frees what has been given back.
   void FreeIdle();
 

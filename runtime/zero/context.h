@@ -1,15 +1,16 @@
 #pragma once
 
-// What every part of ZeRO on one rank needs to know about that rank and job.
+// Context: the rank and job that every part of ZeRO on one rank needs to know; tensors that are
+// booked in its ledger.
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/config/model_state.h"
 #include "runtime/device/memory_ledger.h"
 #include "runtime/precision/dtype_policy.h"
 #include "runtime/precision/gradient_reduction.h"
-#include "runtime/zero/zero_stage.h"
 
 namespace ds::zero {
 
@@ -17,7 +18,7 @@ struct Context {
   comm::Communicator* world = nullptr;     // borrowed
   device::MemoryLedger* ledger = nullptr;  // borrowed
   c10::Device device = c10::kCPU;
-  Sharding sharding;
+  config::Sharding sharding;
   precision::DtypePolicy dtypes;
   precision::GradientReduction reduction;
 
@@ -39,7 +40,7 @@ struct FlatSpec {
   device::MemoryUse use = device::MemoryUse::kOther;
 };
 
-// Uninitialised.
+// Makes a flat tensor of undefined values.
 BookedTensor MakeBooked(const Context& context, const FlatSpec& spec);
 
 // Takes the bytes to host memory (pinned, where the device is not the CPU) and back; the tensor,

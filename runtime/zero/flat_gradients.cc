@@ -25,7 +25,7 @@ FlatGradients::FlatGradients(const Context& context, BufferPool& pool, const Fla
   }
 }
 
-const at::Tensor& FlatGradients::Buffer() {
+const at::Tensor& FlatGradients::EnsureBuffer() {
   if (block_ ? block_->present() : whole_.defined()) {
     return block_ ? block_->tensor() : whole_.tensor;
   }
@@ -41,14 +41,15 @@ const at::Tensor& FlatGradients::Buffer() {
   return buffer;
 }
 
-at::Tensor FlatGradients::OwnPart(const at::Tensor& whole) const {
+at::Tensor FlatGradients::ViewOwnPart(const at::Tensor& whole) const {
   const FlatRange own = layout_.shard(context_.world->rank());
   return whole.narrow(0, own.start, own.count);
 }
 
 void FlatGradients::Add(int i, const at::Tensor& gradient) {
   const FlatRange& place = layout_.parameter(i);
-  const at::Tensor target = Buffer().narrow(0, place.start, place.count).view(gradient.sizes());
+  const at::Tensor target =
+      EnsureBuffer().narrow(0, place.start, place.count).view(gradient.sizes());
   const auto index = static_cast<std::size_t>(i);
   if (received_[index]) {
     target.add_(gradient);
@@ -57,12 +58,13 @@ void FlatGradients::Add(int i, const at::Tensor& gradient) {
     received_[index] = true;
     received_in_step_[index] = true;
   }
-  if (!non_finite_ && target.is_cpu()) LookAt(i, Buffer().narrow(0, place.start, place.count));
+  if (!non_finite_ && target.is_cpu())
+    RecordFirstNonFinite(i, EnsureBuffer().narrow(0, place.start, place.count));
 }
 
-void FlatGradients::LookAt(int parameter, const at::Tensor& gradient) {
+void FlatGradients::RecordFirstNonFinite(int parameter, const at::Tensor& gradient) {
   if (std::isfinite(optim::SumOfSquares(gradient))) return;
-  const auto found = precision::FirstNonFinite(gradient);
+  const auto found = precision::FindFirstNonFinite(gradient);
   DS_CHECK(found.has_value());
   non_finite_ = {.parameter = parameter,
                  .micro_step = micro_step_,
@@ -70,8 +72,8 @@ void FlatGradients::LookAt(int parameter, const at::Tensor& gradient) {
                  .value = gradient[found->index].item<double>()};
 }
 
-void FlatGradients::ZeroWhatIsMissing() {
-  const at::Tensor& buffer = Buffer();
+void FlatGradients::ZeroMissingParameters() {
+  const at::Tensor& buffer = EnsureBuffer();
   for (int i = 0; i < layout_.size(); ++i) {
     if (received_[static_cast<std::size_t>(i)]) continue;
     const FlatRange& place = layout_.parameter(i);
@@ -79,33 +81,33 @@ void FlatGradients::ZeroWhatIsMissing() {
   }
 }
 
-comm::ReduceOp FlatGradients::BeforeReduction(const at::Tensor& whole) const {
+comm::ReduceOp FlatGradients::PrepareReduction(const at::Tensor& whole) const {
   const precision::GradientReduction& reduction = context_.reduction;
   if (reduction.average) return comm::ReduceOp::kAvg;
   if (reduction.before != 1.0) whole.mul_(reduction.before);
   return comm::ReduceOp::kSum;
 }
 
-void FlatGradients::AfterReduction(const at::Tensor& reduced) const {
+void FlatGradients::FinishReduction(const at::Tensor& reduced) const {
   if (context_.reduction.after != 1.0) reduced.mul_(context_.reduction.after);
 }
 
 // Reduced in place in the travelling buffer, then moved or added to the shard.
 void FlatGradients::ReduceIntoShard(const at::Tensor& whole) {
-  const at::Tensor part = OwnPart(whole);
+  const at::Tensor part = ViewOwnPart(whole);
   const bool first = !own_.defined();
-  const comm::ReduceOp op = BeforeReduction(whole);
+  const comm::ReduceOp op = PrepareReduction(whole);
   if (first) {
     own_ = MakeBooked(context_,
                       {layout_.shard_numel(), context_.dtypes.gradient, MemoryUse::kGradients});
   }
   if (first && own_.tensor.scalar_type() == whole.scalar_type()) {
     context_.world->ReduceScatter(own_.tensor, whole, op);
-    AfterReduction(own_.tensor);
+    FinishReduction(own_.tensor);
     return;
   }
   context_.world->ReduceScatter(part, whole, op);
-  AfterReduction(part);
+  FinishReduction(part);
   if (first) {
     own_.tensor.copy_(part);
   } else {
@@ -114,7 +116,7 @@ void FlatGradients::ReduceIntoShard(const at::Tensor& whole) {
 }
 
 void FlatGradients::ReduceEverywhere(const at::Tensor& whole) {
-  const comm::ReduceOp op = BeforeReduction(whole);
+  const comm::ReduceOp op = PrepareReduction(whole);
   if (travel_.row_widths.empty()) context_.world->AllReduce(whole, op);
   for (std::size_t i = 0; i < travel_.row_widths.size(); ++i) {
     const FlatRange& place = layout_.parameter(static_cast<int>(i));
@@ -122,11 +124,11 @@ void FlatGradients::ReduceEverywhere(const at::Tensor& whole) {
     const at::Tensor table = whole.narrow(0, place.start, place.count);
     AllReduceRows(context_, table.view({-1, travel_.row_widths[i]}), op);
   }
-  AfterReduction(whole);
+  FinishReduction(whole);
 }
 
 void FlatGradients::ReduceBlock() {
-  ZeroWhatIsMissing();
+  ZeroMissingParameters();
   ReduceIntoShard(block_->tensor());
   block_->Release();
 }
@@ -135,15 +137,15 @@ void FlatGradients::EndMicroBatch(bool hold) {
   ++micro_step_;
   if (!block_) return;
   if (hold) {
-    Buffer();  // on every rank, whatever gradients it has had
+    EnsureBuffer();  // on every rank, whatever gradients it has had
   } else {
     ReduceBlock();
   }
 }
 
-void FlatGradients::KeepOwn() {
+void FlatGradients::KeepOwnGradients() {
   DS_CHECK(!block_ && !context_.sharding.optimizer);
-  ZeroWhatIsMissing();
+  ZeroMissingParameters();
 }
 
 void FlatGradients::Reduce() {
@@ -151,7 +153,7 @@ void FlatGradients::Reduce() {
     if (block_->present()) ReduceBlock();  // held
     return;
   }
-  ZeroWhatIsMissing();
+  ZeroMissingParameters();
   if (context_.world->size() == 1) return;
   const bool convert = travel_.dtype != context_.dtypes.gradient;
   const at::Tensor travelling = convert ? whole_.tensor.to(travel_.dtype) : whole_.tensor;
@@ -167,7 +169,7 @@ void FlatGradients::Reduce() {
 at::Tensor FlatGradients::shard() const {
   if (own_.defined()) return own_.tensor;
   DS_CHECK_MSG(whole_.defined(), "gradients are read before Reduce");
-  return OwnPart(whole_.tensor);
+  return ViewOwnPart(whole_.tensor);
 }
 
 at::Tensor FlatGradients::for_optimizer() const {

@@ -34,11 +34,11 @@ struct NonFiniteArrival {
   double value = 0.0;
 };
 
-// How gradients go between ranks.
+// The form in which gradients go between ranks.
 struct GradientTravel {
   c10::ScalarType dtype = c10::kFloat;
-  // Of tables (2-D) that unsharded travel by rows: the elements of a row, by parameter. Empty:
-  // everything travels.
+  // Tables (2-D) that unsharded travel by rows have the elements of a row here, by parameter.
+  // Empty: everything travels.
   std::vector<std::int64_t> row_widths = {};
 };
 
@@ -52,40 +52,42 @@ class FlatGradients {
   // backward.
   void Add(int i, const at::Tensor& gradient);
 
-  // All gradients of this micro-batch have been added. With `hold`, sharded ones wait, whole, for
-  // the next micro-batch without it, or Reduce.
+  // Ends a micro-batch, all of whose gradients have been added. With `hold`, sharded ones wait,
+  // whole, for the next micro-batch without it, or Reduce.
   void EndMicroBatch(bool hold);
-  // The step's last micro-batch has ended: after this the mean over ranks is there.
+  // Ends the step's last micro-batch: after this the mean over ranks is there.
   void Reduce();
-  // In its place: what is there stays this rank's own. Requires gradients that are not sharded.
-  void KeepOwn();
+  // Takes the place of Reduce: what is there stays this rank's own. Requires gradients that are not
+  // sharded.
+  void KeepOwnGradients();
 
   // This rank's shard of the mean. Requires Reduce.
   at::Tensor shard() const;
-  // What the optimizer steps: the shard when its state is sharded, otherwise everything.
+  // The gradient for the optimizer: the shard when its state is sharded, otherwise everything.
   at::Tensor for_optimizer() const;
 
-  // On this rank, since Clear; on the CPU only: on a GPU every look would wait for the device.
+  // Looked for on this rank, since Clear, and on the CPU only: on a GPU every look would wait for
+  // the device.
   const std::optional<NonFiniteArrival>& first_non_finite() const { return non_finite_; }
 
-  // By parameter: whether Add has been called for it on this rank since Clear.
+  // Tells of each parameter whether Add has been called for it on this rank since Clear.
   const std::vector<bool>& received_in_step() const { return received_in_step_; }
 
   void Clear();
 
  private:
-  void LookAt(int parameter, const at::Tensor& gradient);
+  void RecordFirstNonFinite(int parameter, const at::Tensor& gradient);
 
-  // The buffer that Add writes to, there with zeros where no parameter lies.
-  const at::Tensor& Buffer();
-  at::Tensor OwnPart(const at::Tensor& whole) const;
-  void ZeroWhatIsMissing();
+  // Makes the buffer that Add writes to unless it is there, with zeros where no parameter lies.
+  const at::Tensor& EnsureBuffer();
+  at::Tensor ViewOwnPart(const at::Tensor& whole) const;
+  void ZeroMissingParameters();
   void ReduceBlock();
   void ReduceIntoShard(const at::Tensor& whole);
   void ReduceEverywhere(const at::Tensor& whole);
-  // What context.reduction asks for around the sum over ranks, in place.
-  comm::ReduceOp BeforeReduction(const at::Tensor& whole) const;
-  void AfterReduction(const at::Tensor& reduced) const;
+  // Do what context.reduction asks for around the sum over ranks, in place.
+  comm::ReduceOp PrepareReduction(const at::Tensor& whole) const;
+  void FinishReduction(const at::Tensor& reduced) const;
 
   const Context& context_;
   const FlatLayout& layout_;

@@ -30,7 +30,7 @@ FlatLayout::FlatLayout(const std::vector<std::int64_t>& numels, int world_size) 
   advance_to(padded_numel_);
 }
 
-std::vector<Piece> FlatLayout::PiecesOf(const FlatRange& range) const {
+std::vector<Piece> FlatLayout::FindPieces(const FlatRange& range) const {
   std::vector<Piece> pieces;
   for (int i = 0; i < size(); ++i) {
     const std::int64_t start = std::max(parameter(i).start, range.start);

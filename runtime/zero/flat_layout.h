@@ -48,10 +48,11 @@ class FlatLayout {
   FlatRange shard(int rank) const { return {rank * shard_numel_, shard_numel_}; }
   FlatRange whole() const { return {0, padded_numel_}; }
 
-  // In buffer order; parameters outside the range are left out.
-  std::vector<Piece> PiecesOf(const FlatRange& range) const;
+  // Finds the parts of parameters in the range, in buffer order; parameters outside it are left
+  // out.
+  std::vector<Piece> FindPieces(const FlatRange& range) const;
 
-  // What no parameter covers.
+  // The ranges that no parameter covers.
   const std::vector<FlatRange>& gaps() const { return gaps_; }
 
  private:

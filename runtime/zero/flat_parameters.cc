@@ -6,7 +6,7 @@
 namespace ds::zero {
 namespace {
 
-std::vector<std::int64_t> NumelsOf(const std::vector<NamedParameter>& parameters) {
+std::vector<std::int64_t> ListNumels(const std::vector<NamedParameter>& parameters) {
   std::vector<std::int64_t> numels;
   numels.reserve(parameters.size());
   for (const NamedParameter& parameter : parameters) numels.push_back(parameter.tensor.numel());
@@ -23,7 +23,7 @@ FlatParameters::FlatParameters(const Context& context, BufferPool& pool,
                                std::vector<NamedParameter> parameters)
     : context_(context),
       parameters_(std::move(parameters)),
-      layout_(NumelsOf(parameters_), context.world->size()) {
+      layout_(ListNumels(parameters_), context.world->size()) {
   using device::MemoryUse;
   const c10::ScalarType dtype = context.dtypes.parameter;
   if (context.sharding.parameters) {

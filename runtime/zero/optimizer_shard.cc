@@ -41,7 +41,7 @@ optim::Part OptimizerShard::MakePart() const {
   const FlatLayout& layout = group_.parameters.layout();
   const auto segments = [&](const FlatRange& range) {
     std::vector<optim::Segment> result;
-    for (const Piece& piece : layout.PiecesOf(range)) {
+    for (const Piece& piece : layout.FindPieces(range)) {
       result.push_back({.parameter = first_parameter_ + piece.parameter,
                         .start = range.start + piece.range_start - range_.start,
                         .count = piece.count});
@@ -90,7 +90,7 @@ void OptimizerShard::AddShards(std::vector<checkpoint::TensorShard>* shards) con
 
 void AddShardsOf(const FlatParameters& parameters, const CheckpointedRange& held,
                  std::vector<checkpoint::TensorShard>* shards) {
-  for (const Piece& piece : parameters.layout().PiecesOf(held.range)) {
+  for (const Piece& piece : parameters.layout().FindPieces(held.range)) {
     const NamedParameter& parameter = parameters.parameter(piece.parameter);
     shards->push_back({.name = parameter.name + held.suffix,
                        .global_shape = parameter.tensor.sizes().vec(),

@@ -22,9 +22,9 @@ class OptimizerShard {
   OptimizerShard(const Context& context, Group& group, const optim::Optimizer& optimizer,
                  std::int64_t first_parameter);
 
-  // What the optimizer updates. Requires reduced gradients.
+  // Makes the part that the optimizer updates. Requires reduced gradients.
   optim::Part MakePart() const;
-  // After the update: brings the parameters to all ranks. Collective.
+  // Brings the updated parameters to all ranks. Collective.
   void Publish();
 
   // The weights that are updated and the optimizer's state of this rank, parameter by parameter.
@@ -39,7 +39,7 @@ class OptimizerShard {
   void MoveBack();
 
  private:
-  // What the optimizer updates: weights of its own, or the parameters.
+  // The weights that the optimizer updates: its own, or the parameters.
   at::Tensor weights() const { return master_.defined() ? master_.tensor : target_; }
 
   const Context& context_;
@@ -53,7 +53,7 @@ class OptimizerShard {
   std::vector<BookedTensor> state_;  // as they name it
 };
 
-// What a checkpoint holds of a range of a group's buffer, under the names `<parameter><suffix>`.
+// A range of a group's buffer as a checkpoint holds it, under the names `<parameter><suffix>`.
 struct CheckpointedRange {
   at::Tensor flat;
   FlatRange range;

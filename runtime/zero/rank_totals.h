@@ -9,7 +9,7 @@
 
 namespace ds::zero {
 
-// Entry [r] is rank r's `values`, bit for bit. Collective; equal lengths on all ranks.
+// Gathers: entry [r] is rank r's `values`, bit for bit. Collective; equal lengths on all ranks.
 std::vector<std::vector<double>> GatherNumbers(const Context& context,
                                                const std::vector<double>& values);
 

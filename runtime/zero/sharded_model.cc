@@ -95,8 +95,6 @@ void ShardedModel::FreeBuffers() {
   pool_.FreeIdle();
 }
 
-void ShardedModel::EnterForward(int index) { Enter(index); }
-
 std::vector<at::Tensor> ShardedModel::LeaveForward(int index, std::vector<at::Tensor> outputs) {
   if (c10::GradMode::is_enabled()) awaits_backward_[static_cast<std::size_t>(index)] = true;
   return MarkBackwardEntry(std::move(outputs), [this, index] { OnBackwardReaches(index); });

@@ -22,7 +22,7 @@
 
 namespace ds::zero {
 
-// What a unit's first values are.
+// The origin of a unit's first values.
 enum class FirstValues {
   kSameEverywhere,  // every rank has set the same ones
   kRankZeros,       // those of rank 0
@@ -35,7 +35,7 @@ class ShardedModel {
  public:
   // Builds unit by unit: memory, values, own shard kept, rest released. Refuses parameters that are
   // not floating point or lie on another device, and a parameter that is in two units. All ranks
-  // return the same verdict.
+  // return the same status.
   static StatusOr<std::unique_ptr<ShardedModel>> Create(const Context& context,
                                                         const std::vector<ParameterUnit>& units,
                                                         const FillUnit& fill);
@@ -46,20 +46,21 @@ class ShardedModel {
   std::int64_t trainable_numel() const { return trainable_numel_; }
   std::int64_t frozen_numel() const { return frozen_numel_; }
 
-  // Before and after unit `index` runs forward. What it has computed from its parameters and what
-  // later units will use must be replaced by LeaveForward's result.
-  void EnterForward(int index);
+  // Brings unit `index` and those it also reads, and takes the others away: before it runs forward,
+  // and to read or write its parameters.
+  void Enter(int index);
+  // Ends the forward pass of unit `index`. What it has computed from its parameters and what later
+  // units will use must be replaced by the result.
   std::vector<at::Tensor> LeaveForward(int index, std::vector<at::Tensor> outputs);
 
-  // After the last unit's forward. With a backward pass to follow, that unit stays present.
+  // Ends the forward pass behind the last unit. With a backward pass to follow, that unit stays
+  // present.
   void EndForward();
-  // After a backward pass: reduces and releases what is left.
+  // Ends a backward pass: reduces and releases what is left.
   void EndBackward();
-  // Whether the backward passes to come leave sharded gradients whole (FlatGradients).
+  // Decides whether the backward passes to come leave sharded gradients whole (FlatGradients).
   void HoldGradients(bool hold) { hold_ = hold; }
 
-  // Brings one unit and takes the others away, to read or write its parameters.
-  void Enter(int index);
   void ReleaseAll();
   // ReleaseAll, and frees the buffers that are kept for the next time.
   void FreeBuffers();

@@ -23,7 +23,7 @@ void ShardedOptimizer::ReduceGradients(std::int64_t step) {
   own_gradients_ = optimizer_->WantsOwnGradients(step);
   ForEachTrainableGroup(model_, [&](Group& group, std::int64_t) {
     if (own_gradients_) {
-      group.gradients->KeepOwn();
+      group.gradients->KeepOwnGradients();
     } else {
       group.gradients->Reduce();
     }

@@ -27,23 +27,24 @@ class ShardedOptimizer {
   // `model` outlives this.
   ShardedOptimizer(ShardedModel& model, const config::OptimizerConfig& config);
 
-  // For update number `step`: the mean over ranks is there after this, or, for an update that takes
-  // them so (optim::Optimizer::WantsOwnGradients), each rank's own gradients.
+  // Reduces for update number `step`: the mean over ranks is there after this, or, for an update
+  // that takes them so (optim::Optimizer::WantsOwnGradients), each rank's own gradients.
   void ReduceGradients(std::int64_t step);
-  // Of own gradients: such that the sum over ranks is the mean of the ranks' squares.
+  // Sums the squares of this rank's gradient; of own gradients such that the sum over ranks is the
+  // mean of the ranks' squares.
   double SumOfSquaresOfShard() const;
   // The norm that this rank clips by: `norm`, that of the mean, or that of its own gradients.
   double NormToClip(double norm) const;
   void Step(const optim::Update& update);
   void ClearGradients();
 
-  // Whose state AddShards hands out: optim::Optimizer::name.
+  // The optimizer whose state AddShards hands out: optim::Optimizer::name.
   std::string_view optimizer_name() const { return optimizer_->name(); }
   // Master weights and optimizer state of what is trained, values of what is frozen.
   void AddShards(std::vector<checkpoint::TensorShard>* shards) const;
   void PublishWeights();
-  // What the optimizer knows beside the tensors; loading takes place after they have been written,
-  // and publishes the weights.
+  // The optimizer's numbers beside the tensors; loading takes place after the tensors have been
+  // written, and publishes the weights.
   nlohmann::json State() const { return optimizer_->State(); }
   Status LoadState(const nlohmann::json& state);
 

@@ -26,7 +26,8 @@ class TakeGradient : public torch::autograd::PostAccumulateGradHook {
 };
 
 // In order of first appearance, what is frozen last.
-std::vector<std::vector<NamedParameter>> Alike(const std::vector<NamedParameter>& parameters) {
+std::vector<std::vector<NamedParameter>> GroupByTraining(
+    const std::vector<NamedParameter>& parameters) {
   std::vector<std::vector<NamedParameter>> groups;
   std::vector<NamedParameter> frozen;
   for (const NamedParameter& parameter : parameters) {
@@ -48,7 +49,7 @@ std::vector<std::vector<NamedParameter>> Alike(const std::vector<NamedParameter>
   return groups;
 }
 
-GradientTravel TravelOf(const Context& context, const FlatParameters& parameters) {
+GradientTravel MakeGradientTravel(const Context& context, const FlatParameters& parameters) {
   const NamedParameter& first = parameters.parameter(0);
   GradientTravel travel{.dtype = first.reduction.value_or(context.dtypes.reduction)};
   if (!first.sparse_rows) return travel;
@@ -64,19 +65,19 @@ Group::Group(const Context& context, BufferPool& pool, std::vector<NamedParamete
     : parameters(context, pool, std::move(members)) {
   if (parameters.parameter(0).tensor.requires_grad()) {
     gradients = std::make_unique<FlatGradients>(context, pool, parameters.layout(),
-                                                TravelOf(context, parameters));
+                                                MakeGradientTravel(context, parameters));
   }
 }
 
 Unit::Unit(const Context& context, BufferPool& pool, const ParameterUnit& described)
     : name_(described.name), also_reads_(described.also_reads) {
-  for (std::vector<NamedParameter>& members : Alike(described.parameters)) {
+  for (std::vector<NamedParameter>& members : GroupByTraining(described.parameters)) {
     groups_.push_back(std::make_unique<Group>(context, pool, std::move(members)));
-    if (groups_.back()->trainable()) Watch(*groups_.back());
+    if (groups_.back()->trainable()) AttachHooks(*groups_.back());
   }
 }
 
-void Unit::Watch(Group& group) {
+void Unit::AttachHooks(Group& group) {
   for (int i = 0; i < group.parameters.layout().size(); ++i) {
     torch::autograd::impl::set_post_acc_grad_hooks(
         group.parameters.parameter(i).tensor, std::make_unique<TakeGradient>(*group.gradients, i));

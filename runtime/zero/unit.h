@@ -41,7 +41,7 @@ class Unit {
   void EndMicroBatch(bool hold);
 
  private:
-  void Watch(Group& group);
+  void AttachHooks(Group& group);
 
   std::string name_;
   std::vector<int> also_reads_;

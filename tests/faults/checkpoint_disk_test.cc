@@ -83,7 +83,7 @@ class CheckpointDisk : public ::testing::Test {
       names.push_back(entry.path().filename().string());
     }
     EXPECT_THAT(names, ::testing::UnorderedElementsAre("step-10", "latest"));
-    EXPECT_EQ(NewestGood(root_).value().found->step, 10);
+    EXPECT_EQ(FindNewestGood(root_).value().found->step, 10);
   }
 
   const TemporaryFolder folder_;
@@ -156,7 +156,7 @@ void SaveOnSmallDiskAndExit(const fs::path& disk) {
     EXPECT_THAT(verdict.message(), HasSubstr("132 KiB are needed"));
   }
   EXPECT_FALSE(fs::exists(root / "step-30.tmp"));
-  EXPECT_EQ(NewestGood(root).value().found->step, 20);
+  EXPECT_EQ(FindNewestGood(root).value().found->step, 20);
   ::_exit(::testing::Test::HasFailure() ? 1 : 0);
 }
 
@@ -175,7 +175,7 @@ TEST_F(CheckpointDisk, AReallyFullDiskKeepsTheOlderCheckpoints) {
 TEST_F(CheckpointDisk, AFailedSaveCanBeRepeated) {
   Save({.root = root_, .step = 20, .create_file = FailingOn("rank-00000.bin", ENOSPC, 1)});
   for (const Status& verdict : Save({.root = root_, .step = 20})) EXPECT_TRUE(verdict.ok());
-  EXPECT_EQ(NewestGood(root_).value().found->step, 20);
+  EXPECT_EQ(FindNewestGood(root_).value().found->step, 20);
 }
 
 TEST_F(CheckpointDisk, ARootThatCannotBeMadeFailsAll) {

@@ -64,10 +64,10 @@ void CommitTenAndTwenty(const fs::path& root) {
 void ExpectGoodCheckpoints(const fs::path& root) {
   const std::vector<ListedCheckpoint> all = ListCheckpoints(root).value();
   for (const ListedCheckpoint& listed : all) {
-    const Verdict verdict = Verify(listed.directory).value();
-    EXPECT_TRUE(verdict.ok()) << Describe(verdict.damages.front());
+    const VerifyReport report = VerifyCheckpoint(listed.directory).value();
+    EXPECT_TRUE(report.ok()) << Describe(report.damages.front());
   }
-  const NewestCheckpoint newest = NewestGood(root).value();
+  const NewestCheckpoint newest = FindNewestGood(root).value();
   ASSERT_TRUE(newest.found.has_value());
   EXPECT_TRUE(newest.found->latest);
   EXPECT_TRUE(newest.found->step == 20 || newest.found->step == 30);
@@ -86,7 +86,7 @@ TEST(CheckpointKill, EveryMomentOfASaveHasAGoodCheckpoint) {
   }
   EXPECT_EQ(save.exit_status(), 0);
   EXPECT_GT(stops, 100) << "two saves make more system calls than that";
-  EXPECT_EQ(NewestGood(folder.path()).value().found->step, 30);
+  EXPECT_EQ(FindNewestGood(folder.path()).value().found->step, 30);
 }
 
 TEST(CheckpointKill, ASaveAfterAKillSucceeds) {
@@ -104,7 +104,7 @@ TEST(CheckpointKill, ASaveAfterAKillSucceeds) {
     SCOPED_TRACE(kill_at);
     CommitSample(folder.path(), 30);
     ExpectGoodCheckpoints(folder.path());
-    EXPECT_EQ(NewestGood(folder.path()).value().found->step, 30);
+    EXPECT_EQ(FindNewestGood(folder.path()).value().found->step, 30);
     if (HasFailure()) return;
   }
 }

@@ -244,11 +244,15 @@ TEST_F(CommandLineTest, EstimateShowsATableOrSaysWhyNot) {
   const ProgramResult table = Dsrun({"estimate", "--model", "gpt2-demo"});
   EXPECT_EQ(table.status, 0) << table.err;
   EXPECT_THAT(table.out, HasSubstr("ZeRO  offloaded to the host  zero.Init"));
+  EXPECT_THAT(table.out, HasSubstr("held by each rank of `dsrun train`"));
   const ProgramResult json =
       Dsrun({"estimate", "--params", "1e3", "--largest-layer-params", "100", "--json"});
   EXPECT_THAT(json.out, StartsWith(R"({"rows":[{"stage":2,"offload_optimizer":true,)"
                                    R"("offload_param":false,"zero_init":false,)"
                                    R"("gpu_bytes":2000,"cpu_bytes":24000},)"));
+  EXPECT_THAT(json.out, HasSubstr(R"("rank_bytes":[{"stage":0,"parameters":2000,"gradients":2000,)"
+                                  R"("optimizer_state":8000,"master_weights":4000,)"
+                                  R"("total":16000},)"));
   ExpectRefused({"estimate"},
                 "estimate: give --model, or both --params and --largest_layer_params");
   ExpectRefused({"estimate", "--params", "9"},

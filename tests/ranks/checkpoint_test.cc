@@ -60,7 +60,7 @@ TEST(CheckpointRanks, AnyWorldLoadsWhatAnyOtherSaved) {
     const int step = static_cast<int>(from);
     Save(folder.path(), step, worlds[from], /*salt=*/step);
     const fs::path directory = folder.path() / ("step-" + std::to_string(step));
-    EXPECT_TRUE(Verify(directory).value().ok());
+    EXPECT_TRUE(VerifyCheckpoint(directory).value().ok());
     for (const World& to : worlds) LoadAndExpect(directory, to, /*salt=*/step);
   }
 }
@@ -69,8 +69,8 @@ TEST(CheckpointRanks, ReplicatedStateIsWrittenOnce) {
   const TemporaryFolder folder;
   Save(folder.path(), 1, {Holding::kReplicated, 1}, 0);
   Save(folder.path(), 2, {Holding::kReplicated, 4}, 0);
-  EXPECT_EQ(Verify(folder.path() / "step-1").value().data_bytes,
-            Verify(folder.path() / "step-2").value().data_bytes);
+  EXPECT_EQ(VerifyCheckpoint(folder.path() / "step-1").value().data_bytes,
+            VerifyCheckpoint(folder.path() / "step-2").value().data_bytes);
 }
 
 TEST(CheckpointRanks, ASecondSaveOfTheSameStepReplacesTheFirst) {

@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/device/memory_ledger.h"
 #include "runtime/engine/tensor_access.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/rank_harness.h"

@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "runtime/comm/communicator.h"
-#include "runtime/device/counting_allocator.h"
+#include "runtime/config/model_state.h"
 #include "runtime/device/memory_ledger.h"
-#include "runtime/zero/model_state_bytes.h"
 #include "tests/ranks/tiny_model.h"
+#include "tests/support/counting_allocator.h"
 #include "tests/support/rank_harness.h"
 
 namespace ds::tests {
@@ -21,11 +21,11 @@ constexpr TinyShape kShape{.vocabulary = 1500, .width = 200, .layers = 6};
 
 class ZeroMemory : public ::testing::TestWithParam<std::tuple<int, int, Precision>> {
  protected:
-  static void SetUpTestSuite() { allocator_ = &device::CountingAllocator::Install(); }
-  static device::CountingAllocator* allocator_;
+  static void SetUpTestSuite() { allocator_ = &testing::CountingAllocator::Install(); }
+  static testing::CountingAllocator* allocator_;
 };
 
-device::CountingAllocator* ZeroMemory::allocator_ = nullptr;
+testing::CountingAllocator* ZeroMemory::allocator_ = nullptr;
 
 void ExpectWithin2Percent(std::int64_t actual, std::int64_t expected, const char* what) {
   EXPECT_NEAR(static_cast<double>(actual), static_cast<double>(expected),
@@ -33,7 +33,7 @@ void ExpectWithin2Percent(std::int64_t actual, std::int64_t expected, const char
       << what;
 }
 
-zero::ModelStateBytes Expected(const TinyRun& run, int world_size) {
+config::ModelStateBytes Expected(const TinyRun& run, int world_size) {
   // Per layer one frozen vector, the scale.
   const std::int64_t frozen = kShape.layers * kShape.width;
   const std::int64_t layer = kShape.width * kShape.width + kShape.width + 3;
@@ -42,12 +42,12 @@ zero::ModelStateBytes Expected(const TinyRun& run, int world_size) {
   const std::int64_t matrices =
       kShape.vocabulary * kShape.width + kShape.layers * kShape.width * kShape.width;
   const bool muon = std::holds_alternative<config::MuonConfig>(run.optimizer);
-  return zero::ExpectedModelStateBytes({.trainable = trainable,
-                                        .frozen = frozen,
-                                        .muon = muon ? matrices : 0,
-                                        .world_size = world_size,
-                                        .sharding = zero::ShardingOfStage(run.stage, world_size),
-                                        .dtypes = precision::MakeDtypePolicy(TinyConfig(run))});
+  return config::CountModelStateBytes({.trainable = trainable,
+                                       .frozen = frozen,
+                                       .muon = muon ? matrices : 0,
+                                       .world_size = world_size,
+                                       .sharding = config::ShardingOfStage(run.stage, world_size),
+                                       .types = config::ChooseStateTypes(TinyConfig(run))});
 }
 
 // Forward and backward, stopping before the update: all of the model state is there.
@@ -59,7 +59,7 @@ void RunBackward(Engine& engine, const TinyRun& run) {
 TEST_P(ZeroMemory, LedgerAndAllocatorAgreeWithTheFormula) {
   const auto& [stage, world_size, precision] = GetParam();
   const TinyRun run{.stage = stage, .precision = precision, .shape = kShape};
-  const zero::ModelStateBytes expected = Expected(run, world_size);
+  const config::ModelStateBytes expected = Expected(run, world_size);
   const std::int64_t before = allocator_->BytesOut();
   std::vector<MemoryLedger> ledgers(static_cast<std::size_t>(world_size));
   testing::RunRanks(world_size, [&](comm::Communicator& world) {

@@ -22,9 +22,9 @@ std::string LatestName(const fs::path& root) {
 }
 
 std::string FirstProblem(const fs::path& directory) {
-  const StatusOr<Verdict> verdict = Verify(directory);
-  if (!verdict.ok()) return verdict.status().message();
-  return verdict->ok() ? "" : Describe(verdict->damages.front());
+  const StatusOr<VerifyReport> report = VerifyCheckpoint(directory);
+  if (!report.ok()) return report.status().message();
+  return report->ok() ? "" : Describe(report->damages.front());
 }
 
 }  // namespace
@@ -50,7 +50,7 @@ StatusOr<std::vector<ListedCheckpoint>> ListCheckpoints(const fs::path& root) {
   return checkpoints;
 }
 
-StatusOr<NewestCheckpoint> NewestGood(const fs::path& root) {
+StatusOr<NewestCheckpoint> FindNewestGood(const fs::path& root) {
   DS_ASSIGN_OR_RETURN(std::vector<ListedCheckpoint> candidates, ListCheckpoints(root));
   std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
     return a.latest != b.latest ? a.latest : a.step > b.step;

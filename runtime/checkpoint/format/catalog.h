@@ -1,6 +1,6 @@
 #pragma once
 
-// Which checkpoints a folder holds, and which of them to go on from.
+// Lists the checkpoints of a folder, and picks the one to go on from.
 
 #include <cstdint>
 #include <filesystem>
@@ -18,8 +18,8 @@ struct ListedCheckpoint {
   bool latest = false;  // named by root/latest
 };
 
-// The finished ones, by step; unfinished ones (step-N.tmp) are not listed. A root that is not there
-// is kNotFound.
+// Returns the finished ones, by step; unfinished ones (step-N.tmp) are not listed. A root that is
+// not there is kNotFound.
 StatusOr<std::vector<ListedCheckpoint>> ListCheckpoints(const std::filesystem::path& root);
 
 struct SkippedCheckpoint {
@@ -32,9 +32,9 @@ struct NewestCheckpoint {
   std::vector<SkippedCheckpoint> skipped;  // damaged ones that would have been preferred
 };
 
-// The one named by `latest` when it verifies, else the good one with the highest step. `latest`
-// comes first because a job that was sent back to an earlier step leaves higher steps of the run
-// it left behind. Finding none is not an error: an empty result says why each was skipped.
-StatusOr<NewestCheckpoint> NewestGood(const std::filesystem::path& root);
+// Picks the one named by `latest` when it verifies, else the good one with the highest step.
+// `latest` comes first because a job that was sent back to an earlier step leaves higher steps of
+// the run it left behind. Finding none is not an error: an empty result says why each was skipped.
+StatusOr<NewestCheckpoint> FindNewestGood(const std::filesystem::path& root);
 
 }  // namespace ds::checkpoint

@@ -1,6 +1,6 @@
 #pragma once
 
-// How a checkpoint comes into being: unfinished under a temporary name, then whole under its own.
+// Brings a checkpoint into being: unfinished under a temporary name, then whole under its own.
 // At every moment, a crash included, what has a final name is complete.
 //
 // One job writes to a root at a time; one process of it (rank 0) calls these.

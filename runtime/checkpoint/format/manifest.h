@@ -1,6 +1,6 @@
 #pragma once
 
-// The manifest of a checkpoint: what it holds, where each piece lies and what its checksum is.
+// The manifest of a checkpoint: what it holds, where each shard lies and what its checksum is.
 // FORMAT.md describes the text.
 //
 // Parsing is safe on hostile input: every number is bounded and every name is a plain one before
@@ -51,8 +51,8 @@ struct Manifest {
 // "int8", "uint8", "bool"; nothing for any other name.
 std::optional<std::uint64_t> DtypeSize(std::string_view dtype);
 
-// What Parse also checks: names, shapes, regions and lengths fit one another, and the shards of
-// each tensor add up to the whole of it.
+// Checks that names, shapes, regions and lengths fit one another, and that the shards of each
+// tensor add up to the whole of it. ParseManifest does so, too.
 Status CheckManifest(const Manifest& manifest);
 
 // The text ends with a checksum of itself. Requires CheckManifest(manifest).ok().

@@ -83,7 +83,8 @@ Status CheckRegion(std::span<const std::int64_t> tensor_shape, const Region& reg
   return OkStatus();
 }
 
-std::vector<Stretch> Stretches(std::span<const std::int64_t> tensor_shape, const Region& region) {
+std::vector<Stretch> FindStretches(std::span<const std::int64_t> tensor_shape,
+                                   const Region& region) {
   std::vector<Stretch> stretches;
   if (region.flat_count == 0) return stretches;
   const std::size_t whole = region.box ? FirstWholeDimension(tensor_shape, *region.box) : 0;
@@ -106,7 +107,8 @@ std::vector<Stretch> Stretches(std::span<const std::int64_t> tensor_shape, const
   return stretches;
 }
 
-std::vector<Copy> Overlap(std::span<const Stretch> source, std::span<const Stretch> target) {
+std::vector<Copy> IntersectStretches(std::span<const Stretch> source,
+                                     std::span<const Stretch> target) {
   std::vector<Copy> copies;
   auto from = source.begin();
   auto to = target.begin();

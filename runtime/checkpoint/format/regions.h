@@ -1,7 +1,7 @@
 #pragma once
 
-// Which elements of a global tensor a shard holds, and what two shards have in common: the whole
-// of resharding, as integers.
+// Region: the elements of a global tensor that a shard holds. Intersecting the regions of two
+// shards is the whole of resharding, as integers.
 //
 // A shard is a contiguous range of a flattened box of the tensor. ZeRO cuts the flattened tensor
 // itself (no box); tensor parallelism cuts a box out first. Both are a list of stretches, the
@@ -39,7 +39,7 @@ struct Region {
 // Product of the dimensions (1 for a scalar); an error when one is negative or it exceeds 2^56.
 StatusOr<std::int64_t> ElementCount(std::span<const std::int64_t> shape);
 
-// Whether the region lies within the tensor.
+// Fails unless the region lies within the tensor.
 Status CheckRegion(std::span<const std::int64_t> tensor_shape, const Region& region);
 
 // `count` elements that start at `global` in the flattened tensor and at `local` in the region.
@@ -50,7 +50,8 @@ struct Stretch {
   friend bool operator==(const Stretch&, const Stretch&) = default;
 };
 
-std::vector<Stretch> Stretches(std::span<const std::int64_t> tensor_shape, const Region& region);
+std::vector<Stretch> FindStretches(std::span<const std::int64_t> tensor_shape,
+                                   const Region& region);
 
 // `count` elements to be copied from `source` in one region to `target` in the other.
 struct Copy {
@@ -60,7 +61,8 @@ struct Copy {
   friend bool operator==(const Copy&, const Copy&) = default;
 };
 
-std::vector<Copy> Overlap(std::span<const Stretch> source, std::span<const Stretch> target);
+std::vector<Copy> IntersectStretches(std::span<const Stretch> source,
+                                     std::span<const Stretch> target);
 
 // The part [first, first + count) of `total` elements that replica `index` of `replicas` writes:
 // parts are contiguous, disjoint, cover everything and differ by at most one element.

@@ -1,7 +1,7 @@
 #pragma once
 
-// What a safetensors file holds: names, dtypes, shapes and places of its tensors, not their bytes.
-// https://github.com/huggingface/safetensors
+// SafetensorsLayout: names, dtypes, shapes and offsets of a safetensors file's tensors, without
+// their bytes. https://github.com/huggingface/safetensors
 //
 // Eight bytes of header length, a JSON header, then the tensors' bytes. Nothing in it is trusted:
 // lengths, offsets and shapes are checked against the file, and tensors must fill the data part

@@ -40,7 +40,7 @@ class ShardFileWriter {
   ShardFileWriter(std::unique_ptr<DataFile> file, std::string name)
       : file_(std::move(file)), name_(std::move(name)) {}
 
-  // A shard is begun, given in any number of pieces, and ended.
+  // A shard is begun, appended in any number of calls, and ended.
   void BeginShard();
   Status Append(std::span<const std::byte> bytes);
   StoredShard EndShard(Region region);

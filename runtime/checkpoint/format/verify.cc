@@ -116,28 +116,28 @@ std::vector<Damage> VerifyShards(const fs::path& path, std::vector<NamedShard> s
   return damages;
 }
 
-StatusOr<Verdict> Verify(const fs::path& directory) {
-  Verdict verdict;
+StatusOr<VerifyReport> VerifyCheckpoint(const fs::path& directory) {
+  VerifyReport report;
   const StatusOr<Manifest> manifest = ReadManifest(directory);
   if (!manifest.ok()) {
     if (manifest.status().code() == StatusCode::kNotFound) return manifest.status();
-    verdict.damages.push_back({kManifestFile, "", manifest.status().message()});
-    return verdict;
+    report.damages.push_back({kManifestFile, "", manifest.status().message()});
+    return report;
   }
-  verdict.step = manifest->step;
-  verdict.tensors = manifest->tensors.size();
+  report.step = manifest->step;
+  report.tensors = manifest->tensors.size();
   for (const StoredTensor& tensor : manifest->tensors) {
-    for (const StoredShard& shard : tensor.shards) verdict.data_bytes += shard.length;
+    for (const StoredShard& shard : tensor.shards) report.data_bytes += shard.length;
   }
   const auto named_step = StepOfDirectoryName(directory.filename().string());
   if (named_step && *named_step != manifest->step) {
-    verdict.damages.push_back({kManifestFile, "",
-                               fmt::format("it says step {}, the folder {}", manifest->step,
-                                           directory.filename().string())});
+    report.damages.push_back({kManifestFile, "",
+                              fmt::format("it says step {}, the folder {}", manifest->step,
+                                          directory.filename().string())});
   }
   std::vector<Damage> damages = VerifyFiles(directory, GroupByFile(*manifest));
-  std::move(damages.begin(), damages.end(), std::back_inserter(verdict.damages));
-  return verdict;
+  std::move(damages.begin(), damages.end(), std::back_inserter(report.damages));
+  return report;
 }
 
 }  // namespace ds::checkpoint

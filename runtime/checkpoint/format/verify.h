@@ -1,6 +1,6 @@
 #pragma once
 
-// Is what lies on the disk what was saved? Reads and sums every byte of a checkpoint.
+// Compares what lies on the disk with what was saved: reads and sums every byte of a checkpoint.
 
 #include <cstdint>
 #include <filesystem>
@@ -21,24 +21,24 @@ struct Damage {
 // "rank-00000.bin: tensor 'wte.weight': its checksum is wrong".
 std::string Describe(const Damage& damage);
 
-struct Verdict {
+struct VerifyReport {
   std::int64_t step = 0;
   std::uint64_t data_bytes = 0;
   std::size_t tensors = 0;
-  std::vector<Damage> damages;  // by file, then by place in the file
+  std::vector<Damage> damages;  // by file, then by offset
   bool ok() const { return damages.empty(); }
 };
 
 // kNotFound when `directory` is not there or holds no manifest; everything else that is wrong is a
 // Damage. Files are read in parallel, at most one thread a core.
-StatusOr<Verdict> Verify(const std::filesystem::path& directory);
+StatusOr<VerifyReport> VerifyCheckpoint(const std::filesystem::path& directory);
 
 struct NamedShard {
   std::string tensor;
   StoredShard shard;
 };
 
-// What is wrong with `shards`, which all lie in the file `path`, as read back.
+// Reads `shards` back, which all lie in the file `path`, and returns what is wrong with them.
 std::vector<Damage> VerifyShards(const std::filesystem::path& path, std::vector<NamedShard> shards);
 
 }  // namespace ds::checkpoint

@@ -1,11 +1,32 @@
 #include "runtime/comm/shm/call_signature.h"
 
-#include <string_view>
+#include <array>
 
 #include "runtime/base/check.h"
 
 namespace ds::comm {
 namespace {
+
+struct Traits {
+  std::string_view name;
+  std::size_t bytes;
+  bool floating_point;
+};
+
+constexpr std::array<Traits, 10> kTraits = {{
+    {"float32", 4, true},
+    {"float64", 8, true},
+    {"bfloat16", 2, true},
+    {"float16", 2, true},
+    {"int8", 1, false},
+    {"uint8", 1, false},
+    {"int16", 2, false},
+    {"int32", 4, false},
+    {"int64", 8, false},
+    {"bool", 1, false},
+}};
+
+const Traits& TraitsOf(ElementType type) { return kTraits[static_cast<std::size_t>(type)]; }
 
 std::string_view KindName(CallKind kind) {
   switch (kind) {
@@ -43,18 +64,38 @@ std::string RootPhrase(const CallSignature& call) {
   return (outward ? " from rank " : " to rank ") + std::to_string(call.root);
 }
 
-bool Reduces(CallKind kind) {
+bool IsReduction(CallKind kind) {
   return kind == CallKind::kAllReduce || kind == CallKind::kReduce ||
          kind == CallKind::kReduceScatter;
 }
 
 }  // namespace
 
+std::size_t ElementBytes(ElementType type) { return TraitsOf(type).bytes; }
+std::string_view ElementTypeName(ElementType type) { return TraitsOf(type).name; }
+bool IsFloatingPoint(ElementType type) { return TraitsOf(type).floating_point; }
+
+std::string_view ReduceOpName(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum:
+      return "sum";
+    case ReduceOp::kAvg:
+      return "avg";
+    case ReduceOp::kMax:
+      return "max";
+    case ReduceOp::kMin:
+      return "min";
+    case ReduceOp::kProduct:
+      return "product";
+  }
+  DS_CHECK_MSG(false, "unknown reduction");
+}
+
 std::string Describe(const CallSignature& call) {
   std::string text(KindName(call.kind));
   if (call.kind == CallKind::kBarrier) return text;
   text += " of " + std::to_string(call.count) + " " + std::string(ElementTypeName(call.type));
-  if (Reduces(call.kind)) text += " (" + std::string(ReduceOpName(call.op)) + ")";
+  if (IsReduction(call.kind)) text += " (" + std::string(ReduceOpName(call.op)) + ")";
   return text + RootPhrase(call);
 }
 

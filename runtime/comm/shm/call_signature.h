@@ -1,14 +1,44 @@
 #pragma once
 
-// CallSignature: what a rank is about to do, published so that its peers can compare.
+// CallSignature: what a rank is about to do, published so that its peers can compare; and its
+// words: the kinds of call, the element types that the CPU collectives move, the reductions.
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
-
-#include "runtime/comm/shm/element_type.h"
-#include "runtime/comm/shm/reduce_op.h"
+#include <string_view>
 
 namespace ds::comm {
+
+enum class ElementType : std::uint8_t {
+  kFloat32,
+  kFloat64,
+  kBFloat16,
+  kFloat16,
+  kInt8,
+  kUInt8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kBool,
+};
+
+std::size_t ElementBytes(ElementType type);
+// "float32", "bfloat16", "int64", ...
+std::string_view ElementTypeName(ElementType type);
+bool IsFloatingPoint(ElementType type);
+
+// Tells how a reduction combines the ranks' values.
+enum class ReduceOp : std::uint8_t {
+  kSum,
+  kAvg,  // the sum divided by the number of ranks; floating point only
+  kMax,
+  kMin,
+  kProduct,
+};
+
+// "sum", "avg", "max", "min", "product".
+std::string_view ReduceOpName(ReduceOp op);
 
 enum class CallKind : std::uint8_t {
   kBarrier,

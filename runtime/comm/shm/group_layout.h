@@ -51,7 +51,7 @@ struct Channel {
   alignas(kCacheLine) std::byte slots[kChannelSlots][kChannelSlotBytes];
 };
 
-// Where the parts lie in the mapping that starts at `base`.
+// Finds the parts in the mapping that starts at `base`.
 class GroupLayout {
  public:
   // Requires: 1 <= size <= kMaxLocalRanks, chunk_bytes a multiple of the cache line.

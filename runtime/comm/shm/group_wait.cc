@@ -1,10 +1,15 @@
 #include "runtime/comm/shm/group_wait.h"
 
+#include <linux/futex.h>
+#include <poll.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
-
-#include "runtime/comm/shm/futex.h"
+#include <cerrno>
+#include <climits>
+#include <ctime>
 
 namespace ds::comm {
 namespace {
@@ -12,7 +17,7 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::microseconds kSpinTime{50};
-constexpr std::chrono::milliseconds kLookAroundEvery{100};
+constexpr std::chrono::milliseconds kCheckPeersEvery{100};
 constexpr std::chrono::microseconds kMinSleep{1};
 
 // A failure as it lies in the header: its kind above the rank at fault.
@@ -42,21 +47,45 @@ void Pause() {
 #endif
 }
 
-bool EveryRankCanHaveACore(int ranks) {
+bool HasEnoughCores(int ranks) {
   cpu_set_t cpus;
   return sched_getaffinity(0, sizeof(cpus), &cpus) == 0 && CPU_COUNT(&cpus) >= ranks;
 }
 
+// Blocks while `word`, which several processes may map, is `expected`, until FutexWakeAll or
+// `timeout`. May also return for no reason: the caller looks at the word again.
+void FutexWait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
+               std::chrono::nanoseconds timeout) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
+  const timespec relative = {.tv_sec = seconds.count(), .tv_nsec = (timeout - seconds).count()};
+  // Its results (woken, timed out, interrupted, word already changed) all mean "look again".
+  syscall(SYS_futex, &word, FUTEX_WAIT, expected, &relative, nullptr, 0);
+}
+
+void FutexWakeAll(std::atomic<std::uint32_t>& word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
 }  // namespace
+
+bool PeerWatch::HasEnded(int rank, pid_t pid) {
+  UniqueFd& pidfd = pidfds_[static_cast<std::size_t>(rank)];
+  if (!pidfd.valid()) {
+    pidfd.Reset(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+    if (!pidfd.valid()) return errno == ESRCH;
+  }
+  pollfd ended = {.fd = pidfd.get(), .events = POLLIN, .revents = 0};
+  return poll(&ended, 1, 0) == 1;
+}
 
 GroupWait::GroupWait(GroupLayout layout, RankOf self, std::chrono::milliseconds timeout)
     : layout_(layout),
       self_(self),
       timeout_(timeout),
-      has_enough_cores_(EveryRankCanHaveACore(self.size)),
+      has_enough_cores_(HasEnoughCores(self.size)),
       watch_(self.size) {}
 
-Status GroupWait::Barrier(std::uint64_t number, const CallSignature& call) {
+Status GroupWait::WaitAtBarrier(std::uint64_t number, const CallSignature& call) {
   GroupHeader& header = layout_.header();
   const auto ranks = static_cast<std::uint64_t>(self_.size);
   const auto target = static_cast<std::uint32_t>(number);
@@ -69,23 +98,24 @@ Status GroupWait::Barrier(std::uint64_t number, const CallSignature& call) {
   // After the barrier itself: a rank that dies in between is seen as one that never arrived.
   layout_.line(self_.rank).arrived.store(number, std::memory_order_release);
   if (is_last) return OkStatus();
-  return Until({.word = header.interval,
-                .target = target,
-                .barrier = number,
-                .peer = std::nullopt,
-                .call = call});
+  return WaitUntilReached({.word = header.interval,
+                           .target = target,
+                           .barrier = number,
+                           .peer = std::nullopt,
+                           .call = call});
 }
 
-Status GroupWait::ForPeer(WaitWord& word, std::uint32_t target, int peer,
-                          const CallSignature& call) {
-  return Until({.word = word, .target = target, .barrier = 0, .peer = peer, .call = call});
+Status GroupWait::WaitForPeer(WaitWord& word, std::uint32_t target, int peer,
+                              const CallSignature& call) {
+  return WaitUntilReached(
+      {.word = word, .target = target, .barrier = 0, .peer = peer, .call = call});
 }
 
 void GroupWait::Wake(WaitWord& word) {
   if (word.sleepers.load(std::memory_order_seq_cst) > 0) FutexWakeAll(word.value);
 }
 
-Status GroupWait::Until(const Wait& wait) {
+Status GroupWait::WaitUntilReached(const Wait& wait) {
   if (HasReached(wait.word, wait.target) || Spin(wait)) return OkStatus();
   wait.word.sleepers.fetch_add(1, std::memory_order_seq_cst);
   Status status = Sleep(wait);
@@ -119,9 +149,9 @@ Status GroupWait::Sleep(const Wait& wait) {
     if (HasReached(wait.word, wait.target)) return OkStatus();
     const auto left = deadline - steady_clock::now();
     FutexWait(wait.word.value, seen,
-              std::clamp<std::chrono::nanoseconds>(left, kMinSleep, kLookAroundEvery));
+              std::clamp<std::chrono::nanoseconds>(left, kMinSleep, kCheckPeersEvery));
     if (HasReached(wait.word, wait.target)) return OkStatus();
-    DS_RETURN_IF_ERROR(LookAround(wait, deadline));
+    DS_RETURN_IF_ERROR(CheckPeers(wait, deadline));
   }
 }
 
@@ -131,7 +161,7 @@ bool GroupWait::IsAwaited(const Wait& wait, int rank) const {
          layout_.line(rank).arrived.load(std::memory_order_acquire) < wait.barrier;
 }
 
-Status GroupWait::LookAround(const Wait& wait, steady_clock::time_point deadline) {
+Status GroupWait::CheckPeers(const Wait& wait, steady_clock::time_point deadline) {
   const std::uint64_t reported = layout_.header().failure.load(std::memory_order_acquire);
   if (reported != 0) return Fail(reported, wait.call);
   for (int rank = 0; rank < self_.size; ++rank) {

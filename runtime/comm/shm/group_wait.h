@@ -1,6 +1,6 @@
 #pragma once
 
-// GroupWait: how a rank waits for its peers, and how it learns that waiting is in vain.
+// GroupWait: a rank waits for its peers here, and learns when waiting is in vain.
 //
 // A wait spins briefly (only where every rank can have a core of its own), then sleeps in the
 // kernel. While it sleeps it looks around several times a second: has a rank it waits for ended or
@@ -8,15 +8,18 @@
 // the group's header, so that every rank names the same culprit; the group is unusable from then
 // on. Threads: one GroupWait per rank, used by that rank's thread.
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/base/unique_fd.h"
 #include "runtime/comm/shm/call_signature.h"
 #include "runtime/comm/shm/group_layout.h"
-#include "runtime/comm/shm/peer_watch.h"
 
 namespace ds::comm {
 
@@ -26,19 +29,34 @@ struct RankOf {
   int size = 1;
 };
 
+// PeerWatch: tells whether another rank's process has ended. It holds a pidfd per peer from the
+// first question on, so a process id that the kernel gives to somebody else later is never mistaken
+// for the peer. Threads: one thread at a time.
+class PeerWatch {
+ public:
+  explicit PeerWatch(int size) : pidfds_(static_cast<std::size_t>(size)) {}
+
+  // Tells whether rank `rank`, which runs as process `pid`, has ended. False where the kernel
+  // cannot tell.
+  bool HasEnded(int rank, pid_t pid);
+
+ private:
+  std::vector<UniqueFd> pidfds_;
+};
+
 class GroupWait {
  public:
   GroupWait(GroupLayout layout, RankOf self, std::chrono::milliseconds timeout);
 
-  // How long a wait for a rank that neither ends nor comes lasts.
+  // The longest wait for a rank that neither ends nor comes.
   std::chrono::milliseconds timeout() const { return timeout_; }
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
 
   // Marks this rank as arrived at barrier `number` (counted from 1) and blocks until all have.
-  Status Barrier(std::uint64_t number, const CallSignature& call);
+  Status WaitAtBarrier(std::uint64_t number, const CallSignature& call);
 
   // Blocks until `word` has reached `target` (modulo 2^32), which `peer` is to bring about.
-  Status ForPeer(WaitWord& word, std::uint32_t target, int peer, const CallSignature& call);
+  Status WaitForPeer(WaitWord& word, std::uint32_t target, int peer, const CallSignature& call);
 
   // Wakes whoever waits on `word`. Call it after changing the value.
   static void Wake(WaitWord& word);
@@ -54,10 +72,10 @@ class GroupWait {
     std::optional<int> peer;  // none: all ranks that have not arrived at `barrier`
     const CallSignature& call;
   };
-  Status Until(const Wait& wait);
+  Status WaitUntilReached(const Wait& wait);
   bool Spin(const Wait& wait);
   Status Sleep(const Wait& wait);
-  Status LookAround(const Wait& wait, std::chrono::steady_clock::time_point deadline);
+  Status CheckPeers(const Wait& wait, std::chrono::steady_clock::time_point deadline);
   bool IsAwaited(const Wait& wait, int rank) const;
   Status Fail(std::uint64_t failure, const CallSignature& call);
   std::string Explain(std::uint64_t failure, const CallSignature& call) const;

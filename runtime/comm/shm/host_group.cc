@@ -54,7 +54,7 @@ std::byte* HostGroup::Staging(int rank, std::uint64_t interval) const {
 }
 
 Status HostGroup::PassBarrier(const CallSignature& call) {
-  DS_RETURN_IF_ERROR(wait_.Barrier(interval_ + 1, call));
+  DS_RETURN_IF_ERROR(wait_.WaitAtBarrier(interval_ + 1, call));
   ++interval_;
   return OkStatus();
 }
@@ -76,7 +76,7 @@ Status HostGroup::PassFirstBarrier(const CallSignature& call) {
   return OkStatus();
 }
 
-Status HostGroup::Meet(std::chrono::milliseconds timeout) {
+Status HostGroup::MeetPeers(std::chrono::milliseconds timeout) {
   const std::chrono::milliseconds usual = wait_.timeout();
   wait_.set_timeout(timeout);
   const Status met = Barrier();

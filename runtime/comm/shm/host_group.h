@@ -31,7 +31,6 @@
 #include "runtime/base/status.h"
 #include "runtime/comm/shm/group_layout.h"
 #include "runtime/comm/shm/group_wait.h"
-#include "runtime/comm/shm/host_group_options.h"
 #include "runtime/comm/shm/shared_region.h"
 
 namespace ds::comm {
@@ -42,6 +41,23 @@ struct Elements {
 
   std::size_t bytes() const { return count * ElementBytes(type); }
 };
+
+struct HostGroupOptions {
+  RankOf self;
+  // Tells whether the ranks are processes (then the end of one is noticed) or threads of one
+  // process.
+  bool ranks_are_processes = true;
+  // Per rank and staging buffer; a multiple of kMinChunkBytes, the same on all ranks. Larger ones
+  // fall out of the cache, smaller ones wait more often. 0: DefaultChunkBytes.
+  std::size_t chunk_bytes = 0;
+  // The longest wait for a rank that neither ends nor comes.
+  std::chrono::milliseconds timeout = std::chrono::minutes(30);
+};
+
+inline constexpr std::size_t kMinChunkBytes = kMaxLocalRanks * kCacheLine;
+// 1 MiB for two ranks; less for more, so that all staging buffers together stay within 6 MiB, which
+// the last-level cache of a small machine holds.
+std::size_t DefaultChunkBytes(int size);
 
 // One pointer per rank.
 using RankOutputs = std::span<std::byte* const>;
@@ -62,7 +78,7 @@ class HostGroup {
   int size() const { return self_.size; }
 
   // The first call of ranks that are processes: blocks until all have joined.
-  Status Meet(std::chrono::milliseconds timeout);
+  Status MeetPeers(std::chrono::milliseconds timeout);
   Status Barrier();
   // In place.
   Status AllReduce(std::byte* data, Elements elements, ReduceOp op);
@@ -77,15 +93,15 @@ class HostGroup {
   Status Gather(RankOutputs outputs, const std::byte* input, Elements each, int root);
   Status Scatter(std::byte* output, RankInputs inputs, Elements each, int root);
 
-  // What goes to (comes from) each rank, of one element type.
-  struct Parts {
+  // Memory and counts of what goes to (comes from) each rank, of one element type.
+  struct AllToAllParts {
     RankOutputs outputs;
     std::span<const std::uint64_t> output_counts;
     RankInputs inputs;
     std::span<const std::uint64_t> input_counts;
     ElementType type;
   };
-  Status AllToAll(const Parts& parts);
+  Status AllToAll(const AllToAllParts& parts);
 
   // Matched in order between two ranks. Send returns once the data is on its way; it blocks while
   // more than a ring of kChannelSlots slots is unread.
@@ -105,9 +121,9 @@ class HostGroup {
   Status PassBarrier(const CallSignature& call);
   Status PassFirstBarrier(const CallSignature& call);
   template <typename Fill, typename Take>
-  Status TwoStages(const CallSignature& call, std::size_t rounds, Fill fill, Take take);
+  Status RunRounds(const CallSignature& call, std::size_t rounds, Fill fill, Take take);
   Status ReduceToAllOrRoot(std::byte* data, Elements elements, const CallSignature& call);
-  Status ExchangeCounts(const Parts& parts, std::uint64_t* largest);
+  Status ExchangeCounts(const AllToAllParts& parts, std::uint64_t* largest);
 
   std::shared_ptr<SharedRegion> region_;
   GroupLayout layout_;

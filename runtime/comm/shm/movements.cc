@@ -18,7 +18,7 @@ Status HostGroup::AllGather(RankOutputs outputs, const std::byte* input, Element
   const std::size_t size = ElementBytes(each.type);
   const std::size_t per_round = RoundElements(each.type, /*shared_out=*/false);
   const CallSignature call = {.kind = CallKind::kAllGather, .type = each.type, .count = each.count};
-  return TwoStages(
+  return RunRounds(
       call, Rounds(each.count, per_round),
       [&](std::size_t index, std::uint64_t interval) {
         const Round round = RoundOf(index, per_round, each.count);
@@ -41,7 +41,7 @@ Status HostGroup::Broadcast(std::byte* data, Elements elements, int root) {
   const std::size_t per_round = RoundElements(elements.type, /*shared_out=*/false);
   const CallSignature call = {
       .kind = CallKind::kBroadcast, .type = elements.type, .root = root, .count = elements.count};
-  return TwoStages(
+  return RunRounds(
       call, Rounds(elements.count, per_round),
       [&](std::size_t index, std::uint64_t interval) {
         if (self_.rank != root) return;
@@ -64,7 +64,7 @@ Status HostGroup::Gather(RankOutputs outputs, const std::byte* input, Elements e
   const std::size_t per_round = RoundElements(each.type, /*shared_out=*/false);
   const CallSignature call = {
       .kind = CallKind::kGather, .type = each.type, .root = root, .count = each.count};
-  return TwoStages(
+  return RunRounds(
       call, Rounds(each.count, per_round),
       [&](std::size_t index, std::uint64_t interval) {
         const Round round = RoundOf(index, per_round, each.count);
@@ -92,7 +92,7 @@ Status HostGroup::Scatter(std::byte* output, RankInputs inputs, Elements each, i
   const std::size_t part_bytes = per_round * size;
   const CallSignature call = {
       .kind = CallKind::kScatter, .type = each.type, .root = root, .count = each.count};
-  return TwoStages(
+  return RunRounds(
       call, Rounds(each.count, per_round),
       [&](std::size_t index, std::uint64_t interval) {
         if (self_.rank != root) return;
@@ -113,7 +113,7 @@ Status HostGroup::Scatter(std::byte* output, RankInputs inputs, Elements each, i
 
 // Every rank learns what the others send, so that all agree on the number of rounds and a receiver
 // that expects something else is told.
-Status HostGroup::ExchangeCounts(const Parts& parts, std::uint64_t* largest) {
+Status HostGroup::ExchangeCounts(const AllToAllParts& parts, std::uint64_t* largest) {
   const CallSignature call = {.kind = CallKind::kAllToAll, .type = parts.type};
   const auto ranks = static_cast<std::size_t>(self_.size);
   std::memcpy(Staging(self_.rank, interval_), parts.input_counts.data(),
@@ -134,13 +134,13 @@ Status HostGroup::ExchangeCounts(const Parts& parts, std::uint64_t* largest) {
   return OkStatus();
 }
 
-Status HostGroup::AllToAll(const Parts& parts) {
+Status HostGroup::AllToAll(const AllToAllParts& parts) {
   std::uint64_t largest = 0;
   DS_RETURN_IF_ERROR(ExchangeCounts(parts, &largest));
   const std::size_t size = ElementBytes(parts.type);
   const std::size_t per_round = RoundElements(parts.type, /*shared_out=*/true);
   const std::size_t part_bytes = per_round * size;
-  return TwoStages(
+  return RunRounds(
       {.kind = CallKind::kAllToAll, .type = parts.type}, Rounds(largest, per_round),
       [&](std::size_t index, std::uint64_t interval) {
         for (int peer = 0; peer < self_.size; ++peer) {

@@ -21,7 +21,7 @@ Status HostGroup::Send(const std::byte* data, Elements elements, int peer) {
   std::uint32_t& sent = sent_[static_cast<std::size_t>(peer)];
   const std::size_t slots = SlotsFor(elements.bytes());
   for (std::size_t i = 0; i < slots; ++i) {
-    DS_RETURN_IF_ERROR(wait_.ForPeer(channel.read, sent + 1 - kChannelSlots, peer, call));
+    DS_RETURN_IF_ERROR(wait_.WaitForPeer(channel.read, sent + 1 - kChannelSlots, peer, call));
     const std::size_t slot = sent % kChannelSlots;
     const std::size_t begin = i * kChannelSlotBytes;
     const std::size_t bytes = std::min(kChannelSlotBytes, elements.bytes() - begin);
@@ -40,7 +40,7 @@ Status HostGroup::Receive(std::byte* data, Elements elements, int peer) {
   std::uint32_t& received = received_[static_cast<std::size_t>(peer)];
   const std::size_t slots = SlotsFor(elements.bytes());
   for (std::size_t i = 0; i < slots; ++i) {
-    DS_RETURN_IF_ERROR(wait_.ForPeer(channel.written, received + 1, peer, call));
+    DS_RETURN_IF_ERROR(wait_.WaitForPeer(channel.written, received + 1, peer, call));
     const std::size_t slot = received % kChannelSlots;
     const std::size_t begin = i * kChannelSlotBytes;
     const std::size_t bytes = std::min(kChannelSlotBytes, elements.bytes() - begin);

@@ -10,8 +10,7 @@
 #include <cstddef>
 #include <span>
 
-#include "runtime/comm/shm/element_type.h"
-#include "runtime/comm/shm/reduce_op.h"
+#include "runtime/comm/shm/call_signature.h"
 
 namespace ds::comm {
 

@@ -101,7 +101,7 @@ Status HostGroup::ReduceScatter(std::byte* output, RankInputs inputs, Elements e
   std::vector<const std::byte*> sources(static_cast<std::size_t>(self_.size));
   const CallSignature call = {
       .kind = CallKind::kReduceScatter, .type = each.type, .op = op, .count = each.count};
-  return TwoStages(
+  return RunRounds(
       call, Rounds(each.count, per_round),
       [&](std::size_t index, std::uint64_t interval) {
         const Round round = RoundOf(index, per_round, each.count);

@@ -1,6 +1,6 @@
 #pragma once
 
-// How the ranks of one host come by the same SharedRegion.
+// ExchangeRegion gives the ranks of one host the same SharedRegion.
 //
 // Rank 0 makes the region and listens on a socket of the abstract unix namespace, whose name leaves
 // nothing in any file system; each other rank connects, says who it is, and is handed the region's

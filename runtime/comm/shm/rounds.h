@@ -1,6 +1,6 @@
 #pragma once
 
-// How HostGroup's collectives cut their data into rounds; shared by their sources.
+// Cuts the data of HostGroup's collectives into rounds; shared by their sources.
 
 #include <algorithm>
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace ds::comm {
 
-// Copies that may be of nothing or onto itself.
+// Copies `bytes` bytes, which may be none, or onto themselves.
 inline void Copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
 }
@@ -34,7 +34,7 @@ inline Round RoundOf(std::size_t index, std::size_t per_round, std::size_t total
 
 // Runs fill(round, interval) and, one interval later, take(round, interval of its fill).
 template <typename Fill, typename Take>
-Status HostGroup::TwoStages(const CallSignature& call, std::size_t rounds, Fill fill, Take take) {
+Status HostGroup::RunRounds(const CallSignature& call, std::size_t rounds, Fill fill, Take take) {
   fill(std::size_t{0}, interval_);
   DS_RETURN_IF_ERROR(PassFirstBarrier(call));
   for (std::size_t round = 1; round < rounds; ++round) {

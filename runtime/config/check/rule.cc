@@ -15,8 +15,4 @@ void RuleContext::Refuse(Key key, std::string_view problem) {
   issues.Error(key, std::string(key) + " " + std::string(problem), values.PositionOf(key));
 }
 
-void RuleContext::Warn(Key key, std::string_view problem) {
-  issues.Warning(key, std::string(key) + " " + std::string(problem), values.PositionOf(key));
-}
-
 }  // namespace ds::config

@@ -24,9 +24,8 @@ struct RuleContext {
   bool IsOn(Key key) const { return values.Get(key) == true; }
   // Tells whether the user gives the key with a value other than the default.
   bool IsChanged(Key key) const;
-  // Blame `key`, which begins the sentence, at its place in the file.
+  // Blames `key`, which begins the sentence, at its place in the file.
   void Refuse(Key key, std::string_view problem);
-  void Warn(Key key, std::string_view problem);
 };
 
 struct Rule {

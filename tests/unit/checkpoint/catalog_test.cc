@@ -20,7 +20,7 @@ using ::testing::SizeIs;
 
 class CatalogTest : public ::testing::Test {
  protected:
-  NewestCheckpoint Newest() { return NewestGood(folder_.path()).value(); }
+  NewestCheckpoint Newest() { return FindNewestGood(folder_.path()).value(); }
   void WriteLatest(const std::string& text) { std::ofstream(folder_.path() / kLatestFile) << text; }
   TemporaryFolder folder_;
 };
@@ -75,7 +75,7 @@ TEST_F(CatalogTest, NothingGoodIsAnEmptyResult) {
 }
 
 TEST_F(CatalogTest, AMissingRootIsNotFound) {
-  EXPECT_EQ(NewestGood(folder_.path() / "none").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(FindNewestGood(folder_.path() / "none").status().code(), StatusCode::kNotFound);
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ TEST_F(CommitTest, GivesTheFinalNameAndNamesItLatest) {
   EXPECT_EQ(CommitCheckpoint(folder_.path(), manifest).value(), folder_.path() / "step-20");
   EXPECT_FALSE(Exists("step-20.tmp"));
   EXPECT_EQ(Slurp(folder_.path() / kLatestFile), "step-20\n");
-  EXPECT_TRUE(Verify(folder_.path() / "step-20").value().ok());
+  EXPECT_TRUE(VerifyCheckpoint(folder_.path() / "step-20").value().ok());
 }
 
 TEST_F(CommitTest, ShardsAreAligned) {
@@ -47,7 +47,7 @@ TEST_F(CommitTest, ReplacesAnOlderOneOfTheSameStep) {
   FlipBit(directory / "rank-00000.bin", 5);
   fs::create_directories(directory / "left/over");
   CommitSample(folder_.path(), 20);
-  EXPECT_TRUE(Verify(directory).value().ok());
+  EXPECT_TRUE(VerifyCheckpoint(directory).value().ok());
   EXPECT_FALSE(fs::exists(directory / "left"));
   EXPECT_FALSE(Exists("step-20.tmp"));
 }

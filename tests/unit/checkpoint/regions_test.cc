@@ -65,19 +65,20 @@ Region RandomRegion(const Shape& tensor, std::mt19937* random) {
 }
 
 TEST(Stretches, OfAFlatRangeIsTheRange) {
-  EXPECT_THAT(Stretches(Shape{4, 5}, {std::nullopt, 3, 9}), ElementsAre(Stretch{3, 0, 9}));
-  EXPECT_THAT(Stretches(Shape{}, {std::nullopt, 0, 1}), ElementsAre(Stretch{0, 0, 1}));
-  EXPECT_THAT(Stretches(Shape{4, 5}, {std::nullopt, 20, 0}), ElementsAre());
+  EXPECT_THAT(FindStretches(Shape{4, 5}, {std::nullopt, 3, 9}), ElementsAre(Stretch{3, 0, 9}));
+  EXPECT_THAT(FindStretches(Shape{}, {std::nullopt, 0, 1}), ElementsAre(Stretch{0, 0, 1}));
+  EXPECT_THAT(FindStretches(Shape{4, 5}, {std::nullopt, 20, 0}), ElementsAre());
 }
 
 TEST(Stretches, OfColumnsAreRows) {
   const Region columns{Box{{0, 1}, {3, 2}}, 1, 4};
-  EXPECT_THAT(Stretches(Shape{3, 5}, columns),
+  EXPECT_THAT(FindStretches(Shape{3, 5}, columns),
               ElementsAre(Stretch{2, 0, 1}, Stretch{6, 1, 2}, Stretch{11, 3, 1}));
 }
 
 TEST(Stretches, OfWholeRowsAreOneRun) {
-  EXPECT_THAT(Stretches(Shape{4, 5}, {Box{{1, 0}, {2, 5}}, 0, 10}), ElementsAre(Stretch{5, 0, 10}));
+  EXPECT_THAT(FindStretches(Shape{4, 5}, {Box{{1, 0}, {2, 5}}, 0, 10}),
+              ElementsAre(Stretch{5, 0, 10}));
 }
 
 TEST(Stretches, EqualAWalkOverTheBox) {
@@ -86,7 +87,7 @@ TEST(Stretches, EqualAWalkOverTheBox) {
     const Shape tensor = trial % 2 == 0 ? Shape{3, 4, 5} : Shape{2, 3, 2, 4};
     const Region region = RandomRegion(tensor, &random);
     ASSERT_TRUE(CheckRegion(tensor, region).ok());
-    EXPECT_EQ(IndicesOfStretches(Stretches(tensor, region)), IndicesByWalking(tensor, region));
+    EXPECT_EQ(IndicesOfStretches(FindStretches(tensor, region)), IndicesByWalking(tensor, region));
   }
 }
 
@@ -99,7 +100,8 @@ TEST(Overlap, CopiesExactlyTheCommonElements) {
     const auto held = IndicesByWalking(tensor, source);
     const auto wanted = IndicesByWalking(tensor, target);
     std::vector<std::int64_t> filled(wanted.size(), -1);
-    for (const Copy& copy : Overlap(Stretches(tensor, source), Stretches(tensor, target))) {
+    for (const Copy& copy :
+         IntersectStretches(FindStretches(tensor, source), FindStretches(tensor, target))) {
       for (std::int64_t i = 0; i < copy.count; ++i) {
         filled[copy.target + i] = held[copy.source + i];
       }

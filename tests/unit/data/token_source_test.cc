@@ -64,7 +64,7 @@ TEST(TokenSource, ReadsAcrossFilesAndNamesThePlace) {
   std::vector<std::int64_t> middle(3);
   ASSERT_TRUE(source.Read(1, middle).ok());
   EXPECT_THAT(middle, ElementsAre(1, 2, 3));
-  EXPECT_EQ(source.Where(4), b + ", token 1 (byte 2)");
+  EXPECT_EQ(source.DescribePosition(4), b + ", token 1 (byte 2)");
 }
 
 TEST(TokenSource, JsonlIsItsTexts) {

@@ -1,4 +1,4 @@
-#include "runtime/device/counting_allocator.h"
+#include "tests/support/counting_allocator.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace ds::device {
+namespace ds::testing {
 namespace {
 
 // One allocator for all tests of this program: it cannot be taken out again.
@@ -69,4 +69,4 @@ TEST(CountingAllocatorTest, TensorsFreedByAnotherThreadAreCounted) {
 }
 
 }  // namespace
-}  // namespace ds::device
+}  // namespace ds::testing

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/models/layers.h"
+
 namespace ds::engine {
 namespace {
 
@@ -41,6 +43,55 @@ TEST(BuildUnits, GivesEachParameterTheGroupThatIsAskedFor) {
       BuildUnits(model, optim::WithLayerwiseRates(optim::NoDecayOnNormsAndBiases, 2, 0.5));
   EXPECT_EQ(units[0].parameters[0].group, (optim::ParameterGroup{.lr_factor = 0.5}));
   EXPECT_EQ(units[1].parameters[1].group, (optim::ParameterGroup{.weight_decay_factor = 0.0}));
+}
+
+class Mixed : public Block {
+ public:
+  Mixed() : Block("block") {
+    const at::TensorOptions options = at::kFloat;
+    register_parameter("own", models::UnmaterialisedParameter({3}, options));
+    register_module("linear", std::make_shared<models::Linear>(
+                                  models::Linear::Shape{.in = 2, .out = 3, .bias = true}, options));
+    register_module("conv", std::make_shared<models::Conv1d>(2, 3, options));
+    register_module("norm", std::make_shared<models::LayerNorm>(3, 1e-5, options));
+    register_module("table", std::make_shared<models::Embedding>(4, 3, options));
+  }
+  Bundle forward(Bundle bundle) override { return bundle; }
+};
+
+std::vector<std::string> ReducedInBf16(const std::vector<std::string>& classes) {
+  BlockList model;
+  model.Add(std::make_shared<Mixed>());
+  std::vector<zero::ParameterUnit> units = BuildUnits(model);
+  ReduceModulesIn(at::kBFloat16, classes, model, &units);
+  std::vector<std::string> names;
+  for (const zero::NamedParameter& parameter : units[0].parameters) {
+    if (parameter.reduction == at::kBFloat16) names.push_back(parameter.name);
+  }
+  return names;
+}
+
+TEST(SafeModules, AreFoundByTheNamesOfTheirPyTorchClasses) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(ReducedInBf16({"torch.nn.Linear", "torch.nn.Conv2d"}),
+            (Names{"block.linear.weight", "block.linear.bias"}));
+  EXPECT_EQ(ReducedInBf16({"transformers.pytorch_utils.Conv1D"}),
+            (Names{"block.conv.weight", "block.conv.bias"}));
+  EXPECT_EQ(ReducedInBf16({}), Names{});
+}
+
+TEST(SparseRows, AreThoseOfTablesThatNoOtherBlockReads) {
+  BlockList model;
+  model.Add(std::make_shared<Mixed>());
+  model.Add(std::make_shared<Mixed>(), {0});
+  std::vector<zero::ParameterUnit> units = BuildUnits(model);
+  ReduceEmbeddingsByRows(model, &units);
+  for (const zero::NamedParameter& parameter : units[0].parameters) {
+    EXPECT_FALSE(parameter.sparse_rows) << parameter.name << " is read by a head";
+  }
+  for (const zero::NamedParameter& parameter : units[1].parameters) {
+    EXPECT_EQ(parameter.sparse_rows, parameter.name == "block.table.weight") << parameter.name;
+  }
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "runtime/precision/make_loss_scaler.h"
 #include "tests/places.h"
 
 namespace ds::precision {

@@ -10,7 +10,7 @@
 #include "runtime/precision/dtype_policy.h"
 #include "runtime/precision/finite_check.h"
 #include "runtime/precision/gradient_reduction.h"
-#include "runtime/precision/make_loss_scaler.h"
+#include "runtime/precision/loss_scaler.h"
 
 namespace ds::precision {
 namespace {
@@ -134,13 +134,13 @@ TEST(MakeLossScaler, TheStageDecidesTheRule) {
 
 TEST(FirstNonFinite, NamesPlaceAndKind) {
   at::Tensor values = at::zeros({100});
-  EXPECT_FALSE(FirstNonFinite(values).has_value());
+  EXPECT_FALSE(FindFirstNonFinite(values).has_value());
   values[60] = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_EQ(FirstNonFinite(values)->index, 60);
-  EXPECT_EQ(FirstNonFinite(values)->kind, "NaN");
+  EXPECT_EQ(FindFirstNonFinite(values)->index, 60);
+  EXPECT_EQ(FindFirstNonFinite(values)->kind, "NaN");
   values[7] = -std::numeric_limits<float>::infinity();
-  EXPECT_EQ(FirstNonFinite(values)->index, 7);
-  EXPECT_EQ(FirstNonFinite(values)->kind, "-Inf");
+  EXPECT_EQ(FindFirstNonFinite(values)->index, 7);
+  EXPECT_EQ(FindFirstNonFinite(values)->kind, "-Inf");
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ class RankReporterTest : public ::testing::Test {
 };
 
 TEST_F(RankReporterTest, ErrorCarriesWhatTheVerdictNeeds) {
-  reporter_->Error(
+  reporter_->ReportError(
       {.status = InvalidArgumentError("no config.json"), .exit_code = 2, .hint = "look"});
   const RankMessage message = Received();
   EXPECT_EQ(message.kind, RankMessageKind::kError);
@@ -42,7 +42,7 @@ TEST_F(RankReporterTest, ErrorCarriesWhatTheVerdictNeeds) {
 }
 
 TEST_F(RankReporterTest, BytesThatAreNoTextStillArrive) {
-  reporter_->Notice("path \xff\xfe");
+  reporter_->ReportNotice("path \xff\xfe");
   EXPECT_TRUE(nlohmann::json::accept(Received().body));
 }
 
@@ -58,7 +58,7 @@ TEST_F(RankReporterTest, PollCollectsRequests) {
 
 TEST_F(RankReporterTest, AVanishedDaemonIsNoError) {
   daemon_.Reset();
-  reporter_->Phase("train");
+  reporter_->ReportPhase("train");
   EXPECT_FALSE(reporter_->Poll().stop);
 }
 

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/device/memory_ledger.h"
-#include "runtime/telemetry/step_timer.h"
 
 namespace ds::telemetry {
 namespace {
@@ -51,21 +50,10 @@ TEST(StepMetrics, WhatIsNotFiniteIsNull) {
 TEST(MemoryReport, HoldsTheLedgerAndTheProcess) {
   device::MemoryLedger ledger;
   ledger.Add(device::MemoryUse::kGradients, device::MemoryTier::kHost, 4096);
-  const auto report = MemoryReport(ledger);
+  const auto report = MakeMemoryReport(ledger);
   EXPECT_EQ(report["gradients"]["host"]["bytes"], 4096);
   EXPECT_GT(report["resident_bytes"], 0);
   EXPECT_GE(report["peak_resident_bytes"], report["resident_bytes"]);
-}
-
-TEST(StepTimer, LapsAreFromEndToEndWithoutWhatRestartLeavesOut) {
-  ManualClock clock;
-  StepTimer timer(clock);
-  clock.Advance(std::chrono::milliseconds(250));
-  EXPECT_EQ(timer.Lap(), 0.25);
-  clock.Advance(std::chrono::seconds(9));
-  timer.Restart();
-  clock.Advance(std::chrono::milliseconds(500));
-  EXPECT_EQ(timer.Lap(), 0.5);
 }
 
 }  // namespace

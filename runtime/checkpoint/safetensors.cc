@@ -1,3 +1,7 @@
+#include "runtime/checkpoint/safetensors.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -5,14 +9,43 @@
 #include <cerrno>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "runtime/base/check.h"
 #include "runtime/base/files.h"
-#include "runtime/checkpoint/safetensors.h"
-#include "runtime/checkpoint/safetensors_dtype.h"
+#include "runtime/checkpoint/format/safetensors_layout.h"
 
 namespace ds::checkpoint {
 namespace {
+
+constexpr std::pair<std::string_view, at::ScalarType> kDtypes[] = {
+    {"F64", at::kDouble}, {"F32", at::kFloat}, {"F16", at::kHalf},  {"BF16", at::kBFloat16},
+    {"I64", at::kLong},   {"I32", at::kInt},   {"I16", at::kShort}, {"I8", at::kChar},
+    {"U8", at::kByte},    {"BOOL", at::kBool}};
+
+// "BF16" -> at::kBFloat16; nothing for a name without a LibTorch dtype here.
+std::optional<at::ScalarType> DtypeOfSafetensorsName(std::string_view name) {
+  for (const auto& [known, dtype] : kDtypes) {
+    if (known == name) return dtype;
+  }
+  return std::nullopt;
+}
+
+// "" for a dtype that safetensors files of ours do not hold.
+std::string_view SafetensorsNameOfDtype(at::ScalarType dtype) {
+  for (const auto& [name, known] : kDtypes) {
+    if (known == dtype) return name;
+  }
+  return "";
+}
+
+std::string ShapeText(at::IntArrayRef shape) {
+  std::string text = "[";
+  for (const std::int64_t extent : shape) {
+    text += (text.size() > 1 ? ", " : "") + std::to_string(extent);
+  }
+  return text + "]";
+}
 
 Status WriteAt(int fd, std::string_view bytes, std::uint64_t offset) {
   while (!bytes.empty()) {
@@ -44,6 +77,67 @@ std::string HeaderText(const std::vector<SafetensorsDeclaration>& declarations) 
 }
 
 }  // namespace
+
+StatusOr<std::map<std::string, SafetensorsEntry>> ReadSafetensorsHeader(int fd) {
+  DS_ASSIGN_OR_RETURN(SafetensorsLayout layout, ReadSafetensorsLayout(fd));
+  std::map<std::string, SafetensorsEntry> entries;
+  for (auto& [name, tensor] : layout) {
+    const auto dtype = DtypeOfSafetensorsName(tensor.dtype);
+    if (!dtype) {
+      return UnimplementedError("tensor '" + name + "': dtype " + tensor.dtype +
+                                " is not supported");
+    }
+    entries.emplace(name, SafetensorsEntry{.dtype = *dtype,
+                                           .shape = std::move(tensor.shape),
+                                           .offset = tensor.offset,
+                                           .bytes = tensor.bytes});
+  }
+  return entries;
+}
+
+StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::filesystem::path& path) {
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return ErrnoError(errno, path.string());
+  SafetensorsFile file(path, std::move(fd));
+  auto entries = ReadSafetensorsHeader(file.fd_.get());
+  if (!entries.ok()) return entries.status().WithContext(path.string());
+  file.entries_ = *std::move(entries);
+  return file;
+}
+
+Status SafetensorsFile::ReadBytes(std::uint64_t offset, std::uint64_t bytes, void* to) const {
+  return ReadExactly(fd_.get(), offset, bytes, to);
+}
+
+Status SafetensorsFile::CheckReadable(const std::string& name, const at::Tensor& out) const {
+  const std::string where = path_.string() + ": tensor '" + name + "'";
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) return NotFoundError(where + " is missing");
+  const SafetensorsEntry& entry = found->second;
+  if (out.sizes() != at::IntArrayRef(entry.shape)) {
+    return InvalidArgumentError(where + " has shape " + ShapeText(entry.shape) + ", expected " +
+                                ShapeText(out.sizes()));
+  }
+  const bool both_float = c10::isFloatingType(entry.dtype) && out.is_floating_point();
+  if (entry.dtype != out.scalar_type() && !both_float) {
+    return InvalidArgumentError(where + " has dtype " + c10::toString(entry.dtype) + ", expected " +
+                                c10::toString(out.scalar_type()));
+  }
+  return OkStatus();
+}
+
+Status SafetensorsFile::Read(const std::string& name, at::Tensor& out) const {
+  DS_RETURN_IF_ERROR(CheckReadable(name, out));
+  const SafetensorsEntry& entry = entries_.at(name);
+  c10::NoGradGuard no_grad;
+  const bool direct = out.is_cpu() && out.is_contiguous() && out.scalar_type() == entry.dtype;
+  at::Tensor values = direct ? out : at::empty(entry.shape, entry.dtype);
+  if (Status status = ReadBytes(entry.offset, entry.bytes, values.data_ptr()); !status.ok()) {
+    return status.WithContext(path_.string() + ": tensor '" + name + "'");
+  }
+  if (!direct) out.copy_(values);
+  return OkStatus();
+}
 
 std::uint64_t SafetensorsDeclaration::Bytes() const {
   std::uint64_t bytes = c10::elementSize(dtype);

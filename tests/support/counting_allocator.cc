@@ -1,12 +1,13 @@
-#include "runtime/device/counting_allocator.h"
+#include "tests/support/counting_allocator.h"
 
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/alloc_cpu.h>
 
-namespace ds::device {
+namespace ds::testing {
 namespace {
 
-// In front of the tensor's bytes. As large as LibTorch's alignment, which the bytes so keep.
+// Lies in front of the tensor's bytes, as large as LibTorch's alignment, which the bytes so keep. To
+// ask malloc for the size would count padding, and a table would need a lock.
 struct alignas(64) Header {
   CountingAllocator* owner;
   std::int64_t bytes;
@@ -45,4 +46,4 @@ void CountingAllocator::copy_data(void* to, const void* from, std::size_t bytes)
   default_copy_data(to, from, bytes);
 }
 
-}  // namespace ds::device
+}  // namespace ds::testing

@@ -13,7 +13,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace ds::device {
+namespace ds::testing {
 
 class CountingAllocator : public c10::Allocator {
  public:
@@ -38,4 +38,4 @@ class CountingAllocator : public c10::Allocator {
   std::atomic<std::int64_t> peak_{0};
 };
 
-}  // namespace ds::device
+}  // namespace ds::testing

@@ -1,0 +1,48 @@
+#include "runtime/config/model_state.h"
+
+#include "runtime/base/check.h"
+
+namespace ds::config {
+namespace {
+
+std::int64_t Share(std::int64_t bytes, bool sharded, std::int64_t world_size) {
+  return sharded ? (bytes + world_size - 1) / world_size : bytes;
+}
+
+std::int64_t Width(DataType type) { return type == DataType::kFp32 ? 4 : 2; }
+
+}  // namespace
+
+Sharding ShardingOfStage(int stage, std::int64_t world_size) {
+  DS_CHECK(stage >= 0 && stage <= 3);
+  if (world_size == 1) return {};
+  return {.optimizer = stage >= 1, .gradients = stage >= 2, .parameters = stage >= 3};
+}
+
+StateTypes ChooseStateTypes(const DsConfig& config) {
+  const DataType training = config.training_dtype();
+  const bool narrow_masters = (config.fp16.enabled && config.fp16.fp16_master_weights_and_grads) ||
+                              (config.bf16.enabled && config.bf16.bf16_master_weights_and_grads);
+  const bool narrow_state = narrow_masters && (config.bf16.bf16_optimizer_states ||
+                                               !config.optimizer.fp32_optimizer_states);
+  return {.parameter = training,
+          .gradient = config.grad_accum_dtype.value_or(training),
+          .master = narrow_masters ? training : DataType::kFp32,
+          .state = narrow_state ? training : DataType::kFp32};
+}
+
+ModelStateBytes CountModelStateBytes(const ModelStateInputs& in) {
+  const std::int64_t all = in.trainable + in.frozen;
+  const std::int64_t master =
+      in.types.has_master_weights() ? Width(in.types.master) * in.trainable : 0;
+  return {
+      .parameters = Share(Width(in.types.parameter) * all, in.sharding.parameters, in.world_size),
+      .gradients =
+          Share(Width(in.types.gradient) * in.trainable, in.sharding.gradients, in.world_size),
+      .optimizer_state =
+          Share((in.optimizer_states * in.trainable - in.muon) * Width(in.types.state),
+                in.sharding.optimizer, in.world_size),
+      .master_weights = Share(master, in.sharding.optimizer, in.world_size)};
+}
+
+}  // namespace ds::config

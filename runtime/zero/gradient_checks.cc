@@ -1,0 +1,149 @@
+#include "runtime/zero/gradient_checks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/check.h"
+#include "runtime/precision/finite_check.h"
+#include "runtime/zero/groups.h"
+#include "runtime/zero/rank_totals.h"
+
+namespace ds::zero {
+namespace {
+
+constexpr double kNowhere = std::numeric_limits<double>::infinity();
+
+// Where a gradient is not finite. Its ordinal counts the trainable parameters in model order. Doubles
+// travel by GatherNumbers; compared field by field, the first in time is the smallest.
+struct NonFiniteValue {
+  double micro_step = kNowhere;
+  double rank = 0.0;
+  double parameter = 0.0;  // ordinal
+  double element = 0.0;
+  double value = 0.0;
+
+  std::vector<double> numbers() const { return {micro_step, rank, parameter, element, value}; }
+};
+
+// Finds the name of the trainable parameter with this ordinal.
+std::string FindName(const ShardedModel& model, double ordinal) {
+  std::string name;
+  ForEachTrainableGroup(model, [&](const Group& group, std::int64_t first) {
+    const std::int64_t index = static_cast<std::int64_t>(ordinal) - first;
+    if (index < 0 || index >= group.parameters.layout().size()) return;
+    name = group.parameters.parameter(static_cast<int>(index)).name;
+  });
+  DS_CHECK(!name.empty());
+  return name;
+}
+
+// Finds the first gradient that was not finite when it arrived on this rank.
+NonFiniteValue FindFirstArrival(const ShardedModel& model) {
+  NonFiniteValue first_value;
+  ForEachTrainableGroup(model, [&](const Group& group, std::int64_t first) {
+    const auto& arrival = group.gradients->first_non_finite();
+    if (!arrival || static_cast<double>(arrival->micro_step) >= first_value.micro_step) return;
+    first_value = {.micro_step = static_cast<double>(arrival->micro_step),
+             .rank = static_cast<double>(model.context().world->rank()),
+             .parameter = static_cast<double>(first + arrival->parameter),
+             .element = static_cast<double>(arrival->element),
+             .value = arrival->value};
+  });
+  return first_value;
+}
+
+// Looks through this rank's shard of the mean; micro_step is 0.
+NonFiniteValue FindFirstInShard(const ShardedModel& model) {
+  NonFiniteValue first_value;
+  const int rank = model.context().world->rank();
+  ForEachTrainableGroup(model, [&](const Group& group, std::int64_t first) {
+    const FlatLayout& layout = group.parameters.layout();
+    const at::Tensor shard = group.gradients->shard();
+    for (const Piece& piece : layout.FindPieces(layout.shard(rank))) {
+      if (std::isfinite(first_value.micro_step)) return;
+      const at::Tensor values = shard.narrow(0, piece.range_start, piece.count);
+      const auto found = precision::FindFirstNonFinite(values);
+      if (!found) continue;
+      first_value = {.micro_step = 0.0,
+               .parameter = static_cast<double>(first + piece.parameter),
+               .element = static_cast<double>(piece.parameter_start + found->index),
+               .value = values[found->index].item<double>()};
+    }
+  });
+  return first_value;
+}
+
+std::optional<NonFiniteValue> FindFirstOfAllRanks(const Context& context, const NonFiniteValue& mine) {
+  const auto values = GatherNumbers(context, mine.numbers());
+  const std::vector<double>& first = *std::min_element(values.begin(), values.end());
+  if (!std::isfinite(first[0])) return std::nullopt;
+  return NonFiniteValue{first[0], first[1], first[2], first[3], first[4]};
+}
+
+std::string DescribeValue(const NonFiniteValue& found) {
+  const char* kind = std::isnan(found.value) ? "NaN" : found.value > 0 ? "+Inf" : "-Inf";
+  return std::string(kind) + " at element " +
+         std::to_string(static_cast<std::int64_t>(found.element));
+}
+
+constexpr std::size_t kNamedAtMost = 5;
+
+struct Trained {
+  std::vector<std::string> unused;
+  std::size_t count = 0;  // of all, in model order
+};
+
+Trained FindUnused(const ShardedModel& model) {
+  std::vector<std::string> names;
+  std::vector<double> received;
+  ForEachTrainableGroup(model, [&](const Group& group, std::int64_t) {
+    const std::vector<bool>& of_group = group.gradients->received_in_step();
+    for (std::size_t i = 0; i < of_group.size(); ++i) {
+      names.push_back(group.parameters.parameter(static_cast<int>(i)).name);
+      received.push_back(of_group[i] ? 1.0 : 0.0);
+    }
+  });
+  const auto ranks = GatherNumbers(model.context(), received);
+  Trained trained{.count = names.size()};
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const bool used = std::any_of(ranks.begin(), ranks.end(),
+                                  [i](const auto& of_rank) { return of_rank[i] != 0.0; });
+    if (!used) trained.unused.push_back(names[i]);
+  }
+  return trained;
+}
+
+}  // namespace
+
+std::optional<std::string> FindNonFiniteGradient(const ShardedModel& model) {
+  const Context& context = model.context();
+  if (const auto found = FindFirstOfAllRanks(context, FindFirstArrival(model))) {
+    return FindName(model, found->parameter) + " (" + DescribeValue(*found) + ", rank " +
+           std::to_string(static_cast<int>(found->rank)) + ", micro-step " +
+           std::to_string(static_cast<std::int64_t>(found->micro_step) + 1) + ")";
+  }
+  if (const auto found = FindFirstOfAllRanks(context, FindFirstInShard(model))) {
+    return FindName(model, found->parameter) + " (" + DescribeValue(*found) +
+           " of the mean over ranks)";
+  }
+  return std::nullopt;
+}
+
+Status CheckNoneIsUnused(const ShardedModel& model) {
+  const auto [unused, count] = FindUnused(model);
+  if (unused.empty()) return OkStatus();
+  std::string text = std::to_string(unused.size()) + " of " + std::to_string(count) +
+                     " trained parameters without a part in the loss";
+  const std::size_t named = std::min(kNamedAtMost, unused.size());
+  for (std::size_t i = 0; i < named; ++i) text += (i == 0 ? ": " : ", ") + unused[i];
+  if (unused.size() > named) text += " and " + std::to_string(unused.size() - named) + " more";
+  return FailedPreconditionError(text +
+                                 "; use them, freeze them (requires_grad false), or leave "
+                                 "zero_optimization.ignore_unused_parameters at true");
+}
+
+}  // namespace ds::zero
