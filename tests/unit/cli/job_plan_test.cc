@@ -11,8 +11,8 @@ using ::testing::ElementsAre;
 using ::testing::Not;
 using ::testing::Pair;
 
-const Shell kShell{.environment = {{"HOME", "/root"}, {"NCCL_DEBUG", "INFO"}, {"PATH", "/bin"}},
-                   .working_directory = "/here"};
+const Shell kUserShell{.environment = {{"HOME", "/root"}, {"NCCL_DEBUG", "INFO"}, {"PATH", "/bin"}},
+                       .working_directory = "/here"};
 
 // "a" is this machine; "b" and the spare "c" are not.
 LaunchPlan TwoHostsAndASpare() {
@@ -24,8 +24,8 @@ LaunchPlan TwoHostsAndASpare() {
 }
 
 TEST(JobPlanTest, TakesWhatWasPlannedAndGiven) {
-  const JobPlan plan =
-      PlanJob("job", {.master_port = 4000, .umask = 7}, TwoHostsAndASpare(), {{"LR", "3"}}, kShell);
+  const JobPlan plan = PlanJob("job", {.master_port = 4000, .umask = 7}, TwoHostsAndASpare(),
+                               {{"LR", "3"}}, kUserShell);
   EXPECT_EQ(plan.job_id, "job");
   EXPECT_EQ(plan.flags.master_port, 4000);
   EXPECT_EQ(plan.flags.umask, 7);
@@ -34,33 +34,34 @@ TEST(JobPlanTest, TakesWhatWasPlannedAndGiven) {
 }
 
 TEST(JobPlanTest, SparesAreNumberedBehindTheHosts) {
-  const JobPlan plan = PlanJob("job", {}, TwoHostsAndASpare(), {}, kShell);
+  const JobPlan plan = PlanJob("job", {}, TwoHostsAndASpare(), {}, kUserShell);
   EXPECT_EQ(plan.host_count(), 3);
   EXPECT_EQ(plan.host(0).host, "a");
   EXPECT_EQ(plan.host(2).host, "c");
 }
 
 TEST(JobPlanTest, RanksMeetWhereTheUserSaysElseAtTheFirstHost) {
-  EXPECT_EQ(PlanJob("job", {}, TwoHostsAndASpare(), {}, kShell).master_addr, "a");
-  EXPECT_EQ(PlanJob("job", {.master_addr = "m"}, TwoHostsAndASpare(), {}, kShell).master_addr, "m");
+  EXPECT_EQ(PlanJob("job", {}, TwoHostsAndASpare(), {}, kUserShell).master_addr, "a");
+  EXPECT_EQ(PlanJob("job", {.master_addr = "m"}, TwoHostsAndASpare(), {}, kUserShell).master_addr,
+            "m");
 }
 
 TEST(JobPlanTest, AHostStartsWhereItsEntrySaysElseWhereTheFlagElseHere) {
   LaunchPlan launch = TwoHostsAndASpare();
   launch.world.hosts[1].entry.keys["workdir"] = "/data";
-  const JobPlan here = PlanJob("job", {}, launch, {}, kShell);
+  const JobPlan here = PlanJob("job", {}, launch, {}, kUserShell);
   EXPECT_EQ(here.host(0).working_directory, "/here/");
   EXPECT_EQ(here.host(1).working_directory, "/data");
   EXPECT_EQ(here.host(2).working_directory, "/here/");
-  const JobPlan below = PlanJob("job", {.workdir = "sub/../x"}, launch, {}, kShell);
+  const JobPlan below = PlanJob("job", {.workdir = "sub/../x"}, launch, {}, kUserShell);
   EXPECT_EQ(below.host(0).working_directory, "/here/x");
   EXPECT_EQ(below.host(1).working_directory, "/data");
-  EXPECT_EQ(PlanJob("job", {.workdir = "/else"}, launch, {}, kShell).host(0).working_directory,
+  EXPECT_EQ(PlanJob("job", {.workdir = "/else"}, launch, {}, kUserShell).host(0).working_directory,
             "/else");
 }
 
 TEST(JobPlanTest, ThisMachineInheritsTheShellAndOthersGetWhatIsExported) {
-  const JobPlan plan = PlanJob("job", {}, TwoHostsAndASpare(), {{"LR", "3"}}, kShell);
+  const JobPlan plan = PlanJob("job", {}, TwoHostsAndASpare(), {{"LR", "3"}}, kUserShell);
   EXPECT_THAT(plan.host(0).exports, ElementsAre(Pair("LR", "3")));
   for (const int number : {1, 2}) {
     EXPECT_THAT(plan.host(number).exports, Contains(Pair("NCCL_DEBUG", "INFO")));
