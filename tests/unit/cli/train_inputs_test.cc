@@ -160,6 +160,7 @@ TEST_F(TrainInputsTest, RefusesScheduleFlagsThatMeanNothing) {
               HasSubstr("--warmup_num_steps is no parameter of --lr_schedule OneCycle"));
   flags.schedule = {.lr_schedule = "WarmupLr", .given = {}};
   EXPECT_THAT(Error(flags), HasSubstr("did you mean 'WarmupLR'?"));
+  flags.data = {Path("data.txt")};  // the demo's steps would say what is missing
   flags.schedule = {.lr_schedule = "WarmupDecayLR", .given = {}};
   EXPECT_THAT(Error(flags), HasSubstr("needs scheduler.params.total_num_steps"));
 }
