@@ -55,9 +55,9 @@ void TryCores(const std::string& bytes) {
 }
 
 void TryListenResponse(const std::string& printed) {
-  ds::cli::StartedDaemon started;
-  if (ds::cli::ParseListenResponse(printed, &started)) return;
-  DS_CHECK(started.port > 0 && started.port < 65536 && started.pid > 0);
+  const ds::cli::HostResult<ds::cli::StartedDaemon> started = ds::cli::ParseListenResponse(printed);
+  if (!started.ok()) return;
+  DS_CHECK(started->port > 0 && started->port < 65536 && started->pid > 0);
 }
 
 }  // namespace
