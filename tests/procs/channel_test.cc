@@ -239,7 +239,9 @@ TEST(ChannelTest, ProtocolSkewIsNamed) {
   v1::PrepareResponse response;
   const grpc::Status status = stub->Prepare(&context, request, &response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
-  EXPECT_NE(status.error_message().find("dsrun 9.9 speaks protocol 2, dsrund "), std::string::npos)
+  EXPECT_NE(status.error_message().find("dsrun 9.9 speaks protocol " +
+                                        std::to_string(v1::PROTOCOL_CURRENT + 1) + ", dsrund "),
+            std::string::npos)
       << status.error_message();
 }
 
