@@ -7,11 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh
-python3 scripts/check_layers.py
-python3 scripts/check_readmes.py
-python3 scripts/check_names.py
-python3 scripts/check_comments.py
-python3 scripts/check_dead.py
+for check in layers readmes names dead comments; do python3 "scripts/check_$check.py"; done
 build_dir=${BUILD_DIR:-build}
 status=0
 ctest --test-dir "$build_dir" --output-on-failure -j "$(nproc)" "$@" || status=$?
