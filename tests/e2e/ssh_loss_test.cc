@@ -56,7 +56,7 @@ TEST_F(SshLossTest, WhatAKilledDaemonLeavesGoesWithTheNextOne) {
   const auto dsrun = Start("3");
   OnHost(1, "kill -9 $(pgrep -x dsrund-.*)");
   EXPECT_EQ(dsrun->Wait().status, 4);
-  EXPECT_THAT(OnHost(1, "ls /tmp"), StartsWith("dsrun-job-"));
+  EXPECT_THAT(OnHost(1, "ls -d /tmp/dsrun-job-*"), StartsWith("/tmp/dsrun-job-"));
   EXPECT_EQ(RunProgram(Command({}, "true"),
                        {.environment = hosts().Environment(), .working_directory = folder()})
                 .status,
