@@ -4,6 +4,7 @@
 #include <strings.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <sstream>
 #include <system_error>
@@ -19,22 +20,36 @@ namespace fs = std::filesystem;
 constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{4} << 20;
 constexpr int kMaxDepth = 16;  // OpenSSH's
 constexpr std::size_t kMaxFiles = 256;
-constexpr std::string_view kInclude = "include";
 constexpr std::string_view kBlanks = " \t\r=";
 
-// What stands behind Include; "" on any other line.
-std::string_view PatternsOf(std::string_view line) {
-  const std::size_t start = line.find_first_not_of(" \t");
-  if (start == std::string_view::npos) return "";
-  line.remove_prefix(start);
-  if (line.size() <= kInclude.size() ||
-      ::strncasecmp(line.data(), kInclude.data(), kInclude.size()) != 0 ||
-      kBlanks.find(line[kInclude.size()]) == std::string_view::npos) {
-    return "";
+bool IsWord(std::string_view text, std::string_view word) {
+  return text.size() == word.size() && ::strncasecmp(text.data(), word.data(), word.size()) == 0;
+}
+
+// A line's first word, and what stands behind it without the blanks around.
+struct ConfigLine {
+  std::string_view keyword;
+  std::string_view rest;
+};
+
+ConfigLine SplitLine(std::string_view line) {
+  const auto skip = [&line](std::size_t count) {
+    line.remove_prefix(std::min(count, line.size()));
+  };
+  skip(line.find_first_not_of(" \t"));
+  const std::string_view keyword = line.substr(0, line.find_first_of(kBlanks));
+  skip(keyword.size());
+  skip(line.find_first_not_of(kBlanks));
+  return {keyword, line};
+}
+
+bool HasHostCriterion(std::string_view criteria) {
+  while (!criteria.empty()) {
+    const ConfigLine split = SplitLine(criteria);
+    if (IsWord(split.keyword, "host")) return true;
+    criteria = split.rest;
   }
-  line.remove_prefix(kInclude.size());
-  const std::size_t first = line.find_first_not_of(kBlanks);
-  return first == std::string_view::npos ? "" : line.substr(first);
+  return false;
 }
 
 std::vector<std::string> Matches(std::string pattern, const fs::path& folder) {
@@ -60,49 +75,58 @@ std::vector<std::string> Matches(std::string pattern, const fs::path& folder) {
 
 StatusOr<SshConfig> SshConfig::Read(const fs::path& path, const fs::path& folder) {
   SshConfig config;
+  config.folder_ = folder;
   StatusOr<std::string> text = ReadFile(path, kMaxConfigBytes);
   if (!text.ok() && text.status().code() == StatusCode::kNotFound) text = std::string();
   if (!text.ok()) return text.status();
-  DS_RETURN_IF_ERROR(config.Add(*text, 0, folder, &config.path_));
+  DS_ASSIGN_OR_RETURN(config.paths_, config.Add(*text, false, 0));
   return config;
 }
 
-Status SshConfig::Add(const std::string& text, int depth, const fs::path& folder,
-                      std::string* path) {
-  std::string rewritten;
+StatusOr<SshConfig::Parts> SshConfig::Add(const std::string& text, bool below_match_host,
+                                          int depth) {
+  Parts parts;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    const std::string_view patterns = PatternsOf(line);
-    if (patterns.empty()) {
-      rewritten += line + "\n";
-      continue;
+    const auto [keyword, rest] = SplitLine(line);
+    const bool is_match = IsWord(keyword, "match");
+    if (IsWord(keyword, "include")) {
+      DS_RETURN_IF_ERROR(Include(rest, below_match_host, depth, &parts));
+    } else if (is_match || IsWord(keyword, "host")) {
+      below_match_host = is_match && HasHostCriterion(rest);
+      for (std::string& part : parts) part += line + "\n";
+    } else {
+      const Part own = below_match_host ? kMatchHost : kOptions;
+      parts[IsWord(keyword, "hostname") ? kHostNames : own] += line + "\n";
     }
-    DS_ASSIGN_OR_RETURN(const std::string includes, IncludeLines(patterns, depth, folder));
-    rewritten += includes;
   }
-  UniqueFd file(::memfd_create("ssh_config", MFD_CLOEXEC));
-  if (!file.valid()) return ErrnoError(errno, "memfd_create");
-  DS_RETURN_IF_ERROR(WriteAll(file.get(), rewritten, "ssh_config"));
-  *path = "/proc/self/fd/" + std::to_string(file.get());
-  files_.push_back(std::move(file));
-  return OkStatus();
+  for (std::string& part : parts) {
+    UniqueFd file(::memfd_create("ssh_config", MFD_CLOEXEC));
+    if (!file.valid()) return ErrnoError(errno, "memfd_create");
+    DS_RETURN_IF_ERROR(WriteAll(file.get(), part, "ssh_config"));
+    part = "/proc/self/fd/" + std::to_string(file.get());
+    files_.push_back(std::move(file));
+  }
+  return parts;
 }
 
-StatusOr<std::string> SshConfig::IncludeLines(std::string_view patterns, int depth,
-                                              const fs::path& folder) {
+Status SshConfig::Include(std::string_view patterns, bool below_match_host, int depth,
+                          Parts* parts) {
   if (depth == kMaxDepth) return InvalidArgumentError("too many levels of Include");
-  std::string lines;
   std::istringstream words{std::string(patterns)};
   for (std::string pattern; words >> pattern;) {
-    for (const std::string& match : Matches(pattern, folder)) {
-      if (files_.size() == kMaxFiles) return InvalidArgumentError("too many files by Include");
+    for (const std::string& match : Matches(pattern, folder_)) {
+      if (files_.size() >= kMaxFiles * kPartCount) {
+        return InvalidArgumentError("too many files by Include");
+      }
       DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(match, kMaxConfigBytes));
-      std::string path;
-      DS_RETURN_IF_ERROR(Add(text, depth + 1, folder, &path));
-      lines += "Include " + path + "\n";
+      DS_ASSIGN_OR_RETURN(const Parts included, Add(text, below_match_host, depth + 1));
+      for (int part = 0; part < kPartCount; ++part) {
+        (*parts)[part] += "Include " + included[part] + "\n";
+      }
     }
   }
-  return lines;
+  return OkStatus();
 }
 
 }  // namespace ds::cli

@@ -1,11 +1,15 @@
 #pragma once
 
-// SshConfig: an ssh_config that libssh reads as OpenSSH does. libssh looks for the file of a
-// relative Include in the working directory, and goes on without it; OpenSSH looks beside the
-// user's own configuration.
+// SshConfig: an ssh_config that libssh reads as OpenSSH does.
+//
+// libssh looks for the file of a relative Include in the working directory, and goes on without it;
+// OpenSSH looks beside the user's own configuration. And once libssh has read a HostName, it holds
+// the Host lines that follow to that name, where OpenSSH goes on with the name the user gave. So
+// the configuration is split into parts that are read one after the other.
 //
 // Threads: a plain value; the files it holds live as long as it does.
 
+#include <array>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -23,16 +27,22 @@ class SshConfig {
   static StatusOr<SshConfig> Read(const std::filesystem::path& path,
                                   const std::filesystem::path& folder);
 
-  // The file for libssh to read: text without relative names.
-  const std::string& path() const { return path_; }
+  // Each part has every Host and Match line; what stands below them is in one part only. They are
+  // read in this order.
+  enum Part { kOptions, kHostNames, kMatchHost, kPartCount };  // the last: below "Match host ..."
+  using Parts = std::array<std::string, kPartCount>;
+
+  // The files for libssh to read: texts without relative names.
+  const Parts& paths() const { return paths_; }
 
  private:
-  Status Add(const std::string& text, int depth, const std::filesystem::path& folder,
-             std::string* path);
-  StatusOr<std::string> IncludeLines(std::string_view patterns, int depth,
-                                     const std::filesystem::path& folder);
+  // Makes the files of `text`, which stands below a "Match host" line when `below_match_host`.
+  StatusOr<Parts> Add(const std::string& text, bool below_match_host, int depth);
+  // Appends to `parts` the Include lines for the files that the patterns name.
+  Status Include(std::string_view patterns, bool below_match_host, int depth, Parts* parts);
 
-  std::string path_;
+  std::filesystem::path folder_;
+  Parts paths_;
   std::vector<UniqueFd> files_;
 };
 

@@ -13,6 +13,7 @@ namespace ds::cli {
 namespace {
 
 constexpr int kSshPort = 22;
+constexpr char kSystemFolder[] = "/etc/ssh";
 constexpr char kSystemConfig[] = "/etc/ssh/ssh_config";
 
 // Not null, for which OpenSSL would ask the terminal: a key that has a passphrase is the agent's to
@@ -124,16 +125,22 @@ HostResult<UniqueFd> SshSession::StartProxy(const std::string& command) {
 
 HostResult<SshSession::Way> SshSession::Configure(const RemoteTarget& target) {
   const std::string folder = HomeDirectory() + "/.ssh";
-  const StatusOr<SshConfig> config = SshConfig::Read(folder + "/config", folder);
-  if (!config.ok()) {
+  const StatusOr<SshConfig> own = SshConfig::Read(folder + "/config", folder);
+  const StatusOr<SshConfig> system = SshConfig::Read(kSystemConfig, kSystemFolder);
+  for (const auto& [config, path] : {std::pair(&own, "~/.ssh/config"), {&system, kSystemConfig}}) {
+    if (config->ok()) continue;
     return HostFailure{.kind = FailureKind::kStart,
-                       .message = "~/.ssh/config: " + config.status().message(),
+                       .message = std::string(path) + ": " + config->status().message(),
                        .hint = "'ssh " + target.host + "' would say more"};
   }
   bool good = SetText(session_, SSH_OPTIONS_SSH_DIR, folder) &&
-              SetText(session_, SSH_OPTIONS_HOST, target.host) &&
-              ::ssh_options_parse_config(session_, config->path().c_str()) == SSH_OK &&
-              ::ssh_options_parse_config(session_, kSystemConfig) == SSH_OK;
+              SetText(session_, SSH_OPTIONS_HOST, target.host);
+  for (int part = 0; part < SshConfig::kPartCount; ++part) {
+    for (const auto& config : {&own, &system}) {
+      const std::string& path = config->value().paths()[part];
+      good = good && ::ssh_options_parse_config(session_, path.c_str()) == SSH_OK;
+    }
+  }
   // The hostfile's word goes before the configuration's.
   good = good && SetText(session_, SSH_OPTIONS_HOST, target.address) &&
          SetText(session_, SSH_OPTIONS_USER, target.user);

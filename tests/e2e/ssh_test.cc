@@ -95,6 +95,7 @@ TEST_F(SshTest, APinnedHostIsRecognisedAndNotAcceptedAnew) {
 
 TEST_F(SshTest, TheSshConfigurationSaysHowToReachAHost) {
   options_.count = 1;
+  options_.namespaces = false;  // a port that is not SSH's own
   const std::filesystem::path folder = hosts().client_home() / ".ssh";
   // As OpenSSH reads it: from beside the configuration, not from where dsrun was started.
   std::filesystem::create_directories(folder / "more" / "a folder");
