@@ -147,12 +147,13 @@ TEST_F(SshRefusedTest, WhatIsMissingOnSeveralHostsIsSaidOfEach) {
 }
 
 TEST_F(SshRefusedTest, SomethingThatIsNoSshServer) {
-  WriteHostfile("h0 slots=1 address=" + hosts().address(0) + " port=9\n");
   Program listener(
       hosts().Inside(0, {"python3", "-c",
                          "import socket; s = socket.create_server(('" + hosts().address(0) +
-                             "', 9)); print('up', flush=True)\nwhile 1: s.accept()[0].close()"}));
-  ASSERT_TRUE(listener.WaitForOutput("up"));
+                             "', 0)); print(s.getsockname()[1], flush=True)\n"
+                             "while 1: s.accept()[0].close()"}));
+  ASSERT_TRUE(listener.WaitForOutput("\n"));
+  WriteHostfile("h0 slots=1 address=" + hosts().address(0) + " port=" + listener.out());
   ExpectRefused({"--ssh_timeout", "2"}, {"  h0    handshake  ", "is it an SSH server?"});
 }
 
