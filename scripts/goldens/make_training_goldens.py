@@ -142,6 +142,11 @@ RUNS = [
     ("autocast bf16", {"torch_autocast": AUTOCAST}, (1, 2), (0, 1, 2, 3)),
     ("autocast bf16 accumulation", {"torch_autocast": AUTOCAST, "gradient_accumulation_steps": 3}, (2,),
      (0, 1, 2, 3)),
+    ("bf16 autocast", {"bf16": {"enabled": True}, "torch_autocast": AUTOCAST}, (1, 2), (0, 1, 2, 3)),
+    # What DeepSpeed's example of bf16 throughout is configured to do.
+    ("masters bf16 all autocast", {**BF16_THROUGHOUT, "torch_autocast": AUTOCAST}, (1, 2), (1, 2, 3)),
+    ("masters bf16 all autocast accumulation", {**BF16_THROUGHOUT, "torch_autocast": AUTOCAST,
+                                                "gradient_accumulation_steps": 3}, (2,), (1, 2, 3)),
     ("optimizer SGD", {"optimizer": SGD, **UNTESTED}, (2,), (0, 1, 2, 3)),
     ("optimizer Adagrad", {"optimizer": ADAGRAD, **UNTESTED}, (2,), (0, 1, 2, 3)),
     ("optimizer Muon", {"optimizer": MUON, "gradient_clipping": 0.0, "zero_optimization": {"reduce_scatter": False}}, (2,),

@@ -193,19 +193,33 @@ void NarrowStatesNeedNarrowMasters(RuleContext& context) {
   }
 }
 
-// Autocast is for fp32 weights, and DeepSpeed's ZeRO fails without a dtype.
+// torch_autocast has PyTorch's names, too.
+constexpr std::pair<std::string_view, DataType> kAutocastTypes[] = {
+    {"bfloat16", DataType::kBf16},       {"bf16", DataType::kBf16},
+    {"torch.bfloat16", DataType::kBf16}, {"float16", DataType::kFp16},
+    {"fp16", DataType::kFp16},           {"half", DataType::kFp16},
+    {"torch.float16", DataType::kFp16}};
+
+// Autocast is for fp32 weights, or for those that have its dtype, which bf16 can keep without a
+// loss scale. DeepSpeed's ZeRO fails without a dtype.
 void AutocastIsOnePrecision(RuleContext& context) {
   const Values& values = context.values;
   constexpr Key kEnabled = keys::kTorchAutocastEnabled;
+  constexpr Key kDtype = keys::kTorchAutocastDtype;
   if (values.Get(kEnabled) != true) return;
-  for (const Key other : {keys::kFp16Enabled, keys::kBf16Enabled}) {
-    if (values.Get(other) != true) continue;
-    context.Refuse(kEnabled, "and " + std::string(other) + " are both true: choose one precision");
+  const Json dtype = values.Get(kDtype);
+  if (values.Get(keys::kFp16Enabled) == true) {
+    context.Refuse(kEnabled, "and fp16.enabled are both true: choose one precision");
   }
-  if (values.Get(keys::kTorchAutocastDtype).is_null()) {
-    context.issues.Error(keys::kTorchAutocastDtype,
+  if (dtype.is_null()) {
+    context.issues.Error(kDtype,
                          "torch_autocast.dtype is missing: write \"bfloat16\" or \"float16\"",
                          values.PositionOf(kEnabled));
+  } else if (values.Get(keys::kBf16Enabled) == true &&
+             ChosenOf(kAutocastTypes, dtype) != DataType::kBf16) {
+    context.Refuse(kDtype, dtype.dump() +
+                               " and bf16.enabled are two precisions: write \"bfloat16\", or "
+                               "switch one of them off");
   }
 }
 
@@ -243,12 +257,6 @@ void SparseGradientsAreForStage0(RuleContext& context) {
 
 constexpr std::pair<std::string_view, DataType> kDataTypes[] = {
     {"fp32", DataType::kFp32}, {"fp16", DataType::kFp16}, {"bf16", DataType::kBf16}};
-// torch_autocast has PyTorch's names, too.
-constexpr std::pair<std::string_view, DataType> kAutocastTypes[] = {
-    {"bfloat16", DataType::kBf16},       {"bf16", DataType::kBf16},
-    {"torch.bfloat16", DataType::kBf16}, {"float16", DataType::kFp16},
-    {"fp16", DataType::kFp16},           {"half", DataType::kFp16},
-    {"torch.float16", DataType::kFp16}};
 
 std::optional<DataType> OptionalDataType(const Json& name) {
   return name.is_null() ? std::nullopt : std::optional(ChosenOf(kDataTypes, name));

@@ -192,8 +192,12 @@ TEST(PrecisionRules, AutocastIsOnePrecision) {
   EXPECT_THAT(
       result.config.torch_autocast.lower_precision_safe_modules,
       ElementsAre("torch.nn.Linear", "torch.nn.Conv1d", "torch.nn.Conv2d", "torch.nn.Conv3d"));
-  EXPECT_THAT(PrecisionErrors(on + R"(, "bf16": {"enabled": true})"),
-              ElementsAre(HasSubstr("torch_autocast.enabled and bf16.enabled are both true")));
+  EXPECT_THAT(PrecisionErrors(on + R"(, "bf16": {"enabled": true})"), IsEmpty());
+  EXPECT_THAT(PrecisionErrors(on + R"(, "fp16": {"enabled": true})"),
+              ElementsAre(HasSubstr("torch_autocast.enabled and fp16.enabled are both true")));
+  EXPECT_THAT(PrecisionErrors(R"("torch_autocast": {"enabled": true, "dtype": "half"},
+                        "bf16": {"enabled": true})"),
+              ElementsAre(HasSubstr("torch_autocast.dtype \"half\" and bf16.enabled are two")));
   EXPECT_THAT(PrecisionErrors(R"("torch_autocast": {"enabled": true})"),
               ElementsAre(HasSubstr("torch_autocast.dtype is missing")));
   for (const auto& [name, dtype] :
