@@ -13,6 +13,7 @@
 #include "runtime/base/exit_codes.h"
 #include "runtime/config/check_config.h"
 #include "runtime/config/config_text.h"
+#include "runtime/config/resolved_config.h"
 #include "runtime/config/sections/elasticity_section.h"
 
 namespace ds::cli {
@@ -33,20 +34,22 @@ void CompareWithScheduler(const std::string& path, config::CheckResult* result) 
 // What every "auto" stands for, and why.
 void PrintAutos(const config::CheckResult& result) {
   for (const std::string& key : result.autos) {
-    const auto resolved = result.resolved.find(key);
-    if (resolved == result.resolved.end()) continue;
-    std::cout << key << " = " << (*resolved)["value"].dump() << ", "
-              << (*resolved)["origin"].get<std::string>() << "\n";
+    const nlohmann::ordered_json* const value = config::FindIn(result.resolved, key);
+    if (value == nullptr) continue;
+    std::cout << key << " = " << value->dump() << ", " << result.origins[key].get<std::string>()
+              << "\n";
   }
 }
 
-void PrintText(const config::CheckResult& result, const std::string& name, int world_size) {
+void PrintIssues(const config::CheckResult& result) {
   for (const config::Issue& error : result.errors) std::cerr << "error: " << error.message << "\n";
   for (const config::Issue& warning : result.warnings) {
     std::cerr << "warning: " << warning.message << "\n";
   }
   std::cerr << std::flush;
-  if (!result.ok) return;
+}
+
+void PrintText(const config::CheckResult& result, const std::string& name, int world_size) {
   PrintAutos(result);
   const config::BatchConfig& batch = result.config.batch;
   std::cout << name << " is good for " << world_size << (world_size == 1 ? " rank" : " ranks")
@@ -74,7 +77,9 @@ void AddFlags(CLI::App& app, CheckFlags* flags) {
   app.add_option(FlagNames("steps"), flags->facts.total_steps, "optimizer steps in all")
       ->check(WholeNumber(1))
       ->type_name("N");
-  app.add_flag("--json", flags->json, "print one JSON object: ok, errors, warnings, config");
+  app.add_flag("--json", flags->json,
+               "print the config in force as a ds_config with origins, or ok, errors, warnings");
+  AddIgnoreUnknownKeys(app, &flags->facts.ignore_unknown_keys);
   AddTrainingFlags(app, &flags->facts.flags);
 }
 
@@ -98,11 +103,17 @@ StatusOr<int> CheckCommand(const Invocation& invocation) {
     DS_ASSIGN_OR_RETURN(flags.facts.model, FactsOfModel(flags.model, share));
   }
   DS_ASSIGN_OR_RETURN(const config::ConfigText config, config::ReadConfigText(flags.config));
+  flags.facts.steps_come_later = !flags.facts.total_steps;
   config::CheckResult result = config::CheckConfig(config.text, config.name, flags.facts);
   CompareWithScheduler(config.name, &result);
+  if (flags.json && !result.ok) {
+    std::cout << config::ToErrorReport(result).dump(2) << std::endl;
+    return kExitUsage;
+  }
+  PrintIssues(result);
   if (flags.json) {
-    std::cout << config::ToCheckReport(result).dump(2) << std::endl;
-  } else {
+    std::cout << config::ToResolvedConfigJson(result).dump(2) << std::endl;
+  } else if (result.ok) {
     PrintText(result, config.name, flags.facts.world_size);
   }
   return result.ok ? kExitOk : kExitUsage;

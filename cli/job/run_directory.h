@@ -3,7 +3,7 @@
 // RunDirectory: the files of one job, runs/<job>/ unless --run_dir says otherwise.
 //
 //     job.json                          everything needed to repeat or resume the job
-//     config.resolved.json              every config value and where it comes from (train)
+//     config.resolved.json              the ds_config in force, and its "origins" (train)
 //     events.jsonl                      what happened, one object a line (not the output)
 //     metrics.jsonl                     one object per optimizer step; restarts append
 //     logs/<generation>/rank-00000.out  every byte a rank wrote, and .err

@@ -31,6 +31,7 @@ void AddTrainFlags(CLI::App& app, TrainFlags* flags) {
   app.add_option(FlagNames("deepspeed_config"), flags->deepspeed_config,
                  "the ds_config, or its text as base64 (default: a small one)")
       ->type_name("FILE");
+  AddIgnoreUnknownKeys(app, &flags->ignore_unknown_keys);
   app.add_option(FlagNames("token_dtype"), flags->token_dtype,
                  "of .bin files: uint16 (default) or uint32")
       ->check(CLI::IsMember({"uint16", "uint32"}).description(""))
@@ -70,6 +71,11 @@ void AddTrainFlags(CLI::App& app, TrainFlags* flags) {
       ->type_name("RATE");
   AddScheduleFlags(app, &flags->schedule);
   AddTrainingFlags(app, &flags->training);
+}
+
+void AddIgnoreUnknownKeys(CLI::App& app, bool* ignore) {
+  app.add_flag(FlagNames("ignore_unknown_keys"), *ignore,
+               "pass over keys of the ds_config that dsrun does not know, with a warning");
 }
 
 void AddTrainingFlags(CLI::App& app, config::TrainingFlags* flags) {

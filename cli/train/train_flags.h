@@ -21,6 +21,7 @@ struct TrainFlags {
   std::string model;  // "" = not given, as everywhere here
   std::vector<std::string> data;
   std::string deepspeed_config;
+  bool ignore_unknown_keys = false;  // of the ds_config
   std::optional<std::string> token_dtype;
   std::optional<std::int64_t> seq_len;
   std::optional<std::int64_t> steps;
@@ -38,6 +39,9 @@ struct TrainFlags {
 
 // Declares the flags on `app`, writing into `flags` (which outlives the parse).
 void AddTrainFlags(CLI::App& app, TrainFlags* flags);
+
+// --ignore_unknown_keys, of every command that reads a whole ds_config.
+void AddIgnoreUnknownKeys(CLI::App& app, bool* ignore);
 
 // Those of them that fill keys of the ds_config, under the names of transformers'
 // TrainingArguments.

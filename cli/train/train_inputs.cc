@@ -85,10 +85,13 @@ Status ErrorsOf(const config::CheckResult& result) {
 // The config with the schedule that the flags ask for. How long a decay lasts has no flag: what the
 // config says stays, else it is the number of steps.
 StatusOr<config::ConfigText> WithSchedule(const config::ConfigText& config,
-                                          const ScheduleFlags& flags,
-                                          const config::JobFacts& facts) {
+                                          const ScheduleFlags& flags, const config::JobFacts& facts,
+                                          std::vector<std::string>* notices) {
   const config::CheckResult result = config::CheckConfig(config.text, config.name, facts);
   if (!result.ok) return ErrorsOf(result);
+  for (const config::Issue& warning : result.warnings) {
+    if (warning.key.empty()) notices->push_back(warning.message);  // what is not read again
+  }
   DS_ASSIGN_OR_RETURN(nlohmann::ordered_json section, SchedulerSection(flags));
   if (section["type"] == "WarmupDecayLR" || section["type"] == "WarmupCosineLR") {
     const nlohmann::ordered_json::json_pointer total("/scheduler/params/total_num_steps");
@@ -107,7 +110,7 @@ StatusOr<config::ConfigText> WithSchedule(const config::ConfigText& config,
 Status CheckDsConfig(config::ConfigText config, const ScheduleFlags& schedule,
                      const config::JobFacts& facts, TrainInputs* inputs) {
   if (schedule.any()) {
-    DS_ASSIGN_OR_RETURN(config, WithSchedule(config, schedule, facts));
+    DS_ASSIGN_OR_RETURN(config, WithSchedule(config, schedule, facts, &inputs->notices));
   }
   config::CheckResult result = config::CheckConfig(config.text, config.name, facts);
   if (!result.ok) return ErrorsOf(result);
@@ -116,7 +119,7 @@ Status CheckDsConfig(config::ConfigText config, const ScheduleFlags& schedule,
   }
   for (const config::Issue& warning : result.warnings) inputs->notices.push_back(warning.message);
   inputs->job.ds_config = config::ToDsConfigJson(result);
-  inputs->resolved_config = std::move(result.resolved);
+  inputs->resolved_config = config::ToResolvedConfigJson(result);
   return OkStatus();
 }
 
@@ -135,7 +138,9 @@ StatusOr<config::ConfigText> ReadDsConfig(const std::string& argument) {
 // What the config's "auto" is resolved from, once the job's model and length are known.
 StatusOr<config::JobFacts> FactsOf(const TrainFlags& flags, const config::TrainJob& job,
                                    const ShareFolder& share, int world_size) {
-  config::JobFacts facts{.world_size = world_size, .flags = flags.training};
+  config::JobFacts facts{.world_size = world_size,
+                         .flags = flags.training,
+                         .ignore_unknown_keys = flags.ignore_unknown_keys};
   DS_ASSIGN_OR_RETURN(facts.model, FactsOfModel(job.model, share));
   if (job.steps > 0) facts.total_steps = job.steps;
   return facts;

@@ -18,7 +18,7 @@ namespace ds::cli {
 
 struct TrainInputs {
   config::TrainJob job;
-  nlohmann::ordered_json resolved_config;  // every value with its origin
+  nlohmann::ordered_json resolved_config;  // config::ToResolvedConfigJson
   std::vector<std::string> notices;        // built-in inputs in use, warnings of the config
   bool demo = false;                       // the built-in model trains on the built-in data
 };

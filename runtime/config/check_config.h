@@ -23,9 +23,9 @@ struct CheckResult {
   std::vector<Issue> errors;
   std::vector<Issue> warnings;
   DsConfig config;  // meaningful only when ok
-  // Every key: {"train_batch_size": {"value": 32, "origin": "ds.json:2:3"}, ...}. The origin is a
-  // place in the file, "default", or "derived from ...".
+  // The config in force and where its values are from (resolved_config.h).
   nlohmann::ordered_json resolved;
+  nlohmann::ordered_json origins;
   // The keys given as "auto"; `resolved` has what they stand for and why.
   std::vector<std::string> autos;
   // The user's own keys and values, aliases and "auto" resolved, without comments.
@@ -42,8 +42,13 @@ CheckResult CheckConfig(std::string_view text, std::string_view file_name, int w
 // that the batch sizes allow: what the user gave, nothing derived. Requires result.ok.
 std::string ToDsConfigJson(const CheckResult& result);
 
-// Makes what `dsrun check --json` prints: {"ok", "errors": [{"key", "message"}], "warnings",
-// "config"}.
-nlohmann::ordered_json ToCheckReport(const CheckResult& result);
+// Makes a run's config.resolved.json, which `dsrun check --json` prints of a good config: the
+// config in force, a ds_config of its own, and beside its keys {"origins": {"optimizer.params.lr":
+// "ds.json:3:12", ...}}, which CheckConfig and DeepSpeed pass over.
+nlohmann::ordered_json ToResolvedConfigJson(const CheckResult& result);
+
+// Makes what `dsrun check --json` prints of a bad config: {"ok", "errors": [{"key", "message"}],
+// "warnings"}.
+nlohmann::ordered_json ToErrorReport(const CheckResult& result);
 
 }  // namespace ds::config

@@ -99,6 +99,11 @@ class Params {
     return value.is_null() ? (*this)[otherwise] : value;
   }
   bool IsGiven(Key key) const { return values_.IsGiven(key); }
+  // 0 where they are still "auto": the run will know (JobFacts::steps_come_later).
+  std::int64_t total_num_steps() const {
+    const Json total = (*this)[keys::kSchedulerParamsTotalNumSteps];
+    return total.is_number() ? total.get<std::int64_t>() : 0;
+  }
   WarmupType warmup_type() const {
     return (*this)[keys::kSchedulerParamsWarmupType] == "linear" ? WarmupType::kLinear
                                                                  : WarmupType::kLog;
@@ -147,12 +152,12 @@ Schedule FillWarmup(const Params& p) { return Warmup(p); }
 Schedule FillWarmupDecay(const Params& p) {
   WarmupLr warmup = Warmup(p);
   warmup.max_lr = p[keys::kSchedulerParamsWarmupMaxLr].get<double>();
-  warmup.total_num_steps = p[keys::kSchedulerParamsTotalNumSteps].get<std::int64_t>();
+  warmup.total_num_steps = p.total_num_steps();
   return warmup;
 }
 
 Schedule FillWarmupCosine(const Params& p) {
-  return WarmupCosineLr{.total_num_steps = p[keys::kSchedulerParamsTotalNumSteps],
+  return WarmupCosineLr{.total_num_steps = p.total_num_steps(),
                         .min_ratio = p[keys::kSchedulerParamsWarmupMinRatio],
                         .num_steps = p[keys::kSchedulerParamsWarmupNumSteps],
                         .cos_min_ratio = p[keys::kSchedulerParamsCosMinRatio],

@@ -1,6 +1,7 @@
 #include "runtime/config/section_order.h"
 
 #include <algorithm>
+#include <iterator>
 #include <span>
 #include <string_view>
 
@@ -19,20 +20,21 @@ namespace {
 
 struct Section {
   std::span<const Rule> (*rules)();
-  void (*fill)(const Values& values, DsConfig* config);  // null where nothing goes to the runtime
+  void (*fill)(const Values& values, DsConfig* config) = nullptr;  // null: nothing for the runtime
+  bool (*leaves_out)(const Values& values, Key key) = nullptr;     // null: no key
 };
 
 constexpr Section kSections[] = {
-    {RenamedKeyRules, nullptr},
-    {AutoValueRules, nullptr},
-    {KeyStateRules, nullptr},
-    {ElasticityRules, nullptr},  // decides the batch sizes where it is on
+    {RenamedKeyRules},
+    {AutoValueRules},
+    {KeyStateRules},
+    {ElasticityRules, nullptr, ElasticityLeavesOut},  // decides the batch sizes where it is on
     {BatchRules, FillBatch},
-    {OptimizerRules, FillOptimizer},
-    {PrecisionRules, FillPrecision},  // asks which optimizer there is
-    {SchedulerRules, FillScheduler},  // replaces the optimizer's betas
+    {OptimizerRules, FillOptimizer, OptimizerLeavesOut},
+    {PrecisionRules, FillPrecision, PrecisionLeavesOut},  // asks which optimizer there is
+    {SchedulerRules, FillScheduler, SchedulerLeavesOut},  // replaces the optimizer's betas
     {ZeroRules, FillZero},
-    {NotBuiltRules, nullptr},
+    {NotBuiltRules},
 };
 
 }  // namespace
@@ -53,6 +55,12 @@ void ApplyRules(RuleContext& context) {
     });
     if (readable) rule.apply(context);
   }
+}
+
+bool LeavesOut(const Values& values, Key key) {
+  return std::any_of(std::begin(kSections), std::end(kSections), [&](const Section& section) {
+    return section.leaves_out != nullptr && section.leaves_out(values, key);
+  });
 }
 
 DsConfig FillConfig(const Values& values) {

@@ -13,6 +13,9 @@ std::vector<Rule> AllRules();
 
 void ApplyRules(RuleContext& context);
 
+// Says whether a config with the same values is better written without `key`.
+bool LeavesOut(const Values& values, Key key);
+
 // The DsConfig that `values` describe. Requires that all rules have been applied without an error.
 DsConfig FillConfig(const Values& values);
 

@@ -36,12 +36,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   CheckThatJsonStaysJson(text);
   const ds::config::CheckResult result = ds::config::CheckConfig(text, "ds.json", 3);
-  DS_CHECK(!ds::config::ToCheckReport(result).dump().empty());
+  DS_CHECK(!ds::config::ToErrorReport(result).dump().empty());
   DS_CHECK(result.ok == result.errors.empty());
   if (result.ok) {
     const std::string plain = ds::config::ToDsConfigJson(result);
     const ds::config::CheckResult again = ds::config::CheckConfig(plain, "plain", 3);
     DS_CHECK(again.ok && ds::config::ToDsConfigJson(again) == plain);
+    const std::string resolved = ds::config::ToResolvedConfigJson(result).dump();
+    DS_CHECK(ds::config::CheckConfig(resolved, "resolved", 3).ok);
   }
   return 0;
 }

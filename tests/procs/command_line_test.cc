@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "runtime/base/files.h"
@@ -187,7 +188,14 @@ TEST_F(CommandLineTest, CheckKnowsTheWorldSize) {
   EXPECT_EQ(result.out, good +
                             " is good for 2 ranks: 8 samples a step = 4 per rank x 1 accumulated "
                             "x 2, ZeRO stage 0\n");
-  EXPECT_THAT(Dsrun({"check", good, "--json"}).out, HasSubstr("\"ok\": true"));
+  const auto resolved =
+      nlohmann::json::parse(Dsrun({"check", good, "--json", "--world_size", "2"}).out);
+  EXPECT_EQ(resolved["train_micro_batch_size_per_gpu"], 4);
+  EXPECT_EQ(resolved["origins"]["train_batch_size"], good + ":1:22");
+  const std::string again = Write("again.json", resolved.dump());
+  EXPECT_EQ(Dsrun({"check", again, "--world_size", "2"}).status, 0);
+  EXPECT_THAT(Dsrun({"check", config, "--json", "--world_size", "2"}).out,
+              HasSubstr("\"ok\": false"));
 }
 
 TEST_F(CommandLineTest, CheckSaysWhatAutoStandsFor) {
@@ -205,6 +213,14 @@ TEST_F(CommandLineTest, CheckSaysWhatAutoStandsFor) {
   ExpectRefused(
       {"check", config, "--model", "gpt2-dmeo"},
       "--model gpt2-dmeo: no such folder, config.json or preset; did you mean 'gpt2-demo'?");
+  const std::string stray = Write("stray.json", R"({"train_batch_size": 8, "comms_config": {},
+      "scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": "auto"}}})");
+  EXPECT_THAT(Dsrun({"check", stray}).err,
+              HasSubstr("comms_config (--ignore_unknown_keys passes over unknown keys)\n"));
+  const ProgramResult passed = Dsrun({"check", stray, "--ignore_unknown_keys"});
+  EXPECT_EQ(passed.status, 0) << passed.err;
+  EXPECT_THAT(passed.err, HasSubstr("--ignore_unknown_keys passes over comms_config\n"));
+  EXPECT_THAT(passed.out, HasSubstr("total_num_steps = \"auto\", \"auto\" at "));
   // {"train_batch_size": 8}
   EXPECT_THAT(Dsrun({"check", "eyJ0cmFpbl9iYXRjaF9zaXplIjogOH0="}).out,
               HasSubstr("the base64 config is good for 1 rank"));

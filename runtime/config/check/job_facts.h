@@ -35,6 +35,8 @@ struct JobFacts {
   TrainingFlags flags;
   std::optional<ModelFacts> model;          // absent: not known here
   std::optional<std::int64_t> total_steps;  // optimizer steps in all; absent: not known here
+  bool steps_come_later = false;  // the run will know total_steps: no error where they are absent
+  bool ignore_unknown_keys = false;  // of the config: one warning in place of an error for each
 };
 
 // From the text of a Hugging Face config.json. The hidden size is what transformers calls so: under

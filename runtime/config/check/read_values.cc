@@ -22,13 +22,28 @@ struct Place {
   std::string key;
 };
 
+bool IsComment(std::string_view name, const Place& parent) {
+  return name.starts_with("_") || name.starts_with("#") || name.starts_with("//") ||
+         name == "comment" || (name == "origins" && parent.key.empty());
+}
+
 class ValueReader {
  public:
-  ValueReader(Values* values, IssueLog* issues) : values_(*values), issues_(*issues) {}
+  ValueReader(Values* values, IssueLog* issues, UnknownKeys unknown)
+      : values_(*values), issues_(*issues), unknown_(unknown) {}
+
+  Json ReadFile(const JsonNode& root) {
+    Json plain = ReadObject(root, {"", ""});
+    if (!ignored_.empty()) {
+      issues_.Warning("", "--ignore_unknown_keys passes over " + ignored_, first_ignored_);
+    }
+    return plain;
+  }
 
   Json ReadObject(const JsonNode& node, const Place& parent) {
     Json plain = Json::object();
     for (const JsonMember& member : node.members) {
+      if (IsComment(member.name, parent)) continue;
       const std::optional<Place> place = FindPlace(member, parent);
       if (!place) continue;
       if (std::optional<Json> value = ReadMember(member.node, *place)) {
@@ -46,7 +61,7 @@ class ValueReader {
     const std::string prefix = parent.key.empty() ? "" : parent.key + ".";
     const std::string path = MemberPath(parent.path, name);
     if (path.empty()) {
-      issues_.Error(prefix + name, UnknownKey(name, parent), member.position);
+      RefuseOrIgnore(prefix + name, parent, member);
       return std::nullopt;
     }
     const std::string registered = path.substr(path.rfind('.') + 1);
@@ -61,16 +76,28 @@ class ValueReader {
     return std::nullopt;
   }
 
-  static std::string UnknownKey(const std::string& name, const Place& parent) {
-    const std::string key = parent.key.empty() ? name : parent.key + "." + name;
+  // What DeepSpeed refuses by name is never ignored.
+  void RefuseOrIgnore(const std::string& key, const Place& parent, const JsonMember& member) {
     const std::string retired(RetiredHint(key));
-    if (!retired.empty()) return key + " is not accepted: " + retired;
-    const std::string unknown = "unknown key " + key;
+    if (!retired.empty()) {
+      issues_.Error(key, key + " is not accepted: " + retired, member.position);
+    } else if (unknown_ == UnknownKeys::kRefused) {
+      issues_.Error(key,
+                    "unknown key " + key + Remedy(member.name, parent) +
+                        " (--ignore_unknown_keys passes over unknown keys)",
+                    member.position);
+    } else {
+      if (ignored_.empty()) first_ignored_ = member.position;
+      ignored_ += (ignored_.empty() ? "" : ", ") + key;
+    }
+  }
+
+  static std::string Remedy(const std::string& name, const Place& parent) {
     if (FindSetting(name) != nullptr && name.find('.') != std::string::npos) {
-      return unknown + "; write its parts as nested objects";
+      return "; write its parts as nested objects";
     }
     const std::string hint = DidYouMean(name, MemberNames(parent.path));
-    return unknown + (hint.empty() ? MeantElsewhere(name) : hint);
+    return hint.empty() ? MeantElsewhere(name) : hint;
   }
 
   // For a key that exists, but in another section.
@@ -201,13 +228,16 @@ class ValueReader {
 
   Values& values_;
   IssueLog& issues_;
+  UnknownKeys unknown_;
+  std::string ignored_;  // the unknown keys that were passed over, as a list
+  JsonPosition first_ignored_;
   std::map<std::string, std::string> names_seen_;  // key to the name that the file gave it by
 };
 
 }  // namespace
 
-Json ReadValues(const JsonNode& root, Values* values, IssueLog* issues) {
-  return ValueReader(values, issues).ReadObject(root, {"", ""});
+Json ReadValues(const JsonNode& root, Values* values, IssueLog* issues, UnknownKeys unknown) {
+  return ValueReader(values, issues, unknown).ReadFile(root);
 }
 
 }  // namespace ds::config

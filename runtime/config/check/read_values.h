@@ -11,9 +11,16 @@
 
 namespace ds::config {
 
+enum class UnknownKeys { kRefused, kIgnored };
+
 // Fills `values` with what the file gives and logs every problem. Returns the same config in plain
 // form: names and values in the registry's spelling, without null and "auto" and without sections
 // that hold nothing else.
-nlohmann::ordered_json ReadValues(const JsonNode& root, Values* values, IssueLog* issues);
+//
+// Comments are passed over: keys that begin with "_", "#" or "//" or are called "comment",
+// anywhere, and `origins` beside the keys of the file, where a resolved config says where its
+// values are from. Ignored unknown keys are one warning.
+nlohmann::ordered_json ReadValues(const JsonNode& root, Values* values, IssueLog* issues,
+                                  UnknownKeys unknown = UnknownKeys::kRefused);
 
 }  // namespace ds::config

@@ -112,6 +112,9 @@ Answer Warmup(const RuleContext&) {
 }
 
 Answer TotalSteps(const RuleContext& context) {
+  if (context.facts.steps_come_later && !context.facts.total_steps) {
+    return {"auto", "the steps of the run, known when it starts (or by --steps)", ""};
+  }
   if (!context.facts.total_steps) return {.problem = "give the number of steps by --steps"};
   return {*context.facts.total_steps, "the steps of this run", ""};
 }

@@ -179,9 +179,20 @@ constexpr Rule kRules[] = {{"ElasticityDecidesTheBatch", {kEnabled}, ElasticityD
 
 std::span<const Rule> ElasticityRules() { return kRules; }
 
+bool ElasticityLeavesOut(const Values& values, Key key) {
+  const bool is_batch_size = key == keys::kTrainBatchSize ||
+                             key == keys::kTrainMicroBatchSizePerGpu ||
+                             key == keys::kGradientAccumulationSteps;
+  if (is_batch_size) return values.Get(kEnabled) == true;
+  if (!key.starts_with(kSection)) return false;
+  return values.Get(kEnabled) != true && values.OriginOf(key) == "default";
+}
+
 Status AgreesWithScheduler(const Json& resolved, std::string_view scheduler_json) {
   const auto value = [&](std::string_view key) {
-    return resolved.at(std::string(key)).at("value");
+    const auto section = resolved.find(std::string(kSection));
+    if (section == resolved.end()) return Json();
+    return section->value(std::string(key.substr(kSection.size() + 1)), Json());
   };
   if (value(kEnabled) != true) return OkStatus();
   const Json seen = Json::parse(scheduler_json, nullptr, /*allow_exceptions=*/false);

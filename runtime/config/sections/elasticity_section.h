@@ -14,6 +14,9 @@
 namespace ds::config {
 
 std::span<const Rule> ElasticityRules();
+// The batch sizes where the section is on, which must not be given beside it; where it is off, its
+// own keys that nothing has set.
+bool ElasticityLeavesOut(const Values& values, Key key);
 
 // The environment variable in which a resource scheduler leaves the section that it has seen.
 inline constexpr char kSchedulerElasticity[] = "DEEPSPEED_ELASTICITY_CONFIG";

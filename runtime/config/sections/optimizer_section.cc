@@ -218,6 +218,13 @@ const OptimizerType* OptimizerTypeOf(const Values& values) {
   return found == types.end() ? nullptr : &*found;
 }
 
+bool OptimizerLeavesOut(const Values& values, Key key) {
+  if (!key.starts_with(kPrefix)) return false;
+  const OptimizerType* const type = OptimizerTypeOf(values);
+  const bool is_set = values.OriginOf(key) != "default";
+  return type == nullptr || !is_set || !Takes(*type, key);
+}
+
 void FillOptimizer(const Values& values, DsConfig* config) {
   const OptimizerType* const type = OptimizerTypeOf(values);
   DS_CHECK_MSG(type != nullptr, "an optimizer that the registry knows");

@@ -14,5 +14,8 @@ std::span<const Rule> OptimizerRules();
 const OptimizerType* OptimizerTypeOf(const Values& values);
 // Requires values without errors.
 void FillOptimizer(const Values& values, DsConfig* config);
+// Parameters that the optimizer does not take, and those that nothing has set: DeepSpeed hands all
+// that are there to the constructor.
+bool OptimizerLeavesOut(const Values& values, Key key);
 
 }  // namespace ds::config

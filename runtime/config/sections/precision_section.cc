@@ -338,6 +338,11 @@ constexpr Rule kRules[] = {
 
 std::span<const Rule> PrecisionRules() { return kRules; }
 
+bool PrecisionLeavesOut(const Values& values, Key key) {
+  // DeepSpeed 0.19.8 refuses the key whatever its value; older ones read it.
+  return key == keys::kSparseGradients && values.OriginOf(key) == "default";
+}
+
 void FillPrecision(const Values& values, DsConfig* config) {
   config->fp16 = FillFp16(values);
   config->bf16 = {.enabled = values.Get(keys::kBf16Enabled),

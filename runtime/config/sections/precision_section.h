@@ -13,5 +13,7 @@ namespace ds::config {
 std::span<const Rule> PrecisionRules();
 // Requires values without errors.
 void FillPrecision(const Values& values, DsConfig* config);
+// A key that a newer DeepSpeed would not read.
+bool PrecisionLeavesOut(const Values& values, Key key);
 
 }  // namespace ds::config

@@ -274,6 +274,12 @@ constexpr Rule kRules[] = {
 
 std::span<const Rule> SchedulerRules() { return kRules; }
 
+bool SchedulerLeavesOut(const Values& values, Key key) {
+  if (!key.starts_with(kPrefix)) return false;
+  const ScheduleType* const type = TypeOf(values);
+  return type == nullptr || !Takes(*type, key);
+}
+
 void FillScheduler(const Values& values, DsConfig* config) {
   const ScheduleType* const type = TypeOf(values);
   if (type == nullptr) return;  // ConstantRate

@@ -12,5 +12,7 @@ namespace ds::config {
 std::span<const Rule> SchedulerRules();
 // Requires values without errors.
 void FillScheduler(const Values& values, DsConfig* config);
+// Parameters that the schedule does not take.
+bool SchedulerLeavesOut(const Values& values, Key key);
 
 }  // namespace ds::config

@@ -51,7 +51,7 @@ TEST_F(TrainInputsTest, WhatIsNotGivenIsTheDemoAndSaysSo) {
                 ", config " + Path("share/configs/default_ds_config.json") + ", 100 steps");
   EXPECT_EQ(inputs->job.steps, 100);
   EXPECT_TRUE(inputs->demo);
-  EXPECT_EQ(inputs->resolved_config["train_batch_size"]["value"], 4) << "2 ranks";
+  EXPECT_EQ(inputs->resolved_config["train_batch_size"], 4) << "2 ranks";
 }
 
 TEST_F(TrainInputsTest, AutoIsResolvedFromFlagsModelAndSteps) {
@@ -63,8 +63,8 @@ TEST_F(TrainInputsTest, AutoIsResolvedFromFlagsModelAndSteps) {
   flags.training.learning_rate = 0.125;
   const auto inputs = GatherTrainInputs(flags, share_, 2);
   ASSERT_TRUE(inputs.ok()) << inputs.status().message();
-  EXPECT_EQ(inputs->resolved_config["optimizer.params.lr"]["value"], 0.125);
-  EXPECT_EQ(inputs->resolved_config["train_batch_size"]["value"], 16);
+  EXPECT_EQ(inputs->resolved_config["optimizer"]["params"]["lr"], 0.125);
+  EXPECT_EQ(inputs->resolved_config["train_batch_size"], 16);
   EXPECT_EQ(inputs->job.ds_config,
             R"({"optimizer":{"type":"AdamW","params":{"lr":0.125}},"zero_optimization":{"stage":3,)"
             R"("stage3_param_persistence_threshold":160},"train_micro_batch_size_per_gpu":8})");
@@ -110,24 +110,24 @@ TEST_F(TrainInputsTest, LrScheduleTakesThePlaceOfTheConfigsSchedule) {
   const auto cosine = GatherTrainInputs(flags, share_, 1);
   ASSERT_TRUE(cosine.ok()) << cosine.status().message();
   const auto value = [](const TrainInputs& inputs, const std::string& key) {
-    return inputs.resolved_config["scheduler." + key]["value"];
+    return inputs.resolved_config["scheduler"][nlohmann::ordered_json::json_pointer("/" + key)];
   };
   EXPECT_EQ(value(*cosine, "type"), "WarmupCosineLR");
-  EXPECT_EQ(value(*cosine, "params.warmup_num_steps"), 5);
-  EXPECT_EQ(value(*cosine, "params.cos_min_ratio"), 0.01) << "the flag's default";
-  EXPECT_EQ(value(*cosine, "params.total_num_steps"), 70) << "the config's";
+  EXPECT_EQ(value(*cosine, "params/warmup_num_steps"), 5);
+  EXPECT_EQ(value(*cosine, "params/cos_min_ratio"), 0.01) << "the flag's default";
+  EXPECT_EQ(value(*cosine, "params/total_num_steps"), 70) << "the config's";
   EXPECT_THAT(cosine->job.ds_config, HasSubstr("\"type\":\"WarmupCosineLR\""));
 
   flags.deepspeed_config.clear();
   const auto default_config = GatherTrainInputs(flags, share_, 1);
   ASSERT_TRUE(default_config.ok()) << default_config.status().message();
-  EXPECT_EQ(value(*default_config, "params.total_num_steps"), 9) << "--steps";
+  EXPECT_EQ(value(*default_config, "params/total_num_steps"), 9) << "--steps";
 
   flags.schedule = {.lr_schedule = "OneCycle", .given = {{"cycle_second_step_size", -1}}};
   const auto cycle = GatherTrainInputs(flags, share_, 1);
   ASSERT_TRUE(cycle.ok()) << cycle.status().message();
-  EXPECT_EQ(value(*cycle, "params.cycle_momentum"), true);
-  EXPECT_EQ(value(*cycle, "params.cycle_first_step_size"), 1000);
+  EXPECT_EQ(value(*cycle, "params/cycle_momentum"), true);
+  EXPECT_EQ(value(*cycle, "params/cycle_first_step_size"), 1000);
 }
 
 TEST_F(TrainInputsTest, ARewindNeedsCheckpoints) {
@@ -195,7 +195,9 @@ TEST_F(TrainInputsTest, AnElasticConfigMustBeWhatTheSchedulerHasSeen) {
   const TrainFlags flags{.deepspeed_config = Path("elastic.json")};
   const auto inputs = GatherTrainInputs(flags, share_, 1);
   ASSERT_TRUE(inputs.ok()) << inputs.status().message();
-  EXPECT_EQ(inputs->resolved_config["train_batch_size"]["value"], 24);
+  EXPECT_FALSE(inputs->resolved_config.contains("train_batch_size")) << "DeepSpeed wants one";
+  EXPECT_EQ(inputs->resolved_config["origins"]["train_batch_size"],
+            "24, derived from elasticity, world size 1");
   ::setenv(config::kSchedulerElasticity, R"({"max_train_batch_size": 48})", 1);
   EXPECT_THAT(Error(flags), HasSubstr("max_train_batch_size is 24, but the scheduler has seen 48"));
   ::unsetenv(config::kSchedulerElasticity);

@@ -59,8 +59,7 @@ void ExpectResolved(const CheckResult& result, const nlohmann::json& expected,
     const Setting* setting = FindSetting(key);
     ASSERT_NE(setting, nullptr) << key;
     const Json wanted = value == "auto" ? DefaultValue(*setting) : Json(value);
-    ASSERT_TRUE(result.resolved.contains(key)) << key;
-    EXPECT_EQ(result.resolved[key]["value"], wanted) << key;
+    EXPECT_EQ(ValueOf(result, key), wanted) << key;
   }
 }
 
@@ -115,8 +114,8 @@ TEST(AutoValuesTest, AUsualFileForTransformersIsAcceptedAsItIs) {
   EXPECT_THAT(Messages(result.errors), IsEmpty());
   EXPECT_TRUE(result.config.bf16.enabled);
   EXPECT_EQ(result.config.batch.train_batch_size, 32);
-  EXPECT_EQ(result.resolved["scheduler.params.warmup_num_steps"]["value"], 10);
-  EXPECT_EQ(result.resolved["scheduler.params.warmup_max_lr"]["value"], 3e-4);
+  EXPECT_EQ(ValueOf(result, "scheduler.params.warmup_num_steps"), 10);
+  EXPECT_EQ(ValueOf(result, "scheduler.params.warmup_max_lr"), 3e-4);
 }
 
 TEST(AutoValuesTest, SayWhereTheyComeFromAndGoToTheRanks) {
@@ -139,14 +138,14 @@ TEST(AutoValuesTest, SayWhereTheyComeFromAndGoToTheRanks) {
   ASSERT_THAT(Messages(on_rank.errors), IsEmpty());
   EXPECT_EQ(on_rank.config.batch.train_batch_size, 16);
   EXPECT_EQ(on_rank.config.optimizer.lr, 5e-5);
-  EXPECT_EQ(on_rank.resolved["zero_optimization.reduce_bucket_size"]["value"], 4096);
+  EXPECT_EQ(ValueOf(on_rank, "zero_optimization.reduce_bucket_size"), 4096);
 }
 
 TEST(AutoValuesTest, WithoutAModelBucketsAreTheDefault) {
   const CheckResult result =
       Check(R"({"train_batch_size": 2, "zero_optimization": {"reduce_bucket_size": "auto"}})", {});
   EXPECT_TRUE(result.ok);
-  EXPECT_EQ(result.resolved["zero_optimization.reduce_bucket_size"]["value"], 500000000);
+  EXPECT_EQ(ValueOf(result, "zero_optimization.reduce_bucket_size"), 500000000);
   EXPECT_THAT(OriginOf(result, "zero_optimization.reduce_bucket_size"), HasSubstr("no model"));
 }
 

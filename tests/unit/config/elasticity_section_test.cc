@@ -33,7 +33,7 @@ TEST(ElasticityDecidesTheBatchTest, DerivesAllThreeSizes) {
   EXPECT_EQ(result.config.batch.train_batch_size, 24);
   EXPECT_EQ(result.config.batch.train_micro_batch_size_per_gpu, 6);
   EXPECT_EQ(result.config.batch.gradient_accumulation_steps, 2);
-  EXPECT_EQ(result.resolved["train_batch_size"]["origin"], "derived from elasticity, world size 2");
+  EXPECT_EQ(OriginOf(result, "train_batch_size"), "24, derived from elasticity, world size 2");
 }
 
 TEST(ElasticityDecidesTheBatchTest, KeepsTheBatchOnAnotherNumberOfRanks) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/config/check_config.h"
+#include "runtime/config/resolved_config.h"
 
 namespace ds::config {
 
@@ -21,8 +22,14 @@ inline CheckResult CheckWith(const std::string& members) {
   return CheckConfig("{\"train_batch_size\": 8, " + members + "}", "ds.json", 2);
 }
 
-inline std::string OriginOf(const CheckResult& result, const char* key) {
-  return result.resolved[key]["origin"];
+inline std::string OriginOf(const CheckResult& result, const std::string& key) {
+  return result.origins.value(key, "");
+}
+
+// Null for a key that the resolved config does not have.
+inline nlohmann::ordered_json ValueOf(const CheckResult& result, const std::string& key) {
+  const nlohmann::ordered_json* const value = FindIn(result.resolved, key);
+  return value == nullptr ? nlohmann::ordered_json() : *value;
 }
 
 }  // namespace ds::config

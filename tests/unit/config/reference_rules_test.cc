@@ -220,18 +220,19 @@ TEST(ReferenceRulesTest, SequentialGatherPrefetchesNothing) {
   const CheckResult result = CheckConfig(
       "{train_batch_size: 8, zero_optimization: {stage: 3, stage3_allgather_sequential: true}}",
       "ds.json", 2);
-  EXPECT_EQ(result.resolved["zero_optimization.stage3_prefetch_bucket_size"]["value"], 1);
+  EXPECT_EQ(OriginOf(result, "zero_optimization.stage3_prefetch_bucket_size"),
+            "1, derived from zero_optimization.stage3_allgather_sequential");
 }
 
 TEST(ReferenceRulesTest, OverlapFollowsTheStage) {
-  const auto overlaps = [](const std::string& zero) {
-    const std::string text = "{train_batch_size: 8, zero_optimization: {" + zero + "}}";
-    return CheckConfig(text, "ds.json", 2).resolved["zero_optimization.overlap_comm"]["value"];
+  const std::string key = "zero_optimization.overlap_comm";
+  const auto check = [](const std::string& zero) {
+    return CheckConfig("{train_batch_size: 8, zero_optimization: {" + zero + "}}", "ds.json", 2);
   };
-  EXPECT_EQ(overlaps("stage: 3"), true);
-  EXPECT_EQ(overlaps("stage: 2"), false);
-  EXPECT_EQ(overlaps("stage: 3, overlap_comm: false"), false);
-  EXPECT_EQ(overlaps("stage: 1, overlap_comm: \"auto\""), false);
+  EXPECT_EQ(OriginOf(check("stage: 3"), key), "true, derived from zero_optimization.stage");
+  EXPECT_EQ(OriginOf(check("stage: 2"), key), "false, derived from zero_optimization.stage");
+  EXPECT_EQ(ValueOf(check("stage: 3, overlap_comm: false"), key), false);
+  EXPECT_EQ(ValueOf(check("stage: 1, overlap_comm: \"auto\""), key), false);
 }
 
 }  // namespace

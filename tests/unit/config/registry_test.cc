@@ -189,10 +189,11 @@ TEST(RegistryTest, AutoIsTheDefaultWhereDeepSpeedDropsIt) {
     ++taken;
     const CheckResult result = CheckDocument(Nested(Names(setting.key), "auto"));
     EXPECT_THAT(Messages(result.errors), IsEmpty()) << setting.key;
-    const auto resolved = result.resolved.find(std::string(setting.key));
-    if (resolved == result.resolved.end()) continue;  // a section, a placeholder, an old name
-    EXPECT_EQ((*resolved)["value"], DefaultValue(setting)) << setting.key;
-    EXPECT_THAT((*resolved)["origin"].get<std::string>(), HasSubstr("\"auto\" at ds.json:1:"));
+    const Json resolved = ValueOf(result, std::string(setting.key));
+    // A section, a placeholder, an old name, a parameter of another optimizer, or null.
+    if (!resolved.is_primitive() || resolved.is_null()) continue;
+    EXPECT_EQ(resolved, DefaultValue(setting)) << setting.key;
+    EXPECT_THAT(OriginOf(result, std::string(setting.key)), HasSubstr("\"auto\" at ds.json:1:"));
   }
   EXPECT_GT(taken, 200);
 }
@@ -208,9 +209,10 @@ TEST(RegistryTest, RenamedKeysPassTheirValueOn) {
                 Contains(HasSubstr(std::string(setting.key) + " is deprecated: write " +
                                    std::string(setting.renamed_to))));
     const Json carries = Json::parse(setting.carries_json);
-    const auto& resolved = result.resolved[std::string(setting.renamed_to)];
-    EXPECT_EQ(resolved["value"], carries.value(value.dump(), value)) << setting.key;
-    EXPECT_THAT(resolved["origin"].get<std::string>(), HasSubstr(std::string(setting.key)));
+    const std::string new_key(setting.renamed_to);
+    EXPECT_EQ(ValueOf(result, new_key), carries.value(value.dump(), value)) << setting.key;
+    EXPECT_THAT(OriginOf(result, new_key), HasSubstr(std::string(setting.key)));
+    EXPECT_EQ(ValueOf(result, std::string(setting.key)), Json()) << setting.key;
   }
   EXPECT_EQ(renamed, 9);
 }
@@ -225,6 +227,7 @@ TEST(RegistryTest, EveryMisspeltKeyIsRefusedWithTheRightName) {
     const auto pair = std::adjacent_find(middle - 1, name.end(), different);
     ASSERT_NE(pair, name.end()) << setting.key;
     std::iter_swap(pair, pair + 1);
+    if (name.starts_with("_")) continue;  // a comment
     const CheckResult result = CheckDocument(Nested(names, 1));
     ASSERT_EQ(result.errors.size(), 1u) << setting.key;
     EXPECT_THAT(result.errors[0].message, HasSubstr("unknown key " + result.errors[0].key +

@@ -126,7 +126,7 @@ TEST(SchedulerRules, ScheduleIsDefined) {
 TEST(SchedulerRules, WarmupEndsAtTheLearningRate) {
   const CheckResult derived = CheckScheduler(R"({"type": "WarmupLR"})");
   EXPECT_EQ(std::get<WarmupLr>(derived.config.scheduler).max_lr, std::nullopt);
-  EXPECT_EQ(derived.resolved["scheduler.params.warmup_max_lr"]["value"], 0.25);
+  EXPECT_EQ(ValueOf(derived, "scheduler.params.warmup_max_lr"), 0.25);
   EXPECT_EQ(OriginOf(derived, "scheduler.params.warmup_max_lr"),
             "derived from optimizer.params.lr");
   const CheckResult given =
