@@ -1,5 +1,7 @@
 #include "cli/remote/remote_shell.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -12,7 +14,8 @@ namespace {
 
 constexpr char kRunningCommand[] = "running a command";
 constexpr std::size_t kMaxOutput = std::size_t{1} << 20;
-constexpr int kSliceMillis = 100;  // how long standard error may wait for standard output
+constexpr std::size_t kLongestPiece = std::size_t{1} << 20;
+constexpr int kSliceMillis = 100;  // how long one stream may wait for another
 
 using Channel = std::unique_ptr<ssh_channel_struct, Freer<ssh_channel_free>>;
 
@@ -66,14 +69,35 @@ HostResult<ScriptResult> RemoteShell::Run(const Script& script) {
   return Talk(channel.get(), script);
 }
 
+// Sends what the window has room for, and waits where there is none: a blocking write would wait
+// for ever once the command has ended without reading. libssh shows that end only to those who have
+// read what the command said.
+bool RemoteShell::Send(ssh_channel channel, std::string_view input, ScriptResult* result) {
+  const ssh_session handle = session_->handle();
+  while (!input.empty() && ::ssh_is_connected(handle) != 0) {
+    if (!ReadSome(channel, false, 0, &result->out) || !ReadSome(channel, true, 0, &result->err)) {
+      return false;
+    }
+    if (::ssh_channel_is_eof(channel) != 0) return true;  // it does not read: its status says why
+    const std::size_t room =
+        std::min<std::size_t>(::ssh_channel_window_size(channel), kLongestPiece);
+    if (room == 0) {
+      pollfd packets{::ssh_get_fd(handle), POLLIN, 0};
+      ::poll(&packets, 1, kSliceMillis);
+      continue;
+    }
+    const auto part = static_cast<std::uint32_t>(std::min(input.size(), room));
+    const int written = ::ssh_channel_write(channel, input.data(), part);
+    if (written <= 0) return true;
+    input.remove_prefix(written);
+  }
+  return input.empty();
+}
+
 HostResult<ScriptResult> RemoteShell::Talk(ssh_channel channel, const Script& script) {
   ScriptResult result;
-  std::string_view left = script.input;
-  while (!left.empty()) {
-    const auto part = static_cast<std::uint32_t>(std::min<std::size_t>(left.size(), 1 << 20));
-    const int written = ::ssh_channel_write(channel, left.data(), part);
-    if (written <= 0) break;  // it does not read: its status says why
-    left.remove_prefix(written);
+  if (!Send(channel, script.input, &result)) {
+    return session_->Broken(FailureKind::kStart, kRunningCommand);
   }
   ::ssh_channel_send_eof(channel);
   while (::ssh_channel_is_eof(channel) == 0) {

@@ -51,6 +51,8 @@ class RemoteShell {
   const std::vector<std::string>& wrapper() const { return wrapper_; }
 
  private:
+  // False: the connection is broken.
+  bool Send(ssh_channel channel, std::string_view input, ScriptResult* result);
   HostResult<ScriptResult> Talk(ssh_channel channel, const Script& script);
 
   SshSession* const session_;
