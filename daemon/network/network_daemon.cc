@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,6 +31,7 @@ namespace {
 
 constexpr std::size_t kLongestLine = 64 * 1024;
 constexpr std::chrono::seconds kLinePatience{60};
+constexpr std::chrono::hours kFreshFor{24};
 
 // Everything a running daemon consists of, in the order in which it is built.
 struct Daemon {
@@ -140,6 +142,14 @@ StatusOr<UniqueFd> ContinueInBackground() {
   std::_Exit(count == 1 ? kExitOk : kExitFailure);
 }
 
+void KeepFresh(EventLoop* loop, const std::string& path, std::chrono::nanoseconds interval) {
+  loop->CallAt(std::chrono::steady_clock::now() + interval, [=] {
+    // A failure changes nothing: where times cannot be set, files cannot be removed.
+    ::utimensat(AT_FDCWD, path.c_str(), nullptr, 0);
+    KeepFresh(loop, path, interval);
+  });
+}
+
 int ServeNetwork(const std::string& address, SupervisorOptions options, UniqueFd starter) {
   ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
   StatusOr<PrivateFolder> folder = PrivateFolder::Make();
@@ -152,6 +162,7 @@ int ServeNetwork(const std::string& address, SupervisorOptions options, UniqueFd
   }
   static_cast<void>(WriteAll(starter.get(), "\n", "the process that was started"));
   starter.Reset();
+  KeepFresh(daemon->loop.get(), "/proc/self/exe", kFreshFor);
   const Status status = daemon->loop->Run();
   daemon->server->Drain();
   folder->Remove();

@@ -11,9 +11,11 @@
 //
 // Threads: call from main, before there are others.
 
+#include <chrono>
 #include <string>
 
 #include "daemon/job/supervisor.h"
+#include "daemon/loop/event_loop.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
 
@@ -27,5 +29,10 @@ StatusOr<UniqueFd> ContinueInBackground();
 // ends the process; returns the exit status when it could not start. `options` lacks only what
 // comes over standard input, and the folder.
 int ServeNetwork(const std::string& address, SupervisorOptions options, UniqueFd starter);
+
+// Sets the file's times to now, after each `interval` while the loop runs. A cache drops versions
+// of dsrund that nobody has started for a month, and a running one must stay: on a file system that
+// hosts share, the pages of a removed program cannot be read again.
+void KeepFresh(EventLoop* loop, const std::string& path, std::chrono::nanoseconds interval);
 
 }  // namespace ds::daemon
