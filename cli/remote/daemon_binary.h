@@ -17,7 +17,7 @@ struct DaemonBinary {
   std::string sha256;   // of the bytes, 64 hexadecimal digits
   std::string machine;  // as uname says it: "Linux x86_64"
   std::string dsrank;   // the dsrank beside it; "" when there is none
-  std::string short_hash() const { return sha256.substr(0, 16); }
+  std::string file_name() const { return "dsrund-" + sha256.substr(0, 16); }
 };
 
 // The dsrund beside this program. kNotFound when there is none.

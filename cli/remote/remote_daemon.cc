@@ -15,10 +15,34 @@ namespace {
 constexpr std::chrono::minutes kPlacingTimeout{10};
 constexpr std::chrono::seconds kPortTimeout{10};
 
-// $2 dsrund, $3 the address to listen on, $4 the job, $5 dsrank or "".
+constexpr char kUnfit[] = "dsrun-unfit ";
+
+// $2 the folder, $3 the name of dsrund there, $4 its SHA-256, $5 "once" for a folder that goes
+// again, $6 the address to listen on, $7 the job, $8 dsrank or "".
+// Looks and executes below one open folder (the working directory) that is this user's alone: what
+// others do to the names that lead there, before or meanwhile, has no effect. Touches dsrund, since
+// one that nobody has used for a month goes (place_daemon.cc).
 constexpr char kStart[] = R"sh(
-if [ -n "$5" ]; then exec "$2" --listen "$3" --job "$4" --dsrank "$5";
-else exec "$2" --listen "$3" --job "$4"; fi)sh";
+unfit() { echo "dsrun-unfit $1"; exit 1; };
+cd -P "$2" 2>/dev/null || unfit "its folder cannot be entered";
+[ -O . ] || unfit "its folder is not this user's";
+case "$(ls -ld .)" in drwx--[-S]---*) ;; *) unfit "its folder is open to others";; esac;
+[ -L "$3" ] && unfit "it is a symbolic link";
+[ -f "$3" ] && [ -O "$3" ] || unfit "it is not a file of this user";
+h="$(sum "$3")"; [ "${h%% *}" = "$4" ] || unfit "its content differs from what was sent";
+touch "$3" 2>/dev/null;
+f="./$3"; d="$2"; o="$5"; r="$8"; set -- --listen "$6" --job "$7";
+[ -z "$r" ] || set -- "$@" --dsrank "$r";
+if [ "$o" = once ]; then "$f" "$@"; s=$?; rm -f "$f"; rmdir "$d"; exit $s; fi;
+exec "$f" "$@")sh";
+
+// What all attempts to start dsrund on a host have in common.
+struct RemoteStart {
+  std::string job_id;
+  std::string unique;  // a name that no other start of any job uses
+  std::string line;    // a ListenRequest
+  std::chrono::milliseconds timeout;
+};
 
 std::string MakeListenLine(const v1::Credentials& credentials, std::chrono::milliseconds lease) {
   v1::ListenRequest request;
@@ -33,22 +57,52 @@ HostFailure StartFailure(const std::string& message) {
           .hint = "can the host execute a program there, and has it a C library as new as ours?"};
 }
 
-HostResult<StartedDaemon> StartPlaced(RemoteShell* shell, const std::string& path,
-                                      const RemoteFacts& facts, const std::string& line,
-                                      const std::string& job_id) {
-  const RemoteShell::Script script{.text = kStart,
-                                   .arguments = {path, facts.address, job_id, facts.dsrank},
-                                   .input = line,
-                                   .one_line_is_enough = true};
+// A kPlacing failure means that what lies there is not what was sent.
+HostResult<StartedDaemon> StartPlaced(RemoteShell* shell, const PlacedDaemon& placed,
+                                      const DaemonBinary& binary, const RemoteFacts& facts,
+                                      const RemoteStart& start) {
+  const std::string path = placed.folder + "/" + binary.file_name();
+  shell->session().SetDeadline(std::chrono::steady_clock::now() + start.timeout);
+  const RemoteShell::Script script{
+      .text = std::string(kSumFunction) + kStart,
+      .arguments = {placed.folder, binary.file_name(), binary.sha256, placed.once ? "once" : "",
+                    facts.address, start.job_id, facts.dsrank},
+      .input = start.line,
+      .one_line_is_enough = true};
   const HostResult<ScriptResult> result = shell->Run(script);
   if (!result.ok()) return result.failure();
+  if (result->out.starts_with(kUnfit)) {
+    return HostFailure{.kind = FailureKind::kPlacing,
+                       .message = path + ": " + LastLine(result->out).substr(sizeof(kUnfit) - 1),
+                       .hint = "somebody or something changes files there"};
+  }
   if (result->out.empty()) {
     return StartFailure(path + " ended with status " + std::to_string(result->status) + ": " +
                         LastLine(result->err));
   }
   HostResult<StartedDaemon> started = ParseListenResponse(result->out);
-  if (started.ok()) started->address = facts.address;
+  if (started.ok()) {
+    started->address = facts.address;
+    started->notice = placed.notice;
+  }
   return started;
+}
+
+// Starts the dsrund that lies on the host, or puts one there first.
+HostResult<StartedDaemon> FindOrPlace(RemoteShell* shell, const DaemonBinary& binary,
+                                      const RemoteFacts& facts, const RemoteStart& start) {
+  std::string replaced;
+  if (!facts.folder.empty()) {
+    HostResult<StartedDaemon> started =
+        StartPlaced(shell, {.folder = facts.folder}, binary, facts, start);
+    if (started.ok() || started.failure().kind != FailureKind::kPlacing) return started;
+    replaced = started.failure().message + "; it was sent anew";
+  }
+  shell->session().SetDeadline(std::chrono::steady_clock::now() + kPlacingTimeout);
+  HostResult<PlacedDaemon> placed = PlaceDaemon(shell, binary, start.unique);
+  if (!placed.ok()) return placed.failure();
+  if (placed->notice.empty()) placed->notice = replaced;
+  return StartPlaced(shell, *placed, binary, facts, start);
 }
 
 // Dials the daemon's port, which SSH's port says nothing about; where that does not work, or SSH
@@ -69,14 +123,6 @@ HostOutcome ReachPort(std::unique_ptr<SshSession> session, const RemoteJob& job,
   if (!tunnel.ok()) return tunnel.failure();
   started->tunnel = *std::move(tunnel);
   return HostOutcome();
-}
-
-// The place of dsrund on the host, where it may lie already.
-HostResult<PlacedDaemon> FindOrPlace(RemoteShell* shell, const DaemonBinary& binary,
-                                     const RemoteFacts& facts, const std::string& unique) {
-  if (!facts.daemon.empty()) return PlacedDaemon{.path = facts.daemon};
-  shell->session().SetDeadline(std::chrono::steady_clock::now() + kPlacingTimeout);
-  return PlaceDaemon(shell, binary, unique);
 }
 
 }  // namespace
@@ -117,15 +163,12 @@ HostResult<StartedDaemon> StartRemoteDaemon(const RemoteTarget& target,
   const HostResult<RemoteFacts> facts = AskForFacts(&shell, *binary);
   if (!facts.ok()) return facts.failure();
   // Hosts may share a home, so the job alone does not make a name unique.
-  const std::string unique = job.job_id + "." + std::to_string(target.node_rank);
-  const HostResult<PlacedDaemon> placed = FindOrPlace(&shell, *binary, *facts, unique);
-  if (!placed.ok()) return placed.failure();
-
-  session->SetDeadline(std::chrono::steady_clock::now() + job.timeout);
-  const std::string line = MakeListenLine(credentials, job.lease);
-  HostResult<StartedDaemon> started = StartPlaced(&shell, placed->path, *facts, line, job.job_id);
+  const RemoteStart start{.job_id = job.job_id,
+                          .unique = job.job_id + "." + std::to_string(target.node_rank),
+                          .line = MakeListenLine(credentials, job.lease),
+                          .timeout = job.timeout};
+  HostResult<StartedDaemon> started = FindOrPlace(&shell, *binary, *facts, start);
   if (!started.ok()) return started;
-  started->notice = placed->notice;
   const HostOutcome port = ReachPort(std::move(session), job, &*started);
   if (!port.ok()) return port.failure();
   return started;

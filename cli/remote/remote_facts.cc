@@ -9,16 +9,12 @@ namespace {
 constexpr char kFirstLine[] = "dsrun-facts";
 constexpr char kLastLine[] = "dsrun-end";
 
-// Touches the daemon it finds, since one that nobody has used for a month is removed
-// (place_daemon.cc). $1 the connection, $2 the name of the file, $3 its size, $4 dsrank's path
-// here. A dsrank is looked for where DSRUN_RANK says, at the same place as here, and in PATH.
+// $1 the connection, $2 the name of the file, $3 dsrank's path here. A dsrank is looked for where
+// DSRUN_RANK says, at the same place as here, and in PATH.
 constexpr char kScript[] = R"sh(
 echo dsrun-facts; echo "$1"; echo "$(uname -sm)";
-r="$DSRUN_RANK"; [ -x "$r" ] || r="$4"; [ -x "$r" ] || r="$(command -v dsrank)"; echo "$r";
-f=; for d in "$HOME/.cache/dsrun" "/tmp/dsrun-$(id -u)"; do
-if [ -z "$f" ] && [ -O "$d" ] && [ -O "$d/$2" ] && [ -x "$d/$2" ] &&
-[ "$(wc -c <"$d/$2")" -eq "$3" ]; then f="$d/$2"; touch "$f" 2>/dev/null; fi; done;
-echo "$f"; echo dsrun-end)sh";
+r="$DSRUN_RANK"; [ -x "$r" ] || r="$3"; [ -x "$r" ] || r="$(command -v dsrank)"; echo "$r";
+d="$HOME/.cache/dsrun"; [ -x "$d/$2" ] || d=; echo "$d"; echo dsrun-end)sh";
 
 std::string FirstLineOf(const std::string& text) { return text.substr(0, text.find('\n')); }
 
@@ -57,14 +53,12 @@ HostResult<RemoteFacts> ParseFacts(const std::string& printed) {
                        .hint = "does 'ssh HOST /bin/sh -c true' work?"};
   }
   return RemoteFacts{
-      .address = ServerOf(lines[1]), .machine = lines[2], .dsrank = lines[3], .daemon = lines[4]};
+      .address = ServerOf(lines[1]), .machine = lines[2], .dsrank = lines[3], .folder = lines[4]};
 }
 
 HostResult<RemoteFacts> AskForFacts(RemoteShell* shell, const DaemonBinary& binary) {
-  const RemoteShell::Script script{
-      .text = kScript,
-      .arguments = {"dsrund-" + binary.short_hash(), std::to_string(binary.bytes.size()),
-                    binary.dsrank}};
+  const RemoteShell::Script script{.text = kScript,
+                                   .arguments = {binary.file_name(), binary.dsrank}};
   const HostResult<ScriptResult> answer = shell->Run(script);
   if (!answer.ok()) return answer.failure();
   const ScriptResult& result = *answer;

@@ -13,7 +13,7 @@ struct RemoteFacts {
   std::string address;  // the host's own, on which it took our connection
   std::string machine;  // "Linux x86_64"
   std::string dsrank;   // "" when the host has none
-  std::string daemon;   // this dsrund, there already; "" when it is not
+  std::string folder;   // where a file of this dsrund's name is already; "" when nowhere
 };
 
 // Finds out as well whether the login shell keeps quiet and whether the host can run the binary at

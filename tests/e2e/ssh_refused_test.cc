@@ -107,8 +107,9 @@ TEST_F(SshRefusedTest, AnUnwritableHomeIsPassedOverForTmp) {
   WriteHostfile(1);
   const ProgramResult result = Run("echo started");
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("Read-only file system; dsrund was put to /tmp/dsrun-0/"));
-  EXPECT_EQ(OnHost(0, "stat -c '%a %u' /tmp/dsrun-0"), "700 0\n");
+  EXPECT_THAT(result.err, HasSubstr("Read-only file system; dsrund was put to /tmp/dsrun-once-"));
+  EXPECT_THAT(result.err, HasSubstr("instead, for this job only"));
+  EXPECT_EQ(OnHost(0, "ls -A /tmp"), "");
 }
 
 TEST_F(SshRefusedTest, NoSpaceAnywhereIsSaid) {
@@ -118,7 +119,7 @@ TEST_F(SshRefusedTest, NoSpaceAnywhereIsSaid) {
   OnHost(0, "mount -o remount,size=1m /root; mount -o remount,size=1m /tmp");
   WriteHostfile(1);
   ExpectRefused({}, {"  h0    placing dsrund  /root/.cache/dsrun: no space left",
-                     "nor in /tmp: /tmp/dsrun-0: no space left", "make room"});
+                     "nor elsewhere: /tmp: no space left", "make room"});
   ExpectNothingLeft(0);
 }
 

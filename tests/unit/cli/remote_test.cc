@@ -97,7 +97,7 @@ TEST(RemoteFactsTest, ReadsThemAndNoticesNoise) {
   EXPECT_EQ(facts->address, "10.0.0.2");
   EXPECT_EQ(facts->machine, "Linux x86_64");
   EXPECT_EQ(facts->dsrank, "/opt/dsrank");
-  EXPECT_EQ(facts->daemon, "");
+  EXPECT_EQ(facts->folder, "");
   const HostResult<RemoteFacts> noise = ParseFacts("Welcome!\n" + good);
   ASSERT_FALSE(noise.ok());
   EXPECT_EQ(noise.failure().kind, FailureKind::kShellNoise);

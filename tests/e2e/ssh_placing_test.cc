@@ -1,0 +1,124 @@
+// What is executed on a host is what was sent, whatever others do to the names that lead to it.
+
+#include <gmock/gmock.h>
+
+#include <string>
+
+#include "tests/e2e/ssh_job.h"
+#include "tests/places.h"
+
+namespace ds::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kCache[] = "/root/.cache/dsrun";
+
+class SshPlacingTest : public SshJob {
+ protected:
+  void SetUp() override {
+    SshJob::SetUp();
+    if (IsSkipped()) return;
+    options_.count = 1;
+    // Where the tests put programs that act in the middle of ours.
+    options_.sshd_config = {"SetEnv PATH=/run/host/bin:/usr/bin:/bin"};
+    if (!hosts().namespaces()) GTEST_SKIP() << hosts().why_not();
+    WriteHostfile(1);
+    const std::string sum = RunProgram({"sha256sum", DS_BIN_DIR "/dsrund"}).out;
+    name_ = "dsrund-" + sum.substr(0, 16);
+    // What an attacker would like to see executed.
+    OnHost(
+        0,
+        "printf '#!/bin/sh\\ntouch /run/host/owned; id -u >>/run/host/owned\\n' >/run/host/evil && "
+        "chmod 755 /run/host/evil && mkdir -m 755 /run/host/bin");
+    Wrap("openssl", "exit 1");
+  }
+  void ExpectNothingEvilRan() { EXPECT_EQ(OnHost(0, "cat /run/host/owned 2>&1 || true"), kNoFile); }
+  // A program in front of the real one of that name.
+  void Wrap(const std::string& program, const std::string& script) {
+    OnHost(0, "cat >/run/host/bin/" + program + " <<'END'\n#!/bin/sh\n" + script +
+                  "\nEND\nchmod 755 /run/host/bin/" + program);
+  }
+
+  static constexpr char kNoFile[] = "cat: /run/host/owned: No such file or directory\n";
+  static constexpr char kAttacker[] = "setpriv --reuid 65534 --regid 65534 --clear-groups ";
+  std::string name_;
+};
+
+TEST_F(SshPlacingTest, AFolderThatAnotherUserHasPreparedIsNotUsed) {
+  OnHost(0, "mkdir -m 755 /run/host/secrets && mount -o remount,ro /root");
+  OnHost(0, std::string(kAttacker) + "ln -s /run/host/secrets /tmp/dsrun-0");
+  OnHost(0, "cp /run/host/evil /run/host/secrets/" + name_ +
+                " && truncate -s $(stat -c %s " DS_BIN_DIR "/dsrund) /run/host/secrets/" + name_);
+  const ProgramResult result = Run("echo started");
+  EXPECT_EQ(result.status, 0) << result.err;
+  ExpectNothingEvilRan();
+  EXPECT_EQ(OnHost(0, "stat -c %a /run/host/secrets && ls -A /tmp"), "755\ndsrun-0\n");
+}
+
+// Nothing but the sticky bit of /tmp, which this one lacks, protects names in it.
+TEST_F(SshPlacingTest, AFolderThatIsExchangedAfterTheCheckIsNotUsed) {
+  OnHost(0, "mount -o remount,ro /root && chmod 777 /tmp");
+  const std::string exchange =
+      std::string("for d in /tmp/dsrun-once-*; do ") + kAttacker +
+      "sh -c 'mv $0 /tmp/away && mkdir -m 755 $0 && cp /run/host/evil $0/" + name_ + "' $d; done";
+  // The first sum is taken of what has arrived, the second of what is about to be started.
+  Wrap("sha256sum", "/usr/bin/sha256sum; [ -e /tmp/away ] || { " + exchange + "; }");
+  ExpectRefused({}, {"  h0    placing dsrund  ", "its folder is not this user's"});
+  ExpectNothingEvilRan();
+  OnHost(0, "rm -rf /tmp/*");
+  Wrap("sha256sum", "/usr/bin/sha256sum; if [ -e /run/host/second ]; then " + exchange +
+                        "; fi; touch /run/host/second");
+  EXPECT_EQ(Run("echo started").status, 0);
+  EXPECT_EQ(OnHost(0, "ls -d /tmp/away"), "/tmp/away\n") << "it was exchanged";
+  ExpectNothingEvilRan();
+}
+
+TEST_F(SshPlacingTest, OtherContentUnderItsNameIsReplaced) {
+  ASSERT_EQ(Run("true").status, 0);
+  const std::string sum = "sha256sum <" + std::string(kCache) + "/" + name_;
+  const std::string right = OnHost(0, sum);
+  OnHost(0, std::string("cd ") + kCache + " && dd if=/run/host/evil of=" + name_ + " conv=notrunc");
+  ASSERT_NE(OnHost(0, sum), right);
+  const ProgramResult result = Run("echo started");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("its content differs from what was sent; it was sent anew"));
+  EXPECT_EQ(OnHost(0, sum), right);
+  ExpectNothingEvilRan();
+  EXPECT_THAT(Run("true").err, Not(HasSubstr("sent anew")));
+  ExpectNothingLeft(0);
+}
+
+TEST_F(SshPlacingTest, ALinkUnderItsNameIsReplaced) {
+  OnHost(0, std::string("mkdir -p -m 700 ") + kCache + " && ln -s /run/host/evil " + kCache + "/" +
+                name_);
+  const ProgramResult result = Run("echo started");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("it is a symbolic link; it was sent anew"));
+  ExpectNothingEvilRan();
+  ExpectNothingLeft(0);
+}
+
+// Hosts share homes: what another host has placed meanwhile may be running there.
+TEST_F(SshPlacingTest, WhatAnotherHostHasJustPlacedStays) {
+  const std::string final_name = std::string(kCache) + "/" + name_;
+  Wrap("df", "[ -e " + final_name + " ] || { cp " DS_BIN_DIR "/dsrund " + final_name +
+                 "; chmod 700 " + final_name + "; stat -c %i " + final_name +
+                 " >/run/host/inode; }; exec /bin/df \"$@\"");
+  EXPECT_EQ(Run("true").status, 0);
+  const std::string inode = OnHost(0, "cat /run/host/inode");
+  EXPECT_NE(inode, "");
+  EXPECT_EQ(OnHost(0, "stat -c %i " + final_name), inode);
+  ExpectNothingLeft(0);
+}
+
+TEST_F(SshPlacingTest, AStartIsAUse) {
+  ASSERT_EQ(Run("true").status, 0);
+  OnHost(0, std::string("touch -d '20 days ago' ") + kCache + "/" + name_);
+  ASSERT_EQ(Run("true").status, 0);
+  EXPECT_EQ(OnHost(0, std::string("find ") + kCache + " -type f -mtime +1"), "");
+}
+
+}  // namespace
+}  // namespace ds::testing
