@@ -54,6 +54,7 @@ TEST_F(StopTest, TheFirstFailureStopsTheOthersAndIsTheOnlyOne) {
   for (const auto& [rank, exit] : outcome.exits) {
     EXPECT_EQ(exit.stopping(), rank != 3) << "rank " << rank;
     EXPECT_EQ(exit.signal(), rank == 3 ? SIGKILL : SIGTERM) << "rank " << rank;
+    EXPECT_EQ(exit.last_stderr(), rank == 3 ? "ready\n" : "") << "no verdict quotes the others";
   }
 }
 
@@ -178,10 +179,10 @@ TEST_F(StopTest, WhatLeftItsRanksGroupAndHoldsTheOutputDiesInTheKillToo) {
 }
 
 TEST_F(StopTest, TheLastWordsAreThoseOfStandardOutputWhenThereAreNoOthers) {
-  v1::LaunchRequest request = Request(1, {"say", "words\n"});
+  v1::LaunchRequest request = Request(1, {"say", "words\n", "1"});
   EXPECT_EQ(Run(request).exits.at(0).last_stderr(), "WORDS\n");
-  request = Request(1, {"arguments", "words"}, 2);
-  EXPECT_EQ(Run(request).exits.at(0).last_stderr(), std::string("words\0", 6));
+  request = Request(1, {"print", "words\n", "1"}, 2);
+  EXPECT_EQ(Run(request).exits.at(0).last_stderr(), "words\n");
 }
 
 TEST_F(StopTest, ClosingStopsTheRanks) {

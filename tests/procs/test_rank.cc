@@ -80,14 +80,20 @@ int Lines(const Arguments& arguments) {
   return 0;
 }
 
-// say TEXT: exactly these bytes to standard output, and to standard error in capitals
+// say TEXT [STATUS]: exactly these bytes to standard output, and to standard error in capitals
 int SayBoth(const Arguments& arguments) {
   Say(arguments.at(0));
   std::string loud = arguments.at(0);
   std::transform(loud.begin(), loud.end(), loud.begin(),
                  [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
   Say(loud, STDERR_FILENO);
-  return 0;
+  return Number(arguments, 1);
+}
+
+// print TEXT STATUS: these bytes to standard output alone
+int Print(const Arguments& arguments) {
+  Say(arguments.at(0));
+  return Number(arguments, 1);
 }
 
 // flood BYTES: so many of flood.h, which differ from rank to rank
@@ -302,6 +308,7 @@ int Main(const Arguments& arguments) {
       {"stubborn", Stubborn},
       {"lines", Lines},
       {"say", SayBoth},
+      {"print", Print},
       {"every-byte", EveryByte},
       {"flood", WriteFlood},
       {"long-line", LongLine},
