@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -41,6 +42,13 @@ Status WriteAll(int fd, std::string_view bytes, std::string_view what) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(fd, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EAGAIN) {
+      // Whoever shares the open file may have made it non-blocking. Its end or an error ends the
+      // wait, too.
+      pollfd writable{fd, POLLOUT, 0};
+      ::poll(&writable, 1, -1);
+      continue;
+    }
     if (written < 0) return ErrnoError(errno, what);
     bytes.remove_prefix(static_cast<std::size_t>(written));
   }

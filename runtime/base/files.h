@@ -61,7 +61,8 @@ class AppendFile {
   std::filesystem::path path_;
 };
 
-// write(2) until all is written. `what` names the file in the error.
+// write(2) until all is written, also to a descriptor that does not block. `what` names the file in
+// the error.
 Status WriteAll(int fd, std::string_view bytes, std::string_view what);
 
 // The path as a user would type it here: relative when it lies below the working directory, else as

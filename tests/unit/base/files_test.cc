@@ -1,9 +1,14 @@
 #include "runtime/base/files.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <string>
+#include <thread>
 
 namespace ds {
 namespace {
@@ -43,6 +48,38 @@ TEST_F(FilesTest, FailedWriteKeepsTheOldFile) {
   EXPECT_FALSE(WriteFileAtomically(path, "x").ok());
   EXPECT_TRUE(fs::is_directory(path));
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
+}
+
+// Whoever shares a terminal or a pipe with us may make it non-blocking.
+TEST_F(FilesTest, ANonBlockingDescriptorGetsEverything) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+  const UniqueFd reading(ends[0]);
+  UniqueFd writing(ends[1]);
+  const std::string text(1 << 20, 'x');
+  std::size_t got = 0;
+  std::thread reader([&] {
+    char buffer[1000];
+    pollfd readable{reading.get(), POLLIN, 0};
+    while (::poll(&readable, 1, -1) == 1) {
+      const ssize_t size = ::read(reading.get(), buffer, sizeof(buffer));
+      if (size <= 0) break;
+      got += static_cast<std::size_t>(size);
+    }
+  });
+  EXPECT_TRUE(WriteAll(writing.get(), text, "pipe").ok());
+  writing.Reset();
+  reader.join();
+  EXPECT_EQ(got, text.size());
+}
+
+TEST_F(FilesTest, ANonBlockingDescriptorThatNobodyReadsIsAnError) {
+  std::signal(SIGPIPE, SIG_IGN);
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+  const UniqueFd writing(ends[1]);
+  ::close(ends[0]);
+  EXPECT_FALSE(WriteAll(writing.get(), "x", "pipe").ok());
 }
 
 TEST_F(FilesTest, FullDiskIsResourceExhausted) {
