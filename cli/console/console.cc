@@ -45,12 +45,20 @@ void Console::OnEvent(const HostEvent& event) {
     return;
   }
   if (event.event.has_rank_report()) ShowReport(event.event.rank_report());
+  if (event.event.has_rank_exited()) ShowExit(event.host, event.event.rank_exited());
   if (progress_.OnEvent(event.event) && !options_.errors_only) OnStep(event.event.unix_nanos());
 }
 
 void Console::ShowReport(const v1::RankReport& report) {
   if (report.has_notice()) Notice(report.notice().text());
   if (report.has_checkpoint()) Notice("saved " + ShownPath(report.checkpoint().path()));
+}
+
+void Console::ShowExit(const std::string& host, const v1::RankExited& exit) {
+  if (!exit.output_cut() || exit.stopping()) return;
+  Notice("rank " + std::to_string(exit.rank()) + " on " + host +
+         " has ended; what it left behind held its output open, wrote nothing for too long and was "
+         "ended: its last output may be missing");
 }
 
 void Console::OnOutput(const HostEvent& event) {

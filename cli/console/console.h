@@ -56,6 +56,7 @@ class Console {
  private:
   void OnOutput(const HostEvent& event);
   void ShowReport(const v1::RankReport& report);
+  void ShowExit(const std::string& host, const v1::RankExited& exit);
   void ShowLines(std::vector<TaggedText> lines);
   void OnStep(std::int64_t unix_nanos);
   void Draw();

@@ -17,6 +17,7 @@ void AddExit(const v1::RankExited& exit, Json* json) {
   (*json)["max_rss_bytes"] = exit.max_rss_bytes();
   (*json)["stopping"] = exit.stopping();
   (*json)["oom_killed"] = exit.oom_killed();
+  if (exit.output_cut()) (*json)["output_cut"] = true;
 }
 
 Json PhaseJson(const v1::RankPhase& phase) {

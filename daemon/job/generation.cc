@@ -98,7 +98,7 @@ Status Generation::StartProcesses(const v1::LaunchRequest& request) {
     }
     const MonitorContext context{loop_, options_.log.get(), buffer_, commands[i].rank};
     ranks_.push_back(std::make_unique<RankMonitor>(
-        context, std::move(processes[i]),
+        context, std::move(processes[i]), grace_,
         RankMonitor::Callbacks{
             [this](const RankExit& exit, pid_t pid) { return OnRankExit(exit, pid); },
             [this] { OnRankEnded(); }}));

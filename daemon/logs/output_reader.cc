@@ -56,6 +56,7 @@ OutputReader::Read OutputReader::ReadOnce() {
   if (got == 0) return Read::kEnd;
   if (got < 0) return errno == EAGAIN || errno == EINTR ? Read::kNothing : Read::kEnd;
   const std::string_view bytes(context_.buffer.data(), static_cast<std::size_t>(got));
+  bytes_read_ += bytes.size();
   tail_.Append(bytes);
   pump_.Feed(bytes);
   return Read::kSome;

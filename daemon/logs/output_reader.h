@@ -7,6 +7,7 @@
 //
 // Threads: the loop's.
 
+#include <cstdint>
 #include <functional>
 #include <string_view>
 
@@ -30,6 +31,7 @@ class OutputReader {
   Status Watch();
   void Resume();
   bool open() const { return fd_.valid(); }
+  std::uint64_t bytes_read() const { return bytes_read_; }
 
   // Takes what lies in the pipe, however full the log is, passes on an unfinished last line, and
   // closes the stream.
@@ -52,6 +54,7 @@ class OutputReader {
   const std::function<void()> on_end_;
   LogPump pump_;
   LineTail tail_;
+  std::uint64_t bytes_read_ = 0;
   bool watched_ = false;
 };
 

@@ -1,5 +1,6 @@
 #include "daemon/ranks/rank_monitor.h"
 
+#include <algorithm>
 #include <csignal>
 #include <string>
 #include <utility>
@@ -8,13 +9,15 @@
 
 namespace ds::daemon {
 
-RankMonitor::RankMonitor(MonitorContext context, RankProcess process, Callbacks callbacks)
+RankMonitor::RankMonitor(MonitorContext context, RankProcess process,
+                         std::chrono::nanoseconds grace, Callbacks callbacks)
     : context_(context),
       process_(std::move(process)),
       callbacks_(std::move(callbacks)),
       stdout_(context, v1::RankOutput::STDOUT, process_.TakeStdout(), [this] { MaybeFinish(); }),
       stderr_(context, v1::RankOutput::STDERR, process_.TakeStderr(), [this] { MaybeFinish(); }),
-      link_(context, process_.TakeLink()) {}
+      link_(context, process_.TakeLink()),
+      grace_(grace) {}
 
 RankMonitor::~RankMonitor() {
   context_.loop->Remove(process_.pidfd());
@@ -58,18 +61,31 @@ void RankMonitor::Resume() {
   stdout_.Resume();
   stderr_.Resume();
   link_.Resume();
+  if (output_deadline_) AwaitOutput();  // it could not be heard until now
 }
 
 void RankMonitor::OnExit() {
   context_.loop->Remove(process_.pidfd());
-  exit_ = callbacks_.on_exit(process_.PeekExit(), pid());
+  const RankExit exit = process_.PeekExit();
+  exit_ = callbacks_.on_exit(exit, pid());
   if (killed_ || (!stdout_.open() && !stderr_.open())) return Finish();
-  // Its own writes are all in the pipes by now. While the log is full nobody reads them, so the end
-  // of the stream would not be seen either: Finish takes them.
+  // Its own writes are all in the pipes by now. While the log is full nobody reads them.
   stdout_.Resume();
   stderr_.Resume();
-  output_deadline_ =
-      context_.loop->CallAt(std::chrono::steady_clock::now() + kOutputGrace, [this] { Finish(); });
+  const bool well = !exit.failed() && !exit_->stopping();
+  longest_silence_ = well ? std::max<std::chrono::nanoseconds>(grace_, kOutputGrace) : kOutputGrace;
+  AwaitOutput();
+}
+
+void RankMonitor::AwaitOutput() {
+  if (output_deadline_) context_.loop->CancelTimer(*output_deadline_);
+  const auto deadline = std::chrono::steady_clock::now() + longest_silence_;
+  output_deadline_ = context_.loop->CallAt(deadline, [this, before = BytesRead()] {
+    output_deadline_.reset();
+    if (BytesRead() != before || context_.log->full()) return AwaitOutput();
+    exit_->set_output_cut(true);
+    Finish();
+  });
 }
 
 void RankMonitor::MaybeFinish() {

@@ -4,12 +4,15 @@
 // messages over the rank link, its end.
 //
 // End of a rank: the process has ended (pidfd) and its output is at its end too. Something the rank
-// started may hold the output open; that has kOutputGrace to finish writing (a `tee` behind the
-// rank), then the rank's process group is killed. RankExited comes after all of its output.
+// started may hold the output open (a filter behind the rank, a helper it forgot). It goes on while
+// it writes. Once it has been silent for the job's grace (for kOutputGrace when the rank failed or
+// is being stopped), the rank's process group is killed. Silence while nobody reads does not count.
+// RankExited comes after all of its output.
 //
 // Threads: the loop's.
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <optional>
 
@@ -33,7 +36,8 @@ class RankMonitor {
     std::function<void()> on_ended;
   };
 
-  RankMonitor(MonitorContext context, RankProcess process, Callbacks callbacks);
+  RankMonitor(MonitorContext context, RankProcess process, std::chrono::nanoseconds grace,
+              Callbacks callbacks);
   ~RankMonitor();
   RankMonitor(const RankMonitor&) = delete;
   RankMonitor& operator=(const RankMonitor&) = delete;
@@ -58,6 +62,9 @@ class RankMonitor {
 
  private:
   void OnExit();
+  // Begins the longest silence anew.
+  void AwaitOutput();
+  std::uint64_t BytesRead() const { return stdout_.bytes_read() + stderr_.bytes_read(); }
   void MaybeFinish();
   void Finish();
 
@@ -67,7 +74,9 @@ class RankMonitor {
   OutputReader stdout_;
   OutputReader stderr_;
   LinkReader link_;
-  std::optional<v1::RankExited> exit_;                 // once the process has ended
+  const std::chrono::nanoseconds grace_;
+  std::optional<v1::RankExited> exit_;  // once the process has ended
+  std::chrono::nanoseconds longest_silence_{0};
   std::optional<EventLoop::TimerId> output_deadline_;  // while only its output has not
   bool killed_ = false;
   bool ended_ = false;

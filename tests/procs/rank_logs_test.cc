@@ -125,6 +125,23 @@ TEST_F(RankLogsTest, BytesLongLinesProgressBarsAndNoFinalNewline) {
   EXPECT_EQ(std::count(result.out.begin(), result.out.end(), 'y'), 3000000);
 }
 
+// The filter is far from done when the rank is, and rests for longer than a lost helper would get.
+TEST_F(RankLogsTest, NoLineIsLostBehindASlowFilter) {
+  const ProgramResult result =
+      Run({"--quiet"},
+          "mkfifo pipe; while read line; do echo $line; case $line in *000) sleep 0.1;; esac; done "
+          "<pipe & exec >pipe; exec seq 30000");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(Log("0/rank-00000.out"), RunProgram({"seq", "30000"}).out);
+}
+
+TEST_F(RankLogsTest, WhatIsCutOffIsSaid) {
+  const ProgramResult result = Run({"--grace_seconds", "0.1"}, "sleep 900 & echo begun");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("begun\n"));
+  EXPECT_THAT(result.err, HasSubstr("its last output may be missing"));
+}
+
 // A second of 100 MB/s through one daemon; scripts/bench/launch prints how fast it really is.
 TEST_F(RankLogsTest, AHundredMegabytesOfEightRanksAreAllThere) {
   constexpr std::size_t kBytes = 12'500'000;

@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <sstream>
 #include <string>
@@ -117,7 +118,18 @@ TEST_F(StopTest, AStoppedProcessIsStoppedForGood) {
 TEST_F(StopTest, AChildThatKeepsTheOutputOpenEndsWithItsRank) {
   const Outcome outcome = Run(Request(1, {"child", "0"}));
   EXPECT_EQ(outcome.exits.at(0).exit_code(), 0);
+  EXPECT_TRUE(outcome.exits.at(0).output_cut());
   EXPECT_FALSE(Exists(std::stoi(outcome.out.at(0))));
+}
+
+// More than a pipe holds, by a filter that is busy for longer than kOutputGrace when its rank ends.
+TEST_F(StopTest, WhatAFilterBehindARankStillWritesIsKept) {
+  v1::LaunchRequest request = Request(1, {"filtered", "30000"});
+  request.set_grace_seconds(60);
+  const Outcome outcome = Run(request);
+  EXPECT_EQ(outcome.exits.at(0).exit_code(), 0);
+  EXPECT_FALSE(outcome.exits.at(0).output_cut());
+  EXPECT_EQ(std::count(outcome.out.at(0).begin(), outcome.out.at(0).end(), '\n'), 30000);
 }
 
 TEST_F(StopTest, ChildrenAreStoppedWithTheirRank) {

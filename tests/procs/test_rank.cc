@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -18,6 +19,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "runtime/base/files.h"
@@ -94,6 +96,29 @@ int SayBoth(const Arguments& arguments) {
 int Print(const Arguments& arguments) {
   Say(arguments.at(0));
   return Number(arguments, 1);
+}
+
+// filtered COUNT: writes so many lines through a child that takes its time, and does not wait for
+// it
+int WriteThroughFilter(const Arguments& arguments) {
+  constexpr auto kSlow = std::chrono::microseconds(100);  // per line
+  int pipe[2];
+  if (::pipe(pipe) != 0) return 97;
+  if (::fork() != 0) {
+    ::close(pipe[0]);
+    std::string lines;
+    for (int i = 0; i < Number(arguments, 0); ++i) lines += "line " + std::to_string(i) + "\n";
+    Say(lines, pipe[1]);
+    return 0;
+  }
+  ::close(pipe[1]);
+  std::array<char, 4096> buffer{};
+  while (const ssize_t size = ::read(pipe[0], buffer.data(), buffer.size())) {
+    const std::string_view text(buffer.data(), static_cast<std::size_t>(size));
+    std::this_thread::sleep_for(kSlow * std::count(text.begin(), text.end(), '\n'));
+    Say(text);
+  }
+  return 0;
 }
 
 // flood BYTES: so many of flood.h, which differ from rank to rank
@@ -309,6 +334,7 @@ int Main(const Arguments& arguments) {
       {"lines", Lines},
       {"say", SayBoth},
       {"print", Print},
+      {"filtered", WriteThroughFilter},
       {"every-byte", EveryByte},
       {"flood", WriteFlood},
       {"long-line", LongLine},
