@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <fstream>
@@ -12,15 +14,19 @@
 #include <system_error>
 #include <utility>
 
+#include "daemon/host/owner_mark.h"
+
 namespace ds::daemon {
 namespace {
 
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "dsrun-";
+constexpr char kOwnerAttribute[] = "user.dsrun.owner";
+constexpr std::size_t kLongestMark = 256;
 
 UniqueFd OpenFolder(const fs::path& path) {
-  return UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  return UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
 bool Lock(const UniqueFd& folder) { return ::flock(folder.get(), LOCK_EX | LOCK_NB) == 0; }
@@ -33,17 +39,15 @@ void KillIn(const fs::path& path, const UniqueFd& folder) {
   for (pid_t pid = 0; processes >> pid;) ::kill(pid, SIGKILL);
 }
 
-// Ends and removes the groups of daemons that are gone. One whose processes are still ending stays
-// for the next time.
-void RemoveStale(const fs::path& parent) {
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(parent, error)) {
-    if (!entry.path().filename().string().starts_with(kPrefix)) continue;
-    const UniqueFd folder = OpenFolder(entry.path());
-    if (!folder.valid() || !Lock(folder)) continue;
-    KillIn(entry.path(), folder);
-    ::rmdir(entry.path().c_str());
-  }
+bool SetOwner(const UniqueFd& folder, const std::string& mark) {
+  return ::fsetxattr(folder.get(), kOwnerAttribute, mark.data(), mark.size(), 0) == 0;
+}
+
+// Its daemon is gone, and nobody else is about to remove it.
+bool IsAbandoned(const UniqueFd& folder) {
+  std::array<char, kLongestMark> mark{};
+  const ssize_t size = ::fgetxattr(folder.get(), kOwnerAttribute, mark.data(), mark.size());
+  return size > 0 && OwnerIsGone({mark.data(), static_cast<std::size_t>(size)}) && Lock(folder);
 }
 
 }  // namespace
@@ -51,16 +55,29 @@ void RemoveStale(const fs::path& parent) {
 StatusOr<std::unique_ptr<RankCgroup>> RankCgroup::Create(const fs::path& parent,
                                                          const std::string& name) {
   if (parent.empty()) return NotFoundError("this host has no v2 control groups");
-  RemoveStale(parent);
+  const std::string mark = OwnMark();
+  if (mark.empty()) return NotFoundError("/proc does not say when this process was started");
+  RemoveAbandoned(parent);
   const fs::path path = parent / (std::string(kPrefix) + name);
   if (::mkdir(path.c_str(), 0755) != 0) return ErrnoError(errno, path.string());
   UniqueFd folder = OpenFolder(path);
-  if (!folder.valid() || !Lock(folder)) {
+  if (!folder.valid() || !Lock(folder) || !SetOwner(folder, mark)) {
     const Status status = ErrnoError(errno, path.string());
     ::rmdir(path.c_str());
     return status;
   }
   return std::unique_ptr<RankCgroup>(new RankCgroup(path, std::move(folder)));
+}
+
+void RankCgroup::RemoveAbandoned(const fs::path& parent) {
+  std::error_code error;
+  for (fs::directory_iterator entry(parent, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const UniqueFd folder = OpenFolder(entry->path());
+    if (!folder.valid() || !IsAbandoned(folder)) continue;
+    KillIn(entry->path(), folder);
+    ::rmdir(entry->path().c_str());
+  }
 }
 
 RankCgroup::~RankCgroup() { ::rmdir(path_.c_str()); }

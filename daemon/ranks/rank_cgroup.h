@@ -4,11 +4,12 @@
 // be killed at once and nothing can slip out: not by a session of its own, not by forking faster
 // than somebody kills.
 //
-// A daemon holds a lock on its groups. Groups without one belong to a daemon that was killed: the
-// next to make a group beside them ends what is left in them and removes them.
+// A group says whose it is, in an extended attribute (host/owner_mark.h), and its daemon holds a
+// lock on it. One whose daemon is provably gone is ended and removed by the next daemon that makes a
+// group beside it. Without that proof a group is somebody else's, whatever it is called.
 //
-// There is none where a group may not be made (no v2, no permission); process groups and the
-// daemon being everybody's subreaper do the same, with more rounds.
+// There is none where a group may not be made, or not be marked: process groups and the daemon
+// being everybody's subreaper do the same, with more rounds.
 //
 // Threads: the loop's.
 
@@ -26,6 +27,9 @@ class RankCgroup {
   // Makes the group dsrun-`name` below `parent`. Any error means: not here.
   static StatusOr<std::unique_ptr<RankCgroup>> Create(const std::filesystem::path& parent,
                                                       const std::string& name);
+  // Ends and removes the groups below `parent` whose daemons are gone. One whose processes are
+  // still ending stays for the next time.
+  static void RemoveAbandoned(const std::filesystem::path& parent);
   // Removes the group; requires that its processes have ended, else it stays behind.
   ~RankCgroup();
   RankCgroup(const RankCgroup&) = delete;

@@ -118,6 +118,22 @@ TEST_F(EvidenceTest, AFullSharedMemoryIsNamedWithItsProof) {
   EXPECT_EQ(Verdict()["evidence"]["shared_memory_bytes"], 2 << 20);
 }
 
+// Somebody's own group, whose name begins as ours do, with a process in it.
+TEST_F(EvidenceTest, AControlGroupOfSomebodyElseIsLeftAlone) {
+  const fs::path own = daemon::FindOwnCgroups().unified;
+  const fs::path group = own / ("dsrun-my-limits-" + std::to_string(::getpid()));
+  if (own.empty() || ::mkdir(group.c_str(), 0755) != 0) {
+    GTEST_SKIP() << "no v2 control group can be made here";
+  }
+  Program inside({"/bin/sh", "-c",
+                  "echo $$ > " + (group / "cgroup.procs").string() + "; echo in; exec sleep 900"});
+  ASSERT_TRUE(inside.WaitForOutput("in\n")) << inside.err();
+  EXPECT_EQ(Run({}, {"exit", "0"}).status, 0);
+  inside.Signal(SIGTERM);
+  EXPECT_EQ(inside.Wait().status, 128 + SIGTERM) << "it was killed before";
+  EXPECT_EQ(::rmdir(group.c_str()), 0) << "it is its owner's to remove";
+}
+
 TEST_F(EvidenceTest, AControlGroupHoldsTheRanksAndIsGoneAfterwards) {
   const fs::path own = daemon::FindOwnCgroups().unified;
   const fs::path probe = own / "dsrun_test_probe";

@@ -9,7 +9,6 @@
 #include <fstream>
 #include <string>
 
-#include "daemon/ranks/rank_cgroup.h"
 #include "tests/support/program.h"
 
 namespace ds::daemon {
@@ -154,28 +153,6 @@ TEST(KernelLogTest, TheVictimOfARecord) {
                              "no semicolon Killed process 5 (x)", "x;Killed process 5"}) {
     EXPECT_FALSE(ParseOomKill(record).has_value()) << record;
   }
-}
-
-TEST_F(FakeHost, WithoutARealHierarchyThereIsAGroupToo) {
-  const fs::path parent = root() / "group";
-  fs::create_directories(parent);
-  EXPECT_FALSE(RankCgroup::Create(root() / "none", "job").ok());
-  EXPECT_FALSE(RankCgroup::Create("", "job").ok());
-  auto group = RankCgroup::Create(parent, "job");
-  ASSERT_TRUE(group.ok()) << group.status().message();
-  EXPECT_TRUE(fs::is_directory(parent / "dsrun-job"));
-  (*group)->KillAll();  // nobody
-  EXPECT_FALSE(RankCgroup::Create(parent, "job").ok()) << "one of that name is in use";
-  // Left by a daemon that was killed: nobody has it locked.
-  fs::create_directories(parent / "dsrun-old");
-  fs::create_directories(parent / "not-ours");
-  const auto other = RankCgroup::Create(parent, "other");
-  ASSERT_TRUE(other.ok());
-  EXPECT_FALSE(fs::exists(parent / "dsrun-old"));
-  EXPECT_TRUE(fs::exists(parent / "not-ours"));
-  EXPECT_TRUE(fs::exists(parent / "dsrun-job"));
-  group->reset();
-  EXPECT_FALSE(fs::exists(parent / "dsrun-job"));
 }
 
 }  // namespace

@@ -1,0 +1,134 @@
+// Whose a control group is, and which ones a daemon may end. A plain folder does for the hierarchy.
+
+#include "daemon/ranks/rank_cgroup.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <string>
+
+#include "daemon/host/owner_mark.h"
+#include "tests/support/program.h"
+
+namespace ds::daemon {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kOwner[] = "user.dsrun.owner";
+
+// A process that has ended.
+struct Dead {
+  pid_t pid = 0;
+  std::string mark;
+};
+
+// Not reaped: a zombie until Reap.
+Dead MakeDead() {
+  std::array<int, 2> ends{};
+  if (::pipe(ends.data()) != 0) return {};
+  Dead dead{.pid = ::fork()};
+  if (dead.pid == 0) {
+    const std::string mark = OwnMark();
+    ::_exit(::write(ends[1], mark.data(), mark.size()) > 0 ? 0 : 1);
+  }
+  ::close(ends[1]);
+  std::array<char, 256> buffer{};
+  const ssize_t size = ::read(ends[0], buffer.data(), buffer.size());
+  ::close(ends[0]);
+  if (size > 0) dead.mark.assign(buffer.data(), static_cast<std::size_t>(size));
+  siginfo_t info{};
+  ::waitid(P_PID, static_cast<id_t>(dead.pid), &info, WEXITED | WNOWAIT);
+  return dead;
+}
+
+std::string MarkOfTheDead() {
+  const Dead dead = MakeDead();
+  ::waitpid(dead.pid, nullptr, 0);
+  return dead.mark;
+}
+
+TEST(OwnerMarkTest, ALivingOwnerIsNotGone) {
+  EXPECT_NE(OwnMark(), "");
+  EXPECT_FALSE(OwnerIsGone(OwnMark()));
+}
+
+TEST(OwnerMarkTest, ADeadOneIs) { EXPECT_TRUE(OwnerIsGone(MarkOfTheDead())); }
+
+TEST(OwnerMarkTest, SoIsOneThatNobodyHasReaped) {
+  const Dead zombie = MakeDead();
+  EXPECT_TRUE(OwnerIsGone(zombie.mark));
+  ::waitpid(zombie.pid, nullptr, 0);
+}
+
+TEST(OwnerMarkTest, ItsNumberMayBeAnothersByNow) {
+  const std::string own = OwnMark();
+  const std::size_t start = own.rfind(' ') + 1;
+  const std::string before = std::to_string(std::stoull(own.substr(start)) - 1);
+  EXPECT_TRUE(OwnerIsGone(own.substr(0, start) + before));
+}
+
+TEST(OwnerMarkTest, WhatProvesNothingIsNotGone) {
+  const std::string dead = MarkOfTheDead();
+  const std::string another_boot = "0" + dead;
+  for (const std::string& mark : {std::string(), std::string("1 2 3"), std::string("x"),
+                                  another_boot, dead + " 1", dead.substr(0, dead.rfind(' '))}) {
+    EXPECT_FALSE(OwnerIsGone(mark)) << mark;
+  }
+}
+
+class RankCgroupTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (::setxattr(parent().c_str(), "user.dsrun.probe", "", 0, 0) != 0) {
+      GTEST_SKIP() << "the file system of temporary folders takes no extended attributes";
+    }
+  }
+  void MakeGroup(const std::string& name, const std::string& mark) const {
+    fs::create_directories(parent() / name);
+    const std::string path = (parent() / name).string();
+    ASSERT_EQ(::setxattr(path.c_str(), kOwner, mark.data(), mark.size(), 0), 0);
+  }
+  bool Exists(const std::string& name) const { return fs::exists(parent() / name); }
+  const fs::path& parent() const { return folder_.path(); }
+
+  ds::testing::TemporaryFolder folder_;
+};
+
+TEST_F(RankCgroupTest, IsMadeMarkedAndRemoved) {
+  EXPECT_FALSE(RankCgroup::Create(parent() / "none", "job").ok());
+  EXPECT_FALSE(RankCgroup::Create("", "job").ok());
+  auto group = RankCgroup::Create(parent(), "job");
+  ASSERT_TRUE(group.ok()) << group.status().message();
+  std::array<char, 256> mark{};
+  const ssize_t size = ::getxattr((*group)->path().c_str(), kOwner, mark.data(), mark.size());
+  ASSERT_GT(size, 0);
+  EXPECT_EQ(std::string(mark.data(), static_cast<std::size_t>(size)), OwnMark());
+  (*group)->KillAll();  // nobody
+  EXPECT_FALSE(RankCgroup::Create(parent(), "job").ok()) << "one of that name is in use";
+  group->reset();
+  EXPECT_FALSE(Exists("dsrun-job"));
+}
+
+TEST_F(RankCgroupTest, OnlyThoseOfDeadDaemonsAreRemoved) {
+  MakeGroup("dsrun-left", MarkOfTheDead());
+  MakeGroup("of-another-name", MarkOfTheDead());
+  MakeGroup("dsrun-alive", OwnMark());
+  MakeGroup("dsrun-of-another-boot", "0" + MarkOfTheDead());
+  fs::create_directories(parent() / "dsrun-my-experiment-limits");
+  fs::create_directory_symlink(parent() / "dsrun-left", parent() / "link");
+  const auto mine = RankCgroup::Create(parent(), "mine");
+  ASSERT_TRUE(mine.ok()) << mine.status().message();
+  EXPECT_FALSE(Exists("dsrun-left"));
+  EXPECT_FALSE(Exists("of-another-name")) << "a name proves nothing in either direction";
+  EXPECT_TRUE(Exists("dsrun-alive"));
+  EXPECT_TRUE(Exists("dsrun-of-another-boot"));
+  EXPECT_TRUE(Exists("dsrun-my-experiment-limits"));
+}
+
+}  // namespace
+}  // namespace ds::daemon
