@@ -1,5 +1,7 @@
 #include "cli/session/start_hosts.h"
 
+#include <sys/prctl.h>
+
 #include <algorithm>
 #include <cmath>
 #include <future>
@@ -117,6 +119,9 @@ StatusOr<std::unique_ptr<HostStarter::RemoteHosts>> HostStarter::DescribeHosts(
     hosts->targets.push_back(std::move(target));
   }
   if (!authority_.has_value()) {
+    // Keys are in this process from now on: no core file of it, and no other process of the user
+    // looks into it. What it starts is not bound by that.
+    ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     DS_ASSIGN_OR_RETURN(authority_, JobAuthority::Create(plan_->job_id));
   }
   DS_ASSIGN_OR_RETURN(hosts->controller, authority_->IssueController());

@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <vector>
 
 #include "runtime/base/files.h"
 #include "tests/e2e/ssh_job.h"
@@ -48,6 +50,31 @@ TEST_F(SshTest, TheStatusOfARankOnAnotherHostArrivesAndItsPeersStop) {
   EXPECT_EQ(Verdict()["rank"], 3);
   EXPECT_EQ(Verdict()["host"], "h1");
   for (int i = 0; i < 2; ++i) ExpectNothingLeft(i);
+}
+
+// Keys are in its memory. The ranks' own limits are theirs.
+TEST_F(SshTest, ADsrunThatIsAbortedLeavesNoCoreFile) {
+  WriteHostfile(1);
+  const std::filesystem::path cores = folder() / "cores";
+  std::filesystem::create_directory(cores);
+  const std::string here = "cd " + cores.string() + " && ulimit -c unlimited && ";
+  static_cast<void>(RunProgram({"/bin/sh", "-c", here + "kill -ABRT $$"}));
+  if (std::filesystem::is_empty(cores)) {
+    GTEST_SKIP() << "core files of this machine do not go to the working directory";
+  }
+  for (const auto& core : std::filesystem::directory_iterator(cores)) {
+    std::filesystem::remove(core.path());
+  }
+  std::vector<std::string> command = {"/bin/sh", "-c", here + "exec \"$@\"", "sh"};
+  for (const std::string& word :
+       Command({"--lease_seconds", "2"}, "echo core $(ulimit -c) $RANK; exec sleep 600")) {
+    command.push_back(word);
+  }
+  Program dsrun(command, {.environment = hosts().Environment()});
+  ASSERT_TRUE(dsrun.WaitForOutput("0@h0: core ")) << dsrun.err();
+  dsrun.Signal(SIGABRT);
+  EXPECT_EQ(dsrun.Wait().status, 128 + SIGABRT);
+  EXPECT_TRUE(std::filesystem::is_empty(cores));
 }
 
 TEST_F(SshTest, TheDaemonIsSentOnceAndFoundAgainByItsContent) {
