@@ -44,6 +44,7 @@ auto OnLoop(EventLoop* loop, Work work) -> decltype(work()) {
 
 Status DaemonService::CheckCall(const grpc::ServerContext& context) const {
   if (!caller_.empty()) DS_RETURN_IF_ERROR(CheckCaller(*context.auth_context(), caller_));
+  if (on_caller_) on_caller_(context.peer());
   if (context.deadline() != std::chrono::system_clock::time_point::max()) return OkStatus();
   // It would wait for ever on a daemon that hangs.
   return InvalidArgumentError("every call needs a deadline, this one has none");

@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -25,6 +26,12 @@ class DaemonService final : public v1::Daemon::Service {
   // socket.
   DaemonService(EventLoop* loop, Supervisor* supervisor, std::string caller = "")
       : loop_(loop), supervisor_(supervisor), caller_(std::move(caller)) {}
+
+  // `on_caller` gets the name gRPC has for each caller who has proved who he is, on gRPC's threads.
+  // Call before there are calls.
+  void ReportCallers(std::function<void(const std::string&)> on_caller) {
+    on_caller_ = std::move(on_caller);
+  }
 
   grpc::Status Prepare(grpc::ServerContext* context, const v1::PrepareRequest* request,
                        v1::PrepareResponse* response) override;
@@ -52,6 +59,7 @@ class DaemonService final : public v1::Daemon::Service {
   EventLoop* const loop_;
   Supervisor* const supervisor_;
   const std::string caller_;
+  std::function<void(const std::string&)> on_caller_;
   std::mutex mutex_;
   std::condition_variable watcher_gone_;
   int watchers_ = 0;  // guarded by mutex_

@@ -12,7 +12,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <memory>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "daemon/network/check_credentials.h"
 #include "daemon/network/daemon_service.h"
@@ -63,6 +65,18 @@ StatusOr<std::string> ReadLine(int fd) {
   return InvalidArgumentError("standard input: the line is too long");
 }
 
+// The address of who started this process over SSH; "" when sshd has not said.
+std::string StarterAddress(const std::vector<std::string>& environment) {
+  constexpr std::string_view kName = "SSH_CONNECTION=";
+  for (const std::string& entry : environment) {
+    // "CLIENT PORT SERVER PORT"
+    if (entry.starts_with(kName)) {
+      return entry.substr(kName.size(), entry.find(' ') - kName.size());
+    }
+  }
+  return "";
+}
+
 StatusOr<Daemon> Start(const std::string& address, const v1::ListenRequest& request,
                        SupervisorOptions options) {
   constexpr std::chrono::nanoseconds kSlowestHeartbeat = std::chrono::seconds(2);
@@ -72,16 +86,19 @@ StatusOr<Daemon> Start(const std::string& address, const v1::ListenRequest& requ
   options.heartbeat_interval = std::min(kSlowestHeartbeat, lease / 4);
   options.survives_hangup = true;
   const std::string controller = ::dsrun::v1::ControllerPeerName(options.job_id);
+  const std::string starter = StarterAddress(options.environment);
   Daemon daemon;
   DS_ASSIGN_OR_RETURN(daemon.loop, EventLoop::Create());
   DS_ASSIGN_OR_RETURN(daemon.supervisor, Supervisor::Create(daemon.loop.get(), std::move(options)));
   daemon.service =
       std::make_unique<DaemonService>(daemon.loop.get(), daemon.supervisor.get(), controller);
-  DS_ASSIGN_OR_RETURN(
-      daemon.server, RpcServer::StartOnNetwork(
-                         daemon.loop.get(),
-                         {.address = address, .credentials = request.credentials(), .lease = lease},
-                         daemon.service.get()));
+  DS_ASSIGN_OR_RETURN(daemon.server,
+                      RpcServer::StartOnNetwork(daemon.loop.get(),
+                                                {.address = address,
+                                                 .credentials = request.credentials(),
+                                                 .lease = lease,
+                                                 .controller_address = starter},
+                                                daemon.service.get()));
   return daemon;
 }
 

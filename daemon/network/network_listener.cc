@@ -5,7 +5,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
-#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -13,9 +13,11 @@
 namespace ds::daemon {
 namespace {
 
-constexpr int kBacklog = 64;
+constexpr int kBacklog = 128;
 // Without descriptors a connection can be neither taken nor refused: it is left waiting so long.
 constexpr std::chrono::milliseconds kPause{100};
+// With those that have been hung up on and are still being closed.
+constexpr std::size_t kMostUnfinished = 2 * (kUnfinishedExpected + kUnfinishedStrange);
 
 using AddressList = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
@@ -38,14 +40,42 @@ bool IsWildcard(const sockaddr& address) {
   return std::memcmp(&six, &in6addr_any, sizeof(six)) == 0;
 }
 
+std::uint16_t PortIn(const sockaddr_storage& address) {
+  return ntohs(address.ss_family == AF_INET
+                   ? reinterpret_cast<const sockaddr_in&>(address).sin_port
+                   : reinterpret_cast<const sockaddr_in6&>(address).sin6_port);
+}
+
 StatusOr<std::uint16_t> PortOf(int socket) {
   sockaddr_storage bound{};
   socklen_t size = sizeof(bound);
   if (::getsockname(socket, reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
     return ErrnoError(errno, "getsockname");
   }
-  return ntohs(bound.ss_family == AF_INET ? reinterpret_cast<sockaddr_in&>(bound).sin_port
-                                          : reinterpret_cast<sockaddr_in6&>(bound).sin6_port);
+  return PortIn(bound);
+}
+
+// "10.0.0.1", "fd00::1"; "" when there is no such thing.
+std::string AddressText(const sockaddr* address, socklen_t size) {
+  std::array<char, NI_MAXHOST> host{};
+  const int error =
+      ::getnameinfo(address, size, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST);
+  return error == 0 ? host.data() : "";
+}
+
+std::string PeerText(const std::string& address, std::uint16_t port) {
+  const bool v6 = address.find(':') != std::string::npos;
+  return (v6 ? "[" + address + "]:" : address + ":") + std::to_string(port);
+}
+
+// gRPC's name of a peer without its scheme, and with what it has escaped.
+std::string Unescaped(std::string peer) {
+  peer.erase(0, peer.find(':') + 1);
+  for (const auto& [code, text] :
+       {std::pair("%5B", "["), std::pair("%5D", "]"), std::pair("%25", "%")}) {
+    if (const auto at = peer.find(code); at != std::string::npos) peer.replace(at, 3, text);
+  }
+  return peer;
 }
 
 std::optional<std::uint64_t> CookieOf(int fd) {
@@ -69,7 +99,8 @@ StatusOr<std::unique_ptr<NetworkListener>> NetworkListener::Bind(const std::stri
     return ErrnoError(errno, "cannot listen on " + address);
   }
   DS_ASSIGN_OR_RETURN(const std::uint16_t port, PortOf(socket.get()));
-  return std::unique_ptr<NetworkListener>(new NetworkListener(std::move(socket), port));
+  return std::unique_ptr<NetworkListener>(
+      new NetworkListener(std::move(socket), AddressText(list->ai_addr, list->ai_addrlen), port));
 }
 
 NetworkListener::~NetworkListener() {
@@ -78,39 +109,95 @@ NetworkListener::~NetworkListener() {
   if (pause_) loop_->CancelTimer(*pause_);
 }
 
-Status NetworkListener::Start(EventLoop* loop, std::size_t max_connections,
-                              OnConnection on_connection) {
+Status NetworkListener::Start(EventLoop* loop, std::string controller, OnConnection on_connection) {
   loop_ = loop;
-  max_connections_ = max_connections;
+  controller_ = std::move(controller);
   on_connection_ = std::move(on_connection);
+  return WatchSocket();
+}
+
+Status NetworkListener::WatchSocket() {
   return loop_->Add(socket_.get(), [this] { Accept(); });
 }
 
 void NetworkListener::Accept() {
-  UniqueFd connection(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!connection.valid()) {
+  sockaddr_storage from{};
+  socklen_t size = sizeof(from);
+  auto* address = reinterpret_cast<sockaddr*>(&from);
+  Arrival arrival;
+  arrival.connection.Reset(::accept4(socket_.get(), address, &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!arrival.connection.valid()) {
     // Anything else is a connection that has gone again.
-    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) PauseAccepting();
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+      PauseUntil(std::chrono::steady_clock::now() + kPause, {});
+    }
     return;
   }
-  if (!HasRoom()) return;
-  const int on = 1;
-  ::setsockopt(connection.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  if (const auto cookie = CookieOf(connection.get())) given_.push_back({connection.get(), *cookie});
-  on_connection_(std::move(connection));
+  const std::string text = AddressText(address, size);
+  arrival.peer = PeerText(text, PortIn(from));
+  arrival.expected = controller_.empty() || text == controller_ || text == address_;
+  Admit(std::move(arrival));
 }
 
-void NetworkListener::PauseAccepting() {
-  loop_->Remove(socket_.get());
-  pause_ = loop_->CallAt(std::chrono::steady_clock::now() + kPause, [this] {
-    pause_.reset();
-    static_cast<void>(loop_->Add(socket_.get(), [this] { Accept(); }));
-  });
+void NetworkListener::Admit(Arrival arrival) {
+  const TimePoint now = std::chrono::steady_clock::now();
+  const std::optional<TimePoint> room = RoomFor(arrival, now);
+  if (!room) return;
+  if (*room > now) return PauseUntil(*room, std::move(arrival));
+  Give(std::move(arrival), now);
 }
 
-bool NetworkListener::HasRoom() {
+std::optional<NetworkListener::TimePoint> NetworkListener::RoomFor(const Arrival& arrival,
+                                                                   TimePoint now) {
   std::erase_if(given_, [](const Given& given) { return CookieOf(given.fd) != given.cookie; });
-  return given_.size() < max_connections_;
+  std::vector<Given*> unfinished;
+  std::size_t all = 0;
+  for (Given& given : given_) {
+    if (given.known) continue;
+    ++all;
+    if (given.expected == arrival.expected && !given.hung_up) unfinished.push_back(&given);
+  }
+  if (!arrival.expected) {
+    const bool room = all < kMostUnfinished && unfinished.size() < kUnfinishedStrange;
+    return room ? std::optional(now) : std::nullopt;
+  }
+  if (all >= kMostUnfinished) return now + kPause;
+  if (unfinished.size() < kUnfinishedExpected) return now;
+  Given& oldest = *unfinished.front();
+  if (now < oldest.since + kHandshakeTime) return oldest.since + kHandshakeTime;
+  // The number cannot have come to mean another socket since it was looked at: sockets are made on
+  // this thread only.
+  ::shutdown(oldest.fd, SHUT_RDWR);
+  oldest.hung_up = true;
+  return now;
+}
+
+void NetworkListener::Give(Arrival arrival, TimePoint now) {
+  const int fd = arrival.connection.get();
+  const int on = 1;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  if (const auto cookie = CookieOf(fd)) {
+    given_.push_back({fd, *cookie, std::move(arrival.peer), arrival.expected, now});
+  }
+  on_connection_(std::move(arrival.connection));
+}
+
+void NetworkListener::OnCaller(const std::string& peer) {
+  const std::string text = Unescaped(peer);
+  for (Given& given : given_) {
+    if (given.peer == text) given.known = true;
+  }
+}
+
+void NetworkListener::PauseUntil(TimePoint when, Arrival next) {
+  if (!pause_) loop_->Remove(socket_.get());
+  next_ = std::move(next);
+  pause_ = loop_->CallAt(when, [this] {
+    pause_.reset();
+    Arrival arrival = std::exchange(next_, {});
+    if (arrival.connection.valid()) Admit(std::move(arrival));
+    if (!pause_) static_cast<void>(WatchSocket());
+  });
 }
 
 }  // namespace ds::daemon

@@ -12,7 +12,6 @@ namespace {
 
 constexpr int kMaxRequestBytes = 64 * 1024 * 1024;  // a launch with every rank's environment
 constexpr int kMaxCallsPerConnection = 32;
-constexpr std::size_t kMaxConnections = 64;
 constexpr std::chrono::milliseconds kLongestHandshake{10'000};
 constexpr std::chrono::seconds kLastEventsGrace{1};
 constexpr std::chrono::seconds kLastEventsGraceOnNetwork{5};
@@ -83,8 +82,11 @@ StatusOr<std::unique_ptr<RpcServer>> RpcServer::StartOnNetwork(EventLoop* loop,
   if (server->server_ == nullptr) {
     return InternalError("gRPC does not accept the job's certificate");
   }
+  service->ReportCallers([loop, listener = listener.get()](const std::string& peer) {
+    loop->Post([listener, peer] { listener->OnCaller(peer); });
+  });
   DS_RETURN_IF_ERROR(listener->Start(
-      loop, kMaxConnections,
+      loop, options.controller_address,
       [acceptor = server->acceptor_.get(), fd = listener->fd()](UniqueFd connection) {
         grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
         parameters.listener_fd = fd;

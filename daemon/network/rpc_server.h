@@ -29,6 +29,7 @@ struct NetworkOptions {
   std::string address;
   v1::Credentials credentials;
   std::chrono::nanoseconds lease{};
+  std::string controller_address;  // where calls are expected from; "" when nobody knows
 };
 
 class RpcServer {
