@@ -32,20 +32,22 @@ StatusOr<std::chrono::nanoseconds> GraceFromSeconds(double seconds) {
       std::chrono::duration<double>(seconds));
 }
 
-StatusOr<std::unique_ptr<Generation>> Generation::Launch(EventLoop* loop,
+StatusOr<std::unique_ptr<Generation>> Generation::Create(EventLoop* loop,
                                                          const v1::LaunchRequest& request,
                                                          Options options) {
   if (request.ranks().empty()) return InvalidArgumentError("a launch of no ranks");
   DS_ASSIGN_OR_RETURN(const auto grace, GraceFromSeconds(request.grace_seconds()));
-  std::unique_ptr<Generation> generation(
+  return std::unique_ptr<Generation>(
       new Generation(loop, request.generation(), grace, std::move(options)));
-  Status status = generation->StartProcesses(request);
-  if (status.ok()) status = generation->StartMonitors();
-  if (!status.ok()) {
-    for (const auto& rank : generation->ranks_) rank->Abort();
-    return status;
-  }
-  return generation;
+}
+
+Status Generation::Start(const v1::LaunchRequest& request) {
+  Status status = StartProcesses(request);
+  if (status.ok()) status = StartMonitors();
+  if (status.ok()) return status;
+  for (const auto& rank : ranks_) rank->Abort();
+  if (cgroup_) cgroup_->KillAll();
+  return status;
 }
 
 Generation::Generation(EventLoop* loop, std::uint32_t number, std::chrono::nanoseconds grace,

@@ -42,10 +42,13 @@ class Generation {
     std::function<void()> on_ranks_ended;
   };
 
-  // `loop` outlives the generation.
-  static StatusOr<std::unique_ptr<Generation>> Launch(EventLoop* loop,
+  // Nothing runs yet. `loop` outlives the generation.
+  static StatusOr<std::unique_ptr<Generation>> Create(EventLoop* loop,
                                                       const v1::LaunchRequest& request,
                                                       Options options);
+  // Once. An error means that every rank has been killed and reaped; what they left behind, killed
+  // as far as a control group held it, is to have ended before the generation goes (EndOrphans).
+  Status Start(const v1::LaunchRequest& request);
   ~Generation();
   Generation(const Generation&) = delete;
   Generation& operator=(const Generation&) = delete;

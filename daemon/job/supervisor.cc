@@ -104,7 +104,9 @@ void Supervisor::OnSignal() {
     if (info.ssi_signo == SIGHUP && options_.survives_hangup) continue;
     Finish(v1::STOP_DAEMON_SIGNALLED);
   }
-  if (ending_generation_) {
+  if (refused_) {
+    EndRefusedWhenAlone();
+  } else if (ending_generation_) {
     EndGenerationWhenAlone();
   } else {
     ReapOrphans([this](pid_t pid) { return generation_ && generation_->Has(pid); });
@@ -190,6 +192,9 @@ StatusOr<v1::LaunchResponse> Supervisor::Launch(const v1::LaunchRequest& request
     return FailedPreconditionError("generation " + std::to_string(generation_->number()) +
                                    " has not ended");
   }
+  if (refused_) {
+    return FailedPreconditionError("what the launch before has left behind has not ended");
+  }
   if (request.lease_seconds() != 0) {
     DS_ASSIGN_OR_RETURN(options_.lease, LeaseFromSeconds(request.lease_seconds()));
     RestartLease();
@@ -206,9 +211,14 @@ StatusOr<v1::LaunchResponse> Supervisor::Launch(const v1::LaunchRequest& request
                               .log = std::move(log),
                               .evidence = &evidence_,
                               .on_ranks_ended = [this] { OnRanksEnded(); }};
-  auto launched = Generation::Launch(loop_, request, std::move(options));
-  if (!launched.ok()) return AsRefusal(launched.status());
-  generation_ = std::move(launched).value();
+  auto created = Generation::Create(loop_, request, std::move(options));
+  if (!created.ok()) return AsRefusal(created.status());
+  if (const Status started = (*created)->Start(request); !started.ok()) {
+    refused_ = std::move(created).value();
+    EndRefusedWhenAlone();
+    return AsRefusal(started);
+  }
+  generation_ = std::move(created).value();
   ScheduleHeartbeat();
   v1::LaunchResponse response;
   for (const pid_t pid : generation_->pids()) response.add_pids(static_cast<std::uint32_t>(pid));
@@ -292,11 +302,17 @@ void Supervisor::EndGenerationWhenAlone() {
   if (finishing_) loop_->Quit();
 }
 
+void Supervisor::EndRefusedWhenAlone() {
+  if (!EndOrphans(Orphans::kKill)) return;
+  refused_.reset();
+  if (finishing_) loop_->Quit();
+}
+
 void Supervisor::Finish(v1::StopCause cause) {
   finishing_ = true;
   if (generation_ && (generation_->running() || ending_generation_)) {
     generation_->Stop(generation_->grace(), cause);
-  } else {
+  } else if (!refused_) {
     loop_->Quit();
   }
 }

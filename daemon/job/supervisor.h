@@ -75,6 +75,7 @@ class Supervisor {
   void OnSignal();
   void OnRanksEnded();
   void EndGenerationWhenAlone();
+  void EndRefusedWhenAlone();
   // Stops the ranks, then the loop.
   void Finish(v1::StopCause cause);
   // The lease begins anew.
@@ -88,7 +89,8 @@ class Supervisor {
   bool port_was_named_ = false;
   EvidenceCollector evidence_;
   std::unique_ptr<Generation> generation_;
-  bool ending_generation_ = false;  // its ranks have ended, orphans have not
+  bool ending_generation_ = false;       // its ranks have ended, orphans have not
+  std::unique_ptr<Generation> refused_;  // could not be started; orphans have not ended
   bool finishing_ = false;
   std::optional<EventLoop::TimerId> heartbeat_;
   std::optional<EventLoop::TimerId> lease_end_;

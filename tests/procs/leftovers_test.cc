@@ -2,10 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -23,22 +20,6 @@ constexpr int kTimes = 10;
 #else
 constexpr int kTimes = 100;
 #endif
-
-// Processes whose environment holds `mark`, this one aside.
-std::vector<int> ProcessesWith(const std::string& mark) {
-  std::vector<int> found;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator("/proc", error)) {
-    const std::string name = entry.path().filename().string();
-    if (!std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c); })) {
-      continue;
-    }
-    std::ifstream file(entry.path() / "environ", std::ios::binary);
-    const std::string environment{std::istreambuf_iterator<char>(file), {}};
-    if (environment.find(mark) != std::string::npos) found.push_back(std::stoi(name));
-  }
-  return found;
-}
 
 class LeftoversTest : public ::testing::Test {
  protected:
@@ -70,7 +51,7 @@ TEST_F(LeftoversTest, OfAHundredJobsOf64Ranks) {
     ASSERT_EQ(result.status, 7) << "time " << time << ": " << result.err;
     ASSERT_TRUE(fs::is_empty(runtime())) << "sockets or folders after time " << time;
   }
-  EXPECT_EQ(ProcessesWith(mark_), std::vector<int>());
+  EXPECT_EQ(ProcessesWith(mark_), std::vector<pid_t>());
 }
 
 }  // namespace

@@ -149,7 +149,7 @@ TEST_F(StopTest, OrphansInSessionsOfTheirOwnEndWithTheJob) {
 }
 
 TEST_F(StopTest, WhatLeftItsRanksGroupIsToldToEndAndHasTheGraceToDoSo) {
-  const testing::TemporaryFolder folder;
+  const ds::testing::TemporaryFolder folder;
   const std::string file = (folder.path() / "told").string();
   ASSERT_TRUE(client().Launch(Request(2, {"session", file})).ok());
   int started = 0;
@@ -219,6 +219,26 @@ TEST_F(StopTest, KillingTheDaemonKillsTheRanks) {
       client().Watch({kJob, 1, 0}, WhenReady(4, [&] { ::kill(daemon_pid, SIGKILL); }));
   EXPECT_EQ(watched.code(), StatusCode::kUnavailable) << watched.message();
   EXPECT_FALSE(daemon().Close().ok());
+  daemon_.reset();
+}
+
+// The last rank cannot be bound; by then the others run and have left their groups.
+TEST_F(StopTest, ALaunchThatIsRefusedLeavesNothing) {
+  constexpr int kMany = 64;
+  const ds::testing::TemporaryFolder folder;
+  const std::string mark = "DSRUN_TEST_MARK=" + folder.path().string();
+  for (std::uint32_t generation = 1; generation <= 5; ++generation) {
+    v1::LaunchRequest request = Request(kMany, {"escape"}, generation);
+    v1::EnvironmentVariable* variable = request.add_environment();
+    variable->set_name("DSRUN_TEST_MARK");
+    variable->set_value(folder.path().string());
+    request.mutable_ranks(kMany - 1)->add_cores(1023);
+    const auto launched = client().Launch(request);
+    // What the one before has left behind is being waited for.
+    EXPECT_FALSE(launched.ok());
+  }
+  EXPECT_TRUE(daemon().Close().ok());
+  EXPECT_EQ(ds::testing::ProcessesWith(mark), std::vector<pid_t>());
   daemon_.reset();
 }
 

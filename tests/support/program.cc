@@ -10,8 +10,12 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <stdexcept>
+
+#include "runtime/base/parse_number.h"
 
 namespace ds::testing {
 namespace {
@@ -165,6 +169,19 @@ ProgramResult Program::Wait() {
 ProgramResult RunProgram(const std::vector<std::string>& argv, const ProgramOptions& options) {
   Program program(argv, options);
   return program.Wait();
+}
+
+std::vector<pid_t> ProcessesWith(const std::string& mark) {
+  std::vector<pid_t> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    const auto pid = ParseNumber<pid_t>(entry.path().filename().string());
+    if (!pid || *pid == ::getpid()) continue;
+    std::ifstream file(entry.path() / "environ", std::ios::binary);
+    const std::string environment{std::istreambuf_iterator<char>(file), {}};
+    if (environment.find(mark) != std::string::npos) found.push_back(*pid);
+  }
+  return found;
 }
 
 TemporaryFolder::TemporaryFolder() {

@@ -63,6 +63,9 @@ class Program {
 
 ProgramResult RunProgram(const std::vector<std::string>& argv, const ProgramOptions& options = {});
 
+// Processes whose environment holds `mark`, this one aside.
+std::vector<pid_t> ProcessesWith(const std::string& mark);
+
 // A folder that goes when the object does.
 class TemporaryFolder {
  public:
