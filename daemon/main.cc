@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/job/guardian.h"
 #include "daemon/job/supervisor.h"
 #include "daemon/loop/event_loop.h"
 #include "daemon/loop/loop_signals.h"
@@ -95,7 +96,8 @@ Status Serve(const Flags& flags) {
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server, RpcServer::Start(&service));
   server->Serve(std::move(connection));
   if (flags.ready_fd >= 0) {
-    DS_RETURN_IF_ERROR(WriteAll(flags.ready_fd, "\n", "readiness pipe"));
+    DS_RETURN_IF_ERROR(
+        WriteAll(flags.ready_fd, std::to_string(::getpid()) + "\n", "readiness pipe"));
     ::close(flags.ready_fd);
   }
   const Status status = loop->Run();
@@ -127,12 +129,15 @@ int Main(int argc, char** argv) {
   app.add_option("--controller-fd", flags.controller_fd,
                  "descriptor whose end means that the controller is gone");
   app.add_option("--ready-fd", flags.ready_fd,
-                 "descriptor that gets a byte when dsrund takes calls");
+                 "descriptor that gets a line with dsrund's pid when it takes calls");
   CLI11_PARSE(app, argc, argv);
 
   InitLog("dsrund");
+  if (flags.job.empty()) {
+    LogError("--job is required; see dsrund --help");
+    return kExitFailure;
+  }
   FillStandardDescriptors();
-  ReserveDescriptors(kDescriptors);
   UniqueFd starter;
   if (!flags.listen.empty()) {
     StatusOr<UniqueFd> descriptor = ContinueInBackground();
@@ -143,11 +148,12 @@ int Main(int argc, char** argv) {
     starter = std::move(descriptor).value();
   }
   LeaveTerminal();
-  SetUpSignals();
-  if (flags.job.empty()) {
-    LogError("--job is required; see dsrund --help");
+  if (const Status status = ContinueUnderGuardian(); !status.ok()) {
+    LogError(status.message());
     return kExitFailure;
   }
+  ReserveDescriptors(kDescriptors);
+  SetUpSignals();
   if (!flags.listen.empty()) {
     return ServeNetwork(flags.listen, MakeOptions(flags), std::move(starter));
   }

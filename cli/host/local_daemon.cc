@@ -7,11 +7,13 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "runtime/base/files.h"
+#include "runtime/base/parse_number.h"
 #include "runtime/process/spawn_session.h"
 #include "runtime/process/unix_socket.h"
 
@@ -61,7 +63,7 @@ StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Start(LocalDaemonOptions opt
   daemon->client_ = std::make_unique<DaemonClient>(std::move(connection.ours));
   const Status status = daemon->AwaitReady(ready);
   if (status.ok()) return daemon;
-  ::kill(daemon->pid_, SIGKILL);  // it has no ranks, and may be past reading its pipe
+  ::kill(daemon->child_, SIGKILL);  // dsrund has no ranks, and gets SIGTERM when its guardian goes
   return status;
 }
 
@@ -81,14 +83,14 @@ StatusOr<UniqueFd> LocalDaemon::Spawn(const UniqueFd& connection) {
   const std::array inherited = {InheritedFd{connection.get(), kChildConnectionFd},
                                 InheritedFd{controller.read.get(), kChildControllerFd},
                                 InheritedFd{ready.write.get(), kChildReadyFd}};
-  DS_ASSIGN_OR_RETURN(pid_,
+  DS_ASSIGN_OR_RETURN(child_,
                       SpawnInNewSession(options_.dsrund.string(), std::move(arguments), inherited));
   controller_pipe_ = std::move(controller.write);
   return std::move(ready.read);
 }
 
-// One byte arrives when the daemon takes calls; the end of file when it ended instead.
-Status LocalDaemon::AwaitReady(const UniqueFd& ready) const {
+// A line with its pid arrives when the daemon takes calls; the end of file when it ended instead.
+Status LocalDaemon::AwaitReady(const UniqueFd& ready) {
   const int timeout = static_cast<int>(options_.start_timeout.count());
   pollfd waiting{ready.get(), POLLIN, 0};
   int count = -1;
@@ -99,10 +101,15 @@ Status LocalDaemon::AwaitReady(const UniqueFd& ready) const {
   if (count == 0) {
     return DeadlineExceededError("dsrund was not ready within " + std::to_string(timeout) + " ms");
   }
-  char byte = 0;
-  if (::read(ready.get(), &byte, 1) != 1) {
+  std::array<char, 32> line{};  // comes in one piece, as short ones through a pipe do
+  const ssize_t size = ::read(ready.get(), line.data(), line.size());
+  if (size <= 0) {
     return UnavailableError("dsrund ended before it was ready; its last words are above");
   }
+  const std::string_view text(line.data(), static_cast<std::size_t>(size));
+  const auto pid = ParseNumber<int>(text.substr(0, text.find('\n')));
+  if (!pid) return InternalError("dsrund did not say its pid when it was ready");
+  daemon_pid_ = *pid;
   return OkStatus();
 }
 
@@ -135,8 +142,8 @@ Status LocalDaemon::Watch(int generation, const EventCallback& on_event) {
 Status LocalDaemon::Close() {
   HangUp();
   client_.reset();  // while the daemon ends
-  const Status result = pid_ < 0 ? OkStatus() : AwaitEnd();
-  pid_ = -1;
+  const Status result = child_ < 0 ? OkStatus() : AwaitEnd();
+  child_ = -1;
   std::error_code ignored;  // dsrund has removed it; this is for one that was killed
   fs::remove_all(folder(), ignored);
   return result;
@@ -146,7 +153,7 @@ Status LocalDaemon::AwaitEnd() {
   int status = 0;
   pid_t waited = -1;
   do {
-    waited = ::waitpid(pid_, &status, 0);
+    waited = ::waitpid(child_, &status, 0);
   } while (waited < 0 && errno == EINTR);
   if (waited < 0) return ErrnoError(errno, "waiting for dsrund");
   if (WIFSIGNALED(status)) {

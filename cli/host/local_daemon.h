@@ -2,7 +2,8 @@
 
 // LocalDaemon: the dsrund of this machine, a child in a session of its own, bound to the life of
 // this object by a pipe. When that closes (Close, the destructor, or the end of this process in any
-// way, SIGKILL included) dsrund stops its ranks and ends.
+// way, SIGKILL included) dsrund stops its ranks and ends. Where dsrund itself is killed its
+// guardian ends what is left.
 //
 // Calls go over a socket pair of which the daemon gets the other end: no path leads to it, so no
 // other process can. The files of the job lie in a private 0700 folder under $XDG_RUNTIME_DIR or
@@ -43,7 +44,8 @@ class LocalDaemon : public HostDaemon {
   LocalDaemon& operator=(const LocalDaemon&) = delete;
 
   DaemonClient& client() { return *client_; }  // until Close
-  int pid() const { return pid_; }
+  // This is dsrund itself, which ends before its guardian does (daemon/job/guardian.h).
+  int pid() const { return daemon_pid_; }
   // Its private folder; gone after Close.
   const std::filesystem::path& folder() const { return folder_.path(); }
 
@@ -62,15 +64,16 @@ class LocalDaemon : public HostDaemon {
 
  private:
   explicit LocalDaemon(LocalDaemonOptions options) : options_(std::move(options)) {}
-  // `connection` is the daemon's end; the byte that says that it is ready comes from the result.
+  // `connection` is the daemon's end; the line that says that it is ready comes from the result.
   StatusOr<UniqueFd> Spawn(const UniqueFd& connection);
-  Status AwaitReady(const UniqueFd& ready) const;
+  Status AwaitReady(const UniqueFd& ready);
   Status AwaitEnd();
 
   const LocalDaemonOptions options_;
   PrivateFolder folder_;
   UniqueFd controller_pipe_;  // closing it tells dsrund that the controller is gone
-  int pid_ = -1;              // -1 once it has ended
+  int child_ = -1;            // the guardian; -1 once it has ended
+  int daemon_pid_ = -1;
   std::unique_ptr<DaemonClient> client_;
 };
 

@@ -5,11 +5,12 @@
 // than somebody kills.
 //
 // A group says whose it is, in an extended attribute (host/owner_mark.h), and its daemon holds a
-// lock on it. One whose daemon is provably gone is ended and removed by the next daemon that makes a
-// group beside it. Without that proof a group is somebody else's, whatever it is called.
+// lock on it. One whose daemon is provably gone is ended and removed, by that daemon's guardian
+// (job/guardian.h) or by the next daemon that makes a group beside it. Without that proof a group
+// is somebody else's, whatever it is called.
 //
-// There is none where a group may not be made, or not be marked: process groups and the daemon
-// being everybody's subreaper do the same, with more rounds.
+// There is none where a group may not be made or marked (no v2, no permission); process groups and
+// the daemon being everybody's subreaper do the same, with more rounds.
 //
 // Threads: the loop's.
 

@@ -101,6 +101,10 @@ StatusOr<PrivateFolder> PrivateFolder::Join(const fs::path& path) {
   return PrivateFolder(path, std::move(folder));
 }
 
+void PrivateFolder::RemoveAbandoned() {
+  for (const std::string& base : Bases()) RemoveLeft(base);
+}
+
 void PrivateFolder::Remove() {
   std::error_code ignored;
   if (!path_.empty()) fs::remove_all(path_, ignored);

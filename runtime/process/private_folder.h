@@ -23,6 +23,8 @@ class PrivateFolder {
   static StatusOr<PrivateFolder> Make();
   // Holds one that another process has made and holds now. kPermissionDenied when others may enter.
   static StatusOr<PrivateFolder> Join(const std::filesystem::path& path);
+  // Removes those of this user that nobody holds.
+  static void RemoveAbandoned();
 
   const std::filesystem::path& path() const { return path_; }
   // Removes it with all that is in it. Its end alone only lets go of it.

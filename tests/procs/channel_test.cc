@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -19,6 +20,7 @@
 
 #include "proto/peer_name.h"
 #include "tests/procs/network_daemon.h"
+#include "tests/support/program.h"
 #include "tests/support/tcp_relay.h"
 
 namespace ds::procs {
@@ -321,6 +323,24 @@ TEST(ChannelTest, ProtocolSkewIsNamed) {
                                         std::to_string(v1::PROTOCOL_CURRENT + 1) + ", dsrund "),
             std::string::npos)
       << status.error_message();
+}
+
+// A process that holds keys leaves no core file, whatever its limits are.
+TEST(ChannelTest, KeysAreInNoCoreFile) {
+  const ds::testing::TemporaryFolder folder;
+  const std::string here = "cd " + folder.path().string() + " && ulimit -c unlimited && ";
+  static_cast<void>(ds::testing::RunProgram({"/bin/sh", "-c", here + "kill -ABRT $$"}));
+  if (std::filesystem::is_empty(folder.path())) {
+    GTEST_SKIP() << "core files of this machine do not go to the working directory";
+  }
+  for (const auto& core : std::filesystem::directory_iterator(folder.path())) {
+    std::filesystem::remove(core.path());
+  }
+  const NetworkDaemon daemon({.wrapper = {"/bin/sh", "-c", here + "exec \"$@\"", "sh"}});
+  ASSERT_TRUE(daemon.ok());
+  ASSERT_EQ(::kill(daemon.pid(), SIGABRT), 0);
+  EXPECT_TRUE(daemon.AwaitGuardian());
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
 TEST(ChannelTest, KeysAreNowhereToBeSeen) {

@@ -202,6 +202,26 @@ TEST(LeaseTest, AWatchGoesOnOverBrokenConnections) {
   EXPECT_GT(expected, 2U * kLines);
 }
 
+// Nobody is there to see it, and no other daemon comes.
+TEST(LeaseTest, NothingIsLeftOfAKilledDaemon) {
+  const NetworkDaemon daemon;
+  ASSERT_TRUE(daemon.ok());
+  const auto client = daemon.Connect();
+  v1::LaunchRequest request = RanksOf(2, {"session"});
+  request.add_files()->set_name("file");
+  const auto launched = client->Launch(request);
+  ASSERT_TRUE(launched.ok());
+  std::vector<pid_t> processes(launched->pids().begin(), launched->pids().end());
+  const Status watched = client->Watch({kJob, 1, 0}, [&](const v1::Event& event) {
+    if (!event.has_rank_output()) return;
+    processes.push_back(std::stoi(event.rank_output().data()));
+    if (processes.size() == 4) ::kill(daemon.pid(), SIGKILL);
+  });
+  EXPECT_EQ(watched.code(), StatusCode::kUnavailable);
+  EXPECT_TRUE(daemon.AwaitGuardian());
+  for (const pid_t pid : processes) EXPECT_FALSE(Exists(pid));
+}
+
 TEST(LeaseTest, AKilledDaemonIsToldFromABrokenConnection) {
   const NetworkDaemon daemon;
   ASSERT_TRUE(daemon.ok());

@@ -1,11 +1,17 @@
-// 64 ranks start and stop a hundred times; afterwards nothing of it is there.
+// What is there when it is over: after 64 ranks have started and stopped a hundred times, and after
+// their daemon was killed.
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
+#include <fstream>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "daemon/host/cgroups.h"
 #include "tests/places.h"
 #include "tests/support/program.h"
 
@@ -41,9 +47,40 @@ class LeftoversTest : public ::testing::Test {
         {.environment = Environment(), .working_directory = folder_.path()});
   }
 
+  // A job whose ranks have children, in their groups and in sessions of their own; up.
+  std::unique_ptr<Program> StartFamily(std::vector<std::string> wrapper = {}) const {
+    wrapper.insert(wrapper.end(), {DS_BIN_DIR "/dsrun", "--device", "cpu", "--num_gpus", "2",
+                                   "--run_dir", (folder_.path() / "run").string(), "--", "/bin/sh",
+                                   "-c", "setsid sleep 900 & sleep 900 & echo up $RANK; wait"});
+    auto dsrun = std::make_unique<Program>(
+        wrapper, ProgramOptions{.environment = Environment(), .working_directory = folder_.path()});
+    EXPECT_TRUE(dsrun->WaitForOutput("0@localhost: up 0\n")) << dsrun->err();
+    EXPECT_TRUE(dsrun->WaitForOutput("1@localhost: up 1\n")) << dsrun->err();
+    return dsrun;
+  }
+  // The process of the job that is called so.
+  pid_t Find(const std::string& name) const {
+    for (const pid_t pid : ProcessesWith(mark_)) {
+      std::ifstream file("/proc/" + std::to_string(pid) + "/comm");
+      std::string text;
+      if (std::getline(file, text) && text == name) return pid;
+    }
+    ADD_FAILURE() << "there is no " << name;
+    return 0;
+  }
+
   TemporaryFolder folder_;
   std::string mark_;
 };
+
+// Puts dsrun where no control group can be made.
+const std::vector<std::string> kWithoutGroups = {
+    "unshare",
+    "--mount",
+    "/bin/sh",
+    "-c",
+    "umount -l -a -t cgroup2 && ! grep -q ' cgroup2 ' /proc/self/mountinfo && exec \"$@\"",
+    "sh"};
 
 TEST_F(LeftoversTest, OfAHundredJobsOf64Ranks) {
   for (int time = 0; time < kTimes; ++time) {
@@ -51,6 +88,41 @@ TEST_F(LeftoversTest, OfAHundredJobsOf64Ranks) {
     ASSERT_EQ(result.status, 7) << "time " << time << ": " << result.err;
     ASSERT_TRUE(fs::is_empty(runtime())) << "sockets or folders after time " << time;
   }
+  EXPECT_EQ(ProcessesWith(mark_), std::vector<pid_t>());
+}
+
+TEST_F(LeftoversTest, OfAKilledDaemon) {
+  const auto dsrun = StartFamily();
+  ::kill(Find("dsrund"), SIGKILL);
+  EXPECT_EQ(dsrun->Wait().status, 4) << dsrun->err();
+  EXPECT_EQ(ProcessesWith(mark_), std::vector<pid_t>());
+  EXPECT_TRUE(fs::is_empty(runtime()));
+}
+
+TEST_F(LeftoversTest, OfAKilledDaemonWithoutControlGroups) {
+  std::vector<std::string> probe = kWithoutGroups;
+  probe.push_back("/bin/true");
+  if (RunProgram(probe).status != 0) GTEST_SKIP() << "control groups cannot be hidden here";
+  const auto dsrun = StartFamily(kWithoutGroups);
+  ::kill(Find("dsrund"), SIGKILL);
+  EXPECT_EQ(dsrun->Wait().status, 4) << dsrun->err();
+  EXPECT_EQ(ProcessesWith(mark_), std::vector<pid_t>());
+}
+
+// Nobody of the job is left to clean up: the next one does, because the group says whose it was.
+TEST_F(LeftoversTest, OfADaemonThatWasKilledWithItsGuardianGoWithTheNextJob) {
+  const fs::path groups = daemon::FindOwnCgroups().unified;
+  if (groups.empty() || ::access(groups.c_str(), W_OK) != 0) {
+    GTEST_SKIP() << "no v2 control group can be made here";
+  }
+  const auto dsrun = StartFamily();
+  const pid_t daemon = Find("dsrund");
+  const pid_t guardian = Find("dsrun-guard");
+  ::kill(daemon, SIGSTOP);  // else its guardian's end would have it begin to stop
+  for (const pid_t pid : {guardian, daemon}) ::kill(pid, SIGKILL);
+  EXPECT_EQ(dsrun->Wait().status, 4) << dsrun->err();
+  EXPECT_GE(ProcessesWith(mark_).size(), 4U) << "what the ranks have started";
+  ASSERT_EQ(StartAndStop(1).status, 7);
   EXPECT_EQ(ProcessesWith(mark_), std::vector<pid_t>());
 }
 

@@ -45,7 +45,10 @@ NetworkDaemon::NetworkDaemon(const NetworkDaemonOptions& options) : options_(opt
   answer_ = Listen(options, ListenLine(credentials.value(), options.lease_seconds));
   EXPECT_EQ(answer_.error, "");
   EXPECT_GT(answer_.port, 0);
-  if (ok()) pidfd_.Reset(static_cast<int>(::syscall(SYS_pidfd_open, answer_.pid, 0)));
+  if (!ok()) return;
+  const auto open = [](pid_t pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)); };
+  pidfd_.Reset(open(answer_.pid));
+  guardian_.Reset(open(ds::testing::ParentOf(answer_.pid)));
 }
 
 NetworkDaemon::~NetworkDaemon() {
@@ -71,6 +74,11 @@ std::unique_ptr<cli::DaemonClient> NetworkDaemon::Connect(const std::string& tar
 bool NetworkDaemon::AwaitEnd() const {
   pollfd ended{pidfd_.get(), POLLIN, 0};
   return ::poll(&ended, 1, 60'000) == 1;
+}
+
+bool NetworkDaemon::AwaitGuardian() const {
+  pollfd ended{guardian_.get(), POLLIN, 0};
+  return guardian_.valid() && ::poll(&ended, 1, 60'000) == 1;
 }
 
 StatusOr<v1::RenewResponse> Renew(cli::DaemonClient& client, bool release) {

@@ -54,12 +54,14 @@ class NetworkDaemon {
 
   // Waits for the end of the daemon's process; false after a minute.
   bool AwaitEnd() const;
+  // ... of its guardian's, which comes later.
+  bool AwaitGuardian() const;
 
  private:
   const NetworkDaemonOptions options_;
   std::unique_ptr<cli::JobAuthority> authority_;
   ListenAnswer answer_;
-  UniqueFd pidfd_;
+  UniqueFd pidfd_, guardian_;
 };
 
 // Renews and waits for the answer.

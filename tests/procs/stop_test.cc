@@ -8,6 +8,7 @@
 #include <csignal>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/unique_fd.h"
@@ -211,13 +212,39 @@ TEST_F(StopTest, SigtermToTheDaemonStopsTheRanks) {
   EXPECT_EQ(outcome.exits.size(), 4U);
 }
 
-TEST_F(StopTest, KillingTheDaemonKillsTheRanks) {
-  const auto launched = client().Launch(Request(4, {"wait"}));
+// The ranks, their children, and what has left their groups and sessions.
+TEST_F(StopTest, KillingTheDaemonEndsAllThatItsRanksStarted) {
+  v1::LaunchRequest request = Request(3, {"escape"});
+  SetArguments(&request, 1, {"child"});
+  SetArguments(&request, 2, {"session"});
+  const auto launched = client().Launch(request);
   ASSERT_TRUE(launched.ok());
+  std::vector<pid_t> processes(launched->pids().begin(), launched->pids().end());
   const int daemon_pid = daemon().pid();
-  const Status watched =
-      client().Watch({kJob, 1, 0}, WhenReady(4, [&] { ::kill(daemon_pid, SIGKILL); }));
+  const Status watched = client().Watch({kJob, 1, 0}, [&](const v1::Event& event) {
+    if (!event.has_rank_output()) return;
+    processes.push_back(std::stoi(event.rank_output().data()));
+    if (processes.size() < 6) return;
+    for (const pid_t pid : processes) EXPECT_TRUE(Exists(pid));
+    ::kill(daemon_pid, SIGKILL);
+  });
   EXPECT_EQ(watched.code(), StatusCode::kUnavailable) << watched.message();
+  const Status closed = daemon().Close();
+  EXPECT_EQ(closed.message(), "dsrund was ended by signal 9");
+  for (const pid_t pid : processes) EXPECT_FALSE(Exists(pid));
+  daemon_.reset();
+}
+
+TEST_F(StopTest, KillingTheGuardianEndsTheDaemonAsATermDoes) {
+  const auto launched = client().Launch(Request(2, {"session"}));
+  ASSERT_TRUE(launched.ok());
+  const pid_t guardian = ds::testing::ParentOf(daemon().pid());
+  bool killed = false;
+  const Outcome outcome = Watch(1, [&](const v1::Event& event) {
+    if (event.has_rank_output() && !std::exchange(killed, true)) ::kill(guardian, SIGKILL);
+  });
+  EXPECT_EQ(outcome.exits.size(), 2U);
+  for (const auto& [rank, text] : outcome.out) EXPECT_FALSE(Exists(std::stoi(text)));
   EXPECT_FALSE(daemon().Close().ok());
   daemon_.reset();
 }

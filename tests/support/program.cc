@@ -184,6 +184,15 @@ std::vector<pid_t> ProcessesWith(const std::string& mark) {
   return found;
 }
 
+pid_t ParentOf(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/status");
+  for (std::string word; file >> word;) {
+    pid_t parent = 0;
+    if (word == "PPid:" && file >> parent) return parent;
+  }
+  return 0;
+}
+
 TemporaryFolder::TemporaryFolder() {
   std::string pattern = (std::filesystem::temp_directory_path() / "dsrun-test-XXXXXX").string();
   if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp");

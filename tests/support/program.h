@@ -65,6 +65,8 @@ ProgramResult RunProgram(const std::vector<std::string>& argv, const ProgramOpti
 
 // Processes whose environment holds `mark`, this one aside.
 std::vector<pid_t> ProcessesWith(const std::string& mark);
+// 0 when there is no such process.
+pid_t ParentOf(pid_t pid);
 
 // A folder that goes when the object does.
 class TemporaryFolder {
