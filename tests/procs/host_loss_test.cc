@@ -7,16 +7,12 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
-#include <map>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "cli/host/network_host.h"
-#include "cli/job/job_controller.h"
-#include "proto/peer_name.h"
-#include "tests/procs/network_daemon.h"
+#include "tests/procs/network_job.h"
 #include "tests/support/ssh_hosts.h"
 
 namespace ds::procs {
@@ -31,44 +27,8 @@ using ::testing::StartsWith;
 // A dead connection is seen after two thirds of a lease.
 constexpr std::chrono::seconds kLease{3};
 
-// What the ranks said; `on_ready` is called once, when `expected` of them have said "ready".
-class Listener : public cli::JobObserver {
- public:
-  void OnPrepared(const std::string&, const v1::PrepareResponse&) override {}
-  Status OnEvent(const cli::HostEvent& event) override {
-    if (!event.event.has_rank_output()) return OkStatus();
-    const v1::RankOutput& output = event.event.rank_output();
-    text[output.rank()] += output.data();
-    if (on_output) on_output();
-    if (output.data() == "ready\n" && --expected == 0 && on_ready) on_ready();
-    return OkStatus();
-  }
-  void OnNotice(const std::string& notice) override {
-    notices.push_back(notice);
-    if (on_notice) on_notice(notice);
-  }
-  void OnQuiet() override {}
-
-  int expected = 2;
-  std::function<void()> on_ready;
-  std::function<void()> on_output;
-  std::function<void(const std::string&)> on_notice;
-  std::map<std::uint32_t, std::string> text;
-  std::vector<std::string> notices;
-};
-
 // The network is made once: gRPC's threads stay in the namespace in which they began.
-// One program for every generation.
-class FixedProgram : public cli::Program {
- public:
-  StatusOr<cli::RankProgram> ForGeneration(int) const override {
-    return cli::RankProgram{.argv = argv};
-  }
-
-  std::vector<std::string> argv;
-};
-
-class HostLossTest : public ::testing::Test {
+class HostLossTest : public NetworkJob {
  protected:
   static void SetUpTestSuite() {
     if (!ds::testing::SshHosts::Missing().empty()) return;
@@ -94,41 +54,17 @@ class HostLossTest : public ::testing::Test {
   }
 
   // A job of one rank on each of these hosts.
-  void StartOn(std::vector<int> hosts, std::vector<std::string> arguments,
+  void StartOn(const std::vector<int>& hosts, std::vector<std::string> arguments,
                std::chrono::seconds lease = kLease) {
-    keeper_ = std::make_unique<cli::LeaseKeeper>(lease);
-    const auto authority = cli::JobAuthority::Create(kJob);
-    std::vector<cli::HostSlots> slots;
-    for (std::size_t node = 0; node < hosts.size(); ++node) {
-      const int host = hosts[node];
-      const int index = static_cast<int>(node);
+    std::vector<NetworkJobHost> daemons;
+    for (const int host : hosts) {
       AwaitReachable(host);
-      const ListenAnswer answer = Listen(
-          {.address = hosts_->address(host), .wrapper = hosts_->Inside(host, {})},
-          ListenLine(authority->IssueDaemon(index).value(), static_cast<double>(lease.count())));
-      ASSERT_GT(answer.port, 0) << answer.error;
-      pids_.push_back(answer.pid);
-      const cli::TlsOptions tls{.credentials = authority->IssueController().value(),
-                                .daemon_name = v1::DaemonPeerName(kJob, index),
-                                .lease = lease};
-      const std::string target =
-          "ipv4:" + hosts_->address(host) + ":" + std::to_string(answer.port);
-      daemons_.push_back(std::make_unique<cli::NetworkHost>(kJob, target, tls));
-      keeper_->Add(index, daemons_.back().get());
-      slots.push_back({.host = hosts_->name(host), .slots = {0}});
+      daemons.push_back({.name = hosts_->name(host),
+                         .address = hosts_->address(host),
+                         .wrapper = hosts_->Inside(host, {})});
     }
-    cli::JobPlan plan{.job_id = kJob,
-                      .flags = {.grace_seconds = 10},
-                      .world = cli::PlanWorld(slots),
-                      .master_addr = hosts_->address(hosts[0])};
-    for (cli::JobHost& host : plan.world.hosts) host.working_directory = "/";
     arguments.insert(arguments.begin(), TestRankPath());
-    program_.argv = std::move(arguments);
-    std::vector<cli::HostDaemon*> daemons;
-    for (const auto& daemon : daemons_) daemons.push_back(daemon.get());
-    controller_ = std::make_unique<cli::JobController>(plan, &program_, daemons, &listener_,
-                                                       cli::JobController::Partners{});
-    keeper_->Listen([this](const cli::HostChange& change) { controller_->OnHostChange(change); });
+    StartJob(daemons, arguments, lease);
   }
 
   void Signal(int host, int node, const char* signal) {
@@ -146,12 +82,6 @@ class HostLossTest : public ::testing::Test {
   }
 
   static std::unique_ptr<ds::testing::SshHosts> hosts_;
-  Listener listener_;
-  FixedProgram program_;
-  std::vector<pid_t> pids_;  // of the daemons, as their hosts number them
-  std::vector<std::unique_ptr<cli::NetworkHost>> daemons_;
-  std::unique_ptr<cli::JobController> controller_;
-  std::unique_ptr<cli::LeaseKeeper> keeper_;  // calls the controller
 };
 
 std::unique_ptr<ds::testing::SshHosts> HostLossTest::hosts_;
@@ -217,17 +147,6 @@ TEST_F(HostLossTest, AHostThatHearsButIsNotHeardIsLost) {
   EXPECT_EQ(verdict.host, "h1");
   keeper_->Release();
   EXPECT_TRUE(BecomesEmpty(0));
-  EXPECT_TRUE(BecomesEmpty(1));
-}
-
-TEST_F(HostLossTest, DelayedAndDroppedPacketsLoseNothing) {
-  if (!hosts_->Impair(1, "delay 20ms 10ms loss 3%")) GTEST_SKIP() << "this kernel has no netem";
-  StartOn({0, 1}, {"lines", "20000"});
-  EXPECT_TRUE(controller_->Run().ok());
-  EXPECT_EQ(listener_.text[1].size(), listener_.text[0].size());
-  EXPECT_THAT(listener_.text[1], HasSubstr("\nrank 1 line 19999 "));
-  EXPECT_TRUE(hosts_->Impair(1, ""));
-  keeper_->Release();
   EXPECT_TRUE(BecomesEmpty(1));
 }
 

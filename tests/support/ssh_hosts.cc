@@ -294,12 +294,6 @@ void SshHosts::Speak(int index) {
   Must(Inside(index, {"ip", "route", "del", "blackhole", hub_address() + "/32"}));
 }
 
-bool SshHosts::Impair(int index, const std::string& netem) {
-  const std::string qdisc = "tc qdisc replace dev link" + std::to_string(index) + " root ";
-  return RunProgram({"sh", "-c", qdisc + (netem.empty() ? "pfifo_fast" : "netem " + netem)})
-             .status == 0;
-}
-
 void SshHosts::PowerOff(int index) {
   CutLink(index);
   hosts_[index].program.reset();

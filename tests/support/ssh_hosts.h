@@ -78,9 +78,6 @@ class SshHosts {
   // The host hears but its answers get lost, until the host is made to speak again.
   void Silence(int index);
   void Speak(int index);
-  // Delays or drops what goes to the host: "delay 20ms loss 1%", as tc's netem takes it; "" = no
-  // more. False where the kernel has no netem.
-  bool Impair(int index, const std::string& netem);
   // Every process of the host is killed at once and its link goes down, as if by a power cut.
   void PowerOff(int index);
 

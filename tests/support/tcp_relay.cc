@@ -1,26 +1,35 @@
 #include "tests/support/tcp_relay.h"
 
+#include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
-#include <cstring>
+#include <algorithm>
+#include <cerrno>
+#include <optional>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 namespace ds::testing {
 namespace {
 
-sockaddr_in Loopback(int port) {
+using Clock = TcpRelay::Clock;
+
+// As a router does not, so that a sender feels a slow network; about what two sockets hold.
+constexpr std::size_t kMostHeldBytes = 1 << 20;
+constexpr std::size_t kPieceBytes = 1 << 14;
+
+sockaddr_in AddressOf(const std::string& host, int port) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   address.sin_port = htons(static_cast<std::uint16_t>(port));
+  if (::inet_pton(AF_INET, host.c_str(), &address.sin_addr) != 1) throw std::runtime_error(host);
   return address;
 }
-
-UniqueFd TcpSocket() { return UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)); }
 
 // Closing it sends a reset: what a broken connection looks like.
 void Reset(UniqueFd& fd) {
@@ -29,21 +38,21 @@ void Reset(UniqueFd& fd) {
   fd.Reset();
 }
 
-bool SendAll(int fd, const char* data, ssize_t size) {
-  while (size > 0) {
-    const ssize_t sent = ::send(fd, data, static_cast<std::size_t>(size), MSG_NOSIGNAL);
-    if (sent < 0) return false;
-    data += sent;
-    size -= sent;
-  }
-  return true;
+void SendAtOnce(const UniqueFd& fd) {
+  const int on = 1;
+  ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
+
+bool WouldBlock() { return errno == EAGAIN || errno == EINTR; }
 
 }  // namespace
 
-TcpRelay::TcpRelay(int server_port)
-    : server_port_(server_port), listener_(TcpSocket()), wake_(::eventfd(0, EFD_CLOEXEC)) {
-  sockaddr_in address = Loopback(0);
+TcpRelay::TcpRelay(int server_port, const std::string& server)
+    : server_(server),
+      server_port_(server_port),
+      listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  sockaddr_in address = AddressOf("127.0.0.1", 0);
   socklen_t size = sizeof(address);
   auto* raw = reinterpret_cast<sockaddr*>(&address);
   if (::bind(listener_.get(), raw, size) != 0 || ::listen(listener_.get(), 16) != 0 ||
@@ -58,12 +67,22 @@ TcpRelay::~TcpRelay() {
   {
     const std::lock_guard lock(mutex_);
     quit_ = true;
+    Wake();
   }
-  Wake();
   thread_.join();
 }
 
 void TcpRelay::Wake() { ::eventfd_write(wake_.get(), 1); }
+
+void TcpRelay::Delay(std::chrono::milliseconds delay) {
+  const std::lock_guard lock(mutex_);
+  delay_ = delay;
+}
+
+void TcpRelay::LimitBandwidth(std::uint64_t bytes_per_second) {
+  const std::lock_guard lock(mutex_);
+  bytes_per_second_ = bytes_per_second;
+}
 
 void TcpRelay::Cut() {
   const std::lock_guard lock(mutex_);
@@ -75,15 +94,20 @@ void TcpRelay::Cut() {
   Wake();
 }
 
-void TcpRelay::Hold() {
+void TcpRelay::Hold(Way way) {
   const std::lock_guard lock(mutex_);
-  held_ = true;
+  held_[static_cast<int>(way)] = true;
   Wake();
+}
+
+void TcpRelay::Hold() {
+  Hold(Way::kToServer);
+  Hold(Way::kToClient);
 }
 
 void TcpRelay::Release() {
   const std::lock_guard lock(mutex_);
-  held_ = false;
+  held_[0] = held_[1] = false;
   Wake();
 }
 
@@ -92,64 +116,126 @@ std::string TcpRelay::Recorded() {
   return recorded_;
 }
 
-std::uint64_t TcpRelay::delivered() {
-  const std::lock_guard lock(mutex_);
-  return delivered_;
-}
-
 void TcpRelay::Run() {
   while (true) {
-    std::vector<pollfd> fds = {{wake_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
-    {
-      const std::lock_guard lock(mutex_);
-      if (quit_) return;
-      for (const Connection& connection : connections_) {
-        if (held_) break;
-        fds.push_back({connection.client.get(), POLLIN, 0});
-        fds.push_back({connection.server.get(), POLLIN, 0});
-      }
-    }
-    if (::poll(fds.data(), fds.size(), -1) < 0) continue;
-    eventfd_t ignored = 0;
-    if (fds[0].revents != 0) {
-      ::eventfd_read(wake_.get(), &ignored);
-      continue;  // what was polled may be closed by now
-    }
+    Await();
     const std::lock_guard lock(mutex_);
-    if (fds[1].revents != 0) AcceptClient();
-    std::size_t next = 2;
-    for (auto it = connections_.begin(); it != connections_.end() && next < fds.size(); next += 2) {
-      bool open = fds[next].fd == it->client.get();
-      if (open && fds[next].revents != 0) open = Pass(it->client.get(), it->server.get(), true);
-      if (open && fds[next + 1].revents != 0) {
-        open = Pass(it->server.get(), it->client.get(), false);
-      }
-      it = open ? std::next(it) : connections_.erase(it);
-    }
+    if (quit_) return;
+    eventfd_t ignored = 0;
+    ::eventfd_read(wake_.get(), &ignored);
+    AcceptClients();
+    connections_.remove_if([this](Connection& connection) { return !Advance(connection); });
   }
 }
 
-void TcpRelay::AcceptClient() {
-  Connection connection;
-  connection.client.Reset(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  connection.server = TcpSocket();
-  const sockaddr_in address = Loopback(server_port_);
-  if (::connect(connection.server.get(), reinterpret_cast<const sockaddr*>(&address),
-                sizeof(address)) == 0) {
+// Of an end of a connection: what comes `in` there, and what is to go `out`.
+short TcpRelay::Wanted(const Stream& incoming, Way in, const Stream& outgoing, Way out) const {
+  short events = 0;
+  if (!incoming.ended && !IsHeld(in) && incoming.held_bytes < kMostHeldBytes) events |= POLLIN;
+  const bool due = !outgoing.pieces.empty() && outgoing.pieces.front().due <= Clock::now();
+  if (due && !IsHeld(out)) events |= POLLOUT;
+  return events;
+}
+
+void TcpRelay::Await() {
+  std::vector<pollfd> fds = {{wake_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
+  std::optional<Clock::time_point> next;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto add = [&](const UniqueFd& fd, short events) {
+      if (events != 0) fds.push_back({fd.get(), events, 0});  // else its end would be reported
+    };
+    for (const Connection& connection : connections_) {
+      const auto& [client, server, to_server, to_client] = connection;
+      add(client, Wanted(to_server, Way::kToServer, to_client, Way::kToClient));
+      add(server, Wanted(to_client, Way::kToClient, to_server, Way::kToServer));
+      for (const auto& [stream, way] :
+           {std::pair(&to_server, Way::kToServer), std::pair(&to_client, Way::kToClient)}) {
+        if (stream->pieces.empty() || IsHeld(way)) continue;
+        const Clock::time_point due = stream->pieces.front().due;
+        if (due > Clock::now()) next = std::min(next.value_or(due), due);
+      }
+    }
+  }
+  timespec time{};
+  if (next) {
+    const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(*next - Clock::now());
+    const auto nanos = std::max<std::int64_t>(left.count(), 0);
+    time = {nanos / 1'000'000'000, nanos % 1'000'000'000};
+  }
+  ::ppoll(fds.data(), fds.size(), next ? &time : nullptr, nullptr);
+}
+
+void TcpRelay::AcceptClients() {
+  while (true) {
+    Connection connection;
+    connection.client.Reset(
+        ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!connection.client.valid()) return;
+    connection.server.Reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const sockaddr_in address = AddressOf(server_, server_port_);
+    const auto* raw = reinterpret_cast<const sockaddr*>(&address);
+    if (::connect(connection.server.get(), raw, sizeof(address)) != 0 && errno != EINPROGRESS) {
+      Reset(connection.client);
+      continue;
+    }
+    SendAtOnce(connection.client);
+    SendAtOnce(connection.server);
     connections_.push_back(std::move(connection));
   }
 }
 
-bool TcpRelay::Pass(int from, int to, bool from_client) {
-  char buffer[1 << 16];
-  const ssize_t size = ::recv(from, buffer, sizeof(buffer), 0);
-  if (size <= 0) return false;
-  if (from_client) {
-    recorded_.append(buffer, static_cast<std::size_t>(size));
-  } else {
-    delivered_ += static_cast<std::uint64_t>(size);
+bool TcpRelay::Advance(Connection& connection) {
+  auto& [client, server, to_server, to_client] = connection;
+  const bool alive = Take(client.get(), to_server, Way::kToServer) &&
+                     Take(server.get(), to_client, Way::kToClient) &&
+                     Give(server.get(), to_server, Way::kToServer) &&
+                     Give(client.get(), to_client, Way::kToClient);
+  if (!alive) {
+    Reset(client);
+    Reset(server);
   }
-  return SendAll(to, buffer, size);
+  return alive && !(to_server.passed_on_end && to_client.passed_on_end);
+}
+
+// False when the connection is broken.
+bool TcpRelay::Take(int from, Stream& stream, Way way) {
+  while (!stream.ended && !IsHeld(way) && stream.held_bytes < kMostHeldBytes) {
+    std::string bytes(kPieceBytes, '\0');
+    const ssize_t size = ::recv(from, bytes.data(), bytes.size(), 0);
+    if (size < 0) return WouldBlock();
+    if (size == 0) {
+      stream.ended = true;
+      return true;
+    }
+    bytes.resize(static_cast<std::size_t>(size));
+    if (way == Way::kToServer) recorded_ += bytes;
+    Clock::time_point due = Clock::now() + delay_;
+    if (bytes_per_second_ > 0) {
+      const Clock::time_point sent = stream.pieces.empty() ? due : stream.pieces.back().due;
+      due = std::max(due, sent) +
+            std::chrono::nanoseconds(1'000'000'000 * bytes.size() / bytes_per_second_);
+    }
+    stream.held_bytes += bytes.size();
+    stream.pieces.push_back({due, std::move(bytes)});
+  }
+  return true;
+}
+
+bool TcpRelay::Give(int to, Stream& stream, Way way) {
+  while (!IsHeld(way) && !stream.pieces.empty() && stream.pieces.front().due <= Clock::now()) {
+    std::string& bytes = stream.pieces.front().bytes;
+    const ssize_t sent = ::send(to, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent < 0) return WouldBlock();
+    stream.held_bytes -= static_cast<std::size_t>(sent);
+    bytes.erase(0, static_cast<std::size_t>(sent));
+    if (bytes.empty()) stream.pieces.pop_front();
+  }
+  if (stream.ended && stream.pieces.empty() && !IsHeld(way) && !stream.passed_on_end) {
+    ::shutdown(to, SHUT_WR);
+    stream.passed_on_end = true;
+  }
+  return true;
 }
 
 }  // namespace ds::testing

@@ -1,11 +1,17 @@
 #pragma once
 
-// TcpRelay: stands between a client and a server on this machine and does to their connections what
-// a network does: cuts them, or takes bytes and delivers none. It remembers what the client sent.
+// TcpRelay: stands between clients and a server of this machine and does to their connections what
+// a network does: makes them slow, thin or deaf on one side, and breaks them. It needs nothing of
+// the kernel, no namespaces and no netem. It remembers what clients sent.
+//
+// What a network loses on the way TCP sends again: a program sees bytes that come late, bytes that
+// do not come any more, or a connection that breaks. These are what the relay can do.
 //
 // Threads: one of its own; all members from any thread.
 
+#include <chrono>
 #include <cstdint>
+#include <deque>
 #include <list>
 #include <mutex>
 #include <string>
@@ -17,43 +23,71 @@ namespace ds::testing {
 
 class TcpRelay {
  public:
-  // Listens on a free port of 127.0.0.1 and connects each client to `server_port` there.
-  explicit TcpRelay(int server_port);
+  using Clock = std::chrono::steady_clock;
+  enum class Way { kToServer, kToClient };
+
+  // Listens on a free port of 127.0.0.1 and connects each client to `server_port` of `server`, an
+  // IPv4 address.
+  explicit TcpRelay(int server_port, const std::string& server = "127.0.0.1");
   ~TcpRelay();
   TcpRelay(const TcpRelay&) = delete;
   TcpRelay& operator=(const TcpRelay&) = delete;
 
   std::string target() const { return "ipv4:127.0.0.1:" + std::to_string(port_); }
 
+  // Makes what is sent from now on arrive so much later.
+  void Delay(std::chrono::milliseconds delay);
+  // Each connection carries at most so much each way from now on.
+  void LimitBandwidth(std::uint64_t bytes_per_second);
   // Resets every connection; new ones are made as before.
   void Cut();
-  // From now on nothing passes, in either direction, until Release. Connections stay up.
+  // From now on nothing passes, in this direction or in both, until Release. Connections stay up.
+  void Hold(Way way);
   void Hold();
   void Release();
 
   // What clients sent so far, all connections together.
   std::string Recorded();
-  // Bytes that servers sent so far.
-  std::uint64_t delivered();
 
  private:
+  struct Piece {
+    Clock::time_point due;
+    std::string bytes;
+  };
+  // One direction of a connection.
+  struct Stream {
+    std::deque<Piece> pieces;
+    std::size_t held_bytes = 0;  // in `pieces`
+    bool ended = false;          // nothing more comes
+    bool passed_on_end = false;
+  };
   struct Connection {
     UniqueFd client, server;
+    Stream to_server, to_client;
   };
+
   void Run();
-  void AcceptClient();
-  // False when one side has closed.
-  bool Pass(int from, int to, bool from_client);
+  // Waits until there may be something to do.
+  void Await();
+  void AcceptClients();
+  // False when the connection is over.
+  bool Advance(Connection& connection);
+  bool Take(int from, Stream& stream, Way way);
+  bool Give(int to, Stream& stream, Way way);
+  bool IsHeld(Way way) const { return held_[static_cast<int>(way)]; }
+  short Wanted(const Stream& incoming, Way in, const Stream& outgoing, Way out) const;
   void Wake();
 
+  const std::string server_;
   const int server_port_;
   int port_ = 0;
   UniqueFd listener_, wake_;
   std::mutex mutex_;  // guards all below
   std::list<Connection> connections_;
   std::string recorded_;
-  std::uint64_t delivered_ = 0;
-  bool held_ = false;
+  std::chrono::milliseconds delay_{0};
+  std::uint64_t bytes_per_second_ = 0;  // 0 = as many as there are
+  bool held_[2] = {false, false};       // by Way
   bool quit_ = false;
   std::thread thread_;
 };

@@ -1,0 +1,125 @@
+// What a network does to a job between dsrun and a daemon: it is slow, thin, deaf on one side, and
+// it breaks. All of it on the loopback address, with a relay in between.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/syscall.h>
+
+#include <csignal>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/procs/network_job.h"
+#include "tests/support/tcp_relay.h"
+
+namespace ds::procs {
+namespace {
+
+using cli::Cause;
+using ds::testing::TcpRelay;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+// A dead connection is seen after two thirds of a lease.
+constexpr seconds kLease{3};
+
+// The daemon of rank `behind` is reached through the relay, the other one straight.
+class BadNetworkTest : public NetworkJob {
+ protected:
+  void Start(int behind, const std::vector<std::string>& argv, seconds lease = kLease) {
+    std::vector<NetworkJobHost> hosts = {{.name = "h0"}, {.name = "h1"}};
+    hosts[static_cast<std::size_t>(behind)].way = [this](int port) {
+      relay_ = std::make_unique<TcpRelay>(port);
+      return relay_->target();
+    };
+    StartJob(hosts, argv, lease);
+    for (const pid_t pid : pids_) {
+      ends_.emplace_back(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    }
+  }
+  // Waits for the end of this host's daemon.
+  bool Ends(std::size_t host) const {
+    pollfd end{ends_.at(host).get(), POLLIN, 0};
+    return ::poll(&end, 1, 60'000) == 1;
+  }
+  // Breaks the relay's connections each time that the rank has said so many bytes more.
+  void CutEvery(std::size_t bytes, std::uint32_t rank) {
+    listener_.on_output = [this, bytes, rank, next = bytes]() mutable {
+      if (listener_.text[rank].size() < next) return;
+      next += bytes;
+      ++cuts_;
+      relay_->Cut();
+    };
+  }
+
+  std::unique_ptr<TcpRelay> relay_;
+  int cuts_ = 0;
+
+ private:
+  std::vector<UniqueFd> ends_;
+};
+
+TEST_F(BadNetworkTest, ASlowThinNetworkThatBreaksLosesNothing) {
+  Start(1, {TestRankPath(), "lines", "20000"}, seconds(30));
+  ASSERT_FALSE(HasFailure());
+  relay_->Delay(milliseconds(20));
+  relay_->LimitBandwidth(1'000'000);
+  CutEvery(150'000, 1);
+  const cli::JobOutcome outcome = controller_->Run();
+  EXPECT_TRUE(outcome.ok()) << (outcome.ok() ? "" : outcome.failure().proof);
+  EXPECT_GE(cuts_, 2);
+  EXPECT_EQ(listener_.text[1].size(), listener_.text[0].size());
+  EXPECT_THAT(listener_.text[1], HasSubstr("\nrank 1 line 19999 "));
+  keeper_->Release();
+  EXPECT_TRUE(Ends(0));
+  EXPECT_TRUE(Ends(1));
+}
+
+TEST_F(BadNetworkTest, AHostThatHearsButIsNotHeardIsLost) {
+  Start(1, {TestRankPath(), "wait"});
+  ASSERT_FALSE(HasFailure());
+  listener_.on_ready = [&] { relay_->Hold(TcpRelay::Way::kToClient); };
+  const cli::JobOutcome outcome = controller_->Run();
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.failure().cause, Cause::kHostLost);
+  EXPECT_EQ(outcome.failure().host, "h1");
+  keeper_->Release();
+  EXPECT_TRUE(Ends(0));
+  EXPECT_TRUE(Ends(1)) << "nobody renews its lease";
+}
+
+TEST_F(BadNetworkTest, AHostThatIsHeardButDoesNotHearIsLost) {
+  Start(1, {TestRankPath(), "wait"});
+  ASSERT_FALSE(HasFailure());
+  listener_.on_ready = [&] { relay_->Hold(TcpRelay::Way::kToServer); };
+  const cli::JobOutcome outcome = controller_->Run();
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.failure().cause, Cause::kHostLost);
+  EXPECT_EQ(outcome.failure().host, "h1");
+  EXPECT_TRUE(Ends(1)) << "its lease ends its rank while nothing gets through";
+  keeper_->Release();
+  EXPECT_TRUE(Ends(0));
+}
+
+TEST_F(BadNetworkTest, AnInterruptionShorterThanTheLeaseCostsNothing) {
+  Start(1, {TestRankPath(), "wait"}, seconds(12));
+  ASSERT_FALSE(HasFailure());
+  listener_.on_ready = [&] { relay_->Hold(); };
+  listener_.on_notice = [&](const std::string& notice) {
+    // Two thirds of the lease have passed.
+    if (notice.find("is not heard from") != std::string::npos) relay_->Release();
+    if (notice == "host h1 is heard from again") controller_->OnSignal(SIGINT);
+  };
+  const cli::JobOutcome outcome = controller_->Run();
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.failure().cause, Cause::kUserStop) << outcome.failure().message;
+  keeper_->Release();
+  EXPECT_TRUE(Ends(0));
+  EXPECT_TRUE(Ends(1));
+}
+
+}  // namespace
+}  // namespace ds::procs
