@@ -52,6 +52,18 @@ TEST_F(SshTest, TheStatusOfARankOnAnotherHostArrivesAndItsPeersStop) {
   for (int i = 0; i < 2; ++i) ExpectNothingLeft(i);
 }
 
+// Over SSH's daemon and TLS, as from a pipe on this host.
+TEST_F(SshTest, StandardInputReachesRankZeroOnAnotherHost) {
+  WriteHostfile(1);
+  std::string sent;
+  for (int i = 0; i < 100'000; ++i) sent += "line " + std::to_string(i) + '\0';
+  const ProgramResult result = RunProgram(Command({"-q"}, "exec cat"),
+                                          {.environment = hosts().Environment(), .input = sent});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_TRUE(ReadFile(run() / "logs" / "0" / "rank-00000.out").value() == sent);
+  EXPECT_EQ(ReadFile(run() / "logs" / "0" / "rank-00001.out").value(), "");
+}
+
 // Keys are in its memory. The ranks' own limits are theirs.
 TEST_F(SshTest, ADsrunThatIsAbortedLeavesNoCoreFile) {
   WriteHostfile(1);

@@ -1,16 +1,24 @@
 // What a network does to a job between dsrun and a daemon: it is slow, thin, deaf on one side, and
 // it breaks. All of it on the loopback address, with a relay in between.
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
+#include <array>
 #include <csignal>
 #include <memory>
+#include <random>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
+#include "cli/job/input_forwarder.h"
+#include "runtime/base/files.h"
 #include "tests/procs/network_job.h"
 #include "tests/support/tcp_relay.h"
 
@@ -29,13 +37,14 @@ constexpr seconds kLease{3};
 // The daemon of rank `behind` is reached through the relay, the other one straight.
 class BadNetworkTest : public NetworkJob {
  protected:
-  void Start(int behind, const std::vector<std::string>& argv, seconds lease = kLease) {
+  void Start(int behind, const std::vector<std::string>& argv, seconds lease = kLease,
+             cli::InputForwarder* input = nullptr) {
     std::vector<NetworkJobHost> hosts = {{.name = "h0"}, {.name = "h1"}};
     hosts[static_cast<std::size_t>(behind)].way = [this](int port) {
       relay_ = std::make_unique<TcpRelay>(port);
       return relay_->target();
     };
-    StartJob(hosts, argv, lease);
+    StartJob(hosts, argv, lease, input);
     for (const pid_t pid : pids_) {
       ends_.emplace_back(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
     }
@@ -119,6 +128,28 @@ TEST_F(BadNetworkTest, AnInterruptionShorterThanTheLeaseCostsNothing) {
   keeper_->Release();
   EXPECT_TRUE(Ends(0));
   EXPECT_TRUE(Ends(1));
+}
+
+// Byte for byte over TLS, none twice and none left out, though calls are cut off half-way.
+TEST_F(BadNetworkTest, StandardInputReachesRankZeroOnAnotherHost) {
+  std::mt19937 random(7);
+  std::string sent;
+  while (sent.size() < 1 << 20) sent += static_cast<char>(random() % 256);
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+  const UniqueFd reading(ends[0]);
+  std::thread writer(
+      [&sent, end = UniqueFd(ends[1])] { EXPECT_TRUE(WriteAll(end.get(), sent, "pipe").ok()); });
+  cli::InputForwarder input(reading.get());
+  Start(0, {"/bin/cat"}, seconds(30), &input);
+  CutEvery(200'000, 0);
+  const cli::JobOutcome outcome = controller_->Run();
+  writer.join();
+  EXPECT_TRUE(outcome.ok()) << (outcome.ok() ? "" : outcome.failure().proof);
+  EXPECT_GE(cuts_, 4);
+  EXPECT_TRUE(listener_.text[0] == sent) << listener_.text[0].size() << " bytes";
+  EXPECT_EQ(listener_.text[1], "");
+  keeper_->Release();
 }
 
 }  // namespace

@@ -19,7 +19,8 @@ void JobListener::OnNotice(const std::string& notice) {
 }
 
 void NetworkJob::StartJob(const std::vector<NetworkJobHost>& hosts,
-                          const std::vector<std::string>& argv, std::chrono::seconds lease) {
+                          const std::vector<std::string>& argv, std::chrono::seconds lease,
+                          cli::InputForwarder* input) {
   keeper_ = std::make_unique<cli::LeaseKeeper>(lease);
   const auto authority = cli::JobAuthority::Create(kJob);
   std::vector<cli::HostSlots> slots;
@@ -49,7 +50,7 @@ void NetworkJob::StartJob(const std::vector<NetworkJobHost>& hosts,
   std::vector<cli::HostDaemon*> daemons;
   for (const auto& daemon : daemons_) daemons.push_back(daemon.get());
   controller_ = std::make_unique<cli::JobController>(plan, &program_, daemons, &listener_,
-                                                     cli::JobController::Partners{});
+                                                     cli::JobController::Partners{.input = input});
   keeper_->Listen([this](const cli::HostChange& change) { controller_->OnHostChange(change); });
 }
 

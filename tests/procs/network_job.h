@@ -44,9 +44,9 @@ struct NetworkJobHost {
 
 class NetworkJob : public ::testing::Test {
  protected:
-  // One rank that runs `argv` on each of these hosts.
+  // One rank that runs `argv` on each of these hosts. `input`, if any, goes to rank 0.
   void StartJob(const std::vector<NetworkJobHost>& hosts, const std::vector<std::string>& argv,
-                std::chrono::seconds lease);
+                std::chrono::seconds lease, cli::InputForwarder* input = nullptr);
 
   JobListener listener_;
   std::vector<pid_t> pids_;  // of the daemons, as their hosts number them
