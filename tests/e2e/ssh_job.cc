@@ -2,8 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <thread>
 
 #include "runtime/base/files.h"
 #include "tests/places.h"
@@ -11,7 +13,6 @@
 namespace ds::testing {
 
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 void SshJob::SetUp() {
   if (!SshHosts::Missing().empty()) GTEST_SKIP() << SshHosts::Missing();
@@ -59,9 +60,18 @@ void SshJob::ExpectRefused(const std::vector<std::string>& flags,
   EXPECT_EQ(Verdict()["exit_code"], 3);
 }
 
+bool SshJob::BecomesEmpty(int host) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (std::chrono::steady_clock::now() < limit) {
+    if (hosts().Processes(host).empty()) return true;
+    std::this_thread::yield();
+  }
+  return false;
+}
+
 void SshJob::ExpectNothingLeft(int host) {
   if (!hosts().namespaces()) return;  // others' processes and files are there, too
-  EXPECT_THAT(hosts().Processes(host), IsEmpty());
+  EXPECT_TRUE(BecomesEmpty(host)) << ::testing::PrintToString(hosts().Processes(host));
   // -xdev: the checkout may be mounted below /tmp, and it is none of the job's.
   EXPECT_EQ(OnHost(host,
                    "find /tmp /run /dev/shm /root -xdev -type f -o -name dsrun-job-\\* | "

@@ -32,6 +32,9 @@ class SshJob : public ::testing::Test {
   ProgramResult Run(const std::string& script) { return Run({}, script); }
   // A run that must be refused: status 3, nothing started, and the words in the table.
   void ExpectRefused(const std::vector<std::string>& flags, const std::vector<std::string>& words);
+  // Waits until no process of the job is left there: a daemon that has been released ends when it
+  // has answered, and nobody waits for it.
+  bool BecomesEmpty(int host);
   // No process, and no file but the cached daemon.
   void ExpectNothingLeft(int host);
   nlohmann::json Verdict() const;

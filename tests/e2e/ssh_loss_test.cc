@@ -2,9 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include <chrono>
 #include <csignal>
-#include <thread>
 
 #include "tests/e2e/ssh_job.h"
 
@@ -31,15 +29,6 @@ class SshLossTest : public SshJob {
     return dsrun;
   }
   bool SkipWithoutNamespaces() { return !hosts().namespaces(); }
-  // Waits until no process of the job is left there.
-  bool BecomesEmpty(int host) {
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (std::chrono::steady_clock::now() < limit) {
-      if (hosts().Processes(host).empty()) return true;
-      std::this_thread::yield();
-    }
-    return false;
-  }
 };
 
 TEST_F(SshLossTest, AKilledDsrunLeavesNothingAfterTheLease) {
