@@ -56,10 +56,10 @@ void BacklogWriter::Queue(int fd, std::string text) {
   if (text.empty()) return;
   queued_bytes_ += text.size();
   // One write for what has piled up: a terminal costs by the call.
-  if (!pieces_.empty() && pieces_.back().fd == fd) {
-    pieces_.back().text += text;
+  if (!backlog_.empty() && backlog_.back().fd == fd) {
+    backlog_.back().text += text;
   } else {
-    pieces_.push_back({fd, std::move(text)});
+    backlog_.push_back({fd, std::move(text)});
   }
   if (thread_.joinable()) {
     work_.notify_one();
@@ -71,15 +71,15 @@ void BacklogWriter::Queue(int fd, std::string text) {
 void BacklogWriter::Loop() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    work_.wait(lock, [this] { return !pieces_.empty() || ending_; });
-    if (pieces_.empty()) return;
-    const Piece piece = std::move(pieces_.front());
-    pieces_.pop_front();
+    work_.wait(lock, [this] { return !backlog_.empty() || ending_; });
+    if (backlog_.empty()) return;
+    const Output output = std::move(backlog_.front());
+    backlog_.pop_front();
     lock.unlock();
     // A closed pipe loses the console, not the job: the run directory has everything.
-    static_cast<void>(WriteAll(piece.fd, piece.text, "console").ok());
+    static_cast<void>(WriteAll(output.fd, output.text, "console").ok());
     lock.lock();
-    queued_bytes_ -= piece.text.size();
+    queued_bytes_ -= output.text.size();
     if (queued_bytes_ == 0) drained_.notify_all();
   }
 }

@@ -40,7 +40,7 @@ class BacklogWriter {
   std::uint64_t dropped_lines() const;
 
  private:
-  struct Piece {
+  struct Output {
     int fd;
     std::string text;
   };
@@ -49,10 +49,10 @@ class BacklogWriter {
 
   const std::size_t limit_bytes_;
   mutable std::mutex mutex_;
-  std::condition_variable work_;     // pieces_ or ending_ changed
+  std::condition_variable work_;     // backlog_ or ending_ changed
   std::condition_variable drained_;  // queued_bytes_ became 0
-  std::deque<Piece> pieces_;
-  std::size_t queued_bytes_ = 0;        // in pieces_ and in the one being written
+  std::deque<Output> backlog_;
+  std::size_t queued_bytes_ = 0;        // in backlog_ and in the one being written
   std::uint64_t unreported_drops_ = 0;  // lines
   std::uint64_t dropped_lines_ = 0;
   bool ending_ = false;

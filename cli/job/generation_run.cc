@@ -119,13 +119,13 @@ Status GenerationRun::ForwardInput() {
   if (standard_input_ == nullptr) return OkStatus();
   HostDaemon* const daemon = prepared_.front().daemon;
   return standard_input_->Start(
-      [this, daemon](const InputForwarder::Piece& piece) -> StatusOr<std::uint64_t> {
+      [this, daemon](const InputForwarder::Chunk& chunk) -> StatusOr<std::uint64_t> {
         v1::InputRequest request;
         request.set_job_id(job_.job_id);
         request.set_generation(generation_);
-        request.set_offset(piece.offset);
-        request.set_data(piece.data);
-        request.set_end(piece.end);
+        request.set_offset(chunk.offset);
+        request.set_data(chunk.data);
+        request.set_end(chunk.end);
         DS_ASSIGN_OR_RETURN(const v1::InputResponse response, daemon->Input(request));
         return response.accepted();
       });

@@ -50,10 +50,10 @@ InputForwarder::InputForwarder(int fd)
 Status InputForwarder::Start(Send send) {
   quit_.Reset(::eventfd(0, EFD_CLOEXEC));
   if (!quit_.valid()) return ErrnoError(errno, "eventfd");
-  piece_.offset = 0;
+  chunk_.offset = 0;
   if (start_ >= 0) {
     ::lseek(fd_, start_, SEEK_SET);
-    piece_ = {};
+    chunk_ = {};
   }
   thread_ = std::thread([this, send = std::move(send)] { Loop(send); });
   return OkStatus();
@@ -72,15 +72,15 @@ void InputForwarder::Loop(const Send& send) {
   sigaddset(&background, SIGTTIN);
   ::pthread_sigmask(SIG_BLOCK, &background, nullptr);
   while (AwaitInput()) {
-    if (piece_.data.empty() && !piece_.end && !Read()) continue;
-    const StatusOr<std::uint64_t> taken = send(piece_);
+    if (chunk_.data.empty() && !chunk_.end && !Read()) continue;
+    const StatusOr<std::uint64_t> taken = send(chunk_);
     if (!taken.ok()) {
       if (!IsPassing(taken.status().code()) || QuitWithin(kRetryMilliseconds)) return;
       continue;
     }
-    piece_.offset += *taken;
-    piece_.data.erase(0, *taken);
-    if (piece_.data.empty() && piece_.end) return;
+    chunk_.offset += *taken;
+    chunk_.data.erase(0, *taken);
+    if (chunk_.data.empty() && chunk_.end) return;
   }
 }
 
@@ -93,7 +93,7 @@ bool InputForwarder::AwaitInput() const {
   std::array<pollfd, 2> watched = {pollfd{quit_.get(), POLLIN, 0}, pollfd{fd_, POLLIN, 0}};
   while (true) {
     const bool readable = !terminal_ || InForeground();
-    const bool waiting = !piece_.data.empty() || piece_.end;  // for room, not for input
+    const bool waiting = !chunk_.data.empty() || chunk_.end;  // for room, not for input
     const int count = ::poll(watched.data(), readable && !waiting ? 2 : 1,
                              waiting    ? 0
                              : readable ? -1
@@ -111,8 +111,8 @@ bool InputForwarder::Read() {
   const ssize_t got = ::read(fd_, data.data(), data.size());
   if (got < 0 && (errno == EINTR || errno == EAGAIN || (errno == EIO && terminal_))) return false;
   data.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
-  piece_.data = std::move(data);
-  piece_.end = got <= 0;
+  chunk_.data = std::move(data);
+  chunk_.end = got <= 0;
   return true;
 }
 

@@ -24,7 +24,7 @@ bool HasInput(int fd);
 
 class InputForwarder {
  public:
-  struct Piece {
+  struct Chunk {
     std::uint64_t offset = 0;  // of its first byte within this generation's input
     std::string data;
     bool end = false;  // nothing follows
@@ -32,7 +32,7 @@ class InputForwarder {
   // Returns how many bytes were taken: fewer than there are when there was no room for a while. A
   // connection that is broken (kUnavailable, kDeadlineExceeded) is tried again, any other error
   // ends the forwarding.
-  using Send = std::function<StatusOr<std::uint64_t>(const Piece&)>;
+  using Send = std::function<StatusOr<std::uint64_t>(const Chunk&)>;
 
   // `fd` outlives the forwarder and stays open.
   explicit InputForwarder(int fd);
@@ -50,13 +50,13 @@ class InputForwarder {
   bool QuitWithin(int milliseconds) const;
   bool AwaitInput() const;  // false: to be stopped
   bool InForeground() const;
-  // False when it is to be stopped or cannot be read yet; then piece_ is as it was.
+  // False when it is to be stopped or cannot be read yet; then chunk_ is as it was.
   bool Read();
 
   const int fd_;
   const bool terminal_;
   const std::int64_t start_;  // of a file; -1 for what cannot be read again
-  Piece piece_;               // read, not taken yet
+  Chunk chunk_;               // read, not taken yet
   UniqueFd quit_;
   std::thread thread_;
 };

@@ -20,18 +20,18 @@ bool AwaitRoom(int fd, RankInput::Deadline deadline) {
 
 }  // namespace
 
-StatusOr<std::uint64_t> RankInput::Write(const Piece& piece, Deadline deadline) {
+StatusOr<std::uint64_t> RankInput::Write(const Chunk& chunk, Deadline deadline) {
   const std::lock_guard lock(mutex_);
-  if (piece.offset > taken_) {
-    return OutOfRangeError("input from byte " + std::to_string(piece.offset) +
+  if (chunk.offset > taken_) {
+    return OutOfRangeError("input from byte " + std::to_string(chunk.offset) +
                            " on, but only the first " + std::to_string(taken_) + " have come");
   }
-  const std::uint64_t known = std::min<std::uint64_t>(taken_ - piece.offset, piece.data.size());
-  const std::string_view fresh = piece.data.substr(known);
+  const std::uint64_t known = std::min<std::uint64_t>(taken_ - chunk.offset, chunk.data.size());
+  const std::string_view fresh = chunk.data.substr(known);
   const std::string_view rest = WriteSome(fresh, deadline);
   taken_ += fresh.size() - rest.size();
-  if (rest.empty() && piece.end) pipe_.Reset();
-  return piece.data.size() - rest.size();
+  if (rest.empty() && chunk.end) pipe_.Reset();
+  return chunk.data.size() - rest.size();
 }
 
 std::string_view RankInput::WriteSome(std::string_view data, Deadline deadline) {

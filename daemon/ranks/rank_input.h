@@ -24,15 +24,15 @@ class RankInput {
   // `pipe` is the writing end, non-blocking. SIGPIPE must be ignored in this process.
   explicit RankInput(UniqueFd pipe) : pipe_(std::move(pipe)) {}
 
-  struct Piece {
+  struct Chunk {
     std::uint64_t offset;  // of its first byte
     std::string_view data;
     bool end;  // nothing follows
   };
-  // Writes what is new of the piece until all is written or the deadline has passed; returns how
+  // Writes what is new of the chunk until all is written or the deadline has passed; returns how
   // many of its bytes are dealt with. What a rank will never read (it has closed its input or
   // ended) counts as dealt with. kOutOfRange for bytes behind a gap.
-  StatusOr<std::uint64_t> Write(const Piece& piece, Deadline deadline);
+  StatusOr<std::uint64_t> Write(const Chunk& chunk, Deadline deadline);
 
  private:
   std::string_view WriteSome(std::string_view data, Deadline deadline);
