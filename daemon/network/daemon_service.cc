@@ -87,7 +87,7 @@ grpc::Status DaemonService::Input(grpc::ServerContext* context, const v1::InputR
       OnLoop(loop_, [&] { return supervisor_->Input(request->job_id(), request->generation()); });
   if (!input.ok()) return ToGrpc(input.status());
   // Not on the loop: this waits for the rank.
-  const auto deadline = std::chrono::system_clock::now() + kInputPatience;
+  const auto deadline = std::chrono::steady_clock::now() + kInputPatience;
   const auto accepted =
       (*input)->Write({request->offset(), request->data(), request->end()}, deadline);
   if (accepted.ok()) response->set_accepted(*accepted);

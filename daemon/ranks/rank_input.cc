@@ -13,7 +13,7 @@ namespace {
 // Returns false when `deadline` has passed.
 bool AwaitRoom(int fd, RankInput::Deadline deadline) {
   const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::system_clock::now());
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
   pollfd room{fd, POLLOUT, 0};
   return left.count() > 0 && ::poll(&room, 1, static_cast<int>(left.count())) != 0;
 }

@@ -19,7 +19,7 @@ namespace ds::daemon {
 
 class RankInput {
  public:
-  using Deadline = std::chrono::system_clock::time_point;
+  using Deadline = std::chrono::steady_clock::time_point;
 
   // `pipe` is the writing end, non-blocking. SIGPIPE must be ignored in this process.
   explicit RankInput(UniqueFd pipe) : pipe_(std::move(pipe)) {}

@@ -28,7 +28,7 @@ class RankInputTest : public ::testing::Test {
   std::uint64_t Write(std::uint64_t offset, std::string_view data, bool end = false,
                       std::chrono::seconds patience = 60s) {
     const auto taken =
-        input_->Write({offset, data, end}, std::chrono::system_clock::now() + patience);
+        input_->Write({offset, data, end}, std::chrono::steady_clock::now() + patience);
     EXPECT_TRUE(taken.ok()) << taken.status().message();
     return taken.ok() ? *taken : 0;
   }
