@@ -13,11 +13,11 @@
 #include <unordered_map>
 
 #include "runtime/base/unique_fd.h"
-#include "runtime/checkpoint/agreement.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/format/crc32c.h"
 #include "runtime/checkpoint/format/manifest.h"
 #include "runtime/checkpoint/tensor_shard.h"
+#include "runtime/comm/agreement.h"
 
 namespace ds::checkpoint {
 namespace {
@@ -139,12 +139,12 @@ Status CheckNoneLeft(const Manifest& manifest, std::span<const std::int64_t> wan
 Status LoadTensors(const fs::path& directory, const Manifest& manifest,
                    std::span<Stateful* const> parts, comm::Communicator& world) {
   const StatusOr<std::vector<TensorShard>> shards = CollectShards(parts);
-  DS_RETURN_IF_ERROR(AgreeOnStatus(shards.status(), world));
+  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(shards.status(), world));
   const auto count = static_cast<std::int64_t>(manifest.tensors.size());
   const at::Tensor wanted = at::zeros({count}, at::kLong);
   const std::span<std::int64_t> marks(wanted.mutable_data_ptr<std::int64_t>(),
                                       manifest.tensors.size());
-  DS_RETURN_IF_ERROR(AgreeOnStatus(ReadShards(directory, manifest, *shards, marks), world));
+  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(ReadShards(directory, manifest, *shards, marks), world));
   if (count == 0) return OkStatus();
   const at::Tensor by_anyone = wanted.to(world.device());
   world.AllReduce(by_anyone, comm::ReduceOp::kMax);
@@ -172,16 +172,16 @@ Status ForEachState(const Manifest& manifest, std::span<Stateful* const> parts, 
 Status LoadCheckpoint(const fs::path& directory, std::span<Stateful* const> parts,
                       comm::Communicator& world) {
   const StatusOr<Manifest> manifest = ReadManifest(directory);
-  DS_RETURN_IF_ERROR(AgreeOnStatus(manifest.status(), world));
+  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(manifest.status(), world));
   const auto check = [](const Stateful& part, const nlohmann::json& state) {
     return part.CheckState(state);
   };
-  DS_RETURN_IF_ERROR(AgreeOnStatus(ForEachState(*manifest, parts, check), world));
+  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(ForEachState(*manifest, parts, check), world));
   DS_RETURN_IF_ERROR(LoadTensors(directory, *manifest, parts, world));
   const auto load = [](Stateful& part, const nlohmann::json& state) {
     return part.LoadState(state);
   };
-  return AgreeOnStatus(ForEachState(*manifest, parts, load), world);
+  return comm::AgreeOnStatus(ForEachState(*manifest, parts, load), world);
 }
 
 }  // namespace ds::checkpoint

@@ -9,12 +9,12 @@
 #include <utility>
 
 #include "runtime/base/byte_size.h"
-#include "runtime/checkpoint/agreement.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/format/commit.h"
 #include "runtime/checkpoint/format/layout.h"
 #include "runtime/checkpoint/format/verify.h"
 #include "runtime/checkpoint/tensor_shard.h"
+#include "runtime/comm/agreement.h"
 
 namespace ds::checkpoint {
 namespace {
@@ -160,9 +160,10 @@ Status CommitSave(const SaveRequest& request, std::span<Stateful* const> parts,
 Status WriteAndCommit(const SaveRequest& request, std::span<Stateful* const> parts,
                       const std::vector<TensorShard>& shards, comm::Communicator& world) {
   const StatusOr<std::string> own_list = WriteOwnFile(request, shards, world.rank());
-  DS_RETURN_IF_ERROR(AgreeOnStatus(own_list.status(), world));
-  const std::vector<std::string> lists = GatherTexts(*own_list, world);
-  return AgreeOnStatus(world.rank() == 0 ? CommitSave(request, parts, lists) : OkStatus(), world);
+  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(own_list.status(), world));
+  const std::vector<std::string> lists = comm::GatherTexts(*own_list, world);
+  return comm::AgreeOnStatus(world.rank() == 0 ? CommitSave(request, parts, lists) : OkStatus(),
+                             world);
 }
 
 }  // namespace
@@ -170,11 +171,11 @@ Status WriteAndCommit(const SaveRequest& request, std::span<Stateful* const> par
 StatusOr<fs::path> SaveCheckpoint(const SaveRequest& request, std::span<Stateful* const> parts,
                                   comm::Communicator& world) {
   const StatusOr<std::vector<TensorShard>> shards = CollectShards(parts);
-  DS_RETURN_IF_ERROR(AgreeOnStatus(shards.status(), world));
+  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(shards.status(), world));
   const std::int64_t needed =
-      SumOverRanks(static_cast<std::int64_t>(RankFileBytes(*shards)), world);
+      comm::SumOverRanks(static_cast<std::int64_t>(RankFileBytes(*shards)), world);
   DS_RETURN_IF_ERROR(
-      AgreeOnStatus(world.rank() == 0 ? BeginSave(request, needed) : OkStatus(), world));
+      comm::AgreeOnStatus(world.rank() == 0 ? BeginSave(request, needed) : OkStatus(), world));
   const Status status = WriteAndCommit(request, parts, *shards, world);
   if (status.ok()) return request.root / StepDirectoryName(request.step);
   if (world.rank() == 0) AbandonCheckpoint(request.root, request.step);

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "runtime/comm/agreement.h"
 #include "runtime/comm/connect_world.h"
 #include "runtime/comm/rank_identity.h"
 #include "runtime/engine/build_units.h"
@@ -16,7 +17,6 @@
 #include "runtime/precision/dtype_policy.h"
 #include "runtime/precision/gradient_reduction.h"
 #include "runtime/precision/loss_scaler.h"
-#include "runtime/zero/rank_totals.h"
 
 namespace ds::engine {
 namespace {
@@ -172,7 +172,7 @@ Status Engine::ExportParameters(const ParameterSink& sink) {
     }
   }
   sharded.ReleaseAll();
-  return zero::AgreeOnStatus(sharded.context(), status);
+  return comm::AgreeOnStatus(status, world());
 }
 
 std::int64_t Engine::finished_steps() const { return parts_->finished_steps; }

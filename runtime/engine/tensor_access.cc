@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/comm/agreement.h"
 #include "runtime/engine/engine_parts.h"
-#include "runtime/zero/rank_totals.h"
 
 namespace ds::engine {
 
@@ -105,7 +105,8 @@ StatusOr<at::Tensor> TensorAccess::GetFull(const Wanted& wanted) {
   if (found.sharded) {
     context.world->AllReduce(flat, comm::ReduceOp::kSum);
     held = 0;
-    for (const auto& rank : zero::GatherNumbers(context, {static_cast<double>(found.held())})) {
+    for (const auto& rank :
+         comm::GatherNumbers({static_cast<double>(found.held())}, *context.world)) {
       held += static_cast<std::int64_t>(rank[0]);
     }
   }
@@ -145,7 +146,7 @@ Status TensorAccess::SetLocal(const Wanted& wanted, const at::Tensor& value) {
     fits = InvalidArgumentError("the local part of " + wanted.name + " has " +
                                 std::to_string(found.held()) + " elements");
   }
-  DS_RETURN_IF_ERROR(zero::AgreeOnStatus(context, fits));
+  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(fits, *context.world));
   std::int64_t taken = 0;
   for (const auto& range : found.ranges) {
     const std::int64_t count = range.values.numel();

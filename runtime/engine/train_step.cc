@@ -6,12 +6,12 @@
 #include <string>
 #include <utility>
 
+#include "runtime/comm/agreement.h"
 #include "runtime/engine/engine_parts.h"
 #include "runtime/optim/kernels/gradient_norm.h"
 #include "runtime/optim/schedule/lr_schedule.h"
 #include "runtime/precision/autocast.h"
 #include "runtime/zero/gradient_checks.h"
-#include "runtime/zero/rank_totals.h"
 
 namespace ds::engine {
 namespace {
@@ -66,8 +66,9 @@ Totals SumOverRanks(const zero::Context& context, const StepInProgress& step, do
   Totals totals;
   double all_squares = 0.0;
   for (const std::vector<double>& rank :
-       zero::GatherNumbers(context, {AddUpLoss(step), squares, static_cast<double>(step.tokens),
-                                     static_cast<double>(step.samples)})) {
+       comm::GatherNumbers({AddUpLoss(step), squares, static_cast<double>(step.tokens),
+                            static_cast<double>(step.samples)},
+                           *context.world)) {
     totals.rank_losses.push_back(rank[0]);
     totals.loss += rank[0];
     all_squares += rank[1];

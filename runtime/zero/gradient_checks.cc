@@ -8,17 +8,17 @@
 #include <vector>
 
 #include "runtime/base/check.h"
+#include "runtime/comm/agreement.h"
 #include "runtime/precision/finite_check.h"
 #include "runtime/zero/groups.h"
-#include "runtime/zero/rank_totals.h"
 
 namespace ds::zero {
 namespace {
 
 constexpr double kNowhere = std::numeric_limits<double>::infinity();
 
-// Where a gradient is not finite. Its ordinal counts the trainable parameters in model order. Doubles
-// travel by GatherNumbers; compared field by field, the first in time is the smallest.
+// Where a gradient is not finite. Its ordinal counts the trainable parameters in model order.
+// Doubles travel by GatherNumbers; compared field by field, the first in time is the smallest.
 struct NonFiniteValue {
   double micro_step = kNowhere;
   double rank = 0.0;
@@ -48,10 +48,10 @@ NonFiniteValue FindFirstArrival(const ShardedModel& model) {
     const auto& arrival = group.gradients->first_non_finite();
     if (!arrival || static_cast<double>(arrival->micro_step) >= first_value.micro_step) return;
     first_value = {.micro_step = static_cast<double>(arrival->micro_step),
-             .rank = static_cast<double>(model.context().world->rank()),
-             .parameter = static_cast<double>(first + arrival->parameter),
-             .element = static_cast<double>(arrival->element),
-             .value = arrival->value};
+                   .rank = static_cast<double>(model.context().world->rank()),
+                   .parameter = static_cast<double>(first + arrival->parameter),
+                   .element = static_cast<double>(arrival->element),
+                   .value = arrival->value};
   });
   return first_value;
 }
@@ -69,16 +69,17 @@ NonFiniteValue FindFirstInShard(const ShardedModel& model) {
       const auto found = precision::FindFirstNonFinite(values);
       if (!found) continue;
       first_value = {.micro_step = 0.0,
-               .parameter = static_cast<double>(first + piece.parameter),
-               .element = static_cast<double>(piece.parameter_start + found->index),
-               .value = values[found->index].item<double>()};
+                     .parameter = static_cast<double>(first + piece.parameter),
+                     .element = static_cast<double>(piece.parameter_start + found->index),
+                     .value = values[found->index].item<double>()};
     }
   });
   return first_value;
 }
 
-std::optional<NonFiniteValue> FindFirstOfAllRanks(const Context& context, const NonFiniteValue& mine) {
-  const auto values = GatherNumbers(context, mine.numbers());
+std::optional<NonFiniteValue> FindFirstOfAllRanks(const Context& context,
+                                                  const NonFiniteValue& mine) {
+  const auto values = comm::GatherNumbers(mine.numbers(), *context.world);
   const std::vector<double>& first = *std::min_element(values.begin(), values.end());
   if (!std::isfinite(first[0])) return std::nullopt;
   return NonFiniteValue{first[0], first[1], first[2], first[3], first[4]};
@@ -107,7 +108,7 @@ Trained FindUnused(const ShardedModel& model) {
       received.push_back(of_group[i] ? 1.0 : 0.0);
     }
   });
-  const auto ranks = GatherNumbers(model.context(), received);
+  const auto ranks = comm::GatherNumbers(received, *model.context().world);
   Trained trained{.count = names.size()};
   for (std::size_t i = 0; i < names.size(); ++i) {
     const bool used = std::any_of(ranks.begin(), ranks.end(),

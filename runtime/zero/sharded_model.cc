@@ -7,8 +7,8 @@
 #include <string>
 
 #include "runtime/base/check.h"
+#include "runtime/comm/agreement.h"
 #include "runtime/zero/backward_entry.h"
-#include "runtime/zero/rank_totals.h"
 
 namespace ds::zero {
 namespace {
@@ -62,7 +62,7 @@ Status ShardedModel::AddUnit(const ParameterUnit& described, const FillUnit& fil
     for (int i = 0; i < layout.size(); ++i) numel += layout.parameter(i).count;
   }
   const StatusOr<FirstValues> values = fill(index);
-  DS_RETURN_IF_ERROR(AgreeOnStatus(context_, values.status()));
+  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(values.status(), *context_.world));
   for (const auto& group : units_.back()->groups()) {
     if (*values == FirstValues::kRankZeros) group->parameters.Broadcast();
     group->parameters.KeepShard();

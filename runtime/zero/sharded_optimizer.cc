@@ -7,7 +7,6 @@
 #include "runtime/optim/kernels/gradient_norm.h"
 #include "runtime/optim/make_optimizer.h"
 #include "runtime/zero/groups.h"
-#include "runtime/zero/rank_totals.h"
 
 namespace ds::zero {
 

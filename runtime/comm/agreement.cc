@@ -1,4 +1,4 @@
-#include "runtime/checkpoint/agreement.h"
+#include "runtime/comm/agreement.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -10,11 +10,11 @@
 #include <numeric>
 #include <span>
 
-namespace ds::checkpoint {
+namespace ds::comm {
 namespace {
 
 // Every rank's number, in rank order.
-std::vector<std::int64_t> AllGatherNumber(std::int64_t mine, comm::Communicator& world) {
+std::vector<std::int64_t> AllGatherNumber(std::int64_t mine, Communicator& world) {
   const auto options = at::TensorOptions(world.device()).dtype(at::kLong);
   const at::Tensor all = at::empty({world.size()}, options);
   world.AllGather(all, at::full({1}, mine, options));
@@ -25,7 +25,7 @@ std::vector<std::int64_t> AllGatherNumber(std::int64_t mine, comm::Communicator&
 }
 
 // `text`, filled up with zeros to `size` bytes, where the group wants its tensors.
-at::Tensor ToBytes(std::string_view text, std::int64_t size, const comm::Communicator& world) {
+at::Tensor ToBytes(std::string_view text, std::int64_t size, const Communicator& world) {
   const at::Tensor bytes = at::zeros({size}, at::kByte);
   std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
   return bytes.to(world.device());
@@ -36,7 +36,7 @@ std::string ToText(const at::Tensor& bytes, std::int64_t size) {
   return {static_cast<const char*>(host.const_data_ptr()), static_cast<std::size_t>(size)};
 }
 
-std::string BroadcastText(std::string_view text, int root, comm::Communicator& world) {
+std::string BroadcastText(std::string_view text, int root, Communicator& world) {
   const auto sizes = AllGatherNumber(static_cast<std::int64_t>(text.size()), world);
   const std::int64_t size = sizes[static_cast<std::size_t>(root)];
   const at::Tensor bytes = ToBytes(world.rank() == root ? text : "", size, world);
@@ -46,7 +46,7 @@ std::string BroadcastText(std::string_view text, int root, comm::Communicator& w
 
 }  // namespace
 
-Status AgreeOnStatus(const Status& mine, comm::Communicator& world) {
+Status AgreeOnStatus(const Status& mine, Communicator& world) {
   const auto codes = AllGatherNumber(static_cast<std::int64_t>(mine.code()), world);
   const auto failing =
       std::find_if(codes.begin(), codes.end(), [](std::int64_t c) { return c != 0; });
@@ -57,12 +57,30 @@ Status AgreeOnStatus(const Status& mine, comm::Communicator& world) {
   return {static_cast<StatusCode>(*failing), fmt::format("rank {}: {}", rank, message)};
 }
 
-std::int64_t SumOverRanks(std::int64_t mine, comm::Communicator& world) {
+std::int64_t SumOverRanks(std::int64_t mine, Communicator& world) {
   const auto numbers = AllGatherNumber(mine, world);
   return std::accumulate(numbers.begin(), numbers.end(), std::int64_t{0});
 }
 
-std::vector<std::string> GatherTexts(std::string_view mine, comm::Communicator& world) {
+std::vector<std::vector<double>> GatherNumbers(const std::vector<double>& mine,
+                                               Communicator& world) {
+  const auto count = static_cast<std::int64_t>(mine.size());
+  // As 64-bit integers: any backend moves those, and none of them touches the bits.
+  const at::Tensor own = at::empty({count}, at::kLong);
+  std::memcpy(own.mutable_data_ptr(), mine.data(), mine.size() * sizeof(double));
+  const at::Tensor all =
+      at::empty({world.size() * count}, at::TensorOptions(world.device()).dtype(at::kLong));
+  world.AllGather(all, own.to(world.device()));
+  const at::Tensor host = all.cpu();
+  std::vector<std::vector<double>> table(static_cast<std::size_t>(world.size()), mine);
+  for (int rank = 0; rank < world.size(); ++rank) {
+    std::memcpy(table[static_cast<std::size_t>(rank)].data(),
+                host.const_data_ptr<std::int64_t>() + rank * count, mine.size() * sizeof(double));
+  }
+  return table;
+}
+
+std::vector<std::string> GatherTexts(std::string_view mine, Communicator& world) {
   const auto sizes = AllGatherNumber(static_cast<std::int64_t>(mine.size()), world);
   const std::int64_t longest =
       std::max<std::int64_t>(1, *std::max_element(sizes.begin(), sizes.end()));
@@ -78,4 +96,4 @@ std::vector<std::string> GatherTexts(std::string_view mine, comm::Communicator& 
   return texts;
 }
 
-}  // namespace ds::checkpoint
+}  // namespace ds::comm
