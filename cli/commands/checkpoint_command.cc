@@ -12,7 +12,7 @@
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/suggest.h"
 #include "runtime/checkpoint/format/catalog.h"
-#include "runtime/checkpoint/format/layout.h"
+#include "runtime/checkpoint/format/file_names.h"
 #include "runtime/checkpoint/format/manifest.h"
 #include "runtime/checkpoint/format/verify.h"
 

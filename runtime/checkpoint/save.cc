@@ -11,7 +11,7 @@
 #include "runtime/base/byte_size.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/format/commit.h"
-#include "runtime/checkpoint/format/layout.h"
+#include "runtime/checkpoint/format/file_names.h"
 #include "runtime/checkpoint/format/verify.h"
 #include "runtime/checkpoint/tensor_shard.h"
 #include "runtime/comm/agreement.h"

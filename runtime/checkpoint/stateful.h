@@ -5,43 +5,15 @@
 //
 // Threads: a Stateful is used by one thread, between optimizer steps.
 
-#include <ATen/core/Tensor.h>
-
-#include <cstdint>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
+#include <span>
 #include <string_view>
 #include <vector>
 
 #include "runtime/base/status.h"
-#include "runtime/checkpoint/format/regions.h"
+#include "runtime/checkpoint/tensor_shard.h"
 
 namespace ds::checkpoint {
-
-// Ranks that hold the same elements of a tensor are its replicas. Saving splits the elements among
-// them, so that nothing is written twice; loading fills every replica.
-struct Replica {
-  int index = 0;  // this rank's number among the replicas, from 0
-  int count = 1;  // the same on all of them
-};
-
-// Elements [flat_start, flat_start + data.numel()) of one global tensor flattened in row-major
-// order: what this rank holds of it.
-//
-// `data` views the live state: 1-D and contiguous, on any device. Saving reads it; loading writes
-// it in place. It is borrowed until the save or load that asked for it returns.
-//
-// Names are those of the Hugging Face weights: `<parameter>` (the fp32 master weight where there is
-// one), and `<parameter>/<state>` for what the optimizer keeps (`exp_avg`, `momentum_buffer`).
-struct TensorShard {
-  std::string name;
-  std::vector<std::int64_t> global_shape;  // empty for a scalar
-  std::int64_t flat_start = 0;
-  at::Tensor data;  // its dtype is the tensor's dtype in the checkpoint
-  Replica replica = {};
-  std::optional<Box> box = {};  // when set, flat_start counts in this flattened box of the tensor
-};
 
 class Stateful {
  public:
@@ -67,5 +39,8 @@ class Stateful {
   virtual nlohmann::json State() const = 0;
   virtual Status LoadState(const nlohmann::json& state) = 0;
 };
+
+// Asks all parts for their shards; the first that is not right is an error.
+StatusOr<std::vector<TensorShard>> CollectShards(std::span<Stateful* const> parts);
 
 }  // namespace ds::checkpoint

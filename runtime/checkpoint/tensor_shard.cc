@@ -59,11 +59,4 @@ Status CheckShard(const TensorShard& shard) {
   return status.WithContext(fmt::format("tensor '{}'", shard.name));
 }
 
-StatusOr<std::vector<TensorShard>> CollectShards(std::span<Stateful* const> parts) {
-  std::vector<TensorShard> shards;
-  for (Stateful* part : parts) part->AddShards(&shards);
-  for (const TensorShard& shard : shards) DS_RETURN_IF_ERROR(CheckShard(shard));
-  return shards;
-}
-
 }  // namespace ds::checkpoint

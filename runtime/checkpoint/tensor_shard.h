@@ -1,18 +1,43 @@
 #pragma once
 
-// Checks and helpers that the writer and the reader of TensorShards (stateful.h) share.
+// TensorShard: what a rank holds of one tensor, as a checkpoint writes and reads it.
 
-#include <c10/core/ScalarType.h>
+#include <ATen/core/Tensor.h>
 
-#include <span>
+#include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "runtime/base/status.h"
 #include "runtime/checkpoint/format/regions.h"
-#include "runtime/checkpoint/stateful.h"
 
 namespace ds::checkpoint {
+
+// Ranks that hold the same elements of a tensor are its replicas. Saving splits the elements among
+// them, so that nothing is written twice; loading fills every replica.
+struct Replica {
+  int index = 0;  // this rank's number among the replicas, from 0
+  int count = 1;  // the same on all of them
+};
+
+// Elements [flat_start, flat_start + data.numel()) of one global tensor flattened in row-major
+// order: what this rank holds of it.
+//
+// `data` views the live state: 1-D and contiguous, on any device. Saving reads it; loading writes
+// it in place. It is borrowed until the save or load that asked for it returns.
+//
+// Names are those of the Hugging Face weights: `<parameter>` (the fp32 master weight where there is
+// one), and `<parameter>/<state>` for what the optimizer keeps (`exp_avg`, `momentum_buffer`).
+struct TensorShard {
+  std::string name;
+  std::vector<std::int64_t> global_shape;  // empty for a scalar
+  std::int64_t flat_start = 0;
+  at::Tensor data;  // its dtype is the tensor's dtype in the checkpoint
+  Replica replica = {};
+  std::optional<Box> box = {};  // when set, flat_start counts in this flattened box of the tensor
+};
 
 // The format's name of a dtype ("float32"); "" for one that the format does not have.
 std::string_view DtypeName(at::ScalarType type);
@@ -20,10 +45,7 @@ std::string_view DtypeName(at::ScalarType type);
 // The elements that this rank holds.
 Region RegionOf(const TensorShard& shard);
 
-// Fails, naming the tensor, unless the shard is what stateful.h asks for.
+// Fails, naming the tensor, unless the shard is what is said above.
 Status CheckShard(const TensorShard& shard);
-
-// Asks all parts for their shards; the first that is not right is an error.
-StatusOr<std::vector<TensorShard>> CollectShards(std::span<Stateful* const> parts);
 
 }  // namespace ds::checkpoint

@@ -4,7 +4,7 @@
 #include <system_error>
 
 #include "runtime/base/files.h"
-#include "runtime/checkpoint/format/layout.h"
+#include "runtime/checkpoint/format/file_names.h"
 #include "runtime/checkpoint/format/verify.h"
 
 namespace ds::checkpoint {

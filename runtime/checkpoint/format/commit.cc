@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "runtime/base/files.h"
-#include "runtime/checkpoint/format/layout.h"
+#include "runtime/checkpoint/format/file_names.h"
 
 namespace ds::checkpoint {
 namespace {

@@ -7,7 +7,7 @@
 #include "runtime/base/files.h"
 #include "runtime/base/parse_number.h"
 #include "runtime/checkpoint/format/crc32c.h"
-#include "runtime/checkpoint/format/layout.h"
+#include "runtime/checkpoint/format/file_names.h"
 #include "runtime/checkpoint/format/manifest.h"
 
 namespace ds::checkpoint {

@@ -11,7 +11,6 @@
 #include "runtime/base/byte_size.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/checkpoint/format/crc32c.h"
-#include "runtime/checkpoint/format/layout.h"
 
 namespace ds::checkpoint {
 namespace {

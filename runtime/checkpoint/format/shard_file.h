@@ -18,6 +18,10 @@
 
 namespace ds::checkpoint {
 
+// Every shard starts at a multiple of this in its file, so that a reader may map it or read it
+// past the page cache.
+inline constexpr std::uint64_t kShardAlignment = 4096;
+
 // A file that is being written; the seam at which tests fill the disk.
 class DataFile {
  public:

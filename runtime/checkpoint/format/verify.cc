@@ -12,7 +12,7 @@
 
 #include "runtime/base/unique_fd.h"
 #include "runtime/checkpoint/format/crc32c.h"
-#include "runtime/checkpoint/format/layout.h"
+#include "runtime/checkpoint/format/file_names.h"
 
 namespace ds::checkpoint {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "runtime/checkpoint/format/layout.h"
+#include "runtime/checkpoint/format/file_names.h"
 #include "tests/support/program.h"
 #include "tests/unit/checkpoint/sample_checkpoint.h"
 

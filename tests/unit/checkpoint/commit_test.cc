@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/checkpoint/format/layout.h"
+#include "runtime/checkpoint/format/file_names.h"
 #include "runtime/checkpoint/format/shard_file.h"
 #include "runtime/checkpoint/format/verify.h"
 #include "tests/support/program.h"

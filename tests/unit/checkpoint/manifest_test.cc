@@ -7,7 +7,7 @@
 #include <random>
 
 #include "runtime/checkpoint/format/crc32c.h"
-#include "runtime/checkpoint/format/layout.h"
+#include "runtime/checkpoint/format/file_names.h"
 
 namespace ds::checkpoint {
 namespace {

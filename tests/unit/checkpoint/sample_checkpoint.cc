@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "runtime/checkpoint/format/commit.h"
-#include "runtime/checkpoint/format/layout.h"
+#include "runtime/checkpoint/format/file_names.h"
 #include "runtime/checkpoint/format/shard_file.h"
 
 namespace ds::checkpoint {

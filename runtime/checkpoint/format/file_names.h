@@ -1,6 +1,6 @@
 #pragma once
 
-// Names and alignment of what lies in a checkpoint folder (FORMAT.md).
+// Names of what lies in a checkpoint folder (FORMAT.md).
 
 #include <cstdint>
 #include <optional>
@@ -12,10 +12,6 @@ namespace ds::checkpoint {
 inline constexpr char kManifestFile[] = "manifest.json";
 inline constexpr char kLatestFile[] = "latest";
 inline constexpr char kUnfinishedSuffix[] = ".tmp";
-
-// Every shard starts at a multiple of this in its file, so that a reader may map it or read it
-// past the page cache.
-inline constexpr std::uint64_t kShardAlignment = 4096;
 
 // "step-20".
 std::string StepDirectoryName(std::int64_t step);

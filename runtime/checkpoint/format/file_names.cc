@@ -1,4 +1,4 @@
-#include "runtime/checkpoint/format/layout.h"
+#include "runtime/checkpoint/format/file_names.h"
 
 #include <fmt/format.h>
 
