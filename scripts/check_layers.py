@@ -69,21 +69,17 @@ TORCH_FREE = ("cli/", "daemon/", "proto/", "runtime/base/", "runtime/process/", 
 OPTIM = "runtime/optim/"
 OPTIMIZER_USES = ("runtime/base/", "runtime/config/", "runtime/device/", "runtime/comm/", OPTIM + "kernels/",
                   OPTIM + "schedule/", OPTIM + "groups/", OPTIM + "optimizer.h")
+CONFIG_USES = ("runtime/base/", "runtime/config/keys/", "runtime/config/check/", "runtime/config/ds_config.h",
+               "runtime/config/optimizer.h", "runtime/config/schedule.h")
 INNER = {
     "runtime/comm/shm/": ("runtime/base/", "runtime/comm/shm/"),
     "runtime/checkpoint/format/": ("runtime/base/", "runtime/checkpoint/format/"),
-    # The floors of config, from the ground: keys, checks, what a config says, its sections.
+    # The floors of config, from the ground: keys, checks, what a config says, its sections, files.
     "runtime/config/keys/": ("runtime/base/", "runtime/config/keys/"),
     "runtime/config/check/": ("runtime/base/", "runtime/config/keys/", "runtime/config/check/"),
-    "runtime/config/schedule.": ("runtime/base/", "runtime/config/keys/", "runtime/config/check/",
-                                 "runtime/config/schedule.h"),
-    "runtime/config/optimizer.": ("runtime/base/", "runtime/config/keys/", "runtime/config/check/",
-                                  "runtime/config/optimizer.h"),
-    "runtime/config/ds_config.h": ("runtime/base/", "runtime/config/optimizer.h",
-                                   "runtime/config/schedule.h"),
-    "runtime/config/sections/": ("runtime/base/", "runtime/config/keys/", "runtime/config/check/",
-                                 "runtime/config/sections/", "runtime/config/ds_config.h",
-                                 "runtime/config/optimizer.h", "runtime/config/schedule.h"),
+    "runtime/config/": CONFIG_USES,
+    "runtime/config/sections/": CONFIG_USES + ("runtime/config/sections/",),
+    "runtime/config/file/": CONFIG_USES + ("runtime/config/sections/", "runtime/config/file/"),
     # Those of optim.
     OPTIM + "kernels/": ("runtime/base/", "runtime/device/", OPTIM + "kernels/"),
     OPTIM + "cuda/": (OPTIM + "kernels/", OPTIM + "cuda/"),

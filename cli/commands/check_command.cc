@@ -11,9 +11,9 @@
 #include "cli/train/find_model.h"
 #include "cli/train/train_flags.h"
 #include "runtime/base/exit_codes.h"
-#include "runtime/config/check_config.h"
-#include "runtime/config/config_text.h"
-#include "runtime/config/resolved_config.h"
+#include "runtime/config/file/check_config.h"
+#include "runtime/config/file/config_text.h"
+#include "runtime/config/file/resolved_config.h"
 #include "runtime/config/sections/elasticity_section.h"
 
 namespace ds::cli {

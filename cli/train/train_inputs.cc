@@ -8,8 +8,8 @@
 #include "cli/train/find_model.h"
 #include "runtime/base/files.h"
 #include "runtime/base/suggest.h"
-#include "runtime/config/check_config.h"
-#include "runtime/config/config_text.h"
+#include "runtime/config/file/check_config.h"
+#include "runtime/config/file/config_text.h"
 #include "runtime/config/sections/elasticity_section.h"
 
 namespace ds::cli {

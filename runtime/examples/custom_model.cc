@@ -18,7 +18,7 @@
 #include "runtime/base/files.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/rank_identity.h"
-#include "runtime/config/check_config.h"
+#include "runtime/config/file/check_config.h"
 #include "runtime/device/isa_probe.h"
 #include "runtime/engine/engine.h"
 

@@ -14,7 +14,7 @@
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/connect_world.h"
-#include "runtime/config/check_config.h"
+#include "runtime/config/file/check_config.h"
 #include "runtime/data/loader.h"
 #include "runtime/device/memory_ledger.h"
 #include "runtime/device/rank_device.h"

@@ -19,7 +19,7 @@ add_executable(consumer consumer.cc)
 target_link_libraries(consumer PRIVATE ds_config)
 )";
 
-constexpr char kProgram[] = R"cc(#include "runtime/config/check_config.h"
+constexpr char kProgram[] = R"cc(#include "runtime/config/file/check_config.h"
                                  int main() {
                                    return ds::config::CheckConfig(R"({"train_batch_size": 8})", "inline", 2).ok ? 0 : 1;
                                  }

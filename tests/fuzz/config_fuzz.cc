@@ -10,7 +10,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/positioned_json.h"
-#include "runtime/config/check_config.h"
+#include "runtime/config/file/check_config.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "runtime/base/files.h"
-#include "runtime/config/check_config.h"
+#include "runtime/config/file/check_config.h"
 #include "runtime/data/loader.h"
 #include "runtime/device/isa_probe.h"
 #include "runtime/engine/train_step.h"

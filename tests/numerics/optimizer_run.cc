@@ -7,7 +7,7 @@
 #include <set>
 
 #include "runtime/base/files.h"
-#include "runtime/config/check_config.h"
+#include "runtime/config/file/check_config.h"
 #include "runtime/device/isa_probe.h"
 #include "runtime/precision/dtype_policy.h"
 #include "tests/places.h"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "runtime/config/check/value_check.h"
-#include "runtime/config/check_config.h"
+#include "runtime/config/file/check_config.h"
 #include "runtime/config/keys/registry.h"
 #include "tests/unit/config/goldens.h"
 #include "tests/unit/config/messages.h"

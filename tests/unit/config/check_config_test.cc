@@ -1,4 +1,4 @@
-#include "runtime/config/check_config.h"
+#include "runtime/config/file/check_config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

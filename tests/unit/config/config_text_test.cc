@@ -1,4 +1,4 @@
-#include "runtime/config/config_text.h"
+#include "runtime/config/file/config_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/config/check_config.h"
-#include "runtime/config/resolved_config.h"
+#include "runtime/config/file/check_config.h"
+#include "runtime/config/file/resolved_config.h"
 
 namespace ds::config {
 

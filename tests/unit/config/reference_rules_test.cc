@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/config/check_config.h"
+#include "runtime/config/file/check_config.h"
 #include "runtime/config/sections/not_built.h"
 #include "runtime/config/sections/optimizer_section.h"
 #include "runtime/config/sections/zero_section.h"

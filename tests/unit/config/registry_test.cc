@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "runtime/config/check/value_check.h"
-#include "runtime/config/check_config.h"
+#include "runtime/config/file/check_config.h"
 #include "tests/unit/config/messages.h"
 
 namespace ds::config {

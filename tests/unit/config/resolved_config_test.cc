@@ -1,4 +1,4 @@
-#include "runtime/config/resolved_config.h"
+#include "runtime/config/file/resolved_config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

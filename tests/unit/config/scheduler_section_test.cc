@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "runtime/config/check_config.h"
+#include "runtime/config/file/check_config.h"
 #include "tests/unit/config/messages.h"
 
 namespace ds::config {

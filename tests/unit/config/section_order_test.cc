@@ -1,4 +1,4 @@
-#include "runtime/config/section_order.h"
+#include "runtime/config/file/section_order.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "runtime/config/check_config.h"
+#include "runtime/config/file/check_config.h"
 #include "runtime/config/keys/keys.h"
 #include "runtime/config/keys/registry.h"
 #include "tests/unit/config/messages.h"

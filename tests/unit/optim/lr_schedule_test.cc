@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "runtime/config/check_config.h"
+#include "runtime/config/file/check_config.h"
 #include "tests/places.h"
 
 namespace ds::optim {

@@ -11,7 +11,7 @@
 #include <filesystem>
 
 #include "runtime/base/files.h"
-#include "runtime/config/check_config.h"
+#include "runtime/config/file/check_config.h"
 #include "runtime/optim/make_optimizer.h"
 #include "runtime/optim/muon.h"
 #include "tests/places.h"

@@ -1,10 +1,10 @@
-#include "runtime/config/resolved_config.h"
+#include "runtime/config/file/resolved_config.h"
 
 #include <string>
 #include <utility>
 
 #include "runtime/config/keys/registry.h"
-#include "runtime/config/section_order.h"
+#include "runtime/config/file/section_order.h"
 
 namespace ds::config {
 namespace {

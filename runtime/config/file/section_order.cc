@@ -1,4 +1,4 @@
-#include "runtime/config/section_order.h"
+#include "runtime/config/file/section_order.h"
 
 #include <algorithm>
 #include <iterator>

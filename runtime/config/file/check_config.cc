@@ -1,4 +1,4 @@
-#include "runtime/config/check_config.h"
+#include "runtime/config/file/check_config.h"
 
 #include <string>
 #include <utility>
@@ -7,8 +7,8 @@
 #include "runtime/config/check/issue_log.h"
 #include "runtime/config/check/read_values.h"
 #include "runtime/config/check/values.h"
-#include "runtime/config/resolved_config.h"
-#include "runtime/config/section_order.h"
+#include "runtime/config/file/resolved_config.h"
+#include "runtime/config/file/section_order.h"
 
 namespace ds::config {
 namespace {
