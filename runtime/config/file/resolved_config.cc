@@ -3,8 +3,8 @@
 #include <string>
 #include <utility>
 
-#include "runtime/config/keys/registry.h"
 #include "runtime/config/file/section_order.h"
+#include "runtime/config/keys/registry.h"
 
 namespace ds::config {
 namespace {

@@ -1,13 +1,14 @@
 #include "runtime/config/sections/precision_section.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "runtime/config/check/choice.h"
+#include "runtime/base/check.h"
 #include "runtime/config/check/value_check.h"
 #include "runtime/config/keys/keys.h"
 #include "runtime/config/keys/registry.h"
@@ -17,6 +18,15 @@ namespace ds::config {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// The enumerator that `name`, a choice of the registry, stands for.
+template <typename Enum, std::size_t N>
+Enum ChosenOf(const std::pair<std::string_view, Enum> (&choices)[N], const Json& name) {
+  for (const auto& [known, value] : choices) {
+    if (name == known) return value;
+  }
+  CheckFailed(__FILE__, __LINE__, "a choice of the registry", name.dump());
+}
 
 // What lower_precision_safe_modules null stands for.
 constexpr std::string_view kSafeModules[] = {"torch.nn.Linear", "torch.nn.Conv1d",
