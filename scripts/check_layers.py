@@ -88,7 +88,7 @@ INNER = {
     OPTIM: OPTIMIZER_USES,
     OPTIM + "muon.": OPTIMIZER_USES + (OPTIM + "adam.h",),
     OPTIM + "one_bit/": OPTIMIZER_USES + (OPTIM + "one_bit/",),
-    OPTIM + "make_optimizer.": ("runtime/",),
+    OPTIM + "factory/": ("runtime/base/", "runtime/config/", OPTIM),
 }
 
 # Outside runtime/: top-level folder -> what it may include.

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
+#include "runtime/optim/factory/make_optimizer.h"
 #include "runtime/optim/kernels/gradient_norm.h"
-#include "runtime/optim/make_optimizer.h"
 #include "runtime/zero/groups.h"
 
 namespace ds::zero {

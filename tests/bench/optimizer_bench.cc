@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "runtime/device/rank_device.h"
+#include "runtime/optim/factory/make_optimizer.h"
 #include "runtime/optim/kernels/flat_update.h"
-#include "runtime/optim/make_optimizer.h"
 
 namespace {
 

@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "runtime/device/rank_device.h"
+#include "runtime/optim/factory/make_optimizer.h"
 #include "runtime/optim/kernels/flat_update.h"
-#include "runtime/optim/make_optimizer.h"
 #include "tests/unit/optim/emulated_launch.h"
 #include "tests/unit/optim/flat_cases.h"
 #include "tests/unit/optim/parts.h"

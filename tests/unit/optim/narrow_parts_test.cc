@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/optim/make_optimizer.h"
+#include "runtime/optim/factory/make_optimizer.h"
 #include "tests/unit/optim/emulated_launch.h"
 #include "tests/unit/optim/parts.h"
 

@@ -8,7 +8,7 @@
 
 #include <string>
 
-#include "runtime/optim/make_optimizer.h"
+#include "runtime/optim/factory/make_optimizer.h"
 #include "runtime/optim/one_bit/one_bit_average.h"
 #include "runtime/optim/one_bit/zero_one_intervals.h"
 #include "tests/support/rank_harness.h"

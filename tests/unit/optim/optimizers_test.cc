@@ -12,7 +12,7 @@
 
 #include "runtime/base/files.h"
 #include "runtime/config/file/check_config.h"
-#include "runtime/optim/make_optimizer.h"
+#include "runtime/optim/factory/make_optimizer.h"
 #include "runtime/optim/muon.h"
 #include "tests/places.h"
 #include "tests/unit/optim/emulated_launch.h"

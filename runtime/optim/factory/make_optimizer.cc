@@ -1,4 +1,4 @@
-#include "runtime/optim/make_optimizer.h"
+#include "runtime/optim/factory/make_optimizer.h"
 
 #include <variant>
 
