@@ -16,16 +16,20 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/zero/optimizer_shard.h"
+#include "runtime/checkpoint/stateful.h"
+#include "runtime/optim/optimizer.h"
 #include "runtime/zero/sharded_model.h"
 #include "runtime/zero/state_kind.h"
 
 namespace ds::zero {
 
+class OptimizerShard;
+
 class ShardedOptimizer {
  public:
   // `model` outlives this.
   ShardedOptimizer(ShardedModel& model, const config::OptimizerConfig& config);
+  ~ShardedOptimizer();
 
   // Reduces for update number `step`: the mean over ranks is there after this, or, for an update
   // that takes them so (optim::Optimizer::WantsOwnGradients), each rank's own gradients.
