@@ -5,6 +5,7 @@
 
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "runtime/device/memory_ledger.h"
 
@@ -54,6 +55,22 @@ TEST(MemoryReport, HoldsTheLedgerAndTheProcess) {
   EXPECT_EQ(report["gradients"]["host"]["bytes"], 4096);
   EXPECT_GT(report["resident_bytes"], 0);
   EXPECT_GE(report["peak_resident_bytes"], report["resident_bytes"]);
+}
+
+TEST(MemoryReport, TouchedPagesShowAndThePeakStays) {
+  constexpr std::int64_t kMebibyte = 1 << 20;
+  const device::MemoryLedger ledger;
+  const auto read = [&](const char* what) {
+    return MakeMemoryReport(ledger)[what].get<std::int64_t>();
+  };
+  const std::int64_t before = read("resident_bytes");
+  {
+    std::vector<char> touched(64 * kMebibyte, 1);
+    EXPECT_GE(read("resident_bytes") - before, 60 * kMebibyte);
+    EXPECT_NE(touched.back(), 0);
+  }
+  EXPECT_GE(read("peak_resident_bytes") - before, 60 * kMebibyte);
+  EXPECT_LT(read("resident_bytes"), read("peak_resident_bytes"));
 }
 
 }  // namespace
