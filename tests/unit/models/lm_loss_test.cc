@@ -10,8 +10,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/models/cross_entropy_rows.h"
-
 namespace ds::models {
 namespace {
 
