@@ -10,7 +10,7 @@
 
 #include "runtime/optim/factory/make_optimizer.h"
 #include "runtime/optim/one_bit/one_bit_average.h"
-#include "runtime/optim/one_bit/zero_one_intervals.h"
+#include "runtime/optim/one_bit/zero_one_adam.h"
 #include "tests/support/rank_harness.h"
 #include "tests/unit/optim/parts.h"
 
