@@ -1,6 +1,6 @@
 #include <string>
 
-#include "runtime/config/sections/batch_sizes.h"
+#include "runtime/config/sections/batch_section.h"
 #include "runtime/engine/engine_parts.h"
 
 namespace ds::engine {

@@ -1,4 +1,4 @@
-#include "runtime/config/sections/batch_sizes.h"
+#include "runtime/config/sections/batch_section.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
