@@ -42,13 +42,13 @@ Verdict UserStopVerdict(int signal, int generation) {
 }
 
 GenerationRun::GenerationRun(int generation, const JobPlan& job, const PreparedHosts& prepared,
-                             const Partners& partners)
+                             const Channels& channels)
     : generation_(generation),
       job_(job),
       prepared_(prepared),
-      observer_(partners.observer),
-      inputs_(partners.inputs),
-      standard_input_(partners.standard_input),
+      observer_(channels.observer),
+      inputs_(channels.inputs),
+      standard_input_(channels.standard_input),
       failures_(generation) {}
 
 JobOutcome GenerationRun::Run(const RankProgram& program) {

@@ -59,15 +59,15 @@ Verdict UserStopVerdict(int signal, int generation);
 
 class GenerationRun {
  public:
-  // Partners are those with whom the run talks.
-  struct Partners {
+  // Channels lead to those with whom the run talks.
+  struct Channels {
     JobObserver* observer;
     JobInputs* inputs;
     InputForwarder* standard_input;  // null = rank 0 reads nothing
   };
   // Everything given outlives the run.
   GenerationRun(int generation, const JobPlan& job, const PreparedHosts& prepared,
-                const Partners& partners);
+                const Channels& channels);
 
   JobOutcome Run(const RankProgram& program);
 

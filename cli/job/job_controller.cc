@@ -56,11 +56,11 @@ std::vector<int> SlotCounts(const std::vector<JobHost>& spares) {
 
 JobController::JobController(JobPlan job, const Program* program,
                              const std::vector<HostDaemon*>& daemons, JobObserver* observer,
-                             const Partners& partners)
+                             const Options& options)
     : job_(std::move(job)),
       program_(program),
       observer_(observer),
-      partners_(partners),
+      options_(options),
       spares_(SlotCounts(job_.spares)),
       inputs_(kQueuedEvents) {
   for (HostDaemon* const daemon : daemons) {
@@ -85,7 +85,7 @@ JobOutcome JobController::Run() {
     }
     if (outcome.ok()) outcome = TakeEarlyEnd(generation);
     if (outcome.ok()) {
-      GenerationRun run(generation, job_, prepared_, {observer_, &inputs_, partners_.input});
+      GenerationRun run(generation, job_, prepared_, {observer_, &inputs_, options_.input});
       outcome = run.Run(*program);
       lost_.insert(run.lost().begin(), run.lost().end());
     }
@@ -177,7 +177,7 @@ bool JobController::ReplaceHost(int node_rank, const RankProgram& program) {
   place.daemon->HangUp();
   while (const auto index = spares_.Take(job_.world.hosts[node_rank].rank_count())) {
     const JobHost& spare = job_.spares[*index];
-    const StatusOr<StartedSpare> started = partners_.spares->StartSpare(*index, node_rank);
+    const StatusOr<StartedSpare> started = options_.spares->StartSpare(*index, node_rank);
     if (!started.ok()) {
       observer_->OnNotice("spare host " + spare.host + ": " + started.status().message());
       continue;

@@ -7,7 +7,7 @@
 // Before a restart spares take the places of lost hosts; where that cannot be, there is none.
 //
 // Threads: Run() on one thread; OnSignal and OnHostChange from any. The observer is called on Run's
-// thread. Lifetimes: program, daemons, observer and partners outlive the controller.
+// thread. Lifetimes: program, daemons, observer and what the options name outlive the controller.
 
 #include <set>
 #include <string>
@@ -25,13 +25,13 @@ namespace ds::cli {
 
 class JobController {
  public:
-  struct Partners {
+  struct Options {
     InputForwarder* input = nullptr;  // goes to rank 0; null = it reads nothing
     SpareStarter* spares = nullptr;   // of job.spares; null = there are none
   };
   // `daemons` by host of job.world.
   JobController(JobPlan job, const Program* program, const std::vector<HostDaemon*>& daemons,
-                JobObserver* observer, const Partners& partners);
+                JobObserver* observer, const Options& options);
 
   JobOutcome Run();
 
@@ -59,7 +59,7 @@ class JobController {
   const Program* const program_;
   JobObserver* const observer_;
   PreparedHosts prepared_;
-  const Partners partners_;
+  const Options options_;
   SparePool spares_;
   std::set<int> lost_;  // node ranks
   JobInputs inputs_;

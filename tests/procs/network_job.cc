@@ -50,7 +50,7 @@ void NetworkJob::StartJob(const std::vector<NetworkJobHost>& hosts,
   std::vector<cli::HostDaemon*> daemons;
   for (const auto& daemon : daemons_) daemons.push_back(daemon.get());
   controller_ = std::make_unique<cli::JobController>(plan, &program_, daemons, &listener_,
-                                                     cli::JobController::Partners{.input = input});
+                                                     cli::JobController::Options{.input = input});
   keeper_->Listen([this](const cli::HostChange& change) { controller_->OnHostChange(change); });
 }
 

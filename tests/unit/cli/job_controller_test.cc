@@ -181,7 +181,7 @@ class JobControllerTest : public ::testing::Test {
     std::vector<HostDaemon*> daemons;
     for (const auto& daemon : daemons_) daemons.push_back(daemon.get());
     controller_ = std::make_unique<JobController>(std::move(plan), &program_, daemons, &observer_,
-                                                  JobController::Partners{.spares = &starter_});
+                                                  JobController::Options{.spares = &starter_});
     return *controller_;
   }
 
