@@ -146,8 +146,8 @@ Status LoadTensors(const fs::path& directory, const Manifest& manifest,
                                       manifest.tensors.size());
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(ReadShards(directory, manifest, *shards, marks), world));
   if (count == 0) return OkStatus();
-  const at::Tensor by_anyone = wanted.to(world.device());
-  world.AllReduce(by_anyone, comm::ReduceOp::kMax);
+  const at::Tensor by_anyone = wanted.to(world.control().device());
+  world.control().AllReduce(by_anyone, comm::ReduceOp::kMax);
   wanted.copy_(by_anyone);
   return CheckNoneLeft(manifest, marks);
 }

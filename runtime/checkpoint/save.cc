@@ -180,7 +180,7 @@ StatusOr<fs::path> SaveCheckpoint(const SaveRequest& request, std::span<Stateful
   if (status.ok()) return request.root / StepDirectoryName(request.step);
   if (world.rank() == 0) AbandonCheckpoint(request.root, request.step);
   // No rank reports the failure while the unfinished folder is still there.
-  world.Barrier();
+  world.control().Barrier();
   return status;
 }
 

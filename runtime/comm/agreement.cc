@@ -13,22 +13,11 @@
 namespace ds::comm {
 namespace {
 
-// Every rank's number, in rank order.
-std::vector<std::int64_t> AllGatherNumber(std::int64_t mine, Communicator& world) {
-  const auto options = at::TensorOptions(world.device()).dtype(at::kLong);
-  const at::Tensor all = at::empty({world.size()}, options);
-  world.AllGather(all, at::full({1}, mine, options));
-  const at::Tensor host = all.cpu();
-  const std::span<const std::int64_t> numbers(host.const_data_ptr<std::int64_t>(),
-                                              static_cast<std::size_t>(world.size()));
-  return {numbers.begin(), numbers.end()};
-}
-
 // `text`, filled up with zeros to `size` bytes, where the group wants its tensors.
-at::Tensor ToBytes(std::string_view text, std::int64_t size, const Communicator& world) {
+at::Tensor ToBytes(std::string_view text, std::int64_t size, const Communicator& control) {
   const at::Tensor bytes = at::zeros({size}, at::kByte);
   std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
-  return bytes.to(world.device());
+  return bytes.to(control.device());
 }
 
 std::string ToText(const at::Tensor& bytes, std::int64_t size) {
@@ -37,17 +26,29 @@ std::string ToText(const at::Tensor& bytes, std::int64_t size) {
 }
 
 std::string BroadcastText(std::string_view text, int root, Communicator& world) {
-  const auto sizes = AllGatherNumber(static_cast<std::int64_t>(text.size()), world);
+  const auto sizes = GatherNumber(static_cast<std::int64_t>(text.size()), world);
   const std::int64_t size = sizes[static_cast<std::size_t>(root)];
-  const at::Tensor bytes = ToBytes(world.rank() == root ? text : "", size, world);
-  world.Broadcast(bytes, root);
+  Communicator& control = world.control();
+  const at::Tensor bytes = ToBytes(control.rank() == root ? text : "", size, control);
+  control.Broadcast(bytes, root);
   return ToText(bytes, size);
 }
 
 }  // namespace
 
+std::vector<std::int64_t> GatherNumber(std::int64_t mine, Communicator& world) {
+  Communicator& control = world.control();
+  const auto options = at::TensorOptions(control.device()).dtype(at::kLong);
+  const at::Tensor all = at::empty({control.size()}, options);
+  control.AllGather(all, at::full({1}, mine, options));
+  const at::Tensor host = all.cpu();
+  const std::span<const std::int64_t> numbers(host.const_data_ptr<std::int64_t>(),
+                                              static_cast<std::size_t>(control.size()));
+  return {numbers.begin(), numbers.end()};
+}
+
 Status AgreeOnStatus(const Status& mine, Communicator& world) {
-  const auto codes = AllGatherNumber(static_cast<std::int64_t>(mine.code()), world);
+  const auto codes = GatherNumber(static_cast<std::int64_t>(mine.code()), world);
   const auto failing =
       std::find_if(codes.begin(), codes.end(), [](std::int64_t c) { return c != 0; });
   if (failing == codes.end()) return OkStatus();
@@ -58,7 +59,7 @@ Status AgreeOnStatus(const Status& mine, Communicator& world) {
 }
 
 std::int64_t SumOverRanks(std::int64_t mine, Communicator& world) {
-  const auto numbers = AllGatherNumber(mine, world);
+  const auto numbers = GatherNumber(mine, world);
   return std::accumulate(numbers.begin(), numbers.end(), std::int64_t{0});
 }
 
@@ -68,9 +69,10 @@ std::vector<std::vector<double>> GatherNumbers(const std::vector<double>& mine,
   // As 64-bit integers: any backend moves those, and none of them touches the bits.
   const at::Tensor own = at::empty({count}, at::kLong);
   std::memcpy(own.mutable_data_ptr(), mine.data(), mine.size() * sizeof(double));
+  Communicator& control = world.control();
   const at::Tensor all =
-      at::empty({world.size() * count}, at::TensorOptions(world.device()).dtype(at::kLong));
-  world.AllGather(all, own.to(world.device()));
+      at::empty({control.size() * count}, at::TensorOptions(control.device()).dtype(at::kLong));
+  control.AllGather(all, own.to(control.device()));
   const at::Tensor host = all.cpu();
   std::vector<std::vector<double>> table(static_cast<std::size_t>(world.size()), mine);
   for (int rank = 0; rank < world.size(); ++rank) {
@@ -81,14 +83,15 @@ std::vector<std::vector<double>> GatherNumbers(const std::vector<double>& mine,
 }
 
 std::vector<std::string> GatherTexts(std::string_view mine, Communicator& world) {
-  const auto sizes = AllGatherNumber(static_cast<std::int64_t>(mine.size()), world);
+  const auto sizes = GatherNumber(static_cast<std::int64_t>(mine.size()), world);
   const std::int64_t longest =
       std::max<std::int64_t>(1, *std::max_element(sizes.begin(), sizes.end()));
+  Communicator& control = world.control();
   std::vector<at::Tensor> gathered;
-  if (world.rank() == 0) {
-    for (int rank = 0; rank < world.size(); ++rank) gathered.push_back(ToBytes("", longest, world));
+  for (int rank = 0; control.rank() == 0 && rank < control.size(); ++rank) {
+    gathered.push_back(ToBytes("", longest, control));
   }
-  world.Gather(gathered, ToBytes(mine, longest, world), 0);
+  control.Gather(gathered, ToBytes(mine, longest, control), 0);
   std::vector<std::string> texts;
   for (std::size_t rank = 0; rank < gathered.size(); ++rank) {
     texts.push_back(ToText(gathered[rank], sizes[rank]));

@@ -1,6 +1,7 @@
 #pragma once
 
-// Ranks settle on one status here, and tell each other what only they know. Collective.
+// Ranks settle on one status here, and tell each other what only they know, over the control group
+// of `world`. Collective.
 
 #include <cstdint>
 #include <string>
@@ -15,6 +16,9 @@ namespace ds::comm {
 // OK when every rank's status is; else the failing rank's with the lowest number, the same on all
 // ranks. Where there are several, "rank N: " stands in front of the message.
 Status AgreeOnStatus(const Status& mine, Communicator& world);
+
+// Every rank's number, in rank order.
+std::vector<std::int64_t> GatherNumber(std::int64_t mine, Communicator& world);
 
 std::int64_t SumOverRanks(std::int64_t mine, Communicator& world);
 

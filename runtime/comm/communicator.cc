@@ -26,8 +26,9 @@ c10d::ReduceOp ToC10d(ReduceOp op) {
 
 }  // namespace
 
-Communicator::Communicator(c10::intrusive_ptr<c10d::Backend> backend, c10::Device device)
-    : backend_(std::move(backend)), device_(device) {}
+Communicator::Communicator(c10::intrusive_ptr<c10d::Backend> backend, c10::Device device,
+                           std::unique_ptr<Communicator> control)
+    : backend_(std::move(backend)), device_(device), control_(std::move(control)) {}
 
 Communicator::~Communicator() = default;
 

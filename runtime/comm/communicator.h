@@ -37,8 +37,10 @@ namespace ds::comm {
 
 class Communicator {
  public:
-  // `device` is where the backend wants its tensors.
-  explicit Communicator(c10::intrusive_ptr<c10d::Backend> backend, c10::Device device = c10::kCPU);
+  // `device` is where the backend wants its tensors. `control` connects the same ranks on the host
+  // backend, where this one's is another.
+  explicit Communicator(c10::intrusive_ptr<c10d::Backend> backend, c10::Device device = c10::kCPU,
+                        std::unique_ptr<Communicator> control = nullptr);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -47,6 +49,10 @@ class Communicator {
   int size() const;
   c10::Device device() const { return device_; }
   const c10::intrusive_ptr<c10d::Backend>& backend() const { return backend_; }
+
+  // Carries what ranks tell each other (small numbers, verdicts, texts), so that it waits for no
+  // device. Its tensors lie on its own device(). This group itself where there is no other.
+  Communicator& control() { return control_ ? *control_ : *this; }
 
   // In place.
   void AllReduce(const at::Tensor& tensor, ReduceOp op);
@@ -75,6 +81,7 @@ class Communicator {
  private:
   c10::intrusive_ptr<c10d::Backend> backend_;
   c10::Device device_;
+  std::unique_ptr<Communicator> control_;
 };
 
 // Ranks as threads of this process: entry r belongs to rank r's thread. The same algorithms as

@@ -69,21 +69,39 @@ StatusOr<std::unique_ptr<HostGroup>> JoinHostGroup(const RankIdentity& identity,
   return group;
 }
 
+bool CanShareMemory(const RankIdentity& identity) {
+  return identity.local_world_size == identity.world_size && identity.world_size <= kMaxLocalRanks;
+}
+
+StatusOr<std::unique_ptr<Communicator>> ConnectHost(const RankIdentity& identity,
+                                                    const ConnectOptions& options) {
+  DS_ASSIGN_OR_RETURN(std::unique_ptr<HostGroup> group, JoinHostGroup(identity, options));
+  return std::make_unique<Communicator>(c10::make_intrusive<HostBackend>(std::move(group)));
+}
+
+StatusOr<std::unique_ptr<Communicator>> ConnectNccl(const RankIdentity& identity,
+                                                    const device::RankDevice& device,
+                                                    const ConnectOptions& options) {
+  std::unique_ptr<Communicator> control;  // none between hosts: NCCL carries it all
+  if (CanShareMemory(identity)) {
+    DS_ASSIGN_OR_RETURN(control, ConnectHost(identity, options));
+  }
+  DS_ASSIGN_OR_RETURN(const StorePtr store, OpenStore(identity, options.connect_timeout));
+  return ConvertErrors("starting NCCL", [&]() -> StatusOr<std::unique_ptr<Communicator>> {
+    return std::make_unique<Communicator>(
+        device.cuda->MakeNccl(store, {.rank = identity.rank,
+                                      .size = identity.world_size,
+                                      .timeout = options.collective_timeout}),
+        device.device, std::move(control));
+  });
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<Communicator>> ConnectWorld(const RankIdentity& identity,
                                                      const device::RankDevice& device,
                                                      const ConnectOptions& options) {
-  if (device.cuda != nullptr) {
-    DS_ASSIGN_OR_RETURN(const StorePtr store, OpenStore(identity, options.connect_timeout));
-    return ConvertErrors("starting NCCL", [&]() -> StatusOr<std::unique_ptr<Communicator>> {
-      return std::make_unique<Communicator>(
-          device.cuda->MakeNccl(store, {.rank = identity.rank,
-                                        .size = identity.world_size,
-                                        .timeout = options.collective_timeout}),
-          device.device);
-    });
-  }
+  if (device.cuda != nullptr) return ConnectNccl(identity, device, options);
   if (identity.local_world_size != identity.world_size) {
     return UnimplementedError("CPU ranks must be on one host: this one has " +
                               std::to_string(identity.local_world_size) + " of " +
@@ -94,8 +112,7 @@ StatusOr<std::unique_ptr<Communicator>> ConnectWorld(const RankIdentity& identit
                               " CPU ranks share a host, not " +
                               std::to_string(identity.world_size));
   }
-  DS_ASSIGN_OR_RETURN(std::unique_ptr<HostGroup> group, JoinHostGroup(identity, options));
-  return std::make_unique<Communicator>(c10::make_intrusive<HostBackend>(std::move(group)));
+  return ConnectHost(identity, options);
 }
 
 }  // namespace ds::comm

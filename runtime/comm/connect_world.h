@@ -3,7 +3,8 @@
 // ConnectWorld: this process joins the group of all ranks of its job.
 //
 // CPU ranks, all on one host, meet at a unix socket and share memory (host backend). GPU ranks meet
-// at a c10d::TCPStore that rank 0 serves on master_port and use NCCL.
+// at a c10d::TCPStore that rank 0 serves on master_port and use NCCL; those of one host also share
+// memory, as their control group.
 
 #include <chrono>
 #include <memory>

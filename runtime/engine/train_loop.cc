@@ -1,13 +1,13 @@
 #include "runtime/engine/train_loop.h"
 
 #include <ATen/Context.h>
-#include <ATen/ops/tensor.h>
 
 #include <chrono>
 
 #include "runtime/base/split_mix.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/format/catalog.h"
+#include "runtime/comm/agreement.h"
 #include "runtime/comm/communicator.h"
 
 namespace ds::engine {
@@ -21,11 +21,13 @@ void SeedStep(std::uint64_t seed, std::int64_t step, int rank) {
 
 // The same requests on every rank: messages reach ranks at different steps.
 LoopRequests AgreeOnRequests(const LoopRequests& mine, comm::Communicator& world) {
-  if (world.size() == 1) return mine;
-  const at::Tensor flags = at::tensor({mine.save ? 1 : 0, mine.stop ? 1 : 0}, at::kInt);
-  world.AllReduce(flags, comm::ReduceOp::kMax);
-  const int* agreed = flags.const_data_ptr<int>();
-  return {.save = agreed[0] != 0, .stop = agreed[1] != 0};
+  constexpr std::int64_t kSave = 1, kStop = 2;
+  std::int64_t of_all = 0;
+  for (const std::int64_t of_rank :
+       comm::GatherNumber((mine.save ? kSave : 0) | (mine.stop ? kStop : 0), world)) {
+    of_all |= of_rank;
+  }
+  return {.save = (of_all & kSave) != 0, .stop = (of_all & kStop) != 0};
 }
 
 bool IsSaveDue(const TrainLoopOptions& options, const LoopRequests& requests, std::int64_t step) {
@@ -42,9 +44,7 @@ StatusOr<std::filesystem::path> Rewind(Engine& engine, const TrainLoopOptions& o
     const auto newest = checkpoint::FindNewestGood(options.checkpoint_root);
     if (newest.ok() && newest->found) step = newest->found->step;
   }
-  const at::Tensor agreed = at::tensor({step}, at::kLong);
-  engine.world().Broadcast(agreed, 0);
-  step = agreed.item<std::int64_t>();
+  step = comm::GatherNumber(step, engine.world())[0];
   if (step < 0) {
     return FailedPreconditionError("there is no good checkpoint to rewind to in " +
                                    options.checkpoint_root.string());

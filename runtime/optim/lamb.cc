@@ -9,11 +9,11 @@ namespace ds::optim {
 namespace {
 
 // Row r of the result is rank r's `values`.
-at::Tensor GatherRows(comm::Communicator& world, const at::Tensor& values) {
+at::Tensor GatherRows(comm::Communicator& control, const at::Tensor& values) {
   const at::Tensor rows =
-      at::empty({world.size() * values.numel()}, values.options().device(world.device()));
-  world.AllGather(rows, values.to(world.device()));
-  return rows.cpu().view({world.size(), values.numel()});
+      at::empty({control.size() * values.numel()}, values.options().device(control.device()));
+  control.AllGather(rows, values.to(control.device()));
+  return rows.cpu().view({control.size(), values.numel()});
 }
 
 }  // namespace
@@ -40,7 +40,7 @@ void Lamb::Begin(const Update& update, const RankParts& all) {
       sums[2 * segment.parameter + 1] += mine.direction;
     }
   }
-  squares = GatherRows(*all.world, squares).sum(0);
+  squares = GatherRows(all.world->control(), squares).sum(0);
   ratios_.clear();
   for (std::int64_t i = 0; i < all.parameter_count; ++i) {
     const double* const of_parameter = squares.const_data_ptr<double>() + 2 * i;

@@ -1,0 +1,79 @@
+// What ranks tell each other takes the control group; their own group's device may be a GPU.
+
+#include <ATen/ops/full.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/engine/tensor_access.h"
+#include "runtime/engine/train_loop.h"
+#include "tests/ranks/observed_backend.h"
+#include "tests/ranks/tiny_model.h"
+#include "tests/support/program.h"
+#include "tests/support/rank_harness.h"
+
+namespace ds::tests {
+namespace {
+
+// Stands for NCCL on a machine without a GPU. Training moves floating point on the device: an
+// integer is a number, a verdict or a text of a rank, which NCCL would refuse for being on the CPU.
+void RefuseIntegers(c10d::OpType /*op*/, const at::Tensor& tensor) {
+  TORCH_CHECK(at::isFloatingType(tensor.scalar_type()), "Tensors must be CUDA and dense");
+}
+
+class QuietObserver : public engine::TrainLoopObserver {
+ public:
+  void OnStep(const StepResult& /*result*/, double /*seconds*/) override {}
+  void OnCheckpoint(std::int64_t /*step*/, const std::filesystem::path& /*path*/) override {}
+  void OnRewind(const StepResult& /*result*/, const std::filesystem::path& /*to*/) override {
+    ++rewinds;
+  }
+  engine::LoopRequests Poll() override { return {}; }
+
+  int rewinds = 0;
+};
+
+// Trains six steps with checkpoints, a rewind among them, loads and exports.
+void TrainThroughControlGroup(comm::Communicator& world, const TinyRun& run,
+                              const std::filesystem::path& root) {
+  const auto engine =
+      Engine::create(MakeTinyModel(run.shape, at::kFloat), TinyConfig(run),
+                     {.world = &world, .non_finite = engine::NonFinitePolicy::kRewind})
+          .value();
+  int batch = -1;
+  const auto next = [&]() -> StatusOr<Bundle> {
+    Bundle bundle = TinyBatch(run, world, ++batch);
+    const double poison = batch == 3 ? std::numeric_limits<double>::infinity() : 1.0;
+    bundle.extras["poison"] = at::full({}, poison, at::kFloat);
+    return bundle;
+  };
+  checkpoint::Stateful* const parts[] = {engine.get()};
+  QuietObserver observer;
+  const engine::TrainLoopEnd end = engine::RunTrainLoop(
+      *engine, next, parts, {.total_steps = 6, .save_every = 2, .checkpoint_root = root}, observer);
+  EXPECT_TRUE(end.status.ok()) << end.status.message();
+  EXPECT_EQ(observer.rewinds, 1);
+  EXPECT_TRUE(checkpoint::LoadCheckpoint(root / "step-4", parts, world).ok());
+  EXPECT_TRUE(engine->tensors().GetFullFp32Param("table").ok());
+  EXPECT_EQ(ExportAll(*engine).empty(), world.rank() != 0);
+}
+
+TEST(ControlGroup, CarriesAllThatIsNotTraining) {
+  for (const int size : {1, 2}) {
+    for (const auto& run :
+         {TinyRun{.stage = 0}, TinyRun{.stage = 3}, TinyRun{.optimizer = config::LambConfig{}}}) {
+      const testing::TemporaryFolder folder;
+      testing::RunRanks(size, [&](comm::Communicator& host) {
+        comm::Communicator world(
+            c10::make_intrusive<ObservedBackend>(host.backend(), RefuseIntegers), c10::kCPU,
+            std::make_unique<comm::Communicator>(host.backend()));
+        TrainThroughControlGroup(world, run, folder.path());
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ds::tests
