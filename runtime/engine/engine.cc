@@ -70,14 +70,6 @@ StatusOr<zero::FillUnit> MakeFillUnit(BlockList& model,
   });
 }
 
-void CastBuffers(BlockList& model, c10::ScalarType dtype) {
-  for (const auto& block : model.blocks()) {
-    for (at::Tensor& buffer : block->buffers()) {
-      if (at::isFloatingType(buffer.scalar_type())) buffer.set_data(buffer.to(dtype));
-    }
-  }
-}
-
 StatusOr<optim::ParameterGrouper> MakeGrouper(const BlockList& model,
                                               const config::DsConfig& config,
                                               const EngineOptions& options) {
@@ -141,9 +133,11 @@ StatusOr<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<BlockList> mode
   }
   DS_ASSIGN_OR_RETURN(parts->group_rates, FollowGroupSchedules(config, &units));
   if (config.sparse_gradients) ReduceEmbeddingsByRows(*model, &units);
-  if (config.buffer_dtype) CastBuffers(*model, precision::ToScalarType(*config.buffer_dtype));
+  DS_ASSIGN_OR_RETURN(parts->buffers, ModuleBuffers::Find(*model, options.device));
+  if (config.buffer_dtype) parts->buffers.Cast(precision::ToScalarType(*config.buffer_dtype));
   DS_ASSIGN_OR_RETURN(const zero::FillUnit fill, MakeFillUnit(*model, units, options));
   DS_ASSIGN_OR_RETURN(parts->sharded, zero::ShardedModel::Create(context, units, fill));
+  parts->buffers.MakeAlike(*options.world);
   parts->optimizer = std::make_unique<zero::ShardedOptimizer>(*parts->sharded, config.optimizer);
   parts->model = std::move(model);
   parts->config = config;
@@ -172,6 +166,9 @@ Status Engine::ExportParameters(const ParameterSink& sink) {
     }
   }
   sharded.ReleaseAll();
+  for (const auto& [name, tensor] : parts_->buffers.all()) {
+    if (world().rank() == 0 && status.ok()) status = sink(name, tensor.detach().cpu());
+  }
   return comm::AgreeOnStatus(status, world());
 }
 
@@ -216,6 +213,8 @@ std::string_view Engine::state_name() const { return "engine"; }
 void Engine::AddShards(std::vector<checkpoint::TensorShard>* shards) {
   parts_->ReloadStates();
   parts_->optimizer->AddShards(shards);
+  parts_->buffers.MakeAlike(world());
+  parts_->buffers.AddShards({.index = world().rank(), .count = world().size()}, shards);
 }
 
 nlohmann::json Engine::State() const {

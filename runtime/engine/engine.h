@@ -46,7 +46,7 @@ class TensorAccess;
 // Fills the parameters of the model's block `index`, whose memory is there for the call's duration.
 using BlockLoader = std::function<Status(int index, Block& block)>;
 
-// Takes one whole parameter; `value` is on the CPU and valid during the call only.
+// Takes one whole parameter or buffer; `value` is on the CPU and valid during the call only.
 using ParameterSink = std::function<Status(const std::string& name, const at::Tensor& value)>;
 
 struct EngineOptions {
@@ -91,7 +91,8 @@ class Engine : public checkpoint::Stateful {
   StatusOr<StepResult> step();
 
   // Gathers block by block and hands every parameter, in the training dtype and under its full
-  // name, to `sink` on rank 0. A tied parameter comes once. All ranks return the same status.
+  // name, to `sink` on rank 0, and then rank 0's buffers. A tied parameter comes once. All ranks
+  // return the same status.
   Status ExportParameters(const ParameterSink& sink);
 
   // Counted over the whole run, checkpoints included: finished steps, of these the skipped ones,
@@ -154,7 +155,8 @@ class Engine : public checkpoint::Stateful {
   comm::Communicator& world() const;
   const device::MemoryLedger& ledger() const;
 
-  // checkpoint::Stateful: fp32 weights, the optimizer's state, step, schedule. Between steps only.
+  // checkpoint::Stateful: fp32 weights, the modules' buffers (rank 0's, which all ranks have from
+  // then on), the optimizer's state, step, schedule. Between steps only.
   std::string_view state_name() const override;
   void AddShards(std::vector<checkpoint::TensorShard>* shards) override;
   nlohmann::json State() const override;

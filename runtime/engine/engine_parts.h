@@ -11,6 +11,7 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/device/memory_ledger.h"
 #include "runtime/engine/engine.h"
+#include "runtime/engine/module_buffers.h"
 #include "runtime/engine/tensor_access.h"
 #include "runtime/optim/schedule/lr_schedule.h"
 #include "runtime/precision/loss_scaler.h"
@@ -43,6 +44,7 @@ struct Engine::Parts {
   std::unique_ptr<comm::Communicator> own_world;
   std::unique_ptr<device::MemoryLedger> own_ledger;
 
+  ModuleBuffers buffers;
   std::unique_ptr<zero::ShardedModel> sharded;
   std::unique_ptr<zero::ShardedOptimizer> optimizer;
 

@@ -1,0 +1,101 @@
+// What users' own modules bring: buffers.
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/mse_loss.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
+
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/comm/communicator.h"
+#include "tests/ranks/tiny_model.h"
+#include "tests/support/program.h"
+#include "tests/support/rank_harness.h"
+
+namespace ds::tests {
+namespace {
+
+// Inputs [B, 4] and targets [B, 4] that differ from rank to rank and step to step.
+Bundle RegressionBatch(int rank, int step, at::ScalarType dtype) {
+  const at::Tensor values = at::arange(32, at::kFloat).add(rank * 5 + step * 11).remainder(7) - 3;
+  return {.input = values.view({8, 4}).to(dtype),
+          .labels = values.remainder(3).view({8, 4}).to(dtype)};
+}
+
+class NormBlock : public Block {
+ public:
+  NormBlock() : Block("net") {
+    norm = register_module("norm", torch::nn::BatchNorm1d(4));
+    weight = register_parameter("weight", at::full({4, 4}, 0.25));
+  }
+  Bundle forward(Bundle bundle) override {
+    const at::Tensor out = at::linear(norm->forward(bundle.input), weight);
+    bundle.loss = at::mse_loss(out, bundle.labels);
+    return bundle;
+  }
+
+  torch::nn::BatchNorm1d norm = nullptr;
+  at::Tensor weight;
+};
+
+struct NormRun {
+  explicit NormRun(comm::Communicator& world, double first_mean = 0.0, int stage = 2)
+      : block(std::make_shared<NormBlock>()) {
+    block->norm->running_mean.fill_(first_mean);
+    auto model = std::make_shared<BlockList>();
+    model->Add(block);
+    engine = Engine::create(model, TinyConfig({.stage = stage}), {.world = &world}).value();
+  }
+  void Train(int step) {
+    engine->backward(engine->forward(RegressionBatch(engine->world().rank(), step, at::kFloat)));
+    EXPECT_TRUE(engine->step().ok());
+  }
+
+  std::shared_ptr<NormBlock> block;
+  std::unique_ptr<Engine> engine;
+};
+
+TEST(Buffers, AreRankZerosAtTheStart) {
+  testing::RunRanks(2, [](comm::Communicator& world) {
+    const NormRun run(world, world.rank() + 7.0);
+    EXPECT_TRUE(run.block->norm->running_mean.equal(at::full({4}, 7.0)));
+  });
+}
+
+TEST(Buffers, AreSavedLoadedAndExported) {
+  for (const int stage : {0, 3}) {
+    const testing::TemporaryFolder folder;
+    at::Tensor mean, variance;  // rank 0's
+    testing::RunRanks(2, [&](comm::Communicator& world) {
+      NormRun run(world, 0.0, stage);
+      run.Train(0);
+      run.Train(1);
+      checkpoint::Stateful* const parts[] = {run.engine.get()};
+      const at::Tensor own = run.block->norm->running_mean.clone();
+      EXPECT_TRUE(
+          checkpoint::SaveCheckpoint({.root = folder.path(), .step = 2}, parts, world).ok());
+      const auto exported = ExportAll(*run.engine);
+      if (world.rank() != 0) return;
+      mean = run.block->norm->running_mean.clone();
+      variance = run.block->norm->running_var.clone();
+      EXPECT_TRUE(mean.equal(own)) << "saving does not change rank 0's";
+      EXPECT_TRUE(exported.at("net.norm.running_mean").equal(mean));
+      EXPECT_EQ(exported.at("net.norm.num_batches_tracked").item<int>(), 2);
+    });
+    for (const int size : {1, 3}) {
+      testing::RunRanks(size, [&](comm::Communicator& world) {
+        const NormRun run(world, 0.0, stage);
+        checkpoint::Stateful* const parts[] = {run.engine.get()};
+        const Status loaded = checkpoint::LoadCheckpoint(folder.path() / "step-2", parts, world);
+        EXPECT_TRUE(loaded.ok()) << loaded.message();
+        EXPECT_TRUE(run.block->norm->running_mean.equal(mean));
+        EXPECT_TRUE(run.block->norm->running_var.equal(variance));
+        EXPECT_EQ(run.block->norm->num_batches_tracked.item<int>(), 2);
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ds::tests
