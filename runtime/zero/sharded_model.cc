@@ -3,6 +3,7 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 
@@ -13,30 +14,51 @@
 namespace ds::zero {
 namespace {
 
+Status CheckParameter(const Context& context, const NamedParameter& parameter) {
+  const at::Tensor& tensor = parameter.tensor;
+  if (!at::isFloatingType(tensor.scalar_type())) {
+    return InvalidArgumentError("parameter " + parameter.name + " has dtype " +
+                                std::string(c10::toString(tensor.scalar_type())) +
+                                "; only floating point parameters can be trained");
+  }
+  if (tensor.device() != context.device) {
+    return InvalidArgumentError("parameter " + parameter.name + " is on " + tensor.device().str() +
+                                ", the engine on " + context.device.str());
+  }
+  return OkStatus();
+}
+
+// The units' parameters get places of their own: what was one memory would become two.
+Status CheckMemoryIsNotShared(const std::vector<ParameterUnit>& units) {
+  std::map<const void*, std::string> names;  // by the first byte
+  for (const ParameterUnit& unit : units) {
+    for (const auto& [name, tensor, group, reduction, sparse_rows] : unit.parameters) {
+      if (tensor.numel() == 0 || tensor.storage().nbytes() == 0) continue;
+      const auto [first, is_new] = names.try_emplace(tensor.const_data_ptr(), name);
+      if (is_new) continue;
+      return InvalidArgumentError(
+          "parameters " + first->second + " and " + name +
+          " share memory, and would be two from here on; tie them by using the first in both "
+          "places, and name its block in also_reads of the other");
+    }
+  }
+  return OkStatus();
+}
+
 Status CheckParameters(const Context& context, const std::vector<ParameterUnit>& units) {
   std::set<const void*> seen;
   for (const ParameterUnit& unit : units) {
     for (const NamedParameter& parameter : unit.parameters) {
-      const std::string& name = parameter.name;
-      const at::Tensor& tensor = parameter.tensor;
-      if (!at::isFloatingType(tensor.scalar_type())) {
-        return InvalidArgumentError("parameter " + name + " has dtype " +
-                                    std::string(c10::toString(tensor.scalar_type())) +
-                                    "; only floating point parameters can be trained");
-      }
-      if (tensor.device() != context.device) {
-        return InvalidArgumentError("parameter " + name + " is on " + tensor.device().str() +
-                                    ", the engine on " + context.device.str());
-      }
-      if (!seen.insert(tensor.unsafeGetTensorImpl()).second) {
+      DS_RETURN_IF_ERROR(CheckParameter(context, parameter));
+      if (!seen.insert(parameter.tensor.unsafeGetTensorImpl()).second) {
         return InvalidArgumentError(
-            "parameter " + name +
+            "parameter " + parameter.name +
             " belongs to two blocks; give it to the first one and name that "
             "in also_reads of the other");
       }
     }
   }
-  return OkStatus();
+  return CheckMemoryIsNotShared(units);
 }
 
 }  // namespace

@@ -34,8 +34,8 @@ using FillUnit = std::function<StatusOr<FirstValues>(int index)>;
 class ShardedModel {
  public:
   // Builds unit by unit: memory, values, own shard kept, rest released. Refuses parameters that are
-  // not floating point or lie on another device, and a parameter that is in two units. All ranks
-  // return the same status.
+  // not floating point or lie on another device, a parameter that is in two units, and two that
+  // share memory. All ranks return the same status.
   static StatusOr<std::unique_ptr<ShardedModel>> Create(const Context& context,
                                                         const std::vector<ParameterUnit>& units,
                                                         const FillUnit& fill);

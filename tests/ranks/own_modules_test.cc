@@ -1,9 +1,10 @@
-// What users' own modules bring: buffers.
+// What users' own modules bring: buffers, storage that parameters share.
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mse_loss.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
 
@@ -15,6 +16,8 @@
 
 namespace ds::tests {
 namespace {
+
+using ::testing::HasSubstr;
 
 // Inputs [B, 4] and targets [B, 4] that differ from rank to rank and step to step.
 Bundle RegressionBatch(int rank, int step, at::ScalarType dtype) {
@@ -95,6 +98,33 @@ TEST(Buffers, AreSavedLoadedAndExported) {
       });
     }
   }
+}
+
+class TwoMatrices : public Block {
+ public:
+  TwoMatrices() : Block("pair") {
+    first = register_parameter("first", at::full({4, 4}, 0.5));
+    second = register_parameter("second", at::full({4, 4}, 0.5));
+  }
+  Bundle forward(Bundle bundle) override {
+    bundle.loss = at::mse_loss(at::linear(at::linear(bundle.input, first), second), bundle.labels);
+    return bundle;
+  }
+
+  at::Tensor first, second;
+};
+
+TEST(SharedStorage, IsRefusedNamingBothParameters) {
+  testing::RunRanks(2, [](comm::Communicator& world) {
+    auto model = std::make_shared<BlockList>();
+    const auto block = std::make_shared<TwoMatrices>();
+    block->second.set_data(block->first);  // tied, the usual way
+    model->Add(block);
+    const auto engine = Engine::create(model, TinyConfig({}), {.world = &world});
+    ASSERT_FALSE(engine.ok());
+    EXPECT_THAT(engine.status().message(),
+                HasSubstr("parameters pair.first and pair.second share memory"));
+  });
 }
 
 }  // namespace
