@@ -43,6 +43,15 @@ void CastInputs(Bundle& bundle) {
   for (auto& [name, tensor] : bundle.extras) cast(tensor);
 }
 
+// fp16 ends at 65504, so that a loss in fp16 takes no larger scale: by what it does not take, a
+// power of two, the gradients are multiplied when they arrive.
+double FindArrivalFactor(const at::Tensor& loss, double scale) {
+  constexpr double kMost = 32768.0;
+  double factor = 1.0;
+  while (loss.scalar_type() == at::kHalf && scale / factor > kMost) factor *= 2.0;
+  return factor;
+}
+
 // The same on every rank.
 struct Totals {
   double loss = 0.0;
@@ -132,8 +141,11 @@ at::Tensor Engine::forward(Bundle bundle) {
 }
 
 void Engine::backward(const at::Tensor& loss, bool scale_wrt_gas) {
+  const double scale = parts_->backward_scale(scale_wrt_gas);
+  const double factor = FindArrivalFactor(loss, scale);
   parts_->sharded->HoldGradients(parts_->local_gradients);
-  loss.backward(at::full_like(loss, parts_->backward_scale(scale_wrt_gas)));
+  parts_->sharded->ScaleGradients(factor);
+  loss.backward(at::full_like(loss, scale / factor));
   parts_->sharded->EndBackward();
   parts_->step.losses.push_back({loss.detach(), scale_wrt_gas});
   ++parts_->step.micro_batches;

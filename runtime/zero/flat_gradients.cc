@@ -52,9 +52,10 @@ void FlatGradients::Add(int i, const at::Tensor& gradient) {
       EnsureBuffer().narrow(0, place.start, place.count).view(gradient.sizes());
   const auto index = static_cast<std::size_t>(i);
   if (received_[index]) {
-    target.add_(gradient);
+    target.add_(gradient, arrival_factor_);
   } else {
     target.copy_(gradient);
+    if (arrival_factor_ != 1.0) target.mul_(arrival_factor_);
     received_[index] = true;
     received_in_step_[index] = true;
   }

@@ -48,9 +48,10 @@ class FlatGradients {
   FlatGradients(const Context& context, BufferPool& pool, const FlatLayout& layout,
                 GradientTravel travel);
 
-  // Adds what one backward pass produced for parameter `i`. At most once per parameter and
-  // backward.
+  // Adds what one backward pass produced for parameter `i`, times the arrival factor. At most once
+  // per parameter and backward.
   void Add(int i, const at::Tensor& gradient);
+  void set_arrival_factor(double factor) { arrival_factor_ = factor; }
 
   // Ends a micro-batch, all of whose gradients have been added. With `hold`, sharded ones wait,
   // whole, for the next micro-batch without it, or Reduce.
@@ -92,6 +93,7 @@ class FlatGradients {
   const Context& context_;
   const FlatLayout& layout_;
   const GradientTravel travel_;
+  double arrival_factor_ = 1.0;
   std::unique_ptr<PooledTensor> block_;  // when sharded: this micro-batch's gradients
   BookedTensor whole_;                   // when not: the step's
   BookedTensor own_;                     // the reduced shard, where whole_ is not it

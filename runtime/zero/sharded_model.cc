@@ -136,6 +136,14 @@ void ShardedModel::EndBackward() {
   ReleaseAll();
 }
 
+void ShardedModel::ScaleGradients(double factor) {
+  for (const auto& unit : units_) {
+    for (const auto& group : unit->groups()) {
+      if (group->trainable()) group->gradients->set_arrival_factor(factor);
+    }
+  }
+}
+
 void ShardedModel::EndMicroBatchAfter(int index) {
   for (int i = static_cast<int>(units_.size()) - 1; i > index; --i) {
     if (!awaits_backward_[static_cast<std::size_t>(i)]) continue;

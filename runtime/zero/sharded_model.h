@@ -60,6 +60,8 @@ class ShardedModel {
   void EndBackward();
   // Decides whether the backward passes to come leave sharded gradients whole (FlatGradients).
   void HoldGradients(bool hold) { hold_ = hold; }
+  // Multiplies what the backward passes to come bring by `factor`.
+  void ScaleGradients(double factor);
 
   void ReleaseAll();
   // ReleaseAll, and frees the buffers that are kept for the next time.

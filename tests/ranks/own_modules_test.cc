@@ -1,4 +1,4 @@
-// What users' own modules bring: buffers, storage that parameters share.
+// What users' own modules bring: buffers, storage that parameters share, losses in half precision.
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
@@ -124,6 +124,42 @@ TEST(SharedStorage, IsRefusedNamingBothParameters) {
     ASSERT_FALSE(engine.ok());
     EXPECT_THAT(engine.status().message(),
                 HasSubstr("parameters pair.first and pair.second share memory"));
+  });
+}
+
+// In fp16 throughout, its loss too.
+class HalfBlock : public Block {
+ public:
+  HalfBlock() : Block("half") {
+    weight = register_parameter("weight", at::full({4, 4}, 0.25, at::kHalf));
+  }
+  Bundle forward(Bundle bundle) override {
+    bundle.loss = at::mse_loss(at::linear(bundle.input, weight), bundle.labels);
+    return bundle;
+  }
+
+  at::Tensor weight;
+};
+
+std::map<std::string, at::Tensor> TrainHalf(comm::Communicator& world, double loss_scale) {
+  auto model = std::make_shared<BlockList>();
+  model->Add(std::make_shared<HalfBlock>());
+  config::DsConfig config = TinyConfig({.stage = 1});
+  config.fp16 = {.enabled = true, .loss_scale = loss_scale};
+  const auto engine = Engine::create(model, config, {.world = &world}).value();
+  Bundle batch = RegressionBatch(world.rank(), 0, at::kHalf);
+  batch.input = batch.input * 0.001;  // gradients that are far from fp16's end
+  engine->backward(engine->forward(std::move(batch)));
+  const StepResult result = engine->step().value();
+  EXPECT_FALSE(result.skipped) << "loss scale " << loss_scale << ": " << result.non_finite;
+  return ExportAll(*engine);
+}
+
+TEST(HalfPrecisionLoss, TakesAScaleThatFp16CannotHold) {
+  testing::RunRanks(2, [](comm::Communicator& world) {
+    const auto small = TrainHalf(world, 1024.0);
+    const auto large = TrainHalf(world, 131072.0);
+    for (const auto& [name, value] : small) EXPECT_TRUE(value.equal(large.at(name))) << name;
   });
 }
 
