@@ -156,6 +156,11 @@ Status CommitSave(const SaveRequest& request, std::span<Stateful* const> parts,
   return CommitCheckpoint(request.root, manifest).status();
 }
 
+Status CheckSavable(std::span<Stateful* const> parts) {
+  for (const Stateful* part : parts) DS_RETURN_IF_ERROR(part->CheckSavable());
+  return OkStatus();
+}
+
 // From the empty unfinished folder to the final name.
 Status WriteAndCommit(const SaveRequest& request, std::span<Stateful* const> parts,
                       const std::vector<TensorShard>& shards, comm::Communicator& world) {
@@ -170,6 +175,7 @@ Status WriteAndCommit(const SaveRequest& request, std::span<Stateful* const> par
 
 StatusOr<fs::path> SaveCheckpoint(const SaveRequest& request, std::span<Stateful* const> parts,
                                   comm::Communicator& world) {
+  DS_RETURN_IF_ERROR(AgreeOnStatus(CheckSavable(parts), world));
   const StatusOr<std::vector<TensorShard>> shards = CollectShards(parts);
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(shards.status(), world));
   const std::int64_t needed =

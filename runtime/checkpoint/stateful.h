@@ -26,6 +26,9 @@ class Stateful {
   // nothing of a tensor; empty shards are allowed.
   virtual void AddShards(std::vector<TensorShard>* shards) = 0;
 
+  // Says why this part cannot be saved just now; asked before anything is written.
+  virtual Status CheckSavable() const { return OkStatus(); }
+
   // Checks that the state which the checkpoint holds can be this part's at all; asked before any
   // tensor is read, so that the message can say what the checkpoint is instead.
   virtual Status CheckState(const nlohmann::json& state) const {

@@ -210,6 +210,8 @@ const device::MemoryLedger& Engine::ledger() const { return *parts_->sharded->co
 
 std::string_view Engine::state_name() const { return "engine"; }
 
+Status Engine::CheckSavable() const { return parts_->CheckBetweenSteps("a checkpoint is saved"); }
+
 void Engine::AddShards(std::vector<checkpoint::TensorShard>* shards) {
   parts_->ReloadStates();
   parts_->optimizer->AddShards(shards);

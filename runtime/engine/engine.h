@@ -156,8 +156,10 @@ class Engine : public checkpoint::Stateful {
   const device::MemoryLedger& ledger() const;
 
   // checkpoint::Stateful: fp32 weights, the modules' buffers (rank 0's, which all ranks have from
-  // then on), the optimizer's state, step, schedule. Between steps only.
+  // then on), the optimizer's state, step, schedule. Not savable inside a step, whose
+  // micro-batches would be lost; loading drops those of the step in progress.
   std::string_view state_name() const override;
+  Status CheckSavable() const override;
   void AddShards(std::vector<checkpoint::TensorShard>* shards) override;
   nlohmann::json State() const override;
   Status CheckState(const nlohmann::json& state) const override;

@@ -123,5 +123,21 @@ TEST(EngineState, RefusesAStateWithoutItsCounts) {
   });
 }
 
+TEST(EngineState, IsNotSavedInsideAStep) {
+  const testing::TemporaryFolder folder;
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    const TinyRun run{.stage = 2, .accumulation = 2};
+    const auto engine = MakeTinyEngine(run, world);
+    checkpoint::Stateful* const parts[] = {engine.get()};
+    RunMicroBatch(*engine, run, 0);
+    const auto saved = checkpoint::SaveCheckpoint({.root = folder.path(), .step = 1}, parts, world);
+    EXPECT_THAT(saved.status().message(), ::testing::HasSubstr("between steps only"));
+    EXPECT_FALSE(std::filesystem::exists(folder.path() / "step-1"));
+    RunMicroBatch(*engine, run, 1);
+    EXPECT_TRUE(engine->step().ok());
+    EXPECT_TRUE(checkpoint::SaveCheckpoint({.root = folder.path(), .step = 1}, parts, world).ok());
+  });
+}
+
 }  // namespace
 }  // namespace ds::tests
