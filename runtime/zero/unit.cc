@@ -8,19 +8,26 @@
 namespace ds::zero {
 namespace {
 
+using HookPtr = std::unique_ptr<torch::autograd::PostAccumulateGradHook>;
+
 // Takes a parameter's gradient away as soon as the autograd engine has put it there, so that it
-// never lies beside the flat buffer for longer than one operation.
+// never lies beside the flat buffer for longer than one operation. A user's own hook runs first.
 class TakeGradient : public torch::autograd::PostAccumulateGradHook {
  public:
-  TakeGradient(FlatGradients& gradients, int parameter)
-      : gradients_(gradients), parameter_(parameter) {}
+  TakeGradient(FlatGradients& gradients, int parameter, HookPtr own)
+      : own_(std::move(own)), gradients_(gradients), parameter_(parameter) {}
+
+  HookPtr GiveBack() { return std::move(own_); }
 
   void operator()(const torch::autograd::Variable& variable) override {
+    if (own_) (*own_)(variable);
+    if (!variable.grad().defined()) return;  // the user's hook has taken it
     gradients_.Add(parameter_, variable.grad());
     variable.mutable_grad().reset();
   }
 
  private:
+  HookPtr own_;  // the user's; may be null
   FlatGradients& gradients_;
   int parameter_;
 };
@@ -79,8 +86,10 @@ Unit::Unit(const Context& context, BufferPool& pool, const ParameterUnit& descri
 
 void Unit::AttachHooks(Group& group) {
   for (int i = 0; i < group.parameters.layout().size(); ++i) {
+    const at::Tensor& parameter = group.parameters.parameter(i).tensor;
+    HookPtr own = std::move(torch::autograd::impl::post_acc_grad_hooks(parameter));
     torch::autograd::impl::set_post_acc_grad_hooks(
-        group.parameters.parameter(i).tensor, std::make_unique<TakeGradient>(*group.gradients, i));
+        parameter, std::make_unique<TakeGradient>(*group.gradients, i, std::move(own)));
   }
 }
 
@@ -88,8 +97,11 @@ Unit::~Unit() {
   for (const auto& group : groups_) {
     if (!group->trainable()) continue;
     for (int i = 0; i < group->parameters.layout().size(); ++i) {
-      torch::autograd::impl::set_post_acc_grad_hooks(group->parameters.parameter(i).tensor,
-                                                     nullptr);
+      const at::Tensor& parameter = group->parameters.parameter(i).tensor;
+      const HookPtr& hook = torch::autograd::impl::post_acc_grad_hooks(parameter);
+      if (auto* const ours = dynamic_cast<TakeGradient*>(hook.get())) {
+        torch::autograd::impl::set_post_acc_grad_hooks(parameter, ours->GiveBack());
+      }
     }
   }
 }

@@ -1,4 +1,5 @@
-// What users' own modules bring: buffers, storage that parameters share, losses in half precision.
+// What users' own modules bring: buffers, storage that parameters share, losses in half precision,
+// hooks of their own.
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
@@ -6,10 +7,13 @@
 #include <ATen/ops/mse_loss.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/nn/modules/batchnorm.h>
 
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/engine/tensor_access.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/program.h"
 #include "tests/support/rank_harness.h"
@@ -160,6 +164,37 @@ TEST(HalfPrecisionLoss, TakesAScaleThatFp16CannotHold) {
     const auto small = TrainHalf(world, 1024.0);
     const auto large = TrainHalf(world, 131072.0);
     for (const auto& [name, value] : small) EXPECT_TRUE(value.equal(large.at(name))) << name;
+  });
+}
+
+class CountingHook : public torch::autograd::PostAccumulateGradHook {
+ public:
+  explicit CountingHook(int& calls) : calls_(calls) {}
+  void operator()(const torch::autograd::Variable& variable) override {
+    EXPECT_TRUE(variable.grad().defined());
+    ++calls_;
+  }
+
+ private:
+  int& calls_;
+};
+
+TEST(GradientHooks, OfTheUsersRunBesideTheEnginesAndStayWhenItEnds) {
+  testing::RunRanks(1, [](comm::Communicator& world) {
+    auto model = std::make_shared<BlockList>();
+    const auto block = std::make_shared<TwoMatrices>();
+    model->Add(block);
+    int calls = 0;
+    torch::autograd::impl::set_post_acc_grad_hooks(block->first,
+                                                   std::make_unique<CountingHook>(calls));
+    {
+      const auto engine = Engine::create(model, TinyConfig({}), {.world = &world}).value();
+      engine->backward(engine->forward(RegressionBatch(0, 0, at::kFloat)));
+      EXPECT_EQ(calls, 1);
+      EXPECT_TRUE(engine->tensors().GetFullGrad("pair.first").value().ne(0).any().item<bool>());
+    }
+    EXPECT_NE(torch::autograd::impl::post_acc_grad_hooks(block->first), nullptr);
+    EXPECT_EQ(torch::autograd::impl::post_acc_grad_hooks(block->second), nullptr);
   });
 }
 
