@@ -77,7 +77,7 @@ StatusOr<std::unique_ptr<ShardedModel>> ShardedModel::Create(
 Status ShardedModel::AddUnit(const ParameterUnit& described, const FillUnit& fill) {
   const int index = static_cast<int>(units_.size());
   units_.push_back(std::make_unique<Unit>(context_, pool_, described));
-  awaits_backward_.push_back(false);
+  reached_ = next_to_end_ = index + 1;
   for (const auto& group : units_.back()->groups()) {
     std::int64_t& numel = group->trainable() ? trainable_numel_ : frozen_numel_;
     const FlatLayout& layout = group->parameters.layout();
@@ -118,7 +118,6 @@ void ShardedModel::FreeBuffers() {
 }
 
 std::vector<at::Tensor> ShardedModel::LeaveForward(int index, std::vector<at::Tensor> outputs) {
-  if (c10::GradMode::is_enabled()) awaits_backward_[static_cast<std::size_t>(index)] = true;
   return MarkBackwardEntry(std::move(outputs), [this, index] { OnBackwardReaches(index); });
 }
 
@@ -127,13 +126,21 @@ void ShardedModel::EndForward() {
 }
 
 void ShardedModel::OnBackwardReaches(int index) {
+  // Not downwards: this is the graph of another forward pass.
+  if (index >= reached_) EndGraph();
   EndMicroBatchAfter(index);
+  reached_ = index;
   Enter(index);
 }
 
 void ShardedModel::EndBackward() {
-  EndMicroBatchAfter(-1);
+  EndGraph();
   ReleaseAll();
+}
+
+void ShardedModel::EndGraph() {
+  EndMicroBatchAfter(-1);
+  reached_ = next_to_end_ = static_cast<int>(units_.size());
 }
 
 void ShardedModel::ScaleGradients(double factor) {
@@ -145,10 +152,8 @@ void ShardedModel::ScaleGradients(double factor) {
 }
 
 void ShardedModel::EndMicroBatchAfter(int index) {
-  for (int i = static_cast<int>(units_.size()) - 1; i > index; --i) {
-    if (!awaits_backward_[static_cast<std::size_t>(i)]) continue;
-    awaits_backward_[static_cast<std::size_t>(i)] = false;
-    units_[static_cast<std::size_t>(i)]->EndMicroBatch(hold_);
+  while (next_to_end_ > index + 1) {
+    units_[static_cast<std::size_t>(--next_to_end_)]->EndMicroBatch(hold_);
   }
 }
 

@@ -6,7 +6,8 @@
 // through marks in the autograd graph. Entering a unit brings its parameters and those it also
 // reads, and takes all others away. When the backward pass enters a unit, the backward of all later
 // ones is over, and their gradients are reduced: at the same places on every rank, whatever
-// gradients a rank has.
+// gradients a rank has. A backward pass may go through the graphs of several forward passes, one
+// after the other.
 //
 // Threads: one thread at a time. All methods but the getters are collective.
 
@@ -72,11 +73,15 @@ class ShardedModel {
   Status AddUnit(const ParameterUnit& described, const FillUnit& fill);
   void OnBackwardReaches(int index);
   void EndMicroBatchAfter(int index);
+  void EndGraph();
 
   const Context context_;
   BufferPool pool_;
   std::vector<std::unique_ptr<Unit>> units_;
-  std::vector<bool> awaits_backward_;
+  // Names the unit that the backward pass has reached in the graph of one forward pass; the number
+  // of units: none.
+  int reached_ = 0;
+  int next_to_end_ = 0;  // units from here on have ended their micro-batch
   bool hold_ = false;
   std::int64_t trainable_numel_ = 0;
   std::int64_t frozen_numel_ = 0;

@@ -5,6 +5,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/engine/tensor_access.h"
+#include "tests/ranks/observed_backend.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/rank_harness.h"
 
@@ -73,6 +74,42 @@ TEST(UnmanagedAccumulation, EveryStepUpdatesWithWhatThereIs) {
       EXPECT_EQ(engine->global_samples(), 24 + 8);
       EXPECT_THAT(engine->step().status().message(), HasSubstr("0 micro-batches"));
     });
+  }
+}
+
+// Micro-batches whose forward passes come before the first one's backward.
+TEST(Backward, ShardsTheGradientsOfSeveralForwardPasses) {
+  for (const int stage : {2, 3}) {
+    for (const bool at_once : {false, true}) {
+      testing::RunRanks(2, [&](comm::Communicator& host) {
+        int reductions = 0;
+        const auto count = [&](c10d::OpType op, const at::Tensor&) {
+          if (op == c10d::OpType::_REDUCE_SCATTER_BASE) ++reductions;
+        };
+        comm::Communicator world(c10::make_intrusive<ObservedBackend>(host.backend(), count));
+        const TinyRun run{.stage = stage, .accumulation = 2};
+        config::DsConfig unmanaged = TinyConfig(run);
+        unmanaged.managed_gradient_accumulation = false;
+        const auto engine = MakeEngine(run, world, unmanaged);
+        const at::Tensor first = engine->forward(TinyBatch(run, world, 0));
+        const at::Tensor second = engine->forward(TinyBatch(run, world, 1));
+        if (at_once) {
+          engine->backward(first + second);
+        } else {
+          engine->backward(first);
+          engine->backward(second);
+        }
+        const int in_backward = reductions;
+        EXPECT_TRUE(engine->step().ok());
+        EXPECT_EQ(reductions, in_backward) << "the step has found gradients that are whole";
+        const auto one_by_one = MakeTinyEngine(run, world);
+        TrainTiny(*one_by_one, run, 1);
+        const auto ours = ExportAll(*engine), theirs = ExportAll(*one_by_one);
+        for (const auto& [name, value] : ours) {
+          EXPECT_TRUE(value.allclose(theirs.at(name), 0, at_once ? 1e-4 : 0)) << name;
+        }
+      });
+    }
   }
 }
 
