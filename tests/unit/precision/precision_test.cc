@@ -11,6 +11,7 @@
 #include "runtime/precision/finite_check.h"
 #include "runtime/precision/gradient_reduction.h"
 #include "runtime/precision/loss_scaler.h"
+#include "tests/support/counting_allocator.h"
 
 namespace ds::precision {
 namespace {
@@ -141,6 +142,17 @@ TEST(FirstNonFinite, NamesPlaceAndKind) {
   values[7] = -std::numeric_limits<float>::infinity();
   EXPECT_EQ(FindFirstNonFinite(values)->index, 7);
   EXPECT_EQ(FindFirstNonFinite(values)->kind, "-Inf");
+}
+
+// After an overflow every element is one.
+TEST(FirstNonFinite, TakesNoMemoryInProportionToWhatItLooksThrough) {
+  testing::CountingAllocator& allocator = testing::CountingAllocator::Install();
+  at::Tensor values = at::zeros({4 << 20});
+  values.narrow(0, 3 << 20, 1 << 20).fill_(std::numeric_limits<float>::infinity());
+  allocator.ResetPeak();
+  const std::int64_t before = allocator.BytesOut();
+  EXPECT_EQ(FindFirstNonFinite(values)->index, 3 << 20);
+  EXPECT_LT(allocator.PeakBytesOut() - before, 2 << 20);
 }
 
 }  // namespace
