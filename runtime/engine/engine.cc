@@ -31,6 +31,15 @@ StatusOr<std::unique_ptr<comm::Communicator>> ConnectFromEnvironment(c10::Device
   return comm::ConnectWorld(identity, rank_device);
 }
 
+// The device of the group's tensors, if it is what is wanted.
+StatusOr<c10::Device> ChooseDevice(c10::Device wanted, c10::Device of_group) {
+  const bool any_index = wanted.is_cpu() || !wanted.has_index();
+  if (wanted.type() == of_group.type() && (any_index || wanted == of_group)) return of_group;
+  return InvalidArgumentError("the engine is to be on " + wanted.str() +
+                              ", and its ranks talk through " + of_group.str() +
+                              ": name that in EngineOptions::device, or its type alone");
+}
+
 // How many of the unit's parameters have values: the user's own modules have, ours do not.
 std::int64_t CountWithValues(const zero::ParameterUnit& unit) {
   return std::count_if(unit.parameters.begin(), unit.parameters.end(), [](const auto& parameter) {
@@ -113,6 +122,7 @@ StatusOr<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<BlockList> mode
     DS_ASSIGN_OR_RETURN(parts->own_world, ConnectFromEnvironment(options.device));
     options.world = parts->own_world.get();
   }
+  DS_ASSIGN_OR_RETURN(options.device, ChooseDevice(options.device, options.world->device()));
   if (options.ledger == nullptr) {
     parts->own_ledger = std::make_unique<device::MemoryLedger>();
     options.ledger = parts->own_ledger.get();

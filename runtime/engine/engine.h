@@ -55,6 +55,7 @@ struct EngineOptions {
   comm::Communicator* world = nullptr;
   // Borrowed; where the engine enters its buffers. Null: a ledger of its own.
   device::MemoryLedger* ledger = nullptr;
+  // Names the device of the world's tensors; c10::kCUDA without an index is this rank's GPU.
   c10::Device device = c10::kCPU;
   // First values of the blocks. Empty: a parameter that has data keeps rank 0's, a block without
   // data gets Block::Initialize(seed).

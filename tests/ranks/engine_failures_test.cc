@@ -291,6 +291,23 @@ TEST(EngineCreate, RefusesAParameterThatIsInTwoBlocks) {
   });
 }
 
+TEST(EngineCreate, RefusesAnotherDeviceThanItsGroups) {
+  testing::RunRanks(1, [&](comm::Communicator& world) {
+    comm::Communicator of_gpu_1(world.backend(), c10::Device(c10::kCUDA, 1));
+    const auto create = [&](c10::Device device) {
+      const auto engine = Engine::create(MakeTinyModel({}, at::kFloat), TinyConfig({}),
+                                         {.world = &of_gpu_1, .device = device});
+      EXPECT_FALSE(engine.ok());
+      return std::string(engine.status().message());
+    };
+    EXPECT_THAT(create(c10::Device(c10::kCUDA, 0)),
+                HasSubstr("the engine is to be on cuda:0, and its ranks talk through cuda:1"));
+    EXPECT_THAT(create(c10::kCPU), HasSubstr("its ranks talk through cuda:1"));
+    // The group says which GPU: what is left to refuse is where the model lies.
+    EXPECT_THAT(create(c10::kCUDA), HasSubstr("parameter table is on cpu, the engine on cuda:1"));
+  });
+}
+
 TEST(EngineCreate, KeepsRankZerosValuesOfParametersThatHaveSome) {
   for (const int stage : {0, 3}) {
     testing::RunRanks(2, [&](comm::Communicator& world) {
