@@ -77,7 +77,9 @@ class Engine : public checkpoint::Stateful {
   ~Engine() override;
 
   // Runs the blocks; returns the loss that the last one set: a scalar, the mean over this
-  // micro-batch. Without gradient recording (c10::NoGradGuard) it evaluates.
+  // micro-batch. In the step it counts as much as the block says (Bundle::loss_weight): a language
+  // model's step has the mean over all its labels that are not ignored. Without gradient recording
+  // (c10::NoGradGuard) it evaluates.
   at::Tensor forward(Bundle batch);
 
   // Accumulates the gradients of loss / gradient_accumulation_steps, or, without scale_wrt_gas, of

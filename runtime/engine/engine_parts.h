@@ -24,16 +24,29 @@ namespace ds::engine {
 struct MicroLoss {
   at::Tensor value;
   bool scale_wrt_gas = true;  // as given to backward
+  double weight = 1.0;        // among the step's; 1 where the caller has divided the loss
+};
+
+// A loss that forward has returned, for as long as anybody has it.
+struct ReturnedLoss {
+  c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> loss;
+  double weight = 1.0;  // Bundle::loss_weight
 };
 
 // The micro-batches of the step in progress that this rank has seen.
 struct StepInProgress {
   std::int64_t micro_batches = 0;
+  std::vector<ReturnedLoss> returned;
   std::vector<MicroLoss> losses;
+  std::optional<double> mean_weight;  // of all ranks' losses, once it is known
   std::int64_t tokens = 0;
   std::int64_t samples = 0;
   bool reduced = false;             // the gradients
   bool backward_is_latest = false;  // of forward, backward and step: that micro-batch is still on
+
+  // That of `loss`, or, where it is computed from what forward has returned, the latest's.
+  double FindWeight(const at::Tensor& loss) const;
+  double AddUpWeights() const;  // of the losses, over their number
 };
 
 struct Engine::Parts {
@@ -112,6 +125,10 @@ struct Engine::Parts {
     const std::int64_t gas = scale_wrt_gas ? config.batch.gradient_accumulation_steps : 1;
     return loss_scaler.scale() / static_cast<double>(gas);
   }
+  // Takes the mean of the ranks' weights, unless it is known. Collective.
+  void AgreeOnWeight();
+  // Tells what the reduced gradients are to be divided by. Requires AgreeOnWeight.
+  double gradient_unit() const { return loss_scaler.scale() * step.mean_weight.value(); }
   // Updates the model by a step whose gradients, still times the loss scale, have this global norm.
   // Refuses gradients that the config does not take. Collective.
   Status ApplyUpdate(double scaled_norm, std::vector<optim::ScheduledValues> scheduled);

@@ -76,7 +76,8 @@ StatusOr<TensorAccess::HeldTensor> TensorAccess::Find(const Wanted& wanted) {
     const at::Tensor flat = group.gradients->for_optimizer();
     const zero::FlatRange range =
         result.sharded ? layout.shard(context.world->rank()) : layout.whole();
-    result.scale = parts.loss_scaler.scale();
+    parts.AgreeOnWeight();
+    result.scale = parts.gradient_unit();
     for (const zero::Piece& piece : layout.FindPieces(range)) {
       if (piece.parameter != found.index) continue;
       result.ranges.push_back(

@@ -55,36 +55,44 @@ double FindArrivalFactor(const at::Tensor& loss, double scale) {
 // The same on every rank.
 struct Totals {
   double loss = 0.0;
-  double norm = 0.0;  // of the scaled gradients
+  double norm = 0.0;    // of the scaled gradients
+  double weight = 1.0;  // the mean of the losses'
   std::int64_t tokens = 0;
   std::int64_t samples = 0;
   std::vector<double> rank_losses;
 };
+
+// Where nothing counts all gradients are 0, and anything may be what they are divided by.
+double MeanWeight(double sum, std::size_t ranks) {
+  return sum == 0.0 ? 1.0 : sum / static_cast<double>(ranks);
+}
 
 // What this rank's part of the gradient is of.
 double AddUpLoss(const StepInProgress& step) {
   double to_average = 0.0;
   double to_add = 0.0;
   for (const MicroLoss& loss : step.losses) {
-    (loss.scale_wrt_gas ? to_average : to_add) += loss.value.item<double>();
+    (loss.scale_wrt_gas ? to_average : to_add) += loss.weight * loss.value.item<double>();
   }
   return to_average / static_cast<double>(step.losses.size()) + to_add;
 }
 
 Totals SumOverRanks(const zero::Context& context, const StepInProgress& step, double squares) {
   Totals totals;
-  double all_squares = 0.0;
+  double all_squares = 0.0, all_weights = 0.0;
   for (const std::vector<double>& rank :
        comm::GatherNumbers({AddUpLoss(step), squares, static_cast<double>(step.tokens),
-                            static_cast<double>(step.samples)},
+                            static_cast<double>(step.samples), step.AddUpWeights()},
                            *context.world)) {
     totals.rank_losses.push_back(rank[0]);
     totals.loss += rank[0];
     all_squares += rank[1];
     totals.tokens += static_cast<std::int64_t>(rank[2]);
     totals.samples += static_cast<std::int64_t>(rank[3]);
+    all_weights += rank[4];
   }
-  totals.loss /= static_cast<double>(totals.rank_losses.size());
+  totals.weight = MeanWeight(all_weights, totals.rank_losses.size());
+  totals.loss /= static_cast<double>(totals.rank_losses.size()) * totals.weight;
   totals.norm = std::sqrt(all_squares);
   return totals;
 }
@@ -137,17 +145,43 @@ at::Tensor Engine::forward(Bundle bundle) {
   sharded.EndForward();
   TORCH_CHECK(bundle.loss.defined() && bundle.loss.numel() == 1,
               "the model's last block has set no loss (a scalar): are there labels?");
+  if (c10::GradMode::is_enabled()) {
+    parts_->step.returned.push_back(
+        {decltype(ReturnedLoss::loss)(bundle.loss.getIntrusivePtr()), bundle.loss_weight});
+  }
   return bundle.loss;
 }
 
+double StepInProgress::FindWeight(const at::Tensor& loss) const {
+  for (const ReturnedLoss& known : returned) {
+    if (known.loss._unsafe_get_target() == loss.unsafeGetTensorImpl()) return known.weight;
+  }
+  return returned.empty() ? 1.0 : returned.back().weight;
+}
+
+double StepInProgress::AddUpWeights() const {
+  double sum = 0.0;
+  for (const MicroLoss& loss : losses) sum += loss.weight;
+  return sum / static_cast<double>(losses.size());
+}
+
+void Engine::Parts::AgreeOnWeight() {
+  if (step.mean_weight) return;
+  const auto ranks = comm::GatherNumbers({step.AddUpWeights()}, *sharded->context().world);
+  double sum = 0.0;
+  for (const std::vector<double>& rank : ranks) sum += rank[0];
+  step.mean_weight = MeanWeight(sum, ranks.size());
+}
+
 void Engine::backward(const at::Tensor& loss, bool scale_wrt_gas) {
-  const double scale = parts_->backward_scale(scale_wrt_gas);
+  const double weight = scale_wrt_gas ? parts_->step.FindWeight(loss) : 1.0;
+  const double scale = parts_->backward_scale(scale_wrt_gas) * weight;
   const double factor = FindArrivalFactor(loss, scale);
   parts_->sharded->HoldGradients(parts_->local_gradients);
   parts_->sharded->ScaleGradients(factor);
   loss.backward(at::full_like(loss, scale / factor));
   parts_->sharded->EndBackward();
-  parts_->step.losses.push_back({loss.detach(), scale_wrt_gas});
+  parts_->step.losses.push_back({loss.detach(), scale_wrt_gas, weight});
   ++parts_->step.micro_batches;
   parts_->step.backward_is_latest = true;
 }
@@ -192,13 +226,13 @@ Status Engine::Parts::ApplyUpdate(double scaled_norm,
     DS_RETURN_IF_ERROR(zero::CheckNoneIsUnused(*sharded).WithContext(
         "step " + std::to_string(finished_steps + 1)));
   }
-  const double loss_scale = loss_scaler.scale();
+  const double unit = gradient_unit();
   const double clip =
-      optim::ClipFactor(optimizer->NormToClip(scaled_norm) / loss_scale, config.gradient_clipping);
+      optim::ClipFactor(optimizer->NormToClip(scaled_norm) / unit, config.gradient_clipping);
   ++applied_steps;
   const optim::ScheduledValues first = scheduled[0];
   optimizer->Step({.lr = first.lr,
-                   .gradient_scale = clip / loss_scale,
+                   .gradient_scale = clip / unit,
                    .step = applied_steps,
                    .beta1 = first.momentum,
                    .groups = std::move(scheduled)});
@@ -223,10 +257,11 @@ StatusOr<StepResult> Engine::step() {
   DS_RETURN_IF_ERROR(parts_->ReduceGradientsOnce());
   const Totals totals =
       SumOverRanks(parts_->sharded->context(), parts_->step, optimizer.SumOfSquaresOfShard());
+  parts_->step.mean_weight = totals.weight;
   StepResult result{.boundary = true,
                     .step = parts_->finished_steps + 1,
                     .loss = totals.loss,
-                    .grad_norm = totals.norm / loss_scale,
+                    .grad_norm = totals.norm / parts_->gradient_unit(),
                     .lr = scheduled[0].lr,
                     .loss_scale = loss_scale,
                     .tokens = totals.tokens,

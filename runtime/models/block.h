@@ -30,6 +30,9 @@ struct Bundle {
   at::Tensor hidden;
   // Scalar fp32, the mean over tokens; set by the last block when there are labels.
   at::Tensor loss;
+  // The part of its labels that this mean is over, set with it: means of micro-batches and ranks
+  // are weighted by it, so that every label of a step counts the same.
+  double loss_weight = 1.0;
   std::map<std::string, at::Tensor> extras;  // a model's own tensors, by name
   // Backward will multiply the loss by this (loss scale over accumulation steps): for a block that
   // computes gradients in its forward pass, which in fp16 would vanish without it.

@@ -26,7 +26,9 @@ class LmHead : public FamilyBlock {
     const at::Tensor hidden = norm_->forward(bundle.hidden);
     const at::Tensor& weight = projection_ ? projection_->weight() : embedding_->weight();
     if (bundle.labels.defined()) {
-      bundle.loss = LmLoss(hidden, weight, bundle.labels, bundle.loss_scale);
+      bundle.loss_weight = CountedPart(bundle.labels);
+      const double weight_or_one = bundle.loss_weight == 0.0 ? 1.0 : bundle.loss_weight;
+      bundle.loss = LmLoss(hidden, weight, bundle.labels, bundle.loss_scale * weight_or_one);
     } else {
       bundle.extras["logits"] = Affine(hidden, weight, /*bias=*/{}, WeightLayout::kOutIn);
     }

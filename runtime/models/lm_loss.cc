@@ -50,6 +50,10 @@ using torch::autograd::variable_list;
 constexpr std::int64_t kChunkBytes = std::int64_t{64} << 20;
 constexpr std::int64_t kLeastChunkRows = 64;
 
+std::int64_t CountLabels(const at::Tensor& labels) {
+  return labels.ne(kIgnoredLabel).sum().item<std::int64_t>();
+}
+
 struct Gradients {
   at::Tensor hidden;  // [N, H], undefined when not needed
   at::Tensor weight;  // [V, H], undefined when not needed
@@ -64,8 +68,7 @@ class ChunkedLoss {
         labels_(std::move(labels)),
         gradient_scale_(gradient_scale) {
     CheckLabels();
-    const std::int64_t counted = labels_.ne(kIgnoredLabel).sum().item<std::int64_t>();
-    scale_ = 1.0 / static_cast<double>(counted);
+    scale_ = 1.0 / static_cast<double>(std::max<std::int64_t>(1, CountLabels(labels_)));
   }
 
   // The mean loss; computes the gradients that are needed on the way.
@@ -170,6 +173,11 @@ class LmLossFunction : public torch::autograd::Function<LmLossFunction> {
 };
 
 }  // namespace
+
+double CountedPart(const at::Tensor& labels) {
+  if (labels.numel() == 0) return 0.0;
+  return static_cast<double>(CountLabels(labels)) / static_cast<double>(labels.numel());
+}
 
 void CrossEntropyRowsByOperators(at::Tensor& logits, const RowLabels& labels, double gradient_scale,
                                  at::Tensor* losses) {

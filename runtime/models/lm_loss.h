@@ -17,8 +17,12 @@ namespace ds::models {
 
 inline constexpr std::int64_t kIgnoredLabel = -100;
 
+// The part of `labels` that is not kIgnoredLabel: Bundle::loss_weight.
+double CountedPart(const at::Tensor& labels);
+
 // The mean of -log softmax(hidden · weightᵀ)[label] over all labels that are not kIgnoredLabel, an
-// fp32 scalar. hidden [..., H], weight [V, H], labels [...] int64, already shifted.
+// fp32 scalar; 0 where there are none. hidden [..., H], weight [V, H], labels [...] int64, already
+// shifted.
 //
 // `expected_scale` is the gradient of the loss that backward is expected to bring: the gradients
 // are computed with it, so that they neither vanish in fp16 nor need another pass. Any other one is
