@@ -1,7 +1,5 @@
 #include "runtime/engine/train_loop.h"
 
-#include <ATen/Context.h>
-
 #include <chrono>
 
 #include "runtime/base/split_mix.h"
@@ -9,6 +7,7 @@
 #include "runtime/checkpoint/format/catalog.h"
 #include "runtime/comm/agreement.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/engine/seed_generators.h"
 
 namespace ds::engine {
 namespace {
@@ -16,7 +15,7 @@ namespace {
 // Gives neighbours in (seed, step, rank) unrelated streams.
 void SeedStep(std::uint64_t seed, std::int64_t step, int rank) {
   const auto of_step = SplitMix(SplitMix(seed) ^ static_cast<std::uint64_t>(step));
-  at::manual_seed(SplitMix(of_step ^ static_cast<std::uint64_t>(rank)));
+  SeedGenerators(SplitMix(of_step ^ static_cast<std::uint64_t>(rank)));
 }
 
 // The same requests on every rank: messages reach ranks at different steps.
