@@ -11,6 +11,7 @@
 #include "cli/train/find_model.h"
 #include "cli/train/train_flags.h"
 #include "runtime/base/exit_codes.h"
+#include "runtime/base/printable.h"
 #include "runtime/config/file/check_config.h"
 #include "runtime/config/file/config_text.h"
 #include "runtime/config/file/resolved_config.h"
@@ -42,9 +43,10 @@ void PrintAutos(const config::CheckResult& result) {
 }
 
 void PrintIssues(const config::CheckResult& result) {
-  for (const config::Issue& error : result.errors) std::cerr << "error: " << error.message << "\n";
+  for (const config::Issue& error : result.errors)
+    std::cerr << "error: " << Printable(error.message) << "\n";
   for (const config::Issue& warning : result.warnings) {
-    std::cerr << "warning: " << warning.message << "\n";
+    std::cerr << "warning: " << Printable(warning.message) << "\n";
   }
   std::cerr << std::flush;
 }

@@ -10,6 +10,7 @@
 #include "cli/flags/flag_parser.h"
 #include "runtime/base/byte_size.h"
 #include "runtime/base/exit_codes.h"
+#include "runtime/base/printable.h"
 #include "runtime/base/suggest.h"
 #include "runtime/checkpoint/format/catalog.h"
 #include "runtime/checkpoint/format/file_names.h"
@@ -44,7 +45,8 @@ StatusOr<std::vector<ListedCheckpoint>> CheckpointsBelow(const fs::path& directo
 int VerifyOne(const fs::path& directory, std::ostream& out) {
   const StatusOr<checkpoint::VerifyReport> report = checkpoint::VerifyCheckpoint(directory);
   if (!report.ok()) {
-    out << fmt::format("{}: no checkpoint: {}\n", NameOf(directory), report.status().message());
+    out << fmt::format("{}: no checkpoint: {}\n", NameOf(directory),
+                       Printable(report.status().message()));
     return kExitCheckpoint;
   }
   if (report->ok()) {
@@ -54,7 +56,7 @@ int VerifyOne(const fs::path& directory, std::ostream& out) {
   }
   out << fmt::format("{}: damaged\n", NameOf(directory));
   for (const checkpoint::Damage& damage : report->damages) {
-    out << "  " << checkpoint::Describe(damage) << "\n";
+    out << "  " << Printable(checkpoint::Describe(damage)) << "\n";
   }
   return kExitCheckpoint;
 }
@@ -69,7 +71,7 @@ std::string ListLine(const ListedCheckpoint& listed) {
     }
     what = fmt::format("{:>6} tensors  {:>8}", manifest->tensors.size(), ByteSize(bytes));
   } else {
-    what = "damaged: " + manifest.status().message();
+    what = "damaged: " + Printable(manifest.status().message());
   }
   return fmt::format("{:<12}{}{}\n", NameOf(listed.directory), what,
                      listed.latest ? "  latest" : "");

@@ -16,6 +16,7 @@
 #include "cli/plan/rank_environment.h"
 #include "cli/plan/secrets.h"
 #include "runtime/base/exit_codes.h"
+#include "runtime/base/printable.h"
 
 namespace ds::cli {
 namespace {
@@ -93,7 +94,7 @@ void PrintHosts(const LaunchPlan& plan) {
         if (key != "spare") keys += " " + key + "=" + value;
       }
       if (keys.empty()) continue;
-      std::cout << std::exchange(separator, "") << host.host << ":" << keys << "\n";
+      std::cout << std::exchange(separator, "") << host.host << ":" << Printable(keys) << "\n";
     }
   }
 }
@@ -125,7 +126,7 @@ void PrintTable(const PlannedJob& job) {
   }
   PrintHosts(job.plan);
   if (!job.argv.empty()) std::cout << "\neach runs:";
-  for (const std::string& word : job.argv) std::cout << " " << std::quoted(word, '\'');
+  for (const std::string& word : job.argv) std::cout << " " << std::quoted(Printable(word), '\'');
   std::cout << (job.argv.empty() ? "" : "\n") << std::flush;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "runtime/base/byte_size.h"
+#include "runtime/base/printable.h"
 
 namespace ds::cli {
 namespace {
@@ -60,7 +61,7 @@ bool Progress::OnStep(const v1::RankStep& step, std::int64_t unix_nanos) {
 }
 
 std::string Progress::Line() const {
-  if (!step_.has_value()) return phase_;
+  if (!step_.has_value()) return Printable(phase_);
   std::string line = "step " + std::to_string(*step_);
   if (total_steps_ > 0) line += "/" + std::to_string(total_steps_);
   if (loss_.has_value()) line += "  loss " + Fixed(*loss_, 4);

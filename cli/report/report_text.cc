@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/printable.h"
+
 namespace ds::cli {
 namespace {
 
@@ -39,16 +41,16 @@ std::vector<std::string> Wrap(std::string_view text, std::size_t width) {
 }
 
 std::string ReportTable(std::string_view host, const std::vector<Row>& rows) {
-  std::string table = fmt::format("{}\n\n", host);
+  std::string table = fmt::format("{}\n\n", Printable(host));
   for (const Row& row : rows) {
     std::string head = fmt::format("{:<5} {:<11} ", LevelName(row.level), row.name);
-    for (const std::string& line : Wrap(row.value, kWidth - kTextColumn)) {
+    for (const std::string& line : Wrap(Printable(row.value), kWidth - kTextColumn)) {
       table += fmt::format("{}{}\n", head, line);
       head = std::string(kTextColumn, ' ');
     }
     if (row.hint.empty()) continue;
     std::string mark = "> ";
-    for (const std::string& line : Wrap(row.hint, kWidth - kTextColumn - mark.size())) {
+    for (const std::string& line : Wrap(Printable(row.hint), kWidth - kTextColumn - mark.size())) {
       table += fmt::format("{:{}}{}{}\n", "", kTextColumn, mark, line);
       mark = "  ";
     }

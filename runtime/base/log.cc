@@ -5,6 +5,8 @@
 
 #include <cstdlib>
 
+#include "runtime/base/printable.h"
+
 namespace ds {
 
 void InitLog(const std::string& program) {
@@ -18,8 +20,8 @@ void InitLog(const std::string& program) {
 
 void SetLogLevel(const std::string& level) { spdlog::set_level(spdlog::level::from_str(level)); }
 
-void LogDebug(std::string_view message) { spdlog::debug("{}", message); }
-void LogWarning(std::string_view message) { spdlog::warn("{}", message); }
-void LogError(std::string_view message) { spdlog::error("{}", message); }
+void LogDebug(std::string_view message) { spdlog::debug("{}", Printable(message)); }
+void LogWarning(std::string_view message) { spdlog::warn("{}", Printable(message)); }
+void LogError(std::string_view message) { spdlog::error("{}", Printable(message)); }
 
 }  // namespace ds

@@ -45,6 +45,15 @@ std::size_t ValidUtf8Prefix(std::string_view text) {
   return i;
 }
 
+Utf8Character FirstUtf8Character(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<std::uint8_t>(text[i]); };
+  const std::size_t length = 1 + LeadOf(byte(0)).following;
+  if (length == 1) return {byte(0), 1};
+  char32_t code_point = byte(0) & (0xFFU >> (length + 1));
+  for (std::size_t i = 1; i < length; ++i) code_point = (code_point << 6) | (byte(i) & 0x3FU);
+  return {code_point, length};
+}
+
 void AppendUtf8(char32_t code_point, std::string* out) {
   const auto tail = [&](int shift) {
     *out += static_cast<char>(0x80 | ((code_point >> shift) & 0x3F));

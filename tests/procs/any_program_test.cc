@@ -126,7 +126,7 @@ TEST_F(AnyProgramTest, NamesOfFilesNeedNotBeText) {
   EXPECT_EQ(*ReadFile(folder_.path() / "good/logs/0/rank-00000.out"), std::string("\xFD\0", 2));
   const ProgramResult bad = run("bad", {"--", "./q\xFE"});
   EXPECT_EQ(bad.status, 3) << bad.err;
-  EXPECT_THAT(bad.err, HasSubstr("program './q\xFE'"));
+  EXPECT_THAT(bad.err, HasSubstr("program './q\\xfe'"));
   EXPECT_THAT(bad.err, ::testing::Not(HasSubstr("protobuf")));
 }
 
