@@ -39,7 +39,7 @@ Json RankJson(const PlannedJob& job, const PlannedRank& rank) {
   Json environment = Json::object();
   for (const auto& [name, value] :
        Overlay(job.exports, RankEnvironment(job.plan.world, rank, job.environment))) {
-    environment[name] = IsSecretName(name) ? std::string(kRedacted) : value;
+    environment[name] = IsSecretName(name) ? std::string(kRedacted) : RedactText(value);
   }
   return {{"rank", rank.rank},
           {"host", job.plan.world.host_of(rank).host},

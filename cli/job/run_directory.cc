@@ -20,6 +20,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kIndent = 2;
 constexpr unsigned kFileMode = 0644;
+// What users typed is not for other users to read, however well the secrets in it are known.
+constexpr unsigned kPrivateFileMode = 0600;
 
 // Bytes that are no UTF-8 (a rank's last words) become U+FFFD.
 std::string Dump(const Json& json, int indent) {
@@ -87,7 +89,7 @@ int RunDirectory::NextGeneration() const {
 }
 
 Status RunDirectory::WriteJob(const Json& job, Durability durability) {
-  return WriteFileAtomically(path_ / "job.json", Dump(job, kIndent), kFileMode, durability);
+  return WriteFileAtomically(path_ / "job.json", Dump(job, kIndent), kPrivateFileMode, durability);
 }
 
 StatusOr<Json> RunDirectory::ReadJob() const {

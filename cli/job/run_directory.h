@@ -2,7 +2,8 @@
 
 // RunDirectory: the files of one job, runs/<job>/ unless --run_dir says otherwise.
 //
-//     job.json                          everything needed to repeat or resume the job
+//     job.json                          everything needed to repeat or resume the job but secrets;
+//                                       its owner may read it, nobody else
 //     config.resolved.json              the ds_config in force, and its "origins" (train)
 //     events.jsonl                      what happened, one object a line (not the output)
 //     metrics.jsonl                     one object per optimizer step; restarts append

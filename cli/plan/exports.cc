@@ -157,8 +157,7 @@ StatusOr<GatheredExports> GatherExports(const LaunchFlags& flags) {
 std::vector<std::string> StoredExports(const std::vector<std::string>& words) {
   std::vector<std::string> stored;
   for (const std::string& word : words) {
-    const std::string name = word.substr(0, word.find('='));
-    stored.push_back(IsSecretName(name) ? name : word);
+    stored.push_back(RedactText(word) == word ? word : word.substr(0, word.find('=')));
   }
   return stored;
 }

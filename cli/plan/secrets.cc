@@ -3,45 +3,203 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <optional>
+
+#include "cli/plan/token_shapes.h"
 
 namespace ds::cli {
 namespace {
 
-constexpr std::array<std::string_view, 10> kSecretWords = {
-    "TOKEN",      "KEY",         "APIKEY",     "SECRET", "PASSWORD",
-    "PASSPHRASE", "CREDENTIALS", "CREDENTIAL", "PASSWD", "PAT"};
+template <std::size_t N>
+bool Contains(const std::array<std::string_view, N>& words, std::string_view word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
 
-// The flags in front of a variable when they are glued to it.
-constexpr std::array<std::string_view, 2> kExportFlags = {"--export=", "-x"};
+// A name with one of these, alone or at the end of a word of its, is a secret's.
+constexpr std::array<std::string_view, 9> kSecretEndings = {
+    "SECRET",      "PASSWORD",  "PASSWD",        "PASSPHRASE", "CREDENTIAL",
+    "CREDENTIALS", "ACCESSKEY", "AUTHORIZATION", "SECRETKEY"};
+// A name that ends with one of these is, too,
+constexpr std::array<std::string_view, 6> kLastWords = {"TOKEN", "KEY",  "APIKEY",
+                                                        "PAT",   "PASS", "PWD"};
+constexpr std::array<std::string_view, 2> kLastEndings = {"TOKEN", "APIKEY"};
+// unless one of these says that it is of another kind.
+constexpr std::array<std::string_view, 24> kHarmlessWords = {
+    "PAD",    "EOS",   "BOS",   "UNK",    "SEP",  "CLS",   "MASK",    "SPECIAL",
+    "START",  "END",   "IMAGE", "TEXT",   "SORT", "LABEL", "PRIMARY", "FOREIGN",
+    "PUBLIC", "CACHE", "GROUP", "OUTPUT", "DATA", "INPUT", "TARGET",  "FEATURE"};
+// Names of these say where a secret lies.
+constexpr std::array<std::string_view, 3> kPlaces = {"FILE", "PATH", "DIR"};
+
+bool IsDigit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
+bool IsBlank(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
+bool IsQuote(char c) { return c == '"' || c == '\''; }
+bool IsNameChar(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
+}
+
+// "aws_secret-key2" as AWS, SECRET, KEY: numbers at the end say nothing.
+std::vector<std::string> WordsOf(std::string_view name) {
+  std::vector<std::string> words(1);
+  for (const char c : name) {
+    if (c == '_' || c == '-' || c == '.') {
+      words.emplace_back();
+    } else {
+      words.back() += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    }
+  }
+  while (!words.empty()) {
+    while (!words.back().empty() && IsDigit(words.back().back())) words.back().pop_back();
+    if (!words.back().empty()) break;
+    words.pop_back();
+  }
+  return words;
+}
+
+template <std::size_t N>
+bool EndsWithOneOf(std::string_view word, const std::array<std::string_view, N>& endings) {
+  return std::any_of(endings.begin(), endings.end(),
+                     [&](std::string_view ending) { return word.ends_with(ending); });
+}
+
+// Finds the values in a text that stand behind secret names.
+class ValueScanner {
+ public:
+  explicit ValueScanner(std::string_view text) : text_(text) {}
+
+  std::string Redact() {
+    while (at_ < text_.size()) {
+      if (!AtStartOfName()) {
+        shown_ += text_[at_++];
+        continue;
+      }
+      const std::size_t start = at_;
+      while (at_ < text_.size() && IsNameChar(text_[at_])) ++at_;
+      const std::string_view name = text_.substr(start, at_ - start);
+      shown_ += name;
+      if (IsSecretName(name.substr(std::min(name.find_first_not_of('-'), name.size())))) {
+        HideValue(start, name.starts_with('-'));
+      }
+    }
+    return std::move(shown_);
+  }
+
+ private:
+  bool AtStartOfName() const {
+    return IsNameChar(text_[at_]) && (at_ == 0 || !IsNameChar(text_[at_ - 1]));
+  }
+
+  // The name that began at `start` has just been shown.
+  void HideValue(std::size_t start, bool is_flag) {
+    const bool whole_word = IsFirst(start);
+    std::size_t value = at_;
+    if (value < text_.size() && IsQuote(text_[value])) ++value;  // "name": "value"
+    const std::size_t separator = SkipBlanks(value);
+    if (separator < text_.size() && (text_[separator] == '=' || text_[separator] == ':')) {
+      if (text_.substr(separator).starts_with("://")) return;
+      value = whole_word && text_[separator] == '=' ? separator + 1 : SkipBlanks(separator + 1);
+    } else if (is_flag && separator > at_ && separator < text_.size() && text_[separator] != '-') {
+      value = separator;
+    } else {
+      return;
+    }
+    const std::size_t end =
+        whole_word && text_[value - 1] == '=' ? text_.size() : EndOfValue(&value);
+    if (end == value) return;
+    shown_ += text_.substr(at_, value - at_);
+    shown_ += kRedacted;
+    at_ = end;
+  }
+
+  // Nothing but what may stand in front of an exported NAME=VALUE is before it.
+  bool IsFirst(std::size_t start) const {
+    const std::string_view before = text_.substr(0, start);
+    return before.empty() || before == "--export=" || before == "-x";
+  }
+
+  std::size_t SkipBlanks(std::size_t at) const {
+    while (at < text_.size() && IsBlank(text_[at])) ++at;
+    return at;
+  }
+
+  // One past the value that begins at `*value`, which moves behind an opening quote.
+  std::size_t EndOfValue(std::size_t* value) const {
+    if (*value < text_.size() && IsQuote(text_[*value])) {
+      const char quote = text_[(*value)++];
+      return std::min(text_.find(quote, *value), text_.size());
+    }
+    std::size_t start = *value;
+    for (const std::string_view scheme : {"Bearer ", "Basic ", "Token "}) {
+      if (text_.substr(start).starts_with(scheme)) start += scheme.size();
+    }
+    return std::min(text_.find_first_of(" \t\n\"';&,}", start), text_.size());
+  }
+
+  const std::string_view text_;
+  std::size_t at_ = 0;
+  std::string shown_;
+};
+
+// "scheme://user:PASSWORD@host"
+std::string RedactUrls(std::string text) {
+  for (std::size_t at = text.find("://"); at != std::string::npos; at = text.find("://", at)) {
+    at += 3;
+    const std::size_t end = std::min(text.find_first_of("/?# \t\n\"'", at), text.size());
+    const std::size_t host = std::string_view(text).substr(0, end).rfind('@');
+    const std::size_t colon = text.find(':', at);
+    if (host == std::string::npos || host < at || colon >= host) continue;
+    text.replace(colon + 1, host - colon - 1, kRedacted);
+  }
+  return text;
+}
+
+// "-xNAME=..." is one word to the scanner, which would take "-xNAME" for the name.
+std::size_t LengthOfGluedExport(std::string_view text) {
+  const bool glued = text.starts_with("-x") && text.size() > 2 && text[2] != '=';
+  const std::size_t equals = text.find('=');
+  return glued && equals != std::string_view::npos && IsSecretName(text.substr(2, equals - 2))
+             ? equals + 1
+             : 0;
+}
+
+bool IsSecretFlag(const std::string& word) {
+  return word.starts_with('-') && word.find('=') == std::string::npos &&
+         word.find_first_not_of('-') != std::string::npos &&
+         IsSecretName(word.substr(word.find_first_not_of('-')));
+}
 
 }  // namespace
 
 bool IsSecretName(std::string_view name) {
-  std::string word;
-  for (std::size_t i = 0; i <= name.size(); ++i) {
-    if (i < name.size() && name[i] != '_' && name[i] != '-') {
-      word += static_cast<char>(std::toupper(static_cast<unsigned char>(name[i])));
-      continue;
-    }
-    if (std::find(kSecretWords.begin(), kSecretWords.end(), word) != kSecretWords.end())
-      return true;
-    word.clear();
+  const std::vector<std::string> words = WordsOf(name);
+  if (words.empty() || (words.size() > 1 && Contains(kPlaces, words.back()))) return false;
+  for (const std::string& word : words) {
+    if (EndsWithOneOf(word, kSecretEndings)) return true;
   }
-  return false;
+  if (words.size() == 1 && words[0].ends_with("PWD")) return false;  // the working directory
+  const bool harmless = std::any_of(words.begin(), words.end(), [](const std::string& word) {
+    return Contains(kHarmlessWords, word);
+  });
+  return !harmless &&
+         (Contains(kLastWords, words.back()) || EndsWithOneOf(words.back(), kLastEndings));
 }
 
-std::string RedactWord(const std::string& word) {
-  std::size_t start = 0;
-  for (const std::string_view flag : kExportFlags) {
-    if (word.starts_with(flag)) {
-      start = flag.size();
-      break;
-    }
+std::string RedactText(std::string_view text) {
+  if (const std::size_t length = LengthOfGluedExport(text); length > 0) {
+    return std::string(text.substr(0, length)) + std::string(kRedacted);
   }
-  const std::size_t equals = word.find('=', start);
-  if (equals == std::string::npos) return word;
-  if (!IsSecretName(std::string_view(word).substr(start, equals - start))) return word;
-  return word.substr(0, equals + 1) + std::string(kRedacted);
+  return RedactTokens(ValueScanner(RedactUrls(std::string(text))).Redact(), kRedacted);
+}
+
+std::vector<std::string> RedactWords(const std::vector<std::string>& words) {
+  std::vector<std::string> shown;
+  bool behind_flag = false;
+  for (const std::string& word : words) {
+    shown.push_back(behind_flag && !word.starts_with('-') ? std::string(kRedacted)
+                                                          : RedactText(word));
+    behind_flag = IsSecretFlag(word);
+  }
+  return shown;
 }
 
 }  // namespace ds::cli

@@ -1,6 +1,8 @@
 #pragma once
 
-// Tells which variables are secrets, by their names, and shows them, never by their value.
+// Tells what is a secret among the words and variables of a command line, and shows it, never by
+// its value. A secret is known by the name of its variable or flag, by a URL that holds a password,
+// or by the shape of a well-known token.
 //
 // Pure; safe from any thread.
 
@@ -12,11 +14,17 @@ namespace ds::cli {
 
 inline constexpr std::string_view kRedacted = "<redacted>";
 
-// HF_TOKEN, WANDB_API_KEY, AWS_SECRET_ACCESS_KEY, DB_PASSWORD, ...: the name has a word TOKEN, KEY,
-// SECRET, PASSWORD, PASSWD, PASSPHRASE or CREDENTIAL(S) between its underscores.
+// Whether a variable, flag or field of this name holds a secret: HF_TOKEN, --api-key, PGPASSWORD,
+// AWS_SECRETKEY, clientSecret, ... What only speaks of tokens and keys does not: token_dtype,
+// pad_token, sort_key, PASSWORD_FILE.
 bool IsSecretName(std::string_view name);
 
-// A word of a command line: "[-x|--export=]NAME=VALUE" without the value of a secret.
-std::string RedactWord(const std::string& word);
+// A text without its secrets: the values behind secret names ("NAME=VALUE", "--name VALUE",
+// "name: VALUE"), the passwords of URLs, tokens of known shapes. A word that begins with a secret's
+// NAME= (-x and --export= may stand in front) loses all that follows.
+std::string RedactText(std::string_view text);
+
+// A command line word by word; the word behind a secret's flag is a secret, too.
+std::vector<std::string> RedactWords(const std::vector<std::string>& words);
 
 }  // namespace ds::cli

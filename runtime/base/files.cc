@@ -8,7 +8,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <memory>
+#include <random>
 #include <string>
+#include <utility>
 
 #include "runtime/base/parse_number.h"
 
@@ -55,20 +57,39 @@ Status WriteAll(int fd, std::string_view bytes, std::string_view what) {
   return OkStatus();
 }
 
+namespace {
+
+struct TemporaryFile {
+  UniqueFd fd;
+  std::string path;
+};
+
+// Beside `path`, made by open(2): mkstemp knows no umask.
+StatusOr<TemporaryFile> MakeTemporary(const fs::path& path, unsigned mode) {
+  std::random_device random;
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    std::string name = path.string() + "." + std::to_string(random());
+    UniqueFd fd(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+    if (fd.valid()) return TemporaryFile{std::move(fd), std::move(name)};
+    if (errno != EEXIST) break;
+  }
+  return ErrnoError(errno, path.string());
+}
+
+}  // namespace
+
 Status WriteFileAtomically(const fs::path& path, std::string_view content, unsigned mode,
                            Durability durability) {
   const bool durable = durability == Durability::kDurable;
-  std::string temporary = path.string() + ".XXXXXX";
-  UniqueFd fd(::mkostemp(temporary.data(), O_CLOEXEC));
-  if (!fd.valid()) return ErrnoError(errno, path.string());
-  Status status = WriteAll(fd.get(), content, path.string());
-  if (status.ok() && ::fchmod(fd.get(), mode) != 0) status = ErrnoError(errno, path.string());
-  if (status.ok() && durable && ::fsync(fd.get()) != 0) status = ErrnoError(errno, path.string());
-  if (status.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) {
+  DS_ASSIGN_OR_RETURN(const TemporaryFile temporary, MakeTemporary(path, mode));
+  const int fd = temporary.fd.get();
+  Status status = WriteAll(fd, content, path.string());
+  if (status.ok() && durable && ::fsync(fd) != 0) status = ErrnoError(errno, path.string());
+  if (status.ok() && ::rename(temporary.path.c_str(), path.c_str()) != 0) {
     status = ErrnoError(errno, path.string());
   }
   if (!status.ok()) {
-    ::unlink(temporary.c_str());
+    ::unlink(temporary.path.c_str());
     return status;
   }
   if (!durable) return OkStatus();

@@ -30,7 +30,8 @@ enum class Durability { kWhole, kDurable };
 
 // Writes `content` to `path` so that a reader, or the machine after a crash, sees the old content
 // or the new one, never a part: temporary file in the same folder, fsync, rename, fsync of the
-// folder. On failure the temporary file is removed and `path` is as it was.
+// folder. On failure the temporary file is removed and `path` is as it was. Its permissions are
+// `mode` less the umask.
 Status WriteFileAtomically(const std::filesystem::path& path, std::string_view content,
                            unsigned mode = 0644, Durability durability = Durability::kDurable);
 

@@ -8,30 +8,78 @@
 namespace ds::cli {
 namespace {
 
+using ::testing::ElementsAre;
+
 TEST(SecretsTest, AreKnownByAWordOfTheirName) {
-  for (const char* name : {"HF_TOKEN", "token", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY",
-                           "DB_PASSWORD", "AZUREML_RUN_TOKEN", "AZUREML_BLOB_ACCOUNT_KEY",
-                           "GITHUB_PAT", "GOOGLE_APPLICATION_CREDENTIALS", "APIKEY"}) {
+  for (const char* name :
+       {"HF_TOKEN", "token", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "DB_PASSWORD",
+        "AZUREML_RUN_TOKEN", "AZUREML_BLOB_ACCOUNT_KEY", "GITHUB_PAT",
+        "GOOGLE_APPLICATION_CREDENTIALS", "APIKEY", "PGPASSWORD", "AWS_SECRETKEY", "MYSQL_PWD",
+        "clientSecret", "authToken", "api-key", "HF_TOKEN_2", "DB_PASS", "user.password"}) {
     EXPECT_TRUE(IsSecretName(name)) << name;
   }
   for (const char* name :
-       {"", "PATH", "TOKENIZERS_PARALLELISM", "KEYBOARD", "MONKEY", "NCCL_DEBUG", "PATTERN", "_"}) {
+       {"", "PATH", "TOKENIZERS_PARALLELISM", "KEYBOARD", "MONKEY", "NCCL_DEBUG", "PATTERN", "_",
+        "PWD", "OLDPWD", "token_dtype", "max_tokens", "pad_token", "sort_key", "PGPASSFILE",
+        "PASSWORD_FILE", "key_size", "2"}) {
     EXPECT_FALSE(IsSecretName(name)) << name;
   }
 }
 
 TEST(SecretsTest, WordsLoseTheirSecretValue) {
-  EXPECT_EQ(RedactWord("HF_TOKEN=abc=d"), "HF_TOKEN=<redacted>");
-  EXPECT_EQ(RedactWord("-xHF_TOKEN=abc"), "-xHF_TOKEN=<redacted>");
-  EXPECT_EQ(RedactWord("--export=HF_TOKEN=abc"), "--export=HF_TOKEN=<redacted>");
-  for (const char* word : {"A=1", "--export=A=1", "-x", "HF_TOKEN", "prog", "", "--lr=3e-4"}) {
-    EXPECT_EQ(RedactWord(word), word);
+  EXPECT_EQ(RedactText("HF_TOKEN=abc=d e"), "HF_TOKEN=<redacted>");
+  EXPECT_EQ(RedactText("-xHF_TOKEN=abc"), "-xHF_TOKEN=<redacted>");
+  EXPECT_EQ(RedactText("--export=HF_TOKEN=abc"), "--export=HF_TOKEN=<redacted>");
+  EXPECT_EQ(RedactText("--api-key=x y"), "--api-key=<redacted>");
+  for (const char* word :
+       {"A=1", "--export=A=1", "-x", "HF_TOKEN", "prog", "", "--lr=3e-4", "-xA=1", "token", "=",
+        "--token_dtype=uint16", "--", "-", "a:b", "x@y", "C:\\key", "ssh://user@host:22/path"}) {
+    EXPECT_EQ(RedactText(word), word);
   }
 }
 
+TEST(SecretsTest, TextsLoseTheirSecretsWhereverTheyStand) {
+  const std::vector<std::pair<std::string, std::string>> texts = {
+      {"export HF_TOKEN=abc; run --lr 1", "export HF_TOKEN=<redacted>; run --lr 1"},
+      {"curl --api-key abc -v", "curl --api-key <redacted> -v"},
+      {R"({"password": "a b", "lr": 1})", R"({"password": "<redacted>", "lr": 1})"},
+      {"password: abc", "password: <redacted>"},
+      {"Authorization: Bearer abc", "Authorization: <redacted>"},
+      {"X: Bearer 0123456789", "X: Bearer <redacted>"},
+      {"https://h/p?a=1&access_token=abc&b=2", "https://h/p?a=1&access_token=<redacted>&b=2"},
+      {"postgres://u:p%40w@h/db?x=1", "postgres://u:<redacted>@h/db?x=1"},
+      {"a https://u:p@h https://u:q@h/x", "a https://u:<redacted>@h https://u:<redacted>@h/x"},
+  };
+  for (const auto& [text, shown] : texts) EXPECT_EQ(RedactText(text), shown);
+}
+
+TEST(SecretsTest, TokensAreKnownByTheirShape) {
+  const std::string tail = "0123456789ABCDEF";
+  for (const char* prefix : {"hf_", "sk-", "sk-ant-api03-", "glpat-", "AKIA", "github_pat_abcd"}) {
+    EXPECT_EQ(RedactText("x " + (prefix + tail) + " y"), "x <redacted> y") << prefix;
+    EXPECT_EQ(RedactText("--model=" + (prefix + tail)), "--model=<redacted>") << prefix;
+  }
+  EXPECT_EQ(RedactText("ghp_" + tail + tail), "<redacted>");
+  EXPECT_EQ(RedactText("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N"),
+            "<redacted>");
+  EXPECT_EQ(RedactText("-----BEGIN RSA PRIVATE KEY-----\nMIIB"), "<redacted>");
+  for (const char* word : {"hf_transfer", "sk-learn", "task-0123456789abcdefgh", "AKIAX", "eyJ",
+                           "/data/hf_cache/models", "dapi-gateway"}) {
+    EXPECT_EQ(RedactText(word), word);
+  }
+}
+
+TEST(SecretsTest, TheWordBehindASecretsFlagIsOne) {
+  EXPECT_THAT(RedactWords({"prog", "--hf_token", "abc", "--password", "--lr", "1", "--key"}),
+              ElementsAre("prog", "--hf_token", "<redacted>", "--password", "--lr", "1", "--key"));
+  EXPECT_THAT(RedactWords({"--token_dtype", "uint16"}), ElementsAre("--token_dtype", "uint16"));
+  EXPECT_THAT(RedactWords({"-x", "HF_TOKEN=a b", "-x", "A=1"}),
+              ElementsAre("-x", "HF_TOKEN=<redacted>", "-x", "A=1"));
+}
+
 TEST(SecretsTest, StoredExportsNameASecretOnly) {
-  EXPECT_THAT(StoredExports({"A=1", "HF_TOKEN=abc", "NCCL_*", "HOME"}),
-              ::testing::ElementsAre("A=1", "HF_TOKEN", "NCCL_*", "HOME"));
+  EXPECT_THAT(StoredExports({"A=1", "HF_TOKEN=abc", "NCCL_*", "HOME", "DB=http://u:p@h"}),
+              ElementsAre("A=1", "HF_TOKEN", "NCCL_*", "HOME", "DB"));
 }
 
 }  // namespace
