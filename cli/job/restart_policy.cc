@@ -23,6 +23,7 @@ std::string FindReasonAgainstRestart(Cause cause) {
     case Cause::kSignal:
     case Cause::kOutOfMemory:
     case Cause::kSharedMemoryFull:  // what the ranks had there is free again
+    case Cause::kException:
     case Cause::kRankError:
       return "";
   }

@@ -125,6 +125,7 @@ v1::LaunchRequest MakeLaunchRequest(const JobPlan& job, const RankProgram& progr
   const JobEnvironment environment{
       .job_id = job.job_id,
       .generation = details.generation,
+      .max_restarts = job.flags.max_restarts,
       .master_addr = job.master_addr,
       .master_port = details.master_port,
       .one_device_per_rank = job.flags.one_device_per_rank,

@@ -12,15 +12,33 @@ std::string Join(const std::vector<std::string>& words) {
 void AddIdentity(const WorldPlan& plan, const PlannedRank& rank, Environment* environment) {
   const std::string local_size = std::to_string(plan.host_of(rank).rank_count());
   const std::string node_rank = std::to_string(rank.node_rank);
-  environment->insert(environment->end(), {{"RANK", std::to_string(rank.rank)},
-                                           {"LOCAL_RANK", std::to_string(rank.local_rank)},
-                                           {"WORLD_SIZE", std::to_string(plan.world_size())},
-                                           {"LOCAL_WORLD_SIZE", local_size},
-                                           {"LOCAL_SIZE", local_size},
-                                           {"GROUP_RANK", node_rank},
-                                           {"NODE_RANK", node_rank},
-                                           {"CROSS_RANK", node_rank},
-                                           {"CROSS_SIZE", std::to_string(plan.hosts.size())}});
+  environment->insert(environment->end(),
+                      {{"RANK", std::to_string(rank.rank)},
+                       {"LOCAL_RANK", std::to_string(rank.local_rank)},
+                       {"WORLD_SIZE", std::to_string(plan.world_size())},
+                       {"LOCAL_WORLD_SIZE", local_size},
+                       {"LOCAL_SIZE", local_size},
+                       {"GROUP_RANK", node_rank},
+                       {"NODE_RANK", node_rank},
+                       {"CROSS_RANK", node_rank},
+                       {"CROSS_SIZE", std::to_string(plan.hosts.size())},
+                       {"GROUP_WORLD_SIZE", std::to_string(plan.hosts.size())}});
+}
+
+// What torchrun's ranks find, so that torch.distributed.is_torchelastic_launched() says yes. All
+// ranks have one role. Rank 0 serves the store, and no agent does: a rank that was told otherwise
+// would wait for a server that nobody starts.
+void AddTorchElastic(const WorldPlan& plan, const PlannedRank& rank, const JobEnvironment& job,
+                     Environment* environment) {
+  const std::string& run_id = job.run_id.empty() ? job.job_id : job.run_id;
+  environment->insert(environment->end(),
+                      {{"ROLE_NAME", job.role},
+                       {"ROLE_RANK", std::to_string(rank.rank)},
+                       {"ROLE_WORLD_SIZE", std::to_string(plan.world_size())},
+                       {"TORCHELASTIC_RESTART_COUNT", std::to_string(job.generation)},
+                       {"TORCHELASTIC_MAX_RESTARTS", std::to_string(job.max_restarts)},
+                       {"TORCHELASTIC_USE_AGENT_STORE", "False"}});
+  if (!run_id.empty()) environment->emplace_back("TORCHELASTIC_RUN_ID", run_id);
 }
 
 }  // namespace
@@ -41,7 +59,7 @@ Environment RankEnvironment(const WorldPlan& plan, const PlannedRank& rank,
   if (threads > 0 && !job.user_set_threads) {
     environment.emplace_back("OMP_NUM_THREADS", std::to_string(threads));
   }
-  environment.emplace_back("TORCHELASTIC_RESTART_COUNT", std::to_string(job.generation));
+  AddTorchElastic(plan, rank, job, &environment);
   if (!job.job_id.empty()) environment.emplace_back("DSRUN_JOB_ID", job.job_id);
   environment.emplace_back("DSRUN_GENERATION", std::to_string(job.generation));
   return environment;

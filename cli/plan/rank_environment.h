@@ -15,6 +15,9 @@ namespace ds::cli {
 struct JobEnvironment {
   std::string job_id;  // "" = not known yet: DSRUN_JOB_ID is left out
   int generation = 0;  // 0 at first, one more for each restart
+  int max_restarts = 0;
+  std::string run_id;  // "" = the job's name
+  std::string role = "default";
   std::string master_addr;
   int master_port = 0;  // 0 = not known yet: MASTER_PORT is left out
   bool one_device_per_rank = false;

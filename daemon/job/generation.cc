@@ -1,5 +1,7 @@
 #include "daemon/job/generation.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +18,21 @@ namespace {
 
 // As much as a pipe holds, so that one read empties it.
 constexpr std::size_t kReadBytes = 64 * 1024;
+
+// What a rank has put there is its own, so that nothing is waited for and little is read; "" when
+// there is none.
+std::string ReadErrorFile(const std::string& path) {
+  constexpr off_t kMostBytes = 256 * 1024;
+  const UniqueFd fd(
+      ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC));
+  struct stat info {};
+  if (!fd.valid() || ::fstat(fd.get(), &info) != 0) return "";
+  if (!S_ISREG(info.st_mode) || info.st_size > kMostBytes) return "";
+  std::string content(static_cast<std::size_t>(info.st_size), '\0');
+  const ssize_t got = ::pread(fd.get(), content.data(), content.size(), 0);
+  content.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  return content;
+}
 
 Status AddRank(const Status& status, const v1::RankSpec& spec) {
   return status.WithContext("rank " + std::to_string(spec.rank()));
@@ -85,10 +102,12 @@ void Generation::MakeCgroup(const std::string& job_id) {
 }
 
 Status Generation::StartProcesses(const v1::LaunchRequest& request) {
-  if (!request.files().empty()) {
-    DS_ASSIGN_OR_RETURN(JobDirectory files, JobDirectory::Create(options_.folder, request));
-    options_.host.job_directory = files.path().string();
-    files_.emplace(std::move(files));
+  // Error files are worth less than the job.
+  StatusOr<JobDirectory> files = JobDirectory::Create(options_.folder, request);
+  if (!files.ok() && !request.files().empty()) return files.status();
+  if (files.ok()) {
+    options_.host.job_directory = files->path().string();
+    files_.emplace(std::move(files).value());
   }
   DS_ASSIGN_OR_RETURN(const std::vector<RankCommand> commands, MakeCommands(request));
   MakeCgroup(request.job_id());
@@ -102,7 +121,12 @@ Status Generation::StartProcesses(const v1::LaunchRequest& request) {
     ranks_.push_back(std::make_unique<RankMonitor>(
         context, std::move(processes[i]), grace_,
         RankMonitor::Callbacks{
-            [this](const RankExit& exit, pid_t pid) { return OnRankExit(exit, pid); },
+            [this, error_file = commands[i].error_file](const RankExit& exit, pid_t pid) {
+              v1::RankExited known = OnRankExit(exit, pid);
+              if (exit.failed() && !known.stopping())
+                known.set_error_file(ReadErrorFile(error_file));
+              return known;
+            },
             [this] { OnRankEnded(); }}));
   }
   return OkStatus();

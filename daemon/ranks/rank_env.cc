@@ -139,6 +139,10 @@ StatusOr<RankCommand> MakeRankCommand(const v1::LaunchRequest& request, int inde
   variables[kRankLinkVariable] = std::to_string(kRankLinkFd);
 
   RankCommand command{.rank = spec.rank()};
+  if (!spec.argv(0).empty() && !host.job_directory.empty()) {  // dsrank tells of its errors itself
+    command.error_file = host.job_directory + "/error-" + std::to_string(spec.rank()) + ".json";
+    variables["TORCHELASTIC_ERROR_FILE"] = command.error_file;
+  }
   command.working_directory = request.working_directory();
   command.cores.assign(spec.cores().begin(), spec.cores().end());
   command.takes_input = request.forward_input() && spec.rank() == 0;

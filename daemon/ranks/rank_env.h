@@ -27,7 +27,7 @@ inline constexpr std::string_view kDefaultSearchPath = "/usr/local/bin:/usr/bin:
 struct HostContext {
   std::vector<std::string> environment;  // the daemon's own, "NAME=value"
   std::filesystem::path dsrank;          // empty when this host has none
-  std::string job_directory;             // for v1::kJobDirectory; "" = a job without files
+  std::string job_directory;             // for v1::kJobDirectory and error files; "" = none
 };
 
 // The command of `request.ranks(index)`. kInvalidArgument for what execve could not carry (NUL

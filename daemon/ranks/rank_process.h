@@ -33,6 +33,7 @@ struct RankCommand {
   std::vector<std::uint32_t> memory_nodes;
   std::optional<std::uint32_t> umask;  // none = the daemon's
   std::vector<RankLimit> limits;
+  std::string error_file;    // where a Python program tells of its exception; "" = nowhere
   bool takes_input = false;  // through TakeStdin(), else it reads /dev/null
 };
 

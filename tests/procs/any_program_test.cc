@@ -199,6 +199,48 @@ TEST_F(AnyProgramTest, WhatCannotBeExportedIsRefusedBeforeAnythingRuns) {
   }
 }
 
+TEST_F(AnyProgramTest, APythonExceptionIsTheVerdictsCause) {
+  // What @record of PyTorch does when main() raises.
+  const std::string script =
+      "echo noise >&2; [ $RANK = 1 ] || exec sleep 60; "
+      R"(printf '{"message":{"message":"ValueError: no column","extraInfo":{"py_callstack":)"
+      R"("Traceback:\\n  line 3\\nValueError: no column\\n"}}}' > "$TORCHELASTIC_ERROR_FILE"; exit 1)";
+  const std::string run = (folder_.path() / "raises").string();
+  const ProgramResult result = RunProgram(
+      {DS_BIN_DIR "/dsrun", "--num_gpus", "2", "--run_dir", run, "--", "/bin/sh", "-c", script});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err,
+              HasSubstr("the job failed: rank 1 on localhost raised ValueError: no column"));
+  EXPECT_THAT(result.err, HasSubstr("    |   line 3\n"));
+  const auto verdict = nlohmann::json::parse(*ReadFile(run + "/verdict.json"));
+  EXPECT_EQ(verdict["cause"], "exception");
+}
+
+TEST_F(AnyProgramTest, AnErrorFileThatIsNoneHarmsNobody) {
+  for (const char* make :
+       {"mkfifo \"$TORCHELASTIC_ERROR_FILE\"", "mkdir \"$TORCHELASTIC_ERROR_FILE\"",
+        "echo garbage > \"$TORCHELASTIC_ERROR_FILE\"",
+        "ln -s /dev/zero \"$TORCHELASTIC_ERROR_FILE\""}) {
+    const ProgramResult result =
+        RunProgram({DS_BIN_DIR "/dsrun", "--run_dir", (folder_.path() / "odd").string(), "--",
+                    "/bin/sh", "-c", std::string(make) + "; exit 9"});
+    EXPECT_EQ(result.status, 9) << make << result.err;
+    fs::remove_all(folder_.path() / "odd");
+  }
+}
+
+TEST_F(AnyProgramTest, RanksFindWhatTorchrunTellsThem) {
+  const Variables got =
+      EnvironmentOf({"--nproc_per_node", "1", "--rdzv_id", "mine", "--max_restarts", "3"});
+  EXPECT_EQ(got.at("TORCHELASTIC_RUN_ID"), "mine");
+  EXPECT_EQ(got.at("TORCHELASTIC_MAX_RESTARTS"), "3");
+  EXPECT_EQ(got.at("TORCHELASTIC_RESTART_COUNT"), "0");
+  EXPECT_EQ(got.at("TORCHELASTIC_USE_AGENT_STORE"), "False");
+  EXPECT_EQ(got.at("GROUP_WORLD_SIZE"), "1");
+  EXPECT_EQ(got.at("ROLE_NAME"), "default");
+  EXPECT_THAT(got.at("TORCHELASTIC_ERROR_FILE"), HasSubstr("/error-0.json"));
+}
+
 TEST_F(AnyProgramTest, SecretsReachTheRankButNoFile) {
   const std::string file = Write("env", "DB_PASSWORD=hunter2\n");
   const Variables got =

@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "cli/job/verdict/exit_explanation.h"
+#include "cli/job/verdict/python_error.h"
 #include "runtime/base/exit_codes.h"
 
 namespace ds::cli {
@@ -47,6 +48,17 @@ std::string TimeText(std::int64_t unix_nanos) {
   std::array<char, 32> text{};
   std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S UTC", &utc);
   return text.data();
+}
+
+// An exception says more than the status that Python gives every one of them.
+void ApplyPythonError(const v1::RankExited& exit, Verdict* verdict) {
+  const std::optional<PythonError> error = ParseErrorFile(exit.error_file());
+  if (!error.has_value()) return;
+  verdict->cause = Cause::kException;
+  verdict->message = "rank " + std::to_string(verdict->rank) + " on " + verdict->host + " raised " +
+                     error->message;
+  if (!error->traceback.empty()) verdict->last_lines = error->traceback;
+  verdict->hint.clear();
 }
 
 bool EndedBadly(const v1::RankExited& exit) { return exit.exit_code() != 0 || exit.signal() != 0; }
@@ -209,6 +221,7 @@ Verdict FailureObserver::FromCulprit(const Culprit& culprit) const {
       .hint = explanation.hint,
       .pid = static_cast<int>(exit.pid()),
       .evidence = MakeExitEvidence(exit)};
+  ApplyPythonError(exit, &verdict);
   if (const auto error = errors_.find(rank); error != errors_.end() && exit.signal() == 0) {
     verdict.cause = CauseOfError(exit.exit_code());
     verdict.message = error->second.message();

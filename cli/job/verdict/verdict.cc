@@ -14,6 +14,8 @@ std::string_view CauseName(Cause cause) {
       return "out_of_memory";
     case Cause::kSharedMemoryFull:
       return "shared_memory_full";
+    case Cause::kException:
+      return "exception";
     case Cause::kRankError:
       return "rank_error";
     case Cause::kConfig:

@@ -18,6 +18,7 @@ enum class Cause {
   kSignal,            // a rank was killed by a signal
   kOutOfMemory,       // ... which the kernel's out-of-memory killer sent
   kSharedMemoryFull,  // ... SIGBUS, while /dev/shm was full
+  kException,         // ... after a Python exception that it has told of
   kRankError,         // a rank said what went wrong before it ended
   kConfig,            // a rank refused its config, model or data
   kCheckpoint,        // no usable checkpoint

@@ -41,17 +41,22 @@ TEST(RankEnvironmentTest, EveryNameOnceWithItsMeaning) {
                               {.host = "b", .slots = {1, 3}, .devices = {"1", "3"}}});
   const JobEnvironment job{.job_id = "job-1",
                            .generation = 2,
+                           .max_restarts = 5,
                            .master_addr = "a",
                            .master_port = 29500,
                            .threads_per_rank = 4};
-  EXPECT_THAT(RankEnvironment(plan, plan.ranks[2], job),
-              ElementsAre(Pair("RANK", "2"), Pair("LOCAL_RANK", "1"), Pair("WORLD_SIZE", "3"),
-                          Pair("LOCAL_WORLD_SIZE", "2"), Pair("LOCAL_SIZE", "2"),
-                          Pair("GROUP_RANK", "1"), Pair("NODE_RANK", "1"), Pair("CROSS_RANK", "1"),
-                          Pair("CROSS_SIZE", "2"), Pair("MASTER_ADDR", "a"),
-                          Pair("MASTER_PORT", "29500"), Pair("CUDA_VISIBLE_DEVICES", "1,3"),
-                          Pair("OMP_NUM_THREADS", "4"), Pair("TORCHELASTIC_RESTART_COUNT", "2"),
-                          Pair("DSRUN_JOB_ID", "job-1"), Pair("DSRUN_GENERATION", "2")));
+  EXPECT_THAT(
+      RankEnvironment(plan, plan.ranks[2], job),
+      ElementsAre(
+          Pair("RANK", "2"), Pair("LOCAL_RANK", "1"), Pair("WORLD_SIZE", "3"),
+          Pair("LOCAL_WORLD_SIZE", "2"), Pair("LOCAL_SIZE", "2"), Pair("GROUP_RANK", "1"),
+          Pair("NODE_RANK", "1"), Pair("CROSS_RANK", "1"), Pair("CROSS_SIZE", "2"),
+          Pair("GROUP_WORLD_SIZE", "2"), Pair("MASTER_ADDR", "a"), Pair("MASTER_PORT", "29500"),
+          Pair("CUDA_VISIBLE_DEVICES", "1,3"), Pair("OMP_NUM_THREADS", "4"),
+          Pair("ROLE_NAME", "default"), Pair("ROLE_RANK", "2"), Pair("ROLE_WORLD_SIZE", "3"),
+          Pair("TORCHELASTIC_RESTART_COUNT", "2"), Pair("TORCHELASTIC_MAX_RESTARTS", "5"),
+          Pair("TORCHELASTIC_USE_AGENT_STORE", "False"), Pair("TORCHELASTIC_RUN_ID", "job-1"),
+          Pair("DSRUN_JOB_ID", "job-1"), Pair("DSRUN_GENERATION", "2")));
 }
 
 std::map<std::string, std::string> AsMap(const Environment& environment) {
@@ -64,6 +69,16 @@ TEST(RankEnvironmentTest, WhatIsNotKnownIsLeftOut) {
   EXPECT_FALSE(environment.contains("MASTER_PORT"));
   EXPECT_FALSE(environment.contains("CUDA_VISIBLE_DEVICES"));
   EXPECT_FALSE(environment.contains("OMP_NUM_THREADS"));
+  EXPECT_FALSE(environment.contains("TORCHELASTIC_RUN_ID"));
+}
+
+TEST(RankEnvironmentTest, TheUserMayNameTheRunAndTheRole) {
+  const WorldPlan plan = PlanWorld({{.host = "a", .slots = {0}}});
+  const JobEnvironment job{.job_id = "job-1", .run_id = "mine", .role = "trainer"};
+  const auto environment = AsMap(RankEnvironment(plan, plan.ranks[0], job));
+  EXPECT_EQ(environment.at("TORCHELASTIC_RUN_ID"), "mine");
+  EXPECT_EQ(environment.at("ROLE_NAME"), "trainer");
+  EXPECT_EQ(environment.at("DSRUN_JOB_ID"), "job-1");
 }
 
 TEST(RankEnvironmentTest, OneDevicePerRankMasksTheOthers) {

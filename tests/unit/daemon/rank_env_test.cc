@@ -14,6 +14,8 @@ namespace {
 
 using Strings = std::vector<std::string>;
 
+constexpr char kErrorFile[] = "TORCHELASTIC_ERROR_FILE=/job/error-0.json";
+
 class RankEnvTest : public ::testing::Test {
  protected:
   RankEnvTest() {
@@ -38,13 +40,13 @@ TEST_F(RankEnvTest, TheRanksVariablesLieOverTheJobsOverTheDaemons) {
   Set(request_.add_environment(), "HOME", "/job-home");
   Set(request_.add_environment(), "JOB", "1");
   Set(request_.mutable_ranks(0)->add_environment(), "JOB", "2");
-  EXPECT_EQ(Make()->environment,
-            Strings({"DSRUN_LINK_FD=3", "HOME=/job-home", "JOB=2", "KEPT=1", "PATH=/bin"}));
+  EXPECT_EQ(Make()->environment, Strings({"DSRUN_LINK_FD=3", "HOME=/job-home", "JOB=2", "KEPT=1",
+                                          "PATH=/bin", kErrorFile}));
 }
 
 TEST_F(RankEnvTest, WithoutInheritanceTheDaemonsVariablesAreNotThere) {
   Set(request_.add_environment(), "JOB", "1");
-  EXPECT_EQ(Make()->environment, Strings({"DSRUN_LINK_FD=3", "JOB=1"}));
+  EXPECT_EQ(Make()->environment, Strings({"DSRUN_LINK_FD=3", "JOB=1", kErrorFile}));
 }
 
 TEST_F(RankEnvTest, TheJobDirectoryIsPutIntoArguments) {
