@@ -34,7 +34,7 @@ struct Command {
   std::string_view summary;    // one line
   CommandHandler run;
   // Those that mean something in front of its name: "--hostfile --run_dir", or all. Others are
-  // refused there, but for --log_level, which is dsrun's own.
+  // refused there, but for --log_level and --exit_codes, which are dsrun's own.
   std::string_view launch_flags;
 };
 

@@ -11,6 +11,7 @@
 #include "cli/commands/command_table.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/report_error.h"
+#include "cli/job/final_status.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/log.h"
 #include "runtime/base/suggest.h"
@@ -72,7 +73,8 @@ Status CheckMeaningOfFlags(const CLI::App& app, const Command& command) {
   for (const CLI::Option* option : app.get_options()) {
     if (option->count() == 0) continue;
     const std::string name = "--" + option->get_lnames().front();
-    if (name == "--log_level" || HasWord(command.launch_flags, name)) continue;
+    if (name == "--log_level" || name == "--exit_codes" || HasWord(command.launch_flags, name))
+      continue;
     return InvalidArgumentError(name + " in front of '" + std::string(command.name) +
                                 "' means nothing there; leave it out (its own flags stand behind "
                                 "its name)");
@@ -101,7 +103,24 @@ StatusOr<int> Run(const std::vector<std::string>& command_line) {
   if (!invocation.launch.log_level.empty()) SetLogLevel(invocation.launch.log_level);
   DS_ASSIGN_OR_RETURN(const Command* command, Choose(&invocation, std::move(parsed.rest)));
   DS_RETURN_IF_ERROR(CheckMeaningOfFlags(app, *command));
-  return command->run(invocation);
+  DS_ASSIGN_OR_RETURN(const int status, command->run(invocation));
+  // A command that starts ranks tells a program's own status from dsrun's where the job ends.
+  const bool starts_ranks = command->launch_flags == kAllLaunchFlags;
+  return starts_ranks ? status
+                      : FinalStatus(static_cast<ExitStatus>(status), invocation.launch.exit_codes);
+}
+
+// As far as words can tell it: of a command line that cannot be parsed.
+ExitCodes WantedExitCodes(const std::vector<std::string>& command_line) {
+  for (std::size_t i = 1; i < command_line.size() && command_line[i] != "--"; ++i) {
+    for (const std::string flag : {"--exit_codes", "--exit-codes"}) {
+      const bool glued = command_line[i] == flag + "=distinct";
+      const bool apart = command_line[i] == flag && i + 1 < command_line.size() &&
+                         command_line[i + 1] == "distinct";
+      if (glued || apart) return ExitCodes::kDistinct;
+    }
+  }
+  return ExitCodes::kShell;
 }
 
 }  // namespace
@@ -109,10 +128,12 @@ StatusOr<int> Run(const std::vector<std::string>& command_line) {
 int RunCommandLine(const std::vector<std::string>& command_line) {
   try {
     const StatusOr<int> status = Run(command_line);
-    return status.ok() ? *status : ReportError(status.status(), kExitUsage);
+    if (status.ok()) return *status;
+    return ReportError(status.status(), FinalStatus(kExitUsage, WantedExitCodes(command_line)));
   } catch (const std::filesystem::filesystem_error& error) {
     // Relative paths need a working directory; when that has been removed, this is how it shows.
-    return ReportError(InternalError(error.what()), kExitFailure);
+    return ReportError(InternalError(error.what()),
+                       FinalStatus(kExitFailure, WantedExitCodes(command_line)));
   }
 }
 

@@ -154,6 +154,9 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
   job.argv = ProgramCommand(flags, parsed.rest);
   job.environment.master_addr = MasterAddress(flags, job.plan);
   job.environment.master_port = flags.master_port;
+  job.environment.max_restarts = flags.max_restarts;
+  job.environment.run_id = flags.run_id;
+  job.environment.role = flags.role;
   job.environment.one_device_per_rank = flags.one_device_per_rank;
   job.environment.user_set_threads =
       !RankVariable(job.exports, "OMP_NUM_THREADS").value_or("").empty();

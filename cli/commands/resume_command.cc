@@ -10,6 +10,7 @@
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/launch_flags_json.h"
 #include "cli/flags/report_error.h"
+#include "cli/job/final_status.h"
 #include "cli/job/job_plan.h"
 #include "cli/train/train_inputs.h"
 #include "cli/train/train_program.h"
@@ -59,6 +60,8 @@ void DropReplacedSelection(const LaunchFlags& given, LaunchFlags* stored) {
     stored->num_nodes.reset();
     stored->num_gpus.reset();
   }
+  if (given.total_ranks.has_value()) stored->num_gpus.reset();
+  if (given.num_gpus.has_value()) stored->total_ranks.reset();
   if (given.num_nodes.has_value() || given.num_gpus.has_value()) {
     stored->include.clear();
     stored->exclude.clear();
@@ -140,7 +143,7 @@ StatusOr<int> ResumeCommand(const Invocation& invocation) {
   if (const Status chosen =
           ChooseResumePoint(flags.checkpoint, run.directory->checkpoints(), &inputs);
       !chosen.ok()) {
-    return ReportError(chosen, kExitCheckpoint);
+    return ReportError(chosen, FinalStatus(kExitCheckpoint, flags.launch.exit_codes));
   }
   return RunTraining(std::move(plan), std::move(inputs), invocation.command_line,
                      std::move(run.directory));

@@ -5,11 +5,14 @@
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "runtime/base/suggest.h"
 
 namespace ds::cli {
 namespace {
+
+using Json = nlohmann::json;
 
 constexpr std::size_t kColumns = 80;
 constexpr std::size_t kFlagColumns = 34;  // in front of what a flag does
@@ -84,12 +87,36 @@ std::string FlagWithoutValue(const CLI::App& app, const std::vector<std::string>
   return "";
 }
 
+std::string ToText(const FlagDescriptions& described) {
+  Json flags = Json::array();
+  for (const FlagDescription& flag : described.flags) {
+    flags.push_back({{"names", flag.names}, {"value", flag.value}, {"help", flag.help}});
+  }
+  return Json(
+             {{"usage", described.usage}, {"description", described.description}, {"flags", flags}})
+             .dump() +
+         "\n";
+}
+
 }  // namespace
+
+FlagDescriptions FlagDescriptionsFromText(const std::string& text) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  FlagDescriptions described;
+  if (!json.is_object()) return described;  // of a command that takes none
+  described.usage = json.at("usage");
+  described.description = json.at("description");
+  for (const Json& flag : json.at("flags")) {
+    described.flags.push_back(
+        {.names = flag.at("names"), .value = flag.at("value"), .help = flag.at("help")});
+  }
+  return described;
+}
 
 bool IsFlag(const std::string& word) { return word.size() > 1 && word[0] == '-' && word != "--"; }
 
 FlagParser::FlagParser(const std::string& usage, const std::string& description)
-    : app_(std::make_unique<CLI::App>(description)) {
+    : usage_(usage), app_(std::make_unique<CLI::App>(description)) {
   app_->formatter(std::make_shared<OneNameFormatter>(usage));
   app_->get_formatter()->column_width(kFlagColumns);
   app_->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
@@ -98,8 +125,42 @@ FlagParser::FlagParser(const std::string& usage, const std::string& description)
 
 FlagParser::~FlagParser() = default;
 
-StatusOr<FlagParser::Result> FlagParser::Parse(const std::vector<std::string>& arguments,
-                                               Rest rest) {
+FlagDescriptions FlagParser::Describe() const {
+  FlagDescriptions described{.usage = usage_, .description = app_->get_description()};
+  for (const CLI::Option* option : app_->get_options()) {
+    if (option->get_group().empty() || option->get_positional()) continue;
+    FlagDescription flag{.help = option->get_description()};
+    if (!option->get_lnames().empty()) flag.names.push_back("--" + option->get_lnames().front());
+    for (const std::string& letter : option->get_snames()) flag.names.push_back("-" + letter);
+    if (option->get_expected_min() > 0) flag.value = option->get_type_name();
+    described.flags.push_back(std::move(flag));
+  }
+  return described;
+}
+
+std::vector<std::string> FlagParser::SpellOut(std::vector<std::string> words, Rest rest) const {
+  for (std::size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
+    if (!IsFlag(words[i])) {
+      if (rest == Rest::kProgram) break;
+      continue;
+    }
+    const std::string_view name = std::string_view(words[i]).substr(1, words[i].find('=') - 1);
+    if (std::find(one_dash_names_.begin(), one_dash_names_.end(), name) != one_dash_names_.end()) {
+      words[i].insert(0, "-");
+    }
+    const CLI::Option* option = OptionOf(*app_, words[i]);
+    if (option == nullptr) break;                                             // that is said later
+    if (option->check_name(words[i]) && option->get_expected_min() > 0) ++i;  // its value
+  }
+  return words;
+}
+
+StatusOr<FlagParser::Result> FlagParser::Parse(const std::vector<std::string>& words, Rest rest) {
+  if (words.size() == 1 && words[0] == kDescribeFlagsWord) {
+    std::cout << ToText(Describe()) << std::flush;
+    return Result{.help_shown = true};
+  }
+  const std::vector<std::string> arguments = SpellOut(words, rest);
   app_->prefix_command(rest == Rest::kProgram);
   if (const std::string flag = FlagWithoutValue(*app_, arguments, rest); !flag.empty()) {
     return InvalidArgumentError(flag + " has no value; give one or leave the flag out");
@@ -125,9 +186,11 @@ Status FlagParser::UnknownFlag(const std::string& word) const {
   const std::string name = word.substr(0, word.find('='));
   std::string bare = name.substr(name.find_first_not_of('-'));
   std::replace(bare.begin(), bare.end(), '-', '_');
+  const bool is_letter = name[1] != '-';  // with its value behind it, perhaps
   for (const RefusedFlag& refused : refused_) {
-    if (bare != refused.name) continue;
-    return InvalidArgumentError("--" + bare + " is not supported: " + std::string(refused.instead));
+    if (is_letter ? bare.substr(0, 1) != refused.name : bare != refused.name) continue;
+    return InvalidArgumentError((is_letter ? "-" : "--") + std::string(refused.name) +
+                                " is not supported: " + std::string(refused.instead));
   }
   std::vector<std::string> known;
   for (const CLI::Option* option : app_->get_options()) {

@@ -20,9 +20,26 @@ namespace ds::cli {
 
 // A flag of another program's and what to do instead.
 struct RefusedFlag {
-  std::string_view name;  // with '_', without "--"
+  std::string_view name;  // with '_', without dashes; a single letter stands behind one
   std::string_view instead;
 };
+
+// What a parser takes, told to programs: see FlagParser::Describe.
+struct FlagDescription {
+  std::vector<std::string> names;  // "--num_gpus", "-n"; one spelling of each
+  std::string value;               // "FILE", "auto|cpu|cuda"; "" = the flag has none
+  std::string help;
+};
+struct FlagDescriptions {
+  std::string usage;  // behind "dsrun "
+  std::string description;
+  std::vector<FlagDescription> flags;
+};
+
+// The only word of a command line that asks for them; they are printed for
+// FlagDescriptionsFromText.
+inline constexpr std::string_view kDescribeFlagsWord = "--describe_flags";
+FlagDescriptions FlagDescriptionsFromText(const std::string& text);
 
 // A parser whose help begins "Usage: dsrun <usage>".
 class FlagParser {
@@ -34,9 +51,15 @@ class FlagParser {
 
   CLI::App& app() { return *app_; }
 
+  // Without positionals, hidden flags and the spellings with '-'.
+  FlagDescriptions Describe() const;
+
   // These are not unknown, but not done either: Parse says what there is instead. They outlive it.
   // A flag of the app's that refuses would cost every start, given or not.
   void Refuse(std::span<const RefusedFlag> flags) { refused_ = flags; }
+
+  // These names may be written with one dash: "-np" is "--np". They outlive Parse.
+  void TakeWithOneDash(std::span<const std::string_view> names) { one_dash_names_ = names; }
 
   // The words that are left when flags and declared positionals have been taken.
   enum class Rest {
@@ -47,13 +70,17 @@ class FlagParser {
     bool help_shown = false;        // --help was given and printed: return kExitOk
     std::vector<std::string> rest;  // with Rest::kProgram; keeps a leading "--"
   };
-  StatusOr<Result> Parse(const std::vector<std::string>& arguments, Rest rest);
+  StatusOr<Result> Parse(const std::vector<std::string>& words, Rest rest);
 
  private:
   Status UnknownFlag(const std::string& word) const;
+  // `words` with two dashes in front of such names.
+  std::vector<std::string> SpellOut(std::vector<std::string> words, Rest rest) const;
 
+  const std::string usage_;
   std::unique_ptr<CLI::App> app_;
   std::span<const RefusedFlag> refused_;
+  std::span<const std::string_view> one_dash_names_;
 };
 
 // "-n" and "--name", with or without a value; "-" and "--" are words.

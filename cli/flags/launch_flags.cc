@@ -7,6 +7,7 @@
 #include <map>
 
 #include "cli/flags/flag_parser.h"
+#include "cli/flags/foreign_flags.h"
 #include "cli/flags/log_filter.h"
 #include "cli/flags/number_checks.h"
 #include "cli/flags/process_settings.h"
@@ -14,7 +15,6 @@
 namespace ds::cli {
 namespace {
 
-constexpr int kMaxPort = 65535;
 constexpr int kMaxRanksPerHost = 4096;
 constexpr int kMaxHosts = 65536;
 
@@ -22,21 +22,6 @@ constexpr int kMaxHosts = 65536;
 CLI::Validator OneOf(std::vector<std::string> names) {
   return CLI::IsMember(std::move(names)).description("");
 }
-
-// DeepSpeed's flags that dsrun does not do.
-constexpr RefusedFlag kRefusedFlags[] = {
-    {"min_elastic_nodes", "there is no elastic mode; see --max_restarts"},
-    {"max_elastic_nodes", "there is no elastic mode; see --max_restarts"},
-    {"elastic_training", "there is no elastic mode; see --max_restarts"},
-    {"autotuning", "there is no tuner"},
-    {"node_rank", "dsrun starts every host itself; give it all hosts in --hostfile"},
-    {"no_ssh", "dsrun starts every host itself; give it all hosts in --hostfile"},
-    {"launcher_args", "dsrun uses no outside launcher"},
-    {"force_multi", "a host is remote when it is not this machine, not by a flag"},
-    {"save_pid", "a running job writes its pid to job.json in its run directory"},
-    {"enable_each_rank_log", "every rank always has its log files in the run directory"},
-    {"venv_script", "no shell is involved; name the interpreter with --python"},
-};
 
 void AddHostFlags(CLI::App& app, LaunchFlags* flags) {
   app.add_option(FlagNames("hostfile", "-H"), flags->hostfile,
@@ -82,9 +67,9 @@ void AddRankFlags(CLI::App& app, LaunchFlags* flags) {
   app.add_option_function<std::string>(
          FlagNames("device"),
          [flags, devices](const std::string& name) { flags->device = devices.at(name); },
-         "auto (a GPU where there is one), cpu or cuda")
+         "auto: a GPU where there is one")
       ->check(OneOf({"auto", "cpu", "cuda"}))
-      ->type_name("DEVICE");
+      ->type_name("auto|cpu|cuda");
   app.add_flag(FlagNames("one_device_per_rank"), flags->one_device_per_rank,
                "show each rank only its own device");
   app.add_flag(FlagNames("bind_cores_to_rank"), flags->bind_cores_to_rank,
@@ -94,7 +79,7 @@ void AddRankFlags(CLI::App& app, LaunchFlags* flags) {
       ->type_name("CORES");
   app.add_option(FlagNames("python"), flags->python, "interpreter of *.py programs")
       ->type_name("PATH");
-  app.add_flag(FlagNames("module"), flags->module, "PROGRAM is a Python module (python3 -m)");
+  app.add_flag(FlagNames("module", "-m"), flags->module, "PROGRAM is a Python module (python3 -m)");
   app.add_flag(FlagNames("no_python"), flags->no_python, "execute a *.py program directly");
   app.add_flag(FlagNames("pass_local_rank"), flags->pass_local_rank,
                "add --local_rank=N to the program's arguments");
@@ -152,26 +137,20 @@ void AddJobFlags(CLI::App& app, LaunchFlags* flags) {
       ->type_name("RANKS");
   app.add_flag(FlagNames("errors_only"), flags->errors_only,
                "show what ranks write to standard error only, and no progress");
-  app.add_option(FlagNames("log_level"), flags->log_level,
-                 "of dsrun itself: debug, info, warning, error, critical")
-      ->check(OneOf({"debug", "info", "warning", "error", "critical"}))
-      ->type_name("LEVEL");
-}
-
-// Flags of DeepSpeed's command lines that ask for what happens anyway.
-void AddDeepSpeedFlags(CLI::App& app) {
-  const std::string hidden;
-  app.add_flag(FlagNames("no_local_rank"))->group(hidden);
-  app.add_flag(FlagNames("no_ssh_check"))->group(hidden);
+  app.add_flag(FlagNames("timestamps"), flags->timestamps,
+               "show when each line of the ranks came, in UTC");
+  const std::map<std::string, ExitCodes> exit_codes = {{"shell", ExitCodes::kShell},
+                                                       {"distinct", ExitCodes::kDistinct}};
   app.add_option_function<std::string>(
-         FlagNames("launcher"),
-         [](const std::string& name) {
-           if (name == "pdsh" || name == "ssh") return;
-           throw CLI::ValidationError("--launcher " + name +
-                                      " is not supported: dsrun starts its own daemon on every "
-                                      "host; drop the flag");
-         })
-      ->group(hidden);
+         FlagNames("exit_codes"),
+         [flags, exit_codes](const std::string& name) { flags->exit_codes = exit_codes.at(name); },
+         "distinct: dsrun's own statuses are 241 to 247 instead of 1 to 6 and 128+N, so that "
+         "none is taken for a program's; see dsrun help (default: shell)")
+      ->check(OneOf({"shell", "distinct"}))
+      ->type_name("shell|distinct");
+  app.add_option(FlagNames("log_level"), flags->log_level, "how much dsrun says of itself")
+      ->check(OneOf({"debug", "info", "warning", "error", "critical"}))
+      ->type_name("debug|info|warning|error|critical");
 }
 
 }  // namespace
@@ -194,8 +173,7 @@ void AddLaunchFlags(FlagParser* parser, LaunchFlags* flags) {
   AddRankFlags(app, flags);
   AddProcessFlags(app, flags);
   AddJobFlags(app, flags);
-  AddDeepSpeedFlags(app);
-  parser->Refuse(kRefusedFlags);
+  AddForeignFlags(parser, flags);
 }
 
 Status CheckLaunchFlags(const LaunchFlags& flags) {
@@ -204,6 +182,15 @@ Status CheckLaunchFlags(const LaunchFlags& flags) {
   }
   if (!flags.bind_core_list.empty() && !flags.bind_cores_to_rank) {
     return InvalidArgumentError("--bind_core_list needs --bind_cores_to_rank");
+  }
+  if (flags.this_host_only && flags.hostfile.has_value()) {
+    return InvalidArgumentError(
+        "--standalone and --node_rank 0 mean this host and no other, --hostfile means its hosts; "
+        "give one of them");
+  }
+  if (flags.total_ranks.has_value() && flags.num_gpus.has_value()) {
+    return InvalidArgumentError(
+        "-n counts the ranks of the whole job, --num_gpus those of each host; give one of them");
   }
   if (flags.module && flags.no_python) {
     return InvalidArgumentError("--module and --no_python exclude one another");

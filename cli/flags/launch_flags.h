@@ -4,8 +4,7 @@
 // commands take them behind their name as well, where they override. Names are DeepSpeed's, each in
 // `_` and `-` spelling.
 //
-// A DeepSpeed flag with no meaning here is refused by name with what to do instead; one that asks
-// for what happens anyway (--no_local_rank, --no_ssh_check) is accepted.
+// Those of other launchers are in foreign_flags.h.
 
 #include <optional>
 #include <string>
@@ -20,6 +19,9 @@ class FlagParser;
 
 enum class Device { kAuto, kCpu, kCuda };
 
+// They say which statuses dsrun ends with for reasons of its own: see exit_codes.h.
+enum class ExitCodes { kShell, kDistinct };
+
 std::string_view DeviceName(Device device);  // "auto", "cpu", "cuda"
 
 struct LaunchFlags {
@@ -29,9 +31,14 @@ struct LaunchFlags {
   std::string exclude;
   std::optional<int> num_nodes;
   std::optional<int> num_gpus;
+  std::optional<int> total_ranks;  // of the whole job: the first slots of the hosts
+  bool this_host_only = false;     // so the user said; contradicts a hostfile
   // Rendezvous: "" and 0 = chosen by the daemon of rank 0's host.
   std::string master_addr;
   int master_port = 0;
+  // Torchrun's variables name the job and its ranks so.
+  std::string run_id;  // "" = the job's own name
+  std::string role = "default";
   // Reaching other hosts.
   int ssh_port = 0;  // 0 = as ~/.ssh/config says, else 22
   double ssh_timeout = 20;
@@ -57,11 +64,13 @@ struct LaunchFlags {
   bool quiet = false;
   std::string log_ranks;  // of which ranks the console shows the output; "" = all
   bool errors_only = false;
+  bool timestamps = false;
+  ExitCodes exit_codes = ExitCodes::kShell;
   std::string log_level;  // "" = as DSRUN_LOG_LEVEL says
 };
 
-// Declares the flags, writing into `flags` (which outlives the parse), and DeepSpeed's that are
-// refused.
+// Declares the flags, writing into `flags` (which outlives the parse), and those of other
+// launchers.
 void AddLaunchFlags(FlagParser* parser, LaunchFlags* flags);
 
 // Checks what single values cannot show: flags that exclude one another.

@@ -16,6 +16,9 @@ void VisitFlags(Flags& flags, const Visit& visit) {
   visit("exclude", flags.exclude);
   visit("num_nodes", flags.num_nodes);
   visit("num_gpus", flags.num_gpus);
+  visit("total_ranks", flags.total_ranks);
+  visit("run_id", flags.run_id);
+  visit("role", flags.role);
   visit("master_addr", flags.master_addr);
   visit("master_port", flags.master_port);
   visit("ssh_port", flags.ssh_port);
@@ -40,6 +43,8 @@ void VisitFlags(Flags& flags, const Visit& visit) {
   visit("quiet", flags.quiet);
   visit("log_ranks", flags.log_ranks);
   visit("errors_only", flags.errors_only);
+  visit("timestamps", flags.timestamps);
+  visit("exit_codes", flags.exit_codes);
   visit("log_level", flags.log_level);
 }
 
@@ -48,6 +53,7 @@ Json Write(const T& value) {
   return value;
 }
 Json Write(const Device& device) { return DeviceName(device); }
+Json Write(const ExitCodes& codes) { return codes == ExitCodes::kDistinct ? "distinct" : "shell"; }
 template <typename T>
 Json Write(const std::optional<T>& value) {
   return value.has_value() ? Json(*value) : Json(nullptr);
@@ -60,6 +66,9 @@ void Read(const Json& json, T* value) {
 void Read(const Json& json, Device* device) {
   const auto name = json.get<std::string>();
   *device = name == "cpu" ? Device::kCpu : name == "cuda" ? Device::kCuda : Device::kAuto;
+}
+void Read(const Json& json, ExitCodes* codes) {
+  *codes = json.get<std::string>() == "distinct" ? ExitCodes::kDistinct : ExitCodes::kShell;
 }
 template <typename T>
 void Read(const Json& json, std::optional<T>* value) {

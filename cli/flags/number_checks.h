@@ -14,6 +14,8 @@ class Validator;
 
 namespace ds::cli {
 
+inline constexpr int kMaxPort = 65535;
+
 CLI::Validator WholeNumber(std::int64_t low,
                            std::int64_t high = std::numeric_limits<std::int64_t>::max());
 CLI::Validator AnyWholeNumber();

@@ -126,6 +126,8 @@ v1::LaunchRequest MakeLaunchRequest(const JobPlan& job, const RankProgram& progr
       .job_id = job.job_id,
       .generation = details.generation,
       .max_restarts = job.flags.max_restarts,
+      .run_id = job.flags.run_id,
+      .role = job.flags.role,
       .master_addr = job.master_addr,
       .master_port = details.master_port,
       .one_device_per_rank = job.flags.one_device_per_rank,

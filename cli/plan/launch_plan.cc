@@ -83,7 +83,8 @@ StatusOr<HostSlots> LocalPool(const LaunchFlags& flags, const ThisHost& this_hos
     DS_RETURN_IF_ERROR(CheckDistinct(devices));
     return DeviceSlots("localhost", devices);
   }
-  return CpuSlots("localhost", flags.num_gpus.value_or(this_host.numa_node_count));
+  return CpuSlots("localhost",
+                  flags.total_ranks.value_or(flags.num_gpus.value_or(this_host.numa_node_count)));
 }
 
 std::vector<HostSlots> HostfilePool(const std::vector<HostEntry>& entries, Device device) {
@@ -143,6 +144,27 @@ StatusOr<Selection> Select(const LaunchFlags& flags, const std::vector<HostSlots
   return selection;
 }
 
+// -n: the first `count` slots of the hosts, in their order. Hosts without any do not take part.
+Status KeepFirstRanks(int count, std::vector<HostSlots>* hosts) {
+  int left = count;
+  std::size_t used = 0;
+  for (; used < hosts->size() && left > 0; ++used) {
+    HostSlots& host = (*hosts)[used];
+    const std::size_t taken = std::min(host.slots.size(), static_cast<std::size_t>(left));
+    host.slots.resize(taken);
+    if (!host.devices.empty()) host.devices.resize(taken);
+    left -= static_cast<int>(taken);
+  }
+  if (left > 0) {
+    const int slots = count - left;
+    return InvalidArgumentError(
+        "-n " + std::to_string(count) + ": there " +
+        (slots == 1 ? "is 1 slot" : "are " + std::to_string(slots) + " slots"));
+  }
+  hosts->resize(used);
+  return OkStatus();
+}
+
 // As far as the cores are known here; the daemons of the hosts tell the rest when the job starts.
 Status BindKnownCores(const LaunchFlags& flags, const ThisHost& this_host, LaunchPlan* plan) {
   HostCores available;
@@ -173,6 +195,9 @@ StatusOr<LaunchPlan> MakeLaunchPlan(const LaunchFlags& flags, const ThisHost& th
     pool = {std::move(local)};
   }
   DS_ASSIGN_OR_RETURN(Selection selection, Select(flags, pool, entries));
+  if (flags.total_ranks.has_value()) {
+    DS_RETURN_IF_ERROR(KeepFirstRanks(*flags.total_ranks, &selection.hosts));
+  }
   plan.world = PlanWorld(selection.hosts);
   for (const HostSlots& spare : selection.spares) {
     plan.spares.push_back({.host = spare.host, .slots = spare.slots, .devices = spare.devices});

@@ -9,6 +9,7 @@
 
 #include "cli/console/console.h"
 #include "cli/flags/report_error.h"
+#include "cli/job/final_status.h"
 #include "cli/job/job_controller.h"
 #include "cli/session/start_hosts.h"
 #include "cli/session/user_signals.h"
@@ -190,7 +191,8 @@ int Conclude(const JobOutcome& outcome, const JobPlan& plan, RunDirectory* run_d
     if (plan.trains) ShowSummary(plan, *run_directory, console);
     return kExitOk;
   }
-  const Verdict& verdict = outcome.failure();
+  Verdict verdict = outcome.failure();
+  verdict.exit_code = FinalStatus(verdict, plan.flags.exit_codes);
   if (const Status written = run_directory->WriteVerdict(verdict); !written.ok()) {
     console->Notice("verdict.json is not written: " + written.message());
   }
@@ -211,7 +213,9 @@ StatusOr<int> RunJob(const JobPlan& plan, const Program& program, RunDirectory* 
 
   JobSession session(plan, program, run_directory, &signals, &console);
   const Status started = session.StartHosts();
-  if (!started.ok()) return ReportError(started, kExitPreflight);
+  if (!started.ok()) {
+    return ReportError(started, FinalStatus(kExitPreflight, plan.flags.exit_codes));
+  }
   const JobOutcome outcome = session.Run();
   return Conclude(outcome, plan, run_directory, &console);
 }

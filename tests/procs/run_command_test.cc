@@ -70,6 +70,45 @@ TEST_F(RunCommandTest, EveryRankRunsAndItsOutputIsKeptAndShown) {
   EXPECT_EQ(job["argv"][4], "a b");
 }
 
+TEST_F(RunCommandTest, DistinctExitCodesAreNobodyElses) {
+  const std::vector<std::string> distinct = {"--exit_codes", "distinct"};
+  EXPECT_EQ(Run(distinct, "exit 3").status, 3);
+  fs::remove_all(run());
+  EXPECT_EQ(Run(distinct, "exit 243").status, 240);
+  EXPECT_THAT(Verdict()["proof"], HasSubstr("exited with status 243"));
+  EXPECT_EQ(Verdict()["exit_code"], 240);
+  fs::remove_all(run());
+  const std::string dsrun = DS_BIN_DIR "/dsrun";
+  EXPECT_EQ(RunProgram({dsrun, "--exit-codes=distinct", "--run_dir", run().string(), "--",
+                        "/no/such/program"})
+                .status,
+            243);
+  EXPECT_EQ(RunProgram({dsrun, "--exit_codes", "distinct", "--bogus"}).status, 242);
+  EXPECT_EQ(RunProgram({dsrun, "--exit_codes", "distinct", "checkpoint", "list", "/no"}).status,
+            246);
+  EXPECT_EQ(RunProgram({dsrun, "--exit_codes", "distinct", "version"}).status, 0);
+  fs::remove_all(run());
+  Program program(Command(distinct, "echo runs; exec sleep 60"));
+  ASSERT_TRUE(program.WaitForOutput("runs"));
+  program.Signal(SIGTERM);
+  EXPECT_EQ(program.Wait().status, 247);
+}
+
+TEST_F(RunCommandTest, RanksOfTheWholeJobAreCounted) {
+  ASSERT_TRUE(WriteFileAtomically(folder_.path() / "hosts",
+                                  "localhost slots=2\n127.0.0.1 slots=2\n127.0.0.2 slots=2\n")
+                  .ok());
+  const std::string hosts = (folder_.path() / "hosts").string();
+  const ProgramResult result = Run({"-H", hosts, "-np", "3"},
+                                   "echo $RANK of $WORLD_SIZE on $GROUP_RANK of $GROUP_WORLD_SIZE");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(Content("logs/0/rank-00002.out"), "2 of 3 on 1 of 2\n");
+  fs::remove_all(run());
+  EXPECT_EQ(Run({"-H", hosts, "-n", "7"}, "true").err, "dsrun: -n 7: there are 6 slots\n");
+  EXPECT_EQ(Run({"-n", "3"}, "exit 0").status, 0);
+  EXPECT_TRUE(fs::exists(run() / "logs/0/rank-00002.out"));
+}
+
 TEST_F(RunCommandTest, ArgumentsReachTheProgramUntouched) {
   const ProgramResult result = Run({}, R"(printf '<%s>' "$@")");
   EXPECT_EQ(result.status, 0) << result.err;

@@ -13,8 +13,11 @@ TEST(LaunchFlagsJsonTest, RoundTrip) {
                           .exclude = "b",
                           .num_nodes = 2,
                           .num_gpus = 3,
+                          .total_ranks = 4,
                           .master_addr = "m",
                           .master_port = 4,
+                          .run_id = "i",
+                          .role = "trainer",
                           .ssh_port = 5,
                           .ssh_timeout = 6.5,
                           .lease_seconds = 7.5,
@@ -37,6 +40,8 @@ TEST(LaunchFlagsJsonTest, RoundTrip) {
                           .quiet = true,
                           .log_ranks = "0",
                           .errors_only = true,
+                          .timestamps = true,
+                          .exit_codes = ExitCodes::kDistinct,
                           .log_level = "debug"};
   const nlohmann::ordered_json json = ToJson(flags);
   const auto read = LaunchFlagsFromJson(json);
