@@ -21,7 +21,6 @@ SOURCES = ("cli", "daemon", "runtime")
 INTERFACES = {"runtime/engine/engine.h", "runtime/engine/tensor_access.h", "runtime/models/block.h"}
 ALLOWED = {
     "dropped_lines": "tells a test what a blocked console has lost",
-    "Flush": "tests wait for what a console has written",
     "CancelWatch": "tests end a watch that has no job",
     "MakeLocalWorld": "ranks as threads, for tests",
     "Recv": "the other half of Send, until pipelines use both",

@@ -9,13 +9,16 @@
 #include <utility>
 
 #include "runtime/base/files.h"
+#include "runtime/base/printable.h"
 
 namespace ds::cli {
 namespace {
 
 constexpr std::int64_t kPlainEveryNanos = 5'000'000'000;
 constexpr std::int64_t kDrawEveryNanos = 100'000'000;
+constexpr std::size_t kMaxLiveLines = 8;
 constexpr const char* kEraseLine = "\r\x1b[K";
+constexpr const char* kEraseLineAbove = "\x1b[1A\x1b[K";
 
 }  // namespace
 
@@ -24,6 +27,7 @@ ConsoleOptions DetectConsole() {
   const char* terminal = std::getenv("TERM");
   const bool dumb = terminal == nullptr || std::string_view(terminal) == "dumb";
   options.live_line = ::isatty(STDOUT_FILENO) == 1 && !dumb;
+  options.live_errors = options.live_line && ::isatty(STDERR_FILENO) == 1;
   options.colours = ::isatty(STDERR_FILENO) == 1 && !dumb && std::getenv("NO_COLOR") == nullptr;
   winsize size{};
   if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
@@ -33,7 +37,13 @@ ConsoleOptions DetectConsole() {
 }
 
 Console::Console(const ConsoleOptions& options, BacklogWriter* writer)
-    : options_(options), writer_(writer), progress_(options.total_steps) {}
+    : options_(options),
+      writer_(writer),
+      progress_(options.total_steps),
+      unfinished_({.redraws_out = options.live_line,
+                   .redraws_err = options.live_line && options.live_errors,
+                   .prompts = options.prompts}),
+      collapser_(options.timestamps) {}
 
 void Console::OnEvent(const HostEvent& event) {
   if (options_.quiet) {
@@ -43,6 +53,9 @@ void Console::OnEvent(const HostEvent& event) {
   if (event.event.has_rank_output()) {
     OnOutput(event);
     return;
+  }
+  if (event.event.has_rank_exited()) {
+    ShowUnfinished(unfinished_.TakeOf(static_cast<int>(event.event.rank_exited().rank())));
   }
   if (event.event.has_rank_report()) ShowReport(event.event.rank_report());
   if (event.event.has_rank_exited()) ShowExit(event.host, event.event.rank_exited());
@@ -65,17 +78,24 @@ void Console::OnOutput(const HostEvent& event) {
   const v1::RankOutput& output = event.event.rank_output();
   const bool is_stderr = output.stream() == v1::RankOutput::STDERR;
   if (!options_.shown.Shows(static_cast<int>(output.rank()), is_stderr)) return;
-  collapser_.Add({.text = output.data(),
-                  .is_stderr = is_stderr,
-                  .rank = static_cast<int>(output.rank()),
-                  .host = event.host,
-                  .unix_nanos = event.event.unix_nanos()});
+  OutputChunk chunk{.text = output.data(),
+                    .is_stderr = is_stderr,
+                    .rank = static_cast<int>(output.rank()),
+                    .host = event.host,
+                    .unix_nanos = event.event.unix_nanos()};
+  unfinished_.Add(&chunk, output.partial());
+  if (!chunk.text.empty()) collapser_.Add(std::move(chunk));
   ShowLines(collapser_.TakeRipe(event.event.unix_nanos()));
+  if (output.partial() && options_.live_line) DrawNow(event.event.unix_nanos());
+}
+
+void Console::ShowUnfinished(std::vector<OutputChunk> chunks) {
+  for (OutputChunk& chunk : chunks) collapser_.Add(std::move(chunk));
 }
 
 void Console::OnQuiet() {
   ShowLines(collapser_.TakeAll());
-  if (options_.live_line && !options_.quiet && !options_.errors_only) Draw();
+  if (options_.live_line && !options_.quiet) Draw();
 }
 
 void Console::ShowLines(std::vector<TaggedText> lines) {
@@ -100,19 +120,46 @@ void Console::OnStep(std::int64_t unix_nanos) {
   }
 }
 
+// One column stays free: a terminal may wrap when its last one is filled.
+std::vector<std::string> Console::LiveRows() const {
+  const int columns = std::max(1, options_.columns - 1);
+  std::vector<std::string> rows;
+  if (!options_.errors_only && !progress_.Line().empty()) {
+    rows.push_back(FitRow(progress_.Line(), columns));
+  }
+  const std::vector<const OutputChunk*> lines = unfinished_.Shown();
+  // Those of the lowest ranks, rank 0's last.
+  const std::size_t hidden = lines.size() - std::min(lines.size(), kMaxLiveLines);
+  if (hidden > 0) rows.push_back("(and " + std::to_string(hidden) + " more unfinished lines)");
+  for (std::size_t i = hidden; i < lines.size(); ++i) {
+    rows.push_back(FitRow(
+        std::to_string(lines[i]->rank) + "@" + lines[i]->host + ": " + lines[i]->text, columns));
+  }
+  return rows;
+}
+
 void Console::Draw() {
-  std::string line = progress_.Line();
-  if (line.empty()) return;
-  // One column stays free: a terminal may wrap when its last one is filled.
-  line.resize(std::min(line.size(), static_cast<std::size_t>(std::max(1, options_.columns - 1))));
-  writer_->WriteLines(STDOUT_FILENO, kEraseLine + line);
-  line_shown_ = true;
+  const std::vector<std::string> rows = LiveRows();
+  std::string text = Erase();
+  if (rows.empty() && text.empty()) return;
+  if (text.empty()) text = kEraseLine;
+  for (std::size_t i = 0; i < rows.size(); ++i) text += (i == 0 ? "" : "\n") + rows[i];
+  writer_->WriteLines(STDOUT_FILENO, text);
+  rows_shown_ = rows.size();
+}
+
+void Console::DrawNow(std::int64_t unix_nanos) {
+  if (std::abs(unix_nanos - last_drawn_nanos_) < kDrawEveryNanos) return;
+  last_drawn_nanos_ = unix_nanos;
+  Draw();
 }
 
 std::string Console::Erase() {
-  const bool shown = line_shown_;
-  line_shown_ = false;
-  return shown ? kEraseLine : "";
+  if (rows_shown_ == 0) return "";
+  std::string erase = kEraseLine;
+  for (; rows_shown_ > 1; --rows_shown_) erase += kEraseLineAbove;
+  rows_shown_ = 0;
+  return erase;
 }
 
 std::string Console::Bold(const std::string& text) const {
@@ -123,10 +170,11 @@ void Console::Notice(const std::string& text) {
   if (options_.quiet) return;
   ShowLines(collapser_.TakeAll());
   if (std::string erase = Erase(); !erase.empty()) writer_->WriteAlways(STDOUT_FILENO, erase);
-  writer_->WriteAlways(STDERR_FILENO, "dsrun: " + text + "\n");
+  writer_->WriteAlways(STDERR_FILENO, "dsrun: " + Printable(text) + "\n");
 }
 
 void Console::Finish() {
+  ShowUnfinished(unfinished_.TakeAll());
   ShowLines(collapser_.TakeAll());
   std::string rest = Erase();
   const bool shown = !options_.live_line && progress_.step() == last_shown_step_;
@@ -136,11 +184,11 @@ void Console::Finish() {
 }
 
 void Console::ShowVerdict(const Verdict& verdict, const std::string& run_directory) {
-  std::string block = verdict.cause == Cause::kUserStop
-                          ? "dsrun: " + verdict.message + "\n"
-                          : "dsrun: " + Bold("the job failed") + ": " + verdict.message + "\n";
+  std::string block =
+      verdict.cause == Cause::kUserStop ? "dsrun: " : "dsrun: " + Bold("the job failed") + ": ";
+  block += Printable(verdict.message) + "\n";
   const auto row = [&block](const char* name, const std::string& value) {
-    if (!value.empty()) block += std::string("  ") + name + value + "\n";
+    if (!value.empty()) block += std::string("  ") + name + Printable(value) + "\n";
   };
   row("cause      ", std::string(CauseName(verdict.cause)));
   row("where      ", verdict.rank < 0 ? verdict.host
@@ -150,7 +198,8 @@ void Console::ShowVerdict(const Verdict& verdict, const std::string& run_directo
   row("last step  ", verdict.step.has_value() ? std::to_string(*verdict.step) : "");
   row("proof      ", verdict.proof);
   if (!verdict.last_lines.empty()) block += "  its last lines:\n";
-  for (const std::string& line : verdict.last_lines) block += "    | " + line + "\n";
+  for (const std::string& line : verdict.last_lines)
+    block += "    | " + Printable(LastDrawn(line)) + "\n";
   row("what to do ", verdict.hint);
   row("files      ", ShownPath(run_directory));
   row("status     ", std::to_string(verdict.exit_code));
@@ -158,7 +207,7 @@ void Console::ShowVerdict(const Verdict& verdict, const std::string& run_directo
 }
 
 void Console::Summary(const std::string& text) {
-  if (!options_.quiet) writer_->WriteAlways(STDOUT_FILENO, text + "\n");
+  if (!options_.quiet) writer_->WriteAlways(STDOUT_FILENO, Printable(text) + "\n");
 }
 
 }  // namespace ds::cli

@@ -1,10 +1,14 @@
 #include "cli/console/line_collapser.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <utility>
 
 #include "cli/plan/core_list.h"
+#include "runtime/base/printable.h"
 
 namespace ds::cli {
 namespace {
@@ -21,6 +25,18 @@ void AppendShared(std::string_view line, int first_rank, const std::vector<int>&
   std::sort(ranks.begin(), ranks.end());
   text->append("[").append(FormatNumberList(ranks)).append("] ").append(line);
   text->append(" (x").append(std::to_string(ranks.size())).append(")\n");
+}
+
+// "2026-11-22T01:02:03.456Z "
+std::string StampOf(std::int64_t unix_nanos) {
+  const std::time_t seconds = unix_nanos / 1'000'000'000;
+  const int millis = static_cast<int>(unix_nanos / 1'000'000 % 1000);
+  std::tm utc{};
+  ::gmtime_r(&seconds, &utc);
+  std::array<char, 64> text{};
+  const std::size_t end = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &utc);
+  std::snprintf(text.data() + end, text.size() - end, ".%03dZ ", std::max(0, millis));
+  return text.data();
 }
 
 // Where a line of `text` ends and the next begins.
@@ -49,9 +65,11 @@ bool IsRipe(std::int64_t line_nanos, std::int64_t now_nanos) {
 }  // namespace
 
 void LineCollapser::Add(OutputChunk chunk) {
-  chunks_.push_back({std::move(chunk), ""});
+  chunks_.push_back({std::move(chunk), "", ""});
   Chunk& kept = chunks_.back();
-  kept.tag = std::to_string(kept.output.rank) + "@" + kept.output.host + ": ";
+  if (timestamps_) kept.stamp = StampOf(kept.output.unix_nanos);
+  kept.tag =
+      kept.stamp + std::to_string(kept.output.rank) + "@" + Printable(kept.output.host) + ": ";
   chunk_bytes_ += kept.output.text.size();
   std::string_view text = kept.output.text;
   const bool has_returns = text.find('\r') != std::string_view::npos;
@@ -106,6 +124,7 @@ std::vector<TaggedText> LineCollapser::Take(std::size_t count) {
     if (line.other_ranks.empty()) {
       text.append(line.chunk->tag).append(line.text).push_back('\n');
     } else {
+      text.append(line.chunk->stamp);
       AppendShared(line.text, output.rank, line.other_ranks, &text);
     }
   }

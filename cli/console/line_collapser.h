@@ -38,6 +38,9 @@ struct TaggedText {
 
 class LineCollapser {
  public:
+  // With `timestamps` the time of its chunk stands in front of each line.
+  explicit LineCollapser(bool timestamps = false) : timestamps_(timestamps) {}
+
   void Add(OutputChunk chunk);
 
   // The lines that need not wait any longer at `unix_nanos`, oldest first; neighbours of the same
@@ -49,7 +52,8 @@ class LineCollapser {
  private:
   struct Chunk {
     OutputChunk output;
-    std::string tag;  // "3@localhost: "
+    std::string stamp;  // "2026-11-22T01:02:03.456Z ", or ""
+    std::string tag;    // ... and "3@localhost: "
   };
   struct Waiting {
     std::string_view text;  // into chunks_, without its end of line
@@ -62,6 +66,7 @@ class LineCollapser {
   std::size_t AddLine(std::string_view text, const Chunk& chunk, std::size_t behind);
   std::vector<TaggedText> Take(std::size_t count);
 
+  const bool timestamps_;
   std::deque<Chunk> chunks_;  // that waiting_ points into, oldest first
   std::size_t chunk_bytes_ = 0;
   std::deque<Waiting> waiting_;

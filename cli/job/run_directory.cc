@@ -157,14 +157,20 @@ Status RunDirectory::AppendOutput(const HostEvent& event) {
   const v1::RankOutput& output = event.event.rank_output();
   const LogKey key(static_cast<int>(output.rank()), output.stream());
   DS_ASSIGN_OR_RETURN(AppendFile * file, Log(event.generation, key));
-  return file->Append(output.data());
+  DS_RETURN_IF_ERROR(file->Append(output.data()));
+  return index_->Add(key.first, output.stream() == v1::RankOutput::STDERR, output.data().size(),
+                     event.event.unix_nanos());
 }
+
+Status RunDirectory::Flush() { return index_.has_value() ? index_->Flush() : OkStatus(); }
 
 StatusOr<AppendFile*> RunDirectory::Log(int generation, const LogKey& key) {
   const fs::path folder = path_ / "logs" / std::to_string(generation);
   if (generation != log_generation_) {
     DS_RETURN_IF_ERROR(MakeDirectories(folder));
+    DS_RETURN_IF_ERROR(Flush());
     logs_.clear();
+    index_.emplace(folder);
     log_generation_ = generation;
   }
   const auto found = logs_.find(key);

@@ -8,6 +8,7 @@
 //     events.jsonl                      what happened, one object a line (not the output)
 //     metrics.jsonl                     one object per optimizer step; restarts append
 //     logs/<generation>/rank-00000.out  every byte a rank wrote, and .err
+//     logs/<generation>/index.jsonl     when it did (log_index.h)
 //     checkpoints/                      (train)
 //     verdict.json                      only after a failure
 //
@@ -24,6 +25,7 @@
 #include <utility>
 
 #include "cli/job/job_observer.h"
+#include "cli/job/log_index.h"
 #include "cli/job/verdict/verdict.h"
 #include "runtime/base/files.h"
 #include "runtime/base/status.h"
@@ -54,6 +56,8 @@ class RunDirectory {
   // been deleted that takes longer than to start the ranks.
   Status MakeLogs(int generation, int ranks);
   Status Append(const HostEvent& event);
+  // Writes what Append has put off: call it now and then, and at the end of the job.
+  Status Flush();
 
  private:
   using LogKey = std::pair<int, int>;  // rank, stream
@@ -72,6 +76,7 @@ class RunDirectory {
   std::optional<AppendFile> metrics_;
   int log_generation_ = -1;  // whose files logs_ holds
   std::map<LogKey, AppendFile> logs_;
+  std::optional<LogIndex> index_;  // of these logs
 };
 
 }  // namespace ds::cli

@@ -45,7 +45,11 @@ class JobReport : public JobObserver {
     return OkStatus();
   }
   void OnNotice(const std::string& text) override { console_->Notice(text); }
-  void OnQuiet() override { console_->OnQuiet(); }
+  void OnQuiet() override {
+    // What fails here fails again with the next output.
+    static_cast<void>(run_directory_->Flush());
+    console_->OnQuiet();
+  }
 
  private:
   const bool cpu_notice_;
@@ -64,6 +68,8 @@ Verdict HostsFailed(const std::vector<FailedHost>& failed, int host_count, Conso
                  .proof = "reaching it failed: " + std::string(FailureName(first.failure.kind)),
                  .hint = first.failure.hint};
 }
+
+bool ReadsInput(const JobPlan& plan) { return !plan.trains && HasInput(STDIN_FILENO); }
 
 class JobSession : private SpareStarter {
  public:
@@ -135,7 +141,7 @@ JobOutcome JobSession::RunOnHosts() {
   if (plan.flags.master_addr.empty()) plan.master_addr = hosts_.master_addr;
   JobReport report(plan.trains && plan.flags.device == Device::kAuto, run_directory_, console_);
   InputForwarder input(STDIN_FILENO);
-  const bool reads_input = !plan.trains && HasInput(STDIN_FILENO);
+  const bool reads_input = ReadsInput(plan);
   JobController controller(std::move(plan), &program_, daemons, &report,
                            {.input = reads_input ? &input : nullptr, .spares = this});
   signals_->SetTarget([&](int signal) {
@@ -157,6 +163,8 @@ StatusOr<ConsoleOptions> MakeConsoleOptions(const JobPlan& plan) {
   ConsoleOptions options = DetectConsole();
   options.quiet = plan.flags.quiet;
   options.errors_only = plan.flags.errors_only;
+  options.timestamps = plan.flags.timestamps;
+  options.prompts = ReadsInput(plan);
   DS_ASSIGN_OR_RETURN(options.shown,
                       LogFilter::Parse(plan.flags.log_ranks, plan.flags.errors_only));
   options.total_steps = plan.total_steps;
@@ -187,6 +195,7 @@ void ShowSummary(const JobPlan& plan, const RunDirectory& run_directory, Console
 int Conclude(const JobOutcome& outcome, const JobPlan& plan, RunDirectory* run_directory,
              Console* console) {
   console->Finish();
+  static_cast<void>(run_directory->Flush());  // the index of logs that are whole
   if (outcome.ok()) {
     if (plan.trains) ShowSummary(plan, *run_directory, console);
     return kExitOk;

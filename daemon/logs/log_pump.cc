@@ -26,28 +26,33 @@ void LogPump::Feed(std::string_view bytes) {
     const bool after_return = rest_.back() == '\r' && !bytes.empty() && bytes.front() != '\n';
     std::size_t end = EndOfLastLine(bytes);
     if (end == 0 && after_return) {
-      sink_(rest_, false);
+      Emit(rest_, false);
       rest_.clear();
     } else if (end > 0) {
       rest_.append(bytes.substr(0, end));
-      sink_(rest_, false);
+      Emit(rest_, false);
       std::string().swap(rest_);  // gives a long line's memory back
       bytes.remove_prefix(end);
     }
   } else if (const std::size_t end = EndOfLastLine(bytes); end > 0) {
-    sink_(bytes.substr(0, end), false);
+    Emit(bytes.substr(0, end), false);
     bytes.remove_prefix(end);
   }
   rest_.append(bytes);
   while (rest_.size() > max_line_) {
-    sink_(std::string_view(rest_).substr(0, max_line_), true);
+    Emit(std::string_view(rest_).substr(0, max_line_), true);
     rest_.erase(0, max_line_);
   }
 }
 
-void LogPump::Finish() {
-  if (!rest_.empty()) sink_(rest_, true);
+void LogPump::Flush() {
+  if (!rest_.empty()) Emit(rest_, true);
   rest_.clear();
+}
+
+void LogPump::Emit(std::string_view piece, bool partial) {
+  ++pieces_;
+  sink_(piece, partial);
 }
 
 void LineTail::Append(std::string_view bytes) {

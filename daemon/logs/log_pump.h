@@ -5,12 +5,14 @@
 //
 // A piece ends behind the last '\n', or behind the last '\r' that is followed by something else
 // than
-// '\n' (a progress bar redraws itself with '\r'). A line that grows beyond `max_line` is cut into
-// partial pieces. The pieces of a stream, one after another, are its bytes exactly.
+// '\n' (a progress bar redraws itself with '\r'). A line that grows beyond `max_line`, or that is
+// flushed before its end, is cut into partial pieces. The pieces of a stream, one after another,
+// are its bytes exactly.
 //
 // Threads: one at a time.
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -30,12 +32,20 @@ class LogPump {
   // Takes the next bytes of the stream. The sink's view is valid during its call only.
   void Feed(std::string_view bytes);
 
-  // The stream has ended: passes on what is left, as a partial piece.
-  void Finish();
+  // Passes on what is left of an unfinished line, as a partial piece: the stream has ended, or the
+  // line has waited long enough for its end.
+  void Flush();
+
+  // Whether there is such a line, and how many pieces have been passed on so far.
+  bool waits() const { return !rest_.empty(); }
+  std::uint64_t pieces() const { return pieces_; }
 
  private:
+  void Emit(std::string_view piece, bool partial);
+
   Sink sink_;
   std::size_t max_line_;
+  std::uint64_t pieces_ = 0;
   std::string rest_;  // the beginning of a line whose end has not come yet
 };
 

@@ -24,6 +24,11 @@ OutputReader::OutputReader(MonitorContext context, v1::RankOutput::Stream stream
       pump_([this](std::string_view piece, bool partial) { Emit(piece, partial); }),
       tail_(kLastLines, kLastBytes) {}
 
+OutputReader::~OutputReader() {
+  StopWatching();
+  if (flush_timer_) context_.loop->CancelTimer(*flush_timer_);
+}
+
 Status OutputReader::Watch() {
   DS_RETURN_IF_ERROR(context_.loop->Add(fd_.get(), [this] { OnReadable(); }));
   watched_ = true;
@@ -46,9 +51,19 @@ void OutputReader::OnReadable() {
     StopWatching();
     return;
   }
-  if (ReadOnce() != Read::kEnd) return;
+  if (ReadOnce() != Read::kEnd) return FlushInTime();
   Close();
   on_end_();
+}
+
+void OutputReader::FlushInTime() {
+  if (flush_timer_ || !pump_.waits()) return;
+  flush_timer_ = context_.loop->CallAt(std::chrono::steady_clock::now() + kUnfinishedAfter,
+                                       [this, pieces = pump_.pieces()] {
+                                         flush_timer_.reset();
+                                         if (pump_.pieces() == pieces) pump_.Flush();
+                                         FlushInTime();
+                                       });
 }
 
 OutputReader::Read OutputReader::ReadOnce() {
@@ -73,7 +88,7 @@ void OutputReader::DrainAndClose() {
 }
 
 void OutputReader::Close() {
-  pump_.Finish();
+  pump_.Flush();
   StopWatching();
   fd_.Reset();
 }

@@ -2,13 +2,18 @@
 
 // OutputReader: reads one output stream of one rank into RankOutput events, whole lines each.
 //
+// A line that has not ended for kUnfinishedAfter is passed on as far as it goes: a prompt, a
+// progress bar.
+//
 // While the event log is full it does not read: the rank waits in write(2) as it would for a slow
 // terminal, and nothing is lost. Resume() goes on.
 //
 // Threads: the loop's.
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string_view>
 
 #include "daemon/logs/log_pump.h"
@@ -19,12 +24,15 @@
 
 namespace ds::daemon {
 
+// Up to twice as long: it is looked at so often.
+inline constexpr std::chrono::milliseconds kUnfinishedAfter{100};
+
 class OutputReader {
  public:
   // `on_end` is called once, when every writer of the stream is gone; not after Close.
   OutputReader(MonitorContext context, v1::RankOutput::Stream stream, UniqueFd fd,
                std::function<void()> on_end);
-  ~OutputReader() { StopWatching(); }
+  ~OutputReader();
   OutputReader(const OutputReader&) = delete;
   OutputReader& operator=(const OutputReader&) = delete;
 
@@ -46,6 +54,7 @@ class OutputReader {
   void OnReadable();
   void Close();
   void StopWatching();
+  void FlushInTime();
   void Emit(std::string_view piece, bool partial);
 
   const MonitorContext context_;
@@ -56,6 +65,7 @@ class OutputReader {
   LineTail tail_;
   std::uint64_t bytes_read_ = 0;
   bool watched_ = false;
+  std::optional<EventLoop::TimerId> flush_timer_;  // while a line may be unfinished
 };
 
 }  // namespace ds::daemon

@@ -96,6 +96,18 @@ TEST_F(StandardInputTest, ATerminalsCtrlDEndsIt) {
   EXPECT_EQ(Output(0, 0), "typed\nend of input\n");
 }
 
+TEST_F(StandardInputTest, APromptIsSeenBeforeItIsAnswered) {
+  Terminal terminal;
+  Program program(Command({}, "printf 'name? '; read -r name; echo hello $name"),
+                  {.input_fd = terminal.fd(), .owns_terminal = true});
+  ASSERT_TRUE(program.WaitForOutput("name? "));
+  terminal.Type("me\n");
+  const ProgramResult result = program.Wait();
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("hello me\n"));
+  EXPECT_EQ(Output(0, 0), "name? hello me\n");
+}
+
 TEST_F(StandardInputTest, ClosedStandardStreamsAreNobodyElses) {
   for (const auto& [closed, shows_output] : std::map<std::string, bool>{
            {"<&-", true}, {">&-", false}, {"2>&-", true}, {"<&- >&- 2>&-", false}}) {

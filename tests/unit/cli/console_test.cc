@@ -17,6 +17,7 @@ using testing::At;
 using testing::Checkpoint;
 using testing::Notice;
 using testing::Output;
+using testing::Partial;
 using ::testing::internal::CaptureStderr;
 using ::testing::internal::CaptureStdout;
 using ::testing::internal::GetCapturedStderr;
@@ -81,6 +82,45 @@ TEST(ConsoleTest, TheLiveLineIsRedrawnBelowTheOutput) {
 TEST(ConsoleTest, TheLiveLineFitsTheTerminal) {
   const auto [out, err] = Shown({.live_line = true, .columns = 8}, {TimedStep(100, 0)});
   EXPECT_EQ(out, "\r\x1b[Kstep 10\r\x1b[Kstep 100  loss 1.5000\n");
+}
+
+TEST(ConsoleTest, ALineThatIsNotEndedIsShownOnATerminal) {
+  const auto [out, err] = Shown(
+      {.live_line = true},
+      {At(kSecond, Partial(Output(0, "name? "))), At(3 * kSecond, Partial(Output(1, "bar 1%"))),
+       At(5 * kSecond, Output(0, "me\n")), At(7 * kSecond, testing::Exited(1, 0))});
+  EXPECT_EQ(out,
+            "\r\x1b[K0@h: name? "
+            "\r\x1b[K1@h: bar 1%\n0@h: name? "
+            "\r\x1b[K\x1b[1A\x1b[K0@h: name? me\n1@h: bar 1%\n");
+}
+
+TEST(ConsoleTest, ElsewhereALineThatIsNotEndedWaitsForItsEnd) {
+  const std::vector<v1::Event> events = {Partial(Output(0, "na")), Output(1, "other\n"),
+                                         Output(0, "me\n"), Partial(Output(0, "end"))};
+  EXPECT_EQ(Shown({}, events).first, "1@h: other\n0@h: name\n0@h: end\n");
+  EXPECT_EQ(Shown({.prompts = true}, events).first, "0@h: na\n1@h: other\n0@h: me\n0@h: end\n");
+}
+
+TEST(ConsoleTest, LinesCarryTheirTime) {
+  constexpr std::int64_t kNanos = 1'763'859'600'123'456'789;
+  const auto [out, err] = Shown({.timestamps = true}, {At(kNanos, Output(0, "a\nb\n")),
+                                                       At(kNanos + 1, Output(1, "b\n", false))});
+  EXPECT_EQ(out, "2025-11-23T01:00:00.123Z 0@h: a\n2025-11-23T01:00:00.123Z [0-1] b (x2)\n");
+}
+
+TEST(ConsoleTest, WhatDsrunSaysHoldsNoControlCharacters) {
+  EXPECT_EQ(Shown({}, {Notice(0, "\x1b]0;title\x07")}).second, "dsrun: \\x1b]0;title\\x07\n");
+  CaptureStderr();
+  {
+    BacklogWriter writer;
+    Console console({}, &writer);
+    console.ShowVerdict({.message = "m\x1b[2J", .last_lines = {"\r 10%\r 20%", "\x1b[31mred"}},
+                        "/r");
+  }
+  const std::string block = GetCapturedStderr();
+  EXPECT_EQ(block.find('\x1b'), std::string::npos) << block;
+  EXPECT_NE(block.find("|  20%\n    | \\x1b[31mred"), std::string::npos) << block;
 }
 
 TEST(ConsoleTest, QuietShowsNeitherOutputNorProgress) {

@@ -26,6 +26,12 @@ inline v1::Event Output(int rank, const std::string& data, bool is_stderr = fals
   return event;
 }
 
+// Marks output that ends inside a line.
+inline v1::Event Partial(v1::Event event) {
+  event.mutable_rank_output()->set_partial(true);
+  return event;
+}
+
 inline v1::Event Phase(int rank, const std::string& name, std::uint64_t total_steps = 0) {
   v1::Event event;
   event.mutable_rank_report()->set_rank(rank);

@@ -28,7 +28,7 @@ std::vector<Piece> Pump(const std::vector<std::string>& chunks, std::size_t max_
       },
       max_line);
   for (const std::string& chunk : chunks) pump.Feed(chunk);
-  pump.Finish();
+  pump.Flush();
   return pieces;
 }
 

@@ -102,6 +102,21 @@ TEST_F(OutputReaderTest, DrainingTakesWhatIsThereHoweverFullTheLog) {
   EXPECT_EQ(Take(), text);
 }
 
+TEST_F(OutputReaderTest, AnUnfinishedLineIsPassedOnWhileTheRankWaits) {
+  Write("line\nname? ");
+  std::string read;
+  EveryRound([&] {
+    read += Take();
+    if (read == "line\nname? " && write_.valid()) {
+      Write("and more\n");
+      write_.Reset();
+    }
+    return !ended_;
+  });
+  ASSERT_TRUE(loop_->Run().ok());
+  EXPECT_EQ(read + Take(), "line\nname? and more\n");
+}
+
 TEST_F(OutputReaderTest, KeepsTheLastLinesOfStandardError) {
   Write(Lines(100));
   reader_->DrainAndClose();
