@@ -2,6 +2,7 @@
 
 #include "cli/commands/check_command.h"
 #include "cli/commands/checkpoint_command.h"
+#include "cli/commands/completion_command.h"
 #include "cli/commands/elastic_command.h"
 #include "cli/commands/estimate_command.h"
 #include "cli/commands/help_command.h"
@@ -31,6 +32,7 @@ constexpr Command kCommands[] = {
      ElasticCommand},
     {"estimate", "--model DIR [flags]", "Show the memory that a model's states need",
      EstimateCommand},
+    {"completion", "bash|zsh|fish", "Make a shell complete what you type", CompletionCommand},
     {"help", "[COMMAND]", "Show what dsrun does, or one command's flags", HelpCommand},
     {"version", "", "Show the version", VersionCommand},
 };

@@ -7,6 +7,8 @@
 #include <iostream>
 #include <sstream>
 
+#include "cli/commands/exit_status_table.h"
+#include "cli/commands/manual_page.h"
 #include "cli/flags/flag_parser.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/suggest.h"
@@ -22,6 +24,14 @@ std::string Overview() {
   }
   text << "\nEverything behind COMMAND or PROGRAM belongs to it. A program that has a command's "
           "name is started with: dsrun [launch flags] run -- PROGRAM\n";
+  text << "\nExit status: a failing rank's own, 128 + N when signal N killed it, or (with "
+          "--exit_codes "
+          "distinct):\n";
+  for (const ExitStatusRow& row : ExitStatusTable()) {
+    text << "  " << std::left << std::setw(4) << row.status << std::setw(6)
+         << "(" + std::to_string(row.distinct_status) + ")" << row.meaning << "\n";
+  }
+  text << "A program's own 240 to 247 is 240 then.\n";
   return text.str();
 }
 
@@ -40,6 +50,10 @@ StatusOr<int> HelpCommand(const Invocation& invocation) {
     return kExitOk;
   }
   const std::string& name = invocation.arguments[0];
+  if (name == "--man") {
+    std::cout << ManualPage() << std::flush;
+    return kExitOk;
+  }
   const Command* command = FindCommand(name);
   if (command == nullptr) {
     std::vector<std::string> names;

@@ -12,7 +12,7 @@
 namespace ds::cli {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kColumns = 80;
 constexpr std::size_t kFlagColumns = 34;  // in front of what a flag does

@@ -36,6 +36,10 @@ TEST(PackageTest, InstalledPackageBuildsAProgram) {
     const auto version = RunProgram({prefix + "/bin/" + program, "--version"});
     EXPECT_EQ(version.status, 0) << program << version.err;
   }
+  for (const char* page : {"man/man1/dsrun.1", "bash-completion/completions/dsrun",
+                           "zsh/site-functions/_dsrun", "fish/vendor_completions.d/dsrun.fish"}) {
+    EXPECT_GT(fs::file_size(prefix + "/share/" + page), 0U) << page;
+  }
   fs::create_directories(source);
   ASSERT_TRUE(WriteFileAtomically(source + "/CMakeLists.txt", kProject).ok());
   ASSERT_TRUE(WriteFileAtomically(source + "/consumer.cc", kProgram).ok());

@@ -55,7 +55,8 @@ TEST_F(CommandLineTest, VersionAndHelpSucceed) {
     EXPECT_THAT(result.out, HasSubstr("--hostfile"));
     EXPECT_THAT(result.out, HasSubstr("resume"));
   }
-  for (const char* command : {"train", "resume", "run", "plan", "check", "elastic", "estimate"}) {
+  for (const char* command :
+       {"train", "resume", "run", "plan", "check", "elastic", "estimate", "completion"}) {
     const ProgramResult result = Dsrun({command, "--help"});
     EXPECT_EQ(result.status, 0) << command;
     EXPECT_THAT(result.out, HasSubstr(command));

@@ -1,0 +1,43 @@
+#include "cli/commands/command_flags.h"
+
+#include <iostream>
+#include <sstream>
+
+namespace ds::cli {
+namespace {
+
+// Takes what is written to std::cout while it lives: a parser prints what it is asked for, as it
+// prints its help.
+class CapturedOutput {
+ public:
+  CapturedOutput() : stdout_(std::cout.rdbuf(text_.rdbuf())) {}
+  ~CapturedOutput() { std::cout.rdbuf(stdout_); }
+  CapturedOutput(const CapturedOutput&) = delete;
+  CapturedOutput& operator=(const CapturedOutput&) = delete;
+
+  std::string text() const { return text_.str(); }
+
+ private:
+  std::ostringstream text_;
+  std::streambuf* const stdout_;
+};
+
+}  // namespace
+
+FlagDescriptions DescribeLaunchFlags() {
+  LaunchFlags flags;
+  FlagParser parser("", "");
+  AddLaunchFlags(&parser, &flags);
+  FlagDescriptions described = parser.Describe();
+  described.flags.push_back({.names = {"--version"}, .help = "show the version"});
+  return described;
+}
+
+FlagDescriptions DescribeCommand(const Command& command) {
+  const CapturedOutput output;
+  const StatusOr<int> status =
+      command.run(Invocation{.arguments = {std::string(kDescribeFlagsWord)}});
+  return status.ok() ? FlagDescriptionsFromText(output.text()) : FlagDescriptions{};
+}
+
+}  // namespace ds::cli

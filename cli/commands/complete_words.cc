@@ -1,0 +1,158 @@
+#include "cli/commands/complete_words.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+
+#include "cli/commands/command_flags.h"
+
+namespace ds::cli {
+namespace {
+
+using More = Completion::More;
+
+// Words behind the name of a command that are no flags.
+struct Positionals {
+  std::string_view command;
+  std::vector<std::string_view> words;
+  More more = More::kNothing;
+};
+
+const Positionals& PositionalsOf(std::string_view command) {
+  static const Positionals kKnown[] = {
+      {"run", {}, More::kProgram},
+      {"plan", {}, More::kProgram},
+      {"resume", {}, More::kFolders},
+      {"check", {}, More::kFiles},
+      {"checkpoint", {"verify", "list"}, More::kFolders},
+      {"completion", {"bash", "zsh", "fish"}},
+  };
+  static const Positionals kNone{};
+  const auto* found =
+      std::find_if(std::begin(kKnown), std::end(kKnown),
+                   [&](const Positionals& known) { return known.command == command; });
+  return found == std::end(kKnown) ? kNone : *found;
+}
+
+// Reads a command line up to the word that is being typed.
+class WordReader {
+ public:
+  WordReader() : flags_(DescribeLaunchFlags()) {}
+
+  // False when this word and all that follow belong to a program.
+  bool Read(const std::string& word) {
+    if (word == "=") return true;
+    if (valued_ != nullptr) {
+      valued_ = nullptr;
+    } else if (word == "--") {
+      return false;
+    } else if (IsFlag(word)) {
+      const FlagDescription* flag = Find(word.substr(0, word.find('=')));
+      const bool apart = flag != nullptr && !flag->value.empty() && word.find('=') == word.npos;
+      valued_ = apart ? flag : nullptr;
+    } else {
+      return ReadPlain(word);
+    }
+    return true;
+  }
+
+  Completion Complete(std::string word) const {
+    if (word == "=") word.clear();
+    if (valued_ != nullptr) return Values(*valued_, word, "");
+    const std::size_t equals = word.find('=');
+    if (word.starts_with("--") && equals != word.npos) {
+      const FlagDescription* flag = Find(word.substr(0, equals));
+      if (flag == nullptr) return {};
+      return Values(*flag, word.substr(equals + 1), word.substr(0, equals + 1));
+    }
+    if (word.starts_with('-')) return Flags(word);
+    return command_ == nullptr ? CommandsOrProgram(word) : Arguments(word);
+  }
+
+ private:
+  bool ReadPlain(const std::string& word) {
+    if (command_ != nullptr) return PositionalsOf(command_->name).more != More::kProgram;
+    command_ = FindCommand(word);
+    if (command_ == nullptr) return false;
+    flags_ = DescribeCommand(*command_);
+    return true;
+  }
+
+  const FlagDescription* Find(const std::string& name) const {
+    for (const FlagDescription& flag : flags_.flags) {
+      for (const std::string& known : flag.names) {
+        if (known == name) return &flag;
+      }
+    }
+    return nullptr;
+  }
+
+  static void Offer(std::string_view candidate, std::string_view meaning, const std::string& begun,
+                    Completion* completion) {
+    if (candidate.starts_with(begun)) completion->words.emplace_back(candidate, meaning);
+  }
+
+  // "auto|cpu|cuda" names its values, FILE and DIR say of what kind they are.
+  static Completion Values(const FlagDescription& flag, const std::string& begun,
+                           const std::string& before) {
+    Completion completion;
+    if (flag.value == "FILE") completion.more = More::kFiles;
+    if (flag.value == "DIR") completion.more = More::kFolders;
+    if (flag.value == "PATH") completion.more = More::kProgram;
+    if (flag.value.find('|') == std::string::npos) return completion;
+    for (std::size_t start = 0; start <= flag.value.size();) {
+      const std::size_t end = std::min(flag.value.find('|', start), flag.value.size());
+      const std::string value = flag.value.substr(start, end - start);
+      if (value.starts_with(begun)) completion.words.emplace_back(before + value, flag.help);
+      start = end + 1;
+    }
+    return completion;
+  }
+
+  Completion Flags(const std::string& begun) const {
+    Completion completion;
+    for (const FlagDescription& flag : flags_.flags) {
+      for (const std::string& name : flag.names) Offer(name, flag.help, begun, &completion);
+    }
+    return completion;
+  }
+
+  static Completion CommandsOrProgram(const std::string& begun) {
+    Completion completion;
+    for (const Command& command : Commands()) {
+      Offer(command.name, command.summary, begun, &completion);
+    }
+    // What stands in PATH is much, and hides the commands.
+    completion.more = completion.words.empty() ? More::kProgram : More::kFiles;
+    return completion;
+  }
+
+  Completion Arguments(const std::string& begun) const {
+    if (command_->name == "help") {
+      Completion completion = CommandsOrProgram(begun);
+      completion.more = More::kNothing;
+      return completion;
+    }
+    const Positionals& positionals = PositionalsOf(command_->name);
+    Completion completion{.more = positionals.more};
+    for (const std::string_view word : positionals.words) Offer(word, "", begun, &completion);
+    return completion;
+  }
+
+  FlagDescriptions flags_;                   // of the command, or in front of it
+  const Command* command_ = nullptr;         // once it is known
+  const FlagDescription* valued_ = nullptr;  // whose value comes next
+};
+
+}  // namespace
+
+Completion CompleteWords(const std::vector<std::string>& words) {
+  if (words.empty()) return {};
+  WordReader reader;
+  for (std::size_t i = 0; i + 1 < words.size(); ++i) {
+    if (!reader.Read(words[i])) return {.more = More::kProgram};
+  }
+  return reader.Complete(words.back());
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,18 @@
+#pragma once
+
+// What the exit statuses of dsrun mean, for its help and its manual page.
+
+#include <span>
+#include <string_view>
+
+namespace ds::cli {
+
+struct ExitStatusRow {
+  int status;           // runtime/base/exit_codes.h
+  int distinct_status;  // with --exit_codes distinct
+  std::string_view meaning;
+};
+
+std::span<const ExitStatusRow> ExitStatusTable();
+
+}  // namespace ds::cli

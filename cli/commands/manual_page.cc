@@ -1,0 +1,107 @@
+#include "cli/commands/manual_page.h"
+
+#include <algorithm>
+#include <set>
+
+#include "cli/commands/command_flags.h"
+#include "cli/commands/exit_status_table.h"
+
+namespace ds::cli {
+namespace {
+
+// Text as troff shows it letter for letter.
+std::string Escaped(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (c == '\\') {
+      escaped += "\\e";
+    } else if (c == '-') {
+      escaped += "\\-";
+    } else if ((c == '.' || c == '\'') && (escaped.empty() || escaped.back() == '\n')) {
+      escaped += std::string("\\&") + c;
+    } else {
+      escaped += c;
+    }
+  }
+  return escaped;
+}
+
+std::string Bold(std::string_view text) { return "\\fB" + Escaped(text) + "\\fR"; }
+
+std::string Paragraph(const std::string& head, std::string_view text) {
+  return ".TP\n" + head + "\n" + Escaped(text) + "\n";
+}
+
+std::string FlagParagraph(const FlagDescription& flag) {
+  std::string head;
+  for (const std::string& name : flag.names) head += (head.empty() ? "" : ", ") + Bold(name);
+  if (!flag.value.empty()) head += " \\fI" + Escaped(flag.value) + "\\fR";
+  return Paragraph(head, flag.help);
+}
+
+std::string CommandList() {
+  std::string list;
+  for (const Command& command : Commands()) {
+    list += Paragraph(Bold(std::string(command.name)) + " " + Escaped(command.arguments),
+                      command.summary);
+  }
+  return list;
+}
+
+// The flags of every command that are not launch flags.
+std::string CommandFlags(const FlagDescriptions& launch) {
+  std::set<std::string> known;
+  for (const FlagDescription& flag : launch.flags) known.insert(flag.names.front());
+  std::string all;
+  for (const Command& command : Commands()) {
+    if (command.name == "help" || command.name == "version") continue;
+    const FlagDescriptions described = DescribeCommand(command);
+    all += ".SS " + std::string(command.name) + "\n" + Bold("dsrun " + described.usage) +
+           "\n.PP\n" + Escaped(described.description) + "\n";
+    for (const FlagDescription& flag : described.flags) {
+      const bool help = flag.names.front() == "--help";
+      if (!help && !known.contains(flag.names.front())) all += FlagParagraph(flag);
+    }
+  }
+  return all;
+}
+
+std::string ExitStatuses() {
+  std::string text =
+      "A job whose rank failed ends with that rank\\(aqs own status, or 128 + N when signal N "
+      "killed "
+      "it. Else, with the number that \\fB\\-\\-exit_codes distinct\\fR makes of it behind it:\n";
+  for (const ExitStatusRow& row : ExitStatusTable()) {
+    std::string head = Bold(std::to_string(row.status));
+    if (row.distinct_status != row.status) head += ", " + std::to_string(row.distinct_status);
+    text += Paragraph(head, row.meaning);
+  }
+  return text +
+         ".PP\nWith \\fB\\-\\-exit_codes distinct\\fR a program whose own status is 240 to 247 "
+         "ends "
+         "with 240.\n";
+}
+
+}  // namespace
+
+std::string ManualPage() {
+  const FlagDescriptions launch = DescribeLaunchFlags();
+  std::string page =
+      std::string(".TH DSRUN 1 \"\" \"dsrun ") + DS_VERSION +
+      "\" \"User Commands\"\n.SH NAME\ndsrun \\- start and train on many ranks, on "
+      "one host or many\n.SH SYNOPSIS\n.B dsrun\n[launch flags] COMMAND|PROGRAM "
+      "[arguments]\n.SH DESCRIPTION\nEverything behind COMMAND or PROGRAM belongs to "
+      "it. A program that has a command\\(aqs name is started with \\fBdsrun run "
+      "\\-\\- PROGRAM\\fR.\n";
+  page += ".SH COMMANDS\n" + CommandList();
+  page += ".SH LAUNCH FLAGS\nEach may be written with \\(aq\\-\\(aq for \\(aq_\\(aq.\n";
+  for (const FlagDescription& flag : launch.flags) page += FlagParagraph(flag);
+  page += ".SH FLAGS OF COMMANDS\n" + CommandFlags(launch);
+  page += ".SH EXIT STATUS\n" + ExitStatuses();
+  page +=
+      ".SH FILES\n.TP\n.I runs/JOB\nwhat a job leaves: logs, events, metrics, checkpoints, "
+      "verdict.json\n.TP\n.I ~/.deepspeed_env\nvariables for every rank\n";
+  return page;
+}
+
+}  // namespace ds::cli

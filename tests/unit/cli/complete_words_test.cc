@@ -1,0 +1,107 @@
+#include "cli/commands/complete_words.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cli/commands/command_flags.h"
+#include "cli/commands/manual_page.h"
+
+namespace ds::cli {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using More = Completion::More;
+
+std::vector<std::string> Words(const std::vector<std::string>& typed) {
+  std::vector<std::string> words;
+  for (const auto& [word, meaning] : CompleteWords(typed).words) words.push_back(word);
+  return words;
+}
+
+More MoreOf(const std::vector<std::string>& typed) { return CompleteWords(typed).more; }
+
+TEST(CompleteWordsTest, CommandsAndPrograms) {
+  EXPECT_THAT(Words({"re"}), ElementsAre("resume", "report"));
+  EXPECT_THAT(Words({""}), Contains("train"));
+  EXPECT_EQ(MoreOf({"tr"}), More::kFiles);
+  EXPECT_EQ(MoreOf({"py"}), More::kProgram) << "no command begins so";
+  EXPECT_THAT(Words({"help", "tr"}), ElementsAre("train"));
+}
+
+TEST(CompleteWordsTest, FlagsOfTheirPlace) {
+  EXPECT_THAT(Words({"--num_g"}), ElementsAre("--num_gpus"));
+  EXPECT_THAT(Words({"--num_gpus", "2", "train", "--step"}), Contains("--steps"));
+  EXPECT_THAT(Words({"--step"}), IsEmpty()) << "a flag of train's";
+  EXPECT_THAT(Words({"check", "--num_g"}), IsEmpty()) << "a launch flag";
+  EXPECT_THAT(Words({"--nproc"}), IsEmpty()) << "dsrun's own name is offered";
+  EXPECT_THAT(Words({"-"}), Contains("-H"));
+}
+
+TEST(CompleteWordsTest, ValuesOfFlags) {
+  EXPECT_THAT(Words({"--device", "c"}), ElementsAre("cpu", "cuda"));
+  EXPECT_THAT(Words({"--device=c"}), ElementsAre("--device=cpu", "--device=cuda"));
+  EXPECT_THAT(Words({"--device", "=", "c"}), ElementsAre("cpu", "cuda")) << "as bash splits it";
+  EXPECT_THAT(Words({"--device", "="}), ElementsAre("auto", "cpu", "cuda"));
+  EXPECT_EQ(MoreOf({"--hostfile", "ho"}), More::kFiles);
+  EXPECT_EQ(MoreOf({"-H", ""}), More::kFiles);
+  EXPECT_EQ(MoreOf({"--run_dir="}), More::kFolders);
+  EXPECT_EQ(MoreOf({"--num_gpus", ""}), More::kNothing);
+  EXPECT_THAT(Words({"--num_gpus", "tr"}), IsEmpty());
+  EXPECT_THAT(Words({"--quiet", "tr"}), ElementsAre("train"));
+}
+
+TEST(CompleteWordsTest, ArgumentsOfCommands) {
+  EXPECT_EQ(MoreOf({"check", "c"}), More::kFiles);
+  EXPECT_THAT(Words({"checkpoint", ""}), ElementsAre("verify", "list"));
+  EXPECT_EQ(MoreOf({"checkpoint", "verify", "r"}), More::kFolders);
+  EXPECT_EQ(MoreOf({"resume", ""}), More::kFolders);
+  EXPECT_THAT(Words({"completion", "z"}), ElementsAre("zsh"));
+}
+
+TEST(CompleteWordsTest, BehindAProgramDsrunKnowsNothing) {
+  for (const std::vector<std::string>& typed :
+       std::vector<std::vector<std::string>>{{"train.py", "--num_g"},
+                                             {"run", "prog", "--num_g"},
+                                             {"--", "tr"},
+                                             {"run", "--", "--q"}}) {
+    EXPECT_THAT(Words(typed), IsEmpty());
+    EXPECT_EQ(MoreOf(typed), More::kProgram);
+  }
+}
+
+// Every command describes itself and every flag has a meaning, or the completions have gaps.
+TEST(CommandFlagsTest, EveryCommandTellsItsFlags) {
+  for (const Command& command : Commands()) {
+    const FlagDescriptions described = DescribeCommand(command);
+    if (command.name == "help" || command.name == "version") continue;
+    EXPECT_THAT(described.usage, HasSubstr(std::string(command.name)));
+    EXPECT_FALSE(described.flags.empty()) << command.name;
+    for (const FlagDescription& flag : described.flags) {
+      EXPECT_FALSE(flag.names.empty()) << command.name;
+      EXPECT_NE(flag.help, "") << command.name << " " << flag.names.front();
+    }
+  }
+}
+
+TEST(ManualPageTest, HasEveryCommandAndEveryFlag) {
+  const std::string page = ManualPage();
+  const auto written = [](std::string name) {
+    for (std::size_t at = name.find('-'); at != name.npos; at = name.find('-', at + 2)) {
+      name.insert(at, "\\");
+    }
+    return "\\fB" + name + "\\fR";
+  };
+  for (const Command& command : Commands()) {
+    EXPECT_THAT(page, HasSubstr(written(std::string(command.name))));
+    for (const FlagDescription& flag : DescribeCommand(command).flags) {
+      if (flag.names.front() == "--help") continue;
+      for (const std::string& name : flag.names) EXPECT_THAT(page, HasSubstr(written(name)));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ds::cli
