@@ -1,6 +1,7 @@
 // The hosts that other tests use are what they claim to be.
 
 #include "tests/support/ssh_hosts.h"
+#include "tests/support/requirement.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -41,7 +42,7 @@ void KnowHosts(const SshHosts& hosts) {
 class SshHostsTest : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
-    if (!SshHosts::Missing().empty()) GTEST_SKIP() << SshHosts::Missing();
+    if (!SshHosts::Missing().empty()) return SkipWithout("namespaces", SshHosts::Missing());
   }
 };
 
@@ -62,9 +63,9 @@ INSTANTIATE_TEST_SUITE_P(Kinds, SshHostsTest, ::testing::Values(true, false),
                          [](const auto& info) { return info.param ? "namespaces" : "loopback"; });
 
 TEST(SshHostsFaultsTest, LinksAndHostsFailAsAsked) {
-  if (!SshHosts::Missing().empty()) GTEST_SKIP() << SshHosts::Missing();
+  if (!SshHosts::Missing().empty()) return SkipWithout("namespaces", SshHosts::Missing());
   SshHosts hosts;
-  if (!hosts.namespaces()) GTEST_SKIP() << hosts.why_not();
+  if (!hosts.namespaces()) return SkipWithout("namespaces", hosts.why_not());
   KnowHosts(hosts);
   EXPECT_THAT(hosts.Processes(0), IsEmpty());
   const auto status = [&](int index) { return RunProgram(Ssh(hosts, index, "true")).status; };

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tests/support/program.h"
+#include "tests/support/requirement.h"
 #include "tests/support/ssh_hosts.h"
 
 namespace ds::testing {

@@ -28,11 +28,10 @@ class SshLossTest : public SshJob {
     EXPECT_TRUE(dsrun->WaitForOutput("1@h1: up 1\n")) << dsrun->err();
     return dsrun;
   }
-  bool SkipWithoutNamespaces() { return !hosts().namespaces(); }
 };
 
 TEST_F(SshLossTest, AKilledDsrunLeavesNothingAfterTheLease) {
-  if (SkipWithoutNamespaces()) GTEST_SKIP() << hosts().why_not();
+  if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
   const auto dsrun = Start("2");
   dsrun->Signal(SIGKILL);
   for (int i = 0; i < 2; ++i) {
@@ -42,7 +41,7 @@ TEST_F(SshLossTest, AKilledDsrunLeavesNothingAfterTheLease) {
 }
 
 TEST_F(SshLossTest, NothingIsLeftOfAKilledDaemon) {
-  if (SkipWithoutNamespaces()) GTEST_SKIP() << hosts().why_not();
+  if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
   const auto dsrun = Start("3");
   OnHost(1, "kill -9 $(pgrep -x dsrund-.*)");
   EXPECT_EQ(dsrun->Wait().status, 4);
@@ -51,7 +50,7 @@ TEST_F(SshLossTest, NothingIsLeftOfAKilledDaemon) {
 }
 
 TEST_F(SshLossTest, APulledCableIsTheVerdict) {
-  if (SkipWithoutNamespaces()) GTEST_SKIP() << hosts().why_not();
+  if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
   const auto dsrun = Start("3");
   hosts().CutLink(1);
   const ProgramResult result = dsrun->Wait();
@@ -88,7 +87,7 @@ class SshSpareTest : public SshLossTest {
 };
 
 TEST_F(SshSpareTest, ASpareGoesOnWhereALostHostWas) {
-  if (SkipWithoutNamespaces()) GTEST_SKIP() << hosts().why_not();
+  if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
   const auto dsrun = StartWithSpare("4");
   hosts().CutLink(1);
   const ProgramResult result = dsrun->Wait();
@@ -102,7 +101,7 @@ TEST_F(SshSpareTest, ASpareGoesOnWhereALostHostWas) {
 }
 
 TEST_F(SshSpareTest, ASpareIsWhereTheRanksMeetWhenTheFirstDaemonWasKilled) {
-  if (SkipWithoutNamespaces()) GTEST_SKIP() << hosts().why_not();
+  if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
   const auto dsrun = StartWithSpare("60");  // that the daemon is gone shows at its port
   OnHost(0, "kill -9 $(pgrep -x dsrund-.*)");
   const ProgramResult result = dsrun->Wait();
@@ -114,7 +113,7 @@ TEST_F(SshSpareTest, ASpareIsWhereTheRanksMeetWhenTheFirstDaemonWasKilled) {
 }
 
 TEST_F(SshLossTest, ADsrunThatWasStoppedForTooLongSaysWhatHappened) {
-  if (SkipWithoutNamespaces()) GTEST_SKIP() << hosts().why_not();
+  if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
   const auto dsrun = Start("2");
   dsrun->Signal(SIGSTOP);
   for (int i = 0; i < 2; ++i) EXPECT_TRUE(BecomesEmpty(i));
@@ -125,7 +124,7 @@ TEST_F(SshLossTest, ADsrunThatWasStoppedForTooLongSaysWhatHappened) {
 }
 
 TEST_F(SshLossTest, ALeaseLastsUntilTheSlowestHostIsReady) {
-  if (SkipWithoutNamespaces()) GTEST_SKIP() << hosts().why_not();
+  if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
   WriteHostfile(1);
   hosts().Silence(1);
   Program dsrun(Command({"--ssh_timeout", "600", "--lease_seconds", "1"}, "echo up; sleep 2"),

@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 class SshRefusedTest : public SshJob {
  protected:
   void NeedNamespaces() {
-    if (!hosts().namespaces()) GTEST_SKIP() << hosts().why_not();
+    if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
   }
 };
 
@@ -32,7 +32,7 @@ TEST_F(SshRefusedTest, AllFailuresOfAllHostsInOneTable) {
 
 TEST_F(SshRefusedTest, ASilentHostIsATimeout) {
   NeedNamespaces();
-  if (IsSkipped()) return;
+  if (IsSkipped() || HasFatalFailure()) return;
   options_.count = 2;
   WriteHostfile(1);
   hosts().Silence(0);
@@ -102,7 +102,7 @@ TEST_F(SshRefusedTest, ALoginShellThatPrintsIsNoise) {
 TEST_F(SshRefusedTest, AnUnwritableHomeIsPassedOverForTmp) {
   options_.count = 1;
   NeedNamespaces();
-  if (IsSkipped()) return;
+  if (IsSkipped() || HasFatalFailure()) return;
   OnHost(0, "mount -o remount,ro /root");
   WriteHostfile(1);
   const ProgramResult result = Run("echo started");
@@ -115,7 +115,7 @@ TEST_F(SshRefusedTest, AnUnwritableHomeIsPassedOverForTmp) {
 TEST_F(SshRefusedTest, NoSpaceAnywhereIsSaid) {
   options_.count = 1;
   NeedNamespaces();
-  if (IsSkipped()) return;
+  if (IsSkipped() || HasFatalFailure()) return;
   OnHost(0, "mount -o remount,size=1m /root; mount -o remount,size=1m /tmp");
   WriteHostfile(1);
   ExpectRefused({}, {"  h0    placing dsrund  /root/.cache/dsrun: no space left",

@@ -205,7 +205,7 @@ TEST_F(SshTest, DsrankIsWhereTheHostSaysElseWhereItIsHereElseInTheHostsPath) {
   namespace fs = std::filesystem;
   options_.count = 1;
   options_.sshd_config = {"SetEnv DSRUN_RANK=/root/own/dsrank PATH=/root/path:/usr/bin:/bin"};
-  if (!hosts().namespaces()) GTEST_SKIP() << hosts().why_not();
+  if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
   WriteHostfile(1);
   OnHost(0, "cd /root && mkdir own path && cp /bin/sh own/dsrank && cp /bin/sh path/dsrank");
   // Beside the programs of the build, which every host sees; a temporary folder is each host's own.
@@ -246,7 +246,7 @@ TEST_F(SshTest, TheDaemonAndItsRanksLiveInsideTheWrapper) {
 
 TEST_F(SshTest, AWrapperWithAFileSystemOfItsOwnGetsTheDaemonToo) {
   options_.count = 1;
-  if (!hosts().namespaces()) GTEST_SKIP() << hosts().why_not();
+  if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
   // A "container": a process with mounts of its own, entered by nsenter.
   const Program container(
       hosts().Inside(0, {"unshare", "--mount", "sh", "-c",
@@ -279,7 +279,7 @@ TEST_F(SshTest, AServerThatTakesFewLoginsAtOnceGetsThemAll) {
 }
 
 TEST_F(SshTest, CtrlCWhileAHostIsBeingReachedEndsItAtOnce) {
-  if (!hosts().namespaces()) GTEST_SKIP() << hosts().why_not();
+  if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
   WriteHostfile(1);
   hosts().Silence(1);
   std::vector<std::string> environment = hosts().Environment();

@@ -18,7 +18,8 @@ class SshTunnelTest : public SshJob {
  protected:
   void SetUp() override {
     SshJob::SetUp();
-    if (!IsSkipped() && !hosts().namespaces()) GTEST_SKIP() << hosts().why_not();
+    if (IsSkipped() || HasFatalFailure()) return;
+    if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
   }
   void WriteConfig(const std::string& proxy_command) {
     std::ofstream(hosts().client_home() / ".ssh" / "config")

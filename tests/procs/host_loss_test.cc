@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tests/procs/network_job.h"
+#include "tests/support/requirement.h"
 #include "tests/support/ssh_hosts.h"
 
 namespace ds::procs {
@@ -37,8 +38,9 @@ class HostLossTest : public NetworkJob {
   static void TearDownTestSuite() { hosts_.reset(); }
 
   void SetUp() override {
-    if (hosts_ == nullptr) GTEST_SKIP() << ds::testing::SshHosts::Missing();
-    if (!hosts_->namespaces()) GTEST_SKIP() << hosts_->why_not();
+    if (hosts_ == nullptr)
+      return ds::testing::SkipWithout("namespaces", ds::testing::SshHosts::Missing());
+    if (!hosts_->namespaces()) return ds::testing::SkipWithout("namespaces", hosts_->why_not());
   }
 
   // A link that was cut needs a moment to work again.
