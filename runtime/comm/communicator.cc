@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/base/check.h"
+#include "runtime/comm/host_backend.h"
 
 namespace ds::comm {
 namespace {
@@ -28,27 +29,39 @@ c10d::ReduceOp ToC10d(ReduceOp op) {
 
 Communicator::Communicator(c10::intrusive_ptr<c10d::Backend> backend, c10::Device device,
                            std::unique_ptr<Communicator> control)
-    : backend_(std::move(backend)), device_(device), control_(std::move(control)) {}
+    : backend_(std::move(backend)),
+      host_(dynamic_cast<HostBackend*>(backend_.get())),
+      device_(device),
+      control_(std::move(control)) {}
 
 Communicator::~Communicator() = default;
 
 int Communicator::rank() const { return backend_->getRank(); }
 int Communicator::size() const { return backend_->getSize(); }
 
-void Communicator::AllReduce(const at::Tensor& tensor, ReduceOp op) {
+void Communicator::TagNextCall(std::string_view tag) {
+  if (host_ != nullptr) host_->TagNextCall(tag);
+}
+
+void Communicator::AllReduce(const at::Tensor& tensor, ReduceOp op, std::string_view tag) {
+  TagNextCall(tag);
   std::vector<at::Tensor> tensors = {tensor};
   c10d::AllreduceOptions options;
   options.reduceOp = ToC10d(op);
   backend_->allreduce(tensors, options)->wait();
 }
 
-void Communicator::AllGather(const at::Tensor& output, const at::Tensor& input) {
+void Communicator::AllGather(const at::Tensor& output, const at::Tensor& input,
+                             std::string_view tag) {
+  TagNextCall(tag);
   at::Tensor to = output;
   at::Tensor from = input;
   backend_->_allgather_base(to, from)->wait();
 }
 
-void Communicator::ReduceScatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) {
+void Communicator::ReduceScatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op,
+                                 std::string_view tag) {
+  TagNextCall(tag);
   at::Tensor to = output;
   at::Tensor from = input;
   c10d::ReduceScatterOptions options;
@@ -56,7 +69,8 @@ void Communicator::ReduceScatter(const at::Tensor& output, const at::Tensor& inp
   backend_->_reduce_scatter_base(to, from, options)->wait();
 }
 
-void Communicator::Broadcast(const at::Tensor& tensor, int root) {
+void Communicator::Broadcast(const at::Tensor& tensor, int root, std::string_view tag) {
+  TagNextCall(tag);
   std::vector<at::Tensor> tensors = {tensor};
   c10d::BroadcastOptions options;
   options.rootRank = root;

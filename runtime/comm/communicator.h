@@ -35,6 +35,8 @@ class Backend;
 
 namespace ds::comm {
 
+class HostBackend;
+
 class Communicator {
  public:
   // `device` is where the backend wants its tensors. `control` connects the same ranks on the host
@@ -54,13 +56,17 @@ class Communicator {
   // device. Its tensors lie on its own device(). This group itself where there is no other.
   Communicator& control() { return control_ ? *control_ : *this; }
 
+  // `tag` says what a call is about: CPU ranks whose calls are equal but for it get an error, and
+  // do not mix what belongs to different layers.
+
   // In place.
-  void AllReduce(const at::Tensor& tensor, ReduceOp op);
+  void AllReduce(const at::Tensor& tensor, ReduceOp op, std::string_view tag = {});
   // output [W*n] = the inputs [n] in rank order. `input` may be this rank's part of `output`.
-  void AllGather(const at::Tensor& output, const at::Tensor& input);
+  void AllGather(const at::Tensor& output, const at::Tensor& input, std::string_view tag = {});
   // output [n] = this rank's part of the reduced inputs [W*n]; it may be that part of `input`.
-  void ReduceScatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op);
-  void Broadcast(const at::Tensor& tensor, int root);
+  void ReduceScatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op,
+                     std::string_view tag = {});
+  void Broadcast(const at::Tensor& tensor, int root, std::string_view tag = {});
   // Only the root's tensor changes.
   void Reduce(const at::Tensor& tensor, int root, ReduceOp op);
   // `outputs`: one tensor per rank on the root, empty elsewhere; shaped as each rank's `input`.
@@ -79,7 +85,10 @@ class Communicator {
   void Recv(const at::Tensor& tensor, int peer);
 
  private:
+  void TagNextCall(std::string_view tag);
+
   c10::intrusive_ptr<c10d::Backend> backend_;
+  HostBackend* host_;  // backend_, where it is one
   c10::Device device_;
   std::unique_ptr<Communicator> control_;
 };

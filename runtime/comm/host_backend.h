@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <vector>
 
@@ -24,6 +25,8 @@ class HostBackend : public c10d::Backend {
   explicit HostBackend(std::unique_ptr<HostGroup> group);
 
   const std::string getBackendName() const override { return "host"; }
+  // Makes `tag` a part of the next collective's signature, which ranks compare.
+  void TagNextCall(std::string_view tag) { group_->TagNextCall(CallTag(tag)); }
 
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "runtime/zero/buffer_pool.h"
@@ -37,6 +38,7 @@ struct NonFiniteArrival {
 // The form in which gradients go between ranks.
 struct GradientTravel {
   c10::ScalarType dtype = c10::kFloat;
+  std::string tag = {};  // of the collectives
   // Tables (2-D) that unsharded travel by rows have the elements of a row here, by parameter.
   // Empty: everything travels.
   std::vector<std::int64_t> row_widths = {};

@@ -56,7 +56,7 @@ void FlatParameters::Attach(int i) {
   impl->set_sizes_contiguous(sizes);
 }
 
-void FlatParameters::Broadcast() { context_.world->Broadcast(full(), 0); }
+void FlatParameters::Broadcast() { context_.world->Broadcast(full(), 0, tag()); }
 
 void FlatParameters::KeepShard() {
   if (!pooled_) return;
@@ -67,7 +67,7 @@ void FlatParameters::KeepShard() {
 void FlatParameters::Gather() {
   if (!pooled_ || pooled_->present()) return;
   pooled_->Acquire();
-  context_.world->AllGather(full(), shard_);
+  context_.world->AllGather(full(), shard_, tag());
 }
 
 void FlatParameters::Release() {
@@ -86,7 +86,7 @@ void FlatParameters::MoveBack() {
 }
 
 void FlatParameters::Publish() {
-  if (!pooled_) context_.world->AllGather(full(), shard_);
+  if (!pooled_) context_.world->AllGather(full(), shard_, tag());
 }
 
 }  // namespace ds::zero

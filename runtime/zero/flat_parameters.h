@@ -55,6 +55,7 @@ class FlatParameters {
 
  private:
   void Attach(int i);
+  const std::string& tag() const { return parameters_[0].name; }  // of its collectives
 
   const Context& context_;
   std::vector<NamedParameter> parameters_;

@@ -58,7 +58,8 @@ std::vector<std::vector<NamedParameter>> GroupByTraining(
 
 GradientTravel MakeGradientTravel(const Context& context, const FlatParameters& parameters) {
   const NamedParameter& first = parameters.parameter(0);
-  GradientTravel travel{.dtype = first.reduction.value_or(context.dtypes.reduction)};
+  GradientTravel travel{.dtype = first.reduction.value_or(context.dtypes.reduction),
+                        .tag = first.name};
   if (!first.sparse_rows) return travel;
   for (int i = 0; i < parameters.layout().size(); ++i) {
     travel.row_widths.push_back(parameters.parameter(i).tensor.size(-1));

@@ -1,5 +1,6 @@
 #include "runtime/comm/shm/call_signature.h"
 
+#include <algorithm>
 #include <array>
 
 #include "runtime/base/check.h"
@@ -91,12 +92,20 @@ std::string_view ReduceOpName(ReduceOp op) {
   DS_CHECK_MSG(false, "unknown reduction");
 }
 
+CallTag::CallTag(std::string_view text) {
+  const std::size_t most = text_.size() - 1;
+  if (text.size() > most) text.remove_prefix(text.size() - most);
+  std::copy(text.begin(), text.end(), text_.begin());
+}
+
 std::string Describe(const CallSignature& call) {
   std::string text(KindName(call.kind));
   if (call.kind == CallKind::kBarrier) return text;
   text += " of " + std::to_string(call.count) + " " + std::string(ElementTypeName(call.type));
   if (IsReduction(call.kind)) text += " (" + std::string(ReduceOpName(call.op)) + ")";
-  return text + RootPhrase(call);
+  text += RootPhrase(call);
+  if (!call.tag.text().empty()) text += " for " + std::string(call.tag.text());
+  return text;
 }
 
 }  // namespace ds::comm

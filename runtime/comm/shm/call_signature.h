@@ -3,6 +3,7 @@
 // CallSignature: what a rank is about to do, published so that its peers can compare; and its
 // words: the kinds of call, the element types that the CPU collectives move, the reductions.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -54,6 +55,19 @@ enum class CallKind : std::uint8_t {
   kRecv,
 };
 
+// What a call is about, in its caller's words: a parameter's name, say. Tells calls apart that are
+// equal in all else. Of a longer text the end counts. Plain data.
+class CallTag {
+ public:
+  CallTag() = default;
+  explicit CallTag(std::string_view text);
+  std::string_view text() const { return text_.data(); }
+  friend bool operator==(const CallTag&, const CallTag&) = default;
+
+ private:
+  std::array<char, 48> text_ = {};  // ends with a zero
+};
+
 // Lies in shared memory: plain data only.
 struct CallSignature {
   CallKind kind = CallKind::kBarrier;
@@ -61,11 +75,13 @@ struct CallSignature {
   ReduceOp op = ReduceOp::kSum;
   std::int32_t root = -1;   // or the peer of a send or receive; -1: none
   std::uint64_t count = 0;  // elements, as the collective counts them (see host_group.h)
+  CallTag tag = {};
 
   friend bool operator==(const CallSignature&, const CallSignature&) = default;
 };
 
-// "all-reduce of 1024 float32 (sum)", "broadcast of 3 int64 from rank 0", "barrier".
+// "all-reduce of 1024 float32 (sum)", "broadcast of 3 int64 from rank 0", "barrier", "all-gather of
+// 30 float32 for layer.0.w".
 std::string Describe(const CallSignature& call);
 
 }  // namespace ds::comm

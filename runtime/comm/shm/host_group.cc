@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "runtime/base/check.h"
 
@@ -63,7 +64,9 @@ Status HostGroup::PassBarrier(const CallSignature& call) {
 // has yet to compare.
 Status HostGroup::PassFirstBarrier(const CallSignature& call) {
   const std::size_t parity = calls_++ % 2;
-  layout_.line(self_.rank).calls[parity] = call;
+  CallSignature& published = layout_.line(self_.rank).calls[parity];
+  published = call;
+  published.tag = std::exchange(next_tag_, {});
   DS_RETURN_IF_ERROR(PassBarrier(call));
   const CallSignature& reference = layout_.line(0).calls[parity];
   for (int rank = 1; rank < self_.size; ++rank) {

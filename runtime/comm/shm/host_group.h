@@ -80,6 +80,8 @@ class HostGroup {
   // The first call of ranks that are processes: blocks until all have joined.
   Status MeetPeers(std::chrono::milliseconds timeout);
   Status Barrier();
+  // Makes `tag` a part of the next collective's signature.
+  void TagNextCall(const CallTag& tag) { next_tag_ = tag; }
   // In place.
   Status AllReduce(std::byte* data, Elements elements, ReduceOp op);
   // Only the root's data changes.
@@ -129,8 +131,9 @@ class HostGroup {
   GroupLayout layout_;
   RankOf self_;
   GroupWait wait_;
-  std::uint64_t interval_ = 0;           // barriers passed
-  std::uint64_t calls_ = 0;              // collectives begun
+  std::uint64_t interval_ = 0;  // barriers passed
+  std::uint64_t calls_ = 0;     // collectives begun
+  CallTag next_tag_;
   std::vector<std::uint32_t> sent_;      // slots written so far, by peer
   std::vector<std::uint32_t> received_;  // slots read so far, by peer
 };

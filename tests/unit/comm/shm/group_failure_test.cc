@@ -59,6 +59,31 @@ TEST(MismatchTest, DifferentCollectivesAreNamed) {
   });
 }
 
+TEST(MismatchTest, CallsThatDifferInTheirTagAreNamed) {
+  RunGroup(SmallChunks(2), [](HostGroup& group) {
+    std::vector<std::byte> mine(16), all(32, std::byte{1});
+    const std::vector<std::byte*> outputs = {all.data(), all.data() + 16};
+    group.TagNextCall(CallTag("layer.7.w"));
+    EXPECT_TRUE(group.AllGather(outputs, mine.data(), {4, ElementType::kFloat32}).ok());
+    EXPECT_TRUE(group.Barrier().ok()) << "a tag is for one call";
+    all.assign(32, std::byte{1});
+    group.TagNextCall(CallTag(group.rank() == 0 ? "layer.0.w" : "layer.1.w"));
+    const Status status = group.AllGather(outputs, mine.data(), {4, ElementType::kFloat32});
+    EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+    EXPECT_THAT(status.message(),
+                AllOf(HasSubstr("rank 0 is in all-gather of 4 float32 for layer.0.w"),
+                      HasSubstr("rank 1 in all-gather of 4 float32 for layer.1.w")));
+    const std::size_t peers = group.rank() == 0 ? 16 : 0;
+    EXPECT_EQ(all[peers], std::byte{1}) << "nothing has come";
+  });
+}
+
+TEST(CallTagTest, KeepsTheEndOfALongText) {
+  const std::string name = std::string(60, 'x') + ".layers.12.weight";
+  EXPECT_EQ(CallTag(name).text(), name.substr(name.size() - 47));
+  EXPECT_EQ(CallTag("w").text(), "w");
+}
+
 TEST(MismatchTest, AllToAllNamesWhoSendsWhat) {
   RunGroup(SmallChunks(2), [](HostGroup& group) {
     std::vector<std::byte> data(64);
