@@ -80,7 +80,8 @@ class Communicator {
                 std::vector<std::int64_t> input_splits = {});
   void Barrier();
 
-  // Matched in order between one pair of ranks. Send may block until the peer receives.
+  // Matched in order between one pair of ranks. Send may block until the peer receives; between CPU
+  // ranks several may send to each other before any of them receives.
   void Send(const at::Tensor& tensor, int peer);
   void Recv(const at::Tensor& tensor, int peer);
 

@@ -35,10 +35,6 @@ std::uint64_t Pack(FailureKind kind, int rank) {
 FailureKind KindOf(std::uint64_t failure) { return static_cast<FailureKind>(failure >> 32); }
 int RankOfFailure(std::uint64_t failure) { return static_cast<int>(failure & 0xffffffffu); }
 
-bool HasReached(const WaitWord& word, std::uint32_t target) {
-  return static_cast<std::int32_t>(word.value.load(std::memory_order_acquire) - target) >= 0;
-}
-
 void Pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -109,6 +105,10 @@ Status GroupWait::WaitForPeer(WaitWord& word, std::uint32_t target, int peer,
                               const CallSignature& call) {
   return WaitUntilReached(
       {.word = word, .target = target, .barrier = 0, .peer = peer, .call = call});
+}
+
+bool GroupWait::HasReached(const WaitWord& word, std::uint32_t target) {
+  return static_cast<std::int32_t>(word.value.load(std::memory_order_acquire) - target) >= 0;
 }
 
 void GroupWait::Wake(WaitWord& word) {

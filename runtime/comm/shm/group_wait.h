@@ -58,6 +58,8 @@ class GroupWait {
   // Blocks until `word` has reached `target` (modulo 2^32), which `peer` is to bring about.
   Status WaitForPeer(WaitWord& word, std::uint32_t target, int peer, const CallSignature& call);
 
+  // Tells whether `word` has reached `target` (modulo 2^32).
+  static bool HasReached(const WaitWord& word, std::uint32_t target);
   // Wakes whoever waits on `word`. Call it after changing the value.
   static void Wake(WaitWord& word);
 

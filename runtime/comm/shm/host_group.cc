@@ -33,7 +33,8 @@ HostGroup::HostGroup(std::shared_ptr<SharedRegion> region, const HostGroupOption
       self_(options.self),
       wait_(layout_, options.self, options.timeout),
       sent_(static_cast<std::size_t>(options.self.size)),
-      received_(static_cast<std::size_t>(options.self.size)) {
+      received_(static_cast<std::size_t>(options.self.size)),
+      kept_(static_cast<std::size_t>(options.self.size)) {
   DS_CHECK(region_->bytes() >= RegionBytes(options));
   DS_CHECK(self_.size <= kMaxLocalRanks && layout_.chunk_bytes() % kMinChunkBytes == 0);
   if (options.ranks_are_processes) layout_.line(self_.rank).pid.store(getpid());

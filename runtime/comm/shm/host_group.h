@@ -24,8 +24,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/status.h"
@@ -105,8 +107,9 @@ class HostGroup {
   };
   Status AllToAll(const AllToAllParts& parts);
 
-  // Matched in order between two ranks. Send returns once the data is on its way; it blocks while
-  // more than a ring of kChannelSlots slots is unread.
+  // Matched in order between two ranks. Send blocks while more than a ring of kChannelSlots slots
+  // is unread, and takes in what others have sent meanwhile: all ranks may send before they
+  // receive.
   Status Send(const std::byte* data, Elements elements, int peer);
   Status Receive(std::byte* data, Elements elements, int peer);
 
@@ -119,6 +122,10 @@ class HostGroup {
   // Elements that fit the staging buffer (divided among all ranks if `shared_out`).
   std::size_t RoundElements(ElementType type, bool shared_out) const;
   std::byte* Staging(int rank, std::uint64_t interval) const;
+
+  Status WaitForRoom(int peer, const CallSignature& call);
+  void TakeIn(int peer);
+  void MarkRead(int peer);
 
   Status PassBarrier(const CallSignature& call);
   Status PassFirstBarrier(const CallSignature& call);
@@ -136,6 +143,8 @@ class HostGroup {
   CallTag next_tag_;
   std::vector<std::uint32_t> sent_;      // slots written so far, by peer
   std::vector<std::uint32_t> received_;  // slots read so far, by peer
+  using KeptSlot = std::pair<CallSignature, std::vector<std::byte>>;
+  std::vector<std::deque<KeptSlot>> kept_;  // of those the ones that Receive has yet to take
 };
 
 }  // namespace ds::comm

@@ -14,6 +14,35 @@ std::size_t SlotsFor(std::size_t bytes) {
 
 }  // namespace
 
+// When all of several ranks that send to each other wait here, the one that came last has read what
+// the others had filled before.
+Status HostGroup::WaitForRoom(int peer, const CallSignature& call) {
+  Channel& channel = layout_.channel(self_.rank, peer);
+  const std::uint32_t target = sent_[static_cast<std::size_t>(peer)] + 1 - kChannelSlots;
+  if (!GroupWait::HasReached(channel.read, target)) {
+    for (int from = 0; from < self_.size; ++from) TakeIn(from);
+  }
+  return wait_.WaitForPeer(channel.read, target, peer, call);
+}
+
+void HostGroup::TakeIn(int peer) {
+  const Channel& channel = layout_.channel(peer, self_.rank);
+  const std::uint32_t& received = received_[static_cast<std::size_t>(peer)];
+  while (GroupWait::HasReached(channel.written, received + 1)) {
+    const std::uint32_t slot = received % kChannelSlots;
+    const std::byte* const bytes = layout_.slot(peer, self_.rank, slot);
+    kept_[static_cast<std::size_t>(peer)].push_back(
+        {channel.calls[slot], {bytes, bytes + layout_.slot_bytes()}});
+    MarkRead(peer);
+  }
+}
+
+void HostGroup::MarkRead(int peer) {
+  Channel& channel = layout_.channel(peer, self_.rank);
+  channel.read.value.store(++received_[static_cast<std::size_t>(peer)], std::memory_order_seq_cst);
+  GroupWait::Wake(channel.read);
+}
+
 Status HostGroup::Send(const std::byte* data, Elements elements, int peer) {
   const CallSignature call = {
       .kind = CallKind::kSend, .type = elements.type, .root = peer, .count = elements.count};
@@ -21,7 +50,7 @@ Status HostGroup::Send(const std::byte* data, Elements elements, int peer) {
   std::uint32_t& sent = sent_[static_cast<std::size_t>(peer)];
   const std::size_t slots = SlotsFor(elements.bytes());
   for (std::size_t i = 0; i < slots; ++i) {
-    DS_RETURN_IF_ERROR(wait_.WaitForPeer(channel.read, sent + 1 - kChannelSlots, peer, call));
+    DS_RETURN_IF_ERROR(WaitForRoom(peer, call));
     const std::size_t slot = sent % kChannelSlots;
     const std::size_t begin = i * kChannelSlotBytes;
     const std::size_t bytes = std::min(kChannelSlotBytes, elements.bytes() - begin);
@@ -37,22 +66,31 @@ Status HostGroup::Receive(std::byte* data, Elements elements, int peer) {
   const CallSignature call = {
       .kind = CallKind::kRecv, .type = elements.type, .root = peer, .count = elements.count};
   Channel& channel = layout_.channel(peer, self_.rank);
-  std::uint32_t& received = received_[static_cast<std::size_t>(peer)];
-  const std::size_t slots = SlotsFor(elements.bytes());
+  const std::uint32_t& received = received_[static_cast<std::size_t>(peer)];
+  std::deque<KeptSlot>& kept = kept_[static_cast<std::size_t>(peer)];
+  const std::size_t slots = SlotsFor(elements.bytes(), layout_.slot_bytes());
   for (std::size_t i = 0; i < slots; ++i) {
-    DS_RETURN_IF_ERROR(wait_.WaitForPeer(channel.written, received + 1, peer, call));
-    const std::size_t slot = received % kChannelSlots;
-    const std::size_t begin = i * kChannelSlotBytes;
-    const std::size_t bytes = std::min(kChannelSlotBytes, elements.bytes() - begin);
-    const CallSignature& theirs = channel.calls[slot];
+    const bool is_kept = !kept.empty();
+    if (!is_kept) {
+      DS_RETURN_IF_ERROR(wait_.WaitForPeer(channel.written, received + 1, peer, call));
+    }
+    const std::uint32_t slot = received % kChannelSlots;
+    const std::size_t begin = i * layout_.slot_bytes();
+    const std::size_t bytes = std::min(layout_.slot_bytes(), elements.bytes() - begin);
+    const CallSignature& theirs = is_kept ? kept.front().first : channel.calls[slot];
     if (i == 0 && (theirs.type != call.type || theirs.count != call.count)) {
       return wait_.FailForMismatch("rank " + std::to_string(peer) + " is in " + Describe(theirs) +
                                    ", rank " + std::to_string(self_.rank) + " in " +
                                    Describe(call));
     }
-    if (bytes > 0) std::memcpy(data + begin, channel.slots[slot], bytes);
-    channel.read.value.store(++received, std::memory_order_seq_cst);
-    GroupWait::Wake(channel.read);
+    const std::byte* const from =
+        is_kept ? kept.front().second.data() : layout_.slot(peer, self_.rank, slot);
+    if (bytes > 0) std::memcpy(data + begin, from, bytes);
+    if (is_kept) {
+      kept.pop_front();
+    } else {
+      MarkRead(peer);
+    }
   }
   return OkStatus();
 }

@@ -76,6 +76,27 @@ TEST(PointToPointTest, SmallMessagesDoNotWaitForTheReader) {
   });
 }
 
+TEST(PointToPointTest, AllMaySendLongMessagesBeforeTheyReceive) {
+  constexpr std::size_t kCount = 1 << 20;  // sixteen rings
+  for (const int size : {2, 3, 4}) {
+    HostGroupOptions options = SmallChunks(size);
+    options.timeout = std::chrono::seconds(20);
+    RunGroup(options, [](HostGroup& group) {
+      for (int repeat = 0; repeat < 3; ++repeat) {
+        const int next = (group.rank() + 1) % group.size();
+        const int previous = (group.rank() + group.size() - 1) % group.size();
+        ASSERT_TRUE(SendInts(group, Message(group.rank(), next, kCount), next).ok());
+        ASSERT_TRUE(SendInts(group, Message(group.rank(), next, 3), next).ok());
+        std::vector<std::int32_t> received(kCount), after(3);
+        ASSERT_TRUE(ReceiveInts(group, received, previous).ok());
+        ASSERT_TRUE(ReceiveInts(group, after, previous).ok());
+        EXPECT_EQ(received, Message(previous, group.rank(), kCount));
+        EXPECT_EQ(after, Message(previous, group.rank(), 3));
+      }
+    });
+  }
+}
+
 TEST(PointToPointTest, ADifferentLengthIsNamedAndNothingIsWritten) {
   RunGroup(SmallChunks(2), [](HostGroup& group) {
     if (group.rank() == 0) {
