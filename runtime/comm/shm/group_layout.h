@@ -37,6 +37,7 @@ struct GroupHeader {
 
 struct alignas(kCacheLine) RankLine {
   std::atomic<std::int32_t> pid;        // 0: not joined yet
+  std::atomic<std::uint64_t> started;   // when that process was; before the pid
   std::atomic<std::uint32_t> has_left;  // 1 once the rank has left the group
   std::atomic<std::uint64_t> arrived;   // barriers this rank has arrived at
   std::atomic<std::uint32_t> core;      // where it was when it last waited

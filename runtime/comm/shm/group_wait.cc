@@ -10,6 +10,9 @@
 #include <cerrno>
 #include <climits>
 #include <ctime>
+#include <fstream>
+#include <sstream>
+#include <utility>
 
 namespace ds::comm {
 namespace {
@@ -64,11 +67,29 @@ void FutexWakeAll(std::atomic<std::uint32_t>& word) {
 
 }  // namespace
 
-bool PeerWatch::HasEnded(int rank, pid_t pid) {
+ProcessId ProcessId::Of(pid_t pid) {
+  // The 22nd field; the second, the program's name in parentheses, may hold blanks.
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string line;
+  std::getline(file, line);
+  const std::size_t name_end = line.rfind(')');
+  if (name_end == std::string::npos) return {.pid = pid};
+  std::istringstream fields(line.substr(name_end + 1));
+  std::string skipped;
+  for (int field = 3; field < 22; ++field) fields >> skipped;
+  ProcessId process{.pid = pid};
+  fields >> process.started;
+  return process;
+}
+
+bool PeerWatch::HasEnded(int rank, const ProcessId& process) {
   UniqueFd& pidfd = pidfds_[static_cast<std::size_t>(rank)];
   if (!pidfd.valid()) {
-    pidfd.Reset(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-    if (!pidfd.valid()) return errno == ESRCH;
+    UniqueFd opened(static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0)));
+    if (!opened.valid()) return errno == ESRCH;
+    const std::uint64_t started = ProcessId::Of(process.pid).started;
+    if (started != 0 && process.started != 0 && started != process.started) return true;
+    pidfd = std::move(opened);
   }
   pollfd ended = {.fd = pidfd.get(), .events = POLLIN, .revents = 0};
   return poll(&ended, 1, 0) == 1;
@@ -168,7 +189,8 @@ Status GroupWait::CheckPeers(const Wait& wait, steady_clock::time_point deadline
     if (!IsAwaited(wait, rank)) continue;
     const RankLine& line = layout_.line(rank);
     const pid_t pid = line.pid.load(std::memory_order_acquire);
-    const bool has_ended = pid != 0 && watch_.HasEnded(rank, pid);
+    const bool has_ended =
+        pid != 0 && watch_.HasEnded(rank, {.pid = pid, .started = line.started.load()});
     const bool has_left = line.has_left.load(std::memory_order_acquire) != 0;
     if (!has_ended && !has_left) continue;
     // What it did before it went counts.

@@ -29,16 +29,26 @@ struct RankOf {
   int size = 1;
 };
 
+// A process that is not mistaken for one that gets its id later.
+struct ProcessId {
+  pid_t pid = 0;
+  std::uint64_t started = 0;  // clock ticks after the machine's start; 0: not known
+
+  // Looks up `started`; not known where /proc does not say.
+  static ProcessId Of(pid_t pid);
+};
+
 // PeerWatch: tells whether another rank's process has ended. It holds a pidfd per peer from the
-// first question on, so a process id that the kernel gives to somebody else later is never mistaken
-// for the peer. Threads: one thread at a time.
+// first question on, and compares the time of the start when it opens it, so a process id that the
+// kernel has given to somebody else, before or later, is never mistaken for the peer. Threads: one
+// thread at a time.
 class PeerWatch {
  public:
   explicit PeerWatch(int size) : pidfds_(static_cast<std::size_t>(size)) {}
 
-  // Tells whether rank `rank`, which runs as process `pid`, has ended. False where the kernel
-  // cannot tell.
-  bool HasEnded(int rank, pid_t pid);
+  // Tells whether rank `rank`, which runs as `process`, has ended. False where the kernel cannot
+  // tell.
+  bool HasEnded(int rank, const ProcessId& process);
 
  private:
   std::vector<UniqueFd> pidfds_;

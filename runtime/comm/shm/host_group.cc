@@ -37,7 +37,10 @@ HostGroup::HostGroup(std::shared_ptr<SharedRegion> region, const HostGroupOption
       kept_(static_cast<std::size_t>(options.self.size)) {
   DS_CHECK(region_->bytes() >= RegionBytes(options));
   DS_CHECK(self_.size <= kMaxLocalRanks && layout_.chunk_bytes() % kMinChunkBytes == 0);
-  if (options.ranks_are_processes) layout_.line(self_.rank).pid.store(getpid());
+  if (!options.ranks_are_processes) return;
+  const ProcessId self = ProcessId::Of(getpid());
+  layout_.line(self_.rank).started.store(self.started);
+  layout_.line(self_.rank).pid.store(self.pid);
 }
 
 HostGroup::~HostGroup() {

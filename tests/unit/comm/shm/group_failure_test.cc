@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -146,6 +147,17 @@ TEST(TimeoutTest, ARankThatDoesNotComeIsNamed) {
     done = true;
     gave_up.notify_one();
   });
+}
+
+// As when a rank has died before anybody looked, and this process has got its id.
+TEST(PeerWatchTest, AProcessThatStartedAtAnotherTimeIsNotThePeer) {
+  const ProcessId self = ProcessId::Of(getpid());
+  ASSERT_GT(self.started, 0u);
+  PeerWatch watch(2);
+  EXPECT_TRUE(watch.HasEnded(1, {.pid = self.pid, .started = self.started - 1}));
+  EXPECT_TRUE(watch.HasEnded(1, {.pid = self.pid, .started = self.started - 1}));
+  EXPECT_FALSE(watch.HasEnded(0, self));
+  EXPECT_FALSE(watch.HasEnded(0, {.pid = self.pid})) << "cannot tell";
 }
 
 }  // namespace
