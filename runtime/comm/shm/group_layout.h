@@ -2,7 +2,8 @@
 
 // The shared region of one group, byte by byte.
 //
-//     GroupHeader | RankLine[W] | staging[W][kStagingBuffers][chunk_bytes] | Channel[W][W]
+//     GroupHeader | RankLine[W] | staging[W][kStagingBuffers][chunk_bytes] |
+//     (Channel, slots[kChannelSlots][slot_bytes])[W][W]
 //
 // A new region is all zero bytes, which is a valid start for everything below. Each part that one
 // rank writes often lies on cache lines of its own.
@@ -20,8 +21,18 @@ inline constexpr std::size_t kCacheLine = 64;
 // A buffer is written in one interval and read in the two after it (see host_group.h).
 inline constexpr int kStagingBuffers = 3;
 inline constexpr int kChannelSlots = 4;
-inline constexpr std::size_t kChannelSlotBytes = std::size_t{64} * 1024;
 inline constexpr int kMaxLocalRanks = 256;
+
+// The size of a channel's slots: 64 KiB for up to 32 ranks; with more, as much as keeps the slots
+// of all pairs within 256 MiB, which limits on a process's address space count though most is never
+// touched.
+constexpr std::size_t ChannelSlotBytes(int size) {
+  constexpr std::size_t kAllChannels = std::size_t{256} << 20;
+  std::size_t bytes = std::size_t{64} * 1024;
+  const auto pairs = static_cast<std::size_t>(size) * static_cast<std::size_t>(size);
+  while (pairs * kChannelSlots * bytes > kAllChannels) bytes /= 2;
+  return bytes;
+}
 
 // A word that ranks wait on. `sleepers` spares the waker its system call when nobody sleeps.
 struct alignas(kCacheLine) WaitWord {
@@ -44,12 +55,11 @@ struct alignas(kCacheLine) RankLine {
   std::array<CallSignature, 2> calls;   // of this and the previous collective, by parity
 };
 
-// One direction between two ranks: a ring of slots.
+// One direction between two ranks: a ring of slots, which lie behind it.
 struct Channel {
   WaitWord written;                                                    // slots filled so far
   WaitWord read;                                                       // slots emptied so far
   alignas(kCacheLine) std::array<CallSignature, kChannelSlots> calls;  // in a message's first slot
-  alignas(kCacheLine) std::byte slots[kChannelSlots][kChannelSlotBytes];
 };
 
 // Finds the parts in the mapping that starts at `base`.
@@ -76,6 +86,10 @@ class GroupLayout {
   Channel& channel(int from, int to) const {
     return *reinterpret_cast<Channel*>(base_ + ChannelOffset(from, to));
   }
+  std::size_t slot_bytes() const { return ChannelSlotBytes(size_); }
+  std::byte* slot(int from, int to, std::uint32_t index) const {
+    return base_ + ChannelOffset(from, to) + sizeof(Channel) + index * slot_bytes();
+  }
 
  private:
   std::size_t StagingOffset() const {
@@ -85,7 +99,7 @@ class GroupLayout {
     const auto ranks = static_cast<std::size_t>(size_);
     return StagingOffset() + ranks * kStagingBuffers * chunk_bytes_ +
            (static_cast<std::size_t>(from) * ranks + static_cast<std::size_t>(to)) *
-               sizeof(Channel);
+               (sizeof(Channel) + kChannelSlots * slot_bytes());
   }
 
   std::byte* base_;

@@ -8,8 +8,8 @@ namespace ds::comm {
 namespace {
 
 // A message of nothing still takes one slot: its signature is compared.
-std::size_t SlotsFor(std::size_t bytes) {
-  return std::max<std::size_t>(1, (bytes + kChannelSlotBytes - 1) / kChannelSlotBytes);
+std::size_t SlotsFor(std::size_t bytes, std::size_t slot_bytes) {
+  return std::max<std::size_t>(1, (bytes + slot_bytes - 1) / slot_bytes);
 }
 
 }  // namespace
@@ -48,14 +48,14 @@ Status HostGroup::Send(const std::byte* data, Elements elements, int peer) {
       .kind = CallKind::kSend, .type = elements.type, .root = peer, .count = elements.count};
   Channel& channel = layout_.channel(self_.rank, peer);
   std::uint32_t& sent = sent_[static_cast<std::size_t>(peer)];
-  const std::size_t slots = SlotsFor(elements.bytes());
+  const std::size_t slots = SlotsFor(elements.bytes(), layout_.slot_bytes());
   for (std::size_t i = 0; i < slots; ++i) {
     DS_RETURN_IF_ERROR(WaitForRoom(peer, call));
-    const std::size_t slot = sent % kChannelSlots;
-    const std::size_t begin = i * kChannelSlotBytes;
-    const std::size_t bytes = std::min(kChannelSlotBytes, elements.bytes() - begin);
+    const std::uint32_t slot = sent % kChannelSlots;
+    const std::size_t begin = i * layout_.slot_bytes();
+    const std::size_t bytes = std::min(layout_.slot_bytes(), elements.bytes() - begin);
     if (i == 0) channel.calls[slot] = call;
-    if (bytes > 0) std::memcpy(channel.slots[slot], data + begin, bytes);
+    if (bytes > 0) std::memcpy(layout_.slot(self_.rank, peer, slot), data + begin, bytes);
     channel.written.value.store(++sent, std::memory_order_seq_cst);
     GroupWait::Wake(channel.written);
   }

@@ -29,8 +29,18 @@ Status ReceiveInts(HostGroup& group, std::vector<std::int32_t>& values, int peer
                        {values.size(), ElementType::kInt32}, peer);
 }
 
+TEST(ChannelTest, AllPairsOfManyRanksStayWithinALimit) {
+  for (const int size : {2, 32, 64, 256}) {
+    HostGroupOptions options;
+    options.self.size = size;
+    EXPECT_LT(HostGroup::RegionBytes(options), std::size_t{320} << 20) << size;
+  }
+  EXPECT_EQ(ChannelSlotBytes(32), 65536u);
+  EXPECT_EQ(ChannelSlotBytes(kMaxLocalRanks), 1024u);
+}
+
 TEST(PointToPointTest, EveryPairInBothDirections) {
-  for (const int size : {2, 3, 8}) {
+  for (const int size : {2, 3, 8, 40}) {
     RunGroup(SmallChunks(size), [](HostGroup& group) {
       for (const std::size_t count : {0, 1, 16384, 16385, 400001}) {
         // Around the ring; rank 0 receives last, so that long messages find a reader.
