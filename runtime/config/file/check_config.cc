@@ -54,8 +54,8 @@ CheckResult CheckConfig(std::string_view text, std::string_view file_name, const
                    facts.ignore_unknown_keys ? UnknownKeys::kIgnored : UnknownKeys::kRefused);
     RuleContext context{values, issues, facts};
     ApplyRules(context);
-    result.resolved = ResolvedConfig(values, result.given);
-    result.origins = OriginsOf(values);
+    result.resolved = MakeResolvedConfig(values, result.given);
+    result.origins = ListOrigins(values);
     AddWhatTravels(values, &result.given);
     for (const auto& [key, position] : values.autos()) result.autos.push_back(key);
     if (issues.errors().empty()) result.config = FillConfig(values);

@@ -54,7 +54,7 @@ const Json* FindIn(const Json& config, std::string_view path) {
   return dot == std::string_view::npos ? &*found : FindIn(*found, path.substr(dot + 1));
 }
 
-Json ResolvedConfig(const Values& values, const Json& given) {
+Json MakeResolvedConfig(const Values& values, const Json& given) {
   Json config = given;
   for (const Setting& setting : AllSettings()) {
     const bool is_old = setting.state == SettingState::kRenamed;
@@ -71,7 +71,7 @@ Json ResolvedConfig(const Values& values, const Json& given) {
   return config;
 }
 
-Json OriginsOf(const Values& values) {
+Json ListOrigins(const Values& values) {
   // Filled as the vector of pairs it is: looking each name up first would cost time.
   Json::object_t origins;
   for (const Setting& setting : AllSettings()) {

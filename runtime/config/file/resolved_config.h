@@ -1,7 +1,7 @@
 #pragma once
 
-// ResolvedConfig: the config in force as a ds_config of its own, which dsrun and DeepSpeed read to
-// the same values on the same world size.
+// The resolved config: the config in force as a ds_config of its own, which dsrun and DeepSpeed
+// read to the same values on the same world size.
 //
 // It holds what the user gave, by the names of today, what "auto" stands for, and every key that
 // the runtime honours. It leaves out null, which is a key's absence, the defaults of what is not
@@ -21,11 +21,12 @@ void PutAt(std::string_view path, nlohmann::ordered_json value, nlohmann::ordere
 const nlohmann::ordered_json* FindIn(const nlohmann::ordered_json& config, std::string_view path);
 
 // `given` is what ReadValues returned.
-nlohmann::ordered_json ResolvedConfig(const Values& values, const nlohmann::ordered_json& given);
+nlohmann::ordered_json MakeResolvedConfig(const Values& values,
+                                          const nlohmann::ordered_json& given);
 
 // Says where each of these values is from: a place in the file, "default", a flag, "derived from
 // ...". A key that others decide and that is left out has its value here, too: "24, derived from
 // elasticity, world size 2".
-nlohmann::ordered_json OriginsOf(const Values& values);
+nlohmann::ordered_json ListOrigins(const Values& values);
 
 }  // namespace ds::config
