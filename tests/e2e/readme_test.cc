@@ -1,15 +1,17 @@
 // Every command of README.md is run as it is written there, in a folder that looks like a checkout
-// with a user's own programs in it. Of a table row, the command in its last column; one with a '&'
-// behind it runs until the last one has ended.
+// with a user's own programs in it, and has to print what its row in kPrinted says. Of a table row
+// it is the command in the last column.
 //
 // Not run here, each for its reason: `scripts/test.sh` (it runs this test), `cmake --install`
 // (package_test installs into a folder of its own).
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <csignal>
+#include <algorithm>
 #include <filesystem>
-#include <memory>
+#include <iterator>
+#include <set>
 #include <sstream>
 
 #include "runtime/base/files.h"
@@ -20,13 +22,52 @@ namespace ds::testing {
 namespace {
 namespace fs = std::filesystem;
 
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// What a command prints that has these words in it; "" is nothing at all. The first row counts.
+struct Printed {
+  std::string_view words, text;
+};
+
+constexpr Printed kPrinted[] = {
+    {"scripts/run.sh --hostfile hostfile_examples/localhost", "done; the run directory is"},
+    {"train --steps 20", "\nstep 20/20  loss "},
+    {"train --model gpt2-demo --data README.md", "\nstep 5/5  loss "},
+    {"train --steps 5 --no_decay_on_norms_and_biases", "\nstep 5/5  loss "},
+    {"plan --json", R"({"world_size":2,"hosts":[{"host":"localhost","slots":[0,1]}])"},
+    {"run -- /bin/true", ""},
+    {"--errors_only", ""},
+    {"run -- build/bin/custom_model", "step 100"},
+    {"check configs/default_ds_config.json", "is good for 2 ranks"},
+    {"estimate --model gpt2-demo", "\nmodel states only"},
+    {"dsrun report", "\nok    dsrun "},
+    {"dsrun help", "\nCommands:\n  train "},
+    {"train.py --lr 3e-4", "['--lr', '3e-4']"},
+    {"--pass_local_rank train.py",
+     "rank 1 of 2 ['--local_rank=1', '--deepspeed_config', 'ds.json']"},
+    {"-i localhost:0,1 train.py", "rank 1 of 2 []"},
+    {"--env_file job.env", "level WARN"},
+    {"--standalone --nproc_per_node 2", "rank 1 of 2 []"},
+    {"--hostfile hostfile train.py", "rank 3 of 4 []"},
+    {"--num_gpus 2 --log_ranks 0 train.py", "0@localhost: rank 0 of 2 []"},
+    {"--num_gpus 2 train.py", "rank 1 of 2 []"},
+    {"train.py", "rank 0 of "},
+    {"--module package.train", "rank 0 of "},
+    {"-np 4 --timestamps", "Z 3@localhost: rank 3 of 4"},
+    {"-x HOME -x LR=3e-4", "rank 3 of 4, LR=3e-4"},
+    {"--workdir /tmp", "/tmp"},
+    {"--bind_cores_to_rank", "rank 0 of 1,"},
+    {"--ulimit nofile=4096", "rank 1 of 2, LR=, 4096 files"},
+    {"./my_program", "rank 0 of "},
+};
+
 // "| `theirs` | `build/bin/ours ...` |": ours; "" for any other line.
 std::string CommandOfRow(const std::string& line) {
-  constexpr std::string_view kProgram = "`build/bin/";
-  const std::size_t start = line.rfind(kProgram);
-  if (!line.starts_with("|") || start == std::string::npos) return "";
-  const std::size_t end = line.find('`', start + 1);
-  return line.substr(start + 1, end - start - 1);
+  const std::size_t program = line.rfind("build/bin/");
+  if (!line.starts_with("|") || program == std::string::npos) return "";
+  const std::size_t start = line.rfind('`', program) + 1;
+  return line.substr(start, line.find('`', start) - start);
 }
 
 std::vector<std::string> CommandsOfReadme() {
@@ -43,6 +84,13 @@ std::vector<std::string> CommandsOfReadme() {
   return commands;
 }
 
+const Printed* FindPrinted(const std::string& command) {
+  const auto* found = std::find_if(
+      std::begin(kPrinted), std::end(kPrinted),
+      [&](const Printed& printed) { return command.find(printed.words) != std::string::npos; });
+  return found == std::end(kPrinted) ? nullptr : found;
+}
+
 std::vector<std::string> Words(const std::string& command) {
   std::istringstream stream(command);
   return {std::istream_iterator<std::string>(stream), {}};
@@ -50,11 +98,17 @@ std::vector<std::string> Words(const std::string& command) {
 
 // What the commands call theirs: train.py, package.train, my_program, hostfile, job.env.
 void WriteUsersFiles(const fs::path& folder) {
-  const std::string script = "import os\nprint('rank', os.environ['RANK'])\n";
+  const std::string script =
+      "import os, sys\n"
+      "get = os.environ.get\n"
+      "print('rank', get('RANK'), 'of', get('WORLD_SIZE'), sys.argv[1:], 'level', "
+      "get('NCCL_DEBUG'))\n";
+  const std::string program =
+      "#!/bin/sh\necho rank $RANK of $WORLD_SIZE, LR=$LR, $(ulimit -n) files\n";
   fs::create_directories(folder / "package");
   ASSERT_TRUE(WriteFileAtomically(folder / "train.py", script).ok());
   ASSERT_TRUE(WriteFileAtomically(folder / "package/train.py", script).ok());
-  ASSERT_TRUE(WriteFileAtomically(folder / "my_program", "#!/bin/sh\necho $RANK\n", 0755).ok());
+  ASSERT_TRUE(WriteFileAtomically(folder / "my_program", program, 0755).ok());
   ASSERT_TRUE(WriteFileAtomically(folder / "hostfile", "localhost slots=4\n").ok());
   ASSERT_TRUE(WriteFileAtomically(folder / "job.env", "NCCL_DEBUG=WARN\n").ok());
 }
@@ -69,13 +123,24 @@ TEST(ReadmeTest, EveryCommandRuns) {
   fs::create_symlink(fs::path(DS_BIN_DIR).parent_path(), folder.path() / "build");
   WriteUsersFiles(folder.path());
   const ProgramOptions options{.working_directory = folder.path()};
+  std::set<const Printed*> unused;
+  for (const Printed& printed : kPrinted) unused.insert(&printed);
   for (const std::string& command : commands) {
+    const Printed* printed = FindPrinted(command);
+    ASSERT_NE(printed, nullptr) << command << ": say in kPrinted what it prints";
+    unused.erase(printed);
     const auto result = RunProgram(Words(command), options);
     // A report says 3 on a machine that could not run a job; that is the machine's state, not
     // README's.
     const bool judged = command.find("dsrun report") != std::string::npos && result.status == 3;
     EXPECT_TRUE(result.status == 0 || judged) << command << "\n" << result.out << result.err;
+    if (printed->text.empty()) {
+      EXPECT_THAT(result.out, IsEmpty()) << command;
+    } else {
+      EXPECT_THAT(result.out, HasSubstr(printed->text)) << command << "\n" << result.err;
+    }
   }
+  for (const Printed* printed : unused) ADD_FAILURE() << "no command has " << printed->words;
 }
 
 }  // namespace
