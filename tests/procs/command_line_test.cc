@@ -17,6 +17,7 @@ namespace ds::testing {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -47,6 +48,11 @@ class CommandLineTest : public ::testing::Test {
 
 TEST_F(CommandLineTest, VersionAndHelpSucceed) {
   EXPECT_THAT(Dsrun({"--version"}).out, StartsWith("dsrun "));
+  // What must be rebuilt when a library has a hole.
+  for (const char* library : {"gRPC", "Protobuf", "OpenSSL", "libssh", "spdlog", "CLI11", "zlib"}) {
+    EXPECT_THAT(Dsrun({"version"}).out,
+                ContainsRegex(std::string("\n  ") + library + " .*[0-9]+\\.[0-9]+"));
+  }
   EXPECT_EQ(Dsrun({"version"}).out, Dsrun({"--version"}).out);
   for (const std::vector<std::string>& words :
        std::vector<std::vector<std::string>>{{"--help"}, {"-h"}, {"help"}}) {
