@@ -109,7 +109,8 @@ struct JobAuthority::Keys {
   std::string certificate_pem;
 
   Status MakeRoot();
-  StatusOr<v1::Credentials> Issue(const std::string& name, const char* usage) const;
+  StatusOr<v1::Credentials> Issue(const std::string& name, const char* usage,
+                                  const std::optional<CertificateDates>& other_dates) const;
 };
 
 Status JobAuthority::Keys::MakeRoot() {
@@ -127,11 +128,12 @@ Status JobAuthority::Keys::MakeRoot() {
   return OkStatus();
 }
 
-StatusOr<v1::Credentials> JobAuthority::Keys::Issue(const std::string& name,
-                                                    const char* usage) const {
+StatusOr<v1::Credentials> JobAuthority::Keys::Issue(
+    const std::string& name, const char* usage,
+    const std::optional<CertificateDates>& other_dates) const {
   const Key leaf_key(EVP_EC_gen("P-256"));
   if (!leaf_key) return OpensslError("key of " + name);
-  const Certificate leaf = MakeUnsigned(leaf_key.get(), "dsrun", dates);
+  const Certificate leaf = MakeUnsigned(leaf_key.get(), "dsrun", other_dates.value_or(dates));
   if (!leaf || X509_set_issuer_name(leaf.get(), X509_get_subject_name(certificate.get())) != 1 ||
       !AddExtension(leaf.get(), NID_basic_constraints, "critical,CA:FALSE") ||
       !AddExtension(leaf.get(), NID_key_usage, "critical,digitalSignature") ||
@@ -173,12 +175,14 @@ StatusOr<JobAuthority> JobAuthority::Create(const std::string& job_id,
   return JobAuthority(std::move(keys));
 }
 
-StatusOr<v1::Credentials> JobAuthority::IssueDaemon(int host_index) const {
-  return keys_->Issue(v1::DaemonPeerName(keys_->job_id, host_index), "serverAuth");
+StatusOr<v1::Credentials> JobAuthority::IssueDaemon(int host_index,
+                                                    std::optional<CertificateDates> dates) const {
+  return keys_->Issue(v1::DaemonPeerName(keys_->job_id, host_index), "serverAuth", dates);
 }
 
-StatusOr<v1::Credentials> JobAuthority::IssueController() const {
-  return keys_->Issue(v1::ControllerPeerName(keys_->job_id), "clientAuth");
+StatusOr<v1::Credentials> JobAuthority::IssueController(
+    std::optional<CertificateDates> dates) const {
+  return keys_->Issue(v1::ControllerPeerName(keys_->job_id), "clientAuth", dates);
 }
 
 }  // namespace ds::cli

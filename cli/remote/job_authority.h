@@ -22,6 +22,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "proto/dsrun.pb.h"
@@ -48,8 +49,10 @@ class JobAuthority {
   JobAuthority& operator=(JobAuthority&&) noexcept;
   ~JobAuthority();
 
-  StatusOr<v1::Credentials> IssueDaemon(int host_index) const;
-  StatusOr<v1::Credentials> IssueController() const;
+  // With the authority's dates, or others.
+  StatusOr<v1::Credentials> IssueDaemon(int host_index,
+                                        std::optional<CertificateDates> dates = {}) const;
+  StatusOr<v1::Credentials> IssueController(std::optional<CertificateDates> dates = {}) const;
 
  private:
   struct Keys;  // OpenSSL's types stay out of here

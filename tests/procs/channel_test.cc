@@ -199,6 +199,44 @@ TEST(ChannelTest, TheControllerTakesNoDaemonOfAnotherAuthority) {
   EXPECT_EQ(CodeOf(client), StatusCode::kUnavailable);
 }
 
+constexpr cli::CertificateDates kPast{.not_before = 0, .not_after = 1'000'000'000};
+constexpr cli::CertificateDates kFuture{.not_before = 4'000'000'000, .not_after = 5'000'000'000};
+
+TEST(ChannelTest, AControllersCertificateIsGoodBetweenItsDatesOnly) {
+  const NetworkDaemon daemon;
+  ASSERT_TRUE(daemon.ok());
+  for (const cli::CertificateDates& dates : {kPast, kFuture}) {
+    cli::TlsOptions tls = daemon.Tls();
+    tls.credentials = daemon.authority().IssueController(dates).value();
+    cli::DaemonClient client(daemon.target(), tls);
+    EXPECT_EQ(CodeOf(client), StatusCode::kUnavailable);
+  }
+  EXPECT_TRUE(daemon.Connect()->Prepare(Prepare()).ok());
+}
+
+// A server with a daemon's certificate, since dsrund does not start with one that has expired.
+TEST(ChannelTest, ADaemonsCertificateIsGoodBetweenItsDatesOnly) {
+  const cli::JobAuthority authority = cli::JobAuthority::Create(kJob).value();
+  const cli::TlsOptions tls{.credentials = authority.IssueController().value(),
+                            .daemon_name = v1::DaemonPeerName(kJob, 0)};
+  const auto code_with = [&](const cli::CertificateDates& dates) {
+    const v1::Credentials own = authority.IssueDaemon(0, dates).value();
+    grpc::SslServerCredentialsOptions options;
+    options.pem_key_cert_pairs.push_back({own.private_key(), own.certificate()});
+    v1::Daemon::Service service;  // answers every call with UNIMPLEMENTED
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::SslServerCredentials(options), &port);
+    builder.RegisterService(&service);
+    const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+    cli::DaemonClient client("ipv4:127.0.0.1:" + std::to_string(port), tls);
+    return CodeOf(client);
+  };
+  EXPECT_EQ(code_with(cli::DatesOfCertificates(0)), StatusCode::kUnimplemented);
+  EXPECT_EQ(code_with(kPast), StatusCode::kUnavailable);
+  EXPECT_EQ(code_with(kFuture), StatusCode::kUnavailable);
+}
+
 TEST(ChannelTest, AHandshakeThatNeverEndsIsHungUpOn) {
   const NetworkDaemon daemon({.lease_seconds = 6});  // a handshake may take 2 s then
   ASSERT_TRUE(daemon.ok());
