@@ -90,10 +90,31 @@ Status CheckDevices(const std::string& list, int slots) {
                               " devices for " + std::to_string(slots) + " slots");
 }
 
+// As ssh-keygen -l shows them: 32 bytes in base64 without its padding.
+Status CheckFingerprints(const std::string& list) {
+  constexpr std::string_view kHash = "SHA256:";
+  constexpr std::size_t kDigits = 43;
+  for (const std::string& fingerprint : SplitAtCommas(list)) {
+    const std::string_view digits =
+        std::string_view(fingerprint).substr(std::min(kHash.size(), fingerprint.size()));
+    const bool good =
+        fingerprint.starts_with(kHash) && digits.size() == kDigits &&
+        std::all_of(digits.begin(), digits.end(), [](char c) {
+          return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '+' || c == '/';
+        });
+    if (!good) {
+      return InvalidArgumentError("hostkey=" + list + ": '" + fingerprint +
+                                  "' is not SHA256: and 43 digits of base64, as 'ssh-keygen -l' "
+                                  "on the host shows them");
+    }
+  }
+  return OkStatus();
+}
+
 // One word behind slots=N: "key=value" or "spare".
 Status AddKey(std::string_view word, HostEntry* entry) {
-  const std::vector<std::string> known = {"port", "user",    "identity", "workdir",
-                                          "exec", "address", "gpus",     "spare"};
+  const std::vector<std::string> known = {"port",    "user", "identity", "workdir", "exec",
+                                          "address", "gpus", "hostkey",  "spare"};
   const std::size_t equals = word.find('=');
   const std::string key(word.substr(0, equals));
   const std::string value(equals == std::string_view::npos ? "" : word.substr(equals + 1));
@@ -111,6 +132,7 @@ Status AddKey(std::string_view word, HostEntry* entry) {
     return InvalidArgumentError("port=" + value + ": expected 1 to 65535");
   }
   if (key == "gpus") DS_RETURN_IF_ERROR(CheckDevices(value, entry->slots));
+  if (key == "hostkey") DS_RETURN_IF_ERROR(CheckFingerprints(value));
   if (!entry->keys.emplace(key, value).second) {
     return InvalidArgumentError("'" + key + "' is given twice");
   }
@@ -157,6 +179,11 @@ std::string_view TakeLine(std::string_view* text) {
 
 std::vector<std::string> DevicesOf(const HostEntry& entry) {
   const auto listed = entry.keys.find("gpus");
+  return listed == entry.keys.end() ? std::vector<std::string>() : SplitAtCommas(listed->second);
+}
+
+std::vector<std::string> HostKeysOf(const HostEntry& entry) {
+  const auto listed = entry.keys.find("hostkey");
   return listed == entry.keys.end() ? std::vector<std::string>() : SplitAtCommas(listed->second);
 }
 

@@ -16,10 +16,11 @@
 //
 // These keys say how a host is reached: port, user, identity (a private key), address (dialled
 // instead of the name, and where the other hosts find this one); ~/.ssh/config is asked for what is
-// missing. Where ranks start: workdir. exec is a command, its words separated by blanks, that runs
-// the daemon's command where the ranks are to live: in a container, for example. gpus names the
-// devices of the slots, one for each and in their order ("gpus=2,3", UUIDs); without it slot N has
-// device N.
+// missing. hostkey=SHA256:... is the fingerprint of the key that the host must show, or several
+// with commas between them; no file is asked then. Where ranks start: workdir. exec is a command,
+// its words separated by blanks, that runs the daemon's command where the ranks are to live: in a
+// container, for example. gpus names the devices of the slots, one for each and in their order
+// ("gpus=2,3", UUIDs); without it slot N has device N.
 //
 // Pure but for ReadHostfile; safe from any thread.
 
@@ -39,7 +40,7 @@ inline constexpr int kMaxSlotsPerHost = 4096;
 struct HostEntry {
   std::string name;
   int slots = 0;
-  // port, user, identity, workdir, exec, address, gpus, spare (its value is empty).
+  // port, user, identity, workdir, exec, address, gpus, hostkey, spare (its value is empty).
   std::map<std::string, std::string> keys;
   int line = 0;  // 1-based
 
@@ -48,6 +49,9 @@ struct HostEntry {
 
 // Splits what stands behind gpus=, as many as the entry has slots; none without the key.
 std::vector<std::string> DevicesOf(const HostEntry& entry);
+
+// Splits what stands behind hostkey=; none without the key.
+std::vector<std::string> HostKeysOf(const HostEntry& entry);
 
 // Returns at least one host, or an error. `file_name` is for messages.
 StatusOr<std::vector<HostEntry>> ParseHostfile(std::string_view text, std::string_view file_name);

@@ -213,7 +213,7 @@ StatusOr<LaunchPlan> MakeLaunchPlan(const LaunchFlags& flags, const ThisHost& th
 
 bool IsHere(const HostEntry& entry, const ThisHost& this_host) {
   if (!this_host.IsNamed(entry.name)) return false;
-  const auto asks_for_ssh = {"port", "user", "identity", "exec"};
+  const auto asks_for_ssh = {"port", "user", "identity", "exec", "hostkey"};
   return std::none_of(asks_for_ssh.begin(), asks_for_ssh.end(),
                       [&](const char* key) { return entry.keys.contains(key); });
 }

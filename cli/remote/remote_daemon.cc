@@ -105,6 +105,11 @@ HostResult<StartedDaemon> FindOrPlace(RemoteShell* shell, const DaemonBinary& bi
   return StartPlaced(shell, *placed, binary, facts, start);
 }
 
+void AddNotice(const std::string& notice, StartedDaemon* started) {
+  if (!notice.empty() && !started->notice.empty()) started->notice += "; ";
+  started->notice += notice;
+}
+
 // Dials the daemon's port, which SSH's port says nothing about; where that does not work, or SSH
 // needed somebody else's help, SSH carries the connection.
 HostOutcome ReachPort(std::unique_ptr<SshSession> session, const RemoteJob& job,
@@ -115,8 +120,7 @@ HostOutcome ReachPort(std::unique_ptr<SshSession> session, const RemoteJob& job,
     const HostResult<UniqueFd> dialled = Dial(daemon, deadline, job.interrupter);
     if (dialled.ok()) return HostOutcome();
     if (dialled.failure().kind == FailureKind::kInterrupted) return dialled.failure();
-    started->notice += (started->notice.empty() ? "" : "; ") +
-                       ("its daemon is reached through SSH, because " + dialled.failure().message);
+    AddNotice("its daemon is reached through SSH, because " + dialled.failure().message, started);
   }
   session->SetDeadline(std::chrono::steady_clock::now() + kPortTimeout);
   HostResult<std::unique_ptr<SshTunnel>> tunnel = SshTunnel::Open(std::move(session), daemon);
@@ -153,10 +157,12 @@ HostResult<StartedDaemon> StartRemoteDaemon(const RemoteTarget& target,
                                             const v1::Credentials& credentials,
                                             const RemoteJob& job, Interrupter::Deadline deadline) {
   auto session = std::make_unique<SshSession>(job.interrupter);
-  HostOutcome reached = session->Connect(target, deadline);
-  if (reached.ok()) reached = job.host_keys->Check(*session);
-  if (reached.ok()) reached = session->Authenticate(target);
+  const HostOutcome reached = session->Connect(target, deadline);
   if (!reached.ok()) return reached.failure();
+  const HostResult<std::string> known = job.host_keys->Check(*session, target);
+  if (!known.ok()) return known.failure();
+  const HostOutcome let_in = session->Authenticate(target);
+  if (!let_in.ok()) return let_in.failure();
   RemoteShell shell(session.get(), target.wrapper);
   const StatusOr<DaemonBinary>& binary = job.binary.get();
   if (!binary.ok()) return StartFailure(binary.status().message());
@@ -169,6 +175,7 @@ HostResult<StartedDaemon> StartRemoteDaemon(const RemoteTarget& target,
                           .timeout = job.timeout};
   HostResult<StartedDaemon> started = FindOrPlace(&shell, *binary, *facts, start);
   if (!started.ok()) return started;
+  AddNotice(*known, &*started);
   const HostOutcome port = ReachPort(std::move(session), job, &*started);
   if (!port.ok()) return port.failure();
   return started;

@@ -19,10 +19,11 @@ struct RemoteTarget {
   std::string name;  // as spelt in the hostfile
   std::string host;  // without "user@"
   std::string user;
-  std::string address;               // dialled instead of the host's name
-  int port = 0;                      // 0 = as ~/.ssh/config says, else 22
-  std::string identity;              // tried first
-  std::vector<std::string> wrapper;  // of exec=: what runs commands where the ranks live
+  std::string address;                 // dialled instead of the host's name
+  int port = 0;                        // 0 = as ~/.ssh/config says, else 22
+  std::string identity;                // tried first
+  std::vector<std::string> host_keys;  // fingerprints, of which it must show one; none = as known
+  std::vector<std::string> wrapper;    // of exec=: what runs commands where the ranks live
 };
 
 // `default_port` (0 = none) counts where the entry names no port. kInvalidArgument for an identity

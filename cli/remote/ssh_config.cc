@@ -95,6 +95,9 @@ StatusOr<SshConfig::Parts> SshConfig::Add(const std::string& text, bool below_ma
     } else if (is_match || IsWord(keyword, "host")) {
       below_match_host = is_match && HasHostCriterion(rest);
       for (std::string& part : parts) part += line + "\n";
+    } else if (IsWord(keyword, "stricthostkeychecking")) {
+      parts[below_match_host ? kMatchHostStrictness : kStrictness] +=
+          "ProxyCommand " + std::string(rest) + "\n";
     } else {
       const Part own = below_match_host ? kMatchHost : kOptions;
       parts[IsWord(keyword, "hostname") ? kHostNames : own] += line + "\n";

@@ -5,7 +5,9 @@
 // libssh looks for the file of a relative Include in the working directory, and goes on without it;
 // OpenSSH looks beside the user's own configuration. And once libssh has read a HostName, it holds
 // the Host lines that follow to that name, where OpenSSH goes on with the name the user gave. So
-// the configuration is split into parts that are read one after the other.
+// the configuration is split into parts that are read one after the other. What it says about
+// StrictHostKeyChecking libssh does not tell; parts of their own have that word as a
+// ProxyCommand's.
 //
 // Threads: a plain value; the files it holds live as long as it does.
 
@@ -29,8 +31,12 @@ class SshConfig {
 
   // Each part has every Host and Match line; what stands below them is in one part only. They are
   // read in this order.
-  enum Part { kOptions, kHostNames, kMatchHost, kPartCount };  // the last: below "Match host ..."
+  enum Part { kOptions, kStrictness, kHostNames, kMatchHost, kMatchHostStrictness, kPartCount };
   using Parts = std::array<std::string, kPartCount>;
+  // Below "Match host ..." stands what is read last.
+  static constexpr std::array<Part, 3> kForOptions = {kOptions, kHostNames, kMatchHost};
+  static constexpr std::array<Part, 3> kForStrictness = {kStrictness, kHostNames,
+                                                         kMatchHostStrictness};
 
   // The files for libssh to read: texts without relative names.
   const Parts& paths() const { return paths_; }

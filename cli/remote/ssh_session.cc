@@ -1,13 +1,16 @@
 #include "cli/remote/ssh_session.h"
 
 #include <pwd.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstdlib>
+#include <span>
 #include <utility>
 
 #include "cli/remote/ssh_config.h"
+#include "runtime/process/freer.h"
 
 namespace ds::cli {
 namespace {
@@ -26,6 +29,39 @@ bool SetText(ssh_session session, ssh_options_e option, const std::string& value
 
 bool SetNumber(ssh_session session, ssh_options_e option, int value) {
   return ::ssh_options_set(session, option, &value) == SSH_OK;
+}
+
+std::string OptionOf(ssh_session session, ssh_options_e option) {
+  char* value = nullptr;
+  if (::ssh_options_get(session, option, &value) != SSH_OK) return "";
+  std::string text(value);
+  ::ssh_string_free_char(value);
+  return text;
+}
+
+bool Parse(ssh_session session, const SshConfig& own, const SshConfig& system,
+           std::span<const SshConfig::Part> parts) {
+  for (const SshConfig::Part part : parts) {
+    for (const SshConfig* config : {&own, &system}) {
+      const std::string& path = config->paths()[part];
+      if (::ssh_options_parse_config(session, path.c_str()) != SSH_OK) return false;
+    }
+  }
+  return true;
+}
+
+// What the configuration says about a host whose key is not known.
+bool WantsStrictness(const SshConfig& own, const SshConfig& system, const std::string& folder,
+                     const std::string& host) {
+  const std::unique_ptr<ssh_session_struct, Freer<ssh_free>> reader(::ssh_new());
+  DS_CHECK_MSG(reader != nullptr, "out of memory");
+  SetText(reader.get(), SSH_OPTIONS_SSH_DIR, folder);
+  SetText(reader.get(), SSH_OPTIONS_HOST, host);
+  Parse(reader.get(), own, system, SshConfig::kForStrictness);
+  std::string word = OptionOf(reader.get(), SSH_OPTIONS_PROXYCOMMAND);
+  std::erase_if(word, [](char c) { return c == '"' || c == ' ' || c == '\t' || c == '\r'; });
+  return ::strcasecmp(word.c_str(), "yes") == 0 || ::strcasecmp(word.c_str(), "true") == 0 ||
+         ::strcasecmp(word.c_str(), "ask") == 0;
 }
 
 // Whom SSH logs in as when nobody says.
@@ -65,13 +101,7 @@ SshSession::~SshSession() {
   ::ssh_free(session_);
 }
 
-std::string SshSession::GetOption(ssh_options_e option) const {
-  char* value = nullptr;
-  if (::ssh_options_get(session_, option, &value) != SSH_OK) return "";
-  std::string text(value);
-  ::ssh_string_free_char(value);
-  return text;
-}
+std::string SshSession::GetOption(ssh_options_e option) const { return OptionOf(session_, option); }
 
 HostFailure SshSession::Broken(FailureKind kind, const std::string& doing) const {
   if (interrupter_ != nullptr && interrupter_->interrupted()) {
@@ -123,7 +153,13 @@ HostResult<UniqueFd> SshSession::StartProxy(const std::string& command) {
   return proxy_->TakeSocket();
 }
 
-HostResult<SshSession::Way> SshSession::Configure(const RemoteTarget& target) {
+HostFailure SshSession::BadOptions() const {
+  return {.kind = FailureKind::kStart,
+          .message = std::string("SSH options: ") + ::ssh_get_error(session_),
+          .hint = "look at ~/.ssh/config and at the host's line in the hostfile"};
+}
+
+HostOutcome SshSession::ReadConfiguration(const RemoteTarget& target) {
   const std::string folder = HomeDirectory() + "/.ssh";
   const StatusOr<SshConfig> own = SshConfig::Read(folder + "/config", folder);
   const StatusOr<SshConfig> system = SshConfig::Read(kSystemConfig, kSystemFolder);
@@ -133,26 +169,26 @@ HostResult<SshSession::Way> SshSession::Configure(const RemoteTarget& target) {
                        .message = std::string(path) + ": " + config->status().message(),
                        .hint = "'ssh " + target.host + "' would say more"};
   }
-  bool good = SetText(session_, SSH_OPTIONS_SSH_DIR, folder) &&
-              SetText(session_, SSH_OPTIONS_HOST, target.host);
-  for (int part = 0; part < SshConfig::kPartCount; ++part) {
-    for (const auto& config : {&own, &system}) {
-      const std::string& path = config->value().paths()[part];
-      good = good && ::ssh_options_parse_config(session_, path.c_str()) == SSH_OK;
-    }
+  refuses_unknown_hosts_ = WantsStrictness(*own, *system, folder, target.host);
+  if (SetText(session_, SSH_OPTIONS_SSH_DIR, folder) &&
+      SetText(session_, SSH_OPTIONS_HOST, target.host) &&
+      Parse(session_, *own, *system, SshConfig::kForOptions)) {
+    return HostOutcome();
   }
+  return BadOptions();
+}
+
+HostResult<SshSession::Way> SshSession::Configure(const RemoteTarget& target) {
+  const HostOutcome read = ReadConfiguration(target);
+  if (!read.ok()) return read.failure();
   // The hostfile's word goes before the configuration's.
-  good = good && SetText(session_, SSH_OPTIONS_HOST, target.address) &&
-         SetText(session_, SSH_OPTIONS_USER, target.user);
+  bool good = SetText(session_, SSH_OPTIONS_HOST, target.address) &&
+              SetText(session_, SSH_OPTIONS_USER, target.user);
   if (good && target.port > 0) good = SetNumber(session_, SSH_OPTIONS_PORT, target.port);
   // Never "no", whatever the configuration says, and nothing of libssh's on the user's terminal.
   good = good && SetNumber(session_, SSH_OPTIONS_STRICTHOSTKEYCHECK, 1) &&
          SetNumber(session_, SSH_OPTIONS_LOG_VERBOSITY, SSH_LOG_NONE);
-  if (!good) {
-    return HostFailure{.kind = FailureKind::kStart,
-                       .message = std::string("SSH options: ") + ::ssh_get_error(session_),
-                       .hint = "look at ~/.ssh/config and at the host's line in the hostfile"};
-  }
+  if (!good) return BadOptions();
   unsigned port = 0;
   ::ssh_options_get_port(session_, &port);
   return Way{

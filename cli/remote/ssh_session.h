@@ -43,6 +43,9 @@ class SshSession {
   ssh_session handle() const { return session_; }
   // The value that libssh goes by; "" where it has none.
   std::string GetOption(ssh_options_e option) const;
+  // Whether the configuration wants hosts refused whose key is not known ("StrictHostKeyChecking
+  // yes" or "ask", since nobody is asked here).
+  bool refuses_unknown_hosts() const { return refuses_unknown_hosts_; }
   // "10.0.0.2 port 22", as dialled.
   const std::string& place() const { return place_; }
   // The host's address when it was dialled directly; "" through a proxy command.
@@ -56,6 +59,8 @@ class SshSession {
     std::string proxy;  // the command that leads there; "" = it is dialled
   };
   HostResult<Way> Configure(const RemoteTarget& target);
+  HostOutcome ReadConfiguration(const RemoteTarget& target);
+  HostFailure BadOptions() const;
   HostResult<UniqueFd> OpenSocket(const RemoteTarget& target, const Way& way,
                                   Interrupter::Deadline deadline);
   HostResult<UniqueFd> StartProxy(const std::string& command);
@@ -67,6 +72,7 @@ class SshSession {
   ssh_session session_;
   std::unique_ptr<ProxyCommand> proxy_;  // what carries the connection, if not the network
   std::unique_ptr<Interrupter::Guard> guard_;
+  bool refuses_unknown_hosts_ = false;
   std::string place_;
   std::string peer_address_;
 };

@@ -113,18 +113,7 @@ TEST_F(SshTest, ThisMachineAndOthersInOneJob) {
   ExpectNothingLeft(1);
 }
 
-TEST_F(SshTest, AnUnknownHostIsAcceptedOncePerJobAndItsKeyKept) {
-  WriteHostfile(1);
-  ASSERT_EQ(Run("true").status, 0);
-  const auto known = ReadFile(run() / "known_hosts");
-  ASSERT_TRUE(known.ok());
-  for (int i = 0; i < 2; ++i) {
-    const std::string line = hosts().KnownHostsLine(i);
-    EXPECT_THAT(*known, HasSubstr(line.substr(0, line.rfind(' '))));
-  }
-}
-
-TEST_F(SshTest, APinnedHostIsRecognisedAndNotAcceptedAnew) {
+TEST_F(SshTest, AKnownHostIsRecognisedAndNotAcceptedAnew) {
   options_.count = 1;
   WriteHostfile(1);
   std::ofstream(hosts().client_home() / ".ssh" / "known_hosts") << hosts().KnownHostsLine(0);

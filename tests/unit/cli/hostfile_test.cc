@@ -100,6 +100,12 @@ TEST(HostfileTest, RefusesWithFileAndLine) {
       {"w slots=4 prot=22\n",
        "hosts:1: unknown key 'prot' behind slots=4; did you mean 'port'? (a comment starts with "
        "'#')"},
+      {"w slots=1 hostkey=SHA256:short\n",
+       "hosts:1: hostkey=SHA256:short: 'SHA256:short' is not SHA256: and 43 digits of base64, as "
+       "'ssh-keygen -l' on the host shows them"},
+      {"w slots=1 hostkey=MD5:00:11\n",
+       "hosts:1: hostkey=MD5:00:11: 'MD5:00:11' is not SHA256: and 43 digits of base64, as "
+       "'ssh-keygen -l' on the host shows them"},
       {"w slots=4 gpus=0,1\n", "hosts:1: gpus=0,1 names 2 devices for 4 slots"},
       {"w slots=1 gpus=0-3\n",
        "hosts:1: gpus=0-3: '0-3' is neither a device's number nor its name"},

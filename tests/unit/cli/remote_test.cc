@@ -49,6 +49,15 @@ TEST(RemoteTargetTest, TakesTheHostfilesWordForIt) {
   EXPECT_EQ(MakeRemoteTarget({.name = "node"}, 0)->port, 0);
 }
 
+TEST(RemoteTargetTest, TakesSeveralKeysThatTheHostMayShow) {
+  const std::string first = "SHA256:" + std::string(43, 'a');
+  const std::string second = "SHA256:" + std::string(43, '/');
+  EXPECT_THAT(
+      MakeRemoteTarget({.name = "node", .keys = {{"hostkey", first + "," + second}}}, 0)->host_keys,
+      ElementsAre(first, second));
+  EXPECT_THAT(MakeRemoteTarget({.name = "node"}, 0)->host_keys, IsEmpty());
+}
+
 TEST(RemoteTargetTest, RefusesWhatCannotBeMeant) {
   EXPECT_EQ(MakeRemoteTarget({.name = "me@node", .keys = {{"user", "you"}}}, 0).status().message(),
             "host 'me@node': user=you contradicts its name");
