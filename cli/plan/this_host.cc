@@ -42,7 +42,10 @@ void AddInterfaceAddresses(std::vector<std::string>* names) {
 }  // namespace
 
 bool ThisHost::IsNamed(std::string_view host) const {
-  return host.starts_with("127.") || std::find(names.begin(), names.end(), host) != names.end();
+  in_addr address{};
+  const bool is_loopback = ::inet_pton(AF_INET, std::string(host).c_str(), &address) == 1 &&
+                           (ntohl(address.s_addr) >> IN_CLASSA_NSHIFT) == IN_LOOPBACKNET;
+  return is_loopback || std::find(names.begin(), names.end(), host) != names.end();
 }
 
 ThisHost ProbeThisHost(const Probe& probe) {

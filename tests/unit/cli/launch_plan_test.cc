@@ -201,18 +201,25 @@ TEST_F(LaunchPlanTest, FiltersMeanSparesToo) {
 TEST_F(LaunchPlanTest, TellsThisMachineFromHostsReachedOverSsh) {
   const std::string text =
       "far slots=1\nme slots=1\n10.0.0.1 slots=1 workdir=/tmp address=10.0.0.1\n"
-      "localhost slots=1 port=2222\nuser@me slots=1\n127.0.0.1 slots=1 exec=env\n";
+      "localhost slots=1 port=2222\nuser@me slots=1\n127.0.0.1 slots=1 exec=env\n"
+      "::1 slots=1 hostkey=SHA256:" +
+      std::string(43, 'a') + "\n";
   const LaunchFlags flags{.hostfile = Hostfile(text)};
   auto plan = MakeLaunchPlan(flags, Machine(0), nullptr);
   ASSERT_TRUE(plan.ok());
   PlaceHosts(Machine(0), &*plan);
-  EXPECT_THAT(RemoteOnes(*plan), ElementsAre(true, false, false, true, true, true));
+  EXPECT_THAT(RemoteOnes(*plan), ElementsAre(true, false, false, true, true, true, true));
 }
 
 TEST(ProbeThisHostTest, SeesThisMachine) {
   const ThisHost host = ProbeThisHost({.cores = true, .addresses = true});
   EXPECT_TRUE(host.IsNamed("localhost"));
-  EXPECT_TRUE(host.IsNamed("127.0.0.1"));
+  for (const char* loopback : {"127.0.0.1", "127.0.0.2", "127.255.255.254"}) {
+    EXPECT_TRUE(host.IsNamed(loopback)) << loopback;
+  }
+  for (const char* other : {"127.not-this-machine.example", "127.", "127.1.example", "128.0.0.1"}) {
+    EXPECT_FALSE(host.IsNamed(other)) << other;
+  }
   EXPECT_TRUE(host.IsNamed(host.name));
   EXPECT_FALSE(host.topology.cores.empty());
   EXPECT_GE(host.numa_node_count, 1);
