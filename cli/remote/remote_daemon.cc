@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <limits>
 
-#include "cli/remote/place_daemon.h"
 #include "cli/remote/remote_shell.h"
 #include "cli/remote/ssh_session.h"
 #include "proto/message_line.h"
@@ -15,13 +14,101 @@ namespace {
 constexpr std::chrono::minutes kPlacingTimeout{10};
 constexpr std::chrono::seconds kPortTimeout{10};
 
+// Defines "sum FILE" for a script, which prints the file's SHA-256 and whatever else behind a
+// blank. openssl's is the quicker one: 25 ms for dsrund where coreutils' takes 140.
+constexpr char kSumFunction[] =
+    R"sh(sum() { openssl dgst -sha256 -r <"$1" 2>/dev/null || sha256sum <"$1"; };)sh";
+
+// dsrund is put on a host under a name made of its content, so that it is sent once and every
+// version has a place of its own: $HOME/.cache/dsrun/dsrund-HASH. Where the home has no room or
+// cannot be written, a new folder with a name nobody can know, in a place that all users share,
+// takes it for one start. The bytes travel on a command's standard input, which fills the
+// connection (and reaches a wrapper's own file system) where libssh 0.10 waits for an answer after
+// every piece of an SFTP file, to a temporary name, are compared there, and get the final name: a
+// file under that name is whole, and one that is right already stays, since another host may be
+// running it.
+struct PlacedDaemon {
+  std::string folder;
+  bool once = false;   // the folder is for one start, which removes it
+  std::string notice;  // that it is not where it should be, and why; "" when it is
+};
+
+// $2 "home" or "tmp", $3 the final name, $4 what makes a temporary one nobody else's, $5 the
+// SHA-256, $6 the size in KiB. Reads the bytes and prints the folder. What broken connections and
+// forgotten versions have left goes.
+constexpr char kPlace[] = R"sh(
+umask 077; t=;
+fail() { echo "$1" >&2; rm -f "$f"; [ -z "$t" ] || rmdir "$t"; exit 1; };
+has() { [ -L "$1" ] && return 1; [ -f "$1" ] && [ -x "$1" ] && [ -O "$1" ] &&
+h="$(sum "$1")" && [ "${h%% *}" = "$s" ]; };
+s="$5"; p="${TMPDIR:-/tmp}";
+case "$2" in
+home) d="$HOME/.cache/dsrun"; f="$d/$3.$4"; p="$d"; mkdir -p "$d" || exit 1;
+[ -O "$d" ] || fail "$d: belongs to somebody else"; chmod 700 "$d" || fail "";
+find "$d" -type f -name "dsrund-*.*" -mtime +0 -exec rm -f {} + 2>/dev/null;
+find "$d" -type f -name "dsrund-*" -mtime +30 -exec rm -f {} + 2>/dev/null;;
+*) find "$p" -maxdepth 1 -type d -user "$(id -u)" -name "dsrun-once-*" -mtime +0
+-exec rm -rf {} + 2>/dev/null;
+d="$(mktemp -d "$p/dsrun-once-XXXXXXXXXX")" || exit 1; t="$d"; f="$d/$3";;
+esac;
+k="$(df -Pk "$d" | awk "END { print \$4 }")";
+[ "${k:-$6}" -ge "$6" ] ||
+fail "$p: no space left: $((k / 1024)) MiB free, $(($6 / 1024 + 1)) needed";
+cat >"$f" || fail "";
+command -v openssl >/dev/null || command -v sha256sum >/dev/null ||
+fail "the host has neither openssl nor sha256sum";
+chmod 700 "$f"; has "$f" || fail "$f: the copy differs from the original";
+if [ "$2" = home ]; then
+if ln "$f" "$d/$3" 2>/dev/null || has "$d/$3" 2>/dev/null; then rm -f "$f";
+else rm -rf "$d/$3"; mv -f "$f" "$d/$3" || fail "$d/$3: cannot be made"; fi; fi;
+echo "$d")sh";
+
+constexpr char kHint[] = "make room or a writable home there; dsrund needs about 20 MB, once";
+
+// A place for dsrund, or why this one will not do.
+struct Attempt {
+  std::string folder;
+  std::string reason;
+};
+
+HostResult<Attempt> TryFolder(RemoteShell* shell, const DaemonBinary& binary,
+                              const std::string& unique, const std::string& where) {
+  const auto result = shell->Run({.text = std::string(kSumFunction) + kPlace,
+                                  .arguments = {where, binary.file_name(), unique, binary.sha256,
+                                                std::to_string((binary.bytes.size() >> 10) + 1)},
+                                  .input = binary.bytes});
+  if (!result.ok()) return result.failure();
+  if (result->status == 0) return Attempt{.folder = LastLine(result->out)};
+  const std::string words = LastLine(result->err);
+  return Attempt{.reason = words.empty() ? "the folder cannot be made" : words};
+}
+
+// `unique` makes the temporary name nobody else's.
+HostResult<PlacedDaemon> PlaceDaemon(RemoteShell* shell, const DaemonBinary& binary,
+                                     const std::string& unique) {
+  const HostResult<Attempt> at_home = TryFolder(shell, binary, unique, "home");
+  if (!at_home.ok()) return at_home.failure();
+  if (at_home->reason.empty()) return PlacedDaemon{.folder = at_home->folder};
+  const HostResult<Attempt> in_tmp = TryFolder(shell, binary, unique, "tmp");
+  if (!in_tmp.ok()) return in_tmp.failure();
+  if (in_tmp->reason.empty()) {
+    return PlacedDaemon{.folder = in_tmp->folder,
+                        .once = true,
+                        .notice = at_home->reason + "; dsrund was put to " + in_tmp->folder +
+                                  " instead, for this job only"};
+  }
+  return HostFailure{.kind = FailureKind::kPlacing,
+                     .message = at_home->reason + "; nor elsewhere: " + in_tmp->reason,
+                     .hint = kHint};
+}
+
 constexpr char kUnfit[] = "dsrun-unfit ";
 
 // $2 the folder, $3 the name of dsrund there, $4 its SHA-256, $5 "once" for a folder that goes
 // again, $6 the address to listen on, $7 the job, $8 dsrank or "".
 // Looks and executes below one open folder (the working directory) that is this user's alone: what
 // others do to the names that lead there, before or meanwhile, has no effect. Touches dsrund, since
-// one that nobody has used for a month goes (place_daemon.cc).
+// one that nobody has used for a month goes.
 constexpr char kStart[] = R"sh(
 unfit() { echo "dsrun-unfit $1"; exit 1; };
 cd -P "$2" 2>/dev/null || unfit "its folder cannot be entered";
