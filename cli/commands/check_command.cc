@@ -1,11 +1,10 @@
-#include "cli/commands/check_command.h"
-
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <cstdlib>
 #include <iostream>
 
+#include "cli/commands/command_table.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/number_checks.h"
 #include "cli/train/find_model.h"

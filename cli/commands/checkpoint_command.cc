@@ -7,6 +7,7 @@
 #include <CLI/Formatter.hpp>
 #include <iostream>
 
+#include "cli/commands/command_table.h"
 #include "cli/flags/flag_parser.h"
 #include "runtime/base/byte_size.h"
 #include "runtime/base/exit_codes.h"

@@ -9,11 +9,7 @@
 #include <filesystem>
 #include <ostream>
 
-#include "cli/commands/command_table.h"
-
 namespace ds::cli {
-
-StatusOr<int> CheckpointCommand(const Invocation& invocation);
 
 // Print for the command and return its exit status: kExitOk, or kExitCheckpoint when a checkpoint
 // is damaged or there is none.

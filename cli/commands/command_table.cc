@@ -1,17 +1,6 @@
 #include "cli/commands/command_table.h"
 
-#include "cli/commands/check_command.h"
 #include "cli/commands/checkpoint_command.h"
-#include "cli/commands/completion_command.h"
-#include "cli/commands/elastic_command.h"
-#include "cli/commands/estimate_command.h"
-#include "cli/commands/help_command.h"
-#include "cli/commands/plan_command.h"
-#include "cli/commands/report_command.h"
-#include "cli/commands/resume_command.h"
-#include "cli/commands/run_command.h"
-#include "cli/commands/train_command.h"
-#include "cli/commands/version_command.h"
 
 namespace ds::cli {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
 // The commands of dsrun: one row each; `dsrun help`, the dispatch and "did you mean" read the
-// table. A command lives in commands/<name>_command.{h,cc} (report in report/).
+// table. What a row runs lives in commands/<name>_command.cc.
 
 #include <span>
 #include <string>
@@ -39,6 +39,20 @@ struct Command {
 };
 
 std::span<const Command> Commands();
+
+// The rows run these; each says beside its definition what it does.
+StatusOr<int> TrainCommand(const Invocation& invocation);
+StatusOr<int> ResumeCommand(const Invocation& invocation);
+StatusOr<int> RunCommand(const Invocation& invocation);
+StatusOr<int> PlanCommand(const Invocation& invocation);
+StatusOr<int> ReportCommand(const Invocation& invocation);
+StatusOr<int> CheckpointCommand(const Invocation& invocation);
+StatusOr<int> CheckCommand(const Invocation& invocation);
+StatusOr<int> ElasticCommand(const Invocation& invocation);
+StatusOr<int> EstimateCommand(const Invocation& invocation);
+StatusOr<int> CompletionCommand(const Invocation& invocation);
+StatusOr<int> HelpCommand(const Invocation& invocation);
+StatusOr<int> VersionCommand(const Invocation& invocation);
 
 // Null when there is none of that name.
 const Command* FindCommand(std::string_view name);

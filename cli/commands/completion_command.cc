@@ -1,10 +1,9 @@
-#include "cli/commands/completion_command.h"
-
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <iostream>
 
+#include "cli/commands/command_table.h"
 #include "cli/commands/complete_words.h"
 #include "cli/flags/flag_parser.h"
 #include "runtime/base/exit_codes.h"
@@ -97,6 +96,9 @@ void PrintWords(const std::vector<std::string>& words) {
 
 }  // namespace
 
+// dsrun completion bash|zsh|fish: prints a script that asks, whenever there is something to
+// complete, `dsrun completion words WORD...`; the answer is what the shell may add by itself
+// (nothing, files, folders or program), then a line for every word, its meaning behind a tab.
 StatusOr<int> CompletionCommand(const Invocation& invocation) {
   if (!invocation.arguments.empty() && invocation.arguments[0] == "words") {
     PrintWords({invocation.arguments.begin() + 1, invocation.arguments.end()});

@@ -1,5 +1,3 @@
-#include "cli/commands/elastic_command.h"
-
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -7,6 +5,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "cli/commands/command_table.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/number_checks.h"
 #include "runtime/base/exit_codes.h"
@@ -62,6 +61,8 @@ void PrintText(const config::ElasticBatch& batch) {
 
 }  // namespace
 
+// dsrun elastic -c CONFIG [-w N] [--json]: which train batch size the config's elasticity section
+// leads to, the numbers of GPUs it suits, and the micro-batch size for N of them.
 StatusOr<int> ElasticCommand(const Invocation& invocation) {
   std::string path;
   std::int64_t world_size = 0;

@@ -1,5 +1,3 @@
-#include "cli/commands/estimate_command.h"
-
 #include <fmt/format.h>
 
 #include <CLI/App.hpp>
@@ -10,6 +8,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "cli/commands/command_table.h"
 #include "cli/estimate/model_size.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/number_checks.h"
@@ -158,6 +157,8 @@ void AddFlags(CLI::App& app, EstimateFlags* flags) {
 
 }  // namespace
 
+// dsrun estimate: what a model's states need in bytes on a GPU and on a host, under ZeRO 2 and 3
+// and every kind of offload.
 StatusOr<int> EstimateCommand(const Invocation& invocation) {
   EstimateFlags flags;
   FlagParser parser("estimate --model DIR | --params P --largest_layer_params L [flags]",

@@ -1,5 +1,3 @@
-#include "cli/commands/help_command.h"
-
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -7,6 +5,7 @@
 #include <iostream>
 #include <sstream>
 
+#include "cli/commands/command_table.h"
 #include "cli/commands/exit_status_table.h"
 #include "cli/commands/manual_page.h"
 #include "cli/flags/flag_parser.h"
@@ -44,6 +43,7 @@ void PrintOverview() {
 
 }  // namespace
 
+// dsrun help [COMMAND]; --man instead of a command prints the manual page.
 StatusOr<int> HelpCommand(const Invocation& invocation) {
   if (invocation.arguments.empty() || invocation.arguments[0] == "help") {
     PrintOverview();

@@ -1,5 +1,3 @@
-#include "cli/commands/plan_command.h"
-
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -9,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cli/commands/command_table.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/plan/core_list.h"
 #include "cli/plan/exports.h"

@@ -1,11 +1,10 @@
-#include "cli/commands/report_command.h"
-
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "cli/commands/command_table.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/plan/hostfile.h"
 #include "cli/plan/this_host.h"
@@ -34,6 +33,8 @@ Status CheckHosts(const LaunchFlags& flags) {
 
 }  // namespace
 
+// dsrun report [--json]: this host's environment, judged; kExitOk, or kExitPreflight when something
+// would stop a job.
 StatusOr<int> ReportCommand(const Invocation& invocation) {
   LaunchFlags flags = invocation.launch;
   bool json = false;

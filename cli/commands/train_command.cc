@@ -1,10 +1,9 @@
-#include "cli/commands/train_command.h"
-
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <utility>
 
+#include "cli/commands/command_table.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/job/job_plan.h"
 #include "cli/session/job_description.h"

@@ -1,5 +1,3 @@
-#include "cli/commands/version_command.h"
-
 #include <absl/base/config.h>
 #include <ares_version.h>
 #include <google/protobuf/stubs/common.h>
@@ -16,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/commands/command_table.h"
 #include "runtime/base/exit_codes.h"
 
 namespace ds::cli {

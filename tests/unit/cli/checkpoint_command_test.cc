@@ -5,6 +5,7 @@
 
 #include <sstream>
 
+#include "cli/commands/command_table.h"
 #include "runtime/base/exit_codes.h"
 #include "tests/support/program.h"
 #include "tests/unit/checkpoint/sample_checkpoint.h"

@@ -1,9 +1,0 @@
-#pragma once
-
-#include "cli/commands/command_table.h"
-
-namespace ds::cli {
-
-StatusOr<int> TrainCommand(const Invocation& invocation);
-
-}  // namespace ds::cli
