@@ -54,7 +54,7 @@ TEST_F(SshPlacingTest, AFolderThatAnotherUserHasPreparedIsNotUsed) {
   const ProgramResult result = Run("echo started");
   EXPECT_EQ(result.status, 0) << result.err;
   ExpectNothingEvilRan();
-  EXPECT_EQ(OnHost(0, "stat -c %a /run/host/secrets && ls -A /tmp"), "755\ndsrun-0\n");
+  EXPECT_EQ(OnHost(0, "stat -c %a /run/host/secrets && ls -d /tmp/dsrun-*"), "755\n/tmp/dsrun-0\n");
 }
 
 // Nothing but the sticky bit of /tmp, which this one lacks, protects names in it.
@@ -67,7 +67,7 @@ TEST_F(SshPlacingTest, AFolderThatIsExchangedAfterTheCheckIsNotUsed) {
   Wrap("sha256sum", "/usr/bin/sha256sum; [ -e /tmp/away ] || { " + exchange + "; }");
   ExpectRefused({}, {"  h0    placing dsrund  ", "its folder is not this user's"});
   ExpectNothingEvilRan();
-  OnHost(0, "rm -rf /tmp/*");
+  OnHost(0, "rm -rf /tmp/away /tmp/dsrun-once-*");
   Wrap("sha256sum", "/usr/bin/sha256sum; if [ -e /run/host/second ]; then " + exchange +
                         "; fi; touch /run/host/second");
   EXPECT_EQ(Run("echo started").status, 0);

@@ -109,7 +109,7 @@ TEST_F(SshRefusedTest, AnUnwritableHomeIsPassedOverForTmp) {
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("Read-only file system; dsrund was put to /tmp/dsrun-once-"));
   EXPECT_THAT(result.err, HasSubstr("instead, for this job only"));
-  EXPECT_EQ(OnHost(0, "ls -A /tmp"), "");
+  EXPECT_EQ(OnHost(0, "find /tmp -maxdepth 1 -name 'dsrun-once-*'"), "");
 }
 
 TEST_F(SshRefusedTest, NoSpaceAnywhereIsSaid) {

@@ -41,8 +41,9 @@ mount --bind "$4" /run/built
 mount -t tmpfs -o mode=700 tmpfs /root
 mount -t tmpfs -o mode=1777 tmpfs /tmp
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
-[ -d "$3" ] || { mkdir -p "$3"; mount --bind /run/sources "$3"; }
-[ -d "$4" ] || { mkdir -p "$4"; mount --bind /run/built "$4"; }
+show() { mkdir -p "$2"; mount --bind "$1" "$2"; mount -o remount,bind,ro "$2"; }
+[ -d "$3" ] || show /run/sources "$3"
+[ -d "$4" ] || show /run/built "$4"
 umount /run/sources /run/built
 hostname "$2"
 ip link set lo up
