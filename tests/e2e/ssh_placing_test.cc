@@ -50,7 +50,7 @@ TEST_F(SshPlacingTest, AFolderThatAnotherUserHasPreparedIsNotUsed) {
   OnHost(0, "mkdir -m 755 /run/host/secrets && mount -o remount,ro /root");
   OnHost(0, std::string(kAttacker) + "ln -s /run/host/secrets /tmp/dsrun-0");
   OnHost(0, "cp /run/host/evil /run/host/secrets/" + name_ +
-                " && truncate -s $(stat -c %s " DS_BIN_DIR "/dsrund) /run/host/secrets/" + name_);
+                " && truncate -s $(stat -c %s '" DS_BIN_DIR "/dsrund') /run/host/secrets/" + name_);
   const ProgramResult result = Run("echo started");
   EXPECT_EQ(result.status, 0) << result.err;
   ExpectNothingEvilRan();
@@ -103,7 +103,7 @@ TEST_F(SshPlacingTest, ALinkUnderItsNameIsReplaced) {
 // Hosts share homes: what another host has placed meanwhile may be running there.
 TEST_F(SshPlacingTest, WhatAnotherHostHasJustPlacedStays) {
   const std::string final_name = std::string(kCache) + "/" + name_;
-  Wrap("df", "[ -e " + final_name + " ] || { cp " DS_BIN_DIR "/dsrund " + final_name +
+  Wrap("df", "[ -e " + final_name + " ] || { cp '" DS_BIN_DIR "/dsrund' " + final_name +
                  "; chmod 700 " + final_name + "; stat -c %i " + final_name +
                  " >/run/host/inode; }; exec /bin/df \"$@\"");
   EXPECT_EQ(Run("true").status, 0);
