@@ -138,10 +138,12 @@ TEST_F(BadNetworkTest, StandardInputReachesRankZeroOnAnotherHost) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
   const UniqueFd reading(ends[0]);
-  std::thread writer(
-      [&sent, end = UniqueFd(ends[1])] { EXPECT_TRUE(WriteAll(end.get(), sent, "pipe").ok()); });
+  UniqueFd writing(ends[1]);
   cli::InputForwarder input(reading.get());
   Start(0, {"/bin/cat"}, seconds(30), &input);
+  ASSERT_FALSE(HasFailure());
+  std::thread writer(
+      [&sent, end = std::move(writing)] { EXPECT_TRUE(WriteAll(end.get(), sent, "pipe").ok()); });
   CutEvery(200'000, 0);
   const cli::JobOutcome outcome = controller_->Run();
   writer.join();
