@@ -72,6 +72,8 @@ std::unique_ptr<cli::DaemonClient> NetworkDaemon::Connect(const std::string& tar
 }
 
 bool NetworkDaemon::AwaitEnd() const {
+  // One with a short lease may have ended before its process could be opened.
+  if (!pidfd_.valid()) return true;
   pollfd ended{pidfd_.get(), POLLIN, 0};
   return ::poll(&ended, 1, 60'000) == 1;
 }
