@@ -16,7 +16,7 @@ Status Engine::set_gradient_accumulation_boundary(bool is_boundary) {
   return OkStatus();
 }
 
-Status Engine::Parts::ChangeBatch(const StatusOr<config::BatchConfig>& batch) {
+Status EngineParts::ChangeBatch(const StatusOr<config::BatchConfig>& batch) {
   DS_RETURN_IF_ERROR(batch.status());
   DS_RETURN_IF_ERROR(CheckBetweenSteps("batch sizes change"));
   config.batch = *batch;

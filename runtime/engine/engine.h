@@ -42,6 +42,7 @@ class MemoryLedger;
 namespace ds::engine {
 
 class TensorAccess;
+struct EngineParts;
 
 // Fills the parameters of the model's block `index`, whose memory is there for the call's duration.
 using BlockLoader = std::function<Status(int index, Block& block)>;
@@ -170,9 +171,8 @@ class Engine : public checkpoint::Stateful {
 
  private:
   friend class TensorAccess;
-  struct Parts;
-  explicit Engine(std::unique_ptr<Parts> parts);
-  std::unique_ptr<Parts> parts_;
+  explicit Engine(std::unique_ptr<EngineParts> parts);
+  std::unique_ptr<EngineParts> parts_;
 };
 
 // Ends with its destructor; the engine outlives it.

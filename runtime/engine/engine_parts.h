@@ -1,6 +1,6 @@
 #pragma once
 
-// Engine::Parts: the state of an Engine, for the files that implement it.
+// EngineParts: the state of an Engine, for the files that implement it.
 
 #include <cstdint>
 #include <memory>
@@ -49,7 +49,7 @@ struct StepInProgress {
   double AddUpWeights() const;  // of the losses, over their number
 };
 
-struct Engine::Parts {
+struct EngineParts {
   std::shared_ptr<BlockList> model;
   config::DsConfig config;
 

@@ -8,13 +8,13 @@ namespace ds::engine {
 
 using zero::StateKind;
 
-Status Engine::Parts::CheckBetweenSteps(const char* what) const {
+Status EngineParts::CheckBetweenSteps(const char* what) const {
   if (step.micro_batches == 0) return OkStatus();
   return FailedPreconditionError(std::string(what) + " between steps only; this one has seen " +
                                  std::to_string(step.micro_batches) + " micro-batches");
 }
 
-void Engine::Parts::ReloadStates() {
+void EngineParts::ReloadStates() {
   if (!states_away) return;
   optimizer->MoveBack();
   states_away = false;

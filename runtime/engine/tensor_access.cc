@@ -58,7 +58,7 @@ StatusOr<Found> FindParameter(const zero::ShardedModel& model, const std::string
 }  // namespace
 
 StatusOr<TensorAccess::HeldTensor> TensorAccess::Find(const Wanted& wanted) {
-  Engine::Parts& parts = *engine_.parts_;
+  EngineParts& parts = *engine_.parts_;
   parts.ReloadStates();
   const zero::Context& context = parts.sharded->context();
   DS_ASSIGN_OR_RETURN(const Found found, FindParameter(*parts.sharded, wanted.name));

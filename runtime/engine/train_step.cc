@@ -165,7 +165,7 @@ double StepInProgress::AddUpWeights() const {
   return sum / static_cast<double>(losses.size());
 }
 
-void Engine::Parts::AgreeOnWeight() {
+void EngineParts::AgreeOnWeight() {
   if (step.mean_weight) return;
   const auto ranks = comm::GatherNumbers({step.AddUpWeights()}, *sharded->context().world);
   double sum = 0.0;
@@ -186,7 +186,7 @@ void Engine::backward(const at::Tensor& loss, bool scale_wrt_gas) {
   parts_->step.backward_is_latest = true;
 }
 
-Status Engine::Parts::HandleNonFinite(StepResult* result) {
+Status EngineParts::HandleNonFinite(StepResult* result) {
   result->skipped = true;
   const Status scaled = loss_scaler.Update(/*overflow=*/true);
   if (loss_scaler.dynamic() && scaled.ok()) return OkStatus();
@@ -209,7 +209,7 @@ Status Engine::Parts::HandleNonFinite(StepResult* result) {
   return NonFiniteError(result->step, result->non_finite);
 }
 
-Status Engine::Parts::ReduceGradientsOnce() {
+Status EngineParts::ReduceGradientsOnce() {
   if (step.micro_batches == 0 || !at_boundary()) {
     return FailedPreconditionError(
         "the gradients of this step are not there: " + std::to_string(step.micro_batches) +
@@ -220,8 +220,7 @@ Status Engine::Parts::ReduceGradientsOnce() {
   return OkStatus();
 }
 
-Status Engine::Parts::ApplyUpdate(double scaled_norm,
-                                  std::vector<optim::ScheduledValues> scheduled) {
+Status EngineParts::ApplyUpdate(double scaled_norm, std::vector<optim::ScheduledValues> scheduled) {
   if (!config.zero_optimization.ignore_unused_parameters) {
     DS_RETURN_IF_ERROR(zero::CheckNoneIsUnused(*sharded).WithContext(
         "step " + std::to_string(finished_steps + 1)));

@@ -1,0 +1,170 @@
+#include "runtime/engine/build_engine.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "runtime/comm/connect_world.h"
+#include "runtime/comm/rank_identity.h"
+#include "runtime/engine/build_units.h"
+#include "runtime/engine/group_schedules.h"
+#include "runtime/optim/groups/base_shapes.h"
+#include "runtime/optim/muon.h"
+#include "runtime/precision/dtype_policy.h"
+#include "runtime/precision/gradient_reduction.h"
+
+namespace ds::engine {
+namespace {
+
+StatusOr<std::unique_ptr<comm::Communicator>> ConnectFromEnvironment(c10::Device device) {
+  DS_ASSIGN_OR_RETURN(const comm::RankIdentity identity, comm::RankIdentityFromEnvironment());
+  device::RankDevice rank_device{.device = device};
+  if (!device.is_cpu()) {
+    DS_ASSIGN_OR_RETURN(rank_device,
+                        device::OpenRankDevice(device::DeviceChoice::kCuda, identity.local_rank));
+  }
+  return comm::ConnectWorld(identity, rank_device);
+}
+
+// The device of the group's tensors, if it is what is wanted.
+StatusOr<c10::Device> ChooseDevice(c10::Device wanted, c10::Device of_group) {
+  const bool any_index = wanted.is_cpu() || !wanted.has_index();
+  if (wanted.type() == of_group.type() && (any_index || wanted == of_group)) return of_group;
+  return InvalidArgumentError("the engine is to be on " + wanted.str() +
+                              ", and its ranks talk through " + of_group.str() +
+                              ": name that in EngineOptions::device, or its type alone");
+}
+
+// How many of the unit's parameters have values: the user's own modules have, ours do not.
+std::int64_t CountWithValues(const zero::ParameterUnit& unit) {
+  return std::count_if(unit.parameters.begin(), unit.parameters.end(), [](const auto& parameter) {
+    return parameter.tensor.numel() == 0 || parameter.tensor.storage().nbytes() > 0;
+  });
+}
+
+// How each unit gets its first values. Asks before ZeRO moves the parameters, when it can be seen
+// which of them have values.
+StatusOr<zero::FillUnit> MakeFillUnit(BlockList& model,
+                                      const std::vector<zero::ParameterUnit>& units,
+                                      const EngineOptions& options) {
+  using zero::FirstValues;
+  if (options.load_block) {
+    return zero::FillUnit([&](int index) -> StatusOr<FirstValues> {
+      DS_RETURN_IF_ERROR(options.load_block(index, model.block(index)));
+      return FirstValues::kSameEverywhere;
+    });
+  }
+  std::vector<bool> has_values;
+  for (const zero::ParameterUnit& unit : units) {
+    const std::int64_t count = CountWithValues(unit);
+    const auto all = static_cast<std::int64_t>(unit.parameters.size());
+    if (count != 0 && count != all) {
+      return InvalidArgumentError(unit.name + ": " + std::to_string(count) + " of " +
+                                  std::to_string(all) +
+                                  " parameters have values; give values to all of them or to none");
+    }
+    has_values.push_back(count != 0);
+  }
+  return zero::FillUnit([&model, has_values, seed = options.seed](int index) {
+    if (has_values[static_cast<std::size_t>(index)]) {
+      return StatusOr<FirstValues>(FirstValues::kRankZeros);
+    }
+    model.block(index).Initialize(seed);
+    return StatusOr<FirstValues>(FirstValues::kSameEverywhere);
+  });
+}
+
+StatusOr<optim::ParameterGrouper> MakeGrouper(const BlockList& model,
+                                              const config::DsConfig& config,
+                                              const EngineOptions& options) {
+  const config::OptimizerConfig& optimizer = config.optimizer;
+  if (const auto* muon = std::get_if<config::MuonConfig>(&optimizer.algorithm)) {
+    return optim::WithMuonMatrices(muon->adam_lr / optimizer.lr, options.parameter_group);
+  }
+  if (optimizer.base_shapes.empty()) return options.parameter_group;
+  DS_ASSIGN_OR_RETURN(optim::BaseShapes base, optim::ReadBaseShapes(optimizer.base_shapes));
+  optim::Shapes shapes;
+  for (const zero::ParameterUnit& unit : BuildUnits(model, optim::OneGroup)) {
+    for (const auto& parameter : unit.parameters) {
+      shapes[parameter.name] = parameter.tensor.sizes().vec();
+    }
+  }
+  if (const Status fits = optim::CheckBaseShapes(base, shapes); !fits.ok()) {
+    return InvalidArgumentError(optimizer.base_shapes + ": " + fits.message());
+  }
+  const bool like_sgd = std::holds_alternative<config::SgdConfig>(optimizer.algorithm);
+  return optim::WithMuRates(std::move(base), like_sgd, options.parameter_group);
+}
+
+// Lets the options name what the engine is built on, of its own where the caller has given nothing.
+Status TakeWorldAndLedger(EngineOptions* options, EngineParts* parts) {
+  if (options->world == nullptr) {
+    DS_ASSIGN_OR_RETURN(parts->own_world, ConnectFromEnvironment(options->device));
+    options->world = parts->own_world.get();
+  }
+  if (options->ledger == nullptr) {
+    parts->own_ledger = std::make_unique<device::MemoryLedger>();
+    options->ledger = parts->own_ledger.get();
+  }
+  DS_ASSIGN_OR_RETURN(options->device, ChooseDevice(options->device, options->world->device()));
+  return OkStatus();
+}
+
+zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& options) {
+  return {
+      .world = options.world,
+      .ledger = options.ledger,
+      .device = options.device,
+      .sharding = config::ShardingOfStage(config.zero_optimization.stage, options.world->size()),
+      .dtypes = precision::MakeDtypePolicy(config),
+      .reduction = precision::MakeGradientReduction(config, options.world->size())};
+}
+
+// The model's units, whose parameters say their group and how their gradients travel.
+StatusOr<std::vector<zero::ParameterUnit>> DescribeUnits(const BlockList& model,
+                                                         const config::DsConfig& config,
+                                                         const EngineOptions& options,
+                                                         const precision::DtypePolicy& dtypes) {
+  DS_ASSIGN_OR_RETURN(const optim::ParameterGrouper grouper, MakeGrouper(model, config, options));
+  std::vector<zero::ParameterUnit> units = BuildUnits(model, grouper);
+  // From stage 1, as in DeepSpeed.
+  if (dtypes.autocast && config.zero_optimization.stage > 0) {
+    ReduceModulesIn(*dtypes.autocast, config.torch_autocast.lower_precision_safe_modules, model,
+                    &units);
+  }
+  if (config.sparse_gradients) ReduceEmbeddingsByRows(model, &units);
+  return units;
+}
+
+StatusOr<ModuleBuffers> TakeBuffers(const BlockList& model, const config::DsConfig& config,
+                                    c10::Device device) {
+  DS_ASSIGN_OR_RETURN(ModuleBuffers buffers, ModuleBuffers::Find(model, device));
+  if (config.buffer_dtype) buffers.Cast(precision::ToScalarType(*config.buffer_dtype));
+  return buffers;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> model,
+                                                   const config::DsConfig& config,
+                                                   EngineOptions options) {
+  auto parts = std::make_unique<EngineParts>();
+  DS_RETURN_IF_ERROR(TakeWorldAndLedger(&options, parts.get()));
+  const zero::Context context = MakeContext(config, options);
+  DS_ASSIGN_OR_RETURN(std::vector<zero::ParameterUnit> units,
+                      DescribeUnits(*model, config, options, context.dtypes));
+  DS_ASSIGN_OR_RETURN(parts->group_rates, FollowGroupSchedules(config, &units));
+  DS_ASSIGN_OR_RETURN(parts->buffers, TakeBuffers(*model, config, options.device));
+  DS_ASSIGN_OR_RETURN(const zero::FillUnit fill, MakeFillUnit(*model, units, options));
+  DS_ASSIGN_OR_RETURN(parts->sharded, zero::ShardedModel::Create(context, units, fill));
+  parts->buffers.MakeAlike(*options.world);
+  parts->optimizer = std::make_unique<zero::ShardedOptimizer>(*parts->sharded, config.optimizer);
+  parts->model = std::move(model);
+  parts->config = config;
+  parts->loss_scaler = precision::MakeLossScaler(config);
+  parts->non_finite = options.non_finite;
+  return parts;
+}
+
+}  // namespace ds::engine

@@ -1,0 +1,17 @@
+#pragma once
+
+// BuildEngine: what Engine::create does, pass by pass: the world and the ledger, the device, units
+// of the model's blocks, the groups of their parameters, buffers, first values, shards, optimizer.
+
+#include <memory>
+
+#include "runtime/engine/engine_parts.h"
+
+namespace ds::engine {
+
+// As Engine::create says. Collective.
+StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> model,
+                                                   const config::DsConfig& config,
+                                                   EngineOptions options);
+
+}  // namespace ds::engine
