@@ -5,20 +5,22 @@
 
 namespace ds::engine {
 
-bool Engine::is_gradient_accumulation_boundary() const { return parts_->in_last_micro_batch(); }
+bool Engine::is_gradient_accumulation_boundary() const {
+  return parts_->step.IsInLastMicroBatch(parts_->accumulation());
+}
 
 Status Engine::set_gradient_accumulation_boundary(bool is_boundary) {
   if (!parts_->config.managed_gradient_accumulation) {
     return FailedPreconditionError(
         "with managed_gradient_accumulation false the boundary is where step() is called");
   }
-  parts_->boundary = is_boundary;
+  parts_->step.boundary = is_boundary;
   return OkStatus();
 }
 
 Status EngineParts::ChangeBatch(const StatusOr<config::BatchConfig>& batch) {
   DS_RETURN_IF_ERROR(batch.status());
-  DS_RETURN_IF_ERROR(CheckBetweenSteps("batch sizes change"));
+  DS_RETURN_IF_ERROR(step.CheckBetweenSteps("batch sizes change"));
   config.batch = *batch;
   return OkStatus();
 }
@@ -49,11 +51,11 @@ StatusOr<Engine::LocalGradients> Engine::no_sync() {
 }
 
 StatusOr<Engine::LocalGradients> Engine::coalesce_grad_reduction() {
-  if (parts_->local_gradients) {
+  if (parts_->step.local_gradients) {
     return FailedPreconditionError(
         "no_sync() or coalesce_grad_reduction() inside the scope of another one");
   }
-  return LocalGradients(&parts_->local_gradients);
+  return LocalGradients(&parts_->step.local_gradients);
 }
 
 }  // namespace ds::engine

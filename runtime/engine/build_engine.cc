@@ -154,7 +154,7 @@ StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> mo
   const zero::Context context = MakeContext(config, options);
   DS_ASSIGN_OR_RETURN(std::vector<zero::ParameterUnit> units,
                       DescribeUnits(*model, config, options, context.dtypes));
-  DS_ASSIGN_OR_RETURN(parts->group_rates, FollowGroupSchedules(config, &units));
+  DS_ASSIGN_OR_RETURN(std::vector<double> group_rates, FollowGroupSchedules(config, &units));
   DS_ASSIGN_OR_RETURN(parts->buffers, TakeBuffers(*model, config, options.device));
   DS_ASSIGN_OR_RETURN(const zero::FillUnit fill, MakeFillUnit(*model, units, options));
   DS_ASSIGN_OR_RETURN(parts->sharded, zero::ShardedModel::Create(context, units, fill));
@@ -164,6 +164,7 @@ StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> mo
   parts->config = config;
   parts->loss_scaler = precision::MakeLossScaler(config);
   parts->non_finite = options.non_finite;
+  parts->rates = Rates(config, std::move(group_rates));
   return parts;
 }
 

@@ -1,30 +1,13 @@
 #include "runtime/engine/engine.h"
 
-#include <cmath>
 #include <string>
 #include <utility>
-#include <variant>
 
 #include "runtime/comm/agreement.h"
 #include "runtime/engine/build_engine.h"
 #include "runtime/engine/engine_parts.h"
 
 namespace ds::engine {
-namespace {
-
-// Without a schedule that cycles it.
-double ConfiguredMomentum(const config::OptimizerConfig& optimizer) {
-  return std::visit(
-      [](const auto& each) {
-        if constexpr (requires { each.beta1; }) return each.beta1;
-        if constexpr (requires { each.momentum; }) return each.momentum;
-        return 0.0;
-      },
-      optimizer.algorithm);
-}
-
-}  // namespace
-
 StatusOr<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<BlockList> model,
                                                  const config::DsConfig& config,
                                                  EngineOptions options) {
@@ -59,28 +42,20 @@ Status Engine::ExportParameters(const ParameterSink& sink) {
   return comm::AgreeOnStatus(status, world());
 }
 
-std::int64_t Engine::finished_steps() const { return parts_->finished_steps; }
+std::int64_t Engine::finished_steps() const { return parts_->step.counts.finished; }
 std::int64_t Engine::skipped_steps() const {
-  return parts_->finished_steps - parts_->applied_steps;
+  return parts_->step.counts.finished - parts_->step.counts.applied;
 }
 std::int64_t Engine::micro_steps() const {
-  return parts_->micro_steps + parts_->step.micro_batches;
+  return parts_->step.counts.micro_batches + parts_->step.current.micro_batches;
 }
-std::int64_t Engine::global_samples() const { return parts_->global_samples; }
-bool Engine::was_step_applied() const { return parts_->latest_was_applied; }
-std::optional<double> Engine::global_grad_norm() const { return parts_->latest_norm; }
+std::int64_t Engine::global_samples() const { return parts_->step.counts.samples; }
+bool Engine::was_step_applied() const { return parts_->step.latest_was_applied; }
+std::optional<double> Engine::global_grad_norm() const { return parts_->step.latest_norm; }
 double Engine::loss_scale() const { return parts_->loss_scaler.scale(); }
-double Engine::lr() const { return parts_->scheduled()[0].lr; }
-double Engine::momentum() const {
-  return parts_->scheduled()[0].momentum.value_or(ConfiguredMomentum(parts_->config.optimizer));
-}
-Status Engine::set_lr(double lr) {
-  if (!(lr >= 0.0 && std::isfinite(lr))) {
-    return InvalidArgumentError("a learning rate is a number of at least 0");
-  }
-  parts_->set_lr = lr;
-  return OkStatus();
-}
+double Engine::lr() const { return parts_->rates.FindNext(parts_->step.counts.applied)[0].lr; }
+double Engine::momentum() const { return parts_->rates.FindMomentum(parts_->step.counts.applied); }
+Status Engine::set_lr(double lr) { return parts_->rates.Set(lr); }
 TensorAccess& Engine::tensors() { return *parts_->tensors; }
 
 std::int64_t Engine::gradient_accumulation_steps() const {
@@ -97,7 +72,9 @@ const device::MemoryLedger& Engine::ledger() const { return *parts_->sharded->co
 
 std::string_view Engine::state_name() const { return "engine"; }
 
-Status Engine::CheckSavable() const { return parts_->CheckBetweenSteps("a checkpoint is saved"); }
+Status Engine::CheckSavable() const {
+  return parts_->step.CheckBetweenSteps("a checkpoint is saved");
+}
 
 void Engine::AddShards(std::vector<checkpoint::TensorShard>* shards) {
   parts_->ReloadStates();
@@ -107,14 +84,11 @@ void Engine::AddShards(std::vector<checkpoint::TensorShard>* shards) {
 }
 
 nlohmann::json Engine::State() const {
-  nlohmann::json state = {{"finished_steps", parts_->finished_steps},
-                          {"applied_steps", parts_->applied_steps},
-                          {"micro_steps", parts_->micro_steps},
-                          {"global_samples", parts_->global_samples},
-                          {"loss_scaler", parts_->loss_scaler.State()},
-                          {"optimizer", parts_->optimizer->optimizer_name()},
-                          {"optimizer_state", parts_->optimizer->State()}};
-  if (parts_->set_lr) state["set_lr"] = *parts_->set_lr;
+  nlohmann::json state = parts_->step.counts.State();
+  state["loss_scaler"] = parts_->loss_scaler.State();
+  state["optimizer"] = parts_->optimizer->optimizer_name();
+  state["optimizer_state"] = parts_->optimizer->State();
+  parts_->rates.AddTo(&state);
   return state;
 }
 
@@ -132,28 +106,13 @@ Status Engine::CheckState(const nlohmann::json& state) const {
 }
 
 Status Engine::LoadState(const nlohmann::json& state) {
-  for (const auto& [key, target] : {std::pair{"finished_steps", &parts_->finished_steps},
-                                    std::pair{"applied_steps", &parts_->applied_steps},
-                                    std::pair{"micro_steps", &parts_->micro_steps},
-                                    std::pair{"global_samples", &parts_->global_samples}}) {
-    const auto found = state.find(key);
-    if (found == state.end() || !found->is_number_unsigned()) {
-      return DataLossError("the engine's state has no count \"" + std::string(key) + "\"");
-    }
-    *target = found->get<std::int64_t>();
-  }
+  DS_RETURN_IF_ERROR(parts_->step.counts.LoadState(state));
   if (const auto scaler = state.find("loss_scaler");
       parts_->loss_scaler.dynamic() && scaler != state.end()) {
     DS_RETURN_IF_ERROR(parts_->loss_scaler.LoadState(*scaler));
   }
-  parts_->set_lr.reset();
-  if (const auto lr = state.find("set_lr"); lr != state.end()) {
-    if (!lr->is_number()) return DataLossError("the engine's \"set_lr\" is no number");
-    DS_RETURN_IF_ERROR(set_lr(lr->get<double>()));
-  }
-  parts_->step = {};
-  parts_->latest_was_applied = false;
-  parts_->latest_norm.reset();
+  DS_RETURN_IF_ERROR(parts_->rates.LoadState(state));
+  parts_->step.Forget();
   parts_->optimizer->ClearGradients();
   const auto optimizer = state.find("optimizer_state");
   return parts_->optimizer->LoadState(optimizer == state.end() ? nlohmann::json() : *optimizer);

@@ -1,18 +1,10 @@
 // Model state that waits in host memory between steps.
 
-#include <string>
-
 #include "runtime/engine/engine_parts.h"
 
 namespace ds::engine {
 
 using zero::StateKind;
-
-Status EngineParts::CheckBetweenSteps(const char* what) const {
-  if (step.micro_batches == 0) return OkStatus();
-  return FailedPreconditionError(std::string(what) + " between steps only; this one has seen " +
-                                 std::to_string(step.micro_batches) + " micro-batches");
-}
 
 void EngineParts::ReloadStates() {
   if (!states_away) return;
@@ -21,7 +13,7 @@ void EngineParts::ReloadStates() {
 }
 
 Status Engine::offload_states(const std::vector<StateKind>& include) {
-  DS_RETURN_IF_ERROR(parts_->CheckBetweenSteps("states are offloaded"));
+  DS_RETURN_IF_ERROR(parts_->step.CheckBetweenSteps("states are offloaded"));
   const std::vector<StateKind> all = {StateKind::kOptimStates, StateKind::kHpParams,
                                       StateKind::kLpParams, StateKind::kLpGrads,
                                       StateKind::kContiguousGradBuffer};
@@ -33,7 +25,7 @@ Status Engine::offload_states(const std::vector<StateKind>& include) {
 void Engine::reload_states() { parts_->ReloadStates(); }
 
 Status Engine::empty_partition_cache() {
-  DS_RETURN_IF_ERROR(parts_->CheckBetweenSteps("buffers are freed"));
+  DS_RETURN_IF_ERROR(parts_->step.CheckBetweenSteps("buffers are freed"));
   parts_->sharded->FreeBuffers();
   return OkStatus();
 }

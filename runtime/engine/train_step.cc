@@ -9,7 +9,6 @@
 #include "runtime/comm/agreement.h"
 #include "runtime/engine/engine_parts.h"
 #include "runtime/optim/kernels/gradient_norm.h"
-#include "runtime/optim/schedule/lr_schedule.h"
 #include "runtime/precision/autocast.h"
 #include "runtime/zero/gradient_checks.h"
 
@@ -67,21 +66,11 @@ double MeanWeight(double sum, std::size_t ranks) {
   return sum == 0.0 ? 1.0 : sum / static_cast<double>(ranks);
 }
 
-// What this rank's part of the gradient is of.
-double AddUpLoss(const StepInProgress& step) {
-  double to_average = 0.0;
-  double to_add = 0.0;
-  for (const MicroLoss& loss : step.losses) {
-    (loss.scale_wrt_gas ? to_average : to_add) += loss.weight * loss.value.item<double>();
-  }
-  return to_average / static_cast<double>(step.losses.size()) + to_add;
-}
-
 Totals SumOverRanks(const zero::Context& context, const StepInProgress& step, double squares) {
   Totals totals;
   double all_squares = 0.0, all_weights = 0.0;
   for (const std::vector<double>& rank :
-       comm::GatherNumbers({AddUpLoss(step), squares, static_cast<double>(step.tokens),
+       comm::GatherNumbers({step.AddUpLosses(), squares, static_cast<double>(step.tokens),
                             static_cast<double>(step.samples), step.AddUpWeights()},
                            *context.world)) {
     totals.rank_losses.push_back(rank[0]);
@@ -116,23 +105,16 @@ Status NonFiniteError(std::int64_t step, const std::string& what) {
                                  "learning rate or look at the data of this step");
 }
 
-Status CheckScheduleGoesOn(const config::DsConfig& config, std::int64_t applied_steps) {
-  const auto last = optim::LastUpdateOf(config);
-  if (!last || applied_steps < *last) return OkStatus();
-  return FailedPreconditionError("the schedule ends after " + std::to_string(*last) +
-                                 " updates: give scheduler.params for a longer run");
-}
-
 }  // namespace
 
 at::Tensor Engine::forward(Bundle bundle) {
   parts_->ReloadStates();
   zero::ShardedModel& sharded = *parts_->sharded;
   if (c10::GradMode::is_enabled()) {
-    parts_->step.samples +=
+    parts_->step.current.samples +=
         bundle.input.defined() && bundle.input.dim() > 0 ? bundle.input.size(0) : 0;
-    parts_->step.tokens += bundle.labels.defined() ? bundle.labels.numel() : 0;
-    parts_->step.backward_is_latest = false;
+    parts_->step.current.tokens += bundle.labels.defined() ? bundle.labels.numel() : 0;
+    parts_->step.current.backward_is_latest = false;
   }
   if (parts_->config.fp16.enabled && parts_->config.fp16.auto_cast) CastInputs(bundle);
   const precision::AutocastScope autocast(sharded.context().dtypes.autocast,
@@ -146,44 +128,31 @@ at::Tensor Engine::forward(Bundle bundle) {
   TORCH_CHECK(bundle.loss.defined() && bundle.loss.numel() == 1,
               "the model's last block has set no loss (a scalar): are there labels?");
   if (c10::GradMode::is_enabled()) {
-    parts_->step.returned.push_back(
+    parts_->step.current.returned.push_back(
         {decltype(ReturnedLoss::loss)(bundle.loss.getIntrusivePtr()), bundle.loss_weight});
   }
   return bundle.loss;
 }
 
-double StepInProgress::FindWeight(const at::Tensor& loss) const {
-  for (const ReturnedLoss& known : returned) {
-    if (known.loss._unsafe_get_target() == loss.unsafeGetTensorImpl()) return known.weight;
-  }
-  return returned.empty() ? 1.0 : returned.back().weight;
-}
-
-double StepInProgress::AddUpWeights() const {
-  double sum = 0.0;
-  for (const MicroLoss& loss : losses) sum += loss.weight;
-  return sum / static_cast<double>(losses.size());
-}
-
 void EngineParts::AgreeOnWeight() {
-  if (step.mean_weight) return;
-  const auto ranks = comm::GatherNumbers({step.AddUpWeights()}, *sharded->context().world);
+  if (step.current.mean_weight) return;
+  const auto ranks = comm::GatherNumbers({step.current.AddUpWeights()}, *sharded->context().world);
   double sum = 0.0;
   for (const std::vector<double>& rank : ranks) sum += rank[0];
-  step.mean_weight = MeanWeight(sum, ranks.size());
+  step.current.mean_weight = MeanWeight(sum, ranks.size());
 }
 
 void Engine::backward(const at::Tensor& loss, bool scale_wrt_gas) {
-  const double weight = scale_wrt_gas ? parts_->step.FindWeight(loss) : 1.0;
+  const double weight = scale_wrt_gas ? parts_->step.current.FindWeight(loss) : 1.0;
   const double scale = parts_->backward_scale(scale_wrt_gas) * weight;
   const double factor = FindArrivalFactor(loss, scale);
-  parts_->sharded->HoldGradients(parts_->local_gradients);
+  parts_->sharded->HoldGradients(parts_->step.local_gradients);
   parts_->sharded->ScaleGradients(factor);
   loss.backward(at::full_like(loss, scale / factor));
   parts_->sharded->EndBackward();
-  parts_->step.losses.push_back({loss.detach(), scale_wrt_gas, weight});
-  ++parts_->step.micro_batches;
-  parts_->step.backward_is_latest = true;
+  parts_->step.current.losses.push_back({loss.detach(), scale_wrt_gas, weight});
+  ++parts_->step.current.micro_batches;
+  parts_->step.current.backward_is_latest = true;
 }
 
 Status EngineParts::HandleNonFinite(StepResult* result) {
@@ -210,55 +179,56 @@ Status EngineParts::HandleNonFinite(StepResult* result) {
 }
 
 Status EngineParts::ReduceGradientsOnce() {
-  if (step.micro_batches == 0 || !at_boundary()) {
+  if (step.current.micro_batches == 0 || !step.IsUpdateDue(accumulation())) {
     return FailedPreconditionError(
-        "the gradients of this step are not there: " + std::to_string(step.micro_batches) +
+        "the gradients of this step are not there: " + std::to_string(step.current.micro_batches) +
         " micro-batches have been through backward");
   }
-  if (!step.reduced) optimizer->ReduceGradients(applied_steps + 1);
-  step.reduced = true;
+  if (!step.current.reduced) optimizer->ReduceGradients(step.counts.applied + 1);
+  step.current.reduced = true;
   return OkStatus();
 }
 
 Status EngineParts::ApplyUpdate(double scaled_norm, std::vector<optim::ScheduledValues> scheduled) {
   if (!config.zero_optimization.ignore_unused_parameters) {
     DS_RETURN_IF_ERROR(zero::CheckNoneIsUnused(*sharded).WithContext(
-        "step " + std::to_string(finished_steps + 1)));
+        "step " + std::to_string(step.counts.finished + 1)));
   }
   const double unit = gradient_unit();
   const double clip =
       optim::ClipFactor(optimizer->NormToClip(scaled_norm) / unit, config.gradient_clipping);
-  ++applied_steps;
+  ++step.counts.applied;
   const optim::ScheduledValues first = scheduled[0];
   optimizer->Step({.lr = first.lr,
                    .gradient_scale = clip / unit,
-                   .step = applied_steps,
+                   .step = step.counts.applied,
                    .beta1 = first.momentum,
                    .groups = std::move(scheduled)});
-  latest_was_applied = true;
-  if (has_schedule()) set_lr.reset();
+  step.latest_was_applied = true;
+  rates.OnUpdate();
   return loss_scaler.Update(/*overflow=*/false);
 }
 
 StatusOr<StepResult> Engine::step() {
-  if (parts_->local_gradients) {
+  if (parts_->step.local_gradients) {
     return FailedPreconditionError(
         "step() inside the scope of no_sync() or coalesce_grad_reduction(): end the scope first");
   }
-  parts_->latest_was_applied = false;
-  parts_->step.backward_is_latest = false;
-  if (!parts_->at_boundary()) return StepResult{};
+  parts_->step.latest_was_applied = false;
+  parts_->step.current.backward_is_latest = false;
+  if (!parts_->step.IsUpdateDue(parts_->accumulation())) return StepResult{};
   zero::ShardedOptimizer& optimizer = *parts_->optimizer;
-  DS_RETURN_IF_ERROR(CheckScheduleGoesOn(parts_->config, parts_->applied_steps));
-  std::vector<optim::ScheduledValues> scheduled = parts_->scheduled();
+  DS_RETURN_IF_ERROR(parts_->rates.CheckGoesOn(parts_->step.counts.applied));
+  std::vector<optim::ScheduledValues> scheduled =
+      parts_->rates.FindNext(parts_->step.counts.applied);
   const double loss_scale = parts_->loss_scaler.scale();
 
   DS_RETURN_IF_ERROR(parts_->ReduceGradientsOnce());
-  const Totals totals =
-      SumOverRanks(parts_->sharded->context(), parts_->step, optimizer.SumOfSquaresOfShard());
-  parts_->step.mean_weight = totals.weight;
+  const Totals totals = SumOverRanks(parts_->sharded->context(), parts_->step.current,
+                                     optimizer.SumOfSquaresOfShard());
+  parts_->step.current.mean_weight = totals.weight;
   StepResult result{.boundary = true,
-                    .step = parts_->finished_steps + 1,
+                    .step = parts_->step.counts.finished + 1,
                     .loss = totals.loss,
                     .grad_norm = totals.norm / parts_->gradient_unit(),
                     .lr = scheduled[0].lr,
@@ -272,11 +242,7 @@ StatusOr<StepResult> Engine::step() {
     DS_RETURN_IF_ERROR(parts_->HandleNonFinite(&result));
   }
   optimizer.ClearGradients();
-  parts_->finished_steps = result.step;
-  parts_->micro_steps += parts_->step.micro_batches;
-  parts_->global_samples += totals.samples;
-  parts_->latest_norm = result.grad_norm;
-  parts_->step = {};
+  parts_->step.Finish(result);
   return result;
 }
 

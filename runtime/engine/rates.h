@@ -1,0 +1,53 @@
+#pragma once
+
+// Rates: the learning rate and momentum of each update, as the config's schedules or the user give
+// them. Pure but for the rate that the user sets.
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/config/ds_config.h"
+#include "runtime/optim/schedule/lr_schedule.h"
+
+namespace ds::engine {
+
+class Rates {
+ public:
+  // `group_rates` are the own rates of the groups that config.group_schedules are of
+  // (group_schedules.h).
+  Rates(const config::DsConfig& config, std::vector<double> group_rates);
+
+  // The values of the update that follows `applied` others: one for each parameter group, where
+  // scheduler.params has lists, else one for all. Never empty.
+  std::vector<optim::ScheduledValues> FindNext(std::int64_t applied) const;
+  // Its momentum in the first group: Adam's beta1, SGD's and Muon's momentum.
+  double FindMomentum(std::int64_t applied) const;
+  // Fails when the schedule is not defined for that update.
+  Status CheckGoesOn(std::int64_t applied) const;
+
+  // Sets the rate: for one update where a schedule gives the next one, for good where there is
+  // none. Groups keep their factors.
+  Status Set(double lr);
+  // Says that an update has used FindNext's values.
+  void OnUpdate();
+
+  // For checkpoints, the rate that was set: puts it into the engine's state, takes it from there.
+  void AddTo(nlohmann::json* state) const;
+  Status LoadState(const nlohmann::json& state);
+
+ private:
+  struct Group {
+    config::Schedule schedule;
+    double lr = 0.0;  // its own
+  };
+  std::vector<Group> groups_;
+  double configured_momentum_ = 0.0;
+  bool scheduled_ = false;
+  std::optional<std::int64_t> last_update_;
+  std::optional<double> set_lr_;
+};
+
+}  // namespace ds::engine

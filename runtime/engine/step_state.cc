@@ -1,0 +1,83 @@
+#include "runtime/engine/step_state.h"
+
+#include <string>
+#include <utility>
+
+#include "runtime/engine/step_result.h"
+
+namespace ds::engine {
+
+double StepInProgress::FindWeight(const at::Tensor& loss) const {
+  for (const ReturnedLoss& known : returned) {
+    if (known.loss._unsafe_get_target() == loss.unsafeGetTensorImpl()) return known.weight;
+  }
+  return returned.empty() ? 1.0 : returned.back().weight;
+}
+
+double StepInProgress::AddUpWeights() const {
+  double sum = 0.0;
+  for (const MicroLoss& loss : losses) sum += loss.weight;
+  return sum / static_cast<double>(losses.size());
+}
+
+double StepInProgress::AddUpLosses() const {
+  double to_average = 0.0;
+  double to_add = 0.0;
+  for (const MicroLoss& loss : losses) {
+    (loss.scale_wrt_gas ? to_average : to_add) += loss.weight * loss.value.item<double>();
+  }
+  return to_average / static_cast<double>(losses.size()) + to_add;
+}
+
+nlohmann::json StepCounts::State() const {
+  return {{"finished_steps", finished},
+          {"applied_steps", applied},
+          {"micro_steps", micro_batches},
+          {"global_samples", samples}};
+}
+
+Status StepCounts::LoadState(const nlohmann::json& state) {
+  for (const auto& [key, target] :
+       {std::pair{"finished_steps", &finished}, std::pair{"applied_steps", &applied},
+        std::pair{"micro_steps", &micro_batches}, std::pair{"global_samples", &samples}}) {
+    const auto found = state.find(key);
+    if (found == state.end() || !found->is_number_unsigned()) {
+      return DataLossError("the engine's state has no count \"" + std::string(key) + "\"");
+    }
+    *target = found->get<std::int64_t>();
+  }
+  return OkStatus();
+}
+
+bool StepState::IsUpdateDue(const Accumulation& accumulation) const {
+  if (boundary) return *boundary;
+  return !accumulation.managed || current.micro_batches >= accumulation.micro_batches;
+}
+
+bool StepState::IsInLastMicroBatch(const Accumulation& accumulation) const {
+  if (boundary || !accumulation.managed) return IsUpdateDue(accumulation);
+  const std::int64_t number = current.micro_batches + (current.backward_is_latest ? 0 : 1);
+  return number >= accumulation.micro_batches;
+}
+
+Status StepState::CheckBetweenSteps(const char* what) const {
+  if (current.micro_batches == 0) return OkStatus();
+  return FailedPreconditionError(std::string(what) + " between steps only; this one has seen " +
+                                 std::to_string(current.micro_batches) + " micro-batches");
+}
+
+void StepState::Finish(const StepResult& result) {
+  counts.finished = result.step;
+  counts.micro_batches += current.micro_batches;
+  counts.samples += result.samples;
+  latest_norm = result.grad_norm;
+  current = {};
+}
+
+void StepState::Forget() {
+  current = {};
+  latest_was_applied = false;
+  latest_norm.reset();
+}
+
+}  // namespace ds::engine

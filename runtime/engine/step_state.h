@@ -1,0 +1,89 @@
+#pragma once
+
+// StepState: how far a run is, what this rank has seen of the step in progress, and when that
+// step's update is due. It computes only: no collective, no other part of the engine.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "runtime/base/status.h"
+
+namespace ds::engine {
+
+struct StepResult;
+
+// Who says when a step has all its micro-batches.
+struct Accumulation {
+  std::int64_t micro_batches = 1;  // of a step
+  bool managed = true;             // false: the caller, by calling step()
+};
+
+// The loss of one micro-batch.
+struct MicroLoss {
+  at::Tensor value;
+  bool scale_wrt_gas = true;  // as given to backward
+  double weight = 1.0;        // among the step's; 1 where the caller has divided the loss
+};
+
+// A loss that forward has returned, for as long as anybody has it.
+struct ReturnedLoss {
+  c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> loss;
+  double weight = 1.0;  // Bundle::loss_weight
+};
+
+// The micro-batches of the step in progress that this rank has seen.
+struct StepInProgress {
+  std::int64_t micro_batches = 0;  // that have been through backward
+  std::vector<ReturnedLoss> returned;
+  std::vector<MicroLoss> losses;
+  std::optional<double> mean_weight;  // of all ranks' losses, once it is known
+  std::int64_t tokens = 0;
+  std::int64_t samples = 0;
+  bool reduced = false;             // the gradients
+  bool backward_is_latest = false;  // of forward, backward and step: that micro-batch is still on
+
+  // That of `loss`, or, where it is computed from what forward has returned, the latest's.
+  double FindWeight(const at::Tensor& loss) const;
+  double AddUpWeights() const;  // of the losses, over their number
+  double AddUpLosses() const;   // with their weights: what this rank's part of the gradient is of
+};
+
+// Of the finished steps of the whole run, checkpoints included.
+struct StepCounts {
+  std::int64_t finished = 0;
+  // Finished ones less the skipped: what the optimizer and the schedule count.
+  std::int64_t applied = 0;
+  std::int64_t micro_batches = 0;
+  std::int64_t samples = 0;  // of all ranks
+
+  nlohmann::json State() const;
+  Status LoadState(const nlohmann::json& state);
+};
+
+struct StepState {
+  StepCounts counts;
+  StepInProgress current;
+  std::optional<bool> boundary;  // as the user has set it
+  bool local_gradients = false;  // inside a scope of DeepSpeedApi::LocalGradients
+  bool latest_was_applied = false;
+  std::optional<double> latest_norm;
+
+  // Tells whether the user or the number of micro-batches says that a step is due.
+  bool IsUpdateDue(const Accumulation& accumulation) const;
+  // ... whether the micro-batch in progress, or between two of them the next one, is its last.
+  bool IsInLastMicroBatch(const Accumulation& accumulation) const;
+  // Fails inside a step, when `what` cannot be.
+  Status CheckBetweenSteps(const char* what) const;
+
+  // Ends the step in progress as the one that `result` tells of; counts its update, if there was
+  // one, elsewhere.
+  void Finish(const StepResult& result);
+  // Forgets the step in progress and the latest one: a checkpoint was loaded.
+  void Forget();
+};
+
+}  // namespace ds::engine
