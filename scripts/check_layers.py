@@ -17,6 +17,7 @@ RUNTIME = {
     "base": set(),
     "process": set(),
     "config": set(),
+    "topology": set(),
     "device": set(),
     "comm": {"device"},
     "telemetry": {"device"},
@@ -61,7 +62,7 @@ DAEMON = {
 FLOORS = {"cli": CLI, "daemon": DAEMON}
 
 # Torch-free parts: their users link no LibTorch.
-TORCH_FREE = ("cli/", "daemon/", "proto/", "runtime/base/", "runtime/process/", "runtime/config/",
+TORCH_FREE = ("cli/", "daemon/", "proto/", "runtime/base/", "runtime/process/", "runtime/config/", "runtime/topology/",
               "runtime/comm/shm/", "runtime/checkpoint/format/")
 
 # Floors inside a folder: what files whose path begins so may include besides their own header. The
@@ -95,7 +96,7 @@ INNER = {
 TOP = {
     "proto": [],
     "cli": ["cli/", "proto/", "runtime/base/", "runtime/process/", "runtime/config/",
-            "runtime/checkpoint/format/"],
+            "runtime/topology/", "runtime/checkpoint/format/"],
     "daemon": ["daemon/", "proto/", "runtime/base/", "runtime/process/"],
 }
 

@@ -1,0 +1,93 @@
+#pragma once
+
+// Degrees: into how many parts a job is cut along each axis of parallelism, and in which order the
+// axes number the ranks. The axes:
+//
+//   pipeline   stages: each rank has some of the blocks
+//   replicate  copies of everything that the axes below cut; each has samples of its own
+//   shard      ZeRO: parts of the model state; each rank has samples of its own
+//   sequence   parts of the same samples
+//   tensor     parts of every matrix
+//
+// Experts lie across shard x sequence: `expert` ranks of it hold different ones.
+//
+// Pure; safe from any thread.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/status.h"
+
+namespace ds::topology {
+
+enum class Axis { kPipeline, kReplicate, kShard, kSequence, kTensor };
+inline constexpr std::size_t kAxisCount = 5;
+
+std::string_view NameOf(Axis axis);
+
+// A set of axes. Those with a meaning of their own:
+class AxisSet {
+ public:
+  constexpr AxisSet(std::initializer_list<Axis> axes) {
+    for (const Axis axis : axes) bits_ |= 1U << static_cast<unsigned>(axis);
+  }
+  constexpr AxisSet With(Axis axis) const {
+    AxisSet all = *this;
+    all.bits_ |= 1U << static_cast<unsigned>(axis);
+    return all;
+  }
+  constexpr bool contains(Axis axis) const {
+    return (bits_ >> static_cast<unsigned>(axis) & 1U) != 0;
+  }
+
+ private:
+  unsigned bits_ = 0;
+};
+// Ranks with samples of their own: the batch formula, the mean of the losses.
+inline constexpr AxisSet kDataAxes{Axis::kReplicate, Axis::kShard};
+// Ranks whose gradients of a dense parameter add up; they hold, whole or in parts, the same model.
+inline constexpr AxisSet kGradientAxes{Axis::kReplicate, Axis::kShard, Axis::kSequence};
+// Ranks among which a dense parameter is cut.
+inline constexpr AxisSet kShardAxes{Axis::kShard, Axis::kSequence};
+// Ranks that hold equal shards.
+inline constexpr AxisSet kReplicaAxes{Axis::kReplicate};
+
+struct Degrees {
+  int pipeline = 1;
+  int replicate = 1;
+  int shard = 1;
+  int sequence = 1;
+  int tensor = 1;
+  int expert = 1;  // a divisor of shard x sequence
+  // Outermost first: ranks that are neighbours along the last axis have neighbouring numbers.
+  std::array<Axis, kAxisCount> order{Axis::kPipeline, Axis::kReplicate, Axis::kShard,
+                                     Axis::kSequence, Axis::kTensor};
+
+  int along(Axis axis) const;
+};
+
+// Reads "pipeline=2,tensor=4": the axes are ordered as they are named, those without a name stand
+// where the default order has them. Where `shard` has no degree, it takes the ranks that are left.
+StatusOr<Degrees> ParseDegrees(std::string_view text, int world_size);
+
+// What a model's sizes say about how it may be cut. Absent: not known.
+struct ModelSizes {
+  std::optional<std::int64_t> layers;
+  std::optional<std::int64_t> heads;
+  std::optional<std::int64_t> key_value_heads;
+  std::optional<std::int64_t> experts;
+};
+
+// Refuses more stages than layers, heads that tensor and sequence do not divide, and experts that
+// `expert` does not divide.
+Status CheckFitsModel(const Degrees& degrees, const ModelSizes& model);
+
+// Names every degree above 1 that the runtime has nothing for yet; OK when there is none.
+Status CheckBuilt(const Degrees& degrees);
+
+}  // namespace ds::topology

@@ -1,0 +1,181 @@
+// The mesh against brute force: every factorisation of up to 64 ranks.
+
+#include "runtime/topology/mesh.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+namespace ds::topology {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr Axis kAxes[] = {Axis::kPipeline, Axis::kReplicate, Axis::kShard, Axis::kSequence,
+                          Axis::kTensor};
+
+using Order = std::array<Axis, kAxisCount>;
+
+// Calls `use` with every way to write `world` as a product of the five degrees.
+void ForEachFactorisation(int world, const std::function<void(Degrees)>& use) {
+  for (int a = 1; a <= world; ++a) {
+    if (world % a != 0) continue;
+    for (int b = 1; b <= world / a; ++b) {
+      if (world / a % b != 0) continue;
+      for (int c = 1; c <= world / a / b; ++c) {
+        if (world / a / b % c != 0) continue;
+        for (int d = 1; d <= world / a / b / c; ++d) {
+          if (world / a / b / c % d != 0) continue;
+          use({.pipeline = a,
+               .replicate = b,
+               .shard = c,
+               .sequence = d,
+               .tensor = world / a / b / c / d});
+        }
+      }
+    }
+  }
+}
+
+// Counts through the grid, the last axis of the order fastest.
+std::vector<Coordinates> CountThrough(const Degrees& degrees, int world) {
+  std::vector<Coordinates> grid;
+  Coordinates at{};
+  for (int rank = 0; rank < world; ++rank) {
+    grid.push_back(at);
+    for (auto axis = degrees.order.rbegin(); axis != degrees.order.rend(); ++axis) {
+      int& digit = at[static_cast<std::size_t>(*axis)];
+      if (++digit < degrees.along(*axis)) break;
+      digit = 0;
+    }
+  }
+  return grid;
+}
+
+std::vector<int> FindGroup(const std::vector<Coordinates>& grid, int rank, AxisSet axes) {
+  std::vector<int> group;
+  for (int other = 0; other < static_cast<int>(grid.size()); ++other) {
+    const bool equal = std::all_of(std::begin(kAxes), std::end(kAxes), [&](Axis axis) {
+      const auto i = static_cast<std::size_t>(axis);
+      return axes.contains(axis) || grid[other][i] == grid[rank][i];
+    });
+    if (equal) group.push_back(other);
+  }
+  return group;
+}
+
+AxisSet SetOf(unsigned bits) {
+  AxisSet axes{};
+  for (const Axis axis : kAxes) {
+    if ((bits >> static_cast<unsigned>(axis) & 1U) != 0) axes = axes.With(axis);
+  }
+  return axes;
+}
+
+void ExpectAsCounted(const Mesh& mesh, const std::vector<unsigned>& sets) {
+  const std::vector<Coordinates> grid = CountThrough(mesh.degrees(), mesh.world_size());
+  for (int rank = 0; rank < mesh.world_size(); ++rank) {
+    ASSERT_EQ(mesh.CoordinatesOf(rank), grid[rank]);
+    ASSERT_EQ(mesh.RankAt(grid[rank]), rank);
+    for (const unsigned bits : sets) {
+      const std::vector<int> expected = FindGroup(grid, rank, SetOf(bits));
+      ASSERT_EQ(mesh.GroupOf(rank, SetOf(bits)), expected);
+      const Member member = mesh.MemberOf(rank, SetOf(bits));
+      ASSERT_EQ(member.count, static_cast<int>(expected.size()));
+      ASSERT_EQ(expected[member.index], rank);
+      ASSERT_EQ(mesh.CountOver(SetOf(bits)), member.count);
+    }
+    for (const Axis axis : kAxes) {
+      const std::vector<int> line = FindGroup(grid, rank, {axis});
+      const auto place = std::find(line.begin(), line.end(), rank) - line.begin();
+      for (int distance = -2; distance <= 2; ++distance) {
+        const auto wanted = place + distance;
+        const auto neighbour = mesh.Neighbour(rank, axis, distance);
+        if (wanted < 0 || wanted >= static_cast<std::ptrdiff_t>(line.size())) {
+          ASSERT_EQ(neighbour, std::nullopt);
+        } else {
+          ASSERT_EQ(neighbour, line[wanted]);
+        }
+      }
+    }
+  }
+}
+
+TEST(MeshTest, EveryFactorisationOfUpTo64RanksIsAsCounted) {
+  int meshes = 0;
+  for (int world = 1; world <= 64; ++world) {
+    ForEachFactorisation(world, [&](Degrees degrees) {
+      // Another order and other sets each time; all of them come often.
+      Order& order = degrees.order;
+      for (int i = 0; i < meshes % 120; ++i) std::next_permutation(order.begin(), order.end());
+      const auto bits = static_cast<unsigned>(meshes * 7 % 32);
+      const auto mesh = Mesh::Create(degrees, world);
+      ASSERT_TRUE(mesh.ok()) << mesh.status().message();
+      ExpectAsCounted(*mesh, {bits, 31U - bits});
+      ++meshes;
+    });
+  }
+  EXPECT_GT(meshes, 1000);
+}
+
+TEST(MeshTest, EveryOrderAndSetOfASmallMeshIsAsCounted) {
+  std::vector<unsigned> sets(32);
+  std::iota(sets.begin(), sets.end(), 0U);
+  Degrees degrees{.pipeline = 2, .replicate = 3, .shard = 2, .sequence = 1, .tensor = 2};
+  do ExpectAsCounted(Mesh::Create(degrees, 24).value(), sets);
+  while (std::next_permutation(degrees.order.begin(), degrees.order.end()));
+}
+
+TEST(MeshTest, GroupsOfExpertsDivideTheRanksThatCutDenseParameters) {
+  for (const int expert : {1, 2, 4, 8}) {
+    const Mesh mesh =
+        Mesh::Create({.pipeline = 2, .shard = 4, .sequence = 2, .tensor = 2, .expert = expert}, 32)
+            .value();
+    for (int rank = 0; rank < 32; ++rank) {
+      const std::vector<int> dense = mesh.GroupOf(rank, kShardAxes);
+      const std::vector<int> all_experts = mesh.ExpertGroupOf(rank);
+      const std::vector<int> same_experts = mesh.ExpertShardGroupOf(rank);
+      EXPECT_EQ(all_experts.size(), static_cast<std::size_t>(expert));
+      EXPECT_EQ(all_experts.size() * same_experts.size(), dense.size());
+      std::vector<int> both;
+      std::set_intersection(all_experts.begin(), all_experts.end(), same_experts.begin(),
+                            same_experts.end(), std::back_inserter(both));
+      EXPECT_THAT(both, ElementsAre(rank));
+      EXPECT_TRUE(
+          std::includes(dense.begin(), dense.end(), all_experts.begin(), all_experts.end()));
+      EXPECT_TRUE(
+          std::includes(dense.begin(), dense.end(), same_experts.begin(), same_experts.end()));
+      for (const int other : all_experts) EXPECT_EQ(mesh.ExpertGroupOf(other), all_experts);
+      for (const int other : same_experts) EXPECT_EQ(mesh.ExpertShardGroupOf(other), same_experts);
+    }
+  }
+}
+
+TEST(MeshTest, ExpertsOfNeighboursDiffer) {
+  const Mesh mesh = Mesh::Create({.shard = 8, .expert = 4}, 8).value();
+  EXPECT_THAT(mesh.ExpertGroupOf(5), ElementsAre(4, 5, 6, 7));
+  EXPECT_THAT(mesh.ExpertShardGroupOf(5), ElementsAre(1, 5));
+}
+
+TEST(MeshTest, WrongDegreesAreRefused) {
+  const auto why = [](const Degrees& degrees, int world) {
+    return Mesh::Create(degrees, world).status().message();
+  };
+  EXPECT_THAT(why({.shard = 2, .tensor = 2}, 8),
+              HasSubstr("a mesh of shard 2 x tensor 2 has fewer ranks than the 8 of the job"));
+  EXPECT_THAT(why({.shard = 1 << 30, .sequence = 1 << 30, .tensor = 1 << 30}, 8),
+              HasSubstr("has more ranks than the 8"));
+  EXPECT_THAT(why({.shard = 0}, 1), HasSubstr("'shard' is 0, the least is 1"));
+  EXPECT_THAT(why({.shard = 4, .tensor = 2, .expert = 3}, 8),
+              HasSubstr("expert 3 does not divide shard x sequence = 4"));
+  Degrees twice;
+  twice.order[0] = Axis::kTensor;
+  EXPECT_THAT(why(twice, 1), HasSubstr("names 'tensor' twice"));
+}
+
+}  // namespace
+}  // namespace ds::topology
