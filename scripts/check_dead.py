@@ -23,6 +23,7 @@ ALLOWED = {
     "dropped_lines": "tells a test what a blocked console has lost",
     "CancelWatch": "tests end a watch that has no job",
     "MakeLocalWorld": "ranks as threads, for tests",
+    "Neighbour": "whom a stage or a ring sends to, until there are pipelines and rings",
     "Recv": "the other half of Send, until pipelines use both",
 }
 

@@ -10,7 +10,7 @@ constexpr Command kCommands[] = {
     {"resume", "RUN_DIR|JOB [flags]", "Go on with a training run from its checkpoint",
      ResumeCommand, kAllLaunchFlags},
     {"run", "-- PROGRAM", "Run a program on every rank", RunCommand, kAllLaunchFlags},
-    {"plan", "[--json] -- PROGRAM", "Show which ranks would run where; start nothing", PlanCommand,
+    {"plan", "[--mesh M] [--json] -- PROGRAM", "Show which ranks would run where; start nothing", PlanCommand,
      kAllLaunchFlags},
     {"report", "[--json]", "Show this host's environment and what would stop a job", ReportCommand,
      "--hostfile --run_dir"},

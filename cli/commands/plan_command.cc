@@ -5,6 +5,7 @@
 #include <iomanip>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "cli/commands/command_table.h"
@@ -12,8 +13,10 @@
 #include "cli/plan/core_list.h"
 #include "cli/plan/exports.h"
 #include "cli/plan/launch_plan.h"
+#include "cli/plan/mesh_drawing.h"
 #include "cli/plan/rank_environment.h"
 #include "cli/plan/secrets.h"
+#include "cli/train/find_model.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/printable.h"
 
@@ -27,6 +30,13 @@ struct PlannedJob {
   JobEnvironment environment;
   Environment exports;
   std::vector<std::string> argv;
+  std::optional<MeshDrawing> mesh;  // where one was asked for
+};
+
+struct PlanFlags {
+  bool json = false;
+  std::string mesh;
+  std::string model;
 };
 
 // As JSON wants it: bytes that are no UTF-8 become U+FFFD.
@@ -40,14 +50,16 @@ Json RankJson(const PlannedJob& job, const PlannedRank& rank) {
        Overlay(job.exports, RankEnvironment(job.plan.world, rank, job.environment))) {
     environment[name] = IsSecretName(name) ? std::string(kRedacted) : RedactText(value);
   }
-  return {{"rank", rank.rank},
-          {"host", job.plan.world.host_of(rank).host},
-          {"node_rank", rank.node_rank},
-          {"local_rank", rank.local_rank},
-          {"slot", rank.slot},
-          {"cores", rank.cores},
-          {"memory", ShowMemoryPolicy(rank.memory)},
-          {"env", environment}};
+  Json json = {{"rank", rank.rank},
+               {"host", job.plan.world.host_of(rank).host},
+               {"node_rank", rank.node_rank},
+               {"local_rank", rank.local_rank},
+               {"slot", rank.slot},
+               {"cores", rank.cores},
+               {"memory", ShowMemoryPolicy(rank.memory)},
+               {"env", environment}};
+  if (job.mesh) json["coordinates"] = job.mesh->CoordinatesJson(rank.rank);
+  return json;
 }
 
 // What the hostfile says of a host stands under its name there.
@@ -75,12 +87,13 @@ std::string MasterAddress(const LaunchFlags& flags, const LaunchPlan& plan) {
 void PrintJson(const PlannedJob& job) {
   Json ranks = Json::array();
   for (const PlannedRank& rank : job.plan.world.ranks) ranks.push_back(RankJson(job, rank));
-  std::cout << Dump({{"world_size", job.plan.world.world_size()},
-                     {"hosts", HostsJson(job.plan.world.hosts)},
-                     {"spares", HostsJson(job.plan.spares)},
-                     {"ranks", ranks},
-                     {"argv", job.argv}})
-            << std::endl;
+  Json json = {{"world_size", job.plan.world.world_size()},
+               {"hosts", HostsJson(job.plan.world.hosts)},
+               {"spares", HostsJson(job.plan.spares)},
+               {"ranks", ranks},
+               {"argv", job.argv}};
+  if (job.mesh) json["mesh"] = job.mesh->ToJson();
+  std::cout << Dump(json) << std::endl;
 }
 
 // What the hostfile says of its hosts beyond their slots.
@@ -117,6 +130,7 @@ void PrintTable(const PlannedJob& job) {
     if (const std::string memory = ShowMemoryPolicy(rank.memory); !memory.empty()) {
       std::cout << "  memory " << memory;
     }
+    if (job.mesh) std::cout << "  " << job.mesh->DescribeRank(rank.rank);
     std::cout << "\n";
   }
   for (const JobHost& spare : job.plan.spares) {
@@ -124,19 +138,47 @@ void PrintTable(const PlannedJob& job) {
               << spare.slots.size() << (spare.slots.size() == 1 ? " slot" : " slots") << ")\n";
   }
   PrintHosts(job.plan);
+  if (job.mesh) std::cout << "\n" << job.mesh->DrawGroups();
   if (!job.argv.empty()) std::cout << "\neach runs:";
   for (const std::string& word : job.argv) std::cout << " " << std::quoted(Printable(word), '\'');
   std::cout << (job.argv.empty() ? "" : "\n") << std::flush;
+}
+
+// The mesh that the flags ask for, held against the model where one is named.
+StatusOr<std::optional<MeshDrawing>> DrawMesh(const PlanFlags& flags, int world_size) {
+  if (flags.mesh.empty()) {
+    if (flags.model.empty()) return std::optional<MeshDrawing>();
+    return InvalidArgumentError("plan: --model is what --mesh is held against: give --mesh, too");
+  }
+  DS_ASSIGN_OR_RETURN(const topology::Degrees degrees,
+                      topology::ParseDegrees(flags.mesh, world_size));
+  DS_ASSIGN_OR_RETURN(topology::Mesh mesh, topology::Mesh::Create(degrees, world_size));
+  if (!flags.model.empty()) {
+    DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
+    DS_ASSIGN_OR_RETURN(const config::ModelFacts facts, FactsOfModel(flags.model, share));
+    DS_RETURN_IF_ERROR(CheckFitsModel(degrees, {.layers = facts.layers,
+                                                .heads = facts.heads,
+                                                .key_value_heads = facts.key_value_heads,
+                                                .experts = facts.experts})
+                           .WithContext("--mesh " + flags.mesh + " and --model " + flags.model));
+  }
+  return std::optional<MeshDrawing>(std::move(mesh));
 }
 
 }  // namespace
 
 StatusOr<int> PlanCommand(const Invocation& invocation) {
   LaunchFlags flags = invocation.launch;
-  bool json = false;
+  PlanFlags own;
   FlagParser parser("[launch flags] plan [flags] [--json] -- PROGRAM [arguments]",
                     "Show which ranks would run where, with what. Starts and contacts nothing.");
-  parser.app().add_flag("--json", json, "print one JSON object");
+  parser.app().add_flag("--json", own.json, "print one JSON object");
+  parser.app().add_option("--mesh", own.mesh,
+                          "draw these ranks as a mesh, outermost axis first, as in "
+                          "pipeline=2,shard=4,tensor=2 (axes: pipeline, replicate, shard, "
+                          "sequence, tensor; and expert); shard takes the ranks that are left");
+  parser.app().add_option("--model", own.model,
+                          "hold the mesh against this model: a folder, a config.json or a preset");
   AddLaunchFlags(&parser, &flags);
   DS_ASSIGN_OR_RETURN(FlagParser::Result parsed,
                       parser.Parse(invocation.arguments, FlagParser::Rest::kProgram));
@@ -148,6 +190,7 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
   const ThisHost this_host = ProbeThisHost(ProbeFor(flags));
   DS_ASSIGN_OR_RETURN(job.plan,
                       MakeLaunchPlan(flags, this_host, std::getenv("CUDA_VISIBLE_DEVICES")));
+  DS_ASSIGN_OR_RETURN(job.mesh, DrawMesh(own, job.plan.world.world_size()));
   DS_ASSIGN_OR_RETURN(GatheredExports exports, GatherExports(flags));
   job.exports = std::move(exports.environment);
   job.argv = ProgramCommand(flags, parsed.rest);
@@ -159,7 +202,7 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
   job.environment.one_device_per_rank = flags.one_device_per_rank;
   job.environment.user_set_threads =
       !RankVariable(job.exports, "OMP_NUM_THREADS").value_or("").empty();
-  json ? PrintJson(job) : PrintTable(job);
+  own.json ? PrintJson(job) : PrintTable(job);
   return kExitOk;
 }
 

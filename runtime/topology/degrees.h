@@ -75,7 +75,7 @@ struct Degrees {
 // where the default order has them. Where `shard` has no degree, it takes the ranks that are left.
 StatusOr<Degrees> ParseDegrees(std::string_view text, int world_size);
 
-// What a model's sizes say about how it may be cut. Absent: not known.
+// The sizes of a model that decide how it may be cut. What is absent is not known.
 struct ModelSizes {
   std::optional<std::int64_t> layers;
   std::optional<std::int64_t> heads;

@@ -29,7 +29,7 @@ using Coordinates = std::array<int, kAxisCount>;
 
 class Mesh {
  public:
-  // Of one rank.
+  // Makes the mesh of one rank.
   Mesh() = default;
   // Refuses a degree below 1, degrees whose product is not world_size, an order that does not name
   // every axis once, and an `expert` that does not divide shard x sequence.

@@ -63,5 +63,47 @@ TEST_F(PlanCommandTest, ShowsWhereTheRanksMeet) {
   EXPECT_THAT(Dsrun({"-H", named, "plan", "--", "x"}).out, HasSubstr("meeting at a\n"));
 }
 
+TEST_F(PlanCommandTest, DrawsAMesh) {
+  const std::string hosts = Write("hosts", "a slots=4\nb slots=4\n");
+  const ProgramResult table =
+      Dsrun({"-H", hosts, "plan", "--mesh", "pipeline=2,tensor=2,expert=2", "--", "prog"});
+  EXPECT_EQ(table.status, 0) << table.err;
+  EXPECT_THAT(table.out, HasSubstr("    6     1      2     2  b  pipeline 1  shard 1  tensor 0\n"));
+  EXPECT_THAT(
+      table.out,
+      HasSubstr(
+          "\nmesh, outermost first: pipeline 2 replicate 1 shard 2 sequence 1 tensor 2; expert "
+          "2\n"
+          "  pipeline (have the stages of one model, first to last): 0,4 | 1,5 | 2,6 | 3,7\n"
+          "  data (have samples of their own): 0,2 | 1,3 | 4,6 | 5,7\n"));
+  EXPECT_THAT(table.out,
+              HasSubstr("\n  tensor (have parts of every matrix): 0-1 | 2-3 | 4-5 | 6-7\n"
+                        "  experts (have all experts together): 0,2 | 1,3 | 4,6 | 5,7\n"
+                        "training refuses this mesh: pipeline parallelism is not built: "));
+  const std::string json =
+      Dsrun({"-H", hosts, "plan", "--json", "--mesh", "shard=8", "--", "prog"}).out;
+  EXPECT_THAT(json, HasSubstr(R"("coordinates":{"pipeline":0,"replicate":0,"shard":7,"sequence":0,)"
+                              R"("tensor":0}})"));
+  EXPECT_THAT(json, HasSubstr(R"("shard":[[0,1,2,3,4,5,6,7]],"replicate":[[0],[1],)"));
+  EXPECT_THAT(json, HasSubstr(R"("not_built":null)"));
+}
+
+TEST_F(PlanCommandTest, RefusesAMeshThatDoesNotFit) {
+  const auto refusal = [&](std::vector<std::string> flags) {
+    std::vector<std::string> words{"--num_gpus", "8", "plan"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    words.insert(words.end(), {"--", "prog"});
+    const ProgramResult result = Dsrun(words);
+    EXPECT_EQ(result.status, 2);
+    return result.err;
+  };
+  EXPECT_THAT(refusal({"--mesh", "shard=2,tensor=2"}),
+              HasSubstr("fewer ranks than the 8 of the job"));
+  EXPECT_THAT(refusal({"--mesh", "tensor=3"}), HasSubstr("a mesh of tensor 3"));
+  EXPECT_THAT(refusal({"--mesh", "pipeline=8", "--model", "gpt2-demo"}),
+              HasSubstr("pipeline 8 asks for more stages than the model has layers"));
+  EXPECT_THAT(refusal({"--model", "gpt2-demo"}), HasSubstr("give --mesh, too"));
+}
+
 }  // namespace
 }  // namespace ds::testing

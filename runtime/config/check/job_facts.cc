@@ -1,6 +1,7 @@
 #include "runtime/config/check/job_facts.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -16,12 +17,19 @@ std::optional<std::int64_t> AsSize(const nlohmann::json& value) {
   return fits ? std::optional(static_cast<std::int64_t>(size)) : std::nullopt;
 }
 
-std::optional<std::int64_t> HiddenSizeIn(const nlohmann::json& config) {
-  for (const char* name : {"hidden_size", "n_embd", "d_model", "dim"}) {
+// The first of these names that is a size.
+std::optional<std::int64_t> SizeIn(const nlohmann::json& config,
+                                   std::initializer_list<const char*> names) {
+  for (const char* name : names) {
     if (const auto found = config.find(name); found != config.end()) {
       if (const auto size = AsSize(*found)) return size;
     }
   }
+  return std::nullopt;
+}
+
+std::optional<std::int64_t> HiddenSizeIn(const nlohmann::json& config) {
+  if (const auto size = SizeIn(config, {"hidden_size", "n_embd", "d_model", "dim"})) return size;
   const auto sizes = config.find("hidden_sizes");
   if (sizes == config.end() || !sizes->is_array()) return std::nullopt;
   std::optional<std::int64_t> largest;
@@ -38,9 +46,16 @@ ModelFacts ReadModelFacts(std::string_view config_json, std::string name) {
   if (!config.is_object()) return facts;
   facts.hidden_size = HiddenSizeIn(config);
   const auto text = config.find("text_config");
-  if (!facts.hidden_size && text != config.end() && text->is_object()) {
-    facts.hidden_size = HiddenSizeIn(*text);
-  }
+  const bool has_text = text != config.end() && text->is_object();
+  if (!facts.hidden_size && has_text) facts.hidden_size = HiddenSizeIn(*text);
+  const auto find = [&](std::initializer_list<const char*> names) {
+    const auto size = SizeIn(config, names);
+    return size || !has_text ? size : SizeIn(*text, names);
+  };
+  facts.layers = find({"num_hidden_layers", "n_layer", "num_layers", "n_layers"});
+  facts.heads = find({"num_attention_heads", "n_head", "num_heads", "n_heads"});
+  facts.key_value_heads = find({"num_key_value_heads"});
+  facts.experts = find({"num_local_experts", "num_experts", "n_routed_experts"});
   return facts;
 }
 

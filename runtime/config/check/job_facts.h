@@ -26,8 +26,13 @@ struct TrainingFlags {
 };
 
 struct ModelFacts {
-  std::string name;                         // as the user gave it
-  std::optional<std::int64_t> hidden_size;  // absent where its config.json tells none
+  std::string name;  // as the user gave it
+  // Absent where its config.json tells none.
+  std::optional<std::int64_t> hidden_size;
+  std::optional<std::int64_t> layers;
+  std::optional<std::int64_t> heads;
+  std::optional<std::int64_t> key_value_heads;
+  std::optional<std::int64_t> experts;
 };
 
 struct JobFacts {
@@ -41,7 +46,7 @@ struct JobFacts {
 
 // From the text of a Hugging Face config.json. The hidden size is what transformers calls so: under
 // its own name or that of the family (n_embd, d_model, dim), the largest of several, or that of the
-// text part. A text that is no JSON object has none.
+// text part; the other sizes are found alike. A text that is no JSON object has none.
 ModelFacts ReadModelFacts(std::string_view config_json, std::string name);
 
 }  // namespace ds::config
