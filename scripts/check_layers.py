@@ -22,12 +22,12 @@ RUNTIME = {
     "comm": {"device"},
     "telemetry": {"device"},
     "checkpoint": {"device", "comm"},
-    "data": {"device", "checkpoint"},
+    "data": {"topology", "device", "checkpoint"},
     "precision": {"device", "checkpoint"},
     "optim": {"device", "comm", "checkpoint"},
     "zero": {"device", "comm", "checkpoint", "precision", "optim"},
     "models": {"device", "checkpoint"},
-    "engine": {"device", "comm", "telemetry", "checkpoint", "data", "precision", "optim", "zero", "models"},
+    "engine": {"topology", "device", "comm", "telemetry", "checkpoint", "data", "precision", "optim", "zero", "models"},
 }
 EVERYTHING = set(RUNTIME) - {"process"}
 RUNTIME["rank"] = EVERYTHING

@@ -10,7 +10,7 @@ namespace ds::data {
 
 StatusOr<std::unique_ptr<Loader>> Loader::Create(TokenSource source, const LoaderOptions& options) {
   DS_CHECK(options.micro_batch >= 1 && options.seq_len >= 1 && options.vocab_size >= 1);
-  DS_CHECK(options.rank >= 0 && options.rank < options.world_size);
+  DS_CHECK(options.reader.index >= 0 && options.reader.index < options.reader.count);
   const std::int64_t samples = (source.size() - 1) / options.seq_len;
   if (samples < 1) {
     return InvalidArgumentError(
@@ -30,14 +30,14 @@ StatusOr<Batch> Loader::Next() {
   auto* labels = result.labels.mutable_data_ptr<std::int64_t>();
   std::vector<std::int64_t> sample(static_cast<std::size_t>(length) + 1);
   for (std::int64_t row = 0; row < batch; ++row) {
-    const std::int64_t place = consumed_ + options_.rank * batch + row;
+    const std::int64_t place = consumed_ + options_.reader.index * batch + row;
     const std::int64_t first = sampler_.At(place) * length;
     DS_RETURN_IF_ERROR(source_.Read(first, sample));
     DS_RETURN_IF_ERROR(CheckTokens(sample, first));
     std::copy_n(sample.begin(), length, inputs + row * length);
     std::copy_n(sample.begin() + 1, length, labels + row * length);
   }
-  consumed_ += batch * options_.world_size;
+  consumed_ += batch * options_.reader.count;
   return result;
 }
 

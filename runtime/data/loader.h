@@ -3,7 +3,7 @@
 // Loader: hands each rank its micro-batches in the defined order, and can be saved and restored.
 //
 // Sample i is tokens[i*S .. i*S+S]: the first S are the inputs, the last S the labels. With
-// micro-batch B, the m-th call on rank r of W takes places (m*W + r)*B + 0..B-1 of the stream
+// micro-batch B, the m-th call of reader r of W takes places (m*W + r)*B + 0..B-1 of the stream
 // (sampler.h), which is endless.
 //
 // Threads: one thread per rank drives its loader.
@@ -18,6 +18,7 @@
 #include "runtime/checkpoint/stateful.h"
 #include "runtime/data/sampler.h"
 #include "runtime/data/token_source.h"
+#include "runtime/topology/mesh.h"
 
 namespace ds::data {
 
@@ -32,8 +33,7 @@ struct LoaderOptions {
   std::int64_t micro_batch = 1;  // B
   std::int64_t seq_len = 256;    // S
   std::int64_t vocab_size = 0;   // ids outside are refused
-  int rank = 0;                  // among the data-parallel ranks
-  int world_size = 1;
+  topology::Member reader;       // among the ranks that have samples of their own
   Sampler::Options order;
 };
 
@@ -49,7 +49,8 @@ class Loader : public checkpoint::Stateful {
   std::int64_t samples_per_epoch() const { return sampler_.samples(); }
 
   // checkpoint::Stateful. State is the position and what it is a position in; it is free of the
-  // world size and micro-batch. LoadState refuses a position in other data or another order.
+  // number of ranks and the micro-batch. LoadState refuses a position in other data or another
+  // order.
   std::string_view state_name() const override { return "data"; }
   void AddShards(std::vector<checkpoint::TensorShard>*) override {}
   nlohmann::json State() const override;

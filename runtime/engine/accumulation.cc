@@ -28,13 +28,13 @@ Status EngineParts::ChangeBatch(const StatusOr<config::BatchConfig>& batch) {
 const config::BatchConfig& Engine::batch_sizes() const { return parts_->config.batch; }
 
 Status Engine::set_train_batch_size(std::int64_t train) {
-  return parts_->ChangeBatch(
-      config::WithTrainBatchSize(parts_->config.batch, train, world().size()));
+  return parts_->ChangeBatch(config::WithTrainBatchSize(
+      parts_->config.batch, train, parts_->mesh.CountOver(topology::kDataAxes)));
 }
 
 Status Engine::set_train_micro_batch_size(std::int64_t micro) {
-  return parts_->ChangeBatch(
-      config::WithMicroBatchSize(parts_->config.batch, micro, world().size()));
+  return parts_->ChangeBatch(config::WithMicroBatchSize(
+      parts_->config.batch, micro, parts_->mesh.CountOver(topology::kDataAxes)));
 }
 
 Engine::LocalGradients::LocalGradients(bool* inside) : inside_(inside) { *inside = true; }

@@ -5,10 +5,12 @@
 #include <utility>
 #include <variant>
 
+#include "runtime/base/check.h"
 #include "runtime/comm/connect_world.h"
 #include "runtime/comm/rank_identity.h"
 #include "runtime/engine/build_units.h"
 #include "runtime/engine/group_schedules.h"
+#include "runtime/engine/make_mesh.h"
 #include "runtime/optim/groups/base_shapes.h"
 #include "runtime/optim/muon.h"
 #include "runtime/precision/dtype_policy.h"
@@ -111,14 +113,27 @@ Status TakeWorldAndLedger(EngineOptions* options, EngineParts* parts) {
   return OkStatus();
 }
 
-zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& options) {
-  return {
-      .world = options.world,
-      .ledger = options.ledger,
-      .device = options.device,
-      .sharding = config::ShardingOfStage(config.zero_optimization.stage, options.world->size()),
-      .dtypes = precision::MakeDtypePolicy(config),
-      .reduction = precision::MakeGradientReduction(config, options.world->size())};
+// The communicator of this rank's group over the axes. As all that is built lies along one axis,
+// that is everybody.
+comm::Communicator* ConnectOver(topology::AxisSet axes, const topology::Mesh& mesh,
+                                comm::Communicator* world) {
+  DS_CHECK(mesh.CountOver(axes) == world->size());
+  return world;
+}
+
+zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& options,
+                          const topology::Mesh& mesh) {
+  const int stage = config.zero_optimization.stage;
+  const topology::AxisSet cut = stage == 0 ? topology::kGradientAxes : topology::kShardAxes;
+  return {.groups = {.all = options.world,
+                     .gradients = ConnectOver(topology::kGradientAxes, mesh, options.world),
+                     .shards = ConnectOver(cut, mesh, options.world)},
+          .ledger = options.ledger,
+          .device = options.device,
+          .sharding = config::ShardingOfStage(stage, mesh.CountOver(cut)),
+          .dtypes = precision::MakeDtypePolicy(config),
+          .reduction =
+              precision::MakeGradientReduction(config, mesh.CountOver(topology::kGradientAxes))};
 }
 
 // The model's units, whose parameters say their group and how their gradients travel.
@@ -151,14 +166,16 @@ StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> mo
                                                    EngineOptions options) {
   auto parts = std::make_unique<EngineParts>();
   DS_RETURN_IF_ERROR(TakeWorldAndLedger(&options, parts.get()));
-  const zero::Context context = MakeContext(config, options);
+  DS_ASSIGN_OR_RETURN(parts->mesh, MakeMesh(options.degrees, config.zero_optimization.stage,
+                                            options.world->size()));
+  const zero::Context context = MakeContext(config, options, parts->mesh);
   DS_ASSIGN_OR_RETURN(std::vector<zero::ParameterUnit> units,
                       DescribeUnits(*model, config, options, context.dtypes));
   DS_ASSIGN_OR_RETURN(std::vector<double> group_rates, FollowGroupSchedules(config, &units));
   DS_ASSIGN_OR_RETURN(parts->buffers, TakeBuffers(*model, config, options.device));
   DS_ASSIGN_OR_RETURN(const zero::FillUnit fill, MakeFillUnit(*model, units, options));
   DS_ASSIGN_OR_RETURN(parts->sharded, zero::ShardedModel::Create(context, units, fill));
-  parts->buffers.MakeAlike(*options.world);
+  parts->buffers.MakeAlike(*context.groups.gradients);
   parts->optimizer = std::make_unique<zero::ShardedOptimizer>(*parts->sharded, config.optimizer);
   parts->model = std::move(model);
   parts->config = config;

@@ -66,7 +66,7 @@ std::int64_t Engine::parameter_count() const {
   return parts_->sharded->trainable_numel() + parts_->sharded->frozen_numel();
 }
 
-comm::Communicator& Engine::world() const { return *parts_->sharded->context().world; }
+comm::Communicator& Engine::world() const { return *parts_->sharded->context().groups.all; }
 
 const device::MemoryLedger& Engine::ledger() const { return *parts_->sharded->context().ledger; }
 
@@ -79,8 +79,9 @@ Status Engine::CheckSavable() const {
 void Engine::AddShards(std::vector<checkpoint::TensorShard>* shards) {
   parts_->ReloadStates();
   parts_->optimizer->AddShards(shards);
-  parts_->buffers.MakeAlike(world());
-  parts_->buffers.AddShards({.index = world().rank(), .count = world().size()}, shards);
+  const zero::Context& context = parts_->sharded->context();
+  parts_->buffers.MakeAlike(*context.groups.gradients);
+  parts_->buffers.AddShards(context.WholeReplica(), shards);
 }
 
 nlohmann::json Engine::State() const {

@@ -30,6 +30,7 @@
 #include "runtime/engine/step_result.h"
 #include "runtime/models/block.h"
 #include "runtime/optim/groups/parameter_groups.h"
+#include "runtime/topology/degrees.h"
 #include "runtime/zero/state_kind.h"
 
 namespace ds::comm {
@@ -54,6 +55,8 @@ struct EngineOptions {
   // Borrowed. Null: the engine connects as the environment says (RANK, WORLD_SIZE, MASTER_ADDR,
   // ...) and owns the connection.
   comm::Communicator* world = nullptr;
+  // Says how the ranks of `world` are cut. Absent: into shards of ZeRO, at stage 0 into replicas.
+  std::optional<topology::Degrees> degrees;
   // Borrowed; where the engine enters its buffers. Null: a ledger of its own.
   device::MemoryLedger* ledger = nullptr;
   // Names the device of the world's tensors; c10::kCUDA without an index is this rank's GPU.

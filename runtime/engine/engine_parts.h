@@ -14,6 +14,7 @@
 #include "runtime/engine/step_state.h"
 #include "runtime/engine/tensor_access.h"
 #include "runtime/precision/loss_scaler.h"
+#include "runtime/topology/mesh.h"
 #include "runtime/zero/sharded_model.h"
 #include "runtime/zero/sharded_optimizer.h"
 
@@ -27,6 +28,7 @@ struct EngineParts {
   std::unique_ptr<comm::Communicator> own_world;
   std::unique_ptr<device::MemoryLedger> own_ledger;
 
+  topology::Mesh mesh;
   ModuleBuffers buffers;
   std::unique_ptr<zero::ShardedModel> sharded;
   std::unique_ptr<zero::ShardedOptimizer> optimizer;

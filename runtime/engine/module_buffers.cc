@@ -31,8 +31,8 @@ void ModuleBuffers::Cast(c10::ScalarType type) {
   }
 }
 
-void ModuleBuffers::MakeAlike(comm::Communicator& world) {
-  for (const Named& buffer : all_) world.Broadcast(buffer.tensor.detach(), 0);
+void ModuleBuffers::MakeAlike(comm::Communicator& replicas) {
+  for (const Named& buffer : all_) replicas.Broadcast(buffer.tensor.detach(), 0);
 }
 
 void ModuleBuffers::AddShards(checkpoint::Replica replica,

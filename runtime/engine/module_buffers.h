@@ -28,7 +28,7 @@ class ModuleBuffers {
   // Converts those of a floating type.
   void Cast(c10::ScalarType type);
   // Gives every rank rank 0's values. Collective.
-  void MakeAlike(comm::Communicator& world);
+  void MakeAlike(comm::Communicator& replicas);
   void AddShards(checkpoint::Replica replica, std::vector<checkpoint::TensorShard>* shards) const;
 
   struct Named {

@@ -75,7 +75,7 @@ StatusOr<TensorAccess::HeldTensor> TensorAccess::Find(const Wanted& wanted) {
     const zero::FlatLayout& layout = group.parameters.layout();
     const at::Tensor flat = group.gradients->for_optimizer();
     const zero::FlatRange range =
-        result.sharded ? layout.shard(context.world->rank()) : layout.whole();
+        result.sharded ? layout.shard(context.groups.shards->rank()) : layout.whole();
     parts.AgreeOnWeight();
     result.scale = parts.gradient_unit();
     for (const zero::Piece& piece : layout.FindPieces(range)) {
@@ -104,10 +104,10 @@ StatusOr<at::Tensor> TensorAccess::GetFull(const Wanted& wanted) {
   }
   std::int64_t held = found.held();
   if (found.sharded) {
-    context.world->AllReduce(flat, comm::ReduceOp::kSum);
+    context.groups.shards->AllReduce(flat, comm::ReduceOp::kSum);
     held = 0;
     for (const auto& rank :
-         comm::GatherNumbers({static_cast<double>(found.held())}, *context.world)) {
+         comm::GatherNumbers({static_cast<double>(found.held())}, *context.groups.shards)) {
       held += static_cast<std::int64_t>(rank[0]);
     }
   }
@@ -147,7 +147,7 @@ Status TensorAccess::SetLocal(const Wanted& wanted, const at::Tensor& value) {
     fits = InvalidArgumentError("the local part of " + wanted.name + " has " +
                                 std::to_string(found.held()) + " elements");
   }
-  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(fits, *context.world));
+  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(fits, *context.groups.all));
   std::int64_t taken = 0;
   for (const auto& range : found.ranges) {
     const std::int64_t count = range.values.numel();

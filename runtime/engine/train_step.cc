@@ -66,22 +66,33 @@ double MeanWeight(double sum, std::size_t ranks) {
   return sum == 0.0 ? 1.0 : sum / static_cast<double>(ranks);
 }
 
-Totals SumOverRanks(const zero::Context& context, const StepInProgress& step, double squares) {
+// The ranks that have samples of their own, this one among them.
+std::vector<int> DataRanks(const EngineParts& parts) {
+  return parts.mesh.GroupOf(parts.sharded->context().groups.all->rank(), topology::kDataAxes);
+}
+
+Totals SumOverRanks(const EngineParts& parts, double squares) {
+  const StepInProgress& step = parts.step.current;
+  const std::vector<std::vector<double>> ranks =
+      comm::GatherNumbers({step.AddUpLosses(), squares, static_cast<double>(step.tokens),
+                           static_cast<double>(step.samples), step.AddUpWeights()},
+                          *parts.sharded->context().groups.all);
   Totals totals;
   double all_squares = 0.0, all_weights = 0.0;
-  for (const std::vector<double>& rank :
-       comm::GatherNumbers({step.AddUpLosses(), squares, static_cast<double>(step.tokens),
-                            static_cast<double>(step.samples), step.AddUpWeights()},
-                           *context.world)) {
+  for (const std::vector<double>& rank : ranks) {
     totals.rank_losses.push_back(rank[0]);
-    totals.loss += rank[0];
     all_squares += rank[1];
+  }
+  const std::vector<int> data_ranks = DataRanks(parts);
+  for (const int data_rank : data_ranks) {
+    const std::vector<double>& rank = ranks[static_cast<std::size_t>(data_rank)];
+    totals.loss += rank[0];
     totals.tokens += static_cast<std::int64_t>(rank[2]);
     totals.samples += static_cast<std::int64_t>(rank[3]);
     all_weights += rank[4];
   }
-  totals.weight = MeanWeight(all_weights, totals.rank_losses.size());
-  totals.loss /= static_cast<double>(totals.rank_losses.size()) * totals.weight;
+  totals.weight = MeanWeight(all_weights, data_ranks.size());
+  totals.loss /= static_cast<double>(data_ranks.size()) * totals.weight;
   totals.norm = std::sqrt(all_squares);
   return totals;
 }
@@ -136,10 +147,12 @@ at::Tensor Engine::forward(Bundle bundle) {
 
 void EngineParts::AgreeOnWeight() {
   if (step.current.mean_weight) return;
-  const auto ranks = comm::GatherNumbers({step.current.AddUpWeights()}, *sharded->context().world);
+  const auto ranks =
+      comm::GatherNumbers({step.current.AddUpWeights()}, *sharded->context().groups.all);
+  const std::vector<int> data_ranks = DataRanks(*this);
   double sum = 0.0;
-  for (const std::vector<double>& rank : ranks) sum += rank[0];
-  step.current.mean_weight = MeanWeight(sum, ranks.size());
+  for (const int rank : data_ranks) sum += ranks[static_cast<std::size_t>(rank)][0];
+  step.current.mean_weight = MeanWeight(sum, data_ranks.size());
 }
 
 void Engine::backward(const at::Tensor& loss, bool scale_wrt_gas) {
@@ -224,8 +237,7 @@ StatusOr<StepResult> Engine::step() {
   const double loss_scale = parts_->loss_scaler.scale();
 
   DS_RETURN_IF_ERROR(parts_->ReduceGradientsOnce());
-  const Totals totals = SumOverRanks(parts_->sharded->context(), parts_->step.current,
-                                     optimizer.SumOfSquaresOfShard());
+  const Totals totals = SumOverRanks(*parts_, optimizer.SumOfSquaresOfShard());
   parts_->step.current.mean_weight = totals.weight;
   StepResult result{.boundary = true,
                     .step = parts_->step.counts.finished + 1,

@@ -40,7 +40,7 @@ void Lamb::Begin(const Update& update, const RankParts& all) {
       sums[2 * segment.parameter + 1] += mine.direction;
     }
   }
-  squares = GatherRows(all.world->control(), squares).sum(0);
+  squares = GatherRows(all.groups.shards->control(), squares).sum(0);
   ratios_.clear();
   for (std::int64_t i = 0; i < all.parameter_count; ++i) {
     const double* const of_parameter = squares.const_data_ptr<double>() + 2 * i;

@@ -122,9 +122,9 @@ std::span<const std::string_view> Muon::state_names(const ParameterGroup& group)
 
 void Muon::Begin(const Update& update, const RankParts& all) {
   static_cast<void>(update);
-  world_ = all.world;
+  shards_ = all.groups.shards;
   ledger_ = all.ledger;
-  work_.assign(static_cast<std::size_t>(all.world->size()), 0.0);
+  work_.assign(static_cast<std::size_t>(shards_->size()), 0.0);
 }
 
 void Muon::ApplyRates(const Rates& rates, const Part& part) {
@@ -149,14 +149,14 @@ at::Tensor Muon::Orthogonalise(const at::Tensor& views, const Part& part) {
   at::Tensor whole = views;
   if (part.sharded) {
     whole = at::empty({part.whole_numel}, views.options());
-    world_->AllGather(whole, views);
+    shards_->AllGather(whole, views);
   }
   at::Tensor result = at::zeros({part.whole_numel}, views.options());
   for (const WholeParameter& parameter : part.whole_parameters) {
     for (const Matrix& matrix : MatricesOf(parameter)) {
       const auto least = std::min_element(work_.begin(), work_.end());
       *least += matrix.work();
-      if (least - work_.begin() != world_->rank()) continue;
+      if (least - work_.begin() != shards_->rank()) continue;
       const auto view = [&](const at::Tensor& flat) {
         return flat.narrow(0, matrix.start, matrix.rows * matrix.columns)
             .view({matrix.rows, matrix.columns});
@@ -166,13 +166,13 @@ at::Tensor Muon::Orthogonalise(const at::Tensor& views, const Part& part) {
       view(result).copy_(Orthogonalised(view(whole), config_.newton_schulz).mul_(scale));
     }
   }
-  if (world_->size() == 1) return result;
+  if (shards_->size() == 1) return result;
   if (!part.sharded) {
-    world_->AllReduce(result, comm::ReduceOp::kSum);
+    shards_->AllReduce(result, comm::ReduceOp::kSum);
     return result;
   }
   at::Tensor own = at::empty_like(views);
-  world_->ReduceScatter(own, result, comm::ReduceOp::kSum);
+  shards_->ReduceScatter(own, result, comm::ReduceOp::kSum);
   return own;
 }
 

@@ -58,7 +58,7 @@ class Muon : public Optimizer {
 
   config::MuonConfig config_;
   Adam adam_;  // updates everything that is no matrix
-  comm::Communicator* world_ = nullptr;
+  comm::Communicator* shards_ = nullptr;
   device::MemoryLedger* ledger_ = nullptr;
   std::vector<double> work_;  // given to each rank in this update
 };

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "runtime/base/status.h"
-#include "runtime/comm/communicator.h"
+#include "runtime/comm/rank_groups.h"
 #include "runtime/device/memory_ledger.h"
 #include "runtime/optim/kernels/part.h"
 #include "runtime/optim/schedule/lr_schedule.h"
@@ -42,7 +42,7 @@ struct Update {
 struct RankParts {
   std::vector<Part> parts;           // in the model's order, the same groups on every rank
   std::int64_t parameter_count = 0;  // trainable parameters of the model
-  comm::Communicator* world = nullptr;
+  comm::RankGroups groups;
   device::MemoryLedger* ledger = nullptr;
 };
 

@@ -19,6 +19,7 @@
 #include "runtime/device/memory_ledger.h"
 #include "runtime/device/rank_device.h"
 #include "runtime/engine/engine.h"
+#include "runtime/engine/make_mesh.h"
 #include "runtime/engine/train_loop.h"
 #include "runtime/models/build_model.h"
 #include "runtime/models/model_config.h"
@@ -64,6 +65,7 @@ class TrainCommand : public engine::TrainLoopObserver {
 
   config::DsConfig config_;
   models::ModelConfig model_config_;
+  topology::Mesh mesh_;
   device::RankDevice device_;
   device::MemoryLedger ledger_;
   std::unique_ptr<comm::Communicator> world_;
@@ -130,6 +132,8 @@ Status TrainCommand::CheckJob() {
       config::CheckConfig(job_.ds_config, "ds_config", identity_.world_size);
   if (!checked.ok) return InvalidArgumentError(checked.errors.front().message);
   config_ = std::move(checked.config);
+  DS_ASSIGN_OR_RETURN(mesh_,
+                      engine::MakeMesh({}, config_.zero_optimization.stage, identity_.world_size));
   DS_ASSIGN_OR_RETURN(const device::DeviceChoice choice, device::DeviceChoiceFromName(job_.device));
   DS_ASSIGN_OR_RETURN(device_, device::OpenRankDevice(choice, identity_.local_rank));
   return OkStatus();
@@ -145,6 +149,7 @@ Status TrainCommand::BuildEngine() {
   DS_RETURN_IF_ERROR(models::CheckSequenceLength(model_config_, job_.seq_len));
   model_ = models::BuildModel(model_config_, at::TensorOptions(dtype()).device(device_.device));
   EngineOptions options{.world = world_.get(),
+                        .degrees = mesh_.degrees(),
                         .ledger = &ledger_,
                         .device = device_.device,
                         .seed = job_.seed,
@@ -173,8 +178,7 @@ Status TrainCommand::OpenData() {
   const data::LoaderOptions options{.micro_batch = config_.batch.train_micro_batch_size_per_gpu,
                                     .seq_len = job_.seq_len,
                                     .vocab_size = model_config_.vocab_size,
-                                    .rank = identity_.rank,
-                                    .world_size = identity_.world_size,
+                                    .reader = mesh_.MemberOf(identity_.rank, topology::kDataAxes),
                                     .order = {.shuffle = job_.shuffle, .seed = job_.seed}};
   DS_ASSIGN_OR_RETURN(loader_, data::Loader::Create(std::move(source), options));
   const std::int64_t samples = loader_->samples_per_epoch() * job_.epochs;

@@ -6,7 +6,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
-#include "runtime/comm/communicator.h"
+#include "runtime/checkpoint/tensor_shard.h"
+#include "runtime/comm/rank_groups.h"
 #include "runtime/config/model_state.h"
 #include "runtime/device/memory_ledger.h"
 #include "runtime/precision/dtype_policy.h"
@@ -15,13 +16,17 @@
 namespace ds::zero {
 
 struct Context {
-  comm::Communicator* world = nullptr;     // borrowed
+  comm::RankGroups groups;
   device::MemoryLedger* ledger = nullptr;  // borrowed
   c10::Device device = c10::kCPU;
   config::Sharding sharding;
   precision::DtypePolicy dtypes;
   precision::GradientReduction reduction;
 
+  // What this rank holds as a whole, the ranks of `gradients` hold, too.
+  checkpoint::Replica WholeReplica() const {
+    return {.index = groups.gradients->rank(), .count = groups.gradients->size()};
+  }
   device::MemoryTier tier() const { return device::TierOf(device.is_cpu()); }
 };
 

@@ -42,7 +42,7 @@ const at::Tensor& FlatGradients::EnsureBuffer() {
 }
 
 at::Tensor FlatGradients::ViewOwnPart(const at::Tensor& whole) const {
-  const FlatRange own = layout_.shard(context_.world->rank());
+  const FlatRange own = layout_.shard(context_.groups.shards->rank());
   return whole.narrow(0, own.start, own.count);
 }
 
@@ -103,11 +103,11 @@ void FlatGradients::ReduceIntoShard(const at::Tensor& whole) {
                       {layout_.shard_numel(), context_.dtypes.gradient, MemoryUse::kGradients});
   }
   if (first && own_.tensor.scalar_type() == whole.scalar_type()) {
-    context_.world->ReduceScatter(own_.tensor, whole, op, travel_.tag);
+    context_.groups.shards->ReduceScatter(own_.tensor, whole, op, travel_.tag);
     FinishReduction(own_.tensor);
     return;
   }
-  context_.world->ReduceScatter(part, whole, op, travel_.tag);
+  context_.groups.shards->ReduceScatter(part, whole, op, travel_.tag);
   FinishReduction(part);
   if (first) {
     own_.tensor.copy_(part);
@@ -118,7 +118,7 @@ void FlatGradients::ReduceIntoShard(const at::Tensor& whole) {
 
 void FlatGradients::ReduceEverywhere(const at::Tensor& whole) {
   const comm::ReduceOp op = PrepareReduction(whole);
-  if (travel_.row_widths.empty()) context_.world->AllReduce(whole, op, travel_.tag);
+  if (travel_.row_widths.empty()) context_.groups.gradients->AllReduce(whole, op, travel_.tag);
   for (std::size_t i = 0; i < travel_.row_widths.size(); ++i) {
     const FlatRange& place = layout_.parameter(static_cast<int>(i));
     if (place.count == 0) continue;
@@ -155,7 +155,7 @@ void FlatGradients::Reduce() {
     return;
   }
   ZeroMissingParameters();
-  if (context_.world->size() == 1) return;
+  if (context_.groups.gradients->size() == 1) return;
   const bool convert = travel_.dtype != context_.dtypes.gradient;
   const at::Tensor travelling = convert ? whole_.tensor.to(travel_.dtype) : whole_.tensor;
   if (context_.sharding.optimizer) {

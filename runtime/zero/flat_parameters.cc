@@ -23,7 +23,7 @@ FlatParameters::FlatParameters(const Context& context, BufferPool& pool,
                                std::vector<NamedParameter> parameters)
     : context_(context),
       parameters_(std::move(parameters)),
-      layout_(ListNumels(parameters_), context.world->size()) {
+      layout_(ListNumels(parameters_), context.groups.shards->size()) {
   using device::MemoryUse;
   const c10::ScalarType dtype = context.dtypes.parameter;
   if (context.sharding.parameters) {
@@ -33,7 +33,7 @@ FlatParameters::FlatParameters(const Context& context, BufferPool& pool,
     shard_ = own_.tensor;
   } else {
     whole_ = MakeBooked(context, {layout_.padded_numel(), dtype, MemoryUse::kParameters});
-    const FlatRange own = layout_.shard(context.world->rank());
+    const FlatRange own = layout_.shard(context.groups.shards->rank());
     shard_ = whole_.tensor.narrow(0, own.start, own.count);
   }
   for (const FlatRange& gap : layout_.gaps()) full().narrow(0, gap.start, gap.count).zero_();
@@ -56,18 +56,18 @@ void FlatParameters::Attach(int i) {
   impl->set_sizes_contiguous(sizes);
 }
 
-void FlatParameters::Broadcast() { context_.world->Broadcast(full(), 0, tag()); }
+void FlatParameters::Broadcast() { context_.groups.gradients->Broadcast(full(), 0, tag()); }
 
 void FlatParameters::KeepShard() {
   if (!pooled_) return;
-  const FlatRange own = layout_.shard(context_.world->rank());
+  const FlatRange own = layout_.shard(context_.groups.shards->rank());
   shard_.copy_(full().narrow(0, own.start, own.count));
 }
 
 void FlatParameters::Gather() {
   if (!pooled_ || pooled_->present()) return;
   pooled_->Acquire();
-  context_.world->AllGather(full(), shard_, tag());
+  context_.groups.shards->AllGather(full(), shard_, tag());
 }
 
 void FlatParameters::Release() {
@@ -86,7 +86,7 @@ void FlatParameters::MoveBack() {
 }
 
 void FlatParameters::Publish() {
-  if (!pooled_) context_.world->AllGather(full(), shard_, tag());
+  if (!pooled_) context_.groups.shards->AllGather(full(), shard_, tag());
 }
 
 }  // namespace ds::zero

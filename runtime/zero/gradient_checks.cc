@@ -48,7 +48,7 @@ NonFiniteValue FindFirstArrival(const ShardedModel& model) {
     const auto& arrival = group.gradients->first_non_finite();
     if (!arrival || static_cast<double>(arrival->micro_step) >= first_value.micro_step) return;
     first_value = {.micro_step = static_cast<double>(arrival->micro_step),
-                   .rank = static_cast<double>(model.context().world->rank()),
+                   .rank = static_cast<double>(model.context().groups.all->rank()),
                    .parameter = static_cast<double>(first + arrival->parameter),
                    .element = static_cast<double>(arrival->element),
                    .value = arrival->value};
@@ -59,11 +59,11 @@ NonFiniteValue FindFirstArrival(const ShardedModel& model) {
 // Looks through this rank's shard of the mean; micro_step is 0.
 NonFiniteValue FindFirstInShard(const ShardedModel& model) {
   NonFiniteValue first_value;
-  const int rank = model.context().world->rank();
+  const int member = model.context().groups.shards->rank();
   ForEachTrainableGroup(model, [&](const Group& group, std::int64_t first) {
     const FlatLayout& layout = group.parameters.layout();
     const at::Tensor shard = group.gradients->shard();
-    for (const Piece& piece : layout.FindPieces(layout.shard(rank))) {
+    for (const Piece& piece : layout.FindPieces(layout.shard(member))) {
       if (std::isfinite(first_value.micro_step)) return;
       const at::Tensor values = shard.narrow(0, piece.range_start, piece.count);
       const auto found = precision::FindFirstNonFinite(values);
@@ -79,7 +79,7 @@ NonFiniteValue FindFirstInShard(const ShardedModel& model) {
 
 std::optional<NonFiniteValue> FindFirstOfAllRanks(const Context& context,
                                                   const NonFiniteValue& mine) {
-  const auto values = comm::GatherNumbers(mine.numbers(), *context.world);
+  const auto values = comm::GatherNumbers(mine.numbers(), *context.groups.all);
   const std::vector<double>& first = *std::min_element(values.begin(), values.end());
   if (!std::isfinite(first[0])) return std::nullopt;
   return NonFiniteValue{first[0], first[1], first[2], first[3], first[4]};
@@ -108,7 +108,7 @@ Trained FindUnused(const ShardedModel& model) {
       received.push_back(of_group[i] ? 1.0 : 0.0);
     }
   });
-  const auto ranks = comm::GatherNumbers(received, *model.context().world);
+  const auto ranks = comm::GatherNumbers(received, *model.context().groups.all);
   Trained trained{.count = names.size()};
   for (std::size_t i = 0; i < names.size(); ++i) {
     const bool used = std::any_of(ranks.begin(), ranks.end(),

@@ -84,7 +84,7 @@ Status ShardedModel::AddUnit(const ParameterUnit& described, const FillUnit& fil
     for (int i = 0; i < layout.size(); ++i) numel += layout.parameter(i).count;
   }
   const StatusOr<FirstValues> values = fill(index);
-  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(values.status(), *context_.world));
+  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(values.status(), *context_.groups.all));
   for (const auto& group : units_.back()->groups()) {
     if (*values == FirstValues::kRankZeros) group->parameters.Broadcast();
     group->parameters.KeepShard();

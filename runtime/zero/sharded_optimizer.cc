@@ -86,7 +86,8 @@ OptimizerShard::OptimizerShard(const Context& context, Group& group,
   const FlatParameters& parameters = group.parameters;
   state_names_ = optimizer.state_names(parameters.parameter(0).group);
   const bool sharded = context.sharding.optimizer;
-  range_ = sharded ? parameters.layout().shard(context.world->rank()) : parameters.layout().whole();
+  range_ = sharded ? parameters.layout().shard(context.groups.shards->rank())
+                   : parameters.layout().whole();
   target_ = sharded ? parameters.shard() : parameters.full();
   const auto booked = [&](c10::ScalarType dtype, MemoryUse use) {
     return MakeBooked(context, {range_.count, dtype, use});
@@ -126,7 +127,7 @@ optim::Part OptimizerShard::MakePart() const {
                                      .shape = group_.parameters.parameter(i).tensor.sizes().vec()});
   }
   part.segments = segments(range_);
-  part.owned = segments(layout.shard(context_.world->rank()));
+  part.owned = segments(layout.shard(context_.groups.shards->rank()));
   return part;
 }
 
@@ -151,7 +152,7 @@ void OptimizerShard::MoveBack() {
 void OptimizerShard::AddShards(std::vector<checkpoint::TensorShard>* shards) const {
   checkpoint::Replica replica;
   if (!context_.sharding.optimizer) {
-    replica = {.index = context_.world->rank(), .count = context_.world->size()};
+    replica = context_.WholeReplica();
   }
   AddShardsOf(group_.parameters, {weights(), range_, "", replica}, shards);
   for (std::size_t i = 0; i < state_.size(); ++i) {
@@ -194,7 +195,7 @@ double ShardedOptimizer::NormToClip(double norm) const {
 }
 
 double ShardedOptimizer::SumOfSquaresOfShard() const {
-  if (own_gradients_) return SumOfOwnSquares() / model_.context().world->size();
+  if (own_gradients_) return SumOfOwnSquares() / model_.context().groups.gradients->size();
   double sum = 0.0;
   ForEachTrainableGroup(model_, [&](Group& group, std::int64_t) {
     sum += optim::SumOfSquares(group.gradients->shard());
@@ -204,7 +205,7 @@ double ShardedOptimizer::SumOfSquaresOfShard() const {
 
 void ShardedOptimizer::Step(const optim::Update& update) {
   optim::RankParts all{.parameter_count = parameter_count_,
-                       .world = model_.context().world,
+                       .groups = model_.context().groups,
                        .ledger = model_.context().ledger};
   for (const auto& shard : shards_) all.parts.push_back(shard->MakePart());
   optimizer_->Begin(update, all);
@@ -225,14 +226,10 @@ void ShardedOptimizer::AddShards(std::vector<checkpoint::TensorShard>* shards) c
     if (group.trainable()) return;
     const FlatParameters& frozen = group.parameters;
     if (context.sharding.parameters) {
-      const FlatRange own = frozen.layout().shard(context.world->rank());
+      const FlatRange own = frozen.layout().shard(context.groups.shards->rank());
       AddShardsOf(frozen, {frozen.shard(), own, "", {}}, shards);
     } else {
-      AddShardsOf(frozen,
-                  {frozen.full(),
-                   frozen.layout().whole(),
-                   "",
-                   {.index = context.world->rank(), .count = context.world->size()}},
+      AddShardsOf(frozen, {frozen.full(), frozen.layout().whole(), "", context.WholeReplica()},
                   shards);
     }
   });

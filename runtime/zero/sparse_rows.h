@@ -11,9 +11,9 @@
 
 namespace ds::zero {
 
-// world->AllReduce of `table` ([rows, width], contiguous), bit for bit, for tables of whose rows
-// most are 0 on every rank. Returns the bytes that this rank has given: one for each row, which
-// tells the ranks whose rows are touched, and the touched rows' values. Collective.
+// groups.gradients->AllReduce of `table` ([rows, width], contiguous), bit for bit, for tables of
+// whose rows most are 0 on every rank. Returns the bytes that this rank has given: one for each
+// row, which tells the ranks whose rows are touched, and the touched rows' values. Collective.
 std::int64_t AllReduceRows(const Context& context, const at::Tensor& table, comm::ReduceOp op);
 
 }  // namespace ds::zero

@@ -41,8 +41,7 @@ data::Loader MakeLoader(const nlohmann::json& golden, const config::DsConfig& co
                                      {.micro_batch = config.batch.train_micro_batch_size_per_gpu,
                                       .seq_len = golden["seq_len"],
                                       .vocab_size = 320,
-                                      .rank = world.rank(),
-                                      .world_size = world.size(),
+                                      .reader = {.index = world.rank(), .count = world.size()},
                                       .order = {.shuffle = false}});
   return std::move(*std::move(loader).value());
 }

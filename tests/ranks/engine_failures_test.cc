@@ -314,6 +314,16 @@ TEST(Collectives, OfDifferentLayersAreNotMixed) {
   }
 }
 
+TEST(EngineCreate, RefusesDegreesThatAreNotBuilt) {
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    const auto engine =
+        Engine::create(MakeTinyModel({}, at::kFloat), TinyConfig({.stage = 2}),
+                       {.world = &world, .degrees = topology::Degrees{.pipeline = 2}});
+    EXPECT_THAT(engine.status().message(),
+                HasSubstr("pipeline parallelism is not built: pipeline must be 1"));
+  });
+}
+
 TEST(EngineCreate, RefusesAnotherDeviceThanItsGroups) {
   testing::RunRanks(1, [&](comm::Communicator& world) {
     comm::Communicator of_gpu_1(world.backend(), c10::Device(c10::kCUDA, 1));

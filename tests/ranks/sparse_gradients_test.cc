@@ -29,7 +29,8 @@ bool SameBits(const at::Tensor& a, const at::Tensor& b) {
 TEST(AllReduceRows, GivesWhatAllReduceGives) {
   testing::RunRanks(3, [](comm::Communicator& world) {
     device::MemoryLedger ledger;
-    const zero::Context context{.world = &world, .ledger = &ledger};
+    const zero::Context context{.groups = {.all = &world, .gradients = &world, .shards = &world},
+                                .ledger = &ledger};
     at::Tensor table = at::zeros({kRows, kWidth});
     // Rank r touches rows 5, 10 + r and, with something that is not finite, 20.
     for (const int row : {5, 10 + world.rank()}) table[row].copy_(at::randn({kWidth}));

@@ -56,7 +56,7 @@ void OneBitAverage::Take(const RankParts& all, const std::vector<at::Tensor>& vi
     if (!g.alone()) bytes += static_cast<std::int64_t>(buffers.back().nbytes());
   }
   const device::LedgerEntry entry = Book(all, device::MemoryUse::kCommBuffers, bytes);
-  if (!compressed_) compressed_.emplace(*all.world, all.ledger);
+  if (!compressed_) compressed_.emplace(*all.groups.gradients, all.ledger);
   compressed_->Average(buffers);
   for (std::size_t i = 0; i < gathered.size(); ++i) CopyBack(buffers[i], gathered[i]);
 }

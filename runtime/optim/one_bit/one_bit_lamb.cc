@@ -108,7 +108,7 @@ void OneBitLamb::AverageMomenta(const RankParts& all) {
     }
   }
   if (momenta.empty()) return;
-  if (!compressed_) compressed_.emplace(*all.world, all.ledger);
+  if (!compressed_) compressed_.emplace(*all.groups.gradients, all.ledger);
   const at::Tensor flat = WithPadding(momenta);
   const device::LedgerEntry entry =
       Book(all, device::MemoryUse::kCommBuffers, static_cast<std::int64_t>(flat.nbytes()));

@@ -35,8 +35,7 @@ LoaderOptions Plain(std::int64_t micro_batch, int rank = 0, int world_size = 1) 
   return {.micro_batch = micro_batch,
           .seq_len = 4,
           .vocab_size = 1000,
-          .rank = rank,
-          .world_size = world_size,
+          .reader = {.index = rank, .count = world_size},
           .order = {.shuffle = false}};
 }
 

@@ -88,7 +88,9 @@ const OptimizerAlgorithm kAlgorithms[] = {
 void Train(Optimizer& optimizer, Part& part, comm::Communicator& world, std::int64_t step) {
   part.gradient = GradientOf(world.rank(), step);
   if (!optimizer.WantsOwnGradients(step)) world.AllReduce(part.gradient, comm::ReduceOp::kAvg);
-  RankParts all{.parts = {part}, .parameter_count = 2, .world = &world};
+  RankParts all{.parts = {part},
+                .parameter_count = 2,
+                .groups = {.all = &world, .gradients = &world, .shards = &world}};
   const Update update{.lr = 0.01, .step = step};
   optimizer.Begin(update, all);
   optimizer.Apply(update, part);
@@ -146,7 +148,8 @@ INSTANTIATE_TEST_SUITE_P(All, OneBit, ::testing::ValuesIn(kAlgorithms));
 
 // Three parts of two parameters each; the second part is of another parameter group.
 RankParts ThreeParts(comm::Communicator& world, bool masters) {
-  RankParts all{.parameter_count = 6, .world = &world};
+  RankParts all{.parameter_count = 6,
+                .groups = {.all = &world, .gradients = &world, .shards = &world}};
   for (int i = 0; i < 3; ++i) {
     Part part{.parameter = at::zeros({kParameters})};
     if (masters) part.published = at::zeros({kParameters}, at::kHalf);
@@ -162,11 +165,12 @@ RankParts ThreeParts(comm::Communicator& world, bool masters) {
 using Together = std::vector<std::vector<std::pair<std::size_t, std::size_t>>>;
 
 void ExpectCompressedTogether(const RankParts& all, const Together& together) {
-  comm::CompressedAllReduce compressed(*all.world, nullptr);
+  comm::CompressedAllReduce compressed(*all.groups.gradients, nullptr);
   OneBitAverage average;
   for (int round = 0; round < 3; ++round) {
     std::vector<at::Tensor> views, expected;
-    for (int i = 0; i < 3; ++i) views.push_back(GradientOf(all.world->rank() + i, round));
+    for (int i = 0; i < 3; ++i)
+      views.push_back(GradientOf(all.groups.gradients->rank() + i, round));
     const auto values = [&] {
       std::vector<at::Tensor> joined;
       for (const auto& parameters : together) {

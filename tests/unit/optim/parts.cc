@@ -27,7 +27,9 @@ Part CopyOf(const Part& part) {
 
 void Step(Optimizer& optimizer, const Update& update, const std::vector<Part>& parts) {
   const auto world = comm::MakeLocalWorld(1);
-  RankParts all{.parts = parts, .world = world[0].get()};
+  RankParts all{
+      .parts = parts,
+      .groups = {.all = world[0].get(), .gradients = world[0].get(), .shards = world[0].get()}};
   for (const Part& part : parts) {
     for (const Segment& segment : part.segments) {
       all.parameter_count = std::max(all.parameter_count, segment.parameter + 1);
