@@ -9,7 +9,7 @@
 
 namespace ds::engine {
 
-// As Engine::create says. Collective.
+// Builds what Engine::create promises. Collective.
 StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> model,
                                                    const config::DsConfig& config,
                                                    EngineOptions options);

@@ -16,7 +16,7 @@ namespace ds::engine {
 
 struct StepResult;
 
-// Who says when a step has all its micro-batches.
+// Accumulation says when a step has all its micro-batches.
 struct Accumulation {
   std::int64_t micro_batches = 1;  // of a step
   bool managed = true;             // false: the caller, by calling step()
@@ -52,7 +52,7 @@ struct StepInProgress {
   double AddUpLosses() const;   // with their weights: what this rank's part of the gradient is of
 };
 
-// Of the finished steps of the whole run, checkpoints included.
+// StepCounts counts the finished steps of the whole run, checkpoints included.
 struct StepCounts {
   std::int64_t finished = 0;
   // Finished ones less the skipped: what the optimizer and the schedule count.
