@@ -6,6 +6,7 @@
 #include "runtime/comm/agreement.h"
 #include "runtime/engine/build_engine.h"
 #include "runtime/engine/engine_parts.h"
+#include "runtime/engine/engine_state.h"
 
 namespace ds::engine {
 StatusOr<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<BlockList> model,
@@ -13,12 +14,11 @@ StatusOr<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<BlockList> mode
                                                  EngineOptions options) {
   DS_ASSIGN_OR_RETURN(std::unique_ptr<EngineParts> parts,
                       BuildEngine(std::move(model), config, std::move(options)));
-  std::unique_ptr<Engine> engine(new Engine(std::move(parts)));
-  engine->parts_->tensors = std::make_unique<TensorAccess>(*engine);
-  return engine;
+  return std::unique_ptr<Engine>(new Engine(std::move(parts)));
 }
 
-Engine::Engine(std::unique_ptr<EngineParts> parts) : parts_(std::move(parts)) {}
+Engine::Engine(std::unique_ptr<EngineParts> parts)
+    : parts_(std::move(parts)), state_(std::make_unique<EngineState>(*parts_)) {}
 Engine::~Engine() = default;
 
 Status Engine::ExportParameters(const ParameterSink& sink) {
@@ -42,21 +42,9 @@ Status Engine::ExportParameters(const ParameterSink& sink) {
   return comm::AgreeOnStatus(status, world());
 }
 
+checkpoint::Stateful& Engine::state() { return *state_; }
+
 std::int64_t Engine::finished_steps() const { return parts_->step.counts.finished; }
-std::int64_t Engine::skipped_steps() const {
-  return parts_->step.counts.finished - parts_->step.counts.applied;
-}
-std::int64_t Engine::micro_steps() const {
-  return parts_->step.counts.micro_batches + parts_->step.current.micro_batches;
-}
-std::int64_t Engine::global_samples() const { return parts_->step.counts.samples; }
-bool Engine::was_step_applied() const { return parts_->step.latest_was_applied; }
-std::optional<double> Engine::global_grad_norm() const { return parts_->step.latest_norm; }
-double Engine::loss_scale() const { return parts_->loss_scaler.scale(); }
-double Engine::lr() const { return parts_->rates.FindNext(parts_->step.counts.applied)[0].lr; }
-double Engine::momentum() const { return parts_->rates.FindMomentum(parts_->step.counts.applied); }
-Status Engine::set_lr(double lr) { return parts_->rates.Set(lr); }
-TensorAccess& Engine::tensors() { return *parts_->tensors; }
 
 std::int64_t Engine::gradient_accumulation_steps() const {
   return parts_->config.batch.gradient_accumulation_steps;
@@ -66,57 +54,8 @@ std::int64_t Engine::parameter_count() const {
   return parts_->sharded->trainable_numel() + parts_->sharded->frozen_numel();
 }
 
-comm::Communicator& Engine::world() const { return *parts_->sharded->context().groups.all; }
+comm::Communicator& Engine::world() const { return parts_->world(); }
 
 const device::MemoryLedger& Engine::ledger() const { return *parts_->sharded->context().ledger; }
-
-std::string_view Engine::state_name() const { return "engine"; }
-
-Status Engine::CheckSavable() const {
-  return parts_->step.CheckBetweenSteps("a checkpoint is saved");
-}
-
-void Engine::AddShards(std::vector<checkpoint::TensorShard>* shards) {
-  parts_->ReloadStates();
-  parts_->optimizer->AddShards(shards);
-  const zero::Context& context = parts_->sharded->context();
-  parts_->buffers.MakeAlike(*context.groups.gradients);
-  parts_->buffers.AddShards(context.WholeReplica(), shards);
-}
-
-nlohmann::json Engine::State() const {
-  nlohmann::json state = parts_->step.counts.State();
-  state["loss_scaler"] = parts_->loss_scaler.State();
-  state["optimizer"] = parts_->optimizer->optimizer_name();
-  state["optimizer_state"] = parts_->optimizer->State();
-  parts_->rates.AddTo(&state);
-  return state;
-}
-
-Status Engine::CheckState(const nlohmann::json& state) const {
-  const auto theirs = state.find("optimizer");
-  if (theirs == state.end() || !theirs->is_string()) {
-    return DataLossError("the engine's state names no \"optimizer\"");
-  }
-  const std::string_view ours = parts_->optimizer->optimizer_name();
-  if (*theirs == ours) return OkStatus();
-  return InvalidArgumentError("the checkpoint holds the state of optimizer " +
-                              theirs->get<std::string>() + ", which " + std::string(ours) +
-                              " cannot go on from: set optimizer.type as it was, or start from the "
-                              "saved model's weights");
-}
-
-Status Engine::LoadState(const nlohmann::json& state) {
-  DS_RETURN_IF_ERROR(parts_->step.counts.LoadState(state));
-  if (const auto scaler = state.find("loss_scaler");
-      parts_->loss_scaler.dynamic() && scaler != state.end()) {
-    DS_RETURN_IF_ERROR(parts_->loss_scaler.LoadState(*scaler));
-  }
-  DS_RETURN_IF_ERROR(parts_->rates.LoadState(state));
-  parts_->step.Forget();
-  parts_->optimizer->ClearGradients();
-  const auto optimizer = state.find("optimizer_state");
-  return parts_->optimizer->LoadState(optimizer == state.end() ? nlohmann::json() : *optimizer);
-}
 
 }  // namespace ds::engine

@@ -1,6 +1,7 @@
 #pragma once
 
-// Engine: trains a model that is a list of blocks, with ZeRO, on one rank of a world.
+// Engine: trains a model that is a list of blocks, with ZeRO, on one rank of a world. What else
+// DeepSpeed's engine offers is in deepspeed_api.h and tensor_access.h.
 //
 //   auto engine = ds::Engine::create(model, config, {.world = &world}).value();
 //   for (...) { auto loss = engine->forward(batch); engine->backward(loss); engine->step(); }
@@ -18,11 +19,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "runtime/base/status.h"
 #include "runtime/checkpoint/stateful.h"
@@ -31,7 +29,6 @@
 #include "runtime/models/block.h"
 #include "runtime/optim/groups/parameter_groups.h"
 #include "runtime/topology/degrees.h"
-#include "runtime/zero/state_kind.h"
 
 namespace ds::comm {
 class Communicator;
@@ -42,7 +39,6 @@ class MemoryLedger;
 
 namespace ds::engine {
 
-class TensorAccess;
 struct EngineParts;
 
 // Fills the parameters of the model's block `index`, whose memory is there for the call's duration.
@@ -70,7 +66,7 @@ struct EngineOptions {
   optim::ParameterGrouper parameter_group = optim::OneGroup;
 };
 
-class Engine : public checkpoint::Stateful {
+class Engine {
  public:
   // Builds the shards unit by unit, so that at stage 3 no more than the shards and one unit are in
   // memory. Parameters with requires_grad false are kept and saved, never changed. Fails when a
@@ -78,7 +74,7 @@ class Engine : public checkpoint::Stateful {
   static StatusOr<std::unique_ptr<Engine>> create(std::shared_ptr<BlockList> model,
                                                   const config::DsConfig& config,
                                                   EngineOptions options = {});
-  ~Engine() override;
+  ~Engine();
 
   // Runs the blocks; returns the loss that the last one set: a scalar, the mean over this
   // micro-batch. In the step it counts as much as the block says (Bundle::loss_weight): a language
@@ -102,95 +98,23 @@ class Engine : public checkpoint::Stateful {
   // return the same status.
   Status ExportParameters(const ParameterSink& sink);
 
-  // Counted over the whole run, checkpoints included: finished steps, of these the skipped ones,
-  // micro-batches and samples (of all ranks) in them.
-  std::int64_t finished_steps() const;
-  std::int64_t skipped_steps() const;
-  std::int64_t micro_steps() const;
-  std::int64_t global_samples() const;
+  // The engine's part of checkpoints: fp32 weights, the modules' buffers (rank 0's, which all ranks
+  // have from then on), the optimizer's state, step, schedule. Not savable inside a step, whose
+  // micro-batches would be lost; loading drops those of the step in progress.
+  checkpoint::Stateful& state();
+
+  std::int64_t finished_steps() const;  // counted over the whole run, checkpoints included
   std::int64_t gradient_accumulation_steps() const;
-
-  // The batch equation of the steps to come. It can be changed between steps, not inside one; the
-  // caller then brings as many micro-batches, of that size. Not part of checkpoints.
-  const config::BatchConfig& batch_sizes() const;
-  // Keeps the micro-batch; refused when micro-batches and ranks do not divide `train`.
-  Status set_train_batch_size(std::int64_t train);
-  // Keeps the accumulation.
-  Status set_train_micro_batch_size(std::int64_t micro);
-
-  // Whether the micro-batch in progress, or between two of them the next one, is its step's last:
-  // by their count, or as the user says (set_gradient_accumulation_boundary), or decides by calling
-  // step() (managed_gradient_accumulation false).
-  bool is_gradient_accumulation_boundary() const;
-  // Takes the decision from the count of micro-batches, until the next call: with false, step()
-  // finishes nothing. Refused with managed_gradient_accumulation false.
-  Status set_gradient_accumulation_boundary(bool is_boundary);
-
-  // While the returned scope lives, backward communicates no gradient and step() is refused, as a
-  // second scope is. no_sync is for gradients that are not sharded, whose backward never does
-  // before the boundary; it is refused at stages 2 and 3. coalesce_grad_reduction is for every
-  // stage: sharded gradients then stay whole on every rank, in the dtype they travel in, until the
-  // next backward outside the scope or the step reduces them all at once.
-  class LocalGradients;
-  StatusOr<LocalGradients> no_sync();
-  StatusOr<LocalGradients> coalesce_grad_reduction();
-
-  // Tells whether the latest step() has changed the parameters.
-  bool was_step_applied() const;
-  // The norm of the latest finished step, before clipping; nothing before the first.
-  std::optional<double> global_grad_norm() const;
-  // The rate and momentum that the next update will use.
-  double lr() const;
-  double momentum() const;  // Adam's beta1, SGD's and Muon's momentum
-  // Sets it: for one update where a schedule gives the next one, for good where there is none.
-  // Groups keep their factors. Part of checkpoints.
-  Status set_lr(double lr);
-  double loss_scale() const;
-
-  // Between steps: takes model state to host memory, all of it or these kinds, so that something
-  // else can have the device's. It comes back with reload_states, or the next call that needs it.
-  // Refused inside a step.
-  Status offload_states(const std::vector<zero::StateKind>& include = {});
-  void reload_states();
-  // Frees the buffers that gathered parameters and gradients have used; refused inside a step.
-  Status empty_partition_cache();
-
-  // The state of one parameter by its full name, whatever is sharded (tensor_access.h).
-  TensorAccess& tensors();
-
   std::int64_t parameter_count() const;  // of the whole model, padding not counted
   comm::Communicator& world() const;
   const device::MemoryLedger& ledger() const;
 
-  // checkpoint::Stateful: fp32 weights, the modules' buffers (rank 0's, which all ranks have from
-  // then on), the optimizer's state, step, schedule. Not savable inside a step, whose
-  // micro-batches would be lost; loading drops those of the step in progress.
-  std::string_view state_name() const override;
-  Status CheckSavable() const override;
-  void AddShards(std::vector<checkpoint::TensorShard>* shards) override;
-  nlohmann::json State() const override;
-  Status CheckState(const nlohmann::json& state) const override;
-  Status LoadState(const nlohmann::json& state) override;
-
  private:
+  friend class DeepSpeedApi;
   friend class TensorAccess;
   explicit Engine(std::unique_ptr<EngineParts> parts);
   std::unique_ptr<EngineParts> parts_;
-};
-
-// Ends with its destructor; the engine outlives it.
-class Engine::LocalGradients {
- public:
-  LocalGradients(LocalGradients&&) = default;
-  ~LocalGradients() = default;
-
- private:
-  friend class Engine;
-  explicit LocalGradients(bool* inside);
-  struct Leave {
-    void operator()(bool* inside) const { *inside = false; }
-  };
-  std::unique_ptr<bool, Leave> inside_;
+  std::unique_ptr<checkpoint::Stateful> state_;
 };
 
 }  // namespace ds::engine

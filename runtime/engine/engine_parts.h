@@ -12,7 +12,6 @@
 #include "runtime/engine/module_buffers.h"
 #include "runtime/engine/rates.h"
 #include "runtime/engine/step_state.h"
-#include "runtime/engine/tensor_access.h"
 #include "runtime/precision/loss_scaler.h"
 #include "runtime/topology/mesh.h"
 #include "runtime/zero/sharded_model.h"
@@ -38,8 +37,9 @@ struct EngineParts {
   NonFinitePolicy non_finite = NonFinitePolicy::kAsConfigured;
 
   StepState step;
-  std::unique_ptr<TensorAccess> tensors;
   bool states_away = false;  // on the host
+
+  comm::Communicator& world() const { return *sharded->context().groups.all; }
 
   Accumulation accumulation() const {
     return {.micro_batches = config.batch.gradient_accumulation_steps,
@@ -47,8 +47,10 @@ struct EngineParts {
   }
   // Brings back what offload_states has taken away; before whatever needs the model's state. Not
   // collective.
-  void ReloadStates();
-  Status ChangeBatch(const StatusOr<config::BatchConfig>& batch);
+  void ReloadStates() {
+    if (states_away) optimizer->MoveBack();
+    states_away = false;
+  }
   // Reduces the gradients unless that is done: the mean over ranks (or what the optimizer takes in
   // its place) is there after this. Fails before the boundary. Collective.
   Status ReduceGradientsOnce();

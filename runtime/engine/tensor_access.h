@@ -2,6 +2,7 @@
 
 // TensorAccess: reads and writes the fp32 weight, the gradient or an optimizer state of one
 // parameter, whatever of it is sharded. What DeepSpeed calls safe_get_full_fp32_param and so on.
+// It holds nothing but a reference to the engine.
 //
 // "Full" is the whole tensor in the parameter's shape, fp32, on the engine's device; these methods
 // are collective and give every rank the same. "Local" is the flat part that this rank owns, empty
@@ -74,3 +75,7 @@ class TensorAccess {
 };
 
 }  // namespace ds::engine
+
+namespace ds {
+using engine::TensorAccess;
+}  // namespace ds

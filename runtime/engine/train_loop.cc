@@ -53,7 +53,7 @@ StatusOr<std::filesystem::path> Rewind(Engine& engine, const TrainLoopOptions& o
                                    " before, and has not come to another checkpoint since");
   }
   const auto path = options.checkpoint_root / ("step-" + std::to_string(step));
-  checkpoint::Stateful* const parts[] = {&engine};
+  checkpoint::Stateful* const parts[] = {&engine.state()};
   DS_RETURN_IF_ERROR(checkpoint::LoadCheckpoint(path, parts, engine.world()));
   return path;
 }

@@ -185,7 +185,7 @@ Status TrainCommand::OpenData() {
   const std::int64_t batch = config_.batch.train_batch_size;
   // The last step of an epoch takes what it lacks from the start of the data.
   total_steps_ = job_.steps > 0 ? job_.steps : (samples + batch - 1) / batch;
-  parts_ = {engine_.get(), loader_.get()};
+  parts_ = {&engine_->state(), loader_.get()};
   const auto last = optim::LastUpdateOf(config_);
   if (last && *last < total_steps_) {
     return InvalidArgumentError("the schedule of the ds_config ends after " +

@@ -20,6 +20,7 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/config/file/check_config.h"
 #include "runtime/device/isa_probe.h"
+#include "runtime/engine/deepspeed_api.h"
 #include "runtime/engine/train_step.h"
 #include "tests/places.h"
 #include "tests/support/rank_harness.h"
@@ -126,7 +127,7 @@ class Weights {
  public:
   void Take(Engine& engine) {
     std::vector<checkpoint::TensorShard> shards;
-    engine.AddShards(&shards);
+    engine.state().AddShards(&shards);
     const std::lock_guard lock(mutex_);
     for (const checkpoint::TensorShard& shard : shards) {
       if (shard.name.find('/') != std::string::npos) continue;
@@ -185,7 +186,7 @@ Trajectory Train(const json& golden) {
       return MakeBatch(micro_step++ * world.size() + world.rank(), dtype, golden);
     };
     for (std::size_t i = 0; i < golden["losses"].size(); ++i) {
-      const double momentum = engine->momentum();
+      const double momentum = DeepSpeedApi(*engine).momentum();
       EXPECT_NEAR(golden.contains("betas") ? golden["betas"][i].get<double>() : momentum, momentum,
                   1e-15);
       const StepResult step = Step(*engine, golden.value("scale_wrt_gas", true), next).value();

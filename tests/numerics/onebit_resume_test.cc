@@ -27,16 +27,16 @@ std::unique_ptr<Engine> MakeEngine(const TinyRun& run, comm::Communicator& world
 // As a checkpoint would: tensors by name, then the rest.
 void CopyState(Engine& from, Engine& to) {
   std::vector<checkpoint::TensorShard> source, target;
-  from.AddShards(&source);
-  to.AddShards(&target);
+  from.state().AddShards(&source);
+  to.state().AddShards(&target);
   ASSERT_EQ(source.size(), target.size());
   for (std::size_t i = 0; i < source.size(); ++i) {
     ASSERT_EQ(source[i].name, target[i].name);
     target[i].data.copy_(source[i].data);
   }
-  const auto state = nlohmann::json::parse(from.State().dump());
-  EXPECT_TRUE(to.CheckState(state).ok());
-  EXPECT_TRUE(to.LoadState(state).ok());
+  const auto state = nlohmann::json::parse(from.state().State().dump());
+  EXPECT_TRUE(to.state().CheckState(state).ok());
+  EXPECT_TRUE(to.state().LoadState(state).ok());
 }
 
 class OneBitResume

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/engine/deepspeed_api.h"
 #include "runtime/engine/tensor_access.h"
 #include "tests/ranks/observed_backend.h"
 #include "tests/ranks/tiny_model.h"
@@ -39,8 +40,8 @@ TEST(Backward, WithoutScaleWrtGasTakesTheLossAsItIs) {
         divided->backward(loss / 4, /*scale_wrt_gas=*/false);
         RunMicroBatch(*plain, run, i);
       }
-      const at::Tensor gradient = plain->tensors().GetFullGrad("layer.1.w").value();
-      EXPECT_TRUE(engine->tensors().GetFullGrad("layer.1.w").value().equal(gradient * 4));
+      const at::Tensor gradient = TensorAccess(*plain).GetFullGrad("layer.1.w").value();
+      EXPECT_TRUE(TensorAccess(*engine).GetFullGrad("layer.1.w").value().equal(gradient * 4));
       const StepResult expected = plain->step().value();
       const StepResult sum = engine->step().value();
       EXPECT_EQ(sum.grad_norm, expected.grad_norm * 4);
@@ -70,8 +71,8 @@ TEST(UnmanagedAccumulation, EveryStepUpdatesWithWhatThereIs) {
       // And any other number.
       RunMicroBatch(*engine, run, 3);
       EXPECT_TRUE(engine->step().value().boundary);
-      EXPECT_TRUE(engine->was_step_applied());
-      EXPECT_EQ(engine->global_samples(), 24 + 8);
+      EXPECT_TRUE(DeepSpeedApi(*engine).was_step_applied());
+      EXPECT_EQ(DeepSpeedApi(*engine).global_samples(), 24 + 8);
       EXPECT_THAT(engine->step().status().message(), HasSubstr("0 micro-batches"));
     });
   }
@@ -117,23 +118,23 @@ TEST(Boundary, IsWhereTheUserSays) {
   testing::RunRanks(2, [&](comm::Communicator& world) {
     const TinyRun run{.stage = 2, .accumulation = 3};
     const auto engine = MakeTinyEngine(run, world);
-    EXPECT_TRUE(engine->set_gradient_accumulation_boundary(false).ok());
+    EXPECT_TRUE(DeepSpeedApi(*engine).set_gradient_accumulation_boundary(false).ok());
     for (int i = 0; i < 4; ++i) RunMicroBatch(*engine, run, i);
-    EXPECT_FALSE(engine->is_gradient_accumulation_boundary());
+    EXPECT_FALSE(DeepSpeedApi(*engine).is_gradient_accumulation_boundary());
     EXPECT_FALSE(engine->step().value().boundary) << "four micro-batches, and the user says no";
-    EXPECT_TRUE(engine->set_gradient_accumulation_boundary(true).ok());
-    EXPECT_TRUE(engine->is_gradient_accumulation_boundary());
+    EXPECT_TRUE(DeepSpeedApi(*engine).set_gradient_accumulation_boundary(true).ok());
+    EXPECT_TRUE(DeepSpeedApi(*engine).is_gradient_accumulation_boundary());
     RunMicroBatch(*engine, run, 4);
     EXPECT_TRUE(engine->step().value().boundary);
-    EXPECT_TRUE(engine->was_step_applied());
-    EXPECT_EQ(engine->micro_steps(), 5);
+    EXPECT_TRUE(DeepSpeedApi(*engine).was_step_applied());
+    EXPECT_EQ(DeepSpeedApi(*engine).micro_steps(), 5);
     EXPECT_EQ(engine->finished_steps(), 1);
     EXPECT_THAT(engine->step().status().message(), HasSubstr("0 micro-batches"));
     config::DsConfig unmanaged = TinyConfig(run);
     unmanaged.managed_gradient_accumulation = false;
-    EXPECT_THAT(
-        MakeEngine(run, world, unmanaged)->set_gradient_accumulation_boundary(true).message(),
-        HasSubstr("where step() is called"));
+    const auto engine_of_user = MakeEngine(run, world, unmanaged);
+    EXPECT_THAT(DeepSpeedApi(*engine_of_user).set_gradient_accumulation_boundary(true).message(),
+                HasSubstr("where step() is called"));
   });
 }
 
@@ -146,11 +147,12 @@ TEST(Boundary, IsTheLastMicroBatchFromItsBeginningOn) {
       for (int i = 0; i < 6; ++i) {
         const bool is_last = i % 3 == 2;
         // Before its forward, what is in progress is the micro-batch before, if no step() ended it.
-        EXPECT_EQ(engine->is_gradient_accumulation_boundary(), is_last && step_every_time);
+        EXPECT_EQ(DeepSpeedApi(*engine).is_gradient_accumulation_boundary(),
+                  is_last && step_every_time);
         const at::Tensor loss = engine->forward(TinyBatch(run, world, i));
-        EXPECT_EQ(engine->is_gradient_accumulation_boundary(), is_last) << i;
+        EXPECT_EQ(DeepSpeedApi(*engine).is_gradient_accumulation_boundary(), is_last) << i;
         engine->backward(loss);
-        EXPECT_EQ(engine->is_gradient_accumulation_boundary(), is_last) << i;
+        EXPECT_EQ(DeepSpeedApi(*engine).is_gradient_accumulation_boundary(), is_last) << i;
         if (step_every_time || is_last) {
           EXPECT_EQ(engine->step().value().boundary, is_last);
         }
@@ -158,9 +160,10 @@ TEST(Boundary, IsTheLastMicroBatchFromItsBeginningOn) {
     }
     const TinyRun plain{.stage = 1};
     const auto engine = MakeTinyEngine(plain, world);
-    EXPECT_TRUE(engine->is_gradient_accumulation_boundary()) << "every micro-batch is the last";
+    EXPECT_TRUE(DeepSpeedApi(*engine).is_gradient_accumulation_boundary())
+        << "every micro-batch is the last";
     TrainTiny(*engine, plain, 1);
-    EXPECT_TRUE(engine->is_gradient_accumulation_boundary());
+    EXPECT_TRUE(DeepSpeedApi(*engine).is_gradient_accumulation_boundary());
   });
 }
 
@@ -170,7 +173,7 @@ TEST(NoSync, HoldsBackwardLocalAndRefusesSteps) {
       const TinyRun run{.stage = stage, .accumulation = 3};
       const auto engine = MakeTinyEngine(run, world);
       {
-        const auto scope = engine->no_sync().value();
+        const auto scope = DeepSpeedApi(*engine).no_sync().value();
         for (int i = 0; i < 2; ++i) {
           // One rank after the other: were backward collective, the first would wait for good.
           for (int turn = 0; turn < world.size(); ++turn) {
@@ -179,9 +182,9 @@ TEST(NoSync, HoldsBackwardLocalAndRefusesSteps) {
           }
           EXPECT_THAT(engine->step().status().message(), HasSubstr("inside the scope of no_sync"));
         }
-        EXPECT_THAT(engine->no_sync().status().message(), HasSubstr("another one"));
+        EXPECT_THAT(DeepSpeedApi(*engine).no_sync().status().message(), HasSubstr("another one"));
       }
-      EXPECT_TRUE(engine->no_sync().ok()) << "the scope has ended";
+      EXPECT_TRUE(DeepSpeedApi(*engine).no_sync().ok()) << "the scope has ended";
       RunMicroBatch(*engine, run, 2);
       EXPECT_TRUE(engine->step().value().boundary);
       const auto plain = MakeTinyEngine(run, world);
@@ -194,7 +197,8 @@ TEST(NoSync, HoldsBackwardLocalAndRefusesSteps) {
 TEST(NoSync, IsRefusedWhereGradientsAreSharded) {
   for (const int stage : {2, 3}) {
     testing::RunRanks(1, [&](comm::Communicator& world) {
-      EXPECT_THAT(MakeTinyEngine({.stage = stage}, world)->no_sync().status().message(),
+      const auto engine = MakeTinyEngine({.stage = stage}, world);
+      EXPECT_THAT(DeepSpeedApi(*engine).no_sync().status().message(),
                   HasSubstr("does not go with ZeRO stage " + std::to_string(stage)));
     });
   }
@@ -207,7 +211,7 @@ TEST(CoalescedReduction, HappensOnceWhenTheStepEnds) {
       const TinyRun run{.stage = stage, .accumulation = 3};
       const auto engine = MakeTinyEngine(run, world);
       {
-        const auto scope = engine->coalesce_grad_reduction().value();
+        const auto scope = DeepSpeedApi(*engine).coalesce_grad_reduction().value();
         for (int i = 0; i < 3; ++i) {
           // Stage 3 gathers parameters; elsewhere nothing may wait for the other rank.
           for (int turn = 0; turn < world.size(); ++turn) {
@@ -216,12 +220,13 @@ TEST(CoalescedReduction, HappensOnceWhenTheStepEnds) {
           }
         }
         EXPECT_THAT(engine->step().status().message(), HasSubstr("coalesce_grad_reduction"));
-        EXPECT_THAT(engine->coalesce_grad_reduction().status().message(), HasSubstr("another one"));
+        EXPECT_THAT(DeepSpeedApi(*engine).coalesce_grad_reduction().status().message(),
+                    HasSubstr("another one"));
       }
       EXPECT_TRUE(engine->step().value().boundary);
       const auto plain = MakeTinyEngine({.stage = 0, .accumulation = 3}, world);
       TrainTiny(*plain, run, 1);
-      EXPECT_EQ(engine->global_grad_norm(), plain->global_grad_norm());
+      EXPECT_EQ(DeepSpeedApi(*engine).global_grad_norm(), DeepSpeedApi(*plain).global_grad_norm());
       ExpectSameParameters(*engine, *plain);
     });
   }
@@ -234,14 +239,14 @@ TEST(CoalescedReduction, GoesOnWithABackwardBehindItsScope) {
       const auto engine = MakeTinyEngine(run, world);
       RunMicroBatch(*engine, run, 0);
       {
-        const auto scope = engine->coalesce_grad_reduction().value();
+        const auto scope = DeepSpeedApi(*engine).coalesce_grad_reduction().value();
         for (int i = 1; i < 3; ++i) RunMicroBatch(*engine, run, i);
       }
       RunMicroBatch(*engine, run, 3);
-      const at::Tensor ours = engine->tensors().GetFullGrad("layer.1.w").value();
+      const at::Tensor ours = TensorAccess(*engine).GetFullGrad("layer.1.w").value();
       const auto plain = MakeTinyEngine(run, world);
       for (int i = 0; i < 4; ++i) RunMicroBatch(*plain, run, i);
-      EXPECT_TRUE(ours.allclose(plain->tensors().GetFullGrad("layer.1.w").value(), 1e-5, 1e-7));
+      EXPECT_TRUE(ours.allclose(TensorAccess(*plain).GetFullGrad("layer.1.w").value(), 1e-5, 1e-7));
       EXPECT_TRUE(engine->step().value().boundary);
     });
   }
@@ -260,18 +265,19 @@ TEST(BatchSizes, ChangeBetweenSteps) {
   testing::RunRanks(2, [&](comm::Communicator& world) {
     const TinyRun run{.stage = 2, .accumulation = 3};
     const auto engine = MakeEngineOfTwo(run, world);
-    EXPECT_TRUE(engine->set_train_batch_size(8).ok());
+    EXPECT_TRUE(DeepSpeedApi(*engine).set_train_batch_size(8).ok());
     EXPECT_EQ(engine->gradient_accumulation_steps(), 1);
-    EXPECT_EQ(engine->batch_sizes().train_micro_batch_size_per_gpu, 4);
+    EXPECT_EQ(DeepSpeedApi(*engine).batch_sizes().train_micro_batch_size_per_gpu, 4);
     RunMicroBatch(*engine, run, 0);
-    EXPECT_TRUE(engine->is_gradient_accumulation_boundary());
-    EXPECT_THAT(engine->set_train_batch_size(24).message(), HasSubstr("between steps"));
+    EXPECT_TRUE(DeepSpeedApi(*engine).is_gradient_accumulation_boundary());
+    EXPECT_THAT(DeepSpeedApi(*engine).set_train_batch_size(24).message(),
+                HasSubstr("between steps"));
     EXPECT_TRUE(engine->step().value().boundary);
-    EXPECT_THAT(engine->set_train_batch_size(12).message(), HasSubstr("16"));
-    EXPECT_EQ(engine->batch_sizes().train_batch_size, 8) << "refused, so as it was";
-    EXPECT_TRUE(engine->set_train_batch_size(24).ok());
-    EXPECT_TRUE(engine->set_train_micro_batch_size(2).ok());
-    EXPECT_EQ(engine->batch_sizes().train_batch_size, 12);
+    EXPECT_THAT(DeepSpeedApi(*engine).set_train_batch_size(12).message(), HasSubstr("16"));
+    EXPECT_EQ(DeepSpeedApi(*engine).batch_sizes().train_batch_size, 8) << "refused, so as it was";
+    EXPECT_TRUE(DeepSpeedApi(*engine).set_train_batch_size(24).ok());
+    EXPECT_TRUE(DeepSpeedApi(*engine).set_train_micro_batch_size(2).ok());
+    EXPECT_EQ(DeepSpeedApi(*engine).batch_sizes().train_batch_size, 12);
     EXPECT_EQ(engine->gradient_accumulation_steps(), 3);
   });
 }
@@ -281,8 +287,8 @@ TEST(BatchSizes, ScaleTheLossOfTheStepsToCome) {
   testing::RunRanks(2, [&](comm::Communicator& world) {
     const TinyRun run{.stage = 1, .accumulation = 3};
     const auto engine = MakeEngineOfTwo({.stage = 1, .accumulation = 1}, world);
-    EXPECT_TRUE(engine->set_train_micro_batch_size(4).ok());
-    EXPECT_TRUE(engine->set_train_batch_size(24).ok());
+    EXPECT_TRUE(DeepSpeedApi(*engine).set_train_micro_batch_size(4).ok());
+    EXPECT_TRUE(DeepSpeedApi(*engine).set_train_batch_size(24).ok());
     TrainTiny(*engine, run, 2);
     const auto plain = MakeTinyEngine(run, world);
     TrainTiny(*plain, run, 2);

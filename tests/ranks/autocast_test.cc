@@ -7,6 +7,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/device/isa_probe.h"
+#include "runtime/engine/deepspeed_api.h"
 #include "runtime/engine/tensor_access.h"
 #include "runtime/models/layers.h"
 #include "runtime/precision/dtype_policy.h"
@@ -62,15 +63,15 @@ TEST_P(Autocast, GradientsOfSafeModulesTravelInTheLowerPrecisionFromStage1) {
         const at::Tensor input = at::arange(21, at::kFloat).view({3, 7}).sin() + world.rank();
         engine->backward(engine->forward({.input = input}));
         // What travels is scaled, by a power of two.
-        const at::Tensor weight =
-            engine->tensors().GetFullGrad("block.linear.weight").value() * engine->loss_scale();
-        const at::Tensor gain =
-            engine->tensors().GetFullGrad("block.gain").value() * engine->loss_scale();
+        const at::Tensor weight = TensorAccess(*engine).GetFullGrad("block.linear.weight").value() *
+                                  DeepSpeedApi(*engine).loss_scale();
+        const at::Tensor gain = TensorAccess(*engine).GetFullGrad("block.gain").value() *
+                                DeepSpeedApi(*engine).loss_scale();
         EXPECT_EQ(FitsIn(dtype, weight), safe && stage > 0);
         EXPECT_FALSE(FitsIn(dtype, gain));
         EXPECT_FALSE(engine->step().value().skipped);
         EXPECT_FALSE(
-            FitsIn(dtype, engine->tensors().GetFullFp32Param("block.linear.weight").value()))
+            FitsIn(dtype, TensorAccess(*engine).GetFullFp32Param("block.linear.weight").value()))
             << "the weights are fp32";
       });
     }

@@ -49,14 +49,14 @@ void TrainThroughControlGroup(comm::Communicator& world, const TinyRun& run,
     bundle.extras["poison"] = at::full({}, poison, at::kFloat);
     return bundle;
   };
-  checkpoint::Stateful* const parts[] = {engine.get()};
+  checkpoint::Stateful* const parts[] = {&engine->state()};
   QuietObserver observer;
   const engine::TrainLoopEnd end = engine::RunTrainLoop(
       *engine, next, parts, {.total_steps = 6, .save_every = 2, .checkpoint_root = root}, observer);
   EXPECT_TRUE(end.status.ok()) << end.status.message();
   EXPECT_EQ(observer.rewinds, 1);
   EXPECT_TRUE(checkpoint::LoadCheckpoint(root / "step-4", parts, world).ok());
-  EXPECT_TRUE(engine->tensors().GetFullFp32Param("table").ok());
+  EXPECT_TRUE(TensorAccess(*engine).GetFullFp32Param("table").ok());
   EXPECT_EQ(ExportAll(*engine).empty(), world.rank() != 0);
 }
 

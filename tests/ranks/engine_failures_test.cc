@@ -9,6 +9,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/device/isa_probe.h"
+#include "runtime/engine/deepspeed_api.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/rank_harness.h"
 
@@ -60,7 +61,7 @@ TEST(NonFiniteGradient, SkipsTheStepInBf16WhichTheScheduleDoesNotCount) {
       EXPECT_TRUE(result.boundary);
       EXPECT_TRUE(result.skipped);
       EXPECT_EQ(result.step, 1);
-      EXPECT_EQ(engine->State()["applied_steps"], 0);
+      EXPECT_EQ(engine->state().State()["applied_steps"], 0);
       const auto after = ExportAll(*engine);
       for (const auto& [name, value] : before) EXPECT_TRUE(value.equal(after.at(name))) << name;
       EXPECT_FALSE(TrainTiny(*engine, run, 1)[0].skipped) << "nothing of it is left";
@@ -145,7 +146,7 @@ TEST(UnusedParameters, AreNamedOnEveryRankWhenTheyAreNotIgnored) {
                   AllOf(HasSubstr("step 1: 3 of 11 trained parameters without a part in the loss: "
                                   "layer.0.unused, layer.1.unused, layer.2.unused; use them"),
                         HasSubstr("zero_optimization.ignore_unused_parameters at true")));
-      EXPECT_FALSE(engine->was_step_applied());
+      EXPECT_FALSE(DeepSpeedApi(*engine).was_step_applied());
       const auto after = ExportAll(*engine);
       for (const auto& [name, value] : before) EXPECT_TRUE(value.equal(after.at(name))) << name;
     });
@@ -197,15 +198,16 @@ TEST(LossScaling, FindsItsScaleAndItsStateIsSaved) {
       EXPECT_TRUE(first.skipped);
       EXPECT_EQ(first.loss_scale, 16777216.0);
       EXPECT_THAT(first.non_finite, HasSubstr("at element"));
-      EXPECT_EQ(engine->skipped_steps(), 1);
-      EXPECT_FALSE(engine->was_step_applied());
+      EXPECT_EQ(DeepSpeedApi(*engine).skipped_steps(), 1);
+      EXPECT_FALSE(DeepSpeedApi(*engine).was_step_applied());
       int skipped = 1;
       while (TrainTiny(*engine, run, 1)[0].skipped) ++skipped;
-      EXPECT_EQ(engine->loss_scale(), 16777216.0 / static_cast<double>(1 << skipped));
-      EXPECT_EQ(engine->State()["applied_steps"], 1);
+      EXPECT_EQ(DeepSpeedApi(*engine).loss_scale(), 16777216.0 / static_cast<double>(1 << skipped));
+      EXPECT_EQ(engine->state().State()["applied_steps"], 1);
       const auto other = make();
-      EXPECT_TRUE(other->LoadState(nlohmann::json::parse(engine->State().dump())).ok());
-      EXPECT_EQ(other->loss_scale(), engine->loss_scale());
+      EXPECT_TRUE(
+          other->state().LoadState(nlohmann::json::parse(engine->state().State().dump())).ok());
+      EXPECT_EQ(DeepSpeedApi(*other).loss_scale(), DeepSpeedApi(*engine).loss_scale());
     });
   }
 }
@@ -220,7 +222,7 @@ TEST(LossScaling, AnOverflowAtTheMinimumEndsTheRunFromStage1On) {
       const auto engine =
           Engine::create(MakeTinyModel(run.shape, at::kHalf), config, {.world = &world}).value();
       EXPECT_TRUE(PoisonedStep(*engine, run).value().skipped);
-      EXPECT_EQ(engine->loss_scale(), 4.0);
+      EXPECT_EQ(DeepSpeedApi(*engine).loss_scale(), 4.0);
       const auto before = ExportAll(*engine);
       const auto at_minimum = PoisonedStep(*engine, run);
       EXPECT_EQ(at_minimum.ok(), stage == 0);
@@ -229,7 +231,7 @@ TEST(LossScaling, AnOverflowAtTheMinimumEndsTheRunFromStage1On) {
                     AllOf(HasSubstr("step 2: the gradient of table (NaN"),
                           HasSubstr("the loss scale is at its minimum, 4.0")));
       }
-      EXPECT_EQ(engine->loss_scale(), 4.0);
+      EXPECT_EQ(DeepSpeedApi(*engine).loss_scale(), 4.0);
       const auto after = ExportAll(*engine);
       for (const auto& [name, value] : before) EXPECT_TRUE(value.equal(after.at(name))) << name;
     });
@@ -258,9 +260,10 @@ TEST(LossScaling, OfAutocastInFp16SkipsAndIsSaved) {
       EXPECT_FALSE(next.skipped);
       EXPECT_EQ(next.loss_scale, 32768.0);
       const auto other = make();
-      EXPECT_TRUE(other->LoadState(nlohmann::json::parse(engine->State().dump())).ok());
-      EXPECT_EQ(other->loss_scale(), 32768.0);
-      EXPECT_EQ(other->skipped_steps(), 1);
+      EXPECT_TRUE(
+          other->state().LoadState(nlohmann::json::parse(engine->state().State().dump())).ok());
+      EXPECT_EQ(DeepSpeedApi(*other).loss_scale(), 32768.0);
+      EXPECT_EQ(DeepSpeedApi(*other).skipped_steps(), 1);
     });
   }
 }

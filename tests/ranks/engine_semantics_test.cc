@@ -13,6 +13,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/device/memory_ledger.h"
+#include "runtime/engine/deepspeed_api.h"
 #include "runtime/engine/tensor_access.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/rank_harness.h"
@@ -20,7 +21,6 @@
 namespace ds::tests {
 namespace {
 
-using engine::TensorAccess;
 using ::testing::HasSubstr;
 
 std::unique_ptr<Engine> MakeEngineOf(const TinyRun& run, comm::Communicator& world,
@@ -33,25 +33,25 @@ TEST(EngineCounters, CountStepsMicroBatchesAndSamples) {
   testing::RunRanks(2, [&](comm::Communicator& world) {
     const TinyRun run{.stage = 1, .accumulation = 3};
     const auto engine = MakeTinyEngine(run, world);
-    EXPECT_FALSE(engine->global_grad_norm().has_value());
+    EXPECT_FALSE(DeepSpeedApi(*engine).global_grad_norm().has_value());
     for (int i = 0; i < 3; ++i) {
-      EXPECT_EQ(engine->is_gradient_accumulation_boundary(), i == 2);
+      EXPECT_EQ(DeepSpeedApi(*engine).is_gradient_accumulation_boundary(), i == 2);
       RunMicroBatch(*engine, run, i);
-      EXPECT_EQ(engine->is_gradient_accumulation_boundary(), i == 2);
+      EXPECT_EQ(DeepSpeedApi(*engine).is_gradient_accumulation_boundary(), i == 2);
       EXPECT_EQ(engine->step().value().boundary, i == 2);
-      EXPECT_EQ(engine->was_step_applied(), i == 2);
+      EXPECT_EQ(DeepSpeedApi(*engine).was_step_applied(), i == 2);
     }
     EXPECT_EQ(engine->finished_steps(), 1);
-    EXPECT_EQ(engine->skipped_steps(), 0);
-    EXPECT_EQ(engine->micro_steps(), 3);
-    EXPECT_EQ(engine->global_samples(), 24);
-    EXPECT_GT(engine->global_grad_norm().value(), 0.0);
-    EXPECT_EQ(engine->lr(), 0.05);
-    EXPECT_EQ(engine->momentum(), 0.9);
+    EXPECT_EQ(DeepSpeedApi(*engine).skipped_steps(), 0);
+    EXPECT_EQ(DeepSpeedApi(*engine).micro_steps(), 3);
+    EXPECT_EQ(DeepSpeedApi(*engine).global_samples(), 24);
+    EXPECT_GT(DeepSpeedApi(*engine).global_grad_norm().value(), 0.0);
+    EXPECT_EQ(DeepSpeedApi(*engine).lr(), 0.05);
+    EXPECT_EQ(DeepSpeedApi(*engine).momentum(), 0.9);
     RunMicroBatch(*engine, run, 3);
     EXPECT_FALSE(engine->step().value().boundary);
-    EXPECT_FALSE(engine->was_step_applied()) << "that was the step before";
-    EXPECT_EQ(engine->micro_steps(), 4);
+    EXPECT_FALSE(DeepSpeedApi(*engine).was_step_applied()) << "that was the step before";
+    EXPECT_EQ(DeepSpeedApi(*engine).micro_steps(), 4);
   });
 }
 
@@ -59,23 +59,23 @@ TEST(SetLr, HoldsForOneUpdateOfAScheduleOtherwiseForGood) {
   testing::RunRanks(1, [&](comm::Communicator& world) {
     const TinyRun run{.stage = 1};
     const auto plain = MakeTinyEngine(run, world);
-    EXPECT_TRUE(plain->set_lr(0.25).ok());
-    EXPECT_EQ(plain->lr(), 0.25);
+    EXPECT_TRUE(DeepSpeedApi(*plain).set_lr(0.25).ok());
+    EXPECT_EQ(DeepSpeedApi(*plain).lr(), 0.25);
     for (const StepResult& step : TrainTiny(*plain, run, 2)) EXPECT_EQ(step.lr, 0.25);
     const auto copy = MakeTinyEngine(run, world);
     // As a checkpoint gives it back.
-    EXPECT_TRUE(copy->LoadState(nlohmann::json::parse(plain->State().dump())).ok());
-    EXPECT_EQ(copy->lr(), 0.25);
+    EXPECT_TRUE(copy->state().LoadState(nlohmann::json::parse(plain->state().State().dump())).ok());
+    EXPECT_EQ(DeepSpeedApi(*copy).lr(), 0.25);
 
     config::DsConfig config = TinyConfig(run);
     config.scheduler = config::WarmupLr{.max_lr = 1.0, .num_steps = 10};
     const auto scheduled = MakeEngineOf(run, world, config);
     TrainTiny(*scheduled, run, 3);
-    const double next = scheduled->lr();
-    EXPECT_TRUE(scheduled->set_lr(0.25).ok());
+    const double next = DeepSpeedApi(*scheduled).lr();
+    EXPECT_TRUE(DeepSpeedApi(*scheduled).set_lr(0.25).ok());
     EXPECT_EQ(TrainTiny(*scheduled, run, 1)[0].lr, 0.25);
-    EXPECT_GT(scheduled->lr(), next);
-    EXPECT_FALSE(scheduled->set_lr(-1.0).ok());
+    EXPECT_GT(DeepSpeedApi(*scheduled).lr(), next);
+    EXPECT_FALSE(DeepSpeedApi(*scheduled).set_lr(-1.0).ok());
   });
 }
 
@@ -95,16 +95,16 @@ TEST_P(Access, FullTensorsAreWhatAnUnshardedRunHas) {
     RunMicroBatch(*engine, run, 1);
     RunMicroBatch(*whole, run, 1);
     for (const std::string& name : names_) {
-      const at::Tensor weight = engine->tensors().GetFullFp32Param(name).value();
-      EXPECT_TRUE(weight.equal(whole->tensors().GetFullFp32Param(name).value())) << name;
-      const at::Tensor gradient = engine->tensors().GetFullGrad(name).value();
+      const at::Tensor weight = TensorAccess(*engine).GetFullFp32Param(name).value();
+      EXPECT_TRUE(weight.equal(TensorAccess(*whole).GetFullFp32Param(name).value())) << name;
+      const at::Tensor gradient = TensorAccess(*engine).GetFullGrad(name).value();
       EXPECT_EQ(gradient.sizes(), weight.sizes());
       EXPECT_GT(gradient.abs().max().item<double>(), 0.0) << name;
-      EXPECT_TRUE(gradient.equal(whole->tensors().GetFullGrad(name).value())) << name;
-      const at::Tensor state = engine->tensors().GetFullOptimizerState(name, "exp_avg").value();
-      EXPECT_TRUE(state.equal(whole->tensors().GetFullOptimizerState(name, "exp_avg").value()));
+      EXPECT_TRUE(gradient.equal(TensorAccess(*whole).GetFullGrad(name).value())) << name;
+      const at::Tensor state = TensorAccess(*engine).GetFullOptimizerState(name, "exp_avg").value();
+      EXPECT_TRUE(state.equal(TensorAccess(*whole).GetFullOptimizerState(name, "exp_avg").value()));
       // The ranks' parts make up the whole.
-      const at::Tensor local = engine->tensors().GetLocalFp32Param(name).value();
+      const at::Tensor local = TensorAccess(*engine).GetLocalFp32Param(name).value();
       const at::Tensor count = at::full({1}, static_cast<double>(local.numel()));
       world.AllReduce(count, comm::ReduceOp::kSum);
       const bool sharded = GetParam() > 0;
@@ -123,7 +123,7 @@ TEST_P(Access, WhatIsSetIsReadAndUsed) {
   testing::RunRanks(3, [&](comm::Communicator& world) {
     const TinyRun run{.stage = GetParam()};
     const auto engine = MakeTinyEngine(run, world);
-    TensorAccess& tensors = engine->tensors();
+    TensorAccess tensors(*engine);
     const at::Tensor value = at::arange(25, at::kFloat).view({5, 5});
     EXPECT_TRUE(tensors.SetFullFp32Param("layer.0.w", value).ok());
     EXPECT_TRUE(tensors.GetFullFp32Param("layer.0.w").value().equal(value));
@@ -152,7 +152,7 @@ TEST_P(Access, WhatIsSetIsReadAndUsed) {
     EXPECT_TRUE(tensors.GetFullGrad("layer.2.b").value().equal(before + 2.0));
     EXPECT_FALSE(tensors.UpdateFullGrads({"layer.0.scale"}, rising).ok()) << "frozen";
     EXPECT_TRUE(engine->step().ok());
-    EXPECT_GT(engine->global_grad_norm().value(), 6.0);
+    EXPECT_GT(DeepSpeedApi(*engine).global_grad_norm().value(), 6.0);
   });
 }
 
@@ -166,11 +166,11 @@ TEST_P(Access, GradientsOfAScaledLossAreSeenUnscaled) {
     const auto a = MakeEngineOf(run, world, scaled), b = MakeEngineOf(run, world, plain);
     RunMicroBatch(*a, run, 0);
     RunMicroBatch(*b, run, 0);
-    const at::Tensor ours = a->tensors().GetFullGrad("layer.0.w").value();
-    const at::Tensor theirs = b->tensors().GetFullGrad("layer.0.w").value();
+    const at::Tensor ours = TensorAccess(*a).GetFullGrad("layer.0.w").value();
+    const at::Tensor theirs = TensorAccess(*b).GetFullGrad("layer.0.w").value();
     EXPECT_TRUE(ours.allclose(theirs, 1e-2, 1e-4));
-    EXPECT_TRUE(a->tensors().SetFullGrad("layer.0.w", at::ones({5, 5})).ok());
-    EXPECT_TRUE(a->tensors().GetFullGrad("layer.0.w").value().eq(1.0).all().item<bool>());
+    EXPECT_TRUE(TensorAccess(*a).SetFullGrad("layer.0.w", at::ones({5, 5})).ok());
+    EXPECT_TRUE(TensorAccess(*a).GetFullGrad("layer.0.w").value().eq(1.0).all().item<bool>());
   });
 }
 
@@ -178,7 +178,7 @@ TEST_P(Access, SaysWhatThereIsNot) {
   testing::RunRanks(2, [&](comm::Communicator& world) {
     const TinyRun run{.stage = GetParam(), .accumulation = 2};
     const auto engine = MakeTinyEngine(run, world);
-    TensorAccess& tensors = engine->tensors();
+    TensorAccess tensors(*engine);
     EXPECT_THAT(tensors.GetFullFp32Param("layer.9.w").status().message(),
                 HasSubstr("no parameter layer.9.w"));
     EXPECT_THAT(tensors.GetFullOptimizerState("table", "momentum").status().message(),
@@ -211,26 +211,28 @@ TEST_P(OffloadStates, WaitOnTheHostBetweenSteps) {
     const at::Tensor weight = model->block(1).parameters()[0];
     TrainTiny(*engine, run, 1);
     const std::int64_t bytes = engine->ledger().ModelStateBytes();
-    EXPECT_TRUE(engine->offload_states().ok());
+    EXPECT_TRUE(DeepSpeedApi(*engine).offload_states().ok());
     EXPECT_EQ(weight.storage().nbytes(), 0u);
     EXPECT_EQ(engine->ledger().ModelStateBytes(), bytes) << "they are somewhere";
-    engine->reload_states();
+    DeepSpeedApi(*engine).reload_states();
     EXPECT_EQ(weight.storage().nbytes() == 0, run.stage == 3);
     TrainTiny(*engine, run, 1);
-    EXPECT_TRUE(engine->offload_states({zero::StateKind::kOptimStates}).ok());
+    EXPECT_TRUE(DeepSpeedApi(*engine).offload_states({zero::StateKind::kOptimStates}).ok());
     EXPECT_EQ(weight.storage().nbytes() == 0, run.stage == 3) << "the parameters stay";
-    EXPECT_TRUE(engine->offload_states({zero::StateKind::kLpParams}).ok());
-    EXPECT_TRUE(engine->empty_partition_cache().ok());
+    EXPECT_TRUE(DeepSpeedApi(*engine).offload_states({zero::StateKind::kLpParams}).ok());
+    EXPECT_TRUE(DeepSpeedApi(*engine).empty_partition_cache().ok());
     TrainTiny(*engine, run, 1);  // comes back by itself
-    EXPECT_TRUE(engine->offload_states().ok());
-    const at::Tensor state = engine->tensors().GetFullOptimizerState("table", "exp_avg").value();
-    EXPECT_TRUE(state.equal(never->tensors().GetFullOptimizerState("table", "exp_avg").value()));
-    EXPECT_TRUE(engine->offload_states().ok());
+    EXPECT_TRUE(DeepSpeedApi(*engine).offload_states().ok());
+    const at::Tensor state =
+        TensorAccess(*engine).GetFullOptimizerState("table", "exp_avg").value();
+    EXPECT_TRUE(
+        state.equal(TensorAccess(*never).GetFullOptimizerState("table", "exp_avg").value()));
+    EXPECT_TRUE(DeepSpeedApi(*engine).offload_states().ok());
     const auto ours = ExportAll(*engine), theirs = ExportAll(*never);
     for (const auto& [name, value] : ours) EXPECT_TRUE(value.equal(theirs.at(name))) << name;
     RunMicroBatch(*engine, run, 0);
-    EXPECT_THAT(engine->offload_states().message(), HasSubstr("between steps only"));
-    EXPECT_FALSE(engine->empty_partition_cache().ok());
+    EXPECT_THAT(DeepSpeedApi(*engine).offload_states().message(), HasSubstr("between steps only"));
+    EXPECT_FALSE(DeepSpeedApi(*engine).empty_partition_cache().ok());
   });
 }
 
@@ -299,7 +301,7 @@ TEST(ZeroElementParameters, AreTrainedAroundAtEveryStage) {
           Engine::create(model, TinyConfig({.stage = stage}), {.world = &world}).value();
       const at::Tensor first = engine->forward({.input = at::zeros({1})});
       engine->backward(first);
-      EXPECT_EQ(engine->tensors().GetFullGrad("block.empty").value().numel(), 0);
+      EXPECT_EQ(TensorAccess(*engine).GetFullGrad("block.empty").value().numel(), 0);
       EXPECT_TRUE(engine->step().value().boundary);
       EXPECT_LT(engine->forward({.input = at::zeros({1})}).item<double>(), first.item<double>());
       engine->backward(engine->forward({.input = at::zeros({1})}));

@@ -25,7 +25,7 @@ Parameters TrainAndSave(const std::filesystem::path& root, int world_size, const
   testing::RunRanks(world_size, [&](comm::Communicator& world) {
     const auto engine = MakeTinyEngine(run, world);
     TrainTiny(*engine, run, 2);
-    checkpoint::Stateful* const parts[] = {engine.get()};
+    checkpoint::Stateful* const parts[] = {&engine->state()};
     const auto saved = checkpoint::SaveCheckpoint({.root = root, .step = 2}, parts, world);
     EXPECT_TRUE(saved.ok()) << saved.status().message();
     TrainTiny(*engine, run, 1);
@@ -40,7 +40,7 @@ Parameters LoadAndTrain(const std::filesystem::path& root, int world_size, const
   Parameters result;
   testing::RunRanks(world_size, [&](comm::Communicator& world) {
     const auto engine = MakeTinyEngine(run, world);
-    checkpoint::Stateful* const parts[] = {engine.get()};
+    checkpoint::Stateful* const parts[] = {&engine->state()};
     const Status loaded = checkpoint::LoadCheckpoint(root / "step-2", parts, world);
     EXPECT_TRUE(loaded.ok()) << loaded.message();
     EXPECT_EQ(engine->finished_steps(), 2);
@@ -105,20 +105,20 @@ TEST(EngineState, EveryOptimizersStateGoesOnBitForBit) {
 TEST(EngineState, RefusesTheStateOfAnotherOptimizerByName) {
   testing::RunRanks(1, [](comm::Communicator& world) {
     const auto engine = MakeTinyEngine({}, world);
-    nlohmann::json state = engine->State();
-    EXPECT_TRUE(engine->CheckState(state).ok());
+    nlohmann::json state = engine->state().State();
+    EXPECT_TRUE(engine->state().CheckState(state).ok());
     state["optimizer"] = "Lion";
-    EXPECT_THAT(engine->CheckState(state).message(),
+    EXPECT_THAT(engine->state().CheckState(state).message(),
                 ::testing::HasSubstr("optimizer Lion, which Adam cannot go on from"));
     state.erase("optimizer");
-    EXPECT_EQ(engine->CheckState(state).code(), StatusCode::kDataLoss);
+    EXPECT_EQ(engine->state().CheckState(state).code(), StatusCode::kDataLoss);
   });
 }
 
 TEST(EngineState, RefusesAStateWithoutItsCounts) {
   testing::RunRanks(1, [](comm::Communicator& world) {
     const auto engine = MakeTinyEngine({}, world);
-    const Status status = engine->LoadState({{"finished_steps", 3}});
+    const Status status = engine->state().LoadState({{"finished_steps", 3}});
     EXPECT_EQ(status.code(), StatusCode::kDataLoss);
   });
 }
@@ -128,7 +128,7 @@ TEST(EngineState, IsNotSavedInsideAStep) {
   testing::RunRanks(2, [&](comm::Communicator& world) {
     const TinyRun run{.stage = 2, .accumulation = 2};
     const auto engine = MakeTinyEngine(run, world);
-    checkpoint::Stateful* const parts[] = {engine.get()};
+    checkpoint::Stateful* const parts[] = {&engine->state()};
     RunMicroBatch(*engine, run, 0);
     const auto saved = checkpoint::SaveCheckpoint({.root = folder.path(), .step = 1}, parts, world);
     EXPECT_THAT(saved.status().message(), ::testing::HasSubstr("between steps only"));

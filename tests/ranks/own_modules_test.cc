@@ -78,7 +78,7 @@ TEST(Buffers, AreSavedLoadedAndExported) {
       NormRun run(world, 0.0, stage);
       run.Train(0);
       run.Train(1);
-      checkpoint::Stateful* const parts[] = {run.engine.get()};
+      checkpoint::Stateful* const parts[] = {&run.engine->state()};
       const at::Tensor own = run.block->norm->running_mean.clone();
       EXPECT_TRUE(
           checkpoint::SaveCheckpoint({.root = folder.path(), .step = 2}, parts, world).ok());
@@ -93,7 +93,7 @@ TEST(Buffers, AreSavedLoadedAndExported) {
     for (const int size : {1, 3}) {
       testing::RunRanks(size, [&](comm::Communicator& world) {
         const NormRun run(world, 0.0, stage);
-        checkpoint::Stateful* const parts[] = {run.engine.get()};
+        checkpoint::Stateful* const parts[] = {&run.engine->state()};
         const Status loaded = checkpoint::LoadCheckpoint(folder.path() / "step-2", parts, world);
         EXPECT_TRUE(loaded.ok()) << loaded.message();
         EXPECT_TRUE(run.block->norm->running_mean.equal(mean));
@@ -191,7 +191,7 @@ TEST(GradientHooks, OfTheUsersRunBesideTheEnginesAndStayWhenItEnds) {
       const auto engine = Engine::create(model, TinyConfig({}), {.world = &world}).value();
       engine->backward(engine->forward(RegressionBatch(0, 0, at::kFloat)));
       EXPECT_EQ(calls, 1);
-      EXPECT_TRUE(engine->tensors().GetFullGrad("pair.first").value().ne(0).any().item<bool>());
+      EXPECT_TRUE(TensorAccess(*engine).GetFullGrad("pair.first").value().ne(0).any().item<bool>());
     }
     EXPECT_NE(torch::autograd::impl::post_acc_grad_hooks(block->first), nullptr);
     EXPECT_EQ(torch::autograd::impl::post_acc_grad_hooks(block->second), nullptr);

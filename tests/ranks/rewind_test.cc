@@ -62,7 +62,7 @@ RewoundRun Train(const std::filesystem::path& root, const std::set<int>& left_ou
           at::full({}, bad ? std::numeric_limits<double>::infinity() : 1.0, at::kFloat);
       return bundle;
     };
-    checkpoint::Stateful* const parts[] = {engine.get()};
+    checkpoint::Stateful* const parts[] = {&engine->state()};
     Observer observer;
     const engine::TrainLoopEnd end = engine::RunTrainLoop(
         *engine, next, parts, {.total_steps = 6, .save_every = 2, .checkpoint_root = root},

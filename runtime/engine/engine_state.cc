@@ -1,0 +1,54 @@
+#include "runtime/engine/engine_state.h"
+
+#include <string>
+
+namespace ds::engine {
+
+Status EngineState::CheckSavable() const {
+  return parts_.step.CheckBetweenSteps("a checkpoint is saved");
+}
+
+void EngineState::AddShards(std::vector<checkpoint::TensorShard>* shards) {
+  parts_.ReloadStates();
+  parts_.optimizer->AddShards(shards);
+  const zero::Context& context = parts_.sharded->context();
+  parts_.buffers.MakeAlike(*context.groups.gradients);
+  parts_.buffers.AddShards(context.WholeReplica(), shards);
+}
+
+nlohmann::json EngineState::State() const {
+  nlohmann::json state = parts_.step.counts.State();
+  state["loss_scaler"] = parts_.loss_scaler.State();
+  state["optimizer"] = parts_.optimizer->optimizer_name();
+  state["optimizer_state"] = parts_.optimizer->State();
+  parts_.rates.AddTo(&state);
+  return state;
+}
+
+Status EngineState::CheckState(const nlohmann::json& state) const {
+  const auto theirs = state.find("optimizer");
+  if (theirs == state.end() || !theirs->is_string()) {
+    return DataLossError("the engine's state names no \"optimizer\"");
+  }
+  const std::string_view ours = parts_.optimizer->optimizer_name();
+  if (*theirs == ours) return OkStatus();
+  return InvalidArgumentError("the checkpoint holds the state of optimizer " +
+                              theirs->get<std::string>() + ", which " + std::string(ours) +
+                              " cannot go on from: set optimizer.type as it was, or start from the "
+                              "saved model's weights");
+}
+
+Status EngineState::LoadState(const nlohmann::json& state) {
+  DS_RETURN_IF_ERROR(parts_.step.counts.LoadState(state));
+  if (const auto scaler = state.find("loss_scaler");
+      parts_.loss_scaler.dynamic() && scaler != state.end()) {
+    DS_RETURN_IF_ERROR(parts_.loss_scaler.LoadState(*scaler));
+  }
+  DS_RETURN_IF_ERROR(parts_.rates.LoadState(state));
+  parts_.step.Forget();
+  parts_.optimizer->ClearGradients();
+  const auto optimizer = state.find("optimizer_state");
+  return parts_.optimizer->LoadState(optimizer == state.end() ? nlohmann::json() : *optimizer);
+}
+
+}  // namespace ds::engine
