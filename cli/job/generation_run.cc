@@ -54,7 +54,7 @@ GenerationRun::GenerationRun(int generation, const JobPlan& job, const PreparedH
 JobOutcome GenerationRun::Run(const RankProgram& program) {
   const std::vector<std::jthread> hosts = LaunchHosts(program);
   if (failures_.failed()) {
-    StopHosts(0, "another host could not start its ranks");
+    StopHosts(0);
   } else if (const Status forwarding = ForwardInput(); !forwarding.ok()) {
     observer_->OnNotice("rank 0 gets no standard input: " + forwarding.message());
   }
@@ -157,8 +157,7 @@ void GenerationRun::Handle(const JobInput& input) {
   } else {
     HandleStreamEnd(input);
   }
-  if (failures_.failed() && !stopping_)
-    StopHosts(job_.flags.grace_seconds, "a rank or host has failed");
+  if (failures_.failed() && !stopping_) StopHosts(job_.flags.grace_seconds);
 }
 
 void GenerationRun::ForwardSignal(int signal) {
@@ -182,7 +181,7 @@ void GenerationRun::HandleSignal(int signal) {
   const bool again = stopping_;
   observer_->OnNotice(again ? "killing every rank"
                             : "stopping every rank; once more kills them at once");
-  StopHosts(again ? 0 : job_.flags.grace_seconds, "the user stops the job");
+  StopHosts(again ? 0 : job_.flags.grace_seconds);
 }
 
 void GenerationRun::HandleHostChange(const HostChange& change) {
@@ -231,15 +230,14 @@ void GenerationRun::HandleEvent(const JobInput& input) {
   const Status status = observer_->OnEvent({host_name(input.node_rank), generation_, *input.event});
   if (status.ok()) return;
   observer_failed_ = status;
-  StopHosts(job_.flags.grace_seconds, "dsrun cannot write its files");
+  StopHosts(job_.flags.grace_seconds);
 }
 
-void GenerationRun::StopHosts(double grace_seconds, const std::string& reason) {
+void GenerationRun::StopHosts(double grace_seconds) {
   stopping_ = true;
   v1::StopRequest request;
   request.set_job_id(job_.job_id);
   request.set_generation(generation_);
-  request.set_reason(reason);
   request.set_grace_seconds(grace_seconds);
   for (const int node_rank : launched_) {
     const std::shared_future<void> earlier = stops_[node_rank];

@@ -93,7 +93,7 @@ class GenerationRun {
   void HandleEvent(const JobInput& input);
   // Does not wait for answers: a host that is slow to give one must not keep the others' events
   // waiting.
-  void StopHosts(double grace_seconds, const std::string& reason);
+  void StopHosts(double grace_seconds);
   // Repeats the request until it is answered, or there is nobody left to answer.
   void StopHost(int node_rank, const v1::StopRequest& request);
   // Nothing more comes from this host.

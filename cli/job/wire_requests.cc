@@ -55,7 +55,6 @@ v1::RankSpec MakeRankSpec(const WorldPlan& world, const RankProgram& program,
                           const PlannedRank& rank, const JobEnvironment& environment) {
   v1::RankSpec spec;
   spec.set_rank(rank.rank);
-  spec.set_local_rank(rank.local_rank);
   for (const std::string& word : program.argv) {
     if (program.local_rank_position > 0 && spec.argv_size() == program.local_rank_position) {
       spec.add_argv("--local_rank=" + std::to_string(rank.local_rank));

@@ -16,24 +16,10 @@
 namespace ds::daemon {
 namespace {
 
-namespace fs = std::filesystem;
-
 std::optional<std::uint64_t> FreeSharedMemory() {
   struct statvfs info {};
   if (::statvfs("/dev/shm", &info) != 0) return std::nullopt;
   return std::uint64_t{info.f_bavail} * info.f_frsize;
-}
-
-// The value behind `key` in a file of "key value ..." lines.
-std::optional<std::uint64_t> ValueInFile(const fs::path& path, std::string_view key) {
-  std::ifstream file(path);
-  std::string word;
-  while (file >> word) {
-    std::uint64_t value = 0;
-    if (word == key && file >> value) return value;
-    file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
-  }
-  return std::nullopt;
 }
 
 }  // namespace
@@ -54,13 +40,6 @@ bool MayChooseMemory() {
   // Containers that forbid the choice forbid the question too.
   int mode = 0;
   return ::syscall(SYS_get_mempolicy, &mode, nullptr, 0, nullptr, 0) == 0;
-}
-
-HostLoad ProbeLoad() {
-  HostLoad result;
-  std::ifstream("/proc/loadavg") >> result.load;
-  result.free_memory_bytes = ValueInFile("/proc/meminfo", "MemAvailable:").value_or(0) * 1024;
-  return result;
 }
 
 std::uint64_t ResidentBytes(int pid) {

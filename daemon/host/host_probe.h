@@ -25,13 +25,6 @@ HostResources ProbeHost();
 // Whether this process may choose memory nodes (set_mempolicy, which containers may forbid).
 bool MayChooseMemory();
 
-// HostLoad is the one-minute load average and available memory; 0 where they cannot be read.
-struct HostLoad {
-  double load = 0;
-  std::uint64_t free_memory_bytes = 0;
-};
-HostLoad ProbeLoad();
-
 // Resident bytes of a process; 0 when it has ended.
 std::uint64_t ResidentBytes(int pid);
 

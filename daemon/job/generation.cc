@@ -10,7 +10,6 @@
 #include <unordered_set>
 #include <utility>
 
-#include "daemon/host/host_probe.h"
 #include "daemon/host/orphans.h"
 
 namespace ds::daemon {
@@ -235,11 +234,8 @@ void Generation::Resume() {
 }
 
 void Generation::AppendHeartbeat() {
-  const HostLoad load = ProbeLoad();
   v1::Event event;
   v1::Heartbeat* heartbeat = event.mutable_heartbeat();
-  heartbeat->set_load(load.load);
-  heartbeat->set_free_memory_bytes(load.free_memory_bytes);
   options_.evidence->Sample();
   for (const auto& rank : ranks_) *heartbeat->add_ranks() = rank->Vital();
   options_.log->Append(std::move(event));

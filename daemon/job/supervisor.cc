@@ -144,9 +144,6 @@ StatusOr<v1::PrepareResponse> Supervisor::Prepare(const v1::PrepareRequest& requ
                                  EnvironmentValue("LD_LIBRARY_PATH")};
   DS_RETURN_IF_ERROR(CheckProtocol(request, context.facts.host_name));
   v1::PrepareResponse response;
-  response.set_daemon_version(DS_VERSION);
-  response.set_host_name(context.facts.host_name);
-  response.set_dsrank_path(options_.dsrank.string());
   response.set_core_count(context.facts.cores);
   response.set_gpu_count(context.facts.gpus);
   response.set_unix_nanos(Clock::System().UnixNanos());
@@ -195,10 +192,6 @@ StatusOr<v1::LaunchResponse> Supervisor::Launch(const v1::LaunchRequest& request
   if (refused_) {
     return FailedPreconditionError("what the launch before has left behind has not ended");
   }
-  if (request.lease_seconds() != 0) {
-    DS_ASSIGN_OR_RETURN(options_.lease, LeaseFromSeconds(request.lease_seconds()));
-    RestartLease();
-  }
   if (port_ && port_was_named_) port_->Release();
   auto log = std::make_shared<EventLog>(EventLogLimits{}, [this] {
     loop_->Post([this] {
@@ -244,11 +237,7 @@ StatusOr<v1::RenewResponse> Supervisor::Renew(const v1::RenewRequest& request) {
   DS_RETURN_IF_ERROR(CheckJob(request.job_id()));
   RestartLease();
   if (request.release()) Finish(v1::STOP_REQUESTED);
-  v1::RenewResponse response;
-  response.set_unix_nanos(Clock::System().UnixNanos());
-  response.set_lease_seconds(std::chrono::duration<double>(options_.lease).count());
-  response.set_ending(finishing_);
-  return response;
+  return v1::RenewResponse();
 }
 
 void Supervisor::RestartLease() {

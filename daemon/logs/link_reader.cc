@@ -6,8 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "runtime/base/clock.h"
-
 namespace ds::daemon {
 namespace {
 
@@ -148,10 +146,6 @@ bool LinkReader::ReadOnce() {
 void LinkReader::Report(const RankMessage& message) {
   v1::RankReport report = MakeRankReport(context_.rank, message);
   if (report.what_case() == v1::RankReport::WHAT_NOT_SET) return;
-  if (report.has_beacon()) {
-    last_step_ = report.beacon().step();
-    last_beacon_unix_nanos_ = Clock::System().UnixNanos();
-  }
   v1::Event event;
   *event.mutable_rank_report() = std::move(report);
   context_.log->Append(std::move(event));

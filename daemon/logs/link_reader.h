@@ -1,8 +1,7 @@
 #pragma once
 
-// LinkReader: the daemon's end of one rank's link. Passes its messages on as RankReport events and
-// remembers its last beacon. Nobody behind it sees what a rank wrote as JSON, but for the line that
-// goes to metrics.jsonl.
+// LinkReader: the daemon's end of one rank's link. Passes its messages on as RankReport events.
+// Nobody behind it sees what a rank wrote as JSON, but for the line that goes to metrics.jsonl.
 //
 // A rank that breaks the protocol loses its link, not its life.
 //
@@ -35,9 +34,6 @@ class LinkReader {
   void DrainAndClose();
 
   bool broken() const { return broken_; }
-  // The step that the last beacon named, 0 before the first, and when it came.
-  std::uint64_t last_step() const { return last_step_; }
-  std::int64_t last_beacon_unix_nanos() const { return last_beacon_unix_nanos_; }
 
  private:
   void OnReadable();
@@ -48,8 +44,6 @@ class LinkReader {
   const MonitorContext context_;
   UniqueFd fd_;
   RankMessageReader reader_;
-  std::uint64_t last_step_ = 0;
-  std::int64_t last_beacon_unix_nanos_ = 0;
   bool watched_ = false;
   bool broken_ = false;
 };

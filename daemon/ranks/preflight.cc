@@ -27,8 +27,6 @@ constexpr std::uint64_t kDescriptorsOfDaemon = 64;
 // What containers get when nobody asks for more, too little for most jobs.
 constexpr std::uint64_t kSmallSharedMemory = std::uint64_t{64} << 20;
 
-std::string Mebibytes(std::uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
-
 v1::Finding Ok(std::string name, std::string message) {
   return MakeFinding(v1::Finding::OK, std::move(name), std::move(message));
 }
@@ -91,22 +89,16 @@ v1::Finding CheckWorkingDirectory(const v1::PrepareRequest& request) {
                      "name another folder with workdir= in the hostfile");
 }
 
-v1::Finding CheckSharedMemory(const v1::PrepareRequest& request, const HostResources& facts) {
-  const std::uint64_t needed = request.shared_memory_bytes();
-  const std::string hint = "enlarge it (mount -o remount,size=2g /dev/shm; docker run --shm-size)";
+// What the ranks will put there nobody knows before they do.
+v1::Finding CheckSharedMemory(const HostResources& facts) {
   if (!facts.shared_memory_free) {
-    return MakeFinding(needed > 0 ? v1::Finding::FAIL : v1::Finding::WARN, "shm",
-                       "there is no /dev/shm", "mount a tmpfs there");
+    return MakeFinding(v1::Finding::WARN, "shm", "there is no /dev/shm", "mount a tmpfs there");
   }
-  const std::string message = Mebibytes(*facts.shared_memory_free) + " free in /dev/shm";
-  if (*facts.shared_memory_free < needed) {
-    return MakeFinding(v1::Finding::FAIL, "shm", message + ", " + Mebibytes(needed) + " needed",
-                       hint);
-  }
-  if (needed == 0 && *facts.shared_memory_free < kSmallSharedMemory) {
-    return MakeFinding(v1::Finding::WARN, "shm", message, hint);
-  }
-  return Ok("shm", message);
+  const std::string message =
+      std::to_string(*facts.shared_memory_free >> 20) + " MiB free in /dev/shm";
+  if (*facts.shared_memory_free >= kSmallSharedMemory) return Ok("shm", message);
+  return MakeFinding(v1::Finding::WARN, "shm", message,
+                     "enlarge it (mount -o remount,size=2g /dev/shm; docker run --shm-size)");
 }
 
 v1::Finding CheckOpenFiles(const v1::PrepareRequest& request, const HostResources& facts) {
@@ -168,7 +160,7 @@ std::vector<v1::Finding> RunPreflight(const v1::PrepareRequest& request,
   }
   if (!request.working_directory().empty()) findings.push_back(CheckWorkingDirectory(request));
   if (!request.script().empty()) findings.push_back(CheckScript(request));
-  findings.push_back(CheckSharedMemory(request, context.facts));
+  findings.push_back(CheckSharedMemory(context.facts));
   findings.push_back(CheckOpenFiles(request, context.facts));
   findings.push_back(CheckDevice(request, context.facts));
   return findings;

@@ -124,8 +124,6 @@ v1::RankVital RankMonitor::Vital() const {
   v1::RankVital vital;
   vital.set_rank(context_.rank);
   vital.set_rss_bytes(ended_ ? 0 : ResidentBytes(pid()));
-  vital.set_last_step(link_.last_step());
-  vital.set_last_beacon_unix_nanos(link_.last_beacon_unix_nanos());
   return vital;
 }
 

@@ -67,7 +67,6 @@ v1::LaunchRequest DaemonJob::Request(int count, const std::vector<std::string>& 
   for (int rank = 0; rank < count; ++rank) {
     v1::RankSpec* spec = request.add_ranks();
     spec->set_rank(static_cast<std::uint32_t>(rank));
-    spec->set_local_rank(static_cast<std::uint32_t>(rank));
     v1::EnvironmentVariable* variable = spec->add_environment();
     variable->set_name("RANK");
     variable->set_value(std::to_string(rank));

@@ -89,29 +89,14 @@ TEST(LeaseTest, RenewalsKeepItAliveAndHeartbeatsSayHowItIs) {
     if (!event.has_heartbeat()) return;
     EXPECT_EQ(event.heartbeat().ranks_size(), 2);
     EXPECT_GT(event.heartbeat().ranks(0).rss_bytes(), 0U);
-    EXPECT_GT(event.heartbeat().free_memory_bytes(), 0U);
     const auto renewed = Renew(*client);
     ASSERT_TRUE(renewed.ok()) << renewed.status().message();
-    EXPECT_EQ(renewed->lease_seconds(), 1);
-    EXPECT_FALSE(renewed->ending());
     if (++heartbeats == 10) {
       EXPECT_TRUE(client->Stop(StopAtOnce()).ok());
     }
   });
   EXPECT_EQ(heartbeats, 10);
   EXPECT_EQ(end.cause, v1::STOP_REQUESTED);
-}
-
-TEST(LeaseTest, LaunchMaySetAnotherLease) {
-  const NetworkDaemon daemon({.lease_seconds = 60});
-  ASSERT_TRUE(daemon.ok());
-  const auto client = daemon.Connect();
-  v1::LaunchRequest request = RanksOf(1, {"wait"});
-  request.set_lease_seconds(1e9);
-  EXPECT_EQ(client->Launch(request).status().code(), StatusCode::kInvalidArgument);
-  request.set_lease_seconds(0.2);
-  ASSERT_TRUE(client->Launch(request).ok());
-  EXPECT_TRUE(daemon.AwaitEnd());
 }
 
 TEST(LeaseTest, ReleasingItStopsItsRanks) {
@@ -144,18 +129,13 @@ TEST(LeaseTest, WhileItIsEndingItCanBeWatchedAndStopped) {
   });
   EXPECT_EQ(first.code(), StatusCode::kCancelled);
   ASSERT_EQ(::kill(daemon.pid(), SIGTERM), 0);
-  StatusOr<v1::RenewResponse> renewed = Renew(*client);
-  while (renewed.ok() && !renewed->ending()) renewed = Renew(*client);
-  ASSERT_TRUE(renewed.ok()) << renewed.status().message();
-  EXPECT_EQ(client
-                ->Prepare([] {
-                  v1::PrepareRequest request;
-                  request.set_job_id(kJob);
-                  return request;
-                }())
-                .status()
-                .code(),
-            StatusCode::kUnavailable);
+  v1::PrepareRequest request;
+  request.set_job_id(kJob);
+  Status prepared;
+  while (prepared.ok()) prepared = client->Prepare(request).status();
+  EXPECT_EQ(prepared.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(prepared.message(), "this daemon is ending");
+  EXPECT_TRUE(Renew(*client).ok());
   const End end = WatchToTheEnd(*client, [&](const v1::Event& event) {
     if (event.sequence() == 1) {
       EXPECT_TRUE(client->Stop(StopAtOnce()).ok());
