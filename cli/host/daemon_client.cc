@@ -321,7 +321,7 @@ Status DaemonClient::WatchOnce(const WatchOptions& options, const EventCallback&
       if (watch_cancelled_) break;
       on_event(event);
       position->sequence = event.sequence();
-      position->ended = position->ended || event.has_job_ended();
+      position->ended = position->ended || event.has_generation_ended();
     }
     if (position->ended) call.context()->TryCancel();  // the daemon has nothing more to say
     unacknowledged += batch.ByteSizeLong();

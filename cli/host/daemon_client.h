@@ -96,11 +96,11 @@ class DaemonClient {
   StatusOr<v1::InputResponse> Input(const v1::InputRequest& request,
                                     std::chrono::milliseconds timeout = kCallTimeout);
 
-  // Calls `on_event` with every event after `after_sequence`, in order, until JobEnded has been
-  // delivered (OK), CancelWatch was called (kCancelled) or the daemon is gone (kUnavailable). An
-  // event counts as dealt with when the callback returns; a slow callback makes the ranks wait once
-  // 64 MiB of their output are queued, and loses nothing. Over the network a broken connection is
-  // made anew, and events go on behind the last one seen, until the daemon's port refuses
+  // Calls `on_event` with every event after `after_sequence`, in order, until GenerationEnded has
+  // been delivered (OK), CancelWatch was called (kCancelled) or the daemon is gone (kUnavailable).
+  // An event counts as dealt with when the callback returns; a slow callback makes the ranks wait
+  // once 64 MiB of their output are queued, and loses nothing. Over the network a broken connection
+  // is made anew, and events go on behind the last one seen, until the daemon's port refuses
   // connections.
   Status Watch(const WatchOptions& options, const EventCallback& on_event);
 
@@ -124,7 +124,7 @@ class DaemonClient {
                             std::chrono::milliseconds timeout);
   struct Position {
     std::uint64_t sequence;  // the last event dealt with
-    bool ended;              // that was JobEnded
+    bool ended;              // that was GenerationEnded
   };
   Status WatchOnce(const WatchOptions& options, const EventCallback& on_event, Position* position);
   Status WatchAcrossConnections(const WatchOptions& options, const EventCallback& on_event,

@@ -76,7 +76,7 @@ std::optional<Json> ToJson(const HostEvent& event) {
       json["event"] = "rank_report";
       if (!AddReport(event.event.rank_report(), &json)) return std::nullopt;
       return json;
-    case v1::Event::kJobEnded:
+    case v1::Event::kGenerationEnded:
       json["event"] = "host_ended";
       return json;
     default:

@@ -20,7 +20,7 @@ constexpr std::chrono::milliseconds kStopAgainAfter{200};
 
 // The daemon stopped its ranks for a reason of its own, and ends.
 bool EndsItsDaemon(const v1::Event& event) {
-  const v1::StopCause cause = event.job_ended().stop_cause();
+  const v1::StopCause cause = event.generation_ended().stop_cause();
   return cause == v1::STOP_LEASE_EXPIRED || cause == v1::STOP_DAEMON_SIGNALLED;
 }
 

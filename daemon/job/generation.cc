@@ -223,8 +223,7 @@ void Generation::End() {
   files_.reset();
   cgroup_.reset();
   v1::Event event;
-  event.mutable_job_ended()->set_generation(number_);
-  event.mutable_job_ended()->set_stop_cause(stop_cause_);
+  event.mutable_generation_ended()->set_stop_cause(stop_cause_);
   options_.log->Append(std::move(event));
   options_.log->Close();
 }

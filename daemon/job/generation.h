@@ -61,14 +61,15 @@ class Generation {
   bool in_grace() const { return kill_timer_.has_value(); }
 
   // Returns how many ranks were signalled. While a stop is under way only a shorter grace matters;
-  // the cause of the first stop is what JobEnded will name.
+  // the cause of the first stop is what GenerationEnded will name.
   int Stop(std::chrono::nanoseconds grace, v1::StopCause cause);
   // Passes a signal on to every rank's own process; returns to how many.
   int Forward(int signal);
   // The grace for stops that nobody asked for.
   std::chrono::nanoseconds grace() const { return grace_; }
 
-  // Writes JobEnded and removes the job's files and control group. Requires: nothing runs any more.
+  // Writes GenerationEnded and removes the job's files and control group. Requires: nothing runs
+  // any more.
   void End();
 
   void AppendHeartbeat();

@@ -39,7 +39,7 @@ class EventLog {
 
   // Stamps the event with number and time and keeps it.
   void Append(v1::Event event);
-  // Nothing follows (JobEnded has been appended, or the daemon goes).
+  // Nothing follows (GenerationEnded has been appended, or the daemon goes).
   void Close();
   bool full() const;
   // Nobody will ever read: forgets everything and is never full again.

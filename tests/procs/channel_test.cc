@@ -127,8 +127,8 @@ TEST(ChannelTest, AJobRunsOverIt) {
   std::string out;
   const Status watched = client->Watch({kJob, 1, 0}, [&](const v1::Event& event) {
     if (event.rank_output().stream() == v1::RankOutput::STDOUT) out += event.rank_output().data();
-    if (event.has_job_ended()) {
-      EXPECT_EQ(event.job_ended().stop_cause(), v1::STOP_NONE);
+    if (event.has_generation_ended()) {
+      EXPECT_EQ(event.generation_ended().stop_cause(), v1::STOP_NONE);
     }
   });
   EXPECT_TRUE(watched.ok()) << watched.message();

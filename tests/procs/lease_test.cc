@@ -34,9 +34,9 @@ End WatchToTheEnd(cli::DaemonClient& client,
   end.watch = client.Watch({kJob, 1, 0}, [&](const v1::Event& event) {
     end.in_order = end.in_order && event.sequence() == ++end.last_sequence;
     if (event.has_rank_exited()) end.exits.push_back(event.rank_exited());
-    if (event.has_job_ended()) {
+    if (event.has_generation_ended()) {
       ++end.ended;
-      end.cause = event.job_ended().stop_cause();
+      end.cause = event.generation_ended().stop_cause();
     }
     if (on_event) on_event(event);
   });

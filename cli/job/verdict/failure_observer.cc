@@ -73,8 +73,8 @@ void FailureObserver::OnEvent(const std::string& host, const v1::Event& event) {
     case v1::Event::kRankExited:
       OnExit(host, event.rank_exited());
       break;
-    case v1::Event::kJobEnded:
-      OnJobEnded(host, event.job_ended().stop_cause());
+    case v1::Event::kGenerationEnded:
+      OnGenerationEnded(host, event.generation_ended().stop_cause());
       break;
     default:
       break;
@@ -167,7 +167,7 @@ void FailureObserver::OnHostLost(const std::string& host, const HostChange& chan
 }
 
 // Ranks that their daemon stopped for a reason of its own: the signal that ended them is not why.
-void FailureObserver::OnJobEnded(const std::string& host, v1::StopCause cause) {
+void FailureObserver::OnGenerationEnded(const std::string& host, v1::StopCause cause) {
   if (failed()) return;
   if (cause == v1::STOP_LEASE_EXPIRED) {
     other_ = Verdict{.cause = Cause::kHostLost,

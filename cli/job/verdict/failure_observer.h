@@ -53,7 +53,7 @@ class FailureObserver {
 
   void OnReport(const v1::RankReport& report);
   void OnExit(const std::string& host, const v1::RankExited& exit);
-  void OnJobEnded(const std::string& host, v1::StopCause cause);
+  void OnGenerationEnded(const std::string& host, v1::StopCause cause);
   Verdict FromCulprit(const Culprit& culprit) const;
   std::optional<std::int64_t> LastStep(int rank) const;
 

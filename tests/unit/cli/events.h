@@ -91,9 +91,9 @@ inline v1::Event Exited(int rank, int exit_code, int signal = 0, bool stopping =
   return event;
 }
 
-inline v1::Event Ended(int generation = 0) {
+inline v1::Event Ended() {
   v1::Event event;
-  event.mutable_job_ended()->set_generation(generation);
+  event.mutable_generation_ended();
   return event;
 }
 

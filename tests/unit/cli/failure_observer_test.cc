@@ -44,7 +44,7 @@ TEST(FailureObserverTest, TheFirstThatFailedUnstoppedTakesTheBlame) {
 
 v1::Event EndedBecause(v1::StopCause cause) {
   v1::Event event;
-  event.mutable_job_ended()->set_stop_cause(cause);
+  event.mutable_generation_ended()->set_stop_cause(cause);
   return event;
 }
 

@@ -57,7 +57,7 @@ class FakeDaemon : public HostDaemon {
     for (const v1::Event& event : scripts_.at(generation - first)) {
       if (event.has_heartbeat()) return UnavailableError("connection reset");
       on_event(event);
-      if (event.has_job_ended()) return OkStatus();
+      if (event.has_generation_ended()) return OkStatus();
     }
     // The ranks run on until a stop; a grace above 1 s is one that they sit out.
     for (;;) {
