@@ -96,9 +96,6 @@ v1::RankReport MakeRankReport(std::uint32_t rank, const RankMessage& message) {
     case RankMessageKind::kEnd:
       report.mutable_end()->set_steps(CountIn(Field(body, "summary"), "steps").value_or(0));
       break;
-    case RankMessageKind::kSave:
-    case RankMessageKind::kStop:
-      break;
   }
   return report;
 }
@@ -144,10 +141,8 @@ bool LinkReader::ReadOnce() {
 }
 
 void LinkReader::Report(const RankMessage& message) {
-  v1::RankReport report = MakeRankReport(context_.rank, message);
-  if (report.what_case() == v1::RankReport::WHAT_NOT_SET) return;
   v1::Event event;
-  *event.mutable_rank_report() = std::move(report);
+  *event.mutable_rank_report() = MakeRankReport(context_.rank, message);
   context_.log->Append(std::move(event));
 }
 

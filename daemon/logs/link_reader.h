@@ -17,8 +17,7 @@
 
 namespace ds::daemon {
 
-// Puts into fields what `message` of `rank` says. Nothing is set in `what` when no rank says such a
-// thing (it is the daemon that asks for a save). Pure.
+// Puts into fields what `message` of `rank` says. Pure.
 v1::RankReport MakeRankReport(std::uint32_t rank, const RankMessage& message);
 
 class LinkReader {

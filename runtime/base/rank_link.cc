@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kVersion = "dsrun1";
 
-constexpr std::array<std::pair<RankMessageKind, std::string_view>, 10> kKinds = {{
+constexpr std::array<std::pair<RankMessageKind, std::string_view>, 8> kKinds = {{
     {RankMessageKind::kHello, "hello"},
     {RankMessageKind::kPhase, "phase"},
     {RankMessageKind::kBeacon, "beacon"},
@@ -24,8 +24,6 @@ constexpr std::array<std::pair<RankMessageKind, std::string_view>, 10> kKinds = 
     {RankMessageKind::kCheckpoint, "checkpoint"},
     {RankMessageKind::kError, "error"},
     {RankMessageKind::kEnd, "end"},
-    {RankMessageKind::kSave, "save"},
-    {RankMessageKind::kStop, "stop"},
 }};
 
 }  // namespace
@@ -115,20 +113,6 @@ Status RankLink::Send(const RankMessage& message) {
     rest.remove_prefix(static_cast<std::size_t>(sent));
   }
   return OkStatus();
-}
-
-StatusOr<std::optional<RankMessage>> RankLink::Poll() {
-  while (true) {
-    DS_ASSIGN_OR_RETURN(std::optional<RankMessage> message, reader_.Next());
-    if (message) return message;
-    std::array<char, 4096> buffer;
-    const ssize_t got = ::recv(fd_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::optional<RankMessage>();
-    if (got < 0) return ErrnoError(errno, "rank link");
-    if (got == 0) return UnavailableError("rank link: the daemon has closed it");
-    reader_.Feed(std::string_view(buffer.data(), static_cast<std::size_t>(got)));
-  }
 }
 
 }  // namespace ds

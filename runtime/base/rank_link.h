@@ -1,14 +1,13 @@
 #pragma once
 
-// The rank link: what a rank and its daemon say to each other over an inherited socket pair.
+// The rank link: what a rank says to its daemon over an inherited socket pair.
 //
-// Format, both ways: one message per line,
+// Format: one message per line,
 //     dsrun1 <kind> <body>\n
 // where kind is one of the words below and body is one JSON object without raw newlines (the JSON
 // grammar escapes them). "dsrun1" is the version: an unknown version or kind ends the link, never
 // guesses. A line is at most kMaxLineBytes, its newline included.
 //
-//   rank -> daemon
 //     hello       {"pid":1}
 //                 its first message
 //     phase       {"name":"load the model","total_steps":100}
@@ -25,13 +24,10 @@
 //                 why this rank is about to end
 //     end         {"summary":{"steps":100}}
 //                 the job is done; exit status 0 follows
-//   daemon -> rank
-//     save        {}    write a checkpoint after the current step
-//     stop        {}    finish the current step, then end
 //
 // A rank that never uses the link is fine: it is watched from outside.
 //
-// Threads: Send may be called from any thread; Poll from one thread.
+// Threads: Send may be called from any thread.
 // Lifetimes: the descriptor named by DSRUN_LINK_FD belongs to the RankLink after FromEnvironment.
 
 #include <cstddef>
@@ -58,8 +54,6 @@ enum class RankMessageKind {
   kCheckpoint,
   kError,
   kEnd,
-  kSave,
-  kStop,
 };
 
 std::string_view RankMessageKindName(RankMessageKind kind);
@@ -102,14 +96,9 @@ class RankLink {
   // Blocks while the socket is full. kUnavailable once the daemon is gone.
   Status Send(const RankMessage& message);
 
-  // A message from the daemon, if one has arrived; never blocks. kUnavailable once the daemon is
-  // gone.
-  StatusOr<std::optional<RankMessage>> Poll();
-
  private:
   UniqueFd fd_;
   std::mutex send_mutex_;
-  RankMessageReader reader_;  // used by Poll only
 };
 
 }  // namespace ds

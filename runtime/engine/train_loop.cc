@@ -18,21 +18,9 @@ void SeedStep(std::uint64_t seed, std::int64_t step, int rank) {
   SeedGenerators(SplitMix(of_step ^ static_cast<std::uint64_t>(rank)));
 }
 
-// The same requests on every rank: messages reach ranks at different steps.
-LoopRequests AgreeOnRequests(const LoopRequests& mine, comm::Communicator& world) {
-  constexpr std::int64_t kSave = 1, kStop = 2;
-  std::int64_t of_all = 0;
-  for (const std::int64_t of_rank :
-       comm::GatherNumber((mine.save ? kSave : 0) | (mine.stop ? kStop : 0), world)) {
-    of_all |= of_rank;
-  }
-  return {.save = (of_all & kSave) != 0, .stop = (of_all & kStop) != 0};
-}
-
-bool IsSaveDue(const TrainLoopOptions& options, const LoopRequests& requests, std::int64_t step) {
-  if (requests.save) return true;
+bool IsSaveDue(const TrainLoopOptions& options, std::int64_t step) {
   if (options.save_every == 0) return false;
-  return step % options.save_every == 0 || step == options.total_steps || requests.stop;
+  return step % options.save_every == 0 || step == options.total_steps;
 }
 
 // Loads the engine, and nothing else, from the newest good checkpoint. Rank 0 looks for it.
@@ -79,15 +67,13 @@ TrainLoopEnd RunTrainLoop(Engine& engine, const BatchSource& next_batch,
       continue;
     }
 
-    const LoopRequests requests = AgreeOnRequests(observer.Poll(), engine.world());
-    if (IsSaveDue(options, requests, result->step)) {
+    if (IsSaveDue(options, result->step)) {
       auto path = checkpoint::SaveCheckpoint(
           {.root = options.checkpoint_root, .step = result->step, .written_by = options.written_by},
           parts, engine.world());
       if (!path.ok()) return {.status = path.status(), .saving = true};
       observer.OnCheckpoint(result->step, *path);
     }
-    if (requests.stop) return {.stopped = result->step < options.total_steps};
   }
   return {};
 }

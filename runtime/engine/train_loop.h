@@ -33,12 +33,6 @@ struct TrainLoopOptions {
   const Clock* clock = &Clock::System();
 };
 
-// Requests to this rank from outside; any rank's request counts for all.
-struct LoopRequests {
-  bool save = false;  // write a checkpoint after the current step
-  bool stop = false;  // end after the current step, with a checkpoint when save_every is set
-};
-
 // Told on every rank, in the order things happen.
 class TrainLoopObserver {
  public:
@@ -46,7 +40,6 @@ class TrainLoopObserver {
   virtual void OnStep(const StepResult& result, double seconds) = 0;
   virtual void OnCheckpoint(std::int64_t step, const std::filesystem::path& path) = 0;
   virtual void OnRewind(const StepResult& result, const std::filesystem::path& checkpoint) = 0;
-  virtual LoopRequests Poll() = 0;
 };
 
 // The reason why the loop ended. `saving` tells a checkpoint that could not be written from
@@ -54,7 +47,6 @@ class TrainLoopObserver {
 struct TrainLoopEnd {
   Status status;
   bool saving = false;
-  bool stopped = false;  // by a request, before total_steps
 };
 
 // Runs from engine.finished_steps() to the total. Collective: all ranks return the same kind of

@@ -59,19 +59,4 @@ void RankReporter::ReportEnd(const json& summary) {
   Send(RankMessageKind::kEnd, {{"summary", summary}});
 }
 
-Requests RankReporter::Poll() {
-  Requests requests;
-  while (link_ != nullptr) {
-    auto message = link_->Poll();
-    if (!message.ok()) {
-      link_.reset();
-      break;
-    }
-    if (!*message) break;
-    requests.save |= (*message)->kind == RankMessageKind::kSave;
-    requests.stop |= (*message)->kind == RankMessageKind::kStop;
-  }
-  return requests;
-}
-
 }  // namespace ds::rank

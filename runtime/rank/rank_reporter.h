@@ -20,12 +20,6 @@
 
 namespace ds::rank {
 
-// Requests of the daemon to this rank since the last look.
-struct Requests {
-  bool save = false;
-  bool stop = false;
-};
-
 // The reason why a rank is about to end, in words for the user.
 struct Failure {
   Status status;
@@ -47,8 +41,6 @@ class RankReporter {
   void ReportCheckpoint(std::int64_t step, const std::string& path);
   void ReportError(const Failure& failure);
   void ReportEnd(const nlohmann::ordered_json& summary);
-
-  Requests Poll();
 
  private:
   void Send(RankMessageKind kind, const nlohmann::ordered_json& body);

@@ -44,7 +44,6 @@ class TrainCommand : public engine::TrainLoopObserver {
   void OnStep(const StepResult& result, double seconds) override;
   void OnCheckpoint(std::int64_t step, const std::filesystem::path& path) override;
   void OnRewind(const StepResult& result, const std::filesystem::path& checkpoint) override;
-  engine::LoopRequests Poll() override;
 
  private:
   [[noreturn]] void EndWithFailure(const Failure& failure);
@@ -269,11 +268,6 @@ void TrainCommand::OnRewind(const StepResult& result, const std::filesystem::pat
   reporter_.ReportNotice("step " + std::to_string(result.step) + ": back to " +
                          checkpoint.filename().string() +
                          ", and on with the data behind this step");
-}
-
-engine::LoopRequests TrainCommand::Poll() {
-  const Requests requests = reporter_.Poll();
-  return {.save = requests.save, .stop = requests.stop};
 }
 
 }  // namespace

@@ -30,7 +30,6 @@ class QuietObserver : public engine::TrainLoopObserver {
   void OnRewind(const StepResult& /*result*/, const std::filesystem::path& /*to*/) override {
     ++rewinds;
   }
-  engine::LoopRequests Poll() override { return {}; }
 
   int rewinds = 0;
 };

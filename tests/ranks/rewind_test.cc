@@ -29,7 +29,6 @@ class Observer : public engine::TrainLoopObserver {
   void OnRewind(const StepResult& result, const std::filesystem::path& checkpoint) override {
     rewinds.push_back(result.non_finite + " -> " + checkpoint.filename().string());
   }
-  engine::LoopRequests Poll() override { return {}; }
 
   std::vector<std::int64_t> steps;
   std::vector<std::string> rewinds;

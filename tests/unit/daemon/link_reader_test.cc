@@ -65,11 +65,5 @@ TEST(MakeRankReportTest, WhatIsNotAsItShouldBeIsAbsent) {
   EXPECT_EQ(Report(RankMessageKind::kBeacon, R"({"memory":[1]})").beacon().resident_bytes(), 0U);
 }
 
-TEST(MakeRankReportTest, WhatOnlyADaemonSaysIsNoReport) {
-  for (const RankMessageKind kind : {RankMessageKind::kSave, RankMessageKind::kStop}) {
-    EXPECT_EQ(Report(kind, "{}").what_case(), v1::RankReport::WHAT_NOT_SET);
-  }
-}
-
 }  // namespace
 }  // namespace ds::daemon

@@ -46,20 +46,9 @@ TEST_F(RankReporterTest, BytesThatAreNoTextStillArrive) {
   EXPECT_TRUE(nlohmann::json::accept(Received().body));
 }
 
-TEST_F(RankReporterTest, PollCollectsRequests) {
-  EXPECT_FALSE(reporter_->Poll().save);
-  const std::string lines = "dsrun1 save {}\ndsrun1 stop {}\n";
-  ASSERT_EQ(::send(daemon_.get(), lines.data(), lines.size(), 0),
-            static_cast<ssize_t>(lines.size()));
-  const Requests requests = reporter_->Poll();
-  EXPECT_TRUE(requests.save);
-  EXPECT_TRUE(requests.stop);
-}
-
 TEST_F(RankReporterTest, AVanishedDaemonIsNoError) {
   daemon_.Reset();
-  reporter_->ReportPhase("train");
-  EXPECT_FALSE(reporter_->Poll().stop);
+  reporter_->ReportPhase("train");  // SIGPIPE would end this test
 }
 
 }  // namespace
