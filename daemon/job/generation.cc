@@ -116,7 +116,7 @@ Status Generation::StartProcesses(const v1::LaunchRequest& request) {
     if (UniqueFd input = processes[i].TakeStdin(); input.valid()) {
       input_ = std::make_shared<RankInput>(std::move(input));
     }
-    const MonitorContext context{loop_, options_.log.get(), buffer_, commands[i].rank};
+    const RankContext context{loop_, options_.log.get(), buffer_, commands[i].rank};
     ranks_.push_back(std::make_unique<RankMonitor>(
         context, std::move(processes[i]), grace_,
         RankMonitor::Callbacks{

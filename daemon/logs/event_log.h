@@ -16,6 +16,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <span>
 
 #include "proto/dsrun.pb.h"
 #include "runtime/base/status.h"
@@ -23,6 +24,8 @@
 namespace ds::daemon {
 
 namespace v1 = ::dsrun::v1;
+
+class EventLoop;
 
 struct EventLogLimits {
   std::size_t max_bytes = 64 * 1024 * 1024;  // full from here on
@@ -88,6 +91,14 @@ class EventLog {
   std::uint64_t watcher_id_ = 0;
   bool closed_ = false;
   bool abandoned_ = false;
+};
+
+// RankContext is what everything that hears a rank shares, and outlives it.
+struct RankContext {
+  EventLoop* loop;
+  EventLog* log;
+  std::span<char> buffer;  // for reading; its content means nothing between calls
+  std::uint32_t rank;
 };
 
 }  // namespace ds::daemon

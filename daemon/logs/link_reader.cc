@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "daemon/loop/event_loop.h"
+
 namespace ds::daemon {
 namespace {
 

@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "daemon/logs/monitor_context.h"
+#include "daemon/logs/event_log.h"
 #include "proto/dsrun.pb.h"
 #include "runtime/base/rank_link.h"
 #include "runtime/base/status.h"
@@ -22,7 +22,7 @@ v1::RankReport MakeRankReport(std::uint32_t rank, const RankMessage& message);
 
 class LinkReader {
  public:
-  LinkReader(MonitorContext context, UniqueFd fd) : context_(context), fd_(std::move(fd)) {}
+  LinkReader(RankContext context, UniqueFd fd) : context_(context), fd_(std::move(fd)) {}
   ~LinkReader() { Close(); }
   LinkReader(const LinkReader&) = delete;
   LinkReader& operator=(const LinkReader&) = delete;
@@ -40,7 +40,7 @@ class LinkReader {
   void Report(const RankMessage& message);
   void Close();
 
-  const MonitorContext context_;
+  const RankContext context_;
   UniqueFd fd_;
   RankMessageReader reader_;
   bool watched_ = false;

@@ -11,18 +11,71 @@
 // Threads: the loop's.
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <string_view>
 
-#include "daemon/logs/log_pump.h"
-#include "daemon/logs/monitor_context.h"
+#include "daemon/logs/event_log.h"
+#include "daemon/loop/event_loop.h"
 #include "proto/dsrun.pb.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
 
 namespace ds::daemon {
+
+inline constexpr std::size_t kMaxAssembledLine = 1024 * 1024;
+
+// Cuts the bytes of a stream into pieces that end where a line ends, so that lines of several ranks
+// never mix: behind the last '\n', or the last '\r' that something else than '\n' follows (a
+// progress bar redraws itself with it). A line that grows beyond `max_line`, or that is flushed
+// before its end, is cut into partial pieces. The pieces, one after another, are the stream
+// exactly.
+class LineSplitter {
+ public:
+  // `partial`: the piece ends inside a line.
+  using Sink = std::function<void(std::string_view piece, bool partial)>;
+
+  explicit LineSplitter(Sink sink, std::size_t max_line = kMaxAssembledLine)
+      : sink_(std::move(sink)), max_line_(max_line) {}
+
+  // Takes the next bytes of the stream. The sink's view is valid during its call only.
+  void Feed(std::string_view bytes);
+
+  // Passes on what is left of an unfinished line, as a partial piece: the stream has ended, or the
+  // line has waited long enough for its end.
+  void Flush();
+
+  // Whether there is such a line, and how many pieces have been passed on so far.
+  bool waits() const { return !rest_.empty(); }
+  std::uint64_t pieces() const { return pieces_; }
+
+ private:
+  void Emit(std::string_view piece, bool partial);
+
+  Sink sink_;
+  std::size_t max_line_;
+  std::uint64_t pieces_ = 0;
+  std::string rest_;  // the beginning of a line whose end has not come yet
+};
+
+// The last lines of a stream, bounded in lines and bytes: what a verdict quotes.
+class LineTail {
+ public:
+  LineTail(std::size_t max_lines, std::size_t max_bytes)
+      : max_lines_(max_lines), max_bytes_(max_bytes) {}
+
+  void Append(std::string_view bytes);
+  // Returns at most max_lines lines and max_bytes bytes, from a line's start where possible.
+  std::string_view Last() const;
+
+ private:
+  std::size_t max_lines_;
+  std::size_t max_bytes_;
+  std::string bytes_;  // at most twice max_bytes_, trimmed now and then rather than at every call
+};
 
 // Up to twice as long: it is looked at so often.
 inline constexpr std::chrono::milliseconds kUnfinishedAfter{100};
@@ -30,7 +83,7 @@ inline constexpr std::chrono::milliseconds kUnfinishedAfter{100};
 class OutputReader {
  public:
   // `on_end` is called once, when every writer of the stream is gone; not after Close.
-  OutputReader(MonitorContext context, v1::RankOutput::Stream stream, UniqueFd fd,
+  OutputReader(RankContext context, v1::RankOutput::Stream stream, UniqueFd fd,
                std::function<void()> on_end);
   ~OutputReader();
   OutputReader(const OutputReader&) = delete;
@@ -57,11 +110,11 @@ class OutputReader {
   void FlushInTime();
   void Emit(std::string_view piece, bool partial);
 
-  const MonitorContext context_;
+  const RankContext context_;
   const v1::RankOutput::Stream stream_;
   UniqueFd fd_;
   const std::function<void()> on_end_;
-  LogPump pump_;
+  LineSplitter splitter_;
   LineTail tail_;
   std::uint64_t bytes_read_ = 0;
   bool watched_ = false;

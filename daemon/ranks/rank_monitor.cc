@@ -9,7 +9,7 @@
 
 namespace ds::daemon {
 
-RankMonitor::RankMonitor(MonitorContext context, RankProcess process,
+RankMonitor::RankMonitor(RankContext context, RankProcess process,
                          std::chrono::nanoseconds grace, Callbacks callbacks)
     : context_(context),
       process_(std::move(process)),

@@ -17,7 +17,6 @@
 #include <optional>
 
 #include "daemon/logs/link_reader.h"
-#include "daemon/logs/monitor_context.h"
 #include "daemon/logs/output_reader.h"
 #include "daemon/ranks/rank_process.h"
 #include "proto/dsrun.pb.h"
@@ -36,7 +35,7 @@ class RankMonitor {
     std::function<void()> on_ended;
   };
 
-  RankMonitor(MonitorContext context, RankProcess process, std::chrono::nanoseconds grace,
+  RankMonitor(RankContext context, RankProcess process, std::chrono::nanoseconds grace,
               Callbacks callbacks);
   ~RankMonitor();
   RankMonitor(const RankMonitor&) = delete;
@@ -68,7 +67,7 @@ class RankMonitor {
   void MaybeFinish();
   void Finish();
 
-  const MonitorContext context_;
+  const RankContext context_;
   RankProcess process_;
   const Callbacks callbacks_;
   OutputReader stdout_;

@@ -1,4 +1,4 @@
-#include "daemon/logs/log_pump.h"
+#include "daemon/logs/output_reader.h"
 
 #include <gtest/gtest.h>
 
@@ -20,55 +20,55 @@ std::ostream& operator<<(std::ostream& out, const Piece& piece) {
 }
 
 // The pieces that come of feeding `chunks` and finishing.
-std::vector<Piece> Pump(const std::vector<std::string>& chunks, std::size_t max_line = 100) {
+std::vector<Piece> Split(const std::vector<std::string>& chunks, std::size_t max_line = 100) {
   std::vector<Piece> pieces;
-  LogPump pump(
+  LineSplitter splitter(
       [&](std::string_view text, bool partial) {
         pieces.push_back({std::string(text), partial});
       },
       max_line);
-  for (const std::string& chunk : chunks) pump.Feed(chunk);
-  pump.Flush();
+  for (const std::string& chunk : chunks) splitter.Feed(chunk);
+  splitter.Flush();
   return pieces;
 }
 
 using Pieces = std::vector<Piece>;
 
-TEST(LogPumpTest, LinesOfOneChunkAreOnePiece) {
-  EXPECT_EQ(Pump({"a\nb\nc\n"}), Pieces({{"a\nb\nc\n"}}));
+TEST(LineSplitterTest, LinesOfOneChunkAreOnePiece) {
+  EXPECT_EQ(Split({"a\nb\nc\n"}), Pieces({{"a\nb\nc\n"}}));
 }
 
-TEST(LogPumpTest, ALineIsHeldUntilItsEnd) {
-  EXPECT_EQ(Pump({"a\nb", "c", "d\ne\n"}), Pieces({{"a\n"}, {"bcd\ne\n"}}));
+TEST(LineSplitterTest, ALineIsHeldUntilItsEnd) {
+  EXPECT_EQ(Split({"a\nb", "c", "d\ne\n"}), Pieces({{"a\n"}, {"bcd\ne\n"}}));
 }
 
-TEST(LogPumpTest, AnUnfinishedLastLineIsPartial) {
-  EXPECT_EQ(Pump({"a\nb"}), Pieces({{"a\n"}, {"b", true}}));
+TEST(LineSplitterTest, AnUnfinishedLastLineIsPartial) {
+  EXPECT_EQ(Split({"a\nb"}), Pieces({{"a\n"}, {"b", true}}));
 }
 
-TEST(LogPumpTest, NothingComesOfNothing) {
-  EXPECT_EQ(Pump({}), Pieces());
-  EXPECT_EQ(Pump({"", ""}), Pieces());
+TEST(LineSplitterTest, NothingComesOfNothing) {
+  EXPECT_EQ(Split({}), Pieces());
+  EXPECT_EQ(Split({"", ""}), Pieces());
 }
 
-TEST(LogPumpTest, AProgressBarIsPassedOnAsItMoves) {
-  EXPECT_EQ(Pump({"\r1%", "\r2%", "\r3%\n"}), Pieces({{"\r"}, {"1%\r"}, {"2%\r3%\n"}}));
+TEST(LineSplitterTest, AProgressBarIsPassedOnAsItMoves) {
+  EXPECT_EQ(Split({"\r1%", "\r2%", "\r3%\n"}), Pieces({{"\r"}, {"1%\r"}, {"2%\r3%\n"}}));
 }
 
-TEST(LogPumpTest, ACarriageReturnBeforeANewlineIsNoEnd) {
-  EXPECT_EQ(Pump({"a\r", "\nb\r\n"}), Pieces({{"a\r\nb\r\n"}}));
-  EXPECT_EQ(Pump({"a\r", "b\n"}), Pieces({{"a\rb\n"}}));
-  EXPECT_EQ(Pump({"a\r", "b", "\n"}), Pieces({{"a\r"}, {"b\n"}}));
+TEST(LineSplitterTest, ACarriageReturnBeforeANewlineIsNoEnd) {
+  EXPECT_EQ(Split({"a\r", "\nb\r\n"}), Pieces({{"a\r\nb\r\n"}}));
+  EXPECT_EQ(Split({"a\r", "b\n"}), Pieces({{"a\rb\n"}}));
+  EXPECT_EQ(Split({"a\r", "b", "\n"}), Pieces({{"a\r"}, {"b\n"}}));
 }
 
-TEST(LogPumpTest, ALineBeyondTheLimitIsCut) {
-  EXPECT_EQ(Pump({"abcdefgh\n"}, 4), Pieces({{"abcdefgh\n"}})) << "it needs no holding";
-  EXPECT_EQ(Pump({"abc", "defgh", "i\n"}, 4), Pieces({{"abcd", true}, {"efghi\n"}}));
+TEST(LineSplitterTest, ALineBeyondTheLimitIsCut) {
+  EXPECT_EQ(Split({"abcdefgh\n"}, 4), Pieces({{"abcdefgh\n"}})) << "it needs no holding";
+  EXPECT_EQ(Split({"abc", "defgh", "i\n"}, 4), Pieces({{"abcd", true}, {"efghi\n"}}));
 }
 
 // Whatever the chunks, nothing is lost, nothing is added, and only partial pieces end inside a
 // line.
-TEST(LogPumpTest, ThePiecesAreTheStream) {
+TEST(LineSplitterTest, ThePiecesAreTheStream) {
   std::mt19937 random(1);
   const auto below = [&](unsigned n) { return random() % n; };
   for (int round = 0; round < 2000; ++round) {
@@ -81,7 +81,7 @@ TEST(LogPumpTest, ThePiecesAreTheStream) {
       chunks.back().push_back(c);
     }
     std::string joined;
-    for (const Piece& piece : Pump(chunks, 1 + below(8))) {
+    for (const Piece& piece : Split(chunks, 1 + below(8))) {
       joined += piece.text;
       ASSERT_FALSE(piece.text.empty());
       if (!piece.partial) {
