@@ -2,17 +2,62 @@
 
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <linux/futex.h>
+#include <linux/sched.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 
-#include "daemon/ranks/raw_syscall.h"
+#if defined(__SANITIZE_THREAD__)
+// ThreadSanitizer's own clone() takes the child for a fork. As it shares our memory, that would
+// stop the sanitizer from seeing what the starting thread does from then on.
+extern "C" int __clone(int (*)(void*), void*, int, void*, ...);
+#endif
 
 namespace ds::daemon {
 namespace {
+
+// Code of the child is not instrumented: its thread-local storage is the starting thread's.
+#define DS_CHILD_CODE __attribute__((no_sanitize("address", "thread", "undefined")))
+
+// A system call that does not touch errno. Returns what the kernel does: -errno on failure.
+#if defined(__x86_64__)
+DS_CHILD_CODE long RawSyscall(long number, long a = 0, long b = 0, long c = 0, long d = 0,
+                              long e = 0) {
+  register long fourth asm("r10") = d;
+  register long fifth asm("r8") = e;
+  asm volatile("syscall"
+               : "+a"(number)
+               : "D"(a), "S"(b), "d"(c), "r"(fourth), "r"(fifth)
+               : "rcx", "r11", "memory");
+  return number;
+}
+#elif defined(__aarch64__)
+DS_CHILD_CODE long RawSyscall(long number, long a = 0, long b = 0, long c = 0, long d = 0,
+                              long e = 0) {
+  register long which asm("x8") = number;
+  register long first asm("x0") = a;
+  register long second asm("x1") = b;
+  register long third asm("x2") = c;
+  register long fourth asm("x3") = d;
+  register long fifth asm("x4") = e;
+  asm volatile("svc #0"
+               : "+r"(first)
+               : "r"(which), "r"(second), "r"(third), "r"(fourth), "r"(fifth)
+               : "memory");
+  return first;
+}
+#else
+#error "RawSyscall knows x86-64 and AArch64 only"
+#endif
+
+// Makes an argument of a pointer.
+DS_CHILD_CODE long ToWord(const volatile void* pointer) { return reinterpret_cast<long>(pointer); }
 
 constexpr int kLastSignal = 64;
 
@@ -41,18 +86,18 @@ DS_CHILD_CODE void ResetSignals() {
     unsigned long zero[8];  // SIG_DFL, no flags, empty mask in the kernel's layout
   } const standard{};
   for (int signal = 1; signal <= kLastSignal; ++signal) {
-    RawSyscall(SYS_rt_sigaction, signal, AddressOf(&standard), 0, sizeof(unsigned long));
+    RawSyscall(SYS_rt_sigaction, signal, ToWord(&standard), 0, sizeof(unsigned long));
   }
   const unsigned long none = 0;
-  RawSyscall(SYS_rt_sigprocmask, SIG_SETMASK, AddressOf(&none), 0, sizeof(none));
+  RawSyscall(SYS_rt_sigprocmask, SIG_SETMASK, ToWord(&none), 0, sizeof(none));
 }
 
 // The kernel takes a set of which it allows only some and leaves the others out without a word.
 DS_CHILD_CODE long BindToCores(const cpu_set_t& cores) {
-  long result = RawSyscall(SYS_sched_setaffinity, 0, sizeof(cores), AddressOf(&cores));
+  long result = RawSyscall(SYS_sched_setaffinity, 0, sizeof(cores), ToWord(&cores));
   if (result < 0) return result;
   cpu_set_t bound{};
-  result = RawSyscall(SYS_sched_getaffinity, 0, sizeof(bound), AddressOf(&bound));
+  result = RawSyscall(SYS_sched_getaffinity, 0, sizeof(bound), ToWord(&bound));
   if (result < 0) return result;
   for (std::size_t i = 0; i < sizeof(bound.__bits) / sizeof(bound.__bits[0]); ++i) {
     if (bound.__bits[i] != cores.__bits[i]) return -EINVAL;
@@ -63,14 +108,14 @@ DS_CHILD_CODE long BindToCores(const cpu_set_t& cores) {
 DS_CHILD_CODE long SetLimits(const RankChild& child) {
   for (std::size_t i = 0; i < child.limit_count; ++i) {
     const RankLimit& limit = child.limits[i];
-    const long result = RawSyscall(SYS_prlimit64, 0, limit.resource, AddressOf(&limit.amounts), 0);
+    const long result = RawSyscall(SYS_prlimit64, 0, limit.resource, ToWord(&limit.amounts), 0);
     if (result < 0) return result;
   }
   return 0;
 }
 
 // A session of its own, and an end with the daemon's.
-DS_CHILD_CODE long LeaveAlone(const RankChild& child) {
+DS_CHILD_CODE long BeginSession(const RankChild& child) {
   if (const long result = RawSyscall(SYS_setsid); result < 0) return result;
   if (const long result = RawSyscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL); result < 0) {
     return result;
@@ -81,29 +126,27 @@ DS_CHILD_CODE long LeaveAlone(const RankChild& child) {
 
 // The step that failed, with -errno in `result`; does not return otherwise.
 DS_CHILD_CODE ChildStep PrepareAndExecute(const RankChild& child, long* result) {
-  if ((*result = LeaveAlone(child)) < 0) return ChildStep::kSession;
+  if ((*result = BeginSession(child)) < 0) return ChildStep::kSession;
   if ((*result = SetUpDescriptors(child)) < 0) return ChildStep::kDescriptors;
   if (child.working_directory != nullptr &&
-      (*result = RawSyscall(SYS_chdir, AddressOf(child.working_directory))) < 0) {
+      (*result = RawSyscall(SYS_chdir, ToWord(child.working_directory))) < 0) {
     return ChildStep::kWorkingDirectory;
   }
   if (child.cores != nullptr && (*result = BindToCores(*child.cores)) < 0) {
     return ChildStep::kCores;
   }
   if (child.memory_mode != MPOL_DEFAULT &&
-      (*result = RawSyscall(SYS_set_mempolicy, child.memory_mode, AddressOf(&child.memory_nodes),
+      (*result = RawSyscall(SYS_set_mempolicy, child.memory_mode, ToWord(&child.memory_nodes),
                             kMaxMemoryNodes)) < 0) {
     return ChildStep::kMemory;
   }
   if (child.umask != nullptr) RawSyscall(SYS_umask, *child.umask);
   if ((*result = SetLimits(child)) < 0) return ChildStep::kLimits;
   ResetSignals();
-  *result = RawSyscall(SYS_execve, AddressOf(child.executable), AddressOf(child.argv),
-                       AddressOf(child.environment));
+  *result = RawSyscall(SYS_execve, ToWord(child.executable), ToWord(child.argv),
+                       ToWord(child.environment));
   return ChildStep::kExecute;
 }
-
-}  // namespace
 
 DS_CHILD_CODE int RunRankChild(void* rank_child) {
   auto* child = static_cast<RankChild*>(rank_child);
@@ -113,6 +156,100 @@ DS_CHILD_CODE int RunRankChild(void* rank_child) {
   child->failed_step = failed;
   RawSyscall(SYS_exit_group, 127);
   return 127;
+}
+
+#if defined(__SANITIZE_THREAD__)
+constexpr auto kClone = __clone;
+#else
+constexpr auto kClone = ::clone;
+#endif
+
+// Of code that only makes system calls.
+constexpr std::size_t kStackBytes = 16 * 1024;
+// CLONE_CHILD_CLEARTID: the kernel clears a number of ours when the child leaves our memory.
+constexpr std::uint64_t kFlags = CLONE_VM | CLONE_PIDFD | CLONE_CHILD_CLEARTID;
+
+#if defined(__x86_64__) && defined(CLONE_INTO_CGROUP)
+// clone3 on a stack of its own. glibc has no wrapper, and its syscall() would return in the child
+// on a stack without a caller. Returns the pid or -errno.
+long CloneIntoCgroup(clone_args* arguments, int (*main)(void*), void* argument) {
+  long result = SYS_clone3;
+  asm volatile(
+      "syscall\n\t"
+      "test %%rax, %%rax\n\t"
+      "jnz 1f\n\t"
+      "mov %[argument], %%rdi\n\t"
+      "call *%[main]\n\t"
+      "hlt\n"  // main does not return
+      "1:"
+      : "+a"(result)
+      : "D"(arguments), "S"(sizeof(*arguments)), [main] "r"(main), [argument] "r"(argument)
+      : "rcx", "r11", "memory");
+  return result;
+}
+#else
+long CloneIntoCgroup(clone_args*, int (*)(void*), void*) { return -ENOSYS; }
+#endif
+
+// Blocks every signal of the calling thread, and so of the children it starts.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<ClonedChild>> ClonedChild::Start(RankChild* rank, int cgroup) {
+  std::unique_ptr<ClonedChild> child(new ClonedChild());
+  DS_RETURN_IF_ERROR(child->Clone(rank, cgroup));
+  return child;
+}
+
+// Not zeroed: most of a stack is never touched.
+ClonedChild::ClonedChild() : stack_(new std::byte[kStackBytes]) {}
+
+Status ClonedChild::Clone(RankChild* rank, int cgroup) {
+  const SignalsBlocked blocked;
+  int pidfd = -1;
+  if (cgroup >= 0) {
+    clone_args arguments{};
+    arguments.flags = kFlags | CLONE_INTO_CGROUP;
+    arguments.pidfd = reinterpret_cast<std::uintptr_t>(&pidfd);
+    arguments.child_tid = reinterpret_cast<std::uintptr_t>(&shares_memory_);
+    arguments.exit_signal = SIGCHLD;
+    arguments.stack = reinterpret_cast<std::uintptr_t>(stack_.get());
+    arguments.stack_size = kStackBytes;
+    arguments.cgroup = static_cast<std::uint64_t>(cgroup);
+    pid_ = static_cast<pid_t>(CloneIntoCgroup(&arguments, RunRankChild, rank));
+  }
+  if (pid_ < 0) {
+    pid_ = kClone(RunRankChild, stack_.get() + kStackBytes, static_cast<int>(kFlags) | SIGCHLD,
+                  rank, &pidfd, nullptr, &shares_memory_);
+  }
+  if (pid_ < 0) {
+    shares_memory_ = 0;
+    return ErrnoError(errno, "cannot start a process");
+  }
+  pidfd_.Reset(pidfd);
+  return OkStatus();
+}
+
+void ClonedChild::AwaitLeaving() {
+  static_assert(sizeof(shares_memory_) == sizeof(int));
+  while (const int value = shares_memory_.load()) {
+    // Returns at once when the kernel has cleared it meanwhile.
+    ::syscall(SYS_futex, &shares_memory_, FUTEX_WAIT, value, nullptr, nullptr, 0);
+  }
 }
 
 }  // namespace ds::daemon

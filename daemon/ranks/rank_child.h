@@ -1,8 +1,14 @@
 #pragma once
 
 // RankChild: what the process of a rank does between clone and execve, and where it says what did
-// not work. Everything pointed to belongs to the daemon and stays as it is until the child has left
-// its memory (cloned_child.h).
+// not work. ClonedChild: that process, plus a pidfd, plus a place in a control group.
+//
+// The child shares this process's memory, thread-local storage included, until its execve or end,
+// as after vfork. Unlike after vfork the caller goes on at once, so that many children can be on
+// their way together. The child's code may therefore only make system calls, and not through
+// anything that touches errno. No handler of ours runs in it: every signal is blocked.
+//
+// Threads: one at a time; the child's parent-death signal is tied to the one that starts it.
 
 #include <linux/mempolicy.h>
 #include <sched.h>
@@ -10,8 +16,13 @@
 #include <sys/types.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+
+#include "runtime/base/status.h"
+#include "runtime/base/unique_fd.h"
 
 namespace ds::daemon {
 
@@ -38,6 +49,8 @@ enum class ChildStep {
   kExecute
 };
 
+// Its fields point to what belongs to the daemon and stays as it is until the child has left its
+// memory.
 struct RankChild {
   const char* executable = nullptr;
   char* const* argv = nullptr;
@@ -56,7 +69,30 @@ struct RankChild {
   int failed_errno = 0;
 };
 
-// ClonedChild runs it; `rank_child` is a RankChild.
-int RunRankChild(void* rank_child);
+class ClonedChild {
+ public:
+  // `rank` stays where it is until the child has left. `cgroup` is an open folder of a v2 control
+  // group where the child begins; -1, or a kernel that refuses it (before 5.7, a threaded group),
+  // leaves it in this process's.
+  static StatusOr<std::unique_ptr<ClonedChild>> Start(RankChild* rank, int cgroup);
+  ~ClonedChild() { AwaitLeaving(); }
+  ClonedChild(const ClonedChild&) = delete;
+  ClonedChild& operator=(const ClonedChild&) = delete;
+
+  pid_t pid() const { return pid_; }
+  UniqueFd TakePidfd() { return std::move(pidfd_); }
+
+  // Returns when the child no longer shares this memory: it is past execve, or has ended.
+  void AwaitLeaving();
+
+ private:
+  ClonedChild();
+  Status Clone(RankChild* rank, int cgroup);
+
+  const std::unique_ptr<std::byte[]> stack_;
+  std::atomic<int> shares_memory_{1};  // cleared by the kernel, which then wakes a futex here
+  pid_t pid_ = -1;
+  UniqueFd pidfd_;
+};
 
 }  // namespace ds::daemon

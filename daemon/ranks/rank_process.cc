@@ -11,7 +11,6 @@
 #include <memory>
 #include <utility>
 
-#include "daemon/ranks/cloned_child.h"
 #include "daemon/ranks/start_error.h"
 #include "runtime/process/unix_socket.h"
 
@@ -151,7 +150,7 @@ Status RankProcess::Starting::Clone(int cgroup) {
   child_.output = output.theirs.get();
   child_.error = error.theirs.get();
   child_.link = link.theirs.get();
-  DS_ASSIGN_OR_RETURN(clone_, ClonedChild::Start(RunRankChild, &child_, cgroup));
+  DS_ASSIGN_OR_RETURN(clone_, ClonedChild::Start(&child_, cgroup));
   process_.pid_ = clone_->pid();
   process_.pidfd_ = clone_->TakePidfd();
   process_.stdin_ = std::move(input.ours);
