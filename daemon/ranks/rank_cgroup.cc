@@ -3,18 +3,19 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/types.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <fstream>
+#include <sstream>
 #include <string_view>
 #include <system_error>
 #include <utility>
-
-#include "daemon/host/owner_mark.h"
 
 namespace ds::daemon {
 namespace {
@@ -24,6 +25,33 @@ namespace fs = std::filesystem;
 constexpr std::string_view kPrefix = "dsrun-";
 constexpr char kOwnerAttribute[] = "user.dsrun.owner";
 constexpr std::size_t kLongestMark = 256;
+
+std::string ReadBootId() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(file, id);
+  return id;
+}
+
+// When the process was started, in ticks since the boot; 0 when it does not live. One that nobody
+// has reaped yet does not.
+std::uint64_t ReadStart(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string stat;
+  std::getline(file, stat);
+  // "PID (NAME) STATE ..."; the name may hold anything. The start is the 22nd word.
+  const std::size_t name_end = stat.rfind(')');
+  if (name_end == std::string::npos) return 0;
+  std::istringstream rest(stat.substr(name_end + 1));
+  std::string word;
+  rest >> word;
+  if (word == "Z" || word == "X") return 0;
+  constexpr int kWordsBetween = 18;
+  for (int i = 0; i < kWordsBetween; ++i) rest >> word;
+  std::uint64_t start = 0;
+  rest >> start;
+  return start;
+}
 
 UniqueFd OpenFolder(const fs::path& path) {
   return UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -52,10 +80,26 @@ bool IsAbandoned(const UniqueFd& folder) {
 
 }  // namespace
 
+std::string MakeOwnMark() {
+  const std::string boot = ReadBootId();
+  const std::uint64_t start = ReadStart(::getpid());
+  if (boot.empty() || start == 0) return "";
+  return boot + " " + std::to_string(::getpid()) + " " + std::to_string(start);
+}
+
+bool OwnerIsGone(std::string_view mark) {
+  std::istringstream words{std::string(mark)};
+  std::string boot, behind;
+  pid_t pid = 0;
+  std::uint64_t start = 0;
+  if (!(words >> boot >> pid >> start) || words >> behind || pid <= 0 || start == 0) return false;
+  return boot == ReadBootId() && ReadStart(pid) != start;
+}
+
 StatusOr<std::unique_ptr<RankCgroup>> RankCgroup::Create(const fs::path& parent,
                                                          const std::string& name) {
   if (parent.empty()) return NotFoundError("this host has no v2 control groups");
-  const std::string mark = OwnMark();
+  const std::string mark = MakeOwnMark();
   if (mark.empty()) return NotFoundError("/proc does not say when this process was started");
   RemoveAbandoned(parent);
   const fs::path path = parent / (std::string(kPrefix) + name);

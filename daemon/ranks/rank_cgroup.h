@@ -4,10 +4,10 @@
 // be killed at once and nothing can slip out: not by a session of its own, not by forking faster
 // than somebody kills.
 //
-// A group says whose it is, in an extended attribute (host/owner_mark.h), and its daemon holds a
-// lock on it. One whose daemon is provably gone is ended and removed, by that daemon's guardian
-// (job/guardian.h) or by the next daemon that makes a group beside it. Without that proof a group
-// is somebody else's, whatever it is called.
+// A group says whose it is, in an extended attribute, and its daemon holds a lock on it. One whose
+// daemon is provably gone is ended and removed, by that daemon's guardian (job/guardian.h) or by
+// the next daemon that makes a group beside it. Without that proof a group is somebody else's,
+// whatever it is called.
 //
 // There is none where a group may not be made or marked (no v2, no permission); process groups and
 // the daemon being everybody's subreaper do the same, with more rounds.
@@ -17,11 +17,21 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
 
 namespace ds::daemon {
+
+// Names this process for good, so that what it has made can be told from what others have made, and
+// later whether it has ended: "BOOT PID START", the boot it lives in, its pid, and when it was
+// started. Pids are used again; the three together are not. "" where /proc does not say.
+std::string MakeOwnMark();
+
+// The process that `mark` names lived in this boot and has ended. False for everything that is not
+// a mark: what nobody can prove to be ours is not.
+bool OwnerIsGone(std::string_view mark);
 
 class RankCgroup {
  public:

@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <string>
 
-#include "daemon/host/owner_mark.h"
 #include "tests/support/program.h"
 
 namespace ds::daemon {
@@ -33,7 +32,7 @@ Dead MakeDead() {
   if (::pipe(ends.data()) != 0) return {};
   Dead dead{.pid = ::fork()};
   if (dead.pid == 0) {
-    const std::string mark = OwnMark();
+    const std::string mark = MakeOwnMark();
     ::_exit(::write(ends[1], mark.data(), mark.size()) > 0 ? 0 : 1);
   }
   ::close(ends[1]);
@@ -53,8 +52,8 @@ std::string MarkOfTheDead() {
 }
 
 TEST(OwnerMarkTest, ALivingOwnerIsNotGone) {
-  EXPECT_NE(OwnMark(), "");
-  EXPECT_FALSE(OwnerIsGone(OwnMark()));
+  EXPECT_NE(MakeOwnMark(), "");
+  EXPECT_FALSE(OwnerIsGone(MakeOwnMark()));
 }
 
 TEST(OwnerMarkTest, ADeadOneIs) { EXPECT_TRUE(OwnerIsGone(MarkOfTheDead())); }
@@ -66,7 +65,7 @@ TEST(OwnerMarkTest, SoIsOneThatNobodyHasReaped) {
 }
 
 TEST(OwnerMarkTest, ItsNumberMayBeAnothersByNow) {
-  const std::string own = OwnMark();
+  const std::string own = MakeOwnMark();
   const std::size_t start = own.rfind(' ') + 1;
   const std::string before = std::to_string(std::stoull(own.substr(start)) - 1);
   EXPECT_TRUE(OwnerIsGone(own.substr(0, start) + before));
@@ -107,7 +106,7 @@ TEST_F(RankCgroupTest, IsMadeMarkedAndRemoved) {
   std::array<char, 256> mark{};
   const ssize_t size = ::getxattr((*group)->path().c_str(), kOwner, mark.data(), mark.size());
   ASSERT_GT(size, 0);
-  EXPECT_EQ(std::string(mark.data(), static_cast<std::size_t>(size)), OwnMark());
+  EXPECT_EQ(std::string(mark.data(), static_cast<std::size_t>(size)), MakeOwnMark());
   (*group)->KillAll();  // nobody
   EXPECT_FALSE(RankCgroup::Create(parent(), "job").ok()) << "one of that name is in use";
   group->reset();
@@ -117,7 +116,7 @@ TEST_F(RankCgroupTest, IsMadeMarkedAndRemoved) {
 TEST_F(RankCgroupTest, OnlyThoseOfDeadDaemonsAreRemoved) {
   MakeGroup("dsrun-left", MarkOfTheDead());
   MakeGroup("of-another-name", MarkOfTheDead());
-  MakeGroup("dsrun-alive", OwnMark());
+  MakeGroup("dsrun-alive", MakeOwnMark());
   MakeGroup("dsrun-of-another-boot", "0" + MarkOfTheDead());
   fs::create_directories(parent() / "dsrun-my-experiment-limits");
   fs::create_directory_symlink(parent() / "dsrun-left", parent() / "link");
