@@ -15,7 +15,6 @@
 #include "daemon/job/guardian.h"
 #include "daemon/job/supervisor.h"
 #include "daemon/loop/event_loop.h"
-#include "daemon/loop/loop_signals.h"
 #include "daemon/network/daemon_service.h"
 #include "daemon/network/network_daemon.h"
 #include "daemon/network/rpc_server.h"

@@ -1,6 +1,8 @@
 #include "daemon/job/supervisor.h"
 
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -9,9 +11,7 @@
 #include <limits>
 #include <utility>
 
-#include "daemon/host/host_probe.h"
 #include "daemon/host/orphans.h"
-#include "daemon/loop/loop_signals.h"
 #include "daemon/ranks/preflight.h"
 #include "daemon/ranks/start_error.h"
 #include "runtime/base/clock.h"
@@ -27,6 +27,12 @@ Status CheckProtocol(const v1::PrepareRequest& request, const std::string& host)
       "dsrun " + request.dsrun_version() + " speaks protocol " +
       std::to_string(request.protocol_version()) + ", dsrund " DS_VERSION " on " + host +
       " protocol " + std::to_string(v1::PROTOCOL_CURRENT) + "; install the same version of both");
+}
+
+// Containers that forbid the choice of memory nodes forbid the question too.
+bool MayChooseMemory() {
+  int mode = 0;
+  return ::syscall(SYS_get_mempolicy, &mode, nullptr, 0, nullptr, 0) == 0;
 }
 
 void DescribeCores(v1::PrepareResponse* response) {

@@ -2,12 +2,36 @@
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/signalfd.h>
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <utility>
 
 namespace ds::daemon {
+namespace {
+
+sigset_t MakeSignalSet() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
+  return set;
+}
+
+}  // namespace
+
+void BlockLoopSignals() {
+  const sigset_t set = MakeSignalSet();
+  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+StatusOr<UniqueFd> OpenLoopSignals() {
+  const sigset_t set = MakeSignalSet();
+  UniqueFd signals(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!signals.valid()) return ErrnoError(errno, "signalfd");
+  return signals;
+}
 
 StatusOr<std::unique_ptr<EventLoop>> EventLoop::Create() {
   UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));

@@ -22,6 +22,14 @@
 
 namespace ds::daemon {
 
+// Lets the signals that a daemon handles in its loop, those that tell it to end (SIGTERM, SIGINT,
+// SIGHUP) and SIGCHLD, arrive at descriptors of OpenLoopSignals only. Holds for the calling thread
+// and for those it starts from now on.
+void BlockLoopSignals();
+
+// A signalfd of them, non-blocking and closed on exec.
+StatusOr<UniqueFd> OpenLoopSignals();
+
 class EventLoop {
  public:
   using Handler = std::function<void()>;

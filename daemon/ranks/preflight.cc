@@ -1,6 +1,8 @@
 #include "daemon/ranks/preflight.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <array>
@@ -12,8 +14,10 @@
 
 #include "daemon/host/needed_libraries.h"
 #include "daemon/ranks/rank_env.h"
+#include "runtime/base/files.h"
 #include "runtime/base/parse_number.h"
 #include "runtime/base/status.h"
+#include "runtime/process/cpu_topology.h"
 
 namespace ds::daemon {
 namespace {
@@ -26,6 +30,12 @@ constexpr std::uint64_t kDescriptorsOfDaemon = 64;
 
 // What containers get when nobody asks for more, too little for most jobs.
 constexpr std::uint64_t kSmallSharedMemory = std::uint64_t{64} << 20;
+
+std::optional<std::uint64_t> ReadFreeSharedMemory() {
+  struct statvfs info {};
+  if (::statvfs("/dev/shm", &info) != 0) return std::nullopt;
+  return std::uint64_t{info.f_bavail} * info.f_frsize;
+}
 
 v1::Finding Ok(std::string name, std::string message) {
   return MakeFinding(v1::Finding::OK, std::move(name), std::move(message));
@@ -138,6 +148,18 @@ v1::Finding CheckDevice(const v1::PrepareRequest& request, const HostResources& 
 }
 
 }  // namespace
+
+HostResources ProbeHost() {
+  HostResources facts;
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) == 0) facts.host_name = name.data();
+  facts.cores = static_cast<std::uint32_t>(CountAllowedCpus());
+  facts.gpus = static_cast<std::uint32_t>(CountNumbered("/dev", "nvidia"));
+  facts.shared_memory_free = ReadFreeSharedMemory();
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) facts.open_files_limit = limit.rlim_cur;
+  return facts;
+}
 
 v1::Finding MakeFinding(v1::Finding::Level level, std::string name, std::string message,
                         std::string hint) {

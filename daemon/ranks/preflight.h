@@ -2,19 +2,32 @@
 
 // Preflight: what on this host would stop a job, found before any rank is started.
 //
-// Reads the host, changes nothing. Each check is one function and one finding; a finding that is
-// not OK says what was found and what to do.
+// Reads the host, changes nothing. What is judged is gathered in one place, so that the judgement
+// is tested without the host. Each check is one function and one finding; a finding that is not OK
+// says what was found and what to do.
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "daemon/host/host_probe.h"
 #include "proto/dsrun.pb.h"
 
 namespace ds::daemon {
 
 namespace v1 = ::dsrun::v1;
+
+struct HostResources {
+  std::string host_name;
+  std::uint32_t cores = 0;  // this process may use
+  std::uint32_t gpus = 0;   // NVIDIA device files
+  std::optional<std::uint64_t>
+      shared_memory_free;              // of /dev/shm; none when there is no such folder
+  std::uint64_t open_files_limit = 0;  // soft limit of RLIMIT_NOFILE
+};
+
+HostResources ProbeHost();
 
 struct PreflightContext {
   HostResources facts;

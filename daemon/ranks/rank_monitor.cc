@@ -1,16 +1,29 @@
 #include "daemon/ranks/rank_monitor.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <csignal>
+#include <fstream>
 #include <string>
 #include <utility>
 
-#include "daemon/host/host_probe.h"
-
 namespace ds::daemon {
+namespace {
 
-RankMonitor::RankMonitor(RankContext context, RankProcess process,
-                         std::chrono::nanoseconds grace, Callbacks callbacks)
+// 0 when it cannot be read.
+std::uint64_t ReadResidentBytes(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/statm");
+  std::uint64_t total_pages = 0;
+  std::uint64_t resident_pages = 0;
+  if (!(file >> total_pages >> resident_pages)) return 0;
+  return resident_pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace
+
+RankMonitor::RankMonitor(RankContext context, RankProcess process, std::chrono::nanoseconds grace,
+                         Callbacks callbacks)
     : context_(context),
       process_(std::move(process)),
       callbacks_(std::move(callbacks)),
@@ -123,7 +136,7 @@ void RankMonitor::Finish() {
 v1::RankVital RankMonitor::Vital() const {
   v1::RankVital vital;
   vital.set_rank(context_.rank);
-  vital.set_rss_bytes(ended_ ? 0 : ResidentBytes(pid()));
+  vital.set_rss_bytes(ended_ ? 0 : ReadResidentBytes(pid()));
   return vital;
 }
 

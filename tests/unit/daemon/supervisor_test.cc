@@ -28,12 +28,7 @@ constexpr char kJob[] = "job";
 // The loop has a thread of its own here, where dsrund runs it in main.
 class SupervisorTest : public ::testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    sigset_t set;
-    sigemptyset(&set);
-    for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
-    ASSERT_EQ(::pthread_sigmask(SIG_BLOCK, &set, nullptr), 0);
-  }
+  static void SetUpTestSuite() { BlockLoopSignals(); }
 
   void SetUp() override {
     std::array<int, 2> ends;
