@@ -13,7 +13,6 @@
 
 #include "daemon/host/orphans.h"
 #include "daemon/ranks/preflight.h"
-#include "daemon/ranks/start_error.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/process/cpu_topology.h"
@@ -50,6 +49,12 @@ void DescribeCores(v1::PrepareResponse* response) {
 }
 
 }  // namespace
+
+Status MakeRefusal(const Status& error) {
+  const bool like_silence =
+      error.code() == StatusCode::kUnavailable || error.code() == StatusCode::kDeadlineExceeded;
+  return like_silence ? FailedPreconditionError(error.message()) : error;
+}
 
 StatusOr<std::chrono::nanoseconds> LeaseFromSeconds(double seconds) {
   constexpr double kShortest = 0.05;
@@ -211,11 +216,11 @@ StatusOr<v1::LaunchResponse> Supervisor::Launch(const v1::LaunchRequest& request
                               .evidence = &evidence_,
                               .on_ranks_ended = [this] { OnRanksEnded(); }};
   auto created = Generation::Create(loop_, request, std::move(options));
-  if (!created.ok()) return AsRefusal(created.status());
+  if (!created.ok()) return MakeRefusal(created.status());
   if (const Status started = (*created)->Start(request); !started.ok()) {
     refused_ = std::move(created).value();
     EndRefusedWhenAlone();
-    return AsRefusal(started);
+    return MakeRefusal(started);
   }
   generation_ = std::move(created).value();
   ScheduleHeartbeat();

@@ -40,6 +40,11 @@ struct SupervisorOptions {
   bool survives_hangup = false;  // SIGHUP means nothing: the session it was started in may end
 };
 
+// An error of Launch as the controller gets it. UNAVAILABLE and DEADLINE_EXCEEDED are gRPC's words
+// for a daemon that did not answer; a file system whose server is not reached has the same ones,
+// and must not be taken for a lost daemon.
+Status MakeRefusal(const Status& error);
+
 // The duration of a lease. kInvalidArgument when it is not a number of seconds from 0.05 to a day.
 StatusOr<std::chrono::nanoseconds> LeaseFromSeconds(double seconds);
 

@@ -91,10 +91,4 @@ Status StartError(const RankChild& child, const RankCommand& command) {
   return ErrnoError(child.failed_errno, "setting up the process of " + command.executable);
 }
 
-Status AsRefusal(const Status& error) {
-  const bool like_silence =
-      error.code() == StatusCode::kUnavailable || error.code() == StatusCode::kDeadlineExceeded;
-  return like_silence ? FailedPreconditionError(error.message()) : error;
-}
-
 }  // namespace ds::daemon

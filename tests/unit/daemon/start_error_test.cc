@@ -44,14 +44,5 @@ TEST(StartErrorTest, WhatIsMissingBehindAFileThatIsThereIsNamed) {
   EXPECT_EQ(ExecuteError("", ENOEXEC).find("ELF"), std::string::npos);
 }
 
-TEST(StartErrorTest, AFileSystemThatDoesNotAnswerIsNoDaemonThatDoesNot) {
-  for (const int error : {ETIMEDOUT, EHOSTUNREACH, ENETUNREACH, ECONNREFUSED}) {
-    const Status refusal = AsRefusal(ErrnoError(error, "program 'x'"));
-    EXPECT_EQ(refusal.code(), StatusCode::kFailedPrecondition) << error;
-    EXPECT_EQ(refusal.message(), ErrnoError(error, "program 'x'").message());
-  }
-  EXPECT_EQ(AsRefusal(NotFoundError("x")).code(), StatusCode::kNotFound);
-}
-
 }  // namespace
 }  // namespace ds::daemon

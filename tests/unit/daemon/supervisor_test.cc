@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <string>
 #include <thread>
@@ -155,6 +156,15 @@ TEST_F(SupervisorTest, AnotherProtocolIsNamed) {
   EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_NE(status.error_message().find("dsrun 9.9.9 speaks protocol 99"), std::string::npos)
       << status.error_message();
+}
+
+TEST(MakeRefusalTest, AFileSystemThatDoesNotAnswerIsNoDaemonThatDoesNot) {
+  for (const int error : {ETIMEDOUT, EHOSTUNREACH, ENETUNREACH, ECONNREFUSED}) {
+    const Status refusal = MakeRefusal(ErrnoError(error, "program 'x'"));
+    EXPECT_EQ(refusal.code(), StatusCode::kFailedPrecondition) << error;
+    EXPECT_EQ(refusal.message(), ErrnoError(error, "program 'x'").message());
+  }
+  EXPECT_EQ(MakeRefusal(NotFoundError("x")).code(), StatusCode::kNotFound);
 }
 
 }  // namespace
