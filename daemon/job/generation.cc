@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <sstream>
 #include <string>
 #include <unordered_set>
 #include <utility>
@@ -39,10 +40,13 @@ Status AddRank(const Status& status, const v1::RankSpec& spec) {
 
 }  // namespace
 
-StatusOr<std::chrono::nanoseconds> GraceFromSeconds(double seconds) {
+StatusOr<std::chrono::nanoseconds> ToDuration(std::string_view field, double seconds,
+                                              double shortest) {
   constexpr double kLongest = 24 * 3600;
-  if (!(seconds >= 0 && seconds <= kLongest)) {
-    return InvalidArgumentError("grace_seconds must be between 0 and 86400");
+  if (!(seconds >= shortest && seconds <= kLongest)) {
+    std::ostringstream message;
+    message << field << " must be between " << shortest << " and " << kLongest;
+    return InvalidArgumentError(message.str());
   }
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
       std::chrono::duration<double>(seconds));
@@ -52,7 +56,7 @@ StatusOr<std::unique_ptr<Generation>> Generation::Create(EventLoop* loop,
                                                          const v1::LaunchRequest& request,
                                                          Options options) {
   if (request.ranks().empty()) return InvalidArgumentError("a launch of no ranks");
-  DS_ASSIGN_OR_RETURN(const auto grace, GraceFromSeconds(request.grace_seconds()));
+  DS_ASSIGN_OR_RETURN(const auto grace, ToDuration("grace_seconds", request.grace_seconds()));
   return std::unique_ptr<Generation>(
       new Generation(loop, request.generation(), grace, std::move(options)));
 }

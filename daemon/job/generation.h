@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "daemon/job/job_directory.h"
@@ -106,8 +107,9 @@ class Generation {
   std::unique_ptr<RankCgroup> cgroup_;  // null where there can be none
 };
 
-// The duration of a request's grace. kInvalidArgument when it is not a number of seconds from 0 to
-// a day.
-StatusOr<std::chrono::nanoseconds> GraceFromSeconds(double seconds);
+// The time that `field` of a request holds. kInvalidArgument when it is not a number of seconds
+// from `shortest` to a day.
+StatusOr<std::chrono::nanoseconds> ToDuration(std::string_view field, double seconds,
+                                              double shortest = 0);
 
 }  // namespace ds::daemon

@@ -56,16 +56,6 @@ Status MakeRefusal(const Status& error) {
   return like_silence ? FailedPreconditionError(error.message()) : error;
 }
 
-StatusOr<std::chrono::nanoseconds> LeaseFromSeconds(double seconds) {
-  constexpr double kShortest = 0.05;
-  constexpr double kLongest = 24 * 3600;
-  if (!(seconds >= kShortest && seconds <= kLongest)) {
-    return InvalidArgumentError("lease_seconds must be between 0.05 and 86400");
-  }
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-      std::chrono::duration<double>(seconds));
-}
-
 StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(EventLoop* loop,
                                                          SupervisorOptions options) {
   std::unique_ptr<Supervisor> supervisor(new Supervisor(loop, std::move(options)));
@@ -231,7 +221,7 @@ StatusOr<v1::LaunchResponse> Supervisor::Launch(const v1::LaunchRequest& request
 
 StatusOr<v1::StopResponse> Supervisor::Stop(const v1::StopRequest& request) {
   DS_RETURN_IF_ERROR(CheckJob(request.job_id()));
-  DS_ASSIGN_OR_RETURN(const auto grace, GraceFromSeconds(request.grace_seconds()));
+  DS_ASSIGN_OR_RETURN(const auto grace, ToDuration("grace_seconds", request.grace_seconds()));
   if (!generation_ || request.generation() > generation_->number()) {
     return NotFoundError("generation " + std::to_string(request.generation()) +
                          " was not launched");

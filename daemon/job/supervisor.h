@@ -45,9 +45,6 @@ struct SupervisorOptions {
 // and must not be taken for a lost daemon.
 Status MakeRefusal(const Status& error);
 
-// The duration of a lease. kInvalidArgument when it is not a number of seconds from 0.05 to a day.
-StatusOr<std::chrono::nanoseconds> LeaseFromSeconds(double seconds);
-
 class Supervisor {
  public:
   // `loop` outlives the supervisor.

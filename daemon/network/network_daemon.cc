@@ -80,8 +80,9 @@ std::string StarterAddress(const std::vector<std::string>& environment) {
 StatusOr<Daemon> Start(const std::string& address, const v1::ListenRequest& request,
                        SupervisorOptions options) {
   constexpr std::chrono::nanoseconds kSlowestHeartbeat = std::chrono::seconds(2);
+  constexpr double kShortestLease = 0.05;
   DS_ASSIGN_OR_RETURN(const std::chrono::nanoseconds lease,
-                      LeaseFromSeconds(request.lease_seconds()));
+                      ToDuration("lease_seconds", request.lease_seconds(), kShortestLease));
   options.lease = lease;
   options.heartbeat_interval = std::min(kSlowestHeartbeat, lease / 4);
   options.survives_hangup = true;

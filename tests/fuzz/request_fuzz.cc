@@ -7,7 +7,6 @@
 #include <string>
 
 #include "daemon/job/generation.h"
-#include "daemon/job/supervisor.h"
 #include "daemon/network/check_credentials.h"
 #include "daemon/ranks/preflight.h"
 #include "daemon/ranks/rank_env.h"
@@ -34,7 +33,7 @@ void TryLaunch(const std::string& bytes) {
     const auto command = ds::daemon::MakeRankCommand(request, i, host);
     if (command.ok()) CheckCommand(*command);
   }
-  static_cast<void>(ds::daemon::GraceFromSeconds(request.grace_seconds()).ok());
+  static_cast<void>(ds::daemon::ToDuration("grace", request.grace_seconds()).ok());
 }
 
 void TryPrepare(const std::string& bytes) {
@@ -48,7 +47,7 @@ void TryListen(const std::string& line) {
   v1::ListenRequest request;
   if (!v1::DecodeLine(line, &request)) return;
   DS_CHECK(v1::DecodeLine(v1::EncodeLine(request), &request));
-  static_cast<void>(ds::daemon::LeaseFromSeconds(request.lease_seconds()).ok());
+  static_cast<void>(ds::daemon::ToDuration("lease", request.lease_seconds(), 1).ok());
   static_cast<void>(ds::daemon::CheckCredentials(request.credentials(), 1'795'000'000).ok());
 }
 
