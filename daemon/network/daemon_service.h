@@ -7,6 +7,8 @@
 // Threads: gRPC's own. Nothing here outlives the loop: the server is shut down after the loop has
 // ended and before it is destroyed.
 
+#include <grpcpp/security/auth_context.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -20,10 +22,15 @@
 
 namespace ds::daemon {
 
+// TLS has verified that a caller holds a certificate of this job's authority; this says whether it
+// is the controller's, and not another host's. kUnauthenticated without a verified certificate,
+// kPermissionDenied when it names somebody else than `expected` (proto/peer_name.h), or more than
+// one. Pure.
+Status CheckCaller(const grpc::AuthContext& caller, const std::string& expected);
+
 class DaemonService final : public v1::Daemon::Service {
  public:
-  // `caller` is the name a caller's certificate must have (auth.h); "" = whoever reaches the
-  // socket.
+  // `caller` is the name that a caller's certificate must have; "" = whoever reaches the socket.
   DaemonService(EventLoop* loop, Supervisor* supervisor, std::string caller = "")
       : loop_(loop), supervisor_(supervisor), caller_(std::move(caller)) {}
 

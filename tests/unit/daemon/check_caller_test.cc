@@ -1,4 +1,4 @@
-#include "daemon/network/auth.h"
+#include "daemon/network/daemon_service.h"
 
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ StatusCode CodeFor(const FakeCaller& caller) {
   return CheckCaller(caller, ::dsrun::v1::ControllerPeerName("job")).code();
 }
 
-TEST(AuthTest, OnlyTheControllerOfThisJobMayCall) {
+TEST(CheckCallerTest, OnlyTheControllerOfThisJobMayCall) {
   EXPECT_EQ(CodeFor(FakeCaller({"controller.job.dsrun"})), StatusCode::kOk);
   EXPECT_EQ(CodeFor(FakeCaller({"controller.job2.dsrun"})), StatusCode::kPermissionDenied);
   EXPECT_EQ(CodeFor(FakeCaller({"daemon-0.job.dsrun"})), StatusCode::kPermissionDenied);
@@ -50,11 +50,11 @@ TEST(AuthTest, OnlyTheControllerOfThisJobMayCall) {
             StatusCode::kPermissionDenied);
 }
 
-TEST(AuthTest, WhoShowsNothingIsNobody) {
+TEST(CheckCallerTest, WhoShowsNothingIsNobody) {
   EXPECT_EQ(CodeFor(FakeCaller({"controller.job.dsrun"}, false)), StatusCode::kUnauthenticated);
 }
 
-TEST(AuthTest, NoJobsNameCanBeMadeToLookLikeAnothersRole) {
+TEST(CheckCallerTest, NoJobsNameCanBeMadeToLookLikeAnothersRole) {
   // A job called "x" and a daemon of a job called "controller.x" or the like.
   EXPECT_NE(::dsrun::v1::DaemonPeerName("controller.x", 0), ::dsrun::v1::ControllerPeerName("x"));
   EXPECT_NE(::dsrun::v1::DaemonPeerName("x", 1), ::dsrun::v1::DaemonPeerName("x", 11));
