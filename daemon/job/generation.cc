@@ -5,13 +5,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <unordered_set>
 #include <utility>
 
 #include "daemon/host/orphans.h"
+#include "runtime/base/files.h"
+#include "runtime/base/unique_fd.h"
 
 namespace ds::daemon {
 namespace {
@@ -19,26 +23,37 @@ namespace {
 // As much as a pipe holds, so that one read empties it.
 constexpr std::size_t kReadBytes = 64 * 1024;
 
-// What a rank has put there is its own, so that nothing is waited for and little is read; "" when
-// there is none.
-std::string ReadErrorFile(const std::string& path) {
-  constexpr off_t kMostBytes = 256 * 1024;
-  const UniqueFd fd(
-      ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC));
-  struct stat info {};
-  if (!fd.valid() || ::fstat(fd.get(), &info) != 0) return "";
-  if (!S_ISREG(info.st_mode) || info.st_size > kMostBytes) return "";
-  std::string content(static_cast<std::size_t>(info.st_size), '\0');
-  const ssize_t got = ::pread(fd.get(), content.data(), content.size(), 0);
-  content.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
-  return content;
+Status WriteJobFile(const std::filesystem::path& folder, const v1::JobFile& file) {
+  const std::string& name = file.name();
+  if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos ||
+      name.find('\0') != std::string::npos) {
+    return InvalidArgumentError("job file '" + name + "': not a plain file name");
+  }
+  const std::string path = (folder / name).string();
+  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!fd.valid()) return ErrnoError(errno, path);
+  return WriteAll(fd.get(), file.content(), path);
 }
 
-Status AddRank(const Status& status, const v1::RankSpec& spec) {
+Status AddContext(const Status& status, const v1::RankSpec& spec) {
   return status.WithContext("rank " + std::to_string(spec.rank()));
 }
 
 }  // namespace
+
+StatusOr<GenerationFiles> GenerationFiles::Create(const std::filesystem::path& parent,
+                                                  const v1::LaunchRequest& request) {
+  const auto path = parent / ("generation-" + std::to_string(request.generation()));
+  if (::mkdir(path.c_str(), 0700) != 0) return ErrnoError(errno, path.string());
+  GenerationFiles files(path);
+  for (const v1::JobFile& file : request.files()) DS_RETURN_IF_ERROR(WriteJobFile(path, file));
+  return files;
+}
+
+GenerationFiles::~GenerationFiles() {
+  std::error_code ignored;  // a rank may have put something there that cannot be removed
+  if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+}
 
 StatusOr<std::chrono::nanoseconds> ToDuration(std::string_view field, double seconds,
                                               double shortest) {
@@ -87,10 +102,10 @@ StatusOr<std::vector<RankCommand>> Generation::MakeCommands(const v1::LaunchRequ
   std::unordered_set<std::uint32_t> seen;
   for (int i = 0; i < request.ranks_size(); ++i) {
     if (!seen.insert(request.ranks(i).rank()).second) {
-      return AddRank(InvalidArgumentError("named twice"), request.ranks(i));
+      return AddContext(InvalidArgumentError("named twice"), request.ranks(i));
     }
     StatusOr<RankCommand> command = MakeRankCommand(request, i, options_.host);
-    if (!command.ok()) return AddRank(command.status(), request.ranks(i));
+    if (!command.ok()) return AddContext(command.status(), request.ranks(i));
     commands.push_back(std::move(command).value());
   }
   return commands;
@@ -106,7 +121,7 @@ void Generation::MakeCgroup(const std::string& job_id) {
 
 Status Generation::StartProcesses(const v1::LaunchRequest& request) {
   // Error files are worth less than the job.
-  StatusOr<JobDirectory> files = JobDirectory::Create(options_.folder, request);
+  StatusOr<GenerationFiles> files = GenerationFiles::Create(options_.folder, request);
   if (!files.ok() && !request.files().empty()) return files.status();
   if (files.ok()) {
     options_.host.job_directory = files->path().string();
@@ -121,16 +136,8 @@ Status Generation::StartProcesses(const v1::LaunchRequest& request) {
       input_ = std::make_shared<RankInput>(std::move(input));
     }
     const RankContext context{loop_, options_.log.get(), buffer_, commands[i].rank};
-    ranks_.push_back(std::make_unique<RankMonitor>(
-        context, std::move(processes[i]), grace_,
-        RankMonitor::Callbacks{
-            [this, error_file = commands[i].error_file](const RankExit& exit, pid_t pid) {
-              v1::RankExited known = OnRankExit(exit, pid);
-              if (exit.failed() && !known.stopping())
-                known.set_error_file(ReadErrorFile(error_file));
-              return known;
-            },
-            [this] { OnRankEnded(); }}));
+    ranks_.push_back(std::make_unique<RankMonitor>(context, std::move(processes[i]),
+                                                   commands[i].error_file, grace_, this));
   }
   return OkStatus();
 }
@@ -205,7 +212,7 @@ void Generation::KillAll() {
   if (cgroup_) cgroup_->KillAll();
 }
 
-v1::RankExited Generation::OnRankExit(const RankExit& exit, pid_t pid) {
+v1::RankExited Generation::OnExit(const RankExit& exit, pid_t pid) {
   const bool stopping = stop_cause_ != v1::STOP_NONE;
   v1::RankExited known;
   if (exit.failed() && !stopping) known = options_.evidence->Collect(exit, pid);
@@ -215,7 +222,7 @@ v1::RankExited Generation::OnRankExit(const RankExit& exit, pid_t pid) {
   return known;
 }
 
-void Generation::OnRankEnded() {
+void Generation::OnEnded() {
   if (--running_ > 0) return;
   if (cgroup_ && !in_grace()) cgroup_->KillAll();
   options_.on_ranks_ended();

@@ -11,14 +11,15 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "daemon/job/job_directory.h"
 #include "daemon/logs/event_log.h"
 #include "daemon/loop/event_loop.h"
 #include "daemon/ranks/evidence_collector.h"
@@ -31,7 +32,27 @@
 
 namespace ds::daemon {
 
-class Generation {
+// The private folder (0700) that holds one generation's files (0600), removed with everything in it
+// when the object goes.
+class GenerationFiles {
+ public:
+  // Makes `parent`/generation-N with the files of `request` in it. A file's name may not hold a slash.
+  static StatusOr<GenerationFiles> Create(const std::filesystem::path& parent,
+                                          const v1::LaunchRequest& request);
+
+  GenerationFiles(GenerationFiles&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  GenerationFiles& operator=(GenerationFiles&&) = delete;
+  ~GenerationFiles();
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  explicit GenerationFiles(std::filesystem::path path) : path_(std::move(path)) {}
+
+  std::filesystem::path path_;
+};
+
+class Generation final : public RankWatcher {
  public:
   struct Options {
     HostContext host;
@@ -50,7 +71,7 @@ class Generation {
   // Once. An error means that every rank has been killed and reaped; what they left behind, killed
   // as far as a control group held it, is to have ended before the generation goes (EndOrphans).
   Status Start(const v1::LaunchRequest& request);
-  ~Generation();
+  ~Generation() override;
   Generation(const Generation&) = delete;
   Generation& operator=(const Generation&) = delete;
 
@@ -87,8 +108,8 @@ class Generation {
   void MakeCgroup(const std::string& job_id);
   Status StartProcesses(const v1::LaunchRequest& request);
   Status StartMonitors();
-  v1::RankExited OnRankExit(const RankExit& exit, pid_t pid);
-  void OnRankEnded();
+  v1::RankExited OnExit(const RankExit& exit, pid_t pid) override;
+  void OnEnded() override;
   int SignalAll(int signal);
   void KillAll();
   void SetKillTimer(EventLoop::TimePoint when);
@@ -97,7 +118,7 @@ class Generation {
   const std::uint32_t number_;
   const std::chrono::nanoseconds grace_;
   Options options_;
-  std::optional<JobDirectory> files_;
+  std::optional<GenerationFiles> files_;
   std::vector<char> buffer_;
   std::vector<std::unique_ptr<RankMonitor>> ranks_;
   std::shared_ptr<RankInput> input_;

@@ -1,5 +1,7 @@
 #include "daemon/ranks/rank_monitor.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,13 +22,29 @@ std::uint64_t ReadResidentBytes(pid_t pid) {
   return resident_pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
+// What a rank has put there is its own, so that nothing is waited for and little is read; "" when
+// there is none.
+std::string ReadErrorFile(const std::string& path) {
+  constexpr off_t kMostBytes = 256 * 1024;
+  const UniqueFd fd(
+      ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC));
+  struct stat info {};
+  if (!fd.valid() || ::fstat(fd.get(), &info) != 0) return "";
+  if (!S_ISREG(info.st_mode) || info.st_size > kMostBytes) return "";
+  std::string content(static_cast<std::size_t>(info.st_size), '\0');
+  const ssize_t got = ::pread(fd.get(), content.data(), content.size(), 0);
+  content.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  return content;
+}
+
 }  // namespace
 
-RankMonitor::RankMonitor(RankContext context, RankProcess process, std::chrono::nanoseconds grace,
-                         Callbacks callbacks)
+RankMonitor::RankMonitor(RankContext context, RankProcess process, std::string error_file,
+                         std::chrono::nanoseconds grace, RankWatcher* watcher)
     : context_(context),
       process_(std::move(process)),
-      callbacks_(std::move(callbacks)),
+      error_file_(std::move(error_file)),
+      watcher_(watcher),
       stdout_(context, v1::RankOutput::STDOUT, process_.TakeStdout(), [this] { MaybeFinish(); }),
       stderr_(context, v1::RankOutput::STDERR, process_.TakeStderr(), [this] { MaybeFinish(); }),
       link_(context, process_.TakeLink()),
@@ -80,7 +98,8 @@ void RankMonitor::Resume() {
 void RankMonitor::OnExit() {
   context_.loop->Remove(process_.pidfd());
   const RankExit exit = process_.PeekExit();
-  exit_ = callbacks_.on_exit(exit, pid());
+  exit_ = watcher_->OnExit(exit, pid());
+  if (exit.failed() && !exit_->stopping()) exit_->set_error_file(ReadErrorFile(error_file_));
   if (killed_ || (!stdout_.open() && !stderr_.open())) return Finish();
   // Its own writes are all in the pipes by now. While the log is full nobody reads them.
   stdout_.Resume();
@@ -130,7 +149,7 @@ void RankMonitor::Finish() {
   }
   exited->set_link_broken(link_.broken());
   context_.log->Append(std::move(event));
-  callbacks_.on_ended();
+  watcher_->OnEnded();
 }
 
 v1::RankVital RankMonitor::Vital() const {

@@ -13,8 +13,8 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <optional>
+#include <string>
 
 #include "daemon/logs/link_reader.h"
 #include "daemon/logs/output_reader.h"
@@ -25,18 +25,22 @@ namespace ds::daemon {
 
 inline constexpr std::chrono::milliseconds kOutputGrace{250};
 
+// RankWatcher watches all ranks of a generation.
+class RankWatcher {
+ public:
+  virtual ~RankWatcher() = default;
+  // The process has ended, its output may not have. Returns what is known about it where all ranks
+  // are: `stopping` and evidence.
+  virtual v1::RankExited OnExit(const RankExit& exit, pid_t pid) = 0;
+  // RankExited has been written and the process's number given back; nothing follows.
+  virtual void OnEnded() = 0;
+};
+
 class RankMonitor {
  public:
-  struct Callbacks {
-    // The process has ended, its output may not have. Returns what the one who watches all ranks
-    // knows about it: `stopping` and evidence.
-    std::function<v1::RankExited(const RankExit&, pid_t)> on_exit;
-    // RankExited has been written and the process's number given back; nothing follows.
-    std::function<void()> on_ended;
-  };
-
-  RankMonitor(RankContext context, RankProcess process, std::chrono::nanoseconds grace,
-              Callbacks callbacks);
+  // `error_file` is that of the rank's command. `watcher` outlives the monitor.
+  RankMonitor(RankContext context, RankProcess process, std::string error_file,
+              std::chrono::nanoseconds grace, RankWatcher* watcher);
   ~RankMonitor();
   RankMonitor(const RankMonitor&) = delete;
   RankMonitor& operator=(const RankMonitor&) = delete;
@@ -69,7 +73,8 @@ class RankMonitor {
 
   const RankContext context_;
   RankProcess process_;
-  const Callbacks callbacks_;
+  const std::string error_file_;
+  RankWatcher* const watcher_;
   OutputReader stdout_;
   OutputReader stderr_;
   LinkReader link_;
