@@ -24,7 +24,7 @@
 #include "daemon/loop/event_loop.h"
 #include "daemon/ranks/evidence_collector.h"
 #include "daemon/ranks/rank_cgroup.h"
-#include "daemon/ranks/rank_env.h"
+#include "daemon/ranks/rank_command.h"
 #include "daemon/ranks/rank_input.h"
 #include "daemon/ranks/rank_monitor.h"
 #include "proto/dsrun.pb.h"

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "daemon/host/needed_libraries.h"
-#include "daemon/ranks/rank_env.h"
+#include "daemon/ranks/rank_command.h"
 #include "runtime/base/files.h"
 #include "runtime/base/parse_number.h"
 #include "runtime/base/status.h"

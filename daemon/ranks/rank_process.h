@@ -12,30 +12,13 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <optional>
-#include <string>
 #include <vector>
 
-#include "daemon/ranks/rank_child.h"
+#include "daemon/ranks/rank_command.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
 
 namespace ds::daemon {
-
-struct RankCommand {
-  std::uint32_t rank = 0;                // names it in errors
-  std::string executable;                // for execve, seen from working_directory
-  std::vector<std::string> argv;         // bytes without NUL
-  std::vector<std::string> environment;  // "NAME=value"
-  std::string working_directory;         // "" = the daemon's
-  std::vector<std::uint32_t> cores;      // empty = not bound
-  int memory_mode = 0;                   // of set_mempolicy(2); MPOL_DEFAULT leaves the daemon's
-  std::vector<std::uint32_t> memory_nodes;
-  std::optional<std::uint32_t> umask;  // none = the daemon's
-  std::vector<RankLimit> limits;
-  std::string error_file;    // where a Python program tells of its exception; "" = nowhere
-  bool takes_input = false;  // through TakeStdin(), else it reads /dev/null
-};
 
 struct RankExit {
   int exit_code = 0;  // when signal is 0

@@ -9,7 +9,7 @@
 #include "daemon/job/generation.h"
 #include "daemon/network/check_credentials.h"
 #include "daemon/ranks/preflight.h"
-#include "daemon/ranks/rank_env.h"
+#include "daemon/ranks/rank_command.h"
 #include "proto/message_line.h"
 #include "runtime/base/check.h"
 

@@ -1,4 +1,4 @@
-#include "daemon/ranks/rank_env.h"
+#include "daemon/ranks/rank_command.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -16,9 +16,9 @@ using Strings = std::vector<std::string>;
 
 constexpr char kErrorFile[] = "TORCHELASTIC_ERROR_FILE=/job/error-0.json";
 
-class RankEnvTest : public ::testing::Test {
+class RankCommandTest : public ::testing::Test {
  protected:
-  RankEnvTest() {
+  RankCommandTest() {
     request_.set_working_directory("/");
     request_.add_ranks()->add_argv("/bin/true");
     host_.environment = {"PATH=/bin", "HOME=/root", "KEPT=1"};
@@ -35,7 +35,7 @@ class RankEnvTest : public ::testing::Test {
   HostContext host_;
 };
 
-TEST_F(RankEnvTest, TheRanksVariablesLieOverTheJobsOverTheDaemons) {
+TEST_F(RankCommandTest, TheRanksVariablesLieOverTheJobsOverTheDaemons) {
   request_.set_inherit_environment(true);
   Set(request_.add_environment(), "HOME", "/job-home");
   Set(request_.add_environment(), "JOB", "1");
@@ -44,24 +44,24 @@ TEST_F(RankEnvTest, TheRanksVariablesLieOverTheJobsOverTheDaemons) {
                                           "PATH=/bin", kErrorFile}));
 }
 
-TEST_F(RankEnvTest, WithoutInheritanceTheDaemonsVariablesAreNotThere) {
+TEST_F(RankCommandTest, WithoutInheritanceTheDaemonsVariablesAreNotThere) {
   Set(request_.add_environment(), "JOB", "1");
   EXPECT_EQ(Make()->environment, Strings({"DSRUN_LINK_FD=3", "JOB=1", kErrorFile}));
 }
 
-TEST_F(RankEnvTest, TheJobDirectoryIsPutIntoArguments) {
+TEST_F(RankCommandTest, TheJobDirectoryIsPutIntoArguments) {
   request_.mutable_ranks(0)->add_argv("@DSRUN_JOB_DIR@/a:@DSRUN_JOB_DIR@/b");
   request_.mutable_ranks(0)->add_argv("@DSRUN_JOB_DIR");
   request_.add_files()->set_name("a");
   EXPECT_EQ(Make()->argv, Strings({"/bin/true", "/job/a:/job/b", "@DSRUN_JOB_DIR"}));
 }
 
-TEST_F(RankEnvTest, AProgramOfTheUsersKeepsTheTextOfTheJobDirectory) {
+TEST_F(RankCommandTest, AProgramOfTheUsersKeepsTheTextOfTheJobDirectory) {
   request_.mutable_ranks(0)->add_argv("@DSRUN_JOB_DIR@");
   EXPECT_EQ(Make()->argv, Strings({"/bin/true", "@DSRUN_JOB_DIR@"}));
 }
 
-TEST_F(RankEnvTest, MaskAndLimits) {
+TEST_F(RankCommandTest, MaskAndLimits) {
   EXPECT_FALSE(Make()->umask.has_value());
   request_.set_umask(027);
   v1::RankLimit* limit = request_.add_limits();
@@ -78,7 +78,7 @@ TEST_F(RankEnvTest, MaskAndLimits) {
   EXPECT_EQ(Refusal(), StatusCode::kInvalidArgument);
 }
 
-TEST_F(RankEnvTest, AnEmptyProgramIsDsrank) {
+TEST_F(RankCommandTest, AnEmptyProgramIsDsrank) {
   request_.mutable_ranks(0)->set_argv(0, "");
   EXPECT_EQ(Refusal(), StatusCode::kNotFound);
   host_.dsrank = "/opt/dsrun/dsrank";
@@ -86,7 +86,7 @@ TEST_F(RankEnvTest, AnEmptyProgramIsDsrank) {
   EXPECT_EQ(Make()->argv, Strings({"/opt/dsrun/dsrank"}));
 }
 
-TEST_F(RankEnvTest, APlainNameIsSearchedInTheRanksPath) {
+TEST_F(RankCommandTest, APlainNameIsSearchedInTheRanksPath) {
   request_.mutable_ranks(0)->set_argv(0, "true");
   request_.set_inherit_environment(true);
   EXPECT_EQ(Make()->executable, "/bin/true");
@@ -95,14 +95,14 @@ TEST_F(RankEnvTest, APlainNameIsSearchedInTheRanksPath) {
   EXPECT_EQ(Refusal(), StatusCode::kNotFound);
 }
 
-TEST_F(RankEnvTest, WhatExecveCannotCarryIsRefused) {
+TEST_F(RankCommandTest, WhatExecveCannotCarryIsRefused) {
   request_.mutable_ranks(0)->add_argv(std::string("a\0b", 3));
   EXPECT_EQ(Refusal(), StatusCode::kInvalidArgument);
   request_.mutable_ranks(0)->clear_argv();
   EXPECT_EQ(Refusal(), StatusCode::kInvalidArgument);
 }
 
-TEST_F(RankEnvTest, BadVariablesAreRefused) {
+TEST_F(RankCommandTest, BadVariablesAreRefused) {
   for (const std::string& name : {std::string(), std::string("A=B"), std::string("A\0B", 3)}) {
     request_.clear_environment();
     Set(request_.add_environment(), "", "value");

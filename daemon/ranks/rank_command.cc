@@ -1,4 +1,4 @@
-#include "daemon/ranks/rank_env.h"
+#include "daemon/ranks/rank_command.h"
 
 #include <linux/mempolicy.h>
 #include <sys/stat.h>

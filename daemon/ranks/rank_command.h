@@ -1,24 +1,41 @@
 #pragma once
 
-// rank_env: what a rank is executed with. Turns a LaunchRequest into commands, byte for byte; no
-// shell, no quoting, nothing interpreted but two agreed texts:
+// RankCommand: what a rank is executed with. It is made of a LaunchRequest, byte for byte; no shell,
+// no quoting, nothing interpreted but two agreed texts:
 //   argv[0] == ""          this host's dsrank
 //   v1::kJobDirectory      inside an argv element: the folder that holds the request's files
 //
 // Pure functions, except that FindProgram looks at the file system.
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "daemon/ranks/rank_process.h"
+#include "daemon/ranks/rank_child.h"
 #include "proto/dsrun.pb.h"
 #include "runtime/base/status.h"
 
 namespace ds::daemon {
 
 namespace v1 = ::dsrun::v1;
+
+struct RankCommand {
+  std::uint32_t rank = 0;                // names it in errors
+  std::string executable;                // for execve, seen from working_directory
+  std::vector<std::string> argv;         // bytes without NUL
+  std::vector<std::string> environment;  // "NAME=value"
+  std::string working_directory;         // "" = the daemon's
+  std::vector<std::uint32_t> cores;      // empty = not bound
+  int memory_mode = 0;                   // of set_mempolicy(2); MPOL_DEFAULT leaves the daemon's
+  std::vector<std::uint32_t> memory_nodes;
+  std::optional<std::uint32_t> umask;  // none = the daemon's
+  std::vector<RankLimit> limits;
+  std::string error_file;    // where a Python program tells of its exception; "" = nowhere
+  bool takes_input = false;  // through TakeStdin(), else it reads /dev/null
+};
 
 // The folders in which programs are looked for when PATH is not set.
 inline constexpr std::string_view kDefaultSearchPath = "/usr/local/bin:/usr/bin:/bin";
