@@ -41,7 +41,7 @@ struct Flags {
   int ready_fd = -1;
 };
 
-std::vector<std::string> OwnEnvironment() {
+std::vector<std::string> ListOwnEnvironment() {
   std::vector<std::string> variables;
   for (char** entry = environ; *entry != nullptr; ++entry) variables.emplace_back(*entry);
   return variables;
@@ -70,7 +70,7 @@ SupervisorOptions MakeOptions(const Flags& flags) {
   SupervisorOptions options;
   options.job_id = flags.job;
   options.dsrank = FindDsrank(flags);
-  options.environment = OwnEnvironment();
+  options.environment = ListOwnEnvironment();
   return options;
 }
 

@@ -22,9 +22,9 @@ StatusOr<ProcessLimit> ParseLimit(std::string_view word) {
   const std::string flag = "--ulimit " + std::string(word) + ": ";
   const std::size_t equals = word.find('=');
   const std::string name(word.substr(0, equals));
-  if (!ResourceNumber(name).has_value()) {
+  if (!FindResourceNumber(name).has_value()) {
     return InvalidArgumentError(flag + "there is no limit '" + name + "'" +
-                                DidYouMean(name, ResourceNames()));
+                                DidYouMean(name, ListResourceNames()));
   }
   const std::string_view amounts = equals == std::string_view::npos ? "" : word.substr(equals + 1);
   const std::size_t colon = amounts.find(':');

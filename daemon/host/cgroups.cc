@@ -52,7 +52,7 @@ bool HasWord(std::string_view list, std::string_view word) {
 }
 
 // The folder of `group` in the hierarchy; empty when the mount does not show it.
-fs::path Folder(const Mount& mount, std::string group) {
+fs::path FindFolder(const Mount& mount, std::string group) {
   if (mount.root != "/") {
     if (!group.starts_with(mount.root)) return {};
     group.erase(0, mount.root.size());
@@ -62,13 +62,13 @@ fs::path Folder(const Mount& mount, std::string group) {
   return relative.empty() ? mount.point : mount.point / relative;
 }
 
-std::optional<std::uint64_t> Number(const fs::path& file) {
+std::optional<std::uint64_t> ReadNumber(const fs::path& file) {
   std::uint64_t value = 0;
   return std::ifstream(file) >> value ? std::optional(value) : std::nullopt;
 }
 
 // The value behind `key` in a file of "key value" lines.
-std::optional<std::uint64_t> ValueOf(const fs::path& path, std::string_view key) {
+std::optional<std::uint64_t> ReadValue(const fs::path& path, std::string_view key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
     std::istringstream words(line);
@@ -79,38 +79,39 @@ std::optional<std::uint64_t> ValueOf(const fs::path& path, std::string_view key)
   return std::nullopt;
 }
 
-std::optional<std::uint64_t> LimitV2(fs::path group, const fs::path& top) {
+std::optional<std::uint64_t> ReadLimitV2(fs::path group, const fs::path& top) {
   std::optional<std::uint64_t> smallest;
   while (true) {
-    const std::optional<std::uint64_t> limit = Number(group / "memory.max");  // "max" is no number
+    const std::optional<std::uint64_t> limit =
+        ReadNumber(group / "memory.max");  // "max" is no number
     if (limit) smallest = std::min(*limit, smallest.value_or(*limit));
     if (group == top || !group.has_parent_path() || group.parent_path() == group) return smallest;
     group = group.parent_path();
   }
 }
 
-std::optional<std::uint64_t> KillsV2(const OwnCgroups& cgroups) {
+std::optional<std::uint64_t> ReadKillsV2(const OwnCgroups& cgroups) {
   if (cgroups.unified.empty()) return std::nullopt;
-  return ValueOf(cgroups.unified / "memory.events", "oom_kill");
+  return ReadValue(cgroups.unified / "memory.events", "oom_kill");
 }
 
 std::optional<GroupMemory> ReadV2(const OwnCgroups& cgroups) {
-  const auto kills = KillsV2(cgroups);
+  const auto kills = ReadKillsV2(cgroups);
   if (!kills) return std::nullopt;
-  return GroupMemory{*kills, LimitV2(cgroups.unified, cgroups.unified_root),
-                     Number(cgroups.unified / "memory.peak")};
+  return GroupMemory{*kills, ReadLimitV2(cgroups.unified, cgroups.unified_root),
+                     ReadNumber(cgroups.unified / "memory.peak")};
 }
 
-std::optional<std::uint64_t> KillsV1(const fs::path& group) {
+std::optional<std::uint64_t> ReadKillsV1(const fs::path& group) {
   if (group.empty()) return std::nullopt;
-  return ValueOf(group / "memory.oom_control", "oom_kill");
+  return ReadValue(group / "memory.oom_control", "oom_kill");
 }
 
 std::optional<GroupMemory> ReadV1(const fs::path& group) {
-  const auto kills = KillsV1(group);
+  const auto kills = ReadKillsV1(group);
   if (!kills) return std::nullopt;
-  GroupMemory memory{*kills, ValueOf(group / "memory.stat", "hierarchical_memory_limit"),
-                     Number(group / "memory.max_usage_in_bytes")};
+  GroupMemory memory{*kills, ReadValue(group / "memory.stat", "hierarchical_memory_limit"),
+                     ReadNumber(group / "memory.max_usage_in_bytes")};
   if (memory.limit.value_or(0) >= kUnlimitedV1) memory.limit.reset();
   return memory;
 }
@@ -129,11 +130,11 @@ OwnCgroups FindOwnCgroups(const fs::path& root) {
     const std::string controllers = line.substr(first + 1, second - first - 1);
     for (const Mount& mount : mounts) {
       if (controllers.empty() && mount.type == "cgroup2" && cgroups.unified.empty()) {
-        cgroups.unified = Folder(mount, line.substr(second + 1));
+        cgroups.unified = FindFolder(mount, line.substr(second + 1));
         cgroups.unified_root = mount.point;
       } else if (HasWord(controllers, "memory") && mount.type == "cgroup" &&
                  HasWord(mount.options, "memory")) {
-        cgroups.memory_v1 = Folder(mount, line.substr(second + 1));
+        cgroups.memory_v1 = FindFolder(mount, line.substr(second + 1));
       }
     }
   }
@@ -141,8 +142,8 @@ OwnCgroups FindOwnCgroups(const fs::path& root) {
 }
 
 std::optional<std::uint64_t> ReadOomKills(const OwnCgroups& cgroups) {
-  if (const auto kills = KillsV2(cgroups)) return kills;
-  return KillsV1(cgroups.memory_v1);
+  if (const auto kills = ReadKillsV2(cgroups)) return kills;
+  return ReadKillsV1(cgroups.memory_v1);
 }
 
 std::optional<GroupMemory> ReadGroupMemory(const OwnCgroups& cgroups) {

@@ -40,7 +40,7 @@ class MappedFile {
   }
 
   template <typename T>
-  std::optional<T> At(std::uint64_t offset) const {
+  std::optional<T> Read(std::uint64_t offset) const {
     static_assert(std::is_trivially_copyable_v<T>);
     if (offset > size_ || size_ - offset < sizeof(T)) return std::nullopt;
     T value;
@@ -49,7 +49,7 @@ class MappedFile {
   }
 
   // The text from `offset` to its NUL, or nothing when that is not inside the file.
-  std::optional<std::string> TextAt(std::uint64_t offset) const {
+  std::optional<std::string> ReadText(std::uint64_t offset) const {
     if (offset >= size_) return std::nullopt;
     const void* end = std::memchr(data_ + offset, '\0', size_ - offset);
     if (end == nullptr) return std::nullopt;
@@ -67,10 +67,11 @@ struct DynamicSection {
   std::string search_path;
 };
 
-std::vector<Elf64_Phdr> ProgramHeaders(const MappedFile& file, const Elf64_Ehdr& header) {
+std::vector<Elf64_Phdr> ReadProgramHeaders(const MappedFile& file, const Elf64_Ehdr& header) {
   std::vector<Elf64_Phdr> headers;
   for (unsigned i = 0; i < header.e_phnum; ++i) {
-    const auto entry = file.At<Elf64_Phdr>(header.e_phoff + std::uint64_t{i} * sizeof(Elf64_Phdr));
+    const auto entry =
+        file.Read<Elf64_Phdr>(header.e_phoff + std::uint64_t{i} * sizeof(Elf64_Phdr));
     if (entry) headers.push_back(*entry);
   }
   return headers;
@@ -95,7 +96,7 @@ std::vector<Elf64_Dyn> DynamicEntries(const MappedFile& file,
     if (segment.p_type != PT_DYNAMIC) continue;
     for (std::uint64_t at = 0; at + sizeof(Elf64_Dyn) <= segment.p_filesz;
          at += sizeof(Elf64_Dyn)) {
-      const auto entry = file.At<Elf64_Dyn>(segment.p_offset + at);
+      const auto entry = file.Read<Elf64_Dyn>(segment.p_offset + at);
       if (!entry || entry->d_tag == DT_NULL) break;
       entries.push_back(*entry);
     }
@@ -104,13 +105,13 @@ std::vector<Elf64_Dyn> DynamicEntries(const MappedFile& file,
 }
 
 StatusOr<DynamicSection> ReadDynamicSection(const MappedFile& file, const std::string& name) {
-  const auto header = file.At<Elf64_Ehdr>(0);
+  const auto header = file.Read<Elf64_Ehdr>(0);
   const unsigned char byte_order = __BYTE_ORDER == __LITTLE_ENDIAN ? ELFDATA2LSB : ELFDATA2MSB;
   if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
       header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != byte_order) {
     return InvalidArgumentError(name + ": not a 64-bit ELF program of this machine");
   }
-  const std::vector<Elf64_Phdr> headers = ProgramHeaders(file, *header);
+  const std::vector<Elf64_Phdr> headers = ReadProgramHeaders(file, *header);
   const std::vector<Elf64_Dyn> entries = DynamicEntries(file, headers);
   std::optional<std::uint64_t> names;
   for (const Elf64_Dyn& entry : entries) {
@@ -119,7 +120,7 @@ StatusOr<DynamicSection> ReadDynamicSection(const MappedFile& file, const std::s
   DynamicSection section;
   if (!names) return section;  // a static program
   for (const Elf64_Dyn& entry : entries) {
-    const std::optional<std::string> text = file.TextAt(*names + entry.d_un.d_val);
+    const std::optional<std::string> text = file.ReadText(*names + entry.d_un.d_val);
     if (!text) continue;
     if (entry.d_tag == DT_NEEDED) section.needed.push_back(*text);
     if (entry.d_tag == DT_RUNPATH || entry.d_tag == DT_RPATH) section.search_path = *text;
@@ -127,7 +128,7 @@ StatusOr<DynamicSection> ReadDynamicSection(const MappedFile& file, const std::s
   return section;
 }
 
-std::vector<fs::path> Folders(std::string_view search_path, const fs::path& origin) {
+std::vector<fs::path> ListFolders(std::string_view search_path, const fs::path& origin) {
   std::vector<fs::path> folders;
   for (std::size_t start = 0; start < search_path.size();) {
     const std::size_t end = std::min(search_path.find(':', start), search_path.size());
@@ -144,13 +145,13 @@ std::vector<fs::path> Folders(std::string_view search_path, const fs::path& orig
 
 }  // namespace
 
-StatusOr<std::vector<std::string>> MissingLibraries(const fs::path& program,
-                                                    std::span<const std::string_view> prefixes,
-                                                    std::string_view library_path) {
+StatusOr<std::vector<std::string>> FindMissingLibraries(const fs::path& program,
+                                                        std::span<const std::string_view> prefixes,
+                                                        std::string_view library_path) {
   DS_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(program));
   DS_ASSIGN_OR_RETURN(const DynamicSection section, ReadDynamicSection(file, program.string()));
-  std::vector<fs::path> folders = Folders(section.search_path, program.parent_path());
-  for (const fs::path& folder : Folders(library_path, program.parent_path())) {
+  std::vector<fs::path> folders = ListFolders(section.search_path, program.parent_path());
+  for (const fs::path& folder : ListFolders(library_path, program.parent_path())) {
     folders.push_back(folder);
   }
   std::vector<std::string> missing;

@@ -21,8 +21,8 @@ namespace ds::daemon {
 
 // The names of the missing ones. kInvalidArgument when `program` is not a 64-bit ELF file of this
 // machine's byte order; errors of reading keep their code.
-StatusOr<std::vector<std::string>> MissingLibraries(const std::filesystem::path& program,
-                                                    std::span<const std::string_view> prefixes,
-                                                    std::string_view library_path);
+StatusOr<std::vector<std::string>> FindMissingLibraries(const std::filesystem::path& program,
+                                                        std::span<const std::string_view> prefixes,
+                                                        std::string_view library_path);
 
 }  // namespace ds::daemon

@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Of every thread of `process`, which is a pid or "self".
-std::vector<pid_t> ChildrenOf(const std::string& process) {
+std::vector<pid_t> ListChildren(const std::string& process) {
   std::vector<pid_t> pids;
   std::error_code error;
   for (fs::directory_iterator task("/proc/" + process + "/task", error), end; !error && task != end;
@@ -34,7 +34,7 @@ std::vector<pid_t> ChildrenOf(const std::string& process) {
 }
 
 // 0 when there is no such process.
-pid_t ParentOf(pid_t pid) {
+pid_t ReadParent(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string stat;
   std::getline(file, stat);
@@ -51,7 +51,7 @@ pid_t ParentOf(pid_t pid) {
 // Only if it is still the child of `parent`: by now its number may be another process's.
 void TerminateChild(pid_t pid, pid_t parent) {
   const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  if (!process.valid() || ParentOf(pid) != parent) return;
+  if (!process.valid() || ReadParent(pid) != parent) return;
   for (const int signal : {SIGTERM, SIGCONT}) {
     ::syscall(SYS_pidfd_send_signal, process.get(), signal, nullptr, 0);
   }
@@ -66,7 +66,7 @@ void TerminateStraysBelow(pid_t process, const std::vector<pid_t>& ranks) {
   while (!parents.empty()) {
     const pid_t parent = parents.back();
     parents.pop_back();
-    for (const pid_t child : ChildrenOf(std::to_string(parent))) {
+    for (const pid_t child : ListChildren(std::to_string(parent))) {
       if (is_rank(child)) continue;
       parents.push_back(child);
       if (!is_rank(::getpgid(child))) TerminateChild(child, parent);
@@ -107,7 +107,7 @@ bool EndOrphans(Orphans how) {
     } else if (how == Orphans::kAwait || killed) {
       return false;
     } else {
-      for (const pid_t child : ChildrenOf("self")) ::kill(child, SIGKILL);
+      for (const pid_t child : ListChildren("self")) ::kill(child, SIGKILL);
       killed = true;
     }
   }

@@ -154,7 +154,7 @@ std::vector<pid_t> Generation::pids() const {
   return pids;
 }
 
-bool Generation::Has(pid_t pid) const {
+bool Generation::HasRank(pid_t pid) const {
   return std::any_of(ranks_.begin(), ranks_.end(),
                      [pid](const auto& rank) { return !rank->ended() && rank->pid() == pid; });
 }
@@ -247,7 +247,7 @@ void Generation::AppendHeartbeat() {
   v1::Event event;
   v1::Heartbeat* heartbeat = event.mutable_heartbeat();
   options_.evidence->Sample();
-  for (const auto& rank : ranks_) *heartbeat->add_ranks() = rank->Vital();
+  for (const auto& rank : ranks_) *heartbeat->add_ranks() = rank->MakeVital();
   options_.log->Append(std::move(event));
 }
 

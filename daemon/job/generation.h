@@ -36,7 +36,8 @@ namespace ds::daemon {
 // when the object goes.
 class GenerationFiles {
  public:
-  // Makes `parent`/generation-N with the files of `request` in it. A file's name may not hold a slash.
+  // Makes `parent`/generation-N with the files of `request` in it. A file's name may not hold a
+  // slash.
   static StatusOr<GenerationFiles> Create(const std::filesystem::path& parent,
                                           const v1::LaunchRequest& request);
 
@@ -78,7 +79,7 @@ class Generation final : public RankWatcher {
   std::uint32_t number() const { return number_; }
   std::vector<pid_t> pids() const;
   bool running() const { return running_ > 0; }
-  bool Has(pid_t pid) const;
+  bool HasRank(pid_t pid) const;
   // True while a stop is under way whose grace is not over.
   bool in_grace() const { return kill_timer_.has_value(); }
 

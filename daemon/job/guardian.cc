@@ -22,7 +22,7 @@ namespace {
 // What SIGKILL has not ended by then is left to itself.
 constexpr std::chrono::seconds kPatience{5};
 
-sigset_t SetOf(std::initializer_list<int> signals) {
+sigset_t MakeSet(std::initializer_list<int> signals) {
   sigset_t set;
   sigemptyset(&set);
   for (const int signal : signals) sigaddset(&set, signal);
@@ -48,7 +48,7 @@ int AwaitDaemon(pid_t daemon, const sigset_t& signals) {
 }
 
 void AwaitEndOfChild(std::chrono::steady_clock::duration longest) {
-  const sigset_t signals = SetOf({SIGCHLD});
+  const sigset_t signals = MakeSet({SIGCHLD});
   const auto nanos = std::chrono::duration_cast<std::chrono::nanoseconds>(longest).count();
   const timespec time{nanos / 1'000'000'000, nanos % 1'000'000'000};
   ::sigtimedwait(&signals, nullptr, &time);
@@ -67,11 +67,11 @@ void EndWhatIsLeft() {
   PrivateFolder::RemoveAbandoned();
 }
 
-[[noreturn]] void EndAs(int status) {
+[[noreturn]] void EndLikeDaemon(int status) {
   if (WIFSIGNALED(status)) {
     ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);  // the core is dsrund's
     std::signal(WTERMSIG(status), SIG_DFL);
-    const sigset_t signals = SetOf({WTERMSIG(status)});
+    const sigset_t signals = MakeSet({WTERMSIG(status)});
     ::sigprocmask(SIG_UNBLOCK, &signals, nullptr);
     ::kill(::getpid(), WTERMSIG(status));
   }
@@ -79,14 +79,14 @@ void EndWhatIsLeft() {
 }
 
 [[noreturn]] void Guard(pid_t daemon) {
-  const sigset_t signals = SetOf({SIGCHLD, SIGTERM, SIGINT, SIGHUP});
+  const sigset_t signals = MakeSet({SIGCHLD, SIGTERM, SIGINT, SIGHUP});
   ::sigprocmask(SIG_BLOCK, &signals, nullptr);
   ::prctl(PR_SET_NAME, "dsrun-guard", 0, 0, 0);
   LeaveDescriptors();
   const int status = AwaitDaemon(daemon, signals);
   const bool well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
   if (!well) EndWhatIsLeft();
-  EndAs(status);
+  EndLikeDaemon(status);
 }
 
 }  // namespace

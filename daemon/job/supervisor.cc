@@ -110,7 +110,7 @@ void Supervisor::OnSignal() {
   } else if (ending_generation_) {
     EndGenerationWhenAlone();
   } else {
-    ReapOrphans([this](pid_t pid) { return generation_ && generation_->Has(pid); });
+    ReapOrphans([this](pid_t pid) { return generation_ && generation_->HasRank(pid); });
   }
 }
 
@@ -130,7 +130,7 @@ Status Supervisor::CheckGeneration(const std::string& job_id, std::uint32_t gene
   return NotFoundError("generation " + std::to_string(generation) + " is not the current one");
 }
 
-std::string Supervisor::EnvironmentValue(std::string_view name) const {
+std::string Supervisor::FindEnvironmentValue(std::string_view name) const {
   for (const std::string& entry : options_.environment) {
     if (entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=') {
       return entry.substr(name.size() + 1);
@@ -141,8 +141,8 @@ std::string Supervisor::EnvironmentValue(std::string_view name) const {
 
 StatusOr<v1::PrepareResponse> Supervisor::Prepare(const v1::PrepareRequest& request) {
   DS_RETURN_IF_ERROR(CheckNewWork(request.job_id()));
-  const PreflightContext context{ProbeHost(), options_.dsrank, EnvironmentValue("PATH"),
-                                 EnvironmentValue("LD_LIBRARY_PATH")};
+  const PreflightContext context{ProbeHost(), options_.dsrank, FindEnvironmentValue("PATH"),
+                                 FindEnvironmentValue("LD_LIBRARY_PATH")};
   DS_RETURN_IF_ERROR(CheckProtocol(request, context.facts.host_name));
   v1::PrepareResponse response;
   response.set_core_count(context.facts.cores);
@@ -252,8 +252,8 @@ void Supervisor::RestartLease() {
   });
 }
 
-StatusOr<std::shared_ptr<EventLog>> Supervisor::Events(const std::string& job_id,
-                                                       std::uint32_t generation) {
+StatusOr<std::shared_ptr<EventLog>> Supervisor::FindLog(const std::string& job_id,
+                                                        std::uint32_t generation) {
   DS_RETURN_IF_ERROR(CheckGeneration(job_id, generation));
   return generation_->log();
 }
@@ -269,8 +269,8 @@ StatusOr<v1::SignalResponse> Supervisor::Signal(const v1::SignalRequest& request
   return response;
 }
 
-StatusOr<std::shared_ptr<RankInput>> Supervisor::Input(const std::string& job_id,
-                                                       std::uint32_t generation) {
+StatusOr<std::shared_ptr<RankInput>> Supervisor::FindInput(const std::string& job_id,
+                                                           std::uint32_t generation) {
   DS_RETURN_IF_ERROR(CheckGeneration(job_id, generation));
   if (generation_->input() == nullptr) {
     return FailedPreconditionError("rank 0 was launched without input, or is not on this host");

@@ -59,9 +59,10 @@ class Supervisor {
   StatusOr<v1::RenewResponse> Renew(const v1::RenewRequest& request);
   StatusOr<v1::SignalResponse> Signal(const v1::SignalRequest& request);
   // The standard input of rank 0. kFailedPrecondition when it was not asked for.
-  StatusOr<std::shared_ptr<RankInput>> Input(const std::string& job_id, std::uint32_t generation);
+  StatusOr<std::shared_ptr<RankInput>> FindInput(const std::string& job_id,
+                                                 std::uint32_t generation);
   // The events of a generation, the last one that was launched.
-  StatusOr<std::shared_ptr<EventLog>> Events(const std::string& job_id, std::uint32_t generation);
+  StatusOr<std::shared_ptr<EventLog>> FindLog(const std::string& job_id, std::uint32_t generation);
 
  private:
   Supervisor(EventLoop* loop, SupervisorOptions options);
@@ -73,7 +74,7 @@ class Supervisor {
   v1::Finding LeasePort(std::uint32_t port);
   // kNotFound when it is not the last one that was launched.
   Status CheckGeneration(const std::string& job_id, std::uint32_t generation) const;
-  std::string EnvironmentValue(std::string_view name) const;
+  std::string FindEnvironmentValue(std::string_view name) const;
   void OnSignal();
   void OnRanksEnded();
   void EndGenerationWhenAlone();

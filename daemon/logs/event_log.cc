@@ -30,7 +30,7 @@ void EventLog::Close() {
 
 bool EventLog::full() const {
   const std::lock_guard lock(mutex_);
-  return KeptBytes() >= limits_.max_bytes;
+  return kept_bytes() >= limits_.max_bytes;
 }
 
 void EventLog::Abandon() {
@@ -45,9 +45,9 @@ StatusOr<EventLog::Watcher> EventLog::Open(std::uint64_t after_sequence) {
   Watcher watcher{0, after_sequence};
   {
     const std::lock_guard lock(mutex_);
-    if (after_sequence > last_sequence_ || after_sequence + 1 < FirstKept()) {
+    if (after_sequence > last_sequence_ || after_sequence + 1 < first_kept()) {
       return OutOfRangeError("event " + std::to_string(after_sequence) +
-                             " cannot be continued from: events " + std::to_string(FirstKept()) +
+                             " cannot be continued from: events " + std::to_string(first_kept()) +
                              " to " + std::to_string(last_sequence_) + " are kept");
     }
     watcher.id = ++watcher_id_;
@@ -66,20 +66,20 @@ EventLog::Next EventLog::Wait(Watcher* watcher, Deadline deadline, v1::EventBatc
   if (!changed_.wait_until(lock, deadline, something)) return Next::kDeadline;
   if (watcher->id != watcher_id_) return Next::kSuperseded;
   if (watcher->sent >= last_sequence_) return Next::kEnd;
-  if (BytesUpTo(watcher->sent) - acknowledged_bytes_ >= limits_.ahead_bytes) {
+  if (CountBytesUpTo(watcher->sent) - acknowledged_bytes_ >= limits_.ahead_bytes) {
     return Next::kAcknowledge;
   }
   FillBatch(watcher, batch);
   return Next::kBatch;
 }
 
-std::uint64_t EventLog::BytesUpTo(std::uint64_t sequence) const {
-  return sequence < FirstKept() ? acknowledged_bytes_ : entries_[sequence - FirstKept()].end;
+std::uint64_t EventLog::CountBytesUpTo(std::uint64_t sequence) const {
+  return sequence < first_kept() ? acknowledged_bytes_ : entries_[sequence - first_kept()].end;
 }
 
 void EventLog::FillBatch(Watcher* watcher, v1::EventBatch* batch) const {
-  const std::uint64_t start = BytesUpTo(watcher->sent);
-  for (std::size_t i = watcher->sent + 1 - FirstKept(); i < entries_.size(); ++i) {
+  const std::uint64_t start = CountBytesUpTo(watcher->sent);
+  for (std::size_t i = watcher->sent + 1 - first_kept(); i < entries_.size(); ++i) {
     *batch->add_events() = entries_[i].event;
     watcher->sent = entries_[i].event.sequence();
     if (entries_[i].end - start >= limits_.batch_bytes) return;
@@ -90,9 +90,9 @@ void EventLog::Acknowledge(std::uint64_t sequence) {
   bool made_room = false;
   {
     const std::lock_guard lock(mutex_);
-    const bool was_full = KeptBytes() >= limits_.max_bytes;
+    const bool was_full = kept_bytes() >= limits_.max_bytes;
     Drop(sequence);
-    made_room = was_full && KeptBytes() < limits_.max_bytes;
+    made_room = was_full && kept_bytes() < limits_.max_bytes;
   }
   if (made_room && on_room_) on_room_();
 }

@@ -74,11 +74,11 @@ class EventLog {
     v1::Event event;
     std::uint64_t end;  // bytes of all events up to and with this one
   };
-  std::uint64_t FirstKept() const { return last_sequence_ + 1 - entries_.size(); }
-  std::uint64_t BytesUpTo(std::uint64_t sequence) const;
+  std::uint64_t first_kept() const { return last_sequence_ + 1 - entries_.size(); }
+  std::uint64_t CountBytesUpTo(std::uint64_t sequence) const;
   void FillBatch(Watcher* watcher, v1::EventBatch* batch) const;
   void Drop(std::uint64_t up_to_sequence);
-  std::uint64_t KeptBytes() const { return appended_bytes_ - acknowledged_bytes_; }
+  std::uint64_t kept_bytes() const { return appended_bytes_ - acknowledged_bytes_; }
 
   const EventLogLimits limits_;
   const std::function<void()> on_room_;

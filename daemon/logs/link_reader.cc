@@ -14,54 +14,54 @@ namespace {
 using Json = nlohmann::json;
 
 // The field `name` of `object`; null when there is none.
-Json Field(const Json& object, const char* name) {
+Json FindField(const Json& object, const char* name) {
   if (!object.is_object()) return nullptr;
   const auto found = object.find(name);
   return found == object.end() ? Json(nullptr) : *found;
 }
 
-std::string TextIn(const Json& object, const char* name) {
-  const Json field = Field(object, name);
+std::string ReadText(const Json& object, const char* name) {
+  const Json field = FindField(object, name);
   return field.is_string() ? field.get<std::string>() : "";
 }
 
-std::int64_t IntegerIn(const Json& object, const char* name) {
-  const Json field = Field(object, name);
+std::int64_t ReadInteger(const Json& object, const char* name) {
+  const Json field = FindField(object, name);
   return field.is_number_integer() ? field.get<std::int64_t>() : 0;
 }
 
-std::optional<std::uint64_t> CountIn(const Json& object, const char* name) {
-  const Json field = Field(object, name);
+std::optional<std::uint64_t> ReadCount(const Json& object, const char* name) {
+  const Json field = FindField(object, name);
   return field.is_number_unsigned() ? std::optional(field.get<std::uint64_t>()) : std::nullopt;
 }
 
-std::optional<double> NumberIn(const Json& object, const char* name) {
-  const Json field = Field(object, name);
+std::optional<double> ReadNumber(const Json& object, const char* name) {
+  const Json field = FindField(object, name);
   return field.is_number() ? std::optional(field.get<double>()) : std::nullopt;
 }
 
 v1::RankBeacon MakeBeacon(const Json& body) {
   v1::RankBeacon beacon;
-  if (const auto step = CountIn(body, "step")) beacon.set_step(*step);
-  beacon.set_resident_bytes(CountIn(Field(body, "memory"), "resident_bytes").value_or(0));
+  if (const auto step = ReadCount(body, "step")) beacon.set_step(*step);
+  beacon.set_resident_bytes(ReadCount(FindField(body, "memory"), "resident_bytes").value_or(0));
   return beacon;
 }
 
 v1::RankStep MakeStep(const Json& body, const std::string& json) {
   v1::RankStep step;
-  if (const auto number = CountIn(body, "step")) step.set_step(*number);
-  if (const auto loss = NumberIn(body, "loss")) step.set_loss(*loss);
-  if (const auto speed = NumberIn(body, "tokens_per_second")) step.set_tokens_per_second(*speed);
+  if (const auto number = ReadCount(body, "step")) step.set_step(*number);
+  if (const auto loss = ReadNumber(body, "loss")) step.set_loss(*loss);
+  if (const auto speed = ReadNumber(body, "tokens_per_second")) step.set_tokens_per_second(*speed);
   step.set_json(json);
   return step;
 }
 
 v1::RankError MakeError(const Json& body) {
   v1::RankError error;
-  error.set_code(IntegerIn(body, "code"));
-  error.set_message(TextIn(body, "message"));
-  error.set_hint(TextIn(body, "hint"));
-  error.set_exit_code(IntegerIn(body, "exit_code"));
+  error.set_code(ReadInteger(body, "code"));
+  error.set_message(ReadText(body, "message"));
+  error.set_hint(ReadText(body, "hint"));
+  error.set_exit_code(ReadInteger(body, "exit_code"));
   return error;
 }
 
@@ -73,11 +73,11 @@ v1::RankReport MakeRankReport(std::uint32_t rank, const RankMessage& message) {
   report.set_rank(rank);
   switch (message.kind) {
     case RankMessageKind::kHello:
-      report.mutable_hello()->set_pid(CountIn(body, "pid").value_or(0));
+      report.mutable_hello()->set_pid(ReadCount(body, "pid").value_or(0));
       break;
     case RankMessageKind::kPhase:
-      report.mutable_phase()->set_name(TextIn(body, "name"));
-      report.mutable_phase()->set_total_steps(CountIn(body, "total_steps").value_or(0));
+      report.mutable_phase()->set_name(ReadText(body, "name"));
+      report.mutable_phase()->set_total_steps(ReadCount(body, "total_steps").value_or(0));
       break;
     case RankMessageKind::kBeacon:
       *report.mutable_beacon() = MakeBeacon(body);
@@ -86,17 +86,17 @@ v1::RankReport MakeRankReport(std::uint32_t rank, const RankMessage& message) {
       *report.mutable_step() = MakeStep(body, message.body);
       break;
     case RankMessageKind::kNotice:
-      report.mutable_notice()->set_text(TextIn(body, "text"));
+      report.mutable_notice()->set_text(ReadText(body, "text"));
       break;
     case RankMessageKind::kCheckpoint:
-      report.mutable_checkpoint()->set_step(CountIn(body, "step").value_or(0));
-      report.mutable_checkpoint()->set_path(TextIn(body, "path"));
+      report.mutable_checkpoint()->set_step(ReadCount(body, "step").value_or(0));
+      report.mutable_checkpoint()->set_path(ReadText(body, "path"));
       break;
     case RankMessageKind::kError:
       *report.mutable_error() = MakeError(body);
       break;
     case RankMessageKind::kEnd:
-      report.mutable_end()->set_steps(CountIn(Field(body, "summary"), "steps").value_or(0));
+      report.mutable_end()->set_steps(ReadCount(FindField(body, "summary"), "steps").value_or(0));
       break;
   }
   return report;

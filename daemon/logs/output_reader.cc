@@ -68,7 +68,7 @@ void LineTail::Append(std::string_view bytes) {
   if (bytes_.size() > 2 * max_bytes_) bytes_.erase(0, bytes_.size() - max_bytes_);
 }
 
-std::string_view LineTail::Last() const {
+std::string_view LineTail::FindLastLines() const {
   std::string_view tail = bytes_;
   if (tail.size() > max_bytes_) tail.remove_prefix(tail.size() - max_bytes_);
   std::size_t start = tail.size();

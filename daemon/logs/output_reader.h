@@ -69,7 +69,7 @@ class LineTail {
 
   void Append(std::string_view bytes);
   // Returns at most max_lines lines and max_bytes bytes, from a line's start where possible.
-  std::string_view Last() const;
+  std::string_view FindLastLines() const;
 
  private:
   std::size_t max_lines_;
@@ -99,7 +99,7 @@ class OutputReader {
   void DrainAndClose();
 
   // Returns the last lines of what was read.
-  std::string_view last_lines() const { return tail_.Last(); }
+  std::string_view last_lines() const { return tail_.FindLastLines(); }
 
  private:
   enum class Read { kSome, kNothing, kEnd };

@@ -77,7 +77,7 @@ Status EventLoop::Run() {
   std::array<epoll_event, 128> events;
   while (!quit_) {
     const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
-                                   MillisecondsToNextTimer());
+                                   ComputeTimeout());
     if (count < 0 && errno != EINTR) return ErrnoError(errno, "epoll_wait");
     for (int i = 0; i < count; ++i) {
       // An earlier handler of this round may have removed it.
@@ -96,7 +96,7 @@ Status EventLoop::Run() {
   return OkStatus();
 }
 
-int EventLoop::MillisecondsToNextTimer() const {
+int EventLoop::ComputeTimeout() const {
   if (timers_.empty()) return -1;
   const auto left = timers_.begin()->first.first - std::chrono::steady_clock::now();
   if (left <= left.zero()) return 0;

@@ -59,7 +59,7 @@ class EventLoop {
 
  private:
   EventLoop(UniqueFd epoll, UniqueFd wake) : epoll_(std::move(epoll)), wake_(std::move(wake)) {}
-  int MillisecondsToNextTimer() const;
+  int ComputeTimeout() const;
   void RunTimers();
   void RunPosted();
 

@@ -33,17 +33,17 @@ StatusOr<Certificate> ReadCertificate(const std::string& pem, const char* field)
 }
 
 // An empty password, so that OpenSSL asks nobody for one.
-int NoPassword(char* /*buffer*/, int /*size*/, int /*writing*/, void* /*data*/) { return -1; }
+int RefusePassword(char* /*buffer*/, int /*size*/, int /*writing*/, void* /*data*/) { return -1; }
 
 StatusOr<Key> ReadKey(const std::string& pem) {
   const Bio bio = OpenText(pem);
-  Key key(PEM_read_bio_PrivateKey(bio.get(), nullptr, NoPassword, nullptr));
+  Key key(PEM_read_bio_PrivateKey(bio.get(), nullptr, RefusePassword, nullptr));
   ERR_clear_error();
   if (!key) return InvalidArgumentError("private_key: not a PEM private key");
   return key;
 }
 
-std::string TimeText(const ASN1_TIME* time) {
+std::string FormatTime(const ASN1_TIME* time) {
   const Bio bio(BIO_new(BIO_s_mem()));
   ASN1_TIME_print(bio.get(), time);
   char* data = nullptr;
@@ -57,9 +57,9 @@ Status CheckDates(const X509& certificate, std::int64_t unix_seconds) {
   const ASN1_TIME* end = X509_get0_notAfter(&certificate);
   if (X509_cmp_time(begin, &now) < 0 && X509_cmp_time(end, &now) > 0) return OkStatus();
   const std::unique_ptr<ASN1_TIME, Freer<ASN1_TIME_free>> clock(ASN1_TIME_set(nullptr, now));
-  return FailedPreconditionError("the clock of this host says " + TimeText(clock.get()) +
-                                 ", the job's certificate is valid from " + TimeText(begin) +
-                                 " to " + TimeText(end) + "; set the clock");
+  return FailedPreconditionError("the clock of this host says " + FormatTime(clock.get()) +
+                                 ", the job's certificate is valid from " + FormatTime(begin) +
+                                 " to " + FormatTime(end) + "; set the clock");
 }
 
 Status CheckChain(X509* authority, X509* certificate, std::int64_t unix_seconds) {

@@ -31,7 +31,7 @@ grpc::Status Respond(StatusOr<Response> answer, Response* response) {
 
 // Runs `work` on the loop's thread and returns its answer.
 template <typename Work>
-auto OnLoop(EventLoop* loop, Work work) -> decltype(work()) {
+auto RunOnLoop(EventLoop* loop, Work work) -> decltype(work()) {
   using Answer = decltype(work());
   auto promise = std::make_shared<std::promise<Answer>>();
   std::future<Answer> answer = promise->get_future();
@@ -65,38 +65,38 @@ Status DaemonService::CheckCall(const grpc::ServerContext& context) const {
 grpc::Status DaemonService::Prepare(grpc::ServerContext* context, const v1::PrepareRequest* request,
                                     v1::PrepareResponse* response) {
   if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
-  return Respond(OnLoop(loop_, [&] { return supervisor_->Prepare(*request); }), response);
+  return Respond(RunOnLoop(loop_, [&] { return supervisor_->Prepare(*request); }), response);
 }
 
 grpc::Status DaemonService::Launch(grpc::ServerContext* context, const v1::LaunchRequest* request,
                                    v1::LaunchResponse* response) {
   if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
-  return Respond(OnLoop(loop_, [&] { return supervisor_->Launch(*request); }), response);
+  return Respond(RunOnLoop(loop_, [&] { return supervisor_->Launch(*request); }), response);
 }
 
 grpc::Status DaemonService::Stop(grpc::ServerContext* context, const v1::StopRequest* request,
                                  v1::StopResponse* response) {
   if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
-  return Respond(OnLoop(loop_, [&] { return supervisor_->Stop(*request); }), response);
+  return Respond(RunOnLoop(loop_, [&] { return supervisor_->Stop(*request); }), response);
 }
 
 grpc::Status DaemonService::Renew(grpc::ServerContext* context, const v1::RenewRequest* request,
                                   v1::RenewResponse* response) {
   if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
-  return Respond(OnLoop(loop_, [&] { return supervisor_->Renew(*request); }), response);
+  return Respond(RunOnLoop(loop_, [&] { return supervisor_->Renew(*request); }), response);
 }
 
 grpc::Status DaemonService::Signal(grpc::ServerContext* context, const v1::SignalRequest* request,
                                    v1::SignalResponse* response) {
   if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
-  return Respond(OnLoop(loop_, [&] { return supervisor_->Signal(*request); }), response);
+  return Respond(RunOnLoop(loop_, [&] { return supervisor_->Signal(*request); }), response);
 }
 
 grpc::Status DaemonService::Input(grpc::ServerContext* context, const v1::InputRequest* request,
                                   v1::InputResponse* response) {
   if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
-  const auto input =
-      OnLoop(loop_, [&] { return supervisor_->Input(request->job_id(), request->generation()); });
+  const auto input = RunOnLoop(
+      loop_, [&] { return supervisor_->FindInput(request->job_id(), request->generation()); });
   if (!input.ok()) return ToGrpc(input.status());
   // Not on the loop: this waits for the rank.
   const auto deadline = std::chrono::steady_clock::now() + kInputPatience;
@@ -132,8 +132,8 @@ grpc::Status DaemonService::Watch(grpc::ServerContext* context, WatchStream* str
 
 grpc::Status DaemonService::ServeWatch(grpc::ServerContext* context, v1::WatchRequest request,
                                        WatchStream* stream) {
-  const auto log =
-      OnLoop(loop_, [&] { return supervisor_->Events(request.job_id(), request.generation()); });
+  const auto log = RunOnLoop(
+      loop_, [&] { return supervisor_->FindLog(request.job_id(), request.generation()); });
   if (!log.ok()) return ToGrpc(log.status());
   auto watcher = (*log)->Open(request.after_sequence());
   if (!watcher.ok()) return ToGrpc(watcher.status());

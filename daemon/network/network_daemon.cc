@@ -66,7 +66,7 @@ StatusOr<std::string> ReadLine(int fd) {
 }
 
 // The address of who started this process over SSH; "" when sshd has not said.
-std::string StarterAddress(const std::vector<std::string>& environment) {
+std::string FindStarterAddress(const std::vector<std::string>& environment) {
   constexpr std::string_view kName = "SSH_CONNECTION=";
   for (const std::string& entry : environment) {
     // "CLIENT PORT SERVER PORT"
@@ -77,8 +77,8 @@ std::string StarterAddress(const std::vector<std::string>& environment) {
   return "";
 }
 
-StatusOr<Daemon> Start(const std::string& address, const v1::ListenRequest& request,
-                       SupervisorOptions options) {
+StatusOr<Daemon> StartDaemon(const std::string& address, const v1::ListenRequest& request,
+                             SupervisorOptions options) {
   constexpr std::chrono::nanoseconds kSlowestHeartbeat = std::chrono::seconds(2);
   constexpr double kShortestLease = 0.05;
   DS_ASSIGN_OR_RETURN(const std::chrono::nanoseconds lease,
@@ -87,7 +87,7 @@ StatusOr<Daemon> Start(const std::string& address, const v1::ListenRequest& requ
   options.heartbeat_interval = std::min(kSlowestHeartbeat, lease / 4);
   options.survives_hangup = true;
   const std::string controller = ::dsrun::v1::ControllerPeerName(options.job_id);
-  const std::string starter = StarterAddress(options.environment);
+  const std::string starter = FindStarterAddress(options.environment);
   Daemon daemon;
   DS_ASSIGN_OR_RETURN(daemon.loop, EventLoop::Create());
   DS_ASSIGN_OR_RETURN(daemon.supervisor, Supervisor::Create(daemon.loop.get(), std::move(options)));
@@ -103,7 +103,7 @@ StatusOr<Daemon> Start(const std::string& address, const v1::ListenRequest& requ
   return daemon;
 }
 
-Status Answer(const v1::ListenResponse& answer) {
+Status WriteAnswer(const v1::ListenResponse& answer) {
   return WriteAll(STDOUT_FILENO, v1::EncodeLine(answer), "standard output");
 }
 
@@ -123,21 +123,21 @@ StatusOr<Daemon> StartAndAnswer(const std::string& address, SupervisorOptions op
   }
   DS_RETURN_IF_ERROR(
       CheckCredentials(request.credentials(), Clock::System().UnixNanos() / 1'000'000'000));
-  DS_ASSIGN_OR_RETURN(Daemon daemon, Start(address, request, std::move(options)));
+  DS_ASSIGN_OR_RETURN(Daemon daemon, StartDaemon(address, request, std::move(options)));
   v1::ListenResponse answer;
   answer.set_port(daemon.server->port());
   answer.set_pid(static_cast<std::uint32_t>(::getpid()));
   answer.set_daemon_version(DS_VERSION);
-  DS_RETURN_IF_ERROR(Answer(answer));
+  DS_RETURN_IF_ERROR(WriteAnswer(answer));
   DS_RETURN_IF_ERROR(LeaveStandardStreams());
   return daemon;
 }
 
 // Says on standard output why there is no daemon.
-int Refuse(const Status& status) {
+int WriteRefusal(const Status& status) {
   v1::ListenResponse answer;
   answer.set_error(status.message());
-  if (!Answer(answer).ok()) LogError(status.message());
+  if (!WriteAnswer(answer).ok()) LogError(status.message());
   return kExitFailure;
 }
 
@@ -171,12 +171,12 @@ void KeepFresh(EventLoop* loop, const std::string& path, std::chrono::nanosecond
 int ServeNetwork(const std::string& address, SupervisorOptions options, UniqueFd starter) {
   ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
   StatusOr<PrivateFolder> folder = PrivateFolder::Make();
-  if (!folder.ok()) return Refuse(folder.status());
+  if (!folder.ok()) return WriteRefusal(folder.status());
   options.folder = folder->path();
   const StatusOr<Daemon> daemon = StartAndAnswer(address, std::move(options));
   if (!daemon.ok()) {
     folder->Remove();
-    return Refuse(daemon.status());
+    return WriteRefusal(daemon.status());
   }
   static_cast<void>(WriteAll(starter.get(), "\n", "the process that was started"));
   starter.Reset();

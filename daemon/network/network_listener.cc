@@ -40,36 +40,36 @@ bool IsWildcard(const sockaddr& address) {
   return std::memcmp(&six, &in6addr_any, sizeof(six)) == 0;
 }
 
-std::uint16_t PortIn(const sockaddr_storage& address) {
+std::uint16_t ReadPort(const sockaddr_storage& address) {
   return ntohs(address.ss_family == AF_INET
                    ? reinterpret_cast<const sockaddr_in&>(address).sin_port
                    : reinterpret_cast<const sockaddr_in6&>(address).sin6_port);
 }
 
-StatusOr<std::uint16_t> PortOf(int socket) {
+StatusOr<std::uint16_t> ReadBoundPort(int socket) {
   sockaddr_storage bound{};
   socklen_t size = sizeof(bound);
   if (::getsockname(socket, reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
     return ErrnoError(errno, "getsockname");
   }
-  return PortIn(bound);
+  return ReadPort(bound);
 }
 
 // "10.0.0.1", "fd00::1"; "" when there is no such thing.
-std::string AddressText(const sockaddr* address, socklen_t size) {
+std::string FormatAddress(const sockaddr* address, socklen_t size) {
   std::array<char, NI_MAXHOST> host{};
   const int error =
       ::getnameinfo(address, size, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST);
   return error == 0 ? host.data() : "";
 }
 
-std::string PeerText(const std::string& address, std::uint16_t port) {
+std::string FormatPeer(const std::string& address, std::uint16_t port) {
   const bool v6 = address.find(':') != std::string::npos;
   return (v6 ? "[" + address + "]:" : address + ":") + std::to_string(port);
 }
 
 // gRPC's name of a peer without its scheme, and with what it has escaped.
-std::string Unescaped(std::string peer) {
+std::string Unescape(std::string peer) {
   peer.erase(0, peer.find(':') + 1);
   for (const auto& [code, text] :
        {std::pair("%5B", "["), std::pair("%5D", "]"), std::pair("%25", "%")}) {
@@ -78,7 +78,7 @@ std::string Unescaped(std::string peer) {
   return peer;
 }
 
-std::optional<std::uint64_t> CookieOf(int fd) {
+std::optional<std::uint64_t> ReadCookie(int fd) {
   std::uint64_t cookie = 0;
   socklen_t size = sizeof(cookie);
   if (::getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &size) != 0) return std::nullopt;
@@ -98,9 +98,9 @@ StatusOr<std::unique_ptr<NetworkListener>> NetworkListener::Bind(const std::stri
       ::listen(socket.get(), kBacklog) != 0) {
     return ErrnoError(errno, "cannot listen on " + address);
   }
-  DS_ASSIGN_OR_RETURN(const std::uint16_t port, PortOf(socket.get()));
+  DS_ASSIGN_OR_RETURN(const std::uint16_t port, ReadBoundPort(socket.get()));
   return std::unique_ptr<NetworkListener>(
-      new NetworkListener(std::move(socket), AddressText(list->ai_addr, list->ai_addrlen), port));
+      new NetworkListener(std::move(socket), FormatAddress(list->ai_addr, list->ai_addrlen), port));
 }
 
 NetworkListener::~NetworkListener() {
@@ -133,23 +133,23 @@ void NetworkListener::Accept() {
     }
     return;
   }
-  const std::string text = AddressText(address, size);
-  arrival.peer = PeerText(text, PortIn(from));
+  const std::string text = FormatAddress(address, size);
+  arrival.peer = FormatPeer(text, ReadPort(from));
   arrival.expected = controller_.empty() || text == controller_ || text == address_;
   Admit(std::move(arrival));
 }
 
 void NetworkListener::Admit(Arrival arrival) {
   const TimePoint now = std::chrono::steady_clock::now();
-  const std::optional<TimePoint> room = RoomFor(arrival, now);
+  const std::optional<TimePoint> room = FindRoom(arrival, now);
   if (!room) return;
   if (*room > now) return PauseUntil(*room, std::move(arrival));
   Give(std::move(arrival), now);
 }
 
-std::optional<NetworkListener::TimePoint> NetworkListener::RoomFor(const Arrival& arrival,
-                                                                   TimePoint now) {
-  std::erase_if(given_, [](const Given& given) { return CookieOf(given.fd) != given.cookie; });
+std::optional<NetworkListener::TimePoint> NetworkListener::FindRoom(const Arrival& arrival,
+                                                                    TimePoint now) {
+  std::erase_if(given_, [](const Given& given) { return ReadCookie(given.fd) != given.cookie; });
   std::vector<Given*> unfinished;
   std::size_t all = 0;
   for (Given& given : given_) {
@@ -176,14 +176,14 @@ void NetworkListener::Give(Arrival arrival, TimePoint now) {
   const int fd = arrival.connection.get();
   const int on = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  if (const auto cookie = CookieOf(fd)) {
+  if (const auto cookie = ReadCookie(fd)) {
     given_.push_back({fd, *cookie, std::move(arrival.peer), arrival.expected, now});
   }
   on_connection_(std::move(arrival.connection));
 }
 
 void NetworkListener::OnCaller(const std::string& peer) {
-  const std::string text = Unescaped(peer);
+  const std::string text = Unescape(peer);
   for (Given& given : given_) {
     if (given.peer == text) given.known = true;
   }

@@ -83,7 +83,7 @@ class NetworkListener {
   void Accept();
   void Admit(Arrival arrival);
   // When there is room for another: now, or from then on. None: not for this one.
-  std::optional<TimePoint> RoomFor(const Arrival& arrival, TimePoint now);
+  std::optional<TimePoint> FindRoom(const Arrival& arrival, TimePoint now);
   void Give(Arrival arrival, TimePoint now);
   // Accepts nothing until then; `next` is admitted first.
   void PauseUntil(TimePoint when, Arrival next);

@@ -25,7 +25,7 @@ void SetUp(grpc::ServerBuilder* builder, DaemonService* service) {
   builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 1);
 }
 
-std::shared_ptr<grpc::ServerCredentials> MutualTls(const v1::Credentials& credentials) {
+std::shared_ptr<grpc::ServerCredentials> MakeMutualTls(const v1::Credentials& credentials) {
   grpc::SslServerCredentialsOptions options(
       GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
   options.pem_root_certs = credentials.ca_certificate();
@@ -75,7 +75,7 @@ StatusOr<std::unique_ptr<RpcServer>> RpcServer::StartOnNetwork(EventLoop* loop,
   grpc::ServerBuilder builder;
   using Type = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
   server->acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
-      Type::FROM_FD, MutualTls(options.credentials));
+      Type::FROM_FD, MakeMutualTls(options.credentials));
   SetUp(&builder, service);
   SetDeadlines(&builder, options.lease);
   server->server_ = builder.BuildAndStart();

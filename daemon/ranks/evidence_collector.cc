@@ -25,21 +25,21 @@ struct Space {
   std::uint64_t free;
 };
 
-std::optional<Space> SpaceOf(const std::filesystem::path& folder) {
+std::optional<Space> MeasureSpace(const std::filesystem::path& folder) {
   struct statvfs info {};
   if (::statvfs(folder.c_str(), &info) != 0) return std::nullopt;
   return Space{std::uint64_t{info.f_blocks} * info.f_frsize,
                std::uint64_t{info.f_bavail} * info.f_frsize};
 }
 
-std::uint64_t HostMemory() {
+std::uint64_t ReadHostMemory() {
   return static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
          static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
 // The kernel's log counts processes as its first namespace does; elsewhere the same number is
 // somebody else.
-bool InFirstPidNamespace() {
+bool IsInFirstPidNamespace() {
   constexpr std::string_view kFirst = "pid:[4026531836]";  // PROC_PID_INIT_INO
   std::error_code error;
   return std::filesystem::read_symlink("/proc/self/ns/pid", error).string() == kFirst;
@@ -76,7 +76,7 @@ void KernelLog::Restart() {
   if (log_.valid()) ::lseek(log_.get(), 0, SEEK_END);
 }
 
-std::optional<std::string> KernelLog::OomKillOf(pid_t pid) {
+std::optional<std::string> KernelLog::FindOomKill(pid_t pid) {
   ReadNew();
   for (auto kill = kills_.rbegin(); kill != kills_.rend(); ++kill) {
     if (kill->pid == pid) return kill->text;
@@ -99,7 +99,7 @@ void KernelLog::ReadNew() {
 EvidenceCollector::EvidenceCollector(const std::filesystem::path& root)
     : shared_memory_folder_(root / "dev/shm"),
       cgroups_(FindOwnCgroups(root)),
-      kernel_log_(InFirstPidNamespace() ? (root / "dev/kmsg").string() : "") {
+      kernel_log_(IsInFirstPidNamespace() ? (root / "dev/kmsg").string() : "") {
   Restart();
 }
 
@@ -111,14 +111,14 @@ void EvidenceCollector::Restart() {
 }
 
 void EvidenceCollector::Sample() {
-  if (const auto space = SpaceOf(shared_memory_folder_)) {
+  if (const auto space = MeasureSpace(shared_memory_folder_)) {
     lowest_free_ = std::min(space->free, lowest_free_.value_or(space->free));
   }
 }
 
 v1::RankExited EvidenceCollector::Collect(const RankExit& exit, pid_t pid) {
   v1::RankExited evidence;
-  evidence.set_host_memory_bytes(HostMemory());
+  evidence.set_host_memory_bytes(ReadHostMemory());
   AddOom(exit, pid, &evidence);
   if (exit.signal == SIGBUS) AddSharedMemory(&evidence);
   return evidence;
@@ -135,13 +135,13 @@ void EvidenceCollector::AddOom(const RankExit& exit, pid_t pid, v1::RankExited* 
     kills_seen_ = memory->oom_kills;
   }
   if (exit.signal != SIGKILL) return;
-  if (auto line = kernel_log_.OomKillOf(pid)) oom->set_kernel_log(*std::move(line));
+  if (auto line = kernel_log_.FindOomKill(pid)) oom->set_kernel_log(*std::move(line));
   evidence->set_oom_killed(oom->group_kills() > 0 || !oom->kernel_log().empty());
 }
 
 void EvidenceCollector::AddSharedMemory(v1::RankExited* evidence) {
   Sample();
-  const auto space = SpaceOf(shared_memory_folder_);
+  const auto space = MeasureSpace(shared_memory_folder_);
   if (!space) return;
   v1::SharedMemoryEvidence* found = evidence->mutable_shared_memory();
   found->set_total_bytes(space->total);

@@ -47,7 +47,7 @@ class KernelLog {
   void Restart();
 
   // Finds what the log says about the end of `pid`.
-  std::optional<std::string> OomKillOf(pid_t pid);
+  std::optional<std::string> FindOomKill(pid_t pid);
 
  private:
   void ReadNew();

@@ -37,18 +37,18 @@ std::optional<std::uint64_t> ReadFreeSharedMemory() {
   return std::uint64_t{info.f_bavail} * info.f_frsize;
 }
 
-v1::Finding Ok(std::string name, std::string message) {
+v1::Finding MakeOk(std::string name, std::string message) {
   return MakeFinding(v1::Finding::OK, std::move(name), std::move(message));
 }
 
 v1::Finding CheckLibTorch(const PreflightContext& context) {
   constexpr std::array<std::string_view, 2> kPrefixes = {"libtorch", "libc10"};
-  const auto missing = MissingLibraries(context.dsrank, kPrefixes, context.library_path);
+  const auto missing = FindMissingLibraries(context.dsrank, kPrefixes, context.library_path);
   if (!missing.ok()) {
     return MakeFinding(v1::Finding::FAIL, "dsrank", missing.status().message(),
                        "install dsrank again");
   }
-  if (missing->empty()) return Ok("libtorch", "found by " + context.dsrank.string());
+  if (missing->empty()) return MakeOk("libtorch", "found by " + context.dsrank.string());
   return MakeFinding(v1::Finding::FAIL, "libtorch",
                      context.dsrank.string() + " does not find its " + missing->front(),
                      "install LibTorch where dsrank was built to find it, or put its lib folder "
@@ -62,7 +62,7 @@ v1::Finding CheckDsrank(const PreflightContext& context) {
                        "build with LibTorch (scripts/setup.sh) or install dsrank; other hosts look "
                        "where their $DSRUN_RANK says, at the path it has on dsrun's, and in PATH");
   }
-  return Ok("dsrank", context.dsrank.string());
+  return MakeOk("dsrank", context.dsrank.string());
 }
 
 v1::Finding CheckProgram(const v1::PrepareRequest& request, const PreflightContext& context) {
@@ -70,7 +70,7 @@ v1::Finding CheckProgram(const v1::PrepareRequest& request, const PreflightConte
       request.search_path().empty() ? context.search_path : request.search_path();
   if (search_path.empty()) search_path = kDefaultSearchPath;
   const auto found = FindProgram(request.program(), search_path, request.working_directory());
-  if (found.ok()) return Ok("program", *found);
+  if (found.ok()) return MakeOk("program", *found);
   return MakeFinding(v1::Finding::FAIL, "program", found.status().message(),
                      "check the program's name and that it is installed on this host");
 }
@@ -80,7 +80,7 @@ v1::Finding CheckScript(const v1::PrepareRequest& request) {
   int error = ::access(path.c_str(), R_OK) == 0 ? 0 : errno;
   std::error_code ignored;
   if (error == 0 && fs::is_directory(path, ignored)) error = EISDIR;
-  if (error == 0) return Ok("script", path.string());
+  if (error == 0) return MakeOk("script", path.string());
   return MakeFinding(v1::Finding::FAIL, "script", ErrnoError(error, path.string()).message(),
                      "every host needs the script under this path: copy or share its folder, or "
                      "name the folder with workdir= in the hostfile");
@@ -92,7 +92,7 @@ v1::Finding CheckWorkingDirectory(const v1::PrepareRequest& request) {
   int error = ::stat(folder.c_str(), &info) == 0 ? 0 : errno;
   if (error == 0 && !S_ISDIR(info.st_mode)) error = ENOTDIR;
   if (error == 0 && ::access(folder.c_str(), X_OK) != 0) error = errno;
-  if (error == 0) return Ok("working_directory", folder);
+  if (error == 0) return MakeOk("working_directory", folder);
   return MakeFinding(v1::Finding::FAIL, "working_directory",
                      folder + ": " + std::generic_category().message(error),
                      "the ranks run there; make it on this host, start dsrun elsewhere, or "
@@ -106,7 +106,7 @@ v1::Finding CheckSharedMemory(const HostResources& facts) {
   }
   const std::string message =
       std::to_string(*facts.shared_memory_free >> 20) + " MiB free in /dev/shm";
-  if (*facts.shared_memory_free >= kSmallSharedMemory) return Ok("shm", message);
+  if (*facts.shared_memory_free >= kSmallSharedMemory) return MakeOk("shm", message);
   return MakeFinding(v1::Finding::WARN, "shm", message,
                      "enlarge it (mount -o remount,size=2g /dev/shm; docker run --shm-size)");
 }
@@ -115,14 +115,14 @@ v1::Finding CheckOpenFiles(const v1::PrepareRequest& request, const HostResource
   const std::uint64_t needed = request.rank_count() * kDescriptorsPerRank + kDescriptorsOfDaemon;
   const std::string message = std::to_string(facts.open_files_limit) + " open files allowed, " +
                               std::to_string(needed) + " needed";
-  if (facts.open_files_limit >= needed) return Ok("nofile", message);
+  if (facts.open_files_limit >= needed) return MakeOk("nofile", message);
   return MakeFinding(v1::Finding::FAIL, "nofile", message,
                      "raise the limit before starting dsrun: ulimit -n");
 }
 
 // The device of a number this host does not have; "" when there is none. UUIDs and MIG ids are the
 // driver's to judge.
-std::string MissingDevice(const v1::PrepareRequest& request, const HostResources& facts) {
+std::string FindMissingDevice(const v1::PrepareRequest& request, const HostResources& facts) {
   for (const std::string& device : request.devices()) {
     const std::optional<std::uint32_t> number = ParseNumber<std::uint32_t>(device);
     if (number.has_value() && *number >= facts.gpus) return device;
@@ -133,7 +133,7 @@ std::string MissingDevice(const v1::PrepareRequest& request, const HostResources
 v1::Finding CheckDevice(const v1::PrepareRequest& request, const HostResources& facts) {
   const std::string message = std::to_string(facts.gpus) + " GPUs";
   // Without any GPU the ranks run on CPU, unless CUDA was asked for.
-  if (const std::string missing = MissingDevice(request, facts);
+  if (const std::string missing = FindMissingDevice(request, facts);
       facts.gpus > 0 && !missing.empty()) {
     return MakeFinding(v1::Finding::FAIL, "device",
                        message + ", and the job wants device " + missing,
@@ -141,7 +141,7 @@ v1::Finding CheckDevice(const v1::PrepareRequest& request, const HostResources& 
                        "others with --include");
   }
   if (request.device() != v1::PrepareRequest::DEVICE_CUDA || facts.gpus > 0) {
-    return Ok("device", message);
+    return MakeOk("device", message);
   }
   return MakeFinding(v1::Finding::FAIL, "device", "CUDA was asked for and this host has no GPU",
                      "use --device cpu, or install the NVIDIA driver");

@@ -57,9 +57,9 @@ UniqueFd OpenFolder(const fs::path& path) {
   return UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
-bool Lock(const UniqueFd& folder) { return ::flock(folder.get(), LOCK_EX | LOCK_NB) == 0; }
+bool LockFolder(const UniqueFd& folder) { return ::flock(folder.get(), LOCK_EX | LOCK_NB) == 0; }
 
-void KillIn(const fs::path& path, const UniqueFd& folder) {
+void KillGroup(const fs::path& path, const UniqueFd& folder) {
   const UniqueFd kill(::openat(folder.get(), "cgroup.kill", O_WRONLY | O_CLOEXEC));
   if (kill.valid() && ::write(kill.get(), "1", 1) == 1) return;
   // Kernels before 5.14. What forks meanwhile is found when its parent's end is seen.
@@ -75,7 +75,8 @@ bool SetOwner(const UniqueFd& folder, const std::string& mark) {
 bool IsAbandoned(const UniqueFd& folder) {
   std::array<char, kLongestMark> mark{};
   const ssize_t size = ::fgetxattr(folder.get(), kOwnerAttribute, mark.data(), mark.size());
-  return size > 0 && OwnerIsGone({mark.data(), static_cast<std::size_t>(size)}) && Lock(folder);
+  return size > 0 && IsOwnerGone({mark.data(), static_cast<std::size_t>(size)}) &&
+         LockFolder(folder);
 }
 
 }  // namespace
@@ -87,7 +88,7 @@ std::string MakeOwnMark() {
   return boot + " " + std::to_string(::getpid()) + " " + std::to_string(start);
 }
 
-bool OwnerIsGone(std::string_view mark) {
+bool IsOwnerGone(std::string_view mark) {
   std::istringstream words{std::string(mark)};
   std::string boot, behind;
   pid_t pid = 0;
@@ -105,7 +106,7 @@ StatusOr<std::unique_ptr<RankCgroup>> RankCgroup::Create(const fs::path& parent,
   const fs::path path = parent / (std::string(kPrefix) + name);
   if (::mkdir(path.c_str(), 0755) != 0) return ErrnoError(errno, path.string());
   UniqueFd folder = OpenFolder(path);
-  if (!folder.valid() || !Lock(folder) || !SetOwner(folder, mark)) {
+  if (!folder.valid() || !LockFolder(folder) || !SetOwner(folder, mark)) {
     const Status status = ErrnoError(errno, path.string());
     ::rmdir(path.c_str());
     return status;
@@ -119,13 +120,13 @@ void RankCgroup::RemoveAbandoned(const fs::path& parent) {
        entry.increment(error)) {
     const UniqueFd folder = OpenFolder(entry->path());
     if (!folder.valid() || !IsAbandoned(folder)) continue;
-    KillIn(entry->path(), folder);
+    KillGroup(entry->path(), folder);
     ::rmdir(entry->path().c_str());
   }
 }
 
 RankCgroup::~RankCgroup() { ::rmdir(path_.c_str()); }
 
-void RankCgroup::KillAll() const { KillIn(path_, folder_); }
+void RankCgroup::KillAll() const { KillGroup(path_, folder_); }
 
 }  // namespace ds::daemon

@@ -31,7 +31,7 @@ std::string MakeOwnMark();
 
 // The process that `mark` names lived in this boot and has ended. False for everything that is not
 // a mark: what nobody can prove to be ours is not.
-bool OwnerIsGone(std::string_view mark);
+bool IsOwnerGone(std::string_view mark);
 
 class RankCgroup {
  public:

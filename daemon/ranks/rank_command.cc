@@ -35,7 +35,7 @@ Status AddVariables(const ProtoVariables& from, Variables* to) {
   return OkStatus();
 }
 
-Variables OwnVariables(const std::vector<std::string>& environment) {
+Variables ParseVariables(const std::vector<std::string>& environment) {
   Variables variables;
   for (const std::string& entry : environment) {
     const std::size_t equals = entry.find('=');
@@ -44,7 +44,7 @@ Variables OwnVariables(const std::vector<std::string>& environment) {
   return variables;
 }
 
-std::string WithJobDirectory(std::string text, const std::string& folder) {
+std::string PutInJobDirectory(std::string text, const std::string& folder) {
   if (folder.empty()) return text;  // a job without files: the text is the user's own
   for (std::size_t at = text.find(v1::kJobDirectory); at != std::string::npos;
        at = text.find(v1::kJobDirectory, at + folder.size())) {
@@ -83,7 +83,7 @@ StatusOr<std::string> FindInSearchPath(const std::string& program, std::string_v
 
 Status AddLimits(const v1::LaunchRequest& request, RankCommand* command) {
   for (const v1::RankLimit& limit : request.limits()) {
-    const std::optional<int> resource = ResourceNumber(limit.name());
+    const std::optional<int> resource = FindResourceNumber(limit.name());
     if (!resource || limit.soft() > limit.hard()) {
       return InvalidArgumentError("limit '" + limit.name() +
                                   "': no such limit, or its soft value is above the hard one");
@@ -94,7 +94,7 @@ Status AddLimits(const v1::LaunchRequest& request, RankCommand* command) {
   return OkStatus();
 }
 
-int MemoryMode(v1::MemoryPolicy::Kind kind) {
+int ToMemoryMode(v1::MemoryPolicy::Kind kind) {
   switch (kind) {
     case v1::MemoryPolicy::BIND:
       return MPOL_BIND;
@@ -133,7 +133,7 @@ StatusOr<RankCommand> MakeRankCommand(const v1::LaunchRequest& request, int inde
   const v1::RankSpec& spec = request.ranks(index);
   DS_RETURN_IF_ERROR(CheckArguments(spec));
   Variables variables;
-  if (request.inherit_environment()) variables = OwnVariables(host.environment);
+  if (request.inherit_environment()) variables = ParseVariables(host.environment);
   DS_RETURN_IF_ERROR(AddVariables(request.environment(), &variables));
   DS_RETURN_IF_ERROR(AddVariables(spec.environment(), &variables));
   variables[kRankLinkVariable] = std::to_string(kRankLinkFd);
@@ -148,13 +148,13 @@ StatusOr<RankCommand> MakeRankCommand(const v1::LaunchRequest& request, int inde
   command.takes_input = request.forward_input() && spec.rank() == 0;
   if (request.has_umask()) command.umask = request.umask();
   DS_RETURN_IF_ERROR(AddLimits(request, &command));
-  command.memory_mode = MemoryMode(spec.memory_policy().kind());
+  command.memory_mode = ToMemoryMode(spec.memory_policy().kind());
   command.memory_nodes.assign(spec.memory_policy().nodes().begin(),
                               spec.memory_policy().nodes().end());
   for (const std::string& argument : spec.argv()) {
     // A job without files has no use for the folder: the text is the user's own.
     command.argv.push_back(
-        request.files().empty() ? argument : WithJobDirectory(argument, host.job_directory));
+        request.files().empty() ? argument : PutInJobDirectory(argument, host.job_directory));
   }
   if (spec.argv(0).empty()) {
     if (host.dsrank.empty()) return NotFoundError("this host has no dsrank beside its dsrund");

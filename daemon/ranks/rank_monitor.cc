@@ -112,9 +112,9 @@ void RankMonitor::OnExit() {
 void RankMonitor::AwaitOutput() {
   if (output_deadline_) context_.loop->CancelTimer(*output_deadline_);
   const auto deadline = std::chrono::steady_clock::now() + longest_silence_;
-  output_deadline_ = context_.loop->CallAt(deadline, [this, before = BytesRead()] {
+  output_deadline_ = context_.loop->CallAt(deadline, [this, before = bytes_read()] {
     output_deadline_.reset();
-    if (BytesRead() != before || context_.log->full()) return AwaitOutput();
+    if (bytes_read() != before || context_.log->full()) return AwaitOutput();
     exit_->set_output_cut(true);
     Finish();
   });
@@ -152,7 +152,7 @@ void RankMonitor::Finish() {
   watcher_->OnEnded();
 }
 
-v1::RankVital RankMonitor::Vital() const {
+v1::RankVital RankMonitor::MakeVital() const {
   v1::RankVital vital;
   vital.set_rank(context_.rank);
   vital.set_rss_bytes(ended_ ? 0 : ReadResidentBytes(pid()));

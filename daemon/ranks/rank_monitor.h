@@ -61,13 +61,13 @@ class RankMonitor {
   // Reads output again after a full log made this rank wait.
   void Resume();
 
-  v1::RankVital Vital() const;
+  v1::RankVital MakeVital() const;
 
  private:
   void OnExit();
   // Begins the longest silence anew.
   void AwaitOutput();
-  std::uint64_t BytesRead() const { return stdout_.bytes_read() + stderr_.bytes_read(); }
+  std::uint64_t bytes_read() const { return stdout_.bytes_read() + stderr_.bytes_read(); }
   void MaybeFinish();
   void Finish();
 

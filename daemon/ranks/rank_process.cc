@@ -17,7 +17,7 @@
 namespace ds::daemon {
 namespace {
 
-std::vector<char*> Pointers(const std::vector<std::string>& strings) {
+std::vector<char*> MakePointers(const std::vector<std::string>& strings) {
   std::vector<char*> pointers;
   pointers.reserve(strings.size() + 1);
   // execve's interface is older than const; it does not write.
@@ -59,7 +59,7 @@ StatusOr<SocketPair> MakeLink() {
   return ends;
 }
 
-StatusOr<cpu_set_t> CoreSet(const std::vector<std::uint32_t>& cores) {
+StatusOr<cpu_set_t> MakeCoreSet(const std::vector<std::uint32_t>& cores) {
   cpu_set_t set;
   CPU_ZERO(&set);
   for (const std::uint32_t core : cores) {
@@ -71,7 +71,7 @@ StatusOr<cpu_set_t> CoreSet(const std::vector<std::uint32_t>& cores) {
   return set;
 }
 
-StatusOr<NodeMask> MaskOf(const std::vector<std::uint32_t>& nodes) {
+StatusOr<NodeMask> MakeNodeMask(const std::vector<std::uint32_t>& nodes) {
   constexpr std::size_t kBitsPerWord = 8 * sizeof(unsigned long);
   NodeMask mask{};
   for (const std::uint32_t node : nodes) {
@@ -100,14 +100,14 @@ class RankProcess::Starting {
     clone_->AwaitLeaving();
     if (child_.failed_step == ChildStep::kNone) return std::move(process_);
     ::waitpid(process_.pid_, nullptr, 0);
-    return StartError(child_, command_);
+    return MakeStartError(child_, command_);
   }
 
  private:
   explicit Starting(const RankCommand& command)
       : command_(command),
-        argv_(Pointers(command.argv)),
-        environment_(Pointers(command.environment)) {}
+        argv_(MakePointers(command.argv)),
+        environment_(MakePointers(command.environment)) {}
 
   Status Describe();
   Status Clone(int cgroup);
@@ -122,8 +122,8 @@ class RankProcess::Starting {
 };
 
 Status RankProcess::Starting::Describe() {
-  DS_ASSIGN_OR_RETURN(cores_, CoreSet(command_.cores));
-  DS_ASSIGN_OR_RETURN(child_.memory_nodes, MaskOf(command_.memory_nodes));
+  DS_ASSIGN_OR_RETURN(cores_, MakeCoreSet(command_.cores));
+  DS_ASSIGN_OR_RETURN(child_.memory_nodes, MakeNodeMask(command_.memory_nodes));
   child_.executable = command_.executable.c_str();
   child_.argv = argv_.data();
   child_.environment = environment_.data();

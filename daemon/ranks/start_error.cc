@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 // As much as the kernel reads of a script's first line.
 constexpr std::size_t kFirstLineBytes = 256;
 
-std::string FirstLine(const fs::path& path) {
+std::string ReadFirstLine(const fs::path& path) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::array<char, kFirstLineBytes> buffer{};
   const ssize_t got = file.valid() ? ::read(file.get(), buffer.data(), buffer.size()) : 0;
@@ -29,7 +29,7 @@ std::string FirstLine(const fs::path& path) {
 
 // The file is there, so ENOENT is about what it needs, and ENOEXEC about what it is.
 std::string ExplainExecError(const fs::path& path, int error) {
-  const std::string line = FirstLine(path);
+  const std::string line = ReadFirstLine(path);
   if (error == ENOEXEC) {
     return line.starts_with(
                "\x7F"
@@ -53,13 +53,13 @@ std::string ExplainExecError(const fs::path& path, int error) {
   return " (its first line names the interpreter " + interpreter + ", which is not on this host)";
 }
 
-std::string CoreNames(const std::vector<std::uint32_t>& cores) {
+std::string JoinCores(const std::vector<std::uint32_t>& cores) {
   std::string names;
   for (const std::uint32_t core : cores) names += (names.empty() ? "" : ",") + std::to_string(core);
   return names;
 }
 
-Status NotExecuted(const RankCommand& command, int error) {
+Status MakeExecError(const RankCommand& command, int error) {
   const Status status = ErrnoError(error, "cannot execute " + command.executable);
   const fs::path path = fs::path(command.working_directory) / command.executable;
   return FailedPreconditionError(status.message() + ExplainExecError(path, error));
@@ -67,13 +67,13 @@ Status NotExecuted(const RankCommand& command, int error) {
 
 }  // namespace
 
-Status StartError(const RankChild& child, const RankCommand& command) {
+Status MakeStartError(const RankChild& child, const RankCommand& command) {
   switch (child.failed_step) {
     case ChildStep::kWorkingDirectory:
       return ErrnoError(child.failed_errno, "working directory " + command.working_directory);
     case ChildStep::kCores:
       return ErrnoError(child.failed_errno, "binding " + command.executable + " to cores " +
-                                                CoreNames(command.cores) +
+                                                JoinCores(command.cores) +
                                                 ", of which this host allows only some or none");
     case ChildStep::kMemory:
       return ErrnoError(child.failed_errno,
@@ -82,7 +82,7 @@ Status StartError(const RankChild& child, const RankCommand& command) {
       return ErrnoError(child.failed_errno, "setting the --ulimit of " + command.executable +
                                                 " (raising a hard limit takes privileges)");
     case ChildStep::kExecute:
-      return NotExecuted(command, child.failed_errno);
+      return MakeExecError(command, child.failed_errno);
     case ChildStep::kNone:
     case ChildStep::kSession:
     case ChildStep::kDescriptors:

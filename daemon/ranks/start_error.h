@@ -11,6 +11,6 @@
 namespace ds::daemon {
 
 // Says what stopped a child between clone and execve. Requires: one of its steps has failed.
-Status StartError(const RankChild& child, const RankCommand& command);
+Status MakeStartError(const RankChild& child, const RankCommand& command);
 
 }  // namespace ds::daemon

@@ -28,14 +28,14 @@ constexpr std::array<std::pair<RankMessageKind, std::string_view>, 8> kKinds = {
 
 }  // namespace
 
-std::string_view RankMessageKindName(RankMessageKind kind) {
+std::string_view NameRankMessageKind(RankMessageKind kind) {
   for (const auto& [known, name] : kKinds) {
     if (known == kind) return name;
   }
   return "unknown";
 }
 
-std::optional<RankMessageKind> RankMessageKindFromName(std::string_view name) {
+std::optional<RankMessageKind> FindRankMessageKind(std::string_view name) {
   for (const auto& [kind, known] : kKinds) {
     if (known == name) return kind;
   }
@@ -47,7 +47,7 @@ StatusOr<std::string> EncodeRankMessage(const RankMessage& message) {
     return InvalidArgumentError("rank link: a message body holds a raw newline");
   }
   std::string line(kVersion);
-  line.append(" ").append(RankMessageKindName(message.kind)).append(" ");
+  line.append(" ").append(NameRankMessageKind(message.kind)).append(" ");
   line.append(message.body).append("\n");
   if (line.size() > kMaxLineBytes) {
     return InvalidArgumentError("rank link: a message of " + std::to_string(line.size()) +
@@ -67,7 +67,7 @@ StatusOr<RankMessage> DecodeRankMessage(std::string_view line) {
   if (kind_end == std::string_view::npos) {
     return InvalidArgumentError("rank link: a message has no body");
   }
-  const auto kind = RankMessageKindFromName(line.substr(0, kind_end));
+  const auto kind = FindRankMessageKind(line.substr(0, kind_end));
   if (!kind) {
     return InvalidArgumentError("rank link: unknown kind '" +
                                 std::string(line.substr(0, kind_end)) + "'");

@@ -56,8 +56,8 @@ enum class RankMessageKind {
   kEnd,
 };
 
-std::string_view RankMessageKindName(RankMessageKind kind);
-std::optional<RankMessageKind> RankMessageKindFromName(std::string_view name);
+std::string_view NameRankMessageKind(RankMessageKind kind);
+std::optional<RankMessageKind> FindRankMessageKind(std::string_view name);
 
 struct RankMessage {
   RankMessageKind kind = RankMessageKind::kHello;

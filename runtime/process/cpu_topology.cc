@@ -35,18 +35,18 @@ std::string ReadSmall(const fs::path& path) {
 }
 
 // The lowest numbered logical cpu that shares a core with `cpu`; `cpu` itself when unknown.
-int FirstSibling(const fs::path& root, int cpu) {
+int FindFirstSibling(const fs::path& root, int cpu) {
   const auto siblings =
       ParseKernelCpuList(ReadSmall(root / "sys/devices/system/cpu" / ("cpu" + std::to_string(cpu)) /
                                    "topology/thread_siblings_list"));
   return siblings.ok() && !siblings->empty() ? siblings->front() : cpu;
 }
 
-std::vector<int> OnePerCore(const std::vector<int>& allowed, const fs::path& root) {
+std::vector<int> ChooseOnePerCore(const std::vector<int>& allowed, const fs::path& root) {
   std::vector<int> cores;
   std::vector<int> taken;  // first siblings of the cores that are in already
   for (const int cpu : allowed) {
-    const int core = FirstSibling(root, cpu);
+    const int core = FindFirstSibling(root, cpu);
     if (std::find(taken.begin(), taken.end(), core) != taken.end()) continue;
     taken.push_back(core);
     cores.push_back(cpu);
@@ -55,7 +55,7 @@ std::vector<int> OnePerCore(const std::vector<int>& allowed, const fs::path& roo
 }
 
 // "Node 0 MemTotal:  16314048 kB" among others.
-std::uint64_t MemoryOfNode(const fs::path& folder) {
+std::uint64_t ReadNodeMemory(const fs::path& folder) {
   std::istringstream text(ReadSmall(folder / "meminfo"));
   std::string word;
   while (text >> word) {
@@ -79,7 +79,7 @@ std::vector<NumaNode> ReadNodes(const fs::path& root) {
     auto cpus = ParseKernelCpuList(ReadSmall(entry.path() / "cpulist"));
     if (!cpus.ok()) continue;
     node.cpus = std::move(cpus).value();
-    node.memory_bytes = MemoryOfNode(entry.path());
+    node.memory_bytes = ReadNodeMemory(entry.path());
     nodes.push_back(std::move(node));
   }
   std::sort(nodes.begin(), nodes.end(),
@@ -89,7 +89,7 @@ std::vector<NumaNode> ReadNodes(const fs::path& root) {
 
 }  // namespace
 
-std::vector<int> AllowedCpus() {
+std::vector<int> ListAllowedCpus() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
   if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return {0};
@@ -111,7 +111,7 @@ int CountAllowedCpus() {
 }
 
 CpuTopology ReadCpuTopology(const std::vector<int>& allowed, const fs::path& root) {
-  return {.cores = OnePerCore(allowed, root), .nodes = ReadNodes(root)};
+  return {.cores = ChooseOnePerCore(allowed, root), .nodes = ReadNodes(root)};
 }
 
 StatusOr<std::vector<int>> ParseKernelCpuList(std::string_view text) {

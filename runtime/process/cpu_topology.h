@@ -28,12 +28,12 @@ struct CpuTopology {
 };
 
 // The logical cpus this thread may run on, ascending; never empty.
-std::vector<int> AllowedCpus();
+std::vector<int> ListAllowedCpus();
 // Counts them, also on a machine of more than AllowedCpus can name.
 int CountAllowedCpus();
 
 // `allowed` are the logical cpus that count for `cores`; `root` is where sys/ lies, for tests.
-CpuTopology ReadCpuTopology(const std::vector<int>& allowed = AllowedCpus(),
+CpuTopology ReadCpuTopology(const std::vector<int>& allowed = ListAllowedCpus(),
                             const std::filesystem::path& root = "/");
 
 // "0-3,8" as the kernel writes it, blanks and a newline around it included; "" is no cpu.

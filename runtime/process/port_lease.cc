@@ -37,7 +37,7 @@ int BindAnyAddress(int fd, int family, std::uint16_t port) {
   return ::bind(fd, address, is_six ? sizeof(six) : sizeof(four)) == 0 ? 0 : errno;
 }
 
-StatusOr<std::uint16_t> BoundPort(int fd) {
+StatusOr<std::uint16_t> ReadBoundPort(int fd) {
   sockaddr_in6 bound{};  // the port lies at the same place in both kinds of address
   socklen_t length = sizeof(bound);
   if (::getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &length) != 0) {
@@ -61,7 +61,7 @@ StatusOr<PortLease> PortLease::Take(std::uint16_t port) {
   const std::string what = "port " + std::to_string(port);
   if (error == EADDRINUSE) return AlreadyExistsError(what + " is in use on this host");
   if (error != 0) return ErrnoError(error, what);
-  DS_ASSIGN_OR_RETURN(const std::uint16_t bound, BoundPort(fd->get()));
+  DS_ASSIGN_OR_RETURN(const std::uint16_t bound, ReadBoundPort(fd->get()));
   return PortLease(std::move(fd).value(), bound);
 }
 

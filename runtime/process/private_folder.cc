@@ -50,7 +50,7 @@ bool Hold(const UniqueFd& folder) {
   return ::fstat(folder.get(), &info) == 0 && info.st_nlink > 0;
 }
 
-std::vector<std::string> Bases() {
+std::vector<std::string> ListBases() {
   constexpr std::size_t kLongestBase = 64;  // a socket's path may have 107 bytes
   std::vector<std::string> bases;
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
@@ -76,7 +76,7 @@ Status CheckPrivate(const fs::path& folder) {
 
 StatusOr<PrivateFolder> PrivateFolder::Make() {
   Status last;
-  for (const std::string& base : Bases()) {
+  for (const std::string& base : ListBases()) {
     RemoveLeft(base);
     while (true) {
       std::string path = base + "/" + std::string(kPrefix) + "XXXXXX";
@@ -102,7 +102,7 @@ StatusOr<PrivateFolder> PrivateFolder::Join(const fs::path& path) {
 }
 
 void PrivateFolder::RemoveAbandoned() {
-  for (const std::string& base : Bases()) RemoveLeft(base);
+  for (const std::string& base : ListBases()) RemoveLeft(base);
 }
 
 void PrivateFolder::Remove() {

@@ -29,14 +29,14 @@ constexpr std::array<std::pair<std::string_view, int>, 16> kResources = {{
 
 }  // namespace
 
-std::optional<int> ResourceNumber(std::string_view name) {
+std::optional<int> FindResourceNumber(std::string_view name) {
   for (const auto& [each, number] : kResources) {
     if (each == name) return number;
   }
   return std::nullopt;
 }
 
-std::vector<std::string> ResourceNames() {
+std::vector<std::string> ListResourceNames() {
   std::vector<std::string> names;
   for (const auto& [name, number] : kResources) names.emplace_back(name);
   return names;

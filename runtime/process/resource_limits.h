@@ -16,9 +16,9 @@ namespace ds {
 inline constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
 
 // The RLIMIT_ number of "nofile", "memlock", "core", ...; none for any other name.
-std::optional<int> ResourceNumber(std::string_view name);
+std::optional<int> FindResourceNumber(std::string_view name);
 
 // All of them, for messages.
-std::vector<std::string> ResourceNames();
+std::vector<std::string> ListResourceNames();
 
 }  // namespace ds

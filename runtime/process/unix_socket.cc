@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kBacklog = 64;
 
-StatusOr<sockaddr_un> AddressOf(const std::filesystem::path& path) {
+StatusOr<sockaddr_un> MakeAddress(const std::filesystem::path& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.native().size() >= sizeof(address.sun_path)) {
@@ -35,7 +35,7 @@ StatusOr<SocketPair> MakeSocketPair() {
 }
 
 StatusOr<UniqueFd> ListenUnix(const std::filesystem::path& path) {
-  DS_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(path));
+  DS_ASSIGN_OR_RETURN(const sockaddr_un address, MakeAddress(path));
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return ErrnoError(errno, "socket");
   // The mode of the socket's file is that of the descriptor, less the umask.
@@ -49,7 +49,7 @@ StatusOr<UniqueFd> ListenUnix(const std::filesystem::path& path) {
 }
 
 StatusOr<UniqueFd> ConnectUnix(const std::filesystem::path& path) {
-  DS_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(path));
+  DS_ASSIGN_OR_RETURN(const sockaddr_un address, MakeAddress(path));
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return ErrnoError(errno, "socket");
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {

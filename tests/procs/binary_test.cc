@@ -18,7 +18,7 @@ constexpr char kDsrund[] = DS_BIN_DIR "/dsrund";
 // It must run on hosts where nothing is installed.
 TEST(BinaryTest, NeedsNoLibraryButLibcs) {
   constexpr std::array<std::string_view, 1> kEvery = {""};
-  const auto needed = daemon::MissingLibraries(kDsrund, kEvery, "");
+  const auto needed = daemon::FindMissingLibraries(kDsrund, kEvery, "");
   ASSERT_TRUE(needed.ok()) << needed.status().message();
   EXPECT_FALSE(needed->empty());
   for (const std::string& name : *needed) {

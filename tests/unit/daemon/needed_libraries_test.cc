@@ -27,23 +27,24 @@ std::string LibraryFolder() {
 
 TEST(NeededLibrariesTest, NamesWhatIsNotInTheFoldersGiven) {
   const auto self = OwnExecutable().value();
-  const auto missing = MissingLibraries(self, kLibc, "/no/such/folder");
+  const auto missing = FindMissingLibraries(self, kLibc, "/no/such/folder");
   ASSERT_TRUE(missing.ok()) << missing.status().message();
   EXPECT_EQ(*missing, std::vector<std::string>({"libc.so.6"}));
-  EXPECT_EQ(MissingLibraries(self, kLibc, "/no:" + LibraryFolder())->size(), 0U);
+  EXPECT_EQ(FindMissingLibraries(self, kLibc, "/no:" + LibraryFolder())->size(), 0U);
 }
 
 TEST(NeededLibrariesTest, OnlyTheNamesAskedForCount) {
   constexpr std::array<std::string_view, 1> kOther = {"libtorch"};
-  EXPECT_EQ(MissingLibraries(OwnExecutable().value(), kOther, "")->size(), 0U);
+  EXPECT_EQ(FindMissingLibraries(OwnExecutable().value(), kOther, "")->size(), 0U);
 }
 
 TEST(NeededLibrariesTest, WhatIsNoProgramIsRefused) {
-  EXPECT_EQ(MissingLibraries("/proc/self/cmdline", kLibc, "").ok(), false);
-  EXPECT_EQ(MissingLibraries("/no/such/file", kLibc, "").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(FindMissingLibraries("/proc/self/cmdline", kLibc, "").ok(), false);
+  EXPECT_EQ(FindMissingLibraries("/no/such/file", kLibc, "").status().code(),
+            StatusCode::kNotFound);
   const ds::testing::TemporaryFolder folder;
   std::ofstream(folder.path() / "text") << "#!/bin/sh\n";
-  EXPECT_EQ(MissingLibraries(folder.path() / "text", kLibc, "").status().code(),
+  EXPECT_EQ(FindMissingLibraries(folder.path() / "text", kLibc, "").status().code(),
             StatusCode::kInvalidArgument);
 }
 
@@ -60,7 +61,7 @@ TEST(NeededLibrariesTest, DamagedProgramsDoNoHarm) {
           static_cast<char>(random());
     }
     std::ofstream(path, std::ios::binary | std::ios::trunc) << damaged;
-    static_cast<void>(MissingLibraries(path, kLibc, ""));
+    static_cast<void>(FindMissingLibraries(path, kLibc, ""));
   }
   SUCCEED();
 }

@@ -53,14 +53,14 @@ std::string MarkOfTheDead() {
 
 TEST(OwnerMarkTest, ALivingOwnerIsNotGone) {
   EXPECT_NE(MakeOwnMark(), "");
-  EXPECT_FALSE(OwnerIsGone(MakeOwnMark()));
+  EXPECT_FALSE(IsOwnerGone(MakeOwnMark()));
 }
 
-TEST(OwnerMarkTest, ADeadOneIs) { EXPECT_TRUE(OwnerIsGone(MarkOfTheDead())); }
+TEST(OwnerMarkTest, ADeadOneIs) { EXPECT_TRUE(IsOwnerGone(MarkOfTheDead())); }
 
 TEST(OwnerMarkTest, SoIsOneThatNobodyHasReaped) {
   const Dead zombie = MakeDead();
-  EXPECT_TRUE(OwnerIsGone(zombie.mark));
+  EXPECT_TRUE(IsOwnerGone(zombie.mark));
   ::waitpid(zombie.pid, nullptr, 0);
 }
 
@@ -68,7 +68,7 @@ TEST(OwnerMarkTest, ItsNumberMayBeAnothersByNow) {
   const std::string own = MakeOwnMark();
   const std::size_t start = own.rfind(' ') + 1;
   const std::string before = std::to_string(std::stoull(own.substr(start)) - 1);
-  EXPECT_TRUE(OwnerIsGone(own.substr(0, start) + before));
+  EXPECT_TRUE(IsOwnerGone(own.substr(0, start) + before));
 }
 
 TEST(OwnerMarkTest, WhatProvesNothingIsNotGone) {
@@ -76,7 +76,7 @@ TEST(OwnerMarkTest, WhatProvesNothingIsNotGone) {
   const std::string another_boot = "0" + dead;
   for (const std::string& mark : {std::string(), std::string("1 2 3"), std::string("x"),
                                   another_boot, dead + " 1", dead.substr(0, dead.rfind(' '))}) {
-    EXPECT_FALSE(OwnerIsGone(mark)) << mark;
+    EXPECT_FALSE(IsOwnerGone(mark)) << mark;
   }
 }
 

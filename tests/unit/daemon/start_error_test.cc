@@ -18,7 +18,7 @@ std::string ExecuteError(const std::string& content, int error) {
   RankChild child;
   child.failed_step = ChildStep::kExecute;
   child.failed_errno = error;
-  return StartError(child, command).message();
+  return MakeStartError(child, command).message();
 }
 
 TEST(StartErrorTest, WhatIsMissingBehindAFileThatIsThereIsNamed) {

@@ -80,12 +80,12 @@ TEST(CpuTopologyWithoutSysTest, EveryCpuIsACoreAndNoNodeIsKnown) {
 }
 
 TEST(CpuTopologyOfThisMachineTest, HasACore) {
-  EXPECT_FALSE(AllowedCpus().empty());
+  EXPECT_FALSE(ListAllowedCpus().empty());
   EXPECT_FALSE(ReadCpuTopology().cores.empty());
 }
 
 TEST(AllowedCpusTest, AreAsManyAsAreCounted) {
-  EXPECT_EQ(CountAllowedCpus(), static_cast<int>(AllowedCpus().size()));
+  EXPECT_EQ(CountAllowedCpus(), static_cast<int>(ListAllowedCpus().size()));
 }
 
 }  // namespace
