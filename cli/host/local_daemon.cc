@@ -1,6 +1,5 @@
 #include "cli/host/local_daemon.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/wait.h>
 
@@ -14,6 +13,7 @@
 
 #include "runtime/base/files.h"
 #include "runtime/base/parse_number.h"
+#include "runtime/process/pipe.h"
 #include "runtime/process/spawn_session.h"
 #include "runtime/process/unix_socket.h"
 
@@ -26,17 +26,6 @@ namespace fs = std::filesystem;
 constexpr int kChildConnectionFd = 3;
 constexpr int kChildControllerFd = 4;
 constexpr int kChildReadyFd = 5;
-
-struct Pipe {
-  UniqueFd read;
-  UniqueFd write;
-};
-
-StatusOr<Pipe> MakePipe() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return ErrnoError(errno, "pipe");
-  return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
-}
 
 // `named`, or the one beside the running program.
 StatusOr<fs::path> FindDaemon(const fs::path& named) {

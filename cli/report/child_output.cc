@@ -13,21 +13,12 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/unique_fd.h"
+#include "runtime/process/pipe.h"
 
 namespace ds::cli {
 namespace {
 
 constexpr std::size_t kMaxBytes = std::size_t{1} << 20;
-
-struct Pipe {
-  UniqueFd read, write;
-};
-
-StatusOr<Pipe> MakePipe() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return ErrnoError(errno, "pipe");
-  return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
-}
 
 class SpawnActions {
  public:

@@ -26,6 +26,7 @@
 #include "runtime/base/files.h"
 #include "runtime/base/log.h"
 #include "runtime/base/unique_fd.h"
+#include "runtime/process/pipe.h"
 #include "runtime/process/private_folder.h"
 
 namespace ds::daemon {
@@ -144,18 +145,15 @@ int WriteRefusal(const Status& status) {
 }  // namespace
 
 StatusOr<UniqueFd> ContinueInBackground() {
-  std::array<int, 2> ends;
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return ErrnoError(errno, "pipe");
-  UniqueFd reading(ends[0]);
-  UniqueFd writing(ends[1]);
+  DS_ASSIGN_OR_RETURN(Pipe pipe, MakePipe());
   const pid_t child = ::fork();
   if (child < 0) return ErrnoError(errno, "fork");
-  if (child == 0) return writing;
-  writing.Reset();
+  if (child == 0) return std::move(pipe.write);
+  pipe.write.Reset();
   char byte = 0;
   ssize_t count = -1;
   do {
-    count = ::read(reading.get(), &byte, 1);
+    count = ::read(pipe.read.get(), &byte, 1);
   } while (count < 0 && errno == EINTR);
   std::_Exit(count == 1 ? kExitOk : kExitFailure);
 }

@@ -5,13 +5,13 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <memory>
 #include <utility>
 
 #include "daemon/ranks/start_error.h"
+#include "runtime/process/pipe.h"
 #include "runtime/process/unix_socket.h"
 
 namespace ds::daemon {
@@ -26,31 +26,23 @@ std::vector<char*> MakePointers(const std::vector<std::string>& strings) {
   return pointers;
 }
 
-struct Ends {
-  UniqueFd ours;
-  UniqueFd theirs;
-};
-
-StatusOr<Ends> MakeOutputPipe() {
-  std::array<int, 2> fds;
-  if (::pipe2(fds.data(), O_CLOEXEC) != 0) return ErrnoError(errno, "pipe");
-  Ends ends{UniqueFd(fds[0]), UniqueFd(fds[1])};
-  if (::fcntl(fds[0], F_SETFL, O_NONBLOCK) != 0) return ErrnoError(errno, "fcntl");
-  return ends;
+// The end that the daemon keeps does not block.
+StatusOr<Pipe> MakeOutput() {
+  DS_ASSIGN_OR_RETURN(Pipe pipe, MakePipe());
+  if (::fcntl(pipe.read.get(), F_SETFL, O_NONBLOCK) != 0) return ErrnoError(errno, "fcntl");
+  return pipe;
 }
 
 // A pipe, or /dev/null with nothing to hold on our side.
-StatusOr<Ends> MakeInput(bool takes_input) {
+StatusOr<Pipe> MakeInput(bool takes_input) {
   if (!takes_input) {
-    Ends nothing{UniqueFd(), UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC))};
-    if (!nothing.theirs.valid()) return ErrnoError(errno, "/dev/null");
+    Pipe nothing{UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)), UniqueFd()};
+    if (!nothing.read.valid()) return ErrnoError(errno, "/dev/null");
     return nothing;
   }
-  std::array<int, 2> fds;
-  if (::pipe2(fds.data(), O_CLOEXEC) != 0) return ErrnoError(errno, "pipe");
-  Ends ends{UniqueFd(fds[1]), UniqueFd(fds[0])};
-  if (::fcntl(fds[1], F_SETFL, O_NONBLOCK) != 0) return ErrnoError(errno, "fcntl");
-  return ends;
+  DS_ASSIGN_OR_RETURN(Pipe pipe, MakePipe());
+  if (::fcntl(pipe.write.get(), F_SETFL, O_NONBLOCK) != 0) return ErrnoError(errno, "fcntl");
+  return pipe;
 }
 
 StatusOr<SocketPair> MakeLink() {
@@ -142,20 +134,20 @@ Status RankProcess::Starting::Describe() {
 Status RankProcess::Starting::Clone(int cgroup) {
   DS_RETURN_IF_ERROR(Describe());
   // The child gets copies of these at once, so ours of its ends may go when this returns.
-  DS_ASSIGN_OR_RETURN(Ends input, MakeInput(command_.takes_input));
-  DS_ASSIGN_OR_RETURN(Ends output, MakeOutputPipe());
-  DS_ASSIGN_OR_RETURN(Ends error, MakeOutputPipe());
+  DS_ASSIGN_OR_RETURN(Pipe input, MakeInput(command_.takes_input));
+  DS_ASSIGN_OR_RETURN(Pipe output, MakeOutput());
+  DS_ASSIGN_OR_RETURN(Pipe error, MakeOutput());
   DS_ASSIGN_OR_RETURN(SocketPair link, MakeLink());
-  child_.input = input.theirs.get();
-  child_.output = output.theirs.get();
-  child_.error = error.theirs.get();
+  child_.input = input.read.get();
+  child_.output = output.write.get();
+  child_.error = error.write.get();
   child_.link = link.theirs.get();
   DS_ASSIGN_OR_RETURN(clone_, ClonedChild::Start(&child_, cgroup));
   process_.pid_ = clone_->pid();
   process_.pidfd_ = clone_->TakePidfd();
-  process_.stdin_ = std::move(input.ours);
-  process_.stdout_ = std::move(output.ours);
-  process_.stderr_ = std::move(error.ours);
+  process_.stdin_ = std::move(input.write);
+  process_.stdout_ = std::move(output.read);
+  process_.stderr_ = std::move(error.read);
   process_.link_ = std::move(link.ours);
   return OkStatus();
 }

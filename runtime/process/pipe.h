@@ -1,0 +1,26 @@
+#pragma once
+
+// Pipe: both ends of a pipe, close-on-exec. They block.
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "runtime/base/status.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ds {
+
+struct Pipe {
+  UniqueFd read;
+  UniqueFd write;
+};
+
+inline StatusOr<Pipe> MakePipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return ErrnoError(errno, "pipe");
+  return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+}  // namespace ds
