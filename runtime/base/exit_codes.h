@@ -2,7 +2,8 @@
 
 // ExitStatus is the only list of what dsrun, dsrund and dsrank end with. A job whose rank failed on
 // its own ends with that rank's status, or with ExitStatusOfSignal(n) when signal n killed it; a
-// job that the user stopped by signal n ends with ExitStatusOfSignal(n), too.
+// job that the user stopped by signal n ends with ExitStatusOfSignal(n), too. 5 is kept for a job
+// that stalls: nothing finds that out yet, and such a job goes on until somebody stops it.
 
 namespace ds {
 
