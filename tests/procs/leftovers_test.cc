@@ -2,6 +2,8 @@
 // their daemon was killed.
 
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -12,6 +14,7 @@
 #include <vector>
 
 #include "daemon/host/cgroups.h"
+#include "runtime/base/unique_fd.h"
 #include "tests/places.h"
 #include "tests/support/program.h"
 
@@ -58,15 +61,25 @@ class LeftoversTest : public ::testing::Test {
     EXPECT_TRUE(dsrun->WaitForOutput("1@localhost: up 1\n")) << dsrun->err();
     return dsrun;
   }
+  static std::string NameOf(pid_t pid) {
+    std::ifstream file("/proc/" + std::to_string(pid) + "/comm");
+    std::string name;
+    std::getline(file, name);
+    return name;
+  }
   // The process of the job that is called so.
   pid_t Find(const std::string& name) const {
     for (const pid_t pid : ProcessesWith(mark_)) {
-      std::ifstream file("/proc/" + std::to_string(pid) + "/comm");
-      std::string text;
-      if (std::getline(file, text) && text == name) return pid;
+      if (NameOf(pid) == name) return pid;
     }
     ADD_FAILURE() << "there is no " << name;
     return 0;
+  }
+  void KillDaemonAndGuardian() const {
+    const pid_t daemon = Find("dsrund");
+    const pid_t guardian = Find("dsrun-guard");
+    ::kill(daemon, SIGSTOP);  // else its guardian's end would have it begin to stop
+    for (const pid_t pid : {guardian, daemon}) ::kill(pid, SIGKILL);
   }
 
   TemporaryFolder folder_;
@@ -109,6 +122,32 @@ TEST_F(LeftoversTest, OfAKilledDaemonWithoutControlGroups) {
   EXPECT_EQ(ProcessesWith(mark_), std::vector<pid_t>());
 }
 
+// The ranks end with their daemon. Nothing proves whose those are that they have started: they
+// stay.
+TEST_F(LeftoversTest, OfADaemonThatWasKilledWithItsGuardianWithoutControlGroupsAreNoRanks) {
+  std::vector<std::string> probe = kWithoutGroups;
+  probe.push_back("/bin/true");
+  if (RunProgram(probe).status != 0) GTEST_SKIP() << "control groups cannot be hidden here";
+  const auto dsrun = StartFamily(kWithoutGroups);
+  std::vector<UniqueFd> ranks;
+  for (const pid_t pid : ProcessesWith(mark_)) {
+    if (NameOf(pid) == "sh") ranks.emplace_back(::syscall(SYS_pidfd_open, pid, 0));
+  }
+  ASSERT_EQ(ranks.size(), 2U);
+  KillDaemonAndGuardian();
+  EXPECT_EQ(dsrun->Wait().status, 4) << dsrun->err();
+  for (const UniqueFd& rank : ranks) {
+    pollfd ended{rank.get(), POLLIN, 0};
+    EXPECT_EQ(::poll(&ended, 1, /*timeout=*/60'000), 1) << "a rank outlives its daemon";
+  }
+  EXPECT_EQ(StartAndStop(1).status, 7);
+  EXPECT_TRUE(fs::is_empty(runtime()));
+  for (const pid_t pid : ProcessesWith(mark_)) {
+    EXPECT_EQ(NameOf(pid), "sleep");
+    ::kill(pid, SIGKILL);
+  }
+}
+
 // Nobody of the job is left to clean up: the next one does, because the group says whose it was.
 TEST_F(LeftoversTest, OfADaemonThatWasKilledWithItsGuardianGoWithTheNextJob) {
   const fs::path groups = daemon::FindOwnCgroups().unified;
@@ -116,10 +155,7 @@ TEST_F(LeftoversTest, OfADaemonThatWasKilledWithItsGuardianGoWithTheNextJob) {
     GTEST_SKIP() << "no v2 control group can be made here";
   }
   const auto dsrun = StartFamily();
-  const pid_t daemon = Find("dsrund");
-  const pid_t guardian = Find("dsrun-guard");
-  ::kill(daemon, SIGSTOP);  // else its guardian's end would have it begin to stop
-  for (const pid_t pid : {guardian, daemon}) ::kill(pid, SIGKILL);
+  KillDaemonAndGuardian();
   EXPECT_EQ(dsrun->Wait().status, 4) << dsrun->err();
   EXPECT_GE(ProcessesWith(mark_).size(), 4U) << "what the ranks have started";
   ASSERT_EQ(StartAndStop(1).status, 7);
