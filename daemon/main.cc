@@ -108,27 +108,32 @@ Status Serve(const Flags& flags) {
   std::_Exit(status.ok() ? kExitOk : kExitFailure);
 }
 
+void AddFlags(CLI::App* app, Flags* flags) {
+  CLI::Option_group* place = app->add_option_group("place", "where calls come from");
+  CLI::Option* connection =
+      place->add_option("--connection-fd", flags->connection_fd,
+                        "descriptor of the connection of the dsrun that starts this daemon");
+  place->add_option("--listen", flags->listen,
+                    "address of this host to listen on, on a free port, with the credentials that "
+                    "come as a line on standard input (daemon/network/network_daemon.h)");
+  place->require_option(1);
+  app->add_option("--job", flags->job, "the job this daemon serves");
+  connection->needs(
+      app->add_option("--folder", flags->folder,
+                      "with --connection-fd: a private folder for the files of the job"));
+  app->add_option("--dsrank", flags->dsrank, "the built-in trainer (default: beside dsrund)");
+  app->add_option("--controller-fd", flags->controller_fd,
+                  "descriptor whose end means that the controller is gone");
+  app->add_option("--ready-fd", flags->ready_fd,
+                  "descriptor that gets a line with dsrund's pid when it takes calls");
+}
+
 int Main(int argc, char** argv) {
   LimitMallocArenas();
   CLI::App app("dsrund: starts, watches and stops the ranks of one dsrun job on this host");
   app.set_version_flag("--version", "dsrund " DS_VERSION);
   Flags flags;
-  CLI::Option_group* place = app.add_option_group("place", "where calls come from");
-  CLI::Option* connection =
-      place->add_option("--connection-fd", flags.connection_fd,
-                        "descriptor of the connection of the dsrun that starts this daemon");
-  place->add_option("--listen", flags.listen,
-                    "address of this host to listen on, on a free port, with the credentials that "
-                    "come as a line on standard input (daemon/network/network_daemon.h)");
-  place->require_option(1);
-  app.add_option("--job", flags.job, "the job this daemon serves");
-  connection->needs(app.add_option(
-      "--folder", flags.folder, "with --connection-fd: a private folder for the files of the job"));
-  app.add_option("--dsrank", flags.dsrank, "the built-in trainer (default: beside dsrund)");
-  app.add_option("--controller-fd", flags.controller_fd,
-                 "descriptor whose end means that the controller is gone");
-  app.add_option("--ready-fd", flags.ready_fd,
-                 "descriptor that gets a line with dsrund's pid when it takes calls");
+  AddFlags(&app, &flags);
   CLI11_PARSE(app, argc, argv);
 
   InitLog("dsrund");
