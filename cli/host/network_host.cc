@@ -16,7 +16,7 @@ constexpr std::chrono::seconds kInputTimeout{5};
 }  // namespace
 
 NetworkHost::NetworkHost(std::string job_id, const std::string& target, const TlsOptions& tls,
-                         std::unique_ptr<SshTunnel> tunnel)
+                         std::unique_ptr<RemoteTunnel> tunnel)
     : job_id_(std::move(job_id)), tunnel_(std::move(tunnel)), client_(target, tls) {}
 
 StatusOr<v1::PrepareResponse> NetworkHost::Prepare(const v1::PrepareRequest& request) {

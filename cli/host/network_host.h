@@ -13,7 +13,7 @@
 
 #include "cli/host/daemon_client.h"
 #include "cli/host/host_daemon.h"
-#include "cli/remote/ssh_tunnel.h"
+#include "cli/remote/remote_connection.h"
 
 namespace ds::cli {
 
@@ -21,7 +21,7 @@ class NetworkHost : public HostDaemon {
  public:
   // `target` is as DaemonClient says; `tunnel` what leads there, if not the network.
   NetworkHost(std::string job_id, const std::string& target, const TlsOptions& tls,
-              std::unique_ptr<SshTunnel> tunnel = nullptr);
+              std::unique_ptr<RemoteTunnel> tunnel = nullptr);
 
   StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest& request) override;
   std::future<StatusOr<v1::LaunchResponse>> BeginLaunch(const v1::LaunchRequest& request) override;
@@ -37,7 +37,7 @@ class NetworkHost : public HostDaemon {
 
  private:
   const std::string job_id_;
-  const std::unique_ptr<SshTunnel> tunnel_;  // before the client, which uses it
+  const std::unique_ptr<RemoteTunnel> tunnel_;  // before the client, which uses it
   DaemonClient client_;
   std::atomic<std::chrono::nanoseconds> last_event_{};
 };

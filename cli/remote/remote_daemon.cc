@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "cli/remote/libssh_connection.h"
 #include "cli/remote/remote_shell.h"
-#include "cli/remote/ssh_session.h"
 #include "proto/message_line.h"
 
 namespace ds::cli {
@@ -149,14 +149,14 @@ HostResult<StartedDaemon> StartPlaced(RemoteShell* shell, const PlacedDaemon& pl
                                       const DaemonBinary& binary, const RemoteFacts& facts,
                                       const RemoteStart& start) {
   const std::string path = placed.folder + "/" + binary.file_name();
-  shell->session().SetDeadline(std::chrono::steady_clock::now() + start.timeout);
+  shell->connection().SetDeadline(std::chrono::steady_clock::now() + start.timeout);
   const RemoteShell::Script script{
       .text = std::string(kSumFunction) + kStart,
       .arguments = {placed.folder, binary.file_name(), binary.sha256, placed.once ? "once" : "",
                     facts.address, start.job_id, facts.dsrank},
       .input = start.line,
       .one_line_is_enough = true};
-  const HostResult<ScriptResult> result = shell->Run(script);
+  const HostResult<CommandResult> result = shell->Run(script);
   if (!result.ok()) return result.failure();
   if (result->out.starts_with(kUnfit)) {
     return HostFailure{.kind = FailureKind::kPlacing,
@@ -185,7 +185,7 @@ HostResult<StartedDaemon> FindOrPlace(RemoteShell* shell, const DaemonBinary& bi
     if (started.ok() || started.failure().kind != FailureKind::kPlacing) return started;
     replaced = started.failure().message + "; it was sent anew";
   }
-  shell->session().SetDeadline(std::chrono::steady_clock::now() + kPlacingTimeout);
+  shell->connection().SetDeadline(std::chrono::steady_clock::now() + kPlacingTimeout);
   HostResult<PlacedDaemon> placed = PlaceDaemon(shell, binary, start.unique);
   if (!placed.ok()) return placed.failure();
   if (placed->notice.empty()) placed->notice = replaced;
@@ -199,18 +199,17 @@ void AddNotice(const std::string& notice, StartedDaemon* started) {
 
 // Dials the daemon's port, which SSH's port says nothing about; where that does not work, or SSH
 // needed somebody else's help, SSH carries the connection.
-HostOutcome ReachPort(std::unique_ptr<SshSession> session, const RemoteJob& job,
-                      StartedDaemon* started) {
+HostOutcome ReachPort(RemoteConnection* connection, const RemoteJob& job, StartedDaemon* started) {
   const Endpoint daemon{started->address, started->port};
-  if (!session->peer_address().empty()) {
+  if (!connection->peer_address().empty()) {
     const auto deadline = std::chrono::steady_clock::now() + kPortTimeout;
     const HostResult<UniqueFd> dialled = Dial(daemon, deadline, job.interrupter);
     if (dialled.ok()) return HostOutcome();
     if (dialled.failure().kind == FailureKind::kInterrupted) return dialled.failure();
     AddNotice("its daemon is reached through SSH, because " + dialled.failure().message, started);
   }
-  session->SetDeadline(std::chrono::steady_clock::now() + kPortTimeout);
-  HostResult<std::unique_ptr<SshTunnel>> tunnel = SshTunnel::Open(std::move(session), daemon);
+  connection->SetDeadline(std::chrono::steady_clock::now() + kPortTimeout);
+  HostResult<std::unique_ptr<RemoteTunnel>> tunnel = connection->OpenTunnel(daemon);
   if (!tunnel.ok()) return tunnel.failure();
   started->tunnel = *std::move(tunnel);
   return HostOutcome();
@@ -243,14 +242,10 @@ HostResult<StartedDaemon> ParseListenResponse(const std::string& printed) {
 HostResult<StartedDaemon> StartRemoteDaemon(const RemoteTarget& target,
                                             const v1::Credentials& credentials,
                                             const RemoteJob& job, Interrupter::Deadline deadline) {
-  auto session = std::make_unique<SshSession>(job.interrupter);
-  const HostOutcome reached = session->Connect(target, deadline);
-  if (!reached.ok()) return reached.failure();
-  const HostResult<std::string> known = job.host_keys->Check(*session, target);
-  if (!known.ok()) return known.failure();
-  const HostOutcome let_in = session->Authenticate(target);
-  if (!let_in.ok()) return let_in.failure();
-  RemoteShell shell(session.get(), target.wrapper);
+  const HostResult<std::unique_ptr<RemoteConnection>> connection =
+      LibsshConnection::Open(target, job.host_keys, job.interrupter, deadline);
+  if (!connection.ok()) return connection.failure();
+  RemoteShell shell(connection->get(), target.wrapper);
   const StatusOr<DaemonBinary>& binary = job.binary.get();
   if (!binary.ok()) return StartFailure(binary.status().message());
   const HostResult<RemoteFacts> facts = AskForFacts(&shell, *binary);
@@ -262,8 +257,8 @@ HostResult<StartedDaemon> StartRemoteDaemon(const RemoteTarget& target,
                           .timeout = job.timeout};
   HostResult<StartedDaemon> started = FindOrPlace(&shell, *binary, *facts, start);
   if (!started.ok()) return started;
-  AddNotice(*known, &*started);
-  const HostOutcome port = ReachPort(std::move(session), job, &*started);
+  AddNotice((*connection)->notice(), &*started);
+  const HostOutcome port = ReachPort(connection->get(), job, &*started);
   if (!port.ok()) return port.failure();
   return started;
 }

@@ -19,9 +19,9 @@
 #include "cli/remote/host_failure.h"
 #include "cli/remote/host_keys.h"
 #include "cli/remote/interrupter.h"
+#include "cli/remote/remote_connection.h"
 #include "cli/remote/remote_facts.h"
 #include "cli/remote/remote_target.h"
-#include "cli/remote/ssh_tunnel.h"
 #include "proto/dsrun.pb.h"
 
 namespace ds::cli {
@@ -44,8 +44,8 @@ struct StartedDaemon {
   int port = 0;
   int pid = 0;
   std::string version;
-  std::string notice;                 // for the user; "" when there is nothing to say
-  std::unique_ptr<SshTunnel> tunnel;  // the way to it; null when its port can be dialled
+  std::string notice;                    // for the user; "" when there is nothing to say
+  std::unique_ptr<RemoteTunnel> tunnel;  // the way to it; null when its port can be dialled
 
   // The address as gRPC wants it: "ipv4:10.0.0.2:34567", "ipv6:[fd00::2]:34567", or the tunnel's.
   std::string target() const;

@@ -59,9 +59,9 @@ HostResult<RemoteFacts> ParseFacts(const std::string& printed) {
 HostResult<RemoteFacts> AskForFacts(RemoteShell* shell, const DaemonBinary& binary) {
   const RemoteShell::Script script{.text = kScript,
                                    .arguments = {binary.file_name(), binary.dsrank}};
-  const HostResult<ScriptResult> answer = shell->Run(script);
+  const HostResult<CommandResult> answer = shell->Run(script);
   if (!answer.ok()) return answer.failure();
-  const ScriptResult& result = *answer;
+  const CommandResult& result = *answer;
   if (result.out.empty()) {
     std::string runs = "/bin/sh";
     for (auto word = shell->wrapper().rbegin(); word != shell->wrapper().rend(); ++word) {
@@ -89,7 +89,7 @@ HostResult<RemoteFacts> AskForFacts(RemoteShell* shell, const DaemonBinary& bina
         .hint = "all hosts of a job must be of one kind"};
   }
   // A wrapper may keep its variables to itself; then the address that was dialled must do.
-  if (facts->address.empty()) facts->address = shell->session().peer_address();
+  if (facts->address.empty()) facts->address = shell->connection().peer_address();
   return facts;
 }
 

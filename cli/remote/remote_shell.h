@@ -3,13 +3,13 @@
 // RemoteShell: runs small sh scripts on a host, inside the wrapper of the hostfile's exec= key when
 // there is one, whatever the user's login shell is.
 //
-// Threads and lifetimes: the session's.
+// Threads and lifetimes: the connection's.
 
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "cli/remote/ssh_session.h"
+#include "cli/remote/remote_connection.h"
 
 namespace ds::cli {
 
@@ -23,19 +23,13 @@ std::string ShellQuote(std::string_view text);
 std::string ScriptCommand(const std::vector<std::string>& wrapper, const std::string& script,
                           const std::vector<std::string>& arguments);
 
-struct ScriptResult {
-  int status = -1;  // -1: killed by a signal, or the server did not say
-  std::string out;
-  std::string err;
-};
-
 // The last line of what a script printed; empty where it printed nothing.
 std::string LastLine(std::string text);
 
 class RemoteShell {
  public:
-  RemoteShell(SshSession* session, std::vector<std::string> wrapper)
-      : session_(session), wrapper_(std::move(wrapper)) {}
+  RemoteShell(RemoteConnection* connection, std::vector<std::string> wrapper)
+      : connection_(connection), wrapper_(std::move(wrapper)) {}
 
   struct Script {
     std::string text;
@@ -44,18 +38,14 @@ class RemoteShell {
     bool one_line_is_enough = false;  // returns when that has been printed, without the status
   };
   // Returns how the script ended; a failure is one of the connection.
-  HostResult<ScriptResult> Run(const Script& script);
+  HostResult<CommandResult> Run(const Script& script);
 
-  SshSession& session() const { return *session_; }
+  RemoteConnection& connection() const { return *connection_; }
   bool wrapped() const { return !wrapper_.empty(); }
   const std::vector<std::string>& wrapper() const { return wrapper_; }
 
  private:
-  // False: the connection is broken.
-  bool Send(ssh_channel channel, std::string_view input, ScriptResult* result);
-  HostResult<ScriptResult> Talk(ssh_channel channel, const Script& script);
-
-  SshSession* const session_;
+  RemoteConnection* const connection_;
   const std::vector<std::string> wrapper_;
 };
 

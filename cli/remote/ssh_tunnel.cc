@@ -108,8 +108,8 @@ bool SshTunnel::Connection::MoveToChannel() {
 SshTunnel::SshTunnel(std::unique_ptr<SshSession> session, Endpoint daemon)
     : session_(std::move(session)), daemon_(std::move(daemon)) {}
 
-HostResult<std::unique_ptr<SshTunnel>> SshTunnel::Open(std::unique_ptr<SshSession> session,
-                                                       const Endpoint& daemon) {
+HostResult<std::unique_ptr<RemoteTunnel>> SshTunnel::Open(std::unique_ptr<SshSession> session,
+                                                          const Endpoint& daemon) {
   if (OpenChannel(*session, daemon) == nullptr) {
     HostFailure failure = session->Broken(FailureKind::kPort, kConnecting);
     failure.hint =
@@ -122,7 +122,7 @@ HostResult<std::unique_ptr<SshTunnel>> SshTunnel::Open(std::unique_ptr<SshSessio
     return HostFailure{.kind = FailureKind::kPort,
                        .message = "the tunnel to its dsrund: " + status.message()};
   }
-  return tunnel;
+  return std::unique_ptr<RemoteTunnel>(std::move(tunnel));
 }
 
 Status SshTunnel::Listen() {

@@ -14,23 +14,23 @@
 #include <thread>
 #include <vector>
 
+#include "cli/remote/remote_connection.h"
 #include "cli/remote/ssh_session.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/process/private_folder.h"
 
 namespace ds::cli {
 
-class SshTunnel {
+class SshTunnel : public RemoteTunnel {
  public:
   // Fails, as kPort, when the host's sshd does not reach the daemon or may not.
-  static HostResult<std::unique_ptr<SshTunnel>> Open(std::unique_ptr<SshSession> session,
-                                                     const Endpoint& daemon);
-  ~SshTunnel();
+  static HostResult<std::unique_ptr<RemoteTunnel>> Open(std::unique_ptr<SshSession> session,
+                                                        const Endpoint& daemon);
+  ~SshTunnel() override;
   SshTunnel(const SshTunnel&) = delete;
   SshTunnel& operator=(const SshTunnel&) = delete;
 
-  // The address as gRPC wants it: "unix:/tmp/dsrun-job-AbCdEf/tunnel.sock".
-  std::string target() const { return "unix:" + socket_path(); }
+  std::string target() const override { return "unix:" + socket_path(); }
 
  private:
   class Connection;

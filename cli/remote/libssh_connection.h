@@ -1,0 +1,39 @@
+#pragma once
+
+// LibsshConnection: a RemoteConnection over libssh, in this process.
+
+#include <memory>
+#include <string>
+
+#include "cli/remote/host_keys.h"
+#include "cli/remote/remote_connection.h"
+#include "cli/remote/ssh_session.h"
+
+namespace ds::cli {
+
+class LibsshConnection : public RemoteConnection {
+ public:
+  // Dials, checks the host's key and logs in.
+  static HostResult<std::unique_ptr<RemoteConnection>> Open(const RemoteTarget& target,
+                                                            HostKeys* host_keys,
+                                                            Interrupter* interrupter,
+                                                            Interrupter::Deadline deadline);
+
+  void SetDeadline(Interrupter::Deadline deadline) override { session_->SetDeadline(deadline); }
+  HostResult<CommandResult> Run(const RemoteCommand& command) override;
+  HostResult<std::unique_ptr<RemoteTunnel>> OpenTunnel(const Endpoint& daemon) override;
+  std::string peer_address() const override { return session_->peer_address(); }
+  std::string notice() const override { return notice_; }
+
+ private:
+  LibsshConnection(std::unique_ptr<SshSession> session, std::string notice)
+      : session_(std::move(session)), notice_(std::move(notice)) {}
+  // False: the connection is broken.
+  bool Send(ssh_channel channel, std::string_view input, CommandResult* result);
+  HostResult<CommandResult> Talk(ssh_channel channel, const RemoteCommand& command);
+
+  std::unique_ptr<SshSession> session_;  // the tunnel's once there is one
+  const std::string notice_;
+};
+
+}  // namespace ds::cli
