@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <csignal>
 #include <string>
 
 #include "tests/e2e/ssh_job.h"
@@ -111,6 +112,30 @@ TEST_F(SshPlacingTest, WhatAnotherHostHasJustPlacedStays) {
   EXPECT_NE(inode, "");
   EXPECT_EQ(OnHost(0, "stat -c %i " + final_name), inode);
   ExpectNothingLeft(0);
+}
+
+// The host's end of the connection dies in the middle of the transfer.
+TEST_F(SshPlacingTest, AConnectionThatBreaksWhileItIsSentIsAFailureOfTheHost) {
+  Wrap("cat", "head -c 1000000 >/dev/null; kill -9 $(pgrep -f 'sshd: root')");
+  ExpectRefused({}, {"1 of 1 host cannot be used:", "  h0    ", "while running a command"});
+  OnHost(0, "rm /run/host/bin/cat");
+  EXPECT_EQ(Run("true").status, 0);
+  ExpectNothingLeft(0);
+}
+
+// Nobody reads what is sent, and then nothing is heard from the host any more.
+TEST_F(SshPlacingTest, ASignalEndsATransferThatIsStuck) {
+  OnHost(0, "mkfifo /run/host/stuck");
+  Wrap("cat", "head -c 1000000 >/dev/null; echo >/run/host/stuck; exec sleep 600");
+  for (const int signal : {SIGTERM, SIGINT}) {
+    Program dsrun(Command({}, "true"),
+                  {.environment = hosts().Environment(), .working_directory = folder()});
+    OnHost(0, "head -n 1 /run/host/stuck");
+    if (signal == SIGINT) hosts().CutLink(0);
+    dsrun.Signal(signal);
+    EXPECT_EQ(dsrun.Wait().status, 128 + signal);
+    EXPECT_EQ(Verdict()["cause"], "user_stop");
+  }
 }
 
 TEST_F(SshPlacingTest, AStartIsAUse) {
