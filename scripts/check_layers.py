@@ -38,7 +38,7 @@ RUNTIME["examples"] = EVERYTHING
 CLI = {
     "flags": set(),
     "plan": {"flags"},
-    "remote": {"plan"},
+    "remote": {"flags", "plan"},
     "host": {"remote"},
     "job/verdict": {"host"},
     "job": {"flags", "plan", "host", "job/verdict"},

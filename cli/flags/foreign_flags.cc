@@ -203,13 +203,23 @@ void AddMpirunFlags(CLI::App& app, LaunchFlags* flags) {
   }
 }
 
-void AddDeepSpeedFlags(CLI::App& app) {
+// DeepSpeed's own launchers over SSH mean no more than that.
+SshTransport TransportOf(const std::string& name) {
+  if (name == "ssh-client") return SshTransport::kSshClient;
+  if (name == "libssh" || name == "pdsh" || name == "ssh") return SshTransport::kLibssh;
+  Refuse("--launcher " + name, "dsrun starts its own daemon on every host; drop the flag");
+}
+
+void AddDeepSpeedFlags(CLI::App& app, LaunchFlags* flags) {
   app.add_flag(FlagNames("no_local_rank"))->group("");
   app.add_flag(FlagNames("no_ssh_check"))->group("");
-  AddTaken(app, FlagNames("launcher"), [](const std::string& name) {
-    if (name == "pdsh" || name == "ssh") return;
-    Refuse("--launcher " + name, "dsrun starts its own daemon on every host; drop the flag");
-  });
+  app.add_option_function<std::string>(
+         FlagNames("launcher"),
+         [flags](const std::string& name) { flags->transport = TransportOf(name); },
+         "what logs in on other hosts: the built-in libssh, or this machine's OpenSSH client with "
+         "all that it can (certificates, Kerberos, hardware keys, ControlMaster) in twice the time "
+         "(default: libssh)")
+      ->type_name("libssh|ssh-client");
 }
 
 }  // namespace
@@ -222,7 +232,7 @@ void AddForeignFlags(FlagParser* parser, LaunchFlags* flags) {
       ->type_name("N");
   AddTorchrunFlags(app, flags);
   AddMpirunFlags(app, flags);
-  AddDeepSpeedFlags(app);
+  AddDeepSpeedFlags(app, flags);
   parser->Refuse(kRefusedFlags);
   parser->TakeWithOneDash(kOneDashNames);
 }

@@ -24,6 +24,9 @@ enum class ExitCodes { kShell, kDistinct };
 
 std::string_view DeviceName(Device device);  // "auto", "cpu", "cuda"
 
+// It logs in on other hosts: libssh in this process, or OpenSSH's own client.
+enum class SshTransport { kLibssh, kSshClient };
+
 struct LaunchFlags {
   // The choice of hosts and slots.
   std::optional<std::string> hostfile;
@@ -41,6 +44,7 @@ struct LaunchFlags {
   std::string role = "default";
   // Reaching other hosts.
   int ssh_port = 0;  // 0 = as ~/.ssh/config says, else 22
+  SshTransport transport = SshTransport::kLibssh;
   double ssh_timeout = 20;
   double lease_seconds = 30;
   // The settings of a rank's run.

@@ -22,6 +22,7 @@ void VisitFlags(Flags& flags, const Visit& visit) {
   visit("master_addr", flags.master_addr);
   visit("master_port", flags.master_port);
   visit("ssh_port", flags.ssh_port);
+  visit("launcher", flags.transport);
   visit("ssh_timeout", flags.ssh_timeout);
   visit("lease_seconds", flags.lease_seconds);
   visit("device", flags.device);
@@ -54,6 +55,9 @@ Json Write(const T& value) {
 }
 Json Write(const Device& device) { return DeviceName(device); }
 Json Write(const ExitCodes& codes) { return codes == ExitCodes::kDistinct ? "distinct" : "shell"; }
+Json Write(const SshTransport& transport) {
+  return transport == SshTransport::kSshClient ? "ssh-client" : "libssh";
+}
 template <typename T>
 Json Write(const std::optional<T>& value) {
   return value.has_value() ? Json(*value) : Json(nullptr);
@@ -69,6 +73,10 @@ void Read(const Json& json, Device* device) {
 }
 void Read(const Json& json, ExitCodes* codes) {
   *codes = json.get<std::string>() == "distinct" ? ExitCodes::kDistinct : ExitCodes::kShell;
+}
+void Read(const Json& json, SshTransport* transport) {
+  *transport =
+      json.get<std::string>() == "ssh-client" ? SshTransport::kSshClient : SshTransport::kLibssh;
 }
 template <typename T>
 void Read(const Json& json, std::optional<T>* value) {

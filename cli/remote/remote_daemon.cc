@@ -5,6 +5,7 @@
 
 #include "cli/remote/libssh_connection.h"
 #include "cli/remote/remote_shell.h"
+#include "cli/remote/ssh_client_connection.h"
 #include "proto/message_line.h"
 
 namespace ds::cli {
@@ -192,6 +193,15 @@ HostResult<StartedDaemon> FindOrPlace(RemoteShell* shell, const DaemonBinary& bi
   return StartPlaced(shell, *placed, binary, facts, start);
 }
 
+HostResult<std::unique_ptr<RemoteConnection>> Connect(const RemoteTarget& target,
+                                                      const RemoteJob& job,
+                                                      Interrupter::Deadline deadline) {
+  if (job.transport == SshTransport::kSshClient) {
+    return SshClientConnection::Open(target, job.interrupter, deadline);
+  }
+  return LibsshConnection::Open(target, job.host_keys, job.interrupter, deadline);
+}
+
 void AddNotice(const std::string& notice, StartedDaemon* started) {
   if (!notice.empty() && !started->notice.empty()) started->notice += "; ";
   started->notice += notice;
@@ -242,8 +252,7 @@ HostResult<StartedDaemon> ParseListenResponse(const std::string& printed) {
 HostResult<StartedDaemon> StartRemoteDaemon(const RemoteTarget& target,
                                             const v1::Credentials& credentials,
                                             const RemoteJob& job, Interrupter::Deadline deadline) {
-  const HostResult<std::unique_ptr<RemoteConnection>> connection =
-      LibsshConnection::Open(target, job.host_keys, job.interrupter, deadline);
+  const HostResult<std::unique_ptr<RemoteConnection>> connection = Connect(target, job, deadline);
   if (!connection.ok()) return connection.failure();
   RemoteShell shell(connection->get(), target.wrapper);
   const StatusOr<DaemonBinary>& binary = job.binary.get();

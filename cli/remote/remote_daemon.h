@@ -15,6 +15,7 @@
 #include <memory>
 #include <string>
 
+#include "cli/flags/launch_flags.h"
 #include "cli/remote/daemon_binary.h"
 #include "cli/remote/host_failure.h"
 #include "cli/remote/host_keys.h"
@@ -35,7 +36,8 @@ struct RemoteJob {
   std::chrono::milliseconds lease{30'000};
   // Read while the first hosts are being reached.
   std::shared_future<StatusOr<DaemonBinary>> binary;
-  HostKeys* host_keys = nullptr;
+  SshTransport transport = SshTransport::kLibssh;
+  HostKeys* host_keys = nullptr;  // of kLibssh
   Interrupter* interrupter = nullptr;
 };
 

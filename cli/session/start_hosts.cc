@@ -140,6 +140,7 @@ Status HostStarter::StartRemote(const std::vector<int>& numbers, StartedHosts* r
                       .timeout = timeout_,
                       .lease = lease_,
                       .binary = std::async(std::launch::async, ReadDaemonBinary).share(),
+                      .transport = plan_->flags.transport,
                       .host_keys = &host_keys,
                       .interrupter = interrupter_.get()};
   const auto start = [&](int index, Interrupter::Deadline deadline) -> HostOutcome {

@@ -35,9 +35,15 @@ void SshJob::WriteHostfile(int slots, const std::string& keys) {
 std::vector<std::string> SshJob::Command(std::vector<std::string> flags,
                                          const std::string& script) {
   ++runs_;
-  std::vector<std::string> command = {
-      DS_BIN_DIR "/dsrun",           "--device",  "cpu",         "--hostfile",
-      (folder() / "hosts").string(), "--run_dir", run().string()};
+  std::vector<std::string> command = {DS_BIN_DIR "/dsrun",
+                                      "--device",
+                                      "cpu",
+                                      "--hostfile",
+                                      (folder() / "hosts").string(),
+                                      "--run_dir",
+                                      run().string(),
+                                      "--launcher",
+                                      launcher_};
   command.insert(command.end(), flags.begin(), flags.end());
   command.insert(command.end(), {"--", "/bin/sh", "-c", script});
   return command;

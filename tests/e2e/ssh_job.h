@@ -44,6 +44,7 @@ class SshJob : public ::testing::Test {
   std::filesystem::path folder() const { return folder_.path(); }
 
   SshHostsOptions options_;
+  std::string launcher_ = "libssh";       // what --launcher is told
   std::vector<std::string> environment_;  // of dsrun, over the usual one
 
  private:
@@ -51,5 +52,19 @@ class SshJob : public ::testing::Test {
   std::unique_ptr<SshHosts> hosts_;
   int runs_ = 0;
 };
+
+// The same over each transport.
+class SshJobOverEach : public SshJob, public ::testing::WithParamInterface<const char*> {
+ protected:
+  void SetUp() override {
+    SshJob::SetUp();
+    launcher_ = GetParam();
+  }
+};
+
+inline auto Launchers() { return ::testing::Values("libssh", "ssh-client"); }
+inline std::string LauncherName(const ::testing::TestParamInfo<const char*>& info) {
+  return info.param == std::string("libssh") ? "libssh" : "ssh_client";
+}
 
 }  // namespace ds::testing

@@ -11,12 +11,16 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class SshRefusedTest : public SshJob {
+using SshRefusedTest = SshJob;
+
+class SshRefusedOverEachTest : public SshJobOverEach {
  protected:
   void NeedNamespaces() {
     if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
   }
 };
+
+INSTANTIATE_TEST_SUITE_P(Launchers, SshRefusedOverEachTest, Launchers(), LauncherName);
 
 TEST_F(SshRefusedTest, AllFailuresOfAllHostsInOneTable) {
   WriteHostfile(hosts().HostfileLine(0, 1) +
@@ -30,7 +34,7 @@ TEST_F(SshRefusedTest, AllFailuresOfAllHostsInOneTable) {
   ExpectNothingLeft(0);
 }
 
-TEST_F(SshRefusedTest, ASilentHostIsATimeout) {
+TEST_P(SshRefusedOverEachTest, ASilentHostIsATimeout) {
   NeedNamespaces();
   if (IsSkipped() || HasFatalFailure()) return;
   options_.count = 2;
@@ -74,7 +78,7 @@ TEST_F(SshRefusedTest, AnIdentityNobodyKnowsIsNotEnoughAndAMissingOneIsSaidAtOnc
   EXPECT_EQ(Run("true").status, 0);
 }
 
-TEST_F(SshRefusedTest, APassphraseIsNeverAskedFor) {
+TEST_P(SshRefusedOverEachTest, APassphraseIsNeverAskedFor) {
   options_.count = 1;
   const std::string locked = (folder() / "locked").string();
   for (const char* format : {"PEM", "RFC4716"}) {
@@ -88,7 +92,7 @@ TEST_F(SshRefusedTest, APassphraseIsNeverAskedFor) {
   }
 }
 
-TEST_F(SshRefusedTest, ALoginShellThatPrintsIsNoise) {
+TEST_P(SshRefusedOverEachTest, ALoginShellThatPrintsIsNoise) {
   options_.count = 1;
   WriteHostfile(1);
   // bash reads ~/.bashrc when sshd starts it, even for a command.
@@ -99,7 +103,7 @@ TEST_F(SshRefusedTest, ALoginShellThatPrintsIsNoise) {
   ExpectRefused({}, {"  h0    shell noise  ", "'Welcome to the cluster'", "~/.bashrc"});
 }
 
-TEST_F(SshRefusedTest, AnUnwritableHomeIsPassedOverForTmp) {
+TEST_P(SshRefusedOverEachTest, AnUnwritableHomeIsPassedOverForTmp) {
   options_.count = 1;
   NeedNamespaces();
   if (IsSkipped() || HasFatalFailure()) return;
@@ -112,7 +116,7 @@ TEST_F(SshRefusedTest, AnUnwritableHomeIsPassedOverForTmp) {
   EXPECT_EQ(OnHost(0, "find /tmp -maxdepth 1 -name 'dsrun-once-*'"), "");
 }
 
-TEST_F(SshRefusedTest, NoSpaceAnywhereIsSaid) {
+TEST_P(SshRefusedOverEachTest, NoSpaceAnywhereIsSaid) {
   options_.count = 1;
   NeedNamespaces();
   if (IsSkipped() || HasFatalFailure()) return;
@@ -123,14 +127,14 @@ TEST_F(SshRefusedTest, NoSpaceAnywhereIsSaid) {
   ExpectNothingLeft(0);
 }
 
-TEST_F(SshRefusedTest, AWrapperThatDoesNotRunIsNamed) {
+TEST_P(SshRefusedOverEachTest, AWrapperThatDoesNotRunIsNamed) {
   options_.count = 1;
   WriteHostfile(1, "exec=\"docker-is-not-here exec -i training\"");
   ExpectRefused({}, {"  h0    starting dsrund  'docker-is-not-here exec -i training /bin/sh' ended",
                      "is what exec= names running"});
 }
 
-TEST_F(SshRefusedTest, AnAccountWithoutAShellIsNoNoise) {
+TEST_P(SshRefusedOverEachTest, AnAccountWithoutAShellIsNoNoise) {
   options_.sshd_config = {"ForceCommand echo This account is not available; exit 1"};
   options_.count = 1;
   WriteHostfile(1);
@@ -138,7 +142,7 @@ TEST_F(SshRefusedTest, AnAccountWithoutAShellIsNoNoise) {
                      "user= in the hostfile"});
 }
 
-TEST_F(SshRefusedTest, WhatIsMissingOnSeveralHostsIsSaidOfEach) {
+TEST_P(SshRefusedOverEachTest, WhatIsMissingOnSeveralHostsIsSaidOfEach) {
   WriteHostfile(1, "workdir=/no/such");
   const ProgramResult result = Run("true");
   EXPECT_EQ(result.status, 3);

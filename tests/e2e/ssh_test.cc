@@ -19,9 +19,12 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-using SshTest = SshJob;
+using SshTest = SshJobOverEach;
+using SshConfigTest = SshJob;
 
-TEST_F(SshTest, RanksOfAllHostsKnowTheirPlaceAndMeetAtTheFirstHost) {
+INSTANTIATE_TEST_SUITE_P(Launchers, SshTest, Launchers(), LauncherName);
+
+TEST_P(SshTest, RanksOfAllHostsKnowTheirPlaceAndMeetAtTheFirstHost) {
   WriteHostfile(2);
   const ProgramResult result =
       Run("echo rank=$RANK local=$LOCAL_RANK node=$NODE_RANK world=$WORLD_SIZE addr=$MASTER_ADDR; "
@@ -41,7 +44,7 @@ TEST_F(SshTest, RanksOfAllHostsKnowTheirPlaceAndMeetAtTheFirstHost) {
   for (int i = 0; i < 2; ++i) ExpectNothingLeft(i);
 }
 
-TEST_F(SshTest, TheStatusOfARankOnAnotherHostArrivesAndItsPeersStop) {
+TEST_P(SshTest, TheStatusOfARankOnAnotherHostArrivesAndItsPeersStop) {
   WriteHostfile(2);
   const ProgramResult result =
       Run({"--grace_seconds", "5"}, "[ $RANK = 3 ] && exit 7; exec sleep 600");
@@ -53,7 +56,7 @@ TEST_F(SshTest, TheStatusOfARankOnAnotherHostArrivesAndItsPeersStop) {
 }
 
 // Over SSH's daemon and TLS, as from a pipe on this host.
-TEST_F(SshTest, StandardInputReachesRankZeroOnAnotherHost) {
+TEST_P(SshTest, StandardInputReachesRankZeroOnAnotherHost) {
   WriteHostfile(1);
   std::string sent;
   for (int i = 0; i < 100'000; ++i) sent += "line " + std::to_string(i) + '\0';
@@ -65,7 +68,7 @@ TEST_F(SshTest, StandardInputReachesRankZeroOnAnotherHost) {
 }
 
 // Keys are in its memory. The ranks' own limits are theirs.
-TEST_F(SshTest, ADsrunThatIsAbortedLeavesNoCoreFile) {
+TEST_P(SshTest, ADsrunThatIsAbortedLeavesNoCoreFile) {
   WriteHostfile(1);
   const std::filesystem::path cores = folder() / "cores";
   std::filesystem::create_directory(cores);
@@ -89,7 +92,7 @@ TEST_F(SshTest, ADsrunThatIsAbortedLeavesNoCoreFile) {
   EXPECT_TRUE(std::filesystem::is_empty(cores));
 }
 
-TEST_F(SshTest, TheDaemonIsSentOnceAndFoundAgainByItsContent) {
+TEST_P(SshTest, TheDaemonIsSentOnceAndFoundAgainByItsContent) {
   WriteHostfile(1);
   ASSERT_EQ(Run("true").status, 0);
   const std::string list =
@@ -103,7 +106,7 @@ TEST_F(SshTest, TheDaemonIsSentOnceAndFoundAgainByItsContent) {
   EXPECT_EQ(Run("true").status, 0);
 }
 
-TEST_F(SshTest, ThisMachineAndOthersInOneJob) {
+TEST_P(SshTest, ThisMachineAndOthersInOneJob) {
   WriteHostfile("localhost slots=1 workdir=/\n" + hosts().HostfileLine(1, 1) + "\n");
   environment_ = {"ONLY_HERE=yes"};
   const ProgramResult result = Run({"-x", "MARK=a b"}, "echo $MASTER_ADDR/$ONLY_HERE/$MARK");
@@ -113,7 +116,7 @@ TEST_F(SshTest, ThisMachineAndOthersInOneJob) {
   ExpectNothingLeft(1);
 }
 
-TEST_F(SshTest, AKnownHostIsRecognisedAndNotAcceptedAnew) {
+TEST_P(SshTest, AKnownHostIsRecognisedAndNotAcceptedAnew) {
   options_.count = 1;
   WriteHostfile(1);
   std::ofstream(hosts().client_home() / ".ssh" / "known_hosts") << hosts().KnownHostsLine(0);
@@ -121,7 +124,7 @@ TEST_F(SshTest, AKnownHostIsRecognisedAndNotAcceptedAnew) {
   EXPECT_FALSE(std::filesystem::exists(run() / "known_hosts"));
 }
 
-TEST_F(SshTest, TheSshConfigurationSaysHowToReachAHost) {
+TEST_F(SshConfigTest, TheSshConfigurationSaysHowToReachAHost) {
   options_.count = 1;
   options_.namespaces = false;  // a port that is not SSH's own
   const std::filesystem::path folder = hosts().client_home() / ".ssh";
@@ -138,7 +141,7 @@ TEST_F(SshTest, TheSshConfigurationSaysHowToReachAHost) {
   EXPECT_THAT(result.out, HasSubstr("0@training: 0\n"));
 }
 
-TEST_F(SshTest, AProxyCommandCarriesTheConnection) {
+TEST_P(SshTest, AProxyCommandCarriesTheConnection) {
   options_.count = 1;
   std::ofstream(hosts().client_home() / ".ssh" / "config")
       << "Host behind\n  ProxyCommand ssh -F none -i " << hosts().identity().string()
@@ -150,7 +153,7 @@ TEST_F(SshTest, AProxyCommandCarriesTheConnection) {
   EXPECT_EQ(result.status, 0) << result.err;
 }
 
-TEST_F(SshTest, WhatDeepSpeedExportsReachesOtherHostsAndNothingElse) {
+TEST_P(SshTest, WhatDeepSpeedExportsReachesOtherHostsAndNothingElse) {
   options_.count = 1;
   WriteHostfile(1);
   environment_ = {"NCCL_DEBUG=a  'b' $HOME", "MLFLOW_URI=x", "UNRELATED=1", "PYTHONPATH=/lib/mine"};
@@ -164,7 +167,7 @@ TEST_F(SshTest, WhatDeepSpeedExportsReachesOtherHostsAndNothingElse) {
   EXPECT_THAT(result.out, HasSubstr("python=/:/lib/mine\n"));
 }
 
-TEST_F(SshTest, TheAgentsKeysLetUsInWithoutAnyFile) {
+TEST_P(SshTest, TheAgentsKeysLetUsInWithoutAnyFile) {
   options_.count = 1;
   WriteHostfile(1);
   std::vector<std::string> command = {"ssh-agent", "sh", "-c",
@@ -177,7 +180,7 @@ TEST_F(SshTest, TheAgentsKeysLetUsInWithoutAnyFile) {
   EXPECT_THAT(result.out, HasSubstr("rank 0\n"));
 }
 
-TEST_F(SshTest, WhatIsForgottenInTheCacheGoesWhenSomethingIsPutThere) {
+TEST_P(SshTest, WhatIsForgottenInTheCacheGoesWhenSomethingIsPutThere) {
   options_.count = 1;
   WriteHostfile(1);
   const std::string cache = hosts().home(0) + "/.cache/dsrun";
@@ -190,7 +193,7 @@ TEST_F(SshTest, WhatIsForgottenInTheCacheGoesWhenSomethingIsPutThere) {
 }
 
 // A shell called dsrank, which says under which path it was started.
-TEST_F(SshTest, DsrankIsWhereTheHostSaysElseWhereItIsHereElseInTheHostsPath) {
+TEST_P(SshTest, DsrankIsWhereTheHostSaysElseWhereItIsHereElseInTheHostsPath) {
   namespace fs = std::filesystem;
   options_.count = 1;
   options_.sshd_config = {"SetEnv DSRUN_RANK=/root/own/dsrank PATH=/root/path:/usr/bin:/bin"};
@@ -225,7 +228,7 @@ TEST_F(SshTest, DsrankIsWhereTheHostSaysElseWhereItIsHereElseInTheHostsPath) {
   fs::remove_all(here.parent_path());
 }
 
-TEST_F(SshTest, TheDaemonAndItsRanksLiveInsideTheWrapper) {
+TEST_P(SshTest, TheDaemonAndItsRanksLiveInsideTheWrapper) {
   options_.count = 1;
   WriteHostfile(1, "exec=\"env WRAPPED=yes\"");
   const ProgramResult result = Run("echo wrapped=$WRAPPED");
@@ -233,7 +236,7 @@ TEST_F(SshTest, TheDaemonAndItsRanksLiveInsideTheWrapper) {
   EXPECT_THAT(result.out, HasSubstr("wrapped=yes\n"));
 }
 
-TEST_F(SshTest, AWrapperWithAFileSystemOfItsOwnGetsTheDaemonToo) {
+TEST_P(SshTest, AWrapperWithAFileSystemOfItsOwnGetsTheDaemonToo) {
   options_.count = 1;
   if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
   // A "container": a process with mounts of its own, entered by nsenter.
@@ -250,7 +253,7 @@ TEST_F(SshTest, AWrapperWithAFileSystemOfItsOwnGetsTheDaemonToo) {
 }
 
 // Eight entries that are one machine: they share the home as well, as hosts of a cluster often do.
-TEST_F(SshTest, AServerThatTakesFewLoginsAtOnceGetsThemAll) {
+TEST_P(SshTest, AServerThatTakesFewLoginsAtOnceGetsThemAll) {
   options_.count = 1;
   options_.sshd_config = {"MaxStartups 2"};
   std::string text;
@@ -259,7 +262,7 @@ TEST_F(SshTest, AServerThatTakesFewLoginsAtOnceGetsThemAll) {
     text += "n" + std::to_string(i) + line.substr(line.find(' ')) + "\n";
   }
   WriteHostfile(text);
-  const ProgramResult result = Run("echo rank $RANK");
+  const ProgramResult result = Run({"--ssh_timeout", "60"}, "echo rank $RANK");
   EXPECT_EQ(result.status, 0) << result.err;
   for (int i = 0; i < 8; ++i) {
     EXPECT_THAT(result.out, HasSubstr("rank " + std::to_string(i) + "\n"));
@@ -267,7 +270,7 @@ TEST_F(SshTest, AServerThatTakesFewLoginsAtOnceGetsThemAll) {
   ExpectNothingLeft(0);
 }
 
-TEST_F(SshTest, CtrlCWhileAHostIsBeingReachedEndsItAtOnce) {
+TEST_P(SshTest, CtrlCWhileAHostIsBeingReachedEndsItAtOnce) {
   if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
   WriteHostfile(1);
   hosts().Silence(1);

@@ -14,10 +14,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class SshTunnelTest : public SshJob {
+class SshTunnelTest : public SshJobOverEach {
  protected:
   void SetUp() override {
-    SshJob::SetUp();
+    SshJobOverEach::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
     if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
   }
@@ -44,7 +44,9 @@ class SshTunnelTest : public SshJob {
   }
 };
 
-TEST_F(SshTunnelTest, AHostBehindAnotherTakesPartLikeAnyOther) {
+INSTANTIATE_TEST_SUITE_P(Launchers, SshTunnelTest, Launchers(), LauncherName);
+
+TEST_P(SshTunnelTest, AHostBehindAnotherTakesPartLikeAnyOther) {
   HideBehindTheFirst();
   const ProgramResult result = Run("echo rank $RANK of $WORLD_SIZE, $MASTER_ADDR; hostname");
   ASSERT_EQ(result.status, 0) << result.err;
@@ -53,7 +55,7 @@ TEST_F(SshTunnelTest, AHostBehindAnotherTakesPartLikeAnyOther) {
   for (int i = 0; i < 2; ++i) ExpectNothingLeft(i);
 }
 
-TEST_F(SshTunnelTest, ItsStatusArrivesAndStopsTheOthers) {
+TEST_P(SshTunnelTest, ItsStatusArrivesAndStopsTheOthers) {
   HideBehindTheFirst();
   const ProgramResult result =
       Run({"--grace_seconds", "5"}, "[ $RANK = 1 ] && exit 7; exec sleep 600");
@@ -62,7 +64,7 @@ TEST_F(SshTunnelTest, ItsStatusArrivesAndStopsTheOthers) {
   for (int i = 0; i < 2; ++i) ExpectNothingLeft(i);
 }
 
-TEST_F(SshTunnelTest, EveryByteComesThrough) {
+TEST_P(SshTunnelTest, EveryByteComesThrough) {
   HideBehindTheFirst();
   const ProgramResult result = Run({"--errors_only"}, "[ $RANK = 0 ] || seq 1 3000000");
   ASSERT_EQ(result.status, 0) << result.err;
@@ -71,7 +73,7 @@ TEST_F(SshTunnelTest, EveryByteComesThrough) {
   EXPECT_TRUE(*ReadFile(run() / "logs/0/rank-00001.out") == expected.str());
 }
 
-TEST_F(SshTunnelTest, ADaemonKilledBehindItIsLostAfterItsLease) {
+TEST_P(SshTunnelTest, ADaemonKilledBehindItIsLostAfterItsLease) {
   HideBehindTheFirst();
   Program dsrun(Command({"--lease_seconds", "2"}, "echo up; exec sleep 600"),
                 {.environment = hosts().Environment(), .working_directory = folder()});
@@ -82,7 +84,7 @@ TEST_F(SshTunnelTest, ADaemonKilledBehindItIsLostAfterItsLease) {
   EXPECT_THAT(Verdict()["cause"].get<std::string>(), HasSubstr("_lost"));
 }
 
-TEST_F(SshTunnelTest, ABrokenSshConnectionIsALostDaemon) {
+TEST_P(SshTunnelTest, ABrokenSshConnectionIsALostDaemon) {
   HideBehindTheFirst();
   Program dsrun(Command({"--lease_seconds", "600"}, "echo up; exec sleep 600"),
                 {.environment = hosts().Environment(), .working_directory = folder()});
@@ -94,7 +96,7 @@ TEST_F(SshTunnelTest, ABrokenSshConnectionIsALostDaemon) {
 }
 
 // One that would wait for ever for the end of its input, or of the connection.
-TEST_F(SshTunnelTest, AnyProgramMayBeTheProxy) {
+TEST_P(SshTunnelTest, AnyProgramMayBeTheProxy) {
   WriteProxy();
   const ProgramResult result = Run("echo $RANK; hostname");
   EXPECT_EQ(result.status, 0) << result.err;
@@ -102,7 +104,7 @@ TEST_F(SshTunnelTest, AnyProgramMayBeTheProxy) {
   ExpectNothingLeft(1);
 }
 
-TEST_F(SshTunnelTest, AProxyThatFailsIsQuoted) {
+TEST_P(SshTunnelTest, AProxyThatFailsIsQuoted) {
   WriteConfig("sh -c 'echo first >&2; echo no way through >&2; exit 1'");
   WriteHostfile("behind slots=1 workdir=/\n");
   ExpectRefused({"--ssh_timeout", "1"}, {"behind", "handshake", "ProxyCommand or ProxyJump",
@@ -117,7 +119,9 @@ class NoForwardingTest : public SshTunnelTest {
   }
 };
 
-TEST_F(NoForwardingTest, AServerThatForwardsNothingIsNamed) {
+INSTANTIATE_TEST_SUITE_P(Launchers, NoForwardingTest, Launchers(), LauncherName);
+
+TEST_P(NoForwardingTest, AServerThatForwardsNothingIsNamed) {
   WriteProxy();
   ExpectRefused({}, {"behind", "port", "AllowTcpForwarding"});
 }

@@ -166,6 +166,7 @@ bool SshHosts::EnterBridge() {
 void SshHosts::MakeKeys(const std::vector<std::string>& config) {
   fs::create_directories(client_home() / ".ssh");
   Must({"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", identity().string()});
+  MakeClient();
   for (int i = 0; i < static_cast<int>(hosts_.size()); ++i) {
     const fs::path folder = this->folder(i);
     fs::create_directories(folder / "home");
@@ -185,6 +186,18 @@ void SshHosts::MakeKeys(const std::vector<std::string>& config) {
     if (!namespaces()) text += "SetEnv HOME=" + home(i) + "\n";
     Write(folder / "sshd_config", text);
   }
+}
+
+// OpenSSH's client takes the home from the user database, so it is told where the caller's is.
+void SshHosts::MakeClient() {
+  const std::string ssh = (client_home() / ".ssh").string();
+  fs::create_directories(client_home() / "bin");
+  Write(client_home() / "bin" / "ssh",
+        "#!/bin/sh\nexec /usr/bin/ssh -F " + ssh + "/client_config \"$@\"\n", 0755);
+  Write(ssh + "/client_config", "Include " + ssh + "/config\nHost *\nIdentityFile " +
+                                    identity().string() + "\nUserKnownHostsFile " + ssh +
+                                    "/known_hosts\nGlobalKnownHostsFile none\n" +
+                                    "StrictHostKeyChecking accept-new\n");
 }
 
 void SshHosts::StartHost(int index) {
@@ -246,7 +259,9 @@ std::string SshHosts::KnownHostsLine(int index) const {
 }
 
 std::vector<std::string> SshHosts::Environment() const {
-  return {"HOME=" + client_home().string(), "SSH_AUTH_SOCK="};
+  const char* path = std::getenv("PATH");
+  return {"HOME=" + client_home().string(), "SSH_AUTH_SOCK=",
+          "PATH=" + (client_home() / "bin").string() + ":" + (path == nullptr ? "" : path)};
 }
 
 std::string SshHosts::home(int index) const {

@@ -61,7 +61,8 @@ class SshHosts {
   std::filesystem::path identity() const { return folder_ / "client" / ".ssh" / "id_ed25519"; }
   // The HOME of the user who calls: .ssh with the identity and nothing else.
   std::filesystem::path client_home() const { return folder_ / "client"; }
-  // For the calling program: HOME, and no agent.
+  // For the calling program: HOME, no agent, and an `ssh` that reads the configuration in HOME,
+  // then accepts hosts that are new.
   std::vector<std::string> Environment() const;
   // The home of the user on the host, as seen on the host.
   std::string home(int index) const;
@@ -89,6 +90,7 @@ class SshHosts {
   };
 
   void MakeKeys(const std::vector<std::string>& config);
+  void MakeClient();
   bool EnterBridge();
   void StartHost(int index);
   void StartLoopbackHost(int index);

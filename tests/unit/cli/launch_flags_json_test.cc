@@ -19,6 +19,7 @@ TEST(LaunchFlagsJsonTest, RoundTrip) {
                           .run_id = "i",
                           .role = "trainer",
                           .ssh_port = 5,
+                          .transport = SshTransport::kSshClient,
                           .ssh_timeout = 6.5,
                           .lease_seconds = 7.5,
                           .device = Device::kCuda,

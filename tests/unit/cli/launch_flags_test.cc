@@ -58,6 +58,13 @@ TEST(LaunchFlagsTest, AcceptsWhatHappensAnyway) {
   EXPECT_TRUE(Parse({"--no_local_rank", "--no-ssh-check", "--launcher", "pdsh", "prog"}).ok());
 }
 
+TEST(LaunchFlagsTest, TheLauncherIsBuiltInUnlessOpenSshIsNamed) {
+  EXPECT_EQ(Parse({"prog"})->flags.transport, SshTransport::kLibssh);
+  EXPECT_EQ(Parse({"--launcher", "ssh", "prog"})->flags.transport, SshTransport::kLibssh);
+  EXPECT_EQ(Parse({"--launcher", "libssh", "prog"})->flags.transport, SshTransport::kLibssh);
+  EXPECT_EQ(Parse({"--launcher=ssh-client", "prog"})->flags.transport, SshTransport::kSshClient);
+}
+
 TEST(LaunchFlagsTest, ExportsAccumulate) {
   const auto parsed = Parse({"-x", "A=1", "-x", "B=", "prog"});
   ASSERT_TRUE(parsed.ok()) << parsed.status().message();

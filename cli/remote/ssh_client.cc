@@ -1,0 +1,183 @@
+#include "cli/remote/ssh_client.h"
+
+#include <sstream>
+#include <utility>
+
+#include "cli/remote/remote_shell.h"
+#include "runtime/base/files.h"
+#include "runtime/base/printable.h"
+
+namespace ds::cli {
+namespace {
+
+constexpr std::uint64_t kMaxListBytes = std::uint64_t{64} << 20;
+constexpr char kReady[] = "dsrun-ready\n";
+// Stays until its standard input ends, which it does with this process, however that ends.
+constexpr char kMasterCommand[] = "exec /bin/sh -c 'echo dsrun-ready; exec cat >/dev/null'";
+
+HostFailure Local(const Status& status) {
+  return {.kind = FailureKind::kStart,
+          .message = status.message(),
+          .hint = "that is this machine's trouble, not the host's"};
+}
+
+// A program that tells ssh the key which the host shows, if it is one of these.
+std::string PinCommand(const std::vector<std::string>& fingerprints) {
+  std::string pattern;
+  for (const std::string& each : fingerprints) pattern += (pattern.empty() ? "" : "|") + each;
+  return "/bin/sh -c 'case \"$1\" in " + pattern + ") echo \"$2 $3 $4\";; esac' sh %f %H %t %K";
+}
+
+StatusOr<std::string> RevokedLines(const std::vector<std::string>& files) {
+  std::string revoked;
+  for (const std::string& file : files) {
+    const StatusOr<std::string> text = ReadFile(file, kMaxListBytes);
+    if (!text.ok() && text.status().code() == StatusCode::kNotFound) continue;
+    if (!text.ok()) return text.status();
+    std::istringstream lines(*text);
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream words(line);
+      std::string first;
+      if (words >> first && first == "@revoked") revoked += line + "\n";
+    }
+  }
+  return revoked;
+}
+
+void AddOptions(const std::vector<std::string>& settings, std::vector<std::string>* options) {
+  for (const std::string& setting : settings) options->insert(options->end(), {"-o", setting});
+}
+
+}  // namespace
+
+SshClient::SshClient(const RemoteTarget& target) : host_(target.host) {
+  options_ = {"-T", "-x"};
+  AddOptions({"BatchMode=yes", "LogLevel=INFO", "RemoteCommand=none", "PermitLocalCommand=no",
+              "ClearAllForwardings=yes", "ControlMaster=no"},
+             &options_);
+  if (target.port > 0) options_.insert(options_.end(), {"-p", std::to_string(target.port)});
+  if (!target.user.empty()) options_.insert(options_.end(), {"-l", target.user});
+  if (!target.identity.empty()) options_.insert(options_.end(), {"-i", target.identity});
+  if (!target.address.empty()) AddOptions({"HostName=" + target.address}, &options_);
+}
+
+SshClient::~SshClient() {
+  master_.reset();
+  folder_.Remove();
+}
+
+HostResult<std::unique_ptr<SshProcess>> SshClient::Start(const std::vector<std::string>& options,
+                                                         const std::string& command,
+                                                         int socket) const {
+  std::vector<std::string> words = options;  // the first word for a setting counts
+  words.insert(words.end(), options_.begin(), options_.end());
+  words.insert(words.end(), {"--", host_});
+  if (!command.empty()) words.push_back(command);
+  StatusOr<std::unique_ptr<SshProcess>> ssh = SshProcess::Start(words, socket);
+  if (!ssh.ok()) return Local(ssh.status());
+  return std::move(ssh).value();
+}
+
+HostFailure SshClient::Explain(const SshProcess& ssh, SshProcess::End end,
+                               const std::string& doing) const {
+  if (end == SshProcess::End::kInterrupted) {
+    return {.kind = FailureKind::kInterrupted, .message = "interrupted"};
+  }
+  if (end == SshProcess::End::kTimeout) {
+    return {.kind = FailureKind::kTimeout,
+            .message = "ssh " + host_ + ": no answer while " + doing,
+            .hint = "is the host up, and does a firewall drop SSH? --ssh_timeout waits longer",
+            .transient = true};
+  }
+  HostFailure failure = ExplainSsh(host_, ssh.err());
+  failure.message += " (while " + doing + ")";
+  return failure;
+}
+
+HostOutcome SshClient::ReadSettings(const Limits& limits) {
+  HostResult<std::unique_ptr<SshProcess>> ssh = Start({"-G"}, "");
+  if (!ssh.ok()) return ssh.failure();
+  const SshProcess::End end = (*ssh)->Converse({}, limits);
+  if (end != SshProcess::End::kExited || (*ssh)->status() != 0) {
+    return Explain(**ssh, end, "reading ~/.ssh/config");
+  }
+  settings_ = ParseSshSettings((*ssh)->out());
+  return HostOutcome();
+}
+
+HostOutcome SshClient::Pin(const std::vector<std::string>& fingerprints) {
+  const StatusOr<std::string> revoked = RevokedLines(settings_.known_hosts);
+  if (!revoked.ok()) return Local(revoked.status());
+  const std::filesystem::path file = folder_.path() / "revoked";
+  if (const Status written = WriteFileAtomically(file, *revoked, 0600); !written.ok()) {
+    return Local(written);
+  }
+  AddOptions(
+      {"KnownHostsCommand=" + PinCommand(fingerprints), "FingerprintHash=sha256",
+       "UserKnownHostsFile=" + file.string(), "GlobalKnownHostsFile=none",
+       "StrictHostKeyChecking=yes", "UpdateHostKeys=no", "VerifyHostKeyDNS=no", "CheckHostIP=no"},
+      &options_);
+  return HostOutcome();
+}
+
+HostResult<bool> SshClient::FindMaster(const Limits& limits) {
+  if (settings_.control_path.empty()) return false;
+  HostResult<std::unique_ptr<SshProcess>> ssh = Start({"-O", "check"}, "");
+  if (!ssh.ok()) return ssh.failure();
+  const SshProcess::End end = (*ssh)->Converse({}, limits);
+  if (end != SshProcess::End::kExited) return Explain(**ssh, end, "asking for a master");
+  return (*ssh)->status() == 0;
+}
+
+HostOutcome SshClient::StartMaster(const Limits& limits) {
+  const std::string path = "ControlPath=" + (folder_.path() / "master").string();
+  HostResult<std::unique_ptr<SshProcess>> started =
+      Start({"-o", path, "-o", "ControlMaster=yes", "-o", "ControlPersist=no"}, kMasterCommand);
+  if (!started.ok()) return started.failure();
+  master_ = *std::move(started);
+  const SshProcess& master = *master_;
+  const SshProcess::End end = master_->Converse(
+      {.stay_open = true,
+       .enough = [&master] { return master.out().find(kReady) != std::string::npos; }},
+      limits);
+  if (end == SshProcess::End::kExited && master.status() != 255 && master.status() != -1 &&
+      master.status() != 127) {
+    return HostFailure{
+        .kind = FailureKind::kStart,
+        .message = "the login shell ran no command and said: '" +
+                   Printable(LastLine(master.out().empty() ? master.err() : master.out())) + "'",
+        .hint = "may this user work there? user= in the hostfile names another"};
+  }
+  if (end != SshProcess::End::kEnough) return Explain(master, end, "logging in");
+  options_.insert(options_.begin(), {"-o", path});
+  notice_ = WarningOf(master.err());
+  return HostOutcome();
+}
+
+HostResult<std::unique_ptr<SshClient>> SshClient::Open(const RemoteTarget& target,
+                                                       const Limits& limits) {
+  std::unique_ptr<SshClient> client(new SshClient(target));
+  StatusOr<PrivateFolder> folder = PrivateFolder::Make();
+  if (!folder.ok()) return Local(folder.status());
+  client->folder_ = std::move(folder).value();
+  const HostOutcome read = client->ReadSettings(limits);
+  if (!read.ok()) return read.failure();
+  // A master of the user's has looked at the host's key long ago, and not for those.
+  if (target.host_keys.empty()) {
+    const std::string& strictness = client->settings_.strictness;
+    if (!strictness.empty()) {
+      AddOptions({"StrictHostKeyChecking=" + strictness}, &client->options_);
+    }
+    const HostResult<bool> found = client->FindMaster(limits);
+    if (!found.ok()) return found.failure();
+    if (*found) return client;
+  } else {
+    const HostOutcome pinned = client->Pin(target.host_keys);
+    if (!pinned.ok()) return pinned.failure();
+  }
+  const HostOutcome master = client->StartMaster(limits);
+  if (!master.ok()) return master.failure();
+  return client;
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,146 @@
+#include "cli/remote/ssh_words.h"
+
+#include <algorithm>
+#include <sstream>
+#include <string_view>
+
+#include "runtime/base/printable.h"
+
+namespace ds::cli {
+namespace {
+
+struct Known {
+  std::string_view words;
+  FailureKind kind;
+  std::string_view hint;
+  bool transient = false;
+};
+
+constexpr std::string_view kReachHint = "is the host up and in this network? try 'ssh HOST'";
+constexpr std::string_view kKeyHint =
+    "somebody may be in between. If the host was set up anew: ssh-keygen -R HOST";
+constexpr std::string_view kLoginHint =
+    "'ssh HOST' must work without a question: ssh-add, kinit, a new certificate, or identity= and "
+    "user= in the hostfile; or log in by hand over a ControlMaster, which is used then";
+
+constexpr std::string_view kProxyEnded = "Connection closed by UNKNOWN";
+
+// The first that is found counts: what says more stands before what says less.
+constexpr Known kKnown[] = {
+    {"ssh: not found", FailureKind::kStart,
+     "--launcher ssh-client needs OpenSSH's client on this machine"},
+    {"Bad configuration option", FailureKind::kStart, "look at ~/.ssh/config; try 'ssh -G HOST'"},
+    {"Could not resolve hostname", FailureKind::kName,
+     "is the name spelt right? another address goes behind address= in the hostfile"},
+    {"Connection refused", FailureKind::kRefused,
+     "is sshd running there? another port goes behind port= in the hostfile", true},
+    {"timed out", FailureKind::kTimeout, kReachHint, true},
+    {"No route to host", FailureKind::kUnreachable, kReachHint},
+    {"Network is unreachable", FailureKind::kUnreachable, kReachHint},
+    {"is marked as revoked", FailureKind::kHostKey,
+     "whoever has that key is not to be trusted; the host needs a new one"},
+    {"REVOKED HOST KEY", FailureKind::kHostKey,
+     "whoever has that key is not to be trusted; the host needs a new one"},
+    {"revoked by file", FailureKind::kHostKey,
+     "whoever has that key is not to be trusted; the host needs a new one"},
+    {"Offending ", FailureKind::kHostKey, kKeyHint},
+    {"host key is known for", FailureKind::kHostKey,
+     "connect once with 'ssh HOST', or name its key behind hostkey= in the hostfile"},
+    {"Host key verification failed", FailureKind::kHostKey,
+     "try 'ssh HOST', or name its key behind hostkey= in the hostfile"},
+    {"Permission denied (", FailureKind::kAuthentication, kLoginHint},
+    {"Too many authentication failures", FailureKind::kAuthentication, kLoginHint},
+    {kProxyEnded, FailureKind::kHandshake,
+     "look at ProxyCommand or ProxyJump in ~/.ssh/config; it must work without a question", true},
+    {"kex_exchange_identification", FailureKind::kHandshake,
+     "is it an SSH server? one with too many connections hangs up as well (MaxStartups)", true},
+    {"Connection closed by", FailureKind::kHandshake,
+     "a server with too many connections hangs up (MaxStartups); try 'ssh HOST'", true},
+    {"Connection reset by", FailureKind::kHandshake,
+     "a server with too many connections hangs up (MaxStartups); try 'ssh HOST'", true},
+};
+
+// There is no "no", and nobody to ask.
+std::string Strictness(const std::string& configured) {
+  if (configured == "false" || configured == "no" || configured == "off") return "accept-new";
+  return configured == "ask" ? "yes" : configured;
+}
+
+std::string LineWith(const std::string& text, std::string_view words) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find(words) != std::string::npos) return line;
+  }
+  return "";
+}
+
+// Without the carriage returns that ssh ends its lines with.
+std::string LastLineOf(std::string text) {
+  const std::size_t end = text.find_last_not_of("\r\n");
+  text.resize(end == std::string::npos ? 0 : end + 1);
+  return text.substr(text.find_last_of("\r\n") + 1);
+}
+
+std::string ForHost(std::string_view hint, const std::string& host) {
+  constexpr std::string_view kHost = "HOST";
+  std::string text(hint);
+  const std::size_t at = text.find(kHost);
+  if (at != std::string::npos) text.replace(at, kHost.size(), host);
+  return text;
+}
+
+// What stands in front of ssh's own words once a proxy command has ended; "" where none has.
+std::string ProxyWords(const std::string& words) {
+  const std::size_t end = words.find(kProxyEnded);
+  if (end == std::string::npos) return "";
+  const std::size_t before = std::min(end, words.find("kex_exchange_identification"));
+  const std::string last = LastLineOf(words.substr(0, before));
+  return last.empty() ? "" : "; the proxy command said: " + Printable(last);
+}
+
+}  // namespace
+
+SshSettings ParseSshSettings(const std::string& printed) {
+  SshSettings settings;
+  std::istringstream lines(printed);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string keyword;
+    std::string value;
+    words >> keyword >> value;
+    if (value.empty() || value == "none") continue;
+    if (keyword == "hostname") settings.host_name = value;
+    if (keyword == "controlpath") settings.control_path = value;
+    if (keyword == "proxycommand" || keyword == "proxyjump") settings.has_proxy = true;
+    if (keyword == "stricthostkeychecking") settings.strictness = Strictness(value);
+    if (keyword == "userknownhostsfile" || keyword == "globalknownhostsfile") {
+      do {
+        settings.known_hosts.push_back(value);
+      } while (words >> value);
+    }
+  }
+  return settings;
+}
+
+std::string WarningOf(const std::string& words) {
+  const std::string line = LineWith(words, "Warning: ");
+  return line.empty() ? "" : "ssh says: " + Printable(LastLineOf(line));
+}
+
+HostFailure ExplainSsh(const std::string& host, const std::string& words) {
+  for (const Known& known : kKnown) {
+    const std::string line = LineWith(words, known.words);
+    if (line.empty()) continue;
+    return {.kind = known.kind,
+            .message = "ssh " + host + ": " + Printable(LastLineOf(line)) + ProxyWords(words),
+            .hint = ForHost(known.hint, host),
+            .transient = known.transient};
+  }
+  const std::string last = LastLineOf(words);
+  return {.kind = FailureKind::kStart,
+          .message =
+              "ssh " + host + ": " + (last.empty() ? "it ended without a word" : Printable(last)),
+          .hint = "'ssh " + host + "' must work without a question"};
+}
+
+}  // namespace ds::cli

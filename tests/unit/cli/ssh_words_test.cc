@@ -1,0 +1,85 @@
+#include "cli/remote/ssh_words.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ds::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(SshWordsTest, SettingsAreThoseOfItsOwnDump) {
+  const SshSettings settings = ParseSshSettings(
+      "user me\nhostname 10.0.0.2\nport 22\nstricthostkeychecking false\ncontrolpath /c/%C\n"
+      "globalknownhostsfile /etc/a /etc/b\nuserknownhostsfile /home/me/k\nproxyjump gate\n");
+  EXPECT_EQ(settings.host_name, "10.0.0.2");
+  EXPECT_EQ(settings.control_path, "/c/%C");
+  EXPECT_TRUE(settings.has_proxy);
+  EXPECT_EQ(settings.strictness, "accept-new");
+  EXPECT_THAT(settings.known_hosts, ElementsAre("/etc/a", "/etc/b", "/home/me/k"));
+  const SshSettings other = ParseSshSettings(
+      "controlpath none\nproxycommand none\nstricthostkeychecking accept-new\nproxyusefdpass no\n");
+  EXPECT_EQ(other.control_path, "");
+  EXPECT_FALSE(other.has_proxy);
+  EXPECT_EQ(other.strictness, "accept-new");
+  EXPECT_EQ(ParseSshSettings("stricthostkeychecking ask\n").strictness, "yes");
+  EXPECT_EQ(ParseSshSettings("stricthostkeychecking true\n").strictness, "true");
+}
+
+TEST(SshWordsTest, FailuresAreToldApart) {
+  const struct {
+    const char* words;
+    FailureKind kind;
+    const char* hint;
+    bool transient;
+  } cases[] = {
+      {"ssh: Could not resolve hostname n: Name or service not known\r\n", FailureKind::kName,
+       "address=", false},
+      {"ssh: connect to host n port 22: Connection refused\r\n", FailureKind::kRefused,
+       "port=", true},
+      {"ssh: connect to host n port 22: Connection timed out\r\n", FailureKind::kTimeout, "ssh n",
+       true},
+      {"ssh: connect to host n port 22: No route to host\r\n", FailureKind::kUnreachable, "ssh n",
+       false},
+      {"No ED25519 host key is known for n and you have requested strict checking.\r\nHost key "
+       "verification failed.\r\n",
+       FailureKind::kHostKey, "hostkey=", false},
+      {"@@@@\r\nOffending ED25519 key in /k:1\r\nHost key verification failed.\r\n",
+       FailureKind::kHostKey, "ssh-keygen -R n", false},
+      {"me@n: Permission denied (publickey).\r\n", FailureKind::kAuthentication, "ssh n", false},
+      {"kex_exchange_identification: Connection closed by remote host\r\nConnection closed by "
+       "n\r\n",
+       FailureKind::kHandshake, "MaxStartups", true},
+      {"command-line: line 0: Bad configuration option: knownhostscommand\r\n", FailureKind::kStart,
+       "~/.ssh/config", false},
+      {"something new\r\n", FailureKind::kStart, "ssh n", false},
+      {"", FailureKind::kStart, "ssh n", false},
+  };
+  for (const auto& each : cases) {
+    const HostFailure failure = ExplainSsh("n", each.words);
+    EXPECT_EQ(failure.kind, each.kind) << each.words;
+    EXPECT_THAT(failure.hint, HasSubstr(each.hint)) << each.words;
+    EXPECT_EQ(failure.transient, each.transient) << each.words;
+  }
+  EXPECT_EQ(ExplainSsh("n", "first\r\nsome\x1b[2Jthing\r\n").message, "ssh n: some\\x1b[2Jthing");
+}
+
+TEST(SshWordsTest, AProxyThatFailedIsQuoted) {
+  const HostFailure failure =
+      ExplainSsh("n",
+                 "first\nno way\nkex_exchange_identification: Connection closed by remote host\r\n"
+                 "Connection closed by UNKNOWN port 65535\r\n");
+  EXPECT_EQ(failure.kind, FailureKind::kHandshake);
+  EXPECT_THAT(failure.message, HasSubstr("; the proxy command said: no way"));
+  EXPECT_THAT(failure.hint, HasSubstr("ProxyCommand or ProxyJump"));
+}
+
+TEST(SshWordsTest, AWarningIsForTheUser) {
+  EXPECT_EQ(WarningOf("motd\r\nWarning: Permanently added 'n' (ED25519) to the list.\r\n"),
+            "ssh says: Warning: Permanently added 'n' (ED25519) to the list.");
+  EXPECT_EQ(WarningOf("motd\n"), "");
+}
+
+}  // namespace
+}  // namespace ds::cli
