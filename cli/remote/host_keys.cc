@@ -1,9 +1,14 @@
 #include "cli/remote/host_keys.h"
 
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/rand.h>
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <span>
 #include <sstream>
 #include <vector>
 
@@ -68,15 +73,10 @@ StatusOr<ssh_known_hosts_e> AskMarked(ssh_session session, const std::string& te
   return Ask(session, "/proc/self/fd/" + std::to_string(file.get()));
 }
 
-// Files that say whom the user and the system know, as OpenSSH looks for them.
-std::vector<std::string> KnownHostsFiles(const SshSession& session) {
-  std::vector<std::string> files;
-  for (const ssh_options_e option : {SSH_OPTIONS_KNOWNHOSTS, SSH_OPTIONS_GLOBAL_KNOWNHOSTS}) {
-    const std::string file = session.GetOption(option);
-    if (file.empty()) continue;
-    files.push_back(file);
-    if (file.ends_with("known_hosts")) files.push_back(file + "2");
-  }
+// Files that say whom the user and the system know.
+std::vector<std::string> KnownHostsFiles(const HostKeyPolicy& policy) {
+  std::vector<std::string> files = policy.users_files;
+  files.insert(files.end(), policy.systems_files.begin(), policy.systems_files.end());
   return files;
 }
 
@@ -99,6 +99,46 @@ HostFailure Unreadable(const Status& status) {
           .hint = "it may revoke the host's key, so it must be readable"};
 }
 
+// The host's key as known_hosts has it: "AAAAC3Nz...".
+std::string Base64Key(ssh_session session) {
+  ssh_key key = nullptr;
+  char* text = nullptr;
+  std::string base64;
+  if (::ssh_get_server_publickey(session, &key) != SSH_OK) return base64;
+  if (::ssh_pki_export_pubkey_base64(key, &text) == SSH_OK) base64 = text;
+  ::ssh_string_free_char(text);
+  ::ssh_key_free(key);
+  return base64;
+}
+
+HostFailure Revoked(const SshSession& session, const std::string& file) {
+  return Refusal(session, "which " + file + " has revoked",
+                 "whoever has that key is not to be trusted; the host needs a new one");
+}
+
+// The file of RevokedHostKeys has public keys, one a line. As for OpenSSH, one that cannot be read
+// revokes all of them.
+HostOutcome CheckRevoked(const SshSession& session) {
+  const std::string& file = session.host_keys().revoked_keys;
+  if (file.empty()) return HostOutcome();
+  const StatusOr<std::string> text = ReadFile(file, kMaxKnownHostsBytes);
+  if (!text.ok()) return Unreadable(text.status());
+  if (text->starts_with("SSHKRL")) {
+    return HostFailure{.kind = FailureKind::kHostKey,
+                       .message = "RevokedHostKeys " + file +
+                                  " is a binary list, which the built-in SSH cannot read",
+                       .hint =
+                           "name a file of public keys, or leave it to OpenSSH with "
+                           "--launcher ssh-client"};
+  }
+  const std::string key = Base64Key(session.handle());
+  std::istringstream words(*text);
+  for (std::string word; words >> word;) {
+    if (word == key) return Revoked(session, file);
+  }
+  return HostOutcome();
+}
+
 // What the marked lines of the files say: a failure for a revoked key, else the file that names a
 // certificate authority for the host, or "".
 HostResult<std::string> CheckMarkers(const SshSession& session,
@@ -111,8 +151,7 @@ HostResult<std::string> CheckMarkers(const SshSession& session,
     const auto revoked = AskMarked(session.handle(), *text, kRevoked);
     if (!revoked.ok()) return Unreadable(revoked.status());
     if (*revoked == SSH_KNOWN_HOSTS_OK) {
-      return Refusal(session, "which " + file + " has revoked",
-                     "whoever has that key is not to be trusted; the host needs a new one");
+      return Revoked(session, file);
     }
     const auto certified = AskMarked(session.handle(), *text, kAuthority);
     if (!certified.ok()) return Unreadable(certified.status());
@@ -142,6 +181,28 @@ HostResult<bool> IsKnown(const SshSession& session, const std::vector<std::strin
   return false;
 }
 
+std::string Base64(std::span<const unsigned char> bytes) {
+  std::string text(4 * ((bytes.size() + 2) / 3) + 1, '\0');
+  const int size = ::EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()), bytes.data(),
+                                     static_cast<int>(bytes.size()));
+  text.resize(static_cast<std::size_t>(size));
+  return text;
+}
+
+// A line of known_hosts whose first word, the host's name, is "|1|SALT|HMAC-SHA1" in its place.
+std::string WithHashedName(const std::string& line) {
+  const std::size_t end = line.find(' ');
+  std::array<unsigned char, 20> salt{};
+  std::array<unsigned char, EVP_MAX_MD_SIZE> hash{};
+  unsigned size = 0;
+  DS_CHECK_MSG(::RAND_bytes(salt.data(), static_cast<int>(salt.size())) == 1, "no random bytes");
+  DS_CHECK_MSG(::HMAC(::EVP_sha1(), salt.data(), static_cast<int>(salt.size()),
+                      reinterpret_cast<const unsigned char*>(line.data()), end, hash.data(),
+                      &size) != nullptr,
+               "HMAC-SHA1 is not available");
+  return "|1|" + Base64(salt) + "|" + Base64({hash.data(), size}) + line.substr(end);
+}
+
 // Appends a line to a file that may not exist, and may lack the end of its last line.
 Status Remember(const std::string& line, const std::filesystem::path& path) {
   std::error_code ignored;
@@ -157,9 +218,10 @@ Status Remember(const std::string& line, const std::filesystem::path& path) {
 }  // namespace
 
 HostResult<std::string> HostKeys::Check(const SshSession& session, const RemoteTarget& target) {
-  std::vector<std::string> files = KnownHostsFiles(session);
-  const std::string users_file = session.GetOption(SSH_OPTIONS_KNOWNHOSTS);
+  std::vector<std::string> files = KnownHostsFiles(session.host_keys());
   const std::lock_guard lock(mutex_);
+  const HostOutcome revoked = CheckRevoked(session);
+  if (!revoked.ok()) return revoked.failure();
   const HostResult<std::string> authority = CheckMarkers(session, files);
   if (!authority.ok()) return authority;
   if (!target.host_keys.empty()) {
@@ -181,15 +243,15 @@ HostResult<std::string> HostKeys::Check(const SshSession& session, const RemoteT
                        "check certificates",
                    "name its key behind hostkey= in the hostfile, or put it into known_hosts");
   }
-  if (session.refuses_unknown_hosts()) {
+  if (session.host_keys().refuses_unknown_hosts) {
     return Refusal(session, "which is unknown, and StrictHostKeyChecking is on",
                    "connect once with 'ssh " + target.host +
                        "', or name its key behind hostkey= in the hostfile");
   }
-  return Accept(session, users_file);
+  return Accept(session);
 }
 
-HostResult<std::string> HostKeys::Accept(const SshSession& session, const std::string& users_file) {
+HostResult<std::string> HostKeys::Accept(const SshSession& session) {
   char* entry = nullptr;
   if (::ssh_session_export_known_hosts_entry(session.handle(), &entry) != SSH_OK) {
     return session.Broken(FailureKind::kHostKey, "keeping its host key");
@@ -202,9 +264,12 @@ HostResult<std::string> HostKeys::Accept(const SshSession& session, const std::s
                        .message = kept.message(),
                        .hint = "the host's key must be kept in the run directory; see --run_dir"};
   }
-  const Status remembered = Remember(line, users_file);
   const std::string shown = "its key " + Fingerprint(session.handle()) + " was unknown; it is ";
-  if (remembered.ok()) return shown + "remembered in " + users_file;
+  const HostKeyPolicy& policy = session.host_keys();
+  if (policy.users_files.empty()) return shown + "remembered for this job only";
+  const std::string& file = policy.users_files.front();
+  const Status remembered = Remember(policy.hashes_names ? WithHashedName(line) : line, file);
+  if (remembered.ok()) return shown + "remembered in " + file;
   return shown + "remembered for this job only: " + remembered.message();
 }
 

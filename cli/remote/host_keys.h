@@ -6,6 +6,8 @@
 // libssh cannot check a host's certificate. A host nobody knows is accepted, unless ssh_config says
 // StrictHostKeyChecking yes (or ask), and its key remembered in the user's known_hosts and in a
 // file of the job; from then on it must show that one. There is no way to switch this off.
+// UserKnownHostsFile, GlobalKnownHostsFile, HostKeyAlias, HashKnownHosts and RevokedHostKeys of
+// ssh_config count.
 //
 // Threads: all members from any thread.
 
@@ -27,7 +29,7 @@ class HostKeys {
   HostResult<std::string> Check(const SshSession& session, const RemoteTarget& target);
 
  private:
-  HostResult<std::string> Accept(const SshSession& session, const std::string& users_file);
+  HostResult<std::string> Accept(const SshSession& session);
 
   const std::filesystem::path job_file_;
   std::mutex mutex_;  // of the files

@@ -43,6 +43,47 @@ ConfigLine SplitLine(std::string_view line) {
   return {keyword, line};
 }
 
+// A keyword that libssh does not tell about, or not whole, and the one in whose place it is read.
+struct Carrier {
+  std::string_view keyword;
+  std::string_view stand_in;
+  SshConfig::Part part;
+};
+
+constexpr Carrier kCarriers[] = {
+    {"userknownhostsfile", "UserKnownHostsFile", SshConfig::kOptions},
+    {"globalknownhostsfile", "GlobalKnownHostsFile", SshConfig::kOptions},
+    {"stricthostkeychecking", "ProxyCommand", SshConfig::kKeys},
+    {"hostkeyalias", "UserKnownHostsFile", SshConfig::kKeys},
+    {"revokedhostkeys", "GlobalKnownHostsFile", SshConfig::kKeys},
+    {"hashknownhosts", "Port", SshConfig::kKeys},
+};
+
+const Carrier* FindCarrier(std::string_view keyword) {
+  for (const Carrier& carrier : kCarriers) {
+    if (IsWord(keyword, carrier.keyword)) return &carrier;
+  }
+  return nullptr;
+}
+
+// One word without anything that libssh would expand, split or unquote.
+std::string Hex(std::string_view text) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string hex = "x";
+  for (const char c : text) {
+    hex += kDigits[static_cast<unsigned char>(c) >> 4];
+    hex += kDigits[static_cast<unsigned char>(c) & 15];
+  }
+  return hex;
+}
+
+bool SaysYes(std::string_view rest) {
+  const std::size_t end = rest.find_last_not_of(" \t\r\"");
+  const std::size_t start = std::min(rest.find_first_not_of('"'), rest.size());
+  const std::string_view word = rest.substr(start, end == rest.npos ? 0 : end + 1 - start);
+  return IsWord(word, "yes") || IsWord(word, "true");
+}
+
 bool HasHostCriterion(std::string_view criteria) {
   while (!criteria.empty()) {
     const ConfigLine split = SplitLine(criteria);
@@ -73,6 +114,14 @@ std::vector<std::string> Matches(std::string pattern, const fs::path& folder) {
 
 }  // namespace
 
+std::string SshConfig::Decode(std::string_view word) {
+  std::string text;
+  for (std::size_t i = 1; i + 1 < word.size(); i += 2) {
+    text += static_cast<char>(std::stoi(std::string(word.substr(i, 2)), nullptr, 16));
+  }
+  return text;
+}
+
 StatusOr<SshConfig> SshConfig::Read(const fs::path& path, const fs::path& folder) {
   SshConfig config;
   config.folder_ = folder;
@@ -95,9 +144,12 @@ StatusOr<SshConfig::Parts> SshConfig::Add(const std::string& text, bool below_ma
     } else if (is_match || IsWord(keyword, "host")) {
       below_match_host = is_match && HasHostCriterion(rest);
       for (std::string& part : parts) part += line + "\n";
-    } else if (IsWord(keyword, "stricthostkeychecking")) {
-      parts[below_match_host ? kMatchHostStrictness : kStrictness] +=
-          "ProxyCommand " + std::string(rest) + "\n";
+    } else if (const Carrier* carrier = FindCarrier(keyword); carrier != nullptr) {
+      Part part = carrier->part;
+      if (below_match_host) part = part == kOptions ? kMatchHost : kMatchHostKeys;
+      const bool is_number = carrier->stand_in == "Port";
+      parts[part] += std::string(carrier->stand_in) + " " +
+                     (is_number ? SaysYes(rest) ? "1" : "2" : Hex(rest)) + "\n";
     } else {
       const Part own = below_match_host ? kMatchHost : kOptions;
       parts[IsWord(keyword, "hostname") ? kHostNames : own] += line + "\n";

@@ -6,8 +6,8 @@
 // OpenSSH looks beside the user's own configuration. And once libssh has read a HostName, it holds
 // the Host lines that follow to that name, where OpenSSH goes on with the name the user gave. So
 // the configuration is split into parts that are read one after the other. What it says about
-// StrictHostKeyChecking libssh does not tell; parts of their own have that word as a
-// ProxyCommand's.
+// host keys libssh tells in part or not at all: those words are encoded, and read as those of
+// other keywords.
 //
 // Threads: a plain value; the files it holds live as long as it does.
 
@@ -31,12 +31,17 @@ class SshConfig {
 
   // Each part has every Host and Match line; what stands below them is in one part only. They are
   // read in this order.
-  enum Part { kOptions, kStrictness, kHostNames, kMatchHost, kMatchHostStrictness, kPartCount };
+  enum Part { kOptions, kKeys, kHostNames, kMatchHost, kMatchHostKeys, kPartCount };
   using Parts = std::array<std::string, kPartCount>;
   // Below "Match host ..." stands what is read last.
   static constexpr std::array<Part, 3> kForOptions = {kOptions, kHostNames, kMatchHost};
-  static constexpr std::array<Part, 3> kForStrictness = {kStrictness, kHostNames,
-                                                         kMatchHostStrictness};
+  // For the host keys: ProxyCommand is what stands behind StrictHostKeyChecking, UserKnownHostsFile
+  // HostKeyAlias, GlobalKnownHostsFile RevokedHostKeys, Port 1 "HashKnownHosts yes".
+  static constexpr std::array<Part, 3> kForKeys = {kKeys, kHostNames, kMatchHostKeys};
+
+  // Returns the words behind the first three of these, and behind UserKnownHostsFile and
+  // GlobalKnownHostsFile in kForOptions, as they stand in the configuration.
+  static std::string Decode(std::string_view word);
 
   // The files for libssh to read: texts without relative names.
   const Parts& paths() const { return paths_; }

@@ -1,7 +1,6 @@
 #include "cli/remote/ssh_session.h"
 
 #include <pwd.h>
-#include <strings.h>
 #include <unistd.h>
 
 #include <array>
@@ -50,18 +49,27 @@ bool Parse(ssh_session session, const SshConfig& own, const SshConfig& system,
   return true;
 }
 
-// What the configuration says about a host whose key is not known.
-bool WantsStrictness(const SshConfig& own, const SshConfig& system, const std::string& folder,
-                     const std::string& host) {
+std::string Decoded(ssh_session session, ssh_options_e option) {
+  return SshConfig::Decode(OptionOf(session, option));
+}
+
+// What the configuration says about host keys; the names of files are in `options`, which has just
+// read it.
+HostKeyWords ReadKeyWords(const SshConfig& own, const SshConfig& system, const std::string& folder,
+                          const std::string& host, ssh_session options) {
   const std::unique_ptr<ssh_session_struct, Freer<ssh_free>> reader(::ssh_new());
   DS_CHECK_MSG(reader != nullptr, "out of memory");
   SetText(reader.get(), SSH_OPTIONS_SSH_DIR, folder);
   SetText(reader.get(), SSH_OPTIONS_HOST, host);
-  Parse(reader.get(), own, system, SshConfig::kForStrictness);
-  std::string word = OptionOf(reader.get(), SSH_OPTIONS_PROXYCOMMAND);
-  std::erase_if(word, [](char c) { return c == '"' || c == ' ' || c == '\t' || c == '\r'; });
-  return ::strcasecmp(word.c_str(), "yes") == 0 || ::strcasecmp(word.c_str(), "true") == 0 ||
-         ::strcasecmp(word.c_str(), "ask") == 0;
+  Parse(reader.get(), own, system, SshConfig::kForKeys);
+  unsigned hash = 0;
+  ::ssh_options_get_port(reader.get(), &hash);
+  return {.strict = Decoded(reader.get(), SSH_OPTIONS_PROXYCOMMAND),
+          .hash = hash == 1 ? "yes" : "",
+          .alias = Decoded(reader.get(), SSH_OPTIONS_KNOWNHOSTS),
+          .users_files = Decoded(options, SSH_OPTIONS_KNOWNHOSTS),
+          .systems_files = Decoded(options, SSH_OPTIONS_GLOBAL_KNOWNHOSTS),
+          .revoked = Decoded(reader.get(), SSH_OPTIONS_GLOBAL_KNOWNHOSTS)};
 }
 
 // Whom SSH logs in as when nobody says.
@@ -120,11 +128,35 @@ HostOutcome SshSession::Connect(const RemoteTarget& target, Interrupter::Deadlin
   const HostResult<Way> way = Configure(target);
   if (!way.ok()) return way.failure();
   place_ = way->endpoint.host + " port " + std::to_string(way->endpoint.port);
+  const HostOutcome policy = ReadHostKeyPolicy(target, way->endpoint);
+  if (!policy.ok()) return policy;
   HostResult<UniqueFd> socket = OpenSocket(target, *way, deadline);
   if (!socket.ok()) return socket.failure();
   const socket_t fd = socket->Release();  // libssh closes it
   ::ssh_options_set(session_, SSH_OPTIONS_FD, &fd);
   return Handshake(deadline);
+}
+
+HostOutcome SshSession::ReadHostKeyPolicy(const RemoteTarget& target, const Endpoint& endpoint) {
+  const std::string user = GetOption(SSH_OPTIONS_USER);
+  const HostResult<HostKeyPolicy> policy =
+      MakeHostKeyPolicy(key_words_, {.name = target.host,
+                                     .host = endpoint.host,
+                                     .port = endpoint.port,
+                                     .user = user.empty() ? LocalUser() : user});
+  if (!policy.ok()) return policy.failure();
+  host_keys_ = *policy;
+  // By what it finds there libssh chooses which of its keys the host is asked for.
+  const auto first = [](const std::vector<std::string>& files) {
+    return files.empty() ? std::string("/dev/null") : files.front();
+  };
+  bool good = SetText(session_, SSH_OPTIONS_KNOWNHOSTS, first(host_keys_.users_files)) &&
+              SetText(session_, SSH_OPTIONS_GLOBAL_KNOWNHOSTS, first(host_keys_.systems_files));
+  if (good && !host_keys_.alias.empty()) {
+    good = SetText(session_, SSH_OPTIONS_HOST, host_keys_.alias) &&
+           SetNumber(session_, SSH_OPTIONS_PORT, kSshPort);
+  }
+  return good ? HostOutcome() : BadOptions();
 }
 
 HostResult<UniqueFd> SshSession::OpenSocket(const RemoteTarget& target, const Way& way,
@@ -169,10 +201,10 @@ HostOutcome SshSession::ReadConfiguration(const RemoteTarget& target) {
                        .message = std::string(path) + ": " + config->status().message(),
                        .hint = "'ssh " + target.host + "' would say more"};
   }
-  refuses_unknown_hosts_ = WantsStrictness(*own, *system, folder, target.host);
   if (SetText(session_, SSH_OPTIONS_SSH_DIR, folder) &&
       SetText(session_, SSH_OPTIONS_HOST, target.host) &&
       Parse(session_, *own, *system, SshConfig::kForOptions)) {
+    key_words_ = ReadKeyWords(*own, *system, folder, target.host, session_);
     return HostOutcome();
   }
   return BadOptions();

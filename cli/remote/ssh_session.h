@@ -17,6 +17,7 @@
 
 #include "cli/remote/dial.h"
 #include "cli/remote/host_failure.h"
+#include "cli/remote/host_key_policy.h"
 #include "cli/remote/interrupter.h"
 #include "cli/remote/proxy_command.h"
 #include "cli/remote/remote_target.h"
@@ -41,11 +42,9 @@ class SshSession {
   void KeepOpen();
 
   ssh_session handle() const { return session_; }
-  // The value that libssh goes by; "" where it has none.
-  std::string GetOption(ssh_options_e option) const;
-  // Whether the configuration wants hosts refused whose key is not known ("StrictHostKeyChecking
-  // yes" or "ask", since nobody is asked here).
-  bool refuses_unknown_hosts() const { return refuses_unknown_hosts_; }
+  // Returns what the configuration says of host keys. An alias takes the place of the host's name
+  // and port in what libssh looks for in files.
+  const HostKeyPolicy& host_keys() const { return host_keys_; }
   // "10.0.0.2 port 22", as dialled.
   const std::string& place() const { return place_; }
   // The host's address when it was dialled directly; "" through a proxy command.
@@ -60,10 +59,12 @@ class SshSession {
   };
   HostResult<Way> Configure(const RemoteTarget& target);
   HostOutcome ReadConfiguration(const RemoteTarget& target);
+  std::string GetOption(ssh_options_e option) const;
   HostFailure BadOptions() const;
   HostResult<UniqueFd> OpenSocket(const RemoteTarget& target, const Way& way,
                                   Interrupter::Deadline deadline);
   HostResult<UniqueFd> StartProxy(const std::string& command);
+  HostOutcome ReadHostKeyPolicy(const RemoteTarget& target, const Endpoint& endpoint);
   HostOutcome Handshake(Interrupter::Deadline deadline);
   std::optional<int> TryIdentity(const std::string& path);
   HostFailure Refused(const RemoteTarget& target) const;
@@ -72,7 +73,8 @@ class SshSession {
   ssh_session session_;
   std::unique_ptr<ProxyCommand> proxy_;  // what carries the connection, if not the network
   std::unique_ptr<Interrupter::Guard> guard_;
-  bool refuses_unknown_hosts_ = false;
+  HostKeyWords key_words_;
+  HostKeyPolicy host_keys_;
   std::string place_;
   std::string peer_address_;
 };

@@ -41,6 +41,7 @@ class SshHostKeysTest : public SshJob {
 
 TEST_F(SshHostKeysTest, AnUnknownHostIsAcceptedAndRemembered) {
   UseOneHost();
+  std::ofstream(Ssh("config")) << "HashKnownHosts no\n";  // whatever the machine's own says
   std::ofstream(Ssh("known_hosts")) << "# no end of line";
   const ProgramResult first = Run("true");
   ASSERT_EQ(first.status, 0) << first.err;
@@ -132,6 +133,66 @@ TEST_F(SshHostKeysTest, AHostMustShowTheKeyThatIsPinned) {
   const ProgramResult result = Run("true");
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(*ReadFile(Ssh("known_hosts")), stale);
+}
+
+TEST_F(SshHostKeysTest, EveryKnownHostsFileOfTheConfigurationCounts) {
+  UseOneHost();
+  std::ofstream(Ssh("mine")) << "# nobody\n";
+  std::ofstream(Ssh("of us all")) << hosts().KnownHostsLine(0);
+  const std::string strict = "StrictHostKeyChecking yes\n";
+  const std::string both = "~/.ssh/mine \"%d/.ssh/of us all\"\n";
+  for (const std::string& files : {"UserKnownHostsFile " + both, "GlobalKnownHostsFile " + both,
+                                   "Match host *\nUserKnownHostsFile = " + both}) {
+    std::ofstream(Ssh("config")) << strict << files;
+    const ProgramResult result = Run("true");
+    EXPECT_EQ(result.status, 0) << files << result.err;
+  }
+  std::ofstream(Ssh("of us all")) << "@revoked " << AnyHostLine();
+  ExpectRefused({}, {"  h0    host key  ", Ssh("of us all").string() + " has revoked"});
+  std::ofstream(Ssh("config")) << "UserKnownHostsFile ~/.ssh/%C\n";
+  ExpectRefused({}, {"  h0    host key  ", "UserKnownHostsFile", "does not know %C",
+                     "--launcher ssh-client"});
+}
+
+TEST_F(SshHostKeysTest, AnAliasIsTheNameThatAHostIsKnownBy) {
+  UseOneHost();
+  const std::string key = hosts().KnownHostsLine(0);
+  std::ofstream(Ssh("config")) << "StrictHostKeyChecking yes\nHostKeyAlias frontend\n";
+  std::ofstream(Ssh("known_hosts")) << key;
+  ExpectRefused({}, {"  h0    host key  ", "which is unknown"});
+  std::ofstream(Ssh("known_hosts")) << "frontend" << key.substr(key.find(' '));
+  EXPECT_EQ(Run("true").status, 0);
+}
+
+TEST_F(SshHostKeysTest, NamesAreRememberedHashedWhereTheConfigurationSaysSo) {
+  UseOneHost();
+  std::ofstream(Ssh("config")) << "HashKnownHosts yes\n";
+  ASSERT_EQ(Run("true").status, 0);
+  const std::string kept = *ReadFile(Ssh("known_hosts"));
+  EXPECT_THAT(kept, ::testing::StartsWith("|1|"));
+  EXPECT_THAT(kept, ::testing::Not(HasSubstr(hosts().address(0))));
+  const std::string line = hosts().KnownHostsLine(0);
+  EXPECT_THAT(RunProgram({"ssh-keygen", "-f", Ssh("known_hosts").string(), "-F",
+                          line.substr(0, line.find(' '))})
+                  .out,
+              HasSubstr("found"));
+  std::ofstream(Ssh("config")) << "StrictHostKeyChecking yes\n";
+  EXPECT_EQ(Run("true").status, 0) << "it is known";
+}
+
+TEST_F(SshHostKeysTest, AListOfRevokedKeysIsHeldTo) {
+  WriteHostfile(hosts().HostfileLine(0, 1) + "\n");
+  const std::string list = Ssh("revoked").string();
+  std::ofstream(Ssh("config")) << "RevokedHostKeys " << list << "\n";
+  ExpectRefused({}, {"  h0    host key  ", list + ": No such file", "must be readable"});
+  const std::string line = hosts().KnownHostsLine(0);
+  const std::string others = hosts().KnownHostsLine(1);
+  std::ofstream(list) << others.substr(others.find(' ') + 1);
+  EXPECT_EQ(Run("true").status, 0);
+  std::ofstream(list, std::ios::app) << "# gone\n" << line.substr(line.find(' ') + 1);
+  ExpectRefused({}, {"  h0    host key  ", "which " + list + " has revoked"});
+  RunProgram({"ssh-keygen", "-k", "-f", list, hosts().identity().string() + ".pub"});
+  ExpectRefused({}, {"  h0    host key  ", "is a binary list", "--launcher ssh-client"});
 }
 
 }  // namespace
