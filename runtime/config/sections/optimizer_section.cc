@@ -17,6 +17,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kPrefix = "optimizer.params.";
+constexpr double kTorchAdamWDecay = 0.01;
 
 bool Takes(const OptimizerType& type, std::string_view key) {
   if (key == keys::kOptimizerParamsLr || key == keys::kOptimizerParamsWeightDecay) return true;
@@ -48,6 +49,19 @@ void OptimizersHaveTheirOwnDefaults(RuleContext& context) {
     context.values.Derive(param.key, Json::parse(param.otherwise),
                           "default of " + std::string(type->name));
   }
+}
+
+// DeepSpeed's Adam does not decay unless told to, PyTorch's AdamW by 0.01, and torch_adam is the
+// choice between them. Muon's halves have their own default whichever is below.
+void TorchAdamWDecaysByDefault(RuleContext& context) {
+  constexpr Key kDecay = keys::kOptimizerParamsWeightDecay;
+  Values& values = context.values;
+  const Json type = values.Get(keys::kOptimizerType);
+  const bool is_set = values.OriginOf(kDecay) != "default" || values.autos().contains(kDecay);
+  const bool is_adam = type == "Adam" || type == "AdamW";
+  if (!is_adam || is_set || values.Get(keys::kOptimizerParamsTorchAdam) != true) return;
+  if (values.Get(keys::kOptimizerParamsAdamWMode) != true) return;
+  values.Derive(kDecay, kTorchAdamWDecay, "default of torch.optim.AdamW (torch_adam)");
 }
 
 // Muon's rate and that of the parameters AdamW updates: each its own, else lr, else a default. The
@@ -182,6 +196,9 @@ constexpr Rule kRules[] = {
      AdamWDecouplesWeightDecay},
     {"OptimizersTakeTheirOwnParameters", {keys::kOptimizerType}, OptimizersTakeTheirOwnParameters},
     {"OptimizersHaveTheirOwnDefaults", {keys::kOptimizerType}, OptimizersHaveTheirOwnDefaults},
+    {"TorchAdamWDecaysByDefault",
+     {keys::kOptimizerType, keys::kOptimizerParamsTorchAdam, keys::kOptimizerParamsAdamWMode},
+     TorchAdamWDecaysByDefault},
     {"MuonHasTwoRates",
      {keys::kOptimizerType, keys::kOptimizerParamsLr, keys::kOptimizerParamsMuonLr,
       keys::kOptimizerParamsAdamLr},

@@ -145,6 +145,30 @@ TEST(RulesTest, OptimizersHaveTheirOwnDefaults) {
   EXPECT_EQ(OriginOf(adagrad, "optimizer.params.eps"), "default of Adagrad");
 }
 
+TEST(RulesTest, TorchAdamWDecaysByDefault) {
+  const auto decay = [](const std::string& type, const std::string& params) {
+    const CheckResult result = CheckWith(R"("optimizer": {"type": ")" + type +
+                                         R"(", "params": {"torch_adam": true)" + params + "}}");
+    const auto written = ValueOf(result, "optimizer.params.weight_decay");
+    EXPECT_EQ(written, result.config.optimizer.weight_decay) << "DeepSpeed has to read the same";
+    return result.config.optimizer.weight_decay;
+  };
+  EXPECT_EQ(decay("AdamW", ""), 0.01);
+  EXPECT_EQ(decay("AdamW", ", \"adam_w_mode\": false"), 0.01);
+  EXPECT_EQ(decay("Adam", ""), 0.01);
+  EXPECT_EQ(decay("Adam", ", \"weight_decay\": 0.5"), 0.5);
+  EXPECT_EQ(decay("Adam", ", \"weight_decay\": 0"), 0.0);
+  const auto quiet = [](const std::string& optimizer) {
+    return CheckWith("\"optimizer\": " + optimizer).config.optimizer.weight_decay;
+  };
+  EXPECT_EQ(quiet(R"({"type": "Adam", "params": {"torch_adam": true, "adam_w_mode": false}})"),
+            0.0);
+  EXPECT_EQ(quiet(R"({"type": "AdamW", "params": {"torch_adam": true, "weight_decay": "auto"}})"),
+            0.0);
+  EXPECT_EQ(quiet(R"({"type": "AdamW", "params": {"torch_adam": false}})"), 0.0);
+  EXPECT_EQ(quiet(R"({"type": "Muon", "params": {"torch_adam": true}})"), 0.0);
+}
+
 // But where a type differs from the others of its struct, as MuAdam does from AdamW.
 TEST(RulesTest, EveryTypeOfOptimizerHasTheDefaultsOfItsStruct) {
   std::set<std::string> names;
