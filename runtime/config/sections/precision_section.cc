@@ -233,14 +233,17 @@ void AutocastIsOnePrecision(RuleContext& context) {
   }
 }
 
-// A class that no model here can have asks for what would not happen.
+// A class that no model here can have asks for what would not happen. What is no name at all is
+// wrong where autocast is off, too, as in DeepSpeed.
 void SafeModulesAreKnown(RuleContext& context) {
   const Values& values = context.values;
   constexpr Key kKey = keys::kTorchAutocastLowerPrecisionSafeModules;
   const Json modules = values.Get(kKey);
-  if (values.Get(keys::kTorchAutocastEnabled) != true || modules.is_null()) return;
+  const bool is_on = values.Get(keys::kTorchAutocastEnabled) == true;
+  if (modules.is_null()) return;
   for (const Json& module : modules) {
-    const bool known = module == "transformers.pytorch_utils.Conv1D" ||
+    const bool known = (!is_on && module.is_string()) ||
+                       module == "transformers.pytorch_utils.Conv1D" ||
                        std::find(std::begin(kSafeModules), std::end(kSafeModules), module) !=
                            std::end(kSafeModules);
     if (known) continue;

@@ -225,6 +225,14 @@ TEST(PrecisionRules, SafeModulesAreKnown) {
   EXPECT_THAT(Messages(known.errors), IsEmpty());
   EXPECT_THAT(known.config.torch_autocast.lower_precision_safe_modules,
               ElementsAre("transformers.pytorch_utils.Conv1D"));
+  for (const char* enabled : {"true", "false"}) {
+    EXPECT_THAT(PrecisionErrors(R"("torch_autocast": {"dtype": "bfloat16", "enabled": )" +
+                                std::string(enabled) + R"(, "lower_precision_safe_modules": [1]})"),
+                ElementsAre(HasSubstr("1 is not a module that the runtime knows")));
+  }
+  EXPECT_THAT(PrecisionErrors(R"("torch_autocast": {"enabled": false,
+                  "lower_precision_safe_modules": ["torch.nn.Bilinear"]})"),
+              IsEmpty());
 }
 
 }  // namespace
