@@ -98,7 +98,6 @@ class Params {
     Json value = (*this)[key];
     return value.is_null() ? (*this)[otherwise] : value;
   }
-  bool IsGiven(Key key) const { return values_.IsGiven(key); }
   // 0 where they are still "auto": the run will know (JobFacts::steps_come_later).
   std::int64_t total_num_steps() const {
     const Json total = (*this)[keys::kSchedulerParamsTotalNumSteps];
@@ -142,8 +141,8 @@ WarmupLr Warmup(const Params& p) {
   WarmupLr warmup{.min_lr = p[keys::kSchedulerParamsWarmupMinLr],
                   .num_steps = p[keys::kSchedulerParamsWarmupNumSteps],
                   .type = p.warmup_type()};
-  if (p.IsGiven(keys::kSchedulerParamsWarmupMaxLr))
-    warmup.max_lr = p[keys::kSchedulerParamsWarmupMaxLr].get<double>();
+  const Json end = p[keys::kSchedulerParamsWarmupMaxLr];
+  if (!end.is_null()) warmup.max_lr = end.get<double>();
   return warmup;
 }
 
@@ -151,7 +150,6 @@ Schedule FillWarmup(const Params& p) { return Warmup(p); }
 
 Schedule FillWarmupDecay(const Params& p) {
   WarmupLr warmup = Warmup(p);
-  warmup.max_lr = p[keys::kSchedulerParamsWarmupMaxLr].get<double>();
   warmup.total_num_steps = p.total_num_steps();
   return warmup;
 }

@@ -180,20 +180,20 @@ void ListsHaveOneLength(RuleContext& context) {
   }
 }
 
-// WarmupLR ends at the optimizer's lr unless told otherwise, WarmupDecayLR at 0.001 unless "auto".
+// WarmupLR ends at each group's own rate unless told otherwise, which a number is not: it would be
+// that of all groups. WarmupDecayLR ends at 0.001; "auto" is the optimizer's lr.
 void WarmupEndsAtTheLearningRate(RuleContext& context) {
   Values& values = context.values;
   constexpr Key key = keys::kSchedulerParamsWarmupMaxLr;
-  if (!values.Get(key).is_null()) return;
+  const Json type = values.Get(kType);
+  const bool warms_up = type == "WarmupLR" || type == "WarmupDecayLR";
+  if (!warms_up || !values.Get(key).is_null()) return;
   const Json lr = values.Get(keys::kOptimizerParamsLr);
-  if (values.Get(kType) != "WarmupDecayLR") {
-    values.Derive(key, lr, "derived from optimizer.params.lr");
-    return;
-  }
   if (values.autos().contains(key)) {
     values.Resolve(key, lr, "\"auto\": optimizer.params.lr", Values::Source::kAuto);
     return;
   }
+  if (type == "WarmupLR") return;
   values.Derive(key, kDecayDefaultMaxLr, "default of scheduler.type WarmupDecayLR");
   if (lr == kDecayDefaultMaxLr) return;
   context.issues.Warning(key,

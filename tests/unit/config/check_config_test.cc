@@ -99,7 +99,6 @@ TEST(CheckConfigTest, EveryValueNamesItsOrigin) {
          "derived from train_micro_batch_size_per_gpu, train_batch_size, world size 2");
   expect("bf16.enabled", true, "ds.json:8:27");
   expect("zero_optimization.reduce_bucket_size", 500000000, "ds.json:9:59");
-  expect("scheduler.params.warmup_max_lr", 3e-4, "derived from optimizer.params.lr");
   expect("fp16.enabled", false, "default");
   // Not built and at its default, and required but not given.
   EXPECT_EQ(OriginOf(result, "flops_profiler.profile_step"), "");

@@ -124,11 +124,14 @@ TEST(SchedulerRules, ScheduleIsDefined) {
 }
 
 TEST(SchedulerRules, WarmupEndsAtTheLearningRate) {
-  const CheckResult derived = CheckScheduler(R"({"type": "WarmupLR"})");
-  EXPECT_EQ(std::get<WarmupLr>(derived.config.scheduler).max_lr, std::nullopt);
-  EXPECT_EQ(ValueOf(derived, "scheduler.params.warmup_max_lr"), 0.25);
-  EXPECT_EQ(OriginOf(derived, "scheduler.params.warmup_max_lr"),
-            "derived from optimizer.params.lr");
+  const CheckResult absent = CheckScheduler(R"({"type": "WarmupLR"})");
+  EXPECT_EQ(std::get<WarmupLr>(absent.config.scheduler).max_lr, std::nullopt);
+  EXPECT_EQ(ValueOf(absent, "scheduler.params.warmup_max_lr"), nullptr)
+      << "DeepSpeed would give a number to every parameter group";
+  const CheckResult all_alike =
+      CheckScheduler(R"({"type": "WarmupLR", "params": {"warmup_max_lr": "auto"}})");
+  EXPECT_EQ(std::get<WarmupLr>(all_alike.config.scheduler).max_lr, 0.25);
+  EXPECT_EQ(ValueOf(all_alike, "scheduler.params.warmup_max_lr"), 0.25);
   const CheckResult given =
       CheckScheduler(R"({"type": "WarmupLR", "params": {"warmup_max_lr": 0.125}})");
   EXPECT_EQ(std::get<WarmupLr>(given.config.scheduler).max_lr, 0.125);
