@@ -33,7 +33,7 @@ constexpr Section kSections[] = {
     {OptimizerRules, FillOptimizer, OptimizerLeavesOut},
     {PrecisionRules, FillPrecision, PrecisionLeavesOut},  // asks which optimizer there is
     {SchedulerRules, FillScheduler, SchedulerLeavesOut},  // replaces the optimizer's betas
-    {ZeroRules, FillZero},
+    {ZeroRules, FillZero, ZeroLeavesOut},
     {NotBuiltRules},
 };
 

@@ -110,6 +110,10 @@ constexpr Rule kRules[] = {
 
 std::span<const Rule> ZeroRules() { return kRules; }
 
+bool ZeroLeavesOut(const Values& /*values*/, Key key) {
+  return key == keys::kZeroOptimizationGradHooks;
+}
+
 void FillZero(const Values& values, DsConfig* config) {
   config->zero_optimization = {
       .stage = values.Get(keys::kZeroOptimizationStage),

@@ -11,6 +11,8 @@
 namespace ds::config {
 
 std::span<const Rule> ZeroRules();
+// DeepSpeed 0.19.8 refuses the key.
+bool ZeroLeavesOut(const Values& values, Key key);
 // Requires values without errors.
 void FillZero(const Values& values, DsConfig* config);
 

@@ -65,6 +65,9 @@ TEST(ResolvedConfigTest, LeavesOutWhatMustNotStandThere) {
   EXPECT_FALSE(old.resolved.contains("scheduler"));
   EXPECT_FALSE(old.resolved.contains("sparse_gradients"));
   ExpectRoundTrip(old.given.dump(), 2);
+  const CheckResult hooks = CheckWith(R"("zero_optimization": {"stage": 1, "grad_hooks": false})");
+  EXPECT_TRUE(hooks.ok);
+  EXPECT_FALSE(hooks.resolved["zero_optimization"].contains("grad_hooks")) << "DeepSpeed fails";
 }
 
 TEST(ResolvedConfigTest, KeepsNamesWithDots) {
