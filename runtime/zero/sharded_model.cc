@@ -25,6 +25,11 @@ Status CheckParameter(const Context& context, const NamedParameter& parameter) {
     return InvalidArgumentError("parameter " + parameter.name + " is on " + tensor.device().str() +
                                 ", the engine on " + context.device.str());
   }
+  if (Unit::HasHookOn(tensor)) {
+    return FailedPreconditionError("parameter " + parameter.name +
+                                   " is trained by another engine, which would take its gradients: "
+                                   "destroy that one first");
+  }
   return OkStatus();
 }
 

@@ -18,6 +18,7 @@ class TakeGradient : public torch::autograd::PostAccumulateGradHook {
       : own_(std::move(own)), gradients_(gradients), parameter_(parameter) {}
 
   HookPtr GiveBack() { return std::move(own_); }
+  bool IsFor(const FlatGradients& gradients) const { return &gradients_ == &gradients; }
 
   void operator()(const torch::autograd::Variable& variable) override {
     if (own_) (*own_)(variable);
@@ -31,6 +32,11 @@ class TakeGradient : public torch::autograd::PostAccumulateGradHook {
   FlatGradients& gradients_;
   int parameter_;
 };
+
+// Null where the parameter has no hook, or one of the user's.
+TakeGradient* FindTakeGradient(const at::Tensor& parameter) {
+  return dynamic_cast<TakeGradient*>(torch::autograd::impl::post_acc_grad_hooks(parameter).get());
+}
 
 // In order of first appearance, what is frozen last.
 std::vector<std::vector<NamedParameter>> GroupByTraining(
@@ -85,6 +91,8 @@ Unit::Unit(const Context& context, BufferPool& pool, const ParameterUnit& descri
   }
 }
 
+bool Unit::HasHookOn(const at::Tensor& parameter) { return FindTakeGradient(parameter) != nullptr; }
+
 void Unit::AttachHooks(Group& group) {
   for (int i = 0; i < group.parameters.layout().size(); ++i) {
     const at::Tensor& parameter = group.parameters.parameter(i).tensor;
@@ -99,9 +107,9 @@ Unit::~Unit() {
     if (!group->trainable()) continue;
     for (int i = 0; i < group->parameters.layout().size(); ++i) {
       const at::Tensor& parameter = group->parameters.parameter(i).tensor;
-      const HookPtr& hook = torch::autograd::impl::post_acc_grad_hooks(parameter);
-      if (auto* const ours = dynamic_cast<TakeGradient*>(hook.get())) {
-        torch::autograd::impl::set_post_acc_grad_hooks(parameter, ours->GiveBack());
+      TakeGradient* const hook = FindTakeGradient(parameter);
+      if (hook != nullptr && hook->IsFor(*group->gradients)) {
+        torch::autograd::impl::set_post_acc_grad_hooks(parameter, hook->GiveBack());
       }
     }
   }

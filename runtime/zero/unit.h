@@ -32,6 +32,9 @@ class Unit {
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;
 
+  // Tells whether a Unit that still lives has attached itself to the parameter.
+  static bool HasHookOn(const at::Tensor& parameter);
+
   const std::string& name() const { return name_; }
   const std::vector<int>& also_reads() const { return also_reads_; }
   const std::vector<std::unique_ptr<Group>>& groups() const { return groups_; }

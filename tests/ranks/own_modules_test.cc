@@ -198,5 +198,33 @@ TEST(GradientHooks, OfTheUsersRunBesideTheEnginesAndStayWhenItEnds) {
   });
 }
 
+TEST(SecondEngine, OverAModelIsRefusedWhileTheFirstLives) {
+  testing::RunRanks(2, [](comm::Communicator& world) {
+    auto model = std::make_shared<BlockList>();
+    const auto block = std::make_shared<TwoMatrices>();
+    model->Add(block);
+    const auto create = [&] { return Engine::create(model, TinyConfig({}), {.world = &world}); };
+    const auto train = [&](Engine& engine) {
+      engine.backward(engine.forward(RegressionBatch(world.rank(), 0, at::kFloat)));
+      EXPECT_TRUE(engine.step().ok());
+    };
+    auto first = create().value();
+    const auto second = create();
+    ASSERT_FALSE(second.ok());
+    EXPECT_EQ(second.status().code(), StatusCode::kFailedPrecondition);
+    EXPECT_THAT(second.status().message(),
+                HasSubstr("parameter pair.first is trained by another engine"));
+    at::Tensor before = block->first.detach().clone();
+    train(*first);
+    EXPECT_FALSE(block->first.equal(before)) << "the first goes on";
+    first.reset();
+    EXPECT_EQ(torch::autograd::impl::post_acc_grad_hooks(block->first), nullptr);
+    before = block->first.detach().clone();
+    const auto third = create().value();
+    train(*third);
+    EXPECT_FALSE(block->first.equal(before));
+  });
+}
+
 }  // namespace
 }  // namespace ds::tests
