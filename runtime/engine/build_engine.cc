@@ -81,8 +81,8 @@ StatusOr<optim::ParameterGrouper> MakeGrouper(const BlockList& model,
                                               const config::DsConfig& config,
                                               const EngineOptions& options) {
   const config::OptimizerConfig& optimizer = config.optimizer;
-  if (const auto* muon = std::get_if<config::MuonConfig>(&optimizer.algorithm)) {
-    return optim::WithMuonMatrices(muon->adam_lr / optimizer.lr, options.parameter_group);
+  if (std::holds_alternative<config::MuonConfig>(optimizer.algorithm)) {
+    return optim::WithMuonMatrices(options.parameter_group);
   }
   if (optimizer.base_shapes.empty()) return options.parameter_group;
   DS_ASSIGN_OR_RETURN(optim::BaseShapes base, optim::ReadBaseShapes(optimizer.base_shapes));

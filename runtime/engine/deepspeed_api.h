@@ -63,7 +63,7 @@ class DeepSpeedApi {
   double lr() const;
   double momentum() const;  // Adam's beta1, SGD's and Muon's momentum
   // Sets it: for one update where a schedule gives the next one, for good where there is none.
-  // Groups keep their factors. Part of checkpoints.
+  // Groups keep their factors; Muon's halves both get it, as in DeepSpeed. Part of checkpoints.
   Status set_lr(double lr);
   double loss_scale() const;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <variant>
 
 namespace ds::engine {
 namespace {
@@ -47,16 +48,33 @@ Status CheckCount(std::size_t numbers, const std::vector<FirstOfGroup>& groups) 
   return InvalidArgumentError(text);
 }
 
+// The rate of the group's half of Muon, or the one rate of every other optimizer.
+double RateOf(const config::OptimizerConfig& optimizer, const optim::ParameterGroup& group) {
+  const auto* const muon = std::get_if<config::MuonConfig>(&optimizer.algorithm);
+  return muon == nullptr || group.muon ? optimizer.lr : muon->adam_lr;
+}
+
+// Muon's halves follow the one schedule, each from its own rate.
+std::vector<double> FollowByHalves(const config::DsConfig& config,
+                                   std::vector<zero::ParameterUnit>* units) {
+  const auto* const muon = std::get_if<config::MuonConfig>(&config.optimizer.algorithm);
+  if (muon == nullptr) return {};
+  ForEachTrained(*units, [](zero::NamedParameter& parameter) {
+    parameter.group.schedule = parameter.group.muon ? std::size_t{0} : std::size_t{1};
+  });
+  return {config.optimizer.lr, muon->adam_lr};
+}
+
 }  // namespace
 
 StatusOr<std::vector<double>> FollowGroupSchedules(const config::DsConfig& config,
                                                    std::vector<zero::ParameterUnit>* units) {
+  if (config.group_schedules.empty()) return FollowByHalves(config, units);
   std::vector<double> rates;
-  if (config.group_schedules.empty()) return rates;
   const std::vector<FirstOfGroup> groups = GroupsOf(*units);
   DS_RETURN_IF_ERROR(CheckCount(config.group_schedules.size(), groups));
   for (const FirstOfGroup& first : groups) {
-    rates.push_back(config.optimizer.lr * first.group.lr_factor);
+    rates.push_back(RateOf(config.optimizer, first.group) * first.group.lr_factor);
   }
   ForEachTrained(*units, [&](zero::NamedParameter& parameter) {
     const auto number = Find(groups, parameter.group) - groups.begin();

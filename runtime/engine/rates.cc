@@ -24,8 +24,9 @@ Rates::Rates(const config::DsConfig& config, std::vector<double> group_rates)
     : configured_momentum_(FindConfiguredMomentum(config.optimizer)),
       scheduled_(!std::holds_alternative<config::ConstantRate>(config.scheduler)),
       last_update_(optim::LastUpdateOf(config)) {
-  for (std::size_t i = 0; i < config.group_schedules.size(); ++i) {
-    groups_.push_back({config.group_schedules[i], group_rates[i]});
+  const auto& schedules = config.group_schedules;
+  for (std::size_t i = 0; i < group_rates.size(); ++i) {
+    groups_.push_back({schedules.empty() ? config.scheduler : schedules.at(i), group_rates[i]});
   }
   if (groups_.empty()) groups_.push_back({config.scheduler, config.optimizer.lr});
 }

@@ -16,12 +16,12 @@ namespace ds::engine {
 
 class Rates {
  public:
-  // `group_rates` are the own rates of the groups that config.group_schedules are of
-  // (group_schedules.h).
+  // `group_rates` are the own rates of the groups that follow a schedule each (group_schedules.h):
+  // that of config.group_schedules, or all the one that there is.
   Rates(const config::DsConfig& config, std::vector<double> group_rates);
 
-  // The values of the update that follows `applied` others: one for each parameter group, where
-  // scheduler.params has lists, else one for all. Never empty.
+  // The values of the update that follows `applied` others: one for each of those
+  // groups, else one for all. Never empty.
   std::vector<optim::ScheduledValues> FindNext(std::int64_t applied) const;
   // Its momentum in the first group: Adam's beta1, SGD's and Muon's momentum.
   double FindMomentum(std::int64_t applied) const;

@@ -93,14 +93,13 @@ bool IsMuonMatrix(std::string_view name, at::IntArrayRef shape) {
          lower.find("lm_head") == std::string::npos;
 }
 
-ParameterGrouper WithMuonMatrices(double others_lr_factor, ParameterGrouper inner) {
-  return [inner = std::move(inner), others_lr_factor](int block, const std::string& name,
-                                                      const at::Tensor& parameter) {
-    ParameterGroup group = inner(block, name, parameter);
-    group.muon = IsMuonMatrix(name, parameter.sizes());
-    if (!group.muon) group.lr_factor *= others_lr_factor;
-    return group;
-  };
+ParameterGrouper WithMuonMatrices(ParameterGrouper inner) {
+  return
+      [inner = std::move(inner)](int block, const std::string& name, const at::Tensor& parameter) {
+        ParameterGroup group = inner(block, name, parameter);
+        group.muon = IsMuonMatrix(name, parameter.sizes());
+        return group;
+      };
 }
 
 at::Tensor Orthogonalised(const at::Tensor& matrix, config::NewtonSchulz method) {

@@ -27,8 +27,9 @@ namespace ds::optim {
 // hidden matrix.
 bool IsMuonMatrix(std::string_view name, at::IntArrayRef shape);
 
-// `inner`, with matrices set apart for Muon and the rate of everything else times a factor.
-ParameterGrouper WithMuonMatrices(double others_lr_factor, ParameterGrouper inner);
+// `inner`, with matrices set apart for Muon. The two halves have rates of their own
+// (MuonConfig::adam_lr), which a factor of either would not follow through a schedule.
+ParameterGrouper WithMuonMatrices(ParameterGrouper inner);
 
 // The nearest orthogonal matrix, about (singular values end between 0.7 and 1.2), by five quintic
 // Newton-Schulz iterations: on the matrix itself, or ("gram") on its Gram matrix, which is less

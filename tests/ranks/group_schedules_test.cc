@@ -70,6 +70,34 @@ TEST(GroupSchedules, OfEqualNumbersAreOneSchedule) {
   }
 }
 
+// From equal rates or not: under a schedule that says them, AdamW's half runs at the schedule's.
+TEST(GroupSchedules, SetTheRatesOfBothHalvesOfMuon) {
+  for (const int stage : {0, 3}) {
+    testing::RunRanks(2, [&](comm::Communicator& world) {
+      const TinyRun run{.stage = stage};
+      const auto parameters_with = [&](double adam_lr, const config::Schedule& schedule) {
+        config::DsConfig config = TinyConfig(run);
+        config.optimizer = {.lr = 0.02, .algorithm = config::MuonConfig{.adam_lr = adam_lr}};
+        config.scheduler = schedule;
+        const auto engine =
+            Engine::create(MakeTinyModel(run.shape, run.dtype()), config, {.world = &world})
+                .value();
+        TrainTiny(*engine, run, 3);
+        return ExportAll(*engine);
+      };
+      const config::WarmupLr says_them{.max_lr = 0.02, .num_steps = 2, .total_num_steps = 9};
+      const auto low = parameters_with(3e-4, says_them), high = parameters_with(0.02, says_them);
+      for (const auto& [name, value] : low) EXPECT_TRUE(value.equal(high.at(name))) << name;
+      const config::ConstantRate still;
+      const auto own = parameters_with(3e-4, still), same = parameters_with(0.02, still);
+      for (const auto& [name, value] : own) {
+        if (!name.ends_with("gain")) continue;
+        EXPECT_FALSE(value.equal(same.at(name))) << name << ", which AdamW updates";
+      }
+    });
+  }
+}
+
 TEST(GroupSchedules, MustBeAsManyAsTheGroups) {
   testing::RunRanks(1, [](comm::Communicator& world) {
     const config::WarmupLr warmup;

@@ -64,8 +64,8 @@ void TorchAdamWDecaysByDefault(RuleContext& context) {
   values.Derive(kDecay, kTorchAdamWDecay, "default of torch.optim.AdamW (torch_adam)");
 }
 
-// Muon's rate and that of the parameters AdamW updates: each its own, else lr, else a default. The
-// schedule's rate is Muon's; AdamW's follows in proportion.
+// Muon's rate and that of the parameters AdamW updates: each its own, else lr, else a default. A
+// schedule moves each from its own rate; a number that it has is that of both.
 void MuonHasTwoRates(RuleContext& context) {
   constexpr Key kLr = keys::kOptimizerParamsLr;
   Values& values = context.values;
@@ -80,15 +80,8 @@ void MuonHasTwoRates(RuleContext& context) {
   };
   rate(keys::kOptimizerParamsMuonLr, 0.02);
   rate(keys::kOptimizerParamsAdamLr, 3e-4);
-  const Json muon_lr = values.Get(keys::kOptimizerParamsMuonLr);
-  if (muon_lr <= 0.0) {
-    context.issues.Error(keys::kOptimizerParamsMuonLr,
-                         "Muon's learning rate must be above 0: a schedule moves AdamW's rate in "
-                         "proportion to it",
-                         values.PositionOf(keys::kOptimizerParamsMuonLr));
-    return;
-  }
-  values.Derive(kLr, muon_lr, "derived from optimizer.params.muon_lr");
+  values.Derive(kLr, values.Get(keys::kOptimizerParamsMuonLr),
+                "derived from optimizer.params.muon_lr");
 }
 
 // Nesterov's momentum needs a momentum, undamped.

@@ -203,6 +203,32 @@ void WarmupEndsAtTheLearningRate(RuleContext& context) {
                          values.PositionOf(kType));
 }
 
+// Whether the schedule brings a rate that replaces that of every parameter group.
+bool BringsItsOwnRate(const Values& values) {
+  const Json type = values.Get(kType);
+  if (type == "WarmupLR") return !values.Get(keys::kSchedulerParamsWarmupMaxLr).is_null();
+  constexpr std::string_view kTypes[] = {"WarmupDecayLR", "LRRangeTest", "OneCycle", "CyclicLR",
+                                         "OneCycleLR"};
+  return std::find(std::begin(kTypes), std::end(kTypes), type) != std::end(kTypes);
+}
+
+// As in DeepSpeed, where the schedule sets the rate of all groups.
+void ScheduleReplacesMuonsRates(RuleContext& context) {
+  const Values& values = context.values;
+  constexpr Key kAdamLr = keys::kOptimizerParamsAdamLr;
+  const Json muon_lr = values.Get(keys::kOptimizerParamsMuonLr), adam_lr = values.Get(kAdamLr);
+  const bool has_lists = !ListsOf(values).empty();
+  if (values.Get(keys::kOptimizerType) != "Muon" || muon_lr == adam_lr) return;
+  if (has_lists || !BringsItsOwnRate(values)) return;
+  context.issues.Warning(kAdamLr,
+                         "Muon's rate " + muon_lr.dump() + " and its AdamW's, " + adam_lr.dump() +
+                             ", are both replaced by that of scheduler.type " +
+                             values.Get(kType).get<std::string>() +
+                             ", as in DeepSpeed: to keep them apart, give its rates as lists, "
+                             "[Muon's, AdamW's]",
+                         values.PositionOf(kType));
+}
+
 // Optimizers without betas: OneCycle leaves their momentum alone, as in DeepSpeed; PyTorch's cyclic
 // schedules move SGD's, if it has one.
 void CycledMomentumNeedsAPlace(RuleContext& context) {
@@ -261,6 +287,10 @@ constexpr Rule kRules[] = {
     {"WarmupEndsAtTheLearningRate",
      {keys::kSchedulerParamsWarmupMaxLr, keys::kOptimizerParamsLr, keys::kSchedulerType},
      WarmupEndsAtTheLearningRate},
+    {"ScheduleReplacesMuonsRates",
+     {keys::kSchedulerType, keys::kSchedulerParamsWarmupMaxLr, keys::kOptimizerParamsMuonLr,
+      keys::kOptimizerParamsAdamLr},
+     ScheduleReplacesMuonsRates},
     {"CycledMomentumNeedsAPlace",
      {keys::kSchedulerType, keys::kSchedulerParamsCycleMomentum, keys::kOptimizerType,
       keys::kOptimizerParamsMomentum},

@@ -147,6 +147,25 @@ TEST(SchedulerRules, WarmupEndsAtTheLearningRate) {
               Contains(HasSubstr("warmup_max_lr is 0.001, WarmupDecayLR's default, and not")));
 }
 
+TEST(SchedulerRules, ScheduleReplacesMuonsRates) {
+  const auto warnings = [](const std::string& params, const std::string& scheduler) {
+    return Messages(CheckWith(R"("optimizer": {"type": "Muon", "params": {)" + params +
+                              R"(}}, "scheduler": )" + scheduler)
+                        .warnings);
+  };
+  const std::string range = R"({"type": "LRRangeTest"})";
+  EXPECT_THAT(warnings("", range),
+              ElementsAre(HasSubstr("Muon's rate 0.02 and its AdamW's, 0.0003, are both replaced "
+                                    "by that of scheduler.type LRRangeTest")));
+  EXPECT_THAT(warnings("\"lr\": 0.01", range), IsEmpty()) << "there is one rate";
+  EXPECT_THAT(warnings("", R"({"type": "WarmupLR"})"), IsEmpty());
+  EXPECT_THAT(warnings("", R"({"type": "WarmupLR", "params": {"warmup_max_lr": 0.1}})"),
+              ElementsAre(HasSubstr("replaced by that of scheduler.type WarmupLR")));
+  EXPECT_THAT(warnings("", R"({"type": "WarmupLR", "params": {"warmup_max_lr": [0.1, 0.2]}})"),
+              IsEmpty());
+  EXPECT_THAT(warnings("", R"({"type": "StepLR", "params": {"step_size": 3}})"), IsEmpty());
+}
+
 TEST(SchedulerRules, CycledMomentumNeedsAPlace) {
   const auto check = [](const std::string& optimizer, const std::string& scheduler) {
     return CheckConfig(R"({"train_batch_size": 8, "optimizer": )" + optimizer +

@@ -195,8 +195,7 @@ TEST(RulesTest, MuonHasTwoRates) {
   EXPECT_EQ(rates("\"lr\": 0.5"), std::pair(0.5, 0.5));
   EXPECT_EQ(rates("\"lr\": 0.5, \"adam_lr\": 0.1"), std::pair(0.5, 0.1));
   EXPECT_EQ(rates("\"muon_lr\": 0.25, \"lr\": 0.5"), std::pair(0.25, 0.5));
-  EXPECT_THAT(Messages(CheckWith(R"("optimizer": {"type": "Muon", "params": {"lr": 0}})").errors),
-              ElementsAre(HasSubstr("Muon's learning rate must be above 0")));
+  EXPECT_EQ(rates("\"muon_lr\": 0, \"lr\": 0.5"), std::pair(0.0, 0.5));
 }
 
 TEST(RulesTest, NesterovNeedsMomentum) {

@@ -72,5 +72,49 @@ TEST(Rates, HaveAValueForEachGroupOfTheLists) {
   EXPECT_EQ(values[1].lr, 0.75);
 }
 
+// The rates of Muon's matrices and of its AdamW, from 0.02 and 3e-4, after three calls of step():
+// those that DeepSpeed 0.19.8's and PyTorch's schedulers give MuonWithAuxAdam's two groups.
+TEST(Rates, OfMuonsHalvesAreThoseOfDeepSpeed) {
+  constexpr auto kLinear = config::WarmupType::kLinear;
+  const struct {
+    config::Schedule schedule;
+    double muon, adam;
+  } cases[] = {
+      {config::ConstantRate{}, 0.02, 3e-4},
+      {config::WarmupLr{.min_lr = 1e-3, .num_steps = 4, .type = kLinear}, 0.0105, 0.00065},
+      {config::WarmupLr{.max_lr = 0.01, .num_steps = 4, .type = kLinear}, 0.005, 0.005},
+      {config::WarmupLr{.max_lr = 1e-3, .num_steps = 4, .type = kLinear, .total_num_steps = 10},
+       0.0005, 0.0005},
+      {config::WarmupCosineLr{.total_num_steps = 10, .num_steps = 4, .type = kLinear}, 0.01,
+       0.00015},
+      {config::LrRangeTest{}, 0.0010015, 0.0010015},
+      {config::OneCycle{.min_lr = 1e-3,
+                        .max_lr = 0.01,
+                        .first_step_size = 4,
+                        .second_step_size = 4,
+                        .cycle_momentum = false},
+       0.00775, 0.00775},
+      {config::CyclicLr{.base_lr = 1e-3,
+                        .max_lr = 0.01,
+                        .step_size_up = 4,
+                        .step_size_down = 4,
+                        .cycle_momentum = false},
+       0.00775, 0.00775},
+      {config::OneCycleLr{.max_lr = 0.01, .total_steps = 10, .cycle_momentum = false},
+       0.009504846320134737, 0.009504846320134737},
+      {config::CosineAnnealingLr{.t_max = 10, .eta_min = 1e-4}, 0.01589846326031011,
+       0.00025877852522924734},
+      {config::StepLr{.step_size = 2}, 0.002, 3e-5}};
+  for (const auto& expected : cases) {
+    config::DsConfig config;
+    config.optimizer = {.lr = 0.02, .algorithm = config::MuonConfig{.adam_lr = 3e-4}};
+    config.scheduler = expected.schedule;
+    const auto values = Rates(config, {0.02, 3e-4}).FindNext(3);
+    ASSERT_EQ(values.size(), 2U);
+    EXPECT_NEAR(values[0].lr, expected.muon, 1e-15) << expected.schedule.index();
+    EXPECT_NEAR(values[1].lr, expected.adam, 1e-15) << expected.schedule.index();
+  }
+}
+
 }  // namespace
 }  // namespace ds::engine

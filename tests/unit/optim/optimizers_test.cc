@@ -157,8 +157,9 @@ std::vector<Part> PartsOf(const Json& golden, const char* when, const Optimizer&
     part.whole_numel = part.parameter.numel();
     part.whole_parameters = {{.start = 0, .shape = golden["shapes"][index]}};
     if (const auto* muon = std::get_if<config::MuonConfig>(&config.algorithm)) {
-      const auto group_of = WithMuonMatrices(muon->adam_lr / config.lr, OneGroup);
+      const auto group_of = WithMuonMatrices(OneGroup);
       part.group = group_of(0, "w", at::empty(part.whole_parameters[0].shape, at::kFloat));
+      if (!part.group.muon) part.group.lr_factor = muon->adam_lr / config.lr;
     }
     for (const std::string_view name : optimizer.state_names(part.group)) {
       part.state.push_back(Values(at["state"][std::string(name)]));
