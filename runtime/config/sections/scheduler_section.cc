@@ -230,26 +230,28 @@ void ScheduleReplacesMuonsRates(RuleContext& context) {
 }
 
 // Optimizers without betas: OneCycle leaves their momentum alone, as in DeepSpeed; PyTorch's cyclic
-// schedules move SGD's, if it has one.
+// schedules move SGD's, if it has one. Muon keeps its momentum, and the betas of its AdamW, where
+// no schedule looks for them.
 void CycledMomentumNeedsAPlace(RuleContext& context) {
   Values& values = context.values;
   const Json type = values.Get(kType);
   const Json optimizer = values.Get(keys::kOptimizerType);
   const bool is_torchs = type == "CyclicLR" || type == "OneCycleLR";
-  const bool has_betas = optimizer != "SGD" && optimizer != "Adagrad";
+  const bool has_betas = optimizer != "SGD" && optimizer != "Adagrad" && optimizer != "Muon";
   const bool cycles =
       (type == "OneCycle" || is_torchs) && values.Get(keys::kSchedulerParamsCycleMomentum) == true;
   if (!cycles || has_betas) return;
   if (is_torchs) {
     if (optimizer == "SGD" && values.Get(keys::kOptimizerParamsMomentum) != 0.0) return;
     context.Refuse(keys::kSchedulerParamsCycleMomentum,
-                   "must be false with optimizer " + optimizer.dump() + ", which has no momentum");
+                   "must be false with optimizer " + optimizer.dump() +
+                       ", which has no momentum that a schedule moves");
     return;
   }
   context.issues.Warning(keys::kSchedulerParamsCycleMomentum,
                          std::string(keys::kSchedulerParamsCycleMomentum) +
                              " has no effect with optimizer " + optimizer.dump() +
-                             ", which has no betas",
+                             ", which has no betas that a schedule moves",
                          values.PositionOf(kType));
   values.Derive(keys::kSchedulerParamsCycleMomentum, false, "derived from optimizer.type");
 }

@@ -178,6 +178,11 @@ TEST(SchedulerRules, CycledMomentumNeedsAPlace) {
   EXPECT_FALSE(std::get<OneCycle>(kept.config.scheduler).cycle_momentum);
   EXPECT_THAT(Messages(kept.warnings), Contains(HasSubstr("which has no betas")));
   const std::string cyclic = R"({"type": "CyclicLR", "params": {"base_lr": 0.1, "max_lr": 1}})";
+  const CheckResult muon = check(R"({"type": "Muon", "params": {"lr": 0.1}})", one_cycle);
+  EXPECT_FALSE(std::get<OneCycle>(muon.config.scheduler).cycle_momentum);
+  EXPECT_THAT(Messages(muon.warnings), ElementsAre(HasSubstr("no effect with optimizer \"Muon\"")));
+  EXPECT_THAT(Messages(check(R"({"type": "Muon", "params": {"lr": 0.1}})", cyclic).errors),
+              ElementsAre(HasSubstr("cycle_momentum must be false with optimizer \"Muon\"")));
   EXPECT_THAT(Messages(check(R"({"type": "Adagrad"})", cyclic).errors),
               ElementsAre(HasSubstr("cycle_momentum must be false with optimizer \"Adagrad\"")));
   EXPECT_THAT(Messages(check(R"({"type": "SGD", "params": {"momentum": 0.5}})", cyclic).errors),
