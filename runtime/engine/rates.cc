@@ -45,9 +45,17 @@ double Rates::FindMomentum(std::int64_t applied) const {
 }
 
 Status Rates::CheckGoesOn(std::int64_t applied) const {
-  if (!last_update_ || applied < *last_update_) return OkStatus();
-  return FailedPreconditionError("the schedule ends after " + std::to_string(*last_update_) +
-                                 " updates: give scheduler.params for a longer run");
+  if (last_update_ && applied >= *last_update_) {
+    return FailedPreconditionError("the schedule ends after " + std::to_string(*last_update_) +
+                                   " updates: give scheduler.params for a longer run");
+  }
+  for (const optim::ScheduledValues& values : FindNext(applied)) {
+    if (std::isfinite(values.lr)) continue;
+    return FailedPreconditionError(
+        "the schedule's learning rate after " + std::to_string(applied) + " updates is " +
+        (std::isnan(values.lr) ? "not a number" : "infinite") + ": change scheduler.params");
+  }
+  return OkStatus();
 }
 
 Status Rates::Set(double lr) {

@@ -25,7 +25,7 @@ class Rates {
   std::vector<optim::ScheduledValues> FindNext(std::int64_t applied) const;
   // Its momentum in the first group: Adam's beta1, SGD's and Muon's momentum.
   double FindMomentum(std::int64_t applied) const;
-  // Fails when the schedule is not defined for that update.
+  // Fails when the schedule is not defined for that update, or its rate is not finite.
   Status CheckGoesOn(std::int64_t applied) const;
 
   // Sets the rate: for one update where a schedule gives the next one, for good where there is

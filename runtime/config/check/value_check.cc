@@ -109,6 +109,8 @@ std::string LimitText(double limit) {
 std::optional<std::string> CheckRange(const Setting& setting, const Json& value) {
   const double number = value.get<double>();
   if (number >= setting.minimum && number <= setting.maximum) return std::nullopt;
+  if (std::isinf(setting.minimum))
+    return "must be at most " + LimitText(setting.maximum) + ", not " + ShortDump(value);
   const std::string minimum = LimitText(setting.minimum);
   if (std::isinf(setting.maximum))
     return "must be at least " + minimum + ", not " + ShortDump(value);

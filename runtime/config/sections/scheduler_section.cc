@@ -1,6 +1,7 @@
 #include "runtime/config/sections/scheduler_section.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@ constexpr Key kType = keys::kSchedulerType;
 constexpr std::string_view kPrefix = "scheduler.params.";
 constexpr double kOneCycleBeta2 = 0.99;
 constexpr double kDecayDefaultMaxLr = 0.001;
+constexpr std::int64_t kMostSteps = std::int64_t{1} << 40;  // as the registry's maximum of counts
 
 // Null without a schedule, or for one that is refused.
 const ScheduleType* TypeOf(const Values& values) {
@@ -156,9 +158,14 @@ void ScheduleIsDefined(RuleContext& context) {
     }
   }
   if (values.Get(kType) != "OneCycleLR" || values.IsGiven(keys::kSchedulerParamsTotalSteps)) return;
-  if (values.IsGiven(keys::kSchedulerParamsEpochs) &&
-      values.IsGiven(keys::kSchedulerParamsStepsPerEpoch))
+  constexpr Key kEpochs = keys::kSchedulerParamsEpochs;
+  constexpr Key kPerEpoch = keys::kSchedulerParamsStepsPerEpoch;
+  if (values.IsGiven(kEpochs) && values.IsGiven(kPerEpoch)) {
+    const std::int64_t epochs = values.Get(kEpochs), per_epoch = values.Get(kPerEpoch);
+    if (epochs <= kMostSteps / per_epoch) return;
+    context.Refuse(kEpochs, "times steps_per_epoch must be at most " + std::to_string(kMostSteps));
     return;
+  }
   context.issues.Error(keys::kSchedulerParamsTotalSteps,
                        "scheduler.type \"OneCycleLR\" needs scheduler.params.total_steps, or "
                        "epochs and steps_per_epoch",

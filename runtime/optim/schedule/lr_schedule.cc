@@ -184,19 +184,18 @@ ScheduledValues ValuesOf(const config::CosineAnnealingLr& s, double base_lr,
 
 ScheduledValues ValuesOf(const config::CosineAnnealingWarmRestarts& s, double base_lr,
                          std::int64_t advances) {
-  std::int64_t period = s.t_0;
-  std::int64_t position = advances;
-  if (s.t_mult == 1) position %= period;
+  // Whole numbers that cannot overflow.
+  double period = AsDouble(s.t_0);
+  double position = AsDouble(s.t_mult == 1 ? advances % s.t_0 : advances);
   while (position >= period) {
     position -= period;
-    period *= s.t_mult;
+    period *= AsDouble(s.t_mult);
   }
-  const double progress = AsDouble(position) / AsDouble(period);
-  return {.lr = s.eta_min + (base_lr - s.eta_min) * CosineFall(progress)};
+  return {.lr = s.eta_min + (base_lr - s.eta_min) * CosineFall(position / period)};
 }
 
 ScheduledValues ValuesOf(const config::CyclicLr& s, double /*base_lr*/, std::int64_t advances) {
-  const double total = AsDouble(s.step_size_up + s.step_size_down);
+  const double total = AsDouble(s.step_size_up) + AsDouble(s.step_size_down);
   const double ratio = AsDouble(s.step_size_up) / total;
   const double cycle = std::floor(1 + AsDouble(advances) / total);
   const double x = 1.0 + AsDouble(advances) / total - cycle;

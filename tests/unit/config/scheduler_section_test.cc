@@ -121,6 +121,16 @@ TEST(SchedulerRules, ScheduleIsDefined) {
       SchedulerErrors(
           R"({"type": "OneCycleLR", "params": {"max_lr": 1, "epochs": 3, "steps_per_epoch": 2}})"),
       IsEmpty());
+  EXPECT_THAT(
+      SchedulerErrors(R"({"type": "OneCycleLR", "params": {"max_lr": 1, "epochs": 4294967296,
+                         "steps_per_epoch": 4294967296}})"),
+      ElementsAre(HasSubstr("epochs times steps_per_epoch must be at most 1099511627776")));
+  EXPECT_THAT(SchedulerErrors(R"({"type": "CosineAnnealingWarmRestarts", "params": {"T_0": 2,
+                         "T_mult": 9223372036854775807}})"),
+              ElementsAre(HasSubstr("T_mult must be between 1 and 1099511627776")));
+  EXPECT_THAT(SchedulerErrors(R"({"type": "OneCycle", "params": {"cycle_min_lr": 0.1,
+                         "cycle_max_lr": 1, "cycle_first_stair_count": 9223372036854775807}})"),
+              ElementsAre(HasSubstr("stair_count must be at most 1048576")));
 }
 
 TEST(SchedulerRules, WarmupEndsAtTheLearningRate) {

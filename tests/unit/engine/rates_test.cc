@@ -72,6 +72,15 @@ TEST(Rates, HaveAValueForEachGroupOfTheLists) {
   EXPECT_EQ(values[1].lr, 0.75);
 }
 
+TEST(Rates, ThatAreNotFiniteEndTheRunBeforeTheyAreUsed) {
+  config::DsConfig config = Constant();
+  config.scheduler = config::ExponentialLr{.gamma = 1e200};
+  const Rates rates(config, {});
+  EXPECT_TRUE(rates.CheckGoesOn(1).ok());
+  EXPECT_EQ(rates.CheckGoesOn(2).message(),
+            "the schedule's learning rate after 2 updates is infinite: change scheduler.params");
+}
+
 // The rates of Muon's matrices and of its AdamW, from 0.02 and 3e-4, after three calls of step():
 // those that DeepSpeed 0.19.8's and PyTorch's schedulers give MuonWithAuxAdam's two groups.
 TEST(Rates, OfMuonsHalvesAreThoseOfDeepSpeed) {

@@ -127,6 +127,18 @@ TEST(Schedules, EachParameterGroupKeepsItsOwnBase) {
   EXPECT_DOUBLE_EQ(ValuesAfter(decay, 0.25, 10).lr, 0.125);
 }
 
+TEST(Schedules, TakeTheLargestCountsThereAre) {
+  constexpr std::int64_t kMost = INT64_MAX;
+  const config::CosineAnnealingWarmRestarts restarts{.t_0 = 2, .t_mult = kMost};
+  const config::CyclicLr cyclic{
+      .base_lr = 0.001, .max_lr = 0.1, .step_size_up = kMost, .step_size_down = kMost};
+  for (const std::int64_t update : {1, 3, 1000000}) {
+    const double rate = ValuesAfter(restarts, 0.5, update).lr;
+    EXPECT_NEAR(rate, update == 1 ? 0.25 : 0.5, 1e-9) << "the second period hardly begins";
+    EXPECT_NEAR(ValuesAfter(cyclic, 0.5, update).lr, 0.001, 1e-9);
+  }
+}
+
 TEST(Schedules, SomeEnd) {
   EXPECT_EQ(LastUpdate(config::StepLr{}), std::nullopt);
   EXPECT_EQ(LastUpdate(config::OneCycleLr{.total_steps = 40}), 40);
