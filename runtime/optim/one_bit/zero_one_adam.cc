@@ -3,8 +3,6 @@
 #include <ATen/ops/sqrt.h>
 #include <ATen/ops/zeros_like.h>
 
-#include <algorithm>
-
 #include "runtime/optim/one_bit/frozen_variance.h"
 
 namespace ds::optim {
@@ -21,7 +19,8 @@ void ZeroOneIntervals::Position::Advance(const config::ZeroOneAdamConfig& config
   }
   if (frozen && ++local_steps == config.local_step_scaler) {
     local_steps = 0;
-    local_interval = std::min(config.local_step_clipper, 2 * local_interval);
+    const bool doubles = local_interval <= config.local_step_clipper / 2;
+    local_interval = doubles ? 2 * local_interval : config.local_step_clipper;
   }
   frozen = frozen || step > config.var_freeze_step;
   ++step;

@@ -47,6 +47,14 @@ TEST(ZeroOneIntervals, DoubleAsTheyAreTold) {
   EXPECT_EQ(intervals.At(12), ZeroOneUpdate::kLocal);
 }
 
+// With a scaler of 1 at every update: after 63 of them twice the interval is beyond 64 bits.
+TEST(ZeroOneIntervals, DoubleUpToTheLargestClipper) {
+  const ZeroOneIntervals intervals(
+      {.var_freeze_step = 0, .local_step_scaler = 1, .local_step_clipper = INT64_MAX});
+  for (int update = 1; update < 80; ++update) static_cast<void>(intervals.At(update));
+  EXPECT_EQ(intervals.At(80), ZeroOneUpdate::kLocal);
+}
+
 constexpr std::int64_t kParameters = 100;
 
 // One parameter of 60 elements and one of 30 behind padding.
