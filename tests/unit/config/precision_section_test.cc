@@ -107,6 +107,12 @@ TEST(PrecisionRules, LossScaleStaysPositive) {
               ElementsAre(HasSubstr("must be at least 1")));
   EXPECT_THAT(PrecisionErrors(R"("fp16": {"enabled": true, "loss_scale": -1})"),
               ElementsAre(HasSubstr("must be at least 0")));
+  for (const char* key : {"loss_scale", "min_loss_scale"}) {
+    const std::string scale = R"("fp16": {"enabled": true, ")" + std::string(key) + "\": ";
+    EXPECT_THAT(PrecisionErrors(scale + "1e39}"),
+                ElementsAre(HasSubstr("1.7014118346046923e+38, not 1e+39")));
+    EXPECT_THAT(PrecisionErrors(scale + "1.7e38}"), IsEmpty()) << "a float holds it";
+  }
   EXPECT_THAT(PrecisionErrors(R"("fp16": {"enabled": true, "loss_scale": true})"),
               ElementsAre(HasSubstr("must be a number")));
 }
