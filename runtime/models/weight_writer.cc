@@ -70,7 +70,17 @@ StatusOr<std::unique_ptr<ModelWriter>> ModelWriter::Create(const fs::path& folde
   DS_RETURN_IF_ERROR(MakeDirectories(folder));
   std::unique_ptr<ModelWriter> writer(new ModelWriter(folder, MakeConfigToWrite(config, model)));
   DS_RETURN_IF_ERROR(writer->CreateShards(model, shard_bytes));
+  DS_RETURN_IF_ERROR(writer->CheckRoom());
   return writer;
+}
+
+Status ModelWriter::CheckRoom() const {
+  std::error_code error;
+  const fs::space_info room = fs::space(folder_, error);
+  if (error || room.available >= total_bytes_) return OkStatus();  // writing will tell
+  return ResourceExhaustedError(folder_.string() + ": the model takes " +
+                                std::to_string(total_bytes_) + " bytes and " +
+                                std::to_string(room.available) + " are free: make room");
 }
 
 Status ModelWriter::CreateShards(const BlockList& model, std::uint64_t shard_bytes) {

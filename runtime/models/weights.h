@@ -54,7 +54,8 @@ class ModelWriter {
  public:
   static constexpr std::uint64_t kShardBytes = 5'000'000'000;
 
-  // Creates `folder`. The parameters' names, shapes and dtypes are the model's.
+  // Creates `folder`. The parameters' names, shapes and dtypes are the model's. Fails where nothing
+  // can be written or there is no room for the model.
   static StatusOr<std::unique_ptr<ModelWriter>> Create(const std::filesystem::path& folder,
                                                        const ModelConfig& config,
                                                        const BlockList& model,
@@ -73,6 +74,7 @@ class ModelWriter {
   ModelWriter(std::filesystem::path folder, nlohmann::ordered_json config)
       : folder_(std::move(folder)), config_(std::move(config)) {}
   Status CreateShards(const BlockList& model, std::uint64_t shard_bytes);
+  Status CheckRoom() const;
 
   std::filesystem::path folder_;
   nlohmann::ordered_json config_;

@@ -12,6 +12,7 @@
 
 #include "runtime/base/exit_codes.h"
 #include "runtime/checkpoint/checkpoint.h"
+#include "runtime/comm/agreement.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/connect_world.h"
 #include "runtime/config/file/check_config.h"
@@ -52,10 +53,14 @@ class TrainCommand : public engine::TrainLoopObserver {
   Status Connect();
   Status BuildEngine();
   Status OpenData();
+  Status TryExport();
   Status Resume();
   Status Train();
   Status ExportModel();
 
+  StatusOr<std::unique_ptr<models::ModelWriter>> CreateModelWriter() const;
+  Status WriteModel();
+  engine::TrainLoopOptions LoopOptions() const;
   at::ScalarType dtype() const { return precision::MakeDtypePolicy(config_).parameter; }
 
   const config::TrainJob& job_;
@@ -110,6 +115,7 @@ void TrainCommand::Run() {
       {"connect the ranks", kExitFailure, &TrainCommand::Connect, ""},
       {"build the model", kExitUsage, &TrainCommand::BuildEngine, ""},
       {"open the data", kExitUsage, &TrainCommand::OpenData, ""},
+      {"try the folder of --save_hf", kExitUsage, &TrainCommand::TryExport, ""},
       {"load the checkpoint", kExitCheckpoint, &TrainCommand::Resume,
        "`dsrun checkpoint verify DIR` names what is damaged"},
       {"train", kExitFailure, &TrainCommand::Train, ""},
@@ -200,6 +206,16 @@ Status TrainCommand::Resume() {
   return checkpoint::LoadCheckpoint(job_.resume_from, parts_, *world_);
 }
 
+engine::TrainLoopOptions TrainCommand::LoopOptions() const {
+  return {.total_steps = total_steps_,
+          .save_every = job_.save_every,
+          .checkpoint_root = job_.checkpoint_dir,
+          .written_by = {{"program", std::string("dsrank ") + DS_VERSION},
+                         {"world_size", identity_.world_size},
+                         {"zero_stage", config_.zero_optimization.stage}},
+          .seed = job_.seed};
+}
+
 Status TrainCommand::Train() {
   model_->train(true);
   const engine::BatchSource next_batch = [this]() -> StatusOr<Bundle> {
@@ -211,32 +227,54 @@ Status TrainCommand::Train() {
     return Bundle{.input = batch->inputs.to(device_.device),
                   .labels = batch->labels.to(device_.device)};
   };
-  const engine::TrainLoopOptions options{
-      .total_steps = total_steps_,
-      .save_every = job_.save_every,
-      .checkpoint_root = job_.checkpoint_dir,
-      .written_by = {{"program", std::string("dsrank ") + DS_VERSION},
-                     {"world_size", identity_.world_size},
-                     {"zero_stage", config_.zero_optimization.stage}},
-      .seed = job_.seed};
   const engine::TrainLoopEnd end =
-      engine::RunTrainLoop(*engine_, next_batch, parts_, options, *this);
+      engine::RunTrainLoop(*engine_, next_batch, parts_, LoopOptions(), *this);
   if (end.saving) exit_code_of_cause_ = kExitCheckpoint;
   return end.status;
 }
 
-Status TrainCommand::ExportModel() {
-  if (job_.save_hf_dir.empty()) return OkStatus();
+// Null on all ranks but the first, which writes. All ranks return the same status.
+StatusOr<std::unique_ptr<models::ModelWriter>> TrainCommand::CreateModelWriter() const {
   std::unique_ptr<models::ModelWriter> writer;
+  Status status;
   if (identity_.rank == 0) {
-    DS_ASSIGN_OR_RETURN(writer,
-                        models::ModelWriter::Create(job_.save_hf_dir, model_config_, *model_));
+    auto created = models::ModelWriter::Create(job_.save_hf_dir, model_config_, *model_);
+    status = created.status();
+    if (created.ok()) writer = *std::move(created);
   }
+  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(status, *world_));
+  return writer;
+}
+
+// What cannot be written is better known before the training than behind it. Leaves the folder.
+Status TrainCommand::TryExport() {
+  if (job_.save_hf_dir.empty()) return OkStatus();
+  return CreateModelWriter().status().WithContext("--save_hf");
+}
+
+Status TrainCommand::WriteModel() {
+  DS_ASSIGN_OR_RETURN(const auto writer, CreateModelWriter());
   DS_RETURN_IF_ERROR(
       engine_->ExportParameters([&](const std::string& name, const at::Tensor& value) {
         return writer->Write(name, value);
       }));
-  return writer == nullptr ? OkStatus() : writer->Finish();
+  return comm::AgreeOnStatus(writer == nullptr ? OkStatus() : writer->Finish(), *world_);
+}
+
+// A model that cannot be written is not lost: what was trained is saved as a checkpoint.
+Status TrainCommand::ExportModel() {
+  if (job_.save_hf_dir.empty()) return OkStatus();
+  const Status written = WriteModel();
+  const bool is_saved = job_.save_every > 0;  // the last step is
+  if (written.ok() || is_saved || job_.checkpoint_dir.empty()) return written;
+  const std::int64_t step = engine_->finished_steps();
+  const engine::TrainLoopOptions options = LoopOptions();
+  const auto path = checkpoint::SaveCheckpoint(
+      {.root = options.checkpoint_root, .step = step, .written_by = options.written_by}, parts_,
+      *world_);
+  if (!path.ok()) return written;
+  OnCheckpoint(step, *path);
+  return written.WithContext("the model is kept in " + path->string());
 }
 
 void TrainCommand::OnStep(const StepResult& result, double seconds) {

@@ -176,6 +176,30 @@ TEST_F(FailingTrainTest, CtrlCStopsEverythingAndExits130) {
   EXPECT_NE(::kill(rank, 0), 0);
 }
 
+TEST_F(FailingTrainTest, AModelThatCannotBeWrittenIsRefusedBeforeTheFirstStep) {
+  const fs::path file = folder_.path() / "file";
+  ASSERT_TRUE(WriteFileAtomically(file, "no folder").ok());
+  const auto result = RunProgram(DsrunCommand(
+      RunDir("refused"), Train(2, 1, {"--steps", "2", "--save_hf", (file / "hf").string()})));
+  EXPECT_EQ(result.status, 2) << result.out << result.err;
+  EXPECT_THAT(result.err + result.out, HasSubstr("--save_hf: "));
+  const fs::path metrics = RunDir("refused") / "metrics.jsonl";
+  EXPECT_TRUE(!fs::exists(metrics) || fs::is_empty(metrics)) << "no step was trained";
+}
+
+TEST_F(FailingTrainTest, AModelThatCannotBeWrittenInTheEndIsKeptAsACheckpoint) {
+  const fs::path model = folder_.path() / "hf";
+  Program program(
+      DsrunCommand(RunDir("kept"), Train(2, 2, {"--steps", "300", "--save_hf", model.string()})));
+  ASSERT_TRUE(program.WaitForOutput("step 1"));
+  ASSERT_TRUE(fs::remove(model));
+  ASSERT_TRUE(WriteFileAtomically(model, "no folder").ok());
+  const auto result = program.Wait();
+  EXPECT_EQ(result.status, 1) << result.out << result.err;
+  EXPECT_THAT(result.err + result.out, HasSubstr("the model is kept in "));
+  EXPECT_TRUE(fs::exists(RunDir("kept") / "checkpoints" / "step-300"));
+}
+
 TEST_F(FailingTrainTest, AFullDiskWhileSavingKeepsTheOldCheckpoint) {
   ASSERT_EQ(
       RunProgram(DsrunCommand(RunDir("full"), Train(2, 1, {"--steps", "2", "--save_every", "2"})))

@@ -91,6 +91,15 @@ TEST_F(WeightsTest, NothingAppearsUnderAFinalNameBeforeTheEnd) {
   EXPECT_TRUE(fs::is_empty(folder_));
 }
 
+TEST_F(WeightsTest, AModelWithoutRoomIsRefusedBeforeTheFirstTensor) {
+  std::get<LlamaConfig>(config_.family).mlp_width = std::int64_t{1} << 50;
+  const auto model = BuildModel(config_, at::kFloat);  // of shapes alone
+  const auto writer = ModelWriter::Create(folder_, config_, *model);
+  EXPECT_EQ(writer.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(writer.status().message(), HasSubstr("are free: make room"));
+  EXPECT_TRUE(fs::is_empty(folder_));
+}
+
 TEST_F(WeightsTest, TheConfigNamesClassAndDtype) {
   config_ = ReadModelConfig("gpt2-demo").value();
   const auto model = BuildModel(config_, at::kBFloat16);
