@@ -177,6 +177,19 @@ Status TrainCommand::BuildEngine() {
   return OkStatus();
 }
 
+StatusOr<std::int64_t> CountSteps(const config::TrainJob& job, const data::Loader& loader,
+                                  std::int64_t batch) {
+  if (job.steps > 0) return job.steps;
+  std::int64_t samples = 0;
+  if (__builtin_mul_overflow(loader.samples_per_epoch(), job.epochs, &samples)) {
+    return InvalidArgumentError("--epochs " + std::to_string(job.epochs) + " of " +
+                                std::to_string(loader.samples_per_epoch()) +
+                                " samples are more than can be counted");
+  }
+  // The last step of an epoch takes what it lacks from the start of the data.
+  return samples / batch + (samples % batch == 0 ? 0 : 1);
+}
+
 Status TrainCommand::OpenData() {
   DS_ASSIGN_OR_RETURN(const data::TokenWidth width, data::ParseTokenDtype(job_.token_dtype));
   DS_ASSIGN_OR_RETURN(auto source, data::TokenSource::Open(job_.data, width));
@@ -186,10 +199,7 @@ Status TrainCommand::OpenData() {
                                     .reader = mesh_.MemberOf(identity_.rank, topology::kDataAxes),
                                     .order = {.shuffle = job_.shuffle, .seed = job_.seed}};
   DS_ASSIGN_OR_RETURN(loader_, data::Loader::Create(std::move(source), options));
-  const std::int64_t samples = loader_->samples_per_epoch() * job_.epochs;
-  const std::int64_t batch = config_.batch.train_batch_size;
-  // The last step of an epoch takes what it lacks from the start of the data.
-  total_steps_ = job_.steps > 0 ? job_.steps : (samples + batch - 1) / batch;
+  DS_ASSIGN_OR_RETURN(total_steps_, CountSteps(job_, *loader_, config_.batch.train_batch_size));
   parts_ = {&engine_->state(), loader_.get()};
   const auto last = optim::LastUpdateOf(config_);
   if (last && *last < total_steps_) {

@@ -37,16 +37,17 @@ class BadInputTest : public ::testing::Test {
     Write(model_ / file, text.replace(at, from.size(), to));
   }
 
-  ProgramResult Train() const {
+  ProgramResult Train(const char* unit = "--steps", const char* length = "1") const {
     return RunProgram(
         DsrunCommand(folder_.path() / "run",
                      {"--num_gpus", "2", "train", "--model", model_.string(), "--data",
                       (folder_.path() / "tokens.bin").string(), "--deepspeed_config",
-                      (folder_.path() / "ds.json").string(), "--seq_len", "8", "--steps", "1"}));
+                      (folder_.path() / "ds.json").string(), "--seq_len", "8", unit, length}));
   }
 
-  void ExpectRefused(const std::string& what) const {
-    const ProgramResult result = Train();
+  void ExpectRefused(const std::string& what) const { ExpectRefused(Train(), what); }
+
+  void ExpectRefused(const ProgramResult& result, const std::string& what) const {
     EXPECT_EQ(result.status, 2) << result.out << result.err;
     EXPECT_THAT(result.err, HasSubstr(what));
     EXPECT_THAT(result.err, Not(HasSubstr("frame #"))) << "a stack trace is no sentence";
@@ -58,6 +59,10 @@ class BadInputTest : public ::testing::Test {
 };
 
 TEST_F(BadInputTest, TheFolderItselfIsGood) { EXPECT_EQ(Train().status, 0); }
+
+TEST_F(BadInputTest, MoreEpochsThanCanBeCountedAreNamed) {
+  ExpectRefused(Train("--epochs", "9000000000000000000"), "--epochs 9000000000000000000 of ");
+}
 
 TEST_F(BadInputTest, AMissingTensorIsNamed) {
   Replace("model.safetensors", "transformer.h.0.ln_1.bias", "transformer.h.0.ln_1.bios");
