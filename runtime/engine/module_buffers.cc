@@ -1,8 +1,25 @@
 #include "runtime/engine/module_buffers.h"
 
 #include <set>
+#include <utility>
+
+#include "runtime/checkpoint/tensor_shard.h"
 
 namespace ds::engine {
+namespace {
+
+// Whether neither collectives nor checkpoints have the dtype: complex numbers, 8-bit floats.
+bool GoesAsBytes(const at::Tensor& tensor) {
+  return checkpoint::DtypeName(tensor.scalar_type()).empty();
+}
+
+// A view.
+at::Tensor Flatten(const at::Tensor& tensor) {
+  const at::Tensor flat = tensor.detach().view({tensor.numel()});
+  return GoesAsBytes(tensor) ? flat.view(at::kByte) : flat;
+}
+
+}  // namespace
 
 StatusOr<ModuleBuffers> ModuleBuffers::Find(const BlockList& model, c10::Device device) {
   ModuleBuffers buffers;
@@ -16,7 +33,12 @@ StatusOr<ModuleBuffers> ModuleBuffers::Find(const BlockList& model, c10::Device 
         return InvalidArgumentError("buffer " + name + " is on " + tensor.device().str() +
                                     ", the engine on " + device.str());
       }
-      if (!tensor.is_contiguous()) tensor.set_data(tensor.contiguous());
+      if (tensor.layout() != at::kStrided) {
+        return UnimplementedError("buffer " + name + " is sparse; only dense ones are kept alike");
+      }
+      // A lazy conjugate or negation has no bytes of its own.
+      const at::Tensor plain = tensor.resolve_conj().resolve_neg().contiguous();
+      if (!plain.is_same(tensor)) tensor.set_data(plain);
       buffers.all_.push_back({name, tensor});
     }
   }
@@ -32,15 +54,17 @@ void ModuleBuffers::Cast(c10::ScalarType type) {
 }
 
 void ModuleBuffers::MakeAlike(comm::Communicator& replicas) {
-  for (const Named& buffer : all_) replicas.Broadcast(buffer.tensor.detach(), 0);
+  for (const Named& buffer : all_) replicas.Broadcast(Flatten(buffer.tensor), 0);
 }
 
 void ModuleBuffers::AddShards(checkpoint::Replica replica,
                               std::vector<checkpoint::TensorShard>* shards) const {
   for (const auto& [name, tensor] : all_) {
+    std::vector<std::int64_t> shape = tensor.sizes().vec();
+    if (GoesAsBytes(tensor)) shape.push_back(static_cast<std::int64_t>(tensor.itemsize()));
     shards->push_back({.name = name,
-                       .global_shape = tensor.sizes().vec(),
-                       .data = tensor.detach().view({-1}),
+                       .global_shape = std::move(shape),
+                       .data = Flatten(tensor),
                        .replica = replica});
   }
 }

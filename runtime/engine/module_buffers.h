@@ -22,13 +22,15 @@ namespace ds::engine {
 class ModuleBuffers {
  public:
   // Gives each buffer of the blocks contiguous memory; what two blocks share comes once. Refuses
-  // one that is not on `device`.
+  // one that is not on `device` or not dense.
   static StatusOr<ModuleBuffers> Find(const BlockList& model, c10::Device device);
 
   // Converts those of a floating type.
   void Cast(c10::ScalarType type);
   // Gives every rank rank 0's values. Collective.
   void MakeAlike(comm::Communicator& replicas);
+  // A dtype that checkpoints do not have is saved as uint8, with the bytes of an element as one
+  // more dimension.
   void AddShards(checkpoint::Replica replica, std::vector<checkpoint::TensorShard>* shards) const;
 
   struct Named {

@@ -5,6 +5,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mse_loss.h>
+#include <ATen/ops/view_as_complex.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/function_hook.h>
@@ -102,6 +103,54 @@ TEST(Buffers, AreSavedLoadedAndExported) {
       });
     }
   }
+}
+
+// Buffers of dtypes that collectives and checkpoints do not have.
+class RotaryBlock : public NormBlock {
+ public:
+  RotaryBlock() {
+    turns =
+        register_buffer("turns", at::view_as_complex(at::arange(16, at::kFloat).view({4, 2, 2})));
+    scales = register_buffer("scales", at::arange(6, at::kFloat).to(at::kFloat8_e4m3fn));
+  }
+  at::Tensor turns, scales;
+};
+
+TEST(Buffers, OfEveryDtypeAreAlikeSavedAndLoaded) {
+  const testing::TemporaryFolder folder;
+  const auto make = [](comm::Communicator& world, const std::shared_ptr<RotaryBlock>& block) {
+    auto model = std::make_shared<BlockList>();
+    model->Add(block);
+    return Engine::create(model, TinyConfig({.stage = 1}), {.world = &world});
+  };
+  const auto expect_first = [](const RotaryBlock& block) {
+    const RotaryBlock first;
+    EXPECT_TRUE(block.turns.equal(first.turns));
+    EXPECT_TRUE(block.scales.to(at::kFloat).equal(first.scales.to(at::kFloat)));
+  };
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    const auto block = std::make_shared<RotaryBlock>();
+    if (world.rank() == 1) {
+      block->turns.zero_();
+      block->scales.view(at::kByte).zero_();
+    }
+    const auto engine = make(world, block);
+    ASSERT_TRUE(engine.ok()) << engine.status().message();
+    expect_first(*block);
+    checkpoint::Stateful* const parts[] = {&(*engine)->state()};
+    const auto saved = checkpoint::SaveCheckpoint({.root = folder.path(), .step = 1}, parts, world);
+    EXPECT_TRUE(saved.ok()) << saved.status().message();
+  });
+  testing::RunRanks(1, [&](comm::Communicator& world) {
+    const auto block = std::make_shared<RotaryBlock>();
+    const auto engine = make(world, block).value();
+    block->turns.zero_();
+    block->scales.view(at::kByte).zero_();
+    checkpoint::Stateful* const parts[] = {&engine->state()};
+    const Status loaded = checkpoint::LoadCheckpoint(folder.path() / "step-1", parts, world);
+    EXPECT_TRUE(loaded.ok()) << loaded.message();
+    expect_first(*block);
+  });
 }
 
 class TwoMatrices : public Block {
