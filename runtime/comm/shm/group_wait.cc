@@ -21,6 +21,7 @@ using std::chrono::steady_clock;
 
 constexpr std::chrono::microseconds kSpinTime{50};
 constexpr std::chrono::milliseconds kCheckPeersEvery{100};
+constexpr std::chrono::milliseconds kHelpPeersEvery{1};  // of a ring that is full, one is read
 constexpr std::chrono::microseconds kMinSleep{1};
 
 // A failure as it lies in the header: its kind above the rank at fault.
@@ -123,9 +124,13 @@ Status GroupWait::WaitAtBarrier(std::uint64_t number, const CallSignature& call)
 }
 
 Status GroupWait::WaitForPeer(WaitWord& word, std::uint32_t target, int peer,
-                              const CallSignature& call) {
-  return WaitUntilReached(
-      {.word = word, .target = target, .barrier = 0, .peer = peer, .call = call});
+                              const CallSignature& call, const std::function<void()>& meanwhile) {
+  return WaitUntilReached({.word = word,
+                           .target = target,
+                           .barrier = 0,
+                           .peer = peer,
+                           .call = call,
+                           .meanwhile = meanwhile ? &meanwhile : nullptr});
 }
 
 bool GroupWait::HasReached(const WaitWord& word, std::uint32_t target) {
@@ -165,12 +170,14 @@ bool GroupWait::Spin(const Wait& wait) {
 
 Status GroupWait::Sleep(const Wait& wait) {
   const auto deadline = steady_clock::now() + timeout_;
+  const std::chrono::nanoseconds most =
+      wait.meanwhile == nullptr ? kCheckPeersEvery : kHelpPeersEvery;
   while (true) {
+    if (wait.meanwhile != nullptr) (*wait.meanwhile)();
     const std::uint32_t seen = wait.word.value.load(std::memory_order_seq_cst);
     if (HasReached(wait.word, wait.target)) return OkStatus();
     const auto left = deadline - steady_clock::now();
-    FutexWait(wait.word.value, seen,
-              std::clamp<std::chrono::nanoseconds>(left, kMinSleep, kCheckPeersEvery));
+    FutexWait(wait.word.value, seen, std::clamp<std::chrono::nanoseconds>(left, kMinSleep, most));
     if (HasReached(wait.word, wait.target)) return OkStatus();
     DS_RETURN_IF_ERROR(CheckPeers(wait, deadline));
   }

@@ -12,6 +12,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -65,8 +66,10 @@ class GroupWait {
   // Marks this rank as arrived at barrier `number` (counted from 1) and blocks until all have.
   Status WaitAtBarrier(std::uint64_t number, const CallSignature& call);
 
-  // Blocks until `word` has reached `target` (modulo 2^32), which `peer` is to bring about.
-  Status WaitForPeer(WaitWord& word, std::uint32_t target, int peer, const CallSignature& call);
+  // Blocks until `word` has reached `target` (modulo 2^32), which `peer` is to bring about. Calls
+  // `meanwhile` again and again: what peers wait for that this rank can do while it waits.
+  Status WaitForPeer(WaitWord& word, std::uint32_t target, int peer, const CallSignature& call,
+                     const std::function<void()>& meanwhile = {});
 
   // Tells whether `word` has reached `target` (modulo 2^32).
   static bool HasReached(const WaitWord& word, std::uint32_t target);
@@ -83,6 +86,7 @@ class GroupWait {
     std::uint64_t barrier;    // 0 when waiting for `peer`
     std::optional<int> peer;  // none: all ranks that have not arrived at `barrier`
     const CallSignature& call;
+    const std::function<void()>* meanwhile = nullptr;  // may be null
   };
   Status WaitUntilReached(const Wait& wait);
   bool Spin(const Wait& wait);

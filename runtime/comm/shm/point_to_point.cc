@@ -14,15 +14,13 @@ std::size_t SlotsFor(std::size_t bytes, std::size_t slot_bytes) {
 
 }  // namespace
 
-// When all of several ranks that send to each other wait here, the one that came last has read what
-// the others had filled before.
+// Of ranks that wait here for each other each goes on reading, so that one of them finds room.
 Status HostGroup::WaitForRoom(int peer, const CallSignature& call) {
   Channel& channel = layout_.channel(self_.rank, peer);
   const std::uint32_t target = sent_[static_cast<std::size_t>(peer)] + 1 - kChannelSlots;
-  if (!GroupWait::HasReached(channel.read, target)) {
+  return wait_.WaitForPeer(channel.read, target, peer, call, [this] {
     for (int from = 0; from < self_.size; ++from) TakeIn(from);
-  }
-  return wait_.WaitForPeer(channel.read, target, peer, call);
+  });
 }
 
 void HostGroup::TakeIn(int peer) {

@@ -107,6 +107,33 @@ TEST(PointToPointTest, AllMaySendLongMessagesBeforeTheyReceive) {
   }
 }
 
+// 0 waits for 1, which waits for 2, which has room at 0 only as far as 0 reads while it waits.
+TEST(PointToPointTest, ALongMessageToAWaitingSenderArrives) {
+  constexpr std::size_t kCount = 1 << 20;  // sixteen rings
+  HostGroupOptions options = SmallChunks(3);
+  options.timeout = std::chrono::seconds(20);
+  RunGroup(options, [](HostGroup& group) {
+    const auto receive = [&](int from) {
+      std::vector<std::int32_t> received(kCount);
+      ASSERT_TRUE(ReceiveInts(group, received, from).ok());
+      EXPECT_EQ(received, Message(from, group.rank(), kCount));
+    };
+    const auto send = [&](int to) {
+      ASSERT_TRUE(SendInts(group, Message(group.rank(), to, kCount), to).ok());
+    };
+    if (group.rank() == 0) {
+      send(1);
+      receive(2);
+    } else if (group.rank() == 1) {
+      receive(2);
+      receive(0);
+    } else {
+      send(0);
+      send(1);
+    }
+  });
+}
+
 TEST(PointToPointTest, ADifferentLengthIsNamedAndNothingIsWritten) {
   RunGroup(SmallChunks(2), [](HostGroup& group) {
     if (group.rank() == 0) {
