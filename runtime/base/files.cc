@@ -57,43 +57,52 @@ Status WriteAll(int fd, std::string_view bytes, std::string_view what) {
   return OkStatus();
 }
 
+Status WriteAllAt(int fd, std::uint64_t offset, std::span<const std::byte> bytes,
+                  std::string_view what, FileSystem& system) {
+  while (!bytes.empty()) {
+    const ssize_t written = system.Write(fd, bytes, static_cast<off_t>(offset));
+    if (written < 0) return ErrnoError(static_cast<int>(-written), what);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    offset += static_cast<std::uint64_t>(written);
+  }
+  return OkStatus();
+}
+
 namespace {
 
-struct TemporaryFile {
-  UniqueFd fd;
-  std::string path;
-};
+// Creates, fills and closes the file.
+Status WriteNewFile(const fs::path& path, std::string_view content, unsigned mode,
+                    Durability durability, FileSystem& system) {
+  const int created = system.Open(path, O_WRONLY | O_CREAT | O_EXCL, mode);
+  if (created < 0) return ErrnoError(-created, path.string());
+  UniqueFd fd(created);
+  DS_RETURN_IF_ERROR(
+      WriteAllAt(fd.get(), 0, std::as_bytes(std::span(content)), path.string(), system));
+  int result = durability == Durability::kDurable ? system.Sync(fd.get()) : 0;
+  if (result == 0) result = system.Close(fd.Release());
+  return result == 0 ? OkStatus() : ErrnoError(-result, path.string());
+}
 
-// Beside `path`, made by open(2): mkstemp knows no umask.
-StatusOr<TemporaryFile> MakeTemporary(const fs::path& path, unsigned mode) {
-  std::random_device random;
-  for (int attempt = 0; attempt < 100; ++attempt) {
-    std::string name = path.string() + "." + std::to_string(random());
-    UniqueFd fd(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
-    if (fd.valid()) return TemporaryFile{std::move(fd), std::move(name)};
-    if (errno != EEXIST) break;
-  }
-  return ErrnoError(errno, path.string());
+fs::path FolderOf(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
 }  // namespace
 
 Status WriteFileAtomically(const fs::path& path, std::string_view content, unsigned mode,
-                           Durability durability) {
-  const bool durable = durability == Durability::kDurable;
-  DS_ASSIGN_OR_RETURN(const TemporaryFile temporary, MakeTemporary(path, mode));
-  const int fd = temporary.fd.get();
-  Status status = WriteAll(fd, content, path.string());
-  if (status.ok() && durable && ::fsync(fd) != 0) status = ErrnoError(errno, path.string());
-  if (status.ok() && ::rename(temporary.path.c_str(), path.c_str()) != 0) {
-    status = ErrnoError(errno, path.string());
+                           Durability durability, FileSystem& system) {
+  std::random_device random;
+  const fs::path temporary = fmt::format("{}.{:08x}{:08x}", path.string(), random(), random());
+  Status status = WriteNewFile(temporary, content, mode, durability, system);
+  if (status.ok()) {
+    const int renamed = system.Rename(temporary, path, 0);
+    if (renamed != 0) status = ErrnoError(-renamed, path.string());
   }
   if (!status.ok()) {
-    ::unlink(temporary.path.c_str());
+    system.Unlink(temporary, 0);
     return status;
   }
-  if (!durable) return OkStatus();
-  return SyncDirectory(path.has_parent_path() ? path.parent_path() : fs::path("."));
+  return durability == Durability::kDurable ? SyncDirectory(FolderOf(path), system) : OkStatus();
 }
 
 Status MakeDirectories(const fs::path& path) {
@@ -114,20 +123,42 @@ int CountNumbered(const fs::path& folder, std::string_view prefix) {
   return count;
 }
 
-Status SyncDirectory(const fs::path& folder) {
-  UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd.valid()) return ErrnoError(errno, folder.string());
+Status SyncDirectory(const fs::path& folder, FileSystem& system) {
+  const int opened = system.Open(folder, O_RDONLY | O_DIRECTORY, 0);
+  if (opened < 0) return ErrnoError(-opened, folder.string());
+  const UniqueFd fd(opened);
+  const int synced = system.Sync(fd.get());
   // Some file systems cannot fsync a folder and say so with EINVAL; there is nothing more to do
   // there.
-  if (::fsync(fd.get()) != 0 && errno != EINVAL) return ErrnoError(errno, folder.string());
+  if (synced != 0 && synced != -EINVAL) return ErrnoError(-synced, folder.string());
   return OkStatus();
 }
 
-Status RenameDurably(const fs::path& from, const fs::path& to) {
-  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) != 0) {
-    return ErrnoError(errno, from.string() + " -> " + to.string());
+Status RenameDurably(const fs::path& from, const fs::path& to, FileSystem& system) {
+  const int renamed = system.Rename(from, to, RENAME_NOREPLACE);
+  if (renamed != 0) return ErrnoError(-renamed, from.string() + " -> " + to.string());
+  return SyncDirectory(FolderOf(to), system);
+}
+
+Status RemoveTree(const fs::path& path, FileSystem& system) {
+  std::error_code error;
+  std::vector<std::pair<fs::path, int>> found;
+  if (fs::is_directory(fs::symlink_status(path, error))) {
+    found.emplace_back(path, AT_REMOVEDIR);
+    for (fs::recursive_directory_iterator entry(path, error);
+         entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+      const bool folder = entry->symlink_status(error).type() == fs::file_type::directory;
+      found.emplace_back(entry->path(), folder ? AT_REMOVEDIR : 0);
+    }
+  } else {
+    found.emplace_back(path, 0);
   }
-  return SyncDirectory(to.has_parent_path() ? to.parent_path() : fs::path("."));
+  // What lies in a folder stands behind it, and goes first.
+  for (auto entry = found.rbegin(); entry != found.rend(); ++entry) {
+    const int removed = system.Unlink(entry->first, entry->second);
+    if (removed != 0 && removed != -ENOENT) return ErrnoError(-removed, entry->first.string());
+  }
+  return OkStatus();
 }
 
 StatusOr<AppendFile> AppendFile::Open(const fs::path& path) {

@@ -3,14 +3,17 @@
 // Files that are whole or absent: read a file, write one durably, rename into place.
 //
 // Every function reports errors with the path in the message. A full disk is kResourceExhausted.
+// What a save needs takes the FileSystem to work on.
 // Threads: all functions are safe to call concurrently on different paths.
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "runtime/base/file_system.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
 
@@ -33,7 +36,8 @@ enum class Durability { kWhole, kDurable };
 // folder. On failure the temporary file is removed and `path` is as it was. Its permissions are
 // `mode` less the umask.
 Status WriteFileAtomically(const std::filesystem::path& path, std::string_view content,
-                           unsigned mode = 0644, Durability durability = Durability::kDurable);
+                           unsigned mode = 0644, Durability durability = Durability::kDurable,
+                           FileSystem& system = FileSystem::System());
 
 // Creates `path` and its parents; fine when they exist.
 Status MakeDirectories(const std::filesystem::path& path);
@@ -43,10 +47,15 @@ Status MakeDirectories(const std::filesystem::path& path);
 int CountNumbered(const std::filesystem::path& folder, std::string_view prefix);
 
 // Makes renames and creations inside `folder` durable.
-Status SyncDirectory(const std::filesystem::path& folder);
+Status SyncDirectory(const std::filesystem::path& folder,
+                     FileSystem& system = FileSystem::System());
 
 // Renames and makes the new name durable. An existing `to` is an error (kAlreadyExists).
-Status RenameDurably(const std::filesystem::path& from, const std::filesystem::path& to);
+Status RenameDurably(const std::filesystem::path& from, const std::filesystem::path& to,
+                     FileSystem& system = FileSystem::System());
+
+// Removes a file, or a folder with everything below it; fine when there is none.
+Status RemoveTree(const std::filesystem::path& path, FileSystem& system = FileSystem::System());
 
 // An append-only text file (events, metrics, logs); each Append is one write(2) of whole lines.
 class AppendFile {
@@ -65,6 +74,10 @@ class AppendFile {
 // write(2) until all is written, also to a descriptor that does not block. `what` names the file in
 // the error.
 Status WriteAll(int fd, std::string_view bytes, std::string_view what);
+
+// Writes all of it at `offset` of a file.
+Status WriteAllAt(int fd, std::uint64_t offset, std::span<const std::byte> bytes,
+                  std::string_view what, FileSystem& system);
 
 // The path as a user would type it here: relative when it lies below the working directory, else as
 // it is.

@@ -13,8 +13,8 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "runtime/base/file_system.h"
 #include "runtime/base/status.h"
-#include "runtime/checkpoint/format/shard_file.h"
 #include "runtime/checkpoint/stateful.h"
 #include "runtime/comm/communicator.h"
 
@@ -25,7 +25,7 @@ struct SaveRequest {
   std::int64_t step = 0;       // finished optimizer steps: the checkpoint is root/step-N
   // Informational, never read back: {"program", "zero_stage", ...}; the world size is added.
   nlohmann::json written_by = nlohmann::json::object();
-  DataFileCreator create_file = CreateDataFile;
+  FileSystem* file_system = &FileSystem::System();
 };
 
 // Writes root/step-N.tmp, each rank its own file, checks what is on disk, renames it to

@@ -12,6 +12,7 @@
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/format/commit.h"
 #include "runtime/checkpoint/format/file_names.h"
+#include "runtime/checkpoint/format/shard_file.h"
 #include "runtime/checkpoint/format/verify.h"
 #include "runtime/checkpoint/tensor_shard.h"
 #include "runtime/comm/agreement.h"
@@ -59,7 +60,7 @@ StatusOr<std::vector<StoredTensor>> WriteShares(const std::vector<TensorShard>& 
     }
     tensors.push_back(std::move(tensor));
   }
-  DS_RETURN_IF_ERROR(writer->Sync());
+  DS_RETURN_IF_ERROR(writer->Finish());
   return tensors;
 }
 
@@ -88,10 +89,8 @@ std::uint64_t RankFileBytes(const std::vector<TensorShard>& shards) {
 // holds; a tensor of which this rank writes nothing is listed without shards, so that a tensor
 // without elements is known too. Requires CheckShard() of every shard.
 StatusOr<std::vector<StoredTensor>> WriteRankFile(const std::vector<TensorShard>& shards,
-                                                  const fs::path& path,
-                                                  const DataFileCreator& create_file) {
-  DS_ASSIGN_OR_RETURN(std::unique_ptr<DataFile> file, create_file(path));
-  ShardFileWriter writer(std::move(file), path.filename().string());
+                                                  const fs::path& path, FileSystem& system) {
+  DS_ASSIGN_OR_RETURN(ShardFileWriter writer, ShardFileWriter::Create(path, system));
   StatusOr<std::vector<StoredTensor>> tensors = WriteShares(shards, &writer);
   if (tensors.ok()) {
     DS_RETURN_IF_ERROR(ReadBack(path, *tensors));
@@ -104,9 +103,9 @@ StatusOr<std::vector<StoredTensor>> WriteRankFile(const std::vector<TensorShard>
 
 // Rank 0: makes the unfinished folder if the disk has room for what all ranks will write.
 Status BeginSave(const SaveRequest& request, std::int64_t needed_bytes) {
-  DS_RETURN_IF_ERROR(BeginCheckpoint(request.root, request.step));
+  DS_RETURN_IF_ERROR(BeginCheckpoint(request.root, request.step, *request.file_system));
   Status status = CheckFreeSpace(request.root, static_cast<std::uint64_t>(needed_bytes));
-  if (!status.ok()) AbandonCheckpoint(request.root, request.step);
+  if (!status.ok()) AbandonCheckpoint(request.root, request.step, *request.file_system);
   return status;
 }
 
@@ -115,7 +114,7 @@ StatusOr<std::string> WriteOwnFile(const SaveRequest& request,
                                    const std::vector<TensorShard>& shards, int rank) {
   const fs::path path = UnfinishedDirectory(request.root, request.step) / ShardFileName(rank);
   DS_ASSIGN_OR_RETURN(const std::vector<StoredTensor> tensors,
-                      WriteRankFile(shards, path, request.create_file));
+                      WriteRankFile(shards, path, *request.file_system));
   return SerializeTensors(tensors);
 }
 
@@ -153,7 +152,7 @@ Status CommitSave(const SaveRequest& request, std::span<Stateful* const> parts,
     manifest.state[std::string(part->state_name())] = part->State();
   }
   DS_ASSIGN_OR_RETURN(manifest.tensors, MergeTensors(lists));
-  return CommitCheckpoint(request.root, manifest).status();
+  return CommitCheckpoint(request.root, manifest, *request.file_system).status();
 }
 
 Status CheckSavable(std::span<Stateful* const> parts) {
@@ -184,7 +183,7 @@ StatusOr<fs::path> SaveCheckpoint(const SaveRequest& request, std::span<Stateful
       comm::AgreeOnStatus(world.rank() == 0 ? BeginSave(request, needed) : OkStatus(), world));
   const Status status = WriteAndCommit(request, parts, *shards, world);
   if (status.ok()) return request.root / StepDirectoryName(request.step);
-  if (world.rank() == 0) AbandonCheckpoint(request.root, request.step);
+  if (world.rank() == 0) AbandonCheckpoint(request.root, request.step, *request.file_system);
   // No rank reports the failure while the unfinished folder is still there.
   world.control().Barrier();
   return status;

@@ -15,53 +15,39 @@
 #include "tests/ranks/flat_part.h"
 #include "tests/support/program.h"
 #include "tests/support/rank_harness.h"
+#include "tests/support/scripted_file_system.h"
 
 namespace ds::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
+using ds::testing::FileCall;
+using ds::testing::kAskTheSystem;
+using ds::testing::kPretend;
 using ds::testing::RunRanks;
+using ds::testing::ScriptedFileSystem;
 using ds::testing::TemporaryFolder;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr int kRanks = 3;
 constexpr int kNotPermitted = 99;
 const std::vector<TensorSpec> kSpecs = {{"weight", {1000, 30}}, {"bias", {1000}}};
 
-// The errno that the disk answers with from its `fail_at`-th operation on.
-class FailingFile : public DataFile {
- public:
-  FailingFile(std::unique_ptr<DataFile> file, int error, int fail_at)
-      : file_(std::move(file)), error_(error), fail_at_(fail_at) {}
-  Status WriteAt(std::uint64_t offset, std::span<const std::byte> bytes) override {
-    if (calls_++ < fail_at_) return file_->WriteAt(offset, bytes);
-    // A full disk takes what still fits.
-    EXPECT_TRUE(file_->WriteAt(offset, bytes.first(bytes.size() / 2)).ok());
-    return ErrnoError(error_, "rank file");
-  }
-  Status Sync() override {
-    return calls_++ < fail_at_ ? file_->Sync() : ErrnoError(error_, "rank file");
-  }
-
- private:
-  std::unique_ptr<DataFile> file_;
-  int error_;
-  int fail_at_;
-  int calls_ = 0;
-};
-
-// Files that fail, but for those of the other ranks.
-DataFileCreator FailingOn(const std::string& name, int error, int fail_at) {
-  return [=](const fs::path& path) -> StatusOr<std::unique_ptr<DataFile>> {
-    DS_ASSIGN_OR_RETURN(std::unique_ptr<DataFile> file, CreateDataFile(path));
-    if (path.filename() != name) return file;
-    return std::unique_ptr<DataFile>(
-        std::make_unique<FailingFile>(std::move(file), error, fail_at));
+// The file `name` on a disk that answers `error` from the file's `fail_at`-th write or sync on.
+ScriptedFileSystem::Script FailOn(const std::string& name, int error, int fail_at) {
+  return [=, calls = 0](const FileCall& call) mutable {
+    const bool counts = call.kind == FileCall::Kind::kWrite || call.kind == FileCall::Kind::kSync;
+    if (!counts || fs::path(call.path).filename() != name) return kAskTheSystem;
+    return calls++ < fail_at ? kAskTheSystem : error;
   };
 }
 
 // Every rank's verdict about one save.
-std::vector<Status> Save(const SaveRequest& request) {
+std::vector<Status> Save(const fs::path& root, std::int64_t step,
+                         const ScriptedFileSystem::Script& script) {
+  ScriptedFileSystem files(script);
+  const SaveRequest request{.root = root, .step = step, .file_system = &files};
   std::vector<Status> verdicts(kRanks);
   RunRanks(kRanks, [&](comm::Communicator& world) {
     FlatPart part(kSpecs, Holding::kFlatShards, world.rank(), world.size());
@@ -72,10 +58,14 @@ std::vector<Status> Save(const SaveRequest& request) {
   return verdicts;
 }
 
+std::vector<Status> Save(const fs::path& root, std::int64_t step) {
+  return Save(root, step, [](const FileCall&) { return kAskTheSystem; });
+}
+
 class CheckpointDisk : public ::testing::Test {
  protected:
   void SetUp() override {
-    for (const Status& verdict : Save({.root = root_, .step = 10})) EXPECT_TRUE(verdict.ok());
+    for (const Status& verdict : Save(root_, 10)) EXPECT_TRUE(verdict.ok());
   }
   void ExpectOnlyStepTen() {
     std::vector<std::string> names;
@@ -93,8 +83,7 @@ class CheckpointDisk : public ::testing::Test {
 TEST_F(CheckpointDisk, AFullDiskUnderOneRankFailsAllAndLeavesNothing) {
   // Two tensors: two writes and a sync.
   for (int fail_at = 0; fail_at < 3; ++fail_at) {
-    const auto verdicts = Save(
-        {.root = root_, .step = 20, .create_file = FailingOn("rank-00001.bin", ENOSPC, fail_at)});
+    const auto verdicts = Save(root_, 20, FailOn("rank-00001.bin", ENOSPC, fail_at));
     for (const Status& verdict : verdicts) {
       EXPECT_EQ(verdict.code(), StatusCode::kResourceExhausted);
       EXPECT_THAT(verdict.message(), HasSubstr("rank 1: no room for the 44.0 KiB"));
@@ -104,27 +93,19 @@ TEST_F(CheckpointDisk, AFullDiskUnderOneRankFailsAllAndLeavesNothing) {
 }
 
 TEST_F(CheckpointDisk, AFailingDiskFailsAllAndLeavesNothing) {
-  const auto verdicts =
-      Save({.root = root_, .step = 20, .create_file = FailingOn("rank-00002.bin", EIO, 2)});
-  for (const Status& verdict : verdicts) {
-    EXPECT_THAT(verdict.message(), HasSubstr("rank 2: rank file: Input/output error"));
+  for (const Status& verdict : Save(root_, 20, FailOn("rank-00002.bin", EIO, 2))) {
+    EXPECT_THAT(verdict.message(),
+                AllOf(HasSubstr("rank 2: "), HasSubstr("rank-00002.bin: Input/output error")));
   }
   ExpectOnlyStepTen();
 }
 
-// Writes nothing and says that it has.
-class LyingFile : public DataFile {
- public:
-  Status WriteAt(std::uint64_t, std::span<const std::byte>) override { return OkStatus(); }
-  Status Sync() override { return OkStatus(); }
-};
-
 TEST_F(CheckpointDisk, WhatWasNotReallyWrittenIsNoticedBeforeTheRename) {
-  const auto lying = [](const fs::path& path) -> StatusOr<std::unique_ptr<DataFile>> {
-    DS_RETURN_IF_ERROR(CreateDataFile(path).status());
-    return std::unique_ptr<DataFile>(std::make_unique<LyingFile>());
+  const auto lie = [](const FileCall& call) {
+    return call.path.ends_with(".bin") && call.kind == FileCall::Kind::kWrite ? kPretend
+                                                                              : kAskTheSystem;
   };
-  for (const Status& verdict : Save({.root = root_, .step = 20, .create_file = lying})) {
+  for (const Status& verdict : Save(root_, 20, lie)) {
     EXPECT_EQ(verdict.code(), StatusCode::kDataLoss);
     EXPECT_THAT(verdict.message(), HasSubstr("read back after writing"));
   }
@@ -148,10 +129,10 @@ void SaveOnSmallDiskAndExit(const fs::path& disk) {
     ::_exit(kNotPermitted);
   }
   const fs::path root = disk / "checkpoints";
-  for (const Status& verdict : Save({.root = root, .step = 10})) EXPECT_TRUE(verdict.ok());
+  for (const Status& verdict : Save(root, 10)) EXPECT_TRUE(verdict.ok());
   // 132 KiB a checkpoint: the second fits too, the third does not.
-  for (const Status& verdict : Save({.root = root, .step = 20})) EXPECT_TRUE(verdict.ok());
-  for (const Status& verdict : Save({.root = root, .step = 30})) {
+  for (const Status& verdict : Save(root, 20)) EXPECT_TRUE(verdict.ok());
+  for (const Status& verdict : Save(root, 30)) {
     EXPECT_EQ(verdict.code(), StatusCode::kResourceExhausted);
     EXPECT_THAT(verdict.message(), HasSubstr("132 KiB are needed"));
   }
@@ -173,13 +154,13 @@ TEST_F(CheckpointDisk, AReallyFullDiskKeepsTheOlderCheckpoints) {
 }
 
 TEST_F(CheckpointDisk, AFailedSaveCanBeRepeated) {
-  Save({.root = root_, .step = 20, .create_file = FailingOn("rank-00000.bin", ENOSPC, 1)});
-  for (const Status& verdict : Save({.root = root_, .step = 20})) EXPECT_TRUE(verdict.ok());
+  Save(root_, 20, FailOn("rank-00000.bin", ENOSPC, 1));
+  for (const Status& verdict : Save(root_, 20)) EXPECT_TRUE(verdict.ok());
   EXPECT_EQ(FindNewestGood(root_).value().found->step, 20);
 }
 
 TEST_F(CheckpointDisk, ARootThatCannotBeMadeFailsAll) {
-  for (const Status& verdict : Save({.root = "/proc/nowhere", .step = 1})) {
+  for (const Status& verdict : Save("/proc/nowhere", 1)) {
     EXPECT_THAT(verdict.message(), HasSubstr("rank 0: /proc/nowhere"));
   }
 }

@@ -1,6 +1,5 @@
 #include "runtime/checkpoint/format/commit.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <stdio.h>
 
@@ -23,14 +22,7 @@ bool IsUnfinishedName(std::string_view name) {
          StepOfDirectoryName(name.substr(0, name.size() - kSuffix.size())).has_value();
 }
 
-Status RemoveTree(const fs::path& path) {
-  std::error_code error;
-  fs::remove_all(path, error);
-  if (error) return ErrnoError(error.value(), path.string());
-  return OkStatus();
-}
-
-Status RemoveUnfinished(const fs::path& root) {
+Status RemoveUnfinished(const fs::path& root, FileSystem& system) {
   std::error_code error;
   std::vector<fs::path> unfinished;
   for (fs::directory_iterator entry(root, error); entry != fs::directory_iterator();
@@ -38,7 +30,7 @@ Status RemoveUnfinished(const fs::path& root) {
     if (IsUnfinishedName(entry->path().filename().string())) unfinished.push_back(entry->path());
   }
   if (error) return ErrnoError(error.value(), root.string());
-  for (const fs::path& path : unfinished) DS_RETURN_IF_ERROR(RemoveTree(path));
+  for (const fs::path& path : unfinished) DS_RETURN_IF_ERROR(RemoveTree(path, system));
   return OkStatus();
 }
 
@@ -72,8 +64,14 @@ Status CheckFiles(const fs::path& directory, const Manifest& manifest) {
   return OkStatus();
 }
 
-Status WriteManifest(const fs::path& directory, const Manifest& manifest) {
-  DS_RETURN_IF_ERROR(WriteFileAtomically(directory / kManifestFile, SerializeManifest(manifest)));
+// A small text file that is whole and on the storage, or not there.
+Status WriteText(const fs::path& path, std::string_view text, FileSystem& system) {
+  constexpr unsigned kMode = 0644;
+  return WriteFileAtomically(path, text, kMode, Durability::kDurable, system);
+}
+
+Status WriteManifest(const fs::path& directory, const Manifest& manifest, FileSystem& system) {
+  DS_RETURN_IF_ERROR(WriteText(directory / kManifestFile, SerializeManifest(manifest), system));
   DS_ASSIGN_OR_RETURN(const Manifest read_back, ReadManifest(directory));
   if (read_back == manifest) return OkStatus();
   return DataLossError(
@@ -82,18 +80,19 @@ Status WriteManifest(const fs::path& directory, const Manifest& manifest) {
 
 // Gives `unfinished` the name `final`. When that is taken, the two change names in one move and
 // the older one goes.
-Status TakeName(const fs::path& unfinished, const fs::path& final) {
+Status TakeName(const fs::path& unfinished, const fs::path& final, FileSystem& system) {
   std::error_code ignored;
-  if (!fs::exists(final, ignored)) return RenameDurably(unfinished, final);
-  if (::renameat2(AT_FDCWD, unfinished.c_str(), AT_FDCWD, final.c_str(), RENAME_EXCHANGE) == 0) {
-    DS_RETURN_IF_ERROR(SyncDirectory(final.parent_path()));
-    return RemoveTree(unfinished);
+  if (!fs::exists(final, ignored)) return RenameDurably(unfinished, final, system);
+  const int exchanged = system.Rename(unfinished, final, RENAME_EXCHANGE);
+  if (exchanged == 0) {
+    DS_RETURN_IF_ERROR(SyncDirectory(final.parent_path(), system));
+    return RemoveTree(unfinished, system);
   }
-  if (errno != EINVAL && errno != ENOSYS) return ErrnoError(errno, final.string());
+  if (exchanged != -EINVAL && exchanged != -ENOSYS) return ErrnoError(-exchanged, final.string());
   // A file system without exchange (NFS): between these two lines the step has no checkpoint, and
   // the ones of other steps remain.
-  DS_RETURN_IF_ERROR(RemoveTree(final));
-  return RenameDurably(unfinished, final);
+  DS_RETURN_IF_ERROR(RemoveTree(final, system));
+  return RenameDurably(unfinished, final, system);
 }
 
 }  // namespace
@@ -102,29 +101,30 @@ fs::path UnfinishedDirectory(const fs::path& root, std::int64_t step) {
   return root / (StepDirectoryName(step) + kUnfinishedSuffix);
 }
 
-Status BeginCheckpoint(const fs::path& root, std::int64_t step) {
+Status BeginCheckpoint(const fs::path& root, std::int64_t step, FileSystem& system) {
   DS_RETURN_IF_ERROR(MakeDirectories(root));
-  DS_RETURN_IF_ERROR(RemoveUnfinished(root));
-  return MakeDirectories(UnfinishedDirectory(root, step));
+  DS_RETURN_IF_ERROR(RemoveUnfinished(root, system));
+  const fs::path unfinished = UnfinishedDirectory(root, step);
+  const int made = system.MakeDirectory(unfinished);
+  return made == 0 ? OkStatus() : ErrnoError(-made, unfinished.string());
 }
 
-StatusOr<fs::path> CommitCheckpoint(const fs::path& root, const Manifest& manifest) {
+StatusOr<fs::path> CommitCheckpoint(const fs::path& root, const Manifest& manifest,
+                                    FileSystem& system) {
   const fs::path unfinished = UnfinishedDirectory(root, manifest.step);
   const std::string name = StepDirectoryName(manifest.step);
   Status status = CheckManifest(manifest);
   if (!status.ok()) return status.WithContext("the parts' shards do not make whole tensors");
   DS_RETURN_IF_ERROR(CheckFiles(unfinished, manifest));
-  DS_RETURN_IF_ERROR(WriteManifest(unfinished, manifest));
-  DS_RETURN_IF_ERROR(SyncDirectory(unfinished));
-  DS_RETURN_IF_ERROR(TakeName(unfinished, root / name));
-  DS_RETURN_IF_ERROR(WriteFileAtomically(root / kLatestFile, name + "\n"));
+  DS_RETURN_IF_ERROR(WriteManifest(unfinished, manifest, system));
+  DS_RETURN_IF_ERROR(TakeName(unfinished, root / name, system));
+  DS_RETURN_IF_ERROR(WriteText(root / kLatestFile, name + "\n", system));
   return root / name;
 }
 
-void AbandonCheckpoint(const fs::path& root, std::int64_t step) {
+void AbandonCheckpoint(const fs::path& root, std::int64_t step, FileSystem& system) {
   // The failure that led here is what is reported; the next save tries again to remove it.
-  std::error_code ignored;
-  fs::remove_all(UnfinishedDirectory(root, step), ignored);
+  static_cast<void>(RemoveTree(UnfinishedDirectory(root, step), system));
 }
 
 }  // namespace ds::checkpoint

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 
+#include "runtime/base/file_system.h"
 #include "runtime/base/status.h"
 #include "runtime/checkpoint/format/manifest.h"
 
@@ -18,16 +19,19 @@ std::filesystem::path UnfinishedDirectory(const std::filesystem::path& root, std
 
 // Creates root and an empty root/step-N.tmp. Whatever unfinished checkpoints a crash has left in
 // root are removed first: they may fill the disk and nothing will ever finish them.
-Status BeginCheckpoint(const std::filesystem::path& root, std::int64_t step);
+Status BeginCheckpoint(const std::filesystem::path& root, std::int64_t step,
+                       FileSystem& system = FileSystem::System());
 
 // Every shard file must be there and synced. Writes the manifest and reads it back, checks that
 // every shard lies within its file, renames to root/step-N, and names it in root/latest. An older
 // root/step-N is replaced in one move. Returns root/step-N. On an error there is the old step-N or
 // the whole new one, and latest is what it was.
 StatusOr<std::filesystem::path> CommitCheckpoint(const std::filesystem::path& root,
-                                                 const Manifest& manifest);
+                                                 const Manifest& manifest,
+                                                 FileSystem& system = FileSystem::System());
 
 // Removes root/step-N.tmp, as far as possible.
-void AbandonCheckpoint(const std::filesystem::path& root, std::int64_t step);
+void AbandonCheckpoint(const std::filesystem::path& root, std::int64_t step,
+                       FileSystem& system = FileSystem::System());
 
 }  // namespace ds::checkpoint

@@ -9,7 +9,7 @@
 #include <cerrno>
 
 #include "runtime/base/byte_size.h"
-#include "runtime/base/unique_fd.h"
+#include "runtime/base/files.h"
 #include "runtime/checkpoint/format/crc32c.h"
 
 namespace ds::checkpoint {
@@ -21,49 +21,13 @@ constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 // The storage starts on what is written this long ago while the rest is still being summed.
 constexpr std::uint64_t kWritebackBytes = std::uint64_t{16} << 20;
 
-class PosixDataFile : public DataFile {
- public:
-  PosixDataFile(UniqueFd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
-
-  Status WriteAt(std::uint64_t offset, std::span<const std::byte> bytes) override {
-    std::uint64_t at = offset;
-    while (!bytes.empty()) {
-      const ssize_t written =
-          ::pwrite(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(at));
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) return ErrnoError(errno, path_);
-      bytes = bytes.subspan(static_cast<std::size_t>(written));
-      at += static_cast<std::uint64_t>(written);
-    }
-    StartWriteback(at);
-    return OkStatus();
-  }
-
-  Status Sync() override {
-    if (::fsync(fd_.get()) != 0) return ErrnoError(errno, path_);
-    return OkStatus();
-  }
-
- private:
-  // A hint only: Sync() reports what went wrong.
-  void StartWriteback(std::uint64_t end) {
-    if (end < handed_over_ + kWritebackBytes) return;
-    ::sync_file_range(fd_.get(), static_cast<off_t>(handed_over_),
-                      static_cast<off_t>(end - handed_over_), SYNC_FILE_RANGE_WRITE);
-    handed_over_ = end;
-  }
-
-  UniqueFd fd_;
-  std::string path_;
-  std::uint64_t handed_over_ = 0;
-};
-
 }  // namespace
 
-StatusOr<std::unique_ptr<DataFile>> CreateDataFile(const std::filesystem::path& path) {
-  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-  if (!fd.valid()) return ErrnoError(errno, path.string());
-  return std::unique_ptr<DataFile>(std::make_unique<PosixDataFile>(std::move(fd), path.string()));
+StatusOr<ShardFileWriter> ShardFileWriter::Create(const std::filesystem::path& path,
+                                                  FileSystem& system) {
+  const int created = system.Open(path, O_WRONLY | O_CREAT | O_EXCL, 0644);
+  if (created < 0) return ErrnoError(-created, path.string());
+  return ShardFileWriter(UniqueFd(created), path, system);
 }
 
 void ShardFileWriter::BeginShard() {
@@ -76,15 +40,31 @@ Status ShardFileWriter::Append(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const auto piece = bytes.first(std::min(bytes.size(), kPieceBytes));
     crc_ = ExtendCrc32c(crc_, piece);
-    DS_RETURN_IF_ERROR(file_->WriteAt(end_, piece));
+    DS_RETURN_IF_ERROR(WriteAllAt(fd_.get(), end_, piece, path_.string(), *system_));
     end_ += piece.size();
+    StartWriteback();
     bytes = bytes.subspan(piece.size());
   }
   return OkStatus();
 }
 
+// A hint only: Finish() reports what went wrong.
+void ShardFileWriter::StartWriteback() {
+  if (end_ < handed_over_ + kWritebackBytes) return;
+  ::sync_file_range(fd_.get(), static_cast<off_t>(handed_over_),
+                    static_cast<off_t>(end_ - handed_over_), SYNC_FILE_RANGE_WRITE);
+  handed_over_ = end_;
+}
+
 StoredShard ShardFileWriter::EndShard(Region region) {
-  return {std::move(region), name_, shard_offset_, end_ - shard_offset_, crc_};
+  return {std::move(region), path_.filename().string(), shard_offset_, end_ - shard_offset_, crc_};
+}
+
+Status ShardFileWriter::Finish() {
+  const int synced = system_->Sync(fd_.get());
+  if (synced != 0) return ErrnoError(-synced, path_.string());
+  const int closed = system_->Close(fd_.Release());
+  return closed == 0 ? OkStatus() : ErrnoError(-closed, path_.string());
 }
 
 Status CheckFreeSpace(const std::filesystem::path& directory, std::uint64_t needed) {

@@ -8,12 +8,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
-#include <memory>
 #include <span>
-#include <string>
+#include <utility>
 
+#include "runtime/base/file_system.h"
 #include "runtime/base/status.h"
+#include "runtime/base/unique_fd.h"
 #include "runtime/checkpoint/format/manifest.h"
 
 namespace ds::checkpoint {
@@ -22,40 +22,30 @@ namespace ds::checkpoint {
 // past the page cache.
 inline constexpr std::uint64_t kShardAlignment = 4096;
 
-// A file that is being written; the seam at which tests fill the disk.
-class DataFile {
- public:
-  virtual ~DataFile() = default;
-  // Writes all bytes at `offset`. Bytes never written read as zero.
-  virtual Status WriteAt(std::uint64_t offset, std::span<const std::byte> bytes) = 0;
-  // Returns when everything written is on the storage.
-  virtual Status Sync() = 0;
-};
-
-using DataFileCreator =
-    std::function<StatusOr<std::unique_ptr<DataFile>>(const std::filesystem::path&)>;
-
-// A new file; an existing one is an error.
-StatusOr<std::unique_ptr<DataFile>> CreateDataFile(const std::filesystem::path& path);
-
 class ShardFileWriter {
  public:
-  // `name` is the plain file name that the shards will carry.
-  ShardFileWriter(std::unique_ptr<DataFile> file, std::string name)
-      : file_(std::move(file)), name_(std::move(name)) {}
+  // Creates the file, whose plain name the shards will carry; an existing one is an error.
+  static StatusOr<ShardFileWriter> Create(const std::filesystem::path& path, FileSystem& system);
 
   // A shard is begun, appended in any number of calls, and ended.
   void BeginShard();
   Status Append(std::span<const std::byte> bytes);
   StoredShard EndShard(Region region);
 
-  Status Sync() { return file_->Sync(); }
+  // Returns when everything written is on the storage. Nothing can be appended then.
+  Status Finish();
 
  private:
-  std::unique_ptr<DataFile> file_;
-  std::string name_;
+  ShardFileWriter(UniqueFd fd, std::filesystem::path path, FileSystem& system)
+      : fd_(std::move(fd)), path_(std::move(path)), system_(&system) {}
+  void StartWriteback();
+
+  UniqueFd fd_;
+  std::filesystem::path path_;
+  FileSystem* system_;
   std::uint64_t shard_offset_ = 0;
   std::uint64_t end_ = 0;
+  std::uint64_t handed_over_ = 0;  // to the storage, up to here
   std::uint32_t crc_ = 0;
 };
 

@@ -21,7 +21,7 @@ class CommitTest : public ::testing::Test {
   // The files of a save that has come as far as the commit.
   Manifest Begin(std::int64_t step) {
     EXPECT_TRUE(BeginCheckpoint(folder_.path(), step).ok());
-    return WriteSampleFiles(UnfinishedDirectory(folder_.path(), step), step);
+    return WriteSampleFiles(UnfinishedDirectory(folder_.path(), step), step).value();
   }
   bool Exists(const char* name) { return fs::exists(folder_.path() / name); }
   TemporaryFolder folder_;

@@ -16,44 +16,49 @@ namespace {
 
 namespace fs = std::filesystem;
 
-StoredShard WriteFloats(ShardFileWriter* writer, std::span<const float> values,
-                        std::int64_t flat_start) {
+StatusOr<StoredShard> WriteFloats(ShardFileWriter* writer, std::span<const float> values,
+                                  std::int64_t flat_start) {
   writer->BeginShard();
-  EXPECT_TRUE(writer->Append(std::as_bytes(values)).ok());
+  DS_RETURN_IF_ERROR(writer->Append(std::as_bytes(values)));
   return writer->EndShard({std::nullopt, flat_start, static_cast<std::int64_t>(values.size())});
-}
-
-ShardFileWriter WriterOf(const fs::path& directory, int rank) {
-  const std::string name = ShardFileName(rank);
-  return {CreateDataFile(directory / name).value(), name};
 }
 
 }  // namespace
 
-Manifest WriteSampleFiles(const fs::path& directory, std::int64_t step) {
+StatusOr<Manifest> WriteSampleFiles(const fs::path& directory, std::int64_t step,
+                                    FileSystem& system) {
   std::vector<float> values(3000);
   std::iota(values.begin(), values.end(), static_cast<float>(step));
   const std::span<const float> all(values);
-  ShardFileWriter first = WriterOf(directory, 0);
-  ShardFileWriter second = WriterOf(directory, 1);
+  DS_ASSIGN_OR_RETURN(ShardFileWriter first,
+                      ShardFileWriter::Create(directory / ShardFileName(0), system));
+  DS_ASSIGN_OR_RETURN(ShardFileWriter second,
+                      ShardFileWriter::Create(directory / ShardFileName(1), system));
+  DS_ASSIGN_OR_RETURN(StoredShard head, WriteFloats(&first, all.first(1100), 0));
+  DS_ASSIGN_OR_RETURN(StoredShard tail, WriteFloats(&second, all.subspan(1100), 1100));
+  DS_ASSIGN_OR_RETURN(StoredShard bias, WriteFloats(&second, all.first(10), 0));
+  DS_RETURN_IF_ERROR(first.Finish());
+  DS_RETURN_IF_ERROR(second.Finish());
   Manifest manifest;
   manifest.step = step;
   manifest.state = {{"engine", {{"loss_scale", 65536.0}, {"step", step}}}};
-  manifest.tensors = {
-      {"weight",
-       "float32",
-       {60, 50},
-       {WriteFloats(&first, all.first(1100), 0), WriteFloats(&second, all.subspan(1100), 1100)}},
-      {"bias", "float32", {10}, {WriteFloats(&second, all.first(10), 0)}}};
-  EXPECT_TRUE(first.Sync().ok());
-  EXPECT_TRUE(second.Sync().ok());
+  manifest.tensors = {{"weight", "float32", {60, 50}, {std::move(head), std::move(tail)}},
+                      {"bias", "float32", {10}, {std::move(bias)}}};
   return manifest;
 }
 
+StatusOr<fs::path> TryCommitSample(const fs::path& root, std::int64_t step, FileSystem& system) {
+  DS_RETURN_IF_ERROR(BeginCheckpoint(root, step, system));
+  const StatusOr<Manifest> manifest =
+      WriteSampleFiles(UnfinishedDirectory(root, step), step, system);
+  StatusOr<fs::path> committed =
+      manifest.ok() ? CommitCheckpoint(root, *manifest, system) : manifest.status();
+  if (!committed.ok()) AbandonCheckpoint(root, step, system);
+  return committed;
+}
+
 fs::path CommitSample(const fs::path& root, std::int64_t step) {
-  EXPECT_TRUE(BeginCheckpoint(root, step).ok());
-  const Manifest manifest = WriteSampleFiles(UnfinishedDirectory(root, step), step);
-  StatusOr<fs::path> directory = CommitCheckpoint(root, manifest);
+  StatusOr<fs::path> directory = TryCommitSample(root, step, FileSystem::System());
   EXPECT_TRUE(directory.ok()) << directory.status().message();
   return directory.value();
 }

@@ -6,15 +6,22 @@
 #include <filesystem>
 #include <string>
 
+#include "runtime/base/file_system.h"
+#include "runtime/base/status.h"
 #include "runtime/checkpoint/format/manifest.h"
 
 namespace ds::checkpoint {
 
 // Two files with tensor "weight" of 3000 floats cut in two and "bias" of 10 floats in the second;
 // element i of each is i + step. The manifest is returned, not written.
-Manifest WriteSampleFiles(const std::filesystem::path& directory, std::int64_t step);
+StatusOr<Manifest> WriteSampleFiles(const std::filesystem::path& directory, std::int64_t step,
+                                    FileSystem& system = FileSystem::System());
 
-// Begins, writes and commits the sample as root/step-N.
+// Begins, writes and commits the sample as root/step-N; abandons it on an error.
+StatusOr<std::filesystem::path> TryCommitSample(const std::filesystem::path& root,
+                                                std::int64_t step, FileSystem& system);
+
+// The same where nothing can fail.
 std::filesystem::path CommitSample(const std::filesystem::path& root, std::int64_t step);
 
 // Inverts one bit of the byte at `offset`.
