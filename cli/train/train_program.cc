@@ -4,6 +4,7 @@
 
 #include "proto/job_directory.h"
 #include "runtime/checkpoint/format/catalog.h"
+#include "runtime/checkpoint/format/file_names.h"
 #include "runtime/checkpoint/format/verify.h"
 
 namespace ds::cli {
@@ -23,7 +24,8 @@ std::string ShowCheckpoints(const fs::path& root) {
 }
 
 StatusOr<ResumePoint> NamedCheckpoint(const fs::path& root, const std::string& name) {
-  const fs::path directory = root / name;
+  const auto step = checkpoint::StepOfDirectoryName(name);
+  const fs::path directory = step ? checkpoint::DirectoryOfStep(root, *step) : root / name;
   const StatusOr<checkpoint::VerifyReport> report = checkpoint::VerifyCheckpoint(directory);
   if (!report.ok() && report.status().code() == StatusCode::kNotFound) {
     return NotFoundError("there is no checkpoint " + name + " in " + root.string() +

@@ -134,8 +134,14 @@ Status SyncDirectory(const fs::path& folder, FileSystem& system) {
   return OkStatus();
 }
 
+bool LacksRenameFlags(int error) {
+  return error == EINVAL || error == ENOSYS || error == EOPNOTSUPP;
+}
+
 Status RenameDurably(const fs::path& from, const fs::path& to, FileSystem& system) {
-  const int renamed = system.Rename(from, to, RENAME_NOREPLACE);
+  int renamed = system.Rename(from, to, RENAME_NOREPLACE);
+  // rename(2) by itself refuses to put a folder in the place of one that is not empty.
+  if (renamed != 0 && LacksRenameFlags(-renamed)) renamed = system.Rename(from, to, 0);
   if (renamed != 0) return ErrnoError(-renamed, from.string() + " -> " + to.string());
   return SyncDirectory(FolderOf(to), system);
 }

@@ -50,7 +50,12 @@ int CountNumbered(const std::filesystem::path& folder, std::string_view prefix);
 Status SyncDirectory(const std::filesystem::path& folder,
                      FileSystem& system = FileSystem::System());
 
-// Renames and makes the new name durable. An existing `to` is an error (kAlreadyExists).
+// True for the errno with which a file system says that it has no renames with flags: NFS, CephFS,
+// GlusterFS and most of FUSE's.
+bool LacksRenameFlags(int error);
+
+// Renames a folder and makes the new name durable. An existing `to` is an error (kAlreadyExists);
+// where renames have no flags, an empty folder `to` is replaced.
 Status RenameDurably(const std::filesystem::path& from, const std::filesystem::path& to,
                      FileSystem& system = FileSystem::System());
 

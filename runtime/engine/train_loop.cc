@@ -40,7 +40,7 @@ StatusOr<std::filesystem::path> Rewind(Engine& engine, const TrainLoopOptions& o
     return FailedPreconditionError("the run has been rewound to step " + std::to_string(step) +
                                    " before, and has not come to another checkpoint since");
   }
-  const auto path = options.checkpoint_root / ("step-" + std::to_string(step));
+  const auto path = checkpoint::DirectoryOfStep(options.checkpoint_root, step);
   checkpoint::Stateful* const parts[] = {&engine.state()};
   DS_RETURN_IF_ERROR(checkpoint::LoadCheckpoint(path, parts, engine.world()));
   return path;

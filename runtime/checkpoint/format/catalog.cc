@@ -1,6 +1,7 @@
 #include "runtime/checkpoint/format/catalog.h"
 
 #include <algorithm>
+#include <set>
 #include <system_error>
 
 #include "runtime/base/files.h"
@@ -29,24 +30,33 @@ std::string FirstProblem(const fs::path& directory) {
 
 }  // namespace
 
+fs::path DirectoryOfStep(const fs::path& root, std::int64_t step) {
+  const fs::path directory = root / StepDirectoryName(step);
+  const fs::path replaced = directory.string() + kReplacedSuffix;
+  std::error_code ignored;
+  return !fs::exists(directory, ignored) && fs::exists(replaced, ignored) ? replaced : directory;
+}
+
 StatusOr<std::vector<ListedCheckpoint>> ListCheckpoints(const fs::path& root) {
   std::error_code error;
   fs::directory_iterator entries(root, error);
   if (error) return ErrnoError(error.value(), root.string());
-  const std::string latest = LatestName(root);
-  std::vector<ListedCheckpoint> checkpoints;
+  std::set<std::int64_t> steps;
   for (; entries != fs::directory_iterator(); entries.increment(error)) {
     const std::string name = entries->path().filename().string();
     const auto step = StepOfDirectoryName(name);
+    const auto replaced = StepOfReplacedName(name);
     std::error_code ignored;
-    if (step && entries->is_directory(ignored)) {
-      checkpoints.push_back({entries->path(), *step, name == latest});
-    }
+    if ((step || replaced) && entries->is_directory(ignored))
+      steps.insert(step ? *step : *replaced);
     // increment() turns the iterator into the end on an error.
   }
   if (error) return ErrnoError(error.value(), root.string());
-  std::sort(checkpoints.begin(), checkpoints.end(),
-            [](const auto& a, const auto& b) { return a.step < b.step; });
+  const std::string latest = LatestName(root);
+  std::vector<ListedCheckpoint> checkpoints;
+  for (const std::int64_t step : steps) {
+    checkpoints.push_back({DirectoryOfStep(root, step), step, StepDirectoryName(step) == latest});
+  }
   return checkpoints;
 }
 

@@ -22,15 +22,36 @@ bool IsUnfinishedName(std::string_view name) {
          StepOfDirectoryName(name.substr(0, name.size() - kSuffix.size())).has_value();
 }
 
-Status RemoveUnfinished(const fs::path& root, FileSystem& system) {
+StatusOr<std::vector<fs::path>> EntriesOf(const fs::path& root) {
   std::error_code error;
-  std::vector<fs::path> unfinished;
+  std::vector<fs::path> entries;
   for (fs::directory_iterator entry(root, error); entry != fs::directory_iterator();
        entry.increment(error)) {
-    if (IsUnfinishedName(entry->path().filename().string())) unfinished.push_back(entry->path());
+    entries.push_back(entry->path());
   }
   if (error) return ErrnoError(error.value(), root.string());
-  for (const fs::path& path : unfinished) DS_RETURN_IF_ERROR(RemoveTree(path, system));
+  return entries;
+}
+
+// Ends the replacement of a checkpoint that a crash cut off: step-N.old gets its name back, or goes
+// when the newer one has it.
+Status EndReplacement(const fs::path& replaced, FileSystem& system) {
+  const fs::path final = fs::path(replaced).replace_extension();
+  std::error_code ignored;
+  if (fs::exists(final, ignored)) return RemoveTree(replaced, system);
+  return RenameDurably(replaced, final, system);
+}
+
+// Cleans up behind crashes.
+Status Recover(const fs::path& root, FileSystem& system) {
+  constexpr std::string_view kLatest = kLatestFile;
+  DS_ASSIGN_OR_RETURN(const std::vector<fs::path> entries, EntriesOf(root));
+  for (const fs::path& path : entries) {
+    const std::string name = path.filename().string();
+    if (StepOfReplacedName(name)) DS_RETURN_IF_ERROR(EndReplacement(path, system));
+    const bool half_written = name.starts_with(kLatest) && name != kLatest;
+    if (IsUnfinishedName(name) || half_written) DS_RETURN_IF_ERROR(RemoveTree(path, system));
+  }
   return OkStatus();
 }
 
@@ -78,21 +99,33 @@ Status WriteManifest(const fs::path& directory, const Manifest& manifest, FileSy
       fmt::format("{}: not what was written", (directory / kManifestFile).string()));
 }
 
-// Gives `unfinished` the name `final`. When that is taken, the two change names in one move and
-// the older one goes.
-Status TakeName(const fs::path& unfinished, const fs::path& final, FileSystem& system) {
-  std::error_code ignored;
-  if (!fs::exists(final, ignored)) return RenameDurably(unfinished, final, system);
-  const int exchanged = system.Rename(unfinished, final, RENAME_EXCHANGE);
-  if (exchanged == 0) {
-    DS_RETURN_IF_ERROR(SyncDirectory(final.parent_path(), system));
-    return RemoveTree(unfinished, system);
+// Puts `unfinished` in the place of `final` by renames without flags. A crash between two of them
+// leaves step-N.old without step-N, which whoever lists or saves next takes for step-N.
+Status ReplaceInSteps(const fs::path& unfinished, const fs::path& final, FileSystem& system) {
+  const fs::path replaced = final.string() + kReplacedSuffix;
+  int renamed = system.Rename(final, replaced, 0);
+  if (renamed != 0) return ErrnoError(-renamed, final.string());
+  renamed = system.Rename(unfinished, final, 0);
+  if (renamed != 0) {
+    system.Rename(replaced, final, 0);
+    return ErrnoError(-renamed, final.string());
   }
-  if (exchanged != -EINVAL && exchanged != -ENOSYS) return ErrnoError(-exchanged, final.string());
-  // A file system without exchange (NFS): between these two lines the step has no checkpoint, and
-  // the ones of other steps remain.
-  DS_RETURN_IF_ERROR(RemoveTree(final, system));
-  return RenameDurably(unfinished, final, system);
+  DS_RETURN_IF_ERROR(SyncDirectory(final.parent_path(), system));
+  return RemoveTree(replaced, system);
+}
+
+// Gives `unfinished` the name `final`. When that is taken, the two change names in one move, where
+// the file system can, and the older one goes.
+Status TakeName(const fs::path& unfinished, const fs::path& final, FileSystem& system) {
+  Status taken = RenameDurably(unfinished, final, system);
+  if (taken.code() != StatusCode::kAlreadyExists) return taken;
+  const int exchanged = system.Rename(unfinished, final, RENAME_EXCHANGE);
+  if (exchanged != 0 && LacksRenameFlags(-exchanged)) {
+    return ReplaceInSteps(unfinished, final, system);
+  }
+  if (exchanged != 0) return ErrnoError(-exchanged, final.string());
+  DS_RETURN_IF_ERROR(SyncDirectory(final.parent_path(), system));
+  return RemoveTree(unfinished, system);
 }
 
 }  // namespace
@@ -103,7 +136,7 @@ fs::path UnfinishedDirectory(const fs::path& root, std::int64_t step) {
 
 Status BeginCheckpoint(const fs::path& root, std::int64_t step, FileSystem& system) {
   DS_RETURN_IF_ERROR(MakeDirectories(root));
-  DS_RETURN_IF_ERROR(RemoveUnfinished(root, system));
+  DS_RETURN_IF_ERROR(Recover(root, system));
   const fs::path unfinished = UnfinishedDirectory(root, step);
   const int made = system.MakeDirectory(unfinished);
   return made == 0 ? OkStatus() : ErrnoError(-made, unfinished.string());

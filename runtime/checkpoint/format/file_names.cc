@@ -21,6 +21,12 @@ std::optional<std::int64_t> StepOfDirectoryName(std::string_view name) {
   return step;
 }
 
+std::optional<std::int64_t> StepOfReplacedName(std::string_view name) {
+  constexpr std::string_view kSuffix = kReplacedSuffix;
+  if (!name.ends_with(kSuffix)) return std::nullopt;
+  return StepOfDirectoryName(name.substr(0, name.size() - kSuffix.size()));
+}
+
 std::string ShardFileName(int rank) { return fmt::format("rank-{:05d}.bin", rank); }
 
 }  // namespace ds::checkpoint

@@ -108,6 +108,36 @@ TEST_F(FilesTest, RenameRefusesAnExistingName) {
             StatusCode::kAlreadyExists);
 }
 
+// NFS, CephFS, GlusterFS and most of FUSE's file systems.
+class WithoutRenameFlags : public FileSystem {
+  int Rename(const fs::path& from, const fs::path& to, unsigned flags) override {
+    return flags != 0 ? -EINVAL : FileSystem::Rename(from, to, flags);
+  }
+};
+
+TEST_F(FilesTest, RenameWithoutFlagsRefusesANameThatIsTaken) {
+  WithoutRenameFlags nfs;
+  fs::create_directory(folder_ / "step-1.tmp");
+  EXPECT_TRUE(RenameDurably(folder_ / "step-1.tmp", folder_ / "step-1", nfs).ok());
+  ASSERT_TRUE(WriteFileAtomically(folder_ / "step-1/file", "old").ok());
+  fs::create_directory(folder_ / "step-1.tmp");
+  EXPECT_EQ(RenameDurably(folder_ / "step-1.tmp", folder_ / "step-1", nfs).code(),
+            StatusCode::kAlreadyExists);
+  EXPECT_EQ(*ReadFile(folder_ / "step-1/file"), "old");
+}
+
+TEST_F(FilesTest, ATreeIsRemovedAndALinkInItIsNotFollowed) {
+  fs::create_directories(folder_ / "tree/deep/er");
+  ASSERT_TRUE(WriteFileAtomically(folder_ / "tree/deep/file", "x").ok());
+  ASSERT_TRUE(WriteFileAtomically(folder_ / "kept", "x").ok());
+  fs::create_symlink(folder_ / "kept", folder_ / "tree/link");
+  fs::create_directory_symlink(folder_, folder_ / "tree/up");
+  EXPECT_TRUE(RemoveTree(folder_ / "tree").ok());
+  EXPECT_FALSE(fs::exists(folder_ / "tree"));
+  EXPECT_TRUE(fs::exists(folder_ / "kept"));
+  EXPECT_TRUE(RemoveTree(folder_ / "tree").ok()) << "what is not there is removed";
+}
+
 TEST_F(FilesTest, AppendKeepsWhatIsThere) {
   const fs::path path = folder_ / "events.jsonl";
   ASSERT_TRUE(AppendFile::Open(path)->Append("a\n").ok());

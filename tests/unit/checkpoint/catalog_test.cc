@@ -39,6 +39,16 @@ TEST_F(CatalogTest, ListsByStepAndIgnoresTheRest) {
   EXPECT_FALSE(listed[2].latest);
 }
 
+TEST_F(CatalogTest, TheOlderOneOfAnInterruptedReplacementStandsForItsStep) {
+  for (const int step : {10, 20}) CommitSample(folder_.path(), step);
+  fs::rename(folder_.path() / "step-20", folder_.path() / "step-20.old");
+  EXPECT_EQ(Newest().found->directory, folder_.path() / "step-20.old");
+  EXPECT_TRUE(Newest().found->latest);
+  EXPECT_EQ(DirectoryOfStep(folder_.path(), 20), folder_.path() / "step-20.old");
+  CommitSample(folder_.path(), 30);
+  EXPECT_EQ(DirectoryOfStep(folder_.path(), 20), folder_.path() / "step-20");
+}
+
 TEST_F(CatalogTest, NewestIsTheOneNamedLatest) {
   for (const int step : {10, 20, 15}) CommitSample(folder_.path(), step);
   EXPECT_EQ(Newest().found->step, 15);

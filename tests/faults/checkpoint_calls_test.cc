@@ -1,0 +1,140 @@
+// A save whose calls to the file system fail one after the other, and as other file systems fail
+// them: whatever happens at whichever call, a good checkpoint is found, what is listed is whole,
+// and the next save succeeds and leaves nothing of the failed one behind.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "runtime/checkpoint/format/catalog.h"
+#include "runtime/checkpoint/format/commit.h"
+#include "runtime/checkpoint/format/verify.h"
+#include "tests/support/program.h"
+#include "tests/support/scripted_file_system.h"
+#include "tests/unit/checkpoint/sample_checkpoint.h"
+
+namespace ds::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using ds::testing::FileCall;
+using ds::testing::kAskTheSystem;
+using ds::testing::kPretend;
+using ds::testing::ScriptedFileSystem;
+using ds::testing::TemporaryFolder;
+
+// A file system that this machine need not have.
+struct Kind {
+  const char* name;
+  bool rename_flags;
+  bool locks;
+};
+
+// What goes wrong at one call.
+struct Fault {
+  const char* name;
+  int error;
+  bool lasts;  // every later call fails, too: nobody cleans up, as behind a crash
+};
+
+int AnswerAs(const Kind& kind, const FileCall& call) {
+  if (call.kind == FileCall::Kind::kRename && call.flags != 0 && !kind.rename_flags) return EINVAL;
+  if (call.kind == FileCall::Kind::kLock && !kind.locks) return ENOLCK;
+  // The disk stays up in these tests.
+  return call.kind == FileCall::Kind::kSync ? kPretend : kAskTheSystem;
+}
+
+void CommitTenAndTwenty(const fs::path& root, FileSystem& system) {
+  for (const int step : {10, 20}) {
+    const auto committed = TryCommitSample(root, step, system);
+    ASSERT_TRUE(committed.ok()) << committed.status().message();
+  }
+}
+
+void ExpectGoodCheckpoints(const fs::path& root, std::int64_t at_least) {
+  const std::vector<ListedCheckpoint> all = ListCheckpoints(root).value();
+  for (const ListedCheckpoint& listed : all) {
+    const VerifyReport report = VerifyCheckpoint(listed.directory).value();
+    EXPECT_TRUE(report.ok()) << Describe(report.damages.front());
+  }
+  const NewestCheckpoint newest = FindNewestGood(root).value();
+  ASSERT_TRUE(newest.found.has_value());
+  EXPECT_GE(newest.found->step, at_least);
+}
+
+std::vector<std::string> NamesIn(const fs::path& root) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(root)) names.push_back(entry.path().filename());
+  return names;
+}
+
+// Replaces the checkpoint of step 20 and adds one of step 30 while `fault` comes at call `at`.
+// Returns whether the two saves have made that many calls.
+bool SaveWithFault(const Kind& kind, const Fault& fault, int at) {
+  const TemporaryFolder folder;
+  const fs::path root = folder.path() / "checkpoints";
+  ScriptedFileSystem sound([&](const FileCall& call) { return AnswerAs(kind, call); });
+  CommitTenAndTwenty(root, sound);
+  ScriptedFileSystem faulty([&](const FileCall& call) {
+    const bool hit = fault.lasts ? call.number >= at : call.number == at;
+    return hit ? fault.error : AnswerAs(kind, call);
+  });
+  const bool replaced = TryCommitSample(root, 20, faulty).ok();
+  const bool added = replaced && TryCommitSample(root, 30, faulty).ok();
+  ExpectGoodCheckpoints(root, added ? 30 : 20);
+
+  const auto again = TryCommitSample(root, 30, sound);
+  EXPECT_TRUE(again.ok()) << again.status().message();
+  ExpectGoodCheckpoints(root, 30);
+  EXPECT_THAT(NamesIn(root),
+              ::testing::UnorderedElementsAre("latest", "step-10", "step-20", "step-30"));
+  return faulty.calls() > at;
+}
+
+class CheckpointCalls : public ::testing::TestWithParam<Kind> {};
+
+TEST_P(CheckpointCalls, AFaultAtAnyCallLeavesAGoodCheckpoint) {
+  const Fault faults[] = {{"EINVAL", EINVAL, false},
+                          {"EIO", EIO, false},
+                          {"ENOSPC", ENOSPC, false},
+                          {"ESTALE", ESTALE, false},
+                          {"crash", EIO, true}};
+  for (const Fault& fault : faults) {
+    int at = 0;
+    for (bool reached = true; reached; ++at) {
+      SCOPED_TRACE(::testing::Message() << fault.name << " at call " << at);
+      reached = SaveWithFault(GetParam(), fault, at);
+      if (HasFailure()) return;
+    }
+    EXPECT_GT(at, 40) << "two saves make more calls than that";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(FileSystems, CheckpointCalls,
+                         ::testing::Values(Kind{"Local", true, true},
+                                           Kind{"NoRenameFlags", false, true},
+                                           Kind{"NoLocks", true, false},
+                                           Kind{"Neither", false, false}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(CheckpointCallsOnNfs, ASaveThatCannotTakeTheNameGivesTheOlderOneItsNameBack) {
+  const TemporaryFolder folder;
+  const Kind nfs{"NoRenameFlags", false, true};
+  ScriptedFileSystem sound([&](const FileCall& call) { return AnswerAs(nfs, call); });
+  CommitTenAndTwenty(folder.path(), sound);
+  int renames_to_final = 0;
+  ScriptedFileSystem stale([&](const FileCall& call) {
+    const bool to_final = call.kind == FileCall::Kind::kRename && call.flags == 0 &&
+                          fs::path(call.path).filename() == "step-20";
+    // The first finds the name taken, the second is the one that puts the new one in its place.
+    if (to_final && ++renames_to_final == 2) return ESTALE;
+    return AnswerAs(nfs, call);
+  });
+  EXPECT_FALSE(TryCommitSample(folder.path(), 20, stale).ok());
+  EXPECT_THAT(NamesIn(folder.path()),
+              ::testing::UnorderedElementsAre("latest", "step-10", "step-20"));
+}
+
+}  // namespace
+}  // namespace ds::checkpoint
