@@ -5,6 +5,7 @@
 #include "proto/job_directory.h"
 #include "runtime/checkpoint/format/catalog.h"
 #include "runtime/checkpoint/format/file_names.h"
+#include "runtime/checkpoint/format/latest.h"
 #include "runtime/checkpoint/format/verify.h"
 
 namespace ds::cli {
@@ -72,6 +73,10 @@ StatusOr<RankProgram> TrainProgram::ForGeneration(int generation) const {
     } else {
       return point.status();
     }
+  }
+  if (!job.resume_from.empty()) {
+    const Status taken = checkpoint::TakeOver(job.resume_from, generation);
+    if (!taken.ok()) return taken.WithContext("cannot go on from " + job.resume_from);
   }
   program.files = {{"train.json", config::ToJson(job)}};
   return program;

@@ -1,11 +1,13 @@
 #include "cli/train/train_session.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "cli/session/job_description.h"
 #include "cli/session/job_session.h"
 #include "cli/train/train_program.h"
+#include "runtime/checkpoint/format/latest.h"
 
 namespace ds::cli {
 namespace {
@@ -31,6 +33,11 @@ StatusOr<int> RunTraining(JobPlan plan, TrainInputs inputs,
   plan.notices.insert(plan.notices.end(), inputs.notices.begin(), inputs.notices.end());
   if (inputs.demo) plan.closing_lines = NextCommands(ShownPath(command_line.at(0)));
   plan.first_generation = run_directory->NextGeneration();
+  // The logs that generations are counted by may have been removed; the checkpoints count, too.
+  if (const auto latest = checkpoint::ReadLatest(run_directory->checkpoints())) {
+    const auto next = static_cast<int>(latest->generation) + 1;
+    plan.first_generation = std::max(plan.first_generation, next);
+  }
 
   nlohmann::ordered_json job = DescribeJob("train", plan, command_line);
   job["train"] = nlohmann::ordered_json::parse(config::ToJson(inputs.job));

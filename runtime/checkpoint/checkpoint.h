@@ -15,6 +15,7 @@
 
 #include "runtime/base/file_system.h"
 #include "runtime/base/status.h"
+#include "runtime/checkpoint/format/lineage.h"
 #include "runtime/checkpoint/stateful.h"
 #include "runtime/comm/communicator.h"
 
@@ -25,6 +26,9 @@ struct SaveRequest {
   std::int64_t step = 0;       // finished optimizer steps: the checkpoint is root/step-N
   // Informational, never read back: {"program", "zero_stage", ...}; the world size is added.
   nlohmann::json written_by = nlohmann::json::object();
+  // What this job comes from, extended by each save; a LoadCheckpoint sets it. Without it, a
+  // checkpoint counts as coming from all of lower steps. Rank 0's is written.
+  Lineage* lineage = nullptr;
   FileSystem* file_system = &FileSystem::System();
 };
 
@@ -44,7 +48,9 @@ StatusOr<std::filesystem::path> SaveCheckpoint(const SaveRequest& request,
 //
 // Errors name the tensor: missing in the checkpoint, unknown to the parts, other shape or dtype.
 // After an error the parts hold a mixture and must not be used.
+//
+// `lineage` says which generation loads, and is told what it comes from now.
 Status LoadCheckpoint(const std::filesystem::path& directory, std::span<Stateful* const> parts,
-                      comm::Communicator& world);
+                      comm::Communicator& world, Lineage* lineage = nullptr);
 
 }  // namespace ds::checkpoint

@@ -170,7 +170,7 @@ Status ForEachState(const Manifest& manifest, std::span<Stateful* const> parts, 
 }  // namespace
 
 Status LoadCheckpoint(const fs::path& directory, std::span<Stateful* const> parts,
-                      comm::Communicator& world) {
+                      comm::Communicator& world, Lineage* lineage) {
   const StatusOr<Manifest> manifest = ReadManifest(directory);
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(manifest.status(), world));
   const auto check = [](const Stateful& part, const nlohmann::json& state) {
@@ -181,7 +181,12 @@ Status LoadCheckpoint(const fs::path& directory, std::span<Stateful* const> part
   const auto load = [](Stateful& part, const nlohmann::json& state) {
     return part.LoadState(state);
   };
-  return comm::AgreeOnStatus(ForEachState(*manifest, parts, load), world);
+  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(ForEachState(*manifest, parts, load), world));
+  if (lineage != nullptr) {
+    *lineage = ContinueLineage(manifest->lineage.value_or(UntoldLineage(manifest->step)),
+                               manifest->step, lineage->generation);
+  }
+  return OkStatus();
 }
 
 }  // namespace ds::checkpoint

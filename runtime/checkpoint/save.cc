@@ -146,6 +146,7 @@ Status CommitSave(const SaveRequest& request, std::span<Stateful* const> parts,
                   const std::vector<std::string>& lists) {
   Manifest manifest;
   manifest.step = request.step;
+  if (request.lineage != nullptr) manifest.lineage = *request.lineage;
   manifest.written_by = request.written_by;
   manifest.written_by["world_size"] = lists.size();
   for (const Stateful* part : parts) {
@@ -182,7 +183,13 @@ StatusOr<fs::path> SaveCheckpoint(const SaveRequest& request, std::span<Stateful
   DS_RETURN_IF_ERROR(
       comm::AgreeOnStatus(world.rank() == 0 ? BeginSave(request, needed) : OkStatus(), world));
   const Status status = WriteAndCommit(request, parts, *shards, world);
-  if (status.ok()) return request.root / StepDirectoryName(request.step);
+  if (status.ok()) {
+    Lineage* const lineage = request.lineage;
+    if (lineage != nullptr) {
+      *lineage = ContinueLineage(*lineage, request.step, lineage->generation);
+    }
+    return request.root / StepDirectoryName(request.step);
+  }
   if (world.rank() == 0) AbandonCheckpoint(request.root, request.step, *request.file_system);
   // No rank reports the failure while the unfinished folder is still there.
   world.control().Barrier();

@@ -42,7 +42,7 @@ StatusOr<std::filesystem::path> Rewind(Engine& engine, const TrainLoopOptions& o
   }
   const auto path = checkpoint::DirectoryOfStep(options.checkpoint_root, step);
   checkpoint::Stateful* const parts[] = {&engine.state()};
-  DS_RETURN_IF_ERROR(checkpoint::LoadCheckpoint(path, parts, engine.world()));
+  DS_RETURN_IF_ERROR(checkpoint::LoadCheckpoint(path, parts, engine.world(), options.lineage));
   return path;
 }
 
@@ -68,9 +68,11 @@ TrainLoopEnd RunTrainLoop(Engine& engine, const BatchSource& next_batch,
     }
 
     if (IsSaveDue(options, result->step)) {
-      auto path = checkpoint::SaveCheckpoint(
-          {.root = options.checkpoint_root, .step = result->step, .written_by = options.written_by},
-          parts, engine.world());
+      auto path = checkpoint::SaveCheckpoint({.root = options.checkpoint_root,
+                                              .step = result->step,
+                                              .written_by = options.written_by,
+                                              .lineage = options.lineage},
+                                             parts, engine.world());
       if (!path.ok()) return {.status = path.status(), .saving = true};
       observer.OnCheckpoint(result->step, *path);
     }

@@ -8,8 +8,9 @@
 // one draws.
 //
 // A step that asks for a rewind (NonFinitePolicy::kRewind) sends the model, the optimizer and the
-// schedule back to the newest good checkpoint, and the run goes on with the data behind that step:
-// the same data would lead to the same place. A second rewind to the same checkpoint ends the run.
+// schedule back to the newest good checkpoint of its line, and the run goes on with the data behind
+// that step: the same data would lead to the same place. A second rewind to the same checkpoint
+// ends the run.
 
 #include <cstdint>
 #include <filesystem>
@@ -18,6 +19,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
+#include "runtime/checkpoint/format/lineage.h"
 #include "runtime/checkpoint/stateful.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/train_step.h"
@@ -28,7 +30,8 @@ struct TrainLoopOptions {
   std::int64_t total_steps = 0;  // counted from the start of the run, restarts and resumes included
   std::int64_t save_every = 0;   // steps between checkpoints, the last step is saved too; 0: none
   std::filesystem::path checkpoint_root;
-  nlohmann::json written_by;  // SaveRequest::written_by
+  nlohmann::json written_by;               // SaveRequest::written_by
+  checkpoint::Lineage* lineage = nullptr;  // SaveRequest::lineage
   std::uint64_t seed = 1234;
   const Clock* clock = &Clock::System();
 };

@@ -38,7 +38,10 @@ class TrainCommand : public engine::TrainLoopObserver {
  public:
   TrainCommand(const config::TrainJob& job, const comm::RankIdentity& identity,
                RankReporter& reporter)
-      : job_(job), identity_(identity), reporter_(reporter) {}
+      : job_(job),
+        identity_(identity),
+        reporter_(reporter),
+        lineage_{.generation = identity.generation, .past = {}} {}
 
   void Run();
 
@@ -60,7 +63,7 @@ class TrainCommand : public engine::TrainLoopObserver {
 
   StatusOr<std::unique_ptr<models::ModelWriter>> CreateModelWriter() const;
   Status WriteModel();
-  engine::TrainLoopOptions LoopOptions() const;
+  engine::TrainLoopOptions LoopOptions();
   at::ScalarType dtype() const { return precision::MakeDtypePolicy(config_).parameter; }
 
   const config::TrainJob& job_;
@@ -77,6 +80,7 @@ class TrainCommand : public engine::TrainLoopObserver {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<data::Loader> loader_;
   std::vector<checkpoint::Stateful*> parts_;
+  checkpoint::Lineage lineage_;
   std::int64_t total_steps_ = 0;
   std::optional<int> exit_code_of_cause_;  // of a failure that has a status other than its phase's
 };
@@ -213,16 +217,17 @@ Status TrainCommand::OpenData() {
 
 Status TrainCommand::Resume() {
   if (job_.resume_from.empty()) return OkStatus();
-  return checkpoint::LoadCheckpoint(job_.resume_from, parts_, *world_);
+  return checkpoint::LoadCheckpoint(job_.resume_from, parts_, *world_, &lineage_);
 }
 
-engine::TrainLoopOptions TrainCommand::LoopOptions() const {
+engine::TrainLoopOptions TrainCommand::LoopOptions() {
   return {.total_steps = total_steps_,
           .save_every = job_.save_every,
           .checkpoint_root = job_.checkpoint_dir,
           .written_by = {{"program", std::string("dsrank ") + DS_VERSION},
                          {"world_size", identity_.world_size},
                          {"zero_stage", config_.zero_optimization.stage}},
+          .lineage = &lineage_,
           .seed = job_.seed};
 }
 
@@ -279,9 +284,11 @@ Status TrainCommand::ExportModel() {
   if (written.ok() || is_saved || job_.checkpoint_dir.empty()) return written;
   const std::int64_t step = engine_->finished_steps();
   const engine::TrainLoopOptions options = LoopOptions();
-  const auto path = checkpoint::SaveCheckpoint(
-      {.root = options.checkpoint_root, .step = step, .written_by = options.written_by}, parts_,
-      *world_);
+  const auto path = checkpoint::SaveCheckpoint({.root = options.checkpoint_root,
+                                                .step = step,
+                                                .written_by = options.written_by,
+                                                .lineage = options.lineage},
+                                               parts_, *world_);
   if (!path.ok()) return written;
   OnCheckpoint(step, *path);
   return written.WithContext("the model is kept in " + path->string());

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/checkpoint/format/catalog.h"
+#include "runtime/checkpoint/format/manifest.h"
 #include "runtime/checkpoint/format/verify.h"
 #include "tests/ranks/flat_part.h"
 #include "tests/support/program.h"
@@ -71,6 +72,29 @@ TEST(CheckpointRanks, ReplicatedStateIsWrittenOnce) {
   Save(folder.path(), 2, {Holding::kReplicated, 4}, 0);
   EXPECT_EQ(VerifyCheckpoint(folder.path() / "step-1").value().data_bytes,
             VerifyCheckpoint(folder.path() / "step-2").value().data_bytes);
+}
+
+TEST(CheckpointRanks, ASaveTellsWhatItComesFrom) {
+  const TemporaryFolder folder;
+  RunRanks(2, [&](comm::Communicator& comm) {
+    FlatPart part(kSpecs, Holding::kFlatShards, comm.rank(), comm.size());
+    part.Fill(1);
+    Stateful* const parts[] = {&part};
+    Lineage first;
+    for (const int step : {10, 20}) {
+      EXPECT_TRUE(
+          SaveCheckpoint({.root = folder.path(), .step = step, .lineage = &first}, parts, comm)
+              .ok());
+    }
+    Lineage second{.generation = 2, .past = {}};
+    EXPECT_TRUE(LoadCheckpoint(folder.path() / "step-10", parts, comm, &second).ok());
+    EXPECT_TRUE(
+        SaveCheckpoint({.root = folder.path(), .step = 15, .lineage = &second}, parts, comm).ok());
+    EXPECT_EQ(second, (Lineage{2, {{0, 10}, {2, 15}}}));
+  });
+  EXPECT_EQ(ReadManifest(folder.path() / "step-10").value().lineage, (Lineage{0, {}}));
+  EXPECT_EQ(ReadManifest(folder.path() / "step-20").value().lineage, (Lineage{0, {{0, 10}}}));
+  EXPECT_EQ(ReadManifest(folder.path() / "step-15").value().lineage, (Lineage{2, {{0, 10}}}));
 }
 
 TEST(CheckpointRanks, ASecondSaveOfTheSameStepReplacesTheFirst) {

@@ -35,9 +35,11 @@ struct NewestCheckpoint {
   std::vector<SkippedCheckpoint> skipped;  // damaged ones that would have been preferred
 };
 
-// Picks the one named by `latest` when it verifies, else the good one with the highest step.
-// `latest` comes first because a job that was sent back to an earlier step leaves higher steps of
-// the run it left behind. Finding none is not an error: an empty result says why each was skipped.
+// Picks the newest good one of the job's living line (lineage.h): of the head, which `latest` names
+// or a checkpoint right behind it is, and what the head comes from. What a job left behind when it
+// was sent back is never picked, however high its step. Without a `latest`, the head is the highest
+// step of the newest generation. Finding none is not an error: an empty result says why each was
+// skipped.
 StatusOr<NewestCheckpoint> FindNewestGood(const std::filesystem::path& root);
 
 }  // namespace ds::checkpoint

@@ -10,6 +10,7 @@
 
 #include "runtime/base/files.h"
 #include "runtime/checkpoint/format/file_names.h"
+#include "runtime/checkpoint/format/latest.h"
 
 namespace ds::checkpoint {
 namespace {
@@ -85,14 +86,10 @@ Status CheckFiles(const fs::path& directory, const Manifest& manifest) {
   return OkStatus();
 }
 
-// A small text file that is whole and on the storage, or not there.
-Status WriteText(const fs::path& path, std::string_view text, FileSystem& system) {
-  constexpr unsigned kMode = 0644;
-  return WriteFileAtomically(path, text, kMode, Durability::kDurable, system);
-}
-
 Status WriteManifest(const fs::path& directory, const Manifest& manifest, FileSystem& system) {
-  DS_RETURN_IF_ERROR(WriteText(directory / kManifestFile, SerializeManifest(manifest), system));
+  constexpr unsigned kMode = 0644;
+  DS_RETURN_IF_ERROR(WriteFileAtomically(directory / kManifestFile, SerializeManifest(manifest),
+                                         kMode, Durability::kDurable, system));
   DS_ASSIGN_OR_RETURN(const Manifest read_back, ReadManifest(directory));
   if (read_back == manifest) return OkStatus();
   return DataLossError(
@@ -151,7 +148,10 @@ StatusOr<fs::path> CommitCheckpoint(const fs::path& root, const Manifest& manife
   DS_RETURN_IF_ERROR(CheckFiles(unfinished, manifest));
   DS_RETURN_IF_ERROR(WriteManifest(unfinished, manifest, system));
   DS_RETURN_IF_ERROR(TakeName(unfinished, root / name, system));
-  DS_RETURN_IF_ERROR(WriteText(root / kLatestFile, name + "\n", system));
+  const Latest latest{.step = manifest.step,
+                      .generation = manifest.lineage ? manifest.lineage->generation : 0,
+                      .lineage = manifest.lineage};
+  DS_RETURN_IF_ERROR(WriteLatest(root, latest, system));
   return root / name;
 }
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/checkpoint/format/lineage.h"
 #include "runtime/checkpoint/format/regions.h"
 
 namespace ds::checkpoint {
@@ -44,6 +45,7 @@ struct Manifest {
   std::vector<StoredTensor> tensors;                     // names are unique
   nlohmann::json state = nlohmann::json::object();       // by Stateful::state_name()
   nlohmann::json written_by = nlohmann::json::object();  // informational
+  std::optional<Lineage> lineage;                        // nothing: UntoldLineage()
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
 

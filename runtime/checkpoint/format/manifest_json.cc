@@ -178,6 +178,9 @@ StatusOr<Manifest> FromJson(const nlohmann::json& json) {
   DS_ASSIGN_OR_RETURN(const nlohmann::json* written_by, GetField(json, "written_by"));
   if (!written_by->is_object()) return BadField("written_by", "an object");
   manifest.written_by = *written_by;
+  if (const auto lineage = json.find("lineage"); lineage != json.end()) {
+    DS_ASSIGN_OR_RETURN(manifest.lineage, LineageFromJson(*lineage));
+  }
   DS_ASSIGN_OR_RETURN(const nlohmann::json* tensors, GetField(json, "tensors"));
   DS_ASSIGN_OR_RETURN(manifest.tensors, TensorsFromJson(*tensors));
   DS_RETURN_IF_ERROR(CheckManifest(manifest));
@@ -204,11 +207,14 @@ StatusOr<std::vector<StoredTensor>> ParseTensors(std::string_view text) {
 }
 
 std::string SerializeManifest(const Manifest& manifest) {
+  const std::string lineage =
+      manifest.lineage ? fmt::format("\"lineage\":{},\n", LineageToJson(*manifest.lineage).dump())
+                       : "";
   std::string text = fmt::format(
-      "{{\"format\":\"{}\",\"version\":{},\"step\":{},\n\"written_by\":{},\n\"state\":{},\n"
+      "{{\"format\":\"{}\",\"version\":{},\"step\":{},\n{}\"written_by\":{},\n\"state\":{},\n"
       "\"tensors\":{},",
-      kFormatName, kFormatVersion, manifest.step, manifest.written_by.dump(), manifest.state.dump(),
-      SerializeTensors(manifest.tensors));
+      kFormatName, kFormatVersion, manifest.step, lineage, manifest.written_by.dump(),
+      manifest.state.dump(), SerializeTensors(manifest.tensors));
   const std::uint32_t crc = Crc32c(text);
   return text.append(kChecksumHead).append(ChecksumText(crc)).append(kChecksumTail);
 }

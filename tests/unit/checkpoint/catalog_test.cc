@@ -77,6 +77,83 @@ TEST_F(CatalogTest, AMissingOrStrangeLatestFallsBackToTheHighestStep) {
   EXPECT_EQ(Newest().found->step, 20);
 }
 
+// A run of ten to thirty steps that is sent back to step 10 and saves step 20 again.
+class SentBackTest : public CatalogTest {
+ protected:
+  void SetUp() override {
+    Lineage first;
+    for (const int step : {10, 20, 30}) CommitSample(folder_.path(), step, &first);
+    lineage_ = ResumeSample(folder_.path(), 10, /*generation=*/1);
+  }
+  Lineage lineage_;
+};
+
+TEST_F(SentBackTest, GoesOnFromWhereItWasSentUntilItSaves) {
+  EXPECT_EQ(Newest().found->step, 10);
+  CommitSample(folder_.path(), 15, &lineage_);
+  EXPECT_EQ(Newest().found->step, 15);
+}
+
+TEST_F(SentBackTest, NeverTakesWhatItHasAbandoned) {
+  CommitSample(folder_.path(), 20, &lineage_);
+  EXPECT_EQ(Newest().found->step, 20);
+  FlipBit(folder_.path() / "step-20/rank-00000.bin", 0);
+  EXPECT_EQ(Newest().found->step, 10);
+  EXPECT_THAT(Newest().skipped, SizeIs(1));
+  FlipBit(folder_.path() / "step-20" / kManifestFile, 60);
+  EXPECT_EQ(Newest().found->step, 10) << "latest knows the line of a head that tells nothing";
+  fs::remove_all(folder_.path() / "step-20");
+  EXPECT_EQ(Newest().found->step, 10);
+  fs::remove_all(folder_.path() / "step-10");
+  EXPECT_FALSE(Newest().found.has_value()) << "step-30 is another future";
+}
+
+TEST_F(SentBackTest, WithoutLatestTheNewestGenerationCounts) {
+  CommitSample(folder_.path(), 20, &lineage_);
+  fs::remove(folder_.path() / kLatestFile);
+  EXPECT_EQ(Newest().found->step, 20);
+}
+
+TEST_F(SentBackTest, ALineSurvivesTheRemovalOfOldCheckpoints) {
+  for (const int step : {20, 40}) CommitSample(folder_.path(), step, &lineage_);
+  Lineage second = ResumeSample(folder_.path(), 40, /*generation=*/2);
+  CommitSample(folder_.path(), 50, &second);
+  fs::remove_all(folder_.path() / "step-40");
+  FlipBit(folder_.path() / "step-50/rank-00000.bin", 0);
+  EXPECT_EQ(Newest().found->step, 20);
+}
+
+TEST_F(CatalogTest, ACheckpointThatLatestMissedIsTheHead) {
+  Lineage lineage;
+  CommitSample(folder_.path(), 10, &lineage);
+  const std::string latest = Slurp(folder_.path() / kLatestFile);
+  for (const int step : {20, 30}) CommitSample(folder_.path(), step, &lineage);
+  WriteLatest(latest);
+  EXPECT_EQ(Newest().found->step, 30);
+  ResumeSample(folder_.path(), 10, /*generation=*/1);
+  EXPECT_EQ(Newest().found->step, 10) << "the job was sent back on purpose";
+}
+
+TEST_F(CatalogTest, ARewindWithinAGenerationAbandonsWhatIsBehind) {
+  Lineage lineage;
+  CommitSample(folder_.path(), 10, &lineage);
+  const Lineage at_ten = lineage;
+  CommitSample(folder_.path(), 20, &lineage);
+  lineage = at_ten;
+  CommitSample(folder_.path(), 15, &lineage);
+  EXPECT_EQ(Newest().found->step, 15);
+}
+
+TEST_F(CatalogTest, CheckpointsThatTellNoLineAreOneLineBySteps) {
+  for (const int step : {10, 20}) CommitSample(folder_.path(), step);
+  Lineage lineage = ResumeSample(folder_.path(), 20, /*generation=*/5);
+  EXPECT_EQ(lineage, (Lineage{5, {{0, 20}}}));
+  CommitSample(folder_.path(), 30, &lineage);
+  FlipBit(folder_.path() / "step-30/rank-00000.bin", 0);
+  FlipBit(folder_.path() / "step-20/rank-00000.bin", 0);
+  EXPECT_EQ(Newest().found->step, 10);
+}
+
 TEST_F(CatalogTest, NothingGoodIsAnEmptyResult) {
   EXPECT_FALSE(Newest().found.has_value());
   fs::create_directory(folder_.path() / "step-5");

@@ -21,6 +21,7 @@ Manifest Sample() {
   manifest.written_by = {{"program", "dsrun 0.1.0"}, {"world_size", 2}};
   manifest.state = {{"engine", {{"lr", 0.1}, {"loss_scale", 65536.0}}},
                     {"data", {{"sample", 12345678901}}}};
+  manifest.lineage = {3, {{0, 10}, {3, 15}}};
   StoredTensor weight{"h.0.weight", "float32", {2, 3}, {}};
   weight.shards.push_back({Region{std::nullopt, 0, 4}, "rank-00000.bin", 0, 16, 0xDEADBEEF});
   weight.shards.push_back({Region{std::nullopt, 4, 2}, "rank-00001.bin", 4096, 8, 1});
@@ -65,6 +66,12 @@ TEST(Manifest, EveryFlippedBitAndEveryCutIsNoticed) {
   }
 }
 
+TEST(Manifest, AnOlderOneTellsNoLineage) {
+  Json json = SampleJson();
+  json.erase("lineage");
+  EXPECT_EQ(ParseManifest(WithTrailer(json)).value().lineage, std::nullopt);
+}
+
 TEST(Manifest, RefusesAnotherVersionByName) {
   Json json = SampleJson();
   json["version"] = 2;
@@ -87,6 +94,7 @@ TEST(Manifest, RefusesHostileNumbersAndNames) {
       {"fraction", [](Json& j) { j["step"] = 1.5; }, "'step'"},
       {"huge", [](Json& j) { j["step"] = UINT64_MAX; }, "'step'"},
       {"state", [](Json& j) { j["state"] = 3; }, "'state'"},
+      {"lineage", [](Json& j) { j["lineage"]["past"][1][0] = 0; }, "'lineage'"},
       {"tensors", [](Json& j) { j["tensors"] = Json::object(); }, "'tensors'"},
       {"tensor", [](Json& j) { j["tensors"][0] = 5; }, "object"},
       {"twice", [](Json& j) { j["tensors"][1] = j["tensors"][0]; }, "'h.0.weight' is listed twice"},

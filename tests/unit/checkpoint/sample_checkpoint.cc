@@ -9,6 +9,7 @@
 
 #include "runtime/checkpoint/format/commit.h"
 #include "runtime/checkpoint/format/file_names.h"
+#include "runtime/checkpoint/format/latest.h"
 #include "runtime/checkpoint/format/shard_file.h"
 
 namespace ds::checkpoint {
@@ -47,20 +48,31 @@ StatusOr<Manifest> WriteSampleFiles(const fs::path& directory, std::int64_t step
   return manifest;
 }
 
-StatusOr<fs::path> TryCommitSample(const fs::path& root, std::int64_t step, FileSystem& system) {
+StatusOr<fs::path> TryCommitSample(const fs::path& root, std::int64_t step, FileSystem& system,
+                                   Lineage* lineage) {
   DS_RETURN_IF_ERROR(BeginCheckpoint(root, step, system));
-  const StatusOr<Manifest> manifest =
-      WriteSampleFiles(UnfinishedDirectory(root, step), step, system);
+  StatusOr<Manifest> manifest = WriteSampleFiles(UnfinishedDirectory(root, step), step, system);
+  if (manifest.ok() && lineage != nullptr) manifest->lineage = *lineage;
   StatusOr<fs::path> committed =
       manifest.ok() ? CommitCheckpoint(root, *manifest, system) : manifest.status();
   if (!committed.ok()) AbandonCheckpoint(root, step, system);
+  if (committed.ok() && lineage != nullptr) {
+    *lineage = ContinueLineage(*lineage, step, lineage->generation);
+  }
   return committed;
 }
 
-fs::path CommitSample(const fs::path& root, std::int64_t step) {
-  StatusOr<fs::path> directory = TryCommitSample(root, step, FileSystem::System());
+fs::path CommitSample(const fs::path& root, std::int64_t step, Lineage* lineage) {
+  StatusOr<fs::path> directory = TryCommitSample(root, step, FileSystem::System(), lineage);
   EXPECT_TRUE(directory.ok()) << directory.status().message();
   return directory.value();
+}
+
+Lineage ResumeSample(const fs::path& root, std::int64_t step, std::int64_t generation) {
+  const fs::path directory = root / StepDirectoryName(step);
+  EXPECT_TRUE(TakeOver(directory, generation).ok());
+  const Manifest manifest = ReadManifest(directory).value();
+  return ContinueLineage(manifest.lineage.value_or(UntoldLineage(step)), step, generation);
 }
 
 void FlipBit(const fs::path& file, std::uint64_t offset) {

@@ -17,12 +17,18 @@ namespace ds::checkpoint {
 StatusOr<Manifest> WriteSampleFiles(const std::filesystem::path& directory, std::int64_t step,
                                     FileSystem& system = FileSystem::System());
 
-// Begins, writes and commits the sample as root/step-N; abandons it on an error.
+// Begins, writes and commits the sample as root/step-N; abandons it on an error. Extends `lineage`
+// when there is one.
 StatusOr<std::filesystem::path> TryCommitSample(const std::filesystem::path& root,
-                                                std::int64_t step, FileSystem& system);
+                                                std::int64_t step, FileSystem& system,
+                                                Lineage* lineage = nullptr);
 
 // The same where nothing can fail.
-std::filesystem::path CommitSample(const std::filesystem::path& root, std::int64_t step);
+std::filesystem::path CommitSample(const std::filesystem::path& root, std::int64_t step,
+                                   Lineage* lineage = nullptr);
+
+// Makes root/step-N the head of the line, as a resume does; the lineage of what follows.
+Lineage ResumeSample(const std::filesystem::path& root, std::int64_t step, std::int64_t generation);
 
 // Inverts one bit of the byte at `offset`.
 void FlipBit(const std::filesystem::path& file, std::uint64_t offset);

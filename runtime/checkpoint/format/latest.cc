@@ -1,0 +1,61 @@
+#include "runtime/checkpoint/format/latest.h"
+
+#include <fmt/format.h>
+
+#include "runtime/base/files.h"
+#include "runtime/checkpoint/format/file_names.h"
+#include "runtime/checkpoint/format/manifest.h"
+
+namespace ds::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMaxLatestBytes = std::uint64_t{1} << 20;
+
+}  // namespace
+
+std::string SerializeLatest(const Latest& latest) {
+  std::string text = StepDirectoryName(latest.step) + "\n";
+  if (!latest.lineage && latest.generation == 0) return text;
+  nlohmann::json json = {{"may_save", latest.generation}};
+  if (latest.lineage) json["lineage"] = LineageToJson(*latest.lineage);
+  return text + json.dump() + "\n";
+}
+
+std::optional<Latest> ParseLatest(std::string_view text) {
+  const std::size_t end = text.find('\n');
+  const auto step = StepOfDirectoryName(text.substr(0, end));
+  if (!step) return std::nullopt;
+  Latest latest{.step = *step, .generation = 0, .lineage = std::nullopt};
+  if (end == std::string_view::npos) return latest;
+  const auto json = nlohmann::json::parse(text.substr(end), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return latest;
+  const auto generation = json.find("may_save");
+  if (generation != json.end() && generation->is_number_unsigned()) {
+    latest.generation = generation->get<std::int64_t>();
+  }
+  if (const auto told = json.find("lineage"); told != json.end()) {
+    if (auto lineage = LineageFromJson(*told); lineage.ok()) latest.lineage = *std::move(lineage);
+  }
+  return latest;
+}
+
+std::optional<Latest> ReadLatest(const fs::path& root) {
+  const StatusOr<std::string> text = ReadFile(root / kLatestFile, kMaxLatestBytes);
+  return text.ok() ? ParseLatest(*text) : std::nullopt;
+}
+
+Status WriteLatest(const fs::path& root, const Latest& latest, FileSystem& system) {
+  constexpr unsigned kMode = 0644;
+  return WriteFileAtomically(root / kLatestFile, SerializeLatest(latest), kMode,
+                             Durability::kDurable, system);
+}
+
+Status TakeOver(const fs::path& directory, std::int64_t generation, FileSystem& system) {
+  DS_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(directory));
+  const Latest latest{.step = manifest.step, .generation = generation, .lineage = manifest.lineage};
+  return WriteLatest(directory.parent_path(), latest, system);
+}
+
+}  // namespace ds::checkpoint

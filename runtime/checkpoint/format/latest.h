@@ -1,0 +1,43 @@
+#pragma once
+
+// Latest: the text file of a checkpoint folder that names the head of the job's living line, and
+// the generation that may save there.
+//
+// Its first line is the head's name, "step-20", which is all that older versions wrote and read.
+// The second is JSON: the head's lineage, so that the line is known when the head is damaged.
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/file_system.h"
+#include "runtime/base/status.h"
+#include "runtime/checkpoint/format/lineage.h"
+
+namespace ds::checkpoint {
+
+struct Latest {
+  std::int64_t step = 0;
+  std::int64_t generation = 0;     // of the ranks that may save; those of an older one may not
+  std::optional<Lineage> lineage;  // nothing when the head does not tell
+  friend bool operator==(const Latest&, const Latest&) = default;
+};
+
+std::string SerializeLatest(const Latest& latest);
+
+// Nothing when the text names no checkpoint. A second line that cannot be read counts as missing.
+std::optional<Latest> ParseLatest(std::string_view text);
+
+// Nothing when there is no such file, or it names no checkpoint.
+std::optional<Latest> ReadLatest(const std::filesystem::path& root);
+
+Status WriteLatest(const std::filesystem::path& root, const Latest& latest, FileSystem& system);
+
+// Makes the good checkpoint `directory` the head of the living line and lets `generation` save
+// behind it: called before ranks go on from it. What the line had behind it is abandoned.
+Status TakeOver(const std::filesystem::path& directory, std::int64_t generation,
+                FileSystem& system = FileSystem::System());
+
+}  // namespace ds::checkpoint

@@ -1,0 +1,47 @@
+#pragma once
+
+// Lineage: the checkpoints that a checkpoint comes from.
+//
+// A job that is sent back to an earlier checkpoint leaves the ones behind it to another future. The
+// line of a checkpoint tells those from its own past, whatever was deleted or damaged since. Every
+// start of a job's ranks is a generation; a line holds, of each generation it went through, the
+// last checkpoint, and with it the earlier ones of that generation.
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/status.h"
+
+namespace ds::checkpoint {
+
+// Names one checkpoint of a job: two of one step are of different generations.
+struct CheckpointId {
+  std::int64_t generation = 0;
+  std::int64_t step = 0;
+  friend bool operator==(const CheckpointId&, const CheckpointId&) = default;
+};
+
+struct Lineage {
+  std::int64_t generation = 0;     // that writes, or has written
+  std::vector<CheckpointId> past;  // ascending generations; the last one is the parent
+  friend bool operator==(const Lineage&, const Lineage&) = default;
+};
+
+// The lineage of a checkpoint that does not tell: generation 0, and every lower step of it is its
+// past.
+Lineage UntoldLineage(std::int64_t step);
+
+// True when a checkpoint of this lineage comes from `id`.
+bool ComesFrom(const Lineage& lineage, const CheckpointId& id);
+
+// The lineage of what `generation` writes after the checkpoint `parent` of step `step`. A
+// generation lower than the parent's counts as the parent's.
+Lineage ContinueLineage(const Lineage& parent, std::int64_t step, std::int64_t generation);
+
+// {"generation": 3, "past": [[0, 10], [3, 20]]}
+nlohmann::json LineageToJson(const Lineage& lineage);
+StatusOr<Lineage> LineageFromJson(const nlohmann::json& json);
+
+}  // namespace ds::checkpoint
