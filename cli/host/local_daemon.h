@@ -32,7 +32,7 @@ struct LocalDaemonOptions {
   std::chrono::milliseconds start_timeout{10'000};
 };
 
-class LocalDaemon : public HostDaemon {
+class LocalDaemon final : public HostDaemon {
  public:
   // Returns when the daemon takes calls. kNotFound when there is no dsrund, kUnavailable when it
   // ended instead (it has said why on stderr).

@@ -250,7 +250,9 @@ int UseLink(const Arguments&) {
 
 // break-link: speaks the link wrongly, then ends well
 int BreakLink(const Arguments&) {
-  Say("who needs a protocol\n", std::atoi(std::getenv(kRankLinkVariable)));
+  const char* const link = std::getenv(kRankLinkVariable);
+  if (link == nullptr) return 97;
+  Say("who needs a protocol\n", std::atoi(link));
   return 0;
 }
 
