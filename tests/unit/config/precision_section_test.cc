@@ -106,7 +106,7 @@ TEST(PrecisionRules, LossScaleStaysPositive) {
   EXPECT_THAT(PrecisionErrors(R"("fp16": {"enabled": true, "loss_scale_window": 0})"),
               ElementsAre(HasSubstr("must be at least 1")));
   EXPECT_THAT(PrecisionErrors(R"("fp16": {"enabled": true, "loss_scale": -1})"),
-              ElementsAre(HasSubstr("must be at least 0")));
+              ElementsAre(HasSubstr("must be between 0 and")));
   for (const char* key : {"loss_scale", "min_loss_scale"}) {
     const std::string scale = R"("fp16": {"enabled": true, ")" + std::string(key) + "\": ";
     EXPECT_THAT(PrecisionErrors(scale + "1e39}"),

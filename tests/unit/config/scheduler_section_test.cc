@@ -84,7 +84,7 @@ TEST(SchedulerRules, ScheduleTakesItsParams) {
                            .errors),
               ElementsAre(HasSubstr("total_num_steps is no parameter of WarmupLR")));
   EXPECT_THAT(SchedulerErrors(R"({"type": "StepLR", "params": {"step_size": 0}})"),
-              ElementsAre(HasSubstr("must be at least 1")));
+              ElementsAre(HasSubstr("must be between 1 and")));
   EXPECT_THAT(SchedulerErrors(R"({"type": "StepLR", "params": {"step_size": 3, "last_epoch": 2}})"),
               ElementsAre(HasSubstr("comes from the checkpoint")));
   EXPECT_TRUE(
