@@ -17,7 +17,9 @@
 namespace ds::checkpoint {
 namespace {
 
-using Json = nlohmann::ordered_json;
+// Its objects are searched in logarithmic time, which an ordered_json's are not: a header may name
+// a million tensors.
+using Json = nlohmann::json;
 
 constexpr std::uint64_t kLengthBytes = 8;
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // as the reference implementation
@@ -33,21 +35,46 @@ Status Malformed(const std::string& what) {
   return DataLossError("not a valid safetensors header: " + what);
 }
 
-// The whole JSON text; a name repeated on the top level is refused.
-StatusOr<Json> ParseJson(std::string_view text) {
-  std::set<std::string> names;
-  std::string repeated;
-  const auto callback = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (event == Json::parse_event_t::key && depth == 1) {
-      if (!names.insert(parsed.get<std::string>()).second) repeated = parsed.get<std::string>();
-    }
+// Finds a name that the top level has twice, which a parsed object does not show.
+class NameCheck : public nlohmann::json_sax<Json> {
+ public:
+  const std::string& repeated() const { return repeated_; }
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(std::size_t) override { return ++depth_ > 0; }
+  bool key(string_t& name) override {
+    if (depth_ == 1 && !names_.insert(name).second) repeated_ = name;
     return true;
-  };
-  const Json json = Json::parse(text, callback, /*allow_exceptions=*/false);
+  }
+  bool end_object() override { return --depth_ >= 0; }
+  bool start_array(std::size_t) override { return ++depth_ > 0; }
+  bool end_array() override { return --depth_ >= 0; }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
+    return false;
+  }
+
+ private:
+  int depth_ = 0;
+  std::set<std::string> names_;
+  std::string repeated_;
+};
+
+// The whole JSON text; a name repeated on the top level is refused. Read twice: a parser with a
+// callback looks through all earlier tensors behind each one.
+StatusOr<Json> ParseJson(std::string_view text) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) return Malformed("it is not JSON");
   if (!json.is_object()) return Malformed("it is not a JSON object");
-  if (!repeated.empty()) return Malformed("tensor '" + repeated + "' is there twice");
-  return json;
+  NameCheck names;
+  Json::sax_parse(text, &names);
+  if (names.repeated().empty()) return json;
+  return Malformed("tensor '" + names.repeated() + "' is there twice");
 }
 
 bool IsCount(const Json& value) { return value.is_number_unsigned(); }
