@@ -83,11 +83,8 @@ StatusOr<std::map<std::string, SafetensorsEntry>> ReadSafetensorsHeader(int fd) 
   std::map<std::string, SafetensorsEntry> entries;
   for (auto& [name, tensor] : layout) {
     const auto dtype = DtypeOfSafetensorsName(tensor.dtype);
-    if (!dtype) {
-      return UnimplementedError("tensor '" + name + "': dtype " + tensor.dtype +
-                                " is not supported");
-    }
-    entries.emplace(name, SafetensorsEntry{.dtype = *dtype,
+    entries.emplace(name, SafetensorsEntry{.dtype = dtype.value_or(at::ScalarType::Undefined),
+                                           .dtype_name = std::move(tensor.dtype),
                                            .shape = std::move(tensor.shape),
                                            .offset = tensor.offset,
                                            .bytes = tensor.bytes});
@@ -114,6 +111,10 @@ Status SafetensorsFile::CheckReadable(const std::string& name, const at::Tensor&
   const auto found = entries_.find(name);
   if (found == entries_.end()) return NotFoundError(where + " is missing");
   const SafetensorsEntry& entry = found->second;
+  if (entry.dtype == at::ScalarType::Undefined) {
+    return UnimplementedError(where + " has dtype " + entry.dtype_name +
+                              ", which is not supported");
+  }
   if (out.sizes() != at::IntArrayRef(entry.shape)) {
     return InvalidArgumentError(where + " has shape " + ShapeText(entry.shape) + ", expected " +
                                 ShapeText(out.sizes()));
@@ -163,7 +164,9 @@ Status SafetensorsWriter::Start(const std::vector<SafetensorsDeclaration>& decla
   std::uint64_t offset = header.size();
   for (const SafetensorsDeclaration& declared : declarations) {
     DS_CHECK_MSG(!SafetensorsNameOfDtype(declared.dtype).empty(), "a dtype of safetensors");
-    const SafetensorsEntry entry{declared.dtype, declared.shape, offset, declared.Bytes()};
+    const SafetensorsEntry entry{declared.dtype,
+                                 std::string(SafetensorsNameOfDtype(declared.dtype)),
+                                 declared.shape, offset, declared.Bytes()};
     DS_CHECK_MSG(slots_.emplace(declared.name, Slot{entry}).second, "names are declared once");
     offset += entry.bytes;
   }

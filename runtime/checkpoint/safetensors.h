@@ -26,7 +26,8 @@
 namespace ds::checkpoint {
 
 struct SafetensorsEntry {
-  at::ScalarType dtype = at::kFloat;
+  at::ScalarType dtype = at::kFloat;  // Undefined for one that cannot be read here
+  std::string dtype_name;             // as the file spells it: "BF16"
   std::vector<std::int64_t> shape;
   std::uint64_t offset = 0;  // from the start of the file
   std::uint64_t bytes = 0;
@@ -43,7 +44,8 @@ class SafetensorsFile {
   const std::filesystem::path& path() const { return path_; }
 
   // OK when Read(name, out) would find the tensor with `out`'s shape, in its dtype or, both being
-  // floating-point, in another. Reads nothing and needs no memory behind `out`.
+  // floating-point, in another. Refuses one whose dtype cannot be read here. Reads nothing and
+  // needs no memory behind `out`.
   Status CheckReadable(const std::string& name, const at::Tensor& out) const;
 
   // Copies the tensor `name` into `out`, rounding when the floating-point dtypes differ.

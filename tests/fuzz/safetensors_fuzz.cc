@@ -1,5 +1,5 @@
 // Feeds arbitrary bytes to ParseSafetensorsLayout. What it accepts lies inside the file, one tensor
-// behind the other, each as long as its shape says.
+// behind the other, each long enough for its shape.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,11 +21,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   std::uint64_t total = 0;
+  constexpr std::uint64_t kBits = 8;  // an element of an unknown dtype has one at least
   for (const auto& [name, tensor] : *layout) {
     DS_CHECK(tensor.offset >= data_start && tensor.bytes <= data_bytes);
     DS_CHECK(tensor.offset + tensor.bytes <= data_start + data_bytes);
     DS_CHECK(tensor.Elements() >= 0);
-    DS_CHECK(static_cast<std::uint64_t>(tensor.Elements()) <= tensor.bytes);
+    DS_CHECK(static_cast<std::uint64_t>(tensor.Elements()) <= kBits * tensor.bytes);
     total += tensor.bytes;
   }
   DS_CHECK(total == data_bytes);

@@ -100,6 +100,15 @@ std::optional<std::uint64_t> BytesOf(const std::vector<std::int64_t>& shape, std
   return bytes;
 }
 
+// Elements of a dtype that is not in the table have at least one bit.
+bool FillsItsBytes(const SafetensorsTensor& tensor) {
+  if (const auto element_bytes = ElementBytes(tensor.dtype)) {
+    return BytesOf(tensor.shape, *element_bytes) == tensor.bytes;
+  }
+  const auto elements = BytesOf(tensor.shape, 1);
+  return elements && *elements / 8 + (*elements % 8 > 0 ? 1 : 0) <= tensor.bytes;
+}
+
 StatusOr<SafetensorsTensor> ParseTensor(const Json& json) {
   if (!json.is_object() || !IsListOfCounts(json, "shape") ||
       !IsListOfCounts(json, "data_offsets") || json["data_offsets"].size() != 2 ||
@@ -107,8 +116,6 @@ StatusOr<SafetensorsTensor> ParseTensor(const Json& json) {
     return Malformed("it needs dtype, shape and two data_offsets");
   }
   SafetensorsTensor tensor{.dtype = json["dtype"].get<std::string>()};
-  const auto element_bytes = ElementBytes(tensor.dtype);
-  if (!element_bytes) return UnimplementedError("dtype " + tensor.dtype + " is not supported");
   for (const Json& extent : json["shape"]) {
     if (extent.get<std::uint64_t>() > std::uint64_t{1} << 62) return Malformed("a huge shape");
     tensor.shape.push_back(extent.get<std::int64_t>());
@@ -117,7 +124,7 @@ StatusOr<SafetensorsTensor> ParseTensor(const Json& json) {
   const auto end = json["data_offsets"][1].get<std::uint64_t>();
   if (end < tensor.offset) return Malformed("data_offsets run backwards");
   tensor.bytes = end - tensor.offset;
-  if (BytesOf(tensor.shape, *element_bytes) != tensor.bytes) {
+  if (!FillsItsBytes(tensor)) {
     return Malformed("data_offsets span " + std::to_string(tensor.bytes) +
                      " bytes, which is not what dtype and shape need");
   }
@@ -150,7 +157,7 @@ Status CheckLayout(const SafetensorsLayout& entries, std::uint64_t data_bytes) {
 }  // namespace
 
 std::int64_t SafetensorsTensor::Elements() const {
-  std::int64_t elements = 1;  // the parser has made sure that they are fewer than bytes in a file
+  std::int64_t elements = 1;  // the parser has made sure that they are no more than bits in a file
   for (const std::int64_t extent : shape) elements *= extent;
   return elements;
 }

@@ -5,7 +5,8 @@
 //
 // Eight bytes of header length, a JSON header, then the tensors' bytes. Nothing in it is trusted:
 // lengths, offsets and shapes are checked against the file, and tensors must fill the data part
-// without gap or overlap. Torch-free, so that dsrun counts a model's parameters too.
+// without gap or overlap. A dtype that nobody here knows is no error: only who asks for such a
+// tensor needs to know it. Torch-free, so that dsrun counts a model's parameters too.
 
 #include <cstdint>
 #include <map>

@@ -125,11 +125,23 @@ TEST_F(SafetensorsTest, RefusesFilesThatAreNoneOrTruncated) {
   EXPECT_THAT(OpenError(), HasSubstr("not a safetensors file: 3 bytes long"));
   std::ofstream(path()) << "this is a text file, not a model";
   EXPECT_THAT(OpenError(), HasSubstr("truncated, or not a safetensors file"));
-  EXPECT_THAT(OpenError(R"({"a":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4]}})", 4),
-              HasSubstr("tensor 'a': dtype F8_E4M3 is not supported"));
   EXPECT_THAT(
       OpenError(R"({"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}})", 15),
       HasSubstr("the file is truncated: tensor 'a' needs data bytes up to 16, there are 15"));
+}
+
+TEST_F(SafetensorsTest, ATensorOfAnUnknownDtypeIsRefusedWhenItIsAskedFor) {
+  WriteRaw(R"({"a":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4]},
+               "b":{"dtype":"F4","shape":[16],"data_offsets":[4,12]},
+               "c":{"dtype":"U8","shape":[2],"data_offsets":[12,14]}})",
+           14);
+  const auto file = SafetensorsFile::Open(path());
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  at::Tensor bytes = at::empty({2}, at::kByte), four = at::empty({4}), sixteen = at::empty({16});
+  EXPECT_TRUE(file->Read("c", bytes).ok());
+  EXPECT_EQ(bytes[0].item<int>(), 1);
+  EXPECT_THAT(file->Read("a", four).message(), HasSubstr("'a' has dtype F8_E4M3, which is not"));
+  EXPECT_EQ(file->Read("b", sixteen).code(), StatusCode::kUnimplemented);
 }
 
 TEST_F(SafetensorsTest, AFileThatShrinksLaterIsAnError) {
