@@ -49,19 +49,24 @@ class Loader : public checkpoint::Stateful {
   std::int64_t samples_per_epoch() const { return sampler_.samples(); }
 
   // checkpoint::Stateful. State is the position and what it is a position in; it is free of the
-  // number of ranks and the micro-batch. LoadState refuses a position in other data or another
-  // order.
+  // number of ranks and the micro-batch. LoadState refuses a position in other data (by the number
+  // of samples and TokenSource::Fingerprint, which older checkpoints lack) or another order.
   std::string_view state_name() const override { return "data"; }
   void AddShards(std::vector<checkpoint::TensorShard>*) override {}
   nlohmann::json State() const override;
   Status LoadState(const nlohmann::json& state) override;
 
  private:
-  Loader(TokenSource source, const LoaderOptions& options, std::int64_t samples)
-      : source_(std::move(source)), options_(options), sampler_(samples, options.order) {}
+  Loader(TokenSource source, const LoaderOptions& options, std::int64_t samples,
+         std::uint32_t fingerprint)
+      : source_(std::move(source)),
+        fingerprint_(fingerprint),
+        options_(options),
+        sampler_(samples, options.order) {}
   Status CheckTokens(std::span<const std::int64_t> tokens, std::int64_t first) const;
 
   TokenSource source_;
+  std::uint32_t fingerprint_;
   LoaderOptions options_;
   Sampler sampler_;
   std::int64_t consumed_ = 0;  // samples that all ranks together have been handed

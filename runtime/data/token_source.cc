@@ -12,10 +12,14 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/files.h"
+#include "runtime/checkpoint/format/crc32c.h"
 
 namespace ds::data {
 namespace fs = std::filesystem;
 namespace {
+
+// So many tokens of both ends of a file go into the fingerprint.
+constexpr std::int64_t kEndTokens = 8192;
 
 // Beyond these a file is opened for every read.
 constexpr std::size_t kMaxOpenFiles = 128;
@@ -177,6 +181,20 @@ Status TokenSource::Read(std::int64_t first, std::span<std::int64_t> out) const 
     out = out.subspan(count);
   }
   return OkStatus();
+}
+
+StatusOr<std::uint32_t> TokenSource::Fingerprint() const {
+  std::uint32_t crc = 0;
+  std::vector<std::int64_t> tokens;
+  for (const File& file : files_) {
+    crc = checkpoint::ExtendCrc32c(crc, std::as_bytes(std::span(&file.count, 1)));
+    tokens.resize(static_cast<std::size_t>(std::min(file.count, kEndTokens)));
+    for (const std::int64_t from : {std::int64_t{0}, file.count - std::ssize(tokens)}) {
+      DS_RETURN_IF_ERROR(ReadTokens(file, from, tokens));
+      crc = checkpoint::ExtendCrc32c(crc, std::as_bytes(std::span(tokens)));
+    }
+  }
+  return crc;
 }
 
 Status TokenSource::ReadTokens(const File& file, std::int64_t from, std::span<std::int64_t> out) {

@@ -36,6 +36,11 @@ class TokenSource {
   // Fills `out` with the tokens from `first`. Requires first + out.size() <= size().
   Status Read(std::int64_t first, std::span<std::int64_t> out) const;
 
+  // A checksum of every file's length and of the tokens at both its ends: data that has changed
+  // since is told from the same data, wherever it lies. What changes in the middle of a file is not
+  // noticed.
+  StatusOr<std::uint32_t> Fingerprint() const;
+
   // "FILE, token 5 (byte 10)" for messages.
   std::string DescribePosition(std::int64_t position) const;
 

@@ -118,6 +118,19 @@ TEST_F(LoaderTest, RefusesAPositionInOtherDataOrNone) {
   EXPECT_EQ(loader->LoadState(negative).code(), StatusCode::kDataLoss);
 }
 
+TEST_F(LoaderTest, RefusesAPositionInOtherDataOfTheSameLength) {
+  const auto saved = Make(1000, Plain(2))->State();
+  std::vector<std::uint16_t> ids(1000, 7);
+  const auto other = Loader::Create(
+      TokenSource::Open({folder_.WriteTokens("b.bin", ids)}, TokenWidth::kUint16).value(),
+      Plain(2));
+  EXPECT_EQ(other.value()->LoadState(saved).code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(other.value()->LoadState(saved).message(), HasSubstr("tokens_crc32c"));
+  nlohmann::json of_an_older_version = saved;
+  of_an_older_version.erase("tokens_crc32c");
+  EXPECT_TRUE(other.value()->LoadState(of_an_older_version).ok());
+}
+
 TEST_F(LoaderTest, NamesFileAndOffsetOfATokenOutsideTheVocabulary) {
   LoaderOptions options = Plain(1);
   options.vocab_size = 6;  // the second sample holds 4..8

@@ -56,6 +56,24 @@ TEST(TokenSource, BinFilesHoldLittleEndianIds) {
               ElementsAre(7, 4'000'000'000));
 }
 
+TEST(TokenSource, TheFingerprintIsOfTheTokensAndOfWhereFilesEnd) {
+  ScratchFolder folder;
+  const auto fingerprint = [](const std::vector<std::string>& paths) {
+    return TokenSource::Open(paths, TokenWidth::kUint16)->Fingerprint().value();
+  };
+  const std::string text(30'000, 'x');
+  const std::uint32_t of_text = fingerprint({folder.Write("a.txt", text)});
+  EXPECT_EQ(fingerprint({folder.Write("elsewhere/b.txt", text)}), of_text);
+  for (const std::size_t changed : {std::size_t{0}, text.size() - 1}) {
+    std::string other = text;
+    other[changed] = 'y';
+    EXPECT_NE(fingerprint({folder.Write("c.txt", other)}), of_text) << changed;
+  }
+  EXPECT_NE(fingerprint({folder.Write("d1.txt", text.substr(0, 15'000)),
+                         folder.Write("d2.txt", text.substr(15'000))}),
+            of_text);
+}
+
 TEST(TokenSource, ReadsAcrossFilesAndNamesThePlace) {
   ScratchFolder folder;
   const std::string a = folder.WriteTokens<std::uint16_t>("a.bin", {0, 1, 2});
