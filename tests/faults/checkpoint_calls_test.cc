@@ -45,11 +45,15 @@ int AnswerAs(const Kind& kind, const FileCall& call) {
   return call.kind == FileCall::Kind::kSync ? kPretend : kAskTheSystem;
 }
 
-void CommitTenAndTwenty(const fs::path& root, FileSystem& system) {
+// Returns the lineage of what follows step 10.
+Lineage CommitTenAndTwenty(const fs::path& root, FileSystem& system) {
+  Lineage lineage, behind_ten;
   for (const int step : {10, 20}) {
-    const auto committed = TryCommitSample(root, step, system);
-    ASSERT_TRUE(committed.ok()) << committed.status().message();
+    const auto committed = TryCommitSample(root, step, system, &lineage);
+    EXPECT_TRUE(committed.ok()) << committed.status().message();
+    if (step == 10) behind_ten = lineage;
   }
+  return behind_ten;
 }
 
 void ExpectGoodCheckpoints(const fs::path& root, std::int64_t at_least) {
@@ -75,16 +79,16 @@ bool SaveWithFault(const Kind& kind, const Fault& fault, int at) {
   const TemporaryFolder folder;
   const fs::path root = folder.path() / "checkpoints";
   ScriptedFileSystem sound([&](const FileCall& call) { return AnswerAs(kind, call); });
-  CommitTenAndTwenty(root, sound);
+  Lineage lineage = CommitTenAndTwenty(root, sound);
   ScriptedFileSystem faulty([&](const FileCall& call) {
     const bool hit = fault.lasts ? call.number >= at : call.number == at;
     return hit ? fault.error : AnswerAs(kind, call);
   });
-  const bool replaced = TryCommitSample(root, 20, faulty).ok();
-  const bool added = replaced && TryCommitSample(root, 30, faulty).ok();
+  const bool replaced = TryCommitSample(root, 20, faulty, &lineage).ok();
+  const bool added = replaced && TryCommitSample(root, 30, faulty, &lineage).ok();
   ExpectGoodCheckpoints(root, added ? 30 : 20);
 
-  const auto again = TryCommitSample(root, 30, sound);
+  const auto again = TryCommitSample(root, 30, sound, &lineage);
   EXPECT_TRUE(again.ok()) << again.status().message();
   ExpectGoodCheckpoints(root, 30);
   EXPECT_THAT(NamesIn(root),
@@ -117,6 +121,35 @@ INSTANTIATE_TEST_SUITE_P(FileSystems, CheckpointCalls,
                                            Kind{"NoLocks", true, false},
                                            Kind{"Neither", false, false}),
                          [](const auto& info) { return info.param.name; });
+
+// What fails behind the rename: the checkpoint is good, and the save says so.
+TEST(CheckpointCallsOnAFullDisk, ALatestThatCannotBeWrittenFailsNoSave) {
+  const TemporaryFolder folder;
+  Lineage lineage;
+  CommitSample(folder.path(), 10, &lineage);
+  ScriptedFileSystem full([&](const FileCall& call) {
+    const bool latest = fs::path(call.path).filename().string().starts_with("latest");
+    return latest && call.kind == FileCall::Kind::kWrite ? ENOSPC : kAskTheSystem;
+  });
+  const auto committed = TryCommitSample(folder.path(), 20, full, &lineage);
+  ASSERT_TRUE(committed.ok()) << committed.status().message();
+  EXPECT_EQ(FindNewestGood(folder.path()).value().found->step, 20);
+}
+
+TEST(CheckpointCallsOnAFailingDisk, AnOlderOneThatCannotBeRemovedFailsNoSave) {
+  for (const bool rename_flags : {true, false}) {
+    const TemporaryFolder folder;
+    const Kind kind{"", rename_flags, true};
+    CommitSample(folder.path(), 20);
+    ScriptedFileSystem failing([&](const FileCall& call) {
+      return call.kind == FileCall::Kind::kUnlink ? EIO : AnswerAs(kind, call);
+    });
+    EXPECT_TRUE(TryCommitSample(folder.path(), 20, failing).ok());
+    CommitSample(folder.path(), 30);
+    EXPECT_THAT(NamesIn(folder.path()),
+                ::testing::UnorderedElementsAre("latest", "step-20", "step-30"));
+  }
+}
 
 TEST(CheckpointCallsOnNfs, ASaveThatCannotTakeTheNameGivesTheOlderOneItsNameBack) {
   const TemporaryFolder folder;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/base/files.h"
+#include "runtime/base/log.h"
 #include "runtime/checkpoint/format/file_names.h"
 #include "runtime/checkpoint/format/latest.h"
 
@@ -96,6 +97,14 @@ Status WriteManifest(const fs::path& directory, const Manifest& manifest, FileSy
       fmt::format("{}: not what was written", (directory / kManifestFile).string()));
 }
 
+// Removes what a newer checkpoint has replaced. The newer one is good whether it works or not, and
+// the next save removes what is left.
+void RemoveReplaced(const fs::path& replaced, FileSystem& system) {
+  if (const Status removed = RemoveTree(replaced, system); !removed.ok()) {
+    LogWarning("an older checkpoint is left: " + removed.message());
+  }
+}
+
 // Puts `unfinished` in the place of `final` by renames without flags. A crash between two of them
 // leaves step-N.old without step-N, which whoever lists or saves next takes for step-N.
 Status ReplaceInSteps(const fs::path& unfinished, const fs::path& final, FileSystem& system) {
@@ -108,7 +117,8 @@ Status ReplaceInSteps(const fs::path& unfinished, const fs::path& final, FileSys
     return ErrnoError(-renamed, final.string());
   }
   DS_RETURN_IF_ERROR(SyncDirectory(final.parent_path(), system));
-  return RemoveTree(replaced, system);
+  RemoveReplaced(replaced, system);
+  return OkStatus();
 }
 
 // Gives `unfinished` the name `final`. When that is taken, the two change names in one move, where
@@ -122,7 +132,8 @@ Status TakeName(const fs::path& unfinished, const fs::path& final, FileSystem& s
   }
   if (exchanged != 0) return ErrnoError(-exchanged, final.string());
   DS_RETURN_IF_ERROR(SyncDirectory(final.parent_path(), system));
-  return RemoveTree(unfinished, system);
+  RemoveReplaced(unfinished, system);
+  return OkStatus();
 }
 
 }  // namespace
@@ -151,7 +162,11 @@ StatusOr<fs::path> CommitCheckpoint(const fs::path& root, const Manifest& manife
   const Latest latest{.step = manifest.step,
                       .generation = manifest.lineage ? manifest.lineage->generation : 0,
                       .lineage = manifest.lineage};
-  DS_RETURN_IF_ERROR(WriteLatest(root, latest, system));
+  const Status named = WriteLatest(root, latest, system);
+  if (!named.ok()) {
+    LogWarning(fmt::format("{} is complete, but '{}' does not name it: {}", (root / name).string(),
+                           kLatestFile, named.message()));
+  }
   return root / name;
 }
 

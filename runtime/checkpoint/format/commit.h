@@ -27,8 +27,9 @@ Status BeginCheckpoint(const std::filesystem::path& root, std::int64_t step,
 // Every shard file must be there and synced. Writes the manifest and reads it back, checks that
 // every shard lies within its file, renames to root/step-N, and names it in root/latest. An older
 // root/step-N is replaced in one move, or by way of root/step-N.old where renames have no flags.
-// Returns root/step-N. On an error there is the old step-N or
-// the whole new one, and latest is what it was.
+// Returns root/step-N. On an error there is the old step-N or the whole new one, and latest is what
+// it was. A latest that cannot be written is no error, but a warning in the log: the checkpoint is
+// good, and one that tells its lineage is found by its parent.
 StatusOr<std::filesystem::path> CommitCheckpoint(const std::filesystem::path& root,
                                                  const Manifest& manifest,
                                                  FileSystem& system = FileSystem::System());
