@@ -44,6 +44,21 @@ Status EndReplacement(const fs::path& replaced, FileSystem& system) {
   return RenameDurably(replaced, final, system);
 }
 
+// Makes the names of `root` and of the folders above it durable: a checkpoint in a folder whose
+// name a crash takes away is lost. Whoever made those folders need not have synced them.
+Status SyncWayTo(const fs::path& root, FileSystem& system) {
+  std::error_code error;
+  fs::path folder = fs::canonical(root, error);
+  if (error) return ErrnoError(error.value(), root.string());
+  while (folder.has_relative_path()) {
+    folder = folder.parent_path();
+    const Status synced = SyncDirectory(folder, system);
+    // Nobody makes folders where he may not look.
+    if (!synced.ok() && synced.code() != StatusCode::kPermissionDenied) return synced;
+  }
+  return OkStatus();
+}
+
 // Cleans up behind crashes.
 Status Recover(const fs::path& root, FileSystem& system) {
   constexpr std::string_view kLatest = kLatestFile;
@@ -144,6 +159,8 @@ fs::path UnfinishedDirectory(const fs::path& root, std::int64_t step) {
 
 Status BeginCheckpoint(const fs::path& root, std::int64_t step, FileSystem& system) {
   DS_RETURN_IF_ERROR(MakeDirectories(root));
+  std::error_code ignored;
+  if (!fs::exists(root / kLatestFile, ignored)) DS_RETURN_IF_ERROR(SyncWayTo(root, system));
   DS_RETURN_IF_ERROR(Recover(root, system));
   const fs::path unfinished = UnfinishedDirectory(root, step);
   const int made = system.MakeDirectory(unfinished);

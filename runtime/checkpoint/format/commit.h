@@ -18,7 +18,8 @@ namespace ds::checkpoint {
 // root/step-N.tmp, where the ranks put their files.
 std::filesystem::path UnfinishedDirectory(const std::filesystem::path& root, std::int64_t step);
 
-// Creates root and an empty root/step-N.tmp. Before, it cleans up behind a crash: unfinished
+// Creates root and an empty root/step-N.tmp; a root without latest has its name, and those of the
+// folders above it, synced. Before, it cleans up behind a crash: unfinished
 // checkpoints go, since they may fill the disk and nothing will ever finish them, and a step-N.old
 // without a step-N gets its name back.
 Status BeginCheckpoint(const std::filesystem::path& root, std::int64_t step,

@@ -3,16 +3,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "runtime/checkpoint/format/file_names.h"
 #include "runtime/checkpoint/format/shard_file.h"
 #include "runtime/checkpoint/format/verify.h"
 #include "tests/support/program.h"
+#include "tests/support/scripted_file_system.h"
 #include "tests/unit/checkpoint/sample_checkpoint.h"
 
 namespace ds::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
+using ds::testing::FileCall;
+using ds::testing::kAskTheSystem;
+using ds::testing::ScriptedFileSystem;
 using ds::testing::TemporaryFolder;
 using ::testing::HasSubstr;
 
@@ -59,6 +65,24 @@ TEST_F(CommitTest, BeginRemovesWhatCrashesLeft) {
   EXPECT_FALSE(Exists("step-20.tmp"));
   EXPECT_TRUE(Exists("step-30.tmp"));
   EXPECT_TRUE(Exists("step-10"));
+}
+
+TEST_F(CommitTest, TheFirstSaveMakesTheFoldersAboveDurable) {
+  std::set<std::string> synced;
+  ScriptedFileSystem recording([&](const FileCall& call) {
+    if (call.kind == FileCall::Kind::kSync) synced.insert(call.path);
+    return kAskTheSystem;
+  });
+  const fs::path above = fs::canonical(folder_.path());
+  // Somebody else has made some of them.
+  fs::create_directories(above / "runs/one");
+  ASSERT_TRUE(TryCommitSample(above / "runs/one/checkpoints", 10, recording).ok());
+  for (const fs::path& folder : {above, above / "runs", above / "runs/one"}) {
+    EXPECT_EQ(synced.count(folder), 1u) << folder;
+  }
+  synced.clear();
+  ASSERT_TRUE(TryCommitSample(above / "runs/one/checkpoints", 20, recording).ok());
+  EXPECT_EQ(synced.count(above / "runs"), 0u) << "once is enough";
 }
 
 TEST_F(CommitTest, AMissingOrShortFileKeepsTheOldState) {
