@@ -3,19 +3,15 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <unordered_map>
 
-#include "runtime/base/unique_fd.h"
 #include "runtime/checkpoint/checkpoint.h"
-#include "runtime/checkpoint/format/crc32c.h"
 #include "runtime/checkpoint/format/manifest.h"
+#include "runtime/checkpoint/format/shard_reader.h"
 #include "runtime/checkpoint/tensor_shard.h"
 #include "runtime/comm/agreement.h"
 
@@ -24,39 +20,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Status ReadAt(int fd, std::uint64_t offset, std::span<std::byte> into, const std::string& file) {
-  while (!into.empty()) {
-    const ssize_t got = ::pread(fd, into.data(), into.size(), static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return ErrnoError(errno, file);
-    if (got == 0) return DataLossError(fmt::format("{} is cut at byte {}", file, offset));
-    into = into.subspan(static_cast<std::size_t>(got));
-    offset += static_cast<std::uint64_t>(got);
-  }
-  return OkStatus();
-}
-
 // Reads the elements that `stored` has of the ones wanted into `target`, the wanted region's
 // memory. Returns how many those are.
 StatusOr<std::int64_t> ReadOverlap(const fs::path& directory, const StoredShard& stored,
                                    std::span<const Copy> copies, std::span<std::byte> target) {
   if (copies.empty()) return 0;
-  const fs::path path = directory / stored.file;
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.valid()) return ErrnoError(errno, path.string());
+  DS_ASSIGN_OR_RETURN(ShardReader reader, ShardReader::Open(directory, stored));
   const std::uint64_t item_size =
       stored.length / static_cast<std::uint64_t>(stored.region.flat_count);
   std::int64_t read = 0;
   for (const Copy& copy : copies) {
     const auto bytes = target.subspan(static_cast<std::uint64_t>(copy.target) * item_size,
                                       static_cast<std::uint64_t>(copy.count) * item_size);
-    const std::uint64_t offset =
-        stored.offset + static_cast<std::uint64_t>(copy.source) * item_size;
-    DS_RETURN_IF_ERROR(ReadAt(fd.get(), offset, bytes, path.string()));
-    const bool whole = copy.count == stored.region.flat_count;
-    if (whole && ExtendCrc32c(0, bytes) != stored.crc32c) {
-      return DataLossError(fmt::format("{} has a wrong checksum", path.string()));
-    }
+    DS_RETURN_IF_ERROR(reader.Read(static_cast<std::uint64_t>(copy.source) * item_size, bytes));
     read += copy.count;
   }
   return read;

@@ -41,6 +41,11 @@ Status CheckShard(const StoredTensor& tensor, const StoredShard& shard, std::uin
     return InvalidArgumentError(fmt::format("a shard of {} elements of {} has {} bytes",
                                             shard.region.flat_count, tensor.dtype, shard.length));
   }
+  const std::uint64_t chunks = (shard.length + kChunkBytes - 1) / kChunkBytes;
+  if (shard.crc32c.size() != 1 && shard.crc32c.size() != chunks) {
+    return InvalidArgumentError(
+        fmt::format("a shard of {} bytes has {} checksums", shard.length, shard.crc32c.size()));
+  }
   if (shard.offset > std::uint64_t{std::numeric_limits<std::int64_t>::max()} - shard.length) {
     return InvalidArgumentError(fmt::format("a shard's offset {} is too large", shard.offset));
   }

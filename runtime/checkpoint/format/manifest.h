@@ -21,14 +21,23 @@
 
 namespace ds::checkpoint {
 
-inline constexpr int kFormatVersion = 1;
+inline constexpr int kFormatVersion = 2;        // what is written
+inline constexpr int kOldestFormatVersion = 1;  // what is read, too
+
+// A checksum covers so many bytes of a shard, so that what is read in part is verified in part.
+inline constexpr std::uint64_t kChunkBytes = std::uint64_t{4} << 20;
 
 struct StoredShard {
   Region region;
   std::string file;  // plain name inside the checkpoint folder
   std::uint64_t offset = 0;
   std::uint64_t length = 0;  // bytes: elements times the dtype's size
-  std::uint32_t crc32c = 0;
+  // Of each chunk of kChunkBytes, counted from the shard's start; the last one may be shorter.
+  // Format 1 has one checksum over the whole shard, however long it is.
+  std::vector<std::uint32_t> crc32c;
+
+  // The bytes that one checksum covers, but for the last one.
+  std::uint64_t ChecksummedBytes() const { return crc32c.size() == 1 ? length : kChunkBytes; }
   friend bool operator==(const StoredShard&, const StoredShard&) = default;
 };
 

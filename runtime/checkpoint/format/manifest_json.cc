@@ -24,11 +24,17 @@ constexpr std::size_t kTrailerSize = kChecksumHead.size() + kChecksumDigits + kC
 
 std::string ChecksumText(std::uint32_t crc) { return fmt::format("{:08x}", crc); }
 
+std::string ChecksumsText(std::span<const std::uint32_t> crcs) {
+  std::string text;
+  for (const std::uint32_t crc : crcs) text += ChecksumText(crc);
+  return text;
+}
+
 nlohmann::json ShardToJson(const StoredShard& shard) {
   nlohmann::json json = {{"file", shard.file},
                          {"offset", shard.offset},
                          {"length", shard.length},
-                         {"crc32c", ChecksumText(shard.crc32c)},
+                         {"crc32c", ChecksumsText(shard.crc32c)},
                          {"start", shard.region.flat_start},
                          {"count", shard.region.flat_count}};
   if (shard.region.box) {
@@ -95,11 +101,18 @@ StatusOr<Shape> GetShape(const nlohmann::json& object, const char* key) {
   return shape;
 }
 
-StatusOr<std::uint32_t> ParseChecksum(std::string_view text) {
-  const std::optional<std::uint32_t> crc = ParseNumber<std::uint32_t>(text, 16);
-  // One spelling per value: eight lower-case digits.
-  if (!crc.has_value() || ChecksumText(*crc) != text) return BadField("crc32c", "8 hex digits");
-  return *crc;
+StatusOr<std::vector<std::uint32_t>> ParseChecksums(std::string_view text) {
+  std::vector<std::uint32_t> crcs;
+  for (std::size_t at = 0; at < text.size(); at += kChecksumDigits) {
+    const std::string_view digits = text.substr(at, kChecksumDigits);
+    const std::optional<std::uint32_t> crc = ParseNumber<std::uint32_t>(digits, 16);
+    // One spelling per value: eight lower-case digits.
+    if (!crc.has_value() || ChecksumText(*crc) != digits) {
+      return BadField("crc32c", "8 hex digits a chunk");
+    }
+    crcs.push_back(*crc);
+  }
+  return crcs;
 }
 
 StatusOr<StoredShard> ShardFromJson(const nlohmann::json& json) {
@@ -109,8 +122,8 @@ StatusOr<StoredShard> ShardFromJson(const nlohmann::json& json) {
   DS_ASSIGN_OR_RETURN(shard.length, GetUnsigned(json, "length"));
   DS_ASSIGN_OR_RETURN(shard.region.flat_start, GetInteger(json, "start"));
   DS_ASSIGN_OR_RETURN(shard.region.flat_count, GetInteger(json, "count"));
-  DS_ASSIGN_OR_RETURN(const std::string checksum, GetString(json, "crc32c"));
-  DS_ASSIGN_OR_RETURN(shard.crc32c, ParseChecksum(checksum));
+  DS_ASSIGN_OR_RETURN(const std::string checksums, GetString(json, "crc32c"));
+  DS_ASSIGN_OR_RETURN(shard.crc32c, ParseChecksums(checksums));
   if (const auto box_json = json.find("box"); box_json != json.end()) {
     Box box;
     DS_ASSIGN_OR_RETURN(box.offset, GetShape(*box_json, "offset"));
@@ -148,10 +161,10 @@ Status CheckHeader(const nlohmann::json& json) {
   DS_ASSIGN_OR_RETURN(const std::string format, GetString(json, "format"));
   if (format != kFormatName) return BadField("format", fmt::format("'{}'", kFormatName));
   DS_ASSIGN_OR_RETURN(const std::int64_t version, GetInteger(json, "version"));
-  if (version != kFormatVersion) {
-    return UnimplementedError(
-        fmt::format("format version {} was written by another dsrun; this one reads version {}",
-                    version, kFormatVersion));
+  if (version < kOldestFormatVersion || version > kFormatVersion) {
+    return UnimplementedError(fmt::format(
+        "format version {} was written by another dsrun; this one reads versions {} to {}", version,
+        kOldestFormatVersion, kFormatVersion));
   }
   return OkStatus();
 }

@@ -33,13 +33,16 @@ StatusOr<ShardFileWriter> ShardFileWriter::Create(const std::filesystem::path& p
 void ShardFileWriter::BeginShard() {
   shard_offset_ = (end_ + kShardAlignment - 1) / kShardAlignment * kShardAlignment;
   end_ = shard_offset_;
-  crc_ = 0;
+  crcs_.clear();
 }
 
 Status ShardFileWriter::Append(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const auto piece = bytes.first(std::min(bytes.size(), kPieceBytes));
-    crc_ = ExtendCrc32c(crc_, piece);
+    const std::uint64_t in_chunk = (end_ - shard_offset_) % kChunkBytes;
+    if (in_chunk == 0) crcs_.push_back(0);
+    const auto piece =
+        bytes.first(std::min<std::uint64_t>({bytes.size(), kPieceBytes, kChunkBytes - in_chunk}));
+    crcs_.back() = ExtendCrc32c(crcs_.back(), piece);
     DS_RETURN_IF_ERROR(WriteAllAt(fd_.get(), end_, piece, path_.string(), *system_));
     end_ += piece.size();
     StartWriteback();
@@ -57,7 +60,7 @@ void ShardFileWriter::StartWriteback() {
 }
 
 StoredShard ShardFileWriter::EndShard(Region region) {
-  return {std::move(region), path_.filename().string(), shard_offset_, end_ - shard_offset_, crc_};
+  return {std::move(region), path_.filename().string(), shard_offset_, end_ - shard_offset_, crcs_};
 }
 
 Status ShardFileWriter::Finish() {

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "runtime/base/file_system.h"
 #include "runtime/base/status.h"
@@ -45,8 +46,8 @@ class ShardFileWriter {
   FileSystem* system_;
   std::uint64_t shard_offset_ = 0;
   std::uint64_t end_ = 0;
-  std::uint64_t handed_over_ = 0;  // to the storage, up to here
-  std::uint32_t crc_ = 0;
+  std::uint64_t handed_over_ = 0;    // to the storage, up to here
+  std::vector<std::uint32_t> crcs_;  // of the shard's chunks; the last one may not be full
 };
 
 // Refuses (kResourceExhausted, saying what is needed and free) when the file system of `directory`

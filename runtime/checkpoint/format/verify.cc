@@ -21,17 +21,15 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
 
-// The checksum of [offset, offset + length) as the file has it.
-StatusOr<std::uint32_t> ChecksumOf(int fd, const StoredShard& shard,
+// The checksum of [at, end) as the file has it.
+StatusOr<std::uint32_t> ChecksumOf(int fd, std::uint64_t at, std::uint64_t end,
                                    std::vector<std::byte>* buffer) {
   std::uint32_t crc = 0;
-  std::uint64_t at = shard.offset;
-  const std::uint64_t end = shard.offset + shard.length;
   while (at < end) {
     const std::size_t want = std::min<std::uint64_t>(end - at, buffer->size());
     const ssize_t got = ::pread(fd, buffer->data(), want, static_cast<off_t>(at));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return ErrnoError(errno, shard.file);
+    if (got < 0) return ErrnoError(errno, "it cannot be read");
     if (got == 0) return DataLossError("the file ends inside it");
     crc = ExtendCrc32c(crc, std::span(*buffer).first(static_cast<std::size_t>(got)));
     at += static_cast<std::uint64_t>(got);
@@ -45,11 +43,19 @@ std::string ShardProblem(int fd, std::uint64_t file_size, const StoredShard& sha
     return fmt::format("the file is cut: it has {} bytes, the tensor's shard ends at {}", file_size,
                        shard.offset + shard.length);
   }
-  const StatusOr<std::uint32_t> crc = ChecksumOf(fd, shard, buffer);
-  if (!crc.ok()) return crc.status().message();
-  if (*crc == shard.crc32c) return "";
-  return fmt::format("its checksum is {:08x}, {:08x} was saved (bytes {} to {})", *crc,
-                     shard.crc32c, shard.offset, shard.offset + shard.length);
+  const std::uint64_t end = shard.offset + shard.length;
+  std::uint64_t at = shard.offset;
+  for (const std::uint32_t saved : shard.crc32c) {
+    const std::uint64_t until = std::min(at + shard.ChecksummedBytes(), end);
+    const StatusOr<std::uint32_t> crc = ChecksumOf(fd, at, until, buffer);
+    if (!crc.ok()) return crc.status().message();
+    if (*crc != saved) {
+      return fmt::format("its checksum is {:08x}, {:08x} was saved (bytes {} to {})", *crc, saved,
+                         at, until);
+    }
+    at = until;
+  }
+  return "";
 }
 
 using ShardsByFile = std::map<std::string, std::vector<NamedShard>>;

@@ -23,13 +23,13 @@ Manifest Sample() {
                     {"data", {{"sample", 12345678901}}}};
   manifest.lineage = {3, {{0, 10}, {3, 15}}};
   StoredTensor weight{"h.0.weight", "float32", {2, 3}, {}};
-  weight.shards.push_back({Region{std::nullopt, 0, 4}, "rank-00000.bin", 0, 16, 0xDEADBEEF});
-  weight.shards.push_back({Region{std::nullopt, 4, 2}, "rank-00001.bin", 4096, 8, 1});
+  weight.shards.push_back({Region{std::nullopt, 0, 4}, "rank-00000.bin", 0, 16, {0xDEADBEEF}});
+  weight.shards.push_back({Region{std::nullopt, 4, 2}, "rank-00001.bin", 4096, 8, {1}});
   StoredTensor scalar{"scalar", "bfloat16", {}, {}};
-  scalar.shards.push_back({Region{std::nullopt, 0, 1}, "rank-00000.bin", 4096, 2, 7});
+  scalar.shards.push_back({Region{std::nullopt, 0, 1}, "rank-00000.bin", 4096, 2, {7}});
   StoredTensor columns{"cut.in.columns", "float16", {2, 4}, {}};
-  columns.shards.push_back({Region{Box{{0, 0}, {2, 2}}, 0, 4}, "rank-00000.bin", 8192, 8, 1});
-  columns.shards.push_back({Region{Box{{0, 2}, {2, 2}}, 0, 4}, "rank-00001.bin", 8192, 8, 2});
+  columns.shards.push_back({Region{Box{{0, 0}, {2, 2}}, 0, 4}, "rank-00000.bin", 8192, 8, {1}});
+  columns.shards.push_back({Region{Box{{0, 2}, {2, 2}}, 0, 4}, "rank-00001.bin", 8192, 8, {2}});
   manifest.tensors = {weight, scalar, columns};
   return manifest;
 }
@@ -72,12 +72,31 @@ TEST(Manifest, AnOlderOneTellsNoLineage) {
   EXPECT_EQ(ParseManifest(WithTrailer(json)).value().lineage, std::nullopt);
 }
 
+TEST(Manifest, AShardOfManyChunksHasAChecksumForEach) {
+  Manifest manifest = Sample();
+  const std::int64_t count = 2 * static_cast<std::int64_t>(kChunkBytes) + 1;
+  manifest.tensors = {{"mask", "int8", {count}, {}}};
+  manifest.tensors[0].shards = {
+      {Region{std::nullopt, 0, count}, "rank-00000.bin", 0, 2 * kChunkBytes + 1, {1, 2, 3}}};
+  EXPECT_EQ(ParseManifest(SerializeManifest(manifest)).value(), manifest);
+  manifest.tensors[0].shards[0].crc32c = {1, 2};
+  EXPECT_THAT(CheckManifest(manifest).message(), HasSubstr("has 2 checksums"));
+  manifest.tensors[0].shards[0].crc32c = {1};
+  EXPECT_TRUE(CheckManifest(manifest).ok()) << "as format 1 has it";
+}
+
+TEST(Manifest, ReadsFormatOne) {
+  Json json = SampleJson();
+  json["version"] = 1;
+  EXPECT_EQ(ParseManifest(WithTrailer(json)).value(), Sample());
+}
+
 TEST(Manifest, RefusesAnotherVersionByName) {
   Json json = SampleJson();
-  json["version"] = 2;
+  json["version"] = 3;
   const Status status = ParseManifest(WithTrailer(json)).status();
   EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
-  EXPECT_THAT(status.message(), HasSubstr("version 2"));
+  EXPECT_THAT(status.message(), HasSubstr("version 3"));
 }
 
 struct Hostile {
@@ -121,6 +140,8 @@ TEST(Manifest, RefusesHostileNumbersAndNames) {
       {"overlap", [](Json& j) { FirstShard(j)["start"] = 1; }, "overlap"},
       {"hole", [](Json& j) { j["tensors"][0]["shards"].erase(1); }, "4 of its 6"},
       {"checksum", [](Json& j) { FirstShard(j)["crc32c"] = "DEADBEEF"; }, "crc32c"},
+      {"no checksum", [](Json& j) { FirstShard(j)["crc32c"] = ""; }, "has 0 checksums"},
+      {"two", [](Json& j) { FirstShard(j)["crc32c"] = "0000000100000002"; }, "has 2 checksums"},
       {"box",
        [](Json& j) {
          FirstShard(j)["box"] = {{"offset", {0}}, {"shape", {4}}};
