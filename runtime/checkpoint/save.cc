@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -103,7 +104,9 @@ StatusOr<std::vector<StoredTensor>> WriteRankFile(const std::vector<TensorShard>
 
 // Rank 0: makes the unfinished folder if the disk has room for what all ranks will write.
 Status BeginSave(const SaveRequest& request, std::int64_t needed_bytes) {
-  DS_RETURN_IF_ERROR(BeginCheckpoint(request.root, request.step, *request.file_system));
+  const std::optional<Lineage> lineage =
+      request.lineage != nullptr ? std::optional(*request.lineage) : std::nullopt;
+  DS_RETURN_IF_ERROR(BeginCheckpoint(request.root, request.step, lineage, *request.file_system));
   Status status = CheckFreeSpace(request.root, static_cast<std::uint64_t>(needed_bytes));
   if (!status.ok()) AbandonCheckpoint(request.root, request.step, *request.file_system);
   return status;

@@ -157,7 +157,9 @@ fs::path UnfinishedDirectory(const fs::path& root, std::int64_t step) {
   return root / (StepDirectoryName(step) + kUnfinishedSuffix);
 }
 
-Status BeginCheckpoint(const fs::path& root, std::int64_t step, FileSystem& system) {
+Status BeginCheckpoint(const fs::path& root, std::int64_t step,
+                       const std::optional<Lineage>& lineage, FileSystem& system) {
+  DS_RETURN_IF_ERROR(CheckMaySave(root, lineage));
   DS_RETURN_IF_ERROR(MakeDirectories(root));
   std::error_code ignored;
   if (!fs::exists(root / kLatestFile, ignored)) DS_RETURN_IF_ERROR(SyncWayTo(root, system));
@@ -175,6 +177,7 @@ StatusOr<fs::path> CommitCheckpoint(const fs::path& root, const Manifest& manife
   if (!status.ok()) return status.WithContext("the parts' shards do not make whole tensors");
   DS_RETURN_IF_ERROR(CheckFiles(unfinished, manifest));
   DS_RETURN_IF_ERROR(WriteManifest(unfinished, manifest, system));
+  DS_RETURN_IF_ERROR(CheckMaySave(root, manifest.lineage));
   DS_RETURN_IF_ERROR(TakeName(unfinished, root / name, system));
   const Latest latest{.step = manifest.step,
                       .generation = manifest.lineage ? manifest.lineage->generation : 0,

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 
 #include "runtime/base/file_system.h"
 #include "runtime/base/status.h"
@@ -22,15 +23,19 @@ std::filesystem::path UnfinishedDirectory(const std::filesystem::path& root, std
 // folders above it, synced. Before, it cleans up behind a crash: unfinished
 // checkpoints go, since they may fill the disk and nothing will ever finish them, and a step-N.old
 // without a step-N gets its name back.
+//
+// Before anything is touched, ranks of a generation that may not save any more are refused.
 Status BeginCheckpoint(const std::filesystem::path& root, std::int64_t step,
+                       const std::optional<Lineage>& lineage = std::nullopt,
                        FileSystem& system = FileSystem::System());
 
 // Every shard file must be there and synced. Writes the manifest and reads it back, checks that
 // every shard lies within its file, renames to root/step-N, and names it in root/latest. An older
 // root/step-N is replaced in one move, or by way of root/step-N.old where renames have no flags.
 // Returns root/step-N. On an error there is the old step-N or the whole new one, and latest is what
-// it was. A latest that cannot be written is no error, but a warning in the log: the checkpoint is
-// good, and one that tells its lineage is found by its parent.
+// it was. A generation that may not save any more is refused. A latest that cannot be written is no
+// error, but a warning in the log: the checkpoint is good, and one that tells its lineage is found
+// by its parent.
 StatusOr<std::filesystem::path> CommitCheckpoint(const std::filesystem::path& root,
                                                  const Manifest& manifest,
                                                  FileSystem& system = FileSystem::System());

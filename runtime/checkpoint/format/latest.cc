@@ -52,6 +52,15 @@ Status WriteLatest(const fs::path& root, const Latest& latest, FileSystem& syste
                              Durability::kDurable, system);
 }
 
+Status CheckMaySave(const fs::path& root, const std::optional<Lineage>& lineage) {
+  const std::optional<Latest> latest = ReadLatest(root);
+  if (!latest || !lineage || latest->generation <= lineage->generation) return OkStatus();
+  return FailedPreconditionError(fmt::format(
+      "{}: generation {} of the job saves here now, and these ranks are of generation {}; they "
+      "were given up, and what they have done since is lost",
+      root.string(), latest->generation, lineage->generation));
+}
+
 Status TakeOver(const fs::path& directory, std::int64_t generation, FileSystem& system) {
   DS_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(directory));
   const Latest latest{.step = manifest.step, .generation = generation, .lineage = manifest.lineage};

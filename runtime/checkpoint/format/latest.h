@@ -35,6 +35,10 @@ std::optional<Latest> ReadLatest(const std::filesystem::path& root);
 
 Status WriteLatest(const std::filesystem::path& root, const Latest& latest, FileSystem& system);
 
+// kFailedPrecondition when a later generation than `lineage` tells may save in `root`: ranks on a
+// host that was cut off do not know that others have gone on. A program without lineage may save.
+Status CheckMaySave(const std::filesystem::path& root, const std::optional<Lineage>& lineage);
+
 // Makes the good checkpoint `directory` the head of the living line and lets `generation` save
 // behind it: called before ranks go on from it. What the line had behind it is abandoned.
 Status TakeOver(const std::filesystem::path& directory, std::int64_t generation,

@@ -98,6 +98,32 @@ TEST_F(CommitTest, AMissingOrShortFileKeepsTheOldState) {
   EXPECT_EQ(Slurp(folder_.path() / kLatestFile), "step-10\n");
 }
 
+// A host was cut off, the job has gone on without it, and now it is back.
+TEST_F(CommitTest, AnOlderGenerationSavesNoMore) {
+  Lineage cut_off;
+  CommitSample(folder_.path(), 10, &cut_off);
+  Lineage living = ResumeSample(folder_.path(), 10, /*generation=*/1);
+  ASSERT_TRUE(BeginCheckpoint(folder_.path(), 20, living).ok());
+  const Status begun = TryCommitSample(folder_.path(), 20, FileSystem::System(), &cut_off).status();
+  EXPECT_EQ(begun.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(begun.message(), HasSubstr("these ranks are of generation 0"));
+  EXPECT_TRUE(Exists("step-20.tmp")) << "it is the living generation's";
+}
+
+TEST_F(CommitTest, AGenerationThatIsFollowedWhileItSavesDoesNotCommit) {
+  Lineage cut_off;
+  CommitSample(folder_.path(), 10, &cut_off);
+  ASSERT_TRUE(BeginCheckpoint(folder_.path(), 20, cut_off).ok());
+  Manifest manifest = WriteSampleFiles(UnfinishedDirectory(folder_.path(), 20), 20).value();
+  manifest.lineage = cut_off;
+  ResumeSample(folder_.path(), 10, /*generation=*/1);
+  const std::string latest = Slurp(folder_.path() / kLatestFile);
+  EXPECT_EQ(CommitCheckpoint(folder_.path(), manifest).status().code(),
+            StatusCode::kFailedPrecondition);
+  EXPECT_FALSE(Exists("step-20"));
+  EXPECT_EQ(Slurp(folder_.path() / kLatestFile), latest);
+}
+
 TEST_F(CommitTest, ShardsThatDoNotMakeAWholeTensorAreRefused) {
   Manifest manifest = Begin(20);
   manifest.tensors[0].shards.pop_back();

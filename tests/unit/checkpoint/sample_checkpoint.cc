@@ -50,9 +50,10 @@ StatusOr<Manifest> WriteSampleFiles(const fs::path& directory, std::int64_t step
 
 StatusOr<fs::path> TryCommitSample(const fs::path& root, std::int64_t step, FileSystem& system,
                                    Lineage* lineage) {
-  DS_RETURN_IF_ERROR(BeginCheckpoint(root, step, system));
+  const std::optional<Lineage> told = lineage != nullptr ? std::optional(*lineage) : std::nullopt;
+  DS_RETURN_IF_ERROR(BeginCheckpoint(root, step, told, system));
   StatusOr<Manifest> manifest = WriteSampleFiles(UnfinishedDirectory(root, step), step, system);
-  if (manifest.ok() && lineage != nullptr) manifest->lineage = *lineage;
+  if (manifest.ok()) manifest->lineage = told;
   StatusOr<fs::path> committed =
       manifest.ok() ? CommitCheckpoint(root, *manifest, system) : manifest.status();
   if (!committed.ok()) AbandonCheckpoint(root, step, system);
