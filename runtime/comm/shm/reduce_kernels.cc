@@ -88,7 +88,9 @@ struct Job {
   std::byte* output;
   std::span<const std::byte* const> sources;
   std::size_t count;
-  bool average;
+  const std::byte* before;  // accumulated so far; null: nothing
+  bool is_last;             // else the output is what is accumulated
+  int divisor;              // 0: none
 };
 
 template <typename T, typename Op>
@@ -97,18 +99,28 @@ DS_INLINE void Run(const Job& job) {
   alignas(64) A sums[kBlock];
   for (std::size_t start = 0; start < job.count; start += kBlock) {
     const std::size_t n = std::min(kBlock, job.count - start);
-    const T* first = reinterpret_cast<const T*>(job.sources[0]) + start;
-    for (std::size_t i = 0; i < n; ++i) sums[i] = Widen(first[i]);
-    for (const std::byte* source : job.sources.subspan(1)) {
+    if (job.before != nullptr) {
+      const A* before = reinterpret_cast<const A*>(job.before) + start;
+      for (std::size_t i = 0; i < n; ++i) sums[i] = before[i];
+    } else {
+      const T* first = reinterpret_cast<const T*>(job.sources[0]) + start;
+      for (std::size_t i = 0; i < n; ++i) sums[i] = Widen(first[i]);
+    }
+    for (const std::byte* source : job.sources.subspan(job.before == nullptr ? 1 : 0)) {
       const T* values = reinterpret_cast<const T*>(source) + start;
       for (std::size_t i = 0; i < n; ++i)
         sums[i] = Op::Apply(sums[i], static_cast<A>(Widen(values[i])));
     }
     if constexpr (std::is_floating_point_v<A>) {
-      const A ranks = static_cast<A>(job.sources.size());
-      if (job.average) {
+      const A ranks = static_cast<A>(job.divisor);
+      if (job.divisor != 0) {
         for (std::size_t i = 0; i < n; ++i) sums[i] /= ranks;
       }
+    }
+    if (!job.is_last) {
+      A* output = reinterpret_cast<A*>(job.output) + start;
+      for (std::size_t i = 0; i < n; ++i) output[i] = sums[i];
+      continue;
     }
     T* output = reinterpret_cast<T*>(job.output) + start;
     for (std::size_t i = 0; i < n; ++i) output[i] = Narrow<T>(sums[i]);
@@ -192,9 +204,25 @@ Kernel KernelFor(ElementType type, ReduceOp op) {
 
 void ReduceInRankOrder(std::byte* output, std::span<const std::byte* const> sources,
                        std::size_t count, ElementType type, ReduceOp op) {
+  ReduceNextPortion(output, sources, count, type, op, {.ranks = static_cast<int>(sources.size())});
+}
+
+ElementType AccumulatorType(ElementType type) {
+  const bool is_half = type == ElementType::kBFloat16 || type == ElementType::kFloat16;
+  return is_half ? ElementType::kFloat32 : type;
+}
+
+void ReduceNextPortion(std::byte* output, std::span<const std::byte* const> sources,
+                       std::size_t count, ElementType type, ReduceOp op,
+                       const ReducePortion& portion) {
   const bool average = op == ReduceOp::kAvg;
   DS_CHECK(!sources.empty() && (!average || IsFloatingPoint(type)));
-  KernelFor(type, op)({.output = output, .sources = sources, .count = count, .average = average});
+  KernelFor(type, op)({.output = output,
+                       .sources = sources,
+                       .count = count,
+                       .before = portion.before,
+                       .is_last = portion.ranks > 0,
+                       .divisor = average ? portion.ranks : 0});
 }
 
 }  // namespace ds::comm

@@ -145,5 +145,32 @@ TEST(ReduceKernelsTest, TheOutputMayBeASource) {
   EXPECT_EQ(a, std::vector<double>(3000, 3.0));
 }
 
+// However the ranks are divided, also where every value is rounded.
+TEST(ReduceKernelsTest, PortionsGiveTheBitsOfAllRanksAtOnce) {
+  constexpr std::size_t kCount = 3000;
+  for (const ElementType type : {ElementType::kFloat32, ElementType::kBFloat16}) {
+    const std::size_t size = ElementBytes(type);
+    std::vector<std::vector<std::uint16_t>> ranks(5);
+    std::vector<const std::byte*> sources;
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      for (std::size_t i = 0; i < kCount * size / 2; ++i) {
+        ranks[rank].push_back(static_cast<std::uint16_t>(0x3f00 + (i * 37 + rank * 91) % 256));
+      }
+      sources.push_back(reinterpret_cast<const std::byte*>(ranks[rank].data()));
+    }
+    std::vector<std::byte> whole(kCount * size);
+    ReduceInRankOrder(whole.data(), sources, kCount, type, ReduceOp::kAvg);
+    for (std::size_t cut = 1; cut < ranks.size(); ++cut) {
+      std::vector<std::byte> sums(kCount * ElementBytes(AccumulatorType(type)));
+      std::vector<std::byte> result(kCount * size);
+      const std::span<const std::byte* const> all = sources;
+      ReduceNextPortion(sums.data(), all.first(cut), kCount, type, ReduceOp::kAvg, {});
+      ReduceNextPortion(result.data(), all.subspan(cut), kCount, type, ReduceOp::kAvg,
+                        {.before = sums.data(), .ranks = 5});
+      EXPECT_EQ(result, whole) << ElementTypeName(type) << " cut behind rank " << cut;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ds::comm
