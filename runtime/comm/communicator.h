@@ -9,12 +9,11 @@
 // Reductions over CPU tensors add in rank order (rank 0 first; bf16 and fp16 accumulate in fp32),
 // so AllReduce and ReduceScatter give the same bits for the same element, in every run.
 //
-// Errors: c10::Error (usually c10::DistBackendError). The message names the collective and the rank
-// at fault when a peer has died or left, or when ranks disagree about the call. The group is
-// unusable afterwards.
-// Threads: one thread at a time.
-// Lifetimes: destroying a Communicator leaves the group; peers still waiting for this rank get an
-// error instead of hanging.
+// Errors: c10::Error (of the host backend c10::DistNetworkError when it is a peer that is not
+// there, usually c10::DistBackendError). The message names the collective and the rank at fault
+// when a peer has died or left, or when ranks disagree about the call. The group is unusable
+// afterwards. Threads: one thread at a time. Lifetimes: destroying a Communicator leaves the group;
+// peers still waiting for this rank get an error instead of hanging.
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>

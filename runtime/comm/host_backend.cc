@@ -120,6 +120,9 @@ class FinishedWork : public c10d::Work {
 
 // The one place where the core's Status becomes LibTorch's exception.
 c10::intrusive_ptr<c10d::Work> Finish(const Status& status, int rank, c10d::OpType op) {
+  if (status.code() == StatusCode::kUnavailable) {
+    C10_THROW_ERROR(DistNetworkError, status.message());
+  }
   if (!status.ok()) C10_THROW_ERROR(DistBackendError, status.message());
   return c10::make_intrusive<FinishedWork>(rank, op);
 }
@@ -160,7 +163,7 @@ std::vector<std::byte*> PartStarts(const at::Tensor& tensor,
 
 }  // namespace
 
-HostBackend::HostBackend(std::unique_ptr<HostGroup> group)
+HostBackend::HostBackend(std::unique_ptr<CpuGroup> group)
     : c10d::Backend(group->rank(), group->size()), group_(std::move(group)) {}
 
 HostBackend::WorkPtr HostBackend::allreduce(Tensors& tensors,

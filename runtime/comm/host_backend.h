@@ -1,10 +1,11 @@
 #pragma once
 
-// HostBackend: the collectives of CPU ranks on one host as a c10d::Backend.
+// HostBackend: the collectives of CPU ranks as a c10d::Backend.
 //
 // Every call runs to its end before it returns and hands back a finished Work. Tensors are dense,
-// contiguous and on the CPU. See shm/host_group.h for the algorithm and what it promises.
-// Threads: one thread at a time. Errors: c10::DistBackendError.
+// contiguous and on the CPU. See shm/cpu_group.h for what the ranks are promised.
+// Threads: one thread at a time. Errors: c10::DistNetworkError when a peer has ended,
+// left or not come, else c10::DistBackendError.
 
 #include <memory>
 #include <string>
@@ -12,7 +13,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <vector>
 
-#include "runtime/comm/shm/host_group.h"
+#include "runtime/comm/shm/cpu_group.h"
 
 namespace ds::comm {
 
@@ -22,7 +23,7 @@ class HostBackend : public c10d::Backend {
   using Tensors = std::vector<at::Tensor>;
   using TensorLists = std::vector<std::vector<at::Tensor>>;
 
-  explicit HostBackend(std::unique_ptr<HostGroup> group);
+  explicit HostBackend(std::unique_ptr<CpuGroup> group);
 
   const std::string getBackendName() const override { return "host"; }
   // Makes `tag` a part of the next collective's signature, which ranks compare.
@@ -55,7 +56,7 @@ class HostBackend : public c10d::Backend {
  private:
   void CheckMessage(int peer, int tag) const;
 
-  std::unique_ptr<HostGroup> group_;
+  std::unique_ptr<CpuGroup> group_;
 };
 
 }  // namespace ds::comm

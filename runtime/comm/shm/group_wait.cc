@@ -96,10 +96,11 @@ bool PeerWatch::HasEnded(int rank, const ProcessId& process) {
   return poll(&ended, 1, 0) == 1;
 }
 
-GroupWait::GroupWait(GroupLayout layout, RankOf self, std::chrono::milliseconds timeout)
+GroupWait::GroupWait(GroupLayout layout, RankOf self, const Options& options)
     : layout_(layout),
       self_(self),
-      timeout_(timeout),
+      timeout_(options.timeout),
+      first_name_(options.first_name),
       has_enough_cores_(HasEnoughCores(self.size)),
       watch_(self.size) {}
 
@@ -230,10 +231,10 @@ Status GroupWait::FailForMismatch(const std::string& message) {
 std::string GroupWait::Explain(std::uint64_t failure, const CallSignature& call) const {
   const int rank = RankOfFailure(failure);
   const pid_t pid = layout_.line(rank).pid.load(std::memory_order_acquire);
-  const std::string who =
-      "rank " + std::to_string(rank) + (pid == 0 ? "" : " (process " + std::to_string(pid) + ")");
+  const std::string who = "rank " + std::to_string(first_name_ + rank) +
+                          (pid == 0 ? "" : " (process " + std::to_string(pid) + ")");
   const std::string where =
-      " while rank " + std::to_string(self_.rank) + " was in " + Describe(call);
+      " while rank " + std::to_string(first_name_ + self_.rank) + " was in " + Describe(call);
   switch (KindOf(failure)) {
     case FailureKind::kEnded:
       return who + " ended" + where + "; see that rank's own output for the reason";

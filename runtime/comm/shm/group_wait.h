@@ -57,7 +57,11 @@ class PeerWatch {
 
 class GroupWait {
  public:
-  GroupWait(GroupLayout layout, RankOf self, std::chrono::milliseconds timeout);
+  struct Options {
+    std::chrono::milliseconds timeout;  // as timeout() below
+    int first_name = 0;                 // what errors call rank 0
+  };
+  GroupWait(GroupLayout layout, RankOf self, const Options& options);
 
   // The longest wait for a rank that neither ends nor comes.
   std::chrono::milliseconds timeout() const { return timeout_; }
@@ -99,6 +103,7 @@ class GroupWait {
   GroupLayout layout_;
   RankOf self_;
   std::chrono::milliseconds timeout_;
+  int first_name_;
   bool has_enough_cores_;
   PeerWatch watch_;
 };

@@ -31,7 +31,8 @@ HostGroup::HostGroup(std::shared_ptr<SharedRegion> region, const HostGroupOption
     : region_(std::move(region)),
       layout_(region_->data(), options.self.size, ChunkBytes(options)),
       self_(options.self),
-      wait_(layout_, options.self, options.timeout),
+      first_name_(options.first_name),
+      wait_(layout_, options.self, {.timeout = options.timeout, .first_name = options.first_name}),
       sent_(static_cast<std::size_t>(options.self.size)),
       received_(static_cast<std::size_t>(options.self.size)),
       kept_(static_cast<std::size_t>(options.self.size)) {
@@ -77,8 +78,8 @@ Status HostGroup::PassFirstBarrier(const CallSignature& call) {
     const CallSignature& other = layout_.line(rank).calls[parity];
     if (other == reference) continue;
     return wait_.FailForMismatch("the ranks disagree about collective " + std::to_string(calls_) +
-                                 ": rank 0 is in " + Describe(reference) + ", rank " +
-                                 std::to_string(rank) + " in " + Describe(other));
+                                 ": " + NameOf(0) + " is in " + Describe(reference) + ", " +
+                                 NameOf(rank) + " in " + Describe(other));
   }
   return OkStatus();
 }

@@ -27,25 +27,22 @@
 #include <deque>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/comm/shm/cpu_group.h"
 #include "runtime/comm/shm/group_layout.h"
 #include "runtime/comm/shm/group_wait.h"
 #include "runtime/comm/shm/shared_region.h"
 
 namespace ds::comm {
 
-struct Elements {
-  std::size_t count = 0;
-  ElementType type = ElementType::kUInt8;
-
-  std::size_t bytes() const { return count * ElementBytes(type); }
-};
-
 struct HostGroupOptions {
   RankOf self;
+  // Rank 0 of this group, as errors call it: ranks of several hosts have numbers of their own here.
+  int first_name = 0;
   // Tells whether the ranks are processes (then the end of one is noticed) or threads of one
   // process.
   bool ranks_are_processes = true;
@@ -61,59 +58,40 @@ inline constexpr std::size_t kMinChunkBytes = kMaxLocalRanks * kCacheLine;
 // the last-level cache of a small machine holds.
 std::size_t DefaultChunkBytes(int size);
 
-// One pointer per rank.
-using RankOutputs = std::span<std::byte* const>;
-using RankInputs = std::span<const std::byte* const>;
-
-class HostGroup {
+class HostGroup : public CpuGroup {
  public:
   static std::size_t RegionBytes(const HostGroupOptions& options);
 
   // Requires: region->bytes() >= RegionBytes(options); the region was zero before its first user.
   HostGroup(std::shared_ptr<SharedRegion> region, const HostGroupOptions& options);
   // Leaves the group: peers that still wait for this rank get an error.
-  ~HostGroup();
+  ~HostGroup() override;
   HostGroup(const HostGroup&) = delete;
   HostGroup& operator=(const HostGroup&) = delete;
 
-  int rank() const { return self_.rank; }
-  int size() const { return self_.size; }
+  int rank() const override { return self_.rank; }
+  int size() const override { return self_.size; }
 
   // The first call of ranks that are processes: blocks until all have joined.
   Status MeetPeers(std::chrono::milliseconds timeout);
-  Status Barrier();
-  // Makes `tag` a part of the next collective's signature.
-  void TagNextCall(const CallTag& tag) { next_tag_ = tag; }
-  // In place.
-  Status AllReduce(std::byte* data, Elements elements, ReduceOp op);
-  // Only the root's data changes.
-  Status Reduce(std::byte* data, Elements elements, ReduceOp op, int root);
-  // `each`: what every rank gets. inputs[r] is reduced for rank r; `output` may be inputs[rank].
-  Status ReduceScatter(std::byte* output, RankInputs inputs, Elements each, ReduceOp op);
-  // `each`: what every rank gives. `input` may be outputs[rank].
-  Status AllGather(RankOutputs outputs, const std::byte* input, Elements each);
-  Status Broadcast(std::byte* data, Elements elements, int root);
-  // `outputs` is used on the root only, `inputs` of Scatter likewise.
-  Status Gather(RankOutputs outputs, const std::byte* input, Elements each, int root);
-  Status Scatter(std::byte* output, RankInputs inputs, Elements each, int root);
-
-  // Memory and counts of what goes to (comes from) each rank, of one element type.
-  struct AllToAllParts {
-    RankOutputs outputs;
-    std::span<const std::uint64_t> output_counts;
-    RankInputs inputs;
-    std::span<const std::uint64_t> input_counts;
-    ElementType type;
-  };
-  Status AllToAll(const AllToAllParts& parts);
-
-  // Matched in order between two ranks. Send blocks while more than a ring of kChannelSlots slots
-  // is unread, and takes in what others have sent meanwhile: all ranks may send before they
-  // receive.
-  Status Send(const std::byte* data, Elements elements, int peer);
-  Status Receive(std::byte* data, Elements elements, int peer);
+  void TagNextCall(const CallTag& tag) override { next_tag_ = tag; }
+  Status Barrier() override;
+  Status AllReduce(std::byte* data, Elements elements, ReduceOp op) override;
+  Status Reduce(std::byte* data, Elements elements, ReduceOp op, int root) override;
+  Status ReduceScatter(std::byte* output, RankInputs inputs, Elements each, ReduceOp op) override;
+  Status AllGather(RankOutputs outputs, const std::byte* input, Elements each) override;
+  Status Broadcast(std::byte* data, Elements elements, int root) override;
+  Status Gather(RankOutputs outputs, const std::byte* input, Elements each, int root) override;
+  Status Scatter(std::byte* output, RankInputs inputs, Elements each, int root) override;
+  Status AllToAll(const AllToAllParts& parts) override;
+  // Send blocks while more than a ring of kChannelSlots slots is unread, and takes in what others
+  // have sent meanwhile.
+  Status Send(const std::byte* data, Elements elements, int peer) override;
+  Status Receive(std::byte* data, Elements elements, int peer) override;
 
  private:
+  std::string NameOf(int rank) const { return "rank " + std::to_string(first_name_ + rank); }
+
   struct Slice {
     std::size_t begin;
     std::size_t end;
@@ -137,6 +115,7 @@ class HostGroup {
   std::shared_ptr<SharedRegion> region_;
   GroupLayout layout_;
   RankOf self_;
+  const int first_name_;
   GroupWait wait_;
   std::uint64_t interval_ = 0;  // barriers passed
   std::uint64_t calls_ = 0;     // collectives begun

@@ -77,9 +77,8 @@ Status HostGroup::Receive(std::byte* data, Elements elements, int peer) {
     const std::size_t bytes = std::min(layout_.slot_bytes(), elements.bytes() - begin);
     const CallSignature& theirs = is_kept ? kept.front().first : channel.calls[slot];
     if (i == 0 && (theirs.type != call.type || theirs.count != call.count)) {
-      return wait_.FailForMismatch("rank " + std::to_string(peer) + " is in " + Describe(theirs) +
-                                   ", rank " + std::to_string(self_.rank) + " in " +
-                                   Describe(call));
+      return wait_.FailForMismatch(NameOf(peer) + " is in " + Describe(theirs) + ", " +
+                                   NameOf(self_.rank) + " in " + Describe(call));
     }
     const std::byte* const from =
         is_kept ? kept.front().second.data() : layout_.slot(peer, self_.rank, slot);
