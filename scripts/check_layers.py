@@ -63,7 +63,7 @@ FLOORS = {"cli": CLI, "daemon": DAEMON}
 
 # Torch-free parts: their users link no LibTorch.
 TORCH_FREE = ("cli/", "daemon/", "proto/", "runtime/base/", "runtime/process/", "runtime/config/", "runtime/topology/",
-              "runtime/comm/shm/", "runtime/checkpoint/format/")
+              "runtime/comm/shm/", "runtime/comm/net/", "runtime/checkpoint/format/")
 
 # Floors inside a folder: what files whose path begins so may include besides their own header. The
 # longest row counts.
@@ -74,6 +74,7 @@ CONFIG_USES = ("runtime/base/", "runtime/config/keys/", "runtime/config/check/",
                "runtime/config/optimizer.h", "runtime/config/schedule.h")
 INNER = {
     "runtime/comm/shm/": ("runtime/base/", "runtime/comm/shm/"),
+    "runtime/comm/net/": ("runtime/base/", "runtime/comm/shm/", "runtime/comm/net/"),
     "runtime/checkpoint/format/": ("runtime/base/", "runtime/checkpoint/format/"),
     # The floors of config, from the ground: keys, checks, what a config says, its sections, files.
     "runtime/config/keys/": ("runtime/base/", "runtime/config/keys/"),

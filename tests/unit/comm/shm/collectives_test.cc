@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "tests/unit/comm/net/thread_world.h"
 #include "tests/unit/comm/shm/thread_group.h"
 
 namespace ds::comm {
@@ -124,6 +125,8 @@ std::vector<const std::byte*> ReadOnlyParts(std::vector<T>& values, int parts) {
 }
 
 constexpr int kWorldSizes[] = {1, 2, 3, 4, 8};
+// Ranks on each of several hosts.
+const std::vector<std::vector<int>> kWorlds = {{1, 1}, {2, 2}, {1, 1, 1}, {2, 1}, {1, 3, 2}};
 // Nothing, less than a cache line, odd, one chunk of int8 and one more, several chunks.
 constexpr std::size_t kCounts[] = {0, 1, 5, 1023, 16385, 50001};
 
@@ -133,17 +136,22 @@ using ElementTypes = ::testing::Types<float, double, BFloat16, std::int8_t, std:
                                       std::int16_t, std::int32_t, std::int64_t>;
 TYPED_TEST_SUITE(CollectivesTest, ElementTypes);
 
-// Runs `body(group, count)` for every world size and count, in one group per world size, so that
-// the staging buffers also rotate from one collective to the next.
-void ForEachSize(const std::function<void(HostGroup&, std::size_t)>& body) {
+// Runs `body(group, count)` for every world size, on one host and on several, and count, in one
+// group per world size, so that the staging buffers also rotate from one collective to the next.
+void ForEachSize(const std::function<void(CpuGroup&, std::size_t)>& body) {
   for (const int size : kWorldSizes) {
-    RunGroup(SmallChunks(size), [&](HostGroup& group) {
+    RunGroup(SmallChunks(size), [&](CpuGroup& group) {
+      for (const std::size_t count : kCounts) body(group, count);
+    });
+  }
+  for (const std::vector<int>& ranks_on_hosts : kWorlds) {
+    RunWorld(ranks_on_hosts, [&](CpuGroup& group) {
       for (const std::size_t count : kCounts) body(group, count);
     });
   }
 }
 
-std::string Where(const HostGroup& group, std::size_t count) {
+std::string Where(const CpuGroup& group, std::size_t count) {
   return "rank " + std::to_string(group.rank()) + " of " + std::to_string(group.size()) + ", " +
          std::to_string(count) + " elements";
 }
@@ -151,7 +159,7 @@ std::string Where(const HostGroup& group, std::size_t count) {
 TYPED_TEST(CollectivesTest, AllReduce) {
   using T = TypeParam;
   for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin, ReduceOp::kProduct}) {
-    ForEachSize([&](HostGroup& group, std::size_t count) {
+    ForEachSize([&](CpuGroup& group, std::size_t count) {
       if (op == ReduceOp::kProduct && group.size() > 3) return;  // would overflow an int8
       std::vector<T> data = Values<T>(group.rank(), count);
       ASSERT_TRUE(group.AllReduce(Bytes(data), {count, TypeOf<T>()}, op).ok());
@@ -162,7 +170,7 @@ TYPED_TEST(CollectivesTest, AllReduce) {
 
 TYPED_TEST(CollectivesTest, ReduceChangesOnlyTheRoot) {
   using T = TypeParam;
-  ForEachSize([](HostGroup& group, std::size_t count) {
+  ForEachSize([](CpuGroup& group, std::size_t count) {
     const int root = group.size() - 1;
     std::vector<T> data = Values<T>(group.rank(), count);
     ASSERT_TRUE(group.Reduce(Bytes(data), {count, TypeOf<T>()}, ReduceOp::kSum, root).ok());
@@ -174,7 +182,7 @@ TYPED_TEST(CollectivesTest, ReduceChangesOnlyTheRoot) {
 
 TYPED_TEST(CollectivesTest, ReduceScatter) {
   using T = TypeParam;
-  ForEachSize([](HostGroup& group, std::size_t count) {
+  ForEachSize([](CpuGroup& group, std::size_t count) {
     const auto ranks = static_cast<std::size_t>(group.size());
     std::vector<T> input = Values<T>(group.rank(), count * ranks);
     std::vector<T> output(count);
@@ -190,7 +198,7 @@ TYPED_TEST(CollectivesTest, ReduceScatter) {
 
 TYPED_TEST(CollectivesTest, AllGather) {
   using T = TypeParam;
-  ForEachSize([](HostGroup& group, std::size_t count) {
+  ForEachSize([](CpuGroup& group, std::size_t count) {
     const std::vector<T> input = Values<T>(group.rank(), count);
     std::vector<T> output(count * static_cast<std::size_t>(group.size()));
     ASSERT_TRUE(
@@ -206,7 +214,7 @@ TYPED_TEST(CollectivesTest, AllGather) {
 
 TYPED_TEST(CollectivesTest, Broadcast) {
   using T = TypeParam;
-  ForEachSize([](HostGroup& group, std::size_t count) {
+  ForEachSize([](CpuGroup& group, std::size_t count) {
     for (int root = 0; root < group.size(); ++root) {
       std::vector<T> data = Values<T>(group.rank(), count);
       ASSERT_TRUE(group.Broadcast(Bytes(data), {count, TypeOf<T>()}, root).ok());
@@ -217,7 +225,7 @@ TYPED_TEST(CollectivesTest, Broadcast) {
 
 TYPED_TEST(CollectivesTest, GatherAndScatter) {
   using T = TypeParam;
-  ForEachSize([](HostGroup& group, std::size_t count) {
+  ForEachSize([](CpuGroup& group, std::size_t count) {
     const int root = group.size() / 2;
     const bool is_root = group.rank() == root;
     const std::vector<T> mine = Values<T>(group.rank(), count);
@@ -240,7 +248,7 @@ TYPED_TEST(CollectivesTest, GatherAndScatter) {
 // Rank s sends s + d + count elements to rank d.
 TYPED_TEST(CollectivesTest, AllToAllOfDifferentLengths) {
   using T = TypeParam;
-  ForEachSize([](HostGroup& group, std::size_t count) {
+  ForEachSize([](CpuGroup& group, std::size_t count) {
     std::vector<std::vector<T>> outgoing;
     std::vector<std::vector<T>> incoming;
     std::vector<std::byte*> outputs;
@@ -269,40 +277,53 @@ TYPED_TEST(CollectivesTest, AllToAllOfDifferentLengths) {
 }
 
 // Each rank gives 2^-24 or 1: in fp32 the order of additions decides whether small values survive.
-TEST(DeterminismTest, AllReduceAndReduceScatterAddInRankOrder) {
+void ExpectSumsInRankOrder(CpuGroup& group) {
   constexpr std::size_t kEach = 10007;
-  for (const int size : {2, 3, 4, 8}) {
-    RunGroup(SmallChunks(size), [&](HostGroup& group) {
-      const std::size_t count = kEach * static_cast<std::size_t>(group.size());
-      const auto value = [](int rank, std::size_t i) {
-        return (static_cast<std::size_t>(rank) + i) % 3 == 0
-                   ? 1.0f
-                   : 0x1p-24f * static_cast<float>(1 + rank);
-      };
-      std::vector<float> data(count);
-      std::vector<float> expected(count);
-      for (std::size_t i = 0; i < count; ++i) {
-        data[i] = value(group.rank(), i);
-        expected[i] = value(0, i);
-        for (int rank = 1; rank < group.size(); ++rank) expected[i] += value(rank, i);
-      }
-      std::vector<float> part(kEach);
-      ASSERT_TRUE(group
-                      .ReduceScatter(Bytes(part), ReadOnlyParts(data, group.size()),
-                                     {kEach, ElementType::kFloat32}, ReduceOp::kSum)
-                      .ok());
-      ASSERT_TRUE(
-          group.AllReduce(Bytes(data), {count, ElementType::kFloat32}, ReduceOp::kSum).ok());
-      EXPECT_EQ(data, expected);
-      const auto begin = expected.begin() + static_cast<std::ptrdiff_t>(kEach) * group.rank();
-      EXPECT_TRUE(std::equal(part.begin(), part.end(), begin));
+  const std::size_t count = kEach * static_cast<std::size_t>(group.size());
+  const auto value = [](int rank, std::size_t i) {
+    return (static_cast<std::size_t>(rank) + i) % 3 == 0 ? 1.0f
+                                                         : 0x1p-24f * static_cast<float>(1 + rank);
+  };
+  std::vector<float> data(count);
+  std::vector<float> expected(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    data[i] = value(group.rank(), i);
+    expected[i] = value(0, i);
+    for (int rank = 1; rank < group.size(); ++rank) expected[i] += value(rank, i);
+  }
+  std::vector<float> part(kEach);
+  ASSERT_TRUE(group
+                  .ReduceScatter(Bytes(part), ReadOnlyParts(data, group.size()),
+                                 {kEach, ElementType::kFloat32}, ReduceOp::kSum)
+                  .ok());
+  ASSERT_TRUE(group.AllReduce(Bytes(data), {count, ElementType::kFloat32}, ReduceOp::kSum).ok());
+  EXPECT_EQ(data, expected);
+  const auto begin = expected.begin() + static_cast<std::ptrdiff_t>(kEach) * group.rank();
+  EXPECT_TRUE(std::equal(part.begin(), part.end(), begin));
+}
+
+TEST(DeterminismTest, AllReduceAndReduceScatterAddInRankOrder) {
+  for (const int size : {2, 3, 4, 8}) RunGroup(SmallChunks(size), ExpectSumsInRankOrder);
+  for (const std::vector<int>& ranks_on_hosts : kWorlds) {
+    RunWorld(ranks_on_hosts, ExpectSumsInRankOrder);
+  }
+}
+
+// Halves of sums are lost when bf16 is rounded once for every host: 256 + 1 + 1 is 258, but 256 + 1
+// rounds to 256.
+TEST(DeterminismTest, BFloat16IsRoundedOnceHoweverManyHosts) {
+  for (const std::vector<int>& ranks_on_hosts : {std::vector{1, 1, 1}, std::vector{2, 1}}) {
+    RunWorld(ranks_on_hosts, [](CpuGroup& group) {
+      std::vector<BFloat16> data = {BFloat16(group.rank() == 0 ? 256 : 1)};
+      ASSERT_TRUE(group.AllReduce(Bytes(data), {1, ElementType::kBFloat16}, ReduceOp::kSum).ok());
+      EXPECT_EQ(data[0].ToFloat(), 258);
     });
   }
 }
 
 TEST(AliasTest, OutputsMayBeTheOwnPartOfInputs) {
   constexpr std::size_t kEach = 9001;
-  RunGroup(SmallChunks(3), [](HostGroup& group) {
+  const auto expect_reduced = [](CpuGroup& group) {
     std::vector<int> whole = Values<int>(group.rank(), 3 * kEach);
     const std::vector<std::byte*> parts = Parts(whole, 3);
     ASSERT_TRUE(group
@@ -311,7 +332,10 @@ TEST(AliasTest, OutputsMayBeTheOwnPartOfInputs) {
                     .ok());
     ASSERT_TRUE(group.AllGather(parts, parts[group.rank()], {kEach, ElementType::kInt32}).ok());
     EXPECT_EQ(whole, AllReduced<int>(3, 3 * kEach, ReduceOp::kSum));
-  });
+  };
+  RunGroup(SmallChunks(3), expect_reduced);
+  RunWorld({1, 1, 1}, expect_reduced);
+  RunWorld({1, 2}, expect_reduced);
 }
 
 }  // namespace

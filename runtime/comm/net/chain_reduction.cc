@@ -1,0 +1,160 @@
+#include "runtime/comm/net/chain_reduction.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/comm/shm/group_layout.h"
+#include "runtime/comm/shm/reduce_kernels.h"
+#include "runtime/comm/shm/rounds.h"
+
+namespace ds::comm {
+namespace {
+
+std::size_t RoundUp(std::size_t bytes) {
+  return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
+}
+
+}  // namespace
+
+ChainReduction::ChainReduction(const Parts& parts, const ReducePlan& plan)
+    : parts_(parts),
+      plan_(plan),
+      me_(parts.places.PlaceOf(parts.rank)),
+      lanes_(parts.places.LanesOf(parts.rank)),
+      is_first_(me_.host == 0),
+      is_last_(me_.host == parts.places.hosts() - 1),
+      slots_(std::min(kWindow, plan.blocks)) {
+  const auto ranks = static_cast<std::size_t>(parts.places.count_on(me_.host));
+  const auto all_lanes = static_cast<std::size_t>(parts.places.lanes());
+  const std::size_t lane = RoundUp(plan.lane_elements * ElementBytes(parts.call.type));
+  const std::size_t sums =
+      RoundUp(plan.lane_elements * ElementBytes(AccumulatorType(parts.call.type))) * lanes_.size();
+  const std::size_t on_host = ranks == 1 ? 0 : lane * (all_lanes + ranks * lanes_.size());
+  const std::size_t bytes = slots_.size() * 2 * sums + on_host + kCacheLine;
+  if (parts.memory.size() < bytes) parts.memory.resize(bytes);
+  const auto start = reinterpret_cast<std::uintptr_t>(parts.memory.data());
+  std::byte* next = parts.memory.data() + (RoundUp(start) - start);
+  for (Slot& slot : slots_) {
+    slot.before = next;
+    slot.outgoing = next + sums;
+    next += 2 * sums;
+  }
+  packed_ = next;
+  collected_ = next + lane * all_lanes;
+}
+
+Status ChainReduction::Run() {
+  for (std::size_t block = 0; block < slots_.size(); ++block) AwaitSums(block);
+  const std::size_t lag = is_last_ ? 0 : slots_.size() - 1;
+  for (std::size_t step = 0; step < plan_.blocks + lag; ++step) {
+    if (step < plan_.blocks) DS_RETURN_IF_ERROR(Forward(step));
+    if (step >= lag && plan_.finish) DS_RETURN_IF_ERROR(plan_.finish(step - lag));
+  }
+  for (Slot& slot : slots_) DS_RETURN_IF_ERROR(WaitFor(&slot.departures));
+  return OkStatus();
+}
+
+std::size_t ChainReduction::CountOf(std::size_t block, int lane) const {
+  std::size_t count = 0;
+  for (const ReduceSegment& segment : plan_.segments(block, lane)) count += segment.count;
+  return count;
+}
+
+void ChainReduction::AwaitSums(std::size_t block) {
+  if (is_first_ || block >= plan_.blocks) return;
+  Slot& slot = SlotOf(block);
+  const std::size_t size = ElementBytes(AccumulatorType(parts_.call.type));
+  std::byte* to = slot.before;
+  for (const int lane : lanes_) {
+    const std::size_t bytes = CountOf(block, lane) * size;
+    const int peer = parts_.places.CarrierOf(lane, me_.host - 1);
+    slot.arrivals.push_back(
+        parts_.links.Receive({.peer = peer, .call = parts_.call}, std::span(to, bytes)));
+    to += bytes;
+  }
+}
+
+Status ChainReduction::Forward(std::size_t block) {
+  Slot& slot = SlotOf(block);
+  DS_RETURN_IF_ERROR(WaitFor(&slot.departures));
+  DS_RETURN_IF_ERROR(Collect(block));
+  DS_RETURN_IF_ERROR(WaitFor(&slot.arrivals));
+  std::size_t done = 0;
+  for (const int lane : lanes_) {
+    DS_RETURN_IF_ERROR(ReduceLane(block, lane, done));
+    done += CountOf(block, lane);
+  }
+  AwaitSums(block + slots_.size());
+  return OkStatus();
+}
+
+// Every rank of the host gives each other one what it needs for the lanes it carries.
+Status ChainReduction::Collect(std::size_t block) {
+  const int ranks = parts_.places.count_on(me_.host);
+  if (ranks == 1) return OkStatus();
+  const ElementType type = parts_.call.type;
+  const std::size_t size = ElementBytes(type);
+  std::vector<const std::byte*> inputs;
+  std::vector<std::uint64_t> input_counts;
+  std::byte* next = packed_;
+  for (int local = 0; local < ranks; ++local) {
+    inputs.push_back(next);
+    for (const int lane : parts_.places.LanesOf(parts_.places.first_on(me_.host) + local)) {
+      for (const ReduceSegment& segment : plan_.segments(block, lane)) {
+        Copy(next, segment.input, segment.count * size);
+        next += segment.count * size;
+      }
+    }
+    input_counts.push_back(static_cast<std::uint64_t>(next - inputs.back()) / size);
+  }
+  const std::uint64_t each = input_counts[static_cast<std::size_t>(me_.local)];
+  std::vector<std::byte*> outputs;
+  for (int local = 0; local < ranks; ++local) outputs.push_back(collected_ + local * each * size);
+  from_.assign(outputs.begin(), outputs.end());
+  const std::vector<std::uint64_t> output_counts(static_cast<std::size_t>(ranks), each);
+  parts_.host.TagNextCall(CallTag(Describe(parts_.call)));
+  return parts_.host.AllToAll({.outputs = outputs,
+                               .output_counts = output_counts,
+                               .inputs = inputs,
+                               .input_counts = input_counts,
+                               .type = type});
+}
+
+// `done`: the elements of this rank's lanes before this one.
+Status ChainReduction::ReduceLane(std::size_t block, int lane, std::size_t done) {
+  Slot& slot = SlotOf(block);
+  const std::size_t size = ElementBytes(parts_.call.type);
+  const std::size_t wide = ElementBytes(AccumulatorType(parts_.call.type));
+  const std::size_t first = done;
+  for (const ReduceSegment& segment : plan_.segments(block, lane)) {
+    std::vector<const std::byte*> sources;
+    for (const std::byte* begin : from_) sources.push_back(begin + done * size);
+    if (from_.empty()) sources.push_back(segment.input);
+    const bool stays = is_last_ && segment.receiver < 0;
+    std::byte* const output = stays ? segment.result : slot.outgoing + done * wide;
+    ReduceNextPortion(output, sources, segment.count, parts_.call.type, parts_.call.op,
+                      {.before = is_first_ ? nullptr : slot.before + done * wide,
+                       .ranks = is_last_ ? parts_.places.size() : 0});
+    if (is_last_ && !stays) {
+      slot.departures.push_back(parts_.links.Send({.peer = segment.receiver, .call = parts_.call},
+                                                  std::span(output, segment.count * size)));
+    }
+    done += segment.count;
+  }
+  if (!is_last_) {
+    slot.departures.push_back(parts_.links.Send(
+        {.peer = parts_.places.CarrierOf(lane, me_.host + 1), .call = parts_.call},
+        std::span(slot.outgoing + first * wide, (done - first) * wide)));
+  }
+  return OkStatus();
+}
+
+Status ChainReduction::WaitFor(std::vector<PeerLinks::Ticket>* tickets) {
+  for (const PeerLinks::Ticket& ticket : *tickets) {
+    DS_RETURN_IF_ERROR(parts_.links.Wait(ticket));
+  }
+  tickets->clear();
+  return OkStatus();
+}
+
+}  // namespace ds::comm

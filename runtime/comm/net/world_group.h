@@ -1,0 +1,96 @@
+#pragma once
+
+// WorldGroup: the collectives of CPU ranks on several hosts. Ranks of a host share memory
+// (shm/host_group.h), hosts exchange frames (peer_links.h).
+//
+// How it works. A rank belongs to the lane of its number on its host; a lane leads from host to
+// host, and where a host has fewer ranks than another, some of its ranks carry several lanes. Each
+// lane moves its part of the data, so that all ranks of a host share the work between hosts and no
+// element crosses it twice.
+//
+// Reductions go along the chain of hosts: a host adds its ranks, one by one, to the sums of those
+// before it and passes the sums on; the last host's are the result, which goes back the same way,
+// or to whom it is for. The sums are made in rank order, exactly as on one host, so that the bits
+// are the same, however the ranks are spread; sums of bf16 and fp16 travel as fp32. Data is cut
+// into blocks, so that both directions and all hosts are busy at once. Over one link between two
+// neighbours of the chain go, for n bytes of fp32 in the whole tensor: all-reduce n each way,
+// reduce-scatter n forward and what is for the hosts before it back; all-gather what each host
+// lacks, once.
+//
+// Promises and errors are those of shm/cpu_group.h. Lifetimes: the host group and the links belong
+// to it.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/comm/net/peer_links.h"
+#include "runtime/comm/net/rank_places.h"
+#include "runtime/comm/shm/cpu_group.h"
+#include "runtime/comm/shm/host_group.h"
+
+namespace ds::comm {
+
+struct WorldGroupOptions {
+  int rank = 0;
+  RankPlaces places{{1}};
+  // A lane moves so much at once.
+  std::size_t block_bytes = std::size_t{1} << 20;
+};
+
+class WorldGroup : public CpuGroup {
+ public:
+  // `host`: the ranks of this host; `links`: to the ranks of the others.
+  WorldGroup(std::unique_ptr<HostGroup> host, std::unique_ptr<PeerLinks> links,
+             const WorldGroupOptions& options);
+  ~WorldGroup() override;
+
+  int rank() const override { return rank_; }
+  int size() const override { return places_.size(); }
+  const PeerLinks& links() const { return *links_; }
+
+  void TagNextCall(const CallTag& tag) override { next_tag_ = tag; }
+  Status Barrier() override;
+  Status AllReduce(std::byte* data, Elements elements, ReduceOp op) override;
+  Status Reduce(std::byte* data, Elements elements, ReduceOp op, int root) override;
+  Status ReduceScatter(std::byte* output, RankInputs inputs, Elements each, ReduceOp op) override;
+  Status AllGather(RankOutputs outputs, const std::byte* input, Elements each) override;
+  Status Broadcast(std::byte* data, Elements elements, int root) override;
+  Status Gather(RankOutputs outputs, const std::byte* input, Elements each, int root) override;
+  Status Scatter(std::byte* output, RankInputs inputs, Elements each, int root) override;
+  Status AllToAll(const AllToAllParts& parts) override;
+  Status Send(const std::byte* data, Elements elements, int peer) override;
+  Status Receive(std::byte* data, Elements elements, int peer) override;
+
+ private:
+  using Tickets = std::vector<PeerLinks::Ticket>;
+
+  // The call with the tag that is its own.
+  CallSignature Begin(CallSignature call);
+  // The next call of the host's ranks is a part of `call`.
+  void TagHostCall(const CallSignature& call);
+  Status AllReduceAs(std::byte* data, Elements elements, const CallSignature& call);
+  // Every rank of this host gets what one of them, or its carrier of each lane, has.
+  Status BroadcastOnHost(std::byte* data, Elements elements, int local, const CallSignature& call);
+  Status ShareLanes(std::byte* data, Elements elements, const CallSignature& call);
+  Status ShareGathered(RankOutputs outputs, Elements each, int from, const CallSignature& call);
+  Status Exchange(const AllToAllParts& parts, const CallSignature& call);
+  PeerLinks::Ticket Post(int peer, const CallSignature& call, std::span<const std::byte> bytes);
+  PeerLinks::Ticket Await(int peer, const CallSignature& call, std::span<std::byte> bytes);
+  Status WaitFor(const Tickets& tickets);
+  bool IsOnThisHost(int rank) const { return places_.PlaceOf(rank).host == me_.host; }
+
+  std::unique_ptr<HostGroup> host_;
+  std::unique_ptr<PeerLinks> links_;
+  const int rank_;
+  const RankPlaces places_;
+  const RankPlace me_;
+  const std::size_t block_bytes_;
+  CallTag next_tag_;
+  std::vector<std::byte> memory_;  // of reductions
+};
+
+}  // namespace ds::comm

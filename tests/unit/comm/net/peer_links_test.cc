@@ -1,0 +1,130 @@
+#include "runtime/comm/net/peer_links.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+#include "tests/unit/comm/net/thread_world.h"
+
+namespace ds::comm {
+namespace {
+
+using ::testing::HasSubstr;
+using ByteArray = std::vector<std::byte>;
+
+ByteArray MakeBytes(std::size_t count, int seed) {
+  ByteArray bytes(count);
+  for (std::size_t i = 0; i < count; ++i) bytes[i] = static_cast<std::byte>(i * 7 + seed);
+  return bytes;
+}
+
+CallSignature CallOf(std::uint64_t count) {
+  return {.kind = CallKind::kAllGather, .type = ElementType::kUInt8, .count = count};
+}
+
+// Rank 0 and rank 1, each on a host of its own.
+struct Pair {
+  explicit Pair(std::chrono::milliseconds timeout = std::chrono::minutes(5)) {
+    auto peers = ConnectPairs(RankPlaces({1, 1}));
+    first = std::make_unique<PeerLinks>(std::move(peers[0]), timeout);
+    second = std::make_unique<PeerLinks>(std::move(peers[1]), timeout);
+  }
+  std::unique_ptr<PeerLinks> first;
+  std::unique_ptr<PeerLinks> second;
+};
+
+// More than a socket holds: neither end could send first.
+TEST(PeerLinksTest, BothSendBeforeEitherReceives) {
+  Pair pair;
+  constexpr std::size_t kBytes = std::size_t{8} << 20;
+  const auto exchange = [](PeerLinks& links, int peer, int seed) {
+    const ByteArray mine = MakeBytes(kBytes, seed);
+    ByteArray theirs(kBytes);
+    const auto sent = links.Send({.peer = peer, .call = CallOf(kBytes)}, mine);
+    const auto received = links.Receive({.peer = peer, .call = CallOf(kBytes)}, theirs);
+    EXPECT_TRUE(links.Wait(received).ok());
+    EXPECT_TRUE(links.Wait(sent).ok());
+    EXPECT_EQ(theirs, MakeBytes(kBytes, 1 - seed));
+  };
+  std::jthread other([&] { exchange(*pair.second, 0, 1); });
+  exchange(*pair.first, 1, 0);
+}
+
+// The second message comes while the first is not asked for; the collective behind both passes
+// them.
+TEST(PeerLinksTest, CollectivesPassMessagesThatNobodyHasAskedFor) {
+  Pair pair;
+  constexpr std::size_t kBytes = std::size_t{1} << 20;
+  std::jthread other([&] {
+    const ByteArray one = MakeBytes(kBytes, 1);
+    const ByteArray two = MakeBytes(kBytes, 2);
+    const ByteArray three = MakeBytes(kBytes, 3);
+    const auto message = [](std::uint64_t count) {
+      return Frame{.peer = 0, .channel = FrameChannel::kMessage, .call = CallOf(count)};
+    };
+    pair.second->Send(message(kBytes), one);
+    pair.second->Send(message(kBytes), two);
+    const auto last = pair.second->Send({.peer = 0, .call = CallOf(kBytes)}, three);
+    EXPECT_TRUE(pair.second->Wait(last).ok());
+  });
+  ByteArray collective(kBytes);
+  const auto posted = pair.first->Receive({.peer = 1, .call = CallOf(kBytes)}, collective);
+  ASSERT_TRUE(pair.first->Wait(posted).ok());
+  EXPECT_EQ(collective, MakeBytes(kBytes, 3));
+  for (const int seed : {1, 2}) {
+    ByteArray message(kBytes);
+    const auto ticket = pair.first->Receive(
+        {.peer = 1, .channel = FrameChannel::kMessage, .call = CallOf(kBytes)}, message);
+    ASSERT_TRUE(pair.first->Wait(ticket).ok());
+    EXPECT_EQ(message, MakeBytes(kBytes, seed));
+  }
+}
+
+TEST(PeerLinksTest, APeerThatIsGoneIsNamed) {
+  Pair pair;
+  pair.second.reset();
+  ByteArray bytes(16);
+  const auto ticket = pair.first->Receive({.peer = 1, .call = CallOf(16)}, bytes);
+  const Status status = pair.first->Wait(ticket);
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("rank 1 closed its connection"));
+  EXPECT_THAT(status.message(), HasSubstr("all-gather of 16 uint8"));
+}
+
+TEST(PeerLinksTest, WhatAPeerSaidBeforeItWentArrives) {
+  Pair pair;
+  const ByteArray mine = MakeBytes(100, 5);
+  ASSERT_TRUE(pair.second->Wait(pair.second->Send({.peer = 0, .call = CallOf(100)}, mine)).ok());
+  pair.second.reset();
+  ByteArray bytes(100);
+  ASSERT_TRUE(pair.first->Wait(pair.first->Receive({.peer = 1, .call = CallOf(100)}, bytes)).ok());
+  EXPECT_EQ(bytes, mine);
+}
+
+TEST(PeerLinksTest, APeerThatDoesNotComeIsNamed) {
+  Pair pair(std::chrono::milliseconds(20));
+  ByteArray bytes(16);
+  const Status status =
+      pair.first->Wait(pair.first->Receive({.peer = 1, .call = CallOf(16)}, bytes));
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("rank 1 did not come within"));
+}
+
+TEST(PeerLinksTest, RanksInDifferentCallsAreToldAndNothingIsOverwritten) {
+  Pair pair;
+  const ByteArray mine = MakeBytes(16, 0);
+  CallSignature other = CallOf(16);
+  other.kind = CallKind::kBroadcast;
+  ASSERT_TRUE(pair.second->Wait(pair.second->Send({.peer = 0, .call = other}, mine)).ok());
+  ByteArray bytes(16);
+  const Status status =
+      pair.first->Wait(pair.first->Receive({.peer = 1, .call = CallOf(16)}, bytes));
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("rank 1 is in broadcast of 16 uint8"));
+  EXPECT_EQ(bytes, ByteArray(16));
+}
+
+}  // namespace
+}  // namespace ds::comm

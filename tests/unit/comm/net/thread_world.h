@@ -1,0 +1,64 @@
+#pragma once
+
+// A WorldGroup per thread: "hosts" whose ranks share private memory, between them socket pairs.
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "runtime/comm/net/world_group.h"
+#include "tests/unit/comm/shm/thread_group.h"
+
+namespace ds::comm {
+
+// Peers of each rank: [rank][peer].
+inline std::vector<std::vector<PeerLinks::Peer>> ConnectPairs(const RankPlaces& places) {
+  std::vector<std::vector<PeerLinks::Peer>> peers(static_cast<std::size_t>(places.size()));
+  for (auto& row : peers) row.resize(peers.size());
+  for (int a = 0; a < places.size(); ++a) {
+    for (int b = a + 1; b < places.size(); ++b) {
+      if (places.PlaceOf(a).host == places.PlaceOf(b).host) continue;
+      int ends[2] = {-1, -1};
+      EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+      // The sockets hold as little as the kernel allows: what fits one hides who waits for whom.
+      const int least = 1;
+      for (const int end : ends) ::setsockopt(end, SOL_SOCKET, SO_SNDBUF, &least, sizeof(least));
+      peers[a][b] = {UniqueFd(ends[0]), "rank " + std::to_string(b)};
+      peers[b][a] = {UniqueFd(ends[1]), "rank " + std::to_string(a)};
+    }
+  }
+  return peers;
+}
+
+// Runs `body` in a thread per rank; small blocks, so that moderate sizes take several.
+inline void RunWorld(const std::vector<int>& ranks_on_hosts,
+                     const std::function<void(WorldGroup&)>& body) {
+  const RankPlaces places(ranks_on_hosts);
+  std::vector<std::vector<PeerLinks::Peer>> peers = ConnectPairs(places);
+  std::vector<std::jthread> ranks;
+  for (int host = 0; host < places.hosts(); ++host) {
+    HostGroupOptions options = SmallChunks(places.count_on(host));
+    StatusOr<SharedRegion> region = SharedRegion::Private(HostGroup::RegionBytes(options));
+    ASSERT_TRUE(region.ok()) << region.status().message();
+    const auto shared = std::make_shared<SharedRegion>(std::move(region).value());
+    for (int local = 0; local < places.count_on(host); ++local) {
+      const int rank = places.first_on(host) + local;
+      options.self.rank = local;
+      auto links = std::make_unique<PeerLinks>(std::move(peers[rank]), std::chrono::minutes(5));
+      ranks.emplace_back(
+          [&body, &places, shared, options, rank, links = std::move(links)]() mutable {
+            WorldGroup group(std::make_unique<HostGroup>(shared, options), std::move(links),
+                             {.rank = rank, .places = places, .block_bytes = 4096});
+            body(group);
+          });
+    }
+  }
+}
+
+}  // namespace ds::comm

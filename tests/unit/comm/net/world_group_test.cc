@@ -1,0 +1,94 @@
+// What only ranks on several hosts have: the bytes between hosts, messages, disagreements.
+
+#include "runtime/comm/net/world_group.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/unit/comm/net/thread_world.h"
+
+namespace ds::comm {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::byte* BytesOf(std::vector<float>& values) {
+  return reinterpret_cast<std::byte*>(values.data());
+}
+
+constexpr std::size_t kCount = 1 << 16;
+constexpr double kBytes = kCount * sizeof(float);
+
+// All ranks of a host together send no more than one rank alone would.
+TEST(WorldGroupTest, AnAllReduceMovesTheDataOnceInEachDirectionHoweverManyRanksAHostHas) {
+  for (const std::vector<int>& world : {std::vector{1, 1}, std::vector{2, 2}, std::vector{3, 3}}) {
+    std::vector<std::uint64_t> sent(static_cast<std::size_t>(2 * world[0]));
+    RunWorld(world, [&](WorldGroup& group) {
+      std::vector<float> data(kCount, 1);
+      ASSERT_TRUE(
+          group.AllReduce(BytesOf(data), {kCount, ElementType::kFloat32}, ReduceOp::kSum).ok());
+      sent[group.rank()] = group.links().bytes_sent();
+    });
+    for (const int host : {0, 1}) {
+      double bytes = 0;
+      for (int local = 0; local < world[0]; ++local) bytes += sent[host * world[0] + local];
+      EXPECT_NEAR(bytes, kBytes, 0.03 * kBytes) << world[0] << " ranks on each host";
+    }
+  }
+}
+
+TEST(WorldGroupTest, AnAllGatherBringsEachHostWhatItLacksOnce) {
+  std::vector<std::uint64_t> sent(4);
+  RunWorld({2, 2}, [&](WorldGroup& group) {
+    std::vector<float> all(4 * kCount);
+    std::vector<std::byte*> parts;
+    for (int rank = 0; rank < 4; ++rank) parts.push_back(BytesOf(all) + rank * kCount * 4);
+    ASSERT_TRUE(group.AllGather(parts, parts[group.rank()], {kCount, ElementType::kFloat32}).ok());
+    sent[group.rank()] = group.links().bytes_sent();
+  });
+  for (const std::uint64_t bytes : sent) EXPECT_NEAR(bytes, kBytes, 0.03 * kBytes);
+}
+
+TEST(WorldGroupTest, RanksOfAllHostsSendToEachOtherFirst) {
+  RunWorld({2, 1}, [](WorldGroup& group) {
+    constexpr std::size_t kEach = 40000;
+    for (int i = 1; i < group.size(); ++i) {
+      const int peer = (group.rank() + i) % group.size();
+      const std::vector<int> mine(kEach, group.rank() * 10 + peer);
+      ASSERT_TRUE(group
+                      .Send(reinterpret_cast<const std::byte*>(mine.data()),
+                            {kEach, ElementType::kInt32}, peer)
+                      .ok());
+    }
+    for (int peer = 0; peer < group.size(); ++peer) {
+      if (peer == group.rank()) continue;
+      std::vector<int> theirs(kEach);
+      ASSERT_TRUE(group
+                      .Receive(reinterpret_cast<std::byte*>(theirs.data()),
+                               {kEach, ElementType::kInt32}, peer)
+                      .ok());
+      EXPECT_EQ(theirs, std::vector<int>(kEach, peer * 10 + group.rank()));
+    }
+  });
+}
+
+TEST(WorldGroupTest, TagsThatDifferAreAnErrorThatNamesBoth) {
+  RunWorld({1, 1}, [](WorldGroup& group) {
+    std::vector<float> data(8, 1);
+    group.TagNextCall(CallTag(group.rank() == 0 ? "layer.0" : "layer.1"));
+    const Status status =
+        group.AllReduce(BytesOf(data), {8, ElementType::kFloat32}, ReduceOp::kSum);
+    // Rank 0 may only see that rank 1 has gone over it.
+    if (group.rank() == 0) return;
+    EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+    EXPECT_THAT(status.message(),
+                HasSubstr("rank 0 is in all-reduce of 8 float32 (sum) for layer.0"));
+    EXPECT_THAT(status.message(),
+                HasSubstr("this rank in all-reduce of 8 float32 (sum) for layer.1"));
+  });
+}
+
+}  // namespace
+}  // namespace ds::comm
