@@ -1,0 +1,35 @@
+#pragma once
+
+// IP addresses of this host and of others: which ones a rank offers, and in which order the others
+// try them. No name is looked up.
+
+#include <string>
+#include <vector>
+
+#include "runtime/base/status.h"
+
+namespace ds::comm {
+
+struct LocalAddress {
+  std::string interface;  // "eth0"
+  std::string text;       // "10.0.0.2", "fd00::2"
+  int prefix = 0;         // bits of the network
+  bool loopback = false;
+};
+
+// Those of interfaces that are up, without those that mean something on their own link only.
+StatusOr<std::vector<LocalAddress>> ListLocalAddresses();
+
+// Those that a rank offers: of the interface, or the one address, that `wanted` names; without it
+// all but loopback ones, or these where there are no others. kNotFound, with what there is, when
+// nothing fits. Pure.
+StatusOr<std::vector<LocalAddress>> ChooseAddresses(const std::vector<LocalAddress>& all,
+                                                    const std::string& wanted);
+
+// The other rank's addresses in the order in which to try them: those in a network that this host
+// is in, then others, and last those that this host has, too (every host with containers has the
+// same one for its bridge). Pure.
+std::vector<std::string> OrderAddresses(const std::vector<LocalAddress>& mine,
+                                        const std::vector<std::string>& theirs);
+
+}  // namespace ds::comm

@@ -1,0 +1,48 @@
+#include "runtime/comm/net/peer_proof.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/rand.h>
+
+#include "runtime/base/check.h"
+
+namespace ds::comm {
+namespace {
+
+void Append(std::uint32_t number, std::string* text) {
+  for (int shift = 0; shift < 32; shift += 8) text->push_back(static_cast<char>(number >> shift));
+}
+
+}  // namespace
+
+StatusOr<Nonce> MakeNonce() {
+  Nonce nonce;
+  if (::RAND_bytes(nonce.data(), static_cast<int>(nonce.size())) != 1) {
+    return InternalError("the machine gives no random bytes");
+  }
+  return nonce;
+}
+
+Proof MakeProof(const std::string& key, const Introduction& introduction, bool of_called) {
+  std::string text = of_called ? "dsrun rank link: called" : "dsrun rank link: caller";
+  Append(introduction.from, &text);
+  Append(introduction.to, &text);
+  text.append(introduction.from_nonce.begin(), introduction.from_nonce.end());
+  text.append(introduction.to_nonce.begin(), introduction.to_nonce.end());
+  Proof proof;
+  unsigned int size = 0;
+  DS_CHECK(::HMAC(::EVP_sha256(), key.data(), static_cast<int>(key.size()),
+                  reinterpret_cast<const unsigned char*>(text.data()), text.size(), proof.data(),
+                  &size) != nullptr &&
+           size == proof.size());
+  return proof;
+}
+
+bool IsProof(const std::string& key, const Introduction& introduction, bool of_called,
+             const Proof& shown) {
+  const Proof expected = MakeProof(key, introduction, of_called);
+  return ::CRYPTO_memcmp(expected.data(), shown.data(), shown.size()) == 0;
+}
+
+}  // namespace ds::comm

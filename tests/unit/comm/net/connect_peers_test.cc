@@ -1,0 +1,162 @@
+#include "runtime/comm/net/connect_peers.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <functional>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "runtime/comm/net/peer_proof.h"
+
+namespace ds::comm {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::vector<LocalAddress> kLoopback = {
+    {.interface = "lo", .text = "127.0.0.1", .prefix = 8, .loopback = true}};
+
+using Connected = StatusOr<std::vector<PeerLinks::Peer>>;
+
+// Ranks, each on a host of its own, that listen and know of each other.
+class Ranks {
+ public:
+  explicit Ranks(int count) {
+    for (int rank = 0; rank < count; ++rank) {
+      listeners_.push_back(PeerListener::Open(kLoopback).value());
+      records.push_back(
+          {.host = "h" + std::to_string(rank), .endpoints = listeners_.back().endpoints()});
+    }
+  }
+
+  // Connects every rank in a thread of its own, with the key that is for it.
+  std::vector<Connected> Connect(const std::vector<std::string>& keys,
+                                 std::chrono::milliseconds timeout = std::chrono::minutes(5)) {
+    std::vector<std::optional<Connected>> results(listeners_.size());
+    {
+      std::vector<std::jthread> threads;
+      for (std::size_t rank = 0; rank < listeners_.size(); ++rank) {
+        threads.emplace_back([&, rank] {
+          results[rank] = ConnectPeers({.rank = static_cast<int>(rank),
+                                        .key = keys[rank],
+                                        .addresses = kLoopback,
+                                        .timeout = timeout},
+                                       listeners_[rank], records);
+        });
+      }
+    }
+    std::vector<Connected> connected;
+    for (auto& result : results) connected.push_back(std::move(*result));
+    return connected;
+  }
+
+  int port(int rank) const { return records[rank].endpoints[0].port; }
+
+  std::vector<PeerRecord> records;
+
+ private:
+  std::vector<PeerListener> listeners_;
+};
+
+UniqueFd ConnectTo(int port) {
+  UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(static_cast<std::uint16_t>(port))};
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  return fd;
+}
+
+TEST(ConnectPeersTest, EveryRankIsConnectedToEveryOther) {
+  Ranks ranks(4);
+  std::vector<Connected> connected = ranks.Connect({"key", "key", "key", "key"});
+  for (int rank = 0; rank < 4; ++rank) {
+    ASSERT_TRUE(connected[rank].ok()) << connected[rank].status().message();
+    for (int peer = 0; peer < 4; ++peer) {
+      EXPECT_EQ((*connected[rank])[peer].fd.valid(), peer != rank);
+    }
+  }
+  EXPECT_EQ((*connected[0])[3].name, "rank 3 (host h3)");
+  // The right one is at the other end.
+  const std::byte byte{42};
+  EXPECT_EQ(::send((*connected[1])[3].fd.get(), &byte, 1, 0), 1);
+  std::byte got{};
+  EXPECT_EQ(::recv((*connected[3])[1].fd.get(), &got, 1, 0), 1);
+  EXPECT_EQ(got, byte);
+}
+
+TEST(ConnectPeersTest, WhoHasNotTheKeyOfTheJobIsRefusedByBothEnds) {
+  Ranks ranks(2);
+  const std::vector<Connected> connected = ranks.Connect({"key", "another"});
+  EXPECT_EQ(connected[0].status().code(), StatusCode::kUnauthenticated);
+  EXPECT_THAT(connected[0].status().message(), HasSubstr("rank 1 (host h1) has not the key"));
+  EXPECT_FALSE(connected[1].ok());
+}
+
+// Somebody who scans ports, or claims to be a rank that this one does not wait for.
+TEST(ConnectPeersTest, StrangersAreHungUpOn) {
+  Ranks ranks(2);
+  const UniqueFd scanner = ConnectTo(ranks.port(1));
+  EXPECT_EQ(::send(scanner.get(), "GET / HTTP/1.1\r\nHost: somewhere.example\r\n\r\n", 45, 0), 45);
+  ::shutdown(scanner.get(), SHUT_WR);
+  const std::vector<Connected> connected = ranks.Connect({"key", "key"});
+  EXPECT_TRUE(connected[0].ok()) << connected[0].status().message();
+  EXPECT_TRUE(connected[1].ok()) << connected[1].status().message();
+}
+
+TEST(ConnectPeersTest, ARankThatDoesNotCallIsNamed) {
+  Ranks ranks(2);
+  const auto listener = PeerListener::Open(kLoopback);
+  const Connected connected =
+      ConnectPeers({.rank = 1, .key = "key", .timeout = std::chrono::milliseconds(20)}, *listener,
+                   ranks.records);
+  EXPECT_EQ(connected.status().code(), StatusCode::kUnavailable);
+  EXPECT_THAT(connected.status().message(), HasSubstr("rank 0 (host h0) did not connect"));
+}
+
+TEST(ConnectPeersTest, ARankThatCannotBeReachedIsNamedWithWhatWasTried) {
+  Ranks ranks(2);
+  ranks.records[1].endpoints = {{.address = "127.0.0.1", .port = 1}};
+  const auto listener = PeerListener::Open(kLoopback);
+  const Connected connected = ConnectPeers({.rank = 0, .key = "key"}, *listener, ranks.records);
+  EXPECT_EQ(connected.status().code(), StatusCode::kUnavailable);
+  EXPECT_THAT(connected.status().message(), HasSubstr("rank 1 (host h1) cannot be reached"));
+  EXPECT_THAT(connected.status().message(), HasSubstr("127.0.0.1 port 1: connect"));
+  EXPECT_THAT(connected.status().message(), HasSubstr("--interface"));
+}
+
+TEST(PeerProofTest, AProofIsForOneKeyOneSideAndOneIntroduction) {
+  Introduction introduction{.from = 1, .to = 2};
+  introduction.from_nonce.fill(7);
+  const Proof proof = MakeProof("key", introduction, /*of_called=*/true);
+  EXPECT_TRUE(IsProof("key", introduction, /*of_called=*/true, proof));
+  EXPECT_FALSE(IsProof("kez", introduction, /*of_called=*/true, proof));
+  EXPECT_FALSE(IsProof("key", introduction, /*of_called=*/false, proof));
+  Introduction other = introduction;
+  other.to = 3;
+  EXPECT_FALSE(IsProof("key", other, /*of_called=*/true, proof));
+  other = introduction;
+  other.to_nonce[31] = 1;
+  EXPECT_FALSE(IsProof("key", other, /*of_called=*/true, proof));
+}
+
+TEST(PeerRecordTest, ARecordSurvivesTheWayThroughAStore) {
+  const PeerRecord record{
+      .local_rank = 1, .local_size = 2, .host = "h", .endpoints = {{"fd00::1", 4000}}};
+  const auto read = PeerRecordFromJson(ToJson(record));
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read->local_rank, 1);
+  EXPECT_EQ(read->local_size, 2);
+  EXPECT_EQ(read->host, "h");
+  EXPECT_EQ(read->endpoints[0].address, "fd00::1");
+  EXPECT_EQ(read->endpoints[0].port, 4000);
+  EXPECT_FALSE(PeerRecordFromJson("{}").ok());
+}
+
+}  // namespace
+}  // namespace ds::comm

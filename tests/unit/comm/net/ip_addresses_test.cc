@@ -1,0 +1,63 @@
+#include "runtime/comm/net/ip_addresses.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace ds::comm {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const std::vector<LocalAddress> kHost = {
+    {.interface = "lo", .text = "127.0.0.1", .prefix = 8, .loopback = true},
+    {.interface = "eth0", .text = "10.1.0.2", .prefix = 16},
+    {.interface = "ib0", .text = "fd00::2", .prefix = 64},
+    {.interface = "docker0", .text = "172.17.0.1", .prefix = 16}};
+
+std::vector<std::string> Chosen(const std::vector<LocalAddress>& all, const std::string& wanted) {
+  std::vector<std::string> texts;
+  const auto chosen = ChooseAddresses(all, wanted);
+  EXPECT_TRUE(chosen.ok()) << chosen.status().message();
+  if (!chosen.ok()) return texts;
+  for (const LocalAddress& each : *chosen) texts.push_back(each.text);
+  return texts;
+}
+
+TEST(IpAddressesTest, AnInterfaceOrAnAddressCanBeNamed) {
+  EXPECT_THAT(Chosen(kHost, ""), ElementsAre("10.1.0.2", "fd00::2", "172.17.0.1"));
+  EXPECT_THAT(Chosen(kHost, "ib0"), ElementsAre("fd00::2"));
+  EXPECT_THAT(Chosen(kHost, "10.1.0.2"), ElementsAre("10.1.0.2"));
+  EXPECT_THAT(Chosen(kHost, "lo"), ElementsAre("127.0.0.1"));
+}
+
+TEST(IpAddressesTest, WhereThereIsOnlyTheLoopbackInterfaceItServes) {
+  EXPECT_THAT(Chosen({kHost[0]}, ""), ElementsAre("127.0.0.1"));
+}
+
+TEST(IpAddressesTest, AnInterfaceThatIsNotThereIsAnErrorThatListsThoseThatAre) {
+  const auto chosen = ChooseAddresses(kHost, "eth7");
+  EXPECT_EQ(chosen.status().code(), StatusCode::kNotFound);
+  EXPECT_THAT(chosen.status().message(), HasSubstr("eth7"));
+  EXPECT_THAT(chosen.status().message(), HasSubstr("eth0 10.1.0.2"));
+}
+
+TEST(IpAddressesTest, ACommonNetworkIsTriedFirstAndAnAddressThatBothHaveLast) {
+  EXPECT_THAT(OrderAddresses(kHost, {"172.17.0.1", "192.168.0.9", "fd00::7", "10.1.200.3"}),
+              ElementsAre("fd00::7", "10.1.200.3", "192.168.0.9", "172.17.0.1"));
+}
+
+TEST(IpAddressesTest, ThisHostHasAnAddress) {
+  const auto addresses = ListLocalAddresses();
+  ASSERT_TRUE(addresses.ok());
+  for (const LocalAddress& each : *addresses) {
+    EXPECT_FALSE(each.interface.empty());
+    EXPECT_GT(each.prefix, 0) << each.text;
+  }
+}
+
+}  // namespace
+}  // namespace ds::comm
