@@ -247,6 +247,11 @@ StatusOr<v1::InputResponse> DaemonClient::Input(const v1::InputRequest& request,
   return Answer(&v1::Daemon::Stub::Input, request, timeout);
 }
 
+StatusOr<v1::ShareResponse> DaemonClient::Share(const v1::ShareRequest& request,
+                                                std::chrono::milliseconds timeout) {
+  return Answer(&v1::Daemon::Stub::Share, request, timeout);
+}
+
 Status DaemonClient::Watch(const WatchOptions& options, const EventCallback& on_event) {
   {
     const std::lock_guard lock(mutex_);

@@ -96,6 +96,10 @@ class DaemonClient {
   StatusOr<v1::InputResponse> Input(const v1::InputRequest& request,
                                     std::chrono::milliseconds timeout = kCallTimeout);
 
+  // Gives the ranks what those of other hosts have put.
+  StatusOr<v1::ShareResponse> Share(const v1::ShareRequest& request,
+                                    std::chrono::milliseconds timeout = kCallTimeout);
+
   // Calls `on_event` with every event after `after_sequence`, in order, until GenerationEnded has
   // been delivered (OK), CancelWatch was called (kCancelled) or the daemon is gone (kUnavailable).
   // An event counts as dealt with when the callback returns; a slow callback makes the ranks wait

@@ -31,6 +31,7 @@ class HostDaemon {
   virtual StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request) = 0;
   virtual StatusOr<v1::SignalResponse> Signal(const v1::SignalRequest& request) = 0;
   virtual StatusOr<v1::InputResponse> Input(const v1::InputRequest& request) = 0;
+  virtual StatusOr<v1::ShareResponse> Share(const v1::ShareRequest& request) = 0;
   // Every event of the generation in order; returns OK after GenerationEnded, else why the stream
   // broke. A daemon of another host goes on being watched over broken connections until Abandon.
   virtual Status Watch(int generation, const EventCallback& on_event) = 0;

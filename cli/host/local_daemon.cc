@@ -123,6 +123,10 @@ StatusOr<v1::InputResponse> LocalDaemon::Input(const v1::InputRequest& request) 
   return client_->Input(request);
 }
 
+StatusOr<v1::ShareResponse> LocalDaemon::Share(const v1::ShareRequest& request) {
+  return client_->Share(request);
+}
+
 Status LocalDaemon::Watch(int generation, const EventCallback& on_event) {
   return client_->Watch(
       {.job_id = options_.job_id, .generation = static_cast<std::uint32_t>(generation)}, on_event);

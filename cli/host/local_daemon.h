@@ -54,6 +54,7 @@ class LocalDaemon final : public HostDaemon {
   StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request) override;
   StatusOr<v1::SignalResponse> Signal(const v1::SignalRequest& request) override;
   StatusOr<v1::InputResponse> Input(const v1::InputRequest& request) override;
+  StatusOr<v1::ShareResponse> Share(const v1::ShareRequest& request) override;
   Status Watch(int generation, const EventCallback& on_event) override;
   // Does not wait for the daemon's end. Idempotent.
   void HangUp() override { controller_pipe_.Reset(); }

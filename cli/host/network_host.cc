@@ -10,8 +10,9 @@ namespace {
 // A Stop that is lost with its connection is sent again (GenerationRun), so none waits for long.
 constexpr std::chrono::seconds kStopTimeout{5};
 
-// Input is sent again when its answer is lost, so the end of a job never waits for one.
-constexpr std::chrono::seconds kInputTimeout{5};
+// Input and shared values are sent again when their answer is lost, so the end of a job never waits
+// for one.
+constexpr std::chrono::seconds kRepeatedTimeout{5};
 
 }  // namespace
 
@@ -37,7 +38,11 @@ StatusOr<v1::SignalResponse> NetworkHost::Signal(const v1::SignalRequest& reques
 }
 
 StatusOr<v1::InputResponse> NetworkHost::Input(const v1::InputRequest& request) {
-  return client_.Input(request, kInputTimeout);
+  return client_.Input(request, kRepeatedTimeout);
+}
+
+StatusOr<v1::ShareResponse> NetworkHost::Share(const v1::ShareRequest& request) {
+  return client_.Share(request, kRepeatedTimeout);
 }
 
 Status NetworkHost::Watch(int generation, const EventCallback& on_event) {

@@ -28,6 +28,7 @@ class NetworkHost : public HostDaemon {
   StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request) override;
   StatusOr<v1::SignalResponse> Signal(const v1::SignalRequest& request) override;
   StatusOr<v1::InputResponse> Input(const v1::InputRequest& request) override;
+  StatusOr<v1::ShareResponse> Share(const v1::ShareRequest& request) override;
   Status Watch(int generation, const EventCallback& on_event) override;
   void Abandon() override { client_.Abandon(); }
   bool leased() const override { return true; }

@@ -58,7 +58,13 @@ JobOutcome GenerationRun::Run(const RankProgram& program) {
   } else if (const Status forwarding = ForwardInput(); !forwarding.ok()) {
     observer_->OnNotice("rank 0 gets no standard input: " + forwarding.message());
   }
+  if (launched_.size() > 1) {
+    exchange_.emplace(launched_, [this](int node_rank, const std::vector<v1::SharedValue>& values) {
+      return ShareValues(node_rank, values);
+    });
+  }
   HandleInputs();
+  exchange_.reset();
   if (standard_input_ != nullptr) standard_input_->Stop();
   if (observer_failed_.has_value() && !failures_.failed()) {
     return Verdict{.cause = Cause::kInternal,
@@ -129,6 +135,14 @@ Status GenerationRun::ForwardInput() {
         DS_ASSIGN_OR_RETURN(const v1::InputResponse response, daemon->Input(request));
         return response.accepted();
       });
+}
+
+Status GenerationRun::ShareValues(int node_rank, const std::vector<v1::SharedValue>& values) {
+  v1::ShareRequest request;
+  request.set_job_id(job_.job_id);
+  request.set_generation(generation_);
+  request.mutable_values()->Assign(values.begin(), values.end());
+  return prepared_[node_rank].daemon->Share(request).status();
 }
 
 void GenerationRun::HandleInputs() {
@@ -224,6 +238,10 @@ void GenerationRun::Forget(int node_rank) {
 }
 
 void GenerationRun::HandleEvent(const JobInput& input) {
+  if (input.event->rank_report().has_put()) {  // said to the other ranks, not to the user
+    if (exchange_.has_value()) exchange_->Add(input.event->rank_report().put());
+    return;
+  }
   failures_.OnEvent(host_name(input.node_rank), *input.event);
   if (EndsItsDaemon(*input.event)) lost_.insert(input.node_rank);
   if (observer_failed_.has_value()) return;

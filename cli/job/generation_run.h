@@ -25,6 +25,7 @@
 #include "cli/job/job_observer.h"
 #include "cli/job/job_plan.h"
 #include "cli/job/program.h"
+#include "cli/job/value_exchange.h"
 #include "cli/job/verdict/failure_observer.h"
 #include "cli/job/verdict/verdict.h"
 
@@ -83,6 +84,7 @@ class GenerationRun {
   LaunchAnswer BeginLaunch(int node_rank, const RankProgram& program);
   void WatchHost(int node_rank);
   Status ForwardInput();
+  Status ShareValues(int node_rank, const std::vector<v1::SharedValue>& values);
   // Returns when no host that was launched has more to say.
   void HandleInputs();
   void Handle(const JobInput& input);
@@ -120,6 +122,7 @@ class GenerationRun {
   // first.
   std::map<int, std::shared_future<void>> stops_;
   std::map<int, std::shared_future<void>> forwards_;  // of signals, the latest by host
+  std::optional<ValueExchange> exchange_;             // of a job on several hosts
 };
 
 }  // namespace ds::cli

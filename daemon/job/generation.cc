@@ -135,7 +135,7 @@ Status Generation::StartProcesses(const v1::LaunchRequest& request) {
     if (UniqueFd input = processes[i].TakeStdin(); input.valid()) {
       input_ = std::make_shared<RankInput>(std::move(input));
     }
-    const RankContext context{loop_, options_.log.get(), buffer_, commands[i].rank};
+    const RankContext context{loop_, options_.log.get(), &values_, buffer_, commands[i].rank};
     ranks_.push_back(std::make_unique<RankMonitor>(context, std::move(processes[i]),
                                                    commands[i].error_file, grace_, this));
   }
@@ -205,6 +205,13 @@ int Generation::Forward(int signal) {
     ++count;
   }
   return count;
+}
+
+Status Generation::Share(const v1::ShareRequest& request) {
+  for (const v1::SharedValue& each : request.values()) {
+    DS_RETURN_IF_ERROR(values_.Put(each.key(), each.value()));
+  }
+  return OkStatus();
 }
 
 void Generation::KillAll() {

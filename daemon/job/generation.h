@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "daemon/logs/event_log.h"
+#include "daemon/logs/shared_values.h"
 #include "daemon/loop/event_loop.h"
 #include "daemon/ranks/evidence_collector.h"
 #include "daemon/ranks/rank_cgroup.h"
@@ -88,6 +89,8 @@ class Generation final : public RankWatcher {
   int Stop(std::chrono::nanoseconds grace, v1::StopCause cause);
   // Passes a signal on to every rank's own process; returns to how many.
   int Forward(int signal);
+  // For the ranks to find. kResourceExhausted when there is no room for them.
+  Status Share(const v1::ShareRequest& request);
   // The grace for stops that nobody asked for.
   std::chrono::nanoseconds grace() const { return grace_; }
 
@@ -121,6 +124,7 @@ class Generation final : public RankWatcher {
   Options options_;
   std::optional<GenerationFiles> files_;
   std::vector<char> buffer_;
+  SharedValues values_;
   std::vector<std::unique_ptr<RankMonitor>> ranks_;
   std::shared_ptr<RankInput> input_;
   std::size_t running_ = 0;

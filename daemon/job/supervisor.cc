@@ -269,6 +269,12 @@ StatusOr<v1::SignalResponse> Supervisor::Signal(const v1::SignalRequest& request
   return response;
 }
 
+StatusOr<v1::ShareResponse> Supervisor::Share(const v1::ShareRequest& request) {
+  DS_RETURN_IF_ERROR(CheckGeneration(request.job_id(), request.generation()));
+  DS_RETURN_IF_ERROR(generation_->Share(request));
+  return v1::ShareResponse();
+}
+
 StatusOr<std::shared_ptr<RankInput>> Supervisor::FindInput(const std::string& job_id,
                                                            std::uint32_t generation) {
   DS_RETURN_IF_ERROR(CheckGeneration(job_id, generation));

@@ -23,6 +23,8 @@
 
 namespace ds::daemon {
 
+class SharedValues;
+
 namespace v1 = ::dsrun::v1;
 
 class EventLoop;
@@ -97,6 +99,7 @@ class EventLog {
 struct RankContext {
   EventLoop* loop;
   EventLog* log;
+  SharedValues* values;
   std::span<char> buffer;  // for reading; its content means nothing between calls
   std::uint32_t rank;
 };

@@ -1,11 +1,14 @@
 #include "daemon/logs/link_reader.h"
 
+#include <sys/socket.h>
+
 #include <cerrno>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "daemon/logs/shared_values.h"
 #include "daemon/loop/event_loop.h"
 
 namespace ds::daemon {
@@ -98,6 +101,13 @@ v1::RankReport MakeRankReport(std::uint32_t rank, const RankMessage& message) {
     case RankMessageKind::kEnd:
       report.mutable_end()->set_steps(ReadCount(FindField(body, "summary"), "steps").value_or(0));
       break;
+    case RankMessageKind::kPut:
+      report.mutable_put()->set_key(ReadText(body, "key"));
+      report.mutable_put()->set_value(ReadText(body, "value"));
+      break;
+    case RankMessageKind::kGet:    // it asks its daemon
+    case RankMessageKind::kValue:  // it is told
+      break;
   }
   return report;
 }
@@ -132,19 +142,41 @@ bool LinkReader::ReadOnce() {
   reader_.Feed(std::string_view(context_.buffer.data(), static_cast<std::size_t>(got)));
   while (true) {
     StatusOr<std::optional<RankMessage>> message = reader_.Next();
-    if (!message.ok()) {
-      broken_ = true;
-      Close();
-      return false;
-    }
+    if (!message.ok()) Break();
+    if (broken_) return false;
     if (!message->has_value()) return true;
     Report(**message);
   }
 }
 
+void LinkReader::Break() {
+  broken_ = true;
+  Close();
+}
+
+// The rank waits for the answer to its one question, so that there is room for it.
+void LinkReader::Answer(const std::string& key, const std::string& value) {
+  const Json body = {{"key", key}, {"value", value}};
+  const auto line = EncodeRankMessage({RankMessageKind::kValue, body.dump()});
+  const ssize_t sent =
+      !line.ok() ? -1 : ::send(fd_.get(), line->data(), line->size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (!line.ok() || sent != static_cast<ssize_t>(line->size())) Break();
+}
+
 void LinkReader::Report(const RankMessage& message) {
+  if (message.kind == RankMessageKind::kGet) {
+    const std::string key =
+        ReadText(Json::parse(message.body, nullptr, /*allow_exceptions=*/false), "key");
+    context_.values->Ask(context_.rank, key,
+                         [this, key](const std::string& value) { Answer(key, value); });
+    return;
+  }
+  v1::RankReport report = MakeRankReport(context_.rank, message);
+  if (report.has_put() && !context_.values->Put(report.put().key(), report.put().value()).ok()) {
+    return Break();
+  }
   v1::Event event;
-  *event.mutable_rank_report() = MakeRankReport(context_.rank, message);
+  *event.mutable_rank_report() = std::move(report);
   context_.log->Append(std::move(event));
 }
 
@@ -157,6 +189,7 @@ void LinkReader::DrainAndClose() {
 }
 
 void LinkReader::Close() {
+  if (fd_.valid()) context_.values->Forget(context_.rank);
   if (watched_) context_.loop->Remove(fd_.get());
   watched_ = false;
   fd_.Reset();

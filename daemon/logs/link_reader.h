@@ -1,13 +1,15 @@
 #pragma once
 
-// LinkReader: the daemon's end of one rank's link. Passes its messages on as RankReport events.
-// Nobody behind it sees what a rank wrote as JSON, but for the line that goes to metrics.jsonl.
+// LinkReader: the daemon's end of one rank's link. Passes its messages on as RankReport events and
+// answers what it asks of the other ranks' values. Nobody behind it sees what a rank wrote as JSON,
+// but for the line that goes to metrics.jsonl.
 //
 // A rank that breaks the protocol loses its link, not its life.
 //
 // Threads: the loop's.
 
 #include <cstdint>
+#include <string>
 
 #include "daemon/logs/event_log.h"
 #include "proto/dsrun.pb.h"
@@ -17,7 +19,7 @@
 
 namespace ds::daemon {
 
-// Puts into fields what `message` of `rank` says. Pure.
+// Puts into fields what `message` of `rank` says; nothing of what it asks of its daemon. Pure.
 v1::RankReport MakeRankReport(std::uint32_t rank, const RankMessage& message);
 
 class LinkReader {
@@ -38,6 +40,8 @@ class LinkReader {
   void OnReadable();
   bool ReadOnce();
   void Report(const RankMessage& message);
+  void Answer(const std::string& key, const std::string& value);
+  void Break();
   void Close();
 
   const RankContext context_;

@@ -92,6 +92,12 @@ grpc::Status DaemonService::Signal(grpc::ServerContext* context, const v1::Signa
   return Respond(RunOnLoop(loop_, [&] { return supervisor_->Signal(*request); }), response);
 }
 
+grpc::Status DaemonService::Share(grpc::ServerContext* context, const v1::ShareRequest* request,
+                                  v1::ShareResponse* response) {
+  if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
+  return Respond(RunOnLoop(loop_, [&] { return supervisor_->Share(*request); }), response);
+}
+
 grpc::Status DaemonService::Input(grpc::ServerContext* context, const v1::InputRequest* request,
                                   v1::InputResponse* response) {
   if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);

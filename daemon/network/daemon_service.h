@@ -50,6 +50,8 @@ class DaemonService final : public v1::Daemon::Service {
                      v1::RenewResponse* response) override;
   grpc::Status Signal(grpc::ServerContext* context, const v1::SignalRequest* request,
                       v1::SignalResponse* response) override;
+  grpc::Status Share(grpc::ServerContext* context, const v1::ShareRequest* request,
+                     v1::ShareResponse* response) override;
   grpc::Status Input(grpc::ServerContext* context, const v1::InputRequest* request,
                      v1::InputResponse* response) override;
   grpc::Status Watch(grpc::ServerContext* context,

@@ -1,6 +1,7 @@
 #include "runtime/base/rank_link.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -15,7 +16,7 @@ namespace {
 
 constexpr std::string_view kVersion = "dsrun1";
 
-constexpr std::array<std::pair<RankMessageKind, std::string_view>, 8> kKinds = {{
+constexpr std::array<std::pair<RankMessageKind, std::string_view>, 11> kKinds = {{
     {RankMessageKind::kHello, "hello"},
     {RankMessageKind::kPhase, "phase"},
     {RankMessageKind::kBeacon, "beacon"},
@@ -24,6 +25,9 @@ constexpr std::array<std::pair<RankMessageKind, std::string_view>, 8> kKinds = {
     {RankMessageKind::kCheckpoint, "checkpoint"},
     {RankMessageKind::kError, "error"},
     {RankMessageKind::kEnd, "end"},
+    {RankMessageKind::kPut, "put"},
+    {RankMessageKind::kGet, "get"},
+    {RankMessageKind::kValue, "value"},
 }};
 
 }  // namespace
@@ -113,6 +117,25 @@ Status RankLink::Send(const RankMessage& message) {
     rest.remove_prefix(static_cast<std::size_t>(sent));
   }
   return OkStatus();
+}
+
+StatusOr<RankMessage> RankLink::Receive(std::chrono::milliseconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  while (true) {
+    DS_ASSIGN_OR_RETURN(std::optional<RankMessage> message, reader_.Next());
+    if (message) return *std::move(message);
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (left.count() <= 0) return DeadlineExceededError("rank link: the daemon has not answered");
+    pollfd readable{fd_.get(), POLLIN, 0};
+    if (::poll(&readable, 1, static_cast<int>(left.count())) <= 0) continue;
+    std::array<char, 4096> buffer;
+    const ssize_t got = ::recv(fd_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got < 0) return ErrnoError(errno, "rank link");
+    if (got == 0) return UnavailableError("rank link: the daemon has closed it");
+    reader_.Feed(std::string_view(buffer.data(), static_cast<std::size_t>(got)));
+  }
 }
 
 }  // namespace ds

@@ -1,6 +1,6 @@
 #pragma once
 
-// The rank link: what a rank says to its daemon over an inherited socket pair.
+// The rank link: what a rank says to its daemon, and is answered, over an inherited socket pair.
 //
 // Format: one message per line,
 //     dsrun1 <kind> <body>\n
@@ -24,12 +24,20 @@
 //                 why this rank is about to end
 //     end         {"summary":{"steps":100}}
 //                 the job is done; exit status 0 follows
+//     put         {"key":"ranks/0","value":"..."}
+//                 a text for all ranks of the job; the first of a key stays
+//     get         {"key":"ranks/1"}
+//                 asks for one: the answer comes when somebody has put it. One at a time.
+//
+// and back, when it has asked,
+//     value       {"key":"ranks/1","value":"..."}
 //
 // A rank that never uses the link is fine: it is watched from outside.
 //
-// Threads: Send may be called from any thread.
+// Threads: Send may be called from any thread; Receive from one.
 // Lifetimes: the descriptor named by DSRUN_LINK_FD belongs to the RankLink after FromEnvironment.
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <mutex>
@@ -44,6 +52,9 @@ namespace ds {
 
 inline constexpr std::size_t kMaxLineBytes = 64 * 1024;
 inline constexpr char kRankLinkVariable[] = "DSRUN_LINK_FD";
+// What `get` finds under this name is the key of the job's ranks, in hexadecimal digits; dsrun puts
+// it in jobs on several hosts.
+inline constexpr char kRankKeyName[] = "job/key";
 
 enum class RankMessageKind {
   kHello,
@@ -54,6 +65,9 @@ enum class RankMessageKind {
   kCheckpoint,
   kError,
   kEnd,
+  kPut,
+  kGet,
+  kValue,
 };
 
 std::string_view NameRankMessageKind(RankMessageKind kind);
@@ -96,9 +110,14 @@ class RankLink {
   // Blocks while the socket is full. kUnavailable once the daemon is gone.
   Status Send(const RankMessage& message);
 
+  // The next message from the daemon. kDeadlineExceeded when none comes in time, kUnavailable once
+  // the daemon is gone.
+  StatusOr<RankMessage> Receive(std::chrono::milliseconds timeout);
+
  private:
   UniqueFd fd_;
   std::mutex send_mutex_;
+  RankMessageReader reader_;  // used by Receive only
 };
 
 }  // namespace ds

@@ -32,6 +32,9 @@ class RankReporter {
   // `link` may be null.
   RankReporter(std::unique_ptr<RankLink> link, int rank) : link_(std::move(link)), rank_(rank) {}
 
+  // Null when nobody listens.
+  RankLink* link() const { return link_.get(); }
+
   void ReportHello();
   // `total_steps` of the job, 0 while it is not known.
   void ReportPhase(std::string_view name, std::int64_t total_steps = 0);

@@ -52,8 +52,17 @@ class FakeDaemon : public HostDaemon {
   StatusOr<v1::InputResponse> Input(const v1::InputRequest&) override {
     return UnavailableError("no input here");
   }
+  StatusOr<v1::ShareResponse> Share(const v1::ShareRequest& request) override {
+    for (const v1::SharedValue& each : request.values()) shared.Put(each);
+    return v1::ShareResponse();
+  }
   Status Watch(int generation, const EventCallback& on_event) override {
     const int first = static_cast<int>(launched.front().generation());
+    while (!awaited_key.empty()) {  // its ranks do nothing before they know it
+      const auto value = shared.Take(std::chrono::seconds(60));
+      if (!value.has_value()) return DeadlineExceededError("nobody shared " + awaited_key);
+      if (value->key() == awaited_key) break;
+    }
     for (const v1::Event& event : scripts_.at(generation - first)) {
       if (event.has_heartbeat()) return UnavailableError("connection reset");
       on_event(event);
@@ -85,6 +94,8 @@ class FakeDaemon : public HostDaemon {
   std::vector<double> graces;
   std::atomic<int> unanswered_stops = 0;
   std::vector<int> signals;
+  BoundedQueue<v1::SharedValue> shared{1000};
+  std::string awaited_key;
 
  private:
   const std::vector<std::vector<v1::Event>> scripts_;
@@ -203,6 +214,20 @@ TEST_F(JobControllerTest, SucceedsWhenEveryRankOnEveryHostDoes) {
   EXPECT_TRUE(daemons_[0]->prepared.lease_master_port());
   EXPECT_FALSE(daemons_[1]->prepared.lease_master_port());
   EXPECT_TRUE(daemons_[0]->graces.empty());
+}
+
+v1::Event Put(const std::string& key, const std::string& value) {
+  v1::Event event;
+  event.mutable_rank_report()->mutable_put()->set_key(key);
+  event.mutable_rank_report()->mutable_put()->set_value(value);
+  return event;
+}
+
+TEST_F(JobControllerTest, WhatARankPutsReachesTheOtherHosts) {
+  AddHost("a", {{Put("ranks/0", "10.0.0.1"), Exited(0, 0), Ended()}});
+  AddHost("b", {{Exited(2, 0), Ended()}});
+  daemons_[1]->awaited_key = "ranks/0";
+  EXPECT_TRUE(Controller().Run().ok());
 }
 
 TEST_F(JobControllerTest, EveryHostIsToldTheSameRendezvous) {

@@ -33,6 +33,9 @@ class LeaseDaemon : public HostDaemon {
   StatusOr<v1::InputResponse> Input(const v1::InputRequest&) override {
     return UnavailableError("no ranks here");
   }
+  StatusOr<v1::ShareResponse> Share(const v1::ShareRequest&) override {
+    return UnavailableError("no ranks here");
+  }
   Status Watch(int, const EventCallback&) override { return kUnused; }
   bool leased() const override { return has_lease; }
   void Renew(const RenewCall& call, RenewCallback done) override {

@@ -25,6 +25,9 @@ TEST(MakeRankReportTest, FillsInWhatARankSays) {
       Report(RankMessageKind::kCheckpoint, R"({"step":2,"path":"/c/step-2"})").checkpoint();
   EXPECT_EQ(saved.step(), 2U);
   EXPECT_EQ(saved.path(), "/c/step-2");
+  const auto put = Report(RankMessageKind::kPut, R"({"key":"ranks/3","value":"at"})").put();
+  EXPECT_EQ(put.key(), "ranks/3");
+  EXPECT_EQ(put.value(), "at");
   EXPECT_EQ(Report(RankMessageKind::kEnd, R"({"summary":{"steps":9}})").end().steps(), 9U);
 }
 

@@ -22,9 +22,9 @@ class OutputReaderTest : public ::testing::Test {
     EXPECT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
     EXPECT_EQ(::fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
     write_.Reset(ends[1]);
-    reader_ = std::make_unique<OutputReader>(RankContext{loop_.get(), &log_, buffer_, /*rank=*/7},
-                                             v1::RankOutput::STDERR, UniqueFd(ends[0]),
-                                             [this] { ended_ = true; });
+    reader_ = std::make_unique<OutputReader>(
+        RankContext{loop_.get(), &log_, nullptr, buffer_, /*rank=*/7}, v1::RankOutput::STDERR,
+        UniqueFd(ends[0]), [this] { ended_ = true; });
     EXPECT_TRUE(reader_->Watch().ok());
   }
 

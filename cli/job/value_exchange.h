@@ -1,0 +1,50 @@
+#pragma once
+
+// ValueExchange: passes on to every host what the ranks of all hosts put for each other, and the
+// key of the job's ranks, which it draws: so they meet and trust each other without a port that
+// anybody could connect to before.
+//
+// What does not get through is sent again until the exchange goes or the host refuses it.
+//
+// Threads: a thread for every host; Add from any.
+
+#include <condition_variable>
+#include <cstddef>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "proto/dsrun.pb.h"
+#include "runtime/base/status.h"
+
+namespace ds::cli {
+
+namespace v1 = ::dsrun::v1;
+
+class ValueExchange {
+ public:
+  // Sends values to the host of a node rank.
+  using Send = std::function<Status(int node_rank, const std::vector<v1::SharedValue>& values)>;
+
+  // Has the key from the beginning.
+  ValueExchange(const std::vector<int>& node_ranks, Send send);
+  // Waits for a Send that is going on.
+  ~ValueExchange();
+  ValueExchange(const ValueExchange&) = delete;
+  ValueExchange& operator=(const ValueExchange&) = delete;
+
+  void Add(const v1::SharedValue& value);
+
+ private:
+  void Serve(int node_rank);
+
+  const Send send_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<v1::SharedValue> values_;  // guarded by mutex_; grows
+  bool ending_ = false;                  // guarded by mutex_
+  std::vector<std::jthread> threads_;    // last: they use the rest
+};
+
+}  // namespace ds::cli
