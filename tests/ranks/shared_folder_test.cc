@@ -1,0 +1,37 @@
+#include "runtime/checkpoint/shared_folder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/support/program.h"
+#include "tests/support/rank_harness.h"
+
+namespace ds::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(SharedFolderTest, OneFolderIsMadeAndLeftEmpty) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "run" / "checkpoints";
+  RunRanks(3, [&](comm::Communicator& world) {
+    EXPECT_TRUE(checkpoint::CheckSharedFolder(path, world).ok());
+  });
+  EXPECT_TRUE(std::filesystem::is_empty(path));
+}
+
+TEST(SharedFolderTest, ARankThatSeesAnotherFolderIsNamedToAll) {
+  const TemporaryFolder folder;
+  RunRanks(3, [&](comm::Communicator& world) {
+    const auto path = folder.path() / (world.rank() == 2 ? "there" : "here");
+    const Status status = checkpoint::CheckSharedFolder(path, world);
+    EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+    EXPECT_THAT(status.message(), HasSubstr("rank 2: "));
+    EXPECT_THAT(status.message(), HasSubstr("is another folder here"));
+  });
+}
+
+}  // namespace
+}  // namespace ds::testing
