@@ -195,6 +195,7 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
   job.exports = std::move(exports.environment);
   job.argv = ProgramCommand(flags, parsed.rest);
   job.environment.master_addr = MasterAddress(flags, job.plan);
+  job.environment.interface = flags.interface;
   job.environment.master_port = flags.master_port;
   job.environment.max_restarts = flags.max_restarts;
   job.environment.run_id = flags.run_id;

@@ -46,6 +46,10 @@ void AddHostFlags(CLI::App& app, LaunchFlags* flags) {
                  "port of rank 0 (default: any free one)")
       ->check(WholeNumber(0, kMaxPort))
       ->type_name("PORT");
+  app.add_option(FlagNames("interface"), flags->interface,
+                 "network interface or address of each host for what CPU ranks exchange between "
+                 "hosts (default: $DSRUN_INTERFACE, else any that leads there)")
+      ->type_name("NAME");
   app.add_option(FlagNames("ssh_port"), flags->ssh_port,
                  "SSH port of hosts without port= in the hostfile (default: as ~/.ssh/config says)")
       ->check(WholeNumber(0, kMaxPort))

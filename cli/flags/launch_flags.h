@@ -39,6 +39,8 @@ struct LaunchFlags {
   // Rendezvous: "" and 0 = chosen by the daemon of rank 0's host.
   std::string master_addr;
   int master_port = 0;
+  // The network interface, or address, for what ranks of several hosts tell each other; "" = any.
+  std::string interface;
   // Torchrun's variables name the job and its ranks so.
   std::string run_id;  // "" = the job's own name
   std::string role = "default";

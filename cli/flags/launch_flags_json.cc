@@ -21,6 +21,7 @@ void VisitFlags(Flags& flags, const Visit& visit) {
   visit("role", flags.role);
   visit("master_addr", flags.master_addr);
   visit("master_port", flags.master_port);
+  visit("interface", flags.interface);
   visit("ssh_port", flags.ssh_port);
   visit("launcher", flags.transport);
   visit("ssh_timeout", flags.ssh_timeout);

@@ -129,6 +129,7 @@ v1::LaunchRequest MakeLaunchRequest(const JobPlan& job, const RankProgram& progr
       .role = job.flags.role,
       .master_addr = job.master_addr,
       .master_port = details.master_port,
+      .interface = job.flags.interface,
       .one_device_per_rank = job.flags.one_device_per_rank,
       .user_set_threads = host.sets_threads,
       .threads_per_rank = std::max(1, details.core_count / host.rank_count())};

@@ -49,6 +49,7 @@ Environment RankEnvironment(const WorldPlan& plan, const PlannedRank& rank,
   AddIdentity(plan, rank, &environment);
   environment.emplace_back("MASTER_ADDR", job.master_addr);
   if (job.master_port > 0) environment.emplace_back("MASTER_PORT", std::to_string(job.master_port));
+  if (!job.interface.empty()) environment.emplace_back("DSRUN_INTERFACE", job.interface);
   const std::vector<std::string>& devices = plan.host_of(rank).devices;
   if (!devices.empty()) {
     environment.emplace_back("CUDA_VISIBLE_DEVICES",

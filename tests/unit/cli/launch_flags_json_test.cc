@@ -16,6 +16,7 @@ TEST(LaunchFlagsJsonTest, RoundTrip) {
                           .total_ranks = 4,
                           .master_addr = "m",
                           .master_port = 4,
+                          .interface = "eth0",
                           .run_id = "i",
                           .role = "trainer",
                           .ssh_port = 5,
