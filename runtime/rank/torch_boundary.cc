@@ -10,6 +10,9 @@ Status StatusOfException(const std::exception& error) {
     if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) {
       return ResourceExhaustedError(message);
     }
+    if (dynamic_cast<const c10::DistNetworkError*>(&error) != nullptr) {
+      return UnavailableError(message);
+    }
     return InternalError(message);
   }
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {

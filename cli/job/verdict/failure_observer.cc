@@ -96,9 +96,15 @@ void FailureObserver::OnExit(const std::string& host, const v1::RankExited& exit
   if (!EndedBadly(exit)) return;
   if (exit.stopping()) {
     if (!stopped_badly_.has_value()) stopped_badly_ = Culprit{host, exit};
-  } else if (!failed()) {
+  } else if (!failed() || (IsOpen() && !IsConsequence({host, exit}))) {
     culprit_ = Culprit{host, exit};
   }
+}
+
+bool FailureObserver::IsConsequence(const Culprit& culprit) const {
+  const auto error = errors_.find(static_cast<int>(culprit.exit.rank()));
+  return culprit.exit.signal() == 0 && error != errors_.end() &&
+         error->second.code() == static_cast<std::int64_t>(StatusCode::kUnavailable);
 }
 
 void FailureObserver::OnUserStop(int signal) {
@@ -132,7 +138,8 @@ void FailureObserver::OnLaunchFailed(const std::string& host, const Status& stat
 }
 
 void FailureObserver::OnDaemonLost(const std::string& host, const std::string& why) {
-  if (failed()) return;
+  if (!IsOpen()) return;
+  culprit_.reset();
   other_ = Verdict{.cause = Cause::kDaemonLost,
                    .host = host,
                    .exit_code = kExitHostLost,
@@ -149,7 +156,8 @@ void FailureObserver::OnHostLost(const std::string& host, const HostChange& chan
     OnDaemonLost(host, change.evidence + "; its port: " + change.probe.detail);
     return;
   }
-  if (failed()) return;
+  if (!IsOpen()) return;
+  culprit_.reset();
   const bool listens = change.probe.reachability == Reachability::kListening;
   other_ = Verdict{
       .cause = Cause::kHostLost,

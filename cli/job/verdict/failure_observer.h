@@ -3,7 +3,9 @@
 // FailureObserver: listens to one generation's events and says in the end who failed first and why.
 //
 // First means first in the order in which the controller saw it: the first rank that ended badly
-// while nobody was stopping it. What other ranks say or do because of that never takes the blame.
+// while nobody was stopping it. What other ranks say or do because of that never takes the blame:
+// a rank that says itself that it ended because another one was not there gives the blame to a rank
+// that failed for a reason of its own, or to a host that is lost, even when that is seen later.
 //
 // Pure: no I/O, no clock. Threads: one at a time.
 
@@ -50,6 +52,11 @@ class FailureObserver {
     std::string host;
     v1::RankExited exit;
   };
+
+  // True when the rank said that another one was not there.
+  bool IsConsequence(const Culprit& culprit) const;
+  // True while nothing has failed that is not a consequence.
+  bool IsOpen() const { return !other_ && (!culprit_ || IsConsequence(*culprit_)); }
 
   void OnReport(const v1::RankReport& report);
   void OnExit(const std::string& host, const v1::RankExited& exit);

@@ -42,6 +42,35 @@ TEST(FailureObserverTest, TheFirstThatFailedUnstoppedTakesTheBlame) {
   EXPECT_EQ(verdict.proof, "process 1001 exited with status 7");
 }
 
+v1::Event Missed(int rank) {
+  v1::Event event = Error(rank, "rank 1 (host h1) closed its connection");
+  event.mutable_rank_report()->mutable_error()->set_code(
+      static_cast<std::int64_t>(StatusCode::kUnavailable));
+  return event;
+}
+
+// The rank that waited for one that was killed ends first, or is heard first.
+TEST(FailureObserverTest, WhoEndsBecauseAnotherIsNotThereTakesNoBlameFromIt) {
+  const v1::Event error = Missed(0);
+  const JobOutcome killed = After({error, Exited(0, 1), Exited(1, 0, SIGKILL)});
+  ASSERT_FALSE(killed.ok());
+  EXPECT_EQ(killed.failure().rank, 1);
+  EXPECT_EQ(killed.failure().signal, SIGKILL);
+  // ... but keeps it when nothing else failed, and takes it back from nobody.
+  EXPECT_EQ(After({error, Exited(0, 1), Exited(1, 0, SIGTERM, true)}).failure().rank, 0);
+  EXPECT_EQ(After({Exited(1, 7), error, Exited(0, 1)}).failure().rank, 1);
+}
+
+TEST(FailureObserverTest, ALostHostComesBeforeTheRankThatMissedIt) {
+  FailureObserver observer(0);
+  observer.OnEvent("a", Missed(0));
+  observer.OnEvent("a", Exited(0, 1));
+  EXPECT_TRUE(observer.failed());
+  observer.OnDaemonLost("b", "connection refused");
+  EXPECT_EQ(observer.Conclude().failure().cause, Cause::kDaemonLost);
+  EXPECT_EQ(observer.Conclude().failure().host, "b");
+}
+
 v1::Event EndedBecause(v1::StopCause cause) {
   v1::Event event;
   event.mutable_generation_ended()->set_stop_cause(cause);
