@@ -6,7 +6,8 @@
 #include <utility>
 
 #include "runtime/comm/host_backend.h"
-#include "runtime/comm/shm/region_exchange.h"
+#include "runtime/comm/join_ranks.h"
+#include "runtime/comm/shm/group_layout.h"
 
 namespace ds::comm {
 namespace {
@@ -38,52 +39,18 @@ StatusOr<StorePtr> OpenStore(const RankIdentity& identity, std::chrono::millisec
       });
 }
 
-// The master port comes first: the daemon leases it to one job at a time.
-std::string MeetingName(const RankIdentity& identity) {
-  return "dsrun-ranks/" + std::to_string(identity.master_port) + "/" +
-         std::to_string(identity.generation) + "/" + identity.job_id;
-}
-
-StatusOr<std::unique_ptr<HostGroup>> JoinHostGroup(const RankIdentity& identity,
-                                                   const ConnectOptions& options) {
-  HostGroupOptions group_options;
-  group_options.self = {.rank = identity.rank, .size = identity.world_size};
-  group_options.timeout = options.collective_timeout;
-  const std::size_t bytes = HostGroup::RegionBytes(group_options);
-  if (identity.world_size == 1) {
-    DS_ASSIGN_OR_RETURN(SharedRegion region, SharedRegion::Private(bytes));
-    return std::make_unique<HostGroup>(std::make_shared<SharedRegion>(std::move(region)),
-                                       group_options);
-  }
-  const MeetingPlace place = {.name = MeetingName(identity),
-                              .self = group_options.self,
-                              .timeout = options.connect_timeout};
-  StatusOr<SharedRegion> region = ExchangeRegion(place, bytes);
-  if (!region.ok()) {
-    return region.status().WithContext("rank " + std::to_string(identity.rank) +
-                                       " cannot join the other ranks of this host");
-  }
-  auto group = std::make_unique<HostGroup>(
-      std::make_shared<SharedRegion>(std::move(region).value()), group_options);
-  DS_RETURN_IF_ERROR(group->MeetPeers(options.connect_timeout));
-  return group;
-}
-
-bool CanShareMemory(const RankIdentity& identity) {
-  return identity.local_world_size == identity.world_size && identity.world_size <= kMaxLocalRanks;
-}
-
 StatusOr<std::unique_ptr<Communicator>> ConnectHost(const RankIdentity& identity,
                                                     const ConnectOptions& options) {
-  DS_ASSIGN_OR_RETURN(std::unique_ptr<HostGroup> group, JoinHostGroup(identity, options));
+  DS_ASSIGN_OR_RETURN(std::unique_ptr<CpuGroup> group, JoinRanks(identity, options));
   return std::make_unique<Communicator>(c10::make_intrusive<HostBackend>(std::move(group)));
 }
 
 StatusOr<std::unique_ptr<Communicator>> ConnectNccl(const RankIdentity& identity,
                                                     const device::RankDevice& device,
                                                     const ConnectOptions& options) {
-  std::unique_ptr<Communicator> control;  // none between hosts: NCCL carries it all
-  if (CanShareMemory(identity)) {
+  std::unique_ptr<Communicator> control;  // none where ranks cannot meet: NCCL carries it all
+  const bool on_one_host = identity.local_world_size == identity.world_size;
+  if (identity.local_world_size <= kMaxLocalRanks && (on_one_host || options.store != nullptr)) {
     DS_ASSIGN_OR_RETURN(control, ConnectHost(identity, options));
   }
   DS_ASSIGN_OR_RETURN(const StorePtr store, OpenStore(identity, options.connect_timeout));
@@ -102,16 +69,6 @@ StatusOr<std::unique_ptr<Communicator>> ConnectWorld(const RankIdentity& identit
                                                      const device::RankDevice& device,
                                                      const ConnectOptions& options) {
   if (device.cuda != nullptr) return ConnectNccl(identity, device, options);
-  if (identity.local_world_size != identity.world_size) {
-    return UnimplementedError("CPU ranks must be on one host: this one has " +
-                              std::to_string(identity.local_world_size) + " of " +
-                              std::to_string(identity.world_size) + " ranks");
-  }
-  if (identity.world_size > kMaxLocalRanks) {
-    return UnimplementedError("at most " + std::to_string(kMaxLocalRanks) +
-                              " CPU ranks share a host, not " +
-                              std::to_string(identity.world_size));
-  }
   return ConnectHost(identity, options);
 }
 

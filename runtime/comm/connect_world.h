@@ -2,21 +2,28 @@
 
 // ConnectWorld: this process joins the group of all ranks of its job.
 //
-// CPU ranks, all on one host, meet at a unix socket and share memory (host backend). GPU ranks meet
-// at a c10d::TCPStore that rank 0 serves on master_port and use NCCL; those of one host also share
-// memory, as their control group.
+// CPU ranks use the host backend: those of a host meet at a unix socket and share memory, hosts
+// meet through a store and are connected by TCP (join_ranks.h). GPU ranks meet at a c10d::TCPStore
+// that rank 0 serves on master_port and use NCCL; their control group is that of CPU ranks.
 
 #include <chrono>
 #include <memory>
+#include <string>
 
 #include "runtime/base/status.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/net/meeting_store.h"
 #include "runtime/comm/rank_identity.h"
 #include "runtime/device/rank_device.h"
 
 namespace ds::comm {
 
 struct ConnectOptions {
+  // Ranks of several hosts meet there; it may be null on one host, and is used while connecting
+  // only.
+  MeetingStore* store = nullptr;
+  // The network interface or address for what goes between hosts; "": any that leads there.
+  std::string interface;
   // The longest wait for all ranks to appear.
   std::chrono::milliseconds connect_timeout = std::chrono::minutes(5);
   // The longest wait of a collective for a rank that is alive but does not come.
@@ -24,7 +31,7 @@ struct ConnectOptions {
 };
 
 // Blocks until all ranks have joined. kUnavailable when some do not come in time or end while the
-// others wait; kUnimplemented for CPU ranks on several hosts.
+// others wait; kUnauthenticated when one has not the job's key.
 StatusOr<std::unique_ptr<Communicator>> ConnectWorld(const RankIdentity& identity,
                                                      const device::RankDevice& device,
                                                      const ConnectOptions& options = {});

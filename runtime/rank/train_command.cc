@@ -12,6 +12,7 @@
 
 #include "runtime/base/exit_codes.h"
 #include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/shared_folder.h"
 #include "runtime/comm/agreement.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/connect_world.h"
@@ -27,6 +28,7 @@
 #include "runtime/models/weights.h"
 #include "runtime/optim/schedule/lr_schedule.h"
 #include "runtime/precision/dtype_policy.h"
+#include "runtime/rank/link_store.h"
 #include "runtime/rank/torch_boundary.h"
 #include "runtime/telemetry/step_metrics.h"
 
@@ -84,6 +86,9 @@ class TrainCommand : public engine::TrainLoopObserver {
   std::int64_t total_steps_ = 0;
   std::optional<int> exit_code_of_cause_;  // of a failure that has a status other than its phase's
 };
+
+// Set by dsrun's --interface.
+constexpr char kInterfaceVariable[] = "DSRUN_INTERFACE";
 
 engine::NonFinitePolicy ParsePolicy(const std::string& name) {
   if (name == "skip") return engine::NonFinitePolicy::kSkip;
@@ -149,7 +154,12 @@ Status TrainCommand::CheckJob() {
 }
 
 Status TrainCommand::Connect() {
-  DS_ASSIGN_OR_RETURN(world_, comm::ConnectWorld(identity_, device_));
+  const char* const interface = std::getenv(kInterfaceVariable);
+  std::optional<LinkStore> store;
+  if (reporter_.link() != nullptr) store.emplace(reporter_.link());
+  DS_ASSIGN_OR_RETURN(world_, comm::ConnectWorld(identity_, device_,
+                                                 {.store = store ? &*store : nullptr,
+                                                  .interface = interface ? interface : ""}));
   return OkStatus();
 }
 
@@ -232,6 +242,11 @@ engine::TrainLoopOptions TrainCommand::LoopOptions() {
 }
 
 Status TrainCommand::Train() {
+  if (job_.save_every > 0 && identity_.local_world_size < identity_.world_size) {
+    exit_code_of_cause_ = kExitCheckpoint;
+    DS_RETURN_IF_ERROR(checkpoint::CheckSharedFolder(job_.checkpoint_dir, *world_));
+    exit_code_of_cause_.reset();
+  }
   model_->train(true);
   const engine::BatchSource next_batch = [this]() -> StatusOr<Bundle> {
     auto batch = loader_->Next();

@@ -135,11 +135,11 @@ TEST(ConnectWorldTest, ARankThatNeverJoinsIsNamed) {
   EXPECT_THAT(status.message(), HasSubstr("rank 1 did not come"));
 }
 
-TEST(ConnectWorldTest, CpuRanksOnSeveralHostsAreRefused) {
+TEST(ConnectWorldTest, RanksOnSeveralHostsNeedDsrunToMeet) {
   RankIdentity identity;
   identity.world_size = 4;
   identity.local_world_size = 2;
-  EXPECT_EQ(ConnectWorld(identity, {}).status().code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(ConnectWorld(identity, {}).status().code(), StatusCode::kFailedPrecondition);
 }
 
 }  // namespace
