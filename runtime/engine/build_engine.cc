@@ -52,7 +52,7 @@ StatusOr<zero::FillUnit> MakeFillUnit(BlockList& model,
                                       const EngineOptions& options) {
   using zero::FirstValues;
   if (options.load_block) {
-    return zero::FillUnit([&](int index) -> StatusOr<FirstValues> {
+    return zero::FillUnit([&](int index, const auto&) -> StatusOr<FirstValues> {
       DS_RETURN_IF_ERROR(options.load_block(index, model.block(index)));
       return FirstValues::kSameEverywhere;
     });
@@ -68,13 +68,16 @@ StatusOr<zero::FillUnit> MakeFillUnit(BlockList& model,
     }
     has_values.push_back(count != 0);
   }
-  return zero::FillUnit([&model, has_values, seed = options.seed](int index) {
-    if (has_values[static_cast<std::size_t>(index)]) {
-      return StatusOr<FirstValues>(FirstValues::kRankZeros);
-    }
-    model.block(index).Initialize(seed);
-    return StatusOr<FirstValues>(FirstValues::kSameEverywhere);
-  });
+  return zero::FillUnit(
+      [&model, has_values, seed = options.seed](int index, const std::vector<zero::OwnRange>& own) {
+        if (has_values[static_cast<std::size_t>(index)]) {
+          return StatusOr<FirstValues>(FirstValues::kRankZeros);
+        }
+        for (const zero::OwnRange& range : own) {
+          model.block(index).InitializeRange(range.name, seed, range.first, range.values);
+        }
+        return StatusOr<FirstValues>(FirstValues::kSameEverywhere);
+      });
 }
 
 StatusOr<optim::ParameterGrouper> MakeGrouper(const BlockList& model,

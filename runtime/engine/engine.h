@@ -58,7 +58,7 @@ struct EngineOptions {
   // Names the device of the world's tensors; c10::kCUDA without an index is this rank's GPU.
   c10::Device device = c10::kCPU;
   // First values of the blocks. Empty: a parameter that has data keeps rank 0's, a block without
-  // data gets Block::Initialize(seed).
+  // data the values of Block::Initialize(seed).
   BlockLoader load_block;
   std::uint64_t seed = 1234;
   NonFinitePolicy non_finite = NonFinitePolicy::kAsConfigured;

@@ -8,7 +8,28 @@
 
 namespace ds::models {
 
-void Block::Initialize(std::uint64_t seed) { InitializeParameters(*this, NormalInit{}, seed); }
+FirstValue Block::DescribeFirstValue(const std::string& name, std::int64_t dimensions) const {
+  return NormalInit{}.Describe(name, dimensions);
+}
+
+void Block::Initialize(std::uint64_t seed) {
+  for (const auto& item : named_parameters()) {
+    const at::Tensor& parameter = item.value();
+    FillRange(FullName(item.key()), DescribeFirstValue(item.key(), parameter.dim()), seed,
+              {.values = parameter});
+  }
+}
+
+void Block::InitializeRange(const std::string& full_name, std::uint64_t seed, std::int64_t first,
+                            const at::Tensor& values) const {
+  for (const auto& item : named_parameters()) {
+    if (FullName(item.key()) != full_name) continue;
+    FillRange(full_name, DescribeFirstValue(item.key(), item.value().dim()), seed,
+              {.first = first, .values = values});
+    return;
+  }
+  DS_CHECK_MSG(false, "the block has no parameter " + full_name);
+}
 
 void BlockList::Add(std::shared_ptr<Block> block, std::vector<int> also_reads) {
   for (int i : also_reads) DS_CHECK_MSG(i >= 0 && i < size(), "also_reads names an earlier block");

@@ -39,6 +39,12 @@ struct Bundle {
   double loss_scale = 1.0;
 };
 
+// Describes the elements of a parameter before training: normal(mean, std), each drawn for itself.
+struct FirstValue {
+  double mean = 0.0;
+  double std = 0.0;
+};
+
 // One unit of a model. Invariant: the parameters' names inside the block, behind the block's
 // prefix, are the Hugging Face names (FullName), which are also the names in safetensors and
 // checkpoints.
@@ -51,11 +57,18 @@ class Block : public torch::nn::Module {
   // Takes the bundle of the block before, returns the one for the next.
   virtual Bundle forward(Bundle bundle) = 0;
 
-  // Fills every parameter with its random first value. The values depend only on (seed, full
-  // name), so every rank, order and world size gets the same ones. Requires materialised
-  // parameters; runs without recording gradients. Here: normal(0, 0.02) for matrices, zeros for
-  // names ending in "bias", ones for other vectors.
-  virtual void Initialize(std::uint64_t seed);
+  // Says how a parameter with this name (inside the block) starts. Here: normal(0, 0.02) for
+  // matrices, zeros for names ending in "bias", ones for other vectors.
+  virtual FirstValue DescribeFirstValue(const std::string& name, std::int64_t dimensions) const;
+
+  // Fills every parameter with its first values. They depend on (seed, full name, element) only, so
+  // every rank, order and world size gets the same ones. Requires materialised parameters; runs
+  // without recording gradients.
+  void Initialize(std::uint64_t seed);
+  // Fills elements [first, first + values.numel()) of the parameter with this full name, in
+  // `values`, flat: the same ones that Initialize sets.
+  void InitializeRange(const std::string& full_name, std::uint64_t seed, std::int64_t first,
+                       const at::Tensor& values) const;
 
   const std::string& prefix() const { return prefix_; }
   std::string FullName(const std::string& name) const {

@@ -1,43 +1,46 @@
 #include "runtime/models/initialize.h"
 
-#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
+
+#include <span>
+
+#include "runtime/base/philox.h"
 
 namespace ds::models {
 namespace {
 
-// FNV-1a over the name, started from the seed; fixed for ever, because saved runs depend on it.
-std::uint64_t StreamSeed(std::uint64_t seed, const std::string& name) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL ^ (seed * 0x9e3779b97f4a7c15ULL);
-  for (unsigned char c : name) hash = (hash ^ c) * 0x100000001b3ULL;
-  return hash ^ (hash >> 32);  // the generator seeds itself from the low 32 bits
-}
-
-void FillNormal(at::Tensor& tensor, double std, at::Generator generator) {
-  const bool direct =
-      tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.is_contiguous();
-  at::Tensor values = direct ? tensor : at::empty(tensor.sizes(), at::kFloat);
-  values.normal_(0.0, std, std::move(generator));
-  if (!direct) tensor.copy_(values);
-}
+constexpr std::int64_t kGrain = 16384;  // elements that are worth a thread
 
 }  // namespace
 
-void InitializeParameters(Block& block, const NormalInit& init, std::uint64_t seed) {
+FirstValue NormalInit::Describe(const std::string& name, std::int64_t dimensions) const {
+  if (dimensions <= 1) return {.mean = name.ends_with("bias") ? 0.0 : 1.0};
+  const bool residual = !residual_name.empty() && name.ends_with(residual_name);
+  return {.std = residual ? residual_std : std};
+}
+
+void FillRange(const std::string& name, const FirstValue& described, std::uint64_t seed,
+               const ElementRange& range) {
   c10::NoGradGuard no_grad;
-  for (auto& item : block.named_parameters()) {
-    const std::string& name = item.key();
-    at::Tensor& parameter = item.value();
-    if (parameter.dim() > 1) {
-      const bool residual = !init.residual_name.empty() && name.ends_with(init.residual_name);
-      const std::uint64_t stream = StreamSeed(seed, block.FullName(name));
-      FillNormal(parameter, residual ? init.residual_std : init.std,
-                 at::detail::createCPUGenerator(stream));
-    } else {
-      parameter.fill_(name.ends_with("bias") ? 0.0 : 1.0);
-    }
+  if (described.std == 0.0) {
+    range.values.fill_(described.mean);
+    return;
   }
+  const bool direct = range.values.is_cpu() && range.values.scalar_type() == at::kFloat &&
+                      range.values.is_contiguous();
+  const std::int64_t count = range.values.numel();
+  const at::Tensor values = direct ? range.values : at::empty({count}, at::kFloat);
+  auto* const out = values.mutable_data_ptr<float>();
+  const std::uint64_t key = ExtendKey(seed, name);
+  const auto std = static_cast<float>(described.std), mean = static_cast<float>(described.mean);
+  at::parallel_for(0, count, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    const std::span<float> part(out + begin, static_cast<std::size_t>(end - begin));
+    DrawNormal(key, static_cast<std::uint64_t>(range.first + begin), part);
+    for (float& value : part) value = value * std + mean;
+  });
+  if (!direct) range.values.copy_(values.view_as(range.values));
 }
 
 }  // namespace ds::models

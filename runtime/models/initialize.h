@@ -1,7 +1,10 @@
 #pragma once
 
-// Random first values that depend on (seed, parameter name) alone: not on the order in which
-// parameters are filled, the rank, the device or the number of threads.
+// Random first values that depend on (seed, parameter name, element) alone: not on the order in
+// which parameters are filled, the rank, the device, the number of threads, or how much of a
+// parameter is filled at once.
+
+#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <string>
@@ -10,24 +13,36 @@
 
 namespace ds::models {
 
-// First values of a block: matrices from normal(0, std), biases at zero, other vectors (norms) at
-// one.
+// Elements [first, first + values.numel()) of a parameter, which `values` is to hold: flat, of any
+// floating dtype, on any device.
+struct ElementRange {
+  std::int64_t first = 0;
+  at::Tensor values;
+};
+
+// Fills a range of the parameter with this full name. Values are computed in fp32 on the CPU and
+// rounded to the range's dtype, so that bf16 and fp32 runs start from the same weights.
+void FillRange(const std::string& name, const FirstValue& described, std::uint64_t seed,
+               const ElementRange& range);
+
+// The scheme of the known families: matrices from normal(0, std), biases at zero, other vectors
+// (norms) at one.
 struct NormalInit {
   double std = 0.02;
   double residual_std = 0.02;
   std::string residual_name;  // parameters whose name ends so start with residual_std; "": none
-};
 
-// Requires materialised parameters. Values are drawn in fp32 on the CPU and rounded to each
-// parameter's dtype, so that bf16 and fp32 runs start from the same weights.
-void InitializeParameters(Block& block, const NormalInit& init, std::uint64_t seed);
+  FirstValue Describe(const std::string& name, std::int64_t dimensions) const;
+};
 
 // A block of a known family: starts as `init` says.
 class FamilyBlock : public Block {
  public:
   FamilyBlock(std::string prefix, NormalInit init)
       : Block(std::move(prefix)), init_(std::move(init)) {}
-  void Initialize(std::uint64_t seed) override { InitializeParameters(*this, init_, seed); }
+  FirstValue DescribeFirstValue(const std::string& name, std::int64_t dimensions) const override {
+    return init_.Describe(name, dimensions);
+  }
 
  private:
   NormalInit init_;

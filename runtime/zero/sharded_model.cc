@@ -66,6 +66,23 @@ Status CheckParameters(const Context& context, const std::vector<ParameterUnit>&
   return CheckMemoryIsNotShared(units);
 }
 
+std::vector<OwnRange> ListOwnRanges(const Context& context, const Unit& unit) {
+  std::vector<OwnRange> ranges;
+  for (const auto& group : unit.groups()) {
+    const FlatParameters& parameters = group->parameters;
+    const FlatLayout& layout = parameters.layout();
+    const FlatRange own =
+        context.sharding.parameters ? layout.shard(context.groups.shards->rank()) : layout.whole();
+    for (const Piece& piece : layout.FindPieces(own)) {
+      ranges.push_back(
+          {.name = parameters.parameter(piece.parameter).name,
+           .first = piece.parameter_start,
+           .values = parameters.full().narrow(0, own.start + piece.range_start, piece.count)});
+    }
+  }
+  return ranges;
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<ShardedModel>> ShardedModel::Create(
@@ -88,7 +105,7 @@ Status ShardedModel::AddUnit(const ParameterUnit& described, const FillUnit& fil
     const FlatLayout& layout = group->parameters.layout();
     for (int i = 0; i < layout.size(); ++i) numel += layout.parameter(i).count;
   }
-  const StatusOr<FirstValues> values = fill(index);
+  const StatusOr<FirstValues> values = fill(index, ListOwnRanges(context_, *units_.back()));
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(values.status(), *context_.groups.all));
   for (const auto& group : units_.back()->groups()) {
     if (*values == FirstValues::kRankZeros) group->parameters.Broadcast();

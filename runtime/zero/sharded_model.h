@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "runtime/base/status.h"
@@ -25,12 +26,20 @@ namespace ds::zero {
 
 // The origin of a unit's first values.
 enum class FirstValues {
-  kSameEverywhere,  // every rank has set the same ones
+  kSameEverywhere,  // every rank has set its own ranges, at least, and they fit together
   kRankZeros,       // those of rank 0
 };
 
-// Sets the first values of unit `index`, whose parameters are present.
-using FillUnit = std::function<StatusOr<FirstValues>(int index)>;
+// A range of one parameter that this rank keeps, whole parameters where they are not sharded.
+struct OwnRange {
+  std::string name;
+  std::int64_t first = 0;  // element
+  at::Tensor values;       // flat
+};
+
+// Sets the first values of unit `index`, whose parameters are present. Of these only `own` outlives
+// the call, so nobody needs to compute more.
+using FillUnit = std::function<StatusOr<FirstValues>(int index, const std::vector<OwnRange>& own)>;
 
 class ShardedModel {
  public:

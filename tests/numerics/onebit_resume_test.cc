@@ -20,7 +20,7 @@ const config::OptimizerAlgorithm kAlgorithms[] = {
 
 std::unique_ptr<Engine> MakeEngine(const TinyRun& run, comm::Communicator& world) {
   config::DsConfig config = TinyConfig(run);
-  config.optimizer.lr = 0.02;
+  config.optimizer.lr = 0.01;
   return Engine::create(MakeTinyModel({}, run.dtype()), config, {.world = &world}).value();
 }
 

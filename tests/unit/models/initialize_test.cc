@@ -1,5 +1,6 @@
 #include "runtime/models/initialize.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
 
@@ -51,6 +52,29 @@ TEST(Initialize, DependsOnSeedAndNameOnly) {
   EXPECT_TRUE(at::equal(layer_a.at(name), layer_b.at(name)));
   EXPECT_FALSE(at::equal(layer_a.at(name), other_layer.at("model.layers.1.mlp.up_proj.weight")));
   EXPECT_FALSE(at::equal(layer_a.at(name), Initialised(a->block(3), 2).at(name)));
+}
+
+TEST(Initialize, TakesAll64BitsOfTheSeed) {
+  const auto block = Build("gpt2-demo");
+  const std::string name = "transformer.h.0.mlp.c_fc.weight";
+  const at::Tensor first = Initialised(block->block(1), 1).at(name).clone();
+  EXPECT_FALSE(
+      at::equal(first, Initialised(block->block(1), 1 + (std::uint64_t{1} << 40)).at(name)));
+}
+
+TEST(Initialize, ARangeHasTheValuesOfTheWhole) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    const auto model = Build("gpt2-demo", dtype);
+    for (const auto& [name, whole] : Initialised(model->block(1), 5)) {
+      const std::int64_t numel = whole.numel();
+      for (const std::int64_t first : {std::int64_t{0}, numel / 3 + 1}) {
+        const std::int64_t count = (numel - first) / 2;
+        const at::Tensor range = at::empty({count}, dtype);
+        model->block(1).InitializeRange(name, 5, first, range);
+        EXPECT_TRUE(at::equal(range, whole.flatten().narrow(0, first, count))) << name;
+      }
+    }
+  }
 }
 
 TEST(Initialize, Bf16StartsFromTheRoundedFp32Weights) {

@@ -1,0 +1,55 @@
+#pragma once
+
+// Philox4x32-10: random numbers as a function of a counter and a key, so that whoever needs a
+// number computes it, wherever it is and whatever was drawn before. Equal on every machine.
+//
+// Source: J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3",
+// SC 2011. A key has 64 bits; a counter gives four words.
+//
+// Pure; safe from any thread.
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "runtime/base/split_mix.h"
+
+namespace ds {
+
+// Words, the lowest first.
+using PhiloxCounter = std::array<std::uint32_t, 4>;
+
+constexpr PhiloxCounter Philox(PhiloxCounter counter, std::uint64_t key) {
+  auto low = static_cast<std::uint32_t>(key), high = static_cast<std::uint32_t>(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t a = std::uint64_t{0xD2511F53} * counter[0];
+    const std::uint64_t b = std::uint64_t{0xCD9E8D57} * counter[2];
+    counter = {
+        static_cast<std::uint32_t>(b >> 32) ^ counter[1] ^ low, static_cast<std::uint32_t>(b),
+        static_cast<std::uint32_t>(a >> 32) ^ counter[3] ^ high, static_cast<std::uint32_t>(a)};
+    low += 0x9E3779B9;
+    high += 0xBB67AE85;
+  }
+  return counter;
+}
+
+// The key of a stream inside the stream of `key`. Fixed for ever: saved runs depend on it.
+constexpr std::uint64_t ExtendKey(std::uint64_t key, std::uint64_t word) {
+  return SplitMix(SplitMix(key) ^ word);
+}
+constexpr std::uint64_t ExtendKey(std::uint64_t key, std::string_view name) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  return ExtendKey(key, hash);
+}
+
+// Fills `out` with the words of as many counters as it takes, each one more than the last in the
+// counter's lower 64 bits. Requires a whole number of counters.
+void DrawWords(std::uint64_t key, PhiloxCounter counter, std::span<std::uint32_t> out);
+
+// Fills `out` with the numbers first, first + 1, ... of the stream of `key`, independent and
+// normally distributed with mean 0 and variance 1. Number i depends on (key, i) only.
+void DrawNormal(std::uint64_t key, std::uint64_t first, std::span<float> out);
+
+}  // namespace ds
