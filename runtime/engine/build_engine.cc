@@ -182,6 +182,7 @@ StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> mo
   parts->optimizer = std::make_unique<zero::ShardedOptimizer>(*parts->sharded, config.optimizer);
   parts->model = std::move(model);
   parts->config = config;
+  parts->seed = options.seed;
   parts->loss_scaler = precision::MakeLossScaler(config);
   parts->non_finite = options.non_finite;
   parts->rates = Rates(config, std::move(group_rates));

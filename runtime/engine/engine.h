@@ -60,7 +60,7 @@ struct EngineOptions {
   // First values of the blocks. Empty: a parameter that has data keeps rank 0's, a block without
   // data the values of Block::Initialize(seed).
   BlockLoader load_block;
-  std::uint64_t seed = 1234;
+  std::uint64_t seed = 1234;  // of first values and of what blocks draw
   NonFinitePolicy non_finite = NonFinitePolicy::kAsConfigured;
   // Parameters with a rate or a weight decay of their own.
   optim::ParameterGrouper parameter_group = optim::OneGroup;

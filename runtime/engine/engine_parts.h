@@ -22,6 +22,7 @@ namespace ds::engine {
 struct EngineParts {
   std::shared_ptr<BlockList> model;
   config::DsConfig config;
+  std::uint64_t seed = 0;  // of what blocks draw
 
   // Only when not given by the caller; declared first, for what follows refers to them.
   std::unique_ptr<comm::Communicator> own_world;

@@ -2,10 +2,12 @@
 
 #include <ATen/ops/full_like.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
 
+#include "runtime/base/philox.h"
 #include "runtime/comm/agreement.h"
 #include "runtime/engine/engine_parts.h"
 #include "runtime/optim/kernels/gradient_norm.h"
@@ -116,14 +118,29 @@ Status NonFiniteError(std::int64_t step, const std::string& what) {
                                  "learning rate or look at the data of this step");
 }
 
+// Where the next micro-batch of so many samples stands: by its place in the step, whatever ranks
+// and micro-batches it is cut into.
+RandomPlace FindRandomPlace(const EngineParts& parts, std::int64_t samples) {
+  const topology::Member reader =
+      parts.mesh.MemberOf(parts.sharded->context().groups.all->rank(), topology::kDataAxes);
+  const auto before = static_cast<std::int64_t>(parts.step.current.returned.size());
+  const std::int64_t apart = std::max(samples, parts.config.batch.train_micro_batch_size_per_gpu);
+  const std::uint64_t of_step = ExtendKey(ExtendKey(parts.seed, "step"),
+                                          static_cast<std::uint64_t>(parts.step.counts.finished));
+  return {.key = of_step, .first_sample = (before * reader.count + reader.index) * apart};
+}
+
+std::int64_t CountSamples(const Bundle& bundle) {
+  return bundle.input.defined() && bundle.input.dim() > 0 ? bundle.input.size(0) : 0;
+}
+
 }  // namespace
 
 at::Tensor Engine::forward(Bundle bundle) {
   parts_->ReloadStates();
   zero::ShardedModel& sharded = *parts_->sharded;
   if (c10::GradMode::is_enabled()) {
-    parts_->step.current.samples +=
-        bundle.input.defined() && bundle.input.dim() > 0 ? bundle.input.size(0) : 0;
+    parts_->step.current.samples += CountSamples(bundle);
     parts_->step.current.tokens += bundle.labels.defined() ? bundle.labels.numel() : 0;
     parts_->step.current.backward_is_latest = false;
   }
@@ -131,8 +148,10 @@ at::Tensor Engine::forward(Bundle bundle) {
   const precision::AutocastScope autocast(sharded.context().dtypes.autocast,
                                           sharded.context().device);
   bundle.loss_scale = parts_->backward_scale(/*scale_wrt_gas=*/true);
+  bundle.random = FindRandomPlace(*parts_, CountSamples(bundle));
   for (int i = 0; i < parts_->model->size(); ++i) {
     sharded.Enter(i);
+    bundle.random.block = i;
     bundle = LeaveBlock(sharded, i, parts_->model->block(i).forward(std::move(bundle)));
   }
   sharded.EndForward();

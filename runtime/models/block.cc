@@ -56,7 +56,10 @@ void AllocateParameters(Block& block) {
 }
 
 Bundle RunBlocks(const BlockList& model, Bundle bundle) {
-  for (const auto& block : model.blocks()) bundle = block->forward(std::move(bundle));
+  for (int i = 0; i < model.size(); ++i) {
+    bundle.random.block = i;
+    bundle = model.block(i).forward(std::move(bundle));
+  }
   return bundle;
 }
 

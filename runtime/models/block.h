@@ -18,6 +18,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/models/dropout.h"
+
 namespace ds::models {
 
 // The tensors that flow from block to block. B samples of S tokens, H the model's width.
@@ -37,6 +39,8 @@ struct Bundle {
   // Backward will multiply the loss by this (loss scale over accumulation steps): for a block that
   // computes gradients in its forward pass, which in fp16 would vanish without it.
   double loss_scale = 1.0;
+  // Tells where these samples stand among all random draws; the engine sets it before every block.
+  RandomPlace random;
 };
 
 // Describes the elements of a parameter before training: normal(mean, std), each drawn for itself.
@@ -120,4 +124,5 @@ namespace ds {
 using models::Block;
 using models::BlockList;
 using models::Bundle;
+using models::RandomPlace;
 }  // namespace ds

@@ -25,7 +25,9 @@ class Gpt2Embedding : public FamilyBlock {
   Bundle forward(Bundle bundle) override {
     const at::Tensor ids = at::arange(bundle.input.size(-1), bundle.input.options());
     const at::Tensor sum = tokens_->forward(bundle.input) + positions_->forward(ids);
-    bundle.hidden = Dropout(sum, dropout_, is_training());
+    bundle.hidden = Dropout(sum, {.probability = is_training() ? dropout_ : 0.0,
+                                  .place = bundle.random,
+                                  .site = DropoutSite::kEmbedding});
     return bundle;
   }
 
@@ -52,7 +54,7 @@ class Gpt2Attention : public torch::nn::Module {
     if (gpt2.scale_attention_by_layer) scale_ /= static_cast<double>(layer + 1);
   }
 
-  at::Tensor forward(const at::Tensor& x) const {
+  at::Tensor forward(const at::Tensor& x, const RandomPlace& place) const {
     const std::int64_t samples = x.size(0), tokens = x.size(1), head_width = x.size(2) / heads_;
     const auto parts = c_attn_->forward(x).split(x.size(2), /*dim=*/2);
     const auto as_heads = [&](const at::Tensor& part) {
@@ -60,8 +62,13 @@ class Gpt2Attention : public torch::nn::Module {
     };
     const at::Tensor mixed =
         CausalAttention(as_heads(parts[0]), as_heads(parts[1]), as_heads(parts[2]),
-                        {.scale = scale_, .dropout = is_training() ? attention_dropout_ : 0.0});
-    return Dropout(c_proj_->forward(mixed), residual_dropout_, is_training());
+                        {.scale = scale_,
+                         .dropout = {.probability = is_training() ? attention_dropout_ : 0.0,
+                                     .place = place,
+                                     .site = DropoutSite::kAttention}});
+    return Dropout(c_proj_->forward(mixed), {.probability = is_training() ? residual_dropout_ : 0.0,
+                                             .place = place,
+                                             .site = DropoutSite::kAttentionOutput});
   }
 
  private:
@@ -81,9 +88,11 @@ class Gpt2Mlp : public torch::nn::Module {
         activation_(gpt2.activation),
         dropout_(gpt2.residual_dropout) {}
 
-  at::Tensor forward(const at::Tensor& x) const {
+  at::Tensor forward(const at::Tensor& x, const RandomPlace& place) const {
     const at::Tensor wide = Activate(activation_, c_fc_->forward(x));
-    return Dropout(c_proj_->forward(wide), dropout_, is_training());
+    return Dropout(c_proj_->forward(wide), {.probability = is_training() ? dropout_ : 0.0,
+                                            .place = place,
+                                            .site = DropoutSite::kMlpOutput});
   }
 
  private:
@@ -99,8 +108,8 @@ class Gpt2Layer : public FamilyBlock {
       : Gpt2Layer(config, std::get<Gpt2Config>(config.family), layer, options) {}
 
   Bundle forward(Bundle bundle) override {
-    bundle.hidden = bundle.hidden + attn_->forward(ln_1_->forward(bundle.hidden));
-    bundle.hidden = bundle.hidden + mlp_->forward(ln_2_->forward(bundle.hidden));
+    bundle.hidden = bundle.hidden + attn_->forward(ln_1_->forward(bundle.hidden), bundle.random);
+    bundle.hidden = bundle.hidden + mlp_->forward(ln_2_->forward(bundle.hidden), bundle.random);
     return bundle;
   }
 

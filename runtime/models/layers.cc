@@ -1,15 +1,17 @@
 #include "runtime/models/layers.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/dropout.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/mean.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/rsqrt.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/silu.h>
+
+#include <limits>
 
 #include "runtime/models/block.h"
 #include "runtime/models/matmul.h"
@@ -73,16 +75,34 @@ at::Tensor Activate(Activation activation, const at::Tensor& x) {
   return x;
 }
 
-at::Tensor Dropout(const at::Tensor& x, double p, bool training) {
-  return training && p > 0.0 ? at::dropout(x, p, /*train=*/true) : x;
+namespace {
+
+// By operators of which each result is there: LibTorch's fused kernels draw what they drop from a
+// generator, whose numbers depend on the shape of the call.
+at::Tensor AttentionWithDropout(const at::Tensor& q, at::Tensor k, at::Tensor v,
+                                const AttentionOptions& options) {
+  if (const std::int64_t shared_by = q.size(1) / k.size(1); shared_by > 1) {
+    k = k.repeat_interleave(shared_by, /*dim=*/1);
+    v = v.repeat_interleave(shared_by, /*dim=*/1);
+  }
+  const at::Tensor later =
+      at::ones({q.size(2), k.size(2)}, q.options().dtype(at::kBool)).triu_(/*diagonal=*/1);
+  const at::Tensor scores = (q.matmul(k.transpose(2, 3)) * options.scale)
+                                .masked_fill(later, -std::numeric_limits<double>::infinity());
+  const at::Tensor weights = scores.softmax(-1, at::kFloat).to(q.scalar_type());
+  return Dropout(weights, options.dropout).matmul(v);
 }
+
+}  // namespace
 
 at::Tensor CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            const AttentionOptions& options) {
   const bool shared_heads = q.size(1) != k.size(1);
   const at::Tensor mixed =
-      at::scaled_dot_product_attention(q, k, v, /*attn_mask=*/{}, options.dropout,
-                                       /*is_causal=*/true, options.scale, shared_heads);
+      options.dropout.probability > 0.0
+          ? AttentionWithDropout(q, k, v, options)
+          : at::scaled_dot_product_attention(q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0.0,
+                                             /*is_causal=*/true, options.scale, shared_heads);
   return mixed.transpose(1, 2).reshape({q.size(0), q.size(2), q.size(1) * q.size(3)});
 }
 

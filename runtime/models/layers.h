@@ -10,6 +10,7 @@
 
 #include <cstdint>
 
+#include "runtime/models/dropout.h"
 #include "runtime/models/model_config.h"
 
 namespace ds::models {
@@ -78,15 +79,11 @@ class RmsNorm : public Norm {
 
 at::Tensor Activate(Activation activation, const at::Tensor& x);
 
-// x with each element zeroed with probability `p` and the rest scaled up, drawn from the device's
-// default generator; x itself when p is 0 or `training` is off.
-at::Tensor Dropout(const at::Tensor& x, double p, bool training);
-
 // Causal attention of [B, heads, S, head width] queries over keys and values that may have fewer
 // heads (each is shared by a group of query heads); returns [B, S, heads * head width].
 struct AttentionOptions {
   double scale = 1.0;
-  double dropout = 0.0;
+  DropoutDraw dropout = {};  // of the weights
 };
 at::Tensor CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            const AttentionOptions& options);

@@ -114,7 +114,7 @@ class LlamaAttention : public torch::nn::Module {
     o_proj_ = add("o_proj", query_width, llama.width);
   }
 
-  at::Tensor forward(const at::Tensor& x) const {
+  at::Tensor forward(const at::Tensor& x, const RandomPlace& place) const {
     const auto as_heads = [&](const at::Tensor& part) {
       return part.view({x.size(0), x.size(1), -1, head_width_}).transpose(1, 2);
     };
@@ -122,7 +122,9 @@ class LlamaAttention : public torch::nn::Module {
         rotary_->Apply(as_heads(q_proj_->forward(x))),
         rotary_->Apply(as_heads(k_proj_->forward(x))), as_heads(v_proj_->forward(x)),
         {.scale = 1.0 / std::sqrt(static_cast<double>(head_width_)),
-         .dropout = is_training() ? dropout_ : 0.0});
+         .dropout = {.probability = is_training() ? dropout_ : 0.0,
+                     .place = place,
+                     .site = DropoutSite::kAttention}});
     return o_proj_->forward(mixed);
   }
 
@@ -176,7 +178,8 @@ class LlamaLayer : public FamilyBlock {
   }
 
   Bundle forward(Bundle bundle) override {
-    bundle.hidden = bundle.hidden + attention_->forward(input_norm_->forward(bundle.hidden));
+    bundle.hidden =
+        bundle.hidden + attention_->forward(input_norm_->forward(bundle.hidden), bundle.random);
     bundle.hidden = bundle.hidden + mlp_->forward(post_norm_->forward(bundle.hidden));
     return bundle;
   }

@@ -1,0 +1,125 @@
+#include "runtime/models/dropout.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
+
+#include <array>
+#include <vector>
+
+#include "runtime/base/philox.h"
+
+namespace ds::models {
+namespace {
+
+// One row of the last dimension has its counters: {4 elements each, head, position, sample}.
+struct Rows {
+  std::int64_t samples, heads, positions, width;
+
+  explicit Rows(at::IntArrayRef shape)
+      : samples(shape[0]),
+        heads(shape.size() == 4 ? shape[1] : 1),
+        positions(shape[shape.size() - 2]),
+        width(shape.back()) {
+    TORCH_CHECK(shape.size() == 3 || shape.size() == 4,
+                "dropout takes [samples, positions, width] or [samples, heads, positions, keys]");
+  }
+  std::int64_t count() const { return samples * heads * positions; }
+  std::int64_t counters() const { return (width + 3) / 4; }
+};
+
+std::uint64_t KeyOf(const DropoutDraw& draw) {
+  return ExtendKey(ExtendKey(draw.place.key, static_cast<std::uint64_t>(draw.place.block)),
+                   static_cast<std::uint64_t>(draw.site));
+}
+
+// A word below it drops its element.
+std::int64_t Threshold(const DropoutDraw& draw) {
+  return static_cast<std::int64_t>(draw.probability * 4294967296.0);
+}
+
+double FactorOfKept(const DropoutDraw& draw) {
+  return draw.probability < 1.0 ? 1.0 / (1.0 - draw.probability) : 0.0;
+}
+
+// Words of Philox as int64 tensors, whose products wrap as unsigned ones do.
+struct TensorWords {
+  static constexpr std::int64_t kWord = 0xFFFFFFFF;
+  std::array<at::Tensor, 4> counter;
+
+  static at::Tensor High(const at::Tensor& product) {
+    return product.__rshift__(32).bitwise_and(kWord);
+  }
+
+  void Scramble(std::uint64_t key) {
+    auto low = static_cast<std::uint32_t>(key), high = static_cast<std::uint32_t>(key >> 32);
+    for (int round = 0; round < 10; ++round) {
+      const at::Tensor a = counter[0] * std::int64_t{0xD2511F53};
+      const at::Tensor b = counter[2] * std::int64_t{0xCD9E8D57};
+      counter = {
+          High(b).bitwise_xor(counter[1]).bitwise_xor(std::int64_t{low}), b.bitwise_and(kWord),
+          High(a).bitwise_xor(counter[3]).bitwise_xor(std::int64_t{high}), a.bitwise_and(kWord)};
+      low += 0x9E3779B9;
+      high += 0xBB67AE85;
+    }
+  }
+};
+
+}  // namespace
+
+at::Tensor Dropout(const at::Tensor& x, const DropoutDraw& draw) {
+  if (draw.probability == 0.0) return x;
+  return x * DropoutFactors(x.sizes(), draw, x.options());
+}
+
+at::Tensor DropoutFactors(at::IntArrayRef shape, const DropoutDraw& draw,
+                          const at::TensorOptions& options) {
+  if (!options.device().is_cpu()) return DropoutFactorsByOperators(shape, draw, options);
+  const Rows rows(shape);
+  const at::Tensor factors = at::empty(shape, at::kFloat);
+  auto* const out = factors.mutable_data_ptr<float>();
+  const std::uint64_t key = KeyOf(draw);
+  const auto threshold = static_cast<std::uint64_t>(Threshold(draw));
+  const auto kept = static_cast<float>(FactorOfKept(draw));
+  at::parallel_for(0, rows.count(), /*grain_size=*/64, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<std::uint32_t> words(static_cast<std::size_t>(4 * rows.counters()));
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::int64_t position = draw.place.first_position + row % rows.positions;
+      const std::int64_t head = draw.place.first_head + row / rows.positions % rows.heads;
+      const std::int64_t sample = draw.place.first_sample + row / rows.positions / rows.heads;
+      DrawWords(key,
+                {0, static_cast<std::uint32_t>(head), static_cast<std::uint32_t>(position),
+                 static_cast<std::uint32_t>(sample)},
+                words);
+      for (std::int64_t i = 0; i < rows.width; ++i) {
+        out[row * rows.width + i] = words[static_cast<std::size_t>(i)] < threshold ? 0.0F : kept;
+      }
+    }
+  });
+  return factors.to(options.dtype().toScalarType());
+}
+
+at::Tensor DropoutFactorsByOperators(at::IntArrayRef shape, const DropoutDraw& draw,
+                                     const at::TensorOptions& options) {
+  const Rows rows(shape);
+  const auto integers = at::TensorOptions(at::kLong).device(options.device());
+  // One dimension for each of sample, head and position, and the last for the counters of a row.
+  const auto along = [&](std::int64_t first, std::int64_t count, at::IntArrayRef view) {
+    return at::arange(first, first + count, integers).view(view);
+  };
+  const RandomPlace& place = draw.place;
+  TensorWords words{{along(0, rows.counters(), {1, 1, 1, -1}),
+                     along(place.first_head, rows.heads, {1, -1, 1, 1}),
+                     along(place.first_position, rows.positions, {1, 1, -1, 1}),
+                     along(place.first_sample, rows.samples, {-1, 1, 1, 1})}};
+  words.Scramble(KeyOf(draw));
+  const at::Tensor row = at::stack(words.counter, /*dim=*/-1).flatten(-2).narrow(-1, 0, rows.width);
+  return row.ge(Threshold(draw))
+      .to(options.dtype().toScalarType())
+      .mul_(FactorOfKept(draw))
+      .reshape(shape);
+}
+
+}  // namespace ds::models

@@ -1,0 +1,44 @@
+#pragma once
+
+// Dropout whose draws depend on where an element stands in the model and in the step, and on
+// nothing else: not on ranks, stages, micro-batches, the cut of sequences or heads, or on how often
+// a block runs (a block that is computed again draws the same).
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace ds::models {
+
+// Tells where the elements of a micro-batch stand among all draws of a run.
+struct RandomPlace {
+  std::uint64_t key = 0;            // of (seed, step)
+  std::int64_t first_sample = 0;    // of this micro-batch, among the samples of the step
+  std::int64_t first_head = 0;      // of this rank, among the model's
+  std::int64_t first_position = 0;  // of this rank, in the samples
+  int block = 0;                    // in the model's list
+};
+
+// The places of a block where something is dropped. Fixed for ever.
+enum class DropoutSite { kEmbedding, kAttention, kAttentionOutput, kMlpOutput };
+
+struct DropoutDraw {
+  double probability = 0.0;
+  RandomPlace place;
+  DropoutSite site = DropoutSite::kEmbedding;
+};
+
+// x with each element zeroed with the probability and the rest scaled up by its complement; x
+// itself when the probability is 0. x is [samples, positions, width], or, of attention weights,
+// [samples, heads, positions, keys]: width and keys are never cut.
+at::Tensor Dropout(const at::Tensor& x, const DropoutDraw& draw);
+
+// Makes what Dropout multiplies by: 0, or 1 over the complement, in the dtype and on the device of
+// `options`. On the CPU it is drawn by a loop, elsewhere by the operators of the second function,
+// which gives the same values anywhere.
+at::Tensor DropoutFactors(at::IntArrayRef shape, const DropoutDraw& draw,
+                          const at::TensorOptions& options);
+at::Tensor DropoutFactorsByOperators(at::IntArrayRef shape, const DropoutDraw& draw,
+                                     const at::TensorOptions& options);
+
+}  // namespace ds::models

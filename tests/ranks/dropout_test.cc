@@ -1,0 +1,104 @@
+// Dropout in training: a step's loss, norm and parameters do not depend on how its samples are cut
+// into ranks and micro-batches, nor on the stage.
+
+#include <ATen/ops/arange.h>
+#include <gtest/gtest.h>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/models/build_model.h"
+#include "runtime/models/model_config.h"
+#include "tests/ranks/tiny_model.h"
+#include "tests/support/rank_harness.h"
+
+namespace ds::tests {
+namespace {
+
+constexpr std::int64_t kSequence = 8;
+constexpr std::int64_t kSamples = 8;  // of a step
+
+std::shared_ptr<BlockList> MakeDroppingGpt2(const std::string& probability) {
+  const auto config = models::ParseModelConfig(
+      R"({"model_type": "gpt2", "vocab_size": 50, "n_positions": 8, "n_embd": 16, "n_layer": 2,
+          "n_head": 2, "resid_pdrop": )" +
+          probability + R"(, "embd_pdrop": )" + probability + R"(, "attn_pdrop": )" + probability +
+          "}",
+      "config.json");
+  auto model = models::BuildModel(config.value(), at::kFloat);
+  model->train(true);
+  return model;
+}
+
+struct Cut {
+  int ranks = 1;
+  int stage = 0;
+  std::int64_t accumulation = 1;
+};
+
+struct DropoutOutcome {
+  std::vector<StepResult> steps;
+  std::map<std::string, at::Tensor> parameters;
+};
+
+DropoutOutcome Train(const Cut& cut, const std::string& probability) {
+  DropoutOutcome outcome;
+  testing::RunRanks(cut.ranks, [&](comm::Communicator& world) {
+    const auto config = TinyConfig({.stage = cut.stage, .accumulation = cut.accumulation});
+    const auto engine =
+        Engine::create(MakeDroppingGpt2(probability), config, {.world = &world}).value();
+    const std::int64_t each = kSamples / (cut.ranks * cut.accumulation);
+    std::vector<StepResult> steps;
+    for (int step = 0; step < 3; ++step) {
+      for (std::int64_t micro = 0; micro < cut.accumulation; ++micro) {
+        const at::Tensor places =
+            at::arange(kSamples * kSequence, at::kLong).view({kSamples, kSequence});
+        const std::int64_t first = (micro * cut.ranks + world.rank()) * each;
+        const at::Tensor tokens = (places * 7 + step).remainder(50).narrow(0, first, each);
+        engine->backward(engine->forward({.input = tokens, .labels = (tokens * 3).remainder(50)}));
+      }
+      steps.push_back(engine->step().value());
+    }
+    const auto parameters = ExportAll(*engine);
+    if (world.rank() == 0) outcome = {steps, parameters};
+  });
+  return outcome;
+}
+
+TEST(DropoutInTraining, DoesNotDependOnTheCut) {
+  const DropoutOutcome expected = Train({}, "0.2");
+  for (const Cut& cut :
+       {Cut{.accumulation = 4}, Cut{.ranks = 2, .stage = 1}, Cut{.ranks = 4, .stage = 3},
+        Cut{.ranks = 2, .stage = 2, .accumulation = 2}, Cut{.ranks = 4, .accumulation = 2}}) {
+    SCOPED_TRACE(std::to_string(cut.ranks) + " ranks, stage " + std::to_string(cut.stage));
+    const DropoutOutcome ours = Train(cut, "0.2");
+    for (std::size_t i = 0; i < expected.steps.size(); ++i) {
+      EXPECT_NEAR(ours.steps[i].loss, expected.steps[i].loss, 2e-6);
+      EXPECT_NEAR(ours.steps[i].grad_norm, expected.steps[i].grad_norm, 2e-6);
+    }
+    for (const auto& [name, value] : expected.parameters) {
+      // Adam makes much of gradients that are nothing but rounding.
+      EXPECT_LT((ours.parameters.at(name) - value).abs().max().item<double>(), 3e-4) << name;
+    }
+  }
+  // It has dropped something, and something else in every step.
+  const DropoutOutcome without = Train({}, "0.0");
+  EXPECT_GT(std::abs(without.steps[0].loss - expected.steps[0].loss), 1e-4);
+}
+
+TEST(DropoutInTraining, AnotherStepDropsOtherElements) {
+  testing::RunRanks(1, [&](comm::Communicator& world) {
+    config::DsConfig config = TinyConfig({});
+    config.optimizer.lr = 0.0;
+    config.optimizer.weight_decay = 0.0;
+    const auto engine = Engine::create(MakeDroppingGpt2("0.2"), config, {.world = &world}).value();
+    std::vector<double> losses;
+    for (int step = 0; step < 2; ++step) {
+      const at::Tensor tokens = at::arange(16, at::kLong).view({2, kSequence});
+      engine->backward(engine->forward({.input = tokens, .labels = tokens}));
+      losses.push_back(engine->step().value().loss);
+    }
+    EXPECT_NE(losses[0], losses[1]);
+  });
+}
+
+}  // namespace
+}  // namespace ds::tests

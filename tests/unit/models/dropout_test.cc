@@ -1,0 +1,117 @@
+#include "runtime/models/dropout.h"
+
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "runtime/models/build_model.h"
+#include "runtime/models/layers.h"
+#include "runtime/models/model_config.h"
+
+namespace ds::models {
+namespace {
+
+constexpr DropoutDraw kDraw{.probability = 0.3,
+                            .place = {.key = 77, .first_sample = 5, .block = 2},
+                            .site = DropoutSite::kAttention};
+
+TEST(Dropout, EveryPartOfACutDrawsWhatTheWholeDraws) {
+  const at::Tensor whole = DropoutFactors({4, 6, 8, 10}, kDraw, at::kFloat);
+  for (const auto& [sample, head, position] : {std::tuple{0, 0, 0}, {1, 2, 3}, {3, 4, 7}}) {
+    DropoutDraw part = kDraw;
+    part.place.first_sample += sample;
+    part.place.first_head += head;
+    part.place.first_position += position;
+    const at::Tensor expected =
+        whole.narrow(0, sample, 1).narrow(1, head, 2).narrow(2, position, 1);
+    EXPECT_TRUE(at::equal(DropoutFactors({1, 2, 1, 10}, part, at::kFloat), expected));
+  }
+}
+
+TEST(Dropout, WhatStandsElsewhereDrawsOtherwise) {
+  const at::Tensor first = DropoutFactors({2, 3, 40}, kDraw, at::kFloat);
+  EXPECT_TRUE(at::equal(first, DropoutFactors({2, 3, 40}, kDraw, at::kFloat)));
+  DropoutDraw other = kDraw;
+  other.place.key = 78;  // the next step's, say
+  EXPECT_FALSE(at::equal(first, DropoutFactors({2, 3, 40}, other, at::kFloat)));
+  other = kDraw;
+  other.place.block = 3;
+  EXPECT_FALSE(at::equal(first, DropoutFactors({2, 3, 40}, other, at::kFloat)));
+  other = kDraw;
+  other.site = DropoutSite::kMlpOutput;
+  EXPECT_FALSE(at::equal(first, DropoutFactors({2, 3, 40}, other, at::kFloat)));
+}
+
+TEST(Dropout, TheOperatorsDrawWhatTheLoopDraws) {
+  DropoutDraw draw = kDraw;
+  draw.place.first_position = 4000000000;
+  draw.place.key = 0xfedcba9876543210;
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    EXPECT_TRUE(at::equal(DropoutFactors({3, 5, 7, 11}, draw, dtype),
+                          DropoutFactorsByOperators({3, 5, 7, 11}, draw, dtype)));
+    EXPECT_TRUE(at::equal(DropoutFactors({3, 7, 12}, draw, dtype),
+                          DropoutFactorsByOperators({3, 7, 12}, draw, dtype)));
+  }
+}
+
+TEST(Dropout, DropsAsOftenAsAskedAndScalesTheRest) {
+  const at::Tensor factors = DropoutFactors({64, 64, 256}, kDraw, at::kFloat);
+  const double n = static_cast<double>(factors.numel());
+  const double dropped = factors.eq(0).sum().item<double>() / n;
+  EXPECT_NEAR(dropped, 0.3, 4.0 * std::sqrt(0.3 * 0.7 / n));
+  EXPECT_TRUE(factors.ne(0).logical_and(factors.ne(1.0F / 0.7F)).sum().item<std::int64_t>() == 0);
+  // No sample, position or element is favoured.
+  for (const int kept_dimension : {0, 1, 2}) {
+    const at::Tensor lines = factors.transpose(0, kept_dimension).flatten(1).ne(0).to(at::kDouble);
+    const double of_line = static_cast<double>(lines.size(1));
+    EXPECT_LT((lines.mean(1) - 0.7).abs().max().item<double>(),
+              5.0 * std::sqrt(0.3 * 0.7 / of_line));
+  }
+}
+
+TEST(Dropout, ExtremesDropNothingOrEverything) {
+  const at::Tensor x = at::ones({2, 3, 4});
+  EXPECT_TRUE(Dropout(x, {.probability = 0.0}).is_same(x));
+  EXPECT_EQ(Dropout(x, {.probability = 1.0}).abs().max().item<double>(), 0.0);
+}
+
+TEST(Dropout, AttentionThatDropsNothingIsTheFusedOne) {
+  const at::Tensor q = at::randn({2, 6, 9, 8}), k = at::randn({2, 3, 9, 8});
+  const at::Tensor v = at::randn({2, 3, 9, 8});
+  // So small that no word of Philox lies below its threshold, and the scale is 1.
+  const AttentionOptions never{.scale = 0.3, .dropout = {.probability = 1e-12}};
+  EXPECT_TRUE(at::allclose(CausalAttention(q, k, v, never),
+                           CausalAttention(q, k, v, {.scale = 0.3}),
+                           /*rtol=*/1e-5, /*atol=*/1e-6));
+}
+
+// What recomputing activations relies on.
+TEST(Dropout, ABlockThatRunsAgainDrawsTheSame) {
+  const auto config = ParseModelConfig(
+      R"({"model_type": "gpt2", "vocab_size": 50, "n_positions": 8, "n_embd": 16, "n_layer": 2,
+          "n_head": 2, "resid_pdrop": 0.2, "embd_pdrop": 0.2, "attn_pdrop": 0.2})",
+      "config.json");
+  const auto model = BuildModel(config.value(), at::kFloat);
+  for (const auto& block : model->blocks()) {
+    AllocateParameters(*block);
+    block->Initialize(1);
+  }
+  model->train(true);
+  const auto run = [&](std::uint64_t key) {
+    const at::Tensor tokens = at::ones({3, 8}, at::kLong);
+    return RunBlocks(*model, {.input = tokens, .labels = tokens, .random = {.key = key}}).loss;
+  };
+  const double first = run(1).item<double>();
+  EXPECT_EQ(run(1).item<double>(), first);
+  EXPECT_NE(run(2).item<double>(), first);
+  model->train(false);
+  EXPECT_EQ(run(1).item<double>(), run(2).item<double>());
+}
+
+}  // namespace
+}  // namespace ds::models
