@@ -78,7 +78,7 @@ class Engine {
   ~Engine();
 
   // Runs the blocks; returns the loss that the last one set: a scalar, the mean over this
-  // micro-batch. In the step it counts as much as the block says (Bundle::loss_weight): a language
+  // micro-batch. In the step it counts as much as the block says (Bundle::loss_count): a language
   // model's step has the mean over all its labels that are not ignored. Without gradient recording
   // (c10::NoGradGuard) it evaluates.
   at::Tensor forward(Bundle batch);

@@ -61,6 +61,17 @@ struct EngineParts {
     const std::int64_t gas = scale_wrt_gas ? config.batch.gradient_accumulation_steps : 1;
     return loss_scaler.scale() / static_cast<double>(gas);
   }
+  // The labels by whose number losses are weighted: the same on every rank without asking, as the
+  // step before says it. It keeps weights near 1, so that fp16 sees of a gradient what it would see
+  // of a mean's.
+  double loss_unit() const {
+    constexpr std::int64_t kLabelsOfASample = 512;  // a guess, for the first step
+    const std::int64_t labels =
+        step.counts.most_labels > 0
+            ? step.counts.most_labels
+            : kLabelsOfASample * config.batch.train_micro_batch_size_per_gpu;
+    return static_cast<double>(labels);
+  }
   // Takes the mean of the ranks' weights, unless it is known. Collective.
   void AgreeOnWeight();
   // Tells what the reduced gradients are to be divided by. Requires AgreeOnWeight.

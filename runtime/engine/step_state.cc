@@ -33,7 +33,8 @@ nlohmann::json StepCounts::State() const {
   return {{"finished_steps", finished},
           {"applied_steps", applied},
           {"micro_steps", micro_batches},
-          {"global_samples", samples}};
+          {"global_samples", samples},
+          {"most_labels", most_labels}};
 }
 
 Status StepCounts::LoadState(const nlohmann::json& state) {
@@ -46,6 +47,9 @@ Status StepCounts::LoadState(const nlohmann::json& state) {
     }
     *target = found->get<std::int64_t>();
   }
+  const auto labels = state.find("most_labels");
+  const bool known = labels != state.end() && labels->is_number_unsigned();
+  most_labels = known ? labels->get<std::int64_t>() : 0;
   return OkStatus();
 }
 

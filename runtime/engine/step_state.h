@@ -32,7 +32,7 @@ struct MicroLoss {
 // A loss that forward has returned, for as long as anybody has it.
 struct ReturnedLoss {
   c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> loss;
-  double weight = 1.0;  // Bundle::loss_weight
+  double weight = 1.0;  // Bundle::loss_count in units of the step, 1 without it
 };
 
 // The micro-batches of the step in progress that this rank has seen.
@@ -42,6 +42,7 @@ struct StepInProgress {
   std::vector<MicroLoss> losses;
   std::optional<double> mean_weight;  // of all ranks' losses, once it is known
   std::int64_t tokens = 0;
+  std::int64_t most_labels = 0;  // of one micro-batch
   std::int64_t samples = 0;
   bool reduced = false;             // the gradients
   bool backward_is_latest = false;  // of forward, backward and step: that micro-batch is still on
@@ -59,6 +60,8 @@ struct StepCounts {
   std::int64_t applied = 0;
   std::int64_t micro_batches = 0;
   std::int64_t samples = 0;  // of all ranks
+  // The most labels that a micro-batch of the latest step had on any rank; 0 before the first.
+  std::int64_t most_labels = 0;
 
   nlohmann::json State() const;
   Status LoadState(const nlohmann::json& state);

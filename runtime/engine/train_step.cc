@@ -60,6 +60,7 @@ struct Totals {
   double weight = 1.0;  // the mean of the losses'
   std::int64_t tokens = 0;
   std::int64_t samples = 0;
+  std::int64_t most_labels = 0;  // of one micro-batch
   std::vector<double> rank_losses;
 };
 
@@ -77,7 +78,8 @@ Totals SumOverRanks(const EngineParts& parts, double squares) {
   const StepInProgress& step = parts.step.current;
   const std::vector<std::vector<double>> ranks =
       comm::GatherNumbers({step.AddUpLosses(), squares, static_cast<double>(step.tokens),
-                           static_cast<double>(step.samples), step.AddUpWeights()},
+                           static_cast<double>(step.samples), step.AddUpWeights(),
+                           static_cast<double>(step.most_labels)},
                           *parts.sharded->context().groups.all);
   Totals totals;
   double all_squares = 0.0, all_weights = 0.0;
@@ -92,6 +94,7 @@ Totals SumOverRanks(const EngineParts& parts, double squares) {
     totals.tokens += static_cast<std::int64_t>(rank[2]);
     totals.samples += static_cast<std::int64_t>(rank[3]);
     all_weights += rank[4];
+    totals.most_labels = std::max(totals.most_labels, static_cast<std::int64_t>(rank[5]));
   }
   totals.weight = MeanWeight(all_weights, data_ranks.size());
   totals.loss /= static_cast<double>(data_ranks.size()) * totals.weight;
@@ -141,13 +144,16 @@ at::Tensor Engine::forward(Bundle bundle) {
   zero::ShardedModel& sharded = *parts_->sharded;
   if (c10::GradMode::is_enabled()) {
     parts_->step.current.samples += CountSamples(bundle);
-    parts_->step.current.tokens += bundle.labels.defined() ? bundle.labels.numel() : 0;
+    const std::int64_t labels = bundle.labels.defined() ? bundle.labels.numel() : 0;
+    parts_->step.current.tokens += labels;
+    parts_->step.current.most_labels = std::max(parts_->step.current.most_labels, labels);
     parts_->step.current.backward_is_latest = false;
   }
   if (parts_->config.fp16.enabled && parts_->config.fp16.auto_cast) CastInputs(bundle);
   const precision::AutocastScope autocast(sharded.context().dtypes.autocast,
                                           sharded.context().device);
   bundle.loss_scale = parts_->backward_scale(/*scale_wrt_gas=*/true);
+  bundle.loss_unit = parts_->loss_unit();
   bundle.random = FindRandomPlace(*parts_, CountSamples(bundle));
   for (int i = 0; i < parts_->model->size(); ++i) {
     sharded.Enter(i);
@@ -158,8 +164,9 @@ at::Tensor Engine::forward(Bundle bundle) {
   TORCH_CHECK(bundle.loss.defined() && bundle.loss.numel() == 1,
               "the model's last block has set no loss (a scalar): are there labels?");
   if (c10::GradMode::is_enabled()) {
+    const double weight = bundle.loss_count ? *bundle.loss_count / bundle.loss_unit : 1.0;
     parts_->step.current.returned.push_back(
-        {decltype(ReturnedLoss::loss)(bundle.loss.getIntrusivePtr()), bundle.loss_weight});
+        {decltype(ReturnedLoss::loss)(bundle.loss.getIntrusivePtr()), weight});
   }
   return bundle.loss;
 }
@@ -274,6 +281,7 @@ StatusOr<StepResult> Engine::step() {
   }
   optimizer.ClearGradients();
   parts_->step.Finish(result);
+  parts_->step.counts.most_labels = totals.most_labels;
   return result;
 }
 

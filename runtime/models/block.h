@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,15 +31,17 @@ struct Bundle {
   at::Tensor labels;
   // [B, S, H], set by every block but the last.
   at::Tensor hidden;
-  // Scalar fp32, the mean over tokens; set by the last block when there are labels.
+  // Scalar fp32, a mean; set by the last block when there are labels.
   at::Tensor loss;
-  // The part of its labels that this mean is over, set with it: means of micro-batches and ranks
-  // are weighted by it, so that every label of a step counts the same.
-  double loss_weight = 1.0;
+  // How many labels that mean is over, set with it: loss times count is a sum, and a step's loss is
+  // its sums over its counts, whatever shapes its micro-batches have. Absent: a step's loss is the
+  // mean of the losses.
+  std::optional<double> loss_count;
   std::map<std::string, at::Tensor> extras;  // a model's own tensors, by name
-  // Backward will multiply the loss by this (loss scale over accumulation steps): for a block that
-  // computes gradients in its forward pass, which in fp16 would vanish without it.
+  // Backward will multiply the loss by loss_scale, and by loss_count over loss_unit: for a block
+  // that computes gradients in its forward pass, which in fp16 would vanish without it.
   double loss_scale = 1.0;
+  double loss_unit = 1.0;
   // Tells where these samples stand among all random draws; the engine sets it before every block.
   RandomPlace random;
 };

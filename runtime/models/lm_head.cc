@@ -26,9 +26,10 @@ class LmHead : public FamilyBlock {
     const at::Tensor hidden = norm_->forward(bundle.hidden);
     const at::Tensor& weight = projection_ ? projection_->weight() : embedding_->weight();
     if (bundle.labels.defined()) {
-      bundle.loss_weight = CountedPart(bundle.labels);
-      const double weight_or_one = bundle.loss_weight == 0.0 ? 1.0 : bundle.loss_weight;
-      bundle.loss = LmLoss(hidden, weight, bundle.labels, bundle.loss_scale * weight_or_one);
+      const auto count = static_cast<double>(CountLabels(bundle.labels));
+      const double expected = count == 0.0 ? 1.0 : count / bundle.loss_unit;
+      bundle.loss_count = count;
+      bundle.loss = LmLoss(hidden, weight, bundle.labels, bundle.loss_scale * expected);
     } else {
       bundle.extras["logits"] = Affine(hidden, weight, /*bias=*/{}, WeightLayout::kOutIn);
     }

@@ -50,10 +50,6 @@ using torch::autograd::variable_list;
 constexpr std::int64_t kChunkBytes = std::int64_t{64} << 20;
 constexpr std::int64_t kLeastChunkRows = 64;
 
-std::int64_t CountLabels(const at::Tensor& labels) {
-  return labels.ne(kIgnoredLabel).sum().item<std::int64_t>();
-}
-
 struct Gradients {
   at::Tensor hidden;  // [N, H], undefined when not needed
   at::Tensor weight;  // [V, H], undefined when not needed
@@ -174,9 +170,8 @@ class LmLossFunction : public torch::autograd::Function<LmLossFunction> {
 
 }  // namespace
 
-double CountedPart(const at::Tensor& labels) {
-  if (labels.numel() == 0) return 0.0;
-  return static_cast<double>(CountLabels(labels)) / static_cast<double>(labels.numel());
+std::int64_t CountLabels(const at::Tensor& labels) {
+  return labels.ne(kIgnoredLabel).sum().item<std::int64_t>();
 }
 
 void CrossEntropyRowsByOperators(at::Tensor& logits, const RowLabels& labels, double gradient_scale,

@@ -17,8 +17,8 @@ namespace ds::models {
 
 inline constexpr std::int64_t kIgnoredLabel = -100;
 
-// The part of `labels` that is not kIgnoredLabel: Bundle::loss_weight.
-double CountedPart(const at::Tensor& labels);
+// Counts the labels that are not kIgnoredLabel.
+std::int64_t CountLabels(const at::Tensor& labels);
 
 // The mean of -log softmax(hidden · weightᵀ)[label] over all labels that are not kIgnoredLabel, an
 // fp32 scalar; 0 where there are none. hidden [..., H], weight [V, H], labels [...] int64, already

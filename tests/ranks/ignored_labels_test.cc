@@ -116,5 +116,49 @@ TEST(IgnoredLabels, EveryLossHasItsOwnWeight) {
   });
 }
 
+// Micro-batch `index` of four: 1 to 3 samples of 3 to 8 tokens.
+Bundle Uneven(int index) {
+  const std::int64_t samples = 1 + index % 3, tokens = 8 - index * 5 % 6;
+  const at::Tensor places = at::arange(samples * tokens, at::kLong).view({samples, tokens});
+  at::Tensor labels = (places * 3 + index).remainder(50);
+  labels[0][0] = models::kIgnoredLabel;
+  return {.input = (places * 7 + index).remainder(50), .labels = labels};
+}
+
+TEST(IgnoredLabels, MicroBatchesMayHaveAnyShape) {
+  const auto model = MakeGpt2();
+  for (const auto& block : model->blocks()) {
+    models::AllocateParameters(*block);
+    block->Initialize(EngineOptions{}.seed);
+  }
+  at::Tensor sum = at::full({}, 0.0);
+  double count = 0.0;
+  for (int i = 0; i < 4; ++i) {
+    const Bundle batch = Uneven(i);
+    const at::Tensor logits = models::RunBlocks(*model, {.input = batch.input}).extras.at("logits");
+    sum = sum + at::cross_entropy_loss(logits.flatten(0, 1), batch.labels.flatten(), {},
+                                       at::Reduction::Sum);
+    count += static_cast<double>(models::CountLabels(batch.labels));
+  }
+  (sum / count).backward();
+  for (const int stage : {0, 2, 3}) {
+    testing::RunRanks(2, [&](comm::Communicator& world) {
+      const auto engine =
+          Engine::create(MakeGpt2(), TwoMicroBatches(stage), {.world = &world}).value();
+      for (int micro = 0; micro < 2; ++micro) {
+        engine->backward(engine->forward(Uneven(micro * 2 + world.rank())));
+      }
+      for (const auto& block : model->blocks()) {
+        for (const auto& item : block->named_parameters()) {
+          const std::string name = block->FullName(item.key());
+          const at::Tensor ours = TensorAccess(*engine).GetFullGrad(name).value();
+          EXPECT_TRUE(ours.allclose(item.value().grad(), 1e-4, 1e-7)) << name;
+        }
+      }
+      EXPECT_NEAR(engine->step().value().loss, sum.item<double>() / count, 1e-6);
+    });
+  }
+}
+
 }  // namespace
 }  // namespace ds::tests
