@@ -39,7 +39,9 @@ void CastInputs(Bundle& bundle) {
   const auto cast = [](at::Tensor& tensor) {
     if (tensor.defined() && at::isFloatingType(tensor.scalar_type())) tensor = tensor.to(at::kHalf);
   };
-  cast(bundle.input);
+  for (auto& [name, tensor] : bundle.batch) {
+    if (name != "labels") cast(tensor);
+  }
   cast(bundle.hidden);
   for (auto& [name, tensor] : bundle.extras) cast(tensor);
 }
@@ -133,18 +135,15 @@ RandomPlace FindRandomPlace(const EngineParts& parts, std::int64_t samples) {
   return {.key = of_step, .first_sample = (before * reader.count + reader.index) * apart};
 }
 
-std::int64_t CountSamples(const Bundle& bundle) {
-  return bundle.input.defined() && bundle.input.dim() > 0 ? bundle.input.size(0) : 0;
-}
-
 }  // namespace
 
 at::Tensor Engine::forward(Bundle bundle) {
   parts_->ReloadStates();
   zero::ShardedModel& sharded = *parts_->sharded;
   if (c10::GradMode::is_enabled()) {
-    parts_->step.current.samples += CountSamples(bundle);
-    const std::int64_t labels = bundle.labels.defined() ? bundle.labels.numel() : 0;
+    parts_->step.current.samples += models::CountSamples(bundle.batch);
+    const at::Tensor& labels_or_none = bundle.tensor("labels");
+    const std::int64_t labels = labels_or_none.defined() ? labels_or_none.numel() : 0;
     parts_->step.current.tokens += labels;
     parts_->step.current.most_labels = std::max(parts_->step.current.most_labels, labels);
     parts_->step.current.backward_is_latest = false;
@@ -154,7 +153,7 @@ at::Tensor Engine::forward(Bundle bundle) {
                                           sharded.context().device);
   bundle.loss_scale = parts_->backward_scale(/*scale_wrt_gas=*/true);
   bundle.loss_unit = parts_->loss_unit();
-  bundle.random = FindRandomPlace(*parts_, CountSamples(bundle));
+  bundle.random = FindRandomPlace(*parts_, models::CountSamples(bundle.batch));
   for (int i = 0; i < parts_->model->size(); ++i) {
     sharded.Enter(i);
     bundle.random.block = i;

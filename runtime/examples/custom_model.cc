@@ -3,8 +3,9 @@
 //   dsrun --num_gpus 4 build/bin/custom_model ds_config.json
 //
 // A model is a list of blocks. Each block is a torch::nn::Module with one forward over a bundle of
-// tensors; the first reads bundle.input, the last sets bundle.loss. The engine shards the blocks'
-// parameters, gradients and optimizer state as zero_optimization.stage says, whatever they are.
+// tensors; the first reads bundle.tensor("input"), the last sets bundle.loss. The engine shards the
+// blocks' parameters, gradients and optimizer state as zero_optimization.stage says, whatever they
+// are.
 
 #include <ATen/Context.h>
 #include <ATen/ops/cross_entropy_loss.h>
@@ -30,7 +31,7 @@ class HiddenLayer : public ds::Block {
       : Block(std::move(name)), linear_(register_module("linear", torch::nn::Linear(in, out))) {}
 
   ds::Bundle forward(ds::Bundle bundle) override {
-    const at::Tensor& x = bundle.hidden.defined() ? bundle.hidden : bundle.input;
+    const at::Tensor& x = bundle.hidden.defined() ? bundle.hidden : bundle.tensor("input");
     bundle.hidden = at::gelu(linear_->forward(x));
     return bundle;
   }
@@ -45,7 +46,7 @@ class Classifier : public ds::Block {
       : Block("classifier"), linear_(register_module("linear", torch::nn::Linear(in, classes))) {}
 
   ds::Bundle forward(ds::Bundle bundle) override {
-    bundle.loss = at::cross_entropy_loss(linear_->forward(bundle.hidden), bundle.labels);
+    bundle.loss = at::cross_entropy_loss(linear_->forward(bundle.hidden), bundle.tensor("labels"));
     return bundle;
   }
 
@@ -58,7 +59,7 @@ ds::Bundle MakeBatch(std::int64_t samples) {
   const at::Tensor points = at::randn({samples, 2});
   const at::Tensor right = points.select(1, 0).gt(0).to(at::kLong);
   const at::Tensor upper = points.select(1, 1).gt(0).to(at::kLong);
-  return {.input = points, .labels = right + 2 * upper};
+  return {.batch = {{"input", points}, {"labels", right + 2 * upper}}};
 }
 
 int Fail(const std::string& message) {

@@ -17,18 +17,17 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "runtime/models/batch.h"
 #include "runtime/models/dropout.h"
 
 namespace ds::models {
 
 // The tensors that flow from block to block. B samples of S tokens, H the model's width.
 struct Bundle {
-  // [B, S] int64 token ids, or whatever the first block of a user's model takes.
-  at::Tensor input;
-  // [B, S] int64, already shifted: labels[b, s] follows input[b, s]. May be undefined.
-  at::Tensor labels;
+  Batch batch;
   // [B, S, H], set by every block but the last.
   at::Tensor hidden;
   // Scalar fp32, a mean; set by the last block when there are labels.
@@ -44,6 +43,9 @@ struct Bundle {
   double loss_unit = 1.0;
   // Tells where these samples stand among all random draws; the engine sets it before every block.
   RandomPlace random;
+
+  // A tensor of the batch; undefined where there is none of the name.
+  const at::Tensor& tensor(std::string_view name) const { return FindTensor(batch, name); }
 };
 
 // Describes the elements of a parameter before training: normal(mean, std), each drawn for itself.
@@ -124,6 +126,7 @@ Bundle RunBlocks(const BlockList& model, Bundle bundle);
 }  // namespace ds::models
 
 namespace ds {
+using models::Batch;
 using models::Block;
 using models::BlockList;
 using models::Bundle;

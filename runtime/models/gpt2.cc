@@ -23,8 +23,10 @@ class Gpt2Embedding : public FamilyBlock {
         dropout_(gpt2.embedding_dropout) {}
 
   Bundle forward(Bundle bundle) override {
-    const at::Tensor ids = at::arange(bundle.input.size(-1), bundle.input.options());
-    const at::Tensor sum = tokens_->forward(bundle.input) + positions_->forward(ids);
+    CheckNames(bundle.batch, kLanguageModelBatch);
+    const at::Tensor& tokens = bundle.tensor("tokens");
+    const at::Tensor ids = at::arange(tokens.size(-1), tokens.options());
+    const at::Tensor sum = tokens_->forward(tokens) + positions_->forward(ids);
     bundle.hidden = Dropout(sum, {.probability = is_training() ? dropout_ : 0.0,
                                   .place = bundle.random,
                                   .site = DropoutSite::kEmbedding});

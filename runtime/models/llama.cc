@@ -85,7 +85,8 @@ class LlamaEmbedding : public FamilyBlock {
                                 std::make_shared<Embedding>(config.vocab_size, width, options))) {}
 
   Bundle forward(Bundle bundle) override {
-    bundle.hidden = tokens_->forward(bundle.input);
+    CheckNames(bundle.batch, kLanguageModelBatch);
+    bundle.hidden = tokens_->forward(bundle.tensor("tokens"));
     return bundle;
   }
 

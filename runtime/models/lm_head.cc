@@ -7,6 +7,16 @@
 namespace ds::models {
 namespace {
 
+// Those that the mask leaves.
+at::Tensor FindLabels(const Bundle& bundle) {
+  const at::Tensor& labels = bundle.tensor("labels");
+  const at::Tensor& mask = bundle.tensor("mask");
+  if (!labels.defined() || !mask.defined()) return labels;
+  TORCH_CHECK(mask.sizes() == labels.sizes(), "the batch's mask has the shape ", mask.sizes(),
+              ", its labels have ", labels.sizes());
+  return labels.masked_fill(mask.eq(0), kIgnoredLabel);
+}
+
 class LmHead : public FamilyBlock {
  public:
   explicit LmHead(const LmHeadParts& parts)
@@ -25,11 +35,11 @@ class LmHead : public FamilyBlock {
   Bundle forward(Bundle bundle) override {
     const at::Tensor hidden = norm_->forward(bundle.hidden);
     const at::Tensor& weight = projection_ ? projection_->weight() : embedding_->weight();
-    if (bundle.labels.defined()) {
-      const auto count = static_cast<double>(CountLabels(bundle.labels));
+    if (const at::Tensor labels = FindLabels(bundle); labels.defined()) {
+      const auto count = static_cast<double>(CountLabels(labels));
       const double expected = count == 0.0 ? 1.0 : count / bundle.loss_unit;
       bundle.loss_count = count;
-      bundle.loss = LmLoss(hidden, weight, bundle.labels, bundle.loss_scale * expected);
+      bundle.loss = LmLoss(hidden, weight, labels, bundle.loss_scale * expected);
     } else {
       bundle.extras["logits"] = Affine(hidden, weight, /*bias=*/{}, WeightLayout::kOutIn);
     }

@@ -5,11 +5,15 @@
 #include <array>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "runtime/models/block.h"
 #include "runtime/models/layers.h"
 
 namespace ds::models {
+
+// The tensors that a language model takes of a batch are these.
+inline constexpr std::array<std::string_view, 3> kLanguageModelBatch{"tokens", "labels", "mask"};
 
 struct LmHeadParts {
   std::array<std::string, 2> norm_path;  // {"transformer", "ln_f"}: where the norm's name hangs

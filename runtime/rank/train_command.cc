@@ -254,8 +254,8 @@ Status TrainCommand::Train() {
       exit_code_of_cause_ = kExitUsage;
       return batch.status();
     }
-    return Bundle{.input = batch->inputs.to(device_.device),
-                  .labels = batch->labels.to(device_.device)};
+    return Bundle{.batch = {{"tokens", batch->inputs.to(device_.device)},
+                            {"labels", batch->labels.to(device_.device)}}};
   };
   const engine::TrainLoopEnd end =
       engine::RunTrainLoop(*engine_, next_batch, parts_, LoopOptions(), *this);

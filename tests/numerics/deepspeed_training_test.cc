@@ -71,10 +71,10 @@ class Layer : public Block {
   }
 
   Bundle forward(Bundle bundle) override {
-    at::Tensor x = bundle.hidden.defined() ? bundle.hidden : bundle.input;
+    at::Tensor x = bundle.hidden.defined() ? bundle.hidden : bundle.tensor("input");
     if (middle_) x = at::cat({at::matmul(x, middle_->w_), empty_});
     if (last_) {
-      bundle.loss = (at::matmul(x, w_).to(at::kFloat) - bundle.labels).square().mean();
+      bundle.loss = (at::matmul(x, w_).to(at::kFloat) - bundle.tensor("labels")).square().mean();
       const auto factor = bundle.extras.find("factor");
       if (factor != bundle.extras.end()) bundle.loss = bundle.loss * factor->second;
     } else {
@@ -109,8 +109,8 @@ Bundle MakeBatch(std::int64_t index, at::ScalarType dtype, const json& golden) {
     const std::int64_t count = kMicroBatch * width;
     return Uniform(base + index * count, count).mul_(4).view({kMicroBatch, width});
   };
-  Bundle batch{.input = values(1000000, kWidths[0]).to(dtype),
-               .labels = values(10000000, kWidths[3])};
+  Bundle batch{.batch = {{"input", values(1000000, kWidths[0]).to(dtype)},
+                         {"labels", values(10000000, kWidths[3])}}};
   for (const json& hot : golden.value("hot", json::array())) {
     if (hot == index) batch.extras["factor"] = at::full({}, golden["factor"].get<double>());
   }

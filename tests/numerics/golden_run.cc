@@ -63,7 +63,7 @@ GoldenRunResult TrainRank(const GoldenRun& run, comm::Communicator& world) {
   while (engine->finished_steps() < run.steps) {
     const auto next = [&]() -> StatusOr<Bundle> {
       DS_ASSIGN_OR_RETURN(data::Batch batch, loader.Next());
-      return Bundle{.input = batch.inputs, .labels = batch.labels};
+      return Bundle{.batch = {{"tokens", batch.inputs}, {"labels", batch.labels}}};
     };
     result.steps.push_back(engine::TrainStep(*engine, next).value());
   }

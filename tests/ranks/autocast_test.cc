@@ -28,7 +28,7 @@ class WithLinear : public Block {
                                                        at::TensorOptions(at::kFloat)))) {}
 
   Bundle forward(Bundle bundle) override {
-    const at::Tensor y = linear_->forward(bundle.input * gain_);
+    const at::Tensor y = linear_->forward(bundle.tensor("input") * gain_);
     EXPECT_EQ(y.scalar_type(), product_);
     bundle.loss = at::tanh(y.to(at::kFloat) + 0.3).square().mean();
     return bundle;
@@ -61,7 +61,7 @@ TEST_P(Autocast, GradientsOfSafeModulesTravelInTheLowerPrecisionFromStage1) {
         model->Add(std::make_shared<WithLinear>(dtype));
         const auto engine = Engine::create(model, config, {.world = &world}).value();
         const at::Tensor input = at::arange(21, at::kFloat).view({3, 7}).sin() + world.rank();
-        engine->backward(engine->forward({.input = input}));
+        engine->backward(engine->forward({.batch = {{"input", input}}}));
         // What travels is scaled, by a power of two.
         const at::Tensor weight = TensorAccess(*engine).GetFullGrad("block.linear.weight").value() *
                                   DeepSpeedApi(*engine).loss_scale();

@@ -53,7 +53,8 @@ DropoutOutcome Train(const Cut& cut, const std::string& probability) {
             at::arange(kSamples * kSequence, at::kLong).view({kSamples, kSequence});
         const std::int64_t first = (micro * cut.ranks + world.rank()) * each;
         const at::Tensor tokens = (places * 7 + step).remainder(50).narrow(0, first, each);
-        engine->backward(engine->forward({.input = tokens, .labels = (tokens * 3).remainder(50)}));
+        engine->backward(engine->forward(
+            {.batch = {{"tokens", tokens}, {"labels", (tokens * 3).remainder(50)}}}));
       }
       steps.push_back(engine->step().value());
     }
@@ -93,7 +94,7 @@ TEST(DropoutInTraining, AnotherStepDropsOtherElements) {
     std::vector<double> losses;
     for (int step = 0; step < 2; ++step) {
       const at::Tensor tokens = at::arange(16, at::kLong).view({2, kSequence});
-      engine->backward(engine->forward({.input = tokens, .labels = tokens}));
+      engine->backward(engine->forward({.batch = {{"tokens", tokens}, {"labels", tokens}}}));
       losses.push_back(engine->step().value().loss);
     }
     EXPECT_NE(losses[0], losses[1]);

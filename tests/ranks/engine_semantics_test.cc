@@ -271,7 +271,7 @@ TEST(Buffers, AreCastWhereTheConfigSaysOnly) {
       EXPECT_EQ(block->table.scalar_type(), cast ? at::kBFloat16 : at::kFloat);
       EXPECT_EQ(block->counts.scalar_type(), at::kLong);
       const double expected = cast ? 4.0 : 4.0 * (1.0 + 1.0 / 1024);
-      EXPECT_EQ(engine->forward({.input = at::zeros({1})}).item<double>(), expected);
+      EXPECT_EQ(engine->forward({.batch = {{"input", at::zeros({1})}}}).item<double>(), expected);
     }
   });
 }
@@ -299,12 +299,13 @@ TEST(ZeroElementParameters, AreTrainedAroundAtEveryStage) {
       model->Add(std::make_shared<WithEmpty>());
       const auto engine =
           Engine::create(model, TinyConfig({.stage = stage}), {.world = &world}).value();
-      const at::Tensor first = engine->forward({.input = at::zeros({1})});
+      const at::Tensor first = engine->forward({.batch = {{"input", at::zeros({1})}}});
       engine->backward(first);
       EXPECT_EQ(TensorAccess(*engine).GetFullGrad("block.empty").value().numel(), 0);
       EXPECT_TRUE(engine->step().value().boundary);
-      EXPECT_LT(engine->forward({.input = at::zeros({1})}).item<double>(), first.item<double>());
-      engine->backward(engine->forward({.input = at::zeros({1})}));
+      EXPECT_LT(engine->forward({.batch = {{"input", at::zeros({1})}}}).item<double>(),
+                first.item<double>());
+      engine->backward(engine->forward({.batch = {{"input", at::zeros({1})}}}));
     });
   }
 }

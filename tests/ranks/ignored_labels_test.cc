@@ -37,8 +37,8 @@ Bundle Samples(std::int64_t first, std::int64_t count) {
   labels[0].fill_(models::kIgnoredLabel);
   labels[1].narrow(0, 0, 2).fill_(models::kIgnoredLabel);
   labels[3].narrow(0, 1, 7).fill_(models::kIgnoredLabel);
-  return {.input = (places * 7).remainder(50).narrow(0, first, count),
-          .labels = labels.narrow(0, first, count)};
+  return {.batch = {{"tokens", (places * 7).remainder(50).narrow(0, first, count)},
+                    {"labels", labels.narrow(0, first, count)}}};
 }
 
 struct Reference {
@@ -53,9 +53,9 @@ Reference RunPyTorch() {
     block->Initialize(EngineOptions{}.seed);
   }
   const Bundle batch = Samples(0, 4);
-  const Bundle out = models::RunBlocks(*model, {.input = batch.input});
-  const at::Tensor loss =
-      at::cross_entropy_loss(out.extras.at("logits").flatten(0, 1), batch.labels.flatten());
+  const Bundle out = models::RunBlocks(*model, {.batch = {{"tokens", batch.tensor("tokens")}}});
+  const at::Tensor loss = at::cross_entropy_loss(out.extras.at("logits").flatten(0, 1),
+                                                 batch.tensor("labels").flatten());
   loss.backward();
   Reference reference{.loss = loss.item<double>()};
   for (const auto& block : model->blocks()) {
@@ -116,13 +116,35 @@ TEST(IgnoredLabels, EveryLossHasItsOwnWeight) {
   });
 }
 
+TEST(IgnoredLabels, AMaskTakesLabelsOut) {
+  testing::RunRanks(1, [](comm::Communicator& world) {
+    config::DsConfig config = TinyConfig({.stage = 2});
+    config.optimizer.lr = 0.0;
+    const auto engine = Engine::create(MakeGpt2(), config, {.world = &world}).value();
+    const auto loss_of = [&](Bundle batch) {
+      engine->backward(engine->forward(std::move(batch)));
+      return engine->step().value();
+    };
+    Bundle masked = Samples(1, 2);
+    const at::Tensor mask = masked.tensor("tokens").remainder(3).ne(0);
+    Bundle ignored = Samples(1, 2);
+    ignored.batch["labels"] =
+        ignored.tensor("labels").masked_fill(mask.logical_not(), models::kIgnoredLabel);
+    masked.batch["mask"] = mask;
+    const StepResult expected = loss_of(ignored), ours = loss_of(masked);
+    EXPECT_EQ(ours.loss, expected.loss);
+    EXPECT_EQ(ours.grad_norm, expected.grad_norm);
+    EXPECT_NE(ours.loss, loss_of(Samples(1, 2)).loss);
+  });
+}
+
 // Micro-batch `index` of four: 1 to 3 samples of 3 to 8 tokens.
 Bundle Uneven(int index) {
   const std::int64_t samples = 1 + index % 3, tokens = 8 - index * 5 % 6;
   const at::Tensor places = at::arange(samples * tokens, at::kLong).view({samples, tokens});
   at::Tensor labels = (places * 3 + index).remainder(50);
   labels[0][0] = models::kIgnoredLabel;
-  return {.input = (places * 7 + index).remainder(50), .labels = labels};
+  return {.batch = {{"tokens", (places * 7 + index).remainder(50)}, {"labels", labels}}};
 }
 
 TEST(IgnoredLabels, MicroBatchesMayHaveAnyShape) {
@@ -135,10 +157,12 @@ TEST(IgnoredLabels, MicroBatchesMayHaveAnyShape) {
   double count = 0.0;
   for (int i = 0; i < 4; ++i) {
     const Bundle batch = Uneven(i);
-    const at::Tensor logits = models::RunBlocks(*model, {.input = batch.input}).extras.at("logits");
-    sum = sum + at::cross_entropy_loss(logits.flatten(0, 1), batch.labels.flatten(), {},
+    const at::Tensor logits =
+        models::RunBlocks(*model, {.batch = {{"tokens", batch.tensor("tokens")}}})
+            .extras.at("logits");
+    sum = sum + at::cross_entropy_loss(logits.flatten(0, 1), batch.tensor("labels").flatten(), {},
                                        at::Reduction::Sum);
-    count += static_cast<double>(models::CountLabels(batch.labels));
+    count += static_cast<double>(models::CountLabels(batch.tensor("labels")));
   }
   (sum / count).backward();
   for (const int stage : {0, 2, 3}) {

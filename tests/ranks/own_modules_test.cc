@@ -27,8 +27,8 @@ using ::testing::HasSubstr;
 // Inputs [B, 4] and targets [B, 4] that differ from rank to rank and step to step.
 Bundle RegressionBatch(int rank, int step, at::ScalarType dtype) {
   const at::Tensor values = at::arange(32, at::kFloat).add(rank * 5 + step * 11).remainder(7) - 3;
-  return {.input = values.view({8, 4}).to(dtype),
-          .labels = values.remainder(3).view({8, 4}).to(dtype)};
+  return {.batch = {{"input", values.view({8, 4}).to(dtype)},
+                    {"labels", values.remainder(3).view({8, 4}).to(dtype)}}};
 }
 
 class NormBlock : public Block {
@@ -38,8 +38,8 @@ class NormBlock : public Block {
     weight = register_parameter("weight", at::full({4, 4}, 0.25));
   }
   Bundle forward(Bundle bundle) override {
-    const at::Tensor out = at::linear(norm->forward(bundle.input), weight);
-    bundle.loss = at::mse_loss(out, bundle.labels);
+    const at::Tensor out = at::linear(norm->forward(bundle.tensor("input")), weight);
+    bundle.loss = at::mse_loss(out, bundle.tensor("labels"));
     return bundle;
   }
 
@@ -160,7 +160,8 @@ class TwoMatrices : public Block {
     second = register_parameter("second", at::full({4, 4}, 0.5));
   }
   Bundle forward(Bundle bundle) override {
-    bundle.loss = at::mse_loss(at::linear(at::linear(bundle.input, first), second), bundle.labels);
+    bundle.loss = at::mse_loss(at::linear(at::linear(bundle.tensor("input"), first), second),
+                               bundle.tensor("labels"));
     return bundle;
   }
 
@@ -187,7 +188,7 @@ class HalfBlock : public Block {
     weight = register_parameter("weight", at::full({4, 4}, 0.25, at::kHalf));
   }
   Bundle forward(Bundle bundle) override {
-    bundle.loss = at::mse_loss(at::linear(bundle.input, weight), bundle.labels);
+    bundle.loss = at::mse_loss(at::linear(bundle.tensor("input"), weight), bundle.tensor("labels"));
     return bundle;
   }
 
@@ -201,7 +202,7 @@ std::map<std::string, at::Tensor> TrainHalf(comm::Communicator& world, double lo
   config.fp16 = {.enabled = true, .loss_scale = loss_scale};
   const auto engine = Engine::create(model, config, {.world = &world}).value();
   Bundle batch = RegressionBatch(world.rank(), 0, at::kHalf);
-  batch.input = batch.input * 0.001;  // gradients that are far from fp16's end
+  batch.batch["input"] = batch.tensor("input") * 0.001;  // gradients that are far from fp16's end
   engine->backward(engine->forward(std::move(batch)));
   const StepResult result = engine->step().value();
   EXPECT_FALSE(result.skipped) << "loss scale " << loss_scale << ": " << result.non_finite;

@@ -56,7 +56,7 @@ class Table : public Block {
             "embedding",
             std::make_shared<models::Embedding>(kRows, kWidth, at::TensorOptions(at::kFloat)))) {}
   Bundle forward(Bundle bundle) override {
-    bundle.hidden = embedding_->forward(bundle.input);
+    bundle.hidden = embedding_->forward(bundle.tensor("input"));
     return bundle;
   }
 
@@ -72,8 +72,8 @@ class Classes : public Block {
                                               models::Linear::Shape{.in = kWidth, .out = 4},
                                               at::TensorOptions(at::kFloat)))) {}
   Bundle forward(Bundle bundle) override {
-    bundle.loss =
-        at::cross_entropy_loss(linear_->forward(bundle.hidden), bundle.input.remainder(4));
+    bundle.loss = at::cross_entropy_loss(linear_->forward(bundle.hidden),
+                                         bundle.tensor("input").remainder(4));
     return bundle;
   }
 
@@ -89,7 +89,7 @@ std::map<std::string, at::Tensor> Train(comm::Communicator& world, const config:
   for (int step = 0; step < 3; ++step) {
     for (int i = 0; i < config.batch.gradient_accumulation_steps; ++i) {
       const at::Tensor ids = at::arange(6, at::kLong).mul(world.rank() + 2).add(step + i);
-      engine->backward(engine->forward({.input = ids}));
+      engine->backward(engine->forward({.batch = {{"input", ids}}}));
     }
     EXPECT_TRUE(engine->step().value().boundary);
   }

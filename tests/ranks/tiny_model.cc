@@ -26,7 +26,7 @@ class Table : public models::FamilyBlock {
             "table", UnmaterialisedParameter({shape.vocabulary, shape.width}, options))) {}
 
   Bundle forward(Bundle bundle) override {
-    bundle.hidden = at::embedding(table, bundle.input);
+    bundle.hidden = at::embedding(table, bundle.tensor("tokens"));
     if (const auto poison = bundle.extras.find("poison"); poison != bundle.extras.end()) {
       bundle.hidden = bundle.hidden * poison->second;
     }
@@ -69,8 +69,8 @@ class Head : public models::FamilyBlock {
 
   Bundle forward(Bundle bundle) override {
     const at::Tensor logits = at::matmul(bundle.hidden * gain_, tied_->table.t());
-    bundle.loss =
-        at::cross_entropy_loss(logits.flatten(0, 1).to(at::kFloat), bundle.labels.flatten());
+    bundle.loss = at::cross_entropy_loss(logits.flatten(0, 1).to(at::kFloat),
+                                         bundle.tensor("labels").flatten());
     return bundle;
   }
 
@@ -119,7 +119,8 @@ Bundle TinyBatch(const TinyRun& run, const comm::Communicator& world, std::int64
   const at::Tensor places = at::arange(first, first + samples * kTokens, at::kLong);
   const at::Tensor tokens = (places * places * 7 + places * 3).remainder(run.shape.vocabulary);
   const at::Tensor labels = (tokens * 5 + 1).remainder(run.shape.vocabulary);
-  return {.input = tokens.view({samples, kTokens}), .labels = labels.view({samples, kTokens})};
+  return {.batch = {{"tokens", tokens.view({samples, kTokens})},
+                    {"labels", labels.view({samples, kTokens})}}};
 }
 
 void RunMicroBatch(Engine& engine, const TinyRun& run, std::int64_t micro_batch) {

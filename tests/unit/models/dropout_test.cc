@@ -104,7 +104,9 @@ TEST(Dropout, ABlockThatRunsAgainDrawsTheSame) {
   model->train(true);
   const auto run = [&](std::uint64_t key) {
     const at::Tensor tokens = at::ones({3, 8}, at::kLong);
-    return RunBlocks(*model, {.input = tokens, .labels = tokens, .random = {.key = key}}).loss;
+    return RunBlocks(*model,
+                     {.batch = {{"tokens", tokens}, {"labels", tokens}}, .random = {.key = key}})
+        .loss;
   };
   const double first = run(1).item<double>();
   EXPECT_EQ(run(1).item<double>(), first);

@@ -24,7 +24,7 @@ Bundle GoldenBatch(const nlohmann::json& golden, std::int64_t samples) {
     inputs.push_back(all.narrow(0, i * tokens, tokens));
     labels.push_back(all.narrow(0, i * tokens + 1, tokens));
   }
-  return {.input = at::stack(inputs), .labels = at::stack(labels)};
+  return {.batch = {{"tokens", at::stack(inputs)}, {"labels", at::stack(labels)}}};
 }
 
 std::shared_ptr<BlockList> LoadGoldenModel(const std::string& family) {

@@ -1,0 +1,34 @@
+#pragma once
+
+// Batch: the tensors of one micro-batch by name. The first dimension of each counts samples.
+//
+// Those of language models, for B samples of S tokens:
+//
+//   tokens  [B, S] int64 ids
+//   labels  [B, S] int64, already shifted: labels[b, s] follows tokens[b, s]
+//   mask    [B, S] of any dtype: where it is 0 a label does not count
+//
+// A model takes what it knows and refuses the rest by name; a user's own model names what it likes.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace ds::models {
+
+using Batch = std::map<std::string, at::Tensor, std::less<>>;
+
+// The tensor with this name; an undefined one where there is none.
+const at::Tensor& FindTensor(const Batch& batch, std::string_view name);
+
+std::int64_t CountSamples(const Batch& batch);
+
+// Throws c10::Error naming the first tensor that is none of these.
+void CheckNames(const Batch& batch, std::span<const std::string_view> known);
+
+}  // namespace ds::models
