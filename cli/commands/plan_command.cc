@@ -162,7 +162,7 @@ StatusOr<std::optional<MeshDrawing>> DrawMesh(const PlanFlags& flags, int world_
                                                 .experts = facts.experts})
                            .WithContext("--mesh " + flags.mesh + " and --model " + flags.model));
   }
-  return std::optional<MeshDrawing>(std::move(mesh));
+  return std::optional<MeshDrawing>(mesh);
 }
 
 }  // namespace

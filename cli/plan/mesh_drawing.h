@@ -14,7 +14,7 @@ namespace ds::cli {
 
 class MeshDrawing {
  public:
-  explicit MeshDrawing(topology::Mesh mesh) : mesh_(std::move(mesh)) {}
+  explicit MeshDrawing(topology::Mesh mesh) : mesh_(mesh) {}
 
   // Where a rank stands along the axes that have a degree above 1, outermost first:
   // "pipeline 0  shard 3".
