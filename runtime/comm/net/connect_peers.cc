@@ -1,6 +1,5 @@
 #include "runtime/comm/net/connect_peers.h"
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -10,9 +9,8 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <map>
-#include <nlohmann/json.hpp>
-#include <span>
+#include <deque>
+#include <list>
 #include <utility>
 
 #include "runtime/comm/net/peer_proof.h"
@@ -22,13 +20,14 @@ namespace {
 
 using std::chrono::steady_clock;
 using Deadline = steady_clock::time_point;
-using Json = nlohmann::json;
 
-// For one address: the next one may be the one that works.
-constexpr std::chrono::seconds kConnectPatience{5};
-// For a caller who says nothing.
-constexpr std::chrono::seconds kGreetingPatience{5};
-constexpr int kBacklog = 1024;
+// For one address, while there is another one to try, and for a caller's next word.
+constexpr std::chrono::seconds kPatience{10};
+// Callers beyond the ranks that may call; when there are more, the first that has proved nothing
+// goes.
+constexpr int kMostStrangers = 256;
+// Taken before those that are there have their turn again.
+constexpr int kCallsPerTurn = 64;
 
 // The first bytes of a connection. Plain data.
 struct Greeting {
@@ -42,58 +41,49 @@ struct Answer {
   Proof proof = {};
 };
 
-struct SocketAddress {
-  sockaddr_storage bytes = {};
-  socklen_t size = 0;
+// A connection in the making.
+struct Attempt {
+  enum class Step { kDial, kAwaitAnswer, kAwaitGreeting, kAwaitProof };
+  Step step = Step::kDial;
+  UniqueFd fd;  // invalid: it has come to its end
+  Deadline deadline;
+  Introduction introduction;
+  std::vector<std::byte> read;  // of the message that is awaited
+  // Of one that calls:
+  PeerListener::Endpoint endpoint;
+  std::deque<PeerListener::Endpoint> others;  // to try after it
+  std::string tried;                          // what came of those before it
+  StatusCode failure = StatusCode::kUnavailable;
 
-  sockaddr* get() { return reinterpret_cast<sockaddr*>(&bytes); }
+  bool calls() const { return step == Step::kDial || step == Step::kAwaitAnswer; }
+  // The other end's rank, as it says itself where it is the caller.
+  int peer() const { return static_cast<int>(calls() ? introduction.to : introduction.from); }
 };
 
-StatusOr<SocketAddress> MakeSocketAddress(const std::string& address, int port) {
-  SocketAddress made;
-  auto& v4 = reinterpret_cast<sockaddr_in&>(made.bytes);
-  auto& v6 = reinterpret_cast<sockaddr_in6&>(made.bytes);
-  if (::inet_pton(AF_INET, address.c_str(), &v4.sin_addr) == 1) {
-    v4.sin_family = AF_INET;
-    v4.sin_port = htons(static_cast<std::uint16_t>(port));
-    made.size = sizeof(v4);
-  } else if (::inet_pton(AF_INET6, address.c_str(), &v6.sin6_addr) == 1) {
-    v6.sin6_family = AF_INET6;
-    v6.sin6_port = htons(static_cast<std::uint16_t>(port));
-    made.size = sizeof(v6);
-  } else {
-    return InvalidArgumentError("'" + address + "' is no IP address");
-  }
-  return made;
+// Reads what there is of a message of this size. True when it is complete; an error when no more
+// can come.
+template <typename Message>
+StatusOr<bool> ReadMessage(Attempt* attempt, Message* message) {
+  const std::size_t before = attempt->read.size();
+  attempt->read.resize(sizeof(Message));
+  const ssize_t got =
+      ::recv(attempt->fd.get(), attempt->read.data() + before, sizeof(Message) - before, 0);
+  const int error = errno;
+  attempt->read.resize(before + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  if (got < 0 && (error == EAGAIN || error == EINTR)) return false;
+  if (got < 0) return ErrnoError(error, "reading");
+  if (got == 0) return UnavailableError("it hung up");
+  if (attempt->read.size() < sizeof(Message)) return false;
+  std::memcpy(message, attempt->read.data(), sizeof(Message));
+  attempt->read.clear();
+  return true;
 }
 
-Status AwaitReady(int fd, short events, Deadline deadline) {
-  while (true) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now());
-    if (left.count() <= 0) return DeadlineExceededError("no answer in time");
-    pollfd ready{fd, events, 0};
-    if (::poll(&ready, 1, static_cast<int>(left.count())) > 0) return OkStatus();
-  }
-}
-
-Status ReadAll(const UniqueFd& fd, void* to, std::size_t bytes, Deadline deadline) {
-  auto* next = static_cast<std::byte*>(to);
-  while (bytes > 0) {
-    DS_RETURN_IF_ERROR(AwaitReady(fd.get(), POLLIN, deadline));
-    const ssize_t got = ::recv(fd.get(), next, bytes, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-    if (got < 0) return ErrnoError(errno, "reading");
-    if (got == 0) return UnavailableError("it hung up");
-    next += got;
-    bytes -= static_cast<std::size_t>(got);
-  }
-  return OkStatus();
-}
-
-// What is written here is less than a fresh connection takes at once.
-Status WriteAll(const UniqueFd& fd, const void* from, std::size_t bytes) {
-  const ssize_t written = ::send(fd.get(), from, bytes, MSG_NOSIGNAL);
-  if (written == static_cast<ssize_t>(bytes)) return OkStatus();
+// A fresh connection takes as little as this at once.
+template <typename Message>
+Status WriteMessage(const UniqueFd& fd, const Message& message) {
+  const ssize_t written = ::send(fd.get(), &message, sizeof(message), MSG_NOSIGNAL);
+  if (written == static_cast<ssize_t>(sizeof(message))) return OkStatus();
   return written < 0 ? ErrnoError(errno, "writing") : UnavailableError("it takes no bytes");
 }
 
@@ -111,23 +101,6 @@ void PrepareSocket(const UniqueFd& fd) {
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(std::chrono::milliseconds(kSilence).count()));
 }
 
-StatusOr<UniqueFd> Dial(const PeerListener::Endpoint& endpoint, Deadline deadline) {
-  DS_ASSIGN_OR_RETURN(SocketAddress address, MakeSocketAddress(endpoint.address, endpoint.port));
-  UniqueFd fd(::socket(address.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.valid()) return ErrnoError(errno, "socket");
-  if (::connect(fd.get(), address.get(), address.size) != 0 && errno != EINPROGRESS) {
-    return ErrnoError(errno, "connect");
-  }
-  DS_RETURN_IF_ERROR(
-      AwaitReady(fd.get(), POLLOUT, std::min(deadline, steady_clock::now() + kConnectPatience)));
-  int error = 0;
-  socklen_t size = sizeof(error);
-  ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-  if (error != 0) return ErrnoError(error, "connect");
-  PrepareSocket(fd);
-  return fd;
-}
-
 class Connector {
  public:
   Connector(const ConnectPeersOptions& options, const PeerListener& listener,
@@ -136,63 +109,114 @@ class Connector {
         listener_(listener),
         records_(records),
         first_here_(options.rank - records[static_cast<std::size_t>(options.rank)].local_rank),
-        deadline_(steady_clock::now() + options.timeout) {}
+        deadline_(steady_clock::now() + options.timeout),
+        peers_(records.size()) {}
 
   StatusOr<std::vector<PeerLinks::Peer>> Connect() {
-    // A call needs no answer before the next one, so no rank waits for one that waits for it.
-    for (int peer = first_here_ + Here().local_size; peer < size(); ++peer) {
-      DS_RETURN_IF_ERROR(Call(peer));
+    for (int peer = 0; peer < size(); ++peer) {
+      if (IsHere(peer)) continue;
+      ++missing_;
+      if (peer > options_.rank) DS_RETURN_IF_ERROR(StartCall(peer));
     }
-    while (static_cast<int>(callers_.size()) < first_here_) DS_RETURN_IF_ERROR(TakeCall());
-    for (auto& [peer, link] : called_) DS_RETURN_IF_ERROR(ProveToCalled(peer, &link));
-    for (auto& [peer, link] : callers_) DS_RETURN_IF_ERROR(CheckCaller(peer, link));
-    std::vector<PeerLinks::Peer> peers(records_.size());
-    for (auto* links : {&called_, &callers_}) {
-      for (auto& [peer, link] : *links) {
-        peers[static_cast<std::size_t>(peer)] = {std::move(link.fd), NameOf(peer)};
-      }
+    while (missing_ > 0) {
+      DS_RETURN_IF_ERROR(AwaitEvents());
+      attempts_.remove_if([](const Attempt& attempt) { return !attempt.fd.valid(); });
     }
-    return peers;
+    return std::move(peers_);
   }
 
  private:
-  struct Link {
-    UniqueFd fd;
-    Introduction introduction;
-  };
+  using Step = Attempt::Step;
 
   int size() const { return static_cast<int>(records_.size()); }
-  const PeerRecord& Here() const { return records_[static_cast<std::size_t>(options_.rank)]; }
+  bool IsHere(int rank) const {
+    return rank >= first_here_ &&
+           rank < first_here_ + records_[static_cast<std::size_t>(options_.rank)].local_size;
+  }
   std::string NameOf(int peer) const {
     return "rank " + std::to_string(peer) + " (host " +
            records_[static_cast<std::size_t>(peer)].host + ")";
   }
 
-  Status Call(int peer) {
-    Greeting greeting{.from = static_cast<std::uint32_t>(options_.rank),
-                      .to = static_cast<std::uint32_t>(peer)};
-    DS_ASSIGN_OR_RETURN(greeting.nonce, MakeNonce());
-    std::string tried;
-    for (const PeerListener::Endpoint& endpoint : EndpointsOf(peer)) {
-      StatusOr<UniqueFd> fd = Dial(endpoint, deadline_);
-      Status status = fd.ok() ? WriteAll(*fd, &greeting, sizeof(greeting)) : fd.status();
-      if (status.ok()) {
-        called_[peer] = {std::move(fd).value(),
-                         {.from = greeting.from, .to = greeting.to, .from_nonce = greeting.nonce}};
-        return OkStatus();
-      }
-      tried += (tried.empty() ? "" : "; ") + endpoint.address + " port " +
-               std::to_string(endpoint.port) + ": " + status.message();
+  Status AwaitEvents() {
+    std::vector<pollfd> watched;
+    for (const UniqueFd& socket : listener_.sockets()) watched.push_back({socket.get(), POLLIN, 0});
+    Deadline next = deadline_;
+    for (const Attempt& attempt : attempts_) {
+      const short events = attempt.step == Step::kDial ? POLLOUT : POLLIN;
+      watched.push_back({attempt.fd.get(), events, 0});
+      next = std::min(next, attempt.deadline);
     }
-    return UnavailableError(NameOf(peer) + " cannot be reached (" + tried +
-                            "); --interface names the network that all hosts share");
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - steady_clock::now());
+    ::poll(watched.data(), watched.size(), static_cast<int>(std::max<long>(left.count(), 0)));
+    auto ready = watched.begin() + static_cast<std::ptrdiff_t>(listener_.sockets().size());
+    const Deadline now = steady_clock::now();
+    for (Attempt& attempt : attempts_) {
+      if ((ready++)->revents != 0) {
+        DS_RETURN_IF_ERROR(GoOn(&attempt));
+      } else if (attempt.deadline <= now) {
+        DS_RETURN_IF_ERROR(GiveUp(&attempt, DeadlineExceededError("no answer in time")));
+      }
+    }
+    if (now >= deadline_) return NameMissing();
+    for (const UniqueFd& socket : listener_.sockets()) DS_RETURN_IF_ERROR(TakeCalls(socket));
+    return OkStatus();
   }
 
-  std::vector<PeerListener::Endpoint> EndpointsOf(int peer) const {
+  // Some rank is awaited.
+  Status NameMissing() const {
+    int missing = 0;
+    while (IsHere(missing) || peers_[static_cast<std::size_t>(missing)].fd.valid()) ++missing;
+    return UnavailableError(NameOf(missing) + " did not connect within " +
+                            std::to_string(options_.timeout.count() / 1000) + " s");
+  }
+
+  Status GoOn(Attempt* attempt) {
+    const auto take = [&]() -> Status {
+      switch (attempt->step) {
+        case Step::kDial:
+          return Greet(attempt);
+        case Step::kAwaitAnswer:
+          return TakeAnswer(attempt);
+        case Step::kAwaitGreeting:
+          return TakeGreeting(attempt);
+        case Step::kAwaitProof:
+          return TakeProof(attempt);
+      }
+      return OkStatus();
+    };
+    const Status status = take();
+    return status.ok() ? status : GiveUp(attempt, status);
+  }
+
+  // What has failed is hung up on; a call goes to the peer's next address.
+  Status GiveUp(Attempt* attempt, const Status& why) {
+    attempt->fd.Reset();
+    if (!attempt->calls()) return OkStatus();
+    attempt->tried += (attempt->tried.empty() ? "" : "; ") + attempt->endpoint.address + " port " +
+                      std::to_string(attempt->endpoint.port) + ": " + why.message();
+    if (why.code() == StatusCode::kUnauthenticated) attempt->failure = why.code();
+    return Dial(attempt);
+  }
+
+  Status StartCall(int peer) {
+    Attempt attempt{
+        .deadline = deadline_,
+        .introduction = {.from = static_cast<std::uint32_t>(options_.rank),
+                         .to = static_cast<std::uint32_t>(peer)},
+        .others = EndpointsOf(peer),
+    };
+    DS_ASSIGN_OR_RETURN(attempt.introduction.from_nonce, MakeNonce());
+    DS_RETURN_IF_ERROR(Dial(&attempt));
+    attempts_.push_back(std::move(attempt));
+    return OkStatus();
+  }
+
+  std::deque<PeerListener::Endpoint> EndpointsOf(int peer) const {
     const auto& offered = records_[static_cast<std::size_t>(peer)].endpoints;
     std::vector<std::string> addresses;
     for (const auto& endpoint : offered) addresses.push_back(endpoint.address);
-    std::vector<PeerListener::Endpoint> ordered;
+    std::deque<PeerListener::Endpoint> ordered;
     for (const std::string& address : OrderAddresses(options_.addresses, addresses)) {
       ordered.push_back(*std::find_if(offered.begin(), offered.end(), [&](const auto& endpoint) {
         return endpoint.address == address;
@@ -201,58 +225,109 @@ class Connector {
     return ordered;
   }
 
-  // A call that is not from a rank that is awaited is hung up on.
-  Status TakeCall() {
-    StatusOr<UniqueFd> fd = listener_.Accept(deadline_);
-    if (!fd.ok()) {
-      int missing = 0;
-      while (callers_.contains(missing)) ++missing;
-      return UnavailableError(NameOf(missing) + " did not connect within " +
-                              std::to_string(options_.timeout.count() / 1000) + " s");
+  // The last address has all the time there is: the rank behind it may be slow.
+  Status Dial(Attempt* attempt) {
+    attempt->step = Step::kDial;
+    attempt->read.clear();
+    if (attempt->others.empty()) {
+      return Status(attempt->failure, NameOf(attempt->peer()) + " cannot be reached (" +
+                                          attempt->tried +
+                                          "); --interface names the network that all hosts share");
     }
-    Greeting greeting;
-    const Deadline patience = std::min(deadline_, steady_clock::now() + kGreetingPatience);
-    if (!ReadAll(*fd, &greeting, sizeof(greeting), patience).ok()) return OkStatus();
-    const bool known = greeting.magic == Greeting().magic &&
-                       greeting.to == static_cast<std::uint32_t>(options_.rank) &&
-                       greeting.from < static_cast<std::uint32_t>(first_here_);
-    if (!known || callers_.contains(static_cast<int>(greeting.from))) return OkStatus();
-    Introduction introduction{
-        .from = greeting.from, .to = greeting.to, .from_nonce = greeting.nonce};
-    DS_ASSIGN_OR_RETURN(introduction.to_nonce, MakeNonce());
-    const Answer answer{.nonce = introduction.to_nonce,
-                        .proof = MakeProof(options_.key, introduction, /*of_called=*/true)};
-    if (!WriteAll(*fd, &answer, sizeof(answer)).ok()) return OkStatus();
-    PrepareSocket(*fd);
-    callers_[static_cast<int>(greeting.from)] = {std::move(fd).value(), introduction};
+    attempt->endpoint = attempt->others.front();
+    attempt->others.pop_front();
+    attempt->deadline = std::min(deadline_, steady_clock::now() + kPatience);
+    StatusOr<UniqueFd> fd = StartDial(attempt->endpoint);
+    if (!fd.ok()) return GiveUp(attempt, fd.status());
+    attempt->fd = std::move(fd).value();
     return OkStatus();
   }
 
-  Status ProveToCalled(int peer, Link* link) {
+  Status Greet(Attempt* attempt) {
+    int error = 0;
+    socklen_t size = sizeof(error);
+    ::getsockopt(attempt->fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+    if (error != 0) return ErrnoError(error, "connect");
+    PrepareSocket(attempt->fd);
+    DS_RETURN_IF_ERROR(
+        WriteMessage(attempt->fd, Greeting{.from = attempt->introduction.from,
+                                           .to = attempt->introduction.to,
+                                           .nonce = attempt->introduction.from_nonce}));
+    attempt->step = Step::kAwaitAnswer;
+    attempt->deadline =
+        attempt->others.empty() ? deadline_ : std::min(deadline_, steady_clock::now() + kPatience);
+    return OkStatus();
+  }
+
+  Status TakeAnswer(Attempt* attempt) {
     Answer answer;
-    if (const Status read = ReadAll(link->fd, &answer, sizeof(answer), deadline_); !read.ok()) {
-      return UnavailableError(NameOf(peer) + " did not answer: " + read.message());
+    DS_ASSIGN_OR_RETURN(const bool complete, ReadMessage(attempt, &answer));
+    if (!complete) return OkStatus();
+    attempt->introduction.to_nonce = answer.nonce;
+    if (!IsProof(options_.key, attempt->introduction, /*of_called=*/true, answer.proof)) {
+      return Status(StatusCode::kUnauthenticated, "who answers has not the key of this job");
     }
-    link->introduction.to_nonce = answer.nonce;
-    if (!IsProof(options_.key, link->introduction, /*of_called=*/true, answer.proof)) {
-      return NotOfThisJob(peer);
-    }
-    const Proof proof = MakeProof(options_.key, link->introduction, /*of_called=*/false);
-    return WriteAll(link->fd, &proof, sizeof(proof)).WithContext(NameOf(peer));
+    DS_RETURN_IF_ERROR(WriteMessage(
+        attempt->fd, MakeProof(options_.key, attempt->introduction, /*of_called=*/false)));
+    Keep(attempt);
+    return OkStatus();
   }
 
-  Status CheckCaller(int peer, const Link& link) {
+  Status TakeCalls(const UniqueFd& socket) {
+    for (int i = 0; i < kCallsPerTurn; ++i) {
+      UniqueFd fd(::accept4(socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (!fd.valid() && (errno == EMFILE || errno == ENFILE)) return ErrnoError(errno, "accept");
+      if (!fd.valid()) return OkStatus();
+      PrepareSocket(fd);
+      MakeRoom();
+      attempts_.push_back({.step = Step::kAwaitGreeting,
+                           .fd = std::move(fd),
+                           .deadline = steady_clock::now() + kPatience});
+    }
+    return OkStatus();
+  }
+
+  void MakeRoom() {
+    const auto is_stranger = [](const Attempt& attempt) { return !attempt.calls(); };
+    const auto strangers = std::count_if(attempts_.begin(), attempts_.end(), is_stranger);
+    if (strangers < first_here_ + kMostStrangers) return;
+    attempts_.erase(std::find_if(attempts_.begin(), attempts_.end(), is_stranger));
+  }
+
+  Status TakeGreeting(Attempt* attempt) {
+    Greeting greeting;
+    DS_ASSIGN_OR_RETURN(const bool complete, ReadMessage(attempt, &greeting));
+    if (!complete) return OkStatus();
+    if (greeting.magic != Greeting().magic ||
+        greeting.to != static_cast<std::uint32_t>(options_.rank) ||
+        greeting.from >= static_cast<std::uint32_t>(first_here_)) {
+      return InvalidArgumentError("it is not awaited");
+    }
+    attempt->introduction = {
+        .from = greeting.from, .to = greeting.to, .from_nonce = greeting.nonce};
+    DS_ASSIGN_OR_RETURN(attempt->introduction.to_nonce, MakeNonce());
+    attempt->step = Step::kAwaitProof;
+    attempt->deadline = steady_clock::now() + kPatience;
+    return WriteMessage(attempt->fd, Answer{.nonce = attempt->introduction.to_nonce,
+                                            .proof = MakeProof(options_.key, attempt->introduction,
+                                                               /*of_called=*/true)});
+  }
+
+  Status TakeProof(Attempt* attempt) {
     Proof proof;
-    if (const Status read = ReadAll(link.fd, &proof, sizeof(proof), deadline_); !read.ok()) {
-      return UnavailableError(NameOf(peer) + " called and fell silent: " + read.message());
+    DS_ASSIGN_OR_RETURN(const bool complete, ReadMessage(attempt, &proof));
+    if (!complete) return OkStatus();
+    if (!IsProof(options_.key, attempt->introduction, /*of_called=*/false, proof)) {
+      return Status(StatusCode::kUnauthenticated, "it has not the key of this job");
     }
-    if (IsProof(options_.key, link.introduction, /*of_called=*/false, proof)) return OkStatus();
-    return NotOfThisJob(peer);
+    Keep(attempt);
+    return OkStatus();
   }
 
-  Status NotOfThisJob(int peer) const {
-    return Status(StatusCode::kUnauthenticated,
-                  "who answers as " + NameOf(peer) + " has not the key of this job");
+  void Keep(Attempt* attempt) {
+    PeerLinks::Peer& peer = peers_[static_cast<std::size_t>(attempt->peer())];
+    if (!peer.fd.valid()) --missing_;
+    peer = {std::move(attempt->fd), NameOf(attempt->peer())};
   }
 
   const ConnectPeersOptions& options_;
@@ -260,73 +335,12 @@ class Connector {
   const std::vector<PeerRecord>& records_;
   const int first_here_;  // rank of this host
   const Deadline deadline_;
-  std::map<int, Link> called_;
-  std::map<int, Link> callers_;
+  std::list<Attempt> attempts_;
+  std::vector<PeerLinks::Peer> peers_;
+  int missing_ = 0;  // of them
 };
 
 }  // namespace
-
-StatusOr<PeerListener> PeerListener::Open(const std::vector<LocalAddress>& addresses) {
-  PeerListener listener;
-  for (const LocalAddress& each : addresses) {
-    DS_ASSIGN_OR_RETURN(SocketAddress address, MakeSocketAddress(each.text, 0));
-    UniqueFd fd(::socket(address.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!fd.valid() || ::bind(fd.get(), address.get(), address.size) != 0 ||
-        ::listen(fd.get(), kBacklog) != 0 ||
-        ::getsockname(fd.get(), address.get(), &address.size) != 0) {
-      return ErrnoError(errno, "listening on " + each.text);
-    }
-    // Both families have the port in the same place.
-    const int port = ntohs(reinterpret_cast<sockaddr_in&>(address.bytes).sin_port);
-    listener.endpoints_.push_back({each.text, port});
-    listener.sockets_.push_back(std::move(fd));
-  }
-  return listener;
-}
-
-StatusOr<UniqueFd> PeerListener::Accept(Deadline deadline) const {
-  std::vector<pollfd> watched;
-  for (const UniqueFd& socket : sockets_) watched.push_back({socket.get(), POLLIN, 0});
-  while (true) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now());
-    if (left.count() <= 0) return DeadlineExceededError("nobody called");
-    if (::poll(watched.data(), watched.size(), static_cast<int>(left.count())) <= 0) continue;
-    for (const pollfd& each : watched) {
-      if (each.revents == 0) continue;
-      UniqueFd fd(::accept4(each.fd, nullptr, nullptr, SOCK_CLOEXEC));
-      if (fd.valid()) return fd;
-    }
-  }
-}
-
-std::string ToJson(const PeerRecord& record) {
-  Json endpoints = Json::array();
-  for (const auto& endpoint : record.endpoints) {
-    endpoints.push_back({{"address", endpoint.address}, {"port", endpoint.port}});
-  }
-  const Json json = {{"local_rank", record.local_rank},
-                     {"local_size", record.local_size},
-                     {"host", record.host},
-                     {"endpoints", endpoints}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-StatusOr<PeerRecord> PeerRecordFromJson(const std::string& text) {
-  try {
-    const Json json = Json::parse(text);
-    PeerRecord record{.local_rank = json.at("local_rank").get<int>(),
-                      .local_size = json.at("local_size").get<int>(),
-                      .host = json.at("host").get<std::string>()};
-    for (const Json& each : json.at("endpoints")) {
-      record.endpoints.push_back(
-          {each.at("address").get<std::string>(), each.at("port").get<int>()});
-    }
-    return record;
-  } catch (const Json::exception& error) {
-    return InternalError("what a rank tells of itself cannot be read: " +
-                         std::string(error.what()));
-  }
-}
 
 StatusOr<std::vector<PeerLinks::Peer>> ConnectPeers(const ConnectPeersOptions& options,
                                                     const PeerListener& listener,

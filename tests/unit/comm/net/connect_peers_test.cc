@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -57,6 +58,7 @@ class Ranks {
   }
 
   int port(int rank) const { return records[rank].endpoints[0].port; }
+  const PeerListener& listener(int rank) const { return listeners_[rank]; }
 
   std::vector<PeerRecord> records;
 
@@ -90,23 +92,55 @@ TEST(ConnectPeersTest, EveryRankIsConnectedToEveryOther) {
   EXPECT_EQ(got, byte);
 }
 
-TEST(ConnectPeersTest, WhoHasNotTheKeyOfTheJobIsRefusedByBothEnds) {
-  Ranks ranks(2);
-  const std::vector<Connected> connected = ranks.Connect({"key", "another"});
-  EXPECT_EQ(connected[0].status().code(), StatusCode::kUnauthenticated);
-  EXPECT_THAT(connected[0].status().message(), HasSubstr("rank 1 (host h1) has not the key"));
-  EXPECT_FALSE(connected[1].ok());
+UniqueFd AwaitCall(const PeerListener& listener) {
+  const int socket = listener.sockets()[0].get();
+  pollfd ready{socket, POLLIN, 0};
+  EXPECT_EQ(::poll(&ready, 1, -1), 1);
+  return UniqueFd(::accept4(socket, nullptr, nullptr, SOCK_CLOEXEC));
 }
 
-// Somebody who scans ports, or claims to be a rank that this one does not wait for.
-TEST(ConnectPeersTest, StrangersAreHungUpOn) {
+// Reads until the other end hangs up.
+void AwaitEnd(const UniqueFd& fd) {
+  std::array<std::byte, 256> got;
+  while (::recv(fd.get(), got.data(), got.size(), 0) > 0) {
+  }
+}
+
+TEST(ConnectPeersTest, WhoAnswersWithoutTheKeyOfTheJobIsNamed) {
+  Ranks ranks(2);
+  // It listens where rank 1 is expected, and answers.
+  std::jthread impostor([&] {
+    const UniqueFd caller = AwaitCall(ranks.listener(1));
+    const std::array<std::byte, 64> answer{};
+    EXPECT_EQ(::send(caller.get(), answer.data(), answer.size(), 0), 64);
+    AwaitEnd(caller);
+  });
+  const Connected result = ConnectPeers({.rank = 0, .key = "key", .addresses = kLoopback},
+                                        ranks.listener(0), ranks.records);
+  EXPECT_EQ(result.status().code(), StatusCode::kUnauthenticated);
+  EXPECT_THAT(result.status().message(), HasSubstr("rank 1 (host h1) cannot be reached"));
+  EXPECT_THAT(result.status().message(), HasSubstr("who answers has not the key"));
+}
+
+// Somebody who scans ports, a crowd that says nothing, and one that claims to be the rank that is
+// awaited.
+TEST(ConnectPeersTest, StrangersTakeNobodysPlace) {
   Ranks ranks(2);
   const UniqueFd scanner = ConnectTo(ranks.port(1));
   EXPECT_EQ(::send(scanner.get(), "GET / HTTP/1.1\r\nHost: somewhere.example\r\n\r\n", 45, 0), 45);
-  ::shutdown(scanner.get(), SHUT_WR);
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 400; ++i) silent.push_back(ConnectTo(ranks.port(1)));
+  const UniqueFd impostor = ConnectTo(ranks.port(1));
+  std::array<char, 48> greeting{"dsrunln1"};
+  greeting[12] = 1;  // from rank 0 to rank 1
+  EXPECT_EQ(::send(impostor.get(), greeting.data(), greeting.size(), 0), 48);
+  std::array<char, 32> proof{};
+  EXPECT_EQ(::send(impostor.get(), proof.data(), proof.size(), 0), 32);
   const std::vector<Connected> connected = ranks.Connect({"key", "key"});
   EXPECT_TRUE(connected[0].ok()) << connected[0].status().message();
   EXPECT_TRUE(connected[1].ok()) << connected[1].status().message();
+  AwaitEnd(scanner);
+  AwaitEnd(impostor);
 }
 
 TEST(ConnectPeersTest, ARankThatDoesNotCallIsNamed) {

@@ -1,0 +1,106 @@
+#include "runtime/comm/net/peer_listener.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace ds::comm {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kBacklog = 1024;
+
+struct SocketAddress {
+  sockaddr_storage bytes = {};
+  socklen_t size = 0;
+
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&bytes); }
+};
+
+StatusOr<SocketAddress> MakeSocketAddress(const std::string& address, int port) {
+  SocketAddress made;
+  auto& v4 = reinterpret_cast<sockaddr_in&>(made.bytes);
+  auto& v6 = reinterpret_cast<sockaddr_in6&>(made.bytes);
+  if (::inet_pton(AF_INET, address.c_str(), &v4.sin_addr) == 1) {
+    v4.sin_family = AF_INET;
+    v4.sin_port = htons(static_cast<std::uint16_t>(port));
+    made.size = sizeof(v4);
+  } else if (::inet_pton(AF_INET6, address.c_str(), &v6.sin6_addr) == 1) {
+    v6.sin6_family = AF_INET6;
+    v6.sin6_port = htons(static_cast<std::uint16_t>(port));
+    made.size = sizeof(v6);
+  } else {
+    return InvalidArgumentError("'" + address + "' is no IP address");
+  }
+  return made;
+}
+
+StatusOr<UniqueFd> OpenSocket(const SocketAddress& address) {
+  UniqueFd fd(::socket(address.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid()) return ErrnoError(errno, "socket");
+  return fd;
+}
+
+}  // namespace
+
+StatusOr<PeerListener> PeerListener::Open(const std::vector<LocalAddress>& addresses) {
+  PeerListener listener;
+  for (const LocalAddress& each : addresses) {
+    DS_ASSIGN_OR_RETURN(SocketAddress address, MakeSocketAddress(each.text, 0));
+    DS_ASSIGN_OR_RETURN(UniqueFd fd, OpenSocket(address));
+    if (::bind(fd.get(), address.get(), address.size) != 0 || ::listen(fd.get(), kBacklog) != 0 ||
+        ::getsockname(fd.get(), address.get(), &address.size) != 0) {
+      return ErrnoError(errno, "listening on " + each.text);
+    }
+    // Both families have the port in the same place.
+    const int port = ntohs(reinterpret_cast<sockaddr_in&>(address.bytes).sin_port);
+    listener.endpoints_.push_back({each.text, port});
+    listener.sockets_.push_back(std::move(fd));
+  }
+  return listener;
+}
+
+StatusOr<UniqueFd> StartDial(const PeerListener::Endpoint& endpoint) {
+  DS_ASSIGN_OR_RETURN(SocketAddress address, MakeSocketAddress(endpoint.address, endpoint.port));
+  DS_ASSIGN_OR_RETURN(UniqueFd fd, OpenSocket(address));
+  if (::connect(fd.get(), address.get(), address.size) != 0 && errno != EINPROGRESS) {
+    return ErrnoError(errno, "connect");
+  }
+  return fd;
+}
+
+std::string ToJson(const PeerRecord& record) {
+  Json endpoints = Json::array();
+  for (const auto& endpoint : record.endpoints) {
+    endpoints.push_back({{"address", endpoint.address}, {"port", endpoint.port}});
+  }
+  const Json json = {{"local_rank", record.local_rank},
+                     {"local_size", record.local_size},
+                     {"host", record.host},
+                     {"endpoints", endpoints}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+StatusOr<PeerRecord> PeerRecordFromJson(const std::string& text) {
+  try {
+    const Json json = Json::parse(text);
+    PeerRecord record{.local_rank = json.at("local_rank").get<int>(),
+                      .local_size = json.at("local_size").get<int>(),
+                      .host = json.at("host").get<std::string>()};
+    for (const Json& each : json.at("endpoints")) {
+      record.endpoints.push_back(
+          {each.at("address").get<std::string>(), each.at("port").get<int>()});
+    }
+    return record;
+  } catch (const Json::exception& error) {
+    return InternalError("what a rank tells of itself cannot be read: " +
+                         std::string(error.what()));
+  }
+}
+
+}  // namespace ds::comm
