@@ -11,6 +11,7 @@
 #include <cstring>
 #include <deque>
 #include <list>
+#include <memory>
 #include <utility>
 
 #include "runtime/comm/net/peer_proof.h"
@@ -43,9 +44,13 @@ struct Answer {
 
 // A connection in the making.
 struct Attempt {
-  enum class Step { kDial, kAwaitAnswer, kAwaitGreeting, kAwaitProof };
+  enum class Step { kDial, kAwaitAnswer, kAwaitGreeting, kAwaitProof, kShake };
+  bool calls = false;
   Step step = Step::kDial;
-  UniqueFd fd;  // invalid: it has come to its end
+  short events = POLLIN;               // that the step waits for
+  UniqueFd fd;                         // up to the proof
+  std::unique_ptr<PeerStream> stream;  // behind it
+  bool ended = false;
   Deadline deadline;
   Introduction introduction;
   std::vector<std::byte> read;  // of the message that is awaited
@@ -55,9 +60,9 @@ struct Attempt {
   std::string tried;                          // what came of those before it
   StatusCode failure = StatusCode::kUnavailable;
 
-  bool calls() const { return step == Step::kDial || step == Step::kAwaitAnswer; }
+  int descriptor() const { return stream == nullptr ? fd.get() : stream->fd(); }
   // The other end's rank, as it says itself where it is the caller.
-  int peer() const { return static_cast<int>(calls() ? introduction.to : introduction.from); }
+  int peer() const { return static_cast<int>(calls ? introduction.to : introduction.from); }
 };
 
 // Reads what there is of a message of this size. True when it is complete; an error when no more
@@ -120,7 +125,7 @@ class Connector {
     }
     while (missing_ > 0) {
       DS_RETURN_IF_ERROR(AwaitEvents());
-      attempts_.remove_if([](const Attempt& attempt) { return !attempt.fd.valid(); });
+      attempts_.remove_if([](const Attempt& attempt) { return attempt.ended; });
     }
     return std::move(peers_);
   }
@@ -143,8 +148,7 @@ class Connector {
     for (const UniqueFd& socket : listener_.sockets()) watched.push_back({socket.get(), POLLIN, 0});
     Deadline next = deadline_;
     for (const Attempt& attempt : attempts_) {
-      const short events = attempt.step == Step::kDial ? POLLOUT : POLLIN;
-      watched.push_back({attempt.fd.get(), events, 0});
+      watched.push_back({attempt.descriptor(), attempt.events, 0});
       next = std::min(next, attempt.deadline);
     }
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - steady_clock::now());
@@ -166,7 +170,8 @@ class Connector {
   // Some rank is awaited.
   Status NameMissing() const {
     int missing = 0;
-    while (IsHere(missing) || peers_[static_cast<std::size_t>(missing)].fd.valid()) ++missing;
+    while (IsHere(missing) || peers_[static_cast<std::size_t>(missing)].stream != nullptr)
+      ++missing;
     return UnavailableError(NameOf(missing) + " did not connect within " +
                             std::to_string(options_.timeout.count() / 1000) + " s");
   }
@@ -182,6 +187,8 @@ class Connector {
           return TakeGreeting(attempt);
         case Step::kAwaitProof:
           return TakeProof(attempt);
+        case Step::kShake:
+          return Shake(attempt);
       }
       return OkStatus();
     };
@@ -192,7 +199,9 @@ class Connector {
   // What has failed is hung up on; a call goes to the peer's next address.
   Status GiveUp(Attempt* attempt, const Status& why) {
     attempt->fd.Reset();
-    if (!attempt->calls()) return OkStatus();
+    attempt->stream.reset();
+    attempt->ended = true;
+    if (!attempt->calls) return OkStatus();
     attempt->tried += (attempt->tried.empty() ? "" : "; ") + attempt->endpoint.address + " port " +
                       std::to_string(attempt->endpoint.port) + ": " + why.message();
     if (why.code() == StatusCode::kUnauthenticated) attempt->failure = why.code();
@@ -201,6 +210,7 @@ class Connector {
 
   Status StartCall(int peer) {
     Attempt attempt{
+        .calls = true,
         .deadline = deadline_,
         .introduction = {.from = static_cast<std::uint32_t>(options_.rank),
                          .to = static_cast<std::uint32_t>(peer)},
@@ -228,6 +238,7 @@ class Connector {
   // The last address has all the time there is: the rank behind it may be slow.
   Status Dial(Attempt* attempt) {
     attempt->step = Step::kDial;
+    attempt->events = POLLOUT;
     attempt->read.clear();
     if (attempt->others.empty()) {
       return Status(attempt->failure, NameOf(attempt->peer()) + " cannot be reached (" +
@@ -240,6 +251,7 @@ class Connector {
     StatusOr<UniqueFd> fd = StartDial(attempt->endpoint);
     if (!fd.ok()) return GiveUp(attempt, fd.status());
     attempt->fd = std::move(fd).value();
+    attempt->ended = false;
     return OkStatus();
   }
 
@@ -254,6 +266,7 @@ class Connector {
                                            .to = attempt->introduction.to,
                                            .nonce = attempt->introduction.from_nonce}));
     attempt->step = Step::kAwaitAnswer;
+    attempt->events = POLLIN;
     attempt->deadline =
         attempt->others.empty() ? deadline_ : std::min(deadline_, steady_clock::now() + kPatience);
     return OkStatus();
@@ -269,8 +282,7 @@ class Connector {
     }
     DS_RETURN_IF_ERROR(WriteMessage(
         attempt->fd, MakeProof(options_.key, attempt->introduction, /*of_called=*/false)));
-    Keep(attempt);
-    return OkStatus();
+    return StartStream(attempt);
   }
 
   Status TakeCalls(const UniqueFd& socket) {
@@ -288,7 +300,7 @@ class Connector {
   }
 
   void MakeRoom() {
-    const auto is_stranger = [](const Attempt& attempt) { return !attempt.calls(); };
+    const auto is_stranger = [](const Attempt& attempt) { return !attempt.calls; };
     const auto strangers = std::count_if(attempts_.begin(), attempts_.end(), is_stranger);
     if (strangers < first_here_ + kMostStrangers) return;
     attempts_.erase(std::find_if(attempts_.begin(), attempts_.end(), is_stranger));
@@ -320,14 +332,28 @@ class Connector {
     if (!IsProof(options_.key, attempt->introduction, /*of_called=*/false, proof)) {
       return Status(StatusCode::kUnauthenticated, "it has not the key of this job");
     }
-    Keep(attempt);
-    return OkStatus();
+    return StartStream(attempt);
   }
 
-  void Keep(Attempt* attempt) {
+  Status StartStream(Attempt* attempt) {
+    attempt->stream =
+        options_.encrypt
+            ? MakeEncryptedStream(std::move(attempt->fd),
+                                  MakeSecret(options_.key, attempt->introduction), attempt->calls)
+            : MakePlainStream(std::move(attempt->fd));
+    attempt->step = Step::kShake;
+    return Shake(attempt);
+  }
+
+  Status Shake(Attempt* attempt) {
+    DS_ASSIGN_OR_RETURN(const PeerStream::Handshake state, attempt->stream->Shake());
+    attempt->events = state == PeerStream::Handshake::kWritable ? POLLOUT : POLLIN;
+    if (state != PeerStream::Handshake::kDone) return OkStatus();
     PeerLinks::Peer& peer = peers_[static_cast<std::size_t>(attempt->peer())];
-    if (!peer.fd.valid()) --missing_;
-    peer = {std::move(attempt->fd), NameOf(attempt->peer())};
+    if (peer.stream == nullptr) --missing_;
+    peer = {std::move(attempt->stream), NameOf(attempt->peer())};
+    attempt->ended = true;
+    return OkStatus();
   }
 
   const ConnectPeersOptions& options_;

@@ -7,7 +7,7 @@
 // anything else goes over a connection both ends prove that they have the job's key
 // (peer_proof.h). All connections are made at the same time, so that nobody who is slow, silent or
 // a stranger keeps the others waiting; who proves nothing takes nobody's place and is hung up on.
-// What follows is neither encrypted nor signed.
+// What follows is neither encrypted nor signed unless that is asked for (peer_stream.h).
 //
 // A peer whose process ends is seen at once. A peer whose host does not answer is given up after
 // kSilence, which is longer than the lease of its daemon: dsrun sees that first and says so.
@@ -29,6 +29,7 @@ struct ConnectPeersOptions {
   int rank = 0;
   std::string key;
   std::vector<LocalAddress> addresses;  // this host's, to choose among the peers'
+  bool encrypt = false;                 // the same on all ranks
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 };
 

@@ -1,10 +1,7 @@
 #include "runtime/comm/net/peer_links.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <sys/uio.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -36,9 +33,8 @@ PeerLinks::PeerLinks(std::vector<Peer> peers, std::chrono::milliseconds timeout)
   static_assert(std::is_trivially_copyable_v<Header>);
   for (Peer& peer : peers) {
     Link& link = links_.emplace_back();
-    link.fd = std::move(peer.fd);
+    link.stream = std::move(peer.stream);
     link.name = std::move(peer.name);
-    if (link.fd.valid()) ::fcntl(link.fd.get(), F_SETFL, O_NONBLOCK);
   }
   wake_.Reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   DS_CHECK(wake_.valid());
@@ -61,7 +57,7 @@ std::uint64_t PeerLinks::bytes_sent() const {
 PeerLinks::Ticket PeerLinks::Send(const Frame& frame, std::span<const std::byte> bytes) {
   const std::lock_guard lock(mutex_);
   Link& link = links_[static_cast<std::size_t>(frame.peer)];
-  DS_CHECK(link.fd.valid() || !link.ended.empty());
+  DS_CHECK(link.stream != nullptr);
   const auto channel = static_cast<std::uint64_t>(frame.channel);
   link.outgoing.push_back(
       {.header = {.bytes = bytes.size(), .channel = channel, .call = frame.call}, .bytes = bytes});
@@ -74,7 +70,7 @@ PeerLinks::Ticket PeerLinks::Send(const Frame& frame, std::span<const std::byte>
 PeerLinks::Ticket PeerLinks::Receive(const Frame& frame, std::span<std::byte> bytes) {
   const std::lock_guard lock(mutex_);
   Link& link = links_[static_cast<std::size_t>(frame.peer)];
-  DS_CHECK(link.fd.valid() || !link.ended.empty());
+  DS_CHECK(link.stream != nullptr);
   const int channel = static_cast<int>(frame.channel);
   link.posted[channel].push_back({.header = {.bytes = bytes.size(),
                                              .channel = static_cast<std::uint64_t>(channel),
@@ -129,25 +125,28 @@ void PeerLinks::MoveFrames() {
   std::vector<Link*> owners;
   std::unique_lock lock(mutex_);
   while (!ending_ && failure_.ok()) {
-    ListWatched(&watched, &owners);
+    const bool has_to_wait = ListWatched(&watched, &owners);
     lock.unlock();
-    ::poll(watched.data(), watched.size(), -1);
+    ::poll(watched.data(), watched.size(), has_to_wait ? -1 : 0);
     lock.lock();
     HandleReady(watched, owners);
     changed_.notify_all();
   }
 }
 
-void PeerLinks::ListWatched(std::vector<pollfd>* watched, std::vector<Link*>* owners) {
+bool PeerLinks::ListWatched(std::vector<pollfd>* watched, std::vector<Link*>* owners) {
   *watched = {{wake_.get(), POLLIN, 0}};
   *owners = {nullptr};
+  bool has_to_wait = true;
   for (Link& link : links_) {
-    if (!link.ended.empty() || !link.fd.valid()) continue;
+    if (!link.ended.empty() || link.stream == nullptr) continue;
     const int events = (IsInFrame(link) ? POLLIN : 0) | (link.outgoing.empty() ? 0 : POLLOUT);
     if (events == 0) continue;
-    watched->push_back({link.fd.get(), static_cast<short>(events), 0});
+    watched->push_back({link.stream->fd(), static_cast<short>(events), 0});
     owners->push_back(&link);
+    if (IsInFrame(link) && link.stream->HoldsUnread()) has_to_wait = false;
   }
+  return has_to_wait;
 }
 
 void PeerLinks::HandleReady(const std::vector<pollfd>& watched, const std::vector<Link*>& owners) {
@@ -155,20 +154,18 @@ void PeerLinks::HandleReady(const std::vector<pollfd>& watched, const std::vecto
   if (watched[0].revents != 0) ::eventfd_read(wake_.get(), &ignored);
   for (std::size_t i = 1; i < watched.size() && failure_.ok(); ++i) {
     if ((watched[i].revents & POLLOUT) != 0) failure_ = Write(*owners[i]);
-    if (failure_.ok() && (watched[i].revents & ~POLLOUT) != 0) failure_ = Read(*owners[i]);
+    const bool readable = (watched[i].revents & ~POLLOUT) != 0 || owners[i]->stream->HoldsUnread();
+    if (failure_.ok() && readable) failure_ = Read(*owners[i]);
   }
 }
 
 Status PeerLinks::Write(Link& link) {
   while (!link.outgoing.empty() && link.ended.empty()) {
     Outgoing& next = link.outgoing.front();
-    const std::size_t head = std::min(next.written, sizeof(Header));
-    const std::size_t body = next.written - head;
-    std::array<iovec, 2> parts = {
-        iovec{reinterpret_cast<std::byte*>(&next.header) + head, sizeof(Header) - head},
-        iovec{const_cast<std::byte*>(next.bytes.data()) + body, next.bytes.size() - body}};
-    msghdr message = {.msg_iov = parts.data(), .msg_iovlen = parts.size()};
-    const ssize_t written = ::sendmsg(link.fd.get(), &message, MSG_NOSIGNAL);
+    const auto head = std::as_bytes(std::span(&next.header, 1));
+    const std::size_t of_head = std::min(next.written, head.size());
+    const ssize_t written =
+        link.stream->Write(head.subspan(of_head), next.bytes.subspan(next.written - of_head));
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && WouldBlock(errno)) return OkStatus();
     if (written < 0) {
@@ -199,11 +196,10 @@ Status PeerLinks::ReadFrame(Link& link, bool* more) {
   *more = false;
   const bool in_header = link.header_read < sizeof(Header);
   if (!in_header && !link.has_place) return OkStatus();
-  std::byte* const to =
-      in_header ? reinterpret_cast<std::byte*>(&link.header) + link.header_read : link.rest.data();
-  const std::size_t room = in_header ? sizeof(Header) - link.header_read : link.rest.size();
-  if (room > 0) {
-    const ssize_t got = ::recv(link.fd.get(), to, room, 0);
+  const auto header = std::as_writable_bytes(std::span(&link.header, 1));
+  const std::span<std::byte> to = in_header ? header.subspan(link.header_read) : link.rest;
+  if (!to.empty()) {
+    const ssize_t got = link.stream->Read(to);
     if (got < 0 && (errno == EINTR || WouldBlock(errno))) return OkStatus();
     if (got <= 0) {
       link.ended = DescribeEnd(got == 0 ? 0 : errno);

@@ -25,6 +25,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
@@ -33,6 +34,7 @@
 
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
+#include "runtime/comm/net/peer_stream.h"
 #include "runtime/comm/shm/call_signature.h"
 
 namespace ds::comm {
@@ -48,10 +50,10 @@ struct Frame {
 
 class PeerLinks {
  public:
-  // The peer with the socket `fd`; none for this rank itself and the others of its host. `name` is
+  // No stream for this rank itself and the others of its host; its handshake is done. `name` is
   // what errors call it: "rank 3 (host 10.0.0.2)".
   struct Peer {
-    UniqueFd fd;
+    std::unique_ptr<PeerStream> stream;
     std::string name;
   };
   // One thing that was posted.
@@ -97,7 +99,7 @@ class PeerLinks {
     std::vector<std::byte> bytes;
   };
   struct Link {
-    UniqueFd fd;
+    std::unique_ptr<PeerStream> stream;
     std::string name;
     std::string ended;  // why nothing comes or goes any more; "" while it does
     std::deque<Outgoing> outgoing;
@@ -114,7 +116,8 @@ class PeerLinks {
 
   void MoveFrames();
   // Lists what the thread waits for: entry [i] of both belongs together; the first is wake_'s.
-  void ListWatched(std::vector<pollfd>* watched, std::vector<Link*>* owners);
+  // Returns whether it has to wait: there may be bytes that poll does not know of.
+  bool ListWatched(std::vector<pollfd>* watched, std::vector<Link*>* owners);
   void HandleReady(const std::vector<pollfd>& watched, const std::vector<Link*>& owners);
   void Wake();
   static bool IsInFrame(const Link& link);

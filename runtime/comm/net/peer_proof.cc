@@ -14,18 +14,8 @@ void Append(std::uint32_t number, std::string* text) {
   for (int shift = 0; shift < 32; shift += 8) text->push_back(static_cast<char>(number >> shift));
 }
 
-}  // namespace
-
-StatusOr<Nonce> MakeNonce() {
-  Nonce nonce;
-  if (::RAND_bytes(nonce.data(), static_cast<int>(nonce.size())) != 1) {
-    return InternalError("the machine gives no random bytes");
-  }
-  return nonce;
-}
-
-Proof MakeProof(const std::string& key, const Introduction& introduction, bool of_called) {
-  std::string text = of_called ? "dsrun rank link: called" : "dsrun rank link: caller";
+// HMAC-SHA256 over a purpose and what the introduction says.
+Proof Sign(const std::string& key, std::string text, const Introduction& introduction) {
   Append(introduction.from, &text);
   Append(introduction.to, &text);
   text.append(introduction.from_nonce.begin(), introduction.from_nonce.end());
@@ -39,10 +29,29 @@ Proof MakeProof(const std::string& key, const Introduction& introduction, bool o
   return proof;
 }
 
+}  // namespace
+
+StatusOr<Nonce> MakeNonce() {
+  Nonce nonce;
+  if (::RAND_bytes(nonce.data(), static_cast<int>(nonce.size())) != 1) {
+    return InternalError("the machine gives no random bytes");
+  }
+  return nonce;
+}
+
+Proof MakeProof(const std::string& key, const Introduction& introduction, bool of_called) {
+  return Sign(key, of_called ? "dsrun rank link: called" : "dsrun rank link: caller", introduction);
+}
+
 bool IsProof(const std::string& key, const Introduction& introduction, bool of_called,
              const Proof& shown) {
   const Proof expected = MakeProof(key, introduction, of_called);
   return ::CRYPTO_memcmp(expected.data(), shown.data(), shown.size()) == 0;
+}
+
+std::string MakeSecret(const std::string& key, const Introduction& introduction) {
+  const Proof secret = Sign(key, "dsrun rank link: TLS", introduction);
+  return {secret.begin(), secret.end()};
 }
 
 }  // namespace ds::comm

@@ -32,4 +32,7 @@ Proof MakeProof(const std::string& key, const Introduction& introduction, bool o
 bool IsProof(const std::string& key, const Introduction& introduction, bool of_called,
              const Proof& shown);
 
+// 32 bytes that only the two ends know, and only in this attempt.
+std::string MakeSecret(const std::string& key, const Introduction& introduction);
+
 }  // namespace ds::comm

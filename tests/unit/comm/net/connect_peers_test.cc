@@ -47,6 +47,7 @@ class Ranks {
           results[rank] = ConnectPeers({.rank = static_cast<int>(rank),
                                         .key = keys[rank],
                                         .addresses = kLoopback,
+                                        .encrypt = encrypt,
                                         .timeout = timeout},
                                        listeners_[rank], records);
         });
@@ -61,6 +62,7 @@ class Ranks {
   const PeerListener& listener(int rank) const { return listeners_[rank]; }
 
   std::vector<PeerRecord> records;
+  bool encrypt = false;
 
  private:
   std::vector<PeerListener> listeners_;
@@ -74,23 +76,32 @@ UniqueFd ConnectTo(int port) {
   return fd;
 }
 
-TEST(ConnectPeersTest, EveryRankIsConnectedToEveryOther) {
+class ConnectedPeersTest : public ::testing::TestWithParam<bool> {};
+
+TEST_P(ConnectedPeersTest, EveryRankIsConnectedToEveryOther) {
   Ranks ranks(4);
+  ranks.encrypt = GetParam();
   std::vector<Connected> connected = ranks.Connect({"key", "key", "key", "key"});
   for (int rank = 0; rank < 4; ++rank) {
     ASSERT_TRUE(connected[rank].ok()) << connected[rank].status().message();
     for (int peer = 0; peer < 4; ++peer) {
-      EXPECT_EQ((*connected[rank])[peer].fd.valid(), peer != rank);
+      EXPECT_EQ((*connected[rank])[peer].stream != nullptr, peer != rank);
     }
   }
   EXPECT_EQ((*connected[0])[3].name, "rank 3 (host h3)");
   // The right one is at the other end.
-  const std::byte byte{42};
-  EXPECT_EQ(::send((*connected[1])[3].fd.get(), &byte, 1, 0), 1);
-  std::byte got{};
-  EXPECT_EQ(::recv((*connected[3])[1].fd.get(), &got, 1, 0), 1);
+  PeerLinks three(std::move(*connected[3]), std::chrono::minutes(5));
+  PeerLinks one(std::move(*connected[1]), std::chrono::minutes(5));
+  const std::array<std::byte, 1> byte{std::byte{42}};
+  std::array<std::byte, 1> got{};
+  const auto sent = one.Send({.peer = 3}, byte);
+  ASSERT_TRUE(three.Wait(three.Receive({.peer = 1}, got)).ok());
+  EXPECT_TRUE(one.Wait(sent).ok());
   EXPECT_EQ(got, byte);
 }
+
+INSTANTIATE_TEST_SUITE_P(Streams, ConnectedPeersTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "encrypted" : "plain"; });
 
 UniqueFd AwaitCall(const PeerListener& listener) {
   const int socket = listener.sockets()[0].get();

@@ -17,20 +17,41 @@
 
 namespace ds::comm {
 
+// Makes both ends of a socket pair ready for frames.
+inline std::pair<std::unique_ptr<PeerStream>, std::unique_ptr<PeerStream>> MakeStreams(
+    const int (&ends)[2], bool encrypted) {
+  if (!encrypted) {
+    return {MakePlainStream(UniqueFd(ends[0])), MakePlainStream(UniqueFd(ends[1]))};
+  }
+  const std::string secret(32, 's');
+  auto first = MakeEncryptedStream(UniqueFd(ends[0]), secret, /*calls=*/true);
+  auto second = MakeEncryptedStream(UniqueFd(ends[1]), secret, /*calls=*/false);
+  int done = 0;
+  while (done < 2) {
+    done = 0;
+    for (PeerStream* stream : {first.get(), second.get()}) {
+      done += stream->Shake().value() == PeerStream::Handshake::kDone ? 1 : 0;
+    }
+  }
+  return {std::move(first), std::move(second)};
+}
+
 // Peers of each rank: [rank][peer].
-inline std::vector<std::vector<PeerLinks::Peer>> ConnectPairs(const RankPlaces& places) {
+inline std::vector<std::vector<PeerLinks::Peer>> ConnectPairs(const RankPlaces& places,
+                                                              bool encrypted = false) {
   std::vector<std::vector<PeerLinks::Peer>> peers(static_cast<std::size_t>(places.size()));
   for (auto& row : peers) row.resize(peers.size());
   for (int a = 0; a < places.size(); ++a) {
     for (int b = a + 1; b < places.size(); ++b) {
       if (places.PlaceOf(a).host == places.PlaceOf(b).host) continue;
       int ends[2] = {-1, -1};
-      EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+      EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
       // The sockets hold as little as the kernel allows: what fits one hides who waits for whom.
       const int least = 1;
       for (const int end : ends) ::setsockopt(end, SOL_SOCKET, SO_SNDBUF, &least, sizeof(least));
-      peers[a][b] = {UniqueFd(ends[0]), "rank " + std::to_string(b)};
-      peers[b][a] = {UniqueFd(ends[1]), "rank " + std::to_string(a)};
+      auto [of_a, of_b] = MakeStreams(ends, encrypted);
+      peers[a][b] = {std::move(of_a), "rank " + std::to_string(b)};
+      peers[b][a] = {std::move(of_b), "rank " + std::to_string(a)};
     }
   }
   return peers;
