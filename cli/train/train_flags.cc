@@ -69,6 +69,8 @@ void AddTrainFlags(CLI::App& app, TrainFlags* flags) {
                  "at most 1 (default: 1)")
       ->check(PositiveFraction())
       ->type_name("RATE");
+  app.add_flag(FlagNames("encrypt"), flags->encrypt,
+               "encrypt what CPU ranks of several hosts send each other (TLS 1.3)");
   AddScheduleFlags(app, &flags->schedule);
   AddTrainingFlags(app, &flags->training);
 }
@@ -111,6 +113,7 @@ void ApplyTrainFlags(const TrainFlags& flags, config::TrainJob* job) {
   // Of a resumed job's two ways to say how long, the one given now counts.
   if (flags.epochs.has_value() && !flags.steps.has_value()) job->steps = 0;
   if (flags.no_shuffle) job->shuffle = false;
+  if (flags.encrypt) job->encrypt = true;
   if (flags.no_decay_on_norms_and_biases) job->no_decay_on_norms_and_biases = true;
   if (!flags.save_hf.empty()) {
     job->save_hf_dir = std::filesystem::absolute(flags.save_hf).lexically_normal().string();

@@ -34,6 +34,7 @@ struct TrainFlags {
   std::optional<std::string> on_non_finite;
   bool no_decay_on_norms_and_biases = false;
   std::optional<double> layer_decay;
+  bool encrypt = false;
   ScheduleFlags schedule;
 };
 

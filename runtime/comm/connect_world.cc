@@ -50,6 +50,11 @@ StatusOr<std::unique_ptr<Communicator>> ConnectNccl(const RankIdentity& identity
                                                     const ConnectOptions& options) {
   std::unique_ptr<Communicator> control;  // none where ranks cannot meet: NCCL carries it all
   const bool on_one_host = identity.local_world_size == identity.world_size;
+  if (options.encrypt && !on_one_host) {
+    return UnimplementedError(
+        "NCCL does not encrypt what it sends to other hosts: leave --encrypt out on a network that "
+        "you trust, or train on CPUs (--device cpu)");
+  }
   if (identity.local_world_size <= kMaxLocalRanks && (on_one_host || options.store != nullptr)) {
     DS_ASSIGN_OR_RETURN(control, ConnectHost(identity, options));
   }

@@ -24,6 +24,8 @@ struct ConnectOptions {
   MeetingStore* store = nullptr;
   // The network interface or address for what goes between hosts; "": any that leads there.
   std::string interface;
+  // Encrypt that. The same on all ranks; NCCL cannot.
+  bool encrypt = false;
   // The longest wait for all ranks to appear.
   std::chrono::milliseconds connect_timeout = std::chrono::minutes(5);
   // The longest wait of a collective for a rank that is alive but does not come.

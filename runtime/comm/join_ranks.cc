@@ -116,6 +116,7 @@ StatusOr<std::unique_ptr<PeerLinks>> LinkPeers(const RankIdentity& identity,
                       ConnectPeers({.rank = identity.rank,
                                     .key = key,
                                     .addresses = addresses,
+                                    .encrypt = options.encrypt,
                                     .timeout = options.connect_timeout},
                                    listener, records));
   return std::make_unique<PeerLinks>(std::move(peers), options.collective_timeout);

@@ -24,6 +24,7 @@ constexpr auto kFields = std::tuple{
     std::pair{"checkpoint_dir", &TrainJob::checkpoint_dir},
     std::pair{"resume_from", &TrainJob::resume_from},
     std::pair{"device", &TrainJob::device},
+    std::pair{"encrypt", &TrainJob::encrypt},
     std::pair{"on_non_finite", &TrainJob::on_non_finite},
     std::pair{"no_decay_on_norms_and_biases", &TrainJob::no_decay_on_norms_and_biases},
     std::pair{"layer_decay", &TrainJob::layer_decay},

@@ -28,6 +28,7 @@ struct TrainJob {
   std::string checkpoint_dir;   // holds step-N folders
   std::string resume_from;      // a step-N folder; empty: start at step 0
   std::string device = "auto";  // auto, cpu or cuda
+  bool encrypt = false;         // what ranks of several hosts send each other
   // Decides what becomes of a step whose gradient is not finite: auto (as ds_config says), skip,
   // rewind or stop.
   std::string on_non_finite = "auto";

@@ -159,7 +159,8 @@ Status TrainCommand::Connect() {
   if (reporter_.link() != nullptr) store.emplace(reporter_.link());
   DS_ASSIGN_OR_RETURN(world_, comm::ConnectWorld(identity_, device_,
                                                  {.store = store ? &*store : nullptr,
-                                                  .interface = interface ? interface : ""}));
+                                                  .interface = interface ? interface : "",
+                                                  .encrypt = job_.encrypt}));
   return OkStatus();
 }
 

@@ -65,9 +65,11 @@ class SshTrainTest : public SshJob {
   // One thread a rank everywhere: sums within a matrix product depend on their number. Then the
   // losses of three steps on hosts with so many ranks each are, bit for bit, those of as many
   // ranks here.
-  void ExpectSameLosses(int slots, int stage, bool bf16) {
+  void ExpectSameLosses(int slots, int stage, bool bf16, bool encrypt = false) {
     WriteHostfile(slots);
-    const ProgramResult apart = RunJob(OnHosts(Train(stage, bf16, 3)));
+    std::vector<std::string> words = Train(stage, bf16, 3);
+    if (encrypt) words.emplace_back("--encrypt");
+    const ProgramResult apart = RunJob(OnHosts(words));
     ASSERT_EQ(apart.status, 0) << apart.out << apart.err;
     const std::vector<double> losses = Losses();
     ASSERT_EQ(losses.size(), 3u);
@@ -107,6 +109,7 @@ class SshTrainTest : public SshJob {
 TEST_F(SshTrainTest, TwoHostsOfOneRankTrainAsTwoRanksOfOneHost) {
   for (const int stage : {0, 1, 2, 3}) ExpectSameLosses(1, stage, /*bf16=*/false);
   ExpectSameLosses(1, 2, /*bf16=*/true);
+  ExpectSameLosses(1, 2, /*bf16=*/false, /*encrypt=*/true);
 }
 
 TEST_F(SshTrainTest, TwoHostsOfTwoRanksTrainAsFourRanksOfOneHost) {

@@ -25,6 +25,7 @@ TrainJob FullJob() {
           .checkpoint_dir = "runs/x/checkpoints",
           .resume_from = "runs/x/checkpoints/step-5",
           .device = "cpu",
+          .encrypt = true,
           .on_non_finite = "rewind",
           .no_decay_on_norms_and_biases = true,
           .layer_decay = 0.75,
