@@ -7,6 +7,7 @@
 #include "runtime/engine/build_engine.h"
 #include "runtime/engine/engine_parts.h"
 #include "runtime/engine/engine_state.h"
+#include "runtime/engine/executor.h"
 
 namespace ds::engine {
 StatusOr<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<BlockList> model,
@@ -20,6 +21,18 @@ StatusOr<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<BlockList> mode
 Engine::Engine(std::unique_ptr<EngineParts> parts)
     : parts_(std::move(parts)), state_(std::make_unique<EngineState>(*parts_)) {}
 Engine::~Engine() = default;
+
+at::Tensor Engine::forward(Bundle batch) { return Executor(*parts_).Forward(std::move(batch)); }
+
+void Engine::backward(const at::Tensor& loss, bool scale_wrt_gas) {
+  Executor(*parts_).Backward(loss, scale_wrt_gas);
+}
+
+StatusOr<StepResult> Engine::step() {
+  Executor executor(*parts_);
+  DS_RETURN_IF_ERROR(executor.Reduce());
+  return executor.Step();
+}
 
 Status Engine::ExportParameters(const ParameterSink& sink) {
   parts_->ReloadStates();

@@ -112,6 +112,7 @@ class Engine {
 
  private:
   friend class DeepSpeedApi;
+  friend class Executor;
   friend class TensorAccess;
   explicit Engine(std::unique_ptr<EngineParts> parts);
   std::unique_ptr<EngineParts> parts_;

@@ -1,0 +1,158 @@
+#include "runtime/engine/executor.h"
+
+#include <ATen/ops/full_like.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "runtime/base/philox.h"
+#include "runtime/engine/engine_parts.h"
+#include "runtime/engine/finish_step.h"
+#include "runtime/precision/autocast.h"
+
+namespace ds::engine {
+namespace {
+
+// The tensors of a bundle that gradients flow through.
+std::vector<at::Tensor*> ListDifferentiable(Bundle& bundle) {
+  std::vector<at::Tensor*> tensors{&bundle.hidden, &bundle.loss};
+  for (auto& [name, tensor] : bundle.extras) tensors.push_back(&tensor);
+  return tensors;
+}
+
+Bundle LeaveBlock(zero::ShardedModel& sharded, int index, Bundle bundle) {
+  const std::vector<at::Tensor*> places = ListDifferentiable(bundle);
+  std::vector<at::Tensor> tensors;
+  tensors.reserve(places.size());
+  for (at::Tensor* place : places) tensors.push_back(std::move(*place));
+  tensors = sharded.LeaveForward(index, std::move(tensors));
+  for (std::size_t i = 0; i < places.size(); ++i) *places[i] = std::move(tensors[i]);
+  return bundle;
+}
+
+// fp16.auto_cast: what comes into the model in another floating type.
+void CastInputs(Bundle& bundle) {
+  const auto cast = [](at::Tensor& tensor) {
+    if (tensor.defined() && at::isFloatingType(tensor.scalar_type())) tensor = tensor.to(at::kHalf);
+  };
+  for (auto& [name, tensor] : bundle.batch) {
+    if (name != "labels") cast(tensor);
+  }
+  cast(bundle.hidden);
+  for (auto& [name, tensor] : bundle.extras) cast(tensor);
+}
+
+// fp16 ends at 65504, so that a loss in fp16 takes no larger scale: by what it does not take, a
+// power of two, the gradients are multiplied when they arrive.
+double FindArrivalFactor(const at::Tensor& loss, double scale) {
+  constexpr double kMost = 32768.0;
+  double factor = 1.0;
+  while (loss.scalar_type() == at::kHalf && scale / factor > kMost) factor *= 2.0;
+  return factor;
+}
+
+// Where the next micro-batch of so many samples stands: by its place in the step, whatever ranks
+// and micro-batches it is cut into.
+RandomPlace FindRandomPlace(const EngineParts& parts, std::int64_t samples) {
+  const topology::Member reader =
+      parts.mesh.MemberOf(parts.sharded->context().groups.all->rank(), topology::kDataAxes);
+  const auto before = static_cast<std::int64_t>(parts.step.current.returned.size());
+  const std::int64_t apart = std::max(samples, parts.config.batch.train_micro_batch_size_per_gpu);
+  const std::uint64_t of_step = ExtendKey(ExtendKey(parts.seed, "step"),
+                                          static_cast<std::uint64_t>(parts.step.counts.finished));
+  return {.key = of_step, .first_sample = (before * reader.count + reader.index) * apart};
+}
+
+}  // namespace
+
+at::Tensor Executor::Forward(Bundle bundle) {
+  parts_.ReloadStates();
+  zero::ShardedModel& sharded = *parts_.sharded;
+  if (c10::GradMode::is_enabled()) {
+    parts_.step.current.samples += models::CountSamples(bundle.batch);
+    const at::Tensor& labels_or_none = bundle.tensor("labels");
+    const std::int64_t labels = labels_or_none.defined() ? labels_or_none.numel() : 0;
+    parts_.step.current.tokens += labels;
+    parts_.step.current.most_labels = std::max(parts_.step.current.most_labels, labels);
+    parts_.step.current.backward_is_latest = false;
+  }
+  if (parts_.config.fp16.enabled && parts_.config.fp16.auto_cast) CastInputs(bundle);
+  const precision::AutocastScope autocast(sharded.context().dtypes.autocast,
+                                          sharded.context().device);
+  bundle.loss_scale = parts_.backward_scale(/*scale_wrt_gas=*/true);
+  bundle.loss_unit = parts_.loss_unit();
+  bundle.random = FindRandomPlace(parts_, models::CountSamples(bundle.batch));
+  for (int i = 0; i < parts_.model->size(); ++i) {
+    sharded.Enter(i);
+    bundle.random.block = i;
+    bundle = LeaveBlock(sharded, i, parts_.model->block(i).forward(std::move(bundle)));
+  }
+  sharded.EndForward();
+  TORCH_CHECK(bundle.loss.defined() && bundle.loss.numel() == 1,
+              "the model's last block has set no loss (a scalar): are there labels?");
+  if (c10::GradMode::is_enabled()) {
+    const double weight = bundle.loss_count ? *bundle.loss_count / bundle.loss_unit : 1.0;
+    parts_.step.current.returned.push_back(
+        {decltype(ReturnedLoss::loss)(bundle.loss.getIntrusivePtr()), weight});
+  }
+  return bundle.loss;
+}
+
+void Executor::Backward(const at::Tensor& loss, bool scale_wrt_gas) {
+  const double weight = scale_wrt_gas ? parts_.step.current.FindWeight(loss) : 1.0;
+  const double scale = parts_.backward_scale(scale_wrt_gas) * weight;
+  const double factor = FindArrivalFactor(loss, scale);
+  parts_.sharded->HoldGradients(parts_.step.local_gradients);
+  parts_.sharded->ScaleGradients(factor);
+  loss.backward(at::full_like(loss, scale / factor));
+  parts_.sharded->EndBackward();
+  parts_.step.current.losses.push_back({loss.detach(), scale_wrt_gas, weight});
+  ++parts_.step.current.micro_batches;
+  parts_.step.current.backward_is_latest = true;
+}
+
+Status Executor::Reduce() {
+  if (parts_.step.local_gradients) {
+    return FailedPreconditionError(
+        "step() inside the scope of no_sync() or coalesce_grad_reduction(): end the scope first");
+  }
+  parts_.step.latest_was_applied = false;
+  parts_.step.current.backward_is_latest = false;
+  if (!parts_.step.IsUpdateDue(parts_.accumulation())) return OkStatus();
+  DS_RETURN_IF_ERROR(parts_.rates.CheckGoesOn(parts_.step.counts.applied));
+  return parts_.ReduceGradientsOnce();
+}
+
+StatusOr<StepResult> Executor::Step() {
+  if (!parts_.step.IsUpdateDue(parts_.accumulation())) return StepResult{};
+  return FinishStep(parts_);
+}
+
+StatusOr<StepResult> Executor::Run(const StepPlan& plan, const BatchSource& next_batch) {
+  DS_RETURN_IF_ERROR(CheckStepPlan(plan));
+  std::map<std::int64_t, at::Tensor> losses;  // whose backward is still to come
+  StepResult result;
+  for (const Instruction& instruction : plan) {
+    switch (instruction.kind) {
+      case Instruction::Kind::kForward: {
+        DS_ASSIGN_OR_RETURN(Bundle batch, next_batch());
+        losses[instruction.micro_batch] = Forward(std::move(batch));
+        break;
+      }
+      case Instruction::Kind::kBackward:
+        Backward(losses.extract(instruction.micro_batch).mapped(), /*scale_wrt_gas=*/true);
+        break;
+      case Instruction::Kind::kReduce:
+        DS_RETURN_IF_ERROR(Reduce());
+        break;
+      case Instruction::Kind::kStep: {
+        DS_ASSIGN_OR_RETURN(result, Step());
+        break;
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace ds::engine

@@ -1,0 +1,180 @@
+#include "runtime/engine/finish_step.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/check.h"
+#include "runtime/comm/agreement.h"
+#include "runtime/engine/engine_parts.h"
+#include "runtime/optim/kernels/gradient_norm.h"
+#include "runtime/zero/gradient_checks.h"
+
+namespace ds::engine {
+namespace {
+
+// The same on every rank.
+struct Totals {
+  double loss = 0.0;
+  double norm = 0.0;    // of the scaled gradients
+  double weight = 1.0;  // the mean of the losses'
+  std::int64_t tokens = 0;
+  std::int64_t samples = 0;
+  std::int64_t most_labels = 0;  // of one micro-batch
+  std::vector<double> rank_losses;
+};
+
+// Where nothing counts all gradients are 0, and anything may be what they are divided by.
+double MeanWeight(double sum, std::size_t ranks) {
+  return sum == 0.0 ? 1.0 : sum / static_cast<double>(ranks);
+}
+
+// The ranks that have samples of their own, this one among them.
+std::vector<int> DataRanks(const EngineParts& parts) {
+  return parts.mesh.GroupOf(parts.sharded->context().groups.all->rank(), topology::kDataAxes);
+}
+
+Totals SumOverRanks(const EngineParts& parts, double squares) {
+  const StepInProgress& step = parts.step.current;
+  const std::vector<std::vector<double>> ranks =
+      comm::GatherNumbers({step.AddUpLosses(), squares, static_cast<double>(step.tokens),
+                           static_cast<double>(step.samples), step.AddUpWeights(),
+                           static_cast<double>(step.most_labels)},
+                          *parts.sharded->context().groups.all);
+  Totals totals;
+  double all_squares = 0.0, all_weights = 0.0;
+  for (const std::vector<double>& rank : ranks) {
+    totals.rank_losses.push_back(rank[0]);
+    all_squares += rank[1];
+  }
+  const std::vector<int> data_ranks = DataRanks(parts);
+  for (const int data_rank : data_ranks) {
+    const std::vector<double>& rank = ranks[static_cast<std::size_t>(data_rank)];
+    totals.loss += rank[0];
+    totals.tokens += static_cast<std::int64_t>(rank[2]);
+    totals.samples += static_cast<std::int64_t>(rank[3]);
+    all_weights += rank[4];
+    totals.most_labels = std::max(totals.most_labels, static_cast<std::int64_t>(rank[5]));
+  }
+  totals.weight = MeanWeight(all_weights, data_ranks.size());
+  totals.loss /= static_cast<double>(data_ranks.size()) * totals.weight;
+  totals.norm = std::sqrt(all_squares);
+  return totals;
+}
+
+// Which gradient and whose loss is not finite. Collective.
+std::string DescribeNonFinite(const zero::ShardedModel& sharded, const Totals& totals) {
+  const auto gradient = zero::FindNonFiniteGradient(sharded);
+  std::string text = gradient ? "the gradient of " + *gradient + " is not finite"
+                              : "the gradient norm is not finite";
+  for (std::size_t rank = 0; rank < totals.rank_losses.size(); ++rank) {
+    if (std::isfinite(totals.rank_losses[rank])) continue;
+    text += "; the loss of rank " + std::to_string(rank) + " is " +
+            std::to_string(totals.rank_losses[rank]);
+  }
+  return text;
+}
+
+Status NonFiniteError(std::int64_t step, const std::string& what) {
+  return FailedPreconditionError("step " + std::to_string(step) + ": " + what +
+                                 ". The parameters are those of the step before: lower the "
+                                 "learning rate or look at the data of this step");
+}
+
+}  // namespace
+
+void EngineParts::AgreeOnWeight() {
+  if (step.current.mean_weight) return;
+  const auto ranks =
+      comm::GatherNumbers({step.current.AddUpWeights()}, *sharded->context().groups.all);
+  const std::vector<int> data_ranks = DataRanks(*this);
+  double sum = 0.0;
+  for (const int rank : data_ranks) sum += ranks[static_cast<std::size_t>(rank)][0];
+  step.current.mean_weight = MeanWeight(sum, data_ranks.size());
+}
+
+Status EngineParts::HandleNonFinite(StepResult* result) {
+  result->skipped = true;
+  const Status scaled = loss_scaler.Update(/*overflow=*/true);
+  if (loss_scaler.dynamic() && scaled.ok()) return OkStatus();
+  switch (non_finite) {
+    case NonFinitePolicy::kRewind:
+      result->rewind = true;
+      return OkStatus();
+    case NonFinitePolicy::kSkip:
+      return OkStatus();
+    case NonFinitePolicy::kStop:
+      return NonFiniteError(result->step, result->non_finite);
+    case NonFinitePolicy::kAsConfigured:
+      break;
+  }
+  if (!scaled.ok()) {
+    return NonFiniteError(result->step, result->non_finite + "; " + scaled.message());
+  }
+  const bool bf16_skips = config.bf16.enabled && config.bf16.check_grad_overflow;
+  if (config.fp16.enabled || bf16_skips) return OkStatus();
+  return NonFiniteError(result->step, result->non_finite);
+}
+
+Status EngineParts::ReduceGradientsOnce() {
+  if (step.current.micro_batches == 0 || !step.IsUpdateDue(accumulation())) {
+    return FailedPreconditionError(
+        "the gradients of this step are not there: " + std::to_string(step.current.micro_batches) +
+        " micro-batches have been through backward");
+  }
+  if (!step.current.reduced) optimizer->ReduceGradients(step.counts.applied + 1);
+  step.current.reduced = true;
+  return OkStatus();
+}
+
+Status EngineParts::ApplyUpdate(double scaled_norm, std::vector<optim::ScheduledValues> scheduled) {
+  if (!config.zero_optimization.ignore_unused_parameters) {
+    DS_RETURN_IF_ERROR(zero::CheckNoneIsUnused(*sharded).WithContext(
+        "step " + std::to_string(step.counts.finished + 1)));
+  }
+  const double unit = gradient_unit();
+  const double clip =
+      optim::ClipFactor(optimizer->NormToClip(scaled_norm) / unit, config.gradient_clipping);
+  ++step.counts.applied;
+  const optim::ScheduledValues first = scheduled[0];
+  optimizer->Step({.lr = first.lr,
+                   .gradient_scale = clip / unit,
+                   .step = step.counts.applied,
+                   .beta1 = first.momentum,
+                   .groups = std::move(scheduled)});
+  step.latest_was_applied = true;
+  rates.OnUpdate();
+  return loss_scaler.Update(/*overflow=*/false);
+}
+
+StatusOr<StepResult> FinishStep(EngineParts& parts) {
+  DS_CHECK(parts.step.current.reduced);
+  zero::ShardedOptimizer& optimizer = *parts.optimizer;
+  std::vector<optim::ScheduledValues> scheduled = parts.rates.FindNext(parts.step.counts.applied);
+  const double loss_scale = parts.loss_scaler.scale();
+
+  const Totals totals = SumOverRanks(parts, optimizer.SumOfSquaresOfShard());
+  parts.step.current.mean_weight = totals.weight;
+  StepResult result{.boundary = true,
+                    .step = parts.step.counts.finished + 1,
+                    .loss = totals.loss,
+                    .grad_norm = totals.norm / parts.gradient_unit(),
+                    .lr = scheduled[0].lr,
+                    .loss_scale = loss_scale,
+                    .tokens = totals.tokens,
+                    .samples = totals.samples};
+  if (std::isfinite(totals.norm)) {
+    DS_RETURN_IF_ERROR(parts.ApplyUpdate(totals.norm, std::move(scheduled)));
+  } else {
+    result.non_finite = DescribeNonFinite(*parts.sharded, totals);
+    DS_RETURN_IF_ERROR(parts.HandleNonFinite(&result));
+  }
+  optimizer.ClearGradients();
+  parts.step.Finish(result);
+  parts.step.counts.most_labels = totals.most_labels;
+  return result;
+}
+
+}  // namespace ds::engine

@@ -1,0 +1,78 @@
+// A step is a list of instructions, whose order is a matter of memory and not of numbers.
+
+#include "runtime/engine/executor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/engine/deepspeed_api.h"
+#include "tests/ranks/tiny_model.h"
+#include "tests/support/rank_harness.h"
+
+namespace ds::tests {
+namespace {
+
+using ::testing::HasSubstr;
+using Kind = engine::Instruction::Kind;
+
+// F0 F1 B0 F2 B1 B2 Reduce Step: two micro-batches' activations at a time.
+engine::StepPlan PlanAhead() {
+  return {{Kind::kForward, 0},  {Kind::kForward, 1},  {Kind::kBackward, 0}, {Kind::kForward, 2},
+          {Kind::kBackward, 1}, {Kind::kBackward, 2}, {Kind::kReduce},      {Kind::kStep}};
+}
+
+StepResult RunPlan(Engine& engine, const TinyRun& run, const engine::StepPlan& plan) {
+  std::int64_t micro_batch = engine.finished_steps() * run.accumulation;
+  const auto next = [&]() -> StatusOr<Bundle> {
+    return TinyBatch(run, engine.world(), micro_batch++);
+  };
+  return engine::Executor(engine).Run(plan, next).value();
+}
+
+TEST(Executor, GivesTheSameBitsWhenForwardsRunAhead) {
+  for (const int stage : {0, 1, 2, 3}) {
+    testing::RunRanks(2, [&](comm::Communicator& world) {
+      const TinyRun run{.stage = stage, .accumulation = 3};
+      const auto ahead = MakeTinyEngine(run, world), plain = MakeTinyEngine(run, world);
+      for (int step = 0; step < 2; ++step) {
+        const StepResult ours = RunPlan(*ahead, run, PlanAhead());
+        const StepResult theirs = RunPlan(*plain, run, engine::PlanStep(3));
+        EXPECT_EQ(ours.loss, theirs.loss);
+        EXPECT_EQ(ours.grad_norm, theirs.grad_norm);
+      }
+      const auto ours = ExportAll(*ahead), theirs = ExportAll(*plain);
+      for (const auto& [name, value] : ours) EXPECT_TRUE(value.equal(theirs.at(name))) << name;
+    });
+  }
+}
+
+TEST(Executor, RefusesWhatIsNotAStepBeforeItTakesABatch) {
+  testing::RunRanks(1, [&](comm::Communicator& world) {
+    const auto engine = MakeTinyEngine({.stage = 0}, world);
+    bool taken = false;
+    const auto next = [&]() -> StatusOr<Bundle> {
+      taken = true;
+      return Bundle{};
+    };
+    engine::StepPlan plan = engine::PlanStep(2);
+    plan.pop_back();
+    EXPECT_THAT(engine::Executor(*engine).Run(plan, next).status().message(),
+                HasSubstr("F0 B0 F1 B1 Reduce"));
+    EXPECT_FALSE(taken);
+  });
+}
+
+TEST(Executor, EndsNoStepBeforeItsBoundary) {
+  testing::RunRanks(1, [&](comm::Communicator& world) {
+    const TinyRun run{.stage = 0, .accumulation = 2};
+    const auto engine = MakeTinyEngine(run, world);
+    EXPECT_FALSE(RunPlan(*engine, run, engine::PlanStep(1)).boundary);
+    EXPECT_EQ(DeepSpeedApi(*engine).micro_steps(), 1);
+    EXPECT_TRUE(RunPlan(*engine, run, engine::PlanStep(1)).boundary);
+    EXPECT_EQ(engine->finished_steps(), 1);
+  });
+}
+
+}  // namespace
+}  // namespace ds::tests
