@@ -1,0 +1,287 @@
+// Plans against a simulation that knows nothing of how they are made: what is read is present,
+// budgets hold, every gradient ends once, behind all that contribute to it, and nothing stays.
+
+#include "runtime/zero/residency_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <set>
+
+namespace ds::zero {
+namespace {
+
+using ::testing::HasSubstr;
+using Random = std::mt19937_64;
+
+int Draw(Random& random, int low, int high) {
+  return std::uniform_int_distribution<int>(low, high)(random);
+}
+bool DrawOneIn(Random& random, int count) { return Draw(random, 1, count) == 1; }
+
+std::vector<PlannedUnit> DrawUnits(Random& random) {
+  std::vector<PlannedUnit> units(static_cast<std::size_t>(Draw(random, 1, 12)));
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    units[i] = {.bytes = Draw(random, 0, 100), .trained = !DrawOneIn(random, 5)};
+    for (int other = 0; other < static_cast<int>(i); ++other) {
+      if (DrawOneIn(random, 6)) units[i].also_reads.push_back(other);
+    }
+  }
+  return units;
+}
+
+void AddForward(std::int64_t micro_batch, int units, std::vector<Place>* places) {
+  for (int unit = 0; unit < units; ++unit) {
+    places->push_back({Place::Kind::kForward, micro_batch, unit});
+  }
+}
+
+// Units whose outputs have no gradient are not met.
+void AddBackward(Random& random, std::int64_t micro_batch, int units, std::vector<Place>* places) {
+  const bool all = DrawOneIn(random, 2);
+  for (int unit = units - 1; unit >= 0; --unit) {
+    if (all || !DrawOneIn(random, 4))
+      places->push_back({Place::Kind::kBackward, micro_batch, unit});
+  }
+  places->push_back({Place::Kind::kEndOfMicroBatch, micro_batch});
+}
+
+// Forwards run ahead of backwards, which come in any order; now and then there is a rest, or a
+// forward pass without a backward.
+std::vector<Place> DrawPlaces(Random& random, int units) {
+  std::vector<Place> places;
+  std::vector<std::int64_t> open;
+  const int micro_batches = Draw(random, 1, 4);
+  for (int begun = 0; begun < micro_batches || !open.empty();) {
+    if (begun < micro_batches && (open.empty() || DrawOneIn(random, 2))) {
+      AddForward(begun, units, &places);
+      if (DrawOneIn(random, 6)) {
+        places.push_back({Place::Kind::kRest});
+      } else {
+        open.push_back(begun);
+      }
+      ++begun;
+    } else {
+      const auto chosen = open.begin() + Draw(random, 0, static_cast<int>(open.size()) - 1);
+      AddBackward(random, *chosen, units, &places);
+      open.erase(chosen);
+      if (DrawOneIn(random, 2)) places.push_back({Place::Kind::kRest});
+    }
+  }
+  places.push_back({Place::Kind::kRest});
+  return places;
+}
+
+std::int64_t NeededAtOnce(const std::vector<PlannedUnit>& units) {
+  std::int64_t most = 0;
+  for (const PlannedUnit& unit : units) {
+    std::int64_t bytes = unit.bytes;
+    for (const int other : unit.also_reads) bytes += units[static_cast<std::size_t>(other)].bytes;
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
+ResidencyPlan::Input DrawInput(Random& random) {
+  ResidencyPlan::Input input{.units = DrawUnits(random),
+                             .sharding = config::ShardingOfStage(Draw(random, 0, 3), 2),
+                             .hold_gradients = DrawOneIn(random, 4)};
+  if (!DrawOneIn(random, 3)) input.budgets.prefetch_bytes = Draw(random, 1, 400);
+  if (DrawOneIn(random, 2)) {
+    input.budgets.max_live_bytes = NeededAtOnce(input.units) + Draw(random, 0, 200);
+  }
+  input.places = DrawPlaces(random, static_cast<int>(input.units.size()));
+  return input;
+}
+
+// A rank that does as the plan says, and looks at each action whether it may be.
+class Simulation {
+ public:
+  explicit Simulation(const ResidencyPlan::Input& input) : input_(input) {}
+
+  void Do(const Action& action) {
+    switch (action.kind) {
+      case Action::Kind::kGather:
+        EXPECT_TRUE(input_.sharding.parameters);
+        EXPECT_TRUE(present_.insert(action.unit).second) << "gathered twice: " << action.unit;
+        EXPECT_LE(Bytes(present_), input_.budgets.max_live_bytes);
+        return;
+      case Action::Kind::kRelease:
+        EXPECT_EQ(present_.erase(action.unit), 1U) << "is not there: " << action.unit;
+        return;
+      case Action::Kind::kReduce:
+      case Action::Kind::kKeepWhole:
+        EXPECT_EQ(action.kind == Action::Kind::kReduce,
+                  input_.sharding.gradients && !input_.hold_gradients);
+        ending_.push_back(action.unit);
+        return;
+    }
+  }
+
+  // At the place, behind its actions.
+  void Arrive(const Place& place) {
+    const bool ends = place.kind == Place::Kind::kEndOfMicroBatch;
+    const bool visits = place.kind == Place::Kind::kForward || place.kind == Place::Kind::kBackward;
+    for (const int unit : ending_) {
+      EXPECT_TRUE(ends || place.kind == Place::Kind::kBackward);
+      EXPECT_TRUE(input_.units[static_cast<std::size_t>(unit)].trained);
+      EXPECT_TRUE(ended_[place.micro_batch].insert(unit).second) << "ended twice: " << unit;
+    }
+    ending_.clear();
+    if (ends) CheckAllEnded(place.micro_batch);
+    if (place.kind == Place::Kind::kRest) {
+      EXPECT_TRUE(present_.empty());
+    }
+    if (!visits) return;
+    const std::set<int> needed = Reads(place.unit);
+    std::set<int> ahead;
+    if (input_.sharding.parameters) {
+      for (const int unit : needed) EXPECT_TRUE(present_.count(unit)) << "absent: " << unit;
+      std::set_difference(present_.begin(), present_.end(), needed.begin(), needed.end(),
+                          std::inserter(ahead, ahead.end()));
+      EXPECT_LE(Bytes(ahead), input_.budgets.prefetch_bytes);
+    }
+    if (place.kind != Place::Kind::kBackward) return;
+    for (const int unit : needed) {
+      EXPECT_FALSE(ended_[place.micro_batch].count(unit)) << "its gradient is not done: " << unit;
+    }
+  }
+
+ private:
+  std::set<int> Reads(int unit) const {
+    const std::vector<int>& others = input_.units[static_cast<std::size_t>(unit)].also_reads;
+    std::set<int> all(others.begin(), others.end());
+    all.insert(unit);
+    return all;
+  }
+  std::int64_t Bytes(const std::set<int>& units) const {
+    std::int64_t bytes = 0;
+    for (const int unit : units) bytes += input_.units[static_cast<std::size_t>(unit)].bytes;
+    return bytes;
+  }
+  void CheckAllEnded(std::int64_t micro_batch) {
+    for (std::size_t i = 0; i < input_.units.size(); ++i) {
+      EXPECT_EQ(ended_[micro_batch].count(static_cast<int>(i)) == 1, input_.units[i].trained) << i;
+    }
+  }
+
+  const ResidencyPlan::Input& input_;
+  std::set<int> present_;
+  std::vector<int> ending_;                      // since the place before
+  std::map<std::int64_t, std::set<int>> ended_;  // by micro-batch
+};
+
+// Visits of a backward pass that its loss does not lead to are left out.
+void Simulate(const ResidencyPlan& plan, const ResidencyPlan::Input& input, Random* leave_out) {
+  Simulation simulation(input);
+  int from = -1;
+  for (int to = 0; to < static_cast<int>(input.places.size()); ++to) {
+    const Place& place = input.places[static_cast<std::size_t>(to)];
+    const bool backward = place.kind == Place::Kind::kBackward;
+    if (leave_out != nullptr && backward && DrawOneIn(*leave_out, 3)) continue;
+    for (const Action& action : plan.ListActions(from, to)) simulation.Do(action);
+    simulation.Arrive(place);
+    from = to;
+  }
+}
+
+TEST(ResidencyPlan, HoldsInAThousandRandomSteps) {
+  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    const ResidencyPlan::Input input = DrawInput(random);
+    const auto plan = ResidencyPlan::Make(input);
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    Simulate(*plan, input, nullptr);
+    Simulate(*plan, input, &random);
+    if (HasFailure()) return;
+  }
+}
+
+// Units of 10 bytes; the last one also reads the first.
+ResidencyPlan::Input MakeTiedInput(int units) {
+  ResidencyPlan::Input input{.units = std::vector<PlannedUnit>(static_cast<std::size_t>(units)),
+                             .sharding = config::ShardingOfStage(3, 2)};
+  for (PlannedUnit& unit : input.units) unit = {.bytes = 10, .trained = true};
+  input.units.back().also_reads = {0};
+  AddForward(0, units, &input.places);
+  for (int unit = units - 1; unit >= 0; --unit) {
+    input.places.push_back({Place::Kind::kBackward, 0, unit});
+  }
+  input.places.push_back({Place::Kind::kEndOfMicroBatch, 0});
+  input.places.push_back({Place::Kind::kRest});
+  return input;
+}
+
+// "+0" gathers unit 0, "-0" releases it, "r0" reduces and "k0" keeps its gradient; by place.
+std::vector<std::string> Describe(const ResidencyPlan::Input& input) {
+  constexpr std::string_view kNames = "rk-+";
+  const ResidencyPlan plan = ResidencyPlan::Make(input).value();
+  std::vector<std::string> places;
+  for (int place = 0; place < static_cast<int>(input.places.size()); ++place) {
+    std::string text;
+    for (const Action& action : plan.ListActions(place - 1, place)) {
+      text += kNames[static_cast<std::size_t>(action.kind)] + std::to_string(action.unit);
+    }
+    places.push_back(text);
+  }
+  return places;
+}
+
+TEST(ResidencyPlan, WithoutPrefetchHoldsOneUnitAndWhatItReads) {
+  ResidencyPlan::Input input = MakeTiedInput(3);
+  EXPECT_THAT(Describe(input),
+              testing::ElementsAre("+0", "-0+1", "-1+0+2", "", "r2-0-2+1", "r1-1+0", "r0", "-0"));
+  input.sharding = config::ShardingOfStage(2, 2);
+  EXPECT_THAT(Describe(input), testing::ElementsAre("", "", "", "", "r2", "r1", "r0", ""));
+  input.hold_gradients = true;
+  EXPECT_THAT(Describe(input), testing::ElementsAre("", "", "", "", "k2", "k1", "k0", ""));
+  input.hold_gradients = false;
+  input.sharding = config::ShardingOfStage(1, 2);
+  EXPECT_THAT(Describe(input), testing::ElementsAre("", "", "", "", "k2", "k1", "k0", ""));
+}
+
+TEST(ResidencyPlan, GathersAheadAsFarAsTheBudgetsReach) {
+  ResidencyPlan::Input input = MakeTiedInput(4);
+  input.budgets.prefetch_bytes = 10;
+  EXPECT_THAT(Describe(input), testing::ElementsAre("+0+1", "-0+2", "-1+0", "+3", "", "r3-0-3+1",
+                                                    "r2-2+0", "r1-1", "r0", "-0"));
+  // What would not fit beside the last unit and the first is not begun.
+  input.budgets.max_live_bytes = 20;
+  EXPECT_THAT(Describe(input), testing::ElementsAre("+0+1", "-0+2", "-1+0", "-2+3", "",
+                                                    "r3-0-3+2+1", "r2-2+0", "r1-1", "r0", "-0"));
+}
+
+TEST(ResidencyPlan, RefusesAUnitThatIsLargerThanWhatMayBeLive) {
+  ResidencyPlan::Input input = MakeTiedInput(3);
+  input.budgets.max_live_bytes = 19;
+  EXPECT_THAT(ResidencyPlan::Make(input).status().message(),
+              HasSubstr("unit 2 and what it also reads take 20 bytes"));
+  input.sharding = config::ShardingOfStage(2, 2);
+  EXPECT_TRUE(ResidencyPlan::Make(input).ok()) << "all of it is there for good";
+}
+
+TEST(ResidencyPlan, HasAHashThatTellsPlansApart) {
+  const auto hash = [](const ResidencyPlan::Input& input) {
+    return ResidencyPlan::Make(input).value().hash();
+  };
+  const ResidencyPlan::Input input = MakeTiedInput(4);
+  EXPECT_EQ(hash(input), hash(MakeTiedInput(4)));
+  std::vector<ResidencyPlan::Input> others(7, input);
+  others[0].units[1].bytes = 11;
+  others[1].units[1].trained = false;
+  others[2].units[2].also_reads = {1};
+  others[3].sharding.parameters = false;
+  others[4].budgets.prefetch_bytes = 1;
+  others[5].hold_gradients = true;
+  std::swap(others[6].places[1], others[6].places[2]);
+  std::set<std::uint64_t> hashes = {hash(input)};
+  for (const ResidencyPlan::Input& other : others) {
+    EXPECT_TRUE(hashes.insert(hash(other)).second) << &other - others.data();
+  }
+}
+
+}  // namespace
+}  // namespace ds::zero
