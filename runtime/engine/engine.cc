@@ -38,6 +38,7 @@ Status Engine::ExportParameters(const ParameterSink& sink) {
   parts_->ReloadStates();
   zero::ShardedModel& sharded = *parts_->sharded;
   Status status;
+  sharded.BeginForward();
   for (int i = 0; i < static_cast<int>(sharded.units().size()); ++i) {
     sharded.Enter(i);
     for (const auto& group : sharded.units()[static_cast<std::size_t>(i)]->groups()) {

@@ -83,6 +83,7 @@ at::Tensor Executor::Forward(Bundle bundle) {
   bundle.loss_scale = parts_.backward_scale(/*scale_wrt_gas=*/true);
   bundle.loss_unit = parts_.loss_unit();
   bundle.random = FindRandomPlace(parts_, models::CountSamples(bundle.batch));
+  sharded.BeginForward();
   for (int i = 0; i < parts_.model->size(); ++i) {
     sharded.Enter(i);
     bundle.random.block = i;

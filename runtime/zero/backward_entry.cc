@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -24,14 +25,20 @@ class BackwardEntry : public torch::autograd::Node {
   std::function<void()> on_reached_;
 };
 
+bool HasGradient(const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); }
+
 }  // namespace
+
+bool CanMarkBackwardEntry(const std::vector<at::Tensor>& tensors) {
+  return c10::GradMode::is_enabled() && std::any_of(tensors.begin(), tensors.end(), HasGradient);
+}
 
 std::vector<at::Tensor> MarkBackwardEntry(std::vector<at::Tensor> tensors,
                                           const std::function<void()>& on_reached) {
   if (!c10::GradMode::is_enabled()) return tensors;
   std::shared_ptr<BackwardEntry> node;
   for (at::Tensor& tensor : tensors) {
-    if (!tensor.defined() || !tensor.requires_grad()) continue;
+    if (!HasGradient(tensor)) continue;
     if (!node) node = std::make_shared<BackwardEntry>(on_reached);
     node->add_next_edge(torch::autograd::impl::gradient_edge(tensor));
     tensor = tensor.detach();

@@ -9,6 +9,9 @@
 
 namespace ds::zero {
 
+// Tells whether a mark on these tensors would be in the graph: one of them has a gradient.
+bool CanMarkBackwardEntry(const std::vector<at::Tensor>& tensors);
+
 // Returns the same values (sharing their memory) as tensors of the graph such that `on_reached`
 // runs in the backward pass before anything that produced them. Tensors without gradient are
 // returned as they are. `on_reached` must stay callable as long as the graph lives.

@@ -12,6 +12,7 @@
 #include "runtime/device/memory_ledger.h"
 #include "runtime/precision/dtype_policy.h"
 #include "runtime/precision/gradient_reduction.h"
+#include "runtime/zero/residency_plan.h"
 
 namespace ds::zero {
 
@@ -22,6 +23,7 @@ struct Context {
   config::Sharding sharding;
   precision::DtypePolicy dtypes;
   precision::GradientReduction reduction;
+  ResidencyBudgets budgets = {};
 
   // What this rank holds as a whole, the ranks of `gradients` hold, too.
   checkpoint::Replica WholeReplica() const {

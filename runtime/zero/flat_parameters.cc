@@ -75,7 +75,6 @@ void FlatParameters::Release() {
 }
 
 void FlatParameters::MoveToHost() {
-  Release();
   zero::MoveToHost(context_, whole_);
   zero::MoveToHost(context_, own_);
 }

@@ -46,7 +46,8 @@ class FlatParameters {
   void Gather();
   void Release();
 
-  // Between steps: what is kept of the parameters goes to host memory, until MoveBack.
+  // Between steps, the buffer of sharded ones released: what is kept goes to host memory, until
+  // MoveBack.
   void MoveToHost();
   void MoveBack();
 

@@ -20,7 +20,7 @@
 
 namespace ds::zero {
 
-// What a plan knows of a unit.
+// A unit as a plan sees it.
 struct PlannedUnit {
   std::int64_t bytes = 0;            // of its parameters while they are gathered
   bool trained = false;              // at least one of them
@@ -57,7 +57,7 @@ struct Action {
   Kind kind = Kind::kGather;
   int unit = 0;
 
-  // Whether all ranks of the group take part.
+  // Tells whether all ranks of the group take part.
   bool collective() const { return kind == Kind::kReduce || kind == Kind::kGather; }
   friend bool operator==(const Action&, const Action&) = default;
 };
@@ -83,7 +83,7 @@ class ResidencyPlan {
   // output: gradients end all the same, and nothing is gathered for them.
   std::vector<Action> ListActions(int from, int to) const;
 
-  // Of the input and of all actions: equal on ranks whose plans are equal.
+  // Hashes the input and all actions: ranks with equal plans get the same.
   std::uint64_t hash() const { return hash_; }
 
  private:

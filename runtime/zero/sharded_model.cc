@@ -93,13 +93,14 @@ StatusOr<std::unique_ptr<ShardedModel>> ShardedModel::Create(
     const Status added = model->AddUnit(unit, fill);
     if (!added.ok()) return added.WithContext("building " + unit.name);
   }
+  DS_ASSIGN_OR_RETURN(Residency residency, Residency::Create(model->context_, model->units_));
+  model->residency_.emplace(std::move(residency));
   return model;
 }
 
 Status ShardedModel::AddUnit(const ParameterUnit& described, const FillUnit& fill) {
   const int index = static_cast<int>(units_.size());
   units_.push_back(std::make_unique<Unit>(context_, pool_, described));
-  reached_ = next_to_end_ = index + 1;
   for (const auto& group : units_.back()->groups()) {
     std::int64_t& numel = group->trainable() ? trainable_numel_ : frozen_numel_;
     const FlatLayout& layout = group->parameters.layout();
@@ -115,67 +116,29 @@ Status ShardedModel::AddUnit(const ParameterUnit& described, const FillUnit& fil
   return OkStatus();
 }
 
-void ShardedModel::Enter(int index) {
-  const Unit& entered = *units_.at(static_cast<std::size_t>(index));
-  const auto needed = [&](int other) {
-    const auto& reads = entered.also_reads();
-    return other == index || std::find(reads.begin(), reads.end(), other) != reads.end();
-  };
-  // First what goes, so that its buffers can be taken again.
-  for (int i = 0; i < static_cast<int>(units_.size()); ++i) {
-    if (!needed(i)) units_[static_cast<std::size_t>(i)]->Release();
-  }
-  for (int i = 0; i <= index; ++i) {
-    if (needed(i)) units_[static_cast<std::size_t>(i)]->Gather();
-  }
-}
-
-void ShardedModel::ReleaseAll() {
-  for (const auto& unit : units_) unit->Release();
-}
-
 void ShardedModel::FreeBuffers() {
   ReleaseAll();
   pool_.FreeIdle();
 }
 
 std::vector<at::Tensor> ShardedModel::LeaveForward(int index, std::vector<at::Tensor> outputs) {
-  return MarkBackwardEntry(std::move(outputs), [this, index] { OnBackwardReaches(index); });
+  if (CanMarkBackwardEntry(outputs)) residency_->AddMark(index, forward_graph_.get());
+  return MarkBackwardEntry(std::move(outputs), [this, graph = forward_graph_, index] {
+    residency_->EnterBackward(graph, index, hold_);
+  });
 }
 
 void ShardedModel::EndForward() {
   if (!c10::GradMode::is_enabled()) ReleaseAll();
 }
 
-void ShardedModel::OnBackwardReaches(int index) {
-  // Not downwards: this is the graph of another forward pass.
-  if (index >= reached_) EndGraph();
-  EndMicroBatchAfter(index);
-  reached_ = index;
-  Enter(index);
-}
-
-void ShardedModel::EndBackward() {
-  EndGraph();
-  ReleaseAll();
-}
-
-void ShardedModel::EndGraph() {
-  EndMicroBatchAfter(-1);
-  reached_ = next_to_end_ = static_cast<int>(units_.size());
-}
+void ShardedModel::EndBackward() { residency_->EndBackward(hold_); }
 
 void ShardedModel::ScaleGradients(double factor) {
   for (const auto& unit : units_) {
     for (const auto& group : unit->groups()) {
       if (group->trainable()) group->gradients->set_arrival_factor(factor);
     }
-  }
-}
-
-void ShardedModel::EndMicroBatchAfter(int index) {
-  while (next_to_end_ > index + 1) {
-    units_[static_cast<std::size_t>(--next_to_end_)]->EndMicroBatch(hold_);
   }
 }
 

@@ -3,11 +3,9 @@
 // ShardedModel: all units of a model on one rank, and which of them are present when.
 //
 // The forward pass enters the units in order; the backward pass enters them again, in reverse,
-// through marks in the autograd graph. Entering a unit brings its parameters and those it also
-// reads, and takes all others away. When the backward pass enters a unit, the backward of all later
-// ones is over, and their gradients are reduced: at the same places on every rank, whatever
-// gradients a rank has. A backward pass may go through the graphs of several forward passes, one
-// after the other.
+// through marks in the autograd graph. What is brought, taken away and reduced there says a plan
+// (residency_plan.h), the same on every rank, whatever gradients a rank has. A backward pass may go
+// through the graphs of several forward passes, one after the other.
 //
 // Threads: one thread at a time. All methods but the getters are collective.
 
@@ -16,10 +14,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/zero/residency.h"
 #include "runtime/zero/unit.h"
 
 namespace ds::zero {
@@ -56,9 +56,10 @@ class ShardedModel {
   std::int64_t trainable_numel() const { return trainable_numel_; }
   std::int64_t frozen_numel() const { return frozen_numel_; }
 
-  // Brings unit `index` and those it also reads, and takes the others away: before it runs forward,
-  // and to read or write its parameters.
-  void Enter(int index);
+  // Begins a forward pass, or another pass through the units in order, such as to read them all.
+  void BeginForward() { forward_graph_ = residency_->BeginForward(); }
+  // Brings unit `index` and those it also reads: before it runs forward, or is read or written.
+  void Enter(int index) { residency_->EnterForward(index); }
   // Ends the forward pass of unit `index`. What it has computed from its parameters and what later
   // units will use must be replaced by the result.
   std::vector<at::Tensor> LeaveForward(int index, std::vector<at::Tensor> outputs);
@@ -73,24 +74,19 @@ class ShardedModel {
   // Multiplies what the backward passes to come bring by `factor`.
   void ScaleGradients(double factor);
 
-  void ReleaseAll();
+  void ReleaseAll() { residency_->Rest(); }
   // ReleaseAll, and frees the buffers that are kept for the next time.
   void FreeBuffers();
 
  private:
   explicit ShardedModel(const Context& context) : context_(context), pool_(context_) {}
   Status AddUnit(const ParameterUnit& described, const FillUnit& fill);
-  void OnBackwardReaches(int index);
-  void EndMicroBatchAfter(int index);
-  void EndGraph();
 
   const Context context_;
   BufferPool pool_;
   std::vector<std::unique_ptr<Unit>> units_;
-  // Names the unit that the backward pass has reached in the graph of one forward pass; the number
-  // of units: none.
-  int reached_ = 0;
-  int next_to_end_ = 0;  // units from here on have ended their micro-batch
+  std::optional<Residency> residency_;           // once all units are there
+  std::shared_ptr<ForwardGraph> forward_graph_;  // of the latest forward pass
   bool hold_ = false;
   std::int64_t trainable_numel_ = 0;
   std::int64_t frozen_numel_ = 0;

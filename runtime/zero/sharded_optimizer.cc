@@ -251,6 +251,7 @@ void ShardedOptimizer::MoveToHost(StateKind kind) {
       for (const auto& shard : shards_) shard->MoveMastersToHost();
       return;
     case StateKind::kLpParams:
+      model_.ReleaseAll();
       ForEachGroup(model_, [](Group& group) { group.parameters.MoveToHost(); });
       return;
     case StateKind::kLpGrads:

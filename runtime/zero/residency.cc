@@ -1,0 +1,149 @@
+#include "runtime/zero/residency.h"
+
+#include <utility>
+
+#include "runtime/base/check.h"
+
+namespace ds::zero {
+namespace {
+
+PlannedUnit Describe(const Unit& unit) {
+  PlannedUnit planned{.also_reads = unit.also_reads()};
+  for (const auto& group : unit.groups()) {
+    const at::Tensor& full = group->parameters.full();
+    planned.bytes +=
+        group->parameters.layout().padded_numel() * static_cast<std::int64_t>(full.element_size());
+    planned.trained = planned.trained || group->trainable();
+  }
+  return planned;
+}
+
+std::vector<Place> ListForward(int units, std::int64_t micro_batch) {
+  std::vector<Place> places;
+  for (int unit = 0; unit < units; ++unit) {
+    places.push_back({Place::Kind::kForward, micro_batch, unit});
+  }
+  return places;
+}
+
+}  // namespace
+
+Residency::Residency(const Context& context, const std::vector<std::unique_ptr<Unit>>& units)
+    : context_(context), units_(units) {
+  for (const auto& unit : units) planned_.push_back(Describe(*unit));
+}
+
+StatusOr<Residency> Residency::Create(const Context& context,
+                                      const std::vector<std::unique_ptr<Unit>>& units) {
+  Residency residency(context, units);
+  DS_RETURN_IF_ERROR(ResidencyPlan::Make({.units = residency.planned_,
+                                          .sharding = context.sharding,
+                                          .budgets = context.budgets,
+                                          .places = ListForward(static_cast<int>(units.size()), 0)})
+                         .status());
+  return residency;
+}
+
+void Residency::Start(std::vector<Place> places, bool hold) {
+  plan_ = ResidencyPlan::Make({.units = planned_,
+                               .sharding = context_.sharding,
+                               .budgets = context_.budgets,
+                               .hold_gradients = hold,
+                               .places = std::move(places),
+                               .present = present_})
+              .value();
+  at_ = -1;
+}
+
+std::optional<int> Residency::Find(Place::Kind kind, int unit) const {
+  if (!plan_) return std::nullopt;
+  const std::vector<Place>& places = plan_->places();
+  for (int i = at_ + 1; i < static_cast<int>(places.size()); ++i) {
+    const Place& place = places[static_cast<std::size_t>(i)];
+    if (place.kind == kind && place.unit == unit) return i;
+  }
+  return std::nullopt;
+}
+
+void Residency::GoTo(int place) {
+  const std::vector<Action> actions = plan_->ListActions(at_, place);
+  for (const Action& action : actions) Execute(action);
+  at_ = place;
+}
+
+void Residency::Execute(const Action& action) {
+  Unit& unit = *units_[static_cast<std::size_t>(action.unit)];
+  switch (action.kind) {
+    case Action::Kind::kReduce:
+      unit.EndMicroBatch(/*hold=*/false);
+      return;
+    case Action::Kind::kKeepWhole:
+      unit.EndMicroBatch(/*hold=*/true);
+      return;
+    case Action::Kind::kRelease:
+      unit.Release();
+      std::erase(present_, action.unit);
+      return;
+    case Action::Kind::kGather:
+      unit.Gather();
+      present_.push_back(action.unit);
+      return;
+  }
+}
+
+std::shared_ptr<ForwardGraph> Residency::BeginForward() {
+  graph_.reset();
+  auto graph = std::make_shared<ForwardGraph>(ForwardGraph{.micro_batch = micro_batches_});
+  Start(ListForward(static_cast<int>(units_.size()), graph->micro_batch), /*hold=*/false);
+  return graph;
+}
+
+// A pass without marks is nobody's micro-batch: where nothing is gathered a rank may evaluate
+// alone, and goes on counting as the others do.
+void Residency::AddMark(int unit, ForwardGraph* graph) {
+  if (graph->marked.empty()) ++micro_batches_;
+  graph->marked.push_back(unit);
+}
+
+void Residency::EnterForward(int unit) {
+  const std::optional<int> place = Find(Place::Kind::kForward, unit);
+  DS_CHECK_MSG(place.has_value(), "a forward pass has not begun, or goes back");
+  GoTo(*place);
+}
+
+void Residency::StartBackward(const GraphPtr& graph, bool hold) {
+  // That of another forward pass is over.
+  if (graph_) GoTo(*Find(Place::Kind::kEndOfMicroBatch));
+  graph_ = graph;
+  std::vector<Place> places;
+  for (auto unit = graph->marked.rbegin(); unit != graph->marked.rend(); ++unit) {
+    places.push_back({Place::Kind::kBackward, graph->micro_batch, *unit});
+  }
+  places.push_back({Place::Kind::kEndOfMicroBatch, graph->micro_batch});
+  Start(std::move(places), hold);
+}
+
+void Residency::EnterBackward(const GraphPtr& graph, int unit, bool hold) {
+  std::optional<int> place = Find(Place::Kind::kBackward, unit);
+  if (graph != graph_ || !place) {
+    StartBackward(graph, hold);
+    place = Find(Place::Kind::kBackward, unit);
+  }
+  DS_CHECK(place.has_value());
+  GoTo(*place);
+}
+
+void Residency::EndBackward(bool hold) {
+  if (!graph_) StartBackward(std::make_shared<const ForwardGraph>(), hold);
+  GoTo(*Find(Place::Kind::kEndOfMicroBatch));
+  Rest();
+}
+
+void Residency::Rest() {
+  graph_.reset();
+  if (present_.empty()) return;
+  Start({{Place::Kind::kRest}}, /*hold=*/false);
+  GoTo(0);
+}
+
+}  // namespace ds::zero

@@ -1,0 +1,71 @@
+#pragma once
+
+// Residency: does on one rank what ResidencyPlan says, as the rank comes to the plan's places.
+//
+// Each pass has a plan of its own: a forward pass is that of all units in order, and what its marks
+// in the autograd graph will lead to is known when it ends. A backward pass may lead through the
+// graphs of several forward passes, one after the other, each a micro-batch.
+//
+// Threads: one thread at a time. Collective where the plan's actions are.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "runtime/zero/context.h"
+#include "runtime/zero/residency_plan.h"
+#include "runtime/zero/unit.h"
+
+namespace ds::zero {
+
+// The marks that one forward pass has left in the autograd graph.
+struct ForwardGraph {
+  std::int64_t micro_batch = 0;  // counts such passes
+  std::vector<int> marked = {};  // units, ascending: whose outputs have gradients
+};
+
+class Residency {
+ public:
+  using GraphPtr = std::shared_ptr<const ForwardGraph>;
+
+  // `units` and `context` are borrowed; no unit is present. Fails where a unit alone is more than
+  // the context's budgets let be live.
+  static StatusOr<Residency> Create(const Context& context,
+                                    const std::vector<std::unique_ptr<Unit>>& units);
+
+  // Begins a forward pass, which then comes to the units in order.
+  std::shared_ptr<ForwardGraph> BeginForward();
+  void EnterForward(int unit);
+  // Notes that the pass leaves a mark behind the unit.
+  void AddMark(int unit, ForwardGraph* graph);
+
+  // Comes to a mark of the graph. With `hold`, sharded gradients stay whole.
+  void EnterBackward(const GraphPtr& graph, int unit, bool hold);
+  // Ends the micro-batch in progress, or one that has come to no mark, and rests.
+  void EndBackward(bool hold);
+
+  // Takes all units away.
+  void Rest();
+
+ private:
+  Residency(const Context& context, const std::vector<std::unique_ptr<Unit>>& units);
+
+  void Start(std::vector<Place> places, bool hold);
+  void StartBackward(const GraphPtr& graph, bool hold);
+  // The place ahead of where the rank is.
+  std::optional<int> Find(Place::Kind kind, int unit = 0) const;
+  void GoTo(int place);
+  void Execute(const Action& action);
+
+  const Context& context_;
+  const std::vector<std::unique_ptr<Unit>>& units_;
+  std::vector<PlannedUnit> planned_;
+  std::vector<int> present_;
+  std::optional<ResidencyPlan> plan_;
+  int at_ = -1;     // in the plan
+  GraphPtr graph_;  // that the backward pass is in
+  std::int64_t micro_batches_ = 0;
+};
+
+}  // namespace ds::zero
