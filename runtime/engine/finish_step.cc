@@ -1,7 +1,9 @@
 #include "runtime/engine/finish_step.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +26,7 @@ struct Totals {
   std::int64_t samples = 0;
   std::int64_t most_labels = 0;  // of one micro-batch
   std::vector<double> rank_losses;
+  std::vector<std::uint64_t> plan_hashes;  // by rank
 };
 
 // Where nothing counts all gradients are 0, and anything may be what they are divided by.
@@ -38,16 +41,17 @@ std::vector<int> DataRanks(const EngineParts& parts) {
 
 Totals SumOverRanks(const EngineParts& parts, double squares) {
   const StepInProgress& step = parts.step.current;
-  const std::vector<std::vector<double>> ranks =
-      comm::GatherNumbers({step.AddUpLosses(), squares, static_cast<double>(step.tokens),
-                           static_cast<double>(step.samples), step.AddUpWeights(),
-                           static_cast<double>(step.most_labels)},
-                          *parts.sharded->context().groups.all);
+  const std::vector<std::vector<double>> ranks = comm::GatherNumbers(
+      {step.AddUpLosses(), squares, static_cast<double>(step.tokens),
+       static_cast<double>(step.samples), step.AddUpWeights(),
+       static_cast<double>(step.most_labels), std::bit_cast<double>(parts.sharded->plan_hash())},
+      *parts.sharded->context().groups.all);
   Totals totals;
   double all_squares = 0.0, all_weights = 0.0;
   for (const std::vector<double>& rank : ranks) {
     totals.rank_losses.push_back(rank[0]);
     all_squares += rank[1];
+    totals.plan_hashes.push_back(std::bit_cast<std::uint64_t>(rank[6]));
   }
   const std::vector<int> data_ranks = DataRanks(parts);
   for (const int data_rank : data_ranks) {
@@ -62,6 +66,25 @@ Totals SumOverRanks(const EngineParts& parts, double squares) {
   totals.loss /= static_cast<double>(data_ranks.size()) * totals.weight;
   totals.norm = std::sqrt(all_squares);
   return totals;
+}
+
+// Ranks that hold the same model have gathered and reduced by the same plans, or what they have
+// put together does not belong together.
+Status CheckPlansAgree(const topology::Mesh& mesh, const std::vector<std::uint64_t>& hashes) {
+  for (int first = 0; first < mesh.world_size(); ++first) {
+    if (mesh.MemberOf(first, topology::kGradientAxes).index != 0) continue;
+    for (const int rank : mesh.GroupOf(first, topology::kGradientAxes)) {
+      if (hashes[static_cast<std::size_t>(rank)] == hashes[static_cast<std::size_t>(first)])
+        continue;
+      return FailedPreconditionError(
+          "rank " + std::to_string(rank) +
+          " has gathered parameters and reduced gradients by another plan than rank " +
+          std::to_string(first) +
+          ": all ranks have to build the same model, and to call forward, backward, no_sync and "
+          "coalesce_grad_reduction in the same order");
+    }
+  }
+  return OkStatus();
 }
 
 // Which gradient and whose loss is not finite. Collective.
@@ -156,6 +179,7 @@ StatusOr<StepResult> FinishStep(EngineParts& parts) {
   const double loss_scale = parts.loss_scaler.scale();
 
   const Totals totals = SumOverRanks(parts, optimizer.SumOfSquaresOfShard());
+  DS_RETURN_IF_ERROR(CheckPlansAgree(parts.mesh, totals.plan_hashes));
   parts.step.current.mean_weight = totals.weight;
   StepResult result{.boundary = true,
                     .step = parts.step.counts.finished + 1,

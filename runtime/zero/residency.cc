@@ -1,8 +1,10 @@
 #include "runtime/zero/residency.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/base/check.h"
+#include "runtime/base/philox.h"
 
 namespace ds::zero {
 namespace {
@@ -67,6 +69,10 @@ std::optional<int> Residency::Find(Place::Kind kind, int unit) const {
 
 void Residency::GoTo(int place) {
   const std::vector<Action> actions = plan_->ListActions(at_, place);
+  if (std::any_of(actions.begin(), actions.end(),
+                  [](const Action& action) { return action.collective(); })) {
+    hash_ = ExtendKey(ExtendKey(hash_, plan_->hash()), static_cast<std::uint64_t>(place));
+  }
   for (const Action& action : actions) Execute(action);
   at_ = place;
 }

@@ -48,6 +48,9 @@ class Residency {
   // Takes all units away.
   void Rest();
 
+  // Hashes what ranks have done together, by which plans: all of a group get the same.
+  std::uint64_t hash() const { return hash_; }
+
  private:
   Residency(const Context& context, const std::vector<std::unique_ptr<Unit>>& units);
 
@@ -66,6 +69,7 @@ class Residency {
   int at_ = -1;     // in the plan
   GraphPtr graph_;  // that the backward pass is in
   std::int64_t micro_batches_ = 0;
+  std::uint64_t hash_ = 0;
 };
 
 }  // namespace ds::zero

@@ -69,6 +69,8 @@ class ShardedModel {
   void EndForward();
   // Ends a backward pass: reduces and releases what is left.
   void EndBackward();
+  // Residency::hash.
+  std::uint64_t plan_hash() const { return residency_->hash(); }
   // Decides whether the backward passes to come leave sharded gradients whole (FlatGradients).
   void HoldGradients(bool hold) { hold_ = hold; }
   // Multiplies what the backward passes to come bring by `factor`.

@@ -2,6 +2,9 @@
 
 #include "runtime/engine/executor.h"
 
+#include <ATen/ops/full.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/mse_loss.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -70,6 +73,44 @@ TEST(Executor, EndsNoStepBeforeItsBoundary) {
     EXPECT_FALSE(RunPlan(*engine, run, engine::PlanStep(1)).boundary);
     EXPECT_EQ(DeepSpeedApi(*engine).micro_steps(), 1);
     EXPECT_TRUE(RunPlan(*engine, run, engine::PlanStep(1)).boundary);
+    EXPECT_EQ(engine->finished_steps(), 1);
+  });
+}
+
+class OneUnit : public Block {
+ public:
+  OneUnit() : Block("net") { weight_ = register_parameter("weight", at::full({4, 4}, 0.25)); }
+  Bundle forward(Bundle bundle) override {
+    bundle.loss =
+        at::mse_loss(at::linear(bundle.tensor("input"), weight_), bundle.tensor("labels"));
+    return bundle;
+  }
+
+ private:
+  at::Tensor weight_;
+};
+
+// Of one unit every call matches, so that nothing but the plans tells that one rank has reduced in
+// its backward pass and the other in the step.
+TEST(Executor, NamesTheRankThatHasGoneByAnotherPlan) {
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    auto model = std::make_shared<BlockList>();
+    model->Add(std::make_shared<OneUnit>());
+    const auto engine = Engine::create(model, TinyConfig({.stage = 2}), {.world = &world}).value();
+    const auto run = [&] {
+      const at::Tensor input = at::full({2, 4}, 1.0 + world.rank());
+      engine->backward(engine->forward({.batch = {{"input", input}, {"labels", input + 1}}}));
+    };
+    run();
+    EXPECT_TRUE(engine->step().ok());
+    if (world.rank() == 1) {
+      const auto scope = DeepSpeedApi(*engine).coalesce_grad_reduction().value();
+      run();
+    } else {
+      run();
+    }
+    const Status status = engine->step().status();
+    EXPECT_THAT(status.message(), HasSubstr("rank 1 has gathered parameters and reduced"));
     EXPECT_EQ(engine->finished_steps(), 1);
   });
 }
