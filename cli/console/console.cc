@@ -69,9 +69,10 @@ void Console::ShowReport(const v1::RankReport& report) {
 
 void Console::ShowExit(const std::string& host, const v1::RankExited& exit) {
   if (!exit.output_cut() || exit.stopping()) return;
-  Notice("rank " + std::to_string(exit.rank()) + " on " + host +
-         " has ended; what it left behind held its output open, wrote nothing for too long and was "
-         "ended: its last output may be missing");
+  Notice(
+      "rank " + std::to_string(exit.rank()) + " on " + host +
+      " has ended; what it left behind held its output open for too long and was ended: its last "
+      "output may be missing");
 }
 
 void Console::OnOutput(const HostEvent& event) {

@@ -6,8 +6,11 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
+#include <system_error>
 #include <utility>
 
 namespace ds::daemon {
@@ -35,6 +38,29 @@ std::string ReadErrorFile(const std::string& path) {
   const ssize_t got = ::pread(fd.get(), content.data(), content.size(), 0);
   content.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
   return content;
+}
+
+// The living processes of a session but its leader, which has ended: "pid 12 (tee), pid 13 (sh)".
+std::string NameSession(pid_t leader) {
+  constexpr int kMostNames = 3;
+  std::string names;
+  int count = 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator process("/proc", error), end; !error && process != end;
+       process.increment(error)) {
+    std::string stat;
+    std::getline(std::ifstream(process->path() / "stat"), stat);
+    const std::size_t open = stat.find('('), close = stat.rfind(')');
+    if (close == std::string::npos) continue;
+    char state = 'Z';
+    int parent = 0, group = 0, session = 0;
+    std::istringstream(stat.substr(close + 1)) >> state >> parent >> group >> session;
+    const std::string pid = process->path().filename();
+    if (session != leader || state == 'Z' || pid == std::to_string(leader)) continue;
+    if (++count > kMostNames) return names + ", ...";
+    names += (names.empty() ? "pid " : ", pid ") + pid + " " + stat.substr(open, close + 1 - open);
+  }
+  return names.empty() ? "in a session of its own" : names;
 }
 
 }  // namespace
@@ -106,18 +132,44 @@ void RankMonitor::OnExit() {
   stderr_.Resume();
   const bool well = !exit.failed() && !exit_->stopping();
   longest_silence_ = well ? std::max<std::chrono::nanoseconds>(grace_, kOutputGrace) : kOutputGrace;
+  last_moment_ = std::chrono::steady_clock::now() + kMostSilences * longest_silence_;
+  told_of_survivors_ = !well;
   AwaitOutput();
 }
 
 void RankMonitor::AwaitOutput() {
   if (output_deadline_) context_.loop->CancelTimer(*output_deadline_);
   const auto deadline = std::chrono::steady_clock::now() + longest_silence_;
-  output_deadline_ = context_.loop->CallAt(deadline, [this, before = bytes_read()] {
-    output_deadline_.reset();
-    if (bytes_read() != before || context_.log->full()) return AwaitOutput();
-    exit_->set_output_cut(true);
-    Finish();
-  });
+  output_deadline_ =
+      context_.loop->CallAt(std::min(deadline, last_moment_), [this, before = bytes_read()] {
+        output_deadline_.reset();
+        OnSilenceOver(before);
+      });
+}
+
+void RankMonitor::OnSilenceOver(std::uint64_t bytes_before) {
+  if (context_.log->full()) {
+    last_moment_ += longest_silence_;
+    return AwaitOutput();
+  }
+  if (bytes_read() != bytes_before && std::chrono::steady_clock::now() < last_moment_) {
+    TellOfSurvivors();
+    return AwaitOutput();
+  }
+  exit_->set_output_cut(true);
+  Finish();
+}
+
+void RankMonitor::TellOfSurvivors() {
+  if (std::exchange(told_of_survivors_, true)) return;
+  const auto left =
+      std::chrono::ceil<std::chrono::seconds>(last_moment_ - std::chrono::steady_clock::now());
+  v1::Event event;
+  event.mutable_rank_report()->set_rank(context_.rank);
+  event.mutable_rank_report()->mutable_notice()->set_text(
+      "rank " + std::to_string(context_.rank) + " has ended; what it left behind still writes (" +
+      NameSession(pid()) + ") and is ended in " + std::to_string(left.count()) + " s");
+  context_.log->Append(std::move(event));
 }
 
 void RankMonitor::MaybeFinish() {

@@ -5,9 +5,9 @@
 //
 // End of a rank: the process has ended (pidfd) and its output is at its end too. Something the rank
 // started may hold the output open (a filter behind the rank, a helper it forgot). It goes on while
-// it writes. Once it has been silent for the job's grace (for kOutputGrace when the rank failed or
-// is being stopped), the rank's process group is killed. Silence while nobody reads does not count.
-// RankExited comes after all of its output.
+// it writes, for kMostSilences times as long as it may be silent. Once it has been silent for the
+// job's grace (for kOutputGrace when the rank failed or is being stopped), the rank's process group
+// is killed. Time in which nobody reads does not count. RankExited comes after all of its output.
 //
 // Threads: the loop's.
 
@@ -24,6 +24,7 @@
 namespace ds::daemon {
 
 inline constexpr std::chrono::milliseconds kOutputGrace{250};
+inline constexpr int kMostSilences = 10;
 
 // RankWatcher watches all ranks of a generation.
 class RankWatcher {
@@ -67,6 +68,9 @@ class RankMonitor {
   void OnExit();
   // Begins the longest silence anew.
   void AwaitOutput();
+  void OnSilenceOver(std::uint64_t bytes_before);
+  // Says who still writes, once, where the user may wonder what the job waits for.
+  void TellOfSurvivors();
   std::uint64_t bytes_read() const { return stdout_.bytes_read() + stderr_.bytes_read(); }
   void MaybeFinish();
   void Finish();
@@ -81,6 +85,8 @@ class RankMonitor {
   const std::chrono::nanoseconds grace_;
   std::optional<v1::RankExited> exit_;  // once the process has ended
   std::chrono::nanoseconds longest_silence_{0};
+  std::chrono::steady_clock::time_point last_moment_;  // of what still writes
+  bool told_of_survivors_ = false;
   std::optional<EventLoop::TimerId> output_deadline_;  // while only its output has not
   bool killed_ = false;
   bool ended_ = false;

@@ -160,6 +160,23 @@ TEST_F(RankLogsTest, WhatIsCutOffIsSaid) {
   EXPECT_THAT(result.err, HasSubstr("its last output may be missing"));
 }
 
+// A helper that never ends and is never silent (a monitor in the background) is named, and ended.
+TEST_F(RankLogsTest, AForgottenHelperThatWritesDoesNotKeepTheJob) {
+  const ProgramResult result =
+      Run({"--grace_seconds", "0.1"}, "(while :; do echo still here; sleep 0.05; done) & exit 0");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("what it left behind still writes (pid "));
+  EXPECT_THAT(result.err, HasSubstr("its last output may be missing"));
+}
+
+// The others are stopped when the verdict is there, not when the helper's grace is over.
+TEST_F(RankLogsTest, AHelperOfAFailedRankDoesNotHoldTheVerdictUp) {
+  const ProgramResult result =
+      Run({"--grace_seconds", "3600"},
+          "(trap '' TERM; while :; do echo still here; sleep 0.05; done) & exit 7");
+  EXPECT_EQ(result.status, 7) << result.err;
+}
+
 // A second of 100 MB/s through one daemon; scripts/bench/launch prints how fast it really is.
 TEST_F(RankLogsTest, AHundredMegabytesOfEightRanksAreAllThere) {
   constexpr std::size_t kBytes = 12'500'000;
