@@ -32,6 +32,7 @@ constexpr std::array<std::string_view, 24> kHarmlessWords = {
 constexpr std::array<std::string_view, 3> kPlaces = {"FILE", "PATH", "DIR"};
 
 bool IsDigit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
+bool IsLetter(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; }
 bool IsBlank(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
 bool IsQuote(char c) { return c == '"' || c == '\''; }
 bool IsNameChar(char c) {
@@ -60,6 +61,12 @@ template <std::size_t N>
 bool EndsWithOneOf(std::string_view word, const std::array<std::string_view, N>& endings) {
   return std::any_of(endings.begin(), endings.end(),
                      [&](std::string_view ending) { return word.ends_with(ending); });
+}
+
+// "-v" or "--name...", where "-Xa1b2c3" may be a secret that begins so.
+bool IsFlag(std::string_view word) {
+  if (word.starts_with("--")) return word.size() == 2 || IsLetter(word[2]);
+  return word == "-" || (word.size() == 2 && word[0] == '-' && IsLetter(word[1]));
 }
 
 // Finds the values in a text that stand behind secret names.
@@ -98,7 +105,9 @@ class ValueScanner {
     if (separator < text_.size() && (text_[separator] == '=' || text_[separator] == ':')) {
       if (text_.substr(separator).starts_with("://")) return;
       value = whole_word && text_[separator] == '=' ? separator + 1 : SkipBlanks(separator + 1);
-    } else if (is_flag && separator > at_ && separator < text_.size() && text_[separator] != '-') {
+    } else if (is_flag && separator > at_ && separator < text_.size() &&
+               !IsFlag(
+                   text_.substr(separator, text_.find_first_of(" \t\n", separator) - separator))) {
       value = separator;
     } else {
       return;
@@ -126,7 +135,9 @@ class ValueScanner {
   std::size_t EndOfValue(std::size_t* value) const {
     if (*value < text_.size() && IsQuote(text_[*value])) {
       const char quote = text_[(*value)++];
-      return std::min(text_.find(quote, *value), text_.size());
+      std::size_t end = *value;
+      while (end < text_.size() && text_[end] != quote) end += text_[end] == '\\' ? 2 : 1;
+      return std::min(end, text_.size());
     }
     std::size_t start = *value;
     for (const std::string_view scheme : {"Bearer ", "Basic ", "Token "}) {
@@ -140,13 +151,18 @@ class ValueScanner {
   std::string shown_;
 };
 
-// "scheme://user:PASSWORD@host"
+// "scheme://user:PASSWORD@host". A password may have what ends the authority of a URL: unless a
+// port stands in its place, it goes on to the last @.
 std::string RedactUrls(std::string text) {
   for (std::size_t at = text.find("://"); at != std::string::npos; at = text.find("://", at)) {
     at += 3;
-    const std::size_t end = std::min(text.find_first_of("/?# \t\n\"'", at), text.size());
+    const std::size_t blank = std::min(text.find_first_of(" \t\n\"'", at), text.size());
+    const std::size_t colon = std::min(text.find(':', at), blank);
+    std::size_t end = std::min(text.find_first_of("/?#", at), blank);
+    const bool is_port =
+        std::all_of(text.begin() + std::min(colon + 1, end), text.begin() + end, IsDigit);
+    if (!is_port) end = std::max(end, text.find('@', end) < blank ? blank : end);
     const std::size_t host = std::string_view(text).substr(0, end).rfind('@');
-    const std::size_t colon = text.find(':', at);
     if (host == std::string::npos || host < at || colon >= host) continue;
     text.replace(colon + 1, host - colon - 1, kRedacted);
   }
@@ -195,8 +211,7 @@ std::vector<std::string> RedactWords(const std::vector<std::string>& words) {
   std::vector<std::string> shown;
   bool behind_flag = false;
   for (const std::string& word : words) {
-    shown.push_back(behind_flag && !word.starts_with('-') ? std::string(kRedacted)
-                                                          : RedactText(word));
+    shown.push_back(behind_flag && !IsFlag(word) ? std::string(kRedacted) : RedactText(word));
     behind_flag = IsSecretFlag(word);
   }
   return shown;

@@ -48,6 +48,11 @@ TEST(SecretsTest, TextsLoseTheirSecretsWhereverTheyStand) {
       {"X: Bearer 0123456789", "X: Bearer <redacted>"},
       {"https://h/p?a=1&access_token=abc&b=2", "https://h/p?a=1&access_token=<redacted>&b=2"},
       {"postgres://u:p%40w@h/db?x=1", "postgres://u:<redacted>@h/db?x=1"},
+      {"postgres://u:hun/ter2@db/x", "postgres://u:<redacted>@db/x"},
+      {"mysql://u:p#w@h y@z", "mysql://u:<redacted>@h y@z"},
+      {"http://h:80/p@x", "http://h:80/p@x"},
+      {R"({"password":"ab\"cd","lr":1})", R"({"password":"<redacted>","lr":1})"},
+      {"curl --api-key -Xabc -v", "curl --api-key <redacted> -v"},
       {"a https://u:p@h https://u:q@h/x", "a https://u:<redacted>@h https://u:<redacted>@h/x"},
   };
   for (const auto& [text, shown] : texts) EXPECT_EQ(RedactText(text), shown);
@@ -72,6 +77,8 @@ TEST(SecretsTest, TokensAreKnownByTheirShape) {
 TEST(SecretsTest, TheWordBehindASecretsFlagIsOne) {
   EXPECT_THAT(RedactWords({"prog", "--hf_token", "abc", "--password", "--lr", "1", "--key"}),
               ElementsAre("prog", "--hf_token", "<redacted>", "--password", "--lr", "1", "--key"));
+  EXPECT_THAT(RedactWords({"--token", "-Xabcdef123", "--token", "-v"}),
+              ElementsAre("--token", "<redacted>", "--token", "-v"));
   EXPECT_THAT(RedactWords({"--token_dtype", "uint16"}), ElementsAre("--token_dtype", "uint16"));
   EXPECT_THAT(RedactWords({"-x", "HF_TOKEN=a b", "-x", "A=1"}),
               ElementsAre("-x", "HF_TOKEN=<redacted>", "-x", "A=1"));
