@@ -53,7 +53,8 @@ std::string TimeText(std::int64_t unix_nanos) {
 // An exception says more than the status that Python gives every one of them.
 void ApplyPythonError(const v1::RankExited& exit, Verdict* verdict) {
   const std::optional<PythonError> error = ParseErrorFile(exit.error_file());
-  if (!error.has_value()) return;
+  // One that has handled its exception and was killed later has died of the signal.
+  if (!error.has_value() || exit.signal() != 0) return;
   verdict->cause = Cause::kException;
   verdict->message = "rank " + std::to_string(verdict->rank) + " on " + verdict->host + " raised " +
                      error->message;

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
+
 #include "cli/job/verdict/failure_observer.h"
 #include "tests/unit/cli/events.h"
 
@@ -47,6 +49,15 @@ TEST(PythonErrorTest, ItIsTheCauseOfTheVerdict) {
   EXPECT_EQ(verdict.message, "rank 2 on h raised ValueError: no such column");
   EXPECT_EQ(verdict.exit_code, 1);
   EXPECT_EQ(verdict.last_lines.front(), "Traceback (most recent call last):");
+}
+
+// A program may go on behind an exception that it has handled.
+TEST(PythonErrorTest, ASignalThatEndsTheRankIsTheCause) {
+  FailureObserver failures(0);
+  v1::Event event = Exited(2, 0, SIGKILL);
+  event.mutable_rank_exited()->set_error_file(kFile);
+  failures.OnEvent("h", event);
+  EXPECT_EQ(failures.Conclude().failure().cause, Cause::kSignal);
 }
 
 }  // namespace
