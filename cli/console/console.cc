@@ -131,7 +131,9 @@ std::vector<std::string> Console::LiveRows() const {
   const std::vector<const OutputChunk*> lines = unfinished_.Shown();
   // Those of the lowest ranks, rank 0's last.
   const std::size_t hidden = lines.size() - std::min(lines.size(), kMaxLiveLines);
-  if (hidden > 0) rows.push_back("(and " + std::to_string(hidden) + " more unfinished lines)");
+  if (hidden > 0) {
+    rows.push_back(FitRow("(and " + std::to_string(hidden) + " more unfinished lines)", columns));
+  }
   for (std::size_t i = hidden; i < lines.size(); ++i) {
     rows.push_back(FitRow(
         std::to_string(lines[i]->rank) + "@" + lines[i]->host + ": " + lines[i]->text, columns));

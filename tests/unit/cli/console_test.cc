@@ -84,6 +84,16 @@ TEST(ConsoleTest, TheLiveLineFitsTheTerminal) {
   EXPECT_EQ(out, "\r\x1b[Kstep 10\r\x1b[Kstep 100  loss 1.5000\n");
 }
 
+TEST(ConsoleTest, NoRowOfTheLiveLinesWraps) {
+  std::vector<v1::Event> events;
+  for (int rank = 0; rank < 12; ++rank) {
+    events.push_back(At((rank + 1) * 2 * kSecond, Partial(Output(rank, "0123456789012345678901"))));
+  }
+  const auto [out, err] = Shown({.live_line = true, .columns = 20}, events);
+  EXPECT_NE(out.find("more unf"), std::string::npos) << out;
+  EXPECT_EQ(out.find("more unfinished lines"), std::string::npos) << out;
+}
+
 TEST(ConsoleTest, ALineThatIsNotEndedIsShownOnATerminal) {
   const auto [out, err] = Shown(
       {.live_line = true},
