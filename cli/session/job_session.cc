@@ -164,7 +164,8 @@ StatusOr<ConsoleOptions> MakeConsoleOptions(const JobPlan& plan) {
   options.quiet = plan.flags.quiet;
   options.errors_only = plan.flags.errors_only;
   options.timestamps = plan.flags.timestamps;
-  options.prompts = ReadsInput(plan);
+  // Who answers at a terminal sees a question that no newline ends; a pipe needs whole lines.
+  options.prompts = ReadsInput(plan) && ::isatty(STDIN_FILENO) != 0;
   DS_ASSIGN_OR_RETURN(options.shown,
                       LogFilter::Parse(plan.flags.log_ranks, plan.flags.errors_only));
   options.total_steps = plan.total_steps;

@@ -153,6 +153,16 @@ TEST_F(RankLogsTest, NoLineIsLostBehindASlowFilter) {
   EXPECT_EQ(Log("0/rank-00000.out"), RunProgram({"seq", "30000"}).out);
 }
 
+// A pipe on standard input is nobody who waits for a question (CI, cron): lines stay whole.
+TEST_F(RankLogsTest, ALineIsWholeWhereNobodyTypes) {
+  const ProgramResult result =
+      RunProgram({DS_BIN_DIR "/dsrun", "--device", "cpu", "--run_dir", "run", "--num_gpus", "1",
+                  "--", "sh", "-c", "printf 'loss=0.1'; sleep 0.5; echo 25"},
+                 {.working_directory = folder_.path(), .input = "text"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("0@localhost: loss=0.125\n"));
+}
+
 TEST_F(RankLogsTest, WhatIsCutOffIsSaid) {
   const ProgramResult result = Run({"--grace_seconds", "0.1"}, "sleep 900 & echo begun");
   EXPECT_EQ(result.status, 0) << result.err;
