@@ -39,7 +39,7 @@ struct PlacedDaemon {
 // forgotten versions have left goes.
 constexpr char kPlace[] = R"sh(
 umask 077; t=;
-fail() { echo "$1" >&2; rm -f "$f"; [ -z "$t" ] || rmdir "$t"; exit 1; };
+fail() { rm -f "$f"; [ -z "$t" ] || rmdir "$t"; echo "$1" >&2; exit 1; };
 has() { [ -L "$1" ] && return 1; [ -f "$1" ] && [ -x "$1" ] && [ -O "$1" ] &&
 h="$(sum "$1")" && [ "${h%% *}" = "$s" ]; };
 s="$5"; p="${TMPDIR:-/tmp}";
@@ -60,6 +60,7 @@ command -v openssl >/dev/null || command -v sha256sum >/dev/null ||
 fail "the host has neither openssl nor sha256sum";
 chmod 700 "$f"; has "$f" || fail "$f: the copy differs from the original";
 if [ "$2" = home ]; then
+[ ! -d "$d/$3" ] || rm -rf "$d/$3";
 if ln "$f" "$d/$3" 2>/dev/null || has "$d/$3" 2>/dev/null; then rm -f "$f";
 else rm -rf "$d/$3"; mv -f "$f" "$d/$3" || fail "$d/$3: cannot be made"; fi; fi;
 echo "$d")sh";

@@ -103,6 +103,13 @@ TEST_P(SshPlacingTest, ALinkUnderItsNameIsReplaced) {
   ExpectNothingLeft(0);
 }
 
+TEST_P(SshPlacingTest, AFolderUnderItsNameIsReplaced) {
+  OnHost(0, std::string("mkdir -p -m 700 ") + kCache + "/" + name_);
+  const ProgramResult result = Run("echo started");
+  EXPECT_EQ(result.status, 0) << result.err;
+  ExpectNothingLeft(0);
+}
+
 // Hosts share homes: what another host has placed meanwhile may be running there.
 TEST_P(SshPlacingTest, WhatAnotherHostHasJustPlacedStays) {
   const std::string final_name = std::string(kCache) + "/" + name_;
