@@ -110,15 +110,23 @@ StatusOr<int> Run(const std::vector<std::string>& command_line) {
                       : FinalStatus(static_cast<ExitStatus>(status), invocation.launch.exit_codes);
 }
 
-// As far as words can tell it: of a command line that cannot be parsed.
+// Of a command line that cannot be parsed: what stands in front of the program says it.
 ExitCodes WantedExitCodes(const std::vector<std::string>& command_line) {
-  for (std::size_t i = 1; i < command_line.size() && command_line[i] != "--"; ++i) {
-    for (const std::string flag : {"--exit_codes", "--exit-codes"}) {
-      const bool glued = command_line[i] == flag + "=distinct";
-      const bool apart = command_line[i] == flag && i + 1 < command_line.size() &&
-                         command_line[i + 1] == "distinct";
-      if (glued || apart) return ExitCodes::kDistinct;
-    }
+  FlagParser parser("", "");
+  LaunchFlags flags;
+  AddLaunchFlags(&parser, &flags);
+  for (std::size_t i = 1; i < command_line.size() && command_line[i].starts_with('-'); ++i) {
+    const std::string name = command_line[i].substr(0, command_line[i].find('='));
+    const bool glued = name.size() < command_line[i].size();
+    const CLI::Option* const option = parser.app().get_option_no_throw(name);
+    const bool takes_next = !glued && option != nullptr && option->get_items_expected_min() > 0;
+    const std::string value = glued ? command_line[i].substr(name.size() + 1)
+                              : takes_next && i + 1 < command_line.size() ? command_line[i + 1]
+                                                                          : "";
+    const bool is_wanted = option != nullptr && option->check_lname("exit_codes");
+    if (is_wanted) return value == "distinct" ? ExitCodes::kDistinct : ExitCodes::kShell;
+    if (name == "--") break;
+    i += takes_next ? 1 : 0;
   }
   return ExitCodes::kShell;
 }
