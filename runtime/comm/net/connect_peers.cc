@@ -1,19 +1,16 @@
 #include "runtime/comm/net/connect_peers.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <cstring>
-#include <deque>
 #include <list>
+#include <map>
 #include <memory>
 #include <utility>
 
+#include "runtime/comm/net/peer_messages.h"
 #include "runtime/comm/net/peer_proof.h"
 
 namespace ds::comm {
@@ -22,89 +19,45 @@ namespace {
 using std::chrono::steady_clock;
 using Deadline = steady_clock::time_point;
 
-// For one address, while there is another one to try, and for a caller's next word.
+// For an answer, before the peer's next address is tried as well, and for a caller's next word.
 constexpr std::chrono::seconds kPatience{10};
-// Callers beyond the ranks that may call; when there are more, the first that has proved nothing
+// Before a peer's addresses are tried again when none leads to it: networks come up late.
+constexpr std::chrono::milliseconds kPause{250};
+// Callers beyond the ranks that may call; when there are more, the first that has said nothing
 // goes.
 constexpr int kMostStrangers = 256;
 // Taken before those that are there have their turn again.
 constexpr int kCallsPerTurn = 64;
 
-// The first bytes of a connection. Plain data.
-struct Greeting {
-  std::array<char, 8> magic = {'d', 's', 'r', 'u', 'n', 'l', 'n', '1'};
-  std::uint32_t from = 0;
-  std::uint32_t to = 0;
-  Nonce nonce = {};
-};
-struct Answer {
-  Nonce nonce = {};
-  Proof proof = {};
-};
-
 // A connection in the making.
 struct Attempt {
-  enum class Step { kDial, kAwaitAnswer, kAwaitGreeting, kAwaitProof, kShake };
+  enum class Step { kDial, kAwaitAnswer, kAwaitWelcome, kAwaitGreeting, kAwaitProof, kShake };
   bool calls = false;
-  Step step = Step::kDial;
+  Step step = Step::kAwaitGreeting;
   short events = POLLIN;               // that the step waits for
   UniqueFd fd;                         // up to the proof
   std::unique_ptr<PeerStream> stream;  // behind it
   bool ended = false;
   Deadline deadline;
   Introduction introduction;
-  std::vector<std::byte> read;  // of the message that is awaited
-  // Of one that calls:
-  PeerListener::Endpoint endpoint;
-  std::deque<PeerListener::Endpoint> others;  // to try after it
-  std::string tried;                          // what came of those before it
-  StatusCode failure = StatusCode::kUnavailable;
+  MessageReader reader;
+  PeerListener::Endpoint endpoint;  // that it calls
 
   int descriptor() const { return stream == nullptr ? fd.get() : stream->fd(); }
   // The other end's rank, as it says itself where it is the caller.
   int peer() const { return static_cast<int>(calls ? introduction.to : introduction.from); }
 };
 
-// Reads what there is of a message of this size. True when it is complete; an error when no more
-// can come.
-template <typename Message>
-StatusOr<bool> ReadMessage(Attempt* attempt, Message* message) {
-  const std::size_t before = attempt->read.size();
-  attempt->read.resize(sizeof(Message));
-  const ssize_t got =
-      ::recv(attempt->fd.get(), attempt->read.data() + before, sizeof(Message) - before, 0);
-  const int error = errno;
-  attempt->read.resize(before + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
-  if (got < 0 && (error == EAGAIN || error == EINTR)) return false;
-  if (got < 0) return ErrnoError(error, "reading");
-  if (got == 0) return UnavailableError("it hung up");
-  if (attempt->read.size() < sizeof(Message)) return false;
-  std::memcpy(message, attempt->read.data(), sizeof(Message));
-  attempt->read.clear();
-  return true;
-}
-
-// A fresh connection takes as little as this at once.
-template <typename Message>
-Status WriteMessage(const UniqueFd& fd, const Message& message) {
-  const ssize_t written = ::send(fd.get(), &message, sizeof(message), MSG_NOSIGNAL);
-  if (written == static_cast<ssize_t>(sizeof(message))) return OkStatus();
-  return written < 0 ? ErrnoError(errno, "writing") : UnavailableError("it takes no bytes");
-}
-
-void PrepareSocket(const UniqueFd& fd) {
-  const auto set = [&](int level, int name, int value) {
-    ::setsockopt(fd.get(), level, name, &value, sizeof(value));
-  };
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  constexpr int kProbes = 5;
-  const int every = static_cast<int>(kSilence.count()) / (kProbes + 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, every);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, every);
-  set(IPPROTO_TCP, TCP_KEEPCNT, kProbes);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(std::chrono::milliseconds(kSilence).count()));
-}
+// A rank that this one calls. Its addresses are tried in turn, and again from the first one; one
+// that does not answer in time is waited for while the next one is tried.
+struct Call {
+  std::vector<PeerListener::Endpoint> endpoints;
+  std::size_t next = 0;    // of them
+  Deadline next_dial;      // at the latest
+  int under_way = 0;       // attempts
+  std::string tried = {};  // what came of those that have failed since the first address
+  StatusCode failure = StatusCode::kUnavailable;
+};
 
 class Connector {
  public:
@@ -115,15 +68,17 @@ class Connector {
         records_(records),
         first_here_(options.rank - records[static_cast<std::size_t>(options.rank)].local_rank),
         deadline_(steady_clock::now() + options.timeout),
+        reach_deadline_(std::min(deadline_, steady_clock::now() + options.reach_timeout)),
         peers_(records.size()) {}
 
   StatusOr<std::vector<PeerLinks::Peer>> Connect() {
     for (int peer = 0; peer < size(); ++peer) {
       if (IsHere(peer)) continue;
       ++missing_;
-      if (peer > options_.rank) DS_RETURN_IF_ERROR(StartCall(peer));
+      if (peer > options_.rank) calls_[peer] = {EndpointsOf(peer), 0, steady_clock::now()};
     }
     while (missing_ > 0) {
+      for (auto& [peer, call] : calls_) DS_RETURN_IF_ERROR(Dial(peer, &call));
       DS_RETURN_IF_ERROR(AwaitEvents());
       attempts_.remove_if([](const Attempt& attempt) { return attempt.ended; });
     }
@@ -147,6 +102,7 @@ class Connector {
     std::vector<pollfd> watched;
     for (const UniqueFd& socket : listener_.sockets()) watched.push_back({socket.get(), POLLIN, 0});
     Deadline next = deadline_;
+    for (const auto& [peer, call] : calls_) next = std::min(next, call.next_dial);
     for (const Attempt& attempt : attempts_) {
       watched.push_back({attempt.descriptor(), attempt.events, 0});
       next = std::min(next, attempt.deadline);
@@ -156,15 +112,16 @@ class Connector {
     auto ready = watched.begin() + static_cast<std::ptrdiff_t>(listener_.sockets().size());
     const Deadline now = steady_clock::now();
     for (Attempt& attempt : attempts_) {
-      if ((ready++)->revents != 0) {
-        DS_RETURN_IF_ERROR(GoOn(&attempt));
+      const bool is_ready = (ready++)->revents != 0;
+      if (attempt.ended) continue;  // another one of the same peer was faster
+      if (is_ready) {
+        GoOn(&attempt);
       } else if (attempt.deadline <= now) {
-        DS_RETURN_IF_ERROR(GiveUp(&attempt, DeadlineExceededError("no answer in time")));
+        GiveUp(&attempt, DeadlineExceededError("no answer in time"));
       }
     }
     if (now >= deadline_) return NameMissing();
-    for (const UniqueFd& socket : listener_.sockets()) DS_RETURN_IF_ERROR(TakeCalls(socket));
-    return OkStatus();
+    return TakeCalls();
   }
 
   // Some rank is awaited.
@@ -176,13 +133,15 @@ class Connector {
                             std::to_string(options_.timeout.count() / 1000) + " s");
   }
 
-  Status GoOn(Attempt* attempt) {
+  void GoOn(Attempt* attempt) {
     const auto take = [&]() -> Status {
       switch (attempt->step) {
         case Step::kDial:
           return Greet(attempt);
         case Step::kAwaitAnswer:
           return TakeAnswer(attempt);
+        case Step::kAwaitWelcome:
+          return TakeWelcome(attempt);
         case Step::kAwaitGreeting:
           return TakeGreeting(attempt);
         case Step::kAwaitProof:
@@ -192,41 +151,34 @@ class Connector {
       }
       return OkStatus();
     };
-    const Status status = take();
-    return status.ok() ? status : GiveUp(attempt, status);
+    if (const Status status = take(); !status.ok()) GiveUp(attempt, status);
   }
 
-  // What has failed is hung up on; a call goes to the peer's next address.
-  Status GiveUp(Attempt* attempt, const Status& why) {
+  void End(Attempt* attempt) {
     attempt->fd.Reset();
     attempt->stream.reset();
     attempt->ended = true;
-    if (!attempt->calls) return OkStatus();
-    attempt->tried += (attempt->tried.empty() ? "" : "; ") + attempt->endpoint.address + " port " +
-                      std::to_string(attempt->endpoint.port) + ": " + why.message();
-    if (why.code() == StatusCode::kUnauthenticated) attempt->failure = why.code();
-    return Dial(attempt);
+    if (attempt->calls) --calls_[attempt->peer()].under_way;
   }
 
-  Status StartCall(int peer) {
-    Attempt attempt{
-        .calls = true,
-        .deadline = deadline_,
-        .introduction = {.from = static_cast<std::uint32_t>(options_.rank),
-                         .to = static_cast<std::uint32_t>(peer)},
-        .others = EndpointsOf(peer),
-    };
-    DS_ASSIGN_OR_RETURN(attempt.introduction.from_nonce, MakeNonce());
-    DS_RETURN_IF_ERROR(Dial(&attempt));
-    attempts_.push_back(std::move(attempt));
-    return OkStatus();
+  // What has failed is hung up on; a call goes to the peer's next address.
+  void GiveUp(Attempt* attempt, const Status& why) {
+    End(attempt);
+    if (attempt->calls) NoteFailure(attempt->endpoint, why, &calls_[attempt->peer()]);
   }
 
-  std::deque<PeerListener::Endpoint> EndpointsOf(int peer) const {
+  static void NoteFailure(const PeerListener::Endpoint& endpoint, const Status& why, Call* call) {
+    call->tried += (call->tried.empty() ? "" : "; ") + endpoint.address + " port " +
+                   std::to_string(endpoint.port) + ": " + why.message();
+    if (why.code() == StatusCode::kUnauthenticated) call->failure = why.code();
+    call->next_dial = steady_clock::now();
+  }
+
+  std::vector<PeerListener::Endpoint> EndpointsOf(int peer) const {
     const auto& offered = records_[static_cast<std::size_t>(peer)].endpoints;
     std::vector<std::string> addresses;
     for (const auto& endpoint : offered) addresses.push_back(endpoint.address);
-    std::deque<PeerListener::Endpoint> ordered;
+    std::vector<PeerListener::Endpoint> ordered;
     for (const std::string& address : OrderAddresses(options_.addresses, addresses)) {
       ordered.push_back(*std::find_if(offered.begin(), offered.end(), [&](const auto& endpoint) {
         return endpoint.address == address;
@@ -235,23 +187,48 @@ class Connector {
     return ordered;
   }
 
-  // The last address has all the time there is: the rank behind it may be slow.
-  Status Dial(Attempt* attempt) {
-    attempt->step = Step::kDial;
-    attempt->events = POLLOUT;
-    attempt->read.clear();
-    if (attempt->others.empty()) {
-      return Status(attempt->failure, NameOf(attempt->peer()) + " cannot be reached (" +
-                                          attempt->tried +
-                                          "); --interface names the network that all hosts share");
+  // Tries the next address when its time has come.
+  Status Dial(int peer, Call* call) {
+    const bool is_connected = peers_[static_cast<std::size_t>(peer)].stream != nullptr;
+    const Deadline now = steady_clock::now();
+    if (is_connected) call->next_dial = Deadline::max();
+    while (call->next_dial <= now && call->next < call->endpoints.size()) {
+      const PeerListener::Endpoint& endpoint = call->endpoints[call->next++];
+      const Status started = StartAttempt(peer, endpoint);
+      if (started.ok()) {
+        ++call->under_way;
+        call->next_dial = now + kPatience;
+      } else {
+        NoteFailure(endpoint, started, call);
+      }
     }
-    attempt->endpoint = attempt->others.front();
-    attempt->others.pop_front();
-    attempt->deadline = std::min(deadline_, steady_clock::now() + kPatience);
-    StatusOr<UniqueFd> fd = StartDial(attempt->endpoint);
-    if (!fd.ok()) return GiveUp(attempt, fd.status());
-    attempt->fd = std::move(fd).value();
-    attempt->ended = false;
+    if (call->next_dial > now) return OkStatus();
+    if (call->under_way > 0) {
+      call->next_dial = Deadline::max();  // until one of them fails
+      return OkStatus();
+    }
+    // Who has another key will have it the next time, too.
+    if (now >= reach_deadline_ || call->failure == StatusCode::kUnauthenticated) {
+      return Status(call->failure, NameOf(peer) + " cannot be reached (" + call->tried +
+                                       "); --interface names the network that all hosts share");
+    }
+    call->next = 0;
+    call->tried.clear();
+    call->next_dial = now + kPause;
+    return OkStatus();
+  }
+
+  Status StartAttempt(int peer, const PeerListener::Endpoint& endpoint) {
+    Attempt attempt{.calls = true,
+                    .step = Step::kDial,
+                    .events = POLLOUT,
+                    .deadline = deadline_,
+                    .introduction = {.from = static_cast<std::uint32_t>(options_.rank),
+                                     .to = static_cast<std::uint32_t>(peer)},
+                    .endpoint = endpoint};
+    DS_ASSIGN_OR_RETURN(attempt.introduction.from_nonce, MakeNonce());
+    DS_ASSIGN_OR_RETURN(attempt.fd, StartDial(endpoint));
+    attempts_.push_back(std::move(attempt));
     return OkStatus();
   }
 
@@ -260,55 +237,77 @@ class Connector {
     socklen_t size = sizeof(error);
     ::getsockopt(attempt->fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
     if (error != 0) return ErrnoError(error, "connect");
-    PrepareSocket(attempt->fd);
+    PrepareConnection(attempt->fd);
     DS_RETURN_IF_ERROR(
-        WriteMessage(attempt->fd, Greeting{.from = attempt->introduction.from,
-                                           .to = attempt->introduction.to,
-                                           .nonce = attempt->introduction.from_nonce}));
+        WriteMessage(attempt->fd.get(), Greeting{.from = attempt->introduction.from,
+                                                 .to = attempt->introduction.to,
+                                                 .nonce = attempt->introduction.from_nonce}));
     attempt->step = Step::kAwaitAnswer;
     attempt->events = POLLIN;
-    attempt->deadline =
-        attempt->others.empty() ? deadline_ : std::min(deadline_, steady_clock::now() + kPatience);
     return OkStatus();
   }
 
   Status TakeAnswer(Attempt* attempt) {
     Answer answer;
-    DS_ASSIGN_OR_RETURN(const bool complete, ReadMessage(attempt, &answer));
+    DS_ASSIGN_OR_RETURN(const bool complete, attempt->reader.Read(attempt->fd.get(), &answer));
     if (!complete) return OkStatus();
     attempt->introduction.to_nonce = answer.nonce;
     if (!IsProof(options_.key, attempt->introduction, /*of_called=*/true, answer.proof)) {
       return Status(StatusCode::kUnauthenticated, "who answers has not the key of this job");
     }
-    DS_RETURN_IF_ERROR(WriteMessage(
-        attempt->fd, MakeProof(options_.key, attempt->introduction, /*of_called=*/false)));
-    return StartStream(attempt);
+    // The peer shall have one connection of this rank's to keep.
+    for (Attempt& other : attempts_) {
+      if (&other != attempt && other.calls && !other.ended && other.peer() == attempt->peer()) {
+        End(&other);
+      }
+    }
+    attempt->step = Step::kAwaitWelcome;
+    return WriteMessage(attempt->fd.get(),
+                        MakeProof(options_.key, attempt->introduction, /*of_called=*/false));
   }
 
-  Status TakeCalls(const UniqueFd& socket) {
-    for (int i = 0; i < kCallsPerTurn; ++i) {
+  Status TakeWelcome(Attempt* attempt) {
+    Welcome welcome;
+    DS_ASSIGN_OR_RETURN(const bool complete, attempt->reader.Read(attempt->fd.get(), &welcome));
+    return complete ? StartStream(attempt) : OkStatus();
+  }
+
+  Status TakeCalls() {
+    int left = kCallsPerTurn;
+    for (const UniqueFd& socket : listener_.sockets()) DS_RETURN_IF_ERROR(TakeCalls(socket, &left));
+    return OkStatus();
+  }
+
+  Status TakeCalls(const UniqueFd& socket, int* left) {
+    for (; *left > 0; --*left) {
       UniqueFd fd(::accept4(socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!fd.valid() && (errno == EMFILE || errno == ENFILE)) return ErrnoError(errno, "accept");
       if (!fd.valid()) return OkStatus();
-      PrepareSocket(fd);
+      PrepareConnection(fd);
       MakeRoom();
-      attempts_.push_back({.step = Step::kAwaitGreeting,
-                           .fd = std::move(fd),
-                           .deadline = steady_clock::now() + kPatience});
+      attempts_.push_back({.fd = std::move(fd), .deadline = steady_clock::now() + kPatience});
     }
     return OkStatus();
   }
 
   void MakeRoom() {
-    const auto is_stranger = [](const Attempt& attempt) { return !attempt.calls; };
+    const auto is_stranger = [](const Attempt& attempt) {
+      return attempt.step == Step::kAwaitGreeting || attempt.step == Step::kAwaitProof;
+    };
     const auto strangers = std::count_if(attempts_.begin(), attempts_.end(), is_stranger);
     if (strangers < first_here_ + kMostStrangers) return;
-    attempts_.erase(std::find_if(attempts_.begin(), attempts_.end(), is_stranger));
+    auto oldest = std::find_if(attempts_.begin(), attempts_.end(), [](const Attempt& attempt) {
+      return attempt.step == Step::kAwaitGreeting;
+    });
+    if (oldest == attempts_.end()) {
+      oldest = std::find_if(attempts_.begin(), attempts_.end(), is_stranger);
+    }
+    attempts_.erase(oldest);
   }
 
   Status TakeGreeting(Attempt* attempt) {
     Greeting greeting;
-    DS_ASSIGN_OR_RETURN(const bool complete, ReadMessage(attempt, &greeting));
+    DS_ASSIGN_OR_RETURN(const bool complete, attempt->reader.Read(attempt->fd.get(), &greeting));
     if (!complete) return OkStatus();
     if (greeting.magic != Greeting().magic ||
         greeting.to != static_cast<std::uint32_t>(options_.rank) ||
@@ -320,18 +319,20 @@ class Connector {
     DS_ASSIGN_OR_RETURN(attempt->introduction.to_nonce, MakeNonce());
     attempt->step = Step::kAwaitProof;
     attempt->deadline = steady_clock::now() + kPatience;
-    return WriteMessage(attempt->fd, Answer{.nonce = attempt->introduction.to_nonce,
-                                            .proof = MakeProof(options_.key, attempt->introduction,
-                                                               /*of_called=*/true)});
+    return WriteMessage(attempt->fd.get(),
+                        Answer{.nonce = attempt->introduction.to_nonce,
+                               .proof = MakeProof(options_.key, attempt->introduction,
+                                                  /*of_called=*/true)});
   }
 
   Status TakeProof(Attempt* attempt) {
     Proof proof;
-    DS_ASSIGN_OR_RETURN(const bool complete, ReadMessage(attempt, &proof));
+    DS_ASSIGN_OR_RETURN(const bool complete, attempt->reader.Read(attempt->fd.get(), &proof));
     if (!complete) return OkStatus();
     if (!IsProof(options_.key, attempt->introduction, /*of_called=*/false, proof)) {
       return Status(StatusCode::kUnauthenticated, "it has not the key of this job");
     }
+    DS_RETURN_IF_ERROR(WriteMessage(attempt->fd.get(), Welcome()));
     return StartStream(attempt);
   }
 
@@ -352,7 +353,7 @@ class Connector {
     PeerLinks::Peer& peer = peers_[static_cast<std::size_t>(attempt->peer())];
     if (peer.stream == nullptr) --missing_;
     peer = {std::move(attempt->stream), NameOf(attempt->peer())};
-    attempt->ended = true;
+    End(attempt);
     return OkStatus();
   }
 
@@ -361,6 +362,8 @@ class Connector {
   const std::vector<PeerRecord>& records_;
   const int first_here_;  // rank of this host
   const Deadline deadline_;
+  const Deadline reach_deadline_;
+  std::map<int, Call> calls_;  // by rank
   std::list<Attempt> attempts_;
   std::vector<PeerLinks::Peer> peers_;
   int missing_ = 0;  // of them

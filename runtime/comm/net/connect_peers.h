@@ -9,8 +9,9 @@
 // a stranger keeps the others waiting; who proves nothing takes nobody's place and is hung up on.
 // What follows is neither encrypted nor signed unless that is asked for (peer_stream.h).
 //
-// A peer whose process ends is seen at once. A peer whose host does not answer is given up after
-// kSilence, which is longer than the lease of its daemon: dsrun sees that first and says so.
+// A peer whose process ends is seen at once. A host that does not answer any more is named by dsrun
+// when the lease of its daemon is over; where nothing is under way its links end after kSilence. A
+// peer that is late is waited for: what it has not asked for yet stays in the socket.
 
 #include <chrono>
 #include <string>
@@ -23,14 +24,14 @@
 
 namespace ds::comm {
 
-inline constexpr std::chrono::seconds kSilence{60};
-
 struct ConnectPeersOptions {
   int rank = 0;
   std::string key;
   std::vector<LocalAddress> addresses;  // this host's, to choose among the peers'
   bool encrypt = false;                 // the same on all ranks
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
+  // The longest search for a way to a rank, whose addresses are tried again and again.
+  std::chrono::milliseconds reach_timeout = std::chrono::seconds(30);
 };
 
 // `records` by rank. kUnavailable, with the rank and what was tried, when one cannot be reached or

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <exception>
 #include <type_traits>
 #include <utility>
 
@@ -101,6 +102,15 @@ Status PeerLinks::Wait(const Ticket& ticket) {
     changed_.wait_until(lock, deadline);
   }
   return failure_;
+}
+
+void PeerLinks::AbandonUnfinished() {
+  const std::lock_guard lock(mutex_);
+  const bool is_unfinished = std::any_of(links_.begin(), links_.end(), [](const Link& link) {
+    return link.done[kSends] < link.asked[kSends] || !link.posted[0].empty() ||
+           !link.posted[1].empty();
+  });
+  if (is_unfinished && failure_.ok()) Fail(UnavailableError("this rank has given up a collective"));
 }
 
 Status PeerLinks::Fail(Status failure) {
@@ -228,7 +238,13 @@ Status PeerLinks::FindPlace(Link& link) {
     link.keeping = false;
     link.has_place = true;
   } else if (link.header.channel == static_cast<std::uint64_t>(FrameChannel::kMessage)) {
-    link.kept.push_back({link.header, std::vector<std::byte>(link.header.bytes)});
+    try {
+      link.kept.push_back({link.header, std::vector<std::byte>(link.header.bytes)});
+    } catch (const std::exception&) {
+      return ResourceExhaustedError("there is no memory for the " +
+                                    std::to_string(link.header.bytes) + " bytes that " + link.name +
+                                    " sends");
+    }
     link.rest = link.kept.back().bytes;
     link.keeping = true;
     link.has_place = true;

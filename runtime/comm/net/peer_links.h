@@ -72,6 +72,9 @@ class PeerLinks {
   Ticket Send(const Frame& frame, std::span<const std::byte> bytes);
   Ticket Receive(const Frame& frame, std::span<std::byte> bytes);
   Status Wait(const Ticket& ticket);
+  // When something is posted that is not finished, ends everything: of a collective that gives up
+  // midway the memory is its caller's again, and is not touched any more.
+  void AbandonUnfinished();
 
   // Payload and headers that were written so far.
   std::uint64_t bytes_sent() const;

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -50,19 +51,36 @@ StatusOr<UniqueFd> OpenSocket(const SocketAddress& address) {
 
 StatusOr<PeerListener> PeerListener::Open(const std::vector<LocalAddress>& addresses) {
   PeerListener listener;
+  Status failure = NotFoundError("there is no address to listen on");
   for (const LocalAddress& each : addresses) {
     DS_ASSIGN_OR_RETURN(SocketAddress address, MakeSocketAddress(each.text, 0));
     DS_ASSIGN_OR_RETURN(UniqueFd fd, OpenSocket(address));
     if (::bind(fd.get(), address.get(), address.size) != 0 || ::listen(fd.get(), kBacklog) != 0 ||
         ::getsockname(fd.get(), address.get(), &address.size) != 0) {
-      return ErrnoError(errno, "listening on " + each.text);
+      failure = ErrnoError(errno, "listening on " + each.text);
+      continue;
     }
     // Both families have the port in the same place.
     const int port = ntohs(reinterpret_cast<sockaddr_in&>(address.bytes).sin_port);
     listener.endpoints_.push_back({each.text, port});
     listener.sockets_.push_back(std::move(fd));
   }
+  if (listener.sockets_.empty()) return failure;
   return listener;
+}
+
+void PrepareConnection(const UniqueFd& fd) {
+  const auto set = [&](int level, int name, int value) {
+    ::setsockopt(fd.get(), level, name, &value, sizeof(value));
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  // No TCP_USER_TIMEOUT, which counts a full window as silence.
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  constexpr int kProbes = 5;
+  const int every = static_cast<int>(kSilence.count()) / (kProbes + 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, every);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, every);
+  set(IPPROTO_TCP, TCP_KEEPCNT, kProbes);
 }
 
 StatusOr<UniqueFd> StartDial(const PeerListener::Endpoint& endpoint) {

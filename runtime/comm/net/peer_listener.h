@@ -3,6 +3,7 @@
 // PeerListener: where ranks of other hosts call this one. PeerRecord: what a rank tells the others
 // of itself, so that they can.
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@ namespace ds::comm {
 // Takes calls on some of this host's addresses, a free port on each.
 class PeerListener {
  public:
+  // Passes over addresses that cannot be used, as long as there is another one: an interface may
+  // just come up, or lose one.
   static StatusOr<PeerListener> Open(const std::vector<LocalAddress>& addresses);
 
   struct Endpoint {
@@ -29,6 +32,11 @@ class PeerListener {
   std::vector<UniqueFd> sockets_;
   std::vector<Endpoint> endpoints_;
 };
+
+// An idle connection to a host that does not answer ends after this time.
+inline constexpr std::chrono::seconds kSilence{60};
+// Small frames go at once; a peer that is late, whose window is full, is waited for without end.
+void PrepareConnection(const UniqueFd& fd);
 
 // Begins to connect to an endpoint; the socket, which does not block, is writable when that has
 // ended in one way or the other.

@@ -32,8 +32,8 @@ class PeerStream {
   // Goes on with what has to be agreed on first. To be called until it is done, and before all
   // below.
   virtual StatusOr<Handshake> Shake() = 0;
-  // Sends `head` and `body` behind it as ::send would in one piece: returns the number of bytes that
-  // were taken, or -1 with errno. After EAGAIN the next call begins with the same bytes.
+  // Sends `head` and `body` behind it as ::send would in one piece: returns the number of bytes
+  // that were taken, or -1 with errno. After EAGAIN the next call begins with the same bytes.
   virtual ssize_t Write(std::span<const std::byte> head, std::span<const std::byte> body) = 0;
   // Reads as ::recv does: returns 0 when the peer has closed the connection, -1 with errno.
   virtual ssize_t Read(std::span<std::byte> to) = 0;

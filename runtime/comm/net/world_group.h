@@ -67,6 +67,11 @@ class WorldGroup : public CpuGroup {
 
  private:
   using Tickets = std::vector<PeerLinks::Ticket>;
+  // Stands in every function that posts memory of its caller's.
+  struct EndOfCall {
+    PeerLinks& links;
+    ~EndOfCall() { links.AbandonUnfinished(); }
+  };
 
   // The call with the tag that is its own.
   CallSignature Begin(CallSignature call);
@@ -83,6 +88,7 @@ class WorldGroup : public CpuGroup {
   Status WaitFor(const Tickets& tickets);
   bool IsOnThisHost(int rank) const { return places_.PlaceOf(rank).host == me_.host; }
 
+  std::vector<std::byte> memory_;  // of reductions
   std::unique_ptr<HostGroup> host_;
   std::unique_ptr<PeerLinks> links_;
   const int rank_;
@@ -90,7 +96,6 @@ class WorldGroup : public CpuGroup {
   const RankPlace me_;
   const std::size_t block_bytes_;
   CallTag next_tag_;
-  std::vector<std::byte> memory_;  // of reductions
 };
 
 }  // namespace ds::comm

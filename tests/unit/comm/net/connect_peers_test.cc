@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -168,11 +169,45 @@ TEST(ConnectPeersTest, ARankThatCannotBeReachedIsNamedWithWhatWasTried) {
   Ranks ranks(2);
   ranks.records[1].endpoints = {{.address = "127.0.0.1", .port = 1}};
   const auto listener = PeerListener::Open(kLoopback);
-  const Connected connected = ConnectPeers({.rank = 0, .key = "key"}, *listener, ranks.records);
+  const Connected connected =
+      ConnectPeers({.rank = 0, .key = "key", .reach_timeout = std::chrono::milliseconds(20)},
+                   *listener, ranks.records);
   EXPECT_EQ(connected.status().code(), StatusCode::kUnavailable);
   EXPECT_THAT(connected.status().message(), HasSubstr("rank 1 (host h1) cannot be reached"));
   EXPECT_THAT(connected.status().message(), HasSubstr("127.0.0.1 port 1: connect"));
   EXPECT_THAT(connected.status().message(), HasSubstr("--interface"));
+}
+
+// Addresses of other networks, of networks that are not there yet.
+TEST(ConnectPeersTest, ARankIsFoundBehindAddressesThatLeadNowhere) {
+  Ranks ranks(2);
+  auto& endpoints = ranks.records[1].endpoints;
+  endpoints.insert(endpoints.begin(),
+                   {{.address = "127.0.0.2", .port = 1}, {.address = "127.0.0.3", .port = 2}});
+  const std::vector<Connected> connected = ranks.Connect({"key", "key"});
+  EXPECT_TRUE(connected[0].ok()) << connected[0].status().message();
+  EXPECT_TRUE(connected[1].ok()) << connected[1].status().message();
+}
+
+// The network would take a peer that is late, and whose window is full, for one that is gone.
+TEST(ConnectPeersTest, APeerThatIsLateIsNoPeerThatIsGone) {
+  Ranks ranks(2);
+  const std::vector<Connected> connected = ranks.Connect({"key", "key"});
+  ASSERT_TRUE(connected[0].ok()) << connected[0].status().message();
+  int timeout = -1;
+  socklen_t size = sizeof(timeout);
+  const int fd = (*connected[0])[1].stream->fd();
+  ASSERT_EQ(::getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, &size), 0);
+  EXPECT_EQ(timeout, 0);
+}
+
+TEST(PeerListenerTest, AnAddressThatCannotBeUsedIsPassedOver) {
+  const LocalAddress other = {.interface = "eth0", .text = "192.0.2.1", .prefix = 24};
+  const auto listener = PeerListener::Open({other, kLoopback[0]});
+  ASSERT_TRUE(listener.ok()) << listener.status().message();
+  ASSERT_EQ(listener->endpoints().size(), 1u);
+  EXPECT_EQ(listener->endpoints()[0].address, "127.0.0.1");
+  EXPECT_THAT(PeerListener::Open({other}).status().message(), HasSubstr("listening on 192.0.2.1"));
 }
 
 TEST(PeerProofTest, AProofIsForOneKeyOneSideAndOneIntroduction) {

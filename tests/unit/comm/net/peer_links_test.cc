@@ -117,6 +117,20 @@ TEST_P(PeerLinksTest, APeerThatDoesNotComeIsNamed) {
   EXPECT_THAT(status.message(), HasSubstr("rank 1 did not come within"));
 }
 
+// Its memory may be gone when the frame comes.
+TEST_P(PeerLinksTest, WhatWasGivenUpIsNotTouchedAnyMore) {
+  Pair pair(encrypted());
+  ByteArray bytes(16);
+  pair.first->Receive({.peer = 1, .call = CallOf(16)}, bytes);
+  pair.first->AbandonUnfinished();
+  const ByteArray mine = MakeBytes(16, 1);
+  EXPECT_TRUE(pair.second->Wait(pair.second->Send({.peer = 0, .call = CallOf(16)}, mine)).ok());
+  const Status status =
+      pair.first->Wait(pair.first->Receive({.peer = 1, .call = CallOf(16)}, bytes));
+  EXPECT_THAT(status.message(), HasSubstr("given up a collective"));
+  EXPECT_EQ(bytes, ByteArray(16));
+}
+
 TEST_P(PeerLinksTest, RanksInDifferentCallsAreToldAndNothingIsOverwritten) {
   Pair pair(encrypted());
   const ByteArray mine = MakeBytes(16, 0);
