@@ -110,7 +110,9 @@ void PeerLinks::AbandonUnfinished() {
     return link.done[kSends] < link.asked[kSends] || !link.posted[0].empty() ||
            !link.posted[1].empty();
   });
-  if (is_unfinished && failure_.ok()) Fail(UnavailableError("this rank has given up a collective"));
+  if (!is_unfinished || !failure_.ok()) return;
+  failure_ = UnavailableError("this rank has given up a collective");
+  Wake();
 }
 
 Status PeerLinks::Fail(Status failure) {
