@@ -23,6 +23,7 @@ struct TensorAccess::HeldTensor {
 
   std::vector<std::int64_t> shape;
   std::vector<HeldRange> ranges;
+  zero::Lease gradient = {};  // where the ranges are of it
   bool sharded = false;  // the ranks' ranges make up the tensor; otherwise each rank has all of it
   double scale = 1.0;    // values are this times what the user sees
   bool writable = true;
@@ -73,15 +74,15 @@ StatusOr<TensorAccess::HeldTensor> TensorAccess::Find(const Wanted& wanted) {
   if (wanted.kind == Kind::kGradient) {
     DS_RETURN_IF_ERROR(parts.ReduceGradientsOnce());
     const zero::FlatLayout& layout = group.parameters.layout();
-    const at::Tensor flat = group.gradients->for_optimizer();
+    result.gradient = group.gradients->for_optimizer();
     const zero::FlatRange range =
         result.sharded ? layout.shard(context.groups.shards->rank()) : layout.whole();
     parts.AgreeOnWeight();
     result.scale = parts.gradient_unit();
     for (const zero::Piece& piece : layout.FindPieces(range)) {
       if (piece.parameter != found.index) continue;
-      result.ranges.push_back(
-          {piece.parameter_start, flat.narrow(0, piece.range_start, piece.count)});
+      result.ranges.push_back({piece.parameter_start,
+                               result.gradient.tensor().narrow(0, piece.range_start, piece.count)});
     }
     return result;
   }

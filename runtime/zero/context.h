@@ -1,9 +1,7 @@
 #pragma once
 
-// Context: the rank and job that every part of ZeRO on one rank needs to know; tensors that are
-// booked in its ledger.
+// Context: the rank and job that every part of ZeRO on one rank needs to know.
 
-#include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
 #include "runtime/checkpoint/tensor_shard.h"
@@ -31,29 +29,5 @@ struct Context {
   }
   device::MemoryTier tier() const { return device::TierOf(device.is_cpu()); }
 };
-
-// A flat tensor whose bytes are in the ledger for as long as it lives.
-struct BookedTensor {
-  at::Tensor tensor;
-  device::LedgerEntry entry;
-  at::Tensor on_host;  // the values, while MoveToHost has taken the tensor's bytes
-
-  bool defined() const { return tensor.defined(); }
-};
-
-struct FlatSpec {
-  std::int64_t count = 0;
-  c10::ScalarType dtype = c10::kFloat;
-  device::MemoryUse use = device::MemoryUse::kOther;
-};
-
-// Makes a flat tensor of undefined values.
-BookedTensor MakeBooked(const Context& context, const FlatSpec& spec);
-
-// Takes the bytes to host memory (pinned, where the device is not the CPU) and back; the tensor,
-// its storage object and all views of it stay, and must not be read in between. Both do nothing
-// when the bytes are there already, or the tensor is not defined.
-void MoveToHost(const Context& context, BookedTensor& booked);
-void MoveBack(const Context& context, BookedTensor& booked);
 
 }  // namespace ds::zero

@@ -25,19 +25,20 @@ FlatGradients::FlatGradients(const Context& context, BufferPool& pool, const Fla
   }
 }
 
-const at::Tensor& FlatGradients::EnsureBuffer() {
-  if (block_ ? block_->present() : whole_.defined()) {
-    return block_ ? block_->tensor() : whole_.tensor;
-  }
+Lease FlatGradients::AcquireBuffer() {
+  const bool is_there = block_ ? block_->present() : whole_.defined();
   if (block_) {
     block_->Acquire();
-  } else {
-    whole_ = MakeBooked(context_,
-                        {layout_.padded_numel(), context_.dtypes.gradient, MemoryUse::kGradients});
+  } else if (!is_there) {
+    whole_ =
+        Store(context_, {layout_.padded_numel(), context_.dtypes.gradient, MemoryUse::kGradients});
   }
+  Lease buffer = block_ ? Lease(block_->tensor()) : whole_.Acquire();
+  if (is_there) return buffer;
   received_.assign(received_.size(), false);
-  const at::Tensor& buffer = block_ ? block_->tensor() : whole_.tensor;
-  for (const FlatRange& gap : layout_.gaps()) buffer.narrow(0, gap.start, gap.count).zero_();
+  for (const FlatRange& gap : layout_.gaps()) {
+    buffer.tensor().narrow(0, gap.start, gap.count).zero_();
+  }
   return buffer;
 }
 
@@ -48,8 +49,9 @@ at::Tensor FlatGradients::ViewOwnPart(const at::Tensor& whole) const {
 
 void FlatGradients::Add(int i, const at::Tensor& gradient) {
   const FlatRange& place = layout_.parameter(i);
-  const at::Tensor target =
-      EnsureBuffer().narrow(0, place.start, place.count).view(gradient.sizes());
+  const Lease buffer = AcquireBuffer();
+  const at::Tensor arrived = buffer.tensor().narrow(0, place.start, place.count);
+  const at::Tensor target = arrived.view(gradient.sizes());
   const auto index = static_cast<std::size_t>(i);
   if (received_[index]) {
     target.add_(gradient, arrival_factor_);
@@ -59,8 +61,7 @@ void FlatGradients::Add(int i, const at::Tensor& gradient) {
     received_[index] = true;
     received_in_step_[index] = true;
   }
-  if (!non_finite_ && target.is_cpu())
-    RecordFirstNonFinite(i, EnsureBuffer().narrow(0, place.start, place.count));
+  if (!non_finite_ && target.is_cpu()) RecordFirstNonFinite(i, arrived);
 }
 
 void FlatGradients::RecordFirstNonFinite(int parameter, const at::Tensor& gradient) {
@@ -74,11 +75,11 @@ void FlatGradients::RecordFirstNonFinite(int parameter, const at::Tensor& gradie
 }
 
 void FlatGradients::ZeroMissingParameters() {
-  const at::Tensor& buffer = EnsureBuffer();
+  const Lease buffer = AcquireBuffer();
   for (int i = 0; i < layout_.size(); ++i) {
     if (received_[static_cast<std::size_t>(i)]) continue;
     const FlatRange& place = layout_.parameter(i);
-    buffer.narrow(0, place.start, place.count).zero_();
+    buffer.tensor().narrow(0, place.start, place.count).zero_();
   }
 }
 
@@ -99,20 +100,21 @@ void FlatGradients::ReduceIntoShard(const at::Tensor& whole) {
   const bool first = !own_.defined();
   const comm::ReduceOp op = PrepareReduction(whole);
   if (first) {
-    own_ = MakeBooked(context_,
-                      {layout_.shard_numel(), context_.dtypes.gradient, MemoryUse::kGradients});
+    own_ =
+        Store(context_, {layout_.shard_numel(), context_.dtypes.gradient, MemoryUse::kGradients});
   }
-  if (first && own_.tensor.scalar_type() == whole.scalar_type()) {
-    context_.groups.shards->ReduceScatter(own_.tensor, whole, op, travel_.tag);
-    FinishReduction(own_.tensor);
+  const Lease own = own_.Acquire();
+  if (first && own.tensor().scalar_type() == whole.scalar_type()) {
+    context_.groups.shards->ReduceScatter(own.tensor(), whole, op, travel_.tag);
+    FinishReduction(own.tensor());
     return;
   }
   context_.groups.shards->ReduceScatter(part, whole, op, travel_.tag);
   FinishReduction(part);
   if (first) {
-    own_.tensor.copy_(part);
+    own.tensor().copy_(part);
   } else {
-    own_.tensor.add_(part);
+    own.tensor().add_(part);
   }
 }
 
@@ -138,7 +140,7 @@ void FlatGradients::EndMicroBatch(bool hold) {
   ++micro_step_;
   if (!block_) return;
   if (hold) {
-    EnsureBuffer();  // on every rank, whatever gradients it has had
+    AcquireBuffer();  // on every rank, whatever gradients it has had
   } else {
     ReduceBlock();
   }
@@ -156,25 +158,25 @@ void FlatGradients::Reduce() {
   }
   ZeroMissingParameters();
   if (context_.groups.gradients->size() == 1) return;
-  const bool convert = travel_.dtype != context_.dtypes.gradient;
-  const at::Tensor travelling = convert ? whole_.tensor.to(travel_.dtype) : whole_.tensor;
   if (context_.sharding.optimizer) {
-    ReduceIntoShard(travelling);
+    ReduceIntoShard(whole_.Acquire().tensor().to(travel_.dtype));
     whole_ = {};
     return;
   }
+  const Lease whole = whole_.Acquire();
+  const at::Tensor travelling = whole.tensor().to(travel_.dtype);  // itself, if it is of that dtype
   ReduceEverywhere(travelling);
-  if (convert) whole_.tensor.copy_(travelling);
+  if (!travelling.is_same(whole.tensor())) whole.tensor().copy_(travelling);
 }
 
-at::Tensor FlatGradients::shard() const {
-  if (own_.defined()) return own_.tensor;
+Lease FlatGradients::shard() {
+  if (own_.defined()) return own_.Acquire();
   DS_CHECK_MSG(whole_.defined(), "gradients are read before Reduce");
-  return ViewOwnPart(whole_.tensor);
+  return whole_.Acquire(layout_.shard(context_.groups.shards->rank()));
 }
 
-at::Tensor FlatGradients::for_optimizer() const {
-  return context_.sharding.optimizer ? shard() : whole_.tensor;
+Lease FlatGradients::for_optimizer() {
+  return context_.sharding.optimizer ? shard() : whole_.Acquire();
 }
 
 void FlatGradients::Clear() {

@@ -24,6 +24,7 @@
 #include "runtime/zero/buffer_pool.h"
 #include "runtime/zero/context.h"
 #include "runtime/zero/flat_layout.h"
+#include "runtime/zero/store.h"
 
 namespace ds::zero {
 
@@ -65,9 +66,9 @@ class FlatGradients {
   void KeepOwnGradients();
 
   // This rank's shard of the mean. Requires Reduce.
-  at::Tensor shard() const;
+  Lease shard();
   // The gradient for the optimizer: the shard when its state is sharded, otherwise everything.
-  at::Tensor for_optimizer() const;
+  Lease for_optimizer();
 
   // Looked for on this rank, since Clear, and on the CPU only: on a GPU every look would wait for
   // the device.
@@ -81,8 +82,9 @@ class FlatGradients {
  private:
   void RecordFirstNonFinite(int parameter, const at::Tensor& gradient);
 
-  // Makes the buffer that Add writes to unless it is there, with zeros where no parameter lies.
-  const at::Tensor& EnsureBuffer();
+  // Takes the buffer that Add writes to, made unless it is there, with zeros where no parameter
+  // lies.
+  Lease AcquireBuffer();
   at::Tensor ViewOwnPart(const at::Tensor& whole) const;
   void ZeroMissingParameters();
   void ReduceBlock();
@@ -97,8 +99,8 @@ class FlatGradients {
   const GradientTravel travel_;
   double arrival_factor_ = 1.0;
   std::unique_ptr<PooledTensor> block_;  // when sharded: this micro-batch's gradients
-  BookedTensor whole_;                   // when not: the step's
-  BookedTensor own_;                     // the reduced shard, where whole_ is not it
+  Store whole_;                          // when not: the step's
+  Store own_;                            // the reduced shard, where whole_ is not it
   std::vector<bool> received_;           // since the buffer came
   std::vector<bool> received_in_step_;   // since Clear
   std::int64_t micro_step_ = 0;          // since Clear

@@ -29,12 +29,14 @@ FlatParameters::FlatParameters(const Context& context, BufferPool& pool,
   if (context.sharding.parameters) {
     pooled_ = std::make_unique<PooledTensor>(pool, layout_.padded_numel(), dtype, context.device);
     pooled_->Acquire();
-    own_ = MakeBooked(context, {layout_.shard_numel(), dtype, MemoryUse::kParameters});
-    shard_ = own_.tensor;
+    store_ = Store(context, {layout_.shard_numel(), dtype, MemoryUse::kParameters});
+    kept_ = store_.Acquire();
+    shard_ = kept_.tensor();
   } else {
-    whole_ = MakeBooked(context, {layout_.padded_numel(), dtype, MemoryUse::kParameters});
+    store_ = Store(context, {layout_.padded_numel(), dtype, MemoryUse::kParameters});
+    kept_ = store_.Acquire();
     const FlatRange own = layout_.shard(context.groups.shards->rank());
-    shard_ = whole_.tensor.narrow(0, own.start, own.count);
+    shard_ = kept_.tensor().narrow(0, own.start, own.count);
   }
   for (const FlatRange& gap : layout_.gaps()) full().narrow(0, gap.start, gap.count).zero_();
   for (int i = 0; i < layout_.size(); ++i) Attach(i);
@@ -75,14 +77,11 @@ void FlatParameters::Release() {
 }
 
 void FlatParameters::MoveToHost() {
-  zero::MoveToHost(context_, whole_);
-  zero::MoveToHost(context_, own_);
+  kept_ = Lease();
+  store_.Release();
 }
 
-void FlatParameters::MoveBack() {
-  zero::MoveBack(context_, whole_);
-  zero::MoveBack(context_, own_);
-}
+void FlatParameters::MoveBack() { kept_ = store_.Acquire(); }
 
 void FlatParameters::Publish() {
   if (!pooled_) context_.groups.shards->AllGather(full(), shard_, tag());

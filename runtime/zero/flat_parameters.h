@@ -19,6 +19,7 @@
 #include "runtime/zero/context.h"
 #include "runtime/zero/flat_layout.h"
 #include "runtime/zero/parameter_unit.h"
+#include "runtime/zero/store.h"
 
 namespace ds::zero {
 
@@ -33,7 +34,7 @@ class FlatParameters {
   const NamedParameter& parameter(int i) const {
     return parameters_.at(static_cast<std::size_t>(i));
   }
-  const at::Tensor& full() const { return pooled_ ? pooled_->tensor() : whole_.tensor; }
+  const at::Tensor& full() const { return pooled_ ? pooled_->tensor() : kept_.tensor(); }
   // This rank's part; always there.
   const at::Tensor& shard() const { return shard_; }
 
@@ -61,9 +62,9 @@ class FlatParameters {
   const Context& context_;
   std::vector<NamedParameter> parameters_;
   FlatLayout layout_;
-  BookedTensor whole_;                    // when the parameters are not sharded
-  std::unique_ptr<PooledTensor> pooled_;  // when they are
-  BookedTensor own_;                      // the shard, when they are
+  std::unique_ptr<PooledTensor> pooled_;  // the whole, when the parameters are sharded
+  Store store_;                           // the shard then, otherwise the whole
+  Lease kept_;                            // of the store, but while it is on the host
   at::Tensor shard_;
 };
 

@@ -62,10 +62,10 @@ NonFiniteValue FindFirstInShard(const ShardedModel& model) {
   const int member = model.context().groups.shards->rank();
   ForEachTrainableGroup(model, [&](const Group& group, std::int64_t first) {
     const FlatLayout& layout = group.parameters.layout();
-    const at::Tensor shard = group.gradients->shard();
+    const Lease shard = group.gradients->shard();
     for (const Piece& piece : layout.FindPieces(layout.shard(member))) {
       if (std::isfinite(first_value.micro_step)) return;
-      const at::Tensor values = shard.narrow(0, piece.range_start, piece.count);
+      const at::Tensor values = shard.tensor().narrow(0, piece.range_start, piece.count);
       const auto found = precision::FindFirstNonFinite(values);
       if (!found) continue;
       first_value = {.micro_step = 0.0,

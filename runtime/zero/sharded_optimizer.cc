@@ -49,25 +49,26 @@ class OptimizerShard {
   OptimizerShard(const Context& context, Group& group, const optim::Optimizer& optimizer,
                  std::int64_t first_parameter);
 
-  // Makes the part that the optimizer updates. Requires reduced gradients.
-  optim::Part MakePart() const;
+  // Makes the part that the optimizer updates, which is there as long as `leases` are. Requires
+  // reduced gradients.
+  optim::Part MakePart(std::vector<Lease>* leases);
   // Brings the updated parameters to all ranks. Collective.
   void Publish();
 
   // The weights that are updated and the optimizer's state of this rank, parameter by parameter.
-  void AddShards(std::vector<checkpoint::TensorShard>* shards) const;
+  void AddShards(std::vector<checkpoint::TensorShard>* shards);
   // After those weights have been written from outside: makes the parameters of all ranks
   // follow. Collective.
   void PublishWeights();
 
   // Between steps: goes to host memory until MoveBack.
   void MoveStateToHost();
-  void MoveMastersToHost() { MoveToHost(context_, master_); }
+  void MoveMastersToHost() { master_.Release(); }
   void MoveBack();
 
  private:
   // The weights that the optimizer updates: its own, or the parameters.
-  at::Tensor weights() const { return master_.defined() ? master_.tensor : target_; }
+  Lease AcquireWeights() { return master_.defined() ? master_.Acquire() : Lease(target_); }
 
   const Context& context_;
   Group& group_;
@@ -75,9 +76,9 @@ class OptimizerShard {
   FlatRange range_;    // what this rank updates
   at::Tensor target_;  // that part of the parameters
   optim::FlatUpdate launch_ = nullptr;
-  BookedTensor master_;
+  Store master_;
   std::span<const std::string_view> state_names_;
-  std::vector<BookedTensor> state_;  // as they name it
+  std::vector<Store> state_;  // as they name it
 };
 
 OptimizerShard::OptimizerShard(const Context& context, Group& group,
@@ -90,27 +91,28 @@ OptimizerShard::OptimizerShard(const Context& context, Group& group,
                    : parameters.layout().whole();
   target_ = sharded ? parameters.shard() : parameters.full();
   const auto booked = [&](c10::ScalarType dtype, MemoryUse use) {
-    return MakeBooked(context, {range_.count, dtype, use});
+    return Store(context, {range_.count, dtype, use});
   };
   launch_ = optim::FlatUpdateOf(target_.device());
   if (context.dtypes.has_master_weights()) {
     master_ = booked(context.dtypes.master, MemoryUse::kMasterWeights);
-    master_.tensor.copy_(target_);
+    master_.Acquire().tensor().copy_(target_);
   }
   for (std::size_t i = 0; i < state_names_.size(); ++i) {
     state_.push_back(booked(context.dtypes.state, MemoryUse::kOptimizerState));
-    state_.back().tensor.zero_();
+    state_.back().Acquire().tensor().zero_();
   }
 }
 
-optim::Part OptimizerShard::MakePart() const {
-  optim::Part part{.parameter = weights(),
-                   .gradient = group_.gradients->for_optimizer(),
+optim::Part OptimizerShard::MakePart(std::vector<Lease>* leases) {
+  const auto hold = [&](Lease lease) { return leases->emplace_back(std::move(lease)).tensor(); };
+  optim::Part part{.parameter = hold(AcquireWeights()),
+                   .gradient = hold(group_.gradients->for_optimizer()),
                    .published = master_.defined() ? target_ : at::Tensor(),
                    .launch = launch_,
                    .group = group_.parameters.parameter(0).group,
                    .sharded = context_.sharding.optimizer};
-  for (const BookedTensor& state : state_) part.state.push_back(state.tensor);
+  for (Store& state : state_) part.state.push_back(hold(state.Acquire()));
   const FlatLayout& layout = group_.parameters.layout();
   const auto segments = [&](const FlatRange& range) {
     std::vector<optim::Segment> result;
@@ -136,28 +138,28 @@ void OptimizerShard::Publish() {
 }
 
 void OptimizerShard::PublishWeights() {
-  if (master_.defined()) target_.copy_(master_.tensor);
+  if (master_.defined()) target_.copy_(master_.Acquire().tensor());
   Publish();
 }
 
 void OptimizerShard::MoveStateToHost() {
-  for (BookedTensor& state : state_) MoveToHost(context_, state);
+  for (Store& state : state_) state.Release();
 }
 
 void OptimizerShard::MoveBack() {
-  zero::MoveBack(context_, master_);
-  for (BookedTensor& state : state_) zero::MoveBack(context_, state);
+  master_.Prefetch();
+  for (Store& state : state_) state.Prefetch();
 }
 
-void OptimizerShard::AddShards(std::vector<checkpoint::TensorShard>* shards) const {
+void OptimizerShard::AddShards(std::vector<checkpoint::TensorShard>* shards) {
   checkpoint::Replica replica;
   if (!context_.sharding.optimizer) {
     replica = context_.WholeReplica();
   }
-  AddShardsOf(group_.parameters, {weights(), range_, "", replica}, shards);
+  AddShardsOf(group_.parameters, {AcquireWeights().tensor(), range_, "", replica}, shards);
   for (std::size_t i = 0; i < state_.size(); ++i) {
     const std::string suffix = "/" + std::string(state_names_[i]);
-    AddShardsOf(group_.parameters, {state_[i].tensor, range_, suffix, replica}, shards);
+    AddShardsOf(group_.parameters, {state_[i].Acquire().tensor(), range_, suffix, replica}, shards);
   }
 }
 
@@ -185,7 +187,7 @@ void ShardedOptimizer::ReduceGradients(std::int64_t step) {
 double ShardedOptimizer::SumOfOwnSquares() const {
   double sum = 0.0;
   ForEachTrainableGroup(model_, [&](Group& group, std::int64_t) {
-    sum += optim::SumOfSquares(group.gradients->for_optimizer());
+    sum += optim::SumOfSquares(group.gradients->for_optimizer().tensor());
   });
   return sum;
 }
@@ -198,7 +200,7 @@ double ShardedOptimizer::SumOfSquaresOfShard() const {
   if (own_gradients_) return SumOfOwnSquares() / model_.context().groups.gradients->size();
   double sum = 0.0;
   ForEachTrainableGroup(model_, [&](Group& group, std::int64_t) {
-    sum += optim::SumOfSquares(group.gradients->shard());
+    sum += optim::SumOfSquares(group.gradients->shard().tensor());
   });
   return sum;
 }
@@ -207,7 +209,8 @@ void ShardedOptimizer::Step(const optim::Update& update) {
   optim::RankParts all{.parameter_count = parameter_count_,
                        .groups = model_.context().groups,
                        .ledger = model_.context().ledger};
-  for (const auto& shard : shards_) all.parts.push_back(shard->MakePart());
+  std::vector<Lease> leases;
+  for (const auto& shard : shards_) all.parts.push_back(shard->MakePart(&leases));
   optimizer_->Begin(update, all);
   for (std::size_t i = 0; i < shards_.size(); ++i) {
     optimizer_->Apply(update, all.parts[i]);

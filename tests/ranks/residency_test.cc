@@ -65,7 +65,7 @@ PassResult RunPasses(comm::Communicator& host, int stage, const zero::ResidencyB
     for (const auto& group : unit->groups()) {
       if (!group->trainable()) continue;
       group->gradients->Reduce();
-      result.gradients.push_back(group->gradients->shard().clone());
+      result.gradients.push_back(group->gradients->shard().tensor().clone());
     }
   }
   return result;
