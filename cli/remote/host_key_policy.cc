@@ -115,7 +115,9 @@ HostResult<std::vector<std::string>> ExpandFiles(const std::string& keyword,
 
 HostResult<HostKeyPolicy> MakeHostKeyPolicy(const HostKeyWords& words, const HostKeyNames& names) {
   HostKeyPolicy policy;
-  policy.refuses_unknown_hosts = IsOneOf(OnlyWord(words.strict), {"yes", "true", "ask"});
+  const std::string strict = OnlyWord(words.strict);
+  policy.refuses_unknown_hosts =
+      !strict.empty() && !IsOneOf(strict, {"no", "off", "false", "accept-new"});
   policy.hashes_names = IsOneOf(OnlyWord(words.hash), {"yes", "true"});
   policy.alias = OnlyWord(words.alias);
   const auto users = ExpandFiles(

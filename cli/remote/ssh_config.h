@@ -1,18 +1,23 @@
 #pragma once
 
-// SshConfig: an ssh_config that libssh reads as OpenSSH does.
+// SshConfig: what ssh_config says of one host, for libssh to read as OpenSSH would.
 //
 // libssh looks for the file of a relative Include in the working directory, and goes on without it;
-// OpenSSH looks beside the user's own configuration. And once libssh has read a HostName, it holds
-// the Host lines that follow to that name, where OpenSSH goes on with the name the user gave. So
-// the configuration is split into parts that are read one after the other. What it says about
-// host keys libssh tells in part or not at all: those words are encoded, and read as those of
-// other keywords.
+// OpenSSH looks beside the user's own configuration. Once libssh has read a HostName, it holds the
+// Host lines that follow to that name, where OpenSSH goes on with the name the user gave, and its
+// "Match host" takes that name where OpenSSH takes the HostName. So files are read here, and Host
+// lines and what Match lines say of hosts decided here; libssh gets the lines that are left, in
+// their order. What the configuration says about host keys libssh tells in part or not at all:
+// those words are encoded, and read as those of other keywords.
+//
+// A Match with a criterion that libssh does not know ("final", "tagged", "localnetwork", ...) never
+// matches, but for StrictHostKeyChecking: there it always does.
 //
 // Threads: a plain value; the files it holds live as long as it does.
 
 #include <array>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,37 +29,52 @@ namespace ds::cli {
 
 class SshConfig {
  public:
-  // The configuration at `path`, with all that it includes; `folder` is where relative names are
-  // seen from. A file that is not there is an empty one, as for OpenSSH.
-  static StatusOr<SshConfig> Read(const std::filesystem::path& path,
-                                  const std::filesystem::path& folder);
+  // One that is not there is an empty one, as for OpenSSH.
+  struct File {
+    std::filesystem::path path;
+    std::filesystem::path folder;  // where relative names in it are seen from
+  };
+  // The configuration of `host`, the name the user gave, in these files: the first value counts.
+  static StatusOr<SshConfig> Read(std::span<const File> files, const std::string& host);
 
-  // Each part has every Host and Match line; what stands below them is in one part only. They are
-  // read in this order.
-  enum Part { kOptions, kKeys, kHostNames, kMatchHost, kMatchHostKeys, kPartCount };
-  using Parts = std::array<std::string, kPartCount>;
-  // Below "Match host ..." stands what is read last.
-  static constexpr std::array<Part, 3> kForOptions = {kOptions, kHostNames, kMatchHost};
-  // For the host keys: ProxyCommand is what stands behind StrictHostKeyChecking, UserKnownHostsFile
-  // HostKeyAlias, GlobalKnownHostsFile RevokedHostKeys, Port 1 "HashKnownHosts yes".
-  static constexpr std::array<Part, 3> kForKeys = {kKeys, kHostNames, kMatchHostKeys};
+  // kKeys is for the host keys: ProxyCommand is what stands behind StrictHostKeyChecking,
+  // UserKnownHostsFile HostKeyAlias, GlobalKnownHostsFile RevokedHostKeys, Port 1 "HashKnownHosts
+  // yes".
+  enum Part { kOptions, kKeys, kPartCount };
+  const std::string& text(Part part) const { return texts_[part]; }
+  // The file for libssh to read.
+  std::string path(Part part) const;
 
   // Returns the words behind the first three of these, and behind UserKnownHostsFile and
-  // GlobalKnownHostsFile in kForOptions, as they stand in the configuration.
+  // GlobalKnownHostsFile in kOptions, as they stand in the configuration.
   static std::string Decode(std::string_view word);
 
-  // The files for libssh to read: texts without relative names.
-  const Parts& paths() const { return paths_; }
-
  private:
-  // Makes the files of `text`, which stands below a "Match host" line when `below_match_host`.
-  StatusOr<Parts> Add(const std::string& text, bool below_match_host, int depth);
-  // Appends to `parts` the Include lines for the files that the patterns name.
-  Status Include(std::string_view patterns, bool below_match_host, int depth, Parts* parts);
+  // Says when lines count: always, never, or when libssh finds that `criteria` hold.
+  struct Condition {
+    bool never = false;
+    bool unknown = false;  // there is a criterion that libssh does not know
+    std::string criteria;
+  };
+
+  explicit SshConfig(std::string host) : host_(std::move(host)), host_name_(host_) {}
+
+  Status AddFile(const std::filesystem::path& path, const Condition& within, int depth);
+  Status AddText(const std::string& text, const Condition& within, int depth);
+  Status Include(std::string_view patterns, const Condition& condition, int depth);
+  // What a Host or Match line says, below lines that have the condition `within`.
+  Condition DecideHost(std::string_view patterns, const Condition& within) const;
+  Condition DecideMatch(std::string_view criteria, const Condition& within) const;
+  void AddLine(std::string_view keyword, std::string_view rest, const Condition& condition);
+  void Append(Part part, const std::string& line, const Condition& condition);
 
   std::filesystem::path folder_;
-  Parts paths_;
-  std::vector<UniqueFd> files_;
+  int files_read_ = 0;
+  const std::string host_;
+  std::string host_name_;  // the first that counts, else what the user gave
+  std::array<std::string, kPartCount> texts_;
+  std::array<std::string, kPartCount> criteria_;  // that hold at the end of each text
+  std::array<UniqueFd, kPartCount> fds_;
 };
 
 }  // namespace ds::cli

@@ -38,15 +38,8 @@ std::string OptionOf(ssh_session session, ssh_options_e option) {
   return text;
 }
 
-bool Parse(ssh_session session, const SshConfig& own, const SshConfig& system,
-           std::span<const SshConfig::Part> parts) {
-  for (const SshConfig::Part part : parts) {
-    for (const SshConfig* config : {&own, &system}) {
-      const std::string& path = config->paths()[part];
-      if (::ssh_options_parse_config(session, path.c_str()) != SSH_OK) return false;
-    }
-  }
-  return true;
+bool Parse(ssh_session session, const SshConfig& config, SshConfig::Part part) {
+  return ::ssh_options_parse_config(session, config.path(part).c_str()) == SSH_OK;
 }
 
 std::string Decoded(ssh_session session, ssh_options_e option) {
@@ -55,13 +48,13 @@ std::string Decoded(ssh_session session, ssh_options_e option) {
 
 // What the configuration says about host keys; the names of files are in `options`, which has just
 // read it.
-HostKeyWords ReadKeyWords(const SshConfig& own, const SshConfig& system, const std::string& folder,
+HostKeyWords ReadKeyWords(const SshConfig& config, const std::string& folder,
                           const std::string& host, ssh_session options) {
   const std::unique_ptr<ssh_session_struct, Freer<ssh_free>> reader(::ssh_new());
   DS_CHECK_MSG(reader != nullptr, "out of memory");
   SetText(reader.get(), SSH_OPTIONS_SSH_DIR, folder);
   SetText(reader.get(), SSH_OPTIONS_HOST, host);
-  Parse(reader.get(), own, system, SshConfig::kForKeys);
+  Parse(reader.get(), config, SshConfig::kKeys);
   unsigned hash = 0;
   ::ssh_options_get_port(reader.get(), &hash);
   return {.strict = Decoded(reader.get(), SSH_OPTIONS_PROXYCOMMAND),
@@ -193,18 +186,17 @@ HostFailure SshSession::BadOptions() const {
 
 HostOutcome SshSession::ReadConfiguration(const RemoteTarget& target) {
   const std::string folder = HomeDirectory() + "/.ssh";
-  const StatusOr<SshConfig> own = SshConfig::Read(folder + "/config", folder);
-  const StatusOr<SshConfig> system = SshConfig::Read(kSystemConfig, kSystemFolder);
-  for (const auto& [config, path] : {std::pair(&own, "~/.ssh/config"), {&system, kSystemConfig}}) {
-    if (config->ok()) continue;
+  const SshConfig::File files[] = {{folder + "/config", folder}, {kSystemConfig, kSystemFolder}};
+  const StatusOr<SshConfig> config = SshConfig::Read(files, target.host);
+  if (!config.ok()) {
     return HostFailure{.kind = FailureKind::kStart,
-                       .message = std::string(path) + ": " + config->status().message(),
+                       .message = config.status().message(),
                        .hint = "'ssh " + target.host + "' would say more"};
   }
   if (SetText(session_, SSH_OPTIONS_SSH_DIR, folder) &&
       SetText(session_, SSH_OPTIONS_HOST, target.host) &&
-      Parse(session_, *own, *system, SshConfig::kForOptions)) {
-    key_words_ = ReadKeyWords(*own, *system, folder, target.host, session_);
+      Parse(session_, *config, SshConfig::kOptions)) {
+    key_words_ = ReadKeyWords(*config, folder, target.host, session_);
     return HostOutcome();
   }
   return BadOptions();

@@ -75,8 +75,9 @@ TEST_F(SshHostKeysTest, StrictCheckingRefusesAnUnknownHost) {
         std::string("stricthostkeychecking = \"ask\"\n"),
         "Host other\n  StrictHostKeyChecking no\nHost h0\n  HostName " + hosts().address(0) +
             "\nHost h*\n  StrictHostKeyChecking yes\nHost *\n  StrictHostKeyChecking no\n",
-        "Match host " + hosts().address(0) + "\n  StrictHostKeyChecking yes\nMatch all\nHost h0\n" +
-            "  HostName " + hosts().address(0) + "\n"}) {
+        "Host h0\n  HostName " + hosts().address(0) + "\nMatch host " + hosts().address(0) +
+            "\n  StrictHostKeyChecking yes # no surprises\nHost *\n  StrictHostKeyChecking no\n",
+        std::string("Match originalhost h0\n  StrictHostKeyChecking yes\n")}) {
     std::ofstream(Ssh("config")) << strict;
     ExpectRefused({}, {"  h0    host key  ", "which is unknown, and StrictHostKeyChecking is on",
                        "hostkey="});
