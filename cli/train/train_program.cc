@@ -5,6 +5,7 @@
 #include "proto/job_directory.h"
 #include "runtime/checkpoint/format/catalog.h"
 #include "runtime/checkpoint/format/file_names.h"
+#include "runtime/checkpoint/format/folder_mark.h"
 #include "runtime/checkpoint/format/latest.h"
 #include "runtime/checkpoint/format/verify.h"
 
@@ -77,6 +78,9 @@ StatusOr<RankProgram> TrainProgram::ForGeneration(int generation) const {
   if (!job.resume_from.empty()) {
     const Status taken = checkpoint::TakeOver(job.resume_from, generation);
     if (!taken.ok()) return taken.WithContext("cannot go on from " + job.resume_from);
+  }
+  if (job.save_every > 0) {
+    DS_ASSIGN_OR_RETURN(job.checkpoint_mark, checkpoint::MakeFolderMark(job.checkpoint_dir));
   }
   program.files = {{"train.json", config::ToJson(job)}};
   return program;

@@ -15,7 +15,7 @@ class TrainProgram : public Program {
  public:
   // The first generation starts as `job` says; each later one from the newest good checkpoint, or
   // like the first when there is none yet. ForGeneration makes the checkpoint that ranks go on from
-  // the head of the job's line.
+  // the head of the job's line, and a mark by which they know the folder that dsrun looks into.
   TrainProgram(config::TrainJob job, int first_generation)
       : job_(std::move(job)), first_generation_(first_generation) {}
 

@@ -22,6 +22,7 @@ constexpr auto kFields = std::tuple{
     std::pair{"seed", &TrainJob::seed},
     std::pair{"save_every", &TrainJob::save_every},
     std::pair{"checkpoint_dir", &TrainJob::checkpoint_dir},
+    std::pair{"checkpoint_mark", &TrainJob::checkpoint_mark},
     std::pair{"resume_from", &TrainJob::resume_from},
     std::pair{"device", &TrainJob::device},
     std::pair{"encrypt", &TrainJob::encrypt},

@@ -26,6 +26,7 @@ struct TrainJob {
   std::uint64_t seed = 1234;    // weights without a file, shuffling, dropout
   std::int64_t save_every = 0;  // steps between checkpoints; 0: none
   std::string checkpoint_dir;   // holds step-N folders
+  std::string checkpoint_mark;  // a file that dsrun has made there; empty: nobody looks for it
   std::string resume_from;      // a step-N folder; empty: start at step 0
   std::string device = "auto";  // auto, cpu or cuda
   bool encrypt = false;         // what ranks of several hosts send each other

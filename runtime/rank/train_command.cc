@@ -243,9 +243,10 @@ engine::TrainLoopOptions TrainCommand::LoopOptions() {
 }
 
 Status TrainCommand::Train() {
-  if (job_.save_every > 0 && identity_.local_world_size < identity_.world_size) {
+  if (!job_.checkpoint_mark.empty()) {
     exit_code_of_cause_ = kExitCheckpoint;
-    DS_RETURN_IF_ERROR(checkpoint::CheckSharedFolder(job_.checkpoint_dir, *world_));
+    DS_RETURN_IF_ERROR(
+        checkpoint::CheckSharedFolder(job_.checkpoint_dir, job_.checkpoint_mark, *world_));
     exit_code_of_cause_.reset();
   }
   model_->train(true);

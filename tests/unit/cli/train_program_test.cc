@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/checkpoint/format/folder_mark.h"
 #include "tests/support/program.h"
 #include "tests/unit/checkpoint/sample_checkpoint.h"
 
@@ -45,6 +46,25 @@ TEST(TrainProgramTest, ACheckpointThatCannotBeReadIsNamed) {
   const auto program = TrainProgram(job, 0).ForGeneration(0);
   ASSERT_FALSE(program.ok());
   EXPECT_THAT(program.status().message(), HasSubstr("cannot go on from"));
+}
+
+// Ranks that do not find it save where no restart would look.
+TEST(TrainProgramTest, TheFolderOfCheckpointsIsMarkedForTheRanks) {
+  const ds::testing::TemporaryFolder run;
+  const fs::path root = run.path() / "checkpoints";
+  const TrainProgram program(
+      {.model = "tiny", .data = {"a.txt"}, .save_every = 5, .checkpoint_dir = root}, 0);
+  std::string mark;
+  for (int generation = 0; generation < 2; ++generation) {
+    const auto made = program.ForGeneration(generation);
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    const auto job = config::TrainJobFromJson(made->files[0].second);
+    EXPECT_NE(job->checkpoint_mark, mark);
+    mark = job->checkpoint_mark;
+    EXPECT_TRUE(checkpoint::FindFolderMark(root, mark).ok());
+  }
+  EXPECT_EQ(std::distance(fs::directory_iterator(root), {}), 1) << "the first one is gone";
+  EXPECT_FALSE(checkpoint::FindFolderMark(run.path(), mark).ok());
 }
 
 }  // namespace

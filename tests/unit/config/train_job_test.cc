@@ -23,6 +23,7 @@ TrainJob FullJob() {
           .seed = 18446744073709551615u,
           .save_every = 5,
           .checkpoint_dir = "runs/x/checkpoints",
+          .checkpoint_mark = ".shared-1-2",
           .resume_from = "runs/x/checkpoints/step-5",
           .device = "cpu",
           .encrypt = true,

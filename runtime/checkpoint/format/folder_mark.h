@@ -1,0 +1,23 @@
+#pragma once
+
+// FolderMark: an empty file by which processes of several hosts find out whether a folder is the
+// same one for all of them. dsrun looks for checkpoints where it runs, ranks write them where they
+// run.
+
+#include <filesystem>
+#include <string>
+
+#include "runtime/base/status.h"
+
+namespace ds::checkpoint {
+
+// Creates the folder, and in it a file with a name that no other has; removes those of others,
+// whose jobs have not. Returns the name.
+StatusOr<std::string> MakeFolderMark(const std::filesystem::path& folder);
+
+// kFailedPrecondition when the folder has no such mark.
+Status FindFolderMark(const std::filesystem::path& folder, const std::string& mark);
+
+void RemoveFolderMark(const std::filesystem::path& folder, const std::string& mark);
+
+}  // namespace ds::checkpoint
