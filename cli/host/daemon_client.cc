@@ -224,12 +224,7 @@ void DaemonClient::Renew(const v1::RenewRequest& request, std::chrono::milliseco
   }
   stub_->async()->Renew((*renewal)->call.context(), &(*renewal)->request, &(*renewal)->response,
                         [this, renewal](const grpc::Status& status) {
-                          const Status answer = FromGrpc(status);
-                          if (answer.ok()) {
-                            (*renewal)->done((*renewal)->response);
-                          } else {
-                            (*renewal)->done(answer);
-                          }
+                          (*renewal)->done(FromGrpc(status));
                           renewal->reset();  // it knows the client, which may go after this
                           const std::lock_guard lock(mutex_);
                           --renewals_;

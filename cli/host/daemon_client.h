@@ -51,7 +51,7 @@ struct TlsOptions {
 
 class DaemonClient {
  public:
-  using RenewCallback = std::function<void(const StatusOr<v1::RenewResponse>&)>;
+  using RenewCallback = std::function<void(const Status&)>;
   using EventCallback = std::function<void(const v1::Event&)>;
 
   // `connection` is one end of a socket pair; the daemon has the other, or will have it: calls wait

@@ -21,7 +21,7 @@ namespace v1 = ::dsrun::v1;
 class HostDaemon {
  public:
   using EventCallback = std::function<void(const v1::Event&)>;
-  using RenewCallback = std::function<void(const StatusOr<v1::RenewResponse>&)>;
+  using RenewCallback = std::function<void(const Status&)>;
 
   virtual ~HostDaemon() = default;
   virtual StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest& request) = 0;
@@ -49,7 +49,7 @@ class HostDaemon {
   // Calls `done` once, on any thread, before the timeout is over or this object is gone.
   virtual void Renew(const RenewCall& /*call*/, RenewCallback done) {
     const RenewCallback answer = std::move(done);
-    answer(v1::RenewResponse());
+    answer(OkStatus());
   }
   // The time at which the last event of a Watch came, by the monotonic clock; 0 = none has come.
   virtual std::chrono::nanoseconds LastEvent() const { return {}; }

@@ -97,8 +97,8 @@ void LeaseKeeper::State::RenewDue(std::unique_lock<std::mutex>* lock) {
   lock->unlock();  // a daemon may answer at once
   for (const auto& [number, daemon] : due) {
     daemon->Renew({.timeout = Milliseconds(lease / 2)},
-                  [self = shared_from_this(), host = number](const auto& answer) {
-                    self->OnRenewed(host, answer.status());
+                  [self = shared_from_this(), host = number](const Status& answer) {
+                    self->OnRenewed(host, answer);
                   });
   }
   lock->lock();
@@ -184,7 +184,7 @@ void LeaseKeeper::Release() {
   lock.unlock();
   for (HostDaemon* daemon : daemons) {
     // Whatever the answer is: a daemon that has not heard it ends with its lease.
-    daemon->Renew({.release = true, .timeout = kReleasePatience}, [state = state_](const auto&) {
+    daemon->Renew({.release = true, .timeout = kReleasePatience}, [state = state_](const Status&) {
       const std::lock_guard guard(state->mutex);
       --state->releasing;
       state->changed.notify_all();

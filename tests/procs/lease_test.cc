@@ -89,8 +89,8 @@ TEST(LeaseTest, RenewalsKeepItAliveAndHeartbeatsSayHowItIs) {
     if (!event.has_heartbeat()) return;
     EXPECT_EQ(event.heartbeat().ranks_size(), 2);
     EXPECT_GT(event.heartbeat().ranks(0).rss_bytes(), 0U);
-    const auto renewed = Renew(*client);
-    ASSERT_TRUE(renewed.ok()) << renewed.status().message();
+    const Status renewed = Renew(*client);
+    ASSERT_TRUE(renewed.ok()) << renewed.message();
     if (++heartbeats == 10) {
       EXPECT_TRUE(client->Stop(StopAtOnce()).ok());
     }
@@ -247,8 +247,8 @@ TEST(LeaseTest, AHeldConnectionEndsByItsKeepalive) {
   const auto client = daemon.Connect(relay.target());
   ASSERT_TRUE(client->Launch(RanksOf(1, {"wait"})).ok());
   relay.Hold();
-  const auto renewed = Renew(*client);
-  EXPECT_EQ(renewed.status().code(), StatusCode::kUnavailable) << "long before its own deadline";
+  const Status renewed = Renew(*client);
+  EXPECT_EQ(renewed.code(), StatusCode::kUnavailable) << "long before its own deadline";
   EXPECT_TRUE(daemon.AwaitEnd()) << "its lease is over";
 }
 

@@ -83,13 +83,13 @@ bool NetworkDaemon::AwaitGuardian() const {
   return guardian_.valid() && ::poll(&ended, 1, 60'000) == 1;
 }
 
-StatusOr<v1::RenewResponse> Renew(cli::DaemonClient& client, bool release) {
+Status Renew(cli::DaemonClient& client, bool release) {
   v1::RenewRequest request;
   request.set_job_id(kJob);
   request.set_release(release);
-  std::promise<StatusOr<v1::RenewResponse>> answer;
+  std::promise<Status> answer;
   client.Renew(request, std::chrono::seconds(30),
-               [&](const StatusOr<v1::RenewResponse>& response) { answer.set_value(response); });
+               [&](const Status& status) { answer.set_value(status); });
   return answer.get_future().get();
 }
 

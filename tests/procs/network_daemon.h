@@ -65,7 +65,7 @@ class NetworkDaemon {
 };
 
 // Renews and waits for the answer.
-StatusOr<v1::RenewResponse> Renew(cli::DaemonClient& client, bool release = false);
+Status Renew(cli::DaemonClient& client, bool release = false);
 
 // A launch of `count` ranks that run `test_rank arguments...`.
 v1::LaunchRequest RanksOf(int count, const std::vector<std::string>& arguments,

@@ -43,7 +43,7 @@ class LeaseDaemon : public HostDaemon {
     ++(call.release ? releases_ : renewals_);
     changed_.notify_all();
     if (answer) {
-      done(v1::RenewResponse());
+      done(OkStatus());
     } else {
       done(UnavailableError("connection reset"));
     }
