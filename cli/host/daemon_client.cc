@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 
 namespace ds::cli {
@@ -16,6 +17,10 @@ namespace {
 
 // A stream is renewed when this has passed, so that one which died silently does not live for ever.
 constexpr std::chrono::hours kWatchDeadline{1};
+
+// What is sent again when its answer is lost keeps nobody waiting for long: a Stop that fails with
+// its connection, input and shared values, for which the end of a job does not wait.
+constexpr std::chrono::seconds kRepeatedCallTimeout{5};
 
 // Half of what the daemon sends ahead would do; a quarter keeps it from ever waiting for us.
 constexpr std::size_t kAcknowledgeEveryBytes = 256 * 1024;
@@ -151,11 +156,19 @@ class DaemonClient::PendingLaunch {
   bool answered_ = false;
 };
 
-DaemonClient::DaemonClient(UniqueFd connection)
-    : stub_(v1::Daemon::NewStub(MakeLocalChannel(std::move(connection)))) {}
+DaemonClient::DaemonClient(std::string job_id, UniqueFd connection,
+                           std::chrono::milliseconds launch_timeout)
+    : job_id_(std::move(job_id)),
+      launch_timeout_(launch_timeout),
+      stub_(v1::Daemon::NewStub(MakeLocalChannel(std::move(connection)))) {}
 
-DaemonClient::DaemonClient(const std::string& target, const TlsOptions& tls)
-    : network_target_(target), stub_(v1::Daemon::NewStub(MakeTlsChannel(target, tls))) {}
+DaemonClient::DaemonClient(std::string job_id, const std::string& target, const TlsOptions& tls,
+                           std::unique_ptr<RemoteTunnel> tunnel)
+    : job_id_(std::move(job_id)),
+      network_target_(target),
+      launch_timeout_(kCallTimeout),
+      tunnel_(std::move(tunnel)),
+      stub_(v1::Daemon::NewStub(MakeTlsChannel(target, tls))) {}
 
 DaemonClient::~DaemonClient() {
   Abandon();
@@ -180,31 +193,28 @@ StatusOr<Response> DaemonClient::Answer(Method<Request, Response> method, const 
   return response;
 }
 
-StatusOr<v1::PrepareResponse> DaemonClient::Prepare(v1::PrepareRequest request,
-                                                    std::chrono::milliseconds timeout) {
-  request.set_protocol_version(v1::PROTOCOL_CURRENT);
-  request.set_dsrun_version(DS_VERSION);
-  return Answer(&v1::Daemon::Stub::Prepare, request, timeout);
+StatusOr<v1::PrepareResponse> DaemonClient::Prepare(const v1::PrepareRequest& request) {
+  v1::PrepareRequest versioned = request;
+  versioned.set_protocol_version(v1::PROTOCOL_CURRENT);
+  versioned.set_dsrun_version(DS_VERSION);
+  return Answer(&v1::Daemon::Stub::Prepare, versioned, kCallTimeout);
 }
 
-StatusOr<v1::LaunchResponse> DaemonClient::Launch(const v1::LaunchRequest& request,
-                                                  std::chrono::milliseconds timeout) {
-  return BeginLaunch(request, timeout).get();
+StatusOr<v1::LaunchResponse> DaemonClient::Launch(const v1::LaunchRequest& request) {
+  return BeginLaunch(request).get();
 }
 
 std::future<StatusOr<v1::LaunchResponse>> DaemonClient::BeginLaunch(
-    const v1::LaunchRequest& request, std::chrono::milliseconds timeout) {
-  auto launch = std::make_unique<PendingLaunch>(this, request, timeout);
+    const v1::LaunchRequest& request) {
+  auto launch = std::make_unique<PendingLaunch>(this, request, launch_timeout_);
   return std::async(std::launch::deferred, [launch = std::move(launch)] { return launch->Take(); });
 }
 
-StatusOr<v1::StopResponse> DaemonClient::Stop(const v1::StopRequest& request,
-                                              std::chrono::milliseconds timeout) {
-  return Answer(&v1::Daemon::Stub::Stop, request, timeout);
+StatusOr<v1::StopResponse> DaemonClient::Stop(const v1::StopRequest& request) {
+  return Answer(&v1::Daemon::Stub::Stop, request, kRepeatedCallTimeout);
 }
 
-void DaemonClient::Renew(const v1::RenewRequest& request, std::chrono::milliseconds timeout,
-                         RenewCallback done) {
+void DaemonClient::Renew(const RenewCall& call, RenewCallback done) {
   // Lives until the callback has returned.
   struct Renewal {
     Renewal(DaemonClient* client, std::chrono::milliseconds call_timeout)
@@ -215,8 +225,9 @@ void DaemonClient::Renew(const v1::RenewRequest& request, std::chrono::milliseco
     RenewCallback done;
   };
   auto renewal = std::make_shared<std::optional<Renewal>>();
-  renewal->emplace(this, timeout);
-  (*renewal)->request = request;
+  renewal->emplace(this, call.timeout);
+  (*renewal)->request.set_job_id(job_id_);
+  (*renewal)->request.set_release(call.release);
   (*renewal)->done = std::move(done);
   {
     const std::lock_guard lock(mutex_);
@@ -232,19 +243,20 @@ void DaemonClient::Renew(const v1::RenewRequest& request, std::chrono::milliseco
                         });
 }
 
-StatusOr<v1::SignalResponse> DaemonClient::Signal(const v1::SignalRequest& request,
-                                                  std::chrono::milliseconds timeout) {
-  return Answer(&v1::Daemon::Stub::Signal, request, timeout);
+StatusOr<v1::SignalResponse> DaemonClient::Signal(const v1::SignalRequest& request) {
+  return Answer(&v1::Daemon::Stub::Signal, request, kRepeatedCallTimeout);
 }
 
-StatusOr<v1::InputResponse> DaemonClient::Input(const v1::InputRequest& request,
-                                                std::chrono::milliseconds timeout) {
-  return Answer(&v1::Daemon::Stub::Input, request, timeout);
+StatusOr<v1::InputResponse> DaemonClient::Input(const v1::InputRequest& request) {
+  return Answer(&v1::Daemon::Stub::Input, request, kRepeatedCallTimeout);
 }
 
-StatusOr<v1::ShareResponse> DaemonClient::Share(const v1::ShareRequest& request,
-                                                std::chrono::milliseconds timeout) {
-  return Answer(&v1::Daemon::Stub::Share, request, timeout);
+Status DaemonClient::Watch(int generation, const EventCallback& on_event) {
+  return Watch({.job_id = job_id_, .generation = static_cast<std::uint32_t>(generation)}, on_event);
+}
+
+StatusOr<v1::ShareResponse> DaemonClient::Share(const v1::ShareRequest& request) {
+  return Answer(&v1::Daemon::Stub::Share, request, kRepeatedCallTimeout);
 }
 
 Status DaemonClient::Watch(const WatchOptions& options, const EventCallback& on_event) {
@@ -319,6 +331,7 @@ Status DaemonClient::WatchOnce(const WatchOptions& options, const EventCallback&
   while (stream->Read(&batch)) {
     for (const v1::Event& event : batch.events()) {
       if (watch_cancelled_) break;
+      last_event_ = Clock::System().Now();
       on_event(event);
       position->sequence = event.sequence();
       position->ended = position->ended || event.has_generation_ended();

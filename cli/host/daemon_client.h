@@ -1,13 +1,13 @@
 #pragma once
 
-// DaemonClient: the controller's end of the dsrun.v1 service of one host.
+// DaemonClient: the daemon of a host as the controller sees it, over the dsrun.v1 service.
 //
-// Calls block until they are answered or their timeout has passed (kDeadlineExceeded); an
-// unreachable daemon is kUnavailable. What the daemon refuses keeps its code and message.
+// Calls block until they are answered or their time is over (kDeadlineExceeded); an unreachable
+// daemon is kUnavailable. What the daemon refuses keeps its code and message.
 //
 // A daemon of this host is reached over a socket pair: when that connection breaks the daemon is
 // gone. One of another host is reached over TCP with mutual TLS: connections come and go, the
-// daemon stays.
+// daemon stays. Destroying the client does not end it: a releasing Renew does, or its lease.
 //
 // Threads: safe to use from several threads; one Watch at a time.
 // Lifetimes: the callback of Watch runs on the thread that called Watch, and never after it
@@ -17,21 +17,19 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <functional>
 #include <future>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
 
-#include "cli/host/connection_probe.h"
+#include "cli/host/host_daemon.h"
+#include "cli/remote/remote_connection.h"
 #include "proto/dsrun.grpc.pb.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
 
 namespace ds::cli {
-
-namespace v1 = ::dsrun::v1;
 
 // The longest time that a daemon may take to answer a call that does no waiting of its own.
 inline constexpr std::chrono::seconds kCallTimeout{30};
@@ -49,72 +47,59 @@ struct TlsOptions {
       30'000};  // the daemon's: a dead connection is noticed well within
 };
 
-class DaemonClient {
+class DaemonClient : public HostDaemon {
  public:
-  using RenewCallback = std::function<void(const Status&)>;
-  using EventCallback = std::function<void(const v1::Event&)>;
-
   // `connection` is one end of a socket pair; the daemon has the other, or will have it: calls wait
   // in the socket until it does.
-  explicit DaemonClient(UniqueFd connection);
-  // `target` is "ipv4:10.0.0.2:34567", "ipv6:[fd00::2]:34567" or a tunnel's "unix:/path".
-  DaemonClient(const std::string& target, const TlsOptions& tls);
+  DaemonClient(std::string job_id, UniqueFd connection,
+               std::chrono::milliseconds launch_timeout = kCallTimeout);
+  // `target` is "ipv4:10.0.0.2:34567", "ipv6:[fd00::2]:34567" or "unix:/path" of the `tunnel` that
+  // leads there, if not the network.
+  DaemonClient(std::string job_id, const std::string& target, const TlsOptions& tls,
+               std::unique_ptr<RemoteTunnel> tunnel = nullptr);
   // Abandons and waits for the callbacks of renewals.
-  ~DaemonClient();
-
-  // Calls that are going on, and all later ones, end at once with kCancelled. From any thread.
-  void Abandon();
+  ~DaemonClient() override;
 
   // Versions are added. Those that do not fit are kFailedPrecondition;
   // what is wrong with the host is in the response's findings.
-  StatusOr<v1::PrepareResponse> Prepare(v1::PrepareRequest request,
-                                        std::chrono::milliseconds timeout = kCallTimeout);
+  StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest& request) override;
 
   // kNotFound: no such program; kAlreadyExists: this generation was launched before;
   // kFailedPrecondition: the last one has not ended. After an error no rank of it runs.
-  StatusOr<v1::LaunchResponse> Launch(const v1::LaunchRequest& request,
-                                      std::chrono::milliseconds timeout = kCallTimeout);
-  // The same in two steps: the request is on its way when this returns, and get() waits for the
-  // answer, on any thread. The client outlives the future.
-  std::future<StatusOr<v1::LaunchResponse>> BeginLaunch(
-      const v1::LaunchRequest& request, std::chrono::milliseconds timeout = kCallTimeout);
+  StatusOr<v1::LaunchResponse> Launch(const v1::LaunchRequest& request);
+  // The same in two steps; get() may be called on any thread. The client outlives the future.
+  std::future<StatusOr<v1::LaunchResponse>> BeginLaunch(const v1::LaunchRequest& request) override;
 
   // Returns once every process group is signalled; the end is seen by Watch. May be repeated: a
   // shorter grace counts, a longer one does not.
-  StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request,
-                                  std::chrono::milliseconds timeout = kCallTimeout);
-
-  // Calls `done` once, on a thread of gRPC's, or before this returns.
-  void Renew(const v1::RenewRequest& request, std::chrono::milliseconds timeout,
-             RenewCallback done);
-
+  StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request) override;
   // kInvalidArgument for signals other than SIGUSR1 and SIGUSR2.
-  StatusOr<v1::SignalResponse> Signal(const v1::SignalRequest& request,
-                                      std::chrono::milliseconds timeout = kCallTimeout);
-
+  StatusOr<v1::SignalResponse> Signal(const v1::SignalRequest& request) override;
   // Takes a second at most while rank 0 does not read; then fewer bytes are accepted.
-  StatusOr<v1::InputResponse> Input(const v1::InputRequest& request,
-                                    std::chrono::milliseconds timeout = kCallTimeout);
+  StatusOr<v1::InputResponse> Input(const v1::InputRequest& request) override;
+  StatusOr<v1::ShareResponse> Share(const v1::ShareRequest& request) override;
 
-  // Gives the ranks what those of other hosts have put.
-  StatusOr<v1::ShareResponse> Share(const v1::ShareRequest& request,
-                                    std::chrono::milliseconds timeout = kCallTimeout);
-
-  // Calls `on_event` with every event after `after_sequence`, in order, until GenerationEnded has
-  // been delivered (OK), CancelWatch was called (kCancelled) or the daemon is gone (kUnavailable).
+  // Calls `on_event` with every event of the generation, in order, until GenerationEnded has been
+  // delivered (OK), CancelWatch was called (kCancelled) or the daemon is gone (kUnavailable).
   // An event counts as dealt with when the callback returns; a slow callback makes the ranks wait
   // once 64 MiB of their output are queued, and loses nothing. Over the network a broken connection
   // is made anew, and events go on behind the last one seen, until the daemon's port refuses
   // connections.
+  Status Watch(int generation, const EventCallback& on_event) override;
+  // The same, behind `options.after_sequence`.
   Status Watch(const WatchOptions& options, const EventCallback& on_event);
 
   // Ends the Watch that is going on, from any thread, its callback included: at most the event that
   // is being delivered is the last. The next Watch works again.
   void CancelWatch();
 
-  // Whether the daemon's port takes connections, at most `timeout` long. kListening for a daemon of
-  // this host.
-  ProbeResult Probe(std::chrono::milliseconds timeout) const;
+  void Abandon() override;  // with kCancelled
+  bool leased() const override { return !network_target_.empty(); }
+  // `done` is called on a thread of gRPC's, or before this returns.
+  void Renew(const RenewCall& call, RenewCallback done) override;
+  std::chrono::nanoseconds LastEvent() const override { return last_event_.load(); }
+  // Looks at the daemon's port. kListening for a daemon of this host.
+  ProbeResult Probe(std::chrono::milliseconds timeout) const override;
 
  private:
   class Call;
@@ -136,12 +121,16 @@ class DaemonClient {
   // False when Watch was cancelled meanwhile.
   bool WaitToReconnect(std::chrono::milliseconds pause);
 
+  const std::string job_id_;
   const std::string network_target_;  // "" for a daemon of this host
+  const std::chrono::milliseconds launch_timeout_;
+  const std::unique_ptr<RemoteTunnel> tunnel_;  // before what uses it
   std::unique_ptr<v1::Daemon::Stub> stub_;
   std::mutex mutex_;
   grpc::ClientContext* watch_ = nullptr;  // guarded by mutex_
   bool watching_ = false;                 // guarded by mutex_
   std::atomic<bool> watch_cancelled_ = false;
+  std::atomic<std::chrono::nanoseconds> last_event_{};
   std::condition_variable changed_;       // a Watch was cancelled, a renewal has ended
   std::set<grpc::ClientContext*> calls_;  // guarded by mutex_: that are going on
   int renewals_ = 0;                      // guarded by mutex_: whose callbacks have not returned

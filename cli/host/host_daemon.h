@@ -1,7 +1,7 @@
 #pragma once
 
 // HostDaemon: what the controller needs of the daemon of one host. The real ones are reached over
-// gRPC (local_daemon.h, network_host.h); tests bring their own.
+// gRPC (daemon_client.h); tests bring their own.
 //
 // Threads: Watch is called from one thread while the other calls may come from others.
 
@@ -31,6 +31,7 @@ class HostDaemon {
   virtual StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request) = 0;
   virtual StatusOr<v1::SignalResponse> Signal(const v1::SignalRequest& request) = 0;
   virtual StatusOr<v1::InputResponse> Input(const v1::InputRequest& request) = 0;
+  // Gives the ranks what those of other hosts have put.
   virtual StatusOr<v1::ShareResponse> Share(const v1::ShareRequest& request) = 0;
   // Every event of the generation in order; returns OK after GenerationEnded, else why the stream
   // broke. A daemon of another host goes on being watched over broken connections until Abandon.

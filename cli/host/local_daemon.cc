@@ -45,11 +45,11 @@ StatusOr<fs::path> FindDaemon(const fs::path& named) {
 
 StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Start(LocalDaemonOptions options) {
   DS_ASSIGN_OR_RETURN(options.dsrund, FindDaemon(options.dsrund));
-  std::unique_ptr<LocalDaemon> daemon(new LocalDaemon(std::move(options)));
   DS_ASSIGN_OR_RETURN(SocketPair connection, MakeSocketPair());
+  std::unique_ptr<LocalDaemon> daemon(
+      new LocalDaemon(std::move(options), std::move(connection.ours)));
   DS_ASSIGN_OR_RETURN(const UniqueFd ready, daemon->Spawn(connection.theirs));
   connection.theirs.Reset();
-  daemon->client_ = std::make_unique<DaemonClient>(std::move(connection.ours));
   const Status status = daemon->AwaitReady(ready);
   if (status.ok()) return daemon;
   ::kill(daemon->child_, SIGKILL);  // dsrund has no ranks, and gets SIGTERM when its guardian goes
@@ -102,39 +102,9 @@ Status LocalDaemon::AwaitReady(const UniqueFd& ready) {
   return OkStatus();
 }
 
-StatusOr<v1::PrepareResponse> LocalDaemon::Prepare(const v1::PrepareRequest& request) {
-  return client_->Prepare(request);
-}
-
-std::future<StatusOr<v1::LaunchResponse>> LocalDaemon::BeginLaunch(
-    const v1::LaunchRequest& request) {
-  return client_->BeginLaunch(request);
-}
-
-StatusOr<v1::StopResponse> LocalDaemon::Stop(const v1::StopRequest& request) {
-  return client_->Stop(request);
-}
-
-StatusOr<v1::SignalResponse> LocalDaemon::Signal(const v1::SignalRequest& request) {
-  return client_->Signal(request);
-}
-
-StatusOr<v1::InputResponse> LocalDaemon::Input(const v1::InputRequest& request) {
-  return client_->Input(request);
-}
-
-StatusOr<v1::ShareResponse> LocalDaemon::Share(const v1::ShareRequest& request) {
-  return client_->Share(request);
-}
-
-Status LocalDaemon::Watch(int generation, const EventCallback& on_event) {
-  return client_->Watch(
-      {.job_id = options_.job_id, .generation = static_cast<std::uint32_t>(generation)}, on_event);
-}
-
 Status LocalDaemon::Close() {
   HangUp();
-  client_.reset();  // while the daemon ends
+  Abandon();
   const Status result = child_ < 0 ? OkStatus() : AwaitEnd();
   child_ = -1;
   std::error_code ignored;  // dsrund has removed it; this is for one that was killed

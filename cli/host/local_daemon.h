@@ -1,9 +1,9 @@
 #pragma once
 
-// LocalDaemon: the dsrund of this machine, a child in a session of its own, bound to the life of
-// this object by a pipe. When that closes (Close, the destructor, or the end of this process in any
-// way, SIGKILL included) dsrund stops its ranks and ends. Where dsrund itself is killed its
-// guardian ends what is left.
+// LocalDaemon: the client of this machine's dsrund, which it starts as a child in a session of its
+// own, bound to the life of this object by a pipe. When that closes (Close, the destructor, or the
+// end of this process in any way, SIGKILL included) dsrund stops its ranks and ends. Where dsrund
+// itself is killed its guardian ends what is left.
 //
 // Calls go over a socket pair of which the daemon gets the other end: no path leads to it, so no
 // other process can. The files of the job lie in a private 0700 folder under $XDG_RUNTIME_DIR or
@@ -13,12 +13,11 @@
 
 #include <chrono>
 #include <filesystem>
-#include <future>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "cli/host/daemon_client.h"
-#include "cli/host/host_daemon.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/process/private_folder.h"
@@ -32,7 +31,7 @@ struct LocalDaemonOptions {
   std::chrono::milliseconds start_timeout{10'000};
 };
 
-class LocalDaemon final : public HostDaemon {
+class LocalDaemon final : public DaemonClient {
  public:
   // Returns when the daemon takes calls. kNotFound when there is no dsrund, kUnavailable when it
   // ended instead (it has said why on stderr).
@@ -43,19 +42,11 @@ class LocalDaemon final : public HostDaemon {
   LocalDaemon(const LocalDaemon&) = delete;
   LocalDaemon& operator=(const LocalDaemon&) = delete;
 
-  DaemonClient& client() { return *client_; }  // until Close
   // This is dsrund itself, which ends before its guardian does (daemon/job/guardian.h).
   int pid() const { return daemon_pid_; }
   // Its private folder; gone after Close.
   const std::filesystem::path& folder() const { return folder_.path(); }
 
-  StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest& request) override;
-  std::future<StatusOr<v1::LaunchResponse>> BeginLaunch(const v1::LaunchRequest& request) override;
-  StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request) override;
-  StatusOr<v1::SignalResponse> Signal(const v1::SignalRequest& request) override;
-  StatusOr<v1::InputResponse> Input(const v1::InputRequest& request) override;
-  StatusOr<v1::ShareResponse> Share(const v1::ShareRequest& request) override;
-  Status Watch(int generation, const EventCallback& on_event) override;
   // Does not wait for the daemon's end. Idempotent.
   void HangUp() override { controller_pipe_.Reset(); }
 
@@ -64,7 +55,8 @@ class LocalDaemon final : public HostDaemon {
   Status Close();
 
  private:
-  explicit LocalDaemon(LocalDaemonOptions options) : options_(std::move(options)) {}
+  LocalDaemon(LocalDaemonOptions options, UniqueFd connection)
+      : DaemonClient(options.job_id, std::move(connection)), options_(std::move(options)) {}
   // `connection` is the daemon's end; the line that says that it is ready comes from the result.
   StatusOr<UniqueFd> Spawn(const UniqueFd& connection);
   Status AwaitReady(const UniqueFd& ready);
@@ -75,7 +67,6 @@ class LocalDaemon final : public HostDaemon {
   UniqueFd controller_pipe_;  // closing it tells dsrund that the controller is gone
   int child_ = -1;            // the guardian; -1 once it has ended
   int daemon_pid_ = -1;
-  std::unique_ptr<DaemonClient> client_;
 };
 
 }  // namespace ds::cli

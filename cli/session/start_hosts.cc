@@ -8,8 +8,8 @@
 #include <numeric>
 #include <utility>
 
+#include "cli/host/daemon_client.h"
 #include "cli/host/local_daemon.h"
-#include "cli/host/network_host.h"
 #include "cli/plan/rank_environment.h"
 #include "cli/remote/daemon_binary.h"
 #include "cli/remote/dial.h"
@@ -153,8 +153,8 @@ Status HostStarter::StartRemote(const std::vector<int>& numbers, StartedHosts* r
     const TlsOptions tls{.credentials = hosts->controller,
                          .daemon_name = ::dsrun::v1::DaemonPeerName(plan_->job_id, number),
                          .lease = lease_};
-    result->daemons[number] = std::make_unique<NetworkHost>(plan_->job_id, daemon->target(), tls,
-                                                            std::move(daemon->tunnel));
+    result->daemons[number] = std::make_unique<DaemonClient>(plan_->job_id, daemon->target(), tls,
+                                                             std::move(daemon->tunnel));
     // At once: its lease must last until the slowest host is ready.
     result->leases->Add(number, result->daemons[number].get());
     return HostOutcome();

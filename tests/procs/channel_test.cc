@@ -35,9 +35,7 @@ v1::PrepareRequest Prepare() {
 }
 
 // A call with these means over TLS or without; nothing of it may reach the daemon's job.
-StatusCode CodeOf(cli::DaemonClient& client) {
-  return client.Prepare(Prepare(), seconds(20)).status().code();
-}
+StatusCode CodeOf(cli::DaemonClient& client) { return client.Prepare(Prepare()).status().code(); }
 
 sockaddr_in Address(const char* address, int port) {
   sockaddr_in result{};
@@ -143,14 +141,14 @@ TEST(ChannelTest, WhoShowsNoCertificateIsRefused) {
   cli::TlsOptions tls = daemon.Tls();
   tls.credentials.clear_certificate();
   tls.credentials.clear_private_key();
-  cli::DaemonClient client(daemon.target(), tls);
+  cli::DaemonClient client(kJob, daemon.target(), tls);
   EXPECT_EQ(CodeOf(client), StatusCode::kUnavailable);
 }
 
 TEST(ChannelTest, PlaintextIsRefused) {
   const NetworkDaemon daemon;
   ASSERT_TRUE(daemon.ok());
-  cli::DaemonClient client(ConnectTo("127.0.0.1", daemon.port()));
+  cli::DaemonClient client(kJob, ConnectTo("127.0.0.1", daemon.port()));
   EXPECT_EQ(CodeOf(client), StatusCode::kUnavailable);
 }
 
@@ -163,7 +161,7 @@ TEST(ChannelTest, AnotherJobsControllerIsRefused) {
   const std::string ours = tls.credentials.ca_certificate();
   tls.credentials = other->IssueController().value();
   tls.credentials.set_ca_certificate(ours);  // it trusts the daemon; the daemon must not trust it
-  cli::DaemonClient client(daemon.target(), tls);
+  cli::DaemonClient client(kJob, daemon.target(), tls);
   EXPECT_EQ(CodeOf(client), StatusCode::kUnavailable);
 }
 
@@ -172,7 +170,7 @@ TEST(ChannelTest, ADaemonsCertificateIsNotAControllers) {
   ASSERT_TRUE(daemon.ok());
   cli::TlsOptions tls = daemon.Tls();
   tls.credentials = daemon.authority().IssueDaemon(1).value();
-  cli::DaemonClient client(daemon.target(), tls);
+  cli::DaemonClient client(kJob, daemon.target(), tls);
   EXPECT_EQ(CodeOf(client), StatusCode::kUnavailable);
 }
 
@@ -181,10 +179,10 @@ TEST(ChannelTest, TheControllerTakesOnlyTheDaemonItMeans) {
   ASSERT_TRUE(daemon.ok());
   cli::TlsOptions tls = daemon.Tls();
   tls.daemon_name = v1::DaemonPeerName(kJob, 4);
-  cli::DaemonClient another_host(daemon.target(), tls);
+  cli::DaemonClient another_host(kJob, daemon.target(), tls);
   EXPECT_EQ(CodeOf(another_host), StatusCode::kUnavailable);
   tls.daemon_name = v1::DaemonPeerName("another-job", 3);
-  cli::DaemonClient another_job(daemon.target(), tls);
+  cli::DaemonClient another_job(kJob, daemon.target(), tls);
   EXPECT_EQ(CodeOf(another_job), StatusCode::kUnavailable);
   EXPECT_TRUE(daemon.Connect()->Prepare(Prepare()).ok());
 }
@@ -195,7 +193,7 @@ TEST(ChannelTest, TheControllerTakesNoDaemonOfAnotherAuthority) {
   cli::TlsOptions tls = daemon.Tls();
   tls.credentials.set_ca_certificate(
       cli::JobAuthority::Create(kJob)->IssueController()->ca_certificate());
-  cli::DaemonClient client(daemon.target(), tls);
+  cli::DaemonClient client(kJob, daemon.target(), tls);
   EXPECT_EQ(CodeOf(client), StatusCode::kUnavailable);
 }
 
@@ -208,7 +206,7 @@ TEST(ChannelTest, AControllersCertificateIsGoodBetweenItsDatesOnly) {
   for (const cli::CertificateDates& dates : {kPast, kFuture}) {
     cli::TlsOptions tls = daemon.Tls();
     tls.credentials = daemon.authority().IssueController(dates).value();
-    cli::DaemonClient client(daemon.target(), tls);
+    cli::DaemonClient client(kJob, daemon.target(), tls);
     EXPECT_EQ(CodeOf(client), StatusCode::kUnavailable);
   }
   EXPECT_TRUE(daemon.Connect()->Prepare(Prepare()).ok());
@@ -229,7 +227,7 @@ TEST(ChannelTest, ADaemonsCertificateIsGoodBetweenItsDatesOnly) {
     builder.AddListeningPort("127.0.0.1:0", grpc::SslServerCredentials(options), &port);
     builder.RegisterService(&service);
     const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-    cli::DaemonClient client("ipv4:127.0.0.1:" + std::to_string(port), tls);
+    cli::DaemonClient client(kJob, "ipv4:127.0.0.1:" + std::to_string(port), tls);
     return CodeOf(client);
   };
   EXPECT_EQ(code_with(cli::DatesOfCertificates(0)), StatusCode::kUnimplemented);
@@ -285,9 +283,9 @@ TEST(ChannelTest, TheControllerGetsBackInThroughACrowd) {
     const Crowd crowd(80, daemon.port(), from);
     relay.Cut();
     // Well within its lease.
-    StatusOr<v1::PrepareResponse> prepared = client->Prepare(Prepare(), seconds(20));
+    StatusOr<v1::PrepareResponse> prepared = client->Prepare(Prepare());
     // A call that was under way when the connection broke says so; the next one connects.
-    if (!prepared.ok()) prepared = client->Prepare(Prepare(), seconds(20));
+    if (!prepared.ok()) prepared = client->Prepare(Prepare());
     EXPECT_TRUE(prepared.ok()) << from << ": " << prepared.status().message();
   }
 }

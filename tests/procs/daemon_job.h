@@ -38,7 +38,7 @@ class DaemonJob : public ::testing::Test {
   // Checks that nothing of the job is left.
   void TearDown() override;
 
-  cli::DaemonClient& client() { return daemon_->client(); }
+  cli::DaemonClient& client() { return *daemon_; }
   cli::LocalDaemon& daemon() { return *daemon_; }
 
   // A launch of `count` ranks that run `test_rank arguments...`, grace 0.

@@ -68,7 +68,7 @@ cli::TlsOptions NetworkDaemon::Tls() const {
 }
 
 std::unique_ptr<cli::DaemonClient> NetworkDaemon::Connect(const std::string& target) const {
-  return std::make_unique<cli::DaemonClient>(target.empty() ? this->target() : target, Tls());
+  return std::make_unique<cli::DaemonClient>(kJob, target.empty() ? this->target() : target, Tls());
 }
 
 bool NetworkDaemon::AwaitEnd() const {
@@ -84,11 +84,8 @@ bool NetworkDaemon::AwaitGuardian() const {
 }
 
 Status Renew(cli::DaemonClient& client, bool release) {
-  v1::RenewRequest request;
-  request.set_job_id(kJob);
-  request.set_release(release);
   std::promise<Status> answer;
-  client.Renew(request, std::chrono::seconds(30),
+  client.Renew({.release = release, .timeout = std::chrono::seconds(30)},
                [&](const Status& status) { answer.set_value(status); });
   return answer.get_future().get();
 }

@@ -37,7 +37,7 @@ void NetworkJob::StartJob(const std::vector<NetworkJobHost>& hosts,
     const std::string target = host.way
                                    ? host.way(answer.port)
                                    : "ipv4:" + host.address + ":" + std::to_string(answer.port);
-    daemons_.push_back(std::make_unique<cli::NetworkHost>(kJob, target, tls));
+    daemons_.push_back(std::make_unique<cli::DaemonClient>(kJob, target, tls));
     keeper_->Add(node, daemons_.back().get());
     slots.push_back({.host = host.name, .slots = {0}});
   }

@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "cli/host/network_host.h"
 #include "cli/job/job_controller.h"
 #include "tests/procs/network_daemon.h"
 
@@ -65,7 +64,7 @@ class NetworkJob : public ::testing::Test {
   };
 
   FixedProgram program_;
-  std::vector<std::unique_ptr<cli::NetworkHost>> daemons_;
+  std::vector<std::unique_ptr<cli::DaemonClient>> daemons_;
 };
 
 }  // namespace ds::procs

@@ -29,9 +29,9 @@ Status Control(const char* dsrund, const char* rank_program) {
     spec->add_argv(rank_program);
     spec->add_argv("wait");
   }
-  DS_ASSIGN_OR_RETURN(const v1::LaunchResponse launched, daemon->client().Launch(request));
+  DS_ASSIGN_OR_RETURN(const v1::LaunchResponse launched, daemon->Launch(request));
   int ready = 0;
-  return daemon->client().Watch({job_id, 1, 0}, [&](const v1::Event& event) {
+  return daemon->Watch({job_id, 1, 0}, [&](const v1::Event& event) {
     if (!event.has_rank_output() || ++ready < kRanks) return;
     std::string line;
     for (const auto pid : launched.pids()) line += std::to_string(pid) + " ";

@@ -19,24 +19,23 @@ constexpr std::chrono::hours kLongerThanATest{1};
 class DaemonClientTest : public ::testing::Test {
  protected:
   SocketPair pair_ = std::move(MakeSocketPair()).value();  // nobody reads what comes to `theirs`
-  DaemonClient client_{std::move(pair_.ours)};
+  DaemonClient client_{"test-job", std::move(pair_.ours), kLongerThanATest};
 };
 
 TEST_F(DaemonClientTest, ALaunchNobodyAwaitsIsGivenUp) {
-  { const auto pending = client_.BeginLaunch({}, kLongerThanATest); }
+  { const auto pending = client_.BeginLaunch({}); }
   SUCCEED() << "without waiting for its answer";
 }
 
 TEST_F(DaemonClientTest, AbandonEndsALaunchThatIsUnderWay) {
-  auto pending = client_.BeginLaunch({}, kLongerThanATest);
+  auto pending = client_.BeginLaunch({});
   std::jthread impatient([&] { client_.Abandon(); });
   EXPECT_EQ(pending.get().status().code(), StatusCode::kCancelled);
-  EXPECT_EQ(client_.BeginLaunch({}, kLongerThanATest).get().status().code(),
-            StatusCode::kCancelled);
+  EXPECT_EQ(client_.BeginLaunch({}).get().status().code(), StatusCode::kCancelled);
 }
 
 TEST_F(DaemonClientTest, ALaunchEndsWithItsDaemon) {
-  auto pending = client_.BeginLaunch({}, kLongerThanATest);
+  auto pending = client_.BeginLaunch({});
   pair_.theirs.Reset();
   EXPECT_EQ(pending.get().status().code(), StatusCode::kUnavailable);
 }

@@ -43,7 +43,7 @@ class SupervisorTest : public ::testing::Test {
     supervisor_ = std::move(Supervisor::Create(loop_.get(), std::move(options))).value();
     service_ = std::make_unique<DaemonService>(loop_.get(), supervisor_.get());
     server_ = std::move(RpcServer::Start(service_.get())).value();
-    client_ = std::make_unique<cli::DaemonClient>(Connect());
+    client_ = std::make_unique<cli::DaemonClient>(kJob, Connect());
     thread_ = std::thread([this] { EXPECT_TRUE(loop_->Run().ok()); });
   }
 
