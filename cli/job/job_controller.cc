@@ -184,7 +184,7 @@ bool JobController::ReplaceHost(int node_rank, const RankProgram& program) {
     }
     PutInPlace(spare, node_rank, &job_);
     place.daemon = started->daemon;
-    place.number = static_cast<int>(job_.world.hosts.size()) + *index;
+    place.number = job_.spare_number(*index);
     if (job_.flags.master_addr.empty()) job_.master_addr = started->master_addr;
     JobOutcome ready = TakeAnswer(
         node_rank, started->daemon->Prepare(MakePrepareRequest(job_, program, node_rank)));

@@ -33,7 +33,8 @@ struct JobPlan {
 
   // Hosts are numbered by their place in the world, and spares behind them.
   const JobHost& host(int number) const;
-  int host_count() const { return static_cast<int>(world.hosts.size() + spares.size()); }
+  int spare_number(int spare) const { return static_cast<int>(world.hosts.size()) + spare; }
+  int host_count() const { return spare_number(static_cast<int>(spares.size())); }
 };
 
 // The shell that dsrun was called in, as far as a plan depends on it.
