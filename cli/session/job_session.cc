@@ -11,7 +11,7 @@
 #include "cli/flags/report_error.h"
 #include "cli/job/final_status.h"
 #include "cli/job/job_controller.h"
-#include "cli/session/start_hosts.h"
+#include "cli/session/host_starter.h"
 #include "cli/session/user_signals.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
@@ -71,7 +71,7 @@ Verdict HostsFailed(const std::vector<FailedHost>& failed, int host_count, Conso
 
 bool ReadsInput(const JobPlan& plan) { return !plan.trains && HasInput(STDIN_FILENO); }
 
-class JobSession : private SpareStarter {
+class JobSession {
  public:
   JobSession(const JobPlan& plan, const Program& program, RunDirectory* run_directory,
              UserSignals* signals, Console* console)
@@ -92,9 +92,6 @@ class JobSession : private SpareStarter {
   // Whether there are daemons everywhere, and nobody wants them gone.
   JobOutcome CheckHosts();
   JobOutcome RunOnHosts();
-  StatusOr<StartedSpare> StartSpare(int spare, int node_rank) override {
-    return starter_.StartSpare(spare, node_rank, &hosts_);
-  }
 
   const JobPlan& plan_;
   const Program& program_;
@@ -102,7 +99,6 @@ class JobSession : private SpareStarter {
   UserSignals* const signals_;
   Console* const console_;
   HostStarter starter_;
-  StartedHosts hosts_;
   int stop_signal_ = 0;  // that came while the hosts were being started
 };
 
@@ -112,19 +108,16 @@ Status JobSession::StartHosts() {
     if (stop_signal_ == 0) stop_signal_ = signal;
     starter_.Interrupt();
   });
-  StatusOr<StartedHosts> started =
-      starter_.Run([this](const std::string& text) { console_->Notice(text); });
+  const Status started =
+      starter_.StartHosts([this](const std::string& text) { console_->Notice(text); });
   signals_->SetTarget(nullptr);
-  if (stop_signal_ != 0) return OkStatus();
-  if (!started.ok()) return started.status();
-  hosts_ = std::move(started).value();
-  return OkStatus();
+  return stop_signal_ != 0 ? OkStatus() : started;
 }
 
 JobOutcome JobSession::CheckHosts() {
   if (stop_signal_ != 0) return UserStopVerdict(stop_signal_, plan_.first_generation);
-  if (hosts_.failed.empty()) return JobOutcome();
-  return HostsFailed(hosts_.failed, static_cast<int>(plan_.world.hosts.size()), console_);
+  if (starter_.failed().empty()) return JobOutcome();
+  return HostsFailed(starter_.failed(), static_cast<int>(plan_.world.hosts.size()), console_);
 }
 
 JobOutcome JobSession::Run() {
@@ -133,29 +126,22 @@ JobOutcome JobSession::Run() {
 }
 
 JobOutcome JobSession::RunOnHosts() {
-  std::vector<HostDaemon*> daemons;
-  for (const auto& host : hosts_.daemons) {
-    if (host != nullptr) daemons.push_back(host.get());  // a spare has none yet
-  }
   JobPlan plan = plan_;
-  if (plan.flags.master_addr.empty()) plan.master_addr = hosts_.master_addr;
+  if (plan.flags.master_addr.empty()) plan.master_addr = starter_.FindMasterAddress();
   JobReport report(plan.trains && plan.flags.device == Device::kAuto, run_directory_, console_);
   InputForwarder input(STDIN_FILENO);
   const bool reads_input = ReadsInput(plan);
-  JobController controller(std::move(plan), &program_, daemons, &report,
-                           {.input = reads_input ? &input : nullptr, .spares = this});
+  JobController controller(std::move(plan), &program_, starter_.daemons(), &report,
+                           {.input = reads_input ? &input : nullptr, .spares = &starter_});
   signals_->SetTarget([&](int signal) {
     controller.OnSignal(signal);
     if (!IsForwarded(signal)) starter_.Interrupt();  // a spare that is being started
   });
-  hosts_.leases->Listen([&](const HostChange& change) { controller.OnHostChange(change); });
+  starter_.leases()->Listen([&](const HostChange& change) { controller.OnHostChange(change); });
 
   const JobOutcome outcome = controller.Run();
-  hosts_.leases->Release();
   signals_->SetTarget(nullptr);
-  for (const auto& host : hosts_.daemons) {
-    if (host != nullptr) host->HangUp();
-  }
+  starter_.ReleaseHosts();
   return outcome;
 }
 

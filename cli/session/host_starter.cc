@@ -1,4 +1,4 @@
-#include "cli/session/start_hosts.h"
+#include "cli/session/host_starter.h"
 
 #include <sys/prctl.h>
 
@@ -55,7 +55,9 @@ HostStarter::HostStarter(const JobPlan* plan, std::filesystem::path known_hosts)
       timeout_(FromSeconds(plan->flags.ssh_timeout)),
       lease_(FromSeconds(plan->flags.lease_seconds)),
       places_(plan->world.hosts.size()),
-      addresses_(plan->host_count()) {
+      addresses_(plan->host_count()),
+      daemons_(plan->host_count()),
+      leases_(lease_) {
   std::iota(places_.begin(), places_.end(), 0);
   bool any_remote = false;
   for (int number = 0; number < plan->host_count(); ++number) {
@@ -70,43 +72,56 @@ void HostStarter::Interrupt() {
   if (interrupter_ != nullptr) interrupter_->Interrupt();
 }
 
-StatusOr<StartedHosts> HostStarter::Run(NoticeCallback notice) {
+Status HostStarter::StartHosts(NoticeCallback notice) {
   notice_ = std::move(notice);
-  StartedHosts started;
-  started.daemons.resize(plan_->host_count());
-  started.leases = std::make_unique<LeaseKeeper>(lease_);
   std::vector<int> remote;
   for (const int number : places_) {
     if (plan_->host(number).remote) {
       remote.push_back(number);
     } else {
-      DS_ASSIGN_OR_RETURN(started.daemons[number], LocalDaemon::Start({.job_id = plan_->job_id}));
+      DS_RETURN_IF_ERROR(StartLocal(number));
     }
   }
-  if (!remote.empty()) DS_RETURN_IF_ERROR(StartRemote(remote, &started));
-  if (started.failed.empty()) {
-    started.master_addr = MasterAddress();
-  } else {
-    started.leases->Release();
-    started.daemons.clear();
+  if (!remote.empty()) DS_RETURN_IF_ERROR(StartRemote(remote));
+  if (!failed_.empty()) {
+    leases_.Release();
+    daemons_.clear();
   }
-  return started;
+  return OkStatus();
 }
 
-StatusOr<StartedSpare> HostStarter::StartSpare(int spare, int node_rank, StartedHosts* started) {
-  const int number = static_cast<int>(places_.size()) + spare;
+std::vector<HostDaemon*> HostStarter::daemons() const {
+  std::vector<HostDaemon*> daemons;
+  for (const int number : places_) daemons.push_back(daemons_[number].get());
+  return daemons;
+}
+
+StatusOr<StartedSpare> HostStarter::StartSpare(int spare, int node_rank) {
+  const int number = plan_->spare_number(spare);
   if (!plan_->host(number).remote) {
-    DS_ASSIGN_OR_RETURN(started->daemons[number], LocalDaemon::Start({.job_id = plan_->job_id}));
+    DS_RETURN_IF_ERROR(StartLocal(number));
   } else {
-    started->failed.clear();
-    DS_RETURN_IF_ERROR(StartRemote({number}, started));
-    if (!started->failed.empty()) {
-      const HostFailure& failure = started->failed.front().failure;
+    failed_.clear();
+    DS_RETURN_IF_ERROR(StartRemote({number}));
+    if (!failed_.empty()) {
+      const HostFailure& failure = failed_.front().failure;
       return UnavailableError(failure.message + (failure.hint.empty() ? "" : "; " + failure.hint));
     }
   }
   places_[node_rank] = number;
-  return StartedSpare{.daemon = started->daemons[number].get(), .master_addr = MasterAddress()};
+  return StartedSpare{.daemon = daemons_[number].get(), .master_addr = FindMasterAddress()};
+}
+
+void HostStarter::ReleaseHosts() {
+  leases_.Release();
+  for (const auto& daemon : daemons_) {
+    if (daemon != nullptr) daemon->HangUp();
+  }
+}
+
+Status HostStarter::StartLocal(int number) {
+  DS_ASSIGN_OR_RETURN(daemons_[number], LocalDaemon::Start({.job_id = plan_->job_id}));
+  return OkStatus();
 }
 
 StatusOr<std::unique_ptr<HostStarter::RemoteHosts>> HostStarter::DescribeHosts(
@@ -133,7 +148,7 @@ StatusOr<std::unique_ptr<HostStarter::RemoteHosts>> HostStarter::DescribeHosts(
   return hosts;
 }
 
-Status HostStarter::StartRemote(const std::vector<int>& numbers, StartedHosts* result) {
+Status HostStarter::StartRemote(const std::vector<int>& numbers) {
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<RemoteHosts> hosts, DescribeHosts(numbers));
   HostKeys host_keys(known_hosts_);
   const RemoteJob job{.job_id = plan_->job_id,
@@ -153,10 +168,10 @@ Status HostStarter::StartRemote(const std::vector<int>& numbers, StartedHosts* r
     const TlsOptions tls{.credentials = hosts->controller,
                          .daemon_name = ::dsrun::v1::DaemonPeerName(plan_->job_id, number),
                          .lease = lease_};
-    result->daemons[number] = std::make_unique<DaemonClient>(plan_->job_id, daemon->target(), tls,
-                                                             std::move(daemon->tunnel));
+    daemons_[number] = std::make_unique<DaemonClient>(plan_->job_id, daemon->target(), tls,
+                                                      std::move(daemon->tunnel));
     // At once: its lease must last until the slowest host is ready.
-    result->leases->Add(number, result->daemons[number].get());
+    leases_.Add(number, daemons_[number].get());
     return HostOutcome();
   };
   const std::vector<HostOutcome> outcomes = FanOut::Run(
@@ -164,7 +179,7 @@ Status HostStarter::StartRemote(const std::vector<int>& numbers, StartedHosts* r
       [&](const FanOutProgress& progress) { notice_(ProgressText(progress, hosts->targets)); });
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     if (!outcomes[i].ok()) {
-      result->failed.push_back({hosts->targets[i].name, outcomes[i].failure()});
+      failed_.push_back({hosts->targets[i].name, outcomes[i].failure()});
     } else if (!hosts->notices[i].empty()) {
       notice_("host " + hosts->targets[i].name + ": " + hosts->notices[i]);
     }
@@ -174,7 +189,7 @@ Status HostStarter::StartRemote(const std::vector<int>& numbers, StartedHosts* r
 
 // Another host's is the address that was dialled; this machine's own is what is seen from the first
 // of the others.
-std::string HostStarter::MasterAddress() const {
+std::string HostStarter::FindMasterAddress() const {
   std::string usual = DefaultMasterAddress(plan_->world);
   const int first = places_[0];
   if (places_.size() == 1) return usual;

@@ -1,11 +1,11 @@
 #pragma once
 
 // HostStarter: a daemon on every host of a plan: a child on this machine, over SSH everywhere else,
-// all at the same time.
+// all at the same time. The daemons and their leases are its own.
 //
 // Daemons, certificates and leases go by the hosts' numbers (JobPlan::host).
 //
-// Threads: Run on one; Interrupt from any. Nothing is started, and no thread either, for SSH's sake
+// Threads: all on one; Interrupt from any. Nothing is started, and no thread either, for SSH's sake
 // when all hosts are this machine.
 
 #include <chrono>
@@ -27,39 +27,40 @@
 
 namespace ds::cli {
 
-struct StartedHosts {
-  std::vector<std::unique_ptr<HostDaemon>> daemons;  // by number of the host; empty after failures
-  std::unique_ptr<LeaseKeeper> leases;               // of the daemons; goes before them
-  std::vector<FailedHost> failed;
-  std::string master_addr;  // where rank 0's host is reached by the others
-};
-
-class HostStarter {
+class HostStarter : public SpareStarter {
   struct RemoteHosts;
 
  public:
   // `plan` outlives it. `known_hosts` is where the job keeps the keys of hosts that nobody knew.
   HostStarter(const JobPlan* plan, std::filesystem::path known_hosts);
-  ~HostStarter();
+  ~HostStarter() override;
 
   using NoticeCallback = std::function<void(const std::string&)>;
 
-  // Returns when all take calls, or it is known which do not. What `notice` gets is for the user;
-  // it is called on this thread, and on StartSpare's. An error Status: this machine is at fault, or
-  // what was asked.
-  StatusOr<StartedHosts> Run(NoticeCallback notice);
-  // Afterwards: one on a spare of the plan, in the place of host `node_rank`.
-  StatusOr<StartedSpare> StartSpare(int spare, int node_rank, StartedHosts* started);
-  // The user gives up: Run returns as soon as it can. Its failures are not worth showing.
+  // Returns when all take calls, or it is known which do not: failed(). Then none is left. What
+  // `notice` gets is for the user; it is called on this thread, and on StartSpare's. An error
+  // Status: this machine is at fault, or what was asked.
+  Status StartHosts(NoticeCallback notice);
+  // The user gives up: what is starting hosts returns as soon as it can. Its failures are not worth
+  // showing.
   void Interrupt();
 
- private:
-  // Over SSH; what fails goes to `started->failed`.
-  Status StartRemote(const std::vector<int>& numbers, StartedHosts* started);
-  StatusOr<std::unique_ptr<RemoteHosts>> DescribeHosts(const std::vector<int>& numbers);
+  const std::vector<FailedHost>& failed() const { return failed_; }
+  // By node rank.
+  std::vector<HostDaemon*> daemons() const;
+  LeaseKeeper* leases() { return &leases_; }
   // The address at which the other hosts reach rank 0.
-  std::string MasterAddress() const;
+  std::string FindMasterAddress() const;
 
+  StatusOr<StartedSpare> StartSpare(int spare, int node_rank) override;
+  // The job has ended: no daemon is needed any more.
+  void ReleaseHosts();
+
+ private:
+  Status StartLocal(int number);
+  // Over SSH; what fails goes to failed_.
+  Status StartRemote(const std::vector<int>& numbers);
+  StatusOr<std::unique_ptr<RemoteHosts>> DescribeHosts(const std::vector<int>& numbers);
   const JobPlan* const plan_;
   const std::filesystem::path known_hosts_;
   const std::chrono::milliseconds timeout_;
@@ -69,6 +70,9 @@ class HostStarter {
   std::unique_ptr<Interrupter> interrupter_;
   std::vector<int> places_;             // by node rank: the number of the host there
   std::vector<std::string> addresses_;  // by number: where it was dialled; "" = this machine
+  std::vector<FailedHost> failed_;
+  std::vector<std::unique_ptr<HostDaemon>> daemons_;  // by number; none for a spare that waits
+  LeaseKeeper leases_;                                // of the daemons; goes before them
 };
 
 }  // namespace ds::cli
