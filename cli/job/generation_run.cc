@@ -36,9 +36,9 @@ std::optional<int> NodeRankOf(const PreparedHosts& hosts, int number) {
 bool IsForwarded(int signal) { return signal == SIGUSR1 || signal == SIGUSR2; }
 
 Verdict UserStopVerdict(int signal, int generation) {
-  FailureObserver failures(generation);
-  failures.OnUserStop(signal);
-  return failures.Conclude().failure();
+  FailureJudge judge(generation);
+  judge.OnUserStop(signal);
+  return judge.Conclude().failure();
 }
 
 GenerationRun::GenerationRun(int generation, const JobPlan& job, const PreparedHosts& prepared,
@@ -49,11 +49,11 @@ GenerationRun::GenerationRun(int generation, const JobPlan& job, const PreparedH
       observer_(channels.observer),
       inputs_(channels.inputs),
       standard_input_(channels.standard_input),
-      failures_(generation) {}
+      judge_(generation) {}
 
 JobOutcome GenerationRun::Run(const RankProgram& program) {
   const std::vector<std::jthread> hosts = LaunchHosts(program);
-  if (failures_.failed()) {
+  if (judge_.failed()) {
     StopHosts(0);
   } else if (const Status forwarding = ForwardInput(); !forwarding.ok()) {
     observer_->OnNotice("rank 0 gets no standard input: " + forwarding.message());
@@ -66,7 +66,7 @@ JobOutcome GenerationRun::Run(const RankProgram& program) {
   HandleInputs();
   exchange_.reset();
   if (standard_input_ != nullptr) standard_input_->Stop();
-  if (observer_failed_.has_value() && !failures_.failed()) {
+  if (observer_failed_.has_value() && !judge_.failed()) {
     return Verdict{.cause = Cause::kInternal,
                    .exit_code = kExitFailure,
                    .generation = generation_,
@@ -74,7 +74,7 @@ JobOutcome GenerationRun::Run(const RankProgram& program) {
                    .proof = "the run directory could not be written",
                    .hint = "free some space there, or choose another --run_dir"};
   }
-  return failures_.Conclude();
+  return judge_.Conclude();
 }
 
 GenerationRun::LaunchAnswer GenerationRun::BeginLaunch(int node_rank, const RankProgram& program) {
@@ -114,7 +114,7 @@ std::vector<std::jthread> GenerationRun::LaunchHosts(const RankProgram& program)
     if (answer.ok()) {
       launched_.push_back(node_rank);
     } else {
-      failures_.OnLaunchFailed(host_name(node_rank), answer);
+      judge_.OnLaunchFailed(host_name(node_rank), answer);
       if (NobodyAnswered(answer)) lost_.insert(node_rank);
     }
   }
@@ -171,7 +171,7 @@ void GenerationRun::Handle(const JobInput& input) {
   } else {
     HandleStreamEnd(input);
   }
-  if (failures_.failed() && !stopping_) StopHosts(job_.flags.grace_seconds);
+  if (judge_.failed() && !stopping_) StopHosts(job_.flags.grace_seconds);
 }
 
 void GenerationRun::ForwardSignal(int signal) {
@@ -191,7 +191,7 @@ void GenerationRun::ForwardSignal(int signal) {
 
 void GenerationRun::HandleSignal(int signal) {
   if (IsForwarded(signal)) return ForwardSignal(signal);
-  failures_.OnUserStop(signal);
+  judge_.OnUserStop(signal);
   const bool again = stopping_;
   observer_->OnNotice(again ? "killing every rank"
                             : "stopping every rank; once more kills them at once");
@@ -214,7 +214,7 @@ void GenerationRun::HandleHostChange(const HostChange& change) {
       observer_->OnNotice("host " + host + " is not heard from; " + change.evidence);
       break;
     case HostGrade::kLost:
-      failures_.OnHostLost(host, change);
+      judge_.OnHostLost(host, change);
       lost_.insert(*node_rank);
       Forget(*node_rank);
       prepared_[*node_rank].daemon->Abandon();
@@ -227,7 +227,7 @@ void GenerationRun::HandleStreamEnd(const JobInput& input) {
   Forget(input.node_rank);
   if (!input.stream_status.ok()) {
     lost_.insert(input.node_rank);
-    failures_.OnDaemonLost(host_name(input.node_rank), input.stream_status.message());
+    judge_.OnDaemonLost(host_name(input.node_rank), input.stream_status.message());
   }
 }
 
@@ -242,7 +242,7 @@ void GenerationRun::HandleEvent(const JobInput& input) {
     if (exchange_.has_value()) exchange_->Add(input.event->rank_report().put());
     return;
   }
-  failures_.OnEvent(host_name(input.node_rank), *input.event);
+  judge_.OnEvent(host_name(input.node_rank), *input.event);
   if (EndsItsDaemon(*input.event)) lost_.insert(input.node_rank);
   if (observer_failed_.has_value()) return;
   const Status status = observer_->OnEvent({host_name(input.node_rank), generation_, *input.event});

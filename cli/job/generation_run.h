@@ -26,7 +26,7 @@
 #include "cli/job/job_plan.h"
 #include "cli/job/program.h"
 #include "cli/job/value_exchange.h"
-#include "cli/job/verdict/failure_observer.h"
+#include "cli/job/verdict/failure_judge.h"
 #include "cli/job/verdict/verdict.h"
 
 namespace ds::cli {
@@ -79,7 +79,7 @@ class GenerationRun {
  private:
   using LaunchAnswer = std::future<StatusOr<v1::LaunchResponse>>;
   // A thread for every host awaits the launch of its ranks and then moves its events into inputs_.
-  // Returns once all have answered; failures of it are failures_'s to know.
+  // Returns once all have answered; failures of it are judge_'s to know.
   std::vector<std::jthread> LaunchHosts(const RankProgram& program);
   LaunchAnswer BeginLaunch(int node_rank, const RankProgram& program);
   void WatchHost(int node_rank);
@@ -109,7 +109,7 @@ class GenerationRun {
   JobInputs* const inputs_;
   InputForwarder* const standard_input_;
 
-  FailureObserver failures_;
+  FailureJudge judge_;
   std::vector<int> launched_;  // node ranks
   std::mutex gone_mutex_;
   std::condition_variable gone_changed_;

@@ -224,10 +224,10 @@ JobOutcome JobController::TakeEarlyEnd(int generation) {
     if (!input->host_change.has_value() || input->host_change->grade != HostGrade::kLost) continue;
     const std::optional<int> node_rank = NodeRankOf(prepared_, input->host_change->host);
     if (!node_rank.has_value()) continue;
-    FailureObserver failures(generation);
+    FailureJudge judge(generation);
     lost_.insert(*node_rank);
-    failures.OnHostLost(job_.world.hosts[*node_rank].host, *input->host_change);
-    return failures.Conclude();
+    judge.OnHostLost(job_.world.hosts[*node_rank].host, *input->host_change);
+    return judge.Conclude();
   }
   return JobOutcome();
 }

@@ -11,7 +11,7 @@
 #include "cli/console/line_collapser.h"
 #include "cli/console/progress.h"
 #include "cli/job/event_json.h"
-#include "cli/job/verdict/failure_observer.h"
+#include "cli/job/verdict/failure_judge.h"
 #include "cli/job/wire_requests.h"
 #include "cli/remote/remote_daemon.h"
 #include "runtime/base/check.h"
@@ -24,11 +24,11 @@ void TryEvents(const std::string& bytes) {
   v1::EventBatch batch;
   if (!batch.ParseFromString(bytes)) return;
   const std::string host = "h";
-  ds::cli::FailureObserver failures(0);
+  ds::cli::FailureJudge judge(0);
   ds::cli::Progress progress(10);
   ds::cli::LineCollapser collapser;
   for (const v1::Event& event : batch.events()) {
-    failures.OnEvent(host, event);
+    judge.OnEvent(host, event);
     progress.OnEvent(event);
     if (const auto json = ds::cli::ToJson({host, 0, event}); json.has_value()) {
       static_cast<void>(json->dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
@@ -42,7 +42,7 @@ void TryEvents(const std::string& bytes) {
   }
   static_cast<void>(collapser.TakeAll());
   static_cast<void>(progress.Line());
-  static_cast<void>(failures.Conclude());
+  static_cast<void>(judge.Conclude());
 }
 
 void TryCores(const std::string& bytes) {

@@ -5,7 +5,7 @@
 
 #include <csignal>
 
-#include "cli/job/verdict/failure_observer.h"
+#include "cli/job/verdict/failure_judge.h"
 #include "tests/unit/cli/events.h"
 
 namespace ds::cli {
@@ -39,12 +39,12 @@ TEST(PythonErrorTest, OtherFiles) {
 }
 
 TEST(PythonErrorTest, ItIsTheCauseOfTheVerdict) {
-  FailureObserver failures(0);
+  FailureJudge judge(0);
   v1::Event event = Exited(2, 1, 0);
   event.mutable_rank_exited()->set_last_stderr("noise\n");
   event.mutable_rank_exited()->set_error_file(kFile);
-  failures.OnEvent("h", event);
-  const Verdict verdict = failures.Conclude().failure();
+  judge.OnEvent("h", event);
+  const Verdict verdict = judge.Conclude().failure();
   EXPECT_EQ(verdict.cause, Cause::kException);
   EXPECT_EQ(verdict.message, "rank 2 on h raised ValueError: no such column");
   EXPECT_EQ(verdict.exit_code, 1);
@@ -53,11 +53,11 @@ TEST(PythonErrorTest, ItIsTheCauseOfTheVerdict) {
 
 // A program may go on behind an exception that it has handled.
 TEST(PythonErrorTest, ASignalThatEndsTheRankIsTheCause) {
-  FailureObserver failures(0);
+  FailureJudge judge(0);
   v1::Event event = Exited(2, 0, SIGKILL);
   event.mutable_rank_exited()->set_error_file(kFile);
-  failures.OnEvent("h", event);
-  EXPECT_EQ(failures.Conclude().failure().cause, Cause::kSignal);
+  judge.OnEvent("h", event);
+  EXPECT_EQ(judge.Conclude().failure().cause, Cause::kSignal);
 }
 
 }  // namespace

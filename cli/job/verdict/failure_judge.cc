@@ -1,4 +1,4 @@
-#include "cli/job/verdict/failure_observer.h"
+#include "cli/job/verdict/failure_judge.h"
 
 #include <array>
 #include <chrono>
@@ -66,7 +66,7 @@ bool EndedBadly(const v1::RankExited& exit) { return exit.exit_code() != 0 || ex
 
 }  // namespace
 
-void FailureObserver::OnEvent(const std::string& host, const v1::Event& event) {
+void FailureJudge::OnEvent(const std::string& host, const v1::Event& event) {
   switch (event.what_case()) {
     case v1::Event::kRankReport:
       OnReport(event.rank_report());
@@ -82,7 +82,7 @@ void FailureObserver::OnEvent(const std::string& host, const v1::Event& event) {
   }
 }
 
-void FailureObserver::OnReport(const v1::RankReport& report) {
+void FailureJudge::OnReport(const v1::RankReport& report) {
   const int rank = static_cast<int>(report.rank());
   if (report.has_beacon() && report.beacon().has_step()) {
     last_step_[rank] = static_cast<std::int64_t>(report.beacon().step());
@@ -93,7 +93,7 @@ void FailureObserver::OnReport(const v1::RankReport& report) {
   }
 }
 
-void FailureObserver::OnExit(const std::string& host, const v1::RankExited& exit) {
+void FailureJudge::OnExit(const std::string& host, const v1::RankExited& exit) {
   if (!EndedBadly(exit)) return;
   if (exit.stopping()) {
     if (!stopped_badly_.has_value()) stopped_badly_ = Culprit{host, exit};
@@ -102,13 +102,13 @@ void FailureObserver::OnExit(const std::string& host, const v1::RankExited& exit
   }
 }
 
-bool FailureObserver::IsConsequence(const Culprit& culprit) const {
+bool FailureJudge::IsConsequence(const Culprit& culprit) const {
   const auto error = errors_.find(static_cast<int>(culprit.exit.rank()));
   return culprit.exit.signal() == 0 && error != errors_.end() &&
          error->second.code() == static_cast<std::int64_t>(StatusCode::kUnavailable);
 }
 
-void FailureObserver::OnUserStop(int signal) {
+void FailureJudge::OnUserStop(int signal) {
   if (failed()) return;
   other_ = Verdict{.cause = Cause::kUserStop,
                    .exit_code = ExitStatusOfSignal(signal),
@@ -123,7 +123,7 @@ bool NobodyAnswered(const Status& answer) {
          answer.code() == StatusCode::kDeadlineExceeded;
 }
 
-void FailureObserver::OnLaunchFailed(const std::string& host, const Status& status) {
+void FailureJudge::OnLaunchFailed(const std::string& host, const Status& status) {
   const std::string code(StatusCodeName(status.code()));
   if (NobodyAnswered(status)) {
     OnDaemonLost(host, "Launch ended with " + code + ": " + status.message());
@@ -138,7 +138,7 @@ void FailureObserver::OnLaunchFailed(const std::string& host, const Status& stat
                    .proof = "Launch answered " + code};
 }
 
-void FailureObserver::OnDaemonLost(const std::string& host, const std::string& why) {
+void FailureJudge::OnDaemonLost(const std::string& host, const std::string& why) {
   if (!IsOpen()) return;
   culprit_.reset();
   other_ = Verdict{.cause = Cause::kDaemonLost,
@@ -152,7 +152,7 @@ void FailureObserver::OnDaemonLost(const std::string& host, const std::string& w
                        "the host for who killed dsrund"};
 }
 
-void FailureObserver::OnHostLost(const std::string& host, const HostChange& change) {
+void FailureJudge::OnHostLost(const std::string& host, const HostChange& change) {
   if (change.probe.reachability == Reachability::kRefused) {
     OnDaemonLost(host, change.evidence + "; its port: " + change.probe.detail);
     return;
@@ -176,7 +176,7 @@ void FailureObserver::OnHostLost(const std::string& host, const HostChange& chan
 }
 
 // Ranks that their daemon stopped for a reason of its own: the signal that ended them is not why.
-void FailureObserver::OnGenerationEnded(const std::string& host, v1::StopCause cause) {
+void FailureJudge::OnGenerationEnded(const std::string& host, v1::StopCause cause) {
   if (failed()) return;
   if (cause == v1::STOP_LEASE_EXPIRED) {
     other_ = Verdict{.cause = Cause::kHostLost,
@@ -201,7 +201,7 @@ void FailureObserver::OnGenerationEnded(const std::string& host, v1::StopCause c
   }
 }
 
-JobOutcome FailureObserver::Conclude() const {
+JobOutcome FailureJudge::Conclude() const {
   if (culprit_.has_value()) return FromCulprit(*culprit_);
   if (other_.has_value()) {
     Verdict verdict = *other_;
@@ -212,7 +212,7 @@ JobOutcome FailureObserver::Conclude() const {
   return JobOutcome();
 }
 
-Verdict FailureObserver::FromCulprit(const Culprit& culprit) const {
+Verdict FailureJudge::FromCulprit(const Culprit& culprit) const {
   const v1::RankExited& exit = culprit.exit;
   const int rank = static_cast<int>(exit.rank());
   const ExitExplanation explanation = ExplainExit(exit);
@@ -239,7 +239,7 @@ Verdict FailureObserver::FromCulprit(const Culprit& culprit) const {
   return verdict;
 }
 
-std::optional<std::int64_t> FailureObserver::LastStep(int rank) const {
+std::optional<std::int64_t> FailureJudge::LastStep(int rank) const {
   const auto found = last_step_.find(rank);
   return found == last_step_.end() ? std::nullopt : std::optional(found->second);
 }

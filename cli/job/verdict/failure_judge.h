@@ -1,6 +1,6 @@
 #pragma once
 
-// FailureObserver: listens to one generation's events and says in the end who failed first and why.
+// FailureJudge: listens to one generation's events and says in the end who failed first and why.
 //
 // First means first in the order in which the controller saw it: the first rank that ended badly
 // while nobody was stopping it. What other ranks say or do because of that never takes the blame:
@@ -26,9 +26,9 @@ namespace v1 = ::dsrun::v1;
 // a daemon refuses has other codes.
 bool NobodyAnswered(const Status& answer);
 
-class FailureObserver {
+class FailureJudge {
  public:
-  explicit FailureObserver(int generation) : generation_(generation) {}
+  explicit FailureJudge(int generation) : generation_(generation) {}
 
   void OnEvent(const std::string& host, const v1::Event& event);
   // The user stops the job with SIGINT, SIGTERM or SIGHUP. Only the first counts, and only when no

@@ -1,4 +1,4 @@
-#include "cli/job/verdict/failure_observer.h"
+#include "cli/job/verdict/failure_judge.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,16 +18,16 @@ using testing::Exited;
 using ::testing::HasSubstr;
 
 JobOutcome After(const std::vector<v1::Event>& events) {
-  FailureObserver observer(3);
-  for (const v1::Event& event : events) observer.OnEvent("a", event);
-  return observer.Conclude();
+  FailureJudge judge(3);
+  for (const v1::Event& event : events) judge.OnEvent("a", event);
+  return judge.Conclude();
 }
 
-TEST(FailureObserverTest, NoneWhenEveryRankSucceeds) {
+TEST(FailureJudgeTest, NoneWhenEveryRankSucceeds) {
   EXPECT_TRUE(After({Exited(0, 0), Exited(1, 0)}).ok());
 }
 
-TEST(FailureObserverTest, TheFirstThatFailedUnstoppedTakesTheBlame) {
+TEST(FailureJudgeTest, TheFirstThatFailedUnstoppedTakesTheBlame) {
   const JobOutcome outcome =
       After({Exited(2, 0, SIGTERM, true), Exited(1, 7), Exited(0, 9), Exited(3, 1, 0, true)});
   ASSERT_FALSE(outcome.ok());
@@ -50,7 +50,7 @@ v1::Event Missed(int rank) {
 }
 
 // The rank that waited for one that was killed ends first, or is heard first.
-TEST(FailureObserverTest, WhoEndsBecauseAnotherIsNotThereTakesNoBlameFromIt) {
+TEST(FailureJudgeTest, WhoEndsBecauseAnotherIsNotThereTakesNoBlameFromIt) {
   const v1::Event error = Missed(0);
   const JobOutcome killed = After({error, Exited(0, 1), Exited(1, 0, SIGKILL)});
   ASSERT_FALSE(killed.ok());
@@ -61,14 +61,14 @@ TEST(FailureObserverTest, WhoEndsBecauseAnotherIsNotThereTakesNoBlameFromIt) {
   EXPECT_EQ(After({Exited(1, 7), error, Exited(0, 1)}).failure().rank, 1);
 }
 
-TEST(FailureObserverTest, ALostHostComesBeforeTheRankThatMissedIt) {
-  FailureObserver observer(0);
-  observer.OnEvent("a", Missed(0));
-  observer.OnEvent("a", Exited(0, 1));
-  EXPECT_TRUE(observer.failed());
-  observer.OnDaemonLost("b", "connection refused");
-  EXPECT_EQ(observer.Conclude().failure().cause, Cause::kDaemonLost);
-  EXPECT_EQ(observer.Conclude().failure().host, "b");
+TEST(FailureJudgeTest, ALostHostComesBeforeTheRankThatMissedIt) {
+  FailureJudge judge(0);
+  judge.OnEvent("a", Missed(0));
+  judge.OnEvent("a", Exited(0, 1));
+  EXPECT_TRUE(judge.failed());
+  judge.OnDaemonLost("b", "connection refused");
+  EXPECT_EQ(judge.Conclude().failure().cause, Cause::kDaemonLost);
+  EXPECT_EQ(judge.Conclude().failure().host, "b");
 }
 
 v1::Event EndedBecause(v1::StopCause cause) {
@@ -77,7 +77,7 @@ v1::Event EndedBecause(v1::StopCause cause) {
   return event;
 }
 
-TEST(FailureObserverTest, ADaemonThatStoppedItsRanksForItselfIsTheReason) {
+TEST(FailureJudgeTest, ADaemonThatStoppedItsRanksForItselfIsTheReason) {
   const v1::Event stopped = Exited(0, 0, SIGTERM, true);
   const auto lease = After({stopped, EndedBecause(v1::STOP_LEASE_EXPIRED)});
   ASSERT_FALSE(lease.ok());
@@ -93,12 +93,12 @@ TEST(FailureObserverTest, ADaemonThatStoppedItsRanksForItselfIsTheReason) {
   EXPECT_EQ(failed.failure().exit_code, 7);
 }
 
-TEST(FailureObserverTest, ARefusedPortMeansThatOnlyTheDaemonIsGone) {
-  FailureObserver observer(0);
-  observer.OnHostLost("b", {.grade = HostGrade::kLost,
-                            .evidence = "1 renewal of its lease failed: reset",
-                            .probe = {Reachability::kRefused, "10.0.0.2:1: Connection refused"}});
-  const JobOutcome outcome = observer.Conclude();
+TEST(FailureJudgeTest, ARefusedPortMeansThatOnlyTheDaemonIsGone) {
+  FailureJudge judge(0);
+  judge.OnHostLost("b", {.grade = HostGrade::kLost,
+                         .evidence = "1 renewal of its lease failed: reset",
+                         .probe = {Reachability::kRefused, "10.0.0.2:1: Connection refused"}});
+  const JobOutcome outcome = judge.Conclude();
   ASSERT_FALSE(outcome.ok());
   const Verdict& verdict = outcome.failure();
   EXPECT_EQ(verdict.cause, Cause::kDaemonLost);
@@ -106,18 +106,18 @@ TEST(FailureObserverTest, ARefusedPortMeansThatOnlyTheDaemonIsGone) {
             "1 renewal of its lease failed: reset; its port: 10.0.0.2:1: Connection refused");
 }
 
-TEST(FailureObserverTest, AnOpenPortMeansThatTheHostIsThere) {
-  FailureObserver observer(0);
-  observer.OnHostLost("b", {.grade = HostGrade::kLost,
-                            .probe = {Reachability::kListening, "10.0.0.2:1 takes connections"}});
-  const JobOutcome outcome = observer.Conclude();
+TEST(FailureJudgeTest, AnOpenPortMeansThatTheHostIsThere) {
+  FailureJudge judge(0);
+  judge.OnHostLost("b", {.grade = HostGrade::kLost,
+                         .probe = {Reachability::kListening, "10.0.0.2:1 takes connections"}});
+  const JobOutcome outcome = judge.Conclude();
   ASSERT_FALSE(outcome.ok());
   const Verdict& verdict = outcome.failure();
   EXPECT_EQ(verdict.cause, Cause::kHostLost);
   EXPECT_THAT(verdict.hint, HasSubstr("the host answers but dsrund does not"));
 }
 
-TEST(FailureObserverTest, ASignalBecomes128PlusItsNumber) {
+TEST(FailureJudgeTest, ASignalBecomes128PlusItsNumber) {
   const JobOutcome outcome = After({Exited(0, 0, SIGKILL)});
   ASSERT_FALSE(outcome.ok());
   const Verdict& verdict = outcome.failure();
@@ -128,7 +128,7 @@ TEST(FailureObserverTest, ASignalBecomes128PlusItsNumber) {
   EXPECT_THAT(verdict.hint, HasSubstr("out-of-memory killer"));
 }
 
-TEST(FailureObserverTest, OutOfMemoryHasItsOwnCauseAndProof) {
+TEST(FailureJudgeTest, OutOfMemoryHasItsOwnCauseAndProof) {
   v1::Event event = Exited(0, 0, SIGKILL);
   event.mutable_rank_exited()->set_oom_killed(true);
   event.mutable_rank_exited()->set_max_rss_bytes(std::uint64_t{3} << 30);
@@ -140,7 +140,7 @@ TEST(FailureObserverTest, OutOfMemoryHasItsOwnCauseAndProof) {
   EXPECT_EQ(verdict.proof, "process 1000 was ended by signal 9 (SIGKILL), peak memory 3.00 GiB");
 }
 
-TEST(FailureObserverTest, WhatTheRankReportedComesFirst) {
+TEST(FailureJudgeTest, WhatTheRankReportedComesFirst) {
   const JobOutcome outcome = After({Beacon(1, 12), Error(1, "model: no config.json", "add one"),
                                     Error(0, "peer is gone"), Exited(1, 2), Exited(0, 1)});
   ASSERT_FALSE(outcome.ok());
@@ -152,7 +152,7 @@ TEST(FailureObserverTest, WhatTheRankReportedComesFirst) {
   EXPECT_EQ(verdict.step, 12);
 }
 
-TEST(FailureObserverTest, AReportedErrorIsClassedByItsStatus) {
+TEST(FailureJudgeTest, AReportedErrorIsClassedByItsStatus) {
   const v1::Event error = Error(0, "m");
   EXPECT_EQ(After({error, Exited(0, 2)}).failure().cause, Cause::kConfig);
   EXPECT_EQ(After({error, Exited(0, 6)}).failure().cause, Cause::kCheckpoint);
@@ -160,7 +160,7 @@ TEST(FailureObserverTest, AReportedErrorIsClassedByItsStatus) {
   EXPECT_EQ(After({error, Exited(0, 0, SIGSEGV)}).failure().cause, Cause::kSignal);
 }
 
-TEST(FailureObserverTest, ReportsWithoutAStepAreNoSteps) {
+TEST(FailureJudgeTest, ReportsWithoutAStepAreNoSteps) {
   v1::Event beacon;
   beacon.mutable_rank_report()->mutable_beacon();
   v1::Event step;
@@ -172,19 +172,19 @@ TEST(FailureObserverTest, ReportsWithoutAStepAreNoSteps) {
   EXPECT_EQ(verdict.message, "rank 0 on a ended with status 5");
 }
 
-TEST(FailureObserverTest, LastLinesAreTheRanksOwn) {
+TEST(FailureJudgeTest, LastLinesAreTheRanksOwn) {
   v1::Event event = Exited(0, 1);
   event.mutable_rank_exited()->set_last_stderr("one\n\nthree");
   EXPECT_THAT(After({event}).failure().last_lines, ElementsAre("one", "", "three"));
 }
 
-TEST(FailureObserverTest, AUserStopIsNobodysFault) {
-  FailureObserver observer(0);
-  observer.OnUserStop(SIGINT);
-  observer.OnUserStop(SIGTERM);
-  observer.OnEvent("a", Exited(0, 0, SIGTERM, true));
-  observer.OnEvent("a", Exited(1, 1));  // died of its neighbour's end before the daemon's stop
-  const JobOutcome outcome = observer.Conclude();
+TEST(FailureJudgeTest, AUserStopIsNobodysFault) {
+  FailureJudge judge(0);
+  judge.OnUserStop(SIGINT);
+  judge.OnUserStop(SIGTERM);
+  judge.OnEvent("a", Exited(0, 0, SIGTERM, true));
+  judge.OnEvent("a", Exited(1, 1));  // died of its neighbour's end before the daemon's stop
+  const JobOutcome outcome = judge.Conclude();
   ASSERT_FALSE(outcome.ok());
   const Verdict& verdict = outcome.failure();
   EXPECT_EQ(verdict.cause, Cause::kUserStop);
@@ -193,18 +193,18 @@ TEST(FailureObserverTest, AUserStopIsNobodysFault) {
   EXPECT_EQ(verdict.exit_code, 130);
 }
 
-TEST(FailureObserverTest, AUserStopAfterAFailureChangesNothing) {
-  FailureObserver observer(0);
-  observer.OnEvent("a", Exited(0, 4));
-  observer.OnUserStop(SIGINT);
-  EXPECT_EQ(observer.Conclude().failure().exit_code, 4);
+TEST(FailureJudgeTest, AUserStopAfterAFailureChangesNothing) {
+  FailureJudge judge(0);
+  judge.OnEvent("a", Exited(0, 4));
+  judge.OnUserStop(SIGINT);
+  EXPECT_EQ(judge.Conclude().failure().exit_code, 4);
 }
 
-TEST(FailureObserverTest, ALostDaemonIsALostHost) {
-  FailureObserver observer(0);
-  observer.OnDaemonLost("b", "connection reset");
-  EXPECT_TRUE(observer.failed());
-  const JobOutcome outcome = observer.Conclude();
+TEST(FailureJudgeTest, ALostDaemonIsALostHost) {
+  FailureJudge judge(0);
+  judge.OnDaemonLost("b", "connection reset");
+  EXPECT_TRUE(judge.failed());
+  const JobOutcome outcome = judge.Conclude();
   ASSERT_FALSE(outcome.ok());
   const Verdict& verdict = outcome.failure();
   EXPECT_EQ(verdict.cause, Cause::kDaemonLost);
@@ -213,11 +213,11 @@ TEST(FailureObserverTest, ALostDaemonIsALostHost) {
   EXPECT_EQ(verdict.proof, "connection reset");
 }
 
-TEST(FailureObserverTest, OnlyTheFirstHostThatCouldNotLaunchIsNamed) {
-  FailureObserver observer(2);
-  observer.OnLaunchFailed("b", NotFoundError("prog: no such program"));
-  observer.OnLaunchFailed("c", UnavailableError("connection refused"));
-  const JobOutcome outcome = observer.Conclude();
+TEST(FailureJudgeTest, OnlyTheFirstHostThatCouldNotLaunchIsNamed) {
+  FailureJudge judge(2);
+  judge.OnLaunchFailed("b", NotFoundError("prog: no such program"));
+  judge.OnLaunchFailed("c", UnavailableError("connection refused"));
+  const JobOutcome outcome = judge.Conclude();
   ASSERT_FALSE(outcome.ok());
   const Verdict& verdict = outcome.failure();
   EXPECT_EQ(verdict.cause, Cause::kLaunch);
