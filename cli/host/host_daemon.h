@@ -18,6 +18,13 @@ namespace ds::cli {
 
 namespace v1 = ::dsrun::v1;
 
+// Tells whether a call reached nobody, or nobody who answers, or a daemon that is ending. What a
+// daemon refuses has other codes.
+inline bool NobodyAnswered(const Status& answer) {
+  return answer.code() == StatusCode::kUnavailable ||
+         answer.code() == StatusCode::kDeadlineExceeded;
+}
+
 class HostDaemon {
  public:
   using EventCallback = std::function<void(const v1::Event&)>;

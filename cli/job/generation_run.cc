@@ -270,8 +270,7 @@ void GenerationRun::StopHost(int node_rank, const v1::StopRequest& request) {
   std::unique_lock lock(gone_mutex_);
   while (!gone_.contains(node_rank)) {
     lock.unlock();
-    const StatusCode code = prepared_[node_rank].daemon->Stop(request).status().code();
-    if (code != StatusCode::kUnavailable && code != StatusCode::kDeadlineExceeded) return;
+    if (!NobodyAnswered(prepared_[node_rank].daemon->Stop(request).status())) return;
     lock.lock();
     gone_changed_.wait_for(lock, kStopAgainAfter, [&] { return gone_.contains(node_rank); });
   }

@@ -11,6 +11,8 @@
 #include <csignal>
 #include <utility>
 
+#include "cli/host/host_daemon.h"
+
 namespace ds::cli {
 namespace {
 
@@ -22,10 +24,6 @@ constexpr int kForegroundLookMilliseconds = 200;
 
 // Between tries while the way to rank 0's host is broken.
 constexpr int kRetryMilliseconds = 200;
-
-bool IsPassing(StatusCode code) {
-  return code == StatusCode::kUnavailable || code == StatusCode::kDeadlineExceeded;
-}
 
 // Where a file stands; -1 for what cannot be read twice.
 std::int64_t FilePosition(int fd) {
@@ -75,7 +73,7 @@ void InputForwarder::Loop(const Send& send) {
     if (chunk_.data.empty() && !chunk_.end && !Read()) continue;
     const StatusOr<std::uint64_t> taken = send(chunk_);
     if (!taken.ok()) {
-      if (!IsPassing(taken.status().code()) || QuitWithin(kRetryMilliseconds)) return;
+      if (!NobodyAnswered(taken.status()) || QuitWithin(kRetryMilliseconds)) return;
       continue;
     }
     chunk_.offset += *taken;

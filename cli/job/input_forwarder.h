@@ -30,8 +30,7 @@ class InputForwarder {
     bool end = false;  // nothing follows
   };
   // Returns how many bytes were taken: fewer than there are when there was no room for a while. A
-  // connection that is broken (kUnavailable, kDeadlineExceeded) is tried again, any other error
-  // ends the forwarding.
+  // chunk that nobody answered (NobodyAnswered) is sent again, any other error ends the forwarding.
   using Send = std::function<StatusOr<std::uint64_t>(const Chunk&)>;
 
   // `fd` outlives the forwarder and stays open.

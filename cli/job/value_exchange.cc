@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "cli/host/host_daemon.h"
 #include "runtime/base/check.h"
 #include "runtime/base/rank_link.h"
 
@@ -16,11 +17,6 @@ namespace {
 
 // Between tries while the way to a host is broken.
 constexpr std::chrono::milliseconds kSendAgainAfter{200};
-
-bool IsPassing(const Status& status) {
-  return status.code() == StatusCode::kUnavailable ||
-         status.code() == StatusCode::kDeadlineExceeded;
-}
 
 v1::SharedValue DrawKey() {
   std::array<std::uint8_t, 32> bytes;
@@ -69,7 +65,7 @@ void ValueExchange::Serve(int node_rank) {
     lock.lock();
     if (status.ok()) {
       sent += fresh.size();
-    } else if (!IsPassing(status)) {
+    } else if (!NobodyAnswered(status)) {
       return;  // its generation has ended there
     } else {
       changed_.wait_for(lock, kSendAgainAfter, [&] { return ending_; });

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <ctime>
 
+#include "cli/host/host_daemon.h"
 #include "cli/job/verdict/exit_explanation.h"
 #include "cli/job/verdict/python_error.h"
 #include "runtime/base/exit_codes.h"
@@ -116,11 +117,6 @@ void FailureJudge::OnUserStop(int signal) {
                    .generation = generation_,
                    .message = "the job was stopped by the user",
                    .proof = "dsrun received " + SignalName(signal)};
-}
-
-bool NobodyAnswered(const Status& answer) {
-  return answer.code() == StatusCode::kUnavailable ||
-         answer.code() == StatusCode::kDeadlineExceeded;
 }
 
 void FailureJudge::OnLaunchFailed(const std::string& host, const Status& status) {

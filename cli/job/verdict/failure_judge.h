@@ -22,10 +22,6 @@ namespace ds::cli {
 
 namespace v1 = ::dsrun::v1;
 
-// The answer of a call that reached nobody, or nobody who answers, or a daemon that is ending. What
-// a daemon refuses has other codes.
-bool NobodyAnswered(const Status& answer);
-
 class FailureJudge {
  public:
   explicit FailureJudge(int generation) : generation_(generation) {}
