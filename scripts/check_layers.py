@@ -40,7 +40,7 @@ CLI = {
     "plan": {"flags"},
     "remote": {"flags", "plan"},
     "host": {"remote"},
-    "job/verdict": {"host"},
+    "job/verdict": {"remote", "host"},
     "job": {"flags", "plan", "host", "job/verdict"},
     "console": {"flags", "plan", "job", "job/verdict"},
     "session": {"flags", "plan", "remote", "host", "job", "job/verdict", "console"},

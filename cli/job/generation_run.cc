@@ -6,8 +6,8 @@
 #include <thread>
 #include <utility>
 
+#include "cli/job/verdict/make_verdict.h"
 #include "cli/job/wire_requests.h"
-#include "runtime/base/exit_codes.h"
 
 namespace ds::cli {
 namespace {
@@ -35,12 +35,6 @@ std::optional<int> NodeRankOf(const PreparedHosts& hosts, int number) {
 
 bool IsForwarded(int signal) { return signal == SIGUSR1 || signal == SIGUSR2; }
 
-Verdict UserStopVerdict(int signal, int generation) {
-  FailureJudge judge(generation);
-  judge.OnUserStop(signal);
-  return judge.Conclude().failure();
-}
-
 GenerationRun::GenerationRun(int generation, const JobPlan& job, const PreparedHosts& prepared,
                              const Channels& channels)
     : generation_(generation),
@@ -67,12 +61,7 @@ JobOutcome GenerationRun::Run(const RankProgram& program) {
   exchange_.reset();
   if (standard_input_ != nullptr) standard_input_->Stop();
   if (observer_failed_.has_value() && !judge_.failed()) {
-    return Verdict{.cause = Cause::kInternal,
-                   .exit_code = kExitFailure,
-                   .generation = generation_,
-                   .message = observer_failed_->message(),
-                   .proof = "the run directory could not be written",
-                   .hint = "free some space there, or choose another --run_dir"};
+    return MakeRunDirectoryVerdict(*observer_failed_, generation_);
   }
   return judge_.Conclude();
 }

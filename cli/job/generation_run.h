@@ -55,9 +55,6 @@ std::optional<int> NodeRankOf(const PreparedHosts& hosts, int number);
 // SIGUSR1 and SIGUSR2 mean something to the ranks, not to dsrun.
 bool IsForwarded(int signal);
 
-// A stop by the user before any rank ran.
-Verdict UserStopVerdict(int signal, int generation);
-
 class GenerationRun {
  public:
   // Channels lead to those with whom the run talks.

@@ -5,36 +5,15 @@
 #include <utility>
 
 #include "cli/job/restart_policy.h"
+#include "cli/job/verdict/make_verdict.h"
 #include "cli/job/wire_requests.h"
 #include "runtime/base/clock.h"
-#include "runtime/base/exit_codes.h"
 
 namespace ds::cli {
 namespace {
 
 // Events on their way from the daemons to the observer; each holds at most 1 MiB of output.
 constexpr std::size_t kQueuedEvents = 64;
-
-Verdict PreflightVerdict(const std::string& host, const std::string& message,
-                         const std::string& proof, const std::string& hint) {
-  return Verdict{.cause = Cause::kPreflight,
-                 .host = host,
-                 .exit_code = kExitPreflight,
-                 .message = message,
-                 .proof = proof,
-                 .hint = hint};
-}
-
-// Why the program of a generation could not be made.
-Verdict ProgramVerdict(const Status& status, int generation) {
-  const bool checkpoint =
-      status.code() == StatusCode::kDataLoss || status.code() == StatusCode::kNotFound;
-  return Verdict{.cause = checkpoint ? Cause::kCheckpoint : Cause::kInternal,
-                 .exit_code = checkpoint ? kExitCheckpoint : kExitFailure,
-                 .generation = generation,
-                 .message = status.message(),
-                 .proof = std::string(StatusCodeName(status.code()))};
-}
 
 // A host's clock that is far from ours, in words; "" when it is near or not told. The answer took
 // its time, so that small differences mean nothing.
@@ -73,7 +52,7 @@ JobOutcome JobController::Run() {
   JobOutcome outcome;
   for (int generation = job_.first_generation;; ++generation) {
     const StatusOr<RankProgram> program = program_->ForGeneration(generation);
-    if (!program.ok()) return ProgramVerdict(program.status(), generation);
+    if (!program.ok()) return MakeProgramVerdict(program.status(), generation);
     for (const std::string& notice : program->notices) observer_->OnNotice(notice);
     if (generation == job_.first_generation) {
       outcome = PrepareHosts(*program);
@@ -126,11 +105,7 @@ JobOutcome JobController::PrepareHosts(const RankProgram& program) {
 
 JobOutcome JobController::TakeAnswer(int node_rank, const StatusOr<v1::PrepareResponse>& answer) {
   const std::string& host = job_.world.hosts[node_rank].host;
-  if (!answer.ok()) {
-    return PreflightVerdict(
-        host, "host " + host + ": " + answer.status().message(),
-        "Prepare answered " + std::string(StatusCodeName(answer.status().code())), "");
-  }
+  if (!answer.ok()) return MakeRefusalVerdict(host, answer.status());
   prepared_[node_rank].answer = *answer;
   return CheckHost(host, *answer);
 }
@@ -138,9 +113,7 @@ JobOutcome JobController::TakeAnswer(int node_rank, const StatusOr<v1::PrepareRe
 JobOutcome JobController::BindToCores() {
   for (std::size_t node_rank = 0; node_rank < prepared_.size(); ++node_rank) {
     const Status bound = BindHost(prepared_[node_rank].answer, static_cast<int>(node_rank), &job_);
-    if (bound.ok()) continue;
-    return PreflightVerdict("", bound.message(), "the cores of the hosts were counted",
-                            "use fewer ranks a host, or leave --bind_cores_to_rank out");
+    if (!bound.ok()) return MakeCoresVerdict(bound);
   }
   return JobOutcome();
 }
@@ -201,10 +174,7 @@ bool JobController::ReplaceHost(int node_rank, const RankProgram& program) {
 
 JobOutcome JobController::CheckHost(const std::string& host, const v1::PrepareResponse& response) {
   for (const v1::Finding& finding : response.findings()) {
-    if (finding.level() == v1::Finding::FAIL) {
-      return PreflightVerdict(host, "host " + host + ": " + finding.message(),
-                              "preflight check '" + finding.name() + "' failed", finding.hint());
-    }
+    if (finding.level() == v1::Finding::FAIL) return MakeFindingVerdict(host, finding);
   }
   if (const std::string skew = ClockSkew(host, response.unix_nanos()); !skew.empty()) {
     observer_->OnNotice(skew);
@@ -220,14 +190,12 @@ JobOutcome JobController::TakeEarlyEnd(int generation) {
                           " came while no rank was running and has no effect");
       continue;
     }
-    if (input->signal != 0) return UserStopVerdict(input->signal, generation);
+    if (input->signal != 0) return MakeUserStopVerdict(input->signal, generation);
     if (!input->host_change.has_value() || input->host_change->grade != HostGrade::kLost) continue;
     const std::optional<int> node_rank = NodeRankOf(prepared_, input->host_change->host);
     if (!node_rank.has_value()) continue;
-    FailureJudge judge(generation);
     lost_.insert(*node_rank);
-    judge.OnHostLost(job_.world.hosts[*node_rank].host, *input->host_change);
-    return judge.Conclude();
+    return MakeHostLostVerdict(job_.world.hosts[*node_rank].host, *input->host_change, generation);
   }
   return JobOutcome();
 }

@@ -11,6 +11,7 @@
 #include "cli/flags/report_error.h"
 #include "cli/job/final_status.h"
 #include "cli/job/job_controller.h"
+#include "cli/job/verdict/make_verdict.h"
 #include "cli/session/host_starter.h"
 #include "cli/session/user_signals.h"
 #include "runtime/base/exit_codes.h"
@@ -56,18 +57,6 @@ class JobReport : public JobObserver {
   RunDirectory* const run_directory_;
   Console* const console_;
 };
-
-// All failures in one table; the verdict is about the first.
-Verdict HostsFailed(const std::vector<FailedHost>& failed, int host_count, Console* console) {
-  for (const std::string& line : FailureTable(failed, host_count)) console->Notice(line);
-  const FailedHost& first = failed.front();
-  return Verdict{.cause = Cause::kPreflight,
-                 .host = first.host,
-                 .exit_code = kExitPreflight,
-                 .message = "host " + first.host + ": " + first.failure.message,
-                 .proof = "reaching it failed: " + std::string(FailureName(first.failure.kind)),
-                 .hint = first.failure.hint};
-}
 
 bool ReadsInput(const JobPlan& plan) { return !plan.trains && HasInput(STDIN_FILENO); }
 
@@ -115,9 +104,12 @@ Status JobSession::StartHosts() {
 }
 
 JobOutcome JobSession::CheckHosts() {
-  if (stop_signal_ != 0) return UserStopVerdict(stop_signal_, plan_.first_generation);
+  if (stop_signal_ != 0) return MakeUserStopVerdict(stop_signal_, plan_.first_generation);
   if (starter_.failed().empty()) return JobOutcome();
-  return HostsFailed(starter_.failed(), static_cast<int>(plan_.world.hosts.size()), console_);
+  const int host_count = static_cast<int>(plan_.world.hosts.size());
+  for (const std::string& line : FailureTable(starter_.failed(), host_count))
+    console_->Notice(line);
+  return MakeUnreachableVerdict(starter_.failed().front());
 }
 
 JobOutcome JobSession::Run() {

@@ -57,7 +57,11 @@ class FailureJudge {
   void OnReport(const v1::RankReport& report);
   void OnExit(const std::string& host, const v1::RankExited& exit);
   void OnGenerationEnded(const std::string& host, v1::StopCause cause);
-  Verdict FromCulprit(const Culprit& culprit) const;
+  // Only the first counts, and only when no rank has failed before.
+  void Blame(Verdict verdict);
+  // A loss takes the blame from a rank that says that it missed another one, too.
+  void BlameLoss(Verdict verdict);
+  Verdict Convict(const Culprit& culprit) const;
   std::optional<std::int64_t> LastStep(int rank) const;
 
   const int generation_;

@@ -1,0 +1,222 @@
+#include "cli/job/verdict/make_verdict.h"
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <vector>
+
+#include "cli/job/verdict/exit_explanation.h"
+#include "cli/job/verdict/python_error.h"
+#include "runtime/base/exit_codes.h"
+
+namespace ds::cli {
+namespace {
+
+std::vector<std::string> SplitLines(const std::string& text) {
+  std::vector<std::string> lines;
+  for (std::size_t start = 0; start < text.size();) {
+    std::size_t end = text.find('\n', start);
+    if (end == std::string::npos) end = text.size();
+    lines.push_back(text.substr(start, end - start));
+    start = end + 1;
+  }
+  return lines;
+}
+
+Cause ClassError(int exit_code) {
+  switch (exit_code) {
+    case kExitUsage:
+      return Cause::kConfig;
+    case kExitCheckpoint:
+      return Cause::kCheckpoint;
+    default:
+      return Cause::kRankError;
+  }
+}
+
+std::string FormatSeconds(std::chrono::nanoseconds duration) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.1f s",
+                std::chrono::duration<double>(duration).count());
+  return text.data();
+}
+
+std::string FormatTime(std::int64_t unix_nanos) {
+  const std::time_t seconds = unix_nanos / 1'000'000'000;
+  std::tm utc{};
+  ::gmtime_r(&seconds, &utc);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S UTC", &utc);
+  return text.data();
+}
+
+// An exception says more than the status that Python gives every one of them.
+void ApplyPythonError(const v1::RankExited& exit, Verdict* verdict) {
+  const std::optional<PythonError> error = ParseErrorFile(exit.error_file());
+  // One that has handled its exception and was killed later has died of the signal.
+  if (!error.has_value() || exit.signal() != 0) return;
+  verdict->cause = Cause::kException;
+  verdict->message = "rank " + std::to_string(verdict->rank) + " on " + verdict->host + " raised " +
+                     error->message;
+  if (!error->traceback.empty()) verdict->last_lines = error->traceback;
+  verdict->hint.clear();
+}
+
+}  // namespace
+
+Verdict MakeUnreachableVerdict(const FailedHost& failed) {
+  return {.cause = Cause::kPreflight,
+          .host = failed.host,
+          .exit_code = kExitPreflight,
+          .message = "host " + failed.host + ": " + failed.failure.message,
+          .proof = "reaching it failed: " + std::string(FailureName(failed.failure.kind)),
+          .hint = failed.failure.hint};
+}
+
+Verdict MakeRefusalVerdict(const std::string& host, const Status& answer) {
+  return {.cause = Cause::kPreflight,
+          .host = host,
+          .exit_code = kExitPreflight,
+          .message = "host " + host + ": " + answer.message(),
+          .proof = "Prepare answered " + std::string(StatusCodeName(answer.code()))};
+}
+
+Verdict MakeFindingVerdict(const std::string& host, const v1::Finding& finding) {
+  return {.cause = Cause::kPreflight,
+          .host = host,
+          .exit_code = kExitPreflight,
+          .message = "host " + host + ": " + finding.message(),
+          .proof = "preflight check '" + finding.name() + "' failed",
+          .hint = finding.hint()};
+}
+
+Verdict MakeCoresVerdict(const Status& bound) {
+  return {.cause = Cause::kPreflight,
+          .exit_code = kExitPreflight,
+          .message = bound.message(),
+          .proof = "the cores of the hosts were counted",
+          .hint = "use fewer ranks a host, or leave --bind_cores_to_rank out"};
+}
+
+Verdict MakeProgramVerdict(const Status& status, int generation) {
+  const bool checkpoint =
+      status.code() == StatusCode::kDataLoss || status.code() == StatusCode::kNotFound;
+  return {.cause = checkpoint ? Cause::kCheckpoint : Cause::kInternal,
+          .exit_code = checkpoint ? kExitCheckpoint : kExitFailure,
+          .generation = generation,
+          .message = status.message(),
+          .proof = std::string(StatusCodeName(status.code()))};
+}
+
+Verdict MakeLaunchVerdict(const std::string& host, const Status& answer, int generation) {
+  return {.cause = Cause::kLaunch,
+          .host = host,
+          .exit_code = kExitPreflight,
+          .generation = generation,
+          .message = "host " + host + " could not start its ranks: " + answer.message(),
+          .proof = "Launch answered " + std::string(StatusCodeName(answer.code()))};
+}
+
+Verdict MakeUserStopVerdict(int signal, int generation) {
+  return {.cause = Cause::kUserStop,
+          .exit_code = ExitStatusOfSignal(signal),
+          .signal = signal,
+          .generation = generation,
+          .message = "the job was stopped by the user",
+          .proof = "dsrun received " + SignalName(signal)};
+}
+
+Verdict MakeRankVerdict(const FailedRank& failed, int generation) {
+  const v1::RankExited& exit = failed.exit;
+  const int rank = static_cast<int>(exit.rank());
+  const ExitExplanation explanation = ExplainExit(exit);
+  Verdict verdict{
+      .cause = explanation.cause,
+      .rank = rank,
+      .host = failed.host,
+      .exit_code = exit.signal() == 0 ? exit.exit_code() : ExitStatusOfSignal(exit.signal()),
+      .signal = exit.signal(),
+      .generation = generation,
+      .step = failed.last_step,
+      .message = "rank " + std::to_string(rank) + " on " + failed.host + " " + explanation.what,
+      .proof = explanation.proof,
+      .last_lines = SplitLines(exit.last_stderr()),
+      .hint = explanation.hint,
+      .pid = static_cast<int>(exit.pid()),
+      .evidence = MakeExitEvidence(exit)};
+  ApplyPythonError(exit, &verdict);
+  if (failed.error != nullptr && exit.signal() == 0) {
+    verdict.cause = ClassError(exit.exit_code());
+    verdict.message = failed.error->message();
+    verdict.hint = failed.error->hint();
+  }
+  return verdict;
+}
+
+Verdict MakeDaemonLostVerdict(const std::string& host, const std::string& why, int generation) {
+  return {.cause = Cause::kDaemonLost,
+          .host = host,
+          .exit_code = kExitHostLost,
+          .generation = generation,
+          .message = "the daemon of host " + host + " is gone",
+          .proof = why,
+          .hint =
+              "its ranks are stopped by their own daemon or the kernel; see the log of the host "
+              "for who killed dsrund"};
+}
+
+Verdict MakeHostLostVerdict(const std::string& host, const HostChange& change, int generation) {
+  if (change.probe.reachability == Reachability::kRefused) {
+    return MakeDaemonLostVerdict(host, change.evidence + "; its port: " + change.probe.detail,
+                                 generation);
+  }
+  const bool listens = change.probe.reachability == Reachability::kListening;
+  return {.cause = Cause::kHostLost,
+          .host = host,
+          .exit_code = kExitHostLost,
+          .generation = generation,
+          .message = "host " + host + " is lost: nothing was heard from it for " +
+                     FormatSeconds(change.silence),
+          .proof = "last heard at " + FormatTime(change.last_sign_unix_nanos) + "; " +
+                   change.evidence + "; its port: " + change.probe.detail,
+          .hint = listens
+                      ? "the host answers but dsrund does not: was it stopped, or is the host out "
+                        "of memory or its disk stuck? Its ranks are stopped when dsrund goes on"
+                      : "is the host up, and the network to it? Its daemon stops its ranks on its "
+                        "own, because it hears nothing from dsrun either"};
+}
+
+Verdict MakeLeaseExpiredVerdict(const std::string& host, int generation) {
+  return {.cause = Cause::kHostLost,
+          .host = host,
+          .exit_code = kExitHostLost,
+          .generation = generation,
+          .message = "host " + host +
+                     " stopped its ranks: it heard nothing from dsrun for the time of its lease",
+          .proof = "the daemon's lease expired",
+          .hint =
+              "was dsrun stopped or its machine suspended? Else look at the network between the "
+              "hosts"};
+}
+
+Verdict MakeDaemonSignalledVerdict(const std::string& host, int generation) {
+  return {.cause = Cause::kDaemonLost,
+          .host = host,
+          .exit_code = kExitHostLost,
+          .generation = generation,
+          .message = "the daemon of host " + host + " was told to end",
+          .proof = "dsrund received a signal and stopped its ranks",
+          .hint = "did somebody, a scheduler or a shutdown of the host end it?"};
+}
+
+Verdict MakeRunDirectoryVerdict(const Status& written, int generation) {
+  return {.cause = Cause::kInternal,
+          .exit_code = kExitFailure,
+          .generation = generation,
+          .message = written.message(),
+          .proof = "the run directory could not be written",
+          .hint = "free some space there, or choose another --run_dir"};
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,61 @@
+#pragma once
+
+// The verdicts: one function for each way in which a job can fail, which says it in words.
+// FailureJudge decides which of them it is.
+//
+// Pure: no I/O, no clock. Threads: plain functions.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "cli/host/lease_keeper.h"
+#include "cli/job/verdict/verdict.h"
+#include "cli/remote/host_failure.h"
+#include "proto/dsrun.pb.h"
+#include "runtime/base/status.h"
+
+namespace ds::cli {
+
+namespace v1 = ::dsrun::v1;
+
+// Before any rank runs.
+
+// SSH does not lead to the host, or no daemon starts there.
+Verdict MakeUnreachableVerdict(const FailedHost& failed);
+// The host's daemon answered Prepare with an error.
+Verdict MakeRefusalVerdict(const std::string& host, const Status& answer);
+// It has found what would stop the job.
+Verdict MakeFindingVerdict(const std::string& host, const v1::Finding& finding);
+// The ranks cannot be bound to the cores of the hosts.
+Verdict MakeCoresVerdict(const Status& bound);
+// The program of a generation could not be made.
+Verdict MakeProgramVerdict(const Status& status, int generation);
+// A host's daemon answered Launch with an error of its own.
+Verdict MakeLaunchVerdict(const std::string& host, const Status& answer, int generation);
+
+// The user stops the job with SIGINT, SIGTERM or SIGHUP.
+Verdict MakeUserStopVerdict(int signal, int generation);
+
+// While ranks run.
+
+// A rank ended badly. `error`, if any, is the first that it reported.
+struct FailedRank {
+  const std::string& host;
+  const v1::RankExited& exit;
+  const v1::RankError* error;
+  std::optional<std::int64_t> last_step;
+};
+Verdict MakeRankVerdict(const FailedRank& failed, int generation);
+// A host's daemon is gone, and the host is there.
+Verdict MakeDaemonLostVerdict(const std::string& host, const std::string& why, int generation);
+// Nothing was heard from a host for the time of its lease.
+Verdict MakeHostLostVerdict(const std::string& host, const HostChange& change, int generation);
+// A host's daemon stopped its ranks because nobody renewed its lease,
+Verdict MakeLeaseExpiredVerdict(const std::string& host, int generation);
+// or because somebody sent it a signal.
+Verdict MakeDaemonSignalledVerdict(const std::string& host, int generation);
+// The run directory cannot be written, so that logs would lose lines.
+Verdict MakeRunDirectoryVerdict(const Status& written, int generation);
+
+}  // namespace ds::cli
