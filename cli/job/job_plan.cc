@@ -1,6 +1,5 @@
 #include "cli/job/job_plan.h"
 
-#include <algorithm>
 #include <array>
 #include <cctype>
 #include <cstdio>
@@ -34,12 +33,6 @@ std::string WorkingDirectory(const LaunchFlags& flags, const HostEntry& entry, c
   return (shell.working_directory / flags.workdir).lexically_normal().string();
 }
 
-const std::string* FindVariable(const Environment& environment, std::string_view name) {
-  const auto found = std::find_if(environment.begin(), environment.end(),
-                                  [&](const auto& variable) { return variable.first == name; });
-  return found == environment.end() ? nullptr : &found->second;
-}
-
 // This machine's ranks inherit the shell's environment, those of another get what DeepSpeed exports
 // of it.
 void CompleteHost(const JobPlan& plan, const Shell& shell, JobHost* host) {
@@ -48,8 +41,9 @@ void CompleteHost(const JobPlan& plan, const Shell& shell, JobHost* host) {
                                          plan.exports)
                                : plan.exports;
   const std::string* threads = FindVariable(host->exports, "OMP_NUM_THREADS");
-  if (threads == nullptr && !host->remote)
+  if (threads == nullptr && !host->remote) {
     threads = FindVariable(shell.environment, "OMP_NUM_THREADS");
+  }
   host->sets_threads = threads != nullptr && !threads->empty();
 }
 

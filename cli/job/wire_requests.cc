@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "cli/flags/process_settings.h"
 #include "cli/plan/core_list.h"
+#include "cli/plan/exports.h"
 #include "cli/plan/rank_environment.h"
 
 namespace ds::cli {
@@ -29,14 +29,6 @@ v1::PrepareRequest::Device WireDevice(Device device) {
       return v1::PrepareRequest::DEVICE_CUDA;
   }
   return v1::PrepareRequest::DEVICE_AUTO;
-}
-
-std::string Exported(const JobHost& host, std::string_view name) {
-  std::string value;
-  for (const auto& [exported, exported_value] : host.exports) {
-    if (exported == name) value = exported_value;
-  }
-  return value;
 }
 
 // Requires: checked by CheckLaunchFlags.
@@ -103,7 +95,8 @@ v1::PrepareRequest MakePrepareRequest(const JobPlan& job, const RankProgram& pro
   request.set_master_port(job.flags.master_port);
   request.set_device(WireDevice(job.flags.device));
   // Without it the host's daemon takes its own PATH, which is what the ranks inherit.
-  request.set_search_path(Exported(host, "PATH"));
+  const std::string* search_path = FindVariable(host.exports, "PATH");
+  if (search_path != nullptr) request.set_search_path(*search_path);
   for (const std::string& device : host.devices) request.add_devices(device);
   request.set_describe_cores(job.flags.bind_cores_to_rank);
   return request;

@@ -25,13 +25,6 @@ constexpr std::array<std::string_view, 24> kRemotePrefixes = {
     "FC_TASK_INDEX", "MASTER_HOST", "LOCAL_HOST", "AZUREML_BLOB_ACCOUNT_NAME",
     "AZUREML_BLOB_ACCOUNT_KEY"};
 
-const std::string* Find(const Environment& environment, std::string_view name) {
-  for (const auto& [each, value] : environment) {
-    if (each == name) return &value;
-  }
-  return nullptr;
-}
-
 void Set(std::string name, std::string value, Environment* environment) {
   for (auto& [each, old] : *environment) {
     if (each == name) {
@@ -59,7 +52,7 @@ Status AddWord(const std::string& word, const Environment& shell, Environment* e
     }
     return OkStatus();
   }
-  const std::string* value = Find(shell, word);
+  const std::string* value = FindVariable(shell, word);
   if (value == nullptr) {
     return InvalidArgumentError(
         "-x " + word + ": " + word +
@@ -75,7 +68,7 @@ bool IsRemotePrefix(const std::string& name) {
 }
 
 std::optional<std::string> Value(const Environment& environment, std::string_view name) {
-  const std::string* found = Find(environment, name);
+  const std::string* found = FindVariable(environment, name);
   return found == nullptr ? std::nullopt : std::optional<std::string>(*found);
 }
 
@@ -99,8 +92,16 @@ Environment ShellEnvironment() {
   return shell;
 }
 
+const std::string* FindVariable(const Environment& environment, std::string_view name) {
+  for (const auto& [each, value] : environment) {
+    if (each == name) return &value;
+  }
+  return nullptr;
+}
+
 std::optional<std::string> RankVariable(const Environment& exports, const char* name) {
-  if (const std::string* exported = Find(exports, name); exported != nullptr) return *exported;
+  if (const std::string* exported = FindVariable(exports, name); exported != nullptr)
+    return *exported;
   const char* inherited = std::getenv(name);
   return inherited == nullptr ? std::nullopt : std::optional<std::string>(inherited);
 }
@@ -115,14 +116,14 @@ StatusOr<Environment> ResolveExports(const ExportRequest& request, const Environ
 }
 
 Environment RemoteExports(const Environment& shell, std::string_view working_directory) {
-  const bool keep_network_devices = Find(shell, "AISC_JOB_NAME") != nullptr;
+  const bool keep_network_devices = FindVariable(shell, "AISC_JOB_NAME") != nullptr;
   Environment exports;
   for (const auto& [name, value] : shell) {
     if (!IsRemotePrefix(name)) continue;
     if (keep_network_devices && (name == "NCCL_IB_HCA" || name == "UCX_NET_DEVICES")) continue;
     Set(name, value, &exports);
   }
-  const std::string* path = Find(shell, "PYTHONPATH");
+  const std::string* path = FindVariable(shell, "PYTHONPATH");
   std::string python_path(working_directory);
   if (path != nullptr && !path->empty()) python_path += ":" + *path;
   Set("PYTHONPATH", std::move(python_path), &exports);

@@ -27,6 +27,10 @@ namespace ds::cli {
 // This process's environment.
 Environment ShellEnvironment();
 
+// Returns null where there is none. Of a name that a shell has twice the first counts, as for
+// getenv; exports have every name once.
+const std::string* FindVariable(const Environment& environment, std::string_view name);
+
 // Looks up what a rank on this host finds under `name`: exported, else inherited from this process.
 std::optional<std::string> RankVariable(const Environment& exports, const char* name);
 
