@@ -15,7 +15,7 @@ namespace ds::cli {
 struct RankProgram {
   std::vector<std::string> argv;
   std::string script;           // a file among argv, which must be on every host; "" = none
-  int local_rank_position = 0;  // where --local_rank=N goes in argv; 0 = nowhere
+  int local_rank_position = 0;  // where --local_rank=N goes in argv, its end at most; 0 = nowhere
   std::vector<std::pair<std::string, std::string>> files;  // name, content
   std::vector<std::string> notices;                        // for the user
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cli/flags/process_settings.h"
 #include "cli/plan/core_list.h"
@@ -47,15 +48,12 @@ v1::RankSpec MakeRankSpec(const WorldPlan& world, const RankProgram& program,
                           const PlannedRank& rank, const JobEnvironment& environment) {
   v1::RankSpec spec;
   spec.set_rank(rank.rank);
-  for (const std::string& word : program.argv) {
-    if (program.local_rank_position > 0 && spec.argv_size() == program.local_rank_position) {
-      spec.add_argv("--local_rank=" + std::to_string(rank.local_rank));
-    }
-    spec.add_argv(word);
+  std::vector<std::string> argv = program.argv;
+  if (program.local_rank_position > 0) {
+    argv.insert(argv.begin() + program.local_rank_position,
+                "--local_rank=" + std::to_string(rank.local_rank));
   }
-  if (program.local_rank_position > 0 && spec.argv_size() == program.local_rank_position) {
-    spec.add_argv("--local_rank=" + std::to_string(rank.local_rank));
-  }
+  spec.mutable_argv()->Assign(argv.begin(), argv.end());
   for (const auto& variable : RankEnvironment(world, rank, environment)) {
     AddVariable(variable, spec.mutable_environment());
   }
