@@ -4,11 +4,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <utility>
 
+#include "runtime/process/pipe.h"
 #include "runtime/process/spawn_session.h"
 #include "runtime/process/unix_socket.h"
 
@@ -45,12 +46,11 @@ StatusOr<std::unique_ptr<ProxyCommand>> ProxyCommand::Start(const std::string& c
   const int theirs = pair.theirs.get();
   if (::fcntl(pair.ours.get(), F_SETFL, O_NONBLOCK) != 0) return ErrnoError(errno, "fcntl");
   // Nobody reads it before something has failed; what does not fit is lost and holds nobody up.
-  std::array<int, 2> words{};
-  if (::pipe2(words.data(), O_CLOEXEC | O_NONBLOCK) != 0) return ErrnoError(errno, "pipe");
-  std::unique_ptr<ProxyCommand> proxy(new ProxyCommand(std::move(pair.ours), UniqueFd(words[0])));
-  const UniqueFd its_words(words[1]);
+  DS_ASSIGN_OR_RETURN(Pipe words, MakePipe(O_NONBLOCK));
+  std::unique_ptr<ProxyCommand> proxy(
+      new ProxyCommand(std::move(pair.ours), std::move(words.read)));
   const InheritedFd inherited[] = {
-      {theirs, STDIN_FILENO}, {theirs, STDOUT_FILENO}, {its_words.get(), STDERR_FILENO}};
+      {theirs, STDIN_FILENO}, {theirs, STDOUT_FILENO}, {words.write.get(), STDERR_FILENO}};
   const std::string shell = Shell();
   DS_ASSIGN_OR_RETURN(proxy->pid_,
                       SpawnInNewSession(shell, {shell, "-c", "exec " + command}, inherited));

@@ -15,6 +15,7 @@
 #include <iterator>
 #include <utility>
 
+#include "runtime/process/pipe.h"
 #include "runtime/process/spawn_session.h"
 #include "runtime/process/unix_socket.h"
 
@@ -23,16 +24,10 @@ namespace {
 
 constexpr std::size_t kMaxSaid = std::size_t{1} << 20;
 
-struct Pipe {
-  UniqueFd ours;    // for reading, non-blocking
-  UniqueFd theirs;  // for writing
-};
-
-StatusOr<Pipe> MakePipe() {
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return ErrnoError(errno, "pipe");
-  Pipe pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
-  if (::fcntl(pipe.ours.get(), F_SETFL, O_NONBLOCK) != 0) return ErrnoError(errno, "fcntl");
+// We read without waiting; ssh may wait for us.
+StatusOr<Pipe> MakeOutputPipe() {
+  DS_ASSIGN_OR_RETURN(Pipe pipe, MakePipe());
+  if (::fcntl(pipe.read.get(), F_SETFL, O_NONBLOCK) != 0) return ErrnoError(errno, "fcntl");
   return pipe;
 }
 
@@ -60,17 +55,17 @@ StatusOr<std::unique_ptr<SshProcess>> SshProcess::Start(const std::vector<std::s
                                                         int socket) {
   std::unique_ptr<SshProcess> ssh(new SshProcess());
   DS_ASSIGN_OR_RETURN(SocketPair in, MakeSocketPair());
-  DS_ASSIGN_OR_RETURN(Pipe out, MakePipe());
-  DS_ASSIGN_OR_RETURN(Pipe err, MakePipe());
+  DS_ASSIGN_OR_RETURN(Pipe out, MakeOutputPipe());
+  DS_ASSIGN_OR_RETURN(Pipe err, MakeOutputPipe());
   const InheritedFd inherited[] = {{socket < 0 ? in.theirs.get() : socket, STDIN_FILENO},
-                                   {socket < 0 ? out.theirs.get() : socket, STDOUT_FILENO},
-                                   {err.theirs.get(), STDERR_FILENO}};
+                                   {socket < 0 ? out.write.get() : socket, STDOUT_FILENO},
+                                   {err.write.get(), STDERR_FILENO}};
   std::vector<std::string> argv = {"sh", "-c", "exec ssh \"$@\"", "sh"};
   argv.insert(argv.end(), arguments.begin(), arguments.end());
   DS_ASSIGN_OR_RETURN(ssh->pid_, SpawnInNewSession("/bin/sh", std::move(argv), inherited));
   ssh->in_ = std::move(in.ours);
-  ssh->out_pipe_ = std::move(out.ours);
-  ssh->err_pipe_ = std::move(err.ours);
+  ssh->out_pipe_ = std::move(out.read);
+  ssh->err_pipe_ = std::move(err.read);
   ssh->end_.Reset(static_cast<int>(::syscall(SYS_pidfd_open, ssh->pid_, 0)));
   if (!ssh->end_.valid()) return ErrnoError(errno, "pidfd_open");
   return ssh;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Pipe: both ends of a pipe, close-on-exec. They block.
+// Pipe: both ends of a pipe, close-on-exec. They block unless `flags` says O_NONBLOCK.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -17,9 +17,9 @@ struct Pipe {
   UniqueFd write;
 };
 
-inline StatusOr<Pipe> MakePipe() {
+inline StatusOr<Pipe> MakePipe(int flags = 0) {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return ErrnoError(errno, "pipe");
+  if (::pipe2(ends, O_CLOEXEC | flags) != 0) return ErrnoError(errno, "pipe");
   return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
