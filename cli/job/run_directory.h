@@ -32,6 +32,10 @@
 
 namespace ds::cli {
 
+// An event as an object of events.jsonl. None for those that other files keep (output, metrics) or
+// that repeat every second (heartbeats, beacons).
+std::optional<nlohmann::ordered_json> ToJson(const HostEvent& event);
+
 class RunDirectory {
  public:
   // Makes the folder; refuses one that holds a job already. Every error names the folder and

@@ -10,7 +10,7 @@
 
 #include "cli/console/line_collapser.h"
 #include "cli/console/progress.h"
-#include "cli/job/event_json.h"
+#include "cli/job/run_directory.h"
 #include "cli/job/verdict/failure_judge.h"
 #include "cli/job/wire_requests.h"
 #include "cli/remote/remote_daemon.h"
