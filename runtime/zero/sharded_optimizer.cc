@@ -93,7 +93,7 @@ OptimizerShard::OptimizerShard(const Context& context, Group& group,
   const auto booked = [&](c10::ScalarType dtype, MemoryUse use) {
     return Store(context, {range_.count, dtype, use});
   };
-  launch_ = optim::FlatUpdateOf(target_.device());
+  launch_ = optim::FindFlatUpdate(target_.device());
   if (context.dtypes.has_master_weights()) {
     master_ = booked(context.dtypes.master, MemoryUse::kMasterWeights);
     master_.Acquire().tensor().copy_(target_);

@@ -37,7 +37,8 @@ class ShardedOptimizer {
   // Sums the squares of this rank's gradient; of own gradients such that the sum over ranks is the
   // mean of the ranks' squares.
   double SumOfSquaresOfShard() const;
-  // The norm that this rank clips by: `norm`, that of the mean, or that of its own gradients.
+  // Returns the norm that this rank clips by: `norm`, which is the mean's, or that of its own
+  // gradients where the update takes those.
   double NormToClip(double norm) const;
   void Step(const optim::Update& update);
   void ClearGradients();

@@ -69,7 +69,7 @@ Part MakePart(const ds::optim::Optimizer& optimizer, const at::Device& device, s
   const auto options = at::TensorOptions(at::kFloat).device(device);
   Part part{.parameter = at::randn({count}, options),
             .gradient = at::randn({count}, options),
-            .launch = ds::optim::FlatUpdateOf(device)};
+            .launch = ds::optim::FindFlatUpdate(device)};
   for (std::size_t i = 0; i < optimizer.state_names({}).size(); ++i) {
     part.state.push_back(at::zeros({count}, options));
   }

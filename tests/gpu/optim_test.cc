@@ -38,7 +38,7 @@ TEST_F(GpuOptim, KernelsComputeWhatTheHostDoes) {
       const FlatBuffers host = MakeBuffers(each);
       const FlatBuffers gpu = CopyTo(host, each, Gpu());
       UpdateBy(&EmulatedUpdate, op, host.part);
-      UpdateBy(FlatUpdateOf(Gpu()), op, gpu.part);
+      UpdateBy(FindFlatUpdate(Gpu()), op, gpu.part);
       for (std::size_t i = 0; i < host.whole.size(); ++i) {
         EXPECT_LE(Deviation(gpu.whole[i].cpu(), host.whole[i]),
                   Tolerance(host.whole[i].scalar_type()))
@@ -62,7 +62,7 @@ TEST_F(GpuOptim, OptimizersComputeWhatTheCpuKernelsDo) {
     gpu.parameter = host.parameter.to(Gpu());
     gpu.gradient = host.gradient.to(Gpu());
     for (at::Tensor& state : gpu.state) state = state.to(Gpu());
-    gpu.launch = FlatUpdateOf(Gpu());
+    gpu.launch = FindFlatUpdate(Gpu());
     gpu.published = at::zeros({5000}, gpu.gradient.options());
     for (int step = 1; step <= 3; ++step) {
       const Update update{.lr = 1e-2, .gradient_scale = 0.5, .step = step};
@@ -84,7 +84,7 @@ TEST_F(GpuOptim, CountsBeyondThirtyTwoBits) {
   } catch (const c10::OutOfMemoryError&) {
     GTEST_SKIP() << "not run: this GPU has less than 8 GiB to spare";
   }
-  UpdateBy(FlatUpdateOf(Gpu()), DecayAndStepOp{1.0F, 0.5F}, part);
+  UpdateBy(FindFlatUpdate(Gpu()), DecayAndStepOp{1.0F, 0.5F}, part);
   EXPECT_EQ(part.parameter.min().item<double>(), 0.5);
   EXPECT_EQ(part.parameter.max().item<double>(), 0.5);
 }
@@ -101,14 +101,14 @@ TEST_F(GpuOptim, KernelsFollowTheCurrentStream) {
   at::Tensor product = matrix;
   for (int i = 0; i < 20; ++i) product = at::matmul(matrix, product).mul_(1e-3);
   part.gradient.fill_(1.0).add_(product.flatten().narrow(0, 0, 1 << 20), 0.0);
-  UpdateBy(FlatUpdateOf(Gpu()), DecayAndStepOp{1.0F, 1.0F}, part);
+  UpdateBy(FindFlatUpdate(Gpu()), DecayAndStepOp{1.0F, 1.0F}, part);
   EXPECT_EQ(part.parameter.max().item<double>(), -1.0);
 }
 
 TEST_F(GpuOptim, AnImpossibleLaunchIsAnError) {
-  FlatViews views = ViewsOf({.parameter = at::zeros({8}, at::TensorOptions().device(Gpu()))});
+  FlatViews views = ViewPart({.parameter = at::zeros({8}, at::TensorOptions().device(Gpu()))});
   views.device = 1000;
-  EXPECT_THROW(FlatUpdateOf(Gpu())(SgdOp{}, views), c10::Error);
+  EXPECT_THROW(FindFlatUpdate(Gpu())(SgdOp{}, views), c10::Error);
 }
 
 }  // namespace

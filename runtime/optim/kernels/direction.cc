@@ -16,7 +16,7 @@ namespace {
 
 // Added block by block in order.
 DirectionSquares SumSquaresByBlocks(const DirectionCoefficients& c, const Part& part) {
-  const FlatViews views = ViewsOf({.parameter = part.parameter, .state = part.state});
+  const FlatViews views = ViewPart({.parameter = part.parameter, .state = part.state});
   const std::int64_t blocks = (views.count - 1) / FlatBlock::kMaxCount + 1;
   std::vector<DirectionSquares> partial(static_cast<std::size_t>(blocks));
   ForEachBlock(views, [&](const FlatBlock& block) {

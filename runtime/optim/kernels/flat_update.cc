@@ -22,15 +22,14 @@ FlatType TypeOf(const at::Tensor& view) {
   }
 }
 
-FlatView ViewOf(const at::Tensor& view, const at::Tensor& parameter) {
+FlatView ViewTensor(const at::Tensor& view, const at::Tensor& parameter) {
   if (!view.defined()) return {};
   DS_CHECK(view.is_contiguous() && view.numel() == parameter.numel() &&
            view.device() == parameter.device());
   return {.data = view.data_ptr(), .type = TypeOf(view)};
 }
 
-// The views that the op has a use for. Narrow parameters: the gradient is scaled where it is
-// rounded.
+// Views what the op has a use for. The gradient of narrow parameters is scaled where it is rounded.
 template <typename Op>
 FlatViews TakeViews(Op* op, const Part& part) {
   constexpr Streams kStreams = Op::kStreams;
@@ -38,7 +37,7 @@ FlatViews TakeViews(Op* op, const Part& part) {
   if (kStreams.reads_gradient) used.gradient = part.gradient;
   if (kStreams.writes_parameter) used.published = part.published;
   for (std::size_t i = 0; i < kStreams.states; ++i) used.state.push_back(part.state.at(i));
-  FlatViews views = ViewsOf(used);
+  FlatViews views = ViewPart(used);
   if constexpr (requires { op->c.gradient_scale; }) {
     if (views.parameter.type != FlatType::kFloat) {
       views.narrow_scale = std::exchange(op->c.gradient_scale, 1.0F);
@@ -49,7 +48,7 @@ FlatViews TakeViews(Op* op, const Part& part) {
 
 }  // namespace
 
-FlatUpdate FlatUpdateOf(const at::Device& device) {
+FlatUpdate FindFlatUpdate(const at::Device& device) {
   if (device.is_cpu()) return nullptr;
   const StatusOr<void*> entry = device::FindInCudaPlugin(kFlatUpdateEntry);
   TORCH_CHECK(entry.ok(), "no optimizer on a GPU: ", entry.status().message());
@@ -59,8 +58,8 @@ FlatUpdate FlatUpdateOf(const at::Device& device) {
   return update;
 }
 
-FlatViews ViewsOf(const Part& part) {
-  const auto view = [&](const at::Tensor& each) { return ViewOf(each, part.parameter); };
+FlatViews ViewPart(const Part& part) {
+  const auto view = [&](const at::Tensor& each) { return ViewTensor(each, part.parameter); };
   FlatViews views{.parameter = view(part.parameter),
                   .gradient = view(part.gradient),
                   .published = view(part.published),

@@ -13,10 +13,10 @@ namespace ds::optim {
 
 // Finds Part::launch for the device: null on the CPU, else the CUDA plugin's, which has been
 // loaded since the rank's device was opened. Errors: c10::Error.
-FlatUpdate FlatUpdateOf(const at::Device& device);
+FlatUpdate FindFlatUpdate(const at::Device& device);
 
-// The part's memory; all views are on its parameter's device.
-FlatViews ViewsOf(const Part& part);
+// Finds the part's memory; all views are on its parameter's device.
+FlatViews ViewPart(const Part& part);
 
 // Views that the op has no use for may be undefined, and are left as they are.
 void UpdatePart(FlatOp op, const Part& part);

@@ -56,7 +56,8 @@ struct Part {
   at::Tensor gradient;            // unchanged
   std::vector<at::Tensor> state;  // one for each of Optimizer::state_names
   at::Tensor published;           // narrow copy of `parameter` to write, or undefined
-  FlatUpdate launch = nullptr;  // what updates the views: FlatUpdateOf (flat_update.h) their device
+  FlatUpdate launch =
+      nullptr;  // what updates the views: FindFlatUpdate (flat_update.h) their device
 
   // In order; what no segment covers is padding: zeros in all views.
   std::vector<Segment> segments;
