@@ -1,9 +1,8 @@
 #pragma once
 
-// Schedule: how the learning rate changes from update to update. One struct per scheduler.type,
-// fields named after scheduler.params; schedule.cc says which parameters fill it, optim/schedule
-// holds the formulas. The initializers are the defaults of DeepSpeed and PyTorch; where there is
-// none the parameter is required. Counts are optimizer updates.
+// Schedule: how the learning rate changes, counted in updates. One struct per scheduler.type,
+// fields named after scheduler.params, filled as schedule.cc says; optim/schedule has the formulas.
+// The defaults are DeepSpeed's and PyTorch's; what has none is required.
 
 #include <cstdint>
 #include <optional>
