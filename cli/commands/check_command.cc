@@ -101,7 +101,7 @@ StatusOr<int> CheckCommand(const Invocation& invocation) {
   }
   if (!flags.model.empty()) {
     DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
-    DS_ASSIGN_OR_RETURN(flags.facts.model, FactsOfModel(flags.model, share));
+    DS_ASSIGN_OR_RETURN(flags.facts.model, FindModelFacts(flags.model, share));
   }
   DS_ASSIGN_OR_RETURN(const config::ConfigText config, config::ReadConfigText(flags.config));
   flags.facts.steps_come_later = !flags.facts.total_steps;

@@ -37,7 +37,7 @@ FlagDescriptions DescribeCommand(const Command& command) {
   const CapturedOutput output;
   const StatusOr<int> status =
       command.run(Invocation{.arguments = {std::string(kDescribeFlagsWord)}});
-  return status.ok() ? FlagDescriptionsFromText(output.text()) : FlagDescriptions{};
+  return status.ok() ? ParseFlagDescriptions(output.text()) : FlagDescriptions{};
 }
 
 }  // namespace ds::cli

@@ -44,7 +44,7 @@ Status NeitherCommandNorProgram(const std::string& word) {
 }
 
 // The command and its arguments for the words behind the launch flags.
-StatusOr<const Command*> Choose(Invocation* invocation, std::vector<std::string> words) {
+StatusOr<const Command*> ChooseCommand(Invocation* invocation, std::vector<std::string> words) {
   if (words.empty()) {
     return InvalidArgumentError("no command or program given; see dsrun --help");
   }
@@ -101,7 +101,7 @@ StatusOr<int> Run(const std::vector<std::string>& command_line) {
   if (help) return FindCommand("help")->run(invocation);
   if (version) return FindCommand("version")->run(invocation);
   if (!invocation.launch.log_level.empty()) SetLogLevel(invocation.launch.log_level);
-  DS_ASSIGN_OR_RETURN(const Command* command, Choose(&invocation, std::move(parsed.rest)));
+  DS_ASSIGN_OR_RETURN(const Command* command, ChooseCommand(&invocation, std::move(parsed.rest)));
   DS_RETURN_IF_ERROR(CheckMeaningOfFlags(app, *command));
   DS_ASSIGN_OR_RETURN(const int status, command->run(invocation));
   // A command that starts ranks tells a program's own status from dsrun's where the job ends.

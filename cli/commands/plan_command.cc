@@ -81,7 +81,7 @@ std::string MasterAddress(const LaunchFlags& flags, const LaunchPlan& plan) {
   const auto& keys = plan.world.hosts.front().entry.keys;
   const auto address = keys.find("address");
   if (plan.world.hosts.size() > 1 && address != keys.end()) return address->second;
-  return DefaultMasterAddress(plan.world);
+  return ChooseMasterAddress(plan.world);
 }
 
 void PrintJson(const PlannedJob& job) {
@@ -155,7 +155,7 @@ StatusOr<std::optional<MeshDrawing>> DrawMesh(const PlanFlags& flags, int world_
   DS_ASSIGN_OR_RETURN(topology::Mesh mesh, topology::Mesh::Create(degrees, world_size));
   if (!flags.model.empty()) {
     DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
-    DS_ASSIGN_OR_RETURN(const config::ModelFacts facts, FactsOfModel(flags.model, share));
+    DS_ASSIGN_OR_RETURN(const config::ModelFacts facts, FindModelFacts(flags.model, share));
     DS_RETURN_IF_ERROR(CheckFitsModel(degrees, {.layers = facts.layers,
                                                 .heads = facts.heads,
                                                 .key_value_heads = facts.key_value_heads,
@@ -193,7 +193,7 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
   DS_ASSIGN_OR_RETURN(job.mesh, DrawMesh(own, job.plan.world.world_size()));
   DS_ASSIGN_OR_RETURN(GatheredExports exports, GatherExports(flags));
   job.exports = std::move(exports.environment);
-  job.argv = ProgramCommand(flags, parsed.rest);
+  job.argv = MakeProgramCommand(flags, parsed.rest);
   job.environment.master_addr = MasterAddress(flags, job.plan);
   job.environment.interface = flags.interface;
   job.environment.master_port = flags.master_port;
@@ -202,7 +202,7 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
   job.environment.role = flags.role;
   job.environment.one_device_per_rank = flags.one_device_per_rank;
   job.environment.user_set_threads =
-      !RankVariable(job.exports, "OMP_NUM_THREADS").value_or("").empty();
+      !FindRankVariable(job.exports, "OMP_NUM_THREADS").value_or("").empty();
   own.json ? PrintJson(job) : PrintTable(job);
   return kExitOk;
 }

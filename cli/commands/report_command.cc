@@ -58,12 +58,13 @@ StatusOr<int> ReportCommand(const Invocation& invocation) {
   const std::vector<Row> rows = JudgeHost(facts, DS_VERSION);
   if (json) {
     using Json = nlohmann::ordered_json;
-    std::cout << ReportJson(facts.name, rows).dump(2, ' ', false, Json::error_handler_t::replace)
-              << "\n";
+    std::cout
+        << FormatReportJson(facts.name, rows).dump(2, ' ', false, Json::error_handler_t::replace)
+        << "\n";
   } else {
-    std::cout << ReportTable(facts.name, rows);
+    std::cout << FormatReportTable(facts.name, rows);
   }
-  return WorstLevel(rows) == Level::kFail ? kExitPreflight : kExitOk;
+  return FindWorstLevel(rows) == Level::kFail ? kExitPreflight : kExitOk;
 }
 
 }  // namespace ds::cli

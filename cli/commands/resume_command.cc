@@ -98,7 +98,7 @@ StatusOr<StoredRun> ReadRun(const std::string& name) {
                                 "again with the command_line of its job.json");
   }
   run.job_id = TextOf(job, "job");
-  DS_ASSIGN_OR_RETURN(run.launch, LaunchFlagsFromJson(job.at("launch")));
+  DS_ASSIGN_OR_RETURN(run.launch, ReadLaunchFlags(job.at("launch")));
   StatusOr<config::TrainJob> train = config::TrainJobFromJson(job.at("train").dump());
   if (!train.ok()) return train.status().WithContext((path / "job.json").string());
   run.train = *std::move(train);

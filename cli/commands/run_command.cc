@@ -41,7 +41,8 @@ class SameProgram : public Program {
 };
 
 RankProgram MakeProgram(const LaunchFlags& flags, const std::vector<std::string>& words) {
-  RankProgram program{.argv = ProgramCommand(flags, words), .script = ProgramScript(flags, words)};
+  RankProgram program{.argv = MakeProgramCommand(flags, words),
+                      .script = FindProgramScript(flags, words)};
   // --local_rank=N stands right behind the program, as deepspeed puts it.
   const std::size_t interpreter_words = program.argv.size() - words.size();
   if (flags.pass_local_rank) program.local_rank_position = static_cast<int>(interpreter_words) + 1;
@@ -65,7 +66,7 @@ StatusOr<int> RunCommand(const Invocation& invocation) {
   nlohmann::ordered_json job = DescribeJob("run", plan, invocation.command_line);
   job["argv"] = DescribeWords(program.argv);
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run_directory,
-                      RunDirectory::Create(RunDirectoryPath(flags, plan.job_id)));
+                      RunDirectory::Create(ChooseRunDirectory(flags, plan.job_id)));
   DS_RETURN_IF_ERROR(run_directory->WriteJob(job, Durability::kWhole));
   return RunJob(plan, SameProgram(program), run_directory.get());
 }

@@ -31,7 +31,7 @@ StatusOr<int> TrainCommand(const Invocation& invocation) {
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
   DS_ASSIGN_OR_RETURN(TrainInputs inputs, GatherTrainInputs(flags, share, plan.world.world_size()));
   DS_ASSIGN_OR_RETURN(std::unique_ptr<RunDirectory> run_directory,
-                      RunDirectory::Create(RunDirectoryPath(launch, plan.job_id)));
+                      RunDirectory::Create(ChooseRunDirectory(launch, plan.job_id)));
   return RunTraining(std::move(plan), std::move(inputs), invocation.command_line,
                      std::move(run_directory));
 }

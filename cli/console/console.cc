@@ -63,13 +63,13 @@ void Console::OnEvent(const HostEvent& event) {
 }
 
 void Console::ShowReport(const v1::RankReport& report) {
-  if (report.has_notice()) Notice(report.notice().text());
-  if (report.has_checkpoint()) Notice("saved " + ShownPath(report.checkpoint().path()));
+  if (report.has_notice()) ShowNotice(report.notice().text());
+  if (report.has_checkpoint()) ShowNotice("saved " + ShownPath(report.checkpoint().path()));
 }
 
 void Console::ShowExit(const std::string& host, const v1::RankExited& exit) {
   if (!exit.output_cut() || exit.stopping()) return;
-  Notice(
+  ShowNotice(
       "rank " + std::to_string(exit.rank()) + " on " + host +
       " has ended; what it left behind held its output open for too long and was ended: its last "
       "output may be missing");
@@ -169,7 +169,7 @@ std::string Console::Bold(const std::string& text) const {
   return options_.colours ? "\x1b[1;31m" + text + "\x1b[0m" : text;
 }
 
-void Console::Notice(const std::string& text) {
+void Console::ShowNotice(const std::string& text) {
   if (options_.quiet) return;
   ShowLines(collapser_.TakeAll());
   if (std::string erase = Erase(); !erase.empty()) writer_->WriteAlways(STDOUT_FILENO, erase);
@@ -209,7 +209,7 @@ void Console::ShowVerdict(const Verdict& verdict, const std::string& run_directo
   writer_->WriteAlways(STDERR_FILENO, block);
 }
 
-void Console::Summary(const std::string& text) {
+void Console::ShowSummaryLine(const std::string& text) {
   if (!options_.quiet) writer_->WriteAlways(STDOUT_FILENO, Printable(text) + "\n");
 }
 

@@ -50,12 +50,12 @@ class Console {
   void OnEvent(const HostEvent& event);
   // Shows the output that waits for others like it.
   void OnQuiet();
-  void Notice(const std::string& text);
+  void ShowNotice(const std::string& text);
   // The job has ended: shows all that waits and the last step.
   void Finish();
   void ShowVerdict(const Verdict& verdict, const std::string& run_directory);
   // A line of the closing summary; not when quiet.
-  void Summary(const std::string& text);
+  void ShowSummaryLine(const std::string& text);
 
   const Progress& progress() const { return progress_; }
 

@@ -73,7 +73,7 @@ void LineCollapser::Add(OutputChunk chunk) {
   chunk_bytes_ += kept.output.text.size();
   std::string_view text = kept.output.text;
   const bool has_returns = text.find('\r') != std::string_view::npos;
-  std::size_t behind = BehindLastOf(kept.output.rank);
+  std::size_t behind = FindPlaceBehind(kept.output.rank);
   while (!text.empty()) {
     const LineEnd line = FindLineEnd(text, has_returns);
     behind = AddLine(text.substr(0, line.end), kept, behind);
@@ -82,7 +82,7 @@ void LineCollapser::Add(OutputChunk chunk) {
   behind_rank_[kept.output.rank] = taken_ + behind;
 }
 
-std::size_t LineCollapser::BehindLastOf(int rank) const {
+std::size_t LineCollapser::FindPlaceBehind(int rank) const {
   const auto found = behind_rank_.find(rank);
   if (found == behind_rank_.end() || found->second <= taken_) return 0;
   return static_cast<std::size_t>(found->second - taken_);

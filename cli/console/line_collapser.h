@@ -61,7 +61,7 @@ class LineCollapser {
     std::vector<int> other_ranks;  // that said the same
   };
   // The place in waiting_ behind the last line that `rank` has a part in.
-  std::size_t BehindLastOf(int rank) const;
+  std::size_t FindPlaceBehind(int rank) const;
   // Adds a line of a rank whose last line is before place `behind`; returns the place behind it.
   std::size_t AddLine(std::string_view text, const Chunk& chunk, std::size_t behind);
   std::vector<TaggedText> Take(std::size_t count);

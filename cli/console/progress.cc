@@ -14,7 +14,7 @@ namespace {
 // The pace is that of so many steps.
 constexpr std::size_t kRecentSteps = 20;
 
-std::string Fixed(double value, int digits) {
+std::string FormatFixed(double value, int digits) {
   std::array<char, 64> text{};
   std::snprintf(text.data(), text.size(), "%.*f", digits, value);
   return text.data();
@@ -64,22 +64,23 @@ std::string Progress::Line() const {
   if (!step_.has_value()) return Printable(phase_);
   std::string line = "step " + std::to_string(*step_);
   if (total_steps_ > 0) line += "/" + std::to_string(total_steps_);
-  if (loss_.has_value()) line += "  loss " + Fixed(*loss_, 4);
-  if (tokens_per_second_.has_value()) line += "  " + Fixed(*tokens_per_second_, 0) + " tokens/s";
+  if (loss_.has_value()) line += "  loss " + FormatFixed(*loss_, 4);
+  if (tokens_per_second_.has_value())
+    line += "  " + FormatFixed(*tokens_per_second_, 0) + " tokens/s";
   if (const auto left = SecondsLeft(); left.has_value()) line += "  left " + ShowDuration(*left);
-  if (const std::uint64_t bytes = LargestRank(); bytes > 0) {
+  if (const std::uint64_t bytes = FindLargestRank(); bytes > 0) {
     line += "  " + ByteSize(bytes) + "/rank";
   }
   return line;
 }
 
-std::string Progress::LossSummary() const {
+std::string Progress::SummarizeLoss() const {
   if (!loss_.has_value() || !first_.has_value() || first_->first == step_) return "";
-  return "loss " + Fixed(first_->second, 4) + " at step " + std::to_string(first_->first) + ", " +
-         Fixed(*loss_, 4) + " at step " + std::to_string(*step_);
+  return "loss " + FormatFixed(first_->second, 4) + " at step " + std::to_string(first_->first) +
+         ", " + FormatFixed(*loss_, 4) + " at step " + std::to_string(*step_);
 }
 
-std::uint64_t Progress::LargestRank() const {
+std::uint64_t Progress::FindLargestRank() const {
   std::uint64_t largest = 0;
   for (const auto& [rank, bytes] : resident_bytes_) largest = std::max(largest, bytes);
   return largest;

@@ -31,7 +31,7 @@ class Progress {
 
   std::optional<std::int64_t> step() const { return step_; }
   // The loss at the first step seen and at the last; "" unless there were two.
-  std::string LossSummary() const;
+  std::string SummarizeLoss() const;
   bool finished() const { return total_steps_ > 0 && step_ == total_steps_; }
 
  private:
@@ -44,7 +44,7 @@ class Progress {
   void OnPhase(const v1::RankPhase& phase, bool of_first_rank);
   bool OnStep(const v1::RankStep& step, std::int64_t unix_nanos);
   std::optional<double> SecondsLeft() const;
-  std::uint64_t LargestRank() const;  // in bytes; 0 when not known
+  std::uint64_t FindLargestRank() const;  // in bytes; 0 when not known
 
   std::int64_t total_steps_;
   std::string phase_;  // before the first step

@@ -100,7 +100,7 @@ std::string ToText(const FlagDescriptions& described) {
 
 }  // namespace
 
-FlagDescriptions FlagDescriptionsFromText(const std::string& text) {
+FlagDescriptions ParseFlagDescriptions(const std::string& text) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   FlagDescriptions described;
   if (!json.is_object()) return described;  // of a command that takes none

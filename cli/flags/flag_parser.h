@@ -39,7 +39,7 @@ struct FlagDescriptions {
 // The only word of a command line that asks for them; they are printed for
 // FlagDescriptionsFromText.
 inline constexpr std::string_view kDescribeFlagsWord = "--describe_flags";
-FlagDescriptions FlagDescriptionsFromText(const std::string& text);
+FlagDescriptions ParseFlagDescriptions(const std::string& text);
 
 // A parser whose help begins "Usage: dsrun <usage>".
 class FlagParser {

@@ -96,7 +96,7 @@ Json ToJson(const LaunchFlags& flags) {
   return json;
 }
 
-StatusOr<LaunchFlags> LaunchFlagsFromJson(const Json& json) {
+StatusOr<LaunchFlags> ReadLaunchFlags(const Json& json) {
   LaunchFlags flags;
   std::size_t known = 0;
   try {

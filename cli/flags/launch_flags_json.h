@@ -12,6 +12,6 @@ namespace ds::cli {
 nlohmann::ordered_json ToJson(const LaunchFlags& flags);
 
 // The inverse. Wrong types and unknown names are errors; what is missing keeps its default.
-StatusOr<LaunchFlags> LaunchFlagsFromJson(const nlohmann::ordered_json& json);
+StatusOr<LaunchFlags> ReadLaunchFlags(const nlohmann::ordered_json& json);
 
 }  // namespace ds::cli

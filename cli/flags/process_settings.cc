@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kMaxUmask = 0777;
 
-std::optional<std::uint64_t> Amount(std::string_view text) {
+std::optional<std::uint64_t> ParseAmount(std::string_view text) {
   if (text == "unlimited" || text == "infinity") return kUnlimited;
   return ParseNumber<std::uint64_t>(text);
 }
@@ -28,9 +28,9 @@ StatusOr<ProcessLimit> ParseLimit(std::string_view word) {
   }
   const std::string_view amounts = equals == std::string_view::npos ? "" : word.substr(equals + 1);
   const std::size_t colon = amounts.find(':');
-  const std::optional<std::uint64_t> soft = Amount(amounts.substr(0, colon));
+  const std::optional<std::uint64_t> soft = ParseAmount(amounts.substr(0, colon));
   const std::optional<std::uint64_t> hard =
-      colon == std::string_view::npos ? soft : Amount(amounts.substr(colon + 1));
+      colon == std::string_view::npos ? soft : ParseAmount(amounts.substr(colon + 1));
   if (!soft.has_value() || !hard.has_value()) {
     return InvalidArgumentError(flag +
                                 "expected NAME=SOFT or NAME=SOFT:HARD with numbers or "

@@ -26,7 +26,7 @@ bool EndsItsDaemon(const v1::Event& event) {
 
 }  // namespace
 
-std::optional<int> NodeRankOf(const PreparedHosts& hosts, int number) {
+std::optional<int> FindNodeRank(const PreparedHosts& hosts, int number) {
   const auto found = std::find_if(hosts.begin(), hosts.end(),
                                   [&](const PreparedHost& host) { return host.number == number; });
   if (found == hosts.end()) return std::nullopt;
@@ -141,14 +141,14 @@ void GenerationRun::HandleInputs() {
     const std::optional<JobInput> input = inputs_->Take(patience);
     patience = input.has_value() ? kQuietAfter : kPatience;
     if (input.has_value()) {
-      Handle(*input);
+      HandleInput(*input);
     } else {
       observer_->OnQuiet();
     }
   }
 }
 
-void GenerationRun::Handle(const JobInput& input) {
+void GenerationRun::HandleInput(const JobInput& input) {
   if (input.signal != 0) {
     HandleSignal(input.signal);
     return;
@@ -188,7 +188,7 @@ void GenerationRun::HandleSignal(int signal) {
 }
 
 void GenerationRun::HandleHostChange(const HostChange& change) {
-  const std::optional<int> node_rank = NodeRankOf(prepared_, change.host);
+  const std::optional<int> node_rank = FindNodeRank(prepared_, change.host);
   if (!node_rank.has_value()) return;
   const std::string& host = host_name(*node_rank);
   switch (change.grade) {
@@ -205,7 +205,7 @@ void GenerationRun::HandleHostChange(const HostChange& change) {
     case HostGrade::kLost:
       judge_.OnHostLost(host, change);
       lost_.insert(*node_rank);
-      Forget(*node_rank);
+      ForgetHost(*node_rank);
       prepared_[*node_rank].daemon->Abandon();
       break;
   }
@@ -213,14 +213,14 @@ void GenerationRun::HandleHostChange(const HostChange& change) {
 
 void GenerationRun::HandleStreamEnd(const JobInput& input) {
   --open_streams_;
-  Forget(input.node_rank);
+  ForgetHost(input.node_rank);
   if (!input.stream_status.ok()) {
     lost_.insert(input.node_rank);
     judge_.OnDaemonLost(host_name(input.node_rank), input.stream_status.message());
   }
 }
 
-void GenerationRun::Forget(int node_rank) {
+void GenerationRun::ForgetHost(int node_rank) {
   const std::lock_guard lock(gone_mutex_);
   gone_.insert(node_rank);
   gone_changed_.notify_all();

@@ -50,7 +50,7 @@ struct PreparedHost {
 using PreparedHosts = std::vector<PreparedHost>;  // by node rank
 
 // Returns none when the host is not, or no longer, one of the world.
-std::optional<int> NodeRankOf(const PreparedHosts& hosts, int number);
+std::optional<int> FindNodeRank(const PreparedHosts& hosts, int number);
 
 // SIGUSR1 and SIGUSR2 mean something to the ranks, not to dsrun.
 bool IsForwarded(int signal);
@@ -84,7 +84,7 @@ class GenerationRun {
   Status ShareValues(int node_rank, const std::vector<v1::SharedValue>& values);
   // Returns when no host that was launched has more to say.
   void HandleInputs();
-  void Handle(const JobInput& input);
+  void HandleInput(const JobInput& input);
   void HandleSignal(int signal);
   void HandleHostChange(const HostChange& change);
   void HandleStreamEnd(const JobInput& input);
@@ -96,7 +96,7 @@ class GenerationRun {
   // Repeats the request until it is answered, or there is nobody left to answer.
   void StopHost(int node_rank, const v1::StopRequest& request);
   // Nothing more comes from this host.
-  void Forget(int node_rank);
+  void ForgetHost(int node_rank);
   const std::string& host_name(int node_rank) const { return job_.world.hosts[node_rank].host; }
 
   const int generation_;

@@ -17,7 +17,7 @@ constexpr std::size_t kQueuedEvents = 64;
 
 // A host's clock that is far from ours, in words; "" when it is near or not told. The answer took
 // its time, so that small differences mean nothing.
-std::string ClockSkew(const std::string& host, std::int64_t host_unix_nanos) {
+std::string DescribeClockSkew(const std::string& host, std::int64_t host_unix_nanos) {
   constexpr std::int64_t kNoticed = 10;
   const std::int64_t seconds = (host_unix_nanos - Clock::System().UnixNanos()) / 1'000'000'000;
   if (host_unix_nanos == 0 || std::abs(seconds) < kNoticed) return "";
@@ -25,7 +25,7 @@ std::string ClockSkew(const std::string& host, std::int64_t host_unix_nanos) {
          (seconds > 0 ? "ahead" : "behind") + "; the times of its events are off by that";
 }
 
-std::vector<int> SlotCounts(const std::vector<JobHost>& spares) {
+std::vector<int> CountSlots(const std::vector<JobHost>& spares) {
   std::vector<int> counts;
   for (const JobHost& spare : spares) counts.push_back(spare.rank_count());
   return counts;
@@ -40,7 +40,7 @@ JobController::JobController(JobPlan job, const Program* program,
       program_(program),
       observer_(observer),
       options_(options),
-      spares_(SlotCounts(job_.spares)),
+      spares_(CountSlots(job_.spares)),
       inputs_(kQueuedEvents) {
   for (HostDaemon* const daemon : daemons) {
     prepared_.push_back({.daemon = daemon, .number = static_cast<int>(prepared_.size())});
@@ -69,7 +69,7 @@ JobOutcome JobController::Run() {
       lost_.insert(run.lost().begin(), run.lost().end());
     }
     if (outcome.ok()) return outcome;
-    const RestartDecision decision = restarts.Decide(outcome.failure(), WhyIncomplete());
+    const RestartDecision decision = restarts.Decide(outcome.failure(), ExplainMissingHosts());
     if (!decision.restart) {
       if (job_.flags.max_restarts > 0) observer_->OnNotice("not restarted: " + decision.reason);
       return outcome;
@@ -118,7 +118,7 @@ JobOutcome JobController::BindToCores() {
   return JobOutcome();
 }
 
-std::string JobController::WhyIncomplete() const {
+std::string JobController::ExplainMissingHosts() const {
   if (lost_.empty()) return "";
   const JobHost& first = job_.world.hosts[*lost_.begin()];
   const std::string gone = "host " + first.host + " is gone";
@@ -176,7 +176,7 @@ JobOutcome JobController::CheckHost(const std::string& host, const v1::PrepareRe
   for (const v1::Finding& finding : response.findings()) {
     if (finding.level() == v1::Finding::FAIL) return MakeFindingVerdict(host, finding);
   }
-  if (const std::string skew = ClockSkew(host, response.unix_nanos()); !skew.empty()) {
+  if (const std::string skew = DescribeClockSkew(host, response.unix_nanos()); !skew.empty()) {
     observer_->OnNotice(skew);
   }
   observer_->OnPrepared(host, response);
@@ -192,7 +192,7 @@ JobOutcome JobController::TakeEarlyEnd(int generation) {
     }
     if (input->signal != 0) return MakeUserStopVerdict(input->signal, generation);
     if (!input->host_change.has_value() || input->host_change->grade != HostGrade::kLost) continue;
-    const std::optional<int> node_rank = NodeRankOf(prepared_, input->host_change->host);
+    const std::optional<int> node_rank = FindNodeRank(prepared_, input->host_change->host);
     if (!node_rank.has_value()) continue;
     lost_.insert(*node_rank);
     return MakeHostLostVerdict(job_.world.hosts[*node_rank].host, *input->host_change, generation);

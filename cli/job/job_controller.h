@@ -48,7 +48,7 @@ class JobController {
   JobOutcome BindToCores();
   // Says why there cannot be another generation: a host is lost that no spare can replace; "" =
   // none is.
-  std::string WhyIncomplete() const;
+  std::string ExplainMissingHosts() const;
   // False: a host's place stays empty, and the observer knows why.
   bool ReplaceLostHosts(const RankProgram& program);
   bool ReplaceHost(int node_rank, const RankProgram& program);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kLongestName = 32;
 
-std::string Readable(std::string_view name) {
+std::string MakeFileName(std::string_view name) {
   name.remove_prefix(name.find_last_of('/') + 1);  // npos + 1 is 0
   std::string readable;
   for (const char c : name.substr(0, kLongestName)) {
@@ -27,7 +27,8 @@ std::string Readable(std::string_view name) {
 }
 
 // Where the ranks of a host run: as its hostfile entry says, else as --workdir says, else here.
-std::string WorkingDirectory(const LaunchFlags& flags, const HostEntry& entry, const Shell& shell) {
+std::string FindWorkingDirectory(const LaunchFlags& flags, const HostEntry& entry,
+                                 const Shell& shell) {
   const auto own = entry.keys.find("workdir");
   if (own != entry.keys.end()) return own->second;
   return (shell.working_directory / flags.workdir).lexically_normal().string();
@@ -36,10 +37,11 @@ std::string WorkingDirectory(const LaunchFlags& flags, const HostEntry& entry, c
 // This machine's ranks inherit the shell's environment, those of another get what DeepSpeed exports
 // of it.
 void CompleteHost(const JobPlan& plan, const Shell& shell, JobHost* host) {
-  host->working_directory = WorkingDirectory(plan.flags, host->entry, shell);
-  host->exports = host->remote ? Overlay(RemoteExports(shell.environment, host->working_directory),
-                                         plan.exports)
-                               : plan.exports;
+  host->working_directory = FindWorkingDirectory(plan.flags, host->entry, shell);
+  host->exports =
+      host->remote
+          ? Overlay(PickRemoteExports(shell.environment, host->working_directory), plan.exports)
+          : plan.exports;
   const std::string* threads = FindVariable(host->exports, "OMP_NUM_THREADS");
   if (threads == nullptr && !host->remote) {
     threads = FindVariable(shell.environment, "OMP_NUM_THREADS");
@@ -62,7 +64,7 @@ JobPlan PlanJob(std::string job_id, LaunchFlags flags, LaunchPlan launch, Enviro
                .spares = std::move(launch.spares),
                .exports = std::move(exports)};
   plan.master_addr =
-      plan.flags.master_addr.empty() ? DefaultMasterAddress(plan.world) : plan.flags.master_addr;
+      plan.flags.master_addr.empty() ? ChooseMasterAddress(plan.world) : plan.flags.master_addr;
   for (JobHost& host : plan.world.hosts) CompleteHost(plan, shell, &host);
   for (JobHost& spare : plan.spares) CompleteHost(plan, shell, &spare);
   return plan;
@@ -76,13 +78,13 @@ std::string MakeJobId(std::string_view name, std::int64_t unix_nanos) {
   std::strftime(time.data(), time.size(), "%Y%m%d-%H%M%S", &local);
   std::array<char, 16> random{};
   std::snprintf(random.data(), random.size(), "%04x", std::random_device()() & 0xFFFFU);
-  return Readable(name) + "-" + time.data() + "-" + random.data();
+  return MakeFileName(name) + "-" + time.data() + "-" + random.data();
 }
 
 StatusOr<JobPlan> PlanJobFromHere(std::string job_id, const LaunchFlags& flags) {
   DS_ASSIGN_OR_RETURN(LaunchPlan launch, PlanFromThisHost(flags));
   DS_ASSIGN_OR_RETURN(GatheredExports exports, GatherExports(flags));
-  const Shell shell{.environment = ShellEnvironment(),
+  const Shell shell{.environment = ReadShellEnvironment(),
                     .working_directory = std::filesystem::current_path()};
   JobPlan plan =
       PlanJob(std::move(job_id), flags, std::move(launch), std::move(exports.environment), shell);

@@ -194,13 +194,13 @@ Status RunDirectory::RemoveVerdict() {
 }
 
 Status RunDirectory::MakeLogs(int generation, int ranks) {
-  for (int rank = 0; rank < ranks; ++rank) DS_RETURN_IF_ERROR(MakeLogsOf(generation, rank));
+  for (int rank = 0; rank < ranks; ++rank) DS_RETURN_IF_ERROR(MakeRankLogs(generation, rank));
   return OkStatus();
 }
 
-Status RunDirectory::MakeLogsOf(int generation, int rank) {
+Status RunDirectory::MakeRankLogs(int generation, int rank) {
   for (const int stream : {v1::RankOutput::STDOUT, v1::RankOutput::STDERR}) {
-    DS_RETURN_IF_ERROR(Log(generation, {rank, stream}).status());
+    DS_RETURN_IF_ERROR(OpenLog(generation, {rank, stream}).status());
   }
   return OkStatus();
 }
@@ -209,7 +209,7 @@ Status RunDirectory::Append(const HostEvent& event) {
   if (event.event.has_rank_output()) return AppendOutput(event);
   if (event.event.has_rank_started()) {
     const int rank = static_cast<int>(event.event.rank_started().rank());
-    DS_RETURN_IF_ERROR(MakeLogsOf(event.generation, rank));
+    DS_RETURN_IF_ERROR(MakeRankLogs(event.generation, rank));
   }
   if (event.event.has_rank_report() && event.event.rank_report().has_step()) {
     return AppendMetrics(event.event.rank_report().step().json() + "\n");
@@ -230,7 +230,7 @@ Status RunDirectory::AppendMetrics(const std::string& line) {
 Status RunDirectory::AppendOutput(const HostEvent& event) {
   const v1::RankOutput& output = event.event.rank_output();
   const LogKey key(static_cast<int>(output.rank()), output.stream());
-  DS_ASSIGN_OR_RETURN(AppendFile * file, Log(event.generation, key));
+  DS_ASSIGN_OR_RETURN(AppendFile * file, OpenLog(event.generation, key));
   DS_RETURN_IF_ERROR(file->Append(output.data()));
   return index_->Add(key.first, output.stream() == v1::RankOutput::STDERR, output.data().size(),
                      event.event.unix_nanos());
@@ -238,7 +238,7 @@ Status RunDirectory::AppendOutput(const HostEvent& event) {
 
 Status RunDirectory::Flush() { return index_.has_value() ? index_->Flush() : OkStatus(); }
 
-StatusOr<AppendFile*> RunDirectory::Log(int generation, const LogKey& key) {
+StatusOr<AppendFile*> RunDirectory::OpenLog(int generation, const LogKey& key) {
   const fs::path folder = path_ / "logs" / std::to_string(generation);
   if (generation != log_generation_) {
     DS_RETURN_IF_ERROR(MakeDirectories(folder));

@@ -69,10 +69,10 @@ class RunDirectory {
   explicit RunDirectory(std::filesystem::path path) : path_(std::move(path)) {}
   static StatusOr<std::unique_ptr<RunDirectory>> OpenFiles(const std::filesystem::path& path);
   Status Lock();
-  Status MakeLogsOf(int generation, int rank);
+  Status MakeRankLogs(int generation, int rank);
   Status AppendOutput(const HostEvent& event);
   Status AppendMetrics(const std::string& line);
-  StatusOr<AppendFile*> Log(int generation, const LogKey& key);
+  StatusOr<AppendFile*> OpenLog(int generation, const LogKey& key);
 
   const std::filesystem::path path_;
   UniqueFd lock_;  // the folder itself, locked while it is open

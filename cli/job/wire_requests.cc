@@ -20,7 +20,7 @@ void AddVariable(const std::pair<std::string, std::string>& variable,
   added->set_value(variable.second);
 }
 
-v1::PrepareRequest::Device WireDevice(Device device) {
+v1::PrepareRequest::Device ConvertDevice(Device device) {
   switch (device) {
     case Device::kAuto:
       return v1::PrepareRequest::DEVICE_AUTO;
@@ -67,7 +67,7 @@ v1::RankSpec MakeRankSpec(const WorldPlan& world, const RankProgram& program,
   return spec;
 }
 
-HostCores CoresOf(const v1::PrepareResponse& host) {
+HostCores ReadCores(const v1::PrepareResponse& host) {
   HostCores available;
   available.cores.assign(host.usable_cores().begin(), host.usable_cores().end());
   for (const v1::NumaNode& node : host.numa_nodes()) {
@@ -91,7 +91,7 @@ v1::PrepareRequest MakePrepareRequest(const JobPlan& job, const RankProgram& pro
   request.set_working_directory(host.working_directory);
   request.set_lease_master_port(node_rank == 0);
   request.set_master_port(job.flags.master_port);
-  request.set_device(WireDevice(job.flags.device));
+  request.set_device(ConvertDevice(job.flags.device));
   // Without it the host's daemon takes its own PATH, which is what the ranks inherit.
   const std::string* search_path = FindVariable(host.exports, "PATH");
   if (search_path != nullptr) request.set_search_path(*search_path);
@@ -138,7 +138,7 @@ v1::LaunchRequest MakeLaunchRequest(const JobPlan& job, const RankProgram& progr
 
 Status BindHost(const v1::PrepareResponse& told, int node_rank, JobPlan* job) {
   if (!job->flags.bind_cores_to_rank) return OkStatus();
-  HostCores available = CoresOf(told);
+  HostCores available = ReadCores(told);
   if (!job->flags.bind_core_list.empty()) {
     DS_ASSIGN_OR_RETURN(available.cores, ParseCoreList(job->flags.bind_core_list));
   }

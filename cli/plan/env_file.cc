@@ -128,8 +128,8 @@ StatusOr<Environment> ReadEnvFile(const fs::path& path) {
   return ParseEnvFile(*text, path.string());
 }
 
-std::vector<fs::path> UsualEnvFiles(const std::optional<std::string>& name, const fs::path& home,
-                                    const fs::path& working_directory) {
+std::vector<fs::path> FindUsualEnvFiles(const std::optional<std::string>& name,
+                                        const fs::path& home, const fs::path& working_directory) {
   const fs::path file = name.value_or(".deepspeed_env");
   std::vector<fs::path> found;
   for (const fs::path& folder : {home, working_directory}) {

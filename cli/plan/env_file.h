@@ -34,8 +34,8 @@ StatusOr<Environment> ReadEnvFile(const std::filesystem::path& path);
 // Lists the places at which DeepSpeed looks for an env file nobody named, in the order in which
 // they are applied: `name` (DS_ENV_FILE; none: .deepspeed_env) in `home`, then in the working
 // directory. One file found twice is listed once.
-std::vector<std::filesystem::path> UsualEnvFiles(const std::optional<std::string>& name,
-                                                 const std::filesystem::path& home,
-                                                 const std::filesystem::path& working_directory);
+std::vector<std::filesystem::path> FindUsualEnvFiles(
+    const std::optional<std::string>& name, const std::filesystem::path& home,
+    const std::filesystem::path& working_directory);
 
 }  // namespace ds::cli

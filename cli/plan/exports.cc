@@ -74,14 +74,14 @@ std::optional<std::string> Value(const Environment& environment, std::string_vie
 
 // Intel's OpenMP would move the threads of a bound rank to cores of its own choice.
 Status CheckCoreBinding(const Environment& exports) {
-  if (!RankVariable(exports, "KMP_AFFINITY").has_value()) return OkStatus();
+  if (!FindRankVariable(exports, "KMP_AFFINITY").has_value()) return OkStatus();
   return InvalidArgumentError(
       "--bind_cores_to_rank contradicts KMP_AFFINITY in the environment; unset one of them");
 }
 
 }  // namespace
 
-Environment ShellEnvironment() {
+Environment ReadShellEnvironment() {
   Environment shell;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
@@ -99,7 +99,7 @@ const std::string* FindVariable(const Environment& environment, std::string_view
   return nullptr;
 }
 
-std::optional<std::string> RankVariable(const Environment& exports, const char* name) {
+std::optional<std::string> FindRankVariable(const Environment& exports, const char* name) {
   if (const std::string* exported = FindVariable(exports, name); exported != nullptr)
     return *exported;
   const char* inherited = std::getenv(name);
@@ -115,7 +115,7 @@ StatusOr<Environment> ResolveExports(const ExportRequest& request, const Environ
   return exports;
 }
 
-Environment RemoteExports(const Environment& shell, std::string_view working_directory) {
+Environment PickRemoteExports(const Environment& shell, std::string_view working_directory) {
   const bool keep_network_devices = FindVariable(shell, "AISC_JOB_NAME") != nullptr;
   Environment exports;
   for (const auto& [name, value] : shell) {
@@ -137,11 +137,11 @@ Environment Overlay(Environment base, const Environment& over) {
 
 StatusOr<GatheredExports> GatherExports(const LaunchFlags& flags) {
   GatheredExports gathered;
-  const Environment shell = ShellEnvironment();
+  const Environment shell = ReadShellEnvironment();
   ExportRequest request{.words = flags.exports};
   for (const std::filesystem::path& path :
-       UsualEnvFiles(Value(shell, "DS_ENV_FILE"), Value(shell, "HOME").value_or(""),
-                     std::filesystem::current_path())) {
+       FindUsualEnvFiles(Value(shell, "DS_ENV_FILE"), Value(shell, "HOME").value_or(""),
+                         std::filesystem::current_path())) {
     DS_ASSIGN_OR_RETURN(Environment file, ReadEnvFile(path));
     gathered.notices.push_back("ranks get the variables of " + path.string());
     request.files.push_back(std::move(file));
@@ -155,7 +155,7 @@ StatusOr<GatheredExports> GatherExports(const LaunchFlags& flags) {
   return gathered;
 }
 
-std::vector<std::string> StoredExports(const std::vector<std::string>& words) {
+std::vector<std::string> RedactExports(const std::vector<std::string>& words) {
   std::vector<std::string> stored;
   for (const std::string& word : words) {
     stored.push_back(RedactText(word) == word ? word : word.substr(0, word.find('=')));

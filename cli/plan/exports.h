@@ -25,14 +25,14 @@
 namespace ds::cli {
 
 // This process's environment.
-Environment ShellEnvironment();
+Environment ReadShellEnvironment();
 
 // Returns null where there is none. Of a name that a shell has twice the first counts, as for
 // getenv; exports have every name once.
 const std::string* FindVariable(const Environment& environment, std::string_view name);
 
 // Looks up what a rank on this host finds under `name`: exported, else inherited from this process.
-std::optional<std::string> RankVariable(const Environment& exports, const char* name);
+std::optional<std::string> FindRankVariable(const Environment& exports, const char* name);
 
 struct ExportRequest {
   std::vector<Environment> files;  // in the order in which they are applied
@@ -46,7 +46,7 @@ StatusOr<Environment> ResolveExports(const ExportRequest& request, const Environ
 // DeepSpeed exports (NCCL*, PYTHON*, UCX*, MLFLOW*, ... by prefix), PYTHONPATH with
 // `working_directory` in front. In an AISC job (AISC_JOB_NAME) the network devices of this host
 // stay here.
-Environment RemoteExports(const Environment& shell, std::string_view working_directory);
+Environment PickRemoteExports(const Environment& shell, std::string_view working_directory);
 
 struct GatheredExports {
   Environment environment;
@@ -60,7 +60,7 @@ StatusOr<GatheredExports> GatherExports(const LaunchFlags& flags);
 
 // The words of -x as job.json keeps them: the value of a secret is left out, so that `resume` takes
 // it from the shell it is called in.
-std::vector<std::string> StoredExports(const std::vector<std::string>& words);
+std::vector<std::string> RedactExports(const std::vector<std::string>& words);
 
 // `over` laid over `base`; every name once.
 Environment Overlay(Environment base, const Environment& over);

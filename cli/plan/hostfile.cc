@@ -177,12 +177,12 @@ std::string_view TakeLine(std::string_view* text) {
 
 }  // namespace
 
-std::vector<std::string> DevicesOf(const HostEntry& entry) {
+std::vector<std::string> ListDevices(const HostEntry& entry) {
   const auto listed = entry.keys.find("gpus");
   return listed == entry.keys.end() ? std::vector<std::string>() : SplitAtCommas(listed->second);
 }
 
-std::vector<std::string> HostKeysOf(const HostEntry& entry) {
+std::vector<std::string> ListHostKeys(const HostEntry& entry) {
   const auto listed = entry.keys.find("hostkey");
   return listed == entry.keys.end() ? std::vector<std::string>() : SplitAtCommas(listed->second);
 }

@@ -48,10 +48,10 @@ struct HostEntry {
 };
 
 // Splits what stands behind gpus=, as many as the entry has slots; none without the key.
-std::vector<std::string> DevicesOf(const HostEntry& entry);
+std::vector<std::string> ListDevices(const HostEntry& entry);
 
 // Splits what stands behind hostkey=; none without the key.
-std::vector<std::string> HostKeysOf(const HostEntry& entry);
+std::vector<std::string> ListHostKeys(const HostEntry& entry);
 
 // Returns at least one host, or an error. `file_name` is for messages.
 StatusOr<std::vector<HostEntry>> ParseHostfile(std::string_view text, std::string_view file_name);

@@ -14,7 +14,7 @@
 namespace ds::cli {
 namespace {
 
-std::vector<std::string> Names(int count) {
+std::vector<std::string> NameDevices(int count) {
   std::vector<std::string> names;
   for (int i = 0; i < count; ++i) names.push_back(std::to_string(i));
   return names;
@@ -26,7 +26,7 @@ std::optional<int> AsNumber(std::string_view text) {
 }
 
 // The devices that CUDA_VISIBLE_DEVICES leaves; as in CUDA, "-1" ends the list.
-std::vector<std::string> ListedDevices(std::string_view list) {
+std::vector<std::string> SplitDeviceList(std::string_view list) {
   std::vector<std::string> devices;
   while (!list.empty()) {
     const std::size_t comma = list.find(',');
@@ -51,14 +51,14 @@ Status CheckDistinct(const std::vector<std::string>& devices) {
   return OkStatus();
 }
 
-HostSlots CpuSlots(const std::string& name, int count) {
+HostSlots MakeCpuSlots(const std::string& name, int count) {
   HostSlots host{.host = name};
   for (int i = 0; i < count; ++i) host.slots.push_back(i);
   return host;
 }
 
 // Slots are the device numbers; devices with other names (UUIDs) are numbered by their place.
-HostSlots DeviceSlots(const std::string& name, std::vector<std::string> devices) {
+HostSlots MakeDeviceSlots(const std::string& name, std::vector<std::string> devices) {
   HostSlots host{.host = name};
   const bool numbers = std::all_of(devices.begin(), devices.end(),
                                    [](const std::string& d) { return AsNumber(d).has_value(); });
@@ -70,10 +70,11 @@ HostSlots DeviceSlots(const std::string& name, std::vector<std::string> devices)
 }
 
 // This host's pool, without a hostfile.
-StatusOr<HostSlots> LocalPool(const LaunchFlags& flags, const ThisHost& this_host,
-                              const char* visible_devices) {
-  const std::vector<std::string> devices =
-      visible_devices == nullptr ? Names(this_host.gpu_count) : ListedDevices(visible_devices);
+StatusOr<HostSlots> MakeLocalPool(const LaunchFlags& flags, const ThisHost& this_host,
+                                  const char* visible_devices) {
+  const std::vector<std::string> devices = visible_devices == nullptr
+                                               ? NameDevices(this_host.gpu_count)
+                                               : SplitDeviceList(visible_devices);
   if (flags.device == Device::kCuda && devices.empty()) {
     return InvalidArgumentError(visible_devices == nullptr
                                     ? "--device cuda: this host shows no GPU"
@@ -81,19 +82,19 @@ StatusOr<HostSlots> LocalPool(const LaunchFlags& flags, const ThisHost& this_hos
   }
   if (flags.device != Device::kCpu && !devices.empty()) {
     DS_RETURN_IF_ERROR(CheckDistinct(devices));
-    return DeviceSlots("localhost", devices);
+    return MakeDeviceSlots("localhost", devices);
   }
-  return CpuSlots("localhost",
-                  flags.total_ranks.value_or(flags.num_gpus.value_or(this_host.numa_node_count)));
+  return MakeCpuSlots(
+      "localhost", flags.total_ranks.value_or(flags.num_gpus.value_or(this_host.numa_node_count)));
 }
 
-std::vector<HostSlots> HostfilePool(const std::vector<HostEntry>& entries, Device device) {
+std::vector<HostSlots> MakeHostfilePool(const std::vector<HostEntry>& entries, Device device) {
   std::vector<HostSlots> pool;
   for (const HostEntry& entry : entries) {
-    HostSlots host = CpuSlots(entry.name, entry.slots);
+    HostSlots host = MakeCpuSlots(entry.name, entry.slots);
     if (device != Device::kCpu) {
-      host.devices = DevicesOf(entry);
-      if (host.devices.empty()) host.devices = Names(entry.slots);
+      host.devices = ListDevices(entry);
+      if (host.devices.empty()) host.devices = NameDevices(entry.slots);
     }
     pool.push_back(std::move(host));
   }
@@ -110,7 +111,7 @@ struct Selection {
   std::vector<HostSlots> spares;
 };
 
-Selection Split(std::vector<HostSlots> pool, const std::vector<HostEntry>& entries) {
+Selection SplitSelection(std::vector<HostSlots> pool, const std::vector<HostEntry>& entries) {
   Selection split;
   for (HostSlots& host : pool) {
     const bool spare = EntryOf(host.host, entries).keys.contains("spare");
@@ -120,8 +121,8 @@ Selection Split(std::vector<HostSlots> pool, const std::vector<HostEntry>& entri
 }
 
 // --include and --exclude mean spares, too; --num_nodes counts the others, --num_gpus is for all.
-StatusOr<Selection> Select(const LaunchFlags& flags, const std::vector<HostSlots>& pool,
-                           const std::vector<HostEntry>& entries) {
+StatusOr<Selection> SelectHosts(const LaunchFlags& flags, const std::vector<HostSlots>& pool,
+                                const std::vector<HostEntry>& entries) {
   const ResourceRequest request{.include = flags.include,
                                 .exclude = flags.exclude,
                                 .num_nodes = flags.num_nodes,
@@ -131,7 +132,7 @@ StatusOr<Selection> Select(const LaunchFlags& flags, const std::vector<HostSlots
   if (filtered) {
     DS_ASSIGN_OR_RETURN(left, SelectSlots(pool, request));
   }
-  Selection selection = Split(std::move(left), entries);
+  Selection selection = SplitSelection(std::move(left), entries);
   if (selection.hosts.empty() && !selection.spares.empty()) {
     return InvalidArgumentError(
         "every host is a spare; at least one has to take part from the start");
@@ -188,13 +189,13 @@ StatusOr<LaunchPlan> MakeLaunchPlan(const LaunchFlags& flags, const ThisHost& th
   std::vector<HostSlots> pool;
   if (plan.from_hostfile) {
     DS_ASSIGN_OR_RETURN(entries, ReadHostfile(*flags.hostfile));
-    pool = HostfilePool(entries, flags.device);
+    pool = MakeHostfilePool(entries, flags.device);
   } else {
-    DS_ASSIGN_OR_RETURN(HostSlots local, LocalPool(flags, this_host, visible_devices));
+    DS_ASSIGN_OR_RETURN(HostSlots local, MakeLocalPool(flags, this_host, visible_devices));
     entries = {{.name = local.host, .slots = static_cast<int>(local.slots.size())}};
     pool = {std::move(local)};
   }
-  DS_ASSIGN_OR_RETURN(Selection selection, Select(flags, pool, entries));
+  DS_ASSIGN_OR_RETURN(Selection selection, SelectHosts(flags, pool, entries));
   if (flags.total_ranks.has_value()) {
     DS_RETURN_IF_ERROR(KeepFirstRanks(*flags.total_ranks, &selection.hosts));
   }
@@ -236,20 +237,20 @@ StatusOr<LaunchPlan> PlanFromThisHost(const LaunchFlags& flags) {
   return plan;
 }
 
-std::vector<std::string> ProgramCommand(const LaunchFlags& flags,
-                                        const std::vector<std::string>& words) {
+std::vector<std::string> MakeProgramCommand(const LaunchFlags& flags,
+                                            const std::vector<std::string>& words) {
   if (words.empty()) return {};
   std::vector<std::string> command;
   if (flags.module) {
     command = {flags.python, "-u", "-m"};
-  } else if (!ProgramScript(flags, words).empty()) {
+  } else if (!FindProgramScript(flags, words).empty()) {
     command = {flags.python, "-u"};
   }
   command.insert(command.end(), words.begin(), words.end());
   return command;
 }
 
-std::string ProgramScript(const LaunchFlags& flags, const std::vector<std::string>& words) {
+std::string FindProgramScript(const LaunchFlags& flags, const std::vector<std::string>& words) {
   const bool script =
       !words.empty() && words[0].ends_with(".py") && !flags.module && !flags.no_python;
   return script ? words[0] : "";

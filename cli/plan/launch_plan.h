@@ -44,10 +44,10 @@ StatusOr<LaunchPlan> PlanFromThisHost(const LaunchFlags& flags);
 
 // Turns what stands behind the launch flags into what the ranks execute: a Python program gets its
 // interpreter, anything else stays as it is.
-std::vector<std::string> ProgramCommand(const LaunchFlags& flags,
-                                        const std::vector<std::string>& words);
+std::vector<std::string> MakeProgramCommand(const LaunchFlags& flags,
+                                            const std::vector<std::string>& words);
 
 // The script that ProgramCommand has found an interpreter for; "" when it is no file.
-std::string ProgramScript(const LaunchFlags& flags, const std::vector<std::string>& words);
+std::string FindProgramScript(const LaunchFlags& flags, const std::vector<std::string>& words);
 
 }  // namespace ds::cli

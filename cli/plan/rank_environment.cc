@@ -66,7 +66,7 @@ Environment RankEnvironment(const WorldPlan& plan, const PlannedRank& rank,
   return environment;
 }
 
-std::string DefaultMasterAddress(const WorldPlan& plan) {
+std::string ChooseMasterAddress(const WorldPlan& plan) {
   if (plan.hosts.size() == 1) return "127.0.0.1";
   const std::string& name = plan.hosts.front().host;
   return name.substr(name.find('@') + 1);

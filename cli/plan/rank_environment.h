@@ -34,6 +34,6 @@ Environment RankEnvironment(const WorldPlan& plan, const PlannedRank& rank,
 
 // The address at which the ranks of `plan` meet unless the user says otherwise: this host's
 // loopback when one host runs them all, else the first host by its name without "user@".
-std::string DefaultMasterAddress(const WorldPlan& plan);
+std::string ChooseMasterAddress(const WorldPlan& plan);
 
 }  // namespace ds::cli

@@ -52,7 +52,7 @@ StatusOr<RemoteTarget> MakeRemoteTarget(const HostEntry& entry, int default_port
   if (!target.identity.empty() && ::access(target.identity.c_str(), R_OK) != 0) {
     return ErrnoError(errno, "host '" + entry.name + "': identity=" + target.identity);
   }
-  target.host_keys = HostKeysOf(entry);
+  target.host_keys = ListHostKeys(entry);
   std::istringstream words(ValueOf(entry, "exec"));
   for (std::string word; words >> word;) target.wrapper.push_back(word);
   return target;

@@ -12,7 +12,7 @@ namespace {
 constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20;
 constexpr std::uint64_t kGibibyte = std::uint64_t{1} << 30;
 
-bool Has(const ProcessorFacts& facts, std::string_view feature) {
+bool HasFeature(const ProcessorFacts& facts, std::string_view feature) {
   return std::find(facts.features.begin(), facts.features.end(), feature) != facts.features.end();
 }
 
@@ -20,7 +20,7 @@ std::string LimitText(std::uint64_t limit) {
   return limit == LimitFacts::kUnlimited ? "unlimited" : std::to_string(limit);
 }
 
-Row Unreadable(std::string name, std::string_view where) {
+Row MakeUnreadableRow(std::string name, std::string_view where) {
   return {std::move(name), "unknown", Level::kWarn, fmt::format("{} cannot be read", where)};
 }
 
@@ -42,9 +42,9 @@ Row JudgeFeatures(const ProcessorFacts& facts) {
                                                       "asimd",       "sve",      "bf16"};
   std::string shown;
   for (const std::string_view feature : kShown) {
-    if (Has(facts, feature)) shown += fmt::format("{}{}", shown.empty() ? "" : " ", feature);
+    if (HasFeature(facts, feature)) shown += fmt::format("{}{}", shown.empty() ? "" : " ", feature);
   }
-  if (facts.features.empty()) return Unreadable("features", "/proc/cpuinfo");
+  if (facts.features.empty()) return MakeUnreadableRow("features", "/proc/cpuinfo");
   if (shown.empty()) {
     return {"features", "none that speeds up training", Level::kWarn,
             "CPU ranks need AVX2 or NEON to be of use; on a virtual machine, pass the host's "
@@ -54,7 +54,7 @@ Row JudgeFeatures(const ProcessorFacts& facts) {
 }
 
 Row JudgeAmx(const HostFacts& facts) {
-  if (!Has(facts.processor, "amx_tile")) return {"AMX", "not there"};
+  if (!HasFeature(facts.processor, "amx_tile")) return {"AMX", "not there"};
   if (!facts.dsrank.problem.empty()) {
     return {"AMX", "advertised, not tried", Level::kWarn, "dsrank does the trying"};
   }
@@ -67,7 +67,7 @@ Row JudgeAmx(const HostFacts& facts) {
 }
 
 Row JudgeCores(const ProcessorFacts& facts) {
-  if (facts.usable_cores == 0) return Unreadable("cores", "/proc/self/status");
+  if (facts.usable_cores == 0) return MakeUnreadableRow("cores", "/proc/self/status");
   std::string value = fmt::format("{} usable of {}", facts.usable_cores, facts.cores);
   if (!facts.quota_cores || *facts.quota_cores >= facts.usable_cores) return {"cores", value};
   return {"cores", fmt::format("{}, the container may use {:.1f}", value, *facts.quota_cores),
@@ -81,7 +81,7 @@ Row JudgeNuma(const ProcessorFacts& facts) {
 }
 
 Row JudgeMemory(const MemoryFacts& facts) {
-  if (!facts.total || !facts.available) return Unreadable("memory", "/proc/meminfo");
+  if (!facts.total || !facts.available) return MakeUnreadableRow("memory", "/proc/meminfo");
   std::uint64_t usable = *facts.available;
   std::string value =
       fmt::format("{} free of {}", ByteSize(*facts.available), ByteSize(*facts.total));
@@ -112,7 +112,7 @@ Row JudgeSharedMemory(const HostFacts& facts) {
 }
 
 Row JudgeLockedMemory(const HostFacts& facts) {
-  if (!facts.limits.locked_memory) return Unreadable("memlock", "/proc/self/limits");
+  if (!facts.limits.locked_memory) return MakeUnreadableRow("memlock", "/proc/self/limits");
   const std::uint64_t limit = *facts.limits.locked_memory;
   const std::string value = limit == LimitFacts::kUnlimited ? "unlimited" : ByteSize(limit);
   if (limit == LimitFacts::kUnlimited || facts.infiniband_devices == 0) return {"memlock", value};
@@ -122,7 +122,7 @@ Row JudgeLockedMemory(const HostFacts& facts) {
 }
 
 Row JudgeOpenFiles(const LimitFacts& facts) {
-  if (!facts.open_files) return Unreadable("nofile", "/proc/self/limits");
+  if (!facts.open_files) return MakeUnreadableRow("nofile", "/proc/self/limits");
   const std::string value = LimitText(*facts.open_files) + " open files";
   const std::string hint = "ulimit -n 65536 before dsrun is started, or /etc/security/limits.conf";
   // The daemon holds four for each rank and 64 of its own; a rank holds its data and checkpoints.

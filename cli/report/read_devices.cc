@@ -26,7 +26,7 @@ std::vector<std::string> NamesIn(const fs::path& folder) {
 // begins with a digit and has a dot.
 std::string DriverVersion(const fs::path& root) {
   for (const std::string& word :
-       Words(ValueOf(ReadLines(root / "proc/driver/nvidia/version"), "NVRM version"))) {
+       SplitAtBlanks(FindValue(ReadLines(root / "proc/driver/nvidia/version"), "NVRM version"))) {
     const bool number = std::isdigit(static_cast<unsigned char>(word.front())) != 0;
     if (number && word.find('.') != std::string::npos) return word;
   }
@@ -38,7 +38,7 @@ std::string DriverVersion(const fs::path& root) {
 void ReadGpus(const fs::path& root, HostFacts* facts) {
   const fs::path gpus = root / "proc/driver/nvidia/gpus";
   for (const std::string& bus_address : NamesIn(gpus)) {
-    const std::string model = ValueOf(ReadLines(gpus / bus_address / "information"), "Model");
+    const std::string model = FindValue(ReadLines(gpus / bus_address / "information"), "Model");
     facts->gpus.push_back(model.empty() ? bus_address : model);
   }
   facts->gpu_driver = DriverVersion(root);
@@ -54,7 +54,7 @@ void ReadNetwork(const fs::path& root, HostFacts* facts) {
     facts->interfaces.push_back(
         {.name = name,
          .up = ReadText(interfaces / name / "operstate") == "up",
-         .megabits_per_second = LeadingNumber(ReadText(interfaces / name / "speed"))});
+         .megabits_per_second = ParseLeadingNumber(ReadText(interfaces / name / "speed"))});
   }
   facts->infiniband_devices = static_cast<int>(NamesIn(root / "sys/class/infiniband").size());
 }

@@ -15,22 +15,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
-int CountOf(const std::string& core_list) {
+int CountListed(const std::string& core_list) {
   const auto cores = ParseCoreList(core_list);
   return cores.ok() ? static_cast<int>(cores->size()) : 0;
 }
 
 int CountNumaNodes(const fs::path& root) {
-  const int online = CountOf(ReadText(root / "sys/devices/system/node/online"));
+  const int online = CountListed(ReadText(root / "sys/devices/system/node/online"));
   return std::max(online, 1);
 }
 
 // "150000 100000" is one and a half cores; "max 100000" is no limit.
-std::optional<double> QuotaCores(const fs::path& root) {
-  const auto words = Words(ReadText(root / "sys/fs/cgroup/cpu.max"));
+std::optional<double> ReadQuotaCores(const fs::path& root) {
+  const auto words = SplitAtBlanks(ReadText(root / "sys/fs/cgroup/cpu.max"));
   if (words.size() != 2) return std::nullopt;
-  const auto quota = LeadingNumber(words[0]);
-  const auto period = LeadingNumber(words[1]);
+  const auto quota = ParseLeadingNumber(words[0]);
+  const auto period = ParseLeadingNumber(words[1]);
   if (!quota || !period || *period == 0) return std::nullopt;
   return static_cast<double>(*quota) / static_cast<double>(*period);
 }
@@ -38,13 +38,14 @@ std::optional<double> QuotaCores(const fs::path& root) {
 ProcessorFacts ReadProcessor(const fs::path& root) {
   const auto lines = ReadLines(root / "proc/cpuinfo");
   ProcessorFacts facts;
-  facts.model = ValueOf(lines, "model name");
+  facts.model = FindValue(lines, "model name");
   // x86 says "flags", ARM says "Features".
-  facts.features = Words(ValueOf(lines, "flags"));
-  if (facts.features.empty()) facts.features = Words(ValueOf(lines, "Features"));
-  facts.cores = CountOf(ReadText(root / "sys/devices/system/cpu/online"));
-  facts.usable_cores = CountOf(ValueOf(ReadLines(root / "proc/self/status"), "Cpus_allowed_list"));
-  facts.quota_cores = QuotaCores(root);
+  facts.features = SplitAtBlanks(FindValue(lines, "flags"));
+  if (facts.features.empty()) facts.features = SplitAtBlanks(FindValue(lines, "Features"));
+  facts.cores = CountListed(ReadText(root / "sys/devices/system/cpu/online"));
+  facts.usable_cores =
+      CountListed(FindValue(ReadLines(root / "proc/self/status"), "Cpus_allowed_list"));
+  facts.quota_cores = ReadQuotaCores(root);
   facts.numa_nodes = CountNumaNodes(root);
   return facts;
 }
@@ -52,7 +53,7 @@ ProcessorFacts ReadProcessor(const fs::path& root) {
 // "MemTotal:  16384 kB"
 std::optional<std::uint64_t> Kibibytes(const std::vector<std::string>& lines,
                                        std::string_view key) {
-  const auto number = LeadingNumber(ValueOf(lines, key));
+  const auto number = ParseLeadingNumber(FindValue(lines, key));
   if (!number) return std::nullopt;
   return *number * 1024;
 }
@@ -61,7 +62,7 @@ MemoryFacts ReadMemory(const fs::path& root) {
   const auto lines = ReadLines(root / "proc/meminfo");
   return {.total = Kibibytes(lines, "MemTotal"),
           .available = Kibibytes(lines, "MemAvailable"),
-          .limit = LeadingNumber(ReadText(root / "sys/fs/cgroup/memory.max"))};
+          .limit = ParseLeadingNumber(ReadText(root / "sys/fs/cgroup/memory.max"))};
 }
 
 std::optional<SpaceFacts> ReadSpace(const fs::path& path) {
@@ -89,9 +90,9 @@ std::optional<std::uint64_t> SoftLimit(const std::vector<std::string>& lines,
                                        std::string_view name) {
   for (const std::string& line : lines) {
     if (!line.starts_with(name)) continue;
-    const auto words = Words(std::string_view(line).substr(name.size()));
+    const auto words = SplitAtBlanks(std::string_view(line).substr(name.size()));
     if (words.empty()) return std::nullopt;
-    return words[0] == "unlimited" ? LimitFacts::kUnlimited : LeadingNumber(words[0]);
+    return words[0] == "unlimited" ? LimitFacts::kUnlimited : ParseLeadingNumber(words[0]);
   }
   return std::nullopt;
 }
@@ -103,7 +104,7 @@ LimitFacts ReadLimits(const fs::path& root) {
 }
 
 std::string SystemName(const fs::path& root) {
-  std::string name = ValueOf(ReadLines(root / "etc/os-release"), "PRETTY_NAME", '=');
+  std::string name = FindValue(ReadLines(root / "etc/os-release"), "PRETTY_NAME", '=');
   std::erase(name, '"');
   return name;
 }

@@ -40,7 +40,7 @@ std::vector<std::string> Wrap(std::string_view text, std::size_t width) {
   return lines;
 }
 
-std::string ReportTable(std::string_view host, const std::vector<Row>& rows) {
+std::string FormatReportTable(std::string_view host, const std::vector<Row>& rows) {
   std::string table = fmt::format("{}\n\n", Printable(host));
   for (const Row& row : rows) {
     std::string head = fmt::format("{:<5} {:<11} ", LevelName(row.level), row.name);
@@ -58,7 +58,7 @@ std::string ReportTable(std::string_view host, const std::vector<Row>& rows) {
   return table + "\n" + SumUp(rows);
 }
 
-nlohmann::ordered_json ReportJson(std::string_view host, const std::vector<Row>& rows) {
+nlohmann::ordered_json FormatReportJson(std::string_view host, const std::vector<Row>& rows) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Row& row : rows) {
     list.push_back({{"name", row.name},
@@ -66,7 +66,7 @@ nlohmann::ordered_json ReportJson(std::string_view host, const std::vector<Row>&
                     {"level", LevelName(row.level)},
                     {"hint", row.hint}});
   }
-  return {{"host", host}, {"level", LevelName(WorstLevel(rows))}, {"rows", list}};
+  return {{"host", host}, {"level", LevelName(FindWorstLevel(rows))}, {"rows", list}};
 }
 
 }  // namespace ds::cli

@@ -39,7 +39,7 @@ std::vector<Row> JudgeHost(const HostFacts& facts, std::string_view dsrun_versio
           JudgeNetwork(facts)};
 }
 
-Level WorstLevel(const std::vector<Row>& rows) {
+Level FindWorstLevel(const std::vector<Row>& rows) {
   Level worst = Level::kOk;
   for (const Row& row : rows) worst = std::max(worst, row.level);
   return worst;

@@ -55,6 +55,6 @@ Row JudgeNetwork(const HostFacts& facts);
 std::vector<Row> JudgeHost(const HostFacts& facts, std::string_view dsrun_version);
 
 // The worst level of all rows.
-Level WorstLevel(const std::vector<Row>& rows);
+Level FindWorstLevel(const std::vector<Row>& rows);
 
 }  // namespace ds::cli

@@ -30,7 +30,7 @@ std::vector<std::string> ReadLines(const std::filesystem::path& path) {
   return lines;
 }
 
-std::string ValueOf(const std::vector<std::string>& lines, std::string_view key, char separator) {
+std::string FindValue(const std::vector<std::string>& lines, std::string_view key, char separator) {
   for (const std::string& line : lines) {
     const std::size_t at = line.find(separator);
     if (at == std::string::npos) continue;
@@ -40,11 +40,11 @@ std::string ValueOf(const std::vector<std::string>& lines, std::string_view key,
   return "";
 }
 
-std::optional<std::uint64_t> LeadingNumber(std::string_view text) {
+std::optional<std::uint64_t> ParseLeadingNumber(std::string_view text) {
   return ParseNumber<std::uint64_t>(text.substr(0, text.find(' ')));
 }
 
-std::vector<std::string> Words(std::string_view text) {
+std::vector<std::string> SplitAtBlanks(std::string_view text) {
   std::istringstream stream{std::string(text)};
   std::vector<std::string> words;
   for (std::string word; stream >> word;) words.push_back(word);

@@ -190,7 +190,7 @@ Status HostStarter::StartRemote(const std::vector<int>& numbers) {
 // Another host's is the address that was dialled; this machine's own is what is seen from the first
 // of the others.
 std::string HostStarter::FindMasterAddress() const {
-  std::string usual = DefaultMasterAddress(plan_->world);
+  std::string usual = ChooseMasterAddress(plan_->world);
   const int first = places_[0];
   if (places_.size() == 1) return usual;
   if (plan_->host(first).remote) return addresses_[first];

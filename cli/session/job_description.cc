@@ -24,7 +24,7 @@ Json DescribeExports(const Environment& exports) {
 
 }  // namespace
 
-fs::path RunDirectoryPath(const LaunchFlags& flags, const std::string& job_id) {
+fs::path ChooseRunDirectory(const LaunchFlags& flags, const std::string& job_id) {
   return fs::absolute(flags.run_dir.empty() ? fs::path("runs") / job_id : fs::path(flags.run_dir))
       .lexically_normal();
 }
@@ -35,7 +35,7 @@ Json DescribeJob(std::string_view kind, const JobPlan& plan,
                  const std::vector<std::string>& command_line) {
   LaunchFlags flags = plan.flags;
   if (flags.hostfile.has_value()) flags.hostfile = fs::absolute(*flags.hostfile).string();
-  flags.exports = StoredExports(flags.exports);
+  flags.exports = RedactExports(flags.exports);
   for (std::string& file : flags.env_files) file = fs::absolute(file).string();
   if (!flags.workdir.empty()) flags.workdir = fs::absolute(flags.workdir).string();
   flags.run_dir.clear();  // the folder that holds job.json, wherever it has been moved to

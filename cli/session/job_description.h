@@ -14,7 +14,7 @@
 namespace ds::cli {
 
 // --run_dir, else runs/<job>; absolute, so that it means the same from anywhere.
-std::filesystem::path RunDirectoryPath(const LaunchFlags& flags, const std::string& job_id);
+std::filesystem::path ChooseRunDirectory(const LaunchFlags& flags, const std::string& job_id);
 
 // Words as JSON strings; bytes that are no UTF-8 become U+FFFD, the values of secrets <redacted>.
 nlohmann::ordered_json DescribeWords(const std::vector<std::string>& words);

@@ -29,11 +29,11 @@ class JobReport : public JobObserver {
   void OnPrepared(const std::string& host, const v1::PrepareResponse& response) override {
     for (const v1::Finding& finding : response.findings()) {
       if (finding.level() != v1::Finding::WARN) continue;
-      console_->Notice("host " + host + ": " + finding.message() +
-                       (finding.hint().empty() ? "" : "; " + finding.hint()));
+      console_->ShowNotice("host " + host + ": " + finding.message() +
+                           (finding.hint().empty() ? "" : "; " + finding.hint()));
     }
     if (cpu_notice_ && response.gpu_count() == 0) {
-      console_->Notice("host " + host + " has no GPU: its ranks run on CPU");
+      console_->ShowNotice("host " + host + " has no GPU: its ranks run on CPU");
     }
   }
   void OnLaunching(int generation, int ranks) override {
@@ -45,7 +45,7 @@ class JobReport : public JobObserver {
     console_->OnEvent(event);
     return OkStatus();
   }
-  void OnNotice(const std::string& text) override { console_->Notice(text); }
+  void OnNotice(const std::string& text) override { console_->ShowNotice(text); }
   void OnQuiet() override {
     // What fails here fails again with the next output.
     static_cast<void>(run_directory_->Flush());
@@ -98,7 +98,7 @@ Status JobSession::StartHosts() {
     starter_.Interrupt();
   });
   const Status started =
-      starter_.StartHosts([this](const std::string& text) { console_->Notice(text); });
+      starter_.StartHosts([this](const std::string& text) { console_->ShowNotice(text); });
   signals_->SetTarget(nullptr);
   return stop_signal_ != 0 ? OkStatus() : started;
 }
@@ -108,7 +108,7 @@ JobOutcome JobSession::CheckHosts() {
   if (starter_.failed().empty()) return JobOutcome();
   const int host_count = static_cast<int>(plan_.world.hosts.size());
   for (const std::string& line : FailureTable(starter_.failed(), host_count))
-    console_->Notice(line);
+    console_->ShowNotice(line);
   return MakeUnreachableVerdict(starter_.failed().front());
 }
 
@@ -151,23 +151,23 @@ StatusOr<ConsoleOptions> MakeConsoleOptions(const JobPlan& plan) {
 }
 
 void ShowNotices(const JobPlan& plan, Console* console) {
-  for (const std::string& notice : plan.notices) console->Notice(notice);
+  for (const std::string& notice : plan.notices) console->ShowNotice(notice);
   if (!plan.spares.empty() && plan.flags.max_restarts == 0) {
-    console->Notice("spare hosts take part in restarts only, and --max_restarts is not given");
+    console->ShowNotice("spare hosts take part in restarts only, and --max_restarts is not given");
   }
 }
 
 void ShowSummary(const JobPlan& plan, const RunDirectory& run_directory, Console* console) {
   const std::string path = ShownPath(run_directory.path());
-  console->Summary("done; the run directory is " + path);
-  console->Summary("  metrics      " + path + "/metrics.jsonl");
-  console->Summary("  config       " + path + "/config.resolved.json");
-  console->Summary("  logs         " + path + "/logs");
-  console->Summary("  checkpoints  " + ShownPath(run_directory.checkpoints()));
-  if (const std::string losses = console->progress().LossSummary(); !losses.empty()) {
-    console->Summary(losses);
+  console->ShowSummaryLine("done; the run directory is " + path);
+  console->ShowSummaryLine("  metrics      " + path + "/metrics.jsonl");
+  console->ShowSummaryLine("  config       " + path + "/config.resolved.json");
+  console->ShowSummaryLine("  logs         " + path + "/logs");
+  console->ShowSummaryLine("  checkpoints  " + ShownPath(run_directory.checkpoints()));
+  if (const std::string losses = console->progress().SummarizeLoss(); !losses.empty()) {
+    console->ShowSummaryLine(losses);
   }
-  for (const std::string& line : plan.closing_lines) console->Summary(line);
+  for (const std::string& line : plan.closing_lines) console->ShowSummaryLine(line);
 }
 
 // The exit status of the job; what it left is shown, or why it failed.
@@ -182,7 +182,7 @@ int Conclude(const JobOutcome& outcome, const JobPlan& plan, RunDirectory* run_d
   Verdict verdict = outcome.failure();
   verdict.exit_code = FinalStatus(verdict, plan.flags.exit_codes);
   if (const Status written = run_directory->WriteVerdict(verdict); !written.ok()) {
-    console->Notice("verdict.json is not written: " + written.message());
+    console->ShowNotice("verdict.json is not written: " + written.message());
   }
   console->ShowVerdict(verdict, run_directory->path().string());
   return verdict.exit_code;

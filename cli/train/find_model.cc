@@ -16,7 +16,7 @@ StatusOr<fs::path> FindModel(const std::string& model, const ShareFolder& share)
                        DidYouMean(model, share.Presets()));
 }
 
-StatusOr<config::ModelFacts> FactsOfModel(const std::string& model, const ShareFolder& share) {
+StatusOr<config::ModelFacts> FindModelFacts(const std::string& model, const ShareFolder& share) {
   DS_ASSIGN_OR_RETURN(const fs::path path, FindModel(model, share));
   std::error_code ignored;
   const bool is_folder = fs::is_directory(path, ignored);

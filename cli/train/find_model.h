@@ -15,6 +15,6 @@ namespace ds::cli {
 StatusOr<std::filesystem::path> FindModel(const std::string& model, const ShareFolder& share);
 
 // Reads what its config.json says. NotFound when there is none.
-StatusOr<config::ModelFacts> FactsOfModel(const std::string& model, const ShareFolder& share);
+StatusOr<config::ModelFacts> FindModelFacts(const std::string& model, const ShareFolder& share);
 
 }  // namespace ds::cli

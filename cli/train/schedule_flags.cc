@@ -121,7 +121,7 @@ void AddScheduleFlags(CLI::App& app, ScheduleFlags* flags) {
   }
 }
 
-StatusOr<Json> SchedulerSection(const ScheduleFlags& flags) {
+StatusOr<Json> MakeSchedulerSection(const ScheduleFlags& flags) {
   if (flags.lr_schedule.empty()) {
     return InvalidArgumentError("--" + flags.given.begin()->first +
                                 " needs --lr_schedule, the schedule that it belongs to");

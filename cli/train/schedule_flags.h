@@ -32,6 +32,6 @@ void AddScheduleFlags(CLI::App& app, ScheduleFlags* flags);
 // OneCycle, as in DeepSpeed, always cycles the momentum, whether --cycle_momentum is given or not;
 // other than in DeepSpeed, whose second step size of -1 its own schedule refuses, -1 means as many
 // steps as the first.
-StatusOr<nlohmann::ordered_json> SchedulerSection(const ScheduleFlags& flags);
+StatusOr<nlohmann::ordered_json> MakeSchedulerSection(const ScheduleFlags& flags);
 
 }  // namespace ds::cli

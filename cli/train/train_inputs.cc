@@ -92,7 +92,7 @@ StatusOr<config::ConfigText> WithSchedule(const config::ConfigText& config,
   for (const config::Issue& warning : result.warnings) {
     if (warning.key.empty()) notices->push_back(warning.message);  // what is not read again
   }
-  DS_ASSIGN_OR_RETURN(nlohmann::ordered_json section, SchedulerSection(flags));
+  DS_ASSIGN_OR_RETURN(nlohmann::ordered_json section, MakeSchedulerSection(flags));
   if (section["type"] == "WarmupDecayLR" || section["type"] == "WarmupCosineLR") {
     const nlohmann::ordered_json::json_pointer total("/scheduler/params/total_num_steps");
     if (result.given.contains(total)) {
@@ -141,7 +141,7 @@ StatusOr<config::JobFacts> FactsOf(const TrainFlags& flags, const config::TrainJ
   config::JobFacts facts{.world_size = world_size,
                          .flags = flags.training,
                          .ignore_unknown_keys = flags.ignore_unknown_keys};
-  DS_ASSIGN_OR_RETURN(facts.model, FactsOfModel(job.model, share));
+  DS_ASSIGN_OR_RETURN(facts.model, FindModelFacts(job.model, share));
   if (job.steps > 0) facts.total_steps = job.steps;
   return facts;
 }

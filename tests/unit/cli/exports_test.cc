@@ -50,25 +50,25 @@ TEST(ExportsTest, LaterOnesWin) {
 
 TEST(RankVariableTest, ExportedElseInherited) {
   ::setenv("DSRUN_TEST_VARIABLE", "inherited", 1);
-  EXPECT_EQ(RankVariable({}, "DSRUN_TEST_VARIABLE"), "inherited");
-  EXPECT_EQ(RankVariable({{"DSRUN_TEST_VARIABLE", ""}}, "DSRUN_TEST_VARIABLE"), "");
+  EXPECT_EQ(FindRankVariable({}, "DSRUN_TEST_VARIABLE"), "inherited");
+  EXPECT_EQ(FindRankVariable({{"DSRUN_TEST_VARIABLE", ""}}, "DSRUN_TEST_VARIABLE"), "");
   ::unsetenv("DSRUN_TEST_VARIABLE");
-  EXPECT_EQ(RankVariable({{"OTHER", "x"}}, "DSRUN_TEST_VARIABLE"), std::nullopt);
+  EXPECT_EQ(FindRankVariable({{"OTHER", "x"}}, "DSRUN_TEST_VARIABLE"), std::nullopt);
 }
 
 TEST(RemoteExportsTest, ByPrefixWithTheWorkingDirectoryOnThePythonPath) {
-  EXPECT_THAT(RemoteExports(kShell, "/work"),
+  EXPECT_THAT(PickRemoteExports(kShell, "/work"),
               UnorderedElementsAre(Pair("NCCL_DEBUG", "INFO"), Pair("NCCL_IB_HCA", "mlx5"),
                                    Pair("PYTHONPATH", "/work:/lib"), Pair("UCX_TLS", "all")));
-  EXPECT_THAT(RemoteExports({}, "/work"), ElementsAre(Pair("PYTHONPATH", "/work")));
+  EXPECT_THAT(PickRemoteExports({}, "/work"), ElementsAre(Pair("PYTHONPATH", "/work")));
 }
 
 TEST(RemoteExportsTest, NetworkDevicesStayInAnAiscJob) {
-  EXPECT_THAT(RemoteExports({{"AISC_JOB_NAME", "x"},
-                             {"NCCL_IB_HCA", "a"},
-                             {"UCX_NET_DEVICES", "b"},
-                             {"NCCL_IB_HCA_2", "c"}},
-                            "/"),
+  EXPECT_THAT(PickRemoteExports({{"AISC_JOB_NAME", "x"},
+                                 {"NCCL_IB_HCA", "a"},
+                                 {"UCX_NET_DEVICES", "b"},
+                                 {"NCCL_IB_HCA_2", "c"}},
+                                "/"),
               UnorderedElementsAre(Pair("NCCL_IB_HCA_2", "c"), Pair("PYTHONPATH", "/")));
 }
 

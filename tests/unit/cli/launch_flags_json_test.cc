@@ -46,7 +46,7 @@ TEST(LaunchFlagsJsonTest, RoundTrip) {
                           .exit_codes = ExitCodes::kDistinct,
                           .log_level = "debug"};
   const nlohmann::ordered_json json = ToJson(flags);
-  const auto read = LaunchFlagsFromJson(json);
+  const auto read = ReadLaunchFlags(json);
   ASSERT_TRUE(read.ok()) << read.status().message();
   EXPECT_EQ(ToJson(*read), json);
   for (const auto& [name, value] : json.items()) {
@@ -55,9 +55,9 @@ TEST(LaunchFlagsJsonTest, RoundTrip) {
 }
 
 TEST(LaunchFlagsJsonTest, MissingFlagsKeepTheirDefaultAndDamageIsAnError) {
-  EXPECT_EQ(LaunchFlagsFromJson(nlohmann::ordered_json::object())->grace_seconds, 15);
-  EXPECT_FALSE(LaunchFlagsFromJson({{"num_gpus", "three"}}).ok());
-  EXPECT_FALSE(LaunchFlagsFromJson({{"num_cpus", 3}}).ok());
+  EXPECT_EQ(ReadLaunchFlags(nlohmann::ordered_json::object())->grace_seconds, 15);
+  EXPECT_FALSE(ReadLaunchFlags({{"num_gpus", "three"}}).ok());
+  EXPECT_FALSE(ReadLaunchFlags({{"num_cpus", 3}}).ok());
 }
 
 }  // namespace

@@ -240,23 +240,23 @@ TEST(ProbeThisHostTest, AHostfileIsComparedWithTheAddresses) {
 }
 
 TEST(ProgramCommandTest, OnlyPythonProgramsGetAnInterpreter) {
-  EXPECT_THAT(ProgramCommand({}, {"./prog", "a b", ""}), ElementsAre("./prog", "a b", ""));
-  EXPECT_THAT(ProgramCommand({}, {"train.py", "-x"}),
+  EXPECT_THAT(MakeProgramCommand({}, {"./prog", "a b", ""}), ElementsAre("./prog", "a b", ""));
+  EXPECT_THAT(MakeProgramCommand({}, {"train.py", "-x"}),
               ElementsAre("python3", "-u", "train.py", "-x"));
-  EXPECT_THAT(ProgramCommand({.python = "/py"}, {"d/train.py"}),
+  EXPECT_THAT(MakeProgramCommand({.python = "/py"}, {"d/train.py"}),
               ElementsAre("/py", "-u", "d/train.py"));
-  EXPECT_THAT(ProgramCommand({.module = true}, {"pkg.train"}),
+  EXPECT_THAT(MakeProgramCommand({.module = true}, {"pkg.train"}),
               ElementsAre("python3", "-u", "-m", "pkg.train"));
-  EXPECT_THAT(ProgramCommand({.no_python = true}, {"train.py"}), ElementsAre("train.py"));
-  EXPECT_THAT(ProgramCommand({}, {}), IsEmpty());
+  EXPECT_THAT(MakeProgramCommand({.no_python = true}, {"train.py"}), ElementsAre("train.py"));
+  EXPECT_THAT(MakeProgramCommand({}, {}), IsEmpty());
 }
 
 TEST(ProgramCommandTest, OnlyAScriptIsAFileThatMustBeThere) {
-  EXPECT_EQ(ProgramScript({}, {"d/train.py", "x.py"}), "d/train.py");
-  EXPECT_EQ(ProgramScript({}, {"./prog", "x.py"}), "");
-  EXPECT_EQ(ProgramScript({.module = true}, {"pkg.py"}), "");
-  EXPECT_EQ(ProgramScript({.no_python = true}, {"train.py"}), "");
-  EXPECT_EQ(ProgramScript({}, {}), "");
+  EXPECT_EQ(FindProgramScript({}, {"d/train.py", "x.py"}), "d/train.py");
+  EXPECT_EQ(FindProgramScript({}, {"./prog", "x.py"}), "");
+  EXPECT_EQ(FindProgramScript({.module = true}, {"pkg.py"}), "");
+  EXPECT_EQ(FindProgramScript({.no_python = true}, {"train.py"}), "");
+  EXPECT_EQ(FindProgramScript({}, {}), "");
 }
 
 }  // namespace

@@ -37,12 +37,12 @@ TEST(ProgressTest, TimeLeftFollowsThePaceOfTheSteps) {
 
 TEST(ProgressTest, TheLossesAreThoseOfTheFirstAndTheLastStep) {
   Progress progress(3);
-  EXPECT_EQ(progress.LossSummary(), "");
+  EXPECT_EQ(progress.SummarizeLoss(), "");
   progress.OnEvent(testing::Step(1, 5.5));
-  EXPECT_EQ(progress.LossSummary(), "") << "one step has no end";
+  EXPECT_EQ(progress.SummarizeLoss(), "") << "one step has no end";
   progress.OnEvent(testing::Step(2, 4.25));
   progress.OnEvent(testing::Step(3, 3.125));
-  EXPECT_EQ(progress.LossSummary(), "loss 5.5000 at step 1, 3.1250 at step 3");
+  EXPECT_EQ(progress.SummarizeLoss(), "loss 5.5000 at step 1, 3.1250 at step 3");
 }
 
 TEST(ProgressTest, OnlyTheLastStepsMakeThePace) {

@@ -165,7 +165,7 @@ TEST(ReportText, FitsEightyColumnsAndLosesNoWord) {
   const std::vector<Row> rows = {{"short", "fine"},
                                  {"GPU driver", words, Level::kWarn, words},
                                  {"path", std::string(150, 'x'), Level::kFail, "move it"}};
-  std::istringstream table(ReportTable("worker-1", rows));
+  std::istringstream table(FormatReportTable("worker-1", rows));
   std::string joined;
   for (std::string line; std::getline(table, line);) {
     EXPECT_LE(line.size(), 80U) << line;
@@ -177,7 +177,7 @@ TEST(ReportText, FitsEightyColumnsAndLosesNoWord) {
 }
 
 TEST(ReportText, JsonHoldsEveryRow) {
-  const auto json = ReportJson("worker-1", {{"a", "1"}, {"b", "2", Level::kWarn, "do"}});
+  const auto json = FormatReportJson("worker-1", {{"a", "1"}, {"b", "2", Level::kWarn, "do"}});
   EXPECT_EQ(json["host"], "worker-1");
   EXPECT_EQ(json["level"], "warn");
   EXPECT_EQ(json["rows"][1]["name"], "b");

@@ -59,7 +59,7 @@ std::vector<std::string> Bad(const HostFacts& facts) {
 
 TEST(ReportRows, AGoodHostIsGood) {
   EXPECT_THAT(Bad(GoodHost()), ::testing::IsEmpty());
-  EXPECT_EQ(WorstLevel(JudgeHost(GoodHost(), "1.2.3")), Level::kOk);
+  EXPECT_EQ(FindWorstLevel(JudgeHost(GoodHost(), "1.2.3")), Level::kOk);
 }
 
 struct Case {

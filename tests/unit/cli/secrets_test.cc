@@ -85,7 +85,7 @@ TEST(SecretsTest, TheWordBehindASecretsFlagIsOne) {
 }
 
 TEST(SecretsTest, StoredExportsNameASecretOnly) {
-  EXPECT_THAT(StoredExports({"A=1", "HF_TOKEN=abc", "NCCL_*", "HOME", "DB=http://u:p@h"}),
+  EXPECT_THAT(RedactExports({"A=1", "HF_TOKEN=abc", "NCCL_*", "HOME", "DB=http://u:p@h"}),
               ElementsAre("A=1", "HF_TOKEN", "NCCL_*", "HOME", "DB"));
 }
 

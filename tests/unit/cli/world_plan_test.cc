@@ -97,10 +97,10 @@ TEST(RankEnvironmentTest, ThreadsAreTheBoundCoresUnlessTheUserHasSetThem) {
 }
 
 TEST(MasterAddressTest, LoopbackForOneHostElseTheFirst) {
-  EXPECT_EQ(DefaultMasterAddress(PlanWorld({{.host = "far", .slots = {0, 1}}})), "127.0.0.1");
-  EXPECT_EQ(DefaultMasterAddress(
-                PlanWorld({{.host = "me@a", .slots = {0}}, {.host = "b", .slots = {0}}})),
-            "a");
+  EXPECT_EQ(ChooseMasterAddress(PlanWorld({{.host = "far", .slots = {0, 1}}})), "127.0.0.1");
+  EXPECT_EQ(
+      ChooseMasterAddress(PlanWorld({{.host = "me@a", .slots = {0}}, {.host = "b", .slots = {0}}})),
+      "a");
 }
 
 }  // namespace
