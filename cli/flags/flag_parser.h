@@ -37,7 +37,7 @@ struct FlagDescriptions {
 };
 
 // The only word of a command line that asks for them; they are printed for
-// FlagDescriptionsFromText.
+// ParseFlagDescriptions.
 inline constexpr std::string_view kDescribeFlagsWord = "--describe_flags";
 FlagDescriptions ParseFlagDescriptions(const std::string& text);
 

@@ -10,7 +10,7 @@
 // Later ones win: the prefixes that remote hosts are given anyway, env files in their order, then
 // -x in its order.
 //
-// Pure but for ShellEnvironment, RankVariable and GatherExports, which read this process's
+// Pure but for ReadShellEnvironment, FindRankVariable and GatherExports, which read this process's
 // environment.
 
 #include <optional>

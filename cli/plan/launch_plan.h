@@ -47,7 +47,7 @@ StatusOr<LaunchPlan> PlanFromThisHost(const LaunchFlags& flags);
 std::vector<std::string> MakeProgramCommand(const LaunchFlags& flags,
                                             const std::vector<std::string>& words);
 
-// The script that ProgramCommand has found an interpreter for; "" when it is no file.
+// The script that MakeProgramCommand has found an interpreter for; "" when it is no file.
 std::string FindProgramScript(const LaunchFlags& flags, const std::vector<std::string>& words);
 
 }  // namespace ds::cli
