@@ -32,11 +32,11 @@ struct SaveRequest {
   FileSystem* file_system = &FileSystem::System();
 };
 
-// Writes root/step-N.tmp, each rank its own file, checks what is on disk, renames it to
-// root/step-N (which replaces an older step-N in one move) and names it in root/latest.
-// Returns the path of the checkpoint. On failure the .tmp is removed and what was there before is
-// untouched. A full disk is kResourceExhausted and says what is needed and free.
-// Requires a root that all ranks see.
+// Writes a folder root/step-N.tmp-..., each rank its own file, checks what is on disk, renames it
+// to root/step-N (which replaces an older step-N in one move) and names it in root/latest. Returns
+// the path of the checkpoint. On failure that folder is removed and what was there before is
+// untouched. A full disk is kResourceExhausted and says what is needed and free. Requires a root
+// that all ranks see.
 StatusOr<std::filesystem::path> SaveCheckpoint(const SaveRequest& request,
                                                std::span<Stateful* const> parts,
                                                comm::Communicator& world);

@@ -102,22 +102,36 @@ StatusOr<std::vector<StoredTensor>> WriteRankFile(const std::vector<TensorShard>
       fmt::format("no room for the {} of this rank's file", ByteSize(RankFileBytes(shards))));
 }
 
+std::optional<Lineage> ToldLineage(const SaveRequest& request) {
+  return request.lineage != nullptr ? std::optional(*request.lineage) : std::nullopt;
+}
+
 // Rank 0: makes the unfinished folder if the disk has room for what all ranks will write.
-Status BeginSave(const SaveRequest& request, std::int64_t needed_bytes) {
-  const std::optional<Lineage> lineage =
-      request.lineage != nullptr ? std::optional(*request.lineage) : std::nullopt;
-  DS_RETURN_IF_ERROR(BeginCheckpoint(request.root, request.step, lineage, *request.file_system));
-  Status status = CheckFreeSpace(request.root, static_cast<std::uint64_t>(needed_bytes));
-  if (!status.ok()) AbandonCheckpoint(request.root, request.step, *request.file_system);
-  return status;
+StatusOr<UnfinishedCheckpoint> BeginSave(const SaveRequest& request, std::int64_t needed_bytes) {
+  DS_ASSIGN_OR_RETURN(
+      UnfinishedCheckpoint unfinished,
+      BeginCheckpoint(request.root, request.step, ToldLineage(request), *request.file_system));
+  const Status room = CheckFreeSpace(request.root, static_cast<std::uint64_t>(needed_bytes));
+  if (room.ok()) return unfinished;
+  AbandonCheckpoint(unfinished, *request.file_system);
+  return room;
+}
+
+// The folder that rank 0 has made, on every rank.
+fs::path TellDirectory(const SaveRequest& request, const UnfinishedCheckpoint* begun,
+                       comm::Communicator& world) {
+  const auto own = begun != nullptr ? static_cast<std::int64_t>(begun->name.nonce) : 0;
+  const std::int64_t nonce = comm::GatherNumber(own, world).front();
+  const std::int64_t generation = request.lineage != nullptr ? request.lineage->generation : 0;
+  return UnfinishedDirectory(request.root,
+                             {request.step, generation, static_cast<std::uint64_t>(nonce)});
 }
 
 // Every rank: writes its file and says what is in it.
-StatusOr<std::string> WriteOwnFile(const SaveRequest& request,
+StatusOr<std::string> WriteOwnFile(const SaveRequest& request, const fs::path& directory,
                                    const std::vector<TensorShard>& shards, int rank) {
-  const fs::path path = UnfinishedDirectory(request.root, request.step) / ShardFileName(rank);
   DS_ASSIGN_OR_RETURN(const std::vector<StoredTensor> tensors,
-                      WriteRankFile(shards, path, *request.file_system));
+                      WriteRankFile(shards, directory / ShardFileName(rank), *request.file_system));
   return SerializeTensors(tensors);
 }
 
@@ -145,18 +159,18 @@ StatusOr<std::vector<StoredTensor>> MergeTensors(const std::vector<std::string>&
 }
 
 // Rank 0: the manifest, and the final name.
-Status CommitSave(const SaveRequest& request, std::span<Stateful* const> parts,
-                  const std::vector<std::string>& lists) {
+Status CommitSave(const SaveRequest& request, const UnfinishedCheckpoint& unfinished,
+                  std::span<Stateful* const> parts, const std::vector<std::string>& lists) {
   Manifest manifest;
   manifest.step = request.step;
-  if (request.lineage != nullptr) manifest.lineage = *request.lineage;
+  manifest.lineage = ToldLineage(request);
   manifest.written_by = request.written_by;
   manifest.written_by["world_size"] = lists.size();
   for (const Stateful* part : parts) {
     manifest.state[std::string(part->state_name())] = part->State();
   }
   DS_ASSIGN_OR_RETURN(manifest.tensors, MergeTensors(lists));
-  return CommitCheckpoint(request.root, manifest, *request.file_system).status();
+  return CommitCheckpoint(unfinished, manifest, *request.file_system).status();
 }
 
 Status CheckSavable(std::span<Stateful* const> parts) {
@@ -164,14 +178,17 @@ Status CheckSavable(std::span<Stateful* const> parts) {
   return OkStatus();
 }
 
-// From the empty unfinished folder to the final name.
-Status WriteAndCommit(const SaveRequest& request, std::span<Stateful* const> parts,
-                      const std::vector<TensorShard>& shards, comm::Communicator& world) {
-  const StatusOr<std::string> own_list = WriteOwnFile(request, shards, world.rank());
+// From the unfinished folder, which rank 0 has, to the final name.
+Status WriteAndCommit(const SaveRequest& request, const UnfinishedCheckpoint* unfinished,
+                      std::span<Stateful* const> parts, const std::vector<TensorShard>& shards,
+                      comm::Communicator& world) {
+  const fs::path directory = TellDirectory(request, unfinished, world);
+  const StatusOr<std::string> own_list = WriteOwnFile(request, directory, shards, world.rank());
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(own_list.status(), world));
   const std::vector<std::string> lists = comm::GatherTexts(*own_list, world);
-  return comm::AgreeOnStatus(world.rank() == 0 ? CommitSave(request, parts, lists) : OkStatus(),
-                             world);
+  const Status committed =
+      unfinished != nullptr ? CommitSave(request, *unfinished, parts, lists) : OkStatus();
+  return comm::AgreeOnStatus(committed, world);
 }
 
 }  // namespace
@@ -183,9 +200,16 @@ StatusOr<fs::path> SaveCheckpoint(const SaveRequest& request, std::span<Stateful
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(shards.status(), world));
   const std::int64_t needed =
       comm::SumOverRanks(static_cast<std::int64_t>(RankFileBytes(*shards)), world);
-  DS_RETURN_IF_ERROR(
-      comm::AgreeOnStatus(world.rank() == 0 ? BeginSave(request, needed) : OkStatus(), world));
-  const Status status = WriteAndCommit(request, parts, *shards, world);
+  std::optional<UnfinishedCheckpoint> unfinished;
+  Status begun;
+  if (world.rank() == 0) {
+    StatusOr<UnfinishedCheckpoint> made = BeginSave(request, needed);
+    begun = made.status();
+    if (made.ok()) unfinished = *std::move(made);
+  }
+  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(begun, world));
+  const Status status =
+      WriteAndCommit(request, unfinished ? &*unfinished : nullptr, parts, *shards, world);
   if (status.ok()) {
     Lineage* const lineage = request.lineage;
     if (lineage != nullptr) {
@@ -193,7 +217,7 @@ StatusOr<fs::path> SaveCheckpoint(const SaveRequest& request, std::span<Stateful
     }
     return request.root / StepDirectoryName(request.step);
   }
-  if (world.rank() == 0) AbandonCheckpoint(request.root, request.step, *request.file_system);
+  if (unfinished) AbandonCheckpoint(*unfinished, *request.file_system);
   // No rank reports the failure while the unfinished folder is still there.
   world.control().Barrier();
   return status;

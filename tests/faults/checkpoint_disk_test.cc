@@ -12,6 +12,7 @@
 
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/format/catalog.h"
+#include "runtime/checkpoint/format/file_names.h"
 #include "tests/ranks/flat_part.h"
 #include "tests/support/program.h"
 #include "tests/support/rank_harness.h"
@@ -72,7 +73,7 @@ class CheckpointDisk : public ::testing::Test {
     for (const auto& entry : fs::directory_iterator(root_)) {
       names.push_back(entry.path().filename().string());
     }
-    EXPECT_THAT(names, ::testing::UnorderedElementsAre("step-10", "latest"));
+    EXPECT_THAT(names, ::testing::UnorderedElementsAre(".lock", "step-10", "latest"));
     EXPECT_EQ(FindNewestGood(root_).value().found->step, 10);
   }
 
@@ -136,7 +137,9 @@ void SaveOnSmallDiskAndExit(const fs::path& disk) {
     EXPECT_EQ(verdict.code(), StatusCode::kResourceExhausted);
     EXPECT_THAT(verdict.message(), HasSubstr("132 KiB are needed"));
   }
-  EXPECT_FALSE(fs::exists(root / "step-30.tmp"));
+  for (const auto& entry : fs::directory_iterator(root)) {
+    EXPECT_FALSE(ParseUnfinishedName(entry.path().filename().string())) << entry.path();
+  }
   EXPECT_EQ(FindNewestGood(root).value().found->step, 20);
   ::_exit(::testing::Test::HasFailure() ? 1 : 0);
 }

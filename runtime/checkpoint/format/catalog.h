@@ -21,8 +21,8 @@ struct ListedCheckpoint {
 // The folder of a step: root/step-N, or root/step-N.old when a crash cut off its replacement.
 std::filesystem::path DirectoryOfStep(const std::filesystem::path& root, std::int64_t step);
 
-// Returns the finished ones, by step; unfinished ones (step-N.tmp) are not listed. A root that is
-// not there is kNotFound.
+// Returns the finished ones, by step; unfinished ones (step-N.tmp-...) are not listed. A root that
+// is not there is kNotFound.
 StatusOr<std::vector<ListedCheckpoint>> ListCheckpoints(const std::filesystem::path& root);
 
 struct SkippedCheckpoint {

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <stdio.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <map>
+#include <random>
 #include <system_error>
 #include <vector>
 
@@ -18,10 +20,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool IsUnfinishedName(std::string_view name) {
-  constexpr std::string_view kSuffix = kUnfinishedSuffix;
-  return name.ends_with(kSuffix) &&
-         StepOfDirectoryName(name.substr(0, name.size() - kSuffix.size())).has_value();
+std::uint64_t DrawNonce() {
+  constexpr int kHalf = 32;
+  std::random_device random;
+  return (std::uint64_t{random()} << kHalf | random()) >> 1;  // ranks exchange it as an int64
 }
 
 StatusOr<std::vector<fs::path>> EntriesOf(const fs::path& root) {
@@ -36,7 +38,8 @@ StatusOr<std::vector<fs::path>> EntriesOf(const fs::path& root) {
 }
 
 // Ends the replacement of a checkpoint that a crash cut off: step-N.old gets its name back, or goes
-// when the newer one has it.
+// when the newer one has it. Where there are no locks a living writer may be in the middle of it:
+// its renames, which replace nothing that is not empty, fail then, and the older one stays.
 Status EndReplacement(const fs::path& replaced, FileSystem& system) {
   const fs::path final = fs::path(replaced).replace_extension();
   std::error_code ignored;
@@ -59,15 +62,23 @@ Status SyncWayTo(const fs::path& root, FileSystem& system) {
   return OkStatus();
 }
 
-// Cleans up behind crashes.
-Status Recover(const fs::path& root, FileSystem& system) {
+// Cleans up behind crashes. What generations before `living` have left is followed.
+Status Recover(const fs::path& root, std::int64_t living, const FolderLock& lock,
+               FileSystem& system) {
   constexpr std::string_view kLatest = kLatestFile;
   DS_ASSIGN_OR_RETURN(const std::vector<fs::path> entries, EntriesOf(root));
   for (const fs::path& path : entries) {
     const std::string name = path.filename().string();
     if (StepOfReplacedName(name)) DS_RETURN_IF_ERROR(EndReplacement(path, system));
-    const bool half_written = name.starts_with(kLatest) && name != kLatest;
-    if (IsUnfinishedName(name) || half_written) DS_RETURN_IF_ERROR(RemoveTree(path, system));
+    bool dead = name.starts_with(kLatest) && name != kLatest;
+    if (const auto unfinished = ParseUnfinishedName(name)) {
+      dead = IsAbandoned(path, unfinished->generation < living, lock, system);
+      if (!dead) {
+        LogWarning(path.string() +
+                   " is left: its writer may live; remove it when no other job saves here");
+      }
+    }
+    if (dead) DS_RETURN_IF_ERROR(RemoveTree(path, system));
   }
   return OkStatus();
 }
@@ -153,46 +164,59 @@ Status TakeName(const fs::path& unfinished, const fs::path& final, FileSystem& s
 
 }  // namespace
 
-fs::path UnfinishedDirectory(const fs::path& root, std::int64_t step) {
-  return root / (StepDirectoryName(step) + kUnfinishedSuffix);
+fs::path UnfinishedDirectory(const fs::path& root, const UnfinishedName& name) {
+  return root / UnfinishedDirectoryName(name);
 }
 
-Status BeginCheckpoint(const fs::path& root, std::int64_t step,
-                       const std::optional<Lineage>& lineage, FileSystem& system) {
+StatusOr<UnfinishedCheckpoint> BeginCheckpoint(const fs::path& root, std::int64_t step,
+                                               const std::optional<Lineage>& lineage,
+                                               FileSystem& system) {
   DS_RETURN_IF_ERROR(CheckMaySave(root, lineage));
   DS_RETURN_IF_ERROR(MakeDirectories(root));
-  std::error_code ignored;
-  if (!fs::exists(root / kLatestFile, ignored)) DS_RETURN_IF_ERROR(SyncWayTo(root, system));
-  DS_RETURN_IF_ERROR(Recover(root, system));
-  const fs::path unfinished = UnfinishedDirectory(root, step);
-  const int made = system.MakeDirectory(unfinished);
-  return made == 0 ? OkStatus() : ErrnoError(-made, unfinished.string());
+  DS_ASSIGN_OR_RETURN(const FolderLock lock, FolderLock::Take(root, system));
+  const std::optional<Latest> latest = ReadLatest(root);
+  if (!latest) DS_RETURN_IF_ERROR(SyncWayTo(root, system));
+  const std::int64_t own = lineage ? lineage->generation : 0;
+  DS_RETURN_IF_ERROR(Recover(root, std::max(own, latest ? latest->generation : 0), lock, system));
+  const UnfinishedName name{step, own, DrawNonce()};
+  const fs::path directory = UnfinishedDirectory(root, name);
+  const int made = system.MakeDirectory(directory);
+  if (made != 0) return ErrnoError(-made, directory.string());
+  StatusOr<WriterMark> mark = WriterMark::Leave(directory, system);
+  if (mark.ok()) return UnfinishedCheckpoint{root, name, *std::move(mark)};
+  static_cast<void>(RemoveTree(directory, system));
+  return mark.status();
 }
 
-StatusOr<fs::path> CommitCheckpoint(const fs::path& root, const Manifest& manifest,
-                                    FileSystem& system) {
-  const fs::path unfinished = UnfinishedDirectory(root, manifest.step);
-  const std::string name = StepDirectoryName(manifest.step);
+StatusOr<fs::path> CommitCheckpoint(const UnfinishedCheckpoint& unfinished,
+                                    const Manifest& manifest, FileSystem& system) {
+  const fs::path& root = unfinished.root;
+  const fs::path directory = UnfinishedDirectory(root, unfinished.name);
+  const fs::path final = root / StepDirectoryName(manifest.step);
   Status status = CheckManifest(manifest);
   if (!status.ok()) return status.WithContext("the parts' shards do not make whole tensors");
-  DS_RETURN_IF_ERROR(CheckFiles(unfinished, manifest));
-  DS_RETURN_IF_ERROR(WriteManifest(unfinished, manifest, system));
+  DS_RETURN_IF_ERROR(CheckFiles(directory, manifest));
+  DS_RETURN_IF_ERROR(WriteManifest(directory, manifest, system));
+  // From here on no other writer looks at the folder or gives the job to a newer generation.
+  DS_ASSIGN_OR_RETURN(const FolderLock lock, FolderLock::Take(root, system));
   DS_RETURN_IF_ERROR(CheckMaySave(root, manifest.lineage));
-  DS_RETURN_IF_ERROR(TakeName(unfinished, root / name, system));
+  // A mark that is left in a good checkpoint harms nobody.
+  system.Unlink(directory / kWriterFile, 0);
+  DS_RETURN_IF_ERROR(TakeName(directory, final, system));
   const Latest latest{.step = manifest.step,
                       .generation = manifest.lineage ? manifest.lineage->generation : 0,
                       .lineage = manifest.lineage};
   const Status named = WriteLatest(root, latest, system);
   if (!named.ok()) {
-    LogWarning(fmt::format("{} is complete, but '{}' does not name it: {}", (root / name).string(),
+    LogWarning(fmt::format("{} is complete, but '{}' does not name it: {}", final.string(),
                            kLatestFile, named.message()));
   }
-  return root / name;
+  return final;
 }
 
-void AbandonCheckpoint(const fs::path& root, std::int64_t step, FileSystem& system) {
+void AbandonCheckpoint(const UnfinishedCheckpoint& unfinished, FileSystem& system) {
   // The failure that led here is what is reported; the next save tries again to remove it.
-  static_cast<void>(RemoveTree(UnfinishedDirectory(root, step), system));
+  static_cast<void>(RemoveTree(UnfinishedDirectory(unfinished.root, unfinished.name), system));
 }
 
 }  // namespace ds::checkpoint

@@ -4,7 +4,9 @@
 // At every moment, a crash included, what has a final name is complete, and a step that had a
 // checkpoint has one.
 //
-// One job writes to a root at a time; one process of it (rank 0) calls these.
+// Several writers may work in one root (writers.h says how they know of each other): each has a
+// folder of its own, and a checkpoint holds the files of one. One process of a writer (rank 0)
+// calls these.
 
 #include <cstdint>
 #include <filesystem>
@@ -12,22 +14,32 @@
 
 #include "runtime/base/file_system.h"
 #include "runtime/base/status.h"
+#include "runtime/checkpoint/format/file_names.h"
 #include "runtime/checkpoint/format/manifest.h"
+#include "runtime/checkpoint/format/writers.h"
 
 namespace ds::checkpoint {
 
-// root/step-N.tmp, where the ranks put their files.
-std::filesystem::path UnfinishedDirectory(const std::filesystem::path& root, std::int64_t step);
+// A save that is under way.
+struct UnfinishedCheckpoint {
+  std::filesystem::path root;
+  UnfinishedName name;
+  WriterMark mark;
+};
 
-// Creates root and an empty root/step-N.tmp; a root without latest has its name, and those of the
-// folders above it, synced. Before, it cleans up behind a crash: unfinished
-// checkpoints go, since they may fill the disk and nothing will ever finish them, and a step-N.old
-// without a step-N gets its name back.
+// The folder in `root` where the ranks put their files.
+std::filesystem::path UnfinishedDirectory(const std::filesystem::path& root,
+                                          const UnfinishedName& name);
+
+// Creates root and an unfinished folder that holds the writer's mark alone; a root without latest
+// has its name, and those of the folders above it, synced. Before, it cleans up behind a crash:
+// unfinished folders go, since they may fill the disk, unless their writer may live, and a
+// step-N.old without a step-N gets its name back.
 //
 // Before anything is touched, ranks of a generation that may not save any more are refused.
-Status BeginCheckpoint(const std::filesystem::path& root, std::int64_t step,
-                       const std::optional<Lineage>& lineage = std::nullopt,
-                       FileSystem& system = FileSystem::System());
+StatusOr<UnfinishedCheckpoint> BeginCheckpoint(const std::filesystem::path& root, std::int64_t step,
+                                               const std::optional<Lineage>& lineage = std::nullopt,
+                                               FileSystem& system = FileSystem::System());
 
 // Every shard file must be there and synced. Writes the manifest and reads it back, checks that
 // every shard lies within its file, renames to root/step-N, and names it in root/latest. An older
@@ -36,12 +48,12 @@ Status BeginCheckpoint(const std::filesystem::path& root, std::int64_t step,
 // it was. A generation that may not save any more is refused. A latest that cannot be written is no
 // error, but a warning in the log: the checkpoint is good, and one that tells its lineage is found
 // by its parent.
-StatusOr<std::filesystem::path> CommitCheckpoint(const std::filesystem::path& root,
+StatusOr<std::filesystem::path> CommitCheckpoint(const UnfinishedCheckpoint& unfinished,
                                                  const Manifest& manifest,
                                                  FileSystem& system = FileSystem::System());
 
-// Removes root/step-N.tmp, as far as possible.
-void AbandonCheckpoint(const std::filesystem::path& root, std::int64_t step,
+// Removes the unfinished folder, as far as possible.
+void AbandonCheckpoint(const UnfinishedCheckpoint& unfinished,
                        FileSystem& system = FileSystem::System());
 
 }  // namespace ds::checkpoint

@@ -2,12 +2,23 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+#include <system_error>
+
 #include "runtime/base/parse_number.h"
 
 namespace ds::checkpoint {
 namespace {
 
 constexpr std::string_view kStepPrefix = "step-";
+constexpr std::string_view kUnfinishedInfix = ".tmp-";
+constexpr int kHexadecimal = 16;
+
+std::optional<std::uint64_t> ParseNonce(std::string_view text) {
+  std::uint64_t nonce = 0;
+  const auto [end, error] = std::from_chars(text.begin(), text.end(), nonce, kHexadecimal);
+  return error == std::errc() && end == text.end() ? std::optional(nonce) : std::nullopt;
+}
 
 }  // namespace
 
@@ -25,6 +36,25 @@ std::optional<std::int64_t> StepOfReplacedName(std::string_view name) {
   constexpr std::string_view kSuffix = kReplacedSuffix;
   if (!name.ends_with(kSuffix)) return std::nullopt;
   return StepOfDirectoryName(name.substr(0, name.size() - kSuffix.size()));
+}
+
+std::string UnfinishedDirectoryName(const UnfinishedName& name) {
+  return fmt::format("{}{}{}-{:016x}", StepDirectoryName(name.step), kUnfinishedInfix,
+                     name.generation, name.nonce);
+}
+
+std::optional<UnfinishedName> ParseUnfinishedName(std::string_view name) {
+  const std::size_t infix = name.find(kUnfinishedInfix);
+  const std::size_t dash = name.rfind('-');
+  if (infix == std::string_view::npos) return std::nullopt;
+  const std::size_t number = infix + kUnfinishedInfix.size();
+  if (dash < number) return std::nullopt;
+  const auto step = StepOfDirectoryName(name.substr(0, infix));
+  const auto generation = ParseNumber<std::int64_t>(name.substr(number, dash - number));
+  const auto nonce = ParseNonce(name.substr(dash + 1));
+  if (!step || !generation || !nonce) return std::nullopt;
+  const UnfinishedName parsed{*step, *generation, *nonce};
+  return UnfinishedDirectoryName(parsed) == name ? std::optional(parsed) : std::nullopt;
 }
 
 std::string ShardFileName(int rank) { return fmt::format("rank-{:05d}.bin", rank); }

@@ -5,6 +5,7 @@
 #include "runtime/base/files.h"
 #include "runtime/checkpoint/format/file_names.h"
 #include "runtime/checkpoint/format/manifest.h"
+#include "runtime/checkpoint/format/writers.h"
 
 namespace ds::checkpoint {
 namespace {
@@ -64,7 +65,9 @@ Status CheckMaySave(const fs::path& root, const std::optional<Lineage>& lineage)
 Status TakeOver(const fs::path& directory, std::int64_t generation, FileSystem& system) {
   DS_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(directory));
   const Latest latest{.step = manifest.step, .generation = generation, .lineage = manifest.lineage};
-  return WriteLatest(directory.parent_path(), latest, system);
+  const fs::path root = directory.parent_path();
+  DS_ASSIGN_OR_RETURN(const FolderLock lock, FolderLock::Take(root, system));
+  return WriteLatest(root, latest, system);
 }
 
 }  // namespace ds::checkpoint

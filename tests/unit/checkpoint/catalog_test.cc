@@ -27,7 +27,7 @@ class CatalogTest : public ::testing::Test {
 
 TEST_F(CatalogTest, ListsByStepAndIgnoresTheRest) {
   for (const int step : {100, 20, 3}) CommitSample(folder_.path(), step);
-  fs::create_directory(folder_.path() / "step-200.tmp");
+  fs::create_directory(folder_.path() / "step-200.tmp-0-00c0ffee00c0ffee");
   fs::create_directory(folder_.path() / "step-007");
   std::ofstream(folder_.path() / "step-9") << "a file";
   const auto listed = ListCheckpoints(folder_.path()).value();

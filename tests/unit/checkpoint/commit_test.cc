@@ -20,30 +20,54 @@ using ds::testing::FileCall;
 using ds::testing::kAskTheSystem;
 using ds::testing::ScriptedFileSystem;
 using ds::testing::TemporaryFolder;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 class CommitTest : public ::testing::Test {
  protected:
-  // The files of a save that has come as far as the commit.
-  Manifest Begin(std::int64_t step) {
-    EXPECT_TRUE(BeginCheckpoint(folder_.path(), step).ok());
-    return WriteSampleFiles(UnfinishedDirectory(folder_.path(), step), step).value();
+  // A save that has come as far as the commit.
+  struct Begun {
+    UnfinishedCheckpoint unfinished;
+    fs::path directory;
+    Manifest manifest;
+  };
+  Begun Begin(std::int64_t step, const std::optional<Lineage>& lineage = std::nullopt) {
+    UnfinishedCheckpoint unfinished = BeginCheckpoint(folder_.path(), step, lineage).value();
+    const fs::path directory = UnfinishedDirectory(folder_.path(), unfinished.name);
+    Manifest manifest = WriteSampleFiles(directory, step).value();
+    manifest.lineage = lineage;
+    return {std::move(unfinished), directory, std::move(manifest)};
+  }
+  Status Commit(const Begun& begun) {
+    return CommitCheckpoint(begun.unfinished, begun.manifest).status();
   }
   bool Exists(const char* name) { return fs::exists(folder_.path() / name); }
+  // The steps of unfinished checkpoints.
+  std::vector<std::int64_t> Unfinished() {
+    std::vector<std::int64_t> steps;
+    for (const auto& entry : fs::directory_iterator(folder_.path())) {
+      const auto name = ParseUnfinishedName(entry.path().filename().string());
+      if (name) steps.push_back(name->step);
+    }
+    return steps;
+  }
   TemporaryFolder folder_;
 };
 
 TEST_F(CommitTest, GivesTheFinalNameAndNamesItLatest) {
-  const Manifest manifest = Begin(20);
+  const Begun begun = Begin(20);
   EXPECT_FALSE(Exists("step-20"));
-  EXPECT_EQ(CommitCheckpoint(folder_.path(), manifest).value(), folder_.path() / "step-20");
-  EXPECT_FALSE(Exists("step-20.tmp"));
+  EXPECT_EQ(CommitCheckpoint(begun.unfinished, begun.manifest).value(), folder_.path() / "step-20");
+  EXPECT_THAT(Unfinished(), IsEmpty());
+  EXPECT_FALSE(Exists("step-20/writer"));
   EXPECT_EQ(Slurp(folder_.path() / kLatestFile), "step-20\n");
   EXPECT_TRUE(VerifyCheckpoint(folder_.path() / "step-20").value().ok());
 }
 
 TEST_F(CommitTest, ShardsAreAligned) {
-  for (const StoredTensor& tensor : Begin(1).tensors) {
+  const Manifest manifest = Begin(1).manifest;
+  for (const StoredTensor& tensor : manifest.tensors) {
     for (const StoredShard& shard : tensor.shards) EXPECT_EQ(shard.offset % kShardAlignment, 0U);
   }
 }
@@ -55,15 +79,14 @@ TEST_F(CommitTest, ReplacesAnOlderOneOfTheSameStep) {
   CommitSample(folder_.path(), 20);
   EXPECT_TRUE(VerifyCheckpoint(directory).value().ok());
   EXPECT_FALSE(fs::exists(directory / "left"));
-  EXPECT_FALSE(Exists("step-20.tmp"));
+  EXPECT_THAT(Unfinished(), IsEmpty());
 }
 
 TEST_F(CommitTest, BeginRemovesWhatCrashesLeft) {
   CommitSample(folder_.path(), 10);
   Begin(20);
   Begin(30);
-  EXPECT_FALSE(Exists("step-20.tmp"));
-  EXPECT_TRUE(Exists("step-30.tmp"));
+  EXPECT_THAT(Unfinished(), ElementsAre(30));
   EXPECT_TRUE(Exists("step-10"));
 }
 
@@ -87,13 +110,12 @@ TEST_F(CommitTest, TheFirstSaveMakesTheFoldersAboveDurable) {
 
 TEST_F(CommitTest, AMissingOrShortFileKeepsTheOldState) {
   CommitSample(folder_.path(), 10);
-  const Manifest manifest = Begin(20);
-  const fs::path file = UnfinishedDirectory(folder_.path(), 20) / "rank-00001.bin";
+  const Begun begun = Begin(20);
+  const fs::path file = begun.directory / "rank-00001.bin";
   fs::resize_file(file, 100);
-  EXPECT_EQ(CommitCheckpoint(folder_.path(), manifest).status().code(), StatusCode::kDataLoss);
+  EXPECT_EQ(Commit(begun).code(), StatusCode::kDataLoss);
   fs::remove(file);
-  EXPECT_THAT(CommitCheckpoint(folder_.path(), manifest).status().message(),
-              HasSubstr("rank-00001.bin"));
+  EXPECT_THAT(Commit(begun).message(), HasSubstr("rank-00001.bin"));
   EXPECT_FALSE(Exists("step-20"));
   EXPECT_EQ(Slurp(folder_.path() / kLatestFile), "step-10\n");
 }
@@ -107,39 +129,35 @@ TEST_F(CommitTest, AnOlderGenerationSavesNoMore) {
   const Status begun = TryCommitSample(folder_.path(), 20, FileSystem::System(), &cut_off).status();
   EXPECT_EQ(begun.code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(begun.message(), HasSubstr("these ranks are of generation 0"));
-  EXPECT_TRUE(Exists("step-20.tmp")) << "it is the living generation's";
+  EXPECT_THAT(Unfinished(), ElementsAre(20)) << "it is the living generation's";
 }
 
 TEST_F(CommitTest, AGenerationThatIsFollowedWhileItSavesDoesNotCommit) {
   Lineage cut_off;
   CommitSample(folder_.path(), 10, &cut_off);
-  ASSERT_TRUE(BeginCheckpoint(folder_.path(), 20, cut_off).ok());
-  Manifest manifest = WriteSampleFiles(UnfinishedDirectory(folder_.path(), 20), 20).value();
-  manifest.lineage = cut_off;
+  const Begun begun = Begin(20, cut_off);
   ResumeSample(folder_.path(), 10, /*generation=*/1);
   const std::string latest = Slurp(folder_.path() / kLatestFile);
-  EXPECT_EQ(CommitCheckpoint(folder_.path(), manifest).status().code(),
-            StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Commit(begun).code(), StatusCode::kFailedPrecondition);
   EXPECT_FALSE(Exists("step-20"));
   EXPECT_EQ(Slurp(folder_.path() / kLatestFile), latest);
 }
 
 TEST_F(CommitTest, ShardsThatDoNotMakeAWholeTensorAreRefused) {
-  Manifest manifest = Begin(20);
-  manifest.tensors[0].shards.pop_back();
-  const Status status = CommitCheckpoint(folder_.path(), manifest).status();
+  Begun begun = Begin(20);
+  begun.manifest.tensors[0].shards.pop_back();
+  const Status status = Commit(begun);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("'weight'"));
 }
 
 TEST_F(CommitTest, AbandonRemovesTheUnfinishedOne) {
-  Begin(20);
-  AbandonCheckpoint(folder_.path(), 20);
-  EXPECT_FALSE(Exists("step-20.tmp"));
+  AbandonCheckpoint(Begin(20).unfinished);
+  EXPECT_THAT(Unfinished(), IsEmpty());
 }
 
 TEST_F(CommitTest, AnUnwritableRootIsNamed) {
-  const Status status = BeginCheckpoint("/proc/no/such", 1);
+  const Status status = BeginCheckpoint("/proc/no/such", 1).status();
   EXPECT_FALSE(status.ok());
   EXPECT_THAT(status.message(), HasSubstr("/proc/no/such"));
 }

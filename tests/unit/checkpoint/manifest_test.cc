@@ -181,5 +181,18 @@ TEST(Layout, AStepHasOneSpelling) {
   }
 }
 
+TEST(Layout, AnUnfinishedFolderHasOneSpelling) {
+  const UnfinishedName name{20, 3, 0xc0ffee};
+  EXPECT_EQ(UnfinishedDirectoryName(name), "step-20.tmp-3-0000000000c0ffee");
+  EXPECT_EQ(ParseUnfinishedName("step-20.tmp-3-0000000000c0ffee"), name);
+  for (const char* other :
+       {"step-20", "step-20.tmp", "step-20.tmp-", "step-20.tmp-3", "step-20.tmp-3-",
+        "step-20.tmp-3-c0ffee", "step-20.tmp--0000000000c0ffee", "step-20.tmp-3-0000000000C0FFEE",
+        "step-x.tmp-3-0000000000c0ffee", "step-20.tmp-03-0000000000c0ffee",
+        "step-20.tmp-3-0000000000c0ffee.d"}) {
+    EXPECT_EQ(ParseUnfinishedName(other), std::nullopt) << other;
+  }
+}
+
 }  // namespace
 }  // namespace ds::checkpoint

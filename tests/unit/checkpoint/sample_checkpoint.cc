@@ -51,12 +51,14 @@ StatusOr<Manifest> WriteSampleFiles(const fs::path& directory, std::int64_t step
 StatusOr<fs::path> TryCommitSample(const fs::path& root, std::int64_t step, FileSystem& system,
                                    Lineage* lineage) {
   const std::optional<Lineage> told = lineage != nullptr ? std::optional(*lineage) : std::nullopt;
-  DS_RETURN_IF_ERROR(BeginCheckpoint(root, step, told, system));
-  StatusOr<Manifest> manifest = WriteSampleFiles(UnfinishedDirectory(root, step), step, system);
+  DS_ASSIGN_OR_RETURN(const UnfinishedCheckpoint unfinished,
+                      BeginCheckpoint(root, step, told, system));
+  StatusOr<Manifest> manifest =
+      WriteSampleFiles(UnfinishedDirectory(root, unfinished.name), step, system);
   if (manifest.ok()) manifest->lineage = told;
   StatusOr<fs::path> committed =
-      manifest.ok() ? CommitCheckpoint(root, *manifest, system) : manifest.status();
-  if (!committed.ok()) AbandonCheckpoint(root, step, system);
+      manifest.ok() ? CommitCheckpoint(unfinished, *manifest, system) : manifest.status();
+  if (!committed.ok()) AbandonCheckpoint(unfinished, system);
   if (committed.ok() && lineage != nullptr) {
     *lineage = ContinueLineage(*lineage, step, lineage->generation);
   }
