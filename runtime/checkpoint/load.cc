@@ -93,9 +93,10 @@ Status ReadShards(const fs::path& directory, const Manifest& manifest,
   for (const TensorShard& shard : shards) {
     const auto place = places.find(shard.name);
     if (place == places.end()) {
-      return NotFoundError(
-          fmt::format("{} has no tensor '{}': it belongs to another model or another optimizer",
-                      directory.string(), shard.name));
+      return NotFoundError(fmt::format(
+          "{} has no tensor '{}': it belongs to another model or another optimizer; or, if that is "
+          "a buffer of a module, it is older than buffers in checkpoints",
+          directory.string(), shard.name));
     }
     wanted[place->second] = 1;
     Status status = ReadShard(directory, manifest.tensors[place->second], shard);
