@@ -25,7 +25,7 @@ constexpr int kMaxWorldSize = 1 << 24;
 void CompareWithScheduler(const std::string& path, config::CheckResult* result) {
   const char* const seen = std::getenv(config::kSchedulerElasticity);
   if (seen == nullptr || !result->ok) return;
-  const Status status = config::AgreesWithScheduler(result->resolved, seen);
+  const Status status = config::AgreesWithScheduler(result->given, seen);
   if (status.ok()) return;
   result->ok = false;
   result->errors.push_back({"elasticity", path + ": " + status.message()});

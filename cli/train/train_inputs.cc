@@ -115,7 +115,7 @@ Status CheckDsConfig(config::ConfigText config, const ScheduleFlags& schedule,
   config::CheckResult result = config::CheckConfig(config.text, config.name, facts);
   if (!result.ok) return ErrorsOf(result);
   if (const char* const seen = std::getenv(config::kSchedulerElasticity)) {
-    DS_RETURN_IF_ERROR(config::AgreesWithScheduler(result.resolved, seen));
+    DS_RETURN_IF_ERROR(config::AgreesWithScheduler(result.given, seen));
   }
   for (const config::Issue& warning : result.warnings) inputs->notices.push_back(warning.message);
   inputs->job.ds_config = config::ToDsConfigJson(result);

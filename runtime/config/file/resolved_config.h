@@ -25,8 +25,7 @@ nlohmann::ordered_json MakeResolvedConfig(const Values& values,
                                           const nlohmann::ordered_json& given);
 
 // Says where each of these values is from: a place in the file, "default", a flag, "derived from
-// ...". A key that others decide and that is left out has its value here, too: "24, derived from
-// elasticity, world size 2".
+// ...". A key that others decide and that is left out has its value here, too.
 nlohmann::ordered_json ListOrigins(const Values& values);
 
 }  // namespace ds::config

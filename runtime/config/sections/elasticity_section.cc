@@ -179,20 +179,14 @@ constexpr Rule kRules[] = {{"ElasticityDecidesTheBatch", {kEnabled}, ElasticityD
 
 std::span<const Rule> ElasticityRules() { return kRules; }
 
-bool ElasticityLeavesOut(const Values& values, Key key) {
-  const bool is_batch_size = key == keys::kTrainBatchSize ||
-                             key == keys::kTrainMicroBatchSizePerGpu ||
-                             key == keys::kGradientAccumulationSteps;
-  if (is_batch_size) return values.Get(kEnabled) == true;
-  if (!key.starts_with(kSection)) return false;
-  return values.Get(kEnabled) != true && values.OriginOf(key) == "default";
-}
+bool ElasticityLeavesOut(const Values& /*values*/, Key key) { return key.starts_with(kSection); }
 
-Status AgreesWithScheduler(const Json& resolved, std::string_view scheduler_json) {
-  const auto value = [&](std::string_view key) {
-    const auto section = resolved.find(std::string(kSection));
-    if (section == resolved.end()) return Json();
-    return section->value(std::string(key.substr(kSection.size() + 1)), Json());
+Status AgreesWithScheduler(const Json& given, std::string_view scheduler_json) {
+  const auto section = given.find(std::string(kSection));
+  if (section == given.end() || !section->is_object()) return OkStatus();
+  const auto value = [&](Key key) {
+    return section->value(std::string(key.substr(kSection.size() + 1)),
+                          DefaultValue(*FindSetting(key)));
   };
   if (value(kEnabled) != true) return OkStatus();
   const Json seen = Json::parse(scheduler_json, nullptr, /*allow_exceptions=*/false);

@@ -14,17 +14,17 @@
 namespace ds::config {
 
 std::span<const Rule> ElasticityRules();
-// The batch sizes where the section is on, which must not be given beside it; where it is off, its
-// own keys that nothing has set.
+// The section itself: the batch sizes that it decides stand for it, and DeepSpeed 0.19.8 refuses
+// it.
 bool ElasticityLeavesOut(const Values& values, Key key);
 
 // The environment variable in which a resource scheduler leaves the section that it has seen.
 inline constexpr char kSchedulerElasticity[] = "DEEPSPEED_ELASTICITY_CONFIG";
 
 // Whether that section (`scheduler_json`) has the cap, the micro-batch sizes and the version of a
-// config that was checked without errors, CheckResult::resolved; always OK when elasticity is off
+// config that was checked without errors, CheckResult::given; always OK when elasticity is off
 // there.
-Status AgreesWithScheduler(const nlohmann::ordered_json& resolved, std::string_view scheduler_json);
+Status AgreesWithScheduler(const nlohmann::ordered_json& given, std::string_view scheduler_json);
 
 // The number of GPUs of the job, as far as it is known.
 struct ElasticQuestion {

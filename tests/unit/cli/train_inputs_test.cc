@@ -195,9 +195,9 @@ TEST_F(TrainInputsTest, AnElasticConfigMustBeWhatTheSchedulerHasSeen) {
   const TrainFlags flags{.deepspeed_config = Path("elastic.json")};
   const auto inputs = GatherTrainInputs(flags, share_, 1);
   ASSERT_TRUE(inputs.ok()) << inputs.status().message();
-  EXPECT_FALSE(inputs->resolved_config.contains("train_batch_size")) << "DeepSpeed wants one";
+  EXPECT_EQ(inputs->resolved_config["train_batch_size"], 24);
   EXPECT_EQ(inputs->resolved_config["origins"]["train_batch_size"],
-            "24, derived from elasticity, world size 1");
+            "derived from elasticity, world size 1");
   ::setenv(config::kSchedulerElasticity, R"({"max_train_batch_size": 48})", 1);
   EXPECT_THAT(Error(flags), HasSubstr("max_train_batch_size is 24, but the scheduler has seen 48"));
   ::unsetenv(config::kSchedulerElasticity);
