@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <set>
 
 #include "runtime/checkpoint/format/catalog.h"
 #include "runtime/checkpoint/format/commit.h"
@@ -101,11 +102,9 @@ bool SaveWithFault(const Kind& kind, const Fault& fault, int at) {
 class CheckpointCalls : public ::testing::TestWithParam<Kind> {};
 
 TEST_P(CheckpointCalls, AFaultAtAnyCallLeavesAGoodCheckpoint) {
-  const Fault faults[] = {{"EINVAL", EINVAL, false},
-                          {"EIO", EIO, false},
-                          {"ENOSPC", ENOSPC, false},
-                          {"ESTALE", ESTALE, false},
-                          {"crash", EIO, true}};
+  const Fault faults[] = {{"EINVAL", EINVAL, false}, {"EIO", EIO, false},
+                          {"ENOSPC", ENOSPC, false}, {"ESTALE", ESTALE, false},
+                          {"ENOLCK", ENOLCK, false}, {"crash", EIO, true}};
   for (const Fault& fault : faults) {
     int at = 0;
     for (bool reached = true; reached; ++at) {
@@ -123,6 +122,20 @@ INSTANTIATE_TEST_SUITE_P(FileSystems, CheckpointCalls,
                                            Kind{"NoLocks", true, false},
                                            Kind{"Neither", false, false}),
                          [](const auto& info) { return info.param.name; });
+
+TEST(CheckpointCallsCovered, AReplacementMakesCallsOfEveryKind) {
+  const TemporaryFolder folder;
+  std::set<FileCall::Kind> kinds;
+  ScriptedFileSystem recording([&](const FileCall& call) {
+    kinds.insert(call.kind);
+    return kAskTheSystem;
+  });
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(TryCommitSample(folder.path(), 20, recording).ok());
+  using Kind = FileCall::Kind;
+  EXPECT_THAT(kinds, ::testing::UnorderedElementsAre(Kind::kOpen, Kind::kMakeDirectory,
+                                                     Kind::kWrite, Kind::kSync, Kind::kRename,
+                                                     Kind::kUnlink, Kind::kLock, Kind::kClose));
+}
 
 // What fails behind the rename: the checkpoint is good, and the save says so.
 TEST(CheckpointCallsOnAFullDisk, ALatestThatCannotBeWrittenFailsNoSave) {
