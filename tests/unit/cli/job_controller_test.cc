@@ -234,7 +234,7 @@ TEST_F(JobControllerTest, EveryHostIsToldTheSameRendezvous) {
   AddHost("a", {{Ended()}});
   AddHost("b", {{Ended()}});
   daemons_[1]->prepare_answer.set_master_port(1);
-  Controller().Run();
+  EXPECT_TRUE(Controller().Run().ok());
   for (const auto& daemon : daemons_) {
     for (const v1::RankSpec& rank : daemon->launched.at(0).ranks()) {
       std::map<std::string, std::string> environment;
