@@ -217,7 +217,7 @@ TEST_F(FailingTrainTest, AFullDiskWhileSavingKeepsTheOldCheckpoint) {
   for (const auto& entry : fs::directory_iterator(RunDir("full") / "checkpoints")) {
     left.push_back(entry.path().filename());
   }
-  EXPECT_THAT(left, ::testing::UnorderedElementsAre("step-2", "latest"));
+  EXPECT_THAT(left, ::testing::UnorderedElementsAre("step-2", "latest", ".lock"));
   EXPECT_THAT(*ReadFile(RunDir("full") / "checkpoints" / "latest"), StartsWith("step-2\n"));
 }
 
