@@ -1,8 +1,8 @@
 #pragma once
 
-// FolderLock and WriterMark let the writers of one checkpoint folder know of each other: who changes
-// names there just now, and whether who began an unfinished checkpoint still lives. Age proves
-// nothing: a writer may have been stopped, or its host cut off, for any time.
+// FolderLock and WriterMark let the writers of one checkpoint folder know of each other: who
+// changes names there just now, and whether who began an unfinished checkpoint still lives. Age
+// proves nothing: a writer may have been stopped, or its host cut off, for any time.
 //
 // Both rest on flock(2), which the kernel gives up when its holder ends. Where a file system has no
 // locks the generation alone tells: ranks of one that has been followed commit nothing.
