@@ -11,6 +11,7 @@
 #include <array>
 #include <functional>
 #include <optional>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -139,7 +140,9 @@ TEST(ConnectPeersTest, WhoAnswersWithoutTheKeyOfTheJobIsNamed) {
 TEST(ConnectPeersTest, StrangersTakeNobodysPlace) {
   Ranks ranks(2);
   const UniqueFd scanner = ConnectTo(ranks.port(1));
-  EXPECT_EQ(::send(scanner.get(), "GET / HTTP/1.1\r\nHost: somewhere.example\r\n\r\n", 45, 0), 45);
+  const std::string_view request = "GET / HTTP/1.1\r\nHost: somewhere.example\r\n\r\n";
+  EXPECT_EQ(::send(scanner.get(), request.data(), request.size(), 0),
+            static_cast<ssize_t>(request.size()));
   std::vector<UniqueFd> silent;
   for (int i = 0; i < 400; ++i) silent.push_back(ConnectTo(ranks.port(1)));
   const UniqueFd impostor = ConnectTo(ranks.port(1));
