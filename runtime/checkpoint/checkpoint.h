@@ -43,8 +43,7 @@ StatusOr<std::filesystem::path> SaveCheckpoint(const SaveRequest& request,
 
 // Fills the parts' shards and then their states from the checkpoint folder `directory`, whatever
 // world size and ZeRO stage wrote it. Each rank reads only what overlaps its shards, and checks the
-// checksum of whole stored shards that it reads; call VerifyCheckpoint() first to check all of
-// them.
+// checksums of the chunks that it reads; call VerifyCheckpoint() first to check all of them.
 //
 // Errors name the tensor: missing in the checkpoint, unknown to the parts, other shape or dtype.
 // After an error the parts hold a mixture and must not be used.

@@ -1,7 +1,6 @@
 // LoadCheckpoint: each rank reads what overlaps its shards.
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -20,19 +19,30 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Reads the elements that `stored` has of the ones wanted into `target`, the wanted region's
-// memory. Returns how many those are.
+// Reads the elements of one copy, a bounded range at a time, which ends where a chunk of the stored
+// shard does: what is verified together is then read together.
+Status ReadCopy(const Copy& copy, ShardReader* reader, TensorSource& target) {
+  const std::int64_t item_size = target.item_size();
+  const std::int64_t at_once = kMostBytesAtOnce / item_size;
+  for (std::int64_t done = 0; done < copy.count;) {
+    const std::int64_t from = copy.source + done;
+    const std::int64_t count = std::min(at_once - from % at_once, copy.count - done);
+    DS_RETURN_IF_ERROR(target.Write(copy.target + done, count, [&](std::span<std::byte> into) {
+      return reader->Read(static_cast<std::uint64_t>(from * item_size), into);
+    }));
+    done += count;
+  }
+  return OkStatus();
+}
+
+// Reads the elements that `stored` has of the ones wanted. Returns how many those are.
 StatusOr<std::int64_t> ReadOverlap(const fs::path& directory, const StoredShard& stored,
-                                   std::span<const Copy> copies, std::span<std::byte> target) {
+                                   std::span<const Copy> copies, TensorSource& target) {
   if (copies.empty()) return 0;
   DS_ASSIGN_OR_RETURN(ShardReader reader, ShardReader::Open(directory, stored));
-  const std::uint64_t item_size =
-      stored.length / static_cast<std::uint64_t>(stored.region.flat_count);
   std::int64_t read = 0;
   for (const Copy& copy : copies) {
-    const auto bytes = target.subspan(static_cast<std::uint64_t>(copy.target) * item_size,
-                                      static_cast<std::uint64_t>(copy.count) * item_size);
-    DS_RETURN_IF_ERROR(reader.Read(static_cast<std::uint64_t>(copy.source) * item_size, bytes));
+    DS_RETURN_IF_ERROR(ReadCopy(copy, &reader, target));
     read += copy.count;
   }
   return read;
@@ -44,7 +54,7 @@ Status CheckSameTensor(const TensorShard& wanted, const StoredTensor& stored) {
                                             fmt::join(wanted.global_shape, ", "),
                                             fmt::join(stored.shape, ", ")));
   }
-  const std::string_view dtype = DtypeName(wanted.data.scalar_type());
+  const std::string_view dtype = DtypeName(wanted.source->dtype());
   if (dtype != stored.dtype) {
     return InvalidArgumentError(
         fmt::format("its dtype is {}, the checkpoint's is {}", dtype, stored.dtype));
@@ -54,25 +64,19 @@ Status CheckSameTensor(const TensorShard& wanted, const StoredTensor& stored) {
 
 Status ReadShard(const fs::path& directory, const StoredTensor& stored, const TensorShard& wanted) {
   DS_RETURN_IF_ERROR(CheckSameTensor(wanted, stored));
-  // Another device's memory cannot be read into; its elements pass through the host.
-  const at::Tensor host = wanted.data.is_cpu()
-                              ? wanted.data
-                              : at::empty_like(wanted.data, wanted.data.options().device(at::kCPU));
-  const std::span<std::byte> target(static_cast<std::byte*>(host.mutable_data_ptr()),
-                                    host.nbytes());
   const std::vector<Stretch> wanted_stretches = FindStretches(stored.shape, RegionOf(wanted));
   std::int64_t read = 0;
   for (const StoredShard& shard : stored.shards) {
     const auto copies =
         IntersectStretches(FindStretches(stored.shape, shard.region), wanted_stretches);
-    DS_ASSIGN_OR_RETURN(const std::int64_t count, ReadOverlap(directory, shard, copies, target));
+    DS_ASSIGN_OR_RETURN(const std::int64_t count,
+                        ReadOverlap(directory, shard, copies, *wanted.source));
     read += count;
   }
-  if (read != wanted.data.numel()) {
-    return DataLossError(
-        fmt::format("the checkpoint has {} of the {} elements wanted", read, wanted.data.numel()));
+  if (read != wanted.source->count()) {
+    return DataLossError(fmt::format("the checkpoint has {} of the {} elements wanted", read,
+                                     wanted.source->count()));
   }
-  if (!wanted.data.is_cpu()) wanted.data.copy_(host);
   return OkStatus();
 }
 

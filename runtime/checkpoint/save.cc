@@ -1,6 +1,5 @@
 // SaveCheckpoint: each rank writes its file, rank 0 commits.
 
-#include <ATen/core/Tensor.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,27 +22,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// So many elements of a tensor on another device are on the host at a time.
-constexpr std::int64_t kStagedElements = std::int64_t{16} << 20;
-
 Share OwnShare(const TensorShard& shard) {
-  return ShareOf(shard.data.numel(), shard.replica.index, shard.replica.count);
-}
-
-std::span<const std::byte> BytesOf(const at::Tensor& tensor) {
-  return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
+  return ShareOf(shard.source->count(), shard.replica.index, shard.replica.count);
 }
 
 StatusOr<StoredShard> WriteShare(const TensorShard& shard, Share share, ShardFileWriter* writer) {
-  const at::Tensor data = shard.data.narrow(0, share.first, share.count);
+  const std::int64_t at_once = kMostBytesAtOnce / shard.source->item_size();
   writer->BeginShard();
-  if (data.is_cpu()) {
-    DS_RETURN_IF_ERROR(writer->Append(BytesOf(data)));
-  } else {
-    for (std::int64_t at = 0; at < share.count; at += kStagedElements) {
-      const std::int64_t count = std::min(kStagedElements, share.count - at);
-      DS_RETURN_IF_ERROR(writer->Append(BytesOf(data.narrow(0, at, count).cpu())));
-    }
+  for (std::int64_t at = 0; at < share.count; at += at_once) {
+    const std::int64_t count = std::min(at_once, share.count - at);
+    DS_RETURN_IF_ERROR(shard.source->Read(
+        share.first + at, count,
+        [writer](std::span<const std::byte> bytes) { return writer->Append(bytes); }));
   }
   return writer->EndShard({shard.box, shard.flat_start + share.first, share.count});
 }
@@ -53,11 +43,14 @@ StatusOr<std::vector<StoredTensor>> WriteShares(const std::vector<TensorShard>& 
   std::vector<StoredTensor> tensors;
   for (const TensorShard& shard : shards) {
     StoredTensor tensor{
-        shard.name, std::string(DtypeName(shard.data.scalar_type())), shard.global_shape, {}};
+        shard.name, std::string(DtypeName(shard.source->dtype())), shard.global_shape, {}};
     const Share share = OwnShare(shard);
     if (share.count > 0) {
-      DS_ASSIGN_OR_RETURN(StoredShard stored, WriteShare(shard, share, writer));
-      tensor.shards.push_back(std::move(stored));
+      StatusOr<StoredShard> stored = WriteShare(shard, share, writer);
+      if (!stored.ok()) {
+        return stored.status().WithContext(fmt::format("tensor '{}'", shard.name));
+      }
+      tensor.shards.push_back(*std::move(stored));
     }
     tensors.push_back(std::move(tensor));
   }
@@ -79,8 +72,8 @@ Status ReadBack(const fs::path& path, const std::vector<StoredTensor>& tensors) 
 std::uint64_t RankFileBytes(const std::vector<TensorShard>& shards) {
   std::uint64_t bytes = 0;
   for (const TensorShard& shard : shards) {
-    const std::uint64_t length =
-        static_cast<std::uint64_t>(OwnShare(shard).count) * shard.data.itemsize();
+    const auto length =
+        static_cast<std::uint64_t>(OwnShare(shard).count * shard.source->item_size());
     bytes += (length + kShardAlignment - 1) / kShardAlignment * kShardAlignment;
   }
   return bytes;

@@ -6,12 +6,9 @@ namespace ds::checkpoint {
 namespace {
 
 Status CheckData(const TensorShard& shard) {
-  if (!shard.data.defined() || shard.data.dim() != 1 || !shard.data.is_contiguous()) {
-    return InternalError("its data is not a contiguous 1-D tensor");
-  }
-  if (DtypeName(shard.data.scalar_type()).empty()) {
-    return UnimplementedError(
-        fmt::format("checkpoints have no dtype {}", c10::toString(shard.data.scalar_type())));
+  const at::ScalarType dtype = shard.source->dtype();
+  if (DtypeName(dtype).empty()) {
+    return UnimplementedError(fmt::format("checkpoints have no dtype {}", c10::toString(dtype)));
   }
   const Replica replica = shard.replica;
   if (replica.index < 0 || replica.index >= replica.count) {
@@ -50,7 +47,7 @@ std::string_view DtypeName(at::ScalarType type) {
 }
 
 Region RegionOf(const TensorShard& shard) {
-  return {shard.box, shard.flat_start, shard.data.numel()};
+  return {shard.box, shard.flat_start, shard.source->count()};
 }
 
 Status CheckShard(const TensorShard& shard) {

@@ -2,9 +2,8 @@
 
 // TensorShard: what a rank holds of one tensor, as a checkpoint writes and reads it.
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +11,7 @@
 
 #include "runtime/base/status.h"
 #include "runtime/checkpoint/format/regions.h"
+#include "runtime/checkpoint/tensor_source.h"
 
 namespace ds::checkpoint {
 
@@ -22,11 +22,8 @@ struct Replica {
   int count = 1;  // the same on all of them
 };
 
-// Elements [flat_start, flat_start + data.numel()) of one global tensor flattened in row-major
-// order: what this rank holds of it.
-//
-// `data` views the live state: 1-D and contiguous, on any device. Saving reads it; loading writes
-// it in place. It is borrowed until the save or load that asked for it returns.
+// Elements [flat_start, flat_start + source->count()) of one global tensor flattened in row-major
+// order: what this rank holds of it. Saving reads the source, loading writes it.
 //
 // Names are those of the Hugging Face weights: `<parameter>` (the fp32 master weight where there is
 // one), and `<parameter>/<state>` for what the optimizer keeps (`exp_avg`, `momentum_buffer`).
@@ -34,7 +31,7 @@ struct TensorShard {
   std::string name;
   std::vector<std::int64_t> global_shape;  // empty for a scalar
   std::int64_t flat_start = 0;
-  at::Tensor data;  // its dtype is the tensor's dtype in the checkpoint
+  std::shared_ptr<TensorSource> source;
   Replica replica = {};
   std::optional<Box> box = {};  // when set, flat_start counts in this flattened box of the tensor
 };

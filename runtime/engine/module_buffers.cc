@@ -64,7 +64,7 @@ void ModuleBuffers::AddShards(checkpoint::Replica replica,
     if (GoesAsBytes(tensor)) shape.push_back(static_cast<std::int64_t>(tensor.itemsize()));
     shards->push_back({.name = name,
                        .global_shape = std::move(shape),
-                       .data = Flatten(tensor),
+                       .source = checkpoint::SourceOf(Flatten(tensor)),
                        .replica = replica});
   }
 }

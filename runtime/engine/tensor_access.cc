@@ -5,20 +5,29 @@
 #include <ATen/ops/zeros.h>
 
 #include <functional>
+#include <memory>
 #include <numeric>
 #include <utility>
 #include <vector>
 
+#include "runtime/base/check.h"
+#include "runtime/checkpoint/tensor_source.h"
 #include "runtime/comm/agreement.h"
 #include "runtime/engine/engine_parts.h"
 
 namespace ds::engine {
 
-// The ranges of one tensor that this rank holds, in order, as views.
+// The ranges of one tensor that this rank holds, in order.
 struct TensorAccess::HeldTensor {
   struct HeldRange {
     std::int64_t start = 0;  // in the flattened tensor
-    at::Tensor values;       // 1-D, in the dtype that is kept
+    std::shared_ptr<checkpoint::TensorSource> source;
+
+    at::Tensor Read() const { return checkpoint::ReadAll(*source).value(); }
+    // Requires as many values as there are.
+    void Write(const at::Tensor& values) const {
+      DS_CHECK(checkpoint::WriteAll(values, *source).ok());
+    }
   };
 
   std::vector<std::int64_t> shape;
@@ -33,7 +42,7 @@ struct TensorAccess::HeldTensor {
   }
   std::int64_t held() const {
     std::int64_t count = 0;
-    for (const HeldRange& range : ranges) count += range.values.numel();
+    for (const HeldRange& range : ranges) count += range.source->count();
     return count;
   }
 };
@@ -81,8 +90,9 @@ StatusOr<TensorAccess::HeldTensor> TensorAccess::Find(const Wanted& wanted) {
     result.scale = parts.gradient_unit();
     for (const zero::Piece& piece : layout.FindPieces(range)) {
       if (piece.parameter != found.index) continue;
-      result.ranges.push_back({piece.parameter_start,
-                               result.gradient.tensor().narrow(0, piece.range_start, piece.count)});
+      result.ranges.push_back(
+          {piece.parameter_start, checkpoint::SourceOf(result.gradient.tensor().narrow(
+                                      0, piece.range_start, piece.count))});
     }
     return result;
   }
@@ -90,7 +100,7 @@ StatusOr<TensorAccess::HeldTensor> TensorAccess::Find(const Wanted& wanted) {
   std::vector<checkpoint::TensorShard> shards;
   parts.optimizer->AddShards(&shards);
   for (const checkpoint::TensorShard& shard : shards) {
-    if (shard.name == name) result.ranges.push_back({shard.flat_start, shard.data});
+    if (shard.name == name) result.ranges.push_back({shard.flat_start, shard.source});
   }
   return result;
 }
@@ -100,8 +110,8 @@ StatusOr<at::Tensor> TensorAccess::GetFull(const Wanted& wanted) {
   DS_ASSIGN_OR_RETURN(const HeldTensor found, Find(wanted));
   at::Tensor flat =
       at::zeros({found.numel()}, at::TensorOptions(at::kFloat).device(context.device));
-  for (const auto& [start, values] : found.ranges) {
-    flat.narrow(0, start, values.numel()).copy_(values);
+  for (const auto& range : found.ranges) {
+    flat.narrow(0, range.start, range.source->count()).copy_(range.Read());
   }
   std::int64_t held = found.held();
   if (found.sharded) {
@@ -121,7 +131,7 @@ StatusOr<at::Tensor> TensorAccess::GetFull(const Wanted& wanted) {
 StatusOr<at::Tensor> TensorAccess::GetLocal(const Wanted& wanted) {
   DS_ASSIGN_OR_RETURN(const HeldTensor found, Find(wanted));
   std::vector<at::Tensor> values{at::empty({0}, at::kFloat)};
-  for (const auto& range : found.ranges) values.push_back(range.values.to(at::kFloat));
+  for (const auto& range : found.ranges) values.push_back(range.Read().to(at::kFloat));
   return at::cat(values).div_(found.scale);
 }
 
@@ -132,8 +142,8 @@ Status TensorAccess::SetFull(const Wanted& wanted, const at::Tensor& value) {
     return InvalidArgumentError("the value for " + wanted.name + " has another shape");
   }
   const at::Tensor flat = value.reshape({-1});
-  for (const auto& [start, values] : found.ranges) {
-    values.copy_(flat.narrow(0, start, values.numel()).to(at::kFloat).mul(found.scale));
+  for (const auto& range : found.ranges) {
+    range.Write(flat.narrow(0, range.start, range.source->count()).to(at::kFloat).mul(found.scale));
   }
   if (wanted.kind == Kind::kWeight) engine_.parts_->optimizer->PublishWeights();
   return OkStatus();
@@ -151,8 +161,8 @@ Status TensorAccess::SetLocal(const Wanted& wanted, const at::Tensor& value) {
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(fits, *context.groups.all));
   std::int64_t taken = 0;
   for (const auto& range : found.ranges) {
-    const std::int64_t count = range.values.numel();
-    range.values.copy_(value.narrow(0, taken, count).to(at::kFloat).mul(found.scale));
+    const std::int64_t count = range.source->count();
+    range.Write(value.narrow(0, taken, count).to(at::kFloat).mul(found.scale));
     taken += count;
   }
   if (wanted.kind == Kind::kWeight) engine_.parts_->optimizer->PublishWeights();

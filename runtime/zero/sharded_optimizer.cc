@@ -30,11 +30,12 @@ void AddShardsOf(const FlatParameters& parameters, const CheckpointedRange& held
                  std::vector<checkpoint::TensorShard>* shards) {
   for (const Piece& piece : parameters.layout().FindPieces(held.range)) {
     const NamedParameter& parameter = parameters.parameter(piece.parameter);
-    shards->push_back({.name = parameter.name + held.suffix,
-                       .global_shape = parameter.tensor.sizes().vec(),
-                       .flat_start = piece.parameter_start,
-                       .data = held.flat.narrow(0, piece.range_start, piece.count),
-                       .replica = held.replica});
+    shards->push_back(
+        {.name = parameter.name + held.suffix,
+         .global_shape = parameter.tensor.sizes().vec(),
+         .flat_start = piece.parameter_start,
+         .source = checkpoint::SourceOf(held.flat.narrow(0, piece.range_start, piece.count)),
+         .replica = held.replica});
   }
 }
 

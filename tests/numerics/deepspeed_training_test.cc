@@ -131,7 +131,7 @@ class Weights {
     const std::lock_guard lock(mutex_);
     for (const checkpoint::TensorShard& shard : shards) {
       if (shard.name.find('/') != std::string::npos) continue;
-      const at::Tensor flat = shard.data.to(at::kFloat);
+      const at::Tensor flat = checkpoint::ReadAll(*shard.source).value().to(at::kFloat);
       for (std::int64_t i = 0; i < flat.numel(); ++i) {
         values_[{shard.name[1], shard.name[0] == 'b'}][shard.flat_start + i] =
             flat.const_data_ptr<float>()[i];

@@ -32,7 +32,8 @@ void CopyState(Engine& from, Engine& to) {
   ASSERT_EQ(source.size(), target.size());
   for (std::size_t i = 0; i < source.size(); ++i) {
     ASSERT_EQ(source[i].name, target[i].name);
-    target[i].data.copy_(source[i].data);
+    const at::Tensor values = checkpoint::ReadAll(*source[i].source).value();
+    EXPECT_TRUE(checkpoint::WriteAll(values, *target[i].source).ok());
   }
   const auto state = nlohmann::json::parse(from.state().State().dump());
   EXPECT_TRUE(to.state().CheckState(state).ok());

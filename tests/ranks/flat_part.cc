@@ -47,7 +47,8 @@ FlatPart::FlatPart(std::vector<TensorSpec> specs, Holding holding, int rank, int
     } else {
       shard.replica = {rank_, world_size_};
     }
-    shard.data = at::empty({held}, spec.dtype);
+    held_.push_back(at::empty({held}, spec.dtype));
+    shard.source = SourceOf(held_.back());
     shards_.push_back(std::move(shard));
   }
   Clear();
@@ -61,26 +62,26 @@ std::vector<at::Tensor> FlatPart::ExpectedParts(int salt) const {
       const Share columns = Columns(specs_[i], rank_, world_size_);
       whole = whole.narrow(-1, columns.first, columns.count);
     }
-    parts.push_back(whole.reshape({-1}).narrow(0, shards_[i].flat_start, shards_[i].data.numel()));
+    parts.push_back(whole.reshape({-1}).narrow(0, shards_[i].flat_start, held_[i].numel()));
   }
   return parts;
 }
 
 void FlatPart::Fill(int salt) {
   const std::vector<at::Tensor> expected = ExpectedParts(salt);
-  for (std::size_t i = 0; i < shards_.size(); ++i) shards_[i].data.copy_(expected[i]);
+  for (std::size_t i = 0; i < held_.size(); ++i) held_[i].copy_(expected[i]);
   salt_ = salt;
 }
 
 void FlatPart::Clear() {
-  for (const TensorShard& shard : shards_) shard.data.fill_(-1);
+  for (const at::Tensor& held : held_) held.fill_(-1);
   salt_ = -1;
 }
 
 void FlatPart::ExpectFilled(int salt) const {
   const std::vector<at::Tensor> expected = ExpectedParts(salt);
   for (std::size_t i = 0; i < shards_.size(); ++i) {
-    EXPECT_TRUE(at::equal(shards_[i].data, expected[i])) << specs_[i].name << " of rank " << rank_;
+    EXPECT_TRUE(at::equal(held_[i], expected[i])) << specs_[i].name << " of rank " << rank_;
   }
   EXPECT_EQ(salt_, salt);
 }

@@ -48,7 +48,8 @@ class FlatPart : public Stateful {
   Holding holding_;
   int rank_;
   int world_size_;
-  std::vector<TensorShard> shards_;
+  std::vector<at::Tensor> held_;
+  std::vector<TensorShard> shards_;  // of them
   int salt_ = -1;
 };
 

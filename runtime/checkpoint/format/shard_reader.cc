@@ -23,8 +23,7 @@ StatusOr<ShardReader> ShardReader::Open(const std::filesystem::path& directory,
 Status ShardReader::Read(std::uint64_t at, std::span<std::byte> into) {
   DS_CHECK(at <= shard_->length && into.size() <= shard_->length - at);
   const std::uint64_t chunk_bytes = shard_->ChecksummedBytes();
-  const bool whole = into.size() == shard_->length;
-  if (chunk_bytes > kChunkBytes && !whole) return ReadUnverified(at, into);
+  if (chunk_bytes > kChunkBytes) return ReadInOrder(at, into);
   while (!into.empty()) {
     const std::uint64_t chunk = at / chunk_bytes;
     const std::uint64_t begin = chunk * chunk_bytes;
@@ -59,6 +58,16 @@ Status ShardReader::ReadUnverified(std::uint64_t at, std::span<std::byte> into) 
     offset += static_cast<std::uint64_t>(got);
   }
   return OkStatus();
+}
+
+Status ShardReader::ReadInOrder(std::uint64_t at, std::span<std::byte> into) {
+  DS_RETURN_IF_ERROR(ReadUnverified(at, into));
+  if (at != read_in_order_) return OkStatus();
+  crc_in_order_ = ExtendCrc32c(crc_in_order_, into);
+  read_in_order_ += into.size();
+  if (read_in_order_ < shard_->length || crc_in_order_ == shard_->crc32c.front()) return OkStatus();
+  return DataLossError(fmt::format("{} has a wrong checksum ({} bytes from {})", path_,
+                                   shard_->length, shard_->offset));
 }
 
 Status ShardReader::ReadChunk(std::uint64_t chunk, std::span<std::byte> into) const {

@@ -4,7 +4,8 @@
 //
 // A part is verified by the checksums of the chunks it touches; one that it shares with another
 // part is read once while parts ascend. A shard of format 1 that is longer than a chunk has one
-// checksum only: it is verified when it is read as a whole, and not at all in parts.
+// checksum only: it is verified behind its last byte when all of it has been read in order, and not
+// at all otherwise.
 // Threads: one thread uses a reader.
 
 #include <cstddef>
@@ -35,12 +36,15 @@ class ShardReader {
       : fd_(std::move(fd)), path_(std::move(path)), shard_(&shard) {}
   Status ReadUnverified(std::uint64_t at, std::span<std::byte> into) const;
   Status ReadChunk(std::uint64_t chunk, std::span<std::byte> into) const;
+  Status ReadInOrder(std::uint64_t at, std::span<std::byte> into);
 
   UniqueFd fd_;
   std::string path_;
   const StoredShard* shard_;
   std::vector<std::byte> held_;  // the chunk that was read in part last
   std::uint64_t held_chunk_ = 0;
+  std::uint64_t read_in_order_ = 0;  // bytes from the start, with this checksum
+  std::uint32_t crc_in_order_ = 0;
 };
 
 }  // namespace ds::checkpoint
