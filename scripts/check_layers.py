@@ -21,11 +21,11 @@ RUNTIME = {
     "device": set(),
     "comm": {"device"},
     "telemetry": {"device"},
-    "checkpoint": {"device", "comm"},
+    "checkpoint": {"topology", "device", "comm"},
     "data": {"topology", "device", "checkpoint"},
     "precision": {"device", "checkpoint"},
     "optim": {"device", "comm", "checkpoint"},
-    "zero": {"device", "comm", "checkpoint", "precision", "optim"},
+    "zero": {"topology", "device", "comm", "checkpoint", "precision", "optim"},
     "models": {"device", "checkpoint"},
     "engine": {"topology", "device", "comm", "telemetry", "checkpoint", "data", "precision", "optim", "zero", "models"},
 }

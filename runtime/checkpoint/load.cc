@@ -49,9 +49,9 @@ StatusOr<std::int64_t> ReadOverlap(const fs::path& directory, const StoredShard&
 }
 
 Status CheckSameTensor(const TensorShard& wanted, const StoredTensor& stored) {
-  if (wanted.global_shape != stored.shape) {
+  if (wanted.placement.global_shape != stored.shape) {
     return InvalidArgumentError(fmt::format("its shape is [{}], the checkpoint's is [{}]",
-                                            fmt::join(wanted.global_shape, ", "),
+                                            fmt::join(wanted.placement.global_shape, ", "),
                                             fmt::join(stored.shape, ", ")));
   }
   const std::string_view dtype = DtypeName(wanted.source->dtype());

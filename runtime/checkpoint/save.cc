@@ -35,15 +35,17 @@ StatusOr<StoredShard> WriteShare(const TensorShard& shard, Share share, ShardFil
         share.first + at, count,
         [writer](std::span<const std::byte> bytes) { return writer->Append(bytes); }));
   }
-  return writer->EndShard({shard.box, shard.flat_start + share.first, share.count});
+  return writer->EndShard({shard.placement.box, shard.flat_start + share.first, share.count});
 }
 
 StatusOr<std::vector<StoredTensor>> WriteShares(const std::vector<TensorShard>& shards,
                                                 ShardFileWriter* writer) {
   std::vector<StoredTensor> tensors;
   for (const TensorShard& shard : shards) {
-    StoredTensor tensor{
-        shard.name, std::string(DtypeName(shard.source->dtype())), shard.global_shape, {}};
+    StoredTensor tensor{shard.name,
+                        std::string(DtypeName(shard.source->dtype())),
+                        shard.placement.global_shape,
+                        {}};
     const Share share = OwnShare(shard);
     if (share.count > 0) {
       StatusOr<StoredShard> stored = WriteShare(shard, share, writer);

@@ -47,12 +47,12 @@ std::string_view DtypeName(at::ScalarType type) {
 }
 
 Region RegionOf(const TensorShard& shard) {
-  return {shard.box, shard.flat_start, shard.source->count()};
+  return {shard.placement.box, shard.flat_start, shard.source->count()};
 }
 
 Status CheckShard(const TensorShard& shard) {
   Status status = CheckData(shard);
-  if (status.ok()) status = CheckRegion(shard.global_shape, RegionOf(shard));
+  if (status.ok()) status = CheckRegion(shard.placement.global_shape, RegionOf(shard));
   return status.WithContext(fmt::format("tensor '{}'", shard.name));
 }
 

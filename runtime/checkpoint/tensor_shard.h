@@ -4,13 +4,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "runtime/base/status.h"
 #include "runtime/checkpoint/format/regions.h"
+#include "runtime/checkpoint/placement.h"
 #include "runtime/checkpoint/tensor_source.h"
 
 namespace ds::checkpoint {
@@ -22,18 +21,17 @@ struct Replica {
   int count = 1;  // the same on all of them
 };
 
-// Elements [flat_start, flat_start + source->count()) of one global tensor flattened in row-major
-// order: what this rank holds of it. Saving reads the source, loading writes it.
+// Elements [flat_start, flat_start + source->count()) of a tensor or a box of it, flattened in
+// row-major order: what this rank holds of it. Saving reads the source, loading writes it.
 //
 // Names are those of the Hugging Face weights: `<parameter>` (the fp32 master weight where there is
 // one), and `<parameter>/<state>` for what the optimizer keeps (`exp_avg`, `momentum_buffer`).
 struct TensorShard {
   std::string name;
-  std::vector<std::int64_t> global_shape;  // empty for a scalar
-  std::int64_t flat_start = 0;
+  Placement placement;
+  std::int64_t flat_start = 0;  // in the placement's box, if it has one
   std::shared_ptr<TensorSource> source;
   Replica replica = {};
-  std::optional<Box> box = {};  // when set, flat_start counts in this flattened box of the tensor
 };
 
 // The format's name of a dtype ("float32"); "" for one that the format does not have.

@@ -131,6 +131,8 @@ zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& o
   return {.groups = {.all = options.world,
                      .gradients = ConnectOver(topology::kGradientAxes, mesh, options.world),
                      .shards = ConnectOver(cut, mesh, options.world)},
+          .mesh = mesh,
+          .cut_axes = cut,
           .ledger = options.ledger,
           .device = options.device,
           .sharding = config::ShardingOfStage(stage, mesh.CountOver(cut)),

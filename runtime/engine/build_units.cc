@@ -55,7 +55,10 @@ std::vector<zero::ParameterUnit> BuildUnits(const BlockList& model,
     if (!block.prefix().empty()) unit.name += " (" + block.prefix() + ")";
     for (const auto& item : block.named_parameters()) {
       const std::string name = block.FullName(item.key());
-      unit.parameters.push_back({name, item.value(), group_of(i, name, item.value())});
+      unit.parameters.push_back({.name = name,
+                                 .tensor = item.value(),
+                                 .placement = {.global_shape = item.value().sizes().vec()},
+                                 .group = group_of(i, name, item.value())});
     }
     units.push_back(std::move(unit));
   }

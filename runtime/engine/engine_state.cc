@@ -13,7 +13,7 @@ void EngineState::AddShards(std::vector<checkpoint::TensorShard>* shards) {
   parts_.optimizer->AddShards(shards);
   const zero::Context& context = parts_.sharded->context();
   parts_.buffers.MakeAlike(*context.groups.gradients);
-  parts_.buffers.AddShards(context.WholeReplica(), shards);
+  parts_.buffers.AddShards(context.ReplicaAlong(zero::Context::WholeCopyAxes({})), shards);
 }
 
 nlohmann::json EngineState::State() const {

@@ -63,7 +63,7 @@ void ModuleBuffers::AddShards(checkpoint::Replica replica,
     std::vector<std::int64_t> shape = tensor.sizes().vec();
     if (GoesAsBytes(tensor)) shape.push_back(static_cast<std::int64_t>(tensor.itemsize()));
     shards->push_back({.name = name,
-                       .global_shape = std::move(shape),
+                       .placement = {.global_shape = std::move(shape)},
                        .source = checkpoint::SourceOf(Flatten(tensor)),
                        .replica = replica});
   }

@@ -41,9 +41,18 @@ class AxisSet {
     all.bits_ |= 1U << static_cast<unsigned>(axis);
     return all;
   }
+  constexpr AxisSet With(AxisSet others) const {
+    others.bits_ |= bits_;
+    return others;
+  }
+  constexpr AxisSet Without(AxisSet others) const {
+    others.bits_ = bits_ & ~others.bits_;
+    return others;
+  }
   constexpr bool contains(Axis axis) const {
     return (bits_ >> static_cast<unsigned>(axis) & 1U) != 0;
   }
+  friend constexpr bool operator==(AxisSet, AxisSet) = default;
 
  private:
   unsigned bits_ = 0;

@@ -10,12 +10,16 @@
 #include "runtime/device/memory_ledger.h"
 #include "runtime/precision/dtype_policy.h"
 #include "runtime/precision/gradient_reduction.h"
+#include "runtime/topology/mesh.h"
 #include "runtime/zero/residency_plan.h"
 
 namespace ds::zero {
 
 struct Context {
   comm::RankGroups groups;
+  topology::Mesh mesh = {};  // of groups.all
+  // Flat buffers of dense parameters are cut among ranks along these: groups.shards.
+  topology::AxisSet cut_axes = topology::kShardAxes;
   device::MemoryLedger* ledger = nullptr;  // borrowed
   c10::Device device = c10::kCPU;
   config::Sharding sharding;
@@ -23,9 +27,16 @@ struct Context {
   precision::GradientReduction reduction;
   ResidencyBudgets budgets = {};
 
-  // What this rank holds as a whole, the ranks of `gradients` hold, too.
-  checkpoint::Replica WholeReplica() const {
-    return {.index = groups.gradients->rank(), .count = groups.gradients->size()};
+  // Those along which ranks hold the same flat shard of a parameter, and the same whole of it.
+  static topology::AxisSet WholeCopyAxes(const checkpoint::Placement& placement) {
+    return placement.copy_axes.With(placement.gradient_axes);
+  }
+  topology::AxisSet ShardCopyAxes(const checkpoint::Placement& placement) const {
+    return WholeCopyAxes(placement).Without(cut_axes);
+  }
+  checkpoint::Replica ReplicaAlong(topology::AxisSet axes) const {
+    const topology::Member member = mesh.MemberOf(groups.all->rank(), axes);
+    return {.index = member.index, .count = member.count};
   }
   device::MemoryTier tier() const { return device::TierOf(device.is_cpu()); }
 };

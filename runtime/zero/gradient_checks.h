@@ -21,8 +21,8 @@ namespace ds::zero {
 std::optional<std::string> FindNonFiniteGradient(const ShardedModel& model);
 
 // Holds a step to zero_optimization.ignore_unused_parameters false: fails, naming them, when there
-// are trained parameters that no rank's backward passes have given a gradient to since the gradients
-// were cleared.
+// are trained parameters that no rank's backward passes have given a gradient to since the
+// gradients were cleared.
 Status CheckNoneIsUnused(const ShardedModel& model);
 
 }  // namespace ds::zero

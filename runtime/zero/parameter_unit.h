@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/checkpoint/placement.h"
 #include "runtime/optim/kernels/part.h"
 
 namespace ds::zero {
@@ -16,6 +17,7 @@ namespace ds::zero {
 struct NamedParameter {
   std::string name;  // unique in the model
   at::Tensor tensor;
+  checkpoint::Placement placement;  // of the tensor, whole
   optim::ParameterGroup group = {};
   std::optional<at::ScalarType> reduction = {};  // of its gradient between ranks, if its own
   bool sparse_rows = false;                      // a table of whose gradient most rows are 0

@@ -14,8 +14,23 @@
 namespace ds::zero {
 namespace {
 
+Status CheckPlacement(const NamedParameter& parameter) {
+  const checkpoint::Placement& placement = parameter.placement;
+  if (placement.expert || placement.gradient_axes != topology::kGradientAxes) {
+    return UnimplementedError("parameter " + parameter.name +
+                              " is an expert's: ZeRO cuts dense parameters only");
+  }
+  const std::vector<std::int64_t> local = parameter.tensor.sizes().vec();
+  const checkpoint::Shape& placed = placement.box ? placement.box->shape : placement.global_shape;
+  if (local == placed) return OkStatus();
+  return InternalError("parameter " + parameter.name + " has " +
+                       std::to_string(parameter.tensor.numel()) +
+                       " elements and not the shape of its placement");
+}
+
 Status CheckParameter(const Context& context, const NamedParameter& parameter) {
   const at::Tensor& tensor = parameter.tensor;
+  DS_RETURN_IF_ERROR(CheckPlacement(parameter));
   if (!at::isFloatingType(tensor.scalar_type())) {
     return InvalidArgumentError("parameter " + parameter.name + " has dtype " +
                                 std::string(c10::toString(tensor.scalar_type())) +
@@ -37,7 +52,7 @@ Status CheckParameter(const Context& context, const NamedParameter& parameter) {
 Status CheckMemoryIsNotShared(const std::vector<ParameterUnit>& units) {
   std::map<const void*, std::string> names;  // by the first byte
   for (const ParameterUnit& unit : units) {
-    for (const auto& [name, tensor, group, reduction, sparse_rows] : unit.parameters) {
+    for (const auto& [name, tensor, placement, group, reduction, sparse_rows] : unit.parameters) {
       if (tensor.numel() == 0 || tensor.storage().nbytes() == 0) continue;
       const auto [first, is_new] = names.try_emplace(tensor.const_data_ptr(), name);
       if (is_new) continue;

@@ -22,20 +22,22 @@ struct CheckpointedRange {
   at::Tensor flat;
   FlatRange range;
   std::string suffix;
-  checkpoint::Replica replica;
+  bool is_shard = false;  // this rank's; otherwise the whole buffer
 };
 
 // Appends the range as shards of the group's parameters.
-void AddShardsOf(const FlatParameters& parameters, const CheckpointedRange& held,
-                 std::vector<checkpoint::TensorShard>* shards) {
+void AddShardsOf(const Context& context, const FlatParameters& parameters,
+                 const CheckpointedRange& held, std::vector<checkpoint::TensorShard>* shards) {
   for (const Piece& piece : parameters.layout().FindPieces(held.range)) {
     const NamedParameter& parameter = parameters.parameter(piece.parameter);
     shards->push_back(
         {.name = parameter.name + held.suffix,
-         .global_shape = parameter.tensor.sizes().vec(),
+         .placement = parameter.placement,
          .flat_start = piece.parameter_start,
          .source = checkpoint::SourceOf(held.flat.narrow(0, piece.range_start, piece.count)),
-         .replica = held.replica});
+         .replica =
+             context.ReplicaAlong(held.is_shard ? context.ShardCopyAxes(parameter.placement)
+                                                : context.WholeCopyAxes(parameter.placement))});
   }
 }
 
@@ -153,14 +155,13 @@ void OptimizerShard::MoveBack() {
 }
 
 void OptimizerShard::AddShards(std::vector<checkpoint::TensorShard>* shards) {
-  checkpoint::Replica replica;
-  if (!context_.sharding.optimizer) {
-    replica = context_.WholeReplica();
-  }
-  AddShardsOf(group_.parameters, {AcquireWeights().tensor(), range_, "", replica}, shards);
+  const bool sharded = context_.sharding.optimizer;
+  AddShardsOf(context_, group_.parameters, {AcquireWeights().tensor(), range_, "", sharded},
+              shards);
   for (std::size_t i = 0; i < state_.size(); ++i) {
     const std::string suffix = "/" + std::string(state_names_[i]);
-    AddShardsOf(group_.parameters, {state_[i].Acquire().tensor(), range_, suffix, replica}, shards);
+    AddShardsOf(context_, group_.parameters,
+                {state_[i].Acquire().tensor(), range_, suffix, sharded}, shards);
   }
 }
 
@@ -199,9 +200,11 @@ double ShardedOptimizer::NormToClip(double norm) const {
 
 double ShardedOptimizer::SumOfSquaresOfShard() const {
   if (own_gradients_) return SumOfOwnSquares() / model_.context().groups.gradients->size();
+  const Context& context = model_.context();
   double sum = 0.0;
   ForEachTrainableGroup(model_, [&](Group& group, std::int64_t) {
-    sum += optim::SumOfSquares(group.gradients->shard().tensor());
+    const int copies = context.mesh.CountOver(context.ShardCopyAxes(group.placement()));
+    sum += optim::SumOfSquares(group.gradients->shard().tensor()) / copies;
   });
   return sum;
 }
@@ -231,10 +234,9 @@ void ShardedOptimizer::AddShards(std::vector<checkpoint::TensorShard>* shards) c
     const FlatParameters& frozen = group.parameters;
     if (context.sharding.parameters) {
       const FlatRange own = frozen.layout().shard(context.groups.shards->rank());
-      AddShardsOf(frozen, {frozen.shard(), own, "", {}}, shards);
+      AddShardsOf(context, frozen, {frozen.shard(), own, "", /*is_shard=*/true}, shards);
     } else {
-      AddShardsOf(frozen, {frozen.full(), frozen.layout().whole(), "", context.WholeReplica()},
-                  shards);
+      AddShardsOf(context, frozen, {frozen.full(), frozen.layout().whole(), ""}, shards);
     }
   });
 }

@@ -38,6 +38,10 @@ TakeGradient* FindTakeGradient(const at::Tensor& parameter) {
   return dynamic_cast<TakeGradient*>(torch::autograd::impl::post_acc_grad_hooks(parameter).get());
 }
 
+bool HaveSameAxes(const checkpoint::Placement& a, const checkpoint::Placement& b) {
+  return a.copy_axes == b.copy_axes && a.gradient_axes == b.gradient_axes && a.expert == b.expert;
+}
+
 // In order of first appearance, what is frozen last.
 std::vector<std::vector<NamedParameter>> GroupByTraining(
     const std::vector<NamedParameter>& parameters) {
@@ -50,7 +54,8 @@ std::vector<std::vector<NamedParameter>> GroupByTraining(
     }
     const auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& members) {
       return members[0].group == parameter.group && members[0].reduction == parameter.reduction &&
-             members[0].sparse_rows == parameter.sparse_rows;
+             members[0].sparse_rows == parameter.sparse_rows &&
+             HaveSameAxes(members[0].placement, parameter.placement);
     });
     if (group == groups.end()) {
       groups.push_back({parameter});

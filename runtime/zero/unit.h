@@ -13,11 +13,13 @@
 namespace ds::zero {
 
 // Parameters of one unit with the same requires_grad and, if trained, the same
-// optim::ParameterGroup and way of reduction.
+// optim::ParameterGroup, way of reduction and axes of their placements.
 struct Group {
   Group(const Context& context, BufferPool& pool, std::vector<NamedParameter> members);
 
   bool trainable() const { return gradients != nullptr; }
+  // Its axes are those of all parameters. Requires a trainable group.
+  const checkpoint::Placement& placement() const { return parameters.parameter(0).placement; }
 
   FlatParameters parameters;
   std::unique_ptr<FlatGradients> gradients;  // null when frozen

@@ -30,7 +30,7 @@ Share Columns(const TensorSpec& spec, int rank, int world_size) {
 FlatPart::FlatPart(std::vector<TensorSpec> specs, Holding holding, int rank, int world_size)
     : specs_(std::move(specs)), holding_(holding), rank_(rank), world_size_(world_size) {
   for (const TensorSpec& spec : specs_) {
-    TensorShard shard{.name = spec.name, .global_shape = spec.shape};
+    TensorShard shard{.name = spec.name, .placement = {.global_shape = spec.shape}};
     const std::int64_t elements = NumElements(spec.shape);
     std::int64_t held = elements;
     if (holding_ == Holding::kFlatShards) {
@@ -43,7 +43,7 @@ FlatPart::FlatPart(std::vector<TensorSpec> specs, Holding holding, int rank, int
       box.offset.back() = columns.first;
       box.shape.back() = columns.count;
       held = NumElements(box.shape);
-      shard.box = std::move(box);
+      shard.placement.box = std::move(box);
     } else {
       shard.replica = {rank_, world_size_};
     }
@@ -58,7 +58,7 @@ std::vector<at::Tensor> FlatPart::ExpectedParts(int salt) const {
   std::vector<at::Tensor> parts;
   for (std::size_t i = 0; i < specs_.size(); ++i) {
     at::Tensor whole = Whole(specs_[i], i, salt);
-    if (shards_[i].box) {
+    if (shards_[i].placement.box) {
       const Share columns = Columns(specs_[i], rank_, world_size_);
       whole = whole.narrow(-1, columns.first, columns.count);
     }

@@ -94,7 +94,7 @@ class SourcePart : public Stateful {
   std::string_view state_name() const override { return "engine"; }
   void AddShards(std::vector<TensorShard>* shards) override {
     shards->push_back({.name = "weight/exp_avg",
-                       .global_shape = {kElements},
+                       .placement = {.global_shape = {kElements}},
                        .flat_start = start_,
                        .source = source_});
   }

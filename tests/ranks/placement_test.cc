@@ -1,0 +1,243 @@
+// Parameters placed over meshes that the engine does not build yet: what ranks hold several times
+// counts once in the norm, and is once in a checkpoint. Against brute force over whole tensors.
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/topology/mesh.h"
+#include "runtime/zero/sharded_optimizer.h"
+#include "tests/support/program.h"
+#include "tests/support/rank_harness.h"
+
+namespace ds::zero {
+namespace {
+
+using ds::testing::RunRanks;
+using ds::testing::TemporaryFolder;
+using ::testing::HasSubstr;
+using topology::Axis;
+
+// The group of every rank over the axes, made before the ranks are.
+class Groups {
+ public:
+  Groups(const topology::Mesh& mesh, topology::AxisSet axes)
+      : of_rank_(static_cast<std::size_t>(mesh.world_size())) {
+    for (int first = 0; first < mesh.world_size(); ++first) {
+      if (mesh.MemberOf(first, axes).index != 0) continue;
+      const std::vector<int> members = mesh.GroupOf(first, axes);
+      auto group = comm::MakeLocalWorld(static_cast<int>(members.size()));
+      for (std::size_t i = 0; i < members.size(); ++i) {
+        of_rank_[static_cast<std::size_t>(members[i])] = std::move(group[i]);
+      }
+    }
+  }
+  comm::Communicator* of(int rank) const { return of_rank_[static_cast<std::size_t>(rank)].get(); }
+
+ private:
+  std::vector<std::unique_ptr<comm::Communicator>> of_rank_;
+};
+
+// A tensor of the model and the dimension in which tensor parallelism cuts it; none: each rank
+// along that axis has all of it.
+struct Global {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  int cut = -1;
+};
+const std::vector<Global> kModel = {
+    {"columns", {6, 8}, 1}, {"norm", {7}}, {"rows", {10, 3}, 0}, {"bias", {4}, 0}, {"scalar", {}}};
+
+// Small integers, so that sums of squares are exact in any order.
+at::Tensor WholeOf(const Global& global, int salt) {
+  const auto count = checkpoint::ElementCount(global.shape).value();
+  return at::arange(count).add(salt).remainder(13).sub(5).to(at::kFloat).reshape(global.shape);
+}
+
+at::Tensor LocalOf(const Global& global, const topology::Member& member, const at::Tensor& whole) {
+  if (global.cut < 0) return whole.clone();
+  return whole.chunk(member.count, global.cut)[static_cast<std::size_t>(member.index)].contiguous();
+}
+
+checkpoint::Placement PlacementOf(const Global& global, const topology::Member& member) {
+  checkpoint::Placement placement{.global_shape = global.shape};
+  if (global.cut < 0) {
+    placement.copy_axes = placement.copy_axes.With(Axis::kTensor);
+    return placement;
+  }
+  const auto dimension = static_cast<std::size_t>(global.cut);
+  checkpoint::Box box{std::vector<std::int64_t>(global.shape.size(), 0), global.shape};
+  box.shape[dimension] /= member.count;
+  box.offset[dimension] = member.index * box.shape[dimension];
+  placement.box = std::move(box);
+  return placement;
+}
+
+struct Setting {
+  topology::Degrees degrees;
+  int stage = 0;
+
+  topology::Mesh mesh() const {
+    const int world =
+        degrees.pipeline * degrees.replicate * degrees.shard * degrees.sequence * degrees.tensor;
+    return topology::Mesh::Create(degrees, world).value();
+  }
+  topology::AxisSet cut_axes() const {
+    return stage == 0 ? topology::kGradientAxes : topology::kShardAxes;
+  }
+};
+
+const Setting kSettings[] = {
+    {{.tensor = 2}, 0},
+    {{.replicate = 2, .tensor = 2}, 0},
+    {{.replicate = 2, .shard = 2, .tensor = 2}, 1},
+    {{.replicate = 2, .shard = 2, .tensor = 2}, 2},
+    {{.replicate = 2, .shard = 2, .tensor = 2}, 3},
+    {{.shard = 2, .sequence = 2, .tensor = 2}, 2},
+    {{.replicate = 3, .shard = 2}, 1},
+    {{.replicate = 2,
+      .shard = 2,
+      .tensor = 2,
+      .order = {Axis::kTensor, Axis::kShard, Axis::kReplicate, Axis::kSequence, Axis::kPipeline}},
+     2},
+};
+
+// One rank's engine-less model.
+class PlacedModel : public checkpoint::Stateful {
+ public:
+  PlacedModel(const Setting& setting, const comm::RankGroups& groups)
+      : member_(setting.mesh().MemberOf(groups.all->rank(), {Axis::kTensor})) {
+    const Context context{
+        .groups = groups,
+        .mesh = setting.mesh(),
+        .cut_axes = setting.cut_axes(),
+        .ledger = &ledger_,
+        .sharding = config::ShardingOfStage(setting.stage, groups.shards->size())};
+    ParameterUnit unit{.name = "all", .parameters = {}, .also_reads = {}};
+    for (const Global& global : kModel) {
+      const at::Tensor local = LocalOf(global, member_, WholeOf(global, /*salt=*/0));
+      unit.parameters.push_back({.name = global.name,
+                                 .tensor = local.requires_grad_(),
+                                 .placement = PlacementOf(global, member_)});
+    }
+    const auto fill = [](int, const auto&) {
+      return StatusOr<FirstValues>(FirstValues::kSameEverywhere);
+    };
+    model_ = ShardedModel::Create(context, {std::move(unit)}, fill).value();
+    optimizer_ = std::make_unique<ShardedOptimizer>(*model_, config::OptimizerConfig{});
+  }
+
+  // Gives every rank the whole gradient's part, so that the mean over ranks is that.
+  double SumOfSquares(int salt) {
+    for (const auto& group : model_->units()[0]->groups()) {
+      for (int i = 0; i < group->parameters.layout().size(); ++i) {
+        const std::string& name = group->parameters.parameter(i).name;
+        const auto global = std::find_if(kModel.begin(), kModel.end(),
+                                         [&](const Global& each) { return each.name == name; });
+        group->gradients->Add(i, LocalOf(*global, member_, WholeOf(*global, salt)));
+      }
+    }
+    model_->units()[0]->EndMicroBatch(/*hold=*/false);
+    optimizer_->ReduceGradients(/*step=*/1);
+    return optimizer_->SumOfSquaresOfShard();
+  }
+
+  std::string_view state_name() const override { return "engine"; }
+  void AddShards(std::vector<checkpoint::TensorShard>* shards) override {
+    optimizer_->AddShards(shards);
+  }
+  nlohmann::json State() const override { return nlohmann::json::object(); }
+  Status LoadState(const nlohmann::json&) override { return OkStatus(); }
+
+ private:
+  device::MemoryLedger ledger_;
+  const topology::Member member_;  // along the tensor axis
+  std::unique_ptr<ShardedModel> model_;
+  std::unique_ptr<ShardedOptimizer> optimizer_;
+};
+
+// Calls `use(model, world)` on every rank of the mesh.
+template <typename Use>
+void WithPlacedModels(const Setting& setting, Use use) {
+  const topology::Mesh mesh = setting.mesh();
+  const Groups gradients(mesh, topology::kGradientAxes), shards(mesh, setting.cut_axes());
+  RunRanks(mesh.world_size(), [&](comm::Communicator& world) {
+    PlacedModel model(setting, {.all = &world,
+                                .gradients = gradients.of(world.rank()),
+                                .shards = shards.of(world.rank())});
+    use(model, world);
+  });
+}
+
+TEST(Placement, WhatRanksHoldSeveralTimesCountsOnceInTheNorm) {
+  double expected = 0.0;
+  for (const Global& global : kModel) {
+    expected += WholeOf(global, /*salt=*/3).square().sum().item<double>();
+  }
+  for (const Setting& setting : kSettings) {
+    SCOPED_TRACE(&setting - kSettings);
+    std::mutex mutex;
+    double sum = 0.0;
+    WithPlacedModels(setting, [&](PlacedModel& model, comm::Communicator&) {
+      const double own = model.SumOfSquares(/*salt=*/3);
+      const std::lock_guard lock(mutex);
+      sum += own;
+    });
+    EXPECT_DOUBLE_EQ(sum, expected);
+  }
+}
+
+TEST(Placement, WhatRanksHoldSeveralTimesIsOnceInACheckpoint) {
+  for (const Setting& setting : kSettings) {
+    SCOPED_TRACE(&setting - kSettings);
+    const TemporaryFolder folder;
+    WithPlacedModels(setting, [&](PlacedModel& model, comm::Communicator& world) {
+      checkpoint::Stateful* const parts[] = {&model};
+      const auto saved =
+          checkpoint::SaveCheckpoint({.root = folder.path(), .step = 1}, parts, world);
+      EXPECT_TRUE(saved.ok()) << saved.status().message();
+    });
+    // A world of one sees whole tensors.
+    WithPlacedModels({}, [&](PlacedModel& model, comm::Communicator& world) {
+      std::vector<checkpoint::TensorShard> shards;
+      model.AddShards(&shards);
+      for (const auto& shard : shards) {
+        EXPECT_TRUE(checkpoint::WriteAll(at::zeros({shard.source->count()}), *shard.source).ok());
+      }
+      checkpoint::Stateful* const parts[] = {&model};
+      const Status loaded = checkpoint::LoadCheckpoint(folder.path() / "step-1", parts, world);
+      EXPECT_TRUE(loaded.ok()) << loaded.message();
+      for (const Global& global : kModel) {
+        const auto shard = std::find_if(shards.begin(), shards.end(),
+                                        [&](const auto& each) { return each.name == global.name; });
+        EXPECT_TRUE(checkpoint::ReadAll(*shard->source)
+                        .value()
+                        .equal(WholeOf(global, /*salt=*/0).reshape({-1})))
+            << global.name;
+      }
+    });
+  }
+}
+
+TEST(Placement, ThatZeroCannotCutIsRefusedByName) {
+  RunRanks(1, [](comm::Communicator& world) {
+    device::MemoryLedger ledger;
+    const Context context{.groups = {.all = &world, .gradients = &world, .shards = &world},
+                          .ledger = &ledger};
+    const auto refusal = [&](const checkpoint::Placement& placement) {
+      const ParameterUnit unit{
+          .name = "all", .parameters = {{"gate", at::zeros({4, 2}), placement}}, .also_reads = {}};
+      return ShardedModel::Create(context, {unit}, {}).status().message();
+    };
+    EXPECT_THAT(refusal({.global_shape = {8, 2}, .expert = true}),
+                HasSubstr("parameter gate is an expert's"));
+    EXPECT_THAT(refusal({.global_shape = {8, 2}}), HasSubstr("not the shape of its placement"));
+  });
+}
+
+}  // namespace
+}  // namespace ds::zero
