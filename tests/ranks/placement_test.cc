@@ -77,7 +77,7 @@ checkpoint::Placement PlacementOf(const Global& global, const topology::Member& 
   return placement;
 }
 
-struct Setting {
+struct CutWorld {
   topology::Degrees degrees;
   int stage = 0;
 
@@ -91,7 +91,7 @@ struct Setting {
   }
 };
 
-const Setting kSettings[] = {
+const CutWorld kCutWorlds[] = {
     {{.tensor = 2}, 0},
     {{.replicate = 2, .tensor = 2}, 0},
     {{.replicate = 2, .shard = 2, .tensor = 2}, 1},
@@ -109,14 +109,14 @@ const Setting kSettings[] = {
 // One rank's engine-less model.
 class PlacedModel : public checkpoint::Stateful {
  public:
-  PlacedModel(const Setting& setting, const comm::RankGroups& groups)
-      : member_(setting.mesh().MemberOf(groups.all->rank(), {Axis::kTensor})) {
+  PlacedModel(const CutWorld& cut_world, const comm::RankGroups& groups)
+      : member_(cut_world.mesh().MemberOf(groups.all->rank(), {Axis::kTensor})) {
     const Context context{
         .groups = groups,
-        .mesh = setting.mesh(),
-        .cut_axes = setting.cut_axes(),
+        .mesh = cut_world.mesh(),
+        .cut_axes = cut_world.cut_axes(),
         .ledger = &ledger_,
-        .sharding = config::ShardingOfStage(setting.stage, groups.shards->size())};
+        .sharding = config::ShardingOfStage(cut_world.stage, groups.shards->size())};
     ParameterUnit unit{.name = "all", .parameters = {}, .also_reads = {}};
     for (const Global& global : kModel) {
       const at::Tensor local = LocalOf(global, member_, WholeOf(global, /*salt=*/0));
@@ -162,13 +162,13 @@ class PlacedModel : public checkpoint::Stateful {
 
 // Calls `use(model, world)` on every rank of the mesh.
 template <typename Use>
-void WithPlacedModels(const Setting& setting, Use use) {
-  const topology::Mesh mesh = setting.mesh();
-  const Groups gradients(mesh, topology::kGradientAxes), shards(mesh, setting.cut_axes());
+void WithPlacedModels(const CutWorld& cut_world, Use use) {
+  const topology::Mesh mesh = cut_world.mesh();
+  const Groups gradients(mesh, topology::kGradientAxes), shards(mesh, cut_world.cut_axes());
   RunRanks(mesh.world_size(), [&](comm::Communicator& world) {
-    PlacedModel model(setting, {.all = &world,
-                                .gradients = gradients.of(world.rank()),
-                                .shards = shards.of(world.rank())});
+    PlacedModel model(cut_world, {.all = &world,
+                                  .gradients = gradients.of(world.rank()),
+                                  .shards = shards.of(world.rank())});
     use(model, world);
   });
 }
@@ -178,11 +178,11 @@ TEST(Placement, WhatRanksHoldSeveralTimesCountsOnceInTheNorm) {
   for (const Global& global : kModel) {
     expected += WholeOf(global, /*salt=*/3).square().sum().item<double>();
   }
-  for (const Setting& setting : kSettings) {
-    SCOPED_TRACE(&setting - kSettings);
+  for (const CutWorld& cut_world : kCutWorlds) {
+    SCOPED_TRACE(&cut_world - kCutWorlds);
     std::mutex mutex;
     double sum = 0.0;
-    WithPlacedModels(setting, [&](PlacedModel& model, comm::Communicator&) {
+    WithPlacedModels(cut_world, [&](PlacedModel& model, comm::Communicator&) {
       const double own = model.SumOfSquares(/*salt=*/3);
       const std::lock_guard lock(mutex);
       sum += own;
@@ -192,10 +192,10 @@ TEST(Placement, WhatRanksHoldSeveralTimesCountsOnceInTheNorm) {
 }
 
 TEST(Placement, WhatRanksHoldSeveralTimesIsOnceInACheckpoint) {
-  for (const Setting& setting : kSettings) {
-    SCOPED_TRACE(&setting - kSettings);
+  for (const CutWorld& cut_world : kCutWorlds) {
+    SCOPED_TRACE(&cut_world - kCutWorlds);
     const TemporaryFolder folder;
-    WithPlacedModels(setting, [&](PlacedModel& model, comm::Communicator& world) {
+    WithPlacedModels(cut_world, [&](PlacedModel& model, comm::Communicator& world) {
       checkpoint::Stateful* const parts[] = {&model};
       const auto saved =
           checkpoint::SaveCheckpoint({.root = folder.path(), .step = 1}, parts, world);
