@@ -9,7 +9,6 @@ Status EngineState::CheckSavable() const {
 }
 
 void EngineState::AddShards(std::vector<checkpoint::TensorShard>* shards) {
-  parts_.ReloadStates();
   parts_.optimizer->AddShards(shards);
   const zero::Context& context = parts_.sharded->context();
   parts_.buffers.MakeAlike(*context.groups.gradients);
@@ -39,6 +38,7 @@ Status EngineState::CheckState(const nlohmann::json& state) const {
 }
 
 Status EngineState::LoadState(const nlohmann::json& state) {
+  parts_.ReloadStates();
   DS_RETURN_IF_ERROR(parts_.step.counts.LoadState(state));
   if (const auto scaler = state.find("loss_scaler");
       parts_.loss_scaler.dynamic() && scaler != state.end()) {

@@ -37,6 +37,12 @@ class FlatParameters {
   const at::Tensor& full() const { return pooled_ ? pooled_->tensor() : kept_.tensor(); }
   // This rank's part; always there.
   const at::Tensor& shard() const { return shard_; }
+  // What is kept, and which part of the layout that is: this rank's shard of sharded parameters,
+  // otherwise everything.
+  Store& store() { return store_; }
+  FlatRange kept_range() const {
+    return pooled_ ? layout_.shard(context_.groups.shards->rank()) : layout_.whole();
+  }
 
   // Makes the parameters of all ranks equal rank 0's. Collective.
   void Broadcast();

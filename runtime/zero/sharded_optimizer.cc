@@ -10,6 +10,7 @@
 #include "runtime/optim/kernels/flat_update.h"
 #include "runtime/optim/kernels/gradient_norm.h"
 #include "runtime/zero/groups.h"
+#include "runtime/zero/store_source.h"
 
 namespace ds::zero {
 
@@ -17,10 +18,11 @@ using device::MemoryUse;
 
 namespace {
 
-// A range of a group's buffer as a checkpoint holds it, under the names `<parameter><suffix>`.
+// A range of a group's layout as a checkpoint holds it, under the names `<parameter><suffix>`.
 struct CheckpointedRange {
-  at::Tensor flat;
-  FlatRange range;
+  Store& store;
+  FlatRange stored;  // of the layout
+  FlatRange range;   // of that
   std::string suffix;
   bool is_shard = false;  // this rank's; otherwise the whole buffer
 };
@@ -34,7 +36,8 @@ void AddShardsOf(const Context& context, const FlatParameters& parameters,
         {.name = parameter.name + held.suffix,
          .placement = parameter.placement,
          .flat_start = piece.parameter_start,
-         .source = checkpoint::SourceOf(held.flat.narrow(0, piece.range_start, piece.count)),
+         .source = SourceOf(
+             held.store, {held.range.start - held.stored.start + piece.range_start, piece.count}),
          .replica =
              context.ReplicaAlong(held.is_shard ? context.ShardCopyAxes(parameter.placement)
                                                 : context.WholeCopyAxes(parameter.placement))});
@@ -156,12 +159,17 @@ void OptimizerShard::MoveBack() {
 
 void OptimizerShard::AddShards(std::vector<checkpoint::TensorShard>* shards) {
   const bool sharded = context_.sharding.optimizer;
-  AddShardsOf(context_, group_.parameters, {AcquireWeights().tensor(), range_, "", sharded},
-              shards);
+  FlatParameters& parameters = group_.parameters;
+  const auto add = [&](Store& store, const FlatRange& stored, const std::string& suffix) {
+    AddShardsOf(context_, parameters, {store, stored, range_, suffix, sharded}, shards);
+  };
+  if (master_.defined()) {
+    add(master_, range_, "");
+  } else {
+    add(parameters.store(), parameters.kept_range(), "");
+  }
   for (std::size_t i = 0; i < state_.size(); ++i) {
-    const std::string suffix = "/" + std::string(state_names_[i]);
-    AddShardsOf(context_, group_.parameters,
-                {state_[i].Acquire().tensor(), range_, suffix, sharded}, shards);
+    add(state_[i], range_, "/" + std::string(state_names_[i]));
   }
 }
 
@@ -231,13 +239,10 @@ void ShardedOptimizer::AddShards(std::vector<checkpoint::TensorShard>* shards) c
   const Context& context = model_.context();
   ForEachGroup(model_, [&](Group& group) {
     if (group.trainable()) return;
-    const FlatParameters& frozen = group.parameters;
-    if (context.sharding.parameters) {
-      const FlatRange own = frozen.layout().shard(context.groups.shards->rank());
-      AddShardsOf(context, frozen, {frozen.shard(), own, "", /*is_shard=*/true}, shards);
-    } else {
-      AddShardsOf(context, frozen, {frozen.full(), frozen.layout().whole(), ""}, shards);
-    }
+    FlatParameters& frozen = group.parameters;
+    const FlatRange kept = frozen.kept_range();
+    AddShardsOf(context, frozen, {frozen.store(), kept, kept, "", context.sharding.parameters},
+                shards);
   });
 }
 

@@ -45,8 +45,8 @@ class ShardedOptimizer {
 
   // The optimizer whose state AddShards hands out: optim::Optimizer::name.
   std::string_view optimizer_name() const { return optimizer_->name(); }
-  // Master weights and optimizer state of what is trained, values of what is frozen: views, which
-  // stay until MoveToHost.
+  // Master weights and optimizer state of what is trained, values of what is frozen, wherever they
+  // lie: they do not move meanwhile.
   void AddShards(std::vector<checkpoint::TensorShard>* shards) const;
   void PublishWeights();
   // The optimizer's numbers beside the tensors; loading takes place after the tensors have been

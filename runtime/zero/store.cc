@@ -51,8 +51,18 @@ Lease Store::Acquire(const FlatRange& range) {
   return lease;
 }
 
+Lease Store::AcquireWhereItLies(const FlatRange& range) {
+  const at::Tensor& lies = bytes_->on_host.defined() ? bytes_->on_host : bytes_->tensor;
+  Lease lease(lies.narrow(0, range.start, range.count));
+  lease.use_ = bytes_->users;
+  return lease;
+}
+
+c10::ScalarType Store::dtype() const { return bytes_->tensor.scalar_type(); }
+
 void Store::Prefetch() {
   if (!bytes_ || !bytes_->on_host.defined()) return;
+  DS_CHECK_MSG(!bytes_->is_leased(), "bytes are brought back from under a lease");
   const Context& context = bytes_->context;
   const std::size_t size = bytes_->on_host.nbytes();
   c10::StorageImpl* storage = bytes_->tensor.storage().unsafeGetStorageImpl();

@@ -52,12 +52,17 @@ class Store {
   Store& operator=(Store&& other) noexcept;
 
   bool defined() const { return bytes_ != nullptr; }
+  c10::ScalarType dtype() const;
 
   // Lends the range of the values, or all of them, to read and write, once they are there.
   Lease Acquire(const FlatRange& range);
   Lease Acquire();
+  // Lends the range without moving it: of host memory, while the bytes are away. They do not come
+  // back from under such a lease either.
+  Lease AcquireWhereItLies(const FlatRange& range);
 
-  // Brings the bytes back ahead of a lease. Does nothing where they are there.
+  // Brings the bytes back ahead of a lease. Does nothing where they are there; requires that there
+  // is no lease of them where they are not.
   void Prefetch();
   // Takes the bytes to host memory. Requires that there is no lease. Does nothing where they are
   // away.

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/base/files.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/engine/deepspeed_api.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/program.h"
 #include "tests/support/rank_harness.h"
@@ -17,6 +19,7 @@ struct Setting {
   int stage;
 };
 
+using checkpoint::SaveRequest;
 using Parameters = std::map<std::string, at::Tensor>;
 
 // Two steps, a checkpoint, a third step; returns the parameters at the end.
@@ -70,6 +73,50 @@ TEST(EngineState, GoesOnBitForBitAtAnyStageInAWorldOfTheSameSize) {
         ExpectClose(LoadAndTrain(folder.path(), 3, {.stage = stage, .precision = precision}),
                     expected, 0.0);
       }
+    }
+  }
+}
+
+// Which of the model's tensors have bytes on this rank.
+std::vector<bool> ListPresent(const BlockList& model) {
+  std::vector<bool> present;
+  for (const auto& block : model.blocks()) {
+    for (const at::Tensor& tensor : block->parameters()) {
+      present.push_back(tensor.storage().nbytes() > 0);
+    }
+  }
+  return present;
+}
+
+TEST(EngineState, WhatIsOffloadedIsSavedAndLoadedWhereItLies) {
+  for (const int stage : {0, 1, 3}) {
+    SCOPED_TRACE(stage);
+    const TinyRun run{.stage = stage, .precision = Precision::kBf16};
+    const testing::TemporaryFolder folder;
+    const Parameters expected = TrainAndSave(folder.path() / "plain", 2, run);
+    Parameters result;
+    testing::RunRanks(2, [&](comm::Communicator& world) {
+      const auto model = MakeTinyModel(run.shape, run.dtype());
+      const auto engine = Engine::create(model, TinyConfig(run), {.world = &world}).value();
+      TrainTiny(*engine, run, 2);
+      EXPECT_TRUE(DeepSpeedApi(*engine).offload_states().ok());
+      checkpoint::Stateful* const parts[] = {&engine->state()};
+      const SaveRequest request{.root = folder.path() / "offloaded", .step = 2};
+      EXPECT_TRUE(checkpoint::SaveCheckpoint(request, parts, world).ok());
+      EXPECT_THAT(ListPresent(*model), ::testing::Each(false)) << "nothing came back";
+
+      const auto other = MakeTinyEngine(run, world);
+      checkpoint::Stateful* const others[] = {&other->state()};
+      EXPECT_TRUE(DeepSpeedApi(*other).offload_states().ok());
+      EXPECT_TRUE(checkpoint::LoadCheckpoint(request.root / "step-2", others, world).ok());
+      TrainTiny(*other, run, 1);
+      auto all = ExportAll(*other);
+      if (world.rank() == 0) result = std::move(all);
+    });
+    ExpectClose(result, expected, 0.0);
+    for (const char* file : {"rank-00000.bin", "rank-00001.bin"}) {
+      EXPECT_EQ(ReadFile(folder.path() / "plain/step-2" / file).value(),
+                ReadFile(folder.path() / "offloaded/step-2" / file).value());
     }
   }
 }

@@ -1,7 +1,10 @@
 #include "runtime/zero/store.h"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
+
+#include "runtime/zero/store_source.h"
 
 namespace ds::zero {
 namespace {
@@ -58,6 +61,32 @@ TEST(StoreDeathTest, GivesNoBytesAwayThatSomebodyUses) {
   const Lease lease = store.Acquire({0, 1});
   EXPECT_DEATH(store.Release(), "from under a lease");
   EXPECT_DEATH(store = Store(), "before a lease of it");
+}
+
+TEST(Store, IsReadAndWrittenWhereItLies) {
+  const Setting setting;
+  Store store = MakeStore(setting);
+  const auto source = SourceOf(store, {2, 4});
+  for (const bool away : {false, true}) {
+    SCOPED_TRACE(away);
+    const at::Tensor values = at::arange(2, 6, at::kFloat) + (away ? 10 : 0);
+    if (away) store.Release();
+    EXPECT_TRUE(checkpoint::ReadAll(*source).value().equal(values));
+    EXPECT_TRUE(checkpoint::WriteAll(values + 10, *source).ok());
+    EXPECT_TRUE(checkpoint::ReadAll(*source).value().equal(values + 10));
+    EXPECT_EQ(store.AcquireWhereItLies({0, 8}).tensor()[7].item<float>(), 7.0F);
+  }
+  EXPECT_TRUE(
+      store.Acquire().tensor().equal(at::tensor({0.F, 1.F, 22.F, 23.F, 24.F, 25.F, 6.F, 7.F})))
+      << "what was written while they were away has come back with them";
+}
+
+TEST(StoreDeathTest, BringsNoBytesBackThatSomebodyUses) {
+  const Setting setting;
+  Store store = MakeStore(setting);
+  store.Release();
+  const Lease lease = store.AcquireWhereItLies({0, 1});
+  EXPECT_DEATH(store.Prefetch(), "brought back from under a lease");
 }
 
 TEST(Store, OfNothingDoesNothing) {
