@@ -24,10 +24,12 @@ RUNTIME = {
     "checkpoint": {"topology", "device", "comm"},
     "data": {"topology", "device", "checkpoint"},
     "precision": {"device", "checkpoint"},
+    "activation": {"precision"},
     "optim": {"device", "comm", "checkpoint"},
     "zero": {"topology", "device", "comm", "checkpoint", "precision", "optim"},
-    "models": {"device", "checkpoint"},
-    "engine": {"topology", "device", "comm", "telemetry", "checkpoint", "data", "precision", "optim", "zero", "models"},
+    "models": {"device", "checkpoint", "activation"},
+    "engine": {"topology", "device", "comm", "activation", "telemetry", "checkpoint", "data", "precision", "optim", "zero",
+               "models"},
 }
 EVERYTHING = set(RUNTIME) - {"process"}
 RUNTIME["rank"] = EVERYTHING
@@ -71,7 +73,7 @@ OPTIM = "runtime/optim/"
 OPTIMIZER_USES = ("runtime/base/", "runtime/config/", "runtime/device/", "runtime/comm/", OPTIM + "kernels/",
                   OPTIM + "schedule/", OPTIM + "groups/", OPTIM + "optimizer.h")
 CONFIG_USES = ("runtime/base/", "runtime/config/keys/", "runtime/config/check/", "runtime/config/ds_config.h",
-               "runtime/config/optimizer.h", "runtime/config/schedule.h")
+               "runtime/config/optimizer.h", "runtime/config/recompute_choice.h", "runtime/config/schedule.h")
 INNER = {
     "runtime/comm/shm/": ("runtime/base/", "runtime/comm/shm/"),
     "runtime/comm/net/": ("runtime/base/", "runtime/comm/shm/", "runtime/comm/net/"),

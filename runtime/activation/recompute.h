@@ -1,0 +1,34 @@
+#pragma once
+
+// Recompute: a part of the forward pass that keeps nothing but its inputs, and is computed again
+// when the backward pass comes to it (activation checkpointing; Chen et al. 2016, "Training Deep
+// Nets with Sublinear Memory Cost").
+//
+// The second run computes what the first did, bit for bit: it is given the same inputs, the same
+// autocast, and the generators of LibTorch as they stood before the first run. Draws that are
+// functions of their place (models/dropout.h) are the same anyway. The part must be such a function
+// of its inputs, of parameters, and of these generators; what it captures must live as long as the
+// graph.
+//
+// Errors: c10::Error when an input was changed in place between the two runs, when the two give
+// another number of tensors, and when the graph has been released.
+// Threads: the backward pass runs the part on the autograd engine's thread of the device, on the
+// CPU that which called it.
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <vector>
+
+namespace ds::activation {
+
+using Tensors = std::vector<at::Tensor>;
+// Undefined tensors are allowed on both sides and stay so.
+using ForwardPart = std::function<Tensors(Tensors inputs)>;
+
+// Runs the part and returns what it returns. Gradients of its floating-point results flow through
+// it to the inputs that need them, and, when `trains`, to parameters that the part reads of itself.
+// Where no gradient is recorded, or nothing needs one, the part just runs.
+Tensors Recompute(ForwardPart part, Tensors inputs, bool trains);
+
+}  // namespace ds::activation
