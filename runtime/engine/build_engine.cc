@@ -187,6 +187,7 @@ StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> mo
   parts->seed = options.seed;
   parts->loss_scaler = precision::MakeLossScaler(config);
   parts->non_finite = options.non_finite;
+  parts->recompute = options.recompute;
   parts->rates = Rates(config, std::move(group_rates));
   return parts;
 }

@@ -25,6 +25,7 @@
 #include "runtime/base/status.h"
 #include "runtime/checkpoint/stateful.h"
 #include "runtime/config/ds_config.h"
+#include "runtime/config/recompute_choice.h"
 #include "runtime/engine/step_result.h"
 #include "runtime/models/block.h"
 #include "runtime/optim/groups/parameter_groups.h"
@@ -62,6 +63,7 @@ struct EngineOptions {
   BlockLoader load_block;
   std::uint64_t seed = 1234;  // of first values and of what blocks draw
   NonFinitePolicy non_finite = NonFinitePolicy::kAsConfigured;
+  config::RecomputeChoice recompute;  // activations that are not kept
   // Parameters with a rate or a weight decay of their own.
   optim::ParameterGrouper parameter_group = optim::OneGroup;
 };

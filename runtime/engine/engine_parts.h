@@ -36,6 +36,7 @@ struct EngineParts {
   Rates rates{config::DsConfig{}, {}};
   precision::LossScaler loss_scaler{{}};
   NonFinitePolicy non_finite = NonFinitePolicy::kAsConfigured;
+  config::RecomputeChoice recompute;
 
   StepState step;
   bool states_away = false;  // on the host

@@ -9,25 +9,15 @@
 #include "runtime/base/philox.h"
 #include "runtime/engine/engine_parts.h"
 #include "runtime/engine/finish_step.h"
+#include "runtime/engine/recompute_block.h"
 #include "runtime/precision/autocast.h"
 
 namespace ds::engine {
 namespace {
 
-// The tensors of a bundle that gradients flow through.
-std::vector<at::Tensor*> ListDifferentiable(Bundle& bundle) {
-  std::vector<at::Tensor*> tensors{&bundle.hidden, &bundle.loss};
-  for (auto& [name, tensor] : bundle.extras) tensors.push_back(&tensor);
-  return tensors;
-}
-
 Bundle LeaveBlock(zero::ShardedModel& sharded, int index, Bundle bundle) {
-  const std::vector<at::Tensor*> places = ListDifferentiable(bundle);
-  std::vector<at::Tensor> tensors;
-  tensors.reserve(places.size());
-  for (at::Tensor* place : places) tensors.push_back(std::move(*place));
-  tensors = sharded.LeaveForward(index, std::move(tensors));
-  for (std::size_t i = 0; i < places.size(); ++i) *places[i] = std::move(tensors[i]);
+  std::vector<at::Tensor> tensors = TakeDifferentiable(&bundle);
+  PutDifferentiable(sharded.LeaveForward(index, std::move(tensors)), &bundle);
   return bundle;
 }
 
@@ -83,11 +73,16 @@ at::Tensor Executor::Forward(Bundle bundle) {
   bundle.loss_scale = parts_.backward_scale(/*scale_wrt_gas=*/true);
   bundle.loss_unit = parts_.loss_unit();
   bundle.random = FindRandomPlace(parts_, models::CountSamples(bundle.batch));
+  bundle.recompute_attention = parts_.recompute.kind == config::RecomputeChoice::Kind::kAttention;
   sharded.BeginForward();
   for (int i = 0; i < parts_.model->size(); ++i) {
     sharded.Enter(i);
     bundle.random.block = i;
-    bundle = LeaveBlock(sharded, i, parts_.model->block(i).forward(std::move(bundle)));
+    Block& block = parts_.model->block(i);
+    bundle = config::IsRecomputed(parts_.recompute, i, parts_.model->size())
+                 ? RecomputeBlock(block, std::move(bundle))
+                 : block.forward(std::move(bundle));
+    bundle = LeaveBlock(sharded, i, std::move(bundle));
   }
   sharded.EndForward();
   TORCH_CHECK(bundle.loss.defined() && bundle.loss.numel() == 1,

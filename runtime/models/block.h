@@ -43,6 +43,7 @@ struct Bundle {
   double loss_unit = 1.0;
   // Tells where these samples stand among all random draws; the engine sets it before every block.
   RandomPlace random;
+  bool recompute_attention = false;  // AttentionOptions::recompute
 
   // A tensor of the batch; undefined where there is none of the name.
   const at::Tensor& tensor(std::string_view name) const { return FindTensor(batch, name); }

@@ -56,7 +56,7 @@ class Gpt2Attention : public torch::nn::Module {
     if (gpt2.scale_attention_by_layer) scale_ /= static_cast<double>(layer + 1);
   }
 
-  at::Tensor forward(const at::Tensor& x, const RandomPlace& place) const {
+  at::Tensor forward(const at::Tensor& x, const Bundle& bundle) const {
     const std::int64_t samples = x.size(0), tokens = x.size(1), head_width = x.size(2) / heads_;
     const auto parts = c_attn_->forward(x).split(x.size(2), /*dim=*/2);
     const auto as_heads = [&](const at::Tensor& part) {
@@ -65,11 +65,12 @@ class Gpt2Attention : public torch::nn::Module {
     const at::Tensor mixed =
         CausalAttention(as_heads(parts[0]), as_heads(parts[1]), as_heads(parts[2]),
                         {.scale = scale_,
+                         .recompute = bundle.recompute_attention,
                          .dropout = {.probability = is_training() ? attention_dropout_ : 0.0,
-                                     .place = place,
+                                     .place = bundle.random,
                                      .site = DropoutSite::kAttention}});
     return Dropout(c_proj_->forward(mixed), {.probability = is_training() ? residual_dropout_ : 0.0,
-                                             .place = place,
+                                             .place = bundle.random,
                                              .site = DropoutSite::kAttentionOutput});
   }
 
@@ -110,7 +111,7 @@ class Gpt2Layer : public FamilyBlock {
       : Gpt2Layer(config, std::get<Gpt2Config>(config.family), layer, options) {}
 
   Bundle forward(Bundle bundle) override {
-    bundle.hidden = bundle.hidden + attn_->forward(ln_1_->forward(bundle.hidden), bundle.random);
+    bundle.hidden = bundle.hidden + attn_->forward(ln_1_->forward(bundle.hidden), bundle);
     bundle.hidden = bundle.hidden + mlp_->forward(ln_2_->forward(bundle.hidden), bundle.random);
     return bundle;
   }

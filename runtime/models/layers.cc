@@ -13,6 +13,7 @@
 
 #include <limits>
 
+#include "runtime/activation/recompute.h"
 #include "runtime/models/block.h"
 #include "runtime/models/matmul.h"
 
@@ -93,16 +94,25 @@ at::Tensor AttentionWithDropout(const at::Tensor& q, at::Tensor k, at::Tensor v,
   return Dropout(weights, options.dropout).matmul(v);
 }
 
+// [B, heads, S, head width]
+at::Tensor Attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                  const AttentionOptions& options) {
+  if (options.dropout.probability > 0.0) return AttentionWithDropout(q, k, v, options);
+  const bool shared_heads = q.size(1) != k.size(1);
+  return at::scaled_dot_product_attention(q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0.0,
+                                          /*is_causal=*/true, options.scale, shared_heads);
+}
+
 }  // namespace
 
 at::Tensor CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            const AttentionOptions& options) {
-  const bool shared_heads = q.size(1) != k.size(1);
-  const at::Tensor mixed =
-      options.dropout.probability > 0.0
-          ? AttentionWithDropout(q, k, v, options)
-          : at::scaled_dot_product_attention(q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0.0,
-                                             /*is_causal=*/true, options.scale, shared_heads);
+  const activation::ForwardPart part = [options](activation::Tensors qkv) {
+    return activation::Tensors{Attend(qkv[0], qkv[1], qkv[2], options)};
+  };
+  const at::Tensor mixed = options.recompute
+                               ? activation::Recompute(part, {q, k, v}, /*trains=*/false)[0]
+                               : Attend(q, k, v, options);
   return mixed.transpose(1, 2).reshape({q.size(0), q.size(2), q.size(1) * q.size(3)});
 }
 

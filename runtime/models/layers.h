@@ -83,6 +83,7 @@ at::Tensor Activate(Activation activation, const at::Tensor& x);
 // heads (each is shared by a group of query heads); returns [B, S, heads * head width].
 struct AttentionOptions {
   double scale = 1.0;
+  bool recompute = false;    // keep q, k and v only, and compute it again in the backward pass
   DropoutDraw dropout = {};  // of the weights
 };
 at::Tensor CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

@@ -115,7 +115,7 @@ class LlamaAttention : public torch::nn::Module {
     o_proj_ = add("o_proj", query_width, llama.width);
   }
 
-  at::Tensor forward(const at::Tensor& x, const RandomPlace& place) const {
+  at::Tensor forward(const at::Tensor& x, const Bundle& bundle) const {
     const auto as_heads = [&](const at::Tensor& part) {
       return part.view({x.size(0), x.size(1), -1, head_width_}).transpose(1, 2);
     };
@@ -123,8 +123,9 @@ class LlamaAttention : public torch::nn::Module {
         rotary_->Apply(as_heads(q_proj_->forward(x))),
         rotary_->Apply(as_heads(k_proj_->forward(x))), as_heads(v_proj_->forward(x)),
         {.scale = 1.0 / std::sqrt(static_cast<double>(head_width_)),
+         .recompute = bundle.recompute_attention,
          .dropout = {.probability = is_training() ? dropout_ : 0.0,
-                     .place = place,
+                     .place = bundle.random,
                      .site = DropoutSite::kAttention}});
     return o_proj_->forward(mixed);
   }
@@ -180,7 +181,7 @@ class LlamaLayer : public FamilyBlock {
 
   Bundle forward(Bundle bundle) override {
     bundle.hidden =
-        bundle.hidden + attention_->forward(input_norm_->forward(bundle.hidden), bundle.random);
+        bundle.hidden + attention_->forward(input_norm_->forward(bundle.hidden), bundle);
     bundle.hidden = bundle.hidden + mlp_->forward(post_norm_->forward(bundle.hidden));
     return bundle;
   }

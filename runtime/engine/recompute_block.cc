@@ -1,0 +1,80 @@
+#include "runtime/engine/recompute_block.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "runtime/activation/recompute.h"
+
+namespace ds::engine {
+namespace {
+
+std::vector<at::Tensor*> ListDifferentiable(Bundle& bundle) {
+  std::vector<at::Tensor*> tensors{&bundle.hidden, &bundle.loss};
+  for (auto& [name, tensor] : bundle.extras) tensors.push_back(&tensor);
+  return tensors;
+}
+
+// While it lives a block's buffers have other memory with the same values. What was recorded
+// meanwhile may have kept a buffer, which must not be written to afterwards.
+class UnchangedBuffers {
+ public:
+  explicit UnchangedBuffers(const Block& block) : buffers_(block.buffers()) {
+    for (at::Tensor& buffer : buffers_) {
+      originals_.push_back(buffer.variable_data());
+      buffer.set_data(buffer.clone());
+    }
+  }
+  ~UnchangedBuffers() {
+    for (std::size_t i = 0; i < buffers_.size(); ++i) buffers_[i].set_data(originals_[i]);
+  }
+  UnchangedBuffers(const UnchangedBuffers&) = delete;
+  UnchangedBuffers& operator=(const UnchangedBuffers&) = delete;
+
+ private:
+  std::vector<at::Tensor> buffers_, originals_;
+};
+
+bool Trains(const Block& block) {
+  const std::vector<at::Tensor> parameters = block.parameters();
+  return std::any_of(parameters.begin(), parameters.end(),
+                     [](const at::Tensor& parameter) { return parameter.requires_grad(); });
+}
+
+}  // namespace
+
+std::vector<at::Tensor> TakeDifferentiable(Bundle* bundle) {
+  std::vector<at::Tensor> tensors;
+  for (at::Tensor* place : ListDifferentiable(*bundle)) tensors.push_back(std::move(*place));
+  return tensors;
+}
+
+void PutDifferentiable(std::vector<at::Tensor> tensors, Bundle* bundle) {
+  const std::vector<at::Tensor*> places = ListDifferentiable(*bundle);
+  TORCH_CHECK(places.size() == tensors.size(), "a bundle of ", places.size(), " tensors got ",
+              tensors.size());
+  for (std::size_t i = 0; i < places.size(); ++i) *places[i] = std::move(tensors[i]);
+}
+
+Bundle RecomputeBlock(Block& block, Bundle bundle) {
+  std::vector<at::Tensor> inputs = TakeDifferentiable(&bundle);
+  const auto left = std::make_shared<Bundle>();  // what the block's first run leaves
+  // `rest` has no tensor that gradients flow through, but their names.
+  const activation::ForwardPart part =
+      [&block, rest = std::move(bundle),
+       first = std::weak_ptr<Bundle>(left)](activation::Tensors tensors) {
+        const std::shared_ptr<Bundle> is_first = first.lock();
+        std::optional<UnchangedBuffers> unchanged;
+        if (!is_first) unchanged.emplace(block);
+        Bundle result = rest;
+        PutDifferentiable(std::move(tensors), &result);
+        result = block.forward(std::move(result));
+        activation::Tensors outputs = TakeDifferentiable(&result);
+        if (is_first) *is_first = std::move(result);
+        return outputs;
+      };
+  PutDifferentiable(activation::Recompute(part, std::move(inputs), Trains(block)), left.get());
+  return std::move(*left);
+}
+
+}  // namespace ds::engine

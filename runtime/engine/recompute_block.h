@@ -1,0 +1,23 @@
+#pragma once
+
+// The tensors of a bundle that gradients flow through, and a block that keeps nothing but them.
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "runtime/models/block.h"
+
+namespace ds::engine {
+
+// Takes hidden, loss and extras, in the order of their names, out of the bundle, and puts them, or
+// what has become of them, back: as many, in the same order.
+std::vector<at::Tensor> TakeDifferentiable(Bundle* bundle);
+void PutDifferentiable(std::vector<at::Tensor> tensors, Bundle* bundle);
+
+// Runs the block and keeps what it was given, from which the backward pass computes it again
+// (activation/recompute.h). The block's buffers, which a forward pass may change (the running mean
+// of a batch normalisation), are then left as they were. The block outlives the graph.
+Bundle RecomputeBlock(Block& block, Bundle bundle);
+
+}  // namespace ds::engine
