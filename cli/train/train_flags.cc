@@ -9,6 +9,7 @@
 
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/number_checks.h"
+#include "runtime/config/recompute_choice.h"
 
 namespace ds::cli {
 namespace {
@@ -16,6 +17,15 @@ namespace {
 template <typename T>
 void Set(const std::optional<T>& given, T* value) {
   if (given.has_value()) *value = *given;
+}
+
+CLI::Validator RecomputeText() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        const auto choice = config::ParseRecompute(text);
+        return choice.ok() ? std::string() : std::string(choice.status().message());
+      },
+      "");
 }
 
 }  // namespace
@@ -62,6 +72,11 @@ void AddTrainFlags(CLI::App& app, TrainFlags* flags) {
          "go on behind the step's data, or stop (default: skip where the ds_config does)")
       ->check(CLI::IsMember({"auto", "skip", "rewind", "stop"}).description(""))
       ->type_name("POLICY");
+  app.add_option(FlagNames("recompute"), flags->recompute,
+                 "activations to compute again in the backward pass instead of keeping them: none, "
+                 "full (of every layer), every:N (of each so manieth), attention (default: none)")
+      ->check(RecomputeText())
+      ->type_name("WHICH");
   app.add_flag(FlagNames("no_decay_on_norms_and_biases"), flags->no_decay_on_norms_and_biases,
                "weight decay on matrices only, as transformers' Trainer has it");
   app.add_option(FlagNames("layer_decay"), flags->layer_decay,
@@ -110,6 +125,7 @@ void ApplyTrainFlags(const TrainFlags& flags, config::TrainJob* job) {
   Set(flags.epochs, &job->epochs);
   Set(flags.on_non_finite, &job->on_non_finite);
   Set(flags.layer_decay, &job->layer_decay);
+  Set(flags.recompute, &job->recompute);
   // Of a resumed job's two ways to say how long, the one given now counts.
   if (flags.epochs.has_value() && !flags.steps.has_value()) job->steps = 0;
   if (flags.no_shuffle) job->shuffle = false;

@@ -32,6 +32,7 @@ struct TrainFlags {
   std::string save_hf;
   config::TrainingFlags training;
   std::optional<std::string> on_non_finite;
+  std::optional<std::string> recompute;
   bool no_decay_on_norms_and_biases = false;
   std::optional<double> layer_decay;
   bool encrypt = false;

@@ -33,6 +33,7 @@ struct TrainJob {
   // Decides what becomes of a step whose gradient is not finite: auto (as ds_config says), skip,
   // rewind or stop.
   std::string on_non_finite = "auto";
+  std::string recompute = "none";             // as ParseRecompute reads it
   bool no_decay_on_norms_and_biases = false;  // weight decay on matrices only
   double layer_decay = 1.0;      // a block's rate is this times that of the block behind it
   std::string ds_config = "{}";  // JSON text that CheckConfig has accepted

@@ -168,12 +168,15 @@ Status TrainCommand::BuildEngine() {
   DS_ASSIGN_OR_RETURN(model_config_, models::ReadModelConfig(job_.model));
   DS_RETURN_IF_ERROR(models::CheckSequenceLength(model_config_, job_.seq_len));
   model_ = models::BuildModel(model_config_, at::TensorOptions(dtype()).device(device_.device));
+  DS_ASSIGN_OR_RETURN(const config::RecomputeChoice recompute,
+                      config::ParseRecompute(job_.recompute));
   EngineOptions options{.world = world_.get(),
                         .degrees = mesh_.degrees(),
                         .ledger = &ledger_,
                         .device = device_.device,
                         .seed = job_.seed,
                         .non_finite = ParsePolicy(job_.on_non_finite),
+                        .recompute = recompute,
                         .parameter_group = MakeGrouper(job_, model_->size())};
   std::unique_ptr<models::WeightReader> weights;
   if (!model_config_.folder.empty()) {

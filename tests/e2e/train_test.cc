@@ -90,6 +90,23 @@ TEST_F(TrainTest, StagesAndWorldSizesGiveOneTrajectory) {
   }
 }
 
+TEST_F(TrainTest, RecomputedActivationsChangeNoLoss) {
+  const auto run = [&](const std::string& name, std::vector<std::string> more) {
+    more.insert(more.end(), {"--steps", "3"});
+    const auto result = RunProgram(DsrunCommand(RunDir(name), Train(2, 3, std::move(more))));
+    EXPECT_EQ(result.status, 0) << result.err;
+    return Losses(name);
+  };
+  const std::vector<double> kept = run("kept", {});
+  ASSERT_EQ(kept.size(), 3u);
+  EXPECT_EQ(run("full", {"--recompute", "full"}), kept);
+  EXPECT_EQ(run("attention", {"--recompute", "attention"}), kept);
+  const auto refused =
+      RunProgram(DsrunCommand(RunDir("refused"), Train(2, 3, {"--recompute", "some"})));
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("'some' is none of none, full, attention, every:N"));
+}
+
 TEST_F(TrainTest, ResumeContinuesAsIfNeverStopped) {
   ASSERT_EQ(RunProgram(DsrunCommand(RunDir("whole"), Train(2, 2, {"--steps", "6"}))).status, 0);
   ASSERT_EQ(

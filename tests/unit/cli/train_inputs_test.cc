@@ -139,6 +139,11 @@ TEST_F(TrainInputsTest, ARewindNeedsCheckpoints) {
   EXPECT_EQ(inputs->job.on_non_finite, "rewind");
 }
 
+TEST_F(TrainInputsTest, WhatIsRecomputedGoesToTheJob) {
+  EXPECT_EQ(GatherTrainInputs({}, share_, 1)->job.recompute, "none");
+  EXPECT_EQ(GatherTrainInputs({.recompute = "every:2"}, share_, 1)->job.recompute, "every:2");
+}
+
 TEST_F(TrainInputsTest, ParameterGroupsGoToTheJob) {
   const auto plain = GatherTrainInputs({}, share_, 1);
   ASSERT_TRUE(plain.ok()) << plain.status().message();
