@@ -3,7 +3,9 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -75,16 +77,55 @@ class ReplayOfDraws {
   const GeneratorState before_;
 };
 
+// What a node keeps of an input.
+class KeptInput {
+ public:
+  KeptInput(const at::Tensor& input, bool on_host)
+      : needs_gradient_(NeedsGradient(input)),
+        device_(input.defined() ? input.device() : c10::kCPU) {
+    is_away_ = on_host && device_ != c10::kCPU;
+    saved_ = SavedVariable(is_away_ ? CopyToHost(input) : input, /*is_output=*/false);
+  }
+
+  bool needs_gradient() const { return needs_gradient_; }
+  // A leaf, which keeps its gradient.
+  at::Tensor MakeLeaf() const {
+    at::Tensor input = saved_.unpack();
+    if (!input.defined()) return input;
+    input = is_away_ ? input.to(device_, /*non_blocking=*/true) : input.detach();
+    return needs_gradient_ ? input.set_requires_grad(true) : input;
+  }
+
+ private:
+  static at::Tensor CopyToHost(const at::Tensor& input) {
+    const c10::NoGradGuard no_grad;
+    const auto options = input.options().device(c10::kCPU).pinned_memory(true);
+    return at::empty(input.sizes(), options).copy_(input, /*non_blocking=*/true);
+  }
+
+  SavedVariable saved_;
+  bool needs_gradient_;
+  c10::Device device_;
+  bool is_away_ = false;
+};
+
+// Waits for all that was issued to the device.
+void Synchronize(c10::Device device) {
+  if (device == c10::kCPU) return;
+  c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
+}
+
 class RecomputeNode : public torch::autograd::Node {
  public:
-  RecomputeNode(ForwardPart part, const Tensors& inputs, GeneratorState generators)
+  RecomputeNode(ForwardPart part, const Tensors& inputs, GeneratorState generators,
+                const RecomputeOptions& options)
       : part_(std::move(part)),
         generators_(std::move(generators)),
-        autocast_(ReadAutocast(generators_.device())) {
+        autocast_(ReadAutocast(generators_.device())),
+        synchronize_(options.synchronize) {
     for (const at::Tensor& input : inputs) {
-      saved_.emplace_back(input, /*is_output=*/false);
-      needs_gradient_.push_back(NeedsGradient(input));
-      if (needs_gradient_.back()) add_next_edge(torch::autograd::impl::gradient_edge(input));
+      kept_.emplace_back(input, options.keep_on_host);
+      if (NeedsGradient(input)) add_next_edge(torch::autograd::impl::gradient_edge(input));
     }
   }
 
@@ -93,39 +134,31 @@ class RecomputeNode : public torch::autograd::Node {
         part_ != nullptr,
         "a backward pass went a second time through a part of the model that is recomputed, "
         "without retain_graph in the first");
-    Tensors inputs = MakeLeaves();
-    Tensors outputs;
-    {
-      const c10::AutoGradMode recording(true);
-      const precision::AutocastScope autocast(autocast_, generators_.device());
-      const ReplayOfDraws replay(generators_);
-      outputs = part_(inputs);
-    }
-    RunBackward(outputs, gradients);
+    Tensors inputs;
+    for (const KeptInput& kept : kept_) inputs.push_back(kept.MakeLeaf());
+    RunBackward(RunAgain(inputs), gradients);
     variable_list of_inputs;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      if (needs_gradient_[i]) of_inputs.push_back(inputs[i].grad());
+      if (kept_[i].needs_gradient()) of_inputs.push_back(inputs[i].grad());
     }
     return of_inputs;
   }
 
   // Comes behind apply, unless the graph is to be kept.
   void release_variables() override {
-    saved_.clear();
+    kept_.clear();
     part_ = nullptr;
   }
 
  private:
-  // The inputs as leaves, which keep their gradients.
-  Tensors MakeLeaves() const {
-    Tensors inputs;
-    for (std::size_t i = 0; i < saved_.size(); ++i) {
-      at::Tensor input = saved_[i].unpack();
-      if (input.defined()) input = input.detach();
-      if (needs_gradient_[i]) input.set_requires_grad(true);
-      inputs.push_back(std::move(input));
-    }
-    return inputs;
+  Tensors RunAgain(const Tensors& inputs) const {
+    const c10::AutoGradMode recording(true);
+    const precision::AutocastScope autocast(autocast_, generators_.device());
+    const ReplayOfDraws replay(generators_);
+    if (synchronize_) Synchronize(generators_.device());
+    Tensors outputs = part_(inputs);
+    if (synchronize_) Synchronize(generators_.device());
+    return outputs;
   }
 
   static void RunBackward(const Tensors& outputs, const variable_list& gradients) {
@@ -143,8 +176,8 @@ class RecomputeNode : public torch::autograd::Node {
   ForwardPart part_;
   GeneratorState generators_;
   std::optional<at::ScalarType> autocast_;
-  std::vector<SavedVariable> saved_;
-  std::vector<bool> needs_gradient_;
+  bool synchronize_;
+  std::vector<KeptInput> kept_;
 };
 
 c10::Device FindDevice(const Tensors& tensors) {
@@ -168,16 +201,20 @@ void SetOrigin(const std::shared_ptr<RecomputeNode>& node, Tensors* outputs) {
 
 }  // namespace
 
-Tensors Recompute(ForwardPart part, Tensors inputs, bool trains) {
-  const bool needed = trains || std::any_of(inputs.begin(), inputs.end(), NeedsGradient);
+Tensors Recompute(ForwardPart part, Tensors inputs, const RecomputeOptions& options) {
+  const bool needed = options.trains || std::any_of(inputs.begin(), inputs.end(), NeedsGradient);
   if (!c10::GradMode::is_enabled() || !needed) return part(std::move(inputs));
   GeneratorState generators(FindDevice(inputs));
+  const c10::Device device = generators.device();
+  if (options.synchronize) Synchronize(device);
   Tensors outputs;
   {
     const c10::NoGradGuard no_grad;
     outputs = part(inputs);
   }
-  const auto node = std::make_shared<RecomputeNode>(std::move(part), inputs, std::move(generators));
+  if (options.synchronize) Synchronize(device);
+  const auto node =
+      std::make_shared<RecomputeNode>(std::move(part), inputs, std::move(generators), options);
   SetOrigin(node, &outputs);
   return outputs;
 }

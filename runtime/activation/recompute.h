@@ -26,9 +26,15 @@ using Tensors = std::vector<at::Tensor>;
 // Undefined tensors are allowed on both sides and stay so.
 using ForwardPart = std::function<Tensors(Tensors inputs)>;
 
+struct RecomputeOptions {
+  bool trains = false;        // the part reads parameters, of itself, that need gradients
+  bool keep_on_host = false;  // inputs wait in pinned host memory, where they are on a GPU
+  bool synchronize = false;   // waits for the device before and behind each run
+};
+
 // Runs the part and returns what it returns. Gradients of its floating-point results flow through
-// it to the inputs that need them, and, when `trains`, to parameters that the part reads of itself.
-// Where no gradient is recorded, or nothing needs one, the part just runs.
-Tensors Recompute(ForwardPart part, Tensors inputs, bool trains);
+// it to the inputs, and to parameters, that need them. Where no gradient is recorded, or nothing
+// needs one, the part just runs.
+Tensors Recompute(ForwardPart part, Tensors inputs, const RecomputeOptions& options = {});
 
 }  // namespace ds::activation

@@ -28,6 +28,12 @@ struct BatchConfig {
   std::int64_t gradient_accumulation_steps = 1;
 };
 
+// Says what becomes of the inputs of parts that are recomputed (RecomputeChoice: which ones).
+struct ActivationCheckpointingConfig {
+  bool cpu_checkpointing = false;
+  bool synchronize_checkpoint_boundary = false;
+};
+
 struct Fp16Config {
   bool enabled = false;
   bool auto_cast = false;   // inputs of the model become fp16
@@ -73,6 +79,7 @@ struct DsConfig {
   Bf16Config bf16;
   TorchAutocastConfig torch_autocast;
   ZeroConfig zero_optimization;
+  ActivationCheckpointingConfig activation_checkpointing;
   double gradient_clipping = 1.0;             // largest global L2 norm; 0 is off
   bool managed_gradient_accumulation = true;  // false: every Engine::step() updates
   // Absent: the training precision.

@@ -80,7 +80,7 @@ at::Tensor Executor::Forward(Bundle bundle) {
     bundle.random.block = i;
     Block& block = parts_.model->block(i);
     bundle = config::IsRecomputed(parts_.recompute, i, parts_.model->size())
-                 ? RecomputeBlock(block, std::move(bundle))
+                 ? RecomputeBlock(block, std::move(bundle), parts_.config.activation_checkpointing)
                  : block.forward(std::move(bundle));
     bundle = LeaveBlock(sharded, i, std::move(bundle));
   }

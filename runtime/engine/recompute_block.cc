@@ -56,7 +56,8 @@ void PutDifferentiable(std::vector<at::Tensor> tensors, Bundle* bundle) {
   for (std::size_t i = 0; i < places.size(); ++i) *places[i] = std::move(tensors[i]);
 }
 
-Bundle RecomputeBlock(Block& block, Bundle bundle) {
+Bundle RecomputeBlock(Block& block, Bundle bundle,
+                      const config::ActivationCheckpointingConfig& config) {
   std::vector<at::Tensor> inputs = TakeDifferentiable(&bundle);
   const auto left = std::make_shared<Bundle>();  // what the block's first run leaves
   // `rest` has no tensor that gradients flow through, but their names.
@@ -73,7 +74,10 @@ Bundle RecomputeBlock(Block& block, Bundle bundle) {
         if (is_first) *is_first = std::move(result);
         return outputs;
       };
-  PutDifferentiable(activation::Recompute(part, std::move(inputs), Trains(block)), left.get());
+  const activation::RecomputeOptions options{.trains = Trains(block),
+                                             .keep_on_host = config.cpu_checkpointing,
+                                             .synchronize = config.synchronize_checkpoint_boundary};
+  PutDifferentiable(activation::Recompute(part, std::move(inputs), options), left.get());
   return std::move(*left);
 }
 

@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "runtime/config/ds_config.h"
 #include "runtime/models/block.h"
 
 namespace ds::engine {
@@ -18,6 +19,7 @@ void PutDifferentiable(std::vector<at::Tensor> tensors, Bundle* bundle);
 // Runs the block and keeps what it was given, from which the backward pass computes it again
 // (activation/recompute.h). The block's buffers, which a forward pass may change (the running mean
 // of a batch normalisation), are then left as they were. The block outlives the graph.
-Bundle RecomputeBlock(Block& block, Bundle bundle);
+Bundle RecomputeBlock(Block& block, Bundle bundle,
+                      const config::ActivationCheckpointingConfig& config);
 
 }  // namespace ds::engine

@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "runtime/config/sections/activation_section.h"
 #include "runtime/config/sections/auto_values.h"
 #include "runtime/config/sections/batch_section.h"
 #include "runtime/config/sections/elasticity_section.h"
@@ -24,6 +25,8 @@ struct Section {
   bool (*leaves_out)(const Values& values, Key key) = nullptr;     // null: no key
 };
 
+std::span<const Rule> NoRules() { return {}; }
+
 constexpr Section kSections[] = {
     {RenamedKeyRules},
     {AutoValueRules},
@@ -34,6 +37,7 @@ constexpr Section kSections[] = {
     {PrecisionRules, FillPrecision, PrecisionLeavesOut},  // asks which optimizer there is
     {SchedulerRules, FillScheduler, SchedulerLeavesOut},  // replaces the optimizer's betas
     {ZeroRules, FillZero, ZeroLeavesOut},
+    {NoRules, FillActivation},
     {NotBuiltRules},
 };
 

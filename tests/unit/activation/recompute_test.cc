@@ -40,7 +40,7 @@ TEST(RecomputeTest, GradientsAreThoseOfKeepingEverything) {
     const at::Tensor input = Leaf(x), first = Leaf(Line(3, 5)), second = Leaf(Line(5, 2));
     Tensors flow{input};
     for (const at::Tensor& weight : {first, second}) {
-      flow = recomputed ? Recompute(Layer(weight), flow, true) : Layer(weight)(flow);
+      flow = recomputed ? Recompute(Layer(weight), flow, {.trains = true}) : Layer(weight)(flow);
     }
     flow[0].sum().backward();
     gradients[recomputed ? 1 : 0] = {input.grad(), first.grad(), second.grad()};
@@ -51,9 +51,8 @@ TEST(RecomputeTest, GradientsAreThoseOfKeepingEverything) {
 TEST(RecomputeTest, TheGeneratorDrawsTheSameAndGoesOn) {
   at::manual_seed(7);
   const at::Tensor x = Leaf(at::ones({64, 64}));
-  const Tensors dropped =
-      Recompute([](Tensors inputs) { return Tensors{at::dropout(inputs[0], 0.5, /*train=*/true)}; },
-                {x}, false);
+  const Tensors dropped = Recompute(
+      [](Tensors inputs) { return Tensors{at::dropout(inputs[0], 0.5, /*train=*/true)}; }, {x});
   const at::Tensor next = at::randn({4});
   dropped[0].sum().backward();
   EXPECT_TRUE(x.grad().equal(dropped[0].detach()));  // the factors
@@ -75,7 +74,7 @@ TEST(RecomputeTest, AutocastIsThatOfTheFirstRun) {
   Tensors y;
   {
     const precision::AutocastScope autocast(at::kBFloat16, c10::kCPU);
-    y = Recompute(part, {x}, true);
+    y = Recompute(part, {x}, {.trains = true});
   }
   y[0].sum().backward();
   EXPECT_EQ(seen, (std::vector<at::ScalarType>{at::kBFloat16, at::kBFloat16}));
@@ -88,27 +87,35 @@ TEST(RecomputeTest, AnInputThatPassesThroughAndOnesThatAreNotThere) {
       [](Tensors in) {
         return Tensors{in[0], in[1], in[0] * 2.0, in[2]};
       },
-      {x, at::Tensor(), ids}, false);
+      {x, at::Tensor(), ids});
   EXPECT_FALSE(out[1].defined());
   EXPECT_FALSE(out[3].requires_grad());
   (out[0] * 3.0 + out[2]).sum().backward();
   EXPECT_TRUE(x.grad().equal(at::full({2, 2}, 5.0)));
 }
 
+// On the CPU they are there already, and nothing has to be waited for.
+TEST(RecomputeTest, WhatWaitsOnTheHostGivesTheSame) {
+  const at::Tensor x = Leaf(Line(4, 3)), weight = Leaf(Line(3, 5));
+  const Tensors out =
+      Recompute(Layer(weight), {x}, {.trains = true, .keep_on_host = true, .synchronize = true});
+  out[0].sum().backward();
+  const at::Tensor expected = x.grad().clone();
+  x.mutable_grad().reset();
+  Layer(weight)({x})[0].sum().backward();
+  EXPECT_TRUE(x.grad().equal(expected));
+}
+
 TEST(RecomputeTest, OnlyWhatIsUsedOfTheResultsComesBack) {
   const at::Tensor x = Leaf(Line(2, 2));
-  const Tensors out = Recompute(
-      [](Tensors in) {
-        return Tensors{in[0] * 2.0, in[0] * 7.0};
-      },
-      {x}, false);
+  const Tensors out = Recompute([](Tensors in) { return Tensors{in[0] * 2.0, in[0] * 7.0}; }, {x});
   out[0].sum().backward();
   EXPECT_TRUE(x.grad().equal(at::full({2, 2}, 2.0)));
 }
 
 TEST(RecomputeTest, ParametersTrainWhereTheInputsDoNot) {
   const at::Tensor weight = Leaf(Line(3, 3));
-  const Tensors out = Recompute(Layer(weight), {Line(3, 3)}, true);
+  const Tensors out = Recompute(Layer(weight), {Line(3, 3)}, {.trains = true});
   out[0].sum().backward();
   EXPECT_TRUE(weight.grad().defined());
 }
@@ -121,7 +128,7 @@ TEST(RecomputeTest, WithoutGradientsThePartJustRuns) {
         ++runs;
         return in;
       },
-      {Leaf(Line(2, 2))}, true);
+      {Leaf(Line(2, 2))}, {.trains = true});
   EXPECT_FALSE(out[0].grad_fn());
   EXPECT_EQ(runs, 1);
 }
@@ -129,7 +136,7 @@ TEST(RecomputeTest, WithoutGradientsThePartJustRuns) {
 TEST(RecomputeTest, AnInputThatWasChangedInBetweenIsRefused) {
   const at::Tensor x = Leaf(Line(2, 2));
   const at::Tensor input = x * 1.0;
-  const Tensors out = Recompute([](Tensors in) { return Tensors{in[0] * in[0]}; }, {input}, false);
+  const Tensors out = Recompute([](Tensors in) { return Tensors{in[0] * in[0]}; }, {input});
   {
     const c10::NoGradGuard no_grad;
     input.add_(1.0);
@@ -144,7 +151,7 @@ TEST(RecomputeTest, AnInputThatWasChangedInBetweenIsRefused) {
 
 TEST(RecomputeTest, AGraphThatIsKeptServesTwiceAndThenNoMore) {
   const at::Tensor x = Leaf(Line(2, 2));
-  const at::Tensor y = Recompute([](Tensors in) { return Tensors{in[0] * in[0]}; }, {x}, false)[0];
+  const at::Tensor y = Recompute([](Tensors in) { return Tensors{in[0] * in[0]}; }, {x})[0];
   const at::Tensor one = at::ones({2, 2});
   y.backward(one, /*retain_graph=*/true);
   y.backward(one);
@@ -167,11 +174,12 @@ TEST(RecomputeTest, KeepsTheInputsOnly) {
     const std::int64_t before = memory.BytesOut();
     Tensors flow{x};
     for (int layer = 0; layer < 8; ++layer) {
-      flow = recomputed ? Recompute(part, std::move(flow), false) : part(std::move(flow));
+      flow = recomputed ? Recompute(part, std::move(flow)) : part(std::move(flow));
     }
     const std::int64_t kept = memory.BytesOut() - before;
-    if (!recomputed) EXPECT_GE(kept, 8 * 4 * kMiB);
-    if (recomputed) EXPECT_LE(kept, 8 * kMiB + (std::int64_t{1} << 18));
+    const std::int64_t slack = std::int64_t{1} << 18;
+    EXPECT_GE(kept, recomputed ? 8 * kMiB : 8 * 4 * kMiB);
+    EXPECT_LE(kept, recomputed ? 8 * kMiB + slack : 8 * 12 * kMiB);
     flow[0].sum().backward();
   }
 }
