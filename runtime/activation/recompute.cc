@@ -204,8 +204,9 @@ void SetOrigin(const std::shared_ptr<RecomputeNode>& node, Tensors* outputs) {
 Tensors Recompute(ForwardPart part, Tensors inputs, const RecomputeOptions& options) {
   const bool needed = options.trains || std::any_of(inputs.begin(), inputs.end(), NeedsGradient);
   if (!c10::GradMode::is_enabled() || !needed) return part(std::move(inputs));
-  GeneratorState generators(FindDevice(inputs));
-  const c10::Device device = generators.device();
+  const c10::Device device = FindDevice(inputs);
+  // The node is there first: what the first run does to an input in place is then seen.
+  const auto node = std::make_shared<RecomputeNode>(part, inputs, GeneratorState(device), options);
   if (options.synchronize) Synchronize(device);
   Tensors outputs;
   {
@@ -213,8 +214,6 @@ Tensors Recompute(ForwardPart part, Tensors inputs, const RecomputeOptions& opti
     outputs = part(inputs);
   }
   if (options.synchronize) Synchronize(device);
-  const auto node =
-      std::make_shared<RecomputeNode>(std::move(part), inputs, std::move(generators), options);
   SetOrigin(node, &outputs);
   return outputs;
 }

@@ -10,10 +10,9 @@
 // of its inputs, of parameters, and of these generators; what it captures must live as long as the
 // graph.
 //
-// Errors: c10::Error when an input was changed in place between the two runs, when the two give
-// another number of tensors, and when the graph has been released.
-// Threads: the backward pass runs the part on the autograd engine's thread of the device, on the
-// CPU that which called it.
+// Errors: c10::Error when an input was changed in place, by the part or behind it, when the two
+// give another number of tensors, and when the graph has been released. Threads: the backward pass
+// runs the part on the autograd engine's thread of the device, on the CPU that which called it.
 
 #include <ATen/core/Tensor.h>
 

@@ -149,6 +149,12 @@ TEST(RecomputeTest, AnInputThatWasChangedInBetweenIsRefused) {
   }
 }
 
+TEST(RecomputeTest, APartThatChangesItsInputInPlaceIsRefused) {
+  const at::Tensor x = Leaf(Line(2, 2));
+  const Tensors out = Recompute([](Tensors in) { return Tensors{in[0].mul_(3.0)}; }, {x * 1.0});
+  EXPECT_THROW(out[0].sum().backward(), c10::Error);
+}
+
 TEST(RecomputeTest, AGraphThatIsKeptServesTwiceAndThenNoMore) {
   const at::Tensor x = Leaf(Line(2, 2));
   const at::Tensor y = Recompute([](Tensors in) { return Tensors{in[0] * in[0]}; }, {x})[0];
