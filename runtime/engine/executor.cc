@@ -73,7 +73,9 @@ at::Tensor Executor::Forward(Bundle bundle) {
   bundle.loss_scale = parts_.backward_scale(/*scale_wrt_gas=*/true);
   bundle.loss_unit = parts_.loss_unit();
   bundle.random = FindRandomPlace(parts_, models::CountSamples(bundle.batch));
-  bundle.recompute_attention = parts_.recompute.kind == config::RecomputeChoice::Kind::kAttention;
+  if (parts_.recompute.kind == config::RecomputeChoice::Kind::kAttention) {
+    bundle.recompute_attention = MakeRecomputeOptions(parts_.config.activation_checkpointing);
+  }
   sharded.BeginForward();
   for (int i = 0; i < parts_.model->size(); ++i) {
     sharded.Enter(i);

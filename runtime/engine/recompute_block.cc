@@ -4,8 +4,6 @@
 #include <memory>
 #include <utility>
 
-#include "runtime/activation/recompute.h"
-
 namespace ds::engine {
 namespace {
 
@@ -56,6 +54,12 @@ void PutDifferentiable(std::vector<at::Tensor> tensors, Bundle* bundle) {
   for (std::size_t i = 0; i < places.size(); ++i) *places[i] = std::move(tensors[i]);
 }
 
+activation::RecomputeOptions MakeRecomputeOptions(
+    const config::ActivationCheckpointingConfig& config) {
+  return {.keep_on_host = config.cpu_checkpointing,
+          .synchronize = config.synchronize_checkpoint_boundary};
+}
+
 Bundle RecomputeBlock(Block& block, Bundle bundle,
                       const config::ActivationCheckpointingConfig& config) {
   std::vector<at::Tensor> inputs = TakeDifferentiable(&bundle);
@@ -74,9 +78,8 @@ Bundle RecomputeBlock(Block& block, Bundle bundle,
         if (is_first) *is_first = std::move(result);
         return outputs;
       };
-  const activation::RecomputeOptions options{.trains = Trains(block),
-                                             .keep_on_host = config.cpu_checkpointing,
-                                             .synchronize = config.synchronize_checkpoint_boundary};
+  activation::RecomputeOptions options = MakeRecomputeOptions(config);
+  options.trains = Trains(block);
   PutDifferentiable(activation::Recompute(part, std::move(inputs), options), left.get());
   return std::move(*left);
 }

@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "runtime/activation/recompute.h"
 #include "runtime/config/ds_config.h"
 #include "runtime/models/block.h"
 
@@ -15,6 +16,10 @@ namespace ds::engine {
 // what has become of them, back: as many, in the same order.
 std::vector<at::Tensor> TakeDifferentiable(Bundle* bundle);
 void PutDifferentiable(std::vector<at::Tensor> tensors, Bundle* bundle);
+
+// The config's part of the options.
+activation::RecomputeOptions MakeRecomputeOptions(
+    const config::ActivationCheckpointingConfig& config);
 
 // Runs the block and keeps what it was given, from which the backward pass computes it again
 // (activation/recompute.h). The block's buffers, which a forward pass may change (the running mean

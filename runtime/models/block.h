@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/activation/recompute.h"
 #include "runtime/models/batch.h"
 #include "runtime/models/dropout.h"
 
@@ -43,7 +44,7 @@ struct Bundle {
   double loss_unit = 1.0;
   // Tells where these samples stand among all random draws; the engine sets it before every block.
   RandomPlace random;
-  bool recompute_attention = false;  // AttentionOptions::recompute
+  std::optional<activation::RecomputeOptions> recompute_attention;  // AttentionOptions::recompute
 
   // A tensor of the batch; undefined where there is none of the name.
   const at::Tensor& tensor(std::string_view name) const { return FindTensor(batch, name); }

@@ -110,8 +110,9 @@ at::Tensor CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::T
   const activation::ForwardPart part = [options](activation::Tensors qkv) {
     return activation::Tensors{Attend(qkv[0], qkv[1], qkv[2], options)};
   };
-  const at::Tensor mixed =
-      options.recompute ? activation::Recompute(part, {q, k, v})[0] : Attend(q, k, v, options);
+  const at::Tensor mixed = options.recompute
+                               ? activation::Recompute(part, {q, k, v}, *options.recompute)[0]
+                               : Attend(q, k, v, options);
   return mixed.transpose(1, 2).reshape({q.size(0), q.size(2), q.size(1) * q.size(3)});
 }
 

@@ -9,7 +9,9 @@
 #include <torch/nn/module.h>
 
 #include <cstdint>
+#include <optional>
 
+#include "runtime/activation/recompute.h"
 #include "runtime/models/dropout.h"
 #include "runtime/models/model_config.h"
 
@@ -83,7 +85,8 @@ at::Tensor Activate(Activation activation, const at::Tensor& x);
 // heads (each is shared by a group of query heads); returns [B, S, heads * head width].
 struct AttentionOptions {
   double scale = 1.0;
-  bool recompute = false;    // keep q, k and v only, and compute it again in the backward pass
+  // Present: keeps q, k and v only, and is computed again in the backward pass.
+  std::optional<activation::RecomputeOptions> recompute = {};
   DropoutDraw dropout = {};  // of the weights
 };
 at::Tensor CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
