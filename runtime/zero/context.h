@@ -26,6 +26,8 @@ struct Context {
   precision::DtypePolicy dtypes;
   precision::GradientReduction reduction;
   ResidencyBudgets budgets = {};
+  // Shards of sharded parameters lie in host memory while nobody has a lease of them.
+  bool parameters_rest_on_host = false;
 
   // Those along which ranks hold the same flat shard of a parameter, and the same whole of it.
   static topology::AxisSet WholeCopyAxes(const checkpoint::Placement& placement) {

@@ -30,14 +30,10 @@ FlatParameters::FlatParameters(const Context& context, BufferPool& pool,
     pooled_ = std::make_unique<PooledTensor>(pool, layout_.padded_numel(), dtype, context.device);
     pooled_->Acquire();
     store_ = Store(context, {layout_.shard_numel(), dtype, MemoryUse::kParameters});
-    kept_ = store_.Acquire();
-    shard_ = kept_.tensor();
   } else {
     store_ = Store(context, {layout_.padded_numel(), dtype, MemoryUse::kParameters});
-    kept_ = store_.Acquire();
-    const FlatRange own = layout_.shard(context.groups.shards->rank());
-    shard_ = kept_.tensor().narrow(0, own.start, own.count);
   }
+  MoveBack();
   for (const FlatRange& gap : layout_.gaps()) full().narrow(0, gap.start, gap.count).zero_();
   for (int i = 0; i < layout_.size(); ++i) Attach(i);
 }
@@ -60,20 +56,33 @@ void FlatParameters::Attach(int i) {
 
 void FlatParameters::Broadcast() { context_.groups.gradients->Broadcast(full(), 0, tag()); }
 
+Lease FlatParameters::AcquireShard() {
+  return pooled_ ? store_.Acquire() : store_.Acquire(layout_.shard(context_.groups.shards->rank()));
+}
+
 void FlatParameters::KeepShard() {
   if (!pooled_) return;
   const FlatRange own = layout_.shard(context_.groups.shards->rank());
-  shard_.copy_(full().narrow(0, own.start, own.count));
+  AcquireShard().tensor().copy_(full().narrow(0, own.start, own.count));
+  Stow();
 }
 
 void FlatParameters::Gather() {
   if (!pooled_ || pooled_->present()) return;
   pooled_->Acquire();
-  context_.groups.shards->AllGather(full(), shard_, tag());
+  context_.groups.shards->AllGather(full(), AcquireShard().tensor(), tag());
 }
 
 void FlatParameters::Release() {
   if (pooled_) pooled_->Release();
+}
+
+void FlatParameters::Fetch() {
+  if (rests_away()) store_.Prefetch();
+}
+
+void FlatParameters::Stow() {
+  if (rests_away()) store_.Release();
 }
 
 void FlatParameters::MoveToHost() {
@@ -81,10 +90,12 @@ void FlatParameters::MoveToHost() {
   store_.Release();
 }
 
-void FlatParameters::MoveBack() { kept_ = store_.Acquire(); }
+void FlatParameters::MoveBack() {
+  if (!rests_away()) kept_ = store_.Acquire();
+}
 
 void FlatParameters::Publish() {
-  if (!pooled_) context_.groups.shards->AllGather(full(), shard_, tag());
+  if (!pooled_) context_.groups.shards->AllGather(full(), AcquireShard().tensor(), tag());
 }
 
 }  // namespace ds::zero

@@ -35,8 +35,8 @@ class FlatParameters {
     return parameters_.at(static_cast<std::size_t>(i));
   }
   const at::Tensor& full() const { return pooled_ ? pooled_->tensor() : kept_.tensor(); }
-  // This rank's part; always there.
-  const at::Tensor& shard() const { return shard_; }
+  // This rank's part; it is brought where it is not there.
+  Lease AcquireShard();
   // What is kept, and which part of the layout that is: this rank's shard of sharded parameters,
   // otherwise everything.
   Store& store() { return store_; }
@@ -52,6 +52,12 @@ class FlatParameters {
   // While the buffer is away the parameters have no bytes.
   void Gather();
   void Release();
+
+  // Bring this rank's part ahead of a lease, and take it away to where it rests, if that is not the
+  // device. Stow requires that there is no lease.
+  void Fetch();
+  void Stow();
+  bool rests_away() const { return pooled_ != nullptr && context_.parameters_rest_on_host; }
 
   // Between steps, the buffer of sharded ones released: what is kept goes to host memory, until
   // MoveBack.
@@ -70,8 +76,7 @@ class FlatParameters {
   FlatLayout layout_;
   std::unique_ptr<PooledTensor> pooled_;  // the whole, when the parameters are sharded
   Store store_;                           // the shard then, otherwise the whole
-  Lease kept_;                            // of the store, but while it is on the host
-  at::Tensor shard_;
+  Lease kept_;                            // of the store, unless that is or rests on the host
 };
 
 }  // namespace ds::zero

@@ -1,5 +1,7 @@
 #include "runtime/zero/residency.h"
 
+#include <c10/core/GradMode.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -9,15 +11,28 @@
 namespace ds::zero {
 namespace {
 
-PlannedUnit Describe(const Unit& unit) {
+PlannedUnit DescribeUnit(const Unit& unit) {
   PlannedUnit planned{.also_reads = unit.also_reads()};
   for (const auto& group : unit.groups()) {
     const at::Tensor& full = group->parameters.full();
     planned.bytes +=
         group->parameters.layout().padded_numel() * static_cast<std::int64_t>(full.element_size());
     planned.trained = planned.trained || group->trainable();
+    if (group->parameters.rests_away()) {
+      planned.fetched_bytes +=
+          group->parameters.layout().shard_numel() * static_cast<std::int64_t>(full.element_size());
+    }
   }
   return planned;
+}
+
+// What follows a forward pass, unless its graph is cut or dropped.
+std::vector<Place> ListBackward(int units, std::int64_t micro_batch) {
+  std::vector<Place> places;
+  for (int unit = units - 1; unit >= 0; --unit) {
+    places.push_back({Place::Kind::kBackward, micro_batch, unit});
+  }
+  return places;
 }
 
 std::vector<Place> ListForward(int units, std::int64_t micro_batch) {
@@ -32,7 +47,7 @@ std::vector<Place> ListForward(int units, std::int64_t micro_batch) {
 
 Residency::Residency(const Context& context, const std::vector<std::unique_ptr<Unit>>& units)
     : context_(context), units_(units) {
-  for (const auto& unit : units) planned_.push_back(Describe(*unit));
+  for (const auto& unit : units) planned_.push_back(DescribeUnit(*unit));
 }
 
 StatusOr<Residency> Residency::Create(const Context& context,
@@ -46,13 +61,15 @@ StatusOr<Residency> Residency::Create(const Context& context,
   return residency;
 }
 
-void Residency::Start(std::vector<Place> places, bool hold) {
+void Residency::Start(std::vector<Place> places, bool hold, std::vector<Place> expected) {
   plan_ = ResidencyPlan::Make({.units = planned_,
                                .sharding = context_.sharding,
                                .budgets = context_.budgets,
                                .hold_gradients = hold,
                                .places = std::move(places),
-                               .present = present_})
+                               .expected = std::move(expected),
+                               .present = present_,
+                               .fetched = fetched_})
               .value();
   at_ = -1;
 }
@@ -94,13 +111,24 @@ void Residency::Execute(const Action& action) {
       unit.Gather();
       present_.push_back(action.unit);
       return;
+    case Action::Kind::kFetch:
+      unit.Fetch();
+      fetched_.push_back(action.unit);
+      return;
+    case Action::Kind::kStow:
+      unit.Stow();
+      std::erase(fetched_, action.unit);
+      return;
   }
 }
 
 std::shared_ptr<ForwardGraph> Residency::BeginForward() {
   graph_.reset();
   auto graph = std::make_shared<ForwardGraph>(ForwardGraph{.micro_batch = micro_batches_});
-  Start(ListForward(static_cast<int>(units_.size()), graph->micro_batch), /*hold=*/false);
+  const int units = static_cast<int>(units_.size());
+  const bool keeps = context_.budgets.reuse_bytes > 0 && c10::GradMode::is_enabled();
+  Start(ListForward(units, graph->micro_batch), /*hold=*/false,
+        keeps ? ListBackward(units, graph->micro_batch) : std::vector<Place>());
   return graph;
 }
 
@@ -147,7 +175,7 @@ void Residency::EndBackward(bool hold) {
 
 void Residency::Rest() {
   graph_.reset();
-  if (present_.empty()) return;
+  if (present_.empty() && fetched_.empty()) return;
   Start({{Place::Kind::kRest}}, /*hold=*/false);
   GoTo(0);
 }

@@ -54,7 +54,7 @@ class Residency {
  private:
   Residency(const Context& context, const std::vector<std::unique_ptr<Unit>>& units);
 
-  void Start(std::vector<Place> places, bool hold);
+  void Start(std::vector<Place> places, bool hold, std::vector<Place> expected = {});
   void StartBackward(const GraphPtr& graph, bool hold);
   // The place ahead of where the rank is.
   std::optional<int> Find(Place::Kind kind, int unit = 0) const;
@@ -65,6 +65,7 @@ class Residency {
   const std::vector<std::unique_ptr<Unit>>& units_;
   std::vector<PlannedUnit> planned_;
   std::vector<int> present_;
+  std::vector<int> fetched_;
   std::optional<ResidencyPlan> plan_;
   int at_ = -1;     // in the plan
   GraphPtr graph_;  // that the backward pass is in

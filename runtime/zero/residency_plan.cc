@@ -2,23 +2,14 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
-#include <string>
 #include <utility>
 
 #include "runtime/base/check.h"
 #include "runtime/base/philox.h"
+#include "runtime/zero/presence_planner.h"
 
 namespace ds::zero {
 namespace {
-
-bool Contains(const std::vector<int>& units, int unit) {
-  return std::find(units.begin(), units.end(), unit) != units.end();
-}
-
-bool IsVisit(const Place& place) {
-  return place.kind == Place::Kind::kForward || place.kind == Place::Kind::kBackward;
-}
 
 // Appends numbers to a hash.
 class Hasher {
@@ -38,6 +29,26 @@ class Hasher {
   std::uint64_t hash_ = 0;
 };
 
+// What is left of the changes on the way from one place to another.
+std::vector<UnitChange> AddUp(const std::vector<std::vector<UnitChange>>& changes, int from,
+                              int to) {
+  if (to == from + 1) return changes.at(static_cast<std::size_t>(to));
+  std::vector<UnitChange> sum;
+  for (int place = from + 1; place <= to; ++place) {
+    for (const UnitChange& change : changes.at(static_cast<std::size_t>(place))) {
+      const auto before = std::find_if(sum.begin(), sum.end(), [&](const UnitChange& earlier) {
+        return earlier.unit == change.unit;
+      });
+      if (before == sum.end()) {
+        sum.push_back(change);
+      } else {
+        sum.erase(before);
+      }
+    }
+  }
+  return sum;
+}
+
 }  // namespace
 
 StatusOr<ResidencyPlan> ResidencyPlan::Make(Input input) {
@@ -48,53 +59,15 @@ StatusOr<ResidencyPlan> ResidencyPlan::Make(Input input) {
   return plan;
 }
 
-std::vector<int> ResidencyPlan::ListNeeds(const Place& place) const {
-  if (!IsVisit(place)) return {};
-  std::vector<int> needs = input_.units.at(static_cast<std::size_t>(place.unit)).also_reads;
-  needs.push_back(place.unit);
-  std::sort(needs.begin(), needs.end());
-  return needs;
-}
-
 Status ResidencyPlan::PlanPresence() {
-  present_.resize(input_.places.size());
+  presence_.resize(input_.places.size());
+  fetched_.resize(input_.places.size());
   if (!input_.sharding.parameters) return OkStatus();
+  PresencePlanner planner(input_);
   for (std::size_t i = 0; i < input_.places.size(); ++i) {
-    const Place& place = input_.places[i];
-    if (place.kind == Place::Kind::kRest) continue;
-    if (place.kind == Place::Kind::kEndOfMicroBatch) {
-      present_[i] = PresentAt(static_cast<int>(i) - 1);
-      continue;
-    }
-    present_[i] = ListNeeds(place);
-    std::int64_t needed = 0;
-    for (const int unit : present_[i]) needed += input_.units[static_cast<std::size_t>(unit)].bytes;
-    if (needed > input_.budgets.max_live_bytes) {
-      return InvalidArgumentError("unit " + std::to_string(place.unit) +
-                                  " and what it also reads take " + std::to_string(needed) +
-                                  " bytes, and " + std::to_string(input_.budgets.max_live_bytes) +
-                                  " may be gathered at once");
-    }
-    const std::int64_t ahead =
-        std::min(input_.budgets.prefetch_bytes, input_.budgets.max_live_bytes - needed);
-    Prefetch(i, ahead, &present_[i]);
+    DS_RETURN_IF_ERROR(planner.GoTo(i, &presence_[i], &fetched_[i]));
   }
   return OkStatus();
-}
-
-// Adds the units that the places to come need, one after the other, as long as they fit.
-void ResidencyPlan::Prefetch(std::size_t place, std::int64_t bytes,
-                             std::vector<int>* present) const {
-  if (bytes <= 0) return;
-  for (std::size_t next = place + 1; next < input_.places.size(); ++next) {
-    if (input_.places[next].kind == Place::Kind::kRest) return;
-    for (const int unit : ListNeeds(input_.places[next])) {
-      if (Contains(*present, unit)) continue;
-      bytes -= input_.units[static_cast<std::size_t>(unit)].bytes;
-      if (bytes < 0) return;
-      present->push_back(unit);
-    }
-  }
 }
 
 void ResidencyPlan::PlanGradients() {
@@ -115,8 +88,38 @@ void ResidencyPlan::PlanGradients() {
   }
 }
 
-const std::vector<int>& ResidencyPlan::PresentAt(int place) const {
-  return place < 0 ? input_.present : present_.at(static_cast<std::size_t>(place));
+void ResidencyPlan::AppendMoves(int from, int to, std::vector<Action>* actions) const {
+  using Kind = Action::Kind;
+  const std::vector<UnitChange> presence = AddUp(presence_, from, to);
+  const std::vector<UnitChange> fetched = AddUp(fetched_, from, to);
+  // First what goes, so that its memory can be taken again.
+  for (const UnitChange& change : presence) {
+    if (!change.begins) actions->push_back({Kind::kRelease, change.unit});
+  }
+  std::vector<int> there;  // fetched ahead
+  for (const UnitChange& change : fetched) {
+    if (change.begins) continue;
+    const bool is_gathered = std::any_of(
+        presence.begin(), presence.end(),
+        [&](const UnitChange& other) { return other.begins && other.unit == change.unit; });
+    if (is_gathered) {
+      there.push_back(change.unit);
+    } else {
+      actions->push_back({Kind::kStow, change.unit});
+    }
+  }
+  for (const UnitChange& change : presence) {
+    if (!change.begins) continue;
+    const bool away = input_.units[static_cast<std::size_t>(change.unit)].fetched_bytes > 0;
+    if (away && std::find(there.begin(), there.end(), change.unit) == there.end()) {
+      actions->push_back({Kind::kFetch, change.unit});
+    }
+    actions->push_back({Kind::kGather, change.unit});
+    if (away) actions->push_back({Kind::kStow, change.unit});
+  }
+  for (const UnitChange& change : fetched) {
+    if (change.begins) actions->push_back({Kind::kFetch, change.unit});
+  }
 }
 
 std::vector<Action> ResidencyPlan::ListActions(int from, int to) const {
@@ -128,13 +131,7 @@ std::vector<Action> ResidencyPlan::ListActions(int from, int to) const {
       actions.push_back({reduce ? Kind::kReduce : Kind::kKeepWhole, unit});
     }
   }
-  // First what goes, so that its memory can be taken again.
-  for (const int unit : PresentAt(from)) {
-    if (!Contains(PresentAt(to), unit)) actions.push_back({Kind::kRelease, unit});
-  }
-  for (const int unit : PresentAt(to)) {
-    if (!Contains(PresentAt(from), unit)) actions.push_back({Kind::kGather, unit});
-  }
+  AppendMoves(from, to, &actions);
   return actions;
 }
 
@@ -143,6 +140,7 @@ std::uint64_t ResidencyPlan::ComputeHash() const {
   hasher.Add(input_.units.size());
   for (const PlannedUnit& unit : input_.units) {
     hasher.Add(unit.bytes);
+    hasher.Add(unit.fetched_bytes);
     hasher.Add(unit.trained);
     hasher.AddAll(unit.also_reads);
   }
@@ -153,12 +151,26 @@ std::uint64_t ResidencyPlan::ComputeHash() const {
   }
   hasher.Add(input_.budgets.prefetch_bytes);
   hasher.Add(input_.budgets.max_live_bytes);
+  hasher.Add(input_.budgets.reuse_bytes);
+  hasher.Add(input_.budgets.fetch_bytes);
   hasher.AddAll(input_.present);
+  hasher.AddAll(input_.fetched);
+  for (const std::vector<Place>* places : {&input_.places, &input_.expected}) {
+    hasher.Add(places->size());
+    for (const Place& place : *places) {
+      hasher.Add(place.kind);
+      hasher.Add(place.micro_batch);
+      hasher.Add(place.unit);
+    }
+  }
   for (std::size_t i = 0; i < input_.places.size(); ++i) {
-    hasher.Add(input_.places[i].kind);
-    hasher.Add(input_.places[i].micro_batch);
-    hasher.Add(input_.places[i].unit);
-    hasher.AddAll(present_[i]);
+    for (const std::vector<UnitChange>* changes : {&presence_[i], &fetched_[i]}) {
+      hasher.Add(changes->size());
+      for (const UnitChange& change : *changes) {
+        hasher.Add(change.unit);
+        hasher.Add(change.begins);
+      }
+    }
     hasher.AddAll(ending_[i]);
   }
   return hasher.hash();

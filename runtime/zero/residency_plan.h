@@ -5,7 +5,11 @@
 //
 // A place is what the rank is about to do. At the place of a unit that unit and what it also reads
 // are present, and behind them, in the order of the places to come, as many units as the budgets
-// let be gathered ahead; everything else is away. Without a prefetch budget that is the unit alone.
+// let be gathered ahead. What is present and used again soon enough stays. Everything else is away:
+// without budgets all but the unit itself.
+//
+// A unit whose shards lie on another tier than the device has them fetched before it is gathered,
+// as far ahead as the budget for that reaches, and stowed behind that.
 //
 // A micro-batch is one forward pass and the backward of its graph. A unit's gradient of it ends, by
 // reduction or kept whole for later, once: at the first place behind the backward of all that have
@@ -23,6 +27,7 @@ namespace ds::zero {
 // A unit as a plan sees it.
 struct PlannedUnit {
   std::int64_t bytes = 0;            // of its parameters while they are gathered
+  std::int64_t fetched_bytes = 0;    // of this rank's shards, if they are on another tier
   bool trained = false;              // at least one of them
   std::vector<int> also_reads = {};  // earlier units
 
@@ -32,6 +37,9 @@ struct PlannedUnit {
 struct ResidencyBudgets {
   std::int64_t prefetch_bytes = 0;  // gathered ahead of the place that needs them
   std::int64_t max_live_bytes = std::numeric_limits<std::int64_t>::max();  // gathered at once
+  // What is present stays when fewer bytes are needed between a place and its next use.
+  std::int64_t reuse_bytes = 0;
+  std::int64_t fetch_bytes = 0;  // of shards that are fetched ahead of the gather
 
   friend bool operator==(const ResidencyBudgets&, const ResidencyBudgets&) = default;
 };
@@ -48,11 +56,19 @@ struct Place {
   std::int64_t micro_batch = 0;
   int unit = 0;
 
+  bool is_visit() const { return kind == Kind::kForward || kind == Kind::kBackward; }
   friend bool operator==(const Place&, const Place&) = default;
 };
 
 struct Action {
-  enum class Kind { kReduce, kKeepWhole, kRelease, kGather };
+  enum class Kind {
+    kReduce,
+    kKeepWhole,
+    kRelease,
+    kGather,
+    kFetch,  // this rank's shards come from another tier
+    kStow,   // and go back there
+  };
 
   Kind kind = Kind::kGather;
   int unit = 0;
@@ -60,6 +76,12 @@ struct Action {
   // Tells whether all ranks of the group take part.
   bool collective() const { return kind == Kind::kReduce || kind == Kind::kGather; }
   friend bool operator==(const Action&, const Action&) = default;
+};
+
+// A unit begins or ends to be present, or to be fetched.
+struct UnitChange {
+  int unit = 0;
+  bool begins = false;
 };
 
 class ResidencyPlan {
@@ -70,7 +92,9 @@ class ResidencyPlan {
     ResidencyBudgets budgets;
     bool hold_gradients = false;  // sharded ones stay whole, too
     std::vector<Place> places;
-    std::vector<int> present;  // units, before the first place
+    std::vector<Place> expected = {};  // what is to come behind them, for reuse alone
+    std::vector<int> present = {};     // units, before the first place
+    std::vector<int> fetched = {};     // those whose shards have been, and are not gathered
   };
 
   // Requires places of units that there are. Fails where a place needs more than max_live_bytes.
@@ -88,17 +112,16 @@ class ResidencyPlan {
 
  private:
   explicit ResidencyPlan(Input input) : input_(std::move(input)) {}
-  std::vector<int> ListNeeds(const Place& place) const;
   Status PlanPresence();
-  void Prefetch(std::size_t place, std::int64_t bytes, std::vector<int>* present) const;
   void PlanGradients();
   std::uint64_t ComputeHash() const;
-  const std::vector<int>& PresentAt(int place) const;
+  void AppendMoves(int from, int to, std::vector<Action>* actions) const;
 
   Input input_;
-  // By place: the units that are present, first what it needs; whose gradients end before it.
-  std::vector<std::vector<int>> present_;
-  std::vector<std::vector<int>> ending_;
+  // By place.
+  std::vector<std::vector<UnitChange>> presence_;
+  std::vector<std::vector<UnitChange>> fetched_;
+  std::vector<std::vector<int>> ending_;  // units whose gradients end before it
   std::uint64_t hash_ = 0;
 };
 

@@ -60,6 +60,8 @@ class OptimizerShard {
   optim::Part MakePart(std::vector<Lease>* leases);
   // Brings the updated parameters to all ranks. Collective.
   void Publish();
+  // Takes this rank's part of them to where it rests. Requires that no part of MakePart lives.
+  void Stow() { group_.parameters.Stow(); }
 
   // The weights that are updated and the optimizer's state of this rank, parameter by parameter.
   void AddShards(std::vector<checkpoint::TensorShard>* shards);
@@ -74,13 +76,17 @@ class OptimizerShard {
 
  private:
   // The weights that the optimizer updates: its own, or the parameters.
-  Lease AcquireWeights() { return master_.defined() ? master_.Acquire() : Lease(target_); }
+  Lease AcquireWeights() { return master_.defined() ? master_.Acquire() : AcquireTarget(); }
+  // What of the parameters is updated.
+  Lease AcquireTarget() {
+    FlatParameters& parameters = group_.parameters;
+    return context_.sharding.optimizer ? parameters.AcquireShard() : Lease(parameters.full());
+  }
 
   const Context& context_;
   Group& group_;
   const std::int64_t first_parameter_;
-  FlatRange range_;    // what this rank updates
-  at::Tensor target_;  // that part of the parameters
+  FlatRange range_;  // what this rank updates
   optim::FlatUpdate launch_ = nullptr;
   Store master_;
   std::span<const std::string_view> state_names_;
@@ -95,14 +101,14 @@ OptimizerShard::OptimizerShard(const Context& context, Group& group,
   const bool sharded = context.sharding.optimizer;
   range_ = sharded ? parameters.layout().shard(context.groups.shards->rank())
                    : parameters.layout().whole();
-  target_ = sharded ? parameters.shard() : parameters.full();
   const auto booked = [&](c10::ScalarType dtype, MemoryUse use) {
     return Store(context, {range_.count, dtype, use});
   };
-  launch_ = optim::FindFlatUpdate(target_.device());
+  launch_ = optim::FindFlatUpdate(context.device);
   if (context.dtypes.has_master_weights()) {
     master_ = booked(context.dtypes.master, MemoryUse::kMasterWeights);
-    master_.Acquire().tensor().copy_(target_);
+    master_.Acquire().tensor().copy_(AcquireTarget().tensor());
+    group.parameters.Stow();
   }
   for (std::size_t i = 0; i < state_names_.size(); ++i) {
     state_.push_back(booked(context.dtypes.state, MemoryUse::kOptimizerState));
@@ -114,7 +120,7 @@ optim::Part OptimizerShard::MakePart(std::vector<Lease>* leases) {
   const auto hold = [&](Lease lease) { return leases->emplace_back(std::move(lease)).tensor(); };
   optim::Part part{.parameter = hold(AcquireWeights()),
                    .gradient = hold(group_.gradients->for_optimizer()),
-                   .published = master_.defined() ? target_ : at::Tensor(),
+                   .published = master_.defined() ? hold(AcquireTarget()) : at::Tensor(),
                    .launch = launch_,
                    .group = group_.parameters.parameter(0).group,
                    .sharded = context_.sharding.optimizer};
@@ -144,8 +150,9 @@ void OptimizerShard::Publish() {
 }
 
 void OptimizerShard::PublishWeights() {
-  if (master_.defined()) target_.copy_(master_.Acquire().tensor());
+  if (master_.defined()) AcquireTarget().tensor().copy_(master_.Acquire().tensor());
   Publish();
+  Stow();
 }
 
 void OptimizerShard::MoveStateToHost() {
@@ -228,6 +235,8 @@ void ShardedOptimizer::Step(const optim::Update& update) {
     optimizer_->Apply(update, all.parts[i]);
     shards_[i]->Publish();
   }
+  leases.clear();
+  for (const auto& shard : shards_) shard->Stow();
 }
 
 void ShardedOptimizer::ClearGradients() {

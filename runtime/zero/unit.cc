@@ -128,6 +128,14 @@ void Unit::Release() {
   for (const auto& group : groups_) group->parameters.Release();
 }
 
+void Unit::Fetch() {
+  for (const auto& group : groups_) group->parameters.Fetch();
+}
+
+void Unit::Stow() {
+  for (const auto& group : groups_) group->parameters.Stow();
+}
+
 void Unit::EndMicroBatch(bool hold) {
   for (const auto& group : groups_) {
     if (group->trainable()) group->gradients->EndMicroBatch(hold);

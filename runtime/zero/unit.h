@@ -43,6 +43,8 @@ class Unit {
 
   void Gather();
   void Release();
+  void Fetch();
+  void Stow();
   void EndMicroBatch(bool hold);
 
  private:

@@ -1,10 +1,13 @@
-// Plans that gather ahead train with the bits of the plan that does not.
+// Plans that gather ahead, keep what is used again and fetch shards from host memory train with the
+// bits of the plan that does not.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/engine/build_units.h"
 #include "runtime/zero/sharded_model.h"
+#include "runtime/zero/sharded_optimizer.h"
 #include "tests/ranks/observed_backend.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/rank_harness.h"
@@ -14,8 +17,10 @@ namespace {
 
 struct PassResult {
   std::vector<at::Tensor> gradients;  // this rank's shards of two micro-batches' sum
+  std::vector<at::Tensor> weights;    // its shards of the weights behind their update
+  std::vector<bool> on_device;        // shards of sharded parameters, behind that
   int gathers_in_forward = 0;         // of the second micro-batch
-  int gathers = 0;
+  int gathers = 0;                    // in that micro-batch
 };
 
 at::Tensor RunForward(BlockList& model, zero::ShardedModel& sharded, Bundle bundle) {
@@ -31,20 +36,40 @@ at::Tensor RunForward(BlockList& model, zero::ShardedModel& sharded, Bundle bund
   return bundle.loss;
 }
 
-PassResult RunPasses(comm::Communicator& host, int stage, const zero::ResidencyBudgets& budgets) {
+// Which of the shards have bytes where the rank computes.
+std::vector<bool> ListOnDevice(const zero::ShardedModel& sharded,
+                               const std::vector<at::Tensor>& views) {
+  std::vector<bool> on_device;
+  if (!sharded.context().sharding.parameters) return on_device;
+  for (const at::Tensor& view : views) on_device.push_back(view.storage().nbytes() > 0);
+  return on_device;
+}
+
+struct Passes {
+  int stage = 3;
+  zero::ResidencyBudgets budgets = {};
+  bool rest_on_host = false;
+  Precision precision = Precision::kFp32;
+};
+
+PassResult RunPasses(comm::Communicator& host, const Passes& passes) {
+  const auto& [stage, budgets, rest_on_host, precision] = passes;
   PassResult result;
   comm::Communicator world(c10::make_intrusive<ObservedBackend>(
       host.backend(), [&](c10d::OpType op, const at::Tensor& tensor) {
         const bool gathers = op == c10d::OpType::_ALLGATHER_BASE;
         if (gathers && at::isFloatingType(tensor.scalar_type())) ++result.gathers;
       }));
-  const TinyRun run{.stage = stage, .accumulation = 2};
+  const TinyRun run{.stage = stage, .accumulation = 2, .precision = precision};
   device::MemoryLedger ledger;
-  const zero::Context context{.groups = {.all = &world, .gradients = &world, .shards = &world},
-                              .ledger = &ledger,
-                              .sharding = config::ShardingOfStage(stage, world.size()),
-                              .dtypes = precision::MakeDtypePolicy(TinyConfig(run)),
-                              .budgets = budgets};
+  const zero::Context context{
+      .groups = {.all = &world, .gradients = &world, .shards = &world},
+      .mesh = topology::Mesh::Create({.shard = world.size()}, world.size()).value(),
+      .ledger = &ledger,
+      .sharding = config::ShardingOfStage(stage, world.size()),
+      .dtypes = precision::MakeDtypePolicy(TinyConfig(run)),
+      .budgets = budgets,
+      .parameters_rest_on_host = rest_on_host};
   const auto model = MakeTinyModel(run.shape, run.dtype());
   const auto fill = [&](int index, const std::vector<zero::OwnRange>& own) {
     for (const zero::OwnRange& range : own) {
@@ -54,6 +79,14 @@ PassResult RunPasses(comm::Communicator& host, int stage, const zero::ResidencyB
   };
   const auto sharded =
       zero::ShardedModel::Create(context, engine::BuildUnits(*model), fill).value();
+  zero::ShardedOptimizer optimizer(*sharded, TinyConfig(run).optimizer);
+  std::vector<at::Tensor> views;
+  for (const auto& unit : sharded->units()) {
+    for (const auto& group : unit->groups()) {
+      views.push_back(group->parameters.AcquireShard().tensor());
+      group->parameters.Stow();
+    }
+  }
   for (int i = 0; i < 2; ++i) {
     result.gathers = 0;
     const at::Tensor loss = RunForward(*model, *sharded, TinyBatch(run, world, i));
@@ -61,45 +94,93 @@ PassResult RunPasses(comm::Communicator& host, int stage, const zero::ResidencyB
     loss.backward();
     sharded->EndBackward();
   }
+  const int gathers = result.gathers;
+  optimizer.ReduceGradients(/*step=*/1);
   for (const auto& unit : sharded->units()) {
     for (const auto& group : unit->groups()) {
       if (!group->trainable()) continue;
-      group->gradients->Reduce();
       result.gradients.push_back(group->gradients->shard().tensor().clone());
     }
+  }
+  optimizer.Step({.lr = 0.1, .gradient_scale = 1.0, .step = 1});
+  RunForward(*model, *sharded, TinyBatch(run, world, 0));
+  sharded->ReleaseAll();
+  result.gathers = gathers;
+  result.on_device = ListOnDevice(*sharded, views);
+  std::vector<checkpoint::TensorShard> shards;
+  optimizer.AddShards(&shards);
+  for (const auto& shard : shards) {
+    result.weights.push_back(checkpoint::ReadAll(*shard.source).value());
   }
   return result;
 }
 
+void ExpectSameBits(const PassResult& a, const PassResult& b) {
+  for (const auto member : {&PassResult::gradients, &PassResult::weights}) {
+    ASSERT_EQ((a.*member).size(), (b.*member).size());
+    for (std::size_t i = 0; i < (a.*member).size(); ++i) {
+      EXPECT_TRUE((a.*member)[i].equal((b.*member)[i])) << i;
+    }
+  }
+}
+
 TEST(Residency, GathersAheadWithTheSameBits) {
   testing::RunRanks(2, [&](comm::Communicator& world) {
-    const PassResult plain = RunPasses(world, 3, {});
+    const PassResult plain = RunPasses(world, {});
     constexpr std::int64_t kAll = 1 << 20;
     const std::vector<zero::ResidencyBudgets> budgets = {
         {.prefetch_bytes = 600},
         {.prefetch_bytes = kAll},
         {.prefetch_bytes = kAll, .max_live_bytes = 3000}};
     for (const zero::ResidencyBudgets& each : budgets) {
-      const PassResult ahead = RunPasses(world, 3, each);
-      ASSERT_EQ(ahead.gradients.size(), plain.gradients.size());
-      for (std::size_t i = 0; i < plain.gradients.size(); ++i) {
-        EXPECT_TRUE(ahead.gradients[i].equal(plain.gradients[i])) << i;
-      }
+      const PassResult ahead = RunPasses(world, {.budgets = each});
+      ExpectSameBits(ahead, plain);
       EXPECT_LE(ahead.gathers, plain.gathers);
     }
     // Two groups in each layer, one in the embedding, which the head reads again, and in the head.
     // The backward pass finds the last unit present.
     EXPECT_EQ(plain.gathers_in_forward, 1 + 3 * 2 + 2);
     EXPECT_EQ(plain.gathers - plain.gathers_in_forward, 3 * 2 + 1);
-    const PassResult all = RunPasses(world, 3, budgets[1]);
+    const PassResult all = RunPasses(world, {.budgets = budgets[1]});
     EXPECT_EQ(all.gathers_in_forward, 1 + 3 * 2 + 1) << "the head finds the embedding kept";
     EXPECT_LT(all.gathers, plain.gathers);
   });
 }
 
+TEST(Residency, KeepsWhatTheBackwardPassUsesAgain) {
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    const PassResult plain = RunPasses(world, {});
+    const PassResult kept = RunPasses(world, {.budgets = {.reuse_bytes = 1 << 20}});
+    ExpectSameBits(kept, plain);
+    EXPECT_EQ(kept.gathers, kept.gathers_in_forward) << "all of it is there for the backward";
+    EXPECT_LT(kept.gathers_in_forward, plain.gathers_in_forward);
+  });
+}
+
+TEST(Residency, FetchesShardsThatRestOnTheHost) {
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+      const PassResult plain = RunPasses(world, {.precision = precision});
+      EXPECT_THAT(plain.on_device, ::testing::Each(true));
+      const std::vector<zero::ResidencyBudgets> budgets = {
+          {},
+          {.fetch_bytes = 300},
+          {.prefetch_bytes = 600, .reuse_bytes = 900, .fetch_bytes = 1 << 20}};
+      for (const zero::ResidencyBudgets& each : budgets) {
+        const PassResult fetched =
+            RunPasses(world, {.budgets = each, .rest_on_host = true, .precision = precision});
+        ExpectSameBits(fetched, plain);
+        EXPECT_THAT(fetched.on_device, ::testing::Each(false)) << "they are where they rest";
+      }
+    }
+    EXPECT_TRUE(RunPasses(world, {.stage = 2, .rest_on_host = true}).on_device.empty());
+  });
+}
+
 TEST(Residency, GathersNothingThatIsNotSharded) {
   testing::RunRanks(2, [&](comm::Communicator& world) {
-    EXPECT_EQ(RunPasses(world, 2, {.prefetch_bytes = 1 << 20, .max_live_bytes = 1}).gathers, 0);
+    const Passes passes{.stage = 2, .budgets = {.prefetch_bytes = 1 << 20, .max_live_bytes = 1}};
+    EXPECT_EQ(RunPasses(world, passes).gathers, 0);
   });
 }
 

@@ -1,11 +1,13 @@
 // Plans against a simulation that knows nothing of how they are made: what is read is present,
-// budgets hold, every gradient ends once, behind all that contribute to it, and nothing stays.
+// budgets hold, what is kept is used again soon, shards are fetched before they are gathered, every
+// gradient ends once, behind all that contribute to it, and nothing stays.
 
 #include "runtime/zero/residency_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <map>
 #include <random>
 #include <set>
@@ -13,6 +15,7 @@
 namespace ds::zero {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Random = std::mt19937_64;
 
@@ -25,6 +28,7 @@ std::vector<PlannedUnit> DrawUnits(Random& random) {
   std::vector<PlannedUnit> units(static_cast<std::size_t>(Draw(random, 1, 12)));
   for (std::size_t i = 0; i < units.size(); ++i) {
     units[i] = {.bytes = Draw(random, 0, 100), .trained = !DrawOneIn(random, 5)};
+    if (DrawOneIn(random, 3)) units[i].fetched_bytes = Draw(random, 1, 50);
     for (int other = 0; other < static_cast<int>(i); ++other) {
       if (DrawOneIn(random, 6)) units[i].also_reads.push_back(other);
     }
@@ -92,7 +96,14 @@ ResidencyPlan::Input DrawInput(Random& random) {
   if (DrawOneIn(random, 2)) {
     input.budgets.max_live_bytes = NeededAtOnce(input.units) + Draw(random, 0, 200);
   }
-  input.places = DrawPlaces(random, static_cast<int>(input.units.size()));
+  if (DrawOneIn(random, 2)) input.budgets.reuse_bytes = Draw(random, 1, 600);
+  if (DrawOneIn(random, 2)) input.budgets.fetch_bytes = Draw(random, 1, 200);
+  const int units = static_cast<int>(input.units.size());
+  input.places = DrawPlaces(random, units);
+  if (DrawOneIn(random, 2)) {
+    input.places.pop_back();  // a rest
+    AddBackward(random, /*micro_batch=*/99, units, &input.expected);
+  }
   return input;
 }
 
@@ -106,10 +117,19 @@ class Simulation {
       case Action::Kind::kGather:
         EXPECT_TRUE(input_.sharding.parameters);
         EXPECT_TRUE(present_.insert(action.unit).second) << "gathered twice: " << action.unit;
+        EXPECT_TRUE(!IsAway(action.unit) || fetched_.count(action.unit)) << action.unit;
         EXPECT_LE(Bytes(present_), input_.budgets.max_live_bytes);
         return;
       case Action::Kind::kRelease:
         EXPECT_EQ(present_.erase(action.unit), 1U) << "is not there: " << action.unit;
+        return;
+      case Action::Kind::kFetch:
+        EXPECT_TRUE(IsAway(action.unit));
+        EXPECT_FALSE(present_.count(action.unit)) << "what for: " << action.unit;
+        EXPECT_TRUE(fetched_.insert(action.unit).second) << "fetched twice: " << action.unit;
+        return;
+      case Action::Kind::kStow:
+        EXPECT_EQ(fetched_.erase(action.unit), 1U) << "is not there: " << action.unit;
         return;
       case Action::Kind::kReduce:
       case Action::Kind::kKeepWhole:
@@ -121,7 +141,8 @@ class Simulation {
   }
 
   // At the place, behind its actions.
-  void Arrive(const Place& place) {
+  void Arrive(std::size_t index) {
+    const Place& place = input_.places[index];
     const bool ends = place.kind == Place::Kind::kEndOfMicroBatch;
     const bool visits = place.kind == Place::Kind::kForward || place.kind == Place::Kind::kBackward;
     for (const int unit : ending_) {
@@ -133,14 +154,21 @@ class Simulation {
     if (ends) CheckAllEnded(place.micro_batch);
     if (place.kind == Place::Kind::kRest) {
       EXPECT_TRUE(present_.empty());
+      EXPECT_TRUE(fetched_.empty());
     }
     if (!visits) return;
+    std::int64_t fetched = 0;
+    for (const int unit : fetched_) {
+      fetched += input_.units[static_cast<std::size_t>(unit)].fetched_bytes;
+    }
+    EXPECT_LE(fetched, input_.budgets.fetch_bytes);
     const std::set<int> needed = Reads(place.unit);
     std::set<int> ahead;
     if (input_.sharding.parameters) {
       for (const int unit : needed) EXPECT_TRUE(present_.count(unit)) << "absent: " << unit;
       std::set_difference(present_.begin(), present_.end(), needed.begin(), needed.end(),
                           std::inserter(ahead, ahead.end()));
+      std::erase_if(ahead, [&](int unit) { return IsUsedSoonBehind(index, unit); });
       EXPECT_LE(Bytes(ahead), input_.budgets.prefetch_bytes);
     }
     if (place.kind != Place::Kind::kBackward) return;
@@ -156,6 +184,22 @@ class Simulation {
     all.insert(unit);
     return all;
   }
+  bool IsAway(int unit) const {
+    return input_.units[static_cast<std::size_t>(unit)].fetched_bytes > 0;
+  }
+  // Whether the unit may stay from its last use to its next one.
+  bool IsUsedSoonBehind(std::size_t index, int unit) const {
+    std::vector<Place> rest(input_.places.begin() + static_cast<long>(index), input_.places.end());
+    rest.insert(rest.end(), input_.expected.begin(), input_.expected.end());
+    std::int64_t between = 0;
+    for (const Place& place : rest) {
+      if (place.kind == Place::Kind::kRest) return false;
+      if (!place.is_visit()) continue;
+      if (Reads(place.unit).count(unit)) return between < input_.budgets.reuse_bytes;
+      between += Bytes(Reads(place.unit));
+    }
+    return false;
+  }
   std::int64_t Bytes(const std::set<int>& units) const {
     std::int64_t bytes = 0;
     for (const int unit : units) bytes += input_.units[static_cast<std::size_t>(unit)].bytes;
@@ -169,6 +213,7 @@ class Simulation {
 
   const ResidencyPlan::Input& input_;
   std::set<int> present_;
+  std::set<int> fetched_;                        // shards on the device
   std::vector<int> ending_;                      // since the place before
   std::map<std::int64_t, std::set<int>> ended_;  // by micro-batch
 };
@@ -182,7 +227,7 @@ void Simulate(const ResidencyPlan& plan, const ResidencyPlan::Input& input, Rand
     const bool backward = place.kind == Place::Kind::kBackward;
     if (leave_out != nullptr && backward && DrawOneIn(*leave_out, 3)) continue;
     for (const Action& action : plan.ListActions(from, to)) simulation.Do(action);
-    simulation.Arrive(place);
+    simulation.Arrive(static_cast<std::size_t>(to));
     from = to;
   }
 }
@@ -215,9 +260,10 @@ ResidencyPlan::Input MakeTiedInput(int units) {
   return input;
 }
 
-// "+0" gathers unit 0, "-0" releases it, "r0" reduces and "k0" keeps its gradient; by place.
+// "+0" gathers unit 0, "-0" releases it, "r0" reduces and "k0" keeps its gradient, "f0" fetches its
+// shards and "s0" stows them; by place.
 std::vector<std::string> Describe(const ResidencyPlan::Input& input) {
-  constexpr std::string_view kNames = "rk-+";
+  constexpr std::string_view kNames = "rk-+fs";
   const ResidencyPlan plan = ResidencyPlan::Make(input).value();
   std::vector<std::string> places;
   for (int place = 0; place < static_cast<int>(input.places.size()); ++place) {
@@ -254,11 +300,70 @@ TEST(ResidencyPlan, GathersAheadAsFarAsTheBudgetsReach) {
                                                     "r3-0-3+2+1", "r2-2+0", "r1-1", "r0", "-0"));
 }
 
+TEST(ResidencyPlan, KeepsWhatIsUsedAgainSoonEnough) {
+  ResidencyPlan::Input input = MakeTiedInput(4);
+  // Units 1 and 2 are between the first unit's uses, 20 bytes, in the forward and the backward
+  // pass.
+  input.budgets.reuse_bytes = 21;
+  EXPECT_THAT(Describe(input), testing::ElementsAre("+0", "+1", "-1+2", "-2+3", "", "r3-3+2",
+                                                    "r2-2+1", "r1-1", "r0", "-0"));
+  input.budgets.reuse_bytes = 20;
+  EXPECT_THAT(Describe(input), testing::ElementsAre("+0", "-0+1", "-1+2", "-2+0+3", "", "r3-0-3+2",
+                                                    "r2-2+1", "r1-1+0", "r0", "-0"));
+  // Where not all of it may be live, what is used first stays.
+  input.budgets.reuse_bytes = 1000;
+  input.budgets.max_live_bytes = 30;
+  EXPECT_THAT(Describe(input), testing::ElementsAre("+0", "+1", "+2", "-1+3", "", "r3-3", "r2-2+1",
+                                                    "r1-1", "r0", "-0"));
+}
+
+TEST(ResidencyPlan, KeepsWhatTheExpectedPlacesUseAndGathersNothingForThem) {
+  ResidencyPlan::Input input = MakeTiedInput(3);
+  input.expected.assign(input.places.begin() + 3, input.places.end());
+  input.places.resize(3);
+  input.budgets.prefetch_bytes = 10;
+  EXPECT_THAT(Describe(input), testing::ElementsAre("+0+1", "", "-1+2"));
+  input.budgets.reuse_bytes = 1000;
+  EXPECT_THAT(Describe(input), testing::ElementsAre("+0+1", "", "+2")) << "1 is used again";
+}
+
+TEST(ResidencyPlan, FetchesShardsBeforeTheyAreGathered) {
+  ResidencyPlan::Input input = MakeTiedInput(3);
+  for (PlannedUnit& unit : input.units) unit.fetched_bytes = 5;
+  EXPECT_THAT(Describe(input), testing::ElementsAre("f0+0s0", "-0f1+1s1", "-1f0+0s0f2+2s2", "",
+                                                    "r2-0-2f1+1s1", "r1-1f0+0s0", "r0", "-0"));
+  input.budgets.fetch_bytes = 5;
+  EXPECT_THAT(Describe(input), testing::ElementsAre("f0+0s0f1", "-0+1s1f0", "-1+0s0f2+2s2f1", "",
+                                                    "r2-0-2+1s1f0", "r1-1+0s0", "r0", "-0"));
+  input.units[0].fetched_bytes = 0;
+  EXPECT_THAT(Describe(input), testing::ElementsAre("+0f1", "-0+1s1f2", "-1+0+2s2f1", "",
+                                                    "r2-0-2+1s1", "r1-1+0", "r0", "-0"))
+      << "one that lies on the device";
+}
+
+// Nobody could wait for a plan whose cost grows with the square of the units.
+TEST(ResidencyPlan, OfManyUnitsAndBoundlessBudgetsIsMadeAtOnce) {
+  constexpr int kUnits = 50'000;
+  ResidencyPlan::Input input = MakeTiedInput(kUnits);
+  for (PlannedUnit& unit : input.units) unit.fetched_bytes = 5;
+  constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
+  input.budgets = {.prefetch_bytes = kAll / 2, .reuse_bytes = kAll / 2, .fetch_bytes = kAll / 2};
+  const ResidencyPlan plan = ResidencyPlan::Make(input).value();
+  int gathers = 0;
+  for (int place = 0; place < static_cast<int>(input.places.size()); ++place) {
+    for (const Action& action : plan.ListActions(place - 1, place)) {
+      if (action.kind == Action::Kind::kGather) ++gathers;
+    }
+  }
+  EXPECT_EQ(gathers, kUnits) << "each once, as all of it stays";
+}
+
 TEST(ResidencyPlan, RefusesAUnitThatIsLargerThanWhatMayBeLive) {
   ResidencyPlan::Input input = MakeTiedInput(3);
   input.budgets.max_live_bytes = 19;
   EXPECT_THAT(ResidencyPlan::Make(input).status().message(),
-              HasSubstr("unit 2 and what it also reads take 20 bytes"));
+              AllOf(HasSubstr("unit 2 and what it also reads take 20 bytes"),
+                    HasSubstr("raise zero_optimization.stage3_max_live_parameters")));
   input.sharding = config::ShardingOfStage(2, 2);
   EXPECT_TRUE(ResidencyPlan::Make(input).ok()) << "all of it is there for good";
 }
@@ -269,7 +374,7 @@ TEST(ResidencyPlan, HasAHashThatTellsPlansApart) {
   };
   const ResidencyPlan::Input input = MakeTiedInput(4);
   EXPECT_EQ(hash(input), hash(MakeTiedInput(4)));
-  std::vector<ResidencyPlan::Input> others(7, input);
+  std::vector<ResidencyPlan::Input> others(11, input);
   others[0].units[1].bytes = 11;
   others[1].units[1].trained = false;
   others[2].units[2].also_reads = {1};
@@ -277,6 +382,10 @@ TEST(ResidencyPlan, HasAHashThatTellsPlansApart) {
   others[4].budgets.prefetch_bytes = 1;
   others[5].hold_gradients = true;
   std::swap(others[6].places[1], others[6].places[2]);
+  others[7].budgets.reuse_bytes = 1;
+  others[8].budgets.fetch_bytes = 1;
+  others[9].units[1].fetched_bytes = 1;
+  others[10].expected = {{Place::Kind::kBackward, 0, 1}};
   std::set<std::uint64_t> hashes = {hash(input)};
   for (const ResidencyPlan::Input& other : others) {
     EXPECT_TRUE(hashes.insert(hash(other)).second) << &other - others.data();

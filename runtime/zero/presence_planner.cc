@@ -1,0 +1,164 @@
+#include "runtime/zero/presence_planner.h"
+
+#include <algorithm>
+#include <string>
+
+namespace ds::zero {
+namespace {
+
+std::vector<int> ListNeeds(const ResidencyPlan::Input& input, const Place& place) {
+  if (!place.is_visit()) return {};
+  std::vector<int> needs = input.units.at(static_cast<std::size_t>(place.unit)).also_reads;
+  needs.push_back(place.unit);
+  std::sort(needs.begin(), needs.end());
+  return needs;
+}
+
+std::vector<std::vector<int>> ListAllNeeds(const ResidencyPlan::Input& input) {
+  std::vector<std::vector<int>> needs;
+  for (const Place& place : input.places) needs.push_back(ListNeeds(input, place));
+  return needs;
+}
+
+std::vector<int> CountRests(const std::vector<Place>& places) {
+  std::vector<int> before{0};
+  for (const Place& place : places) {
+    before.push_back(before.back() + (place.kind == Place::Kind::kRest ? 1 : 0));
+  }
+  return before;
+}
+
+std::vector<std::int64_t> ListBytes(const std::vector<PlannedUnit>& units,
+                                    std::int64_t PlannedUnit::*bytes) {
+  std::vector<std::int64_t> all;
+  for (const PlannedUnit& unit : units) all.push_back(unit.*bytes);
+  return all;
+}
+
+}  // namespace
+
+PresencePlanner::PresencePlanner(const ResidencyPlan::Input& input)
+    : input_(input),
+      needs_(ListAllNeeds(input)),
+      stretch_(CountRests(input.places)),
+      states_(input.units.size()),
+      arrived_(input.present),
+      gathered_(needs_, stretch_, ListBytes(input.units, &PlannedUnit::bytes)),
+      fetched_(needs_, stretch_, ListBytes(input.units, &PlannedUnit::fetched_bytes)) {
+  for (const int unit : input.present) of(unit).present = true;
+  for (const int unit : input.fetched) of(unit).fetched = true;
+  arrived_.insert(arrived_.end(), input.fetched.begin(), input.fetched.end());
+  for (std::size_t place = 0; place < needs_.size(); ++place) NoteNeeds(place, needs_[place]);
+  for (std::size_t i = 0; i < input.expected.size(); ++i) {
+    NoteNeeds(needs_.size() + i, ListNeeds(input, input.expected[i]));
+  }
+}
+
+void PresencePlanner::NoteNeeds(std::size_t place, const std::vector<int>& units) {
+  bytes_before_.push_back(bytes_before_.back() + BytesOf(units));
+  for (const int unit : units) of(unit).uses.push_back(place);
+}
+
+std::int64_t PresencePlanner::BytesOf(const std::vector<int>& units) const {
+  std::int64_t bytes = 0;
+  for (const int unit : units) bytes += input_.units[static_cast<std::size_t>(unit)].bytes;
+  return bytes;
+}
+
+Status PresencePlanner::GoTo(std::size_t place, Changes* presence, Changes* fetched) {
+  const Place& next = input_.places[place];
+  if (next.kind == Place::Kind::kRest) Rest(presence, fetched);
+  if (!next.is_visit()) return OkStatus();
+  const std::int64_t needed = BytesOf(needs_[place]);
+  if (needed > input_.budgets.max_live_bytes) {
+    return InvalidArgumentError("unit " + std::to_string(next.unit) +
+                                " and what it also reads take " + std::to_string(needed) +
+                                " bytes, and " + std::to_string(input_.budgets.max_live_bytes) +
+                                " may be gathered at once: raise "
+                                "zero_optimization.stage3_max_live_parameters");
+  }
+  Visit(place, needed, presence, fetched);
+  return OkStatus();
+}
+
+// Tells whether less than the budget is needed between the place and the unit's next use, without a
+// rest on the way.
+bool PresencePlanner::IsUsedSoonBehind(std::size_t place, int unit) {
+  State& state = of(unit);
+  while (state.next_use < state.uses.size() && state.uses[state.next_use] < place) {
+    ++state.next_use;
+  }
+  if (state.next_use == state.uses.size()) return false;
+  const std::size_t use = state.uses[state.next_use];
+  const int stretch = use < needs_.size() ? stretch_[use] : stretch_.back();
+  return stretch == stretch_[place] &&
+         bytes_before_[use] - bytes_before_[place] < input_.budgets.reuse_bytes;
+}
+
+void PresencePlanner::SetKept(int unit, bool kept) {
+  State& state = of(unit);
+  if (state.kept == kept) return;
+  state.kept = kept;
+  const std::pair entry(state.uses[state.next_use], unit);
+  if (kept) {
+    kept_.insert(entry);
+  } else {
+    kept_.erase(entry);
+  }
+  kept_bytes_ += (kept ? 1 : -1) * BytesOf({unit});
+}
+
+// Of what would go, what is used again soon stays as far as there is room, the first first.
+void PresencePlanner::KeepForReuse(std::size_t place, std::int64_t room,
+                                   std::vector<int>* changed) {
+  const std::vector<int>& needs = needs_[place];
+  for (const int unit : *changed) {
+    const bool wanted =
+        gathered_.Contains(unit) || std::binary_search(needs.begin(), needs.end(), unit);
+    if (wanted) {
+      SetKept(unit, false);
+    } else if (of(unit).present && IsUsedSoonBehind(place, unit)) {
+      SetKept(unit, true);
+    }
+  }
+  while (kept_bytes_ > room) {
+    const int last = kept_.rbegin()->second;
+    SetKept(last, false);
+    changed->push_back(last);
+  }
+}
+
+void PresencePlanner::Visit(std::size_t place, std::int64_t needed, Changes* presence,
+                            Changes* fetched) {
+  const ResidencyBudgets& budgets = input_.budgets;
+  std::vector<int> changed = std::exchange(arrived_, {});
+  const std::int64_t room = budgets.max_live_bytes - needed;
+  gathered_.MoveTo(place, std::min(budgets.prefetch_bytes, room), &changed);
+  KeepForReuse(place, room - gathered_.bytes(), &changed);
+  const std::vector<int>& needs = needs_[place];
+  for (const int unit : changed) {
+    const bool stays = gathered_.Contains(unit) || of(unit).kept ||
+                       std::binary_search(needs.begin(), needs.end(), unit);
+    if (stays != of(unit).present) presence->push_back({unit, stays});
+    of(unit).present = stays;
+  }
+  fetched_.MoveTo(place, budgets.fetch_bytes, &changed);
+  for (const int unit : changed) {
+    const bool away = input_.units[static_cast<std::size_t>(unit)].fetched_bytes > 0;
+    const bool comes = away && fetched_.Contains(unit) && !of(unit).present;
+    if (comes != of(unit).fetched) fetched->push_back({unit, comes});
+    of(unit).fetched = comes;
+  }
+}
+
+void PresencePlanner::Rest(Changes* presence, Changes* fetched) {
+  for (int unit = 0; unit < static_cast<int>(states_.size()); ++unit) {
+    SetKept(unit, false);
+    if (of(unit).present) presence->push_back({unit, false});
+    if (of(unit).fetched) fetched->push_back({unit, false});
+    of(unit).present = of(unit).fetched = false;
+  }
+  arrived_.clear();
+}
+
+}  // namespace ds::zero

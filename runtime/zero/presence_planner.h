@@ -1,0 +1,60 @@
+#pragma once
+
+// PresencePlanner: which units are present, and whose shards are on the device ahead of being
+// gathered, from place to place of a plan (residency_plan.h says by which rules). Pure.
+
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/zero/lookahead.h"
+#include "runtime/zero/residency_plan.h"
+
+namespace ds::zero {
+
+class PresencePlanner {
+ public:
+  using Changes = std::vector<UnitChange>;
+
+  // `input` outlives this.
+  explicit PresencePlanner(const ResidencyPlan::Input& input);
+
+  // Goes on to the next place of the plan; appends what changes there. Fails where the place needs
+  // more than may be live.
+  Status GoTo(std::size_t place, Changes* presence, Changes* fetched);
+
+ private:
+  // By unit.
+  struct State {
+    bool present = false;
+    bool fetched = false;
+    bool kept = false;                   // present for the sake of its next use
+    std::size_t next_use = 0;            // in `uses`, of those that the plan has not come past
+    std::vector<std::size_t> uses = {};  // places, those to be expected behind the plan too
+  };
+
+  State& of(int unit) { return states_[static_cast<std::size_t>(unit)]; }
+  std::int64_t BytesOf(const std::vector<int>& units) const;
+  void NoteNeeds(std::size_t place, const std::vector<int>& units);
+  bool IsUsedSoonBehind(std::size_t place, int unit);
+  void SetKept(int unit, bool kept);
+  void KeepForReuse(std::size_t place, std::int64_t room, std::vector<int>* changed);
+  void Visit(std::size_t place, std::int64_t needed, Changes* presence, Changes* fetched);
+  void Rest(Changes* presence, Changes* fetched);
+
+  const ResidencyPlan::Input& input_;
+  const std::vector<std::vector<int>> needs_;  // by place
+  const std::vector<int> stretch_;             // by place: how many rests there are before it
+  std::vector<std::int64_t> bytes_before_{0};  // by place: of the needs of all places before it
+  std::vector<State> states_;
+  std::vector<int> arrived_;  // what the plan begins with, until its first visit
+  Lookahead gathered_;
+  Lookahead fetched_;
+  std::set<std::pair<std::size_t, int>> kept_;  // (next use, unit)
+  std::int64_t kept_bytes_ = 0;
+};
+
+}  // namespace ds::zero
