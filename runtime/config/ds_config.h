@@ -66,6 +66,10 @@ struct TorchAutocastConfig {
 struct ZeroConfig {
   int stage = 0;
   bool ignore_unused_parameters = true;  // false: a trained one without a gradient ends the run
+  // Elements; the defaults ask for nothing (zero/residency_budgets.h).
+  std::int64_t prefetch_bucket_size = 50'000'000;
+  std::int64_t max_live_parameters = 1'000'000'000;
+  std::int64_t max_reuse_distance = 1'000'000'000;
 };
 
 struct DsConfig {

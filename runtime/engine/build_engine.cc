@@ -15,6 +15,7 @@
 #include "runtime/optim/muon.h"
 #include "runtime/precision/dtype_policy.h"
 #include "runtime/precision/gradient_reduction.h"
+#include "runtime/zero/residency_budgets.h"
 
 namespace ds::engine {
 namespace {
@@ -127,18 +128,22 @@ comm::Communicator* ConnectOver(topology::AxisSet axes, const topology::Mesh& me
 zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& options,
                           const topology::Mesh& mesh) {
   const int stage = config.zero_optimization.stage;
+  const precision::DtypePolicy dtypes = precision::MakeDtypePolicy(config);
   const topology::AxisSet cut = stage == 0 ? topology::kGradientAxes : topology::kShardAxes;
-  return {.groups = {.all = options.world,
-                     .gradients = ConnectOver(topology::kGradientAxes, mesh, options.world),
-                     .shards = ConnectOver(cut, mesh, options.world)},
-          .mesh = mesh,
-          .cut_axes = cut,
-          .ledger = options.ledger,
-          .device = options.device,
-          .sharding = config::ShardingOfStage(stage, mesh.CountOver(cut)),
-          .dtypes = precision::MakeDtypePolicy(config),
-          .reduction =
-              precision::MakeGradientReduction(config, mesh.CountOver(topology::kGradientAxes))};
+  return {
+      .groups = {.all = options.world,
+                 .gradients = ConnectOver(topology::kGradientAxes, mesh, options.world),
+                 .shards = ConnectOver(cut, mesh, options.world)},
+      .mesh = mesh,
+      .cut_axes = cut,
+      .ledger = options.ledger,
+      .device = options.device,
+      .sharding = config::ShardingOfStage(stage, mesh.CountOver(cut)),
+      .dtypes = dtypes,
+      .reduction =
+          precision::MakeGradientReduction(config, mesh.CountOver(topology::kGradientAxes)),
+      .budgets = zero::MakeResidencyBudgets(
+          config.zero_optimization, static_cast<std::int64_t>(c10::elementSize(dtypes.parameter)))};
 }
 
 // The model's units, whose parameters say their group and how their gradients travel.

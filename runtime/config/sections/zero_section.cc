@@ -117,7 +117,10 @@ bool ZeroLeavesOut(const Values& /*values*/, Key key) {
 void FillZero(const Values& values, DsConfig* config) {
   config->zero_optimization = {
       .stage = values.Get(keys::kZeroOptimizationStage),
-      .ignore_unused_parameters = values.Get(keys::kZeroOptimizationIgnoreUnusedParameters)};
+      .ignore_unused_parameters = values.Get(keys::kZeroOptimizationIgnoreUnusedParameters),
+      .prefetch_bucket_size = values.Get(keys::kZeroOptimizationStage3PrefetchBucketSize),
+      .max_live_parameters = values.Get(keys::kZeroOptimizationStage3MaxLiveParameters),
+      .max_reuse_distance = values.Get(keys::kZeroOptimizationStage3MaxReuseDistance)};
 }
 
 std::int64_t ZeroStage(const Values& values) { return values.Get(kStage); }

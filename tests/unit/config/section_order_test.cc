@@ -273,6 +273,24 @@ TEST(RulesTest, UnusedParametersAreLookedForInStages1And2) {
                   .config.zero_optimization.ignore_unused_parameters);
 }
 
+TEST(RulesTest, BudgetsOfStage3AreNumbersOfElements) {
+  const auto of = [](const std::string& zero) {
+    return CheckWith("\"zero_optimization\": {\"stage\": 3" + zero + "}").config.zero_optimization;
+  };
+  const ZeroConfig set = of(R"(, "stage3_prefetch_bucket_size": 7, "max_live_parameters": 1e4,
+                                        "stage3_max_reuse_distance": 0)");
+  EXPECT_EQ(set.prefetch_bucket_size, 7);
+  EXPECT_EQ(set.max_live_parameters, 10'000);
+  EXPECT_EQ(set.max_reuse_distance, 0);
+  const ZeroConfig defaults = of("");
+  EXPECT_EQ(defaults.prefetch_bucket_size, ZeroConfig().prefetch_bucket_size);
+  EXPECT_EQ(defaults.max_live_parameters, ZeroConfig().max_live_parameters);
+  EXPECT_EQ(defaults.max_reuse_distance, ZeroConfig().max_reuse_distance);
+  EXPECT_THAT(
+      Messages(CheckWith(R"("zero_optimization": {"stage3_max_live_parameters": -1})").errors),
+      ::testing::SizeIs(1));
+}
+
 TEST(RulesTest, BetasAreTwoFractions) {
   for (const char* betas : {"[]", "[0.9]", "[0.9, 0.9, 0.9]", "[0.9, 1]", "[-0.1, 0.9]",
                             "[\"0.9\", 0.9]", "[null, 0.9]"}) {

@@ -12,6 +12,8 @@
 #include <random>
 #include <set>
 
+#include "runtime/zero/residency_budgets.h"
+
 namespace ds::zero {
 namespace {
 
@@ -325,6 +327,31 @@ TEST(ResidencyPlan, KeepsWhatTheExpectedPlacesUseAndGathersNothingForThem) {
   EXPECT_THAT(Describe(input), testing::ElementsAre("+0+1", "", "-1+2"));
   input.budgets.reuse_bytes = 1000;
   EXPECT_THAT(Describe(input), testing::ElementsAre("+0+1", "", "+2")) << "1 is used again";
+}
+
+// Units of 10 bytes are 5 elements of two bytes.
+TEST(ResidencyPlan, TakesItsBudgetsFromTheConfig) {
+  const auto describe = [](const config::ZeroConfig& config) {
+    ResidencyPlan::Input input = MakeTiedInput(4);
+    input.budgets = MakeResidencyBudgets(config, /*element_size=*/2);
+    return Describe(input);
+  };
+  const std::vector<std::string> plain = Describe(MakeTiedInput(4));
+  EXPECT_EQ(describe({}), plain) << "the defaults";
+  EXPECT_EQ(describe({.prefetch_bucket_size = 4}), plain) << "less than a unit";
+  EXPECT_THAT(describe({.prefetch_bucket_size = 5}),
+              testing::ElementsAre("+0+1", "-0+2", "-1+0", "+3", "", "r3-0-3+1", "r2-2+0", "r1-1",
+                                   "r0", "-0"));
+  EXPECT_THAT(describe({.prefetch_bucket_size = 5, .max_live_parameters = 10}),
+              testing::ElementsAre("+0+1", "-0+2", "-1+0", "-2+3", "", "r3-0-3+2+1", "r2-2+0",
+                                   "r1-1", "r0", "-0"));
+  EXPECT_EQ(describe({.max_reuse_distance = 10}), plain);
+  EXPECT_THAT(
+      describe({.max_reuse_distance = 11}),
+      testing::ElementsAre("+0", "+1", "-1+2", "-2+3", "", "r3-3+2", "r2-2+1", "r1-1", "r0", "-0"));
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  EXPECT_THAT(describe({.prefetch_bucket_size = kMost, .max_reuse_distance = kMost}),
+              testing::ElementsAre("+0+1+2+3", "", "", "", "", "r3-3", "r2-2", "r1-1", "r0", "-0"));
 }
 
 TEST(ResidencyPlan, FetchesShardsBeforeTheyAreGathered) {
