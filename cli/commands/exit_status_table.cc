@@ -18,6 +18,7 @@ constexpr ExitStatusRow kRows[] = {
     Own(kExitUsage, "command line, hostfile, config, model or data; nothing was started"),
     Own(kExitPreflight, "a host refused the job before any rank started"),
     Own(kExitHostLost, "a host or its daemon stopped answering"),
+    Own(kExitStall, "a rank stood still while the others waited for it"),
     Own(kExitCheckpoint, "the checkpoint named or needed is not usable"),
     {ExitStatusOfSignal(SIGINT), kDistinctUserStop,
      "the user stopped the job: Ctrl-C; 143 for SIGTERM"},

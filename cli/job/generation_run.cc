@@ -43,7 +43,12 @@ GenerationRun::GenerationRun(int generation, const JobPlan& job, const PreparedH
       observer_(channels.observer),
       inputs_(channels.inputs),
       standard_input_(channels.standard_input),
-      judge_(generation) {}
+      judge_(generation) {
+  if (job.trains) {
+    stopped_ranks_.emplace(std::chrono::duration_cast<std::chrono::nanoseconds>(
+        std::chrono::duration<double>(job.flags.lease_seconds)));
+  }
+}
 
 JobOutcome GenerationRun::Run(const RankProgram& program) {
   const std::vector<std::jthread> hosts = LaunchHosts(program);
@@ -232,6 +237,10 @@ void GenerationRun::HandleEvent(const JobInput& input) {
     return;
   }
   judge_.OnEvent(host_name(input.node_rank), *input.event);
+  if (stopped_ranks_.has_value()) {
+    const auto stalled = stopped_ranks_->OnEvent(host_name(input.node_rank), *input.event);
+    if (stalled.has_value()) judge_.OnStall(*stalled);
+  }
   if (EndsItsDaemon(*input.event)) lost_.insert(input.node_rank);
   if (observer_failed_.has_value()) return;
   const Status status = observer_->OnEvent({host_name(input.node_rank), generation_, *input.event});

@@ -27,6 +27,7 @@
 #include "cli/job/program.h"
 #include "cli/job/value_exchange.h"
 #include "cli/job/verdict/failure_judge.h"
+#include "cli/job/verdict/stopped_ranks.h"
 #include "cli/job/verdict/verdict.h"
 
 namespace ds::cli {
@@ -107,7 +108,8 @@ class GenerationRun {
   InputForwarder* const standard_input_;
 
   FailureJudge judge_;
-  std::vector<int> launched_;  // node ranks
+  std::optional<StoppedRanks> stopped_ranks_;  // of a job whose ranks wait for each other
+  std::vector<int> launched_;                  // node ranks
   std::mutex gone_mutex_;
   std::condition_variable gone_changed_;
   std::set<int> gone_;  // guarded by gone_mutex_: node ranks whose stream has ended, and lost ones

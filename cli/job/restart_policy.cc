@@ -19,6 +19,7 @@ std::string FindReasonAgainstRestart(Cause cause) {
       return "dsrun itself cannot go on";
     case Cause::kHostLost:
     case Cause::kDaemonLost:
+    case Cause::kStall:
     case Cause::kExitCode:
     case Cause::kSignal:
     case Cause::kOutOfMemory:

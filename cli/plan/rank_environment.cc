@@ -1,5 +1,7 @@
 #include "cli/plan/rank_environment.h"
 
+#include <fmt/format.h>
+
 namespace ds::cli {
 namespace {
 
@@ -50,6 +52,9 @@ Environment RankEnvironment(const WorldPlan& plan, const PlannedRank& rank,
   environment.emplace_back("MASTER_ADDR", job.master_addr);
   if (job.master_port > 0) environment.emplace_back("MASTER_PORT", std::to_string(job.master_port));
   if (!job.interface.empty()) environment.emplace_back("DSRUN_INTERFACE", job.interface);
+  if (job.lease_seconds > 0) {
+    environment.emplace_back("DSRUN_LEASE_SECONDS", fmt::format("{}", job.lease_seconds));
+  }
   const std::vector<std::string>& devices = plan.host_of(rank).devices;
   if (!devices.empty()) {
     environment.emplace_back("CUDA_VISIBLE_DEVICES",

@@ -19,8 +19,9 @@ struct JobEnvironment {
   std::string run_id;  // "" = the job's name
   std::string role = "default";
   std::string master_addr;
-  int master_port = 0;    // 0 = not known yet: MASTER_PORT is left out
-  std::string interface;  // "" = DSRUN_INTERFACE as exported
+  int master_port = 0;       // 0 = not known yet: MASTER_PORT is left out
+  std::string interface;     // "" = DSRUN_INTERFACE as exported
+  double lease_seconds = 0;  // 0 = no lease: DSRUN_LEASE_SECONDS is left out
   bool one_device_per_rank = false;
   // OMP_NUM_THREADS: the user's own value stays; else the number of a rank's bound cores; else
   // this, unless it is 0 (the host's cores are not known).

@@ -25,6 +25,15 @@ std::uint64_t ReadResidentBytes(pid_t pid) {
   return resident_pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
+// False when it cannot be read.
+bool IsStopped(pid_t pid) {
+  std::string stat;
+  std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/stat"), stat);
+  // "PID (name) T ...": the name may hold anything. A process that a debugger holds is in 't'.
+  const std::size_t close = stat.rfind(") ");
+  return close != std::string::npos && stat.compare(close + 2, 1, "T") == 0;
+}
+
 // What a rank has put there is its own, so that nothing is waited for and little is read; "" when
 // there is none.
 std::string ReadErrorFile(const std::string& path) {
@@ -208,6 +217,7 @@ v1::RankVital RankMonitor::MakeVital() const {
   v1::RankVital vital;
   vital.set_rank(context_.rank);
   vital.set_rss_bytes(ended_ ? 0 : ReadResidentBytes(pid()));
+  vital.set_stopped(!ended_ && IsStopped(pid()));
   return vital;
 }
 

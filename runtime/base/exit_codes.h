@@ -2,8 +2,7 @@
 
 // ExitStatus is the only list of what dsrun, dsrund and dsrank end with. A job whose rank failed on
 // its own ends with that rank's status, or with ExitStatusOfSignal(n) when signal n killed it; a
-// job that the user stopped by signal n ends with ExitStatusOfSignal(n), too. 5 is kept for a job
-// that stalls: nothing finds that out yet, and such a job goes on until somebody stops it.
+// job that the user stopped by signal n ends with ExitStatusOfSignal(n), too.
 
 namespace ds {
 
@@ -13,6 +12,7 @@ enum ExitStatus : int {
   kExitUsage = 2,       // command line, hostfile, config, model or data cannot be used
   kExitPreflight = 3,   // a host refused the job before any rank started
   kExitHostLost = 4,    // a host or its daemon stopped answering
+  kExitStall = 5,       // a rank stands still while the others wait for it
   kExitCheckpoint = 6,  // a checkpoint cannot be written, read or found
 };
 

@@ -73,6 +73,12 @@ void FailureJudge::OnHostLost(const std::string& host, const HostChange& change)
   BlameLoss(MakeHostLostVerdict(host, change, generation_));
 }
 
+void FailureJudge::OnStall(const StalledRank& stalled) {
+  Verdict verdict = MakeStallVerdict(stalled, generation_);
+  verdict.step = LastStep(stalled.rank);
+  BlameLoss(std::move(verdict));
+}
+
 // Ranks that their daemon stopped for a reason of its own: the signal that ended them is not why.
 void FailureJudge::OnGenerationEnded(const std::string& host, v1::StopCause cause) {
   if (cause == v1::STOP_LEASE_EXPIRED) Blame(MakeLeaseExpiredVerdict(host, generation_));
@@ -93,7 +99,7 @@ JobOutcome FailureJudge::Conclude() const {
   if (culprit_.has_value()) return Convict(*culprit_);
   if (other_.has_value()) {
     Verdict verdict = *other_;
-    verdict.step = LastStep(0);
+    if (!verdict.step.has_value()) verdict.step = LastStep(0);
     return verdict;
   }
   if (stopped_badly_.has_value()) return Convict(*stopped_badly_);

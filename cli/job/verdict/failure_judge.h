@@ -14,6 +14,7 @@
 #include <string>
 
 #include "cli/host/lease_keeper.h"
+#include "cli/job/verdict/stopped_ranks.h"
 #include "cli/job/verdict/verdict.h"
 #include "proto/dsrun.pb.h"
 #include "runtime/base/status.h"
@@ -34,6 +35,8 @@ class FailureJudge {
   void OnLaunchFailed(const std::string& host, const Status& status);
   // A host's event stream ended without its job having ended.
   void OnDaemonLost(const std::string& host, const std::string& why);
+  // A rank stands still while others wait for it.
+  void OnStall(const StalledRank& stalled);
   // Nothing was heard from a host for the time of its lease.
   void OnHostLost(const std::string& host, const HostChange& change);
 

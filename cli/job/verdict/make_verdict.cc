@@ -210,6 +210,22 @@ Verdict MakeDaemonSignalledVerdict(const std::string& host, int generation) {
           .hint = "did somebody, a scheduler or a shutdown of the host end it?"};
 }
 
+Verdict MakeStallVerdict(const StalledRank& stalled, int generation) {
+  return {.cause = Cause::kStall,
+          .rank = stalled.rank,
+          .host = stalled.host,
+          .exit_code = kExitStall,
+          .generation = generation,
+          .message = "rank " + std::to_string(stalled.rank) + " on " + stalled.host +
+                     " stands still while the others wait for it",
+          .proof = "process " + std::to_string(stalled.pid) + " has been stopped by a signal for " +
+                   FormatSeconds(stalled.since),
+          .hint =
+              "who sent it SIGSTOP? One that goes on (SIGCONT) within --lease_seconds does not "
+              "end the job",
+          .pid = stalled.pid};
+}
+
 Verdict MakeRunDirectoryVerdict(const Status& written, int generation) {
   return {.cause = Cause::kInternal,
           .exit_code = kExitFailure,

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "cli/host/lease_keeper.h"
+#include "cli/job/verdict/stopped_ranks.h"
 #include "cli/job/verdict/verdict.h"
 #include "cli/remote/host_failure.h"
 #include "proto/dsrun.pb.h"
@@ -55,6 +56,8 @@ Verdict MakeHostLostVerdict(const std::string& host, const HostChange& change, i
 Verdict MakeLeaseExpiredVerdict(const std::string& host, int generation);
 // or because somebody sent it a signal.
 Verdict MakeDaemonSignalledVerdict(const std::string& host, int generation);
+// A rank stands still while others go on.
+Verdict MakeStallVerdict(const StalledRank& stalled, int generation);
 // The run directory cannot be written, so that logs would lose lines.
 Verdict MakeRunDirectoryVerdict(const Status& written, int generation);
 

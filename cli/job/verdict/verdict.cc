@@ -30,6 +30,8 @@ std::string_view CauseName(Cause cause) {
       return "host_lost";
     case Cause::kDaemonLost:
       return "daemon_lost";
+    case Cause::kStall:
+      return "stall";
     case Cause::kUserStop:
       return "user_stop";
     case Cause::kInternal:

@@ -26,6 +26,7 @@ enum class Cause {
   kLaunch,            // a rank could not be started
   kHostLost,          // nothing is heard from a host any more
   kDaemonLost,        // the daemon of a host is gone, the host is there
+  kStall,             // a rank stands still while the others wait for it
   kUserStop,          // the user ended the job
   kInternal,          // dsrun could not go on: its own disk, for example
 };
