@@ -30,6 +30,8 @@ struct ConnectOptions {
   std::chrono::milliseconds connect_timeout = std::chrono::minutes(5);
   // The longest wait of a collective for a rank that is alive but does not come.
   std::chrono::milliseconds collective_timeout = std::chrono::minutes(30);
+  // The longest wait for another host of CPU ranks that does not answer at all.
+  std::chrono::seconds silence{60};
 };
 
 // Blocks until all ranks have joined. kUnavailable when some do not come in time or end while the

@@ -119,7 +119,7 @@ StatusOr<std::unique_ptr<PeerLinks>> LinkPeers(const RankIdentity& identity,
                                     .encrypt = options.encrypt,
                                     .timeout = options.connect_timeout},
                                    listener, records));
-  return std::make_unique<PeerLinks>(std::move(peers), options.collective_timeout);
+  return std::make_unique<PeerLinks>(std::move(peers), options.collective_timeout, options.silence);
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <c10/core/TensorOptions.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,7 +14,6 @@
 #include "runtime/checkpoint/shared_folder.h"
 #include "runtime/comm/agreement.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/comm/connect_world.h"
 #include "runtime/config/file/check_config.h"
 #include "runtime/data/loader.h"
 #include "runtime/device/memory_ledger.h"
@@ -28,7 +26,7 @@
 #include "runtime/models/weights.h"
 #include "runtime/optim/schedule/lr_schedule.h"
 #include "runtime/precision/dtype_policy.h"
-#include "runtime/rank/link_store.h"
+#include "runtime/rank/join_job.h"
 #include "runtime/rank/torch_boundary.h"
 #include "runtime/telemetry/step_metrics.h"
 
@@ -86,9 +84,6 @@ class TrainCommand : public engine::TrainLoopObserver {
   std::int64_t total_steps_ = 0;
   std::optional<int> exit_code_of_cause_;  // of a failure that has a status other than its phase's
 };
-
-// Set by dsrun's --interface.
-constexpr char kInterfaceVariable[] = "DSRUN_INTERFACE";
 
 engine::NonFinitePolicy ParsePolicy(const std::string& name) {
   if (name == "skip") return engine::NonFinitePolicy::kSkip;
@@ -154,13 +149,7 @@ Status TrainCommand::CheckJob() {
 }
 
 Status TrainCommand::Connect() {
-  const char* const interface = std::getenv(kInterfaceVariable);
-  std::optional<LinkStore> store;
-  if (reporter_.link() != nullptr) store.emplace(reporter_.link());
-  DS_ASSIGN_OR_RETURN(world_, comm::ConnectWorld(identity_, device_,
-                                                 {.store = store ? &*store : nullptr,
-                                                  .interface = interface ? interface : "",
-                                                  .encrypt = job_.encrypt}));
+  DS_ASSIGN_OR_RETURN(world_, JoinJob(identity_, device_, reporter_, job_.encrypt));
   return OkStatus();
 }
 

@@ -10,8 +10,8 @@
 // What follows is neither encrypted nor signed unless that is asked for (peer_stream.h).
 //
 // A peer whose process ends is seen at once. A host that does not answer any more is named by dsrun
-// when the lease of its daemon is over; where nothing is under way its links end after kSilence. A
-// peer that is late is waited for: what it has not asked for yet stays in the socket.
+// when the lease of its daemon is over, and by those who wait for it (peer_silence.h). A peer that
+// is late is waited for: what it has not asked for yet stays in the socket.
 
 #include <chrono>
 #include <string>

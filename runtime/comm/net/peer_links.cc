@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "runtime/base/check.h"
+#include "runtime/comm/net/peer_silence.h"
 
 namespace ds::comm {
 namespace {
@@ -29,12 +30,14 @@ std::string DescribeEnd(int error) {
 
 }  // namespace
 
-PeerLinks::PeerLinks(std::vector<Peer> peers, std::chrono::milliseconds timeout)
-    : timeout_(timeout) {
+PeerLinks::PeerLinks(std::vector<Peer> peers, std::chrono::milliseconds timeout,
+                     std::chrono::seconds silence)
+    : timeout_(timeout), silence_(silence) {
   static_assert(std::is_trivially_copyable_v<Header>);
   for (Peer& peer : peers) {
     Link& link = links_.emplace_back();
     link.stream = std::move(peer.stream);
+    if (link.stream != nullptr) EndWhenSilent(link.stream->fd(), silence);
     link.name = std::move(peer.name);
   }
   wake_.Reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -99,7 +102,12 @@ Status PeerLinks::Wait(const Ticket& ticket) {
                                    std::to_string(timeout_.count() / 1000) +
                                    " s while this rank was in " + NameCall(link, ticket)));
     }
-    changed_.wait_until(lock, deadline);
+    const auto look = steady_clock::now() + std::chrono::milliseconds(silence_) / 4;
+    if (changed_.wait_until(lock, std::min(deadline, look)) == std::cv_status::timeout &&
+        link.ended.empty() && IsSilent(link.stream->fd(), silence_)) {
+      link.ended =
+          "is on a host that has not answered for " + std::to_string(silence_.count()) + " s";
+    }
   }
   return failure_;
 }

@@ -14,7 +14,8 @@
 //
 // Lifetimes: posted memory stays valid, and what is sent unchanged, until its Wait has returned.
 // Threads: one at a time, besides its own.
-// Errors: kUnavailable when a peer that is waited for has ended or does not come in time,
+// Errors: kUnavailable when a peer that is waited for has ended, does not come in time or is on a
+// host that does not answer (peer_silence.h),
 // kFailedPrecondition when the ranks disagree; both name the peer. No call may follow.
 
 #include <poll.h>
@@ -63,8 +64,9 @@ class PeerLinks {
     std::uint64_t number = 0;
   };
 
-  // `peers` by rank.
-  PeerLinks(std::vector<Peer> peers, std::chrono::milliseconds timeout);
+  // `peers` by rank. The longest waits: for a peer that does not come, for a host that is silent.
+  PeerLinks(std::vector<Peer> peers, std::chrono::milliseconds timeout,
+            std::chrono::seconds silence = std::chrono::minutes(1));
   ~PeerLinks();
   PeerLinks(const PeerLinks&) = delete;
   PeerLinks& operator=(const PeerLinks&) = delete;
@@ -136,6 +138,7 @@ class PeerLinks {
   static std::string NameCall(const Link& link, const Ticket& ticket);
 
   const std::chrono::milliseconds timeout_;
+  const std::chrono::seconds silence_;
   mutable std::mutex mutex_;  // guards all below but wake_
   std::condition_variable changed_;
   std::vector<Link> links_;

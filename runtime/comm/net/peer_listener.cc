@@ -70,17 +70,8 @@ StatusOr<PeerListener> PeerListener::Open(const std::vector<LocalAddress>& addre
 }
 
 void PrepareConnection(const UniqueFd& fd) {
-  const auto set = [&](int level, int name, int value) {
-    ::setsockopt(fd.get(), level, name, &value, sizeof(value));
-  };
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
-  // No TCP_USER_TIMEOUT, which counts a full window as silence.
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  constexpr int kProbes = 5;
-  const int every = static_cast<int>(kSilence.count()) / (kProbes + 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, every);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, every);
-  set(IPPROTO_TCP, TCP_KEEPCNT, kProbes);
+  const int on = 1;
+  ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
 StatusOr<UniqueFd> StartDial(const PeerListener::Endpoint& endpoint) {

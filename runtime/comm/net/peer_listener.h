@@ -33,9 +33,7 @@ class PeerListener {
   std::vector<Endpoint> endpoints_;
 };
 
-// An idle connection to a host that does not answer ends after this time.
-inline constexpr std::chrono::seconds kSilence{60};
-// Small frames go at once; a peer that is late, whose window is full, is waited for without end.
+// Small frames go at once.
 void PrepareConnection(const UniqueFd& fd);
 
 // Begins to connect to an endpoint; the socket, which does not block, is writable when that has
