@@ -310,9 +310,51 @@ void SshHosts::Speak(int index) {
   Must(Inside(index, {"ip", "route", "del", "blackhole", hub_address() + "/32"}));
 }
 
+void SshHosts::Isolate(int index) {
+  Must({"bridge", "link", "set", "dev", "link" + std::to_string(index), "state", "0"});
+}
+
+void SshHosts::Separate(int one, int other) {
+  for (const int index : {one, other}) {
+    Must({"bridge", "link", "set", "dev", "link" + std::to_string(index), "isolated", "on"});
+  }
+}
+
+// The cable to the bridge gets a second piece, and LinkDelay is the joint.
+void SshHosts::Delay(int index, std::chrono::milliseconds delay) {
+  const std::string plug = "link" + std::to_string(index);
+  const std::string joint = "joint" + std::to_string(index);
+  const std::string end = "end" + std::to_string(index);
+  Must({"ip", "link", "set", plug, "nomaster"});
+  Must({"ip", "link", "add", joint, "type", "veth", "peer", "name", end});
+  Must({"ip", "link", "set", end, "master", "hub", "up"});
+  Must({"ip", "link", "set", joint, "up"});
+  delays_.push_back(std::make_unique<LinkDelay>(plug, joint, delay));
+}
+
+bool SshHosts::LimitRate(int index, const std::string& rate) {
+  const auto limit = [&](const std::string& interface) {
+    return std::vector<std::string>{"tc",   "qdisc", "replace", "dev",   interface, "root", "tbf",
+                                    "rate", rate,    "burst",   "512kb", "latency", "50ms"};
+  };
+  return RunProgram(limit("link" + std::to_string(index))).status == 0 &&
+         Run(index, limit("eth0")).status == 0;
+}
+
 void SshHosts::PowerOff(int index) {
   CutLink(index);
   hosts_[index].program.reset();
+}
+
+SharedFolder::SharedFolder() {
+  std::string pattern = "/var/tmp/dsrun-shared-XXXXXX";  // below no folder that a host has alone
+  if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp in /var/tmp");
+  path_ = pattern;
+}
+
+SharedFolder::~SharedFolder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
 }
 
 }  // namespace ds::testing

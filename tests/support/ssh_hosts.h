@@ -18,6 +18,7 @@
 //
 // Errors of the set-up throw std::runtime_error. Threads: one at a time.
 
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -25,6 +26,7 @@
 #include <vector>
 
 #include "runtime/base/unique_fd.h"
+#include "tests/support/link_delay.h"
 #include "tests/support/program.h"
 
 namespace ds::testing {
@@ -79,6 +81,15 @@ class SshHosts {
   // The host hears but its answers get lost, until the host is made to speak again.
   void Silence(int index);
   void Speak(int index);
+  // What the host sends and is sent gets lost from now on, and no link is down.
+  void Isolate(int index);
+  // Two hosts do not hear each other; this process hears both, and they hear it.
+  void Separate(int one, int other);
+  // It takes so much longer from now on.
+  void Delay(int index, std::chrono::milliseconds delay);
+  // What the host sends and is sent goes through a token bucket of so much ("1gbit"), as over a link
+  // of that speed. False where the kernel has none (tbf).
+  bool LimitRate(int index, const std::string& rate);
   // Every process of the host is killed at once and its link goes down, as if by a power cut.
   void PowerOff(int index);
 
@@ -101,6 +112,20 @@ class SshHosts {
   std::string why_not_;
   UniqueFd own_network_;  // where this thread came from
   std::vector<Host> hosts_;
+  std::vector<std::unique_ptr<LinkDelay>> delays_;
+};
+
+// A folder that every host sees, as if it lay on a file system that they share.
+class SharedFolder {
+ public:
+  SharedFolder();
+  ~SharedFolder();
+  SharedFolder(const SharedFolder&) = delete;
+  SharedFolder& operator=(const SharedFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
 };
 
 }  // namespace ds::testing

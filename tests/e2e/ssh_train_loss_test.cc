@@ -1,0 +1,110 @@
+// A training job on several hosts that loses something: the verdict names it within the lease, and
+// nothing is left on any host.
+
+#include <gmock/gmock.h>
+
+#include <csignal>
+
+#include "tests/e2e/ssh_train_job.h"
+
+namespace ds::testing {
+namespace {
+
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class SshTrainLossTest : public SshTrainJob {
+ protected:
+  void SetUp() override {
+    SshTrainJob::SetUp();
+    if (!IsSkipped() && !hosts().namespaces()) SkipWithout("namespaces", hosts().why_not());
+  }
+
+  // The verdict block of the terminal says what verdict.json says.
+  void ExpectVerdict(const ProgramResult& result, int status, const std::string& cause,
+                     const std::string& host) {
+    EXPECT_EQ(result.status, status) << result.err;
+    const nlohmann::json verdict = JobVerdict();
+    EXPECT_EQ(verdict["cause"], cause) << verdict;
+    EXPECT_EQ(verdict["host"], host) << verdict;
+    EXPECT_EQ(verdict["exit_code"], status) << verdict;
+    EXPECT_THAT(result.err, HasSubstr(verdict["message"].get<std::string>()));
+  }
+  void ExpectNothingLeftOn(const std::vector<int>& places) {
+    for (const int host : places) ExpectNothingLeft(host);
+  }
+};
+
+class SshTrainLossOfThreeTest : public SshTrainLossTest {
+ protected:
+  SshTrainLossOfThreeTest() { options_.count = 3; }
+};
+
+TEST_F(SshTrainLossTest, AKilledRankIsTheVerdictAndNotTheOneThatMissesIt) {
+  const auto dsrun = Start();
+  OnHost(1, "kill -9 $(pgrep -x dsrank)");
+  ExpectVerdict(dsrun->Wait(), 128 + SIGKILL, "signal", "h1");
+  EXPECT_EQ(JobVerdict()["rank"], 1);
+  ExpectNothingLeftOn({0, 1});
+}
+
+TEST_F(SshTrainLossTest, AStoppedRankIsTheVerdictAndNotTheOneThatWaitsForIt) {
+  const auto dsrun = Start({"--lease_seconds", "3"});
+  OnHost(1, "kill -STOP $(pgrep -x dsrank)");
+  ExpectVerdict(dsrun->Wait(), 5, "stall", "h1");
+  EXPECT_EQ(JobVerdict()["rank"], 1);
+  ExpectNothingLeftOn({0, 1});
+}
+
+TEST_F(SshTrainLossTest, AKilledDaemonIsTheVerdict) {
+  const auto dsrun = Start({"--lease_seconds", "5"});
+  OnHost(1, "kill -9 $(pgrep -x dsrund-.*)");
+  ExpectVerdict(dsrun->Wait(), 4, "daemon_lost", "h1");
+  ExpectNothingLeftOn({0, 1});
+}
+
+TEST_F(SshTrainLossTest, APulledCableIsTheVerdictWithinTheLease) {
+  const auto dsrun = Start({"--lease_seconds", "5"});
+  hosts().CutLink(1);
+  ExpectVerdict(dsrun->Wait(), 4, "host_lost", "h1");
+  ExpectNothingLeftOn({0, 1});
+}
+
+// No reset, no link that is down: what is sent to the host and what it sends disappears.
+TEST_F(SshTrainLossOfThreeTest, AHostBehindABlackHoleIsTheVerdictWithinTheLease) {
+  const auto dsrun = Start({"--lease_seconds", "5"});
+  hosts().Isolate(2);
+  ExpectVerdict(dsrun->Wait(), 4, "host_lost", "h2");
+  ExpectNothingLeftOn({0, 1, 2});
+}
+
+// dsrun reaches both, they do not reach each other.
+TEST_F(SshTrainLossTest, TwoHostsThatLoseEachOtherAreNamedWithinTheLease) {
+  const auto dsrun = Start({"--lease_seconds", "5"});
+  hosts().Separate(0, 1);
+  const ProgramResult result = dsrun->Wait();
+  const int rank = JobVerdict()["rank"];
+  ExpectVerdict(result, 1, "rank_error", hosts().name(rank));
+  const std::string other = std::to_string(1 - rank);
+  EXPECT_THAT(JobVerdict()["message"].get<std::string>(),
+              HasSubstr("rank " + other + " (host h" + other + ") is "));
+  ExpectNothingLeftOn({0, 1});
+}
+
+// 50 ms each way, for everything: a step takes seconds and learns the same.
+TEST_F(SshTrainLossTest, ASlowNetworkCostsTimeAndNothingElse) {
+  WriteHostfile(1);
+  for (const int stage : {1, 3}) {
+    ASSERT_EQ(RunJob(OnThisHost(2, Train(stage, false, 3))).status, 0);
+    const std::vector<double> losses = Losses();
+    if (stage == 1) hosts().Delay(1, std::chrono::milliseconds(50));
+    const ProgramResult slow = RunJob(OnHosts(Train(stage, false, 3), {"--lease_seconds", "5"}));
+    ASSERT_EQ(slow.status, 0) << slow.err;
+    EXPECT_THAT(Losses(), ElementsAreArray(losses)) << "stage " << stage;
+    EXPECT_THAT(slow.err, Not(HasSubstr("is not heard from")));
+  }
+}
+
+}  // namespace
+}  // namespace ds::testing
