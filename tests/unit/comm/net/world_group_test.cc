@@ -39,6 +39,22 @@ TEST(WorldGroupTest, AnAllReduceMovesTheDataOnceInEachDirectionHoweverManyRanksA
   }
 }
 
+// Where each rank is a host of its own, the first sends as much as two ranks of a host do together.
+TEST(WorldGroupTest, RanksThatShareAHostShareWhatOneAloneWouldSend) {
+  const auto bytes_of_first_rank = [](const std::vector<int>& world) {
+    std::vector<std::uint64_t> sent(4);
+    RunWorld(world, [&](WorldGroup& group) {
+      std::vector<float> data(kCount, 1);
+      ASSERT_TRUE(
+          group.AllReduce(BytesOf(data), {kCount, ElementType::kFloat32}, ReduceOp::kSum).ok());
+      sent[group.rank()] = group.links().bytes_sent();
+    });
+    return static_cast<double>(sent[0]);
+  };
+  const double flat = bytes_of_first_rank({1, 1, 1, 1});
+  EXPECT_NEAR(bytes_of_first_rank({2, 2}), flat / 2, 0.03 * flat);
+}
+
 TEST(WorldGroupTest, AnAllGatherBringsEachHostWhatItLacksOnce) {
   std::vector<std::uint64_t> sent(4);
   RunWorld({2, 2}, [&](WorldGroup& group) {
