@@ -12,6 +12,8 @@ constexpr Command kCommands[] = {
     {"run", "-- PROGRAM", "Run a program on every rank", RunCommand, kAllLaunchFlags},
     {"plan", "[--mesh M] [--json] -- PROGRAM", "Show which ranks would run where; start nothing",
      PlanCommand, kAllLaunchFlags},
+    {"bench", "comm [flags]", "Measure the collectives between the ranks", BenchCommand,
+     kAllLaunchFlags},
     {"report", "[--json]", "Show this host's environment and what would stop a job", ReportCommand,
      "--hostfile --run_dir"},
     {"checkpoint", "verify|list DIR", "Check the checkpoints in DIR, or list them",

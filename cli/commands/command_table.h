@@ -45,6 +45,7 @@ StatusOr<int> TrainCommand(const Invocation& invocation);
 StatusOr<int> ResumeCommand(const Invocation& invocation);
 StatusOr<int> RunCommand(const Invocation& invocation);
 StatusOr<int> PlanCommand(const Invocation& invocation);
+StatusOr<int> BenchCommand(const Invocation& invocation);
 StatusOr<int> ReportCommand(const Invocation& invocation);
 StatusOr<int> CheckpointCommand(const Invocation& invocation);
 StatusOr<int> CheckCommand(const Invocation& invocation);

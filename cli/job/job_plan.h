@@ -26,8 +26,10 @@ struct JobPlan {
   std::string master_addr;  // without other hosts; their daemons tell of a better one
   int first_generation = 0;
   std::vector<std::string> notices;  // for the user, before anything starts
-  // Our own trainer: it is told which device to use, reports steps and reads no input.
-  bool trains = false;
+  // The ranks are our own: they are told which device to use, report steps, wait for each other and
+  // read no input.
+  bool built_in = false;
+  bool trains = false;                     // and train
   std::int64_t total_steps = 0;            // 0 = not known
   std::vector<std::string> closing_lines;  // for the user, when the job has ended well
 

@@ -58,7 +58,7 @@ class JobReport : public JobObserver {
   Console* const console_;
 };
 
-bool ReadsInput(const JobPlan& plan) { return !plan.trains && HasInput(STDIN_FILENO); }
+bool ReadsInput(const JobPlan& plan) { return !plan.built_in && HasInput(STDIN_FILENO); }
 
 class JobSession {
  public:
@@ -120,7 +120,7 @@ JobOutcome JobSession::Run() {
 JobOutcome JobSession::RunOnHosts() {
   JobPlan plan = plan_;
   if (plan.flags.master_addr.empty()) plan.master_addr = starter_.FindMasterAddress();
-  JobReport report(plan.trains && plan.flags.device == Device::kAuto, run_directory_, console_);
+  JobReport report(plan.built_in && plan.flags.device == Device::kAuto, run_directory_, console_);
   InputForwarder input(STDIN_FILENO);
   const bool reads_input = ReadsInput(plan);
   JobController controller(std::move(plan), &program_, starter_.daemons(), &report,

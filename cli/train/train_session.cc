@@ -28,6 +28,7 @@ StatusOr<int> RunTraining(JobPlan plan, TrainInputs inputs,
                           std::unique_ptr<RunDirectory> run_directory) {
   inputs.job.checkpoint_dir = run_directory->checkpoints().string();
   inputs.job.device = DeviceName(plan.flags.device);
+  plan.built_in = true;
   plan.trains = true;
   plan.total_steps = inputs.job.steps;
   plan.notices.insert(plan.notices.end(), inputs.notices.begin(), inputs.notices.end());

@@ -1,6 +1,7 @@
 // dsrank: one rank of a job, started by dsrund (or by hand, as a world of one).
 //
 //   dsrank train JOB.json     JOB.json is a TrainJob (runtime/config/train_job.h)
+//   dsrank bench JOB.json     a CommBenchJob (runtime/config/comm_bench_job.h)
 //   dsrank facts              what this build and this machine can do, as JSON
 //   dsrank --version
 
@@ -21,23 +22,34 @@
 #include "runtime/base/log.h"
 #include "runtime/base/rank_link.h"
 #include "runtime/comm/rank_identity.h"
+#include "runtime/config/comm_bench_job.h"
 #include "runtime/config/train_job.h"
 #include "runtime/device/isa_probe.h"
 #include "runtime/device/rank_device.h"
+#include "runtime/rank/comm_bench_command.h"
 #include "runtime/rank/rank_reporter.h"
 #include "runtime/rank/train_command.h"
 
 namespace ds::rank {
 namespace {
 
-StatusOr<config::TrainJob> ReadJob(const std::string& path) {
+// A kind of job: how its file is read and what is done.
+template <typename Job>
+struct JobKind {
+  StatusOr<Job> (*parse)(std::string_view json);
+  void (*run)(const Job& job, const comm::RankIdentity& identity, RankReporter& reporter);
+};
+
+template <typename Job>
+StatusOr<Job> ReadJob(const std::string& path, const JobKind<Job>& kind) {
   DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  auto job = config::TrainJobFromJson(text);
+  auto job = kind.parse(text);
   if (!job.ok()) return job.status().WithContext(path);
   return job;
 }
 
-int Train(const std::string& job_path) {
+template <typename Job>
+int RunJob(const std::string& path, const JobKind<Job>& kind) {
   auto link = RankLink::FromEnvironment();
   auto identity = comm::RankIdentityFromEnvironment();
   RankReporter reporter(link.ok() ? std::move(*link) : nullptr, identity.ok() ? identity->rank : 0);
@@ -48,9 +60,9 @@ int Train(const std::string& job_path) {
   };
   if (!link.ok()) return end({.status = link.status(), .exit_code = kExitUsage});
   if (!identity.ok()) return end({.status = identity.status(), .exit_code = kExitUsage});
-  const auto job = ReadJob(job_path);
+  const auto job = ReadJob(path, kind);
   if (!job.ok()) return end({.status = job.status(), .exit_code = kExitUsage});
-  RunTrain(*job, *identity, reporter);
+  kind.run(*job, *identity, reporter);
   return 0;
 }
 
@@ -79,7 +91,7 @@ nlohmann::ordered_json CollectFacts(const device::IsaReport& isa) {
 }
 
 int PrintUsage() {
-  std::fprintf(stderr, "usage: dsrank train JOB.json | dsrank facts | dsrank --version\n");
+  std::fprintf(stderr, "usage: dsrank train|bench JOB.json | dsrank facts | dsrank --version\n");
   return kExitUsage;
 }
 
@@ -99,7 +111,12 @@ int RunCommand(std::span<char*> arguments) {
     std::printf("%s\n", CollectFacts(isa).dump(2).c_str());
     return 0;
   }
-  if (command == "train" && arguments.size() == 3) return Train(arguments[2]);
+  if (command == "train" && arguments.size() == 3) {
+    return RunJob<config::TrainJob>(arguments[2], {config::TrainJobFromJson, RunTrain});
+  }
+  if (command == "bench" && arguments.size() == 3) {
+    return RunJob<config::CommBenchJob>(arguments[2], {config::CommBenchJobFromJson, RunCommBench});
+  }
   return PrintUsage();
 }
 

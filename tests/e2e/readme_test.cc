@@ -41,6 +41,8 @@ constexpr Printed kPrinted[] = {
     {"run -- build/bin/custom_model", "step 100"},
     {"check configs/default_ds_config.json", "is good for 2 ranks"},
     {"estimate --model gpt2-demo", "\nmodel states only"},
+    {"bench comm --max_size 1M", "\n---- Performance of pt2pt on 2 ranks, float32, "},
+    {"bench comm --all_reduce", "\n---- Performance of all_reduce on 2 ranks, float32, "},
     {"dsrun report", "\nok    dsrun "},
     {"dsrun help", "\nCommands:\n  train "},
     {"train.py --lr 3e-4", "['--lr', '3e-4']"},

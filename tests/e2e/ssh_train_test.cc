@@ -59,6 +59,18 @@ TEST_F(SshTrainTest, CheckpointsInAFolderThatHostsDoNotShareAreRefusedBeforeTheF
   EXPECT_TRUE(JobVerdict()["step"].is_null());
 }
 
+TEST_F(SshTrainTest, BenchMeasuresBetweenHosts) {
+  WriteHostfile(1);
+  const ProgramResult result =
+      RunJob(OnHosts({"bench", "comm", "--json", "--max_size", "2K", "--trials", "2"}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  const auto document = nlohmann::json::parse(result.out, nullptr, /*allow_exceptions=*/false);
+  ASSERT_FALSE(document.is_discarded()) << result.out;
+  EXPECT_EQ(document["world_size"], 2);
+  EXPECT_EQ(document["collectives"].size(), 6u);
+  EXPECT_EQ(document["collectives"]["pt2pt"].size(), 2u);
+}
+
 TEST_F(SshTrainTest, AnInterfaceThatAHostHasNotIsRefused) {
   WriteHostfile(1);
   const ProgramResult result = RunJob(OnHosts(Train(0, false, 1), {"--interface", "nosuch0"}));

@@ -62,7 +62,7 @@ TEST_F(CommandLineTest, VersionAndHelpSucceed) {
     EXPECT_THAT(result.out, HasSubstr("resume"));
   }
   for (const char* command :
-       {"train", "resume", "run", "plan", "check", "elastic", "estimate", "completion"}) {
+       {"train", "resume", "run", "plan", "check", "elastic", "estimate", "bench", "completion"}) {
     const ProgramResult result = Dsrun({command, "--help"});
     EXPECT_EQ(result.status, 0) << command;
     EXPECT_THAT(result.out, HasSubstr(command));
@@ -70,6 +70,20 @@ TEST_F(CommandLineTest, VersionAndHelpSucceed) {
     std::istringstream lines(result.out);
     for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
   }
+}
+
+TEST_F(CommandLineTest, BenchRefusesWhatItCannotMeasure) {
+  ExpectRefused({"bench"}, "bench: say what to measure: bench comm");
+  ExpectRefused({"bench", "com"},
+                "bench: 'com' cannot be measured; try bench comm; did you mean 'comm'?");
+  ExpectRefused({"bench", "comm", "--trails", "3"},
+                "unknown flag --trails; did you mean '--trials'?");
+  ExpectRefused({"bench", "comm", "--max_size", "1.5M"},
+                "--max_size 1.5M: give bytes from 1 to 64G, for example 65536, 64K or 1M");
+  ExpectRefused({"bench", "comm", "--min_size", "2M", "--max_size", "1M"},
+                "bench: --max_size 1M is less than --min_size 2M");
+  ExpectRefused({"--num_gpus", "1", "--device", "cpu", "bench", "comm"},
+                "bench: one rank has nobody to talk to; --num_gpus N or a hostfile gives more");
 }
 
 TEST_F(CommandLineTest, UnknownWordsGetASuggestion) {
