@@ -23,6 +23,7 @@ inline constexpr std::string_view kRequirements[] = {
     "relay",       // networks that fail: the tests' own relay needs nothing, so none is skipped
     "peers",       // scripts/bench/setup_peers.sh has been run
     "shells",      // zsh and fish
+    "fuse",        // /dev/fuse, and mounts of it in a mount namespace
 };
 
 // Says whether `list` names `requirement`; a word that is none is a failure of the test.
