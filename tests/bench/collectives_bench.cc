@@ -3,8 +3,9 @@
 //     bench_collectives BYTES...
 //
 // The world is in the environment (RANK, WORLD_SIZE, MASTER_PORT; OMP_NUM_THREADS=1 is the fair
-// setting). Rank 0 prints one JSON object per size: the seconds of one call, by collective. BYTES
-// is the large side of a collective: what is reduced, what is gathered.
+// setting); ranks of several hosts are started by dsrun. Rank 0 prints one JSON object per size:
+// the seconds of one call, by collective. BYTES is the large side of a collective: what is reduced,
+// what is gathered.
 
 #include <ATen/ATen.h>
 
@@ -16,7 +17,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "runtime/comm/connect_world.h"
+#include "runtime/base/rank_link.h"
+#include "runtime/rank/join_job.h"
 
 namespace {
 
@@ -79,7 +81,9 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "bench_collectives: %s\n", identity.status().message().c_str());
     return 2;
   }
-  auto comm = ds::comm::ConnectWorld(*identity, ds::device::RankDevice{});
+  auto link = ds::RankLink::FromEnvironment();
+  const ds::rank::RankReporter reporter(link.ok() ? std::move(*link) : nullptr, identity->rank);
+  auto comm = ds::rank::JoinJob(*identity, ds::device::RankDevice{}, reporter, /*encrypt=*/false);
   if (!comm.ok()) {
     std::fprintf(stderr, "bench_collectives: %s\n", comm.status().message().c_str());
     return 1;

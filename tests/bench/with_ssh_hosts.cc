@@ -1,6 +1,7 @@
-// with_ssh_hosts N COMMAND...: runs COMMAND among N hosts made of namespaces
-// (tests/support/ssh_hosts.h). $HOSTFILE names them, two slots each; HOME is that of a user they
-// let in. `with_ssh_hosts 4 bash` is a small cluster to try things on.
+// with_ssh_hosts N[xSLOTS] COMMAND...: runs COMMAND among N hosts made of namespaces
+// (tests/support/ssh_hosts.h). $HOSTFILE names them, two slots each unless it says otherwise; HOME
+// is that of a user they let in. With DSRUN_TEST_LOOPBACK set they are sshd's on loopback ports.
+// `with_ssh_hosts 4 bash` is a small cluster to try things on.
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,15 +13,19 @@
 #include "tests/support/ssh_hosts.h"
 
 int main(int argc, char** argv) {
-  if (argc < 3 || std::atoi(argv[1]) < 1) {
-    std::cerr << "usage: with_ssh_hosts N COMMAND...\n";
+  char* slots_word = nullptr;
+  const int count = argc < 3 ? 0 : static_cast<int>(std::strtol(argv[1], &slots_word, 10));
+  const int slots = count > 0 && *slots_word == 'x' ? std::atoi(slots_word + 1) : 2;
+  if (count < 1 || slots < 1) {
+    std::cerr << "usage: with_ssh_hosts N[xSLOTS] COMMAND...\n";
     return 2;
   }
-  const ds::testing::SshHosts hosts({.count = std::atoi(argv[1])});
+  const ds::testing::SshHosts hosts(
+      {.count = count, .namespaces = std::getenv("DSRUN_TEST_LOOPBACK") == nullptr});
   const ds::testing::TemporaryFolder folder;
   const std::string hostfile = (folder.path() / "hostfile").string();
   std::ofstream text(hostfile);
-  for (int i = 0; i < std::atoi(argv[1]); ++i) text << hosts.HostfileLine(i, 2) << "\n";
+  for (int i = 0; i < count; ++i) text << hosts.HostfileLine(i, slots) << "\n";
   text.close();
   const pid_t pid = ::fork();
   if (pid == 0) {
