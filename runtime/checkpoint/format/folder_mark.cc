@@ -1,5 +1,6 @@
 #include "runtime/checkpoint/format/folder_mark.h"
 
+#include <chrono>
 #include <random>
 #include <system_error>
 
@@ -12,18 +13,31 @@ namespace fs = std::filesystem;
 
 constexpr char kPrefix[] = ".shared-";
 
+// No job takes so long from its mark to its ranks.
+constexpr std::chrono::hours kAbandonedAfter{24};
+
+// Ages are counted from the new mark's own time: the folder's host may have another clock.
+void RemoveAbandonedMarks(const fs::path& folder, const std::string& mark) {
+  std::error_code error;
+  const fs::file_time_type now = fs::last_write_time(folder / mark, error);
+  if (error) return;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with(kPrefix)) continue;
+    std::error_code gone;
+    const fs::file_time_type made = entry.last_write_time(gone);
+    if (!gone && now - made > kAbandonedAfter) RemoveFolderMark(folder, name);
+  }
+}
+
 }  // namespace
 
 StatusOr<std::string> MakeFolderMark(const fs::path& folder) {
   DS_RETURN_IF_ERROR(MakeDirectories(folder));
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    const std::string name = entry.path().filename();
-    if (name.starts_with(kPrefix)) RemoveFolderMark(folder, name);
-  }
   std::random_device random;
   const std::string mark = kPrefix + std::to_string(random()) + "-" + std::to_string(random());
   DS_RETURN_IF_ERROR(WriteFileAtomically(folder / mark, "", 0600, Durability::kWhole));
+  RemoveAbandonedMarks(folder, mark);
   return mark;
 }
 

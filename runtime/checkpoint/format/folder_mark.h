@@ -11,8 +11,9 @@
 
 namespace ds::checkpoint {
 
-// Creates the folder, and in it a file with a name that no other has; removes those of others,
-// whose jobs have not. Returns the name.
+// Creates the folder, and in it a file with a name that no other has. Leaves the marks of other
+// jobs, which may be starting, but removes those that have been there for a day: their jobs did not
+// live to do it. Returns the name.
 StatusOr<std::string> MakeFolderMark(const std::filesystem::path& folder);
 
 // kFailedPrecondition when the folder has no such mark.
