@@ -33,16 +33,23 @@ bool IsPlainFileName(std::string_view name) {
          });
 }
 
-Status CheckShard(const StoredTensor& tensor, const StoredShard& shard, std::uint64_t item_size) {
+// One of each chunk; in version 1 one of the whole shard, which may be none but that.
+bool HasItsChecksums(const StoredShard& shard, int version) {
+  const std::uint64_t chunks = (shard.length + kChunkBytes - 1) / kChunkBytes;
+  const bool one = shard.crc32c.size() == 1;
+  return shard.crc32c.size() == chunks || (one && (version == 1 || chunks == 0));
+}
+
+Status CheckShard(const StoredTensor& tensor, const StoredShard& shard, int version) {
   if (!IsPlainFileName(shard.file))
     return InvalidArgumentError("a shard's file is not a plain name");
   DS_RETURN_IF_ERROR(CheckRegion(tensor.shape, shard.region));
+  const std::uint64_t item_size = DtypeSize(tensor.dtype).value();
   if (shard.length != static_cast<std::uint64_t>(shard.region.flat_count) * item_size) {
     return InvalidArgumentError(fmt::format("a shard of {} elements of {} has {} bytes",
                                             shard.region.flat_count, tensor.dtype, shard.length));
   }
-  const std::uint64_t chunks = (shard.length + kChunkBytes - 1) / kChunkBytes;
-  if (shard.crc32c.size() != 1 && shard.crc32c.size() != chunks) {
+  if (!HasItsChecksums(shard, version)) {
     return InvalidArgumentError(
         fmt::format("a shard of {} bytes has {} checksums", shard.length, shard.crc32c.size()));
   }
@@ -78,13 +85,13 @@ Status CheckRanges(const StoredTensor& tensor, std::int64_t elements) {
   return OkStatus();
 }
 
-Status CheckTensor(const StoredTensor& tensor) {
+Status CheckTensor(const StoredTensor& tensor, int version) {
   if (tensor.name.empty()) return InvalidArgumentError("a tensor has no name");
-  const std::optional<std::uint64_t> item_size = DtypeSize(tensor.dtype);
-  if (!item_size) return InvalidArgumentError(fmt::format("unknown dtype '{}'", tensor.dtype));
+  if (!DtypeSize(tensor.dtype))
+    return InvalidArgumentError(fmt::format("unknown dtype '{}'", tensor.dtype));
   DS_ASSIGN_OR_RETURN(const std::int64_t elements, ElementCount(tensor.shape));
   for (const StoredShard& shard : tensor.shards) {
-    DS_RETURN_IF_ERROR(CheckShard(tensor, shard, *item_size));
+    DS_RETURN_IF_ERROR(CheckShard(tensor, shard, version));
   }
   return CheckRanges(tensor, elements);
 }
@@ -102,7 +109,7 @@ Status CheckManifest(const Manifest& manifest) {
   if (manifest.step < 0) return InvalidArgumentError("the step is negative");
   std::unordered_set<std::string_view> names;
   for (const StoredTensor& tensor : manifest.tensors) {
-    Status status = CheckTensor(tensor);
+    Status status = CheckTensor(tensor, manifest.version);
     if (!status.ok()) return status.WithContext(fmt::format("tensor '{}'", tensor.name));
     if (!names.insert(tensor.name).second) {
       return InvalidArgumentError(fmt::format("tensor '{}' is listed twice", tensor.name));

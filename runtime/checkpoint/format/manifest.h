@@ -50,6 +50,7 @@ struct StoredTensor {
 };
 
 struct Manifest {
+  int version = kFormatVersion;
   std::int64_t step = 0;
   std::vector<StoredTensor> tensors;                     // names are unique
   nlohmann::json state = nlohmann::json::object();       // by Stateful::state_name()
@@ -62,8 +63,8 @@ struct Manifest {
 // "int8", "uint8", "bool"; nothing for any other name.
 std::optional<std::uint64_t> DtypeSize(std::string_view dtype);
 
-// Checks that names, shapes, regions and lengths fit one another, and that the shards of each
-// tensor add up to the whole of it. ParseManifest does so, too.
+// Checks that names, shapes, regions, lengths and checksums fit one another and the version, and
+// that the shards of each tensor add up to the whole of it. ParseManifest does so, too.
 Status CheckManifest(const Manifest& manifest);
 
 // The text ends with a checksum of itself. Requires CheckManifest(manifest).ok().

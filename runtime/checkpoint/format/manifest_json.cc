@@ -157,7 +157,8 @@ StatusOr<std::vector<StoredTensor>> TensorsFromJson(const nlohmann::json& json) 
   return tensors;
 }
 
-Status CheckHeader(const nlohmann::json& json) {
+// The version.
+StatusOr<int> CheckHeader(const nlohmann::json& json) {
   DS_ASSIGN_OR_RETURN(const std::string format, GetString(json, "format"));
   if (format != kFormatName) return BadField("format", fmt::format("'{}'", kFormatName));
   DS_ASSIGN_OR_RETURN(const std::int64_t version, GetInteger(json, "version"));
@@ -166,7 +167,7 @@ Status CheckHeader(const nlohmann::json& json) {
         "format version {} was written by another dsrun; this one reads versions {} to {}", version,
         kOldestFormatVersion, kFormatVersion));
   }
-  return OkStatus();
+  return static_cast<int>(version);
 }
 
 // The text without its trailer, when the trailer's checksum is right.
@@ -182,8 +183,8 @@ StatusOr<std::string_view> CheckedBody(std::string_view text) {
 }
 
 StatusOr<Manifest> FromJson(const nlohmann::json& json) {
-  DS_RETURN_IF_ERROR(CheckHeader(json));
   Manifest manifest;
+  DS_ASSIGN_OR_RETURN(manifest.version, CheckHeader(json));
   DS_ASSIGN_OR_RETURN(manifest.step, GetInteger(json, "step"));
   DS_ASSIGN_OR_RETURN(const nlohmann::json* state, GetField(json, "state"));
   if (!state->is_object()) return BadField("state", "an object");
@@ -226,7 +227,7 @@ std::string SerializeManifest(const Manifest& manifest) {
   std::string text = fmt::format(
       "{{\"format\":\"{}\",\"version\":{},\"step\":{},\n{}\"written_by\":{},\n\"state\":{},\n"
       "\"tensors\":{},",
-      kFormatName, kFormatVersion, manifest.step, lineage, manifest.written_by.dump(),
+      kFormatName, manifest.version, manifest.step, lineage, manifest.written_by.dump(),
       manifest.state.dump(), SerializeTensors(manifest.tensors));
   const std::uint32_t crc = Crc32c(text);
   return text.append(kChecksumHead).append(ChecksumText(crc)).append(kChecksumTail);
