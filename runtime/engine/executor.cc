@@ -42,16 +42,22 @@ double FindArrivalFactor(const at::Tensor& loss, double scale) {
   return factor;
 }
 
+// The places that a micro-batch of so many samples takes on each rank.
+std::int64_t CountRandomPlaces(const EngineParts& parts, std::int64_t samples) {
+  return std::max(samples, parts.config.batch.train_micro_batch_size_per_gpu);
+}
+
 // Where the next micro-batch of so many samples stands: by its place in the step, whatever ranks
-// and micro-batches it is cut into.
+// and micro-batches it is cut into. No two micro-batches of a step share a place as long as those
+// of one turn are equal on all ranks, or none is larger than configured.
 RandomPlace FindRandomPlace(const EngineParts& parts, std::int64_t samples) {
   const topology::Member reader =
       parts.mesh.MemberOf(parts.sharded->context().groups.all->rank(), topology::kDataAxes);
-  const auto before = static_cast<std::int64_t>(parts.step.current.returned.size());
-  const std::int64_t apart = std::max(samples, parts.config.batch.train_micro_batch_size_per_gpu);
   const std::uint64_t of_step = ExtendKey(ExtendKey(parts.seed, "step"),
                                           static_cast<std::uint64_t>(parts.step.counts.finished));
-  return {.key = of_step, .first_sample = (before * reader.count + reader.index) * apart};
+  return {.key = of_step,
+          .first_sample = parts.step.current.random_places * reader.count +
+                          reader.index * CountRandomPlaces(parts, samples)};
 }
 
 }  // namespace
@@ -72,7 +78,8 @@ at::Tensor Executor::Forward(Bundle bundle) {
                                           sharded.context().device);
   bundle.loss_scale = parts_.backward_scale(/*scale_wrt_gas=*/true);
   bundle.loss_unit = parts_.loss_unit();
-  bundle.random = FindRandomPlace(parts_, models::CountSamples(bundle.batch));
+  const std::int64_t samples = models::CountSamples(bundle.batch);
+  bundle.random = FindRandomPlace(parts_, samples);
   if (parts_.recompute.kind == config::RecomputeChoice::Kind::kAttention) {
     bundle.recompute_attention = MakeRecomputeOptions(parts_.config.activation_checkpointing);
   }
@@ -90,6 +97,7 @@ at::Tensor Executor::Forward(Bundle bundle) {
   TORCH_CHECK(bundle.loss.defined() && bundle.loss.numel() == 1,
               "the model's last block has set no loss (a scalar): are there labels?");
   if (c10::GradMode::is_enabled()) {
+    parts_.step.current.random_places += CountRandomPlaces(parts_, samples);
     const double weight = bundle.loss_count ? *bundle.loss_count / bundle.loss_unit : 1.0;
     parts_.step.current.returned.push_back(
         {decltype(ReturnedLoss::loss)(bundle.loss.getIntrusivePtr()), weight});

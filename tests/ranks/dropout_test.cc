@@ -2,9 +2,14 @@
 // into ranks and micro-batches, nor on the stage.
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
+#include <mutex>
+#include <set>
+
 #include "runtime/comm/communicator.h"
+#include "runtime/models/batch.h"
 #include "runtime/models/build_model.h"
 #include "runtime/models/model_config.h"
 #include "tests/ranks/tiny_model.h"
@@ -99,6 +104,60 @@ TEST(DropoutInTraining, AnotherStepDropsOtherElements) {
     }
     EXPECT_NE(losses[0], losses[1]);
   });
+}
+
+// A block that says where its samples stand among all that the step's random numbers are drawn for.
+class PlaceBlock : public Block {
+ public:
+  PlaceBlock() : Block("net") { weight = register_parameter("weight", at::ones({1})); }
+  Bundle forward(Bundle bundle) override {
+    const std::int64_t first = bundle.random.first_sample;
+    for (std::int64_t i = 0; i < models::CountSamples(bundle.batch); ++i) {
+      places.push_back(first + i);
+    }
+    bundle.loss = (bundle.tensor("input").mean() * weight).sum();
+    return bundle;
+  }
+
+  at::Tensor weight;
+  std::vector<std::int64_t> places;
+};
+
+// The places of all samples of a step, whose micro-batches have these sizes on every rank.
+std::vector<std::int64_t> ListPlaces(int ranks, const std::vector<std::int64_t>& sizes) {
+  std::vector<std::int64_t> places;
+  std::mutex mutex;
+  testing::RunRanks(ranks, [&](comm::Communicator& world) {
+    const auto block = std::make_shared<PlaceBlock>();
+    auto model = std::make_shared<BlockList>();
+    model->Add(block);
+    config::DsConfig config = TinyConfig({.accumulation = static_cast<std::int64_t>(sizes.size())});
+    config.batch.train_micro_batch_size_per_gpu = 4;
+    const auto engine = Engine::create(model, config, {.world = &world}).value();
+    for (const std::int64_t size : sizes) {
+      engine->backward(engine->forward({.batch = {{"input", at::ones({size, 2})}}}));
+    }
+    EXPECT_TRUE(engine->step().ok());
+    const std::lock_guard lock(mutex);
+    places.insert(places.end(), block->places.begin(), block->places.end());
+  });
+  return places;
+}
+
+TEST(DropoutInTraining, NoTwoSamplesOfAStepDropTheSame) {
+  const std::vector<std::vector<std::int64_t>> steps = {
+      {4, 4, 4}, {10, 4}, {4, 10, 2}, {10, 1, 4, 7}, {3, 4, 1}};
+  for (const std::vector<std::int64_t>& sizes : steps) {
+    for (const int ranks : {1, 3}) {
+      const std::vector<std::int64_t> places = ListPlaces(ranks, sizes);
+      const std::set<std::int64_t> distinct(places.begin(), places.end());
+      EXPECT_EQ(distinct.size(), places.size())
+          << ranks << " ranks, micro-batches of " << ::testing::PrintToString(sizes);
+      if (sizes == steps[0]) {
+        EXPECT_EQ(*distinct.rbegin(), ranks * 12 - 1) << "as in any other cut of these samples";
+      }
+    }
+  }
 }
 
 }  // namespace
