@@ -74,10 +74,13 @@ std::vector<std::string> NamesIn(const fs::path& root) {
   return names;
 }
 
+// Some 10,000 saves in all have no disk to wait for.
+constexpr char kMemory[] = "/dev/shm";
+
 // Replaces the checkpoint of step 20 and adds one of step 30 while `fault` comes at call `at`.
 // Returns whether the two saves have made that many calls.
 bool SaveWithFault(const Kind& kind, const Fault& fault, int at) {
-  const TemporaryFolder folder;
+  const TemporaryFolder folder{fs::path(kMemory)};
   const fs::path root = folder.path() / "checkpoints";
   ScriptedFileSystem sound([&](const FileCall& call) { return AnswerAs(kind, call); });
   Lineage lineage = CommitTenAndTwenty(root, sound);

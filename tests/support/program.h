@@ -72,6 +72,8 @@ pid_t ParentOf(pid_t pid);
 class TemporaryFolder {
  public:
   TemporaryFolder();
+  // Below `parent` in place of the system's folder for such.
+  explicit TemporaryFolder(const std::filesystem::path& parent);
   ~TemporaryFolder();
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
