@@ -39,7 +39,7 @@ struct ReturnedLoss {
 struct StepInProgress {
   std::int64_t micro_batches = 0;  // that have been through backward
   std::vector<ReturnedLoss> returned;
-  // Of samples, that each rank's forwards have taken for the numbers that blocks draw; a
+  // Counts the places that each rank's forwards have taken among the numbers that blocks draw: a
   // micro-batch takes one for each of its samples, or of the configured ones if they are more.
   std::int64_t random_places = 0;
   std::vector<MicroLoss> losses;
