@@ -53,6 +53,8 @@ std::string_view KindName(CallKind kind) {
       return "send";
     case CallKind::kRecv:
       return "receive";
+    case CallKind::kJoin:
+      return "the making of";
   }
   DS_CHECK_MSG(false, "unknown collective");
 }
@@ -101,6 +103,7 @@ CallTag::CallTag(std::string_view text) {
 std::string Describe(const CallSignature& call) {
   std::string text(KindName(call.kind));
   if (call.kind == CallKind::kBarrier) return text;
+  if (call.kind == CallKind::kJoin) return text + " group " + std::string(call.tag.text());
   text += " of " + std::to_string(call.count) + " " + std::string(ElementTypeName(call.type));
   if (IsReduction(call.kind)) text += " (" + std::string(ReduceOpName(call.op)) + ")";
   text += RootPhrase(call);

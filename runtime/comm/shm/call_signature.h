@@ -53,6 +53,7 @@ enum class CallKind : std::uint8_t {
   kAllToAll,
   kSend,
   kRecv,
+  kJoin,  // the making of a group; `count` tells lists of ranks apart
 };
 
 // What a call is about, in its caller's words: a parameter's name, say. Tells calls apart that are

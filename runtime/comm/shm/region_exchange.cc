@@ -21,12 +21,22 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kLookEvery{2};
+constexpr milliseconds kLookAroundEvery{100};
 
 // What a rank says when it comes. Both ends are the same program on the same machine.
 struct Introduction {
   std::int32_t rank;
   std::int32_t size;
+  std::int32_t number;  // what errors call the rank
+  CallSignature purpose;
 };
+
+int NumberOf(const MeetingPlace& place, int rank) {
+  return place.names.empty() ? rank : place.names[static_cast<std::size_t>(rank)];
+}
+std::string NameOf(const MeetingPlace& place, int rank) {
+  return "rank " + std::to_string(NumberOf(place, rank));
+}
 
 struct Address {
   sockaddr_un name = {};
@@ -50,13 +60,18 @@ milliseconds Left(steady_clock::time_point deadline) {
   return std::max(milliseconds(0), left);
 }
 
-bool BecomesReadable(const UniqueFd& fd, steady_clock::time_point deadline) {
+// False when the time is up.
+StatusOr<bool> BecomesReadable(const MeetingPlace& place, const UniqueFd& fd,
+                               steady_clock::time_point deadline) {
   pollfd readable = {.fd = fd.get(), .events = POLLIN, .revents = 0};
-  int ready = 0;
-  do {
-    ready = poll(&readable, 1, static_cast<int>(Left(deadline).count()));
-  } while (ready < 0 && errno == EINTR);
-  return ready == 1;
+  while (true) {
+    const milliseconds left = Left(deadline);
+    const milliseconds wait = place.look_around ? std::min(left, kLookAroundEvery) : left;
+    const int ready = poll(&readable, 1, static_cast<int>(wait.count()));
+    if (ready == 1) return true;
+    if (place.look_around) DS_RETURN_IF_ERROR(place.look_around());
+    if (ready == 0 && Left(deadline) == milliseconds(0)) return false;
+  }
 }
 
 bool IsOfThisUser(const UniqueFd& peer) {
@@ -107,14 +122,6 @@ UniqueFd ReceiveDescriptor(const UniqueFd& peer) {
   return UniqueFd(fd);
 }
 
-std::string MissingRanks(const std::vector<bool>& has_come) {
-  std::string list;
-  for (std::size_t rank = 1; rank < has_come.size(); ++rank) {
-    if (!has_come[rank]) list += (list.empty() ? "rank " : ", rank ") + std::to_string(rank);
-  }
-  return list;
-}
-
 // Rank 0's side: hands the region to every other rank, each once.
 class RegionHost {
  public:
@@ -142,30 +149,44 @@ class RegionHost {
  private:
   Status ServeNext() {
     while (true) {
-      if (!BecomesReadable(listener_, deadline_)) {
-        return UnavailableError(MissingRanks(has_come_) + " did not come within " +
+      DS_ASSIGN_OR_RETURN(const bool has_come, BecomesReadable(place_, listener_, deadline_));
+      if (!has_come) {
+        return UnavailableError(NameMissing() + " did not come within " +
                                 std::to_string(place_.timeout.count() / 1000) + " s");
       }
       const UniqueFd peer(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
       Introduction who = {};
       // A stranger, or a rank that ended while it introduced itself: wait for the next.
-      if (!peer.valid() || !IsOfThisUser(peer) || !BecomesReadable(peer, deadline_) ||
-          recv(peer.get(), &who, sizeof(who), 0) != sizeof(who)) {
-        continue;
-      }
+      if (!peer.valid() || !IsOfThisUser(peer)) continue;
+      DS_ASSIGN_OR_RETURN(const bool says, BecomesReadable(place_, peer, deadline_));
+      if (!says || recv(peer.get(), &who, sizeof(who), 0) != sizeof(who)) continue;
       DS_RETURN_IF_ERROR(Check(who));
       return SendDescriptor(peer, region_.fd().get());
     }
   }
 
+  std::string NameMissing() const {
+    std::string list;
+    for (int rank = 1; rank < place_.self.size; ++rank) {
+      if (has_come_[static_cast<std::size_t>(rank)]) continue;
+      list += (list.empty() ? "" : ", ") + NameOf(place_, rank);
+    }
+    return list;
+  }
+
   Status Check(const Introduction& who) {
+    if (!(who.purpose == place_.purpose)) {
+      return FailedPreconditionError("the ranks disagree: rank " + std::to_string(who.number) +
+                                     " is in " + Describe(who.purpose) + ", " + NameOf(place_, 0) +
+                                     " in " + Describe(place_.purpose));
+    }
     if (who.size != place_.self.size || who.rank < 1 || who.rank >= who.size) {
       return FailedPreconditionError("a process came as rank " + std::to_string(who.rank) + " of " +
                                      std::to_string(who.size) + " into a group of " +
                                      std::to_string(place_.self.size));
     }
     if (has_come_[static_cast<std::size_t>(who.rank)]) {
-      return FailedPreconditionError("two processes came as rank " + std::to_string(who.rank));
+      return FailedPreconditionError("two processes came as " + NameOf(place_, who.rank));
     }
     has_come_[static_cast<std::size_t>(who.rank)] = true;
     return OkStatus();
@@ -188,9 +209,10 @@ StatusOr<UniqueFd> ConnectToRankZero(const MeetingPlace& place, steady_clock::ti
       return ErrnoError(errno, "connecting to the unix socket @" + place.name);
     }
     if (Left(deadline) == milliseconds(0)) {
-      return UnavailableError("rank 0 did not come within " +
+      return UnavailableError(NameOf(place, 0) + " did not come within " +
                               std::to_string(place.timeout.count() / 1000) + " s");
     }
+    if (place.look_around) DS_RETURN_IF_ERROR(place.look_around());
     poll(nullptr, 0, static_cast<int>(kLookEvery.count()));
   }
 }
@@ -201,14 +223,18 @@ StatusOr<SharedRegion> AskForRegion(const MeetingPlace& place, std::size_t bytes
   if (!IsOfThisUser(peer)) {
     return PermissionDeniedError("the unix socket @" + place.name + " belongs to another user");
   }
-  const Introduction self = {.rank = place.self.rank, .size = place.self.size};
+  const Introduction self = {.rank = place.self.rank,
+                             .size = place.self.size,
+                             .number = NumberOf(place, place.self.rank),
+                             .purpose = place.purpose};
   UniqueFd region;
-  if (send(peer.get(), &self, sizeof(self), MSG_NOSIGNAL) == sizeof(self) &&
-      BecomesReadable(peer, deadline)) {
-    region = ReceiveDescriptor(peer);
+  if (send(peer.get(), &self, sizeof(self), MSG_NOSIGNAL) == sizeof(self)) {
+    DS_ASSIGN_OR_RETURN(const bool answers, BecomesReadable(place, peer, deadline));
+    if (answers) region = ReceiveDescriptor(peer);
   }
-  if (!region.valid())
-    return UnavailableError("rank 0 ended or refused before the group was formed");
+  if (!region.valid()) {
+    return UnavailableError(NameOf(place, 0) + " ended or refused before the group was formed");
+  }
   return SharedRegion::Map(region, bytes);
 }
 

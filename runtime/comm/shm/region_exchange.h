@@ -9,9 +9,12 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/comm/shm/call_signature.h"
 #include "runtime/comm/shm/group_wait.h"
 #include "runtime/comm/shm/shared_region.h"
 
@@ -21,6 +24,12 @@ struct MeetingPlace {
   std::string name;  // the same for all ranks of the group, and for no other group on this host
   RankOf self;
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
+  // Tells what the ranks meet for; a rank that comes for something else is named.
+  CallSignature purpose = {};
+  // What errors call the ranks, where that is not their number here.
+  std::vector<int> names = {};
+  // Called several times a second while waiting; an error ends the wait. May be empty.
+  std::function<Status()> look_around = {};
 };
 
 // Blocks until this rank has the region; rank 0: until every rank has asked for it. kUnavailable,
