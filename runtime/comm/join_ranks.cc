@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -31,8 +32,10 @@ StatusOr<std::unique_ptr<HostGroup>> JoinHost(const RankIdentity& identity,
                                               const ConnectOptions& options) {
   HostGroupOptions group_options;
   group_options.self = {.rank = identity.local_rank, .size = identity.local_world_size};
-  group_options.first_name = FirstRankHere(identity);
+  group_options.names.resize(static_cast<std::size_t>(identity.local_world_size));
+  std::iota(group_options.names.begin(), group_options.names.end(), FirstRankHere(identity));
   group_options.timeout = options.collective_timeout;
+  group_options.meeting = MeetingName(identity);
   const std::size_t bytes = HostGroup::RegionBytes(group_options);
   if (identity.local_world_size == 1) {
     DS_ASSIGN_OR_RETURN(SharedRegion region, SharedRegion::Private(bytes));

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "runtime/base/status.h"
-#include "runtime/comm/net/peer_links.h"
+#include "runtime/comm/net/group_links.h"
 #include "runtime/comm/net/rank_places.h"
 #include "runtime/comm/shm/host_group.h"
 
@@ -43,7 +43,7 @@ class ChainReduction {
  public:
   struct Parts {
     HostGroup& host;
-    PeerLinks& links;
+    GroupLinks& links;
     const RankPlaces& places;
     int rank;
     CallSignature call;              // type and op are the reduction's

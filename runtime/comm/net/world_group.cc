@@ -1,5 +1,6 @@
 #include "runtime/comm/net/world_group.h"
 
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -8,19 +9,33 @@
 
 namespace ds::comm {
 
-WorldGroup::WorldGroup(std::unique_ptr<HostGroup> host, std::unique_ptr<PeerLinks> links,
+namespace {
+
+std::vector<int> NamesOf(const WorldGroupOptions& options) {
+  if (!options.names.empty()) return options.names;
+  std::vector<int> names(static_cast<std::size_t>(options.places.size()));
+  std::iota(names.begin(), names.end(), 0);
+  return names;
+}
+
+}  // namespace
+
+WorldGroup::WorldGroup(std::unique_ptr<HostGroup> host, std::shared_ptr<PeerLinks> links,
                        const WorldGroupOptions& options)
-    : host_(std::move(host)),
-      links_(std::move(links)),
+    : CpuGroup(host->family()),
+      host_(std::move(host)),
+      links_(std::move(links), options.group, NamesOf(options)),
       rank_(options.rank),
       places_(options.places),
       me_(places_.PlaceOf(options.rank)),
-      block_bytes_(options.block_bytes) {
+      block_bytes_(options.block_bytes),
+      member_(family().get(), this) {
   DS_CHECK(host_->rank() == me_.local && host_->size() == places_.count_on(me_.host));
+  links_.all()->ListenForEnd([all = family()](const std::string& cause) { all->Abort(cause); });
 }
 
 WorldGroup::~WorldGroup() {
-  LogDebug("rank " + std::to_string(rank_) + " sent " + std::to_string(links_->bytes_sent()) +
+  LogDebug("rank " + std::to_string(rank_) + " sent " + std::to_string(links().bytes_sent()) +
            " bytes to other hosts");
 }
 
@@ -35,16 +50,16 @@ void WorldGroup::TagHostCall(const CallSignature& call) {
 
 PeerLinks::Ticket WorldGroup::Post(int peer, const CallSignature& call,
                                    std::span<const std::byte> bytes) {
-  return links_->Send({.peer = peer, .call = call}, bytes);
+  return links_.Send({.peer = peer, .call = call}, bytes);
 }
 
 PeerLinks::Ticket WorldGroup::Await(int peer, const CallSignature& call,
                                     std::span<std::byte> bytes) {
-  return links_->Receive({.peer = peer, .call = call}, bytes);
+  return links_.Receive({.peer = peer, .call = call}, bytes);
 }
 
 Status WorldGroup::WaitFor(const Tickets& tickets) {
-  for (const PeerLinks::Ticket& ticket : tickets) DS_RETURN_IF_ERROR(links_->Wait(ticket));
+  for (const PeerLinks::Ticket& ticket : tickets) DS_RETURN_IF_ERROR(links_.Wait(ticket));
   return OkStatus();
 }
 
@@ -55,20 +70,56 @@ Status WorldGroup::BroadcastOnHost(std::byte* data, Elements elements, int local
   return host_->Broadcast(data, elements, local);
 }
 
+PeerLinks::Ticket WorldGroup::PostMessage(const OutgoingMessage& message) {
+  return links_.Send({.peer = message.peer,
+                      .channel = FrameChannel::kMessage,
+                      .call = {.kind = CallKind::kSend,
+                               .type = message.elements.type,
+                               .root = message.peer,
+                               .count = message.elements.count}},
+                     {message.data, message.elements.bytes()});
+}
+
+PeerLinks::Ticket WorldGroup::AwaitMessage(const IncomingMessage& message) {
+  return links_.Receive({.peer = message.peer,
+                         .channel = FrameChannel::kMessage,
+                         .call = {.kind = CallKind::kSend,
+                                  .type = message.elements.type,
+                                  .root = rank_,
+                                  .count = message.elements.count}},
+                        {message.data, message.elements.bytes()});
+}
+
 Status WorldGroup::Send(const std::byte* data, Elements elements, int peer) {
   if (IsOnThisHost(peer)) return host_->Send(data, elements, places_.PlaceOf(peer).local);
-  const CallSignature call = {
-      .kind = CallKind::kSend, .type = elements.type, .root = peer, .count = elements.count};
-  return links_->Wait(links_->Send({.peer = peer, .channel = FrameChannel::kMessage, .call = call},
-                                   {data, elements.bytes()}));
+  return links_.Wait(PostMessage({data, elements, peer}));
 }
 
 Status WorldGroup::Receive(std::byte* data, Elements elements, int peer) {
   if (IsOnThisHost(peer)) return host_->Receive(data, elements, places_.PlaceOf(peer).local);
-  const CallSignature call = {
-      .kind = CallKind::kSend, .type = elements.type, .root = rank_, .count = elements.count};
-  return links_->Wait(links_->Receive(
-      {.peer = peer, .channel = FrameChannel::kMessage, .call = call}, {data, elements.bytes()}));
+  return links_.Wait(AwaitMessage({data, elements, peer}));
+}
+
+// What goes between hosts is posted, so that what the host's ranks exchange waits for nothing else.
+Status WorldGroup::SendReceive(const OutgoingMessage& outgoing, const IncomingMessage& incoming) {
+  const EndOfCall end{links_};
+  const bool sends_here = IsOnThisHost(outgoing.peer);
+  const bool receives_here = IsOnThisHost(incoming.peer);
+  OutgoingMessage to_host = outgoing;
+  IncomingMessage from_host = incoming;
+  to_host.peer = places_.PlaceOf(outgoing.peer).local;
+  from_host.peer = places_.PlaceOf(incoming.peer).local;
+  if (sends_here && receives_here) return host_->SendReceive(to_host, from_host);
+  Tickets tickets;
+  if (!sends_here) tickets.push_back(PostMessage(outgoing));
+  if (!receives_here) tickets.push_back(AwaitMessage(incoming));
+  if (sends_here) {
+    DS_RETURN_IF_ERROR(host_->Send(to_host.data, to_host.elements, to_host.peer));
+  }
+  if (receives_here) {
+    DS_RETURN_IF_ERROR(host_->Receive(from_host.data, from_host.elements, from_host.peer));
+  }
+  return WaitFor(tickets);
 }
 
 }  // namespace ds::comm

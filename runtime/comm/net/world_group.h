@@ -17,17 +17,22 @@
 // reduce-scatter n forward and what is for the hosts before it back; all-gather what each host
 // lacks, once.
 //
-// Promises and errors are those of shm/cpu_group.h. Lifetimes: the host group and the links belong
-// to it.
+// A group of some of the ranks uses the same connections and the same thread: its frames are
+// marked.
+//
+// Promises and errors are those of shm/cpu_group.h. Lifetimes: the host group belongs to it, the
+// links to it and the groups that were made from it.
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/base/status.h"
-#include "runtime/comm/net/peer_links.h"
+#include "runtime/comm/net/group_links.h"
 #include "runtime/comm/net/rank_places.h"
 #include "runtime/comm/shm/cpu_group.h"
 #include "runtime/comm/shm/host_group.h"
@@ -39,18 +44,24 @@ struct WorldGroupOptions {
   RankPlaces places{{1}};
   // A lane moves so much at once.
   std::size_t block_bytes = std::size_t{1} << 20;
+  GroupId group = 0;
+  // What the links call the group's ranks, where that is not their number here.
+  std::vector<int> names = {};
 };
 
 class WorldGroup : public CpuGroup {
  public:
   // `host`: the ranks of this host; `links`: to the ranks of the others.
-  WorldGroup(std::unique_ptr<HostGroup> host, std::unique_ptr<PeerLinks> links,
+  WorldGroup(std::unique_ptr<HostGroup> host, std::shared_ptr<PeerLinks> links,
              const WorldGroupOptions& options);
   ~WorldGroup() override;
 
   int rank() const override { return rank_; }
   int size() const override { return places_.size(); }
-  const PeerLinks& links() const { return *links_; }
+  std::string NameOf(int rank) const override {
+    return "rank " + std::to_string(links_.ranks()[static_cast<std::size_t>(rank)]);
+  }
+  const PeerLinks& links() const { return *links_.all(); }
 
   void TagNextCall(const CallTag& tag) override { next_tag_ = tag; }
   Status Barrier() override;
@@ -64,12 +75,18 @@ class WorldGroup : public CpuGroup {
   Status AllToAll(const AllToAllParts& parts) override;
   Status Send(const std::byte* data, Elements elements, int peer) override;
   Status Receive(std::byte* data, Elements elements, int peer) override;
+  Status SendReceive(const OutgoingMessage& outgoing, const IncomingMessage& incoming) override;
+  StatusOr<std::unique_ptr<CpuGroup>> MakeSubgroup(const std::string& name,
+                                                   const std::vector<int>& members) override;
+
+ protected:
+  void End(std::string_view cause) override { links_.all()->End(cause); }
 
  private:
   using Tickets = std::vector<PeerLinks::Ticket>;
   // Stands in every function that posts memory of its caller's.
   struct EndOfCall {
-    PeerLinks& links;
+    GroupLinks& links;
     ~EndOfCall() { links.AbandonUnfinished(); }
   };
 
@@ -86,16 +103,21 @@ class WorldGroup : public CpuGroup {
   PeerLinks::Ticket Post(int peer, const CallSignature& call, std::span<const std::byte> bytes);
   PeerLinks::Ticket Await(int peer, const CallSignature& call, std::span<std::byte> bytes);
   Status WaitFor(const Tickets& tickets);
+  PeerLinks::Ticket PostMessage(const OutgoingMessage& message);
+  PeerLinks::Ticket AwaitMessage(const IncomingMessage& message);
+  Status CompareMembers(const std::string& name, const std::vector<int>& members,
+                        GroupLinks* links);
   bool IsOnThisHost(int rank) const { return places_.PlaceOf(rank).host == me_.host; }
 
   std::vector<std::byte> memory_;  // of reductions
   std::unique_ptr<HostGroup> host_;
-  std::unique_ptr<PeerLinks> links_;
+  GroupLinks links_;
   const int rank_;
   const RankPlaces places_;
   const RankPlace me_;
   const std::size_t block_bytes_;
   CallTag next_tag_;
+  const FamilyMember member_;
 };
 
 }  // namespace ds::comm

@@ -13,7 +13,7 @@ namespace ds::comm {
 Status WorldGroup::AllGather(RankOutputs outputs, const std::byte* input, Elements each) {
   const CallSignature call =
       Begin({.kind = CallKind::kAllGather, .type = each.type, .count = each.count});
-  const EndOfCall end{*links_};
+  const EndOfCall end{links_};
   std::vector<Tickets> arrivals(static_cast<std::size_t>(places_.hosts()));
   Tickets departures;
   for (int host = 0; host < places_.hosts(); ++host) {
@@ -59,7 +59,7 @@ Status WorldGroup::ShareGathered(RankOutputs outputs, Elements each, int from,
 Status WorldGroup::Broadcast(std::byte* data, Elements elements, int root) {
   const CallSignature call = Begin(
       {.kind = CallKind::kBroadcast, .type = elements.type, .root = root, .count = elements.count});
-  const EndOfCall end{*links_};
+  const EndOfCall end{links_};
   const RankPlace source = places_.PlaceOf(root);
   const int hosts = places_.hosts();
   const int distance = (me_.host - source.host + hosts) % hosts;
@@ -80,7 +80,7 @@ Status WorldGroup::Broadcast(std::byte* data, Elements elements, int root) {
     for (std::size_t i = 0; i < blocks; ++i) arrivals.push_back(Await(from, call, bytes_of(i)));
   }
   for (std::size_t i = 0; i < blocks; ++i) {
-    if (!arrivals.empty()) DS_RETURN_IF_ERROR(links_->Wait(arrivals[i]));
+    if (!arrivals.empty()) DS_RETURN_IF_ERROR(links_.Wait(arrivals[i]));
     if (me_.local == carrier && distance < hosts - 1) {
       departures.push_back(Post(places_.CarrierOf(source.local, after), call, bytes_of(i)));
     }
@@ -93,7 +93,7 @@ Status WorldGroup::Broadcast(std::byte* data, Elements elements, int root) {
 
 // Frames between hosts, shared memory within this one.
 Status WorldGroup::Exchange(const AllToAllParts& parts, const CallSignature& call) {
-  const EndOfCall end{*links_};
+  const EndOfCall end{links_};
   const std::size_t size = ElementBytes(parts.type);
   Tickets tickets;
   const auto call_of = [&](std::uint64_t count) {

@@ -46,7 +46,7 @@ Status WorldGroup::Reduce(std::byte* data, Elements elements, ReduceOp op, int r
 
 // The results go back along the chain, each lane's to its carriers, which share them on their host.
 Status WorldGroup::AllReduceAs(std::byte* data, Elements elements, const CallSignature& call) {
-  const EndOfCall end{*links_};
+  const EndOfCall end{links_};
   const std::size_t size = ElementBytes(elements.type);
   const int lanes = places_.lanes();
   const std::size_t per_lane = std::max<std::size_t>(1, block_bytes_ / size);
@@ -84,7 +84,7 @@ Status WorldGroup::AllReduceAs(std::byte* data, Elements elements, const CallSig
         const Round round = RoundOf(block, per_block, elements.count);
         return ShareLanes(data + round.begin * size, {round.count, elements.type}, call);
       }};
-  DS_RETURN_IF_ERROR(ChainReduction({*host_, *links_, places_, rank_, call, memory_}, plan).Run());
+  DS_RETURN_IF_ERROR(ChainReduction({*host_, links_, places_, rank_, call, memory_}, plan).Run());
   return WaitFor(departures);
 }
 
@@ -114,7 +114,7 @@ Status WorldGroup::ShareLanes(std::byte* data, Elements elements, const CallSign
 Status WorldGroup::ReduceScatter(std::byte* output, RankInputs inputs, Elements each, ReduceOp op) {
   const CallSignature call =
       Begin({.kind = CallKind::kReduceScatter, .type = each.type, .op = op, .count = each.count});
-  const EndOfCall end{*links_};
+  const EndOfCall end{links_};
   const std::size_t size = ElementBytes(each.type);
   const auto hosts = static_cast<std::size_t>(places_.hosts());
   const std::size_t per_block = std::max<std::size_t>(1, block_bytes_ / size / hosts);
@@ -143,7 +143,7 @@ Status WorldGroup::ReduceScatter(std::byte* output, RankInputs inputs, Elements 
                                  return segments;
                                },
                            .finish = nullptr};
-  DS_RETURN_IF_ERROR(ChainReduction({*host_, *links_, places_, rank_, call, memory_}, plan).Run());
+  DS_RETURN_IF_ERROR(ChainReduction({*host_, links_, places_, rank_, call, memory_}, plan).Run());
   return WaitFor(arrivals);
 }
 

@@ -8,16 +8,22 @@
 // is unusable.
 //
 // Units: counts are elements. Pointers are this rank's memory, aligned for the element type.
-// Threads: one at a time.
+// Threads: one at a time; Abort may be called from any, meanwhile too.
 // Errors: kUnavailable when a peer ended, left or did not come in time; kFailedPrecondition when
 // the ranks disagree; both name the rank and the collective.
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "runtime/base/status.h"
 #include "runtime/comm/shm/call_signature.h"
+#include "runtime/comm/shm/group_family.h"
 
 namespace ds::comm {
 
@@ -41,12 +47,26 @@ struct AllToAllParts {
   ElementType type;
 };
 
+// Messages of SendReceive.
+struct OutgoingMessage {
+  const std::byte* data = nullptr;
+  Elements elements;
+  int peer = 0;
+};
+struct IncomingMessage {
+  std::byte* data = nullptr;
+  Elements elements;
+  int peer = 0;
+};
+
 class CpuGroup {
  public:
   virtual ~CpuGroup() = default;
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  // Says what errors call a rank: "rank 3", by its number in the job.
+  virtual std::string NameOf(int rank) const = 0;
 
   // Makes `tag` a part of the next collective's signature.
   virtual void TagNextCall(const CallTag& tag) = 0;
@@ -69,6 +89,32 @@ class CpuGroup {
   // Matched in order between two ranks. All ranks may send before they receive.
   virtual Status Send(const std::byte* data, Elements elements, int peer) = 0;
   virtual Status Receive(std::byte* data, Elements elements, int peer) = 0;
+  // Does both at once, so that ranks may do it in a ring or a line whatever the size of the
+  // messages.
+  virtual Status SendReceive(const OutgoingMessage& outgoing, const IncomingMessage& incoming) = 0;
+
+  // The group of `members`, ranks of this group in ascending order, this one among them, who number
+  // themselves by their place in that list. Collective among them alone: all make the same groups
+  // in the same order. kFailedPrecondition, with a rank that has other members under this name.
+  virtual StatusOr<std::unique_ptr<CpuGroup>> MakeSubgroup(const std::string& name,
+                                                           const std::vector<int>& members) = 0;
+
+  // Ends this group and all others of this rank's family, for all their ranks: what they wait for
+  // in them, and what they call later, fails at once with `cause`, a sentence that names the rank
+  // at fault. The first failure counts. From any thread.
+  void Abort(std::string_view cause) { family_->Abort(cause); }
+
+  // The groups that were made from this one, or that it was made from.
+  const std::shared_ptr<GroupFamily>& family() const { return family_; }
+
+ protected:
+  explicit CpuGroup(std::shared_ptr<GroupFamily> family) : family_(std::move(family)) {}
+  friend class GroupFamily;
+  // Abort, of this group alone. From any thread.
+  virtual void End(std::string_view cause) = 0;
+
+ private:
+  std::shared_ptr<GroupFamily> family_;
 };
 
 }  // namespace ds::comm

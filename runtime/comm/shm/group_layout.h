@@ -34,15 +34,17 @@ constexpr std::size_t ChannelSlotBytes(int size) {
   return bytes;
 }
 
-// A word that ranks wait on. `sleepers` spares the waker its system call when nobody sleeps.
-struct alignas(kCacheLine) WaitWord {
-  std::atomic<std::uint32_t> value;
-  std::atomic<std::uint32_t> sleepers;
+// Ranks sleep on it until something has changed that they wait for (group_wait.h). It is a word of
+// its own, apart from what has changed, so that no ring is missed: who rings counts it first.
+struct alignas(kCacheLine) Bell {
+  std::atomic<std::uint32_t> rings;
+  std::atomic<std::uint32_t> sleepers;  // spares who rings a system call when nobody sleeps
 };
 
 struct GroupHeader {
   alignas(kCacheLine) std::atomic<std::uint64_t> arrivals;  // of all ranks at all barriers so far
-  WaitWord interval;                                        // barriers completed so far
+  alignas(kCacheLine) std::atomic<std::uint32_t> interval;  // barriers completed so far
+  Bell at_barrier;                                          // rings when `interval` changes
   alignas(kCacheLine) std::atomic<std::uint64_t> failure;   // the first, see group_wait.cc; 0: none
 };
 
@@ -53,12 +55,14 @@ struct alignas(kCacheLine) RankLine {
   std::atomic<std::uint64_t> arrived;   // barriers this rank has arrived at
   std::atomic<std::uint32_t> core;      // where it was when it last waited
   std::array<CallSignature, 2> calls;   // of this and the previous collective, by parity
+  Bell bell;                            // rings when one of the rank's channels changes
+  std::array<char, 512> cause;          // why this rank has ended the group; ends with a zero
 };
 
 // One direction between two ranks: a ring of slots, which lie behind it.
 struct Channel {
-  WaitWord written;                                                    // slots filled so far
-  WaitWord read;                                                       // slots emptied so far
+  alignas(kCacheLine) std::atomic<std::uint32_t> written;              // slots filled so far
+  alignas(kCacheLine) std::atomic<std::uint32_t> read;                 // slots emptied so far
   alignas(kCacheLine) std::array<CallSignature, kChannelSlots> calls;  // in a message's first slot
 };
 

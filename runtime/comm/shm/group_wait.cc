@@ -21,7 +21,6 @@ using std::chrono::steady_clock;
 
 constexpr std::chrono::microseconds kSpinTime{50};
 constexpr std::chrono::milliseconds kCheckPeersEvery{100};
-constexpr std::chrono::milliseconds kHelpPeersEvery{1};  // of a ring that is full, one is read
 constexpr std::chrono::microseconds kMinSleep{1};
 
 // A failure as it lies in the header: its kind above the rank at fault.
@@ -30,7 +29,8 @@ enum class FailureKind : std::uint64_t {
   kEnded = 1,
   kLeft = 2,
   kTimedOut = 3,
-  kMismatch = 4
+  kMismatch = 4,
+  kAborted = 5
 };
 
 std::uint64_t Pack(FailureKind kind, int rank) {
@@ -66,21 +66,31 @@ void FutexWakeAll(std::atomic<std::uint32_t>& word) {
   syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-}  // namespace
-
-ProcessId ProcessId::Of(pid_t pid) {
-  // The 22nd field; the second, the program's name in parentheses, may hold blanks.
+// What /proc says of a process from the third field on, its state; the second, the program's name
+// in parentheses, may hold blanks. Nothing where it does not say.
+std::istringstream StatFieldsOf(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string line;
   std::getline(file, line);
   const std::size_t name_end = line.rfind(')');
-  if (name_end == std::string::npos) return {.pid = pid};
-  std::istringstream fields(line.substr(name_end + 1));
+  return std::istringstream(name_end == std::string::npos ? "" : line.substr(name_end + 1));
+}
+
+}  // namespace
+
+ProcessId ProcessId::Of(pid_t pid) {
+  ProcessId process{.pid = pid};
+  std::istringstream fields = StatFieldsOf(pid);
   std::string skipped;
   for (int field = 3; field < 22; ++field) fields >> skipped;
-  ProcessId process{.pid = pid};
   fields >> process.started;
   return process;
+}
+
+bool IsStopped(pid_t pid) {
+  char state = 0;
+  StatFieldsOf(pid) >> state;
+  return state == 'T';
 }
 
 bool PeerWatch::HasEnded(int rank, const ProcessId& process) {
@@ -100,53 +110,70 @@ GroupWait::GroupWait(GroupLayout layout, RankOf self, const Options& options)
     : layout_(layout),
       self_(self),
       timeout_(options.timeout),
-      first_name_(options.first_name),
+      names_(options.names),
       has_enough_cores_(HasEnoughCores(self.size)),
       watch_(self.size) {}
 
 Status GroupWait::WaitAtBarrier(std::uint64_t number, const CallSignature& call) {
+  DS_RETURN_IF_ERROR(CheckGroup(call));
   GroupHeader& header = layout_.header();
   const auto ranks = static_cast<std::uint64_t>(self_.size);
   const auto target = static_cast<std::uint32_t>(number);
   const bool is_last =
       header.arrivals.fetch_add(1, std::memory_order_acq_rel) + 1 == ranks * number;
   if (is_last) {
-    header.interval.value.store(target, std::memory_order_seq_cst);
-    Wake(header.interval);
+    header.interval.store(target, std::memory_order_seq_cst);
+    Ring(header.at_barrier);
   }
   // After the barrier itself: a rank that dies in between is seen as one that never arrived.
   layout_.line(self_.rank).arrived.store(number, std::memory_order_release);
   if (is_last) return OkStatus();
-  return WaitUntilReached({.word = header.interval,
-                           .target = target,
-                           .barrier = number,
-                           .peer = std::nullopt,
-                           .call = call});
+  return WaitUntilOver({.bell = header.at_barrier,
+                        .is_over = [&] { return HasReached(header.interval, target); },
+                        .barrier = number,
+                        .peers = {},
+                        .call = call});
 }
 
-Status GroupWait::WaitForPeer(WaitWord& word, std::uint32_t target, int peer,
-                              const CallSignature& call, const std::function<void()>& meanwhile) {
-  return WaitUntilReached({.word = word,
-                           .target = target,
-                           .barrier = 0,
-                           .peer = peer,
-                           .call = call,
-                           .meanwhile = meanwhile ? &meanwhile : nullptr});
+Status GroupWait::WaitForPeers(std::span<const int> peers, const CallSignature& call,
+                               const std::function<bool()>& is_over) {
+  DS_RETURN_IF_ERROR(CheckGroup(call));
+  return WaitUntilOver({.bell = layout_.line(self_.rank).bell,
+                        .is_over = is_over,
+                        .barrier = 0,
+                        .peers = peers,
+                        .call = call});
 }
 
-bool GroupWait::HasReached(const WaitWord& word, std::uint32_t target) {
-  return static_cast<std::int32_t>(word.value.load(std::memory_order_acquire) - target) >= 0;
+Status GroupWait::LookAround(std::span<const int> peers, const CallSignature& call) {
+  return CheckPeers({.bell = layout_.line(self_.rank).bell,
+                     .is_over = [] { return false; },
+                     .barrier = 0,
+                     .peers = peers,
+                     .call = call},
+                    steady_clock::time_point::max());
 }
 
-void GroupWait::Wake(WaitWord& word) {
-  if (word.sleepers.load(std::memory_order_seq_cst) > 0) FutexWakeAll(word.value);
+void GroupWait::RingBellOf(int rank) { Ring(layout_.line(rank).bell); }
+
+// A sleeper has counted itself and then looked at what it waits for, a ringer has changed that and
+// then looks for sleepers: one of them sees the other.
+void GroupWait::Ring(Bell& bell) {
+  if (bell.sleepers.load(std::memory_order_seq_cst) == 0) return;
+  bell.rings.fetch_add(1, std::memory_order_seq_cst);
+  FutexWakeAll(bell.rings);
 }
 
-Status GroupWait::WaitUntilReached(const Wait& wait) {
-  if (HasReached(wait.word, wait.target) || Spin(wait)) return OkStatus();
-  wait.word.sleepers.fetch_add(1, std::memory_order_seq_cst);
+void GroupWait::RingAll() {
+  Ring(layout_.header().at_barrier);
+  for (int rank = 0; rank < self_.size; ++rank) RingBellOf(rank);
+}
+
+Status GroupWait::WaitUntilOver(const Wait& wait) {
+  if (wait.is_over() || Spin(wait)) return OkStatus();
+  wait.bell.sleepers.fetch_add(1, std::memory_order_seq_cst);
   Status status = Sleep(wait);
-  wait.word.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+  wait.bell.sleepers.fetch_sub(1, std::memory_order_seq_cst);
   return status;
 }
 
@@ -163,7 +190,7 @@ bool GroupWait::Spin(const Wait& wait) {
   do {
     for (int i = 0; i < 32; ++i) {
       Pause();
-      if (HasReached(wait.word, wait.target)) return true;
+      if (wait.is_over()) return true;
     }
   } while (steady_clock::now() < end);
   return false;
@@ -171,28 +198,34 @@ bool GroupWait::Spin(const Wait& wait) {
 
 Status GroupWait::Sleep(const Wait& wait) {
   const auto deadline = steady_clock::now() + timeout_;
-  const std::chrono::nanoseconds most =
-      wait.meanwhile == nullptr ? kCheckPeersEvery : kHelpPeersEvery;
   while (true) {
-    if (wait.meanwhile != nullptr) (*wait.meanwhile)();
-    const std::uint32_t seen = wait.word.value.load(std::memory_order_seq_cst);
-    if (HasReached(wait.word, wait.target)) return OkStatus();
-    const auto left = deadline - steady_clock::now();
-    FutexWait(wait.word.value, seen, std::clamp<std::chrono::nanoseconds>(left, kMinSleep, most));
-    if (HasReached(wait.word, wait.target)) return OkStatus();
+    const std::uint32_t heard = wait.bell.rings.load(std::memory_order_seq_cst);
+    if (wait.is_over()) return OkStatus();
+    DS_RETURN_IF_ERROR(CheckGroup(wait.call));
+    const std::chrono::nanoseconds left = deadline - steady_clock::now();
+    FutexWait(wait.bell.rings, heard,
+              std::clamp<std::chrono::nanoseconds>(left, kMinSleep, kCheckPeersEvery));
+    if (wait.is_over()) return OkStatus();
     DS_RETURN_IF_ERROR(CheckPeers(wait, deadline));
   }
 }
 
 bool GroupWait::IsAwaited(const Wait& wait, int rank) const {
-  if (wait.peer.has_value()) return rank == *wait.peer;
+  if (wait.barrier == 0) {
+    return std::find(wait.peers.begin(), wait.peers.end(), rank) != wait.peers.end();
+  }
   return rank != self_.rank &&
          layout_.line(rank).arrived.load(std::memory_order_acquire) < wait.barrier;
 }
 
+Status GroupWait::CheckGroup(const CallSignature& call) {
+  const std::uint64_t reported = layout_.header().failure.load(std::memory_order_seq_cst);
+  return reported == 0 ? OkStatus() : Fail(reported, call);
+}
+
 Status GroupWait::CheckPeers(const Wait& wait, steady_clock::time_point deadline) {
-  const std::uint64_t reported = layout_.header().failure.load(std::memory_order_acquire);
-  if (reported != 0) return Fail(reported, wait.call);
+  DS_RETURN_IF_ERROR(CheckGroup(wait.call));
+  if (look_around_) DS_RETURN_IF_ERROR(look_around_());
   for (int rank = 0; rank < self_.size; ++rank) {
     if (!IsAwaited(wait, rank)) continue;
     const RankLine& line = layout_.line(rank);
@@ -202,7 +235,7 @@ Status GroupWait::CheckPeers(const Wait& wait, steady_clock::time_point deadline
     const bool has_left = line.has_left.load(std::memory_order_acquire) != 0;
     if (!has_ended && !has_left) continue;
     // What it did before it went counts.
-    if (HasReached(wait.word, wait.target) || !IsAwaited(wait, rank)) return OkStatus();
+    if (wait.is_over() || !IsAwaited(wait, rank)) return OkStatus();
     return Fail(Pack(has_left ? FailureKind::kLeft : FailureKind::kEnded, rank), wait.call);
   }
   if (steady_clock::now() < deadline) return OkStatus();
@@ -214,36 +247,50 @@ Status GroupWait::CheckPeers(const Wait& wait, steady_clock::time_point deadline
 
 Status GroupWait::Fail(std::uint64_t failure, const CallSignature& call) {
   std::uint64_t first = 0;
-  GroupHeader& header = layout_.header();
-  if (!header.failure.compare_exchange_strong(first, failure)) failure = first;
-  Wake(header.interval);
+  if (layout_.header().failure.compare_exchange_strong(first, failure)) {
+    RingAll();
+  } else {
+    failure = first;
+  }
   return UnavailableError(Explain(failure, call));
 }
 
 Status GroupWait::FailForMismatch(const std::string& message) {
   std::uint64_t none = 0;
-  GroupHeader& header = layout_.header();
-  header.failure.compare_exchange_strong(none, Pack(FailureKind::kMismatch, self_.rank));
-  Wake(header.interval);
+  layout_.header().failure.compare_exchange_strong(none, Pack(FailureKind::kMismatch, self_.rank));
+  RingAll();
   return FailedPreconditionError(message);
+}
+
+void GroupWait::Abort(std::string_view cause) {
+  if (has_aborted_.exchange(true)) return;
+  auto& text = layout_.line(self_.rank).cause;
+  cause = cause.substr(0, text.size() - 1);
+  std::copy(cause.begin(), cause.end(), text.begin());
+  std::uint64_t none = 0;
+  layout_.header().failure.compare_exchange_strong(none, Pack(FailureKind::kAborted, self_.rank));
+  RingAll();
 }
 
 std::string GroupWait::Explain(std::uint64_t failure, const CallSignature& call) const {
   const int rank = RankOfFailure(failure);
   const pid_t pid = layout_.line(rank).pid.load(std::memory_order_acquire);
-  const std::string who = "rank " + std::to_string(first_name_ + rank) +
-                          (pid == 0 ? "" : " (process " + std::to_string(pid) + ")");
-  const std::string where =
-      " while rank " + std::to_string(first_name_ + self_.rank) + " was in " + Describe(call);
+  const std::string who = NameOf(rank) + (pid == 0 ? "" : " (process " + std::to_string(pid) + ")");
+  const std::string doing = NameOf(self_.rank) + " was in " + Describe(call);
+  const std::string where = " while " + doing;
   switch (KindOf(failure)) {
     case FailureKind::kEnded:
       return who + " ended" + where + "; see that rank's own output for the reason";
     case FailureKind::kLeft:
       return who + " left the group" + where + "; it finished early or stopped after an error";
     case FailureKind::kTimedOut:
-      return who + " did not come within " + std::to_string(timeout_.count() / 1000) + " s" + where;
+      return who + " did not come within " + std::to_string(timeout_.count() / 1000) + " s" +
+             where +
+             (pid != 0 && IsStopped(pid) ? "; a signal has stopped it (SIGSTOP or Ctrl-Z)" : "");
     case FailureKind::kMismatch:
       return who + " found that the ranks disagree about a collective" + where;
+    case FailureKind::kAborted:
+      return std::string(layout_.line(rank).cause.data()) + "; " + doing;
     case FailureKind::kNone:
       break;
   }

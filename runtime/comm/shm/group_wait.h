@@ -3,18 +3,22 @@
 // GroupWait: a rank waits for its peers here, and learns when waiting is in vain.
 //
 // A wait spins briefly (only where every rank can have a core of its own), then sleeps in the
-// kernel. While it sleeps it looks around several times a second: has a rank it waits for ended or
-// left, has the time run out, has another rank reported a failure? The first failure is recorded in
-// the group's header, so that every rank names the same culprit; the group is unusable from then
-// on. Threads: one GroupWait per rank, used by that rank's thread.
+// kernel, on the bell of the barrier or on its own. While it sleeps it looks around several times a
+// second: has a rank it waits for ended or left, has the time run out? The first failure is
+// recorded in the group's header, so that every rank names the same culprit, and all bells ring;
+// whatever is waited for then or later fails at once. Threads: one GroupWait per rank, used by one
+// thread at a time; Abort may be called from any.
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/status.h"
@@ -39,6 +43,10 @@ struct ProcessId {
   static ProcessId Of(pid_t pid);
 };
 
+// Tells whether a signal (SIGSTOP, Ctrl-Z) has stopped the process, which then lives and does
+// nothing. False where /proc does not say.
+bool IsStopped(pid_t pid);
+
 // PeerWatch: tells whether another rank's process has ended. It holds a pidfd per peer from the
 // first question on, and compares the time of the start when it opens it, so a process id that the
 // kernel has given to somebody else, before or later, is never mistaken for the peer. Threads: one
@@ -55,44 +63,63 @@ class PeerWatch {
   std::vector<UniqueFd> pidfds_;
 };
 
+// Tells whether a counter of the region has reached `target` (modulo 2^32).
+inline bool HasReached(const std::atomic<std::uint32_t>& counter, std::uint32_t target) {
+  return static_cast<std::int32_t>(counter.load(std::memory_order_seq_cst) - target) >= 0;
+}
+
 class GroupWait {
  public:
   struct Options {
     std::chrono::milliseconds timeout;  // as timeout() below
-    int first_name = 0;                 // what errors call rank 0
+    std::vector<int> names;             // what errors call the ranks
   };
   GroupWait(GroupLayout layout, RankOf self, const Options& options);
 
   // The longest wait for a rank that neither ends nor comes.
   std::chrono::milliseconds timeout() const { return timeout_; }
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
+  // Called several times a second while waiting; an error ends the wait. Empty: nothing is.
+  void set_look_around(std::function<Status()> look_around) {
+    look_around_ = std::move(look_around);
+  }
+
+  // Says what errors call the rank: 3, and "rank 3".
+  int NumberOf(int rank) const { return names_[static_cast<std::size_t>(rank)]; }
+  std::string NameOf(int rank) const { return "rank " + std::to_string(NumberOf(rank)); }
+
+  // The failure that has ended the group, as an error of `call`; OK when there is none.
+  Status CheckGroup(const CallSignature& call);
 
   // Marks this rank as arrived at barrier `number` (counted from 1) and blocks until all have.
   Status WaitAtBarrier(std::uint64_t number, const CallSignature& call);
 
-  // Blocks until `word` has reached `target` (modulo 2^32), which `peer` is to bring about. Calls
-  // `meanwhile` again and again: what peers wait for that this rank can do while it waits.
-  Status WaitForPeer(WaitWord& word, std::uint32_t target, int peer, const CallSignature& call,
-                     const std::function<void()>& meanwhile = {});
-
-  // Tells whether `word` has reached `target` (modulo 2^32).
-  static bool HasReached(const WaitWord& word, std::uint32_t target);
-  // Wakes whoever waits on `word`. Call it after changing the value.
-  static void Wake(WaitWord& word);
+  // Blocks until `is_over`, which one of `peers` is to bring about: it changes a channel of this
+  // rank's and then calls RingBellOf.
+  Status WaitForPeers(std::span<const int> peers, const CallSignature& call,
+                      const std::function<bool()>& is_over);
+  void RingBellOf(int rank);
+  // For waits elsewhere, several times a second: OK while none of `peers` has ended or left and the
+  // group goes on.
+  Status LookAround(std::span<const int> peers, const CallSignature& call);
+  // Whoever waits looks around: this rank has left.
+  void RingAll();
 
   // Ends the group for all ranks because its members disagree; returns `message` as the error.
   Status FailForMismatch(const std::string& message);
+  // Ends the group for all ranks, which say `cause`. The first failure counts.
+  void Abort(std::string_view cause);
 
  private:
   struct Wait {
-    WaitWord& word;
-    std::uint32_t target;
-    std::uint64_t barrier;    // 0 when waiting for `peer`
-    std::optional<int> peer;  // none: all ranks that have not arrived at `barrier`
+    Bell& bell;
+    const std::function<bool()>& is_over;
+    std::uint64_t barrier;       // 0 when waiting for `peers`
+    std::span<const int> peers;  // none: all ranks that have not arrived at `barrier`
     const CallSignature& call;
-    const std::function<void()>* meanwhile = nullptr;  // may be null
   };
-  Status WaitUntilReached(const Wait& wait);
+  static void Ring(Bell& bell);
+  Status WaitUntilOver(const Wait& wait);
   bool Spin(const Wait& wait);
   Status Sleep(const Wait& wait);
   Status CheckPeers(const Wait& wait, std::chrono::steady_clock::time_point deadline);
@@ -103,9 +130,11 @@ class GroupWait {
   GroupLayout layout_;
   RankOf self_;
   std::chrono::milliseconds timeout_;
-  int first_name_;
+  std::function<Status()> look_around_;
+  const std::vector<int> names_;
   bool has_enough_cores_;
   PeerWatch watch_;
+  std::atomic<bool> has_aborted_ = false;
 };
 
 }  // namespace ds::comm

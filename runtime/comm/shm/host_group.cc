@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -13,6 +14,13 @@ namespace {
 
 std::size_t ChunkBytes(const HostGroupOptions& options) {
   return options.chunk_bytes == 0 ? DefaultChunkBytes(options.self.size) : options.chunk_bytes;
+}
+
+std::vector<int> NamesOf(const HostGroupOptions& options) {
+  if (!options.names.empty()) return options.names;
+  std::vector<int> names(static_cast<std::size_t>(options.self.size));
+  std::iota(names.begin(), names.end(), 0);
+  return names;
 }
 
 }  // namespace
@@ -28,14 +36,16 @@ std::size_t HostGroup::RegionBytes(const HostGroupOptions& options) {
 }
 
 HostGroup::HostGroup(std::shared_ptr<SharedRegion> region, const HostGroupOptions& options)
-    : region_(std::move(region)),
+    : CpuGroup(options.family ? options.family : std::make_shared<GroupFamily>()),
+      region_(std::move(region)),
+      options_(options),
       layout_(region_->data(), options.self.size, ChunkBytes(options)),
       self_(options.self),
-      first_name_(options.first_name),
-      wait_(layout_, options.self, {.timeout = options.timeout, .first_name = options.first_name}),
+      wait_(layout_, options.self, {.timeout = options.timeout, .names = NamesOf(options)}),
       sent_(static_cast<std::size_t>(options.self.size)),
       received_(static_cast<std::size_t>(options.self.size)),
-      kept_(static_cast<std::size_t>(options.self.size)) {
+      kept_(static_cast<std::size_t>(options.self.size)),
+      member_(family().get(), this) {
   DS_CHECK(region_->bytes() >= RegionBytes(options));
   DS_CHECK(self_.size <= kMaxLocalRanks && layout_.chunk_bytes() % kMinChunkBytes == 0);
   if (!options.ranks_are_processes) return;
@@ -46,7 +56,7 @@ HostGroup::HostGroup(std::shared_ptr<SharedRegion> region, const HostGroupOption
 
 HostGroup::~HostGroup() {
   layout_.line(self_.rank).has_left.store(1, std::memory_order_release);
-  GroupWait::Wake(layout_.header().interval);
+  wait_.RingAll();
 }
 
 std::size_t HostGroup::RoundElements(ElementType type, bool shared_out) const {
@@ -68,6 +78,7 @@ Status HostGroup::PassBarrier(const CallSignature& call) {
 // Two copies of the signature suffice: a rank can be at most one collective ahead of a peer that
 // has yet to compare.
 Status HostGroup::PassFirstBarrier(const CallSignature& call) {
+  DS_RETURN_IF_ERROR(wait_.CheckGroup(call));  // else a peer could take this for the call before
   const std::size_t parity = calls_++ % 2;
   CallSignature& published = layout_.line(self_.rank).calls[parity];
   published = call;
@@ -78,17 +89,20 @@ Status HostGroup::PassFirstBarrier(const CallSignature& call) {
     const CallSignature& other = layout_.line(rank).calls[parity];
     if (other == reference) continue;
     return wait_.FailForMismatch("the ranks disagree about collective " + std::to_string(calls_) +
-                                 ": " + NameOf(0) + " is in " + Describe(reference) + ", " +
-                                 NameOf(rank) + " in " + Describe(other));
+                                 ": " + wait_.NameOf(0) + " is in " + Describe(reference) + ", " +
+                                 wait_.NameOf(rank) + " in " + Describe(other));
   }
   return OkStatus();
 }
 
-Status HostGroup::MeetPeers(std::chrono::milliseconds timeout) {
+Status HostGroup::MeetPeers(std::chrono::milliseconds timeout,
+                            std::function<Status()> look_around) {
   const std::chrono::milliseconds usual = wait_.timeout();
   wait_.set_timeout(timeout);
+  wait_.set_look_around(std::move(look_around));
   const Status met = Barrier();
   wait_.set_timeout(usual);
+  wait_.set_look_around({});
   return met.WithContext("waiting for all ranks to join");
 }
 

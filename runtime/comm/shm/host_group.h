@@ -12,22 +12,17 @@
 //
 // At the first barrier of a collective every rank has published its CallSignature; all compare
 // them, so that a disagreement is an error on every rank and nothing is overwritten.
-//
-// Invariants:
-//   1. All ranks make the same calls in the same order (send and receive excepted).
-//   2. After an error the group is unusable: every later call fails or has undefined results.
-// Units: counts are elements. Pointers are this rank's memory, aligned for the element type.
-// Threads: one HostGroup per rank, used by one thread at a time.
-// Errors: kUnavailable when a peer ended, left or did not come in time; kFailedPrecondition when
-// the ranks disagree; both name the rank and the collective.
+// Promises and errors are those of cpu_group.h. Threads: one HostGroup per rank.
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -41,16 +36,15 @@ namespace ds::comm {
 
 struct HostGroupOptions {
   RankOf self;
-  // Rank 0 of this group, as errors call it: ranks of several hosts have numbers of their own here.
-  int first_name = 0;
-  // Tells whether the ranks are processes (then the end of one is noticed) or threads of one
-  // process.
-  bool ranks_are_processes = true;
+  std::vector<int> names;  // what errors call the ranks, where that is not their number here
+  bool ranks_are_processes = true;  // else threads of one, whose end nobody notices
   // Per rank and staging buffer; a multiple of kMinChunkBytes, the same on all ranks. Larger ones
   // fall out of the cache, smaller ones wait more often. 0: DefaultChunkBytes.
   std::size_t chunk_bytes = 0;
   // The longest wait for a rank that neither ends nor comes.
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
+  std::string meeting;  // names the group on this host, for where its ranks make others of it
+  std::shared_ptr<GroupFamily> family;  // none: one of its own
 };
 
 inline constexpr std::size_t kMinChunkBytes = kMaxLocalRanks * kCacheLine;
@@ -71,9 +65,11 @@ class HostGroup : public CpuGroup {
 
   int rank() const override { return self_.rank; }
   int size() const override { return self_.size; }
+  std::string NameOf(int rank) const override { return wait_.NameOf(rank); }
 
-  // The first call of ranks that are processes: blocks until all have joined.
-  Status MeetPeers(std::chrono::milliseconds timeout);
+  // The first call of ranks that are processes: blocks until all have joined. `look_around` as in
+  // MeetingPlace.
+  Status MeetPeers(std::chrono::milliseconds timeout, std::function<Status()> look_around = {});
   void TagNextCall(const CallTag& tag) override { next_tag_ = tag; }
   Status Barrier() override;
   Status AllReduce(std::byte* data, Elements elements, ReduceOp op) override;
@@ -88,10 +84,25 @@ class HostGroup : public CpuGroup {
   // have sent meanwhile.
   Status Send(const std::byte* data, Elements elements, int peer) override;
   Status Receive(std::byte* data, Elements elements, int peer) override;
+  Status SendReceive(const OutgoingMessage& outgoing, const IncomingMessage& incoming) override;
+  StatusOr<std::unique_ptr<CpuGroup>> MakeSubgroup(const std::string& name,
+                                                   const std::vector<int>& members) override;
+  StatusOr<std::unique_ptr<HostGroup>> MakeHostSubgroup(const std::string& name,
+                                                        const std::vector<int>& members);
+
+ protected:
+  void End(std::string_view cause) override { wait_.Abort(cause); }
 
  private:
-  std::string NameOf(int rank) const { return "rank " + std::to_string(first_name_ + rank); }
-
+  // A message under way, slot by slot.
+  struct Transfer {
+    CallSignature call;
+    int peer = 0;
+    std::size_t bytes = 0;
+    std::size_t slots = 0;
+    std::size_t moved = 0;  // of them
+    bool is_done() const { return moved == slots; }
+  };
   struct Slice {
     std::size_t begin;
     std::size_t end;
@@ -101,7 +112,14 @@ class HostGroup : public CpuGroup {
   std::size_t RoundElements(ElementType type, bool shared_out) const;
   std::byte* Staging(int rank, std::uint64_t interval) const;
 
-  Status WaitForRoom(int peer, const CallSignature& call);
+  Transfer StartTransfer(CallKind kind, Elements elements, int peer) const;
+  bool HasRoom(int peer) const;
+  bool HasUnread(int peer) const;
+  // Moves what can be moved at once.
+  void PutSlots(const std::byte* data, Transfer* transfer);
+  Status TakeSlots(std::byte* data, Transfer* transfer);
+  // Blocks until one of the transfers can go on that are not done.
+  Status AwaitChannels(const Transfer& outgoing, const Transfer& incoming);
   void TakeIn(int peer);
   void MarkRead(int peer);
 
@@ -113,9 +131,9 @@ class HostGroup : public CpuGroup {
   Status ExchangeCounts(const AllToAllParts& parts, std::uint64_t* largest);
 
   std::shared_ptr<SharedRegion> region_;
+  const HostGroupOptions options_;
   GroupLayout layout_;
   RankOf self_;
-  const int first_name_;
   GroupWait wait_;
   std::uint64_t interval_ = 0;  // barriers passed
   std::uint64_t calls_ = 0;     // collectives begun
@@ -124,6 +142,7 @@ class HostGroup : public CpuGroup {
   std::vector<std::uint32_t> received_;  // slots read so far, by peer
   using KeptSlot = std::pair<CallSignature, std::vector<std::byte>>;
   std::vector<std::deque<KeptSlot>> kept_;  // of those the ones that Receive has yet to take
+  const FamilyMember member_;
 };
 
 }  // namespace ds::comm

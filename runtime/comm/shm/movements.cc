@@ -125,9 +125,9 @@ Status HostGroup::ExchangeCounts(const AllToAllParts& parts, std::uint64_t* larg
     std::memcpy(sends.data(), Staging(peer, interval_ - 1), ranks * sizeof(std::uint64_t));
     *largest = std::max(*largest, *std::max_element(sends.begin(), sends.end()));
     if (sends[self_.rank] == parts.output_counts[peer]) continue;
-    disagreement = "all-to-all: " + NameOf(peer) + " sends " + std::to_string(sends[self_.rank]) +
-                   " elements to " + NameOf(self_.rank) + ", which expects " +
-                   std::to_string(parts.output_counts[peer]);
+    disagreement = "all-to-all: " + wait_.NameOf(peer) + " sends " +
+                   std::to_string(sends[self_.rank]) + " elements to " + wait_.NameOf(self_.rank) +
+                   ", which expects " + std::to_string(parts.output_counts[peer]);
   }
   if (!disagreement.empty()) return wait_.FailForMismatch(disagreement);
   return OkStatus();

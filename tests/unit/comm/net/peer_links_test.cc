@@ -122,7 +122,7 @@ TEST_P(PeerLinksTest, WhatWasGivenUpIsNotTouchedAnyMore) {
   Pair pair(encrypted());
   ByteArray bytes(16);
   pair.first->Receive({.peer = 1, .call = CallOf(16)}, bytes);
-  pair.first->AbandonUnfinished();
+  pair.first->AbandonUnfinished(/*group=*/0);
   const ByteArray mine = MakeBytes(16, 1);
   EXPECT_TRUE(pair.second->Wait(pair.second->Send({.peer = 0, .call = CallOf(16)}, mine)).ok());
   const Status status =
@@ -143,6 +143,46 @@ TEST_P(PeerLinksTest, RanksInDifferentCallsAreToldAndNothingIsOverwritten) {
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(status.message(), HasSubstr("rank 1 is in broadcast of 16 uint8"));
   EXPECT_EQ(bytes, ByteArray(16));
+}
+
+// The first group's frame comes first and is asked for last.
+TEST_P(PeerLinksTest, AFrameOfOneGroupDoesNotStandInTheWayOfAnothers) {
+  Pair pair(encrypted());
+  constexpr std::size_t kBytes = std::size_t{1} << 20;
+  std::jthread other([&] {
+    const ByteArray one = MakeBytes(kBytes, 1);
+    const ByteArray two = MakeBytes(kBytes, 2);
+    pair.second->Send({.peer = 0, .group = 1, .call = CallOf(kBytes)}, one);
+    const auto last = pair.second->Send({.peer = 0, .group = 2, .call = CallOf(kBytes)}, two);
+    EXPECT_TRUE(pair.second->Wait(last).ok());
+  });
+  for (const int group : {2, 1}) {
+    ByteArray bytes(kBytes);
+    const auto posted = pair.first->Receive(
+        {.peer = 1, .group = static_cast<GroupId>(group), .call = CallOf(kBytes)}, bytes);
+    ASSERT_TRUE(pair.first->Wait(posted).ok());
+    EXPECT_EQ(bytes, MakeBytes(kBytes, group));
+  }
+}
+
+// A frame is on its way that the peer does not take.
+TEST_P(PeerLinksTest, APeerHearsWhyItEndsBehindAFrameThatIsPartlyWritten) {
+  Pair pair(encrypted());
+  ByteArray mine = MakeBytes(std::size_t{4} << 20, 1);
+  pair.second->Send({.peer = 0, .call = CallOf(mine.size())}, mine);
+  pair.second->End("rank 1 has given up: no space left");
+  mine.assign(mine.size(), std::byte{0});  // is not read any more
+  ByteArray bytes(mine.size());
+  const auto posted = pair.first->Receive({.peer = 1, .call = CallOf(bytes.size())}, bytes);
+  EXPECT_TRUE(pair.first->Wait(posted).ok());
+  EXPECT_EQ(bytes, MakeBytes(bytes.size(), 1));
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    const auto next = pair.first->Receive({.peer = 1, .call = CallOf(16)}, bytes);
+    const Status status = pair.first->Wait(next);
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+    EXPECT_THAT(status.message(), HasSubstr("rank 1 has given up: no space left; this rank was in "
+                                            "all-gather of 16 uint8"));
+  }
 }
 
 // Small frames are many records, large ones many reads of each: nothing that is decrypted already

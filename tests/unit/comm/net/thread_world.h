@@ -68,6 +68,10 @@ inline void RunWorld(const std::vector<int>& ranks_on_hosts,
     StatusOr<SharedRegion> region = SharedRegion::Private(HostGroup::RegionBytes(options));
     ASSERT_TRUE(region.ok()) << region.status().message();
     const auto shared = std::make_shared<SharedRegion>(std::move(region).value());
+    options.meeting = MeetingOf(*shared);
+    for (int local = 0; local < places.count_on(host); ++local) {
+      options.names.push_back(places.first_on(host) + local);
+    }
     for (int local = 0; local < places.count_on(host); ++local) {
       const int rank = places.first_on(host) + local;
       options.self.rank = local;

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <barrier>
 #include <vector>
 
 #include "tests/unit/comm/net/thread_world.h"
@@ -104,6 +105,29 @@ TEST(WorldGroupTest, TagsThatDifferAreAnErrorThatNamesBoth) {
     EXPECT_THAT(status.message(),
                 HasSubstr("this rank in all-reduce of 8 float32 (sum) for layer.1"));
   });
+}
+
+// Rank 3 ends what ranks 0, 1 and 2 wait in: for the other host, for their own, for a message.
+TEST(WorldGroupTest, AnAbortEndsPendingAndLaterCallsOnAllHosts) {
+  for (int repeat = 0; repeat < 20; ++repeat) {
+    std::barrier all(4);
+    RunWorld({2, 2}, [&](WorldGroup& group) {
+      std::vector<float> data(kCount, 1);
+      const Elements elements{kCount, ElementType::kFloat32};
+      const auto call = [&]() -> Status {
+        if (group.rank() == 2) return group.Receive(BytesOf(data), elements, 3);
+        return group.AllReduce(BytesOf(data), elements, ReduceOp::kSum);
+      };
+      if (group.rank() == 3) group.Abort("rank 3 has given up: no space left");
+      for (int later = 0; later < 2; ++later) {
+        const Status status = call();
+        EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+        EXPECT_THAT(status.message(), HasSubstr("rank 3 has given up: no space left"));
+        group.Abort(status.message());  // as CallQueue does
+      }
+      all.arrive_and_wait();  // none has left before
+    });
+  }
 }
 
 }  // namespace

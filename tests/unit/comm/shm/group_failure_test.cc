@@ -2,11 +2,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <barrier>
 #include <chrono>
 #include <condition_variable>
+#include <latch>
 #include <mutex>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/unit/comm/shm/thread_group.h"
@@ -16,6 +22,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 struct Call {
   std::size_t count;
@@ -147,6 +154,65 @@ TEST(TimeoutTest, ARankThatDoesNotComeIsNamed) {
     done = true;
     gave_up.notify_one();
   });
+}
+
+// Rank 0 waits at a barrier, rank 1 for a message, rank 2 for room; rank 3 comes later.
+TEST(AbortTest, PendingAndLaterCallsOfAllRanksSayTheCause) {
+  HostGroupOptions options = SmallChunks(4);
+  options.names = {10, 11, 12, 13};
+  std::latch aborted(1);
+  RunGroup(options, [&](HostGroup& group) {
+    std::vector<std::byte> data(4 << 20);
+    const Elements elements{data.size(), ElementType::kUInt8};
+    const auto call = [&]() -> Status {
+      if (group.rank() == 1) return group.Receive(data.data(), elements, 0);
+      if (group.rank() == 2) return group.Send(data.data(), elements, 0);
+      return group.Barrier();
+    };
+    if (group.rank() == 3) {
+      std::jthread([&] { group.Abort("rank 13 has given up: no space left"); }).join();
+      group.Abort("not the first");
+      aborted.count_down();
+    }
+    if (group.rank() == 0) aborted.wait();
+    for (int repeat = 0; repeat < 2; ++repeat) {
+      const Status status = call();
+      EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+      EXPECT_THAT(status.message(), StartsWith("rank 13 has given up: no space left; rank 1" +
+                                               std::to_string(group.rank()) + " was in "));
+    }
+  });
+}
+
+// However the two meet: rank 0 may be on its way to sleep.
+TEST(AbortTest, RacesWithWhoeverBeginsToWait) {
+  for (int repeat = 0; repeat < 50; ++repeat) {
+    std::barrier both(2);
+    RunGroup(SmallChunks(2), [&](HostGroup& group) {
+      both.arrive_and_wait();
+      if (group.rank() == 1) {
+        group.Abort("rank 1 has given up");
+      } else {
+        EXPECT_THAT(group.Barrier().message(), StartsWith("rank 1 has given up; "));
+      }
+      both.arrive_and_wait();  // none has left before
+    });
+  }
+}
+
+TEST(ProcessTest, AStoppedProcessIsSeen) {
+  const pid_t child = fork();
+  if (child == 0) {
+    while (true) pause();
+  }
+  EXPECT_FALSE(IsStopped(child));
+  kill(child, SIGSTOP);
+  int status = 0;
+  waitpid(child, &status, WUNTRACED);
+  EXPECT_TRUE(IsStopped(child));
+  kill(child, SIGKILL);
+  waitpid(child, &status, 0);
+  EXPECT_FALSE(IsStopped(child));
 }
 
 // As when a rank has died before anybody looked, and this process has got its id.

@@ -1,0 +1,47 @@
+#pragma once
+
+// GroupLinks: a group's share of the connections that all groups of a rank use (peer_links.h): it
+// numbers the peers as the group does and marks every frame as the group's.
+
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "runtime/comm/net/peer_links.h"
+
+namespace ds::comm {
+
+class GroupLinks {
+ public:
+  // `ranks`: what the links call the group's ranks.
+  GroupLinks(std::shared_ptr<PeerLinks> links, GroupId group, std::vector<int> ranks)
+      : links_(std::move(links)), group_(group), ranks_(std::move(ranks)) {}
+
+  PeerLinks::Ticket Send(const Frame& frame, std::span<const std::byte> bytes) {
+    return links_->Send(OfLinks(frame), bytes);
+  }
+  PeerLinks::Ticket Receive(const Frame& frame, std::span<std::byte> bytes) {
+    return links_->Receive(OfLinks(frame), bytes);
+  }
+  Status Wait(const PeerLinks::Ticket& ticket) { return links_->Wait(ticket); }
+  void AbandonUnfinished() { links_->AbandonUnfinished(group_); }
+
+  const std::shared_ptr<PeerLinks>& all() const { return links_; }
+  GroupId group() const { return group_; }
+  // Entry [r] is what the links call the group's rank r.
+  const std::vector<int>& ranks() const { return ranks_; }
+
+ private:
+  Frame OfLinks(Frame frame) const {
+    frame.peer = ranks_[static_cast<std::size_t>(frame.peer)];
+    frame.group = group_;
+    return frame;
+  }
+
+  std::shared_ptr<PeerLinks> links_;
+  GroupId group_;
+  std::vector<int> ranks_;
+};
+
+}  // namespace ds::comm

@@ -1,0 +1,227 @@
+#include "runtime/comm/net/peer_link.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <type_traits>
+
+#include "runtime/comm/net/peer_silence.h"
+
+namespace ds::comm {
+namespace {
+
+// Read from one peer before the others have their turn.
+constexpr int kFramesPerTurn = 64;
+// The longest cause that a peer may give.
+constexpr std::size_t kMaxCause = 4096;
+
+bool WouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
+
+std::string DescribeEnd(int error) {
+  return error == 0 ? "closed its connection"
+                    : "is not connected any more: " + std::string(std::strerror(error));
+}
+
+}  // namespace
+
+StatusOr<std::uint64_t> PeerLink::Send(const FrameHeader& header,
+                                       std::span<const std::byte> bytes) {
+  static_assert(std::is_trivially_copyable_v<FrameHeader>);
+  outgoing_.push_back({.header = header, .bytes = bytes});
+  const std::uint64_t number = ++sends_asked_;
+  DS_RETURN_IF_ERROR(Write());
+  return number;
+}
+
+StatusOr<std::uint64_t> PeerLink::Receive(const FrameHeader& header, std::span<std::byte> bytes) {
+  Queue& queue = queues_[KeyOf(header)];
+  queue.posted.push_back({.header = header, .bytes = bytes});
+  const std::uint64_t number = ++queue.asked;
+  DS_RETURN_IF_ERROR(TakeKept(header, &queue));
+  // What was left in the socket may be for it, or stand in its way.
+  if (!IsInFrame() && IsAnythingAwaited() && ended_.empty()) DS_RETURN_IF_ERROR(FindPlace());
+  return number;
+}
+
+bool PeerLink::IsReceived(const FrameHeader& header, std::uint64_t number) {
+  return queues_[KeyOf(header)].done >= number;
+}
+
+bool PeerLink::HasUnfinished(GroupId group) const {
+  for (const auto& [key, queue] : queues_) {
+    if (std::get<GroupId>(key) == group && !queue.posted.empty()) return true;
+  }
+  return std::any_of(outgoing_.begin(), outgoing_.end(),
+                     [&](const Outgoing& frame) { return frame.header.group == group; });
+}
+
+bool PeerLink::IsAnythingAwaited() const {
+  return std::any_of(queues_.begin(), queues_.end(),
+                     [](const auto& entry) { return !entry.second.posted.empty(); });
+}
+
+void PeerLink::EndIfSilent(std::chrono::seconds silence) {
+  if (!ended_.empty() || !IsSilent(stream_->fd(), silence)) return;
+  ended_ = "is on a host that has not answered for " + std::to_string(silence.count()) + " s";
+}
+
+short PeerLink::events() const {
+  if (!ended_.empty()) return 0;
+  return static_cast<short>((IsInFrame() ? POLLIN : 0) | (outgoing_.empty() ? 0 : POLLOUT));
+}
+
+Status PeerLink::Write() {
+  while (HasToWrite()) {
+    Outgoing& next = outgoing_.front();
+    const auto head = std::as_bytes(std::span(&next.header, 1));
+    const std::size_t of_head = std::min(next.written, head.size());
+    next.has_begun = true;
+    const ssize_t written =
+        stream_->Write(head.subspan(of_head), next.bytes.subspan(next.written - of_head));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && WouldBlock(errno)) return OkStatus();
+    if (written < 0) {
+      const int error = errno;
+      DS_RETURN_IF_ERROR(Read());  // what it has said before it went
+      if (ended_.empty()) ended_ = DescribeEnd(error);
+      return OkStatus();
+    }
+    next.written += static_cast<std::size_t>(written);
+    bytes_sent_ += static_cast<std::uint64_t>(written);
+    if (next.written < sizeof(FrameHeader) + next.bytes.size()) continue;
+    outgoing_.pop_front();
+    ++sends_done_;
+  }
+  return OkStatus();
+}
+
+Status PeerLink::Read() {
+  bool more = !has_given_up_;
+  for (int frames = 0; frames < kFramesPerTurn && more && ended_.empty(); ++frames) {
+    DS_RETURN_IF_ERROR(ReadFrame(&more));
+  }
+  return OkStatus();
+}
+
+// Reads up to the end of a header or of a frame; `more` = there may be more behind it.
+Status PeerLink::ReadFrame(bool* more) {
+  *more = false;
+  if (!IsInFrame()) return OkStatus();
+  const bool in_header = header_read_ < sizeof(FrameHeader);
+  const auto header = std::as_writable_bytes(std::span(&header_, 1));
+  const std::span<std::byte> to = in_header ? header.subspan(header_read_) : rest_;
+  if (!to.empty()) {
+    const ssize_t got = stream_->Read(to);
+    if (got < 0 && (errno == EINTR || WouldBlock(errno))) return OkStatus();
+    if (got <= 0) {
+      ended_ = DescribeEnd(got == 0 ? 0 : errno);
+      return OkStatus();
+    }
+    if (in_header) {
+      header_read_ += static_cast<std::size_t>(got);
+    } else {
+      rest_ = rest_.subspan(static_cast<std::size_t>(got));
+    }
+  }
+  *more = true;
+  if (in_header && header_read_ == sizeof(FrameHeader)) return FindPlace();
+  return !in_header && rest_.empty() ? FinishFrame() : OkStatus();
+}
+
+// Finds where the bytes go of the frame whose header has been read.
+Status PeerLink::FindPlace() {
+  const bool is_end = header_.channel == FrameChannel::kEnd;
+  if (header_.channel > FrameChannel::kEnd || (is_end && header_.bytes > kMaxCause)) {
+    return InternalError(name_ + " sent what is no frame");
+  }
+  Queue& queue = queues_[KeyOf(header_)];
+  if (!queue.posted.empty()) {
+    const Posted& receive = queue.posted.front();
+    DS_RETURN_IF_ERROR(CheckMatch(receive.header, header_));
+    rest_ = receive.bytes;
+    keeping_ = false;
+    has_place_ = true;
+  } else if (header_.channel != FrameChannel::kCollective || IsAnythingAwaited()) {
+    DS_RETURN_IF_ERROR(Keep(&queue));
+  }
+  return has_place_ && rest_.empty() ? FinishFrame() : OkStatus();
+}
+
+Status PeerLink::Keep(Queue* queue) {
+  try {
+    queue->kept.push_back({header_, std::vector<std::byte>(header_.bytes)});
+  } catch (const std::exception&) {
+    return ResourceExhaustedError("there is no memory for the " + std::to_string(header_.bytes) +
+                                  " bytes that " + name_ + " sends");
+  }
+  rest_ = queue->kept.back().bytes;
+  keeping_ = true;
+  has_place_ = true;
+  return OkStatus();
+}
+
+Status PeerLink::FinishFrame() {
+  Queue& queue = queues_[KeyOf(header_)];
+  if (!keeping_) {
+    queue.posted.pop_front();
+    ++queue.done;
+  }
+  header_read_ = 0;
+  has_place_ = false;
+  if (header_.channel != FrameChannel::kEnd) return OkStatus();
+  const std::vector<std::byte>& bytes = queue.kept.back().bytes;
+  end_cause_.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return UnavailableError(end_cause_);
+}
+
+// A receive was posted: what has come for it before is given to it.
+Status PeerLink::TakeKept(const FrameHeader& header, Queue* queue) {
+  while (!queue->posted.empty() && !queue->kept.empty()) {
+    const Posted& receive = queue->posted.front();
+    Kept& kept = queue->kept.front();
+    DS_RETURN_IF_ERROR(CheckMatch(receive.header, kept.header));
+    const bool coming_in =
+        has_place_ && keeping_ && KeyOf(header_) == KeyOf(header) && queue->kept.size() == 1;
+    const std::size_t here = kept.bytes.size() - (coming_in ? rest_.size() : 0);
+    if (here > 0) std::memcpy(receive.bytes.data(), kept.bytes.data(), here);
+    if (coming_in) {
+      rest_ = receive.bytes.subspan(here);
+      keeping_ = false;
+      queue->kept.pop_front();
+      return OkStatus();
+    }
+    queue->kept.pop_front();
+    queue->posted.pop_front();
+    ++queue->done;
+  }
+  return OkStatus();
+}
+
+Status PeerLink::CheckMatch(const FrameHeader& mine, const FrameHeader& theirs) const {
+  if (mine.call == theirs.call && mine.bytes == theirs.bytes) return OkStatus();
+  return FailedPreconditionError("the ranks disagree about a call: " + name_ + " is in " +
+                                 Describe(theirs.call) + ", this rank in " + Describe(mine.call));
+}
+
+// A frame that is partly written has to be completed: from a copy.
+void PeerLink::SayWhyItEnds(std::string_view cause) {
+  has_given_up_ = true;
+  const bool is_midway = !outgoing_.empty() && outgoing_.front().has_begun;
+  outgoing_.resize(is_midway ? 1 : 0);
+  if (is_midway) {
+    Outgoing& frame = outgoing_.front();
+    frame.copy.assign(frame.bytes.begin(), frame.bytes.end());
+    frame.bytes = frame.copy;
+  }
+  cause = cause.substr(0, kMaxCause);
+  const auto bytes = std::as_bytes(std::span(cause));
+  Outgoing& last = outgoing_.emplace_back();
+  last.header = {.bytes = bytes.size(), .channel = FrameChannel::kEnd};
+  last.copy.assign(bytes.begin(), bytes.end());
+  last.bytes = last.copy;
+}
+
+}  // namespace ds::comm

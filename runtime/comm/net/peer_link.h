@@ -1,0 +1,140 @@
+#pragma once
+
+// PeerLink: the frames over the connection to one peer.
+//
+// A frame is a header, which says what call of which group it belongs to and how long it is, and
+// that many bytes. Every group has two queues of receives: what its collectives exchange never
+// waits behind its messages. Frames are matched with the receives of their queue in the order of
+// both; both ends compare what the frame is for: a disagreement is an error and nothing is
+// overwritten.
+//
+// A message that nobody has asked for is kept. A frame of a collective that this rank has not begun
+// stays in the socket, unless it stands in the way of one that this rank waits for: then it is
+// kept, too.
+//
+// Threads: not safe; PeerLinks guards it. Lifetimes: posted memory stays valid, and what is sent
+// unchanged, until it is done or SayWhyItEnds was called.
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/comm/net/peer_stream.h"
+#include "runtime/comm/shm/call_signature.h"
+
+namespace ds::comm {
+
+enum class FrameChannel : std::uint32_t {
+  kCollective = 0,
+  kMessage = 1,
+  kEnd = 2,  // the bytes say why the sender has ended everything; nothing follows
+};
+
+// Tells groups apart whose ranks use the same connections (world_group.h).
+using GroupId = std::uint64_t;
+
+// Plain data, as it goes over the wire.
+struct FrameHeader {
+  std::uint64_t bytes = 0;
+  GroupId group = 0;
+  FrameChannel channel = FrameChannel::kCollective;
+  CallSignature call = {};
+};
+
+class PeerLink {
+ public:
+  PeerLink(std::unique_ptr<PeerStream> stream, std::string name)
+      : stream_(std::move(stream)), name_(std::move(name)) {}
+
+  const std::string& name() const { return name_; }
+  // Says why nothing comes or goes any more; "" while it does.
+  const std::string& ended() const { return ended_; }
+  // Says why the peer has ended everything; "" unless it has told.
+  const std::string& end_cause() const { return end_cause_; }
+  // Ends the link when its host has not answered for so long (peer_silence.h).
+  void EndIfSilent(std::chrono::seconds silence);
+  std::uint64_t bytes_sent() const { return bytes_sent_; }
+
+  // Return the number that the frame has among those sent, or received in its queue.
+  StatusOr<std::uint64_t> Send(const FrameHeader& header, std::span<const std::byte> bytes);
+  StatusOr<std::uint64_t> Receive(const FrameHeader& header, std::span<std::byte> bytes);
+  bool IsSent(std::uint64_t number) const { return sends_done_ >= number; }
+  bool IsReceived(const FrameHeader& header, std::uint64_t number);
+  // Something was posted for the group that is not done.
+  bool HasUnfinished(GroupId group) const;
+
+  // Says what poll shall wait for; 0: nothing.
+  short events() const;
+  int fd() const { return stream_->fd(); }
+  // There are bytes to be read that poll does not know of.
+  bool HoldsUnread() const { return IsInFrame() && stream_->HoldsUnread(); }
+  Status Write();
+  Status Read();
+
+  // Gives up what was posted, which is not touched any more, and tells the peer why.
+  void SayWhyItEnds(std::string_view cause);
+  bool HasToWrite() const { return !outgoing_.empty() && ended_.empty(); }
+
+ private:
+  struct Outgoing {
+    FrameHeader header;
+    std::span<const std::byte> bytes;
+    std::size_t written = 0;           // of header and bytes together
+    bool has_begun = false;            // the stream may hold some of it that are not written yet
+    std::vector<std::byte> copy = {};  // the bytes, where they are not their caller's
+  };
+  struct Posted {
+    FrameHeader header;
+    std::span<std::byte> bytes;
+  };
+  struct Kept {
+    FrameHeader header;
+    std::vector<std::byte> bytes;
+  };
+  struct Queue {
+    std::deque<Posted> posted;
+    std::deque<Kept> kept;    // the last one may be incomplete
+    std::uint64_t asked = 0;  // what was posted so far
+    std::uint64_t done = 0;   // and of that, what is finished
+  };
+  using QueueKey = std::tuple<GroupId, FrameChannel>;
+
+  static QueueKey KeyOf(const FrameHeader& header) { return {header.group, header.channel}; }
+  // A frame without a place is left where it is until this rank asks for it.
+  bool IsInFrame() const { return header_read_ < sizeof(FrameHeader) || has_place_; }
+  bool IsAnythingAwaited() const;
+  Status ReadFrame(bool* more);
+  Status FindPlace();
+  Status Keep(Queue* queue);
+  Status FinishFrame();
+  Status TakeKept(const FrameHeader& header, Queue* queue);
+  Status CheckMatch(const FrameHeader& mine, const FrameHeader& theirs) const;
+
+  std::unique_ptr<PeerStream> stream_;
+  std::string name_;
+  std::string ended_;
+  std::string end_cause_;
+  std::deque<Outgoing> outgoing_;
+  std::uint64_t sends_asked_ = 0;
+  std::uint64_t sends_done_ = 0;
+  std::uint64_t bytes_sent_ = 0;
+  std::map<QueueKey, Queue> queues_;
+  FrameHeader header_;  // of the frame that is coming in
+  std::size_t header_read_ = 0;
+  std::span<std::byte> rest_;  // of its bytes that are still to come
+  bool keeping_ = false;       // they go to the last of the queue's kept
+  bool has_place_ = false;     // for the frame
+  bool has_given_up_ = false;  // what was posted
+};
+
+}  // namespace ds::comm

@@ -1,0 +1,25 @@
+#include "runtime/comm/shm/group_family.h"
+
+#include "runtime/comm/shm/cpu_group.h"
+
+namespace ds::comm {
+
+void GroupFamily::Add(CpuGroup* group) {
+  const std::lock_guard lock(mutex_);
+  groups_.push_back(group);
+  if (!cause_.empty()) group->End(cause_);
+}
+
+void GroupFamily::Remove(CpuGroup* group) {
+  const std::lock_guard lock(mutex_);
+  std::erase(groups_, group);
+}
+
+void GroupFamily::Abort(std::string_view cause) {
+  const std::lock_guard lock(mutex_);
+  if (!cause_.empty()) return;
+  cause_ = cause;
+  for (CpuGroup* group : groups_) group->End(cause_);
+}
+
+}  // namespace ds::comm
