@@ -25,6 +25,13 @@ ALLOWED = {
     "CancelWatch": "tests end a watch that has no job",
     "MakeLocalWorld": "ranks as threads, for tests",
     "Neighbour": "whom a stage or a ring sends to, until there are pipelines and rings",
+    "SendRecv": "what stages and rings pass on, until there are pipelines and rings",
+    "AllReduceAsync": "overlapped calls, until the residency plan prefetches",
+    "AllGatherAsync": "overlapped calls, until the residency plan prefetches",
+    "ReduceScatterAsync": "overlapped calls, until the residency plan prefetches",
+    "AllReduceMany": "coalesced calls, until small units are gathered together",
+    "AllGatherMany": "coalesced calls, until small units are gathered together",
+    "ReduceScatterMany": "coalesced calls, until small units are gathered together",
 }
 
 NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.DOTALL)

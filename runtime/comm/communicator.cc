@@ -43,30 +43,89 @@ void Communicator::TagNextCall(std::string_view tag) {
   if (host_ != nullptr) host_->TagNextCall(tag);
 }
 
-void Communicator::AllReduce(const at::Tensor& tensor, ReduceOp op, std::string_view tag) {
-  TagNextCall(tag);
-  std::vector<at::Tensor> tensors = {tensor};
+Communicator::WorkPtr Communicator::LaunchAllReduce(at::Tensor tensor, ReduceOp op, bool is_async) {
+  std::vector<at::Tensor> tensors = {std::move(tensor)};
   c10d::AllreduceOptions options;
   options.reduceOp = ToC10d(op);
-  backend_->allreduce(tensors, options)->wait();
+  options.asyncOp = is_async;
+  return backend_->allreduce(tensors, options);
+}
+
+Communicator::WorkPtr Communicator::LaunchAllGather(at::Tensor output, at::Tensor input,
+                                                    bool is_async) {
+  return backend_->_allgather_base(output, input, {.asyncOp = is_async});
+}
+
+Communicator::WorkPtr Communicator::LaunchReduceScatter(at::Tensor output, at::Tensor input,
+                                                        ReduceOp op, bool is_async) {
+  c10d::ReduceScatterOptions options;
+  options.reduceOp = ToC10d(op);
+  options.asyncOp = is_async;
+  return backend_->_reduce_scatter_base(output, input, options);
+}
+
+void Communicator::AllReduce(const at::Tensor& tensor, ReduceOp op, std::string_view tag) {
+  TagNextCall(tag);
+  LaunchAllReduce(tensor, op, /*is_async=*/false)->wait();
 }
 
 void Communicator::AllGather(const at::Tensor& output, const at::Tensor& input,
                              std::string_view tag) {
   TagNextCall(tag);
-  at::Tensor to = output;
-  at::Tensor from = input;
-  backend_->_allgather_base(to, from)->wait();
+  LaunchAllGather(output, input, /*is_async=*/false)->wait();
 }
 
 void Communicator::ReduceScatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op,
                                  std::string_view tag) {
   TagNextCall(tag);
-  at::Tensor to = output;
-  at::Tensor from = input;
+  LaunchReduceScatter(output, input, op, /*is_async=*/false)->wait();
+}
+
+Work Communicator::AllReduceAsync(const at::Tensor& tensor, ReduceOp op, std::string_view tag) {
+  TagNextCall(tag);
+  return Work(LaunchAllReduce(tensor, op, /*is_async=*/true));
+}
+
+Work Communicator::AllGatherAsync(const at::Tensor& output, const at::Tensor& input,
+                                  std::string_view tag) {
+  TagNextCall(tag);
+  return Work(LaunchAllGather(output, input, /*is_async=*/true));
+}
+
+Work Communicator::ReduceScatterAsync(const at::Tensor& output, const at::Tensor& input,
+                                      ReduceOp op, std::string_view tag) {
+  TagNextCall(tag);
+  return Work(LaunchReduceScatter(output, input, op, /*is_async=*/true));
+}
+
+void Communicator::AllReduceMany(const std::vector<at::Tensor>& tensors, ReduceOp op,
+                                 std::string_view tag) {
+  TagNextCall(tag);
+  std::vector<at::Tensor> all = tensors;
+  c10d::AllreduceCoalescedOptions options;
+  options.reduceOp = ToC10d(op);
+  options.asyncOp = false;
+  backend_->allreduce_coalesced(all, options)->wait();
+}
+
+void Communicator::AllGatherMany(const std::vector<at::Tensor>& outputs,
+                                 const std::vector<at::Tensor>& inputs, std::string_view tag) {
+  TagNextCall(tag);
+  std::vector<at::Tensor> to = outputs;
+  std::vector<at::Tensor> from = inputs;
+  backend_->allgather_into_tensor_coalesced(to, from, {.asyncOp = false})->wait();
+}
+
+void Communicator::ReduceScatterMany(const std::vector<at::Tensor>& outputs,
+                                     const std::vector<at::Tensor>& inputs, ReduceOp op,
+                                     std::string_view tag) {
+  TagNextCall(tag);
+  std::vector<at::Tensor> to = outputs;
+  std::vector<at::Tensor> from = inputs;
   c10d::ReduceScatterOptions options;
   options.reduceOp = ToC10d(op);
-  backend_->_reduce_scatter_base(to, from, options)->wait();
+  options.asyncOp = false;
+  backend_->reduce_scatter_tensor_coalesced(to, from, options)->wait();
 }
 
 void Communicator::Broadcast(const at::Tensor& tensor, int root, std::string_view tag) {
@@ -74,6 +133,7 @@ void Communicator::Broadcast(const at::Tensor& tensor, int root, std::string_vie
   std::vector<at::Tensor> tensors = {tensor};
   c10d::BroadcastOptions options;
   options.rootRank = root;
+  options.asyncOp = false;
   backend_->broadcast(tensors, options)->wait();
 }
 
@@ -81,6 +141,7 @@ void Communicator::Reduce(const at::Tensor& tensor, int root, ReduceOp op) {
   std::vector<at::Tensor> tensors = {tensor};
   c10d::ReduceOptions options;
   options.rootRank = root;
+  options.asyncOp = false;
   options.reduceOp = ToC10d(op);
   backend_->reduce(tensors, options)->wait();
 }
@@ -91,6 +152,7 @@ void Communicator::Gather(std::vector<at::Tensor> outputs, const at::Tensor& inp
   std::vector<at::Tensor> from = {input};
   c10d::GatherOptions options;
   options.rootRank = root;
+  options.asyncOp = false;
   backend_->gather(to, from, options)->wait();
 }
 
@@ -100,6 +162,7 @@ void Communicator::Scatter(const at::Tensor& output, std::vector<at::Tensor> inp
   if (rank() == root) from.push_back(std::move(inputs));
   c10d::ScatterOptions options;
   options.rootRank = root;
+  options.asyncOp = false;
   backend_->scatter(to, from, options)->wait();
 }
 
@@ -108,10 +171,14 @@ void Communicator::AllToAll(const at::Tensor& output, const at::Tensor& input,
                             std::vector<std::int64_t> input_splits) {
   at::Tensor to = output;
   at::Tensor from = input;
-  backend_->alltoall_base(to, from, output_splits, input_splits)->wait();
+  backend_->alltoall_base(to, from, output_splits, input_splits, {.asyncOp = false})->wait();
 }
 
-void Communicator::Barrier() { backend_->barrier()->wait(); }
+void Communicator::Barrier() {
+  c10d::BarrierOptions options;
+  options.asyncOp = false;
+  backend_->barrier(options)->wait();
+}
 
 void Communicator::Send(const at::Tensor& tensor, int peer) {
   std::vector<at::Tensor> tensors = {tensor};
@@ -121,6 +188,31 @@ void Communicator::Send(const at::Tensor& tensor, int peer) {
 void Communicator::Recv(const at::Tensor& tensor, int peer) {
   std::vector<at::Tensor> tensors = {tensor};
   backend_->recv(tensors, peer, /*tag=*/0)->wait();
+}
+
+void Communicator::SendRecv(const at::Tensor& outgoing, int to, const at::Tensor& incoming,
+                            int from) {
+  if (host_ != nullptr) return host_->SendReceive(outgoing, to, incoming, from);
+  backend_->startCoalescing();
+  Send(outgoing, to);
+  Recv(incoming, from);
+  backend_->endCoalescing()->wait();
+}
+
+Communicator& Communicator::Group(const std::string& name, const std::vector<int>& members) {
+  TORCH_CHECK(host_ != nullptr, "group ", name, ": groups of some ranks are built for CPUs only");
+  NamedGroup& known = groups_[name];
+  if (known.group == nullptr) {
+    known.group = std::make_unique<Communicator>(host_->MakeSubgroup(name, members), device_);
+    known.members = members;
+  }
+  TORCH_CHECK(known.members == members, "group ", name, " has other ranks on this rank already");
+  return *known.group;
+}
+
+void Communicator::Abort(std::string_view reason) {
+  if (host_ != nullptr) return host_->Abort(reason);
+  if (control_ != nullptr) control_->Abort(reason);
 }
 
 }  // namespace ds::comm

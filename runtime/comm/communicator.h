@@ -12,21 +12,29 @@
 // Errors: c10::Error (of the host backend c10::DistNetworkError when it is a peer that is not
 // there, usually c10::DistBackendError). The message names the collective and the rank at fault
 // when a peer has died or left, or when ranks disagree about the call. The group is unusable
-// afterwards. Threads: one thread at a time. Lifetimes: destroying a Communicator leaves the group;
-// peers still waiting for this rank get an error instead of hanging.
+// afterwards, and so are those made from it. Threads: one thread at a time; Abort may be called
+// from any. Lifetimes: destroying a Communicator leaves the group; peers still waiting for this
+// rank get an error instead of hanging.
+//
+// The Async calls return at once and go on by themselves, in order: on CPU ranks by a thread that
+// the first of them starts, with NCCL on its own stream, which waits for what the current stream
+// has been given. What is called while some are under way runs behind them.
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 #include <c10/util/intrusive_ptr.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "runtime/base/status.h"
 #include "runtime/comm/rank_identity.h"
 #include "runtime/comm/shm/call_signature.h"
+#include "runtime/comm/work.h"
 
 namespace c10d {
 class Backend;
@@ -79,18 +87,55 @@ class Communicator {
                 std::vector<std::int64_t> input_splits = {});
   void Barrier();
 
+  Work AllReduceAsync(const at::Tensor& tensor, ReduceOp op, std::string_view tag = {});
+  Work AllGatherAsync(const at::Tensor& output, const at::Tensor& input, std::string_view tag = {});
+  Work ReduceScatterAsync(const at::Tensor& output, const at::Tensor& input, ReduceOp op,
+                          std::string_view tag = {});
+
+  // What the calls above do with each pair (outputs[i], inputs[i]) or tensor, in one round for all:
+  // for many small tensors, which CPU ranks copy once more. Those of a reduction have one type.
+  void AllReduceMany(const std::vector<at::Tensor>& tensors, ReduceOp op,
+                     std::string_view tag = {});
+  void AllGatherMany(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
+                     std::string_view tag = {});
+  void ReduceScatterMany(const std::vector<at::Tensor>& outputs,
+                         const std::vector<at::Tensor>& inputs, ReduceOp op,
+                         std::string_view tag = {});
+
   // Matched in order between one pair of ranks. Send may block until the peer receives; between CPU
   // ranks several may send to each other before any of them receives.
   void Send(const at::Tensor& tensor, int peer);
   void Recv(const at::Tensor& tensor, int peer);
+  // Sends and receives at once: ranks may do it in a ring or a line with messages of any size.
+  void SendRecv(const at::Tensor& outgoing, int to, const at::Tensor& incoming, int from);
+
+  // The group of `members`, ranks of this one in ascending order, this rank among them, who number
+  // themselves by their place in the list. It is made when its name is first asked for, by its
+  // members alone: all of them make the same groups in the same order. c10::Error names a rank that
+  // has other members under the name. Lives as long as this Communicator. CPU ranks only.
+  Communicator& Group(const std::string& name, const std::vector<int>& members);
+
+  // Ends this group, its control group and all that were made of them: what any rank waits for in
+  // them, and what it calls later, fails at once with this rank's number and `reason`. Calls of
+  // NCCL go on waiting: they end when this process does.
+  void Abort(std::string_view reason);
 
  private:
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
   void TagNextCall(std::string_view tag);
+  WorkPtr LaunchAllReduce(at::Tensor tensor, ReduceOp op, bool is_async);
+  WorkPtr LaunchAllGather(at::Tensor output, at::Tensor input, bool is_async);
+  WorkPtr LaunchReduceScatter(at::Tensor output, at::Tensor input, ReduceOp op, bool is_async);
 
   c10::intrusive_ptr<c10d::Backend> backend_;
   HostBackend* host_;  // backend_, where it is one
   c10::Device device_;
   std::unique_ptr<Communicator> control_;
+  struct NamedGroup {
+    std::vector<int> members;
+    std::unique_ptr<Communicator> group;
+  };
+  std::map<std::string, NamedGroup> groups_;
 };
 
 // Ranks as threads of this process: entry r belongs to rank r's thread. The same algorithms as

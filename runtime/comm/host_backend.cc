@@ -1,228 +1,144 @@
 #include "runtime/comm/host_backend.h"
 
+#include <algorithm>
 #include <cstdint>
-#include <numeric>
 #include <utility>
+
+#include "runtime/comm/host_tensors.h"
+#include "runtime/comm/host_work.h"
 
 namespace ds::comm {
 namespace {
-
-ElementType TypeOf(const at::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-    case at::kFloat:
-      return ElementType::kFloat32;
-    case at::kDouble:
-      return ElementType::kFloat64;
-    case at::kBFloat16:
-      return ElementType::kBFloat16;
-    case at::kHalf:
-      return ElementType::kFloat16;
-    case at::kChar:
-      return ElementType::kInt8;
-    case at::kByte:
-      return ElementType::kUInt8;
-    case at::kShort:
-      return ElementType::kInt16;
-    case at::kInt:
-      return ElementType::kInt32;
-    case at::kLong:
-      return ElementType::kInt64;
-    case at::kBool:
-      return ElementType::kBool;
-    default:
-      TORCH_CHECK(false, "CPU collectives do not support tensors of ", tensor.scalar_type());
-  }
-}
-
-void CheckUsable(const at::Tensor& tensor) {
-  TORCH_CHECK(tensor.device().is_cpu() && tensor.layout() == at::kStrided && tensor.is_contiguous(),
-              "CPU collectives take dense contiguous CPU tensors, not ", tensor.sizes(), " of ",
-              tensor.scalar_type(), " on ", tensor.device());
-}
-
-// Refuses reductions that the core does not have, and averages of integers.
-ReduceOp ToReduceOp(const c10d::ReduceOp& op, const at::Tensor& tensor) {
-  switch (op.op_) {
-    case c10d::ReduceOp::SUM:
-      return ReduceOp::kSum;
-    case c10d::ReduceOp::AVG:
-      TORCH_CHECK(tensor.is_floating_point(), "an average of ", tensor.scalar_type(),
-                  " is not defined; use a sum");
-      return ReduceOp::kAvg;
-    case c10d::ReduceOp::MAX:
-      return ReduceOp::kMax;
-    case c10d::ReduceOp::MIN:
-      return ReduceOp::kMin;
-    case c10d::ReduceOp::PRODUCT:
-      return ReduceOp::kProduct;
-    default:
-      TORCH_CHECK(false, "CPU collectives reduce by sum, average, maximum, minimum or product");
-  }
-}
-
-// Tensors as the torch-free core sees them. Refuses those that are not dense, contiguous, on the
-// CPU and of a supported type.
-Elements ElementsOf(const at::Tensor& tensor) {
-  CheckUsable(tensor);
-  return {.count = static_cast<std::size_t>(tensor.numel()), .type = TypeOf(tensor)};
-}
-
-std::byte* BytesOf(const at::Tensor& tensor) {
-  return static_cast<std::byte*>(tensor.mutable_data_ptr());
-}
-
-const at::Tensor& OnlyTensor(const std::vector<at::Tensor>& tensors) {
-  TORCH_CHECK(tensors.size() == 1, "one tensor per rank is expected, not ", tensors.size());
-  return tensors[0];
-}
-
-// One pointer per rank, into tensors that all match `like`.
-std::vector<std::byte*> ListData(const std::vector<at::Tensor>& tensors, int size,
-                                 const at::Tensor& like) {
-  TORCH_CHECK(tensors.size() == static_cast<std::size_t>(size), "one tensor for each of the ", size,
-              " ranks is expected, not ", tensors.size());
-  std::vector<std::byte*> data;
-  for (const at::Tensor& tensor : tensors) {
-    CheckUsable(tensor);
-    TORCH_CHECK(tensor.scalar_type() == like.scalar_type() && tensor.numel() == like.numel(),
-                "the tensors of a list differ from ", like.numel(), " elements of ",
-                like.scalar_type());
-    data.push_back(BytesOf(tensor));
-  }
-  return data;
-}
-
-// One pointer per rank, into equal parts of `whole`, each as large as `part`.
-std::vector<std::byte*> PartData(const at::Tensor& whole, int size, const at::Tensor& part) {
-  CheckUsable(whole);
-  TORCH_CHECK(whole.scalar_type() == part.scalar_type() && whole.numel() == part.numel() * size,
-              "a tensor of ", whole.numel(), " elements of ", whole.scalar_type(), " is not ", size,
-              " parts of ", part.numel(), " elements of ", part.scalar_type());
-  std::vector<std::byte*> data;
-  for (int rank = 0; rank < size; ++rank) data.push_back(BytesOf(whole) + rank * part.nbytes());
-  return data;
-}
-
-std::vector<const std::byte*> AsReadOnly(const std::vector<std::byte*>& data) {
-  return {data.begin(), data.end()};
-}
 
 int CheckRank(std::int64_t rank, int size) {
   TORCH_CHECK(rank >= 0 && rank < size, "rank ", rank, " is not in a group of ", size);
   return static_cast<int>(rank);
 }
 
-// The collective has ended by the time its Work exists.
-class FinishedWork : public c10d::Work {
- public:
-  FinishedWork(int rank, c10d::OpType op) : c10d::Work(rank, op) { finish(); }
-};
-
-// The one place where the core's Status becomes LibTorch's exception.
-c10::intrusive_ptr<c10d::Work> Finish(const Status& status, int rank, c10d::OpType op) {
-  if (status.code() == StatusCode::kUnavailable) {
-    C10_THROW_ERROR(DistNetworkError, status.message());
-  }
-  if (!status.ok()) C10_THROW_ERROR(DistBackendError, status.message());
-  return c10::make_intrusive<FinishedWork>(rank, op);
-}
-
-// Rows of dimension 0 that go to each rank; equal ones unless `splits` says otherwise.
-std::vector<std::uint64_t> PartCounts(const at::Tensor& tensor, const std::vector<int64_t>& splits,
-                                      int size) {
-  const int64_t rows = tensor.dim() == 0 ? 0 : tensor.size(0);
-  const int64_t row = rows == 0 ? 0 : tensor.numel() / rows;
-  std::vector<std::uint64_t> counts;
-  if (splits.empty()) {
-    TORCH_CHECK(rows % size == 0, "all-to-all: dimension 0 of ", rows,
-                " rows is not a multiple of ", size, " ranks");
-    counts.assign(static_cast<std::size_t>(size), static_cast<std::uint64_t>(rows / size * row));
-    return counts;
-  }
-  TORCH_CHECK(splits.size() == static_cast<std::size_t>(size) &&
-                  std::accumulate(splits.begin(), splits.end(), int64_t{0}) == rows,
-              "all-to-all: the splits do not add up to the ", rows, " rows of dimension 0");
-  for (const int64_t split : splits) {
-    TORCH_CHECK(split >= 0, "all-to-all: a split is negative");
-    counts.push_back(static_cast<std::uint64_t>(split * row));
-  }
-  return counts;
-}
-
-// Where each rank's part of `tensor` begins.
-std::vector<std::byte*> PartStarts(const at::Tensor& tensor,
-                                   const std::vector<std::uint64_t>& counts) {
-  std::vector<std::byte*> starts;
-  std::byte* next = BytesOf(tensor);
-  for (const std::uint64_t count : counts) {
-    starts.push_back(next);
-    next += count * tensor.element_size();
-  }
-  return starts;
-}
-
 }  // namespace
 
 HostBackend::HostBackend(std::unique_ptr<CpuGroup> group)
-    : c10d::Backend(group->rank(), group->size()), group_(std::move(group)) {}
+    : c10d::Backend(group->rank(), group->size()), group_(std::move(group)), queue_(group_.get()) {}
+
+c10::intrusive_ptr<HostBackend> HostBackend::MakeSubgroup(const std::string& name,
+                                                          const std::vector<int>& members) {
+  TORCH_CHECK(std::is_sorted(members.begin(), members.end()) &&
+                  std::find(members.begin(), members.end(), rank_) != members.end(),
+              "group ", name, ": its ranks are not in order, or this one is not among them");
+  CheckRank(members.front(), size_);
+  CheckRank(members.back(), size_);
+  std::unique_ptr<CpuGroup> made;
+  const Status status = queue_.Run([&](CpuGroup& group) -> Status {
+    DS_ASSIGN_OR_RETURN(made, group.MakeSubgroup(name, members));
+    return OkStatus();
+  });
+  if (!status.ok()) std::rethrow_exception(ToException(status));
+  return c10::make_intrusive<HostBackend>(std::move(made));
+}
+
+void HostBackend::Abort(std::string_view reason) {
+  group_->Abort(group_->NameOf(rank_) + " has given up: " + std::string(reason));
+}
+
+HostBackend::WorkPtr HostBackend::Launch(const CallInfo& info, CallQueue::Call call) {
+  if (!next_tag_.text().empty()) {
+    call = [tag = std::exchange(next_tag_, {}), call = std::move(call)](CpuGroup& group) {
+      group.TagNextCall(tag);
+      return call(group);
+    };
+  }
+  auto work = c10::make_intrusive<HostWork>(rank_, info.op, info.changed);
+  if (info.is_async) {
+    queue_.Post(std::move(call), [work](const Status& status) { work->Finish(status); });
+    return work;
+  }
+  const Status status = queue_.Run(call);
+  if (!status.ok()) std::rethrow_exception(ToException(status));
+  work->Finish(status);
+  return work;
+}
 
 HostBackend::WorkPtr HostBackend::allreduce(Tensors& tensors,
                                             const c10d::AllreduceOptions& options) {
   const at::Tensor& tensor = OnlyTensor(tensors);
   const ReduceOp op = ToReduceOp(options.reduceOp, tensor);
-  return Finish(group_->AllReduce(BytesOf(tensor), ElementsOf(tensor), op), rank_,
-                c10d::OpType::ALLREDUCE);
+  const Elements elements = ElementsOf(tensor);
+  return Launch({c10d::OpType::ALLREDUCE, options.asyncOp, {tensor}},
+                [tensor, elements, op](CpuGroup& group) {
+                  return group.AllReduce(BytesOf(tensor), elements, op);
+                });
 }
 
 HostBackend::WorkPtr HostBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   const at::Tensor& tensor = OnlyTensor(tensors);
   const ReduceOp op = ToReduceOp(options.reduceOp, tensor);
-  return Finish(
-      group_->Reduce(BytesOf(tensor), ElementsOf(tensor), op, CheckRank(options.rootRank, size_)),
-      rank_, c10d::OpType::REDUCE);
+  const Elements elements = ElementsOf(tensor);
+  const int root = CheckRank(options.rootRank, size_);
+  return Launch({c10d::OpType::REDUCE, options.asyncOp, {tensor}},
+                [tensor, elements, op, root](CpuGroup& group) {
+                  return group.Reduce(BytesOf(tensor), elements, op, root);
+                });
 }
 
 HostBackend::WorkPtr HostBackend::broadcast(Tensors& tensors,
                                             const c10d::BroadcastOptions& options) {
   const at::Tensor& tensor = OnlyTensor(tensors);
-  return Finish(
-      group_->Broadcast(BytesOf(tensor), ElementsOf(tensor), CheckRank(options.rootRank, size_)),
-      rank_, c10d::OpType::BROADCAST);
+  const Elements elements = ElementsOf(tensor);
+  const int root = CheckRank(options.rootRank, size_);
+  return Launch({c10d::OpType::BROADCAST, options.asyncOp, {tensor}},
+                [tensor, elements, root](CpuGroup& group) {
+                  return group.Broadcast(BytesOf(tensor), elements, root);
+                });
+}
+
+HostBackend::WorkPtr HostBackend::LaunchAllGather(const Tensors& outputs, const at::Tensor& input,
+                                                  std::vector<std::byte*> parts,
+                                                  const CallInfo& info) {
+  const Elements each = ElementsOf(input);
+  return Launch(info, [outputs, input, parts = std::move(parts), each](CpuGroup& group) {
+    return group.AllGather(parts, BytesOf(input), each);
+  });
 }
 
 HostBackend::WorkPtr HostBackend::allgather(TensorLists& outputs, Tensors& inputs,
-                                            const c10d::AllgatherOptions& /*options*/) {
+                                            const c10d::AllgatherOptions& options) {
   const at::Tensor& input = OnlyTensor(inputs);
   TORCH_CHECK(outputs.size() == 1, "one list of outputs is expected, not ", outputs.size());
-  return Finish(
-      group_->AllGather(ListData(outputs[0], size_, input), BytesOf(input), ElementsOf(input)),
-      rank_, c10d::OpType::ALLGATHER);
+  return LaunchAllGather(outputs[0], input, ListData(outputs[0], size_, input),
+                         {c10d::OpType::ALLGATHER, options.asyncOp, outputs[0]});
 }
 
 HostBackend::WorkPtr HostBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
-                                                  const c10d::AllgatherOptions& /*options*/) {
-  return Finish(
-      group_->AllGather(PartData(output, size_, input), BytesOf(input), ElementsOf(input)), rank_,
-      c10d::OpType::_ALLGATHER_BASE);
+                                                  const c10d::AllgatherOptions& options) {
+  return LaunchAllGather({output}, input, PartData(output, size_, input),
+                         {c10d::OpType::_ALLGATHER_BASE, options.asyncOp, {output}});
+}
+
+HostBackend::WorkPtr HostBackend::LaunchReduceScatter(const at::Tensor& output,
+                                                      const Tensors& inputs,
+                                                      const std::vector<std::byte*>& parts,
+                                                      const ReduceInfo& info) {
+  const Elements each = ElementsOf(output);
+  return Launch({info.op, info.is_async, {output}}, [output, inputs, parts = AsReadOnly(parts),
+                                                     each, op = info.reduce_op](CpuGroup& group) {
+    return group.ReduceScatter(BytesOf(output), parts, each, op);
+  });
 }
 
 HostBackend::WorkPtr HostBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
                                                  const c10d::ReduceScatterOptions& options) {
   const at::Tensor& output = OnlyTensor(outputs);
   TORCH_CHECK(inputs.size() == 1, "one list of inputs is expected, not ", inputs.size());
-  const ReduceOp op = ToReduceOp(options.reduceOp, output);
-  return Finish(
-      group_->ReduceScatter(BytesOf(output), AsReadOnly(ListData(inputs[0], size_, output)),
-                            ElementsOf(output), op),
-      rank_, c10d::OpType::REDUCE_SCATTER);
+  return LaunchReduceScatter(
+      output, inputs[0], ListData(inputs[0], size_, output),
+      {c10d::OpType::REDUCE_SCATTER, options.asyncOp, ToReduceOp(options.reduceOp, output)});
 }
 
 HostBackend::WorkPtr HostBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                        const c10d::ReduceScatterOptions& options) {
-  const ReduceOp op = ToReduceOp(options.reduceOp, output);
-  return Finish(group_->ReduceScatter(BytesOf(output), AsReadOnly(PartData(input, size_, output)),
-                                      ElementsOf(output), op),
-                rank_, c10d::OpType::_REDUCE_SCATTER_BASE);
+  return LaunchReduceScatter(
+      output, {input}, PartData(input, size_, output),
+      {c10d::OpType::_REDUCE_SCATTER_BASE, options.asyncOp, ToReduceOp(options.reduceOp, output)});
 }
 
 HostBackend::WorkPtr HostBackend::gather(TensorLists& outputs, Tensors& inputs,
@@ -230,12 +146,17 @@ HostBackend::WorkPtr HostBackend::gather(TensorLists& outputs, Tensors& inputs,
   const at::Tensor& input = OnlyTensor(inputs);
   const int root = CheckRank(options.rootRank, size_);
   std::vector<std::byte*> data;
+  Tensors changed;
   if (rank_ == root) {
     TORCH_CHECK(outputs.size() == 1, "the root of a gather needs one list of outputs");
     data = ListData(outputs[0], size_, input);
+    changed = outputs[0];
   }
-  return Finish(group_->Gather(data, BytesOf(input), ElementsOf(input), root), rank_,
-                c10d::OpType::GATHER);
+  const Elements each = ElementsOf(input);
+  return Launch({c10d::OpType::GATHER, options.asyncOp, changed},
+                [changed, input, data, each, root](CpuGroup& group) {
+                  return group.Gather(data, BytesOf(input), each, root);
+                });
 }
 
 HostBackend::WorkPtr HostBackend::scatter(Tensors& outputs, TensorLists& inputs,
@@ -243,78 +164,97 @@ HostBackend::WorkPtr HostBackend::scatter(Tensors& outputs, TensorLists& inputs,
   const at::Tensor& output = OnlyTensor(outputs);
   const int root = CheckRank(options.rootRank, size_);
   std::vector<const std::byte*> data;
+  Tensors parts;
   if (rank_ == root) {
     TORCH_CHECK(inputs.size() == 1, "the root of a scatter needs one list of inputs");
     data = AsReadOnly(ListData(inputs[0], size_, output));
+    parts = inputs[0];
   }
-  return Finish(group_->Scatter(BytesOf(output), data, ElementsOf(output), root), rank_,
-                c10d::OpType::SCATTER);
+  const Elements each = ElementsOf(output);
+  return Launch({c10d::OpType::SCATTER, options.asyncOp, {output}},
+                [parts, output, data, each, root](CpuGroup& group) {
+                  return group.Scatter(BytesOf(output), data, each, root);
+                });
 }
 
 HostBackend::WorkPtr HostBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
                                                 std::vector<int64_t>& output_splits,
                                                 std::vector<int64_t>& input_splits,
-                                                const c10d::AllToAllOptions& /*options*/) {
+                                                const c10d::AllToAllOptions& options) {
   const ElementType type = ElementsOf(input).type;
   TORCH_CHECK(ElementsOf(output).type == type, "all-to-all: input and output differ in type");
-  const std::vector<std::uint64_t> output_counts = PartCounts(output, output_splits, size_);
-  const std::vector<std::uint64_t> input_counts = PartCounts(input, input_splits, size_);
-  return Finish(group_->AllToAll({.outputs = PartStarts(output, output_counts),
-                                  .output_counts = output_counts,
-                                  .inputs = AsReadOnly(PartStarts(input, input_counts)),
-                                  .input_counts = input_counts,
-                                  .type = type}),
-                rank_, c10d::OpType::ALLTOALL_BASE);
+  AllToAllLists lists{.type = type,
+                      .output_counts = PartCounts(output, output_splits, size_),
+                      .input_counts = PartCounts(input, input_splits, size_)};
+  lists.outputs = PartStarts(output, lists.output_counts);
+  lists.inputs = AsReadOnly(PartStarts(input, lists.input_counts));
+  return LaunchAllToAll({c10d::OpType::ALLTOALL_BASE, options.asyncOp, {output}}, {input},
+                        std::move(lists));
 }
 
 HostBackend::WorkPtr HostBackend::alltoall(Tensors& outputs, Tensors& inputs,
-                                           const c10d::AllToAllOptions& /*options*/) {
+                                           const c10d::AllToAllOptions& options) {
   TORCH_CHECK(inputs.size() == static_cast<std::size_t>(size_) && outputs.size() == inputs.size(),
               "all-to-all needs one input and one output tensor per rank");
-  const ElementType type = ElementsOf(inputs[0]).type;
-  std::vector<std::byte*> to;
-  std::vector<const std::byte*> from;
-  std::vector<std::uint64_t> output_counts;
-  std::vector<std::uint64_t> input_counts;
+  AllToAllLists lists{.type = ElementsOf(inputs[0]).type};
   for (std::size_t peer = 0; peer < inputs.size(); ++peer) {
     const Elements incoming = ElementsOf(outputs[peer]);
     const Elements outgoing = ElementsOf(inputs[peer]);
-    TORCH_CHECK(incoming.type == type && outgoing.type == type,
+    TORCH_CHECK(incoming.type == lists.type && outgoing.type == lists.type,
                 "all-to-all: the tensors differ in type");
-    to.push_back(BytesOf(outputs[peer]));
-    from.push_back(BytesOf(inputs[peer]));
-    output_counts.push_back(incoming.count);
-    input_counts.push_back(outgoing.count);
+    lists.outputs.push_back(BytesOf(outputs[peer]));
+    lists.inputs.push_back(BytesOf(inputs[peer]));
+    lists.output_counts.push_back(incoming.count);
+    lists.input_counts.push_back(outgoing.count);
   }
-  return Finish(group_->AllToAll({.outputs = to,
-                                  .output_counts = output_counts,
-                                  .inputs = from,
-                                  .input_counts = input_counts,
-                                  .type = type}),
-                rank_, c10d::OpType::ALLTOALL);
+  return LaunchAllToAll({c10d::OpType::ALLTOALL, options.asyncOp, outputs}, inputs,
+                        std::move(lists));
 }
 
-void HostBackend::CheckMessage(int peer, int tag) const {
+HostBackend::WorkPtr HostBackend::LaunchAllToAll(const CallInfo& info, const Tensors& inputs,
+                                                 AllToAllLists lists) {
+  return Launch(info, [changed = info.changed, inputs, lists = std::move(lists)](CpuGroup& group) {
+    return group.AllToAll({.outputs = lists.outputs,
+                           .output_counts = lists.output_counts,
+                           .inputs = lists.inputs,
+                           .input_counts = lists.input_counts,
+                           .type = lists.type});
+  });
+}
+
+int HostBackend::CheckMessage(int peer, int tag) const {
   TORCH_CHECK(tag == 0, "CPU messages are matched in order and carry no tag");
   TORCH_CHECK(peer != rank_, "rank ", rank_, " cannot send to itself");
+  return CheckRank(peer, size_);
 }
 
 HostBackend::WorkPtr HostBackend::send(Tensors& tensors, int peer, int tag) {
   const at::Tensor& tensor = OnlyTensor(tensors);
-  CheckMessage(peer, tag);
-  return Finish(group_->Send(BytesOf(tensor), ElementsOf(tensor), CheckRank(peer, size_)), rank_,
-                c10d::OpType::SEND);
+  const int to = CheckMessage(peer, tag);
+  const Elements elements = ElementsOf(tensor);
+  return Launch({c10d::OpType::SEND, /*is_async=*/false, {}},
+                [&](CpuGroup& group) { return group.Send(BytesOf(tensor), elements, to); });
 }
 
 HostBackend::WorkPtr HostBackend::recv(Tensors& tensors, int peer, int tag) {
   const at::Tensor& tensor = OnlyTensor(tensors);
-  CheckMessage(peer, tag);
-  return Finish(group_->Receive(BytesOf(tensor), ElementsOf(tensor), CheckRank(peer, size_)), rank_,
-                c10d::OpType::RECV);
+  const int from = CheckMessage(peer, tag);
+  const Elements elements = ElementsOf(tensor);
+  return Launch({c10d::OpType::RECV, /*is_async=*/false, {tensor}},
+                [&](CpuGroup& group) { return group.Receive(BytesOf(tensor), elements, from); });
 }
 
-HostBackend::WorkPtr HostBackend::barrier(const c10d::BarrierOptions& /*options*/) {
-  return Finish(group_->Barrier(), rank_, c10d::OpType::BARRIER);
+void HostBackend::SendReceive(const at::Tensor& outgoing, int to, const at::Tensor& incoming,
+                              int from) {
+  const OutgoingMessage out{BytesOf(outgoing), ElementsOf(outgoing), CheckMessage(to, 0)};
+  const IncomingMessage in{BytesOf(incoming), ElementsOf(incoming), CheckMessage(from, 0)};
+  Launch({c10d::OpType::SEND, /*is_async=*/false, {incoming}},
+         [&](CpuGroup& group) { return group.SendReceive(out, in); });
+}
+
+HostBackend::WorkPtr HostBackend::barrier(const c10d::BarrierOptions& options) {
+  return Launch({c10d::OpType::BARRIER, options.asyncOp, {}},
+                [](CpuGroup& group) { return group.Barrier(); });
 }
 
 }  // namespace ds::comm

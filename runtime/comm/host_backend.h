@@ -2,17 +2,24 @@
 
 // HostBackend: the collectives of CPU ranks as a c10d::Backend.
 //
-// Every call runs to its end before it returns and hands back a finished Work. Tensors are dense,
-// contiguous and on the CPU. See shm/cpu_group.h for what the ranks are promised.
-// Threads: one thread at a time. Errors: c10::DistNetworkError when a peer has ended,
-// left or not come, else c10::DistBackendError.
+// A call with asyncOp in its options returns at once; a thread, which the first such call starts,
+// runs them in order, and the Work keeps their tensors. Any other call, and send and recv always,
+// runs behind those and to its end before it returns. Tensors are dense, contiguous and on the CPU.
+// See shm/cpu_group.h for what the ranks are promised.
+// Threads: one thread at a time; Abort may be called from any. Lifetimes: whoever destroys the
+// backend with calls under way ends the group; their Work gets an error.
+// Errors: c10::DistNetworkError when a peer has ended, left or not come, else
+// c10::DistBackendError; thrown by the call itself, or by the wait for its Work.
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <vector>
 
+#include "runtime/comm/shm/call_queue.h"
 #include "runtime/comm/shm/cpu_group.h"
 
 namespace ds::comm {
@@ -27,7 +34,12 @@ class HostBackend : public c10d::Backend {
 
   const std::string getBackendName() const override { return "host"; }
   // Makes `tag` a part of the next collective's signature, which ranks compare.
-  void TagNextCall(std::string_view tag) { group_->TagNextCall(CallTag(tag)); }
+  void TagNextCall(std::string_view tag) { next_tag_ = CallTag(tag); }
+  void SendReceive(const at::Tensor& outgoing, int to, const at::Tensor& incoming, int from);
+  // These do what Communicator::Group and Abort promise.
+  c10::intrusive_ptr<HostBackend> MakeSubgroup(const std::string& name,
+                                               const std::vector<int>& members);
+  void Abort(std::string_view reason);
 
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
@@ -40,6 +52,13 @@ class HostBackend : public c10d::Backend {
                          const c10d::ReduceScatterOptions& options) override;
   WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                const c10d::ReduceScatterOptions& options) override;
+  // In one round; the signature tells whether the ranks have the same tensors.
+  WorkPtr allreduce_coalesced(Tensors& tensors,
+                              const c10d::AllreduceCoalescedOptions& options) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& options) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& options) override;
   WorkPtr gather(TensorLists& outputs, Tensors& inputs,
                  const c10d::GatherOptions& options) override;
   WorkPtr scatter(Tensors& outputs, TensorLists& inputs,
@@ -54,9 +73,36 @@ class HostBackend : public c10d::Backend {
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
 
  private:
-  void CheckMessage(int peer, int tag) const;
+  struct CallInfo {
+    c10d::OpType op;
+    bool is_async;
+    Tensors changed;  // by the call
+  };
+  struct ReduceInfo {
+    c10d::OpType op;
+    bool is_async;
+    ReduceOp reduce_op;
+  };
+  struct AllToAllLists {
+    ElementType type;
+    std::vector<std::uint64_t> output_counts = {};
+    std::vector<std::uint64_t> input_counts = {};
+    std::vector<std::byte*> outputs = {};
+    std::vector<const std::byte*> inputs = {};
+  };
+  // `call` holds the tensors that it uses.
+  WorkPtr Launch(const CallInfo& info, CallQueue::Call call);
+  WorkPtr LaunchAllGather(const Tensors& outputs, const at::Tensor& input,
+                          std::vector<std::byte*> parts, const CallInfo& info);
+  WorkPtr LaunchReduceScatter(const at::Tensor& output, const Tensors& inputs,
+                              const std::vector<std::byte*>& parts, const ReduceInfo& info);
+  WorkPtr LaunchAllToAll(const CallInfo& info, const Tensors& inputs, AllToAllLists lists);
+  int CheckMessage(int peer, int tag) const;
+  void TagLayout(const Tensors& tensors);
 
   std::unique_ptr<CpuGroup> group_;
+  CallTag next_tag_;
+  CallQueue queue_;
 };
 
 }  // namespace ds::comm

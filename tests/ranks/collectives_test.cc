@@ -172,25 +172,25 @@ TEST(CollectivesOptionsTest, AllToAllOfEqualPartsIsATranspose) {
   });
 }
 
-// What other code expects of any c10d::Backend: lists of tensors and finished Work.
+// What other code expects of any c10d::Backend: lists of tensors, and Work to wait for.
 TEST(BackendTest, ListFormsEqualTheFlatOnes) {
   RunRanks(2, [](Communicator& comm) {
     c10d::Backend& backend = *comm.backend();
     std::vector<at::Tensor> input = {at::full({5}, comm.rank() + 1.0, at::kFloat)};
     std::vector<std::vector<at::Tensor>> lists = {{at::empty({5}), at::empty({5})}};
     const auto work = backend.allgather(lists, input);
-    EXPECT_TRUE(work->isCompleted() && work->isSuccess() && work->wait());
+    EXPECT_TRUE(work->wait() && work->isCompleted() && work->isSuccess());
     EXPECT_EQ(lists[0][1].sum().item<float>(), 10);
 
     std::vector<at::Tensor> output = {at::empty({5})};
-    backend.reduce_scatter(output, lists);
+    backend.reduce_scatter(output, lists)->wait();
     EXPECT_TRUE(at::equal(output[0], lists[0][comm.rank()] * 2));
 
     std::vector<at::Tensor> outgoing = {at::full({2}, comm.rank(), at::kInt),
                                         at::full({3}, comm.rank(), at::kInt)};
     std::vector<at::Tensor> incoming = {at::empty({comm.rank() + 2}, at::kInt),
                                         at::empty({comm.rank() + 2}, at::kInt)};
-    backend.alltoall(incoming, outgoing);
+    backend.alltoall(incoming, outgoing)->wait();
     EXPECT_TRUE(at::equal(incoming[1], at::ones({comm.rank() + 2}, at::kInt)));
   });
 }

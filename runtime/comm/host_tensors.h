@@ -1,0 +1,38 @@
+#pragma once
+
+// Tensors as the torch-free core of the collectives sees them. All of these throw c10::Error for
+// tensors that the core cannot take: it takes dense contiguous ones on the CPU.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+#include <vector>
+
+#include "runtime/comm/shm/cpu_group.h"
+
+namespace ds::comm {
+
+Elements ElementsOf(const at::Tensor& tensor);
+// Refuses reductions that the core does not have, and averages of integers.
+ReduceOp ToReduceOp(const c10d::ReduceOp& op, const at::Tensor& tensor);
+std::byte* BytesOf(const at::Tensor& tensor);
+const at::Tensor& OnlyTensor(const std::vector<at::Tensor>& tensors);
+
+// One pointer per rank, into tensors that all match `like`.
+std::vector<std::byte*> ListData(const std::vector<at::Tensor>& tensors, int size,
+                                 const at::Tensor& like);
+// One pointer per rank, into equal parts of `whole`, each as large as `part`.
+std::vector<std::byte*> PartData(const at::Tensor& whole, int size, const at::Tensor& part);
+std::vector<const std::byte*> AsReadOnly(const std::vector<std::byte*>& data);
+
+// Elements of the rows of dimension 0 that go to each rank; of equal ones unless `splits` says
+// otherwise.
+std::vector<std::uint64_t> PartCounts(const at::Tensor& tensor,
+                                      const std::vector<std::int64_t>& splits, int size);
+// Finds where each rank's part of `tensor` begins.
+std::vector<std::byte*> PartStarts(const at::Tensor& tensor,
+                                   const std::vector<std::uint64_t>& counts);
+
+}  // namespace ds::comm
