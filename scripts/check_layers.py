@@ -19,7 +19,7 @@ RUNTIME = {
     "config": set(),
     "topology": set(),
     "device": set(),
-    "comm": {"device"},
+    "comm": {"topology", "device"},
     "telemetry": {"device"},
     "checkpoint": {"topology", "device", "comm"},
     "data": {"topology", "device", "checkpoint"},

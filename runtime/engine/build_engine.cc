@@ -7,6 +7,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/comm/connect_world.h"
+#include "runtime/comm/mesh_groups.h"
 #include "runtime/comm/rank_identity.h"
 #include "runtime/engine/build_units.h"
 #include "runtime/engine/group_schedules.h"
@@ -117,23 +118,18 @@ Status TakeWorldAndLedger(EngineOptions* options, EngineParts* parts) {
   return OkStatus();
 }
 
-// The communicator of this rank's group over the axes. As all that is built lies along one axis,
-// that is everybody.
-comm::Communicator* ConnectOver(topology::AxisSet axes, const topology::Mesh& mesh,
-                                comm::Communicator* world) {
-  DS_CHECK(mesh.CountOver(axes) == world->size());
-  return world;
-}
-
 zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& options,
                           const topology::Mesh& mesh) {
   const int stage = config.zero_optimization.stage;
   const precision::DtypePolicy dtypes = precision::MakeDtypePolicy(config);
   const topology::AxisSet cut = stage == 0 ? topology::kGradientAxes : topology::kShardAxes;
+  const auto over = [&](topology::AxisSet axes) {
+    return &comm::GroupOver(axes, "model state", mesh, *options.world);
+  };
   return {
       .groups = {.all = options.world,
-                 .gradients = ConnectOver(topology::kGradientAxes, mesh, options.world),
-                 .shards = ConnectOver(cut, mesh, options.world)},
+                 .gradients = over(topology::kGradientAxes),
+                 .shards = over(cut)},
       .mesh = mesh,
       .cut_axes = cut,
       .ledger = options.ledger,
