@@ -3,13 +3,16 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 
 #include "runtime/base/files.h"
+#include "runtime/comm/shm/group_wait.h"
 #include "tests/support/rank_processes.h"
 
 namespace ds::comm {
@@ -99,6 +102,47 @@ TEST(HostBackendTest, ARankThatFailsIsNamed) {
     EXPECT_THAT(end.message, HasSubstr("rank 0 (process"));
     EXPECT_THAT(end.message, AnyOf(HasSubstr("left the group"), HasSubstr("ended")));
   }
+}
+
+TEST(HostBackendTest, SurvivorsSayWhyARankGaveUp) {
+  RankProcesses ranks(3, [](Communicator& comm) {
+    const at::Tensor tensor = at::ones({300000}, at::kFloat);
+    for (int step = 0; true; ++step) {
+      if (comm.rank() == 1 && step == 5) {
+        comm.Abort("no space left");
+        std::_Exit(7);
+      }
+      comm.AllReduce(tensor, ReduceOp::kAvg);
+    }
+    return 0;
+  });
+  EXPECT_EQ(ranks.Wait(1).exit_code, 7);
+  for (const int survivor : {0, 2}) {
+    EXPECT_THAT(ranks.Wait(survivor).message,
+                AllOf(HasSubstr("rank 1 has given up: no space left; rank " +
+                                std::to_string(survivor) + " was in all-reduce of 300000")));
+  }
+}
+
+// Rank 0 comes only when rank 1 is stopped.
+TEST(HostBackendTest, ARankThatASignalHasStoppedIsNamed) {
+  RankProcesses ranks(2,
+                      [](Communicator& comm) {
+                        const at::Tensor pid = at::full({1}, getpid(), at::kInt);
+                        if (comm.rank() == 1) {
+                          comm.Send(pid, 0);
+                          raise(SIGSTOP);
+                        } else {
+                          comm.Recv(pid, 1);
+                          while (!IsStopped(pid.item<int>())) sched_yield();
+                        }
+                        comm.Barrier();
+                        return 0;
+                      },
+                      {.collective_timeout = std::chrono::milliseconds(300)});
+  EXPECT_THAT(ranks.Wait(0).message,
+              AllOf(HasSubstr("rank 1 (process " + std::to_string(ranks.pid(1)) + ") did not come"),
+                    HasSubstr("a signal has stopped it")));
 }
 
 TEST(HostBackendTest, DisagreementIsNamedOnEveryRank) {
