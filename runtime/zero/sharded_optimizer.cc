@@ -225,6 +225,7 @@ double ShardedOptimizer::SumOfSquaresOfShard() const {
 }
 
 void ShardedOptimizer::Step(const optim::Update& update) {
+  model_.ReleaseAll();  // a forward pass without a backward has left what will be old
   optim::RankParts all{.parameter_count = parameter_count_,
                        .groups = model_.context().groups,
                        .ledger = model_.context().ledger};
@@ -288,6 +289,7 @@ void ShardedOptimizer::MoveBack() {
 }
 
 void ShardedOptimizer::PublishWeights() {
+  model_.ReleaseAll();  // as in Step
   for (const auto& shard : shards_) shard->PublishWeights();
 }
 

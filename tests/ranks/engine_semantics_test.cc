@@ -55,6 +55,23 @@ TEST(EngineCounters, CountStepsMicroBatchesAndSamples) {
   });
 }
 
+// The loss after a step in front of which a forward pass has had no backward.
+double LossBehindALostForward(int stage, comm::Communicator& world) {
+  const TinyRun run{.stage = stage};
+  const auto engine = MakeTinyEngine(run, world);
+  RunMicroBatch(*engine, run, 0);
+  engine->forward(TinyBatch(run, world, 0));
+  EXPECT_TRUE(engine->step().value().boundary);
+  return engine->forward(TinyBatch(run, world, 0)).item<double>();
+}
+
+TEST(LostForward, LeavesNoOldWeights) {
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    const double expected = LossBehindALostForward(2, world);
+    EXPECT_DOUBLE_EQ(LossBehindALostForward(3, world), expected);
+  });
+}
+
 TEST(SetLr, HoldsForOneUpdateOfAScheduleOtherwiseForGood) {
   testing::RunRanks(1, [&](comm::Communicator& world) {
     const TinyRun run{.stage = 1};
