@@ -1,7 +1,6 @@
 #include "runtime/zero/presence_planner.h"
 
 #include <algorithm>
-#include <string>
 
 namespace ds::zero {
 namespace {
@@ -65,20 +64,10 @@ std::int64_t PresencePlanner::BytesOf(const std::vector<int>& units) const {
   return bytes;
 }
 
-Status PresencePlanner::GoTo(std::size_t place, Changes* presence, Changes* fetched) {
+void PresencePlanner::GoTo(std::size_t place, Changes* presence, Changes* fetched) {
   const Place& next = input_.places[place];
   if (next.kind == Place::Kind::kRest) Rest(presence, fetched);
-  if (!next.is_visit()) return OkStatus();
-  const std::int64_t needed = BytesOf(needs_[place]);
-  if (needed > input_.budgets.max_live_bytes) {
-    return InvalidArgumentError("unit " + std::to_string(next.unit) +
-                                " and what it also reads take " + std::to_string(needed) +
-                                " bytes, and " + std::to_string(input_.budgets.max_live_bytes) +
-                                " may be gathered at once: raise "
-                                "zero_optimization.stage3_max_live_parameters");
-  }
-  Visit(place, needed, presence, fetched);
-  return OkStatus();
+  if (next.is_visit()) Visit(place, presence, fetched);
 }
 
 // Tells whether less than the budget is needed between the place and the unit's next use, without a
@@ -128,11 +117,11 @@ void PresencePlanner::KeepForReuse(std::size_t place, std::int64_t room,
   }
 }
 
-void PresencePlanner::Visit(std::size_t place, std::int64_t needed, Changes* presence,
-                            Changes* fetched) {
+void PresencePlanner::Visit(std::size_t place, Changes* presence, Changes* fetched) {
   const ResidencyBudgets& budgets = input_.budgets;
   std::vector<int> changed = std::exchange(arrived_, {});
-  const std::int64_t room = budgets.max_live_bytes - needed;
+  const std::int64_t room =
+      std::max<std::int64_t>(0, budgets.max_live_bytes - BytesOf(needs_[place]));
   gathered_.MoveTo(place, std::min(budgets.prefetch_bytes, room), &changed);
   KeepForReuse(place, room - gathered_.bytes(), &changed);
   const std::vector<int>& needs = needs_[place];

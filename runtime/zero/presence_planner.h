@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/base/status.h"
 #include "runtime/zero/lookahead.h"
 #include "runtime/zero/residency_plan.h"
 
@@ -22,9 +21,8 @@ class PresencePlanner {
   // `input` outlives this.
   explicit PresencePlanner(const ResidencyPlan::Input& input);
 
-  // Goes on to the next place of the plan; appends what changes there. Fails where the place needs
-  // more than may be live.
-  Status GoTo(std::size_t place, Changes* presence, Changes* fetched);
+  // Goes on to the next place of the plan; appends what changes there.
+  void GoTo(std::size_t place, Changes* presence, Changes* fetched);
 
  private:
   // By unit.
@@ -42,7 +40,7 @@ class PresencePlanner {
   bool IsUsedSoonBehind(std::size_t place, int unit);
   void SetKept(int unit, bool kept);
   void KeepForReuse(std::size_t place, std::int64_t room, std::vector<int>* changed);
-  void Visit(std::size_t place, std::int64_t needed, Changes* presence, Changes* fetched);
+  void Visit(std::size_t place, Changes* presence, Changes* fetched);
   void Rest(Changes* presence, Changes* fetched);
 
   const ResidencyPlan::Input& input_;

@@ -50,27 +50,15 @@ Residency::Residency(const Context& context, const std::vector<std::unique_ptr<U
   for (const auto& unit : units) planned_.push_back(DescribeUnit(*unit));
 }
 
-StatusOr<Residency> Residency::Create(const Context& context,
-                                      const std::vector<std::unique_ptr<Unit>>& units) {
-  Residency residency(context, units);
-  DS_RETURN_IF_ERROR(ResidencyPlan::Make({.units = residency.planned_,
-                                          .sharding = context.sharding,
-                                          .budgets = context.budgets,
-                                          .places = ListForward(static_cast<int>(units.size()), 0)})
-                         .status());
-  return residency;
-}
-
 void Residency::Start(std::vector<Place> places, bool hold, std::vector<Place> expected) {
-  plan_ = ResidencyPlan::Make({.units = planned_,
-                               .sharding = context_.sharding,
-                               .budgets = context_.budgets,
-                               .hold_gradients = hold,
-                               .places = std::move(places),
-                               .expected = std::move(expected),
-                               .present = present_,
-                               .fetched = fetched_})
-              .value();
+  plan_.emplace(ResidencyPlan::Input{.units = planned_,
+                                     .sharding = context_.sharding,
+                                     .budgets = context_.budgets,
+                                     .hold_gradients = hold,
+                                     .places = std::move(places),
+                                     .expected = std::move(expected),
+                                     .present = present_,
+                                     .fetched = fetched_});
   at_ = -1;
 }
 

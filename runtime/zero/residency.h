@@ -29,10 +29,8 @@ class Residency {
  public:
   using GraphPtr = std::shared_ptr<const ForwardGraph>;
 
-  // `units` and `context` are borrowed; no unit is present. Fails where a unit alone is more than
-  // the context's budgets let be live.
-  static StatusOr<Residency> Create(const Context& context,
-                                    const std::vector<std::unique_ptr<Unit>>& units);
+  // `units` and `context` are borrowed; no unit is present.
+  Residency(const Context& context, const std::vector<std::unique_ptr<Unit>>& units);
 
   // Begins a forward pass, which then comes to the units in order.
   std::shared_ptr<ForwardGraph> BeginForward();
@@ -52,8 +50,6 @@ class Residency {
   std::uint64_t hash() const { return hash_; }
 
  private:
-  Residency(const Context& context, const std::vector<std::unique_ptr<Unit>>& units);
-
   void Start(std::vector<Place> places, bool hold, std::vector<Place> expected = {});
   void StartBackward(const GraphPtr& graph, bool hold);
   // The place ahead of where the rank is.

@@ -51,23 +51,20 @@ std::vector<UnitChange> AddUp(const std::vector<std::vector<UnitChange>>& change
 
 }  // namespace
 
-StatusOr<ResidencyPlan> ResidencyPlan::Make(Input input) {
-  ResidencyPlan plan(std::move(input));
-  DS_RETURN_IF_ERROR(plan.PlanPresence());
-  plan.PlanGradients();
-  plan.hash_ = plan.ComputeHash();
-  return plan;
+ResidencyPlan::ResidencyPlan(Input input) : input_(std::move(input)) {
+  PlanPresence();
+  PlanGradients();
+  hash_ = ComputeHash();
 }
 
-Status ResidencyPlan::PlanPresence() {
+void ResidencyPlan::PlanPresence() {
   presence_.resize(input_.places.size());
   fetched_.resize(input_.places.size());
-  if (!input_.sharding.parameters) return OkStatus();
+  if (!input_.sharding.parameters) return;
   PresencePlanner planner(input_);
   for (std::size_t i = 0; i < input_.places.size(); ++i) {
-    DS_RETURN_IF_ERROR(planner.GoTo(i, &presence_[i], &fetched_[i]));
+    planner.GoTo(i, &presence_[i], &fetched_[i]);
   }
-  return OkStatus();
 }
 
 void ResidencyPlan::PlanGradients() {

@@ -97,8 +97,8 @@ class ResidencyPlan {
     std::vector<int> fetched = {};     // those whose shards have been, and are not gathered
   };
 
-  // Requires places of units that there are. Fails where a place needs more than max_live_bytes.
-  static StatusOr<ResidencyPlan> Make(Input input);
+  // Requires places of units that there are.
+  explicit ResidencyPlan(Input input);
 
   const std::vector<Place>& places() const { return input_.places; }
 
@@ -111,8 +111,7 @@ class ResidencyPlan {
   std::uint64_t hash() const { return hash_; }
 
  private:
-  explicit ResidencyPlan(Input input) : input_(std::move(input)) {}
-  Status PlanPresence();
+  void PlanPresence();
   void PlanGradients();
   std::uint64_t ComputeHash() const;
   void AppendMoves(int from, int to, std::vector<Action>* actions) const;

@@ -108,8 +108,7 @@ StatusOr<std::unique_ptr<ShardedModel>> ShardedModel::Create(
     const Status added = model->AddUnit(unit, fill);
     if (!added.ok()) return added.WithContext("building " + unit.name);
   }
-  DS_ASSIGN_OR_RETURN(Residency residency, Residency::Create(model->context_, model->units_));
-  model->residency_.emplace(std::move(residency));
+  model->residency_.emplace(model->context_, model->units_);
   return model;
 }
 
