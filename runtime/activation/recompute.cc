@@ -27,8 +27,9 @@ using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
 bool NeedsGradient(const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); }
-bool IsFloating(const at::Tensor& tensor) {
-  return tensor.defined() && at::isFloatingType(tensor.scalar_type());
+bool CanHaveGradient(const at::Tensor& tensor) {
+  return tensor.defined() &&
+         (at::isFloatingType(tensor.scalar_type()) || at::isComplexType(tensor.scalar_type()));
 }
 
 // The state of the default generators of the CPU and of a device.
@@ -187,10 +188,15 @@ c10::Device FindDevice(const Tensors& tensors) {
 }
 
 // Makes `node` the origin of the results. One that is an input, or shares its memory, becomes a
-// tensor of its own, for its history is another.
-void SetOrigin(const std::shared_ptr<RecomputeNode>& node, Tensors* outputs) {
+// tensor of its own, for its history is another; but an input without gradient that passes through
+// stays what it is.
+void SetOrigin(const std::shared_ptr<RecomputeNode>& node, const Tensors& inputs,
+               Tensors* outputs) {
   for (at::Tensor& output : *outputs) {
-    if (!IsFloating(output)) {
+    const bool passes_through = std::any_of(
+        inputs.begin(), inputs.end(),
+        [&](const at::Tensor& input) { return input.is_same(output) && !NeedsGradient(input); });
+    if (!CanHaveGradient(output) || passes_through) {
       node->add_input_metadata(torch::autograd::Node::undefined_input());
       continue;
     }
@@ -214,7 +220,7 @@ Tensors Recompute(ForwardPart part, Tensors inputs, const RecomputeOptions& opti
     outputs = part(inputs);
   }
   if (options.synchronize) Synchronize(device);
-  SetOrigin(node, &outputs);
+  SetOrigin(node, inputs, &outputs);
   return outputs;
 }
 

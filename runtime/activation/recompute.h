@@ -31,7 +31,7 @@ struct RecomputeOptions {
   bool synchronize = false;   // waits for the device before and behind each run
 };
 
-// Runs the part and returns what it returns. Gradients of its floating-point results flow through
+// Runs the part and returns what it returns. Gradients of its real and complex results flow through
 // it to the inputs, and to parameters, that need them. Where no gradient is recorded, or nothing
 // needs one, the part just runs.
 Tensors Recompute(ForwardPart part, Tensors inputs, const RecomputeOptions& options = {});

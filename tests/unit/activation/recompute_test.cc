@@ -4,12 +4,14 @@
 
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/complex.h>
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/real.h>
 #include <ATen/ops/tanh.h>
 #include <c10/core/GradMode.h>
 #include <gmock/gmock.h>
@@ -104,6 +106,25 @@ TEST(RecomputeTest, WhatWaitsOnTheHostGivesTheSame) {
   x.mutable_grad().reset();
   Layer(weight)({x})[0].sum().backward();
   EXPECT_TRUE(x.grad().equal(expected));
+}
+
+TEST(RecomputeTest, AnInputWithoutGradientThatPassesThroughGetsNone) {
+  const at::Tensor mask = Line(2, 2);
+  const Tensors out = Recompute(
+      [](Tensors in) {
+        return Tensors{in[0] * in[1], in[1]};
+      },
+      {Leaf(Line(2, 2)), mask});
+  EXPECT_TRUE(out[0].requires_grad());
+  EXPECT_FALSE(out[1].requires_grad());
+  EXPECT_TRUE(out[1].is_same(mask));
+}
+
+TEST(RecomputeTest, GradientsFlowThroughComplexResults) {
+  const at::Tensor x = Leaf(Line(2, 2));
+  const Tensors out = Recompute([](Tensors in) { return Tensors{at::complex(in[0], in[0])}; }, {x});
+  at::real(out[0]).sum().backward();
+  EXPECT_TRUE(x.grad().equal(at::ones({2, 2})));
 }
 
 TEST(RecomputeTest, OnlyWhatIsUsedOfTheResultsComesBack) {
