@@ -16,21 +16,23 @@ std::optional<StalledRank> StoppedRanks::OnEvent(const std::string& host, const 
     const auto found = ranks_.find(static_cast<int>(vital.rank()));
     if (found == ranks_.end()) continue;
     Rank& rank = found->second;
-    if (!vital.stopped()) {
-      rank.stopped_at.reset();
-      continue;
-    }
-    if (!rank.stopped_at.has_value()) rank.stopped_at = event.unix_nanos();
+    rank.stopped = vital.stopped();
+    if (!rank.stopped) rank.stopped_at.reset();
+    if (rank.stopped && !rank.stopped_at.has_value()) rank.stopped_at = event.unix_nanos();
+    if (!rank.stopped_at.has_value() || stalled.has_value()) continue;
     const std::chrono::nanoseconds since(event.unix_nanos() - *rank.stopped_at);
-    if (since < patience_ || stalled.has_value()) continue;
+    if (since < patience_) continue;
     stalled = {.host = host, .rank = found->first, .pid = rank.pid, .since = since};
   }
-  return IsAnyRunning() ? stalled : std::nullopt;
+  if (IsAnyRunning()) return stalled;
+  // Nobody waits. Of ranks that go on one after the other the first is no sign against the rest.
+  for (auto& [number, rank] : ranks_) rank.stopped_at.reset();
+  return std::nullopt;
 }
 
 bool StoppedRanks::IsAnyRunning() const {
   return std::any_of(ranks_.begin(), ranks_.end(),
-                     [](const auto& rank) { return !rank.second.stopped_at.has_value(); });
+                     [](const auto& rank) { return !rank.second.stopped; });
 }
 
 }  // namespace ds::cli

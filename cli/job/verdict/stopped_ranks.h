@@ -38,7 +38,9 @@ class StoppedRanks {
  private:
   struct Rank {
     int pid = 0;
-    std::optional<std::int64_t> stopped_at;  // unix nanoseconds of its host
+    bool stopped = false;
+    // While others ran, in unix nanoseconds of its host: since when it has been seen so.
+    std::optional<std::int64_t> stopped_at;
   };
 
   bool IsAnyRunning() const;

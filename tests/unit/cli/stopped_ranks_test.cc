@@ -74,7 +74,9 @@ TEST_F(StoppedRanksTest, AJobThatIsSuspendedAsAWholeIsLeftAlone) {
   EXPECT_FALSE(A(100, true).has_value());
   EXPECT_FALSE(B(100, true).has_value());
   EXPECT_FALSE(A(101, false).has_value());
-  EXPECT_TRUE(B(101, true).has_value()) << "the other goes on";
+  EXPECT_FALSE(B(101, true).has_value()) << "it may go on in a moment";
+  EXPECT_FALSE(B(110, true).has_value());
+  EXPECT_TRUE(B(111, true).has_value()) << "the other goes on";
 }
 
 TEST_F(StoppedRanksTest, WhoHasEndedNeitherWaitsNorIsWaitedFor) {
