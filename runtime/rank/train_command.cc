@@ -105,12 +105,12 @@ struct Phase {
   const char* hint;
 };
 
-// Tells the other ranks why, who wait for this one, and ends the process at once: one of them could
-// else end earlier and take the blame.
+// Ends the process at once. Leaving the process group in good order first, or telling the others
+// why, would have them fail while this one still is there, and one of them could end earlier and
+// take the blame.
 void TrainCommand::EndWithFailure(const Failure& failure) {
   reporter_.ReportError(failure);
   std::fflush(nullptr);
-  if (world_ != nullptr) world_->Abort(failure.status.message());
   std::_Exit(failure.exit_code);
 }
 
