@@ -23,7 +23,9 @@ constexpr std::string_view kLoginHint =
     "'ssh HOST' must work without a question: ssh-add, kinit, a new certificate, or identity= and "
     "user= in the hostfile; or log in by hand over a ControlMaster, which is used then";
 
-constexpr std::string_view kProxyEnded = "Connection closed by UNKNOWN";
+// So ssh names the other end of a proxy command. Whether it was closed, reset or broke in the
+// middle of a greeting only says when the command ended.
+constexpr std::string_view kThroughProxy = "UNKNOWN port 65535";
 
 // The first that is found counts: what says more stands before what says less.
 constexpr Known kKnown[] = {
@@ -50,7 +52,7 @@ constexpr Known kKnown[] = {
      "try 'ssh HOST', or name its key behind hostkey= in the hostfile"},
     {"Permission denied (", FailureKind::kAuthentication, kLoginHint},
     {"Too many authentication failures", FailureKind::kAuthentication, kLoginHint},
-    {kProxyEnded, FailureKind::kHandshake,
+    {kThroughProxy, FailureKind::kHandshake,
      "look at ProxyCommand or ProxyJump in ~/.ssh/config; it must work without a question", true},
     {"kex_exchange_identification", FailureKind::kHandshake,
      "is it an SSH server? one with too many connections hangs up as well (MaxStartups)", true},
@@ -91,9 +93,10 @@ std::string ForHost(std::string_view hint, const std::string& host) {
 
 // What stands in front of ssh's own words once a proxy command has ended; "" where none has.
 std::string ProxyWords(const std::string& words) {
-  const std::size_t end = words.find(kProxyEnded);
-  if (end == std::string::npos) return "";
-  const std::size_t before = std::min(end, words.find("kex_exchange_identification"));
+  const std::size_t named = words.find(kThroughProxy);
+  if (named == std::string::npos) return "";
+  const std::size_t line = words.find_last_of('\n', named) + 1;  // npos + 1 is 0
+  const std::size_t before = std::min(line, words.find("kex_exchange_identification"));
   const std::string last = LastLineOf(words.substr(0, before));
   return last.empty() ? "" : "; the proxy command said: " + Printable(last);
 }

@@ -66,13 +66,21 @@ TEST(SshWordsTest, FailuresAreToldApart) {
 }
 
 TEST(SshWordsTest, AProxyThatFailedIsQuoted) {
-  const HostFailure failure =
-      ExplainSsh("n",
-                 "first\nno way\nkex_exchange_identification: Connection closed by remote host\r\n"
-                 "Connection closed by UNKNOWN port 65535\r\n");
-  EXPECT_EQ(failure.kind, FailureKind::kHandshake);
-  EXPECT_THAT(failure.message, HasSubstr("; the proxy command said: no way"));
-  EXPECT_THAT(failure.hint, HasSubstr("ProxyCommand or ProxyJump"));
+  // What ssh says depends on how far its greeting came before the command ended.
+  for (const char* end : {"kex_exchange_identification: Connection closed by remote host\r\n"
+                          "Connection closed by UNKNOWN port 65535\r\n",
+                          "kex_exchange_identification: read: Connection reset by peer\r\n"
+                          "Connection reset by UNKNOWN port 65535\r\n",
+                          "banner exchange: Connection to UNKNOWN port 65535: Broken pipe\r\n"}) {
+    const HostFailure failure = ExplainSsh("n", std::string("first\nno way\n") + end);
+    EXPECT_EQ(failure.kind, FailureKind::kHandshake) << end;
+    EXPECT_TRUE(failure.transient) << end;
+    EXPECT_THAT(failure.message, HasSubstr("; the proxy command said: no way")) << end;
+    EXPECT_THAT(failure.hint, HasSubstr("ProxyCommand or ProxyJump")) << end;
+  }
+  EXPECT_THAT(
+      ExplainSsh("n", "banner exchange: Connection to UNKNOWN port 65535: Broken pipe\r\n").message,
+      ::testing::Not(HasSubstr("the proxy command said")));
 }
 
 TEST(SshWordsTest, AWarningIsForTheUser) {
