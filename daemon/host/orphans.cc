@@ -10,10 +10,10 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <system_error>
 
+#include "runtime/base/process_stat.h"
 #include "runtime/base/unique_fd.h"
 
 namespace ds::daemon {
@@ -35,17 +35,8 @@ std::vector<pid_t> ListChildren(const std::string& process) {
 
 // 0 when there is no such process.
 pid_t ReadParent(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string stat;
-  std::getline(file, stat);
-  // "PID (NAME) STATE PPID ..."; the name may hold anything.
-  const std::size_t name_end = stat.rfind(')');
-  if (name_end == std::string::npos) return 0;
-  std::istringstream rest(stat.substr(name_end + 1));
-  std::string state;
-  pid_t parent = 0;
-  rest >> state >> parent;
-  return parent;
+  const std::optional<ProcessStat> stat = ReadProcessStat(pid);
+  return stat.has_value() ? stat->parent : 0;
 }
 
 // Only if it is still the child of `parent`: by now its number may be another process's.

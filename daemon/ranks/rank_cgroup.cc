@@ -17,6 +17,8 @@
 #include <system_error>
 #include <utility>
 
+#include "runtime/base/process_stat.h"
+
 namespace ds::daemon {
 namespace {
 
@@ -36,21 +38,9 @@ std::string ReadBootId() {
 // When the process was started, in ticks since the boot; 0 when it does not live. One that nobody
 // has reaped yet does not.
 std::uint64_t ReadStart(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string stat;
-  std::getline(file, stat);
-  // "PID (NAME) STATE ..."; the name may hold anything. The start is the 22nd word.
-  const std::size_t name_end = stat.rfind(')');
-  if (name_end == std::string::npos) return 0;
-  std::istringstream rest(stat.substr(name_end + 1));
-  std::string word;
-  rest >> word;
-  if (word == "Z" || word == "X") return 0;
-  constexpr int kWordsBetween = 18;
-  for (int i = 0; i < kWordsBetween; ++i) rest >> word;
-  std::uint64_t start = 0;
-  rest >> start;
-  return start;
+  const std::optional<ProcessStat> stat = ReadProcessStat(pid);
+  const bool lives = stat.has_value() && stat->state != 'Z' && stat->state != 'X';
+  return lives ? stat->start : 0;
 }
 
 UniqueFd OpenFolder(const fs::path& path) {

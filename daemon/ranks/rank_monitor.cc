@@ -13,6 +13,8 @@
 #include <system_error>
 #include <utility>
 
+#include "runtime/base/process_stat.h"
+
 namespace ds::daemon {
 namespace {
 
@@ -23,15 +25,6 @@ std::uint64_t ReadResidentBytes(pid_t pid) {
   std::uint64_t resident_pages = 0;
   if (!(file >> total_pages >> resident_pages)) return 0;
   return resident_pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-}
-
-// False when it cannot be read.
-bool IsStopped(pid_t pid) {
-  std::string stat;
-  std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/stat"), stat);
-  // "PID (name) T ...": the name may hold anything. A process that a debugger holds is in 't'.
-  const std::size_t close = stat.rfind(") ");
-  return close != std::string::npos && stat.compare(close + 2, 1, "T") == 0;
 }
 
 // What a rank has put there is its own, so that nothing is waited for and little is read; "" when

@@ -12,7 +12,7 @@
 #include <string>
 
 #include "runtime/base/files.h"
-#include "runtime/comm/shm/group_wait.h"
+#include "runtime/base/process_stat.h"
 #include "tests/support/rank_processes.h"
 
 namespace ds::comm {

@@ -10,9 +10,9 @@
 #include <cerrno>
 #include <climits>
 #include <ctime>
-#include <fstream>
-#include <sstream>
 #include <utility>
+
+#include "runtime/base/process_stat.h"
 
 namespace ds::comm {
 namespace {
@@ -66,31 +66,11 @@ void FutexWakeAll(std::atomic<std::uint32_t>& word) {
   syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-// What /proc says of a process from the third field on, its state; the second, the program's name
-// in parentheses, may hold blanks. Nothing where it does not say.
-std::istringstream StatFieldsOf(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string line;
-  std::getline(file, line);
-  const std::size_t name_end = line.rfind(')');
-  return std::istringstream(name_end == std::string::npos ? "" : line.substr(name_end + 1));
-}
-
 }  // namespace
 
 ProcessId ProcessId::Of(pid_t pid) {
-  ProcessId process{.pid = pid};
-  std::istringstream fields = StatFieldsOf(pid);
-  std::string skipped;
-  for (int field = 3; field < 22; ++field) fields >> skipped;
-  fields >> process.started;
-  return process;
-}
-
-bool IsStopped(pid_t pid) {
-  char state = 0;
-  StatFieldsOf(pid) >> state;
-  return state == 'T';
+  const std::optional<ProcessStat> stat = ReadProcessStat(pid);
+  return {.pid = pid, .started = stat.has_value() ? stat->start : 0};
 }
 
 bool PeerWatch::HasEnded(int rank, const ProcessId& process) {

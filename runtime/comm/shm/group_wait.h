@@ -43,10 +43,6 @@ struct ProcessId {
   static ProcessId Of(pid_t pid);
 };
 
-// Tells whether a signal (SIGSTOP, Ctrl-Z) has stopped the process, which then lives and does
-// nothing. False where /proc does not say.
-bool IsStopped(pid_t pid);
-
 // PeerWatch: tells whether another rank's process has ended. It holds a pidfd per peer from the
 // first question on, and compares the time of the start when it opens it, so a process id that the
 // kernel has given to somebody else, before or later, is never mistaken for the peer. Threads: one

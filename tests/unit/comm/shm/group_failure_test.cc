@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/base/process_stat.h"
 #include "tests/unit/comm/shm/thread_group.h"
 
 namespace ds::comm {

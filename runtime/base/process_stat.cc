@@ -1,0 +1,31 @@
+#include "runtime/base/process_stat.h"
+
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace ds {
+
+std::optional<ProcessStat> ReadProcessStat(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string line;
+  std::getline(file, line);
+  // "PID (NAME) STATE PARENT ...": the name may hold anything.
+  const std::size_t name_end = line.rfind(')');
+  if (name_end == std::string::npos) return std::nullopt;
+  std::istringstream fields(line.substr(name_end + 1));
+  ProcessStat stat;
+  fields >> stat.state >> stat.parent;
+  std::string skipped;
+  for (int field = 5; field < 22; ++field) fields >> skipped;
+  fields >> stat.start;
+  if (!fields) return std::nullopt;
+  return stat;
+}
+
+bool IsStopped(pid_t pid) {
+  const std::optional<ProcessStat> stat = ReadProcessStat(pid);
+  return stat.has_value() && stat->state == 'T';
+}
+
+}  // namespace ds

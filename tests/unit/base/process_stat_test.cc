@@ -1,0 +1,43 @@
+#include "runtime/base/process_stat.h"
+
+#include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+namespace ds {
+namespace {
+
+TEST(ProcessStatTest, OfThisProcess) {
+  const auto stat = ReadProcessStat(::getpid());
+  ASSERT_TRUE(stat.has_value());
+  EXPECT_EQ(stat->state, 'R');
+  EXPECT_EQ(stat->parent, ::getppid());
+  EXPECT_GT(stat->start, 0u);
+}
+
+TEST(ProcessStatTest, OfAStoppedChildWhoseNameLooksLikeFields) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::prctl(PR_SET_NAME, "a) R 1 2", 0, 0, 0);
+    ::raise(SIGSTOP);
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, WUNTRACED), child);
+  ASSERT_TRUE(WIFSTOPPED(status));
+  const auto stat = ReadProcessStat(child);
+  ASSERT_TRUE(stat.has_value());
+  EXPECT_EQ(stat->state, 'T');
+  EXPECT_TRUE(IsStopped(child));
+  EXPECT_FALSE(IsStopped(::getpid()));
+  EXPECT_EQ(stat->parent, ::getpid());
+  ::kill(child, SIGKILL);
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_FALSE(ReadProcessStat(child).has_value());
+}
+
+}  // namespace
+}  // namespace ds
