@@ -24,7 +24,7 @@ RUNTIME = {
     "checkpoint": {"topology", "device", "comm"},
     "data": {"topology", "device", "checkpoint"},
     "precision": {"device", "checkpoint"},
-    "activation": {"precision"},
+    "activation": {"device", "precision"},
     "optim": {"device", "comm", "checkpoint"},
     "zero": {"topology", "device", "comm", "checkpoint", "precision", "optim"},
     "models": {"device", "checkpoint", "activation"},

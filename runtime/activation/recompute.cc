@@ -5,7 +5,6 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -18,6 +17,7 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/device/rank_device.h"
 #include "runtime/precision/autocast.h"
 
 namespace ds::activation {
@@ -110,12 +110,6 @@ class KeptInput {
   bool is_away_ = false;
 };
 
-// Waits for all that was issued to the device.
-void Synchronize(c10::Device device) {
-  if (device == c10::kCPU) return;
-  c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
-}
-
 class RecomputeNode : public torch::autograd::Node {
  public:
   RecomputeNode(ForwardPart part, const Tensors& inputs, GeneratorState generators,
@@ -156,9 +150,9 @@ class RecomputeNode : public torch::autograd::Node {
     const c10::AutoGradMode recording(true);
     const precision::AutocastScope autocast(autocast_, generators_.device());
     const ReplayOfDraws replay(generators_);
-    if (synchronize_) Synchronize(generators_.device());
+    if (synchronize_) device::Synchronize(generators_.device());
     Tensors outputs = part_(inputs);
-    if (synchronize_) Synchronize(generators_.device());
+    if (synchronize_) device::Synchronize(generators_.device());
     return outputs;
   }
 
@@ -213,13 +207,13 @@ Tensors Recompute(ForwardPart part, Tensors inputs, const RecomputeOptions& opti
   const c10::Device device = FindDevice(inputs);
   // The node is there first: what the first run does to an input in place is then seen.
   const auto node = std::make_shared<RecomputeNode>(part, inputs, GeneratorState(device), options);
-  if (options.synchronize) Synchronize(device);
+  if (options.synchronize) device::Synchronize(device);
   Tensors outputs;
   {
     const c10::NoGradGuard no_grad;
     outputs = part(inputs);
   }
-  if (options.synchronize) Synchronize(device);
+  if (options.synchronize) device::Synchronize(device);
   SetOrigin(node, inputs, &outputs);
   return outputs;
 }

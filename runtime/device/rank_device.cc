@@ -1,5 +1,6 @@
 #include "runtime/device/rank_device.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
 
 #include <array>
@@ -112,6 +113,11 @@ StatusOr<RankDevice> OpenRankDevice(DeviceChoice choice, int local_rank) {
   // of the ranks on CPUs would be a surprise.
   if (!device.ok() && device.status().code() == StatusCode::kNotFound) return RankDevice{};
   return device;
+}
+
+void Synchronize(c10::Device device) {
+  if (device.is_cpu()) return;
+  c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
 }
 
 }  // namespace ds::device

@@ -33,6 +33,9 @@ struct RankDevice {
 // one.
 StatusOr<RankDevice> OpenRankDevice(DeviceChoice choice, int local_rank);
 
+// Waits for all that was issued to the device; on the CPU nothing is.
+void Synchronize(c10::Device device);
+
 // Loads libdsrun_cuda.so: beside this program, in ../lib, or from the library path.
 StatusOr<const CudaPlugin*> LoadCudaPlugin();
 

@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/zeros.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <chrono>
@@ -43,7 +42,6 @@ class CommBench {
   std::function<void()> MakeCall(const std::string& collective, std::int64_t count);
   // The mean of the trials on the slowest rank, in seconds.
   double TimeCalls(const std::function<void()>& call);
-  void AwaitDevice() const;
 
   const config::CommBenchJob& job_;
   const comm::RankIdentity& identity_;
@@ -119,19 +117,14 @@ std::function<void()> CommBench::MakeCall(const std::string& collective, std::in
   return [&world, input, output] { world.AllToAll(output, input); };
 }
 
-void CommBench::AwaitDevice() const {
-  if (device_.device.is_cpu()) return;
-  c10::impl::VirtualGuardImpl(device_.device.type()).synchronizeDevice(device_.device.index());
-}
-
 double CommBench::TimeCalls(const std::function<void()>& call) {
   for (std::int64_t i = 0; i < job_.warmups; ++i) call();
-  AwaitDevice();
+  device::Synchronize(device_.device);
   comm::Communicator& control = world_->control();
   control.Barrier();
   const auto start = std::chrono::steady_clock::now();
   for (std::int64_t i = 0; i < job_.trials; ++i) call();
-  AwaitDevice();
+  device::Synchronize(device_.device);
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
   const at::Tensor slowest =
       at::zeros({1}, at::TensorOptions(at::kDouble).device(control.device()));
