@@ -196,7 +196,7 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
   job.argv = MakeProgramCommand(flags, parsed.rest);
   job.environment.master_addr = MasterAddress(flags, job.plan);
   job.environment.interface = flags.interface;
-  if (job.plan.world.hosts.size() > 1) job.environment.lease_seconds = flags.lease_seconds;
+  job.environment.lease_seconds = flags.lease_seconds;
   job.environment.master_port = flags.master_port;
   job.environment.max_restarts = flags.max_restarts;
   job.environment.run_id = flags.run_id;

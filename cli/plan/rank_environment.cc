@@ -52,7 +52,7 @@ Environment RankEnvironment(const WorldPlan& plan, const PlannedRank& rank,
   environment.emplace_back("MASTER_ADDR", job.master_addr);
   if (job.master_port > 0) environment.emplace_back("MASTER_PORT", std::to_string(job.master_port));
   if (!job.interface.empty()) environment.emplace_back("DSRUN_INTERFACE", job.interface);
-  if (job.lease_seconds > 0) {
+  if (plan.hosts.size() > 1 && job.lease_seconds > 0) {
     environment.emplace_back("DSRUN_LEASE_SECONDS", fmt::format("{}", job.lease_seconds));
   }
   const std::vector<std::string>& devices = plan.host_of(rank).devices;
