@@ -22,6 +22,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
+#include "runtime/base/parse_number.h"
 #include "runtime/base/suggest.h"
 
 namespace ds::cli {
@@ -76,13 +77,12 @@ StatusOr<std::int64_t> ParseSize(const std::string& flag, const std::string& tex
   const std::size_t digits = text.find_first_not_of("0123456789");
   const std::string unit = digits == std::string::npos ? "" : text.substr(digits);
   const int shift = unit.empty() ? 0 : unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : -1;
-  std::istringstream number(text.substr(0, digits));
-  std::int64_t count = 0;
-  if (shift < 0 || !(number >> count) || count < 1 || count > (kLargestSize >> shift)) {
+  const auto count = ParseNumber<std::int64_t>(std::string_view(text).substr(0, digits));
+  if (shift < 0 || !count || *count < 1 || *count > (kLargestSize >> shift)) {
     return InvalidArgumentError(flag + " " + text +
                                 ": give bytes from 1 to 64G, for example 65536, 64K or 1M");
   }
-  return count << shift;
+  return *count << shift;
 }
 
 StatusOr<config::CommBenchJob> MakeJob(const BenchFlags& flags) {
@@ -108,18 +108,10 @@ StatusOr<config::CommBenchJob> MakeJob(const BenchFlags& flags) {
   return job;
 }
 
-class BenchProgram : public Program {
- public:
-  explicit BenchProgram(const config::CommBenchJob& job) : job_(config::ToJson(job)) {}
-  StatusOr<RankProgram> ForGeneration(int /*generation*/) const override {
-    return RankProgram{
-        .argv = {"", "bench", std::string(::dsrun::v1::kJobDirectory) + "/bench.json"},
-        .files = {{"bench.json", job_}}};
-  }
-
- private:
-  const std::string job_;
-};
+RankProgram MakeProgram(const config::CommBenchJob& job) {
+  return {.argv = {"", "bench", std::string(::dsrun::v1::kJobDirectory) + "/bench.json"},
+          .files = {{"bench.json", config::ToJson(job)}}};
+}
 
 // What rank 0 has reported; of a job that was restarted, its last try.
 StatusOr<BenchResults> ReadResults(const config::CommBenchJob& job, const JobPlan& plan,
@@ -166,7 +158,8 @@ StatusOr<int> BenchCommand(const Invocation& invocation) {
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run_directory,
                       RunDirectory::Create(ChooseRunDirectory(launch, plan.job_id)));
   DS_RETURN_IF_ERROR(run_directory->WriteJob(description, Durability::kWhole));
-  DS_ASSIGN_OR_RETURN(const int status, RunJob(plan, BenchProgram(job), run_directory.get()));
+  DS_ASSIGN_OR_RETURN(const int status,
+                      RunJob(plan, SameProgram(MakeProgram(job)), run_directory.get()));
   if (status != kExitOk) return status;
   DS_ASSIGN_OR_RETURN(const BenchResults results, ReadResults(job, plan, *run_directory));
   const auto unit = flags.bw_unit == "Gbps" ? BandwidthUnit::kGigabits : BandwidthUnit::kGigabytes;

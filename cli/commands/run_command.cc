@@ -30,16 +30,6 @@ StatusOr<FlagParser::Result> ParseOwnFlags(const std::vector<std::string>& words
   return parser.Parse(words, FlagParser::Rest::kProgram);
 }
 
-// Every generation runs the same.
-class SameProgram : public Program {
- public:
-  explicit SameProgram(RankProgram program) : program_(std::move(program)) {}
-  StatusOr<RankProgram> ForGeneration(int /*generation*/) const override { return program_; }
-
- private:
-  const RankProgram program_;
-};
-
 RankProgram MakeProgram(const LaunchFlags& flags, const std::vector<std::string>& words) {
   RankProgram program{.argv = MakeProgramCommand(flags, words),
                       .script = FindProgramScript(flags, words)};

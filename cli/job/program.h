@@ -28,4 +28,14 @@ class Program {
   virtual StatusOr<RankProgram> ForGeneration(int generation) const = 0;
 };
 
+// Every generation runs the same.
+class SameProgram : public Program {
+ public:
+  explicit SameProgram(RankProgram program) : program_(std::move(program)) {}
+  StatusOr<RankProgram> ForGeneration(int /*generation*/) const override { return program_; }
+
+ private:
+  const RankProgram program_;
+};
+
 }  // namespace ds::cli
