@@ -9,8 +9,6 @@
 #include <set>
 
 #include "runtime/checkpoint/format/catalog.h"
-#include "runtime/checkpoint/format/commit.h"
-#include "runtime/checkpoint/format/verify.h"
 #include "tests/support/program.h"
 #include "tests/support/scripted_file_system.h"
 #include "tests/unit/checkpoint/sample_checkpoint.h"
@@ -44,34 +42,6 @@ int AnswerAs(const Kind& kind, const FileCall& call) {
   if (call.kind == FileCall::Kind::kLock && !kind.locks) return ENOLCK;
   // The disk stays up in these tests.
   return call.kind == FileCall::Kind::kSync ? kPretend : kAskTheSystem;
-}
-
-// Returns the lineage of what follows step 10.
-Lineage CommitTenAndTwenty(const fs::path& root, FileSystem& system) {
-  Lineage lineage, behind_ten;
-  for (const int step : {10, 20}) {
-    const auto committed = TryCommitSample(root, step, system, &lineage);
-    EXPECT_TRUE(committed.ok()) << committed.status().message();
-    if (step == 10) behind_ten = lineage;
-  }
-  return behind_ten;
-}
-
-void ExpectGoodCheckpoints(const fs::path& root, std::int64_t at_least) {
-  const std::vector<ListedCheckpoint> all = ListCheckpoints(root).value();
-  for (const ListedCheckpoint& listed : all) {
-    const VerifyReport report = VerifyCheckpoint(listed.directory).value();
-    EXPECT_TRUE(report.ok()) << Describe(report.damages.front());
-  }
-  const NewestCheckpoint newest = FindNewestGood(root).value();
-  ASSERT_TRUE(newest.found.has_value());
-  EXPECT_GE(newest.found->step, at_least);
-}
-
-std::vector<std::string> NamesIn(const fs::path& root) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(root)) names.push_back(entry.path().filename());
-  return names;
 }
 
 // Some 10,000 saves in all have no disk to wait for.

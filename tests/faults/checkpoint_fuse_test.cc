@@ -13,9 +13,7 @@
 #include <fstream>
 #include <span>
 
-#include "runtime/checkpoint/format/catalog.h"
 #include "runtime/checkpoint/format/shard_reader.h"
-#include "runtime/checkpoint/format/verify.h"
 #include "tests/support/fuse_mount.h"
 #include "tests/support/program.h"
 #include "tests/support/requirement.h"
@@ -42,17 +40,6 @@ struct NamedAnswers {
   FuseAnswers answers;
 };
 
-void ExpectGood(const fs::path& root, std::int64_t at_least) {
-  const std::vector<ListedCheckpoint> all = ListCheckpoints(root).value();
-  for (const ListedCheckpoint& listed : all) {
-    const VerifyReport report = VerifyCheckpoint(listed.directory).value();
-    EXPECT_TRUE(report.ok()) << Describe(report.damages.front());
-  }
-  const NewestCheckpoint newest = FindNewestGood(root).value();
-  ASSERT_TRUE(newest.found.has_value());
-  EXPECT_GE(newest.found->step, at_least);
-}
-
 // The sample's "weight", read as a load reads it.
 void ExpectLoads(const fs::path& directory, std::int64_t step) {
   const Manifest manifest = ReadManifest(directory).value();
@@ -69,12 +56,6 @@ void ExpectLoads(const fs::path& directory, std::int64_t step) {
   }
 }
 
-std::vector<std::string> NamesIn(const fs::path& root) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(root)) names.push_back(entry.path().filename());
-  return names;
-}
-
 void SaveAndSaveAgain(const fs::path& root) {
   Lineage lineage;
   FileSystem& system = FileSystem::System();
@@ -85,7 +66,7 @@ void SaveAndSaveAgain(const fs::path& root) {
   }
   EXPECT_THAT(NamesIn(root),
               UnorderedElementsAre(".lock", "latest", "step-10", "step-20", "step-30"));
-  ExpectGood(root, 30);
+  ExpectGoodCheckpoints(root, 30);
 }
 
 // Replaces step 20 in a process that is killed at its call `at`. Returns whether it was.
@@ -110,18 +91,14 @@ void SaveAfterAKillAtEveryCall(const fs::path& folder) {
   for (bool killed = true; killed; ++at) {
     SCOPED_TRACE(::testing::Message() << "killed at call " << at);
     const fs::path root = folder / std::to_string(at);
-    Lineage lineage, behind_ten;
-    for (const int step : {10, 20}) {
-      ASSERT_TRUE(TryCommitSample(root, step, FileSystem::System(), &lineage).ok());
-      if (step == 10) behind_ten = lineage;
-    }
+    Lineage behind_ten = CommitTenAndTwenty(root, FileSystem::System());
     killed = KillSaveAt(root, at, behind_ten);
-    ExpectGood(root, 20);
+    ExpectGoodCheckpoints(root, 20);
     // Without locks what a killed writer left is told from a living one's by its generation alone.
     behind_ten.generation += 1;
     const auto again = TryCommitSample(root, 30, FileSystem::System(), &behind_ten);
     ASSERT_TRUE(again.ok()) << again.status().message();
-    ExpectGood(root, 30);
+    ExpectGoodCheckpoints(root, 30);
     ExpectLoads(root / "step-20", 20);
     EXPECT_THAT(NamesIn(root),
                 UnorderedElementsAre(".lock", "latest", "step-10", "step-20", "step-30"));

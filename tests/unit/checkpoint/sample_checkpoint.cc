@@ -7,10 +7,12 @@
 #include <span>
 #include <sstream>
 
+#include "runtime/checkpoint/format/catalog.h"
 #include "runtime/checkpoint/format/commit.h"
 #include "runtime/checkpoint/format/file_names.h"
 #include "runtime/checkpoint/format/latest.h"
 #include "runtime/checkpoint/format/shard_file.h"
+#include "runtime/checkpoint/format/verify.h"
 
 namespace ds::checkpoint {
 namespace {
@@ -76,6 +78,33 @@ Lineage ResumeSample(const fs::path& root, std::int64_t step, std::int64_t gener
   EXPECT_TRUE(TakeOver(directory, generation).ok());
   const Manifest manifest = ReadManifest(directory).value();
   return ContinueLineage(manifest.lineage.value_or(UntoldLineage(step)), step, generation);
+}
+
+Lineage CommitTenAndTwenty(const fs::path& root, FileSystem& system) {
+  Lineage lineage, behind_ten;
+  for (const int step : {10, 20}) {
+    const auto committed = TryCommitSample(root, step, system, &lineage);
+    EXPECT_TRUE(committed.ok()) << committed.status().message();
+    if (step == 10) behind_ten = lineage;
+  }
+  return behind_ten;
+}
+
+void ExpectGoodCheckpoints(const fs::path& root, std::int64_t at_least) {
+  const std::vector<ListedCheckpoint> all = ListCheckpoints(root).value();
+  for (const ListedCheckpoint& listed : all) {
+    const VerifyReport report = VerifyCheckpoint(listed.directory).value();
+    EXPECT_TRUE(report.ok()) << Describe(report.damages.front());
+  }
+  const NewestCheckpoint newest = FindNewestGood(root).value();
+  ASSERT_TRUE(newest.found.has_value());
+  EXPECT_GE(newest.found->step, at_least);
+}
+
+std::vector<std::string> NamesIn(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename());
+  return names;
 }
 
 void FlipBit(const fs::path& file, std::uint64_t offset) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "runtime/base/file_system.h"
 #include "runtime/base/status.h"
@@ -29,6 +30,15 @@ std::filesystem::path CommitSample(const std::filesystem::path& root, std::int64
 
 // Makes root/step-N the head of the line, as a resume does; the lineage of what follows.
 Lineage ResumeSample(const std::filesystem::path& root, std::int64_t step, std::int64_t generation);
+
+// Commits the samples of the steps 10 and 20; the lineage of what follows step 10.
+Lineage CommitTenAndTwenty(const std::filesystem::path& root, FileSystem& system);
+
+// Expects that all checkpoints are whole and that the newest is not older than `at_least`.
+void ExpectGoodCheckpoints(const std::filesystem::path& root, std::int64_t at_least);
+
+// The names in the folder.
+std::vector<std::string> NamesIn(const std::filesystem::path& folder);
 
 // Inverts one bit of the byte at `offset`.
 void FlipBit(const std::filesystem::path& file, std::uint64_t offset);
