@@ -92,8 +92,8 @@ class Communicator {
   Work ReduceScatterAsync(const at::Tensor& output, const at::Tensor& input, ReduceOp op,
                           std::string_view tag = {});
 
-  // What the calls above do with each pair (outputs[i], inputs[i]) or tensor, in one round for all:
-  // for many small tensors, which CPU ranks copy once more. Those of a reduction have one type.
+  // The calls above for every pair (outputs[i], inputs[i]) or tensor, in one round for all: for
+  // many small tensors, which CPU ranks copy once more. Those of a reduction have one type.
   void AllReduceMany(const std::vector<at::Tensor>& tensors, ReduceOp op,
                      std::string_view tag = {});
   void AllGatherMany(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,

@@ -13,7 +13,7 @@
 
 namespace ds::config {
 
-// What is measured, in this order; pt2pt goes from rank 0 to the last one.
+// The benchmarks in the order in which they run; pt2pt goes from rank 0 to the last one.
 inline constexpr std::array<std::string_view, 6> kBenchCollectives = {
     "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "pt2pt"};
 

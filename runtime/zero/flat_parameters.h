@@ -37,8 +37,8 @@ class FlatParameters {
   const at::Tensor& full() const { return pooled_ ? pooled_->tensor() : kept_.tensor(); }
   // This rank's part; it is brought where it is not there.
   Lease AcquireShard();
-  // What is kept, and which part of the layout that is: this rank's shard of sharded parameters,
-  // otherwise everything.
+  // The kept values, and the part of the layout that they are: this rank's shard of sharded
+  // parameters, otherwise everything.
   Store& store() { return store_; }
   FlatRange kept_range() const {
     return pooled_ ? layout_.shard(context_.groups.shards->rank()) : layout_.whole();

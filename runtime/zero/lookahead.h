@@ -13,8 +13,7 @@ namespace ds::zero {
 class Lookahead {
  public:
   // `needs`: by place, the units that it needs; `stretch`: by place, a number that never falls.
-  // What lies in another stretch than a place is not looked at from there. `bytes`: by unit. All
-  // outlive this.
+  // From a place only places of its own stretch are looked at. `bytes`: by unit. All outlive this.
   Lookahead(const std::vector<std::vector<int>>& needs, const std::vector<int>& stretch,
             std::vector<std::int64_t> bytes);
 

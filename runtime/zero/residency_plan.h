@@ -37,7 +37,7 @@ struct PlannedUnit {
 struct ResidencyBudgets {
   std::int64_t prefetch_bytes = 0;  // gathered ahead of the place that needs them
   std::int64_t max_live_bytes = std::numeric_limits<std::int64_t>::max();  // gathered at once
-  // What is present stays when fewer bytes are needed between a place and its next use.
+  // A present unit stays when fewer bytes are needed between a place and the unit's next use.
   std::int64_t reuse_bytes = 0;
   std::int64_t fetch_bytes = 0;  // of shards that are fetched ahead of the gather
 

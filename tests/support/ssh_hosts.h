@@ -81,13 +81,13 @@ class SshHosts {
   // The host hears but its answers get lost, until the host is made to speak again.
   void Silence(int index);
   void Speak(int index);
-  // What the host sends and is sent gets lost from now on, and no link is down.
+  // All packets to and from the host get lost from now on, and no link is down.
   void Isolate(int index);
   // Two hosts do not hear each other; this process hears both, and they hear it.
   void Separate(int one, int other);
   // It takes so much longer from now on.
   void Delay(int index, std::chrono::milliseconds delay);
-  // What the host sends and is sent goes through a token bucket of so much ("1gbit"), as over a link
+  // All packets to and from the host pass a token bucket of so much ("1gbit"), as over a link
   // of that speed. False where the kernel has none (tbf).
   bool LimitRate(int index, const std::string& rate);
   // Every process of the host is killed at once and its link goes down, as if by a power cut.

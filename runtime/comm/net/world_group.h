@@ -45,7 +45,7 @@ struct WorldGroupOptions {
   // A lane moves so much at once.
   std::size_t block_bytes = std::size_t{1} << 20;
   GroupId group = 0;
-  // What the links call the group's ranks, where that is not their number here.
+  // The group's ranks as the links number them, where they are not those here.
   std::vector<int> names = {};
 };
 

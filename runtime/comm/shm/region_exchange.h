@@ -26,7 +26,7 @@ struct MeetingPlace {
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
   // Tells what the ranks meet for; a rank that comes for something else is named.
   CallSignature purpose = {};
-  // What errors call the ranks, where that is not their number here.
+  // The ranks' numbers in errors, where they are not those here.
   std::vector<int> names = {};
   // Called several times a second while waiting; an error ends the wait. May be empty.
   std::function<Status()> look_around = {};
