@@ -144,20 +144,43 @@ at::Tensor Muon::UpdateMomentum(const Rates& rates, const Part& part) {
   return target.parameter;
 }
 
-at::Tensor Muon::Orthogonalise(const at::Tensor& views, const Part& part) {
-  at::Tensor whole = views;
-  if (part.sharded) {
-    whole = at::empty({part.whole_numel}, views.options());
-    shards_->AllGather(whole, views);
+// Those of the buffer, in which the views lie where they belong.
+at::Tensor Muon::GatherWhole(const at::Tensor& views, const Part& part) {
+  const std::int64_t shard_numel = part.whole_numel / shards_->size();
+  at::Tensor shard = views;
+  if (views.numel() != shard_numel) {
+    shard = at::zeros({shard_numel}, views.options());
+    shard.narrow(0, part.whole_start - shards_->rank() * shard_numel, views.numel()).copy_(views);
   }
-  at::Tensor result = at::zeros({part.whole_numel}, views.options());
+  at::Tensor whole = at::empty({part.whole_numel}, views.options());
+  shards_->AllGather(whole, shard);
+  return whole;
+}
+
+// The part of a sum over ranks that the views are.
+at::Tensor Muon::SumOverRanks(const at::Tensor& result, const Part& part) {
+  if (!part.sharded) {
+    if (shards_->size() > 1) shards_->AllReduce(result, comm::ReduceOp::kSum);
+    return result;
+  }
+  if (shards_->size() == 1) return result;
+  const std::int64_t shard_numel = part.whole_numel / shards_->size();
+  at::Tensor shard = at::empty({shard_numel}, result.options());
+  shards_->ReduceScatter(shard, result, comm::ReduceOp::kSum);
+  return shard.narrow(0, part.whole_start - shards_->rank() * shard_numel, part.parameter.numel());
+}
+
+at::Tensor Muon::Orthogonalise(const at::Tensor& views, const Part& part) {
+  const at::Tensor whole = part.sharded ? GatherWhole(views, part) : views;
+  const std::int64_t start = part.sharded ? 0 : part.whole_start;
+  const at::Tensor result = at::zeros({whole.numel()}, views.options());
   for (const WholeParameter& parameter : part.whole_parameters) {
     for (const Matrix& matrix : MatricesOf(parameter)) {
       const auto least = std::min_element(work_.begin(), work_.end());
       *least += matrix.work();
       if (least - work_.begin() != shards_->rank()) continue;
       const auto view = [&](const at::Tensor& flat) {
-        return flat.narrow(0, matrix.start, matrix.rows * matrix.columns)
+        return flat.narrow(0, matrix.start - start, matrix.rows * matrix.columns)
             .view({matrix.rows, matrix.columns});
       };
       const double scale = std::sqrt(
@@ -165,18 +188,11 @@ at::Tensor Muon::Orthogonalise(const at::Tensor& views, const Part& part) {
       view(result).copy_(Orthogonalised(view(whole), config_.newton_schulz).mul_(scale));
     }
   }
-  if (shards_->size() == 1) return result;
-  if (!part.sharded) {
-    shards_->AllReduce(result, comm::ReduceOp::kSum);
-    return result;
-  }
-  at::Tensor own = at::empty_like(views);
-  shards_->ReduceScatter(own, result, comm::ReduceOp::kSum);
-  return own;
+  return SumOverRanks(result, part);
 }
 
-// u, the whole of it if it is sharded, the result as a whole and this rank's part of it; and for
-// one matrix at a time its iterates and up to five squares of its smaller side.
+// u, the whole of it and a shard if it is sharded, the result as a whole and this rank's shard of
+// it; and for one matrix at a time its iterates and up to five squares of its smaller side.
 device::LedgerEntry Muon::BookBuffers(const Part& part) const {
   std::int64_t iteration = 0;
   for (const WholeParameter& parameter : part.whole_parameters) {
@@ -186,8 +202,8 @@ device::LedgerEntry Muon::BookBuffers(const Part& part) const {
     }
   }
   const std::int64_t views = part.parameter.numel();
-  const std::int64_t flat =
-      part.sharded ? 2 * (views + part.whole_numel) : views + part.whole_numel;
+  const std::int64_t shard = part.whole_numel / shards_->size();
+  const std::int64_t flat = part.sharded ? views + 2 * (shard + part.whole_numel) : 2 * views;
   return {ledger_, device::MemoryUse::kOther, device::TierOf(part.parameter.is_cpu()),
           static_cast<std::int64_t>(sizeof(float)) * (flat + iteration)};
 }

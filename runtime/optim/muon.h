@@ -8,10 +8,10 @@
 //   p -= lr * weight_decay * p + lr * u
 // What the rest does is in adam.h.
 //
-// The momentum is sharded as everything else is; u must be whole. It is gathered group by group,
+// The momentum is sharded as everything else is; u must be whole. It is gathered buffer by buffer,
 // each matrix is orthogonalised by one rank, and a sum over the ranks (all but one of whose terms
 // are 0) brings every rank what it updates: the same bits at every stage. These buffers are there
-// for one group at a time and in the ledger as "other".
+// for one part at a time and in the ledger as "other".
 
 #include <string_view>
 #include <vector>
@@ -54,6 +54,8 @@ class Muon : public Optimizer {
   at::Tensor UpdateMomentum(const Rates& rates, const Part& part);
   // u orthogonalised, over the views. Collective.
   at::Tensor Orthogonalise(const at::Tensor& views, const Part& part);
+  at::Tensor GatherWhole(const at::Tensor& views, const Part& part);
+  at::Tensor SumOverRanks(const at::Tensor& result, const Part& part);
   // Books what the update of a part takes beside the part itself, at most.
   device::LedgerEntry BookBuffers(const Part& part) const;
 

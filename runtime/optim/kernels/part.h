@@ -1,6 +1,7 @@
 #pragma once
 
-// Part: what one rank updates of one group of parameters, as flat views.
+// Part: what one rank updates of parameters that lie side by side in a flat buffer and are trained
+// alike, as flat views.
 
 #include <ATen/core/Tensor.h>
 
@@ -68,10 +69,13 @@ struct Part {
 
   ParameterGroup group;
 
-  // The buffer that the views are of: this rank's shard of it, or all of it.
+  // The buffer that the views are of. They begin at element `whole_start` of it: where it is cut
+  // into equal shards they are what this rank's shard has of the parameters, which may be nothing
+  // (then they begin where that does), otherwise all of these.
   bool sharded = false;
+  std::int64_t whole_start = 0;
   std::int64_t whole_numel = 0;
-  std::vector<WholeParameter> whole_parameters;  // all of the group
+  std::vector<WholeParameter> whole_parameters;  // those that this or another rank's part is of
 };
 
 // Writes the narrow copy of the parameters, where there is one.
