@@ -13,7 +13,8 @@ std::int64_t RoundUp(std::int64_t value, std::int64_t multiple) {
 
 }  // namespace
 
-FlatLayout::FlatLayout(const std::vector<std::int64_t>& numels, int world_size) {
+FlatLayout::FlatLayout(const std::vector<std::int64_t>& numels, int world_size,
+                       const std::vector<int>& starts) {
   DS_CHECK(world_size >= 1);
   std::int64_t end = 0;
   const auto advance_to = [&](std::int64_t position) {
@@ -21,13 +22,21 @@ FlatLayout::FlatLayout(const std::vector<std::int64_t>& numels, int world_size) 
     end = position;
   };
   for (const std::int64_t numel : numels) {
-    advance_to(RoundUp(end, kAlignment));
+    const bool starts_range = std::binary_search(starts.begin(), starts.end(), size());
+    advance_to(RoundUp(end, starts_range ? kShardMultiple : kAlignment));
     parameters_.push_back({end, numel});
     end += numel;
   }
   padded_numel_ = RoundUp(end, kShardMultiple * world_size);
   shard_numel_ = padded_numel_ / world_size;
   advance_to(padded_numel_);
+}
+
+FlatRange FlatLayout::shard_of(const FlatRange& range, int rank) const {
+  const FlatRange own = shard(rank);
+  const std::int64_t start = std::max(own.start, range.start);
+  const std::int64_t end = std::min(own.end(), range.end());
+  return start < end ? FlatRange{start, end - start} : FlatRange{own.start, 0};
 }
 
 std::vector<Piece> FlatLayout::FindPieces(const FlatRange& range) const {

@@ -4,7 +4,8 @@
 // integers.
 //
 // Invariants:
-//   1. Parameters lie in the given order, each at a multiple of kAlignment elements.
+//   1. Parameters lie in the given order, each at a multiple of kAlignment elements, those that
+//      begin a range of their own at one of kShardMultiple.
 //   2. padded_numel() == shard_numel() * world_size, and shards are multiples of kShardMultiple, so
 //      that vectorised loops over a shard have no remainder and compute the same bits as over the
 //      whole.
@@ -38,8 +39,10 @@ class FlatLayout {
   static constexpr std::int64_t kAlignment = 32;
   static constexpr std::int64_t kShardMultiple = 64;
 
-  // `numels`: elements of each parameter. Requires world_size >= 1.
-  FlatLayout(const std::vector<std::int64_t>& numels, int world_size);
+  // `numels`: elements of each parameter. `starts`: parameters that begin a range, ascending.
+  // Requires world_size >= 1.
+  FlatLayout(const std::vector<std::int64_t>& numels, int world_size,
+             const std::vector<int>& starts = {});
 
   int size() const { return static_cast<int>(parameters_.size()); }
   const FlatRange& parameter(int i) const { return parameters_.at(static_cast<std::size_t>(i)); }
@@ -47,6 +50,8 @@ class FlatLayout {
   std::int64_t padded_numel() const { return padded_numel_; }
   FlatRange shard(int rank) const { return {rank * shard_numel_, shard_numel_}; }
   FlatRange whole() const { return {0, padded_numel_}; }
+  // The part of a shard that lies in the range; empty, at the shard's beginning, where none does.
+  FlatRange shard_of(const FlatRange& range, int rank) const;
 
   // Finds the parts of parameters in the range, in buffer order; parameters outside it are left
   // out.

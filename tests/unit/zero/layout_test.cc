@@ -32,6 +32,26 @@ TEST(FlatLayout, PiecesAreWhatOfEachParameterLiesInARange) {
   EXPECT_THAT(layout.FindPieces(layout.shard(2)), IsEmpty()) << "padding only";
 }
 
+TEST(FlatLayout, RangesBeginWhereShardsMay) {
+  const FlatLayout layout({10, 40, 32}, 3, {0, 1});
+  EXPECT_EQ(layout.parameter(1), (FlatRange{64, 40}));
+  EXPECT_EQ(layout.parameter(2), (FlatRange{128, 32})) << "does not begin one";
+  EXPECT_THAT(layout.gaps(),
+              ElementsAre(FlatRange{10, 54}, FlatRange{104, 24}, FlatRange{160, 32}));
+}
+
+TEST(FlatLayout, AShardHasSomeAllOrNothingOfARange) {
+  const FlatLayout layout({10, 200, 32}, 2, {0, 1, 2});
+  ASSERT_EQ(layout.shard_numel(), 192);
+  const FlatRange first{0, 64}, second{64, 256}, third{320, 64};
+  EXPECT_EQ(layout.shard_of(first, 0), first);
+  EXPECT_EQ(layout.shard_of(first, 1), (FlatRange{192, 0}));
+  EXPECT_EQ(layout.shard_of(second, 0), (FlatRange{64, 128}));
+  EXPECT_EQ(layout.shard_of(second, 1), (FlatRange{192, 128}));
+  EXPECT_EQ(layout.shard_of(third, 0), (FlatRange{0, 0}));
+  EXPECT_EQ(layout.shard_of(third, 1), third);
+}
+
 TEST(FlatLayout, AnEmptyParameterTakesNoRoom) {
   const FlatLayout layout({0, 64}, 1);
   EXPECT_EQ(layout.parameter(1), (FlatRange{0, 64}));
