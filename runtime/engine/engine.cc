@@ -41,10 +41,10 @@ Status Engine::ExportParameters(const ParameterSink& sink) {
   sharded.BeginForward();
   for (int i = 0; i < static_cast<int>(sharded.units().size()); ++i) {
     sharded.Enter(i);
-    for (const auto& group : sharded.units()[static_cast<std::size_t>(i)]->groups()) {
-      for (int p = 0; p < group->parameters.layout().size(); ++p) {
+    for (const auto& bucket : sharded.units()[static_cast<std::size_t>(i)]->buckets()) {
+      for (int p = 0; p < bucket->parameters().layout().size(); ++p) {
         if (world().rank() != 0 || !status.ok()) continue;
-        const zero::NamedParameter& parameter = group->parameters.parameter(p);
+        const zero::NamedParameter& parameter = bucket->parameters().parameter(p);
         status = sink(parameter.name, parameter.tensor.detach().cpu());
       }
     }

@@ -50,15 +50,15 @@ struct TensorAccess::HeldTensor {
 namespace {
 
 struct Found {
-  zero::Group* group = nullptr;
+  zero::Bucket* bucket = nullptr;
   int index = 0;
 };
 
 StatusOr<Found> FindParameter(const zero::ShardedModel& model, const std::string& name) {
   for (const auto& unit : model.units()) {
-    for (const auto& group : unit->groups()) {
-      for (int i = 0; i < group->parameters.layout().size(); ++i) {
-        if (group->parameters.parameter(i).name == name) return Found{group.get(), i};
+    for (const auto& bucket : unit->buckets()) {
+      for (int i = 0; i < bucket->parameters().layout().size(); ++i) {
+        if (bucket->parameters().parameter(i).name == name) return Found{bucket.get(), i};
       }
     }
   }
@@ -72,18 +72,18 @@ StatusOr<TensorAccess::HeldTensor> TensorAccess::Find(const Wanted& wanted) {
   parts.ReloadStates();
   const zero::Context& context = parts.sharded->context();
   DS_ASSIGN_OR_RETURN(const Found found, FindParameter(*parts.sharded, wanted.name));
-  zero::Group& group = *found.group;
+  zero::Bucket& bucket = *found.bucket;
   HeldTensor result{
-      .shape = group.parameters.parameter(found.index).tensor.sizes().vec(),
-      .sharded = group.trainable() ? context.sharding.optimizer : context.sharding.parameters,
-      .writable = group.trainable()};
-  if (!group.trainable() && wanted.kind != Kind::kWeight) {
+      .shape = bucket.parameters().parameter(found.index).tensor.sizes().vec(),
+      .sharded = bucket.trainable() ? context.sharding.optimizer : context.sharding.parameters,
+      .writable = bucket.trainable()};
+  if (!bucket.trainable() && wanted.kind != Kind::kWeight) {
     return InvalidArgumentError(wanted.name + " is frozen: it has a weight only");
   }
   if (wanted.kind == Kind::kGradient) {
     DS_RETURN_IF_ERROR(parts.ReduceGradientsOnce());
-    const zero::FlatLayout& layout = group.parameters.layout();
-    result.gradient = group.gradients->for_optimizer();
+    const zero::FlatLayout& layout = bucket.parameters().layout();
+    result.gradient = bucket.gradients().for_optimizer();
     const zero::FlatRange range =
         result.sharded ? layout.shard(context.groups.shards->rank()) : layout.whole();
     parts.AgreeOnWeight();

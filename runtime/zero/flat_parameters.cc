@@ -20,10 +20,11 @@ bool HasValues(const at::Tensor& parameter) {
 }  // namespace
 
 FlatParameters::FlatParameters(const Context& context, BufferPool& pool,
-                               std::vector<NamedParameter> parameters)
+                               std::vector<NamedParameter> parameters,
+                               const std::vector<int>& starts)
     : context_(context),
       parameters_(std::move(parameters)),
-      layout_(ListNumels(parameters_), context.groups.shards->size()) {
+      layout_(ListNumels(parameters_), context.groups.shards->size(), starts) {
   using device::MemoryUse;
   const c10::ScalarType dtype = context.dtypes.parameter;
   if (context.sharding.parameters) {

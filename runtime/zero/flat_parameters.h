@@ -1,7 +1,7 @@
 #pragma once
 
-// FlatParameters: the parameters of one unit that are trained alike, as views of one flat buffer of
-// which this rank owns a shard.
+// FlatParameters: the parameters of one bucket as views of a flat buffer of which this rank owns a
+// shard.
 //
 // Unsharded, the buffer is there for good and the shard is a view of it. Sharded, only the shard is
 // kept, and Gather and Release bring the buffer and take it away.
@@ -26,9 +26,10 @@ namespace ds::zero {
 class FlatParameters {
  public:
   // Moves the parameters into the buffer, converted to the training dtype: they keep their identity
-  // and values, if they have values. The buffer is present until Release. Requires parameters on
-  // context.device with a floating dtype.
-  FlatParameters(const Context& context, BufferPool& pool, std::vector<NamedParameter> parameters);
+  // and values, if they have values. The buffer is present until Release. `starts`: as
+  // FlatLayout's. Requires parameters on context.device with a floating dtype.
+  FlatParameters(const Context& context, BufferPool& pool, std::vector<NamedParameter> parameters,
+                 const std::vector<int>& starts);
 
   const FlatLayout& layout() const { return layout_; }
   const NamedParameter& parameter(int i) const {

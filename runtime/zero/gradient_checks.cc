@@ -10,7 +10,7 @@
 #include "runtime/base/check.h"
 #include "runtime/comm/agreement.h"
 #include "runtime/precision/finite_check.h"
-#include "runtime/zero/groups.h"
+#include "runtime/zero/buckets.h"
 
 namespace ds::zero {
 namespace {
@@ -32,10 +32,10 @@ struct NonFiniteValue {
 // Finds the name of the trainable parameter with this ordinal.
 std::string FindName(const ShardedModel& model, double ordinal) {
   std::string name;
-  ForEachTrainableGroup(model, [&](const Group& group, std::int64_t first) {
+  ForEachTrainableBucket(model, [&](const Bucket& bucket, std::int64_t first) {
     const std::int64_t index = static_cast<std::int64_t>(ordinal) - first;
-    if (index < 0 || index >= group.parameters.layout().size()) return;
-    name = group.parameters.parameter(static_cast<int>(index)).name;
+    if (index < 0 || index >= bucket.parameters().layout().size()) return;
+    name = bucket.parameters().parameter(static_cast<int>(index)).name;
   });
   DS_CHECK(!name.empty());
   return name;
@@ -44,8 +44,8 @@ std::string FindName(const ShardedModel& model, double ordinal) {
 // Finds the first gradient that was not finite when it arrived on this rank.
 NonFiniteValue FindFirstArrival(const ShardedModel& model) {
   NonFiniteValue first_value;
-  ForEachTrainableGroup(model, [&](const Group& group, std::int64_t first) {
-    const auto& arrival = group.gradients->first_non_finite();
+  ForEachTrainableBucket(model, [&](const Bucket& bucket, std::int64_t first) {
+    const auto& arrival = bucket.gradients().first_non_finite();
     if (!arrival || static_cast<double>(arrival->micro_step) >= first_value.micro_step) return;
     first_value = {.micro_step = static_cast<double>(arrival->micro_step),
                    .rank = static_cast<double>(model.context().groups.all->rank()),
@@ -60,9 +60,9 @@ NonFiniteValue FindFirstArrival(const ShardedModel& model) {
 NonFiniteValue FindFirstInShard(const ShardedModel& model) {
   NonFiniteValue first_value;
   const int member = model.context().groups.shards->rank();
-  ForEachTrainableGroup(model, [&](const Group& group, std::int64_t first) {
-    const FlatLayout& layout = group.parameters.layout();
-    const Lease shard = group.gradients->shard();
+  ForEachTrainableBucket(model, [&](const Bucket& bucket, std::int64_t first) {
+    const FlatLayout& layout = bucket.parameters().layout();
+    const Lease shard = bucket.gradients().shard();
     for (const Piece& piece : layout.FindPieces(layout.shard(member))) {
       if (std::isfinite(first_value.micro_step)) return;
       const at::Tensor values = shard.tensor().narrow(0, piece.range_start, piece.count);
@@ -101,10 +101,10 @@ struct Trained {
 Trained FindUnused(const ShardedModel& model) {
   std::vector<std::string> names;
   std::vector<double> received;
-  ForEachTrainableGroup(model, [&](const Group& group, std::int64_t) {
-    const std::vector<bool>& of_group = group.gradients->received_in_step();
+  ForEachTrainableBucket(model, [&](const Bucket& bucket, std::int64_t) {
+    const std::vector<bool>& of_group = bucket.gradients().received_in_step();
     for (std::size_t i = 0; i < of_group.size(); ++i) {
-      names.push_back(group.parameters.parameter(static_cast<int>(i)).name);
+      names.push_back(bucket.parameters().parameter(static_cast<int>(i)).name);
       received.push_back(of_group[i] ? 1.0 : 0.0);
     }
   });

@@ -13,14 +13,14 @@ namespace {
 
 PlannedUnit DescribeUnit(const Unit& unit) {
   PlannedUnit planned{.also_reads = unit.also_reads()};
-  for (const auto& group : unit.groups()) {
-    const at::Tensor& full = group->parameters.full();
-    planned.bytes +=
-        group->parameters.layout().padded_numel() * static_cast<std::int64_t>(full.element_size());
-    planned.trained = planned.trained || group->trainable();
-    if (group->parameters.rests_away()) {
-      planned.fetched_bytes +=
-          group->parameters.layout().shard_numel() * static_cast<std::int64_t>(full.element_size());
+  for (const auto& bucket : unit.buckets()) {
+    const at::Tensor& full = bucket->parameters().full();
+    planned.bytes += bucket->parameters().layout().padded_numel() *
+                     static_cast<std::int64_t>(full.element_size());
+    planned.trained = planned.trained || bucket->trainable();
+    if (bucket->parameters().rests_away()) {
+      planned.fetched_bytes += bucket->parameters().layout().shard_numel() *
+                               static_cast<std::int64_t>(full.element_size());
     }
   }
   return planned;

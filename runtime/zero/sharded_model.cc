@@ -83,8 +83,8 @@ Status CheckParameters(const Context& context, const std::vector<ParameterUnit>&
 
 std::vector<OwnRange> ListOwnRanges(const Context& context, const Unit& unit) {
   std::vector<OwnRange> ranges;
-  for (const auto& group : unit.groups()) {
-    const FlatParameters& parameters = group->parameters;
+  for (const auto& bucket : unit.buckets()) {
+    const FlatParameters& parameters = bucket->parameters();
     const FlatLayout& layout = parameters.layout();
     const FlatRange own =
         context.sharding.parameters ? layout.shard(context.groups.shards->rank()) : layout.whole();
@@ -115,17 +115,17 @@ StatusOr<std::unique_ptr<ShardedModel>> ShardedModel::Create(
 Status ShardedModel::AddUnit(const ParameterUnit& described, const FillUnit& fill) {
   const int index = static_cast<int>(units_.size());
   units_.push_back(std::make_unique<Unit>(context_, pool_, described));
-  for (const auto& group : units_.back()->groups()) {
-    std::int64_t& numel = group->trainable() ? trainable_numel_ : frozen_numel_;
-    const FlatLayout& layout = group->parameters.layout();
+  for (const auto& bucket : units_.back()->buckets()) {
+    std::int64_t& numel = bucket->trainable() ? trainable_numel_ : frozen_numel_;
+    const FlatLayout& layout = bucket->parameters().layout();
     for (int i = 0; i < layout.size(); ++i) numel += layout.parameter(i).count;
   }
   const StatusOr<FirstValues> values = fill(index, ListOwnRanges(context_, *units_.back()));
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(values.status(), *context_.groups.all));
-  for (const auto& group : units_.back()->groups()) {
-    if (*values == FirstValues::kRankZeros) group->parameters.Broadcast();
-    group->parameters.KeepShard();
-    group->parameters.Release();
+  for (const auto& bucket : units_.back()->buckets()) {
+    if (*values == FirstValues::kRankZeros) bucket->parameters().Broadcast();
+    bucket->parameters().KeepShard();
+    bucket->parameters().Release();
   }
   return OkStatus();
 }
@@ -150,8 +150,8 @@ void ShardedModel::EndBackward() { residency_->EndBackward(hold_); }
 
 void ShardedModel::ScaleGradients(double factor) {
   for (const auto& unit : units_) {
-    for (const auto& group : unit->groups()) {
-      if (group->trainable()) group->gradients->set_arrival_factor(factor);
+    for (const auto& bucket : unit->buckets()) {
+      if (bucket->trainable()) bucket->gradients().set_arrival_factor(factor);
     }
   }
 }

@@ -66,7 +66,7 @@ class ShardedOptimizer {
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::int64_t parameter_count_ = 0;                     // trainable ones
   bool own_gradients_ = false;                           // after ReduceGradients
-  std::vector<std::unique_ptr<OptimizerShard>> shards_;  // of the trainable groups, in model order
+  std::vector<std::unique_ptr<OptimizerShard>> shards_;  // of the trainable buckets, in model order
 };
 
 }  // namespace ds::zero

@@ -1,7 +1,7 @@
 #pragma once
 
-// Store and Lease: the only owner of a flat tensor's bytes (a group's parameters, gradients, master
-// weights, or one kind of the optimizer's state), and the right to use a range of them.
+// Store and Lease: the only owner of a flat tensor's bytes (a bucket's parameters, gradients,
+// master weights, or one kind of the optimizer's state), and the right to use a range of them.
 //
 // The bytes lie where the rank computes, or, while nobody has a lease, where Release has taken
 // them: in host memory (pinned, where the device is not the CPU). The tensor, its storage object

@@ -3,8 +3,6 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <algorithm>
-
 namespace ds::zero {
 namespace {
 
@@ -38,82 +36,34 @@ TakeGradient* FindTakeGradient(const at::Tensor& parameter) {
   return dynamic_cast<TakeGradient*>(torch::autograd::impl::post_acc_grad_hooks(parameter).get());
 }
 
-bool HaveSameAxes(const checkpoint::Placement& a, const checkpoint::Placement& b) {
-  return a.copy_axes == b.copy_axes && a.gradient_axes == b.gradient_axes && a.expert == b.expert;
-}
-
-// In order of first appearance, what is frozen last.
-std::vector<std::vector<NamedParameter>> GroupByTraining(
-    const std::vector<NamedParameter>& parameters) {
-  std::vector<std::vector<NamedParameter>> groups;
-  std::vector<NamedParameter> frozen;
-  for (const NamedParameter& parameter : parameters) {
-    if (!parameter.tensor.requires_grad()) {
-      frozen.push_back(parameter);
-      continue;
-    }
-    const auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& members) {
-      return members[0].group == parameter.group && members[0].reduction == parameter.reduction &&
-             members[0].sparse_rows == parameter.sparse_rows &&
-             HaveSameAxes(members[0].placement, parameter.placement);
-    });
-    if (group == groups.end()) {
-      groups.push_back({parameter});
-    } else {
-      group->push_back(parameter);
-    }
-  }
-  if (!frozen.empty()) groups.push_back(std::move(frozen));
-  return groups;
-}
-
-GradientTravel MakeGradientTravel(const Context& context, const FlatParameters& parameters) {
-  const NamedParameter& first = parameters.parameter(0);
-  GradientTravel travel{.dtype = first.reduction.value_or(context.dtypes.reduction),
-                        .tag = first.name};
-  if (!first.sparse_rows) return travel;
-  for (int i = 0; i < parameters.layout().size(); ++i) {
-    travel.row_widths.push_back(parameters.parameter(i).tensor.size(-1));
-  }
-  return travel;
-}
-
 }  // namespace
-
-Group::Group(const Context& context, BufferPool& pool, std::vector<NamedParameter> members)
-    : parameters(context, pool, std::move(members)) {
-  if (parameters.parameter(0).tensor.requires_grad()) {
-    gradients = std::make_unique<FlatGradients>(context, pool, parameters.layout(),
-                                                MakeGradientTravel(context, parameters));
-  }
-}
 
 Unit::Unit(const Context& context, BufferPool& pool, const ParameterUnit& described)
     : name_(described.name), also_reads_(described.also_reads) {
-  for (std::vector<NamedParameter>& members : GroupByTraining(described.parameters)) {
-    groups_.push_back(std::make_unique<Group>(context, pool, std::move(members)));
-    if (groups_.back()->trainable()) AttachHooks(*groups_.back());
+  for (std::vector<NamedParameter>& members : BucketParameters(described.parameters)) {
+    buckets_.push_back(std::make_unique<Bucket>(context, pool, std::move(members)));
+    if (buckets_.back()->trainable()) AttachHooks(*buckets_.back());
   }
 }
 
 bool Unit::HasHookOn(const at::Tensor& parameter) { return FindTakeGradient(parameter) != nullptr; }
 
-void Unit::AttachHooks(Group& group) {
-  for (int i = 0; i < group.parameters.layout().size(); ++i) {
-    const at::Tensor& parameter = group.parameters.parameter(i).tensor;
+void Unit::AttachHooks(Bucket& bucket) {
+  for (int i = 0; i < bucket.parameters().layout().size(); ++i) {
+    const at::Tensor& parameter = bucket.parameters().parameter(i).tensor;
     HookPtr own = std::move(torch::autograd::impl::post_acc_grad_hooks(parameter));
     torch::autograd::impl::set_post_acc_grad_hooks(
-        parameter, std::make_unique<TakeGradient>(*group.gradients, i, std::move(own)));
+        parameter, std::make_unique<TakeGradient>(bucket.gradients(), i, std::move(own)));
   }
 }
 
 Unit::~Unit() {
-  for (const auto& group : groups_) {
-    if (!group->trainable()) continue;
-    for (int i = 0; i < group->parameters.layout().size(); ++i) {
-      const at::Tensor& parameter = group->parameters.parameter(i).tensor;
+  for (const auto& bucket : buckets_) {
+    if (!bucket->trainable()) continue;
+    for (int i = 0; i < bucket->parameters().layout().size(); ++i) {
+      const at::Tensor& parameter = bucket->parameters().parameter(i).tensor;
       TakeGradient* const hook = FindTakeGradient(parameter);
-      if (hook != nullptr && hook->IsFor(*group->gradients)) {
+      if (hook != nullptr && hook->IsFor(bucket->gradients())) {
         torch::autograd::impl::set_post_acc_grad_hooks(parameter, hook->GiveBack());
       }
     }
@@ -121,24 +71,24 @@ Unit::~Unit() {
 }
 
 void Unit::Gather() {
-  for (const auto& group : groups_) group->parameters.Gather();
+  for (const auto& bucket : buckets_) bucket->parameters().Gather();
 }
 
 void Unit::Release() {
-  for (const auto& group : groups_) group->parameters.Release();
+  for (const auto& bucket : buckets_) bucket->parameters().Release();
 }
 
 void Unit::Fetch() {
-  for (const auto& group : groups_) group->parameters.Fetch();
+  for (const auto& bucket : buckets_) bucket->parameters().Fetch();
 }
 
 void Unit::Stow() {
-  for (const auto& group : groups_) group->parameters.Stow();
+  for (const auto& bucket : buckets_) bucket->parameters().Stow();
 }
 
 void Unit::EndMicroBatch(bool hold) {
-  for (const auto& group : groups_) {
-    if (group->trainable()) group->gradients->EndMicroBatch(hold);
+  for (const auto& bucket : buckets_) {
+    if (bucket->trainable()) bucket->gradients().EndMicroBatch(hold);
   }
 }
 

@@ -1,31 +1,17 @@
 #pragma once
 
-// Unit: one block's parameters on this rank, split into what is trained alike and what is frozen.
+// Unit: one block's parameters on this rank, in buckets.
 
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "runtime/zero/flat_gradients.h"
-#include "runtime/zero/flat_parameters.h"
+#include "runtime/zero/bucket.h"
 #include "runtime/zero/parameter_unit.h"
 
 namespace ds::zero {
 
-// Parameters of one unit with the same requires_grad and, if trained, the same
-// optim::ParameterGroup, way of reduction and axes of their placements.
-struct Group {
-  Group(const Context& context, BufferPool& pool, std::vector<NamedParameter> members);
-
-  bool trainable() const { return gradients != nullptr; }
-  // Its axes are those of all parameters. Requires a trainable group.
-  const checkpoint::Placement& placement() const { return parameters.parameter(0).placement; }
-
-  FlatParameters parameters;
-  std::unique_ptr<FlatGradients> gradients;  // null when frozen
-};
-
-// Calls Add of the groups' gradients from the autograd engine: attaches itself to the parameters
+// Calls Add of the buckets' gradients from the autograd engine: attaches itself to the parameters
 // for as long as it lives.
 class Unit {
  public:
@@ -39,7 +25,7 @@ class Unit {
 
   const std::string& name() const { return name_; }
   const std::vector<int>& also_reads() const { return also_reads_; }
-  const std::vector<std::unique_ptr<Group>>& groups() const { return groups_; }
+  const std::vector<std::unique_ptr<Bucket>>& buckets() const { return buckets_; }
 
   void Gather();
   void Release();
@@ -48,11 +34,11 @@ class Unit {
   void EndMicroBatch(bool hold);
 
  private:
-  void AttachHooks(Group& group);
+  void AttachHooks(Bucket& bucket);
 
   std::string name_;
   std::vector<int> also_reads_;
-  std::vector<std::unique_ptr<Group>> groups_;
+  std::vector<std::unique_ptr<Bucket>> buckets_;
 };
 
 }  // namespace ds::zero

@@ -133,12 +133,12 @@ class PlacedModel : public checkpoint::Stateful {
 
   // Gives every rank the whole gradient's part, so that the mean over ranks is that.
   double SumOfSquares(int salt) {
-    for (const auto& group : model_->units()[0]->groups()) {
-      for (int i = 0; i < group->parameters.layout().size(); ++i) {
-        const std::string& name = group->parameters.parameter(i).name;
+    for (const auto& bucket : model_->units()[0]->buckets()) {
+      for (int i = 0; i < bucket->parameters().layout().size(); ++i) {
+        const std::string& name = bucket->parameters().parameter(i).name;
         const auto global = std::find_if(kModel.begin(), kModel.end(),
                                          [&](const Global& each) { return each.name == name; });
-        group->gradients->Add(i, LocalOf(*global, member_, WholeOf(*global, salt)));
+        bucket->gradients().Add(i, LocalOf(*global, member_, WholeOf(*global, salt)));
       }
     }
     model_->units()[0]->EndMicroBatch(/*hold=*/false);

@@ -21,6 +21,7 @@ struct PassResult {
   std::vector<bool> on_device;        // shards of sharded parameters, behind that
   int gathers_in_forward = 0;         // of the second micro-batch
   int gathers = 0;                    // in that micro-batch
+  int reductions = 0;                 // in that micro-batch
 };
 
 at::Tensor RunForward(BlockList& model, zero::ShardedModel& sharded, Bundle bundle) {
@@ -50,15 +51,17 @@ struct Passes {
   zero::ResidencyBudgets budgets = {};
   bool rest_on_host = false;
   Precision precision = Precision::kFp32;
+  optim::ParameterGrouper groups = optim::OneGroup;
 };
 
 PassResult RunPasses(comm::Communicator& host, const Passes& passes) {
-  const auto& [stage, budgets, rest_on_host, precision] = passes;
+  const auto& [stage, budgets, rest_on_host, precision, groups] = passes;
   PassResult result;
   comm::Communicator world(c10::make_intrusive<ObservedBackend>(
       host.backend(), [&](c10d::OpType op, const at::Tensor& tensor) {
         const bool gathers = op == c10d::OpType::_ALLGATHER_BASE;
         if (gathers && at::isFloatingType(tensor.scalar_type())) ++result.gathers;
+        if (op == c10d::OpType::_REDUCE_SCATTER_BASE) ++result.reductions;
       }));
   const TinyRun run{.stage = stage, .accumulation = 2, .precision = precision};
   device::MemoryLedger ledger;
@@ -78,17 +81,17 @@ PassResult RunPasses(comm::Communicator& host, const Passes& passes) {
     return StatusOr<zero::FirstValues>(zero::FirstValues::kSameEverywhere);
   };
   const auto sharded =
-      zero::ShardedModel::Create(context, engine::BuildUnits(*model), fill).value();
+      zero::ShardedModel::Create(context, engine::BuildUnits(*model, groups), fill).value();
   zero::ShardedOptimizer optimizer(*sharded, TinyConfig(run).optimizer);
   std::vector<at::Tensor> views;
   for (const auto& unit : sharded->units()) {
-    for (const auto& group : unit->groups()) {
-      views.push_back(group->parameters.AcquireShard().tensor());
-      group->parameters.Stow();
+    for (const auto& bucket : unit->buckets()) {
+      views.push_back(bucket->parameters().AcquireShard().tensor());
+      bucket->parameters().Stow();
     }
   }
   for (int i = 0; i < 2; ++i) {
-    result.gathers = 0;
+    result.gathers = result.reductions = 0;
     const at::Tensor loss = RunForward(*model, *sharded, TinyBatch(run, world, i));
     result.gathers_in_forward = result.gathers;
     loss.backward();
@@ -97,9 +100,9 @@ PassResult RunPasses(comm::Communicator& host, const Passes& passes) {
   const int gathers = result.gathers;
   optimizer.ReduceGradients(/*step=*/1);
   for (const auto& unit : sharded->units()) {
-    for (const auto& group : unit->groups()) {
-      if (!group->trainable()) continue;
-      result.gradients.push_back(group->gradients->shard().tensor().clone());
+    for (const auto& bucket : unit->buckets()) {
+      if (!bucket->trainable()) continue;
+      result.gradients.push_back(bucket->gradients().shard().tensor().clone());
     }
   }
   optimizer.Step({.lr = 0.1, .gradient_scale = 1.0, .step = 1});
@@ -137,8 +140,8 @@ TEST(Residency, GathersAheadWithTheSameBits) {
       ExpectSameBits(ahead, plain);
       EXPECT_LE(ahead.gathers, plain.gathers);
     }
-    // Two groups in each layer, one in the embedding, which the head reads again, and in the head.
-    // The backward pass finds the last unit present.
+    // Two buckets in each layer, one of them frozen, one in the embedding, which the head reads
+    // again, and in the head. The backward pass finds the last unit present.
     EXPECT_EQ(plain.gathers_in_forward, 1 + 3 * 2 + 2);
     EXPECT_EQ(plain.gathers - plain.gathers_in_forward, 3 * 2 + 1);
     const PassResult all = RunPasses(world, {.budgets = budgets[1]});
@@ -174,6 +177,23 @@ TEST(Residency, FetchesShardsThatRestOnTheHost) {
       }
     }
     EXPECT_TRUE(RunPasses(world, {.stage = 2, .rest_on_host = true}).on_device.empty());
+  });
+}
+
+TEST(Residency, MovesABucketByOneCallWhateverParameterGroupsItHas) {
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    const PassResult one = RunPasses(world, {});
+    const PassResult three = RunPasses(
+        world, {.groups = [](int, const std::string& name, const at::Tensor&) {
+          return optim::ParameterGroup{.weight_decay_factor = name.ends_with('w')   ? 0.5
+                                                              : name.ends_with('b') ? 0.0
+                                                                                    : 1.0};
+        }});
+    EXPECT_EQ(three.gathers_in_forward, one.gathers_in_forward);
+    EXPECT_EQ(three.gathers, one.gathers);
+    // The trained bucket of each layer, the embedding and the head.
+    EXPECT_EQ(one.reductions, 3 + 2);
+    EXPECT_EQ(three.reductions, one.reductions);
   });
 }
 

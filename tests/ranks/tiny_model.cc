@@ -110,7 +110,9 @@ std::unique_ptr<Engine> MakeTinyEngine(const TinyRun& run, comm::Communicator& w
   // Before the process's first bf16 product.
   [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
   const auto model = MakeTinyModel(run.shape, run.dtype());
-  return Engine::create(model, TinyConfig(run), {.world = &world, .ledger = ledger}).value();
+  return Engine::create(model, TinyConfig(run),
+                        {.world = &world, .ledger = ledger, .parameter_group = run.groups})
+      .value();
 }
 
 Bundle TinyBatch(const TinyRun& run, const comm::Communicator& world, std::int64_t micro_batch) {

@@ -11,6 +11,7 @@
 
 #include "runtime/engine/engine.h"
 #include "runtime/engine/train_step.h"
+#include "runtime/optim/groups/parameter_groups.h"
 
 namespace ds::tests {
 
@@ -39,6 +40,7 @@ struct TinyRun {
   Precision precision = Precision::kFp32;
   config::OptimizerAlgorithm optimizer;
   TinyShape shape;
+  optim::ParameterGrouper groups = optim::OneGroup;
 
   at::ScalarType dtype() const {
     return precision == Precision::kFp32 ? at::kFloat : at::kBFloat16;

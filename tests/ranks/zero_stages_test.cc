@@ -67,6 +67,39 @@ TEST_P(ZeroStages, EqualStageZeroBitForBitWithoutClippingAndInBf16) {
   }
 }
 
+// Ranges of one buffer, of which a rank may have a part, all or nothing.
+TEST_P(ZeroStages, EqualStageZeroBitForBitWithParameterGroups) {
+  const std::vector<config::OptimizerAlgorithm> algorithms = {
+      config::AdamConfig{}, config::LambConfig{}, config::MuonConfig{}};
+  for (const config::OptimizerAlgorithm& algorithm : algorithms) {
+    TinyRun run{.optimizer = algorithm, .groups = optim::NoDecayOnNormsAndBiases};
+    const Outcome expected = Train(run, GetParam());
+    for (const int stage : {1, 2, 3}) {
+      SCOPED_TRACE("stage " + std::to_string(stage) + ", optimizer " +
+                   std::to_string(algorithm.index()));
+      run.stage = stage;
+      ExpectSameBits(Train(run, GetParam()), expected);
+    }
+  }
+}
+
+// What they have no effect on does not notice: the update of a parameter is that of its own
+// values. Only the norm's sum is cut elsewhere.
+TEST_P(ZeroStages, ParameterGroupsOfEqualRatesGiveWhatOneGives) {
+  const auto two_groups = [](int, const std::string& name, const at::Tensor&) {
+    return optim::ParameterGroup{.muon = name.ends_with('b')};  // which Adam does not look at
+  };
+  for (const int stage : {0, 3}) {
+    const Outcome one = Train({.stage = stage, .gradient_clipping = 0.0}, GetParam());
+    const Outcome two =
+        Train({.stage = stage, .gradient_clipping = 0.0, .groups = two_groups}, GetParam());
+    for (const auto& [name, value] : one.parameters) {
+      EXPECT_TRUE(value.equal(two.parameters.at(name))) << name;
+    }
+    EXPECT_NEAR(one.steps.back().grad_norm, two.steps.back().grad_norm, 1e-7);
+  }
+}
+
 // Stages 0 and 1 add micro-batches before ranks, 2 and 3 ranks before micro-batches.
 TEST_P(ZeroStages, AccumulateInOneOfTwoOrders) {
   const Outcome late = Train({.stage = 0, .accumulation = 2}, GetParam());

@@ -13,8 +13,8 @@
 namespace ds::optim {
 
 // Returns the group of a parameter of the model's block `block`. It is called once per parameter,
-// before it has values. Parameters of a block with equal groups lie in one flat buffer, so that
-// groups cost a collective each: a few per block, not one per parameter.
+// before it has values. Parameters of a block with equal groups lie side by side in its flat
+// buffer, so that a group costs no collective, and each is updated by one pass.
 using ParameterGrouper =
     std::function<ParameterGroup(int block, const std::string& name, const at::Tensor& parameter)>;
 

@@ -1,0 +1,93 @@
+#include "runtime/zero/bucket.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ds::zero {
+namespace {
+
+using Members = std::vector<NamedParameter>;
+
+bool TravelAlike(const NamedParameter& a, const NamedParameter& b) {
+  return a.reduction == b.reduction && a.sparse_rows == b.sparse_rows;
+}
+
+bool AreTrainedAlike(const NamedParameter& a, const NamedParameter& b) {
+  const checkpoint::Placement &x = a.placement, &y = b.placement;
+  return a.group == b.group && x.copy_axes == y.copy_axes && x.gradient_axes == y.gradient_axes &&
+         x.expert == y.expert;
+}
+
+// Sorts into lists of which each is `alike` its first one, in order of first appearance.
+template <typename Alike>
+std::vector<Members> Sort(const Members& parameters, Alike alike) {
+  std::vector<Members> lists;
+  for (const NamedParameter& parameter : parameters) {
+    const auto list = std::find_if(lists.begin(), lists.end(), [&](const Members& members) {
+      return alike(members[0], parameter);
+    });
+    if (list == lists.end()) {
+      lists.push_back({parameter});
+    } else {
+      list->push_back(parameter);
+    }
+  }
+  return lists;
+}
+
+bool BeginsRange(const Members& members, std::size_t i) {
+  return i == 0 || !AreTrainedAlike(members[i - 1], members[i]);
+}
+
+std::vector<int> ListStarts(const Members& members) {
+  std::vector<int> starts;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    if (BeginsRange(members, i)) starts.push_back(static_cast<int>(i));
+  }
+  return starts;
+}
+
+GradientTravel MakeGradientTravel(const Context& context, const FlatParameters& parameters) {
+  const NamedParameter& first = parameters.parameter(0);
+  GradientTravel travel{.dtype = first.reduction.value_or(context.dtypes.reduction),
+                        .tag = first.name};
+  if (!first.sparse_rows) return travel;
+  for (int i = 0; i < parameters.layout().size(); ++i) {
+    travel.row_widths.push_back(parameters.parameter(i).tensor.size(-1));
+  }
+  return travel;
+}
+
+}  // namespace
+
+std::vector<Members> BucketParameters(const Members& parameters) {
+  Members trained, frozen;
+  for (const NamedParameter& parameter : parameters) {
+    (parameter.tensor.requires_grad() ? trained : frozen).push_back(parameter);
+  }
+  std::vector<Members> buckets = Sort(trained, TravelAlike);
+  for (Members& bucket : buckets) {
+    Members sorted;
+    for (Members& alike : Sort(bucket, AreTrainedAlike)) {
+      std::move(alike.begin(), alike.end(), std::back_inserter(sorted));
+    }
+    bucket = std::move(sorted);
+  }
+  if (!frozen.empty()) buckets.push_back(std::move(frozen));
+  return buckets;
+}
+
+Bucket::Bucket(const Context& context, BufferPool& pool, Members members)
+    : parameters_(context, pool, members, ListStarts(members)) {
+  if (!members[0].tensor.requires_grad()) return;
+  const FlatLayout& layout = parameters_.layout();
+  gradients_ = std::make_unique<FlatGradients>(context, pool, layout,
+                                               MakeGradientTravel(context, parameters_));
+  for (const int first : ListStarts(members)) {
+    const std::int64_t start = layout.parameter(first).start;
+    if (first > 0) ranges_.back().range.count = start - ranges_.back().range.start;
+    ranges_.push_back({first, {start, layout.padded_numel() - start}});
+  }
+}
+
+}  // namespace ds::zero
