@@ -30,7 +30,7 @@ std::string DescribeEnd(int error) {
 StatusOr<std::uint64_t> PeerLink::Send(const FrameHeader& header,
                                        std::span<const std::byte> bytes) {
   static_assert(std::is_trivially_copyable_v<FrameHeader>);
-  outgoing_.push_back({.header = header, .bytes = bytes});
+  outgoing_.push_back({.header = header, .rest = bytes});
   const std::uint64_t number = ++sends_asked_;
   DS_RETURN_IF_ERROR(Write());
   return number;
@@ -76,11 +76,9 @@ short PeerLink::events() const {
 Status PeerLink::Write() {
   while (HasToWrite()) {
     Outgoing& next = outgoing_.front();
-    const auto head = std::as_bytes(std::span(&next.header, 1));
-    const std::size_t of_head = std::min(next.written, head.size());
+    const auto header = std::as_bytes(std::span(&next.header, 1)).subspan(next.of_header);
     next.has_begun = true;
-    const ssize_t written =
-        stream_->Write(head.subspan(of_head), next.bytes.subspan(next.written - of_head));
+    const ssize_t written = stream_->Write(header, next.rest);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && WouldBlock(errno)) return OkStatus();
     if (written < 0) {
@@ -89,11 +87,14 @@ Status PeerLink::Write() {
       if (ended_.empty()) ended_ = DescribeEnd(error);
       return OkStatus();
     }
-    next.written += static_cast<std::size_t>(written);
-    bytes_sent_ += static_cast<std::uint64_t>(written);
-    if (next.written < sizeof(FrameHeader) + next.bytes.size()) continue;
+    const auto taken = static_cast<std::size_t>(written);
+    const std::size_t of_header = std::min(taken, header.size());
+    next.of_header += of_header;
+    next.rest = next.rest.subspan(taken - of_header);
+    bytes_sent_ += taken;
+    if (next.of_header < sizeof(FrameHeader) || !next.rest.empty()) continue;
+    if (next.header.channel != FrameChannel::kEnd) ++sends_done_;
     outgoing_.pop_front();
-    ++sends_done_;
   }
   return OkStatus();
 }
@@ -207,21 +208,24 @@ Status PeerLink::CheckMatch(const FrameHeader& mine, const FrameHeader& theirs) 
 }
 
 // A frame that is partly written has to be completed: from a copy.
-void PeerLink::SayWhyItEnds(std::string_view cause) {
-  has_given_up_ = true;
+void PeerLink::GiveUp() {
+  if (std::exchange(has_given_up_, true)) return;
   const bool is_midway = !outgoing_.empty() && outgoing_.front().has_begun;
   outgoing_.resize(is_midway ? 1 : 0);
-  if (is_midway) {
-    Outgoing& frame = outgoing_.front();
-    frame.copy.assign(frame.bytes.begin(), frame.bytes.end());
-    frame.bytes = frame.copy;
-  }
+  if (!is_midway) return;
+  Outgoing& frame = outgoing_.front();
+  frame.copy.assign(frame.rest.begin(), frame.rest.end());
+  frame.rest = frame.copy;
+}
+
+void PeerLink::SayWhyItEnds(std::string_view cause) {
+  GiveUp();
   cause = cause.substr(0, kMaxCause);
   const auto bytes = std::as_bytes(std::span(cause));
   Outgoing& last = outgoing_.emplace_back();
   last.header = {.bytes = bytes.size(), .channel = FrameChannel::kEnd};
   last.copy.assign(bytes.begin(), bytes.end());
-  last.bytes = last.copy;
+  last.rest = last.copy;
 }
 
 }  // namespace ds::comm

@@ -13,7 +13,7 @@
 // kept, too.
 //
 // Threads: not safe; PeerLinks guards it. Lifetimes: posted memory stays valid, and what is sent
-// unchanged, until it is done or SayWhyItEnds was called.
+// unchanged, until it is done or GiveUp was called.
 
 #include <chrono>
 #include <cstddef>
@@ -81,17 +81,19 @@ class PeerLink {
   Status Write();
   Status Read();
 
-  // Gives up what was posted, which is not touched any more, and tells the peer why.
+  // Gives up what was posted, whose memory is not touched any more. Nothing may be posted later.
+  void GiveUp();
+  // Gives up, and tells the peer why.
   void SayWhyItEnds(std::string_view cause);
   bool HasToWrite() const { return !outgoing_.empty() && ended_.empty(); }
 
  private:
   struct Outgoing {
     FrameHeader header;
-    std::span<const std::byte> bytes;
-    std::size_t written = 0;           // of header and bytes together
+    std::span<const std::byte> rest;   // of its bytes that are not written yet
+    std::size_t of_header = 0;         // written
     bool has_begun = false;            // the stream may hold some of it that are not written yet
-    std::vector<std::byte> copy = {};  // the bytes, where they are not their caller's
+    std::vector<std::byte> copy = {};  // holds `rest`, where that is not its caller's
   };
   struct Posted {
     FrameHeader header;

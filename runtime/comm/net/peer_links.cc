@@ -135,6 +135,9 @@ Status PeerLinks::Wait(const Ticket& ticket) {
 void PeerLinks::FailWith(const Status& status) {
   if (status.ok() || !failure_.ok()) return;
   failure_ = status;
+  for (auto& link : links_) {
+    if (link) link->GiveUp();
+  }
   Wake();
 }
 

@@ -10,7 +10,8 @@
 // The end: who ends everything tells all peers why, and so does who hears of it, so that ranks that
 // wait for each other in a row all learn the first cause.
 //
-// Lifetimes: posted memory stays valid, and what is sent unchanged, until its Wait has returned.
+// Lifetimes: posted memory stays valid, and what is sent unchanged, until its Wait has returned or
+// its group was abandoned.
 // Threads: one at a time per group, besides its own; End from any.
 // Errors: kUnavailable when a peer that is waited for has ended, does not come in time or is on a
 // host that does not answer (peer_silence.h), or one has ended everything; kFailedPrecondition when
@@ -97,6 +98,7 @@ class PeerLinks {
   void Wake();
   PeerLink& LinkTo(int peer);
   bool IsDone(const Ticket& ticket);
+  // The first failure ends everything: no posted memory is touched from then on.
   void FailWith(const Status& status);
 
   const std::chrono::milliseconds timeout_;

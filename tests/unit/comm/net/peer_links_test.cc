@@ -131,6 +131,26 @@ TEST_P(PeerLinksTest, WhatWasGivenUpIsNotTouchedAnyMore) {
   EXPECT_EQ(bytes, ByteArray(16));
 }
 
+// As a call does that fails midway: its buffer goes before anybody says why everything ends.
+TEST_P(PeerLinksTest, WhatWasGivenUpIsNotReadAnyMore) {
+  Pair pair(encrypted());
+  constexpr std::size_t kBytes = std::size_t{4} << 20;
+  auto mine = std::make_unique<ByteArray>(MakeBytes(kBytes, 1));
+  pair.second->Send({.peer = 0, .call = CallOf(kBytes)}, *mine);
+  const auto next = pair.second->Send({.peer = 0, .call = CallOf(kBytes)}, *mine);
+  pair.second->AbandonUnfinished(/*group=*/0);
+  mine->assign(kBytes, std::byte{0});
+  mine.reset();
+  pair.second->End("rank 1 has given up: no space left");
+  ByteArray bytes(kBytes);
+  const auto posted = pair.first->Receive({.peer = 1, .call = CallOf(kBytes)}, bytes);
+  EXPECT_TRUE(pair.first->Wait(posted).ok());
+  EXPECT_EQ(bytes, MakeBytes(kBytes, 1)) << "what was on its way is completed";
+  const auto last = pair.first->Receive({.peer = 1, .call = CallOf(kBytes)}, bytes);
+  EXPECT_THAT(pair.first->Wait(last).message(), HasSubstr("no space left"));
+  EXPECT_FALSE(pair.second->Wait(next).ok()) << "it was never sent";
+}
+
 TEST_P(PeerLinksTest, RanksInDifferentCallsAreToldAndNothingIsOverwritten) {
   Pair pair(encrypted());
   const ByteArray mine = MakeBytes(16, 0);

@@ -6,6 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <barrier>
+#include <memory>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "tests/unit/comm/net/thread_world.h"
@@ -20,7 +23,7 @@ std::byte* BytesOf(std::vector<float>& values) {
 }
 
 constexpr std::size_t kCount = 1 << 16;
-constexpr double kBytes = kCount * sizeof(float);
+constexpr std::size_t kBytes = kCount * sizeof(float);
 
 // All ranks of a host together send no more than one rank alone would.
 TEST(WorldGroupTest, AnAllReduceMovesTheDataOnceInEachDirectionHoweverManyRanksAHostHas) {
@@ -105,6 +108,43 @@ TEST(WorldGroupTest, TagsThatDifferAreAnErrorThatNamesBoth) {
     EXPECT_THAT(status.message(),
                 HasSubstr("this rank in all-reduce of 8 float32 (sum) for layer.1"));
   });
+}
+
+// Rank 0 gives its sums and takes no result. Rank 1 sends them from memory of the call's own, which
+// is gone when it says why it ends.
+TEST(WorldGroupTest, AReduceThatFailsMidwaySendsNothingFromMemoryThatIsGone) {
+  const RankPlaces places({1, 1});
+  auto peers = ConnectPairs(places);
+  PeerLinks first(std::move(peers[0]), std::chrono::minutes(5));
+  HostGroupOptions options = SmallChunks(1);
+  options.names = {1};
+  auto region = SharedRegion::Private(HostGroup::RegionBytes(options));
+  ASSERT_TRUE(region.ok());
+  WorldGroup group(
+      std::make_unique<HostGroup>(std::make_shared<SharedRegion>(std::move(*region)), options),
+      std::make_shared<PeerLinks>(std::move(peers[1]), std::chrono::milliseconds(50)),
+      {.rank = 1, .places = places, .block_bytes = kBytes / 4});
+  const CallSignature call = {.kind = CallKind::kReduce,
+                              .type = ElementType::kFloat32,
+                              .op = ReduceOp::kSum,
+                              .root = 0,
+                              .count = kCount};
+  std::vector<float> data(kCount, 1);
+  const auto sums = std::as_bytes(std::span(data));
+  for (int block = 0; block < 4; ++block) {
+    first.Send({.peer = 1, .call = call}, sums.subspan(block * sums.size() / 4, sums.size() / 4));
+  }
+  std::vector<float> mine(kCount, 2);
+  const Status status =
+      group.Reduce(BytesOf(mine), {kCount, ElementType::kFloat32}, ReduceOp::kSum, 0);
+  EXPECT_THAT(status.message(), HasSubstr("rank 0 did not come"));
+  group.Abort("rank 1 has given up");
+  std::vector<float> result(kCount / 4);
+  const auto into = std::as_writable_bytes(std::span(result));
+  EXPECT_TRUE(first.Wait(first.Receive({.peer = 1, .call = call}, into)).ok());
+  EXPECT_EQ(result, std::vector<float>(kCount / 4, 3)) << "the block that was on its way";
+  const Status later = first.Wait(first.Receive({.peer = 1, .call = call}, into));
+  EXPECT_THAT(later.message(), HasSubstr("rank 1 has given up"));
 }
 
 // Rank 3 ends what ranks 0, 1 and 2 wait in: for the other host, for their own, for a message.
