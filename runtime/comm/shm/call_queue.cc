@@ -1,10 +1,27 @@
 #include "runtime/comm/shm/call_queue.h"
 
+#include <exception>
 #include <future>
+#include <new>
 #include <string>
 #include <utility>
 
 namespace ds::comm {
+namespace {
+
+// What the call returns; an exception, which would end the process on the queue's thread, as an
+// error.
+Status CallSafely(const CallQueue::Call& call, CpuGroup& group) {
+  try {
+    return call(group);
+  } catch (const std::bad_alloc&) {
+    return ResourceExhaustedError(group.NameOf(group.rank()) + " has no memory for a collective");
+  } catch (const std::exception& error) {
+    return InternalError(group.NameOf(group.rank()) + " failed in a collective: " + error.what());
+  }
+}
+
+}  // namespace
 
 CallQueue::~CallQueue() {
   std::unique_lock lock(mutex_);
@@ -29,7 +46,7 @@ Status CallQueue::Run(const Call& call) {
 }
 
 Status CallQueue::RunNow(const Call& call) {
-  const Status status = call(*group_);
+  const Status status = CallSafely(call, *group_);
   if (status.ok()) return status;
   group_->Abort(status.message());
   const std::lock_guard lock(mutex_);

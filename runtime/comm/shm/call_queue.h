@@ -4,11 +4,11 @@
 // posted; it is started by the first of those. What is run while nothing is queued stays on its
 // caller's thread.
 //
-// Errors: after a call that has failed none runs any more: all say the first error, and the group
-// is aborted with it, so that the other ranks learn it too.
-// Threads: one issues calls; Status values reach `done` on the queue's thread or its destroyer's.
-// Lifetimes: the group outlives the queue. Who destroys the queue while calls are under way ends
-// the group; `done` of what has not run gets an error.
+// Errors: a call that throws has failed. After a call that has failed none runs any more: all say
+// the first error, and the group is aborted with it, so that the other ranks learn it too. Threads:
+// one issues calls; Status values reach `done` on the queue's thread or its destroyer's. Lifetimes:
+// the group outlives the queue. Who destroys the queue while calls are under way ends the group;
+// `done` of what has not run gets an error.
 
 #include <condition_variable>
 #include <deque>

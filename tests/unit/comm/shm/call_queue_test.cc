@@ -6,7 +6,9 @@
 #include <future>
 #include <latch>
 #include <memory>
+#include <new>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -67,6 +69,28 @@ TEST(CallQueueTest, AfterAFailureAllSayTheFirstErrorAndNoneRuns) {
     EXPECT_EQ(second.get_future().get(), error);
     EXPECT_EQ(queue.Run(fail), error);
   });
+}
+
+TEST(CallQueueTest, ACallThatThrowsHasFailed) {
+  const auto says = [](const CallQueue::Call& call, StatusCode code, const char* message) {
+    RunGroup(SmallChunks(2), [&](HostGroup& group) {
+      CallQueue queue(&group);
+      std::promise<Status> ended;
+      const auto barrier = [](CpuGroup& g) { return g.Barrier(); };
+      queue.Post(group.rank() == 0 ? call : barrier,
+                 [&](const Status& status) { ended.set_value(status); });
+      const Status error = ended.get_future().get();
+      EXPECT_THAT(error.message(), HasSubstr(message)) << "on both ranks";
+      if (group.rank() == 0) {
+        EXPECT_EQ(error.code(), code);
+      }
+      EXPECT_EQ(queue.Run(barrier), error);
+    });
+  };
+  says([](CpuGroup&) -> Status { throw std::runtime_error("no such view"); }, StatusCode::kInternal,
+       "rank 0 failed in a collective: no such view");
+  says([](CpuGroup&) -> Status { throw std::bad_alloc(); }, StatusCode::kResourceExhausted,
+       "rank 0 has no memory for a collective");
 }
 
 // Rank 1 never comes: rank 0's queue ends what it waits in.
