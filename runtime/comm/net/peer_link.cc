@@ -15,6 +15,8 @@ namespace {
 
 // Read from one peer before the others have their turn.
 constexpr int kFramesPerTurn = 64;
+// Room that is made at first for a frame that nobody has asked for.
+constexpr std::size_t kFirstRoom = std::size_t{1} << 20;
 // The longest cause that a peer may give.
 constexpr std::size_t kMaxCause = 4096;
 
@@ -128,14 +130,15 @@ Status PeerLink::ReadFrame(bool* more) {
     }
   }
   *more = true;
-  if (in_header && header_read_ == sizeof(FrameHeader)) return FindPlace();
-  return !in_header && rest_.empty() ? FinishFrame() : OkStatus();
+  if (in_header) return header_read_ == sizeof(FrameHeader) ? FindPlace() : OkStatus();
+  return rest_.empty() ? FinishFrame() : OkStatus();
 }
 
 // Finds where the bytes go of the frame whose header has been read.
 Status PeerLink::FindPlace() {
   const bool is_end = header_.channel == FrameChannel::kEnd;
-  if (header_.channel > FrameChannel::kEnd || (is_end && header_.bytes > kMaxCause)) {
+  if (header_.channel > FrameChannel::kEnd || !IsCall(header_.call) ||
+      (is_end && header_.bytes > kMaxCause)) {
     return InternalError(name_ + " sent what is no frame");
   }
   Queue& queue = queues_[KeyOf(header_)];
@@ -146,26 +149,35 @@ Status PeerLink::FindPlace() {
     keeping_ = false;
     has_place_ = true;
   } else if (header_.channel != FrameChannel::kCollective || IsAnythingAwaited()) {
-    DS_RETURN_IF_ERROR(Keep(&queue));
+    queue.kept.push_back({header_, {}});
+    rest_ = {};
+    keeping_ = true;
+    has_place_ = true;
   }
   return has_place_ && rest_.empty() ? FinishFrame() : OkStatus();
 }
 
-Status PeerLink::Keep(Queue* queue) {
+// `bytes` is full.
+Status PeerLink::GrowKept(std::vector<std::byte>* bytes) {
+  const std::size_t here = bytes->size();
+  const std::size_t room =
+      std::min<std::uint64_t>(header_.bytes - here, std::max(here, kFirstRoom));
   try {
-    queue->kept.push_back({header_, std::vector<std::byte>(header_.bytes)});
+    bytes->resize(here + room);
   } catch (const std::exception&) {
     return ResourceExhaustedError("there is no memory for the " + std::to_string(header_.bytes) +
                                   " bytes that " + name_ + " sends");
   }
-  rest_ = queue->kept.back().bytes;
-  keeping_ = true;
-  has_place_ = true;
+  rest_ = std::span(*bytes).subspan(here);
   return OkStatus();
 }
 
+// There is no room for more of the frame, if there is more.
 Status PeerLink::FinishFrame() {
   Queue& queue = queues_[KeyOf(header_)];
+  if (keeping_ && queue.kept.back().bytes.size() < header_.bytes) {
+    return GrowKept(&queue.kept.back().bytes);
+  }
   if (!keeping_) {
     queue.posted.pop_front();
     ++queue.done;

@@ -10,7 +10,8 @@
 //
 // A message that nobody has asked for is kept. A frame of a collective that this rank has not begun
 // stays in the socket, unless it stands in the way of one that this rank waits for: then it is
-// kept, too.
+// kept, too. What is kept takes no more memory than has
+// come, whatever the header says.
 //
 // Threads: not safe; PeerLinks guards it. Lifetimes: posted memory stays valid, and what is sent
 // unchanged, until it is done or GiveUp was called.
@@ -117,7 +118,8 @@ class PeerLink {
   bool IsAnythingAwaited() const;
   Status ReadFrame(bool* more);
   Status FindPlace();
-  Status Keep(Queue* queue);
+  // Makes room for more of the frame that is kept.
+  Status GrowKept(std::vector<std::byte>* bytes);
   Status FinishFrame();
   Status TakeKept(const FrameHeader& header, Queue* queue);
   Status CheckMatch(const FrameHeader& mine, const FrameHeader& theirs) const;
@@ -133,7 +135,7 @@ class PeerLink {
   std::map<QueueKey, Queue> queues_;
   FrameHeader header_;  // of the frame that is coming in
   std::size_t header_read_ = 0;
-  std::span<std::byte> rest_;  // of its bytes that are still to come
+  std::span<std::byte> rest_;  // what there is room for of its bytes that are still to come
   bool keeping_ = false;       // they go to the last of the queue's kept
   bool has_place_ = false;     // for the frame
   bool has_given_up_ = false;  // what was posted

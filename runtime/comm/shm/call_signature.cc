@@ -100,6 +100,11 @@ CallTag::CallTag(std::string_view text) {
   std::copy(text.begin(), text.end(), text_.begin());
 }
 
+bool IsCall(const CallSignature& call) {
+  return call.kind <= CallKind::kJoin && call.type <= ElementType::kBool &&
+         call.op <= ReduceOp::kProduct && call.root >= -1 && call.tag.ends();
+}
+
 std::string Describe(const CallSignature& call) {
   std::string text(KindName(call.kind));
   if (call.kind == CallKind::kBarrier) return text;

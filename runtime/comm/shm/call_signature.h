@@ -63,6 +63,8 @@ class CallTag {
   CallTag() = default;
   explicit CallTag(std::string_view text);
   std::string_view text() const { return text_.data(); }
+  // False of bytes from elsewhere that are no text.
+  bool ends() const { return text_.back() == 0; }
   friend bool operator==(const CallTag&, const CallTag&) = default;
 
  private:
@@ -80,6 +82,9 @@ struct CallSignature {
 
   friend bool operator==(const CallSignature&, const CallSignature&) = default;
 };
+
+// False of bytes from elsewhere that are no signature; nothing else may be asked of those.
+bool IsCall(const CallSignature& call);
 
 // "all-reduce of 1024 float32 (sum)", "broadcast of 3 int64 from rank 0", "barrier", "all-gather of
 // 30 float32 for layer.0.w".

@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <numeric>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/unit/comm/net/thread_world.h"
@@ -203,6 +207,50 @@ TEST_P(PeerLinksTest, APeerHearsWhyItEndsBehindAFrameThatIsPartlyWritten) {
     EXPECT_THAT(status.message(), HasSubstr("rank 1 has given up: no space left; this rank was in "
                                             "all-gather of 16 uint8"));
   }
+}
+
+// Writes `header` to rank 0 as rank 1; what rank 0 says when it waits for a call of 16 bytes.
+Status SendHeader(const FrameHeader& header, bool encrypted) {
+  auto peers = ConnectPairs(RankPlaces({1, 1}), encrypted);
+  PeerLinks links(std::move(peers[0]), std::chrono::minutes(5));
+  ByteArray bytes(16);
+  const auto posted = links.Receive({.peer = 1, .call = CallOf(16)}, bytes);
+  PeerStream& stream = *peers[1][0].stream;
+  EXPECT_EQ(stream.Write(std::as_bytes(std::span(&header, 1)), {}),
+            static_cast<ssize_t>(sizeof(header)));
+  const Status status = links.Wait(posted);
+  EXPECT_EQ(bytes, ByteArray(16));
+  return status;
+}
+
+TEST_P(PeerLinksTest, AHeaderThatIsNoneIsAnErrorThatNamesThePeer) {
+  const FrameHeader good = {.bytes = 16, .call = CallOf(16)};
+  std::vector<FrameHeader> bad(6, good);
+  bad[0].channel = static_cast<FrameChannel>(3);
+  bad[1].call.kind = static_cast<CallKind>(12);
+  bad[2].call.type = static_cast<ElementType>(10);
+  bad[3].call.op = static_cast<ReduceOp>(5);
+  bad[4].call.root = -2;
+  std::memset(static_cast<void*>(&bad[5].call.tag), 'x', sizeof(CallTag));  // it has no end
+  for (const FrameHeader& header : bad) {
+    const Status status = SendHeader(header, encrypted());
+    EXPECT_EQ(status.code(), StatusCode::kInternal);
+    EXPECT_THAT(status.message(), HasSubstr("rank 1 sent what is no frame"));
+  }
+}
+
+// The message of which it promises so much does not come.
+TEST_P(PeerLinksTest, WhatAHeaderPromisesTakesNoMemoryBeforeItComes) {
+  auto peers = ConnectPairs(RankPlaces({1, 1}), encrypted());
+  PeerLinks links(std::move(peers[0]), std::chrono::minutes(5));
+  constexpr std::uint64_t kPromised = std::uint64_t{1} << 50;
+  const FrameHeader header = {
+      .bytes = kPromised, .channel = FrameChannel::kMessage, .call = CallOf(kPromised)};
+  peers[1][0].stream->Write(std::as_bytes(std::span(&header, 1)), {});
+  peers[1][0].stream.reset();
+  ByteArray bytes(16);
+  const Status status = links.Wait(links.Receive({.peer = 1, .call = CallOf(16)}, bytes));
+  EXPECT_THAT(status.message(), HasSubstr("rank 1 closed its connection"));
 }
 
 // Small frames are many records, large ones many reads of each: nothing that is decrypted already
