@@ -1,6 +1,7 @@
 #include "runtime/comm/net/peer_link.h"
 
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -72,7 +73,7 @@ void PeerLink::EndIfSilent(std::chrono::seconds silence) {
 
 short PeerLink::events() const {
   if (!ended_.empty()) return 0;
-  return static_cast<short>((IsInFrame() ? POLLIN : 0) | (outgoing_.empty() ? 0 : POLLOUT));
+  return static_cast<short>((IsInFrame() ? POLLIN : POLLRDHUP) | (outgoing_.empty() ? 0 : POLLOUT));
 }
 
 Status PeerLink::Write() {
@@ -85,7 +86,7 @@ Status PeerLink::Write() {
     if (written < 0 && WouldBlock(errno)) return OkStatus();
     if (written < 0) {
       const int error = errno;
-      DS_RETURN_IF_ERROR(Read());  // what it has said before it went
+      DS_RETURN_IF_ERROR(ReadToTheEnd());
       if (ended_.empty()) ended_ = DescribeEnd(error);
       return OkStatus();
     }
@@ -95,7 +96,11 @@ Status PeerLink::Write() {
     next.rest = next.rest.subspan(taken - of_header);
     bytes_sent_ += taken;
     if (next.of_header < sizeof(FrameHeader) || !next.rest.empty()) continue;
-    if (next.header.channel != FrameChannel::kEnd) ++sends_done_;
+    if (next.header.channel == FrameChannel::kEnd) {
+      ::shutdown(stream_->fd(), SHUT_WR);  // so that it is looked for behind what is not read yet
+    } else {
+      ++sends_done_;
+    }
     outgoing_.pop_front();
   }
   return OkStatus();
@@ -107,6 +112,12 @@ Status PeerLink::Read() {
     DS_RETURN_IF_ERROR(ReadFrame(&more));
   }
   return OkStatus();
+}
+
+Status PeerLink::ReadToTheEnd() {
+  has_hung_up_ = true;
+  if (!IsInFrame() && !has_given_up_) DS_RETURN_IF_ERROR(FindPlace());
+  return Read();
 }
 
 // Reads up to the end of a header or of a frame; `more` = there may be more behind it.
@@ -148,7 +159,7 @@ Status PeerLink::FindPlace() {
     rest_ = receive.bytes;
     keeping_ = false;
     has_place_ = true;
-  } else if (header_.channel != FrameChannel::kCollective || IsAnythingAwaited()) {
+  } else if (header_.channel != FrameChannel::kCollective || IsAnythingAwaited() || has_hung_up_) {
     queue.kept.push_back({header_, {}});
     rest_ = {};
     keeping_ = true;

@@ -9,8 +9,8 @@
 // overwritten.
 //
 // A message that nobody has asked for is kept. A frame of a collective that this rank has not begun
-// stays in the socket, unless it stands in the way of one that this rank waits for: then it is
-// kept, too. What is kept takes no more memory than has
+// stays in the socket, unless it stands in the way of one that this rank waits for, or of the end
+// of a peer that has hung up: then it is kept, too. What is kept takes no more memory than has
 // come, whatever the header says.
 //
 // Threads: not safe; PeerLinks guards it. Lifetimes: posted memory stays valid, and what is sent
@@ -81,6 +81,8 @@ class PeerLink {
   bool HoldsUnread() const { return IsInFrame() && stream_->HoldsUnread(); }
   Status Write();
   Status Read();
+  // The peer has hung up: reads what it has said before.
+  Status ReadToTheEnd();
 
   // Gives up what was posted, whose memory is not touched any more. Nothing may be posted later.
   void GiveUp();
@@ -139,6 +141,7 @@ class PeerLink {
   bool keeping_ = false;       // they go to the last of the queue's kept
   bool has_place_ = false;     // for the frame
   bool has_given_up_ = false;  // what was posted
+  bool has_hung_up_ = false;   // the peer
 };
 
 }  // namespace ds::comm

@@ -197,8 +197,12 @@ void PeerLinks::HandleReady(const std::vector<pollfd>& watched,
   if (watched[0].revents != 0) ::eventfd_read(wake_.get(), &ignored);
   for (std::size_t i = 1; i < watched.size() && failure_.ok(); ++i) {
     if ((watched[i].revents & POLLOUT) != 0) FailWith(owners[i]->Write());
-    const bool readable = (watched[i].revents & ~POLLOUT) != 0 || owners[i]->HoldsUnread();
-    if (failure_.ok() && readable) FailWith(owners[i]->Read());
+    if (!failure_.ok()) return;
+    if ((watched[i].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) {
+      FailWith(owners[i]->ReadToTheEnd());
+    } else if ((watched[i].revents & ~POLLOUT) != 0 || owners[i]->HoldsUnread()) {
+      FailWith(owners[i]->Read());
+    }
   }
 }
 

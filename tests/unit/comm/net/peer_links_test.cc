@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
+#include <future>
 #include <memory>
 #include <span>
 #include <string>
@@ -207,6 +209,19 @@ TEST_P(PeerLinksTest, APeerHearsWhyItEndsBehindAFrameThatIsPartlyWritten) {
     EXPECT_THAT(status.message(), HasSubstr("rank 1 has given up: no space left; this rank was in "
                                             "all-gather of 16 uint8"));
   }
+}
+
+// Rank 0 is in nothing that this frame is for, and waits for nobody here.
+TEST_P(PeerLinksTest, APeersEndIsHeardBehindAFrameThatNobodyHasAskedFor) {
+  Pair pair(encrypted());
+  std::promise<std::string> heard;
+  pair.first->ListenForEnd([&](const std::string& cause) { heard.set_value(cause); });
+  const ByteArray mine = MakeBytes(16, 1);
+  ASSERT_TRUE(pair.second->Wait(pair.second->Send({.peer = 0, .call = CallOf(16)}, mine)).ok());
+  pair.second->End("rank 1 has given up: no space left");
+  std::future<std::string> cause = heard.get_future();
+  ASSERT_EQ(cause.wait_for(std::chrono::seconds(60)), std::future_status::ready);
+  EXPECT_EQ(cause.get(), "rank 1 has given up: no space left");
 }
 
 // Writes `header` to rank 0 as rank 1; what rank 0 says when it waits for a call of 16 bytes.
