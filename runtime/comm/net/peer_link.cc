@@ -9,8 +9,6 @@
 #include <exception>
 #include <type_traits>
 
-#include "runtime/comm/net/peer_silence.h"
-
 namespace ds::comm {
 namespace {
 
@@ -67,7 +65,7 @@ bool PeerLink::IsAnythingAwaited() const {
 }
 
 void PeerLink::EndIfSilent(std::chrono::seconds silence) {
-  if (!ended_.empty() || !IsSilent(stream_->fd(), silence)) return;
+  if (!ended_.empty() || !stream_->IsSilent(silence)) return;
   ended_ = "is on a host that has not answered for " + std::to_string(silence.count()) + " s";
 }
 

@@ -7,12 +7,15 @@
 
 #include "runtime/base/check.h"
 #include "runtime/comm/net/peer_silence.h"
+#include "runtime/comm/shm/patience.h"
 
 namespace ds::comm {
 namespace {
 
 using std::chrono::steady_clock;
 
+// A rank that waits for a peer looks whether its host answers.
+constexpr std::chrono::milliseconds kLookEvery{1000};
 // Peers that take no bytes for so long need not hear why it ends.
 constexpr int kFarewellMs = 1000;
 
@@ -109,8 +112,10 @@ bool PeerLinks::IsDone(const Ticket& ticket) {
 }
 
 Status PeerLinks::Wait(const Ticket& ticket) {
-  const auto deadline = steady_clock::now() + timeout_;
+  const auto look_every = std::min(kLookEvery, std::chrono::milliseconds(silence_) / 4);
   std::unique_lock lock(mutex_);
+  Patience patience(timeout_, look_every, steady_clock::now());
+  auto next_look = steady_clock::now() + look_every;
   PeerLink& link = LinkTo(ticket.peer);
   const std::string doing = "this rank was in " + Describe(ticket.header.call);
   while (!IsDone(ticket)) {
@@ -120,14 +125,18 @@ Status PeerLinks::Wait(const Ticket& ticket) {
                                 "; see that rank's own output for the reason"));
       return failure_;
     }
-    if (steady_clock::now() >= deadline) {
+    if (patience.is_over()) {
       FailWith(UnavailableError(link.name() + " did not come within " +
                                 std::to_string(timeout_.count() / 1000) + " s while " + doing));
       return failure_;
     }
-    const auto look = steady_clock::now() + std::chrono::milliseconds(silence_) / 4;
-    const auto woken = changed_.wait_until(lock, std::min(deadline, look));
-    if (woken == std::cv_status::timeout) link.EndIfSilent(silence_);
+    changed_.wait_for(lock, patience.until_look());
+    // Also when others' frames have ended the wait.
+    const auto now = steady_clock::now();
+    patience.Look(now);
+    if (now < next_look) continue;
+    link.EndIfSilent(silence_);
+    next_look = now + look_every;
   }
   return OkStatus();
 }

@@ -65,7 +65,8 @@ class PeerLinks {
   };
   using EndListener = std::function<void(const std::string& cause)>;
 
-  // `peers` by rank. The longest waits: for a peer that does not come, for a host that is silent.
+  // `peers` by rank. The longest waits: for a peer that does not come (shm/patience.h), for a host
+  // that is silent.
   PeerLinks(std::vector<Peer> peers, std::chrono::milliseconds timeout,
             std::chrono::seconds silence = std::chrono::minutes(1));
   ~PeerLinks();

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "runtime/base/check.h"
+#include "runtime/comm/net/peer_silence.h"
 
 namespace ds::comm {
 namespace {
@@ -224,6 +225,10 @@ class EncryptedStream : public PeerStream {
 };
 
 }  // namespace
+
+bool PeerStream::IsSilent(std::chrono::seconds silence) const {
+  return comm::IsSilent(fd(), silence);
+}
 
 std::unique_ptr<PeerStream> MakePlainStream(UniqueFd fd) {
   return std::make_unique<PlainStream>(std::move(fd));

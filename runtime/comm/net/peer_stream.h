@@ -11,6 +11,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -39,6 +40,8 @@ class PeerStream {
   virtual ssize_t Read(std::span<std::byte> to) = 0;
   // There are bytes to be read that poll does not know of.
   virtual bool HoldsUnread() const = 0;
+  // The other end's host has not answered for so long (peer_silence.h).
+  virtual bool IsSilent(std::chrono::seconds silence) const;
 
  protected:
   explicit PeerStream(UniqueFd fd) : fd_(std::move(fd)) {}

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "runtime/base/process_stat.h"
+#include "runtime/comm/shm/patience.h"
 
 namespace ds::comm {
 namespace {
@@ -130,8 +131,7 @@ Status GroupWait::LookAround(std::span<const int> peers, const CallSignature& ca
                      .is_over = [] { return false; },
                      .barrier = 0,
                      .peers = peers,
-                     .call = call},
-                    steady_clock::time_point::max());
+                     .call = call});
 }
 
 void GroupWait::RingBellOf(int rank) { Ring(layout_.line(rank).bell); }
@@ -177,16 +177,17 @@ bool GroupWait::Spin(const Wait& wait) {
 }
 
 Status GroupWait::Sleep(const Wait& wait) {
-  const auto deadline = steady_clock::now() + timeout_;
+  Patience patience(timeout_, kCheckPeersEvery, steady_clock::now());
   while (true) {
     const std::uint32_t heard = wait.bell.rings.load(std::memory_order_seq_cst);
     if (wait.is_over()) return OkStatus();
     DS_RETURN_IF_ERROR(CheckGroup(wait.call));
-    const std::chrono::nanoseconds left = deadline - steady_clock::now();
     FutexWait(wait.bell.rings, heard,
-              std::clamp<std::chrono::nanoseconds>(left, kMinSleep, kCheckPeersEvery));
+              std::max<std::chrono::nanoseconds>(patience.until_look(), kMinSleep));
     if (wait.is_over()) return OkStatus();
-    DS_RETURN_IF_ERROR(CheckPeers(wait, deadline));
+    DS_RETURN_IF_ERROR(CheckPeers(wait));
+    patience.Look(steady_clock::now());
+    if (patience.is_over()) DS_RETURN_IF_ERROR(NameMissing(wait));
   }
 }
 
@@ -203,7 +204,7 @@ Status GroupWait::CheckGroup(const CallSignature& call) {
   return reported == 0 ? OkStatus() : Fail(reported, call);
 }
 
-Status GroupWait::CheckPeers(const Wait& wait, steady_clock::time_point deadline) {
+Status GroupWait::CheckPeers(const Wait& wait) {
   DS_RETURN_IF_ERROR(CheckGroup(wait.call));
   if (look_around_) DS_RETURN_IF_ERROR(look_around_());
   for (int rank = 0; rank < self_.size; ++rank) {
@@ -218,7 +219,10 @@ Status GroupWait::CheckPeers(const Wait& wait, steady_clock::time_point deadline
     if (wait.is_over() || !IsAwaited(wait, rank)) return OkStatus();
     return Fail(Pack(has_left ? FailureKind::kLeft : FailureKind::kEnded, rank), wait.call);
   }
-  if (steady_clock::now() < deadline) return OkStatus();
+  return OkStatus();
+}
+
+Status GroupWait::NameMissing(const Wait& wait) {
   for (int rank = 0; rank < self_.size; ++rank) {
     if (IsAwaited(wait, rank)) return Fail(Pack(FailureKind::kTimedOut, rank), wait.call);
   }

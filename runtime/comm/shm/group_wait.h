@@ -72,7 +72,7 @@ class GroupWait {
   };
   GroupWait(GroupLayout layout, RankOf self, const Options& options);
 
-  // The longest wait for a rank that neither ends nor comes.
+  // The longest wait for a rank that neither ends nor comes (patience.h).
   std::chrono::milliseconds timeout() const { return timeout_; }
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
   // Called several times a second while waiting; an error ends the wait. Empty: nothing is.
@@ -118,7 +118,8 @@ class GroupWait {
   Status WaitUntilOver(const Wait& wait);
   bool Spin(const Wait& wait);
   Status Sleep(const Wait& wait);
-  Status CheckPeers(const Wait& wait, std::chrono::steady_clock::time_point deadline);
+  Status CheckPeers(const Wait& wait);
+  Status NameMissing(const Wait& wait);
   bool IsAwaited(const Wait& wait, int rank) const;
   Status Fail(std::uint64_t failure, const CallSignature& call);
   std::string Explain(std::uint64_t failure, const CallSignature& call) const;

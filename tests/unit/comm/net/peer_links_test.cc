@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <future>
@@ -266,6 +270,40 @@ TEST_P(PeerLinksTest, WhatAHeaderPromisesTakesNoMemoryBeforeItComes) {
   ByteArray bytes(16);
   const Status status = links.Wait(links.Receive({.peer = 1, .call = CallOf(16)}, bytes));
   EXPECT_THAT(status.message(), HasSubstr("rank 1 closed its connection"));
+}
+
+// A stream to a host that does not answer.
+class SilentStream : public PeerStream {
+ public:
+  explicit SilentStream(UniqueFd fd) : PeerStream(std::move(fd)) {}
+  StatusOr<Handshake> Shake() override { return Handshake::kDone; }
+  ssize_t Write(std::span<const std::byte> head, std::span<const std::byte> body) override {
+    return static_cast<ssize_t>(head.size() + body.size());
+  }
+  ssize_t Read(std::span<std::byte>) override { return errno = EAGAIN, -1; }
+  bool HoldsUnread() const override { return false; }
+  bool IsSilent(std::chrono::seconds) const override { return true; }
+};
+
+// Rank 2's messages wake rank 0 all the time.
+TEST(PeerSilenceTest, ASilentPeerIsSeenWhileAnotherOneTalks) {
+  auto peers = ConnectPairs(RankPlaces({1, 1, 1}));
+  int ends[2] = {-1, -1};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+  const UniqueFd other(ends[1]);
+  peers[0][1].stream = std::make_unique<SilentStream>(UniqueFd(ends[0]));
+  PeerLinks first(std::move(peers[0]), std::chrono::seconds(20), std::chrono::seconds(1));
+  PeerLinks third(std::move(peers[2]), std::chrono::minutes(5));
+  std::atomic<bool> seen = false;
+  std::jthread talker([&] {
+    const Frame message{.peer = 0, .channel = FrameChannel::kMessage, .call = CallOf(0)};
+    while (!seen && third.Wait(third.Send(message, {})).ok()) {
+    }
+  });
+  ByteArray bytes(16);
+  const Status status = first.Wait(first.Receive({.peer = 1, .call = CallOf(16)}, bytes));
+  seen = true;
+  EXPECT_THAT(status.message(), HasSubstr("rank 1 is on a host that has not answered for 1 s"));
 }
 
 // Small frames are many records, large ones many reads of each: nothing that is decrypted already

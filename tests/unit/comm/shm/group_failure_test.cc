@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <barrier>
 #include <chrono>
 #include <condition_variable>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "runtime/base/process_stat.h"
+#include "runtime/comm/shm/patience.h"
 #include "tests/unit/comm/shm/thread_group.h"
 
 namespace ds::comm {
@@ -155,6 +157,58 @@ TEST(TimeoutTest, ARankThatDoesNotComeIsNamed) {
     done = true;
     gave_up.notify_one();
   });
+}
+
+using std::chrono::seconds;
+
+TEST(PatienceTest, TimeInWhichNobodyLooksDoesNotCount) {
+  const Patience::Time begin{};
+  Patience patience(seconds(10), seconds(1), begin);
+  EXPECT_EQ(patience.until_look(), seconds(1));
+  patience.Look(begin + seconds(3600));
+  EXPECT_FALSE(patience.is_over()) << "nobody has looked for an hour";
+  for (int i = 1; i <= 17; ++i) {
+    EXPECT_FALSE(patience.is_over());
+    patience.Look(begin + seconds(3600) + std::chrono::milliseconds(500 * i));
+  }
+  EXPECT_EQ(patience.until_look(), std::chrono::milliseconds(500));
+  patience.Look(begin + seconds(3609));
+  EXPECT_TRUE(patience.is_over());
+  EXPECT_EQ(patience.until_look(), seconds(0));
+}
+
+// Says on `ready` that rank 0 is about to wait; a byte on `go` lets rank 1 come.
+int WaitForRankOne(int ready, int go) {
+  HostGroupOptions options = SmallChunks(2);
+  options.timeout = std::chrono::seconds(1);
+  std::atomic<bool> good = true;
+  RunGroup(options, [&](HostGroup& group) {
+    char byte = 0;
+    if (group.rank() == 0 && ::write(ready, "0", 1) != 1) good = false;
+    if (group.rank() == 1 && ::read(go, &byte, 1) != 1) good = false;
+    if (!group.Barrier().ok()) good = false;
+  });
+  return good ? 0 : 1;
+}
+
+// A job that is suspended for longer than its ranks wait for each other goes on.
+TEST(TimeoutTest, TimeInWhichTheJobIsStoppedDoesNotCount) {
+  int ready[2] = {-1, -1}, go[2] = {-1, -1};
+  ASSERT_EQ(::pipe(ready) + ::pipe(go), 0);
+  const UniqueFd ready_out(ready[0]), ready_in(ready[1]), go_out(go[0]), go_in(go[1]);
+  const pid_t job = fork();
+  if (job == 0) _exit(WaitForRankOne(ready[1], go[0]));
+  char byte = 0;
+  EXPECT_EQ(::read(ready[0], &byte, 1), 1);
+  kill(job, SIGSTOP);
+  int status = 0;
+  waitpid(job, &status, WUNTRACED);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  kill(job, SIGCONT);
+  EXPECT_EQ(::write(go[1], "1", 1), 1);
+  waitpid(job, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 // Rank 0 waits at a barrier, rank 1 for a message, rank 2 for room; rank 3 comes later.
