@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "daemon/host/orphans.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/files.h"
 #include "runtime/base/unique_fd.h"
 
@@ -253,6 +254,7 @@ void Generation::Resume() {
 void Generation::AppendHeartbeat() {
   v1::Event event;
   v1::Heartbeat* heartbeat = event.mutable_heartbeat();
+  heartbeat->set_monotonic_nanos(Clock::System().Now().count());
   options_.evidence->Sample();
   for (const auto& rank : ranks_) *heartbeat->add_ranks() = rank->MakeVital();
   options_.log->Append(std::move(event));

@@ -206,11 +206,11 @@ void RankMonitor::Finish() {
   watcher_->OnEnded();
 }
 
-v1::RankVital RankMonitor::MakeVital() const {
+v1::RankVital RankMonitor::MakeVital() {
   v1::RankVital vital;
   vital.set_rank(context_.rank);
   vital.set_rss_bytes(ended_ ? 0 : ReadResidentBytes(pid()));
-  vital.set_stopped(!ended_ && IsStopped(pid()));
+  vital.set_stopped(!ended_ && standstill_.Look(ReadProcessStat(pid())));
   return vital;
 }
 

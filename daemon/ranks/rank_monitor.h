@@ -19,6 +19,7 @@
 #include "daemon/logs/link_reader.h"
 #include "daemon/logs/output_reader.h"
 #include "daemon/ranks/rank_process.h"
+#include "daemon/ranks/standstill.h"
 #include "proto/dsrun.pb.h"
 
 namespace ds::daemon {
@@ -62,7 +63,8 @@ class RankMonitor {
   // Reads output again after a full log made this rank wait.
   void Resume();
 
-  v1::RankVital MakeVital() const;
+  // To be called now and then.
+  v1::RankVital MakeVital();
 
  private:
   void OnExit();
@@ -88,6 +90,7 @@ class RankMonitor {
   std::chrono::steady_clock::time_point last_moment_;  // of what still writes
   bool told_of_survivors_ = false;
   std::optional<EventLoop::TimerId> output_deadline_;  // while only its output has not
+  Standstill standstill_;
   bool killed_ = false;
   bool ended_ = false;
 };

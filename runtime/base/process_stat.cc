@@ -17,7 +17,11 @@ std::optional<ProcessStat> ReadProcessStat(pid_t pid) {
   ProcessStat stat;
   fields >> stat.state >> stat.parent;
   std::string skipped;
-  for (int field = 5; field < 22; ++field) fields >> skipped;
+  for (int field = 5; field < 14; ++field) fields >> skipped;
+  std::uint64_t user = 0, system = 0;
+  fields >> user >> system;
+  stat.processor_ticks = user + system;
+  for (int field = 16; field < 22; ++field) fields >> skipped;
   fields >> stat.start;
   if (!fields) return std::nullopt;
   return stat;

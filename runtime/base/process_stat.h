@@ -12,6 +12,7 @@ namespace ds {
 struct ProcessStat {
   char state = 0;  // 'R', 'S', 'T' (a signal has stopped it), 't' (a debugger), 'Z', ...
   pid_t parent = 0;
+  std::uint64_t processor_ticks = 0;  // that all its threads have used
   std::uint64_t start = 0;  // in clock ticks since the boot: tells a pid's processes apart
 };
 

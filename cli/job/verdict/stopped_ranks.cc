@@ -11,6 +11,7 @@ std::optional<StalledRank> StoppedRanks::OnEvent(const std::string& host, const 
   } else if (event.has_rank_exited()) {
     ranks_.erase(static_cast<int>(event.rank_exited().rank()));
   }
+  const std::int64_t now = event.heartbeat().monotonic_nanos();
   std::optional<StalledRank> stalled;
   for (const v1::RankVital& vital : event.heartbeat().ranks()) {
     const auto found = ranks_.find(static_cast<int>(vital.rank()));
@@ -18,9 +19,9 @@ std::optional<StalledRank> StoppedRanks::OnEvent(const std::string& host, const 
     Rank& rank = found->second;
     rank.stopped = vital.stopped();
     if (!rank.stopped) rank.stopped_at.reset();
-    if (rank.stopped && !rank.stopped_at.has_value()) rank.stopped_at = event.unix_nanos();
+    if (rank.stopped && !rank.stopped_at.has_value()) rank.stopped_at = now;
     if (!rank.stopped_at.has_value() || stalled.has_value()) continue;
-    const std::chrono::nanoseconds since(event.unix_nanos() - *rank.stopped_at);
+    const std::chrono::nanoseconds since(now - *rank.stopped_at);
     if (since < patience_) continue;
     stalled = {.host = host, .rank = found->first, .pid = rank.pid, .since = since};
   }

@@ -39,7 +39,7 @@ class StoppedRanks {
   struct Rank {
     int pid = 0;
     bool stopped = false;
-    // While others ran, in unix nanoseconds of its host: since when it has been seen so.
+    // While others ran, by the monotonic clock of its host: since when it has been seen so.
     std::optional<std::int64_t> stopped_at;
   };
 

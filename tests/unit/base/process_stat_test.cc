@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdint>
+#include <ctime>
 
 namespace ds {
 namespace {
@@ -16,6 +18,14 @@ TEST(ProcessStatTest, OfThisProcess) {
   EXPECT_EQ(stat->state, 'R');
   EXPECT_EQ(stat->parent, ::getppid());
   EXPECT_GT(stat->start, 0u);
+}
+
+TEST(ProcessStatTest, WhatItsThreadsHaveUsed) {
+  const std::uint64_t before = ReadProcessStat(::getpid())->processor_ticks;
+  const long more = CLOCKS_PER_SEC / ::sysconf(_SC_CLK_TCK) * 2;
+  for (const std::clock_t begin = std::clock(); std::clock() - begin < more;) {
+  }
+  EXPECT_GT(ReadProcessStat(::getpid())->processor_ticks, before);
 }
 
 TEST(ProcessStatTest, OfAStoppedChildWhoseNameLooksLikeFields) {

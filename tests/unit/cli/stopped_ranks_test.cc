@@ -22,7 +22,7 @@ struct Seen {
 
 v1::Event Heartbeat(seconds when, const std::vector<Seen>& ranks) {
   v1::Event event;
-  event.set_unix_nanos(std::chrono::nanoseconds(when).count());
+  event.mutable_heartbeat()->set_monotonic_nanos(std::chrono::nanoseconds(when).count());
   for (const Seen& seen : ranks) {
     v1::RankVital* const vital = event.mutable_heartbeat()->add_ranks();
     vital->set_rank(seen.rank);
@@ -66,6 +66,13 @@ TEST_F(StoppedRanksTest, OneThatGoesOnInTimeStartsAnew) {
   EXPECT_FALSE(B(11, true).has_value());
   EXPECT_FALSE(B(20, true).has_value());
   EXPECT_TRUE(B(21, true).has_value());
+}
+
+TEST_F(StoppedRanksTest, AHostWhoseClockIsSetHasNotWaited) {
+  v1::Event event = Heartbeat(seconds(1), {{1, true}});
+  EXPECT_FALSE(ranks_.OnEvent("b", event).has_value());
+  event.set_unix_nanos(std::chrono::nanoseconds(seconds(3600)).count());
+  EXPECT_FALSE(ranks_.OnEvent("b", event).has_value());
 }
 
 TEST_F(StoppedRanksTest, AJobThatIsSuspendedAsAWholeIsLeftAlone) {
