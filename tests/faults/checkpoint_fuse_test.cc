@@ -1,12 +1,16 @@
 // Checkpoints on a real FUSE mount that answers as NFS and sshfs do: no flags for renameat2, and
 // here and there no locks. Saved, saved again, killed at every call, loaded and verified.
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -73,6 +77,7 @@ void SaveAndSaveAgain(const fs::path& root) {
 bool KillSaveAt(const fs::path& root, int at, Lineage lineage) {
   const pid_t writer = ::fork();
   if (writer == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     ScriptedFileSystem killing([at](const FileCall& call) {
       if (call.number == at) ::raise(SIGKILL);
       return kAskTheSystem;
@@ -107,6 +112,18 @@ void SaveAfterAKillAtEveryCall(const fs::path& folder) {
   EXPECT_GT(at, 20) << "a replacement makes more calls than that";
 }
 
+// The mount is what the tests are about.
+void ExpectAnswers(const fs::path& mounted, const FuseAnswers& answers) {
+  FileSystem& system = FileSystem::System();
+  const fs::path file = mounted / "file", renamed = mounted / "renamed";
+  const int fd = system.Open(file, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+  ASSERT_GE(fd, 0);
+  EXPECT_EQ(system.Lock(fd, LOCK_EX | LOCK_NB), answers.locks ? 0 : -ENOLCK);
+  EXPECT_EQ(system.Close(fd), 0);
+  EXPECT_EQ(system.Rename(file, renamed, RENAME_NOREPLACE), answers.rename_flags ? 0 : -EINVAL);
+  EXPECT_EQ(system.Unlink(answers.rename_flags ? renamed : file, 0), 0);
+}
+
 class CheckpointFuse : public ::testing::TestWithParam<NamedAnswers> {
  protected:
   // Runs `body(folder)` on a mount of its own in a child, which ends it, however it ends itself.
@@ -118,6 +135,7 @@ class CheckpointFuse : public ::testing::TestWithParam<NamedAnswers> {
     const fs::path why_file = folder_.path() / "why_not";
     const pid_t child = ::fork();
     if (child == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that is ended leaves no mount
       // Nothing may leave this process but by _exit: the rest of the tests is its parent's.
       try {
         ::_exit(RunOnMount(behind, mounted, why_file, body));
@@ -146,6 +164,7 @@ class CheckpointFuse : public ::testing::TestWithParam<NamedAnswers> {
     struct statfs info {};
     EXPECT_EQ(::statfs(mounted.c_str(), &info), 0);
     EXPECT_EQ(info.f_type, kFuseMagic) << "this is about FUSE";
+    ExpectAnswers(mounted, GetParam().answers);
     body(mounted);
     return HasFailure() ? 1 : 0;
   }
