@@ -58,9 +58,16 @@ JobOutcome GenerationRun::Run(const RankProgram& program) {
     observer_->OnNotice("rank 0 gets no standard input: " + forwarding.message());
   }
   if (launched_.size() > 1) {
-    exchange_.emplace(launched_, [this](int node_rank, const std::vector<v1::SharedValue>& values) {
-      return ShareValues(node_rank, values);
-    });
+    exchange_.emplace(
+        launched_,
+        [this](int node_rank, const std::vector<v1::SharedValue>& values) {
+          return ShareValues(node_rank, values);
+        },
+        [this](int node_rank, const Status& why) {
+          inputs_->PutUrgent({.notice = host_name(node_rank) +
+                                        " does not take what its ranks need to meet the others: " +
+                                        why.message()});
+        });
   }
   HandleInputs();
   exchange_.reset();
@@ -158,6 +165,7 @@ void GenerationRun::HandleInput(const JobInput& input) {
     HandleSignal(input.signal);
     return;
   }
+  if (!input.notice.empty()) return observer_->OnNotice(input.notice);
   if (input.host_change.has_value()) {
     HandleHostChange(*input.host_change);
   } else if (input.event.has_value()) {

@@ -37,6 +37,7 @@ namespace ds::cli {
 struct JobInput {
   int signal = 0;                         // not 0: from the user, and nothing else is set
   std::optional<HostChange> host_change;  // nothing else is set
+  std::string notice;                     // not "": nothing else is set
   int node_rank = 0;
   std::optional<v1::Event> event;  // none: the host's stream ended
   Status stream_status;            // with this

@@ -33,8 +33,8 @@ v1::SharedValue DrawKey() {
 
 }  // namespace
 
-ValueExchange::ValueExchange(const std::vector<int>& node_ranks, Send send)
-    : send_(std::move(send)), values_{DrawKey()} {
+ValueExchange::ValueExchange(const std::vector<int>& node_ranks, Send send, Tell tell)
+    : send_(std::move(send)), tell_(std::move(tell)), values_{DrawKey()} {
   for (const int node_rank : node_ranks) {
     threads_.emplace_back([this, node_rank] { Serve(node_rank); });
   }
@@ -66,7 +66,9 @@ void ValueExchange::Serve(int node_rank) {
     if (status.ok()) {
       sent += fresh.size();
     } else if (!NobodyAnswered(status)) {
-      return;  // its generation has ended there
+      lock.unlock();
+      if (status.code() != StatusCode::kNotFound) tell_(node_rank, status);
+      return;
     } else {
       changed_.wait_for(lock, kSendAgainAfter, [&] { return ending_; });
     }

@@ -4,9 +4,10 @@
 // key of the job's ranks, which it draws: so they meet and trust each other without a port that
 // anybody could connect to before.
 //
-// What does not get through is sent again until the exchange goes or the host refuses it.
+// What does not get through is sent again until the exchange goes or the host refuses it, whose
+// ranks then wait in vain: that is told, unless their generation has ended there.
 //
-// Threads: a thread for every host; Add from any.
+// Threads: a thread for every host, which calls Send and Tell; Add from any.
 
 #include <condition_variable>
 #include <cstddef>
@@ -26,9 +27,11 @@ class ValueExchange {
  public:
   // Sends values to the host of a node rank.
   using Send = std::function<Status(int node_rank, const std::vector<v1::SharedValue>& values)>;
+  // Learns why a host got no more.
+  using Tell = std::function<void(int node_rank, const Status& why)>;
 
   // Has the key from the beginning.
-  ValueExchange(const std::vector<int>& node_ranks, Send send);
+  ValueExchange(const std::vector<int>& node_ranks, Send send, Tell tell);
   // Waits for a Send that is going on.
   ~ValueExchange();
   ValueExchange(const ValueExchange&) = delete;
@@ -40,6 +43,7 @@ class ValueExchange {
   void Serve(int node_rank);
 
   const Send send_;
+  const Tell tell_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<v1::SharedValue> values_;  // guarded by mutex_; grows
