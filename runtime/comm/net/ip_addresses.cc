@@ -17,6 +17,10 @@
 namespace ds::comm {
 namespace {
 
+// What a rank tells of itself has to fit a line of the rank link (base/rank_link.h), and each
+// address takes a socket.
+constexpr std::size_t kMostAddresses = 256;
+
 // The bytes of an address, 4 or 16; none when the text is not one.
 std::optional<std::vector<std::uint8_t>> ParseAddress(const std::string& text) {
   for (const auto& [family, size] : {std::pair(AF_INET, 4), std::pair(AF_INET6, 16)}) {
@@ -44,9 +48,12 @@ std::string TextOf(const sockaddr& address) {
 
 bool IsUsable(const ifaddrs& entry) {
   if (entry.ifa_addr == nullptr || (entry.ifa_flags & IFF_UP) == 0) return false;
-  if (entry.ifa_addr->sa_family == AF_INET) return true;
-  if (entry.ifa_addr->sa_family != AF_INET6) return false;
-  return !IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<sockaddr_in6*>(entry.ifa_addr)->sin6_addr);
+  return entry.ifa_addr->sa_family == AF_INET || entry.ifa_addr->sa_family == AF_INET6;
+}
+
+bool IsLinkLocal(const sockaddr& address) {
+  return address.sa_family == AF_INET6 &&
+         IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
 }
 
 bool IsInNetwork(const LocalAddress& mine, const std::string& theirs) {
@@ -78,7 +85,8 @@ StatusOr<std::vector<LocalAddress>> ListLocalAddresses() {
     addresses.push_back({.interface = entry->ifa_name,
                          .text = TextOf(*entry->ifa_addr),
                          .prefix = prefix,
-                         .loopback = (entry->ifa_flags & IFF_LOOPBACK) != 0});
+                         .loopback = (entry->ifa_flags & IFF_LOOPBACK) != 0,
+                         .link_local = IsLinkLocal(*entry->ifa_addr)});
   }
   return addresses;
 }
@@ -87,13 +95,22 @@ StatusOr<std::vector<LocalAddress>> ChooseAddresses(const std::vector<LocalAddre
                                                     const std::string& wanted) {
   std::vector<LocalAddress> chosen;
   std::string known;
-  const bool only_loopback =
-      std::all_of(all.begin(), all.end(), [](const LocalAddress& each) { return each.loopback; });
+  const bool only_loopback = std::all_of(all.begin(), all.end(), [](const LocalAddress& each) {
+    return each.loopback || each.link_local;
+  });
   for (const LocalAddress& each : all) {
-    known += (known.empty() ? "" : ", ") + each.interface + " " + each.text;
+    known += (known.empty() ? "" : ", ") + each.interface + " " + each.text +
+             (each.link_local ? " (link-local, which leads no rank here)" : "");
+    if (each.link_local) continue;
     const bool fits = wanted.empty() ? only_loopback || !each.loopback
                                      : wanted == each.interface || wanted == each.text;
     if (fits) chosen.push_back(each);
+  }
+  if (chosen.size() > kMostAddresses) {
+    return FailedPreconditionError("this host has " + std::to_string(chosen.size()) +
+                                   " network addresses, and a rank offers at most " +
+                                   std::to_string(kMostAddresses) +
+                                   ": --interface names the network that all hosts share");
   }
   if (!chosen.empty()) return chosen;
   const std::string there = known.empty() ? "it has none" : "it has " + known;

@@ -15,14 +15,17 @@ struct LocalAddress {
   std::string text;       // "10.0.0.2", "fd00::2"
   int prefix = 0;         // bits of the network
   bool loopback = false;
+  bool link_local = false;  // it means something on its own link only (fe80::1)
 };
 
-// Those of interfaces that are up, without those that mean something on their own link only.
+// Those of interfaces that are up.
 StatusOr<std::vector<LocalAddress>> ListLocalAddresses();
 
 // Those that a rank offers: of the interface, or the one address, that `wanted` names; without it
-// all but loopback ones, or these where there are no others. kNotFound, with what there is, when
-// nothing fits. Pure.
+// all but loopback ones, or these where there are no others. Link-local ones are never offered:
+// another host cannot know over which of its interfaces it would reach them. kNotFound, with what
+// there is, when nothing fits; kFailedPrecondition when there are too many for the ranks to tell
+// each other. Pure.
 StatusOr<std::vector<LocalAddress>> ChooseAddresses(const std::vector<LocalAddress>& all,
                                                     const std::string& wanted);
 

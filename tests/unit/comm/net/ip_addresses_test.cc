@@ -45,6 +45,30 @@ TEST(IpAddressesTest, AnInterfaceThatIsNotThereIsAnErrorThatListsThoseThatAre) {
   EXPECT_THAT(chosen.status().message(), HasSubstr("eth0 10.1.0.2"));
 }
 
+TEST(IpAddressesTest, ALinkLocalAddressIsNeverOfferedAndSaidWhy) {
+  const LocalAddress local = {
+      .interface = "eth1", .text = "fe80::1", .prefix = 64, .link_local = true};
+  EXPECT_THAT(Chosen({kHost[0], kHost[1], local}, ""), ElementsAre("10.1.0.2"));
+  EXPECT_THAT(Chosen({kHost[0], local}, ""), ElementsAre("127.0.0.1"));
+  for (const std::string wanted : {"eth1", "fe80::1"}) {
+    const Status status = ChooseAddresses({kHost[0], kHost[1], local}, wanted).status();
+    EXPECT_EQ(status.code(), StatusCode::kNotFound);
+    EXPECT_THAT(status.message(), HasSubstr("eth1 fe80::1 (link-local, which leads no rank here)"));
+  }
+}
+
+TEST(IpAddressesTest, MoreThanARankCanTellIsAnErrorThatSaysWhatToDo) {
+  std::vector<LocalAddress> many(257, kHost[2]);
+  const Status status = ChooseAddresses(many, "").status();
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("257 network addresses"));
+  EXPECT_THAT(status.message(), HasSubstr("--interface"));
+  many.back().interface = "ib1";
+  EXPECT_EQ(Chosen(many, "ib1").size(), 1u);
+  many.pop_back();
+  EXPECT_EQ(Chosen(many, "").size(), 256u);
+}
+
 TEST(IpAddressesTest, ACommonNetworkIsTriedFirstAndAnAddressThatBothHaveLast) {
   EXPECT_THAT(OrderAddresses(kHost, {"172.17.0.1", "192.168.0.9", "fd00::7", "10.1.200.3"}),
               ElementsAre("fd00::7", "10.1.200.3", "192.168.0.9", "172.17.0.1"));
