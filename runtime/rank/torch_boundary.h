@@ -1,9 +1,10 @@
 #pragma once
 
 // AtTorchBoundary: the end of the exceptions that LibTorch and collectives throw in a job; above it
-// everything is a Status. Below it only three places catch, each an exception that its caller can
-// answer: connecting the ranks (comm/connect_world.cc), and JSON that somebody else has written
-// (models/model_config.cc, optim/one_bit).
+// everything is a Status. Below it only four places catch, each an exception that its caller can
+// answer: connecting the ranks (comm/connect_world.cc), a collective on a thread of its own
+// (comm/shm/call_queue.cc), and JSON that somebody else has written (models/model_config.cc,
+// optim/one_bit).
 
 #include <exception>
 #include <new>
