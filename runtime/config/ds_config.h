@@ -10,6 +10,7 @@
 // Units: bucket sizes and thresholds are elements, not bytes. Threads: a value.
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -68,6 +69,8 @@ struct ZeroConfig {
   bool ignore_unused_parameters = true;  // false: a trained one without a gradient ends the run
   // Elements; the defaults ask for nothing (zero/residency_budgets.h).
   std::int64_t prefetch_bucket_size = 50'000'000;
+  std::int64_t param_persistence_threshold = 100'000;
+  std::int64_t model_persistence_threshold = std::numeric_limits<std::int64_t>::max();
   std::int64_t max_live_parameters = 1'000'000'000;
   std::int64_t max_reuse_distance = 1'000'000'000;
 };

@@ -96,7 +96,8 @@ void FlatParameters::MoveBack() {
 }
 
 void FlatParameters::Publish() {
-  if (!pooled_) context_.groups.shards->AllGather(full(), AcquireShard().tensor(), tag());
+  if (!pooled_ || pooled_->present())
+    context_.groups.shards->AllGather(full(), AcquireShard().tensor(), tag());
 }
 
 }  // namespace ds::zero

@@ -17,6 +17,11 @@ Lookahead::Lookahead(const std::vector<std::vector<int>>& needs, const std::vect
   }
 }
 
+void Lookahead::SetFree(int unit) {
+  if (Contains(unit)) sum_ -= bytes_[static_cast<std::size_t>(unit)];
+  bytes_[static_cast<std::size_t>(unit)] = 0;
+}
+
 void Lookahead::AddVisit(std::size_t unit, int count) {
   if (IsCounted(unit)) sum_ -= bytes_[unit];
   visits_of_[unit] += count;

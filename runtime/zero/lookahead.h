@@ -21,6 +21,9 @@ class Lookahead {
   // Contains or the needs may have changed, those that come first.
   void MoveTo(std::size_t place, std::int64_t budget, std::vector<int>* changed);
 
+  // From here on the unit takes nothing of the budget.
+  void SetFree(int unit);
+
   // Tells whether the unit, which the place does not need itself, is needed soon enough.
   bool Contains(int unit) const { return IsCounted(static_cast<std::size_t>(unit)); }
   std::int64_t bytes() const { return sum_; }  // of all these
@@ -38,7 +41,7 @@ class Lookahead {
 
   const std::vector<std::vector<int>>& needs_;
   const std::vector<int>& stretch_;
-  const std::vector<std::int64_t> bytes_;
+  std::vector<std::int64_t> bytes_;
   std::vector<Visit> visits_;  // of all places
   std::size_t begin_ = 0;      // of the visits that are looked at
   std::size_t end_ = 0;

@@ -44,13 +44,48 @@ PresencePlanner::PresencePlanner(const ResidencyPlan::Input& input)
       arrived_(input.present),
       gathered_(needs_, stretch_, ListBytes(input.units, &PlannedUnit::bytes)),
       fetched_(needs_, stretch_, ListBytes(input.units, &PlannedUnit::fetched_bytes)) {
-  for (const int unit : input.present) of(unit).present = true;
+  ChoosePersistent();
+  for (const int unit : input.present) SetPresent(unit, true);
   for (const int unit : input.fetched) of(unit).fetched = true;
   arrived_.insert(arrived_.end(), input.fetched.begin(), input.fetched.end());
   for (std::size_t place = 0; place < needs_.size(); ++place) NoteNeeds(place, needs_[place]);
   for (std::size_t i = 0; i < input.expected.size(); ++i) {
     NoteNeeds(needs_.size() + i, ListNeeds(input, input.expected[i]));
   }
+}
+
+// In the model's order, as DeepSpeed goes through parameters.
+void PresencePlanner::ChoosePersistent() {
+  const ResidencyBudgets& budgets = input_.budgets;
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    const PlannedUnit& unit = input_.units[i];
+    if (budgets.persistent_parameter_bytes == 0 ||
+        unit.largest_bytes > budgets.persistent_parameter_bytes ||
+        unit.bytes > budgets.persistent_bytes - sum) {
+      continue;
+    }
+    states_[i].persistent = true;
+    sum += unit.bytes;
+  }
+}
+
+// What stays takes room until it is taken away, and no part of the budget for what comes.
+void PresencePlanner::SetPresent(int unit, bool present) {
+  State& state = of(unit);
+  state.present = present;
+  if (!state.persistent || !present) return;
+  persistent_bytes_ += BytesOf({unit});
+  gathered_.SetFree(unit);
+}
+
+std::int64_t PresencePlanner::FindRoom(const std::vector<int>& needs) const {
+  std::int64_t live = persistent_bytes_;
+  for (const int unit : needs) {
+    const State& state = states_[static_cast<std::size_t>(unit)];
+    if (!state.persistent || !state.present) live += BytesOf({unit});
+  }
+  return std::max<std::int64_t>(0, input_.budgets.max_live_bytes - live);
 }
 
 void PresencePlanner::NoteNeeds(std::size_t place, const std::vector<int>& units) {
@@ -106,7 +141,7 @@ void PresencePlanner::KeepForReuse(std::size_t place, std::int64_t room,
         gathered_.Contains(unit) || std::binary_search(needs.begin(), needs.end(), unit);
     if (wanted) {
       SetKept(unit, false);
-    } else if (of(unit).present && IsUsedSoonBehind(place, unit)) {
+    } else if (of(unit).present && !of(unit).persistent && IsUsedSoonBehind(place, unit)) {
       SetKept(unit, true);
     }
   }
@@ -120,16 +155,17 @@ void PresencePlanner::KeepForReuse(std::size_t place, std::int64_t room,
 void PresencePlanner::Visit(std::size_t place, Changes* presence, Changes* fetched) {
   const ResidencyBudgets& budgets = input_.budgets;
   std::vector<int> changed = std::exchange(arrived_, {});
-  const std::int64_t room =
-      std::max<std::int64_t>(0, budgets.max_live_bytes - BytesOf(needs_[place]));
+  const std::int64_t room = FindRoom(needs_[place]);
   gathered_.MoveTo(place, std::min(budgets.prefetch_bytes, room), &changed);
   KeepForReuse(place, room - gathered_.bytes(), &changed);
   const std::vector<int>& needs = needs_[place];
   for (const int unit : changed) {
     const bool stays = gathered_.Contains(unit) || of(unit).kept ||
+                       (of(unit).persistent && of(unit).present) ||
                        std::binary_search(needs.begin(), needs.end(), unit);
-    if (stays != of(unit).present) presence->push_back({unit, stays});
-    of(unit).present = stays;
+    if (stays == of(unit).present) continue;
+    presence->push_back({unit, stays});
+    SetPresent(unit, stays);
   }
   fetched_.MoveTo(place, budgets.fetch_bytes, &changed);
   for (const int unit : changed) {
@@ -143,9 +179,11 @@ void PresencePlanner::Visit(std::size_t place, Changes* presence, Changes* fetch
 void PresencePlanner::Rest(Changes* presence, Changes* fetched) {
   for (int unit = 0; unit < static_cast<int>(states_.size()); ++unit) {
     SetKept(unit, false);
-    if (of(unit).present) presence->push_back({unit, false});
     if (of(unit).fetched) fetched->push_back({unit, false});
-    of(unit).present = of(unit).fetched = false;
+    of(unit).fetched = false;
+    if (!of(unit).present || of(unit).persistent) continue;
+    presence->push_back({unit, false});
+    of(unit).present = false;
   }
   arrived_.clear();
 }

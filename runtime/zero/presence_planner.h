@@ -30,6 +30,7 @@ class PresencePlanner {
     bool present = false;
     bool fetched = false;
     bool kept = false;                   // present for the sake of its next use
+    bool persistent = false;             // stays once it is present
     std::size_t next_use = 0;            // in `uses`, of those that the plan has not come past
     std::vector<std::size_t> uses = {};  // places, those to be expected behind the plan too
   };
@@ -37,6 +38,9 @@ class PresencePlanner {
   State& of(int unit) { return states_[static_cast<std::size_t>(unit)]; }
   std::int64_t BytesOf(const std::vector<int>& units) const;
   void NoteNeeds(std::size_t place, const std::vector<int>& units);
+  void ChoosePersistent();
+  void SetPresent(int unit, bool present);
+  std::int64_t FindRoom(const std::vector<int>& needs) const;
   bool IsUsedSoonBehind(std::size_t place, int unit);
   void SetKept(int unit, bool kept);
   void KeepForReuse(std::size_t place, std::int64_t room, std::vector<int>* changed);
@@ -53,6 +57,7 @@ class PresencePlanner {
   Lookahead fetched_;
   std::set<std::pair<std::size_t, int>> kept_;  // (next use, unit)
   std::int64_t kept_bytes_ = 0;
+  std::int64_t persistent_bytes_ = 0;  // of persistent units that are present
 };
 
 }  // namespace ds::zero

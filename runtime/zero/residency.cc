@@ -17,6 +17,11 @@ PlannedUnit DescribeUnit(const Unit& unit) {
     const at::Tensor& full = bucket->parameters().full();
     planned.bytes += bucket->parameters().layout().padded_numel() *
                      static_cast<std::int64_t>(full.element_size());
+    for (int i = 0; i < bucket->parameters().layout().size(); ++i) {
+      planned.largest_bytes =
+          std::max(planned.largest_bytes, bucket->parameters().layout().parameter(i).count *
+                                              static_cast<std::int64_t>(full.element_size()));
+    }
     planned.trained = planned.trained || bucket->trainable();
     if (bucket->parameters().rests_away()) {
       planned.fetched_bytes += bucket->parameters().layout().shard_numel() *
@@ -166,6 +171,12 @@ void Residency::Rest() {
   if (present_.empty() && fetched_.empty()) return;
   Start({{Place::Kind::kRest}}, /*hold=*/false);
   GoTo(0);
+}
+
+void Residency::Evict() {
+  Rest();
+  for (const int unit : present_) units_[static_cast<std::size_t>(unit)]->Release();
+  present_.clear();
 }
 
 }  // namespace ds::zero

@@ -43,8 +43,10 @@ class Residency {
   // Ends the micro-batch in progress, or one that has come to no mark, and rests.
   void EndBackward(bool hold);
 
-  // Takes all units away.
+  // Takes all units away but small ones that stay.
   void Rest();
+  // Takes those away, too: their values, or their memory, will be others.
+  void Evict();
 
   // Hashes what ranks have done together, by which plans: all of a group get the same.
   std::uint64_t hash() const { return hash_; }

@@ -15,6 +15,10 @@ ResidencyBudgets MakeResidencyBudgets(const config::ZeroConfig& config, std::int
   set(config.prefetch_bucket_size, defaults.prefetch_bucket_size, &budgets.prefetch_bytes);
   set(config.max_live_parameters, defaults.max_live_parameters, &budgets.max_live_bytes);
   set(config.max_reuse_distance, defaults.max_reuse_distance, &budgets.reuse_bytes);
+  set(config.param_persistence_threshold, defaults.param_persistence_threshold,
+      &budgets.persistent_parameter_bytes);
+  set(config.model_persistence_threshold, defaults.model_persistence_threshold,
+      &budgets.persistent_bytes);
   return budgets;
 }
 

@@ -3,7 +3,8 @@
 // ResidencyBudgets from a ds_config, whose keys count elements of parameters.
 //
 // DeepSpeed's defaults stand for the runtime's own: nothing is gathered ahead or kept, however much
-// may be live. Its defaults would keep a small model gathered from its first forward pass on.
+// may be live, and nothing stays because it is small. Its defaults would keep a small model
+// gathered from its first forward pass on.
 
 #include <cstdint>
 

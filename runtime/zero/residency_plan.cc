@@ -138,6 +138,7 @@ std::uint64_t ResidencyPlan::ComputeHash() const {
   for (const PlannedUnit& unit : input_.units) {
     hasher.Add(unit.bytes);
     hasher.Add(unit.fetched_bytes);
+    hasher.Add(unit.largest_bytes);
     hasher.Add(unit.trained);
     hasher.AddAll(unit.also_reads);
   }
@@ -150,6 +151,8 @@ std::uint64_t ResidencyPlan::ComputeHash() const {
   hasher.Add(input_.budgets.max_live_bytes);
   hasher.Add(input_.budgets.reuse_bytes);
   hasher.Add(input_.budgets.fetch_bytes);
+  hasher.Add(input_.budgets.persistent_parameter_bytes);
+  hasher.Add(input_.budgets.persistent_bytes);
   hasher.AddAll(input_.present);
   hasher.AddAll(input_.fetched);
   for (const std::vector<Place>* places : {&input_.places, &input_.expected}) {

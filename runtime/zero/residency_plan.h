@@ -5,8 +5,9 @@
 //
 // A place is what the rank is about to do. At the place of a unit that unit and what it also reads
 // are present, and behind them, in the order of the places to come, as many units as the budgets
-// let be gathered ahead. What is present and used again soon enough stays. Everything else is away:
-// without budgets all but the unit itself.
+// let be gathered ahead. What is present and used again soon enough stays, and what is small enough
+// stays until it is taken away from outside. Everything else is away: without budgets all but the
+// unit itself.
 //
 // A unit whose shards lie on another tier than the device has them fetched before it is gathered,
 // as far ahead as the budget for that reaches, and stowed behind that.
@@ -28,6 +29,7 @@ namespace ds::zero {
 struct PlannedUnit {
   std::int64_t bytes = 0;            // of its parameters while they are gathered
   std::int64_t fetched_bytes = 0;    // of this rank's shards, if they are on another tier
+  std::int64_t largest_bytes = 0;    // of one of its parameters
   bool trained = false;              // at least one of them
   std::vector<int> also_reads = {};  // earlier units
 
@@ -40,6 +42,10 @@ struct ResidencyBudgets {
   // A present unit stays when fewer bytes are needed between a place and the unit's next use.
   std::int64_t reuse_bytes = 0;
   std::int64_t fetch_bytes = 0;  // of shards that are fetched ahead of the gather
+  // A unit none of whose parameters is larger than that stays once it is there, as long as all that
+  // stay so are not more than this.
+  std::int64_t persistent_parameter_bytes = 0;
+  std::int64_t persistent_bytes = std::numeric_limits<std::int64_t>::max();
 
   friend bool operator==(const ResidencyBudgets&, const ResidencyBudgets&) = default;
 };
@@ -49,7 +55,7 @@ struct Place {
     kForward,          // of the unit
     kBackward,         // of the unit; those of one micro-batch come in descending order
     kEndOfMicroBatch,  // behind its backward
-    kRest,             // neither: nothing has to be present
+    kRest,             // neither: nothing has to be present, and what is small may be
   };
 
   Kind kind = Kind::kRest;

@@ -131,7 +131,7 @@ Status ShardedModel::AddUnit(const ParameterUnit& described, const FillUnit& fil
 }
 
 void ShardedModel::FreeBuffers() {
-  ReleaseAll();
+  EvictAll();
   pool_.FreeIdle();
 }
 

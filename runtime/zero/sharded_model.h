@@ -76,8 +76,11 @@ class ShardedModel {
   // Multiplies what the backward passes to come bring by `factor`.
   void ScaleGradients(double factor);
 
+  // Takes units away, all but those that the budgets let stay.
   void ReleaseAll() { residency_->Rest(); }
-  // ReleaseAll, and frees the buffers that are kept for the next time.
+  // ... those as well.
+  void EvictAll() { residency_->Evict(); }
+  // EvictAll, and frees the buffers that are kept for the next time.
   void FreeBuffers();
 
  private:

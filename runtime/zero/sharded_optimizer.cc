@@ -115,7 +115,7 @@ void ShardedOptimizer::MoveToHost(StateKind kind) {
       for (const auto& shard : shards_) shard->MoveMastersToHost();
       return;
     case StateKind::kLpParams:
-      model_.ReleaseAll();
+      model_.EvictAll();
       ForEachBucket(model_, [](Bucket& bucket) { bucket.parameters().MoveToHost(); });
       return;
     case StateKind::kLpGrads:
@@ -132,7 +132,7 @@ void ShardedOptimizer::MoveBack() {
 }
 
 void ShardedOptimizer::PublishWeights() {
-  model_.ReleaseAll();  // as in Step
+  model_.EvictAll();  // what is frozen may have been written as well
   for (const auto& shard : shards_) shard->PublishWeights();
 }
 

@@ -21,6 +21,7 @@ struct PassResult {
   std::vector<bool> on_device;        // shards of sharded parameters, behind that
   int gathers_in_forward = 0;         // of the second micro-batch
   int gathers = 0;                    // in that micro-batch
+  int gathers_of_update = 0;          // while it is published
   int reductions = 0;                 // in that micro-batch
 };
 
@@ -97,7 +98,7 @@ PassResult RunPasses(comm::Communicator& host, const Passes& passes) {
     loss.backward();
     sharded->EndBackward();
   }
-  const int gathers = result.gathers;
+  const int gathers = result.gathers, reductions = result.reductions;
   optimizer.ReduceGradients(/*step=*/1);
   for (const auto& unit : sharded->units()) {
     for (const auto& bucket : unit->buckets()) {
@@ -105,10 +106,13 @@ PassResult RunPasses(comm::Communicator& host, const Passes& passes) {
       result.gradients.push_back(bucket->gradients().shard().tensor().clone());
     }
   }
+  result.gathers = 0;
   optimizer.Step({.lr = 0.1, .gradient_scale = 1.0, .step = 1});
+  result.gathers_of_update = result.gathers;
   RunForward(*model, *sharded, TinyBatch(run, world, 0));
   sharded->ReleaseAll();
   result.gathers = gathers;
+  result.reductions = reductions;
   result.on_device = ListOnDevice(*sharded, views);
   std::vector<checkpoint::TensorShard> shards;
   optimizer.AddShards(&shards);
@@ -157,6 +161,23 @@ TEST(Residency, KeepsWhatTheBackwardPassUsesAgain) {
     ExpectSameBits(kept, plain);
     EXPECT_EQ(kept.gathers, kept.gathers_in_forward) << "all of it is there for the backward";
     EXPECT_LT(kept.gathers_in_forward, plain.gathers_in_forward);
+  });
+}
+
+TEST(Residency, WhatIsSmallIsGatheredOnceAndThenWithEachUpdate) {
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    const PassResult plain = RunPasses(world, {});
+    // The largest parameter of a layer has 25 elements, the embedding 55, the head's own 5.
+    const PassResult layers = RunPasses(world, {.budgets = {.persistent_parameter_bytes = 25 * 4}});
+    ExpectSameBits(layers, plain);
+    EXPECT_EQ(layers.gathers_in_forward, 2) << "the embedding, for itself and for the head";
+    EXPECT_EQ(layers.gathers, layers.gathers_in_forward + 1) << "and for the first backward";
+    EXPECT_EQ(layers.gathers_of_update, 3 + 1) << "what is trained of the layers, the head";
+    EXPECT_EQ(plain.gathers_of_update, 0);
+    const PassResult head = RunPasses(
+        world, {.budgets = {.persistent_parameter_bytes = 25 * 4, .persistent_bytes = 128 * 4}});
+    ExpectSameBits(head, plain);
+    EXPECT_EQ(head.gathers_of_update, 1) << "no layer, of 256 elements with what is frozen";
   });
 }
 

@@ -119,6 +119,10 @@ void FillZero(const Values& values, DsConfig* config) {
       .stage = values.Get(keys::kZeroOptimizationStage),
       .ignore_unused_parameters = values.Get(keys::kZeroOptimizationIgnoreUnusedParameters),
       .prefetch_bucket_size = values.Get(keys::kZeroOptimizationStage3PrefetchBucketSize),
+      .param_persistence_threshold =
+          values.Get(keys::kZeroOptimizationStage3ParamPersistenceThreshold),
+      .model_persistence_threshold =
+          values.Get(keys::kZeroOptimizationStage3ModelPersistenceThreshold),
       .max_live_parameters = values.Get(keys::kZeroOptimizationStage3MaxLiveParameters),
       .max_reuse_distance = values.Get(keys::kZeroOptimizationStage3MaxReuseDistance)};
 }

@@ -278,12 +278,18 @@ TEST(RulesTest, BudgetsOfStage3AreNumbersOfElements) {
     return CheckWith("\"zero_optimization\": {\"stage\": 3" + zero + "}").config.zero_optimization;
   };
   const ZeroConfig set = of(R"(, "stage3_prefetch_bucket_size": 7, "max_live_parameters": 1e4,
-                                        "stage3_max_reuse_distance": 0)");
+                                        "stage3_max_reuse_distance": 0,
+                                        "param_persistence_threshold": 5,
+                                        "stage3_model_persistence_threshold": 6)");
   EXPECT_EQ(set.prefetch_bucket_size, 7);
+  EXPECT_EQ(set.param_persistence_threshold, 5);
+  EXPECT_EQ(set.model_persistence_threshold, 6);
   EXPECT_EQ(set.max_live_parameters, 10'000);
   EXPECT_EQ(set.max_reuse_distance, 0);
   const ZeroConfig defaults = of("");
   EXPECT_EQ(defaults.prefetch_bucket_size, ZeroConfig().prefetch_bucket_size);
+  EXPECT_EQ(defaults.param_persistence_threshold, ZeroConfig().param_persistence_threshold);
+  EXPECT_EQ(defaults.model_persistence_threshold, ZeroConfig().model_persistence_threshold);
   EXPECT_EQ(defaults.max_live_parameters, ZeroConfig().max_live_parameters);
   EXPECT_EQ(defaults.max_reuse_distance, ZeroConfig().max_reuse_distance);
   EXPECT_THAT(

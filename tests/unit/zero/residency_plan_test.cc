@@ -31,6 +31,7 @@ std::vector<PlannedUnit> DrawUnits(Random& random) {
   for (std::size_t i = 0; i < units.size(); ++i) {
     units[i] = {.bytes = Draw(random, 0, 100), .trained = !DrawOneIn(random, 5)};
     if (DrawOneIn(random, 3)) units[i].fetched_bytes = Draw(random, 1, 50);
+    units[i].largest_bytes = Draw(random, 0, static_cast<int>(units[i].bytes));
     for (int other = 0; other < static_cast<int>(i); ++other) {
       if (DrawOneIn(random, 6)) units[i].also_reads.push_back(other);
     }
@@ -100,6 +101,8 @@ ResidencyPlan::Input DrawInput(Random& random) {
   }
   if (DrawOneIn(random, 2)) input.budgets.reuse_bytes = Draw(random, 1, 600);
   if (DrawOneIn(random, 2)) input.budgets.fetch_bytes = Draw(random, 1, 200);
+  if (DrawOneIn(random, 2)) input.budgets.persistent_parameter_bytes = Draw(random, 1, 40);
+  if (DrawOneIn(random, 2)) input.budgets.persistent_bytes = Draw(random, 0, 300);
   const int units = static_cast<int>(input.units.size());
   input.places = DrawPlaces(random, units);
   if (DrawOneIn(random, 2)) {
@@ -112,7 +115,17 @@ ResidencyPlan::Input DrawInput(Random& random) {
 // A rank that does as the plan says, and looks at each action whether it may be.
 class Simulation {
  public:
-  explicit Simulation(const ResidencyPlan::Input& input) : input_(input) {}
+  explicit Simulation(const ResidencyPlan::Input& input) : input_(input) {
+    std::int64_t sum = 0;
+    for (std::size_t i = 0; i < input.units.size(); ++i) {
+      const PlannedUnit& unit = input.units[i];
+      const bool small = input.budgets.persistent_parameter_bytes > 0 &&
+                         unit.largest_bytes <= input.budgets.persistent_parameter_bytes;
+      if (!small || sum + unit.bytes > input.budgets.persistent_bytes) continue;
+      persistent_.insert(static_cast<int>(i));
+      sum += unit.bytes;
+    }
+  }
 
   void Do(const Action& action) {
     switch (action.kind) {
@@ -120,9 +133,10 @@ class Simulation {
         EXPECT_TRUE(input_.sharding.parameters);
         EXPECT_TRUE(present_.insert(action.unit).second) << "gathered twice: " << action.unit;
         EXPECT_TRUE(!IsAway(action.unit) || fetched_.count(action.unit)) << action.unit;
-        EXPECT_LE(Bytes(present_), input_.budgets.max_live_bytes);
+        EXPECT_LE(Bytes(Without(present_, persistent_)), input_.budgets.max_live_bytes);
         return;
       case Action::Kind::kRelease:
+        EXPECT_FALSE(persistent_.count(action.unit)) << "was to stay: " << action.unit;
         EXPECT_EQ(present_.erase(action.unit), 1U) << "is not there: " << action.unit;
         return;
       case Action::Kind::kFetch:
@@ -155,7 +169,7 @@ class Simulation {
     ending_.clear();
     if (ends) CheckAllEnded(place.micro_batch);
     if (place.kind == Place::Kind::kRest) {
-      EXPECT_TRUE(present_.empty());
+      EXPECT_TRUE(Without(present_, persistent_).empty());
       EXPECT_TRUE(fetched_.empty());
     }
     if (!visits) return;
@@ -165,11 +179,9 @@ class Simulation {
     }
     EXPECT_LE(fetched, input_.budgets.fetch_bytes);
     const std::set<int> needed = Reads(place.unit);
-    std::set<int> ahead;
     if (input_.sharding.parameters) {
       for (const int unit : needed) EXPECT_TRUE(present_.count(unit)) << "absent: " << unit;
-      std::set_difference(present_.begin(), present_.end(), needed.begin(), needed.end(),
-                          std::inserter(ahead, ahead.end()));
+      std::set<int> ahead = Without(Without(present_, needed), persistent_);
       std::erase_if(ahead, [&](int unit) { return IsUsedSoonBehind(index, unit); });
       EXPECT_LE(Bytes(ahead), input_.budgets.prefetch_bytes);
     }
@@ -180,6 +192,12 @@ class Simulation {
   }
 
  private:
+  static std::set<int> Without(const std::set<int>& units, const std::set<int>& others) {
+    std::set<int> rest;
+    std::set_difference(units.begin(), units.end(), others.begin(), others.end(),
+                        std::inserter(rest, rest.end()));
+    return rest;
+  }
   std::set<int> Reads(int unit) const {
     const std::vector<int>& others = input_.units[static_cast<std::size_t>(unit)].also_reads;
     std::set<int> all(others.begin(), others.end());
@@ -214,6 +232,7 @@ class Simulation {
   }
 
   const ResidencyPlan::Input& input_;
+  std::set<int> persistent_;
   std::set<int> present_;
   std::set<int> fetched_;                        // shards on the device
   std::vector<int> ending_;                      // since the place before
@@ -318,6 +337,31 @@ TEST(ResidencyPlan, KeepsWhatIsUsedAgainSoonEnough) {
                                                     "r1-1", "r0", "-0"));
 }
 
+TEST(ResidencyPlan, WhatIsSmallStaysOnceItIsThere) {
+  ResidencyPlan::Input input = MakeTiedInput(4);
+  for (PlannedUnit& unit : input.units) unit.largest_bytes = 8;
+  input.units[1].largest_bytes = input.units[2].largest_bytes = 4;
+  input.budgets.persistent_parameter_bytes = 4;
+  EXPECT_THAT(Describe(input), testing::ElementsAre("+0", "-0+1", "+2", "+0+3", "", "r3-0-3", "r2",
+                                                    "r1+0", "r0", "-0"));
+  input.present = {1, 2};  // from the pass before
+  EXPECT_THAT(Describe(input),
+              testing::ElementsAre("+0", "-0", "", "+0+3", "", "r3-0-3", "r2", "r1+0", "r0", "-0"));
+  // What stays takes nothing of what may be gathered ahead, but of what may be live.
+  ResidencyPlan::Input untied = input;
+  untied.units.back().also_reads = {};
+  untied.budgets.prefetch_bytes = 10;
+  EXPECT_THAT(Describe(untied),
+              testing::ElementsAre("+0+3", "-0", "", "+0", "", "r3-3", "r2", "r1", "r0", "-0"));
+  untied.budgets.max_live_bytes = 30;
+  EXPECT_THAT(Describe(untied),
+              testing::ElementsAre("+0", "-0+3", "", "", "", "r3-3+0", "r2", "r1", "r0", "-0"));
+  input.budgets = {.persistent_parameter_bytes = 4, .persistent_bytes = 19};
+  input.present = {};
+  EXPECT_THAT(Describe(input), testing::ElementsAre("+0", "-0+1", "+2", "-2+0+3", "", "r3-0-3+2",
+                                                    "r2-2", "r1+0", "r0", "-0"));
+}
+
 TEST(ResidencyPlan, KeepsWhatTheExpectedPlacesUseAndGathersNothingForThem) {
   ResidencyPlan::Input input = MakeTiedInput(3);
   input.expected.assign(input.places.begin() + 3, input.places.end());
@@ -332,6 +376,7 @@ TEST(ResidencyPlan, KeepsWhatTheExpectedPlacesUseAndGathersNothingForThem) {
 TEST(ResidencyPlan, TakesItsBudgetsFromTheConfig) {
   const auto describe = [](const config::ZeroConfig& config) {
     ResidencyPlan::Input input = MakeTiedInput(4);
+    for (PlannedUnit& unit : input.units) unit.largest_bytes = unit.bytes;
     input.budgets = MakeResidencyBudgets(config, /*element_size=*/2);
     return Describe(input);
   };
@@ -348,6 +393,12 @@ TEST(ResidencyPlan, TakesItsBudgetsFromTheConfig) {
   EXPECT_THAT(
       describe({.max_reuse_distance = 11}),
       testing::ElementsAre("+0", "+1", "-1+2", "-2+3", "", "r3-3+2", "r2-2+1", "r1-1", "r0", "-0"));
+  EXPECT_EQ(describe({.param_persistence_threshold = 4}), plain);
+  EXPECT_THAT(describe({.param_persistence_threshold = 5}),
+              testing::ElementsAre("+0", "+1", "+2", "+3", "", "r3", "r2", "r1", "r0", ""));
+  EXPECT_THAT(describe({.param_persistence_threshold = 5, .model_persistence_threshold = 10}),
+              testing::ElementsAre("+0", "+1", "+2", "-2+3", "", "r3-3+2", "r2-2", "r1", "r0", ""))
+      << "the first two";
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   EXPECT_THAT(describe({.prefetch_bucket_size = kMost, .max_reuse_distance = kMost}),
               testing::ElementsAre("+0+1+2+3", "", "", "", "", "r3-3", "r2-2", "r1-1", "r0", "-0"));
@@ -399,7 +450,7 @@ TEST(ResidencyPlan, HasAHashThatTellsPlansApart) {
   const auto hash = [](const ResidencyPlan::Input& input) { return ResidencyPlan(input).hash(); };
   const ResidencyPlan::Input input = MakeTiedInput(4);
   EXPECT_EQ(hash(input), hash(MakeTiedInput(4)));
-  std::vector<ResidencyPlan::Input> others(11, input);
+  std::vector<ResidencyPlan::Input> others(14, input);
   others[0].units[1].bytes = 11;
   others[1].units[1].trained = false;
   others[2].units[2].also_reads = {1};
@@ -411,6 +462,9 @@ TEST(ResidencyPlan, HasAHashThatTellsPlansApart) {
   others[8].budgets.fetch_bytes = 1;
   others[9].units[1].fetched_bytes = 1;
   others[10].expected = {{Place::Kind::kBackward, 0, 1}};
+  others[11].units[1].largest_bytes = 1;
+  others[12].budgets.persistent_parameter_bytes = 1;
+  others[13].budgets.persistent_bytes = 1;
   std::set<std::uint64_t> hashes = {hash(input)};
   for (const ResidencyPlan::Input& other : others) {
     EXPECT_TRUE(hashes.insert(hash(other)).second) << &other - others.data();
