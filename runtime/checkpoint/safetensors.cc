@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -17,6 +18,8 @@
 
 namespace ds::checkpoint {
 namespace {
+
+constexpr std::int64_t kStagingBytes = std::int64_t{16} << 20;
 
 constexpr std::pair<std::string_view, at::ScalarType> kDtypes[] = {
     {"F64", at::kDouble}, {"F32", at::kFloat}, {"F16", at::kHalf},  {"BF16", at::kBFloat16},
@@ -102,41 +105,59 @@ StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::filesystem::path& pat
   return file;
 }
 
-Status SafetensorsFile::ReadBytes(std::uint64_t offset, std::uint64_t bytes, void* to) const {
-  return ReadExactly(fd_.get(), offset, bytes, to);
+std::string SafetensorsFile::NameOf(const std::string& tensor) const {
+  return path_.string() + ": tensor '" + tensor + "'";
+}
+
+StatusOr<const SafetensorsEntry*> SafetensorsFile::Find(const std::string& name,
+                                                        at::ScalarType wanted) const {
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) return NotFoundError(NameOf(name) + " is missing");
+  const SafetensorsEntry& entry = found->second;
+  if (entry.dtype == at::ScalarType::Undefined) {
+    return UnimplementedError(NameOf(name) + " has dtype " + entry.dtype_name +
+                              ", which is not supported");
+  }
+  const bool both_float = c10::isFloatingType(entry.dtype) && c10::isFloatingType(wanted);
+  if (entry.dtype == wanted || both_float) return &entry;
+  return InvalidArgumentError(NameOf(name) + " has dtype " + c10::toString(entry.dtype) +
+                              ", expected " + c10::toString(wanted));
 }
 
 Status SafetensorsFile::CheckReadable(const std::string& name, const at::Tensor& out) const {
-  const std::string where = path_.string() + ": tensor '" + name + "'";
-  const auto found = entries_.find(name);
-  if (found == entries_.end()) return NotFoundError(where + " is missing");
-  const SafetensorsEntry& entry = found->second;
-  if (entry.dtype == at::ScalarType::Undefined) {
-    return UnimplementedError(where + " has dtype " + entry.dtype_name +
-                              ", which is not supported");
-  }
-  if (out.sizes() != at::IntArrayRef(entry.shape)) {
-    return InvalidArgumentError(where + " has shape " + ShapeText(entry.shape) + ", expected " +
-                                ShapeText(out.sizes()));
-  }
-  const bool both_float = c10::isFloatingType(entry.dtype) && out.is_floating_point();
-  if (entry.dtype != out.scalar_type() && !both_float) {
-    return InvalidArgumentError(where + " has dtype " + c10::toString(entry.dtype) + ", expected " +
-                                c10::toString(out.scalar_type()));
-  }
-  return OkStatus();
+  DS_ASSIGN_OR_RETURN(const SafetensorsEntry* entry, Find(name, out.scalar_type()));
+  if (out.sizes() == at::IntArrayRef(entry->shape)) return OkStatus();
+  return InvalidArgumentError(NameOf(name) + " has shape " + ShapeText(entry->shape) +
+                              ", expected " + ShapeText(out.sizes()));
 }
 
-Status SafetensorsFile::Read(const std::string& name, at::Tensor& out) const {
-  DS_RETURN_IF_ERROR(CheckReadable(name, out));
-  const SafetensorsEntry& entry = entries_.at(name);
-  c10::NoGradGuard no_grad;
-  const bool direct = out.is_cpu() && out.is_contiguous() && out.scalar_type() == entry.dtype;
-  at::Tensor values = direct ? out : at::empty(entry.shape, entry.dtype);
-  if (Status status = ReadBytes(entry.offset, entry.bytes, values.data_ptr()); !status.ok()) {
-    return status.WithContext(path_.string() + ": tensor '" + name + "'");
+Status SafetensorsFile::Read(const std::string& name, std::int64_t first,
+                             const at::Tensor& out) const {
+  const c10::NoGradGuard no_grad;
+  DS_CHECK_MSG(out.is_contiguous(), "values are read in the order of the file");
+  DS_ASSIGN_OR_RETURN(const SafetensorsEntry* entry, Find(name, out.scalar_type()));
+  const std::int64_t count = c10::multiply_integers(entry->shape);
+  if (first < 0 || out.numel() > count - first) {
+    return InvalidArgumentError(NameOf(name) + " has " + std::to_string(count) + " elements, not " +
+                                std::to_string(out.numel()) + " behind element " +
+                                std::to_string(first));
   }
-  if (!direct) out.copy_(values);
+  return ReadElements(*entry, first, out.view({-1})).WithContext(NameOf(name));
+}
+
+Status SafetensorsFile::ReadElements(const SafetensorsEntry& entry, std::int64_t first,
+                                     const at::Tensor& out) const {
+  const auto size = static_cast<std::int64_t>(c10::elementSize(entry.dtype));
+  const bool direct = out.is_cpu() && out.scalar_type() == entry.dtype;
+  const std::int64_t most = direct ? out.numel() : kStagingBytes / size;
+  for (std::int64_t done = 0; done < out.numel(); done += most) {
+    const std::int64_t count = std::min(most, out.numel() - done);
+    const at::Tensor values = direct ? out : at::empty({count}, entry.dtype);
+    DS_RETURN_IF_ERROR(
+        ReadExactly(fd_.get(), entry.offset + static_cast<std::uint64_t>((first + done) * size),
+                    static_cast<std::uint64_t>(count * size), values.mutable_data_ptr()));
+    if (!direct) out.narrow(0, done, count).copy_(values);
+  }
   return OkStatus();
 }
 

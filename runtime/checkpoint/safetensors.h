@@ -43,19 +43,23 @@ class SafetensorsFile {
   const std::map<std::string, SafetensorsEntry>& entries() const { return entries_; }
   const std::filesystem::path& path() const { return path_; }
 
-  // OK when Read(name, out) would find the tensor with `out`'s shape, in its dtype or, both being
-  // floating-point, in another. Refuses one whose dtype cannot be read here. Reads nothing and
-  // needs no memory behind `out`.
+  // OK when Read could fill all of `out`: the tensor has its shape, and its dtype or, both being
+  // floating-point, another. Refuses one whose dtype cannot be read here. Reads nothing and needs
+  // no memory behind `out`.
   Status CheckReadable(const std::string& name, const at::Tensor& out) const;
 
-  // Copies the tensor `name` into `out`, rounding when the floating-point dtypes differ.
-  // Requires `out` to be materialised.
-  Status Read(const std::string& name, at::Tensor& out) const;
+  // Fills `out`, contiguous, with the elements [first, first + out.numel()) of the tensor `name`,
+  // and reads no others. Rounds when the floating-point dtypes differ; then, and for other devices,
+  // it needs 16 MiB beside `out`.
+  Status Read(const std::string& name, std::int64_t first, const at::Tensor& out) const;
 
  private:
   SafetensorsFile(std::filesystem::path path, UniqueFd fd)
       : path_(std::move(path)), fd_(std::move(fd)) {}
-  Status ReadBytes(std::uint64_t offset, std::uint64_t bytes, void* to) const;
+  StatusOr<const SafetensorsEntry*> Find(const std::string& name, at::ScalarType wanted) const;
+  Status ReadElements(const SafetensorsEntry& entry, std::int64_t first,
+                      const at::Tensor& out) const;
+  std::string NameOf(const std::string& tensor) const;  // for messages
 
   std::filesystem::path path_;
   UniqueFd fd_;

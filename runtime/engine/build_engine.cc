@@ -53,9 +53,11 @@ StatusOr<zero::FillUnit> MakeFillUnit(BlockList& model,
                                       const std::vector<zero::ParameterUnit>& units,
                                       const EngineOptions& options) {
   using zero::FirstValues;
-  if (options.load_block) {
-    return zero::FillUnit([&](int index, const auto&) -> StatusOr<FirstValues> {
-      DS_RETURN_IF_ERROR(options.load_block(index, model.block(index)));
+  if (options.read_values) {
+    return zero::FillUnit([&](int, const auto& own) -> StatusOr<FirstValues> {
+      for (const zero::OwnRange& range : own) {
+        DS_RETURN_IF_ERROR(options.read_values(range.name, range.first, range.values));
+      }
       return FirstValues::kSameEverywhere;
     });
   }

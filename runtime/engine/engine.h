@@ -42,8 +42,10 @@ namespace ds::engine {
 
 struct EngineParts;
 
-// Fills the parameters of the model's block `index`, whose memory is there for the call's duration.
-using BlockLoader = std::function<Status(int index, Block& block)>;
+// Fills `values`, flat, with the elements [first, first + values.numel()) that a parameter starts
+// with; `name` is its full one.
+using ValueReader =
+    std::function<Status(const std::string& name, std::int64_t first, const at::Tensor& values)>;
 
 // Takes one whole parameter or buffer; `value` is on the CPU and valid during the call only.
 using ParameterSink = std::function<Status(const std::string& name, const at::Tensor& value)>;
@@ -58,9 +60,10 @@ struct EngineOptions {
   device::MemoryLedger* ledger = nullptr;
   // Names the device of the world's tensors; c10::kCUDA without an index is this rank's GPU.
   c10::Device device = c10::kCPU;
-  // First values of the blocks. Empty: a parameter that has data keeps rank 0's, a block without
-  // data the values of Block::Initialize(seed).
-  BlockLoader load_block;
+  // The first values of all parameters: each rank asks for what it keeps, and for nothing else.
+  // Empty: a parameter that has data keeps rank 0's, a block without data the values of
+  // Block::Initialize(seed).
+  ValueReader read_values;
   std::uint64_t seed = 1234;  // of first values and of what blocks draw
   NonFinitePolicy non_finite = NonFinitePolicy::kAsConfigured;
   config::RecomputeChoice recompute;  // activations that are not kept
@@ -72,7 +75,7 @@ class Engine {
  public:
   // Builds the shards unit by unit, so that at stage 3 no more than the shards and one unit are in
   // memory. Parameters with requires_grad false are kept and saved, never changed. Fails when a
-  // block cannot be loaded, the config asks for what is not built, or another engine still trains a
+  // values cannot be read, the config asks for what is not built, or another engine still trains a
   // parameter of the model: reset that one before its pointer takes a new one.
   static StatusOr<std::unique_ptr<Engine>> create(std::shared_ptr<BlockList> model,
                                                   const config::DsConfig& config,

@@ -123,13 +123,11 @@ StatusOr<std::vector<std::string>> WeightReader::Check(const BlockList& model) c
   return unused;
 }
 
-Status WeightReader::LoadBlock(Block& block) const {
-  for (auto& item : block.named_parameters()) {
-    const std::string name = FindStoredName(block.FullName(item.key()));
-    DS_ASSIGN_OR_RETURN(const SafetensorsFile* file, FindFile(name));
-    DS_RETURN_IF_ERROR(file->Read(name, item.value()));
-  }
-  return OkStatus();
+Status WeightReader::Read(const std::string& name, std::int64_t first,
+                          const at::Tensor& values) const {
+  const std::string stored_name = FindStoredName(name);
+  DS_ASSIGN_OR_RETURN(const SafetensorsFile* file, FindFile(stored_name));
+  return file->Read(stored_name, first, values);
 }
 
 }  // namespace ds::models

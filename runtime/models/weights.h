@@ -30,8 +30,9 @@ class WeightReader {
   // tensors that the model does not use.
   StatusOr<std::vector<std::string>> Check(const BlockList& model) const;
 
-  // Fills the block's parameters, which must have memory, reading no other tensor.
-  Status LoadBlock(Block& block) const;
+  // Fills `values`, contiguous, with the elements [first, first + values.numel()) of the parameter
+  // with this full name, and reads no others.
+  Status Read(const std::string& name, std::int64_t first, const at::Tensor& values) const;
 
  private:
   WeightReader() = default;

@@ -3,6 +3,7 @@
 #include <c10/core/TensorOptions.h>
 
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -179,7 +180,7 @@ Status TrainCommand::BuildEngine() {
                              " stored tensors are not part of the model, " + unused.front() +
                              " for one; they are left out");
     }
-    options.load_block = [&](int, Block& block) { return weights->LoadBlock(block); };
+    options.read_values = std::bind_front(&models::WeightReader::Read, weights.get());
   }
   DS_ASSIGN_OR_RETURN(engine_, Engine::create(model_, config_, options));
   return OkStatus();

@@ -1,8 +1,10 @@
 #include "tests/numerics/golden_run.h"
 
 #include <gtest/gtest.h>
+#include <functional>
 
 #include <filesystem>
+#include <functional>
 #include <mutex>
 
 #include "runtime/base/files.h"
@@ -56,7 +58,7 @@ GoldenRunResult TrainRank(const GoldenRun& run, comm::Communicator& world) {
   auto engine =
       Engine::create(model, config,
                      {.world = &world,
-                      .load_block = [&](int, Block& block) { return weights->LoadBlock(block); }})
+                      .read_values = std::bind_front(&models::WeightReader::Read, weights.get())})
           .value();
   data::Loader loader = MakeLoader(golden, config, world);
   GoldenRunResult result;

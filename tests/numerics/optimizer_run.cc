@@ -40,12 +40,9 @@ config::DsConfig ConfigOf(const Json& golden, Setting setting) {
   return checked.config;
 }
 
-Status LoadFirstValues(Block& block) {
+Status ReadFirstValues(const std::string& name, std::int64_t first, const at::Tensor& values) {
   static const Json first_values = ReadGoldens("optimizers.json")["first"];
-  for (const auto& item : block.named_parameters()) {
-    const Json& first = first_values[block.FullName(item.key())];
-    item.value().detach().copy_(Values(first).view(item.value().sizes()));
-  }
+  values.copy_(Values(first_values[name]).view({-1}).narrow(0, first, values.numel()));
   return OkStatus();
 }
 
@@ -72,10 +69,9 @@ Outcome TrainAs(const Json& golden, Setting setting) {
     const TinyRun run{.stage = setting.stage, .accumulation = AccumulationOf(golden)};
     const config::DsConfig config = ConfigOf(golden, setting);
     const auto model = MakeTinyModel(run.shape, precision::ToScalarType(config.training_dtype()));
-    const EngineOptions options{
-        .world = &world,
-        .load_block = [](int, Block& block) { return LoadFirstValues(block); },
-        .parameter_group = GrouperOf(golden, *model)};
+    const EngineOptions options{.world = &world,
+                                .read_values = ReadFirstValues,
+                                .parameter_group = GrouperOf(golden, *model)};
     const auto engine = Engine::create(model, config, options).value();
     for (const int steps : stops) {
       const auto results =

@@ -268,15 +268,17 @@ TEST(LossScaling, OfAutocastInFp16SkipsAndIsSaved) {
   }
 }
 
-TEST(EngineCreate, FailsOnEveryRankWhenOneCannotLoadABlock) {
+TEST(EngineCreate, FailsOnEveryRankWhenOneCannotReadItsValues) {
+  // So wide that every rank has a range of every matrix.
   testing::RunRanks(3, [&](comm::Communicator& world) {
-    const auto load = [&](int index, Block& block) -> Status {
-      if (world.rank() == 2 && index == 1) return NotFoundError("no such tensor");
-      block.Initialize(1);
-      return OkStatus();
+    const auto read = [&](const std::string& name, std::int64_t, const at::Tensor& values) {
+      values.zero_();
+      const bool fails = world.rank() == 2 && name.starts_with("layer.0");
+      return fails ? NotFoundError("no such tensor") : OkStatus();
     };
-    const auto engine = Engine::create(MakeTinyModel({}, at::kFloat), TinyConfig({.stage = 3}),
-                                       {.world = &world, .load_block = load});
+    const auto engine =
+        Engine::create(MakeTinyModel({.width = 20}, at::kFloat), TinyConfig({.stage = 3}),
+                       {.world = &world, .read_values = read});
     EXPECT_FALSE(engine.ok());
     EXPECT_THAT(engine.status().message(), HasSubstr("block 1 (layer.0): rank 2: no such tensor"));
   });

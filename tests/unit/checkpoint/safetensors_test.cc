@@ -1,5 +1,6 @@
 #include "runtime/checkpoint/safetensors.h"
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randn.h>
@@ -68,9 +69,9 @@ TEST_F(SafetensorsTest, ReadsBackWhatItWrote) {
   ASSERT_TRUE(file.ok()) << file.status().message();
   at::Tensor read_a = at::empty({3, 5}), read_b = at::empty({7}, at::kBFloat16),
              read_scalar = at::empty({});
-  EXPECT_TRUE(file->Read("a", read_a).ok());
-  EXPECT_TRUE(file->Read("b", read_b).ok());
-  EXPECT_TRUE(file->Read("s", read_scalar).ok());
+  EXPECT_TRUE(file->Read("a", 0, read_a).ok());
+  EXPECT_TRUE(file->Read("b", 0, read_b).ok());
+  EXPECT_TRUE(file->Read("s", 0, read_scalar).ok());
   EXPECT_TRUE(at::equal(read_a, a));
   EXPECT_TRUE(at::equal(read_b, b));
   EXPECT_TRUE(at::equal(read_scalar, scalar));
@@ -82,8 +83,30 @@ TEST_F(SafetensorsTest, RoundsBetweenFloatingPointDtypes) {
   ASSERT_TRUE(writer->Write("a", a).ok());
   ASSERT_TRUE(writer->Commit().ok());
   at::Tensor read = at::empty({4}, at::kBFloat16);
-  ASSERT_TRUE(SafetensorsFile::Open(path())->Read("a", read).ok());
+  ASSERT_TRUE(SafetensorsFile::Open(path())->Read("a", 0, read).ok());
   EXPECT_TRUE(at::equal(read, a.to(at::kHalf).to(at::kBFloat16)));
+}
+
+TEST_F(SafetensorsTest, ReadsAnyRangeOfATensor) {
+  constexpr std::int64_t kCount = 9'000'000;  // more than is staged at once
+  auto writer = SafetensorsWriter::Create(path(), {{"a", at::kFloat, {3000, 3000}}}).value();
+  const at::Tensor a = at::arange(kCount, at::kFloat).view({3000, 3000});
+  ASSERT_TRUE(writer->Write("a", a).ok());
+  ASSERT_TRUE(writer->Commit().ok());
+  const auto file = SafetensorsFile::Open(path()).value();
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
+    for (const auto& [first, count] : {std::pair{0L, 1L},
+                                       {2999L, 4L},
+                                       {7L, kCount - 8},
+                                       {5L, 0L},
+                                       {kCount - 1, 1L},
+                                       {kCount, 0L}}) {
+      const at::Tensor out = at::empty({count}, dtype);
+      ASSERT_TRUE(file.Read("a", first, out).ok()) << first << ' ' << count;
+      EXPECT_TRUE(at::equal(out, a.view({-1}).narrow(0, first, count).to(dtype)))
+          << first << ' ' << count << ' ' << dtype;
+    }
+  }
 }
 
 TEST_F(SafetensorsTest, FillsAViewOfALargerBuffer) {
@@ -93,7 +116,7 @@ TEST_F(SafetensorsTest, FillsAViewOfALargerBuffer) {
   ASSERT_TRUE(writer->Commit().ok());
   const at::Tensor flat = at::zeros({10});
   at::Tensor view = flat.narrow(0, 2, 6).view({2, 3});
-  ASSERT_TRUE(SafetensorsFile::Open(path())->Read("a", view).ok());
+  ASSERT_TRUE(SafetensorsFile::Open(path())->Read("a", 0, view).ok());
   EXPECT_TRUE(at::equal(flat.narrow(0, 2, 6).view({2, 3}), a));
   EXPECT_EQ(flat[1].item<float>(), 0.0F);
   EXPECT_EQ(flat[8].item<float>(), 0.0F);
@@ -113,10 +136,13 @@ TEST_F(SafetensorsTest, NamesTheTensorThatDoesNotFit) {
   const auto file = SafetensorsFile::Open(path());
   ASSERT_TRUE(file.ok());
   const std::string where = path().string() + ": tensor ";
-  at::Tensor two = at::empty({2}), three = at::empty({1, 3});
-  EXPECT_EQ(file->Read("b", two).message(), where + "'b' is missing");
-  EXPECT_EQ(file->Read("a", three).message(), where + "'a' has shape [2], expected [1, 3]");
-  EXPECT_EQ(file->Read("a", two).message(), where + "'a' has dtype Long, expected Float");
+  const at::Tensor two = at::empty({2}), longs = at::empty({1, 2}, at::kLong);
+  EXPECT_EQ(file->Read("b", 0, two).message(), where + "'b' is missing");
+  EXPECT_EQ(file->Read("a", 0, two).message(), where + "'a' has dtype Long, expected Float");
+  EXPECT_EQ(file->CheckReadable("a", longs).message(),
+            where + "'a' has shape [2], expected [1, 2]");
+  EXPECT_EQ(file->Read("a", 1, longs).message(),
+            where + "'a' has 2 elements, not 2 behind element 1");
 }
 
 TEST_F(SafetensorsTest, RefusesFilesThatAreNoneOrTruncated) {
@@ -138,10 +164,10 @@ TEST_F(SafetensorsTest, ATensorOfAnUnknownDtypeIsRefusedWhenItIsAskedFor) {
   const auto file = SafetensorsFile::Open(path());
   ASSERT_TRUE(file.ok()) << file.status().message();
   at::Tensor bytes = at::empty({2}, at::kByte), four = at::empty({4}), sixteen = at::empty({16});
-  EXPECT_TRUE(file->Read("c", bytes).ok());
+  EXPECT_TRUE(file->Read("c", 0, bytes).ok());
   EXPECT_EQ(bytes[0].item<int>(), 1);
-  EXPECT_THAT(file->Read("a", four).message(), HasSubstr("'a' has dtype F8_E4M3, which is not"));
-  EXPECT_EQ(file->Read("b", sixteen).code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(file->Read("a", 0, four).message(), HasSubstr("'a' has dtype F8_E4M3, which is not"));
+  EXPECT_EQ(file->Read("b", 0, sixteen).code(), StatusCode::kUnimplemented);
 }
 
 TEST_F(SafetensorsTest, AFileThatShrinksLaterIsAnError) {
@@ -150,7 +176,7 @@ TEST_F(SafetensorsTest, AFileThatShrinksLaterIsAnError) {
   ASSERT_TRUE(file.ok());
   std::filesystem::resize_file(path(), std::filesystem::file_size(path()) - 8);
   at::Tensor out = at::empty({4});
-  EXPECT_THAT(file->Read("a", out).message(), HasSubstr("tensor 'a': the file ends at byte"));
+  EXPECT_THAT(file->Read("a", 0, out).message(), HasSubstr("tensor 'a': the file ends at byte"));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "runtime/models/block.h"
 #include "runtime/models/model_config.h"
+#include "runtime/models/weights.h"
 #include "tests/places.h"
 
 namespace ds::models {
@@ -23,6 +24,9 @@ nlohmann::json ReadGolden(const std::string& family);
 
 // The first `samples` samples of tokens.bin.
 Bundle GoldenBatch(const nlohmann::json& golden, std::int64_t samples);
+
+// Gives the block memory and its weights.
+void LoadWeights(const WeightReader& reader, Block& block);
 
 // The folder's model with its weights loaded, in fp32.
 std::shared_ptr<BlockList> LoadGoldenModel(const std::string& family);

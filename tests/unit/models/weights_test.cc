@@ -45,8 +45,7 @@ class WeightsTest : public ::testing::Test {
     const auto reader = WeightReader::Open(folder_).value();
     EXPECT_EQ(reader->Check(*copy).value(), std::vector<std::string>{});
     for (int i = 0; i < copy->size(); ++i) {
-      AllocateParameters(copy->block(i));
-      ASSERT_TRUE(reader->LoadBlock(copy->block(i)).ok());
+      LoadWeights(*reader, copy->block(i));
       const auto expected = model.block(i).parameters(), got = copy->block(i).parameters();
       ASSERT_EQ(expected.size(), got.size());
       for (std::size_t p = 0; p < got.size(); ++p) EXPECT_TRUE(at::equal(expected[p], got[p]));
