@@ -13,6 +13,7 @@ struct RankGroups {
   // Ranks among which flat buffers are cut. Where ZeRO cuts nothing those of `gradients`, which
   // then divide work by it: the norm, Muon's matrices.
   Communicator* shards = nullptr;
+  Communicator* replicas = nullptr;  // ranks that hold the same shards; null: no two do
 };
 
 }  // namespace ds::comm

@@ -67,6 +67,7 @@ struct TorchAutocastConfig {
 struct ZeroConfig {
   int stage = 0;
   bool ignore_unused_parameters = true;  // false: a trained one without a gradient ends the run
+  std::optional<int> mics_shard_size;    // ranks among which state is cut; absent: all of them
   // Elements; the defaults ask for nothing (zero/residency_budgets.h).
   std::int64_t prefetch_bucket_size = 50'000'000;
   std::int64_t param_persistence_threshold = 100'000;

@@ -120,18 +120,28 @@ Status TakeWorldAndLedger(EngineOptions* options, EngineParts* parts) {
   return OkStatus();
 }
 
+Status CheckGroupsAreBuilt(const topology::Mesh& mesh, c10::Device device) {
+  const topology::Degrees& degrees = mesh.degrees();
+  if (device.is_cpu() || degrees.shard == 1 || degrees.replicate == 1) return OkStatus();
+  return UnimplementedError(
+      "state that is cut among some of the ranks (zero_optimization.mics_shard_size) is built for "
+      "CPU ranks only: on GPUs it is cut among all or none");
+}
+
 zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& options,
                           const topology::Mesh& mesh) {
   const int stage = config.zero_optimization.stage;
   const precision::DtypePolicy dtypes = precision::MakeDtypePolicy(config);
   const topology::AxisSet cut = stage == 0 ? topology::kGradientAxes : topology::kShardAxes;
+  const topology::AxisSet copies = topology::kGradientAxes.Without(cut);
   const auto over = [&](topology::AxisSet axes) {
     return &comm::GroupOver(axes, "model state", mesh, *options.world);
   };
   return {
       .groups = {.all = options.world,
                  .gradients = over(topology::kGradientAxes),
-                 .shards = over(cut)},
+                 .shards = over(cut),
+                 .replicas = mesh.CountOver(copies) > 1 ? over(copies) : nullptr},
       .mesh = mesh,
       .cut_axes = cut,
       .ledger = options.ledger,
@@ -174,8 +184,9 @@ StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> mo
                                                    EngineOptions options) {
   auto parts = std::make_unique<EngineParts>();
   DS_RETURN_IF_ERROR(TakeWorldAndLedger(&options, parts.get()));
-  DS_ASSIGN_OR_RETURN(parts->mesh, MakeMesh(options.degrees, config.zero_optimization.stage,
-                                            options.world->size()));
+  DS_ASSIGN_OR_RETURN(parts->mesh,
+                      MakeMesh(options.degrees, config.zero_optimization, options.world->size()));
+  DS_RETURN_IF_ERROR(CheckGroupsAreBuilt(parts->mesh, options.device));
   const zero::Context context = MakeContext(config, options, parts->mesh);
   DS_ASSIGN_OR_RETURN(std::vector<zero::ParameterUnit> units,
                       DescribeUnits(*model, config, options, context.dtypes));

@@ -143,8 +143,7 @@ Status TrainCommand::CheckJob() {
       config::CheckConfig(job_.ds_config, "ds_config", identity_.world_size);
   if (!checked.ok) return InvalidArgumentError(checked.errors.front().message);
   config_ = std::move(checked.config);
-  DS_ASSIGN_OR_RETURN(mesh_,
-                      engine::MakeMesh({}, config_.zero_optimization.stage, identity_.world_size));
+  DS_ASSIGN_OR_RETURN(mesh_, engine::MakeMesh({}, config_.zero_optimization, identity_.world_size));
   DS_ASSIGN_OR_RETURN(const device::DeviceChoice choice, device::DeviceChoiceFromName(job_.device));
   DS_ASSIGN_OR_RETURN(device_, device::OpenRankDevice(choice, identity_.local_rank));
   return OkStatus();

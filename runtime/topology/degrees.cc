@@ -143,9 +143,6 @@ Status CheckBuilt(const Degrees& degrees) {
       add(row.what, std::string(row.name) + " must be 1");
   }
   if (degrees.expert > 1) add("expert parallelism", "expert must be 1");
-  if (degrees.replicate > 1 && degrees.shard > 1) {
-    add("sharding inside replicas", "replicate or shard must be 1");
-  }
   return missing.empty() ? OkStatus() : UnimplementedError(missing);
 }
 

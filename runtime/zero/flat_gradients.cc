@@ -130,6 +130,17 @@ void FlatGradients::ReduceEverywhere(const at::Tensor& whole) {
   FinishReduction(whole);
 }
 
+// Once in a step, when the shard has all micro-batches: what makes MiCS frugal between its groups.
+void FlatGradients::ReduceOverReplicas() {
+  if (context_.groups.replicas == nullptr) return;
+  const Lease own = own_.Acquire();
+  const at::Tensor travelling = own.tensor().to(travel_.dtype);  // itself, if it is of that dtype
+  // The factors have been applied before and after the sum over the shards' group.
+  const auto op = context_.reduction.average ? comm::ReduceOp::kAvg : comm::ReduceOp::kSum;
+  context_.groups.replicas->AllReduce(travelling, op, travel_.tag);
+  if (!travelling.is_same(own.tensor())) own.tensor().copy_(travelling);
+}
+
 void FlatGradients::ReduceBlock() {
   ZeroMissingParameters();
   ReduceIntoShard(block_->tensor());
@@ -154,14 +165,14 @@ void FlatGradients::KeepOwnGradients() {
 void FlatGradients::Reduce() {
   if (block_) {
     if (block_->present()) ReduceBlock();  // held
-    return;
+    return ReduceOverReplicas();
   }
   ZeroMissingParameters();
   if (context_.groups.gradients->size() == 1) return;
   if (context_.sharding.optimizer) {
     ReduceIntoShard(whole_.Acquire().tensor().to(travel_.dtype));
     whole_ = {};
-    return;
+    return ReduceOverReplicas();
   }
   const Lease whole = whole_.Acquire();
   const at::Tensor travelling = whole.tensor().to(travel_.dtype);  // itself, if it is of that dtype

@@ -90,6 +90,7 @@ class FlatGradients {
   void ReduceBlock();
   void ReduceIntoShard(const at::Tensor& whole);
   void ReduceEverywhere(const at::Tensor& whole);
+  void ReduceOverReplicas();
   // Do what context.reduction asks for around the sum over ranks, in place.
   comm::ReduceOp PrepareReduction(const at::Tensor& whole) const;
   void FinishReduction(const at::Tensor& reduced) const;

@@ -77,6 +77,16 @@ TEST(EngineState, GoesOnBitForBitAtAnyStageInAWorldOfTheSameSize) {
   }
 }
 
+TEST(EngineState, GoesFromGroupsOfMicsToAnyOthersAndBack) {
+  const TinyRun groups{.stage = 3, .mics_shard_size = 2};
+  const testing::TemporaryFolder of_groups, of_all;
+  const Parameters expected = TrainAndSave(of_groups.path(), 4, groups);
+  ExpectClose(TrainAndSave(of_all.path(), 4, {.stage = 2}), expected, 1e-6);
+  ExpectClose(LoadAndTrain(of_groups.path(), 4, groups), expected, 0.0);
+  ExpectClose(LoadAndTrain(of_groups.path(), 3, {.stage = 0}), expected, 1e-6);
+  ExpectClose(LoadAndTrain(of_all.path(), 4, groups), expected, 1e-6);
+}
+
 // Which of the model's tensors have bytes on this rank.
 std::vector<bool> ListPresent(const BlockList& model) {
   std::vector<bool> present;

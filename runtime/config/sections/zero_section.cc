@@ -42,6 +42,21 @@ void LoadingBesideComputingNeedsStage3(RuleContext& context) {
   }
 }
 
+// DeepSpeed reads it at stage 3 alone; state that is cut can be cut among fewer ranks at any stage.
+void MicsGroupsAreOfOneSize(RuleContext& context) {
+  constexpr Key kKey = keys::kZeroOptimizationMicsShardSize;
+  const std::int64_t size = context.values.Get(kKey);
+  if (size == -1) return;
+  const int ranks = context.facts.world_size;
+  if (ZeroStage(context.values) == 0) {
+    context.issues.Warning(kKey, std::string(kKey) + " has no effect at ZeRO stage 0",
+                           context.values.PositionOf(kKey));
+  } else if (size < 1 || ranks % size != 0) {
+    context.Refuse(kKey, "must divide the number of ranks, " + std::to_string(ranks) + ", and is " +
+                             std::to_string(size));
+  }
+}
+
 void ZeroPlusPlusNeedsStage3(RuleContext& context) {
   if (ZeroStage(context.values) == 3) return;
   for (const Key key :
@@ -98,6 +113,9 @@ constexpr Rule kRules[] = {
     {"PartialOffloadNeedsStage3", {kOffloadRatio, kStage}, PartialOffloadNeedsStage3},
     {"NvmeOffloadNeedsStage3", {kOffloadOptimizer, kStage}, NvmeOffloadNeedsStage3},
     {"LoadingBesideComputingNeedsStage3", {kStage}, LoadingBesideComputingNeedsStage3},
+    {"MicsGroupsAreOfOneSize",
+     {keys::kZeroOptimizationMicsShardSize, kStage},
+     MicsGroupsAreOfOneSize},
     {"ZeroPlusPlusNeedsStage3", {kStage}, ZeroPlusPlusNeedsStage3},
     {"UnusedParametersAreLookedForInStages1And2",
      {keys::kZeroOptimizationIgnoreUnusedParameters, kStage},
@@ -115,9 +133,11 @@ bool ZeroLeavesOut(const Values& /*values*/, Key key) {
 }
 
 void FillZero(const Values& values, DsConfig* config) {
+  const int mics_shard_size = values.Get(keys::kZeroOptimizationMicsShardSize);
   config->zero_optimization = {
       .stage = values.Get(keys::kZeroOptimizationStage),
       .ignore_unused_parameters = values.Get(keys::kZeroOptimizationIgnoreUnusedParameters),
+      .mics_shard_size = mics_shard_size > 0 ? std::optional(mics_shard_size) : std::nullopt,
       .prefetch_bucket_size = values.Get(keys::kZeroOptimizationStage3PrefetchBucketSize),
       .param_persistence_threshold =
           values.Get(keys::kZeroOptimizationStage3ParamPersistenceThreshold),
