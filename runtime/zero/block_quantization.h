@@ -1,0 +1,34 @@
+#pragma once
+
+// Symmetric quantisation by blocks, for what ZeRO++ sends between ranks (arXiv 2306.10209).
+//
+// Per block of at most kQuantizationBlock elements with the largest magnitude m, as in DeepSpeed's
+// kernels: k = 2^bits / (2 m), q = round(k x), to even where it lies between two, held within
+// [-2^(bits-1), 2^(bits-1) - 1]; what comes back is q times the fp32 number 1/k. So an element is
+// off by at most half a step, m / 2^bits, but one next to +m by a whole step. A block that is not
+// finite comes back not finite.
+//
+// Threads: safe. Any device.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace ds::zero {
+
+inline constexpr std::int64_t kQuantizationBlock = 2048;
+
+enum class QuantizedBits { k4 = 4, k8 = 8 };
+
+// The bytes that `count` elements take with their scales. Requires a multiple of 8.
+std::int64_t CountQuantizedBytes(std::int64_t count, QuantizedBits bits);
+
+// Writes `values` (flat, of any floating-point dtype) to `bytes` (kByte, as long as
+// CountQuantizedBytes says): the scales of the blocks, then the elements, where there are two in a
+// byte the first in its lower half.
+void Quantize(const at::Tensor& values, QuantizedBits bits, const at::Tensor& bytes);
+
+// Overwrites `values` with what `bytes` holds.
+void Dequantize(const at::Tensor& bytes, QuantizedBits bits, const at::Tensor& values);
+
+}  // namespace ds::zero
