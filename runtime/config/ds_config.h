@@ -68,6 +68,10 @@ struct ZeroConfig {
   int stage = 0;
   bool ignore_unused_parameters = true;  // false: a trained one without a gradient ends the run
   std::optional<int> mics_shard_size;    // ranks among which state is cut; absent: all of them
+  // ZeRO++, at stage 3.
+  int hpz_partition_size = 1;  // ranks that keep second shards; 1: nobody does
+  bool quantized_weights = false;
+  bool quantized_gradients = false;
   // Elements; the defaults ask for nothing (zero/residency_budgets.h).
   std::int64_t prefetch_bucket_size = 50'000'000;
   std::int64_t param_persistence_threshold = 100'000;

@@ -120,12 +120,28 @@ Status TakeWorldAndLedger(EngineOptions* options, EngineParts* parts) {
   return OkStatus();
 }
 
-Status CheckGroupsAreBuilt(const topology::Mesh& mesh, c10::Device device) {
+Status CheckGroupsAreBuilt(const topology::Mesh& mesh, const config::ZeroConfig& zero,
+                           c10::Device device) {
   const topology::Degrees& degrees = mesh.degrees();
-  if (device.is_cpu() || degrees.shard == 1 || degrees.replicate == 1) return OkStatus();
+  const bool some_ranks = degrees.shard > 1 && degrees.replicate > 1;
+  if (device.is_cpu() || (!some_ranks && zero.hpz_partition_size == 1)) return OkStatus();
   return UnimplementedError(
-      "state that is cut among some of the ranks (zero_optimization.mics_shard_size) is built for "
-      "CPU ranks only: on GPUs it is cut among all or none");
+      "groups of some of the ranks (zero_optimization.mics_shard_size, zero_hpz_partition_size) "
+      "are "
+      "built for CPU ranks only");
+}
+
+// Neighbours among `shards` who keep second shards, and the ranks of equal place among these.
+void MakeSecondShardGroups(int size, comm::RankGroups* groups) {
+  comm::Communicator& shards = *groups->shards;
+  if (size <= 1 || size >= shards.size()) return;
+  std::vector<int> near, far;
+  for (int rank = 0; rank < shards.size(); ++rank) {
+    if (rank / size == shards.rank() / size) near.push_back(rank);
+    if (rank % size == shards.rank() % size) far.push_back(rank);
+  }
+  groups->near = &shards.Group("second shards", near);
+  groups->far = &shards.Group("places of second shards", far);
 }
 
 zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& options,
@@ -137,21 +153,25 @@ zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& o
   const auto over = [&](topology::AxisSet axes) {
     return &comm::GroupOver(axes, "model state", mesh, *options.world);
   };
-  return {
-      .groups = {.all = options.world,
-                 .gradients = over(topology::kGradientAxes),
-                 .shards = over(cut),
-                 .replicas = mesh.CountOver(copies) > 1 ? over(copies) : nullptr},
-      .mesh = mesh,
-      .cut_axes = cut,
-      .ledger = options.ledger,
-      .device = options.device,
-      .sharding = config::ShardingOfStage(stage, mesh.CountOver(cut)),
-      .dtypes = dtypes,
-      .reduction =
-          precision::MakeGradientReduction(config, mesh.CountOver(topology::kGradientAxes)),
-      .budgets = zero::MakeResidencyBudgets(
-          config.zero_optimization, static_cast<std::int64_t>(c10::elementSize(dtypes.parameter)))};
+  comm::RankGroups groups{.all = options.world,
+                          .gradients = over(topology::kGradientAxes),
+                          .shards = over(cut),
+                          .replicas = mesh.CountOver(copies) > 1 ? over(copies) : nullptr};
+  const config::ZeroConfig& zero = config.zero_optimization;
+  if (stage == 3) MakeSecondShardGroups(zero.hpz_partition_size, &groups);
+  return {.groups = groups,
+          .mesh = mesh,
+          .cut_axes = cut,
+          .ledger = options.ledger,
+          .device = options.device,
+          .sharding = config::ShardingOfStage(stage, mesh.CountOver(cut)),
+          .dtypes = dtypes,
+          .reduction =
+              precision::MakeGradientReduction(config, mesh.CountOver(topology::kGradientAxes)),
+          .budgets = zero::MakeResidencyBudgets(
+              zero, static_cast<std::int64_t>(c10::elementSize(dtypes.parameter))),
+          .quantized_weights = stage == 3 && zero.quantized_weights,
+          .quantized_gradients = stage == 3 && zero.quantized_gradients};
 }
 
 // The model's units, whose parameters say their group and how their gradients travel.
@@ -186,7 +206,7 @@ StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> mo
   DS_RETURN_IF_ERROR(TakeWorldAndLedger(&options, parts.get()));
   DS_ASSIGN_OR_RETURN(parts->mesh,
                       MakeMesh(options.degrees, config.zero_optimization, options.world->size()));
-  DS_RETURN_IF_ERROR(CheckGroupsAreBuilt(parts->mesh, options.device));
+  DS_RETURN_IF_ERROR(CheckGroupsAreBuilt(parts->mesh, config.zero_optimization, options.device));
   const zero::Context context = MakeContext(config, options, parts->mesh);
   DS_ASSIGN_OR_RETURN(std::vector<zero::ParameterUnit> units,
                       DescribeUnits(*model, config, options, context.dtypes));

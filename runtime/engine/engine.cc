@@ -38,7 +38,7 @@ Status Engine::ExportParameters(const ParameterSink& sink) {
   parts_->ReloadStates();
   zero::ShardedModel& sharded = *parts_->sharded;
   Status status;
-  sharded.BeginForward();
+  sharded.BeginReading();
   for (int i = 0; i < static_cast<int>(sharded.units().size()); ++i) {
     sharded.Enter(i);
     for (const auto& bucket : sharded.units()[static_cast<std::size_t>(i)]->buckets()) {
@@ -49,7 +49,7 @@ Status Engine::ExportParameters(const ParameterSink& sink) {
       }
     }
   }
-  sharded.ReleaseAll();
+  sharded.EndReading();
   for (const auto& [name, tensor] : parts_->buffers.all()) {
     if (world().rank() == 0 && status.ok()) status = sink(name, tensor.detach().cpu());
   }

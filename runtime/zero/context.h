@@ -26,6 +26,8 @@ struct Context {
   precision::DtypePolicy dtypes;
   precision::GradientReduction reduction;
   ResidencyBudgets budgets = {};
+  bool quantized_weights = false;    // trained ones travel in 8 bits (shard_gather.h)
+  bool quantized_gradients = false;  // in 4 bits (quantized_reduction.h)
   // Shards of sharded parameters lie in host memory while nobody has a lease of them.
   bool parameters_rest_on_host = false;
 

@@ -6,6 +6,7 @@
 #include "runtime/base/check.h"
 #include "runtime/optim/kernels/gradient_norm.h"
 #include "runtime/precision/finite_check.h"
+#include "runtime/zero/quantized_reduction.h"
 #include "runtime/zero/sparse_rows.h"
 
 namespace ds::zero {
@@ -94,23 +95,31 @@ void FlatGradients::FinishReduction(const at::Tensor& reduced) const {
   if (context_.reduction.after != 1.0) reduced.mul_(context_.reduction.after);
 }
 
+void FlatGradients::ReduceScatter(const at::Tensor& part, const at::Tensor& whole) const {
+  const comm::RankGroups& groups = context_.groups;
+  const comm::ReduceOp op = PrepareReduction(whole);
+  if (context_.quantized_gradients) {
+    QuantizedReduceScatter(part, whole, op, {groups.shards, groups.near, groups.far});
+  } else {
+    groups.shards->ReduceScatter(part, whole, op, travel_.tag);
+  }
+  FinishReduction(part);
+}
+
 // Reduced in place in the travelling buffer, then moved or added to the shard.
 void FlatGradients::ReduceIntoShard(const at::Tensor& whole) {
   const at::Tensor part = ViewOwnPart(whole);
   const bool first = !own_.defined();
-  const comm::ReduceOp op = PrepareReduction(whole);
   if (first) {
     own_ =
         Store(context_, {layout_.shard_numel(), context_.dtypes.gradient, MemoryUse::kGradients});
   }
   const Lease own = own_.Acquire();
   if (first && own.tensor().scalar_type() == whole.scalar_type()) {
-    context_.groups.shards->ReduceScatter(own.tensor(), whole, op, travel_.tag);
-    FinishReduction(own.tensor());
+    ReduceScatter(own.tensor(), whole);
     return;
   }
-  context_.groups.shards->ReduceScatter(part, whole, op, travel_.tag);
-  FinishReduction(part);
+  ReduceScatter(part, whole);
   if (first) {
     own.tensor().copy_(part);
   } else {

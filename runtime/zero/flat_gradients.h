@@ -89,6 +89,7 @@ class FlatGradients {
   void ZeroMissingParameters();
   void ReduceBlock();
   void ReduceIntoShard(const at::Tensor& whole);
+  void ReduceScatter(const at::Tensor& part, const at::Tensor& whole) const;
   void ReduceEverywhere(const at::Tensor& whole);
   void ReduceOverReplicas();
   // Do what context.reduction asks for around the sum over ranks, in place.

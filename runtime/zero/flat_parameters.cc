@@ -24,7 +24,8 @@ FlatParameters::FlatParameters(const Context& context, BufferPool& pool,
                                const std::vector<int>& starts)
     : context_(context),
       parameters_(std::move(parameters)),
-      layout_(ListNumels(parameters_), context.groups.shards->size(), starts) {
+      layout_(ListNumels(parameters_), context.groups.shards->size(), starts),
+      gather_(context, context.quantized_weights && parameters_[0].tensor.requires_grad()) {
   using device::MemoryUse;
   const c10::ScalarType dtype = context.dtypes.parameter;
   if (context.sharding.parameters) {
@@ -71,7 +72,16 @@ void FlatParameters::KeepShard() {
 void FlatParameters::Gather() {
   if (!pooled_ || pooled_->present()) return;
   pooled_->Acquire();
-  context_.groups.shards->AllGather(full(), AcquireShard().tensor(), tag());
+  Bring();
+}
+
+void FlatParameters::Bring() {
+  const Lease shard = AcquireShard();
+  if (exactly_) {
+    gather_.BringExactly(full(), shard.tensor(), tag());
+  } else {
+    gather_.Bring(full(), shard.tensor(), tag());
+  }
 }
 
 void FlatParameters::Release() {
@@ -96,8 +106,8 @@ void FlatParameters::MoveBack() {
 }
 
 void FlatParameters::Publish() {
-  if (!pooled_ || pooled_->present())
-    context_.groups.shards->AllGather(full(), AcquireShard().tensor(), tag());
+  gather_.Forget();
+  if (!pooled_ || pooled_->present()) Bring();
 }
 
 }  // namespace ds::zero

@@ -19,6 +19,7 @@
 #include "runtime/zero/context.h"
 #include "runtime/zero/flat_layout.h"
 #include "runtime/zero/parameter_unit.h"
+#include "runtime/zero/shard_gather.h"
 #include "runtime/zero/store.h"
 
 namespace ds::zero {
@@ -50,9 +51,11 @@ class FlatParameters {
   // Copies this rank's part of the buffer into the shard, after the first values have been set.
   void KeepShard();
 
-  // While the buffer is away the parameters have no bytes.
+  // While the buffer is away the parameters have no bytes. What Gather brings may have travelled
+  // rounded (ShardGather), unless `exactly` has been asked for.
   void Gather();
   void Release();
+  void GatherExactly(bool exactly) { exactly_ = exactly; }
 
   // Bring this rank's part ahead of a lease, and take it away to where it rests, if that is not the
   // device. Stow requires that there is no lease.
@@ -65,11 +68,12 @@ class FlatParameters {
   void MoveToHost();
   void MoveBack();
 
-  // Brings the owners' updated shards to all ranks, unless the buffer is away (Gather will).
+  // The shards have changed: brings them to all ranks, unless the buffer is away (Gather will).
   void Publish();
 
  private:
   void Attach(int i);
+  void Bring();
   const std::string& tag() const { return parameters_[0].name; }  // of its collectives
 
   const Context& context_;
@@ -78,6 +82,8 @@ class FlatParameters {
   std::unique_ptr<PooledTensor> pooled_;  // the whole, when the parameters are sharded
   Store store_;                           // the shard then, otherwise the whole
   Lease kept_;                            // of the store, unless that is or rests on the host
+  ShardGather gather_;
+  bool exactly_ = false;
 };
 
 }  // namespace ds::zero

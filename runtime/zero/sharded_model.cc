@@ -142,6 +142,20 @@ std::vector<at::Tensor> ShardedModel::LeaveForward(int index, std::vector<at::Te
   });
 }
 
+void ShardedModel::GatherExactly(bool exactly) {
+  EvictAll();
+  for (const auto& unit : units_) {
+    for (const auto& bucket : unit->buckets()) bucket->parameters().GatherExactly(exactly);
+  }
+}
+
+void ShardedModel::BeginReading() {
+  GatherExactly(true);
+  BeginForward();
+}
+
+void ShardedModel::EndReading() { GatherExactly(false); }
+
 void ShardedModel::EndForward() {
   if (!c10::GradMode::is_enabled()) ReleaseAll();
 }

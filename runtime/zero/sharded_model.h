@@ -56,8 +56,12 @@ class ShardedModel {
   std::int64_t trainable_numel() const { return trainable_numel_; }
   std::int64_t frozen_numel() const { return frozen_numel_; }
 
-  // Begins a forward pass, or another pass through the units in order, such as to read them all.
+  // Begins a forward pass, or another pass through the units in order.
   void BeginForward() { forward_graph_ = residency_->BeginForward(); }
+  // The same, between steps, to read the weights as they are kept: what ZeRO++ rounds on the way to
+  // the blocks arrives exactly. Until EndReading.
+  void BeginReading();
+  void EndReading();
   // Brings unit `index` and those it also reads: before it runs forward, or is read or written.
   void Enter(int index) { residency_->EnterForward(index); }
   // Ends the forward pass of unit `index`. What it has computed from its parameters and what later
@@ -85,6 +89,7 @@ class ShardedModel {
 
  private:
   explicit ShardedModel(const Context& context) : context_(context), pool_(context_) {}
+  void GatherExactly(bool exactly);
   Status AddUnit(const ParameterUnit& described, const FillUnit& fill);
 
   const Context context_;

@@ -134,6 +134,10 @@ void ShardedOptimizer::MoveBack() {
 void ShardedOptimizer::PublishWeights() {
   model_.EvictAll();  // what is frozen may have been written as well
   for (const auto& shard : shards_) shard->PublishWeights();
+  if (!model_.context().sharding.parameters) return;
+  ForEachBucket(model_, [](Bucket& bucket) {
+    if (!bucket.trainable()) bucket.parameters().Publish();
+  });
 }
 
 }  // namespace ds::zero

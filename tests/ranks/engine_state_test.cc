@@ -78,7 +78,7 @@ TEST(EngineState, GoesOnBitForBitAtAnyStageInAWorldOfTheSameSize) {
 }
 
 TEST(EngineState, GoesFromGroupsOfMicsToAnyOthersAndBack) {
-  const TinyRun groups{.stage = 3, .mics_shard_size = 2};
+  const TinyRun groups{.stage = 3, .zero = {.mics_shard_size = 2}};
   const testing::TemporaryFolder of_groups, of_all;
   const Parameters expected = TrainAndSave(of_groups.path(), 4, groups);
   ExpectClose(TrainAndSave(of_all.path(), 4, {.stage = 2}), expected, 1e-6);

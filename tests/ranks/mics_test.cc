@@ -10,23 +10,23 @@
 namespace ds::tests {
 namespace {
 
-constexpr int kSteps = 3;
+constexpr int kMicsSteps = 3;
 
-struct Outcome {
+struct GroupsOutcome {
   std::vector<StepResult> steps;
   std::map<std::string, at::Tensor> parameters;
   std::vector<at::Tensor> weights;  // by rank: one parameter, as its group has it
   std::vector<std::int64_t> state_bytes;
 };
 
-Outcome Train(const TinyRun& run, int world_size) {
+GroupsOutcome TrainInGroups(const TinyRun& run, int world_size) {
   const auto count = static_cast<std::size_t>(world_size);
-  Outcome outcome{.weights = std::vector<at::Tensor>(count),
-                  .state_bytes = std::vector<std::int64_t>(count)};
+  GroupsOutcome outcome{.weights = std::vector<at::Tensor>(count),
+                        .state_bytes = std::vector<std::int64_t>(count)};
   testing::RunRanks(world_size, [&](comm::Communicator& world) {
     device::MemoryLedger ledger;
     const auto engine = MakeTinyEngine(run, world, &ledger);
-    auto steps = TrainTiny(*engine, run, kSteps);
+    auto steps = TrainTiny(*engine, run, kMicsSteps);
     auto parameters = ExportAll(*engine);
     const auto rank = static_cast<std::size_t>(world.rank());
     outcome.weights[rank] = TensorAccess(*engine).GetFullFp32Param("layer.1.w").value();
@@ -46,13 +46,13 @@ TEST(Mics, TrainsWhatPlainZeroTrains) {
         SCOPED_TRACE(::testing::Message() << world_size << " ranks in groups of " << shard_size
                                           << ", stage " << stage << ", " << accumulation);
         TinyRun run{.stage = stage, .accumulation = accumulation};
-        const Outcome plain = Train(run, world_size);
-        run.mics_shard_size = shard_size;
-        const Outcome mics = Train(run, world_size);
+        const GroupsOutcome plain = TrainInGroups(run, world_size);
+        run.zero.mics_shard_size = shard_size;
+        const GroupsOutcome mics = TrainInGroups(run, world_size);
         for (const auto& [name, value] : plain.parameters) {
           EXPECT_TRUE(value.allclose(mics.parameters.at(name), 0, 1e-6)) << name;
         }
-        for (std::size_t i = 0; i < kSteps; ++i) {
+        for (std::size_t i = 0; i < kMicsSteps; ++i) {
           EXPECT_NEAR(plain.steps[i].grad_norm, mics.steps[i].grad_norm, 1e-5);
         }
         for (const at::Tensor& weight : mics.weights) EXPECT_TRUE(weight.equal(mics.weights[0]));
@@ -63,9 +63,9 @@ TEST(Mics, TrainsWhatPlainZeroTrains) {
 
 TEST(Mics, AddsGradientsInTheDtypeOfCommunication) {
   TinyRun run{.stage = 3, .precision = Precision::kBf16};
-  const Outcome plain = Train(run, 4);
-  run.mics_shard_size = 2;
-  const Outcome mics = Train(run, 4);
+  const GroupsOutcome plain = TrainInGroups(run, 4);
+  run.zero.mics_shard_size = 2;
+  const GroupsOutcome mics = TrainInGroups(run, 4);
   for (const auto& [name, value] : plain.parameters) {
     EXPECT_TRUE(value.allclose(mics.parameters.at(name), 0x1p-7, 1e-3)) << name;
   }
@@ -73,8 +73,8 @@ TEST(Mics, AddsGradientsInTheDtypeOfCommunication) {
 }
 
 TEST(Mics, ARankHoldsTheShareOfItsGroup) {
-  const Outcome two = Train({.stage = 3}, 2);
-  const Outcome four = Train({.stage = 3, .mics_shard_size = 2}, 4);
+  const GroupsOutcome two = TrainInGroups({.stage = 3}, 2);
+  const GroupsOutcome four = TrainInGroups({.stage = 3, .zero = {.mics_shard_size = 2}}, 4);
   EXPECT_GT(two.state_bytes[0], 0);
   for (const std::int64_t bytes : four.state_bytes) EXPECT_EQ(bytes, two.state_bytes[0]);
 }

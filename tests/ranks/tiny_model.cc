@@ -97,8 +97,8 @@ config::DsConfig TinyConfig(const TinyRun& run) {
   config::DsConfig config;
   config.batch.gradient_accumulation_steps = run.accumulation;
   config.optimizer = {.lr = 0.05, .weight_decay = 0.1, .algorithm = run.optimizer};
+  config.zero_optimization = run.zero;
   config.zero_optimization.stage = run.stage;
-  config.zero_optimization.mics_shard_size = run.mics_shard_size;
   config.gradient_clipping = run.gradient_clipping;
   config.bf16.enabled = run.precision != Precision::kFp32;
   config.bf16.bf16_master_weights_and_grads = run.precision >= Precision::kBf16Masters;

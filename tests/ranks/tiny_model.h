@@ -38,7 +38,7 @@ struct TinyRun {
   std::int64_t accumulation = 1;
   double gradient_clipping = 0.05;  // well below the model's norms: it clips
   Precision precision = Precision::kFp32;
-  std::optional<int> mics_shard_size = {};
+  config::ZeroConfig zero = {};  // but for the stage
   config::OptimizerAlgorithm optimizer;
   TinyShape shape;
   optim::ParameterGrouper groups = optim::OneGroup;

@@ -57,6 +57,16 @@ void MicsGroupsAreOfOneSize(RuleContext& context) {
   }
 }
 
+void SecondShardsAreOfOneSize(RuleContext& context) {
+  constexpr Key kKey = keys::kZeroOptimizationZeroHpzPartitionSize;
+  const std::int64_t size = context.values.Get(kKey);
+  const std::int64_t mics = context.values.Get(keys::kZeroOptimizationMicsShardSize);
+  const std::int64_t ranks = mics > 0 ? mics : context.facts.world_size;
+  if (ZeroStage(context.values) != 3 || size <= 1 || ranks % size == 0) return;
+  context.Refuse(kKey, "must divide the number of ranks that share the state, " +
+                           std::to_string(ranks) + ", and is " + std::to_string(size));
+}
+
 void ZeroPlusPlusNeedsStage3(RuleContext& context) {
   if (ZeroStage(context.values) == 3) return;
   for (const Key key :
@@ -116,6 +126,9 @@ constexpr Rule kRules[] = {
     {"MicsGroupsAreOfOneSize",
      {keys::kZeroOptimizationMicsShardSize, kStage},
      MicsGroupsAreOfOneSize},
+    {"SecondShardsAreOfOneSize",
+     {keys::kZeroOptimizationZeroHpzPartitionSize, keys::kZeroOptimizationMicsShardSize, kStage},
+     SecondShardsAreOfOneSize},
     {"ZeroPlusPlusNeedsStage3", {kStage}, ZeroPlusPlusNeedsStage3},
     {"UnusedParametersAreLookedForInStages1And2",
      {keys::kZeroOptimizationIgnoreUnusedParameters, kStage},
@@ -138,6 +151,9 @@ void FillZero(const Values& values, DsConfig* config) {
       .stage = values.Get(keys::kZeroOptimizationStage),
       .ignore_unused_parameters = values.Get(keys::kZeroOptimizationIgnoreUnusedParameters),
       .mics_shard_size = mics_shard_size > 0 ? std::optional(mics_shard_size) : std::nullopt,
+      .hpz_partition_size = values.Get(keys::kZeroOptimizationZeroHpzPartitionSize),
+      .quantized_weights = values.Get(keys::kZeroOptimizationZeroQuantizedWeights),
+      .quantized_gradients = values.Get(keys::kZeroOptimizationZeroQuantizedGradients),
       .prefetch_bucket_size = values.Get(keys::kZeroOptimizationStage3PrefetchBucketSize),
       .param_persistence_threshold =
           values.Get(keys::kZeroOptimizationStage3ParamPersistenceThreshold),
