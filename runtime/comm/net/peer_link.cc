@@ -19,6 +19,10 @@ constexpr std::size_t kFirstRoom = std::size_t{1} << 20;
 // The longest cause that a peer may give.
 constexpr std::size_t kMaxCause = 4096;
 
+bool IsCalls(FrameChannel channel) {
+  return channel == FrameChannel::kCollective || channel == FrameChannel::kMessage;
+}
+
 bool WouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
 std::string DescribeEnd(int error) {
@@ -55,8 +59,9 @@ bool PeerLink::HasUnfinished(GroupId group) const {
   for (const auto& [key, queue] : queues_) {
     if (std::get<GroupId>(key) == group && !queue.posted.empty()) return true;
   }
-  return std::any_of(outgoing_.begin(), outgoing_.end(),
-                     [&](const Outgoing& frame) { return frame.header.group == group; });
+  return std::any_of(outgoing_.begin(), outgoing_.end(), [&](const Outgoing& frame) {
+    return frame.header.group == group && IsCalls(frame.header.channel);
+  });
 }
 
 bool PeerLink::IsAnythingAwaited() const {
@@ -66,12 +71,25 @@ bool PeerLink::IsAnythingAwaited() const {
 
 void PeerLink::EndIfSilent(std::chrono::seconds silence) {
   if (!ended_.empty() || !stream_->IsSilent(silence)) return;
+  is_unreachable_ = true;
   ended_ = "is on a host that has not answered for " + std::to_string(silence.count()) + " s";
 }
 
 short PeerLink::events() const {
   if (!ended_.empty()) return 0;
   return static_cast<short>((IsInFrame() ? POLLIN : POLLRDHUP) | (outgoing_.empty() ? 0 : POLLOUT));
+}
+
+Status PeerLink::TellThatItWaits() {
+  if (has_given_up_) return OkStatus();
+  outgoing_.push_back({.header = {.channel = FrameChannel::kWaits}, .rest = {}});
+  return Write();
+}
+
+// `error`: the connection's; 0: the peer has closed it.
+void PeerLink::End(int error) {
+  ended_ = DescribeEnd(error);
+  is_unreachable_ = error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
 }
 
 Status PeerLink::Write() {
@@ -85,7 +103,7 @@ Status PeerLink::Write() {
     if (written < 0) {
       const int error = errno;
       DS_RETURN_IF_ERROR(ReadToTheEnd());
-      if (ended_.empty()) ended_ = DescribeEnd(error);
+      if (ended_.empty()) End(error);
       return OkStatus();
     }
     const auto taken = static_cast<std::size_t>(written);
@@ -96,7 +114,7 @@ Status PeerLink::Write() {
     if (next.of_header < sizeof(FrameHeader) || !next.rest.empty()) continue;
     if (next.header.channel == FrameChannel::kEnd) {
       ::shutdown(stream_->fd(), SHUT_WR);  // so that it is looked for behind what is not read yet
-    } else {
+    } else if (next.header.channel != FrameChannel::kWaits) {
       ++sends_done_;
     }
     outgoing_.pop_front();
@@ -129,7 +147,7 @@ Status PeerLink::ReadFrame(bool* more) {
     const ssize_t got = stream_->Read(to);
     if (got < 0 && (errno == EINTR || WouldBlock(errno))) return OkStatus();
     if (got <= 0) {
-      ended_ = DescribeEnd(got == 0 ? 0 : errno);
+      End(got == 0 ? 0 : errno);
       return OkStatus();
     }
     if (in_header) {
@@ -146,9 +164,15 @@ Status PeerLink::ReadFrame(bool* more) {
 // Finds where the bytes go of the frame whose header has been read.
 Status PeerLink::FindPlace() {
   const bool is_end = header_.channel == FrameChannel::kEnd;
-  if (header_.channel > FrameChannel::kEnd || !IsCall(header_.call) ||
-      (is_end && header_.bytes > kMaxCause)) {
+  const bool waits = header_.channel == FrameChannel::kWaits;
+  if (header_.channel > FrameChannel::kWaits || !IsCall(header_.call) ||
+      (is_end && header_.bytes > kMaxCause) || (waits && header_.bytes > 0)) {
     return InternalError(name_ + " sent what is no frame");
+  }
+  waits_ = waits;
+  if (waits) {
+    header_read_ = 0;
+    return OkStatus();
   }
   Queue& queue = queues_[KeyOf(header_)];
   if (!queue.posted.empty()) {

@@ -30,27 +30,10 @@
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/comm/net/frame_header.h"
 #include "runtime/comm/net/peer_stream.h"
-#include "runtime/comm/shm/call_signature.h"
 
 namespace ds::comm {
-
-enum class FrameChannel : std::uint32_t {
-  kCollective = 0,
-  kMessage = 1,
-  kEnd = 2,  // the bytes say why the sender has ended everything; nothing follows
-};
-
-// Tells groups apart whose ranks use the same connections (world_group.h).
-using GroupId = std::uint64_t;
-
-// Plain data, as it goes over the wire.
-struct FrameHeader {
-  std::uint64_t bytes = 0;
-  GroupId group = 0;
-  FrameChannel channel = FrameChannel::kCollective;
-  CallSignature call = {};
-};
 
 class PeerLink {
  public:
@@ -62,6 +45,10 @@ class PeerLink {
   const std::string& ended() const { return ended_; }
   // Says why the peer has ended everything; "" unless it has told.
   const std::string& end_cause() const { return end_cause_; }
+  // The peer has told that it waits, too, and nothing since.
+  bool waits() const { return waits_; }
+  // It is lost because nothing gets through to its host.
+  bool is_unreachable() const { return is_unreachable_; }
   // Ends the link when its host has not answered for so long (peer_silence.h).
   void EndIfSilent(std::chrono::seconds silence);
   std::uint64_t bytes_sent() const { return bytes_sent_; }
@@ -84,6 +71,7 @@ class PeerLink {
   // The peer has hung up: reads what it has said before.
   Status ReadToTheEnd();
 
+  Status TellThatItWaits();
   // Gives up what was posted, whose memory is not touched any more. Nothing may be posted later.
   void GiveUp();
   // Gives up, and tells the peer why.
@@ -115,6 +103,7 @@ class PeerLink {
   using QueueKey = std::tuple<GroupId, FrameChannel>;
 
   static QueueKey KeyOf(const FrameHeader& header) { return {header.group, header.channel}; }
+  void End(int error);
   // A frame without a place is left where it is until this rank asks for it.
   bool IsInFrame() const { return header_read_ < sizeof(FrameHeader) || has_place_; }
   bool IsAnythingAwaited() const;
@@ -142,6 +131,8 @@ class PeerLink {
   bool has_place_ = false;     // for the frame
   bool has_given_up_ = false;  // what was posted
   bool has_hung_up_ = false;   // the peer
+  bool waits_ = false;         // the peer
+  bool is_unreachable_ = false;
 };
 
 }  // namespace ds::comm

@@ -118,17 +118,26 @@ Status PeerLinks::Wait(const Ticket& ticket) {
   auto next_look = steady_clock::now() + look_every;
   PeerLink& link = LinkTo(ticket.peer);
   const std::string doing = "this rank was in " + Describe(ticket.header.call);
+  bool has_told = false;
+  bool is_patient = true;
   while (!IsDone(ticket)) {
     if (!failure_.ok()) return Status(failure_.code(), failure_.message() + "; " + doing);
     if (!link.ended().empty()) {
-      FailWith(UnavailableError(link.name() + " " + link.ended() + " while " + doing +
-                                "; see that rank's own output for the reason"));
-      return failure_;
+      return FailForPeer(
+          ticket.peer,
+          link.ended() + " while " + doing + "; see that rank's own output for the reason",
+          link.is_unreachable() ? Absence::Kind::kUnreachable : Absence::Kind::kNone);
+    }
+    if (patience.is_half_over() && !std::exchange(has_told, true)) TellPeers();
+    if (patience.is_over() && link.waits() && std::exchange(is_patient, false)) {
+      // It will name who it waits for itself, if it began to wait later than this rank.
+      patience = Patience(timeout_, look_every, steady_clock::now());
     }
     if (patience.is_over()) {
-      FailWith(UnavailableError(link.name() + " did not come within " +
-                                std::to_string(timeout_.count() / 1000) + " s while " + doing));
-      return failure_;
+      return FailForPeer(
+          ticket.peer,
+          "did not come within " + std::to_string(timeout_.count() / 1000) + " s while " + doing,
+          Absence::Kind::kLate);
     }
     changed_.wait_for(lock, patience.until_look());
     // Also when others' frames have ended the wait.
@@ -139,6 +148,31 @@ Status PeerLinks::Wait(const Ticket& ticket) {
     next_look = now + look_every;
   }
   return OkStatus();
+}
+
+Status PeerLinks::FailForPeer(int peer, const std::string& what, Absence::Kind absence) {
+  if (absence != Absence::Kind::kNone && absence_listener_) {
+    absence_listener_({.kind = absence, .ranks = {peer}});
+  }
+  FailWith(UnavailableError(LinkTo(peer).name() + " " + what));
+  return failure_;
+}
+
+void PeerLinks::ListenForAbsence(AbsenceListener listener) {
+  const std::lock_guard lock(mutex_);
+  absence_listener_ = std::move(listener);
+}
+
+void PeerLinks::TellThatItWaits() {
+  const std::lock_guard lock(mutex_);
+  TellPeers();
+}
+
+void PeerLinks::TellPeers() {
+  for (auto& link : links_) {
+    if (link && failure_.ok()) FailWith(link->TellThatItWaits());
+  }
+  Wake();
 }
 
 void PeerLinks::FailWith(const Status& status) {

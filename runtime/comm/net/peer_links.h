@@ -36,6 +36,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/comm/net/peer_link.h"
+#include "runtime/comm/shm/group_family.h"
 
 namespace ds::comm {
 
@@ -76,6 +77,12 @@ class PeerLinks {
   // Called by the own thread, once, when a peer has ended everything.
   void ListenForEnd(EndListener listener);
 
+  // Called by who waits when a peer is late or its host unreachable.
+  void ListenForAbsence(AbsenceListener listener);
+  // Tells all peers that this rank waits for somebody: who waits for it has to look further for the
+  // one to blame.
+  void TellThatItWaits();
+
   Ticket Send(const Frame& frame, std::span<const std::byte> bytes);
   Ticket Receive(const Frame& frame, std::span<std::byte> bytes);
   Status Wait(const Ticket& ticket);
@@ -101,6 +108,8 @@ class PeerLinks {
   bool IsDone(const Ticket& ticket);
   // The first failure ends everything: no posted memory is touched from then on.
   void FailWith(const Status& status);
+  Status FailForPeer(int peer, const std::string& what, Absence::Kind absence);
+  void TellPeers();
 
   const std::chrono::milliseconds timeout_;
   const std::chrono::seconds silence_;
@@ -111,6 +120,7 @@ class PeerLinks {
   bool has_told_ = false;     // the peers why it ends
   std::string end_cause_;     // what a peer has told; "" while none has
   EndListener end_listener_;  // none yet, or not any more
+  AbsenceListener absence_listener_;
   bool ending_ = false;
   UniqueFd wake_;        // readable: there is something new to wait for
   std::jthread thread_;  // last: it uses the rest

@@ -32,6 +32,9 @@ WorldGroup::WorldGroup(std::unique_ptr<HostGroup> host, std::shared_ptr<PeerLink
       member_(family().get(), this) {
   DS_CHECK(host_->rank() == me_.local && host_->size() == places_.count_on(me_.host));
   links_.all()->ListenForEnd([all = family()](const std::string& cause) { all->Abort(cause); });
+  links_.all()->ListenForAbsence(
+      [all = family()](const Absence& found) { all->NoteAbsence(found); });
+  host_->ListenForLongWaits([all = links_.all()] { all->TellThatItWaits(); });
 }
 
 WorldGroup::~WorldGroup() {

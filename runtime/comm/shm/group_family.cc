@@ -22,4 +22,14 @@ void GroupFamily::Abort(std::string_view cause) {
   for (CpuGroup* group : groups_) group->End(cause_);
 }
 
+void GroupFamily::NoteAbsence(const Absence& absence) {
+  const std::lock_guard lock(absence_mutex_);
+  if (absence_.kind == Absence::Kind::kNone) absence_ = absence;
+}
+
+Absence GroupFamily::absence() const {
+  const std::lock_guard lock(absence_mutex_);
+  return absence_;
+}
+
 }  // namespace ds::comm

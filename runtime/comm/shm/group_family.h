@@ -5,6 +5,7 @@
 //
 // Threads: any.
 
+#include <functional>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -13,6 +14,18 @@
 namespace ds::comm {
 
 class CpuGroup;
+
+// Ranks that a rank has found not to be there while they and it were alive.
+struct Absence {
+  enum class Kind {
+    kNone,
+    kLate,         // they did not come to a collective in time
+    kUnreachable,  // nothing gets through to their host
+  };
+  Kind kind = Kind::kNone;
+  std::vector<int> ranks = {};  // by their numbers in the job
+};
+using AbsenceListener = std::function<void(const Absence&)>;
 
 class GroupFamily {
  public:
@@ -23,10 +36,16 @@ class GroupFamily {
   // Ends all groups with `cause`. The first one counts.
   void Abort(std::string_view cause);
 
+  // One of the groups has found ranks missing. The first ones count.
+  void NoteAbsence(const Absence& absence);
+  Absence absence() const;
+
  private:
   std::mutex mutex_;
   std::vector<CpuGroup*> groups_;
-  std::string cause_;  // "" until the end
+  std::string cause_;                 // "" until the end
+  mutable std::mutex absence_mutex_;  // not mutex_: groups note while they are ended
+  Absence absence_;
 };
 
 // A group belongs to a family as long as it has one of these, which stands behind what End needs.

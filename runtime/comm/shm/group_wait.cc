@@ -31,7 +31,8 @@ enum class FailureKind : std::uint64_t {
   kLeft = 2,
   kTimedOut = 3,
   kMismatch = 4,
-  kAborted = 5
+  kAborted = 5,
+  kNotAtBarrier = 6,  // in time; others may not be, either
 };
 
 std::uint64_t Pack(FailureKind kind, int rank) {
@@ -91,6 +92,7 @@ GroupWait::GroupWait(GroupLayout layout, RankOf self, const Options& options)
     : layout_(layout),
       self_(self),
       timeout_(options.timeout),
+      on_absence_(options.on_absence),
       names_(options.names),
       has_enough_cores_(HasEnoughCores(self.size)),
       watch_(self.size) {}
@@ -178,6 +180,7 @@ bool GroupWait::Spin(const Wait& wait) {
 
 Status GroupWait::Sleep(const Wait& wait) {
   Patience patience(timeout_, kCheckPeersEvery, steady_clock::now());
+  bool is_long = false;
   while (true) {
     const std::uint32_t heard = wait.bell.rings.load(std::memory_order_seq_cst);
     if (wait.is_over()) return OkStatus();
@@ -187,6 +190,7 @@ Status GroupWait::Sleep(const Wait& wait) {
     if (wait.is_over()) return OkStatus();
     DS_RETURN_IF_ERROR(CheckPeers(wait));
     patience.Look(steady_clock::now());
+    if (patience.is_half_over() && !std::exchange(is_long, true) && on_long_wait_) on_long_wait_();
     if (patience.is_over()) DS_RETURN_IF_ERROR(NameMissing(wait));
   }
 }
@@ -223,10 +227,17 @@ Status GroupWait::CheckPeers(const Wait& wait) {
 }
 
 Status GroupWait::NameMissing(const Wait& wait) {
+  Absence late{.kind = Absence::Kind::kLate};
+  int first = -1;
   for (int rank = 0; rank < self_.size; ++rank) {
-    if (IsAwaited(wait, rank)) return Fail(Pack(FailureKind::kTimedOut, rank), wait.call);
+    if (!IsAwaited(wait, rank)) continue;
+    if (first < 0) first = rank;
+    late.ranks.push_back(NumberOf(rank));
   }
-  return OkStatus();
+  if (first < 0) return OkStatus();
+  if (on_absence_) on_absence_(late);
+  return Fail(Pack(wait.barrier == 0 ? FailureKind::kTimedOut : FailureKind::kNotAtBarrier, first),
+              wait.call);
 }
 
 Status GroupWait::Fail(std::uint64_t failure, const CallSignature& call) {
@@ -256,21 +267,44 @@ void GroupWait::Abort(std::string_view cause) {
   RingAll();
 }
 
+std::string GroupWait::NameProcess(int rank) const {
+  const pid_t pid = layout_.line(rank).pid.load(std::memory_order_acquire);
+  return NameOf(rank) + (pid == 0 ? "" : " (process " + std::to_string(pid) + ")");
+}
+
+std::string GroupWait::NameLate(int rank) const {
+  const pid_t pid = layout_.line(rank).pid.load(std::memory_order_acquire);
+  const bool is_stopped = pid != 0 && IsStopped(pid);
+  return NameProcess(rank) +
+         (is_stopped ? ", which a signal has stopped (SIGSTOP or Ctrl-Z)," : "");
+}
+
 std::string GroupWait::Explain(std::uint64_t failure, const CallSignature& call) const {
   const int rank = RankOfFailure(failure);
-  const pid_t pid = layout_.line(rank).pid.load(std::memory_order_acquire);
-  const std::string who = NameOf(rank) + (pid == 0 ? "" : " (process " + std::to_string(pid) + ")");
+  const std::string who = NameProcess(rank);
   const std::string doing = NameOf(self_.rank) + " was in " + Describe(call);
   const std::string where = " while " + doing;
+  const std::string late =
+      " did not come within " + std::to_string(timeout_.count() / 1000) + " s" + where;
   switch (KindOf(failure)) {
     case FailureKind::kEnded:
       return who + " ended" + where + "; see that rank's own output for the reason";
     case FailureKind::kLeft:
       return who + " left the group" + where + "; it finished early or stopped after an error";
     case FailureKind::kTimedOut:
-      return who + " did not come within " + std::to_string(timeout_.count() / 1000) + " s" +
-             where +
-             (pid != 0 && IsStopped(pid) ? "; a signal has stopped it (SIGSTOP or Ctrl-Z)" : "");
+      return NameLate(rank) + late;
+    case FailureKind::kNotAtBarrier: {
+      std::uint64_t latest = 0;
+      for (int each = 0; each < self_.size; ++each) {
+        latest = std::max(latest, layout_.line(each).arrived.load(std::memory_order_acquire));
+      }
+      std::string missing = NameLate(rank);
+      for (int each = rank + 1; each < self_.size; ++each) {
+        const bool is_there = layout_.line(each).arrived.load(std::memory_order_acquire) == latest;
+        if (!is_there) missing += ", " + NameLate(each);
+      }
+      return missing + late;
+    }
     case FailureKind::kMismatch:
       return who + " found that the ranks disagree about a collective" + where;
     case FailureKind::kAborted:

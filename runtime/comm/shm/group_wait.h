@@ -24,6 +24,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/comm/shm/call_signature.h"
+#include "runtime/comm/shm/group_family.h"
 #include "runtime/comm/shm/group_layout.h"
 
 namespace ds::comm {
@@ -69,6 +70,7 @@ class GroupWait {
   struct Options {
     std::chrono::milliseconds timeout;  // as timeout() below
     std::vector<int> names;             // what errors call the ranks
+    AbsenceListener on_absence = {};    // learns who did not come in time
   };
   GroupWait(GroupLayout layout, RankOf self, const Options& options);
 
@@ -79,6 +81,9 @@ class GroupWait {
   void set_look_around(std::function<Status()> look_around) {
     look_around_ = std::move(look_around);
   }
+
+  // Called once in each wait that lasts for half of the longest one.
+  void set_on_long_wait(std::function<void()> listener) { on_long_wait_ = std::move(listener); }
 
   // Says what errors call the rank: 3, and "rank 3".
   int NumberOf(int rank) const { return names_[static_cast<std::size_t>(rank)]; }
@@ -120,6 +125,9 @@ class GroupWait {
   Status Sleep(const Wait& wait);
   Status CheckPeers(const Wait& wait);
   Status NameMissing(const Wait& wait);
+  // "rank 3 (process 17)", and with what holds it.
+  std::string NameProcess(int rank) const;
+  std::string NameLate(int rank) const;
   bool IsAwaited(const Wait& wait, int rank) const;
   Status Fail(std::uint64_t failure, const CallSignature& call);
   std::string Explain(std::uint64_t failure, const CallSignature& call) const;
@@ -128,6 +136,8 @@ class GroupWait {
   RankOf self_;
   std::chrono::milliseconds timeout_;
   std::function<Status()> look_around_;
+  std::function<void()> on_long_wait_;
+  const AbsenceListener on_absence_;
   const std::vector<int> names_;
   bool has_enough_cores_;
   PeerWatch watch_;

@@ -41,13 +41,18 @@ HostGroup::HostGroup(std::shared_ptr<SharedRegion> region, const HostGroupOption
       options_(options),
       layout_(region_->data(), options.self.size, ChunkBytes(options)),
       self_(options.self),
-      wait_(layout_, options.self, {.timeout = options.timeout, .names = NamesOf(options)}),
+      wait_(
+          layout_, options.self,
+          {.timeout = options.timeout,
+           .names = NamesOf(options),
+           .on_absence = [all = family().get()](const Absence& late) { all->NoteAbsence(late); }}),
       sent_(static_cast<std::size_t>(options.self.size)),
       received_(static_cast<std::size_t>(options.self.size)),
       kept_(static_cast<std::size_t>(options.self.size)),
       member_(family().get(), this) {
   DS_CHECK(region_->bytes() >= RegionBytes(options));
   DS_CHECK(self_.size <= kMaxLocalRanks && layout_.chunk_bytes() % kMinChunkBytes == 0);
+  wait_.set_on_long_wait(options.on_long_wait);
   if (!options.ranks_are_processes) return;
   const ProcessId self = ProcessId::Of(getpid());
   layout_.line(self_.rank).started.store(self.started);
@@ -57,6 +62,11 @@ HostGroup::HostGroup(std::shared_ptr<SharedRegion> region, const HostGroupOption
 HostGroup::~HostGroup() {
   layout_.line(self_.rank).has_left.store(1, std::memory_order_release);
   wait_.RingAll();
+}
+
+void HostGroup::ListenForLongWaits(const std::function<void()>& listener) {
+  options_.on_long_wait = listener;
+  wait_.set_on_long_wait(listener);
 }
 
 std::size_t HostGroup::RoundElements(ElementType type, bool shared_out) const {
@@ -78,12 +88,12 @@ Status HostGroup::PassBarrier(const CallSignature& call) {
 // Two copies of the signature suffice: a rank can be at most one collective ahead of a peer that
 // has yet to compare.
 Status HostGroup::PassFirstBarrier(const CallSignature& call) {
-  DS_RETURN_IF_ERROR(wait_.CheckGroup(call));  // else a peer could take this for the call before
+  CallSignature mine = call;
+  mine.tag = std::exchange(next_tag_, {});
+  DS_RETURN_IF_ERROR(wait_.CheckGroup(mine));  // else a peer could take this for the call before
   const std::size_t parity = calls_++ % 2;
-  CallSignature& published = layout_.line(self_.rank).calls[parity];
-  published = call;
-  published.tag = std::exchange(next_tag_, {});
-  DS_RETURN_IF_ERROR(PassBarrier(call));
+  layout_.line(self_.rank).calls[parity] = mine;
+  DS_RETURN_IF_ERROR(PassBarrier(mine));
   const CallSignature& reference = layout_.line(0).calls[parity];
   for (int rank = 1; rank < self_.size; ++rank) {
     const CallSignature& other = layout_.line(rank).calls[parity];

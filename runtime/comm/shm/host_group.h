@@ -45,6 +45,7 @@ struct HostGroupOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
   std::string meeting;  // names the group on this host, for where its ranks make others of it
   std::shared_ptr<GroupFamily> family;  // none: one of its own
+  std::function<void()> on_long_wait;   // group_wait.h; of groups that are made of it, too
 };
 
 inline constexpr std::size_t kMinChunkBytes = kMaxLocalRanks * kCacheLine;
@@ -70,6 +71,7 @@ class HostGroup : public CpuGroup {
   // The first call of ranks that are processes: blocks until all have joined. `look_around` as in
   // MeetingPlace.
   Status MeetPeers(std::chrono::milliseconds timeout, std::function<Status()> look_around = {});
+  void ListenForLongWaits(const std::function<void()>& listener);
   void TagNextCall(const CallTag& tag) override { next_tag_ = tag; }
   Status Barrier() override;
   Status AllReduce(std::byte* data, Elements elements, ReduceOp op) override;
@@ -131,7 +133,7 @@ class HostGroup : public CpuGroup {
   Status ExchangeCounts(const AllToAllParts& parts, std::uint64_t* largest);
 
   std::shared_ptr<SharedRegion> region_;
-  const HostGroupOptions options_;
+  HostGroupOptions options_;
   GroupLayout layout_;
   RankOf self_;
   GroupWait wait_;

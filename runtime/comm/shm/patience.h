@@ -17,7 +17,7 @@ class Patience {
 
   // It lasts for `most` from `now` on; who waits looks every `look`, or more often.
   Patience(std::chrono::nanoseconds most, std::chrono::nanoseconds look, Time now)
-      : left_(most), look_(look), last_(now) {}
+      : most_(most), left_(most), look_(look), last_(now) {}
 
   // Counts the time since the last look.
   void Look(Time now) {
@@ -25,14 +25,17 @@ class Patience {
     last_ = now;
   }
   bool is_over() const { return left_.count() <= 0; }
-  // The time until the next look.
+  bool is_half_over() const { return left_ <= most_ / 2; }
+  // The time until the next look, which is not later than when it is half over, or over.
   std::chrono::nanoseconds until_look() const {
-    return std::clamp<std::chrono::nanoseconds>(left_, std::chrono::nanoseconds(0), look_);
+    const std::chrono::nanoseconds next = is_half_over() ? left_ : left_ - most_ / 2;
+    return std::clamp<std::chrono::nanoseconds>(next, std::chrono::nanoseconds(0), look_);
   }
 
  private:
+  std::chrono::nanoseconds most_;
   std::chrono::nanoseconds left_;
-  const std::chrono::nanoseconds look_;
+  std::chrono::nanoseconds look_;
   Time last_;
 };
 

@@ -5,7 +5,6 @@
 
 #include <sys/socket.h>
 
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -245,7 +244,7 @@ Status SendHeader(const FrameHeader& header, bool encrypted) {
 TEST_P(PeerLinksTest, AHeaderThatIsNoneIsAnErrorThatNamesThePeer) {
   const FrameHeader good = {.bytes = 16, .call = CallOf(16)};
   std::vector<FrameHeader> bad(6, good);
-  bad[0].channel = static_cast<FrameChannel>(3);
+  bad[0].channel = static_cast<FrameChannel>(4);
   bad[1].call.kind = static_cast<CallKind>(12);
   bad[2].call.type = static_cast<ElementType>(10);
   bad[3].call.op = static_cast<ReduceOp>(5);
@@ -294,16 +293,44 @@ TEST(PeerSilenceTest, ASilentPeerIsSeenWhileAnotherOneTalks) {
   peers[0][1].stream = std::make_unique<SilentStream>(UniqueFd(ends[0]));
   PeerLinks first(std::move(peers[0]), std::chrono::seconds(20), std::chrono::seconds(1));
   PeerLinks third(std::move(peers[2]), std::chrono::minutes(5));
-  std::atomic<bool> seen = false;
+  Absence absence;
+  first.ListenForAbsence([&](const Absence& found) { absence = found; });
   std::jthread talker([&] {
     const Frame message{.peer = 0, .channel = FrameChannel::kMessage, .call = CallOf(0)};
-    while (!seen && third.Wait(third.Send(message, {})).ok()) {
+    while (third.Wait(third.Send(message, {})).ok()) {
     }
   });
   ByteArray bytes(16);
   const Status status = first.Wait(first.Receive({.peer = 1, .call = CallOf(16)}, bytes));
-  seen = true;
+  third.End("rank 0 has seen it");
+  EXPECT_EQ(absence.kind, Absence::Kind::kUnreachable);
+  EXPECT_EQ(absence.ranks, std::vector{1});
   EXPECT_THAT(status.message(), HasSubstr("rank 1 is on a host that has not answered for 1 s"));
+}
+
+// Rank 2 waits for rank 1, which waits for rank 0, which is busy. Rank 2's time is up first.
+TEST(PeerAbsenceTest, WhoWaitsItselfIsNotTheOneThatDidNotCome) {
+  auto peers = ConnectPairs(RankPlaces({1, 1, 1}));
+  const PeerLinks busy(std::move(peers[0]), std::chrono::minutes(5));
+  PeerLinks one(std::move(peers[1]), std::chrono::milliseconds(1500));
+  PeerLinks two(std::move(peers[2]), std::chrono::milliseconds(1000));
+  Absence found_by_one, found_by_two;
+  one.ListenForAbsence([&](const Absence& found) { found_by_one = found; });
+  two.ListenForAbsence([&](const Absence& found) { found_by_two = found; });
+  const auto wait_for = [](PeerLinks& links, int peer) {
+    ByteArray bytes(16);
+    const auto posted = links.Receive({.peer = peer, .call = CallOf(16)}, bytes);
+    const Status status = links.Wait(posted);
+    links.End(status.message());
+    return status.message();
+  };
+  std::jthread rank_one(
+      [&] { EXPECT_THAT(wait_for(one, 0), HasSubstr("rank 0 did not come within 1 s")); });
+  EXPECT_THAT(wait_for(two, 1), HasSubstr("rank 0 did not come within 1 s"));
+  rank_one.join();
+  EXPECT_EQ(found_by_one.kind, Absence::Kind::kLate);
+  EXPECT_EQ(found_by_one.ranks, std::vector{0});
+  EXPECT_EQ(found_by_two.kind, Absence::Kind::kNone);
 }
 
 // Small frames are many records, large ones many reads of each: nothing that is decrypted already

@@ -177,6 +177,29 @@ TEST(PatienceTest, TimeInWhichNobodyLooksDoesNotCount) {
   EXPECT_EQ(patience.until_look(), seconds(0));
 }
 
+// Ranks 1 and 3 are away, ranks 0 and 2 wait.
+TEST(TimeoutTest, AllThatDidNotComeAreNamed) {
+  HostGroupOptions options = SmallChunks(4);
+  options.timeout = std::chrono::milliseconds(200);
+  options.names = {10, 11, 12, 13};
+  std::latch both_waited(2);
+  std::atomic<int> long_waits = 0;
+  options.on_long_wait = [&] { ++long_waits; };
+  RunGroup(options, [&](HostGroup& group) {
+    if (group.rank() % 2 == 1) return both_waited.wait();
+    EXPECT_THAT(group.Barrier().message(),
+                HasSubstr("rank 11, rank 13 did not come within 0 s while rank 1" +
+                          std::to_string(group.rank()) + " was in barrier"));
+    const Absence absence = group.family()->absence();
+    if (absence.kind != Absence::Kind::kNone) {  // this one's time was up first
+      EXPECT_EQ(absence.kind, Absence::Kind::kLate);
+      EXPECT_EQ(absence.ranks, (std::vector{11, 13}));
+    }
+    both_waited.count_down();
+  });
+  EXPECT_GE(long_waits, 1);
+}
+
 // Says on `ready` that rank 0 is about to wait; a byte on `go` lets rank 1 come.
 int WaitForRankOne(int ready, int go) {
   HostGroupOptions options = SmallChunks(2);
