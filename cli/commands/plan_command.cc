@@ -197,6 +197,7 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
   job.environment.master_addr = MasterAddress(flags, job.plan);
   job.environment.interface = flags.interface;
   job.environment.lease_seconds = flags.lease_seconds;
+  job.environment.collective_timeout = flags.collective_timeout;
   job.environment.master_port = flags.master_port;
   job.environment.max_restarts = flags.max_restarts;
   job.environment.run_id = flags.run_id;

@@ -63,6 +63,11 @@ void AddHostFlags(CLI::App& app, LaunchFlags* flags) {
                  "nothing from dsrun for as long (default: 30)")
       ->check(NumberBetween(1.0, 3600.0))
       ->type_name("SECONDS");
+  app.add_option(FlagNames("collective_timeout"), flags->collective_timeout,
+                 "ranks of ours wait so long for one that does not come to a collective (default: "
+                 "$DSRUN_COLLECTIVE_TIMEOUT, else the minutes of $DEEPSPEED_TIMEOUT, else 1800)")
+      ->check(NumberBetween(1.0, 604800.0))
+      ->type_name("SECONDS");
 }
 
 void AddRankFlags(CLI::App& app, LaunchFlags* flags) {

@@ -49,6 +49,7 @@ struct LaunchFlags {
   SshTransport transport = SshTransport::kLibssh;
   double ssh_timeout = 20;
   double lease_seconds = 30;
+  double collective_timeout = 0;  // 0 = as the ranks' environment says, else half an hour
   // The settings of a rank's run.
   Device device = Device::kAuto;
   bool one_device_per_rank = false;

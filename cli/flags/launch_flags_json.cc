@@ -26,6 +26,7 @@ void VisitFlags(Flags& flags, const Visit& visit) {
   visit("launcher", flags.transport);
   visit("ssh_timeout", flags.ssh_timeout);
   visit("lease_seconds", flags.lease_seconds);
+  visit("collective_timeout", flags.collective_timeout);
   visit("device", flags.device);
   visit("one_device_per_rank", flags.one_device_per_rank);
   visit("bind_cores_to_rank", flags.bind_cores_to_rank);

@@ -122,6 +122,7 @@ v1::LaunchRequest MakeLaunchRequest(const JobPlan& job, const RankProgram& progr
       .master_port = details.master_port,
       .interface = job.flags.interface,
       .lease_seconds = job.flags.lease_seconds,
+      .collective_timeout = job.flags.collective_timeout,
       .one_device_per_rank = job.flags.one_device_per_rank,
       .user_set_threads = host.sets_threads,
       .threads_per_rank = std::max(1, details.core_count / host.rank_count())};

@@ -55,6 +55,9 @@ Environment RankEnvironment(const WorldPlan& plan, const PlannedRank& rank,
   if (plan.hosts.size() > 1 && job.lease_seconds > 0) {
     environment.emplace_back("DSRUN_LEASE_SECONDS", fmt::format("{}", job.lease_seconds));
   }
+  if (job.collective_timeout > 0) {
+    environment.emplace_back("DSRUN_COLLECTIVE_TIMEOUT", fmt::format("{}", job.collective_timeout));
+  }
   const std::vector<std::string>& devices = plan.host_of(rank).devices;
   if (!devices.empty()) {
     environment.emplace_back("CUDA_VISIBLE_DEVICES",

@@ -19,9 +19,10 @@ struct JobEnvironment {
   std::string run_id;  // "" = the job's name
   std::string role = "default";
   std::string master_addr;
-  int master_port = 0;       // 0 = not known yet: MASTER_PORT is left out
-  std::string interface;     // "" = DSRUN_INTERFACE as exported
-  double lease_seconds = 0;  // of every other host; 0 = none
+  int master_port = 0;            // 0 = not known yet: MASTER_PORT is left out
+  std::string interface;          // "" = DSRUN_INTERFACE as exported
+  double lease_seconds = 0;       // of every other host; 0 = none
+  double collective_timeout = 0;  // 0 = DSRUN_COLLECTIVE_TIMEOUT as exported
   bool one_device_per_rank = false;
   // OMP_NUM_THREADS: the user's own value stays; else the number of a rank's bound cores; else
   // this, unless it is 0 (the host's cores are not known).

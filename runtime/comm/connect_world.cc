@@ -63,7 +63,7 @@ StatusOr<std::unique_ptr<Communicator>> ConnectNccl(const RankIdentity& identity
     return std::make_unique<Communicator>(
         device.cuda->MakeNccl(store, {.rank = identity.rank,
                                       .size = identity.world_size,
-                                      .timeout = options.collective_timeout}),
+                                      .timeout = *options.collective_timeout}),
         device.device, std::move(control));
   });
 }
@@ -73,8 +73,12 @@ StatusOr<std::unique_ptr<Communicator>> ConnectNccl(const RankIdentity& identity
 StatusOr<std::unique_ptr<Communicator>> ConnectWorld(const RankIdentity& identity,
                                                      const device::RankDevice& device,
                                                      const ConnectOptions& options) {
-  if (device.cuda != nullptr) return ConnectNccl(identity, device, options);
-  return ConnectHost(identity, options);
+  ConnectOptions resolved = options;
+  if (!resolved.collective_timeout.has_value()) {
+    DS_ASSIGN_OR_RETURN(resolved.collective_timeout, CollectiveTimeoutFromEnvironment());
+  }
+  if (device.cuda != nullptr) return ConnectNccl(identity, device, resolved);
+  return ConnectHost(identity, resolved);
 }
 
 }  // namespace ds::comm

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "runtime/base/status.h"
@@ -28,8 +29,9 @@ struct ConnectOptions {
   bool encrypt = false;
   // The longest wait for all ranks to appear.
   std::chrono::milliseconds connect_timeout = std::chrono::minutes(5);
-  // The longest wait of a collective for a rank that is alive but does not come.
-  std::chrono::milliseconds collective_timeout = std::chrono::minutes(30);
+  // The longest wait of a collective for a rank that is alive but does not come; none: that of the
+  // environment (rank_identity.h).
+  std::optional<std::chrono::milliseconds> collective_timeout = {};
   // The longest wait for another host of CPU ranks that does not answer at all.
   std::chrono::seconds silence{60};
 };

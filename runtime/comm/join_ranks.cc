@@ -34,7 +34,7 @@ StatusOr<std::unique_ptr<HostGroup>> JoinHost(const RankIdentity& identity,
   group_options.self = {.rank = identity.local_rank, .size = identity.local_world_size};
   group_options.names.resize(static_cast<std::size_t>(identity.local_world_size));
   std::iota(group_options.names.begin(), group_options.names.end(), FirstRankHere(identity));
-  group_options.timeout = options.collective_timeout;
+  group_options.timeout = *options.collective_timeout;
   group_options.meeting = MeetingName(identity);
   const std::size_t bytes = HostGroup::RegionBytes(group_options);
   if (identity.local_world_size == 1) {
@@ -122,7 +122,8 @@ StatusOr<std::unique_ptr<PeerLinks>> LinkPeers(const RankIdentity& identity,
                                     .encrypt = options.encrypt,
                                     .timeout = options.connect_timeout},
                                    listener, records));
-  return std::make_unique<PeerLinks>(std::move(peers), options.collective_timeout, options.silence);
+  return std::make_unique<PeerLinks>(std::move(peers), *options.collective_timeout,
+                                     options.silence);
 }
 
 }  // namespace

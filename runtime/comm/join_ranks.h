@@ -12,7 +12,8 @@
 
 namespace ds::comm {
 
-// Blocks until all ranks have joined. Errors are those of ConnectWorld.
+// Blocks until all ranks have joined. `options.collective_timeout` is there. Errors are those of
+// ConnectWorld.
 StatusOr<std::unique_ptr<CpuGroup>> JoinRanks(const RankIdentity& identity,
                                               const ConnectOptions& options);
 

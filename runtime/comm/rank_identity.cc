@@ -1,7 +1,9 @@
 #include "runtime/comm/rank_identity.h"
 
+#include <cstdint>
 #include <cstdlib>
 #include <limits>
+#include <optional>
 #include <string_view>
 
 #include "runtime/base/parse_number.h"
@@ -36,7 +38,32 @@ std::string ReadTextVariable(const char* name, const std::string& fallback) {
   return text == nullptr ? fallback : std::string(text);
 }
 
+// The variable's value in units of `unit`.
+StatusOr<std::chrono::milliseconds> ReadTimeVariable(const char* name,
+                                                     std::chrono::milliseconds unit) {
+  constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 7);
+  const char* const text = std::getenv(name);
+  const std::optional<double> number = ParseNumber<double>(text);
+  const double millis = number.value_or(0) * static_cast<double>(unit.count());
+  if (millis >= 1 && millis <= static_cast<double>(kLongest.count())) {
+    return std::chrono::milliseconds(static_cast<std::int64_t>(millis));
+  }
+  return InvalidArgumentError(
+      std::string("environment variable ") + name + "=\"" + text + "\" is no time of " +
+      (unit >= std::chrono::minutes(1) ? "minutes" : "seconds") + " up to a week");
+}
+
 }  // namespace
+
+StatusOr<std::chrono::milliseconds> CollectiveTimeoutFromEnvironment() {
+  if (std::getenv("DSRUN_COLLECTIVE_TIMEOUT") != nullptr) {
+    return ReadTimeVariable("DSRUN_COLLECTIVE_TIMEOUT", std::chrono::seconds(1));
+  }
+  if (std::getenv("DEEPSPEED_TIMEOUT") != nullptr) {
+    return ReadTimeVariable("DEEPSPEED_TIMEOUT", std::chrono::minutes(1));
+  }
+  return std::chrono::milliseconds(std::chrono::minutes(30));
+}
 
 StatusOr<RankIdentity> RankIdentityFromEnvironment() {
   const bool has_rank = std::getenv("RANK") != nullptr;

@@ -4,6 +4,7 @@
 // (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, DSRUN_JOB_ID,
 // DSRUN_GENERATION).
 
+#include <chrono>
 #include <string>
 
 #include "runtime/base/status.h"
@@ -25,5 +26,10 @@ struct RankIdentity {
 // fit the others is kInvalidArgument and names the variable. Without LOCAL_RANK or LOCAL_WORLD_SIZE
 // all ranks are taken to be on one host.
 StatusOr<RankIdentity> RankIdentityFromEnvironment();
+
+// Reads how long ranks wait for one that is alive but does not come to a collective: the seconds of
+// DSRUN_COLLECTIVE_TIMEOUT (dsrun's --collective_timeout), else, as DeepSpeed reads it, the minutes
+// of DEEPSPEED_TIMEOUT, else half an hour. kInvalidArgument names a variable that is no such time.
+StatusOr<std::chrono::milliseconds> CollectiveTimeoutFromEnvironment();
 
 }  // namespace ds::comm

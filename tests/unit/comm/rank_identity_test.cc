@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <string>
 
@@ -12,9 +13,16 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr std::array kVariables = {
-    "RANK",        "WORLD_SIZE",  "LOCAL_RANK",   "LOCAL_WORLD_SIZE",
-    "MASTER_ADDR", "MASTER_PORT", "DSRUN_JOB_ID", "DSRUN_GENERATION"};
+constexpr std::array kVariables = {"RANK",
+                                   "WORLD_SIZE",
+                                   "LOCAL_RANK",
+                                   "LOCAL_WORLD_SIZE",
+                                   "MASTER_ADDR",
+                                   "MASTER_PORT",
+                                   "DSRUN_JOB_ID",
+                                   "DSRUN_GENERATION",
+                                   "DSRUN_COLLECTIVE_TIMEOUT",
+                                   "DEEPSPEED_TIMEOUT"};
 
 class RankIdentityTest : public ::testing::Test {
  protected:
@@ -53,6 +61,23 @@ TEST_F(RankIdentityTest, ReadsWhatTheLauncherSays) {
   EXPECT_EQ(id->master_port, 29500);
   EXPECT_EQ(id->job_id, "j7");
   EXPECT_EQ(id->generation, 2);
+}
+
+TEST_F(RankIdentityTest, TheTimeThatRanksWaitForEachOtherIsOursThenDeepSpeedsThenHalfAnHour) {
+  EXPECT_EQ(CollectiveTimeoutFromEnvironment().value(), std::chrono::minutes(30));
+  Set("DEEPSPEED_TIMEOUT", "90");
+  EXPECT_EQ(CollectiveTimeoutFromEnvironment().value(), std::chrono::minutes(90));
+  Set("DSRUN_COLLECTIVE_TIMEOUT", "2.5");
+  EXPECT_EQ(CollectiveTimeoutFromEnvironment().value(), std::chrono::milliseconds(2500));
+}
+
+TEST_F(RankIdentityTest, ATimeThatIsNoneIsRefusedByName) {
+  for (const char* bad : {"", "soon", "0", "-1", "nan", "inf", "1e9"}) {
+    Set("DSRUN_COLLECTIVE_TIMEOUT", bad);
+    const Status status = CollectiveTimeoutFromEnvironment().status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << bad;
+    EXPECT_THAT(status.message(), HasSubstr("DSRUN_COLLECTIVE_TIMEOUT=\"" + std::string(bad)));
+  }
 }
 
 TEST_F(RankIdentityTest, WithoutLocalVariablesAllRanksShareTheHost) {
