@@ -20,6 +20,7 @@ std::string FindReasonAgainstRestart(Cause cause) {
     case Cause::kHostLost:
     case Cause::kDaemonLost:
     case Cause::kStall:
+    case Cause::kNetwork:
     case Cause::kExitCode:
     case Cause::kSignal:
     case Cause::kOutOfMemory:

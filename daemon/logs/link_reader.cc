@@ -65,6 +65,12 @@ v1::RankError MakeError(const Json& body) {
   error.set_message(ReadText(body, "message"));
   error.set_hint(ReadText(body, "hint"));
   error.set_exit_code(ReadInteger(body, "exit_code"));
+  const std::string absence = ReadText(body, "absence");
+  if (absence == "late") error.set_absence(v1::RankError::LATE);
+  if (absence == "unreachable") error.set_absence(v1::RankError::UNREACHABLE);
+  for (const Json& rank : FindField(body, "absent")) {
+    if (rank.is_number_unsigned()) error.add_absent(rank.get<std::uint32_t>());
+  }
   return error;
 }
 

@@ -21,7 +21,8 @@
 //     checkpoint  {"step":100,"path":"..."}
 //                 a checkpoint has been committed
 //     error       {"code":3,"message":"...","hint":"...","exit_code":2}
-//                 why this rank is about to end
+//                 why this rank is about to end; with "absent":[1,3] when these ranks are alive and
+//                 "absence" is "late" (they did not come in time) or "unreachable"
 //     end         {"summary":{"steps":100}}
 //                 the job is done; exit status 0 follows
 //     put         {"key":"ranks/0","value":"..."}

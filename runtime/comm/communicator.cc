@@ -215,4 +215,9 @@ void Communicator::Abort(std::string_view reason) {
   if (control_ != nullptr) control_->Abort(reason);
 }
 
+Absence Communicator::absence() const {
+  if (host_ != nullptr) return host_->absence();
+  return control_ == nullptr ? Absence() : control_->absence();
+}
+
 }  // namespace ds::comm

@@ -34,6 +34,7 @@
 #include "runtime/base/status.h"
 #include "runtime/comm/rank_identity.h"
 #include "runtime/comm/shm/call_signature.h"
+#include "runtime/comm/shm/group_family.h"
 #include "runtime/comm/work.h"
 
 namespace c10d {
@@ -119,6 +120,9 @@ class Communicator {
   // them, and what it calls later, fails at once with this rank's number and `reason`. Calls of
   // NCCL go on waiting: they end when this process does.
   void Abort(std::string_view reason);
+
+  // Who this rank has found not to be there, in the first error that came of that.
+  Absence absence() const;
 
  private:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;

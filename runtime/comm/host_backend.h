@@ -40,6 +40,7 @@ class HostBackend : public c10d::Backend {
   c10::intrusive_ptr<HostBackend> MakeSubgroup(const std::string& name,
                                                const std::vector<int>& members);
   void Abort(std::string_view reason);
+  Absence absence() const { return group_->family()->absence(); }
 
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;

@@ -48,10 +48,16 @@ void RankReporter::ReportCheckpoint(std::int64_t step, const std::string& path) 
 }
 
 void RankReporter::ReportError(const Failure& failure) {
-  Send(RankMessageKind::kError, {{"code", static_cast<int>(failure.status.code())},
-                                 {"message", failure.status.message()},
-                                 {"hint", failure.hint},
-                                 {"exit_code", failure.exit_code}});
+  json body = {{"code", static_cast<int>(failure.status.code())},
+               {"message", failure.status.message()},
+               {"hint", failure.hint},
+               {"exit_code", failure.exit_code}};
+  if (failure.absence.kind != comm::Absence::Kind::kNone) {
+    const bool late = failure.absence.kind == comm::Absence::Kind::kLate;
+    body["absence"] = late ? "late" : "unreachable";
+    body["absent"] = failure.absence.ranks;
+  }
+  Send(RankMessageKind::kError, body);
   LogError(failure.status.message());
 }
 

@@ -17,6 +17,7 @@
 
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/rank_link.h"
+#include "runtime/comm/shm/group_family.h"
 
 namespace ds::rank {
 
@@ -24,7 +25,8 @@ namespace ds::rank {
 struct Failure {
   Status status;
   int exit_code = kExitFailure;
-  std::string hint;  // what to do; may be empty
+  std::string hint;            // what to do; may be empty
+  comm::Absence absence = {};  // of those for which it ends
 };
 
 class RankReporter {

@@ -132,7 +132,10 @@ void TrainCommand::Run() {
     const Status status = AtTorchBoundary([&] { return (this->*phase.run)(); });
     if (!status.ok()) {
       const int exit_code = exit_code_of_cause_.value_or(phase.exit_code);
-      EndWithFailure({.status = status, .exit_code = exit_code, .hint = phase.hint});
+      EndWithFailure({.status = status,
+                      .exit_code = exit_code,
+                      .hint = phase.hint,
+                      .absence = world_ ? world_->absence() : comm::Absence()});
     }
   }
   reporter_.ReportEnd({{"steps", engine_->finished_steps()}});

@@ -57,6 +57,17 @@ TEST_F(SshTrainLossTest, AStoppedRankIsTheVerdictAndNotTheOneThatWaitsForIt) {
   ExpectNothingLeftOn({0, 1});
 }
 
+// Before its lease is over, by those who wait for it.
+TEST_F(SshTrainLossTest, ARankThatDoesNotComeInTheTimeOfACollectiveIsTheVerdict) {
+  const auto dsrun = Start({"--collective_timeout", "8"});
+  OnHost(1, "kill -STOP $(pgrep -x dsrank)");
+  ExpectVerdict(dsrun->Wait(), 5, "stall", "h1");
+  EXPECT_EQ(JobVerdict()["rank"], 1);
+  EXPECT_THAT(JobVerdict()["message"].get<std::string>(),
+              HasSubstr("rank 1 (host h1) did not come within 8 s"));
+  ExpectNothingLeftOn({0, 1});
+}
+
 TEST_F(SshTrainLossTest, AKilledDaemonIsTheVerdict) {
   const auto dsrun = Start({"--lease_seconds", "5"});
   OnHost(1, "kill -9 $(pgrep -x dsrund-.*)");
@@ -85,10 +96,11 @@ TEST_F(SshTrainLossTest, TwoHostsThatLoseEachOtherAreNamedWithinTheLease) {
   hosts().Separate(0, 1);
   const ProgramResult result = dsrun->Wait();
   const int rank = JobVerdict()["rank"];
-  ExpectVerdict(result, 1, "rank_error", hosts().name(rank));
-  const std::string other = std::to_string(1 - rank);
+  ExpectVerdict(result, 4, "network", hosts().name(rank));
+  const std::string there = std::to_string(rank), here = std::to_string(1 - rank);
   EXPECT_THAT(JobVerdict()["message"].get<std::string>(),
-              HasSubstr("rank " + other + " (host h" + other + ") is "));
+              HasSubstr("hosts h" + here + " and h" + there + " do not reach each other: rank " +
+                        there + " (host h" + there + ") is "));
   ExpectNothingLeftOn({0, 1});
 }
 

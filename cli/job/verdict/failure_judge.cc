@@ -14,6 +14,10 @@ bool EndedBadly(const v1::RankExited& exit) { return exit.exit_code() != 0 || ex
 
 void FailureJudge::OnEvent(const std::string& host, const v1::Event& event) {
   switch (event.what_case()) {
+    case v1::Event::kRankStarted:
+      processes_[static_cast<int>(event.rank_started().rank())] = {
+          .host = host, .pid = static_cast<int>(event.rank_started().pid())};
+      break;
     case v1::Event::kRankReport:
       OnReport(event.rank_report());
       break;
@@ -36,6 +40,7 @@ void FailureJudge::OnReport(const v1::RankReport& report) {
     last_step_[rank] = static_cast<std::int64_t>(report.step().step());
   } else if (report.has_error()) {
     errors_.try_emplace(rank, report.error());
+    if (!report.error().absent().empty() && !witness_.has_value()) witness_ = rank;
   }
 }
 
@@ -96,6 +101,9 @@ void FailureJudge::BlameLoss(Verdict verdict) {
 }
 
 JobOutcome FailureJudge::Conclude() const {
+  if (culprit_.has_value() && IsConsequence(*culprit_) && witness_.has_value()) {
+    return ConvictAbsent();
+  }
   if (culprit_.has_value()) return Convict(*culprit_);
   if (other_.has_value()) {
     Verdict verdict = *other_;
@@ -104,6 +112,24 @@ JobOutcome FailureJudge::Conclude() const {
   }
   if (stopped_badly_.has_value()) return Convict(*stopped_badly_);
   return JobOutcome();
+}
+
+Verdict FailureJudge::ConvictAbsent() const {
+  const v1::RankError& error = errors_.at(*witness_);
+  const int absent = static_cast<int>(error.absent(0));
+  const auto place_of = [&](int rank) {
+    const auto found = processes_.find(rank);
+    return found == processes_.end() ? RankProcess() : found->second;
+  };
+  Verdict verdict = MakeAbsenceVerdict({.rank = absent,
+                                        .host = place_of(absent).host,
+                                        .pid = place_of(absent).pid,
+                                        .witness = *witness_,
+                                        .witness_host = place_of(*witness_).host,
+                                        .error = error},
+                                       generation_);
+  verdict.step = LastStep(absent);
+  return verdict;
 }
 
 Verdict FailureJudge::Convict(const Culprit& culprit) const {

@@ -5,7 +5,8 @@
 // First means first in the order in which the controller saw it: the first rank that ended badly
 // while nobody was stopping it. What other ranks say or do because of that never takes the blame:
 // a rank that says itself that it ended because another one was not there gives the blame to a rank
-// that failed for a reason of its own, or to a host that is lost, even when that is seen later.
+// that failed for a reason of its own, or to a host that is lost, even when that is seen later;
+// and else to the rank that it found missing though it lives.
 //
 // Pure: no I/O, no clock. Threads: one at a time.
 
@@ -52,12 +53,19 @@ class FailureJudge {
     v1::RankExited exit;
   };
 
+  struct RankProcess {
+    std::string host;
+    int pid = 0;
+  };
+
   // True when the rank said that another one was not there.
   bool IsConsequence(const Culprit& culprit) const;
   // True while nothing has failed that is not a consequence.
   bool IsOpen() const { return !other_ && (!culprit_ || IsConsequence(*culprit_)); }
 
   void OnReport(const v1::RankReport& report);
+  // Says who was missed, as the first rank told that found a living one missing.
+  Verdict ConvictAbsent() const;
   void OnExit(const std::string& host, const v1::RankExited& exit);
   void OnGenerationEnded(const std::string& host, v1::StopCause cause);
   // Only the first counts, and only when no rank has failed before.
@@ -70,6 +78,8 @@ class FailureJudge {
   const int generation_;
   std::map<int, std::int64_t> last_step_;  // by rank
   std::map<int, v1::RankError> errors_;    // by rank: the first that it reported
+  std::map<int, RankProcess> processes_;   // by rank
+  std::optional<int> witness_;             // the first rank that told of absent ones
   std::optional<Culprit> culprit_;         // the first rank that failed
   std::optional<Culprit> stopped_badly_;   // the first that ended badly while being stopped
   std::optional<Verdict> other_;           // what else came first: a user's stop, a lost daemon

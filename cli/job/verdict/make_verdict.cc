@@ -226,6 +226,27 @@ Verdict MakeStallVerdict(const StalledRank& stalled, int generation) {
           .pid = stalled.pid};
 }
 
+Verdict MakeAbsenceVerdict(const AbsentRank& absent, int generation) {
+  const bool late = absent.error.absence() == v1::RankError::LATE;
+  const std::string witness =
+      "rank " + std::to_string(absent.witness) + " on " + absent.witness_host;
+  return {.cause = late ? Cause::kStall : Cause::kNetwork,
+          .rank = absent.rank,
+          .host = absent.host,
+          .exit_code = late ? kExitStall : kExitHostLost,
+          .generation = generation,
+          .message = late ? absent.error.message()
+                          : "hosts " + absent.witness_host + " and " + absent.host +
+                                " do not reach each other: " + absent.error.message(),
+          .proof = late ? witness + " waited for it, and its process lives"
+                        : witness + " gets no answer, and dsrun hears from both hosts",
+          .hint = late ? "is it stuck (py-spy dump or gdb -p shows where), or much slower than the "
+                         "others? --collective_timeout is how long they wait"
+                       : "look at the network between these two hosts; --interface chooses another "
+                         "one for what ranks tell each other",
+          .pid = absent.pid};
+}
+
 Verdict MakeRunDirectoryVerdict(const Status& written, int generation) {
   return {.cause = Cause::kInternal,
           .exit_code = kExitFailure,

@@ -58,6 +58,16 @@ Verdict MakeLeaseExpiredVerdict(const std::string& host, int generation);
 Verdict MakeDaemonSignalledVerdict(const std::string& host, int generation);
 // A rank stands still while others go on.
 Verdict MakeStallVerdict(const StalledRank& stalled, int generation);
+// A rank has found another one missing that lives: `error` is what it said.
+struct AbsentRank {
+  int rank = 0;
+  std::string host;
+  int pid = 0;
+  int witness = 0;
+  std::string witness_host;
+  const v1::RankError& error;
+};
+Verdict MakeAbsenceVerdict(const AbsentRank& absent, int generation);
 // The run directory cannot be written, so that logs would lose lines.
 Verdict MakeRunDirectoryVerdict(const Status& written, int generation);
 

@@ -32,6 +32,8 @@ std::string_view CauseName(Cause cause) {
       return "daemon_lost";
     case Cause::kStall:
       return "stall";
+    case Cause::kNetwork:
+      return "network";
     case Cause::kUserStop:
       return "user_stop";
     case Cause::kInternal:

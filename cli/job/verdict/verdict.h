@@ -27,6 +27,7 @@ enum class Cause {
   kHostLost,          // nothing is heard from a host any more
   kDaemonLost,        // the daemon of a host is gone, the host is there
   kStall,             // a rank stands still while the others wait for it
+  kNetwork,           // ranks do not reach each other, and dsrun reaches both
   kUserStop,          // the user ended the job
   kInternal,          // dsrun could not go on: its own disk, for example
 };

@@ -16,6 +16,7 @@ using ::testing::ElementsAre;
 using testing::Error;
 using testing::Exited;
 using ::testing::HasSubstr;
+using testing::Started;
 
 JobOutcome After(const std::vector<v1::Event>& events) {
   FailureJudge judge(3);
@@ -69,6 +70,58 @@ TEST(FailureJudgeTest, ALostHostComesBeforeTheRankThatMissedIt) {
   judge.OnDaemonLost("b", "connection refused");
   EXPECT_EQ(judge.Conclude().failure().cause, Cause::kDaemonLost);
   EXPECT_EQ(judge.Conclude().failure().host, "b");
+}
+
+v1::Event MissedAlive(int rank, int missing, v1::RankError::Absence how) {
+  v1::Event event = Missed(rank);
+  event.mutable_rank_report()->mutable_error()->set_absence(how);
+  event.mutable_rank_report()->mutable_error()->add_absent(static_cast<unsigned>(missing));
+  return event;
+}
+
+// Rank 2, which heard of it from rank 0, ends first.
+TEST(FailureJudgeTest, ALivingRankThatDidNotComeIsAStall) {
+  FailureJudge judge(0);
+  judge.OnEvent("a", Started(0, 100));
+  judge.OnEvent("b", Started(1, 101));
+  judge.OnEvent("b", Beacon(1, 7));
+  judge.OnEvent("b", Missed(2));
+  judge.OnEvent("b", Exited(2, 1));
+  judge.OnEvent("a", MissedAlive(0, 1, v1::RankError::LATE));
+  judge.OnEvent("a", Exited(0, 1, 0, /*stopping=*/true));
+  judge.OnEvent("b", Exited(1, 0, SIGTERM, /*stopping=*/true));
+  const Verdict verdict = judge.Conclude().failure();
+  EXPECT_EQ(verdict.cause, Cause::kStall);
+  EXPECT_EQ(verdict.exit_code, 5);
+  EXPECT_EQ(verdict.rank, 1);
+  EXPECT_EQ(verdict.host, "b");
+  EXPECT_EQ(verdict.pid, 101);
+  EXPECT_EQ(verdict.step, 7);
+  EXPECT_EQ(verdict.proof, "rank 0 on a waited for it, and its process lives");
+  EXPECT_THAT(verdict.hint, HasSubstr("--collective_timeout"));
+}
+
+TEST(FailureJudgeTest, HostsThatLoseOnlyEachOtherAreACauseOfTheirOwn) {
+  FailureJudge judge(0);
+  judge.OnEvent("a", Started(0, 100));
+  judge.OnEvent("b", Started(1, 101));
+  judge.OnEvent("a", MissedAlive(0, 1, v1::RankError::UNREACHABLE));
+  judge.OnEvent("a", Exited(0, 1));
+  judge.OnEvent("b", MissedAlive(1, 0, v1::RankError::UNREACHABLE));
+  const Verdict verdict = judge.Conclude().failure();
+  EXPECT_EQ(verdict.cause, Cause::kNetwork);
+  EXPECT_EQ(verdict.exit_code, 4);
+  EXPECT_EQ(verdict.host, "b");
+  EXPECT_THAT(verdict.message, HasSubstr("hosts a and b do not reach each other: rank 1"));
+  // ... unless dsrun has lost one of them, too.
+  judge.OnHostLost("b", {});
+  EXPECT_EQ(judge.Conclude().failure().cause, Cause::kHostLost);
+}
+
+TEST(FailureJudgeTest, WhoWasMissedBecauseItFailedIsNotAStall) {
+  const JobOutcome killed =
+      After({MissedAlive(0, 1, v1::RankError::LATE), Exited(0, 1), Exited(1, 0, SIGKILL)});
+  EXPECT_EQ(killed.failure().cause, Cause::kSignal);
 }
 
 v1::Event EndedBecause(v1::StopCause cause) {

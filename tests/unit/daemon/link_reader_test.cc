@@ -1,5 +1,6 @@
 #include "daemon/logs/link_reader.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace ds::daemon {
@@ -49,6 +50,17 @@ TEST(MakeRankReportTest, AnErrorCarriesWhatTheVerdictNeeds) {
   EXPECT_EQ(error.message(), "no \"data\"");
   EXPECT_EQ(error.hint(), "add some");
   EXPECT_EQ(error.exit_code(), 2);
+}
+
+TEST(MakeRankReportTest, AnErrorNamesTheRanksThatWereNotThere) {
+  const v1::RankError late =
+      Report(RankMessageKind::kError, R"({"absence":"late","absent":[1,3]})").error();
+  EXPECT_EQ(late.absence(), v1::RankError::LATE);
+  EXPECT_THAT(late.absent(), ::testing::ElementsAre(1, 3));
+  const v1::RankError other =
+      Report(RankMessageKind::kError, R"({"absence":"gone","absent":["x",-1,2]})").error();
+  EXPECT_EQ(other.absence(), v1::RankError::NONE);
+  EXPECT_THAT(other.absent(), ::testing::ElementsAre(2));
 }
 
 TEST(MakeRankReportTest, WhatIsNotAsItShouldBeIsAbsent) {

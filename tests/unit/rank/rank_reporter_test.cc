@@ -41,6 +41,14 @@ TEST_F(RankReporterTest, ErrorCarriesWhatTheVerdictNeeds) {
   EXPECT_EQ(body["hint"], "look");
 }
 
+TEST_F(RankReporterTest, ErrorNamesTheRanksThatWereNotThere) {
+  reporter_->ReportError({.status = UnavailableError("rank 1 did not come"),
+                          .absence = {.kind = comm::Absence::Kind::kLate, .ranks = {1, 3}}});
+  const auto body = nlohmann::json::parse(Received().body);
+  EXPECT_EQ(body["absence"], "late");
+  EXPECT_EQ(body["absent"], nlohmann::json({1, 3}));
+}
+
 TEST_F(RankReporterTest, BytesThatAreNoTextStillArrive) {
   reporter_->ReportNotice("path \xff\xfe");
   EXPECT_TRUE(nlohmann::json::accept(Received().body));
