@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "runtime/base/files.h"
 #include "runtime/base/process_stat.h"
@@ -141,8 +142,65 @@ TEST(HostBackendTest, ARankThatASignalHasStoppedIsNamed) {
                       },
                       {.collective_timeout = std::chrono::milliseconds(300)});
   EXPECT_THAT(ranks.Wait(0).message,
-              AllOf(HasSubstr("rank 1 (process " + std::to_string(ranks.pid(1)) + ") did not come"),
-                    HasSubstr("a signal has stopped it")));
+              AllOf(HasSubstr("rank 1 (process " + std::to_string(ranks.pid(1)) + ")"),
+                    HasSubstr("which a signal has stopped")));
+}
+
+// Rank 1 is stuck in its own code, on the host of rank 0 or on another one.
+TEST(HostBackendTest, ARankThatHangsIsNamedWhenItsTimeIsUp) {
+  for (const std::vector<int>& hosts : {std::vector{2}, std::vector{1, 1}}) {
+    RankProcesses ranks(hosts,
+                        [](Communicator& comm) {
+                          while (comm.rank() == 1) pause();
+                          try {
+                            comm.Barrier();
+                          } catch (const c10::DistNetworkError&) {
+                            const Absence absence = comm.absence();
+                            EXPECT_EQ(absence.kind, Absence::Kind::kLate);
+                            EXPECT_EQ(absence.ranks, std::vector{1});
+                            if (::testing::Test::HasFailure()) return 1;
+                            throw;
+                          }
+                          return 0;
+                        },
+                        {.collective_timeout = std::chrono::milliseconds(1000)});
+    const RankEnd end = ranks.Wait(0);
+    EXPECT_EQ(end.exit_code, kRankThrew);
+    EXPECT_THAT(end.message, AllOf(HasSubstr("rank 1 ("), HasSubstr("did not come within 1 s"),
+                                   HasSubstr("was in barrier")));
+  }
+}
+
+// Rank 3 ends when it knows that the others are about to wait: rank 0 for all ranks, the others for
+// messages of rank 3, which shares the host of one of them.
+TEST(HostBackendTest, AnAbortEndsCollectivesAndMessagesOfAllRanksWithItsReason) {
+  for (const std::vector<int>& hosts :
+       {std::vector{4}, std::vector{2, 2}, std::vector{1, 1, 1, 1}}) {
+    RankProcesses ranks(hosts, [](Communicator& comm) {
+      const at::Tensor ready = at::zeros({1}, at::kInt);
+      const at::Tensor outgoing = at::ones({300000}, at::kFloat);
+      const at::Tensor incoming = at::zeros({300000}, at::kFloat);
+      if (comm.rank() == 3) {
+        for (const int peer : {0, 1, 2}) comm.Recv(ready, peer);
+        comm.Abort("no space left");
+        std::_Exit(7);
+      }
+      comm.Send(ready, 3);
+      if (comm.rank() == 0) {
+        comm.AllReduce(outgoing, ReduceOp::kSum);
+      } else {
+        comm.SendRecv(outgoing, 3, incoming, 3);
+      }
+      return 0;
+    });
+    EXPECT_EQ(ranks.Wait(3).exit_code, 7);
+    for (const int rank : {0, 1, 2}) {
+      const RankEnd end = ranks.Wait(rank);
+      EXPECT_EQ(end.exit_code, kRankThrew);
+      EXPECT_THAT(end.message, HasSubstr("rank 3 has given up: no space left"));
+      EXPECT_THAT(end.message, HasSubstr(rank == 0 ? "all-reduce of 300000" : "300000 float32"));
+    }
+  }
 }
 
 TEST(HostBackendTest, DisagreementIsNamedOnEveryRank) {

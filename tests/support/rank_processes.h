@@ -16,6 +16,7 @@
 
 #include "runtime/base/unique_fd.h"
 #include "runtime/comm/connect_world.h"
+#include "runtime/comm/rank_identity.h"
 
 namespace ds::testing {
 
@@ -34,7 +35,12 @@ class RankProcesses {
  public:
   using Body = std::function<int(comm::Communicator&)>;  // returns the exit code
 
-  RankProcesses(int world_size, const Body& body, const comm::ConnectOptions& options = {});
+  // All on one host.
+  RankProcesses(int world_size, const Body& body, const comm::ConnectOptions& options = {})
+      : RankProcesses(std::vector{world_size}, body, options) {}
+  // Entry [h]: the ranks of "host" h, which talk to those of the others over TCP.
+  RankProcesses(const std::vector<int>& ranks_on_hosts, const Body& body,
+                comm::ConnectOptions options = {});
   ~RankProcesses();
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;
@@ -48,6 +54,9 @@ class RankProcesses {
     pid_t pid = -1;   // -1: waited for
     UniqueFd report;  // its message, then end of file
   };
+  void Start(const comm::RankIdentity& identity, const Body& body,
+             const comm::ConnectOptions& options);
+
   std::vector<Rank> ranks_;
 };
 
