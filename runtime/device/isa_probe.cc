@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <string_view>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -80,6 +81,14 @@ IsaReport ProbeAndCapIsa() {
   if (report.amx_faults) setenv(kLimitVariable, kBelowAmx, /*overwrite=*/0);
   if (const char* limit = std::getenv(kLimitVariable)) report.onednn_limit = limit;
   return report;
+}
+
+bool MayUseAmx() {
+  const char* limit = std::getenv(kLimitVariable);
+  if (limit == nullptr) return AdvertisesAmx();
+  const std::string_view isa = limit;
+  const bool allows = isa == "ALL" || isa == "DEFAULT" || isa.find("AMX") != isa.npos;
+  return allows && AdvertisesAmx();
 }
 
 }  // namespace ds::device

@@ -23,6 +23,10 @@ struct IsaReport {
 // set is left alone.
 IsaReport ProbeAndCapIsa();
 
+// Tells whether oneDNN multiplies bf16 matrices by tiles here: the processor shows AMX and no limit
+// in the environment forbids it. Requires that the probe has run.
+bool MayUseAmx();
+
 // Tells whether a child that calls `instruction` is ended by a signal. A child that cannot be made
 // counts as one that was: the caller then stays with what is safe.
 bool DiesInChild(void (*instruction)());

@@ -5,7 +5,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/log_softmax.h>
-#include <ATen/ops/mm.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -116,12 +115,7 @@ class ChunkedLoss {
   void AddWeightGradient(const at::Tensor& logit_gradients, const at::Tensor& inputs) {
     const bool first = !gradients_.weight.defined();
     if (first) gradients_.weight = at::empty(weight_.sizes(), weight_.options().dtype(at::kFloat));
-    if (weight_.scalar_type() == at::kFloat) {
-      MatMulInto(gradients_.weight, logit_gradients.t(), inputs, first ? 0.0F : 1.0F);
-      return;
-    }
-    const at::Tensor share = at::mm(logit_gradients.t(), inputs);
-    first ? gradients_.weight.copy_(share) : gradients_.weight.add_(share);
+    MatMulInto(gradients_.weight, logit_gradients.t(), inputs, first ? 0.0F : 1.0F);
   }
 
   at::Tensor hidden_, weight_, labels_;

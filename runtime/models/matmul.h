@@ -5,14 +5,21 @@
 // LibTorch multiplies fp32 matrices on the CPU with MKL, which uses AVX2 kernels on processors that
 // are not Intel's. LibTorch's own copy of oneDNN has AVX-512 kernels for them all; on such
 // processors products go there. Both sum in fp32; results differ by rounding only.
+//
+// It multiplies bf16 matrices with oneDNN: by AMX tiles where there are any, but otherwise, on
+// Intel's processors, at half the speed of fp32 products or less. There bf16 operands are widened,
+// which loses nothing, and multiplied in fp32, tile by tile; the result is rounded once.
 
 #include <ATen/core/Tensor.h>
 
 namespace ds::models {
 
-// out = beta * out + a · b. a [M, K], b [K, N], out [M, N] contiguous; beta is 0 or 1. Records no
-// gradient.
+// out = beta * out + a · b. a [M, K], b [K, N], out [M, N] contiguous; beta is 0 or 1. `out` has
+// the dtype of a and b, or is fp32 where they are 16-bit. Records no gradient.
 void MatMulInto(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, float beta = 0.0F);
+
+// The way of MatMulInto for bf16 on processors that multiply fp32 faster, for any of them.
+void MatMulWidened(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b, float beta);
 
 // An operand of a product as autocast wants it; itself where autocast is off. Differentiable. The
 // functions below ask themselves.

@@ -29,5 +29,19 @@ TEST(IsaProbeTest, TheUsersLimitStays) {
   unsetenv("ONEDNN_MAX_CPU_ISA");
 }
 
+TEST(IsaProbeTest, ALimitBelowAmxForbidsIt) {
+  for (const char* limit : {"AVX2", "AVX512_CORE", "AVX512_CORE_FP16"}) {
+    setenv("ONEDNN_MAX_CPU_ISA", limit, 1);
+    EXPECT_FALSE(MayUseAmx()) << limit;
+  }
+  unsetenv("ONEDNN_MAX_CPU_ISA");
+  const bool advertised = ProbeAndCapIsa().amx_advertised;
+  for (const char* limit : {"ALL", "DEFAULT", "AVX512_CORE_AMX", "AVX512_CORE_AMX_FP16"}) {
+    setenv("ONEDNN_MAX_CPU_ISA", limit, 1);
+    EXPECT_EQ(MayUseAmx(), advertised) << limit;
+  }
+  unsetenv("ONEDNN_MAX_CPU_ISA");
+}
+
 }  // namespace
 }  // namespace ds::device

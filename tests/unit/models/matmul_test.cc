@@ -1,6 +1,8 @@
 #include "runtime/models/matmul.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
@@ -25,6 +27,35 @@ TEST(MatMulInto, OverwritesOrAdds) {
   EXPECT_LT(Distance(out, product), 1e-6);
   MatMulInto(out, a, b, 1.0F);
   EXPECT_LT(Distance(out, 2 * product), 1e-6);
+}
+
+// Of every tile size there is more than one, and a rest. In fp32 sums of bf16 products lose nothing
+// that one rounding to bf16 does not.
+TEST(MatMulWidened, RoundsTheProductInFp32Once) {
+  const at::Tensor a = at::randn({2100, 2051}).to(at::kBFloat16);
+  const at::Tensor b = at::randn({2070, 2051}).to(at::kBFloat16).t();
+  const at::Tensor product = a.to(at::kFloat).matmul(b.to(at::kFloat));
+  const at::Tensor out = at::full({2100, 2070}, 7.0, at::kBFloat16);
+  MatMulWidened(out, a, b, /*beta=*/0.0F);
+  EXPECT_LT(Distance(out.to(at::kFloat), product), 1.0 / 256);
+  EXPECT_LT((out != product.to(at::kBFloat16)).to(at::kFloat).mean().item<double>(), 1e-3)
+      << "only sums at the middle of two bf16 numbers may fall to the other";
+  const at::Tensor before = out.to(at::kFloat);
+  MatMulWidened(out, a, b, /*beta=*/1.0F);
+  EXPECT_LT(Distance(out.to(at::kFloat), before + product), 1.0 / 256);
+}
+
+TEST(MatMulInto, SixteenBitOperandsAddUpInFp32) {
+  [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    const at::Tensor a = at::randn({40, 33}).to(dtype), b = at::randn({40, 70}).to(dtype);
+    const at::Tensor product = a.t().to(at::kFloat).matmul(b.to(at::kFloat));
+    at::Tensor out = at::randn({33, 70});
+    MatMulInto(out, a.t(), b);
+    EXPECT_LT(Distance(out, product), 1e-2);
+    MatMulInto(out, a.t(), b, 1.0F);
+    EXPECT_LT(Distance(out, 2 * product), 1e-2);
+  }
 }
 
 TEST(MatMulInto, TakesTransposedOperandsAndRowRanges) {
