@@ -25,9 +25,10 @@ RUNTIME = {
     "data": {"topology", "device", "checkpoint"},
     "precision": {"device", "checkpoint"},
     "activation": {"device", "precision"},
+    "gradients": set(),
     "optim": {"device", "comm", "checkpoint"},
-    "zero": {"topology", "device", "comm", "checkpoint", "precision", "optim"},
-    "models": {"device", "checkpoint", "activation"},
+    "zero": {"topology", "device", "comm", "checkpoint", "precision", "optim", "gradients"},
+    "models": {"device", "checkpoint", "activation", "gradients"},
     "engine": {"topology", "device", "comm", "activation", "telemetry", "checkpoint", "data", "precision", "optim", "zero",
                "models"},
 }

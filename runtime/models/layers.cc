@@ -2,6 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/embedding.h>
+#include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/mean.h>
@@ -10,10 +11,12 @@
 #include <ATen/ops/rsqrt.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/silu.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include <limits>
 
 #include "runtime/activation/recompute.h"
+#include "runtime/gradients/put_gradient.h"
 #include "runtime/models/block.h"
 #include "runtime/models/matmul.h"
 
@@ -40,7 +43,44 @@ at::Tensor Conv1d::forward(const at::Tensor& x) const {
 Embedding::Embedding(std::int64_t rows, std::int64_t width, const at::TensorOptions& options)
     : weight_(register_parameter("weight", UnmaterialisedParameter({rows, width}, options))) {}
 
-at::Tensor Embedding::forward(const at::Tensor& ids) const { return at::embedding(weight_, ids); }
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// A table as large as the vocabulary is neither made for the gradient of a batch's few rows nor
+// added to that of a tied head.
+class LookUpFunction : public torch::autograd::Function<LookUpFunction> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& table,
+                            const at::Tensor& ids) {
+    context->save_for_backward({table, ids});
+    return at::embedding(table, ids);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& upstream) {
+    const auto saved = context->get_saved_variables();
+    const at::Tensor &table = saved[0], &ids = saved[1];
+    const auto add_rows = [&](at::Tensor& place, float beta) {
+      if (beta == 0.0F) place.zero_();
+      place.index_add_(0, ids.flatten(), upstream[0].reshape({-1, table.size(1)}));
+    };
+    // Elsewhere rows are added in no fixed order, and in 16 bits each addition would round.
+    const bool adds_well = table.is_cpu() && table.scalar_type() == at::kFloat;
+    if (adds_well && gradients::PutGradient(table, add_rows)) return variable_list(2);
+    return {at::embedding_dense_backward(upstream[0], ids, table.size(0), /*padding_idx=*/-1,
+                                         /*scale_grad_by_freq=*/false),
+            {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor LookUp(const at::Tensor& table, const at::Tensor& ids) {
+  return LookUpFunction::apply(table, ids);
+}
+
+at::Tensor Embedding::forward(const at::Tensor& ids) const { return LookUp(weight_, ids); }
 
 LayerNorm::LayerNorm(std::int64_t width, double epsilon, const at::TensorOptions& options)
     : weight_(register_parameter("weight", UnmaterialisedParameter({width}, options))),

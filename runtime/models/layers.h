@@ -42,7 +42,9 @@ class Conv1d : public torch::nn::Module {
   at::Tensor weight_, bias_;
 };
 
-// A row of the table per token id: [...] int64 -> [..., width].
+// A row of the table [rows, width] per token id, differentiable: [...] int64 -> [..., width].
+at::Tensor LookUp(const at::Tensor& table, const at::Tensor& ids);
+
 class Embedding : public torch::nn::Module {
  public:
   Embedding(std::int64_t rows, std::int64_t width, const at::TensorOptions& options);

@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "runtime/gradients/put_gradient.h"
 #include "runtime/models/matmul.h"
 #include "runtime/models/softmax_row.h"
 
@@ -143,6 +144,7 @@ class LmLossFunction : public torch::autograd::Function<LmLossFunction> {
     Gradients gradients = chunks.TakeGradients();
     context->saved_data["hidden"] = std::move(gradients.hidden);
     context->saved_data["weight"] = std::move(gradients.weight);
+    if (weight.is_leaf()) context->save_for_backward({weight});
     return loss;
   }
 
@@ -158,7 +160,13 @@ class LmLossFunction : public torch::autograd::Function<LmLossFunction> {
       if (hidden.defined()) hidden.mul_(scale);
       if (weight.defined()) weight.mul_(scale);
     }
-    return {hidden, weight, {}, {}};
+    const auto write = [&](at::Tensor& place, float beta) {
+      beta == 0.0F ? place.copy_(weight) : place.add_(weight);
+    };
+    const variable_list parameter = context->get_saved_variables();  // or nothing
+    const bool is_put =
+        weight.defined() && !parameter.empty() && gradients::PutGradient(parameter[0], write);
+    return {hidden, is_put ? at::Tensor() : weight, {}, {}};
   }
 };
 

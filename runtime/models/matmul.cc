@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "runtime/device/isa_probe.h"
+#include "runtime/gradients/put_gradient.h"
 
 namespace at::native {
 // In LibTorch, but in none of its headers. Weak: a version without this very signature lacks the
@@ -89,11 +90,12 @@ class AffineFunction : public torch::autograd::Function<AffineFunction> {
       MatMulInto(result[0], gradient, in_out ? weight.t() : weight);
     }
     if (context->needs_input_grad(1)) {
-      result[1] = at::empty(weight.sizes(), weight.options());
-      if (in_out) {
-        MatMulInto(result[1], x.t(), gradient);
-      } else {
-        MatMulInto(result[1], gradient.t(), x);
+      const auto write = [&](at::Tensor& place, float beta) {
+        MatMulInto(place, in_out ? x.t() : gradient.t(), in_out ? gradient : x, beta);
+      };
+      if (!gradients::PutGradient(weight, write)) {
+        result[1] = at::empty(weight.sizes(), weight.options());
+        write(result[1], /*beta=*/0.0F);
       }
     }
     const bool has_bias = context->saved_data["has_bias"].toBool();

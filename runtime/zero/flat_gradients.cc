@@ -59,10 +59,26 @@ void FlatGradients::Add(int i, const at::Tensor& gradient) {
   } else {
     target.copy_(gradient);
     if (arrival_factor_ != 1.0) target.mul_(arrival_factor_);
-    received_[index] = true;
-    received_in_step_[index] = true;
   }
-  if (!non_finite_ && target.is_cpu()) RecordFirstNonFinite(i, arrived);
+  EndArrival(i, arrived);
+}
+
+bool FlatGradients::Put(int i, const at::Tensor& parameter, const gradients::WriteGradient& write) {
+  const c10::ScalarType dtype = block_ ? travel_.dtype : context_.dtypes.gradient;
+  if (arrival_factor_ != 1.0 || dtype != parameter.scalar_type()) return false;
+  const FlatRange& place = layout_.parameter(i);
+  const Lease buffer = AcquireBuffer();
+  const at::Tensor arrived = buffer.tensor().narrow(0, place.start, place.count);
+  at::Tensor target = arrived.view(parameter.sizes());
+  write(target, received_[static_cast<std::size_t>(i)] ? 1.0F : 0.0F);
+  EndArrival(i, arrived);
+  return true;
+}
+
+void FlatGradients::EndArrival(int parameter, const at::Tensor& gradient) {
+  received_[static_cast<std::size_t>(parameter)] = true;
+  received_in_step_[static_cast<std::size_t>(parameter)] = true;
+  if (!non_finite_ && gradient.is_cpu()) RecordFirstNonFinite(parameter, gradient);
 }
 
 void FlatGradients::RecordFirstNonFinite(int parameter, const at::Tensor& gradient) {

@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/gradients/put_gradient.h"
 #include "runtime/zero/buffer_pool.h"
 #include "runtime/zero/context.h"
 #include "runtime/zero/flat_layout.h"
@@ -54,6 +55,9 @@ class FlatGradients {
   // Adds what one backward pass produced for parameter `i`, times the arrival factor. At most once
   // per parameter and backward.
   void Add(int i, const at::Tensor& gradient);
+  // Has `write` add to the place of parameter `i` itself, any number of times. Returns false where
+  // gradients change on the way there: their dtype, or by the arrival factor.
+  bool Put(int i, const at::Tensor& parameter, const gradients::WriteGradient& write);
   void set_arrival_factor(double factor) { arrival_factor_ = factor; }
 
   // Ends a micro-batch, all of whose gradients have been added. With `hold`, sharded ones wait,
@@ -80,6 +84,7 @@ class FlatGradients {
   void Clear();
 
  private:
+  void EndArrival(int parameter, const at::Tensor& gradient);
   void RecordFirstNonFinite(int parameter, const at::Tensor& gradient);
 
   // Takes the buffer that Add writes to, made unless it is there, with zeros where no parameter

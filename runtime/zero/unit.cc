@@ -1,6 +1,5 @@
 #include "runtime/zero/unit.h"
 
-#include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
 namespace ds::zero {
@@ -9,8 +8,9 @@ namespace {
 using HookPtr = std::unique_ptr<torch::autograd::PostAccumulateGradHook>;
 
 // Takes a parameter's gradient away as soon as the autograd engine has put it there, so that it
-// never lies beside the flat buffer for longer than one operation. A user's own hook runs first.
-class TakeGradient : public torch::autograd::PostAccumulateGradHook {
+// never lies beside the flat buffer for longer than one operation, unless it is written into the
+// buffer at once. A user's own hook runs first.
+class TakeGradient : public gradients::GradientSink {
  public:
   TakeGradient(FlatGradients& gradients, int parameter, HookPtr own)
       : own_(std::move(own)), gradients_(gradients), parameter_(parameter) {}
@@ -23,6 +23,10 @@ class TakeGradient : public torch::autograd::PostAccumulateGradHook {
     if (!variable.grad().defined()) return;  // the user's hook has taken it
     gradients_.Add(parameter_, variable.grad());
     variable.mutable_grad().reset();
+  }
+
+  bool Put(const at::Tensor& parameter, const gradients::WriteGradient& write) override {
+    return own_ == nullptr && gradients_.Put(parameter_, parameter, write);
   }
 
  private:

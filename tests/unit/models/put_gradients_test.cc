@@ -1,0 +1,95 @@
+// The gradients of large parameters are written where they are collected, and are the same.
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "runtime/device/isa_probe.h"
+#include "runtime/models/layers.h"
+#include "runtime/models/lm_loss.h"
+#include "runtime/models/matmul.h"
+#include "tests/support/summing_sink.h"
+
+namespace ds::models {
+namespace {
+
+using ::ds::testing::SummingSink;
+
+// A loss of a parameter.
+using LossOf = std::function<at::Tensor(const at::Tensor& parameter)>;
+
+// What two backward passes through `loss` put for the parameter is what autograd adds up.
+void ExpectPutAsAutogradAdds(const at::Tensor& values, const LossOf& loss, double tolerance) {
+  [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
+  const at::Tensor ordinary = values.clone().set_requires_grad(true);
+  const at::Tensor parameter = values.clone().set_requires_grad(true);
+  const auto sum = SummingSink::Attach(parameter);
+  for (int pass = 1; pass <= 2; ++pass) {
+    loss(ordinary).backward();
+    loss(parameter).backward();
+    EXPECT_EQ(sum->puts, pass);
+    if (pass == 1) {
+      EXPECT_TRUE(sum->gradient.equal(ordinary.grad()));
+    }
+  }
+  EXPECT_EQ(sum->arrivals, 0);
+  const at::Tensor wide = ordinary.grad().to(at::kFloat);
+  const double distance = (sum->gradient.to(at::kFloat) - wide).abs().max().item<double>();
+  EXPECT_LE(distance, tolerance * wide.abs().max().item<double>());
+}
+
+struct PutCase {
+  at::ScalarType dtype;
+  double tolerance;
+};
+
+class PutGradients : public ::testing::TestWithParam<PutCase> {
+ protected:
+  at::Tensor Values(at::IntArrayRef shape) const { return at::randn(shape).to(GetParam().dtype); }
+};
+
+TEST_P(PutGradients, OfWeightsByTheProduct) {
+  const at::Tensor x = Values({3, 7, 24});
+  for (const WeightLayout layout : {WeightLayout::kInOut, WeightLayout::kOutIn}) {
+    const at::Tensor weight = layout == WeightLayout::kInOut ? Values({24, 40}) : Values({40, 24});
+    const at::Tensor upstream = Values({3, 7, 40});
+    ExpectPutAsAutogradAdds(
+        weight, [&](const at::Tensor& w) { return (Affine(x, w, {}, layout) * upstream).sum(); },
+        GetParam().tolerance);
+  }
+}
+
+TEST(PutGradientsOfTables, RowByRow) {
+  const at::Tensor ids = at::tensor({3, 1, 3, 0, 3, 1}, at::kLong).view({2, 3});
+  const at::Tensor upstream = at::randn({2, 3, 8});
+  ExpectPutAsAutogradAdds(
+      at::randn({5, 8}),
+      [&](const at::Tensor& table) { return (LookUp(table, ids) * upstream).sum(); },
+      /*tolerance=*/1e-6);
+}
+
+TEST_P(PutGradients, OfTheHeadByTheLoss) {
+  const at::Tensor hidden = Values({2, 9, 16});
+  const at::Tensor labels = at::randint(50, {2, 9}, at::kLong);
+  ExpectPutAsAutogradAdds(
+      Values({50, 16}),
+      [&](const at::Tensor& weight) {
+        // Another scale than the loss was told to expect.
+        return LmLoss(hidden, weight, labels, /*expected_scale=*/4.0) * 2;
+      },
+      GetParam().tolerance);
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, PutGradients,
+                         ::testing::Values(PutCase{at::kFloat, 1e-6},
+                                           PutCase{at::kBFloat16, 1.0 / 128}),
+                         [](const auto& info) {
+                           return info.param.dtype == at::kFloat ? "fp32" : "bf16";
+                         });
+
+}  // namespace
+}  // namespace ds::models
