@@ -1,11 +1,14 @@
 // The model state that the ledger shows and that LibTorch's allocator really holds is what the
 // formula says, at every stage and in every precision.
 
+#include <ATen/ops/arange.h>
 #include <gtest/gtest.h>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/config/model_state.h"
 #include "runtime/device/memory_ledger.h"
+#include "runtime/models/build_model.h"
+#include "runtime/models/model_config.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/counting_allocator.h"
 #include "tests/support/rank_harness.h"
@@ -139,6 +142,67 @@ TEST_F(ZeroMemory, StageThreeNeverHoldsTheWholeModel) {
     // At the end of the backward pass: the embedding, its gradient, and layers' buffers kept.
     EXPECT_LE(peak(), 2 * embedding + 2 * layer);
   });
+}
+
+Bundle TokenBatch(std::int64_t samples, std::int64_t length) {
+  const at::Tensor tokens = at::arange(samples * length, at::kLong).view({samples, length});
+  return {.batch = {{"tokens", tokens.remainder(50)}, {"labels", (tokens * 3).remainder(50)}}};
+}
+
+std::unique_ptr<Engine> MakeLanguageModel(const char* config, comm::Communicator& world,
+                                          const config::RecomputeChoice& recompute = {}) {
+  auto model =
+      models::BuildModel(models::ParseModelConfig(config, "config.json").value(), at::kFloat);
+  model->train(true);
+  return Engine::create(model, TinyConfig({}), {.world = &world, .recompute = recompute}).value();
+}
+
+// The head's gradient is there since the forward pass. The embedding's rows are added where that
+// goes; a table of zeros for them, and another for the sum, are not made.
+TEST_F(ZeroMemory, ATiedTablesGradientIsThereOnceBesideItsBucket) {
+  constexpr char kModel[] =
+      R"({"model_type": "gpt2", "vocab_size": 20000, "n_positions": 8, "n_embd": 32, "n_layer": 1,
+          "n_head": 2, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0})";
+  constexpr std::int64_t kTable = 20000 * 32 * 4;
+  testing::RunRanks(1, [&](comm::Communicator& world) {
+    const auto engine = MakeLanguageModel(kModel, world);
+    for (int step = 0; step < 2; ++step) {
+      const at::Tensor loss = engine->forward(TokenBatch(2, 8));
+      const std::int64_t before = allocator_->BytesOut();
+      allocator_->ResetPeak();
+      engine->backward(loss);
+      EXPECT_LE(allocator_->PeakBytesOut() - before, kTable + kTable / 5) << step;
+      EXPECT_TRUE(engine->step().ok());
+    }
+  });
+}
+
+// With dropout attention keeps three matrices of weights a head: what they are multiplied by, and
+// themselves before and behind that. Recomputed it keeps q, k and v, which others keep too.
+TEST_F(ZeroMemory, RecomputedAttentionKeepsNoWeights) {
+  constexpr std::int64_t kSamples = 2, kHeads = 4, kLength = 64, kLayers = 3;
+  constexpr std::int64_t kWeights = kSamples * kHeads * kLength * kLength * 4;
+  constexpr const char* kModels[] = {
+      R"({"model_type": "gpt2", "vocab_size": 50, "n_positions": 64, "n_embd": 16, "n_layer": 3,
+          "n_head": 4, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.1})",
+      R"({"model_type": "llama", "vocab_size": 50, "max_position_embeddings": 64,
+          "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 3,
+          "num_attention_heads": 4, "num_key_value_heads": 2, "attention_dropout": 0.1})"};
+  for (const char* const model : kModels) {
+    std::int64_t kept[2];
+    for (const bool recomputed : {false, true}) {
+      testing::RunRanks(1, [&](comm::Communicator& world) {
+        const auto kind = recomputed ? config::RecomputeChoice::Kind::kAttention
+                                     : config::RecomputeChoice::Kind::kNone;
+        const auto engine = MakeLanguageModel(model, world, {.kind = kind});
+        const std::int64_t before = allocator_->BytesOut();
+        const at::Tensor loss = engine->forward(TokenBatch(kSamples, kLength));
+        kept[recomputed ? 1 : 0] = allocator_->BytesOut() - before;
+        engine->backward(loss);
+      });
+    }
+    EXPECT_GE(kept[0] - kept[1], kLayers * 5 * kWeights / 2) << model;
+  }
 }
 
 }  // namespace
