@@ -24,6 +24,7 @@
 #include "runtime/comm/rank_identity.h"
 #include "runtime/config/comm_bench_job.h"
 #include "runtime/config/train_job.h"
+#include "runtime/device/heap.h"
 #include "runtime/device/isa_probe.h"
 #include "runtime/device/rank_device.h"
 #include "runtime/rank/comm_bench_command.h"
@@ -105,6 +106,7 @@ int RunCommand(std::span<char*> arguments) {
     std::printf("dsrank %s\n", DS_VERSION);
     return 0;
   }
+  device::KeepFreedMemory();
   // Before the first tensor operation: oneDNN reads the cap once.
   const device::IsaReport isa = device::ProbeAndCapIsa();
   if (command == "facts" && arguments.size() == 2) {
