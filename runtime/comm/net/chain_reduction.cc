@@ -120,13 +120,27 @@ Status ChainReduction::Collect(std::size_t block) {
                                .type = type});
 }
 
+// What the first rank of all gives alone, and is wide enough, is its host's sum where it lies. Its
+// result can come there before the call ends: the peer has all of it by then.
+bool ChainReduction::IsSumAlready(const std::vector<ReduceSegment>& segments) const {
+  return is_first_ && !is_last_ && parts_.places.count_on(me_.host) == 1 && segments.size() == 1 &&
+         AccumulatorType(parts_.call.type) == parts_.call.type;
+}
+
 // `done`: the elements of this rank's lanes before this one.
 Status ChainReduction::ReduceLane(std::size_t block, int lane, std::size_t done) {
   Slot& slot = SlotOf(block);
   const std::size_t size = ElementBytes(parts_.call.type);
   const std::size_t wide = ElementBytes(AccumulatorType(parts_.call.type));
   const std::size_t first = done;
-  for (const ReduceSegment& segment : plan_.segments(block, lane)) {
+  const std::vector<ReduceSegment> segments = plan_.segments(block, lane);
+  if (IsSumAlready(segments)) {
+    slot.departures.push_back(parts_.links.Send(
+        {.peer = parts_.places.CarrierOf(lane, me_.host + 1), .call = parts_.call},
+        std::span(segments.front().input, segments.front().count * size)));
+    return OkStatus();
+  }
+  for (const ReduceSegment& segment : segments) {
     std::vector<const std::byte*> sources;
     for (const std::byte* begin : from_) sources.push_back(begin + done * size);
     if (from_.empty()) sources.push_back(segment.input);

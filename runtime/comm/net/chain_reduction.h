@@ -68,6 +68,7 @@ class ChainReduction {
   void AwaitSums(std::size_t block);
   Status Forward(std::size_t block);
   Status Collect(std::size_t block);
+  bool IsSumAlready(const std::vector<ReduceSegment>& segments) const;
   Status ReduceLane(std::size_t block, int lane, std::size_t done);
   Status WaitFor(std::vector<PeerLinks::Ticket>* tickets);
 
