@@ -38,6 +38,7 @@ Communicator::~Communicator() = default;
 
 int Communicator::rank() const { return backend_->getRank(); }
 int Communicator::size() const { return backend_->getSize(); }
+bool Communicator::spans_hosts() const { return host_ != nullptr && host_->spans_hosts(); }
 
 void Communicator::TagNextCall(std::string_view tag) {
   if (host_ != nullptr) host_->TagNextCall(tag);

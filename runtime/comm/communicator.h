@@ -58,6 +58,8 @@ class Communicator {
   int rank() const;
   int size() const;
   c10::Device device() const { return device_; }
+  // Tells whether what CPU ranks exchange goes between hosts.
+  bool spans_hosts() const;
   const c10::intrusive_ptr<c10d::Backend>& backend() const { return backend_; }
 
   // Carries what ranks tell each other (small numbers, verdicts, texts), so that it waits for no

@@ -33,6 +33,7 @@ class HostBackend : public c10d::Backend {
   explicit HostBackend(std::unique_ptr<CpuGroup> group);
 
   const std::string getBackendName() const override { return "host"; }
+  bool spans_hosts() const { return group_->spans_hosts(); }
   // Makes `tag` a part of the next collective's signature, which ranks compare.
   void TagNextCall(std::string_view tag) { next_tag_ = CallTag(tag); }
   void SendReceive(const at::Tensor& outgoing, int to, const at::Tensor& incoming, int from);

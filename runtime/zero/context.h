@@ -28,6 +28,9 @@ struct Context {
   ResidencyBudgets budgets = {};
   bool quantized_weights = false;    // trained ones travel in 8 bits (shard_gather.h)
   bool quantized_gradients = false;  // in 4 bits (quantized_reduction.h)
+  // Collectives of parameters and gradients go on beside the computation, until somebody needs what
+  // they bring.
+  bool overlap = false;
   // Shards of sharded parameters lie in host memory while nobody has a lease of them.
   bool parameters_rest_on_host = false;
 

@@ -1,6 +1,7 @@
 #include "runtime/zero/flat_gradients.h"
 
 #include <cmath>
+#include <exception>
 #include <utility>
 
 #include "runtime/base/check.h"
@@ -27,6 +28,7 @@ FlatGradients::FlatGradients(const Context& context, BufferPool& pool, const Fla
 }
 
 Lease FlatGradients::AcquireBuffer() {
+  Await();
   const bool is_there = block_ ? block_->present() : whole_.defined();
   if (block_) {
     block_->Acquire();
@@ -43,6 +45,13 @@ Lease FlatGradients::AcquireBuffer() {
   return buffer;
 }
 
+// To a mean over ranks everything is added, of the parameters too that had nothing on this rank.
+Lease FlatGradients::AcquireForArrival() {
+  Lease buffer = AcquireBuffer();
+  if (std::exchange(is_mean_, false)) received_.assign(received_.size(), true);
+  return buffer;
+}
+
 at::Tensor FlatGradients::ViewOwnPart(const at::Tensor& whole) const {
   const FlatRange own = layout_.shard(context_.groups.shards->rank());
   return whole.narrow(0, own.start, own.count);
@@ -50,7 +59,7 @@ at::Tensor FlatGradients::ViewOwnPart(const at::Tensor& whole) const {
 
 void FlatGradients::Add(int i, const at::Tensor& gradient) {
   const FlatRange& place = layout_.parameter(i);
-  const Lease buffer = AcquireBuffer();
+  const Lease buffer = AcquireForArrival();
   const at::Tensor arrived = buffer.tensor().narrow(0, place.start, place.count);
   const at::Tensor target = arrived.view(gradient.sizes());
   const auto index = static_cast<std::size_t>(i);
@@ -67,7 +76,7 @@ bool FlatGradients::Put(int i, const at::Tensor& parameter, const gradients::Wri
   const c10::ScalarType dtype = block_ ? travel_.dtype : context_.dtypes.gradient;
   if (arrival_factor_ != 1.0 || dtype != parameter.scalar_type()) return false;
   const FlatRange& place = layout_.parameter(i);
-  const Lease buffer = AcquireBuffer();
+  const Lease buffer = AcquireForArrival();
   const at::Tensor arrived = buffer.tensor().narrow(0, place.start, place.count);
   at::Tensor target = arrived.view(parameter.sizes());
   write(target, received_[static_cast<std::size_t>(i)] ? 1.0F : 0.0F);
@@ -111,49 +120,53 @@ void FlatGradients::FinishReduction(const at::Tensor& reduced) const {
   if (context_.reduction.after != 1.0) reduced.mul_(context_.reduction.after);
 }
 
-void FlatGradients::ReduceScatter(const at::Tensor& part, const at::Tensor& whole) const {
-  const comm::RankGroups& groups = context_.groups;
-  const comm::ReduceOp op = PrepareReduction(whole);
-  if (context_.quantized_gradients) {
-    QuantizedReduceScatter(part, whole, op, {groups.shards, groups.near, groups.far});
-  } else {
-    groups.shards->ReduceScatter(part, whole, op, travel_.tag);
-  }
-  FinishReduction(part);
-}
-
-// Reduced in place in the travelling buffer, then moved or added to the shard.
-void FlatGradients::ReduceIntoShard(const at::Tensor& whole) {
-  const at::Tensor part = ViewOwnPart(whole);
+// The sum comes where the mean belongs, or, where there is something already or of another dtype,
+// in place in what travels.
+void FlatGradients::BeginReduceIntoShard(const at::Tensor& whole) {
   const bool first = !own_.defined();
   if (first) {
     own_ =
         Store(context_, {layout_.shard_numel(), context_.dtypes.gradient, MemoryUse::kGradients});
   }
-  const Lease own = own_.Acquire();
-  if (first && own.tensor().scalar_type() == whole.scalar_type()) {
-    ReduceScatter(own.tensor(), whole);
-    return;
-  }
-  ReduceScatter(part, whole);
-  if (first) {
-    own.tensor().copy_(part);
+  const comm::ReduceOp op = PrepareReduction(whole);
+  UnderWay under_way{.whole = whole, .reduced = ViewOwnPart(whole), .target = own_.Acquire()};
+  under_way.first = first;
+  const at::Tensor& own = under_way.target.tensor();
+  if (first && own.scalar_type() == whole.scalar_type()) under_way.reduced = own;
+  comm::Communicator& ranks = *context_.groups.shards;
+  if (context_.quantized_gradients) {
+    QuantizedReduceScatter(under_way.reduced, whole, op,
+                           {&ranks, context_.groups.near, context_.groups.far});
+  } else if (context_.overlap) {
+    under_way.work = ranks.ReduceScatterAsync(under_way.reduced, whole, op, travel_.tag);
   } else {
-    own.tensor().add_(part);
+    ranks.ReduceScatter(under_way.reduced, whole, op, travel_.tag);
   }
+  reduction_ = std::move(under_way);
 }
 
-void FlatGradients::ReduceEverywhere(const at::Tensor& whole) {
+void FlatGradients::BeginReduceEverywhere() {
+  UnderWay under_way{.target = whole_.Acquire()};
+  // Itself, if it is of that dtype.
+  under_way.whole = under_way.reduced = under_way.target.tensor().to(travel_.dtype);
+  const at::Tensor& whole = under_way.whole;
   const comm::ReduceOp op = PrepareReduction(whole);
-  if (travel_.row_widths.empty()) context_.groups.gradients->AllReduce(whole, op, travel_.tag);
+  if (context_.overlap && travel_.row_widths.empty()) {
+    under_way.work = context_.groups.gradients->AllReduceAsync(whole, op, travel_.tag);
+  } else if (travel_.row_widths.empty()) {
+    context_.groups.gradients->AllReduce(whole, op, travel_.tag);
+  }
   for (std::size_t i = 0; i < travel_.row_widths.size(); ++i) {
     const FlatRange& place = layout_.parameter(static_cast<int>(i));
     if (place.count == 0) continue;
     const at::Tensor table = whole.narrow(0, place.start, place.count);
     AllReduceRows(context_, table.view({-1, travel_.row_widths[i]}), op);
   }
-  FinishReduction(whole);
+  reduction_ = std::move(under_way);
 }
+
+// Tells of whole gradients whether nothing has been added to their mean.
+bool FlatGradients::IsReduced() const { return is_mean_ || (own_.defined() && !whole_.defined()); }
 
 // Once in a step, when the shard has all micro-batches: what makes MiCS frugal between its groups.
 void FlatGradients::ReduceOverReplicas() {
@@ -166,56 +179,93 @@ void FlatGradients::ReduceOverReplicas() {
   if (!travelling.is_same(own.tensor())) own.tensor().copy_(travelling);
 }
 
-void FlatGradients::ReduceBlock() {
+void FlatGradients::BeginReduction() {
   ZeroMissingParameters();
-  ReduceIntoShard(block_->tensor());
-  block_->Release();
+  if (block_) {
+    BeginReduceIntoShard(block_->tensor());
+  } else if (context_.sharding.optimizer) {
+    BeginReduceIntoShard(whole_.Acquire().tensor().to(travel_.dtype));
+  } else {
+    BeginReduceEverywhere();
+  }
+}
+
+void FlatGradients::Await() {
+  if (!reduction_) return;
+  if (reduction_->work) reduction_->work->wait();
+  const at::Tensor& reduced = reduction_->reduced;
+  const at::Tensor& target = reduction_->target.tensor();
+  FinishReduction(reduced);
+  if (!reduced.is_same(target)) reduction_->first ? target.copy_(reduced) : target.add_(reduced);
+  reduction_.reset();
+  if (block_) {
+    block_->Release();
+  } else if (context_.sharding.optimizer) {
+    whole_ = {};
+  } else {
+    is_mean_ = true;
+  }
+}
+
+// The memory of a call that is still under way must not go before it has ended, which it does for
+// all ranks sooner or later: well, or because one of them has gone.
+FlatGradients::~FlatGradients() {
+  try {
+    Await();
+  } catch (const std::exception&) {
+    // Whoever has ended this rank's part in the group knows.
+  }
+}
+
+// A mean to which somebody adds gradients, and which is reduced again, is still the mean of all
+// only where ranks take their average: elsewhere whole gradients wait for Reduce.
+bool FlatGradients::CanReduceBeforeTheEnd() const {
+  if (block_ || context_.sharding.optimizer) return true;
+  return context_.reduction.average && travel_.row_widths.empty();
 }
 
 void FlatGradients::EndMicroBatch(bool hold) {
   ++micro_step_;
-  if (!block_) return;
-  if (hold) {
-    AcquireBuffer();  // on every rank, whatever gradients it has had
-  } else {
-    ReduceBlock();
+  if (hold || !CanReduceBeforeTheEnd()) {
+    if (block_) AcquireBuffer();  // on every rank, whatever gradients it has had
+    return;
   }
+  if (context_.groups.gradients->size() == 1) return;
+  BeginReduction();
+  if (!context_.overlap) Await();
 }
 
 void FlatGradients::KeepOwnGradients() {
-  DS_CHECK(!block_ && !context_.sharding.optimizer);
+  DS_CHECK(!block_ && !context_.sharding.optimizer && !reduction_ && !is_mean_);
   ZeroMissingParameters();
 }
 
 void FlatGradients::Reduce() {
-  if (block_) {
-    if (block_->present()) ReduceBlock();  // held
-    return ReduceOverReplicas();
+  Await();
+  if (block_ ? block_->present() : !IsReduced()) {
+    if (context_.groups.gradients->size() == 1) return ZeroMissingParameters();
+    BeginReduction();
+    Await();
   }
-  ZeroMissingParameters();
-  if (context_.groups.gradients->size() == 1) return;
-  if (context_.sharding.optimizer) {
-    ReduceIntoShard(whole_.Acquire().tensor().to(travel_.dtype));
-    whole_ = {};
-    return ReduceOverReplicas();
-  }
-  const Lease whole = whole_.Acquire();
-  const at::Tensor travelling = whole.tensor().to(travel_.dtype);  // itself, if it is of that dtype
-  ReduceEverywhere(travelling);
-  if (!travelling.is_same(whole.tensor())) whole.tensor().copy_(travelling);
+  if (own_.defined()) ReduceOverReplicas();  // else everything has been reduced everywhere
 }
 
 Lease FlatGradients::shard() {
+  Await();
   if (own_.defined()) return own_.Acquire();
   DS_CHECK_MSG(whole_.defined(), "gradients are read before Reduce");
   return whole_.Acquire(layout_.shard(context_.groups.shards->rank()));
 }
 
 Lease FlatGradients::for_optimizer() {
-  return context_.sharding.optimizer ? shard() : whole_.Acquire();
+  if (context_.sharding.optimizer) return shard();
+  Await();
+  return whole_.Acquire();
 }
 
 void FlatGradients::Clear() {
+  Await();
+  is_mean_ = false;
   if (block_ && block_->present()) block_->Release();
   whole_ = {};
   own_ = {};

@@ -11,6 +11,9 @@
 // Nothing is held before the first gradient of a step and after Clear. That keeps gradients and the
 // forward pass's activations, the two largest tenants of a step, from being in memory together.
 //
+// A reduction that EndMicroBatch begins may be under way when that returns; Await, and whatever
+// needs its result, waits for it.
+//
 // Threads: one thread at a time. EndMicroBatch and Reduce are collective.
 
 #include <ATen/core/Tensor.h>
@@ -21,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/comm/work.h"
 #include "runtime/gradients/put_gradient.h"
 #include "runtime/zero/buffer_pool.h"
 #include "runtime/zero/context.h"
@@ -60,9 +64,14 @@ class FlatGradients {
   bool Put(int i, const at::Tensor& parameter, const gradients::WriteGradient& write);
   void set_arrival_factor(double factor) { arrival_factor_ = factor; }
 
-  // Ends a micro-batch, all of whose gradients have been added. With `hold`, sharded ones wait,
-  // whole, for the next micro-batch without it, or Reduce.
+  ~FlatGradients();
+  FlatGradients(const FlatGradients&) = delete;
+  FlatGradients& operator=(const FlatGradients&) = delete;
+
+  // Ends a micro-batch, all of whose gradients have been added. With `hold` they wait, whole, for
+  // the next micro-batch without it, or Reduce; otherwise they are reduced.
   void EndMicroBatch(bool hold);
+  void Await();
   // Ends the step's last micro-batch: after this the mean over ranks is there.
   void Reduce();
   // Takes the place of Reduce: what is there stays this rank's own. Requires gradients that are not
@@ -73,6 +82,11 @@ class FlatGradients {
   Lease shard();
   // The gradient for the optimizer: the shard when its state is sharded, otherwise everything.
   Lease for_optimizer();
+
+  // Counts what a reduction sends between ranks.
+  std::int64_t travelling_bytes() const {
+    return layout_.padded_numel() * static_cast<std::int64_t>(c10::elementSize(travel_.dtype));
+  }
 
   // Looked for on this rank, since Clear, and on the CPU only: on a GPU every look would wait for
   // the device.
@@ -90,12 +104,14 @@ class FlatGradients {
   // Takes the buffer that Add writes to, made unless it is there, with zeros where no parameter
   // lies.
   Lease AcquireBuffer();
+  Lease AcquireForArrival();
   at::Tensor ViewOwnPart(const at::Tensor& whole) const;
   void ZeroMissingParameters();
-  void ReduceBlock();
-  void ReduceIntoShard(const at::Tensor& whole);
-  void ReduceScatter(const at::Tensor& part, const at::Tensor& whole) const;
-  void ReduceEverywhere(const at::Tensor& whole);
+  bool CanReduceBeforeTheEnd() const;
+  bool IsReduced() const;
+  void BeginReduction();
+  void BeginReduceIntoShard(const at::Tensor& whole);
+  void BeginReduceEverywhere();
   void ReduceOverReplicas();
   // Do what context.reduction asks for around the sum over ranks, in place.
   comm::ReduceOp PrepareReduction(const at::Tensor& whole) const;
@@ -108,9 +124,18 @@ class FlatGradients {
   std::unique_ptr<PooledTensor> block_;  // when sharded: this micro-batch's gradients
   Store whole_;                          // when not: the step's
   Store own_;                            // the reduced shard, where whole_ is not it
-  std::vector<bool> received_;           // since the buffer came
-  std::vector<bool> received_in_step_;   // since Clear
-  std::int64_t micro_step_ = 0;          // since Clear
+  struct UnderWay {
+    at::Tensor whole = {};                // what travels
+    at::Tensor reduced = {};              // where the sum over ranks comes
+    std::optional<comm::Work> work = {};  // none: the call has ended
+    Lease target;                         // where the mean belongs
+    bool first = true;                    // it has no other summand there
+  };
+  std::optional<UnderWay> reduction_;
+  bool is_mean_ = false;                // what whole_ holds
+  std::vector<bool> received_;          // since the buffer came
+  std::vector<bool> received_in_step_;  // since Clear
+  std::int64_t micro_step_ = 0;         // since Clear
   std::optional<NonFiniteArrival> non_finite_;
 };
 

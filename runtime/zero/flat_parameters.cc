@@ -3,6 +3,8 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/TensorImpl.h>
 
+#include <utility>
+
 namespace ds::zero {
 namespace {
 
@@ -75,16 +77,10 @@ void FlatParameters::Gather() {
   Bring();
 }
 
-void FlatParameters::Bring() {
-  const Lease shard = AcquireShard();
-  if (exactly_) {
-    gather_.BringExactly(full(), shard.tensor(), tag());
-  } else {
-    gather_.Bring(full(), shard.tensor(), tag());
-  }
-}
+void FlatParameters::Bring() { gather_.Begin(full(), AcquireShard(), tag(), exactly_); }
 
 void FlatParameters::Release() {
+  Await();
   if (pooled_) pooled_->Release();
 }
 
@@ -93,7 +89,9 @@ void FlatParameters::Fetch() {
 }
 
 void FlatParameters::Stow() {
-  if (rests_away()) store_.Release();
+  if (!rests_away()) return;
+  Await();  // it has a lease
+  store_.Release();
 }
 
 void FlatParameters::MoveToHost() {

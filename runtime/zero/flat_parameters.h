@@ -6,6 +6,9 @@
 // Unsharded, the buffer is there for good and the shard is a view of it. Sharded, only the shard is
 // kept, and Gather and Release bring the buffer and take it away.
 //
+// What begins a collective may return before that has ended; Await waits for it. Until then nobody
+// may read or write the buffer, or write the shard.
+//
 // Threads: one thread at a time. Gather and Publish are collective.
 
 #include <ATen/core/Tensor.h>
@@ -51,10 +54,11 @@ class FlatParameters {
   // Copies this rank's part of the buffer into the shard, after the first values have been set.
   void KeepShard();
 
-  // While the buffer is away the parameters have no bytes. What Gather brings may have travelled
-  // rounded (ShardGather), unless `exactly` has been asked for.
+  // While the buffer is away the parameters have no bytes. What Gather begins to bring may have
+  // travelled rounded (ShardGather), unless `exactly` has been asked for.
   void Gather();
-  void Release();
+  void Release();  // awaits what it takes away
+  void Await() { gather_.Await(); }
   void GatherExactly(bool exactly) { exactly_ = exactly; }
 
   // Bring this rank's part ahead of a lease, and take it away to where it rests, if that is not the
@@ -68,7 +72,8 @@ class FlatParameters {
   void MoveToHost();
   void MoveBack();
 
-  // The shards have changed: brings them to all ranks, unless the buffer is away (Gather will).
+  // The shards have changed: begins to bring them to all ranks, unless the buffer is away (Gather
+  // will).
   void Publish();
 
  private:
@@ -82,7 +87,7 @@ class FlatParameters {
   std::unique_ptr<PooledTensor> pooled_;  // the whole, when the parameters are sharded
   Store store_;                           // the shard then, otherwise the whole
   Lease kept_;                            // of the store, unless that is or rests on the host
-  ShardGather gather_;
+  ShardGather gather_;                    // ends before what it uses does
   bool exactly_ = false;
 };
 

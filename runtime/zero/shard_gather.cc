@@ -2,6 +2,9 @@
 
 #include <ATen/ops/empty.h>
 
+#include <exception>
+#include <utility>
+
 #include "runtime/zero/block_quantization.h"
 
 namespace ds::zero {
@@ -11,37 +14,67 @@ constexpr QuantizedBits kWeightBits = QuantizedBits::k8;
 
 }  // namespace
 
-void ShardGather::Bring(const at::Tensor& whole, const at::Tensor& shard, const std::string& tag) {
-  if (near_is_true_) {
-    context_.groups.near->AllGather(whole, near_.Acquire().tensor(), tag);
-    return;
+// The memory of a call that is still under way must not go before it has ended, which it does for
+// all ranks sooner or later: well, or because one of them has gone.
+ShardGather::~ShardGather() {
+  try {
+    Await();
+  } catch (const std::exception&) {
+    // Whoever has ended this rank's part in the group knows.
   }
-  if (quantized_) {
-    BringQuantized(whole, shard, tag);
+}
+
+void ShardGather::Begin(const at::Tensor& whole, Lease shard, const std::string& tag,
+                        bool exactly) {
+  Await();
+  under_way_.emplace(UnderWay{.whole = whole, .shard = std::move(shard)});
+  const at::Tensor& own = under_way_->shard.tensor();
+  if (exactly) {
+    AllGather(*context_.groups.shards, whole, own, tag);
+  } else if (near_is_true_) {
+    under_way_->shard = near_.Acquire();
+    AllGather(*context_.groups.near, whole, under_way_->shard.tensor(), tag);
   } else {
-    BringExactly(whole, shard, tag);
+    under_way_->keeps_near = context_.groups.near != nullptr;
+    if (quantized_) {
+      BeginQuantized(tag);
+    } else {
+      AllGather(*context_.groups.shards, whole, own, tag);
+    }
   }
-  if (context_.groups.near != nullptr) KeepNearShard(whole);
+  if (!context_.overlap) Await();
 }
 
-void ShardGather::BringExactly(const at::Tensor& whole, const at::Tensor& shard,
-                               const std::string& tag) {
-  context_.groups.shards->AllGather(whole, shard, tag);
+void ShardGather::AllGather(comm::Communicator& group, const at::Tensor& whole,
+                            const at::Tensor& shard, const std::string& tag) {
+  if (!context_.overlap) return group.AllGather(whole, shard, tag);
+  under_way_->work = group.AllGatherAsync(whole, shard, tag);
 }
 
-void ShardGather::BringQuantized(const at::Tensor& whole, const at::Tensor& shard,
-                                 const std::string& tag) {
+void ShardGather::BeginQuantized(const std::string& tag) {
   comm::Communicator& group = *context_.groups.shards;
+  const at::Tensor& shard = under_way_->shard.tensor();
   const std::int64_t size = CountQuantizedBytes(shard.numel(), kWeightBits);
-  const at::TensorOptions options = at::TensorOptions(at::kByte).device(whole.device());
+  const at::TensorOptions options = at::TensorOptions(at::kByte).device(shard.device());
   const at::Tensor mine = at::empty({size}, options);
-  const at::Tensor all = at::empty({size * group.size()}, options);
+  under_way_->quantized = at::empty({size * group.size()}, options);
   Quantize(shard, kWeightBits, mine);
-  group.AllGather(all, mine, tag);
-  for (int rank = 0; rank < group.size(); ++rank) {
-    Dequantize(all.narrow(0, rank * size, size), kWeightBits,
-               whole.narrow(0, rank * shard.numel(), shard.numel()));
+  AllGather(group, under_way_->quantized, mine, tag);
+}
+
+void ShardGather::Await() {
+  if (!under_way_) return;
+  UnderWay ended = std::move(*under_way_);
+  under_way_.reset();
+  if (ended.work) ended.work->wait();
+  const std::int64_t count = ended.shard.tensor().numel();
+  const int size = ended.quantized.defined() ? context_.groups.shards->size() : 0;
+  for (int rank = 0; rank < size; ++rank) {
+    const std::int64_t bytes = ended.quantized.numel() / size;
+    Dequantize(ended.quantized.narrow(0, rank * bytes, bytes), kWeightBits,
+               ended.whole.narrow(0, rank * count, count));
   }
+  if (ended.keeps_near) KeepNearShard(ended.whole);
 }
 
 void ShardGather::KeepNearShard(const at::Tensor& whole) {

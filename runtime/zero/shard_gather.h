@@ -7,12 +7,15 @@
 //   hpZ  this rank keeps a second, larger shard of the first gather after an update; the gathers
 //        until the next one are among the few ranks that have all of these (Context::groups.near)
 //
-// Threads: one thread at a time. Bring is collective. The context outlives this.
+// Threads: one thread at a time. Begin is collective. The context outlives this; its destructor
+// waits for a call that is still under way.
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <string>
 
+#include "runtime/comm/work.h"
 #include "runtime/zero/context.h"
 #include "runtime/zero/store.h"
 
@@ -22,21 +25,35 @@ class ShardGather {
  public:
   // `quantized`: travels as qwZ has it.
   ShardGather(const Context& context, bool quantized) : context_(context), quantized_(quantized) {}
+  ~ShardGather();
+  ShardGather(const ShardGather&) = delete;
+  ShardGather& operator=(const ShardGather&) = delete;
 
-  // Fills `whole` from the ranks' equal shards, in rank order.
-  void Bring(const at::Tensor& whole, const at::Tensor& shard, const std::string& tag);
-  // The same, bit for bit what the shards hold, for readers of the weights.
-  void BringExactly(const at::Tensor& whole, const at::Tensor& shard, const std::string& tag);
+  // Fills `whole` from the ranks' equal shards, in rank order: is done when it returns, or, where
+  // calls go on beside the computation, after Await. `exactly`: bit for bit what the shards hold,
+  // for readers of the weights.
+  void Begin(const at::Tensor& whole, Lease shard, const std::string& tag, bool exactly);
+  void Await();
 
   // The shards have changed: what hpZ has kept is no longer true.
   void Forget() { near_is_true_ = false; }
 
  private:
-  void BringQuantized(const at::Tensor& whole, const at::Tensor& shard, const std::string& tag);
+  struct UnderWay {
+    at::Tensor whole;
+    Lease shard;
+    at::Tensor quantized = {};            // what comes, where it travels so
+    bool keeps_near = false;              // a second shard of it
+    std::optional<comm::Work> work = {};  // none: the call has ended
+  };
+  void AllGather(comm::Communicator& group, const at::Tensor& whole, const at::Tensor& shard,
+                 const std::string& tag);
+  void BeginQuantized(const std::string& tag);
   void KeepNearShard(const at::Tensor& whole);
 
   const Context& context_;
   const bool quantized_;
+  std::optional<UnderWay> under_way_;
   Store near_;  // hpZ's shard
   bool near_is_true_ = false;
 };

@@ -83,7 +83,7 @@ TEST(ShardGather, GoesFarOnceAfterAnUpdate) {
     for (int update = 1; update <= 2; ++update) {
       for (int i = 0; i < 3; ++i) {
         const at::Tensor whole = at::zeros({4 * kCount});
-        gather.Bring(whole, shard, "weights");
+        gather.Begin(whole, zero::Lease(shard), "weights", /*exactly=*/false);
         EXPECT_TRUE(whole.equal(WholeOf(4, kCount) + (update - 1)));
       }
       EXPECT_EQ(all.gathers, update);
@@ -103,14 +103,14 @@ TEST(ShardGather, EveryRankGetsTheSameRoundedWeights) {
     zero::ShardGather gather(context, /*quantized=*/true);
     const at::Tensor shard = ShardOf(world.rank(), kCount);
     const at::Tensor whole = at::zeros({3 * kCount});
-    gather.Bring(whole, shard, "weights");
+    gather.Begin(whole, zero::Lease(shard), "weights", /*exactly=*/false);
     for (int rank = 0; rank < 3; ++rank) {
       EXPECT_TRUE(
           whole.narrow(0, rank * kCount, kCount).equal(ThereAndBack(ShardOf(rank, kCount))));
     }
     EXPECT_EQ(all.bytes, zero::CountQuantizedBytes(kCount, QuantizedBits::k8));
     EXPECT_LT(all.bytes, static_cast<std::int64_t>(shard.nbytes()) * 26 / 100);
-    gather.BringExactly(whole, shard, "weights");
+    gather.Begin(whole, zero::Lease(shard), "weights", /*exactly=*/true);
     EXPECT_TRUE(whole.equal(WholeOf(3, kCount)));
   });
 }

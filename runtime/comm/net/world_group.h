@@ -58,6 +58,7 @@ class WorldGroup : public CpuGroup {
 
   int rank() const override { return rank_; }
   int size() const override { return places_.size(); }
+  bool spans_hosts() const override { return true; }
   std::string NameOf(int rank) const override {
     return "rank " + std::to_string(links_.ranks()[static_cast<std::size_t>(rank)]);
   }

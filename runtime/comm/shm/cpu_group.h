@@ -65,6 +65,8 @@ class CpuGroup {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  // Tells whether ranks of several hosts are in it.
+  virtual bool spans_hosts() const { return false; }
   // Says what errors call a rank: "rank 3", by its number in the job.
   virtual std::string NameOf(int rank) const = 0;
 
