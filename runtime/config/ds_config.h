@@ -72,7 +72,9 @@ struct ZeroConfig {
   int hpz_partition_size = 1;  // ranks that keep second shards; 1: nobody does
   bool quantized_weights = false;
   bool quantized_gradients = false;
+  bool overlap_comm = false;  // collectives go on beside the computation, where that pays
   // Elements; the defaults ask for nothing (zero/residency_budgets.h).
+  std::int64_t reduce_bucket_size = 500'000'000;
   std::int64_t prefetch_bucket_size = 50'000'000;
   std::int64_t param_persistence_threshold = 100'000;
   std::int64_t model_persistence_threshold = std::numeric_limits<std::int64_t>::max();

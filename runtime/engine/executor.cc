@@ -60,6 +60,16 @@ RandomPlace FindRandomPlace(const EngineParts& parts, std::int64_t samples) {
                           reader.index * CountRandomPlaces(parts, samples)};
 }
 
+// Whole gradients are reduced as they come when nothing is added to them any more, unless the
+// update takes this rank's own.
+zero::GradientEnd ChooseGradientEnd(const EngineParts& parts) {
+  if (parts.step.local_gradients) return zero::GradientEnd::kHeld;
+  return parts.step.IsInLastMicroBatch(parts.accumulation()) &&
+                 parts.optimizer->TakesMeans(parts.step.counts.applied + 1)
+             ? zero::GradientEnd::kLast
+             : zero::GradientEnd::kAsSharded;
+}
+
 }  // namespace
 
 at::Tensor Executor::Forward(Bundle bundle) {
@@ -109,7 +119,7 @@ void Executor::Backward(const at::Tensor& loss, bool scale_wrt_gas) {
   const double weight = scale_wrt_gas ? parts_.step.current.FindWeight(loss) : 1.0;
   const double scale = parts_.backward_scale(scale_wrt_gas) * weight;
   const double factor = FindArrivalFactor(loss, scale);
-  parts_.sharded->HoldGradients(parts_.step.local_gradients);
+  parts_.sharded->EndGradients(ChooseGradientEnd(parts_));
   parts_.sharded->ScaleGradients(factor);
   loss.backward(at::full_like(loss, scale / factor));
   parts_.sharded->EndBackward();

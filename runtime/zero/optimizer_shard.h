@@ -27,14 +27,14 @@ class OptimizerShard {
   // Makes the parts that the optimizer updates, one for each range, which are there as long as
   // `leases` are. Requires reduced gradients.
   std::vector<optim::Part> MakeParts(std::vector<Lease>* leases);
-  // Brings the updated parameters to all ranks. Collective.
+  // Begins to bring the updated parameters to all ranks (FlatParameters::Publish). Collective.
   void Publish();
   // Takes this rank's part of them to where it rests. Requires that no part of MakeParts lives.
   void Stow() { bucket_.parameters().Stow(); }
 
   // The weights that are updated and the optimizer's state of this rank, parameter by parameter.
   void AddShards(std::vector<checkpoint::TensorShard>* shards);
-  // After those weights have been written from outside: makes the parameters of all ranks
+  // After those weights have been written from outside: begins to make the parameters of all ranks
   // follow. Collective.
   void PublishWeights();
 

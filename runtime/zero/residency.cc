@@ -23,6 +23,7 @@ PlannedUnit DescribeUnit(const Unit& unit) {
                                               static_cast<std::int64_t>(full.element_size()));
     }
     planned.trained = planned.trained || bucket->trainable();
+    if (bucket->trainable()) planned.reduced_bytes += bucket->gradients().travelling_bytes();
     if (bucket->parameters().rests_away()) {
       planned.fetched_bytes += bucket->parameters().layout().shard_numel() *
                                static_cast<std::int64_t>(full.element_size());
@@ -55,15 +56,18 @@ Residency::Residency(const Context& context, const std::vector<std::unique_ptr<U
   for (const auto& unit : units) planned_.push_back(DescribeUnit(*unit));
 }
 
-void Residency::Start(std::vector<Place> places, bool hold, std::vector<Place> expected) {
-  plan_.emplace(ResidencyPlan::Input{.units = planned_,
-                                     .sharding = context_.sharding,
-                                     .budgets = context_.budgets,
-                                     .hold_gradients = hold,
-                                     .places = std::move(places),
-                                     .expected = std::move(expected),
-                                     .present = present_,
-                                     .fetched = fetched_});
+void Residency::Start(std::vector<Place> places, GradientEnd end, std::vector<Place> expected) {
+  plan_.emplace(
+      ResidencyPlan::Input{.units = planned_,
+                           .sharding = context_.sharding,
+                           .budgets = context_.budgets,
+                           .overlap = context_.overlap,
+                           .hold_gradients = end == GradientEnd::kHeld,
+                           .reduce_whole_gradients = end == GradientEnd::kLast && context_.overlap,
+                           .places = std::move(places),
+                           .expected = std::move(expected),
+                           .present = present_,
+                           .fetched = fetched_});
   at_ = -1;
 }
 
@@ -108,6 +112,12 @@ void Residency::Execute(const Action& action) {
       unit.Fetch();
       fetched_.push_back(action.unit);
       return;
+    case Action::Kind::kAwaitParameters:
+      unit.AwaitParameters();
+      return;
+    case Action::Kind::kAwaitGradients:
+      unit.AwaitGradients();
+      return;
     case Action::Kind::kStow:
       unit.Stow();
       std::erase(fetched_, action.unit);
@@ -120,7 +130,7 @@ std::shared_ptr<ForwardGraph> Residency::BeginForward() {
   auto graph = std::make_shared<ForwardGraph>(ForwardGraph{.micro_batch = micro_batches_});
   const int units = static_cast<int>(units_.size());
   const bool keeps = context_.budgets.reuse_bytes > 0 && c10::GradMode::is_enabled();
-  Start(ListForward(units, graph->micro_batch), /*hold=*/false,
+  Start(ListForward(units, graph->micro_batch), {},
         keeps ? ListBackward(units, graph->micro_batch) : std::vector<Place>());
   return graph;
 }
@@ -138,7 +148,7 @@ void Residency::EnterForward(int unit) {
   GoTo(*place);
 }
 
-void Residency::StartBackward(const GraphPtr& graph, bool hold) {
+void Residency::StartBackward(const GraphPtr& graph, GradientEnd end) {
   // That of another forward pass is over.
   if (graph_) GoTo(*Find(Place::Kind::kEndOfMicroBatch));
   graph_ = graph;
@@ -147,21 +157,21 @@ void Residency::StartBackward(const GraphPtr& graph, bool hold) {
     places.push_back({Place::Kind::kBackward, graph->micro_batch, *unit});
   }
   places.push_back({Place::Kind::kEndOfMicroBatch, graph->micro_batch});
-  Start(std::move(places), hold);
+  Start(std::move(places), end);
 }
 
-void Residency::EnterBackward(const GraphPtr& graph, int unit, bool hold) {
+void Residency::EnterBackward(const GraphPtr& graph, int unit, GradientEnd end) {
   std::optional<int> place = Find(Place::Kind::kBackward, unit);
   if (graph != graph_ || !place) {
-    StartBackward(graph, hold);
+    StartBackward(graph, end);
     place = Find(Place::Kind::kBackward, unit);
   }
   DS_CHECK(place.has_value());
   GoTo(*place);
 }
 
-void Residency::EndBackward(bool hold) {
-  if (!graph_) StartBackward(std::make_shared<const ForwardGraph>(), hold);
+void Residency::EndBackward(GradientEnd end) {
+  if (!graph_) StartBackward(std::make_shared<const ForwardGraph>(), end);
   GoTo(*Find(Place::Kind::kEndOfMicroBatch));
   Rest();
 }
@@ -169,12 +179,17 @@ void Residency::EndBackward(bool hold) {
 void Residency::Rest() {
   graph_.reset();
   if (present_.empty() && fetched_.empty()) return;
-  Start({{Place::Kind::kRest}}, /*hold=*/false);
+  Start({{Place::Kind::kRest}}, {});
   GoTo(0);
+}
+
+void Residency::AwaitParameters() {
+  for (const auto& unit : units_) unit->AwaitParameters();
 }
 
 void Residency::Evict() {
   Rest();
+  AwaitParameters();
   for (const int unit : present_) units_[static_cast<std::size_t>(unit)]->Release();
   present_.clear();
 }

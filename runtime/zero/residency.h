@@ -25,6 +25,13 @@ struct ForwardGraph {
   std::vector<int> marked = {};  // units, ascending: whose outputs have gradients
 };
 
+// GradientEnd says what becomes of the gradients of a micro-batch when they are complete.
+enum class GradientEnd {
+  kAsSharded,  // sharded ones are reduced, whole ones wait for the step
+  kHeld,       // all of them stay whole
+  kLast,       // no other micro-batch of the step follows, so that none has to wait for one
+};
+
 class Residency {
  public:
   using GraphPtr = std::shared_ptr<const ForwardGraph>;
@@ -38,10 +45,12 @@ class Residency {
   // Notes that the pass leaves a mark behind the unit.
   void AddMark(int unit, ForwardGraph* graph);
 
-  // Comes to a mark of the graph. With `hold`, sharded gradients stay whole.
-  void EnterBackward(const GraphPtr& graph, int unit, bool hold);
+  // Comes to a mark of the graph.
+  void EnterBackward(const GraphPtr& graph, int unit, GradientEnd end);
   // Ends the micro-batch in progress, or one that has come to no mark, and rests.
-  void EndBackward(bool hold);
+  void EndBackward(GradientEnd end);
+  // Waits for all parameters that are being gathered or published.
+  void AwaitParameters();
 
   // Takes all units away but small ones that stay.
   void Rest();
@@ -52,8 +61,8 @@ class Residency {
   std::uint64_t hash() const { return hash_; }
 
  private:
-  void Start(std::vector<Place> places, bool hold, std::vector<Place> expected = {});
-  void StartBackward(const GraphPtr& graph, bool hold);
+  void Start(std::vector<Place> places, GradientEnd end, std::vector<Place> expected = {});
+  void StartBackward(const GraphPtr& graph, GradientEnd end);
   // The place ahead of where the rank is.
   std::optional<int> Find(Place::Kind kind, int unit = 0) const;
   void GoTo(int place);

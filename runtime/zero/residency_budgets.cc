@@ -5,21 +5,30 @@
 
 namespace ds::zero {
 
-ResidencyBudgets MakeResidencyBudgets(const config::ZeroConfig& config, std::int64_t element_size) {
+ResidencyBudgets MakeResidencyBudgets(const config::ZeroConfig& config, const ElementSizes& sizes,
+                                      bool overlap) {
   const config::ZeroConfig defaults;
   ResidencyBudgets budgets;
-  const auto set = [&](std::int64_t elements, std::int64_t standard, std::int64_t* bytes) {
+  if (overlap) budgets.prefetch_bytes = budgets.reduce_bytes = ResidencyBudgets::kLargestPlace;
+  std::int64_t size = sizes.parameter;
+  const auto set = [&](std::int64_t config::ZeroConfig::*key, std::int64_t* bytes) {
     constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-    if (elements != standard) *bytes = std::min(elements, kMost / element_size) * element_size;
+    const std::int64_t elements = config.*key;
+    if (elements != defaults.*key) *bytes = std::min(elements, kMost / size) * size;
   };
-  set(config.prefetch_bucket_size, defaults.prefetch_bucket_size, &budgets.prefetch_bytes);
-  set(config.max_live_parameters, defaults.max_live_parameters, &budgets.max_live_bytes);
-  set(config.max_reuse_distance, defaults.max_reuse_distance, &budgets.reuse_bytes);
-  set(config.param_persistence_threshold, defaults.param_persistence_threshold,
-      &budgets.persistent_parameter_bytes);
-  set(config.model_persistence_threshold, defaults.model_persistence_threshold,
-      &budgets.persistent_bytes);
+  using config::ZeroConfig;
+  set(&ZeroConfig::prefetch_bucket_size, &budgets.prefetch_bytes);
+  set(&ZeroConfig::max_live_parameters, &budgets.max_live_bytes);
+  set(&ZeroConfig::max_reuse_distance, &budgets.reuse_bytes);
+  set(&ZeroConfig::param_persistence_threshold, &budgets.persistent_parameter_bytes);
+  set(&ZeroConfig::model_persistence_threshold, &budgets.persistent_bytes);
+  size = sizes.gradient;
+  set(&ZeroConfig::reduce_bucket_size, &budgets.reduce_bytes);
   return budgets;
+}
+
+bool ChooseOverlap(const config::ZeroConfig& config, const CallSetting& setting) {
+  return config.overlap_comm && (setting.spans_hosts || setting.on_gpu);
 }
 
 }  // namespace ds::zero

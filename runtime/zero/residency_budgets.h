@@ -1,10 +1,12 @@
 #pragma once
 
-// ResidencyBudgets from a ds_config, whose keys count elements of parameters.
+// ResidencyBudgets from a ds_config, whose keys count elements of parameters, and whether calls go
+// on beside the computation.
 //
-// DeepSpeed's defaults stand for the runtime's own: nothing is gathered ahead or kept, however much
-// may be live, and nothing stays because it is small. Its defaults would keep a small model
-// gathered from its first forward pass on.
+// DeepSpeed's defaults stand for the runtime's own. Where calls block, nothing is gathered ahead or
+// kept, however much may be live, and nothing stays because it is small: DeepSpeed's would keep a
+// small model gathered from its first forward pass on. Where they go on beside the computation, one
+// place is gathered ahead, and as much as the largest place has is reduced at once.
 
 #include <cstdint>
 
@@ -13,6 +15,24 @@
 
 namespace ds::zero {
 
-ResidencyBudgets MakeResidencyBudgets(const config::ZeroConfig& config, std::int64_t element_size);
+// In bytes: of a parameter, and of a gradient between ranks.
+struct ElementSizes {
+  std::int64_t parameter = 4;
+  std::int64_t gradient = 4;
+};
+
+ResidencyBudgets MakeResidencyBudgets(const config::ZeroConfig& config, const ElementSizes& sizes,
+                                      bool overlap);
+
+// CallSetting tells where the ranks of a group are.
+struct CallSetting {
+  bool spans_hosts = false;
+  bool on_gpu = false;
+};
+
+// Lets calls go on beside the computation where they wait for something else than the cores that
+// compute, if the config wants it. Between CPU ranks of one host a call is copies by these: there
+// it blocks, whatever the config says.
+bool ChooseOverlap(const config::ZeroConfig& config, const CallSetting& setting);
 
 }  // namespace ds::zero

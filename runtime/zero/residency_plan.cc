@@ -52,9 +52,26 @@ std::vector<UnitChange> AddUp(const std::vector<std::vector<UnitChange>>& change
 }  // namespace
 
 ResidencyPlan::ResidencyPlan(Input input) : input_(std::move(input)) {
+  ResolveBudgets();
   PlanPresence();
   PlanGradients();
   hash_ = ComputeHash();
+}
+
+void ResidencyPlan::ResolveBudgets() {
+  const auto resolve = [&](std::int64_t PlannedUnit::*bytes, std::int64_t* budget) {
+    if (*budget != ResidencyBudgets::kLargestPlace) return;
+    *budget = 0;
+    for (const PlannedUnit& unit : input_.units) {
+      std::int64_t needed = unit.*bytes;
+      for (const int other : unit.also_reads) {
+        needed += input_.units.at(static_cast<std::size_t>(other)).*bytes;
+      }
+      *budget = std::max(*budget, needed);
+    }
+  };
+  resolve(&PlannedUnit::bytes, &input_.budgets.prefetch_bytes);
+  resolve(&PlannedUnit::reduced_bytes, &input_.budgets.reduce_bytes);
 }
 
 void ResidencyPlan::PlanPresence() {
@@ -67,8 +84,33 @@ void ResidencyPlan::PlanPresence() {
   }
 }
 
+// Appends what is done with a gradient that ends before the place, behind those under way.
+void ResidencyPlan::AppendEnd(int unit, std::size_t place, std::vector<int>* under_way) {
+  using Kind = Action::Kind;
+  std::vector<Action>& actions = gradients_[place];
+  const bool reduce =
+      (input_.sharding.gradients || input_.reduce_whole_gradients) && !input_.hold_gradients;
+  if (!reduce || !input_.overlap) {
+    actions.push_back({reduce ? Kind::kReduce : Kind::kKeepWhole, unit});
+    return;
+  }
+  const auto bytes_of = [&](int other) {
+    return input_.units[static_cast<std::size_t>(other)].reduced_bytes;
+  };
+  std::int64_t bytes = bytes_of(unit);
+  for (const int other : *under_way) bytes += bytes_of(other);
+  while (!under_way->empty() && bytes > input_.budgets.reduce_bytes) {
+    bytes -= bytes_of(under_way->front());
+    actions.push_back({Kind::kAwaitGradients, under_way->front()});
+    under_way->erase(under_way->begin());
+  }
+  actions.push_back({Kind::kReduce, unit});
+  under_way->push_back(unit);
+}
+
 void ResidencyPlan::PlanGradients() {
-  ending_.resize(input_.places.size());
+  gradients_.resize(input_.places.size());
+  std::vector<int> under_way;               // the first begun first
   std::map<std::int64_t, int> first_ended;  // by micro-batch: from this unit on all have ended
   for (std::size_t i = 0; i < input_.places.size(); ++i) {
     const Place& place = input_.places[i];
@@ -80,7 +122,11 @@ void ResidencyPlan::PlanGradients() {
     DS_CHECK_MSG(end < ended || ended == count, "a backward pass goes upwards");
     while (ended > end) {
       --ended;
-      if (input_.units[static_cast<std::size_t>(ended)].trained) ending_[i].push_back(ended);
+      if (input_.units[static_cast<std::size_t>(ended)].trained) AppendEnd(ended, i, &under_way);
+    }
+    if (backward) continue;
+    for (const int unit : std::exchange(under_way, {})) {
+      gradients_[i].push_back({Action::Kind::kAwaitGradients, unit});
     }
   }
 }
@@ -121,14 +167,25 @@ void ResidencyPlan::AppendMoves(int from, int to, std::vector<Action>* actions) 
 
 std::vector<Action> ResidencyPlan::ListActions(int from, int to) const {
   using Kind = Action::Kind;
-  const bool reduce = input_.sharding.gradients && !input_.hold_gradients;
   std::vector<Action> actions;
-  for (int place = from + 1; place <= to; ++place) {
-    for (const int unit : ending_.at(static_cast<std::size_t>(place))) {
-      actions.push_back({reduce ? Kind::kReduce : Kind::kKeepWhole, unit});
-    }
+  const auto append = [&](auto begin, auto end) { actions.insert(actions.end(), begin, end); };
+  for (int place = from + 1; place < to; ++place) {
+    const std::vector<Action>& gradients = gradients_.at(static_cast<std::size_t>(place));
+    append(gradients.begin(), gradients.end());
   }
+  const std::vector<Action>& last = gradients_.at(static_cast<std::size_t>(to));
+  const auto first_begun = std::find_if(last.begin(), last.end(), [&](const Action& action) {
+    return input_.overlap && action.kind == Kind::kReduce;
+  });
+  append(last.begin(), first_begun);
   AppendMoves(from, to, &actions);
+  append(first_begun, last.end());
+  const Place& place = input_.places.at(static_cast<std::size_t>(to));
+  if (!input_.overlap || !place.is_visit()) return actions;
+  for (const int other : input_.units[static_cast<std::size_t>(place.unit)].also_reads) {
+    actions.push_back({Kind::kAwaitParameters, other});
+  }
+  actions.push_back({Kind::kAwaitParameters, place.unit});
   return actions;
 }
 
@@ -139,18 +196,20 @@ std::uint64_t ResidencyPlan::ComputeHash() const {
     hasher.Add(unit.bytes);
     hasher.Add(unit.fetched_bytes);
     hasher.Add(unit.largest_bytes);
+    hasher.Add(unit.reduced_bytes);
     hasher.Add(unit.trained);
     hasher.AddAll(unit.also_reads);
   }
   const config::Sharding& sharding = input_.sharding;
-  for (const bool is_set :
-       {sharding.optimizer, sharding.gradients, sharding.parameters, input_.hold_gradients}) {
+  for (const bool is_set : {sharding.optimizer, sharding.gradients, sharding.parameters,
+                            input_.overlap, input_.hold_gradients, input_.reduce_whole_gradients}) {
     hasher.Add(is_set);
   }
   hasher.Add(input_.budgets.prefetch_bytes);
   hasher.Add(input_.budgets.max_live_bytes);
   hasher.Add(input_.budgets.reuse_bytes);
   hasher.Add(input_.budgets.fetch_bytes);
+  hasher.Add(input_.budgets.reduce_bytes);
   hasher.Add(input_.budgets.persistent_parameter_bytes);
   hasher.Add(input_.budgets.persistent_bytes);
   hasher.AddAll(input_.present);
@@ -171,7 +230,11 @@ std::uint64_t ResidencyPlan::ComputeHash() const {
         hasher.Add(change.begins);
       }
     }
-    hasher.AddAll(ending_[i]);
+    hasher.Add(gradients_[i].size());
+    for (const Action& action : gradients_[i]) {
+      hasher.Add(action.kind);
+      hasher.Add(action.unit);
+    }
   }
   return hasher.hash();
 }

@@ -12,6 +12,10 @@
 // A unit whose shards lie on another tier than the device has them fetched before it is gathered,
 // as far ahead as the budget for that reaches, and stowed behind that.
 //
+// Where calls go on beside the computation, a gather or reduction is begun at one place and awaited
+// at another: parameters where they are needed; gradients where too many would be under way, and at
+// the end of their micro-batch. Gathers are begun before reductions, as they are needed sooner.
+//
 // A micro-batch is one forward pass and the backward of its graph. A unit's gradient of it ends, by
 // reduction or kept whole for later, once: at the first place behind the backward of all that have
 // read the unit.
@@ -30,6 +34,7 @@ struct PlannedUnit {
   std::int64_t bytes = 0;            // of its parameters while they are gathered
   std::int64_t fetched_bytes = 0;    // of this rank's shards, if they are on another tier
   std::int64_t largest_bytes = 0;    // of one of its parameters
+  std::int64_t reduced_bytes = 0;    // of its gradients as they travel
   bool trained = false;              // at least one of them
   std::vector<int> also_reads = {};  // earlier units
 
@@ -37,11 +42,15 @@ struct PlannedUnit {
 };
 
 struct ResidencyBudgets {
+  // A budget as large as the most that one place needs.
+  static constexpr std::int64_t kLargestPlace = -1;
+
   std::int64_t prefetch_bytes = 0;  // gathered ahead of the place that needs them
   std::int64_t max_live_bytes = std::numeric_limits<std::int64_t>::max();  // gathered at once
   // A present unit stays when fewer bytes are needed between a place and the unit's next use.
   std::int64_t reuse_bytes = 0;
-  std::int64_t fetch_bytes = 0;  // of shards that are fetched ahead of the gather
+  std::int64_t fetch_bytes = 0;   // of shards that are fetched ahead of the gather
+  std::int64_t reduce_bytes = 0;  // of gradients under way; one unit's may be more
   // A unit none of whose parameters is larger than that stays once it is there, as long as all that
   // stay so are not more than this.
   std::int64_t persistent_parameter_bytes = 0;
@@ -68,12 +77,15 @@ struct Place {
 
 struct Action {
   enum class Kind {
-    kReduce,
+    kReduce,  // begins
     kKeepWhole,
     kRelease,
-    kGather,
-    kFetch,  // this rank's shards come from another tier
-    kStow,   // and go back there
+    kGather,  // begins
+    kFetch,   // this rank's shards come from another tier
+    kStow,    // and go back there
+    // Where calls go on beside the computation: until what was begun has ended.
+    kAwaitParameters,
+    kAwaitGradients,
   };
 
   Kind kind = Kind::kGather;
@@ -96,7 +108,10 @@ class ResidencyPlan {
     std::vector<PlannedUnit> units;
     config::Sharding sharding;
     ResidencyBudgets budgets;
+    bool overlap = false;         // calls go on beside the computation
     bool hold_gradients = false;  // sharded ones stay whole, too
+    // No other micro-batch of the step follows: whole ones are reduced, too.
+    bool reduce_whole_gradients = false;
     std::vector<Place> places;
     std::vector<Place> expected = {};  // what is to come behind them, for reuse alone
     std::vector<int> present = {};     // units, before the first place
@@ -117,8 +132,10 @@ class ResidencyPlan {
   std::uint64_t hash() const { return hash_; }
 
  private:
+  void ResolveBudgets();
   void PlanPresence();
   void PlanGradients();
+  void AppendEnd(int unit, std::size_t place, std::vector<int>* under_way);
   std::uint64_t ComputeHash() const;
   void AppendMoves(int from, int to, std::vector<Action>* actions) const;
 
@@ -126,7 +143,7 @@ class ResidencyPlan {
   // By place.
   std::vector<std::vector<UnitChange>> presence_;
   std::vector<std::vector<UnitChange>> fetched_;
-  std::vector<std::vector<int>> ending_;  // units whose gradients end before it
+  std::vector<std::vector<Action>> gradients_;  // what is done with those that end before it
   std::uint64_t hash_ = 0;
 };
 

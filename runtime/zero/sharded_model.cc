@@ -138,7 +138,7 @@ void ShardedModel::FreeBuffers() {
 std::vector<at::Tensor> ShardedModel::LeaveForward(int index, std::vector<at::Tensor> outputs) {
   if (CanMarkBackwardEntry(outputs)) residency_->AddMark(index, forward_graph_.get());
   return MarkBackwardEntry(std::move(outputs), [this, graph = forward_graph_, index] {
-    residency_->EnterBackward(graph, index, hold_);
+    residency_->EnterBackward(graph, index, gradient_end_);
   });
 }
 
@@ -160,7 +160,7 @@ void ShardedModel::EndForward() {
   if (!c10::GradMode::is_enabled()) ReleaseAll();
 }
 
-void ShardedModel::EndBackward() { residency_->EndBackward(hold_); }
+void ShardedModel::EndBackward() { residency_->EndBackward(gradient_end_); }
 
 void ShardedModel::ScaleGradients(double factor) {
   for (const auto& unit : units_) {

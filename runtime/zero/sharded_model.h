@@ -75,14 +75,16 @@ class ShardedModel {
   void EndBackward();
   // Residency::hash.
   std::uint64_t plan_hash() const { return residency_->hash(); }
-  // Decides whether the backward passes to come leave sharded gradients whole (FlatGradients).
-  void HoldGradients(bool hold) { hold_ = hold; }
+  // Decides what the backward passes to come do with gradients.
+  void EndGradients(GradientEnd end) { gradient_end_ = end; }
   // Multiplies what the backward passes to come bring by `factor`.
   void ScaleGradients(double factor);
 
   // Takes units away, all but those that the budgets let stay.
   void ReleaseAll() { residency_->Rest(); }
-  // ... those as well.
+  // Waits for what publishing has begun.
+  void AwaitParameters() { residency_->AwaitParameters(); }
+  // ReleaseAll, and those as well.
   void EvictAll() { residency_->Evict(); }
   // EvictAll, and frees the buffers that are kept for the next time.
   void FreeBuffers();
@@ -97,7 +99,7 @@ class ShardedModel {
   std::vector<std::unique_ptr<Unit>> units_;
   std::optional<Residency> residency_;           // once all units are there
   std::shared_ptr<ForwardGraph> forward_graph_;  // of the latest forward pass
-  bool hold_ = false;
+  GradientEnd gradient_end_ = GradientEnd::kAsSharded;
   std::int64_t trainable_numel_ = 0;
   std::int64_t frozen_numel_ = 0;
 };

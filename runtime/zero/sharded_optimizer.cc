@@ -77,8 +77,9 @@ void ShardedOptimizer::Step(const optim::Update& update) {
   optimizer_->Begin(update, all);
   for (std::size_t i = 0, part = 0; i < shards_.size(); ++i) {
     for (; part < ends[i]; ++part) optimizer_->Apply(update, all.parts[part]);
-    shards_[i]->Publish();
+    shards_[i]->Publish();  // goes on under the next update
   }
+  model_.AwaitParameters();
   leases.clear();
   for (const auto& shard : shards_) shard->Stow();
 }
@@ -134,10 +135,12 @@ void ShardedOptimizer::MoveBack() {
 void ShardedOptimizer::PublishWeights() {
   model_.EvictAll();  // what is frozen may have been written as well
   for (const auto& shard : shards_) shard->PublishWeights();
-  if (!model_.context().sharding.parameters) return;
-  ForEachBucket(model_, [](Bucket& bucket) {
-    if (!bucket.trainable()) bucket.parameters().Publish();
-  });
+  if (model_.context().sharding.parameters) {
+    ForEachBucket(model_, [](Bucket& bucket) {
+      if (!bucket.trainable()) bucket.parameters().Publish();
+    });
+  }
+  model_.AwaitParameters();
 }
 
 }  // namespace ds::zero

@@ -31,6 +31,8 @@ class ShardedOptimizer {
   ShardedOptimizer(ShardedModel& model, const config::OptimizerConfig& config);
   ~ShardedOptimizer();
 
+  // Tells whether that update takes the mean over ranks (ReduceGradients).
+  bool TakesMeans(std::int64_t step) const { return !optimizer_->WantsOwnGradients(step); }
   // Reduces for update number `step`: the mean over ranks is there after this, or, for an update
   // that takes them so (optim::Optimizer::WantsOwnGradients), each rank's own gradients.
   void ReduceGradients(std::int64_t step);

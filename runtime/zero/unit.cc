@@ -78,6 +78,16 @@ void Unit::Gather() {
   for (const auto& bucket : buckets_) bucket->parameters().Gather();
 }
 
+void Unit::AwaitParameters() {
+  for (const auto& bucket : buckets_) bucket->parameters().Await();
+}
+
+void Unit::AwaitGradients() {
+  for (const auto& bucket : buckets_) {
+    if (bucket->trainable()) bucket->gradients().Await();
+  }
+}
+
 void Unit::Release() {
   for (const auto& bucket : buckets_) bucket->parameters().Release();
 }

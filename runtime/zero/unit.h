@@ -27,7 +27,10 @@ class Unit {
   const std::vector<int>& also_reads() const { return also_reads_; }
   const std::vector<std::unique_ptr<Bucket>>& buckets() const { return buckets_; }
 
+  // Gather and EndMicroBatch may only begin what AwaitParameters and AwaitGradients wait for.
   void Gather();
+  void AwaitParameters();
+  void AwaitGradients();
   void Release();
   void Fetch();
   void Stow();

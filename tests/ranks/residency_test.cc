@@ -1,8 +1,11 @@
 // Plans that gather ahead, keep what is used again and fetch shards from host memory train with the
 // bits of the plan that does not.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/engine/build_units.h"
@@ -25,11 +28,18 @@ struct PassResult {
   int reductions = 0;                 // in that micro-batch
 };
 
-at::Tensor RunForward(BlockList& model, zero::ShardedModel& sharded, Bundle bundle) {
+// Notes in the log, if there is one, when a block has been through its forward and its backward.
+at::Tensor RunForward(BlockList& model, zero::ShardedModel& sharded, Bundle bundle,
+                      std::vector<std::string>* log = nullptr) {
   sharded.BeginForward();
   for (int i = 0; i < model.size(); ++i) {
     sharded.Enter(i);
+    if (log != nullptr && bundle.hidden.defined()) {
+      bundle.hidden.register_hook(
+          [log, i](const at::Tensor&) { log->push_back(fmt::format("B{}", i)); });
+    }
     bundle = model.block(i).forward(std::move(bundle));
+    if (log != nullptr) log->push_back(fmt::format("F{}", i));
     std::vector<at::Tensor> left = sharded.LeaveForward(i, {bundle.hidden, bundle.loss});
     bundle.hidden = left[0];
     bundle.loss = left[1];
@@ -53,26 +63,54 @@ struct Passes {
   bool rest_on_host = false;
   Precision precision = Precision::kFp32;
   optim::ParameterGrouper groups = optim::OneGroup;
+  bool overlap = false;
+  // The micro-batches that are said to be the last of the step.
+  std::vector<int> last = {};
+  TinyShape shape = {};
+  std::vector<std::string>* log = nullptr;  // of the second micro-batch: begins, waits, blocks
+  bool plus_plus = false;                   // all of ZeRO++, second shards among two ranks
 };
 
 PassResult RunPasses(comm::Communicator& host, const Passes& passes) {
-  const auto& [stage, budgets, rest_on_host, precision, groups] = passes;
+  const auto& [stage, budgets, rest_on_host, precision, groups, overlap, last, shape, log_or_none,
+               plus_plus] = passes;
+  std::vector<std::string> others;
+  std::vector<std::string>* log = &others;
+  const auto note = [&](char what, c10d::OpType op, const at::Tensor& given) {
+    const bool gathers = op == c10d::OpType::_ALLGATHER_BASE;
+    const std::int64_t whole = given.numel() * (gathers ? host.size() : 1);
+    if (at::isFloatingType(given.scalar_type())) {
+      log->push_back(fmt::format("{}{}{}", what, gathers ? 'g' : 'r', whole));
+    }
+  };
   PassResult result;
   comm::Communicator world(c10::make_intrusive<ObservedBackend>(
-      host.backend(), [&](c10d::OpType op, const at::Tensor& tensor) {
+      host.backend(),
+      [&](c10d::OpType op, const at::Tensor& tensor) {
         const bool gathers = op == c10d::OpType::_ALLGATHER_BASE;
         if (gathers && at::isFloatingType(tensor.scalar_type())) ++result.gathers;
         if (op == c10d::OpType::_REDUCE_SCATTER_BASE) ++result.reductions;
-      }));
-  const TinyRun run{.stage = stage, .accumulation = 2, .precision = precision};
+        note('+', op, tensor);
+      },
+      [&](c10d::OpType op, const at::Tensor& tensor) { note('=', op, tensor); }));
+  const TinyRun run{.stage = stage, .accumulation = 2, .precision = precision, .shape = shape};
   device::MemoryLedger ledger;
+  comm::RankGroups rank_groups{.all = &world, .gradients = &world, .shards = &world};
+  if (plus_plus) {
+    const int first = world.rank() / 2 * 2, place = world.rank() % 2;
+    rank_groups.near = &host.Group("near", {first, first + 1});
+    rank_groups.far = &host.Group("far", {place, place + 2});
+  }
   const zero::Context context{
-      .groups = {.all = &world, .gradients = &world, .shards = &world},
+      .groups = rank_groups,
       .mesh = topology::Mesh::Create({.shard = world.size()}, world.size()).value(),
       .ledger = &ledger,
       .sharding = config::ShardingOfStage(stage, world.size()),
       .dtypes = precision::MakeDtypePolicy(TinyConfig(run)),
       .budgets = budgets,
+      .quantized_weights = plus_plus,
+      .quantized_gradients = plus_plus,
+      .overlap = overlap,
       .parameters_rest_on_host = rest_on_host};
   const auto model = MakeTinyModel(run.shape, run.dtype());
   const auto fill = [&](int index, const std::vector<zero::OwnRange>& own) {
@@ -93,11 +131,15 @@ PassResult RunPasses(comm::Communicator& host, const Passes& passes) {
   }
   for (int i = 0; i < 2; ++i) {
     result.gathers = result.reductions = 0;
-    const at::Tensor loss = RunForward(*model, *sharded, TinyBatch(run, world, i));
+    const bool is_last = std::find(last.begin(), last.end(), i) != last.end();
+    sharded->EndGradients(is_last ? zero::GradientEnd::kLast : zero::GradientEnd::kAsSharded);
+    if (i == 1 && log_or_none != nullptr) log = log_or_none;
+    const at::Tensor loss = RunForward(*model, *sharded, TinyBatch(run, world, i), log);
     result.gathers_in_forward = result.gathers;
     loss.backward();
     sharded->EndBackward();
   }
+  log = &others;
   const int gathers = result.gathers, reductions = result.reductions;
   optimizer.ReduceGradients(/*step=*/1);
   for (const auto& unit : sharded->units()) {
@@ -215,6 +257,89 @@ TEST(Residency, MovesABucketByOneCallWhateverParameterGroupsItHas) {
     // The trained bucket of each layer, the embedding and the head.
     EXPECT_EQ(one.reductions, 3 + 2);
     EXPECT_EQ(three.reductions, one.reductions);
+  });
+}
+
+// What is begun, what is waited for, and where between them blocks compute; of the embedding (E),
+// layers (L) with their frozen vectors (s), and the head (h).
+std::string Describe(const std::vector<std::string>& log) {
+  std::string text;
+  for (const std::string& event : log) {
+    std::string word = event;
+    for (const auto& [size, name] :
+         {std::pair<std::string, std::string>{"8064", "E"}, {"1792", "L"}, {"128", "s"}}) {
+      if (word.ends_with(size)) word.replace(word.size() - size.size(), size.size(), name);
+    }
+    text += (text.empty() ? "" : " ") + word;
+  }
+  return text;
+}
+
+TEST(Residency, GathersAndReducesBesideTheComputation) {
+  const TinyShape shape{.vocabulary = 200, .width = 40, .layers = 2};
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    std::vector<std::string> log;
+    RunPasses(world, {.budgets = {.prefetch_bytes = 4 * (1792 + 128), .reduce_bytes = 0},
+                      .overlap = true,
+                      .shape = shape,
+                      .log = &log});
+    EXPECT_EQ(Describe(log),
+              "+gE +gL +gs =gE F0 +gL +gs =gL =gs F1 =gL =gs F2 +gE +gs =gE =gs F3 "
+              "+gL +gs B3 +gL +gs +rs =gL =gs B2 =rs +rL =gL =gs B1 =rL +gE +rL =gE =rL +rE =rE");
+  });
+}
+
+TEST(Residency, TrainsWithTheSameBitsBesideTheComputation) {
+  using zero::ResidencyBudgets;
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    for (const int stage : {0, 1, 2, 3}) {
+      SCOPED_TRACE(stage);
+      for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+        const PassResult plain = RunPasses(world, {.stage = stage, .precision = precision});
+        const std::vector<ResidencyBudgets> budgets = {
+            {},
+            {.prefetch_bytes = ResidencyBudgets::kLargestPlace,
+             .reduce_bytes = ResidencyBudgets::kLargestPlace},
+            {.prefetch_bytes = 1 << 20, .reuse_bytes = 1 << 20, .reduce_bytes = 1 << 20},
+            {.prefetch_bytes = 600, .persistent_parameter_bytes = 25 * 4}};
+        for (const ResidencyBudgets& each : budgets) {
+          ExpectSameBits(RunPasses(world, {.stage = stage,
+                                           .budgets = each,
+                                           .precision = precision,
+                                           .overlap = true,
+                                           .last = {1}}),
+                         plain);
+        }
+      }
+    }
+    ExpectSameBits(RunPasses(world, {.rest_on_host = true, .overlap = true}), RunPasses(world, {}));
+  });
+}
+
+TEST(Residency, SendsRoundedValuesBesideTheComputationWithTheSameBits) {
+  testing::RunRanks(4, [&](comm::Communicator& world) {
+    const PassResult plain = RunPasses(world, {.plus_plus = true});
+    for (const std::int64_t prefetch : {std::int64_t{0}, zero::ResidencyBudgets::kLargestPlace}) {
+      ExpectSameBits(
+          RunPasses(world,
+                    {.budgets = {.prefetch_bytes = prefetch}, .overlap = true, .plus_plus = true}),
+          plain);
+    }
+  });
+}
+
+// A mean to which gradients are added, and which is reduced again, is the mean of all.
+TEST(Residency, AMicroBatchMayFollowTheOneThatWasToBeTheLast) {
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    for (const int stage : {0, 1, 2}) {
+      SCOPED_TRACE(stage);
+      const PassResult plain = RunPasses(world, {.stage = stage});
+      const PassResult twice = RunPasses(world, {.stage = stage, .overlap = true, .last = {0, 1}});
+      ASSERT_EQ(plain.gradients.size(), twice.gradients.size());
+      for (std::size_t i = 0; i < plain.gradients.size(); ++i) {
+        EXPECT_TRUE(twice.gradients[i].allclose(plain.gradients[i], 0, 1e-6)) << i;
+      }
+    }
   });
 }
 

@@ -31,6 +31,7 @@ std::vector<PlannedUnit> DrawUnits(Random& random) {
   for (std::size_t i = 0; i < units.size(); ++i) {
     units[i] = {.bytes = Draw(random, 0, 100), .trained = !DrawOneIn(random, 5)};
     if (DrawOneIn(random, 3)) units[i].fetched_bytes = Draw(random, 1, 50);
+    if (units[i].trained) units[i].reduced_bytes = Draw(random, 0, 100);
     units[i].largest_bytes = Draw(random, 0, static_cast<int>(units[i].bytes));
     for (int other = 0; other < static_cast<int>(i); ++other) {
       if (DrawOneIn(random, 6)) units[i].also_reads.push_back(other);
@@ -103,6 +104,9 @@ ResidencyPlan::Input DrawInput(Random& random) {
   if (DrawOneIn(random, 2)) input.budgets.fetch_bytes = Draw(random, 1, 200);
   if (DrawOneIn(random, 2)) input.budgets.persistent_parameter_bytes = Draw(random, 1, 40);
   if (DrawOneIn(random, 2)) input.budgets.persistent_bytes = Draw(random, 0, 300);
+  input.overlap = DrawOneIn(random, 2);
+  input.reduce_whole_gradients = DrawOneIn(random, 4);
+  if (DrawOneIn(random, 2)) input.budgets.reduce_bytes = Draw(random, 1, 300);
   const int units = static_cast<int>(input.units.size());
   input.places = DrawPlaces(random, units);
   if (DrawOneIn(random, 2)) {
@@ -134,10 +138,12 @@ class Simulation {
         EXPECT_TRUE(present_.insert(action.unit).second) << "gathered twice: " << action.unit;
         EXPECT_TRUE(!IsAway(action.unit) || fetched_.count(action.unit)) << action.unit;
         EXPECT_LE(Bytes(Without(present_, persistent_)), input_.budgets.max_live_bytes);
+        if (input_.overlap) on_the_way_.insert(action.unit);
         return;
       case Action::Kind::kRelease:
         EXPECT_FALSE(persistent_.count(action.unit)) << "was to stay: " << action.unit;
         EXPECT_EQ(present_.erase(action.unit), 1U) << "is not there: " << action.unit;
+        on_the_way_.erase(action.unit);
         return;
       case Action::Kind::kFetch:
         EXPECT_TRUE(IsAway(action.unit));
@@ -148,10 +154,21 @@ class Simulation {
         EXPECT_EQ(fetched_.erase(action.unit), 1U) << "is not there: " << action.unit;
         return;
       case Action::Kind::kReduce:
+        if (input_.overlap) under_way_.insert(action.unit);
+        EXPECT_TRUE(under_way_.size() <= 1 || ReducedBytes() <= input_.budgets.reduce_bytes);
+        [[fallthrough]];
       case Action::Kind::kKeepWhole:
-        EXPECT_EQ(action.kind == Action::Kind::kReduce,
-                  input_.sharding.gradients && !input_.hold_gradients);
+        EXPECT_EQ(
+            action.kind == Action::Kind::kReduce,
+            (input_.sharding.gradients || input_.reduce_whole_gradients) && !input_.hold_gradients);
         ending_.push_back(action.unit);
+        return;
+      case Action::Kind::kAwaitParameters:
+        EXPECT_TRUE(input_.overlap);
+        on_the_way_.erase(action.unit);
+        return;
+      case Action::Kind::kAwaitGradients:
+        EXPECT_EQ(under_way_.erase(action.unit), 1U) << "nothing is under way: " << action.unit;
         return;
     }
   }
@@ -168,6 +185,7 @@ class Simulation {
     }
     ending_.clear();
     if (ends) CheckAllEnded(place.micro_batch);
+    if (ends) EXPECT_TRUE(under_way_.empty());
     if (place.kind == Place::Kind::kRest) {
       EXPECT_TRUE(Without(present_, persistent_).empty());
       EXPECT_TRUE(fetched_.empty());
@@ -180,7 +198,10 @@ class Simulation {
     EXPECT_LE(fetched, input_.budgets.fetch_bytes);
     const std::set<int> needed = Reads(place.unit);
     if (input_.sharding.parameters) {
-      for (const int unit : needed) EXPECT_TRUE(present_.count(unit)) << "absent: " << unit;
+      for (const int unit : needed) {
+        EXPECT_TRUE(present_.count(unit)) << "absent: " << unit;
+        EXPECT_FALSE(on_the_way_.count(unit)) << "not yet there: " << unit;
+      }
       std::set<int> ahead = Without(Without(present_, needed), persistent_);
       std::erase_if(ahead, [&](int unit) { return IsUsedSoonBehind(index, unit); });
       EXPECT_LE(Bytes(ahead), input_.budgets.prefetch_bytes);
@@ -225,6 +246,13 @@ class Simulation {
     for (const int unit : units) bytes += input_.units[static_cast<std::size_t>(unit)].bytes;
     return bytes;
   }
+  std::int64_t ReducedBytes() const {
+    std::int64_t bytes = 0;
+    for (const int unit : under_way_) {
+      bytes += input_.units[static_cast<std::size_t>(unit)].reduced_bytes;
+    }
+    return bytes;
+  }
   void CheckAllEnded(std::int64_t micro_batch) {
     for (std::size_t i = 0; i < input_.units.size(); ++i) {
       EXPECT_EQ(ended_[micro_batch].count(static_cast<int>(i)) == 1, input_.units[i].trained) << i;
@@ -234,6 +262,8 @@ class Simulation {
   const ResidencyPlan::Input& input_;
   std::set<int> persistent_;
   std::set<int> present_;
+  std::set<int> on_the_way_;                     // of the present ones
+  std::set<int> under_way_;                      // gradients
   std::set<int> fetched_;                        // shards on the device
   std::vector<int> ending_;                      // since the place before
   std::map<std::int64_t, std::set<int>> ended_;  // by micro-batch
@@ -281,9 +311,10 @@ ResidencyPlan::Input MakeTiedInput(int units) {
 }
 
 // "+0" gathers unit 0, "-0" releases it, "r0" reduces and "k0" keeps its gradient, "f0" fetches its
-// shards and "s0" stows them; by place.
+// shards and "s0" stows them, "w0" awaits its parameters and "e0" the end of its reduction; by
+// place.
 std::vector<std::string> Describe(const ResidencyPlan::Input& input) {
-  constexpr std::string_view kNames = "rk-+fs";
+  constexpr std::string_view kNames = "rk-+fswe";
   const ResidencyPlan plan(input);
   std::vector<std::string> places;
   for (int place = 0; place < static_cast<int>(input.places.size()); ++place) {
@@ -318,6 +349,36 @@ TEST(ResidencyPlan, GathersAheadAsFarAsTheBudgetsReach) {
   input.budgets.max_live_bytes = 20;
   EXPECT_THAT(Describe(input), testing::ElementsAre("+0+1", "-0+2", "-1+0", "-2+3", "",
                                                     "r3-0-3+2+1", "r2-2+0", "r1-1", "r0", "-0"));
+}
+
+TEST(ResidencyPlan, BeginsAtOnePlaceWhatItAwaitsAtAnother) {
+  ResidencyPlan::Input input = MakeTiedInput(4);
+  input.units.back().also_reads = {};
+  for (PlannedUnit& unit : input.units) unit.reduced_bytes = 10;
+  input.overlap = true;
+  input.budgets.prefetch_bytes = input.budgets.reduce_bytes = ResidencyBudgets::kLargestPlace;
+  EXPECT_THAT(Describe(input),
+              testing::ElementsAre("+0+1w0", "-0+2w1", "-1+3w2", "w3", "w3", "-3+1r3w2",
+                                   "e3-2+0r2w1", "e2-1r1w0", "e1r0e0", "-0"));
+  input.budgets.reduce_bytes = 20;
+  EXPECT_THAT(Describe(input),
+              testing::ElementsAre("+0+1w0", "-0+2w1", "-1+3w2", "w3", "w3", "-3+1r3w2", "-2+0r2w1",
+                                   "e3-1r1w0", "e2r0e1e0", "-0"));
+  input.sharding = config::ShardingOfStage(1, 2);
+  EXPECT_THAT(Describe(input),
+              testing::ElementsAre("w0", "w1", "w2", "w3", "w3", "k3w2", "k2w1", "k1w0", "k0", ""));
+  input.reduce_whole_gradients = true;
+  EXPECT_THAT(Describe(input), testing::ElementsAre("w0", "w1", "w2", "w3", "w3", "r3w2", "r2w1",
+                                                    "e3r1w0", "e2r0e1e0", ""));
+}
+
+// The last place needs two units, and what is gathered ahead is to be enough for it.
+TEST(ResidencyPlan, HasABudgetThatTheLargestPlaceFitsInto) {
+  ResidencyPlan::Input input = MakeTiedInput(3), explicitly = input;
+  input.budgets.prefetch_bytes = ResidencyBudgets::kLargestPlace;
+  explicitly.budgets.prefetch_bytes = 20;
+  EXPECT_EQ(Describe(input), Describe(explicitly));
+  EXPECT_EQ(ResidencyPlan(input).hash(), ResidencyPlan(explicitly).hash());
 }
 
 TEST(ResidencyPlan, KeepsWhatIsUsedAgainSoonEnough) {
@@ -377,7 +438,7 @@ TEST(ResidencyPlan, TakesItsBudgetsFromTheConfig) {
   const auto describe = [](const config::ZeroConfig& config) {
     ResidencyPlan::Input input = MakeTiedInput(4);
     for (PlannedUnit& unit : input.units) unit.largest_bytes = unit.bytes;
-    input.budgets = MakeResidencyBudgets(config, /*element_size=*/2);
+    input.budgets = MakeResidencyBudgets(config, {.parameter = 2}, /*overlap=*/false);
     return Describe(input);
   };
   const std::vector<std::string> plain = Describe(MakeTiedInput(4));
@@ -402,6 +463,38 @@ TEST(ResidencyPlan, TakesItsBudgetsFromTheConfig) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   EXPECT_THAT(describe({.prefetch_bucket_size = kMost, .max_reuse_distance = kMost}),
               testing::ElementsAre("+0+1+2+3", "", "", "", "", "r3-3", "r2-2", "r1-1", "r0", "-0"));
+}
+
+// Units whose gradients are 5 elements of four bytes.
+TEST(ResidencyPlan, TakesItsBudgetsBesideTheComputationFromTheConfig) {
+  const auto describe = [](const config::ZeroConfig& config) {
+    ResidencyPlan::Input input = MakeTiedInput(3);
+    input.units.back().also_reads = {};
+    for (PlannedUnit& unit : input.units) unit.reduced_bytes = 20;
+    input.overlap = true;
+    input.budgets = MakeResidencyBudgets(config, {.parameter = 2, .gradient = 4}, /*overlap=*/true);
+    return Describe(input);
+  };
+  const auto one_ahead =
+      testing::ElementsAre("+0+1w0", "-0+2w1", "w2", "w2", "-2+0r2w1", "e2-1r1w0", "e1r0e0", "-0");
+  EXPECT_THAT(describe({}), one_ahead);
+  EXPECT_THAT(describe({.reduce_bucket_size = 9}), one_ahead) << "less than two";
+  EXPECT_THAT(
+      describe({.reduce_bucket_size = 10}),
+      testing::ElementsAre("+0+1w0", "-0+2w1", "w2", "w2", "-2+0r2w1", "-1r1w0", "e2r0e1e0", "-0"));
+  // As of stage3_allgather_sequential.
+  EXPECT_THAT(describe({.prefetch_bucket_size = 1}),
+              testing::ElementsAre("+0w0", "-0+1w1", "-1+2w2", "w2", "-2+1r2w1", "e2-1+0r1w0",
+                                   "e1r0e0", "-0"));
+}
+
+TEST(ResidencyPlan, CallsGoOnBesideTheComputationWhereTheyDoNotTakeItsCores) {
+  const CallSetting one_host, hosts{.spans_hosts = true}, gpu{.on_gpu = true};
+  EXPECT_FALSE(ChooseOverlap({.overlap_comm = true}, one_host));
+  EXPECT_TRUE(ChooseOverlap({.overlap_comm = true}, hosts));
+  EXPECT_TRUE(ChooseOverlap({.overlap_comm = true}, gpu));
+  EXPECT_FALSE(ChooseOverlap({.overlap_comm = false}, hosts));
+  EXPECT_FALSE(ChooseOverlap({.overlap_comm = false}, gpu));
 }
 
 TEST(ResidencyPlan, FetchesShardsBeforeTheyAreGathered) {
@@ -450,7 +543,7 @@ TEST(ResidencyPlan, HasAHashThatTellsPlansApart) {
   const auto hash = [](const ResidencyPlan::Input& input) { return ResidencyPlan(input).hash(); };
   const ResidencyPlan::Input input = MakeTiedInput(4);
   EXPECT_EQ(hash(input), hash(MakeTiedInput(4)));
-  std::vector<ResidencyPlan::Input> others(14, input);
+  std::vector<ResidencyPlan::Input> others(18, input);
   others[0].units[1].bytes = 11;
   others[1].units[1].trained = false;
   others[2].units[2].also_reads = {1};
@@ -465,6 +558,10 @@ TEST(ResidencyPlan, HasAHashThatTellsPlansApart) {
   others[11].units[1].largest_bytes = 1;
   others[12].budgets.persistent_parameter_bytes = 1;
   others[13].budgets.persistent_bytes = 1;
+  others[14].overlap = true;
+  others[15].reduce_whole_gradients = true;
+  others[16].units[1].reduced_bytes = 1;
+  others[17].budgets.reduce_bytes = 1;
   std::set<std::uint64_t> hashes = {hash(input)};
   for (const ResidencyPlan::Input& other : others) {
     EXPECT_TRUE(hashes.insert(hash(other)).second) << &other - others.data();
