@@ -144,21 +144,32 @@ void MakeSecondShardGroups(int size, comm::RankGroups* groups) {
   groups->far = &shards.Group("places of second shards", far);
 }
 
-zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& options,
-                          const topology::Mesh& mesh) {
-  const int stage = config.zero_optimization.stage;
-  const precision::DtypePolicy dtypes = precision::MakeDtypePolicy(config);
-  const topology::AxisSet cut = stage == 0 ? topology::kGradientAxes : topology::kShardAxes;
+comm::RankGroups MakeGroups(const config::ZeroConfig& zero, topology::AxisSet cut,
+                            const topology::Mesh& mesh, comm::Communicator& world) {
   const topology::AxisSet copies = topology::kGradientAxes.Without(cut);
   const auto over = [&](topology::AxisSet axes) {
-    return &comm::GroupOver(axes, "model state", mesh, *options.world);
+    return &comm::GroupOver(axes, "model state", mesh, world);
   };
-  comm::RankGroups groups{.all = options.world,
+  comm::RankGroups groups{.all = &world,
                           .gradients = over(topology::kGradientAxes),
                           .shards = over(cut),
                           .replicas = mesh.CountOver(copies) > 1 ? over(copies) : nullptr};
+  if (zero.stage == 3) MakeSecondShardGroups(zero.hpz_partition_size, &groups);
+  return groups;
+}
+
+zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& options,
+                          const topology::Mesh& mesh) {
   const config::ZeroConfig& zero = config.zero_optimization;
-  if (stage == 3) MakeSecondShardGroups(zero.hpz_partition_size, &groups);
+  const int stage = zero.stage;
+  const precision::DtypePolicy dtypes = precision::MakeDtypePolicy(config);
+  const topology::AxisSet cut = stage == 0 ? topology::kGradientAxes : topology::kShardAxes;
+  const comm::RankGroups groups = MakeGroups(zero, cut, mesh, *options.world);
+  const bool overlap = zero::ChooseOverlap(
+      zero, {.spans_hosts = groups.shards->spans_hosts(), .on_gpu = !options.device.is_cpu()});
+  const auto size_of = [](c10::ScalarType type) {
+    return static_cast<std::int64_t>(c10::elementSize(type));
+  };
   return {.groups = groups,
           .mesh = mesh,
           .cut_axes = cut,
@@ -169,9 +180,11 @@ zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& o
           .reduction =
               precision::MakeGradientReduction(config, mesh.CountOver(topology::kGradientAxes)),
           .budgets = zero::MakeResidencyBudgets(
-              zero, static_cast<std::int64_t>(c10::elementSize(dtypes.parameter))),
+              zero, {.parameter = size_of(dtypes.parameter), .gradient = size_of(dtypes.reduction)},
+              overlap),
           .quantized_weights = stage == 3 && zero.quantized_weights,
-          .quantized_gradients = stage == 3 && zero.quantized_gradients};
+          .quantized_gradients = stage == 3 && zero.quantized_gradients,
+          .overlap = overlap};
 }
 
 // The model's units, whose parameters say their group and how their gradients travel.

@@ -12,7 +12,7 @@ std::vector<std::string> SshTrainJob::Train(int stage, bool bf16, int steps) {
       {"gradient_accumulation_steps", 1},
       {"bf16", {{"enabled", bf16}}},
       {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-3}}}}},
-      {"zero_optimization", {{"stage", stage}}},
+      {"zero_optimization", {{"stage", stage}, {"overlap_comm", overlap_comm_}}},
   };
   const std::filesystem::path path = folder() / "ds.json";
   EXPECT_TRUE(WriteFileAtomically(path, config.dump()).ok());

@@ -36,6 +36,7 @@ class SshTrainJob : public SshJob {
   std::vector<double> Losses();
   nlohmann::json JobVerdict() const;
 
+  bool overlap_comm_ = true;              // of Train's config
   std::filesystem::path jobs_folder_;  // of the run directories; "" = folder()
 
  private:

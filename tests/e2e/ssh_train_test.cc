@@ -41,6 +41,11 @@ TEST_F(SshTrainTest, TwoHostsOfTwoRanksTrainAsFourRanksOfOneHost) {
   for (const int stage : {1, 3}) ExpectSameLosses(2, stage, /*bf16=*/true);
 }
 
+TEST_F(SshTrainTest, CallsThatBlockTrainTheSame) {
+  overlap_comm_ = false;
+  for (const int stage : {1, 3}) ExpectSameLosses(1, stage, /*bf16=*/false);
+}
+
 TEST_F(SshTrainTest, ThreeHostsOfOneRankTrainAsThreeRanksOfOneHost) {
   options_.count = 3;
   for (const int stage : {1, 2}) ExpectSameLosses(1, stage, /*bf16=*/false);

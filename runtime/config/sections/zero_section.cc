@@ -154,6 +154,8 @@ void FillZero(const Values& values, DsConfig* config) {
       .hpz_partition_size = values.Get(keys::kZeroOptimizationZeroHpzPartitionSize),
       .quantized_weights = values.Get(keys::kZeroOptimizationZeroQuantizedWeights),
       .quantized_gradients = values.Get(keys::kZeroOptimizationZeroQuantizedGradients),
+      .overlap_comm = values.Get(kOverlap) == true,
+      .reduce_bucket_size = values.Get(keys::kZeroOptimizationReduceBucketSize),
       .prefetch_bucket_size = values.Get(keys::kZeroOptimizationStage3PrefetchBucketSize),
       .param_persistence_threshold =
           values.Get(keys::kZeroOptimizationStage3ParamPersistenceThreshold),

@@ -239,8 +239,10 @@ TEST(ReferenceRulesTest, OverlapFollowsTheStage) {
   const auto check = [](const std::string& zero) {
     return CheckConfig("{train_batch_size: 8, zero_optimization: {" + zero + "}}", "ds.json", 2);
   };
-  EXPECT_EQ(OriginOf(check("stage: 3"), key), "true, derived from zero_optimization.stage");
-  EXPECT_EQ(OriginOf(check("stage: 2"), key), "false, derived from zero_optimization.stage");
+  EXPECT_EQ(OriginOf(check("stage: 3"), key), "derived from zero_optimization.stage");
+  EXPECT_TRUE(check("stage: 3").config.zero_optimization.overlap_comm);
+  EXPECT_EQ(OriginOf(check("stage: 2"), key), "derived from zero_optimization.stage");
+  EXPECT_FALSE(check("stage: 2").config.zero_optimization.overlap_comm);
   EXPECT_EQ(ValueOf(check("stage: 3, overlap_comm: false"), key), false);
   EXPECT_EQ(ValueOf(check("stage: 1, overlap_comm: \"auto\""), key), false);
 }

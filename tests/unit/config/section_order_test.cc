@@ -286,7 +286,11 @@ TEST(RulesTest, BudgetsOfStage3AreNumbersOfElements) {
   EXPECT_EQ(set.model_persistence_threshold, 6);
   EXPECT_EQ(set.max_live_parameters, 10'000);
   EXPECT_EQ(set.max_reuse_distance, 0);
+  EXPECT_EQ(of(R"(, "reduce_bucket_size": 8)").reduce_bucket_size, 8);
+  EXPECT_FALSE(of(R"(, "overlap_comm": false)").overlap_comm);
+  EXPECT_TRUE(of(R"(, "overlap_comm": true)").overlap_comm);
   const ZeroConfig defaults = of("");
+  EXPECT_EQ(defaults.reduce_bucket_size, ZeroConfig().reduce_bucket_size);
   EXPECT_EQ(defaults.prefetch_bucket_size, ZeroConfig().prefetch_bucket_size);
   EXPECT_EQ(defaults.param_persistence_threshold, ZeroConfig().param_persistence_threshold);
   EXPECT_EQ(defaults.model_persistence_threshold, ZeroConfig().model_persistence_threshold);
