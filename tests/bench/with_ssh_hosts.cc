@@ -1,7 +1,8 @@
 // with_ssh_hosts N[xSLOTS] COMMAND...: runs COMMAND among N hosts made of namespaces
 // (tests/support/ssh_hosts.h). $HOSTFILE names them, two slots each unless it says otherwise; HOME
-// is that of a user they let in. With DSRUN_TEST_LOOPBACK set they are sshd's on loopback ports.
-// `with_ssh_hosts 4 bash` is a small cluster to try things on.
+// is that of a user they let in. With DSRUN_LINK_RATE (1gbit) their links are no faster. With
+// DSRUN_TEST_LOOPBACK set they are sshd's on loopback ports. `with_ssh_hosts 4 bash` is a small
+// cluster to try things on.
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,8 +21,14 @@ int main(int argc, char** argv) {
     std::cerr << "usage: with_ssh_hosts N[xSLOTS] COMMAND...\n";
     return 2;
   }
-  const ds::testing::SshHosts hosts(
+  ds::testing::SshHosts hosts(
       {.count = count, .namespaces = std::getenv("DSRUN_TEST_LOOPBACK") == nullptr});
+  const char* rate = std::getenv("DSRUN_LINK_RATE");
+  for (int i = 0; rate != nullptr && i < count; ++i) {
+    if (hosts.LimitRate(i, rate)) continue;
+    std::cerr << "with_ssh_hosts: no links of " << rate << ": has this kernel tbf?\n";
+    return 2;
+  }
   const ds::testing::TemporaryFolder folder;
   const std::string hostfile = (folder.path() / "hostfile").string();
   std::ofstream text(hostfile);
