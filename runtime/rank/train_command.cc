@@ -99,6 +99,11 @@ optim::ParameterGrouper MakeGrouper(const config::TrainJob& job, int blocks) {
   return optim::WithLayerwiseRates(decays, blocks, job.layer_decay);
 }
 
+constexpr char kMemoryHint[] =
+    "a smaller micro-batch, --recompute full, a higher ZeRO stage or more ranks need less memory "
+    "on "
+    "each; `dsrun estimate` shows what the model's state takes";
+
 struct Phase {
   const char* name;  // as the user sees it while it runs
   int exit_code;     // of a failure in it
@@ -130,6 +135,11 @@ void TrainCommand::Run() {
   for (const Phase& phase : phases) {
     reporter_.ReportPhase(phase.name, total_steps_);
     const Status status = AtTorchBoundary([&] { return (this->*phase.run)(); });
+    if (IsOutOfMemory(status)) {
+      EndWithFailure({.status = status.WithContext(phase.name),
+                      .exit_code = kExitFailure,
+                      .hint = kMemoryHint});
+    }
     if (!status.ok()) {
       const int exit_code = exit_code_of_cause_.value_or(phase.exit_code);
       EndWithFailure({.status = status,

@@ -1,5 +1,6 @@
 #include "runtime/rank/torch_boundary.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
@@ -27,8 +28,16 @@ TEST(TorchBoundaryTest, LibTorchsErrorBecomesItsSentence) {
 TEST(TorchBoundaryTest, MemoryIsToldFromBugs) {
   EXPECT_EQ(AtTorchBoundary([]() -> Status { throw std::bad_alloc(); }).code(),
             StatusCode::kResourceExhausted);
-  EXPECT_EQ(AtTorchBoundary([]() -> Status { throw std::logic_error("why"); }),
-            InternalError("why"));
+  const Status refused = AtTorchBoundary([] {
+    at::empty({std::int64_t{1} << 46});
+    return OkStatus();
+  });
+  EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
+  EXPECT_TRUE(IsOutOfMemory(refused)) << refused.message();
+  EXPECT_EQ(refused.message().find("enforce"), std::string::npos) << refused.message();
+  const Status bug = AtTorchBoundary([]() -> Status { throw std::logic_error("why"); });
+  EXPECT_EQ(bug, InternalError("why"));
+  EXPECT_FALSE(IsOutOfMemory(bug));
 }
 
 }  // namespace
