@@ -14,10 +14,6 @@ struct RankGroups {
   // then divide work by it: the norm, Muon's matrices.
   Communicator* shards = nullptr;
   Communicator* replicas = nullptr;  // ranks that hold the same shards; null: no two do
-  // Neighbours in `shards` who keep second, larger shards among them (ZeRO++'s hpZ), and the ranks
-  // that have this one's place in their groups. Null: nobody keeps any.
-  Communicator* near = nullptr;
-  Communicator* far = nullptr;
 };
 
 }  // namespace ds::comm

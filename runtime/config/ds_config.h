@@ -64,6 +64,12 @@ struct TorchAutocastConfig {
   std::vector<std::string> lower_precision_safe_modules;
 };
 
+// LoCo: what 4 bits take from a gradient comes with the next one.
+struct LocoConfig {
+  double err_beta = 0.8;            // of the error before
+  std::int64_t reset_every = 1024;  // reductions
+};
+
 struct ZeroConfig {
   int stage = 0;
   bool ignore_unused_parameters = true;  // false: a trained one without a gradient ends the run
@@ -72,6 +78,7 @@ struct ZeroConfig {
   int hpz_partition_size = 1;  // ranks that keep second shards; 1: nobody does
   bool quantized_weights = false;
   bool quantized_gradients = false;
+  std::optional<LocoConfig> loco;
   bool overlap_comm = false;  // collectives go on beside the computation, where that pays
   // Elements; the defaults ask for nothing (zero/residency_budgets.h).
   std::int64_t reduce_bucket_size = 500'000'000;

@@ -120,42 +120,51 @@ Status TakeWorldAndLedger(EngineOptions* options, EngineParts* parts) {
   return OkStatus();
 }
 
+// Whether fewer ranks than all that share the state have secondary shards.
+bool HasSecondaryShards(const config::ZeroConfig& zero, int shards) {
+  return zero.stage == 3 && zero.hpz_partition_size > 1 && zero.hpz_partition_size < shards;
+}
+
 Status CheckGroupsAreBuilt(const topology::Mesh& mesh, const config::ZeroConfig& zero,
                            c10::Device device) {
   const topology::Degrees& degrees = mesh.degrees();
-  const bool some_ranks = degrees.shard > 1 && degrees.replicate > 1;
-  if (device.is_cpu() || (!some_ranks && zero.hpz_partition_size == 1)) return OkStatus();
+  const bool has_secondary = HasSecondaryShards(zero, degrees.shard);
+  if (has_secondary && degrees.shard % zero.hpz_partition_size != 0) {
+    return InvalidArgumentError("zero_optimization.zero_hpz_partition_size " +
+                                std::to_string(zero.hpz_partition_size) + " does not divide the " +
+                                std::to_string(degrees.shard) + " ranks that share the state");
+  }
+  const bool has_groups = has_secondary || (degrees.shard > 1 && degrees.replicate > 1);
+  if (device.is_cpu() || !has_groups) return OkStatus();
   return UnimplementedError(
       "groups of some of the ranks (zero_optimization.mics_shard_size, zero_hpz_partition_size) "
       "are "
       "built for CPU ranks only");
 }
 
-// Neighbours among `shards` who keep second shards, and the ranks of equal place among these.
-void MakeSecondShardGroups(int size, comm::RankGroups* groups) {
-  comm::Communicator& shards = *groups->shards;
-  if (size <= 1 || size >= shards.size()) return;
-  std::vector<int> near, far;
+zero::SecondaryGroups MakeSecondaryGroups(const config::ZeroConfig& zero,
+                                          comm::Communicator& shards) {
+  if (!HasSecondaryShards(zero, shards.size())) return {};
+  const int size = zero.hpz_partition_size;
+  std::vector<int> within, across;
   for (int rank = 0; rank < shards.size(); ++rank) {
-    if (rank / size == shards.rank() / size) near.push_back(rank);
-    if (rank % size == shards.rank() % size) far.push_back(rank);
+    if (rank / size == shards.rank() / size) within.push_back(rank);
+    if (rank % size == shards.rank() % size) across.push_back(rank);
   }
-  groups->near = &shards.Group("second shards", near);
-  groups->far = &shards.Group("places of second shards", far);
+  return {.within = &shards.Group("secondary shards", within),
+          .across = &shards.Group("places of secondary shards", across)};
 }
 
-comm::RankGroups MakeGroups(const config::ZeroConfig& zero, topology::AxisSet cut,
-                            const topology::Mesh& mesh, comm::Communicator& world) {
+comm::RankGroups MakeGroups(topology::AxisSet cut, const topology::Mesh& mesh,
+                            comm::Communicator& world) {
   const topology::AxisSet copies = topology::kGradientAxes.Without(cut);
   const auto over = [&](topology::AxisSet axes) {
     return &comm::GroupOver(axes, "model state", mesh, world);
   };
-  comm::RankGroups groups{.all = &world,
-                          .gradients = over(topology::kGradientAxes),
-                          .shards = over(cut),
-                          .replicas = mesh.CountOver(copies) > 1 ? over(copies) : nullptr};
-  if (zero.stage == 3) MakeSecondShardGroups(zero.hpz_partition_size, &groups);
-  return groups;
+  return {.all = &world,
+          .gradients = over(topology::kGradientAxes),
+          .shards = over(cut),
+          .replicas = mesh.CountOver(copies) > 1 ? over(copies) : nullptr};
 }
 
 zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& options,
@@ -164,7 +173,7 @@ zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& o
   const int stage = zero.stage;
   const precision::DtypePolicy dtypes = precision::MakeDtypePolicy(config);
   const topology::AxisSet cut = stage == 0 ? topology::kGradientAxes : topology::kShardAxes;
-  const comm::RankGroups groups = MakeGroups(zero, cut, mesh, *options.world);
+  const comm::RankGroups groups = MakeGroups(cut, mesh, *options.world);
   const bool overlap = zero::ChooseOverlap(
       zero, {.spans_hosts = groups.shards->spans_hosts(), .on_gpu = !options.device.is_cpu()});
   const auto size_of = [](c10::ScalarType type) {
@@ -182,8 +191,10 @@ zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& o
           .budgets = zero::MakeResidencyBudgets(
               zero, {.parameter = size_of(dtypes.parameter), .gradient = size_of(dtypes.reduction)},
               overlap),
+          .secondary = MakeSecondaryGroups(zero, *groups.shards),
           .quantized_weights = stage == 3 && zero.quantized_weights,
           .quantized_gradients = stage == 3 && zero.quantized_gradients,
+          .loco = zero.loco,
           .overlap = overlap};
 }
 

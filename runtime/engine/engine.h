@@ -42,8 +42,8 @@ namespace ds::engine {
 
 struct EngineParts;
 
-// Fills `values`, flat, with the elements [first, first + values.numel()) that a parameter starts
-// with; `name` is its full one.
+// Fills `values`, flat, contiguous, of the training dtype and on the engine's device, with the
+// elements [first, first + values.numel()) that a parameter starts with; `name` is its full one.
 using ValueReader =
     std::function<Status(const std::string& name, std::int64_t first, const at::Tensor& values)>;
 
@@ -54,7 +54,7 @@ struct EngineOptions {
   // Borrowed. Null: the engine connects as the environment says (RANK, WORLD_SIZE, MASTER_ADDR,
   // ...) and owns the connection.
   comm::Communicator* world = nullptr;
-  // Says how the ranks of `world` are cut. Absent: into shards of ZeRO, at stage 0 into replicas.
+  // Says how the ranks of `world` are cut. Absent: as the config does (make_mesh.h).
   std::optional<topology::Degrees> degrees;
   // Borrowed; where the engine enters its buffers. Null: a ledger of its own.
   device::MemoryLedger* ledger = nullptr;
@@ -74,7 +74,7 @@ struct EngineOptions {
 class Engine {
  public:
   // Builds the shards unit by unit, so that at stage 3 no more than the shards and one unit are in
-  // memory. Parameters with requires_grad false are kept and saved, never changed. Fails when a
+  // memory. Parameters with requires_grad false are kept and saved, never changed. Fails when
   // values cannot be read, the config asks for what is not built, or another engine still trains a
   // parameter of the model: reset that one before its pointer takes a new one.
   static StatusOr<std::unique_ptr<Engine>> create(std::shared_ptr<BlockList> model,

@@ -6,7 +6,7 @@
 // kernels: k = 2^bits / (2 m), q = round(k x), to even where it lies between two, held within
 // [-2^(bits-1), 2^(bits-1) - 1]; what comes back is q times the fp32 number 1/k. So an element is
 // off by at most half a step, m / 2^bits, but one next to +m by a whole step. A block that is not
-// finite comes back not finite.
+// finite comes back not finite; one whose largest magnitude is below 1e-30 comes back as zeros.
 //
 // Threads: safe. Any device.
 

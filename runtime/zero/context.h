@@ -15,6 +15,13 @@
 
 namespace ds::zero {
 
+// ZeRO++'s groups within RankGroups::shards: neighbours that have all secondary shards between them
+// (hpZ), and the ranks of equal place in those. Both null: there are none.
+struct SecondaryGroups {
+  comm::Communicator* within = nullptr;
+  comm::Communicator* across = nullptr;
+};
+
 struct Context {
   comm::RankGroups groups;
   topology::Mesh mesh = {};  // of groups.all
@@ -26,8 +33,10 @@ struct Context {
   precision::DtypePolicy dtypes;
   precision::GradientReduction reduction;
   ResidencyBudgets budgets = {};
+  SecondaryGroups secondary = {};
   bool quantized_weights = false;    // trained ones travel in 8 bits (shard_gather.h)
   bool quantized_gradients = false;  // in 4 bits (quantized_reduction.h)
+  std::optional<config::LocoConfig> loco = {};
   // Collectives of parameters and gradients go on beside the computation, until somebody needs what
   // they bring.
   bool overlap = false;

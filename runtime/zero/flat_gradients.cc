@@ -7,7 +7,6 @@
 #include "runtime/base/check.h"
 #include "runtime/optim/kernels/gradient_norm.h"
 #include "runtime/precision/finite_check.h"
-#include "runtime/zero/quantized_reduction.h"
 #include "runtime/zero/sparse_rows.h"
 
 namespace ds::zero {
@@ -21,6 +20,10 @@ FlatGradients::FlatGradients(const Context& context, BufferPool& pool, const Fla
       travel_(std::move(travel)),
       received_(static_cast<std::size_t>(layout.size()), false),
       received_in_step_(received_) {
+  if (context.loco) {
+    feedbacks_.emplace(
+        LossFeedbacks{.first = {context, *context.loco}, .second = {context, *context.loco}});
+  }
   if (context.sharding.gradients) {
     block_ =
         std::make_unique<PooledTensor>(pool, layout.padded_numel(), travel_.dtype, context.device);
@@ -135,8 +138,8 @@ void FlatGradients::BeginReduceIntoShard(const at::Tensor& whole) {
   if (first && own.scalar_type() == whole.scalar_type()) under_way.reduced = own;
   comm::Communicator& ranks = *context_.groups.shards;
   if (context_.quantized_gradients) {
-    QuantizedReduceScatter(under_way.reduced, whole, op,
-                           {&ranks, context_.groups.near, context_.groups.far});
+    QuantizedReduceScatter(under_way.reduced, whole, op, context_,
+                           feedbacks_ ? &*feedbacks_ : nullptr);
   } else if (context_.overlap) {
     under_way.work = ranks.ReduceScatterAsync(under_way.reduced, whole, op, travel_.tag);
   } else {

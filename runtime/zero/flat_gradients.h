@@ -29,6 +29,7 @@
 #include "runtime/zero/buffer_pool.h"
 #include "runtime/zero/context.h"
 #include "runtime/zero/flat_layout.h"
+#include "runtime/zero/quantized_reduction.h"
 #include "runtime/zero/store.h"
 
 namespace ds::zero {
@@ -137,6 +138,7 @@ class FlatGradients {
   std::vector<bool> received_in_step_;  // since Clear
   std::int64_t micro_step_ = 0;         // since Clear
   std::optional<NonFiniteArrival> non_finite_;
+  std::optional<LossFeedbacks> feedbacks_;  // LoCo's
 };
 
 }  // namespace ds::zero

@@ -95,6 +95,7 @@ void FlatParameters::Stow() {
 }
 
 void FlatParameters::MoveToHost() {
+  gather_.DropSecondary();
   kept_ = Lease();
   store_.Release();
 }
@@ -104,7 +105,7 @@ void FlatParameters::MoveBack() {
 }
 
 void FlatParameters::Publish() {
-  gather_.Forget();
+  gather_.ForgetSecondary();
   if (!pooled_ || pooled_->present()) Bring();
 }
 

@@ -6,21 +6,49 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+
 #include "runtime/comm/communicator.h"
+#include "runtime/config/ds_config.h"
+#include "runtime/zero/store.h"
 
 namespace ds::zero {
 
-// The ranks among which `whole` is reduced. Two levels: first among neighbours (`near`, whose ranks
-// follow one another in `all`), then among those of equal place there (`far`). Both null: one.
-struct ReductionGroups {
-  comm::Communicator* all = nullptr;
-  comm::Communicator* near = nullptr;
-  comm::Communicator* far = nullptr;
+// LossFeedback: what quantising has taken from a rank's values, for the next time (LoCo,
+// arXiv 2407.04480). Values travel with the error e added; then e becomes beta e + (1 - beta) times
+// what was lost now. It is kept in 8 bits, and forgotten now and then. Not part of checkpoints, as
+// in DeepSpeed.
+//
+// Threads: one at a time. The context outlives this.
+class LossFeedback {
+ public:
+  LossFeedback(const Context& context, const config::LocoConfig& loco)
+      : context_(context), loco_(loco) {}
+
+  // Begins a reduction of `slots` times `count` values: always the same.
+  void Begin(std::int64_t count, int slots);
+  // Quantises the values of one slot, with what was lost before, into `bytes`.
+  void Quantize(const at::Tensor& values, int slot, const at::Tensor& bytes);
+
+ private:
+  const Context& context_;
+  const config::LocoConfig loco_;
+  Store errors_;  // quantised; by slot
+  std::int64_t uses_ = 0;
 };
 
-// Overwrites `part` with this rank's part of `whole`, which has one for each rank, in rank order,
-// of a multiple of 8 elements. Collective. Needs about as many bytes as 1/8 of `whole` twice.
+// One for each time that values travel.
+struct LossFeedbacks {
+  LossFeedback first;
+  LossFeedback second;
+};
+
+// Overwrites `part` with this rank's part of `whole`, which has one for each rank of
+// context.groups.shards, in their order, of a multiple of 8 elements. Where there are secondary
+// groups the sum has two levels: within them, then across. `feedbacks` may be null; they belong to
+// this `whole`. Collective. Beside `whole` it needs twice its quantised bytes, and two fp32 sums of
+// as many elements as whole / within has (part's, with one level).
 void QuantizedReduceScatter(const at::Tensor& part, const at::Tensor& whole, comm::ReduceOp op,
-                            const ReductionGroups& groups);
+                            const Context& context, LossFeedbacks* feedbacks = nullptr);
 
 }  // namespace ds::zero

@@ -31,11 +31,11 @@ void ShardGather::Begin(const at::Tensor& whole, Lease shard, const std::string&
   const at::Tensor& own = under_way_->shard.tensor();
   if (exactly) {
     AllGather(*context_.groups.shards, whole, own, tag);
-  } else if (near_is_true_) {
-    under_way_->shard = near_.Acquire();
-    AllGather(*context_.groups.near, whole, under_way_->shard.tensor(), tag);
+  } else if (secondary_is_current_) {
+    under_way_->shard = secondary_.Acquire();
+    AllGather(*context_.secondary.within, whole, under_way_->shard.tensor(), tag);
   } else {
-    under_way_->keeps_near = context_.groups.near != nullptr;
+    under_way_->keeps_secondary = context_.secondary.within != nullptr;
     if (quantized_) {
       BeginQuantized(tag);
     } else {
@@ -55,6 +55,8 @@ void ShardGather::BeginQuantized(const std::string& tag) {
   comm::Communicator& group = *context_.groups.shards;
   const at::Tensor& shard = under_way_->shard.tensor();
   const std::int64_t size = CountQuantizedBytes(shard.numel(), kWeightBits);
+  under_way_->booked = device::LedgerEntry(context_.ledger, device::MemoryUse::kCommBuffers,
+                                           context_.tier(), size * (group.size() + 1));
   const at::TensorOptions options = at::TensorOptions(at::kByte).device(shard.device());
   const at::Tensor mine = at::empty({size}, options);
   under_way_->quantized = at::empty({size * group.size()}, options);
@@ -74,17 +76,22 @@ void ShardGather::Await() {
     Dequantize(ended.quantized.narrow(0, rank * bytes, bytes), kWeightBits,
                ended.whole.narrow(0, rank * count, count));
   }
-  if (ended.keeps_near) KeepNearShard(ended.whole);
+  if (ended.keeps_secondary) KeepSecondaryShard(ended.whole);
 }
 
-void ShardGather::KeepNearShard(const at::Tensor& whole) {
-  const comm::Communicator& group = *context_.groups.near;
+void ShardGather::KeepSecondaryShard(const at::Tensor& whole) {
+  const comm::Communicator& group = *context_.secondary.within;
   const std::int64_t count = whole.numel() / group.size();
-  if (!near_.defined()) {
-    near_ = Store(context_, {count, whole.scalar_type(), device::MemoryUse::kParameters});
+  if (!secondary_.defined()) {
+    secondary_ = Store(context_, {count, whole.scalar_type(), device::MemoryUse::kCommBuffers});
   }
-  near_.Acquire().tensor().copy_(whole.narrow(0, group.rank() * count, count));
-  near_is_true_ = true;
+  secondary_.Acquire().tensor().copy_(whole.narrow(0, group.rank() * count, count));
+  secondary_is_current_ = true;
+}
+
+void ShardGather::DropSecondary() {
+  ForgetSecondary();
+  secondary_ = {};
 }
 
 }  // namespace ds::zero

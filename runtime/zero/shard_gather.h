@@ -4,8 +4,8 @@
 // does (arXiv 2306.10209):
 //
 //   qwZ  what travels is quantised to 8 bits; every rank, the owner too, gets what comes back
-//   hpZ  this rank keeps a second, larger shard of the first gather after an update; the gathers
-//        until the next one are among the few ranks that have all of these (Context::groups.near)
+//   hpZ  this rank keeps a secondary, larger shard of the first gather after an update; the gathers
+//        until the next one are among the few ranks that have all of these (SecondaryGroups)
 //
 // Threads: one thread at a time. Begin is collective. The context outlives this; its destructor
 // waits for a call that is still under way.
@@ -36,26 +36,29 @@ class ShardGather {
   void Await();
 
   // The shards have changed: what hpZ has kept is no longer true.
-  void Forget() { near_is_true_ = false; }
+  void ForgetSecondary() { secondary_is_current_ = false; }
+  // Gives its memory back as well.
+  void DropSecondary();
 
  private:
   struct UnderWay {
     at::Tensor whole;
     Lease shard;
     at::Tensor quantized = {};            // what comes, where it travels so
-    bool keeps_near = false;              // a second shard of it
+    device::LedgerEntry booked = {};      // its bytes
+    bool keeps_secondary = false;         // a secondary shard of it
     std::optional<comm::Work> work = {};  // none: the call has ended
   };
   void AllGather(comm::Communicator& group, const at::Tensor& whole, const at::Tensor& shard,
                  const std::string& tag);
   void BeginQuantized(const std::string& tag);
-  void KeepNearShard(const at::Tensor& whole);
+  void KeepSecondaryShard(const at::Tensor& whole);
 
   const Context& context_;
   const bool quantized_;
   std::optional<UnderWay> under_way_;
-  Store near_;  // hpZ's shard
-  bool near_is_true_ = false;
+  Store secondary_;  // hpZ's shard
+  bool secondary_is_current_ = false;
 };
 
 }  // namespace ds::zero

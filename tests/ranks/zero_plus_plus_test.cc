@@ -35,6 +35,15 @@ std::vector<int> SamePlaces(int rank, int size, int ranks) {
   return members;
 }
 
+// All ranks share the state; groups of `near` neighbours are its secondary groups.
+zero::Context MakeContext(Communicator& world, int near, device::MemoryLedger* ledger) {
+  zero::Context context{.groups = {.all = &world, .shards = &world}, .ledger = ledger};
+  if (near == 1) return context;
+  context.secondary.within = &world.Group("near", Neighbours(world.rank(), near));
+  context.secondary.across = &world.Group("far", SamePlaces(world.rank(), near, world.size()));
+  return context;
+}
+
 // Counts what this rank gives to gathers.
 struct Observed {
   explicit Observed(Communicator& below)
@@ -76,8 +85,9 @@ TEST(ShardGather, GoesFarOnceAfterAnUpdate) {
   testing::RunRanks(4, [&](Communicator& world) {
     Observed all(world), near(world.Group("near", Neighbours(world.rank(), 2)));
     device::MemoryLedger ledger;
-    const zero::Context context{
-        .groups = {.all = &world, .shards = &all.group, .near = &near.group}, .ledger = &ledger};
+    const zero::Context context{.groups = {.all = &world, .shards = &all.group},
+                                .ledger = &ledger,
+                                .secondary = {.within = &near.group}};
     zero::ShardGather gather(context, /*quantized=*/false);
     const at::Tensor shard = ShardOf(world.rank(), kCount);
     for (int update = 1; update <= 2; ++update) {
@@ -89,7 +99,7 @@ TEST(ShardGather, GoesFarOnceAfterAnUpdate) {
       EXPECT_EQ(all.gathers, update);
       EXPECT_EQ(near.gathers, 2 * update);
       shard.add_(1);
-      gather.Forget();
+      gather.ForgetSecondary();
     }
   });
 }
@@ -121,11 +131,8 @@ TEST(QuantizedReduceScatter, IsWithinTheStepsOfItsTerms) {
   for (const int near : {1, 2, 3}) {
     for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg}) {
       testing::RunRanks(6, [&](Communicator& world) {
-        zero::ReductionGroups groups{.all = &world};
-        if (near > 1) {
-          groups.near = &world.Group("near", Neighbours(world.rank(), near));
-          groups.far = &world.Group("far", SamePlaces(world.rank(), near, 6));
-        }
+        device::MemoryLedger ledger;
+        const zero::Context context = MakeContext(world, near, &ledger);
         at::Tensor exact = at::zeros({6 * kCount}, at::kDouble);
         double terms = 0.0;
         for (int rank = 0; rank < 6; ++rank) {
@@ -137,7 +144,7 @@ TEST(QuantizedReduceScatter, IsWithinTheStepsOfItsTerms) {
         // Sums of a group, which are quantised again, are not larger than all their terms.
         const double bound = (near > 1 ? 10.0 : 1.0) * terms / divisor;
         const at::Tensor part = at::empty({kCount});
-        zero::QuantizedReduceScatter(part, ShardOf(world.rank(), 6 * kCount), op, groups);
+        zero::QuantizedReduceScatter(part, ShardOf(world.rank(), 6 * kCount), op, context);
         const at::Tensor error =
             part.to(at::kDouble) - exact.narrow(0, world.rank() * kCount, kCount) / divisor;
         EXPECT_LT(error.abs().max().item<double>(), bound);
@@ -149,26 +156,81 @@ TEST(QuantizedReduceScatter, IsWithinTheStepsOfItsTerms) {
   }
 }
 
+// The same values again and again: what one time loses comes later, so that the mean is right.
+TEST(LossFeedback, BringsLaterWhatWasLost) {
+  constexpr std::int64_t kCount = 512;
+  constexpr int kTimes = 60;
+  for (const int near : {1, 2}) {
+    testing::RunRanks(4, [&](Communicator& world) {
+      device::MemoryLedger ledger;
+      const zero::Context context = MakeContext(world, near, &ledger);
+      at::Tensor exact = at::zeros({4 * kCount});
+      for (int rank = 0; rank < 4; ++rank) exact.add_(ShardOf(rank, 4 * kCount));
+      const config::LocoConfig loco{.err_beta = 0.5, .reset_every = 10 * kTimes};
+      zero::LossFeedbacks feedbacks{.first = {context, loco}, .second = {context, loco}};
+      const auto mean_error = [&](zero::LossFeedbacks* with) {
+        at::Tensor sum = at::zeros({kCount});
+        const at::Tensor part = at::empty({kCount});
+        for (int i = 0; i < kTimes; ++i) {
+          zero::QuantizedReduceScatter(part, ShardOf(world.rank(), 4 * kCount), ReduceOp::kSum,
+                                       context, with);
+          sum.add_(part);
+        }
+        const at::Tensor mine = exact.narrow(0, world.rank() * kCount, kCount);
+        return (sum / kTimes - mine).square().mean().sqrt().item<double>();
+      };
+      EXPECT_LT(mean_error(&feedbacks), 0.15 * mean_error(nullptr));
+    });
+  }
+}
+
+TEST(LossFeedback, AnOverflowDoesNotComeAgain) {
+  constexpr std::int64_t kCount = 64;
+  testing::RunRanks(2, [&](Communicator& world) {
+    device::MemoryLedger ledger;
+    const zero::Context context = MakeContext(world, 1, &ledger);
+    zero::LossFeedbacks feedbacks{.first = {context, {}}, .second = {context, {}}};
+    const at::Tensor whole = ShardOf(world.rank(), 2 * kCount);
+    const at::Tensor part = at::empty({kCount});
+    const auto reduce = [&] {
+      zero::QuantizedReduceScatter(part, whole, ReduceOp::kSum, context, &feedbacks);
+      return part.isfinite().all().item<bool>();
+    };
+    EXPECT_TRUE(reduce());
+    const at::Tensor sound = whole.clone();
+    whole.fill_(HUGE_VAL);
+    EXPECT_FALSE(reduce());
+    whole.copy_(sound);
+    EXPECT_TRUE(reduce());
+  });
+}
+
 struct RoundedOutcome {
   std::vector<StepResult> steps;
   std::map<std::string, at::Tensor> exported;
   std::map<std::string, at::Tensor> kept;  // the fp32 weights
+  std::int64_t peak_of_buffers = 0;        // of collectives, on rank 0
 };
 
 RoundedOutcome TrainRounded(const TinyRun& run, int world_size) {
   RoundedOutcome outcome;
   testing::RunRanks(world_size, [&](Communicator& world) {
-    const auto engine = MakeTinyEngine(run, world);
+    device::MemoryLedger ledger;
+    const auto engine = MakeTinyEngine(run, world, &ledger);
     auto steps = TrainTiny(*engine, run, 4);
     auto exported = ExportAll(*engine);
     const auto kept = TensorAccess(*engine).GetFullFp32Param("layer.1.w").value();
-    if (world.rank() == 0) outcome = {std::move(steps), std::move(exported), {{"layer.1.w", kept}}};
+    if (world.rank() == 0)
+      outcome = {std::move(steps),
+                 std::move(exported),
+                 {{"layer.1.w", kept}},
+                 ledger.Peak(device::MemoryUse::kCommBuffers, device::MemoryTier::kHost)};
   });
   return outcome;
 }
 
-TEST(ZeroPlusPlus, SecondShardsChangeNoBit) {
-  for (const auto& [world_size, size] : {std::pair{4, 2}, {6, 3}, {4, 4}, {6, 2}}) {
+TEST(ZeroPlusPlus, SecondaryShardsChangeNoBit) {
+  for (const auto& [world_size, size] : {std::pair{4, 2}, {6, 3}, {6, 2}}) {
     for (const std::int64_t accumulation : {1, 2}) {
       const TinyRun run{.stage = 3, .accumulation = accumulation};
       TinyRun near = run;
@@ -181,6 +243,8 @@ TEST(ZeroPlusPlus, SecondShardsChangeNoBit) {
       for (std::size_t i = 0; i < plain.steps.size(); ++i) {
         EXPECT_EQ(plain.steps[i].loss, got.steps[i].loss);
       }
+      // There is a secondary shard of every bucket.
+      EXPECT_GT(got.peak_of_buffers, plain.peak_of_buffers + 1000 / size);
     }
   }
 }
@@ -202,10 +266,11 @@ TEST(ZeroPlusPlus, QuantizedWeightsAreKeptAndSavedExactly) {
 
 TEST(ZeroPlusPlus, QuantizedGradientsTrain) {
   const TinyRun run{.stage = 3, .accumulation = 2};
-  for (const int near : {1, 2}) {
+  for (const auto& [near, with_loco] : {std::pair{1, false}, {2, false}, {1, true}, {2, true}}) {
     TinyRun rounded = run;
     rounded.zero.quantized_gradients = true;
     rounded.zero.hpz_partition_size = near;
+    if (with_loco) rounded.zero.loco.emplace();
     const RoundedOutcome plain = TrainRounded(run, 4), got = TrainRounded(rounded, 4);
     EXPECT_FALSE(got.kept.at("layer.1.w").equal(plain.kept.at("layer.1.w")));
     EXPECT_LT(got.steps.back().loss, got.steps.front().loss);

@@ -14,6 +14,8 @@ using Json = nlohmann::ordered_json;
 constexpr Key kStage = keys::kZeroOptimizationStage;
 constexpr Key kOverlap = keys::kZeroOptimizationOverlapComm;
 constexpr Key kOffloadOptimizer = keys::kZeroOptimizationOffloadOptimizerDevice;
+constexpr Key kLoco[] = {keys::kZeroOptimizationZeroppLocoParamErrBeta,
+                         keys::kZeroOptimizationZeroppLocoParamResetT};
 constexpr Key kOffloadRatio = keys::kZeroOptimizationOffloadOptimizerRatio;
 
 void OverlapFollowsTheStage(RuleContext& context) {
@@ -57,7 +59,7 @@ void MicsGroupsAreOfOneSize(RuleContext& context) {
   }
 }
 
-void SecondShardsAreOfOneSize(RuleContext& context) {
+void SecondaryShardsAreOfOneSize(RuleContext& context) {
   constexpr Key kKey = keys::kZeroOptimizationZeroHpzPartitionSize;
   const std::int64_t size = context.values.Get(kKey);
   const std::int64_t mics = context.values.Get(keys::kZeroOptimizationMicsShardSize);
@@ -65,6 +67,14 @@ void SecondShardsAreOfOneSize(RuleContext& context) {
   if (ZeroStage(context.values) != 3 || size <= 1 || ranks % size == 0) return;
   context.Refuse(kKey, "must divide the number of ranks that share the state, " +
                            std::to_string(ranks) + ", and is " + std::to_string(size));
+}
+
+void LocoNeedsQuantizedGradients(RuleContext& context) {
+  if (context.IsOn(keys::kZeroOptimizationZeroQuantizedGradients)) return;
+  for (const Key key : kLoco) {
+    if (!context.IsChanged(key)) continue;
+    context.Refuse(key, "needs zero_optimization.zero_quantized_gradients");
+  }
 }
 
 void ZeroPlusPlusNeedsStage3(RuleContext& context) {
@@ -126,9 +136,12 @@ constexpr Rule kRules[] = {
     {"MicsGroupsAreOfOneSize",
      {keys::kZeroOptimizationMicsShardSize, kStage},
      MicsGroupsAreOfOneSize},
-    {"SecondShardsAreOfOneSize",
+    {"SecondaryShardsAreOfOneSize",
      {keys::kZeroOptimizationZeroHpzPartitionSize, keys::kZeroOptimizationMicsShardSize, kStage},
-     SecondShardsAreOfOneSize},
+     SecondaryShardsAreOfOneSize},
+    {"LocoNeedsQuantizedGradients",
+     {keys::kZeroOptimizationZeroQuantizedGradients},
+     LocoNeedsQuantizedGradients},
     {"ZeroPlusPlusNeedsStage3", {kStage}, ZeroPlusPlusNeedsStage3},
     {"UnusedParametersAreLookedForInStages1And2",
      {keys::kZeroOptimizationIgnoreUnusedParameters, kStage},
@@ -137,12 +150,22 @@ constexpr Rule kRules[] = {
     {"ZenFlowNeedsHostOptimizer", {kOffloadOptimizer, kOverlap}, ZenFlowNeedsHostOptimizer},
 };
 
+// The section switches it on, whatever it says.
+bool HasLoco(const Values& values) { return values.IsGiven(kLoco[0]) || values.IsGiven(kLoco[1]); }
+
+std::optional<LocoConfig> ReadLoco(const Values& values) {
+  const bool quantized = values.Get(keys::kZeroOptimizationZeroQuantizedGradients);
+  if (!quantized || !HasLoco(values)) return std::nullopt;
+  return LocoConfig{.err_beta = values.Get(kLoco[0]), .reset_every = values.Get(kLoco[1])};
+}
+
 }  // namespace
 
 std::span<const Rule> ZeroRules() { return kRules; }
 
-bool ZeroLeavesOut(const Values& /*values*/, Key key) {
-  return key == keys::kZeroOptimizationGradHooks;
+bool ZeroLeavesOut(const Values& values, Key key) {
+  const bool is_loco = key == kLoco[0] || key == kLoco[1];
+  return key == keys::kZeroOptimizationGradHooks || (is_loco && !HasLoco(values));
 }
 
 void FillZero(const Values& values, DsConfig* config) {
@@ -154,6 +177,7 @@ void FillZero(const Values& values, DsConfig* config) {
       .hpz_partition_size = values.Get(keys::kZeroOptimizationZeroHpzPartitionSize),
       .quantized_weights = values.Get(keys::kZeroOptimizationZeroQuantizedWeights),
       .quantized_gradients = values.Get(keys::kZeroOptimizationZeroQuantizedGradients),
+      .loco = ReadLoco(values),
       .overlap_comm = values.Get(kOverlap) == true,
       .reduce_bucket_size = values.Get(keys::kZeroOptimizationReduceBucketSize),
       .prefetch_bucket_size = values.Get(keys::kZeroOptimizationStage3PrefetchBucketSize),
