@@ -40,7 +40,9 @@ void FailureJudge::OnReport(const v1::RankReport& report) {
     last_step_[rank] = static_cast<std::int64_t>(report.step().step());
   } else if (report.has_error()) {
     errors_.try_emplace(rank, report.error());
-    if (!report.error().absent().empty() && !witness_.has_value()) witness_ = rank;
+    const bool tells =
+        report.error().absence() != v1::RankError::NONE && !report.error().absent().empty();
+    if (tells && !testimony_.has_value()) testimony_ = Testimony{rank, report.error()};
   }
 }
 
@@ -101,7 +103,8 @@ void FailureJudge::BlameLoss(Verdict verdict) {
 }
 
 JobOutcome FailureJudge::Conclude() const {
-  if (culprit_.has_value() && IsConsequence(*culprit_) && witness_.has_value()) {
+  if (culprit_.has_value() && IsConsequence(*culprit_) && testimony_.has_value() &&
+      processes_.contains(static_cast<int>(testimony_->error.absent(0)))) {
     return ConvictAbsent();
   }
   if (culprit_.has_value()) return Convict(*culprit_);
@@ -115,7 +118,7 @@ JobOutcome FailureJudge::Conclude() const {
 }
 
 Verdict FailureJudge::ConvictAbsent() const {
-  const v1::RankError& error = errors_.at(*witness_);
+  const auto& [witness, error] = *testimony_;
   const int absent = static_cast<int>(error.absent(0));
   const auto place_of = [&](int rank) {
     const auto found = processes_.find(rank);
@@ -124,8 +127,8 @@ Verdict FailureJudge::ConvictAbsent() const {
   Verdict verdict = MakeAbsenceVerdict({.rank = absent,
                                         .host = place_of(absent).host,
                                         .pid = place_of(absent).pid,
-                                        .witness = *witness_,
-                                        .witness_host = place_of(*witness_).host,
+                                        .witness = witness,
+                                        .witness_host = place_of(witness).host,
                                         .error = error},
                                        generation_);
   verdict.step = LastStep(absent);

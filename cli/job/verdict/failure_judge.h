@@ -58,6 +58,12 @@ class FailureJudge {
     int pid = 0;
   };
 
+  // A rank has told of others that did not come: how, and at least one of them.
+  struct Testimony {
+    int witness = 0;
+    v1::RankError error;
+  };
+
   // True when the rank said that another one was not there.
   bool IsConsequence(const Culprit& culprit) const;
   // True while nothing has failed that is not a consequence.
@@ -79,7 +85,7 @@ class FailureJudge {
   std::map<int, std::int64_t> last_step_;  // by rank
   std::map<int, v1::RankError> errors_;    // by rank: the first that it reported
   std::map<int, RankProcess> processes_;   // by rank
-  std::optional<int> witness_;             // the first rank that told of absent ones
+  std::optional<Testimony> testimony_;     // the first of a rank that missed living ones
   std::optional<Culprit> culprit_;         // the first rank that failed
   std::optional<Culprit> stopped_badly_;   // the first that ended badly while being stopped
   std::optional<Verdict> other_;           // what else came first: a user's stop, a lost daemon

@@ -118,6 +118,21 @@ TEST(FailureJudgeTest, HostsThatLoseOnlyEachOtherAreACauseOfTheirOwn) {
   EXPECT_EQ(judge.Conclude().failure().cause, Cause::kHostLost);
 }
 
+// What a rank says of others is looked at before it is believed.
+TEST(FailureJudgeTest, ATestimonyNamesARankOfTheJob) {
+  const v1::Event plain = Missed(0);
+  for (const int missing : {1, 7, -1}) {
+    for (const auto how : {v1::RankError::NONE, v1::RankError::LATE}) {
+      if (missing == 1 && how == v1::RankError::LATE) continue;
+      // The first error of a rank that tells again is another one.
+      EXPECT_EQ(After({plain, MissedAlive(0, missing, how), Exited(0, 1)}).failure().rank, 0);
+    }
+  }
+  v1::Event nobody = MissedAlive(0, 1, v1::RankError::LATE);
+  nobody.mutable_rank_report()->mutable_error()->clear_absent();
+  EXPECT_EQ(After({plain, nobody, Exited(0, 1)}).failure().rank, 0);
+}
+
 TEST(FailureJudgeTest, WhoWasMissedBecauseItFailedIsNotAStall) {
   const JobOutcome killed =
       After({MissedAlive(0, 1, v1::RankError::LATE), Exited(0, 1), Exited(1, 0, SIGKILL)});
