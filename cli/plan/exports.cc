@@ -15,8 +15,9 @@
 namespace ds::cli {
 namespace {
 
-constexpr std::array<std::string_view, 24> kRemotePrefixes = {
-    "NCCL", "PYTHON", "MLFLOW", "MV2", "UCX", "DSRUN_INTERFACE",
+constexpr std::array<std::string_view, 26> kRemotePrefixes = {
+    "NCCL", "PYTHON", "MLFLOW", "MV2", "UCX", "DSRUN_INTERFACE", "DSRUN_COLLECTIVE_TIMEOUT",
+    "DEEPSPEED_TIMEOUT",
     // The Nebula service and the Azure hosts it runs on.
     "DLTS_JOB_ID", "DLTS_NUM_WORKER", "NEBULA_PERSISTENT_STORAGE_PATH",
     "NEBULA_PERSISTENT_TIME_INTERVAL", "AML_RUN_ID", "AZUREML_RUN_TOKEN", "AZUREML_WORKSPACE_SCOPE",
