@@ -10,6 +10,7 @@ namespace {
 // 2u = x (kSlope + kCubic x^2).
 constexpr float kSlope = 1.5957691216057308F;   // 2 sqrt(2/pi)
 constexpr float kCubic = 0.07135481627159536F;  // times 0.044715
+constexpr float kFar = 100.0F;                  // here the function is x, or nothing
 
 // The logistic function of 2u, and its complement, each to its own last place.
 struct Logistic {
@@ -33,7 +34,10 @@ struct Forward {
 struct Backward {
   static DS_ALWAYS_INLINE Floats Compute(Floats x, Floats upstream) {
     const Logistic logistic = FindLogistic(x);
-    const Floats slope = x * (kSlope + 3.0F * kCubic * (x * x));
+    // Far out the complement is 0, and the slope must not be infinite beside it.
+    const Floats far = Floats{} + kFar;
+    const Floats near = x > far ? far : (x < -far ? -far : x);
+    const Floats slope = near * (kSlope + 3.0F * kCubic * (near * near));
     return upstream * logistic.of * (1.0F + slope * logistic.complement);
   }
 };

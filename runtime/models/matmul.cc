@@ -111,7 +111,11 @@ void MatMulWidened(const at::Tensor& out, const at::Tensor& a, const at::Tensor&
     for (std::int64_t column = 0; column < out.size(1); column += kTile) {
       const at::Tensor tile = Tile(out, row, column);
       at::Tensor sum = at::empty(tile.sizes(), tile.options().dtype(at::kFloat));
-      if (beta != 0.0F) sum.copy_(tile);
+      if (beta != 0.0F) {
+        sum.copy_(tile);
+      } else if (a.size(1) == 0) {
+        sum.zero_();  // a product over no elements
+      }
       for (std::int64_t k = 0; k < a.size(1); k += kTile) {
         MatMulInto(sum, Tile(a, row, k).to(at::kFloat), Tile(b, k, column).to(at::kFloat),
                    k == 0 ? beta : 1.0F);

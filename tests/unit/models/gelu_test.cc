@@ -5,6 +5,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/linspace.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
@@ -81,6 +82,8 @@ TEST(GeluTanh, LargeValuesAndNan) {
   const at::Tensor y = Activate(Activation::kGeluTanh, at::tensor({-1e10F, 0.0F, 1e10F, nan}));
   EXPECT_TRUE(y.narrow(0, 0, 3).equal(at::tensor({0.0F, 0.0F, 1e10F})));
   EXPECT_TRUE(std::isnan(y[3].item<float>()));
+  const at::Tensor far = at::tensor({-1e18F, -1e14F, 1e14F, 1e18F});
+  EXPECT_TRUE(RunOurs(far, at::ones({4})).gradient.equal(at::tensor({0.0F, 0.0F, 1.0F, 1.0F})));
 }
 
 TEST(GeluTanh, TakesWhatIsNotContiguous) {

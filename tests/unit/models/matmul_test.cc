@@ -2,6 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randn.h>
@@ -43,6 +44,15 @@ TEST(MatMulWidened, RoundsTheProductInFp32Once) {
   const at::Tensor before = out.to(at::kFloat);
   MatMulWidened(out, a, b, /*beta=*/1.0F);
   EXPECT_LT(Distance(out.to(at::kFloat), before + product), 1.0 / 256);
+}
+
+TEST(MatMulWidened, AProductOverNothingIsZero) {
+  const at::Tensor a = at::empty({5, 0}, at::kBFloat16), b = at::empty({0, 7}, at::kBFloat16);
+  const at::Tensor out = at::full({5, 7}, 7.0, at::kBFloat16);
+  MatMulWidened(out, a, b, /*beta=*/1.0F);
+  EXPECT_TRUE(out.eq(7.0).all().item<bool>());
+  MatMulWidened(out, a, b, /*beta=*/0.0F);
+  EXPECT_TRUE(out.eq(0.0).all().item<bool>());
 }
 
 TEST(MatMulInto, SixteenBitOperandsAddUpInFp32) {
