@@ -52,6 +52,9 @@ constexpr Known kKnown[] = {
      "try 'ssh HOST', or name its key behind hostkey= in the hostfile"},
     {"Permission denied (", FailureKind::kAuthentication, kLoginHint},
     {"Too many authentication failures", FailureKind::kAuthentication, kLoginHint},
+    {"Unable to negotiate", FailureKind::kHandshake,
+     "this ssh and the server have no algorithm in common: HostKeyAlgorithms, KexAlgorithms or "
+     "Ciphers in ~/.ssh/config"},
     {kThroughProxy, FailureKind::kHandshake,
      "look at ProxyCommand or ProxyJump in ~/.ssh/config; it must work without a question", true},
     {"kex_exchange_identification", FailureKind::kHandshake,
@@ -98,7 +101,8 @@ std::string ProxyWords(const std::string& words) {
   const std::size_t line = words.find_last_of('\n', named) + 1;  // npos + 1 is 0
   const std::size_t before = std::min(line, words.find("kex_exchange_identification"));
   const std::string last = LastLineOf(words.substr(0, before));
-  return last.empty() ? "" : "; the proxy command said: " + Printable(last);
+  const bool is_ssh = last.starts_with("Warning: ");
+  return last.empty() || is_ssh ? "" : "; the proxy command said: " + Printable(last);
 }
 
 }  // namespace

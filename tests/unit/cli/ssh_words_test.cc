@@ -78,6 +78,10 @@ TEST(SshWordsTest, AProxyThatFailedIsQuoted) {
     EXPECT_THAT(failure.message, HasSubstr("; the proxy command said: no way")) << end;
     EXPECT_THAT(failure.hint, HasSubstr("ProxyCommand or ProxyJump")) << end;
   }
+  const HostFailure no_key = ExplainSsh(
+      "n", "Unable to negotiate with UNKNOWN port 65535: no matching host key type found.\r\n");
+  EXPECT_FALSE(no_key.transient);
+  EXPECT_THAT(no_key.hint, HasSubstr("HostKeyAlgorithms"));
   EXPECT_THAT(
       ExplainSsh("n", "banner exchange: Connection to UNKNOWN port 65535: Broken pipe\r\n").message,
       ::testing::Not(HasSubstr("the proxy command said")));
