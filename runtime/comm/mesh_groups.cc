@@ -12,7 +12,9 @@ Communicator& GroupOver(topology::AxisSet axes, std::string_view purpose,
   if (mesh.CountOver(axes) == world.size()) return world;
   std::string name;
   for (const topology::Axis axis : mesh.degrees().order) {
-    if (axes.contains(axis)) name += std::string(topology::NameOf(axis)) + " ";
+    if (!axes.contains(axis)) continue;
+    name += std::string(topology::NameOf(axis)) + " " + std::to_string(mesh.degrees().along(axis)) +
+            " ";
   }
   return world.Group(name + std::string(purpose), mesh.GroupOf(world.rank(), axes));
 }
