@@ -134,7 +134,7 @@ Status CheckGroupsAreBuilt(const topology::Mesh& mesh, const config::ZeroConfig&
                                 std::to_string(zero.hpz_partition_size) + " does not divide the " +
                                 std::to_string(degrees.shard) + " ranks that share the state");
   }
-  const bool has_groups = has_secondary || (degrees.shard > 1 && degrees.replicate > 1);
+  const bool has_groups = has_secondary || (zero.stage > 0 && degrees.replicate > 1);
   if (device.is_cpu() || !has_groups) return OkStatus();
   return UnimplementedError(
       "groups of some of the ranks (zero_optimization.mics_shard_size, zero_hpz_partition_size) "
@@ -151,8 +151,8 @@ zero::SecondaryGroups MakeSecondaryGroups(const config::ZeroConfig& zero,
     if (rank / size == shards.rank() / size) within.push_back(rank);
     if (rank % size == shards.rank() % size) across.push_back(rank);
   }
-  return {.within = &shards.Group("secondary shards", within),
-          .across = &shards.Group("places of secondary shards", across)};
+  return {.within = &shards.Group("secondary shards of " + std::to_string(size), within),
+          .across = &shards.Group("places of secondary shards of " + std::to_string(size), across)};
 }
 
 comm::RankGroups MakeGroups(topology::AxisSet cut, const topology::Mesh& mesh,
@@ -211,6 +211,9 @@ StatusOr<std::vector<zero::ParameterUnit>> DescribeUnits(const BlockList& model,
                     &units);
   }
   if (config.sparse_gradients) ReduceEmbeddingsByRows(model, &units);
+  const config::ZeroConfig& zero = config.zero_optimization;
+  if (zero.stage == 3 && (zero.quantized_weights || zero.quantized_gradients))
+    RoundMatrices(&units);
   return units;
 }
 

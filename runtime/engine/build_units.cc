@@ -86,4 +86,12 @@ void ReduceEmbeddingsByRows(const BlockList& model, std::vector<zero::ParameterU
   }
 }
 
+void RoundMatrices(std::vector<zero::ParameterUnit>* units) {
+  for (zero::ParameterUnit& unit : *units) {
+    for (zero::NamedParameter& parameter : unit.parameters) {
+      parameter.rounded = parameter.tensor.requires_grad() && parameter.tensor.dim() > 1;
+    }
+  }
+}
+
 }  // namespace ds::engine

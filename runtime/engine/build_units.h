@@ -27,4 +27,8 @@ void ReduceModulesIn(at::ScalarType dtype, const std::vector<std::string>& class
 // A head's gradient has no row of zeros.
 void ReduceEmbeddingsByRows(const BlockList& model, std::vector<zero::ParameterUnit>* units);
 
+// Lets trained matrices travel rounded (ZeRO++), as DeepSpeed does: biases and norms, whose numbers
+// are few and of another size, travel as they are.
+void RoundMatrices(std::vector<zero::ParameterUnit>* units);
+
 }  // namespace ds::engine

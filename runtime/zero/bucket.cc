@@ -9,7 +9,7 @@ namespace {
 using Members = std::vector<NamedParameter>;
 
 bool TravelAlike(const NamedParameter& a, const NamedParameter& b) {
-  return a.reduction == b.reduction && a.sparse_rows == b.sparse_rows;
+  return a.reduction == b.reduction && a.sparse_rows == b.sparse_rows && a.rounded == b.rounded;
 }
 
 bool AreTrainedAlike(const NamedParameter& a, const NamedParameter& b) {
@@ -50,7 +50,8 @@ std::vector<int> ListStarts(const Members& members) {
 GradientTravel MakeGradientTravel(const Context& context, const FlatParameters& parameters) {
   const NamedParameter& first = parameters.parameter(0);
   GradientTravel travel{.dtype = first.reduction.value_or(context.dtypes.reduction),
-                        .tag = first.name};
+                        .tag = first.name,
+                        .rounded = first.rounded};
   if (!first.sparse_rows) return travel;
   for (int i = 0; i < parameters.layout().size(); ++i) {
     travel.row_widths.push_back(parameters.parameter(i).tensor.size(-1));

@@ -20,7 +20,7 @@ FlatGradients::FlatGradients(const Context& context, BufferPool& pool, const Fla
       travel_(std::move(travel)),
       received_(static_cast<std::size_t>(layout.size()), false),
       received_in_step_(received_) {
-  if (context.loco) {
+  if (context.loco && travel_.rounded) {
     feedbacks_.emplace(
         LossFeedbacks{.first = {context, *context.loco}, .second = {context, *context.loco}});
   }
@@ -137,7 +137,7 @@ void FlatGradients::BeginReduceIntoShard(const at::Tensor& whole) {
   const at::Tensor& own = under_way.target.tensor();
   if (first && own.scalar_type() == whole.scalar_type()) under_way.reduced = own;
   comm::Communicator& ranks = *context_.groups.shards;
-  if (context_.quantized_gradients) {
+  if (context_.quantized_gradients && travel_.rounded) {
     QuantizedReduceScatter(under_way.reduced, whole, op, context_,
                            feedbacks_ ? &*feedbacks_ : nullptr);
   } else if (context_.overlap) {

@@ -49,6 +49,7 @@ struct GradientTravel {
   // Tables (2-D) that unsharded travel by rows have the elements of a row here, by parameter.
   // Empty: everything travels.
   std::vector<std::int64_t> row_widths = {};
+  bool rounded = false;  // where Context::quantized_gradients says so
 };
 
 class FlatGradients {

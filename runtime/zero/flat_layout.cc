@@ -14,8 +14,10 @@ std::int64_t RoundUp(std::int64_t value, std::int64_t multiple) {
 }  // namespace
 
 FlatLayout::FlatLayout(const std::vector<std::int64_t>& numels, int world_size,
-                       const std::vector<int>& starts) {
+                       const std::vector<int>& starts, std::int64_t multiple) {
   DS_CHECK(world_size >= 1);
+  const std::int64_t alignment = std::max(kAlignment, multiple);
+  const std::int64_t shard_multiple = std::max(kShardMultiple, multiple);
   std::int64_t end = 0;
   const auto advance_to = [&](std::int64_t position) {
     if (position > end) gaps_.push_back({end, position - end});
@@ -23,11 +25,11 @@ FlatLayout::FlatLayout(const std::vector<std::int64_t>& numels, int world_size,
   };
   for (const std::int64_t numel : numels) {
     const bool starts_range = std::binary_search(starts.begin(), starts.end(), size());
-    advance_to(RoundUp(end, starts_range ? kShardMultiple : kAlignment));
+    advance_to(RoundUp(end, starts_range ? shard_multiple : alignment));
     parameters_.push_back({end, numel});
     end += numel;
   }
-  padded_numel_ = RoundUp(end, kShardMultiple * world_size);
+  padded_numel_ = RoundUp(end, shard_multiple * world_size);
   shard_numel_ = padded_numel_ / world_size;
   advance_to(padded_numel_);
 }

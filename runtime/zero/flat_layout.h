@@ -40,9 +40,10 @@ class FlatLayout {
   static constexpr std::int64_t kShardMultiple = 64;
 
   // `numels`: elements of each parameter. `starts`: parameters that begin a range, ascending.
-  // Requires world_size >= 1.
+  // Parameters and shards begin at multiples of `multiple`, too, a power of two. Requires
+  // world_size >= 1.
   FlatLayout(const std::vector<std::int64_t>& numels, int world_size,
-             const std::vector<int>& starts = {});
+             const std::vector<int>& starts = {}, std::int64_t multiple = 1);
 
   int size() const { return static_cast<int>(parameters_.size()); }
   const FlatRange& parameter(int i) const { return parameters_.at(static_cast<std::size_t>(i)); }

@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "runtime/zero/block_quantization.h"
+
 namespace ds::zero {
 namespace {
 
@@ -26,8 +28,10 @@ FlatParameters::FlatParameters(const Context& context, BufferPool& pool,
                                const std::vector<int>& starts)
     : context_(context),
       parameters_(std::move(parameters)),
-      layout_(ListNumels(parameters_), context.groups.shards->size(), starts),
-      gather_(context, context.quantized_weights && parameters_[0].tensor.requires_grad()) {
+      layout_(ListNumels(parameters_), context.groups.shards->size(), starts,
+              // So that no block has parts of two parameters.
+              parameters_[0].rounded ? kQuantizationBlock : 1),
+      gather_(context, context.quantized_weights && parameters_[0].rounded) {
   using device::MemoryUse;
   const c10::ScalarType dtype = context.dtypes.parameter;
   if (context.sharding.parameters) {

@@ -52,12 +52,13 @@ Status CheckParameter(const Context& context, const NamedParameter& parameter) {
 Status CheckMemoryIsNotShared(const std::vector<ParameterUnit>& units) {
   std::map<const void*, std::string> names;  // by the first byte
   for (const ParameterUnit& unit : units) {
-    for (const auto& [name, tensor, placement, group, reduction, sparse_rows] : unit.parameters) {
+    for (const NamedParameter& parameter : unit.parameters) {
+      const at::Tensor& tensor = parameter.tensor;
       if (tensor.numel() == 0 || tensor.storage().nbytes() == 0) continue;
-      const auto [first, is_new] = names.try_emplace(tensor.const_data_ptr(), name);
+      const auto [first, is_new] = names.try_emplace(tensor.const_data_ptr(), parameter.name);
       if (is_new) continue;
       return InvalidArgumentError(
-          "parameters " + first->second + " and " + name +
+          "parameters " + first->second + " and " + parameter.name +
           " share memory, and would be two from here on; tie them by using the first in both "
           "places, and name its block in also_reads of the other");
     }

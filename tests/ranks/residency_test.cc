@@ -95,19 +95,20 @@ PassResult RunPasses(comm::Communicator& host, const Passes& passes) {
       [&](c10d::OpType op, const at::Tensor& tensor) { note('=', op, tensor); }));
   const TinyRun run{.stage = stage, .accumulation = 2, .precision = precision, .shape = shape};
   device::MemoryLedger ledger;
-  comm::RankGroups rank_groups{.all = &world, .gradients = &world, .shards = &world};
+  zero::SecondaryGroups secondary;
   if (plus_plus) {
     const int first = world.rank() / 2 * 2, place = world.rank() % 2;
-    rank_groups.near = &host.Group("near", {first, first + 1});
-    rank_groups.far = &host.Group("far", {place, place + 2});
+    secondary.within = &host.Group("within", {first, first + 1});
+    secondary.across = &host.Group("across", {place, place + 2});
   }
   const zero::Context context{
-      .groups = rank_groups,
+      .groups = {.all = &world, .gradients = &world, .shards = &world},
       .mesh = topology::Mesh::Create({.shard = world.size()}, world.size()).value(),
       .ledger = &ledger,
       .sharding = config::ShardingOfStage(stage, world.size()),
       .dtypes = precision::MakeDtypePolicy(TinyConfig(run)),
       .budgets = budgets,
+      .secondary = secondary,
       .quantized_weights = plus_plus,
       .quantized_gradients = plus_plus,
       .overlap = overlap,
@@ -119,8 +120,9 @@ PassResult RunPasses(comm::Communicator& host, const Passes& passes) {
     }
     return StatusOr<zero::FirstValues>(zero::FirstValues::kSameEverywhere);
   };
-  const auto sharded =
-      zero::ShardedModel::Create(context, engine::BuildUnits(*model, groups), fill).value();
+  std::vector<zero::ParameterUnit> units = engine::BuildUnits(*model, groups);
+  if (plus_plus) engine::RoundMatrices(&units);
+  const auto sharded = zero::ShardedModel::Create(context, units, fill).value();
   zero::ShardedOptimizer optimizer(*sharded, TinyConfig(run).optimizer);
   std::vector<at::Tensor> views;
   for (const auto& unit : sharded->units()) {

@@ -264,6 +264,28 @@ TEST(ZeroPlusPlus, QuantizedWeightsAreKeptAndSavedExactly) {
   }
 }
 
+// A bias's gradient is a sum over all tokens, so much larger than the elements of a matrix that in
+// one block with it these would vanish.
+TEST(ZeroPlusPlus, BiasesTravelAsTheyAre) {
+  const auto gradients_of = [](bool quantized) {
+    std::map<std::string, at::Tensor> gradients;
+    testing::RunRanks(4, [&](Communicator& world) {
+      TinyRun run{.stage = 3};
+      run.zero.quantized_gradients = quantized;
+      const auto engine = MakeTinyEngine(run, world);
+      RunMicroBatch(*engine, run, 0);
+      for (const char* name : {"layer.1.b", "layer.1.w"}) {
+        const at::Tensor gradient = TensorAccess(*engine).GetFullGrad(name).value();
+        if (world.rank() == 0) gradients[name] = gradient;
+      }
+    });
+    return gradients;
+  };
+  const auto plain = gradients_of(false), got = gradients_of(true);
+  EXPECT_TRUE(got.at("layer.1.b").equal(plain.at("layer.1.b")));
+  EXPECT_FALSE(got.at("layer.1.w").equal(plain.at("layer.1.w")));
+}
+
 TEST(ZeroPlusPlus, QuantizedGradientsTrain) {
   const TinyRun run{.stage = 3, .accumulation = 2};
   for (const auto& [near, with_loco] : {std::pair{1, false}, {2, false}, {1, true}, {2, true}}) {

@@ -9,6 +9,13 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
+TEST(FlatLayoutTest, ParametersAndShardsBeginAtTheMultiple) {
+  const FlatLayout layout({10, 3000, 5}, 3, {0, 2}, 2048);
+  EXPECT_EQ(layout.parameter(1), (FlatRange{2048, 3000}));
+  EXPECT_EQ(layout.parameter(2), (FlatRange{3 * 2048, 5}));
+  EXPECT_EQ(layout.shard_numel(), 2 * 2048);
+}
+
 TEST(FlatLayout, AlignsParametersAndPadsToEqualShards) {
   const FlatLayout layout({10, 40, 32}, 3);
   EXPECT_EQ(layout.parameter(0), (FlatRange{0, 10}));
