@@ -1,7 +1,5 @@
 #include "runtime/models/gelu_rows.h"
 
-#include <algorithm>
-
 #include "runtime/models/vector_lanes.h"
 
 namespace ds::models {
@@ -12,28 +10,17 @@ constexpr float kSlope = 1.5957691216057308F;   // 2 sqrt(2/pi)
 constexpr float kCubic = 0.07135481627159536F;  // times 0.044715
 constexpr float kFar = 100.0F;                  // here the function is x, or nothing
 
-// The logistic function of 2u, and its complement, each to its own last place.
-struct Logistic {
-  Floats of, complement;
-};
-
-DS_ALWAYS_INLINE Logistic FindLogistic(Floats x) {
-  const Floats twice = x * (kSlope + kCubic * (x * x));
-  const Floats small = ExpOfNonPositive(twice > 0.0F ? -twice : twice);
-  const Floats large = 1.0F / (1.0F + small);
-  const Floats rest = small * large;
-  return {twice > 0.0F ? large : rest, twice > 0.0F ? rest : large};
-}
+DS_ALWAYS_INLINE Floats TwiceU(Floats x) { return x * (kSlope + kCubic * (x * x)); }
 
 struct Forward {
   static DS_ALWAYS_INLINE Floats Compute(Floats x, Floats /*upstream*/) {
-    return x * FindLogistic(x).of;
+    return x * FindLogistic(TwiceU(x)).of;
   }
 };
 
 struct Backward {
   static DS_ALWAYS_INLINE Floats Compute(Floats x, Floats upstream) {
-    const Logistic logistic = FindLogistic(x);
+    const Logistic logistic = FindLogistic(TwiceU(x));
     // Far out the complement is 0, and the slope must not be infinite beside it.
     const Floats far = Floats{} + kFar;
     const Floats near = x > far ? far : (x < -far ? -far : x);
@@ -42,32 +29,14 @@ struct Backward {
   }
 };
 
-DS_ALWAYS_INLINE Floats LoadLanes(const float* from) { return Load(from); }
-DS_ALWAYS_INLINE Floats LoadLanes(const BFloat16* from) {
-  float lanes[kLanes];
-  for (std::int64_t i = 0; i < kLanes; ++i) lanes[i] = Widen(from[i]);
-  return Load(lanes);
-}
-DS_ALWAYS_INLINE void StoreLanes(float* to, Floats lanes) { Store(to, lanes); }
-DS_ALWAYS_INLINE void StoreLanes(BFloat16* to, Floats values) {
-  float lanes[kLanes];
-  Store(lanes, values);
-  for (std::int64_t i = 0; i < kLanes; ++i) to[i] = RoundTo<BFloat16>(lanes[i]);
-}
-
 template <typename Pass, typename Scalar>
 DS_ALWAYS_INLINE void Run(const Scalar* x, const Scalar* upstream, std::int64_t count,
                           Scalar* out) {
-  const std::int64_t whole = count - count % kLanes;
-  for (std::int64_t i = 0; i < whole; i += kLanes) {
-    StoreLanes(out + i, Pass::Compute(LoadLanes(x + i), LoadLanes(upstream + i)));
+  for (std::int64_t i = 0; i < count; i += kLanes) {
+    const std::int64_t left = count - i;
+    const Floats arrived = LoadPart(upstream + i, left);
+    StorePart(out + i, Pass::Compute(LoadPart(x + i, left), arrived), left);
   }
-  if (whole == count) return;
-  Scalar last_x[kLanes] = {}, last_upstream[kLanes] = {}, last[kLanes];
-  std::copy_n(x + whole, count - whole, last_x);
-  std::copy_n(upstream + whole, count - whole, last_upstream);
-  StoreLanes(last, Pass::Compute(LoadLanes(last_x), LoadLanes(last_upstream)));
-  std::copy_n(last, count - whole, out + whole);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "runtime/models/activations.h"
 #include "runtime/models/build_model.h"
 #include "runtime/models/initialize.h"
 #include "runtime/models/layers.h"

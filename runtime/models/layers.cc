@@ -1,28 +1,20 @@
 #include "runtime/models/layers.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/embedding_dense_backward.h>
-#include <ATen/ops/empty_like.h>
-#include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
-#include <ATen/ops/mean.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/relu.h>
-#include <ATen/ops/rsqrt.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
-#include <ATen/ops/silu.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <algorithm>
 #include <limits>
 
 #include "runtime/activation/recompute.h"
 #include "runtime/gradients/put_gradient.h"
 #include "runtime/models/block.h"
-#include "runtime/models/gelu_rows.h"
 #include "runtime/models/matmul.h"
+#include "runtime/models/rms_norm.h"
 
 namespace ds::models {
 
@@ -100,81 +92,7 @@ RmsNorm::RmsNorm(std::int64_t width, double epsilon, const at::TensorOptions& op
       epsilon_(epsilon) {}
 
 at::Tensor RmsNorm::forward(const at::Tensor& x) const {
-  // transformers' order: normalise in fp32, round to x's dtype, then scale by the weight.
-  const at::Tensor wide = x.to(at::kFloat);
-  const at::Tensor scale = at::rsqrt(wide.square().mean(-1, /*keepdim=*/true) + epsilon_);
-  return (wide * scale).to(x.scalar_type()) * weight_;
-}
-
-namespace {
-
-// Calls loop(first, count) for parts of so many elements, on all threads.
-template <typename Loop>
-void ForEachPart(std::int64_t elements, const Loop& loop) {
-  constexpr std::int64_t kLeast = 16384;
-  at::parallel_for(0, elements, kLeast,
-                   [&](std::int64_t begin, std::int64_t end) { loop(begin, end - begin); });
-}
-
-template <typename Scalar>
-void ComputeGelu(const at::Tensor& x, const at::Tensor& y) {
-  const auto* from = static_cast<const Scalar*>(x.const_data_ptr());
-  auto* to = static_cast<Scalar*>(y.mutable_data_ptr());
-  ForEachPart(x.numel(),
-              [&](auto first, auto count) { GeluTanh(from + first, count, to + first); });
-}
-
-template <typename Scalar>
-void ComputeGeluGradient(const at::Tensor& x, const at::Tensor& upstream,
-                         const at::Tensor& gradient) {
-  const auto* from = static_cast<const Scalar*>(x.const_data_ptr());
-  const auto* arrived = static_cast<const Scalar*>(upstream.const_data_ptr());
-  auto* to = static_cast<Scalar*>(gradient.mutable_data_ptr());
-  ForEachPart(x.numel(), [&](auto first, auto count) {
-    GeluTanhBackward(from + first, arrived + first, count, to + first);
-  });
-}
-
-// Of contiguous fp32 or bf16 on the CPU, where LibTorch's takes six times as long.
-class GeluTanhFunction : public torch::autograd::Function<GeluTanhFunction> {
- public:
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x) {
-    context->save_for_backward({x});
-    const at::Tensor y = at::empty_like(x);
-    x.scalar_type() == at::kFloat ? ComputeGelu<float>(x, y) : ComputeGelu<BFloat16>(x, y);
-    return y;
-  }
-
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const at::Tensor x = context->get_saved_variables()[0];
-    const at::Tensor upstream = gradients[0].contiguous();
-    const at::Tensor gradient = at::empty_like(x);
-    x.scalar_type() == at::kFloat ? ComputeGeluGradient<float>(x, upstream, gradient)
-                                  : ComputeGeluGradient<BFloat16>(x, upstream, gradient);
-    return {gradient};
-  }
-};
-
-at::Tensor ActivateByGeluTanh(const at::Tensor& x) {
-  const bool has_loop = x.is_cpu() && x.is_contiguous() &&
-                        (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
-  return has_loop ? GeluTanhFunction::apply(x) : at::gelu(x, "tanh");
-}
-
-}  // namespace
-
-at::Tensor Activate(Activation activation, const at::Tensor& x) {
-  switch (activation) {
-    case Activation::kGeluTanh:
-      return ActivateByGeluTanh(x);
-    case Activation::kGeluErf:
-      return at::gelu(x);
-    case Activation::kRelu:
-      return at::relu(x);
-    case Activation::kSilu:
-      return at::silu(x);
-  }
-  return x;
+  return NormaliseByRms(x, weight_, epsilon_);
 }
 
 namespace {

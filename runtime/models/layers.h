@@ -13,7 +13,6 @@
 
 #include "runtime/activation/recompute.h"
 #include "runtime/models/dropout.h"
-#include "runtime/models/model_config.h"
 
 namespace ds::models {
 
@@ -80,8 +79,6 @@ class RmsNorm : public Norm {
   at::Tensor weight_;
   double epsilon_;
 };
-
-at::Tensor Activate(Activation activation, const at::Tensor& x);
 
 // Causal attention of [B, heads, S, head width] queries over keys and values that may have fewer
 // heads (each is shared by a group of query heads); returns [B, S, heads * head width].

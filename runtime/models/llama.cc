@@ -1,6 +1,5 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/cos.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/outer.h>
@@ -9,10 +8,12 @@
 #include <cmath>
 #include <numbers>
 
+#include "runtime/models/activations.h"
 #include "runtime/models/build_model.h"
 #include "runtime/models/initialize.h"
 #include "runtime/models/layers.h"
 #include "runtime/models/lm_head.h"
+#include "runtime/models/rotary.h"
 
 namespace ds::models {
 namespace {
@@ -28,8 +29,7 @@ double Llama3Frequency(const RopeConfig& rope, double frequency) {
   return (1.0 - smooth) * frequency / rope.factor + smooth * frequency;
 }
 
-// Rotary position embedding (Su et al., 2021) in transformers' layout: the two halves of a head are
-// the two coordinates that are rotated. One table per model, shared by its layers.
+// One table of rotary angles per model, shared by its layers.
 class Rotary {
  public:
   Rotary(const RopeConfig& rope, std::int64_t head_width);
@@ -38,7 +38,7 @@ class Rotary {
   at::Tensor Apply(const at::Tensor& x);
 
  private:
-  // Makes cos_ and sin_ [S, head width] for x's length, device and dtype unless they are there.
+  // Makes cos_ and sin_ [S, head width / 2] for x's length, device and dtype unless they are there.
   void Prepare(const at::Tensor& x);
 
   at::Tensor frequencies_;  // [head width / 2] fp32, CPU
@@ -63,17 +63,14 @@ void Rotary::Prepare(const at::Tensor& x) {
                     cos_.scalar_type() == x.scalar_type();
   if (fits) return;
   const at::Tensor positions = at::arange(tokens, frequencies_.options());
-  const at::Tensor half = at::outer(positions, frequencies_);
-  const at::Tensor angles = at::cat({half, half}, /*dim=*/1).to(x.device());
+  const at::Tensor angles = at::outer(positions, frequencies_).to(x.device());
   cos_ = at::cos(angles).to(x.scalar_type());
   sin_ = at::sin(angles).to(x.scalar_type());
 }
 
 at::Tensor Rotary::Apply(const at::Tensor& x) {
   Prepare(x);
-  const auto halves = x.chunk(2, /*dim=*/-1);
-  const at::Tensor turned = at::cat({-halves[1], halves[0]}, /*dim=*/-1);
-  return x * cos_ + turned * sin_;
+  return ApplyRotary(x, cos_, sin_);
 }
 
 // The token table; prefix "model".
@@ -152,8 +149,8 @@ class LlamaMlp : public torch::nn::Module {
   }
 
   at::Tensor forward(const at::Tensor& x) const {
-    return down_proj_->forward(Activate(activation_, gate_proj_->forward(x)) *
-                               up_proj_->forward(x));
+    return down_proj_->forward(
+        GatedActivation(activation_, gate_proj_->forward(x), up_proj_->forward(x)));
   }
 
  private:

@@ -4,8 +4,11 @@
 // compiler flags of those loops touch nothing else. A function marked DS_FOR_EACH_ISA is compiled
 // for several instruction sets, of which the widest that the machine has is chosen at load time.
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+
+#include "runtime/base/half_float.h"
 
 namespace ds::models {
 
@@ -14,6 +17,8 @@ namespace ds::models {
 constexpr std::int64_t kLanes = 16;
 using Floats = float __attribute__((vector_size(kLanes * sizeof(float))));
 using Ints = std::int32_t __attribute__((vector_size(kLanes * sizeof(std::int32_t))));
+using Words = std::uint32_t __attribute__((vector_size(kLanes * sizeof(std::uint32_t))));
+using Shorts = std::uint16_t __attribute__((vector_size(kLanes * sizeof(std::uint16_t))));
 
 #if defined(__x86_64__)
 #define DS_FOR_EACH_ISA \
@@ -29,6 +34,55 @@ DS_ALWAYS_INLINE Floats Load(const float* from) {
   return lanes;
 }
 DS_ALWAYS_INLINE void Store(float* to, Floats lanes) { std::memcpy(to, &lanes, sizeof(lanes)); }
+// Widen and RoundTo<BFloat16> of all lanes: of loops over those the compiler makes scalar code
+// here.
+DS_ALWAYS_INLINE Floats Load(const BFloat16* from) {
+  Shorts halves;
+  std::memcpy(&halves, from, sizeof(halves));
+  const Words bits = __builtin_convertvector(halves, Words) << 16;
+  Floats lanes;
+  std::memcpy(&lanes, &bits, sizeof(lanes));
+  return lanes;
+}
+DS_ALWAYS_INLINE void Store(BFloat16* to, Floats lanes) {
+  Words bits;
+  std::memcpy(&bits, &lanes, sizeof(bits));
+  const Words rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  const Words quiet_nan = Words{} + 0x7fc0u;
+  const Shorts halves = __builtin_convertvector(lanes == lanes ? rounded : quiet_nan, Shorts);
+  std::memcpy(to, &halves, sizeof(halves));
+}
+
+// The first `count` of the lanes, with zeros for the others; for the end of a row, where count may
+// be anything above 0, and for what stands before it.
+template <typename Scalar>
+DS_ALWAYS_INLINE Floats LoadPart(const Scalar* from, std::int64_t count) {
+  if (count >= kLanes) return Load(from);
+  Scalar part[kLanes] = {};
+  std::copy_n(from, count, part);
+  return Load(part);
+}
+template <typename Scalar>
+DS_ALWAYS_INLINE void StorePart(Scalar* to, Floats lanes, std::int64_t count) {
+  if (count >= kLanes) return Store(to, lanes);
+  Scalar part[kLanes];
+  Store(part, lanes);
+  std::copy_n(part, count, to);
+}
+
+// The values as they are after a way through memory.
+template <typename Scalar>
+DS_ALWAYS_INLINE Floats RoundLanes(Floats values) {
+  Scalar stored[kLanes];
+  Store(stored, values);
+  return Load(stored);
+}
+
+DS_ALWAYS_INLINE double AddLanes(Floats values) {
+  double sum = 0.0;
+  for (int lane = 0; lane < kLanes; ++lane) sum += values[lane];
+  return sum;
+}
 
 // e^x for x <= 0 (Cephes' expf: x = n ln 2 + r, a polynomial in r, n into the exponent). Below
 // -87.3, where the result would be denormal, it gives 0.
@@ -51,6 +105,18 @@ DS_ALWAYS_INLINE Floats ExpOfNonPositive(Floats x) {
   std::memcpy(&result, &bits, sizeof(result));
   result = x < -87.3F ? Floats{} : result;
   return x <= 0.0F ? result : x;  // a NaN stays one
+}
+
+// 1 / (1 + e^-x), and one minus it, each to its own last place.
+struct Logistic {
+  Floats of, complement;
+};
+
+DS_ALWAYS_INLINE Logistic FindLogistic(Floats x) {
+  const Floats small = ExpOfNonPositive(x > 0.0F ? -x : x);
+  const Floats large = 1.0F / (1.0F + small);
+  const Floats rest = small * large;
+  return {x > 0.0F ? large : rest, x > 0.0F ? rest : large};
 }
 
 }  // namespace ds::models

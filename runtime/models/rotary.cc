@@ -1,0 +1,85 @@
+#include "runtime/models/rotary.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "runtime/models/rotary_rows.h"
+#include "runtime/models/row_loops.h"
+
+namespace ds::models {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+at::Tensor TurnByOperators(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {
+  const std::int64_t half = cos.size(1);
+  const at::Tensor first = x.narrow(3, 0, half), second = x.narrow(3, half, half);
+  return at::cat({first * cos - second * sin, second * cos + first * sin,
+                  x.narrow(3, 2 * half, x.size(3) - 2 * half)},
+                 /*dim=*/3);
+}
+
+template <typename Scalar>
+void TurnToken(const at::Tensor& x, const at::Tensor& y, std::int64_t token,
+               TurningAngles<Scalar> angles) {
+  const std::int64_t sample = token / x.size(2), position = token % x.size(2);
+  angles.cos += position * angles.half;
+  angles.sin += position * angles.half;
+  TurnRows({.from = Elements<Scalar>(x) + sample * x.stride(0) + position * x.stride(2),
+            .to = MutableElements<Scalar>(y) + sample * y.stride(0) + position * y.stride(2),
+            .from_stride = x.stride(1),
+            .to_stride = y.stride(1),
+            .rows = x.size(1),
+            .width = x.size(3)},
+           angles);
+}
+
+at::Tensor Turn(const at::Tensor& rows, const at::Tensor& cos, const at::Tensor& sin,
+                float direction) {
+  const at::Tensor x = rows.stride(3) == 1 ? rows : rows.contiguous();
+  // As products leave it: the heads of a token side by side.
+  const at::Tensor y =
+      at::empty({x.size(0), x.size(2), x.size(1), x.size(3)}, x.options()).transpose(1, 2);
+  WithElementType(x, [&]<typename Scalar>(Scalar) {
+    const TurningAngles<Scalar> angles{.cos = Elements<Scalar>(cos),
+                                       .sin = Elements<Scalar>(sin),
+                                       .half = cos.size(1),
+                                       .direction = direction};
+    ForEachPart(x.size(0) * x.size(2), x.size(1) * x.size(3),
+                [&](std::int64_t first, std::int64_t count) {
+                  for (std::int64_t i = 0; i < count; ++i) TurnToken(x, y, first + i, angles);
+                });
+  });
+  return y;
+}
+
+class RotaryFunction : public torch::autograd::Function<RotaryFunction> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& cos,
+                            const at::Tensor& sin) {
+    context->save_for_backward({cos, sin});
+    return Turn(x, cos, sin, /*direction=*/1.0F);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& upstream) {
+    const auto saved = context->get_saved_variables();
+    return {Turn(upstream[0], saved[0], saved[1], /*direction=*/-1.0F), {}, {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor ApplyRotary(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {
+  TORCH_CHECK(x.dim() == 4 && cos.dim() == 2 && cos.sizes() == sin.sizes() &&
+                  cos.size(0) == x.size(2) && 2 * cos.size(1) <= x.size(3),
+              "rotary angles of shape ", cos.sizes(), " do not fit heads of shape ", x.sizes());
+  const bool one_dtype =
+      x.scalar_type() == cos.scalar_type() && x.scalar_type() == sin.scalar_type();
+  if (!HasRowLoops(x) || !one_dtype) return TurnByOperators(x, cos, sin);
+  return RotaryFunction::apply(x, cos.contiguous(), sin.contiguous());
+}
+
+}  // namespace ds::models

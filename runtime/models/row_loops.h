@@ -1,0 +1,45 @@
+#pragma once
+
+// Runs the loops of *_rows.h, which know nothing of tensors, over tensors: which they take, their
+// elements, and parts of them on all threads. Other dtypes and devices go by LibTorch's operators.
+
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "runtime/base/half_float.h"
+
+namespace ds::models {
+
+inline bool HasRowLoops(const at::Tensor& x) {
+  return x.is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
+}
+
+// Calls loop(Scalar{}) with the type of x's elements. Requires HasRowLoops(x).
+template <typename Loop>
+void WithElementType(const at::Tensor& x, const Loop& loop) {
+  x.scalar_type() == at::kFloat ? loop(float{}) : loop(BFloat16{});
+}
+
+template <typename Scalar>
+const Scalar* Elements(const at::Tensor& x) {
+  return static_cast<const Scalar*>(x.const_data_ptr());
+}
+template <typename Scalar>
+Scalar* MutableElements(const at::Tensor& x) {
+  return static_cast<Scalar*>(x.mutable_data_ptr());
+}
+
+// Calls loop(first, count) for parts of `parts` things of so many elements each, on all threads.
+template <typename Loop>
+void ForEachPart(std::int64_t parts, std::int64_t elements, const Loop& loop) {
+  constexpr std::int64_t kLeast = 16384;
+  const std::int64_t least =
+      std::max<std::int64_t>(1, kLeast / std::max<std::int64_t>(1, elements));
+  at::parallel_for(0, parts, least,
+                   [&](std::int64_t begin, std::int64_t end) { loop(begin, end - begin); });
+}
+
+}  // namespace ds::models
