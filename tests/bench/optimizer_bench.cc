@@ -11,10 +11,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstdlib>
-#include <functional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -22,47 +19,17 @@
 #include "runtime/device/rank_device.h"
 #include "runtime/optim/factory/make_optimizer.h"
 #include "runtime/optim/kernels/flat_update.h"
+#include "tests/bench/compete.h"
 
 namespace {
 
+using ds::bench::Compete;
+using ds::bench::Contender;
+using ds::bench::Median;
 using ds::config::AdamConfig;
 using ds::config::OptimizerConfig;
 using ds::config::SgdConfig;
 using ds::optim::Part;
-
-constexpr int kRounds = 9;
-constexpr double kRoundSeconds = 0.2;
-
-// Seconds of one call among several that follow one another; reading one element waits for all.
-double Seconds(const at::Tensor& written, int calls, const std::function<void()>& call) {
-  static_cast<void>(written[0].item<float>());
-  const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < calls; ++i) call();
-  static_cast<void>(written[0].item<float>());
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / calls;
-}
-
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + kRounds / 2, values.end());
-  return values[kRounds / 2];
-}
-
-struct Contender {
-  const at::Tensor written;
-  std::function<void()> call;
-  std::vector<double> seconds = {};
-};
-
-void Compete(std::vector<Contender>& contenders) {
-  for (int round = -1; round < kRounds; ++round) {
-    for (Contender& each : contenders) {
-      const double once = Seconds(each.written, 1, each.call);
-      const int calls = std::clamp(static_cast<int>(kRoundSeconds / once), 2, 1000);
-      const double seconds = Seconds(each.written, calls, each.call);
-      if (round >= 0) each.seconds.push_back(seconds);
-    }
-  }
-}
 
 Part MakePart(const ds::optim::Optimizer& optimizer, const at::Device& device, std::int64_t count,
               bool narrow) {
