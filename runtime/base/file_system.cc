@@ -39,6 +39,14 @@ ssize_t FileSystem::Write(int fd, std::span<const std::byte> bytes, off_t offset
   return RepeatInterrupted([&] { return ::pwrite(fd, bytes.data(), bytes.size(), offset); });
 }
 
+ssize_t FileSystem::Read(int fd, std::span<std::byte> bytes, off_t offset) {
+  return RepeatInterrupted([&] { return ::pread(fd, bytes.data(), bytes.size(), offset); });
+}
+
+int FileSystem::Allocate(int fd, off_t offset, off_t length) {
+  return RepeatInterrupted([&] { return ::fallocate(fd, 0, offset, length); });
+}
+
 int FileSystem::Sync(int fd) {
   return RepeatInterrupted([&] { return ::fsync(fd); });
 }

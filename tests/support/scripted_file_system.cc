@@ -22,7 +22,9 @@ int ScriptedFileSystem::AskAbout(Kind kind, int fd) {
 }
 
 int ScriptedFileSystem::Open(const std::filesystem::path& path, int flags, mode_t mode) {
-  if (const int error = Ask({.kind = Kind::kOpen, .path = path.string()}); error > 0) return -error;
+  const FileCall call{
+      .kind = Kind::kOpen, .path = path.string(), .flags = static_cast<unsigned>(flags)};
+  if (const int error = Ask(call); error > 0) return -error;
   const int fd = FileSystem::Open(path, flags, mode);
   const std::lock_guard lock(mutex_);
   if (fd >= 0) paths_[fd] = path.string();
@@ -40,6 +42,16 @@ ssize_t ScriptedFileSystem::Write(int fd, std::span<const std::byte> bytes, off_
   if (error == kAskTheSystem) return FileSystem::Write(fd, bytes, offset);
   FileSystem::Write(fd, bytes.first(bytes.size() / 2), offset);
   return -error;
+}
+
+ssize_t ScriptedFileSystem::Read(int fd, std::span<std::byte> bytes, off_t offset) {
+  const int error = AskAbout(Kind::kRead, fd);
+  return error == kAskTheSystem ? FileSystem::Read(fd, bytes, offset) : -error;
+}
+
+int ScriptedFileSystem::Allocate(int fd, off_t offset, off_t length) {
+  const int error = AskAbout(Kind::kAllocate, fd);
+  return error == kAskTheSystem ? FileSystem::Allocate(fd, offset, length) : -error;
 }
 
 int ScriptedFileSystem::Sync(int fd) {

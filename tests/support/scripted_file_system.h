@@ -15,10 +15,21 @@
 namespace ds::testing {
 
 struct FileCall {
-  enum class Kind { kOpen, kMakeDirectory, kWrite, kSync, kRename, kUnlink, kLock, kClose };
+  enum class Kind {
+    kOpen,
+    kMakeDirectory,
+    kWrite,
+    kRead,
+    kAllocate,
+    kSync,
+    kRename,
+    kUnlink,
+    kLock,
+    kClose
+  };
   Kind kind = Kind::kOpen;
   std::string path;    // the new name of a rename
-  unsigned flags = 0;  // of a rename
+  unsigned flags = 0;  // of a rename or an open
   int number = 0;      // among all calls, from 0
 };
 
@@ -37,6 +48,8 @@ class ScriptedFileSystem : public FileSystem {
   int MakeDirectory(const std::filesystem::path& path) override;
   // A write that fails has written half.
   ssize_t Write(int fd, std::span<const std::byte> bytes, off_t offset) override;
+  ssize_t Read(int fd, std::span<std::byte> bytes, off_t offset) override;
+  int Allocate(int fd, off_t offset, off_t length) override;
   int Sync(int fd) override;
   int Rename(const std::filesystem::path& from, const std::filesystem::path& to,
              unsigned flags) override;
