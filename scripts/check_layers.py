@@ -21,6 +21,7 @@ RUNTIME = {
     "device": set(),
     "comm": {"topology", "device"},
     "telemetry": {"device"},
+    "offload": set(),
     "checkpoint": {"topology", "device", "comm"},
     "data": {"topology", "device", "checkpoint"},
     "precision": {"device", "checkpoint"},
@@ -66,7 +67,7 @@ FLOORS = {"cli": CLI, "daemon": DAEMON}
 
 # Torch-free parts: their users link no LibTorch.
 TORCH_FREE = ("cli/", "daemon/", "proto/", "runtime/base/", "runtime/process/", "runtime/config/", "runtime/topology/",
-              "runtime/comm/shm/", "runtime/comm/net/", "runtime/checkpoint/format/")
+              "runtime/comm/shm/", "runtime/comm/net/", "runtime/offload/", "runtime/checkpoint/format/")
 
 # Floors inside a folder: what files whose path begins so may include besides their own header. The
 # longest row counts.

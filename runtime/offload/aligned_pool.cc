@@ -1,0 +1,59 @@
+#include "runtime/offload/aligned_pool.h"
+
+#include <sys/mman.h>
+
+#include <new>
+
+namespace ds::offload {
+
+AlignedBuffer::~AlignedBuffer() {
+  if (pool_ != nullptr) pool_->GiveBack(memory_);
+}
+
+AlignedPool::AlignedPool(IoQueue& queue, std::int64_t most_idle, BookBytes book)
+    : queue_(queue), most_idle_(most_idle), book_(std::move(book)) {}
+
+AlignedPool::~AlignedPool() {
+  for (const auto& [size, memories] : idle_) {
+    for (const Memory& memory : memories) Unmap(memory);
+  }
+}
+
+AlignedBuffer AlignedPool::Take(std::int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto size = static_cast<std::size_t>((bytes + kPage - 1) / kPage * kPage);
+  const auto found = idle_.find(size);
+  if (found == idle_.end()) return {this, Map(size)};
+  const Memory memory = found->second.back();
+  found->second.pop_back();
+  if (found->second.empty()) idle_.erase(found);
+  idle_bytes_ -= static_cast<std::int64_t>(size);
+  return {this, memory};
+}
+
+// Not from the heap, which keeps what has been freed (device/heap.h).
+AlignedPool::Memory AlignedPool::Map(std::size_t size) {
+  void* const start =
+      ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (start == MAP_FAILED) throw std::bad_alloc();
+  static_cast<void>(::madvise(start, size, MADV_HUGEPAGE));  // fewer page faults, where it can
+  const std::span<std::byte> bytes(static_cast<std::byte*>(start), size);
+  book_(static_cast<std::int64_t>(size));
+  return {.bytes = bytes, .registered = queue_.Register(bytes)};
+}
+
+void AlignedPool::Unmap(const Memory& memory) {
+  if (memory.registered) queue_.Unregister(*memory.registered);
+  ::munmap(memory.bytes.data(), memory.bytes.size());
+  book_(-static_cast<std::int64_t>(memory.bytes.size()));
+}
+
+void AlignedPool::GiveBack(const Memory& memory) {
+  const std::lock_guard lock(mutex_);
+  const auto size = static_cast<std::int64_t>(memory.bytes.size());
+  if (idle_bytes_ + size > most_idle_) return Unmap(memory);
+  idle_[memory.bytes.size()].push_back(memory);
+  idle_bytes_ += size;
+}
+
+}  // namespace ds::offload

@@ -1,0 +1,163 @@
+#include "runtime/offload/file_tier.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "runtime/base/byte_size.h"
+#include "runtime/base/check.h"
+
+namespace ds::offload {
+namespace {
+
+std::int64_t RoundUp(std::int64_t value, std::int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+}  // namespace
+
+Extent& Extent::operator=(Extent&& other) noexcept {
+  std::swap(tier_, other.tier_);
+  std::swap(first_, other.first_);
+  std::swap(units_, other.units_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(fresh_, other.fresh_);
+  return *this;
+}
+
+Extent::~Extent() {
+  if (tier_ != nullptr) tier_->GiveBack(first_, units_);
+}
+
+FileTier::FileTier(const TierOptions& options, std::vector<ScratchFile> files, ChosenQueue queue)
+    : io_(options.io),
+      files_(std::move(files)),
+      why_not_ring_(std::move(queue.why_not_ring)),
+      queue_(std::move(queue.queue)),
+      pool_(*queue_, options.most_idle_bytes, options.book) {
+  for (const ScratchFile& file : files_) alignment_ = std::max(alignment_, file.facts().alignment);
+  unit_bytes_ = files_.size() == 1 ? alignment_ : RoundUp(io_.block_bytes, alignment_);
+}
+
+StatusOr<std::unique_ptr<FileTier>> FileTier::Open(const TierOptions& options) {
+  DS_CHECK(!options.folders.empty());
+  std::vector<ScratchFile> files;
+  for (const std::filesystem::path& folder : options.folders) {
+    StatusOr<ScratchFile> file = ScratchFile::Create(folder, options.system);
+    if (!file.ok()) return file.status();
+    files.push_back(*std::move(file));
+  }
+  std::unique_ptr<FileTier> tier(new FileTier(
+      options, std::move(files), ChooseQueue(options.io, options.queue, options.system)));
+  DS_RETURN_IF_ERROR(tier->TryFiles());
+  return tier;
+}
+
+// A file system may refuse what it has let us ask for, or have no room at all: better now.
+Status FileTier::TryFiles() {
+  const std::int64_t size = unit_bytes_ * static_cast<std::int64_t>(files_.size());
+  StatusOr<Extent> extent = Allocate(size);
+  if (!extent.ok()) return extent.status();
+  AlignedBuffer buffer = pool_.Take(size);
+  const AlignedBuffer back = pool_.Take(size);
+  for (std::size_t i = 0; i < buffer.bytes().size(); ++i) buffer.bytes()[i] = std::byte(i * 7 >> 3);
+  DS_RETURN_IF_ERROR(Wait(Write(*extent, 0, buffer, size)));
+  DS_RETURN_IF_ERROR(Wait(Read(*extent, 0, back, size)));
+  if (std::memcmp(buffer.bytes().data(), back.bytes().data(), static_cast<std::size_t>(size)) == 0)
+    return OkStatus();
+  return DataLossError("what has been written to the offload files of " +
+                       files_[0].facts().folder.string() + " is not what they give back");
+}
+
+std::int64_t FileTier::TakeUnits(std::int64_t units) {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::find_if(free_.begin(), free_.end(),
+                                  [&](const auto& free) { return free.second >= units; });
+  if (found == free_.end()) return std::exchange(end_, end_ + units);
+  const auto [first, count] = *found;
+  free_.erase(found);
+  if (count > units) free_.emplace(first + units, count - units);
+  return first;
+}
+
+void FileTier::GiveBack(std::int64_t first, std::int64_t units) {
+  const std::lock_guard lock(mutex_);
+  auto [freed, added] = free_.emplace(first, units);
+  DS_CHECK(added);
+  if (const auto next = std::next(freed);
+      next != free_.end() && freed->first + freed->second == next->first) {
+    freed->second += next->second;
+    free_.erase(next);
+  }
+  if (freed == free_.begin()) return;
+  const auto before = std::prev(freed);
+  if (before->first + before->second != freed->first) return;
+  before->second += freed->second;
+  free_.erase(freed);
+}
+
+StatusOr<Extent> FileTier::Allocate(std::int64_t bytes) {
+  Extent extent;
+  const auto files = static_cast<std::int64_t>(files_.size());
+  extent.units_ = std::max<std::int64_t>(1, RoundUp(bytes, unit_bytes_) / unit_bytes_);
+  extent.bytes_ = bytes;
+  extent.first_ = TakeUnits(extent.units_);
+  extent.tier_ = this;
+  const std::int64_t file_bytes =
+      RoundUp(extent.first_ + extent.units_, files) / files * unit_bytes_;
+  // Files only grow, and nobody has written behind their ends.
+  extent.fresh_ = extent.first_ / files * unit_bytes_ >= files_.back().size();
+  for (ScratchFile& file : files_) DS_RETURN_IF_ERROR(file.Grow(file_bytes));
+  return extent;
+}
+
+FileTransfer FileTier::Begin(bool writes, const Extent& extent, std::int64_t offset,
+                             const AlignedBuffer& buffer, std::int64_t bytes) {
+  DS_CHECK(extent.tier_ == this && offset % alignment_ == 0 && bytes > 0);
+  const std::int64_t padded = RoundUp(bytes, alignment_);
+  DS_CHECK(padded <= static_cast<std::int64_t>(buffer.bytes().size()) &&
+           offset + padded <= extent.units_ * unit_bytes_);
+  const auto files = static_cast<std::int64_t>(files_.size());
+  const std::int64_t block_bytes = files == 1 ? RoundUp(io_.block_bytes, alignment_) : unit_bytes_;
+  std::vector<IoBlock> blocks;
+  for (std::int64_t done = 0; done < padded;) {
+    const std::int64_t place = extent.first_ * unit_bytes_ + offset + done;
+    const std::int64_t in_block = files == 1 ? 0 : place % unit_bytes_;
+    const std::int64_t count = std::min(block_bytes - in_block, padded - done);
+    const std::int64_t unit = place / unit_bytes_;
+    blocks.push_back({.writes = writes,
+                      .fd = files_[static_cast<std::size_t>(unit % files)].fd(),
+                      .offset = unit / files * unit_bytes_ + place % unit_bytes_,
+                      .bytes = buffer.bytes().subspan(static_cast<std::size_t>(done),
+                                                      static_cast<std::size_t>(count)),
+                      .registered = buffer.registered()});
+    done += count;
+  }
+  auto transfer = std::make_shared<IoTransfer>(blocks.size());
+  queue_->Begin(std::move(blocks), transfer);
+  return transfer;
+}
+
+FileTransfer FileTier::Read(const Extent& extent, std::int64_t offset, const AlignedBuffer& buffer,
+                            std::int64_t bytes) {
+  return Begin(/*writes=*/false, extent, offset, buffer, bytes);
+}
+
+FileTransfer FileTier::Write(const Extent& extent, std::int64_t offset, const AlignedBuffer& buffer,
+                             std::int64_t bytes) {
+  return Begin(/*writes=*/true, extent, offset, buffer, bytes);
+}
+
+Status FileTier::Wait(const FileTransfer& transfer) const {
+  const std::optional<IoFailure> failure = transfer->Wait();
+  if (!failure) return OkStatus();
+  const IoBlock& block = failure->block;
+  const auto file = std::find_if(files_.begin(), files_.end(),
+                                 [&](const ScratchFile& each) { return each.fd() == block.fd; });
+  return file->DescribeError(failure->error,
+                             std::string(block.writes ? "writing " : "reading ") +
+                                 ByteSize(block.bytes.size()) + " at " +
+                                 ByteSize(static_cast<std::uint64_t>(block.offset)));
+}
+
+}  // namespace ds::offload

@@ -1,0 +1,172 @@
+#include "runtime/offload/ring_queue.h"
+
+#include <liburing.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "runtime/base/check.h"
+
+namespace ds::offload {
+namespace {
+
+constexpr int kMostRegistered = 1024;
+
+}  // namespace
+
+class RingQueue::Worker {
+ public:
+  Worker(BlockList& list, const IoOptions& options)
+      : list_(list), options_(options), slots_(static_cast<std::size_t>(options.queue_depth)) {
+    free_.resize(slots_.size());
+    std::iota(free_.begin(), free_.end(), std::size_t{0});
+  }
+
+  ~Worker() {
+    if (thread_.joinable()) thread_.join();
+    if (initialized_) io_uring_queue_exit(&ring_);
+  }
+
+  // Returns 0 or the negative errno.
+  int Open() {
+    const int opened = io_uring_queue_init(static_cast<unsigned>(options_.queue_depth), &ring_, 0);
+    if (opened < 0) return opened;
+    initialized_ = true;
+    return 0;
+  }
+
+  void Start() {
+    thread_ = std::thread([this] { Run(); });
+  }
+
+  io_uring& ring() { return ring_; }
+
+ private:
+  std::size_t under_way() const { return slots_.size() - free_.size(); }
+
+  void Run() {
+    while (true) {
+      if (options_.overlap_events || under_way() == 0) {
+        std::vector<PendingBlock> more = list_.Take(free_.size(), /*wait=*/under_way() == 0);
+        if (more.empty() && under_way() == 0) return;
+        for (PendingBlock& pending : more) {
+          const std::size_t slot = free_.back();
+          free_.pop_back();
+          slots_[slot] = std::move(pending);
+          Ask(slot);
+        }
+      }
+      SubmitAndWait(options_.overlap_events ? 1 : static_cast<unsigned>(under_way()));
+      Reap();
+    }
+  }
+
+  // Puts the rest of a slot's block into the ring, which has as many entries as there are slots.
+  void Ask(std::size_t slot) {
+    io_uring_sqe* entry = io_uring_get_sqe(&ring_);
+    DS_CHECK(entry != nullptr);
+    const IoBlock& block = slots_[slot].block;
+    const auto size = static_cast<unsigned>(block.bytes.size());
+    const auto offset = static_cast<std::uint64_t>(block.offset);
+    std::byte* const data = block.bytes.data();
+    if (block.registered && block.writes) {
+      io_uring_prep_write_fixed(entry, block.fd, data, size, offset, *block.registered);
+    } else if (block.registered) {
+      io_uring_prep_read_fixed(entry, block.fd, data, size, offset, *block.registered);
+    } else if (block.writes) {
+      io_uring_prep_write(entry, block.fd, data, size, offset);
+    } else {
+      io_uring_prep_read(entry, block.fd, data, size, offset);
+    }
+    io_uring_sqe_set_data64(entry, slot);
+    if (options_.single_submit) SubmitAndWait(0);
+  }
+
+  void SubmitAndWait(unsigned count) {
+    const int result = io_uring_submit_and_wait(&ring_, count);
+    // The kernel is short of memory for more requests: those that end give it back.
+    const bool passes = result >= 0 || result == -EINTR || result == -EAGAIN || result == -EBUSY;
+    DS_CHECK_MSG(passes, "io_uring_submit_and_wait: errno " + std::to_string(-result));
+  }
+
+  void Reap() {
+    io_uring_cqe* entry = nullptr;
+    while (io_uring_peek_cqe(&ring_, &entry) == 0) {
+      const auto slot = static_cast<std::size_t>(io_uring_cqe_get_data64(entry));
+      const int result = entry->res;
+      io_uring_cqe_seen(&ring_, entry);
+      if (slots_[slot].Advance(result)) {
+        slots_[slot] = {};
+        free_.push_back(slot);
+      } else {
+        Ask(slot);
+      }
+    }
+  }
+
+  BlockList& list_;
+  const IoOptions options_;
+  io_uring ring_ = {};
+  bool initialized_ = false;
+  std::vector<PendingBlock> slots_;
+  std::vector<std::size_t> free_;  // slots
+  std::thread thread_;
+};
+
+StatusOr<std::unique_ptr<RingQueue>> RingQueue::Create(const IoOptions& options) {
+  std::unique_ptr<RingQueue> queue(new RingQueue());
+  bool registers = true;
+  for (int i = 0; i < options.threads; ++i) {
+    auto worker = std::make_unique<Worker>(queue->list_, options);
+    if (const int error = worker->Open(); error < 0) return ErrnoError(-error, "io_uring_setup");
+    registers =
+        registers && io_uring_register_buffers_sparse(&worker->ring(), kMostRegistered) == 0;
+    queue->workers_.push_back(std::move(worker));
+  }
+  if (registers) {
+    queue->free_numbers_.resize(kMostRegistered);
+    std::iota(queue->free_numbers_.begin(), queue->free_numbers_.end(), 0);
+  }
+  for (const auto& worker : queue->workers_) worker->Start();
+  return queue;
+}
+
+RingQueue::~RingQueue() { list_.Close(); }
+
+void RingQueue::Begin(std::vector<IoBlock> blocks, const std::shared_ptr<IoTransfer>& transfer) {
+  list_.Add(std::move(blocks), transfer);
+}
+
+bool RingQueue::Update(int number, std::span<std::byte> memory) {
+  const iovec vector{.iov_base = memory.data(), .iov_len = memory.size()};
+  return std::all_of(workers_.begin(), workers_.end(), [&](const auto& worker) {
+    return io_uring_register_buffers_update_tag(&worker->ring(), static_cast<unsigned>(number),
+                                                &vector, nullptr, 1) == 1;
+  });
+}
+
+// Where a user may lock only so much memory (RLIMIT_MEMLOCK), what is beyond that is not
+// registered.
+std::optional<int> RingQueue::Register(std::span<std::byte> memory) {
+  const std::lock_guard lock(mutex_);
+  if (free_numbers_.empty()) return std::nullopt;
+  const int number = free_numbers_.back();
+  if (!Update(number, memory)) {
+    static_cast<void>(Update(number, {}));
+    return std::nullopt;
+  }
+  free_numbers_.pop_back();
+  return number;
+}
+
+void RingQueue::Unregister(int number) {
+  const std::lock_guard lock(mutex_);
+  static_cast<void>(Update(number, {}));
+  free_numbers_.push_back(number);
+}
+
+}  // namespace ds::offload

@@ -1,0 +1,165 @@
+#include "runtime/offload/scratch_file.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <utility>
+
+#include "runtime/base/byte_size.h"
+
+namespace ds::offload {
+namespace {
+
+constexpr int kFlags = O_RDWR | O_CLOEXEC;
+constexpr mode_t kMode = 0600;
+// Magic numbers that <linux/magic.h> leaves out, or may.
+constexpr long kXfs = 0x58465342;
+constexpr long kNfs = 0x6969;
+constexpr long kFuse = 0x65735546;
+constexpr long kLustre = 0x0BD00BD0;
+constexpr long kZfs = 0x2FC12FC1;
+
+std::string NameOf(long magic) {
+  switch (magic) {
+    case EXT4_SUPER_MAGIC:
+      return "ext4";
+    case kXfs:
+      return "xfs";
+    case BTRFS_SUPER_MAGIC:
+      return "btrfs";
+    case TMPFS_MAGIC:
+      return "tmpfs";
+    case RAMFS_MAGIC:
+      return "ramfs";
+    case OVERLAYFS_SUPER_MAGIC:
+      return "overlayfs";
+    case kNfs:
+      return "nfs";
+    case kFuse:
+      return "fuse";
+    case kLustre:
+      return "lustre";
+    case kZfs:
+      return "zfs";
+    default:
+      break;
+  }
+  char text[32];
+  std::snprintf(text, sizeof text, "file system 0x%lx", static_cast<unsigned long>(magic));
+  return text;
+}
+
+std::string HostName() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "this host";
+}
+
+// File systems without O_TMPFILE say so with one of these.
+bool HasNoUnnamedFiles(int error) {
+  return error == EOPNOTSUPP || error == EISDIR || error == ENOENT || error == EINVAL;
+}
+
+// Opens a file without a name: by the file system's own way, or by taking the name away at once.
+// Returns the descriptor or the negative errno.
+int OpenUnnamed(const std::filesystem::path& folder, int flags, FileSystem& system) {
+  const int fd = system.Open(folder, flags | O_TMPFILE, kMode);
+  if (fd >= 0 || !HasNoUnnamedFiles(-fd)) return fd;
+  const std::filesystem::path path =
+      folder / (".dsrun-offload-" + std::to_string(::getpid()) + "-" +
+                std::to_string(std::chrono::steady_clock::now().time_since_epoch().count()));
+  const int named = system.Open(path, flags | O_CREAT | O_EXCL, kMode);
+  if (named < 0) return named;
+  const int removed = system.Unlink(path, 0);
+  if (removed == 0) return named;
+  system.Close(named);
+  return removed;
+}
+
+std::int64_t AlignmentOf(int fd) {
+#ifdef STATX_DIOALIGN
+  struct statx facts = {};
+  if (::statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &facts) == 0 &&
+      (facts.stx_mask & STATX_DIOALIGN) != 0) {
+    return std::max<std::int64_t>({4096, facts.stx_dio_offset_align, facts.stx_dio_mem_align});
+  }
+#else
+  static_cast<void>(fd);
+#endif
+  return 4096;  // no drive asks for more
+}
+
+}  // namespace
+
+std::int64_t FreeBytes(const std::filesystem::path& folder) {
+  struct statvfs room = {};
+  if (::statvfs(folder.c_str(), &room) != 0) return -1;
+  return static_cast<std::int64_t>(room.f_bavail) * static_cast<std::int64_t>(room.f_frsize);
+}
+
+ScratchFile::ScratchFile(FileSystem& system, FolderFacts facts, int fd)
+    : system_(&system), facts_(std::move(facts)), fd_(fd) {}
+
+ScratchFile::ScratchFile(ScratchFile&& other) noexcept
+    : system_(other.system_),
+      facts_(std::move(other.facts_)),
+      fd_(std::exchange(other.fd_, -1)),
+      size_(other.size_) {}
+
+ScratchFile::~ScratchFile() {
+  if (fd_ >= 0) system_->Close(fd_);
+}
+
+StatusOr<ScratchFile> ScratchFile::Create(const std::filesystem::path& folder, FileSystem& system) {
+  const auto refuse = [&](int error) {
+    return ErrnoError(error, "a file for offload in " + folder.string() + " on host " + HostName());
+  };
+  struct statfs kind = {};
+  if (::statfs(folder.c_str(), &kind) != 0) {
+    const Status status = refuse(errno);
+    if (status.code() != StatusCode::kNotFound) return status;
+    return Status(status.code(), status.message() + "; make the folder, or mount its drive, first");
+  }
+  FolderFacts facts{.folder = folder, .file_system = NameOf(kind.f_type)};
+  facts.in_memory = kind.f_type == TMPFS_MAGIC || kind.f_type == RAMFS_MAGIC;
+  int fd = OpenUnnamed(folder, kFlags | O_DIRECT, system);
+  facts.direct = fd >= 0;
+  if (fd == -EINVAL) fd = OpenUnnamed(folder, kFlags, system);
+  if (fd < 0) return refuse(-fd);
+  facts.alignment = AlignmentOf(fd);
+  return ScratchFile(system, std::move(facts), fd);
+}
+
+Status ScratchFile::Grow(std::int64_t size) {
+  if (size <= size_) return OkStatus();
+  const int allocated = system_->Allocate(fd_, size_, size - size_);
+  // Where room cannot be taken ahead, a write will say that there is none.
+  if (allocated < 0 && allocated != -EOPNOTSUPP) {
+    return DescribeError(
+        -allocated,
+        "making room for " + ByteSize(static_cast<std::uint64_t>(size - size_)) + " more");
+  }
+  if (allocated < 0 && ::ftruncate(fd_, size) != 0) return DescribeError(errno, "growing");
+  size_ = size;
+  return OkStatus();
+}
+
+Status ScratchFile::DescribeError(int error, const std::string& what) const {
+  const std::string where = what + " in the offload file of " + facts_.folder.string() + " (" +
+                            facts_.file_system + ") on host " + HostName();
+  const std::int64_t free = FreeBytes(facts_.folder);
+  const std::string room =
+      free < 0 ? "" : "; the disk has " + ByteSize(static_cast<std::uint64_t>(free)) + " free";
+  if (error == 0) return DataLossError(where + ": the file ends too early" + room);
+  const Status status = ErrnoError(error, where);
+  return Status(status.code(), status.message() + room);
+}
+
+}  // namespace ds::offload

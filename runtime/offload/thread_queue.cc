@@ -1,0 +1,35 @@
+#include "runtime/offload/thread_queue.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ds::offload {
+
+ThreadQueue::ThreadQueue(const IoOptions& options, FileSystem& system) : system_(system) {
+  const std::int64_t under_way = std::int64_t{options.threads} * options.queue_depth;
+  const auto count = std::min<std::int64_t>(under_way, kMostThreads);
+  for (std::int64_t i = 0; i < count; ++i) threads_.emplace_back([this] { Run(); });
+}
+
+ThreadQueue::~ThreadQueue() {
+  list_.Close();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void ThreadQueue::Begin(std::vector<IoBlock> blocks, const std::shared_ptr<IoTransfer>& transfer) {
+  list_.Add(std::move(blocks), transfer);
+}
+
+void ThreadQueue::Run() {
+  while (true) {
+    std::vector<PendingBlock> taken = list_.Take(1, /*wait=*/true);
+    if (taken.empty()) return;
+    PendingBlock& pending = taken[0];
+    const IoBlock& block = pending.block;
+    while (!pending.Advance(block.writes ? system_.Write(block.fd, block.bytes, block.offset)
+                                         : system_.Read(block.fd, block.bytes, block.offset))) {
+    }
+  }
+}
+
+}  // namespace ds::offload

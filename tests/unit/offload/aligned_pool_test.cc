@@ -1,0 +1,78 @@
+#include "runtime/offload/aligned_pool.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/offload/thread_queue.h"
+
+namespace ds::offload {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// Registers everything and notes it.
+class NotingQueue : public ThreadQueue {
+ public:
+  NotingQueue() : ThreadQueue({}, FileSystem::System()) {}
+
+  std::optional<int> Register(std::span<std::byte> memory) override {
+    registered.push_back(static_cast<std::int64_t>(memory.size()));
+    return static_cast<int>(registered.size()) - 1;
+  }
+  void Unregister(int number) override {
+    unregistered.push_back(registered[static_cast<std::size_t>(number)]);
+  }
+
+  std::vector<std::int64_t> registered, unregistered;  // bytes
+};
+
+struct Setting {
+  NotingQueue queue;
+  std::int64_t booked = 0;
+  AlignedPool pool{queue, /*most_idle=*/3 * AlignedPool::kPage,
+                   [this](std::int64_t change) { booked += change; }};
+};
+
+TEST(AlignedPool, GivesWholePagesOnPages) {
+  Setting setting;
+  const AlignedBuffer buffer = setting.pool.Take(5000);
+  EXPECT_EQ(buffer.bytes().size(), 2 * AlignedPool::kPage);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.bytes().data()) % AlignedPool::kPage, 0U);
+  EXPECT_EQ(buffer.registered(), 0);
+  EXPECT_EQ(setting.booked, 2 * AlignedPool::kPage);
+}
+
+TEST(AlignedPool, KeepsABufferForTheNextOneOfItsSize) {
+  Setting setting;
+  const std::byte* const first = setting.pool.Take(8192).bytes().data();
+  EXPECT_EQ(setting.booked, 8192) << "an idle buffer is memory, too";
+  const AlignedBuffer again = setting.pool.Take(8000);
+  EXPECT_EQ(again.bytes().data(), first);
+  const AlignedBuffer other = setting.pool.Take(4096);
+  EXPECT_THAT(setting.queue.registered, ElementsAre(8192, 4096));
+  EXPECT_THAT(setting.queue.unregistered, IsEmpty());
+}
+
+TEST(AlignedPool, KeepsNoMoreThanItMay) {
+  Setting setting;
+  {
+    const AlignedBuffer one = setting.pool.Take(8192), two = setting.pool.Take(4096),
+                        three = setting.pool.Take(8192);
+    EXPECT_EQ(setting.booked, 20480);
+  }
+  EXPECT_EQ(setting.booked, 12288) << "the last one, which came back first, and the page";
+  EXPECT_THAT(setting.queue.unregistered, ElementsAre(8192));
+}
+
+TEST(AlignedPool, MovesBuffers) {
+  Setting setting;
+  AlignedBuffer buffer = setting.pool.Take(4096);
+  AlignedBuffer moved = std::move(buffer);
+  moved = AlignedBuffer();
+  EXPECT_EQ(setting.pool.Take(4096).bytes().size(), 4096U);
+  EXPECT_THAT(setting.queue.registered, ElementsAre(4096)) << "it had come back once";
+}
+
+}  // namespace
+}  // namespace ds::offload

@@ -1,0 +1,124 @@
+#include "runtime/offload/scratch_file.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <csignal>
+
+#include "tests/support/scripted_file_system.h"
+#include "tests/unit/offload/temporary_folder.h"
+
+namespace ds::offload {
+namespace {
+
+using ds::testing::FileCall;
+using ds::testing::kAskTheSystem;
+using ds::testing::ScriptedFileSystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+bool IsUnnamed(const FileCall& call) {
+  return call.kind == FileCall::Kind::kOpen && (call.flags & O_TMPFILE) == O_TMPFILE;
+}
+
+// A file system without O_TMPFILE.
+ScriptedFileSystem::Script WithoutUnnamedFiles() {
+  return [](const FileCall& call) { return IsUnnamed(call) ? EOPNOTSUPP : kAskTheSystem; };
+}
+
+TEST(ScratchFile, HasNoName) {
+  const TemporaryFolder folder;
+  for (const bool has_unnamed_files : {true, false}) {
+    ScriptedFileSystem system(has_unnamed_files ? [](const FileCall&) { return kAskTheSystem; }
+                                                : WithoutUnnamedFiles());
+    const StatusOr<ScratchFile> file = ScratchFile::Create(folder.path(), system);
+    ASSERT_TRUE(file.ok()) << file.status().message();
+    EXPECT_TRUE(folder.is_empty());
+    EXPECT_EQ(file->facts().folder, folder.path());
+    EXPECT_GE(file->facts().alignment, 4096);
+  }
+}
+
+TEST(ScratchFile, LeavesNothingWhenItsProcessIsKilled) {
+  const TemporaryFolder folder;
+  for (const bool has_unnamed_files : {true, false}) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ScriptedFileSystem system(has_unnamed_files ? [](const FileCall&) { return kAskTheSystem; }
+                                                  : WithoutUnnamedFiles());
+      StatusOr<ScratchFile> file = ScratchFile::Create(folder.path(), system);
+      if (!file.ok() || !file->Grow(1 << 20).ok()) ::_exit(1);
+      ::raise(SIGKILL);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFSIGNALED(status)) << "the file could not be made";
+    EXPECT_TRUE(folder.is_empty());
+  }
+}
+
+TEST(ScratchFile, IsReadThroughThePageCacheWhereNothingElseGoes) {
+  const TemporaryFolder folder;
+  ScriptedFileSystem system(
+      [](const FileCall& call) { return (call.flags & O_DIRECT) != 0 ? EINVAL : kAskTheSystem; });
+  const StatusOr<ScratchFile> file = ScratchFile::Create(folder.path(), system);
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  EXPECT_FALSE(file->facts().direct);
+}
+
+TEST(ScratchFile, RefusesAFolderThatIsNotThere) {
+  const StatusOr<ScratchFile> file =
+      ScratchFile::Create("/nonexistent/drive", FileSystem::System());
+  ASSERT_FALSE(file.ok());
+  EXPECT_THAT(file.status().message(),
+              AllOf(HasSubstr("/nonexistent/drive on host "), HasSubstr("mount its drive")));
+}
+
+TEST(ScratchFile, RefusesAFolderThatIsAFile) {
+  const StatusOr<ScratchFile> file = ScratchFile::Create("/dev/null", FileSystem::System());
+  ASSERT_FALSE(file.ok());
+  EXPECT_THAT(file.status().message(), HasSubstr("Not a directory"));
+}
+
+TEST(ScratchFile, RefusesAFolderThatItMayNotWriteTo) {
+  const TemporaryFolder folder;
+  ScriptedFileSystem system([](const FileCall& call) {
+    return call.kind == FileCall::Kind::kOpen ? EACCES : kAskTheSystem;
+  });
+  const StatusOr<ScratchFile> file = ScratchFile::Create(folder.path(), system);
+  ASSERT_FALSE(file.ok());
+  EXPECT_EQ(file.status().code(), StatusCode::kPermissionDenied);
+  EXPECT_THAT(file.status().message(), HasSubstr(folder.path().string()));
+}
+
+TEST(ScratchFile, SaysThatTheDiskIsFull) {
+  const TemporaryFolder folder;
+  ScriptedFileSystem system([](const FileCall& call) {
+    return call.kind == FileCall::Kind::kAllocate ? ENOSPC : kAskTheSystem;
+  });
+  StatusOr<ScratchFile> file = ScratchFile::Create(folder.path(), system);
+  ASSERT_TRUE(file.ok());
+  const Status grown = file->Grow(3 << 20);
+  EXPECT_EQ(grown.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(grown.message(),
+              AllOf(HasSubstr("3.00 MiB"), HasSubstr(folder.path().string()), HasSubstr("on host "),
+                    HasSubstr("No space left on device"), HasSubstr(" free")));
+  EXPECT_EQ(file->size(), 0);
+}
+
+TEST(ScratchFile, GrowsWhereRoomCannotBeTakenAhead) {
+  const TemporaryFolder folder;
+  ScriptedFileSystem system([](const FileCall& call) {
+    return call.kind == FileCall::Kind::kAllocate ? EOPNOTSUPP : kAskTheSystem;
+  });
+  StatusOr<ScratchFile> file = ScratchFile::Create(folder.path(), system);
+  ASSERT_TRUE(file.ok());
+  EXPECT_TRUE(file->Grow(8192).ok());
+  EXPECT_EQ(file->size(), 8192);
+}
+
+}  // namespace
+}  // namespace ds::offload
