@@ -18,6 +18,7 @@ RUNTIME = {
     "process": set(),
     "config": set(),
     "topology": set(),
+    "pipeline": set(),
     "device": set(),
     "comm": {"topology", "device"},
     "telemetry": {"device"},
@@ -67,7 +68,7 @@ FLOORS = {"cli": CLI, "daemon": DAEMON}
 
 # Torch-free parts: their users link no LibTorch.
 TORCH_FREE = ("cli/", "daemon/", "proto/", "runtime/base/", "runtime/process/", "runtime/config/", "runtime/topology/",
-              "runtime/comm/shm/", "runtime/comm/net/", "runtime/offload/", "runtime/checkpoint/format/")
+              "runtime/pipeline/", "runtime/comm/shm/", "runtime/comm/net/", "runtime/offload/", "runtime/checkpoint/format/")
 
 # Floors inside a folder: what files whose path begins so may include besides their own header. The
 # longest row counts.
@@ -101,7 +102,7 @@ INNER = {
 TOP = {
     "proto": [],
     "cli": ["cli/", "proto/", "runtime/base/", "runtime/process/", "runtime/config/",
-            "runtime/topology/", "runtime/checkpoint/format/"],
+            "runtime/topology/", "runtime/pipeline/", "runtime/checkpoint/format/"],
     "daemon": ["daemon/", "proto/", "runtime/base/", "runtime/process/"],
 }
 

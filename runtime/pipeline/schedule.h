@@ -1,0 +1,108 @@
+#pragma once
+
+// Schedule: what every stage of a pipeline computes in one step, in order. Pure integers; safe from
+// any thread.
+//
+// A model's blocks are cut into virtual stages, runs of neighbouring blocks that are numbered in
+// the order of the forward pass. A stage (the ranks of one coordinate along the pipeline axis) has
+// `chunks` of them, and numbers its own from 0. Every micro-batch goes forward through all virtual
+// stages and then backward through all of them.
+//
+// Kinds, for S stages and M micro-batches; a forward takes F, a backward B for the gradients of
+// what came in and W for those of the weights:
+//
+//   GPipe        all forwards, then all backwards. Idle (S-1)(F+B+W); every stage holds M
+//                micro-batches. Huang et al., 2019.
+//   1F1B         each backward as early as it can be: the same idle time, at most S-s micro-batches
+//                are held by stage s. Narayanan et al., 2019 (PipeDream-flush).
+//   interleaved  1F1B over several chunks, virtual stage v on stage v mod S: idle (S-1)(F+B+W) of
+//                one chunk, for more sends. Narayanan et al., 2021 (Megatron-LM).
+//   ZB-H1        1F1B with W apart from B, put where a stage would wait: idle (S-1)(F+B-W), at most
+//                S micro-batches are held. Qi et al., 2023.
+//   ZB-V         the same over two chunks, of which the second goes back up (the first stage has
+//                the first and the last blocks): no stage waits between its first and its last task
+//                where F = B = W and M >= 2S-1; at most 2S chunks are held. Qi et al., 2024.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/status.h"
+
+namespace ds::pipeline {
+
+enum class ScheduleKind {
+  kGPipe,
+  kOneForwardOneBackward,
+  kInterleaved,
+  kZeroBubbleH1,
+  kZeroBubbleV,
+};
+
+// "gpipe", "1f1b", "interleaved", "zb-h1", "zb-v". The error of the second lists them.
+std::string_view NameOf(ScheduleKind kind);
+StatusOr<ScheduleKind> ParseScheduleKind(std::string_view name);
+
+struct PipelineShape {
+  int stages = 1;
+  int chunks = 1;  // of every stage
+  int micro_batches = 1;
+
+  int virtual_stages() const { return stages * chunks; }
+};
+
+struct Task {
+  enum class Kind {
+    kForward,
+    kBackward,        // both gradients
+    kInputGradient,   // B alone
+    kWeightGradient,  // W alone, behind it
+  };
+
+  Kind kind = Kind::kForward;
+  int chunk = 0;
+  int micro_batch = 0;
+
+  friend bool operator==(const Task&, const Task&) = default;
+};
+
+// The place of a virtual stage.
+struct ChunkPlace {
+  int stage = 0;
+  int chunk = 0;
+
+  friend bool operator==(const ChunkPlace&, const ChunkPlace&) = default;
+};
+
+class Schedule {
+ public:
+  // Refuses sizes below 1, chunks that the kind does not have (two for ZB-V, two or more for
+  // interleaved, one for the others), and an interleaved schedule whose micro-batches the stages
+  // do not divide.
+  static StatusOr<Schedule> Create(ScheduleKind kind, const PipelineShape& shape);
+
+  ScheduleKind kind() const { return kind_; }
+  const PipelineShape& shape() const { return shape_; }
+  const std::vector<Task>& tasks_of(int stage) const {
+    return tasks_[static_cast<std::size_t>(stage)];
+  }
+
+  ChunkPlace PlaceOf(int virtual_stage) const;
+  int VirtualStageAt(const ChunkPlace& place) const;
+  // How many micro-batches, counted once for each of its chunks, the stage holds activations of at
+  // once.
+  int CountHeld(int stage) const;
+
+ private:
+  Schedule(ScheduleKind kind, const PipelineShape& shape) : kind_(kind), shape_(shape) {}
+
+  ScheduleKind kind_;
+  PipelineShape shape_;
+  std::vector<std::vector<Task>> tasks_;  // by stage
+};
+
+// "F0.1" (forward of chunk 0, micro-batch 1), "B...", "I..." (input), "W...". Without the chunk
+// where a stage has one.
+std::string DescribeTask(const Task& task, const PipelineShape& shape);
+
+}  // namespace ds::pipeline
