@@ -10,14 +10,17 @@
 
 #include "cli/commands/command_table.h"
 #include "cli/flags/flag_parser.h"
+#include "cli/flags/number_checks.h"
 #include "cli/plan/core_list.h"
 #include "cli/plan/exports.h"
 #include "cli/plan/launch_plan.h"
 #include "cli/plan/mesh_drawing.h"
 #include "cli/plan/rank_environment.h"
+#include "cli/plan/schedule_drawing.h"
 #include "cli/plan/secrets.h"
 #include "cli/train/find_model.h"
 #include "runtime/base/exit_codes.h"
+#include "runtime/base/files.h"
 #include "runtime/base/printable.h"
 
 namespace ds::cli {
@@ -25,18 +28,25 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr int kColumns = 80;  // of the drawing of a schedule
+
 struct PlannedJob {
   LaunchPlan plan;
   JobEnvironment environment;
   Environment exports;
   std::vector<std::string> argv;
-  std::optional<MeshDrawing> mesh;  // where one was asked for
+  std::optional<MeshDrawing> mesh;          // where one was asked for
+  std::optional<ScheduleDrawing> schedule;  // where it has stages
 };
 
 struct PlanFlags {
   bool json = false;
   std::string mesh;
   std::string model;
+  std::string schedule = "1f1b";
+  int micro_batches = 0;  // 0: twice the stages
+  int chunks = 0;         // 0: the fewest that the schedule has
+  std::string svg;
 };
 
 // As JSON wants it: bytes that are no UTF-8 become U+FFFD.
@@ -93,6 +103,7 @@ void PrintJson(const PlannedJob& job) {
                {"ranks", ranks},
                {"argv", job.argv}};
   if (job.mesh) json["mesh"] = job.mesh->ToJson();
+  if (job.schedule) json["schedule"] = job.schedule->ToJson();
   std::cout << Dump(json) << std::endl;
 }
 
@@ -139,9 +150,31 @@ void PrintTable(const PlannedJob& job) {
   }
   PrintHosts(job.plan);
   if (job.mesh) std::cout << "\n" << job.mesh->DrawGroups();
+  if (job.schedule) std::cout << "\n" << job.schedule->DrawText(kColumns);
   if (!job.argv.empty()) std::cout << "\neach runs:";
   for (const std::string& word : job.argv) std::cout << " " << std::quoted(Printable(word), '\'');
   std::cout << (job.argv.empty() ? "" : "\n") << std::flush;
+}
+
+// The step of the mesh's stages, where it has several, written to --svg where that is given.
+StatusOr<std::optional<ScheduleDrawing>> DrawSchedule(const PlanFlags& flags, int stages) {
+  using pipeline::ScheduleKind;
+  if (stages < 2) {
+    if (flags.svg.empty()) return std::optional<ScheduleDrawing>();
+    return InvalidArgumentError(
+        "plan: --svg draws the schedule of a pipeline: give --mesh pipeline=N, too");
+  }
+  DS_ASSIGN_OR_RETURN(const ScheduleKind kind, pipeline::ParseScheduleKind(flags.schedule));
+  const bool has_chunks = kind == ScheduleKind::kInterleaved || kind == ScheduleKind::kZeroBubbleV;
+  const pipeline::PipelineShape shape{
+      .stages = stages,
+      .chunks = flags.chunks > 0 ? flags.chunks : (has_chunks ? 2 : 1),
+      .micro_batches = flags.micro_batches > 0 ? flags.micro_batches : 2 * stages};
+  DS_ASSIGN_OR_RETURN(ScheduleDrawing drawing, ScheduleDrawing::Create(kind, shape));
+  if (!flags.svg.empty()) {
+    DS_RETURN_IF_ERROR(WriteFileAtomically(flags.svg, drawing.DrawSvg()).WithContext("--svg"));
+  }
+  return std::optional<ScheduleDrawing>(std::move(drawing));
 }
 
 // The mesh that the flags ask for, held against the model where one is named.
@@ -165,6 +198,22 @@ StatusOr<std::optional<MeshDrawing>> DrawMesh(const PlanFlags& flags, int world_
   return std::optional<MeshDrawing>(mesh);
 }
 
+void AddScheduleFlags(FlagParser* parser, PlanFlags* flags) {
+  parser->app().add_option("--schedule", flags->schedule,
+                           "draw this schedule of the mesh's pipeline: gpipe, 1f1b (the default), "
+                           "interleaved, zb-h1 or zb-v");
+  parser->app()
+      .add_option("--micro_batches", flags->micro_batches,
+                  "micro-batches of a step in the drawing (default: twice the stages)")
+      ->check(WholeNumber(1));
+  parser->app()
+      .add_option("--chunks", flags->chunks,
+                  "runs of blocks that each stage has in the drawing (default: the fewest "
+                  "that the schedule has)")
+      ->check(WholeNumber(1));
+  parser->app().add_option("--svg", flags->svg, "write the drawing of the schedule to this file");
+}
+
 }  // namespace
 
 StatusOr<int> PlanCommand(const Invocation& invocation) {
@@ -179,6 +228,7 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
                           "sequence, tensor; and expert); shard takes the ranks that are left");
   parser.app().add_option("--model", own.model,
                           "hold the mesh against this model: a folder, a config.json or a preset");
+  AddScheduleFlags(&parser, &own);
   AddLaunchFlags(&parser, &flags);
   DS_ASSIGN_OR_RETURN(FlagParser::Result parsed,
                       parser.Parse(invocation.arguments, FlagParser::Rest::kProgram));
@@ -191,6 +241,7 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
   DS_ASSIGN_OR_RETURN(job.plan,
                       MakeLaunchPlan(flags, this_host, std::getenv("CUDA_VISIBLE_DEVICES")));
   DS_ASSIGN_OR_RETURN(job.mesh, DrawMesh(own, job.plan.world.world_size()));
+  DS_ASSIGN_OR_RETURN(job.schedule, DrawSchedule(own, job.mesh ? job.mesh->degrees().pipeline : 1));
   DS_ASSIGN_OR_RETURN(GatheredExports exports, GatherExports(flags));
   job.exports = std::move(exports.environment);
   job.argv = MakeProgramCommand(flags, parsed.rest);

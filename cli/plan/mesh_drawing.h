@@ -16,6 +16,8 @@ class MeshDrawing {
  public:
   explicit MeshDrawing(topology::Mesh mesh) : mesh_(mesh) {}
 
+  const topology::Degrees& degrees() const { return mesh_.degrees(); }
+
   // Where a rank stands along the axes that have a degree above 1, outermost first:
   // "pipeline 0  shard 3".
   std::string DescribeRank(int rank) const;

@@ -105,5 +105,48 @@ TEST_F(PlanCommandTest, RefusesAMeshThatDoesNotFit) {
   EXPECT_THAT(refusal({"--model", "gpt2-demo"}), HasSubstr("give --mesh, too"));
 }
 
+TEST_F(PlanCommandTest, DrawsTheScheduleOfAPipeline) {
+  const std::vector<std::string> mesh = {"--num_gpus", "3", "plan", "--mesh", "pipeline=3"};
+  const auto plan = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), mesh.begin(), mesh.end());
+    return Dsrun(more);
+  };
+  const ProgramResult text = plan({"--micro_batches", "4"});
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("schedule 1f1b: 3 stages, 4 micro-batches; 33 % of the time is "
+                                  "waiting\n"
+                                  "          activations held by stage, in micro-batches: 3 2 1\n"
+                                  "stage 0   FFF    BBFBB BB BB\n"
+                                  "   batch  012    00311 22 33\n"
+                                  "stage 1    FF  BBFBBFBB BB\n"
+                                  "   batch   01  00211322 33\n"
+                                  "stage 2     FBBFBBFBBFBB\n"
+                                  "   batch    000111222333\n"));
+  EXPECT_THAT(plan({"--micro_batches", "40"}).out,
+              HasSubstr("(the first 70 of 126 units of time; --svg FILE draws all)\n"));
+  const ProgramResult json =
+      plan({"--json", "--schedule", "zb-v", "--micro_batches", "5", "--svg", "step.svg"});
+  EXPECT_THAT(json.out, HasSubstr(R"("schedule":{"kind":"zb-v","stages":3,"chunks":2,)"));
+  const auto svg = ReadFile(folder_.path() / "step.svg");
+  ASSERT_TRUE(svg.ok());
+  EXPECT_THAT(*svg, StartsWith("<svg "));
+  EXPECT_THAT(*svg, HasSubstr(">W1.4</text>"));
+}
+
+TEST_F(PlanCommandTest, RefusesAScheduleThatThereIsNot) {
+  const auto error = [&](std::vector<std::string> arguments) {
+    const ProgramResult result = Dsrun(arguments);
+    EXPECT_EQ(result.status, 2);
+    return result.err;
+  };
+  EXPECT_THAT(error({"--num_gpus", "2", "plan", "--mesh", "pipeline=2", "--schedule", "zb"}),
+              HasSubstr("there are gpipe, 1f1b, interleaved, zb-h1, zb-v"));
+  EXPECT_THAT(error({"--num_gpus", "2", "plan", "--svg", "x.svg"}),
+              HasSubstr("give --mesh pipeline=N, too"));
+  EXPECT_THAT(error({"--num_gpus", "2", "plan", "--mesh", "pipeline=2", "--schedule", "interleaved",
+                     "--micro_batches", "3"}),
+              HasSubstr("a multiple of 2 micro-batches (as 4), not 3"));
+}
+
 }  // namespace
 }  // namespace ds::testing
