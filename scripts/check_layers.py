@@ -19,6 +19,7 @@ RUNTIME = {
     "config": set(),
     "topology": set(),
     "pipeline": set(),
+    "tokenizer": set(),
     "device": set(),
     "comm": {"topology", "device"},
     "telemetry": {"device"},
@@ -68,7 +69,8 @@ FLOORS = {"cli": CLI, "daemon": DAEMON}
 
 # Torch-free parts: their users link no LibTorch.
 TORCH_FREE = ("cli/", "daemon/", "proto/", "runtime/base/", "runtime/process/", "runtime/config/", "runtime/topology/",
-              "runtime/pipeline/", "runtime/comm/shm/", "runtime/comm/net/", "runtime/offload/", "runtime/checkpoint/format/")
+              "runtime/pipeline/", "runtime/tokenizer/", "runtime/comm/shm/", "runtime/comm/net/", "runtime/offload/",
+              "runtime/checkpoint/format/")
 
 # Floors inside a folder: what files whose path begins so may include besides their own header. The
 # longest row counts.
