@@ -1,0 +1,30 @@
+#pragma once
+
+// Pattern: what a Replace or Split looks for, a text or a regular expression, as a tokenizer.json
+// says it: {"String": " "} or {"Regex": "\\s+"}.
+
+#include <optional>
+
+#include "runtime/tokenizer/file/json_object.h"
+#include "runtime/tokenizer/text/regex.h"
+
+namespace ds::tokenizer {
+
+class Pattern {
+ public:
+  static Pattern OfText(std::string text);
+  static StatusOr<Pattern> OfRegex(std::string_view regex);
+
+  // Does what Regex::FindMatches does.
+  Status FindMatches(std::string_view text, std::vector<Match>* matches) const;
+
+ private:
+  Pattern() = default;
+  std::string text_;
+  std::optional<Regex> regex_;
+};
+
+// Reads the component's "pattern".
+StatusOr<Pattern> ReadPattern(const JsonObject& component);
+
+}  // namespace ds::tokenizer
