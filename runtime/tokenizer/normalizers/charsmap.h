@@ -1,0 +1,48 @@
+#pragma once
+
+// Charsmap: SentencePiece's compiled table of replacements ("precompiled_charsmap"): the size of a
+// double array in bytes, the array (darts-clone), and the replacements, each ended by a zero byte.
+//
+// Every offset of the table is checked against its bounds while it is followed. Threads: const
+// functions may be called concurrently.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/tokenizer/normalizers/normalizer.h"
+
+namespace ds::tokenizer {
+
+class Charsmap {
+ public:
+  // Replaces nothing.
+  Charsmap() = default;
+  static StatusOr<Charsmap> Parse(std::string_view bytes);
+
+  bool empty() const { return units_.empty(); }
+
+  struct Replacement {
+    std::size_t length = 0;  // of what is replaced
+    std::string_view text;
+  };
+  // What the beginning of `text` is replaced with, by the shortest entry that it begins with.
+  std::optional<Replacement> FindShortest(std::string_view text) const;
+
+ private:
+  template <typename Use>
+  void ForEachPrefix(std::string_view text, Use use) const;
+  std::string_view ReplacementAt(std::uint32_t offset) const;
+
+  std::vector<std::uint32_t> units_;
+  std::string replacements_;
+};
+
+// "Precompiled" of a tokenizer.json, which has the table in base64 and applies it as Hugging Face's
+// library does: to clusters of less than six bytes, else to characters.
+StatusOr<std::unique_ptr<Normalizer>> ReadPrecompiled(const JsonObject& component);
+
+}  // namespace ds::tokenizer

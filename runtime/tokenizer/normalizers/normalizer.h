@@ -1,0 +1,23 @@
+#pragma once
+
+// Normalizer: what happens to a text before it is cut into words; "normalizer" of a tokenizer.json.
+// Threads: const functions may be called concurrently.
+
+#include <memory>
+
+#include "runtime/base/status.h"
+#include "runtime/tokenizer/file/json_object.h"
+#include "runtime/tokenizer/text/aligned_text.h"
+
+namespace ds::tokenizer {
+
+class Normalizer {
+ public:
+  virtual ~Normalizer() = default;
+  virtual Status Apply(AlignedText* text) const = 0;
+};
+
+// Reads the component; an unknown type is refused by its name.
+StatusOr<std::unique_ptr<Normalizer>> ReadNormalizer(const JsonObject& component);
+
+}  // namespace ds::tokenizer

@@ -1,0 +1,141 @@
+#include <functional>
+#include <vector>
+
+#include "runtime/tokenizer/normalizers/bert_normalizer.h"
+#include "runtime/tokenizer/normalizers/charsmap.h"
+#include "runtime/tokenizer/normalizers/normalizer.h"
+#include "runtime/tokenizer/text/byte_letters.h"
+#include "runtime/tokenizer/text/characters.h"
+#include "runtime/tokenizer/text/normal_form.h"
+#include "runtime/tokenizer/text/pattern.h"
+
+namespace ds::tokenizer {
+namespace {
+
+using Made = StatusOr<std::unique_ptr<Normalizer>>;
+
+// One that cannot fail and needs no class of its own.
+class SimpleNormalizer final : public Normalizer {
+ public:
+  explicit SimpleNormalizer(std::function<void(AlignedText*)> apply) : apply_(std::move(apply)) {}
+  Status Apply(AlignedText* text) const override { return (apply_(text), OkStatus()); }
+
+ private:
+  std::function<void(AlignedText*)> apply_;
+};
+
+Made Simple(std::function<void(AlignedText*)> apply) {
+  return std::unique_ptr<Normalizer>(std::make_unique<SimpleNormalizer>(std::move(apply)));
+}
+
+Made Form(NormalForm form) {
+  return Simple([form](AlignedText* text) { Normalize(form, text); });
+}
+
+class ReplaceNormalizer final : public Normalizer {
+ public:
+  ReplaceNormalizer(Pattern pattern, std::string content)
+      : pattern_(std::move(pattern)), content_(std::move(content)) {}
+
+  Status Apply(AlignedText* text) const override {
+    std::vector<Match> matches;
+    DS_RETURN_IF_ERROR(pattern_.FindMatches(text->text(), &matches));
+    const bool none = matches.size() == 1 && !matches[0].matched;
+    if (!none) text->Replace(matches, content_);
+    return OkStatus();
+  }
+
+ private:
+  Pattern pattern_;
+  std::string content_;
+};
+
+class NormalizerSequence final : public Normalizer {
+ public:
+  explicit NormalizerSequence(std::vector<std::unique_ptr<Normalizer>> parts)
+      : parts_(std::move(parts)) {}
+
+  Status Apply(AlignedText* text) const override {
+    for (const auto& part : parts_) DS_RETURN_IF_ERROR(part->Apply(text));
+    return OkStatus();
+  }
+
+ private:
+  std::vector<std::unique_ptr<Normalizer>> parts_;
+};
+
+// What SentencePiece's NMT rules do to control characters and blanks.
+bool IsKeptByNmt(char32_t c) {
+  return !((c >= 0x01 && c <= 0x08) || c == 0x0B || (c >= 0x0E && c <= 0x1F) || c == 0x7F ||
+           c == 0x8F || c == 0x9F);
+}
+
+bool IsBlankForNmt(char32_t c) {
+  return c == 0x09 || c == 0x0A || c == 0x0C || c == 0x0D || c == 0x1680 ||
+         (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xFEFF ||
+         c == 0xFFFD;
+}
+
+void ApplyNmt(AlignedText* text) {
+  text->Filter(IsKeptByNmt);
+  text->Map([](char32_t c) { return IsBlankForNmt(c) ? U' ' : c; });
+}
+
+Made ReadNormalizerSequence(const JsonObject& component) {
+  DS_ASSIGN_OR_RETURN(const auto objects, component.Objects("normalizers"));
+  std::vector<std::unique_ptr<Normalizer>> parts;
+  for (const JsonObject& object : objects) {
+    DS_ASSIGN_OR_RETURN(auto part, ReadNormalizer(object));
+    parts.push_back(std::move(part));
+  }
+  return std::unique_ptr<Normalizer>(std::make_unique<NormalizerSequence>(std::move(parts)));
+}
+
+Made ReadReplace(const JsonObject& component) {
+  DS_ASSIGN_OR_RETURN(Pattern pattern, ReadPattern(component));
+  DS_ASSIGN_OR_RETURN(std::string content, component.Text("content"));
+  return std::unique_ptr<Normalizer>(
+      std::make_unique<ReplaceNormalizer>(std::move(pattern), std::move(content)));
+}
+
+Made ReadStrip(const JsonObject& component) {
+  DS_ASSIGN_OR_RETURN(const bool left, component.Flag("strip_left"));
+  DS_ASSIGN_OR_RETURN(const bool right, component.Flag("strip_right"));
+  return Simple([left, right](AlignedText* text) { text->Strip(left, right); });
+}
+
+Made ReadPrepend(const JsonObject& component) {
+  DS_ASSIGN_OR_RETURN(const std::string prefix, component.Text("prepend"));
+  return Simple([prefix](AlignedText* text) { text->Prepend(prefix); });
+}
+
+Made StripAccents() {
+  return Simple([](AlignedText* text) {
+    if (!IsAscii(text->text())) text->Filter([](char32_t c) { return !IsCombiningMark(c); });
+  });
+}
+
+}  // namespace
+
+Made ReadNormalizer(const JsonObject& component) {
+  DS_ASSIGN_OR_RETURN(const std::string type, TypeOf(component));
+  if (type == "NFC") return Form(NormalForm::kC);
+  if (type == "NFD") return Form(NormalForm::kD);
+  if (type == "NFKC") return Form(NormalForm::kKc);
+  if (type == "NFKD") return Form(NormalForm::kKd);
+  if (type == "Lowercase") return Simple(ToLowerCase);
+  if (type == "StripAccents") return StripAccents();
+  if (type == "Nmt") return Simple(ApplyNmt);
+  if (type == "Strip") return ReadStrip(component);
+  if (type == "Prepend") return ReadPrepend(component);
+  if (type == "Replace") return ReadReplace(component);
+  if (type == "BertNormalizer") return ReadBertNormalizer(component);
+  if (type == "Precompiled") return ReadPrecompiled(component);
+  if (type == "Sequence") return ReadNormalizerSequence(component);
+  if (type == "ByteLevel") {
+    return Simple([](AlignedText* text) { text->BytesToLetters(ByteLetters()); });
+  }
+  return UnknownType(component, "normalizer", type);
+}
+
+}  // namespace ds::tokenizer
