@@ -1,0 +1,101 @@
+#include "runtime/tokenizer/pre_tokenizers/words.h"
+
+#include <algorithm>
+
+#include "runtime/tokenizer/text/characters.h"
+
+namespace ds::tokenizer {
+namespace {
+
+// Joins matches as the behaviour says. What is left with `matched` is removed.
+void JoinMatches(SplitBehavior behavior, std::vector<Match>* matches) {
+  if (behavior == SplitBehavior::kRemoved) return;
+  const bool backwards = behavior == SplitBehavior::kMergedWithNext;
+  if (backwards) std::reverse(matches->begin(), matches->end());
+  std::size_t kept = 0;
+  bool previous = false;  // whether the part before this one had matched
+  for (std::size_t i = 0; i < matches->size(); ++i) {
+    const Match part = (*matches)[i];
+    bool joins = false;
+    if (behavior == SplitBehavior::kContiguous) joins = part.matched == previous;
+    if (behavior == SplitBehavior::kMergedWithPrevious || backwards) {
+      joins = part.matched && !previous;
+    }
+    previous = part.matched;
+    if (joins && kept > 0) {
+      Match& last = (*matches)[kept - 1];
+      (backwards ? last.begin : last.end) = backwards ? part.begin : part.end;
+    } else {
+      (*matches)[kept++] = {part.begin, part.end, false};
+    }
+  }
+  matches->resize(kept);
+  if (backwards) std::reverse(matches->begin(), matches->end());
+}
+
+}  // namespace
+
+void Words::Add(const AlignedText& text, std::uint32_t token) {
+  if (text.empty()) return;
+  const std::uint32_t begin = text_.size();
+  text_.Append(text);
+  list_.push_back({begin, text_.size(), token});
+}
+
+Status Words::Split(const FindMatches& find, SplitBehavior behavior, bool invert) {
+  std::vector<Word> cut;
+  cut.reserve(list_.size() + text_.size() / 4);
+  std::vector<Match> matches;
+  for (const Word& word : list_) {
+    if (word.token != kNoToken) {
+      cut.push_back(word);
+      continue;
+    }
+    DS_RETURN_IF_ERROR(find(TextOf(word), &matches));
+    if (invert) {
+      for (Match& match : matches) match.matched = !match.matched;
+    }
+    if (behavior != SplitBehavior::kIsolated) JoinMatches(behavior, &matches);
+    for (const Match& match : matches) {
+      const bool removed = match.matched && behavior == SplitBehavior::kRemoved;
+      if (removed || match.begin == match.end) continue;
+      cut.push_back({word.begin + match.begin, word.begin + match.end, kNoToken});
+    }
+  }
+  list_ = std::move(cut);
+  return OkStatus();
+}
+
+void Words::Rewrite(const std::function<void(AlignedText* word, bool first)>& rewrite) {
+  Words rewritten;
+  for (const Word& word : list_) {
+    AlignedText part = text_.Slice(word.begin, word.end);
+    if (word.token == kNoToken) {
+      const bool first = !text_.aligned() || text_.Origin(word.begin, word.begin + 1).begin == 0;
+      rewrite(&part, first);
+    }
+    rewritten.Add(part, word.token);
+  }
+  *this = std::move(rewritten);
+}
+
+FindMatches CharactersThat(bool (*is)(char32_t character)) {
+  return [is](std::string_view word, std::vector<Match>* matches) {
+    matches->clear();
+    std::uint32_t covered = 0;
+    std::uint32_t at = 0;
+    ForEachCharacter(word, [&](char32_t character) {
+      const auto end = at + static_cast<std::uint32_t>(Utf8Length(word[at]));
+      if (is(character)) {
+        if (covered < at) matches->push_back({covered, at, false});
+        matches->push_back({at, end, true});
+        covered = end;
+      }
+      at = end;
+    });
+    if (covered < at || word.empty()) matches->push_back({covered, at, false});
+    return OkStatus();
+  };
+}
+
+}  // namespace ds::tokenizer
