@@ -1,0 +1,67 @@
+#pragma once
+
+// Bpe: byte-pair encoding (Sennrich et al. 2016): the characters of a word, and then the earliest
+// merge of two neighbours, from the left, until none is left.
+//
+// Short words are merged by looking at all neighbours each time, long ones with a heap, in
+// n log n; both give the same tokens.
+
+#include <array>
+#include <utility>
+
+#include "runtime/tokenizer/models/model.h"
+#include "runtime/tokenizer/models/pair_table.h"
+
+namespace ds::tokenizer {
+
+struct BpeSettings {
+  std::string unk_token;                  // "": there is none, and unknown characters are left out
+  std::string continuing_subword_prefix;  // before all characters of a word but the first
+  std::string end_of_word_suffix;         // behind the last one
+  bool fuse_unk = false;                  // one unknown token for unknown characters in a row
+  bool byte_fallback = false;             // tokens <0x00> to <0xFF> for unknown characters
+  bool ignore_merges = false;             // a word that is a token stays whole
+};
+
+class Bpe final : public Model {
+ public:
+  using Merges = std::vector<std::pair<std::string, std::string>>;
+  // Refuses merges of what is not in the vocabulary.
+  static StatusOr<std::unique_ptr<Bpe>> Create(Vocabulary vocabulary, const Merges& merges,
+                                               BpeSettings settings);
+
+  Status Tokenize(std::string_view word, WordCache* cache,
+                  std::vector<Token>* tokens) const override;
+  bool ReadBytes() override;
+
+ private:
+  // A part of a word on its way; its place is the sum of the lengths before it.
+  struct Symbol {
+    std::uint32_t id = 0;
+    std::uint32_t length = 0;
+  };
+
+  Bpe(Vocabulary vocabulary, BpeSettings settings);
+  Status AddMerges(const Merges& merges);
+  std::optional<std::uint32_t> FindWhole(std::string_view word) const;
+  std::size_t EndOfPart(std::string_view word, std::size_t begin) const;
+  Status TokenizePart(std::string_view part, std::uint32_t offset,
+                      std::vector<Token>* tokens) const;
+  Status Spell(std::string_view part, std::vector<Symbol>* symbols) const;
+  void MergeShort(std::vector<Symbol>* symbols) const;
+  void MergeLong(std::vector<Symbol>* symbols) const;
+
+  BpeSettings settings_;
+  PairTable pairs_;
+  std::array<std::optional<std::uint32_t>, 128> ascii_ids_;
+  std::array<std::optional<std::uint32_t>, 256> byte_tokens_;  // <0x00> ...
+  // What a vocabulary of letters is for a reader of bytes.
+  bool reads_bytes_ = false;
+  std::array<std::uint32_t, 256> byte_ids_ = {};
+  std::unordered_map<std::string, std::uint32_t> whole_words_;  // by their bytes
+  // True when no token goes on with U+2581 behind another character: words are cut there, so that
+  // the cache knows them even where a text is one word.
+  bool cuts_at_blanks_ = false;
+};
+
+}  // namespace ds::tokenizer

@@ -1,0 +1,52 @@
+#pragma once
+
+// PairTable: which two tokens merge, how early, and into what. A flat hash table, as merging asks
+// for every pair of neighbours.
+//
+// Threads: const functions may be called concurrently.
+
+#include <cstdint>
+#include <vector>
+
+namespace ds::tokenizer {
+
+class PairTable {
+ public:
+  static constexpr std::uint32_t kNone = 0xFFFFFFFF;
+  struct Merge {
+    std::uint32_t rank = kNone;  // kNone: the two do not merge
+    std::uint32_t id = 0;        // of the token that they become
+  };
+
+  // Room for this many pairs.
+  explicit PairTable(std::size_t count = 0);
+
+  // The last merge counts when a pair is added twice. Requires room.
+  void Add(std::uint32_t left, std::uint32_t right, Merge merge);
+
+  Merge Find(std::uint32_t left, std::uint32_t right) const {
+    const std::uint64_t key = KeyOf(left, right);
+    for (std::size_t place = PlaceOf(key);; place = (place + 1) & mask_) {
+      const Slot& slot = slots_[place];
+      if (slot.key == key) return slot.merge;
+      if (slot.merge.rank == kNone) return {};
+    }
+  }
+
+ private:
+  struct Slot {
+    std::uint64_t key = 0;
+    Merge merge;
+  };
+  static std::uint64_t KeyOf(std::uint32_t left, std::uint32_t right) {
+    return (std::uint64_t{left} << 32) | right;
+  }
+  std::size_t PlaceOf(std::uint64_t key) const {
+    return static_cast<std::size_t>((key * 0x9E3779B97F4A7C15ULL) >> 32) & mask_;
+  }
+
+  std::vector<Slot> slots_;
+  std::size_t mask_ = 0;
+};
+
+}  // namespace ds::tokenizer
