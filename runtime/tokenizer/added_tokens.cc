@@ -1,0 +1,130 @@
+#include "runtime/tokenizer/added_tokens.h"
+
+#include <algorithm>
+
+#include "runtime/tokenizer/text/characters.h"
+
+namespace ds::tokenizer {
+namespace {
+
+char32_t LastCharacter(std::string_view text) {
+  std::size_t at = text.size() - 1;
+  while ((static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+  return FirstUtf8Character(text.substr(at)).code_point;
+}
+
+// How many bytes of white space `text` ends or begins with.
+std::uint32_t BlankBytes(std::string_view text, bool at_end) {
+  AlignedText stripped(text, false);
+  stripped.Strip(!at_end, at_end);
+  return static_cast<std::uint32_t>(text.size()) - stripped.size();
+}
+
+}  // namespace
+
+StatusOr<AddedTokens> AddedTokens::Create(std::vector<AddedToken> tokens,
+                                          const Vocabulary& vocabulary,
+                                          const Normalizer* normalizer) {
+  AddedTokens added;
+  auto next_id = static_cast<std::uint32_t>(vocabulary.size());
+  for (AddedToken& token : tokens) {
+    if (token.content.empty()) continue;
+    std::optional<std::uint32_t> id = added.Find(token.content);
+    if (!id) id = vocabulary.Find(token.content);
+    if (!id) id = next_id++;
+    if (token.normalized && normalizer != nullptr) {
+      AlignedText text(token.content, false);
+      DS_RETURN_IF_ERROR(normalizer->Apply(&text));
+      if (text.text() != token.content) added.normalized_[*id] = text.text();
+    }
+    added.ids_[token.content] = *id;
+    if (token.special) added.special_.insert(token.content);
+    added.tokens_[*id] = std::move(token);
+  }
+  std::vector<std::pair<std::string, std::uint32_t>> raw, normalized;
+  for (const auto& [id, token] : added.tokens_) {
+    (token.normalized ? normalized : raw).emplace_back(added.DecodedText(id), id);
+  }
+  added.raw_trie_ = ByteTrie(std::move(raw));
+  added.normalized_trie_ = ByteTrie(std::move(normalized));
+  return added;
+}
+
+std::optional<std::uint32_t> AddedTokens::Find(std::string_view content) const {
+  const auto found = ids_.find(std::string(content));
+  if (found == ids_.end()) return std::nullopt;
+  return found->second;
+}
+
+const AddedToken* AddedTokens::TokenOf(std::uint32_t id) const {
+  const auto found = tokens_.find(id);
+  return found == tokens_.end() ? nullptr : &found->second;
+}
+
+std::string AddedTokens::DecodedText(std::uint32_t id) const {
+  const auto changed = normalized_.find(id);
+  return changed == normalized_.end() ? tokens_.at(id).content : changed->second;
+}
+
+bool AddedTokens::StandsAlone(std::string_view text, const Found& found) const {
+  const bool free_left =
+      found.begin == 0 || !IsWordCharacter(LastCharacter(text.substr(0, found.begin)));
+  const bool free_right = found.end == text.size() ||
+                          !IsWordCharacter(FirstUtf8Character(text.substr(found.end)).code_point);
+  return free_left && free_right;
+}
+
+// The longest token at the leftmost place, then on behind it. A token that is dropped for standing
+// inside of a word has taken its bytes all the same.
+std::vector<AddedTokens::Found> AddedTokens::FindIn(std::string_view text,
+                                                    const ByteTrie& trie) const {
+  std::vector<Found> all;
+  const auto size = static_cast<std::uint32_t>(text.size());
+  std::uint32_t covered = 0;
+  for (std::uint32_t at = 0; at < size && !trie.empty();) {
+    Found found{at, 0, kNoToken};
+    trie.ForEachPrefix(text.substr(at), [&](std::size_t length, std::uint32_t id) {
+      found.end = at + static_cast<std::uint32_t>(length);
+      found.token = id;
+    });
+    if (found.token == kNoToken) {
+      ++at;
+      continue;
+    }
+    at = found.end;
+    const AddedToken& token = tokens_.at(found.token);
+    if (token.single_word && !StandsAlone(text, found)) continue;
+    if (token.lstrip) {
+      found.begin -= BlankBytes(text.substr(0, found.begin), true);
+      found.begin = std::max(found.begin, covered);
+    }
+    if (token.rstrip) found.end += BlankBytes(text.substr(found.end), false);
+    if (covered < found.begin) all.push_back({covered, found.begin, kNoToken});
+    all.push_back(found);
+    covered = found.end;
+  }
+  if (covered != size) all.push_back({covered, size, kNoToken});
+  return all;
+}
+
+Status AddedTokens::Extract(const AlignedText& text, const Normalizer* normalizer,
+                            Words* words) const {
+  for (const Found& found : FindIn(text.text(), raw_trie_)) {
+    AlignedText part = text.Slice(found.begin, found.end);
+    if (found.token != kNoToken) {
+      words->Add(part, found.token);
+      continue;
+    }
+    if (normalizer != nullptr) DS_RETURN_IF_ERROR(normalizer->Apply(&part));
+    if (normalized_trie_.empty()) {
+      words->Add(part);
+      continue;
+    }
+    for (const Found& inner : FindIn(part.text(), normalized_trie_)) {
+      words->Add(part.Slice(inner.begin, inner.end), inner.token);
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace ds::tokenizer

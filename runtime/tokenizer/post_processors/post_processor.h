@@ -1,0 +1,57 @@
+#pragma once
+
+// PostProcessor: puts special tokens around the tokens of a text or a pair, and takes blanks out of
+// offsets; "post_processor" of a tokenizer.json. Threads: const functions may be called
+// concurrently.
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/tokenizer/encoding.h"
+#include "runtime/tokenizer/file/json_object.h"
+
+namespace ds::tokenizer {
+
+// A place of a template: one of the texts, or special tokens.
+struct TemplateEntry {
+  int sequence = -1;  // 0 or 1: the text; -1: special tokens
+  std::uint32_t type_id = 0;
+  std::vector<std::uint32_t> ids;
+  std::vector<std::string> tokens;
+};
+using Template = std::vector<TemplateEntry>;
+
+class PostProcessor {
+ public:
+  // Joins the texts and adds nothing.
+  PostProcessor() = default;
+
+  static StatusOr<PostProcessor> Read(const JsonObject& component);
+
+  // The special tokens that it adds to one text, or to two.
+  std::size_t CountAdded(bool pair) const;
+
+  // Takes blanks that tokens begin or end with out of their offsets; `text` is the one they are of.
+  void TrimOffsets(std::string_view text, Encoding* encoding) const;
+
+  // Makes one encoding of one or two. Without `special_tokens` none are added; with `offsets` they
+  // have offsets, too.
+  Encoding Apply(std::vector<Encoding> parts, bool special_tokens, bool offsets) const;
+
+ private:
+  Status Add(const JsonObject& component);
+  Status AddTemplate(const JsonObject& component);
+  Status AddClsSep(const JsonObject& component, bool roberta);
+  Status SetTemplates(const JsonObject& component, Template single, Template pair);
+
+  std::vector<bool> trims_;  // each takes blanks out of offsets; true: but for a prefixed one
+  std::optional<std::array<Template, 2>> templates_;  // of one text, of two
+  bool types_are_zero_ = false;                       // without special tokens, too
+  bool keeps_types_ = false;                          // without special tokens, texts keep 0 and 1
+};
+
+}  // namespace ds::tokenizer
