@@ -1,0 +1,92 @@
+#include "runtime/tokenizer/file/read_tokenizer.h"
+
+#include "runtime/base/files.h"
+#include "runtime/tokenizer/tokenizer_parts.h"
+
+namespace ds::tokenizer {
+namespace {
+
+namespace fs = std::filesystem;
+
+StatusOr<std::vector<AddedToken>> ReadAddedTokens(const JsonObject& root) {
+  std::vector<AddedToken> tokens;
+  if (root.Find("added_tokens") == nullptr) return tokens;
+  DS_ASSIGN_OR_RETURN(const auto objects, root.Objects("added_tokens"));
+  for (const JsonObject& object : objects) {
+    AddedToken token;
+    DS_ASSIGN_OR_RETURN(token.content, object.Text("content"));
+    DS_ASSIGN_OR_RETURN(token.special, object.FlagOr("special", false));
+    DS_ASSIGN_OR_RETURN(token.single_word, object.FlagOr("single_word", false));
+    DS_ASSIGN_OR_RETURN(token.lstrip, object.FlagOr("lstrip", false));
+    DS_ASSIGN_OR_RETURN(token.rstrip, object.FlagOr("rstrip", false));
+    DS_ASSIGN_OR_RETURN(token.normalized, object.FlagOr("normalized", !token.special));
+    tokens.push_back(std::move(token));
+  }
+  return tokens;
+}
+
+// What the file says a token's id is has to be the id that it gets.
+Status CheckIds(const JsonObject& root, const AddedTokens& added) {
+  if (root.Find("added_tokens") == nullptr) return OkStatus();
+  DS_ASSIGN_OR_RETURN(const auto objects, root.Objects("added_tokens"));
+  for (const JsonObject& object : objects) {
+    DS_ASSIGN_OR_RETURN(const std::string content, object.Text("content"));
+    DS_ASSIGN_OR_RETURN(const std::uint32_t id, object.Number("id"));
+    const auto given = added.Find(content);
+    if (given && *given != id) {
+      return object.Error("id", "is " + std::to_string(id) + ", but '" + content +
+                                    "' is the token " + std::to_string(*given));
+    }
+  }
+  return OkStatus();
+}
+
+StatusOr<TokenizerParts> ReadParts(const JsonObject& root) {
+  TokenizerParts parts;
+  if (root.Find("normalizer") != nullptr) {
+    DS_ASSIGN_OR_RETURN(const JsonObject component, root.Object("normalizer"));
+    DS_ASSIGN_OR_RETURN(parts.normalizer, ReadNormalizer(component));
+  }
+  if (root.Find("pre_tokenizer") != nullptr) {
+    DS_ASSIGN_OR_RETURN(const JsonObject component, root.Object("pre_tokenizer"));
+    DS_ASSIGN_OR_RETURN(parts.pre_tokenizer, ReadPreTokenizer(component));
+  }
+  DS_ASSIGN_OR_RETURN(const JsonObject model, root.Object("model"));
+  DS_ASSIGN_OR_RETURN(parts.model, ReadModel(model));
+  if (root.Find("post_processor") != nullptr) {
+    DS_ASSIGN_OR_RETURN(const JsonObject component, root.Object("post_processor"));
+    DS_ASSIGN_OR_RETURN(parts.post_processor, PostProcessor::Read(component));
+  }
+  if (root.Find("decoder") != nullptr) {
+    DS_ASSIGN_OR_RETURN(const JsonObject component, root.Object("decoder"));
+    DS_ASSIGN_OR_RETURN(parts.decoder, ReadDecoder(component));
+  }
+  if (root.Find("truncation") != nullptr) {
+    DS_ASSIGN_OR_RETURN(const JsonObject component, root.Object("truncation"));
+    DS_ASSIGN_OR_RETURN(parts.truncation, ReadTruncation(component));
+  }
+  DS_ASSIGN_OR_RETURN(std::vector<AddedToken> tokens, ReadAddedTokens(root));
+  DS_ASSIGN_OR_RETURN(parts.added, AddedTokens::Create(std::move(tokens), parts.model->vocabulary(),
+                                                       parts.normalizer.get()));
+  DS_RETURN_IF_ERROR(CheckIds(root, parts.added));
+  return parts;
+}
+
+}  // namespace
+
+StatusOr<Tokenizer> ParseTokenizerJson(std::string_view text, const std::string& name) {
+  DS_ASSIGN_OR_RETURN(const Json json, ParseJsonFile(text, name));
+  DS_ASSIGN_OR_RETURN(const JsonObject root, JsonObject::From(json, name, ""));
+  DS_ASSIGN_OR_RETURN(const std::string version, root.TextOr("version", "1.0"));
+  if (version != "1.0") return root.Error("version", "must be 1.0, not '" + version + "'");
+  DS_ASSIGN_OR_RETURN(TokenizerParts parts, ReadParts(root));
+  return Tokenizer(std::move(parts));
+}
+
+StatusOr<Tokenizer> ReadTokenizer(const fs::path& path) {
+  const fs::path file = fs::is_directory(path) ? path / "tokenizer.json" : path;
+  DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kMaxTokenizerBytes));
+  return ParseTokenizerJson(text, ShownPath(file));
+}
+
+}  // namespace ds::tokenizer
