@@ -4,6 +4,7 @@
 #
 #   scripts/setup.sh                 everything, into build/
 #   scripts/setup.sh --programs      no tests and no benchmarks
+#   scripts/setup.sh --packages FILE the Debian packages that FILE names and nothing else
 #   BUILD_DIR=build-asan scripts/setup.sh -DDS_SANITIZE=address,undefined    other folder, CMake's options
 #
 # LibTorch comes from $LIBTORCH or $Torch_DIR when one is set, else from the torch wheel on PyPI, which is
@@ -20,7 +21,7 @@ fail() { say "$*"; exit 2; }
 
 missing_packages() {
   # One dpkg-query for all: the names that are not installed.
-  comm -23 <(sort scripts/debian-packages.txt) \
+  comm -23 <(sort "$1") \
     <(dpkg-query -W -f '${db:Status-Status} ${Package}\n' 2>/dev/null | sed -n 's/^installed //p' | sort -u)
 }
 
@@ -37,7 +38,7 @@ keep_services_down() {
 
 install_packages() {
   local missing
-  missing=$(missing_packages)
+  missing=$(missing_packages "$1")
   [ -z "$missing" ] && return
   if [ "$(id -u)" -ne 0 ]; then
     fail "these Debian packages are missing; install them and call this again:
@@ -121,11 +122,11 @@ build() {
 }
 
 targets=()
-if [ "${1:-}" = --programs ]; then
-  targets=(programs)
-  shift
-fi
-install_packages
+case ${1:-} in
+  --programs) targets=(programs) && shift ;;
+  --packages) install_packages "$2" && exit ;;
+esac
+install_packages scripts/debian-packages.txt
 fetch_libtorch "$@"
 configure "$@"
 build "${targets[@]}"

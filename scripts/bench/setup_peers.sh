@@ -1,14 +1,36 @@
 #!/usr/bin/env bash
 # Installs the programs we compare with (PyTorch, DeepSpeed, transformers, Lightning) from PyPI into .deps/peers, a
 # virtual environment that the project itself never uses. Prints its python. Idempotent.
+#
+#   scripts/bench/setup_peers.sh            where $DSRUN_PEERS_DIR names a folder they lie there (5 GB), once for
+#                                           all checkouts of this machine, and .deps/peers is a link
+#   scripts/bench/setup_peers.sh --check    installs nothing: status 1 unless all of them are there
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
+list=3  # a new number when the list below changes
 peers=$root/.deps/peers
-complete=$peers/.complete-3  # a new number when the list below changes
+complete=$peers/.complete-$list
+
+if [ "${1:-}" != --check ] && [ ! -e "$complete" ]; then
+  place=$peers
+  mkdir -p "$root/.deps"
+  if [ -n "${DSRUN_PEERS_DIR:-}" ]; then
+    place=$DSRUN_PEERS_DIR/peers-$list
+    mkdir -p "$DSRUN_PEERS_DIR"
+    [ -L "$peers" ] || rm -rf "$peers"  # an older list's
+    ln -sfn "$place" "$peers"
+  fi
+  exec 9>"$place.lock"
+  flock 9  # another checkout may be at it
+  if [ ! -e "$complete" ]; then
+    python3 -m venv "$place"
+    "$place/bin/pip" install --quiet --disable-pip-version-check \
+      torch==2.11.0 deepspeed==0.19.8 transformers accelerate lightning==2.5.5 expecttest safetensors numpy >&2
+    touch "$complete"
+  fi
+fi
 if [ ! -e "$complete" ]; then
-  python3 -m venv "$peers"
-  "$peers/bin/pip" install --quiet --disable-pip-version-check \
-    torch==2.11.0 deepspeed==0.19.8 transformers accelerate lightning==2.5.5 expecttest safetensors numpy >&2
-  touch "$complete"
+  echo "the peers are not there; scripts/bench/setup_peers.sh installs them" >&2
+  exit 1
 fi
 echo "$peers/bin/python"

@@ -2,8 +2,10 @@
 // launcher: PyTorch DDP, DeepSpeed, a Hugging Face Trainer and Lightning in their usual way, and
 // the distributed tests that the wheels of PyTorch and Accelerate hold.
 //
-// They need the scratch environment of scripts/bench/setup_peers.sh; DS_PEER_PYTHON names the
-// python of another.
+// They need the whole scratch environment of scripts/bench/setup_peers.sh, which says whether it is
+// there; DS_PEER_PYTHON names the python of another. Of Accelerate's scripts these are the ones
+// that work on CPUs: under torchrun, too, test_distributed_data_loop never ends there, and
+// test_ddp_comm_hook asks for GPUs.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,22 +26,23 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using Strings = std::vector<std::string>;
 
-std::string PeerPython() {
-  const char* named = std::getenv("DS_PEER_PYTHON");
-  return named != nullptr ? named : DS_SOURCE_DIR "/.deps/peers/bin/python";
-}
-
 class PeerProgramsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (::access(PeerPython().c_str(), X_OK) != 0) {
-      SkipWithout("peers", "no " + PeerPython() + "; make it with scripts/bench/setup_peers.sh");
+    if (const char* named = std::getenv("DS_PEER_PYTHON"); named != nullptr) {
+      python_ = named;
+      if (::access(named, X_OK) != 0) SkipWithout("peers", "DS_PEER_PYTHON: no " + python_);
+      return;
     }
+    const ProgramResult check =
+        RunProgram({DS_SOURCE_DIR "/scripts/bench/setup_peers.sh", "--check"});
+    if (check.status != 0) return SkipWithout("peers", check.err);
+    python_ = check.out.substr(0, check.out.find('\n'));
   }
   // `dsrun --num_gpus 2 flags PROGRAM arguments`; it ends well.
   void RunOnTwoRanks(const Strings& flags, const Strings& program) {
-    Strings command = {DS_BIN_DIR "/dsrun", "--num_gpus",   "2",        "--device",  "cpu",
-                       "--run_dir",         run().string(), "--python", PeerPython()};
+    Strings command = {DS_BIN_DIR "/dsrun", "--num_gpus",   "2",        "--device", "cpu",
+                       "--run_dir",         run().string(), "--python", python_};
     command.insert(command.end(), flags.begin(), flags.end());
     command.insert(command.end(), program.begin(), program.end());
     const ProgramResult result = RunProgram(
@@ -63,6 +66,7 @@ class PeerProgramsTest : public ::testing::Test {
   fs::path run() const { return folder_.path() / "run"; }
 
   TemporaryFolder folder_;
+  std::string python_;  // with the programs that it is about
 };
 
 TEST_F(PeerProgramsTest, PyTorchDdp) { ExpectTwoRanksFinish({}, {"torch_ddp.py"}); }
@@ -103,6 +107,17 @@ TEST_F(PeerProgramsTest, AcceleratesOwnTests) {
 TEST_F(PeerProgramsTest, AcceleratesOwnTestsOfAccumulation) {
   RunOnTwoRanks({"--module"}, {"accelerate.test_utils.scripts.test_sync"});
   EXPECT_THAT(OutputOf("0"), HasSubstr("**Test Distributed `no_sync` context manager**"));
+}
+
+TEST_F(PeerProgramsTest, AcceleratesOwnTestsOfCollectives) {
+  RunOnTwoRanks({"--module"}, {"accelerate.test_utils.scripts.test_ops"});
+  for (const std::string rank : {"0", "1"}) {
+    for (const std::string what :
+         {"gather_object", "gather non-contiguous", "broadcast", "pad_across_processes",
+          "reduce_sum", "reduce_mean", "op_checker", "sending tensors across devices"}) {
+      EXPECT_THAT(OutputOf(rank), HasSubstr("testing " + what + "\n"));
+    }
+  }
 }
 
 }  // namespace
