@@ -110,7 +110,7 @@ TEST_F(SshTrainLossTest, ASlowNetworkCostsTimeAndNothingElse) {
   for (const int stage : {1, 3}) {
     ASSERT_EQ(RunJob(OnThisHost(2, Train(stage, false, 3))).status, 0);
     const std::vector<double> losses = Losses();
-    if (stage == 1) hosts().Delay(1, std::chrono::milliseconds(50));
+    if (stage == 1) hosts().Slow(1, {.delay = std::chrono::milliseconds(50)});
     const ProgramResult slow = RunJob(OnHosts(Train(stage, false, 3), {"--lease_seconds", "5"}));
     ASSERT_EQ(slow.status, 0) << slow.err;
     EXPECT_THAT(Losses(), ElementsAreArray(losses)) << "stage " << stage;

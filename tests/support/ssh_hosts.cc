@@ -320,8 +320,12 @@ void SshHosts::Separate(int one, int other) {
   }
 }
 
-// The cable to the bridge gets a second piece, and LinkDelay is the joint.
-void SshHosts::Delay(int index, std::chrono::milliseconds delay) {
+// The cable to the bridge gets a second piece, and SlowLink is the joint.
+void SshHosts::Slow(int index, const LinkSpeed& speed) {
+  if (const auto link = slow_links_.find(index); link != slow_links_.end()) {
+    link->second.Set(speed);
+    return;
+  }
   const std::string plug = "link" + std::to_string(index);
   const std::string joint = "joint" + std::to_string(index);
   const std::string end = "end" + std::to_string(index);
@@ -329,7 +333,7 @@ void SshHosts::Delay(int index, std::chrono::milliseconds delay) {
   Must({"ip", "link", "add", joint, "type", "veth", "peer", "name", end});
   Must({"ip", "link", "set", end, "master", "hub", "up"});
   Must({"ip", "link", "set", joint, "up"});
-  delays_.push_back(std::make_unique<LinkDelay>(plug, joint, delay));
+  slow_links_.try_emplace(index, plug, joint, speed);
 }
 
 bool SshHosts::LimitRate(int index, const std::string& rate) {

@@ -20,14 +20,15 @@
 
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/base/unique_fd.h"
-#include "tests/support/link_delay.h"
 #include "tests/support/program.h"
+#include "tests/support/slow_link.h"
 
 namespace ds::testing {
 
@@ -85,10 +86,10 @@ class SshHosts {
   void Isolate(int index);
   // Two hosts do not hear each other; this process hears both, and they hear it.
   void Separate(int one, int other);
-  // It takes so much longer from now on.
-  void Delay(int index, std::chrono::milliseconds delay);
-  // All packets to and from the host pass a token bucket of so much ("1gbit"), as over a link
-  // of that speed. False where the kernel has none (tbf).
+  // Packets to and from the host pass a link that is so slow, from now on.
+  void Slow(int index, const LinkSpeed& speed);
+  // The same by the kernel's token bucket ("1gbit"), which costs no copy in this process. False
+  // where it has none (tbf).
   bool LimitRate(int index, const std::string& rate);
   // Every process of the host is killed at once and its link goes down, as if by a power cut.
   void PowerOff(int index);
@@ -112,7 +113,7 @@ class SshHosts {
   std::string why_not_;
   UniqueFd own_network_;  // where this thread came from
   std::vector<Host> hosts_;
-  std::vector<std::unique_ptr<LinkDelay>> delays_;
+  std::map<int, SlowLink> slow_links_;  // by host
 };
 
 // A folder that every host sees, as if it lay on a file system that they share.

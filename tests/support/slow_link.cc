@@ -1,4 +1,4 @@
-#include "tests/support/link_delay.h"
+#include "tests/support/slow_link.h"
 
 #include <arpa/inet.h>
 #include <linux/if_packet.h>
@@ -41,19 +41,23 @@ UniqueFd OpenEnd(const std::string& interface) {
 
 }  // namespace
 
-LinkDelay::LinkDelay(const std::string& one, const std::string& other,
-                     std::chrono::milliseconds delay)
-    : delay_(delay),
+SlowLink::SlowLink(const std::string& one, const std::string& other, const LinkSpeed& speed)
+    : speed_(speed),
       ends_{OpenEnd(one), OpenEnd(other)},
       quit_(::eventfd(0, EFD_CLOEXEC)),
       thread_([this] { Run(); }) {}
 
-LinkDelay::~LinkDelay() {
+SlowLink::~SlowLink() {
   ::eventfd_write(quit_.get(), 1);
   thread_.join();
 }
 
-void LinkDelay::Run() {
+void SlowLink::Set(const LinkSpeed& speed) {
+  const std::lock_guard lock(mutex_);
+  speed_ = speed;
+}
+
+void SlowLink::Run() {
   pollfd quit{quit_.get(), POLLIN, 0};
   while (::poll(&quit, 1, 0) == 0) {
     Await();
@@ -62,7 +66,7 @@ void LinkDelay::Run() {
   }
 }
 
-void LinkDelay::Await() {
+void SlowLink::Await() {
   std::array<pollfd, 3> watched = {
       pollfd{quit_.get(), POLLIN, 0}, {ends_[0].get(), POLLIN, 0}, {ends_[1].get(), POLLIN, 0}};
   auto next = Clock::time_point::max();
@@ -79,17 +83,27 @@ void LinkDelay::Await() {
           nullptr);
 }
 
-void LinkDelay::Take(std::size_t from) {
+void SlowLink::Take(std::size_t from) {
   static thread_local std::vector<std::byte> buffer(kLargestFrame);
   ssize_t size = 0;
   while ((size = ::recv(ends_[from].get(), buffer.data(), buffer.size(), 0)) > 0) {
-    under_way_[1 - from].push_back(
-        {Clock::now() + delay_, {buffer.begin(), buffer.begin() + size}});
+    std::deque<Frame>& before = under_way_[1 - from];
+    before.push_back(
+        {DueOf(static_cast<std::size_t>(size), before), {buffer.begin(), buffer.begin() + size}});
   }
 }
 
+SlowLink::Clock::time_point SlowLink::DueOf(std::size_t bytes,
+                                            const std::deque<Frame>& before) const {
+  const std::lock_guard lock(mutex_);
+  const Clock::time_point due = Clock::now() + speed_.delay;
+  if (speed_.bytes_per_second == 0) return due;
+  const Clock::time_point begun = before.empty() ? due : std::max(due, before.back().due);
+  return begun + std::chrono::nanoseconds(1'000'000'000 * bytes / speed_.bytes_per_second);
+}
+
 // What the interface does not take is lost, as on a cable.
-void LinkDelay::Give(std::size_t to) {
+void SlowLink::Give(std::size_t to) {
   std::deque<Frame>& frames = under_way_[to];
   for (; !frames.empty() && frames.front().due <= Clock::now(); frames.pop_front()) {
     const std::vector<std::byte>& bytes = frames.front().bytes;
