@@ -98,7 +98,7 @@ TEST_P(SshRefusedOverEachTest, ALoginShellThatPrintsIsNoise) {
   // bash reads ~/.bashrc when sshd starts it, even for a command.
   OnHost(0, "echo 'echo Welcome to the cluster' >" + hosts().home(0) + "/.bashrc");
   if (OnHost(0, "getent passwd $(id -u)").find("bash") == std::string::npos) {
-    GTEST_SKIP() << "the login shell here is not bash";
+    return SkipWithout("bash", "the login shell here is not bash");
   }
   ExpectRefused({}, {"  h0    shell noise  ", "'Welcome to the cluster'", "~/.bashrc"});
 }

@@ -15,6 +15,7 @@
 #include "runtime/base/files.h"
 #include "tests/places.h"
 #include "tests/support/program.h"
+#include "tests/support/requirement.h"
 
 namespace ds::testing {
 namespace {
@@ -74,7 +75,7 @@ TEST_F(EvidenceTest, TheOutOfMemoryKillerIsNamedWithItsProof) {
   GTEST_SKIP() << "what a sanitizer adds to dsrun and dsrund does not fit into the group's limit";
 #endif
   const auto group = MemoryGroup::Make(std::uint64_t{192} << 20);
-  if (!group) GTEST_SKIP() << "no memory control group can be made here";
+  if (!group) return SkipWithout("memory_groups", "no memory control group can be made here");
   const ProgramResult result =
       Run({"/bin/sh", "-c", "echo $$ > " + group->processes() + " && exec \"$@\"", "sh"},
           {"eat", "1024"});
@@ -109,7 +110,9 @@ TEST_F(EvidenceTest, AFullSharedMemoryIsNamedWithItsProof) {
                          "sh"};
   Strings probe = small;
   probe.push_back("/bin/true");
-  if (RunProgram(probe).status != 0) GTEST_SKIP() << "no mount namespace can be made here";
+  if (RunProgram(probe).status != 0) {
+    return SkipWithout("mounts", "no mount namespace can be made here");
+  }
   const ProgramResult result = Run(small, {"fill-shm", "8"});
   EXPECT_EQ(result.status, 128 + SIGBUS) << result.err;
   EXPECT_EQ(Verdict()["cause"], "shared_memory_full") << Verdict();
@@ -123,7 +126,7 @@ TEST_F(EvidenceTest, AControlGroupOfSomebodyElseIsLeftAlone) {
   const fs::path own = daemon::FindOwnCgroups().unified;
   const fs::path group = own / ("dsrun-my-limits-" + std::to_string(::getpid()));
   if (own.empty() || ::mkdir(group.c_str(), 0755) != 0) {
-    GTEST_SKIP() << "no v2 control group can be made here";
+    return SkipWithout("cgroups", "no v2 control group can be made here");
   }
   Program inside({"/bin/sh", "-c",
                   "echo $$ > " + (group / "cgroup.procs").string() + "; echo in; exec sleep 900"});
@@ -138,7 +141,7 @@ TEST_F(EvidenceTest, AControlGroupHoldsTheRanksAndIsGoneAfterwards) {
   const fs::path own = daemon::FindOwnCgroups().unified;
   const fs::path probe = own / "dsrun_test_probe";
   if (own.empty() || ::mkdir(probe.c_str(), 0755) != 0) {
-    GTEST_SKIP() << "no v2 control group can be made here";
+    return SkipWithout("cgroups", "no v2 control group can be made here");
   }
   ::rmdir(probe.c_str());
   const ProgramResult result = Run({}, {"cat", "/proc/self/cgroup"});

@@ -17,6 +17,7 @@
 #include "runtime/base/unique_fd.h"
 #include "tests/places.h"
 #include "tests/support/program.h"
+#include "tests/support/requirement.h"
 
 namespace ds::testing {
 namespace {
@@ -67,6 +68,15 @@ class LeftoversTest : public ::testing::Test {
     std::getline(file, name);
     return name;
   }
+  // The v2 control group that dsrund has made for the process; "" when there is none.
+  static std::string GroupOf(pid_t pid) {
+    std::ifstream file("/proc/" + std::to_string(pid) + "/cgroup");
+    for (std::string line; std::getline(file, line);) {
+      const std::size_t name = line.find("/dsrun-");
+      if (line.starts_with("0::") && name != std::string::npos) return line.substr(name + 1);
+    }
+    return "";
+  }
   // The process of the job that is called so.
   pid_t Find(const std::string& name) const {
     for (const pid_t pid : ProcessesWith(mark_)) {
@@ -106,8 +116,11 @@ TEST_F(LeftoversTest, OfAHundredJobsOf64Ranks) {
 
 TEST_F(LeftoversTest, OfAKilledDaemon) {
   const auto dsrun = StartFamily();
+  const std::string group = GroupOf(Find("sh"));
+  EXPECT_TRUE(!group.empty() || !IsRequired("cgroups")) << "the ranks have no group of their own";
   ::kill(Find("dsrund"), SIGKILL);
   EXPECT_EQ(dsrun->Wait().status, 4) << dsrun->err();
+  if (!group.empty()) EXPECT_FALSE(fs::exists(daemon::FindOwnCgroups().unified / group));
   EXPECT_EQ(ProcessesWith(mark_), std::vector<pid_t>());
   EXPECT_TRUE(fs::is_empty(runtime()));
 }
@@ -115,7 +128,9 @@ TEST_F(LeftoversTest, OfAKilledDaemon) {
 TEST_F(LeftoversTest, OfAKilledDaemonWithoutControlGroups) {
   std::vector<std::string> probe = kWithoutGroups;
   probe.push_back("/bin/true");
-  if (RunProgram(probe).status != 0) GTEST_SKIP() << "control groups cannot be hidden here";
+  if (RunProgram(probe).status != 0) {
+    return SkipWithout("mounts", "control groups cannot be hidden here");
+  }
   const auto dsrun = StartFamily(kWithoutGroups);
   ::kill(Find("dsrund"), SIGKILL);
   EXPECT_EQ(dsrun->Wait().status, 4) << dsrun->err();
@@ -127,7 +142,9 @@ TEST_F(LeftoversTest, OfAKilledDaemonWithoutControlGroups) {
 TEST_F(LeftoversTest, OfADaemonThatWasKilledWithItsGuardianWithoutControlGroupsAreNoRanks) {
   std::vector<std::string> probe = kWithoutGroups;
   probe.push_back("/bin/true");
-  if (RunProgram(probe).status != 0) GTEST_SKIP() << "control groups cannot be hidden here";
+  if (RunProgram(probe).status != 0) {
+    return SkipWithout("mounts", "control groups cannot be hidden here");
+  }
   const auto dsrun = StartFamily(kWithoutGroups);
   std::vector<UniqueFd> ranks;
   for (const pid_t pid : ProcessesWith(mark_)) {
@@ -152,7 +169,7 @@ TEST_F(LeftoversTest, OfADaemonThatWasKilledWithItsGuardianWithoutControlGroupsA
 TEST_F(LeftoversTest, OfADaemonThatWasKilledWithItsGuardianGoWithTheNextJob) {
   const fs::path groups = daemon::FindOwnCgroups().unified;
   if (groups.empty() || ::access(groups.c_str(), W_OK) != 0) {
-    GTEST_SKIP() << "no v2 control group can be made here";
+    return SkipWithout("cgroups", "no v2 control group can be made here");
   }
   const auto dsrun = StartFamily();
   KillDaemonAndGuardian();

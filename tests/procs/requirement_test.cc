@@ -22,7 +22,7 @@ ProgramResult RunWith(const std::string& required) {
 }
 
 TEST(RequirementTest, WhatIsNotRequiredIsSkipped) {
-  for (const char* required : {"", "namespaces", "namespaces,relay"}) {
+  for (const char* required : {"", "namespaces", "namespaces,fuse"}) {
     const ProgramResult result = RunWith(required);
     EXPECT_EQ(result.status, 0) << result.out;
     EXPECT_THAT(result.out, HasSubstr("1 test, listed below"));
@@ -31,7 +31,7 @@ TEST(RequirementTest, WhatIsNotRequiredIsSkipped) {
 }
 
 TEST(RequirementTest, WhatIsRequiredFails) {
-  for (const char* required : {"peers", "namespaces,relay,peers"}) {
+  for (const char* required : {"peers", "namespaces,fuse,peers"}) {
     const ProgramResult result = RunWith(required);
     EXPECT_EQ(result.status, 1) << result.out;
     EXPECT_THAT(result.out, HasSubstr("DSRUN_REQUIRE names peers, but: there are none"));

@@ -19,11 +19,16 @@ namespace ds::testing {
 
 // The words of DSRUN_REQUIRE.
 inline constexpr std::string_view kRequirements[] = {
-    "namespaces",  // hosts in network namespaces of their own, each with an sshd
-    "relay",       // networks that fail: the tests' own relay needs nothing, so none is skipped
-    "peers",       // scripts/bench/setup_peers.sh has been run
-    "shells",      // zsh and fish
-    "fuse",        // /dev/fuse, and mounts of it in a mount namespace
+    "namespaces",     // hosts in network namespaces of their own, each with an sshd
+    "peers",          // scripts/bench/setup_peers.sh has been run
+    "shells",         // zsh and fish
+    "fuse",           // /dev/fuse, and mounts of it in a mount namespace
+    "mounts",         // mount namespaces, and file systems mounted in them
+    "cgroups",        // v2 control groups may be made
+    "memory_groups",  // groups with a limit of memory, v1 or v2
+    "cores",          // core files go to the working directory
+    "attributes",     // extended attributes in the folder for temporary files
+    "bash",           // the user's login shell
 };
 
 // Says whether `list` names `requirement`; a word that is none is a failure of the test.
@@ -39,10 +44,15 @@ inline bool IsRequired(const std::string& list, std::string_view requirement) {
   return required;
 }
 
+// Says whether DSRUN_REQUIRE of this process names it.
+inline bool IsRequired(std::string_view requirement) {
+  const char* list = std::getenv("DSRUN_REQUIRE");
+  return list != nullptr && IsRequired(list, requirement);
+}
+
 // For the body of a test or of SetUp, which return behind it.
 inline void SkipWithout(std::string_view requirement, const std::string& why) {
-  const char* list = std::getenv("DSRUN_REQUIRE");
-  if (list != nullptr && IsRequired(list, requirement)) {
+  if (IsRequired(requirement)) {
     FAIL() << "DSRUN_REQUIRE names " << requirement << ", but: " << why;
   }
   GTEST_SKIP() << why;

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "tests/support/program.h"
+#include "tests/support/requirement.h"
 
 namespace ds::daemon {
 namespace {
@@ -84,7 +85,8 @@ class RankCgroupTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (::setxattr(parent().c_str(), "user.dsrun.probe", "", 0, 0) != 0) {
-      GTEST_SKIP() << "the file system of temporary folders takes no extended attributes";
+      ds::testing::SkipWithout("attributes",
+                               "the file system of temporary folders takes no extended attributes");
     }
   }
   void MakeGroup(const std::string& name, const std::string& mark) const {
