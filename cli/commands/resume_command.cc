@@ -11,6 +11,8 @@
 #include "cli/flags/report_error.h"
 #include "cli/job/final_status.h"
 #include "cli/job/job_plan.h"
+#include "cli/plan/exports.h"
+#include "cli/plan/stored_exports.h"
 #include "cli/train/train_inputs.h"
 #include "cli/train/train_program.h"
 #include "cli/train/train_session.h"
@@ -132,6 +134,9 @@ StatusOr<int> ResumeCommand(const Invocation& invocation) {
   }
   DS_ASSIGN_OR_RETURN(StoredRun run, ReadRun(given.run));
   DropReplacedSelection(given.launch, &run.launch);
+  DS_ASSIGN_OR_RETURN(RenewedExports renewed, RenewExports(run.launch.exports, given.launch.exports,
+                                                           ReadShellEnvironment()));
+  run.launch.exports = std::move(renewed.words);
   DS_ASSIGN_OR_RETURN(const ResumeFlags flags, ParseFlags(invocation, run.launch));
   DS_RETURN_IF_ERROR(CheckLaunchFlags(flags.launch));
 
@@ -139,6 +144,9 @@ StatusOr<int> ResumeCommand(const Invocation& invocation) {
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
   DS_ASSIGN_OR_RETURN(TrainInputs inputs,
                       OverrideTrainInputs(run.train, flags.train, share, plan.world.world_size()));
+  for (const std::string& name : renewed.from_shell) {
+    inputs.notices.push_back("ranks get " + name + " of this shell, as the job's -x says");
+  }
   if (const Status chosen =
           ChooseResumePoint(flags.checkpoint, run.directory->checkpoints(), &inputs);
       !chosen.ok()) {

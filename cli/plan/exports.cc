@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "cli/plan/env_file.h"
-#include "cli/plan/secrets.h"
 
 namespace ds::cli {
 namespace {
@@ -154,14 +153,6 @@ StatusOr<GatheredExports> GatherExports(const LaunchFlags& flags) {
   DS_ASSIGN_OR_RETURN(gathered.environment, ResolveExports(request, shell));
   if (flags.bind_cores_to_rank) DS_RETURN_IF_ERROR(CheckCoreBinding(gathered.environment));
   return gathered;
-}
-
-std::vector<std::string> RedactExports(const std::vector<std::string>& words) {
-  std::vector<std::string> stored;
-  for (const std::string& word : words) {
-    stored.push_back(RedactText(word) == word ? word : word.substr(0, word.find('=')));
-  }
-  return stored;
 }
 
 }  // namespace ds::cli

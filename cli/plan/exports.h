@@ -58,10 +58,6 @@ struct GatheredExports {
 // -x. Refuses variables that contradict a flag.
 StatusOr<GatheredExports> GatherExports(const LaunchFlags& flags);
 
-// The words of -x as job.json keeps them: the value of a secret is left out, so that `resume` takes
-// it from the shell it is called in.
-std::vector<std::string> RedactExports(const std::vector<std::string>& words);
-
 // `over` laid over `base`; every name once.
 Environment Overlay(Environment base, const Environment& over);
 

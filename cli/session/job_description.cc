@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/flags/launch_flags_json.h"
-#include "cli/plan/exports.h"
 #include "cli/plan/secrets.h"
+#include "cli/plan/stored_exports.h"
 #include "runtime/base/clock.h"
 
 namespace ds::cli {
@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// By name only: they come from files and patterns that nobody has looked through for secrets.
+// By name only, like those of -x: nobody has looked through them for secrets.
 Json DescribeExports(const Environment& exports) {
   Json json = Json::array();
   for (const auto& [name, value] : exports) json.push_back(name);
@@ -35,7 +35,7 @@ Json DescribeJob(std::string_view kind, const JobPlan& plan,
                  const std::vector<std::string>& command_line) {
   LaunchFlags flags = plan.flags;
   if (flags.hostfile.has_value()) flags.hostfile = fs::absolute(*flags.hostfile).string();
-  flags.exports = RedactExports(flags.exports);
+  flags.exports = NameExports(flags.exports);
   for (std::string& file : flags.env_files) file = fs::absolute(file).string();
   if (!flags.workdir.empty()) flags.workdir = fs::absolute(flags.workdir).string();
   flags.run_dir.clear();  // the folder that holds job.json, wherever it has been moved to
@@ -48,7 +48,7 @@ Json DescribeJob(std::string_view kind, const JobPlan& plan,
           {"dsrun_version", DS_VERSION},
           {"created_unix_nanos", Clock::System().UnixNanos()},
           {"pid", ::getpid()},
-          {"command_line", DescribeWords(command_line)},
+          {"command_line", DescribeWords(HideExports(command_line, plan.flags.exports))},
           {"working_directory", fs::current_path().string()},
           {"launch", ToJson(flags)},
           {"exports", DescribeExports(plan.exports)},

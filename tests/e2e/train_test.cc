@@ -119,6 +119,30 @@ TEST_F(TrainTest, ResumeContinuesAsIfNeverStopped) {
   EXPECT_EQ(Losses("parts"), Losses("whole"));
 }
 
+// job.json names what -x gave; the shell that resumes has the value, or the command line.
+TEST_F(TrainTest, ResumeTakesExportsFromItsShell) {
+  const fs::path run = RunDir("run");
+  std::vector<std::string> first = DsrunCommand(run, Train(1, 0, {"--steps", "1"}));
+  first.insert(first.begin() + 1, {"-x", "DSRUN_LOG_LEVEL=debug"});
+  first.insert(first.end(), {"--save_every", "1"});
+  ASSERT_EQ(RunProgram(first).status, 0);
+  const auto resume = [&](const std::vector<std::string>& flags, int steps,
+                          std::vector<std::string> environment) {
+    std::vector<std::string> command = {DS_BIN_DIR "/dsrun"};
+    command.insert(command.end(), flags.begin(), flags.end());
+    command.insert(command.end(), {"resume", run.string(), "--steps", std::to_string(steps)});
+    return RunProgram(command, {.environment = std::move(environment)});
+  };
+  const ProgramResult without = resume({}, 2, {});
+  EXPECT_EQ(without.status, 2);
+  EXPECT_THAT(without.err, HasSubstr("the job was given DSRUN_LOG_LEVEL by -x"));
+  const ProgramResult with = resume({}, 2, {"DSRUN_LOG_LEVEL=info"});
+  EXPECT_EQ(with.status, 0) << with.err;
+  EXPECT_THAT(with.err, HasSubstr("ranks get DSRUN_LOG_LEVEL of this shell"));
+  const ProgramResult anew = resume({"-x", "DSRUN_LOG_LEVEL=warning"}, 3, {});
+  EXPECT_EQ(anew.status, 0) << anew.err;
+}
+
 TEST_F(TrainTest, ResumeOnAnotherWorldSizeAndStage) {
   ASSERT_EQ(RunProgram(DsrunCommand(RunDir("whole"), Train(2, 3, {"--steps", "6"}))).status, 0);
   ASSERT_EQ(

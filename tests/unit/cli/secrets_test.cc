@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cli/plan/exports.h"
-
 namespace ds::cli {
 namespace {
 
@@ -82,11 +80,6 @@ TEST(SecretsTest, TheWordBehindASecretsFlagIsOne) {
   EXPECT_THAT(RedactWords({"--token_dtype", "uint16"}), ElementsAre("--token_dtype", "uint16"));
   EXPECT_THAT(RedactWords({"-x", "HF_TOKEN=a b", "-x", "A=1"}),
               ElementsAre("-x", "HF_TOKEN=<redacted>", "-x", "A=1"));
-}
-
-TEST(SecretsTest, StoredExportsNameASecretOnly) {
-  EXPECT_THAT(RedactExports({"A=1", "HF_TOKEN=abc", "NCCL_*", "HOME", "DB=http://u:p@h"}),
-              ElementsAre("A=1", "HF_TOKEN", "NCCL_*", "HOME", "DB"));
 }
 
 }  // namespace
