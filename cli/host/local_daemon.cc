@@ -1,7 +1,9 @@
 #include "cli/host/local_daemon.h"
 
 #include <poll.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -13,6 +15,8 @@
 
 #include "runtime/base/files.h"
 #include "runtime/base/parse_number.h"
+#include "runtime/process/cgroups.h"
+#include "runtime/process/owned_cgroup.h"
 #include "runtime/process/pipe.h"
 #include "runtime/process/spawn_session.h"
 #include "runtime/process/unix_socket.h"
@@ -26,6 +30,11 @@ namespace fs = std::filesystem;
 constexpr int kChildConnectionFd = 3;
 constexpr int kChildControllerFd = 4;
 constexpr int kChildReadyFd = 5;
+
+// For a dsrund that lives on without its guardian, which has its ranks' grace to wait for, and for
+// processes to end that have been killed.
+constexpr std::chrono::milliseconds kDaemonPatience{60'000};
+constexpr std::chrono::milliseconds kKillPatience{5'000};
 
 // `named`, or the one beside the running program.
 StatusOr<fs::path> FindDaemon(const fs::path& named) {
@@ -99,6 +108,7 @@ Status LocalDaemon::AwaitReady(const UniqueFd& ready) {
   const auto pid = ParseNumber<int>(text.substr(0, text.find('\n')));
   if (!pid) return InternalError("dsrund did not say its pid when it was ready");
   daemon_pid_ = *pid;
+  daemon_.Reset(static_cast<int>(::syscall(SYS_pidfd_open, daemon_pid_, 0)));
   return OkStatus();
 }
 
@@ -119,11 +129,20 @@ Status LocalDaemon::AwaitEnd() {
     waited = ::waitpid(child_, &status, 0);
   } while (waited < 0 && errno == EINTR);
   if (waited < 0) return ErrnoError(errno, "waiting for dsrund");
+  if (status != 0) EndWhatIsLeft();
   if (WIFSIGNALED(status)) {
     return InternalError("dsrund was ended by signal " + std::to_string(WTERMSIG(status)));
   }
   if (WEXITSTATUS(status) == 0) return OkStatus();
   return InternalError("dsrund ended with status " + std::to_string(WEXITSTATUS(status)));
+}
+
+// Without its guardian dsrund ends by itself, and ends its ranks, unless it is killed, too.
+void LocalDaemon::EndWhatIsLeft() const {
+  pollfd ended{daemon_.get(), POLLIN, 0};
+  if (daemon_.valid()) ::poll(&ended, 1, static_cast<int>(kDaemonPatience.count()));
+  const fs::path groups = FindOwnCgroups().unified;
+  if (!groups.empty()) OwnedCgroup::RemoveAbandoned(groups, kKillPatience);
 }
 
 }  // namespace ds::cli

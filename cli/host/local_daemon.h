@@ -3,7 +3,8 @@
 // LocalDaemon: the client of this machine's dsrund, which it starts as a child in a session of its
 // own, bound to the life of this object by a pipe. When that closes (Close, the destructor, or the
 // end of this process in any way, SIGKILL included) dsrund stops its ranks and ends. Where dsrund
-// itself is killed its guardian ends what is left.
+// itself is killed its guardian ends what is left, and where both are killed Close does, as far as
+// control groups hold it (runtime/process/owned_cgroup.h).
 //
 // Calls go over a socket pair of which the daemon gets the other end: no path leads to it, so no
 // other process can. The files of the job lie in a private 0700 folder under $XDG_RUNTIME_DIR or
@@ -61,12 +62,15 @@ class LocalDaemon final : public DaemonClient {
   StatusOr<UniqueFd> Spawn(const UniqueFd& connection);
   Status AwaitReady(const UniqueFd& ready);
   Status AwaitEnd();
+  // For a guardian that could not.
+  void EndWhatIsLeft() const;
 
   const LocalDaemonOptions options_;
   PrivateFolder folder_;
   UniqueFd controller_pipe_;  // closing it tells dsrund that the controller is gone
   int child_ = -1;            // the guardian; -1 once it has ended
   int daemon_pid_ = -1;
+  UniqueFd daemon_;  // its pidfd
 };
 
 }  // namespace ds::cli

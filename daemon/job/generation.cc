@@ -116,7 +116,7 @@ void Generation::MakeCgroup(const std::string& job_id) {
   // Two daemons of one job may share a host, and a cgroup's name takes no slash.
   std::string name = job_id + "-" + std::to_string(::getpid()) + "-" + std::to_string(number_);
   std::replace(name.begin(), name.end(), '/', '_');
-  auto cgroup = RankCgroup::Create(options_.evidence->cgroups().unified, name);
+  auto cgroup = OwnedCgroup::Create(options_.evidence->cgroups().unified, name);
   if (cgroup.ok()) cgroup_ = *std::move(cgroup);
 }
 

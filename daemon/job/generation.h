@@ -24,12 +24,12 @@
 #include "daemon/logs/shared_values.h"
 #include "daemon/loop/event_loop.h"
 #include "daemon/ranks/evidence_collector.h"
-#include "daemon/ranks/rank_cgroup.h"
 #include "daemon/ranks/rank_command.h"
 #include "daemon/ranks/rank_input.h"
 #include "daemon/ranks/rank_monitor.h"
 #include "proto/dsrun.pb.h"
 #include "runtime/base/status.h"
+#include "runtime/process/owned_cgroup.h"
 
 namespace ds::daemon {
 
@@ -130,7 +130,7 @@ class Generation final : public RankWatcher {
   std::size_t running_ = 0;
   std::optional<EventLoop::TimerId> kill_timer_;  // while a stop is under way
   v1::StopCause stop_cause_ = v1::STOP_NONE;
-  std::unique_ptr<RankCgroup> cgroup_;  // null where there can be none
+  std::unique_ptr<OwnedCgroup> cgroup_;  // null where there can be none
 };
 
 // The time that `field` of a request holds. kInvalidArgument when it is not a number of seconds

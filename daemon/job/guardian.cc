@@ -11,9 +11,9 @@
 #include <cstdlib>
 #include <ctime>
 
-#include "daemon/host/cgroups.h"
 #include "daemon/host/orphans.h"
-#include "daemon/ranks/rank_cgroup.h"
+#include "runtime/process/cgroups.h"
+#include "runtime/process/owned_cgroup.h"
 #include "runtime/process/private_folder.h"
 
 namespace ds::daemon {
@@ -56,14 +56,14 @@ void AwaitEndOfChild(std::chrono::steady_clock::duration longest) {
 
 void EndWhatIsLeft() {
   const std::filesystem::path groups = FindOwnCgroups().unified;
-  if (!groups.empty()) RankCgroup::RemoveAbandoned(groups);  // kills all that is in it at once
+  if (!groups.empty()) OwnedCgroup::RemoveAbandoned(groups);  // kills all that is in it at once
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (!EndOrphans(Orphans::kKill)) {
     const auto left = deadline - std::chrono::steady_clock::now();
     if (left <= left.zero()) break;
     AwaitEndOfChild(left);
   }
-  if (!groups.empty()) RankCgroup::RemoveAbandoned(groups);  // it is empty now
+  if (!groups.empty()) OwnedCgroup::RemoveAbandoned(groups);  // it is empty now
   PrivateFolder::RemoveAbandoned();
 }
 

@@ -6,8 +6,8 @@
 //
 // It does and holds nothing else, so that nothing ends it but a kill. Signals that ask it to end
 // are passed on to dsrund; when it is killed itself, dsrund gets SIGTERM and ends everything as
-// usual. Only who kills both at once leaves something behind, which the next dsrund ends where
-// there are control groups (ranks/rank_cgroup.h).
+// usual. Only who kills both at once leaves something behind, which the dsrun that started them, or
+// the next dsrund, ends where there are control groups (runtime/process/owned_cgroup.h).
 //
 // Threads: call from main, before there are others.
 

@@ -14,10 +14,10 @@
 #include <string>
 #include <string_view>
 
-#include "daemon/host/cgroups.h"
 #include "daemon/ranks/rank_process.h"
 #include "proto/dsrun.pb.h"
 #include "runtime/base/unique_fd.h"
+#include "runtime/process/cgroups.h"
 
 namespace ds::daemon {
 

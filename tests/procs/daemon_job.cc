@@ -43,8 +43,10 @@ std::function<void(const v1::Event&)> WhenReady(int count, std::function<void()>
   };
 }
 
+fs::path DaemonJob::Dsrund() const { return DS_BIN_DIR "/dsrund"; }
+
 void DaemonJob::SetUp() {
-  auto daemon = cli::LocalDaemon::Start({.job_id = kJob, .dsrund = DS_BIN_DIR "/dsrund"});
+  auto daemon = cli::LocalDaemon::Start({.job_id = kJob, .dsrund = Dsrund()});
   ASSERT_TRUE(daemon.ok()) << daemon.status().message();
   daemon_ = std::move(daemon).value();
 }

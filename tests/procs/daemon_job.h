@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -38,6 +39,8 @@ class DaemonJob : public ::testing::Test {
   // Checks that nothing of the job is left.
   void TearDown() override;
 
+  // This program is started as dsrund.
+  virtual std::filesystem::path Dsrund() const;
   cli::DaemonClient& client() { return *daemon_; }
   cli::LocalDaemon& daemon() { return *daemon_; }
 

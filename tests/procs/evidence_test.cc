@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "daemon/host/cgroups.h"
 #include "runtime/base/files.h"
+#include "runtime/process/cgroups.h"
 #include "tests/places.h"
 #include "tests/support/program.h"
 #include "tests/support/requirement.h"
@@ -28,7 +28,7 @@ using Strings = std::vector<std::string>;
 class MemoryGroup {
  public:
   static std::optional<MemoryGroup> Make(std::uint64_t limit) {
-    const daemon::OwnCgroups own = daemon::FindOwnCgroups();
+    const OwnCgroups own = FindOwnCgroups();
     for (const auto& [parent, file] : {std::pair(own.unified, "memory.max"),
                                        std::pair(own.memory_v1, "memory.limit_in_bytes")}) {
       if (parent.empty()) continue;
@@ -123,7 +123,7 @@ TEST_F(EvidenceTest, AFullSharedMemoryIsNamedWithItsProof) {
 
 // Somebody's own group, whose name begins as ours do, with a process in it.
 TEST_F(EvidenceTest, AControlGroupOfSomebodyElseIsLeftAlone) {
-  const fs::path own = daemon::FindOwnCgroups().unified;
+  const fs::path own = FindOwnCgroups().unified;
   const fs::path group = own / ("dsrun-my-limits-" + std::to_string(::getpid()));
   if (own.empty() || ::mkdir(group.c_str(), 0755) != 0) {
     return SkipWithout("cgroups", "no v2 control group can be made here");
@@ -138,7 +138,7 @@ TEST_F(EvidenceTest, AControlGroupOfSomebodyElseIsLeftAlone) {
 }
 
 TEST_F(EvidenceTest, AControlGroupHoldsTheRanksAndIsGoneAfterwards) {
-  const fs::path own = daemon::FindOwnCgroups().unified;
+  const fs::path own = FindOwnCgroups().unified;
   const fs::path probe = own / "dsrun_test_probe";
   if (own.empty() || ::mkdir(probe.c_str(), 0755) != 0) {
     return SkipWithout("cgroups", "no v2 control group can be made here");

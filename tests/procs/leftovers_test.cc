@@ -13,11 +13,12 @@
 #include <string>
 #include <vector>
 
-#include "daemon/host/cgroups.h"
 #include "runtime/base/unique_fd.h"
+#include "runtime/process/cgroups.h"
 #include "tests/places.h"
 #include "tests/support/program.h"
 #include "tests/support/requirement.h"
+#include "tests/support/without_cgroups.h"
 
 namespace ds::testing {
 namespace {
@@ -77,6 +78,10 @@ class LeftoversTest : public ::testing::Test {
     }
     return "";
   }
+  static bool CanMakeGroups() {
+    const fs::path groups = FindOwnCgroups().unified;
+    return !groups.empty() && ::access(groups.c_str(), W_OK) == 0;
+  }
   // The process of the job that is called so.
   pid_t Find(const std::string& name) const {
     for (const pid_t pid : ProcessesWith(mark_)) {
@@ -96,15 +101,6 @@ class LeftoversTest : public ::testing::Test {
   std::string mark_;
 };
 
-// Puts dsrun where no control group can be made.
-const std::vector<std::string> kWithoutGroups = {
-    "unshare",
-    "--mount",
-    "/bin/sh",
-    "-c",
-    "umount -l -a -t cgroup2 && ! grep -q ' cgroup2 ' /proc/self/mountinfo && exec \"$@\"",
-    "sh"};
-
 TEST_F(LeftoversTest, OfAHundredJobsOf64Ranks) {
   for (int time = 0; time < kTimes; ++time) {
     const ProgramResult result = StartAndStop(time);
@@ -120,18 +116,16 @@ TEST_F(LeftoversTest, OfAKilledDaemon) {
   EXPECT_TRUE(!group.empty() || !IsRequired("cgroups")) << "the ranks have no group of their own";
   ::kill(Find("dsrund"), SIGKILL);
   EXPECT_EQ(dsrun->Wait().status, 4) << dsrun->err();
-  if (!group.empty()) EXPECT_FALSE(fs::exists(daemon::FindOwnCgroups().unified / group));
+  if (!group.empty()) EXPECT_FALSE(fs::exists(FindOwnCgroups().unified / group));
   EXPECT_EQ(ProcessesWith(mark_), std::vector<pid_t>());
   EXPECT_TRUE(fs::is_empty(runtime()));
 }
 
 TEST_F(LeftoversTest, OfAKilledDaemonWithoutControlGroups) {
-  std::vector<std::string> probe = kWithoutGroups;
-  probe.push_back("/bin/true");
-  if (RunProgram(probe).status != 0) {
+  if (!CanHideControlGroups()) {
     return SkipWithout("mounts", "control groups cannot be hidden here");
   }
-  const auto dsrun = StartFamily(kWithoutGroups);
+  const auto dsrun = StartFamily(WithoutControlGroups());
   ::kill(Find("dsrund"), SIGKILL);
   EXPECT_EQ(dsrun->Wait().status, 4) << dsrun->err();
   EXPECT_EQ(ProcessesWith(mark_), std::vector<pid_t>());
@@ -140,12 +134,10 @@ TEST_F(LeftoversTest, OfAKilledDaemonWithoutControlGroups) {
 // The ranks end with their daemon. Nothing proves whose those are that they have started: they
 // stay.
 TEST_F(LeftoversTest, OfADaemonThatWasKilledWithItsGuardianWithoutControlGroupsAreNoRanks) {
-  std::vector<std::string> probe = kWithoutGroups;
-  probe.push_back("/bin/true");
-  if (RunProgram(probe).status != 0) {
+  if (!CanHideControlGroups()) {
     return SkipWithout("mounts", "control groups cannot be hidden here");
   }
-  const auto dsrun = StartFamily(kWithoutGroups);
+  const auto dsrun = StartFamily(WithoutControlGroups());
   std::vector<UniqueFd> ranks;
   for (const pid_t pid : ProcessesWith(mark_)) {
     if (NameOf(pid) == "sh") ranks.emplace_back(::syscall(SYS_pidfd_open, pid, 0));
@@ -165,15 +157,25 @@ TEST_F(LeftoversTest, OfADaemonThatWasKilledWithItsGuardianWithoutControlGroupsA
   }
 }
 
-// Nobody of the job is left to clean up: the next one does, because the group says whose it was.
-TEST_F(LeftoversTest, OfADaemonThatWasKilledWithItsGuardianGoWithTheNextJob) {
-  const fs::path groups = daemon::FindOwnCgroups().unified;
-  if (groups.empty() || ::access(groups.c_str(), W_OK) != 0) {
-    return SkipWithout("cgroups", "no v2 control group can be made here");
-  }
+TEST_F(LeftoversTest, OfADaemonThatWasKilledWithItsGuardianAreEndedByDsrun) {
+  if (!CanMakeGroups()) return SkipWithout("cgroups", "no v2 control group can be made here");
   const auto dsrun = StartFamily();
+  const std::string group = GroupOf(Find("sh"));
   KillDaemonAndGuardian();
   EXPECT_EQ(dsrun->Wait().status, 4) << dsrun->err();
+  EXPECT_EQ(ProcessesWith(mark_), std::vector<pid_t>());
+  EXPECT_FALSE(fs::exists(FindOwnCgroups().unified / group)) << group;
+  EXPECT_TRUE(fs::is_empty(runtime()));
+}
+
+// Nobody of the job is left to clean up: the next one does, because the group says whose it was.
+TEST_F(LeftoversTest, OfAJobOfWhichAllWereKilledGoWithTheNextJob) {
+  if (!CanMakeGroups()) return SkipWithout("cgroups", "no v2 control group can be made here");
+  const auto dsrun = StartFamily();
+  dsrun->Signal(SIGSTOP);  // else it would see the ends of the others
+  KillDaemonAndGuardian();
+  dsrun->Signal(SIGKILL);
+  EXPECT_EQ(dsrun->Wait().status, 128 + SIGKILL);
   EXPECT_GE(ProcessesWith(mark_).size(), 4U) << "what the ranks have started";
   ASSERT_EQ(StartAndStop(1).status, 7);
   EXPECT_EQ(ProcessesWith(mark_), std::vector<pid_t>());

@@ -6,20 +6,45 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "runtime/base/files.h"
 #include "runtime/base/unique_fd.h"
 #include "tests/places.h"
 #include "tests/procs/daemon_job.h"
 #include "tests/support/program.h"
+#include "tests/support/requirement.h"
+#include "tests/support/without_cgroups.h"
 
 namespace ds::procs {
 namespace {
 
-using StopTest = DaemonJob;
+class StopTest : public DaemonJob {
+ protected:
+  // The last rank cannot be bound; by then the others run and have left their groups.
+  void ExpectRefusedLaunchesLeaveNothing() {
+    constexpr int kMany = 64;
+    const ds::testing::TemporaryFolder folder;
+    const std::string mark = "DSRUN_TEST_MARK=" + folder.path().string();
+    for (std::uint32_t generation = 1; generation <= 5; ++generation) {
+      v1::LaunchRequest request = Request(kMany, {"escape"}, generation);
+      v1::EnvironmentVariable* variable = request.add_environment();
+      variable->set_name("DSRUN_TEST_MARK");
+      variable->set_value(folder.path().string());
+      request.mutable_ranks(kMany - 1)->add_cores(1023);
+      const auto launched = client().Launch(request);
+      // What the one before has left behind is being waited for.
+      EXPECT_FALSE(launched.ok());
+    }
+    EXPECT_TRUE(daemon().Close().ok());
+    EXPECT_EQ(ds::testing::ProcessesWith(mark), std::vector<pid_t>());
+    daemon_.reset();
+  }
+};
 
 v1::StopRequest StopRequest(double grace_seconds) {
   v1::StopRequest request;
@@ -249,24 +274,28 @@ TEST_F(StopTest, KillingTheGuardianEndsTheDaemonAsATermDoes) {
   daemon_.reset();
 }
 
-// The last rank cannot be bound; by then the others run and have left their groups.
-TEST_F(StopTest, ALaunchThatIsRefusedLeavesNothing) {
-  constexpr int kMany = 64;
-  const ds::testing::TemporaryFolder folder;
-  const std::string mark = "DSRUN_TEST_MARK=" + folder.path().string();
-  for (std::uint32_t generation = 1; generation <= 5; ++generation) {
-    v1::LaunchRequest request = Request(kMany, {"escape"}, generation);
-    v1::EnvironmentVariable* variable = request.add_environment();
-    variable->set_name("DSRUN_TEST_MARK");
-    variable->set_value(folder.path().string());
-    request.mutable_ranks(kMany - 1)->add_cores(1023);
-    const auto launched = client().Launch(request);
-    // What the one before has left behind is being waited for.
-    EXPECT_FALSE(launched.ok());
+TEST_F(StopTest, ALaunchThatIsRefusedLeavesNothing) { ExpectRefusedLaunchesLeaveNothing(); }
+
+class StopWithoutGroupsTest : public StopTest {
+ protected:
+  void SetUp() override {
+    if (!ds::testing::CanHideControlGroups()) {
+      return ds::testing::SkipWithout("mounts", "control groups cannot be hidden here");
+    }
+    std::string script = "#!/bin/sh\nexec";
+    for (const std::string& word : ds::testing::WithoutControlGroups()) script += " '" + word + "'";
+    script += " " DS_BIN_DIR "/dsrund \"$@\"\n";
+    ASSERT_TRUE(WriteFileAtomically(Dsrund(), script, 0700).ok());
+    StopTest::SetUp();
   }
-  EXPECT_TRUE(daemon().Close().ok());
-  EXPECT_EQ(ds::testing::ProcessesWith(mark), std::vector<pid_t>());
-  daemon_.reset();
+  std::filesystem::path Dsrund() const override { return folder_.path() / "dsrund"; }
+
+ private:
+  ds::testing::TemporaryFolder folder_;
+};
+
+TEST_F(StopWithoutGroupsTest, ALaunchThatIsRefusedLeavesNothing) {
+  ExpectRefusedLaunchesLeaveNothing();
 }
 
 // The process that started the daemon is killed: its ranks end although nobody asked for it.

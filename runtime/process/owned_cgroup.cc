@@ -1,6 +1,7 @@
-#include "daemon/ranks/rank_cgroup.h"
+#include "runtime/process/owned_cgroup.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -19,12 +20,12 @@
 
 #include "runtime/base/process_stat.h"
 
-namespace ds::daemon {
+namespace ds {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kPrefix = "dsrun-";
+constexpr std::string_view kGroupPrefix = "dsrun-";
 constexpr char kOwnerAttribute[] = "user.dsrun.owner";
 constexpr std::size_t kLongestMark = 256;
 
@@ -43,11 +44,11 @@ std::uint64_t ReadStart(pid_t pid) {
   return lives ? stat->start : 0;
 }
 
-UniqueFd OpenFolder(const fs::path& path) {
+UniqueFd OpenGroup(const fs::path& path) {
   return UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
-bool LockFolder(const UniqueFd& folder) { return ::flock(folder.get(), LOCK_EX | LOCK_NB) == 0; }
+bool LockGroup(const UniqueFd& folder) { return ::flock(folder.get(), LOCK_EX | LOCK_NB) == 0; }
 
 void KillGroup(const fs::path& path, const UniqueFd& folder) {
   const UniqueFd kill(::openat(folder.get(), "cgroup.kill", O_WRONLY | O_CLOEXEC));
@@ -61,12 +62,27 @@ bool SetOwner(const UniqueFd& folder, const std::string& mark) {
   return ::fsetxattr(folder.get(), kOwnerAttribute, mark.data(), mark.size(), 0) == 0;
 }
 
-// Its daemon is gone, and nobody else is about to remove it.
+// Returns when no process is left in it, or at the deadline.
+void AwaitEmpty(const UniqueFd& folder, std::chrono::steady_clock::time_point deadline) {
+  const UniqueFd events(::openat(folder.get(), "cgroup.events", O_RDONLY | O_CLOEXEC));
+  std::array<char, 256> text{};
+  ssize_t size = 0;
+  while ((size = ::pread(events.get(), text.data(), text.size(), 0)) > 0) {
+    const std::string_view said(text.data(), static_cast<std::size_t>(size));
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - std::chrono::steady_clock::now());
+    if (said.find("populated 1") == std::string_view::npos || left <= left.zero()) return;
+    pollfd changed{events.get(), POLLPRI, 0};
+    ::poll(&changed, 1, static_cast<int>(left.count()));
+  }
+}
+
+// Its owner is gone, and nobody else is about to remove it.
 bool IsAbandoned(const UniqueFd& folder) {
   std::array<char, kLongestMark> mark{};
   const ssize_t size = ::fgetxattr(folder.get(), kOwnerAttribute, mark.data(), mark.size());
   return size > 0 && IsOwnerGone({mark.data(), static_cast<std::size_t>(size)}) &&
-         LockFolder(folder);
+         LockGroup(folder);
 }
 
 }  // namespace
@@ -87,36 +103,38 @@ bool IsOwnerGone(std::string_view mark) {
   return boot == ReadBootId() && ReadStart(pid) != start;
 }
 
-StatusOr<std::unique_ptr<RankCgroup>> RankCgroup::Create(const fs::path& parent,
-                                                         const std::string& name) {
+StatusOr<std::unique_ptr<OwnedCgroup>> OwnedCgroup::Create(const fs::path& parent,
+                                                           const std::string& name) {
   if (parent.empty()) return NotFoundError("this host has no v2 control groups");
   const std::string mark = MakeOwnMark();
   if (mark.empty()) return NotFoundError("/proc does not say when this process was started");
   RemoveAbandoned(parent);
-  const fs::path path = parent / (std::string(kPrefix) + name);
+  const fs::path path = parent / (std::string(kGroupPrefix) + name);
   if (::mkdir(path.c_str(), 0755) != 0) return ErrnoError(errno, path.string());
-  UniqueFd folder = OpenFolder(path);
-  if (!folder.valid() || !LockFolder(folder) || !SetOwner(folder, mark)) {
+  UniqueFd folder = OpenGroup(path);
+  if (!folder.valid() || !LockGroup(folder) || !SetOwner(folder, mark)) {
     const Status status = ErrnoError(errno, path.string());
     ::rmdir(path.c_str());
     return status;
   }
-  return std::unique_ptr<RankCgroup>(new RankCgroup(path, std::move(folder)));
+  return std::unique_ptr<OwnedCgroup>(new OwnedCgroup(path, std::move(folder)));
 }
 
-void RankCgroup::RemoveAbandoned(const fs::path& parent) {
+void OwnedCgroup::RemoveAbandoned(const fs::path& parent, std::chrono::milliseconds patience) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
   std::error_code error;
   for (fs::directory_iterator entry(parent, error), end; !error && entry != end;
        entry.increment(error)) {
-    const UniqueFd folder = OpenFolder(entry->path());
+    const UniqueFd folder = OpenGroup(entry->path());
     if (!folder.valid() || !IsAbandoned(folder)) continue;
     KillGroup(entry->path(), folder);
+    AwaitEmpty(folder, deadline);
     ::rmdir(entry->path().c_str());
   }
 }
 
-RankCgroup::~RankCgroup() { ::rmdir(path_.c_str()); }
+OwnedCgroup::~OwnedCgroup() { ::rmdir(path_.c_str()); }
 
-void RankCgroup::KillAll() const { KillGroup(path_, folder_); }
+void OwnedCgroup::KillAll() const { KillGroup(path_, folder_); }
 
-}  // namespace ds::daemon
+}  // namespace ds

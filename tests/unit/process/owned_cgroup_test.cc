@@ -1,6 +1,6 @@
 // Whose a control group is, and which ones a daemon may end. A plain folder does for the hierarchy.
 
-#include "daemon/ranks/rank_cgroup.h"
+#include "runtime/process/owned_cgroup.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -14,7 +14,7 @@
 #include "tests/support/program.h"
 #include "tests/support/requirement.h"
 
-namespace ds::daemon {
+namespace ds {
 namespace {
 
 namespace fs = std::filesystem;
@@ -81,7 +81,7 @@ TEST(OwnerMarkTest, WhatProvesNothingIsNotGone) {
   }
 }
 
-class RankCgroupTest : public ::testing::Test {
+class OwnedCgroupTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (::setxattr(parent().c_str(), "user.dsrun.probe", "", 0, 0) != 0) {
@@ -100,29 +100,29 @@ class RankCgroupTest : public ::testing::Test {
   ds::testing::TemporaryFolder folder_;
 };
 
-TEST_F(RankCgroupTest, IsMadeMarkedAndRemoved) {
-  EXPECT_FALSE(RankCgroup::Create(parent() / "none", "job").ok());
-  EXPECT_FALSE(RankCgroup::Create("", "job").ok());
-  auto group = RankCgroup::Create(parent(), "job");
+TEST_F(OwnedCgroupTest, IsMadeMarkedAndRemoved) {
+  EXPECT_FALSE(OwnedCgroup::Create(parent() / "none", "job").ok());
+  EXPECT_FALSE(OwnedCgroup::Create("", "job").ok());
+  auto group = OwnedCgroup::Create(parent(), "job");
   ASSERT_TRUE(group.ok()) << group.status().message();
   std::array<char, 256> mark{};
   const ssize_t size = ::getxattr((*group)->path().c_str(), kOwner, mark.data(), mark.size());
   ASSERT_GT(size, 0);
   EXPECT_EQ(std::string(mark.data(), static_cast<std::size_t>(size)), MakeOwnMark());
   (*group)->KillAll();  // nobody
-  EXPECT_FALSE(RankCgroup::Create(parent(), "job").ok()) << "one of that name is in use";
+  EXPECT_FALSE(OwnedCgroup::Create(parent(), "job").ok()) << "one of that name is in use";
   group->reset();
   EXPECT_FALSE(Exists("dsrun-job"));
 }
 
-TEST_F(RankCgroupTest, OnlyThoseOfDeadDaemonsAreRemoved) {
+TEST_F(OwnedCgroupTest, OnlyThoseOfDeadDaemonsAreRemoved) {
   MakeGroup("dsrun-left", MarkOfTheDead());
   MakeGroup("of-another-name", MarkOfTheDead());
   MakeGroup("dsrun-alive", MakeOwnMark());
   MakeGroup("dsrun-of-another-boot", "0" + MarkOfTheDead());
   fs::create_directories(parent() / "dsrun-my-experiment-limits");
   fs::create_directory_symlink(parent() / "dsrun-left", parent() / "link");
-  const auto mine = RankCgroup::Create(parent(), "mine");
+  const auto mine = OwnedCgroup::Create(parent(), "mine");
   ASSERT_TRUE(mine.ok()) << mine.status().message();
   EXPECT_FALSE(Exists("dsrun-left"));
   EXPECT_FALSE(Exists("of-another-name")) << "a name proves nothing in either direction";
@@ -132,4 +132,4 @@ TEST_F(RankCgroupTest, OnlyThoseOfDeadDaemonsAreRemoved) {
 }
 
 }  // namespace
-}  // namespace ds::daemon
+}  // namespace ds

@@ -1,4 +1,4 @@
-#include "daemon/host/cgroups.h"
+#include "runtime/process/cgroups.h"
 
 #include <algorithm>
 #include <fstream>
@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace ds::daemon {
+namespace ds {
 namespace {
 
 namespace fs = std::filesystem;
@@ -151,4 +151,4 @@ std::optional<GroupMemory> ReadGroupMemory(const OwnCgroups& cgroups) {
   return ReadV1(cgroups.memory_v1);
 }
 
-}  // namespace ds::daemon
+}  // namespace ds

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <optional>
 
-namespace ds::daemon {
+namespace ds {
 
 // Folders; empty where there is no such hierarchy or it is not to be seen from here.
 struct OwnCgroups {
@@ -32,4 +32,4 @@ struct GroupMemory {
 std::optional<std::uint64_t> ReadOomKills(const OwnCgroups& cgroups);
 std::optional<GroupMemory> ReadGroupMemory(const OwnCgroups& cgroups);
 
-}  // namespace ds::daemon
+}  // namespace ds
