@@ -28,12 +28,7 @@ void BacklogWriter::WriteLines(int fd, std::string text) {
     dropped_lines_ += lines;
     return;
   }
-  if (unreported_drops_ > 0) {
-    Queue(STDERR_FILENO, "dsrun: " + std::to_string(unreported_drops_) +
-                             " lines are not shown here because the console was blocked; the rank "
-                             "logs have them\n");
-    unreported_drops_ = 0;
-  }
+  ReportDrops();
   Queue(fd, std::move(text));
 }
 
@@ -68,6 +63,14 @@ void BacklogWriter::Queue(int fd, std::string text) {
   }
 }
 
+void BacklogWriter::ReportDrops() {
+  const std::uint64_t lines = std::exchange(unreported_drops_, 0);
+  if (lines == 0) return;
+  Queue(STDERR_FILENO, "dsrun: " + std::to_string(lines) +
+                           " lines are not shown here because the console was blocked; the rank "
+                           "logs have them\n");
+}
+
 void BacklogWriter::Loop() {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -80,6 +83,7 @@ void BacklogWriter::Loop() {
     static_cast<void>(WriteAll(output.fd, output.text, "console").ok());
     lock.lock();
     queued_bytes_ -= output.text.size();
+    if (backlog_.empty()) ReportDrops();
     if (queued_bytes_ == 0) drained_.notify_all();
   }
 }

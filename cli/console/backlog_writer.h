@@ -5,7 +5,7 @@
 // Text is queued and written by a thread of its own, in order, over both streams; there is none
 // until there is text. While a blocked console (Ctrl-S, a slow pipe) has more than the limit
 // queued, further text that may be dropped is dropped and counted, and a line says how much once
-// there is room again.
+// there is room again: before the next text, or when all that was queued has been written.
 //
 // Threads: safe to use from any thread.
 
@@ -45,12 +45,13 @@ class BacklogWriter {
     std::string text;
   };
   void Loop();
-  void Queue(int fd, std::string text);  // requires mutex_
+  void Queue(int fd, std::string text);  // requires mutex_, as the next
+  void ReportDrops();
 
   const std::size_t limit_bytes_;
   mutable std::mutex mutex_;
   std::condition_variable work_;     // backlog_ or ending_ changed
-  std::condition_variable drained_;  // queued_bytes_ became 0
+  std::condition_variable drained_;  // queued_bytes_ became 0, and no drop is unreported
   std::deque<Output> backlog_;
   std::size_t queued_bytes_ = 0;        // in backlog_ and in the one being written
   std::uint64_t unreported_drops_ = 0;  // lines

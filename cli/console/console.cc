@@ -48,6 +48,7 @@ Console::Console(const ConsoleOptions& options, BacklogWriter* writer)
 void Console::OnEvent(const HostEvent& event) {
   if (options_.quiet) {
     progress_.OnEvent(event.event);
+    if (event.event.has_rank_exited()) ShowExit(event.host, event.event.rank_exited());
     return;
   }
   if (event.event.has_rank_output()) {
@@ -69,7 +70,7 @@ void Console::ShowReport(const v1::RankReport& report) {
 
 void Console::ShowExit(const std::string& host, const v1::RankExited& exit) {
   if (!exit.output_cut() || exit.stopping()) return;
-  ShowNotice(
+  WriteNotice(
       "rank " + std::to_string(exit.rank()) + " on " + host +
       " has ended; what it left behind held its output open for too long and was ended: its last "
       "output may be missing");
@@ -170,7 +171,10 @@ std::string Console::Bold(const std::string& text) const {
 }
 
 void Console::ShowNotice(const std::string& text) {
-  if (options_.quiet) return;
+  if (!options_.quiet) WriteNotice(text);
+}
+
+void Console::WriteNotice(const std::string& text) {
   ShowLines(collapser_.TakeAll());
   if (std::string erase = Erase(); !erase.empty()) writer_->WriteAlways(STDOUT_FILENO, erase);
   writer_->WriteAlways(STDERR_FILENO, "dsrun: " + Printable(text) + "\n");

@@ -63,6 +63,7 @@ class Console {
   void OnOutput(const HostEvent& event);
   void ShowReport(const v1::RankReport& report);
   void ShowExit(const std::string& host, const v1::RankExited& exit);
+  void WriteNotice(const std::string& text);  // when quiet, too
   void ShowUnfinished(std::vector<OutputChunk> chunks);
   void ShowLines(std::vector<TaggedText> lines);
   void OnStep(std::int64_t unix_nanos);

@@ -140,6 +140,20 @@ TEST(ConsoleTest, QuietShowsNeitherOutputNorProgress) {
   EXPECT_EQ(err, "");
 }
 
+// What is lost is a failure, even of a rank that has ended well.
+TEST(ConsoleTest, OutputThatWasCutIsSaidWhenQuietToo) {
+  v1::Event cut;
+  cut.mutable_rank_exited()->set_rank(3);
+  cut.mutable_rank_exited()->set_output_cut(true);
+  for (const bool quiet : {false, true}) {
+    const std::string err = Shown({.quiet = quiet}, {cut}).second;
+    EXPECT_NE(err.find("dsrun: rank 3 on h has ended; what it left behind"), std::string::npos)
+        << err;
+  }
+  cut.mutable_rank_exited()->set_stopping(true);
+  EXPECT_EQ(Shown({.quiet = true}, {cut}).second, "");
+}
+
 TEST(ConsoleTest, ErrorsOnlyShowsStandardErrorAndNotices) {
   const auto [out, err] =
       Shown({.errors_only = true, .shown = LogFilter::Parse("", true).value()},
@@ -229,6 +243,25 @@ TEST(BacklogWriterTest, ABlockedConsoleDropsLinesButNeverBlocksOrDropsNotices) {
   EXPECT_EQ(GetCapturedStderr(),
             "dsrun: 2 lines are not shown here because the console was blocked; the rank logs have "
             "them\n");
+}
+
+// The job's last lines are as good as any.
+TEST(BacklogWriterTest, DroppedLinesAreReportedThoughNoneComesLater) {
+  Pipe pipe;
+  CaptureStderr();
+  BacklogWriter writer(/*limit_bytes=*/1 << 20);
+  const std::string block(std::size_t{1} << 20, 'x');  // more than a pipe holds
+  writer.WriteLines(pipe.write.get(), block);
+  writer.WriteLines(pipe.write.get(), "one\ntwo\nthree\n");
+  EXPECT_EQ(writer.dropped_lines(), 3u);
+  std::string read(block.size(), 0);
+  for (std::size_t got = 0; got < read.size();) {
+    const ssize_t n = ::read(pipe.read.get(), read.data() + got, read.size() - got);
+    ASSERT_GT(n, 0);
+    got += static_cast<std::size_t>(n);
+  }
+  writer.Flush();
+  EXPECT_EQ(GetCapturedStderr().substr(0, 28), "dsrun: 3 lines are not shown");
 }
 
 }  // namespace
