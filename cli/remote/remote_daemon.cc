@@ -109,8 +109,7 @@ constexpr char kUnfit[] = "dsrun-unfit ";
 // $2 the folder, $3 the name of dsrund there, $4 its SHA-256, $5 "once" for a folder that goes
 // again, $6 the address to listen on, $7 the job, $8 dsrank or "".
 // Looks and executes below one open folder (the working directory) that is this user's alone: what
-// others do to the names that lead there, before or meanwhile, has no effect. Touches dsrund, since
-// one that nobody has used for a month goes.
+// others do to the names that lead there, before or meanwhile, has no effect.
 constexpr char kStart[] = R"sh(
 unfit() { echo "dsrun-unfit $1"; exit 1; };
 cd -P "$2" 2>/dev/null || unfit "its folder cannot be entered";
@@ -119,7 +118,6 @@ case "$(ls -ld .)" in drwx--[-S]---*) ;; *) unfit "its folder is open to others"
 [ -L "$3" ] && unfit "it is a symbolic link";
 [ -f "$3" ] && [ -O "$3" ] || unfit "it is not a file of this user";
 h="$(sum "$3")"; [ "${h%% *}" = "$4" ] || unfit "its content differs from what was sent";
-touch "$3" 2>/dev/null;
 f="./$3"; d="$2"; o="$5"; r="$8"; set -- --listen "$6" --job "$7";
 [ -z "$r" ] || set -- "$@" --dsrank "$r";
 if [ "$o" = once ]; then "$f" "$@"; s=$?; rm -f "$f"; rmdir "$d"; exit $s; fi;

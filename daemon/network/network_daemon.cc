@@ -159,11 +159,10 @@ StatusOr<UniqueFd> ContinueInBackground() {
 }
 
 void KeepFresh(EventLoop* loop, const std::string& path, std::chrono::nanoseconds interval) {
-  loop->CallAt(std::chrono::steady_clock::now() + interval, [=] {
-    // A failure changes nothing: where times cannot be set, files cannot be removed.
-    ::utimensat(AT_FDCWD, path.c_str(), nullptr, 0);
-    KeepFresh(loop, path, interval);
-  });
+  // A failure changes nothing: where times cannot be set, files cannot be removed.
+  ::utimensat(AT_FDCWD, path.c_str(), nullptr, 0);
+  loop->CallAt(std::chrono::steady_clock::now() + interval,
+               [=] { KeepFresh(loop, path, interval); });
 }
 
 int ServeNetwork(const std::string& address, SupervisorOptions options, UniqueFd starter) {

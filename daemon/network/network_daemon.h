@@ -30,9 +30,9 @@ StatusOr<UniqueFd> ContinueInBackground();
 // comes over standard input, and the folder.
 int ServeNetwork(const std::string& address, SupervisorOptions options, UniqueFd starter);
 
-// Sets the file's times to now, after each `interval` while the loop runs. A cache drops versions
-// of dsrund that nobody has started for a month, and a running one must stay: on a file system that
-// hosts share, the pages of a removed program cannot be read again.
+// Sets the file's times to now, and again after each `interval` while the loop runs. A cache drops
+// versions of dsrund that nobody has used for a month, and a running one must stay: on a file
+// system that hosts share, the pages of a removed program cannot be read again.
 void KeepFresh(EventLoop* loop, const std::string& path, std::chrono::nanoseconds interval);
 
 }  // namespace ds::daemon

@@ -78,6 +78,29 @@ TEST_P(SshPlacingTest, AFolderThatIsExchangedAfterTheCheckIsNotUsed) {
   ExpectNothingEvilRan();
 }
 
+// The user's ~/.cache is a link by way of a folder that others may write to.
+TEST_P(SshPlacingTest, ALinkThatIsSwappedAfterTheCheckIsNotFollowed) {
+  const std::string swap = std::string(kAttacker) + "ln -sfn /tmp/his /tmp/link";
+  OnHost(0, "chmod 777 /tmp && mkdir -m 700 /root/real && ln -s /tmp/link /root/.cache");
+  OnHost(0, std::string(kAttacker) +
+                "sh -c 'ln -s /root/real /tmp/link && mkdir -p /tmp/his/dsrun && "
+                "cp /run/host/evil /tmp/his/dsrun/" +
+                name_ + "'");
+  // The first sum is taken of what has arrived, the second of what is about to be started.
+  Wrap("sha256sum",
+       "/usr/bin/sha256sum; [ ! -e /run/host/second ] || " + swap + "; touch /run/host/second");
+  ProgramResult result = Run("echo started");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(OnHost(0, "readlink /tmp/link"), "/tmp/his\n") << "it was swapped";
+  ExpectNothingEvilRan();
+  // From now on the name leads to the attacker's folder.
+  result = Run("echo started");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err,
+              HasSubstr("belongs to somebody else; dsrund was put to /tmp/dsrun-once-"));
+  ExpectNothingEvilRan();
+}
+
 TEST_P(SshPlacingTest, OtherContentUnderItsNameIsReplaced) {
   ASSERT_EQ(Run("true").status, 0);
   const std::string sum = "sha256sum <" + std::string(kCache) + "/" + name_;
@@ -148,6 +171,7 @@ TEST_P(SshPlacingTest, ASignalEndsATransferThatIsStuck) {
   }
 }
 
+// The daemon itself says that it is in use (daemon/network/network_daemon.h).
 TEST_P(SshPlacingTest, AStartIsAUse) {
   ASSERT_EQ(Run("true").status, 0);
   OnHost(0, std::string("touch -d '20 days ago' ") + kCache + "/" + name_);
