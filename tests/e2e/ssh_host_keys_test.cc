@@ -110,7 +110,8 @@ TEST_F(SshHostKeysTest, AHostWithACertificateAuthorityIsNotTakenOnTrust) {
   std::ofstream(Ssh("known_hosts")) << "@cert-authority *.elsewhere.example " << authority;
   EXPECT_EQ(Run("true").status, 0);
   std::ofstream(Ssh("known_hosts")) << "@cert-authority 10.*,127.*,[127.* " << authority;
-  ExpectRefused({}, {"  h0    host key  ", "trusts a @cert-authority for it", "hostkey="});
+  ExpectRefused({}, {"  h0    host key  ", "trusts a @cert-authority for it",
+                     "--launcher ssh-client", "hostkey="});
   UseOneHost("hostkey=" + Fingerprint(0));
   EXPECT_EQ(Run("true").status, 0);
   UseOneHost();

@@ -103,6 +103,20 @@ TEST_P(SshRefusedOverEachTest, ALoginShellThatPrintsIsNoise) {
   ExpectRefused({}, {"  h0    shell noise  ", "'Welcome to the cluster'", "~/.bashrc"});
 }
 
+TEST_P(SshRefusedOverEachTest, WhatALoginShellSendsToTheTerminalIsWrittenOut) {
+  options_.count = 1;
+  WriteHostfile(1);
+  OnHost(0, "echo \"printf '\\\\033]0;owned\\\\007\\\\033[2Kall is well\\\\n'\" >" +
+                hosts().home(0) + "/.bashrc");
+  if (OnHost(0, "getent passwd $(id -u)").find("bash") == std::string::npos) {
+    return SkipWithout("bash", "the login shell here is not bash");
+  }
+  const ProgramResult result = Run("true");
+  EXPECT_EQ(result.status, 3);
+  EXPECT_THAT(result.err, HasSubstr("'\\x1b]0;owned\\x07\\x1b[2Kall is well'"));
+  EXPECT_EQ(result.err.find_first_of("\x1b\x07"), std::string::npos) << result.err;
+}
+
 TEST_P(SshRefusedOverEachTest, AnUnwritableHomeIsPassedOverForTmp) {
   options_.count = 1;
   NeedNamespaces();
