@@ -24,19 +24,24 @@ std::string Dotted(int major, int minor, int patch) {
   return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
 }
 
-// The libraries in dsrun and dsrund, by their own account.
+#ifndef DS_RE2_VERSION
+#define DS_RE2_VERSION "unknown"
+#endif
+
+// The libraries in dsrun and dsrund, by their own account but for RE2.
 std::vector<std::pair<std::string, std::string>> LinkedLibraries() {
   return {
       {"Abseil", std::to_string(ABSL_LTS_RELEASE_VERSION) + "." +
                      std::to_string(ABSL_LTS_RELEASE_PATCH_LEVEL)},
       {"c-ares", ARES_VERSION_STR},
       {"CLI11", CLI11_VERSION},
-      {"gRPC", GRPC_CPP_VERSION_STRING},
+      {"gRPC", GRPC_CPP_VERSION_STRING " with its upb and address_sorting"},
       {"libssh", ::ssh_version(0)},
       {"nlohmann-json", Dotted(NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR,
                                NLOHMANN_JSON_VERSION_PATCH)},
       {"OpenSSL", ::OpenSSL_version(OPENSSL_VERSION)},
       {"Protobuf", google::protobuf::internal::VersionString(GOOGLE_PROTOBUF_VERSION)},
+      {"RE2", DS_RE2_VERSION},
       {"spdlog", Dotted(SPDLOG_VER_MAJOR, SPDLOG_VER_MINOR, SPDLOG_VER_PATCH)},
       {"zlib", ZLIB_VERSION},
   };

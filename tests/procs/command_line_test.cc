@@ -53,6 +53,7 @@ TEST_F(CommandLineTest, VersionAndHelpSucceed) {
     EXPECT_THAT(Dsrun({"version"}).out,
                 ContainsRegex(std::string("\n  ") + library + " .*[0-9]+\\.[0-9]+"));
   }
+  EXPECT_THAT(Dsrun({"version"}).out, ContainsRegex("\n  RE2 +[0-9]+"));
   EXPECT_EQ(Dsrun({"version"}).out, Dsrun({"--version"}).out);
   for (const std::vector<std::string>& words :
        std::vector<std::vector<std::string>>{{"--help"}, {"-h"}, {"help"}}) {
