@@ -79,6 +79,27 @@ TEST_F(TrainTest, TheCommandOfTheReadmeRunsWithItsDefaults) {
   EXPECT_EQ(std::distance(begin(logs), end(logs)), 16) << "out and err of 8 ranks";
 }
 
+TEST_F(TrainTest, FilesOfATrainingFollowTheUmask) {
+  for (const auto& [mask, others] : {std::pair("077", false), std::pair("0", true)}) {
+    std::vector<std::string> command = {"/bin/sh", "-c",
+                                        std::string("umask ") + mask + " && exec \"$@\"", "sh"};
+    const fs::path run = RunDir(std::string("mask") + mask);
+    for (const std::string& word :
+         DsrunCommand(run, Train(1, 0, {"--steps", "1", "--save_every", "1"}))) {
+      command.push_back(word);
+    }
+    ASSERT_EQ(RunProgram(command).status, 0);
+    const auto others_read = [&run](const std::string& name) {
+      return (fs::status(run / name).permissions() & fs::perms::others_read) != fs::perms::none;
+    };
+    EXPECT_FALSE(others_read("job.json"));
+    for (const std::string name : {"config.resolved.json", "metrics.jsonl", "logs/0/rank-00000.err",
+                                   "checkpoints", "checkpoints/step-1"}) {
+      EXPECT_EQ(others_read(name), others) << name << " with umask " << mask;
+    }
+  }
+}
+
 TEST_F(TrainTest, StagesAndWorldSizesGiveOneTrajectory) {
   ASSERT_EQ(RunProgram(DsrunCommand(RunDir("one"), Train(1, 0, {"--steps", "5"}))).status, 0);
   const auto expected = Losses("one");

@@ -271,6 +271,28 @@ TEST_F(AnyProgramTest, SecretsAmongTheArgumentsReachTheRankButNoFile) {
   EXPECT_EQ(info.st_mode & 0777, 0600U);
 }
 
+// The command line may hold secrets that nobody can know: job.json is private whatever the umask.
+TEST_F(AnyProgramTest, OtherFilesOfARunFollowTheUmask) {
+  for (const auto& [mask, mode] : {std::pair("077", 0600U), std::pair("0", 0644U)}) {
+    const fs::path run = folder_.path() / (std::string("mask") + mask);
+    const ProgramResult result =
+        RunProgram({"/bin/sh", "-c", std::string("umask ") + mask + " && exec \"$@\"", "sh",
+                    DS_BIN_DIR "/dsrun", "--run_dir", run.string(), "--", "/bin/sh", "-c",
+                    "echo out; exit 9"});
+    ASSERT_EQ(result.status, 9) << result.err;
+    const auto mode_of = [&run](const std::string& name) {
+      struct stat info {};
+      EXPECT_EQ(::stat((run / name).c_str(), &info), 0) << name;
+      return info.st_mode & 0777;
+    };
+    EXPECT_EQ(mode_of("job.json"), 0600U);
+    for (const std::string name : {"verdict.json", "events.jsonl", "logs/0/rank-00000.out"}) {
+      EXPECT_EQ(mode_of(name), mode) << name << " with umask " << mask;
+    }
+    EXPECT_EQ(mode_of("logs"), mode == 0600 ? 0700U : 0777U);
+  }
+}
+
 TEST_F(AnyProgramTest, PlanShowsTheExportsWithoutTheSecrets) {
   const ProgramResult result =
       RunProgram({DS_BIN_DIR "/dsrun", "--num_gpus", "1", "-x", "HF_TOKEN=s3cret", "-x", "A=1",

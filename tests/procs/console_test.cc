@@ -1,0 +1,109 @@
+// What dsrun shows, on a terminal and on a pipe that takes only so much at a time.
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "runtime/base/unique_fd.h"
+#include "tests/places.h"
+#include "tests/support/program.h"
+#include "tests/support/terminal.h"
+
+namespace ds::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class ConsoleTest : public ::testing::Test {
+ protected:
+  std::vector<std::string> Command(int ranks, const std::string& script) const {
+    return {DS_BIN_DIR "/dsrun",
+            "--device",
+            "cpu",
+            "--num_gpus",
+            std::to_string(ranks),
+            "--run_dir",
+            Path("run"),
+            "--",
+            "/bin/sh",
+            "-c",
+            script};
+  }
+  std::string Path(const std::string& name) const { return (folder_.path() / name).string(); }
+  std::string MakeFifo(const std::string& name) const {
+    EXPECT_EQ(::mkfifo(Path(name).c_str(), 0600), 0);
+    return Path(name);
+  }
+
+  TemporaryFolder folder_;
+};
+
+// Both bars are half drawn while both ranks wait.
+TEST_F(ConsoleTest, EachRanksProgressBarIsALineOfATerminal) {
+  const std::string go = MakeFifo("go");
+  Terminal terminal;
+  Program dsrun(
+      Command(2, "printf ' 10%%\\r 20%%\\r 30%% of %s' $RANK; read word <" + go + "; echo , done"),
+      {.environment = {"TERM=xterm"}, .output_fd = terminal.fd()});
+  terminal.LeaveToProgram();
+  EXPECT_TRUE(terminal.WaitFor("0@localhost:  30% of 0")) << dsrun.err();
+  EXPECT_TRUE(terminal.WaitFor("1@localhost:  30% of 1")) << dsrun.err();
+  EXPECT_THAT(terminal.shown(), HasSubstr("\x1b[K")) << "rows are redrawn";
+  EXPECT_THAT(terminal.shown(), Not(HasSubstr("10%"))) << "what was drawn over";
+  const UniqueFd fifo(::open(go.c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(::write(fifo.get(), "go\ngo\n", 6), 6);
+  EXPECT_TRUE(terminal.WaitFor("0@localhost:  30% of 0, done\r\n")) << dsrun.err();
+  EXPECT_TRUE(terminal.WaitFor("1@localhost:  30% of 1, done\r\n")) << dsrun.err();
+  EXPECT_EQ(dsrun.Wait().status, 0) << dsrun.err();
+}
+
+TEST_F(ConsoleTest, APromptIsShownBeforeItIsAnswered) {
+  Terminal terminal;
+  Program dsrun(Command(1, "printf 'your name? '; read name; echo hello, $name"),
+                {.environment = {"TERM=xterm"},
+                 .input_fd = terminal.fd(),
+                 .owns_terminal = true,
+                 .output_fd = terminal.fd()});
+  terminal.LeaveToProgram();
+  ASSERT_TRUE(terminal.WaitFor("0@localhost: your name? ")) << dsrun.err();
+  terminal.Type("Ada\n");
+  EXPECT_TRUE(terminal.WaitFor("hello, Ada\r\n")) << dsrun.err();
+  EXPECT_EQ(dsrun.Wait().status, 0) << dsrun.err();
+}
+
+// Whoever shares the pipe may have made it non-blocking; a write then takes what fits.
+TEST_F(ConsoleTest, ANonBlockingStandardOutputGetsEveryLine) {
+  constexpr int kLines = 200'000;
+  const std::string done = MakeFifo("done");
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+  const UniqueFd out(ends[0]);
+  UniqueFd in(ends[1]);
+  ASSERT_EQ(::fcntl(in.get(), F_SETFL, O_NONBLOCK), 0);
+  Program dsrun(Command(1, "seq " + std::to_string(kLines) + "; echo >" + done),
+                {.output_fd = in.get()});
+  in.Reset();
+  // Opens when the rank has written everything: far more than the pipe holds, which nobody reads.
+  const UniqueFd finished(::open(done.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string expected;
+  for (int i = 1; i <= kLines; ++i) expected += "0@localhost: " + std::to_string(i) + "\n";
+  std::string text;
+  std::vector<char> piece(1 << 16);
+  for (ssize_t size = 0; (size = ::read(out.get(), piece.data(), piece.size())) > 0;) {
+    text.append(piece.data(), static_cast<std::size_t>(size));
+  }
+  EXPECT_EQ(dsrun.Wait().status, 0) << dsrun.err();
+  EXPECT_EQ(text.size(), expected.size());
+  EXPECT_TRUE(text == expected);
+}
+
+}  // namespace
+}  // namespace ds::testing
