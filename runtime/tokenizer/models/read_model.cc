@@ -7,7 +7,7 @@
 namespace ds::tokenizer {
 namespace {
 
-using Made = StatusOr<std::unique_ptr<Model>>;
+using MadeModel = StatusOr<std::unique_ptr<Model>>;
 
 // "a b" or ["a", "b"].
 StatusOr<std::pair<std::string, std::string>> ReadMerge(const Json& merge) {
@@ -42,7 +42,7 @@ StatusOr<Bpe::Merges> ReadMerges(const JsonObject& component) {
   return merges;
 }
 
-Made ReadBpe(const JsonObject& component) {
+MadeModel ReadBpe(const JsonObject& component) {
   const Json* dropout = component.Find("dropout");
   if (dropout != nullptr && (!dropout->is_number() || dropout->get<double>() != 0)) {
     return UnimplementedError(component.Where("dropout") +
@@ -63,7 +63,7 @@ Made ReadBpe(const JsonObject& component) {
   return std::unique_ptr<Model>(*std::move(bpe));
 }
 
-Made ReadWordPiece(const JsonObject& component) {
+MadeModel ReadWordPiece(const JsonObject& component) {
   WordPiece::Settings settings;
   DS_ASSIGN_OR_RETURN(settings.unk_token, component.Text("unk_token"));
   DS_ASSIGN_OR_RETURN(settings.continuing_subword_prefix,
@@ -75,7 +75,7 @@ Made ReadWordPiece(const JsonObject& component) {
       std::make_unique<WordPiece>(std::move(vocabulary), std::move(settings)));
 }
 
-Made ReadWordLevel(const JsonObject& component) {
+MadeModel ReadWordLevel(const JsonObject& component) {
   DS_ASSIGN_OR_RETURN(std::string unk_token, component.Text("unk_token"));
   DS_ASSIGN_OR_RETURN(Vocabulary vocabulary, ReadVocabulary(component));
   return std::unique_ptr<Model>(
@@ -83,7 +83,7 @@ Made ReadWordLevel(const JsonObject& component) {
 }
 
 // The vocabulary is a list of tokens and their scores; the place in it is the id.
-Made ReadUnigram(const JsonObject& component) {
+MadeModel ReadUnigram(const JsonObject& component) {
   DS_ASSIGN_OR_RETURN(const Json* list, component.Need("vocab"));
   if (!list->is_array()) return component.Error("vocab", "must be a list of tokens with scores");
   Vocabulary vocabulary;
@@ -140,7 +140,7 @@ StatusOr<Vocabulary> ReadVocabulary(const JsonObject& component) {
   return vocabulary;
 }
 
-Made ReadModel(const JsonObject& component) {
+MadeModel ReadModel(const JsonObject& component) {
   DS_ASSIGN_OR_RETURN(std::string type, TypeOf(component));
   if (type.empty()) type = TypeByKeys(component);
   if (type == "BPE") return ReadBpe(component);

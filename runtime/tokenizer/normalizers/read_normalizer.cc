@@ -12,7 +12,7 @@
 namespace ds::tokenizer {
 namespace {
 
-using Made = StatusOr<std::unique_ptr<Normalizer>>;
+using MadeNormalizer = StatusOr<std::unique_ptr<Normalizer>>;
 
 // One that cannot fail and needs no class of its own.
 class SimpleNormalizer final : public Normalizer {
@@ -24,11 +24,11 @@ class SimpleNormalizer final : public Normalizer {
   std::function<void(AlignedText*)> apply_;
 };
 
-Made Simple(std::function<void(AlignedText*)> apply) {
+MadeNormalizer Simple(std::function<void(AlignedText*)> apply) {
   return std::unique_ptr<Normalizer>(std::make_unique<SimpleNormalizer>(std::move(apply)));
 }
 
-Made Form(NormalForm form) {
+MadeNormalizer Form(NormalForm form) {
   return Simple([form](AlignedText* text) { Normalize(form, text); });
 }
 
@@ -81,7 +81,7 @@ void ApplyNmt(AlignedText* text) {
   text->Map([](char32_t c) { return IsBlankForNmt(c) ? U' ' : c; });
 }
 
-Made ReadNormalizerSequence(const JsonObject& component) {
+MadeNormalizer ReadNormalizerSequence(const JsonObject& component) {
   DS_ASSIGN_OR_RETURN(const auto objects, component.Objects("normalizers"));
   std::vector<std::unique_ptr<Normalizer>> parts;
   for (const JsonObject& object : objects) {
@@ -91,25 +91,25 @@ Made ReadNormalizerSequence(const JsonObject& component) {
   return std::unique_ptr<Normalizer>(std::make_unique<NormalizerSequence>(std::move(parts)));
 }
 
-Made ReadReplace(const JsonObject& component) {
+MadeNormalizer ReadReplace(const JsonObject& component) {
   DS_ASSIGN_OR_RETURN(Pattern pattern, ReadPattern(component));
   DS_ASSIGN_OR_RETURN(std::string content, component.Text("content"));
   return std::unique_ptr<Normalizer>(
       std::make_unique<ReplaceNormalizer>(std::move(pattern), std::move(content)));
 }
 
-Made ReadStrip(const JsonObject& component) {
+MadeNormalizer ReadStrip(const JsonObject& component) {
   DS_ASSIGN_OR_RETURN(const bool left, component.Flag("strip_left"));
   DS_ASSIGN_OR_RETURN(const bool right, component.Flag("strip_right"));
   return Simple([left, right](AlignedText* text) { text->Strip(left, right); });
 }
 
-Made ReadPrepend(const JsonObject& component) {
+MadeNormalizer ReadPrepend(const JsonObject& component) {
   DS_ASSIGN_OR_RETURN(const std::string prefix, component.Text("prepend"));
   return Simple([prefix](AlignedText* text) { text->Prepend(prefix); });
 }
 
-Made StripAccents() {
+MadeNormalizer StripAccents() {
   return Simple([](AlignedText* text) {
     if (!IsAscii(text->text())) text->Filter([](char32_t c) { return !IsCombiningMark(c); });
   });
@@ -117,7 +117,7 @@ Made StripAccents() {
 
 }  // namespace
 
-Made ReadNormalizer(const JsonObject& component) {
+MadeNormalizer ReadNormalizer(const JsonObject& component) {
   DS_ASSIGN_OR_RETURN(const std::string type, TypeOf(component));
   if (type == "NFC") return Form(NormalForm::kC);
   if (type == "NFD") return Form(NormalForm::kD);
