@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <fstream>
 
 namespace ds::testing {
@@ -61,6 +62,24 @@ TEST_P(SshHostsTest, EveryHostLetsTheUserInAndShowsItsOwnKey) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, SshHostsTest, ::testing::Values(true, false),
                          [](const auto& info) { return info.param ? "namespaces" : "loopback"; });
+
+// Never faster; how much slower, the machine says.
+TEST(SshHostsFaultsTest, LinksAreAsSlowAsAsked) {
+  if (!SshHosts::Missing().empty()) return SkipWithout("namespaces", SshHosts::Missing());
+  SshHosts hosts;
+  if (!hosts.namespaces()) return SkipWithout("namespaces", hosts.why_not());
+  KnowHosts(hosts);
+  const auto time_of = [&](const std::string& command, std::size_t bytes) {
+    const auto begun = std::chrono::steady_clock::now();
+    EXPECT_EQ(RunProgram(Ssh(hosts, 0, command)).out.size(), bytes);
+    return std::chrono::steady_clock::now() - begun;
+  };
+  hosts.Slow(0, {.bytes_per_second = 500'000});
+  EXPECT_GE(time_of("head -c 1000000 /dev/zero", 1'000'000), std::chrono::seconds(2));
+  // TCP's handshake, both versions, keys, login: five round trips at least.
+  hosts.Slow(0, {.delay = std::chrono::milliseconds(100)});
+  EXPECT_GE(time_of("true", 0), std::chrono::seconds(1));
+}
 
 TEST(SshHostsFaultsTest, LinksAndHostsFailAsAsked) {
   if (!SshHosts::Missing().empty()) return SkipWithout("namespaces", SshHosts::Missing());
