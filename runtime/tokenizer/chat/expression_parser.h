@@ -1,0 +1,59 @@
+#pragma once
+
+// ExpressionParser: Jinja's expressions, by recursive descent. Nesting is bounded.
+
+#include <vector>
+
+#include "runtime/tokenizer/chat/lexer.h"
+#include "runtime/tokenizer/chat/syntax.h"
+
+namespace ds::tokenizer {
+
+class ExpressionParser {
+ public:
+  explicit ExpressionParser(std::vector<Lexeme> lexemes) : lexemes_(std::move(lexemes)) {}
+
+  const Lexeme& current() const { return lexemes_[at_]; }
+  Lexeme Take() { return lexemes_[at_ + 1 < lexemes_.size() ? at_++ : at_]; }
+  bool Is(LexemeKind kind, std::string_view text = {}) const {
+    return current().kind == kind && (text.empty() || current().text == text);
+  }
+  bool IsOperator(std::string_view text) const { return Is(LexemeKind::kOperator, text); }
+  bool IsName(std::string_view text) const { return Is(LexemeKind::kName, text); }
+  // Takes the operator or name when it is there.
+  bool Skip(LexemeKind kind, std::string_view text);
+  Status Expect(LexemeKind kind, std::string_view text);
+  StatusOr<std::string> ExpectName();
+  Status Unexpected() const;
+
+  // An expression with its condition: a if b else c.
+  StatusOr<ExpressionPtr> ParseExpression();
+  // One without, for the value of a loop: for x in a if b.
+  StatusOr<ExpressionPtr> ParseOr();
+  // Several with commas between are a list.
+  StatusOr<ExpressionPtr> ParseTuple();
+  // Filters behind an operand: | a | b(c).
+  StatusOr<ExpressionPtr> ParseFilters(ExpressionPtr operand);
+
+ private:
+  StatusOr<ExpressionPtr> ParseAnd();
+  StatusOr<ExpressionPtr> ParseNot();
+  StatusOr<ExpressionPtr> ParseCompare();
+  StatusOr<ExpressionPtr> ParseBinary(int level);
+  StatusOr<ExpressionPtr> ParseUnary(bool with_filters);
+  StatusOr<ExpressionPtr> ParsePrimary();
+  StatusOr<ExpressionPtr> ParseBrackets();
+  StatusOr<ExpressionPtr> ParseDict();
+  StatusOr<ExpressionPtr> ParsePostfix(ExpressionPtr operand);
+  StatusOr<ExpressionPtr> ParseSubscript(ExpressionPtr operand);
+  StatusOr<ExpressionPtr> ParseFilter(ExpressionPtr operand);
+  StatusOr<ExpressionPtr> ParseTest(ExpressionPtr operand);
+  Status ParseArguments(Expression* call);
+  std::unique_ptr<Expression> Make(ExpressionKind kind, std::string name = "") const;
+
+  std::vector<Lexeme> lexemes_;
+  std::size_t at_ = 0;
+  int depth_ = 0;
+};
+
+}  // namespace ds::tokenizer

@@ -1,0 +1,314 @@
+#include "runtime/tokenizer/chat/value.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "runtime/base/utf8.h"
+
+namespace ds::tokenizer {
+namespace {
+
+// Digits and exponent of the shortest text that reads back as the number: 1.25e-7 -> "125", -7.
+std::pair<std::string, int> ShortestDigits(double value) {
+  std::array<char, 64> buffer;
+  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
+                                 std::chars_format::scientific);
+  const std::string text(buffer.data(), end.ptr);
+  const std::size_t e = text.find('e');
+  std::string digits = text.substr(0, e);
+  digits.erase(std::remove(digits.begin(), digits.end(), '.'), digits.end());
+  return {digits, std::stoi(text.substr(e + 1))};
+}
+
+void AppendHex(char32_t c, int digits, std::string* out) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  for (int i = digits - 1; i >= 0; --i) *out += kHex[(c >> (4 * i)) & 15];
+}
+
+std::string JsonText(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    switch (c) {
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
+      case '\b':
+        out += "\\b";
+        break;
+      case '\f':
+        out += "\\f";
+        break;
+      default:
+        if (static_cast<unsigned char>(c) < 32) {
+          out += "\\u";
+          AppendHex(static_cast<unsigned char>(c), 4, &out);
+        } else {
+          out += c;
+        }
+    }
+  }
+  return out + "\"";
+}
+
+class JsonWriter {
+ public:
+  explicit JsonWriter(const JsonStyle& style) : style_(style) {}
+
+  std::string Write(const Value& value) {
+    Append(value, 0);
+    return std::move(out_);
+  }
+
+ private:
+  void NewLine(int depth) {
+    if (style_.indent < 0) return;
+    out_ += '\n';
+    out_.append(static_cast<std::size_t>(style_.indent * depth), ' ');
+  }
+
+  void Append(const Value& value, int depth) {
+    if (const ValueDict* dict = value.dict()) return AppendDict(*dict, depth);
+    if (const ValueList* list = value.list()) return AppendList(*list, depth);
+    if (const bool* flag = value.As<bool>()) {
+      out_ += *flag ? "true" : "false";
+    } else if (const std::string* text = value.text()) {
+      out_ += JsonText(*text);
+    } else if (value.is_number()) {
+      out_ += value.Str();
+    } else {
+      out_ += "null";
+    }
+  }
+
+  void AppendList(const ValueList& list, int depth) {
+    out_ += '[';
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      if (i > 0) out_ += style_.item_separator;
+      NewLine(depth + 1);
+      Append(list[i], depth + 1);
+    }
+    if (!list.empty()) NewLine(depth);
+    out_ += ']';
+  }
+
+  void AppendDict(const ValueDict& dict, int depth) {
+    std::vector<std::pair<std::string, const Value*>> entries;
+    for (const auto& [key, value] : dict.entries) entries.emplace_back(key.Str(), &value);
+    if (style_.sort_keys) {
+      std::stable_sort(entries.begin(), entries.end(),
+                       [](const auto& a, const auto& b) { return a.first < b.first; });
+    }
+    out_ += '{';
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      if (i > 0) out_ += style_.item_separator;
+      NewLine(depth + 1);
+      out_ += JsonText(entries[i].first) + style_.key_separator;
+      Append(*entries[i].second, depth + 1);
+    }
+    if (!entries.empty()) NewLine(depth);
+    out_ += '}';
+  }
+
+  const JsonStyle& style_;
+  std::string out_;
+};
+
+}  // namespace
+
+const Value* ValueDict::Find(const Value& key) const {
+  for (const auto& [each, value] : entries) {
+    if (each == key) return &value;
+  }
+  return nullptr;
+}
+
+void ValueDict::Set(const Value& key, Value value) {
+  for (auto& [each, old] : entries) {
+    if (each == key) {
+      old = std::move(value);
+      return;
+    }
+  }
+  entries.emplace_back(key, std::move(value));
+}
+
+Value Value::FromJson(const nlohmann::ordered_json& json) {
+  switch (json.type()) {
+    case nlohmann::ordered_json::value_t::boolean:
+      return Value(json.get<bool>());
+    case nlohmann::ordered_json::value_t::number_integer:
+    case nlohmann::ordered_json::value_t::number_unsigned:
+      return Value(json.get<std::int64_t>());
+    case nlohmann::ordered_json::value_t::number_float:
+      return Value(json.get<double>());
+    case nlohmann::ordered_json::value_t::string:
+      return Value(json.get<std::string>());
+    case nlohmann::ordered_json::value_t::array: {
+      ValueList list;
+      for (const auto& element : json) list.push_back(FromJson(element));
+      return Value(std::move(list));
+    }
+    case nlohmann::ordered_json::value_t::object: {
+      ValueDict dict;
+      for (const auto& [key, value] : json.items()) dict.entries.emplace_back(key, FromJson(value));
+      return Value(std::move(dict));
+    }
+    default:
+      return Value(None{});
+  }
+}
+
+const ValueList* Value::list() const {
+  const auto* list = As<std::shared_ptr<ValueList>>();
+  return list == nullptr ? nullptr : list->get();
+}
+
+const ValueDict* Value::dict() const {
+  if (const auto* dict = As<std::shared_ptr<ValueDict>>()) return dict->get();
+  const auto* space = As<Namespace>();
+  return space == nullptr ? nullptr : space->values.get();
+}
+
+bool Value::is_number() const {
+  return As<bool>() != nullptr || As<std::int64_t>() != nullptr || As<double>() != nullptr;
+}
+
+double Value::number() const {
+  if (const bool* flag = As<bool>()) return *flag ? 1 : 0;
+  if (const auto* whole = As<std::int64_t>()) return static_cast<double>(*whole);
+  return *As<double>();
+}
+
+bool Value::Truth() const {
+  if (is_undefined() || is_none()) return false;
+  if (is_number()) return number() != 0;
+  if (const std::string* string = text()) return !string->empty();
+  if (const ValueList* elements = list()) return !elements->empty();
+  if (As<Namespace>() != nullptr) return true;
+  if (const ValueDict* entries = dict()) return !entries->entries.empty();
+  return true;
+}
+
+std::string Value::Str() const {
+  if (is_undefined()) return "";
+  if (const std::string* string = text()) return *string;
+  return Repr();
+}
+
+std::string Value::Repr() const {
+  if (is_undefined()) return "Undefined";
+  if (is_none()) return "None";
+  if (const bool* flag = As<bool>()) return *flag ? "True" : "False";
+  if (const auto* whole = As<std::int64_t>()) return std::to_string(*whole);
+  if (const double* real = As<double>()) return ReprOfFloat(*real);
+  if (const std::string* string = text()) return ReprOfText(*string);
+  std::string out;
+  if (const ValueList* elements = list()) {
+    for (const Value& element : *elements) out += (out.empty() ? "" : ", ") + element.Repr();
+    return "[" + out + "]";
+  }
+  if (const ValueDict* entries = dict()) {
+    for (const auto& [key, value] : entries->entries) {
+      out += (out.empty() ? "" : ", ") + key.Repr() + ": " + value.Repr();
+    }
+    return "{" + out + "}";
+  }
+  return "<" + As<Callable>()->name + ">";
+}
+
+std::string Value::TypeName() const {
+  if (is_undefined()) return "undefined";
+  if (is_none()) return "None";
+  if (As<bool>() != nullptr) return "bool";
+  if (As<std::int64_t>() != nullptr) return "int";
+  if (As<double>() != nullptr) return "float";
+  if (text() != nullptr) return "str";
+  if (list() != nullptr) return "list";
+  if (dict() != nullptr) return "dict";
+  return "function";
+}
+
+bool operator==(const Value& a, const Value& b) {
+  if (a.is_number() && b.is_number()) return a.number() == b.number();
+  if (a.data_.index() != b.data_.index()) return false;
+  if (a.is_undefined() || a.is_none()) return true;
+  if (a.text() != nullptr) return *a.text() == *b.text();
+  if (a.list() != nullptr) return *a.list() == *b.list();
+  if (a.dict() != nullptr) {
+    const auto& entries = a.dict()->entries;
+    return entries.size() == b.dict()->entries.size() &&
+           std::all_of(entries.begin(), entries.end(), [&](const auto& entry) {
+             const Value* other = b.dict()->Find(entry.first);
+             return other != nullptr && *other == entry.second;
+           });
+  }
+  return false;
+}
+
+std::string ReprOfFloat(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+  if (value == 0) return std::signbit(value) ? "-0.0" : "0.0";
+  const std::string sign = value < 0 ? "-" : "";
+  auto [digits, exponent] = ShortestDigits(std::fabs(value));
+  const auto count = static_cast<int>(digits.size());
+  if (exponent < -4 || exponent >= 16) {
+    std::string text = sign + digits.substr(0, 1);
+    if (count > 1) text += "." + digits.substr(1);
+    const int size = std::abs(exponent);
+    return text + (exponent < 0 ? "e-" : "e+") + (size < 10 ? "0" : "") + std::to_string(size);
+  }
+  if (exponent < 0) {
+    return sign + "0." + std::string(static_cast<std::size_t>(-exponent - 1), '0') + digits;
+  }
+  if (count <= exponent + 1) {
+    return sign + digits + std::string(static_cast<std::size_t>(exponent + 1 - count), '0') + ".0";
+  }
+  const auto whole = static_cast<std::size_t>(exponent + 1);
+  return sign + digits.substr(0, whole) + "." + digits.substr(whole);
+}
+
+std::string ReprOfText(std::string_view text) {
+  const bool double_quotes =
+      text.find('\'') != std::string_view::npos && text.find('"') == std::string_view::npos;
+  const char quote = double_quotes ? '"' : '\'';
+  std::string out(1, quote);
+  for (const char c : text) {
+    if (c == quote || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\r') {
+      out += "\\r";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (static_cast<unsigned char>(c) < 32 || c == 127) {
+      out += "\\x";
+      AppendHex(static_cast<unsigned char>(c), 2, &out);
+    } else {
+      out += c;
+    }
+  }
+  return out + quote;
+}
+
+std::string ToJson(const Value& value, const JsonStyle& style) {
+  return JsonWriter(style).Write(value);
+}
+
+}  // namespace ds::tokenizer

@@ -1,0 +1,113 @@
+#pragma once
+
+// Value: what a chat template computes with, as Python has it: undefined, None, bool, int, float,
+// str, list, dict, a namespace, and what can be called. Lists and dicts are shared, not copied.
+//
+// Threads: a value and what it shares belong to one rendering.
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace ds::tokenizer {
+
+class Value;
+struct Frame;
+struct Macro;
+
+using ValueList = std::vector<Value>;
+
+// A dict keeps the order in which its keys came. Keys are looked for one by one: those of messages
+// and tools are few.
+struct ValueDict {
+  std::vector<std::pair<Value, Value>> entries;
+
+  // Null when there is no such key.
+  const Value* Find(const Value& key) const;
+  void Set(const Value& key, Value value);
+};
+
+// Something that can be called: a method of a value, or a function of the template's own.
+struct Callable {
+  std::string name;
+  std::shared_ptr<const Value> self;   // of a method
+  std::shared_ptr<const Macro> macro;  // of a macro, and where it is defined
+  std::weak_ptr<Frame> frame;
+};
+
+class Value {
+ public:
+  struct Undefined {
+    std::string why;  // "'x' is undefined", for the error when it is used
+  };
+  struct None {};
+  // One that {% set ns.x = ... %} may change.
+  struct Namespace {
+    std::shared_ptr<ValueDict> values;
+  };
+
+  Value() : data_(Undefined{}) {}
+  Value(None none) : data_(none) {}                            // NOLINT(google-explicit-*)
+  Value(Undefined undefined) : data_(std::move(undefined)) {}  // NOLINT
+  Value(bool value) : data_(value) {}                          // NOLINT
+  Value(std::int64_t value) : data_(value) {}                  // NOLINT
+  Value(double value) : data_(value) {}                        // NOLINT
+  Value(std::string value) : data_(std::move(value)) {}        // NOLINT
+  Value(const char* value) : data_(std::string(value)) {}      // NOLINT
+  Value(ValueList list) : data_(std::make_shared<ValueList>(std::move(list))) {}  // NOLINT
+  Value(ValueDict dict) : data_(std::make_shared<ValueDict>(std::move(dict))) {}  // NOLINT
+  Value(Namespace space) : data_(std::move(space)) {}                             // NOLINT
+  Value(Callable callable) : data_(std::move(callable)) {}                        // NOLINT
+
+  static Value FromJson(const nlohmann::ordered_json& json);
+
+  template <typename T>
+  const T* As() const {
+    return std::get_if<T>(&data_);
+  }
+  const std::string* text() const { return As<std::string>(); }
+  // Null for what is no list, or no dict; a namespace counts as a dict.
+  const ValueList* list() const;
+  const ValueDict* dict() const;
+
+  bool is_undefined() const { return As<Undefined>() != nullptr; }
+  bool is_none() const { return As<None>() != nullptr; }
+  // Numbers, booleans included.
+  bool is_number() const;
+  double number() const;  // requires is_number()
+
+  // Python's bool().
+  bool Truth() const;
+  // Python's str() and repr().
+  std::string Str() const;
+  std::string Repr() const;
+  // "str", "list", ... for errors.
+  std::string TypeName() const;
+
+  friend bool operator==(const Value& a, const Value& b);
+
+ private:
+  std::variant<Undefined, None, bool, std::int64_t, double, std::string, std::shared_ptr<ValueList>,
+               std::shared_ptr<ValueDict>, Namespace, Callable>
+      data_;
+};
+
+// Python's repr() of a float, and of a text.
+std::string ReprOfFloat(double value);
+std::string ReprOfText(std::string_view text);
+
+// What json.dumps(value, ensure_ascii=False) writes; `indent` below 0 is none.
+struct JsonStyle {
+  int indent = -1;
+  bool sort_keys = false;
+  std::string item_separator = ", ";
+  std::string key_separator = ": ";
+};
+std::string ToJson(const Value& value, const JsonStyle& style);
+
+}  // namespace ds::tokenizer
