@@ -1,0 +1,149 @@
+#include "runtime/tokenizer/chat/arguments.h"
+
+#include <algorithm>
+
+#include "runtime/tokenizer/chat/methods.h"
+#include "runtime/tokenizer/text/characters.h"
+
+namespace ds::tokenizer {
+namespace {
+
+std::string ObjectName(const Value& value) { return "'" + value.TypeName() + " object'"; }
+
+Value Missing(const Value& value, const std::string& name) {
+  return Value(Value::Undefined{ObjectName(value) + " has no attribute '" + name + "'"});
+}
+
+// The element that a whole number names, from the end when it is below 0.
+Value ElementAt(const ValueList& list, std::int64_t index) {
+  const auto size = static_cast<std::int64_t>(list.size());
+  if (index < 0) index += size;
+  if (index < 0 || index >= size) {
+    return Value(Value::Undefined{"'list object' has no element " + std::to_string(index)});
+  }
+  return list[static_cast<std::size_t>(index)];
+}
+
+}  // namespace
+
+const Value* Arguments::Find(std::size_t place, std::string_view name) const {
+  if (place < positional.size()) return &positional[place];
+  for (const auto& [each, value] : named) {
+    if (each == name) return &value;
+  }
+  return nullptr;
+}
+
+StatusOr<std::string> Arguments::Text(std::size_t place, std::string_view name,
+                                      std::string otherwise) const {
+  const Value* found = Find(place, name);
+  if (found == nullptr) return otherwise;
+  if (found->text() == nullptr) return TypeError("a text is needed", *found);
+  return *found->text();
+}
+
+StatusOr<std::int64_t> Arguments::Whole(std::size_t place, std::string_view name,
+                                        std::int64_t otherwise) const {
+  const Value* found = Find(place, name);
+  if (found == nullptr || found->is_none()) return otherwise;
+  if (const bool* flag = found->As<bool>()) return std::int64_t{*flag};
+  if (found->As<std::int64_t>() == nullptr) return TypeError("a whole number is needed", *found);
+  return *found->As<std::int64_t>();
+}
+
+bool Arguments::Truth(std::size_t place, std::string_view name, bool otherwise) const {
+  const Value* found = Find(place, name);
+  return found == nullptr ? otherwise : found->Truth();
+}
+
+Arguments Arguments::Behind(std::size_t count) const {
+  Arguments rest{{}, named};
+  for (std::size_t i = count; i < positional.size(); ++i) rest.positional.push_back(positional[i]);
+  return rest;
+}
+
+Status TypeError(const std::string& what, const Value& value) {
+  if (const auto* undefined = value.As<Value::Undefined>()) {
+    return InvalidArgumentError(undefined->why);
+  }
+  return InvalidArgumentError(what + ", not '" + value.TypeName() + "'");
+}
+
+StatusOr<ValueList> ElementsOf(const Value& value) {
+  if (value.is_undefined()) return ValueList{};
+  if (const ValueList* list = value.list()) return *list;
+  ValueList elements;
+  if (const ValueDict* dict = value.dict()) {
+    for (const auto& entry : dict->entries) elements.push_back(entry.first);
+    return elements;
+  }
+  if (const std::string* text = value.text()) {
+    for (std::string& character : CharactersOf(*text)) elements.emplace_back(std::move(character));
+    return elements;
+  }
+  return TypeError("only lists, dicts and texts have elements", value);
+}
+
+std::vector<std::string> CharactersOf(std::string_view text) {
+  std::vector<std::string> characters;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = Utf8Length(text[at]);
+    characters.emplace_back(text.substr(at, length));
+    at += length;
+  }
+  return characters;
+}
+
+StatusOr<bool> IsLess(const Value& a, const Value& b) {
+  if (a.is_number() && b.is_number()) return a.number() < b.number();
+  if (a.text() != nullptr && b.text() != nullptr) return *a.text() < *b.text();
+  if (a.list() == nullptr || b.list() == nullptr) {
+    return TypeError("'<' is not for '" + a.TypeName() + "' and this", a.is_undefined() ? a : b);
+  }
+  for (std::size_t i = 0; i < a.list()->size() && i < b.list()->size(); ++i) {
+    if ((*a.list())[i] == (*b.list())[i]) continue;
+    return IsLess((*a.list())[i], (*b.list())[i]);
+  }
+  return a.list()->size() < b.list()->size();
+}
+
+StatusOr<bool> Contains(const Value& container, const Value& element) {
+  if (const std::string* text = container.text()) {
+    if (element.text() == nullptr) return TypeError("only a text is in a text", element);
+    return text->find(*element.text()) != std::string::npos;
+  }
+  if (const ValueDict* dict = container.dict()) return dict->Find(element) != nullptr;
+  DS_ASSIGN_OR_RETURN(const ValueList elements, ElementsOf(container));
+  return std::find(elements.begin(), elements.end(), element) != elements.end();
+}
+
+Value AttributeOf(const Value& value, const std::string& name) {
+  const bool is_namespace = value.As<Value::Namespace>() != nullptr;
+  if (!is_namespace && HasMethod(value, name)) {
+    return Value(Callable{name, std::make_shared<const Value>(value), nullptr, {}});
+  }
+  if (const ValueDict* dict = value.dict()) {
+    if (const Value* found = dict->Find(Value(name))) return *found;
+  }
+  return Missing(value, name);
+}
+
+Value ItemOf(const Value& value, const Value& key) {
+  if (const ValueDict* dict = value.dict()) {
+    if (const Value* found = dict->Find(key)) return *found;
+  }
+  const auto* whole = key.As<std::int64_t>();
+  if (whole != nullptr && value.list() != nullptr) return ElementAt(*value.list(), *whole);
+  if (whole != nullptr && value.text() != nullptr) {
+    ValueList characters;
+    for (std::string& each : CharactersOf(*value.text())) characters.emplace_back(std::move(each));
+    return ElementAt(characters, *whole);
+  }
+  if (key.text() == nullptr) return Missing(value, key.Repr());
+  if (HasMethod(value, *key.text())) {
+    return Value(Callable{*key.text(), std::make_shared<const Value>(value), nullptr, {}});
+  }
+  return Missing(value, *key.text());
+}
+
+}  // namespace ds::tokenizer

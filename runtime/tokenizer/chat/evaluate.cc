@@ -1,0 +1,356 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "runtime/tokenizer/chat/filters.h"
+#include "runtime/tokenizer/chat/methods.h"
+#include "runtime/tokenizer/chat/renderer.h"
+
+namespace ds::tokenizer {
+namespace {
+
+constexpr std::int64_t kLongestRange = 100000;  // Jinja's sandbox has the same
+
+constexpr std::string_view kFunctions[] = {"raise_exception", "strftime_now", "namespace", "range",
+                                           "dict"};
+
+bool AreWhole(const Value& a, const Value& b) {
+  return a.As<double>() == nullptr && b.As<double>() == nullptr;
+}
+
+std::int64_t WholeOf(const Value& value) {
+  if (const bool* flag = value.As<bool>()) return *flag ? 1 : 0;
+  return *value.As<std::int64_t>();
+}
+
+StatusOr<Value> DivideWhole(std::int64_t a, std::int64_t b, bool remainder) {
+  if (b == 0) return InvalidArgumentError("division by zero");
+  if (b == -1)
+    return remainder ? Value(std::int64_t{0})
+                     : Value(static_cast<std::int64_t>(0 - static_cast<std::uint64_t>(a)));
+  // Python rounds down, C++ towards zero.
+  const std::int64_t rest = a % b;
+  const bool down = rest != 0 && (rest < 0) != (b < 0);
+  return remainder ? Value(down ? rest + b : rest) : Value(a / b - (down ? 1 : 0));
+}
+
+StatusOr<Value> ComputeNumbers(const std::string& name, const Value& left, const Value& right) {
+  const double a = left.number();
+  const double b = right.number();
+  if (name == "/") {
+    if (b == 0) return InvalidArgumentError("division by zero");
+    return Value(a / b);
+  }
+  if (AreWhole(left, right)) {
+    const std::int64_t x = WholeOf(left);
+    const std::int64_t y = WholeOf(right);
+    std::int64_t result = 0;
+    bool overflows = false;
+    if (name == "//" || name == "%") return DivideWhole(x, y, name == "%");
+    if (name == "+") overflows = __builtin_add_overflow(x, y, &result);
+    if (name == "-") overflows = __builtin_sub_overflow(x, y, &result);
+    if (name == "*") overflows = __builtin_mul_overflow(x, y, &result);
+    if (name == "**") {
+      if (y < 0) return Value(std::pow(a, b));
+      result = 1;
+      for (std::int64_t i = 0; i < y && !overflows && i < 64; ++i) {
+        overflows = __builtin_mul_overflow(result, x, &result);
+      }
+      overflows = overflows || (y > 64 && x != 0 && x != 1);
+    }
+    if (overflows) return InvalidArgumentError("a number is too large");
+    return Value(result);
+  }
+  if (name == "+") return Value(a + b);
+  if (name == "-") return Value(a - b);
+  if (name == "*") return Value(a * b);
+  if (name == "**") return Value(std::pow(a, b));
+  if (b == 0) return InvalidArgumentError("division by zero");
+  const double quotient = std::floor(a / b);
+  return name == "//" ? Value(quotient) : Value(a - quotient * b);
+}
+
+StatusOr<Value> CompareValues(const std::string& name, const Value& left, const Value& right) {
+  if (name == "==") return Value(left == right);
+  if (name == "!=") return Value(!(left == right));
+  if (name == "in" || name == "not in") {
+    DS_ASSIGN_OR_RETURN(const bool inside, Contains(right, left));
+    return Value(inside == (name == "in"));
+  }
+  const bool swapped = name == ">" || name == "<=";
+  DS_ASSIGN_OR_RETURN(const bool less, swapped ? IsLess(right, left) : IsLess(left, right));
+  return Value(name == "<" || name == ">" ? less : !less);
+}
+
+StatusOr<Value> MakeRange(const Arguments& arguments) {
+  std::array<std::int64_t, 3> bounds = {0, 0, 1};
+  const std::size_t count = arguments.positional.size();
+  if (count == 0 || count > 3) return InvalidArgumentError("range takes one to three numbers");
+  for (std::size_t i = 0; i < count; ++i) {
+    DS_ASSIGN_OR_RETURN(bounds[count == 1 ? 1 : i], arguments.Whole(i, "", 0));
+  }
+  const auto [start, stop, step] = bounds;
+  if (step == 0) return InvalidArgumentError("range needs a step that is not 0");
+  ValueList list;
+  for (std::int64_t i = start; step > 0 ? i < stop : i > stop; i += step) {
+    if (static_cast<std::int64_t>(list.size()) >= kLongestRange) {
+      return ResourceExhaustedError("a range has more than " + std::to_string(kLongestRange) +
+                                    " numbers");
+    }
+    list.emplace_back(i);
+  }
+  return Value(std::move(list));
+}
+
+ValueDict DictOf(const Arguments& arguments) {
+  ValueDict dict;
+  for (const Value& given : arguments.positional) {
+    if (given.dict() == nullptr) continue;
+    for (const auto& [key, value] : given.dict()->entries) dict.Set(key, value);
+  }
+  for (const auto& [name, value] : arguments.named) dict.Set(Value(name), value);
+  return dict;
+}
+
+std::string FormatTime(const std::string& format, const std::tm& time) {
+  std::array<char, 512> buffer;
+  const std::size_t size = std::strftime(buffer.data(), buffer.size(), format.c_str(), &time);
+  return {buffer.data(), size};
+}
+
+// The places that [start:stop:step] takes of `size`, as Python does.
+std::vector<std::size_t> SlicePlaces(std::int64_t size, const Value& start, const Value& stop,
+                                     std::int64_t step) {
+  const auto bound = [&](const Value& value, std::int64_t otherwise) {
+    const auto* whole = value.As<std::int64_t>();
+    if (whole == nullptr) return otherwise;
+    const std::int64_t index = *whole < 0 ? *whole + size : *whole;
+    return step > 0 ? std::clamp<std::int64_t>(index, 0, size)
+                    : std::clamp<std::int64_t>(index, -1, size - 1);
+  };
+  const std::int64_t first = bound(start, step > 0 ? 0 : size - 1);
+  const std::int64_t end = bound(stop, step > 0 ? size : -1);
+  std::vector<std::size_t> places;
+  for (std::int64_t i = first; step > 0 ? i < end : i > end; i += step) {
+    places.push_back(static_cast<std::size_t>(i));
+    if ((step > 0 && step > end - i) || (step < 0 && step < end - i)) break;
+  }
+  return places;
+}
+
+}  // namespace
+
+StatusOr<Value> Renderer::EvaluateChild(const Expression& expression, std::size_t child,
+                                        const FramePtr& frame) {
+  const ExpressionPtr& found = expression.children[child];
+  return found == nullptr ? Value(Value::None{}) : Evaluate(*found, frame);
+}
+
+StatusOr<Value> Renderer::Evaluate(const Expression& expression, const FramePtr& frame) {
+  DS_RETURN_IF_ERROR(Spend(0));
+  switch (expression.kind) {
+    case ExpressionKind::kConstant:
+      return expression.constant;
+    case ExpressionKind::kName: {
+      if (const Value* found = frame->Find(expression.name)) return *found;
+      for (const std::string_view function : kFunctions) {
+        if (function == expression.name)
+          return Value(Callable{expression.name, nullptr, nullptr, {}});
+      }
+      return Value(Value::Undefined{"'" + expression.name + "' is undefined"});
+    }
+    case ExpressionKind::kList:
+      return EvaluateList(expression, frame);
+    case ExpressionKind::kDict:
+      return EvaluateDict(expression, frame);
+    case ExpressionKind::kSlice:
+      return EvaluateSlice(expression, frame);
+    case ExpressionKind::kCall:
+      return EvaluateCall(expression, frame);
+    case ExpressionKind::kBinary:
+      return EvaluateBinary(expression, frame);
+    case ExpressionKind::kCondition:
+      return EvaluateCondition(expression, frame);
+    default:
+      break;
+  }
+  DS_ASSIGN_OR_RETURN(const Value operand, EvaluateChild(expression, 0, frame));
+  switch (expression.kind) {
+    case ExpressionKind::kAttribute:
+      if (operand.is_undefined()) return TypeError("", operand);
+      return AttributeOf(operand, expression.name);
+    case ExpressionKind::kItem: {
+      if (operand.is_undefined()) return TypeError("", operand);
+      DS_ASSIGN_OR_RETURN(const Value key, EvaluateChild(expression, 1, frame));
+      return ItemOf(operand, key);
+    }
+    case ExpressionKind::kFilter: {
+      DS_ASSIGN_OR_RETURN(const Arguments arguments, EvaluateArguments(expression, frame));
+      DS_ASSIGN_OR_RETURN(Value made, ApplyFilter(expression.name, operand, arguments));
+      DS_RETURN_IF_ERROR(Spend(made.text() == nullptr ? 0 : made.text()->size()));
+      return made;
+    }
+    case ExpressionKind::kTest: {
+      DS_ASSIGN_OR_RETURN(const Arguments arguments, EvaluateArguments(expression, frame));
+      DS_ASSIGN_OR_RETURN(const bool good, ApplyTest(expression.name, operand, arguments));
+      return Value(good);
+    }
+    case ExpressionKind::kNot:
+      return Value(!operand.Truth());
+    default:
+      break;
+  }
+  if (!operand.is_number()) return TypeError("a sign needs a number", operand);
+  if (expression.kind == ExpressionKind::kPositive) return operand;
+  return Compute("-", Value(std::int64_t{0}), operand);
+}
+
+StatusOr<Value> Renderer::EvaluateList(const Expression& expression, const FramePtr& frame) {
+  ValueList list;
+  for (std::size_t i = 0; i < expression.children.size(); ++i) {
+    DS_ASSIGN_OR_RETURN(Value element, EvaluateChild(expression, i, frame));
+    list.push_back(std::move(element));
+  }
+  DS_RETURN_IF_ERROR(Spend(sizeof(Value) * list.size()));
+  return Value(std::move(list));
+}
+
+StatusOr<Value> Renderer::EvaluateDict(const Expression& expression, const FramePtr& frame) {
+  ValueDict dict;
+  for (std::size_t i = 0; i + 1 < expression.children.size(); i += 2) {
+    DS_ASSIGN_OR_RETURN(const Value key, EvaluateChild(expression, i, frame));
+    DS_ASSIGN_OR_RETURN(Value value, EvaluateChild(expression, i + 1, frame));
+    dict.Set(key, std::move(value));
+  }
+  return Value(std::move(dict));
+}
+
+StatusOr<Value> Renderer::EvaluateSlice(const Expression& expression, const FramePtr& frame) {
+  DS_ASSIGN_OR_RETURN(const Value whole, EvaluateChild(expression, 0, frame));
+  DS_ASSIGN_OR_RETURN(const Value start, EvaluateChild(expression, 1, frame));
+  DS_ASSIGN_OR_RETURN(const Value stop, EvaluateChild(expression, 2, frame));
+  DS_ASSIGN_OR_RETURN(const Value given_step, EvaluateChild(expression, 3, frame));
+  const auto* step = given_step.As<std::int64_t>();
+  if (step != nullptr && *step == 0) return InvalidArgumentError("a slice has the step 0");
+  if (whole.text() == nullptr && whole.list() == nullptr) {
+    return TypeError("only lists and texts have slices", whole);
+  }
+  DS_ASSIGN_OR_RETURN(const ValueList elements, ElementsOf(whole));
+  DS_RETURN_IF_ERROR(Spend(sizeof(Value) * elements.size()));
+  ValueList list;
+  std::string text;
+  for (const std::size_t place : SlicePlaces(static_cast<std::int64_t>(elements.size()), start,
+                                             stop, step == nullptr ? 1 : *step)) {
+    if (whole.text() != nullptr) {
+      text += *elements[place].text();
+    } else {
+      list.push_back(elements[place]);
+    }
+  }
+  return whole.text() != nullptr ? Value(std::move(text)) : Value(std::move(list));
+}
+
+StatusOr<Value> Renderer::EvaluateCondition(const Expression& expression, const FramePtr& frame) {
+  DS_ASSIGN_OR_RETURN(const Value condition, EvaluateChild(expression, 0, frame));
+  if (condition.Truth()) return EvaluateChild(expression, 1, frame);
+  if (expression.children[2] == nullptr) {
+    return Value(Value::Undefined{"the inline if-expression has no else"});
+  }
+  return EvaluateChild(expression, 2, frame);
+}
+
+StatusOr<Value> Renderer::EvaluateBinary(const Expression& expression, const FramePtr& frame) {
+  DS_ASSIGN_OR_RETURN(Value left, EvaluateChild(expression, 0, frame));
+  if (expression.name == "and" && !left.Truth()) return left;
+  if (expression.name == "or" && left.Truth()) return left;
+  DS_ASSIGN_OR_RETURN(Value right, EvaluateChild(expression, 1, frame));
+  if (expression.name == "and" || expression.name == "or") return right;
+  return Compute(expression.name, left, right);
+}
+
+StatusOr<Value> Renderer::Compute(const std::string& name, const Value& left, const Value& right) {
+  constexpr std::string_view kComparisons[] = {"==", "!=", "<", "<=", ">", ">=", "in", "not in"};
+  if (std::find(std::begin(kComparisons), std::end(kComparisons), name) != std::end(kComparisons)) {
+    return CompareValues(name, left, right);
+  }
+  if (name == "~") {
+    std::string text = left.Str() + right.Str();
+    DS_RETURN_IF_ERROR(Spend(text.size()));
+    return Value(std::move(text));
+  }
+  if (left.is_number() && right.is_number()) return ComputeNumbers(name, left, right);
+  if (name == "+" && left.text() != nullptr && right.text() != nullptr) {
+    DS_RETURN_IF_ERROR(Spend(left.text()->size() + right.text()->size()));
+    return Value(*left.text() + *right.text());
+  }
+  if (name == "+" && left.list() != nullptr && right.list() != nullptr) {
+    ValueList list = *left.list();
+    list.insert(list.end(), right.list()->begin(), right.list()->end());
+    DS_RETURN_IF_ERROR(Spend(sizeof(Value) * list.size()));
+    return Value(std::move(list));
+  }
+  const bool repeats = name == "*" && left.text() != nullptr && right.As<std::int64_t>() != nullptr;
+  if (repeats) {
+    const std::int64_t count = std::max<std::int64_t>(0, *right.As<std::int64_t>());
+    const std::uint64_t most = limits_.bytes / (left.text()->size() + 1);
+    if (static_cast<std::uint64_t>(count) > most) return Spend(limits_.bytes + 1);
+    DS_RETURN_IF_ERROR(Spend(left.text()->size() * static_cast<std::uint64_t>(count)));
+    std::string text;
+    for (std::int64_t i = 0; i < count; ++i) text += *left.text();
+    return Value(std::move(text));
+  }
+  return TypeError("'" + name + "' is not for '" + left.TypeName() + "' and this",
+                   left.is_undefined() ? left : right);
+}
+
+StatusOr<Arguments> Renderer::EvaluateArguments(const Expression& expression,
+                                                const FramePtr& frame) {
+  Arguments arguments;
+  for (std::size_t i = 1; i < expression.children.size(); ++i) {
+    DS_ASSIGN_OR_RETURN(Value value, EvaluateChild(expression, i, frame));
+    arguments.positional.push_back(std::move(value));
+  }
+  for (const auto& [name, child] : expression.named) {
+    DS_ASSIGN_OR_RETURN(Value value, Evaluate(*child, frame));
+    arguments.named.emplace_back(name, std::move(value));
+  }
+  return arguments;
+}
+
+StatusOr<Value> Renderer::EvaluateCall(const Expression& call, const FramePtr& frame) {
+  DS_ASSIGN_OR_RETURN(const Value called, EvaluateChild(call, 0, frame));
+  const auto* callable = called.As<Callable>();
+  if (callable == nullptr) return TypeError("only functions can be called", called);
+  DS_ASSIGN_OR_RETURN(const Arguments arguments, EvaluateArguments(call, frame));
+  if (callable->macro != nullptr) return CallMacro(*callable, arguments);
+  if (callable->self == nullptr) return CallFunction(callable->name, arguments);
+  if (callable->name == "loop.cycle") {
+    if (arguments.positional.empty()) return InvalidArgumentError("cycle needs values");
+    const auto turn = static_cast<std::size_t>(*callable->self->As<std::int64_t>());
+    return arguments.positional[turn % arguments.positional.size()];
+  }
+  DS_ASSIGN_OR_RETURN(Value made, CallMethod(*callable->self, callable->name, arguments));
+  if (made.text() != nullptr) DS_RETURN_IF_ERROR(Spend(made.text()->size()));
+  if (made.list() != nullptr) DS_RETURN_IF_ERROR(Spend(sizeof(Value) * made.list()->size()));
+  return made;
+}
+
+StatusOr<Value> Renderer::CallFunction(const std::string& name, const Arguments& arguments) {
+  if (name == "raise_exception") {
+    const Value* message = arguments.Find(0, "message");
+    return InvalidArgumentError("the template says: " + (message == nullptr ? "" : message->Str()));
+  }
+  if (name == "strftime_now") {
+    DS_ASSIGN_OR_RETURN(const std::string format, arguments.Text(0, "format", ""));
+    return Value(FormatTime(format, now_));
+  }
+  if (name == "namespace") {
+    return Value(Value::Namespace{std::make_shared<ValueDict>(DictOf(arguments))});
+  }
+  if (name == "dict") return Value(DictOf(arguments));
+  DS_ASSIGN_OR_RETURN(Value range, MakeRange(arguments));
+  DS_RETURN_IF_ERROR(Spend(sizeof(Value) * range.list()->size()));
+  return range;
+}
+
+}  // namespace ds::tokenizer

@@ -1,0 +1,174 @@
+#include "runtime/tokenizer/chat/filters.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "runtime/base/parse_number.h"
+#include "runtime/tokenizer/chat/list_filters.h"
+#include "runtime/tokenizer/chat/methods.h"
+#include "runtime/tokenizer/text/characters.h"
+
+namespace ds::tokenizer {
+namespace {
+
+StatusOr<Value> ToJsonFilter(const Value& value, const Arguments& arguments) {
+  // transformers' own: json.dumps with these arguments, and not Jinja's, which escapes for HTML.
+  if (value.is_undefined()) return TypeError("", value);
+  JsonStyle style;
+  DS_ASSIGN_OR_RETURN(const std::int64_t indent, arguments.Whole(1, "indent", -1));
+  if (indent > 64) return InvalidArgumentError("tojson cannot indent by " + std::to_string(indent));
+  style.indent = static_cast<int>(indent);
+  if (indent >= 0) style.item_separator = ",";
+  if (const Value* separators = arguments.Find(2, "separators"); separators != nullptr) {
+    if (const ValueList* pair = separators->list(); pair != nullptr && pair->size() == 2) {
+      style.item_separator = (*pair)[0].Str();
+      style.key_separator = (*pair)[1].Str();
+    }
+  }
+  style.sort_keys = arguments.Truth(3, "sort_keys", false);
+  return Value(ToJson(value, style));
+}
+
+StatusOr<Value> Length(const Value& value) {
+  if (value.is_undefined()) return Value(std::int64_t{0});
+  if (const std::string* text = value.text()) {
+    return Value(static_cast<std::int64_t>(CountCharacters(*text)));
+  }
+  DS_ASSIGN_OR_RETURN(const ValueList elements, ElementsOf(value));
+  return Value(static_cast<std::int64_t>(elements.size()));
+}
+
+// The beginning of each line but the first, or of all, gets blanks; empty lines only on request.
+StatusOr<Value> Indent(const Value& value, const Arguments& arguments) {
+  const std::string text = value.Str();
+  const Value* width = arguments.Find(0, "width");
+  std::string blanks = "    ";
+  if (width != nullptr && width->text() != nullptr) {
+    blanks = *width->text();
+  } else {
+    DS_ASSIGN_OR_RETURN(const std::int64_t count, arguments.Whole(0, "width", 4));
+    blanks.assign(static_cast<std::size_t>(std::clamp<std::int64_t>(count, 0, 1024)), ' ');
+  }
+  const bool first = arguments.Truth(1, "first", false);
+  const bool blank_lines = arguments.Truth(2, "blank", false);
+  std::string out;
+  bool begins = first;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    if (begins && (blank_lines || end > at)) out += blanks;
+    out += text.substr(at, end - at);
+    if (end < text.size()) out += '\n';
+    begins = true;
+    at = end + 1;
+  }
+  return Value(std::move(out));
+}
+
+StatusOr<Value> ToNumber(const std::string& name, const Value& value, const Arguments& arguments) {
+  const Value* otherwise = arguments.Find(0, "default");
+  std::optional<double> number;
+  if (value.is_number()) number = value.number();
+  if (value.text() != nullptr)
+    number = ParseNumber<double>(StripText(*value.text(), "", true, true));
+  if (name == "float") {
+    return number ? Value(*number) : otherwise != nullptr ? *otherwise : Value(0.0);
+  }
+  if (const auto* whole = value.As<std::int64_t>()) return Value(*whole);
+  const bool fits = number && std::fabs(*number) < 9e18;
+  if (fits) return Value(static_cast<std::int64_t>(*number));
+  return otherwise != nullptr ? *otherwise : Value(std::int64_t{0});
+}
+
+StatusOr<Value> Round(const Value& value, const Arguments& arguments) {
+  if (!value.is_number()) return TypeError("a number is needed", value);
+  DS_ASSIGN_OR_RETURN(const std::int64_t digits, arguments.Whole(0, "precision", 0));
+  DS_ASSIGN_OR_RETURN(const std::string method, arguments.Text(1, "method", "common"));
+  const double scale = std::pow(10.0, static_cast<double>(digits));
+  const double scaled = value.number() * scale;
+  if (method == "ceil") return Value(std::ceil(scaled) / scale);
+  if (method == "floor") return Value(std::floor(scaled) / scale);
+  return Value(std::nearbyint(scaled) / scale);
+}
+
+StatusOr<Value> Absolute(const Value& value) {
+  if (const auto* whole = value.As<std::int64_t>()) return Value(*whole < 0 ? -*whole : *whole);
+  if (!value.is_number()) return TypeError("a number is needed", value);
+  return Value(std::fabs(value.number()));
+}
+
+std::string EscapeHtml(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      case '"':
+        out += "&#34;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+StatusOr<std::optional<Value>> ApplyTextFilter(const std::string& name, const Value& value,
+                                               const Arguments& arguments) {
+  using Found = std::optional<Value>;
+  if (name == "upper") return Found(UpperText(value.Str()));
+  if (name == "lower") return Found(LowerText(value.Str()));
+  if (name == "title") return Found(TitleText(value.Str()));
+  if (name == "capitalize") return Found(CapitalizeText(value.Str()));
+  if (name == "string" || name == "safe")
+    return Found(name == "safe" && value.text() == nullptr ? value : Value(value.Str()));
+  if (name == "escape" || name == "e") return Found(EscapeHtml(value.Str()));
+  if (name == "trim") {
+    DS_ASSIGN_OR_RETURN(const std::string characters, arguments.Text(0, "chars", ""));
+    return Found(StripText(value.Str(), characters, true, true));
+  }
+  if (name == "replace") {
+    DS_ASSIGN_OR_RETURN(const std::string what, arguments.Text(0, "old", ""));
+    DS_ASSIGN_OR_RETURN(const std::string with, arguments.Text(1, "new", ""));
+    DS_ASSIGN_OR_RETURN(const std::int64_t most, arguments.Whole(2, "count", -1));
+    return Found(ReplaceText(value.Str(), what, with, most));
+  }
+  if (name == "wordcount") {
+    DS_ASSIGN_OR_RETURN(const Value words, CallMethod(Value(value.Str()), "split", {}));
+    return Found(static_cast<std::int64_t>(words.list()->size()));
+  }
+  return Found();
+}
+
+}  // namespace
+
+StatusOr<Value> ApplyFilter(const std::string& name, const Value& value,
+                            const Arguments& arguments) {
+  if (name == "default" || name == "d") {
+    const bool missing =
+        value.is_undefined() || (arguments.Truth(1, "boolean", false) && !value.Truth());
+    const Value* otherwise = arguments.Find(0, "default_value");
+    return missing ? (otherwise == nullptr ? Value("") : *otherwise) : value;
+  }
+  if (name == "tojson") return ToJsonFilter(value, arguments);
+  if (name == "length" || name == "count") return Length(value);
+  if (name == "indent") return Indent(value, arguments);
+  if (name == "int" || name == "float") return ToNumber(name, value, arguments);
+  if (name == "round") return Round(value, arguments);
+  if (name == "abs") return Absolute(value);
+  DS_ASSIGN_OR_RETURN(std::optional<Value> made, ApplyTextFilter(name, value, arguments));
+  if (made) return *std::move(made);
+  return ApplyListFilter(name, value, arguments);
+}
+
+}  // namespace ds::tokenizer

@@ -1,0 +1,18 @@
+#pragma once
+
+// The filters and tests of Jinja that chat templates use, with transformers' tojson. Pure.
+
+#include <string>
+
+#include "runtime/tokenizer/chat/arguments.h"
+
+namespace ds::tokenizer {
+
+// value | name(arguments). An unknown name is an error.
+StatusOr<Value> ApplyFilter(const std::string& name, const Value& value,
+                            const Arguments& arguments);
+
+// value is name(arguments). An unknown name is an error.
+StatusOr<bool> ApplyTest(const std::string& name, const Value& value, const Arguments& arguments);
+
+}  // namespace ds::tokenizer

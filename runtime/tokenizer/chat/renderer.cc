@@ -1,0 +1,243 @@
+#include "runtime/tokenizer/chat/renderer.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ds::tokenizer {
+namespace {
+
+Status AtLine(const Status& status, int line) {
+  // The innermost line is the one that helps.
+  if (status.message().starts_with("line ")) return status;
+  return status.WithContext("line " + std::to_string(line));
+}
+
+// What a loop's body knows as `loop`.
+ValueDict LoopOf(const ValueList& elements, std::size_t index, std::int64_t depth) {
+  const auto size = static_cast<std::int64_t>(elements.size());
+  const auto at = static_cast<std::int64_t>(index);
+  ValueDict loop;
+  const auto set = [&](const char* name, Value value) {
+    loop.entries.emplace_back(name, std::move(value));
+  };
+  set("index", Value(at + 1));
+  set("index0", Value(at));
+  set("revindex", Value(size - at));
+  set("revindex0", Value(size - at - 1));
+  set("first", Value(at == 0));
+  set("last", Value(at + 1 == size));
+  set("length", Value(size));
+  set("depth", Value(depth));
+  set("depth0", Value(depth - 1));
+  if (index > 0) set("previtem", elements[index - 1]);
+  if (index + 1 < elements.size()) set("nextitem", elements[index + 1]);
+  set("cycle", Value(Callable{"loop.cycle", std::make_shared<const Value>(at), nullptr, {}}));
+  return loop;
+}
+
+}  // namespace
+
+void Frame::Set(const std::string& name, Value value) {
+  for (auto& [each, old] : values) {
+    if (each == name) {
+      old = std::move(value);
+      return;
+    }
+  }
+  values.emplace_back(name, std::move(value));
+}
+
+const Value* Frame::Find(std::string_view name) const {
+  for (const Frame* frame = this; frame != nullptr; frame = frame->parent.get()) {
+    for (const auto& [each, value] : frame->values) {
+      if (each == name) return &value;
+    }
+  }
+  return nullptr;
+}
+
+Status Renderer::Spend(std::uint64_t bytes) {
+  bytes_ += bytes;
+  if (++steps_ > limits_.steps) {
+    return ResourceExhaustedError("the template takes more than " + std::to_string(limits_.steps) +
+                                  " steps");
+  }
+  if (bytes_ > limits_.bytes) {
+    return ResourceExhaustedError("the template makes more than " + std::to_string(limits_.bytes) +
+                                  " bytes of text");
+  }
+  return OkStatus();
+}
+
+Status Renderer::Run(const Block& block, const std::shared_ptr<Frame>& frame) {
+  DS_ASSIGN_OR_RETURN(const Flow flow, RunBlock(block, frame));
+  return flow == Flow::kOn ? OkStatus() : InvalidArgumentError("break and continue need a loop");
+}
+
+StatusOr<Renderer::Flow> Renderer::RunBlock(const Block& block, const FramePtr& frame) {
+  if (++depth_ > limits_.depth) {
+    return ResourceExhaustedError("the template nests blocks and calls too deep");
+  }
+  Flow flow = Flow::kOn;
+  for (const StatementPtr& statement : block) {
+    auto next = RunStatement(*statement, frame);
+    if (!next.ok()) return AtLine(next.status(), statement->line);
+    flow = *next;
+    if (flow != Flow::kOn) break;
+  }
+  --depth_;
+  return flow;
+}
+
+StatusOr<Renderer::Flow> Renderer::RunStatement(const Statement& statement, const FramePtr& frame) {
+  DS_RETURN_IF_ERROR(Spend(statement.text.size()));
+  switch (statement.kind) {
+    case StatementKind::kText:
+      *out_ += statement.text;
+      return Flow::kOn;
+    case StatementKind::kOutput: {
+      DS_ASSIGN_OR_RETURN(const Value value, Evaluate(*statement.value, frame));
+      const std::string text = value.Str();
+      DS_RETURN_IF_ERROR(Spend(text.size()));
+      *out_ += text;
+      return Flow::kOn;
+    }
+    case StatementKind::kIf:
+      for (const auto& [condition, body] : statement.branches) {
+        DS_ASSIGN_OR_RETURN(const Value value, Evaluate(*condition, frame));
+        if (value.Truth()) return RunBlock(body, frame);
+      }
+      return RunBlock(statement.otherwise, frame);
+    case StatementKind::kFor:
+      return RunFor(statement, frame);
+    case StatementKind::kSet:
+    case StatementKind::kSetBlock:
+      DS_RETURN_IF_ERROR(RunSet(statement, frame));
+      return Flow::kOn;
+    case StatementKind::kMacro:
+      frame->Set(statement.macro->name,
+                 Value(Callable{statement.macro->name, nullptr, statement.macro, frame}));
+      return Flow::kOn;
+    case StatementKind::kGeneration: {
+      const auto begin = static_cast<std::uint32_t>(out_->size());
+      DS_ASSIGN_OR_RETURN(const Flow flow, RunBlock(statement.body, frame));
+      if (out_ == &whole_) generated_.push_back({begin, static_cast<std::uint32_t>(out_->size())});
+      return flow;
+    }
+    case StatementKind::kBreak:
+      return Flow::kBreak;
+    case StatementKind::kContinue:
+      return Flow::kContinue;
+  }
+  return Flow::kOn;
+}
+
+// The elements that the loop goes over; its condition decides before the first turn, so that
+// loop.length is right.
+StatusOr<ValueList> Renderer::SelectElements(const Statement& loop, const FramePtr& frame) {
+  DS_ASSIGN_OR_RETURN(const Value value, Evaluate(*loop.value, frame));
+  DS_ASSIGN_OR_RETURN(ValueList elements, ElementsOf(value));
+  DS_RETURN_IF_ERROR(Spend(sizeof(Value) * elements.size()));
+  if (loop.condition == nullptr) return elements;
+  ValueList kept;
+  for (const Value& element : elements) {
+    const auto turn = std::make_shared<Frame>(Frame{frame, {}});
+    DS_RETURN_IF_ERROR(Assign(loop.targets, element, turn.get()));
+    DS_ASSIGN_OR_RETURN(const Value good, Evaluate(*loop.condition, turn));
+    if (good.Truth()) kept.push_back(element);
+  }
+  return kept;
+}
+
+StatusOr<Renderer::Flow> Renderer::RunFor(const Statement& loop, const FramePtr& frame) {
+  DS_ASSIGN_OR_RETURN(const ValueList elements, SelectElements(loop, frame));
+  if (elements.empty()) return RunBlock(loop.otherwise, frame);
+  std::int64_t depth = 1;
+  if (const Value* outer = frame->Find("loop"); outer != nullptr && outer->dict() != nullptr) {
+    if (const Value* known = outer->dict()->Find(Value("depth")); known != nullptr) {
+      depth = static_cast<std::int64_t>(known->number()) + 1;
+    }
+  }
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    DS_RETURN_IF_ERROR(Spend(sizeof(Frame)));
+    const auto turn = std::make_shared<Frame>(Frame{frame, {}});
+    turn->Set("loop", Value(LoopOf(elements, i, depth)));
+    DS_RETURN_IF_ERROR(Assign(loop.targets, elements[i], turn.get()));
+    DS_ASSIGN_OR_RETURN(const Flow flow, RunBlock(loop.body, turn));
+    if (flow == Flow::kBreak) break;
+  }
+  return Flow::kOn;
+}
+
+Status Renderer::Assign(const std::vector<std::string>& targets, const Value& value, Frame* frame) {
+  if (targets.size() == 1) {
+    frame->Set(targets[0], value);
+    return OkStatus();
+  }
+  DS_ASSIGN_OR_RETURN(const ValueList elements, ElementsOf(value));
+  if (elements.size() != targets.size()) {
+    return InvalidArgumentError(std::to_string(elements.size()) + " values for " +
+                                std::to_string(targets.size()) + " names");
+  }
+  for (std::size_t i = 0; i < targets.size(); ++i) frame->Set(targets[i], elements[i]);
+  return OkStatus();
+}
+
+Status Renderer::RunSet(const Statement& statement, const FramePtr& frame) {
+  if (statement.kind == StatementKind::kSetBlock) {
+    DS_ASSIGN_OR_RETURN(std::string text,
+                        Capture(statement.body, std::make_shared<Frame>(Frame{frame, {}})));
+    const auto inner = std::make_shared<Frame>(Frame{frame, {}});
+    inner->Set(std::string(kBlockText), Value(std::move(text)));
+    DS_ASSIGN_OR_RETURN(const Value value, Evaluate(*statement.value, inner));
+    return Assign(statement.targets, value, frame.get());
+  }
+  DS_ASSIGN_OR_RETURN(Value value, Evaluate(*statement.value, frame));
+  if (statement.attribute.empty()) return Assign(statement.targets, value, frame.get());
+  const Value* found = frame->Find(statement.space);
+  const auto* space = found == nullptr ? nullptr : found->As<Value::Namespace>();
+  if (space == nullptr) return InvalidArgumentError("'" + statement.space + "' is no namespace");
+  space->values->Set(Value(statement.attribute), std::move(value));
+  return OkStatus();
+}
+
+StatusOr<std::string> Renderer::Capture(const Block& block, const FramePtr& frame) {
+  std::string text;
+  std::string* const outer = std::exchange(out_, &text);
+  const auto flow = RunBlock(block, frame);
+  out_ = outer;
+  if (!flow.ok()) return flow.status();
+  return text;
+}
+
+StatusOr<Value> Renderer::CallMacro(const Callable& callable, const Arguments& arguments) {
+  const Macro& macro = *callable.macro;
+  const std::shared_ptr<Frame> home = callable.frame.lock();
+  if (home == nullptr) return InvalidArgumentError("the macro '" + macro.name + "' is gone");
+  if (arguments.positional.size() > macro.parameters.size()) {
+    return InvalidArgumentError("macro '" + macro.name + "' takes not more than " +
+                                std::to_string(macro.parameters.size()) + " arguments");
+  }
+  for (const auto& [name, value] : arguments.named) {
+    const bool known =
+        std::find(macro.parameters.begin(), macro.parameters.end(), name) != macro.parameters.end();
+    if (!known) {
+      return InvalidArgumentError("macro '" + macro.name + "' takes no argument '" + name + "'");
+    }
+  }
+  const auto frame = std::make_shared<Frame>(Frame{home, {}});
+  for (std::size_t i = 0; i < macro.parameters.size(); ++i) {
+    const std::string& name = macro.parameters[i];
+    Value value(Value::Undefined{"parameter '" + name + "' was not provided"});
+    if (const Value* given = arguments.Find(i, name)) {
+      value = *given;
+    } else if (macro.defaults[i] != nullptr) {
+      DS_ASSIGN_OR_RETURN(value, Evaluate(*macro.defaults[i], frame));
+    }
+    frame->Set(name, std::move(value));
+  }
+  DS_ASSIGN_OR_RETURN(std::string text, Capture(macro.body, frame));
+  return Value(std::move(text));
+}
+
+}  // namespace ds::tokenizer

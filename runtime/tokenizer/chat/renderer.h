@@ -1,0 +1,87 @@
+#pragma once
+
+// Renderer: runs a template. Bounded: every step and every byte that is made is counted, loops and
+// calls are nested to a depth, and beyond a limit the rendering ends with an error.
+//
+// Threads: one at a time.
+
+#include <cstdint>
+#include <ctime>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/tokenizer/chat/arguments.h"
+#include "runtime/tokenizer/chat/syntax.h"
+#include "runtime/tokenizer/text/span.h"
+
+namespace ds::tokenizer {
+
+// Names of a part of the template: a loop's turn, a macro's call.
+struct Frame {
+  std::shared_ptr<Frame> parent;
+  std::vector<std::pair<std::string, Value>> values;
+
+  void Set(const std::string& name, Value value);
+  // Null when neither it nor its parents know the name.
+  const Value* Find(std::string_view name) const;
+};
+
+struct RenderLimits {
+  std::uint64_t steps = 5'000'000;
+  std::uint64_t bytes = std::uint64_t{256} << 20;  // of all texts and lists that are made
+  int depth = 60;                                  // of blocks and calls
+};
+
+class Renderer {
+ public:
+  // `now` is what strftime_now formats.
+  Renderer(RenderLimits limits, std::tm now) : limits_(limits), now_(now) {}
+
+  // Puts out what the template says with the names of `frame`.
+  Status Run(const Block& block, const std::shared_ptr<Frame>& frame);
+
+  const std::string& text() const { return *out_; }
+  // The parts of the text that {% generation %} blocks have put out.
+  const std::vector<Span>& generated() const { return generated_; }
+
+ private:
+  enum class Flow { kOn, kBreak, kContinue };
+  using FramePtr = std::shared_ptr<Frame>;
+
+  Status Spend(std::uint64_t bytes);
+  StatusOr<Flow> RunBlock(const Block& block, const FramePtr& frame);
+  StatusOr<Flow> RunStatement(const Statement& statement, const FramePtr& frame);
+  StatusOr<Flow> RunFor(const Statement& loop, const FramePtr& frame);
+  StatusOr<ValueList> SelectElements(const Statement& loop, const FramePtr& frame);
+  Status Assign(const std::vector<std::string>& targets, const Value& value, Frame* frame);
+  Status RunSet(const Statement& statement, const FramePtr& frame);
+  // Runs a block and returns what it puts out, in place of putting it out.
+  StatusOr<std::string> Capture(const Block& block, const FramePtr& frame);
+
+  StatusOr<Value> Evaluate(const Expression& expression, const FramePtr& frame);
+  StatusOr<Value> EvaluateChild(const Expression& expression, std::size_t child,
+                                const FramePtr& frame);
+  StatusOr<Value> EvaluateList(const Expression& expression, const FramePtr& frame);
+  StatusOr<Value> EvaluateDict(const Expression& expression, const FramePtr& frame);
+  StatusOr<Value> EvaluateSlice(const Expression& expression, const FramePtr& frame);
+  StatusOr<Value> EvaluateBinary(const Expression& expression, const FramePtr& frame);
+  StatusOr<Value> EvaluateCondition(const Expression& expression, const FramePtr& frame);
+  StatusOr<Value> EvaluateCall(const Expression& call, const FramePtr& frame);
+  StatusOr<Arguments> EvaluateArguments(const Expression& expression, const FramePtr& frame);
+  StatusOr<Value> Compute(const std::string& name, const Value& left, const Value& right);
+  StatusOr<Value> CallFunction(const std::string& name, const Arguments& arguments);
+  StatusOr<Value> CallMacro(const Callable& callable, const Arguments& arguments);
+
+  const RenderLimits limits_;
+  const std::tm now_;
+  std::uint64_t steps_ = 0;
+  std::uint64_t bytes_ = 0;
+  int depth_ = 0;
+  std::string whole_;
+  std::string* out_ = &whole_;
+  std::vector<Span> generated_;
+};
+
+}  // namespace ds::tokenizer
