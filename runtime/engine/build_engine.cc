@@ -6,7 +6,8 @@
 #include <variant>
 
 #include "runtime/base/check.h"
-#include "runtime/comm/connect_world.h"
+#include "runtime/base/rank_link.h"
+#include "runtime/comm/join_job.h"
 #include "runtime/comm/mesh_groups.h"
 #include "runtime/comm/rank_identity.h"
 #include "runtime/engine/build_units.h"
@@ -21,14 +22,15 @@
 namespace ds::engine {
 namespace {
 
-StatusOr<std::unique_ptr<comm::Communicator>> ConnectFromEnvironment(c10::Device device) {
+StatusOr<std::unique_ptr<comm::Communicator>> ConnectFromEnvironment(const EngineOptions& options) {
   DS_ASSIGN_OR_RETURN(const comm::RankIdentity identity, comm::RankIdentityFromEnvironment());
-  device::RankDevice rank_device{.device = device};
-  if (!device.is_cpu()) {
+  DS_ASSIGN_OR_RETURN(const std::unique_ptr<RankLink> link, RankLink::FromEnvironment());
+  device::RankDevice rank_device{.device = options.device};
+  if (!options.device.is_cpu()) {
     DS_ASSIGN_OR_RETURN(rank_device,
                         device::OpenRankDevice(device::DeviceChoice::kCuda, identity.local_rank));
   }
-  return comm::ConnectWorld(identity, rank_device);
+  return comm::JoinJob(identity, rank_device, link.get(), options.encrypt);
 }
 
 // The device of the group's tensors, if it is what is wanted.
@@ -109,7 +111,7 @@ StatusOr<optim::ParameterGrouper> MakeGrouper(const BlockList& model,
 // Lets the options name what the engine is built on, of its own where the caller has given nothing.
 Status TakeWorldAndLedger(EngineOptions* options, EngineParts* parts) {
   if (options->world == nullptr) {
-    DS_ASSIGN_OR_RETURN(parts->own_world, ConnectFromEnvironment(options->device));
+    DS_ASSIGN_OR_RETURN(parts->own_world, ConnectFromEnvironment(*options));
     options->world = parts->own_world.get();
   }
   if (options->ledger == nullptr) {

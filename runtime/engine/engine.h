@@ -52,8 +52,10 @@ using ParameterSink = std::function<Status(const std::string& name, const at::Te
 
 struct EngineOptions {
   // Borrowed. Null: the engine connects as the environment says (RANK, WORLD_SIZE, MASTER_ADDR,
-  // ...) and owns the connection.
+  // ..., as dsrun sets it) and owns the connection. Ranks of several hosts meet over the rank link,
+  // which serves one engine of a process.
   comm::Communicator* world = nullptr;
+  bool encrypt = false;  // where the engine connects: what goes between hosts
   // Says how the ranks of `world` are cut. Absent: as the config does (make_mesh.h).
   std::optional<topology::Degrees> degrees;
   // Borrowed; where the engine enters its buffers. Null: a ledger of its own.

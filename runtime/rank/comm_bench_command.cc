@@ -14,8 +14,8 @@
 
 #include "runtime/comm/bandwidth.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/join_job.h"
 #include "runtime/device/rank_device.h"
-#include "runtime/rank/join_job.h"
 #include "runtime/rank/torch_boundary.h"
 
 namespace ds::rank {
@@ -60,7 +60,7 @@ Status CommBench::Run() {
   DS_ASSIGN_OR_RETURN(device_, device::OpenRankDevice(choice, identity_.local_rank));
   tensors_ = at::TensorOptions(dtype).device(device_.device);
   reporter_.ReportPhase("connect the ranks", total);
-  DS_ASSIGN_OR_RETURN(world_, JoinJob(identity_, device_, reporter_, job_.encrypt));
+  DS_ASSIGN_OR_RETURN(world_, comm::JoinJob(identity_, device_, reporter_.link(), job_.encrypt));
   reporter_.ReportPhase("measure", total);
   for (const std::string& collective : job_.collectives) {
     for (const std::int64_t bytes : sizes) DS_RETURN_IF_ERROR(Measure(collective, bytes));

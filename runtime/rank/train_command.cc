@@ -15,6 +15,7 @@
 #include "runtime/checkpoint/shared_folder.h"
 #include "runtime/comm/agreement.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/join_job.h"
 #include "runtime/config/file/check_config.h"
 #include "runtime/data/loader.h"
 #include "runtime/device/memory_ledger.h"
@@ -27,7 +28,6 @@
 #include "runtime/models/weights.h"
 #include "runtime/optim/schedule/lr_schedule.h"
 #include "runtime/precision/dtype_policy.h"
-#include "runtime/rank/join_job.h"
 #include "runtime/rank/torch_boundary.h"
 #include "runtime/telemetry/step_metrics.h"
 
@@ -163,7 +163,7 @@ Status TrainCommand::CheckJob() {
 }
 
 Status TrainCommand::Connect() {
-  DS_ASSIGN_OR_RETURN(world_, JoinJob(identity_, device_, reporter_, job_.encrypt));
+  DS_ASSIGN_OR_RETURN(world_, comm::JoinJob(identity_, device_, reporter_.link(), job_.encrypt));
   return OkStatus();
 }
 

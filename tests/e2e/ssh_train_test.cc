@@ -2,7 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <regex>
+
+#include "runtime/base/files.h"
 #include "tests/e2e/ssh_train_job.h"
+#include "tests/places.h"
 
 namespace ds::testing {
 namespace {
@@ -50,6 +54,31 @@ TEST_F(SshTrainTest, ThreeHostsOfOneRankTrainAsThreeRanksOfOneHost) {
   options_.count = 3;
   for (const int stage : {1, 2}) ExpectSameLosses(1, stage, /*bf16=*/false);
   ExpectSameLosses(1, 3, /*bf16=*/true);
+}
+
+// What the example prints of its steps, in order.
+std::vector<std::string> StepsOf(const ProgramResult& result) {
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  const std::regex step("step [0-9]+  loss [0-9.]+");
+  const std::sregex_token_iterator first(result.out.begin(), result.out.end(), step), last;
+  return {first, last};
+}
+
+// Engine::create finds the other hosts by itself.
+TEST_F(SshTrainTest, AProgramOfTheUsersOwnTrainsOnTwoHostsAsOnOne) {
+  const SharedFolder shared;
+  const std::string config = (shared.path() / "ds.json").string();
+  ASSERT_TRUE(WriteFileAtomically(config, R"({
+    "train_batch_size": 128, "gradient_accumulation_steps": 2,
+    "optimizer": {"type": "AdamW", "params": {"lr": 0.01}},
+    "zero_optimization": {"stage": 3}
+  })")
+                  .ok());
+  WriteHostfile(1);
+  const std::vector<std::string> words = {DS_BIN_DIR "/custom_model", config};
+  const std::vector<std::string> apart = StepsOf(RunJob(OnHosts(words)));
+  EXPECT_EQ(apart.size(), 5u);
+  EXPECT_EQ(StepsOf(RunJob(OnThisHost(2, words))), apart);
 }
 
 // /tmp is each host's own.

@@ -1,7 +1,7 @@
 #pragma once
 
 // MeetingStore: where the ranks of a job tell each other how they can be reached: texts by name,
-// each written once. Through dsrun and the daemons (rank/link_store.h) it needs no port and no name
+// each written once. Through dsrun and the daemons (link_store.h) it needs no port and no name
 // service.
 //
 // Threads: one at a time.

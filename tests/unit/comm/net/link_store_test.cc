@@ -1,4 +1,4 @@
-#include "runtime/rank/link_store.h"
+#include "runtime/comm/net/link_store.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace ds::rank {
+namespace ds::comm {
 namespace {
 
 class LinkStoreTest : public ::testing::Test {
@@ -58,4 +58,4 @@ TEST_F(LinkStoreTest, AnAnswerToAnotherQuestionIsAnError) {
 }
 
 }  // namespace
-}  // namespace ds::rank
+}  // namespace ds::comm

@@ -10,9 +10,9 @@
 #include "runtime/base/status.h"
 #include "runtime/comm/net/meeting_store.h"
 
-namespace ds::rank {
+namespace ds::comm {
 
-class LinkStore : public comm::MeetingStore {
+class LinkStore : public MeetingStore {
  public:
   // `link` outlives the store.
   explicit LinkStore(RankLink* link) : link_(link) {}
@@ -25,4 +25,4 @@ class LinkStore : public comm::MeetingStore {
   RankLink* link_;
 };
 
-}  // namespace ds::rank
+}  // namespace ds::comm

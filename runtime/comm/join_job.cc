@@ -1,16 +1,15 @@
-#include "runtime/rank/join_job.h"
+#include "runtime/comm/join_job.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <optional>
-#include <string>
 
 #include "runtime/comm/connect_world.h"
-#include "runtime/rank/link_store.h"
+#include "runtime/comm/net/link_store.h"
 
-namespace ds::rank {
+namespace ds::comm {
 namespace {
 
 // Set by dsrun's --interface,
@@ -20,17 +19,17 @@ constexpr char kLeaseVariable[] = "DSRUN_LEASE_SECONDS";
 
 }  // namespace
 
-StatusOr<std::unique_ptr<comm::Communicator>> JoinJob(const comm::RankIdentity& identity,
-                                                      const device::RankDevice& device,
-                                                      const RankReporter& reporter, bool encrypt) {
-  comm::ConnectOptions options{.encrypt = encrypt};
+StatusOr<std::unique_ptr<Communicator>> JoinJob(const RankIdentity& identity,
+                                                const device::RankDevice& device, RankLink* link,
+                                                bool encrypt) {
+  ConnectOptions options{.encrypt = encrypt};
   std::optional<LinkStore> store;
-  if (reporter.link() != nullptr) options.store = &store.emplace(reporter.link());
+  if (link != nullptr) options.store = &store.emplace(link);
   if (const char* const interface = std::getenv(kInterfaceVariable)) options.interface = interface;
   if (const char* const lease = std::getenv(kLeaseVariable)) {
     options.silence = std::chrono::seconds(std::max(1L, std::lround(std::atof(lease))));
   }
-  return comm::ConnectWorld(identity, device, options);
+  return ConnectWorld(identity, device, options);
 }
 
-}  // namespace ds::rank
+}  // namespace ds::comm

@@ -1,8 +1,8 @@
-#include "runtime/rank/link_store.h"
+#include "runtime/comm/net/link_store.h"
 
 #include <nlohmann/json.hpp>
 
-namespace ds::rank {
+namespace ds::comm {
 
 using Json = nlohmann::json;
 
@@ -22,4 +22,4 @@ StatusOr<std::string> LinkStore::Get(const std::string& key, std::chrono::millis
   return body.value("value", "");
 }
 
-}  // namespace ds::rank
+}  // namespace ds::comm
