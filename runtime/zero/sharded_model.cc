@@ -3,13 +3,13 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <string>
 
 #include "runtime/base/check.h"
 #include "runtime/comm/agreement.h"
 #include "runtime/zero/backward_entry.h"
+#include "runtime/zero/shared_memory.h"
 
 namespace ds::zero {
 namespace {
@@ -48,24 +48,6 @@ Status CheckParameter(const Context& context, const NamedParameter& parameter) {
   return OkStatus();
 }
 
-// The units' parameters get places of their own: what was one memory would become two.
-Status CheckMemoryIsNotShared(const std::vector<ParameterUnit>& units) {
-  std::map<const void*, std::string> names;  // by the first byte
-  for (const ParameterUnit& unit : units) {
-    for (const NamedParameter& parameter : unit.parameters) {
-      const at::Tensor& tensor = parameter.tensor;
-      if (tensor.numel() == 0 || tensor.storage().nbytes() == 0) continue;
-      const auto [first, is_new] = names.try_emplace(tensor.const_data_ptr(), parameter.name);
-      if (is_new) continue;
-      return InvalidArgumentError(
-          "parameters " + first->second + " and " + parameter.name +
-          " share memory, and would be two from here on; tie them by using the first in both "
-          "places, and name its block in also_reads of the other");
-    }
-  }
-  return OkStatus();
-}
-
 Status CheckParameters(const Context& context, const std::vector<ParameterUnit>& units) {
   std::set<const void*> seen;
   for (const ParameterUnit& unit : units) {
@@ -79,7 +61,12 @@ Status CheckParameters(const Context& context, const std::vector<ParameterUnit>&
       }
     }
   }
-  return CheckMemoryIsNotShared(units);
+  const auto shared = FindSharedMemory(units);
+  if (!shared) return OkStatus();
+  return InvalidArgumentError("parameters " + shared->first + " and " + shared->second +
+                              " share memory, and would be two from here on; tie them by using "
+                              "the first in both places, and name its block in also_reads of the "
+                              "other");
 }
 
 std::vector<OwnRange> ListOwnRanges(const Context& context, const Unit& unit) {

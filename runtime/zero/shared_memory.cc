@@ -1,0 +1,75 @@
+#include "runtime/zero/shared_memory.h"
+
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace ds::zero {
+namespace {
+
+// The bytes from a parameter's first element to behind its last.
+struct Extent {
+  std::uintptr_t begin = 0;
+  std::uintptr_t end = 0;
+  int place = 0;  // of the parameter in the model
+  const NamedParameter* parameter = nullptr;
+};
+
+std::vector<Extent> SortExtents(const std::vector<ParameterUnit>& units) {
+  std::vector<Extent> extents;
+  int place = 0;
+  for (const ParameterUnit& unit : units) {
+    for (const NamedParameter& parameter : unit.parameters) {
+      const at::Tensor& tensor = parameter.tensor;
+      ++place;
+      if (tensor.numel() == 0 || tensor.storage().nbytes() == 0) continue;
+      std::int64_t last = 0;  // element, seen from the first one
+      for (std::int64_t d = 0; d < tensor.dim(); ++d) {
+        last += (tensor.size(d) - 1) * tensor.stride(d);
+      }
+      const auto begin = reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr());
+      const auto bytes = static_cast<std::uintptr_t>(last + 1) * tensor.itemsize();
+      extents.push_back({begin, begin + bytes, place, &parameter});
+    }
+  }
+  std::sort(extents.begin(), extents.end(),
+            [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
+  return extents;
+}
+
+// Whether two whose extents meet, `a` beginning first, have an element in common. Columns of one
+// matrix lie between one another and have none.
+bool ShareElements(const Extent& a, const Extent& b) {
+  const at::Tensor& first = a.parameter->tensor;
+  const at::Tensor& second = b.parameter->tensor;
+  const auto width = static_cast<std::uintptr_t>(first.itemsize());
+  const std::uintptr_t distance = b.begin - a.begin;
+  if (first.itemsize() != second.itemsize() || distance % width != 0) return true;
+  if (first.is_non_overlapping_and_dense() && second.is_non_overlapping_and_dense()) return true;
+  const std::uintptr_t elements = (std::max(a.end, b.end) - a.begin) / width;
+  const at::Tensor taken = at::zeros({static_cast<std::int64_t>(elements)}, at::kBool);
+  taken.as_strided(first.sizes(), first.strides(), 0).fill_(true);
+  return taken
+      .as_strided(second.sizes(), second.strides(), static_cast<std::int64_t>(distance / width))
+      .any()
+      .item<bool>();
+}
+
+}  // namespace
+
+std::optional<std::pair<std::string, std::string>> FindSharedMemory(
+    const std::vector<ParameterUnit>& units) {
+  const std::vector<Extent> extents = SortExtents(units);
+  for (auto a = extents.begin(); a != extents.end(); ++a) {
+    for (auto b = a + 1; b != extents.end() && b->begin < a->end; ++b) {
+      if (!ShareElements(*a, *b)) continue;
+      const auto [first, second] = std::minmax(
+          *a, *b, [](const Extent& one, const Extent& other) { return one.place < other.place; });
+      return std::pair(first.parameter->name, second.parameter->name);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace ds::zero
