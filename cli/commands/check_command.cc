@@ -70,7 +70,7 @@ struct CheckFlags {
 void AddFlags(CLI::App& app, CheckFlags* flags) {
   app.add_option("CONFIG", flags->config, "the ds_config file, or its text as base64");
   app.add_option(FlagNames("world_size"), flags->facts.world_size,
-                 "ranks that share the batch (default: 1)")
+                 "all ranks of the job (default: 1)")
       ->check(WholeNumber(1, kMaxWorldSize))
       ->type_name("N");
   app.add_option(FlagNames("model"), flags->model, "the model that \"auto\" is resolved from")

@@ -189,10 +189,7 @@ StatusOr<std::optional<MeshDrawing>> DrawMesh(const PlanFlags& flags, int world_
   if (!flags.model.empty()) {
     DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
     DS_ASSIGN_OR_RETURN(const config::ModelFacts facts, FindModelFacts(flags.model, share));
-    DS_RETURN_IF_ERROR(CheckFitsModel(degrees, {.layers = facts.layers,
-                                                .heads = facts.heads,
-                                                .key_value_heads = facts.key_value_heads,
-                                                .experts = facts.experts})
+    DS_RETURN_IF_ERROR(CheckFitsModel(degrees, facts)
                            .WithContext("--mesh " + flags.mesh + " and --model " + flags.model));
   }
   return std::optional<MeshDrawing>(mesh);

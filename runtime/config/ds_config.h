@@ -64,6 +64,17 @@ struct TorchAutocastConfig {
   std::vector<std::string> lower_precision_safe_modules;
 };
 
+// Into how many parts a job is cut beside data parallelism; what is left of the ranks are those
+// with samples of their own (sections/parallel_section.h).
+struct ParallelConfig {
+  int pipeline = 1;
+  int sequence = 1;
+  int tensor = 1;
+  int expert = 1;  // of the ranks that share the state: holders of different experts
+
+  std::int64_t ranks_of_a_sample() const { return std::int64_t{pipeline} * sequence * tensor; }
+};
+
 // LoCo: what 4 bits take from a gradient comes with the next one.
 struct LocoConfig {
   double err_beta = 0.8;            // of the error before
@@ -100,6 +111,7 @@ struct DsConfig {
   Bf16Config bf16;
   TorchAutocastConfig torch_autocast;
   ZeroConfig zero_optimization;
+  ParallelConfig parallel;
   ActivationCheckpointingConfig activation_checkpointing;
   double gradient_clipping = 1.0;             // largest global L2 norm; 0 is off
   bool managed_gradient_accumulation = true;  // false: every Engine::step() updates

@@ -234,7 +234,7 @@ StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> mo
   auto parts = std::make_unique<EngineParts>();
   DS_RETURN_IF_ERROR(TakeWorldAndLedger(&options, parts.get()));
   DS_ASSIGN_OR_RETURN(parts->mesh,
-                      MakeMesh(options.degrees, config.zero_optimization, options.world->size()));
+                      MakeMesh(options.degrees, config, options.world->size()));
   DS_RETURN_IF_ERROR(CheckGroupsAreBuilt(parts->mesh, config.zero_optimization, options.device));
   const zero::Context context = MakeContext(config, options, parts->mesh);
   DS_ASSIGN_OR_RETURN(std::vector<zero::ParameterUnit> units,

@@ -4,16 +4,29 @@
 
 namespace ds::engine {
 
+topology::Degrees DegreesOf(const config::DsConfig& config, int world_size) {
+  const config::ParallelConfig& parallel = config.parallel;
+  const config::ZeroConfig& zero = config.zero_optimization;
+  topology::Degrees degrees{.pipeline = parallel.pipeline,
+                            .sequence = parallel.sequence,
+                            .tensor = parallel.tensor,
+                            .expert = parallel.expert};
+  const int data = static_cast<int>(world_size / parallel.ranks_of_a_sample());
+  const int state = data * parallel.sequence;  // ranks that have parts of a dense parameter
+  degrees.shard = zero.stage == 0 ? 1 : zero.mics_shard_size.value_or(state) / parallel.sequence;
+  degrees.replicate = degrees.shard == 0 ? 0 : data / degrees.shard;
+  return degrees;
+}
+
 StatusOr<topology::Mesh> MakeMesh(const std::optional<topology::Degrees>& wanted,
-                                  const config::ZeroConfig& zero, int world_size) {
-  topology::Degrees degrees;
-  degrees.shard = zero.stage == 0 ? 1 : zero.mics_shard_size.value_or(world_size);
-  degrees.replicate = world_size / degrees.shard;
-  if (wanted) degrees = *wanted;
-  if (zero.stage > 0 && zero.mics_shard_size && degrees.shard != *zero.mics_shard_size) {
+                                  const config::DsConfig& config, int world_size) {
+  const config::ZeroConfig& zero = config.zero_optimization;
+  const topology::Degrees degrees = wanted.value_or(DegreesOf(config, world_size));
+  const int cut = degrees.shard * degrees.sequence;
+  if (zero.stage > 0 && zero.mics_shard_size && cut != *zero.mics_shard_size) {
     return InvalidArgumentError("zero_optimization.mics_shard_size is " +
-                                std::to_string(*zero.mics_shard_size) + ", and the mesh's shard " +
-                                std::to_string(degrees.shard));
+                                std::to_string(*zero.mics_shard_size) +
+                                ", and the mesh's shard x sequence " + std::to_string(cut));
   }
   DS_RETURN_IF_ERROR(CheckBuilt(degrees));
   if (zero.stage == 0 && degrees.shard > 1) {

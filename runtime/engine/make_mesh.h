@@ -10,10 +10,14 @@
 
 namespace ds::engine {
 
-// The mesh of `wanted` degrees. Without them as many ranks as `zero` says lie along `shard`, the
-// others along `replicate`: at stage 0, which cuts nothing, all of them. Refuses degrees that are
-// not built, that the stage contradicts, or that make another number of ranks.
+// The degrees that a config asks for, built or not: pipeline, sequence, tensor and expert as it
+// says; of the ranks that are left as many as ZeRO cuts the state among lie along `shard`, the
+// others along `replicate`: at stage 0, which cuts nothing, all of them.
+topology::Degrees DegreesOf(const config::DsConfig& config, int world_size);
+
+// The mesh of `wanted` degrees, or of the config's. Refuses degrees that are not built, that the
+// config contradicts, or that make another number of ranks.
 StatusOr<topology::Mesh> MakeMesh(const std::optional<topology::Degrees>& wanted,
-                                  const config::ZeroConfig& zero, int world_size);
+                                  const config::DsConfig& config, int world_size);
 
 }  // namespace ds::engine

@@ -156,7 +156,11 @@ Status TrainCommand::CheckJob() {
       config::CheckConfig(job_.ds_config, "ds_config", identity_.world_size);
   if (!checked.ok) return InvalidArgumentError(checked.errors.front().message);
   config_ = std::move(checked.config);
-  DS_ASSIGN_OR_RETURN(mesh_, engine::MakeMesh({}, config_.zero_optimization, identity_.world_size));
+  DS_ASSIGN_OR_RETURN(model_config_, models::ReadModelConfig(job_.model));
+  const topology::Degrees degrees = engine::DegreesOf(config_, identity_.world_size);
+  DS_RETURN_IF_ERROR(
+      CheckFitsModel(degrees, config::ReadModelFacts(model_config_.json.dump(), job_.model)));
+  DS_ASSIGN_OR_RETURN(mesh_, engine::MakeMesh(degrees, config_, identity_.world_size));
   DS_ASSIGN_OR_RETURN(const device::DeviceChoice choice, device::DeviceChoiceFromName(job_.device));
   DS_ASSIGN_OR_RETURN(device_, device::OpenRankDevice(choice, identity_.local_rank));
   return OkStatus();
@@ -168,7 +172,6 @@ Status TrainCommand::Connect() {
 }
 
 Status TrainCommand::BuildEngine() {
-  DS_ASSIGN_OR_RETURN(model_config_, models::ReadModelConfig(job_.model));
   DS_RETURN_IF_ERROR(models::CheckSequenceLength(model_config_, job_.seq_len));
   model_ = models::BuildModel(model_config_, at::TensorOptions(dtype()).device(device_.device));
   DS_ASSIGN_OR_RETURN(const config::RecomputeChoice recompute,

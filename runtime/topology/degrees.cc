@@ -109,7 +109,7 @@ StatusOr<Degrees> ParseDegrees(std::string_view text, int world_size) {
   return read.Finish(world_size);
 }
 
-Status CheckFitsModel(const Degrees& degrees, const ModelSizes& model) {
+Status CheckFitsModel(const Degrees& degrees, const config::ModelFacts& model) {
   if (model.layers && degrees.pipeline > *model.layers) {
     return InvalidArgumentError("pipeline " + std::to_string(degrees.pipeline) +
                                 " asks for more stages than the model has layers (" +

@@ -17,11 +17,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
-#include <optional>
 #include <string>
 #include <string_view>
 
 #include "runtime/base/status.h"
+#include "runtime/config/check/job_facts.h"
 
 namespace ds::topology {
 
@@ -84,17 +84,9 @@ struct Degrees {
 // where the default order has them. Where `shard` has no degree, it takes the ranks that are left.
 StatusOr<Degrees> ParseDegrees(std::string_view text, int world_size);
 
-// The sizes of a model that decide how it may be cut. What is absent is not known.
-struct ModelSizes {
-  std::optional<std::int64_t> layers;
-  std::optional<std::int64_t> heads;
-  std::optional<std::int64_t> key_value_heads;
-  std::optional<std::int64_t> experts;
-};
-
 // Refuses more stages than layers, heads that tensor and sequence do not divide, and experts that
-// `expert` does not divide.
-Status CheckFitsModel(const Degrees& degrees, const ModelSizes& model);
+// `expert` does not divide. What the model does not tell is not held against it.
+Status CheckFitsModel(const Degrees& degrees, const config::ModelFacts& model);
 
 // Names every degree above 1 that the runtime has nothing for yet; OK when there is none.
 Status CheckBuilt(const Degrees& degrees);

@@ -36,7 +36,7 @@ struct ModelFacts {
 };
 
 struct JobFacts {
-  int world_size = 1;  // the ranks that share the batch
+  int world_size = 1;  // all ranks of the job
   TrainingFlags flags;
   std::optional<ModelFacts> model;          // absent: not known here
   std::optional<std::int64_t> total_steps;  // optimizer steps in all; absent: not known here

@@ -35,7 +35,7 @@ struct CheckResult {
 // Requires facts.world_size >= 1.
 CheckResult CheckConfig(std::string_view text, std::string_view file_name, const JobFacts& facts);
 
-// The same where no more than the number of ranks that share the batch is known.
+// The same where no more than the number of ranks is known.
 CheckResult CheckConfig(std::string_view text, std::string_view file_name, int world_size);
 
 // The checked config as one line of plain JSON that CheckConfig accepts again, on any world size

@@ -12,6 +12,7 @@
 #include "runtime/config/sections/key_states.h"
 #include "runtime/config/sections/not_built.h"
 #include "runtime/config/sections/optimizer_section.h"
+#include "runtime/config/sections/parallel_section.h"
 #include "runtime/config/sections/precision_section.h"
 #include "runtime/config/sections/scheduler_section.h"
 #include "runtime/config/sections/zero_section.h"
@@ -31,6 +32,7 @@ constexpr Section kSections[] = {
     {RenamedKeyRules},
     {AutoValueRules},
     {KeyStateRules},
+    {ParallelRules, FillParallel},                    // says how many ranks share the batch
     {ElasticityRules, nullptr, ElasticityLeavesOut},  // decides the batch sizes where it is on
     {BatchRules, FillBatch},
     {OptimizerRules, FillOptimizer, OptimizerLeavesOut},

@@ -5,6 +5,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/config/keys/keys.h"
+#include "runtime/config/sections/parallel_section.h"
 
 namespace ds::config {
 namespace {
@@ -145,7 +146,9 @@ void BatchSizesAgree(RuleContext& context) {
   const GivenBatchSizes given = {.train = GivenSize(values, kTrainBatch),
                                  .micro = GivenSize(values, kMicroBatch),
                                  .accumulation = GivenSize(values, kAccumulation)};
-  const StatusOr<BatchConfig> batch = SolveBatchSizes(given, context.facts.world_size);
+  const std::optional<std::int64_t> ranks = DataRanks(context);
+  if (!ranks) return;  // DegreesDivideTheRanks
+  const StatusOr<BatchConfig> batch = SolveBatchSizes(given, *ranks);
   std::string from = "derived from";
   Key blamed = kTrainBatch;
   for (const Key key : {kAccumulation, kMicroBatch, kTrainBatch}) {
@@ -157,7 +160,7 @@ void BatchSizesAgree(RuleContext& context) {
     context.issues.Error(blamed, batch.status().message(), values.PositionOf(blamed));
     return;
   }
-  from += " world size " + std::to_string(context.facts.world_size);
+  from += " " + NameDataRanks(context);
   const auto derive = [&](Key key, std::int64_t value) {
     if (values.Get(key).is_null()) values.Derive(key, value, from);
   };

@@ -7,6 +7,7 @@
 #include "runtime/config/check/value_check.h"
 #include "runtime/config/keys/keys.h"
 #include "runtime/config/keys/registry.h"
+#include "runtime/config/sections/parallel_section.h"
 
 namespace ds::config {
 namespace {
@@ -129,11 +130,16 @@ bool BatchIsLeftToElasticity(RuleContext& context) {
 
 // What the training of this build adds to what the section itself demands.
 bool IsTrainable(const ElasticityConfig& config, RuleContext& context) {
-  if (config.model_parallel_size == 1) return true;
+  const std::int64_t together = ReadParallel(context.values).ranks_of_a_sample();
+  if (config.model_parallel_size == together) return true;
   constexpr Key kKey = keys::kElasticityModelParallelSize;
   context.issues.Error(kKey,
-                       std::string(kKey) + " " + std::to_string(config.model_parallel_size) +
-                           " is not supported yet in training: remove it or leave it at 1",
+                       std::string(kKey) + " is " + std::to_string(config.model_parallel_size) +
+                           ", and this config has " + std::to_string(together) +
+                           (together == 1 ? " rank" : " ranks") +
+                           " work on a sample (pipeline.stages x tensor_parallel.autotp_size x "
+                           "sequence_parallel_size): make it " +
+                           std::to_string(together),
                        context.values.PositionOf(kKey));
   return false;
 }
@@ -158,18 +164,20 @@ void ElasticityDecidesTheBatch(RuleContext& context) {
   const std::optional<ElasticityConfig> config = ReadElasticity(values, context.issues);
   const bool is_left = BatchIsLeftToElasticity(context);
   if (!config || !is_left || !IsTrainable(*config, context)) return;
-  const std::int64_t ranks = context.facts.world_size;
-  const StatusOr<ElasticBatch> batch = SolveElasticity(*config, ranks);
+  const std::optional<std::int64_t> ranks = DataRanks(context);
+  if (!ranks) return;  // DegreesDivideTheRanks
+  const bool by_node = config->version == ElasticityConfig::Version::k02;
+  const StatusOr<ElasticBatch> batch =
+      SolveElasticity(*config, by_node ? context.facts.world_size : *ranks);
   if (!batch.ok()) {
     context.issues.Error(kSection, batch.status().message(), values.PositionOf(kEnabled));
     return;
   }
-  const std::string origin =
-      "derived from elasticity, world size " + std::to_string(context.facts.world_size);
+  const std::string origin = "derived from elasticity, " + NameDataRanks(context);
   const std::int64_t micro_batch = *batch->micro_batch_size;
   values.Derive(keys::kTrainBatchSize, batch->final_batch_size, origin);
   values.Derive(keys::kTrainMicroBatchSizePerGpu, micro_batch, origin);
-  values.Derive(keys::kGradientAccumulationSteps, batch->final_batch_size / (micro_batch * ranks),
+  values.Derive(keys::kGradientAccumulationSteps, batch->final_batch_size / (micro_batch * *ranks),
                 origin);
 }
 

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "runtime/config/keys/keys.h"
+#include "runtime/config/sections/parallel_section.h"
 
 namespace ds::config {
 namespace {
@@ -49,13 +50,18 @@ void MicsGroupsAreOfOneSize(RuleContext& context) {
   constexpr Key kKey = keys::kZeroOptimizationMicsShardSize;
   const std::int64_t size = context.values.Get(kKey);
   if (size == -1) return;
-  const int ranks = context.facts.world_size;
+  const std::optional<std::int64_t> ranks = StateRanks(context);
+  if (!ranks) return;  // DegreesDivideTheRanks
+  const int sequence = ReadParallel(context.values).sequence;
   if (ZeroStage(context.values) == 0) {
     context.issues.Warning(kKey, std::string(kKey) + " has no effect at ZeRO stage 0",
                            context.values.PositionOf(kKey));
-  } else if (size < 1 || ranks % size != 0) {
-    context.Refuse(kKey, "must divide the number of ranks, " + std::to_string(ranks) + ", and is " +
-                             std::to_string(size));
+  } else if (size < 1 || *ranks % size != 0) {
+    context.Refuse(kKey, "must divide the number of ranks, " + std::to_string(*ranks) +
+                             ", and is " + std::to_string(size));
+  } else if (size % sequence != 0) {
+    context.Refuse(kKey, "must be a multiple of sequence_parallel_size, " +
+                             std::to_string(sequence) + ", and is " + std::to_string(size));
   }
 }
 
@@ -63,7 +69,9 @@ void SecondaryShardsAreOfOneSize(RuleContext& context) {
   constexpr Key kKey = keys::kZeroOptimizationZeroHpzPartitionSize;
   const std::int64_t size = context.values.Get(kKey);
   const std::int64_t mics = context.values.Get(keys::kZeroOptimizationMicsShardSize);
-  const std::int64_t ranks = mics > 0 ? mics : context.facts.world_size;
+  const std::optional<std::int64_t> all = StateRanks(context);
+  if (!all) return;  // DegreesDivideTheRanks
+  const std::int64_t ranks = mics > 0 ? mics : *all;
   if (ZeroStage(context.values) != 3 || size <= 1 || ranks % size == 0) return;
   context.Refuse(kKey, "must divide the number of ranks that share the state, " +
                            std::to_string(ranks) + ", and is " + std::to_string(size));

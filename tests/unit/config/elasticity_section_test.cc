@@ -92,7 +92,8 @@ TEST(ElasticityDecidesTheBatchTest, TrainingHasNoModelParallelismYet) {
                                 "micro_batch_sizes": [2], "num_gpus_per_node": 2,
                                 "model_parallel_size": 2})")
                    .errors),
-      ElementsAre(HasSubstr("model_parallel_size 2 is not supported yet in training")));
+      ElementsAre(HasSubstr(
+          "elasticity.model_parallel_size is 2, and this config has 1 rank work on a sample")));
 }
 
 TEST(AgreesWithSchedulerTest, ComparesCapSizesAndVersion) {

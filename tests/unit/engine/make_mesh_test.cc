@@ -8,9 +8,15 @@ namespace {
 
 using ::testing::HasSubstr;
 
+config::DsConfig WithZero(const config::ZeroConfig& zero) {
+  config::DsConfig config;
+  config.zero_optimization = zero;
+  return config;
+}
+
 TEST(MakeMeshTest, RanksLieAlongTheAxisOfTheStage) {
   for (const int stage : {0, 1, 2, 3}) {
-    const topology::Mesh mesh = MakeMesh({}, {.stage = stage}, 4).value();
+    const topology::Mesh mesh = MakeMesh({}, WithZero({.stage = stage}), 4).value();
     EXPECT_EQ(mesh.degrees().replicate, stage == 0 ? 4 : 1);
     EXPECT_EQ(mesh.degrees().shard, stage == 0 ? 1 : 4);
     EXPECT_EQ(mesh.CountOver(topology::kDataAxes), 4);
@@ -19,16 +25,30 @@ TEST(MakeMeshTest, RanksLieAlongTheAxisOfTheStage) {
 }
 
 TEST(MakeMeshTest, GroupsOfMicsAreNeighbours) {
-  const config::ZeroConfig zero{.stage = 3, .mics_shard_size = 2};
-  const topology::Mesh mesh = MakeMesh({}, zero, 6).value();
+  const topology::Mesh mesh = MakeMesh({}, WithZero({.stage = 3, .mics_shard_size = 2}), 6).value();
   EXPECT_EQ(mesh.GroupOf(2, topology::kShardAxes), (std::vector{2, 3}));
   EXPECT_EQ(mesh.GroupOf(2, topology::kReplicaAxes), (std::vector{0, 2, 4}));
   EXPECT_EQ(mesh.CountOver(topology::kDataAxes), 6);
 }
 
+// None of it is built; the formulas that count ranks are held to the mesh that will be.
+TEST(MakeMeshTest, TheConfigsDegreesLeaveTheRanksThatTheBatchCounts) {
+  config::DsConfig config = WithZero({.stage = 1});
+  config.parallel = {.pipeline = 2, .sequence = 2, .tensor = 2, .expert = 4};
+  for (const int mics : {0, 2, 4}) {
+    if (mics > 0) config.zero_optimization.mics_shard_size = mics;
+    const topology::Mesh mesh = topology::Mesh::Create(DegreesOf(config, 32), 32).value();
+    EXPECT_EQ(mesh.CountOver(topology::kDataAxes), 32 / config.parallel.ranks_of_a_sample());
+    EXPECT_EQ(mesh.CountOver(topology::kShardAxes), mics > 0 ? mics : 8);
+    config.parallel.expert = 2;
+  }
+  EXPECT_THAT(MakeMesh({}, config, 32).status().message(),
+              HasSubstr("pipeline parallelism is not built"));
+}
+
 TEST(MakeMeshTest, WhatIsNotBuiltOrNotMeantIsRefused) {
   const auto why = [](const topology::Degrees& degrees, int stage) {
-    return MakeMesh(degrees, {.stage = stage}, 4).status().message();
+    return MakeMesh(degrees, WithZero({.stage = stage}), 4).status().message();
   };
   EXPECT_THAT(why({.shard = 2, .tensor = 2}, 2), HasSubstr("tensor parallelism is not built"));
   EXPECT_THAT(why({.shard = 4}, 0),

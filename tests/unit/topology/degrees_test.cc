@@ -37,7 +37,7 @@ TEST(DegreesTest, TextsThatAreNoMeshAreRefused) {
 }
 
 TEST(DegreesTest, AModelsSizesLimitHowItIsCut) {
-  const ModelSizes model{.layers = 4, .heads = 6, .key_value_heads = 2, .experts = 8};
+  const config::ModelFacts model{.layers = 4, .heads = 6, .key_value_heads = 2, .experts = 8};
   EXPECT_TRUE(CheckFitsModel({.pipeline = 4, .sequence = 3, .tensor = 2, .expert = 4}, model).ok());
   EXPECT_TRUE(CheckFitsModel({.pipeline = 64, .tensor = 64}, {}).ok());
   const auto why = [&](const Degrees& degrees) { return CheckFitsModel(degrees, model).message(); };

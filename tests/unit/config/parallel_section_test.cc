@@ -1,0 +1,92 @@
+// What the batch, elasticity and ZeRO's groups count when a config cuts a job beside data
+// parallelism. Such a config is refused, as nothing of it is built; its formulas hold all the same.
+
+#include "runtime/config/sections/parallel_section.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/config/messages.h"
+
+namespace ds::config {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+CheckResult CheckOn(int ranks, const std::string& members) {
+  return CheckConfig("{" + members + "}", "ds.json", ranks);
+}
+
+constexpr char kEveryCut[] = R"("pipeline": {"stages": 2}, "sequence_parallel_size": 2,
+    "tensor_parallel": {"autotp_size": 2}, )";
+
+TEST(ParallelSectionTest, TheBatchCountsRanksWithSamplesOfTheirOwn) {
+  const CheckResult checked = CheckOn(16, std::string(kEveryCut) + R"("train_batch_size": 24)");
+  EXPECT_EQ(ValueOf(checked, "train_micro_batch_size_per_gpu"), 12);
+  EXPECT_THAT(OriginOf(checked, "train_micro_batch_size_per_gpu"),
+              HasSubstr("world size 16 / 8 ranks of a sample"));
+  EXPECT_THAT(Messages(checked.errors), Each(HasSubstr("is not supported yet")));
+  EXPECT_EQ(checked.errors.size(), 3u);
+}
+
+TEST(ParallelSectionTest, DegreesDivideTheRanks) {
+  EXPECT_THAT(
+      Messages(CheckOn(12, std::string(kEveryCut) + R"("train_batch_size": 24)").errors),
+      Contains(HasSubstr("sequence_parallel_size, 8, must divide the number of ranks, 12")));
+}
+
+TEST(ParallelSectionTest, DegreesThatAreOffLeaveAllRanks) {
+  const CheckResult checked =
+      CheckOn(4, R"("train_batch_size": 8, "pipeline": {"stages": 1}, "sequence_parallel_size": 1,
+                    "tensor_parallel": {"autotp_size": 0})");
+  ASSERT_TRUE(checked.ok) << checked.errors.front().message;
+  EXPECT_EQ(checked.config.parallel.ranks_of_a_sample(), 1);
+  EXPECT_EQ(checked.config.batch.train_micro_batch_size_per_gpu, 2);
+}
+
+TEST(ParallelSectionTest, StateIsCutAmongRanksOfDataAndSequence) {
+  const auto errors = [](const std::string& zero) {
+    return Messages(CheckOn(16, std::string(kEveryCut) + R"("train_batch_size": 24,
+        "zero_optimization": {"stage": 3, )" +
+                                    zero + "}")
+                        .errors);
+  };
+  const auto refused = Contains(HasSubstr("must "));
+  EXPECT_THAT(errors(R"("mics_shard_size": 4)"), Not(refused));
+  EXPECT_THAT(errors(R"("mics_shard_size": 8)"),
+              Contains(HasSubstr("must divide the number of ranks, 4, and is 8")));
+  EXPECT_THAT(errors(R"("mics_shard_size": 1)"),
+              Contains(HasSubstr("must be a multiple of sequence_parallel_size, 2, and is 1")));
+  EXPECT_THAT(errors(R"("zero_hpz_partition_size": 4)"), Not(refused));
+  EXPECT_THAT(errors(R"("zero_hpz_partition_size": 8)"),
+              Contains(HasSubstr("share the state, 4, and is 8")));
+}
+
+TEST(ParallelSectionTest, ExpertsDivideTheRanksThatShareTheState) {
+  const auto errors = [](int experts) {
+    return Messages(CheckOn(8, R"("train_batch_size": 8, "expert_parallel": {"enabled": true,
+        "autoep_size": )" + std::to_string(experts) +
+                                   "}")
+                        .errors);
+  };
+  EXPECT_THAT(errors(4), Not(Contains(HasSubstr("must divide"))));
+  EXPECT_THAT(errors(3), Contains(HasSubstr("share the state, 8, and is 3")));
+}
+
+TEST(ParallelSectionTest, ElasticityNamesTheSameRanks) {
+  const auto errors = [](const std::string& cut) {
+    return Messages(CheckOn(8, cut + R"("elasticity": {"enabled": true, "max_train_batch_size": 64,
+        "micro_batch_sizes": [2, 4], "num_gpus_per_node": 4, "min_gpus": 1, "max_gpus": 32,
+        "version": 0.2, "model_parallel_size": 2})")
+                        .errors);
+  };
+  EXPECT_THAT(errors(R"("tensor_parallel": {"autotp_size": 2}, )"),
+              Not(Contains(HasSubstr("model_parallel_size is"))));
+  EXPECT_THAT(errors(""), Contains(HasSubstr("this config has 1 rank work on a sample")));
+}
+
+}  // namespace
+}  // namespace ds::config
