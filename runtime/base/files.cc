@@ -90,10 +90,14 @@ fs::path FolderOf(const fs::path& path) {
 
 }  // namespace
 
+fs::path NameTemporary(const fs::path& path) {
+  std::random_device random;
+  return fmt::format("{}.{:08x}{:08x}", path.string(), random(), random());
+}
+
 Status WriteFileAtomically(const fs::path& path, std::string_view content, unsigned mode,
                            Durability durability, FileSystem& system) {
-  std::random_device random;
-  const fs::path temporary = fmt::format("{}.{:08x}{:08x}", path.string(), random(), random());
+  const fs::path temporary = NameTemporary(path);
   Status status = WriteNewFile(temporary, content, mode, durability, system);
   if (status.ok()) {
     const int renamed = system.Rename(temporary, path, 0);

@@ -39,6 +39,9 @@ Status WriteFileAtomically(const std::filesystem::path& path, std::string_view c
                            unsigned mode = 0644, Durability durability = Durability::kDurable,
                            FileSystem& system = FileSystem::System());
 
+// A name beside `path` that nobody else has, for what becomes `path` when it is whole.
+std::filesystem::path NameTemporary(const std::filesystem::path& path);
+
 // Creates `path` and its parents; fine when they exist.
 Status MakeDirectories(const std::filesystem::path& path);
 

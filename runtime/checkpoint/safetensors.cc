@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 
 #include "runtime/base/check.h"
 #include "runtime/base/files.h"
@@ -48,17 +49,6 @@ std::string ShapeText(at::IntArrayRef shape) {
     text += (text.size() > 1 ? ", " : "") + std::to_string(extent);
   }
   return text + "]";
-}
-
-Status WriteAt(int fd, std::string_view bytes, std::uint64_t offset) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return ErrnoError(errno, "write");
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-    offset += static_cast<std::uint64_t>(written);
-  }
-  return OkStatus();
 }
 
 // The length and the JSON, padded so that the data behind it is aligned to eight bytes.
@@ -168,8 +158,9 @@ std::uint64_t SafetensorsDeclaration::Bytes() const {
 }
 
 StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
-    const std::filesystem::path& path, const std::vector<SafetensorsDeclaration>& declarations) {
-  std::unique_ptr<SafetensorsWriter> writer(new SafetensorsWriter(path));
+    const std::filesystem::path& path, const std::vector<SafetensorsDeclaration>& declarations,
+    FileSystem& system) {
+  std::unique_ptr<SafetensorsWriter> writer(new SafetensorsWriter(path, system));
   if (Status status = writer->Start(declarations); !status.ok()) {
     return status.WithContext(path.string());
   }
@@ -177,9 +168,10 @@ StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
 }
 
 Status SafetensorsWriter::Start(const std::vector<SafetensorsDeclaration>& declarations) {
-  std::string temporary = path_.string() + ".XXXXXX";
-  fd_ = UniqueFd(::mkostemp(temporary.data(), O_CLOEXEC));
-  if (!fd_.valid()) return ErrnoError(errno, "create");
+  const std::string temporary = NameTemporary(path_);
+  const int created = system_.Open(temporary, O_WRONLY | O_CREAT | O_EXCL, 0644);
+  if (created < 0) return ErrnoError(-created, "create");
+  fd_ = UniqueFd(created);
   temporary_ = temporary;
   const std::string header = HeaderText(declarations);
   std::uint64_t offset = header.size();
@@ -191,12 +183,11 @@ Status SafetensorsWriter::Start(const std::vector<SafetensorsDeclaration>& decla
     DS_CHECK_MSG(slots_.emplace(declared.name, Slot{entry}).second, "names are declared once");
     offset += entry.bytes;
   }
-  if (::fchmod(fd_.get(), 0644) != 0) return ErrnoError(errno, "chmod");
-  return WriteAt(fd_.get(), header, 0);
+  return WriteAllAt(fd_.get(), 0, std::as_bytes(std::span(header)), "write", system_);
 }
 
 SafetensorsWriter::~SafetensorsWriter() {
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (!temporary_.empty()) system_.Unlink(temporary_, 0);
 }
 
 Status SafetensorsWriter::Write(const std::string& name, const at::Tensor& tensor) {
@@ -207,9 +198,9 @@ Status SafetensorsWriter::Write(const std::string& name, const at::Tensor& tenso
   const SafetensorsEntry& entry = found->second.entry;
   DS_CHECK_MSG(tensor.sizes() == at::IntArrayRef(entry.shape), "the declared shape");
   const at::Tensor values = tensor.detach().to(at::kCPU, entry.dtype).contiguous();
-  const std::string_view bytes(static_cast<const char*>(values.const_data_ptr()), entry.bytes);
+  const std::span bytes(static_cast<const std::byte*>(values.const_data_ptr()), entry.bytes);
   found->second.written = true;
-  return WriteAt(fd_.get(), bytes, entry.offset).WithContext(path_.string());
+  return WriteAllAt(fd_.get(), entry.offset, bytes, path_.string(), system_);
 }
 
 Status SafetensorsWriter::Commit() {
@@ -218,11 +209,12 @@ Status SafetensorsWriter::Commit() {
       return FailedPreconditionError(path_.string() + ": tensor '" + name + "' was never written");
     }
   }
-  if (::fsync(fd_.get()) != 0) return ErrnoError(errno, path_.string());
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) return ErrnoError(errno, path_.string());
+  int result = system_.Sync(fd_.get());
+  if (result == 0) result = system_.Close(fd_.Release());
+  if (result == 0) result = system_.Rename(temporary_, path_, 0);
+  if (result != 0) return ErrnoError(-result, path_.string());
   temporary_.clear();
-  fd_.Reset();
-  return SyncDirectory(path_.has_parent_path() ? path_.parent_path() : ".");
+  return SyncDirectory(path_.has_parent_path() ? path_.parent_path() : ".", system_);
 }
 
 }  // namespace ds::checkpoint

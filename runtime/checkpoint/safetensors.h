@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/file_system.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
 
@@ -80,7 +81,8 @@ class SafetensorsWriter {
  public:
   // Starts a temporary file beside `path` that Commit renames to it; without Commit it is removed.
   static StatusOr<std::unique_ptr<SafetensorsWriter>> Create(
-      const std::filesystem::path& path, const std::vector<SafetensorsDeclaration>& declarations);
+      const std::filesystem::path& path, const std::vector<SafetensorsDeclaration>& declarations,
+      FileSystem& system = FileSystem::System());
   ~SafetensorsWriter();
   SafetensorsWriter(const SafetensorsWriter&) = delete;
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
@@ -96,10 +98,12 @@ class SafetensorsWriter {
     SafetensorsEntry entry;
     bool written = false;
   };
-  explicit SafetensorsWriter(std::filesystem::path path) : path_(std::move(path)) {}
+  SafetensorsWriter(std::filesystem::path path, FileSystem& system)
+      : path_(std::move(path)), system_(system) {}
   Status Start(const std::vector<SafetensorsDeclaration>& declarations);
 
   std::filesystem::path path_;
+  FileSystem& system_;
   std::string temporary_;  // empty once committed
   UniqueFd fd_;
   std::map<std::string, Slot> slots_;

@@ -3,6 +3,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
@@ -11,8 +12,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "runtime/base/files.h"
+#include "tests/support/scripted_file_system.h"
 
 namespace ds::checkpoint {
 namespace {
@@ -120,6 +123,32 @@ TEST_F(SafetensorsTest, FillsAViewOfALargerBuffer) {
   EXPECT_TRUE(at::equal(flat.narrow(0, 2, 6).view({2, 3}), a));
   EXPECT_EQ(flat[1].item<float>(), 0.0F);
   EXPECT_EQ(flat[8].item<float>(), 0.0F);
+}
+
+// A write that is lost is told by the sync, by the close (NFS) or not at all.
+TEST_F(SafetensorsTest, AFaultAtAnyCallKeepsTheFileThatWasThere) {
+  using ds::testing::FileCall;
+  ASSERT_TRUE(WriteFileAtomically(path(), "as it was").ok());
+  const auto write = [&](FileSystem& system) -> Status {
+    DS_ASSIGN_OR_RETURN(const auto writer,
+                        SafetensorsWriter::Create(path(), {{"a", at::kFloat, {4}}}, system));
+    DS_RETURN_IF_ERROR(writer->Write("a", at::ones({4})));
+    return writer->Commit();
+  };
+  for (const FileCall::Kind kind :
+       {FileCall::Kind::kOpen, FileCall::Kind::kWrite, FileCall::Kind::kSync,
+        FileCall::Kind::kClose, FileCall::Kind::kRename}) {
+    ds::testing::ScriptedFileSystem system([&](const FileCall& call) {
+      return call.kind == kind ? ENOSPC : ds::testing::kAskTheSystem;
+    });
+    const Status status = write(system);
+    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << static_cast<int>(kind);
+    EXPECT_THAT(status.message(), HasSubstr(path().string()));
+    EXPECT_EQ(ReadFile(path()).value(), "as it was");
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_),
+                            std::filesystem::directory_iterator()),
+              1);
+  }
 }
 
 TEST_F(SafetensorsTest, LeavesNothingBehindWithoutCommit) {
