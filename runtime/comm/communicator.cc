@@ -40,68 +40,89 @@ int Communicator::rank() const { return backend_->getRank(); }
 int Communicator::size() const { return backend_->getSize(); }
 bool Communicator::spans_hosts() const { return host_ != nullptr && host_->spans_hosts(); }
 
-void Communicator::TagNextCall(std::string_view tag) {
-  if (host_ != nullptr) host_->TagNextCall(tag);
-}
+// A tag is only of use to the host backend; NCCL has nobody who compares it.
+struct Communicator::Launch {
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-Communicator::WorkPtr Communicator::LaunchAllReduce(at::Tensor tensor, ReduceOp op, bool is_async) {
-  std::vector<at::Tensor> tensors = {std::move(tensor)};
-  c10d::AllreduceOptions options;
-  options.reduceOp = ToC10d(op);
-  options.asyncOp = is_async;
-  return backend_->allreduce(tensors, options);
-}
+  Launch(Communicator* communicator, std::string_view tag)
+      : backend(*communicator->backend_), host(communicator->host_) {
+    if (host != nullptr) host->TagNextCall(tag);
+  }
 
-Communicator::WorkPtr Communicator::LaunchAllGather(at::Tensor output, at::Tensor input,
-                                                    bool is_async) {
-  return backend_->_allgather_base(output, input, {.asyncOp = is_async});
-}
+  WorkPtr AllReduce(const at::Tensor& tensor, ReduceOp op, bool is_async) const {
+    std::vector<at::Tensor> tensors = {tensor};
+    c10d::AllreduceOptions options;
+    options.reduceOp = ToC10d(op);
+    options.asyncOp = is_async;
+    return backend.allreduce(tensors, options);
+  }
+  WorkPtr AllGather(at::Tensor output, at::Tensor input, bool is_async) const {
+    return backend._allgather_base(output, input, {.asyncOp = is_async});
+  }
+  WorkPtr ReduceScatter(at::Tensor output, at::Tensor input, ReduceOp op, bool is_async) const {
+    c10d::ReduceScatterOptions options;
+    options.reduceOp = ToC10d(op);
+    options.asyncOp = is_async;
+    return backend._reduce_scatter_base(output, input, options);
+  }
+  WorkPtr AllToAll(at::Tensor output, at::Tensor input, Splits output_splits, Splits input_splits,
+                   bool is_async) const {
+    return backend.alltoall_base(output, input, output_splits, input_splits, {.asyncOp = is_async});
+  }
+  WorkPtr Send(const at::Tensor& tensor, int peer, bool is_async) const {
+    if (host != nullptr) return host->Send(tensor, peer, is_async);
+    std::vector<at::Tensor> tensors = {tensor};
+    return backend.send(tensors, peer, /*tag=*/0);
+  }
+  WorkPtr Recv(const at::Tensor& tensor, int peer, bool is_async) const {
+    if (host != nullptr) return host->Receive(tensor, peer, is_async);
+    std::vector<at::Tensor> tensors = {tensor};
+    return backend.recv(tensors, peer, /*tag=*/0);
+  }
+  // What NCCL is told between the two brackets has no work of its own.
+  WorkPtr SendRecv(const at::Tensor& outgoing, int to, const at::Tensor& incoming, int from,
+                   bool is_async) const {
+    if (host != nullptr) return host->SendReceive(outgoing, to, incoming, from, is_async);
+    backend.startCoalescing();
+    Send(outgoing, to, is_async);
+    Recv(incoming, from, is_async);
+    return backend.endCoalescing();
+  }
 
-Communicator::WorkPtr Communicator::LaunchReduceScatter(at::Tensor output, at::Tensor input,
-                                                        ReduceOp op, bool is_async) {
-  c10d::ReduceScatterOptions options;
-  options.reduceOp = ToC10d(op);
-  options.asyncOp = is_async;
-  return backend_->_reduce_scatter_base(output, input, options);
-}
+  c10d::Backend& backend;
+  HostBackend* host;
+};
 
 void Communicator::AllReduce(const at::Tensor& tensor, ReduceOp op, std::string_view tag) {
-  TagNextCall(tag);
-  LaunchAllReduce(tensor, op, /*is_async=*/false)->wait();
+  Launch(this, tag).AllReduce(tensor, op, /*is_async=*/false)->wait();
 }
 
 void Communicator::AllGather(const at::Tensor& output, const at::Tensor& input,
                              std::string_view tag) {
-  TagNextCall(tag);
-  LaunchAllGather(output, input, /*is_async=*/false)->wait();
+  Launch(this, tag).AllGather(output, input, /*is_async=*/false)->wait();
 }
 
 void Communicator::ReduceScatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op,
                                  std::string_view tag) {
-  TagNextCall(tag);
-  LaunchReduceScatter(output, input, op, /*is_async=*/false)->wait();
+  Launch(this, tag).ReduceScatter(output, input, op, /*is_async=*/false)->wait();
 }
 
 Work Communicator::AllReduceAsync(const at::Tensor& tensor, ReduceOp op, std::string_view tag) {
-  TagNextCall(tag);
-  return Work(LaunchAllReduce(tensor, op, /*is_async=*/true));
+  return Work(Launch(this, tag).AllReduce(tensor, op, /*is_async=*/true));
 }
 
 Work Communicator::AllGatherAsync(const at::Tensor& output, const at::Tensor& input,
                                   std::string_view tag) {
-  TagNextCall(tag);
-  return Work(LaunchAllGather(output, input, /*is_async=*/true));
+  return Work(Launch(this, tag).AllGather(output, input, /*is_async=*/true));
 }
 
 Work Communicator::ReduceScatterAsync(const at::Tensor& output, const at::Tensor& input,
                                       ReduceOp op, std::string_view tag) {
-  TagNextCall(tag);
-  return Work(LaunchReduceScatter(output, input, op, /*is_async=*/true));
+  return Work(Launch(this, tag).ReduceScatter(output, input, op, /*is_async=*/true));
 }
 
-void Communicator::AllReduceMany(const std::vector<at::Tensor>& tensors, ReduceOp op,
-                                 std::string_view tag) {
-  TagNextCall(tag);
+void Communicator::AllReduceMany(const Tensors& tensors, ReduceOp op, std::string_view tag) {
+  if (host_ != nullptr) host_->TagNextCall(tag);
   std::vector<at::Tensor> all = tensors;
   c10d::AllreduceCoalescedOptions options;
   options.reduceOp = ToC10d(op);
@@ -111,7 +132,7 @@ void Communicator::AllReduceMany(const std::vector<at::Tensor>& tensors, ReduceO
 
 void Communicator::AllGatherMany(const std::vector<at::Tensor>& outputs,
                                  const std::vector<at::Tensor>& inputs, std::string_view tag) {
-  TagNextCall(tag);
+  if (host_ != nullptr) host_->TagNextCall(tag);
   std::vector<at::Tensor> to = outputs;
   std::vector<at::Tensor> from = inputs;
   backend_->allgather_into_tensor_coalesced(to, from, {.asyncOp = false})->wait();
@@ -120,7 +141,7 @@ void Communicator::AllGatherMany(const std::vector<at::Tensor>& outputs,
 void Communicator::ReduceScatterMany(const std::vector<at::Tensor>& outputs,
                                      const std::vector<at::Tensor>& inputs, ReduceOp op,
                                      std::string_view tag) {
-  TagNextCall(tag);
+  if (host_ != nullptr) host_->TagNextCall(tag);
   std::vector<at::Tensor> to = outputs;
   std::vector<at::Tensor> from = inputs;
   c10d::ReduceScatterOptions options;
@@ -130,7 +151,7 @@ void Communicator::ReduceScatterMany(const std::vector<at::Tensor>& outputs,
 }
 
 void Communicator::Broadcast(const at::Tensor& tensor, int root, std::string_view tag) {
-  TagNextCall(tag);
+  if (host_ != nullptr) host_->TagNextCall(tag);
   std::vector<at::Tensor> tensors = {tensor};
   c10d::BroadcastOptions options;
   options.rootRank = root;
@@ -167,12 +188,18 @@ void Communicator::Scatter(const at::Tensor& output, std::vector<at::Tensor> inp
   backend_->scatter(to, from, options)->wait();
 }
 
-void Communicator::AllToAll(const at::Tensor& output, const at::Tensor& input,
-                            std::vector<std::int64_t> output_splits,
-                            std::vector<std::int64_t> input_splits) {
-  at::Tensor to = output;
-  at::Tensor from = input;
-  backend_->alltoall_base(to, from, output_splits, input_splits, {.asyncOp = false})->wait();
+void Communicator::AllToAll(const at::Tensor& output, const at::Tensor& input, Splits output_splits,
+                            Splits input_splits, std::string_view tag) {
+  Launch(this, tag)
+      .AllToAll(output, input, std::move(output_splits), std::move(input_splits),
+                /*is_async=*/false)
+      ->wait();
+}
+
+Work Communicator::AllToAllAsync(const at::Tensor& output, const at::Tensor& input,
+                                 Splits output_splits, Splits input_splits, std::string_view tag) {
+  return Work(Launch(this, tag).AllToAll(output, input, std::move(output_splits),
+                                         std::move(input_splits), /*is_async=*/true));
 }
 
 void Communicator::Barrier() {
@@ -181,23 +208,30 @@ void Communicator::Barrier() {
   backend_->barrier(options)->wait();
 }
 
-void Communicator::Send(const at::Tensor& tensor, int peer) {
-  std::vector<at::Tensor> tensors = {tensor};
-  backend_->send(tensors, peer, /*tag=*/0)->wait();
+void Communicator::Send(const at::Tensor& tensor, int peer, std::string_view tag) {
+  Launch(this, tag).Send(tensor, peer, /*is_async=*/false)->wait();
 }
 
-void Communicator::Recv(const at::Tensor& tensor, int peer) {
-  std::vector<at::Tensor> tensors = {tensor};
-  backend_->recv(tensors, peer, /*tag=*/0)->wait();
+void Communicator::Recv(const at::Tensor& tensor, int peer, std::string_view tag) {
+  Launch(this, tag).Recv(tensor, peer, /*is_async=*/false)->wait();
 }
 
 void Communicator::SendRecv(const at::Tensor& outgoing, int to, const at::Tensor& incoming,
-                            int from) {
-  if (host_ != nullptr) return host_->SendReceive(outgoing, to, incoming, from);
-  backend_->startCoalescing();
-  Send(outgoing, to);
-  Recv(incoming, from);
-  backend_->endCoalescing()->wait();
+                            int from, std::string_view tag) {
+  Launch(this, tag).SendRecv(outgoing, to, incoming, from, /*is_async=*/false)->wait();
+}
+
+Work Communicator::SendAsync(const at::Tensor& tensor, int peer, std::string_view tag) {
+  return Work(Launch(this, tag).Send(tensor, peer, /*is_async=*/true));
+}
+
+Work Communicator::RecvAsync(const at::Tensor& tensor, int peer, std::string_view tag) {
+  return Work(Launch(this, tag).Recv(tensor, peer, /*is_async=*/true));
+}
+
+Work Communicator::SendRecvAsync(const at::Tensor& outgoing, int to, const at::Tensor& incoming,
+                                 int from, std::string_view tag) {
+  return Work(Launch(this, tag).SendRecv(outgoing, to, incoming, from, /*is_async=*/true));
 }
 
 Communicator& Communicator::Group(const std::string& name, const std::vector<int>& members) {

@@ -17,8 +17,8 @@
 // rank get an error instead of hanging.
 //
 // The Async calls return at once and go on by themselves, in order: on CPU ranks by a thread that
-// the first of them starts, with NCCL on its own stream, which waits for what the current stream
-// has been given. What is called while some are under way runs behind them.
+// the first of them starts, with NCCL on its own stream, behind what the current stream has been
+// given. What is called while some are under way runs behind them.
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
@@ -32,7 +32,6 @@
 #include <vector>
 
 #include "runtime/base/status.h"
-#include "runtime/comm/rank_identity.h"
 #include "runtime/comm/shm/call_signature.h"
 #include "runtime/comm/shm/group_family.h"
 #include "runtime/comm/work.h"
@@ -47,23 +46,21 @@ class HostBackend;
 
 class Communicator {
  public:
-  // `device` is where the backend wants its tensors. `control` connects the same ranks on the host
-  // backend, where this one's is another.
+  // `device` is where the backend wants its tensors; `control` the same ranks on the host backend,
+  // where this one's is another.
   explicit Communicator(c10::intrusive_ptr<c10d::Backend> backend, c10::Device device = c10::kCPU,
                         std::unique_ptr<Communicator> control = nullptr);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
-
   int rank() const;
   int size() const;
   c10::Device device() const { return device_; }
   // Tells whether what CPU ranks exchange goes between hosts.
   bool spans_hosts() const;
   const c10::intrusive_ptr<c10d::Backend>& backend() const { return backend_; }
-
-  // Carries what ranks tell each other (small numbers, verdicts, texts), so that it waits for no
-  // device. Its tensors lie on its own device(). This group itself where there is no other.
+  // Carries what ranks tell each other, so that it waits for no device: its tensors lie on its own
+  // device(). This group itself where there is no other.
   Communicator& control() { return control_ ? *control_ : *this; }
 
   // `tag` says what a call is about: CPU ranks whose calls are equal but for it get an error, and
@@ -85,32 +82,39 @@ class Communicator {
   void Scatter(const at::Tensor& output, std::vector<at::Tensor> inputs, int root);
   // Part r of `input` goes to rank r, part r of `output` comes from it. Equal parts of dimension 0
   // unless the splits (rows per rank) say otherwise.
-  void AllToAll(const at::Tensor& output, const at::Tensor& input,
-                std::vector<std::int64_t> output_splits = {},
-                std::vector<std::int64_t> input_splits = {});
+  using Splits = std::vector<std::int64_t>;
+  void AllToAll(const at::Tensor& output, const at::Tensor& input, Splits output_splits = {},
+                Splits input_splits = {}, std::string_view tag = {});
   void Barrier();
 
   Work AllReduceAsync(const at::Tensor& tensor, ReduceOp op, std::string_view tag = {});
   Work AllGatherAsync(const at::Tensor& output, const at::Tensor& input, std::string_view tag = {});
   Work ReduceScatterAsync(const at::Tensor& output, const at::Tensor& input, ReduceOp op,
                           std::string_view tag = {});
+  Work AllToAllAsync(const at::Tensor& output, const at::Tensor& input, Splits output_splits = {},
+                     Splits input_splits = {}, std::string_view tag = {});
 
   // The calls above for every pair (outputs[i], inputs[i]) or tensor, in one round for all: for
   // many small tensors, which CPU ranks copy once more. Those of a reduction have one type.
-  void AllReduceMany(const std::vector<at::Tensor>& tensors, ReduceOp op,
-                     std::string_view tag = {});
-  void AllGatherMany(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
-                     std::string_view tag = {});
-  void ReduceScatterMany(const std::vector<at::Tensor>& outputs,
-                         const std::vector<at::Tensor>& inputs, ReduceOp op,
+  using Tensors = std::vector<at::Tensor>;
+  void AllReduceMany(const Tensors& tensors, ReduceOp op, std::string_view tag = {});
+  void AllGatherMany(const Tensors& outputs, const Tensors& inputs, std::string_view tag = {});
+  void ReduceScatterMany(const Tensors& outputs, const Tensors& inputs, ReduceOp op,
                          std::string_view tag = {});
 
   // Matched in order between one pair of ranks. Send may block until the peer receives; between CPU
   // ranks several may send to each other before any of them receives.
-  void Send(const at::Tensor& tensor, int peer);
-  void Recv(const at::Tensor& tensor, int peer);
-  // Sends and receives at once: ranks may do it in a ring or a line with messages of any size.
-  void SendRecv(const at::Tensor& outgoing, int to, const at::Tensor& incoming, int from);
+  void Send(const at::Tensor& tensor, int peer, std::string_view tag = {});
+  void Recv(const at::Tensor& tensor, int peer, std::string_view tag = {});
+  // Does both at once: in a ring or a line, with messages of any size. The tag is of both.
+  void SendRecv(const at::Tensor& outgoing, int to, const at::Tensor& incoming, int from,
+                std::string_view tag = {});
+  // A message that has not come holds up what is called behind it: two directions take
+  // SendRecvAsync, or a group each.
+  Work SendAsync(const at::Tensor& tensor, int peer, std::string_view tag = {});
+  Work RecvAsync(const at::Tensor& tensor, int peer, std::string_view tag = {});
+  Work SendRecvAsync(const at::Tensor& outgoing, int to, const at::Tensor& incoming, int from,
+                     std::string_view tag = {});
 
   // The group of `members`, ranks of this one in ascending order, this rank among them, who number
   // themselves by their place in the list. It is made when its name is first asked for, by its
@@ -127,25 +131,16 @@ class Communicator {
   Absence absence() const;
 
  private:
-  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-  void TagNextCall(std::string_view tag);
-  WorkPtr LaunchAllReduce(at::Tensor tensor, ReduceOp op, bool is_async);
-  WorkPtr LaunchAllGather(at::Tensor output, at::Tensor input, bool is_async);
-  WorkPtr LaunchReduceScatter(at::Tensor output, at::Tensor input, ReduceOp op, bool is_async);
-
-  c10::intrusive_ptr<c10d::Backend> backend_;
-  HostBackend* host_;  // backend_, where it is one
-  c10::Device device_;
-  std::unique_ptr<Communicator> control_;
+  struct Launch;  // the calls below their two forms, blocking and not
   struct NamedGroup {
     std::vector<int> members;
     std::unique_ptr<Communicator> group;
   };
+  c10::intrusive_ptr<c10d::Backend> backend_;
+  HostBackend* host_;  // backend_, where it is one
+  c10::Device device_;
+  std::unique_ptr<Communicator> control_;
   std::map<std::string, NamedGroup> groups_;
 };
-
-// Ranks as threads of this process: entry r belongs to rank r's thread. The same algorithms as
-// between processes, over private memory.
-std::vector<std::unique_ptr<Communicator>> MakeLocalWorld(int size);
 
 }  // namespace ds::comm

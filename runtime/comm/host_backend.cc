@@ -228,28 +228,40 @@ int HostBackend::CheckMessage(int peer, int tag) const {
   return CheckRank(peer, size_);
 }
 
-HostBackend::WorkPtr HostBackend::send(Tensors& tensors, int peer, int tag) {
-  const at::Tensor& tensor = OnlyTensor(tensors);
-  const int to = CheckMessage(peer, tag);
+HostBackend::WorkPtr HostBackend::Send(const at::Tensor& tensor, int peer, bool is_async) {
+  const int to = CheckMessage(peer, /*tag=*/0);
   const Elements elements = ElementsOf(tensor);
-  return Launch({c10d::OpType::SEND, /*is_async=*/false, {}},
-                [&](CpuGroup& group) { return group.Send(BytesOf(tensor), elements, to); });
+  return Launch({c10d::OpType::SEND, is_async, {}}, [tensor, elements, to](CpuGroup& group) {
+    return group.Send(BytesOf(tensor), elements, to);
+  });
+}
+
+HostBackend::WorkPtr HostBackend::Receive(const at::Tensor& tensor, int peer, bool is_async) {
+  const int from = CheckMessage(peer, /*tag=*/0);
+  const Elements elements = ElementsOf(tensor);
+  return Launch({c10d::OpType::RECV, is_async, {tensor}},
+                [tensor, elements, from](CpuGroup& group) {
+                  return group.Receive(BytesOf(tensor), elements, from);
+                });
+}
+
+HostBackend::WorkPtr HostBackend::send(Tensors& tensors, int peer, int tag) {
+  CheckMessage(peer, tag);
+  return Send(OnlyTensor(tensors), peer, /*is_async=*/false);
 }
 
 HostBackend::WorkPtr HostBackend::recv(Tensors& tensors, int peer, int tag) {
-  const at::Tensor& tensor = OnlyTensor(tensors);
-  const int from = CheckMessage(peer, tag);
-  const Elements elements = ElementsOf(tensor);
-  return Launch({c10d::OpType::RECV, /*is_async=*/false, {tensor}},
-                [&](CpuGroup& group) { return group.Receive(BytesOf(tensor), elements, from); });
+  CheckMessage(peer, tag);
+  return Receive(OnlyTensor(tensors), peer, /*is_async=*/false);
 }
 
-void HostBackend::SendReceive(const at::Tensor& outgoing, int to, const at::Tensor& incoming,
-                              int from) {
+HostBackend::WorkPtr HostBackend::SendReceive(const at::Tensor& outgoing, int to,
+                                              const at::Tensor& incoming, int from, bool is_async) {
   const OutgoingMessage out{BytesOf(outgoing), ElementsOf(outgoing), CheckMessage(to, 0)};
   const IncomingMessage in{BytesOf(incoming), ElementsOf(incoming), CheckMessage(from, 0)};
-  Launch({c10d::OpType::SEND, /*is_async=*/false, {incoming}},
-         [&](CpuGroup& group) { return group.SendReceive(out, in); });
+  return Launch(
+      {c10d::OpType::SEND, is_async, {incoming}},
+      [outgoing, incoming, out, in](CpuGroup& group) { return group.SendReceive(out, in); });
 }
 
 HostBackend::WorkPtr HostBackend::barrier(const c10d::BarrierOptions& options) {

@@ -36,7 +36,11 @@ class HostBackend : public c10d::Backend {
   bool spans_hosts() const { return group_->spans_hosts(); }
   // Makes `tag` a part of the next collective's signature, which ranks compare.
   void TagNextCall(std::string_view tag) { next_tag_ = CallTag(tag); }
-  void SendReceive(const at::Tensor& outgoing, int to, const at::Tensor& incoming, int from);
+  // LibTorch's send and recv know no asynchronous form.
+  WorkPtr Send(const at::Tensor& tensor, int peer, bool is_async);
+  WorkPtr Receive(const at::Tensor& tensor, int peer, bool is_async);
+  WorkPtr SendReceive(const at::Tensor& outgoing, int to, const at::Tensor& incoming, int from,
+                      bool is_async);
   // These do what Communicator::Group and Abort promise.
   c10::intrusive_ptr<HostBackend> MakeSubgroup(const std::string& name,
                                                const std::vector<int>& members);

@@ -1,3 +1,5 @@
+#include "runtime/comm/local_world.h"
+
 #include <unistd.h>
 
 #include <cstdint>
@@ -6,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/comm/communicator.h"
 #include "runtime/comm/host_backend.h"
 
 namespace ds::comm {

@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "runtime/checkpoint/checkpoint.h"
+#include "runtime/comm/local_world.h"
 #include "runtime/topology/mesh.h"
 #include "runtime/zero/sharded_optimizer.h"
 #include "tests/support/program.h"

@@ -1,4 +1,5 @@
 #include "tests/support/rank_harness.h"
+#include "runtime/comm/local_world.h"
 
 #include <exception>
 #include <memory>

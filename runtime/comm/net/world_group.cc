@@ -73,55 +73,71 @@ Status WorldGroup::BroadcastOnHost(std::byte* data, Elements elements, int local
   return host_->Broadcast(data, elements, local);
 }
 
-PeerLinks::Ticket WorldGroup::PostMessage(const OutgoingMessage& message) {
+PeerLinks::Ticket WorldGroup::PostMessage(const OutgoingMessage& message, const CallTag& tag) {
   return links_.Send({.peer = message.peer,
                       .channel = FrameChannel::kMessage,
                       .call = {.kind = CallKind::kSend,
                                .type = message.elements.type,
                                .root = message.peer,
-                               .count = message.elements.count}},
+                               .count = message.elements.count,
+                               .tag = tag}},
                      {message.data, message.elements.bytes()});
 }
 
-PeerLinks::Ticket WorldGroup::AwaitMessage(const IncomingMessage& message) {
+PeerLinks::Ticket WorldGroup::AwaitMessage(const IncomingMessage& message, const CallTag& tag) {
   return links_.Receive({.peer = message.peer,
                          .channel = FrameChannel::kMessage,
                          .call = {.kind = CallKind::kSend,
                                   .type = message.elements.type,
                                   .root = rank_,
-                                  .count = message.elements.count}},
+                                  .count = message.elements.count,
+                                  .tag = tag}},
                         {message.data, message.elements.bytes()});
 }
 
+Status WorldGroup::SendOnHost(const OutgoingMessage& message, const CallTag& tag) {
+  host_->TagNextCall(tag);
+  return host_->Send(message.data, message.elements, places_.PlaceOf(message.peer).local);
+}
+
+Status WorldGroup::ReceiveOnHost(const IncomingMessage& message, const CallTag& tag) {
+  host_->TagNextCall(tag);
+  return host_->Receive(message.data, message.elements, places_.PlaceOf(message.peer).local);
+}
+
 Status WorldGroup::Send(const std::byte* data, Elements elements, int peer) {
-  if (IsOnThisHost(peer)) return host_->Send(data, elements, places_.PlaceOf(peer).local);
-  return links_.Wait(PostMessage({data, elements, peer}));
+  const CallTag tag = std::exchange(next_tag_, {});
+  const OutgoingMessage message{data, elements, peer};
+  if (IsOnThisHost(peer)) return SendOnHost(message, tag);
+  return links_.Wait(PostMessage(message, tag));
 }
 
 Status WorldGroup::Receive(std::byte* data, Elements elements, int peer) {
-  if (IsOnThisHost(peer)) return host_->Receive(data, elements, places_.PlaceOf(peer).local);
-  return links_.Wait(AwaitMessage({data, elements, peer}));
+  const CallTag tag = std::exchange(next_tag_, {});
+  const IncomingMessage message{data, elements, peer};
+  if (IsOnThisHost(peer)) return ReceiveOnHost(message, tag);
+  return links_.Wait(AwaitMessage(message, tag));
 }
 
 // What goes between hosts is posted, so that what the host's ranks exchange waits for nothing else.
 Status WorldGroup::SendReceive(const OutgoingMessage& outgoing, const IncomingMessage& incoming) {
+  const CallTag tag = std::exchange(next_tag_, {});
   const EndOfCall end{links_};
   const bool sends_here = IsOnThisHost(outgoing.peer);
   const bool receives_here = IsOnThisHost(incoming.peer);
-  OutgoingMessage to_host = outgoing;
-  IncomingMessage from_host = incoming;
-  to_host.peer = places_.PlaceOf(outgoing.peer).local;
-  from_host.peer = places_.PlaceOf(incoming.peer).local;
-  if (sends_here && receives_here) return host_->SendReceive(to_host, from_host);
+  if (sends_here && receives_here) {
+    OutgoingMessage to_host = outgoing;
+    IncomingMessage from_host = incoming;
+    to_host.peer = places_.PlaceOf(outgoing.peer).local;
+    from_host.peer = places_.PlaceOf(incoming.peer).local;
+    host_->TagNextCall(tag);
+    return host_->SendReceive(to_host, from_host);
+  }
   Tickets tickets;
-  if (!sends_here) tickets.push_back(PostMessage(outgoing));
-  if (!receives_here) tickets.push_back(AwaitMessage(incoming));
-  if (sends_here) {
-    DS_RETURN_IF_ERROR(host_->Send(to_host.data, to_host.elements, to_host.peer));
-  }
-  if (receives_here) {
-    DS_RETURN_IF_ERROR(host_->Receive(from_host.data, from_host.elements, from_host.peer));
-  }
+  if (!sends_here) tickets.push_back(PostMessage(outgoing, tag));
+  if (!receives_here) tickets.push_back(AwaitMessage(incoming, tag));
+  if (sends_here) DS_RETURN_IF_ERROR(SendOnHost(outgoing, tag));
+  if (receives_here) DS_RETURN_IF_ERROR(ReceiveOnHost(incoming, tag));
   return WaitFor(tickets);
 }
 

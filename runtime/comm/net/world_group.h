@@ -104,8 +104,10 @@ class WorldGroup : public CpuGroup {
   PeerLinks::Ticket Post(int peer, const CallSignature& call, std::span<const std::byte> bytes);
   PeerLinks::Ticket Await(int peer, const CallSignature& call, std::span<std::byte> bytes);
   Status WaitFor(const Tickets& tickets);
-  PeerLinks::Ticket PostMessage(const OutgoingMessage& message);
-  PeerLinks::Ticket AwaitMessage(const IncomingMessage& message);
+  PeerLinks::Ticket PostMessage(const OutgoingMessage& message, const CallTag& tag);
+  PeerLinks::Ticket AwaitMessage(const IncomingMessage& message, const CallTag& tag);
+  Status SendOnHost(const OutgoingMessage& message, const CallTag& tag);
+  Status ReceiveOnHost(const IncomingMessage& message, const CallTag& tag);
   Status CompareMembers(const std::string& name, const std::vector<int>& members,
                         GroupLinks* links);
   bool IsOnThisHost(int rank) const { return places_.PlaceOf(rank).host == me_.host; }

@@ -70,7 +70,7 @@ class CpuGroup {
   // Says what errors call a rank: "rank 3", by its number in the job.
   virtual std::string NameOf(int rank) const = 0;
 
-  // Makes `tag` a part of the next collective's signature.
+  // Makes `tag` a part of the next call's signature: of both messages of SendReceive.
   virtual void TagNextCall(const CallTag& tag) = 0;
   virtual Status Barrier() = 0;
   // In place.

@@ -10,7 +10,11 @@ namespace ds::comm {
 // A message of nothing still takes one slot: its signature is compared.
 HostGroup::Transfer HostGroup::StartTransfer(CallKind kind, Elements elements, int peer) const {
   const std::size_t slot = layout_.slot_bytes();
-  return {.call = {.kind = kind, .type = elements.type, .root = peer, .count = elements.count},
+  return {.call = {.kind = kind,
+                   .type = elements.type,
+                   .root = peer,
+                   .count = elements.count,
+                   .tag = next_tag_},
           .peer = peer,
           .bytes = elements.bytes(),
           .slots = std::max<std::size_t>(1, (elements.bytes() + slot - 1) / slot)};
@@ -50,7 +54,8 @@ Status HostGroup::TakeSlots(std::byte* data, Transfer* transfer) {
     const std::uint32_t slot = received_[static_cast<std::size_t>(peer)] % kChannelSlots;
     const CallSignature& theirs =
         is_kept ? kept.front().first : layout_.channel(peer, self_.rank).calls[slot];
-    if (transfer->moved == 0 && (theirs.type != call.type || theirs.count != call.count)) {
+    if (transfer->moved == 0 &&
+        (theirs.type != call.type || theirs.count != call.count || theirs.tag != call.tag)) {
       return wait_.FailForMismatch(wait_.NameOf(peer) + " is in " + Describe(theirs) + ", " +
                                    wait_.NameOf(self_.rank) + " in " + Describe(call));
     }
@@ -109,6 +114,7 @@ Status HostGroup::AwaitChannels(const Transfer& outgoing, const Transfer& incomi
 Status HostGroup::SendReceive(const OutgoingMessage& outgoing, const IncomingMessage& incoming) {
   Transfer out = StartTransfer(CallKind::kSend, outgoing.elements, outgoing.peer);
   Transfer in = StartTransfer(CallKind::kRecv, incoming.elements, incoming.peer);
+  next_tag_ = {};
   DS_RETURN_IF_ERROR(wait_.CheckGroup(in.call));
   while (true) {
     PutSlots(outgoing.data, &out);
@@ -120,6 +126,7 @@ Status HostGroup::SendReceive(const OutgoingMessage& outgoing, const IncomingMes
 
 Status HostGroup::Send(const std::byte* data, Elements elements, int peer) {
   Transfer out = StartTransfer(CallKind::kSend, elements, peer);
+  next_tag_ = {};
   DS_RETURN_IF_ERROR(wait_.CheckGroup(out.call));
   for (PutSlots(data, &out); !out.is_done(); PutSlots(data, &out)) {
     DS_RETURN_IF_ERROR(AwaitChannels(out, {}));
@@ -129,6 +136,7 @@ Status HostGroup::Send(const std::byte* data, Elements elements, int peer) {
 
 Status HostGroup::Receive(std::byte* data, Elements elements, int peer) {
   Transfer in = StartTransfer(CallKind::kRecv, elements, peer);
+  next_tag_ = {};
   DS_RETURN_IF_ERROR(wait_.CheckGroup(in.call));
   while (true) {
     DS_RETURN_IF_ERROR(TakeSlots(data, &in));

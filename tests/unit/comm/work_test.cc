@@ -227,5 +227,106 @@ TEST(SendRecvTest, TensorsGoRoundARing) {
   }
 }
 
+// Runs ranks on one host, and on two with one rank each or more.
+void RunOnOneHostAndOnTwo(const std::function<void(Communicator&)>& body) {
+  RunRanks(4, body);
+  for (const std::vector<int>& hosts : {std::vector{2, 2}, std::vector{1, 3}}) {
+    RunWorld(hosts, [&](WorldGroup& world) {
+      auto made = world.MakeSubgroup("all", {0, 1, 2, 3});
+      ASSERT_TRUE(made.ok());
+      Communicator comm(c10::make_intrusive<HostBackend>(std::move(made).value()));
+      body(comm);
+    });
+  }
+}
+
+// A line of stages, as a pipeline has them: what a stage has made goes to the next one while it
+// makes more.
+TEST(MessageTest, GoOnByThemselvesInOrder) {
+  constexpr int kMessages = 5;
+  RunOnOneHostAndOnTwo([](Communicator& comm) {
+    const auto value = [](int stage, int i) {
+      return at::full({70000}, 10 * stage + i, at::kFloat);
+    };
+    std::vector<Work> work;
+    std::vector<at::Tensor> arrived;
+    for (int i = 0; i < kMessages; ++i) {
+      const std::string tag = "micro-batch " + std::to_string(i);
+      if (comm.rank() > 0) {
+        arrived.push_back(at::empty({70000}, at::kFloat));
+        work.push_back(comm.RecvAsync(arrived.back(), comm.rank() - 1, tag));
+      }
+      if (comm.rank() + 1 < comm.size()) {
+        work.push_back(comm.SendAsync(value(comm.rank(), i), comm.rank() + 1, tag));
+      }
+    }
+    for (Work& each : work) each.wait();
+    for (int i = 0; i < static_cast<int>(arrived.size()); ++i) {
+      EXPECT_TRUE(at::equal(arrived[i], value(comm.rank() - 1, i)));
+    }
+  });
+}
+
+// Rank 1 sends only when rank 0 has issued all it will do.
+TEST(MessageTest, ReturnBeforeTheOtherRankHasCome) {
+  std::latch issued(1);
+  RunRanks(2, [&](Communicator& comm) {
+    const at::Tensor theirs = at::zeros({8}), back = at::zeros({8}), all = at::zeros({8});
+    const at::Tensor mine = at::full({8}, comm.rank() + 1, at::kFloat);
+    const int peer = 1 - comm.rank();
+    if (comm.rank() == 1) {
+      issued.wait();
+      comm.Send(mine, peer);
+    }
+    std::vector<Work> work;
+    if (comm.rank() == 0) work.push_back(comm.RecvAsync(theirs, peer));
+    work.push_back(comm.SendRecvAsync(mine, peer, back, peer));
+    work.push_back(comm.AllToAllAsync(all, mine));
+    if (comm.rank() == 0) {
+      for (const Work& each : work) EXPECT_FALSE(each.done());
+      issued.count_down();
+    }
+    for (Work& each : work) each.wait();
+    if (comm.rank() == 0) EXPECT_EQ(theirs.sum().item<float>(), 16);
+    EXPECT_EQ(back.sum().item<float>(), 8.0F * static_cast<float>(peer + 1));
+    EXPECT_EQ(all.sum().item<float>(), 12);
+  });
+}
+
+TEST(MessageTest, TagsThatDifferAreAnErrorThatNamesBoth) {
+  for (const int sender : {1, 2}) {  // on the receiver's host, and on the other one
+    std::string error;
+    RunWorld({2, 1}, [&](WorldGroup& world) {
+      auto made = world.MakeSubgroup("all", {0, 1, 2});
+      ASSERT_TRUE(made.ok());
+      Communicator comm(c10::make_intrusive<HostBackend>(std::move(made).value()));
+      const at::Tensor tensor = at::ones({3});
+      if (comm.rank() == sender) {
+        ErrorOf([&] {
+          comm.Send(tensor, 0, "activations of layer 1");
+          comm.Barrier();
+        });
+      } else if (comm.rank() == 0) {
+        error = ErrorOf([&] { comm.Recv(tensor, sender, "activations of layer 2"); });
+      } else {
+        ErrorOf([&] { comm.Barrier(); });
+      }
+    });
+    EXPECT_THAT(error, HasSubstr("activations of layer 1"));
+    EXPECT_THAT(error, HasSubstr("activations of layer 2"));
+  }
+}
+
+TEST(MessageTest, TagsOfAnExchangeAreCompared) {
+  RunRanks(2, [](Communicator& comm) {
+    const at::Tensor incoming = at::zeros({4});
+    const std::string tag = comm.rank() == 0 ? "ring 0" : "ring 1";
+    const std::string exchanged = ErrorOf(
+        [&] { comm.SendRecv(at::ones({4}), 1 - comm.rank(), incoming, 1 - comm.rank(), tag); });
+    EXPECT_THAT(exchanged, HasSubstr("ring 0"));
+    EXPECT_THAT(exchanged, HasSubstr("ring 1"));
+  });
+}
+
 }  // namespace
 }  // namespace ds::comm

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "runtime/comm/local_world.h"
+
 namespace ds::optim {
 
 Part RandomPart(const Optimizer& optimizer, std::int64_t count) {

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/comm/communicator.h"
+#include "runtime/comm/local_world.h"
 
 namespace ds::zero {
 namespace {
