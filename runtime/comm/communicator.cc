@@ -28,11 +28,12 @@ c10d::ReduceOp ToC10d(ReduceOp op) {
 }  // namespace
 
 Communicator::Communicator(c10::intrusive_ptr<c10d::Backend> backend, c10::Device device,
-                           std::unique_ptr<Communicator> control)
+                           std::unique_ptr<Communicator> control, MakeBackend make)
     : backend_(std::move(backend)),
       host_(dynamic_cast<HostBackend*>(backend_.get())),
       device_(device),
-      control_(std::move(control)) {}
+      control_(std::move(control)),
+      make_(std::move(make)) {}
 
 Communicator::~Communicator() = default;
 
@@ -235,19 +236,38 @@ Work Communicator::SendRecvAsync(const at::Tensor& outgoing, int to, const at::T
 }
 
 Communicator& Communicator::Group(const std::string& name, const std::vector<int>& members) {
-  TORCH_CHECK(host_ != nullptr, "group ", name, ": groups of some ranks are built for CPUs only");
-  NamedGroup& known = groups_[name];
-  if (known.group == nullptr) {
-    known.group = std::make_unique<Communicator>(host_->MakeSubgroup(name, members), device_);
-    known.members = members;
+  std::unique_lock lock(groups_mutex_);
+  std::unique_ptr<Communicator>& group = groups_[name];
+  lock.unlock();
+  if (group == nullptr) {
+    auto made = MakeGroup(name, members);
+    made->members_ = members;
+    lock.lock();
+    group = std::move(made);
   }
-  TORCH_CHECK(known.members == members, "group ", name, " has other ranks on this rank already");
-  return *known.group;
+  TORCH_CHECK(group->members_ == members, "group ", name, " has other ranks on this rank already");
+  return *group;
+}
+
+std::unique_ptr<Communicator> Communicator::MakeGroup(const std::string& name,
+                                                      const std::vector<int>& members) {
+  if (host_ != nullptr) {
+    return std::make_unique<Communicator>(host_->MakeSubgroup(name, members), device_);
+  }
+  TORCH_CHECK(control_ != nullptr && make_, "group ", name, ": nobody here makes groups");
+  auto control = std::make_unique<Communicator>(control_->Group(name, members).backend());
+  auto backend = make_(*control);
+  return std::make_unique<Communicator>(std::move(backend), device_, std::move(control), make_);
 }
 
 void Communicator::Abort(std::string_view reason) {
   if (host_ != nullptr) return host_->Abort(reason);
   if (control_ != nullptr) control_->Abort(reason);
+  backend_->abort();
+  const std::lock_guard lock(groups_mutex_);
+  for (const auto& [name, group] : groups_) {
+    if (group != nullptr) group->backend_->abort();
+  }
 }
 
 Absence Communicator::absence() const {

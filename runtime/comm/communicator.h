@@ -25,8 +25,10 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,10 +48,11 @@ class HostBackend;
 
 class Communicator {
  public:
-  // `device` is where the backend wants its tensors; `control` the same ranks on the host backend,
-  // where this one's is another.
+  // `device` is where the backend wants its tensors. `control`: the same ranks on the host backend,
+  // where this one's is another; `make` then makes the backends of groups of some of them.
+  using MakeBackend = std::function<c10::intrusive_ptr<c10d::Backend>(Communicator& control)>;
   explicit Communicator(c10::intrusive_ptr<c10d::Backend> backend, c10::Device device = c10::kCPU,
-                        std::unique_ptr<Communicator> control = nullptr);
+                        std::unique_ptr<Communicator> control = nullptr, MakeBackend make = {});
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -119,12 +122,12 @@ class Communicator {
   // The group of `members`, ranks of this one in ascending order, this rank among them, who number
   // themselves by their place in the list. It is made when its name is first asked for, by its
   // members alone: all of them make the same groups in the same order. c10::Error names a rank that
-  // has other members under the name. Lives as long as this Communicator. CPU ranks only.
+  // has other members under the name. Lives as long as this Communicator.
   Communicator& Group(const std::string& name, const std::vector<int>& members);
 
   // Ends this group, its control group and all that were made of them: what any rank waits for in
-  // them, and what it calls later, fails at once with this rank's number and `reason`. Calls of
-  // NCCL go on waiting: they end when this process does.
+  // them, and what it calls later, fails at once with this rank's number and `reason`. NCCL's calls
+  // end on this rank alone; others learn of it in what they next say to each other.
   void Abort(std::string_view reason);
 
   // Who this rank has found not to be there, in the first error that came of that.
@@ -132,15 +135,16 @@ class Communicator {
 
  private:
   struct Launch;  // the calls below their two forms, blocking and not
-  struct NamedGroup {
-    std::vector<int> members;
-    std::unique_ptr<Communicator> group;
-  };
+  std::unique_ptr<Communicator> MakeGroup(const std::string& name, const std::vector<int>& members);
+
   c10::intrusive_ptr<c10d::Backend> backend_;
   HostBackend* host_;  // backend_, where it is one
   c10::Device device_;
   std::unique_ptr<Communicator> control_;
-  std::map<std::string, NamedGroup> groups_;
+  MakeBackend make_;
+  std::vector<int> members_;  // of a group: their ranks where it was made
+  std::mutex groups_mutex_;   // for Abort; guards the map, not what groups do
+  std::map<std::string, std::unique_ptr<Communicator>> groups_;
 };
 
 }  // namespace ds::comm

@@ -132,7 +132,7 @@ StatusOr<std::unique_ptr<CpuGroup>> JoinRanks(const RankIdentity& identity,
                                               const ConnectOptions& options) {
   if (identity.local_world_size > kMaxLocalRanks) {
     return UnimplementedError("at most " + std::to_string(kMaxLocalRanks) +
-                              " CPU ranks share a host, not " +
+                              " ranks share a host, not " +
                               std::to_string(identity.local_world_size));
   }
   const bool on_one_host = identity.local_world_size == identity.world_size;

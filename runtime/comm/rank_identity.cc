@@ -83,7 +83,6 @@ StatusOr<RankIdentity> RankIdentityFromEnvironment() {
   DS_ASSIGN_OR_RETURN(id.master_port,
                       ReadIntegerVariable("MASTER_PORT", 0, {.low = 1, .high = 65535}));
   DS_ASSIGN_OR_RETURN(id.generation, ReadIntegerVariable("DSRUN_GENERATION", 0, {}));
-  id.master_addr = ReadTextVariable("MASTER_ADDR", id.master_addr);
   id.job_id = ReadTextVariable("DSRUN_JOB_ID", id.job_id);
   if (id.world_size > 1 && id.master_port == 0) {
     return InvalidArgumentError("environment variable MASTER_PORT is missing (WORLD_SIZE is " +

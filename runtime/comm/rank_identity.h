@@ -1,8 +1,7 @@
 #pragma once
 
 // RankIdentity: which rank of which job this process is, as the launcher said in the environment
-// (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, DSRUN_JOB_ID,
-// DSRUN_GENERATION).
+// (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_PORT, DSRUN_JOB_ID, DSRUN_GENERATION).
 
 #include <chrono>
 #include <string>
@@ -16,7 +15,6 @@ struct RankIdentity {
   int world_size = 1;
   int local_rank = 0;
   int local_world_size = 1;
-  std::string master_addr = "127.0.0.1";
   int master_port = 0;  // 0: none was given, which only a world of one rank allows
   std::string job_id = "local";
   int generation = 0;  // counts restarts of the job

@@ -1,9 +1,11 @@
 #include "runtime/device/backend/cuda/cuda_plugin.h"
 
+#include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
+#include <cstdlib>
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
@@ -18,6 +20,20 @@ class LibTorchCuda : public CudaPlugin {
     c10::cuda::set_device(static_cast<c10::DeviceIndex>(index));
   }
 
+  std::string DeviceId(int index) const override {
+    cudaDeviceProp properties{};
+    C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
+    std::string id = "GPU-";
+    for (std::size_t i = 0; i < sizeof(properties.uuid.bytes); ++i) {
+      if (i == 4 || i == 6 || i == 8 || i == 10) id += '-';
+      constexpr char kDigits[] = "0123456789abcdef";
+      const auto byte = static_cast<unsigned char>(properties.uuid.bytes[i]);
+      id += kDigits[byte >> 4];
+      id += kDigits[byte & 15];
+    }
+    return id;
+  }
+
   std::string CudaVersion() const override {
     return std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10);
   }
@@ -29,10 +45,16 @@ class LibTorchCuda : public CudaPlugin {
 
   c10::intrusive_ptr<c10d::Backend> MakeNccl(const c10::intrusive_ptr<c10d::Store>& store,
                                              const NcclOptions& options) const override {
+    // One rank alone speaks for all, however many there are.
+    ::setenv("TORCH_NCCL_RANKS_PER_ROOT", std::to_string(options.size).c_str(), /*overwrite=*/1);
     auto nccl_options = c10d::ProcessGroupNCCL::Options::create();
     nccl_options->timeout = options.timeout;
-    return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, options.rank, options.size,
-                                                       std::move(nccl_options));
+    auto nccl = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, options.rank, options.size,
+                                                            std::move(nccl_options));
+    const c10::Device device(c10::kCUDA, c10::cuda::current_device());
+    nccl->setBoundDeviceId(device);
+    nccl->eagerConnectSingleDevice(device);
+    return nccl;
   }
 };
 

@@ -27,6 +27,8 @@ class CudaPlugin {
   virtual int DeviceCount() const = 0;
   // Makes the device current for the calling thread.
   virtual void SelectDevice(int index) const = 0;
+  // Tells the device from all others of all hosts: "GPU-" and its UUID.
+  virtual std::string DeviceId(int index) const = 0;
   // "13.0" and "2.28.9", as compiled against.
   virtual std::string CudaVersion() const = 0;
   virtual std::string NcclVersion() const = 0;
@@ -36,13 +38,14 @@ class CudaPlugin {
     int size = 1;
     std::chrono::milliseconds timeout = std::chrono::minutes(30);
   };
-  // NCCL over the calling thread's current device; `store` is where its ranks meet.
+  // NCCL over the calling thread's current device. Returns when all ranks are connected; `store`
+  // is where they meet: rank 0 sets one key or several, and the others get them in the same order.
   virtual c10::intrusive_ptr<c10d::Backend> MakeNccl(const c10::intrusive_ptr<c10d::Store>& store,
                                                      const NcclOptions& options) const = 0;
 };
 
 // Raised whenever the class above changes; a plugin of another version is refused.
-inline constexpr int kCudaPluginVersion = 1;
+inline constexpr int kCudaPluginVersion = 2;
 // The plugin's one exported function: its object, which lives as long as the library, or null when
 // the asked version is not its own.
 inline constexpr char kCudaPluginEntry[] = "ds_cuda_plugin";
