@@ -127,21 +127,12 @@ bool HasSecondaryShards(const config::ZeroConfig& zero, int shards) {
   return zero.stage == 3 && zero.hpz_partition_size > 1 && zero.hpz_partition_size < shards;
 }
 
-Status CheckGroupsAreBuilt(const topology::Mesh& mesh, const config::ZeroConfig& zero,
-                           c10::Device device) {
-  const topology::Degrees& degrees = mesh.degrees();
-  const bool has_secondary = HasSecondaryShards(zero, degrees.shard);
-  if (has_secondary && degrees.shard % zero.hpz_partition_size != 0) {
-    return InvalidArgumentError("zero_optimization.zero_hpz_partition_size " +
-                                std::to_string(zero.hpz_partition_size) + " does not divide the " +
-                                std::to_string(degrees.shard) + " ranks that share the state");
-  }
-  const bool has_groups = has_secondary || (zero.stage > 0 && degrees.replicate > 1);
-  if (device.is_cpu() || !has_groups) return OkStatus();
-  return UnimplementedError(
-      "groups of some of the ranks (zero_optimization.mics_shard_size, zero_hpz_partition_size) "
-      "are "
-      "built for CPU ranks only");
+Status CheckSecondaryShards(const topology::Mesh& mesh, const config::ZeroConfig& zero) {
+  const int shards = mesh.CountOver(topology::kShardAxes);
+  if (!HasSecondaryShards(zero, shards) || shards % zero.hpz_partition_size == 0) return OkStatus();
+  return InvalidArgumentError("zero_optimization.zero_hpz_partition_size " +
+                              std::to_string(zero.hpz_partition_size) + " does not divide the " +
+                              std::to_string(shards) + " ranks that share the state");
 }
 
 zero::SecondaryGroups MakeSecondaryGroups(const config::ZeroConfig& zero,
@@ -233,9 +224,8 @@ StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> mo
                                                    EngineOptions options) {
   auto parts = std::make_unique<EngineParts>();
   DS_RETURN_IF_ERROR(TakeWorldAndLedger(&options, parts.get()));
-  DS_ASSIGN_OR_RETURN(parts->mesh,
-                      MakeMesh(options.degrees, config, options.world->size()));
-  DS_RETURN_IF_ERROR(CheckGroupsAreBuilt(parts->mesh, config.zero_optimization, options.device));
+  DS_ASSIGN_OR_RETURN(parts->mesh, MakeMesh(options.degrees, config, options.world->size()));
+  DS_RETURN_IF_ERROR(CheckSecondaryShards(parts->mesh, config.zero_optimization));
   const zero::Context context = MakeContext(config, options, parts->mesh);
   DS_ASSIGN_OR_RETURN(std::vector<zero::ParameterUnit> units,
                       DescribeUnits(*model, config, options, context.dtypes));
