@@ -1,14 +1,18 @@
 // The host backend between real processes: it connects, it works, and it survives deaths.
 
 #include <ATen/ATen.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -200,6 +204,85 @@ TEST(HostBackendTest, AnAbortEndsCollectivesAndMessagesOfAllRanksWithItsReason) 
       EXPECT_THAT(end.message, HasSubstr("rank 3 has given up: no space left"));
       EXPECT_THAT(end.message, HasSubstr(rank == 0 ? "all-reduce of 300000" : "300000 float32"));
     }
+  }
+}
+
+// Rank 1 says through a pipe when it has met rank 0, which then waits for it. What ends the wait
+// comes at once: nothing here has a timeout of less than half a minute.
+class EndOfAWaitTest : public ::testing::TestWithParam<std::vector<int>> {
+ protected:
+  static constexpr std::chrono::seconds kSoon{10};  // on a machine with much else to do
+
+  EndOfAWaitTest() { EXPECT_EQ(::pipe2(met_, O_CLOEXEC), 0); }
+  ~EndOfAWaitTest() override {
+    for (const int end : met_) ::close(end);
+  }
+
+  // Rank 1 does `last`, and then nothing any more.
+  RankProcesses Start(const std::function<void(Communicator&)>& last) {
+    return RankProcesses(GetParam(), [this, last](Communicator& comm) {
+      comm.Barrier();
+      if (comm.rank() == 1) {
+        EXPECT_EQ(::write(met_[1], "x", 1), 1);
+        last(comm);
+        while (true) ::pause();
+      }
+      comm.AllReduce(at::ones({5}), ReduceOp::kSum);
+      return 0;
+    });
+  }
+  void AwaitMeeting() {
+    char byte = 0;
+    ASSERT_EQ(::read(met_[0], &byte, 1), 1);
+    since_ = std::chrono::steady_clock::now();
+  }
+  void ExpectSoon() const { EXPECT_LT(std::chrono::steady_clock::now() - since_, kSoon); }
+
+ private:
+  int met_[2] = {-1, -1};
+  std::chrono::steady_clock::time_point since_;
+};
+
+TEST_P(EndOfAWaitTest, ForAPeerThatIsKilledComesAtOnce) {
+  RankProcesses ranks = Start([](Communicator&) {});
+  AwaitMeeting();
+  ASSERT_EQ(::kill(ranks.pid(1), SIGKILL), 0);
+  EXPECT_THAT(ranks.Wait(0).message, HasSubstr("rank 1"));
+  ExpectSoon();
+}
+
+TEST_P(EndOfAWaitTest, ForAPeerThatGivesUpComesWhileItIsThere) {
+  RankProcesses ranks = Start([](Communicator& comm) { comm.Abort("no space left"); });
+  AwaitMeeting();
+  EXPECT_THAT(ranks.Wait(0).message, HasSubstr("rank 1 has given up: no space left"));
+  ExpectSoon();
+  EXPECT_EQ(::kill(ranks.pid(1), 0), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Hosts, EndOfAWaitTest,
+                         ::testing::Values(std::vector{2}, std::vector{1, 1}),
+                         [](const auto& info) {
+                           return info.param.size() == 1 ? "OneHost" : "TwoHosts";
+                         });
+
+int CountThreads() {
+  const std::filesystem::directory_iterator tasks("/proc/self/task");
+  return static_cast<int>(std::distance(begin(tasks), end(tasks)));
+}
+
+// One that moves frames between hosts, and one for each group with asynchronous calls.
+TEST(ThreadsTest, ARankHasNoMoreThanItNeeds) {
+  for (const std::vector<int>& hosts : {std::vector{2}, std::vector{1, 1}}) {
+    const int own = static_cast<int>(hosts.size());
+    RankProcesses ranks(hosts, [own](Communicator& comm) {
+      comm.AllReduce(at::ones({5}), ReduceOp::kSum);
+      if (CountThreads() != own) return CountThreads();
+      comm.Group("pair", {0, 1}).AllReduceAsync(at::ones({5}), ReduceOp::kSum).wait();
+      comm.Barrier();
+      return CountThreads() == own + 1 ? 0 : CountThreads();
+    });
+    EXPECT_EQ(ranks.Wait(0).exit_code, 0) << hosts.size() << " hosts";
+    EXPECT_EQ(ranks.Wait(1).exit_code, 0) << hosts.size() << " hosts";
   }
 }
 
