@@ -109,7 +109,6 @@ std::vector<std::jthread> GenerationRun::LaunchHosts(const RankProgram& program)
       if (launched.ok()) WatchHost(node_rank);
     });
   }
-  observer_->OnLaunching(generation_, job_.world.world_size());
   for (int node_rank = 0; node_rank < static_cast<int>(answers.size()); ++node_rank) {
     const Status answer = answers[node_rank].get();
     if (answer.ok()) {

@@ -25,8 +25,6 @@ class JobObserver {
   virtual ~JobObserver() = default;
   // A host is ready; its findings are warnings at most.
   virtual void OnPrepared(const std::string& host, const v1::PrepareResponse& response) = 0;
-  // `ranks` ranks are being started: a good time for what is needed once they say something.
-  virtual void OnLaunching(int /*generation*/, int /*ranks*/) {}
   // An error ends the job: what the user was promised cannot be kept (a full disk under the logs).
   virtual Status OnEvent(const HostEvent& event) = 0;
   virtual void OnNotice(const std::string& text) = 0;

@@ -193,11 +193,6 @@ Status RunDirectory::RemoveVerdict() {
   return error ? ErrnoError(error.value(), (path_ / "verdict.json").string()) : OkStatus();
 }
 
-Status RunDirectory::MakeLogs(int generation, int ranks) {
-  for (int rank = 0; rank < ranks; ++rank) DS_RETURN_IF_ERROR(MakeRankLogs(generation, rank));
-  return OkStatus();
-}
-
 Status RunDirectory::MakeRankLogs(int generation, int rank) {
   for (const int stream : {v1::RankOutput::STDOUT, v1::RankOutput::STDERR}) {
     DS_RETURN_IF_ERROR(OpenLog(generation, {rank, stream}).status());

@@ -56,9 +56,7 @@ class RunDirectory {
   Status WriteVerdict(const Verdict& verdict);
   // A verdict of an earlier try says nothing about the next.
   Status RemoveVerdict();
-  // The logs of ranks 0 to `ranks` - 1, which Append makes otherwise. On a disk where much has just
-  // been deleted that takes longer than to start the ranks.
-  Status MakeLogs(int generation, int ranks);
+  // The logs of a rank are made when it starts: one that wrote nothing has empty ones.
   Status Append(const HostEvent& event);
   // Writes what Append has put off: call it now and then, and at the end of the job.
   Status Flush();

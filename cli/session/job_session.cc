@@ -36,10 +36,6 @@ class JobReport : public JobObserver {
       console_->ShowNotice("host " + host + " has no GPU: its ranks run on CPU");
     }
   }
-  void OnLaunching(int generation, int ranks) override {
-    // What fails here fails again with the first event of the rank, which ends the job.
-    static_cast<void>(run_directory_->MakeLogs(generation, ranks));
-  }
   Status OnEvent(const HostEvent& event) override {
     DS_RETURN_IF_ERROR(run_directory_->Append(event));
     console_->OnEvent(event);
