@@ -11,6 +11,7 @@
 
 #include "cli/commands/bench_tables.h"
 #include "cli/commands/command_table.h"
+#include "cli/flags/add_launch_flags.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/number_checks.h"
 #include "cli/job/job_plan.h"

@@ -3,6 +3,8 @@
 #include <iostream>
 #include <sstream>
 
+#include "cli/flags/add_launch_flags.h"
+
 namespace ds::cli {
 namespace {
 

@@ -1,7 +1,5 @@
 #include "cli/commands/command_table.h"
 
-#include "cli/commands/checkpoint_command.h"
-
 namespace ds::cli {
 namespace {
 

@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "cli/commands/command_table.h"
+#include "cli/flags/add_launch_flags.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/report_error.h"
 #include "cli/job/final_status.h"

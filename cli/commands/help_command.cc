@@ -8,6 +8,7 @@
 #include "cli/commands/command_table.h"
 #include "cli/commands/exit_status_table.h"
 #include "cli/commands/manual_page.h"
+#include "cli/flags/add_launch_flags.h"
 #include "cli/flags/flag_parser.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/suggest.h"

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cli/commands/command_table.h"
+#include "cli/flags/add_launch_flags.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/number_checks.h"
 #include "cli/plan/core_list.h"

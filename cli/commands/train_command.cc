@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cli/commands/command_table.h"
+#include "cli/flags/add_launch_flags.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/job/job_plan.h"
 #include "cli/session/job_description.h"

@@ -5,7 +5,7 @@
 // Pure, except that it looks at the file that could not be executed. Safe from any thread.
 
 #include "daemon/ranks/rank_child.h"
-#include "daemon/ranks/rank_process.h"
+#include "daemon/ranks/rank_command.h"
 #include "runtime/base/status.h"
 
 namespace ds::daemon {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cli/flags/add_launch_flags.h"
 #include "cli/flags/flag_parser.h"
 
 namespace ds::cli {
