@@ -146,14 +146,14 @@ StatusOr<int> BenchCommand(const Invocation& invocation) {
   DS_RETURN_IF_ERROR(CheckLaunchFlags(launch));
 
   launch.quiet = launch.quiet || flags.json;  // standard output is the document
-  DS_ASSIGN_OR_RETURN(JobPlan plan,
-                      PlanJobFromHere(MakeJobId("bench", Clock::System().UnixNanos()), launch));
+  DS_ASSIGN_OR_RETURN(JobRequest request,
+                      GatherJobRequest(MakeJobId("bench", Clock::System().UnixNanos()), launch));
+  const JobPlan plan = PlanJob(std::move(request), {.built_in = true});
   if (plan.world.world_size() < 2) {
     return InvalidArgumentError(
         "bench: one rank has nobody to talk to; --num_gpus N or a hostfile gives more");
   }
   job.device = DeviceName(launch.device);
-  plan.built_in = true;
   nlohmann::ordered_json description = DescribeJob("bench", plan, invocation.command_line);
   description["bench"] = nlohmann::ordered_json::parse(config::ToJson(job));
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run_directory,

@@ -141,10 +141,10 @@ StatusOr<int> ResumeCommand(const Invocation& invocation) {
   DS_ASSIGN_OR_RETURN(const ResumeFlags flags, ParseFlags(invocation, run.launch));
   DS_RETURN_IF_ERROR(CheckLaunchFlags(flags.launch));
 
-  DS_ASSIGN_OR_RETURN(JobPlan plan, PlanJobFromHere(run.job_id, flags.launch));
+  DS_ASSIGN_OR_RETURN(JobRequest request, GatherJobRequest(run.job_id, flags.launch));
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
-  DS_ASSIGN_OR_RETURN(TrainInputs inputs,
-                      OverrideTrainInputs(run.train, flags.train, share, plan.world.world_size()));
+  DS_ASSIGN_OR_RETURN(TrainInputs inputs, OverrideTrainInputs(run.train, flags.train, share,
+                                                              request.launch.world.world_size()));
   for (const std::string& name : renewed.from_shell) {
     inputs.notices.push_back("ranks get " + name + " of this shell, as the job's -x says");
   }
@@ -153,7 +153,7 @@ StatusOr<int> ResumeCommand(const Invocation& invocation) {
       !chosen.ok()) {
     return ReportError(chosen, FinalStatus(kExitCheckpoint, flags.launch.exit_codes));
   }
-  return RunTraining(std::move(plan), std::move(inputs), invocation.command_line,
+  return RunTraining(std::move(request), std::move(inputs), invocation.command_line,
                      std::move(run.directory));
 }
 

@@ -51,8 +51,9 @@ StatusOr<int> RunCommand(const Invocation& invocation) {
   if (!words.empty() && words[0] == "--") words.erase(words.begin());
   if (words.empty()) return InvalidArgumentError("run: no program given; see dsrun run --help");
 
-  DS_ASSIGN_OR_RETURN(const JobPlan plan,
-                      PlanJobFromHere(MakeJobId(words[0], Clock::System().UnixNanos()), flags));
+  DS_ASSIGN_OR_RETURN(JobRequest request,
+                      GatherJobRequest(MakeJobId(words[0], Clock::System().UnixNanos()), flags));
+  const JobPlan plan = PlanJob(std::move(request));
   const RankProgram program = MakeProgram(flags, words);
   nlohmann::ordered_json job = DescribeJob("run", plan, invocation.command_line);
   job["argv"] = DescribeWords(program.argv);

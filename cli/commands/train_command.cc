@@ -27,13 +27,14 @@ StatusOr<int> TrainCommand(const Invocation& invocation) {
   if (parsed.help_shown) return kExitOk;
   DS_RETURN_IF_ERROR(CheckLaunchFlags(launch));
 
-  DS_ASSIGN_OR_RETURN(JobPlan plan,
-                      PlanJobFromHere(MakeJobId("train", Clock::System().UnixNanos()), launch));
+  DS_ASSIGN_OR_RETURN(JobRequest request,
+                      GatherJobRequest(MakeJobId("train", Clock::System().UnixNanos()), launch));
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
-  DS_ASSIGN_OR_RETURN(TrainInputs inputs, GatherTrainInputs(flags, share, plan.world.world_size()));
+  DS_ASSIGN_OR_RETURN(TrainInputs inputs,
+                      GatherTrainInputs(flags, share, request.launch.world.world_size()));
   DS_ASSIGN_OR_RETURN(std::unique_ptr<RunDirectory> run_directory,
-                      RunDirectory::Create(ChooseRunDirectory(launch, plan.job_id)));
-  return RunTraining(std::move(plan), std::move(inputs), invocation.command_line,
+                      RunDirectory::Create(ChooseRunDirectory(launch, request.job_id)));
+  return RunTraining(std::move(request), std::move(inputs), invocation.command_line,
                      std::move(run_directory));
 }
 

@@ -44,7 +44,7 @@ GenerationRun::GenerationRun(int generation, const JobPlan& job, const PreparedH
       inputs_(channels.inputs),
       standard_input_(channels.standard_input),
       judge_(generation) {
-  if (job.built_in) {
+  if (job.purpose.built_in) {
     stopped_ranks_.emplace(std::chrono::duration_cast<std::chrono::nanoseconds>(
         std::chrono::duration<double>(job.flags.lease_seconds)));
   }

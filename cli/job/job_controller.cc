@@ -42,6 +42,7 @@ JobController::JobController(JobPlan job, const Program* program,
       options_(options),
       spares_(CountSlots(job_.spares)),
       inputs_(kQueuedEvents) {
+  if (!options_.master_addr.empty()) job_.master_addr = options_.master_addr;
   for (HostDaemon* const daemon : daemons) {
     prepared_.push_back({.daemon = daemon, .number = static_cast<int>(prepared_.size())});
   }
@@ -50,11 +51,11 @@ JobController::JobController(JobPlan job, const Program* program,
 JobOutcome JobController::Run() {
   RestartPolicy restarts(job_.flags.max_restarts);
   JobOutcome outcome;
-  for (int generation = job_.first_generation;; ++generation) {
+  for (int generation = job_.purpose.first_generation;; ++generation) {
     const StatusOr<RankProgram> program = program_->ForGeneration(generation);
     if (!program.ok()) return MakeProgramVerdict(program.status(), generation);
     for (const std::string& notice : program->notices) observer_->OnNotice(notice);
-    if (generation == job_.first_generation) {
+    if (generation == job_.purpose.first_generation) {
       outcome = PrepareHosts(*program);
     } else if (ReplaceLostHosts(*program)) {
       outcome = JobOutcome();
@@ -158,7 +159,7 @@ bool JobController::ReplaceHost(int node_rank, const RankProgram& program) {
     PutInPlace(spare, node_rank, &job_);
     place.daemon = started->daemon;
     place.number = job_.spare_number(*index);
-    if (job_.flags.master_addr.empty()) job_.master_addr = started->master_addr;
+    job_.master_addr = started->master_addr;
     JobOutcome ready = TakeAnswer(
         node_rank, started->daemon->Prepare(MakePrepareRequest(job_, program, node_rank)));
     if (ready.ok()) ready = BindToCores();

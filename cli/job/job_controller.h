@@ -28,6 +28,7 @@ class JobController {
   struct Options {
     InputForwarder* input = nullptr;  // goes to rank 0; null = it reads nothing
     SpareStarter* spares = nullptr;   // of job.spares; null = there are none
+    std::string master_addr;          // as the hosts' daemons have told; "" = as planned
   };
   // `daemons` by host of job.world.
   JobController(JobPlan job, const Program* program, const std::vector<HostDaemon*>& daemons,

@@ -56,17 +56,18 @@ const JobHost& JobPlan::host(int number) const {
   return place < world.hosts.size() ? world.hosts[place] : spares[place - world.hosts.size()];
 }
 
-JobPlan PlanJob(std::string job_id, LaunchFlags flags, LaunchPlan launch, Environment exports,
-                const Shell& shell) {
-  JobPlan plan{.job_id = std::move(job_id),
-               .flags = std::move(flags),
-               .world = std::move(launch.world),
-               .spares = std::move(launch.spares),
-               .exports = std::move(exports)};
+JobPlan PlanJob(JobRequest request, JobPurpose purpose) {
+  JobPlan plan{.job_id = std::move(request.job_id),
+               .flags = std::move(request.flags),
+               .world = std::move(request.launch.world),
+               .spares = std::move(request.launch.spares),
+               .exports = std::move(request.exports),
+               .notices = std::move(request.notices),
+               .purpose = std::move(purpose)};
   plan.master_addr =
       plan.flags.master_addr.empty() ? ChooseMasterAddress(plan.world) : plan.flags.master_addr;
-  for (JobHost& host : plan.world.hosts) CompleteHost(plan, shell, &host);
-  for (JobHost& spare : plan.spares) CompleteHost(plan, shell, &spare);
+  for (JobHost& host : plan.world.hosts) CompleteHost(plan, request.shell, &host);
+  for (JobHost& spare : plan.spares) CompleteHost(plan, request.shell, &spare);
   return plan;
 }
 
@@ -81,15 +82,15 @@ std::string MakeJobId(std::string_view name, std::int64_t unix_nanos) {
   return MakeFileName(name) + "-" + time.data() + "-" + random.data();
 }
 
-StatusOr<JobPlan> PlanJobFromHere(std::string job_id, const LaunchFlags& flags) {
-  DS_ASSIGN_OR_RETURN(LaunchPlan launch, PlanFromThisHost(flags));
+StatusOr<JobRequest> GatherJobRequest(std::string job_id, const LaunchFlags& flags) {
+  JobRequest request{.job_id = std::move(job_id), .flags = flags};
+  DS_ASSIGN_OR_RETURN(request.launch, PlanFromThisHost(flags));
   DS_ASSIGN_OR_RETURN(GatheredExports exports, GatherExports(flags));
-  const Shell shell{.environment = ReadShellEnvironment(),
-                    .working_directory = std::filesystem::current_path()};
-  JobPlan plan =
-      PlanJob(std::move(job_id), flags, std::move(launch), std::move(exports.environment), shell);
-  plan.notices = std::move(exports.notices);
-  return plan;
+  request.exports = std::move(exports.environment);
+  request.notices = std::move(exports.notices);
+  request.shell = {.environment = ReadShellEnvironment(),
+                   .working_directory = std::filesystem::current_path()};
+  return request;
 }
 
 }  // namespace ds::cli

@@ -1,6 +1,7 @@
 #pragma once
 
-// JobPlan: everything dsrun knows of a job before it contacts anybody.
+// JobPlan: everything dsrun knows of a job before it contacts anybody, made by one pure function
+// from what the user asked for and what this process sees.
 //
 // Threads: a plain value.
 
@@ -17,21 +18,26 @@
 
 namespace ds::cli {
 
+// What the ranks are there for, as the command that starts them says.
+struct JobPurpose {
+  // The ranks are our own: they are told which device to use, report steps, wait for each other and
+  // read no input.
+  bool built_in = false;
+  bool trains = false;           // and train
+  std::int64_t total_steps = 0;  // 0 = not known
+  int first_generation = 0;
+  std::vector<std::string> closing_lines;  // for the user, when the job has ended well
+};
+
 struct JobPlan {
   std::string job_id;
   LaunchFlags flags;  // as they were given, and checked
   WorldPlan world;
   std::vector<JobHost> spares;
-  Environment exports;      // that the user has named, over the environment of every host
-  std::string master_addr;  // without other hosts; their daemons tell of a better one
-  int first_generation = 0;
+  Environment exports;               // that the user has named, over the environment of every host
+  std::string master_addr;           // without other hosts; their daemons tell of a better one
   std::vector<std::string> notices;  // for the user, before anything starts
-  // The ranks are our own: they are told which device to use, report steps, wait for each other and
-  // read no input.
-  bool built_in = false;
-  bool trains = false;                     // and train
-  std::int64_t total_steps = 0;            // 0 = not known
-  std::vector<std::string> closing_lines;  // for the user, when the job has ended well
+  JobPurpose purpose;
 
   // Hosts are numbered by their place in the world, and spares behind them.
   const JobHost& host(int number) const;
@@ -45,17 +51,25 @@ struct Shell {
   std::filesystem::path working_directory;
 };
 
-// Pure. Requires: `launch` was made from `flags`.
-JobPlan PlanJob(std::string job_id, LaunchFlags flags, LaunchPlan launch, Environment exports,
-                const Shell& shell);
+// What a job is asked for, and where: all that its plan is made from but the purpose.
+struct JobRequest {
+  std::string job_id;
+  LaunchFlags flags;
+  LaunchPlan launch;  // made from `flags`
+  Environment exports;
+  Shell shell;
+  std::vector<std::string> notices;  // of those who have made the rest
+};
+
+// Pure.
+JobPlan PlanJob(JobRequest request, JobPurpose purpose = {});
 
 // "train-20261121-071203-4f2a": what it runs, when (local time), and something random, so that
 // names sort by time and differ on this machine. `name` is cut down to letters, digits, '-', '_'
 // and '.'.
 std::string MakeJobId(std::string_view name, std::int64_t unix_nanos);
 
-// The same as PlanJob with what this process sees: this host, the hostfile, env files. One thread
-// at a time.
-StatusOr<JobPlan> PlanJobFromHere(std::string job_id, const LaunchFlags& flags);
+// Fills in what this process sees: this host, the hostfile, env files. One thread at a time.
+StatusOr<JobRequest> GatherJobRequest(std::string job_id, const LaunchFlags& flags);
 
 }  // namespace ds::cli

@@ -10,7 +10,6 @@
 
 #include "cli/host/daemon_client.h"
 #include "cli/host/local_daemon.h"
-#include "cli/plan/rank_environment.h"
 #include "cli/remote/daemon_binary.h"
 #include "cli/remote/dial.h"
 #include "cli/remote/fan_out.h"
@@ -190,13 +189,13 @@ Status HostStarter::StartRemote(const std::vector<int>& numbers) {
 // Another host's is the address that was dialled; this machine's own is what is seen from the first
 // of the others.
 std::string HostStarter::FindMasterAddress() const {
-  std::string usual = ChooseMasterAddress(plan_->world);
+  const std::string& planned = plan_->master_addr;
   const int first = places_[0];
-  if (places_.size() == 1) return usual;
+  if (places_.size() == 1 || !plan_->flags.master_addr.empty()) return planned;
   if (plan_->host(first).remote) return addresses_[first];
   const auto other = std::find_if(places_.begin(), places_.end(),
                                   [&](int number) { return !addresses_[number].empty(); });
-  if (other == places_.end()) return usual;
+  if (other == places_.end()) return planned;
   const HostEntry& entry = plan_->host(first).entry;
   const auto own = entry.keys.find("address");
   if (own != entry.keys.end()) return own->second;

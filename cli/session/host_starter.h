@@ -49,7 +49,7 @@ class HostStarter : public SpareStarter {
   // By node rank.
   std::vector<HostDaemon*> daemons() const;
   LeaseKeeper* leases() { return &leases_; }
-  // The address at which the other hosts reach rank 0.
+  // The address at which the other hosts reach rank 0: the user's, where it is given.
   std::string FindMasterAddress() const;
 
   StatusOr<StartedSpare> StartSpare(int spare, int node_rank) override;

@@ -23,8 +23,10 @@ namespace {
 // Run directory first, console second: what is shown is already kept.
 class JobReport : public JobObserver {
  public:
-  JobReport(bool cpu_notice, RunDirectory* run_directory, Console* console)
-      : cpu_notice_(cpu_notice), run_directory_(run_directory), console_(console) {}
+  JobReport(const JobPlan& plan, RunDirectory* run_directory, Console* console)
+      : cpu_notice_(plan.purpose.built_in && plan.flags.device == Device::kAuto),
+        run_directory_(run_directory),
+        console_(console) {}
 
   void OnPrepared(const std::string& host, const v1::PrepareResponse& response) override {
     for (const v1::Finding& finding : response.findings()) {
@@ -54,7 +56,7 @@ class JobReport : public JobObserver {
   Console* const console_;
 };
 
-bool ReadsInput(const JobPlan& plan) { return !plan.built_in && HasInput(STDIN_FILENO); }
+bool ReadsInput(const JobPlan& plan) { return !plan.purpose.built_in && HasInput(STDIN_FILENO); }
 
 class JobSession {
  public:
@@ -100,7 +102,7 @@ Status JobSession::StartHosts() {
 }
 
 JobOutcome JobSession::CheckHosts() {
-  if (stop_signal_ != 0) return MakeUserStopVerdict(stop_signal_, plan_.first_generation);
+  if (stop_signal_ != 0) return MakeUserStopVerdict(stop_signal_, plan_.purpose.first_generation);
   if (starter_.failed().empty()) return JobOutcome();
   const int host_count = static_cast<int>(plan_.world.hosts.size());
   for (const std::string& line : FailureTable(starter_.failed(), host_count))
@@ -114,13 +116,12 @@ JobOutcome JobSession::Run() {
 }
 
 JobOutcome JobSession::RunOnHosts() {
-  JobPlan plan = plan_;
-  if (plan.flags.master_addr.empty()) plan.master_addr = starter_.FindMasterAddress();
-  JobReport report(plan.built_in && plan.flags.device == Device::kAuto, run_directory_, console_);
+  JobReport report(plan_, run_directory_, console_);
   InputForwarder input(STDIN_FILENO);
-  const bool reads_input = ReadsInput(plan);
-  JobController controller(std::move(plan), &program_, starter_.daemons(), &report,
-                           {.input = reads_input ? &input : nullptr, .spares = &starter_});
+  JobController controller(plan_, &program_, starter_.daemons(), &report,
+                           {.input = ReadsInput(plan_) ? &input : nullptr,
+                            .spares = &starter_,
+                            .master_addr = starter_.FindMasterAddress()});
   signals_->SetTarget([&](int signal) {
     controller.OnSignal(signal);
     if (!IsForwarded(signal)) starter_.Interrupt();  // a spare that is being started
@@ -142,7 +143,7 @@ StatusOr<ConsoleOptions> MakeConsoleOptions(const JobPlan& plan) {
   options.prompts = ReadsInput(plan) && ::isatty(STDIN_FILENO) != 0;
   DS_ASSIGN_OR_RETURN(options.shown,
                       LogFilter::Parse(plan.flags.log_ranks, plan.flags.errors_only));
-  options.total_steps = plan.total_steps;
+  options.total_steps = plan.purpose.total_steps;
   return options;
 }
 
@@ -163,7 +164,7 @@ void ShowSummary(const JobPlan& plan, const RunDirectory& run_directory, Console
   if (const std::string losses = console->progress().SummarizeLoss(); !losses.empty()) {
     console->ShowSummaryLine(losses);
   }
-  for (const std::string& line : plan.closing_lines) console->ShowSummaryLine(line);
+  for (const std::string& line : plan.purpose.closing_lines) console->ShowSummaryLine(line);
 }
 
 // The exit status of the job; what it left is shown, or why it failed.
@@ -172,7 +173,7 @@ int Conclude(const JobOutcome& outcome, const JobPlan& plan, RunDirectory* run_d
   console->Finish();
   static_cast<void>(run_directory->Flush());  // the index of logs that are whole
   if (outcome.ok()) {
-    if (plan.trains) ShowSummary(plan, *run_directory, console);
+    if (plan.purpose.trains) ShowSummary(plan, *run_directory, console);
     return kExitOk;
   }
   Verdict verdict = outcome.failure();

@@ -21,24 +21,27 @@ std::vector<std::string> NextCommands(const std::string& program) {
       "  " + program + " report                                           # this machine"};
 }
 
+// The logs that generations are counted by may have been removed; the checkpoints count, too.
+int ChooseGeneration(const RunDirectory& run_directory) {
+  const auto latest = checkpoint::ReadLatest(run_directory.checkpoints());
+  const int next = latest ? static_cast<int>(latest->generation) + 1 : 0;
+  return std::max(run_directory.NextGeneration(), next);
+}
+
 }  // namespace
 
-StatusOr<int> RunTraining(JobPlan plan, TrainInputs inputs,
+StatusOr<int> RunTraining(JobRequest request, TrainInputs inputs,
                           const std::vector<std::string>& command_line,
                           std::unique_ptr<RunDirectory> run_directory) {
   inputs.job.checkpoint_dir = run_directory->checkpoints().string();
-  inputs.job.device = DeviceName(plan.flags.device);
-  plan.built_in = true;
-  plan.trains = true;
-  plan.total_steps = inputs.job.steps;
-  plan.notices.insert(plan.notices.end(), inputs.notices.begin(), inputs.notices.end());
-  if (inputs.demo) plan.closing_lines = NextCommands(ShownPath(command_line.at(0)));
-  plan.first_generation = run_directory->NextGeneration();
-  // The logs that generations are counted by may have been removed; the checkpoints count, too.
-  if (const auto latest = checkpoint::ReadLatest(run_directory->checkpoints())) {
-    const auto next = static_cast<int>(latest->generation) + 1;
-    plan.first_generation = std::max(plan.first_generation, next);
-  }
+  inputs.job.device = DeviceName(request.flags.device);
+  request.notices.insert(request.notices.end(), inputs.notices.begin(), inputs.notices.end());
+  JobPurpose purpose{.built_in = true,
+                     .trains = true,
+                     .total_steps = inputs.job.steps,
+                     .first_generation = ChooseGeneration(*run_directory)};
+  if (inputs.demo) purpose.closing_lines = NextCommands(ShownPath(command_line.at(0)));
+  const JobPlan plan = PlanJob(std::move(request), std::move(purpose));
 
   nlohmann::ordered_json job = DescribeJob("train", plan, command_line);
   job["train"] = nlohmann::ordered_json::parse(config::ToJson(inputs.job));
@@ -46,7 +49,7 @@ StatusOr<int> RunTraining(JobPlan plan, TrainInputs inputs,
   DS_RETURN_IF_ERROR(run_directory->WriteJob(job, Durability::kDurable));
   DS_RETURN_IF_ERROR(run_directory->WriteResolvedConfig(inputs.resolved_config));
   DS_RETURN_IF_ERROR(run_directory->RemoveVerdict());
-  return RunJob(plan, TrainProgram(inputs.job, plan.first_generation), run_directory.get());
+  return RunJob(plan, TrainProgram(inputs.job, plan.purpose.first_generation), run_directory.get());
 }
 
 }  // namespace ds::cli

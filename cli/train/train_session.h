@@ -14,9 +14,9 @@
 
 namespace ds::cli {
 
-// RunTraining adds to `plan` what concerns training, from `inputs`. It returns the exit status of
-// dsrun; an error means that nothing ran.
-StatusOr<int> RunTraining(JobPlan plan, TrainInputs inputs,
+// RunTraining plans the job from `request` and what `inputs` say of training, and runs it. It
+// returns the exit status of dsrun; an error means that nothing ran.
+StatusOr<int> RunTraining(JobRequest request, TrainInputs inputs,
                           const std::vector<std::string>& command_line,
                           std::unique_ptr<RunDirectory> run_directory);
 

@@ -23,45 +23,75 @@ LaunchPlan TwoHostsAndASpare() {
   return launch;
 }
 
+JobRequest RequestOf(LaunchFlags flags = {}, Environment exports = {}) {
+  return {.job_id = "job",
+          .flags = std::move(flags),
+          .launch = TwoHostsAndASpare(),
+          .exports = std::move(exports),
+          .shell = kUserShell};
+}
+
 TEST(JobPlanTest, TakesWhatWasPlannedAndGiven) {
-  const JobPlan plan = PlanJob("job", {.master_port = 4000, .umask = 7}, TwoHostsAndASpare(),
-                               {{"LR", "3"}}, kUserShell);
+  JobRequest request = RequestOf({.master_port = 4000, .umask = 7}, {{"LR", "3"}});
+  request.notices = {"careful"};
+  const JobPlan plan = PlanJob(request);
   EXPECT_EQ(plan.job_id, "job");
   EXPECT_EQ(plan.flags.master_port, 4000);
   EXPECT_EQ(plan.flags.umask, 7);
   EXPECT_EQ(plan.world.world_size(), 3);
   EXPECT_THAT(plan.exports, ElementsAre(Pair("LR", "3")));
+  EXPECT_THAT(plan.notices, ElementsAre("careful"));
+}
+
+TEST(JobPlanTest, RanksAreAnyPrograms) {
+  const JobPlan plan = PlanJob(RequestOf());
+  EXPECT_FALSE(plan.purpose.built_in);
+  EXPECT_FALSE(plan.purpose.trains);
+  EXPECT_EQ(plan.purpose.first_generation, 0);
+}
+
+TEST(JobPlanTest, UnlessTheCommandSaysWhatTheyAreFor) {
+  const JobPlan plan = PlanJob(RequestOf(), {.built_in = true,
+                                             .trains = true,
+                                             .total_steps = 9,
+                                             .first_generation = 2,
+                                             .closing_lines = {"bye"}});
+  EXPECT_TRUE(plan.purpose.built_in);
+  EXPECT_TRUE(plan.purpose.trains);
+  EXPECT_EQ(plan.purpose.total_steps, 9);
+  EXPECT_EQ(plan.purpose.first_generation, 2);
+  EXPECT_THAT(plan.purpose.closing_lines, ElementsAre("bye"));
 }
 
 TEST(JobPlanTest, SparesAreNumberedBehindTheHosts) {
-  const JobPlan plan = PlanJob("job", {}, TwoHostsAndASpare(), {}, kUserShell);
+  const JobPlan plan = PlanJob(RequestOf());
   EXPECT_EQ(plan.host_count(), 3);
   EXPECT_EQ(plan.host(0).host, "a");
   EXPECT_EQ(plan.host(2).host, "c");
 }
 
 TEST(JobPlanTest, RanksMeetWhereTheUserSaysElseAtTheFirstHost) {
-  EXPECT_EQ(PlanJob("job", {}, TwoHostsAndASpare(), {}, kUserShell).master_addr, "a");
-  EXPECT_EQ(PlanJob("job", {.master_addr = "m"}, TwoHostsAndASpare(), {}, kUserShell).master_addr,
-            "m");
+  EXPECT_EQ(PlanJob(RequestOf()).master_addr, "a");
+  EXPECT_EQ(PlanJob(RequestOf({.master_addr = "m"})).master_addr, "m");
 }
 
 TEST(JobPlanTest, AHostStartsWhereItsEntrySaysElseWhereTheFlagElseHere) {
-  LaunchPlan launch = TwoHostsAndASpare();
-  launch.world.hosts[1].entry.keys["workdir"] = "/data";
-  const JobPlan here = PlanJob("job", {}, launch, {}, kUserShell);
+  JobRequest request = RequestOf();
+  request.launch.world.hosts[1].entry.keys["workdir"] = "/data";
+  const JobPlan here = PlanJob(request);
   EXPECT_EQ(here.host(0).working_directory, "/here/");
   EXPECT_EQ(here.host(1).working_directory, "/data");
   EXPECT_EQ(here.host(2).working_directory, "/here/");
-  const JobPlan below = PlanJob("job", {.workdir = "sub/../x"}, launch, {}, kUserShell);
+  request.flags.workdir = "sub/../x";
+  const JobPlan below = PlanJob(request);
   EXPECT_EQ(below.host(0).working_directory, "/here/x");
   EXPECT_EQ(below.host(1).working_directory, "/data");
-  EXPECT_EQ(PlanJob("job", {.workdir = "/else"}, launch, {}, kUserShell).host(0).working_directory,
-            "/else");
+  request.flags.workdir = "/else";
+  EXPECT_EQ(PlanJob(request).host(0).working_directory, "/else");
 }
 
 TEST(JobPlanTest, ThisMachineInheritsTheShellAndOthersGetWhatIsExported) {
-  const JobPlan plan = PlanJob("job", {}, TwoHostsAndASpare(), {{"LR", "3"}}, kUserShell);
+  const JobPlan plan = PlanJob(RequestOf({}, {{"LR", "3"}}));
   EXPECT_THAT(plan.host(0).exports, ElementsAre(Pair("LR", "3")));
   for (const int number : {1, 2}) {
     EXPECT_THAT(plan.host(number).exports, Contains(Pair("NCCL_DEBUG", "INFO")));
@@ -74,7 +104,9 @@ TEST(JobPlanTest, ThisMachineInheritsTheShellAndOthersGetWhatIsExported) {
 
 // By host of TwoHostsAndASpare: whether its ranks find OMP_NUM_THREADS.
 std::vector<bool> ThreadsAreSet(const Environment& exports, const Environment& shell) {
-  const JobPlan plan = PlanJob("job", {}, TwoHostsAndASpare(), exports, {.environment = shell});
+  JobRequest request = RequestOf({}, exports);
+  request.shell = {.environment = shell};
+  const JobPlan plan = PlanJob(request);
   std::vector<bool> set;
   for (int number = 0; number < plan.host_count(); ++number) {
     set.push_back(plan.host(number).sets_threads);
