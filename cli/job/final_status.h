@@ -1,6 +1,6 @@
 #pragma once
 
-// FinalStatus is what dsrun ends with, as --exit_codes wants it.
+// FinalStatus is what dsrun ends with, as --exit_codes wants it (runtime/base/exit_codes.h).
 //
 // Pure.
 
@@ -9,12 +9,6 @@
 #include "runtime/base/exit_codes.h"
 
 namespace ds::cli {
-
-// With --exit_codes distinct a supervisor can tell dsrun's own statuses from a program's: they are
-// 240 more, a stop by the user is 247, and a program whose own status is one of these ends with 240
-// (verdict.json's proof has it).
-inline constexpr int kDistinctBase = 240;
-inline constexpr int kDistinctUserStop = 247;
 
 // Translates a status that is dsrun's own.
 int FinalStatus(ExitStatus status, ExitCodes codes);

@@ -18,4 +18,10 @@ enum ExitStatus : int {
 
 constexpr int ExitStatusOfSignal(int signal) { return 128 + signal; }
 
+// With --exit_codes distinct a supervisor can tell dsrun's own statuses from a program's: they are
+// 240 more, a stop by the user is 247, and a program whose own status is one of these ends with 240
+// (verdict.json's proof has it).
+inline constexpr int kDistinctBase = 240;
+inline constexpr int kDistinctUserStop = 247;
+
 }  // namespace ds
