@@ -60,7 +60,7 @@ void LeaveTerminal() { static_cast<void>(::setsid()); }
 
 std::filesystem::path FindDsrank(const Flags& flags) {
   if (!flags.dsrank.empty()) return flags.dsrank;
-  const StatusOr<std::filesystem::path> self = OwnExecutable();
+  const StatusOr<std::filesystem::path> self = FindOwnExecutable();
   if (!self.ok()) return {};
   const std::filesystem::path beside = self->parent_path() / "dsrank";
   return ::access(beside.c_str(), X_OK) == 0 ? beside : std::filesystem::path();

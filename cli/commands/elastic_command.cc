@@ -22,7 +22,7 @@ constexpr std::int64_t kMaxElasticWorldSize = std::int64_t{1} << 24;
 constexpr std::size_t kLineWidth = 80;
 
 // WORLD_SIZE of the environment, which version 0.2 falls back on; nothing when it is no number.
-std::optional<std::int64_t> WorldSizeVariable() {
+std::optional<std::int64_t> ReadWorldSize() {
   const char* const text = std::getenv("WORLD_SIZE");
   if (text == nullptr) return std::nullopt;
   const std::optional<std::int64_t> number = ParseNumber<std::int64_t>(text);
@@ -83,7 +83,7 @@ StatusOr<int> ElasticCommand(const Invocation& invocation) {
   if (parsed.help_shown) return kExitOk;
   if (path.empty()) return InvalidArgumentError("elastic: no config given; use -c CONFIG");
   DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxConfigBytes));
-  config::ElasticQuestion question{.num_gpus_of_environment = WorldSizeVariable()};
+  config::ElasticQuestion question{.num_gpus_of_environment = ReadWorldSize()};
   if (world_size > 0) question.num_gpus = world_size;
   DS_ASSIGN_OR_RETURN(const config::ElasticBatch batch,
                       config::ElasticBatchOf(text, path, question));

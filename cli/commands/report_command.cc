@@ -51,7 +51,7 @@ StatusOr<int> ReportCommand(const Invocation& invocation) {
                       parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
   if (parsed.help_shown) return kExitOk;
   DS_RETURN_IF_ERROR(CheckHosts(flags));
-  DS_ASSIGN_OR_RETURN(const std::filesystem::path self, OwnExecutable());
+  DS_ASSIGN_OR_RETURN(const std::filesystem::path self, FindOwnExecutable());
 
   HostFacts facts = ReadHost({.run_directory = flags.run_dir.empty() ? "runs" : flags.run_dir});
   facts.dsrank = AskDsrank(self.parent_path() / "dsrank");

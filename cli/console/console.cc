@@ -65,7 +65,7 @@ void Console::OnEvent(const HostEvent& event) {
 
 void Console::ShowReport(const v1::RankReport& report) {
   if (report.has_notice()) ShowNotice(report.notice().text());
-  if (report.has_checkpoint()) ShowNotice("saved " + ShownPath(report.checkpoint().path()));
+  if (report.has_checkpoint()) ShowNotice("saved " + ShortenPath(report.checkpoint().path()));
 }
 
 void Console::ShowExit(const std::string& host, const v1::RankExited& exit) {
@@ -208,7 +208,7 @@ void Console::ShowVerdict(const Verdict& verdict, const std::string& run_directo
   for (const std::string& line : verdict.last_lines)
     block += "    | " + Printable(LastDrawn(line)) + "\n";
   row("what to do ", verdict.hint);
-  row("files      ", ShownPath(run_directory));
+  row("files      ", ShortenPath(run_directory));
   row("status     ", std::to_string(verdict.exit_code));
   writer_->WriteAlways(STDERR_FILENO, block);
 }

@@ -40,7 +40,7 @@ constexpr std::chrono::milliseconds kKillPatience{5'000};
 StatusOr<fs::path> FindDaemon(const fs::path& named) {
   fs::path path = named;
   if (path.empty()) {
-    DS_ASSIGN_OR_RETURN(const fs::path self, OwnExecutable());
+    DS_ASSIGN_OR_RETURN(const fs::path self, FindOwnExecutable());
     path = self.parent_path() / "dsrund";
   }
   if (::access(path.c_str(), X_OK) != 0) {

@@ -30,7 +30,7 @@ StatusOr<std::string> Sha256(const std::string& bytes) {
 }  // namespace
 
 StatusOr<DaemonBinary> ReadDaemonBinary() {
-  DS_ASSIGN_OR_RETURN(const std::filesystem::path self, OwnExecutable());
+  DS_ASSIGN_OR_RETURN(const std::filesystem::path self, FindOwnExecutable());
   DaemonBinary binary{.path = self.parent_path() / "dsrund"};
   StatusOr<std::string> bytes = ReadFile(binary.path);
   if (!bytes.ok()) {

@@ -43,7 +43,7 @@ std::string_view FailureName(FailureKind kind) {
   return "";
 }
 
-std::vector<std::string> FailureTable(const std::vector<FailedHost>& failed, int host_count) {
+std::vector<std::string> MakeFailureTable(const std::vector<FailedHost>& failed, int host_count) {
   std::size_t host_width = 4;
   std::size_t kind_width = 3;
   for (const FailedHost& each : failed) {

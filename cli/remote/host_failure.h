@@ -47,6 +47,6 @@ struct FailedHost {
 };
 
 // Makes one block for the user: a headline, then host, kind, message and hint of each.
-std::vector<std::string> FailureTable(const std::vector<FailedHost>& failed, int host_count);
+std::vector<std::string> MakeFailureTable(const std::vector<FailedHost>& failed, int host_count);
 
 }  // namespace ds::cli

@@ -105,7 +105,7 @@ JobOutcome JobSession::CheckHosts() {
   if (stop_signal_ != 0) return MakeUserStopVerdict(stop_signal_, plan_.purpose.first_generation);
   if (starter_.failed().empty()) return JobOutcome();
   const int host_count = static_cast<int>(plan_.world.hosts.size());
-  for (const std::string& line : FailureTable(starter_.failed(), host_count))
+  for (const std::string& line : MakeFailureTable(starter_.failed(), host_count))
     console_->ShowNotice(line);
   return MakeUnreachableVerdict(starter_.failed().front());
 }
@@ -155,12 +155,12 @@ void ShowNotices(const JobPlan& plan, Console* console) {
 }
 
 void ShowSummary(const JobPlan& plan, const RunDirectory& run_directory, Console* console) {
-  const std::string path = ShownPath(run_directory.path());
+  const std::string path = ShortenPath(run_directory.path());
   console->ShowSummaryLine("done; the run directory is " + path);
   console->ShowSummaryLine("  metrics      " + path + "/metrics.jsonl");
   console->ShowSummaryLine("  config       " + path + "/config.resolved.json");
   console->ShowSummaryLine("  logs         " + path + "/logs");
-  console->ShowSummaryLine("  checkpoints  " + ShownPath(run_directory.checkpoints()));
+  console->ShowSummaryLine("  checkpoints  " + ShortenPath(run_directory.checkpoints()));
   if (const std::string losses = console->progress().SummarizeLoss(); !losses.empty()) {
     console->ShowSummaryLine(losses);
   }

@@ -9,7 +9,7 @@ namespace ds::cli {
 namespace fs = std::filesystem;
 
 StatusOr<ShareFolder> ShareFolder::OfThisProgram() {
-  DS_ASSIGN_OR_RETURN(const fs::path program, OwnExecutable());
+  DS_ASSIGN_OR_RETURN(const fs::path program, FindOwnExecutable());
   return ShareFolder(program.parent_path().parent_path() / "share" / "dsrun");
 }
 

@@ -161,13 +161,13 @@ StatusOr<TrainInputs> GatherTrainInputs(const TrainFlags& flags, const ShareFold
   std::vector<std::string> data = flags.data;
   if (data.empty()) {
     data = {share.demo_corpus().string()};
-    use("data " + ShownPath(data[0]));
+    use("data " + ShortenPath(data[0]));
   }
   DS_ASSIGN_OR_RETURN(inputs.job.data, CheckData(data));
   std::string config_argument = flags.deepspeed_config;
   if (config_argument.empty()) {
     config_argument = share.default_config().string();
-    use("config " + ShownPath(config_argument));
+    use("config " + ShortenPath(config_argument));
   }
   ApplyTrainFlags(flags, &inputs.job);
   inputs.demo = flags.model.empty() && flags.data.empty();

@@ -40,7 +40,7 @@ StatusOr<int> RunTraining(JobRequest request, TrainInputs inputs,
                      .trains = true,
                      .total_steps = inputs.job.steps,
                      .first_generation = ChooseGeneration(*run_directory)};
-  if (inputs.demo) purpose.closing_lines = NextCommands(ShownPath(command_line.at(0)));
+  if (inputs.demo) purpose.closing_lines = NextCommands(ShortenPath(command_line.at(0)));
   const JobPlan plan = PlanJob(std::move(request), std::move(purpose));
 
   nlohmann::ordered_json job = DescribeJob("train", plan, command_line);

@@ -182,7 +182,7 @@ Status AppendFile::Append(std::string_view text) {
   return WriteAll(fd_.get(), text, path_.string());
 }
 
-std::string ShownPath(const fs::path& path) {
+std::string ShortenPath(const fs::path& path) {
   std::error_code error;
   const fs::path here = fs::current_path(error);
   if (error || path.is_relative()) return path.string();
@@ -191,7 +191,7 @@ std::string ShownPath(const fs::path& path) {
                                                                           : relative.string();
 }
 
-StatusOr<fs::path> OwnExecutable() {
+StatusOr<fs::path> FindOwnExecutable() {
   std::error_code error;
   fs::path path = fs::read_symlink("/proc/self/exe", error);
   if (error) return ErrnoError(error.value(), "/proc/self/exe");

@@ -89,9 +89,9 @@ Status WriteAllAt(int fd, std::uint64_t offset, std::span<const std::byte> bytes
 
 // The path as a user would type it here: relative when it lies below the working directory, else as
 // it is.
-std::string ShownPath(const std::filesystem::path& path);
+std::string ShortenPath(const std::filesystem::path& path);
 
 // The running program's own path (/proc/self/exe).
-StatusOr<std::filesystem::path> OwnExecutable();
+StatusOr<std::filesystem::path> FindOwnExecutable();
 
 }  // namespace ds

@@ -164,7 +164,7 @@ Status LoadCheckpoint(const fs::path& directory, std::span<Stateful* const> part
   };
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(ForEachState(*manifest, parts, load), world));
   if (lineage != nullptr) {
-    *lineage = ContinueLineage(manifest->lineage.value_or(UntoldLineage(manifest->step)),
+    *lineage = ContinueLineage(manifest->lineage.value_or(AssumeLineage(manifest->step)),
                                manifest->step, lineage->generation);
   }
   return OkStatus();

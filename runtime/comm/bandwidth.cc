@@ -2,7 +2,8 @@
 
 namespace ds::comm {
 
-Bandwidth BandwidthOf(std::string_view collective, std::int64_t bytes, double seconds, int ranks) {
+Bandwidth ComputeBandwidth(std::string_view collective, std::int64_t bytes, double seconds,
+                           int ranks) {
   const auto n = static_cast<double>(ranks);
   double handled = static_cast<double>(bytes);
   if (collective == "all_reduce") handled *= 2;

@@ -21,6 +21,7 @@ struct Bandwidth {
 
 // `collective`: "all_reduce" "all_gather" "reduce_scatter" "all_to_all" "broadcast" "pt2pt".
 // `bytes` of one rank's input.
-Bandwidth BandwidthOf(std::string_view collective, std::int64_t bytes, double seconds, int ranks);
+Bandwidth ComputeBandwidth(std::string_view collective, std::int64_t bytes, double seconds,
+                           int ranks);
 
 }  // namespace ds::comm

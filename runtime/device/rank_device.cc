@@ -35,7 +35,7 @@ std::string ExplainOpenFailure(const std::string& file) {
 
 // The same library every time, once it is loaded.
 StatusOr<PluginLibrary> OpenPluginLibrary() {
-  DS_ASSIGN_OR_RETURN(const std::filesystem::path program, OwnExecutable());
+  DS_ASSIGN_OR_RETURN(const std::filesystem::path program, FindOwnExecutable());
   const std::array<std::string, 3> candidates = {program.parent_path() / kPluginFile,
                                                  program.parent_path() / "../lib" / kPluginFile,
                                                  kPluginFile};

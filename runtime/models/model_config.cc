@@ -173,7 +173,7 @@ constexpr const char* kDescriptiveKeys[] = {"model_type",
 // Where presets may lie: installed beside the program, or the source folder of this build.
 std::vector<fs::path> PresetFolders() {
   std::vector<fs::path> folders;
-  if (const StatusOr<fs::path> program = OwnExecutable(); program.ok()) {
+  if (const StatusOr<fs::path> program = FindOwnExecutable(); program.ok()) {
     folders.push_back(program->parent_path().parent_path() / "share/dsrun/configs/models");
   }
   folders.emplace_back(DS_MODEL_PRESETS);

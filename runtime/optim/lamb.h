@@ -27,7 +27,7 @@ class Lamb : public Optimizer {
   void ApplyRates(const Rates& rates, const Part& part) override;
 
  private:
-  DirectionCoefficients Coefficients(const Rates& rates) const;
+  DirectionCoefficients MakeCoefficients(const Rates& rates) const;
 
   config::LambConfig config_;
   std::vector<double> ratios_;  // of this update, by parameter

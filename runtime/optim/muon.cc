@@ -102,7 +102,7 @@ ParameterGrouper WithMuonMatrices(ParameterGrouper inner) {
       };
 }
 
-at::Tensor Orthogonalised(const at::Tensor& matrix, config::NewtonSchulz method) {
+at::Tensor FindOrthogonal(const at::Tensor& matrix, config::NewtonSchulz method) {
   const bool gram = method == config::NewtonSchulz::kGram;
   const bool tall = matrix.size(0) > matrix.size(1);
   const at::Tensor wide = tall ? matrix.t() : matrix;
@@ -185,7 +185,7 @@ at::Tensor Muon::Orthogonalise(const at::Tensor& views, const Part& part) {
       };
       const double scale = std::sqrt(
           std::max(1.0, static_cast<double>(matrix.rows) / static_cast<double>(matrix.columns)));
-      view(result).copy_(Orthogonalised(view(whole), config_.newton_schulz).mul_(scale));
+      view(result).copy_(FindOrthogonal(view(whole), config_.newton_schulz).mul_(scale));
     }
   }
   return SumOverRanks(result, part);

@@ -4,7 +4,7 @@
 //
 // For a matrix of r rows and c columns with gradient g:
 //   m = m + (1 - momentum) (g - m)           u = g + momentum (m - g)
-//   u = Orthogonalised(u) * sqrt(max(1, r / c))
+//   u = FindOrthogonal(u) * sqrt(max(1, r / c))
 //   p -= lr * weight_decay * p + lr * u
 // What the rest does is in adam.h.
 //
@@ -34,7 +34,7 @@ ParameterGrouper WithMuonMatrices(ParameterGrouper inner);
 // The nearest orthogonal matrix, about (singular values end between 0.7 and 1.2), by five quintic
 // Newton-Schulz iterations: on the matrix itself, or ("gram") on its Gram matrix, which is less
 // work the less square it is. In fp32 on the CPU, elsewhere in fp16 ("gram") or bf16.
-at::Tensor Orthogonalised(const at::Tensor& matrix, config::NewtonSchulz method);
+at::Tensor FindOrthogonal(const at::Tensor& matrix, config::NewtonSchulz method);
 
 class Muon : public Optimizer {
  public:

@@ -76,7 +76,7 @@ Status CommBench::Measure(const std::string& collective, std::int64_t bytes) {
   const double seconds = TimeCalls(MakeCall(collective, count));
   const std::int64_t size = count * element;
   const comm::Bandwidth bandwidth =
-      comm::BandwidthOf(collective, size, seconds, static_cast<int>(ranks));
+      comm::ComputeBandwidth(collective, size, seconds, static_cast<int>(ranks));
   constexpr double kGigabit = 1e9 / 8;
   ++measured_;
   if (identity_.rank != 0) return OkStatus();

@@ -26,7 +26,7 @@ std::vector<Candidate> ReadCandidates(const std::vector<ListedCheckpoint>& liste
     Candidate candidate{.listed = each, .lineage = std::nullopt};
     if (const StatusOr<Manifest> manifest = ReadManifest(each.directory); manifest.ok()) {
       candidate.told = manifest->lineage.has_value();
-      candidate.lineage = candidate.told ? *manifest->lineage : UntoldLineage(each.step);
+      candidate.lineage = candidate.told ? *manifest->lineage : AssumeLineage(each.step);
     }
     candidates.push_back(std::move(candidate));
   }
@@ -67,7 +67,7 @@ const Candidate* FindChild(const std::vector<Candidate>& candidates, const Head&
 
 Head FindHead(const std::vector<Candidate>& candidates, const std::optional<Latest>& latest) {
   if (!latest) return HighestOf(candidates);
-  Head head{latest->step, latest->lineage.value_or(UntoldLineage(latest->step))};
+  Head head{latest->step, latest->lineage.value_or(AssumeLineage(latest->step))};
   for (const Candidate& candidate : candidates) {
     if (candidate.listed.latest && candidate.lineage) head.lineage = *candidate.lineage;
   }

@@ -23,7 +23,7 @@ std::optional<CheckpointId> IdFromJson(const nlohmann::json& json) {
 
 }  // namespace
 
-Lineage UntoldLineage(std::int64_t step) {
+Lineage AssumeLineage(std::int64_t step) {
   Lineage lineage;
   if (step > 0) lineage.past.push_back({.generation = 0, .step = step - 1});
   return lineage;

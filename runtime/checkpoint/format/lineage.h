@@ -31,7 +31,7 @@ struct Lineage {
 
 // The lineage of a checkpoint that does not tell: generation 0, and every lower step of it is its
 // past.
-Lineage UntoldLineage(std::int64_t step);
+Lineage AssumeLineage(std::int64_t step);
 
 // True when a checkpoint of this lineage comes from `id`.
 bool ComesFrom(const Lineage& lineage, const CheckpointId& id);

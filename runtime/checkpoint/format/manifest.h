@@ -55,7 +55,7 @@ struct Manifest {
   std::vector<StoredTensor> tensors;                     // names are unique
   nlohmann::json state = nlohmann::json::object();       // by Stateful::state_name()
   nlohmann::json written_by = nlohmann::json::object();  // informational
-  std::optional<Lineage> lineage;                        // nothing: UntoldLineage()
+  std::optional<Lineage> lineage;                        // nothing: AssumeLineage()
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
 

@@ -78,7 +78,7 @@ class ValueReader {
 
   // What DeepSpeed refuses by name is never ignored.
   void RefuseOrIgnore(const std::string& key, const Place& parent, const JsonMember& member) {
-    const std::string retired(RetiredHint(key));
+    const std::string retired(FindRetiredHint(key));
     if (!retired.empty()) {
       issues_.Error(key, key + " is not accepted: " + retired, member.position);
     } else if (unknown_ == UnknownKeys::kRefused) {
@@ -103,7 +103,7 @@ class ValueReader {
   // For a key that exists, but in another section.
   static std::string MeantElsewhere(const std::string& name) {
     if (!MemberPath("", name).empty()) return "; did you mean '" + name + "' at the top level?";
-    const std::vector<std::string> paths = PathsEndingIn(name);
+    const std::vector<std::string> paths = FindPathsEndingIn(name);
     return paths.empty() ? "" : "; did you mean '" + paths.front() + "'?";
   }
 

@@ -98,7 +98,7 @@ std::optional<std::string> CheckChoices(const Setting& setting, Json* value) {
     }
     names.push_back(name);
   }
-  return "must be " + Alternatives(setting.choices_json) + ", not " + ShortDump(*value) +
+  return "must be " + ListAlternatives(setting.choices_json) + ", not " + ShortDump(*value) +
          DidYouMean(value->get_ref<const std::string&>(), names);
 }
 
@@ -160,7 +160,7 @@ std::string ShortDump(const Json& value) {
   return text;
 }
 
-std::string Alternatives(std::string_view list_json) {
+std::string ListAlternatives(std::string_view list_json) {
   const Json list = Json::parse(list_json);
   std::string text;
   for (std::size_t i = 0; i < list.size(); ++i) {

@@ -28,6 +28,6 @@ std::optional<std::string> CheckValue(const Setting& setting, nlohmann::ordered_
 std::string ShortDump(const nlohmann::ordered_json& value);
 
 // A JSON list as a message shows it: `"a", "b" or "c"`.
-std::string Alternatives(std::string_view list_json);
+std::string ListAlternatives(std::string_view list_json);
 
 }  // namespace ds::config

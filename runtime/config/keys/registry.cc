@@ -62,7 +62,7 @@ bool HasChildren(std::string_view path) {
 
 std::string_view AliasTarget(std::string_view path) { return Find(kAliases, path); }
 
-std::string_view RetiredHint(std::string_view path) { return Find(kRetired, path); }
+std::string_view FindRetiredHint(std::string_view path) { return Find(kRetired, path); }
 
 std::string MemberPath(std::string_view parent, std::string_view name) {
   // A dot or a placeholder in the file's own text is a name like any other, never a path.
@@ -93,7 +93,7 @@ std::vector<std::string> MemberNames(std::string_view parent) {
   return names;
 }
 
-std::vector<std::string> PathsEndingIn(std::string_view name) {
+std::vector<std::string> FindPathsEndingIn(std::string_view name) {
   const std::string suffix = "." + std::string(name);
   std::vector<std::string> paths;
   for (const Setting& setting : kSettings) {

@@ -28,10 +28,10 @@ std::string MemberPath(std::string_view parent, std::string_view name);
 std::vector<std::string> MemberNames(std::string_view parent);
 
 // Whole paths that end in `name`, for a key written in the wrong section.
-std::vector<std::string> PathsEndingIn(std::string_view name);
+std::vector<std::string> FindPathsEndingIn(std::string_view name);
 
 // Says what to write instead of a key that DeepSpeed refuses by name, or "".
-std::string_view RetiredHint(std::string_view path);
+std::string_view FindRetiredHint(std::string_view path);
 
 // The key that an alias stands for, or "".
 std::string_view AliasTarget(std::string_view path);

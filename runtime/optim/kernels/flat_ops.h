@@ -57,7 +57,7 @@ struct FlatPlan {
 };
 
 // Elements from the last multiple of four to where the view begins.
-inline std::int64_t Misalignment(const FlatView& view) {
+inline std::int64_t MeasureMisalignment(const FlatView& view) {
   const std::uintptr_t size = view.type == FlatType::kFloat ? sizeof(float) : sizeof(std::uint16_t);
   return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(view.data) / size % kFlatWidth);
 }
@@ -67,7 +67,7 @@ FlatPlan PlanOf(const FlatViews& views) {
   constexpr Streams kStreams = Op::kStreams;
   const FlatView& one = kStreams.states > 0 ? views.state[0] : views.parameter;
   const auto alike = [&](bool used, const FlatView& view) {
-    return !used || view.data == nullptr || Misalignment(view) == Misalignment(one);
+    return !used || view.data == nullptr || MeasureMisalignment(view) == MeasureMisalignment(one);
   };
   const bool by_fours =
       alike(kStreams.reads_parameter || kStreams.writes_parameter, views.parameter) &&
@@ -75,7 +75,8 @@ FlatPlan PlanOf(const FlatViews& views) {
       alike(kStreams.states > 1, views.state[1]) &&
       alike(kStreams.writes_parameter, views.published);
   if (!by_fours) return {};
-  const std::int64_t head = std::min(views.count, (kFlatWidth - Misalignment(one)) % kFlatWidth);
+  const std::int64_t head =
+      std::min(views.count, (kFlatWidth - MeasureMisalignment(one)) % kFlatWidth);
   return {.head = head, .fours = (views.count - head) / kFlatWidth};
 }
 

@@ -34,7 +34,7 @@ bool OneBitLamb::WantsOwnGradients(std::int64_t step) const {
   return step > LastWarmUpUpdate(config_.freeze_step);
 }
 
-DirectionCoefficients OneBitLamb::Coefficients(const Rates& rates) const {
+DirectionCoefficients OneBitLamb::MakeCoefficients(const Rates& rates) const {
   return MakeDirectionCoefficients(rates, {.beta2 = config_.beta2, .eps = config_.eps});
 }
 
@@ -131,7 +131,7 @@ void OneBitLamb::ApplyRates(const Rates& rates, const Part& part) {
 }
 
 void OneBitLamb::WarmUp(const Rates& rates, const Part& part) {
-  const DirectionCoefficients c = Coefficients(rates);
+  const DirectionCoefficients c = MakeCoefficients(rates);
   UpdateMoments(c, part);
   if (rates.step == LastWarmUpUpdate(config_.freeze_step)) {
     part.state[kFresh].copy_(part.state[1]);

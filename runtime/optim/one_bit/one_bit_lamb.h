@@ -55,7 +55,7 @@ class OneBitLamb : public Optimizer {
   Trust& TrustOf(const Segment& segment) {
     return trust_.at(static_cast<std::size_t>(segment.parameter));
   }
-  DirectionCoefficients Coefficients(const Rates& rates) const;
+  DirectionCoefficients MakeCoefficients(const Rates& rates) const;
   void WarmUp(const Rates& rates, const Part& part);
   void FindScalings(const RankParts& all);
   at::Tensor WithPadding(std::vector<at::Tensor> momenta);

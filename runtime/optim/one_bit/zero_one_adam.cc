@@ -49,7 +49,7 @@ void ZeroOneAdam::StateWasLoaded() {
   rates_.clear();
 }
 
-DirectionCoefficients ZeroOneAdam::Coefficients(const Rates& rates) const {
+DirectionCoefficients ZeroOneAdam::MakeCoefficients(const Rates& rates) const {
   return MakeDirectionCoefficients(rates, {.beta2 = config_.beta2, .eps = config_.eps});
 }
 
@@ -96,7 +96,7 @@ void ZeroOneAdam::StepLocally(const Update& update, const RankParts& all, bool e
     const Rates rates = RatesOf(update, part);
     UpdateMomentum(part, rates.gradient_scale, rates.beta1);
     ZeroWhereVarianceIs(part.state[0], part);
-    const at::Tensor direction = ComputeDirection(Coefficients(rates), part);
+    const at::Tensor direction = ComputeDirection(MakeCoefficients(rates), part);
     if (exchange) {
       part.parameter.sub_(moved_[i]);
     } else {
@@ -125,7 +125,7 @@ void ZeroOneAdam::Exchange(const RankParts& all) {
 void ZeroOneAdam::ApplyRates(const Rates& rates, const Part& part) {
   const ZeroOneUpdate kind = intervals_.At(rates.step);
   if (kind == ZeroOneUpdate::kLocal || kind == ZeroOneUpdate::kExchange) return Publish(part);
-  const DirectionCoefficients c = Coefficients(rates);
+  const DirectionCoefficients c = MakeCoefficients(rates);
   if (kind == ZeroOneUpdate::kRefresh) UpdateMoments(c, part);
   StepAlongDirection(c, part, -rates.lr);
 }

@@ -83,7 +83,7 @@ class ZeroOneAdam : public Optimizer {
   void StateWasLoaded() override;
 
  private:
-  DirectionCoefficients Coefficients(const Rates& rates) const;
+  DirectionCoefficients MakeCoefficients(const Rates& rates) const;
   void FollowCompressedGradients(const Update& update, const RankParts& all);
   // Moves m and u; p by this update, or, when an exchange follows, back to the last one.
   void StepLocally(const Update& update, const RankParts& all, bool exchange);

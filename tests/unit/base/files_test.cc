@@ -145,12 +145,12 @@ TEST_F(FilesTest, AppendKeepsWhatIsThere) {
   EXPECT_EQ(*ReadFile(path), "a\nb\n");
 }
 
-TEST(ShownPathTest, IsShortBelowTheWorkingDirectoryOnly) {
+TEST(ShortenPathTest, IsShortBelowTheWorkingDirectoryOnly) {
   const fs::path here = fs::current_path();
-  EXPECT_EQ(ShownPath(here / "runs" / "a"), "runs/a");
-  EXPECT_EQ(ShownPath(here), here.string());
-  EXPECT_EQ(ShownPath(here.string() + "-other/a"), here.string() + "-other/a");
-  EXPECT_EQ(ShownPath("runs/a"), "runs/a");
+  EXPECT_EQ(ShortenPath(here / "runs" / "a"), "runs/a");
+  EXPECT_EQ(ShortenPath(here), here.string());
+  EXPECT_EQ(ShortenPath(here.string() + "-other/a"), here.string() + "-other/a");
+  EXPECT_EQ(ShortenPath("runs/a"), "runs/a");
 }
 
 }  // namespace

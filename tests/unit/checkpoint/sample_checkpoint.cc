@@ -77,7 +77,7 @@ Lineage ResumeSample(const fs::path& root, std::int64_t step, std::int64_t gener
   const fs::path directory = root / StepDirectoryName(step);
   EXPECT_TRUE(TakeOver(directory, generation).ok());
   const Manifest manifest = ReadManifest(directory).value();
-  return ContinueLineage(manifest.lineage.value_or(UntoldLineage(step)), step, generation);
+  return ContinueLineage(manifest.lineage.value_or(AssumeLineage(step)), step, generation);
 }
 
 Lineage CommitTenAndTwenty(const fs::path& root, FileSystem& system) {

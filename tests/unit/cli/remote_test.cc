@@ -145,9 +145,9 @@ TEST(GrpcTargetTest, BothFamilies) {
 
 TEST(FailureTableTest, EveryHostWithItsReasonAndRemedy) {
   const std::vector<std::string> lines =
-      FailureTable({{"a", {.kind = FailureKind::kRefused, .message = "m1", .hint = "h1"}},
-                    {"node-7", {.kind = FailureKind::kHostKey, .message = "m2"}}},
-                   3);
+      MakeFailureTable({{"a", {.kind = FailureKind::kRefused, .message = "m1", .hint = "h1"}},
+                        {"node-7", {.kind = FailureKind::kHostKey, .message = "m2"}}},
+                       3);
   EXPECT_THAT(lines, ElementsAre("2 of 3 hosts cannot be used:",  //
                                  "  a       refused   m1",        //
                                  "                    -> h1",     //

@@ -15,7 +15,7 @@ TEST(BandwidthTest, IsThatOfDsBench) {
   for (const Case& each : {Case{"all_reduce", 16000, 12000}, Case{"all_gather", 32000, 24000},
                            Case{"reduce_scatter", 8000, 6000}, Case{"all_to_all", 8000, 6000},
                            Case{"broadcast", 8000, 8000}, Case{"pt2pt", 8000, 8000}}) {
-    const Bandwidth bandwidth = BandwidthOf(each.collective, 4000, 0.5, 4);
+    const Bandwidth bandwidth = ComputeBandwidth(each.collective, 4000, 0.5, 4);
     EXPECT_DOUBLE_EQ(bandwidth.throughput, each.throughput) << each.collective;
     EXPECT_DOUBLE_EQ(bandwidth.bus, each.bus) << each.collective;
   }

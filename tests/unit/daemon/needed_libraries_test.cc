@@ -26,7 +26,7 @@ std::string LibraryFolder() {
 }
 
 TEST(NeededLibrariesTest, NamesWhatIsNotInTheFoldersGiven) {
-  const auto self = OwnExecutable().value();
+  const auto self = FindOwnExecutable().value();
   const auto missing = FindMissingLibraries(self, kLibc, "/no/such/folder");
   ASSERT_TRUE(missing.ok()) << missing.status().message();
   EXPECT_EQ(*missing, std::vector<std::string>({"libc.so.6"}));
@@ -35,7 +35,7 @@ TEST(NeededLibrariesTest, NamesWhatIsNotInTheFoldersGiven) {
 
 TEST(NeededLibrariesTest, OnlyTheNamesAskedForCount) {
   constexpr std::array<std::string_view, 1> kOther = {"libtorch"};
-  EXPECT_EQ(FindMissingLibraries(OwnExecutable().value(), kOther, "")->size(), 0U);
+  EXPECT_EQ(FindMissingLibraries(FindOwnExecutable().value(), kOther, "")->size(), 0U);
 }
 
 TEST(NeededLibrariesTest, WhatIsNoProgramIsRefused) {

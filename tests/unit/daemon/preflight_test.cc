@@ -77,7 +77,7 @@ TEST_F(PreflightTest, DsrankMustBeThereWhenItIsMeant) {
   EXPECT_EQ(Level("dsrank"), v1::Finding::FAIL);
   context_.dsrank = "/no/such/dsrank";
   EXPECT_EQ(Level("dsrank"), v1::Finding::FAIL);
-  context_.dsrank = OwnExecutable().value();
+  context_.dsrank = FindOwnExecutable().value();
   EXPECT_EQ(Level("dsrank"), v1::Finding::OK);
   EXPECT_EQ(Level("libtorch"), v1::Finding::OK);
   context_.dsrank = "/etc/passwd";

@@ -19,8 +19,8 @@ using config::NewtonSchulz;
 TEST(Muon, OrthogonalisedMatricesHaveSingularValuesAboutOne) {
   for (const auto& [rows, columns] : {std::pair{8, 8}, {4, 40}, {40, 4}, {16, 31}}) {
     const at::Tensor matrix = at::randn({rows, columns});
-    const at::Tensor gram = Orthogonalised(matrix, NewtonSchulz::kGram);
-    const at::Tensor standard = Orthogonalised(matrix, NewtonSchulz::kStandard);
+    const at::Tensor gram = FindOrthogonal(matrix, NewtonSchulz::kGram);
+    const at::Tensor standard = FindOrthogonal(matrix, NewtonSchulz::kStandard);
     EXPECT_LT(Distance(gram, standard), 1e-4) << rows << " x " << columns;
     // The iteration flattens what is above a hundredth of the matrix's length; random rectangles
     // have nothing below.
@@ -29,7 +29,7 @@ TEST(Muon, OrthogonalisedMatricesHaveSingularValuesAboutOne) {
     EXPECT_GT(values.min().item<double>(), 0.6) << rows << " x " << columns;
     EXPECT_LT(values.max().item<double>(), 1.3) << rows << " x " << columns;
   }
-  EXPECT_EQ(Orthogonalised(at::zeros({3, 4}), NewtonSchulz::kGram).abs().max().item<float>(), 0.0F);
+  EXPECT_EQ(FindOrthogonal(at::zeros({3, 4}), NewtonSchulz::kGram).abs().max().item<float>(), 0.0F);
 }
 
 TEST(Muon, TakesMatricesThatAreNoEmbeddings) {
