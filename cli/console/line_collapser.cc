@@ -66,7 +66,7 @@ bool IsRipe(std::int64_t line_nanos, std::int64_t now_nanos) {
 
 void LineCollapser::Add(OutputChunk chunk) {
   chunks_.push_back({std::move(chunk), "", ""});
-  Chunk& kept = chunks_.back();
+  TaggedChunk& kept = chunks_.back();
   if (timestamps_) kept.stamp = StampOf(kept.output.unix_nanos);
   kept.tag =
       kept.stamp + std::to_string(kept.output.rank) + "@" + Printable(kept.output.host) + ": ";
@@ -88,7 +88,8 @@ std::size_t LineCollapser::FindPlaceBehind(int rank) const {
   return static_cast<std::size_t>(found->second - taken_);
 }
 
-std::size_t LineCollapser::AddLine(std::string_view text, const Chunk& chunk, std::size_t behind) {
+std::size_t LineCollapser::AddLine(std::string_view text, const TaggedChunk& chunk,
+                                   std::size_t behind) {
   // Only lines behind the rank's own last one: else its lines would change their order.
   for (std::size_t i = behind; i < waiting_.size(); ++i) {
     Waiting& other = waiting_[i];

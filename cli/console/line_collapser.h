@@ -50,24 +50,24 @@ class LineCollapser {
   std::vector<TaggedText> TakeAll();
 
  private:
-  struct Chunk {
+  struct TaggedChunk {
     OutputChunk output;
     std::string stamp;  // "2026-11-22T01:02:03.456Z ", or ""
     std::string tag;    // ... and "3@localhost: "
   };
   struct Waiting {
     std::string_view text;  // into chunks_, without its end of line
-    const Chunk* chunk;
+    const TaggedChunk* chunk;
     std::vector<int> other_ranks;  // that said the same
   };
   // The place in waiting_ behind the last line that `rank` has a part in.
   std::size_t FindPlaceBehind(int rank) const;
   // Adds a line of a rank whose last line is before place `behind`; returns the place behind it.
-  std::size_t AddLine(std::string_view text, const Chunk& chunk, std::size_t behind);
+  std::size_t AddLine(std::string_view text, const TaggedChunk& chunk, std::size_t behind);
   std::vector<TaggedText> Take(std::size_t count);
 
   const bool timestamps_;
-  std::deque<Chunk> chunks_;  // that waiting_ points into, oldest first
+  std::deque<TaggedChunk> chunks_;  // that waiting_ points into, oldest first
   std::size_t chunk_bytes_ = 0;
   std::deque<Waiting> waiting_;
   std::uint64_t taken_ = 0;  // lines that have left waiting_: place + taken_ names a line for good

@@ -36,8 +36,8 @@ struct Resolution {
   std::vector<Address> addresses;  // without doubles
 };
 
-std::string Place(const Endpoint& endpoint) {
-  return endpoint.host + " port " + std::to_string(endpoint.port);
+std::string NameHostPort(const HostPort& target) {
+  return target.host + " port " + std::to_string(target.port);
 }
 
 int MillisUntil(Interrupter::Deadline deadline) {
@@ -48,15 +48,16 @@ int MillisUntil(Interrupter::Deadline deadline) {
 
 HostFailure Interrupted() { return {.kind = FailureKind::kInterrupted, .message = "interrupted"}; }
 
-HostFailure TimedOut(const Endpoint& endpoint, const std::string& what) {
+HostFailure TimedOut(const HostPort& target, const std::string& what) {
   return {.kind = FailureKind::kTimeout,
-          .message = Place(endpoint) + ": " + what,
+          .message = NameHostPort(target) + ": " + what,
           .hint = "is the host up, and does a firewall drop SSH? --ssh_timeout waits longer",
           .transient = true};
 }
 
-HostFailure FromErrno(const Endpoint& endpoint, int error) {
-  HostFailure failure{.message = Place(endpoint) + ": " + std::generic_category().message(error)};
+HostFailure FromErrno(const HostPort& target, int error) {
+  HostFailure failure{.message =
+                          NameHostPort(target) + ": " + std::generic_category().message(error)};
   switch (error) {
     case ECONNREFUSED:
       failure.kind = FailureKind::kRefused;
@@ -64,7 +65,7 @@ HostFailure FromErrno(const Endpoint& endpoint, int error) {
       failure.transient = true;
       return failure;
     case ETIMEDOUT:
-      return TimedOut(endpoint, "no answer");
+      return TimedOut(target, "no answer");
     case ECONNRESET:
       failure.kind = FailureKind::kHandshake;
       failure.hint = "the connection was cut at once: a full server or a firewall";
@@ -77,13 +78,13 @@ HostFailure FromErrno(const Endpoint& endpoint, int error) {
   }
 }
 
-int Resolve(const Endpoint& endpoint, int flags, std::vector<Address>* addresses) {
+int Resolve(const HostPort& target, int flags, std::vector<Address>* addresses) {
   addrinfo hints{};
   hints.ai_flags = flags | AI_NUMERICSERV;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* first = nullptr;
-  const std::string port = std::to_string(endpoint.port);
-  const int error = ::getaddrinfo(endpoint.host.c_str(), port.c_str(), &hints, &first);
+  const std::string port = std::to_string(target.port);
+  const int error = ::getaddrinfo(target.host.c_str(), port.c_str(), &hints, &first);
   if (error != 0) return error;
   for (const addrinfo* each = first; each != nullptr; each = each->ai_next) {
     Address address;
@@ -95,15 +96,15 @@ int Resolve(const Endpoint& endpoint, int flags, std::vector<Address>* addresses
   return 0;
 }
 
-HostResult<std::vector<Address>> ResolveInTime(const Endpoint& endpoint,
+HostResult<std::vector<Address>> ResolveInTime(const HostPort& target,
                                                Interrupter::Deadline deadline,
                                                Interrupter* interrupter) {
   std::vector<Address> numeric;
-  if (Resolve(endpoint, AI_NUMERICHOST, &numeric) == 0) return numeric;
+  if (Resolve(target, AI_NUMERICHOST, &numeric) == 0) return numeric;
   const auto shared = std::make_shared<Resolution>();
-  std::thread([shared, endpoint] {
+  std::thread([shared, target] {
     std::vector<Address> found;
-    const int error = Resolve(endpoint, AI_ADDRCONFIG, &found);
+    const int error = Resolve(target, AI_ADDRCONFIG, &found);
     const std::lock_guard lock(shared->mutex);
     shared->error = error;
     shared->addresses = std::move(found);
@@ -115,7 +116,7 @@ HostResult<std::vector<Address>> ResolveInTime(const Endpoint& endpoint,
     if (interrupter->interrupted()) return Interrupted();
     if (SteadyClock::now() >= deadline) {
       return HostFailure{.kind = FailureKind::kName,
-                         .message = "'" + endpoint.host + "': the name servers do not answer",
+                         .message = "'" + target.host + "': the name servers do not answer",
                          .hint = "give its address behind address= in the hostfile",
                          .transient = true};
     }
@@ -126,17 +127,17 @@ HostResult<std::vector<Address>> ResolveInTime(const Endpoint& endpoint,
   if (shared->error != 0) {
     return HostFailure{
         .kind = FailureKind::kName,
-        .message = "'" + endpoint.host + "': " + ::gai_strerror(shared->error),
+        .message = "'" + target.host + "': " + ::gai_strerror(shared->error),
         .hint = "check its spelling, or give its address behind address= in the hostfile",
         .transient = shared->error == EAI_AGAIN};
   }
   return std::move(shared->addresses);
 }
 
-HostResult<UniqueFd> ConnectTo(const Address& address, const Endpoint& endpoint,
+HostResult<UniqueFd> ConnectTo(const Address& address, const HostPort& target,
                                Interrupter::Deadline deadline, Interrupter* interrupter) {
   UniqueFd fd(::socket(address.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.valid()) return FromErrno(endpoint, errno);
+  if (!fd.valid()) return FromErrno(target, errno);
   const int on = 1;
   ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   int error = 0;
@@ -151,11 +152,11 @@ HostResult<UniqueFd> ConnectTo(const Address& address, const Endpoint& endpoint,
       count = ::poll(watched.data(), watched.size(), MillisUntil(deadline));
     } while (count < 0 && errno == EINTR);
     if (watched[1].revents != 0) return Interrupted();
-    if (count == 0) return TimedOut(endpoint, "no answer");
+    if (count == 0) return TimedOut(target, "no answer");
     socklen_t size = sizeof(error);
     ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
   }
-  if (error != 0) return FromErrno(endpoint, error);
+  if (error != 0) return FromErrno(target, error);
   return fd;
 }
 
@@ -174,15 +175,15 @@ std::string AsText(const sockaddr_storage& address) {
 
 }  // namespace
 
-HostResult<UniqueFd> Dial(const Endpoint& endpoint, Interrupter::Deadline deadline,
+HostResult<UniqueFd> Dial(const HostPort& target, Interrupter::Deadline deadline,
                           Interrupter* interrupter) {
-  const auto addresses = ResolveInTime(endpoint, deadline, interrupter);
+  const auto addresses = ResolveInTime(target, deadline, interrupter);
   if (!addresses.ok()) return addresses.failure();
   std::vector<HostFailure> failures;
   for (std::size_t i = 0; i < addresses->size(); ++i) {
     const auto share = (deadline - SteadyClock::now()) / static_cast<int>(addresses->size() - i);
     HostResult<UniqueFd> socket =
-        ConnectTo((*addresses)[i], endpoint, SteadyClock::now() + share, interrupter);
+        ConnectTo((*addresses)[i], target, SteadyClock::now() + share, interrupter);
     if (socket.ok() || socket.failure().kind == FailureKind::kInterrupted) return socket;
     failures.push_back(socket.failure());
   }

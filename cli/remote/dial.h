@@ -14,14 +14,14 @@
 
 namespace ds::cli {
 
-struct Endpoint {
+struct HostPort {
   std::string host;  // a name or an address
   int port = 0;
 };
 
 // Tries the host's addresses in their order. The socket is connected, non-blocking and closed on
 // exec.
-HostResult<UniqueFd> Dial(const Endpoint& endpoint, Interrupter::Deadline deadline,
+HostResult<UniqueFd> Dial(const HostPort& target, Interrupter::Deadline deadline,
                           Interrupter* interrupter);
 
 // The address this machine would use towards `address`, a numeric one; "" when there is no way.

@@ -54,7 +54,7 @@ HostResult<CommandResult> LibsshConnection::Run(const RemoteCommand& command) {
   return Talk(channel.get(), command);
 }
 
-HostResult<std::unique_ptr<RemoteTunnel>> LibsshConnection::OpenTunnel(const Endpoint& daemon) {
+HostResult<std::unique_ptr<RemoteTunnel>> LibsshConnection::OpenTunnel(const HostPort& daemon) {
   return SshTunnel::Open(std::move(session_), daemon);
 }
 

@@ -21,7 +21,7 @@ class LibsshConnection : public RemoteConnection {
 
   void SetDeadline(Interrupter::Deadline deadline) override { session_->SetDeadline(deadline); }
   HostResult<CommandResult> Run(const RemoteCommand& command) override;
-  HostResult<std::unique_ptr<RemoteTunnel>> OpenTunnel(const Endpoint& daemon) override;
+  HostResult<std::unique_ptr<RemoteTunnel>> OpenTunnel(const HostPort& daemon) override;
   std::string peer_address() const override { return session_->peer_address(); }
   std::string notice() const override { return notice_; }
 

@@ -50,7 +50,7 @@ class RemoteConnection {
   virtual HostResult<CommandResult> Run(const RemoteCommand& command) = 0;
   // Leads to what the host calls `daemon`; fails, as kPort, when the host's sshd does not reach it
   // or may not. Takes the connection along: nothing else is asked of it from then on.
-  virtual HostResult<std::unique_ptr<RemoteTunnel>> OpenTunnel(const Endpoint& daemon) = 0;
+  virtual HostResult<std::unique_ptr<RemoteTunnel>> OpenTunnel(const HostPort& daemon) = 0;
 
   // The host's address when the network alone led there; "" when somebody's help was needed.
   virtual std::string peer_address() const = 0;

@@ -209,7 +209,7 @@ void AddNotice(const std::string& notice, StartedDaemon* started) {
 // Dials the daemon's port, which SSH's port says nothing about; where that does not work, or SSH
 // needed somebody else's help, SSH carries the connection.
 HostOutcome ReachPort(RemoteConnection* connection, const RemoteJob& job, StartedDaemon* started) {
-  const Endpoint daemon{started->address, started->port};
+  const HostPort daemon{started->address, started->port};
   if (!connection->peer_address().empty()) {
     const auto deadline = std::chrono::steady_clock::now() + kPortTimeout;
     const HostResult<UniqueFd> dialled = Dial(daemon, deadline, job.interrupter);

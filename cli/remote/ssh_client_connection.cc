@@ -36,7 +36,7 @@ HostResult<CommandResult> SshClientConnection::Run(const RemoteCommand& command)
   return CommandResult{.status = process.status(), .out = process.out(), .err = process.err()};
 }
 
-HostResult<std::unique_ptr<RemoteTunnel>> SshClientConnection::OpenTunnel(const Endpoint& daemon) {
+HostResult<std::unique_ptr<RemoteTunnel>> SshClientConnection::OpenTunnel(const HostPort& daemon) {
   return SshClientTunnel::Open(std::move(client_), daemon, limits_);
 }
 

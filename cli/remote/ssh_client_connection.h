@@ -20,7 +20,7 @@ class SshClientConnection : public RemoteConnection {
 
   void SetDeadline(Interrupter::Deadline deadline) override { limits_.deadline = deadline; }
   HostResult<CommandResult> Run(const RemoteCommand& command) override;
-  HostResult<std::unique_ptr<RemoteTunnel>> OpenTunnel(const Endpoint& daemon) override;
+  HostResult<std::unique_ptr<RemoteTunnel>> OpenTunnel(const HostPort& daemon) override;
   std::string peer_address() const override;
   std::string notice() const override { return notice_; }
 

@@ -12,7 +12,7 @@
 namespace ds::cli {
 namespace {
 
-std::vector<std::string> ForwardTo(const Endpoint& daemon) {
+std::vector<std::string> ForwardTo(const HostPort& daemon) {
   const bool v6 = daemon.host.find(':') != std::string::npos;
   return {"-W", (v6 ? "[" + daemon.host + "]" : daemon.host) + ":" + std::to_string(daemon.port)};
 }
@@ -20,7 +20,7 @@ std::vector<std::string> ForwardTo(const Endpoint& daemon) {
 }  // namespace
 
 HostResult<std::unique_ptr<RemoteTunnel>> SshClientTunnel::Open(std::unique_ptr<SshClient> client,
-                                                                const Endpoint& daemon,
+                                                                const HostPort& daemon,
                                                                 const SshClient::Limits& limits) {
   std::vector<std::string> forward = ForwardTo(daemon);
   // A daemon to which nothing is said hangs up, and ssh ends well; without one it does not.

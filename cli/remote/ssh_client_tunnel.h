@@ -20,7 +20,7 @@ class SshClientTunnel : public RemoteTunnel {
  public:
   // Fails, as kPort, when the host's sshd does not reach the daemon or may not.
   static HostResult<std::unique_ptr<RemoteTunnel>> Open(std::unique_ptr<SshClient> client,
-                                                        const Endpoint& daemon,
+                                                        const HostPort& daemon,
                                                         const SshClient::Limits& limits);
   ~SshClientTunnel() override;
   SshClientTunnel(const SshClientTunnel&) = delete;

@@ -130,7 +130,7 @@ HostOutcome SshSession::Connect(const RemoteTarget& target, Interrupter::Deadlin
   return Handshake(deadline);
 }
 
-HostOutcome SshSession::ReadHostKeyPolicy(const RemoteTarget& target, const Endpoint& endpoint) {
+HostOutcome SshSession::ReadHostKeyPolicy(const RemoteTarget& target, const HostPort& endpoint) {
   const std::string user = GetOption(SSH_OPTIONS_USER);
   const HostResult<HostKeyPolicy> policy =
       MakeHostKeyPolicy(key_words_, {.name = target.host,

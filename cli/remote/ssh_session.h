@@ -54,7 +54,7 @@ class SshSession {
 
  private:
   struct Way {
-    Endpoint endpoint;
+    HostPort endpoint;
     std::string proxy;  // the command that leads there; "" = it is dialled
   };
   HostResult<Way> Configure(const RemoteTarget& target);
@@ -64,7 +64,7 @@ class SshSession {
   HostResult<UniqueFd> OpenSocket(const RemoteTarget& target, const Way& way,
                                   Interrupter::Deadline deadline);
   HostResult<UniqueFd> StartProxy(const std::string& command);
-  HostOutcome ReadHostKeyPolicy(const RemoteTarget& target, const Endpoint& endpoint);
+  HostOutcome ReadHostKeyPolicy(const RemoteTarget& target, const HostPort& endpoint);
   HostOutcome Handshake(Interrupter::Deadline deadline);
   std::optional<int> TryIdentity(const std::string& path);
   HostFailure Refused(const RemoteTarget& target) const;

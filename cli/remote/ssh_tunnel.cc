@@ -22,7 +22,7 @@ constexpr std::size_t kPieceBytes = 64 * 1024;
 using Channel = std::unique_ptr<ssh_channel_struct, Freer<ssh_channel_free>>;
 
 // A channel to the daemon; null when the host's sshd gives none. Blocks.
-Channel OpenChannel(const SshSession& session, const Endpoint& daemon) {
+Channel OpenChannel(const SshSession& session, const HostPort& daemon) {
   Channel channel(::ssh_channel_new(session.handle()));
   // The origin, which sshd only logs, is this machine, whatever address it has there.
   if (channel == nullptr || ::ssh_channel_open_forward(channel.get(), daemon.host.c_str(),
@@ -105,11 +105,11 @@ bool SshTunnel::Connection::MoveToChannel() {
   return true;
 }
 
-SshTunnel::SshTunnel(std::unique_ptr<SshSession> session, Endpoint daemon)
+SshTunnel::SshTunnel(std::unique_ptr<SshSession> session, HostPort daemon)
     : session_(std::move(session)), daemon_(std::move(daemon)) {}
 
 HostResult<std::unique_ptr<RemoteTunnel>> SshTunnel::Open(std::unique_ptr<SshSession> session,
-                                                          const Endpoint& daemon) {
+                                                          const HostPort& daemon) {
   if (OpenChannel(*session, daemon) == nullptr) {
     HostFailure failure = session->Broken(FailureKind::kPort, kConnecting);
     failure.hint =

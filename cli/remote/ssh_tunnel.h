@@ -25,7 +25,7 @@ class SshTunnel : public RemoteTunnel {
  public:
   // Fails, as kPort, when the host's sshd does not reach the daemon or may not.
   static HostResult<std::unique_ptr<RemoteTunnel>> Open(std::unique_ptr<SshSession> session,
-                                                        const Endpoint& daemon);
+                                                        const HostPort& daemon);
   ~SshTunnel() override;
   SshTunnel(const SshTunnel&) = delete;
   SshTunnel& operator=(const SshTunnel&) = delete;
@@ -35,7 +35,7 @@ class SshTunnel : public RemoteTunnel {
  private:
   class Connection;
 
-  SshTunnel(std::unique_ptr<SshSession> session, Endpoint daemon);
+  SshTunnel(std::unique_ptr<SshSession> session, HostPort daemon);
   std::string socket_path() const { return (folder_.path() / "tunnel.sock").string(); }
   Status Listen();
   void Loop();
@@ -43,7 +43,7 @@ class SshTunnel : public RemoteTunnel {
   void Accept();
 
   const std::unique_ptr<SshSession> session_;
-  const Endpoint daemon_;
+  const HostPort daemon_;
   PrivateFolder folder_;
   UniqueFd listener_;
   UniqueFd quit_;

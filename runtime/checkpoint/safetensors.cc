@@ -180,7 +180,8 @@ Status SafetensorsWriter::Start(const std::vector<SafetensorsDeclaration>& decla
     const SafetensorsEntry entry{declared.dtype,
                                  std::string(SafetensorsNameOfDtype(declared.dtype)),
                                  declared.shape, offset, declared.Bytes()};
-    DS_CHECK_MSG(slots_.emplace(declared.name, Slot{entry}).second, "names are declared once");
+    DS_CHECK_MSG(declared_.emplace(declared.name, Declared{entry}).second,
+                 "names are declared once");
     offset += entry.bytes;
   }
   return WriteAllAt(fd_.get(), 0, std::as_bytes(std::span(header)), "write", system_);
@@ -191,8 +192,8 @@ SafetensorsWriter::~SafetensorsWriter() {
 }
 
 Status SafetensorsWriter::Write(const std::string& name, const at::Tensor& tensor) {
-  const auto found = slots_.find(name);
-  if (found == slots_.end()) {
+  const auto found = declared_.find(name);
+  if (found == declared_.end()) {
     return InvalidArgumentError(path_.string() + ": tensor '" + name + "' was not declared");
   }
   const SafetensorsEntry& entry = found->second.entry;
@@ -204,8 +205,8 @@ Status SafetensorsWriter::Write(const std::string& name, const at::Tensor& tenso
 }
 
 Status SafetensorsWriter::Commit() {
-  for (const auto& [name, slot] : slots_) {
-    if (!slot.written) {
+  for (const auto& [name, tensor] : declared_) {
+    if (!tensor.written) {
       return FailedPreconditionError(path_.string() + ": tensor '" + name + "' was never written");
     }
   }

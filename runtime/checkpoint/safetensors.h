@@ -94,7 +94,7 @@ class SafetensorsWriter {
   Status Commit();
 
  private:
-  struct Slot {
+  struct Declared {
     SafetensorsEntry entry;
     bool written = false;
   };
@@ -106,7 +106,7 @@ class SafetensorsWriter {
   FileSystem& system_;
   std::string temporary_;  // empty once committed
   UniqueFd fd_;
-  std::map<std::string, Slot> slots_;
+  std::map<std::string, Declared> declared_;
 };
 
 }  // namespace ds::checkpoint

@@ -9,7 +9,7 @@ std::span<const std::string_view> Adagrad::state_names(const ParameterGroup&) co
   return kNames;
 }
 
-void Adagrad::ApplyRates(const Rates& rates, const Part& part) {
+void Adagrad::ApplyRates(const PartRates& rates, const Part& part) {
   const double elapsed = static_cast<double>(rates.step - 1);
   const AdagradCoefficients c{
       .gradient_scale = static_cast<float>(rates.gradient_scale),

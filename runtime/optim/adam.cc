@@ -11,7 +11,7 @@ std::span<const std::string_view> Adam::state_names(const ParameterGroup&) const
   return kNames;
 }
 
-void Adam::ApplyRates(const Rates& rates, const Part& part) {
+void Adam::ApplyRates(const PartRates& rates, const Part& part) {
   const auto t = static_cast<double>(rates.step);
   const bool corrects = config_.bias_correction;
   const double correction1 = corrects ? 1.0 - std::pow(rates.beta1, t) : 1.0;

@@ -23,7 +23,7 @@ std::span<const std::string_view> Lamb::state_names(const ParameterGroup&) const
   return kNames;
 }
 
-DirectionCoefficients Lamb::MakeCoefficients(const Rates& rates) const {
+DirectionCoefficients Lamb::MakeCoefficients(const PartRates& rates) const {
   return MakeDirectionCoefficients(
       rates, {.beta2 = config_.beta2, .eps = config_.eps, .eps_inside = config_.eps_inside_sqrt});
 }
@@ -32,7 +32,7 @@ void Lamb::Begin(const Update& update, const RankParts& all) {
   at::Tensor squares = at::zeros({2 * all.parameter_count}, at::kDouble);
   double* const sums = squares.mutable_data_ptr<double>();
   for (const Part& part : all.parts) {
-    const DirectionCoefficients c = MakeCoefficients(RatesOf(update, part));
+    const DirectionCoefficients c = MakeCoefficients(MakeRates(update, part));
     UpdateMoments(c, part);
     for (const Segment& segment : part.owned) {
       const DirectionSquares mine = SumSquares(c, Cut(part, segment.start, segment.count));
@@ -49,7 +49,7 @@ void Lamb::Begin(const Update& update, const RankParts& all) {
   }
 }
 
-void Lamb::ApplyRates(const Rates& rates, const Part& part) {
+void Lamb::ApplyRates(const PartRates& rates, const Part& part) {
   const DirectionCoefficients c = MakeCoefficients(rates);
   const auto t = static_cast<double>(rates.step);
   const double correction1 = 1.0 - std::pow(rates.beta1, t);

@@ -24,10 +24,10 @@ class Lamb : public Optimizer {
   std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
   // Updates the state and learns each parameter's ratio: one all-gather of two numbers a parameter.
   void Begin(const Update& update, const RankParts& all) override;
-  void ApplyRates(const Rates& rates, const Part& part) override;
+  void ApplyRates(const PartRates& rates, const Part& part) override;
 
  private:
-  DirectionCoefficients MakeCoefficients(const Rates& rates) const;
+  DirectionCoefficients MakeCoefficients(const PartRates& rates) const;
 
   config::LambConfig config_;
   std::vector<double> ratios_;  // of this update, by parameter

@@ -9,7 +9,7 @@ std::span<const std::string_view> Lion::state_names(const ParameterGroup&) const
   return kNames;
 }
 
-void Lion::ApplyRates(const Rates& rates, const Part& part) {
+void Lion::ApplyRates(const PartRates& rates, const Part& part) {
   // 1 - beta is rounded as DeepSpeed rounds it, in fp32: for 0.999 that is five digits.
   const LionCoefficients c{.gradient_scale = static_cast<float>(rates.gradient_scale),
                            .decay_factor = static_cast<float>(1.0 - rates.lr * rates.weight_decay),

@@ -126,15 +126,15 @@ void Muon::Begin(const Update& update, const RankParts& all) {
   work_.assign(static_cast<std::size_t>(shards_->size()), 0.0);
 }
 
-void Muon::ApplyRates(const Rates& rates, const Part& part) {
+void Muon::ApplyRates(const PartRates& rates, const Part& part) {
   if (part.group.muon) return ApplyToMatrices(rates, part);
   // A schedule cycles Muon's momentum, not the other half's beta1.
-  Rates for_adam = rates;
+  PartRates for_adam = rates;
   for_adam.beta1 = config_.adam.beta1;
   adam_.ApplyRates(for_adam, part);
 }
 
-at::Tensor Muon::UpdateMomentum(const Rates& rates, const Part& part) {
+at::Tensor Muon::UpdateMomentum(const PartRates& rates, const Part& part) {
   const MuonCoefficients c{.gradient_scale = static_cast<float>(rates.gradient_scale),
                            .one_minus_momentum = static_cast<float>(1.0 - rates.beta1)};
   Part target = part;
@@ -208,7 +208,7 @@ device::LedgerEntry Muon::BookBuffers(const Part& part) const {
           static_cast<std::int64_t>(sizeof(float)) * (flat + iteration)};
 }
 
-void Muon::ApplyToMatrices(const Rates& rates, const Part& part) {
+void Muon::ApplyToMatrices(const PartRates& rates, const Part& part) {
   const device::LedgerEntry buffers = BookBuffers(part);
   const double decay = 1.0 - rates.lr * rates.weight_decay;
   Part target = part;

@@ -46,12 +46,12 @@ class Muon : public Optimizer {
   std::string_view name() const override { return "Muon"; }
   std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
   void Begin(const Update& update, const RankParts& all) override;
-  void ApplyRates(const Rates& rates, const Part& part) override;
+  void ApplyRates(const PartRates& rates, const Part& part) override;
 
  private:
-  void ApplyToMatrices(const Rates& rates, const Part& part);
+  void ApplyToMatrices(const PartRates& rates, const Part& part);
   // Updates the momentum and returns u, over the views.
-  at::Tensor UpdateMomentum(const Rates& rates, const Part& part);
+  at::Tensor UpdateMomentum(const PartRates& rates, const Part& part);
   // u orthogonalised, over the views. Collective.
   at::Tensor Orthogonalise(const at::Tensor& views, const Part& part);
   at::Tensor GatherWhole(const at::Tensor& views, const Part& part);

@@ -25,7 +25,7 @@ void Optimizer::Begin(const Update& update, const RankParts& all) {
   static_cast<void>(all);
 }
 
-Rates Optimizer::RatesOf(const Update& update, const Part& part) const {
+PartRates Optimizer::MakeRates(const Update& update, const Part& part) const {
   const ParameterGroup& group = part.group;
   ScheduledValues values{.lr = update.lr, .momentum = update.beta1};
   if (group.schedule) values = update.groups.at(*group.schedule);

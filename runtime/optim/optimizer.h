@@ -52,7 +52,7 @@ device::LedgerEntry Book(const RankParts& all, device::MemoryUse use, std::int64
 class Optimizer {
  public:
   // `configured`: beta1 and weight decay, where no schedule and no parameter group changes them.
-  explicit Optimizer(const Rates& configured) : configured_(configured) {}
+  explicit Optimizer(const PartRates& configured) : configured_(configured) {}
   virtual ~Optimizer() = default;
 
   // The owner of the state in checkpoints: one optimizer does not go on from another's.
@@ -68,8 +68,8 @@ class Optimizer {
   // Finds out what must be known of all parts before the first is updated. Collective; nothing for
   // most optimizers.
   virtual void Begin(const Update& update, const RankParts& all);
-  void Apply(const Update& update, const Part& part) { ApplyRates(RatesOf(update, part), part); }
-  virtual void ApplyRates(const Rates& rates, const Part& part) = 0;
+  void Apply(const Update& update, const Part& part) { ApplyRates(MakeRates(update, part), part); }
+  virtual void ApplyRates(const PartRates& rates, const Part& part) = 0;
 
   // Its knowledge beside the tensors, alike on all ranks: goes into checkpoints. Null if nothing.
   virtual nlohmann::json State() const;
@@ -78,10 +78,10 @@ class Optimizer {
   virtual void StateWasLoaded() {}
 
  protected:
-  Rates RatesOf(const Update& update, const Part& part) const;
+  PartRates MakeRates(const Update& update, const Part& part) const;
 
  private:
-  Rates configured_;
+  PartRates configured_;
 };
 
 }  // namespace ds::optim

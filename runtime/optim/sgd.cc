@@ -11,7 +11,7 @@ std::span<const std::string_view> Sgd::state_names(const ParameterGroup&) const 
   return std::span(kNames).first(config_.momentum == 0.0 ? 0 : 1);
 }
 
-void Sgd::ApplyRates(const Rates& rates, const Part& part) {
+void Sgd::ApplyRates(const PartRates& rates, const Part& part) {
   const bool first = rates.step == 1;
   const SgdCoefficients c{
       .gradient_scale = static_cast<float>(rates.gradient_scale),

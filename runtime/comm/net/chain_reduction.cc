@@ -23,20 +23,20 @@ ChainReduction::ChainReduction(const Parts& parts, const ReducePlan& plan)
       lanes_(parts.places.LanesOf(parts.rank)),
       is_first_(me_.host == 0),
       is_last_(me_.host == parts.places.hosts() - 1),
-      slots_(std::min(kWindow, plan.blocks)) {
+      transits_(std::min(kWindow, plan.blocks)) {
   const auto ranks = static_cast<std::size_t>(parts.places.count_on(me_.host));
   const auto all_lanes = static_cast<std::size_t>(parts.places.lanes());
   const std::size_t lane = RoundUp(plan.lane_elements * ElementBytes(parts.call.type));
   const std::size_t sums =
       RoundUp(plan.lane_elements * ElementBytes(AccumulatorType(parts.call.type))) * lanes_.size();
   const std::size_t on_host = ranks == 1 ? 0 : lane * (all_lanes + ranks * lanes_.size());
-  const std::size_t bytes = slots_.size() * 2 * sums + on_host + kCacheLine;
+  const std::size_t bytes = transits_.size() * 2 * sums + on_host + kCacheLine;
   if (parts.memory.size() < bytes) parts.memory.resize(bytes);
   const auto start = reinterpret_cast<std::uintptr_t>(parts.memory.data());
   std::byte* next = parts.memory.data() + (RoundUp(start) - start);
-  for (Slot& slot : slots_) {
-    slot.before = next;
-    slot.outgoing = next + sums;
+  for (Transit& transit : transits_) {
+    transit.before = next;
+    transit.outgoing = next + sums;
     next += 2 * sums;
   }
   packed_ = next;
@@ -44,13 +44,13 @@ ChainReduction::ChainReduction(const Parts& parts, const ReducePlan& plan)
 }
 
 Status ChainReduction::Run() {
-  for (std::size_t block = 0; block < slots_.size(); ++block) AwaitSums(block);
-  const std::size_t lag = is_last_ ? 0 : slots_.size() - 1;
+  for (std::size_t block = 0; block < transits_.size(); ++block) AwaitSums(block);
+  const std::size_t lag = is_last_ ? 0 : transits_.size() - 1;
   for (std::size_t step = 0; step < plan_.blocks + lag; ++step) {
     if (step < plan_.blocks) DS_RETURN_IF_ERROR(Forward(step));
     if (step >= lag && plan_.finish) DS_RETURN_IF_ERROR(plan_.finish(step - lag));
   }
-  for (Slot& slot : slots_) DS_RETURN_IF_ERROR(WaitFor(&slot.departures));
+  for (Transit& transit : transits_) DS_RETURN_IF_ERROR(WaitFor(&transit.departures));
   return OkStatus();
 }
 
@@ -62,29 +62,29 @@ std::size_t ChainReduction::CountOf(std::size_t block, int lane) const {
 
 void ChainReduction::AwaitSums(std::size_t block) {
   if (is_first_ || block >= plan_.blocks) return;
-  Slot& slot = SlotOf(block);
+  Transit& transit = FindTransit(block);
   const std::size_t size = ElementBytes(AccumulatorType(parts_.call.type));
-  std::byte* to = slot.before;
+  std::byte* to = transit.before;
   for (const int lane : lanes_) {
     const std::size_t bytes = CountOf(block, lane) * size;
     const int peer = parts_.places.CarrierOf(lane, me_.host - 1);
-    slot.arrivals.push_back(
+    transit.arrivals.push_back(
         parts_.links.Receive({.peer = peer, .call = parts_.call}, std::span(to, bytes)));
     to += bytes;
   }
 }
 
 Status ChainReduction::Forward(std::size_t block) {
-  Slot& slot = SlotOf(block);
-  DS_RETURN_IF_ERROR(WaitFor(&slot.departures));
+  Transit& transit = FindTransit(block);
+  DS_RETURN_IF_ERROR(WaitFor(&transit.departures));
   DS_RETURN_IF_ERROR(Collect(block));
-  DS_RETURN_IF_ERROR(WaitFor(&slot.arrivals));
+  DS_RETURN_IF_ERROR(WaitFor(&transit.arrivals));
   std::size_t done = 0;
   for (const int lane : lanes_) {
     DS_RETURN_IF_ERROR(ReduceLane(block, lane, done));
     done += CountOf(block, lane);
   }
-  AwaitSums(block + slots_.size());
+  AwaitSums(block + transits_.size());
   return OkStatus();
 }
 
@@ -129,13 +129,13 @@ bool ChainReduction::IsSumAlready(const std::vector<ReduceSegment>& segments) co
 
 // `done`: the elements of this rank's lanes before this one.
 Status ChainReduction::ReduceLane(std::size_t block, int lane, std::size_t done) {
-  Slot& slot = SlotOf(block);
+  Transit& transit = FindTransit(block);
   const std::size_t size = ElementBytes(parts_.call.type);
   const std::size_t wide = ElementBytes(AccumulatorType(parts_.call.type));
   const std::size_t first = done;
   const std::vector<ReduceSegment> segments = plan_.segments(block, lane);
   if (IsSumAlready(segments)) {
-    slot.departures.push_back(parts_.links.Send(
+    transit.departures.push_back(parts_.links.Send(
         {.peer = parts_.places.CarrierOf(lane, me_.host + 1), .call = parts_.call},
         std::span(segments.front().input, segments.front().count * size)));
     return OkStatus();
@@ -145,20 +145,21 @@ Status ChainReduction::ReduceLane(std::size_t block, int lane, std::size_t done)
     for (const std::byte* begin : from_) sources.push_back(begin + done * size);
     if (from_.empty()) sources.push_back(segment.input);
     const bool stays = is_last_ && segment.receiver < 0;
-    std::byte* const output = stays ? segment.result : slot.outgoing + done * wide;
+    std::byte* const output = stays ? segment.result : transit.outgoing + done * wide;
     ReduceNextPortion(output, sources, segment.count, parts_.call.type, parts_.call.op,
-                      {.before = is_first_ ? nullptr : slot.before + done * wide,
+                      {.before = is_first_ ? nullptr : transit.before + done * wide,
                        .ranks = is_last_ ? parts_.places.size() : 0});
     if (is_last_ && !stays) {
-      slot.departures.push_back(parts_.links.Send({.peer = segment.receiver, .call = parts_.call},
-                                                  std::span(output, segment.count * size)));
+      transit.departures.push_back(
+          parts_.links.Send({.peer = segment.receiver, .call = parts_.call},
+                            std::span(output, segment.count * size)));
     }
     done += segment.count;
   }
   if (!is_last_) {
-    slot.departures.push_back(parts_.links.Send(
+    transit.departures.push_back(parts_.links.Send(
         {.peer = parts_.places.CarrierOf(lane, me_.host + 1), .call = parts_.call},
-        std::span(slot.outgoing + first * wide, (done - first) * wide)));
+        std::span(transit.outgoing + first * wide, (done - first) * wide)));
   }
   return OkStatus();
 }

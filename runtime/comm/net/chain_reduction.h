@@ -55,7 +55,7 @@ class ChainReduction {
 
  private:
   // Holds what one block under way needs, and then that of the one that comes kWindow later.
-  struct Slot {
+  struct Transit {
     std::byte* before = nullptr;    // the sums of the hosts before
     std::byte* outgoing = nullptr;  // the sums with this host's, or results for others
     std::vector<PeerLinks::Ticket> arrivals;
@@ -64,7 +64,7 @@ class ChainReduction {
   static constexpr std::size_t kWindow = 4;
 
   std::size_t CountOf(std::size_t block, int lane) const;
-  Slot& SlotOf(std::size_t block) { return slots_[block % slots_.size()]; }
+  Transit& FindTransit(std::size_t block) { return transits_[block % transits_.size()]; }
   void AwaitSums(std::size_t block);
   Status Forward(std::size_t block);
   Status Collect(std::size_t block);
@@ -78,7 +78,7 @@ class ChainReduction {
   const std::vector<int> lanes_;  // that this rank carries
   const bool is_first_;
   const bool is_last_;
-  std::vector<Slot> slots_;
+  std::vector<Transit> transits_;
   std::byte* packed_ = nullptr;         // what goes to the other ranks of the host
   std::byte* collected_ = nullptr;      // what came from each of them
   std::vector<const std::byte*> from_;  // where each rank's begins; none: only this rank

@@ -24,7 +24,7 @@ constexpr milliseconds kLookEvery{2};
 constexpr milliseconds kLookAroundEvery{100};
 
 // What a rank says when it comes. Both ends are the same program on the same machine.
-struct Introduction {
+struct Arrival {
   std::int32_t rank;
   std::int32_t size;
   std::int32_t number;  // what errors call the rank
@@ -155,7 +155,7 @@ class RegionHost {
                                 std::to_string(place_.timeout.count() / 1000) + " s");
       }
       const UniqueFd peer(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-      Introduction who = {};
+      Arrival who = {};
       // A stranger, or a rank that ended while it introduced itself: wait for the next.
       if (!peer.valid() || !IsOfThisUser(peer)) continue;
       DS_ASSIGN_OR_RETURN(const bool says, BecomesReadable(place_, peer, deadline_));
@@ -174,7 +174,7 @@ class RegionHost {
     return list;
   }
 
-  Status Check(const Introduction& who) {
+  Status Check(const Arrival& who) {
     if (!(who.purpose == place_.purpose)) {
       return FailedPreconditionError("the ranks disagree: rank " + std::to_string(who.number) +
                                      " is in " + Describe(who.purpose) + ", " + NameOf(place_, 0) +
@@ -223,10 +223,10 @@ StatusOr<SharedRegion> AskForRegion(const MeetingPlace& place, std::size_t bytes
   if (!IsOfThisUser(peer)) {
     return PermissionDeniedError("the unix socket @" + place.name + " belongs to another user");
   }
-  const Introduction self = {.rank = place.self.rank,
-                             .size = place.self.size,
-                             .number = NumberOf(place, place.self.rank),
-                             .purpose = place.purpose};
+  const Arrival self = {.rank = place.self.rank,
+                        .size = place.self.size,
+                        .number = NumberOf(place, place.self.rank),
+                        .purpose = place.purpose};
   UniqueFd region;
   if (send(peer.get(), &self, sizeof(self), MSG_NOSIGNAL) == sizeof(self)) {
     DS_ASSIGN_OR_RETURN(const bool answers, BecomesReadable(place, peer, deadline));

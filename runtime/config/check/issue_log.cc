@@ -23,7 +23,7 @@ void IssueLog::Warning(std::string_view key, std::string_view message, JsonPosit
   warnings_.push_back(MakeIssue(key, message, position));
 }
 
-std::string IssueLog::Place(JsonPosition position) const {
+std::string IssueLog::DescribePosition(JsonPosition position) const {
   if (position.line == 0) return file_name_;
   return file_name_ + ":" + std::to_string(position.line) + ":" + std::to_string(position.column);
 }
@@ -34,7 +34,7 @@ std::vector<Issue> IssueLog::warnings() const { return InFileOrder(warnings_); }
 
 Issue IssueLog::MakeIssue(std::string_view key, std::string_view message,
                           JsonPosition position) const {
-  return {std::string(key), Place(position) + ": " + std::string(message), position.line,
+  return {std::string(key), DescribePosition(position) + ": " + std::string(message), position.line,
           position.column};
 }
 

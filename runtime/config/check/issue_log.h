@@ -20,7 +20,7 @@ class IssueLog {
   void Warning(std::string_view key, std::string_view message, JsonPosition position = {});
 
   // "ds.json:3:12", or "ds.json" for an unknown place.
-  std::string Place(JsonPosition position) const;
+  std::string DescribePosition(JsonPosition position) const;
 
   // Returns what was logged, in the order of the file.
   std::vector<Issue> errors() const;

@@ -17,12 +17,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // One key of the file: `path` finds it in the registry, `key` is what the user sees.
-struct Place {
+struct FileKey {
   std::string path;
   std::string key;
 };
 
-bool IsComment(std::string_view name, const Place& parent) {
+bool IsComment(std::string_view name, const FileKey& parent) {
   return name.starts_with("_") || name.starts_with("#") || name.starts_with("//") ||
          name == "comment" || (name == "origins" && parent.key.empty());
 }
@@ -40,11 +40,11 @@ class ValueReader {
     return plain;
   }
 
-  Json ReadObject(const JsonNode& node, const Place& parent) {
+  Json ReadObject(const JsonNode& node, const FileKey& parent) {
     Json plain = Json::object();
     for (const JsonMember& member : node.members) {
       if (IsComment(member.name, parent)) continue;
-      const std::optional<Place> place = FindPlace(member, parent);
+      const std::optional<FileKey> place = FindKey(member, parent);
       if (!place) continue;
       if (std::optional<Json> value = ReadMember(member.node, *place)) {
         const std::string name = place->key.substr(parent.key.empty() ? 0 : parent.key.size() + 1);
@@ -56,7 +56,7 @@ class ValueReader {
 
  private:
   // Where the registry has the member; logs and returns nothing when it has not.
-  std::optional<Place> FindPlace(const JsonMember& member, const Place& parent) {
+  std::optional<FileKey> FindKey(const JsonMember& member, const FileKey& parent) {
     const std::string& name = member.name;
     const std::string prefix = parent.key.empty() ? "" : parent.key + ".";
     const std::string path = MemberPath(parent.path, name);
@@ -67,7 +67,7 @@ class ValueReader {
     const std::string registered = path.substr(path.rfind('.') + 1);
     const std::string key = prefix + (registered.starts_with('<') ? name : registered);
     const auto [seen, is_first] = names_seen_.emplace(key, name);
-    if (is_first) return Place{path, key};
+    if (is_first) return FileKey{path, key};
     // The same name twice has been reported where the text was parsed.
     if (seen->second != name) {
       issues_.Error(key, "'" + seen->second + "' and '" + name + "' are two names of " + key,
@@ -77,7 +77,7 @@ class ValueReader {
   }
 
   // What DeepSpeed refuses by name is never ignored.
-  void RefuseOrIgnore(const std::string& key, const Place& parent, const JsonMember& member) {
+  void RefuseOrIgnore(const std::string& key, const FileKey& parent, const JsonMember& member) {
     const std::string retired(FindRetiredHint(key));
     if (!retired.empty()) {
       issues_.Error(key, key + " is not accepted: " + retired, member.position);
@@ -92,7 +92,7 @@ class ValueReader {
     }
   }
 
-  static std::string Remedy(const std::string& name, const Place& parent) {
+  static std::string Remedy(const std::string& name, const FileKey& parent) {
     if (FindSetting(name) != nullptr && name.find('.') != std::string::npos) {
       return "; write its parts as nested objects";
     }
@@ -107,7 +107,7 @@ class ValueReader {
     return paths.empty() ? "" : "; did you mean '" + paths.front() + "'?";
   }
 
-  std::optional<Json> ReadMember(const JsonNode& node, const Place& place) {
+  std::optional<Json> ReadMember(const JsonNode& node, const FileKey& place) {
     const Setting* setting = FindSetting(place.path);
     if (setting == nullptr || setting->state == SettingState::kSection) {
       return ReadSection(node, setting, place);
@@ -116,7 +116,7 @@ class ValueReader {
   }
 
   std::optional<Json> ReadSection(const JsonNode& node, const Setting* setting,
-                                  const Place& place) {
+                                  const FileKey& place) {
     if (node.scalar.is_null() && setting != nullptr && !setting->required) return std::nullopt;
     const bool takes_auto = setting != nullptr && setting->auto_rule == AutoRule::kDefault;
     if (node.scalar == "auto" && takes_auto) return std::nullopt;  // all keys at their defaults
@@ -145,7 +145,7 @@ class ValueReader {
 
   // Sections that switch a feature on by being there. Keys at their default are always accepted,
   // so only an empty section can be refused.
-  void ReportPresence(const JsonNode& node, const Place& place) {
+  void ReportPresence(const JsonNode& node, const FileKey& place) {
     const std::string feature = place.key + " is not supported yet";
     if (node.members.empty()) {
       issues_.Error(place.key, feature + ": remove it", node.position);
@@ -154,7 +154,8 @@ class ValueReader {
     }
   }
 
-  std::optional<Json> ReadValue(const JsonNode& node, const Setting& setting, const Place& place) {
+  std::optional<Json> ReadValue(const JsonNode& node, const Setting& setting,
+                                const FileKey& place) {
     Json value = WholeValue(node);
     if (IsDefault(setting, value)) return ReadDefault(node, setting, place, std::move(value));
     if (value == "auto" && setting.auto_rule != AutoRule::kValue) {
@@ -170,8 +171,8 @@ class ValueReader {
     return value;
   }
 
-  std::optional<Json> ReadDefault(const JsonNode& node, const Setting& setting, const Place& place,
-                                  Json value) {
+  std::optional<Json> ReadDefault(const JsonNode& node, const Setting& setting,
+                                  const FileKey& place, Json value) {
     if (value.is_null()) return std::nullopt;  // as if it were absent
     // The file may write the number in another form than the registry: 1 for 1.0.
     if (value.is_number()) value = DefaultValue(setting);
@@ -179,7 +180,7 @@ class ValueReader {
     return value;
   }
 
-  std::optional<Json> ReadAuto(const JsonNode& node, const Setting& setting, const Place& place) {
+  std::optional<Json> ReadAuto(const JsonNode& node, const Setting& setting, const FileKey& place) {
     if (setting.auto_rule == AutoRule::kRefused) {
       issues_.Error(place.key,
                     place.key +
@@ -192,10 +193,10 @@ class ValueReader {
     }
     values_.MarkAuto(place.key, node.position);
     if (setting.auto_rule == AutoRule::kDefault) {
-      values_.Give(place.key,
-                   {.setting = &setting,
-                    .value = DefaultValue(setting),
-                    .origin = "\"auto\" at " + issues_.Place(node.position) + ": the default"});
+      values_.Give(place.key, {.setting = &setting,
+                               .value = DefaultValue(setting),
+                               .origin = "\"auto\" at " + issues_.DescribePosition(node.position) +
+                                         ": the default"});
     }
     return std::nullopt;
   }
@@ -206,7 +207,7 @@ class ValueReader {
   }
 
   // The objects of a list whose members are keys of their own, such as layer_specs.
-  void ReadElements(const JsonNode& node, const Place& place) {
+  void ReadElements(const JsonNode& node, const FileKey& place) {
     if (!HasChildren(place.path + "[]")) return;
     for (std::size_t i = 0; i < node.elements.size(); ++i) {
       const std::string key = place.key + "[" + std::to_string(i) + "]";
@@ -218,10 +219,10 @@ class ValueReader {
     }
   }
 
-  void Give(const JsonNode& node, const Setting& setting, const Place& place, Json value) {
+  void Give(const JsonNode& node, const Setting& setting, const FileKey& place, Json value) {
     values_.Give(place.key, {.setting = &setting,
                              .value = std::move(value),
-                             .origin = issues_.Place(node.position),
+                             .origin = issues_.DescribePosition(node.position),
                              .position = node.position,
                              .given = true});
   }

@@ -179,9 +179,10 @@ void ResolveAuto(RuleContext& context, const AutoKey& key, JsonPosition position
                          position);
   }
   if (answer.value.is_null()) return;
-  context.values.Resolve(key.answered_by, std::move(answer.value),
-                         "\"auto\" at " + context.issues.Place(position) + ": " + answer.why,
-                         Values::Source::kAuto);
+  context.values.Resolve(
+      key.answered_by, std::move(answer.value),
+      "\"auto\" at " + context.issues.DescribePosition(position) + ": " + answer.why,
+      Values::Source::kAuto);
 }
 
 // A flag fills its key where the file leaves it open (absent or "auto"), and contradicting the file

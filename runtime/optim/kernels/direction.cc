@@ -38,7 +38,7 @@ DirectionSquares SumSquaresByBlocks(const DirectionCoefficients& c, const Part& 
 
 }  // namespace
 
-DirectionCoefficients MakeDirectionCoefficients(const Rates& rates,
+DirectionCoefficients MakeDirectionCoefficients(const PartRates& rates,
                                                 const DirectionSettings& settings) {
   return {.gradient_scale = static_cast<float>(rates.gradient_scale),
           .weight_decay = static_cast<float>(rates.weight_decay),

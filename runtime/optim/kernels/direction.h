@@ -17,7 +17,7 @@ struct DirectionSettings {
   double eps = 1e-8;
   bool eps_inside = false;
 };
-DirectionCoefficients MakeDirectionCoefficients(const Rates& rates,
+DirectionCoefficients MakeDirectionCoefficients(const PartRates& rates,
                                                 const DirectionSettings& settings);
 
 // m and v follow the gradient.

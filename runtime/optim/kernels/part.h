@@ -27,7 +27,7 @@ struct ParameterGroup {
 };
 
 // The rates of one update of a part, the part's group taken into account.
-struct Rates {
+struct PartRates {
   double lr = 0.0;
   double beta1 = 0.0;  // SGD and Muon: momentum
   double weight_decay = 0.0;

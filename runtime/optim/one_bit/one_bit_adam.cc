@@ -18,14 +18,14 @@ void OneBitAdam::Begin(const Update& update, const RankParts& all) {
   if (!WantsOwnGradients(update.step)) return;
   std::vector<at::Tensor> momenta;
   for (const Part& part : all.parts) {
-    UpdateMomentum(part, update.gradient_scale, RatesOf(update, part).beta1);
+    UpdateMomentum(part, update.gradient_scale, MakeRates(update, part).beta1);
     momenta.push_back(part.state[0]);
   }
   average_.Take(all, momenta);
   for (const Part& part : all.parts) ZeroWhereVarianceIs(part.state[0], part);
 }
 
-void OneBitAdam::ApplyRates(const Rates& rates, const Part& part) {
+void OneBitAdam::ApplyRates(const PartRates& rates, const Part& part) {
   const DirectionCoefficients c =
       MakeDirectionCoefficients(rates, {.beta2 = config_.beta2, .eps = config_.eps});
   if (!WantsOwnGradients(rates.step)) UpdateMoments(c, part);

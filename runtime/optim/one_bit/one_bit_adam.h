@@ -29,7 +29,7 @@ class OneBitAdam : public Optimizer {
   std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
   bool WantsOwnGradients(std::int64_t step) const override;
   void Begin(const Update& update, const RankParts& all) override;
-  void ApplyRates(const Rates& rates, const Part& part) override;
+  void ApplyRates(const PartRates& rates, const Part& part) override;
   void StateWasLoaded() override { average_.ForgetErrors(); }
 
  private:

@@ -34,7 +34,7 @@ bool OneBitLamb::WantsOwnGradients(std::int64_t step) const {
   return step > LastWarmUpUpdate(config_.freeze_step);
 }
 
-DirectionCoefficients OneBitLamb::MakeCoefficients(const Rates& rates) const {
+DirectionCoefficients OneBitLamb::MakeCoefficients(const PartRates& rates) const {
   return MakeDirectionCoefficients(rates, {.beta2 = config_.beta2, .eps = config_.eps});
 }
 
@@ -51,7 +51,7 @@ void OneBitLamb::Begin(const Update& update, const RankParts& all) {
       momenta_before_[static_cast<std::size_t>(segment.parameter)] =
           before.narrow(0, segment.start, segment.count);
     }
-    UpdateMomentum(part, update.gradient_scale, RatesOf(update, part).beta1);
+    UpdateMomentum(part, update.gradient_scale, MakeRates(update, part).beta1);
   }
   momenta_entry_ = Book(all, device::MemoryUse::kCommBuffers, bytes);
   AverageMomenta(all);
@@ -122,7 +122,7 @@ void OneBitLamb::AverageMomenta(const RankParts& all) {
   for (const Part& part : all.parts) ZeroWhereVarianceIs(part.state[0], part);
 }
 
-void OneBitLamb::ApplyRates(const Rates& rates, const Part& part) {
+void OneBitLamb::ApplyRates(const PartRates& rates, const Part& part) {
   if (WantsOwnGradients(rates.step)) {
     StepFrozen(rates, part);
   } else {
@@ -130,7 +130,7 @@ void OneBitLamb::ApplyRates(const Rates& rates, const Part& part) {
   }
 }
 
-void OneBitLamb::WarmUp(const Rates& rates, const Part& part) {
+void OneBitLamb::WarmUp(const PartRates& rates, const Part& part) {
   const DirectionCoefficients c = MakeCoefficients(rates);
   UpdateMoments(c, part);
   if (rates.step == LastWarmUpUpdate(config_.freeze_step)) {
@@ -157,7 +157,7 @@ double OneBitLamb::UpdateFactor(const Part& cut, double share, Trust* trust) con
   return factor;
 }
 
-void OneBitLamb::StepFrozen(const Rates& rates, const Part& part) {
+void OneBitLamb::StepFrozen(const PartRates& rates, const Part& part) {
   const double beta1 = rates.beta1;
   for (const Segment& segment : part.segments) {
     if (segment.count == 0) continue;

@@ -39,7 +39,7 @@ class OneBitLamb : public Optimizer {
   std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
   bool WantsOwnGradients(std::int64_t step) const override;
   void Begin(const Update& update, const RankParts& all) override;
-  void ApplyRates(const Rates& rates, const Part& part) override;
+  void ApplyRates(const PartRates& rates, const Part& part) override;
   nlohmann::json State() const override;
   Status LoadState(const nlohmann::json& state, std::int64_t parameter_count) override;
   void StateWasLoaded() override;
@@ -55,12 +55,12 @@ class OneBitLamb : public Optimizer {
   Trust& TrustOf(const Segment& segment) {
     return trust_.at(static_cast<std::size_t>(segment.parameter));
   }
-  DirectionCoefficients MakeCoefficients(const Rates& rates) const;
-  void WarmUp(const Rates& rates, const Part& part);
+  DirectionCoefficients MakeCoefficients(const PartRates& rates) const;
+  void WarmUp(const PartRates& rates, const Part& part);
   void FindScalings(const RankParts& all);
   at::Tensor WithPadding(std::vector<at::Tensor> momenta);
   void AverageMomenta(const RankParts& all);
-  void StepFrozen(const Rates& rates, const Part& part);
+  void StepFrozen(const PartRates& rates, const Part& part);
   // f of one parameter, given its views and how much of its direction is not weight decay.
   double UpdateFactor(const Part& cut, double share, Trust* trust) const;
 

@@ -49,7 +49,7 @@ void ZeroOneAdam::StateWasLoaded() {
   rates_.clear();
 }
 
-DirectionCoefficients ZeroOneAdam::MakeCoefficients(const Rates& rates) const {
+DirectionCoefficients ZeroOneAdam::MakeCoefficients(const PartRates& rates) const {
   return MakeDirectionCoefficients(rates, {.beta2 = config_.beta2, .eps = config_.eps});
 }
 
@@ -75,7 +75,7 @@ void ZeroOneAdam::FollowCompressedGradients(const Update& update, const RankPart
   average_.Take(all, gradients);
   for (const Part& part : parts) {
     ZeroWhereVarianceIs(part.gradient, part);
-    UpdateMomentum(part, /*gradient_scale=*/1.0, RatesOf(update, part).beta1);
+    UpdateMomentum(part, /*gradient_scale=*/1.0, MakeRates(update, part).beta1);
   }
 }
 
@@ -93,7 +93,7 @@ void ZeroOneAdam::StepLocally(const Update& update, const RankParts& all, bool e
   }
   for (std::size_t i = 0; i < all.parts.size(); ++i) {
     const Part& part = all.parts[i];
-    const Rates rates = RatesOf(update, part);
+    const PartRates rates = MakeRates(update, part);
     UpdateMomentum(part, rates.gradient_scale, rates.beta1);
     ZeroWhereVarianceIs(part.state[0], part);
     const at::Tensor direction = ComputeDirection(MakeCoefficients(rates), part);
@@ -122,7 +122,7 @@ void ZeroOneAdam::Exchange(const RankParts& all) {
   }
 }
 
-void ZeroOneAdam::ApplyRates(const Rates& rates, const Part& part) {
+void ZeroOneAdam::ApplyRates(const PartRates& rates, const Part& part) {
   const ZeroOneUpdate kind = intervals_.At(rates.step);
   if (kind == ZeroOneUpdate::kLocal || kind == ZeroOneUpdate::kExchange) return Publish(part);
   const DirectionCoefficients c = MakeCoefficients(rates);

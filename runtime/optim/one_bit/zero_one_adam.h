@@ -79,11 +79,11 @@ class ZeroOneAdam : public Optimizer {
   std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
   bool WantsOwnGradients(std::int64_t step) const override;
   void Begin(const Update& update, const RankParts& all) override;
-  void ApplyRates(const Rates& rates, const Part& part) override;
+  void ApplyRates(const PartRates& rates, const Part& part) override;
   void StateWasLoaded() override;
 
  private:
-  DirectionCoefficients MakeCoefficients(const Rates& rates) const;
+  DirectionCoefficients MakeCoefficients(const PartRates& rates) const;
   void FollowCompressedGradients(const Update& update, const RankParts& all);
   // Moves m and u; p by this update, or, when an exchange follows, back to the last one.
   void StepLocally(const Update& update, const RankParts& all, bool exchange);
