@@ -1,22 +1,32 @@
 #include "cli/remote/libssh_connection.h"
 
 #include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdint>
+#include <string_view>
+#include <thread>
 #include <utility>
+#include <vector>
 
-#include "cli/remote/ssh_tunnel.h"
+#include "runtime/base/unique_fd.h"
 #include "runtime/process/freer.h"
+#include "runtime/process/private_folder.h"
+#include "runtime/process/unix_socket.h"
 
 namespace ds::cli {
 namespace {
 
 constexpr char kRunningCommand[] = "running a command";
+constexpr char kConnecting[] = "connecting to its dsrund";
 constexpr std::size_t kMaxOutput = std::size_t{1} << 20;
 constexpr std::size_t kLongestPiece = std::size_t{1} << 20;
 constexpr int kSliceMillis = 100;  // how long one stream may wait for another
+constexpr std::size_t kTunnelPiece = 64 * 1024;
 
 using Channel = std::unique_ptr<ssh_channel_struct, Freer<ssh_channel_free>>;
 
@@ -28,6 +38,215 @@ bool ReadSome(ssh_channel channel, bool is_error, int timeout_millis, std::strin
   if (got == SSH_ERROR) return false;
   if (got > 0 && text->size() < kMaxOutput) text->append(buffer.data(), got);
   return true;
+}
+
+// A way to a daemon's port through the SSH connection that started it, for hosts that nothing but
+// SSH reaches: behind a ProxyCommand or ProxyJump, or a firewall.
+//
+// A unix socket in a private folder takes connections here; each becomes a channel that the host's
+// sshd connects to the daemon. Bytes pass as they are: TLS is between dsrun and the daemon, and
+// sees no difference. Where SSH breaks, the socket is gone: nothing takes connections any more.
+// A thread of its own owns the session; its end closes everything.
+class SshTunnel : public RemoteTunnel {
+ public:
+  // Fails, as kPort, when the host's sshd does not reach the daemon or may not.
+  static HostResult<std::unique_ptr<RemoteTunnel>> Open(std::unique_ptr<SshSession> session,
+                                                        const HostPort& daemon);
+  ~SshTunnel() override;
+  SshTunnel(const SshTunnel&) = delete;
+  SshTunnel& operator=(const SshTunnel&) = delete;
+
+  std::string target() const override { return "unix:" + socket_path(); }
+
+ private:
+  class Connection;
+
+  SshTunnel(std::unique_ptr<SshSession> session, HostPort daemon);
+  std::string socket_path() const { return (folder_.path() / "tunnel.sock").string(); }
+  Status Listen();
+  void Loop();
+  bool Wait();  // false: the tunnel is to end
+  void Accept();
+
+  const std::unique_ptr<SshSession> session_;
+  const HostPort daemon_;
+  PrivateFolder folder_;
+  UniqueFd listener_;
+  UniqueFd quit_;
+  ssh_event packets_ = nullptr;
+  std::vector<std::unique_ptr<Connection>> connections_;  // the thread's
+  std::thread thread_;
+};
+
+// A channel to the daemon; null when the host's sshd gives none. Blocks.
+Channel OpenChannel(const SshSession& session, const HostPort& daemon) {
+  Channel channel(::ssh_channel_new(session.handle()));
+  // The origin, which sshd only logs, is this machine, whatever address it has there.
+  if (channel == nullptr || ::ssh_channel_open_forward(channel.get(), daemon.host.c_str(),
+                                                       daemon.port, "127.0.0.1", 0) != SSH_OK) {
+    return nullptr;
+  }
+  return channel;
+}
+
+// One connection of gRPC's and its channel. Nothing here blocks: each direction holds at most one
+// piece that the other side had no room for.
+class SshTunnel::Connection {
+ public:
+  Connection(UniqueFd socket, Channel channel)
+      : socket_(std::move(socket)), channel_(std::move(channel)) {}
+
+  pollfd Watched() const {
+    const bool has_room = to_channel_.empty() && !socket_ended_ && Window() > 0;
+    const int events = (has_room ? POLLIN : 0) | (to_socket_.empty() ? 0 : POLLOUT);
+    return {socket_.get(), static_cast<short>(events), 0};
+  }
+  // Moves what can be moved; false when the connection is over.
+  bool Move() { return MoveToSocket() && MoveToChannel() && !(socket_ended_ && channel_ended_); }
+
+ private:
+  std::size_t Window() const { return ::ssh_channel_window_size(channel_.get()); }
+  bool MoveToSocket();
+  bool MoveToChannel();
+
+  UniqueFd socket_;
+  Channel channel_;
+  std::string to_socket_, to_channel_;
+  bool socket_ended_ = false, channel_ended_ = false;  // each said that nothing follows
+};
+
+bool SshTunnel::Connection::MoveToSocket() {
+  std::array<char, kTunnelPiece> piece;
+  while (true) {
+    if (!to_socket_.empty()) {
+      const ssize_t sent =
+          ::send(socket_.get(), to_socket_.data(), to_socket_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (sent < 0) return errno == EAGAIN || errno == EINTR;
+      to_socket_.erase(0, static_cast<std::size_t>(sent));
+      if (!to_socket_.empty()) return true;
+    }
+    if (channel_ended_) return true;
+    const int got =
+        ::ssh_channel_read_nonblocking(channel_.get(), piece.data(), piece.size(), /*stderr=*/0);
+    if (got > 0) {
+      to_socket_.assign(piece.data(), static_cast<std::size_t>(got));
+    } else if (::ssh_channel_is_eof(channel_.get()) != 0) {
+      channel_ended_ = true;
+      ::shutdown(socket_.get(), SHUT_WR);
+    } else {
+      return got != SSH_ERROR;
+    }
+  }
+}
+
+bool SshTunnel::Connection::MoveToChannel() {
+  std::array<char, kTunnelPiece> piece;
+  while (!socket_ended_) {
+    if (to_channel_.empty()) {
+      const std::size_t room = std::min(Window(), piece.size());
+      if (room == 0) return true;
+      const ssize_t got = ::recv(socket_.get(), piece.data(), room, MSG_DONTWAIT);
+      if (got < 0) return errno == EAGAIN || errno == EINTR;
+      socket_ended_ = got == 0;
+      if (socket_ended_) return ::ssh_channel_send_eof(channel_.get()) != SSH_ERROR;
+      to_channel_.assign(piece.data(), static_cast<std::size_t>(got));
+    }
+    const int sent = ::ssh_channel_write(channel_.get(), to_channel_.data(),
+                                         static_cast<std::uint32_t>(to_channel_.size()));
+    if (sent == SSH_ERROR) return false;
+    if (sent > 0) to_channel_.erase(0, static_cast<std::size_t>(sent));
+    if (!to_channel_.empty()) return true;  // keys are being renewed: the rest goes later
+  }
+  return true;
+}
+
+SshTunnel::SshTunnel(std::unique_ptr<SshSession> session, HostPort daemon)
+    : session_(std::move(session)), daemon_(std::move(daemon)) {}
+
+HostResult<std::unique_ptr<RemoteTunnel>> SshTunnel::Open(std::unique_ptr<SshSession> session,
+                                                          const HostPort& daemon) {
+  if (OpenChannel(*session, daemon) == nullptr) {
+    HostFailure failure = session->Broken(FailureKind::kPort, kConnecting);
+    failure.hint =
+        "dsrund's port cannot be dialled from here, so its sshd must forward to it: is it "
+        "AllowTcpForwarding no there?";
+    return failure;
+  }
+  std::unique_ptr<SshTunnel> tunnel(new SshTunnel(std::move(session), daemon));
+  if (const Status status = tunnel->Listen(); !status.ok()) {
+    return HostFailure{.kind = FailureKind::kPort,
+                       .message = "the tunnel to its dsrund: " + status.message()};
+  }
+  return std::unique_ptr<RemoteTunnel>(std::move(tunnel));
+}
+
+Status SshTunnel::Listen() {
+  DS_ASSIGN_OR_RETURN(folder_, PrivateFolder::Make());
+  DS_ASSIGN_OR_RETURN(listener_, ListenUnix(socket_path()));
+  quit_.Reset(::eventfd(0, EFD_CLOEXEC));
+  if (!quit_.valid()) return ErrnoError(errno, "eventfd");
+  session_->KeepOpen();
+  packets_ = ::ssh_event_new();
+  if (packets_ == nullptr || ::ssh_event_add_session(packets_, session_->handle()) != SSH_OK) {
+    return InternalError("libssh: out of memory");
+  }
+  thread_ = std::thread([this] { Loop(); });
+  return OkStatus();
+}
+
+SshTunnel::~SshTunnel() {
+  if (thread_.joinable()) {
+    ::eventfd_write(quit_.get(), 1);
+    ::shutdown(::ssh_get_fd(session_->handle()), SHUT_RDWR);  // for one that is opening a channel
+    thread_.join();
+  }
+  connections_.clear();
+  if (packets_ != nullptr) {
+    ::ssh_event_remove_session(packets_, session_->handle());
+    ::ssh_event_free(packets_);
+  }
+  folder_.Remove();
+}
+
+void SshTunnel::Loop() {
+  ::ssh_set_blocking(session_->handle(), 0);
+  while (Wait()) {
+    if (::ssh_event_dopoll(packets_, 0) == SSH_ERROR ||
+        ::ssh_is_connected(session_->handle()) == 0) {
+      break;
+    }
+    std::erase_if(connections_, [](const auto& connection) { return !connection->Move(); });
+  }
+  connections_.clear();
+  listener_.Reset();
+}
+
+bool SshTunnel::Wait() {
+  const ssh_session handle = session_->handle();
+  const bool unsent = (::ssh_get_poll_flags(handle) & SSH_WRITE_PENDING) != 0;
+  std::vector<pollfd> watched = {
+      {quit_.get(), POLLIN, 0},
+      {listener_.get(), POLLIN, 0},
+      {::ssh_get_fd(handle), static_cast<short>(unsent ? POLLIN | POLLOUT : POLLIN), 0}};
+  for (const auto& connection : connections_) watched.push_back(connection->Watched());
+  int count = 0;
+  do {
+    count = ::poll(watched.data(), watched.size(), -1);
+  } while (count < 0 && errno == EINTR);
+  if (count < 0 || watched[0].revents != 0) return false;
+  if (watched[1].revents != 0) Accept();
+  return true;
+}
+
+void SshTunnel::Accept() {
+  UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (!socket.valid()) return;
+  ::ssh_set_blocking(session_->handle(), 1);
+  Channel channel = OpenChannel(*session_, daemon_);
+  ::ssh_set_blocking(session_->handle(), 0);
+  // Without a channel the daemon is gone, and the connection is closed as it would be there.
+  if (channel == nullptr) return;
+  connections_.push_back(std::make_unique<Connection>(std::move(socket), std::move(channel)));
 }
 
 }  // namespace

@@ -1,16 +1,33 @@
 #include "cli/remote/ssh_client.h"
 
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <iterator>
 #include <sstream>
 #include <utility>
 
 #include "cli/remote/remote_shell.h"
 #include "runtime/base/files.h"
 #include "runtime/base/printable.h"
+#include "runtime/process/pipe.h"
+#include "runtime/process/spawn_session.h"
+#include "runtime/process/unix_socket.h"
 
 namespace ds::cli {
 namespace {
 
 constexpr std::uint64_t kMaxListBytes = std::uint64_t{64} << 20;
+constexpr std::size_t kMaxSaid = std::size_t{1} << 20;
 constexpr char kReady[] = "dsrun-ready\n";
 // Stays until its standard input ends, which it does with this process, however that ends.
 constexpr char kMasterCommand[] = "exec /bin/sh -c 'echo dsrun-ready; exec cat >/dev/null'";
@@ -48,7 +65,101 @@ void AddOptions(const std::vector<std::string>& settings, std::vector<std::strin
   for (const std::string& setting : settings) options->insert(options->end(), {"-o", setting});
 }
 
+// We read without waiting; ssh may wait for us.
+StatusOr<Pipe> MakeOutputPipe() {
+  DS_ASSIGN_OR_RETURN(Pipe pipe, MakePipe());
+  if (::fcntl(pipe.read.get(), F_SETFL, O_NONBLOCK) != 0) return ErrnoError(errno, "fcntl");
+  return pipe;
+}
+
+// Appends what there is; closes the pipe at its end.
+void Gather(UniqueFd* pipe, std::string* text) {
+  std::array<char, 16384> buffer;
+  while (pipe->valid()) {
+    const ssize_t got = ::read(pipe->get(), buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) return;
+    if (got <= 0) return pipe->Reset();
+    if (text->size() < kMaxSaid) text->append(buffer.data(), static_cast<std::size_t>(got));
+  }
+}
+
+int MillisLeft(Interrupter::Deadline deadline) {
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 3'600'000));
+}
+
 }  // namespace
+
+StatusOr<std::unique_ptr<SshProcess>> SshProcess::Start(const std::vector<std::string>& arguments,
+                                                        int socket) {
+  std::unique_ptr<SshProcess> ssh(new SshProcess());
+  DS_ASSIGN_OR_RETURN(SocketPair in, MakeSocketPair());
+  DS_ASSIGN_OR_RETURN(Pipe out, MakeOutputPipe());
+  DS_ASSIGN_OR_RETURN(Pipe err, MakeOutputPipe());
+  const InheritedFd inherited[] = {{socket < 0 ? in.theirs.get() : socket, STDIN_FILENO},
+                                   {socket < 0 ? out.write.get() : socket, STDOUT_FILENO},
+                                   {err.write.get(), STDERR_FILENO}};
+  std::vector<std::string> argv = {"sh", "-c", "exec ssh \"$@\"", "sh"};
+  argv.insert(argv.end(), arguments.begin(), arguments.end());
+  DS_ASSIGN_OR_RETURN(ssh->pid_, SpawnInNewSession("/bin/sh", std::move(argv), inherited));
+  ssh->in_ = std::move(in.ours);
+  ssh->out_pipe_ = std::move(out.read);
+  ssh->err_pipe_ = std::move(err.read);
+  ssh->end_.Reset(static_cast<int>(::syscall(SYS_pidfd_open, ssh->pid_, 0)));
+  if (!ssh->end_.valid()) return ErrnoError(errno, "pidfd_open");
+  return ssh;
+}
+
+SshProcess::~SshProcess() {
+  if (pid_ > 0) ::kill(-pid_, SIGKILL);  // it keeps nothing that could be lost
+  Reap();
+}
+
+void SshProcess::Reap() {
+  if (pid_ < 0) return;
+  int status = 0;
+  pid_t reaped = -1;
+  do {
+    reaped = ::waitpid(pid_, &status, 0);
+  } while (reaped < 0 && errno == EINTR);
+  status_ = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  pid_ = -1;
+}
+
+void SshProcess::Write(std::string_view* input) {
+  const ssize_t sent = ::send(in_.get(), input->data(), input->size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (sent >= 0) return input->remove_prefix(static_cast<std::size_t>(sent));
+  // It does not read any more: its status says why.
+  if (errno != EAGAIN && errno != EINTR) *input = {};
+}
+
+SshProcess::End SshProcess::Converse(const Talk& talk, const Limits& limits) {
+  std::string_view input = talk.input;
+  for (;;) {
+    if (input.empty() && !talk.stay_open) in_.Reset();
+    pollfd watched[] = {{end_.get(), POLLIN, 0},
+                        {limits.interrupter->fd(), POLLIN, 0},
+                        {out_pipe_.get(), POLLIN, 0},
+                        {err_pipe_.get(), POLLIN, 0},
+                        {input.empty() ? -1 : in_.get(), POLLOUT, 0}};
+    const int count = ::poll(watched, std::size(watched), MillisLeft(limits.deadline));
+    if (count < 0 && errno == EINTR) continue;
+    Gather(&out_pipe_, &out_);
+    Gather(&err_pipe_, &err_);
+    if (talk.enough && talk.enough()) return End::kEnough;
+    if (count <= 0) return End::kTimeout;
+    if (watched[1].revents != 0) return End::kInterrupted;
+    if (watched[4].revents != 0) Write(&input);
+    if (watched[0].revents == 0) continue;
+    // What it said in the end may have come after the reading above.
+    Gather(&out_pipe_, &out_);
+    Gather(&err_pipe_, &err_);
+    Reap();
+    return talk.enough && talk.enough() ? End::kEnough : End::kExited;
+  }
+}
 
 SshClient::SshClient(const RemoteTarget& target) : host_(target.host) {
   options_ = {"-T", "-x"};
