@@ -18,6 +18,8 @@
 #include "daemon/network/daemon_service.h"
 #include "daemon/network/network_daemon.h"
 #include "daemon/network/rpc_server.h"
+#include "proto/dsrun.pb.h"
+#include "proto/message_line.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
 #include "runtime/base/log.h"
@@ -80,6 +82,14 @@ UniqueFd TakeInherited(int fd) {
   return UniqueFd(fd);
 }
 
+Status SayReady(int fd) {
+  const UniqueFd pipe(fd);
+  v1::ListenResponse ready;
+  ready.set_pid(static_cast<std::uint32_t>(::getpid()));
+  ready.set_daemon_version(DS_VERSION);
+  return WriteAll(pipe.get(), v1::EncodeLine(ready), "readiness pipe");
+}
+
 // Returns only when it could not start; otherwise the process ends with the loop.
 Status Serve(const Flags& flags) {
   // dsrun made it and may be killed; as long as this process lives it is not a folder left behind.
@@ -94,11 +104,7 @@ Status Serve(const Flags& flags) {
   DaemonService service(loop.get(), supervisor.get());
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server, RpcServer::Start(&service));
   server->Serve(std::move(connection));
-  if (flags.ready_fd >= 0) {
-    DS_RETURN_IF_ERROR(
-        WriteAll(flags.ready_fd, std::to_string(::getpid()) + "\n", "readiness pipe"));
-    ::close(flags.ready_fd);
-  }
+  if (flags.ready_fd >= 0) DS_RETURN_IF_ERROR(SayReady(flags.ready_fd));
   const Status status = loop->Run();
   server->Drain();
   std::error_code ignored;
@@ -125,7 +131,7 @@ void AddFlags(CLI::App* app, Flags* flags) {
   app->add_option("--controller-fd", flags->controller_fd,
                   "descriptor whose end means that the controller is gone");
   app->add_option("--ready-fd", flags->ready_fd,
-                  "descriptor that gets a line with dsrund's pid when it takes calls");
+                  "descriptor that gets the line of a ListenResponse when dsrund takes calls");
 }
 
 int Main(int argc, char** argv) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// A message as one line of text (base64), for pipes in which lines are what can be told apart: the
-// standard streams of a daemon that is started over SSH.
+// A message as one line of text (base64), for pipes in which lines are what can be told apart:
+// those between a daemon and who starts it.
 //
 // Pure.
 

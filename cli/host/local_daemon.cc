@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "proto/message_line.h"
 #include "runtime/base/files.h"
-#include "runtime/base/parse_number.h"
 #include "runtime/process/cgroups.h"
 #include "runtime/process/owned_cgroup.h"
 #include "runtime/process/pipe.h"
@@ -87,7 +87,8 @@ StatusOr<UniqueFd> LocalDaemon::Spawn(const UniqueFd& connection) {
   return std::move(ready.read);
 }
 
-// A line with its pid arrives when the daemon takes calls; the end of file when it ended instead.
+// The line of a ListenResponse arrives when the daemon takes calls; the end of file when it ended
+// instead.
 Status LocalDaemon::AwaitReady(const UniqueFd& ready) {
   const int timeout = static_cast<int>(options_.start_timeout.count());
   pollfd waiting{ready.get(), POLLIN, 0};
@@ -99,15 +100,17 @@ Status LocalDaemon::AwaitReady(const UniqueFd& ready) {
   if (count == 0) {
     return DeadlineExceededError("dsrund was not ready within " + std::to_string(timeout) + " ms");
   }
-  std::array<char, 32> line{};  // comes in one piece, as short ones through a pipe do
+  std::array<char, 512> line{};  // comes in one piece, as short ones through a pipe do
   const ssize_t size = ::read(ready.get(), line.data(), line.size());
   if (size <= 0) {
     return UnavailableError("dsrund ended before it was ready; its last words are above");
   }
   const std::string_view text(line.data(), static_cast<std::size_t>(size));
-  const auto pid = ParseNumber<int>(text.substr(0, text.find('\n')));
-  if (!pid) return InternalError("dsrund did not say its pid when it was ready");
-  daemon_pid_ = *pid;
+  v1::ListenResponse response;
+  if (!v1::DecodeLine(text.substr(0, text.find('\n')), &response) || response.pid() == 0) {
+    return InternalError("dsrund did not say its pid when it was ready; is it of this version?");
+  }
+  daemon_pid_ = static_cast<int>(response.pid());
   daemon_.Reset(static_cast<int>(::syscall(SYS_pidfd_open, daemon_pid_, 0)));
   return OkStatus();
 }
