@@ -11,10 +11,10 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+constexpr std::uint64_t kGibibyte = std::uint64_t{1} << 30;
 
 SpaceFacts Space(std::uint64_t free, bool writable = true) {
-  return {.path = "/data", .total = 500 * kGiB, .free = free, .writable = writable};
+  return {.path = "/data", .total = 500 * kGibibyte, .free = free, .writable = writable};
 }
 
 // A host on which nothing is to be said.
@@ -27,9 +27,9 @@ HostFacts GoodHost() {
                      .cores = 64,
                      .usable_cores = 64,
                      .numa_nodes = 2};
-  facts.memory = {.total = 64 * kGiB, .available = 60 * kGiB};
-  facts.shared_memory = Space(32 * kGiB);
-  facts.run_directory = Space(400 * kGiB);
+  facts.memory = {.total = 64 * kGibibyte, .available = 60 * kGibibyte};
+  facts.shared_memory = Space(32 * kGibibyte);
+  facts.run_directory = Space(400 * kGibibyte);
   facts.limits = {.locked_memory = LimitFacts::kUnlimited, .open_files = 65536};
   facts.gpus = {"H100", "H100"};
   facts.gpu_driver = "535.104.05";
@@ -62,14 +62,14 @@ TEST(ReportRows, AGoodHostIsGood) {
   EXPECT_EQ(FindWorstLevel(JudgeHost(GoodHost(), "1.2.3")), Level::kOk);
 }
 
-struct Case {
+struct ReportCase {
   const char* what;
   void (*change)(HostFacts&);
   const char* bad;  // the one row that changes, with its level
 };
 
 TEST(ReportRows, EachProblemChangesItsRowAlone) {
-  const Case cases[] = {
+  const ReportCase cases[] = {
       {"old kernel", [](HostFacts& h) { h.kernel = "4.19.0-6-amd64"; }, "kernel:fail"},
       {"no /proc", [](HostFacts& h) { h.kernel = ""; }, "kernel:warn"},
       {"other dsrank", [](HostFacts& h) { h.dsrank.version = "1.2.2"; }, "dsrank:fail"},
@@ -96,14 +96,14 @@ TEST(ReportRows, EachProblemChangesItsRowAlone) {
       {"no files", [](HostFacts& h) { h.limits.open_files = 64; }, "nofile:fail"},
       {"read-only", [](HostFacts& h) { h.run_directory->writable = false; }, "disk:fail"},
       {"full disk", [](HostFacts& h) { h.run_directory->free = 50 * kMiB; }, "disk:fail"},
-      {"tight disk", [](HostFacts& h) { h.run_directory->free = 5 * kGiB; }, "disk:warn"},
+      {"tight disk", [](HostFacts& h) { h.run_directory->free = 5 * kGibibyte; }, "disk:warn"},
       {"no disk", [](HostFacts& h) { h.run_directory.reset(); }, "disk:fail"},
       {"no plugin", [](HostFacts& h) { h.dsrank.cuda_plugin = false; }, "GPUs:warn"},
       {"hidden GPU", [](HostFacts& h) { h.dsrank.cuda_devices = 1; }, "GPUs:warn"},
       {"no driver version", [](HostFacts& h) { h.gpu_driver = ""; }, "GPU driver:warn"},
       {"no network", [](HostFacts& h) { h.interfaces[0].up = false; }, "network:warn"},
   };
-  for (const Case& each : cases) {
+  for (const ReportCase& each : cases) {
     HostFacts facts = GoodHost();
     each.change(facts);
     EXPECT_THAT(Bad(facts), ::testing::ElementsAre(each.bad)) << each.what;

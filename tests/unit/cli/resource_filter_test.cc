@@ -28,13 +28,13 @@ std::string Selected(const Pool& pool, const ResourceRequest& request) {
   return selected.ok() ? Show(*selected) : selected.status().message();
 }
 
-struct Case {
+struct FilterCase {
   std::string filter;
   std::string expected;
 };
 
 TEST(ResourceFilterTest, Include) {
-  const std::vector<Case> cases = {
+  const std::vector<FilterCase> cases = {
       {"worker-0", "worker-0=0,1,2,3"},
       {"worker-0@worker-1:0,2", "worker-0=0,1,2,3 worker-1=0,2"},
       {"worker-1:0,2", "worker-1=0,2"},
@@ -71,13 +71,13 @@ TEST(ResourceFilterTest, Include) {
       {"@worker-0", "--include @worker-0: there is an empty host name in it"},
       {":0", "--include :0: no host '' among the hosts"},
   };
-  for (const Case& c : cases) {
+  for (const FilterCase& c : cases) {
     EXPECT_EQ(Selected(Workers(), {.include = c.filter}), c.expected) << c.filter;
   }
 }
 
 TEST(ResourceFilterTest, Exclude) {
-  const std::vector<Case> cases = {
+  const std::vector<FilterCase> cases = {
       {"worker-1", "worker-0=0,1,2,3"},
       {"worker-0:0,1@worker-1:3", "worker-0=2,3 worker-1=0,1,2"},
       {"worker-0:0-3", "worker-1=0,1,2,3"},
@@ -85,7 +85,7 @@ TEST(ResourceFilterTest, Exclude) {
       {"jeff", "--exclude jeff: no host 'jeff' among the hosts"},
       {"worker-0@worker-1", "--exclude worker-0@worker-1: no slot is left to run on"},
   };
-  for (const Case& c : cases) {
+  for (const FilterCase& c : cases) {
     EXPECT_EQ(Selected(Workers(), {.exclude = c.filter}), c.expected) << c.filter;
   }
 }

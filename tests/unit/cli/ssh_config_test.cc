@@ -32,7 +32,7 @@ class SshConfigTest : public ::testing::Test {
     return SshConfig::Decode(text.substr(at + 13, text.find('\n', at) - at - 13));
   }
 
-  testing::TemporaryFolder folder_;
+  ds::testing::TemporaryFolder folder_;
 };
 
 TEST_F(SshConfigTest, LinesOfOtherHostsAreLeftOut) {
