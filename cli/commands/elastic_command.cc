@@ -11,6 +11,7 @@
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
 #include "runtime/base/parse_number.h"
+#include "runtime/config/sections/elasticity.h"
 #include "runtime/config/sections/elasticity_section.h"
 
 namespace ds::cli {

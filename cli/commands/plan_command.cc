@@ -15,6 +15,7 @@
 #include "cli/plan/core_list.h"
 #include "cli/plan/exports.h"
 #include "cli/plan/launch_plan.h"
+#include "cli/plan/memory_policy.h"
 #include "cli/plan/mesh_drawing.h"
 #include "cli/plan/rank_environment.h"
 #include "cli/plan/schedule_drawing.h"

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "cli/host/connection_probe.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/host/connection_probe.h"
 #include "runtime/base/clock.h"
 
 namespace ds::cli {

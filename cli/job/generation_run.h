@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "cli/host/host_daemon.h"
+#include "cli/host/host_liveness.h"
 #include "cli/host/lease_keeper.h"
 #include "cli/job/bounded_queue.h"
 #include "cli/job/input_forwarder.h"

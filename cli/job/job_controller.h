@@ -14,7 +14,9 @@
 #include <vector>
 
 #include "cli/host/host_daemon.h"
+#include "cli/host/host_liveness.h"
 #include "cli/job/generation_run.h"
+#include "cli/job/input_forwarder.h"
 #include "cli/job/job_observer.h"
 #include "cli/job/job_plan.h"
 #include "cli/job/program.h"

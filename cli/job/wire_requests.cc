@@ -8,6 +8,7 @@
 #include "cli/flags/process_settings.h"
 #include "cli/plan/core_list.h"
 #include "cli/plan/exports.h"
+#include "cli/plan/memory_policy.h"
 #include "cli/plan/rank_environment.h"
 
 namespace ds::cli {

@@ -9,6 +9,7 @@
 
 #include "cli/flags/log_filter.h"
 #include "cli/plan/core_list.h"
+#include "cli/plan/resource_filter.h"
 #include "runtime/base/parse_number.h"
 
 namespace ds::cli {

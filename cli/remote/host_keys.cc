@@ -12,6 +12,7 @@
 #include <sstream>
 #include <vector>
 
+#include "cli/remote/host_key_policy.h"
 #include "runtime/base/files.h"
 #include "runtime/base/unique_fd.h"
 

@@ -7,9 +7,12 @@
 #include <utility>
 #include <vector>
 
+#include "cli/console/backlog_writer.h"
 #include "cli/console/console.h"
 #include "cli/flags/report_error.h"
 #include "cli/job/final_status.h"
+#include "cli/job/generation_run.h"
+#include "cli/job/input_forwarder.h"
 #include "cli/job/job_controller.h"
 #include "cli/job/verdict/make_verdict.h"
 #include "cli/session/host_starter.h"

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cli/train/find_model.h"
+#include "cli/train/schedule_flags.h"
 #include "runtime/base/files.h"
 #include "runtime/base/suggest.h"
 #include "runtime/config/file/check_config.h"

@@ -13,6 +13,7 @@
 
 #include "daemon/host/orphans.h"
 #include "daemon/ranks/preflight.h"
+#include "daemon/ranks/rank_input.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/process/cpu_topology.h"

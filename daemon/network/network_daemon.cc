@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/job/generation.h"
 #include "daemon/network/check_credentials.h"
 #include "daemon/network/daemon_service.h"
 #include "daemon/network/rpc_server.h"

@@ -6,6 +6,7 @@
 #include <ctime>
 #include <vector>
 
+#include "cli/host/connection_probe.h"
 #include "cli/job/verdict/exit_explanation.h"
 #include "cli/job/verdict/python_error.h"
 #include "runtime/base/exit_codes.h"

@@ -10,6 +10,7 @@
 #include "runtime/config/check/value_check.h"
 #include "runtime/config/keys/keys.h"
 #include "runtime/config/keys/registry.h"
+#include "runtime/config/schedule.h"
 
 namespace ds::config {
 namespace {
