@@ -9,6 +9,7 @@
 
 #include "runtime/base/suggest.h"
 #include "runtime/config/check/value_check.h"
+#include "runtime/config/keys/keys.h"
 #include "runtime/config/keys/registry.h"
 
 namespace ds::config {
@@ -120,7 +121,9 @@ class ValueReader {
     if (node.scalar.is_null() && setting != nullptr && !setting->required) return std::nullopt;
     const bool takes_auto = setting != nullptr && setting->auto_rule == AutoRule::kDefault;
     if (node.scalar == "auto" && takes_auto) return std::nullopt;  // all keys at their defaults
-    if (node.scalar.is_boolean() && place.path == "zero_optimization") return ReadLegacyZero(node);
+    if (node.scalar.is_boolean() && place.path == keys::kZeroOptimization) {
+      return ReadLegacyZero(node);
+    }
     if (!node.scalar.is_object()) {
       issues_.Error(place.key, place.key + " must be an object, not " + ShortDump(node.scalar),
                     node.position);
@@ -134,8 +137,8 @@ class ValueReader {
   // Old files switch ZeRO on and off by a bare boolean.
   Json ReadLegacyZero(const JsonNode& node) {
     const int stage = node.scalar.get<bool>() ? 1 : 0;
-    const std::string key = "zero_optimization.stage";
-    issues_.Warning("zero_optimization",
+    const std::string key(keys::kZeroOptimizationStage);
+    issues_.Warning(keys::kZeroOptimization,
                     "zero_optimization as true or false is an old form: it is read as stage " +
                         std::to_string(stage),
                     node.position);

@@ -11,6 +11,11 @@ class Key : public std::string_view {
  public:
   constexpr Key() = default;
   constexpr explicit Key(std::string_view path) : std::string_view(path) {}
+
+  // Tells whether this is a section that `path` lies below: "a.b" has "a.b.c", not "a.bc".
+  constexpr bool Has(std::string_view path) const {
+    return path.size() > size() && path.starts_with(*this) && path[size()] == '.';
+  }
 };
 
 }  // namespace ds::config

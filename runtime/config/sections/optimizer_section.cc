@@ -16,7 +16,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kPrefix = "optimizer.params.";
 constexpr double kTorchAdamWDecay = 0.01;
 
 bool Takes(const OptimizerType& type, std::string_view key) {
@@ -31,7 +30,7 @@ void OptimizersTakeTheirOwnParameters(RuleContext& context) {
   const OptimizerType* const type = OptimizerTypeOf(context.values);
   if (type == nullptr) return;
   for (const auto& [key, entry] : context.values.entries()) {
-    if (!key.starts_with(kPrefix) || !entry.given || entry.broken) continue;
+    if (!keys::kOptimizerParams.Has(key) || !entry.given || entry.broken) continue;
     const bool refused = entry.setting->state == SettingState::kRefused;
     if (refused || Takes(*type, key) || IsDefault(*entry.setting, entry.value)) continue;
     context.issues.Error(key,
@@ -229,7 +228,7 @@ const OptimizerType* OptimizerTypeOf(const Values& values) {
 }
 
 bool OptimizerLeavesOut(const Values& values, Key key) {
-  if (!key.starts_with(kPrefix)) return false;
+  if (!keys::kOptimizerParams.Has(key)) return false;
   const OptimizerType* const type = OptimizerTypeOf(values);
   const bool is_set = values.OriginOf(key) != "default";
   return type == nullptr || !is_set || !Takes(*type, key);

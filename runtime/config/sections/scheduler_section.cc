@@ -18,7 +18,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr Key kType = keys::kSchedulerType;
-constexpr std::string_view kPrefix = "scheduler.params.";
 constexpr double kOneCycleBeta2 = 0.99;
 constexpr double kDecayDefaultMaxLr = 0.001;
 constexpr std::int64_t kMostSteps = std::int64_t{1} << 40;  // as the registry's maximum of counts
@@ -35,7 +34,8 @@ const ScheduleType* TypeOf(const Values& values) {
 std::string NamesOf(const ScheduleType& type) {
   std::string names;
   for (const ScheduleParam& param : type.params) {
-    names += (names.empty() ? "" : ", ") + std::string(param.key.substr(kPrefix.size()));
+    names += (names.empty() ? "" : ", ") +
+             std::string(param.key.substr(keys::kSchedulerParams.size() + 1));
   }
   return names;
 }
@@ -47,7 +47,7 @@ bool Takes(const ScheduleType& type, std::string_view key) {
 
 // Whether the user gives a parameter of a schedule with something to say, by "auto", too.
 bool SaysSomething(const std::string& key, const Values::Entry& entry) {
-  return key.starts_with(kPrefix) && (entry.given || entry.travels) && !entry.broken &&
+  return keys::kSchedulerParams.Has(key) && (entry.given || entry.travels) && !entry.broken &&
          entry.setting->state != SettingState::kRefused &&  // which says enough
          !IsDefault(*entry.setting, entry.value);
 }
@@ -315,7 +315,7 @@ constexpr Rule kRules[] = {
 std::span<const Rule> SchedulerRules() { return kRules; }
 
 bool SchedulerLeavesOut(const Values& values, Key key) {
-  if (!key.starts_with(kPrefix)) return false;
+  if (!keys::kSchedulerParams.Has(key)) return false;
   const ScheduleType* const type = TypeOf(values);
   return type == nullptr || !Takes(*type, key);
 }

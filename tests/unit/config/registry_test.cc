@@ -87,6 +87,15 @@ Json OtherValue(const Setting& setting) {
 // ...), to the mup package (base_shapes) and of schedulers; and the scopes of compression's groups.
 constexpr int kKeys = 579 + 12 + 31 + 10;
 
+TEST(KeyTest, ASectionHasWhatLiesBelowIt) {
+  constexpr Key kSection("optimizer.params");
+  EXPECT_TRUE(kSection.Has("optimizer.params.lr"));
+  EXPECT_TRUE(kSection.Has("optimizer.params.a.b"));
+  EXPECT_FALSE(kSection.Has("optimizer.params"));
+  EXPECT_FALSE(kSection.Has("optimizer.paramsx.lr"));
+  EXPECT_FALSE(kSection.Has("optimizer.type"));
+}
+
 TEST(RegistryTest, HoldsTheWholeCatalogueInOrder) {
   EXPECT_EQ(AllSettings().size(), kKeys);
   EXPECT_EQ(AllSettings().front().key, "train_batch_size");
