@@ -16,6 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Compiled one by one, as its CMakeLists.txt says.
 ONE_BY_ONE = "runtime/config/sections"
 
+GLOB = re.compile(r"^file\(GLOB (\w+)[^)]*?\$\{CMAKE_CURRENT_SOURCE_DIR\} ([^)]*)\)", re.MULTILINE)
 TARGET = re.compile(r"^\s*(?:ds_test|ds_library|add_library|add_executable)\(([^)]*)\)", re.MULTILINE)
 UNNAMED = re.compile(r"^namespace \{$(.*?)^\}  // namespace$", re.MULTILINE | re.DOTALL)
 CONSTANT = re.compile(r"^(?:constexpr|const|thread_local|inline)\s[^=({]*?\b(k[A-Z]\w*)\s*[={(\[]", re.MULTILINE)
@@ -42,13 +43,25 @@ def kept(path):
             yield name + types_of(parameters)
 
 
+def sources_of(target, text, folder):
+    """The sources that a target lists, those of a file(GLOB) included."""
+    globs = {"${" + name + "}": patterns.split() for name, patterns in GLOB.findall(text)}
+    for word in target.split():
+        if word in globs:
+            for pattern in globs[word]:
+                yield from sorted(folder.glob(pattern))
+        elif word.endswith(".cc"):
+            yield folder / word
+
+
 def main():
     lists = subprocess.run(["git", "ls-files", "*CMakeLists.txt"], cwd=ROOT, check=True, capture_output=True, text=True)
     problems = 0
     for cmake in map(ROOT.joinpath, lists.stdout.split()):
-        for target in TARGET.findall(cmake.read_text(encoding="utf-8")):
+        text = cmake.read_text(encoding="utf-8")
+        for target in TARGET.findall(text):
             found = collections.defaultdict(list)
-            for source in (cmake.parent / word for word in target.split() if word.endswith(".cc")):
+            for source in sources_of(target, text, cmake.parent):
                 if source.exists() and source.parent != ROOT / ONE_BY_ONE:
                     for name in set(kept(source)):
                         found[name].append(str(source.relative_to(ROOT)))

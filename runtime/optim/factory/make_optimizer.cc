@@ -1,5 +1,6 @@
 #include "runtime/optim/factory/make_optimizer.h"
 
+#include <type_traits>
 #include <variant>
 
 #include "runtime/optim/adagrad.h"
@@ -15,40 +16,30 @@
 namespace ds::optim {
 namespace {
 
-using Made = std::unique_ptr<Optimizer>;
+template <typename... Kinds>
+struct Optimizers {
+  template <typename Config>
+  static std::unique_ptr<Optimizer> Make(const Config& config, double weight_decay) {
+    static_assert((std::is_constructible_v<Kinds, const Config&, double> + ...) == 1,
+                  "every config is that of one optimizer");
+    std::unique_ptr<Optimizer> made;
+    const auto try_kind = [&]<typename Kind>(std::type_identity<Kind>) {
+      if constexpr (std::is_constructible_v<Kind, const Config&, double>) {
+        made = std::make_unique<Kind>(config, weight_decay);
+      }
+    };
+    (try_kind(std::type_identity<Kinds>()), ...);
+    return made;
+  }
+};
 
-Made Make(const config::AdamConfig& config, double weight_decay) {
-  return std::make_unique<Adam>(config, weight_decay);
-}
-Made Make(const config::SgdConfig& config, double weight_decay) {
-  return std::make_unique<Sgd>(config, weight_decay);
-}
-Made Make(const config::AdagradConfig& config, double weight_decay) {
-  return std::make_unique<Adagrad>(config, weight_decay);
-}
-Made Make(const config::LionConfig& config, double weight_decay) {
-  return std::make_unique<Lion>(config, weight_decay);
-}
-Made Make(const config::LambConfig& config, double weight_decay) {
-  return std::make_unique<Lamb>(config, weight_decay);
-}
-Made Make(const config::MuonConfig& config, double weight_decay) {
-  return std::make_unique<Muon>(config, weight_decay);
-}
-Made Make(const config::OneBitAdamConfig& config, double weight_decay) {
-  return std::make_unique<OneBitAdam>(config, weight_decay);
-}
-Made Make(const config::OneBitLambConfig& config, double weight_decay) {
-  return std::make_unique<OneBitLamb>(config, weight_decay);
-}
-Made Make(const config::ZeroOneAdamConfig& config, double weight_decay) {
-  return std::make_unique<ZeroOneAdam>(config, weight_decay);
-}
+// Each takes its alternative of config::OptimizerAlgorithm.
+using All = Optimizers<Adagrad, Adam, Lamb, Lion, Muon, OneBitAdam, OneBitLamb, Sgd, ZeroOneAdam>;
 
 }  // namespace
 
 std::unique_ptr<Optimizer> MakeOptimizer(const config::OptimizerConfig& config) {
-  return std::visit([&](const auto& each) { return Make(each, config.weight_decay); },
+  return std::visit([&](const auto& each) { return All::Make(each, config.weight_decay); },
                     config.algorithm);
 }
 
