@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Holds the comments of headers to sentences: none begins with a word that leaves its subject to be guessed.
+"""Holds comments to sentences: none begins with a word that leaves its subject to be guessed.
 
 "// What is shown." and "// Of the other host's." have to be decoded; "// The lines that are shown." does not. The
-first word of every block of comment lines in a header is looked at, and of comments behind a member. A clause that
-a main sentence follows ("// Where there is no GPU, ranks run on the CPU.") is a sentence.
+first word of every block of comment lines in a header is looked at, of comments behind a member, and of those above
+what stands in the first column of a .cc of the two programs. A clause that a main sentence follows ("// Where there is
+no GPU, ranks run on the CPU.") is a sentence.
 
     scripts/check_comments.py          checks the tree; exit status 1 when a comment does not hold
 """
@@ -12,55 +13,72 @@ import re
 import subprocess
 import sys
 
-# A block that begins so is a noun without a verb, whatever follows.
-FRAGMENTS = {"Of", "Both", "Then", "Which", "Whose", "Likewise", "Neither", "Ditto"}
-# These may open a clause: a comma and a main sentence must follow before the first full stop.
-CLAUSES = {"As", "What", "That", "Where", "How", "Whether", "Who", "Why"}
+# A block that begins so is a noun without a verb, whatever follows: no comma makes it a sentence.
+FRAGMENTS = {"Of", "Both", "Then", "Which", "Whose", "Likewise", "Neither", "Ditto", "What", "Whether", "Who", "Why", "How",
+             "That"}
+# These may open a clause: a comma and a main sentence, with a verb, must follow before the first full stop.
+CLAUSES = {"As", "Where"}
+VERB = re.compile(r"\b(is|are|was|were|has|have|had|does|do|did|can|cannot|may|must|will|would|\w+(?:s|ed|n't))\b")
 # Where that reads as an adverb or a pronoun instead: "As soon as", "That is why".
 FINE = re.compile(r"(As (soon|long|far) as|That (is|was|would|has|way|may|can|does|makes|keeps|costs|took|takes)\b|"
-                  r"Both (are|is|have|of|take|take|must|may)\b|Then (the|it|they|a|there|this)\b)")
+                  r"Both (are|is|have|of|take|must|may)\b|Then (the|it|they|a|there|this)\b)")
+# In a .cc a clause may be the subject: "What users typed is not for others to read."
+SUBJECT = re.compile(r"What\b.*?\b(is|are|was|were|has|have|does|do|can|cannot|may|must|will|comes|goes|stands|means|keeps|takes)\b")
+OPENS = re.compile(r"What (is|are|was|were|has|have|does|can|may|must)\b")
 
 
-def blocks(text):
-    """Yields (line number, text of the block) of every comment of a header."""
-    lines = text.split("\n")
-    start, words = None, []
-    for number, line in enumerate(lines, 1):
-        whole = re.match(r"\s*//\s?(.*)", line)
-        if whole:
-            if start is None:
-                start, words = number, []
-            words.append(whole.group(1))
+def blocks(text, only_first_column=False):
+    """Yields (line number, text of the block) of every comment; lines of one block begin in one column."""
+    start, column, words = None, 0, []
+    for number, line in enumerate(text.split("\n"), 1):
+        whole = re.match(r"(\s*)//\s?(.*)", line)
+        if whole and start is not None and len(whole.group(1)) == column:
+            words.append(whole.group(2))
             continue
         if start is not None:
             yield start, " ".join(words)
             start = None
-        behind = re.match(r"""[^"'/]*[;,{]\s+//\s(.*)""", line)
-        if behind:
-            start, words = number, [behind.group(1)]
+        if whole:
+            if not (only_first_column and whole.group(1)):
+                start, column, words = number, len(whole.group(1)), [whole.group(2)]
+        elif not only_first_column:
+            behind = re.match(r"""([^"'/]*[;,{]\s+)//\s(.*)""", line)
+            if behind:
+                start, column, words = number, len(behind.group(1)), [behind.group(2)]
     if start is not None:
         yield start, " ".join(words)
 
 
-def is_fragment(block):
+def is_fragment(block, in_source=False):
     word = re.match(r"[A-Za-z]+", block)
     if not word or FINE.match(block):
         return False
-    if word.group(0) in FRAGMENTS:
-        return True
     sentence = re.split(r"[.;:](?:\s|$)", block, maxsplit=1)[0]
-    return word.group(0) in CLAUSES and "," not in sentence
+    if word.group(0) in FRAGMENTS:
+        if not in_source:
+            return True
+        if word.group(0) == "Of":  # "Of two that fit, the first counts."
+            return "," not in sentence
+        opened = OPENS.match(sentence)
+        return SUBJECT.match("What " + sentence[opened.end():] if opened else sentence) is None
+    main = sentence.partition(",")[2]
+    return word.group(0) in CLAUSES and VERB.search(main) is None
+
+
+def tracked(*patterns):
+    out = subprocess.run(["git", "ls-files", *patterns], capture_output=True, text=True, check=True).stdout
+    return filter(None, out.split("\n"))
 
 
 def main():
-    headers = subprocess.run(["git", "ls-files", "*.h"], capture_output=True, text=True, check=True).stdout.split("\n")
     found = 0
-    for header in filter(None, headers):
-        with open(header, encoding="utf-8") as file:
-            for number, block in blocks(file.read()):
-                if is_fragment(block):
+    for path in (*tracked("*.h"), *tracked("cli/*.cc", "daemon/*.cc")):
+        in_source = path.endswith(".cc")
+        with open(path, encoding="utf-8") as file:
+            for number, block in blocks(file.read(), only_first_column=in_source):
+                if is_fragment(block, in_source):
                     found += 1
-                    print(f"{header}:{number}: the comment has no subject and verb: {block[:70]}")
+                    print(f"{path}:{number}: the comment has no subject and verb: {block[:70]}")
     print(f"check_comments: {found} comments to mend" if found else "check_comments: ok")
     return 1 if found else 0
 

@@ -7,7 +7,7 @@
 namespace ds::cli {
 namespace {
 
-// As ds_bench has it: microseconds below a millisecond.
+// Shows microseconds below a millisecond, as ds_bench does.
 std::string ShowDuration(double seconds) {
   return seconds < 1e-3 ? fmt::format("{:.3f} us", seconds * 1e6)
                         : fmt::format("{:.3f} ms", seconds * 1e3);

@@ -26,7 +26,7 @@ using checkpoint::ListedCheckpoint;
 
 std::string NameOf(const fs::path& directory) { return directory.filename().string(); }
 
-// Whether `directory` is meant as one checkpoint, whatever its state.
+// True when `directory` is meant as one checkpoint, whatever its state.
 bool IsOneCheckpoint(const fs::path& directory) {
   std::error_code ignored;
   return checkpoint::StepOfDirectoryName(NameOf(directory)).has_value() ||

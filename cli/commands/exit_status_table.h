@@ -1,6 +1,6 @@
 #pragma once
 
-// What the exit statuses of dsrun mean, for its help and its manual page.
+// The exit statuses of dsrun and their meaning, for its help and its manual page.
 
 #include <span>
 #include <string_view>

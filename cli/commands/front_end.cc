@@ -111,7 +111,7 @@ StatusOr<int> Run(const std::vector<std::string>& command_line) {
                       : FinalStatus(static_cast<ExitStatus>(status), invocation.launch.exit_codes);
 }
 
-// Of a command line that cannot be parsed: what stands in front of the program says it.
+// Reads a command line that cannot be parsed: what stands in front of the program says it.
 ExitCodes WantedExitCodes(const std::vector<std::string>& command_line) {
   FlagParser parser("", "");
   LaunchFlags flags;

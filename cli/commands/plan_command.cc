@@ -51,7 +51,7 @@ struct PlanFlags {
   std::string svg;
 };
 
-// As JSON wants it: bytes that are no UTF-8 become U+FFFD.
+// Bytes that are no UTF-8 become U+FFFD, which JSON takes.
 std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -109,7 +109,7 @@ void PrintJson(const PlannedJob& job) {
   std::cout << Dump(json) << std::endl;
 }
 
-// What the hostfile says of its hosts beyond their slots.
+// Prints the words of the hostfile about its hosts beyond their slots.
 void PrintHosts(const LaunchPlan& plan) {
   const char* separator = "\n";
   for (const std::vector<JobHost>* hosts : {&plan.world.hosts, &plan.spares}) {

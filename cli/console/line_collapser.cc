@@ -13,7 +13,7 @@
 namespace ds::cli {
 namespace {
 
-// How long and how many lines wait for others like them.
+// So many lines wait for others like them, and so long.
 constexpr std::uint64_t kRipeAfterNanos = 100'000'000;
 constexpr std::size_t kMaxWaiting = 256;
 constexpr std::size_t kMaxWaitingBytes = std::size_t{4} << 20;
@@ -39,7 +39,7 @@ std::string StampOf(std::int64_t unix_nanos) {
   return text.data();
 }
 
-// Where a line of `text` ends and the next begins.
+// The end of a line of `text` and the beginning of the next.
 struct LineEnd {
   std::size_t end;
   std::size_t next;

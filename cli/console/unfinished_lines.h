@@ -34,7 +34,7 @@ class UnfinishedLines {
   // them, and keeps what has not. `partial`: the chunk ends inside a line.
   void Add(OutputChunk* chunk, bool partial);
 
-  // What is there of a rank that has ended, or of all, as lines.
+  // Takes what there is of a rank that has ended, or of all, as lines.
   std::vector<OutputChunk> TakeOf(int rank);
   std::vector<OutputChunk> TakeAll();
 

@@ -77,7 +77,7 @@ void Gpt2(ModuleSum& sum) {
   if (!sum.Bool("tie_word_embeddings", true)) sum.Add(1, vocabulary, width);
 }
 
-// What the families of Llama's shape differ in.
+// The differences between the families of Llama's shape.
 struct LlamaKind {
   const char* model_type;
   std::int64_t vocabulary, width, mlp, layers, heads, kv_heads;  // transformers' defaults

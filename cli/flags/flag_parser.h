@@ -24,7 +24,7 @@ struct RefusedFlag {
   std::string_view instead;
 };
 
-// What a parser takes, told to programs: see FlagParser::Describe.
+// The flags that a parser takes, told to programs: see FlagParser::Describe.
 struct FlagDescription {
   std::vector<std::string> names;  // "--num_gpus", "-n"; one spelling of each
   std::string value;               // "FILE", "auto|cpu|cuda"; "" = the flag has none

@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where dsrund finds its connection and two pipes; anything above standard error would do.
+// dsrund finds its connection and two pipes there; anything above standard error would do.
 constexpr int kChildConnectionFd = 3;
 constexpr int kChildControllerFd = 4;
 constexpr int kChildReadyFd = 5;

@@ -3,7 +3,7 @@
 namespace ds::cli {
 namespace {
 
-// Whether the program chose the status, or the signal that ended it did.
+// True when the program chose the status, or the signal that ended it did.
 bool IsTheProgramsOwn(Cause cause) {
   switch (cause) {
     case Cause::kExitCode:

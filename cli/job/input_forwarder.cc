@@ -16,7 +16,7 @@
 namespace ds::cli {
 namespace {
 
-// What a pipe holds: a rank that reads slowly makes us wait no longer than that.
+// A pipe holds as much: a rank that reads slowly makes us wait no longer than that.
 constexpr std::size_t kReadBytes = 64 * 1024;
 
 // Nothing tells a process that it has come to the foreground of its terminal.
@@ -25,7 +25,7 @@ constexpr int kForegroundLookMilliseconds = 200;
 // Between tries while the way to rank 0's host is broken.
 constexpr int kRetryMilliseconds = 200;
 
-// Where a file stands; -1 for what cannot be read twice.
+// The position in a file; -1 for what cannot be read twice.
 std::int64_t FilePosition(int fd) {
   struct stat info {};
   return ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode) ? ::lseek(fd, 0, SEEK_CUR) : -1;

@@ -26,7 +26,7 @@ std::string MakeFileName(std::string_view name) {
   return readable.empty() || readable[0] == '.' ? "job" + readable : readable;
 }
 
-// Where the ranks of a host run: as its hostfile entry says, else as --workdir says, else here.
+// The ranks of a host run as its hostfile entry says, else as --workdir says, else here.
 std::string FindWorkingDirectory(const LaunchFlags& flags, const HostEntry& entry,
                                  const Shell& shell) {
   const auto own = entry.keys.find("workdir");

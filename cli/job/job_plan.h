@@ -18,7 +18,7 @@
 
 namespace ds::cli {
 
-// What the ranks are there for, as the command that starts them says.
+// The purpose of the ranks, as the command that starts them says.
 struct JobPurpose {
   // The ranks are our own: they are told which device to use, report steps, wait for each other and
   // read no input.
@@ -51,7 +51,7 @@ struct Shell {
   std::filesystem::path working_directory;
 };
 
-// What a job is asked for, and where: all that its plan is made from but the purpose.
+// The user's wishes and where they were uttered: all that a plan is made from but the purpose.
 struct JobRequest {
   std::string job_id;
   LaunchFlags flags;

@@ -3,7 +3,7 @@
 namespace ds::cli {
 namespace {
 
-// Why another try cannot help; "" when it may.
+// Says why another try cannot help; "" when it may.
 std::string FindReasonAgainstRestart(Cause cause) {
   switch (cause) {
     case Cause::kUserStop:

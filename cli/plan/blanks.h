@@ -1,7 +1,7 @@
 #pragma once
 
-// What hostfiles and env files count as blank, and the mark that some editors put at their
-// beginning.
+// The characters that hostfiles and env files count as blank, and the mark that some editors put at
+// their beginning.
 
 #include <string_view>
 

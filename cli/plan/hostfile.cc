@@ -90,7 +90,7 @@ Status CheckDevices(const std::string& list, int slots) {
                               " devices for " + std::to_string(slots) + " slots");
 }
 
-// As ssh-keygen -l shows them: 32 bytes in base64 without its padding.
+// Fingerprints are 32 bytes in base64 without its padding, as ssh-keygen -l shows them.
 Status CheckFingerprints(const std::string& list) {
   constexpr std::string_view kHash = "SHA256:";
   constexpr std::size_t kDigits = 43;

@@ -13,7 +13,7 @@ bool Holds(const NumaNode& node, const std::vector<int>& cores) {
   return std::includes(node.cpus.begin(), node.cpus.end(), cores.begin(), cores.end());
 }
 
-// How many nodes before `end` have cpus, or have none.
+// Counts the nodes before `end` that have cpus, or have none.
 std::size_t CountBefore(const std::vector<NumaNode>& nodes, std::size_t end, bool with_cpus) {
   return static_cast<std::size_t>(
       std::count_if(nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(end),

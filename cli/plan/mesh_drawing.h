@@ -18,7 +18,7 @@ class MeshDrawing {
 
   const topology::Degrees& degrees() const { return mesh_.degrees(); }
 
-  // Where a rank stands along the axes that have a degree above 1, outermost first:
+  // Says where a rank stands along the axes that have a degree above 1, outermost first:
   // "pipeline 0  shard 3".
   std::string DescribeRank(int rank) const;
   nlohmann::ordered_json CoordinatesJson(int rank) const;

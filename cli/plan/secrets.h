@@ -14,7 +14,7 @@ namespace ds::cli {
 
 inline constexpr std::string_view kRedacted = "<redacted>";
 
-// Whether a variable, flag or field of this name holds a secret: HF_TOKEN, --api-key, PGPASSWORD,
+// True when a variable, flag or field of this name holds a secret: HF_TOKEN, --api-key, PGPASSWORD,
 // AWS_SECRETKEY, clientSecret, ... What only speaks of tokens and keys does not: token_dtype,
 // pad_token, sort_key, PASSWORD_FILE.
 bool IsSecretName(std::string_view name);

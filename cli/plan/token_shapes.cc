@@ -65,7 +65,7 @@ bool IsOf(Alphabet alphabet, char c) {
   return false;
 }
 
-// How many characters at the start of `text` are a token of this shape; 0 when it is none.
+// Counts the characters at the start of `text` that are a token of this shape; 0 when it is none.
 std::size_t TokenLength(std::string_view text, const Shape& shape) {
   if (!text.starts_with(shape.prefix)) return 0;
   const std::string_view behind = text.substr(shape.prefix.size());

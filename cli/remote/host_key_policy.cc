@@ -45,7 +45,7 @@ std::string OnlyWord(const std::string& text) {
   return words.empty() ? "" : words.front();
 }
 
-// What follows a '%'; nothing for a token that is not known here.
+// The text that a '%' and this letter stand for; nothing for a token that is not known here.
 const std::string* FindToken(char token, const HostKeyNames& names, const std::string& alias,
                              std::string* storage) {
   switch (token) {

@@ -39,7 +39,7 @@ std::string Fingerprint(ssh_session session) {
   return text;
 }
 
-// What one file says of the server. libssh asks two files at once and lets what the second does not
+// Asks one file about the server. libssh asks two files at once and lets what the second does not
 // say overrule what the first does; with the same file twice there is nothing to overrule. It skips
 // lines with markers.
 ssh_known_hosts_e Ask(ssh_session session, const std::string& file) {
@@ -63,7 +63,7 @@ std::string MarkedLines(const std::string& text, std::string_view marker) {
   return marked;
 }
 
-// What the lines of `text` with the marker say of the server.
+// Asks the lines of `text` with the marker about the server.
 StatusOr<ssh_known_hosts_e> AskMarked(ssh_session session, const std::string& text,
                                       std::string_view marker) {
   const std::string lines = MarkedLines(text, marker);
@@ -140,7 +140,7 @@ HostOutcome CheckRevoked(const SshSession& session) {
   return HostOutcome();
 }
 
-// What the marked lines of the files say: a failure for a revoked key, else the file that names a
+// Asks the marked lines of the files: a failure for a revoked key, else the file that names a
 // certificate authority for the host, or "".
 HostResult<std::string> CheckMarkers(const SshSession& session,
                                      const std::vector<std::string>& files) {
@@ -163,7 +163,7 @@ HostResult<std::string> CheckMarkers(const SshSession& session,
   return authority;
 }
 
-// Whether a file knows the server by this key; a failure when one knows it by another.
+// True when a file knows the server by this key; a failure when one knows it by another.
 HostResult<bool> IsKnown(const SshSession& session, const std::vector<std::string>& files) {
   for (const std::string& file : files) {
     switch (Ask(session.handle(), file)) {

@@ -87,7 +87,7 @@ class SshClient {
   // An ssh that goes through the master: with `options`, then the host, then `command` ("" = none).
   HostResult<std::unique_ptr<SshProcess>> Start(const std::vector<std::string>& options,
                                                 const std::string& command, int socket = -1) const;
-  // Why it ended, if not as it should.
+  // Says why it ended, if not as it should.
   HostFailure Explain(const SshProcess& ssh, SshProcess::End end, const std::string& doing) const;
 
   const SshSettings& settings() const { return settings_; }

@@ -62,7 +62,7 @@ class SshConfig {
   Status AddFile(const std::filesystem::path& path, const Condition& within, int depth);
   Status AddText(const std::string& text, const Condition& within, int depth);
   Status Include(std::string_view patterns, const Condition& condition, int depth);
-  // What a Host or Match line says, below lines that have the condition `within`.
+  // Read a Host or Match line, below lines that have the condition `within`.
   Condition DecideHost(std::string_view patterns, const Condition& within) const;
   Condition DecideMatch(std::string_view criteria, const Condition& within) const;
   void AddLine(std::string_view keyword, std::string_view rest, const Condition& condition);

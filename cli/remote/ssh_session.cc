@@ -46,8 +46,8 @@ std::string Decoded(ssh_session session, ssh_options_e option) {
   return SshConfig::Decode(OptionOf(session, option));
 }
 
-// What the configuration says about host keys; the names of files are in `options`, which has just
-// read it.
+// The words of the configuration about host keys; the names of files are in `options`, which has
+// just read it.
 HostKeyWords ReadKeyWords(const SshConfig& config, const std::string& folder,
                           const std::string& host, ssh_session options) {
   const std::unique_ptr<ssh_session_struct, Freer<ssh_free>> reader(::ssh_new());

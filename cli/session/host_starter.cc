@@ -40,7 +40,7 @@ std::chrono::milliseconds FromSeconds(double seconds) {
 
 }  // namespace
 
-// What the fan-out works on, by place in the list of hosts to start.
+// The material of the fan-out, by place in the list of hosts to start.
 struct HostStarter::RemoteHosts {
   std::vector<RemoteTarget> targets;
   std::vector<v1::Credentials> credentials;

@@ -77,7 +77,7 @@ std::vector<Elf64_Phdr> ReadProgramHeaders(const MappedFile& file, const Elf64_E
   return headers;
 }
 
-// Where in the file the byte lies that is at `address` once loaded.
+// Finds the place in the file of the byte that is at `address` once loaded.
 std::optional<std::uint64_t> FileOffset(const std::vector<Elf64_Phdr>& headers,
                                         std::uint64_t address) {
   for (const Elf64_Phdr& segment : headers) {

@@ -9,7 +9,7 @@
 namespace ds::daemon {
 namespace {
 
-// What a verdict quotes.
+// A verdict quotes as much.
 constexpr std::size_t kLastLines = 50;
 constexpr std::size_t kLastBytes = 64 * 1024;
 

@@ -48,7 +48,7 @@ class LineSplitter {
   // line has waited long enough for its end.
   void Flush();
 
-  // Whether there is such a line, and how many pieces have been passed on so far.
+  // Tell whether there is such a line, and how many pieces have been passed on so far.
   bool waits() const { return !rest_.empty(); }
   std::uint64_t pieces() const { return pieces_; }
 

@@ -13,7 +13,7 @@ namespace {
 
 using WatchStream = grpc::ServerReaderWriter<v1::EventBatch, v1::WatchRequest>;
 
-// How long a call with input waits for a rank that does not read.
+// A call with input waits so long for a rank that does not read.
 constexpr std::chrono::seconds kInputPatience{1};
 
 // Our errors on the wire; the codes are numerically equal.

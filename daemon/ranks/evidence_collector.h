@@ -34,8 +34,8 @@ struct OomKillLine {
 // or of a memory group; none for any other record.
 std::optional<OomKillLine> ParseOomKill(std::string_view record);
 
-// What the out-of-memory killer says about the processes it ends, where this user may read the
-// kernel's log.
+// KernelLog has the words of the out-of-memory killer about the processes it ends, where this user
+// may read them.
 class KernelLog {
  public:
   // Hears what is logged from now on; nothing when `path` cannot be read.

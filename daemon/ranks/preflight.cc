@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 constexpr std::uint64_t kDescriptorsPerRank = 4;
 constexpr std::uint64_t kDescriptorsOfDaemon = 64;
 
-// What containers get when nobody asks for more, too little for most jobs.
+// Containers get as much when nobody asks for more, too little for most jobs.
 constexpr std::uint64_t kSmallSharedMemory = std::uint64_t{64} << 20;
 
 std::optional<std::uint64_t> ReadFreeSharedMemory() {

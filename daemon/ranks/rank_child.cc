@@ -164,7 +164,7 @@ constexpr auto kClone = __clone;
 constexpr auto kClone = ::clone;
 #endif
 
-// Of code that only makes system calls.
+// Enough for code that only makes system calls.
 constexpr std::size_t kStackBytes = 16 * 1024;
 // CLONE_CHILD_CLEARTID: the kernel clears a number of ours when the child leaves our memory.
 constexpr std::uint64_t kFlags = CLONE_VM | CLONE_PIDFD | CLONE_CHILD_CLEARTID;

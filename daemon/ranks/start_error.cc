@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As much as the kernel reads of a script's first line.
+// The kernel reads as much of a script's first line.
 constexpr std::size_t kFirstLineBytes = 256;
 
 std::string ReadFirstLine(const fs::path& path) {

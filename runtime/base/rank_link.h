@@ -53,8 +53,8 @@ namespace ds {
 
 inline constexpr std::size_t kMaxLineBytes = 64 * 1024;
 inline constexpr char kRankLinkVariable[] = "DSRUN_LINK_FD";
-// What `get` finds under this name is the key of the job's ranks, in hexadecimal digits; dsrun puts
-// it in jobs on several hosts.
+// Under this name `get` finds the key of the job's ranks, in hexadecimal digits; dsrun puts it in
+// jobs on several hosts.
 inline constexpr char kRankKeyName[] = "job/key";
 
 enum class RankMessageKind {

@@ -26,8 +26,8 @@ struct SaveRequest {
   std::int64_t step = 0;       // finished optimizer steps: the checkpoint is root/step-N
   // Informational, never read back: {"program", "zero_stage", ...}; the world size is added.
   nlohmann::json written_by = nlohmann::json::object();
-  // What this job comes from, extended by each save; a LoadCheckpoint sets it. Without it, a
-  // checkpoint counts as coming from all of lower steps. Rank 0's is written.
+  // The job's own past, extended by each save; a LoadCheckpoint sets it. Without it, a checkpoint
+  // counts as coming from all of lower steps. Rank 0's is written.
   Lineage* lineage = nullptr;
   FileSystem* file_system = &FileSystem::System();
 };

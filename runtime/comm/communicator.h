@@ -130,7 +130,7 @@ class Communicator {
   // end on this rank alone; others learn of it in what they next say to each other.
   void Abort(std::string_view reason);
 
-  // Who this rank has found not to be there, in the first error that came of that.
+  // The ranks that this one has found not to be there, in the first error that came of that.
   Absence absence() const;
 
  private:

@@ -66,7 +66,7 @@ enum class NewtonSchulz { kGram, kStandard };
 struct MuonConfig {
   double momentum = 0.95;
   NewtonSchulz newton_schulz = NewtonSchulz::kGram;
-  // What is no matrix is updated by AdamW, at a rate of its own.
+  // AdamW updates what is no matrix, at a rate of its own.
   double adam_lr = 3e-4;
   AdamConfig adam = {.beta2 = 0.95, .eps = 1e-10};
 
@@ -113,7 +113,7 @@ using OptimizerAlgorithm =
     std::variant<AdamConfig, SgdConfig, AdagradConfig, LionConfig, LambConfig, MuonConfig,
                  OneBitAdamConfig, OneBitLambConfig, ZeroOneAdamConfig>;
 
-// What every optimizer has, and the one that there is.
+// The optimizer of a config, and what every one has.
 struct OptimizerConfig {
   double lr = 1e-3;
   double weight_decay = 0.0;

@@ -38,7 +38,7 @@ class DeepSpeedApi {
   // Keeps the accumulation.
   Status set_train_micro_batch_size(std::int64_t micro);
 
-  // Whether the micro-batch in progress, or between two of them the next one, is its step's last:
+  // True when the micro-batch in progress, or between two of them the next one, is its step's last:
   // by their count, or as the user says (set_gradient_accumulation_boundary), or decides by calling
   // step() (managed_gradient_accumulation false).
   bool is_gradient_accumulation_boundary() const;

@@ -50,7 +50,8 @@ struct StepInProgress {
   bool reduced = false;             // the gradients
   bool backward_is_latest = false;  // of forward, backward and step: that micro-batch is still on
 
-  // That of `loss`, or, where it is computed from what forward has returned, the latest's.
+  // Finds the weight of `loss`, or, where that is computed from what forward has returned, of the
+  // latest.
   double FindWeight(const at::Tensor& loss) const;
   double AddUpWeights() const;  // of the losses, over their number
   double AddUpLosses() const;   // with their weights: what this rank's part of the gradient is of

@@ -33,9 +33,9 @@ struct Bundle {
   at::Tensor hidden;
   // Scalar fp32, a mean; set by the last block when there are labels.
   at::Tensor loss;
-  // How many labels that mean is over, set with it: loss times count is a sum, and a step's loss is
-  // its sums over its counts, whatever shapes its micro-batches have. Absent: a step's loss is the
-  // mean of the losses.
+  // The number of labels that mean is over, set with it: loss times count is a sum, and a step's
+  // loss is its sums over its counts, whatever shapes its micro-batches have. Absent: a step's loss
+  // is the mean of the losses.
   std::optional<double> loss_count;
   std::map<std::string, at::Tensor> extras;  // a model's own tensors, by name
   // Backward will multiply the loss by loss_scale, and by loss_count over loss_unit: for a block

@@ -34,7 +34,7 @@ struct Update {
   std::int64_t step = 1;             // this update's number, from 1
   std::optional<double> beta1 = {};  // in place of the configured one (SGD and Muon: momentum),
                                      // where a schedule cycles it
-  // Of the parameter groups that name one of them: in place of lr and beta1.
+  // The values of the parameter groups that name one of them, in place of lr and beta1.
   std::vector<ScheduledValues> groups = {};
 };
 

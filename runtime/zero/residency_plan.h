@@ -83,7 +83,7 @@ struct Action {
     kGather,  // begins
     kFetch,   // this rank's shards come from another tier
     kStow,    // and go back there
-    // Where calls go on beside the computation: until what was begun has ended.
+    // Where calls go on beside the computation, the rank waits until what was begun has ended.
     kAwaitParameters,
     kAwaitGradients,
   };

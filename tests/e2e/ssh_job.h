@@ -1,8 +1,8 @@
 #pragma once
 
-// What the tests of jobs over SSH share (with DSRUN_TEST_LOOPBACK set, on loopback ports even where
-// namespaces work): hosts, a hostfile, the real dsrun called with both, and
-// what it leaves here and there.
+// SshJob is what the tests of jobs over SSH share (with DSRUN_TEST_LOOPBACK set, on loopback ports
+// even where namespaces work): hosts, a hostfile, the real dsrun called with both, and what it
+// leaves here and there.
 
 #include <gtest/gtest.h>
 

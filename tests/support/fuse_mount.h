@@ -28,7 +28,7 @@ class FuseMount {
   FuseMount(const FuseMount&) = delete;
   FuseMount& operator=(const FuseMount&) = delete;
 
-  // Why nothing is mounted, or "".
+  // Says why nothing is mounted, or "".
   const std::string& why_not() const { return why_not_; }
 
  private:

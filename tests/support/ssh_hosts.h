@@ -45,7 +45,7 @@ class SshHosts {
   SshHosts(const SshHosts&) = delete;
   SshHosts& operator=(const SshHosts&) = delete;
 
-  // What is not installed, as the reason for a skip; "" when hosts can be made.
+  // Names what is not installed, as the reason for a skip; "" when hosts can be made.
   static std::string Missing();
 
   bool namespaces() const { return why_not_.empty(); }
@@ -70,7 +70,8 @@ class SshHosts {
   // The home of the user on the host, as seen on the host.
   std::string home(int index) const;
 
-  // What runs `argv` on the host, outside of SSH; the host's first process is an ancestor of none.
+  // The words that run `argv` on the host, outside of SSH; its first process is an ancestor of
+  // none.
   std::vector<std::string> Inside(int index, const std::vector<std::string>& argv) const;
   ProgramResult Run(int index, const std::vector<std::string>& argv) const;
   // The command lines of the host's processes but for its sshd (with namespaces only).

@@ -46,7 +46,7 @@ class TcpRelay {
   void Hold();
   void Release();
 
-  // What clients sent so far, all connections together.
+  // The bytes that clients sent so far, all connections together.
   std::string Recorded();
 
  private:

@@ -16,7 +16,7 @@ constexpr int kNotFound = 127;
 constexpr int kShellSignal = 128;
 constexpr int kLastSignal = 64;
 
-// What is left of a full /dev/shm.
+// The rest of a full /dev/shm.
 constexpr std::uint64_t kAsGoodAsFull = std::uint64_t{1} << 20;
 
 // A rank above this part of what there was is a likely victim where nothing can be proved.

@@ -62,7 +62,7 @@ struct Verdict {
   std::optional<ExitEvidence> evidence;
 };
 
-// How a job, or a generation of it, ended: well, or as the verdict says.
+// The end of a job, or of a generation of it: a good one, or as the verdict says.
 using JobOutcome = Outcome<Verdict>;
 
 // The top level of verdict.json; `rank`, `step`, `pid` and `evidence` are null when there is none.

@@ -32,7 +32,7 @@ struct StoredShard {
   std::string file;  // plain name inside the checkpoint folder
   std::uint64_t offset = 0;
   std::uint64_t length = 0;  // bytes: elements times the dtype's size
-  // Of each chunk of kChunkBytes, counted from the shard's start; the last one may be shorter.
+  // One of each chunk of kChunkBytes, counted from the shard's start; the last may be shorter.
   // Format 1 has one checksum over the whole shard, however long it is.
   std::vector<std::uint32_t> crc32c;
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// What two ranks say over a fresh connection, before there is a stream: who calls whom, and the
-// proofs of both (peer_proof.h). Plain data.
+// The messages of two ranks over a fresh connection, before there is a stream: who calls whom, and
+// the proofs of both (peer_proof.h). Plain data.
 //
 //   caller  Greeting               Proof
 //   called            Answer               Welcome

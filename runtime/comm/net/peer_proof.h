@@ -1,8 +1,8 @@
 #pragma once
 
-// How two ranks prove to each other that they are of one job, over a connection that anybody may
-// have made: each has the job's key, and shows it by an HMAC-SHA256 over who they are and random
-// bytes that both have just drawn. The key itself is never sent. Pure but for MakeNonce.
+// Two ranks prove to each other that they are of one job, over a connection that anybody may have
+// made: each has the job's key, and shows it by an HMAC-SHA256 over who they are and random bytes
+// that both have just drawn. The key itself is never sent. Pure but for MakeNonce.
 
 #include <array>
 #include <cstdint>

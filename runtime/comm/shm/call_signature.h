@@ -56,8 +56,8 @@ enum class CallKind : std::uint8_t {
   kJoin,  // the making of a group; `count` tells lists of ranks apart
 };
 
-// What a call is about, in its caller's words: a parameter's name, say. Tells calls apart that are
-// equal in all else. Of a longer text the end counts. Plain data.
+// CallTag says what a call is about, in its caller's words: a parameter's name, say. It tells calls
+// apart that are equal in all else. Of a longer text the end counts. Plain data.
 class CallTag {
  public:
   CallTag() = default;

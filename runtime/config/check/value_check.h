@@ -13,10 +13,10 @@ namespace ds::config {
 // The default; null for a key that has none.
 nlohmann::ordered_json DefaultValue(const Setting& setting);
 
-// Whether `value` is the default, whatever way its numbers are written (1 is 1.0 is 1e0).
+// True when `value` is the default, whatever way its numbers are written (1 is 1.0 is 1e0).
 bool IsDefault(const Setting& setting, const nlohmann::ordered_json& value);
 
-// Whether `value` is in a JSON list of the registry (choices, harmless).
+// True when `value` is in a JSON list of the registry (choices, harmless).
 bool IsInList(std::string_view list_json, const nlohmann::ordered_json& value);
 
 // Says what is wrong with `value`, as the end of a sentence that begins with the key ("must be a

@@ -21,8 +21,8 @@ bool ElasticityLeavesOut(const Values& values, Key key);
 // The environment variable in which a resource scheduler leaves the section that it has seen.
 inline constexpr char kSchedulerElasticity[] = "DEEPSPEED_ELASTICITY_CONFIG";
 
-// Whether that section (`scheduler_json`) has the cap, the micro-batch sizes and the version of a
-// config that was checked without errors, CheckResult::given; always OK when elasticity is off
+// Fails unless that section (`scheduler_json`) has the cap, the micro-batch sizes and the version
+// of a config that was checked without errors, CheckResult::given; always OK when elasticity is off
 // there.
 Status AgreesWithScheduler(const nlohmann::ordered_json& given, std::string_view scheduler_json);
 

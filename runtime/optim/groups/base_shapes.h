@@ -23,7 +23,7 @@ using BaseShapes = std::map<std::string, std::vector<std::optional<std::int64_t>
 StatusOr<BaseShapes> ParseBaseShapes(std::string_view text);
 StatusOr<BaseShapes> ReadBaseShapes(const std::string& path);
 
-// Whether the parameters are those of the file, each with as many dimensions and at most two that
+// OK when the parameters are those of the file, each with as many dimensions and at most two that
 // grow; else an error that names the first that is not. `shapes` are the model's, by name.
 using Shapes = std::map<std::string, std::vector<std::int64_t>>;
 Status CheckBaseShapes(const BaseShapes& base, const Shapes& shapes);

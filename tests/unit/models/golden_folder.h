@@ -1,6 +1,6 @@
 #pragma once
 
-// What the goldens of tests/numerics/goldens hold, for tests of models.
+// The contents of the goldens of tests/numerics/goldens, for tests of models.
 
 #include <ATen/core/Tensor.h>
 

@@ -27,7 +27,7 @@ struct FlatCase {
 
   std::string Name() const;
 };
-// What differs in alignment, in length and in types.
+// Lists cases that differ in alignment, in length and in types.
 std::vector<FlatCase> EveryCase();
 
 // Random values in buffers that go on beyond the views on both sides. State is small and nowhere
