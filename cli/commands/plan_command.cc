@@ -244,15 +244,9 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
   DS_ASSIGN_OR_RETURN(GatheredExports exports, GatherExports(flags));
   job.exports = std::move(exports.environment);
   job.argv = MakeProgramCommand(flags, parsed.rest);
+  job.environment = MakeJobEnvironment(flags);
   job.environment.master_addr = MasterAddress(flags, job.plan);
-  job.environment.interface = flags.interface;
-  job.environment.lease_seconds = flags.lease_seconds;
-  job.environment.collective_timeout = flags.collective_timeout;
   job.environment.master_port = flags.master_port;
-  job.environment.max_restarts = flags.max_restarts;
-  job.environment.run_id = flags.run_id;
-  job.environment.role = flags.role;
-  job.environment.one_device_per_rank = flags.one_device_per_rank;
   job.environment.user_set_threads =
       !FindRankVariable(job.exports, "OMP_NUM_THREADS").value_or("").empty();
   own.json ? PrintJson(job) : PrintTable(job);

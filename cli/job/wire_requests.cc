@@ -113,20 +113,13 @@ v1::LaunchRequest MakeLaunchRequest(const JobPlan& job, const RankProgram& progr
   request.set_forward_input(details.forward_input);
   for (const auto& variable : host.exports) AddVariable(variable, request.mutable_environment());
   AddProcessSettings(job.flags, &request);
-  const JobEnvironment environment{
-      .job_id = job.job_id,
-      .generation = details.generation,
-      .max_restarts = job.flags.max_restarts,
-      .run_id = job.flags.run_id,
-      .role = job.flags.role,
-      .master_addr = job.master_addr,
-      .master_port = details.master_port,
-      .interface = job.flags.interface,
-      .lease_seconds = job.flags.lease_seconds,
-      .collective_timeout = job.flags.collective_timeout,
-      .one_device_per_rank = job.flags.one_device_per_rank,
-      .user_set_threads = host.sets_threads,
-      .threads_per_rank = std::max(1, details.core_count / host.rank_count())};
+  JobEnvironment environment = MakeJobEnvironment(job.flags);
+  environment.job_id = job.job_id;
+  environment.generation = details.generation;
+  environment.master_addr = job.master_addr;
+  environment.master_port = details.master_port;
+  environment.user_set_threads = host.sets_threads;
+  environment.threads_per_rank = std::max(1, details.core_count / host.rank_count());
   for (int i = 0; i < host.rank_count(); ++i) {
     const PlannedRank& rank = job.world.ranks[host.first_rank + i];
     *request.add_ranks() = MakeRankSpec(job.world, program, rank, environment);

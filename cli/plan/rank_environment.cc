@@ -45,6 +45,16 @@ void AddTorchElastic(const WorldPlan& plan, const PlannedRank& rank, const JobEn
 
 }  // namespace
 
+JobEnvironment MakeJobEnvironment(const LaunchFlags& flags) {
+  return {.max_restarts = flags.max_restarts,
+          .run_id = flags.run_id,
+          .role = flags.role,
+          .interface = flags.interface,
+          .lease_seconds = flags.lease_seconds,
+          .collective_timeout = flags.collective_timeout,
+          .one_device_per_rank = flags.one_device_per_rank};
+}
+
 Environment RankEnvironment(const WorldPlan& plan, const PlannedRank& rank,
                             const JobEnvironment& job) {
   Environment environment;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/flags/launch_flags.h"
 #include "cli/plan/world_plan.h"
 
 namespace ds::cli {
@@ -29,6 +30,9 @@ struct JobEnvironment {
   bool user_set_threads = false;
   int threads_per_rank = 0;
 };
+
+// The part of it that flags say; the rest is as it is when nothing is known.
+JobEnvironment MakeJobEnvironment(const LaunchFlags& flags);
 
 // Over the host's own environment; in a fixed order, every name once.
 Environment RankEnvironment(const WorldPlan& plan, const PlannedRank& rank,

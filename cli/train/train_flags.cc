@@ -28,9 +28,7 @@ CLI::Validator RecomputeText() {
       "");
 }
 
-}  // namespace
-
-void AddTrainFlags(CLI::App& app, TrainFlags* flags) {
+void AddInputFlags(CLI::App& app, TrainFlags* flags) {
   app.add_option(FlagNames("model"), flags->model,
                  "a Hugging Face folder, a config.json, or a preset (default: gpt2-demo)")
       ->type_name("MODEL");
@@ -49,6 +47,9 @@ void AddTrainFlags(CLI::App& app, TrainFlags* flags) {
   app.add_option(FlagNames("seq_len"), flags->seq_len, "tokens per sample (default: 256)")
       ->check(WholeNumber(1))
       ->type_name("N");
+}
+
+void AddLengthFlags(CLI::App& app, TrainFlags* flags) {
   app.add_option(FlagNames("steps"), flags->steps, "optimizer steps in all (default: by epochs)")
       ->check(WholeNumber(1))
       ->type_name("N");
@@ -66,6 +67,9 @@ void AddTrainFlags(CLI::App& app, TrainFlags* flags) {
   app.add_option(FlagNames("save_hf"), flags->save_hf,
                  "write model.safetensors and config.json there at the end")
       ->type_name("DIR");
+}
+
+void AddMethodFlags(CLI::App& app, TrainFlags* flags) {
   app.add_option(
          FlagNames("on_non_finite"), flags->on_non_finite,
          "when a gradient is not finite: skip the step, rewind to the newest checkpoint and "
@@ -86,6 +90,14 @@ void AddTrainFlags(CLI::App& app, TrainFlags* flags) {
       ->type_name("RATE");
   app.add_flag(FlagNames("encrypt"), flags->encrypt,
                "encrypt what CPU ranks of several hosts send each other (TLS 1.3)");
+}
+
+}  // namespace
+
+void AddTrainFlags(CLI::App& app, TrainFlags* flags) {
+  AddInputFlags(app, flags);
+  AddLengthFlags(app, flags);
+  AddMethodFlags(app, flags);
   AddScheduleFlags(app, &flags->schedule);
   AddTrainingFlags(app, &flags->training);
 }

@@ -74,6 +74,20 @@ v1::RankError MakeError(const Json& body) {
   return error;
 }
 
+v1::RankPhase MakePhase(const Json& body) {
+  v1::RankPhase phase;
+  phase.set_name(ReadText(body, "name"));
+  phase.set_total_steps(ReadCount(body, "total_steps").value_or(0));
+  return phase;
+}
+
+v1::RankCheckpoint MakeCheckpoint(const Json& body) {
+  v1::RankCheckpoint checkpoint;
+  checkpoint.set_step(ReadCount(body, "step").value_or(0));
+  checkpoint.set_path(ReadText(body, "path"));
+  return checkpoint;
+}
+
 }  // namespace
 
 v1::RankReport MakeRankReport(std::uint32_t rank, const RankMessage& message) {
@@ -85,8 +99,7 @@ v1::RankReport MakeRankReport(std::uint32_t rank, const RankMessage& message) {
       report.mutable_hello()->set_pid(ReadCount(body, "pid").value_or(0));
       break;
     case RankMessageKind::kPhase:
-      report.mutable_phase()->set_name(ReadText(body, "name"));
-      report.mutable_phase()->set_total_steps(ReadCount(body, "total_steps").value_or(0));
+      *report.mutable_phase() = MakePhase(body);
       break;
     case RankMessageKind::kBeacon:
       *report.mutable_beacon() = MakeBeacon(body);
@@ -98,8 +111,7 @@ v1::RankReport MakeRankReport(std::uint32_t rank, const RankMessage& message) {
       report.mutable_notice()->set_text(ReadText(body, "text"));
       break;
     case RankMessageKind::kCheckpoint:
-      report.mutable_checkpoint()->set_step(ReadCount(body, "step").value_or(0));
-      report.mutable_checkpoint()->set_path(ReadText(body, "path"));
+      *report.mutable_checkpoint() = MakeCheckpoint(body);
       break;
     case RankMessageKind::kError:
       *report.mutable_error() = MakeError(body);

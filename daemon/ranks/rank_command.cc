@@ -115,6 +115,11 @@ Status CheckArguments(const v1::RankSpec& spec) {
   return OkStatus();
 }
 
+std::string_view FindSearchPath(const Variables& variables) {
+  const auto path = variables.find("PATH");
+  return path == variables.end() ? std::string_view(kDefaultSearchPath) : path->second;
+}
+
 }  // namespace
 
 StatusOr<std::string> FindProgram(const std::string& program, std::string_view search_path,
@@ -158,14 +163,10 @@ StatusOr<RankCommand> MakeRankCommand(const v1::LaunchRequest& request, int inde
   }
   if (spec.argv(0).empty()) {
     if (host.dsrank.empty()) return NotFoundError("this host has no dsrank beside its dsrund");
-    command.executable = host.dsrank.string();
-    command.argv[0] = command.executable;
+    command.argv[0] = command.executable = host.dsrank.string();
   } else {
-    const auto path = variables.find("PATH");
-    DS_ASSIGN_OR_RETURN(
-        command.executable,
-        FindProgram(command.argv[0], path == variables.end() ? kDefaultSearchPath : path->second,
-                    fs::path(command.working_directory)));
+    DS_ASSIGN_OR_RETURN(command.executable, FindProgram(command.argv[0], FindSearchPath(variables),
+                                                        fs::path(command.working_directory)));
   }
   for (const auto& [name, value] : variables) command.environment.push_back(name + "=" + value);
   return command;
