@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,61 +17,25 @@
 #include "cli/job/job_controller.h"
 #include "cli/job/verdict/make_verdict.h"
 #include "cli/session/host_starter.h"
+#include "cli/session/job_record.h"
 #include "cli/session/user_signals.h"
 #include "runtime/base/exit_codes.h"
-#include "runtime/base/files.h"
 
 namespace ds::cli {
 namespace {
-
-// Run directory first, console second: what is shown is already kept.
-class JobReport : public JobObserver {
- public:
-  JobReport(const JobPlan& plan, RunDirectory* run_directory, Console* console)
-      : cpu_notice_(plan.purpose.built_in && plan.flags.device == Device::kAuto),
-        run_directory_(run_directory),
-        console_(console) {}
-
-  void OnPrepared(const std::string& host, const v1::PrepareResponse& response) override {
-    for (const v1::Finding& finding : response.findings()) {
-      if (finding.level() != v1::Finding::WARN) continue;
-      console_->ShowNotice("host " + host + ": " + finding.message() +
-                           (finding.hint().empty() ? "" : "; " + finding.hint()));
-    }
-    if (cpu_notice_ && response.gpu_count() == 0) {
-      console_->ShowNotice("host " + host + " has no GPU: its ranks run on CPU");
-    }
-  }
-  Status OnEvent(const HostEvent& event) override {
-    DS_RETURN_IF_ERROR(run_directory_->Append(event));
-    console_->OnEvent(event);
-    return OkStatus();
-  }
-  void OnNotice(const std::string& text) override { console_->ShowNotice(text); }
-  void OnQuiet() override {
-    // What fails here fails again with the next output.
-    static_cast<void>(run_directory_->Flush());
-    console_->OnQuiet();
-  }
-
- private:
-  const bool cpu_notice_;
-  RunDirectory* const run_directory_;
-  Console* const console_;
-};
 
 bool ReadsInput(const JobPlan& plan) { return !plan.purpose.built_in && HasInput(STDIN_FILENO); }
 
 class JobSession {
  public:
-  JobSession(const JobPlan& plan, const Program& program, RunDirectory* run_directory,
-             UserSignals* signals, Console* console)
+  // `known_hosts` as HostStarter says.
+  JobSession(const JobPlan& plan, const Program& program, std::filesystem::path known_hosts,
+             UserSignals* signals, JobRecord* record)
       : plan_(plan),
         program_(program),
-        run_directory_(run_directory),
         signals_(signals),
-        console_(console),
-        starter_(&plan, run_directory->path() / "known_hosts") {}
+        record_(record),
+        starter_(&plan, std::move(known_hosts)) {}
 
   // A daemon on every host. Signals that come meanwhile end it. An error Status: this machine is at
   // fault.
@@ -85,9 +50,8 @@ class JobSession {
 
   const JobPlan& plan_;
   const Program& program_;
-  RunDirectory* const run_directory_;
   UserSignals* const signals_;
-  Console* const console_;
+  JobRecord* const record_;
   HostStarter starter_;
   int stop_signal_ = 0;  // that came while the hosts were being started
 };
@@ -99,7 +63,7 @@ Status JobSession::StartHosts() {
     starter_.Interrupt();
   });
   const Status started =
-      starter_.StartHosts([this](const std::string& text) { console_->ShowNotice(text); });
+      starter_.StartHosts([this](const std::string& text) { record_->OnNotice(text); });
   signals_->SetTarget(nullptr);
   return stop_signal_ != 0 ? OkStatus() : started;
 }
@@ -108,8 +72,9 @@ JobOutcome JobSession::CheckHosts() {
   if (stop_signal_ != 0) return MakeUserStopVerdict(stop_signal_, plan_.purpose.first_generation);
   if (starter_.failed().empty()) return JobOutcome();
   const int host_count = static_cast<int>(plan_.world.hosts.size());
-  for (const std::string& line : MakeFailureTable(starter_.failed(), host_count))
-    console_->ShowNotice(line);
+  for (const std::string& line : MakeFailureTable(starter_.failed(), host_count)) {
+    record_->OnNotice(line);
+  }
   return MakeUnreachableVerdict(starter_.failed().front());
 }
 
@@ -119,9 +84,8 @@ JobOutcome JobSession::Run() {
 }
 
 JobOutcome JobSession::RunOnHosts() {
-  JobReport report(plan_, run_directory_, console_);
   InputForwarder input(STDIN_FILENO);
-  JobController controller(plan_, &program_, starter_.daemons(), &report,
+  JobController controller(plan_, &program_, starter_.daemons(), record_,
                            {.input = ReadsInput(plan_) ? &input : nullptr,
                             .spares = &starter_,
                             .master_addr = starter_.FindMasterAddress()});
@@ -150,44 +114,6 @@ StatusOr<ConsoleOptions> MakeConsoleOptions(const JobPlan& plan) {
   return options;
 }
 
-void ShowNotices(const JobPlan& plan, Console* console) {
-  for (const std::string& notice : plan.notices) console->ShowNotice(notice);
-  if (!plan.spares.empty() && plan.flags.max_restarts == 0) {
-    console->ShowNotice("spare hosts take part in restarts only, and --max_restarts is not given");
-  }
-}
-
-void ShowSummary(const JobPlan& plan, const RunDirectory& run_directory, Console* console) {
-  const std::string path = ShortenPath(run_directory.path());
-  console->ShowSummaryLine("done; the run directory is " + path);
-  console->ShowSummaryLine("  metrics      " + path + "/metrics.jsonl");
-  console->ShowSummaryLine("  config       " + path + "/config.resolved.json");
-  console->ShowSummaryLine("  logs         " + path + "/logs");
-  console->ShowSummaryLine("  checkpoints  " + ShortenPath(run_directory.checkpoints()));
-  if (const std::string losses = console->progress().SummarizeLoss(); !losses.empty()) {
-    console->ShowSummaryLine(losses);
-  }
-  for (const std::string& line : plan.purpose.closing_lines) console->ShowSummaryLine(line);
-}
-
-// The exit status of the job; what it left is shown, or why it failed.
-int Conclude(const JobOutcome& outcome, const JobPlan& plan, RunDirectory* run_directory,
-             Console* console) {
-  console->Finish();
-  static_cast<void>(run_directory->Flush());  // the index of logs that are whole
-  if (outcome.ok()) {
-    if (plan.purpose.trains) ShowSummary(plan, *run_directory, console);
-    return kExitOk;
-  }
-  Verdict verdict = outcome.failure();
-  verdict.exit_code = FinalStatus(verdict, plan.flags.exit_codes);
-  if (const Status written = run_directory->WriteVerdict(verdict); !written.ok()) {
-    console->ShowNotice("verdict.json is not written: " + written.message());
-  }
-  console->ShowVerdict(verdict, run_directory->path().string());
-  return verdict.exit_code;
-}
-
 }  // namespace
 
 StatusOr<int> RunJob(const JobPlan& plan, const Program& program, RunDirectory* run_directory) {
@@ -196,16 +122,16 @@ StatusOr<int> RunJob(const JobPlan& plan, const Program& program, RunDirectory* 
   DS_ASSIGN_OR_RETURN(const ConsoleOptions console_options, MakeConsoleOptions(plan));
   BacklogWriter writer;
   Console console(console_options, &writer);
-  ShowNotices(plan, &console);
+  JobRecord record(&plan, run_directory, &console);
+  record.ShowNotices();
   DS_RETURN_IF_ERROR(signals.Listen());
 
-  JobSession session(plan, program, run_directory, &signals, &console);
+  JobSession session(plan, program, run_directory->path() / "known_hosts", &signals, &record);
   const Status started = session.StartHosts();
   if (!started.ok()) {
     return ReportError(started, FinalStatus(kExitPreflight, plan.flags.exit_codes));
   }
-  const JobOutcome outcome = session.Run();
-  return Conclude(outcome, plan, run_directory, &console);
+  return record.Conclude(session.Run());
 }
 
 }  // namespace ds::cli
