@@ -3,8 +3,8 @@
 // Status and StatusOr: how everything that can go wrong in ordinary use is reported.
 //
 // A function that can fail for reasons outside the program (input, disk, network, a dead peer)
-// returns Status or StatusOr<T>. What only a bug can cause is DS_CHECK's (check.h). Exceptions come
-// from LibTorch alone and end at rank/torch_boundary.h.
+// returns Status or StatusOr<T>. What only a bug can cause is DS_CHECK's (check.h). Exceptions are
+// libraries': their callers make a Status of what they expect, rank/torch_boundary.h of the rest.
 //
 // A message says what happened, where (file, line, host, rank, key), and what to do.
 //
