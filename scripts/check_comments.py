@@ -10,8 +10,9 @@ no GPU, ranks run on the CPU.") is a sentence.
 """
 
 import re
-import subprocess
 import sys
+
+from tracked import ROOT, tracked
 
 # A block that begins so is a noun without a verb, whatever follows: no comma makes it a sentence.
 FRAGMENTS = {"Of", "Both", "Then", "Which", "Whose", "Likewise", "Neither", "Ditto", "What", "Whether", "Who", "Why", "How",
@@ -65,20 +66,15 @@ def is_fragment(block, in_source=False):
     return word.group(0) in CLAUSES and VERB.search(main) is None
 
 
-def tracked(*patterns):
-    out = subprocess.run(["git", "ls-files", *patterns], capture_output=True, text=True, check=True).stdout
-    return filter(None, out.split("\n"))
-
-
 def main():
     found = 0
     for path in (*tracked("*.h"), *tracked("cli/*.cc", "daemon/*.cc")):
         in_source = path.endswith(".cc")
-        with open(path, encoding="utf-8") as file:
-            for number, block in blocks(file.read(), only_first_column=in_source):
-                if is_fragment(block, in_source):
-                    found += 1
-                    print(f"{path}:{number}: the comment has no subject and verb: {block[:70]}")
+        text = (ROOT / path).read_text(encoding="utf-8")
+        for number, block in blocks(text, only_first_column=in_source):
+            if is_fragment(block, in_source):
+                found += 1
+                print(f"{path}:{number}: the comment has no subject and verb: {block[:70]}")
     print(f"check_comments: {found} comments to mend" if found else "check_comments: ok")
     return 1 if found else 0
 

@@ -9,12 +9,11 @@ users of the library alone when ALLOWED says why.
 """
 
 import collections
-import pathlib
 import re
-import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from tracked import ROOT, tracked
+
 SOURCES = ("cli", "daemon", "runtime")
 
 # What users of the library call (DeepSpeed's engine has the same); of these only tests are users here.
@@ -41,11 +40,6 @@ DECLARATION = re.compile(r"(?:[\w>&*\]]\s*[\s&*])(~?[A-Za-z_]\w*)\s*\(")
 NOT_TYPES = {"return", "new", "delete", "else", "throw", "case", "co_return", "not", "and", "or", "explicit", "sizeof"}
 NOT_NAMES = {"if", "for", "while", "switch", "return", "sizeof", "defined", "catch", "operator", "decltype", "alignas",
              "static_assert", "requires", "noexcept", "main"}
-
-
-def tracked(*patterns):
-    out = subprocess.run(["git", "ls-files", *patterns], cwd=ROOT, check=True, capture_output=True, text=True)
-    return [path for path in out.stdout.splitlines() if (ROOT / path).exists()]
 
 
 def code_of(path):

@@ -7,10 +7,9 @@ does not allow, is an error. Exit 0 when all is well, 1 with one line per violat
 
 import pathlib
 import re
-import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from tracked import ROOT, tracked
 
 # Inside runtime/: folder -> folders it may include besides itself, base and config.
 RUNTIME = {
@@ -113,13 +112,6 @@ TORCH_INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]((?:ATen|torch|c10)/[^>"]*)',
 OURS = ("cli/", "daemon/", "proto/", "runtime/", "tests/")
 
 
-def tracked_sources():
-    out = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.h", "*.cc", "*.cu"],
-        cwd=ROOT, check=True, capture_output=True, text=True)
-    return [line for line in out.stdout.splitlines() if (ROOT / line).exists()]
-
-
 def floor_violation(top, source, include):
     """Why a folder of the program `top` may not include `include`, or None."""
     if top not in FLOORS or not include.startswith(f"{top}/"):
@@ -178,7 +170,7 @@ def main():
     problems = [f"runtime/{folder} is in the layer table, but not in the tree"
                 for folder in RUNTIME if not (ROOT / "runtime" / folder).is_dir()]
     problems += [problem for top in FLOORS for problem in link_violations(top)]
-    for source in tracked_sources():
+    for source in tracked("*.h", "*.cc", "*.cu"):
         text = (ROOT / source).read_text(encoding="utf-8")
         for number, line in enumerate(text.splitlines(), 1):
             match = INCLUDE.match(line)

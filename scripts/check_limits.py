@@ -10,10 +10,10 @@ ALLOWED with its size and why: it may shrink, and must not grow.
 
 import pathlib
 import re
-import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from tracked import ROOT, tracked
+
 FILE_LIMITS = {".h": 150, ".cuh": 150, ".cc": 400, ".cu": 400}
 FUNCTION_LIMIT = 40
 PARAMETER_LIMIT = 5
@@ -38,11 +38,6 @@ NOISE = re.compile(r'//[^\n]*|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\
 HEAD = re.compile(r"^( {0,2})(?!namespace|class|struct|enum|union|if|for|while|switch|do|else|return|using|try|extern|typedef|#|\}"
                   r"|TEST|INSTANTIATE|case|default|public|private|protected|static_assert|constexpr const|BENCHMARK)[\w:~\[]")
 NAME = re.compile(r"(operator\s*\(\)|operator\S+|~?\w+)\s*$")
-
-
-def tracked():
-    out = subprocess.run(["git", "ls-files", "*.h", "*.cc", "*.cu", "*.cuh"], cwd=ROOT, check=True, capture_output=True, text=True)
-    return [path for path in out.stdout.splitlines() if (ROOT / path).exists()]
 
 
 def code_of(text):
@@ -102,7 +97,7 @@ def functions(lines):
 
 def measure():
     """Yields (place, key, what, size, limit) of everything that is over a limit."""
-    for path in tracked():
+    for path in tracked("*.h", "*.cc", "*.cu", "*.cuh"):
         text = (ROOT / path).read_text(encoding="utf-8", errors="replace")
         limit = FILE_LIMITS[pathlib.PurePosixPath(path).suffix]
         if text.count("\n") > limit:

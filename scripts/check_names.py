@@ -7,12 +7,11 @@ last word.
 """
 
 import collections
-import pathlib
 import re
-import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from tracked import ROOT, tracked
+
 # Compiled one by one, as its CMakeLists.txt says.
 ONE_BY_ONE = "runtime/config/sections"
 
@@ -55,9 +54,8 @@ def sources_of(target, text, folder):
 
 
 def main():
-    lists = subprocess.run(["git", "ls-files", "*CMakeLists.txt"], cwd=ROOT, check=True, capture_output=True, text=True)
     problems = 0
-    for cmake in map(ROOT.joinpath, lists.stdout.split()):
+    for cmake in map(ROOT.joinpath, tracked("*CMakeLists.txt")):
         text = cmake.read_text(encoding="utf-8")
         for target in TARGET.findall(text):
             found = collections.defaultdict(list)

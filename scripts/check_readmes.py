@@ -7,10 +7,10 @@ Exit 0 when all is well, 1 with one line per problem.
 
 import pathlib
 import re
-import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from tracked import ROOT, tracked
+
 MAX_LINES = 60
 # Made when the project is built or used, so not in a fresh clone.
 GENERATED = ("build", ".deps", "runs/", "logs/", "checkpoints/")
@@ -19,17 +19,11 @@ ALSO_FROM = ("runtime", "cli")
 NAME = re.compile(r"`([\w.-]+(?:/[\w.-]+)*/?)`|\]\(([\w./-]+)\)")
 
 
-def tracked(pattern):
-    out = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", pattern],
-                         cwd=ROOT, check=True, capture_output=True, text=True)
-    return [pathlib.PurePosixPath(line) for line in out.stdout.splitlines() if (ROOT / line).exists()]
-
-
 def folders_that_need_one():
     """cli, daemon, proto, and every folder just below cli and runtime; a folder inside another such
     folder is described by its parent's README."""
     folders = {pathlib.PurePosixPath(top) for top in ("cli", "daemon", "proto", "runtime")}
-    for source in tracked("*.cc") + tracked("*.h"):
+    for source in map(pathlib.PurePosixPath, tracked("*.cc", "*.h")):
         if source.parts[0] in ("cli", "runtime") and len(source.parts) > 2:
             folders.add(pathlib.PurePosixPath(*source.parts[:2]))
     folders.discard(pathlib.PurePosixPath("runtime/examples"))  # each file explains itself
@@ -53,7 +47,7 @@ def main():
     for folder in sorted(folders_that_need_one()):
         if not (ROOT / folder / "README.md").exists():
             problems.append(f"{folder}: has no README.md")
-    for readme in tracked("*README.md"):
+    for readme in map(pathlib.PurePosixPath, tracked("*README.md")):
         lines = (ROOT / readme).read_text(encoding="utf-8").splitlines()
         if readme.parent != pathlib.PurePosixPath(".") and len(lines) > MAX_LINES:
             problems.append(f"{readme}: {len(lines)} lines, at most {MAX_LINES}")
