@@ -27,6 +27,8 @@ ALLOWED = {
     "runtime/comm/shm/reduce_kernels.cc ReduceNextPortion": (6, "what to reduce, how, and where in the whole"),
     "runtime/comm/shm/reductions.cc ReduceToAllOrRoot": (53, "three stages of one pipeline, as functions of their round"),
     "runtime/engine/executor.cc Forward": (42, "the forward pass from end to end"),
+    "runtime/tokenizer/models/bpe.cc Spell": (43, "the ways to spell a word, one after the other"),
+    "runtime/tokenizer/text/oniguruma_pattern.cc Escape": (43, "a case for each escape"),
     "runtime/zero/residency_plan.cc ComputeHash": (49, "every field of the plan, one a line"),
     "tests/procs/channel_test.cc": (460, "the channel between the two programs, case by case"),
     "tests/procs/command_line_test.cc": (440, "the command line, case by case"),
@@ -35,13 +37,15 @@ ALLOWED = {
 }
 
 NOISE = re.compile(r'//[^\n]*|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.DOTALL)
+MACRO = re.compile(r"^[ \t]*#[ \t]*define\b(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
 HEAD = re.compile(r"^( {0,2})(?!namespace|class|struct|enum|union|if|for|while|switch|do|else|return|using|try|extern|typedef|#|\}"
                   r"|TEST|INSTANTIATE|case|default|public|private|protected|static_assert|constexpr const|BENCHMARK)[\w:~\[]")
 NAME = re.compile(r"(operator\s*\(\)|operator\S+|~?\w+)\s*$")
 
 
 def code_of(text):
-    """The text without comments and literals, line by line as it was."""
+    """The text without comments, literals and macros, line by line as it was."""
+    text = MACRO.sub(lambda match: "\n" * match.group(0).count("\n"), text)
     return NOISE.sub(lambda match: "\n" * match.group(0).count("\n") if match.group(0)[0] in "/R" else '""', text).split("\n")
 
 

@@ -75,7 +75,7 @@ class FileTier {
   std::int64_t alignment() const { return alignment_; }
   const std::vector<ScratchFile>& files() const { return files_; }
   const IoQueue& queue() const { return *queue_; }
-  // Why io_uring is not used, or "".
+  // Says why io_uring is not used, or "".
   const std::string& why_not_ring() const { return why_not_ring_; }
   AlignedPool& pool() { return pool_; }
 

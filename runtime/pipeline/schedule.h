@@ -89,7 +89,7 @@ class Schedule {
 
   ChunkPlace PlaceOf(int virtual_stage) const;
   int VirtualStageAt(const ChunkPlace& place) const;
-  // How many micro-batches, counted once for each of its chunks, the stage holds activations of at
+  // Counts the micro-batches, once for each of its chunks, of which the stage holds activations at
   // once.
   int CountHeld(int stage) const;
 

@@ -18,7 +18,7 @@ namespace ds::pipeline {
 struct StageInstruction {
   enum class Kind {
     kCompute,  // the task
-    // Of the task's chunk and micro-batch, to or from the stage `peer`.
+    // Tensors of the task's chunk and micro-batch go to the stage `peer`, or come from it.
     kSendActivation,
     kReceiveActivation,
     kSendGradient,

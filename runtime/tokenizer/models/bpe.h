@@ -55,7 +55,7 @@ class Bpe final : public Model {
   PairTable pairs_;
   std::array<std::optional<std::uint32_t>, 128> ascii_ids_;
   std::array<std::optional<std::uint32_t>, 256> byte_tokens_;  // <0x00> ...
-  // What a vocabulary of letters is for a reader of bytes.
+  // The vocabulary's letters stand for bytes.
   bool reads_bytes_ = false;
   std::array<std::uint32_t, 256> byte_ids_ = {};
   std::unordered_map<std::string, std::uint32_t> whole_words_;  // by their bytes

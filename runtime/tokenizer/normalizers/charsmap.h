@@ -29,7 +29,7 @@ class Charsmap {
     std::size_t length = 0;  // of what is replaced
     std::string_view text;
   };
-  // What the beginning of `text` is replaced with, by the shortest entry that it begins with.
+  // Finds what replaces the beginning of `text`, by the shortest entry that it begins with.
   std::optional<Replacement> FindShortest(std::string_view text) const;
 
  private:

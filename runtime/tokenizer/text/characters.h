@@ -1,6 +1,6 @@
 #pragma once
 
-// What a character is, in Unicode's terms: white space, punctuation, a mark. The classes are those
+// The classes of a character in Unicode's terms: white space, punctuation, a mark. They are those
 // that Rust's `char` and the crates of Hugging Face's library have. Pure.
 
 #include <cstddef>

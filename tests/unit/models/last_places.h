@@ -1,7 +1,7 @@
 #pragma once
 
-// How far fp32 results are from what fp64 gives, for tests of loops that stand in for operators:
-// the loop may be off by one unit in the last place more than the operators are.
+// The distance of fp32 results from what fp64 gives, for tests of loops that stand in for
+// operators: the loop may be off by one unit in the last place more than the operators are.
 
 #include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
