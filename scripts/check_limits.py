@@ -22,11 +22,12 @@ PARAMETER_LIMIT = 5
 ALLOWED = {
     "cli/flags/launch_flags_json.cc VisitFlags": (41, "a list of all flags, one a line"),
     "daemon/ranks/rank_child.cc RawSyscall": (6, "the kernel's own interface: a number and its arguments"),
-    "runtime/comm/communicator.h": (151, "one method for each collective"),
     "runtime/comm/net/world_reductions.cc AllReduceAs": (42, "one pipeline, whose stages share its blocks"),
     "runtime/comm/shm/reduce_kernels.cc ReduceNextPortion": (6, "what to reduce, how, and where in the whole"),
     "runtime/comm/shm/reductions.cc ReduceToAllOrRoot": (53, "three stages of one pipeline, as functions of their round"),
     "runtime/engine/executor.cc Forward": (42, "the forward pass from end to end"),
+    "runtime/tokenizer/chat/evaluate.cc Evaluate": (58, "a case for each kind of expression"),
+    "runtime/tokenizer/chat/renderer.cc RunStatement": (42, "a case for each kind of statement"),
     "runtime/tokenizer/models/bpe.cc Spell": (43, "the ways to spell a word, one after the other"),
     "runtime/tokenizer/text/oniguruma_pattern.cc Escape": (43, "a case for each escape"),
     "runtime/zero/residency_plan.cc ComputeHash": (49, "every field of the plan, one a line"),

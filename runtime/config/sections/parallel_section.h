@@ -18,7 +18,7 @@ std::span<const Rule> ParallelRules();
 // Requires values without errors.
 void FillParallel(const Values& values, DsConfig* config);
 
-// What the values ask for, built or not.
+// The parallelism that the values ask for, built or not.
 ParallelConfig ReadParallel(const Values& values);
 
 // The ranks with samples of their own; absent where the degrees do not divide the ranks of the job,

@@ -101,7 +101,7 @@ class Value {
 std::string ReprOfFloat(double value);
 std::string ReprOfText(std::string_view text);
 
-// What json.dumps(value, ensure_ascii=False) writes; `indent` below 0 is none.
+// The style of what json.dumps(value, ensure_ascii=False) writes; `indent` below 0 is none.
 struct JsonStyle {
   int indent = -1;
   bool sort_keys = false;

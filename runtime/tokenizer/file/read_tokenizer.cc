@@ -86,7 +86,7 @@ StatusOr<Tokenizer> ParseTokenizerJson(std::string_view text, const std::string&
 StatusOr<Tokenizer> ReadTokenizer(const fs::path& path) {
   const fs::path file = fs::is_directory(path) ? path / "tokenizer.json" : path;
   DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kMaxTokenizerBytes));
-  return ParseTokenizerJson(text, ShownPath(file));
+  return ParseTokenizerJson(text, ShortenPath(file));
 }
 
 }  // namespace ds::tokenizer
