@@ -52,7 +52,8 @@ CLI = {
     "train": {"flags", "job", "session"},
     "report": {"plan"},
     "estimate": set(),
-    "commands": {"flags", "plan", "job", "session", "train", "report", "estimate"},
+    "tokenize": set(),
+    "commands": {"flags", "plan", "job", "session", "train", "report", "estimate", "tokenize"},
     "": {"commands"},
 }
 DAEMON = {
@@ -103,7 +104,7 @@ INNER = {
 TOP = {
     "proto": [],
     "cli": ["cli/", "proto/", "runtime/base/", "runtime/process/", "runtime/config/",
-            "runtime/topology/", "runtime/pipeline/", "runtime/checkpoint/format/"],
+            "runtime/topology/", "runtime/pipeline/", "runtime/checkpoint/format/", "runtime/tokenizer/"],
     "daemon": ["daemon/", "proto/", "runtime/base/", "runtime/process/"],
 }
 

@@ -21,6 +21,8 @@ constexpr Command kCommands[] = {
      ElasticCommand},
     {"estimate", "--model DIR [flags]", "Show the memory that a model's states need",
      EstimateCommand},
+    {"tokenize", "FILES --tokenizer DIR --out FILE", "Write texts as a file of token ids",
+     TokenizeCommand},
     {"completion", "bash|zsh|fish", "Make a shell complete what you type", CompletionCommand},
     {"help", "[COMMAND]", "Show what dsrun does, or one command's flags", HelpCommand},
     {"version", "", "Show the version", VersionCommand},

@@ -35,6 +35,8 @@ constexpr Printed kPrinted[] = {
     {"train --steps 20", "\nstep 20/20  loss "},
     {"train --model gpt2-demo --data README.md", "\nstep 5/5  loss "},
     {"train --steps 5 --no_decay_on_norms_and_biases", "\nstep 5/5  loss "},
+    {"tokenize README.md --tokenizer my_model", "tokens.bin: "},
+    {"train --model my_model --data tokens.bin", "\nstep 5/5  loss "},
     {"plan --json", R"({"world_size":2,"hosts":[{"host":"localhost","slots":[0,1]}])"},
     {"run -- /bin/true", ""},
     {"--errors_only", ""},
@@ -98,7 +100,7 @@ std::vector<std::string> Words(const std::string& command) {
   return {std::istream_iterator<std::string>(stream), {}};
 }
 
-// What the commands call theirs: train.py, package.train, my_program, hostfile, job.env.
+// What the commands call theirs: train.py, package.train, my_program, hostfile, job.env, my_model.
 void WriteUsersFiles(const fs::path& folder) {
   const std::string script =
       "import os, sys\n"
@@ -113,6 +115,13 @@ void WriteUsersFiles(const fs::path& folder) {
   ASSERT_TRUE(WriteFileAtomically(folder / "my_program", program, 0755).ok());
   ASSERT_TRUE(WriteFileAtomically(folder / "hostfile", "localhost slots=4\n").ok());
   ASSERT_TRUE(WriteFileAtomically(folder / "job.env", "NCCL_DEBUG=WARN\n").ok());
+  const std::string config =
+      R"({"model_type": "gpt2", "vocab_size": 512, "n_positions": 256, "n_embd": 32, "n_layer": 1,
+          "n_head": 2})";
+  fs::create_directories(folder / "my_model");
+  ASSERT_TRUE(WriteFileAtomically(folder / "my_model/config.json", config).ok());
+  fs::copy_file(DS_SOURCE_DIR "/tests/unit/tokenizer/goldens/gpt2.tokenizer.json",
+                folder / "my_model/tokenizer.json");
 }
 
 TEST(ReadmeTest, EveryCommandRuns) {

@@ -62,8 +62,8 @@ TEST_F(CommandLineTest, VersionAndHelpSucceed) {
     EXPECT_THAT(result.out, HasSubstr("--hostfile"));
     EXPECT_THAT(result.out, HasSubstr("resume"));
   }
-  for (const char* command :
-       {"train", "resume", "run", "plan", "check", "elastic", "estimate", "bench", "completion"}) {
+  for (const char* command : {"train", "resume", "run", "plan", "check", "elastic", "estimate",
+                              "bench", "tokenize", "completion"}) {
     const ProgramResult result = Dsrun({command, "--help"});
     EXPECT_EQ(result.status, 0) << command;
     EXPECT_THAT(result.out, HasSubstr(command));
@@ -121,7 +121,8 @@ TEST_F(CommandLineTest, LaunchFlagsInFrontOfACommandThatHasNoUseForThemAreRefuse
            "' means nothing there; leave it out (its own flags stand behind its name)";
   };
   const std::string config = Write("g.json", R"({"train_batch_size": 8})");
-  for (const char* command : {"check", "elastic", "estimate", "checkpoint", "version", "help"}) {
+  for (const char* command :
+       {"check", "elastic", "estimate", "checkpoint", "tokenize", "version", "help"}) {
     ExpectRefused({"--num_gpus", "2", command}, refusal("--num_gpus", command));
     ExpectRefused({"-q", command}, refusal("--quiet", command));
     ExpectRefused({"--no-local-rank", command}, refusal("--no_local_rank", command));

@@ -1,0 +1,150 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <chrono>
+#include <iostream>
+#include <thread>
+
+#include "cli/commands/command_table.h"
+#include "cli/flags/flag_parser.h"
+#include "cli/flags/number_checks.h"
+#include "cli/tokenize/tokenize_files.h"
+#include "runtime/base/byte_size.h"
+#include "runtime/base/exit_codes.h"
+#include "runtime/base/printable.h"
+#include "runtime/tokenizer/file/read_tokenizer.h"
+
+namespace ds::cli {
+namespace {
+
+constexpr int kMostThreads = 1024;
+constexpr std::size_t kUint16Ids = std::size_t{1} << 16;
+
+struct TokenizeFlags {
+  TokenizeJob job;
+  std::string tokenizer;
+  std::string token_dtype;
+  std::string separator;
+  bool no_special_tokens = false;
+  bool json = false;
+};
+
+void AddTokenizeFlags(CLI::App& app, TokenizeFlags* flags) {
+  app.add_option("FILES", flags->job.files, "text files, or .jsonl files with a text a line");
+  app.add_option(FlagNames("tokenizer"), flags->tokenizer,
+                 "the Hugging Face folder whose tokenizer it is, or its tokenizer.json")
+      ->type_name("DIR");
+  app.add_option(FlagNames("out"), flags->job.out, "the file of token ids that is written")
+      ->type_name("FILE");
+  app.add_option(FlagNames("token_dtype"), flags->token_dtype,
+                 "the ids' type (default: uint16 where all ids fit, else uint32)")
+      ->check(CLI::IsMember({"uint16", "uint32"}))
+      ->type_name("uint16|uint32");
+  app.add_flag(FlagNames("no_special_tokens"), flags->no_special_tokens,
+               "leave out the special tokens that the tokenizer puts around a text");
+  app.add_option(FlagNames("separator"), flags->separator,
+                 "a token of the tokenizer that is put behind every text")
+      ->type_name("TOKEN");
+  app.add_option(FlagNames("field"), flags->job.field,
+                 "the field of .jsonl lines that is the text (default: text)")
+      ->type_name("NAME");
+  app.add_option(FlagNames("threads"), flags->job.threads, "default: one for each core")
+      ->check(WholeNumber(1, kMostThreads))
+      ->type_name("N");
+  app.add_flag("--json", flags->json, "print one JSON object: texts, tokens, token_dtype");
+}
+
+Status CheckGiven(const TokenizeFlags& flags) {
+  const std::string help = "; see dsrun tokenize --help";
+  if (flags.job.files.empty()) return InvalidArgumentError("tokenize: no FILES given" + help);
+  if (flags.tokenizer.empty()) return InvalidArgumentError("tokenize: no --tokenizer given" + help);
+  if (flags.job.out.empty()) return InvalidArgumentError("tokenize: no --out given" + help);
+  return OkStatus();
+}
+
+// Chooses what the ids are written as, and finds the separator.
+Status FitToTokenizer(const tokenizer::Tokenizer& tokenizer, TokenizeFlags* flags) {
+  const bool fits = tokenizer.id_limit() <= kUint16Ids;
+  if (flags->token_dtype.empty()) flags->token_dtype = fits ? "uint16" : "uint32";
+  if (flags->token_dtype == "uint16" && !fits) {
+    return InvalidArgumentError(
+        "--token_dtype uint16 cannot hold the ids of this tokenizer, which go to " +
+        std::to_string(tokenizer.id_limit() - 1) + "; use uint32");
+  }
+  flags->job.id_bytes = flags->token_dtype == "uint16" ? 2 : 4;
+  flags->job.special_tokens = !flags->no_special_tokens;
+  if (flags->separator.empty()) return OkStatus();
+  flags->job.separator = tokenizer.IdOf(flags->separator);
+  if (flags->job.separator) return OkStatus();
+  return InvalidArgumentError("--separator '" + Printable(flags->separator) +
+                              "' is no token of this tokenizer");
+}
+
+// Rewrites one line of the terminal, once a second at most.
+class ProgressLine {
+ public:
+  ~ProgressLine() {
+    if (shown_) std::cerr << "\r\033[K" << std::flush;
+  }
+
+  void Show(const TokenizeCounts& counts) {
+    const auto now = std::chrono::steady_clock::now();
+    if (!is_terminal_ || now - last_ < std::chrono::seconds(1)) return;
+    last_ = now;
+    shown_ = true;
+    std::cerr << "\r\033[Ktokenize: " << ByteSize(counts.bytes) << " of "
+              << ByteSize(counts.total_bytes) << ", " << counts.tokens << " tokens" << std::flush;
+  }
+
+ private:
+  const bool is_terminal_ = ::isatty(STDERR_FILENO) == 1;
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+  bool shown_ = false;
+};
+
+void PrintCounts(const TokenizeFlags& flags, const TokenizeCounts& counts) {
+  if (flags.json) {
+    std::cout << fmt::format(R"({{"texts":{},"tokens":{},"token_dtype":"{}"}})", counts.texts,
+                             counts.tokens, flags.token_dtype)
+              << std::endl;
+    return;
+  }
+  const std::string dtype = flags.job.id_bytes == 2 ? "" : " --token_dtype uint32";
+  std::cout << fmt::format("{}: {} tokens of {} {}, {}\ntrain with: --data {}{}\n", flags.job.out,
+                           counts.tokens, counts.texts, counts.texts == 1 ? "text" : "texts",
+                           flags.token_dtype, flags.job.out, dtype)
+            << std::flush;
+}
+
+}  // namespace
+
+// dsrun tokenize: the texts of files as one file of token ids, which `train --data` reads.
+StatusOr<int> TokenizeCommand(const Invocation& invocation) {
+  TokenizeFlags flags;
+  flags.job.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  FlagParser parser("tokenize FILES... --tokenizer DIR --out X.bin [flags]",
+                    "Write the texts of files as one file of token ids, which train --data reads. "
+                    "A text file is one text; of .jsonl files each line is.");
+  AddTokenizeFlags(parser.app(), &flags);
+  DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
+                      parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
+  if (parsed.help_shown) return kExitOk;
+  DS_RETURN_IF_ERROR(CheckGiven(flags));
+  DS_ASSIGN_OR_RETURN(const tokenizer::Tokenizer tokenizer,
+                      tokenizer::ReadTokenizer(flags.tokenizer));
+  DS_RETURN_IF_ERROR(FitToTokenizer(tokenizer, &flags));
+  StatusOr<TokenizeCounts> counts(TokenizeCounts{});
+  {
+    ProgressLine line;
+    counts = TokenizeFiles(tokenizer, flags.job,
+                           [&](const TokenizeCounts& so_far) { line.Show(so_far); });
+  }
+  if (!counts.ok()) return counts.status().WithContext("tokenize");
+  PrintCounts(flags, *counts);
+  return kExitOk;
+}
+
+}  // namespace ds::cli

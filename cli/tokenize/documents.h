@@ -1,0 +1,58 @@
+#pragma once
+
+// DocumentReader: the texts of files one after the other, in batches that fit the memory. A text
+// file is one text; each line of a .jsonl file is an object with a text.
+//
+// Reads; parses nothing. Threads: one.
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ds::cli {
+
+// Whole lines of a .jsonl file, or a whole text file.
+struct DocumentBatch {
+  std::filesystem::path path;
+  std::string bytes;
+  bool lines = false;
+  std::uint64_t first_line = 1;
+};
+
+class DocumentReader {
+ public:
+  // Refuses paths that are no readable files.
+  static StatusOr<DocumentReader> Open(const std::vector<std::string>& paths);
+
+  std::uint64_t total_bytes() const { return total_bytes_; }
+
+  // The next batch; nothing when there is no more.
+  StatusOr<std::optional<DocumentBatch>> Next();
+
+ private:
+  DocumentReader() = default;
+  StatusOr<DocumentBatch> ReadLines();
+
+  std::vector<std::filesystem::path> paths_;
+  std::uint64_t total_bytes_ = 0;
+  std::size_t next_path_ = 0;
+  // These belong to the .jsonl file that is being read.
+  UniqueFd file_;
+  std::string rest_;  // read, but behind the last whole line
+  std::uint64_t line_ = 1;
+};
+
+// Calls use(text, place) with every text of a batch; `place` is how errors call it: FILE, or
+// FILE:LINE. Empty lines are no text. The text of a line is under `field`.
+Status ForEachText(
+    const DocumentBatch& batch, const std::string& field,
+    const std::function<Status(std::string_view text, const std::string& place)>& use);
+
+}  // namespace ds::cli

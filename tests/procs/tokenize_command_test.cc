@@ -1,0 +1,162 @@
+// dsrun tokenize as a program: what it writes, what it refuses, and that nothing half-made is left.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "runtime/base/files.h"
+#include "runtime/tokenizer/file/read_tokenizer.h"
+#include "tests/places.h"
+#include "tests/support/program.h"
+
+namespace ds::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using Json = nlohmann::json;
+
+const fs::path kGoldens = fs::path(DS_SOURCE_DIR) / "tests/unit/tokenizer/goldens";
+const std::string kTokenizer = (kGoldens / "llama3.tokenizer.json").string();
+
+class TokenizeCommandTest : public ::testing::Test {
+ protected:
+  ProgramResult Tokenize(std::vector<std::string> arguments) {
+    std::vector<std::string> words = {DS_BIN_DIR "/dsrun", "tokenize"};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    return RunProgram(words, {.working_directory = folder_.path()});
+  }
+  void Write(const std::string& name, const std::string& content) {
+    ASSERT_TRUE(WriteFileAtomically(folder_.path() / name, content).ok());
+  }
+  std::string Read(const std::string& name) { return *ReadFile(folder_.path() / name); }
+
+  template <typename Id>
+  std::vector<std::uint32_t> ReadIds(const std::string& name) {
+    const std::string bytes = Read(name);
+    std::vector<std::uint32_t> ids(bytes.size() / sizeof(Id));
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      Id id = 0;
+      std::memcpy(&id, bytes.data() + i * sizeof(Id), sizeof(Id));
+      ids[i] = id;
+    }
+    return ids;
+  }
+  std::vector<std::string> Files() {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder_.path())) {
+      names.push_back(entry.path().filename().string());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  const TemporaryFolder folder_;
+};
+
+std::vector<std::uint32_t> IdsOf(const std::vector<std::string>& texts, bool special) {
+  const auto tokenizer = tokenizer::ReadTokenizer(kTokenizer);
+  tokenizer::Encoder encoder(*tokenizer);
+  std::vector<std::uint32_t> all;
+  for (const std::string& text : texts) {
+    const auto encoding = encoder.Encode(text, {.special_tokens = special});
+    all.insert(all.end(), encoding->ids.begin(), encoding->ids.end());
+  }
+  return all;
+}
+
+TEST_F(TokenizeCommandTest, WritesFilesInTheirOrder) {
+  Write("a.txt", "Hello\nworld, 12345\n");
+  Write("b.jsonl", "{\"text\": \"one\"}\n\n{\"text\": \"tw\\u00f6 \\ud83d\\ude00\", \"id\": 3}");
+  const ProgramResult result =
+      Tokenize({"b.jsonl", "a.txt", "--tokenizer", kTokenizer, "--out", "x.bin", "--json"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  const std::vector<std::string> texts = {"one", "tw\xC3\xB6 \xF0\x9F\x98\x80",
+                                          "Hello\nworld, 12345\n"};
+  EXPECT_EQ(ReadIds<std::uint16_t>("x.bin"), IdsOf(texts, true));
+  EXPECT_EQ(Json::parse(result.out),
+            Json({{"texts", 3}, {"tokens", IdsOf(texts, true).size()}, {"token_dtype", "uint16"}}));
+  EXPECT_THAT(Files(), ElementsAre("a.txt", "b.jsonl", "x.bin"));
+
+  const ProgramResult plain = Tokenize({"a.txt", "--tokenizer", kTokenizer, "--out", "x.bin",
+                                        "--no_special_tokens", "--token_dtype", "uint32"});
+  EXPECT_EQ(plain.status, 0) << plain.err;
+  EXPECT_EQ(ReadIds<std::uint32_t>("x.bin"), IdsOf({texts[2]}, false));
+  EXPECT_THAT(plain.out, HasSubstr("train with: --data x.bin --token_dtype uint32\n"));
+}
+
+// Several batches of lines, cut by several threads, come out in their order.
+TEST_F(TokenizeCommandTest, ThreadsChangeNothing) {
+  std::string lines;
+  std::uint64_t count = 0;
+  for (; lines.size() < (std::size_t{10} << 20); ++count) {
+    lines += Json({{"body", "line " + std::to_string(count) + " \xE4\xBD\xA0 of the text, it's"}})
+                 .dump() +
+             "\n";
+  }
+  Write("lines.jsonl", lines);
+  for (const char* threads : {"1", "3"}) {
+    const ProgramResult result =
+        Tokenize({"lines.jsonl", "--tokenizer", kTokenizer, "--out", threads, "--threads", threads,
+                  "--field", "body", "--separator", "<|end_of_text|>"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("of " + std::to_string(count) + " texts, uint16"));
+  }
+  EXPECT_TRUE(Read("1") == Read("3"));
+  const auto tokenizer = tokenizer::ReadTokenizer(kTokenizer);
+  EXPECT_EQ(ReadIds<std::uint16_t>("1").back(), *tokenizer->IdOf("<|end_of_text|>"));
+}
+
+TEST_F(TokenizeCommandTest, NamesTheLineThatIsWrongAndLeavesNothing) {
+  Write("x.bin", "what was there");
+  Write("broken.jsonl", "{\"text\": \"a\"}\n{\"text\": \n");
+  Write("other.jsonl", "{\"text\": \"a\"}\n{\"body\": \"b\"}\n");
+  Write("bytes.txt", "abc\xFF");
+  Write("empty.txt", "");
+  for (const auto& [file, error] : std::vector<std::pair<std::string, std::string>>{
+           {"broken.jsonl", "tokenize: broken.jsonl:2: the line is no JSON object"},
+           {"other.jsonl",
+            "other.jsonl:2: there is no text under \"text\"; name another with --fi"},
+           {"bytes.txt", "tokenize: bytes.txt: byte 3 of the text is no UTF-8"},
+           {"empty.txt", "tokenize: the files hold no text"},
+           {"none.txt", "tokenize: none.txt: No such file or directory"},
+           {".", ". is a folder; name its files"}}) {
+    const ProgramResult result = Tokenize({file, "--tokenizer", kTokenizer, "--out", "x.bin"});
+    EXPECT_EQ(result.status, 2);
+    EXPECT_THAT(result.err, HasSubstr(error));
+    EXPECT_THAT(result.out, IsEmpty());
+    EXPECT_EQ(Read("x.bin"), "what was there");
+  }
+  EXPECT_THAT(Files(),
+              ElementsAre("broken.jsonl", "bytes.txt", "empty.txt", "other.jsonl", "x.bin"));
+}
+
+TEST_F(TokenizeCommandTest, RefusesWhatItCannotDo) {
+  Write("a.txt", "a");
+  Write("tokenizer.json", "{\"model\": {\"type\": \"Neural\"}}");
+  Write("big.json", R"({"model": {"type": "WordLevel", "unk_token": "a", "vocab": {"a": 70000}}})");
+  const auto refuses = [&](std::vector<std::string> arguments, const std::string& error) {
+    const ProgramResult result = Tokenize(std::move(arguments));
+    EXPECT_EQ(result.status, 2);
+    EXPECT_THAT(result.err, HasSubstr(error));
+  };
+  refuses({}, "tokenize: no FILES given");
+  refuses({"a.txt", "--out", "x.bin"}, "tokenize: no --tokenizer given");
+  refuses({"a.txt", "--tokenizer", kTokenizer}, "tokenize: no --out given");
+  refuses({"a.txt", "--tokenizer", ".", "--out", "x.bin"},
+          "tokenizer.json: model.type: 'Neural' is no model that dsrun knows");
+  refuses({"a.txt", "--tokenizer", kTokenizer, "--out", "x.bin", "--separator", "</x>"},
+          "--separator '</x>' is no token of this tokenizer");
+  refuses({"a.txt", "--tokenizer", "big.json", "--out", "x.bin", "--token_dtype", "uint16"},
+          "--token_dtype uint16 cannot hold the ids of this tokenizer, which go to 70000");
+  refuses({"a.txt", "--tokenizer", kTokenizer, "--out", "none/x.bin"}, "none/x.bin: No such file");
+  refuses({"a.txt", "--tokenizer", kTokenizer, "--out", "x.bin", "--token_dtype", "int8"}, "int8");
+}
+
+}  // namespace
+}  // namespace ds::testing
