@@ -70,7 +70,7 @@ FLOORS = {"cli": CLI, "daemon": DAEMON}
 # Torch-free parts: their users link no LibTorch.
 TORCH_FREE = ("cli/", "daemon/", "proto/", "runtime/base/", "runtime/process/", "runtime/config/", "runtime/topology/",
               "runtime/pipeline/", "runtime/tokenizer/", "runtime/comm/shm/", "runtime/comm/net/", "runtime/offload/",
-              "runtime/checkpoint/format/")
+              "runtime/checkpoint/format/", "runtime/models/spec/")
 
 # Floors inside a folder: what files whose path begins so may include besides their own header. The
 # longest row counts.
@@ -83,6 +83,7 @@ INNER = {
     "runtime/comm/shm/": ("runtime/base/", "runtime/comm/shm/"),
     "runtime/comm/net/": ("runtime/base/", "runtime/comm/shm/", "runtime/comm/net/"),
     "runtime/checkpoint/format/": ("runtime/base/", "runtime/checkpoint/format/"),
+    "runtime/models/spec/": ("runtime/base/", "runtime/models/spec/"),
     # The floors of config, from the ground: keys, checks, what a config says, its sections, files.
     "runtime/config/keys/": ("runtime/base/", "runtime/config/keys/"),
     "runtime/config/check/": ("runtime/base/", "runtime/config/keys/", "runtime/config/check/"),
@@ -104,7 +105,8 @@ INNER = {
 TOP = {
     "proto": [],
     "cli": ["cli/", "proto/", "runtime/base/", "runtime/process/", "runtime/config/",
-            "runtime/topology/", "runtime/pipeline/", "runtime/checkpoint/format/", "runtime/tokenizer/"],
+            "runtime/topology/", "runtime/pipeline/", "runtime/checkpoint/format/", "runtime/models/spec/",
+            "runtime/tokenizer/"],
     "daemon": ["daemon/", "proto/", "runtime/base/", "runtime/process/"],
 }
 

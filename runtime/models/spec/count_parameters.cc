@@ -1,0 +1,89 @@
+#include "runtime/models/spec/count_parameters.h"
+
+#include <algorithm>
+
+namespace ds::models {
+namespace {
+
+constexpr std::int64_t kMostParameters = 1'000'000'000'000'000;
+
+// Adds up modules, until they are too many.
+class ModuleSum {
+ public:
+  // `times` modules with a weight of `rows` x `columns`, and a bias of `rows` if it has one.
+  void Add(std::int64_t times, std::int64_t rows, std::int64_t columns, bool bias = false) {
+    std::int64_t module = 0;
+    if (bias) columns += 1;
+    const bool fits = !__builtin_mul_overflow(rows, columns, &module) &&
+                      module <= kMostParameters && !__builtin_mul_overflow(module, times, &times) &&
+                      times <= kMostParameters && count_.all <= kMostParameters;
+    if (!fits) {
+      too_many_ = true;
+      return;
+    }
+    count_.largest_module = std::max(count_.largest_module, module);
+    count_.all += times;
+  }
+
+  StatusOr<ParameterCount> Result() const {
+    if (too_many_) return InvalidArgumentError("a model of more than 1e15 parameters");
+    return count_;
+  }
+
+ private:
+  ParameterCount count_;
+  bool too_many_ = false;
+};
+
+void AddAttention(ModuleSum& sum, const DecoderSpec& spec) {
+  const std::int64_t layers = spec.layers, width = spec.width;
+  const std::int64_t query = spec.heads * spec.head_width, key = spec.kv_heads * spec.head_width;
+  if (spec.qkv == QkvLayout::kApart) {
+    sum.Add(layers, query, width, spec.qkv_bias);
+    sum.Add(2 * layers, key, width, spec.qkv_bias);
+  } else {
+    sum.Add(layers, query + 2 * key, width, spec.qkv_bias);
+  }
+  sum.Add(layers, width, query, spec.attention_output_bias);
+  if (spec.query_key_norm == QueryKeyNorm::kPerHead) sum.Add(2 * layers, spec.head_width, 1);
+  if (spec.query_key_norm == QueryKeyNorm::kWhole) {
+    sum.Add(layers, query, 1);
+    sum.Add(layers, key, 1);
+  }
+}
+
+void AddMlp(ModuleSum& sum, const DecoderSpec& spec) {
+  const std::int64_t layers = spec.layers, width = spec.width, mlp = spec.mlp_width;
+  if (spec.experts > 0) {
+    sum.Add(layers, spec.experts, width);            // the router
+    sum.Add(layers, spec.experts * 3 * mlp, width);  // all experts of a layer are one module
+    return;
+  }
+  const std::int64_t wide = spec.fused_gate_up ? 2 * mlp : mlp;
+  sum.Add(spec.gated_mlp && !spec.fused_gate_up ? 2 * layers : layers, wide, width, spec.mlp_bias);
+  sum.Add(layers, width, mlp, spec.mlp_bias);
+}
+
+std::int64_t CountNormsOfLayer(const DecoderSpec& spec) {
+  if (spec.residual == Residual::kParallelOneNorm) return 1;
+  return spec.norm_place == NormPlace::kAround ? 4 : 2;
+}
+
+}  // namespace
+
+StatusOr<ParameterCount> CountParameters(const DecoderSpec& spec) {
+  ModuleSum sum;
+  sum.Add(1, spec.vocabulary, spec.width);
+  if (spec.positions == Positions::kLearned) {
+    sum.Add(1, spec.max_positions + spec.first_position, spec.width);
+  }
+  const std::int64_t norms = spec.layers * CountNormsOfLayer(spec) + (spec.embedding_norm ? 1 : 0) +
+                             (spec.final_norm ? 1 : 0);
+  sum.Add(norms, spec.width, 1, /*bias=*/spec.norm == NormKind::kLayer);
+  AddAttention(sum, spec);
+  AddMlp(sum, spec);
+  if (!spec.tied_head) sum.Add(1, spec.vocabulary, spec.width);
+  return sum.Result();
+}
+
+}  // namespace ds::models

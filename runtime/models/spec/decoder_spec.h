@@ -1,0 +1,131 @@
+#pragma once
+
+// DecoderSpec: what a decoder computes and what its weights are called, whatever its family.
+//
+// The families of Hugging Face are rows of a table (families.h), which say how their config.json
+// fills it; one implementation (models/decoder.h) builds and runs it. Without LibTorch, so that
+// `dsrun estimate` counts by the same description.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/models/spec/rope_spec.h"
+#include "runtime/models/spec/weight_names.h"
+
+namespace ds::models {
+
+enum class Activation { kGeluTanh, kGeluErf, kRelu, kSilu };
+
+enum class NormKind {
+  kLayer,       // LayerNorm
+  kRms,         // x over its root mean square, rounded to x's dtype, times the weight
+  kRmsWide,     // rounded behind the weight
+  kRmsPlusOne,  // the same, times one plus the weight, which starts at 0
+};
+
+// Where the norms of a layer stand, x being what flows through the layers, f attention or MLP.
+enum class NormPlace {
+  kBefore,     // x + f(norm(x))
+  kBehind,     // x + norm(f(x))
+  kAround,     // x + norm'(f(norm(x)))
+  kBehindSum,  // norm(x + f(x))
+};
+
+enum class Residual {
+  kInTurn,           // the MLP sees what attention has added
+  kParallel,         // both see x, each through its norm
+  kParallelOneNorm,  // both see x through one norm
+};
+
+enum class QkvLayout {
+  kApart,         // a weight each
+  kConcatenated,  // all queries, all keys, all values
+  kByGroup,       // per head of the keys: its queries, its key, its value
+};
+
+enum class QueryKeyNorm { kNone, kPerHead, kWhole };
+
+enum class Positions {
+  kNone,
+  kLearned,
+  kRotary,
+  kAlibi,         // arXiv 2108.12409
+  kAlibiRounded,  // the same with slopes and products in bf16, and scaled as the scores are
+};
+
+// A layer may differ from the others in these.
+struct LayerKind {
+  bool windowed = false;
+  bool rotary = true;
+};
+
+struct DecoderSpec {
+  std::string model_type;    // of config.json
+  std::string architecture;  // the class of transformers that loads it
+
+  std::int64_t vocabulary = 0;
+  std::int64_t width = 0;
+  std::int64_t layers = 0;
+  std::int64_t heads = 0;     // of the queries
+  std::int64_t kv_heads = 0;  // of keys and values; divides `heads`
+  std::int64_t head_width = 0;
+  std::int64_t mlp_width = 0;
+  std::int64_t max_positions = 0;
+
+  Positions positions = Positions::kRotary;
+  std::int64_t first_position = 0;        // kLearned: the row of the table that position 0 has
+  RopeSpec rope;                          // kRotary
+  std::optional<RopeSpec> windowed_rope;  // that of windowed layers, where it is another
+
+  std::optional<std::int64_t> padding_token;  // its row starts at 0 and learns as a head only
+  bool embedding_norm = false;
+  bool scales_embedding = false;  // by the root of the width
+  double embedding_dropout = 0.0;
+
+  NormKind norm = NormKind::kRms;
+  NormPlace norm_place = NormPlace::kBefore;
+  Residual residual = Residual::kInTurn;
+  bool final_norm = true;
+  double norm_epsilon = 1e-6;
+  double residual_dropout = 0.0;  // of what attention and MLP add
+
+  QkvLayout qkv = QkvLayout::kApart;
+  bool qkv_bias = false;
+  bool attention_output_bias = false;
+  QueryKeyNorm query_key_norm = QueryKeyNorm::kNone;
+  bool scales_scores = true;        // divides them by the root of query_scale_width
+  double query_scale_width = 0.0;   // 0: the heads' width
+  bool scales_by_layer = false;     // divides them by one plus the layer's index, too
+  double attention_soft_cap = 0.0;  // c in c tanh(score / c); 0: none
+  double attention_dropout = 0.0;
+  std::int64_t window = 0;             // of windowed layers: how many tokens a token sees; 0: all
+  std::vector<LayerKind> layer_kinds;  // empty: all are windowed, and rotary
+
+  bool gated_mlp = true;
+  bool fused_gate_up = false;  // one weight: all of the gate, all of the other
+  bool mlp_bias = false;
+  Activation activation = Activation::kSilu;
+  std::int64_t experts = 0;  // in a layer, in place of its MLP; 0: there are none
+  std::int64_t experts_per_token = 0;
+
+  bool tied_head = false;  // the head's matrix is the embedding's
+  double logit_soft_cap = 0.0;
+
+  bool weights_are_in_out = false;  // [in, out] in attention and MLP (transformers' Conv1D)
+  double initializer_range = 0.02;
+  bool shrinks_residual_init = false;  // what adds to x starts smaller with the number of layers
+
+  WeightNames names;
+
+  LayerKind KindOf(std::int64_t layer) const {
+    if (layer_kinds.empty()) return {.windowed = true, .rotary = true};
+    return layer_kinds.at(static_cast<std::size_t>(layer));
+  }
+};
+
+// Returns what the scores of a layer's attention are multiplied by.
+double AttentionScale(const DecoderSpec& spec, std::int64_t layer);
+
+}  // namespace ds::models

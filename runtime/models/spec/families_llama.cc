@@ -1,0 +1,201 @@
+// Llama and the families that differ from it in a norm, a bias or a window.
+
+#include "runtime/models/spec/families.h"
+#include "runtime/models/spec/layer_kinds.h"
+
+namespace ds::models {
+namespace {
+
+constexpr ConfigKey kSizes[] = {
+    Key("vocab_size", &DecoderSpec::vocabulary),
+    Key("hidden_size", &DecoderSpec::width),
+    Key("intermediate_size", &DecoderSpec::mlp_width),
+    Key("num_hidden_layers", &DecoderSpec::layers),
+    Key("num_attention_heads", &DecoderSpec::heads),
+    KeyOrNone("num_key_value_heads", &DecoderSpec::kv_heads),
+    KeyOrNone("head_dim", &DecoderSpec::head_width),
+    Key("max_position_embeddings", &DecoderSpec::max_positions),
+    Key("initializer_range", &DecoderSpec::initializer_range, 1e3),
+    Key("rms_norm_eps", &DecoderSpec::norm_epsilon),
+    Key("hidden_act", &DecoderSpec::activation),
+    Key("attention_dropout", &DecoderSpec::attention_dropout),
+    Key("tie_word_embeddings", &DecoderSpec::tied_head),
+    Ignored("pretraining_tp"),  // how products are split, not what they are
+};
+constexpr ConfigKey kAttentionBias[] = {
+    Key("attention_bias", &DecoderSpec::qkv_bias),
+    Key("attention_bias", &DecoderSpec::attention_output_bias),
+};
+constexpr ConfigKey kMlpBias[] = {Key("mlp_bias", &DecoderSpec::mlp_bias)};
+// SmolLM's files say what they are.
+constexpr ConfigKey kLlamaKeys[] = {Ignored("is_llama_config"), Only("rope_interleaved", false)};
+constexpr ConfigKey kNoBiases[] = {Only("attention_bias", false), Only("mlp_bias", false)};
+constexpr ConfigKey kWindow[] = {KeyOrNone("sliding_window", &DecoderSpec::window)};
+
+DecoderSpec Llama() {
+  return {.model_type = "llama",
+          .architecture = "LlamaForCausalLM",
+          .vocabulary = 32000,
+          .width = 4096,
+          .layers = 32,
+          .heads = 32,
+          .mlp_width = 11008,
+          .max_positions = 2048};
+}
+
+DecoderSpec Mistral() {
+  DecoderSpec spec = Llama();
+  spec.model_type = "mistral";
+  spec.architecture = "MistralForCausalLM";
+  spec.kv_heads = 8;
+  spec.mlp_width = 14336;
+  spec.max_positions = 131072;
+  spec.window = 4096;
+  return spec;
+}
+
+DecoderSpec Mixtral() {
+  DecoderSpec spec = Mistral();
+  spec.model_type = "mixtral";
+  spec.architecture = "MixtralForCausalLM";
+  spec.norm_epsilon = 1e-5;
+  spec.rope.theta = 1e6;
+  spec.window = 0;
+  spec.experts = 8;
+  spec.experts_per_token = 2;
+  return spec;
+}
+constexpr ConfigKey kMixtralKeys[] = {
+    Key("num_local_experts", &DecoderSpec::experts),
+    Key("num_experts_per_tok", &DecoderSpec::experts_per_token),
+    Only("router_jitter_noise", 0.0),
+    Only("output_router_logits", false),  // what adds the router's loss
+    Ignored("router_aux_loss_coef"),
+};
+
+DecoderSpec Qwen2() {
+  DecoderSpec spec = Llama();
+  spec.model_type = "qwen2";
+  spec.architecture = "Qwen2ForCausalLM";
+  spec.vocabulary = 151936;
+  spec.kv_heads = 32;
+  spec.mlp_width = 22016;
+  spec.max_positions = 32768;
+  spec.window = 4096;
+  spec.qkv_bias = true;
+  return spec;
+}
+
+DecoderSpec Qwen3() {
+  DecoderSpec spec = Qwen2();
+  spec.model_type = "qwen3";
+  spec.architecture = "Qwen3ForCausalLM";
+  spec.head_width = 128;
+  spec.qkv_bias = false;
+  spec.query_key_norm = QueryKeyNorm::kPerHead;
+  return spec;
+}
+
+DecoderSpec Phi3() {
+  DecoderSpec spec = Llama();
+  spec.model_type = "phi3";
+  spec.architecture = "Phi3ForCausalLM";
+  spec.vocabulary = 32064;
+  spec.width = 3072;
+  spec.mlp_width = 8192;
+  spec.max_positions = 4096;
+  spec.norm_epsilon = 1e-5;
+  spec.padding_token = 32000;
+  spec.qkv = QkvLayout::kConcatenated;
+  spec.fused_gate_up = true;
+  spec.rope.original_positions = 4096;
+  return spec;
+}
+constexpr ConfigKey kPhi3Keys[] = {
+    Key("resid_pdrop", &DecoderSpec::residual_dropout),
+    Ignored("embd_pdrop"),  // transformers has no dropout there
+    Only("lm_head_bias", false),
+    Ignored("interpolate_factor"),
+    Ignored("full_attn_mod"),
+};
+
+DecoderSpec Olmo2() {
+  DecoderSpec spec = Llama();
+  spec.model_type = "olmo2";
+  spec.architecture = "Olmo2ForCausalLM";
+  spec.vocabulary = 50304;
+  spec.norm_epsilon = 1e-5;
+  spec.norm = NormKind::kRmsWide;
+  spec.norm_place = NormPlace::kBehind;
+  spec.query_key_norm = QueryKeyNorm::kWhole;
+  spec.padding_token = 1;
+  return spec;
+}
+
+DecoderSpec SmolLm3() {
+  DecoderSpec spec = Llama();
+  spec.model_type = "smollm3";
+  spec.architecture = "SmolLM3ForCausalLM";
+  spec.vocabulary = 128256;
+  spec.width = 2048;
+  spec.layers = 36;
+  spec.heads = 16;
+  spec.kv_heads = 4;
+  spec.max_positions = 32768;
+  spec.rope.theta = 2e6;
+  spec.padding_token = 128004;
+  spec.tied_head = true;
+  return spec;
+}
+
+// One layer of so many has no positions.
+void DeriveSmolLm3(ConfigReader& reader, DecoderSpec* spec) {
+  reader.IgnoreKey("max_window_layers");
+  const bool uses_window = reader.Bool("use_sliding_window", false);
+  if (!uses_window) spec->window = 0;
+  const auto interval = static_cast<std::size_t>(reader.Int("no_rope_layer_interval", 4));
+  const auto rotary = reader.Numbers("no_rope_layers");
+  if (rotary && rotary->size() < static_cast<std::size_t>(spec->layers)) {
+    return reader.Refuse("'no_rope_layers' must have an element for each layer");
+  }
+  std::vector<LayerKind> kinds;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(spec->layers); ++i) {
+    const bool turns = rotary ? (*rotary)[i] != 0.0 : (i + 1) % interval != 0;
+    kinds.push_back({.windowed = uses_window && !turns, .rotary = turns});
+  }
+  spec->layer_kinds = std::move(kinds);
+  ReadLayerTypes(reader, spec);
+}
+
+// Layers from max_window_layers on are windowed, where there are windows.
+void DeriveQwen(ConfigReader& reader, DecoderSpec* spec) {
+  if (!reader.Bool("use_sliding_window", false)) spec->window = 0;
+  const std::int64_t whole = reader.Int("max_window_layers", 28);
+  SetLayerTypes(spec, [&](std::int64_t layer) { return spec->window > 0 && layer >= whole; });
+  ReadLayerTypes(reader, spec);
+}
+
+constexpr ConfigKey kQwenKeys[] = {Only("use_mrope", false)};
+
+}  // namespace
+
+std::vector<Family> LlamaLikeFamilies() {
+  const RopeKeys phi3_rope{.rotated_share = "partial_rotary_factor",
+                           .original_positions = "original_max_position_embeddings",
+                           .yarn_is_longrope = true};
+  std::vector<Family> families{
+      {.spec = Llama(), .keys = {kSizes, kAttentionBias, kMlpBias, kLlamaKeys}},
+      {.spec = Mistral(), .keys = {kSizes, kWindow}},
+      {.spec = Mixtral(), .keys = {kSizes, kWindow, kMixtralKeys}},
+      {.spec = Olmo2(), .keys = {kSizes, kAttentionBias}},
+      {.spec = Phi3(), .keys = {kSizes, kNoBiases, kWindow, kPhi3Keys}, .rope_keys = phi3_rope},
+      {.spec = Qwen2(), .keys = {kSizes, kWindow, kQwenKeys}, .derive = DeriveQwen},
+      {.spec = Qwen3(), .keys = {kSizes, kAttentionBias, kWindow}, .derive = DeriveQwen},
+      {.spec = SmolLm3(),
+       .keys = {kSizes, kAttentionBias, kMlpBias, kWindow},
+       .derive = DeriveSmolLm3}};
+  for (Family& family : families) family.has_padding_row = true;
+  return families;
+}
+
+}  // namespace ds::models
