@@ -4,7 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "runtime/models/model_config.h"
+#include "runtime/models/spec/decoder_spec.h"
 
 namespace ds::models {
 

@@ -4,9 +4,12 @@
 //
 // Those of language models, for B samples of S tokens:
 //
-//   tokens  [B, S] int64 ids
-//   labels  [B, S] int64, already shifted: labels[b, s] follows tokens[b, s]
-//   mask    [B, S] of any dtype: where it is 0 a label does not count
+//   tokens     [B, S] int64 ids
+//   labels     [B, S] int64, already shifted: labels[b, s] follows tokens[b, s]
+//   mask       [B, S] of any dtype: where it is 0 a label does not count
+//   documents  [B, S] integers: a token sees only those of its own document, which lie side by side
+//              in a packed sample; padding is a document of its own
+//   positions  [B, S] int64; absent, they count from the first token of each document
 //
 // A model takes what it knows and refuses the rest by name; a user's own model names what it likes.
 

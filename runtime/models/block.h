@@ -50,10 +50,15 @@ struct Bundle {
   const at::Tensor& tensor(std::string_view name) const { return FindTensor(batch, name); }
 };
 
-// Describes the elements of a parameter before training: normal(mean, std), each drawn for itself.
+// Describes the elements of a parameter before training: normal(mean, std), each drawn for itself,
+// but zeros in a part.
 struct FirstValue {
   double mean = 0.0;
   double std = 0.0;
+  struct Zeros {
+    std::int64_t first = 0, count = 0;  // elements
+  };
+  Zeros zeros = {};
 };
 
 // One unit of a model. Invariant: the parameters' names inside the block, behind the block's

@@ -4,6 +4,8 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
+#include <cmath>
 #include <span>
 
 #include "runtime/base/philox.h"
@@ -13,12 +15,31 @@ namespace {
 
 constexpr std::int64_t kGrain = 16384;  // elements that are worth a thread
 
+// Clears what `values`, whose first element is `first` of its parameter, holds of `zeros`.
+void ClearPart(const FirstValue::Zeros& zeros, std::int64_t first, const at::Tensor& values) {
+  const std::int64_t begin = std::max(zeros.first, first);
+  const std::int64_t end = std::min(zeros.first + zeros.count, first + values.numel());
+  if (begin < end) values.view(-1).narrow(0, begin - first, end - begin).zero_();
+}
+
 }  // namespace
 
 FirstValue NormalInit::Describe(const std::string& name, std::int64_t dimensions) const {
-  if (dimensions <= 1) return {.mean = name.ends_with("bias") ? 0.0 : 1.0};
-  const bool residual = !residual_name.empty() && name.ends_with(residual_name);
+  if (dimensions <= 1) return {.mean = name.ends_with("bias") ? 0.0 : vector_mean};
+  const bool residual = std::any_of(residual_names.begin(), residual_names.end(),
+                                    [&](const std::string& end) { return name.ends_with(end); });
   return {.std = residual ? residual_std : std};
+}
+
+NormalInit DescribeInit(const DecoderSpec& spec) {
+  NormalInit init{.std = spec.initializer_range,
+                  .vector_mean = spec.norm == NormKind::kRmsPlusOne ? 0.0 : 1.0};
+  if (!spec.shrinks_residual_init) return init;
+  // The GPT-2 paper's scheme: what is added to x starts smaller with depth.
+  init.residual_std = spec.initializer_range / std::sqrt(2.0 * static_cast<double>(spec.layers));
+  init.residual_names = {std::string(spec.names.attention_output) + ".weight",
+                         std::string(spec.names.down) + ".weight"};
+  return init;
 }
 
 void FillRange(const std::string& name, const FirstValue& described, std::uint64_t seed,
@@ -40,6 +61,7 @@ void FillRange(const std::string& name, const FirstValue& described, std::uint64
     DrawNormal(key, static_cast<std::uint64_t>(range.first + begin), part);
     for (float& value : part) value = value * std + mean;
   });
+  ClearPart(described.zeros, range.first, values);
   if (!direct) range.values.copy_(values.view_as(range.values));
 }
 

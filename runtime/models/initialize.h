@@ -8,8 +8,11 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "runtime/models/block.h"
+#include "runtime/models/spec/decoder_spec.h"
 
 namespace ds::models {
 
@@ -26,14 +29,18 @@ void FillRange(const std::string& name, const FirstValue& described, std::uint64
                const ElementRange& range);
 
 // The scheme of the known families: matrices from normal(0, std), biases at zero, other vectors
-// (norms) at one.
+// (norms) at vector_mean.
 struct NormalInit {
   double std = 0.02;
+  double vector_mean = 1.0;
   double residual_std = 0.02;
-  std::string residual_name;  // parameters whose name ends so start with residual_std; "": none
+  std::vector<std::string> residual_names;  // parameters whose names end so have residual_std
 
   FirstValue Describe(const std::string& name, std::int64_t dimensions) const;
 };
+
+// The scheme of a decoder, as transformers starts it.
+NormalInit DescribeInit(const DecoderSpec& spec);
 
 // A block of a known family: starts as `init` says.
 class FamilyBlock : public Block {

@@ -1,7 +1,7 @@
 #pragma once
 
-// The parts that families share. Each registers its parameters, unmaterialised, under the names
-// that Hugging Face gives them ("weight", "bias").
+// Products and tables. Each registers its parameters, unmaterialised, under the names that Hugging
+// Face gives them ("weight", "bias").
 //
 // Shapes: x is [..., in]; the result [..., out].
 
@@ -9,86 +9,77 @@
 #include <torch/nn/module.h>
 
 #include <cstdint>
+#include <initializer_list>
+#include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 
-#include "runtime/activation/recompute.h"
-#include "runtime/models/dropout.h"
+#include "runtime/models/matmul.h"
 
 namespace ds::models {
 
-// x · weightᵀ + bias, weight [out, in].
-class Linear : public torch::nn::Module {
+// x · W, plus a bias if there is one.
+class Product : public torch::nn::Module {
  public:
   struct Shape {
     std::int64_t in = 0, out = 0;
     bool bias = false;
+    WeightLayout layout = WeightLayout::kOutIn;
   };
-  Linear(Shape shape, const at::TensorOptions& options);
+  Product(const Shape& shape, const at::TensorOptions& options);
   at::Tensor forward(const at::Tensor& x) const;
   const at::Tensor& weight() const { return weight_; }
 
  private:
+  WeightLayout layout_;
   at::Tensor weight_, bias_;
 };
 
-// GPT-2's layout: x · weight + bias, weight [in, out].
-class Conv1d : public torch::nn::Module {
+// The weight is [out, in]. Classes of its own, for a config names modules by their classes.
+class Linear : public Product {
  public:
-  Conv1d(std::int64_t in, std::int64_t out, const at::TensorOptions& options);
-  at::Tensor forward(const at::Tensor& x) const;
-
- private:
-  at::Tensor weight_, bias_;
+  using Product::Product;
 };
 
-// A row of the table [rows, width] per token id, differentiable: [...] int64 -> [..., width].
-at::Tensor LookUp(const at::Tensor& table, const at::Tensor& ids);
+// GPT-2's layout: the weight is [in, out].
+class Conv1d : public Product {
+ public:
+  using Product::Product;
+};
+
+std::shared_ptr<Product> MakeProduct(const Product::Shape& shape, const at::TensorOptions& options);
+
+// A row of the table [rows, width] per token id, differentiable: [...] int64 -> [..., width]. The
+// row `padding`, if there is one, gets no gradient.
+at::Tensor LookUp(const at::Tensor& table, const at::Tensor& ids,
+                  std::optional<std::int64_t> padding = std::nullopt);
 
 class Embedding : public torch::nn::Module {
  public:
-  Embedding(std::int64_t rows, std::int64_t width, const at::TensorOptions& options);
+  struct Shape {
+    std::int64_t rows = 0, width = 0;
+    std::optional<std::int64_t> padding = std::nullopt;
+  };
+  Embedding(const Shape& shape, const at::TensorOptions& options);
   at::Tensor forward(const at::Tensor& ids) const;
   const at::Tensor& weight() const { return weight_; }
 
  private:
+  std::optional<std::int64_t> padding_;
   at::Tensor weight_;
 };
 
-// A normalisation over the last dimension.
-class Norm : public torch::nn::Module {
- public:
-  virtual at::Tensor forward(const at::Tensor& x) const = 0;
-};
-
-class LayerNorm : public Norm {
- public:
-  LayerNorm(std::int64_t width, double epsilon, const at::TensorOptions& options);
-  at::Tensor forward(const at::Tensor& x) const override;
-
- private:
-  at::Tensor weight_, bias_;
-  double epsilon_;
-};
-
-class RmsNorm : public Norm {
- public:
-  RmsNorm(std::int64_t width, double epsilon, const at::TensorOptions& options);
-  at::Tensor forward(const at::Tensor& x) const override;
-
- private:
-  at::Tensor weight_;
-  double epsilon_;
-};
-
-// Causal attention of [B, heads, S, head width] queries over keys and values that may have fewer
-// heads (each is shared by a group of query heads); returns [B, S, heads * head width].
-struct AttentionOptions {
-  double scale = 1.0;
-  // Present: keeps q, k and v only, and is computed again in the backward pass.
-  std::optional<activation::RecomputeOptions> recompute = {};
-  DropoutDraw dropout = {};  // of the weights
-};
-at::Tensor CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                           const AttentionOptions& options);
+// Registers `part` in `root` at a path: names of modules within modules, parted by dots or as
+// elements, of which empty ones do not count. Those that are not there are made.
+void PutAt(torch::nn::Module& root, std::initializer_list<std::string_view> path,
+           std::shared_ptr<torch::nn::Module> part);
+template <typename Part>
+std::shared_ptr<Part> RegisterAt(torch::nn::Module& root,
+                                 std::initializer_list<std::string_view> path,
+                                 std::shared_ptr<Part> part) {
+  PutAt(root, path, part);
+  return part;
+}
 
 }  // namespace ds::models

@@ -1,8 +1,13 @@
 #include "runtime/models/lm_head.h"
 
+#include <ATen/TensorOperators.h>
+
+#include <utility>
+
 #include "runtime/models/initialize.h"
 #include "runtime/models/lm_loss.h"
 #include "runtime/models/matmul.h"
+#include "runtime/models/norms.h"
 
 namespace ds::models {
 namespace {
@@ -19,45 +24,51 @@ at::Tensor FindLabels(const Bundle& bundle) {
 
 class LmHead : public FamilyBlock {
  public:
-  explicit LmHead(const LmHeadParts& parts)
-      : FamilyBlock("", {.std = parts.initializer_range}),
-        norm_(parts.norm),
-        embedding_(parts.embedding) {
-    auto holder = std::make_shared<torch::nn::Module>();
-    holder->register_module(parts.norm_path[1], norm_);
-    register_module(parts.norm_path[0], holder);
-    if (parts.tied) return;
+  LmHead(const DecoderSpec& spec, std::shared_ptr<Embedding> embedding)
+      : FamilyBlock("", DescribeInit(spec)),
+        embedding_(std::move(embedding)),
+        soft_cap_(spec.logit_soft_cap) {
     const at::Tensor& table = embedding_->weight();
-    const Linear::Shape shape{.in = table.size(1), .out = table.size(0)};
-    projection_ = register_module("lm_head", std::make_shared<Linear>(shape, table.options()));
+    if (spec.final_norm) {
+      norm_ = RegisterAt(*this, {spec.names.base, spec.names.final_norm},
+                         MakeNorm(spec, spec.width, table.options()));
+    }
+    if (spec.tied_head) return;
+    const Product::Shape shape{.in = spec.width, .out = spec.vocabulary};
+    projection_ = RegisterAt(*this, {spec.names.head}, MakeProduct(shape, table.options()));
   }
 
   Bundle forward(Bundle bundle) override {
-    const at::Tensor hidden = norm_->forward(bundle.hidden);
+    const at::Tensor hidden = norm_ ? norm_->forward(bundle.hidden) : bundle.hidden;
     const at::Tensor& weight = projection_ ? projection_->weight() : embedding_->weight();
     if (const at::Tensor labels = FindLabels(bundle); labels.defined()) {
       const auto count = static_cast<double>(CountLabels(labels));
       const double expected = count == 0.0 ? 1.0 : count / bundle.loss_unit;
       bundle.loss_count = count;
-      bundle.loss = LmLoss(hidden, weight, labels, bundle.loss_scale * expected);
+      bundle.loss = LmLoss(hidden, weight, labels,
+                           {.soft_cap = soft_cap_, .expected_scale = bundle.loss_scale * expected});
     } else {
-      bundle.extras["logits"] = Affine(hidden, weight, /*bias=*/{}, WeightLayout::kOutIn);
+      at::Tensor logits = Affine(hidden, weight, /*bias=*/{}, WeightLayout::kOutIn);
+      if (soft_cap_ > 0.0) logits = (logits / soft_cap_).tanh() * soft_cap_;
+      bundle.extras["logits"] = logits;
     }
     bundle.hidden = at::Tensor();
     return bundle;
   }
 
  private:
-  std::shared_ptr<Norm> norm_;
+  std::shared_ptr<Norm> norm_;            // null without
   std::shared_ptr<Embedding> embedding_;  // not registered: its parameters are block 0's
-  std::shared_ptr<Linear> projection_;    // null when tied
+  std::shared_ptr<Product> projection_;   // null when tied
+  double soft_cap_;
 };
 
 }  // namespace
 
-void AddLmHead(BlockList& model, const LmHeadParts& parts) {
-  const std::vector<int> also_reads = parts.tied ? std::vector<int>{0} : std::vector<int>{};
-  model.Add(std::make_shared<LmHead>(parts), also_reads);
+void AddLmHead(BlockList& model, const DecoderSpec& spec,
+               const std::shared_ptr<Embedding>& embedding) {
+  const std::vector<int> also_reads = spec.tied_head ? std::vector<int>{0} : std::vector<int>{};
+  model.Add(std::make_shared<LmHead>(spec, embedding), also_reads);
 }
 
 }  // namespace ds::models

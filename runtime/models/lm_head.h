@@ -13,20 +13,14 @@
 namespace ds::models {
 
 // The tensors that a language model takes of a batch are these.
-inline constexpr std::array<std::string_view, 3> kLanguageModelBatch{"tokens", "labels", "mask"};
+inline constexpr std::array<std::string_view, 5> kLanguageModelBatch{"tokens", "labels", "mask",
+                                                                     "positions", "documents"};
 
-struct LmHeadParts {
-  std::array<std::string, 2> norm_path;  // {"transformer", "ln_f"}: where the norm's name hangs
-  std::shared_ptr<Norm> norm;
-  std::shared_ptr<Embedding> embedding;  // of the list's block 0
-  bool tied = false;                     // project with the embedding's matrix
-  double initializer_range = 0.02;
-};
-
-// Appends the head to `model`, whose block 0 holds the embedding. An untied head registers
-// "lm_head.weight"; a tied one has no matrix and reads block 0.
+// Appends the head of `spec` to `model`, whose block 0 holds `embedding`. An untied head registers
+// a matrix of its own; a tied one has none and reads block 0.
 //
 // Its forward sets bundle.loss when there are labels, else extras["logits"] [B, S, vocabulary].
-void AddLmHead(BlockList& model, const LmHeadParts& parts);
+void AddLmHead(BlockList& model, const DecoderSpec& spec,
+               const std::shared_ptr<Embedding>& embedding);
 
 }  // namespace ds::models

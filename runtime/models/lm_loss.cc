@@ -58,11 +58,11 @@ struct Gradients {
 // The rows of one call, its chunks, and what they add up to.
 class ChunkedLoss {
  public:
-  ChunkedLoss(at::Tensor hidden, at::Tensor weight, at::Tensor labels, double gradient_scale)
+  ChunkedLoss(at::Tensor hidden, at::Tensor weight, at::Tensor labels, const LmLossOptions& options)
       : hidden_(std::move(hidden)),
         weight_(std::move(weight)),
         labels_(std::move(labels)),
-        gradient_scale_(gradient_scale) {
+        options_(options) {
     CheckLabels();
     scale_ = 1.0 / static_cast<double>(std::max<std::int64_t>(1, CountLabels(labels_)));
   }
@@ -82,9 +82,11 @@ class ChunkedLoss {
       const at::Tensor inputs = hidden_.narrow(0, first, count);
       at::Tensor chunk_losses = losses.narrow(0, first, count);
       MatMulInto(chunk, inputs, weight_.t());
+      const at::Tensor slopes = CapLogits(chunk);
       const RowLabels targets{labels_.narrow(0, first, count), kIgnoredLabel};
-      CrossEntropyRows(chunk, targets, need_gradients ? scale_ * gradient_scale_ : 0.0,
+      CrossEntropyRows(chunk, targets, need_gradients ? scale_ * options_.expected_scale : 0.0,
                        &chunk_losses);
+      if (slopes.defined()) chunk.mul_(slopes);
       if (need_hidden) {
         at::Tensor out = gradients_.hidden.narrow(0, first, count);
         MatMulInto(out, chunk, weight_);
@@ -113,6 +115,15 @@ class ChunkedLoss {
                 " of the micro-batch is outside the vocabulary of ", weight_.size(0), " tokens");
   }
 
+  // Caps the logits in place and returns the slopes of the cap; undefined where there is none.
+  at::Tensor CapLogits(at::Tensor& logits) const {
+    if (options_.soft_cap == 0.0) return {};
+    const at::Tensor capped = logits.div_(options_.soft_cap).tanh_();
+    const at::Tensor slopes = 1.0 - capped.square();
+    logits.mul_(options_.soft_cap);
+    return slopes;
+  }
+
   void AddWeightGradient(const at::Tensor& logit_gradients, const at::Tensor& inputs) {
     const bool first = !gradients_.weight.defined();
     if (first) gradients_.weight = at::empty(weight_.sizes(), weight_.options().dtype(at::kFloat));
@@ -121,26 +132,26 @@ class ChunkedLoss {
 
   at::Tensor hidden_, weight_, labels_;
   double scale_ = 0.0;  // one over the number of labels that count
-  double gradient_scale_;
+  LmLossOptions options_;
   Gradients gradients_;
 };
 
 // What autograd is not asked about, and cannot be: inside forward nothing records and every tensor
 // looks like a constant.
-struct LossOptions {
-  bool need_hidden;
-  bool need_weight;
-  double expected_scale;
+struct LossNeeds {
+  bool hidden;
+  bool weight;
+  LmLossOptions options;
 };
 
 class LmLossFunction : public torch::autograd::Function<LmLossFunction> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& hidden,
                             const at::Tensor& weight, const at::Tensor& labels,
-                            const LossOptions& options) {
-    ChunkedLoss chunks(hidden, weight, labels, options.expected_scale);
-    at::Tensor loss = chunks.Run(options.need_hidden, options.need_weight);
-    context->saved_data["expected_scale"] = options.expected_scale;
+                            const LossNeeds& needs) {
+    ChunkedLoss chunks(hidden, weight, labels, needs.options);
+    at::Tensor loss = chunks.Run(needs.hidden, needs.weight);
+    context->saved_data["expected_scale"] = needs.options.expected_scale;
     Gradients gradients = chunks.TakeGradients();
     context->saved_data["hidden"] = std::move(gradients.hidden);
     context->saved_data["weight"] = std::move(gradients.weight);
@@ -203,14 +214,14 @@ void CrossEntropyRows(at::Tensor& logits, const RowLabels& labels, double gradie
 }
 
 at::Tensor LmLoss(const at::Tensor& states, const at::Tensor& matrix, const at::Tensor& labels,
-                  double expected_scale) {
+                  const LmLossOptions& options) {
   const at::Tensor hidden = AutocastOperand(states), weight = AutocastOperand(matrix);
   const bool recording = c10::GradMode::is_enabled();
-  const LossOptions options{.need_hidden = recording && hidden.requires_grad(),
-                            .need_weight = recording && weight.requires_grad(),
-                            .expected_scale = expected_scale};
+  const LossNeeds needs{.hidden = recording && hidden.requires_grad(),
+                        .weight = recording && weight.requires_grad(),
+                        .options = options};
   return LmLossFunction::apply(hidden.reshape({-1, hidden.size(-1)}), weight, labels.reshape({-1}),
-                               options);
+                               needs);
 }
 
 }  // namespace ds::models

@@ -20,17 +20,20 @@ inline constexpr std::int64_t kIgnoredLabel = -100;
 // Counts the labels that are not kIgnoredLabel.
 std::int64_t CountLabels(const at::Tensor& labels);
 
+struct LmLossOptions {
+  double soft_cap = 0.0;  // c in c tanh(logit / c); 0: none
+  // The gradient of the loss that backward is expected to bring: the gradients are computed with
+  // it, so that they neither vanish in fp16 nor need another pass. Any other one is right, too.
+  double expected_scale = 1.0;
+};
+
 // The mean of -log softmax(hidden · weightᵀ)[label] over all labels that are not kIgnoredLabel, an
 // fp32 scalar; 0 where there are none. hidden [..., H], weight [V, H], labels [...] int64, already
 // shifted.
 //
-// `expected_scale` is the gradient of the loss that backward is expected to bring: the gradients
-// are computed with it, so that they neither vanish in fp16 nor need another pass. Any other one is
-// right, too.
-//
 // Its backward may run once. Throws c10::Error naming the position of a label outside [0, V).
 at::Tensor LmLoss(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
-                  double expected_scale = 1.0);
+                  const LmLossOptions& options = {});
 
 // Softmax cross entropy of a block of logits, each row on its own, in place.
 struct RowLabels {

@@ -14,8 +14,12 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-at::Tensor TurnByOperators(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {
-  const std::int64_t half = cos.size(1);
+at::Tensor TurnByOperators(const at::Tensor& x, at::Tensor cos, at::Tensor sin) {
+  const std::int64_t half = cos.size(-1);
+  if (cos.dim() == 3) {  // of samples: the same for all their heads
+    cos = cos.unsqueeze(1);
+    sin = sin.unsqueeze(1);
+  }
   const at::Tensor first = x.narrow(3, 0, half), second = x.narrow(3, half, half);
   return at::cat({first * cos - second * sin, second * cos + first * sin,
                   x.narrow(3, 2 * half, x.size(3) - 2 * half)},
@@ -23,11 +27,12 @@ at::Tensor TurnByOperators(const at::Tensor& x, const at::Tensor& cos, const at:
 }
 
 template <typename Scalar>
-void TurnToken(const at::Tensor& x, const at::Tensor& y, std::int64_t token,
+void TurnToken(const at::Tensor& x, const at::Tensor& y, std::int64_t token, bool of_samples,
                TurningAngles<Scalar> angles) {
   const std::int64_t sample = token / x.size(2), position = token % x.size(2);
-  angles.cos += position * angles.half;
-  angles.sin += position * angles.half;
+  const std::int64_t row = of_samples ? token : position;
+  angles.cos += row * angles.half;
+  angles.sin += row * angles.half;
   TurnRows({.from = Elements<Scalar>(x) + sample * x.stride(0) + position * x.stride(2),
             .to = MutableElements<Scalar>(y) + sample * y.stride(0) + position * y.stride(2),
             .from_stride = x.stride(1),
@@ -46,11 +51,12 @@ at::Tensor Turn(const at::Tensor& rows, const at::Tensor& cos, const at::Tensor&
   WithElementType(x, [&]<typename Scalar>(Scalar) {
     const TurningAngles<Scalar> angles{.cos = Elements<Scalar>(cos),
                                        .sin = Elements<Scalar>(sin),
-                                       .half = cos.size(1),
+                                       .half = cos.size(-1),
                                        .direction = direction};
     ForEachPart(x.size(0) * x.size(2), x.size(1) * x.size(3),
                 [&](std::int64_t first, std::int64_t count) {
-                  for (std::int64_t i = 0; i < count; ++i) TurnToken(x, y, first + i, angles);
+                  for (std::int64_t i = 0; i < count; ++i)
+                    TurnToken(x, y, first + i, cos.dim() == 3, angles);
                 });
   });
   return y;
@@ -73,8 +79,10 @@ class RotaryFunction : public torch::autograd::Function<RotaryFunction> {
 }  // namespace
 
 at::Tensor ApplyRotary(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {
-  TORCH_CHECK(x.dim() == 4 && cos.dim() == 2 && cos.sizes() == sin.sizes() &&
-                  cos.size(0) == x.size(2) && 2 * cos.size(1) <= x.size(3),
+  const bool of_samples = cos.dim() == 3;
+  TORCH_CHECK(x.dim() == 4 && (cos.dim() == 2 || (of_samples && cos.size(0) == x.size(0))) &&
+                  cos.sizes() == sin.sizes() && cos.size(-2) == x.size(2) &&
+                  2 * cos.size(-1) <= x.size(3),
               "rotary angles of shape ", cos.sizes(), " do not fit heads of shape ", x.sizes());
   const bool one_dtype =
       x.scalar_type() == cos.scalar_type() && x.scalar_type() == sin.scalar_type();

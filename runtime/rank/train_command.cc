@@ -219,7 +219,7 @@ Status TrainCommand::OpenData() {
   DS_ASSIGN_OR_RETURN(auto source, data::TokenSource::Open(job_.data, width));
   const data::LoaderOptions options{.micro_batch = config_.batch.train_micro_batch_size_per_gpu,
                                     .seq_len = job_.seq_len,
-                                    .vocab_size = model_config_.vocab_size,
+                                    .vocab_size = model_config_.decoder.vocabulary,
                                     .reader = mesh_.MemberOf(identity_.rank, topology::kDataAxes),
                                     .order = {.shuffle = job_.shuffle, .seed = job_.seed}};
   DS_ASSIGN_OR_RETURN(loader_, data::Loader::Create(std::move(source), options));

@@ -52,9 +52,9 @@ class Table : public Block {
  public:
   Table()
       : Block("table"),
-        embedding_(register_module(
-            "embedding",
-            std::make_shared<models::Embedding>(kRows, kWidth, at::TensorOptions(at::kFloat)))) {}
+        embedding_(register_module("embedding", std::make_shared<models::Embedding>(
+                                                    models::Embedding::Shape{kRows, kWidth},
+                                                    at::TensorOptions(at::kFloat)))) {}
   Bundle forward(Bundle bundle) override {
     bundle.hidden = embedding_->forward(bundle.tensor("input"));
     return bundle;

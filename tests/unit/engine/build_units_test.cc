@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/models/layers.h"
+#include "runtime/models/norms.h"
 
 namespace ds::engine {
 namespace {
@@ -52,9 +53,14 @@ class Mixed : public Block {
     register_parameter("own", models::UnmaterialisedParameter({3}, options));
     register_module("linear", std::make_shared<models::Linear>(
                                   models::Linear::Shape{.in = 2, .out = 3, .bias = true}, options));
-    register_module("conv", std::make_shared<models::Conv1d>(2, 3, options));
+    register_module(
+        "conv", std::make_shared<models::Conv1d>(
+                    models::Conv1d::Shape{
+                        .in = 2, .out = 3, .bias = true, .layout = models::WeightLayout::kInOut},
+                    options));
     register_module("norm", std::make_shared<models::LayerNorm>(3, 1e-5, options));
-    register_module("table", std::make_shared<models::Embedding>(4, 3, options));
+    register_module("table",
+                    std::make_shared<models::Embedding>(models::Embedding::Shape{4, 3}, options));
   }
   Bundle forward(Bundle bundle) override { return bundle; }
 };

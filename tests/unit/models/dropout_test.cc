@@ -9,8 +9,8 @@
 
 #include <cmath>
 
+#include "runtime/models/attention.h"
 #include "runtime/models/build_model.h"
-#include "runtime/models/layers.h"
 #include "runtime/models/model_config.h"
 
 namespace ds::models {

@@ -63,7 +63,7 @@ TEST(LmLoss, GradientsInFp16NeitherVanishNorDependOnTheExpectedScaleOtherwise) {
   Reference(wide).backward();
   constexpr double kScale = 8192.0;
   const at::Tensor upstream = at::full({}, kScale, at::kFloat);
-  LmLoss(in.hidden, in.weight, in.labels, kScale).backward(upstream);
+  LmLoss(in.hidden, in.weight, in.labels, {.expected_scale = kScale}).backward(upstream);
   const at::Tensor gradient = in.weight.grad().to(at::kFloat).div(kScale);
   EXPECT_LT(RelativeError(gradient, wide.weight.grad()), 1e-2);
   // Rows that are nobody's label hold nothing but those small numbers.

@@ -17,19 +17,20 @@ std::string ParseError(const std::string& json) {
   return config.ok() ? "" : config.status().message();
 }
 
-LlamaConfig Llama(const std::string& more) {
+DecoderSpec Llama(const std::string& more) {
   const auto config = ParseModelConfig(R"({"model_type": "llama")" + more + "}", "config.json");
   EXPECT_TRUE(config.ok()) << config.status().message();
-  return std::get<LlamaConfig>(config->family);
+  return config->decoder;
 }
 
 TEST(ModelConfig, AbsentKeysHaveTheDefaultsOfTransformers) {
-  const ModelConfig gpt2 = ParseModelConfig(R"({"model_type": "gpt2"})", "config.json").value();
-  EXPECT_EQ(gpt2.vocab_size, 50257);
+  const DecoderSpec gpt2 =
+      ParseModelConfig(R"({"model_type": "gpt2"})", "config.json").value().decoder;
+  EXPECT_EQ(gpt2.vocabulary, 50257);
   EXPECT_TRUE(gpt2.tied_head);
-  EXPECT_EQ(std::get<Gpt2Config>(gpt2.family).mlp_width, 4 * 768);
-  EXPECT_EQ(std::get<Gpt2Config>(gpt2.family).residual_dropout, 0.1);
-  const LlamaConfig llama = Llama("");
+  EXPECT_EQ(gpt2.mlp_width, 4 * 768);
+  EXPECT_EQ(gpt2.residual_dropout, 0.1);
+  const DecoderSpec llama = Llama("");
   EXPECT_EQ(llama.head_width, 128);
   EXPECT_EQ(llama.kv_heads, 32);
   EXPECT_EQ(llama.rope.theta, 10000.0);
@@ -39,25 +40,64 @@ TEST(ModelConfig, ReadsBothSpellingsOfRope) {
   EXPECT_EQ(Llama(R"(, "rope_theta": 5e5)").rope.theta, 5e5);
   EXPECT_EQ(Llama(R"(, "rope_parameters": {"rope_theta": 5e5, "rope_type": "default"})").rope.theta,
             5e5);
-  const RopeConfig old =
+  const RopeSpec old =
       Llama(R"(, "rope_theta": 7e5, "rope_scaling": {"type": "linear", "factor": 2.0})").rope;
   EXPECT_EQ(old.theta, 7e5);
-  EXPECT_EQ(old.scaling, RopeConfig::Scaling::kLinear);
+  EXPECT_EQ(old.scaling, RopeSpec::Scaling::kLinear);
   EXPECT_EQ(old.factor, 2.0);
 }
 
+TEST(ModelConfig, ANullMeansNoneWhereTransformersHasNone) {
+  const auto read = [](const std::string& json) {
+    return ParseModelConfig(json, "config.json").value().decoder;
+  };
+  EXPECT_EQ(read(R"({"model_type": "mistral"})").window, 4096);
+  EXPECT_EQ(read(R"({"model_type": "mistral", "sliding_window": null})").window, 0);
+  EXPECT_EQ(read(R"({"model_type": "mistral", "num_key_value_heads": null})").kv_heads, 32);
+  EXPECT_EQ(read(R"({"model_type": "gemma2", "final_logit_softcapping": null})").logit_soft_cap, 0);
+}
+
+TEST(ModelConfig, LayersDifferAsTheirTypesSay) {
+  const DecoderSpec gemma =
+      ParseModelConfig(R"({"model_type": "gemma3_text", "num_hidden_layers": 7})", "config.json")
+          .value()
+          .decoder;
+  EXPECT_TRUE(gemma.KindOf(4).windowed);
+  EXPECT_FALSE(gemma.KindOf(5).windowed);
+  EXPECT_EQ(gemma.rope.theta, 1e6);
+  EXPECT_EQ(gemma.windowed_rope->theta, 1e4);
+  EXPECT_THAT(ParseError(R"({"model_type": "qwen2", "num_hidden_layers": 1,
+                            "layer_types": ["chunked_attention"]})"),
+              HasSubstr("'layer_types' has \"chunked_attention\""));
+  EXPECT_THAT(ParseError(R"({"model_type": "qwen2", "layer_types": ["full_attention"]})"),
+              HasSubstr("'layer_types' has 1 elements for a model of 32 layers"));
+}
+
 TEST(ModelConfig, RefusesByNameWhatItDoesNotHonour) {
+  EXPECT_THAT(ParseError(R"({"model_type": "falcon", "hidden_dropout": 0.1})"),
+              HasSubstr("'hidden_dropout' other than 0 is not supported"));
+  EXPECT_THAT(ParseError(R"({"model_type": "opt", "word_embed_proj_dim": 512})"),
+              HasSubstr("'word_embed_proj_dim' must equal 'hidden_size'"));
+  EXPECT_THAT(ParseError(R"({"model_type": "mixtral"})"),
+              HasSubstr("mixtures of experts are not supported"));
+  EXPECT_THAT(ParseError(R"({"model_type": "llama", "pad_token_id": 32000})"),
+              HasSubstr("'pad_token_id' is outside the vocabulary of 32000 tokens"));
+  EXPECT_THAT(ParseError(R"({"model_type": "phi3", "rope_scaling": {"type": "longrope",
+                            "short_factor": [1], "long_factor": [1]}})"),
+              HasSubstr("must have 48 elements"));
+
   EXPECT_THAT(ParseError(R"({"model_type": "gpt2", "activation_function": "mish"})"),
               HasSubstr("'activation_function' is \"mish\""));
   EXPECT_THAT(ParseError(R"({"model_type": "gpt2", "reorder_and_upcast_attn": true})"),
               HasSubstr("'reorder_and_upcast_attn' true is not supported"));
-  EXPECT_THAT(ParseError(R"({"model_type": "llama", "rope_scaling": {"rope_type": "yarn"}})"),
-              HasSubstr("'rope_scaling': rope_type \"yarn\" is not supported"));
+  EXPECT_THAT(ParseError(R"({"model_type": "llama", "rope_scaling": {"rope_type": "ntk"}})"),
+              HasSubstr("'rope_scaling': rope_type \"ntk\" is not supported"));
   EXPECT_THAT(ParseError(R"({"model_type": "llama", "rope_scaling": {"rope_type": "linear",
                             "beta_fast": 3}})"),
               HasSubstr("'beta_fast' is not a key known"));
-  EXPECT_THAT(ParseError(R"({"model_type": "bert"})"),
-              HasSubstr("model_type \"bert\" is not supported; supported are gpt2 and llama"));
+  EXPECT_THAT(
+      ParseError(R"({"model_type": "bert"})"),
+      HasSubstr("model_type \"bert\" is not supported; supported are bloom, falcon, gemma, "));
 }
 
 TEST(ModelConfig, RefusesUnknownKeysWithASuggestion) {
@@ -97,8 +137,9 @@ TEST(ModelConfig, EveryPresetIsValid) {
 TEST(ModelConfig, SaysWhatItDidNotFind) {
   EXPECT_THAT(
       ReadModelConfig("gpt2-dem").status().message(),
-      HasSubstr("model 'gpt2-dem': no such folder, config.json or preset (presets: gpt2-30m, "
-                "gpt2-demo, llama-tiny); did you mean 'gpt2-demo'?"));
+      HasSubstr("model 'gpt2-dem': no such folder, config.json or preset (presets: gemma3-tiny, "
+                "gpt2-30m, gpt2-demo, llama-tiny, mistral-tiny, neox-tiny, phi3-tiny, qwen3-tiny); "
+                "did you mean 'gpt2-demo'?"));
   const std::string folder = GoldenFolder().string();
   EXPECT_EQ(ReadModelConfig(folder).status().message(),
             folder + ": the model folder has no config.json");

@@ -79,7 +79,7 @@ TEST_P(PutGradients, OfTheHeadByTheLoss) {
       Values({50, 16}),
       [&](const at::Tensor& weight) {
         // Another scale than the loss was told to expect.
-        return LmLoss(hidden, weight, labels, /*expected_scale=*/4.0) * 2;
+        return LmLoss(hidden, weight, labels, {.expected_scale = 4.0}) * 2;
       },
       GetParam().tolerance);
 }

@@ -1,0 +1,116 @@
+#include "runtime/models/decoder_attention.h"
+
+#include "runtime/models/attention.h"
+
+namespace ds::models {
+
+SharedTables::SharedTables(const DecoderSpec& spec) : bias(std::make_shared<AttentionBias>(spec)) {
+  if (spec.positions != Positions::kRotary) return;
+  angles = std::make_shared<RotaryAngles>(spec.rope, spec.head_width);
+  windowed_angles = spec.windowed_rope
+                        ? std::make_shared<RotaryAngles>(*spec.windowed_rope, spec.head_width)
+                        : angles;
+}
+
+DecoderAttention::DecoderAttention(torch::nn::Module& layer, const DecoderSpec& spec,
+                                   std::int64_t index, const SharedTables& tables,
+                                   const at::TensorOptions& options)
+    : layout_(spec.qkv),
+      query_key_norm_(spec.query_key_norm),
+      heads_(spec.heads),
+      kv_heads_(spec.kv_heads),
+      head_width_(spec.head_width),
+      scale_(AttentionScale(spec, index)),
+      soft_cap_(spec.attention_soft_cap),
+      attention_dropout_(spec.attention_dropout),
+      residual_dropout_(spec.residual_dropout),
+      windowed_(spec.window > 0 && spec.KindOf(index).windowed),
+      bias_(tables.bias) {
+  if (spec.KindOf(index).rotary) angles_ = windowed_ ? tables.windowed_angles : tables.angles;
+  AddProducts(layer, spec, options);
+  AddNorms(layer, spec, options);
+}
+
+void DecoderAttention::AddProducts(torch::nn::Module& layer, const DecoderSpec& spec,
+                                   const at::TensorOptions& options) {
+  const WeightNames& names = spec.names;
+  const WeightLayout layout = spec.weights_are_in_out ? WeightLayout::kInOut : WeightLayout::kOutIn;
+  const auto add = [&](const char* name, std::int64_t in, std::int64_t out, bool bias) {
+    const Product::Shape shape{.in = in, .out = out, .bias = bias, .layout = layout};
+    return RegisterAt(layer, {names.attention, name}, MakeProduct(shape, options));
+  };
+  const std::int64_t query_width = heads_ * head_width_, key_width = kv_heads_ * head_width_;
+  if (layout_ == QkvLayout::kApart) {
+    query_ = add(names.query, spec.width, query_width, spec.qkv_bias);
+    key_ = add(names.key, spec.width, key_width, spec.qkv_bias);
+    value_ = add(names.value, spec.width, key_width, spec.qkv_bias);
+  } else {
+    qkv_ = add(names.qkv, spec.width, query_width + 2 * key_width, spec.qkv_bias);
+  }
+  output_ = add(names.attention_output, query_width, spec.width, spec.attention_output_bias);
+}
+
+void DecoderAttention::AddNorms(torch::nn::Module& layer, const DecoderSpec& spec,
+                                const at::TensorOptions& options) {
+  if (query_key_norm_ == QueryKeyNorm::kNone) return;
+  const auto add = [&](const char* name, std::int64_t heads) {
+    const std::int64_t normed = query_key_norm_ == QueryKeyNorm::kPerHead ? 1 : heads;
+    return RegisterAt(layer, {spec.names.attention, name},
+                      MakeNorm(spec, normed * head_width_, options));
+  };
+  query_norm_ = add(spec.names.query_norm, heads_);
+  key_norm_ = add(spec.names.key_norm, kv_heads_);
+}
+
+std::array<at::Tensor, 3> DecoderAttention::SplitFused(const at::Tensor& fused) const {
+  const std::int64_t samples = fused.size(0), tokens = fused.size(1);
+  if (layout_ == QkvLayout::kByGroup) {
+    const std::int64_t queries = heads_ / kv_heads_;
+    const at::Tensor groups = fused.view({samples, tokens, kv_heads_, queries + 2, head_width_});
+    return {groups.narrow(3, 0, queries).reshape({samples, tokens, heads_, head_width_}),
+            groups.select(3, queries), groups.select(3, queries + 1)};
+  }
+  const std::int64_t key_width = kv_heads_ * head_width_;
+  const auto parts =
+      fused.split_with_sizes({heads_ * head_width_, key_width, key_width}, /*dim=*/2);
+  const std::vector<std::int64_t> shape{samples, tokens, -1, head_width_};
+  return {parts[0].view(shape), parts[1].view(shape), parts[2].view(shape)};
+}
+
+std::array<at::Tensor, 3> DecoderAttention::Project(const at::Tensor& x) const {
+  if (layout_ != QkvLayout::kApart) return SplitFused(qkv_->forward(x));
+  at::Tensor query = query_->forward(x), key = key_->forward(x);
+  if (query_key_norm_ == QueryKeyNorm::kWhole) {
+    query = query_norm_->forward(query);
+    key = key_norm_->forward(key);
+  }
+  const std::vector<std::int64_t> shape{x.size(0), x.size(1), -1, head_width_};
+  return {query.view(shape), key.view(shape), value_->forward(x).view(shape)};
+}
+
+at::Tensor DecoderAttention::forward(const at::Tensor& x, const Bundle& bundle, bool trains) const {
+  auto [query, key, value] = Project(x);
+  if (query_key_norm_ == QueryKeyNorm::kPerHead) {
+    query = query_norm_->forward(query);
+    key = key_norm_->forward(key);
+  }
+  at::Tensor q = query.transpose(1, 2), k = key.transpose(1, 2);
+  if (angles_) {
+    q = angles_->Turn(q, bundle.batch);
+    k = angles_->Turn(k, bundle.batch);
+  }
+  const DropoutDraw of_weights{.probability = trains ? attention_dropout_ : 0.0,
+                               .place = bundle.random,
+                               .site = DropoutSite::kAttention};
+  const at::Tensor mixed = CausalAttention(q, k, value.transpose(1, 2),
+                                           {.scale = scale_,
+                                            .bias = bias_->Find(windowed_, bundle.batch, q),
+                                            .soft_cap = soft_cap_,
+                                            .recompute = bundle.recompute_attention,
+                                            .dropout = of_weights});
+  return Dropout(output_->forward(mixed), {.probability = trains ? residual_dropout_ : 0.0,
+                                           .place = bundle.random,
+                                           .site = DropoutSite::kAttentionOutput});
+}
+
+}  // namespace ds::models

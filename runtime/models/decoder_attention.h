@@ -1,0 +1,61 @@
+#pragma once
+
+// The attention of one layer of a decoder: products, norms of queries and keys, positions, the
+// attention itself, and the product behind it.
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "runtime/models/block.h"
+#include "runtime/models/layers.h"
+#include "runtime/models/norms.h"
+#include "runtime/models/rotary_angles.h"
+#include "runtime/models/spec/decoder_spec.h"
+#include "runtime/models/token_places.h"
+
+namespace ds::models {
+
+// The layers of one model share these.
+struct SharedTables {
+  std::shared_ptr<RotaryAngles> angles;           // null where nothing is turned
+  std::shared_ptr<RotaryAngles> windowed_angles;  // of windowed layers
+  std::shared_ptr<AttentionBias> bias;
+
+  explicit SharedTables(const DecoderSpec& spec);
+};
+
+class DecoderAttention {
+ public:
+  // Registers its parts in `layer`, the layer with this index.
+  DecoderAttention(torch::nn::Module& layer, const DecoderSpec& spec, std::int64_t index,
+                   const SharedTables& tables, const at::TensorOptions& options);
+
+  // x [B, S, width] -> [B, S, width]; drops where `trains`.
+  at::Tensor forward(const at::Tensor& x, const Bundle& bundle, bool trains) const;
+
+ private:
+  void AddProducts(torch::nn::Module& layer, const DecoderSpec& spec,
+                   const at::TensorOptions& options);
+  void AddNorms(torch::nn::Module& layer, const DecoderSpec& spec,
+                const at::TensorOptions& options);
+  // Queries, keys and values, [B, S, their heads, head width] each.
+  std::array<at::Tensor, 3> Project(const at::Tensor& x) const;
+  std::array<at::Tensor, 3> SplitFused(const at::Tensor& fused) const;
+
+  QkvLayout layout_;
+  QueryKeyNorm query_key_norm_;
+  std::int64_t heads_, kv_heads_, head_width_;
+  double scale_, soft_cap_, attention_dropout_, residual_dropout_;
+  bool windowed_;
+  std::shared_ptr<RotaryAngles> angles_;
+  std::shared_ptr<AttentionBias> bias_;
+  std::shared_ptr<Product> query_, key_, value_;  // kApart
+  std::shared_ptr<Product> qkv_;                  // otherwise
+  std::shared_ptr<Product> output_;
+  std::shared_ptr<Norm> query_norm_, key_norm_;  // null without
+};
+
+}  // namespace ds::models

@@ -1,0 +1,38 @@
+#pragma once
+
+// The first block of a decoder.
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "runtime/models/initialize.h"
+#include "runtime/models/layers.h"
+#include "runtime/models/norms.h"
+#include "runtime/models/spec/decoder_spec.h"
+
+namespace ds::models {
+
+// Tables of tokens and, where they are learnt, positions.
+class DecoderEmbedding : public FamilyBlock {
+ public:
+  DecoderEmbedding(const DecoderSpec& spec, const at::TensorOptions& options);
+
+  // Refuses a batch with tensors that no language model takes.
+  Bundle forward(Bundle bundle) override;
+  FirstValue DescribeFirstValue(const std::string& name, std::int64_t dimensions) const override;
+
+  std::shared_ptr<Embedding> tokens() const { return tokens_; }
+
+ private:
+  std::string tokens_name_;
+  std::optional<std::int64_t> padding_;
+  double scale_;
+  std::int64_t first_position_;
+  double dropout_;
+  std::shared_ptr<Embedding> tokens_;
+  std::shared_ptr<Embedding> positions_;  // null where they are not learnt
+  std::shared_ptr<Norm> norm_;            // null without
+};
+
+}  // namespace ds::models

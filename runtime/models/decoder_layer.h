@@ -1,0 +1,44 @@
+#pragma once
+
+// One transformer layer of a decoder.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "runtime/models/decoder_attention.h"
+#include "runtime/models/decoder_mlp.h"
+#include "runtime/models/initialize.h"
+#include "runtime/models/norms.h"
+#include "runtime/models/spec/decoder_spec.h"
+
+namespace ds::models {
+
+class DecoderLayer : public FamilyBlock {
+ public:
+  // The layer with this index.
+  DecoderLayer(const DecoderSpec& spec, std::int64_t index, const SharedTables& tables,
+               const at::TensorOptions& options);
+
+  Bundle forward(Bundle bundle) override;
+
+ private:
+  // The norms around attention or MLP; null where there is none.
+  struct Norms {
+    std::shared_ptr<Norm> before, behind;
+  };
+  void AddParts(const DecoderSpec& spec, std::int64_t index, const SharedTables& tables,
+                const at::TensorOptions& options);
+  // x and what `part` makes of it, in turn.
+  template <typename Part>
+  at::Tensor Add(const Norms& norms, const at::Tensor& x, const Part& part) const;
+
+  NormPlace place_;
+  Residual residual_;
+  Norms attention_norms_, mlp_norms_;
+  std::unique_ptr<DecoderAttention> attention_;
+  std::unique_ptr<DecoderMlp> mlp_;
+};
+
+}  // namespace ds::models

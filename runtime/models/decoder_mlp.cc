@@ -1,0 +1,40 @@
+#include "runtime/models/decoder_mlp.h"
+
+#include "runtime/models/activations.h"
+
+namespace ds::models {
+
+DecoderMlp::DecoderMlp(torch::nn::Module& layer, const DecoderSpec& spec,
+                       const at::TensorOptions& options)
+    : activation_(spec.activation), dropout_(spec.residual_dropout) {
+  const WeightNames& names = spec.names;
+  const WeightLayout layout = spec.weights_are_in_out ? WeightLayout::kInOut : WeightLayout::kOutIn;
+  const auto add = [&](const char* name, std::int64_t in, std::int64_t out) {
+    const Product::Shape shape{.in = in, .out = out, .bias = spec.mlp_bias, .layout = layout};
+    return RegisterAt(layer, {names.mlp, name}, MakeProduct(shape, options));
+  };
+  if (spec.fused_gate_up) {
+    gate_up_ = add(names.gate_up, spec.width, 2 * spec.mlp_width);
+  } else {
+    if (spec.gated_mlp) gate_ = add(names.gate, spec.width, spec.mlp_width);
+    up_ = add(names.up, spec.width, spec.mlp_width);
+  }
+  down_ = add(names.down, spec.mlp_width, spec.width);
+}
+
+at::Tensor DecoderMlp::Widen(const at::Tensor& x) const {
+  if (gate_up_) {
+    const auto parts = gate_up_->forward(x).chunk(2, /*dim=*/-1);
+    return GatedActivation(activation_, parts[0], parts[1]);
+  }
+  if (gate_) return GatedActivation(activation_, gate_->forward(x), up_->forward(x));
+  return Activate(activation_, up_->forward(x));
+}
+
+at::Tensor DecoderMlp::forward(const at::Tensor& x, const Bundle& bundle, bool trains) const {
+  return Dropout(down_->forward(Widen(x)), {.probability = trains ? dropout_ : 0.0,
+                                            .place = bundle.random,
+                                            .site = DropoutSite::kMlpOutput});
+}
+
+}  // namespace ds::models

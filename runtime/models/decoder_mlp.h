@@ -1,0 +1,34 @@
+#pragma once
+
+// The feed-forward part of one layer of a decoder: down(f(up(x))), or down(f(gate(x)) * up(x)).
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+
+#include "runtime/models/block.h"
+#include "runtime/models/layers.h"
+#include "runtime/models/spec/decoder_spec.h"
+
+namespace ds::models {
+
+class DecoderMlp {
+ public:
+  // Registers its parts in `layer`.
+  DecoderMlp(torch::nn::Module& layer, const DecoderSpec& spec, const at::TensorOptions& options);
+
+  // x [B, S, width] -> [B, S, width]; drops where `trains`.
+  at::Tensor forward(const at::Tensor& x, const Bundle& bundle, bool trains) const;
+
+ private:
+  at::Tensor Widen(const at::Tensor& x) const;
+
+  Activation activation_;
+  double dropout_;
+  std::shared_ptr<Product> gate_;     // null where it is fused or there is none
+  std::shared_ptr<Product> gate_up_;  // null where it is not fused
+  std::shared_ptr<Product> up_;       // null where it is fused
+  std::shared_ptr<Product> down_;
+};
+
+}  // namespace ds::models

@@ -1,0 +1,51 @@
+#pragma once
+
+// Normalisations over the last dimension.
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "runtime/models/spec/decoder_spec.h"
+
+namespace ds::models {
+
+class Norm : public torch::nn::Module {
+ public:
+  virtual at::Tensor forward(const at::Tensor& x) const = 0;
+};
+
+class LayerNorm : public Norm {
+ public:
+  LayerNorm(std::int64_t width, double epsilon, const at::TensorOptions& options);
+  at::Tensor forward(const at::Tensor& x) const override;
+
+ private:
+  at::Tensor weight_, bias_;
+  double epsilon_;
+};
+
+class RmsNorm : public Norm {
+ public:
+  // `kind` is one of the three that are of the root mean square.
+  struct Shape {
+    std::int64_t width = 0;
+    double epsilon = 1e-6;
+    NormKind kind = NormKind::kRms;
+  };
+  RmsNorm(const Shape& shape, const at::TensorOptions& options);
+  at::Tensor forward(const at::Tensor& x) const override;
+
+ private:
+  at::Tensor weight_;
+  double epsilon_;
+  NormKind kind_;
+};
+
+// The norm of a decoder, for `width` elements.
+std::shared_ptr<Norm> MakeNorm(const DecoderSpec& spec, std::int64_t width,
+                               const at::TensorOptions& options);
+
+}  // namespace ds::models

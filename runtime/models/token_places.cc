@@ -1,0 +1,100 @@
+#include "runtime/models/token_places.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+namespace ds::models {
+namespace {
+
+// Slopes of ALiBi: powers of 2^(-8/n) for n heads, n a power of two; the heads beyond take every
+// other one of those for 2n.
+std::vector<double> AlibiSlopes(std::int64_t heads) {
+  const auto whole = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(heads)));
+  std::vector<double> slopes;
+  for (std::int64_t i = 0; i < heads; ++i) {
+    const bool is_beyond = i >= whole;
+    const auto exponent = static_cast<double>(is_beyond ? 2 * (i - whole) + 1 : i + 1);
+    const auto of = static_cast<double>(is_beyond ? 2 * whole : whole);
+    slopes.push_back(std::exp2(-8.0 * exponent / of));
+  }
+  return slopes;
+}
+
+// Sees itself and what is before it, in its window and its document: [1 or B, 1, S, S].
+at::Tensor FindSeen(std::int64_t window, const at::Tensor& documents, const at::Tensor& q) {
+  const std::int64_t tokens = q.size(2);
+  const auto flags = q.options().dtype(at::kBool);
+  at::Tensor seen = at::ones({1, 1, tokens, tokens}, flags).tril_();
+  if (window > 0) seen = seen.triu_(/*diagonal=*/1 - window);
+  if (documents.defined()) {
+    seen = seen.logical_and(
+        documents.unsqueeze(1).unsqueeze(3).eq(documents.unsqueeze(1).unsqueeze(2)));
+  }
+  return seen;
+}
+
+}  // namespace
+
+at::Tensor FindPositions(const Batch& batch) {
+  if (const at::Tensor& positions = FindTensor(batch, "positions"); positions.defined()) {
+    return positions;
+  }
+  const at::Tensor& tokens = FindTensor(batch, "tokens");
+  const std::int64_t length = tokens.size(-1);
+  const at::Tensor places = at::arange(length, tokens.options());
+  const at::Tensor& documents = FindTensor(batch, "documents");
+  if (!documents.defined() || length < 2) return places;
+  const at::Tensor begins =
+      documents.narrow(1, 1, length - 1).ne(documents.narrow(1, 0, length - 1));
+  const at::Tensor first = at::zeros({documents.size(0), 1}, begins.options());
+  const at::Tensor starts = at::where(at::cat({first, begins}, /*dim=*/1), places, 0);
+  return places - std::get<0>(starts.cummax(/*dim=*/1));
+}
+
+AttentionBias::AttentionBias(const DecoderSpec& spec)
+    : positions_(spec.positions), window_(spec.window), scale_(AttentionScale(spec, 0)) {
+  const bool has_slopes = positions_ == Positions::kAlibi || positions_ == Positions::kAlibiRounded;
+  if (has_slopes) slopes_ = AlibiSlopes(spec.heads);
+}
+
+at::Tensor AttentionBias::Find(bool windowed, const Batch& batch, const at::Tensor& q) {
+  const at::Tensor& documents = FindTensor(batch, "documents");
+  const std::int64_t window = windowed && window_ < q.size(2) ? window_ : 0;
+  if (!documents.defined() && slopes_.empty() && window == 0) return {};
+  Made& made = made_[windowed ? 1 : 0];
+  const bool fits = made.bias.defined() && made.documents.is_same(documents) &&
+                    made.tokens == q.size(2) && made.bias.device() == q.device() &&
+                    made.bias.scalar_type() == q.scalar_type();
+  if (!fits) made = {documents, q.size(2), Make(window, documents, q)};
+  return made.bias;
+}
+
+at::Tensor AttentionBias::Make(std::int64_t window, const at::Tensor& documents,
+                               const at::Tensor& q) const {
+  const at::Tensor unseen = FindSeen(window, documents, q).logical_not_();
+  const auto numbers = q.options().dtype(at::kFloat);
+  at::Tensor bias = at::zeros({1, 1, 1, 1}, numbers);
+  if (!slopes_.empty()) {
+    const at::Tensor places = at::arange(q.size(2), numbers);
+    const at::Tensor slopes = at::tensor(slopes_, numbers).view({1, -1, 1, 1});
+    // The softmax does not see what is the same for all keys, so absolute places and distances are
+    // the same; those that are rounded are not.
+    bias = positions_ == Positions::kAlibi
+               ? slopes * (places - places.unsqueeze(1))
+               : (slopes.to(at::kBFloat16) * places.to(at::kBFloat16)).to(at::kFloat) * scale_;
+  }
+  return bias.masked_fill(unseen, -std::numeric_limits<double>::infinity())
+      .to(q.scalar_type())
+      .contiguous();
+}
+
+}  // namespace ds::models

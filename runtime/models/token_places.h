@@ -1,0 +1,50 @@
+#pragma once
+
+// This says where the tokens of a micro-batch stand: their positions, and what each of them sees.
+//
+// A batch may tell (batch.h): "documents" are those of packed samples, of which none sees
+// another; "positions" are what positions are taken for. Without either a sample is one document.
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "runtime/models/batch.h"
+#include "runtime/models/spec/decoder_spec.h"
+
+namespace ds::models {
+
+// The positions of the tokens, int64 [B, S]: those of the batch, or counted from the first token of
+// each document. [S] where the batch has neither.
+at::Tensor FindPositions(const Batch& batch);
+
+// AttentionBias makes what a decoder's attention adds to its scores (AttentionOptions::bias). One
+// serves all layers of a model: it keeps the last two it made, one for windowed layers and one for
+// the others.
+class AttentionBias {
+ public:
+  explicit AttentionBias(const DecoderSpec& spec);
+
+  // For queries like `q`, [B, heads, S, head width], of a batch. Undefined where causal attention
+  // needs none, so that it can go by the fastest kernel: one document, no distances, and a window
+  // that no token's past exceeds.
+  at::Tensor Find(bool windowed, const Batch& batch, const at::Tensor& q);
+
+ private:
+  struct Made {
+    at::Tensor documents;  // of which it was made; held, so that no other has its address
+    std::int64_t tokens = 0;
+    at::Tensor bias;
+  };
+  at::Tensor Make(std::int64_t window, const at::Tensor& documents, const at::Tensor& q) const;
+
+  Positions positions_;
+  std::int64_t window_;
+  double scale_;                // of the scores
+  std::vector<double> slopes_;  // of ALiBi, by head
+  std::array<Made, 2> made_;
+};
+
+}  // namespace ds::models
