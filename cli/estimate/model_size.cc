@@ -6,14 +6,15 @@ namespace ds::cli {
 namespace {
 
 namespace fs = std::filesystem;
-StatusOr<nlohmann::json> ReadConfig(const fs::path& path) {
+StatusOr<nlohmann::ordered_json> ReadConfig(const fs::path& path) {
   DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxConfigBytes));
-  nlohmann::json config = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  nlohmann::ordered_json config =
+      nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) return InvalidArgumentError(path.string() + ": not a JSON object");
   return config;
 }
 
-bool HasTiedHead(const nlohmann::json& config) {
+bool HasTiedHead(const nlohmann::ordered_json& config) {
   const auto found = config.find("tie_word_embeddings");
   return found != config.end() && *found == true;
 }
@@ -24,7 +25,7 @@ StatusOr<ModelSize> ReadModelSize(const fs::path& model) {
   std::error_code ignored;
   const bool is_folder = fs::is_directory(model, ignored);
   const fs::path config_path = is_folder ? model / "config.json" : model;
-  nlohmann::json config = nlohmann::json::object();
+  nlohmann::ordered_json config = nlohmann::ordered_json::object();
   if (!is_folder || fs::exists(config_path, ignored)) {
     DS_ASSIGN_OR_RETURN(config, ReadConfig(config_path));
   }

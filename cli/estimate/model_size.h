@@ -28,9 +28,9 @@ StatusOr<ModelSize> ReadModelSize(const std::filesystem::path& model);
 StatusOr<ModelSize> SizeOfWeights(const std::filesystem::path& folder, bool tied_head);
 
 // Tells whether the family of this config.json is known.
-bool IsKnownFamily(const nlohmann::json& config);
+bool IsKnownFamily(const nlohmann::ordered_json& config);
 
 // Derives it from a config.json of a known family. The error names the key.
-StatusOr<ModelSize> SizeOfConfig(const nlohmann::json& config);
+StatusOr<ModelSize> SizeOfConfig(const nlohmann::ordered_json& config);
 
 }  // namespace ds::cli
