@@ -116,17 +116,28 @@ def loss_of(model, inputs, labels):
     return model(input_ids=inputs, shift_labels=labels.contiguous(), labels=labels).loss
 
 
-def forward_golden(model, tokens):
-    inputs, labels = batch_of(tokens, 0, 8)
-    loss = loss_of(model, inputs, labels)
-    loss.backward()
+def stored_name(name, model):
+    """The name in the saved file, where transformers calls the parameter otherwise."""
+    renamed = {"gpt_neox": {"lm_head.weight": "embed_out.weight"}}
+    return renamed.get(model.config.model_type, {}).get(name, name)
+
+
+def gradients_of(model):
     gradients = {}
     for name, parameter in model.named_parameters():
         flat = parameter.grad.double().flatten()
         waves = torch.cos(torch.arange(flat.numel(), dtype=torch.float64))
-        gradients[name] = {"norm": flat.norm().item(), "probe": torch.dot(flat, waves).item()}
+        gradients[stored_name(name, model)] = {
+            "norm": flat.norm().item(), "probe": torch.dot(flat, waves).item()}
     model.zero_grad()
-    return {"batch": 8, "loss": loss.item(), "gradients": gradients}
+    return gradients
+
+
+def forward_golden(model, tokens):
+    inputs, labels = batch_of(tokens, 0, 8)
+    loss = loss_of(model, inputs, labels)
+    loss.backward()
+    return {"batch": 8, "loss": loss.item(), "gradients": gradients_of(model)}
 
 
 def training_golden(model, tokens, global_batch, micro_batch):

@@ -14,7 +14,7 @@
 namespace ds::numerics {
 
 struct GoldenRun {
-  std::string family;  // "gpt2" or "llama"
+  std::string family;  // a folder of tests/numerics/goldens
   int world_size = 1;
   int stage = 0;
   std::int64_t global_batch = 8;  // samples per optimizer step

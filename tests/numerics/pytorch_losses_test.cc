@@ -80,5 +80,18 @@ INSTANTIATE_TEST_SUITE_P(Families, PyTorchLosses,
                                   std::to_string(std::get<1>(info.param));
                          });
 
+class FamilyLosses : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(FamilyLosses, ShardedAreThoseOfPyTorch) {
+  const std::string family = std::string("families/") + GetParam();
+  ExpectGolden(Train({.family = family, .world_size = 2, .stage = 3}), GoldenOf(family, 8));
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, FamilyLosses,
+                         ::testing::Values("bloom", "falcon_40b", "falcon_7b", "gemma", "gemma2",
+                                           "gemma3", "gpt_neox", "mistral", "olmo2", "opt", "phi3",
+                                           "qwen2", "qwen3", "smollm3"),
+                         [](const auto& info) { return std::string(info.param); });
+
 }  // namespace
 }  // namespace ds::numerics

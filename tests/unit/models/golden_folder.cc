@@ -35,9 +35,9 @@ void LoadWeights(const WeightReader& reader, Block& block) {
   }
 }
 
-std::shared_ptr<BlockList> LoadGoldenModel(const std::string& family) {
+std::shared_ptr<BlockList> LoadGoldenModel(const std::string& family, at::ScalarType dtype) {
   const ModelConfig config = ReadModelConfig((GoldenFolder() / family).string()).value();
-  std::shared_ptr<BlockList> model = BuildModel(config, at::kFloat);
+  std::shared_ptr<BlockList> model = BuildModel(config, dtype);
   const auto reader = WeightReader::Open(config.folder).value();
   for (const auto& block : model->blocks()) LoadWeights(*reader, *block);
   return model;

@@ -28,7 +28,8 @@ Bundle GoldenBatch(const nlohmann::json& golden, std::int64_t samples);
 // Gives the block memory and its weights.
 void LoadWeights(const WeightReader& reader, Block& block);
 
-// The folder's model with its weights loaded, in fp32.
-std::shared_ptr<BlockList> LoadGoldenModel(const std::string& family);
+// The folder's model with its weights loaded.
+std::shared_ptr<BlockList> LoadGoldenModel(const std::string& family,
+                                           at::ScalarType dtype = at::kFloat);
 
 }  // namespace ds::models

@@ -1,0 +1,151 @@
+// Every family gives the logits, the loss and the gradients that transformers computes from the
+// same folder, of samples that are one document each and of packed ones.
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/zeros_like.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "runtime/models/build_model.h"
+#include "runtime/models/lm_loss.h"
+#include "tests/unit/models/golden_folder.h"
+
+namespace ds::models {
+namespace {
+
+constexpr double kTolerance = 2e-5;
+// Gradients that are zero but for rounding, as that of a bias of the keys is, have no relative
+// error.
+constexpr double kLeastNorm = 5e-3;
+
+const char* const kModels[] = {"bloom",           "falcon_40b",
+                               "falcon_7b",       "falcon_one_norm",
+                               "falcon_rw",       "gemma",
+                               "gemma2",          "gemma3",
+                               "gemma3_linear",   "gpt2_wide",
+                               "gpt_neox",        "gpt_neox_in_turn",
+                               "llama_yarn",      "llama_yarn_scaled",
+                               "mistral",         "mistral_whole",
+                               "olmo2",           "opt",
+                               "opt_norm_behind", "phi3",
+                               "phi3_partial",    "qwen2",
+                               "qwen2_windowed",  "qwen3",
+                               "smollm3"};
+// Those whose angles follow the length of a sequence, so that packing changes them.
+const char* const kModelsOfOneLength[] = {"llama_dynamic", "llama_longrope", "phi3_longrope"};
+
+std::string FolderOf(const std::string& name) { return "families/" + name; }
+
+at::Tensor Waves(std::int64_t count) { return at::arange(count, at::kDouble).cos(); }
+
+// Norm and probe of a tensor against those of the golden, in shares of the norm.
+void ExpectNear(const at::Tensor& tensor, const nlohmann::json& golden, double tolerance,
+                const std::string& what) {
+  const at::Tensor flat = tensor.detach().to(at::kDouble).flatten();
+  const double norm = golden["norm"], error = tolerance * std::max(norm, kLeastNorm);
+  EXPECT_NEAR(flat.norm().item<double>(), norm, error) << what;
+  EXPECT_NEAR(flat.dot(Waves(flat.numel())).item<double>(), golden["probe"].get<double>(), error)
+      << what;
+}
+
+void ExpectGradients(const BlockList& model, const nlohmann::json& golden, double tolerance) {
+  std::size_t parameters = 0;
+  for (const auto& block : model.blocks()) {
+    for (const auto& item : block->named_parameters()) {
+      const std::string name = block->FullName(item.key());
+      ASSERT_TRUE(golden.contains(name)) << name;
+      ExpectNear(item.value().grad(), golden[name], tolerance, name);
+      ++parameters;
+    }
+  }
+  EXPECT_EQ(parameters, golden.size());
+}
+
+// The batch of the golden "packed" (make_family_goldens.py): sample i is cut behind its token
+// 5 + 3 i and its token 20.
+Bundle PackedBatch(const nlohmann::json& file) {
+  Bundle bundle = GoldenBatch(file, file["forward"]["batch"].get<int>());
+  at::Tensor& labels = bundle.batch["labels"];
+  const at::Tensor documents = at::zeros_like(labels);
+  for (std::int64_t i = 0; i < labels.size(0); ++i) {
+    for (const std::int64_t cut : {6 + 3 * i, std::int64_t{21}}) {
+      documents[i].slice(0, cut).add_(1);
+      labels[i][cut - 1] = kIgnoredLabel;
+    }
+    labels[i][-1] = kIgnoredLabel;
+  }
+  bundle.batch["documents"] = documents;
+  return bundle;
+}
+
+class FamilyGolden : public ::testing::TestWithParam<const char*> {
+ protected:
+  const nlohmann::json file_ = ReadGolden(FolderOf(GetParam()));
+  const std::shared_ptr<BlockList> model_ = LoadGoldenModel(FolderOf(GetParam()));
+};
+
+TEST_P(FamilyGolden, ASampleHasTheSameLogits) {
+  Bundle bundle = GoldenBatch(file_, 1);
+  bundle.batch.erase("labels");
+  const at::Tensor logits = RunBlocks(*model_, bundle).extras["logits"][0];
+  const nlohmann::json& rows = file_["forward"]["logits"];
+  ASSERT_EQ(static_cast<std::size_t>(logits.size(0)), rows.size());
+  for (std::int64_t i = 0; i < logits.size(0); ++i) {
+    ExpectNear(logits[i], rows[static_cast<std::size_t>(i)], kTolerance,
+               "token " + std::to_string(i));
+  }
+}
+
+TEST_P(FamilyGolden, ABatchHasTheSameLossAndGradients) {
+  const nlohmann::json& golden = file_["forward"];
+  const Bundle result = RunBlocks(*model_, GoldenBatch(file_, golden["batch"].get<int>()));
+  const double loss = golden["loss"];
+  EXPECT_NEAR(result.loss.item<double>(), loss, kTolerance * loss);
+  result.loss.backward();
+  ExpectGradients(*model_, golden["gradients"], kTolerance);
+}
+
+// All gradients of a model, side by side.
+at::Tensor FlatGradients(const BlockList& model) {
+  std::vector<at::Tensor> gradients;
+  for (const auto& block : model.blocks()) {
+    for (const at::Tensor& parameter : block->parameters()) {
+      gradients.push_back(parameter.grad().flatten().to(at::kFloat));
+    }
+  }
+  return at::cat(gradients);
+}
+
+TEST_P(FamilyGolden, InBf16GradientsAreAsNearAsThoseOfTransformers) {
+  const auto narrow = LoadGoldenModel(FolderOf(GetParam()), at::kBFloat16);
+  const Bundle batch = GoldenBatch(file_, file_["forward"]["batch"].get<int>());
+  const Bundle exact = RunBlocks(*model_, batch), rounded = RunBlocks(*narrow, batch);
+  EXPECT_NEAR(rounded.loss.item<double>(), exact.loss.item<double>(), 0.02);
+  exact.loss.backward();
+  rounded.loss.backward();
+  const at::Tensor gradients = FlatGradients(*model_);
+  const double error =
+      ((FlatGradients(*narrow) - gradients).norm() / gradients.norm()).item<double>();
+  EXPECT_LT(error, 1.5 * file_["bf16"]["gradient_error"].get<double>());
+}
+
+class PackedGolden : public FamilyGolden {};
+
+TEST_P(PackedGolden, DocumentsDoNotSeeOneAnother) {
+  const nlohmann::json& golden = file_["packed"];
+  const Bundle result = RunBlocks(*model_, PackedBatch(file_));
+  const double loss = golden["loss"];
+  EXPECT_NEAR(result.loss.item<double>(), loss, kTolerance * loss);
+  result.loss.backward();
+  ExpectGradients(*model_, golden["gradients"], kTolerance);
+}
+
+constexpr auto kName = [](const auto& info) { return std::string(info.param); };
+INSTANTIATE_TEST_SUITE_P(Models, FamilyGolden, ::testing::ValuesIn(kModels), kName);
+INSTANTIATE_TEST_SUITE_P(OfOneLength, FamilyGolden, ::testing::ValuesIn(kModelsOfOneLength), kName);
+INSTANTIATE_TEST_SUITE_P(Models, PackedGolden, ::testing::ValuesIn(kModels), kName);
+
+}  // namespace
+}  // namespace ds::models
