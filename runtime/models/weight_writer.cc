@@ -14,6 +14,23 @@ using checkpoint::SafetensorsWriter;
 constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 
+// What a model folder may have beside its description and its weights: how to generate, and the
+// tokenizer in its several forms.
+constexpr const char* kCompanions[] = {"generation_config.json",
+                                       "tokenizer.json",
+                                       "tokenizer_config.json",
+                                       "tokenizer.model",
+                                       "special_tokens_map.json",
+                                       "added_tokens.json",
+                                       "vocab.json",
+                                       "merges.txt",
+                                       "vocab.txt",
+                                       "spiece.model",
+                                       "sentencepiece.bpe.model",
+                                       "chat_template.jinja",
+                                       "chat_template.json"};
+constexpr std::uint64_t kMostCompanionBytes = std::uint64_t{1} << 30;
+
 // The model's tensors in its order, cut where a shard would grow beyond `shard_bytes`.
 std::vector<std::vector<SafetensorsDeclaration>> PlanShards(const BlockList& model,
                                                             std::uint64_t shard_bytes) {
@@ -45,7 +62,7 @@ std::string ShardName(std::size_t shard, std::size_t count) {
 nlohmann::ordered_json MakeConfigToWrite(const ModelConfig& config, const BlockList& model) {
   nlohmann::ordered_json json = config.json;
   if (!json.contains("architectures")) {
-    json["architectures"] = {config.model_type == "gpt2" ? "GPT2LMHeadModel" : "LlamaForCausalLM"};
+    json["architectures"] = {config.decoder.architecture};
   }
   json.erase("torch_dtype");
   switch (model.block(0).parameters().at(0).scalar_type()) {
@@ -68,7 +85,8 @@ StatusOr<std::unique_ptr<ModelWriter>> ModelWriter::Create(const fs::path& folde
                                                            const BlockList& model,
                                                            std::uint64_t shard_bytes) {
   DS_RETURN_IF_ERROR(MakeDirectories(folder));
-  std::unique_ptr<ModelWriter> writer(new ModelWriter(folder, MakeConfigToWrite(config, model)));
+  std::unique_ptr<ModelWriter> writer(
+      new ModelWriter(folder, config.folder, MakeConfigToWrite(config, model)));
   DS_RETURN_IF_ERROR(writer->CreateShards(model, shard_bytes));
   DS_RETURN_IF_ERROR(writer->CheckRoom());
   return writer;
@@ -106,8 +124,20 @@ Status ModelWriter::Write(const std::string& name, const at::Tensor& tensor) {
   return shards_[found->second].writer->Write(name, tensor);
 }
 
+Status ModelWriter::CopyCompanions() const {
+  std::error_code error;
+  if (source_.empty() || fs::equivalent(source_, folder_, error)) return OkStatus();
+  for (const char* name : kCompanions) {
+    if (!fs::is_regular_file(source_ / name, error)) continue;
+    DS_ASSIGN_OR_RETURN(const std::string content, ReadFile(source_ / name, kMostCompanionBytes));
+    DS_RETURN_IF_ERROR(WriteFileAtomically(folder_ / name, content));
+  }
+  return OkStatus();
+}
+
 Status ModelWriter::Finish() {
   for (Shard& shard : shards_) DS_RETURN_IF_ERROR(shard.writer->Commit());
+  DS_RETURN_IF_ERROR(CopyCompanions());
   std::error_code ignored;
   if (shards_.size() > 1) {
     nlohmann::ordered_json index = {{"metadata", {{"total_size", total_bytes_}}}};

@@ -49,8 +49,9 @@ class WeightReader {
 };
 
 // Writes a folder that transformers loads: config.json and model.safetensors, split into shards
-// with an index above `shard_bytes`. Tensors come one at a time, in any order, so that no more than
-// one is in memory. Nothing appears under a final name before Finish.
+// with an index above `shard_bytes`, and copies of what the folder that the model comes from has of
+// a tokenizer and of generation. Tensors come one at a time, in any order, so that no more than one
+// is in memory. Nothing appears under a final name before Finish.
 class ModelWriter {
  public:
   static constexpr std::uint64_t kShardBytes = 5'000'000'000;
@@ -72,12 +73,15 @@ class ModelWriter {
     std::string file_name;
     std::unique_ptr<checkpoint::SafetensorsWriter> writer;
   };
-  ModelWriter(std::filesystem::path folder, nlohmann::ordered_json config)
-      : folder_(std::move(folder)), config_(std::move(config)) {}
+  ModelWriter(std::filesystem::path folder, std::filesystem::path source,
+              nlohmann::ordered_json config)
+      : folder_(std::move(folder)), source_(std::move(source)), config_(std::move(config)) {}
   Status CreateShards(const BlockList& model, std::uint64_t shard_bytes);
   Status CheckRoom() const;
+  Status CopyCompanions() const;
 
   std::filesystem::path folder_;
+  std::filesystem::path source_;  // where the model comes from; empty for a preset
   nlohmann::ordered_json config_;
   std::vector<Shard> shards_;
   std::map<std::string, std::size_t> shard_of_;  // by tensor name

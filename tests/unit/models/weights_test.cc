@@ -91,7 +91,7 @@ TEST_F(WeightsTest, NothingAppearsUnderAFinalNameBeforeTheEnd) {
 }
 
 TEST_F(WeightsTest, AModelWithoutRoomIsRefusedBeforeTheFirstTensor) {
-  std::get<LlamaConfig>(config_.family).mlp_width = std::int64_t{1} << 50;
+  config_.decoder.mlp_width = std::int64_t{1} << 50;
   const auto model = BuildModel(config_, at::kFloat);  // of shapes alone
   const auto writer = ModelWriter::Create(folder_, config_, *model);
   EXPECT_EQ(writer.status().code(), StatusCode::kResourceExhausted);
@@ -112,10 +112,26 @@ TEST_F(WeightsTest, TheConfigNamesClassAndDtype) {
   EXPECT_EQ(json["dtype"], "bfloat16");
 }
 
+TEST_F(WeightsTest, TokenizerAndGenerationComeAlong) {
+  const fs::path source = folder_ / "source";
+  fs::create_directory(source);
+  const std::string bytes("a\0b\n", 4);
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "generation_config.json"}) {
+    ASSERT_TRUE(WriteFileAtomically(source / name, name + bytes).ok());
+  }
+  ASSERT_TRUE(WriteFileAtomically(source / "optimizer.pt", "not the model's").ok());
+  config_.folder = source;
+  Save(*LoadGoldenModel("llama"));
+  EXPECT_EQ(ReadFile(folder_ / "tokenizer.json").value(), "tokenizer.json" + bytes);
+  EXPECT_EQ(ReadFile(folder_ / "tokenizer.model").value(), "tokenizer.model" + bytes);
+  EXPECT_TRUE(fs::exists(folder_ / "generation_config.json"));
+  EXPECT_FALSE(fs::exists(folder_ / "optimizer.pt"));
+}
+
 TEST_F(WeightsTest, NamesAMissingTensor) {
   Save(*LoadGoldenModel("llama"));
   ModelConfig deeper = config_;
-  std::get<LlamaConfig>(deeper.family).layers = 3;
+  deeper.decoder.layers = 3;
   EXPECT_EQ(CheckError(*BuildModel(deeper, at::kFloat)),
             (folder_ / "model.safetensors").string() +
                 ": tensor 'model.layers.2.input_layernorm.weight' is missing, which the model's "
@@ -125,7 +141,7 @@ TEST_F(WeightsTest, NamesAMissingTensor) {
 TEST_F(WeightsTest, NamesATensorOfAnotherShape) {
   Save(*LoadGoldenModel("llama"));
   ModelConfig larger = config_;
-  larger.vocab_size = 400;
+  larger.decoder.vocabulary = 400;
   EXPECT_EQ(CheckError(*BuildModel(larger, at::kFloat)),
             (folder_ / "model.safetensors").string() +
                 ": tensor 'model.embed_tokens.weight' has shape [320, 32], expected [400, 32]");
@@ -134,7 +150,7 @@ TEST_F(WeightsTest, NamesATensorOfAnotherShape) {
 TEST_F(WeightsTest, ListsStoredTensorsThatTheModelLacks) {
   Save(*LoadGoldenModel("llama"));
   ModelConfig tied = config_;
-  tied.tied_head = true;
+  tied.decoder.tied_head = true;
   const auto unused = WeightReader::Open(folder_).value()->Check(*BuildModel(tied, at::kFloat));
   EXPECT_EQ(unused.value(), std::vector<std::string>{"lm_head.weight"});
 }
