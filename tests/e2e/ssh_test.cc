@@ -70,12 +70,13 @@ TEST_P(SshTest, StandardInputReachesRankZeroOnAnotherHost) {
 // Keys are in its memory. The ranks' own limits are theirs.
 TEST_P(SshTest, ADsrunThatIsAbortedLeavesNoCoreFile) {
   WriteHostfile(1);
-  const std::filesystem::path cores = folder() / "cores";
+  const std::filesystem::path cores = folder() / "core_files";
   std::filesystem::create_directory(cores);
   const std::string here = "cd " + cores.string() + " && ulimit -c unlimited && ";
   static_cast<void>(RunProgram({"/bin/sh", "-c", here + "kill -ABRT $$"}));
   if (std::filesystem::is_empty(cores)) {
-    return SkipWithout("cores", "core files of this machine do not go to the working directory");
+    return SkipWithout("core_files",
+                       "core files of this machine do not go to the working directory");
   }
   for (const auto& core : std::filesystem::directory_iterator(cores)) {
     std::filesystem::remove(core.path());

@@ -369,7 +369,7 @@ TEST(ChannelTest, KeysAreInNoCoreFile) {
   static_cast<void>(ds::testing::RunProgram({"/bin/sh", "-c", here + "kill -ABRT $$"}));
   if (std::filesystem::is_empty(folder.path())) {
     return ds::testing::SkipWithout(
-        "cores", "core files of this machine do not go to the working directory");
+        "core_files", "core files of this machine do not go to the working directory");
   }
   for (const auto& core : std::filesystem::directory_iterator(folder.path())) {
     std::filesystem::remove(core.path());

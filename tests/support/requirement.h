@@ -26,9 +26,11 @@ inline constexpr std::string_view kRequirements[] = {
     "mounts",         // mount namespaces, and file systems mounted in them
     "cgroups",        // v2 control groups may be made
     "memory_groups",  // groups with a limit of memory, v1 or v2
-    "cores",          // core files go to the working directory
+    "core_files",     // core files go to the working directory
     "attributes",     // extended attributes in the folder for temporary files
     "bash",           // the user's login shell
+    "tracing",        // a child may be traced
+    "two_cores",      // which are no threads of one
 };
 
 // Says whether `list` names `requirement`; a word that is none is a failure of the test.
