@@ -26,14 +26,14 @@ bool HasLines(const fs::path& path) { return path.extension() == ".jsonl"; }
 
 StatusOr<std::uint64_t> SizeOf(const fs::path& path) {
   struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) return ErrnoError(errno, ShownPath(path));
+  if (::stat(path.c_str(), &info) != 0) return ErrnoError(errno, ShortenPath(path));
   if (S_ISDIR(info.st_mode)) {
-    return InvalidArgumentError(ShownPath(path) + " is a folder; name its files");
+    return InvalidArgumentError(ShortenPath(path) + " is a folder; name its files");
   }
   const auto size = static_cast<std::uint64_t>(info.st_size);
   if (!HasLines(path) && size > kLargestText) {
     return InvalidArgumentError(
-        ShownPath(path) + " has " + ByteSize(size) + ", and a text of more than " +
+        ShortenPath(path) + " has " + ByteSize(size) + ", and a text of more than " +
         ByteSize(kLargestText) +
         " is not tokenized as one; make it a .jsonl file, a document a line");
   }
@@ -49,7 +49,7 @@ StatusOr<bool> ReadMore(int fd, const fs::path& path, std::size_t most, std::str
     got = ::read(fd, bytes->data() + before, most);
   } while (got < 0 && errno == EINTR);
   bytes->resize(before + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
-  if (got < 0) return ErrnoError(errno, ShownPath(path));
+  if (got < 0) return ErrnoError(errno, ShortenPath(path));
   return got > 0;
 }
 
@@ -72,7 +72,7 @@ StatusOr<DocumentReader> DocumentReader::Open(const std::vector<std::string>& pa
   DocumentReader reader;
   for (const std::string& path : paths) {
     DS_ASSIGN_OR_RETURN(const std::uint64_t size, SizeOf(path));
-    if (::access(path.c_str(), R_OK) != 0) return ErrnoError(errno, ShownPath(path));
+    if (::access(path.c_str(), R_OK) != 0) return ErrnoError(errno, ShortenPath(path));
     reader.total_bytes_ += size;
     reader.paths_.emplace_back(path);
   }
@@ -90,7 +90,7 @@ StatusOr<std::optional<DocumentBatch>> DocumentReader::Next() {
       return std::optional(std::move(batch));
     }
     file_.Reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!file_.valid()) return ErrnoError(errno, ShownPath(path));
+    if (!file_.valid()) return ErrnoError(errno, ShortenPath(path));
     line_ = 1;
   }
   DS_ASSIGN_OR_RETURN(DocumentBatch batch, ReadLines());
@@ -114,7 +114,7 @@ StatusOr<DocumentBatch> DocumentReader::ReadLines() {
     const std::size_t newline = std::string_view(batch.bytes).substr(before).rfind('\n');
     if (newline != std::string_view::npos) end = before + newline + 1;
     if (end == std::string::npos && batch.bytes.size() > kLongestLine) {
-      return InvalidArgumentError(ShownPath(batch.path) + ":" + std::to_string(line_) +
+      return InvalidArgumentError(ShortenPath(batch.path) + ":" + std::to_string(line_) +
                                   ": the line has more than " + ByteSize(kLongestLine));
     }
   }
@@ -127,7 +127,7 @@ StatusOr<DocumentBatch> DocumentReader::ReadLines() {
 Status ForEachText(
     const DocumentBatch& batch, const std::string& field,
     const std::function<Status(std::string_view text, const std::string& place)>& use) {
-  const std::string name = ShownPath(batch.path);
+  const std::string name = ShortenPath(batch.path);
   if (!batch.lines) return batch.bytes.empty() ? OkStatus() : use(batch.bytes, name);
   std::uint64_t line = batch.first_line;
   for (std::string_view rest = batch.bytes; !rest.empty(); ++line) {

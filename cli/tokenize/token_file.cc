@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 StatusOr<TokenFile> TokenFile::Create(const fs::path& path, int id_bytes) {
   const fs::path temporary = path.string() + ".tmp-" + std::to_string(::getpid());
   UniqueFd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-  if (!file.valid()) return ErrnoError(errno, ShownPath(path));
+  if (!file.valid()) return ErrnoError(errno, ShortenPath(path));
   return TokenFile(path, temporary, std::move(file), id_bytes);
 }
 
@@ -43,12 +43,12 @@ Status TokenFile::Append(std::span<const std::uint32_t> ids) {
     for (int i = 0; i < id_bytes_; ++i, id >>= 8) buffer_ += static_cast<char>(id & 0xFF);
   }
   count_ += ids.size();
-  return WriteAll(file_.get(), buffer_, ShownPath(path_));
+  return WriteAll(file_.get(), buffer_, ShortenPath(path_));
 }
 
 Status TokenFile::Commit() {
   if (::fsync(file_.get()) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    return ErrnoError(errno, ShownPath(path_));
+    return ErrnoError(errno, ShortenPath(path_));
   }
   temporary_.clear();
   return SyncDirectory(path_.has_parent_path() ? path_.parent_path() : ".");
