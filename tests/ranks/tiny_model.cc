@@ -110,9 +110,13 @@ std::unique_ptr<Engine> MakeTinyEngine(const TinyRun& run, comm::Communicator& w
                                        device::MemoryLedger* ledger) {
   // Before the process's first bf16 product.
   [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
-  const auto model = MakeTinyModel(run.shape, run.dtype());
+  const auto model =
+      MakeTinyModel(run.shape, at::TensorOptions(run.dtype()).device(world.device()));
   return Engine::create(model, TinyConfig(run),
-                        {.world = &world, .ledger = ledger, .parameter_group = run.groups})
+                        {.world = &world,
+                         .ledger = ledger,
+                         .device = world.device(),
+                         .parameter_group = run.groups})
       .value();
 }
 
@@ -122,8 +126,10 @@ Bundle TinyBatch(const TinyRun& run, const comm::Communicator& world, std::int64
   const at::Tensor places = at::arange(first, first + samples * kTokens, at::kLong);
   const at::Tensor tokens = (places * places * 7 + places * 3).remainder(run.shape.vocabulary);
   const at::Tensor labels = (tokens * 5 + 1).remainder(run.shape.vocabulary);
-  return {.batch = {{"tokens", tokens.view({samples, kTokens})},
-                    {"labels", labels.view({samples, kTokens})}}};
+  const auto put = [&](const at::Tensor& ids) {
+    return ids.view({samples, kTokens}).to(world.device());
+  };
+  return {.batch = {{"tokens", put(tokens)}, {"labels", put(labels)}}};
 }
 
 void RunMicroBatch(Engine& engine, const TinyRun& run, std::int64_t micro_batch) {

@@ -52,8 +52,9 @@ config::DsConfig TinyConfig(const TinyRun& run);
 std::unique_ptr<Engine> MakeTinyEngine(const TinyRun& run, comm::Communicator& world,
                                        device::MemoryLedger* ledger = nullptr);
 
-// This rank's part of micro-batch `micro_batch`: 24 samples per step over all ranks and
-// micro-batches, the same ones however they are split. Requires that 24 splits evenly.
+// On the world's device: this rank's part of micro-batch `micro_batch`: 24 samples per step over
+// all ranks and micro-batches, the same ones however they are split. Requires that 24 splits
+// evenly.
 Bundle TinyBatch(const TinyRun& run, const comm::Communicator& world, std::int64_t micro_batch);
 
 // Forward and backward of TinyBatch(run, ., micro_batch).

@@ -1,0 +1,71 @@
+// One rank on one GPU, on a stream of its own, trains as one on the CPU does.
+
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <gtest/gtest.h>
+
+#include "runtime/comm/connect_world.h"
+#include "runtime/comm/local_world.h"
+#include "runtime/device/rank_device.h"
+#include "tests/ranks/tiny_model.h"
+
+namespace ds::tests {
+namespace {
+
+constexpr int kSteps = 5;
+
+struct Outcome {
+  std::vector<StepResult> steps;
+  std::map<std::string, at::Tensor> parameters;
+};
+
+Outcome Train(const TinyRun& run, comm::Communicator& world) {
+  const auto engine = MakeTinyEngine(run, world);
+  Outcome outcome{.steps = TrainTiny(*engine, run, kSteps)};
+  outcome.parameters = ExportAll(*engine);
+  return outcome;
+}
+
+// Sums are made in other orders there.
+void ExpectClose(const Outcome& gpu, const Outcome& cpu) {
+  constexpr double kTolerance = 1e-4;
+  for (int i = 0; i < kSteps; ++i) {
+    EXPECT_NEAR(gpu.steps[i].loss, cpu.steps[i].loss, kTolerance) << "step " << i + 1;
+    EXPECT_NEAR(gpu.steps[i].grad_norm, cpu.steps[i].grad_norm, kTolerance) << "step " << i + 1;
+  }
+  for (const auto& [name, value] : cpu.parameters) {
+    EXPECT_TRUE(gpu.parameters.at(name).allclose(value, 0, kTolerance)) << name;
+  }
+}
+
+class GpuTrain : public ::testing::TestWithParam<int> {
+ protected:
+  // Before the process's first tensor.
+  static const StatusOr<device::RankDevice>& Opened() {
+    static const auto opened = device::OpenRankDevice(device::DeviceChoice::kCuda, 0);
+    return opened;
+  }
+  static void SetUpTestSuite() { Opened(); }
+  void SetUp() override {
+    if (!Opened().ok()) GTEST_SKIP() << "not run: " << Opened().status().message();
+  }
+};
+
+// What runs on the default stream by mistake reads and writes too early or too late.
+TEST_P(GpuTrain, LearnsOnAStreamOfItsOwnWhatTheCpuDoes) {
+  const auto gpu = comm::ConnectWorld({.job_id = "gpu-train"}, *Opened());
+  ASSERT_TRUE(gpu.ok()) << gpu.status().message();
+  const auto cpu = comm::MakeLocalWorld(1);
+  for (const std::int64_t accumulation : {1, 2}) {
+    const TinyRun run{.stage = GetParam(), .accumulation = accumulation};
+    const Outcome expected = Train(run, *cpu[0]);
+    const c10::impl::VirtualGuardImpl cuda(c10::DeviceType::CUDA);
+    const c10::StreamGuard guard(cuda.getStreamFromGlobalPool(Opened()->device));
+    ExpectClose(Train(run, **gpu), expected);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, GpuTrain, ::testing::Range(0, 4));
+
+}  // namespace
+}  // namespace ds::tests
