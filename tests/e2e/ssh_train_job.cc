@@ -61,8 +61,8 @@ std::unique_ptr<Program> SshTrainJob::StartJob(const std::vector<std::string>& c
   return dsrun;
 }
 
-std::unique_ptr<Program> SshTrainJob::Start(const std::vector<std::string>& flags) {
-  WriteHostfile(1);
+std::unique_ptr<Program> SshTrainJob::Start(const std::vector<std::string>& flags, int slots) {
+  WriteHostfile(slots);
   return StartJob(OnHosts(Train(0, false, 1000000), flags));
 }
 

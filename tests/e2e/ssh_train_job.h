@@ -26,8 +26,8 @@ class SshTrainJob : public SshJob {
   ProgramResult RunJob(const std::vector<std::string>& command);
   // Started, and behind its first step.
   std::unique_ptr<Program> StartJob(const std::vector<std::string>& command);
-  // The same with one rank on each host, of a job that would go on for very long.
-  std::unique_ptr<Program> Start(const std::vector<std::string>& flags = {});
+  // The same with so many ranks on each host, of a job that would go on for very long.
+  std::unique_ptr<Program> Start(const std::vector<std::string>& flags = {}, int slots = 1);
 
   // All this is of the job that was started last.
   std::filesystem::path job() const {
@@ -36,7 +36,7 @@ class SshTrainJob : public SshJob {
   std::vector<double> Losses();
   nlohmann::json JobVerdict() const;
 
-  bool overlap_comm_ = true;              // of Train's config
+  bool overlap_comm_ = true;           // of Train's config
   std::filesystem::path jobs_folder_;  // of the run directories; "" = folder()
 
  private:
