@@ -35,13 +35,14 @@ class SshTrainTest : public SshTrainJob {
 };
 
 TEST_F(SshTrainTest, TwoHostsOfOneRankTrainAsTwoRanksOfOneHost) {
-  for (const int stage : {0, 1, 2, 3}) ExpectSameLosses(1, stage, /*bf16=*/false);
-  ExpectSameLosses(1, 2, /*bf16=*/true);
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const bool bf16 : {false, true}) ExpectSameLosses(1, stage, bf16);
+  }
   ExpectSameLosses(1, 2, /*bf16=*/false, /*encrypt=*/true);
 }
 
 TEST_F(SshTrainTest, TwoHostsOfTwoRanksTrainAsFourRanksOfOneHost) {
-  for (const int stage : {0, 3}) ExpectSameLosses(2, stage, /*bf16=*/false);
+  for (const int stage : {0, 1, 2, 3}) ExpectSameLosses(2, stage, /*bf16=*/false);
   for (const int stage : {1, 3}) ExpectSameLosses(2, stage, /*bf16=*/true);
 }
 
@@ -52,7 +53,7 @@ TEST_F(SshTrainTest, CallsThatBlockTrainTheSame) {
 
 TEST_F(SshTrainTest, ThreeHostsOfOneRankTrainAsThreeRanksOfOneHost) {
   options_.count = 3;
-  for (const int stage : {1, 2}) ExpectSameLosses(1, stage, /*bf16=*/false);
+  for (const int stage : {0, 1, 2, 3}) ExpectSameLosses(1, stage, /*bf16=*/false);
   ExpectSameLosses(1, 3, /*bf16=*/true);
 }
 
