@@ -187,15 +187,22 @@ TEST_F(TrainTest, ResumeWithNothingToResumeIsRefused) {
 
 class FailingTrainTest : public TrainTest {
  protected:
-  // The pid of a rank, as events.jsonl tells it.
+  // The pid of a rank that was started last, as events.jsonl tells it.
   pid_t RankPid(const std::string& run, int rank) const {
+    pid_t pid = -1;
     for (const auto& event : ReadJsonLines(RunDir(run) / "events.jsonl")) {
       if (event.value("event", "") == "rank_started" && event.value("rank", -1) == rank) {
-        return event.at("pid").get<pid_t>();
+        pid = event.at("pid").get<pid_t>();
       }
     }
-    ADD_FAILURE() << "no rank_started event";
-    return -1;
+    EXPECT_GT(pid, 0) << "no rank_started event";
+    return pid;
+  }
+  // The steps that have been made since there were so many lines of metrics.
+  std::vector<double> StepsBehind(const std::string& run, std::size_t lines) const {
+    std::vector<double> steps = Column(ReadJsonLines(RunDir(run) / "metrics.jsonl"), "step");
+    steps.erase(steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(lines));
+    return steps;
   }
 };
 
@@ -228,6 +235,45 @@ TEST_F(FailingTrainTest, AKilledRankIsRestartedFromItsCheckpoint) {
   for (const auto& line : ReadJsonLines(RunDir("restarted") / "metrics.jsonl")) {
     EXPECT_EQ(line["loss"].get<double>(), expected.at(line["step"].get<std::size_t>() - 1)) << line;
   }
+}
+
+// step-90 stays where it is, and the highest of all. Nobody goes on from it any more.
+TEST_F(FailingTrainTest, WhatGoesOnFromAnOlderCheckpointIsTheLineFromThereOn) {
+  const auto trained = RunProgram(
+      DsrunCommand(RunDir("line"), Train(2, 1, {"--steps", "90", "--save_every", "10"})));
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  const auto resume = [&](std::vector<std::string> more) {
+    std::vector<std::string> command = {DS_BIN_DIR "/dsrun",    "--num_gpus", "2",
+                                        "--max_restarts",       "1",          "resume",
+                                        RunDir("line").string()};
+    command.insert(command.end(), more.begin(), more.end());
+    return command;
+  };
+  Program rewound(resume({"--checkpoint", "step-10", "--steps", "89"}));
+  ASSERT_TRUE(rewound.WaitForOutput("step-20")) << rewound.err();
+  ASSERT_EQ(::kill(RankPid("line", 1), SIGKILL), 0);
+  const auto restarted = rewound.Wait();
+  ASSERT_EQ(restarted.status, 0) << restarted.err;
+  int going_back = 0;
+  double last = 10;
+  for (const double step : StepsBehind("line", 90)) {
+    if (step != last + 1) {
+      ++going_back;
+      EXPECT_TRUE(step > 20 && step <= last) << step << " comes behind " << last;
+    }
+    last = step;
+  }
+  EXPECT_EQ(last, 89);
+  EXPECT_LE(going_back, 1);
+
+  ASSERT_TRUE(fs::exists(RunDir("line") / "checkpoints" / "step-90"));
+  const std::size_t lines = ReadJsonLines(RunDir("line") / "metrics.jsonl").size();
+  const auto resumed = RunProgram(resume({"--steps", "92"}));
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  const std::vector<double> steps = StepsBehind("line", lines);
+  ASSERT_FALSE(steps.empty());
+  EXPECT_LE(steps.front(), 90);
+  EXPECT_EQ(steps.back(), 92);
 }
 
 TEST_F(FailingTrainTest, CtrlCStopsEverythingAndExits130) {
