@@ -34,7 +34,8 @@ FileTier::FileTier(const TierOptions& options, std::vector<ScratchFile> files, C
       files_(std::move(files)),
       why_not_ring_(std::move(queue.why_not_ring)),
       queue_(std::move(queue.queue)),
-      pool_(*queue_, options.most_idle_bytes, options.book) {
+      pool_(*queue_, options.most_idle_bytes, options.book),
+      most_writing_(options.most_writing_bytes) {
   for (const ScratchFile& file : files_) alignment_ = std::max(alignment_, file.facts().alignment);
   unit_bytes_ = files_.size() == 1 ? alignment_ : RoundUp(io_.block_bytes, alignment_);
 }
@@ -51,6 +52,10 @@ StatusOr<std::unique_ptr<FileTier>> FileTier::Open(const TierOptions& options) {
       options, std::move(files), ChooseQueue(options.io, options.queue, options.system)));
   DS_RETURN_IF_ERROR(tier->TryFiles());
   return tier;
+}
+
+FileTier::~FileTier() {
+  for (const Writing& each : writing_) static_cast<void>(each.transfer->Wait());
 }
 
 // A file system may refuse what it has let us ask for, or have no room at all: better now.
@@ -146,6 +151,27 @@ FileTransfer FileTier::Read(const Extent& extent, std::int64_t offset, const Ali
 FileTransfer FileTier::Write(const Extent& extent, std::int64_t offset, const AlignedBuffer& buffer,
                              std::int64_t bytes) {
   return Begin(/*writes=*/true, extent, offset, buffer, bytes);
+}
+
+void FileTier::ForgetWritten() {
+  while (!writing_.empty() && writing_.front().transfer->done()) writing_.pop_front();
+}
+
+FileTransfer FileTier::WriteBehind(const Extent& extent, std::int64_t offset, AlignedBuffer buffer,
+                                   std::int64_t bytes) {
+  ForgetWritten();
+  std::int64_t under_way = bytes;
+  for (const Writing& each : writing_) {
+    under_way += static_cast<std::int64_t>(each.buffer.bytes().size());
+  }
+  while (under_way > most_writing_ && !writing_.empty()) {
+    static_cast<void>(writing_.front().transfer->Wait());  // whose failure its owner asks about
+    under_way -= static_cast<std::int64_t>(writing_.front().buffer.bytes().size());
+    writing_.pop_front();
+  }
+  FileTransfer transfer = Write(extent, offset, buffer, bytes);
+  writing_.push_back({std::move(buffer), transfer});
+  return transfer;
 }
 
 Status FileTier::Wait(const FileTransfer& transfer) const {

@@ -13,6 +13,7 @@
 // its extents, buffers and transfers.
 
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -59,8 +60,9 @@ struct TierOptions {
   std::vector<std::filesystem::path> folders;  // of the files, at least one
   IoOptions io = {};
   QueueChoice queue = QueueChoice::kAuto;
-  std::int64_t most_idle_bytes = std::int64_t{64} << 20;  // of buffers
-  AlignedPool::BookBytes book = [](std::int64_t) {};      // of buffers (AlignedPool)
+  std::int64_t most_idle_bytes = std::int64_t{64} << 20;     // of buffers
+  std::int64_t most_writing_bytes = std::int64_t{64} << 20;  // of buffers that are written behind
+  AlignedPool::BookBytes book = [](std::int64_t) {};         // of buffers (AlignedPool)
   FileSystem& system = FileSystem::System();
 };
 
@@ -68,6 +70,7 @@ class FileTier {
  public:
   // Makes the files, and tries in each that a block can be written and read as it will be.
   static StatusOr<std::unique_ptr<FileTier>> Open(const TierOptions& options);
+  ~FileTier();
   FileTier(const FileTier&) = delete;
   FileTier& operator=(const FileTier&) = delete;
 
@@ -88,6 +91,10 @@ class FileTier {
                     std::int64_t bytes);
   FileTransfer Write(const Extent& extent, std::int64_t offset, const AlignedBuffer& buffer,
                      std::int64_t bytes);
+  // Writes a buffer that is the tier's from here on, until it is written. Waits for earlier ones
+  // where more than `most_writing_bytes` would be under way.
+  FileTransfer WriteBehind(const Extent& extent, std::int64_t offset, AlignedBuffer buffer,
+                           std::int64_t bytes);
   // Waits for the transfer's end. Says what has failed, in which file, on which host, and how much
   // room there is.
   Status Wait(const FileTransfer& transfer) const;
@@ -100,6 +107,7 @@ class FileTier {
   FileTransfer Begin(bool writes, const Extent& extent, std::int64_t offset,
                      const AlignedBuffer& buffer, std::int64_t bytes);
   // Takes units that are free, or the ones behind the last; the latter without room yet.
+  void ForgetWritten();
   std::int64_t TakeUnits(std::int64_t units);
   void GiveBack(std::int64_t first, std::int64_t units);
 
@@ -108,6 +116,12 @@ class FileTier {
   const std::string why_not_ring_;
   std::unique_ptr<IoQueue> queue_;
   AlignedPool pool_;
+  struct Writing {
+    AlignedBuffer buffer;
+    FileTransfer transfer;
+  };
+  const std::int64_t most_writing_;
+  std::deque<Writing> writing_;
   std::int64_t alignment_ = AlignedPool::kPage;
   std::int64_t unit_bytes_ = AlignedPool::kPage;
   std::mutex mutex_;                           // guards what follows

@@ -8,8 +8,8 @@
 #include <csignal>
 #include <cstring>
 
+#include "tests/support/program.h"
 #include "tests/support/scripted_file_system.h"
-#include "tests/unit/offload/temporary_folder.h"
 
 namespace ds::offload {
 namespace {
@@ -17,6 +17,7 @@ namespace {
 using ds::testing::FileCall;
 using ds::testing::kAskTheSystem;
 using ds::testing::ScriptedFileSystem;
+using ds::testing::TemporaryFolder;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -59,7 +60,7 @@ TEST(FileTier, KeepsWhatIsWritten) {
   EXPECT_TRUE(WriteSeed(*tier, two, 2).ok());
   EXPECT_TRUE(HoldsSeed(*tier, one, 1));
   EXPECT_TRUE(HoldsSeed(*tier, two, 2));
-  EXPECT_TRUE(folder.is_empty());
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
 TEST(FileTier, ReadsRangesOfAnExtent) {

@@ -10,10 +10,12 @@
 #include "runtime/offload/choose_queue.h"
 #include "runtime/offload/ring_queue.h"
 #include "runtime/offload/thread_queue.h"
-#include "tests/unit/offload/temporary_folder.h"
+#include "tests/support/program.h"
 
 namespace ds::offload {
 namespace {
+
+using ds::testing::TemporaryFolder;
 
 struct Kind {
   std::string name;

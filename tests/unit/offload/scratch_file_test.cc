@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <csignal>
 
+#include "tests/support/program.h"
 #include "tests/support/scripted_file_system.h"
-#include "tests/unit/offload/temporary_folder.h"
 
 namespace ds::offload {
 namespace {
@@ -17,6 +17,7 @@ namespace {
 using ds::testing::FileCall;
 using ds::testing::kAskTheSystem;
 using ds::testing::ScriptedFileSystem;
+using ds::testing::TemporaryFolder;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -36,7 +37,7 @@ TEST(ScratchFile, HasNoName) {
                                                 : WithoutUnnamedFiles());
     const StatusOr<ScratchFile> file = ScratchFile::Create(folder.path(), system);
     ASSERT_TRUE(file.ok()) << file.status().message();
-    EXPECT_TRUE(folder.is_empty());
+    EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
     EXPECT_EQ(file->facts().folder, folder.path());
     EXPECT_GE(file->facts().alignment, 4096);
   }
@@ -56,7 +57,7 @@ TEST(ScratchFile, LeavesNothingWhenItsProcessIsKilled) {
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     EXPECT_TRUE(WIFSIGNALED(status)) << "the file could not be made";
-    EXPECT_TRUE(folder.is_empty());
+    EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
   }
 }
 
