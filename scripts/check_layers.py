@@ -29,7 +29,7 @@ RUNTIME = {
     "activation": {"device", "precision"},
     "gradients": set(),
     "optim": {"device", "comm", "checkpoint"},
-    "zero": {"topology", "device", "comm", "checkpoint", "precision", "optim", "gradients"},
+    "zero": {"topology", "device", "comm", "offload", "checkpoint", "precision", "optim", "gradients"},
     "models": {"device", "checkpoint", "activation", "gradients"},
     "engine": {"topology", "device", "comm", "activation", "telemetry", "checkpoint", "data", "precision", "optim", "zero",
                "models"},

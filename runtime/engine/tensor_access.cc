@@ -83,7 +83,8 @@ StatusOr<TensorAccess::HeldTensor> TensorAccess::Find(const Wanted& wanted) {
   if (wanted.kind == Kind::kGradient) {
     DS_RETURN_IF_ERROR(parts.ReduceGradientsOnce());
     const zero::FlatLayout& layout = bucket.parameters().layout();
-    result.gradient = bucket.gradients().for_optimizer();
+    result.gradient = bucket.gradients().for_optimizer(bucket.gradients().optimizer_range(),
+                                                       zero::Access::kUpdate);
     const zero::FlatRange range =
         result.sharded ? layout.shard(context.groups.shards->rank()) : layout.whole();
     parts.AgreeOnWeight();

@@ -21,6 +21,7 @@ class Adam : public Optimizer {
   // Adam's state is AdamW's.
   std::string_view name() const override { return "Adam"; }
   std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
+  bool is_elementwise() const override { return true; }
   void ApplyRates(const PartRates& rates, const Part& part) override;
 
  private:

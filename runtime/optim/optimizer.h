@@ -65,6 +65,10 @@ class Optimizer {
   // ranks: optimizers that exchange something smaller. They step unsharded parts.
   virtual bool WantsOwnGradients(std::int64_t step) const;
 
+  // Tells whether an element's update follows from that element's values alone, and Begin does
+  // nothing: then parts may be cut anywhere and come one after the other.
+  virtual bool is_elementwise() const { return false; }
+
   // Finds out what must be known of all parts before the first is updated. Collective; nothing for
   // most optimizers.
   virtual void Begin(const Update& update, const RankParts& all);

@@ -17,6 +17,7 @@ class Sgd : public Optimizer {
 
   std::string_view name() const override;
   std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
+  bool is_elementwise() const override { return true; }
   void ApplyRates(const PartRates& rates, const Part& part) override;
 
  private:

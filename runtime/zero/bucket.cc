@@ -78,8 +78,8 @@ std::vector<Members> BucketParameters(const Members& parameters) {
   return buckets;
 }
 
-Bucket::Bucket(const Context& context, BufferPool& pool, Members members)
-    : parameters_(context, pool, members, ListStarts(members)) {
+Bucket::Bucket(const Context& context, BufferPool& pool, Members members, Rest rest)
+    : parameters_(context, pool, members, ListStarts(members), rest) {
   if (!members[0].tensor.requires_grad()) return;
   const FlatLayout& layout = parameters_.layout();
   gradients_ = std::make_unique<FlatGradients>(context, pool, layout,

@@ -23,7 +23,8 @@ struct TrainingRange {
 class Bucket {
  public:
   // Takes members of BucketParameters, which are all trained or all frozen.
-  Bucket(const Context& context, BufferPool& pool, std::vector<NamedParameter> members);
+  // `rest`: FlatParameters'.
+  Bucket(const Context& context, BufferPool& pool, std::vector<NamedParameter> members, Rest rest);
 
   bool trainable() const { return gradients_ != nullptr; }
   FlatParameters& parameters() { return parameters_; }

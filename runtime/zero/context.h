@@ -12,6 +12,7 @@
 #include "runtime/precision/gradient_reduction.h"
 #include "runtime/topology/mesh.h"
 #include "runtime/zero/residency_plan.h"
+#include "runtime/zero/tiers.h"
 
 namespace ds::zero {
 
@@ -40,8 +41,7 @@ struct Context {
   // Collectives of parameters and gradients go on beside the computation, until somebody needs what
   // they bring.
   bool overlap = false;
-  // Shards of sharded parameters lie in host memory while nobody has a lease of them.
-  bool parameters_rest_on_host = false;
+  Tiers tiers = {};
 
   // Those along which ranks hold the same flat shard of a parameter, and the same whole of it.
   static topology::AxisSet WholeCopyAxes(const checkpoint::Placement& placement) {

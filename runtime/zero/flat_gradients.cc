@@ -41,6 +41,7 @@ Lease FlatGradients::AcquireBuffer() {
   }
   Lease buffer = block_ ? Lease(block_->tensor()) : whole_.Acquire();
   if (is_there) return buffer;
+  if (block_ && own_.rests_away()) own_.Prefetch();  // what this will be added to
   received_.assign(received_.size(), false);
   for (const FlatRange& gap : layout_.gaps()) {
     buffer.tensor().narrow(0, gap.start, gap.count).zero_();
@@ -128,11 +129,13 @@ void FlatGradients::FinishReduction(const at::Tensor& reduced) const {
 void FlatGradients::BeginReduceIntoShard(const at::Tensor& whole) {
   const bool first = !own_.defined();
   if (first) {
-    own_ =
-        Store(context_, {layout_.shard_numel(), context_.dtypes.gradient, MemoryUse::kGradients});
+    own_ = Store(context_, {layout_.shard_numel(), context_.dtypes.gradient, MemoryUse::kGradients,
+                            context_.tiers.gradients});
   }
   const comm::ReduceOp op = PrepareReduction(whole);
-  UnderWay under_way{.whole = whole, .reduced = ViewOwnPart(whole), .target = own_.Acquire()};
+  UnderWay under_way{.whole = whole,
+                     .reduced = ViewOwnPart(whole),
+                     .target = own_.Acquire(first ? Access::kOverwrite : Access::kUpdate)};
   under_way.first = first;
   const at::Tensor& own = under_way.target.tensor();
   if (first && own.scalar_type() == whole.scalar_type()) under_way.reduced = own;
@@ -174,12 +177,14 @@ bool FlatGradients::IsReduced() const { return is_mean_ || (own_.defined() && !w
 // Once in a step, when the shard has all micro-batches: what makes MiCS frugal between its groups.
 void FlatGradients::ReduceOverReplicas() {
   if (context_.groups.replicas == nullptr) return;
-  const Lease own = own_.Acquire();
+  Lease own = own_.Acquire();
   const at::Tensor travelling = own.tensor().to(travel_.dtype);  // itself, if it is of that dtype
   // The factors have been applied before and after the sum over the shards' group.
   const auto op = context_.reduction.average ? comm::ReduceOp::kAvg : comm::ReduceOp::kSum;
   context_.groups.replicas->AllReduce(travelling, op, travel_.tag);
   if (!travelling.is_same(own.tensor())) own.tensor().copy_(travelling);
+  own = Lease();
+  own_.Stow();
 }
 
 void FlatGradients::BeginReduction() {
@@ -201,6 +206,7 @@ void FlatGradients::Await() {
   FinishReduction(reduced);
   if (!reduced.is_same(target)) reduction_->first ? target.copy_(reduced) : target.add_(reduced);
   reduction_.reset();
+  own_.Stow();
   if (block_) {
     block_->Release();
   } else if (context_.sharding.optimizer) {
@@ -220,6 +226,10 @@ FlatGradients::~FlatGradients() {
   }
 }
 
+bool FlatGradients::is_alone() const {
+  return context_.groups.gradients->size() == 1 && !context_.sharding.optimizer;
+}
+
 // A mean to which somebody adds gradients, and which is reduced again, is still the mean of all
 // only where ranks take their average: elsewhere whole gradients wait for Reduce.
 bool FlatGradients::CanReduceBeforeTheEnd() const {
@@ -233,7 +243,7 @@ void FlatGradients::EndMicroBatch(bool hold) {
     if (block_) AcquireBuffer();  // on every rank, whatever gradients it has had
     return;
   }
-  if (context_.groups.gradients->size() == 1) return;
+  if (is_alone()) return;
   BeginReduction();
   if (!context_.overlap) Await();
 }
@@ -246,7 +256,7 @@ void FlatGradients::KeepOwnGradients() {
 void FlatGradients::Reduce() {
   Await();
   if (block_ ? block_->present() : !IsReduced()) {
-    if (context_.groups.gradients->size() == 1) return ZeroMissingParameters();
+    if (is_alone()) return ZeroMissingParameters();
     BeginReduction();
     Await();
   }
@@ -255,15 +265,25 @@ void FlatGradients::Reduce() {
 
 Lease FlatGradients::shard() {
   Await();
-  if (own_.defined()) return own_.Acquire();
+  if (own_.defined()) return own_.Acquire(Access::kRead);
   DS_CHECK_MSG(whole_.defined(), "gradients are read before Reduce");
   return whole_.Acquire(layout_.shard(context_.groups.shards->rank()));
 }
 
-Lease FlatGradients::for_optimizer() {
-  if (context_.sharding.optimizer) return shard();
+Lease FlatGradients::for_optimizer(const FlatRange& range, Access access) {
   Await();
-  return whole_.Acquire();
+  if (!context_.sharding.optimizer) return whole_.Acquire(range, access);
+  DS_CHECK_MSG(own_.defined(), "gradients are read before Reduce");
+  return own_.Acquire(range, access);
+}
+
+void FlatGradients::Prefetch(const FlatRange& range) {
+  Await();
+  if (own_.rests_away()) own_.Prefetch(range);
+}
+
+void FlatGradients::Stow(const FlatRange& range) {
+  if (own_.rests_away()) own_.Stow(range);
 }
 
 void FlatGradients::Clear() {

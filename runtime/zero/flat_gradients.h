@@ -9,10 +9,9 @@
 // micro-batches is the rank's mean. A parameter without a gradient counts as zeros.
 //
 // Nothing is held before the first gradient of a step and after Clear. That keeps gradients and the
-// forward pass's activations, the two largest tenants of a step, from being in memory together.
+// forward pass's activations, the largest tenants of a step, from being in memory together.
 //
-// A reduction that EndMicroBatch begins may be under way when that returns; Await, and whatever
-// needs its result, waits for it.
+// What EndMicroBatch begins may be under way when it returns; whoever needs its result waits.
 //
 // Threads: one thread at a time. EndMicroBatch and Reduce are collective.
 
@@ -57,6 +56,9 @@ class FlatGradients {
   // `layout` is borrowed.
   FlatGradients(const Context& context, BufferPool& pool, const FlatLayout& layout,
                 GradientTravel travel);
+  ~FlatGradients();
+  FlatGradients(const FlatGradients&) = delete;
+  FlatGradients& operator=(const FlatGradients&) = delete;
 
   // Adds what one backward pass produced for parameter `i`, times the arrival factor. At most once
   // per parameter and backward.
@@ -66,24 +68,27 @@ class FlatGradients {
   bool Put(int i, const at::Tensor& parameter, const gradients::WriteGradient& write);
   void set_arrival_factor(double factor) { arrival_factor_ = factor; }
 
-  ~FlatGradients();
-  FlatGradients(const FlatGradients&) = delete;
-  FlatGradients& operator=(const FlatGradients&) = delete;
-
   // Ends a micro-batch, all of whose gradients have been added. With `hold` they wait, whole, for
   // the next micro-batch without it, or Reduce; otherwise they are reduced.
   void EndMicroBatch(bool hold);
   void Await();
-  // Ends the step's last micro-batch: after this the mean over ranks is there.
+  // Ends the step's last micro-batch: the mean over ranks is there.
   void Reduce();
   // Takes the place of Reduce: what is there stays this rank's own. Requires gradients that are not
   // sharded.
   void KeepOwnGradients();
 
-  // This rank's shard of the mean. Requires Reduce.
+  // This rank's shard of the mean, to read. Requires Reduce.
   Lease shard();
-  // The gradient for the optimizer: the shard when its state is sharded, otherwise everything.
-  Lease for_optimizer();
+  // A range of the gradient for the optimizer: of the shard when its state is sharded, otherwise of
+  // everything.
+  Lease for_optimizer(const FlatRange& range, Access access = Access::kRead);
+  FlatRange optimizer_range() const {
+    return {0, context_.sharding.optimizer ? layout_.shard_numel() : layout_.padded_numel()};
+  }
+  // Where the reduced shard rests elsewhere they begin to bring it, and take back what nobody has.
+  void Prefetch(const FlatRange& range);
+  void Stow(const FlatRange& range);
 
   // Counts what a reduction sends between ranks.
   std::int64_t travelling_bytes() const {
@@ -103,12 +108,12 @@ class FlatGradients {
   void EndArrival(int parameter, const at::Tensor& gradient);
   void RecordFirstNonFinite(int parameter, const at::Tensor& gradient);
 
-  // Takes the buffer that Add writes to, made unless it is there, with zeros where no parameter
-  // lies.
+  // Takes the buffer that Add writes to, made unless it is there, zeros where no parameter lies.
   Lease AcquireBuffer();
   Lease AcquireForArrival();
   at::Tensor ViewOwnPart(const at::Tensor& whole) const;
   void ZeroMissingParameters();
+  bool is_alone() const;  // its gradients are the mean, where they lie
   bool CanReduceBeforeTheEnd() const;
   bool IsReduced() const;
   void BeginReduction();

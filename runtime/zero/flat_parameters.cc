@@ -25,7 +25,7 @@ bool HasValues(const at::Tensor& parameter) {
 
 FlatParameters::FlatParameters(const Context& context, BufferPool& pool,
                                std::vector<NamedParameter> parameters,
-                               const std::vector<int>& starts)
+                               const std::vector<int>& starts, Rest rest)
     : context_(context),
       parameters_(std::move(parameters)),
       layout_(ListNumels(parameters_), context.groups.shards->size(), starts,
@@ -37,7 +37,7 @@ FlatParameters::FlatParameters(const Context& context, BufferPool& pool,
   if (context.sharding.parameters) {
     pooled_ = std::make_unique<PooledTensor>(pool, layout_.padded_numel(), dtype, context.device);
     pooled_->Acquire();
-    store_ = Store(context, {layout_.shard_numel(), dtype, MemoryUse::kParameters});
+    store_ = Store(context, {layout_.shard_numel(), dtype, MemoryUse::kParameters, rest});
   } else {
     store_ = Store(context, {layout_.padded_numel(), dtype, MemoryUse::kParameters});
   }
@@ -64,14 +64,28 @@ void FlatParameters::Attach(int i) {
 
 void FlatParameters::Broadcast() { context_.groups.gradients->Broadcast(full(), 0, tag()); }
 
-Lease FlatParameters::AcquireShard() {
-  return pooled_ ? store_.Acquire() : store_.Acquire(layout_.shard(context_.groups.shards->rank()));
+Lease FlatParameters::AcquireShard(const FlatRange& range, Access access) {
+  const std::int64_t first =
+      layout_.shard(context_.groups.shards->rank()).start - kept_range().start;
+  return store_.Acquire({first + range.start, range.count}, access);
+}
+
+Lease FlatParameters::AcquireShard(Access access) {
+  return AcquireShard({0, layout_.shard_numel()}, access);
+}
+
+void FlatParameters::PrefetchShard(const FlatRange& range) {
+  if (rests_away()) store_.Prefetch(range);
+}
+
+void FlatParameters::StowShard(const FlatRange& range) {
+  if (pooled_ && store_.rests_in_file()) store_.Stow(range);
 }
 
 void FlatParameters::KeepShard() {
   if (!pooled_) return;
   const FlatRange own = layout_.shard(context_.groups.shards->rank());
-  AcquireShard().tensor().copy_(full().narrow(0, own.start, own.count));
+  AcquireShard(Access::kOverwrite).tensor().copy_(full().narrow(0, own.start, own.count));
   Stow();
 }
 
@@ -81,7 +95,9 @@ void FlatParameters::Gather() {
   Bring();
 }
 
-void FlatParameters::Bring() { gather_.Begin(full(), AcquireShard(), tag(), exactly_); }
+void FlatParameters::Bring() {
+  gather_.Begin(full(), AcquireShard(Access::kRead), tag(), exactly_);
+}
 
 void FlatParameters::Release() {
   Await();
@@ -95,7 +111,7 @@ void FlatParameters::Fetch() {
 void FlatParameters::Stow() {
   if (!rests_away()) return;
   Await();  // it has a lease
-  store_.Release();
+  store_.Stow();
 }
 
 void FlatParameters::MoveToHost() {

@@ -31,17 +31,23 @@ class FlatParameters {
  public:
   // Moves the parameters into the buffer, converted to the training dtype: they keep their identity
   // and values, if they have values. The buffer is present until Release. `starts`: as
-  // FlatLayout's. Requires parameters on context.device with a floating dtype.
+  // FlatLayout's. `rest`: where the shard of sharded ones does. Requires parameters on
+  // context.device with a floating dtype.
   FlatParameters(const Context& context, BufferPool& pool, std::vector<NamedParameter> parameters,
-                 const std::vector<int>& starts);
+                 const std::vector<int>& starts, Rest rest);
 
   const FlatLayout& layout() const { return layout_; }
   const NamedParameter& parameter(int i) const {
     return parameters_.at(static_cast<std::size_t>(i));
   }
   const at::Tensor& full() const { return pooled_ ? pooled_->tensor() : kept_.tensor(); }
-  // This rank's part; it is brought where it is not there.
-  Lease AcquireShard();
+  // This rank's part, or a range of that; it is brought where it is not there.
+  Lease AcquireShard(Access access = Access::kUpdate);
+  Lease AcquireShard(const FlatRange& range, Access access);
+  // Begins to bring the range.
+  void PrefetchShard(const FlatRange& range);
+  // Takes the range to a file, where the shard rests there.
+  void StowShard(const FlatRange& range);
   // The kept values, and the part of the layout that they are: this rank's shard of sharded
   // parameters, otherwise everything.
   Store& store() { return store_; }
@@ -65,7 +71,7 @@ class FlatParameters {
   // device. Stow requires that there is no lease.
   void Fetch();
   void Stow();
-  bool rests_away() const { return pooled_ != nullptr && context_.parameters_rest_on_host; }
+  bool rests_away() const { return pooled_ != nullptr && store_.rests_away(); }
 
   // Between steps, the buffer of sharded ones released: what is kept goes to host memory, until
   // MoveBack.
@@ -75,6 +81,8 @@ class FlatParameters {
   // The shards have changed: begins to bring them to all ranks, unless the buffer is away (Gather
   // will).
   void Publish();
+  // Tells whether that, or Gather, has begun what Await waits for.
+  bool is_arriving() const { return gather_.is_under_way(); }
 
  private:
   void Attach(int i);

@@ -1,5 +1,6 @@
 #include "runtime/zero/optimizer_shard.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -9,6 +10,15 @@
 namespace ds::zero {
 
 using device::MemoryUse;
+
+namespace {
+
+// Whole pages of every dtype.
+constexpr std::int64_t kPageElements = offload::AlignedPool::kPage / 2;
+// Elements of what rests in files that are copied at once.
+constexpr std::int64_t kCopiedAtOnce = kPageElements << 11;
+
+}  // namespace
 
 void AddShardsOf(const Context& context, const FlatParameters& parameters,
                  const CheckpointedRange& held, std::vector<checkpoint::TensorShard>* shards) {
@@ -32,30 +42,63 @@ OptimizerShard::OptimizerShard(const Context& context, Bucket& bucket,
   const FlatLayout& layout = bucket.parameters().layout();
   const int member = context.groups.shards->rank();
   const bool sharded = context.sharding.optimizer;
+  const Rest rest = sharded ? context.tiers.optimizer : Rest::kHere;
   own_ = sharded ? layout.shard(member) : layout.whole();
   launch_ = optim::FindFlatUpdate(context.device);
   if (context.dtypes.has_master_weights()) {
-    master_ = Store(context, {own_.count, context.dtypes.master, MemoryUse::kMasterWeights});
-    master_.Acquire().tensor().copy_(AcquireTarget().tensor());
-    bucket.parameters().Stow();
+    master_ = Store(context, {own_.count, context.dtypes.master, MemoryUse::kMasterWeights, rest});
+    CopyWeights(/*to_masters=*/true);
+    Stow();
   }
   for (const TrainingRange& range : bucket.ranges()) {
     RangeState& state = states_.emplace_back(
         RangeState{.of = range,
                    .range = sharded ? layout.shard_of(range.range, member) : range.range,
+                   .stored = {},
                    .names = optimizer.state_names(bucket.member_of(range).group),
                    .stores = {}});
+    const std::int64_t ahead =
+        rest == Rest::kFile ? (state.range.start - own_.start) % kPageElements : 0;
+    state.stored = {state.range.start - ahead, state.range.count + ahead};
     for (std::size_t i = 0; i < state.names.size(); ++i) {
-      state.stores.emplace_back(
-          context, FlatSpec{state.range.count, context.dtypes.state, MemoryUse::kOptimizerState});
-      state.stores.back().Acquire().tensor().zero_();
+      state.stores.emplace_back(context, FlatSpec{state.stored.count, context.dtypes.state,
+                                                  MemoryUse::kOptimizerState, rest});
+      state.stores.back().Zero();
+      state.stores.back().Stow();
     }
   }
 }
 
-Lease OptimizerShard::AcquireTarget() {
+Lease OptimizerShard::AcquireTarget(const FlatRange& range, Access access) {
   FlatParameters& parameters = bucket_.parameters();
-  return context_.sharding.optimizer ? parameters.AcquireShard() : Lease(parameters.full());
+  if (context_.sharding.optimizer) return parameters.AcquireShard(range, access);
+  return Lease(parameters.full().narrow(0, range.start, range.count));
+}
+
+template <typename Visit>
+void OptimizerShard::ForEachPiece(Visit visit) {
+  const bool in_file =
+      master_.rests_in_file() || (context_.sharding.optimizer && bucket_.parameters().rests_away());
+  const std::int64_t at_once = in_file ? std::min(own_.count, kCopiedAtOnce) : own_.count;
+  for (std::int64_t start = 0; start < own_.count; start += at_once) {
+    visit(FlatRange{start, std::min(at_once, own_.count - start)});
+  }
+}
+
+void OptimizerShard::StowWeights(const FlatRange& range) {
+  if (master_.rests_away()) master_.Stow(range);
+  bucket_.parameters().StowShard(range);
+}
+
+void OptimizerShard::CopyWeights(bool to_masters) {
+  ForEachPiece([&](const FlatRange& range) {
+    {
+      const Lease master = master_.Acquire(range, to_masters ? Access::kOverwrite : Access::kRead);
+      const Lease target = AcquireTarget(range, to_masters ? Access::kRead : Access::kOverwrite);
+      (to_masters ? master : target).tensor().copy_((to_masters ? target : master).tensor());
+    }
+    StowWeights(range);
+  });
 }
 
 std::vector<optim::Segment> OptimizerShard::ListSegments(const FlatRange& range,
@@ -69,36 +112,88 @@ std::vector<optim::Segment> OptimizerShard::ListSegments(const FlatRange& range,
   return segments;
 }
 
-optim::Part OptimizerShard::MakePart(RangeState& state, std::vector<Lease>* leases) {
-  const auto hold = [&](Lease lease) { return leases->emplace_back(std::move(lease)).tensor(); };
-  const auto hold_range = [&](Lease lease) {
-    return hold(std::move(lease)).narrow(0, state.range.start - own_.start, state.range.count);
-  };
-  const FlatParameters& parameters = bucket_.parameters();
-  const FlatLayout& layout = parameters.layout();
-  optim::Part part{.parameter = hold_range(AcquireWeights()),
-                   .gradient = hold_range(bucket_.gradients().for_optimizer()),
-                   .published = master_.defined() ? hold_range(AcquireTarget()) : at::Tensor(),
-                   .launch = launch_,
-                   .group = bucket_.member_of(state.of).group,
-                   .sharded = context_.sharding.optimizer,
-                   .whole_start = state.range.start,
-                   .whole_numel = layout.padded_numel()};
-  for (Store& store : state.stores) part.state.push_back(hold(store.Acquire()));
-  for (const Piece& piece : layout.FindPieces(state.of.range)) {
-    part.whole_parameters.push_back(
-        {.start = layout.parameter(piece.parameter).start,
-         .shape = parameters.parameter(piece.parameter).tensor.sizes().vec()});
+std::vector<OptimizerShard::Turn> OptimizerShard::ListTurns(std::int64_t most_elements) const {
+  std::vector<Turn> turns;
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    const FlatRange& all = states_[i].range;
+    if (all.count <= most_elements) {
+      turns.push_back({i, all});
+      continue;
+    }
+    for (std::int64_t start = all.start; start < all.end();) {
+      const std::int64_t cut =
+          own_.start + ((start - own_.start) / most_elements + 1) * most_elements;
+      const std::int64_t end = std::min(cut, all.end());
+      turns.push_back({i, {start, end - start}});
+      start = end;
+    }
   }
-  part.segments = ListSegments(state.range, state);
-  part.owned = ListSegments(layout.shard_of(state.of.range, context_.groups.shards->rank()), state);
+  return turns;
+}
+
+void OptimizerShard::Prefetch(const Turn& turn) {
+  const FlatRange own{turn.range.start - own_.start, turn.range.count};
+  bucket_.gradients().Prefetch(own);
+  if (master_.rests_away()) master_.Prefetch(own);
+  if (!master_.defined()) bucket_.parameters().PrefetchShard(own);
+  RangeState& state = states_[turn.state];
+  for (Store& store : state.stores) {
+    if (store.rests_away())
+      store.Prefetch({turn.range.start - state.stored.start, turn.range.count});
+  }
+}
+
+optim::Part OptimizerShard::MakePart(const Turn& turn, std::vector<Lease>* leases) {
+  const auto hold = [&](Lease lease) { return leases->emplace_back(std::move(lease)).tensor(); };
+  const FlatRange own{turn.range.start - own_.start, turn.range.count};
+  RangeState& state = states_[turn.state];
+  const bool publishes = master_.defined();
+  optim::Part part{
+      .parameter = hold(AcquireWeights(own)),
+      .gradient = hold(bucket_.gradients().for_optimizer(own)),
+      .published = publishes ? hold(AcquireTarget(own, Access::kOverwrite)) : at::Tensor(),
+      .launch = launch_,
+      .group = bucket_.member_of(state.of).group};
+  for (Store& store : state.stores) {
+    part.state.push_back(
+        hold(store.Acquire({turn.range.start - state.stored.start, turn.range.count})));
+  }
+  if (turn.range == state.range) Describe(state, &part);
   return part;
 }
 
-std::vector<optim::Part> OptimizerShard::MakeParts(std::vector<Lease>* leases) {
-  std::vector<optim::Part> parts;
-  for (RangeState& state : states_) parts.push_back(MakePart(state, leases));
-  return parts;
+void OptimizerShard::Describe(const RangeState& state, optim::Part* part) const {
+  const FlatParameters& parameters = bucket_.parameters();
+  const FlatLayout& layout = parameters.layout();
+  part->sharded = context_.sharding.optimizer;
+  part->whole_start = state.range.start;
+  part->whole_numel = layout.padded_numel();
+  for (const Piece& piece : layout.FindPieces(state.of.range)) {
+    part->whole_parameters.push_back(
+        {.start = layout.parameter(piece.parameter).start,
+         .shape = parameters.parameter(piece.parameter).tensor.sizes().vec()});
+  }
+  part->segments = ListSegments(state.range, state);
+  part->owned =
+      ListSegments(layout.shard_of(state.of.range, context_.groups.shards->rank()), state);
+}
+
+void OptimizerShard::Stow(const Turn& turn) {
+  const FlatRange own{turn.range.start - own_.start, turn.range.count};
+  bucket_.gradients().Stow(own);
+  StowWeights(own);
+  RangeState& state = states_[turn.state];
+  for (Store& store : state.stores) {
+    if (store.rests_away()) store.Stow({turn.range.start - state.stored.start, turn.range.count});
+  }
+}
+
+void OptimizerShard::Settle() {
+  master_.Settle();
+  bucket_.parameters().store().Settle();
+  for (RangeState& state : states_) {
+    for (Store& store : state.stores) store.Settle();
+  }
 }
 
 void OptimizerShard::Publish() {
@@ -106,7 +201,7 @@ void OptimizerShard::Publish() {
 }
 
 void OptimizerShard::PublishWeights() {
-  if (master_.defined()) AcquireTarget().tensor().copy_(master_.Acquire().tensor());
+  if (master_.defined()) CopyWeights(/*to_masters=*/false);
   Publish();
   Stow();
 }
@@ -117,10 +212,13 @@ void OptimizerShard::MoveStateToHost() {
   }
 }
 
+// What rests elsewhere is away between steps, whoever asks.
 void OptimizerShard::MoveBack() {
-  master_.Prefetch();
+  if (!master_.rests_away()) master_.Prefetch();
   for (RangeState& state : states_) {
-    for (Store& store : state.stores) store.Prefetch();
+    for (Store& store : state.stores) {
+      if (!store.rests_away()) store.Prefetch();
+    }
   }
 }
 
@@ -137,7 +235,7 @@ void OptimizerShard::AddShards(std::vector<checkpoint::TensorShard>* shards) {
   }
   for (RangeState& state : states_) {
     for (std::size_t i = 0; i < state.stores.size(); ++i) {
-      add({state.stores[i], state.range, state.range, "/" + std::string(state.names[i]), sharded});
+      add({state.stores[i], state.stored, state.range, "/" + std::string(state.names[i]), sharded});
     }
   }
 }

@@ -24,12 +24,30 @@ class OptimizerShard {
   OptimizerShard(const Context& context, Bucket& bucket, const optim::Optimizer& optimizer,
                  std::int64_t first_parameter);
 
-  // Makes the parts that the optimizer updates, one for each range, which are there as long as
-  // `leases` are. Requires reduced gradients.
-  std::vector<optim::Part> MakeParts(std::vector<Lease>* leases);
+  // Elements that are updated at once: what this rank updates of one training range, or a range of
+  // that.
+  struct Turn {
+    std::size_t state = 0;
+    FlatRange range;  // of the buffer
+  };
+  // One for each training range, be it of nothing, or, of no more than `most_elements` each, as
+  // many as it takes.
+  std::vector<Turn> ListTurns(std::int64_t most_elements) const;
+  // Begins to bring what a turn needs of what rests elsewhere.
+  void Prefetch(const Turn& turn);
+  // Makes the part that the optimizer updates, which is there as long as `leases` are. Where it is
+  // not the whole of a training range, nothing but views and group are in it. Requires reduced
+  // gradients.
+  optim::Part MakePart(const Turn& turn, std::vector<Lease>* leases);
+  // Takes back what rests elsewhere. Requires that the turn's part is gone.
+  void Stow(const Turn& turn);
+  // Waits until that has been written.
+  void Settle();
+
   // Begins to bring the updated parameters to all ranks (FlatParameters::Publish). Collective.
   void Publish();
-  // Takes this rank's part of them to where it rests. Requires that no part of MakeParts lives.
+  bool is_publishing() const { return bucket_.parameters().is_arriving(); }
+  // Takes this rank's part of them to where it rests. Requires that no part lives.
   void Stow() { bucket_.parameters().Stow(); }
 
   // The weights that are updated and the optimizer's state of this rank, parameter by parameter.
@@ -46,16 +64,26 @@ class OptimizerShard {
  private:
   struct RangeState {
     TrainingRange of;
-    FlatRange range;  // what this rank updates of it, in the buffer
+    FlatRange range;   // what this rank updates of it, in the buffer
+    FlatRange stored;  // what the stores hold: in files it begins where a page of the others does
     std::span<const std::string_view> names;
     std::vector<Store> stores;  // as they name it
   };
 
-  // The weights that the optimizer updates: its own, or the parameters.
-  Lease AcquireWeights() { return master_.defined() ? master_.Acquire() : AcquireTarget(); }
-  // Takes what of the parameters is updated.
-  Lease AcquireTarget();
-  optim::Part MakePart(RangeState& state, std::vector<Lease>* leases);
+  // A range of the weights that the optimizer updates, counted from the first: its own, or the
+  // parameters.
+  Lease AcquireWeights(const FlatRange& range) {
+    return master_.defined() ? master_.Acquire(range) : AcquireTarget(range, Access::kUpdate);
+  }
+  // Takes a range of what of the parameters is updated.
+  Lease AcquireTarget(const FlatRange& range, Access access);
+  // Calls visit(range) for all of it, range by range where something rests in a file.
+  template <typename Visit>
+  void ForEachPiece(Visit visit);
+  void StowWeights(const FlatRange& range);
+  // Makes masters of the parameters, or parameters of the masters.
+  void CopyWeights(bool to_masters);
+  void Describe(const RangeState& state, optim::Part* part) const;
   std::vector<optim::Segment> ListSegments(const FlatRange& range, const RangeState& state) const;
 
   const Context& context_;

@@ -71,6 +71,7 @@ void ResidencyPlan::ResolveBudgets() {
     }
   };
   resolve(&PlannedUnit::bytes, &input_.budgets.prefetch_bytes);
+  resolve(&PlannedUnit::fetched_bytes, &input_.budgets.fetch_bytes);
   resolve(&PlannedUnit::reduced_bytes, &input_.budgets.reduce_bytes);
 }
 

@@ -34,6 +34,7 @@ class ShardGather {
   // for readers of the weights.
   void Begin(const at::Tensor& whole, Lease shard, const std::string& tag, bool exactly);
   void Await();
+  bool is_under_way() const { return under_way_.has_value(); }
 
   // The shards have changed: what hpZ has kept is no longer true.
   void ForgetSecondary() { secondary_is_current_ = false; }

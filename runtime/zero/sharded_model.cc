@@ -100,9 +100,22 @@ StatusOr<std::unique_ptr<ShardedModel>> ShardedModel::Create(
   return model;
 }
 
+// The first units stay here, as many as may.
+Rest ShardedModel::ChooseRest(const ParameterUnit& described) {
+  const Tiers& tiers = context_.tiers;
+  if (tiers.parameters == Rest::kHere) return Rest::kHere;
+  std::int64_t elements = 0;
+  for (const NamedParameter& parameter : described.parameters) elements += parameter.tensor.numel();
+  const std::int64_t bytes = elements / context_.groups.shards->size() *
+                             static_cast<std::int64_t>(c10::elementSize(context_.dtypes.parameter));
+  if (bytes > tiers.kept_parameter_bytes - kept_parameter_bytes_) return tiers.parameters;
+  kept_parameter_bytes_ += bytes;
+  return Rest::kHere;
+}
+
 Status ShardedModel::AddUnit(const ParameterUnit& described, const FillUnit& fill) {
   const int index = static_cast<int>(units_.size());
-  units_.push_back(std::make_unique<Unit>(context_, pool_, described));
+  units_.push_back(std::make_unique<Unit>(context_, pool_, described, ChooseRest(described)));
   for (const auto& bucket : units_.back()->buckets()) {
     std::int64_t& numel = bucket->trainable() ? trainable_numel_ : frozen_numel_;
     const FlatLayout& layout = bucket->parameters().layout();

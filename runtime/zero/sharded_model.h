@@ -93,6 +93,7 @@ class ShardedModel {
   explicit ShardedModel(const Context& context) : context_(context), pool_(context_) {}
   void GatherExactly(bool exactly);
   Status AddUnit(const ParameterUnit& described, const FillUnit& fill);
+  Rest ChooseRest(const ParameterUnit& described);
 
   const Context context_;
   BufferPool pool_;
@@ -100,6 +101,7 @@ class ShardedModel {
   std::optional<Residency> residency_;           // once all units are there
   std::shared_ptr<ForwardGraph> forward_graph_;  // of the latest forward pass
   GradientEnd gradient_end_ = GradientEnd::kAsSharded;
+  std::int64_t kept_parameter_bytes_ = 0;  // of shards that would rest elsewhere
   std::int64_t trainable_numel_ = 0;
   std::int64_t frozen_numel_ = 0;
 };

@@ -1,6 +1,7 @@
 #include "runtime/zero/sharded_optimizer.h"
 
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "runtime/optim/factory/make_optimizer.h"
@@ -9,6 +10,11 @@
 #include "runtime/zero/optimizer_shard.h"
 
 namespace ds::zero {
+namespace {
+
+constexpr std::int64_t kWhole = std::numeric_limits<std::int64_t>::max();
+
+}  // namespace
 
 ShardedOptimizer::ShardedOptimizer(ShardedModel& model, const config::OptimizerConfig& config)
     : model_(model), optimizer_(optim::MakeOptimizer(config)) {
@@ -35,7 +41,8 @@ void ShardedOptimizer::ReduceGradients(std::int64_t step) {
 double ShardedOptimizer::SumOfOwnSquares() const {
   double sum = 0.0;
   ForEachTrainableBucket(model_, [&](Bucket& bucket, std::int64_t) {
-    sum += optim::SumOfSquares(bucket.gradients().for_optimizer().tensor());
+    sum += optim::SumOfSquares(
+        bucket.gradients().for_optimizer(bucket.gradients().optimizer_range()).tensor());
   });
   return sum;
 }
@@ -49,9 +56,12 @@ double ShardedOptimizer::SumOfSquaresOfShard() const {
   const Context& context = model_.context();
   const int member = context.groups.shards->rank();
   double sum = 0.0;
-  ForEachTrainableBucket(model_, [&](Bucket& bucket, std::int64_t) {
+  ForEachTrainableBucketAndNext(model_, [&](Bucket& bucket, Bucket* next) {
+    const FlatRange shard_range = bucket.gradients().optimizer_range();
+    bucket.gradients().Prefetch(shard_range);
+    Lease shard = bucket.gradients().shard();
+    if (next != nullptr) next->gradients().Prefetch(next->gradients().optimizer_range());
     const FlatLayout& layout = bucket.parameters().layout();
-    const Lease shard = bucket.gradients().shard();
     for (const TrainingRange& range : bucket.ranges()) {
       const FlatRange own = layout.shard_of(range.range, member);
       const at::Tensor values =
@@ -59,19 +69,33 @@ double ShardedOptimizer::SumOfSquaresOfShard() const {
       sum += optim::SumOfSquares(values) /
              context.mesh.CountOver(context.ShardCopyAxes(bucket.member_of(range).placement));
     }
+    shard = Lease();
+    bucket.gradients().Stow(shard_range);
   });
   return sum;
 }
 
 void ShardedOptimizer::Step(const optim::Update& update) {
   model_.ReleaseAll();  // a forward pass without a backward has left what will be old
+  if (optimizer_->is_elementwise()) {
+    StepInTurns(update);
+  } else {
+    StepAtOnce(update);
+  }
+  model_.AwaitParameters();
+  for (const auto& shard : shards_) shard->Stow();
+}
+
+void ShardedOptimizer::StepAtOnce(const optim::Update& update) {
   optim::RankParts all{.parameter_count = parameter_count_,
                        .groups = model_.context().groups,
                        .ledger = model_.context().ledger};
   std::vector<Lease> leases;
   std::vector<std::size_t> ends;  // by shard: of its parts in all.parts
   for (const auto& shard : shards_) {
-    for (optim::Part& part : shard->MakeParts(&leases)) all.parts.push_back(std::move(part));
+    for (const OptimizerShard::Turn& turn : shard->ListTurns(kWhole)) {
+      all.parts.push_back(shard->MakePart(turn, &leases));
+    }
     ends.push_back(all.parts.size());
   }
   optimizer_->Begin(update, all);
@@ -80,8 +104,32 @@ void ShardedOptimizer::Step(const optim::Update& update) {
     shards_[i]->Publish();  // goes on under the next update
   }
   model_.AwaitParameters();
-  leases.clear();
-  for (const auto& shard : shards_) shard->Stow();
+}
+
+void ShardedOptimizer::StepInTurns(const optim::Update& update) {
+  const Tiers& tiers = model_.context().tiers;
+  std::vector<std::pair<OptimizerShard*, OptimizerShard::Turn>> turns;
+  for (const auto& shard : shards_) {
+    for (const OptimizerShard::Turn& turn : shard->ListTurns(tiers.most_elements)) {
+      turns.emplace_back(shard.get(), turn);
+    }
+  }
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    const auto& [shard, turn] = turns[i];
+    const bool is_last = i + 1 == turns.size();
+    shard->Prefetch(turn);
+    {
+      std::vector<Lease> leases;
+      const optim::Part part = shard->MakePart(turn, &leases);
+      if (tiers.reads_ahead && !is_last) turns[i + 1].first->Prefetch(turns[i + 1].second);
+      optimizer_->Apply(update, part);
+    }
+    shard->Stow(turn);
+    if (!tiers.writes_behind) shard->Settle();
+    if (!is_last && turns[i + 1].first == shard) continue;
+    shard->Publish();  // goes on under the next update
+    if (!shard->is_publishing()) shard->Stow();
+  }
 }
 
 void ShardedOptimizer::ClearGradients() {

@@ -63,6 +63,10 @@ class ShardedOptimizer {
 
  private:
   double SumOfOwnSquares() const;
+  // Step for an optimizer that must see all parts before the first is updated.
+  void StepAtOnce(const optim::Update& update);
+  // Step for all others: what rests elsewhere comes and goes turn by turn.
+  void StepInTurns(const optim::Update& update);
 
   ShardedModel& model_;
   std::unique_ptr<optim::Optimizer> optimizer_;

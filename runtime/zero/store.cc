@@ -1,8 +1,11 @@
 #include "runtime/zero/store.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <c10/core/Allocator.h>
+#include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/base/check.h"
@@ -12,25 +15,77 @@ namespace ds::zero {
 using device::LedgerEntry;
 using device::MemoryTier;
 
+namespace {
+
+// Elements of a store in a file that are set at once.
+constexpr std::int64_t kZeroedAtOnce = std::int64_t{1} << 22;
+
+void ThrowUnlessOk(const Status& status) { TORCH_CHECK(status.ok(), status.message()); }
+
+template <typename T>
+T ValueOrThrow(StatusOr<T> value) {
+  ThrowUnlessOk(value.ok() ? OkStatus() : value.status());
+  return *std::move(value);
+}
+
+}  // namespace
+
 struct Store::Bytes {
   ~Bytes() { DS_CHECK_MSG(!is_leased(), "a store ends before a lease of it"); }
 
   bool is_leased() const { return users.use_count() > 1; }
+  std::int64_t item_size() const { return static_cast<std::int64_t>(c10::elementSize(spec.dtype)); }
+  offload::ByteRange BytesOf(const FlatRange& range) const {
+    return {range.start * item_size(), range.count * item_size()};
+  }
+  Lease Lend(at::Tensor lent) {
+    Lease lease(std::move(lent));
+    lease.use_ = users;
+    return lease;
+  }
+  Lease LendFromFile(const FlatRange& range, Access access);
 
   const Context& context;
-  at::Tensor tensor;
+  const FlatSpec spec;
+  at::Tensor tensor;  // undefined where the bytes rest in a file
   LedgerEntry entry;
+  std::unique_ptr<offload::Windows> file;                // they do, if there is one
   at::Tensor on_host;                                    // the values, while they are away
   std::shared_ptr<int> users = std::make_shared<int>();  // each lease has a copy
 };
 
+Lease Store::Bytes::LendFromFile(const FlatRange& range, Access access) {
+  if (range.count == 0) return Lease(at::empty({0}, at::TensorOptions().dtype(spec.dtype)));
+  auto use =
+      std::make_shared<offload::WindowUse>(ValueOrThrow(file->Acquire(BytesOf(range), access)));
+  Lease lease(at::from_blob(use->bytes().data(), {range.count}, spec.dtype));
+  lease.use_ = std::move(use);
+  return lease;
+}
+
 Store::Store(const Context& context, const FlatSpec& spec) {
-  at::Tensor tensor =
-      at::empty({spec.count}, at::TensorOptions().dtype(spec.dtype).device(context.device));
-  const auto size = static_cast<std::int64_t>(tensor.nbytes());
+  const std::int64_t size = spec.count * static_cast<std::int64_t>(c10::elementSize(spec.dtype));
+  const Tiers& tiers = context.tiers;
+  FlatSpec kept = spec;
+  if (spec.rest == Rest::kFile && size < std::max<std::int64_t>(1, tiers.smallest_bytes)) {
+    kept.rest = Rest::kHere;
+  }
+  std::unique_ptr<offload::Windows> file;
+  at::Tensor tensor;
+  if (kept.rest == Rest::kFile) {
+    const bool is_parameter = spec.use == device::MemoryUse::kParameters;
+    offload::FileTier* const files = is_parameter ? tiers.parameter_files : tiers.optimizer_files;
+    DS_CHECK(files != nullptr && context.device.is_cpu());
+    file = ValueOrThrow(offload::Windows::Create(*files, size));
+  } else {
+    tensor = at::empty({spec.count}, at::TensorOptions().dtype(spec.dtype).device(context.device));
+  }
+  const MemoryTier tier = file ? MemoryTier::kFile : context.tier();
   bytes_.reset(new Bytes{.context = context,
+                         .spec = kept,
                          .tensor = std::move(tensor),
-                         .entry = LedgerEntry(context.ledger, spec.use, context.tier(), size)});
+                         .entry = LedgerEntry(context.ledger, spec.use, tier, size),
+                         .file = std::move(file)});
 }
 
 Store::Store() = default;
@@ -38,29 +93,36 @@ Store::~Store() = default;
 Store::Store(Store&&) noexcept = default;
 Store& Store::operator=(Store&&) noexcept = default;
 
-Lease Store::Acquire() {
+c10::ScalarType Store::dtype() const { return bytes_->spec.dtype; }
+FlatRange Store::whole() const { return {0, bytes_->spec.count}; }
+bool Store::rests_away() const { return bytes_ && bytes_->spec.rest != Rest::kHere; }
+bool Store::rests_in_file() const { return bytes_ && bytes_->file != nullptr; }
+
+Lease Store::Acquire(const FlatRange& range, Access access) {
+  if (bytes_->file) return bytes_->LendFromFile(range, access);
   Prefetch();
-  Lease lease(bytes_->tensor);
-  lease.use_ = bytes_->users;
-  return lease;
+  return bytes_->Lend(bytes_->tensor.narrow(0, range.start, range.count));
 }
 
-Lease Store::Acquire(const FlatRange& range) {
-  Lease lease = Acquire();
-  lease.tensor_ = lease.tensor_.narrow(0, range.start, range.count);
-  return lease;
-}
-
-Lease Store::AcquireWhereItLies(const FlatRange& range) {
+Lease Store::AcquireWhereItLies(const FlatRange& range, Access access) {
+  if (bytes_->file) return bytes_->LendFromFile(range, access);
   const at::Tensor& lies = bytes_->on_host.defined() ? bytes_->on_host : bytes_->tensor;
-  Lease lease(lies.narrow(0, range.start, range.count));
-  lease.use_ = bytes_->users;
-  return lease;
+  return bytes_->Lend(lies.narrow(0, range.start, range.count));
 }
 
-c10::ScalarType Store::dtype() const { return bytes_->tensor.scalar_type(); }
+void Store::Zero() {
+  if (bytes_->file && bytes_->file->are_zeros()) return;
+  const std::int64_t count = bytes_->spec.count;
+  const std::int64_t at_once = bytes_->file ? kZeroedAtOnce : count;
+  for (std::int64_t start = 0; start < count; start += at_once) {
+    const FlatRange range{start, std::min(at_once, count - start)};
+    Acquire(range, Access::kOverwrite).tensor().zero_();
+    if (bytes_->file) Stow(range);
+  }
+}
 
 void Store::Prefetch() {
+  if (bytes_ && bytes_->file) Prefetch(whole());
   if (!bytes_ || !bytes_->on_host.defined()) return;
   DS_CHECK_MSG(!bytes_->is_leased(), "bytes are brought back from under a lease");
   const Context& context = bytes_->context;
@@ -74,7 +136,26 @@ void Store::Prefetch() {
   entry = LedgerEntry(context.ledger, entry.use(), context.tier(), entry.bytes());
 }
 
+void Store::Prefetch(const FlatRange& range) {
+  if (!bytes_->file) return Prefetch();
+  if (range.count > 0) ThrowUnlessOk(bytes_->file->Prefetch(bytes_->BytesOf(range)));
+}
+
+void Store::Stow() {
+  if (rests_away()) Release();
+}
+
+void Store::Stow(const FlatRange& range) {
+  if (!bytes_ || !bytes_->file) return Stow();
+  if (range.count > 0) ThrowUnlessOk(bytes_->file->Release(bytes_->BytesOf(range)));
+}
+
+void Store::Settle() {
+  if (bytes_ && bytes_->file) ThrowUnlessOk(bytes_->file->Settle());
+}
+
 void Store::Release() {
+  if (bytes_ && bytes_->file) return Stow(whole());
   if (!bytes_ || bytes_->on_host.defined()) return;
   DS_CHECK_MSG(!bytes_->is_leased(), "bytes are taken away from under a lease");
   const Context& context = bytes_->context;

@@ -3,12 +3,14 @@
 // Store and Lease: the only owner of a flat tensor's bytes (a bucket's parameters, gradients,
 // master weights, or one kind of the optimizer's state), and the right to use a range of them.
 //
-// The bytes lie where the rank computes, or, while nobody has a lease, where Release has taken
-// them: in host memory (pinned, where the device is not the CPU). The tensor, its storage object
-// and all views of it stay, so that a model's parameters can be views; they must not be read while
-// the bytes are away. Every byte is in the memory ledger, under the tier in which it is.
+// The bytes of a store rest where its FlatSpec says. Of one that rests here, or in host memory, the
+// tensor, its storage object and all views of it stay wherever the bytes are, so that a model's
+// parameters can be views; they must not be read while the bytes are away. Of one in a file there
+// is no tensor but those of leases, range by range. Every byte is in the memory ledger, under the
+// tier in which it is.
 //
 // Threads: one thread at a time. Lifetimes: the context outlives its stores, a store its leases.
+// Errors: what cannot be read or written is a c10::Error that says which file, where and why.
 
 #include <ATen/core/Tensor.h>
 
@@ -16,15 +18,19 @@
 #include <memory>
 
 #include "runtime/device/memory_ledger.h"
+#include "runtime/offload/windows.h"
 #include "runtime/zero/context.h"
 #include "runtime/zero/flat_layout.h"
 
 namespace ds::zero {
 
+using offload::Access;
+
 struct FlatSpec {
   std::int64_t count = 0;
   c10::ScalarType dtype = c10::kFloat;
   device::MemoryUse use = device::MemoryUse::kOther;
+  Rest rest = Rest::kHere;  // files may leave small ones here (Tiers)
 };
 
 // Ends with its destructor, or when another one is assigned.
@@ -45,7 +51,7 @@ class Lease {
 class Store {
  public:
   Store();
-  // Takes memory of undefined values.
+  // Takes memory of undefined values, or room in a file.
   Store(const Context& context, const FlatSpec& spec);
   ~Store();
   Store(Store&&) noexcept;
@@ -53,19 +59,32 @@ class Store {
 
   bool defined() const { return bytes_ != nullptr; }
   c10::ScalarType dtype() const;
+  FlatRange whole() const;
+  // Tells whether the bytes rest somewhere else than here.
+  bool rests_away() const;
+  bool rests_in_file() const;
 
-  // Lends the range of the values, or all of them, to read and write, once they are there.
-  Lease Acquire(const FlatRange& range);
-  Lease Acquire();
+  // Lends the range of the values, or all of them, once they are there. What has been acquired to
+  // read must not be written.
+  Lease Acquire(const FlatRange& range, Access access = Access::kUpdate);
+  Lease Acquire(Access access = Access::kUpdate) { return Acquire(whole(), access); }
   // Lends the range without moving it: of host memory, while the bytes are away. They do not come
-  // back from under such a lease either.
-  Lease AcquireWhereItLies(const FlatRange& range);
+  // back from under such a lease either. Of a file it brings the range, no more.
+  Lease AcquireWhereItLies(const FlatRange& range, Access access);
+  void Zero();
 
-  // Brings the bytes back ahead of a lease. Does nothing where they are there; requires that there
-  // is no lease of them where they are not.
+  // Bring the bytes, or begin to, ahead of a lease. Do nothing where they are there; require that
+  // there is no lease of them where they are not.
   void Prefetch();
-  // Takes the bytes to host memory. Requires that there is no lease. Does nothing where they are
-  // away.
+  void Prefetch(const FlatRange& range);
+  // Takes the bytes to where they rest; of a file those of the range alone. Requires that there is
+  // no lease of these.
+  void Stow();
+  void Stow(const FlatRange& range);
+  // Waits until what Stow writes is written.
+  void Settle();
+  // Takes what is here to host memory until it is brought back. Requires that there is no lease.
+  // Does nothing where the bytes are away.
   void Release();
 
  private:

@@ -11,17 +11,28 @@ class StoreSource : public checkpoint::TensorSource {
   at::ScalarType dtype() const override { return store_.dtype(); }
 
   Status Read(std::int64_t first, std::int64_t count, const TakeBytes& take) override {
-    const Lease lease = Borrow(first, count);
-    return checkpoint::SourceOf(lease.tensor())->Read(0, count, take);
+    return Use(first, count, Access::kRead, [&](const at::Tensor& range) {
+      return checkpoint::SourceOf(range)->Read(0, count, take);
+    });
   }
   Status Write(std::int64_t first, std::int64_t count, const FillBytes& fill) override {
-    const Lease lease = Borrow(first, count);
-    return checkpoint::SourceOf(lease.tensor())->Write(0, count, fill);
+    return Use(first, count, Access::kUpdate, [&](const at::Tensor& range) {
+      return checkpoint::SourceOf(range)->Write(0, count, fill);
+    });
   }
 
  private:
-  Lease Borrow(std::int64_t first, std::int64_t count) {
-    return store_.AcquireWhereItLies({range_.start + first, count});
+  // Calls `use` with the elements. What a file had to bring for that goes again.
+  template <typename UseRange>
+  Status Use(std::int64_t first, std::int64_t count, Access access, UseRange use) {
+    const FlatRange range{range_.start + first, count};
+    Status status;
+    {
+      const Lease lease = store_.AcquireWhereItLies(range, access);
+      status = use(lease.tensor());
+    }
+    if (store_.rests_in_file()) store_.Stow(range);
+    return status;
   }
 
   Store& store_;

@@ -15,7 +15,8 @@ namespace ds::zero {
 // for as long as it lives.
 class Unit {
  public:
-  Unit(const Context& context, BufferPool& pool, const ParameterUnit& described);
+  // `rest`: where the shards of sharded parameters do.
+  Unit(const Context& context, BufferPool& pool, const ParameterUnit& described, Rest rest);
   ~Unit();
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;

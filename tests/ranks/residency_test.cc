@@ -112,7 +112,7 @@ PassResult RunPasses(comm::Communicator& host, const Passes& passes) {
       .quantized_weights = plus_plus,
       .quantized_gradients = plus_plus,
       .overlap = overlap,
-      .parameters_rest_on_host = rest_on_host};
+      .tiers = {.parameters = rest_on_host ? zero::Rest::kHost : zero::Rest::kHere}};
   const auto model = MakeTinyModel(run.shape, run.dtype());
   const auto fill = [&](int index, const std::vector<zero::OwnRange>& own) {
     for (const zero::OwnRange& range : own) {

@@ -55,7 +55,8 @@ TEST(Bucket, HasARangeForEachGroupAndEachKindOfPlacement) {
   BufferPool pool(context);
   Bucket bucket(context, pool,
                 BucketParameters({Make("w", 100, 1), Make("b", 10, 0), copied, Make("v", 60, 1),
-                                  Make("c", 20, 0)})[0]);
+                                  Make("c", 20, 0)})[0],
+                Rest::kHere);
   ASSERT_EQ(bucket.ranges().size(), 3U);
   const auto& ranges = bucket.ranges();
   EXPECT_EQ(bucket.member_of(ranges[0]).name, "w");
@@ -66,7 +67,7 @@ TEST(Bucket, HasARangeForEachGroupAndEachKindOfPlacement) {
   EXPECT_EQ(ranges[2].range, (FlatRange{256, 64}));
   EXPECT_EQ(bucket.parameters().layout().padded_numel(), 320);
 
-  Bucket frozen(context, pool, {Make("f", 5, 1, true)});
+  Bucket frozen(context, pool, {Make("f", 5, 1, true)}, Rest::kHere);
   EXPECT_FALSE(frozen.trainable());
   EXPECT_TRUE(frozen.ranges().empty());
 }

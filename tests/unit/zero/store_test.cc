@@ -2,9 +2,15 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/tensor.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cerrno>
+
 #include "runtime/zero/store_source.h"
+#include "tests/support/program.h"
+#include "tests/support/scripted_file_system.h"
 
 namespace ds::zero {
 namespace {
@@ -74,7 +80,7 @@ TEST(Store, IsReadAndWrittenWhereItLies) {
     EXPECT_TRUE(checkpoint::ReadAll(*source).value().equal(values));
     EXPECT_TRUE(checkpoint::WriteAll(values + 10, *source).ok());
     EXPECT_TRUE(checkpoint::ReadAll(*source).value().equal(values + 10));
-    EXPECT_EQ(store.AcquireWhereItLies({0, 8}).tensor()[7].item<float>(), 7.0F);
+    EXPECT_EQ(store.AcquireWhereItLies({0, 8}, Access::kRead).tensor()[7].item<float>(), 7.0F);
   }
   EXPECT_TRUE(
       store.Acquire().tensor().equal(at::tensor({0.F, 1.F, 22.F, 23.F, 24.F, 25.F, 6.F, 7.F})))
@@ -85,8 +91,105 @@ TEST(StoreDeathTest, BringsNoBytesBackThatSomebodyUses) {
   const Setting setting;
   Store store = MakeStore(setting);
   store.Release();
-  const Lease lease = store.AcquireWhereItLies({0, 1});
+  const Lease lease = store.AcquireWhereItLies({0, 1}, Access::kRead);
   EXPECT_DEATH(store.Prefetch(), "brought back from under a lease");
+}
+
+// A store in a file, which only leases bring.
+struct FileSetting {
+  explicit FileSetting(std::int64_t smallest_bytes = 1)
+      : tier(offload::FileTier::Open({.folders = {folder.path()},
+                                      .queue = offload::QueueChoice::kThreads,
+                                      .system = system})
+                 .value()) {
+    setting.context.tiers = {.optimizer_files = tier.get(), .smallest_bytes = smallest_bytes};
+  }
+
+  Store Make(std::int64_t count) const {
+    return {setting.context, {count, at::kFloat, MemoryUse::kMasterWeights, Rest::kFile}};
+  }
+
+  ds::testing::TemporaryFolder folder;
+  std::atomic<int> read_error = ds::testing::kAskTheSystem;
+  ds::testing::ScriptedFileSystem system{[this](const ds::testing::FileCall& call) {
+    return call.kind == ds::testing::FileCall::Kind::kRead ? read_error.load()
+                                                           : ds::testing::kAskTheSystem;
+  }};
+  std::unique_ptr<offload::FileTier> tier;
+  Setting setting;
+};
+
+TEST(StoreInAFile, BringsRangesForTheirLeases) {
+  const FileSetting files;
+  Store store = files.Make(5000);
+  EXPECT_TRUE(store.rests_in_file() && store.rests_away());
+  store.Acquire(Access::kOverwrite).tensor().copy_(at::arange(5000));
+  store.Stow();
+  store.Acquire({1024, 1024}).tensor().add_(1);
+  store.Stow({1024, 1024});
+  store.Prefetch({2048, 2048});
+  EXPECT_TRUE(store.Acquire({2048, 2048}, Access::kRead)
+                  .tensor()
+                  .equal(at::arange(2048, 4096, at::kFloat)));
+  store.Stow();
+  EXPECT_EQ(store.Acquire({1500, 1}, Access::kRead).tensor().item<float>(), 1501.0F);
+  EXPECT_EQ(store.Acquire({4999, 1}, Access::kRead).tensor().item<float>(), 4999.0F);
+}
+
+TEST(StoreInAFile, IsBookedAsAFile) {
+  const FileSetting files;
+  const Store store = files.Make(5000);
+  const device::MemoryLedger& ledger = files.setting.ledger;
+  EXPECT_EQ(ledger.Bytes(MemoryUse::kMasterWeights, MemoryTier::kFile), 20'000);
+  EXPECT_EQ(ledger.Bytes(MemoryUse::kMasterWeights, MemoryTier::kHost), 0);
+}
+
+TEST(StoreInAFile, IsNoneWhereItIsSmall) {
+  const FileSetting files(/*smallest_bytes=*/20'001);
+  const Store store = files.Make(5000);
+  EXPECT_FALSE(store.rests_away());
+  EXPECT_EQ(files.setting.ledger.Bytes(MemoryUse::kMasterWeights, MemoryTier::kHost), 20'000);
+}
+
+TEST(StoreInAFile, IsZeroedWhateverLayThereBefore) {
+  const FileSetting files;
+  {
+    Store before = files.Make(5000);
+    before.Acquire(Access::kOverwrite).tensor().fill_(7);
+    before.Stow();
+  }
+  Store store = files.Make(5000);
+  store.Zero();
+  EXPECT_EQ(store.Acquire(Access::kRead).tensor().abs().sum().item<float>(), 0.0F);
+}
+
+TEST(StoreInAFile, IsReadAndWrittenByCheckpointsRangeByRange) {
+  const FileSetting files;
+  Store store = files.Make(5000);
+  store.Acquire(Access::kOverwrite).tensor().copy_(at::arange(5000));
+  store.Stow();
+  const auto source = SourceOf(store, {100, 3000});
+  const at::Tensor values = at::arange(100, 3100, at::kFloat);
+  EXPECT_TRUE(checkpoint::ReadAll(*source).value().equal(values));
+  EXPECT_TRUE(checkpoint::WriteAll(values * 2, *source).ok());
+  EXPECT_TRUE(checkpoint::ReadAll(*source).value().equal(values * 2));
+  EXPECT_EQ(store.Acquire({99, 1}, Access::kRead).tensor().item<float>(), 99.0F);
+}
+
+TEST(StoreInAFile, SaysWhatCouldNotBeRead) {
+  FileSetting files;
+  Store store = files.Make(5000);
+  store.Acquire(Access::kOverwrite).tensor().zero_();
+  store.Stow();
+  files.read_error = EIO;
+  try {
+    store.Acquire(Access::kRead);
+    FAIL() << "it has been read";
+  } catch (const c10::Error& error) {
+    EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("reading 20.0 KiB"),
+                                               ::testing::HasSubstr(files.folder.path().string()),
+                                               ::testing::HasSubstr("Input/output error")));
+  }
 }
 
 TEST(Store, OfNothingDoesNothing) {

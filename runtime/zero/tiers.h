@@ -1,0 +1,38 @@
+#pragma once
+
+// Tiers: where the bytes of stores lie while nobody has a lease of them, and how they come and go.
+
+#include <cstdint>
+#include <limits>
+
+#include "runtime/offload/file_tier.h"
+
+namespace ds::zero {
+
+enum class Rest {
+  kHere,  // where the rank computes
+  kHost,  // in host memory, pinned where the device is not the CPU
+  kFile,
+};
+
+struct Tiers {
+  // This says where what is sharded rests: this rank's shards of the parameters and of reduced
+  // gradients, the masters and the optimizer's state. What is not sharded is here.
+  Rest parameters = Rest::kHere;
+  Rest gradients = Rest::kHere;
+  Rest optimizer = Rest::kHere;
+
+  // For Rest::kFile; borrowed.
+  offload::FileTier* parameter_files = nullptr;
+  offload::FileTier* optimizer_files = nullptr;  // of gradients, too
+  std::int64_t smallest_bytes = 1;               // of a store in a file; what is smaller is here
+  // The first units keep so much of their shards here all the same.
+  std::int64_t kept_parameter_bytes = 0;
+
+  // So the optimizer goes through what rests in files.
+  std::int64_t most_elements = std::numeric_limits<std::int64_t>::max();  // updated at once
+  bool reads_ahead = false;    // the next ones are read while these are updated
+  bool writes_behind = false;  // these are written while the next ones are
+};
+
+}  // namespace ds::zero
