@@ -31,7 +31,7 @@ RUNTIME = {
     "optim": {"device", "comm", "checkpoint"},
     "zero": {"topology", "device", "comm", "offload", "checkpoint", "precision", "optim", "gradients"},
     "models": {"device", "checkpoint", "activation", "gradients"},
-    "engine": {"topology", "device", "comm", "activation", "telemetry", "checkpoint", "data", "precision", "optim", "zero",
+    "engine": {"topology", "device", "comm", "offload", "activation", "telemetry", "checkpoint", "data", "precision", "optim", "zero",
                "models"},
 }
 EVERYTHING = set(RUNTIME) - {"process"}
@@ -78,7 +78,7 @@ OPTIM = "runtime/optim/"
 OPTIMIZER_USES = ("runtime/base/", "runtime/config/", "runtime/device/", "runtime/comm/", OPTIM + "kernels/",
                   OPTIM + "schedule/", OPTIM + "groups/", OPTIM + "optimizer.h")
 CONFIG_USES = ("runtime/base/", "runtime/config/keys/", "runtime/config/check/", "runtime/config/ds_config.h",
-               "runtime/config/optimizer.h", "runtime/config/recompute_choice.h", "runtime/config/schedule.h")
+               "runtime/config/offload_config.h", "runtime/config/optimizer.h", "runtime/config/recompute_choice.h", "runtime/config/schedule.h")
 INNER = {
     "runtime/comm/shm/": ("runtime/base/", "runtime/comm/shm/"),
     "runtime/comm/net/": ("runtime/base/", "runtime/comm/shm/", "runtime/comm/net/"),
@@ -105,7 +105,7 @@ INNER = {
 TOP = {
     "proto": [],
     "cli": ["cli/", "proto/", "runtime/base/", "runtime/process/", "runtime/config/",
-            "runtime/topology/", "runtime/pipeline/", "runtime/checkpoint/format/", "runtime/models/spec/",
+            "runtime/topology/", "runtime/offload/", "runtime/pipeline/", "runtime/checkpoint/format/", "runtime/models/spec/",
             "runtime/tokenizer/"],
     "daemon": ["daemon/", "proto/", "runtime/base/", "runtime/process/"],
 }

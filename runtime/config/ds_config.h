@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/config/offload_config.h"
 #include "runtime/config/optimizer.h"
 #include "runtime/config/schedule.h"
 
@@ -98,6 +99,9 @@ struct ZeroConfig {
   std::int64_t model_persistence_threshold = std::numeric_limits<std::int64_t>::max();
   std::int64_t max_live_parameters = 1'000'000'000;
   std::int64_t max_reuse_distance = 1'000'000'000;
+  std::int64_t sub_group_size = 1'000'000'000;
+  OffloadParamConfig offload_param;
+  OffloadOptimizerConfig offload_optimizer;
 };
 
 struct DsConfig {
@@ -112,6 +116,7 @@ struct DsConfig {
   TorchAutocastConfig torch_autocast;
   ZeroConfig zero_optimization;
   ParallelConfig parallel;
+  AioConfig aio;
   ActivationCheckpointingConfig activation_checkpointing;
   double gradient_clipping = 1.0;             // largest global L2 norm; 0 is off
   bool managed_gradient_accumulation = true;  // false: every Engine::step() updates

@@ -1,5 +1,7 @@
 #include "runtime/config/model_state.h"
 
+#include <algorithm>
+
 #include "runtime/base/check.h"
 
 namespace ds::config {
@@ -17,6 +19,12 @@ Sharding ShardingOfStage(int stage, std::int64_t world_size) {
   DS_CHECK(stage >= 0 && stage <= 3);
   if (world_size == 1) return {};
   return {.optimizer = stage >= 1, .gradients = stage >= 2, .parameters = stage >= 3};
+}
+
+Sharding ShardingOf(const ZeroConfig& zero, std::int64_t world_size) {
+  const bool offloads = zero.offload_optimizer.device != OffloadDevice::kNone ||
+                        zero.offload_param.device != OffloadDevice::kNone;
+  return ShardingOfStage(zero.stage, offloads ? std::max<std::int64_t>(2, world_size) : world_size);
 }
 
 StateTypes ChooseStateTypes(const DsConfig& config) {

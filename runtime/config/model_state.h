@@ -26,6 +26,8 @@ struct Sharding {
 // The runtime asks Sharding, not the stage's number, but where DeepSpeed has a rule by the
 // configured stage: the dynamic loss scale, torch_autocast's reduction and no_sync.
 Sharding ShardingOfStage(int stage, std::int64_t world_size);
+// The same, but that what is offloaded comes and goes as shards do, those of a single rank, too.
+Sharding ShardingOf(const ZeroConfig& zero, std::int64_t world_size);
 
 struct StateTypes {
   DataType parameter = DataType::kFp32;  // parameters and activations

@@ -13,6 +13,7 @@
 #include "runtime/engine/build_units.h"
 #include "runtime/engine/group_schedules.h"
 #include "runtime/engine/make_mesh.h"
+#include "runtime/engine/open_tiers.h"
 #include "runtime/optim/groups/base_shapes.h"
 #include "runtime/optim/muon.h"
 #include "runtime/precision/dtype_policy.h"
@@ -161,7 +162,7 @@ comm::RankGroups MakeGroups(topology::AxisSet cut, const topology::Mesh& mesh,
 }
 
 zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& options,
-                          const topology::Mesh& mesh) {
+                          const topology::Mesh& mesh, const zero::Tiers& tiers) {
   const config::ZeroConfig& zero = config.zero_optimization;
   const int stage = zero.stage;
   const precision::DtypePolicy dtypes = precision::MakeDtypePolicy(config);
@@ -172,23 +173,26 @@ zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& o
   const auto size_of = [](c10::ScalarType type) {
     return static_cast<std::int64_t>(c10::elementSize(type));
   };
+  zero::ResidencyBudgets budgets = zero::MakeResidencyBudgets(
+      zero, {.parameter = size_of(dtypes.parameter), .gradient = size_of(dtypes.reduction)},
+      overlap);
+  budgets.fetch_bytes = ChooseFetchBytes(zero, size_of(dtypes.parameter));
   return {.groups = groups,
           .mesh = mesh,
           .cut_axes = cut,
           .ledger = options.ledger,
           .device = options.device,
-          .sharding = config::ShardingOfStage(stage, mesh.CountOver(cut)),
+          .sharding = config::ShardingOf(zero, mesh.CountOver(cut)),
           .dtypes = dtypes,
           .reduction =
               precision::MakeGradientReduction(config, mesh.CountOver(topology::kGradientAxes)),
-          .budgets = zero::MakeResidencyBudgets(
-              zero, {.parameter = size_of(dtypes.parameter), .gradient = size_of(dtypes.reduction)},
-              overlap),
+          .budgets = budgets,
           .secondary = MakeSecondaryGroups(zero, *groups.shards),
           .quantized_weights = stage == 3 && zero.quantized_weights,
           .quantized_gradients = stage == 3 && zero.quantized_gradients,
           .loco = zero.loco,
-          .overlap = overlap};
+          .overlap = overlap,
+          .tiers = tiers};
 }
 
 // The model's units, whose parameters say their group and how their gradients travel.
@@ -226,7 +230,8 @@ StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> mo
   DS_RETURN_IF_ERROR(TakeWorldAndLedger(&options, parts.get()));
   DS_ASSIGN_OR_RETURN(parts->mesh, MakeMesh(options.degrees, config, options.world->size()));
   DS_RETURN_IF_ERROR(CheckSecondaryShards(parts->mesh, config.zero_optimization));
-  const zero::Context context = MakeContext(config, options, parts->mesh);
+  DS_ASSIGN_OR_RETURN(const zero::Tiers tiers, OpenTiers(config, options, &parts->file_tiers));
+  const zero::Context context = MakeContext(config, options, parts->mesh, tiers);
   DS_ASSIGN_OR_RETURN(std::vector<zero::ParameterUnit> units,
                       DescribeUnits(*model, config, options, context.dtypes));
   DS_ASSIGN_OR_RETURN(std::vector<double> group_rates, FollowGroupSchedules(config, &units));

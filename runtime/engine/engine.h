@@ -69,6 +69,8 @@ struct EngineOptions {
   std::uint64_t seed = 1234;  // of first values and of what blocks draw
   NonFinitePolicy non_finite = NonFinitePolicy::kAsConfigured;
   config::RecomputeChoice recompute;  // activations that are not kept
+  // Takes sentences that the user should read once, on each rank.
+  std::function<void(const std::string&)> notify;
   // Parameters with a rate or a weight decay of their own.
   optim::ParameterGrouper parameter_group = optim::OneGroup;
 };

@@ -12,6 +12,7 @@
 #include "runtime/engine/module_buffers.h"
 #include "runtime/engine/rates.h"
 #include "runtime/engine/step_state.h"
+#include "runtime/offload/file_tier.h"
 #include "runtime/precision/loss_scaler.h"
 #include "runtime/topology/mesh.h"
 #include "runtime/zero/sharded_model.h"
@@ -27,6 +28,9 @@ struct EngineParts {
   // Only when not given by the caller; declared first, for what follows refers to them.
   std::unique_ptr<comm::Communicator> own_world;
   std::unique_ptr<device::MemoryLedger> own_ledger;
+
+  // They hold what is offloaded (open_tiers.h), which ends before them.
+  std::vector<std::unique_ptr<offload::FileTier>> file_tiers;
 
   topology::Mesh mesh;
   ModuleBuffers buffers;

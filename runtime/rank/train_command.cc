@@ -197,6 +197,9 @@ Status TrainCommand::BuildEngine() {
     }
     options.read_values = std::bind_front(&models::WeightReader::Read, weights.get());
   }
+  if (identity_.rank == 0) {
+    options.notify = [this](const std::string& text) { reporter_.ReportNotice(text); };
+  }
   DS_ASSIGN_OR_RETURN(engine_, Engine::create(model_, config_, options));
   return OkStatus();
 }

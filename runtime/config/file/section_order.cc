@@ -14,6 +14,7 @@
 #include "runtime/config/sections/batch_section.h"
 #include "runtime/config/sections/elasticity_section.h"
 #include "runtime/config/sections/not_built.h"
+#include "runtime/config/sections/offload_section.h"
 #include "runtime/config/sections/optimizer_section.h"
 #include "runtime/config/sections/parallel_section.h"
 #include "runtime/config/sections/precision_section.h"
@@ -137,6 +138,7 @@ constexpr Section kSections[] = {
     {PrecisionRules, FillPrecision, PrecisionLeavesOut},  // asks which optimizer there is
     {SchedulerRules, FillScheduler, SchedulerLeavesOut},  // replaces the optimizer's betas
     {ZeroRules, FillZero, ZeroLeavesOut},
+    {OffloadRules, FillOffload},  // adds to what FillZero has filled
     {NoRules, FillActivation},
     {NotBuiltRules},
 };

@@ -31,13 +31,6 @@ void PartialOffloadNeedsStage3(RuleContext& context) {
   }
 }
 
-// DeepSpeed keeps the state in host memory instead, without a word.
-void NvmeOffloadNeedsStage3(RuleContext& context) {
-  if (context.values.Get(kOffloadOptimizer) == "nvme" && ZeroStage(context.values) != 3) {
-    context.Refuse(kOffloadOptimizer, "\"nvme\" needs zero_optimization.stage 3");
-  }
-}
-
 void LoadingBesideComputingNeedsStage3(RuleContext& context) {
   constexpr Key kKey = keys::kZeroOptimizationPipelineLoadingCheckpoint;
   if (context.IsOn(kKey) && ZeroStage(context.values) != 3) {
@@ -139,7 +132,6 @@ void ZenFlowNeedsHostOptimizer(RuleContext& context) {
 constexpr Rule kRules[] = {
     {"OverlapFollowsTheStage", {kOverlap, kStage}, OverlapFollowsTheStage},
     {"PartialOffloadNeedsStage3", {kOffloadRatio, kStage}, PartialOffloadNeedsStage3},
-    {"NvmeOffloadNeedsStage3", {kOffloadOptimizer, kStage}, NvmeOffloadNeedsStage3},
     {"LoadingBesideComputingNeedsStage3", {kStage}, LoadingBesideComputingNeedsStage3},
     {"MicsGroupsAreOfOneSize",
      {keys::kZeroOptimizationMicsShardSize, kStage},

@@ -109,7 +109,7 @@ TEST(CheckConfigTest, ReportsEverythingAtOnceInTheOrderOfTheFile) {
   const CheckResult result = Check(R"({
   "train_batch_sise": 32,
   "gradient_accumulation_steps": 0,
-  "zero_optimization": {"stage": 4, "stage": 1, "offload_param": {"device": "cpu"}},
+  "zero_optimization": {"stage": 4, "stage": 1, "sub_group_size": -1},
   "optimizer": {"type": "Adamm"}
 })");
   EXPECT_FALSE(result.ok);
@@ -120,8 +120,7 @@ TEST(CheckConfigTest, ReportsEverythingAtOnceInTheOrderOfTheFile) {
                   "ds.json:3:34: gradient_accumulation_steps must be at least 1, not 0",
                   "ds.json:4:34: zero_optimization.stage must be between 0 and 3, not 4",
                   "ds.json:4:37: the key \"stage\" is given twice in one object",
-                  "ds.json:4:77: zero_optimization.offload_param.device \"cpu\" is not supported "
-                  "yet (offload of parameters is not built): remove it or leave it at \"none\"",
+                  "ds.json:4:67: zero_optimization.sub_group_size must be at least 0, not -1",
                   StartsWith("ds.json:5:25: optimizer.type must be \"Adam\", \"AdamW\", ")));
   EXPECT_EQ(result.errors[2].key, "zero_optimization.stage");
   EXPECT_EQ(result.errors[2].line, 4);

@@ -10,6 +10,7 @@
 
 #include "runtime/config/file/check_config.h"
 #include "runtime/config/sections/not_built.h"
+#include "runtime/config/sections/offload_section.h"
 #include "runtime/config/sections/optimizer_section.h"
 #include "runtime/config/sections/zero_section.h"
 #include "tests/unit/config/messages.h"
@@ -71,11 +72,23 @@ const std::vector<Line> kLines = {
      "zenflow.offload needs zero_optimization.overlap_comm"},
     {"super_offload where there is no CUDA", kRegistry,
      "zero_optimization: {stage: 3, offload_optimizer: {device: \"cpu\", super_offload: true}}",
-     kError, "offload of optimizer state is not built"},
-    {"nvme offload of the optimizer at stage 1 or 2 (silently host memory)",
-     "NvmeOffloadNeedsStage3",
+     kError, "SuperOffload is not built"},
+    {"nvme offload of the optimizer at stage 1 or 2 (silently host memory)", "NvmeNeedsFolders",
      "zero_optimization: {stage: 2, offload_optimizer: {device: \"nvme\"}}", kError,
-     "\"nvme\" needs zero_optimization.stage 3"},
+     "nvme_path must name the folder of a drive"},
+    {"offload of the optimizer without ZeRO", "OptimizerOffloadNeedsZero",
+     "zero_optimization: {stage: 0, offload_optimizer: {device: \"cpu\"}}", kError,
+     "device \"cpu\" needs zero_optimization.stage 1, 2 or 3"},
+    {"offload of parameters below stage 3 (no effect)", "ParameterOffloadNeedsStage3",
+     "zero_optimization: {stage: 2, offload_param: {device: \"cpu\"}}", kWarning,
+     "offload_param.device has no effect below ZeRO stage 3"},
+    {"nvme offload of an optimizer that swaps no tensors of its own (Lamb)",
+     "NvmeOptimizersUpdateElements",
+     "optimizer: {type: \"Lamb\"}, zero_optimization: {stage: 3, offload_optimizer: {device: "
+     "\"nvme\", nvme_path: \"/nvme\"}}",
+     kError, "does not go with optimizer.type Lamb, which needs whole parameters"},
+    {"an aio.block_size that O_DIRECT does not take", "BlocksAreWholePages",
+     "aio: {block_size: 5000}", kError, "block_size must be a multiple of 4096"},
     {"pipeline_loading_checkpoint outside stage 3", "LoadingBesideComputingNeedsStage3",
      "zero_optimization: {pipeline_loading_checkpoint: true}", kError,
      "pipeline_loading_checkpoint needs zero_optimization.stage 3"},
@@ -213,6 +226,7 @@ TEST(ReferenceRulesTest, EveryCheckOfDeepSpeedIsAccountedFor) {
 TEST(ReferenceRulesTest, EveryRuleOfAFeatureAnswersALine) {
   std::vector<Rule> rules(ZeroRules().begin(), ZeroRules().end());
   rules.insert(rules.end(), NotBuiltRules().begin(), NotBuiltRules().end());
+  rules.insert(rules.end(), OffloadRules().begin(), OffloadRules().end());
   std::copy_if(OptimizerRules().begin(), OptimizerRules().end(), std::back_inserter(rules),
                [](const Rule& rule) {
                  return rule.name == "OneBitOptimizersExcludeZero" ||

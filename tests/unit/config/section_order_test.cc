@@ -61,7 +61,7 @@ TEST(RulesTest, DeprecatedNamesCarryTheirValue) {
             "ds.json:1:91 (zero_optimization.stage3_gather_fp16_weights_on_model_save)");
   // The value becomes that of the new name, which then answers for it.
   EXPECT_THAT(Messages(zero(R"("cpu_offload": true)").errors),
-              ElementsAre(HasSubstr("offload_optimizer.device \"cpu\" is not supported yet")));
+              ElementsAre(HasSubstr("offload_optimizer.device \"cpu\" needs zero_optimization")));
   EXPECT_THAT(Messages(zero(R"("cpu_offload": false)").warnings),
               Contains(HasSubstr("write zero_optimization.offload_optimizer.device: \"none\"")));
   EXPECT_THAT(

@@ -1,0 +1,39 @@
+#pragma once
+
+// Offload of model state, and the transfers to and from files that it takes: a part of DsConfig.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ds::config {
+
+enum class OffloadDevice { kNone, kCpu, kNvme };
+
+struct OffloadParamConfig {
+  OffloadDevice device = OffloadDevice::kNone;
+  std::vector<std::string> nvme_path;  // folders; of kNvme at least one
+  // Elements.
+  std::int64_t buffer_count = 5;
+  std::int64_t buffer_size = 100'000'000;
+  std::int64_t max_in_cpu = 1'000'000'000;
+};
+
+struct OffloadOptimizerConfig {
+  OffloadDevice device = OffloadDevice::kNone;
+  std::vector<std::string> nvme_path;
+  std::int64_t buffer_count = 4;
+  bool pipeline_read = false;
+  bool pipeline_write = false;
+};
+
+// Transfers to and from files.
+struct AioConfig {
+  std::int64_t block_size = 1 << 20;  // bytes
+  int queue_depth = 8;
+  int intra_op_parallelism = 1;
+  bool single_submit = false;
+  bool overlap_events = true;
+};
+
+}  // namespace ds::config

@@ -1,0 +1,124 @@
+#include "runtime/config/sections/offload_section.h"
+
+#include <algorithm>
+#include <iterator>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "runtime/config/keys/keys.h"
+#include "runtime/config/sections/zero_section.h"
+
+namespace ds::config {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr Key kStage = keys::kZeroOptimizationStage;
+constexpr Key kOptimizerType = keys::kOptimizerType;
+constexpr Key kBlockSize = keys::kAioBlockSize;
+
+struct Target {
+  Key device, path;
+};
+constexpr Target kOptimizer{keys::kZeroOptimizationOffloadOptimizerDevice,
+                            keys::kZeroOptimizationOffloadOptimizerNvmePath};
+constexpr Target kParam{keys::kZeroOptimizationOffloadParamDevice,
+                        keys::kZeroOptimizationOffloadParamNvmePath};
+
+// DeepSpeed refuses it, too: state that nobody shards is the training program's own.
+void OptimizerOffloadNeedsZero(RuleContext& context) {
+  const Json device = context.values.Get(kOptimizer.device);
+  if (device == "none" || ZeroStage(context.values) > 0) return;
+  context.Refuse(kOptimizer.device, device.dump() + " needs zero_optimization.stage 1, 2 or 3");
+}
+
+// DeepSpeed reads it at stage 3 alone, without a word.
+void ParameterOffloadNeedsStage3(RuleContext& context) {
+  if (context.values.Get(kParam.device) == "none" || ZeroStage(context.values) == 3) return;
+  context.issues.Warning(kParam.device,
+                         std::string(kParam.device) + " has no effect below ZeRO stage 3",
+                         context.values.PositionOf(kParam.device));
+}
+
+// The folders between commas; none of them may be empty.
+std::vector<std::string> ListFolders(const Json& path) {
+  std::vector<std::string> folders;
+  if (!path.is_string()) return folders;
+  std::istringstream text(path.get<std::string>());
+  for (std::string folder; std::getline(text, folder, ',');) folders.push_back(folder);
+  return folders;
+}
+
+void NvmeNeedsFolders(RuleContext& context) {
+  for (const Target& target : {kOptimizer, kParam}) {
+    if (context.values.Get(target.device) != "nvme") continue;
+    const std::vector<std::string> folders = ListFolders(context.values.Get(target.path));
+    const bool has_empty =
+        std::any_of(folders.begin(), folders.end(), [](const auto& each) { return each.empty(); });
+    if (!folders.empty() && !has_empty) continue;
+    context.Refuse(target.path, "must name the folder of a drive, or several separated by commas");
+  }
+}
+
+// State on a drive comes and goes a part at a time.
+void NvmeOptimizersUpdateElements(RuleContext& context) {
+  constexpr std::string_view kNeedAll[] = {"Lamb", "Muon"};  // 1-bit ones exclude ZeRO
+  const Json type = context.values.Get(kOptimizerType);
+  if (context.values.Get(kOptimizer.device) != "nvme" || !type.is_string()) return;
+  const auto name = type.get<std::string>();
+  if (std::find(std::begin(kNeedAll), std::end(kNeedAll), name) == std::end(kNeedAll)) return;
+  context.Refuse(kOptimizer.device,
+                 "\"nvme\" does not go with optimizer.type " + name +
+                     ", which needs whole parameters: choose Adam, AdamW, Lion, Adagrad or SGD");
+}
+
+void BlocksAreWholePages(RuleContext& context) {
+  if (context.values.Get(kBlockSize).get<std::int64_t>() % 4096 == 0) return;
+  context.Refuse(kBlockSize, "must be a multiple of 4096: transfers pass by the page cache");
+}
+
+constexpr Rule kRules[] = {
+    {"OptimizerOffloadNeedsZero", {kOptimizer.device, kStage}, OptimizerOffloadNeedsZero},
+    {"ParameterOffloadNeedsStage3", {kParam.device, kStage}, ParameterOffloadNeedsStage3},
+    {"NvmeNeedsFolders",
+     {kOptimizer.device, kOptimizer.path, kParam.device, kParam.path},
+     NvmeNeedsFolders},
+    {"NvmeOptimizersUpdateElements",
+     {kOptimizer.device, kOptimizerType},
+     NvmeOptimizersUpdateElements},
+    {"BlocksAreWholePages", {kBlockSize}, BlocksAreWholePages},
+};
+
+OffloadDevice DeviceOf(const Json& name) {
+  if (name == "nvme") return OffloadDevice::kNvme;
+  return name == "cpu" ? OffloadDevice::kCpu : OffloadDevice::kNone;
+}
+
+}  // namespace
+
+std::span<const Rule> OffloadRules() { return kRules; }
+
+void FillOffload(const Values& values, DsConfig* config) {
+  ZeroConfig& zero = config->zero_optimization;
+  zero.sub_group_size = values.Get(keys::kZeroOptimizationSubGroupSize);
+  zero.offload_param = {
+      .device = zero.stage == 3 ? DeviceOf(values.Get(kParam.device)) : OffloadDevice::kNone,
+      .nvme_path = ListFolders(values.Get(kParam.path)),
+      .buffer_count = values.Get(keys::kZeroOptimizationOffloadParamBufferCount),
+      .buffer_size = values.Get(keys::kZeroOptimizationOffloadParamBufferSize),
+      .max_in_cpu = values.Get(keys::kZeroOptimizationOffloadParamMaxInCpu)};
+  zero.offload_optimizer = {
+      .device = DeviceOf(values.Get(kOptimizer.device)),
+      .nvme_path = ListFolders(values.Get(kOptimizer.path)),
+      .buffer_count = values.Get(keys::kZeroOptimizationOffloadOptimizerBufferCount),
+      .pipeline_read = values.Get(keys::kZeroOptimizationOffloadOptimizerPipelineRead),
+      .pipeline_write = values.Get(keys::kZeroOptimizationOffloadOptimizerPipelineWrite)};
+  config->aio = {.block_size = values.Get(kBlockSize),
+                 .queue_depth = values.Get(keys::kAioQueueDepth),
+                 .intra_op_parallelism = values.Get(keys::kAioIntraOpParallelism),
+                 .single_submit = values.Get(keys::kAioSingleSubmit),
+                 .overlap_events = values.Get(keys::kAioOverlapEvents)};
+}
+
+}  // namespace ds::config
