@@ -9,6 +9,7 @@
 #include <sstream>
 #include <utility>
 
+#include "cli/commands/bench_io_command.h"
 #include "cli/commands/bench_tables.h"
 #include "cli/commands/command_table.h"
 #include "cli/flags/add_launch_flags.h"
@@ -87,10 +88,13 @@ StatusOr<std::int64_t> ParseSize(const std::string& flag, const std::string& tex
 }
 
 StatusOr<config::CommBenchJob> MakeJob(const BenchFlags& flags) {
-  const std::string known[] = {"comm"};
-  if (flags.what.empty()) return InvalidArgumentError("bench: say what to measure: bench comm");
+  const std::string known[] = {"comm", "io"};
+  if (flags.what.empty()) {
+    return InvalidArgumentError("bench: say what to measure: bench comm, or bench io PATH");
+  }
   if (flags.what != "comm") {
-    return InvalidArgumentError("bench: '" + flags.what + "' cannot be measured; try bench comm" +
+    return InvalidArgumentError("bench: '" + flags.what +
+                                "' cannot be measured; try bench comm or bench io" +
                                 DidYouMean(flags.what, known));
   }
   config::CommBenchJob job = flags.job;
@@ -131,8 +135,12 @@ StatusOr<BenchResults> ReadResults(const config::CommBenchJob& job, const JobPla
 
 }  // namespace
 
-// dsrun bench comm [--json]: how fast the ranks of a job talk to each other.
+// dsrun bench comm [--json]: how fast the ranks of a job talk to each other; bench io is in
+// bench_io_command.h.
 StatusOr<int> BenchCommand(const Invocation& invocation) {
+  if (!invocation.arguments.empty() && invocation.arguments[0] == "io") {
+    return BenchIoCommand(invocation);
+  }
   LaunchFlags launch = invocation.launch;
   BenchFlags flags;
   FlagParser parser("[launch flags] bench comm [flags]",

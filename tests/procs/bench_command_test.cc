@@ -1,4 +1,4 @@
-// `dsrun bench comm` with real ranks on this host.
+// `dsrun bench comm` with real ranks on this host, and `dsrun bench io`.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -51,6 +51,47 @@ TEST_F(BenchCommandTest, PrintsOneJsonDocumentAndNothingElse) {
   EXPECT_EQ(first["elements"], 510);
   const double rate = 3 * 1020 * 8 / first["seconds"].get<double>() / 1e9;
   EXPECT_NEAR(first["throughput_gbps"].get<double>(), rate, 1e-9 * rate);
+}
+
+class BenchIoTest : public ::testing::Test {
+ protected:
+  ProgramResult Bench(std::vector<std::string> flags) {
+    flags.insert(flags.begin(),
+                 {DS_BIN_DIR "/dsrun", "bench", "io", folder_.path().string(), "--size", "1"});
+    return RunProgram(flags, {});
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(BenchIoTest, PrintsOneJsonDocumentWithAnAioSection) {
+  const ProgramResult result = Bench({"--json", "--block_size", "65536", "--no_io_uring"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const auto document = nlohmann::json::parse(result.out, nullptr, /*allow_exceptions=*/false);
+  ASSERT_FALSE(document.is_discarded()) << result.out;
+  EXPECT_EQ(document["requests_by"], "threads");
+  EXPECT_GT(document["fastest"]["read_gb_per_second"], 0);
+  EXPECT_EQ(document["folders"][0]["folder"], folder_.path().string());
+  EXPECT_EQ(document["aio"], nlohmann::json({{"block_size", 65536},
+                                             {"queue_depth", 8},
+                                             {"intra_op_parallelism", 1},
+                                             {"single_submit", false},
+                                             {"overlap_events", true}}));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
+}
+
+TEST_F(BenchIoTest, SweepsAndNamesASection) {
+  const ProgramResult result = Bench({"--sweep"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("write GB/s"));
+  EXPECT_THAT(result.out, HasSubstr("for the ds_config:\n{\n  \"aio\": {"));
+}
+
+TEST_F(BenchIoTest, RefusesAFolderThatIsNotThere) {
+  const ProgramResult result =
+      RunProgram({DS_BIN_DIR "/dsrun", "bench", "io", "/nonexistent/drive"}, {});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("/nonexistent/drive on host "));
 }
 
 }  // namespace
