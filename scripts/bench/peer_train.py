@@ -1,4 +1,4 @@
-"""One rank of a peer's training run: PyTorch DDP or DeepSpeed, on the folder, token file and ds_config
+"""One rank of a peer's training run: PyTorch DDP, FSDP2 or DeepSpeed, on the folder, token file and ds_config
 that dsrun gets. Started by scripts/bench/train through torchrun.
 
 Every rank writes {"rank", "first_step_at", "losses", "step_seconds", "tokens_per_step", "peak_rss"} as JSON
@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM
 
 def parse():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--peer", choices=["ddp", "deepspeed"], required=True)
+    parser.add_argument("--peer", choices=["ddp", "fsdp2", "deepspeed"], required=True)
     parser.add_argument("--model", required=True)
     parser.add_argument("--data", required=True)
     parser.add_argument("--ds_config", required=True)
@@ -49,21 +49,49 @@ def loss_of(model, inputs, labels):
     return F.cross_entropy(logits.view(-1, logits.size(-1)).float(), labels.view(-1))
 
 
-def ddp_step(model, config):
+def is_bf16(config):
+    return config.get("bf16", {}).get("enabled", False)
+
+
+def torch_step(forward, model, config):
+    """A step of PyTorch's own loop: `forward` is the model as it is called, `model` has the parameters."""
     options = config["optimizer"]["params"]
-    replica = torch.nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=options["lr"], betas=options["betas"],
                                   eps=options["eps"], weight_decay=options["weight_decay"], fused=True)
 
     def step(inputs, labels):
         optimizer.zero_grad(set_to_none=True)
-        loss = loss_of(replica, inputs, labels)
+        loss = forward(inputs, labels)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), config["gradient_clipping"])
         optimizer.step()
         return loss.item()
 
     return step
+
+
+def ddp_step(model, config):
+    replica = torch.nn.parallel.DistributedDataParallel(model)
+
+    def forward(inputs, labels):
+        with torch.autocast("cpu", torch.bfloat16, enabled=is_bf16(config)):
+            return loss_of(replica, inputs, labels)
+
+    return torch_step(forward, model, config)
+
+
+def fsdp2_step(model, config):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    options = {"mesh": init_device_mesh("cpu", (dist.get_world_size(),))}
+    if is_bf16(config):
+        options["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    base = model.base_model
+    for layer in getattr(base, "h", None) or base.layers:
+        fully_shard(layer, **options)
+    fully_shard(model, **options)
+    return torch_step(lambda inputs, labels: loss_of(model, inputs, labels), model, config)
 
 
 def deepspeed_step(model, config):
@@ -84,17 +112,17 @@ def main():
     options = parse()
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.manual_seed(0)
-    if options.peer == "ddp":
-        dist.init_process_group("gloo")
-    else:
+    if options.peer == "deepspeed":
         import deepspeed
 
         deepspeed.init_distributed("gloo")
+    else:
+        dist.init_process_group("gloo")
     with open(options.ds_config, encoding="utf-8") as file:
         config = json.load(file)
     model = AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32)
     model.train()
-    make = ddp_step if options.peer == "ddp" else deepspeed_step
+    make = {"ddp": ddp_step, "fsdp2": fsdp2_step, "deepspeed": deepspeed_step}[options.peer]
     step = make(model, config)
 
     tokens = numpy.memmap(options.data, dtype=numpy.uint16, mode="r")
