@@ -1,5 +1,6 @@
 #include "runtime/gradients/put_gradient.h"
 
+#include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -29,6 +30,13 @@ bool PutGradient(const at::Tensor& parameter, const WriteGradient& write) {
   auto* const sink =
       dynamic_cast<GradientSink*>(torch::autograd::impl::post_acc_grad_hooks(parameter).get());
   return sink != nullptr && !IsLookedAtOnTheWay(parameter) && sink->Put(parameter, write);
+}
+
+at::Tensor PutOrMakeGradient(const at::Tensor& parameter, const WriteGradient& write) {
+  if (PutGradient(parameter, write)) return {};
+  at::Tensor gradient = at::empty(parameter.sizes(), parameter.options());
+  write(gradient, /*beta=*/0.0F);
+  return gradient;
 }
 
 }  // namespace ds::gradients

@@ -34,4 +34,8 @@ class GradientSink : public torch::autograd::PostAccumulateGradHook {
 // of a plain backward pass. Requires a tensor that needs a gradient, in the backward of its use.
 bool PutGradient(const at::Tensor& parameter, const WriteGradient& write);
 
+// The same for a gradient that `write` can make as well as add: what is left to return to autograd,
+// a tensor of its own where it could not be put, else an undefined one.
+at::Tensor PutOrMakeGradient(const at::Tensor& parameter, const WriteGradient& write);
+
 }  // namespace ds::gradients

@@ -69,9 +69,8 @@ class AffineFunction : public torch::autograd::Function<AffineFunction> {
   // x [N, in].
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias, bool in_out) {
-    context->save_for_backward({x, weight});
+    context->save_for_backward({x, weight, bias.value_or(at::Tensor())});
     context->saved_data["in_out"] = in_out;
-    context->saved_data["has_bias"] = bias.has_value();
     const at::Tensor matrix = in_out ? weight : weight.t();
     at::Tensor y = at::empty({x.size(0), matrix.size(1)}, x.options());
     MatMulInto(y, x, matrix);
@@ -90,16 +89,16 @@ class AffineFunction : public torch::autograd::Function<AffineFunction> {
       MatMulInto(result[0], gradient, in_out ? weight.t() : weight);
     }
     if (context->needs_input_grad(1)) {
-      const auto write = [&](at::Tensor& place, float beta) {
+      result[1] = gradients::PutOrMakeGradient(weight, [&](at::Tensor& place, float beta) {
         MatMulInto(place, in_out ? x.t() : gradient.t(), in_out ? gradient : x, beta);
-      };
-      if (!gradients::PutGradient(weight, write)) {
-        result[1] = at::empty(weight.sizes(), weight.options());
-        write(result[1], /*beta=*/0.0F);
-      }
+      });
     }
-    const bool has_bias = context->saved_data["has_bias"].toBool();
-    if (has_bias && context->needs_input_grad(2)) result[2] = gradient.sum(0);
+    if (saved[2].defined() && context->needs_input_grad(2)) {
+      result[2] = gradients::PutOrMakeGradient(saved[2], [&](at::Tensor& place, float beta) {
+        beta == 0.0F ? at::sum_out(place, gradient, at::IntArrayRef{0})
+                     : place.add_(gradient.sum(0));
+      });
+    }
     return result;
   }
 };

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 
+#include "runtime/gradients/put_gradient.h"
 #include "runtime/models/rms_norm_rows.h"
 #include "runtime/models/row_loops.h"
 
@@ -46,24 +47,27 @@ class RmsNormFunction : public torch::autograd::Function<RmsNormFunction> {
     const at::Tensor &x = saved[0], &weight = saved[1], &scales = saved[2];
     const at::Tensor arrived = upstream[0].contiguous(), gradient = at::empty_like(x);
     const std::int64_t rows = x.size(0), width = x.size(1);
-    const std::int64_t sums = (rows + kRowsInSum - 1) / kRowsInSum;
-    at::Tensor of_weight;
-    if (context->needs_input_grad(1)) of_weight = at::zeros({sums, width}, scales.options());
+    const std::int64_t parts = (rows + kRowsInSum - 1) / kRowsInSum;
+    at::Tensor sums;
+    if (context->needs_input_grad(1)) sums = at::zeros({parts, width}, scales.options());
     WithElementType(x, [&]<typename Scalar>(Scalar) {
-      ForEachPart(sums, kRowsInSum * width, [&](std::int64_t first, std::int64_t count) {
+      ForEachPart(parts, kRowsInSum * width, [&](std::int64_t first, std::int64_t count) {
         const std::int64_t end = std::min(rows, (first + count) * kRowsInSum);
         for (std::int64_t i = first * kRowsInSum; i < end; ++i) {
-          float* sum = of_weight.defined()
-                           ? MutableElements<float>(of_weight) + i / kRowsInSum * width
-                           : nullptr;
+          float* sum =
+              sums.defined() ? MutableElements<float>(sums) + i / kRowsInSum * width : nullptr;
           RmsNormRowBackward(RowAt<Scalar>(x, weight, i), Elements<float>(scales)[i],
                              Elements<Scalar>(arrived) + i * width,
                              {.x = MutableElements<Scalar>(gradient) + i * width, .weight = sum});
         }
       });
     });
-    if (of_weight.defined()) of_weight = of_weight.sum(0).to(weight.scalar_type());
-    return {gradient, of_weight, {}};
+    if (!sums.defined()) return {gradient, {}, {}};
+    const auto add_rows = [&](at::Tensor& place, float beta) {
+      const at::Tensor sum = sums.sum(0).to(place.scalar_type());
+      beta == 0.0F ? place.copy_(sum) : place.add_(sum);
+    };
+    return {gradient, gradients::PutOrMakeGradient(weight, add_rows), {}};
   }
 
  private:

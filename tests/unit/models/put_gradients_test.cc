@@ -12,6 +12,7 @@
 #include "runtime/models/layers.h"
 #include "runtime/models/lm_loss.h"
 #include "runtime/models/matmul.h"
+#include "runtime/models/rms_norm.h"
 #include "tests/support/summing_sink.h"
 
 namespace ds::models {
@@ -61,6 +62,26 @@ TEST_P(PutGradients, OfWeightsByTheProduct) {
         weight, [&](const at::Tensor& w) { return (Affine(x, w, {}, layout) * upstream).sum(); },
         GetParam().tolerance);
   }
+}
+
+TEST_P(PutGradients, OfBiasesByTheProduct) {
+  const at::Tensor x = Values({3, 7, 24}), weight = Values({24, 40}), upstream = Values({3, 7, 40});
+  ExpectPutAsAutogradAdds(
+      Values({40}),
+      [&](const at::Tensor& bias) {
+        return (Affine(x, weight, bias, WeightLayout::kInOut) * upstream).sum();
+      },
+      GetParam().tolerance);
+}
+
+TEST_P(PutGradients, OfNormsByTheirRows) {
+  const at::Tensor x = Values({3, 70, 24}), upstream = Values({3, 70, 24});
+  ExpectPutAsAutogradAdds(
+      Values({24}),
+      [&](const at::Tensor& weight) {
+        return (NormaliseByRms(x, weight, /*epsilon=*/1e-5) * upstream).sum();
+      },
+      GetParam().tolerance);
 }
 
 TEST(PutGradientsOfTables, RowByRow) {
