@@ -10,7 +10,6 @@
 // Units: bucket sizes and thresholds are elements, not bytes. Threads: a value.
 
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -92,13 +91,14 @@ struct ZeroConfig {
   bool quantized_gradients = false;
   std::optional<LocoConfig> loco;
   bool overlap_comm = false;  // collectives go on beside the computation, where that pays
-  // Elements; the defaults ask for nothing (zero/residency_budgets.h).
-  std::int64_t reduce_bucket_size = 500'000'000;
-  std::int64_t prefetch_bucket_size = 50'000'000;
-  std::int64_t param_persistence_threshold = 100'000;
-  std::int64_t model_persistence_threshold = std::numeric_limits<std::int64_t>::max();
-  std::int64_t max_live_parameters = 1'000'000'000;
-  std::int64_t max_reuse_distance = 1'000'000'000;
+  // Elements, as far as the config says something; absent: the runtime's own choice
+  // (zero/residency_budgets.h).
+  std::optional<std::int64_t> reduce_bucket_size;
+  std::optional<std::int64_t> prefetch_bucket_size;
+  std::optional<std::int64_t> param_persistence_threshold;
+  std::optional<std::int64_t> model_persistence_threshold;
+  std::optional<std::int64_t> max_live_parameters;
+  std::optional<std::int64_t> max_reuse_distance;
   std::int64_t sub_group_size = 1'000'000'000;
   OffloadParamConfig offload_param;
   OffloadOptimizerConfig offload_optimizer;

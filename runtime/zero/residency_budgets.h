@@ -3,10 +3,11 @@
 // ResidencyBudgets from a ds_config, whose keys count elements of parameters, and whether calls go
 // on beside the computation.
 //
-// DeepSpeed's defaults stand for the runtime's own. Where calls block, nothing is gathered ahead or
-// kept, however much may be live, and nothing stays because it is small: DeepSpeed's would keep a
-// small model gathered from its first forward pass on. Where they go on beside the computation, one
-// place is gathered ahead, and as much as the largest place has is reduced at once.
+// What a config says is what happens, DeepSpeed's defaults included: written out, those keep a
+// small model gathered from its first forward pass on. Where it is silent, the runtime has its own:
+// where calls block, nothing is gathered ahead or kept, however much may be live, and nothing stays
+// because it is small; where they go on beside the computation, one place is gathered ahead, and as
+// much as the largest place has is reduced at once.
 
 #include <cstdint>
 

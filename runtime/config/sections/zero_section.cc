@@ -4,7 +4,9 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/config/check/value_check.h"
 #include "runtime/config/keys/keys.h"
+#include "runtime/config/keys/registry.h"
 #include "runtime/config/sections/parallel_section.h"
 
 namespace ds::config {
@@ -159,13 +161,33 @@ std::optional<LocoConfig> ReadLoco(const Values& values) {
   return LocoConfig{.err_beta = values.Get(kLoco[0]), .reset_every = values.Get(kLoco[1])};
 }
 
+// DeepSpeed's defaults of these are not the runtime's: one that is written out is meant.
+constexpr Key kBudgets[] = {keys::kZeroOptimizationReduceBucketSize,
+                            keys::kZeroOptimizationStage3PrefetchBucketSize,
+                            keys::kZeroOptimizationStage3ParamPersistenceThreshold,
+                            keys::kZeroOptimizationStage3ModelPersistenceThreshold,
+                            keys::kZeroOptimizationStage3MaxLiveParameters,
+                            keys::kZeroOptimizationStage3MaxReuseDistance};
+
+bool IsMeant(const Values& values, Key key) {
+  return values.IsGiven(key) || !IsDefault(*FindSetting(key), values.Get(key));
+}
+
+std::optional<std::int64_t> ReadBudget(const Values& values, Key key) {
+  if (!IsMeant(values, key)) return std::nullopt;
+  return values.Get(key).get<std::int64_t>();
+}
+
 }  // namespace
 
 std::span<const Rule> ZeroRules() { return kRules; }
 
 bool ZeroLeavesOut(const Values& values, Key key) {
   const bool is_loco = key == kLoco[0] || key == kLoco[1];
-  return key == keys::kZeroOptimizationGradHooks || (is_loco && !HasLoco(values));
+  const bool is_budget =
+      std::find(std::begin(kBudgets), std::end(kBudgets), key) != std::end(kBudgets);
+  return key == keys::kZeroOptimizationGradHooks || (is_loco && !HasLoco(values)) ||
+         (is_budget && !IsMeant(values, key));
 }
 
 void FillZero(const Values& values, DsConfig* config) {
@@ -179,14 +201,12 @@ void FillZero(const Values& values, DsConfig* config) {
       .quantized_gradients = values.Get(keys::kZeroOptimizationZeroQuantizedGradients),
       .loco = ReadLoco(values),
       .overlap_comm = values.Get(kOverlap) == true,
-      .reduce_bucket_size = values.Get(keys::kZeroOptimizationReduceBucketSize),
-      .prefetch_bucket_size = values.Get(keys::kZeroOptimizationStage3PrefetchBucketSize),
-      .param_persistence_threshold =
-          values.Get(keys::kZeroOptimizationStage3ParamPersistenceThreshold),
-      .model_persistence_threshold =
-          values.Get(keys::kZeroOptimizationStage3ModelPersistenceThreshold),
-      .max_live_parameters = values.Get(keys::kZeroOptimizationStage3MaxLiveParameters),
-      .max_reuse_distance = values.Get(keys::kZeroOptimizationStage3MaxReuseDistance)};
+      .reduce_bucket_size = ReadBudget(values, kBudgets[0]),
+      .prefetch_bucket_size = ReadBudget(values, kBudgets[1]),
+      .param_persistence_threshold = ReadBudget(values, kBudgets[2]),
+      .model_persistence_threshold = ReadBudget(values, kBudgets[3]),
+      .max_live_parameters = ReadBudget(values, kBudgets[4]),
+      .max_reuse_distance = ReadBudget(values, kBudgets[5])};
 }
 
 std::int64_t ZeroStage(const Values& values) { return values.Get(kStage); }

@@ -11,8 +11,8 @@
 namespace ds::config {
 
 std::span<const Rule> ZeroRules();
-// The key must not stand in a resolved config: DeepSpeed 0.19.8 refuses it, or it switches
-// something on by being there.
+// The key must not stand in a resolved config: DeepSpeed 0.19.8 refuses it, or it changes something
+// by being there.
 bool ZeroLeavesOut(const Values& values, Key key);
 // Requires values without errors.
 void FillZero(const Values& values, DsConfig* config);

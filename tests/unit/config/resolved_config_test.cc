@@ -68,6 +68,12 @@ TEST(ResolvedConfigTest, LeavesOutWhatMustNotStandThere) {
   EXPECT_FALSE(old.resolved.contains("scheduler"));
   EXPECT_FALSE(old.resolved.contains("sparse_gradients"));
   ExpectRoundTrip(old.given.dump(), 2);
+  const CheckResult stage3 =
+      CheckWith(R"("zero_optimization": {"stage": 3, "stage3_max_reuse_distance": 1000000000})");
+  EXPECT_EQ(stage3.resolved["zero_optimization"]["stage3_max_reuse_distance"], 1000000000);
+  EXPECT_FALSE(stage3.resolved["zero_optimization"].contains("stage3_prefetch_bucket_size"))
+      << "there it would be meant";
+  ExpectRoundTrip(stage3.resolved.dump(), 2);
   const CheckResult hooks = CheckWith(R"("zero_optimization": {"stage": 1, "grad_hooks": false})");
   EXPECT_TRUE(hooks.ok);
   EXPECT_FALSE(hooks.resolved["zero_optimization"].contains("grad_hooks")) << "DeepSpeed fails";

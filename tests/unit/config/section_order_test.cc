@@ -290,12 +290,18 @@ TEST(RulesTest, BudgetsOfStage3AreNumbersOfElements) {
   EXPECT_FALSE(of(R"(, "overlap_comm": false)").overlap_comm);
   EXPECT_TRUE(of(R"(, "overlap_comm": true)").overlap_comm);
   const ZeroConfig defaults = of("");
-  EXPECT_EQ(defaults.reduce_bucket_size, ZeroConfig().reduce_bucket_size);
-  EXPECT_EQ(defaults.prefetch_bucket_size, ZeroConfig().prefetch_bucket_size);
-  EXPECT_EQ(defaults.param_persistence_threshold, ZeroConfig().param_persistence_threshold);
-  EXPECT_EQ(defaults.model_persistence_threshold, ZeroConfig().model_persistence_threshold);
-  EXPECT_EQ(defaults.max_live_parameters, ZeroConfig().max_live_parameters);
-  EXPECT_EQ(defaults.max_reuse_distance, ZeroConfig().max_reuse_distance);
+  EXPECT_FALSE(defaults.reduce_bucket_size || defaults.prefetch_bucket_size);
+  EXPECT_FALSE(defaults.param_persistence_threshold || defaults.model_persistence_threshold);
+  EXPECT_FALSE(defaults.max_live_parameters || defaults.max_reuse_distance);
+  // What is written counts, also where DeepSpeed would do the same without it.
+  const ZeroConfig written = of(R"(, "reduce_bucket_size": 5e8,
+      "stage3_prefetch_bucket_size": 50000000, "stage3_param_persistence_threshold": 1e5,
+      "stage3_max_live_parameters": 1e9, "stage3_max_reuse_distance": 1e9)");
+  EXPECT_EQ(written.reduce_bucket_size, 500'000'000);
+  EXPECT_EQ(written.prefetch_bucket_size, 50'000'000);
+  EXPECT_EQ(written.param_persistence_threshold, 100'000);
+  EXPECT_EQ(written.max_live_parameters, 1'000'000'000);
+  EXPECT_EQ(written.max_reuse_distance, 1'000'000'000);
   EXPECT_THAT(
       Messages(CheckWith(R"("zero_optimization": {"stage3_max_live_parameters": -1})").errors),
       ::testing::SizeIs(1));
