@@ -201,7 +201,7 @@ StatusOr<std::vector<zero::ParameterUnit>> DescribeUnits(const BlockList& model,
                                                          const EngineOptions& options,
                                                          const precision::DtypePolicy& dtypes) {
   DS_ASSIGN_OR_RETURN(const optim::ParameterGrouper grouper, MakeGrouper(model, config, options));
-  std::vector<zero::ParameterUnit> units = BuildUnits(model, grouper);
+  std::vector<zero::ParameterUnit> units = BuildUnits(model, grouper, options.recompute);
   // From stage 1, as in DeepSpeed.
   if (dtypes.autocast && config.zero_optimization.stage > 0) {
     ReduceModulesIn(*dtypes.autocast, config.torch_autocast.lower_precision_safe_modules, model,

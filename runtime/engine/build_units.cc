@@ -46,12 +46,15 @@ void ForEachParameterOf(const std::vector<std::string>& classes, const Block& bl
 }  // namespace
 
 std::vector<zero::ParameterUnit> BuildUnits(const BlockList& model,
-                                            const optim::ParameterGrouper& group_of) {
+                                            const optim::ParameterGrouper& group_of,
+                                            const config::RecomputeChoice& recompute) {
   std::vector<zero::ParameterUnit> units;
   for (int i = 0; i < model.size(); ++i) {
     const Block& block = model.block(i);
     zero::ParameterUnit unit{.name = "block " + std::to_string(i),
-                             .also_reads = model.also_reads(i)};
+                             .also_reads = model.also_reads(i),
+                             .backward_reads = block.backward_reads_parameters() ||
+                                               config::IsRecomputed(recompute, i, model.size())};
     if (!block.prefix().empty()) unit.name += " (" + block.prefix() + ")";
     for (const auto& item : block.named_parameters()) {
       const std::string name = block.FullName(item.key());

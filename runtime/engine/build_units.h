@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/config/recompute_choice.h"
 #include "runtime/models/block.h"
 #include "runtime/optim/groups/parameter_groups.h"
 #include "runtime/zero/parameter_unit.h"
@@ -13,9 +14,10 @@
 namespace ds::engine {
 
 // Makes one unit per block, parameters under their full names in the order they were registered,
-// each in the group that `group_of` says.
+// each in the group that `group_of` says. What is computed again reads its parameters backwards.
 std::vector<zero::ParameterUnit> BuildUnits(
-    const BlockList& model, const optim::ParameterGrouper& group_of = optim::OneGroup);
+    const BlockList& model, const optim::ParameterGrouper& group_of = optim::OneGroup,
+    const config::RecomputeChoice& recompute = {});
 
 // Has the gradients of modules of these classes (PyTorch's names) travel in `dtype`:
 // torch_autocast.lower_precision_safe_modules. An embedding table is no such module's, whatever

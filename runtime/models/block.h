@@ -75,6 +75,11 @@ class Block : public torch::nn::Module {
 
   // Says how a parameter with this name (inside the block) starts. Here: normal(0, 0.02) for
   // matrices, zeros for names ending in "bias", ones for other vectors.
+  // Tells whether the backward pass reads the bytes of parameters, the block's own or those that it
+  // also reads. Where it does not, ZeRO does not gather them for it, and they may have none. Of a
+  // block that is computed again nobody asks.
+  virtual bool backward_reads_parameters() const { return true; }
+
   virtual FirstValue DescribeFirstValue(const std::string& name, std::int64_t dimensions) const;
 
   // Fills every parameter with its first values. They depend on (seed, full name, element) only, so

@@ -31,6 +31,8 @@ struct ParameterUnit {
   std::vector<NamedParameter> parameters;
   // Earlier units whose parameters this one reads too (tied weights).
   std::vector<int> also_reads;
+  // False: its backward pass reads the bytes of no parameter, neither its own nor of those units.
+  bool backward_reads = true;
 };
 
 }  // namespace ds::zero

@@ -5,17 +5,9 @@
 namespace ds::zero {
 namespace {
 
-std::vector<int> ListNeeds(const ResidencyPlan::Input& input, const Place& place) {
-  if (!place.is_visit()) return {};
-  std::vector<int> needs = input.units.at(static_cast<std::size_t>(place.unit)).also_reads;
-  needs.push_back(place.unit);
-  std::sort(needs.begin(), needs.end());
-  return needs;
-}
-
 std::vector<std::vector<int>> ListAllNeeds(const ResidencyPlan::Input& input) {
   std::vector<std::vector<int>> needs;
-  for (const Place& place : input.places) needs.push_back(ListNeeds(input, place));
+  for (const Place& place : input.places) needs.push_back(input.ListNeeds(place));
   return needs;
 }
 
@@ -50,7 +42,7 @@ PresencePlanner::PresencePlanner(const ResidencyPlan::Input& input)
   arrived_.insert(arrived_.end(), input.fetched.begin(), input.fetched.end());
   for (std::size_t place = 0; place < needs_.size(); ++place) NoteNeeds(place, needs_[place]);
   for (std::size_t i = 0; i < input.expected.size(); ++i) {
-    NoteNeeds(needs_.size() + i, ListNeeds(input, input.expected[i]));
+    NoteNeeds(needs_.size() + i, input.ListNeeds(input.expected[i]));
   }
 }
 

@@ -12,7 +12,7 @@ namespace ds::zero {
 namespace {
 
 PlannedUnit DescribeUnit(const Unit& unit) {
-  PlannedUnit planned{.also_reads = unit.also_reads()};
+  PlannedUnit planned{.also_reads = unit.also_reads(), .backward_reads = unit.backward_reads()};
   for (const auto& bucket : unit.buckets()) {
     const at::Tensor& full = bucket->parameters().full();
     planned.bytes += bucket->parameters().layout().padded_numel() *

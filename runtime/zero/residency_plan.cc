@@ -58,6 +58,16 @@ ResidencyPlan::ResidencyPlan(Input input) : input_(std::move(input)) {
   hash_ = ComputeHash();
 }
 
+std::vector<int> ResidencyPlan::Input::ListNeeds(const Place& place) const {
+  if (!place.is_visit()) return {};
+  const PlannedUnit& unit = units.at(static_cast<std::size_t>(place.unit));
+  if (place.kind == Place::Kind::kBackward && !unit.backward_reads) return {};
+  std::vector<int> needs = unit.also_reads;
+  needs.push_back(place.unit);
+  std::sort(needs.begin(), needs.end());
+  return needs;
+}
+
 void ResidencyPlan::ResolveBudgets() {
   const auto resolve = [&](std::int64_t PlannedUnit::*bytes, std::int64_t* budget) {
     if (*budget != ResidencyBudgets::kLargestPlace) return;
@@ -182,11 +192,8 @@ std::vector<Action> ResidencyPlan::ListActions(int from, int to) const {
   AppendMoves(from, to, &actions);
   append(first_begun, last.end());
   const Place& place = input_.places.at(static_cast<std::size_t>(to));
-  if (!input_.overlap || !place.is_visit()) return actions;
-  for (const int other : input_.units[static_cast<std::size_t>(place.unit)].also_reads) {
-    actions.push_back({Kind::kAwaitParameters, other});
-  }
-  actions.push_back({Kind::kAwaitParameters, place.unit});
+  if (!input_.overlap) return actions;
+  for (const int unit : input_.ListNeeds(place)) actions.push_back({Kind::kAwaitParameters, unit});
   return actions;
 }
 
@@ -200,6 +207,7 @@ std::uint64_t ResidencyPlan::ComputeHash() const {
     hasher.Add(unit.reduced_bytes);
     hasher.Add(unit.trained);
     hasher.AddAll(unit.also_reads);
+    hasher.Add(unit.backward_reads);
   }
   const config::Sharding& sharding = input_.sharding;
   for (const bool is_set : {sharding.optimizer, sharding.gradients, sharding.parameters,

@@ -4,10 +4,10 @@
 // and backward passes, as a function of numbers that all ranks of a group have. Pure.
 //
 // A place is what the rank is about to do. At the place of a unit that unit and what it also reads
-// are present, and behind them, in the order of the places to come, as many units as the budgets
-// let be gathered ahead. What is present and used again soon enough stays, and what is small enough
-// stays until it is taken away from outside. Everything else is away: without budgets all but the
-// unit itself.
+// are present, unless it is a backward that reads no parameters, and behind them, in the order of
+// the places to come, as many units as the budgets let be gathered ahead. What is present and used
+// again soon enough stays, and what is small enough stays until it is taken away from outside.
+// Everything else is away: without budgets all but the unit itself.
 //
 // A unit whose shards lie on another tier than the device has them fetched before it is gathered,
 // as far ahead as the budget for that reaches, and stowed behind that.
@@ -24,7 +24,6 @@
 #include <limits>
 #include <vector>
 
-#include "runtime/base/status.h"
 #include "runtime/config/model_state.h"
 
 namespace ds::zero {
@@ -37,6 +36,7 @@ struct PlannedUnit {
   std::int64_t reduced_bytes = 0;    // of its gradients as they travel
   bool trained = false;              // at least one of them
   std::vector<int> also_reads = {};  // earlier units
+  bool backward_reads = true;        // parameters, its own or those
 
   friend bool operator==(const PlannedUnit&, const PlannedUnit&) = default;
 };
@@ -116,10 +116,11 @@ class ResidencyPlan {
     std::vector<Place> expected = {};  // what is to come behind them, for reuse alone
     std::vector<int> present = {};     // units, before the first place
     std::vector<int> fetched = {};     // those whose shards have been, and are not gathered
+    // Lists the units whose parameters are read at the place, in ascending order.
+    std::vector<int> ListNeeds(const Place& place) const;
   };
 
-  // Requires places of units that there are.
-  explicit ResidencyPlan(Input input);
+  explicit ResidencyPlan(Input input);  // of places of units that there are
 
   const std::vector<Place>& places() const { return input_.places; }
 
@@ -141,8 +142,7 @@ class ResidencyPlan {
 
   Input input_;
   // By place.
-  std::vector<std::vector<UnitChange>> presence_;
-  std::vector<std::vector<UnitChange>> fetched_;
+  std::vector<std::vector<UnitChange>> presence_, fetched_;
   std::vector<std::vector<Action>> gradients_;  // what is done with those that end before it
   std::uint64_t hash_ = 0;
 };

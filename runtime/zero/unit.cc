@@ -43,7 +43,9 @@ TakeGradient* FindTakeGradient(const at::Tensor& parameter) {
 }  // namespace
 
 Unit::Unit(const Context& context, BufferPool& pool, const ParameterUnit& described, Rest rest)
-    : name_(described.name), also_reads_(described.also_reads) {
+    : name_(described.name),
+      also_reads_(described.also_reads),
+      backward_reads_(described.backward_reads) {
   for (std::vector<NamedParameter>& members : BucketParameters(described.parameters)) {
     buckets_.push_back(std::make_unique<Bucket>(context, pool, std::move(members), rest));
     if (buckets_.back()->trainable()) AttachHooks(*buckets_.back());

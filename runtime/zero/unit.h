@@ -26,6 +26,7 @@ class Unit {
 
   const std::string& name() const { return name_; }
   const std::vector<int>& also_reads() const { return also_reads_; }
+  bool backward_reads() const { return backward_reads_; }
   const std::vector<std::unique_ptr<Bucket>>& buckets() const { return buckets_; }
 
   // Gather and EndMicroBatch may only begin what AwaitParameters and AwaitGradients wait for.
@@ -42,6 +43,7 @@ class Unit {
 
   std::string name_;
   std::vector<int> also_reads_;
+  bool backward_reads_;
   std::vector<std::unique_ptr<Bucket>> buckets_;
 };
 

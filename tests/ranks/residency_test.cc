@@ -69,11 +69,12 @@ struct Passes {
   TinyShape shape = {};
   std::vector<std::string>* log = nullptr;  // of the second micro-batch: begins, waits, blocks
   bool plus_plus = false;                   // all of ZeRO++, second shards among two ranks
+  bool table_reads_backward = true;         // as any block, if it does not say something else
 };
 
 PassResult RunPasses(comm::Communicator& host, const Passes& passes) {
   const auto& [stage, budgets, rest_on_host, precision, groups, overlap, last, shape, log_or_none,
-               plus_plus] = passes;
+               plus_plus, table_reads_backward] = passes;
   std::vector<std::string> others;
   std::vector<std::string>* log = &others;
   const auto note = [&](char what, c10d::OpType op, const at::Tensor& given) {
@@ -122,6 +123,7 @@ PassResult RunPasses(comm::Communicator& host, const Passes& passes) {
   };
   std::vector<zero::ParameterUnit> units = engine::BuildUnits(*model, groups);
   if (plus_plus) engine::RoundMatrices(&units);
+  units[0].backward_reads = table_reads_backward;
   const auto sharded = zero::ShardedModel::Create(context, units, fill).value();
   zero::ShardedOptimizer optimizer(*sharded, TinyConfig(run).optimizer);
   std::vector<at::Tensor> views;
@@ -195,6 +197,19 @@ TEST(Residency, GathersAheadWithTheSameBits) {
     const PassResult all = RunPasses(world, {.budgets = budgets[1]});
     EXPECT_EQ(all.gathers_in_forward, 1 + 3 * 2 + 1) << "the head finds the embedding kept";
     EXPECT_LT(all.gathers, plain.gathers);
+  });
+}
+
+TEST(Residency, GathersNothingForABackwardThatReadsNoParameters) {
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    for (const bool overlap : {false, true}) {
+      const PassResult plain = RunPasses(world, {.overlap = overlap});
+      const PassResult without =
+          RunPasses(world, {.overlap = overlap, .table_reads_backward = false});
+      ExpectSameBits(without, plain);
+      EXPECT_EQ(without.gathers_in_forward, plain.gathers_in_forward);
+      EXPECT_EQ(without.gathers, plain.gathers - 1);
+    }
   });
 }
 

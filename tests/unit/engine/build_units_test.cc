@@ -46,6 +46,31 @@ TEST(BuildUnits, GivesEachParameterTheGroupThatIsAskedFor) {
   EXPECT_EQ(units[1].parameters[1].group, (optim::ParameterGroup{.weight_decay_factor = 0.0}));
 }
 
+class Table : public Pair {
+ public:
+  using Pair::Pair;
+  bool backward_reads_parameters() const override { return false; }
+};
+
+TEST(BuildUnits, KnowsWhoseBackwardReadsNoParameters) {
+  BlockList model;
+  for (const char* const prefix : {"first", "second", "third"}) {
+    model.Add(std::make_shared<Table>(prefix));
+  }
+  model.Add(std::make_shared<Pair>("last"));
+  const auto reads = [&](const config::RecomputeChoice& recompute) {
+    std::vector<bool> all;
+    for (const auto& unit : BuildUnits(model, optim::OneGroup, recompute)) {
+      all.push_back(unit.backward_reads);
+    }
+    return all;
+  };
+  EXPECT_THAT(reads({}), ElementsAre(false, false, false, true));
+  EXPECT_THAT(reads({.kind = config::RecomputeChoice::Kind::kBlocks}),
+              ElementsAre(false, true, true, true))
+      << "what is computed again reads them";
+}
+
 class Mixed : public Block {
  public:
   Mixed() : Block("block") {

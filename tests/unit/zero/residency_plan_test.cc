@@ -30,6 +30,7 @@ std::vector<PlannedUnit> DrawUnits(Random& random) {
   std::vector<PlannedUnit> units(static_cast<std::size_t>(Draw(random, 1, 12)));
   for (std::size_t i = 0; i < units.size(); ++i) {
     units[i] = {.bytes = Draw(random, 0, 100), .trained = !DrawOneIn(random, 5)};
+    units[i].backward_reads = !DrawOneIn(random, 4);
     if (DrawOneIn(random, 3)) units[i].fetched_bytes = Draw(random, 1, 50);
     if (units[i].trained) units[i].reduced_bytes = Draw(random, 0, 100);
     units[i].largest_bytes = Draw(random, 0, static_cast<int>(units[i].bytes));
@@ -196,7 +197,7 @@ class Simulation {
       fetched += input_.units[static_cast<std::size_t>(unit)].fetched_bytes;
     }
     EXPECT_LE(fetched, input_.budgets.fetch_bytes);
-    const std::set<int> needed = Reads(place.unit);
+    const std::set<int> needed = Needs(place);
     if (input_.sharding.parameters) {
       for (const int unit : needed) {
         EXPECT_TRUE(present_.count(unit)) << "absent: " << unit;
@@ -207,7 +208,7 @@ class Simulation {
       EXPECT_LE(Bytes(ahead), input_.budgets.prefetch_bytes);
     }
     if (place.kind != Place::Kind::kBackward) return;
-    for (const int unit : needed) {
+    for (const int unit : Reads(place.unit)) {
       EXPECT_FALSE(ended_[place.micro_batch].count(unit)) << "its gradient is not done: " << unit;
     }
   }
@@ -225,6 +226,11 @@ class Simulation {
     all.insert(unit);
     return all;
   }
+  std::set<int> Needs(const Place& place) const {
+    const bool backward = place.kind == Place::Kind::kBackward;
+    const bool reads = input_.units[static_cast<std::size_t>(place.unit)].backward_reads;
+    return backward && !reads ? std::set<int>() : Reads(place.unit);
+  }
   bool IsAway(int unit) const {
     return input_.units[static_cast<std::size_t>(unit)].fetched_bytes > 0;
   }
@@ -236,8 +242,8 @@ class Simulation {
     for (const Place& place : rest) {
       if (place.kind == Place::Kind::kRest) return false;
       if (!place.is_visit()) continue;
-      if (Reads(place.unit).count(unit)) return between < input_.budgets.reuse_bytes;
-      between += Bytes(Reads(place.unit));
+      if (Needs(place).count(unit)) return between < input_.budgets.reuse_bytes;
+      between += Bytes(Needs(place));
     }
     return false;
   }
@@ -528,6 +534,18 @@ TEST(ResidencyPlan, OfManyUnitsAndBoundlessBudgetsIsMadeAtOnce) {
   EXPECT_EQ(gathers, kUnits) << "each once, as all of it stays";
 }
 
+// The tied embedding stays for the head's backward, and does not come for its own.
+TEST(ResidencyPlan, GathersNothingForABackwardThatReadsNoParameters) {
+  ResidencyPlan::Input input = MakeTiedInput(4);
+  input.units[0].backward_reads = false;
+  EXPECT_THAT(Describe(input), testing::ElementsAre("+0", "-0+1", "-1+2", "-2+0+3", "", "r3-0-3+2",
+                                                    "r2-2+1", "r1-1", "r0", ""));
+  input.budgets.prefetch_bytes = 1000;
+  EXPECT_THAT(Describe(input)[6], "r2-2") << "nor is it gathered ahead for it";
+  input.overlap = true;
+  EXPECT_THAT(Describe(input)[7], testing::Not(HasSubstr("w0")));
+}
+
 // As DeepSpeed does: the budget limits what is gathered ahead and kept, not what a place needs.
 TEST(ResidencyPlan, AUnitThatIsLargerThanWhatMayBeLiveIsThereAlone) {
   ResidencyPlan::Input input = MakeTiedInput(3);
@@ -543,7 +561,7 @@ TEST(ResidencyPlan, HasAHashThatTellsPlansApart) {
   const auto hash = [](const ResidencyPlan::Input& input) { return ResidencyPlan(input).hash(); };
   const ResidencyPlan::Input input = MakeTiedInput(4);
   EXPECT_EQ(hash(input), hash(MakeTiedInput(4)));
-  std::vector<ResidencyPlan::Input> others(18, input);
+  std::vector<ResidencyPlan::Input> others(19, input);
   others[0].units[1].bytes = 11;
   others[1].units[1].trained = false;
   others[2].units[2].also_reads = {1};
@@ -562,6 +580,7 @@ TEST(ResidencyPlan, HasAHashThatTellsPlansApart) {
   others[15].reduce_whole_gradients = true;
   others[16].units[1].reduced_bytes = 1;
   others[17].budgets.reduce_bytes = 1;
+  others[18].units[1].backward_reads = false;
   std::set<std::uint64_t> hashes = {hash(input)};
   for (const ResidencyPlan::Input& other : others) {
     EXPECT_TRUE(hashes.insert(hash(other)).second) << &other - others.data();
