@@ -17,12 +17,14 @@ namespace ds::tests {
 namespace {
 
 using ::testing::HasSubstr;
-using Kind = engine::Instruction::Kind;
+using InstructionKind = engine::Instruction::Kind;
 
 // F0 F1 B0 F2 B1 B2 Reduce Step: two micro-batches' activations at a time.
 engine::StepPlan PlanAhead() {
-  return {{Kind::kForward, 0},  {Kind::kForward, 1},  {Kind::kBackward, 0}, {Kind::kForward, 2},
-          {Kind::kBackward, 1}, {Kind::kBackward, 2}, {Kind::kReduce},      {Kind::kStep}};
+  return {{InstructionKind::kForward, 0},  {InstructionKind::kForward, 1},
+          {InstructionKind::kBackward, 0}, {InstructionKind::kForward, 2},
+          {InstructionKind::kBackward, 1}, {InstructionKind::kBackward, 2},
+          {InstructionKind::kReduce},      {InstructionKind::kStep}};
 }
 
 StepResult RunPlan(Engine& engine, const TinyRun& run, const engine::StepPlan& plan) {
