@@ -116,6 +116,7 @@ std::unique_ptr<Engine> MakeTinyEngine(const TinyRun& run, comm::Communicator& w
                         {.world = &world,
                          .ledger = ledger,
                          .device = world.device(),
+                         .recompute = run.recompute,
                          .parameter_group = run.groups})
       .value();
 }

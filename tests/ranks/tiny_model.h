@@ -42,6 +42,7 @@ struct TinyRun {
   config::OptimizerAlgorithm optimizer;
   TinyShape shape;
   optim::ParameterGrouper groups = optim::OneGroup;
+  config::RecomputeChoice recompute = {};
 
   at::ScalarType dtype() const {
     return precision == Precision::kFp32 ? at::kFloat : at::kBFloat16;
