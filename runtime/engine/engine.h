@@ -21,6 +21,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/base/status.h"
 #include "runtime/checkpoint/stateful.h"
@@ -126,6 +127,9 @@ class Engine {
   explicit Engine(std::unique_ptr<EngineParts> parts);
   std::unique_ptr<EngineParts> parts_;
   std::unique_ptr<checkpoint::Stateful> state_;
+  friend Status WithGatheredParameters(Engine& engine, const std::vector<std::string>& names,
+                                       std::optional<int> modifier_rank,
+                                       const std::function<Status()>& body);
 };
 
 }  // namespace ds::engine

@@ -187,6 +187,17 @@ void Residency::AwaitParameters() {
   for (const auto& unit : units_) unit->AwaitParameters();
 }
 
+void Residency::Bring(const std::set<int>& units) {
+  Evict();
+  for (const int unit : units) {
+    using Kind = Action::Kind;
+    for (const Kind kind : {Kind::kFetch, Kind::kGather, Kind::kAwaitParameters, Kind::kStow}) {
+      Execute({kind, unit});
+    }
+    hash_ = ExtendKey(hash_, static_cast<std::uint64_t>(unit));
+  }
+}
+
 void Residency::Evict() {
   Rest();
   AwaitParameters();

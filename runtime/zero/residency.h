@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "runtime/zero/context.h"
@@ -52,6 +53,8 @@ class Residency {
   // Waits for all parameters that are being gathered or published.
   void AwaitParameters();
 
+  // Between passes: brings these units at once, until Evict.
+  void Bring(const std::set<int>& units);
   // Takes all units away but small ones that stay.
   void Rest();
   // Takes those away, too: their values, or their memory, will be others.

@@ -3,7 +3,6 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
-#include <set>
 #include <string>
 
 #include "runtime/base/check.h"
@@ -153,6 +152,11 @@ void ShardedModel::GatherExactly(bool exactly) {
 void ShardedModel::BeginReading() {
   GatherExactly(true);
   BeginForward();
+}
+
+void ShardedModel::BeginReading(const std::set<int>& units) {
+  GatherExactly(true);
+  residency_->Bring(units);
 }
 
 void ShardedModel::EndReading() { GatherExactly(false); }

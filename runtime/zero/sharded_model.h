@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,8 @@ class ShardedModel {
   // The same, between steps, to read the weights as they are kept: what ZeRO++ rounds on the way to
   // the blocks arrives exactly. Until EndReading.
   void BeginReading();
+  // Brings these units at once, and no others.
+  void BeginReading(const std::set<int>& units);
   void EndReading();
   // Brings unit `index` and those it also reads: before it runs forward, or is read or written.
   void Enter(int index) { residency_->EnterForward(index); }

@@ -1,0 +1,98 @@
+#include "runtime/engine/gathered_parameters.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/where.h>
+#include <c10/core/GradMode.h>
+
+#include <map>
+#include <set>
+
+#include "runtime/base/check.h"
+#include "runtime/checkpoint/tensor_source.h"
+#include "runtime/comm/agreement.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/engine/engine_parts.h"
+
+namespace ds::engine {
+namespace {
+
+struct Chosen {
+  std::map<std::string, at::Tensor> parameters;  // by name
+  std::set<int> units;
+};
+
+StatusOr<Chosen> FindChosen(const zero::ShardedModel& sharded,
+                            const std::vector<std::string>& names) {
+  std::set<std::string> missing(names.begin(), names.end());
+  Chosen chosen;
+  for (std::size_t unit = 0; unit < sharded.units().size(); ++unit) {
+    for (const auto& bucket : sharded.units()[unit]->buckets()) {
+      for (int i = 0; i < bucket->parameters().layout().size(); ++i) {
+        const zero::NamedParameter& parameter = bucket->parameters().parameter(i);
+        if (missing.erase(parameter.name) == 0) continue;
+        chosen.parameters.emplace(parameter.name, parameter.tensor.detach());
+        chosen.units.insert(static_cast<int>(unit));
+      }
+    }
+  }
+  if (missing.empty()) return chosen;
+  return NotFoundError("the model has no parameter " + *missing.begin());
+}
+
+// A master weight of which the 16-bit value is as it was knows more than that.
+void KeepValues(const at::Tensor& values, checkpoint::TensorSource& kept) {
+  const at::Tensor before = checkpoint::ReadAll(kept).value();
+  const at::Tensor after = values.cpu();
+  const at::Tensor is_new = before.to(after.scalar_type()).ne(after);
+  const at::Tensor merged = at::where(is_new, after.to(before.scalar_type()), before);
+  DS_CHECK(checkpoint::WriteAll(merged, kept).ok());
+}
+
+// Writes what this rank holds of them, wherever it lies.
+void KeepShards(const zero::ShardedOptimizer& optimizer, const Chosen& chosen) {
+  std::vector<checkpoint::TensorShard> shards;
+  optimizer.AddShards(&shards);
+  for (const checkpoint::TensorShard& shard : shards) {
+    const auto found = chosen.parameters.find(shard.name);
+    if (found == chosen.parameters.end()) continue;
+    const at::Tensor flat = found->second.reshape({-1});
+    KeepValues(flat.narrow(0, shard.flat_start, shard.source->count()), *shard.source);
+  }
+}
+
+}  // namespace
+
+Status WithGatheredParameters(Engine& engine, const std::vector<std::string>& names,
+                              std::optional<int> modifier_rank,
+                              const std::function<Status()>& body) {
+  EngineParts& parts = *engine.parts_;
+  zero::ShardedModel& sharded = *parts.sharded;
+  comm::Communicator& ranks = *sharded.context().groups.gradients;
+  if (modifier_rank && (*modifier_rank < 0 || *modifier_rank >= ranks.size())) {
+    return InvalidArgumentError("there is no rank " + std::to_string(*modifier_rank) +
+                                " to modify parameters on");
+  }
+  DS_ASSIGN_OR_RETURN(const Chosen chosen, FindChosen(sharded, names));
+  const c10::NoGradGuard no_grad;
+  parts.ReloadStates();
+  sharded.BeginReading(chosen.units);
+  std::map<std::string, at::Tensor> before;  // where there is no shard that knows
+  for (const auto& [name, parameter] : chosen.parameters) {
+    if (!sharded.context().sharding.parameters) before.emplace(name, parameter.clone());
+  }
+  const Status status = comm::AgreeOnStatus(body(), parts.world());
+  const bool keeps = status.ok() && modifier_rank;
+  for (const auto& [name, parameter] : chosen.parameters) {
+    if (keeps) {
+      ranks.Broadcast(parameter, *modifier_rank, name);
+    } else if (const auto old = before.find(name); old != before.end()) {
+      parameter.copy_(old->second);
+    }
+  }
+  if (keeps) KeepShards(*parts.optimizer, chosen);
+  sharded.EndReading();
+  if (keeps) parts.optimizer->PublishWeights();
+  return status;
+}
+
+}  // namespace ds::engine
