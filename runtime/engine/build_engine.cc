@@ -1,6 +1,5 @@
 #include "runtime/engine/build_engine.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <variant>
@@ -11,6 +10,7 @@
 #include "runtime/comm/mesh_groups.h"
 #include "runtime/comm/rank_identity.h"
 #include "runtime/engine/build_units.h"
+#include "runtime/engine/fill_units.h"
 #include "runtime/engine/group_schedules.h"
 #include "runtime/engine/make_mesh.h"
 #include "runtime/engine/open_tiers.h"
@@ -41,50 +41,6 @@ StatusOr<c10::Device> ChooseDevice(c10::Device wanted, c10::Device of_group) {
   return InvalidArgumentError("the engine is to be on " + wanted.str() +
                               ", and its ranks talk through " + of_group.str() +
                               ": name that in EngineOptions::device, or its type alone");
-}
-
-// How many of the unit's parameters have values: the user's own modules have, ours do not.
-std::int64_t CountWithValues(const zero::ParameterUnit& unit) {
-  return std::count_if(unit.parameters.begin(), unit.parameters.end(), [](const auto& parameter) {
-    return parameter.tensor.numel() == 0 || parameter.tensor.storage().nbytes() > 0;
-  });
-}
-
-// How each unit gets its first values. Asks before ZeRO moves the parameters, when it can be seen
-// which of them have values.
-StatusOr<zero::FillUnit> MakeFillUnit(BlockList& model,
-                                      const std::vector<zero::ParameterUnit>& units,
-                                      const EngineOptions& options) {
-  using zero::FirstValues;
-  if (options.read_values) {
-    return zero::FillUnit([&](int, const auto& own) -> StatusOr<FirstValues> {
-      for (const zero::OwnRange& range : own) {
-        DS_RETURN_IF_ERROR(options.read_values(range.name, range.first, range.values));
-      }
-      return FirstValues::kSameEverywhere;
-    });
-  }
-  std::vector<bool> has_values;
-  for (const zero::ParameterUnit& unit : units) {
-    const std::int64_t count = CountWithValues(unit);
-    const auto all = static_cast<std::int64_t>(unit.parameters.size());
-    if (count != 0 && count != all) {
-      return InvalidArgumentError(unit.name + ": " + std::to_string(count) + " of " +
-                                  std::to_string(all) +
-                                  " parameters have values; give values to all of them or to none");
-    }
-    has_values.push_back(count != 0);
-  }
-  return zero::FillUnit(
-      [&model, has_values, seed = options.seed](int index, const std::vector<zero::OwnRange>& own) {
-        if (has_values[static_cast<std::size_t>(index)]) {
-          return StatusOr<FirstValues>(FirstValues::kRankZeros);
-        }
-        for (const zero::OwnRange& range : own) {
-          model.block(index).InitializeRange(range.name, seed, range.first, range.values);
-        }
-        return StatusOr<FirstValues>(FirstValues::kSameEverywhere);
-      });
 }
 
 StatusOr<optim::ParameterGrouper> MakeGrouper(const BlockList& model,

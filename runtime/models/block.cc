@@ -31,9 +31,30 @@ void Block::InitializeRange(const std::string& full_name, std::uint64_t seed, st
   DS_CHECK_MSG(false, "the block has no parameter " + full_name);
 }
 
+namespace {
+
+// Has its shape, and a storage of 0 bytes.
+at::Tensor EmptyOf(at::IntArrayRef shape, const at::TensorOptions& options) {
+  const at::Tensor tensor = at::empty({0}, options);
+  tensor.unsafeGetTensorImpl()->set_sizes_contiguous(shape);
+  return tensor;
+}
+
+}  // namespace
+
+void BlockList::Add(BlockFactory make, std::vector<int> also_reads) {
+  std::shared_ptr<Block> block = make();
+  for (const at::Tensor& parameter : block->parameters()) {
+    parameter.set_data(EmptyOf(parameter.sizes(), parameter.options()));
+  }
+  Add(std::move(block), std::move(also_reads));
+  factories_.back() = std::move(make);
+}
+
 void BlockList::Add(std::shared_ptr<Block> block, std::vector<int> also_reads) {
   for (int i : also_reads) DS_CHECK_MSG(i >= 0 && i < size(), "also_reads names an earlier block");
   blocks_.push_back(std::move(block));
+  factories_.emplace_back();
   also_reads_.push_back(std::move(also_reads));
 }
 
@@ -42,8 +63,7 @@ void BlockList::train(bool on) {
 }
 
 at::Tensor UnmaterialisedParameter(at::IntArrayRef shape, const at::TensorOptions& options) {
-  at::Tensor parameter = at::empty({0}, options);
-  parameter.unsafeGetTensorImpl()->set_sizes_contiguous(shape);
+  at::Tensor parameter = EmptyOf(shape, options);
   parameter.set_requires_grad(true);
   return parameter;
 }

@@ -13,6 +13,7 @@
 #include <torch/nn/module.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -61,9 +62,8 @@ struct FirstValue {
   Zeros zeros = {};
 };
 
-// One unit of a model. Invariant: the parameters' names inside the block, behind the block's
-// prefix, are the Hugging Face names (FullName), which are also the names in safetensors and
-// checkpoints.
+// One unit of a model. Invariant: behind the block's prefix its parameters' names are the Hugging
+// Face names (FullName), which safetensors and checkpoints have, too.
 class Block : public torch::nn::Module {
  public:
   // `prefix` is "transformer.h.0", "model.layers.0", or "" for a block whose parameter names are
@@ -73,8 +73,6 @@ class Block : public torch::nn::Module {
   // Takes the bundle of the block before, returns the one for the next.
   virtual Bundle forward(Bundle bundle) = 0;
 
-  // Says how a parameter with this name (inside the block) starts. Here: normal(0, 0.02) for
-  // matrices, zeros for names ending in "bias", ones for other vectors.
   // Tells whether the backward pass reads the bytes of parameters, the block's own or those that it
   // also reads. Where it does not, ZeRO does not gather them for it, and they may have none. Of a
   // block that is computed again nobody asks.
@@ -82,6 +80,8 @@ class Block : public torch::nn::Module {
 
   virtual FirstValue DescribeFirstValue(const std::string& name, std::int64_t dimensions) const;
 
+  // Says how a parameter with this name (inside the block) starts. Here: normal(0, 0.02) for
+  // matrices, zeros for names ending in "bias", ones for other vectors.
   // Fills every parameter with its first values. They depend on (seed, full name, element) only, so
   // every rank, order and world size gets the same ones. Requires materialised parameters; runs
   // without recording gradients.
@@ -102,6 +102,8 @@ class Block : public torch::nn::Module {
 
 // The model: blocks in the order they run.
 class BlockList {
+using BlockFactory = std::function<std::shared_ptr<Block>()>;  // makes a new one each time
+
  public:
   virtual ~BlockList() = default;
 
@@ -111,12 +113,17 @@ class BlockList {
   void Add(std::shared_ptr<Block> block, std::vector<int> also_reads = {});
 
   int size() const { return static_cast<int>(blocks_.size()); }
+  // The same for blocks whose modules make values, as LibTorch's do, in a model larger than a
+  // rank's memory: they are dropped at once, and the engine calls `make` again when it wants them,
+  // so that one block is there whole, beside the buffer that it goes into.
+  void Add(BlockFactory make, std::vector<int> also_reads = {});
   Block& block(int i) const { return *blocks_.at(static_cast<std::size_t>(i)); }
   const std::vector<std::shared_ptr<Block>>& blocks() const { return blocks_; }
   const std::vector<int>& also_reads(int i) const {
     return also_reads_.at(static_cast<std::size_t>(i));
+  // Empty for a block that was added as it is.
+  const BlockFactory& factory(int i) const { return factories_.at(static_cast<std::size_t>(i)); }
   }
-
   // Sets training or evaluation mode (dropout) in every block.
   void train(bool on);
 
@@ -124,12 +131,12 @@ class BlockList {
   std::vector<std::shared_ptr<Block>> blocks_;
   std::vector<std::vector<int>> also_reads_;
 };
+  std::vector<BlockFactory> factories_;
 
-// A parameter that has its shape, dtype, device and requires_grad, and a storage of 0 bytes.
+// A parameter with shape, dtype, device and requires_grad, and a storage of 0 bytes.
 at::Tensor UnmaterialisedParameter(at::IntArrayRef shape, const at::TensorOptions& options);
 
-// Gives every parameter of `block` memory of its own (uninitialised): for inference and tests,
-// where no ZeRO engine does it.
+// Gives every parameter of `block` memory of its own (uninitialised), where no engine does it.
 void AllocateParameters(Block& block);
 
 // Runs every block in order. Requires every block to be materialised.

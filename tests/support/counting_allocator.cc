@@ -2,12 +2,13 @@
 
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/alloc_cpu.h>
+#include <functional>
 
 namespace ds::testing {
 namespace {
 
-// Lies in front of the tensor's bytes, as large as LibTorch's alignment, which the bytes so keep. To
-// ask malloc for the size would count padding, and a table would need a lock.
+// Lies in front of the tensor's bytes, as large as LibTorch's alignment, which the bytes so keep.
+// To ask malloc for the size would count padding, and a table would need a lock.
 struct alignas(64) Header {
   CountingAllocator* owner;
   std::int64_t bytes;
@@ -16,9 +17,12 @@ struct alignas(64) Header {
 }  // namespace
 
 CountingAllocator& CountingAllocator::Install() {
-  auto* allocator = new CountingAllocator();  // never deleted: tensors outlive every owner
-  c10::SetCPUAllocator(allocator, /*priority=*/1);
-  return *allocator;
+  static CountingAllocator& installed = [] {
+    auto* allocator = new CountingAllocator();  // never deleted: tensors outlive every owner
+    c10::SetCPUAllocator(allocator, /*priority=*/1);
+    return std::ref(*allocator);
+  }();
+  return installed;
 }
 
 c10::DataPtr CountingAllocator::allocate(std::size_t bytes) {

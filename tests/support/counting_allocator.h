@@ -17,8 +17,8 @@ namespace ds::testing {
 
 class CountingAllocator : public c10::Allocator {
  public:
-  // Makes a CountingAllocator LibTorch's CPU allocator. It lives until the process ends, as tensors
-  // may. Tensors made earlier are not counted. Requires: called at most once.
+  // Makes a CountingAllocator LibTorch's CPU allocator, unless it is. It lives until the process
+  // ends, as tensors may. Tensors made earlier are not counted.
   static CountingAllocator& Install();
 
   std::int64_t BytesOut() const { return bytes_.load(std::memory_order_relaxed); }
