@@ -29,8 +29,9 @@ StatusOr<std::unique_ptr<Loader>> Loader::Create(TokenSource source, const Loade
 StatusOr<Batch> Loader::Next() {
   const std::int64_t batch = options_.micro_batch, length = options_.seq_len;
   Batch result;
-  result.inputs = at::empty({batch, length}, at::kLong);
-  result.labels = at::empty({batch, length}, at::kLong);
+  const auto options = at::TensorOptions(at::kLong).pinned_memory(options_.pinned);
+  result.inputs = at::empty({batch, length}, options);
+  result.labels = at::empty({batch, length}, options);
   result.tokens = batch * length;
   auto* inputs = result.inputs.mutable_data_ptr<std::int64_t>();
   auto* labels = result.labels.mutable_data_ptr<std::int64_t>();

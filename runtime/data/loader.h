@@ -35,16 +35,24 @@ struct LoaderOptions {
   std::int64_t vocab_size = 0;   // ids outside are refused
   topology::Member reader;       // among the ranks that have samples of their own
   Sampler::Options order;
+  bool pinned = false;  // batches lie in page-locked memory, from where copies to a GPU do not wait
 };
 
-class Loader : public checkpoint::Stateful {
+// Whatever gives a rank its micro-batches, without end, and knows where it stands.
+class BatchStream : public checkpoint::Stateful {
+ public:
+  // A failure leaves it where it was.
+  virtual StatusOr<Batch> Next() = 0;
+};
+
+class Loader : public BatchStream {
  public:
   // Refuses data too short for one sample.
   static StatusOr<std::unique_ptr<Loader>> Create(TokenSource source, const LoaderOptions& options);
 
   // The next micro-batch of this rank. Fails on a token id outside the vocabulary (naming file and
   // offset) and on a file that cannot be read any more.
-  StatusOr<Batch> Next();
+  StatusOr<Batch> Next() override;
 
   std::int64_t samples_per_epoch() const { return sampler_.samples(); }
 

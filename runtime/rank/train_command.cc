@@ -19,6 +19,7 @@
 #include "runtime/config/file/check_config.h"
 #include "runtime/data/loader.h"
 #include "runtime/device/memory_ledger.h"
+#include "runtime/data/prefetching_loader.h"
 #include "runtime/device/rank_device.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/make_mesh.h"
@@ -79,7 +80,7 @@ class TrainCommand : public engine::TrainLoopObserver {
   std::unique_ptr<comm::Communicator> world_;
   std::shared_ptr<BlockList> model_;
   std::unique_ptr<Engine> engine_;
-  std::unique_ptr<data::Loader> loader_;
+  std::unique_ptr<data::BatchStream> batches_;
   std::vector<checkpoint::Stateful*> parts_;
   checkpoint::Lineage lineage_;
   std::int64_t total_steps_ = 0;
@@ -224,10 +225,12 @@ Status TrainCommand::OpenData() {
                                     .seq_len = job_.seq_len,
                                     .vocab_size = model_config_.decoder.vocabulary,
                                     .reader = mesh_.MemberOf(identity_.rank, topology::kDataAxes),
-                                    .order = {.shuffle = job_.shuffle, .seed = job_.seed}};
-  DS_ASSIGN_OR_RETURN(loader_, data::Loader::Create(std::move(source), options));
-  DS_ASSIGN_OR_RETURN(total_steps_, CountSteps(job_, *loader_, config_.batch.train_batch_size));
-  parts_ = {&engine_->state(), loader_.get()};
+                                    .order = {.shuffle = job_.shuffle, .seed = job_.seed},
+                                    .pinned = !device_.device.is_cpu()};
+  DS_ASSIGN_OR_RETURN(auto loader, data::Loader::Create(std::move(source), options));
+  DS_ASSIGN_OR_RETURN(total_steps_, CountSteps(job_, *loader, config_.batch.train_batch_size));
+  batches_ = std::make_unique<data::PrefetchingLoader>(std::move(loader), /*depth=*/2);
+  parts_ = {&engine_->state(), batches_.get()};
   const auto last = optim::LastUpdateOf(config_);
   if (last && *last < total_steps_) {
     return InvalidArgumentError("the schedule of the ds_config ends after " +
@@ -263,13 +266,16 @@ Status TrainCommand::Train() {
   }
   model_->train(true);
   const engine::BatchSource next_batch = [this]() -> StatusOr<Bundle> {
-    auto batch = loader_->Next();
+    auto batch = batches_->Next();
     if (!batch.ok()) {
       exit_code_of_cause_ = kExitUsage;
       return batch.status();
     }
-    return Bundle{.batch = {{"tokens", batch->inputs.to(device_.device)},
-                            {"labels", batch->labels.to(device_.device)}}};
+    const auto to_device = [&](const at::Tensor& tensor) {
+      return tensor.to(device_.device, /*non_blocking=*/true);
+    };
+    return Bundle{
+        .batch = {{"tokens", to_device(batch->inputs)}, {"labels", to_device(batch->labels)}}};
   };
   const engine::TrainLoopEnd end =
       engine::RunTrainLoop(*engine_, next_batch, parts_, LoopOptions(), *this);

@@ -1,0 +1,72 @@
+#include "runtime/data/prefetching_loader.h"
+
+#include <utility>
+
+#include "runtime/base/check.h"
+
+namespace ds::data {
+
+PrefetchingLoader::PrefetchingLoader(std::unique_ptr<BatchStream> stream, std::size_t depth)
+    : stream_(std::move(stream)), depth_(depth), state_(stream_->State()) {
+  DS_CHECK(depth >= 1);
+}
+
+PrefetchingLoader::~PrefetchingLoader() = default;
+
+PrefetchingLoader::Read PrefetchingLoader::ReadNext() {
+  Read read;
+  try {
+    read.batch = stream_->Next();
+  } catch (...) {
+    read.thrown = std::current_exception();
+  }
+  read.state_behind = stream_->State();
+  return read;
+}
+
+void PrefetchingLoader::ReadAhead(const std::stop_token& stop) {
+  const auto may_read = [&] {
+    return read_.size() < depth_ && (read_.empty() || read_.back().ok());
+  };
+  while (true) {
+    {
+      std::unique_lock lock(mutex_);
+      if (!changed_.wait(lock, stop, may_read)) return;
+    }
+    Read read = ReadNext();
+    const std::lock_guard lock(mutex_);
+    read_.push_back(std::move(read));
+    changed_.notify_all();
+  }
+}
+
+StatusOr<Batch> PrefetchingLoader::Next() {
+  if (!reader_.joinable()) {
+    reader_ = std::jthread([this](const std::stop_token& stop) { ReadAhead(stop); });
+  }
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !read_.empty(); });
+  Read first = std::move(read_.front());
+  read_.pop_front();
+  state_ = std::move(first.state_behind);
+  changed_.notify_all();
+  if (first.thrown) std::rethrow_exception(first.thrown);
+  return std::move(first.batch);
+}
+
+void PrefetchingLoader::StopReading() {
+  reader_ = {};  // asks it to stop, and waits
+  read_.clear();
+}
+
+Status PrefetchingLoader::LoadState(const nlohmann::json& state) {
+  const nlohmann::json handed_out = state_;
+  StopReading();
+  const Status loaded = stream_->LoadState(state);
+  // Back from what had been read, in any case.
+  if (!loaded.ok()) DS_CHECK(stream_->LoadState(handed_out).ok());
+  state_ = stream_->State();
+  return loaded;
+}
+
+}  // namespace ds::data
