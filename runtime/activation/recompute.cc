@@ -110,6 +110,32 @@ class KeptInput {
   bool is_away_ = false;
 };
 
+// Adds the time of its life to a sum, if there is one, with the device's work in it where asked.
+class TimedRun {
+ public:
+  TimedRun(const RecomputeOptions& options, std::chrono::nanoseconds RunTimes::*sum,
+           c10::Device device)
+      : options_(options), sum_(sum), device_(device) {
+    if (options.synchronize) device::Synchronize(device);
+    begin_ = options.clock->Now();
+  }
+  ~TimedRun() {
+    if (options_.times != nullptr) options_.times->*sum_ += options_.clock->Now() - begin_;
+  }
+  // Behind the run; it may throw what the device has to say.
+  void End() const {
+    if (options_.synchronize) device::Synchronize(device_);
+  }
+  TimedRun(const TimedRun&) = delete;
+  TimedRun& operator=(const TimedRun&) = delete;
+
+ private:
+  const RecomputeOptions& options_;
+  std::chrono::nanoseconds RunTimes::*sum_;
+  c10::Device device_;
+  std::chrono::nanoseconds begin_;
+};
+
 class RecomputeNode : public torch::autograd::Node {
  public:
   RecomputeNode(ForwardPart part, const Tensors& inputs, GeneratorState generators,
@@ -117,7 +143,7 @@ class RecomputeNode : public torch::autograd::Node {
       : part_(std::move(part)),
         generators_(std::move(generators)),
         autocast_(ReadAutocast(generators_.device())),
-        synchronize_(options.synchronize) {
+        options_(options) {
     for (const at::Tensor& input : inputs) {
       kept_.emplace_back(input, options.keep_on_host);
       if (NeedsGradient(input)) add_next_edge(torch::autograd::impl::gradient_edge(input));
@@ -150,9 +176,9 @@ class RecomputeNode : public torch::autograd::Node {
     const c10::AutoGradMode recording(true);
     const precision::AutocastScope autocast(autocast_, generators_.device());
     const ReplayOfDraws replay(generators_);
-    if (synchronize_) device::Synchronize(generators_.device());
+    const TimedRun run(options_, &RunTimes::again, generators_.device());
     Tensors outputs = part_(inputs);
-    if (synchronize_) device::Synchronize(generators_.device());
+    run.End();
     return outputs;
   }
 
@@ -171,7 +197,7 @@ class RecomputeNode : public torch::autograd::Node {
   ForwardPart part_;
   GeneratorState generators_;
   std::optional<at::ScalarType> autocast_;
-  bool synchronize_;
+  RecomputeOptions options_;
   std::vector<KeptInput> kept_;
 };
 
@@ -207,13 +233,13 @@ Tensors Recompute(ForwardPart part, Tensors inputs, const RecomputeOptions& opti
   const c10::Device device = FindDevice(inputs);
   // The node is there first: what the first run does to an input in place is then seen.
   const auto node = std::make_shared<RecomputeNode>(part, inputs, GeneratorState(device), options);
-  if (options.synchronize) device::Synchronize(device);
   Tensors outputs;
   {
+    const TimedRun run(options, &RunTimes::first, device);
     const c10::NoGradGuard no_grad;
     outputs = part(inputs);
+    run.End();
   }
-  if (options.synchronize) device::Synchronize(device);
   SetOrigin(node, inputs, &outputs);
   return outputs;
 }

@@ -16,8 +16,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <chrono>
 #include <functional>
 #include <vector>
+
+#include "runtime/base/clock.h"
 
 namespace ds::activation {
 
@@ -25,10 +28,19 @@ using Tensors = std::vector<at::Tensor>;
 // Undefined tensors are allowed on both sides and stay so.
 using ForwardPart = std::function<Tensors(Tensors inputs)>;
 
+// What a part's runs have taken, added up.
+struct RunTimes {
+  std::chrono::nanoseconds first{0}, again{0};
+};
+
 struct RecomputeOptions {
   bool trains = false;        // the part reads parameters, of itself, that need gradients
   bool keep_on_host = false;  // inputs wait in pinned host memory, where they are on a GPU
   bool synchronize = false;   // waits for the device before and behind each run
+  // Present: gets what each run takes of this thread; with `synchronize`, of the device. Lives as
+  // long as the graph, as the clock does.
+  RunTimes* times = nullptr;
+  const Clock* clock = &Clock::System();
 };
 
 // Runs the part and returns what it returns. Gradients of its real and complex results flow through

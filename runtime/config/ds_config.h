@@ -33,6 +33,7 @@ struct BatchConfig {
 struct ActivationCheckpointingConfig {
   bool cpu_checkpointing = false;
   bool synchronize_checkpoint_boundary = false;
+  bool profile = false;  // the times of recomputed blocks, by step
 };
 
 struct Fp16Config {

@@ -82,6 +82,17 @@ double DeepSpeedApi::momentum() const {
 Status DeepSpeedApi::set_lr(double lr) { return parts_.rates.Set(lr); }
 double DeepSpeedApi::loss_scale() const { return parts_.loss_scaler.scale(); }
 
+std::vector<DeepSpeedApi::RecomputeTimes> DeepSpeedApi::take_recompute_times() {
+  std::vector<RecomputeTimes> all;
+  for (auto& [block, times] : parts_.recompute_times) {
+    if (times.first.count() == 0 && times.again.count() == 0) continue;  // without such a part
+    const std::string& name = parts_.sharded->units()[static_cast<std::size_t>(block)]->name();
+    all.push_back({.block = name, .first = times.first, .again = times.again});
+    times = {};
+  }
+  return all;
+}
+
 Status DeepSpeedApi::offload_states(const std::vector<StateKind>& include) {
   DS_RETURN_IF_ERROR(parts_.step.CheckBetweenSteps("states are offloaded"));
   const std::vector<StateKind> all = {StateKind::kOptimStates, StateKind::kHpParams,

@@ -8,9 +8,11 @@
 // It holds nothing but a reference to the engine, which outlives it. Collective unless it is a
 // plain getter: all ranks call it in the same order.
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "runtime/base/status.h"
@@ -66,6 +68,14 @@ class DeepSpeedApi {
   // Groups keep their factors; Muon's halves both get it, as in DeepSpeed. Part of checkpoints.
   Status set_lr(double lr);
   double loss_scale() const;
+
+  // What the runs of a recomputed block, or of its attention, have taken on this rank.
+  struct RecomputeTimes {
+    std::string block;  // as in messages
+    std::chrono::nanoseconds first{0}, again{0};
+  };
+  // Since the last call, in the model's order; nothing without activation_checkpointing.profile.
+  std::vector<RecomputeTimes> take_recompute_times();
 
   // Between steps: takes model state to host memory, all of it or these kinds, so that something
   // else can have the device's. It comes back with reload_states, or the next call that needs it.

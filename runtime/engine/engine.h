@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "runtime/checkpoint/stateful.h"
 #include "runtime/config/ds_config.h"
@@ -72,6 +73,7 @@ struct EngineOptions {
   config::RecomputeChoice recompute;  // activations that are not kept
   // Takes sentences that the user should read once, on each rank.
   std::function<void(const std::string&)> notify;
+  const Clock* clock = &Clock::System();  // measures how long they take
   // Parameters with a rate or a weight decay of their own.
   optim::ParameterGrouper parameter_group = optim::OneGroup;
 };
@@ -124,12 +126,12 @@ class Engine {
   friend class DeepSpeedApi;
   friend class Executor;
   friend class TensorAccess;
-  explicit Engine(std::unique_ptr<EngineParts> parts);
-  std::unique_ptr<EngineParts> parts_;
-  std::unique_ptr<checkpoint::Stateful> state_;
   friend Status WithGatheredParameters(Engine& engine, const std::vector<std::string>& names,
                                        std::optional<int> modifier_rank,
                                        const std::function<Status()>& body);
+  explicit Engine(std::unique_ptr<EngineParts> parts);
+  std::unique_ptr<EngineParts> parts_;
+  std::unique_ptr<checkpoint::Stateful> state_;
 };
 
 }  // namespace ds::engine

@@ -3,9 +3,11 @@
 // EngineParts: the state of an Engine, for the files that implement it.
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
+#include "runtime/activation/recompute.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/device/memory_ledger.h"
 #include "runtime/engine/engine.h"
@@ -41,6 +43,10 @@ struct EngineParts {
   precision::LossScaler loss_scaler{{}};
   NonFinitePolicy non_finite = NonFinitePolicy::kAsConfigured;
   config::RecomputeChoice recompute;
+  const Clock* clock = nullptr;
+  // By block, of those that have been computed again; with activation_checkpointing.profile. A
+  // graph may still refer to its entries when they are read.
+  std::map<int, activation::RunTimes> recompute_times;
 
   StepState step;
   bool states_away = false;  // on the host

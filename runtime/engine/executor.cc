@@ -21,6 +21,26 @@ Bundle LeaveBlock(zero::ShardedModel& sharded, int index, Bundle bundle) {
   return bundle;
 }
 
+activation::RecomputeOptions MakeRecomputeOptions(EngineParts& parts, int block) {
+  const config::ActivationCheckpointingConfig& config = parts.config.activation_checkpointing;
+  activation::RecomputeOptions options{.keep_on_host = config.cpu_checkpointing,
+                                       .synchronize = config.synchronize_checkpoint_boundary,
+                                       .clock = parts.clock};
+  if (config.profile) options.times = &parts.recompute_times[block];
+  return options;
+}
+
+Bundle RunBlock(EngineParts& parts, int index, Bundle bundle) {
+  Block& block = parts.model->block(index);
+  if (config::IsRecomputed(parts.recompute, index, parts.model->size())) {
+    return RecomputeBlock(block, std::move(bundle), MakeRecomputeOptions(parts, index));
+  }
+  if (parts.recompute.kind == config::RecomputeChoice::Kind::kAttention) {
+    bundle.recompute_attention = MakeRecomputeOptions(parts, index);
+  }
+  return block.forward(std::move(bundle));
+}
+
 // fp16.auto_cast: what comes into the model in another floating type.
 void CastInputs(Bundle& bundle) {
   const auto cast = [](at::Tensor& tensor) {
@@ -90,17 +110,11 @@ at::Tensor Executor::Forward(Bundle bundle) {
   bundle.loss_unit = parts_.loss_unit();
   const std::int64_t samples = models::CountSamples(bundle.batch);
   bundle.random = FindRandomPlace(parts_, samples);
-  if (parts_.recompute.kind == config::RecomputeChoice::Kind::kAttention) {
-    bundle.recompute_attention = MakeRecomputeOptions(parts_.config.activation_checkpointing);
-  }
   sharded.BeginForward();
   for (int i = 0; i < parts_.model->size(); ++i) {
     sharded.Enter(i);
     bundle.random.block = i;
-    Block& block = parts_.model->block(i);
-    bundle = config::IsRecomputed(parts_.recompute, i, parts_.model->size())
-                 ? RecomputeBlock(block, std::move(bundle), parts_.config.activation_checkpointing)
-                 : block.forward(std::move(bundle));
+    bundle = RunBlock(parts_, i, std::move(bundle));
     bundle = LeaveBlock(sharded, i, std::move(bundle));
   }
   sharded.EndForward();

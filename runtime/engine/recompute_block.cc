@@ -33,13 +33,13 @@ class UnchangedBuffers {
   std::vector<at::Tensor> buffers_, originals_;
 };
 
-bool Trains(const Block& block) {
+}  // namespace
+
+bool TrainsParameters(const Block& block) {
   const std::vector<at::Tensor> parameters = block.parameters();
   return std::any_of(parameters.begin(), parameters.end(),
                      [](const at::Tensor& parameter) { return parameter.requires_grad(); });
 }
-
-}  // namespace
 
 std::vector<at::Tensor> TakeDifferentiable(Bundle* bundle) {
   std::vector<at::Tensor> tensors;
@@ -54,14 +54,7 @@ void PutDifferentiable(std::vector<at::Tensor> tensors, Bundle* bundle) {
   for (std::size_t i = 0; i < places.size(); ++i) *places[i] = std::move(tensors[i]);
 }
 
-activation::RecomputeOptions MakeRecomputeOptions(
-    const config::ActivationCheckpointingConfig& config) {
-  return {.keep_on_host = config.cpu_checkpointing,
-          .synchronize = config.synchronize_checkpoint_boundary};
-}
-
-Bundle RecomputeBlock(Block& block, Bundle bundle,
-                      const config::ActivationCheckpointingConfig& config) {
+Bundle RecomputeBlock(Block& block, Bundle bundle, activation::RecomputeOptions options) {
   std::vector<at::Tensor> inputs = TakeDifferentiable(&bundle);
   const auto left = std::make_shared<Bundle>();  // what the block's first run leaves
   // `rest` has no tensor that gradients flow through, but their names.
@@ -78,8 +71,7 @@ Bundle RecomputeBlock(Block& block, Bundle bundle,
         if (is_first) *is_first = std::move(result);
         return outputs;
       };
-  activation::RecomputeOptions options = MakeRecomputeOptions(config);
-  options.trains = Trains(block);
+  options.trains = TrainsParameters(block);
   PutDifferentiable(activation::Recompute(part, std::move(inputs), options), left.get());
   return std::move(*left);
 }

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "runtime/activation/recompute.h"
-#include "runtime/config/ds_config.h"
 #include "runtime/models/block.h"
 
 namespace ds::engine {
@@ -17,14 +16,12 @@ namespace ds::engine {
 std::vector<at::Tensor> TakeDifferentiable(Bundle* bundle);
 void PutDifferentiable(std::vector<at::Tensor> tensors, Bundle* bundle);
 
-// The config's part of the options.
-activation::RecomputeOptions MakeRecomputeOptions(
-    const config::ActivationCheckpointingConfig& config);
+// Tells whether a parameter of the block needs a gradient.
+bool TrainsParameters(const Block& block);
 
 // Runs the block and keeps what it was given, from which the backward pass computes it again
 // (activation/recompute.h). The block's buffers, which a forward pass may change (the running mean
 // of a batch normalisation), are then left as they were. The block outlives the graph.
-Bundle RecomputeBlock(Block& block, Bundle bundle,
-                      const config::ActivationCheckpointingConfig& config);
+Bundle RecomputeBlock(Block& block, Bundle bundle, activation::RecomputeOptions options);
 
 }  // namespace ds::engine

@@ -2,6 +2,7 @@
 
 #include <c10/core/TensorOptions.h>
 
+#include <chrono>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -18,9 +19,10 @@
 #include "runtime/comm/join_job.h"
 #include "runtime/config/file/check_config.h"
 #include "runtime/data/loader.h"
-#include "runtime/device/memory_ledger.h"
 #include "runtime/data/prefetching_loader.h"
+#include "runtime/device/memory_ledger.h"
 #include "runtime/device/rank_device.h"
+#include "runtime/engine/deepspeed_api.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/make_mesh.h"
 #include "runtime/engine/train_loop.h"
@@ -329,6 +331,19 @@ Status TrainCommand::ExportModel() {
   return written.WithContext("the model is kept in " + path->string());
 }
 
+// "block 1 (transformer.h.0) 3100 + 3200 us, ...": what activation_checkpointing.profile asks for.
+std::string DescribeRecompute(const std::vector<DeepSpeedApi::RecomputeTimes>& times) {
+  const auto microseconds = [](std::chrono::nanoseconds time) {
+    return std::to_string(std::chrono::duration_cast<std::chrono::microseconds>(time).count());
+  };
+  std::string text;
+  for (const DeepSpeedApi::RecomputeTimes& each : times) {
+    text += (text.empty() ? "" : ", ") + each.block + " " + microseconds(each.first) + " + " +
+            microseconds(each.again) + " us";
+  }
+  return text;
+}
+
 void TrainCommand::OnStep(const StepResult& result, double seconds) {
   const nlohmann::ordered_json memory = telemetry::MakeMemoryReport(ledger_);
   reporter_.ReportBeacon(result.step, memory);
@@ -336,6 +351,11 @@ void TrainCommand::OnStep(const StepResult& result, double seconds) {
   if (result.skipped) {
     reporter_.ReportNotice("step " + std::to_string(result.step) +
                            " changed nothing: " + result.non_finite);
+  }
+  if (config_.activation_checkpointing.profile) {
+    reporter_.ReportNotice("step " + std::to_string(result.step) +
+                           ", what was recomputed, first and again: " +
+                           DescribeRecompute(DeepSpeedApi(*engine_).take_recompute_times()));
   }
   const telemetry::StepMetrics metrics{.step = result.step,
                                        .loss = result.loss,

@@ -6,7 +6,9 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/engine/deepspeed_api.h"
 #include "runtime/models/build_model.h"
 #include "runtime/models/model_config.h"
 #include "tests/ranks/tiny_model.h"
@@ -125,6 +127,56 @@ class SumOfSquares : public Block {
  private:
   at::Tensor weight_;
 };
+
+// A second passes with every look at it.
+class TickingClock : public ManualClock {
+ public:
+  std::chrono::nanoseconds Now() const override { return std::chrono::seconds(++looks_); }
+
+ private:
+  mutable std::int64_t looks_ = 0;
+};
+
+std::vector<DeepSpeedApi::RecomputeTimes> TimeAStep(comm::Communicator& world,
+                                                    config::RecomputeChoice recompute,
+                                                    bool profile) {
+  const TinyRun run{.stage = 3, .accumulation = 2};
+  config::DsConfig config = TinyConfig(run);
+  config.activation_checkpointing.profile = profile;
+  const TickingClock clock;
+  auto model =
+      models::BuildModel(models::ParseModelConfig(kLlama, "config.json").value(), at::kFloat);
+  const auto engine =
+      Engine::create(model, config, {.world = &world, .recompute = recompute, .clock = &clock})
+          .value();
+  for (int micro = 0; micro < 2; ++micro) {
+    const at::Tensor tokens = at::arange(16, at::kLong).view({2, 8});
+    engine->backward(engine->forward({.batch = {{"tokens", tokens}, {"labels", tokens}}}));
+  }
+  EXPECT_TRUE(engine->step().ok());
+  const auto times = DeepSpeedApi(*engine).take_recompute_times();
+  EXPECT_TRUE(DeepSpeedApi(*engine).take_recompute_times().empty()) << "taken";
+  return times;
+}
+
+// Of two micro-batches, each of whose runs takes a second.
+TEST(RecomputeInTraining, IsTimedBlockByBlockWhereTheConfigWantsIt) {
+  testing::RunRanks(2, [](comm::Communicator& world) {
+    const auto every_second = TimeAStep(world, {.kind = Kind::kBlocks, .every = 2}, true);
+    ASSERT_EQ(every_second.size(), 2U);
+    EXPECT_EQ(every_second[0].block, "block 1 (model.layers.0)");
+    EXPECT_EQ(every_second[1].block, "block 3 (model.layers.2)");
+    const auto attention = TimeAStep(world, {.kind = Kind::kAttention}, true);
+    EXPECT_EQ(attention.size(), 3U);
+    for (const auto& all : {every_second, attention}) {
+      for (const DeepSpeedApi::RecomputeTimes& each : all) {
+        EXPECT_EQ(each.first, std::chrono::seconds(2)) << each.block;
+        EXPECT_EQ(each.again, std::chrono::seconds(2)) << each.block;
+      }
+    }
+    EXPECT_TRUE(TimeAStep(world, {.kind = Kind::kBlocks}, false).empty());
+  });
+}
 
 TEST(RecomputeInTraining, BuffersAndGeneratorsOfAUsersBlocksAreAsWithout) {
   std::vector<at::Tensor> means[2];

@@ -116,7 +116,8 @@ void FillActivation(const Values& values, DsConfig* config) {
   config->activation_checkpointing = {
       .cpu_checkpointing = values.Get(keys::kActivationCheckpointingCpuCheckpointing),
       .synchronize_checkpoint_boundary =
-          values.Get(keys::kActivationCheckpointingSynchronizeCheckpointBoundary)};
+          values.Get(keys::kActivationCheckpointingSynchronizeCheckpointBoundary),
+      .profile = values.Get(keys::kActivationCheckpointingProfile)};
 }
 
 struct Section {

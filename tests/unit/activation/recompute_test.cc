@@ -186,6 +186,24 @@ TEST(RecomputeTest, AGraphThatIsKeptServesTwiceAndThenNoMore) {
   EXPECT_THROW(y.backward(one), c10::Error);
 }
 
+TEST(RecomputeTest, AddsUpWhatItsRunsTake) {
+  ManualClock clock;
+  RunTimes times;
+  int runs = 0;
+  const ForwardPart part = [&](Tensors in) {
+    clock.Advance(std::chrono::seconds(++runs));
+    return Tensors{in[0] * 2.0};
+  };
+  const at::Tensor x = Leaf(Line(2, 2));
+  for (int pass = 0; pass < 2; ++pass) {
+    const at::Tensor y = Recompute(part, {x}, {.times = &times, .clock = &clock})[0];
+    clock.Advance(std::chrono::hours(1));
+    y.sum().backward();
+  }
+  EXPECT_EQ(times.first, std::chrono::seconds(1 + 3));
+  EXPECT_EQ(times.again, std::chrono::seconds(2 + 4));
+}
+
 // Eight layers of which each keeps some tensors of a MiB: recomputed, one is left of each.
 TEST(RecomputeTest, KeepsTheInputsOnly) {
   testing::CountingAllocator& memory = testing::CountingAllocator::Install();
