@@ -81,6 +81,11 @@ void AddMethodFlags(CLI::App& app, TrainFlags* flags) {
                  "full (of every layer), every:N (of each so manieth), attention (default: none)")
       ->check(RecomputeText())
       ->type_name("WHICH");
+  app.add_option(FlagNames("tile_mlp"), flags->tile_mlp,
+                 "run each layer's feed-forward part on so many parts of its tokens, one after the "
+                 "other, and again in the backward pass (default: 1, all at once)")
+      ->check(WholeNumber(1))
+      ->type_name("N");
   app.add_flag(FlagNames("no_decay_on_norms_and_biases"), flags->no_decay_on_norms_and_biases,
                "weight decay on matrices only, as transformers' Trainer has it");
   app.add_option(FlagNames("layer_decay"), flags->layer_decay,
@@ -138,6 +143,7 @@ void ApplyTrainFlags(const TrainFlags& flags, config::TrainJob* job) {
   Set(flags.on_non_finite, &job->on_non_finite);
   Set(flags.layer_decay, &job->layer_decay);
   Set(flags.recompute, &job->recompute);
+  Set(flags.tile_mlp, &job->mlp_tiles);
   // Of a resumed job's two ways to say how long, the one given now counts.
   if (flags.epochs.has_value() && !flags.steps.has_value()) job->steps = 0;
   if (flags.no_shuffle) job->shuffle = false;

@@ -33,6 +33,7 @@ struct TrainFlags {
   config::TrainingFlags training;
   std::optional<std::string> on_non_finite;
   std::optional<std::string> recompute;
+  std::optional<std::int64_t> tile_mlp;
   bool no_decay_on_norms_and_biases = false;
   std::optional<double> layer_decay;
   bool encrypt = false;

@@ -29,6 +29,7 @@ constexpr auto kFields = std::tuple{
     std::pair{"encrypt", &TrainJob::encrypt},
     std::pair{"on_non_finite", &TrainJob::on_non_finite},
     std::pair{"recompute", &TrainJob::recompute},
+    std::pair{"mlp_tiles", &TrainJob::mlp_tiles},
     std::pair{"no_decay_on_norms_and_biases", &TrainJob::no_decay_on_norms_and_biases},
     std::pair{"layer_decay", &TrainJob::layer_decay},
     std::pair{"ds_config", &TrainJob::ds_config},
@@ -122,6 +123,7 @@ Status CheckRanges(const TrainJob& job) {
   if (!(job.layer_decay > 0.0 && job.layer_decay <= 1.0)) {
     return FieldError("layer_decay", "above 0 and at most 1");
   }
+  if (job.mlp_tiles < 1) return FieldError("mlp_tiles", "1 or more");
   DS_RETURN_IF_ERROR(ParseRecompute(job.recompute).status().WithContext("train job: 'recompute'"));
   DS_RETURN_IF_ERROR(CheckOneOf("token_dtype", job.token_dtype, {"uint16", "uint32"}));
   DS_RETURN_IF_ERROR(CheckOneOf("device", job.device, {"auto", "cpu", "cuda"}));

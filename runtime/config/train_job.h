@@ -34,6 +34,7 @@ struct TrainJob {
   // rewind or stop.
   std::string on_non_finite = "auto";
   std::string recompute = "none";             // as ParseRecompute reads it
+  std::int64_t mlp_tiles = 1;                 // feed-forward parts run on so many parts of the rows
   bool no_decay_on_norms_and_biases = false;  // weight decay on matrices only
   double layer_decay = 1.0;      // a block's rate is this times that of the block behind it
   std::string ds_config = "{}";  // JSON text that CheckConfig has accepted

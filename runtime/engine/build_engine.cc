@@ -202,6 +202,7 @@ StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> mo
   parts->loss_scaler = precision::MakeLossScaler(config);
   parts->non_finite = options.non_finite;
   parts->recompute = options.recompute;
+  parts->mlp_tiles = options.mlp_tiles;
   parts->clock = options.clock;
   parts->rates = Rates(config, std::move(group_rates));
   return parts;

@@ -71,6 +71,7 @@ struct EngineOptions {
   std::uint64_t seed = 1234;  // of first values and of what blocks draw
   NonFinitePolicy non_finite = NonFinitePolicy::kAsConfigured;
   config::RecomputeChoice recompute;  // activations that are not kept
+  std::int64_t mlp_tiles = 1;         // of the known families' feed-forward parts: RowTiles::count
   // Takes sentences that the user should read once, on each rank.
   std::function<void(const std::string&)> notify;
   const Clock* clock = &Clock::System();  // measures how long they take

@@ -43,6 +43,7 @@ struct EngineParts {
   precision::LossScaler loss_scaler{{}};
   NonFinitePolicy non_finite = NonFinitePolicy::kAsConfigured;
   config::RecomputeChoice recompute;
+  std::int64_t mlp_tiles = 1;
   const Clock* clock = nullptr;
   // By block, of those that have been computed again; with activation_checkpointing.profile. A
   // graph may still refer to its entries when they are read.

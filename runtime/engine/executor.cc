@@ -32,6 +32,10 @@ activation::RecomputeOptions MakeRecomputeOptions(EngineParts& parts, int block)
 
 Bundle RunBlock(EngineParts& parts, int index, Bundle bundle) {
   Block& block = parts.model->block(index);
+  if (parts.mlp_tiles > 1) {
+    bundle.mlp_tiles = {.count = parts.mlp_tiles, .recompute = MakeRecomputeOptions(parts, index)};
+    bundle.mlp_tiles.recompute.trains = TrainsParameters(block);
+  }
   if (config::IsRecomputed(parts.recompute, index, parts.model->size())) {
     return RecomputeBlock(block, std::move(bundle), MakeRecomputeOptions(parts, index));
   }

@@ -24,6 +24,7 @@
 #include "runtime/activation/recompute.h"
 #include "runtime/models/batch.h"
 #include "runtime/models/dropout.h"
+#include "runtime/models/tiled_rows.h"
 
 namespace ds::models {
 
@@ -46,6 +47,7 @@ struct Bundle {
   // Tells where these samples stand among all random draws; the engine sets it before every block.
   RandomPlace random;
   std::optional<activation::RecomputeOptions> recompute_attention;  // AttentionOptions::recompute
+  RowTiles mlp_tiles;                                               // of feed-forward parts
 
   // A tensor of the batch; undefined where there is none of the name.
   const at::Tensor& tensor(std::string_view name) const { return FindTensor(batch, name); }
@@ -78,10 +80,10 @@ class Block : public torch::nn::Module {
   // block that is computed again nobody asks.
   virtual bool backward_reads_parameters() const { return true; }
 
-  virtual FirstValue DescribeFirstValue(const std::string& name, std::int64_t dimensions) const;
-
   // Says how a parameter with this name (inside the block) starts. Here: normal(0, 0.02) for
   // matrices, zeros for names ending in "bias", ones for other vectors.
+  virtual FirstValue DescribeFirstValue(const std::string& name, std::int64_t dimensions) const;
+
   // Fills every parameter with its first values. They depend on (seed, full name, element) only, so
   // every rank, order and world size gets the same ones. Requires materialised parameters; runs
   // without recording gradients.
@@ -100,10 +102,10 @@ class Block : public torch::nn::Module {
   std::string prefix_;
 };
 
-// The model: blocks in the order they run.
-class BlockList {
 using BlockFactory = std::function<std::shared_ptr<Block>()>;  // makes a new one each time
 
+// The model: blocks in the order they run.
+class BlockList {
  public:
   virtual ~BlockList() = default;
 
@@ -111,27 +113,27 @@ using BlockFactory = std::function<std::shared_ptr<Block>()>;  // makes a new on
   // tied head reads the embedding. Those must be present while this block runs, and receive
   // gradients from it.
   void Add(std::shared_ptr<Block> block, std::vector<int> also_reads = {});
-
-  int size() const { return static_cast<int>(blocks_.size()); }
   // The same for blocks whose modules make values, as LibTorch's do, in a model larger than a
   // rank's memory: they are dropped at once, and the engine calls `make` again when it wants them,
   // so that one block is there whole, beside the buffer that it goes into.
   void Add(BlockFactory make, std::vector<int> also_reads = {});
+
+  int size() const { return static_cast<int>(blocks_.size()); }
   Block& block(int i) const { return *blocks_.at(static_cast<std::size_t>(i)); }
   const std::vector<std::shared_ptr<Block>>& blocks() const { return blocks_; }
-  const std::vector<int>& also_reads(int i) const {
-    return also_reads_.at(static_cast<std::size_t>(i));
   // Empty for a block that was added as it is.
   const BlockFactory& factory(int i) const { return factories_.at(static_cast<std::size_t>(i)); }
+  const std::vector<int>& also_reads(int i) const {
+    return also_reads_.at(static_cast<std::size_t>(i));
   }
   // Sets training or evaluation mode (dropout) in every block.
   void train(bool on);
 
  private:
   std::vector<std::shared_ptr<Block>> blocks_;
+  std::vector<BlockFactory> factories_;
   std::vector<std::vector<int>> also_reads_;
 };
-  std::vector<BlockFactory> factories_;
 
 // A parameter with shape, dtype, device and requires_grad, and a storage of 0 bytes.
 at::Tensor UnmaterialisedParameter(at::IntArrayRef shape, const at::TensorOptions& options);

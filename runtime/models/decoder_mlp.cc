@@ -32,9 +32,11 @@ at::Tensor DecoderMlp::Widen(const at::Tensor& x) const {
 }
 
 at::Tensor DecoderMlp::forward(const at::Tensor& x, const Bundle& bundle, bool trains) const {
-  return Dropout(down_->forward(Widen(x)), {.probability = trains ? dropout_ : 0.0,
-                                            .place = bundle.random,
-                                            .site = DropoutSite::kMlpOutput});
+  const at::Tensor y = RunTiled(
+      x, bundle.mlp_tiles, [this](const at::Tensor& rows) { return down_->forward(Widen(rows)); });
+  return Dropout(y, {.probability = trains ? dropout_ : 0.0,
+                     .place = bundle.random,
+                     .site = DropoutSite::kMlpOutput});
 }
 
 }  // namespace ds::models

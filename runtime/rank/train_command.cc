@@ -186,6 +186,7 @@ Status TrainCommand::BuildEngine() {
                         .seed = job_.seed,
                         .non_finite = ParsePolicy(job_.on_non_finite),
                         .recompute = recompute,
+                        .mlp_tiles = job_.mlp_tiles,
                         .parameter_group = MakeGrouper(job_, model_->size())};
   std::unique_ptr<models::WeightReader> weights;
   if (!model_config_.folder.empty()) {

@@ -122,6 +122,8 @@ TEST_F(TrainTest, RecomputedActivationsChangeNoLoss) {
   ASSERT_EQ(kept.size(), 3u);
   EXPECT_EQ(run("full", {"--recompute", "full"}), kept);
   EXPECT_EQ(run("attention", {"--recompute", "attention"}), kept);
+  EXPECT_THAT(run("tiled", {"--tile_mlp", "3"}),
+              ::testing::Pointwise(::testing::DoubleNear(1e-5), kept));
   const auto refused =
       RunProgram(DsrunCommand(RunDir("refused"), Train(2, 3, {"--recompute", "some"})));
   EXPECT_EQ(refused.status, 2);

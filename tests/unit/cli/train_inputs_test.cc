@@ -142,6 +142,8 @@ TEST_F(TrainInputsTest, ARewindNeedsCheckpoints) {
 TEST_F(TrainInputsTest, WhatIsRecomputedGoesToTheJob) {
   EXPECT_EQ(GatherTrainInputs({}, share_, 1)->job.recompute, "none");
   EXPECT_EQ(GatherTrainInputs({.recompute = "every:2"}, share_, 1)->job.recompute, "every:2");
+  EXPECT_EQ(GatherTrainInputs({}, share_, 1)->job.mlp_tiles, 1);
+  EXPECT_EQ(GatherTrainInputs({.tile_mlp = 8}, share_, 1)->job.mlp_tiles, 8);
 }
 
 TEST_F(TrainInputsTest, ParameterGroupsGoToTheJob) {
