@@ -28,7 +28,7 @@ using Tensors = std::vector<at::Tensor>;
 // Undefined tensors are allowed on both sides and stay so.
 using ForwardPart = std::function<Tensors(Tensors inputs)>;
 
-// What a part's runs have taken, added up.
+// RunTimes adds up what the runs of a part take.
 struct RunTimes {
   std::chrono::nanoseconds first{0}, again{0};
 };

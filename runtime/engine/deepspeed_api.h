@@ -69,7 +69,7 @@ class DeepSpeedApi {
   Status set_lr(double lr);
   double loss_scale() const;
 
-  // What the runs of a recomputed block, or of its attention, have taken on this rank.
+  // Tells what a recomputed block, or its attention, has taken on this rank.
   struct RecomputeTimes {
     std::string block;  // as in messages
     std::chrono::nanoseconds first{0}, again{0};

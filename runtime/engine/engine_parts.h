@@ -51,6 +51,8 @@ struct EngineParts {
 
   StepState step;
   bool states_away = false;  // on the host
+  // A forward pass has come to its end without a block that reads what it has not declared.
+  bool reads_are_declared = false;
 
   comm::Communicator& world() const { return *sharded->context().groups.all; }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
 #include <utility>
 
 #include "runtime/base/philox.h"
@@ -11,6 +12,7 @@
 #include "runtime/engine/finish_step.h"
 #include "runtime/engine/recompute_block.h"
 #include "runtime/precision/autocast.h"
+#include "runtime/zero/undeclared_reads.h"
 
 namespace ds::engine {
 namespace {
@@ -43,6 +45,26 @@ Bundle RunBlock(EngineParts& parts, int index, Bundle bundle) {
     bundle.recompute_attention = MakeRecomputeOptions(parts, index);
   }
   return block.forward(std::move(bundle));
+}
+
+// Of an operator that finds no bytes LibTorch says no more than that.
+Bundle RunBlockWatched(EngineParts& parts, int index, Bundle bundle) {
+  if (!parts.sharded->context().sharding.parameters) {
+    return RunBlock(parts, index, std::move(bundle));
+  }
+  const zero::UndeclaredReads reads(*parts.sharded, index);
+  const auto check = [&] {
+    const std::string found = reads.Describe();
+    TORCH_CHECK(found.empty(), found);
+  };
+  try {
+    bundle = RunBlock(parts, index, std::move(bundle));
+  } catch (const c10::Error&) {
+    check();
+    throw;
+  }
+  check();
+  return bundle;
 }
 
 // fp16.auto_cast: what comes into the model in another floating type.
@@ -118,10 +140,12 @@ at::Tensor Executor::Forward(Bundle bundle) {
   for (int i = 0; i < parts_.model->size(); ++i) {
     sharded.Enter(i);
     bundle.random.block = i;
-    bundle = RunBlock(parts_, i, std::move(bundle));
+    bundle = parts_.reads_are_declared ? RunBlock(parts_, i, std::move(bundle))
+                                       : RunBlockWatched(parts_, i, std::move(bundle));
     bundle = LeaveBlock(sharded, i, std::move(bundle));
   }
   sharded.EndForward();
+  parts_.reads_are_declared = true;
   TORCH_CHECK(bundle.loss.defined() && bundle.loss.numel() == 1,
               "the model's last block has set no loss (a scalar): are there labels?");
   if (c10::GradMode::is_enabled()) {

@@ -205,9 +205,8 @@ std::uint64_t ResidencyPlan::ComputeHash() const {
     hasher.Add(unit.fetched_bytes);
     hasher.Add(unit.largest_bytes);
     hasher.Add(unit.reduced_bytes);
-    hasher.Add(unit.trained);
+    for (const bool is_set : {unit.trained, unit.backward_reads}) hasher.Add(is_set);
     hasher.AddAll(unit.also_reads);
-    hasher.Add(unit.backward_reads);
   }
   const config::Sharding& sharding = input_.sharding;
   for (const bool is_set : {sharding.optimizer, sharding.gradients, sharding.parameters,
