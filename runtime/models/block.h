@@ -31,10 +31,8 @@ namespace ds::models {
 // The tensors that flow from block to block. B samples of S tokens, H the model's width.
 struct Bundle {
   Batch batch;
-  // [B, S, H], set by every block but the last.
-  at::Tensor hidden;
-  // Scalar fp32, a mean; set by the last block when there are labels.
-  at::Tensor loss;
+  at::Tensor hidden;  // [B, S, H], set by every block but the last
+  at::Tensor loss;    // scalar fp32, a mean; set by the last block when there are labels
   // The number of labels that mean is over, set with it: loss times count is a sum, and a step's
   // loss is its sums over its counts, whatever shapes its micro-batches have. Absent: a step's loss
   // is the mean of the losses.
@@ -44,8 +42,7 @@ struct Bundle {
   // that computes gradients in its forward pass, which in fp16 would vanish without it.
   double loss_scale = 1.0;
   double loss_unit = 1.0;
-  // Tells where these samples stand among all random draws; the engine sets it before every block.
-  RandomPlace random;
+  RandomPlace random;  // of these samples, among all draws; the engine sets it before every block
   std::optional<activation::RecomputeOptions> recompute_attention;  // AttentionOptions::recompute
   RowTiles mlp_tiles;                                               // of feed-forward parts
 
@@ -56,8 +53,7 @@ struct Bundle {
 // Describes the elements of a parameter before training: normal(mean, std), each drawn for itself,
 // but zeros in a part.
 struct FirstValue {
-  double mean = 0.0;
-  double std = 0.0;
+  double mean = 0.0, std = 0.0;
   struct Zeros {
     std::int64_t first = 0, count = 0;  // elements
   };
@@ -68,8 +64,7 @@ struct FirstValue {
 // Face names (FullName), which safetensors and checkpoints have, too.
 class Block : public torch::nn::Module {
  public:
-  // `prefix` is "transformer.h.0", "model.layers.0", or "" for a block whose parameter names are
-  // complete.
+  // `prefix` is "transformer.h.0", "model.layers.0", or "" where parameters' names are complete.
   explicit Block(std::string prefix) : prefix_(std::move(prefix)) {}
 
   // Takes the bundle of the block before, returns the one for the next.

@@ -22,7 +22,7 @@ class DecoderEmbedding : public FamilyBlock {
   Bundle forward(Bundle bundle) override;
   FirstValue DescribeFirstValue(const std::string& name, std::int64_t dimensions) const override;
 
-  // Of a table it needs the shape alone.
+  // A table gives its shape to the backward pass, a norm its weight.
   bool backward_reads_parameters() const override { return norm_ != nullptr; }
 
   std::shared_ptr<Embedding> tokens() const { return tokens_; }
