@@ -25,6 +25,12 @@ c10d::ReduceOp ToC10d(ReduceOp op) {
   DS_CHECK_MSG(false, "unknown reduction");
 }
 
+std::size_t CountBytes(const std::vector<at::Tensor>& tensors) {
+  std::size_t bytes = 0;
+  for (const at::Tensor& tensor : tensors) bytes += tensor.nbytes();
+  return bytes;
+}
+
 }  // namespace
 
 Communicator::Communicator(c10::intrusive_ptr<c10d::Backend> backend, c10::Device device,
@@ -33,7 +39,8 @@ Communicator::Communicator(c10::intrusive_ptr<c10d::Backend> backend, c10::Devic
       host_(dynamic_cast<HostBackend*>(backend_.get())),
       device_(device),
       control_(std::move(control)),
-      make_(std::move(make)) {}
+      make_(std::move(make)),
+      counters_(control_ ? control_->counters_ : std::make_shared<TrafficCounters>()) {}
 
 Communicator::~Communicator() = default;
 
@@ -46,11 +53,14 @@ struct Communicator::Launch {
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
   Launch(Communicator* communicator, std::string_view tag)
-      : backend(*communicator->backend_), host(communicator->host_) {
+      : backend(*communicator->backend_),
+        host(communicator->host_),
+        counters(*communicator->counters_) {
     if (host != nullptr) host->TagNextCall(tag);
   }
 
   WorkPtr AllReduce(const at::Tensor& tensor, ReduceOp op, bool is_async) const {
+    counters.Count(TrafficKind::kAllReduce, tensor.nbytes());
     std::vector<at::Tensor> tensors = {tensor};
     c10d::AllreduceOptions options;
     options.reduceOp = ToC10d(op);
@@ -58,9 +68,11 @@ struct Communicator::Launch {
     return backend.allreduce(tensors, options);
   }
   WorkPtr AllGather(at::Tensor output, at::Tensor input, bool is_async) const {
+    counters.Count(TrafficKind::kAllGather, output.nbytes());
     return backend._allgather_base(output, input, {.asyncOp = is_async});
   }
   WorkPtr ReduceScatter(at::Tensor output, at::Tensor input, ReduceOp op, bool is_async) const {
+    counters.Count(TrafficKind::kReduceScatter, input.nbytes());
     c10d::ReduceScatterOptions options;
     options.reduceOp = ToC10d(op);
     options.asyncOp = is_async;
@@ -68,14 +80,17 @@ struct Communicator::Launch {
   }
   WorkPtr AllToAll(at::Tensor output, at::Tensor input, Splits output_splits, Splits input_splits,
                    bool is_async) const {
+    counters.Count(TrafficKind::kAllToAll, input.nbytes());
     return backend.alltoall_base(output, input, output_splits, input_splits, {.asyncOp = is_async});
   }
   WorkPtr Send(const at::Tensor& tensor, int peer, bool is_async) const {
+    counters.Count(TrafficKind::kPointToPoint, tensor.nbytes());
     if (host != nullptr) return host->Send(tensor, peer, is_async);
     std::vector<at::Tensor> tensors = {tensor};
     return backend.send(tensors, peer, /*tag=*/0);
   }
   WorkPtr Recv(const at::Tensor& tensor, int peer, bool is_async) const {
+    counters.Count(TrafficKind::kPointToPoint, tensor.nbytes());
     if (host != nullptr) return host->Receive(tensor, peer, is_async);
     std::vector<at::Tensor> tensors = {tensor};
     return backend.recv(tensors, peer, /*tag=*/0);
@@ -83,7 +98,11 @@ struct Communicator::Launch {
   // What NCCL is told between the two brackets has no work of its own.
   WorkPtr SendRecv(const at::Tensor& outgoing, int to, const at::Tensor& incoming, int from,
                    bool is_async) const {
-    if (host != nullptr) return host->SendReceive(outgoing, to, incoming, from, is_async);
+    if (host != nullptr) {
+      counters.Count(TrafficKind::kPointToPoint, outgoing.nbytes());
+      counters.Count(TrafficKind::kPointToPoint, incoming.nbytes());
+      return host->SendReceive(outgoing, to, incoming, from, is_async);
+    }
     backend.startCoalescing();
     Send(outgoing, to, is_async);
     Recv(incoming, from, is_async);
@@ -92,6 +111,7 @@ struct Communicator::Launch {
 
   c10d::Backend& backend;
   HostBackend* host;
+  TrafficCounters& counters;
 };
 
 void Communicator::AllReduce(const at::Tensor& tensor, ReduceOp op, std::string_view tag) {
@@ -124,6 +144,7 @@ Work Communicator::ReduceScatterAsync(const at::Tensor& output, const at::Tensor
 
 void Communicator::AllReduceMany(const Tensors& tensors, ReduceOp op, std::string_view tag) {
   if (host_ != nullptr) host_->TagNextCall(tag);
+  counters_->Count(TrafficKind::kAllReduce, CountBytes(tensors));
   std::vector<at::Tensor> all = tensors;
   c10d::AllreduceCoalescedOptions options;
   options.reduceOp = ToC10d(op);
@@ -136,6 +157,7 @@ void Communicator::AllGatherMany(const std::vector<at::Tensor>& outputs,
   if (host_ != nullptr) host_->TagNextCall(tag);
   std::vector<at::Tensor> to = outputs;
   std::vector<at::Tensor> from = inputs;
+  counters_->Count(TrafficKind::kAllGather, CountBytes(outputs));
   backend_->allgather_into_tensor_coalesced(to, from, {.asyncOp = false})->wait();
 }
 
@@ -145,6 +167,7 @@ void Communicator::ReduceScatterMany(const std::vector<at::Tensor>& outputs,
   if (host_ != nullptr) host_->TagNextCall(tag);
   std::vector<at::Tensor> to = outputs;
   std::vector<at::Tensor> from = inputs;
+  counters_->Count(TrafficKind::kReduceScatter, CountBytes(inputs));
   c10d::ReduceScatterOptions options;
   options.reduceOp = ToC10d(op);
   options.asyncOp = false;
@@ -153,6 +176,7 @@ void Communicator::ReduceScatterMany(const std::vector<at::Tensor>& outputs,
 
 void Communicator::Broadcast(const at::Tensor& tensor, int root, std::string_view tag) {
   if (host_ != nullptr) host_->TagNextCall(tag);
+  counters_->Count(TrafficKind::kBroadcast, tensor.nbytes());
   std::vector<at::Tensor> tensors = {tensor};
   c10d::BroadcastOptions options;
   options.rootRank = root;
@@ -161,6 +185,7 @@ void Communicator::Broadcast(const at::Tensor& tensor, int root, std::string_vie
 }
 
 void Communicator::Reduce(const at::Tensor& tensor, int root, ReduceOp op) {
+  counters_->Count(TrafficKind::kReduce, tensor.nbytes());
   std::vector<at::Tensor> tensors = {tensor};
   c10d::ReduceOptions options;
   options.rootRank = root;
@@ -170,6 +195,7 @@ void Communicator::Reduce(const at::Tensor& tensor, int root, ReduceOp op) {
 }
 
 void Communicator::Gather(std::vector<at::Tensor> outputs, const at::Tensor& input, int root) {
+  counters_->Count(TrafficKind::kGather, input.nbytes() * static_cast<std::size_t>(size()));
   std::vector<std::vector<at::Tensor>> to;
   if (rank() == root) to.push_back(std::move(outputs));
   std::vector<at::Tensor> from = {input};
@@ -180,6 +206,7 @@ void Communicator::Gather(std::vector<at::Tensor> outputs, const at::Tensor& inp
 }
 
 void Communicator::Scatter(const at::Tensor& output, std::vector<at::Tensor> inputs, int root) {
+  counters_->Count(TrafficKind::kScatter, output.nbytes() * static_cast<std::size_t>(size()));
   std::vector<at::Tensor> to = {output};
   std::vector<std::vector<at::Tensor>> from;
   if (rank() == root) from.push_back(std::move(inputs));
@@ -242,6 +269,8 @@ Communicator& Communicator::Group(const std::string& name, const std::vector<int
   if (group == nullptr) {
     auto made = MakeGroup(name, members);
     made->members_ = members;
+    made->counters_ = counters_;
+    if (made->control_ != nullptr) made->control_->counters_ = counters_;
     lock.lock();
     group = std::move(made);
   }
@@ -268,6 +297,12 @@ void Communicator::Abort(std::string_view reason) {
   for (const auto& [name, group] : groups_) {
     if (group != nullptr) group->backend_->abort();
   }
+}
+
+Traffic Communicator::traffic() const {
+  Traffic traffic = counters_->Read();
+  if (host_ != nullptr && spans_hosts()) traffic.between_hosts = host_->bytes_between_hosts();
+  return traffic;
 }
 
 Absence Communicator::absence() const {

@@ -36,6 +36,7 @@
 #include "runtime/base/status.h"
 #include "runtime/comm/shm/call_signature.h"
 #include "runtime/comm/shm/group_family.h"
+#include "runtime/comm/traffic.h"
 #include "runtime/comm/work.h"
 
 namespace c10d {
@@ -59,26 +60,22 @@ class Communicator {
   int rank() const;
   int size() const;
   c10::Device device() const { return device_; }
-  // Tells whether what CPU ranks exchange goes between hosts.
-  bool spans_hosts() const;
+  bool spans_hosts() const;  // of CPU ranks
   const c10::intrusive_ptr<c10d::Backend>& backend() const { return backend_; }
-  // Carries what ranks tell each other, so that it waits for no device: its tensors lie on its own
-  // device(). This group itself where there is no other.
+  // Carries what ranks tell each other, and waits for no device. May be this group itself.
   Communicator& control() { return control_ ? *control_ : *this; }
 
   // `tag` says what a call is about: CPU ranks whose calls are equal but for it get an error, and
   // do not mix what belongs to different layers.
 
-  // In place.
-  void AllReduce(const at::Tensor& tensor, ReduceOp op, std::string_view tag = {});
+  void AllReduce(const at::Tensor& tensor, ReduceOp op, std::string_view tag = {});  // in place
   // output [W*n] = the inputs [n] in rank order. `input` may be this rank's part of `output`.
   void AllGather(const at::Tensor& output, const at::Tensor& input, std::string_view tag = {});
   // output [n] = this rank's part of the reduced inputs [W*n]; it may be that part of `input`.
   void ReduceScatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op,
                      std::string_view tag = {});
   void Broadcast(const at::Tensor& tensor, int root, std::string_view tag = {});
-  // Only the root's tensor changes.
-  void Reduce(const at::Tensor& tensor, int root, ReduceOp op);
+  void Reduce(const at::Tensor& tensor, int root, ReduceOp op);  // only the root's tensor changes
   // `outputs`: one tensor per rank on the root, empty elsewhere; shaped as each rank's `input`.
   void Gather(std::vector<at::Tensor> outputs, const at::Tensor& input, int root);
   // `inputs`: one tensor per rank on the root, empty elsewhere.
@@ -132,6 +129,8 @@ class Communicator {
 
   // The ranks that this one has found not to be there, in the first error that came of that.
   Absence absence() const;
+  // Tells what has gone through this group, its control group and sub-groups. From any thread.
+  Traffic traffic() const;
 
  private:
   struct Launch;  // the calls below their two forms, blocking and not
@@ -142,8 +141,9 @@ class Communicator {
   c10::Device device_;
   std::unique_ptr<Communicator> control_;
   MakeBackend make_;
-  std::vector<int> members_;  // of a group: their ranks where it was made
-  std::mutex groups_mutex_;   // for Abort; guards the map, not what groups do
+  std::shared_ptr<TrafficCounters> counters_;  // of control_ and groups_, too
+  std::vector<int> members_;                   // of a group: their ranks where it was made
+  std::mutex groups_mutex_;                    // for Abort; guards the map, not what groups do
   std::map<std::string, std::unique_ptr<Communicator>> groups_;
 };
 

@@ -85,6 +85,7 @@ class TrainCommand : public engine::TrainLoopObserver {
   std::unique_ptr<data::BatchStream> batches_;
   std::vector<checkpoint::Stateful*> parts_;
   checkpoint::Lineage lineage_;
+  comm::Traffic traffic_;  // before the step that is under way
   std::int64_t total_steps_ = 0;
   std::optional<int> exit_code_of_cause_;  // of a failure that has a status other than its phase's
 };
@@ -268,6 +269,7 @@ Status TrainCommand::Train() {
     exit_code_of_cause_.reset();
   }
   model_->train(true);
+  traffic_ = world_->traffic();
   const engine::BatchSource next_batch = [this]() -> StatusOr<Bundle> {
     auto batch = batches_->Next();
     if (!batch.ok()) {
@@ -358,6 +360,8 @@ void TrainCommand::OnStep(const StepResult& result, double seconds) {
                            ", what was recomputed, first and again: " +
                            DescribeRecompute(DeepSpeedApi(*engine_).take_recompute_times()));
   }
+  const comm::Traffic traffic = world_->traffic();
+  const comm::Traffic communicated = comm::Since(std::exchange(traffic_, traffic), traffic);
   const telemetry::StepMetrics metrics{.step = result.step,
                                        .loss = result.loss,
                                        .grad_norm = result.grad_norm,
@@ -367,14 +371,17 @@ void TrainCommand::OnStep(const StepResult& result, double seconds) {
                                        .tokens = result.tokens,
                                        .samples = result.samples,
                                        .step_seconds = seconds};
-  reporter_.ReportStep(telemetry::ToJson(metrics, memory));
+  reporter_.ReportStep(
+      telemetry::ToJson(metrics, {.communicated = comm::ToJson(communicated), .memory = memory}));
 }
 
 void TrainCommand::OnCheckpoint(std::int64_t step, const std::filesystem::path& path) {
+  traffic_ = world_->traffic();
   if (identity_.rank == 0) reporter_.ReportCheckpoint(step, path.string());
 }
 
 void TrainCommand::OnRewind(const StepResult& result, const std::filesystem::path& checkpoint) {
+  traffic_ = world_->traffic();
   if (identity_.rank != 0) return;
   reporter_.ReportNotice("step " + std::to_string(result.step) + ": back to " +
                          checkpoint.filename().string() +

@@ -1,6 +1,5 @@
 #include "runtime/telemetry/step_metrics.h"
 
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 
@@ -9,7 +8,7 @@
 
 namespace ds::telemetry {
 
-nlohmann::ordered_json ToJson(const StepMetrics& metrics, const nlohmann::ordered_json& memory) {
+nlohmann::ordered_json ToJson(const StepMetrics& metrics, const RankMetrics& rank) {
   const double seconds = metrics.step_seconds;
   return {
       {"step", metrics.step},
@@ -22,7 +21,8 @@ nlohmann::ordered_json ToJson(const StepMetrics& metrics, const nlohmann::ordere
       {"samples", metrics.samples},
       {"step_seconds", seconds},
       {"tokens_per_second", seconds > 0.0 ? static_cast<double>(metrics.tokens) / seconds : 0.0},
-      {"memory", memory}};
+      {"communicated", rank.communicated},
+      {"memory", rank.memory}};
 }
 
 nlohmann::ordered_json MakeMemoryReport(const device::MemoryLedger& ledger) {

@@ -3,7 +3,7 @@
 // One finished optimizer step as metrics.jsonl says it: the fields, their names and their order.
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 
 namespace ds::device {
 class MemoryLedger;
@@ -23,10 +23,17 @@ struct StepMetrics {
   double step_seconds = 0.0;
 };
 
+// Holds what is told of one rank, the first.
+struct RankMetrics {
+  nlohmann::ordered_json communicated;  // by its groups in this step (comm/traffic.h)
+  nlohmann::ordered_json memory;        // MakeMemoryReport
+};
+
 // {"step","loss","grad_norm","lr","loss_scale","skipped","tokens","samples","step_seconds",
-//  "tokens_per_second","memory"}. Printed, its numbers read back as the same doubles; what is not
-// finite is null, because JSON has no word for it.
-nlohmann::ordered_json ToJson(const StepMetrics& metrics, const nlohmann::ordered_json& memory);
+//  "tokens_per_second","communicated","memory"}. Printed, its numbers read back as the same
+//  doubles;
+// what is not finite is null, because JSON has no word for it.
+nlohmann::ordered_json ToJson(const StepMetrics& metrics, const RankMetrics& rank);
 
 // The "memory" of a rank: what the ledger holds by use and tier, and the process as the kernel sees
 // it: {"parameters":{"host":{"bytes","peak"}},...,"resident_bytes","peak_resident_bytes"}. Without

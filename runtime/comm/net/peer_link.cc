@@ -150,6 +150,7 @@ Status PeerLink::ReadFrame(bool* more) {
       End(got == 0 ? 0 : errno);
       return OkStatus();
     }
+    bytes_received_ += static_cast<std::uint64_t>(got);
     if (in_header) {
       header_read_ += static_cast<std::size_t>(got);
     } else {

@@ -52,6 +52,7 @@ class PeerLink {
   // Ends the link when its host has not answered for so long (peer_silence.h).
   void EndIfSilent(std::chrono::seconds silence);
   std::uint64_t bytes_sent() const { return bytes_sent_; }
+  std::uint64_t bytes_received() const { return bytes_received_; }
 
   // Return the number that the frame has among those sent, or received in its queue.
   StatusOr<std::uint64_t> Send(const FrameHeader& header, std::span<const std::byte> bytes);
@@ -123,6 +124,7 @@ class PeerLink {
   std::uint64_t sends_asked_ = 0;
   std::uint64_t sends_done_ = 0;
   std::uint64_t bytes_sent_ = 0;
+  std::uint64_t bytes_received_ = 0;
   std::map<QueueKey, Queue> queues_;
   FrameHeader header_;  // of the frame that is coming in
   std::size_t header_read_ = 0;

@@ -57,10 +57,14 @@ void PeerLinks::ListenForEnd(EndListener listener) {
   listener(cause);
 }
 
-std::uint64_t PeerLinks::bytes_sent() const {
+BytesBetweenHosts PeerLinks::bytes() const {
   const std::lock_guard lock(mutex_);
-  std::uint64_t sum = 0;
-  for (const auto& link : links_) sum += link ? link->bytes_sent() : 0;
+  BytesBetweenHosts sum;
+  for (const auto& link : links_) {
+    if (!link) continue;
+    sum.sent += link->bytes_sent();
+    sum.received += link->bytes_received();
+  }
   return sum;
 }
 

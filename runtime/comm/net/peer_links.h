@@ -36,6 +36,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/comm/net/peer_link.h"
+#include "runtime/comm/shm/cpu_group.h"
 #include "runtime/comm/shm/group_family.h"
 
 namespace ds::comm {
@@ -92,8 +93,8 @@ class PeerLinks {
   // Ends everything and tells all peers `cause`. The first time counts.
   void End(std::string_view cause);
 
-  // Payload and headers that were written so far.
-  std::uint64_t bytes_sent() const;
+  // Payload and headers that were written and read so far.
+  BytesBetweenHosts bytes() const;
 
  private:
   void MoveFrames();

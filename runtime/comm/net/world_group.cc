@@ -38,7 +38,7 @@ WorldGroup::WorldGroup(std::unique_ptr<HostGroup> host, std::shared_ptr<PeerLink
 }
 
 WorldGroup::~WorldGroup() {
-  LogDebug("rank " + std::to_string(rank_) + " sent " + std::to_string(links().bytes_sent()) +
+  LogDebug("rank " + std::to_string(rank_) + " sent " + std::to_string(links().bytes().sent) +
            " bytes to other hosts");
 }
 

@@ -59,6 +59,12 @@ struct IncomingMessage {
   int peer = 0;
 };
 
+// Counts what a rank has exchanged with other hosts, headers included.
+struct BytesBetweenHosts {
+  std::uint64_t sent = 0;
+  std::uint64_t received = 0;
+};
+
 class CpuGroup {
  public:
   virtual ~CpuGroup() = default;
@@ -67,6 +73,9 @@ class CpuGroup {
   virtual int size() const = 0;
   // Tells whether ranks of several hosts are in it.
   virtual bool spans_hosts() const { return false; }
+  // Counts those of this group and all others of its family so far; zero where it does not span
+  // hosts. From any thread.
+  virtual BytesBetweenHosts bytes_between_hosts() const { return {}; }
   // Says what errors call a rank: "rank 3", by its number in the job.
   virtual std::string NameOf(int rank) const = 0;
 

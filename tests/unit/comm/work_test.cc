@@ -167,9 +167,9 @@ TEST(CoalescedTest, TakesOneRound) {
     Communicator comm(c10::make_intrusive<HostBackend>(std::move(made).value()));
     const std::vector<at::Tensor> inputs(50, at::ones({7}));
     const std::vector<at::Tensor> outputs(50, at::empty({14}));
-    const std::uint64_t before = world.links().bytes_sent();
+    const std::uint64_t before = world.links().bytes().sent;
     comm.AllGatherMany(outputs, inputs);
-    EXPECT_EQ(world.links().bytes_sent() - before, sizeof(FrameHeader) + 50 * 7 * sizeof(float));
+    EXPECT_EQ(world.links().bytes().sent - before, sizeof(FrameHeader) + 50 * 7 * sizeof(float));
   });
 }
 

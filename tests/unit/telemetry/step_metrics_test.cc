@@ -27,7 +27,7 @@ TEST(StepMetrics, HasTheFieldsInTheirOrder) {
   for (const auto& [name, value] : json.items()) names.push_back(name);
   EXPECT_THAT(names, ::testing::ElementsAre("step", "loss", "grad_norm", "lr", "loss_scale",
                                             "skipped", "tokens", "samples", "step_seconds",
-                                            "tokens_per_second", "memory"));
+                                            "tokens_per_second", "communicated", "memory"));
 }
 
 TEST(StepMetrics, PrintedNumbersReadBackBitForBit) {

@@ -33,7 +33,7 @@ TEST(WorldGroupTest, AnAllReduceMovesTheDataOnceInEachDirectionHoweverManyRanksA
       std::vector<float> data(kCount, 1);
       ASSERT_TRUE(
           group.AllReduce(BytesOf(data), {kCount, ElementType::kFloat32}, ReduceOp::kSum).ok());
-      sent[group.rank()] = group.links().bytes_sent();
+      sent[group.rank()] = group.links().bytes().sent;
     });
     for (const int host : {0, 1}) {
       double bytes = 0;
@@ -51,7 +51,7 @@ TEST(WorldGroupTest, RanksThatShareAHostShareWhatOneAloneWouldSend) {
       std::vector<float> data(kCount, 1);
       ASSERT_TRUE(
           group.AllReduce(BytesOf(data), {kCount, ElementType::kFloat32}, ReduceOp::kSum).ok());
-      sent[group.rank()] = group.links().bytes_sent();
+      sent[group.rank()] = group.links().bytes().sent;
     });
     return static_cast<double>(sent[0]);
   };
@@ -66,7 +66,7 @@ TEST(WorldGroupTest, AnAllGatherBringsEachHostWhatItLacksOnce) {
     std::vector<std::byte*> parts;
     for (int rank = 0; rank < 4; ++rank) parts.push_back(BytesOf(all) + rank * kCount * 4);
     ASSERT_TRUE(group.AllGather(parts, parts[group.rank()], {kCount, ElementType::kFloat32}).ok());
-    sent[group.rank()] = group.links().bytes_sent();
+    sent[group.rank()] = group.links().bytes().sent;
   });
   for (const std::uint64_t bytes : sent) EXPECT_NEAR(bytes, kBytes, 0.03 * kBytes);
 }
