@@ -55,7 +55,10 @@ void KillGroup(const fs::path& path, const UniqueFd& folder) {
   if (kill.valid() && ::write(kill.get(), "1", 1) == 1) return;
   // Kernels before 5.14. What forks meanwhile is found when its parent's end is seen.
   std::ifstream processes(path / "cgroup.procs");
-  for (pid_t pid = 0; processes >> pid;) ::kill(pid, SIGKILL);
+  // 0 stands for a process of another pid namespace, and would mean our own group to kill(2).
+  for (pid_t pid = 0; processes >> pid;) {
+    if (pid > 0) ::kill(pid, SIGKILL);
+  }
 }
 
 bool SetOwner(const UniqueFd& folder, const std::string& mark) {
