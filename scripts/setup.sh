@@ -124,7 +124,10 @@ build() {
 targets=()
 case ${1:-} in
   --programs) targets=(programs) && shift ;;
-  --packages) install_packages "$2" && exit ;;
+  --packages)
+    install_packages "$2"  # alone, so that a failure in it ends the script
+    exit
+    ;;
 esac
 install_packages scripts/debian-packages.txt
 fetch_libtorch "$@"
