@@ -71,9 +71,16 @@ StatusOr<ModelConfig> ReadModelConfig(const std::string& model) {
 
 StatusOr<ModelConfig> ParseModelConfig(std::string_view text, const std::string& file_name) {
   ModelConfig config;
+  constexpr int kDeepest = 100;  // what describes a model is flat, and printing it recurses
+  bool too_deep = false;
+  const auto keep = [&](int depth, auto, auto&) {
+    too_deep = too_deep || depth > kDeepest;
+    return depth <= kDeepest;
+  };
   try {
-    config.json = nlohmann::ordered_json::parse(text);
-  } catch (const nlohmann::json::parse_error& error) {
+    config.json = nlohmann::ordered_json::parse(text, keep);
+    if (too_deep) return InvalidArgumentError(file_name + ": the JSON is nested too deep");
+  } catch (const nlohmann::json::exception& error) {
     return InvalidArgumentError(file_name + ": not valid JSON: " + error.what());
   }
   DS_ASSIGN_OR_RETURN(config.decoder, ReadDecoderSpec(config.json, file_name));

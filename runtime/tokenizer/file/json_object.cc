@@ -7,6 +7,7 @@ namespace ds::tokenizer {
 namespace {
 
 constexpr std::size_t kShownBytes = 60;
+constexpr int kDeepest = 100;  // readers of nested parts recurse, as printing does
 
 std::string Shown(const Json& value) {
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -21,11 +22,17 @@ std::string Shown(const Json& value) {
 
 StatusOr<Json> ParseJsonFile(std::string_view text, const std::string& name) {
   Json parsed;
+  bool too_deep = false;
+  const auto keep = [&](int depth, Json::parse_event_t, Json&) {
+    too_deep = too_deep || depth > kDeepest;
+    return depth <= kDeepest;
+  };
   try {
-    parsed = Json::parse(text);
+    parsed = Json::parse(text, keep);
   } catch (const Json::exception& error) {
     return InvalidArgumentError(name + ": " + Printable(error.what()));
   }
+  if (too_deep) return InvalidArgumentError(name + ": the JSON is nested too deep");
   if (!parsed.is_object()) return InvalidArgumentError(name + " must hold a JSON object");
   return parsed;
 }

@@ -36,6 +36,17 @@ TEST(ModelConfig, AbsentKeysHaveTheDefaultsOfTransformers) {
   EXPECT_EQ(llama.rope.theta, 10000.0);
 }
 
+TEST(ModelConfig, RefusesJsonThatNoModelHas) {
+  const std::string deep(100000, '['), end(100000, ']');
+  EXPECT_EQ(
+      ParseModelConfig(R"({"vocab_size":)" + deep + end + "}", "config.json").status().message(),
+      "config.json: the JSON is nested too deep");
+  EXPECT_EQ(ParseModelConfig(R"({"model_type":"llama","rope_theta":1e400})", "config.json")
+                .status()
+                .code(),
+            StatusCode::kInvalidArgument);
+}
+
 TEST(ModelConfig, ReadsBothSpellingsOfRope) {
   EXPECT_EQ(Llama(R"(, "rope_theta": 5e5)").rope.theta, 5e5);
   EXPECT_EQ(Llama(R"(, "rope_parameters": {"rope_theta": 5e5, "rope_type": "default"})").rope.theta,

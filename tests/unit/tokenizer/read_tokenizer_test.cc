@@ -102,6 +102,14 @@ TEST(ReadTokenizerTest, SaysWhereJsonIsBroken) {
               HasSubstr("must hold a JSON object"));
 }
 
+TEST(ReadTokenizerTest, RefusesJsonThatIsNestedTooDeep) {
+  const std::string deep(100000, '['), end(100000, ']');
+  const auto tokenizer =
+      ParseTokenizerJson(R"({"normalizer":)" + deep + end + "}", "tokenizer.json");
+  EXPECT_THAT(tokenizer.status().message(),
+              HasSubstr("tokenizer.json: the JSON is nested too deep"));
+}
+
 TEST(ReadTokenizerTest, ReadsAFolder) {
   const testing::TemporaryFolder folder;
   ASSERT_TRUE(WriteFileAtomically(folder.path() / "tokenizer.json", SmallTokenizer().dump()).ok());
