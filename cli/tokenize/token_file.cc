@@ -5,6 +5,8 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "runtime/base/files.h"
@@ -13,6 +15,8 @@ namespace ds::cli {
 namespace fs = std::filesystem;
 
 StatusOr<TokenFile> TokenFile::Create(const fs::path& path, int id_bytes) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) return ErrnoError(EISDIR, ShortenPath(path));
   const fs::path temporary = path.string() + ".tmp-" + std::to_string(::getpid());
   UniqueFd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!file.valid()) return ErrnoError(errno, ShortenPath(path));
@@ -40,6 +44,10 @@ TokenFile::~TokenFile() {
 Status TokenFile::Append(std::span<const std::uint32_t> ids) {
   buffer_.clear();
   for (std::uint32_t id : ids) {
+    if (id_bytes_ == 2 && id > 0xFFFF) {
+      return InvalidArgumentError("id " + std::to_string(id) +
+                                  " has no room in 16 bits: give --token_dtype uint32");
+    }
     for (int i = 0; i < id_bytes_; ++i, id >>= 8) buffer_ += static_cast<char>(id & 0xFF);
   }
   count_ += ids.size();

@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -82,7 +83,11 @@ class Cutters {
       const std::shared_ptr<Task> task = std::move(waiting_.front());
       waiting_.pop_front();
       lock.unlock();
-      task->status = Cut(encoder, job_, task.get());
+      try {
+        task->status = Cut(encoder, job_, task.get());
+      } catch (const std::exception& error) {  // no memory, for one
+        task->status = ResourceExhaustedError(error.what());
+      }
       lock.lock();
       task->done = true;
       changed_.notify_all();
