@@ -17,10 +17,10 @@ PrefetchingLoader::Read PrefetchingLoader::ReadNext() {
   Read read;
   try {
     read.batch = stream_->Next();
+    read.state_behind = stream_->State();
   } catch (...) {
     read.thrown = std::current_exception();
   }
-  read.state_behind = stream_->State();
   return read;
 }
 

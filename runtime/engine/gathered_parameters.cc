@@ -4,6 +4,8 @@
 #include <ATen/ops/where.h>
 #include <c10/core/GradMode.h>
 
+#include <exception>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -60,6 +62,15 @@ void KeepShards(const zero::ShardedOptimizer& optimizer, const Chosen& chosen) {
   }
 }
 
+// What the body throws is its rank's status: the others wait for that.
+Status RunBody(const std::function<Status()>& body) {
+  try {
+    return body();
+  } catch (const std::exception& error) {
+    return InternalError(error.what());
+  }
+}
+
 }  // namespace
 
 Status WithGatheredParameters(Engine& engine, const std::vector<std::string>& names,
@@ -80,7 +91,7 @@ Status WithGatheredParameters(Engine& engine, const std::vector<std::string>& na
   for (const auto& [name, parameter] : chosen.parameters) {
     if (!sharded.context().sharding.parameters) before.emplace(name, parameter.clone());
   }
-  const Status status = comm::AgreeOnStatus(body(), parts.world());
+  const Status status = comm::AgreeOnStatus(RunBody(body), parts.world());
   const bool keeps = status.ok() && modifier_rank;
   for (const auto& [name, parameter] : chosen.parameters) {
     if (keeps) {

@@ -1,5 +1,7 @@
 #include "runtime/zero/store_source.h"
 
+#include <c10/util/Exception.h>
+
 namespace ds::zero {
 namespace {
 
@@ -26,13 +28,18 @@ class StoreSource : public checkpoint::TensorSource {
   template <typename UseRange>
   Status Use(std::int64_t first, std::int64_t count, Access access, UseRange use) {
     const FlatRange range{range_.start + first, count};
-    Status status;
-    {
-      const Lease lease = store_.AcquireWhereItLies(range, access);
-      status = use(lease.tensor());
+    // A drive that fails throws, and the other ranks wait for this one's status.
+    try {
+      Status status;
+      {
+        const Lease lease = store_.AcquireWhereItLies(range, access);
+        status = use(lease.tensor());
+      }
+      if (store_.rests_in_file()) store_.Stow(range);
+      return status;
+    } catch (const c10::Error& error) {
+      return DataLossError(error.what_without_backtrace());
     }
-    if (store_.rests_in_file()) store_.Stow(range);
-    return status;
   }
 
   Store& store_;
