@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "runtime/base/rank_link.h"
-#include "runtime/rank/join_job.h"
+#include "runtime/comm/join_job.h"
 
 namespace {
 
@@ -82,8 +82,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   auto link = ds::RankLink::FromEnvironment();
-  const ds::rank::RankReporter reporter(link.ok() ? std::move(*link) : nullptr, identity->rank);
-  auto comm = ds::rank::JoinJob(*identity, ds::device::RankDevice{}, reporter, /*encrypt=*/false);
+  auto comm = ds::comm::JoinJob(*identity, ds::device::RankDevice{},
+                                link.ok() ? link->get() : nullptr, /*encrypt=*/false);
   if (!comm.ok()) {
     std::fprintf(stderr, "bench_collectives: %s\n", comm.status().message().c_str());
     return 1;

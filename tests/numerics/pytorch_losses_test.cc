@@ -84,7 +84,8 @@ class FamilyLosses : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(FamilyLosses, ShardedAreThoseOfPyTorch) {
   const std::string family = std::string("families/") + GetParam();
-  ExpectGolden(Train({.family = family, .world_size = 2, .stage = 3}), GoldenOf(family, 8));
+  const GoldenRun run{.family = family, .world_size = 2, .stage = 3};
+  ExpectGolden(Train(run), GoldenOf(family, 8));
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, FamilyLosses,
