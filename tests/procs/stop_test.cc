@@ -284,7 +284,7 @@ class StopWithoutGroupsTest : public StopTest {
     }
     std::string script = "#!/bin/sh\nexec";
     for (const std::string& word : ds::testing::WithoutControlGroups()) script += " '" + word + "'";
-    script += " " DS_BIN_DIR "/dsrund \"$@\"\n";
+    script += " '" DS_BIN_DIR "/dsrund' \"$@\"\n";
     ASSERT_TRUE(WriteFileAtomically(Dsrund(), script, 0700).ok());
     StopTest::SetUp();
   }
