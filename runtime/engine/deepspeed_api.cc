@@ -94,6 +94,7 @@ std::vector<DeepSpeedApi::RecomputeTimes> DeepSpeedApi::take_recompute_times() {
 }
 
 Status DeepSpeedApi::offload_states(const std::vector<StateKind>& include) {
+  DS_RETURN_IF_ERROR(parts_.CheckNotGathered());
   DS_RETURN_IF_ERROR(parts_.step.CheckBetweenSteps("states are offloaded"));
   const std::vector<StateKind> all = {StateKind::kOptimStates, StateKind::kHpParams,
                                       StateKind::kLpParams, StateKind::kLpGrads,
@@ -103,9 +104,10 @@ Status DeepSpeedApi::offload_states(const std::vector<StateKind>& include) {
   return OkStatus();
 }
 
-void DeepSpeedApi::reload_states() { parts_.ReloadStates(); }
+Status DeepSpeedApi::reload_states() { return parts_.ReloadStates(); }
 
 Status DeepSpeedApi::empty_partition_cache() {
+  DS_RETURN_IF_ERROR(parts_.CheckNotGathered());
   DS_RETURN_IF_ERROR(parts_.step.CheckBetweenSteps("buffers are freed"));
   parts_.sharded->FreeBuffers();
   return OkStatus();

@@ -81,7 +81,7 @@ class DeepSpeedApi {
   // else can have the device's. It comes back with reload_states, or the next call that needs it.
   // Refused inside a step.
   Status offload_states(const std::vector<zero::StateKind>& include = {});
-  void reload_states();
+  Status reload_states();
   // Frees the buffers that gathered parameters and gradients have used; refused inside a step.
   Status empty_partition_cache();
 

@@ -35,7 +35,7 @@ StatusOr<StepResult> Engine::step() {
 }
 
 Status Engine::ExportParameters(const ParameterSink& sink) {
-  parts_->ReloadStates();
+  DS_RETURN_IF_ERROR(parts_->ReloadStates());
   zero::ShardedModel& sharded = *parts_->sharded;
   Status status;
   sharded.BeginReading();

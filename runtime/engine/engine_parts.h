@@ -51,6 +51,7 @@ struct EngineParts {
 
   StepState step;
   bool states_away = false;  // on the host
+  bool gathered = false;     // within WithGatheredParameters
   // A forward pass has come to its end without a block that reads what it has not declared.
   bool reads_are_declared = false;
 
@@ -60,12 +61,17 @@ struct EngineParts {
     return {.micro_batches = config.batch.gradient_accumulation_steps,
             .managed = config.managed_gradient_accumulation};
   }
-  // Brings back what offload_states has taken away; before whatever needs the model's state. Not
-  // collective.
-  void ReloadStates() {
+  // Brings back what offload_states has taken away; before whatever needs the model's state.
+  // Refused where that would take away what WithGatheredParameters' body sees. Not collective.
+  Status ReloadStates() {
+    DS_RETURN_IF_ERROR(CheckNotGathered());
     if (states_away) optimizer->MoveBack();
     states_away = false;
+    return OkStatus();
   }
+  Status CheckNotGathered() const;
+  // Refuses what writes weights while every rank has others.
+  Status CheckWeightsAreAlike() const;
   // Reduces the gradients unless that is done: the mean over ranks (or what the optimizer takes in
   // its place) is there after this. Fails before the boundary. Collective.
   Status ReduceGradientsOnce();

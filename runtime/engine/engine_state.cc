@@ -5,6 +5,7 @@
 namespace ds::engine {
 
 Status EngineState::CheckSavable() const {
+  DS_RETURN_IF_ERROR(parts_.CheckNotGathered());
   return parts_.step.CheckBetweenSteps("a checkpoint is saved");
 }
 
@@ -38,7 +39,7 @@ Status EngineState::CheckState(const nlohmann::json& state) const {
 }
 
 Status EngineState::LoadState(const nlohmann::json& state) {
-  parts_.ReloadStates();
+  DS_RETURN_IF_ERROR(parts_.ReloadStates());
   DS_RETURN_IF_ERROR(parts_.step.counts.LoadState(state));
   if (const auto scaler = state.find("loss_scaler");
       parts_.loss_scaler.dynamic() && scaler != state.end()) {

@@ -116,10 +116,13 @@ zero::GradientEnd ChooseGradientEnd(const EngineParts& parts) {
              : zero::GradientEnd::kAsSharded;
 }
 
+// Where there is nothing to return a status in.
+void ThrowIfError(const Status& status) { TORCH_CHECK(status.ok(), status.message()); }
+
 }  // namespace
 
 at::Tensor Executor::Forward(Bundle bundle) {
-  parts_.ReloadStates();
+  ThrowIfError(parts_.ReloadStates());
   zero::ShardedModel& sharded = *parts_.sharded;
   if (c10::GradMode::is_enabled()) {
     parts_.step.current.samples += models::CountSamples(bundle.batch);
@@ -158,6 +161,7 @@ at::Tensor Executor::Forward(Bundle bundle) {
 }
 
 void Executor::Backward(const at::Tensor& loss, bool scale_wrt_gas) {
+  ThrowIfError(parts_.CheckNotGathered());
   const double weight = scale_wrt_gas ? parts_.step.current.FindWeight(loss) : 1.0;
   const double scale = parts_.backward_scale(scale_wrt_gas) * weight;
   const double factor = FindArrivalFactor(loss, scale);
@@ -171,6 +175,7 @@ void Executor::Backward(const at::Tensor& loss, bool scale_wrt_gas) {
 }
 
 Status Executor::Reduce() {
+  DS_RETURN_IF_ERROR(parts_.CheckNotGathered());
   if (parts_.step.local_gradients) {
     return FailedPreconditionError(
         "step() inside the scope of no_sync() or coalesce_grad_reduction(): end the scope first");

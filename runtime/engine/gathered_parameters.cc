@@ -21,6 +21,7 @@ namespace {
 struct Chosen {
   std::map<std::string, at::Tensor> parameters;  // by name
   std::set<int> units;
+  bool trained = false;  // one of them
 };
 
 StatusOr<Chosen> FindChosen(const zero::ShardedModel& sharded,
@@ -34,6 +35,7 @@ StatusOr<Chosen> FindChosen(const zero::ShardedModel& sharded,
         if (missing.erase(parameter.name) == 0) continue;
         chosen.parameters.emplace(parameter.name, parameter.tensor.detach());
         chosen.units.insert(static_cast<int>(unit));
+        chosen.trained = chosen.trained || bucket->trainable();
       }
     }
   }
@@ -73,6 +75,22 @@ Status RunBody(const std::function<Status()>& body) {
 
 }  // namespace
 
+Status EngineParts::CheckNotGathered() const {
+  if (!gathered) return OkStatus();
+  return FailedPreconditionError(
+      "the engine is asked for more within WithGatheredParameters, whose parameters that would "
+      "take away: do it behind the body");
+}
+
+Status EngineParts::CheckWeightsAreAlike() const {
+  if (!optimizer->has_local_moves()) return OkStatus();
+  return FailedPreconditionError(
+      std::string(optimizer->optimizer_name()) +
+      " has moved each rank's parameters on their own, and what is written into them would leave "
+      "them different for good: write behind an update in which the ranks exchange what they have "
+      "done (local_step_scaler, local_step_clipper)");
+}
+
 Status WithGatheredParameters(Engine& engine, const std::vector<std::string>& names,
                               std::optional<int> modifier_rank,
                               const std::function<Status()>& body) {
@@ -85,13 +103,17 @@ Status WithGatheredParameters(Engine& engine, const std::vector<std::string>& na
   }
   DS_ASSIGN_OR_RETURN(const Chosen chosen, FindChosen(sharded, names));
   const c10::NoGradGuard no_grad;
-  parts.ReloadStates();
+  DS_RETURN_IF_ERROR(parts.ReloadStates());
+  if (modifier_rank && chosen.trained) DS_RETURN_IF_ERROR(parts.CheckWeightsAreAlike());
   sharded.BeginReading(chosen.units);
   std::map<std::string, at::Tensor> before;  // where there is no shard that knows
   for (const auto& [name, parameter] : chosen.parameters) {
     if (!sharded.context().sharding.parameters) before.emplace(name, parameter.clone());
   }
-  const Status status = comm::AgreeOnStatus(RunBody(body), parts.world());
+  parts.gathered = true;
+  const Status of_body = RunBody(body);
+  parts.gathered = false;
+  const Status status = comm::AgreeOnStatus(of_body, parts.world());
   const bool keeps = status.ok() && modifier_rank;
   for (const auto& [name, parameter] : chosen.parameters) {
     if (keeps) {

@@ -21,8 +21,11 @@ namespace ds::engine {
 // masters too; a master whose 16-bit value is as before keeps its own. What other ranks write, or
 // anybody where there is no such rank or `body` fails on one, is undone, at every stage.
 //
-// Between passes, with the same arguments on all ranks; `body` calls nothing collective. All ranks
-// return the same status: of a name that there is not, a rank that there is not, or of `body`.
+// Between passes, with the same arguments on all ranks; `body` calls nothing collective, and what
+// it asks this engine for beyond plain getters is refused, another WithGatheredParameters too: the
+// parameters would go away under it. All ranks return the same status: of a name that there is not,
+// a rank that there is not, a trained parameter to modify while an optimizer's ranks have moved on
+// their own (ZeroOneAdam between two exchanges), or of `body`.
 Status WithGatheredParameters(Engine& engine, const std::vector<std::string>& names,
                               std::optional<int> modifier_rank,
                               const std::function<Status()>& body);

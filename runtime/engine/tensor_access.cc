@@ -69,7 +69,7 @@ StatusOr<Found> FindParameter(const zero::ShardedModel& model, const std::string
 
 StatusOr<TensorAccess::HeldTensor> TensorAccess::Find(const Wanted& wanted) {
   EngineParts& parts = *engine_.parts_;
-  parts.ReloadStates();
+  DS_RETURN_IF_ERROR(parts.ReloadStates());
   const zero::Context& context = parts.sharded->context();
   DS_ASSIGN_OR_RETURN(const Found found, FindParameter(*parts.sharded, wanted.name));
   zero::Bucket& bucket = *found.bucket;
@@ -106,6 +106,13 @@ StatusOr<TensorAccess::HeldTensor> TensorAccess::Find(const Wanted& wanted) {
   return result;
 }
 
+StatusOr<TensorAccess::HeldTensor> TensorAccess::FindWritable(const Wanted& wanted) {
+  DS_ASSIGN_OR_RETURN(HeldTensor found, Find(wanted));
+  if (!found.writable) return InvalidArgumentError(wanted.name + " is frozen");
+  if (wanted.kind == Kind::kWeight) DS_RETURN_IF_ERROR(engine_.parts_->CheckWeightsAreAlike());
+  return found;
+}
+
 StatusOr<at::Tensor> TensorAccess::GetFull(const Wanted& wanted) {
   const zero::Context& context = engine_.parts_->sharded->context();
   DS_ASSIGN_OR_RETURN(const HeldTensor found, Find(wanted));
@@ -137,8 +144,7 @@ StatusOr<at::Tensor> TensorAccess::GetLocal(const Wanted& wanted) {
 }
 
 Status TensorAccess::SetFull(const Wanted& wanted, const at::Tensor& value) {
-  DS_ASSIGN_OR_RETURN(const HeldTensor found, Find(wanted));
-  if (!found.writable) return InvalidArgumentError(wanted.name + " is frozen");
+  DS_ASSIGN_OR_RETURN(const HeldTensor found, FindWritable(wanted));
   if (value.sizes() != at::IntArrayRef(found.shape)) {
     return InvalidArgumentError("the value for " + wanted.name + " has another shape");
   }
@@ -152,8 +158,7 @@ Status TensorAccess::SetFull(const Wanted& wanted, const at::Tensor& value) {
 
 Status TensorAccess::SetLocal(const Wanted& wanted, const at::Tensor& value) {
   const zero::Context& context = engine_.parts_->sharded->context();
-  DS_ASSIGN_OR_RETURN(const HeldTensor found, Find(wanted));
-  if (!found.writable) return InvalidArgumentError(wanted.name + " is frozen");
+  DS_ASSIGN_OR_RETURN(const HeldTensor found, FindWritable(wanted));
   Status fits;
   if (value.dim() != 1 || value.numel() != found.held()) {
     fits = InvalidArgumentError("the local part of " + wanted.name + " has " +

@@ -13,7 +13,9 @@
 // sum over micro-batches, before clipping, the loss scale taken out. Frozen parameters have a
 // weight only, and it cannot be set.
 //
-// Errors: an unknown name or state, a gradient that is not there, a value of another shape.
+// Errors: an unknown name or state, a gradient that is not there, a value of another shape, a
+// weight to set while an optimizer's ranks have moved on their own (ZeroOneAdam), any call within
+// WithGatheredParameters.
 
 #include <ATen/core/Tensor.h>
 
@@ -66,6 +68,7 @@ class TensorAccess {
   struct HeldTensor;
 
   StatusOr<HeldTensor> Find(const Wanted& wanted);
+  StatusOr<HeldTensor> FindWritable(const Wanted& wanted);
   StatusOr<at::Tensor> GetFull(const Wanted& wanted);
   StatusOr<at::Tensor> GetLocal(const Wanted& wanted);
   Status SetFull(const Wanted& wanted, const at::Tensor& value);

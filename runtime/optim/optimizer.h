@@ -78,6 +78,9 @@ class Optimizer {
   // Its knowledge beside the tensors, alike on all ranks: goes into checkpoints. Null if nothing.
   virtual nlohmann::json State() const;
   virtual Status LoadState(const nlohmann::json& state, std::int64_t parameter_count);
+  // Tells whether updates with own gradients have left each rank with parameters of its own, until
+  // an update to come makes one of what all of them have done.
+  virtual bool has_local_moves() const { return false; }
   // Parameters and state have been written from outside: what was kept between updates is void.
   virtual void StateWasLoaded() {}
 

@@ -47,6 +47,9 @@ class ShardedOptimizer {
 
   // The optimizer whose state AddShards hands out: optim::Optimizer::name.
   std::string_view optimizer_name() const { return optimizer_->name(); }
+  // optim::Optimizer::has_local_moves: then weights of ranks differ, and what is written into them
+  // would not be alike either once the optimizer takes its moves back.
+  bool has_local_moves() const { return optimizer_->has_local_moves(); }
   // Master weights and optimizer state of what is trained, values of what is frozen, wherever they
   // lie: they do not move meanwhile.
   void AddShards(std::vector<checkpoint::TensorShard>* shards) const;

@@ -3,11 +3,15 @@
 #include "runtime/engine/gathered_parameters.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/device/isa_probe.h"
+#include "runtime/engine/deepspeed_api.h"
 #include "runtime/engine/tensor_access.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/rank_harness.h"
@@ -160,6 +164,40 @@ TEST_P(Gathered, AreRefusedByName) {
   });
 }
 
+// Each of these would take the parameters away that the body looks at.
+TEST_P(Gathered, RefuseWhatWouldTakeThemAway) {
+  OnRanks([&](Trainer& trainer, int rank) {
+    Engine& engine = *trainer.engine;
+    const auto refuses = [](const Status& status) {
+      EXPECT_THAT(status.message(), HasSubstr("within WithGatheredParameters"));
+    };
+    const auto try_all = [&] {
+      refuses(trainer.With({}, [] { return OkStatus(); }));
+      refuses(trainer.With(0, [] { return OkStatus(); }));
+      refuses(engine.ExportParameters([](const auto&, const auto&) { return OkStatus(); }));
+      refuses(engine.step().status());
+      refuses(engine.state().LoadState({}));
+      refuses(engine.state().CheckSavable());
+      refuses(TensorAccess(engine).GetFullFp32Param("table").status());
+      refuses(TensorAccess(engine).SetFullFp32Param("table", at::Tensor()));
+      refuses(DeepSpeedApi(engine).offload_states());
+      refuses(DeepSpeedApi(engine).reload_states());
+      refuses(DeepSpeedApi(engine).empty_partition_cache());
+      EXPECT_THROW(engine.forward(TinyBatch(trainer.run, engine.world(), 0)), c10::Error);
+      EXPECT_THROW(engine.backward(at::zeros({}, at::requires_grad())), c10::Error);
+      EXPECT_EQ(engine.finished_steps(), 1);
+      for (const std::string& name : kNames) {
+        EXPECT_NE(trainer.parameters[name].storage().nbytes(), 0U) << name;
+      }
+      trainer.parameters["table"].fill_(rank == 0 ? 0.25 : 1.0);
+      return OkStatus();
+    };
+    EXPECT_TRUE(trainer.With(0, try_all).ok());
+    EXPECT_TRUE(trainer.Weight("table").eq(0.25).all().item<bool>());
+    TrainTiny(engine, trainer.run, 1);
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Stages, Gathered,
                          ::testing::Combine(::testing::Range(0, 4),
                                             ::testing::Values(Precision::kFp32, Precision::kBf16)),
@@ -167,6 +205,48 @@ INSTANTIATE_TEST_SUITE_P(Stages, Gathered,
                            return "stage" + std::to_string(std::get<0>(info.param)) +
                                   (std::get<1>(info.param) == Precision::kFp32 ? "_fp32" : "_bf16");
                          });
+
+// Between two exchanges every rank of 0/1 Adam has parameters of its own, and takes back what it
+// has moved them by: what was written meanwhile would stay different.
+TEST(GatheredByZeroOneAdam, AreNotWrittenWhileRanksHaveMovedApart) {
+  const TinyRun run{.optimizer = config::ZeroOneAdamConfig{
+                        .var_freeze_step = 1, .local_step_scaler = 1, .local_step_clipper = 4}};
+  testing::RunRanks(3, [&](comm::Communicator& world) {
+    Trainer trainer(run, world);
+    const auto fill = [&] {
+      trainer.parameters["table"].fill_(0.5);
+      return OkStatus();
+    };
+    // Taking moves back leaves what rounding has made of them.
+    const auto are_alike = [&] {
+      const at::Tensor mine = trainer.Weight("table"), of_zero = mine.clone();
+      world.Broadcast(of_zero, 0);
+      at::Tensor same = at::ones({1});
+      same.fill_(mine.allclose(of_zero, 1e-5, 1e-6) ? 1.0 : 0.0);
+      world.AllReduce(same, comm::ReduceOp::kMin);
+      return same.item<float>() == 1.0F;
+    };
+    const auto is_refused = [](const Status& status) {
+      EXPECT_THAT(status.message(), HasSubstr("ZeroOneAdam has moved each rank's parameters"));
+    };
+    TrainTiny(*trainer.engine, run, 3);  // updates 1 to 3 agree, 4 to 6 are local, 7 exchanges
+    EXPECT_FALSE(are_alike());
+    is_refused(trainer.With(0, fill));
+    TensorAccess access(*trainer.engine);
+    is_refused(access.SetFullFp32Param("table", at::full_like(trainer.parameters["table"], 0.5)));
+    is_refused(access.SetLocalFp32Param("table", at::full({55}, 0.5)));
+    EXPECT_TRUE(trainer.With({}, [] { return OkStatus(); }).ok()) << "to look at them";
+    EXPECT_TRUE(
+        WithGatheredParameters(*trainer.engine, {"layer.1.scale"}, 0, [] { return OkStatus(); })
+            .ok())
+        << "what is frozen does not move";
+    TrainTiny(*trainer.engine, run, 3);
+    EXPECT_TRUE(are_alike());
+    EXPECT_TRUE(trainer.With(0, fill).ok());
+    TrainTiny(*trainer.engine, run, 4);
+    EXPECT_TRUE(are_alike()) << "the next exchange has brought them together";
+  });
+}
 
 }  // namespace
 }  // namespace ds::tests

@@ -264,7 +264,7 @@ TEST(Offload, LetsStatesGoAndComeBack) {
       for (int step = 0; step < kSteps; ++step) {
         TrainTiny(*engine, run.tiny, 1);
         EXPECT_TRUE(api.offload_states({}).ok());
-        api.reload_states();
+        EXPECT_TRUE(api.reload_states().ok());
       }
       const auto parameters = ExportAll(*engine);
       if (world.rank() == 0) ExpectSameBits(parameters, expected.parameters);

@@ -47,6 +47,7 @@ void ZeroOneAdam::StateWasLoaded() {
   moved_.clear();
   moved_entry_.Reset();
   rates_.clear();
+  has_local_moves_ = false;
 }
 
 DirectionCoefficients ZeroOneAdam::MakeCoefficients(const PartRates& rates) const {
@@ -60,6 +61,7 @@ void ZeroOneAdam::Begin(const Update& update, const RankParts& all) {
   const bool exchange = kind == ZeroOneUpdate::kExchange;
   StepLocally(update, all, exchange);
   if (exchange) Exchange(all);
+  has_local_moves_ = !exchange && all.groups.gradients->size() > 1;
 }
 
 void ZeroOneAdam::FollowCompressedGradients(const Update& update, const RankParts& all) {

@@ -80,6 +80,7 @@ class ZeroOneAdam : public Optimizer {
   bool WantsOwnGradients(std::int64_t step) const override;
   void Begin(const Update& update, const RankParts& all) override;
   void ApplyRates(const PartRates& rates, const Part& part) override;
+  bool has_local_moves() const override { return has_local_moves_; }
   void StateWasLoaded() override;
 
  private:
@@ -94,7 +95,8 @@ class ZeroOneAdam : public Optimizer {
   OneBitAverage average_;
   std::vector<at::Tensor> moved_;  // u of each part, from the first local update on
   device::LedgerEntry moved_entry_;
-  std::vector<double> rates_;  // added up since the last exchange, of each part
+  std::vector<double> rates_;     // added up since the last exchange, of each part
+  bool has_local_moves_ = false;  // since then, and there are others
 };
 
 }  // namespace ds::optim
