@@ -295,7 +295,7 @@ void Communicator::Abort(std::string_view reason) {
   backend_->abort();
   const std::lock_guard lock(groups_mutex_);
   for (const auto& [name, group] : groups_) {
-    if (group != nullptr) group->backend_->abort();
+    if (group != nullptr) group->Abort(reason);
   }
 }
 

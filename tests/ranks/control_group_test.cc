@@ -77,5 +77,32 @@ TEST(ControlGroup, CarriesAllThatIsNotTraining) {
   }
 }
 
+// Counts how often it is told to end.
+class AbortedBackend : public c10d::Backend {
+ public:
+  explicit AbortedBackend(int* aborts) : c10d::Backend(/*rank=*/0, /*size=*/1), aborts_(aborts) {}
+  const std::string getBackendName() const override { return "aborted"; }
+  void abort() override { ++*aborts_; }
+
+ private:
+  int* aborts_;
+};
+
+TEST(ControlGroup, AbortEndsTheDevicesGroupsOfEveryLevel) {
+  testing::RunRanks(1, [](comm::Communicator& world) {
+    int aborts = 0;
+    const auto make = [&](comm::Communicator&) -> c10::intrusive_ptr<c10d::Backend> {
+      return c10::make_intrusive<AbortedBackend>(&aborts);
+    };
+    comm::Communicator device(make(world), c10::kCPU,
+                              std::make_unique<comm::Communicator>(world.backend()), make);
+    device.Group("model state", {0}).Group("secondary shards", {0}).Group("pairs", {0});
+    device.Group("batch", {0});
+    device.Abort("enough");
+    EXPECT_EQ(aborts, 5);
+    EXPECT_THROW(world.Barrier(), c10::Error) << "it has been told over the control group";
+  });
+}
+
 }  // namespace
 }  // namespace ds::tests
