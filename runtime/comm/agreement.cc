@@ -38,6 +38,7 @@ std::string BroadcastText(std::string_view text, int root, Communicator& world) 
 
 std::vector<std::int64_t> GatherNumber(std::int64_t mine, Communicator& world) {
   Communicator& control = world.control();
+  if (control.size() == 1) return {mine};
   const auto options = at::TensorOptions(control.device()).dtype(at::kLong);
   const at::Tensor all = at::empty({control.size()}, options);
   control.AllGather(all, at::full({1}, mine, options));

@@ -1,11 +1,13 @@
 #include "runtime/engine/build_engine.h"
 
+#include <exception>
 #include <string>
 #include <utility>
 #include <variant>
 
 #include "runtime/base/check.h"
 #include "runtime/base/rank_link.h"
+#include "runtime/comm/agreement.h"
 #include "runtime/comm/join_job.h"
 #include "runtime/comm/mesh_groups.h"
 #include "runtime/comm/rank_identity.h"
@@ -177,6 +179,42 @@ StatusOr<ModuleBuffers> TakeBuffers(const BlockList& model, const config::DsConf
   return buffers;
 }
 
+// What the engine is of before any rank has held state.
+struct ModelDescription {
+  std::vector<zero::ParameterUnit> units;
+  std::vector<double> group_rates;
+  zero::FillUnit fill;
+};
+
+// On this rank alone: what goes wrong here is this rank's.
+Status DescribeModel(const BlockList& model, const config::DsConfig& config,
+                     const EngineOptions& options, EngineParts* parts,
+                     ModelDescription* described) {
+  DS_ASSIGN_OR_RETURN(described->units,
+                      DescribeUnits(model, config, options, precision::MakeDtypePolicy(config)));
+  DS_ASSIGN_OR_RETURN(described->group_rates, FollowGroupSchedules(config, &described->units));
+  DS_ASSIGN_OR_RETURN(parts->buffers, TakeBuffers(model, config, options.device));
+  DS_ASSIGN_OR_RETURN(described->fill, MakeFillUnit(model, described->units, options));
+  return OkStatus();
+}
+
+Status BuildParts(const std::shared_ptr<BlockList>& model, const config::DsConfig& config,
+                  const EngineOptions& options, EngineParts* parts) {
+  DS_ASSIGN_OR_RETURN(parts->mesh, MakeMesh(options.degrees, config, options.world->size()));
+  DS_RETURN_IF_ERROR(CheckSecondaryShards(parts->mesh, config.zero_optimization));
+  ModelDescription described;
+  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(DescribeModel(*model, config, options, parts, &described),
+                                         *options.world));
+  DS_ASSIGN_OR_RETURN(const zero::Tiers tiers, OpenTiers(config, options, &parts->file_tiers));
+  const zero::Context context = MakeContext(config, options, parts->mesh, tiers);
+  DS_ASSIGN_OR_RETURN(parts->sharded,
+                      zero::ShardedModel::Create(context, described.units, described.fill));
+  parts->buffers.MakeAlike(*context.groups.gradients);
+  parts->optimizer = std::make_unique<zero::ShardedOptimizer>(*parts->sharded, config.optimizer);
+  parts->rates = Rates(config, std::move(described.group_rates));
+  return OkStatus();
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> model,
@@ -184,18 +222,17 @@ StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> mo
                                                    EngineOptions options) {
   auto parts = std::make_unique<EngineParts>();
   DS_RETURN_IF_ERROR(TakeWorldAndLedger(&options, parts.get()));
-  DS_ASSIGN_OR_RETURN(parts->mesh, MakeMesh(options.degrees, config, options.world->size()));
-  DS_RETURN_IF_ERROR(CheckSecondaryShards(parts->mesh, config.zero_optimization));
-  DS_ASSIGN_OR_RETURN(const zero::Tiers tiers, OpenTiers(config, options, &parts->file_tiers));
-  const zero::Context context = MakeContext(config, options, parts->mesh, tiers);
-  DS_ASSIGN_OR_RETURN(std::vector<zero::ParameterUnit> units,
-                      DescribeUnits(*model, config, options, context.dtypes));
-  DS_ASSIGN_OR_RETURN(std::vector<double> group_rates, FollowGroupSchedules(config, &units));
-  DS_ASSIGN_OR_RETURN(parts->buffers, TakeBuffers(*model, config, options.device));
-  DS_ASSIGN_OR_RETURN(const zero::FillUnit fill, MakeFillUnit(*model, units, options));
-  DS_ASSIGN_OR_RETURN(parts->sharded, zero::ShardedModel::Create(context, units, fill));
-  parts->buffers.MakeAlike(*context.groups.gradients);
-  parts->optimizer = std::make_unique<zero::ShardedOptimizer>(*parts->sharded, config.optimizer);
+  try {
+    DS_RETURN_IF_ERROR(BuildParts(model, config, options, parts.get()));
+    // The optimizer is there on all ranks.
+    DS_RETURN_IF_ERROR(comm::AgreeOnStatus(OkStatus(), *options.world));
+  } catch (const std::exception& error) {
+    // The others wait for this rank, whatever its caller does with what is thrown.
+    const auto* of_torch = dynamic_cast<const c10::Error*>(&error);
+    options.world->Abort("building the engine: " +
+                         std::string(of_torch ? of_torch->what_without_backtrace() : error.what()));
+    throw;
+  }
   parts->model = std::move(model);
   parts->config = config;
   parts->seed = options.seed;
@@ -204,7 +241,6 @@ StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> mo
   parts->recompute = options.recompute;
   parts->mlp_tiles = options.mlp_tiles;
   parts->clock = options.clock;
-  parts->rates = Rates(config, std::move(group_rates));
   return parts;
 }
 

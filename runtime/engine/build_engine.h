@@ -9,7 +9,9 @@
 
 namespace ds::engine {
 
-// Builds what Engine::create promises. Collective.
+// Builds what Engine::create promises. Collective: all ranks return the same status. What throws on
+// one rank (its memory, a function of the user's) ends the world of all of them with its reason
+// (Communicator::Abort).
 StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> model,
                                                    const config::DsConfig& config,
                                                    EngineOptions options);

@@ -84,7 +84,8 @@ class Engine {
   // Builds the shards unit by unit, so that at stage 3 no more than the shards and one unit are in
   // memory. Parameters with requires_grad false are kept and saved, never changed. Fails when
   // values cannot be read, the config asks for what is not built, or another engine still trains a
-  // parameter of the model: reset that one before its pointer takes a new one.
+  // parameter of the model: reset that one before its pointer takes a new one. All ranks return the
+  // same status; where one throws, all do, and their world has ended.
   static StatusOr<std::unique_ptr<Engine>> create(std::shared_ptr<BlockList> model,
                                                   const config::DsConfig& config,
                                                   EngineOptions options = {});

@@ -3,6 +3,7 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <functional>
 #include <string>
 
 #include "runtime/base/check.h"
@@ -68,6 +69,19 @@ Status CheckParameters(const Context& context, const std::vector<ParameterUnit>&
                               "other");
 }
 
+// Only all ranks together can take rank 0's values.
+Status CheckSameOrigin(FirstValues mine, comm::Communicator& all) {
+  const auto origins = comm::GatherNumber(static_cast<std::int64_t>(mine), all);
+  const auto other = std::adjacent_find(origins.begin(), origins.end(), std::not_equal_to<>());
+  if (other == origins.end()) return OkStatus();
+  const auto rank = other - origins.begin();
+  const bool first_has = *other == static_cast<std::int64_t>(FirstValues::kRankZeros);
+  return InvalidArgumentError("rank " + std::to_string(first_has ? rank : rank + 1) +
+                              " has values for it and rank " +
+                              std::to_string(first_has ? rank + 1 : rank) +
+                              " has none: a block has values on every rank or on none");
+}
+
 std::vector<OwnRange> ListOwnRanges(const Context& context, const Unit& unit) {
   std::vector<OwnRange> ranges;
   for (const auto& bucket : unit.buckets()) {
@@ -90,7 +104,7 @@ std::vector<OwnRange> ListOwnRanges(const Context& context, const Unit& unit) {
 StatusOr<std::unique_ptr<ShardedModel>> ShardedModel::Create(
     const Context& context, const std::vector<ParameterUnit>& units, const FillUnit& fill) {
   std::unique_ptr<ShardedModel> model(new ShardedModel(context));
-  DS_RETURN_IF_ERROR(CheckParameters(context, units));
+  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(CheckParameters(context, units), *context.groups.all));
   for (const ParameterUnit& unit : units) {
     const Status added = model->AddUnit(unit, fill);
     if (!added.ok()) return added.WithContext("building " + unit.name);
@@ -122,6 +136,7 @@ Status ShardedModel::AddUnit(const ParameterUnit& described, const FillUnit& fil
   }
   const StatusOr<FirstValues> values = fill(index, ListOwnRanges(context_, *units_.back()));
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(values.status(), *context_.groups.all));
+  DS_RETURN_IF_ERROR(CheckSameOrigin(*values, *context_.groups.all));
   for (const auto& bucket : units_.back()->buckets()) {
     if (*values == FirstValues::kRankZeros) bucket->parameters().Broadcast();
     bucket->parameters().KeepShard();

@@ -2,7 +2,9 @@
 
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/alloc_cpu.h>
+#include <c10/util/Exception.h>
 #include <functional>
+#include <limits>
 
 namespace ds::testing {
 namespace {
@@ -14,7 +16,14 @@ struct alignas(64) Header {
   std::int64_t bytes;
 };
 
+thread_local std::size_t largest_allowed = std::numeric_limits<std::size_t>::max();
+
 }  // namespace
+
+CountingAllocator::Refusal::Refusal(std::size_t above) { largest_allowed = above; }
+CountingAllocator::Refusal::~Refusal() {
+  largest_allowed = std::numeric_limits<std::size_t>::max();
+}
 
 CountingAllocator& CountingAllocator::Install() {
   static CountingAllocator& installed = [] {
@@ -27,6 +36,8 @@ CountingAllocator& CountingAllocator::Install() {
 
 c10::DataPtr CountingAllocator::allocate(std::size_t bytes) {
   if (bytes == 0) return {nullptr, nullptr, &Free, c10::Device(c10::kCPU)};
+  TORCH_CHECK(bytes <= largest_allowed, "DefaultCPUAllocator: can't allocate memory: you tried to ",
+              "allocate ", bytes, " bytes");
   auto* header = static_cast<Header*>(c10::alloc_cpu(sizeof(Header) + bytes));
   header->owner = this;
   header->bytes = static_cast<std::int64_t>(bytes);

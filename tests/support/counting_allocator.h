@@ -26,6 +26,16 @@ class CountingAllocator : public c10::Allocator {
   // Forgets the peak so far: from here on it is the most held since this call.
   void ResetPeak() { peak_.store(BytesOut(), std::memory_order_relaxed); }
 
+  // From here on this thread is refused what is larger, as LibTorch's allocator refuses, until the
+  // result is gone.
+  class Refusal {
+   public:
+    explicit Refusal(std::size_t above);
+    ~Refusal();
+    Refusal(const Refusal&) = delete;
+    Refusal& operator=(const Refusal&) = delete;
+  };
+
   c10::DataPtr allocate(std::size_t bytes) override;
   c10::DeleterFnPtr raw_deleter() const override { return &Free; }
   void copy_data(void* to, const void* from, std::size_t bytes) const override;
