@@ -7,6 +7,7 @@
 #include <ATen/ops/silu.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "runtime/models/first_derivative.h"
 #include "runtime/models/gelu_rows.h"
 #include "runtime/models/row_loops.h"
 #include "runtime/models/swiglu_rows.h"
@@ -32,6 +33,7 @@ class GeluTanhFunction : public torch::autograd::Function<GeluTanhFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    CheckIsFirstDerivative("GELU");
     const at::Tensor x = context->get_saved_variables()[0];
     const at::Tensor upstream = gradients[0].contiguous();
     const at::Tensor gradient = at::empty_like(x);
@@ -65,6 +67,7 @@ class SwiGluFunction : public torch::autograd::Function<SwiGluFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    CheckIsFirstDerivative("SwiGLU");
     const auto saved = context->get_saved_variables();
     const at::Tensor &gate = saved[0], &up = saved[1];
     const at::Tensor upstream = gradients[0].contiguous();

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "runtime/gradients/put_gradient.h"
+#include "runtime/models/first_derivative.h"
 #include "runtime/models/matmul.h"
 #include "runtime/models/softmax_row.h"
 
@@ -160,6 +161,7 @@ class LmLossFunction : public torch::autograd::Function<LmLossFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& upstream) {
+    CheckIsFirstDerivative("the language model's loss");
     TORCH_CHECK(!context->saved_data.empty(), "backward of the language model's loss ran twice");
     at::Tensor hidden = context->saved_data["hidden"].toTensor();
     at::Tensor weight = context->saved_data["weight"].toTensor();

@@ -12,6 +12,7 @@
 
 #include "runtime/device/isa_probe.h"
 #include "runtime/gradients/put_gradient.h"
+#include "runtime/models/first_derivative.h"
 
 namespace at::native {
 // In LibTorch, but in none of its headers. Weak: a version without this very signature lacks the
@@ -79,6 +80,7 @@ class AffineFunction : public torch::autograd::Function<AffineFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& upstream) {
+    CheckIsFirstDerivative("a linear layer");
     const auto saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1];
     const bool in_out = context->saved_data["in_out"].toBool();

@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "runtime/gradients/put_gradient.h"
+#include "runtime/models/first_derivative.h"
 #include "runtime/models/rms_norm_rows.h"
 #include "runtime/models/row_loops.h"
 
@@ -43,6 +44,7 @@ class RmsNormFunction : public torch::autograd::Function<RmsNormFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& upstream) {
+    CheckIsFirstDerivative("RMSNorm");
     const auto saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1], &scales = saved[2];
     const at::Tensor arrived = upstream[0].contiguous(), gradient = at::empty_like(x);

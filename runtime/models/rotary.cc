@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "runtime/models/first_derivative.h"
 #include "runtime/models/rotary_rows.h"
 #include "runtime/models/row_loops.h"
 
@@ -71,6 +72,7 @@ class RotaryFunction : public torch::autograd::Function<RotaryFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& upstream) {
+    CheckIsFirstDerivative("rotary embedding");
     const auto saved = context->get_saved_variables();
     return {Turn(upstream[0], saved[0], saved[1], /*direction=*/-1.0F), {}, {}};
   }
