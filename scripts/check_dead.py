@@ -28,7 +28,6 @@ ALLOWED = {
     "SendAsync": "what stages and rings pass on, until there are pipelines and rings",
     "RecvAsync": "what stages and rings pass on, until there are pipelines and rings",
     "SendRecvAsync": "what stages and rings pass on, until there are pipelines and rings",
-    "AllToAllAsync": "what experts and qgZ exchange beside the computation, until they do",
     "AllReduceMany": "coalesced calls, until small units are gathered together",
     "AllGatherMany": "coalesced calls, until small units are gathered together",
     "ReduceScatterMany": "coalesced calls, until small units are gathered together",

@@ -141,8 +141,8 @@ void FlatGradients::BeginReduceIntoShard(const at::Tensor& whole) {
   if (first && own.scalar_type() == whole.scalar_type()) under_way.reduced = own;
   comm::Communicator& ranks = *context_.groups.shards;
   if (context_.quantized_gradients && travel_.rounded) {
-    QuantizedReduceScatter(under_way.reduced, whole, op, context_,
-                           feedbacks_ ? &*feedbacks_ : nullptr);
+    under_way.rounded.emplace(under_way.reduced, whole, op, context_,
+                              feedbacks_ ? &*feedbacks_ : nullptr);
   } else if (context_.overlap) {
     under_way.work = ranks.ReduceScatterAsync(under_way.reduced, whole, op, travel_.tag);
   } else {
@@ -201,6 +201,7 @@ void FlatGradients::BeginReduction() {
 void FlatGradients::Await() {
   if (!reduction_) return;
   if (reduction_->work) reduction_->work->wait();
+  if (reduction_->rounded) reduction_->rounded->Await();
   const at::Tensor& reduced = reduction_->reduced;
   const at::Tensor& target = reduction_->target.tensor();
   FinishReduction(reduced);

@@ -95,8 +95,7 @@ class FlatGradients {
     return layout_.padded_numel() * static_cast<std::int64_t>(c10::elementSize(travel_.dtype));
   }
 
-  // Looked for on this rank, since Clear, and on the CPU only: on a GPU every look would wait for
-  // the device.
+  // Looked for on this rank, since Clear, on the CPU only: on a GPU every look would wait for it.
   const std::optional<NonFiniteArrival>& first_non_finite() const { return non_finite_; }
 
   // Tells of each parameter whether Add has been called for it on this rank since Clear.
@@ -134,9 +133,10 @@ class FlatGradients {
   struct UnderWay {
     at::Tensor whole = {};                // what travels
     at::Tensor reduced = {};              // where the sum over ranks comes
-    std::optional<comm::Work> work = {};  // none: the call has ended
-    Lease target;                         // where the mean belongs
-    bool first = true;                    // it has no other summand there
+    std::optional<comm::Work> work = {};  // none: the call has ended, or is `rounded`'s
+    std::optional<QuantizedReduction> rounded = {};
+    Lease target;       // where the mean belongs
+    bool first = true;  // it has no other summand there
   };
   std::optional<UnderWay> reduction_;
   bool is_mean_ = false;                // what whole_ holds

@@ -14,38 +14,6 @@ constexpr QuantizedBits kGradientBits = QuantizedBits::k4;
 
 constexpr QuantizedBits kErrorBits = QuantizedBits::k8;
 
-// The sum over the ranks of `group` of what each has for this one. `for_rank(r)` is what this rank
-// has for rank r: equal lengths.
-template <typename ForRank>
-at::Tensor ExchangeAndAdd(comm::Communicator& group, std::int64_t count, ForRank for_rank,
-                          const Context& context, LossFeedback* feedback) {
-  const std::int64_t size = CountQuantizedBytes(count, kGradientBits);
-  const at::TensorOptions where = at::TensorOptions().device(context.device);
-  const device::LedgerEntry booked(
-      context.ledger, device::MemoryUse::kCommBuffers, context.tier(),
-      2 * (size * group.size() + count * static_cast<std::int64_t>(sizeof(float))));
-  const at::Tensor outgoing = at::empty({size * group.size()}, where.dtype(at::kByte));
-  const at::Tensor incoming = at::empty_like(outgoing);
-  if (feedback != nullptr) feedback->Begin(count, group.size());
-  for (int rank = 0; rank < group.size(); ++rank) {
-    const at::Tensor bytes = outgoing.narrow(0, rank * size, size);
-    if (feedback != nullptr) {
-      feedback->Quantize(for_rank(rank), rank, bytes);
-    } else {
-      Quantize(for_rank(rank), kGradientBits, bytes);
-    }
-  }
-  group.AllToAll(incoming, outgoing);
-  at::Tensor sum = at::empty({count}, where.dtype(at::kFloat));
-  Dequantize(incoming.narrow(0, 0, size), kGradientBits, sum);
-  at::Tensor next = at::empty_like(sum);
-  for (int rank = 1; rank < group.size(); ++rank) {
-    Dequantize(incoming.narrow(0, rank * size, size), kGradientBits, next);
-    sum.add_(next);
-  }
-  return sum;
-}
-
 }  // namespace
 
 void LossFeedback::Begin(std::int64_t count, int slots) {
@@ -72,34 +40,86 @@ void LossFeedback::Quantize(const at::Tensor& values, int slot, const at::Tensor
   zero::Quantize(at::nan_to_num(error, 0.0, 0.0, 0.0), kErrorBits, kept.tensor());
 }
 
-void QuantizedReduceScatter(const at::Tensor& part, const at::Tensor& whole, comm::ReduceOp op,
-                            const Context& context, LossFeedbacks* feedbacks) {
+template <typename ForRank>
+QuantizedReduction::Exchange QuantizedReduction::Pack(int ranks, std::int64_t count,
+                                                      ForRank for_rank, const Context& context,
+                                                      LossFeedback* feedback) {
+  const std::int64_t size = CountQuantizedBytes(count, kGradientBits);
+  const at::TensorOptions bytes = at::TensorOptions(at::kByte).device(context.device);
+  Exchange exchange{.count = count, .outgoing = at::empty({size * ranks}, bytes)};
+  exchange.incoming = at::empty_like(exchange.outgoing);
+  exchange.booked =
+      device::LedgerEntry(context.ledger, device::MemoryUse::kCommBuffers, context.tier(),
+                          2 * (size * ranks + count * static_cast<std::int64_t>(sizeof(float))));
+  if (feedback != nullptr) feedback->Begin(count, ranks);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const at::Tensor place = exchange.outgoing.narrow(0, rank * size, size);
+    if (feedback != nullptr) {
+      feedback->Quantize(for_rank(rank), rank, place);
+    } else {
+      Quantize(for_rank(rank), kGradientBits, place);
+    }
+  }
+  return exchange;
+}
+
+// The sum over the ranks of a group of what each has had for this one.
+at::Tensor QuantizedReduction::AddUp(const Exchange& exchange) {
+  const std::int64_t size = CountQuantizedBytes(exchange.count, kGradientBits);
+  const at::Tensor& incoming = exchange.incoming;
+  at::Tensor sum = at::empty({exchange.count}, incoming.options().dtype(at::kFloat));
+  Dequantize(incoming.narrow(0, 0, size), kGradientBits, sum);
+  const at::Tensor next = at::empty_like(sum);
+  for (std::int64_t start = size; start < incoming.numel(); start += size) {
+    Dequantize(incoming.narrow(0, start, size), kGradientBits, next);
+    sum.add_(next);
+  }
+  return sum;
+}
+
+QuantizedReduction::QuantizedReduction(const at::Tensor& part, const at::Tensor& whole,
+                                       comm::ReduceOp op, const Context& context,
+                                       LossFeedbacks* feedbacks)
+    : part_(part) {
   DS_CHECK(op == comm::ReduceOp::kSum || op == comm::ReduceOp::kAvg);
-  comm::Communicator& shards = *context.groups.shards;
+  comm::Communicator* far = context.groups.shards;
   const auto& [within, across] = context.secondary;
-  const int ranks = shards.size();
+  const int ranks = far->size();
   const std::int64_t count = part.numel();
   DS_CHECK(whole.numel() == count * ranks);
+  if (op == comm::ReduceOp::kAvg) divisor_ = ranks;
   LossFeedback* const first = feedbacks == nullptr ? nullptr : &feedbacks->first;
-  LossFeedback* const second = feedbacks == nullptr ? nullptr : &feedbacks->second;
-  at::Tensor sum;
   if (within == nullptr) {
-    sum = ExchangeAndAdd(
-        shards, count, [&](int rank) { return whole.narrow(0, rank * count, count); }, context,
+    last_ = Pack(
+        ranks, count, [&](int rank) { return whole.narrow(0, rank * count, count); }, context,
         first);
   } else {
     // To the neighbour in place p go the parts of all ranks in place p, one for each group.
     const std::int64_t groups = across->size(), places = within->size();
     const at::Tensor parts = whole.view({groups, places, count});
-    const at::Tensor group_sum = ExchangeAndAdd(
-        *within, groups * count, [&](int place) { return parts.select(1, place).reshape({-1}); },
-        context, first);
-    sum = ExchangeAndAdd(
-        *across, count, [&](int group) { return group_sum.narrow(0, group * count, count); },
-        context, second);
+    const Exchange near = Pack(
+        within->size(), groups * count,
+        [&](int place) { return parts.select(1, place).reshape({-1}); }, context, first);
+    within->AllToAll(near.incoming, near.outgoing);
+    const at::Tensor group_sum = AddUp(near);
+    far = across;
+    last_ = Pack(
+        far->size(), count, [&](int group) { return group_sum.narrow(0, group * count, count); },
+        context, feedbacks == nullptr ? nullptr : &feedbacks->second);
   }
-  if (op == comm::ReduceOp::kAvg) sum.div_(ranks);
-  part.copy_(sum);
+  if (context.overlap) {
+    work_ = far->AllToAllAsync(last_.incoming, last_.outgoing);
+  } else {
+    far->AllToAll(last_.incoming, last_.outgoing);
+  }
+}
+
+void QuantizedReduction::Await() {
+  if (work_) work_->wait();
+  at::Tensor sum = AddUp(last_);
+  if (divisor_ != 1) sum.div_(divisor_);
+  part_.copy_(sum);
+  last_ = {};
 }
 
 }  // namespace ds::zero

@@ -1,14 +1,16 @@
 #pragma once
 
-// QuantizedReduceScatter: the sum or mean over ranks, of which each gets its part, with gradients
-// that travel in 4 bits (ZeRO++'s qgZ, arXiv 2306.10209). A value is quantised once, added up in
-// fp32 where it arrives, and, with two levels, quantised and added up a second time.
+// QuantizedReduction: the sum or mean over ranks, of which each gets its part, with gradients that
+// travel in 4 bits (ZeRO++'s qgZ, arXiv 2306.10209). A value is quantised once, added up in fp32
+// where it arrives, and, with two levels, quantised and added up a second time.
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/work.h"
 #include "runtime/config/ds_config.h"
 #include "runtime/zero/store.h"
 
@@ -46,9 +48,36 @@ struct LossFeedbacks {
 // Overwrites `part` with this rank's part of `whole`, which has one for each rank of
 // context.groups.shards, in their order, of a multiple of 8 elements. Where there are secondary
 // groups the sum has two levels: within them, then across. `feedbacks` may be null; they belong to
-// this `whole`. Collective. Beside `whole` it needs twice its quantised bytes, and two fp32 sums of
-// as many elements as whole / within has (part's, with one level).
-void QuantizedReduceScatter(const at::Tensor& part, const at::Tensor& whole, comm::ReduceOp op,
-                            const Context& context, LossFeedbacks* feedbacks = nullptr);
+// this `whole`. Beside `whole` it needs twice its quantised bytes, and two fp32 sums of as many
+// elements as whole / within has (part's, with one level).
+//
+// With context.overlap the last exchange, which is the far one, goes on beside the computation
+// until Await; of two levels the near one has ended before. Both are collective.
+class QuantizedReduction {
+ public:
+  QuantizedReduction(const at::Tensor& part, const at::Tensor& whole, comm::ReduceOp op,
+                     const Context& context, LossFeedbacks* feedbacks = nullptr);
+  // The part is there after it. Once.
+  void Await();
+
+ private:
+  // Between the ranks of a group, each of which has something for every other.
+  struct Exchange {
+    std::int64_t count = 0;  // values for one rank
+    at::Tensor outgoing = {};
+    at::Tensor incoming = {};
+    device::LedgerEntry booked = {};
+  };
+  // `for_rank(r)` is what this rank has for rank r: `count` values.
+  template <typename ForRank>
+  static Exchange Pack(int ranks, std::int64_t count, ForRank for_rank, const Context& context,
+                       LossFeedback* feedback);
+  static at::Tensor AddUp(const Exchange& exchange);
+
+  at::Tensor part_;
+  int divisor_ = 1;
+  Exchange last_;
+  std::optional<comm::Work> work_;  // none: the last exchange has ended
+};
 
 }  // namespace ds::zero

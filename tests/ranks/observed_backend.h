@@ -64,6 +64,14 @@ class ObservedBackend : public c10d::Backend {
                  c10d::OpType::_REDUCE_SCATTER_BASE, input);
   }
 
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<std::int64_t>& to,
+                        std::vector<std::int64_t>& from,
+                        const c10d::AllToAllOptions& options) override {
+    observer_(c10d::OpType::ALLTOALL_BASE, input);
+    return Watch(below_->alltoall_base(output, input, to, from, options),
+                 c10d::OpType::ALLTOALL_BASE, input);
+  }
+
  private:
   WorkPtr Watch(WorkPtr work, c10d::OpType op, const at::Tensor& given) {
     if (!on_wait_) return work;

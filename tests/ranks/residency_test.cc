@@ -9,6 +9,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/engine/build_units.h"
+#include "runtime/zero/block_quantization.h"
 #include "runtime/zero/sharded_model.h"
 #include "runtime/zero/sharded_optimizer.h"
 #include "tests/ranks/observed_backend.h"
@@ -80,6 +81,7 @@ PassResult RunPasses(comm::Communicator& host, const Passes& passes) {
   const auto note = [&](char what, c10d::OpType op, const at::Tensor& given) {
     const bool gathers = op == c10d::OpType::_ALLGATHER_BASE;
     const std::int64_t whole = given.numel() * (gathers ? host.size() : 1);
+    if (op == c10d::OpType::ALLTOALL_BASE) log->push_back(fmt::format("{}a{}", what, whole));
     if (at::isFloatingType(given.scalar_type())) {
       log->push_back(fmt::format("{}{}{}", what, gathers ? 'g' : 'r', whole));
     }
@@ -97,7 +99,7 @@ PassResult RunPasses(comm::Communicator& host, const Passes& passes) {
   const TinyRun run{.stage = stage, .accumulation = 2, .precision = precision, .shape = shape};
   device::MemoryLedger ledger;
   zero::SecondaryGroups secondary;
-  if (plus_plus) {
+  if (plus_plus && world.size() > 2) {
     const int first = world.rank() / 2 * 2, place = world.rank() % 2;
     secondary.within = &host.Group("within", {first, first + 1});
     secondary.across = &host.Group("across", {place, place + 2});
@@ -342,6 +344,29 @@ TEST(Residency, SendsRoundedValuesBesideTheComputationWithTheSameBits) {
                     {.budgets = {.prefetch_bytes = prefetch}, .overlap = true, .plus_plus = true}),
           plain);
     }
+  });
+}
+
+// Gradients that travel in 4 bits, of the embedding (E) and two layers (L): each is on its way
+// while the block before computes.
+TEST(Residency, ExchangesRoundedGradientsBesideTheComputation) {
+  const TinyShape shape{.vocabulary = 200, .width = 40, .layers = 2};
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    std::vector<std::string> log;
+    RunPasses(world, {.budgets = {.reduce_bytes = 0},
+                      .overlap = true,
+                      .shape = shape,
+                      .log = &log,
+                      .plus_plus = true});
+    std::erase_if(log, [](const std::string& event) {
+      return event[0] != 'B' && event[1] != 'a';  // what is not rounded
+    });
+    const auto bytes_of = [](std::int64_t shard) {  // with padding to whole blocks
+      return std::to_string(2 * zero::CountQuantizedBytes(shard, zero::QuantizedBits::k4));
+    };
+    const std::string layer = "a" + bytes_of(2048), table = "a" + bytes_of(4096);
+    EXPECT_THAT(log, ::testing::ElementsAre("B3", "B2", "+" + layer, "B1", "=" + layer, "+" + layer,
+                                            "=" + layer, "+" + table, "=" + table));
   });
 }
 

@@ -126,7 +126,7 @@ TEST(ShardGather, EveryRankGetsTheSameRoundedWeights) {
 }
 
 // Each time a value travels it is off by at most a step, the largest of its block over 8.
-TEST(QuantizedReduceScatter, IsWithinTheStepsOfItsTerms) {
+TEST(QuantizedReduction, IsWithinTheStepsOfItsTerms) {
   constexpr std::int64_t kCount = 3000 * 8;
   for (const int near : {1, 2, 3}) {
     for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg}) {
@@ -144,7 +144,7 @@ TEST(QuantizedReduceScatter, IsWithinTheStepsOfItsTerms) {
         // Sums of a group, which are quantised again, are not larger than all their terms.
         const double bound = (near > 1 ? 10.0 : 1.0) * terms / divisor;
         const at::Tensor part = at::empty({kCount});
-        zero::QuantizedReduceScatter(part, ShardOf(world.rank(), 6 * kCount), op, context);
+        zero::QuantizedReduction(part, ShardOf(world.rank(), 6 * kCount), op, context).Await();
         const at::Tensor error =
             part.to(at::kDouble) - exact.narrow(0, world.rank() * kCount, kCount) / divisor;
         EXPECT_LT(error.abs().max().item<double>(), bound);
@@ -172,8 +172,9 @@ TEST(LossFeedback, BringsLaterWhatWasLost) {
         at::Tensor sum = at::zeros({kCount});
         const at::Tensor part = at::empty({kCount});
         for (int i = 0; i < kTimes; ++i) {
-          zero::QuantizedReduceScatter(part, ShardOf(world.rank(), 4 * kCount), ReduceOp::kSum,
-                                       context, with);
+          zero::QuantizedReduction(part, ShardOf(world.rank(), 4 * kCount), ReduceOp::kSum, context,
+                                   with)
+              .Await();
           sum.add_(part);
         }
         const at::Tensor mine = exact.narrow(0, world.rank() * kCount, kCount);
@@ -193,7 +194,7 @@ TEST(LossFeedback, AnOverflowDoesNotComeAgain) {
     const at::Tensor whole = ShardOf(world.rank(), 2 * kCount);
     const at::Tensor part = at::empty({kCount});
     const auto reduce = [&] {
-      zero::QuantizedReduceScatter(part, whole, ReduceOp::kSum, context, &feedbacks);
+      zero::QuantizedReduction(part, whole, ReduceOp::kSum, context, &feedbacks).Await();
       return part.isfinite().all().item<bool>();
     };
     EXPECT_TRUE(reduce());
