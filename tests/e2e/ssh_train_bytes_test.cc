@@ -57,11 +57,10 @@ class SshTrainBytesTest : public SshTrainJob {
     return bytes;
   }
 
-  Bytes BytesOfJob(int slots, int stage, int steps) {
+  Bytes BytesOfJob(int slots, const std::vector<std::string>& words) {
     WriteHostfile(slots);
     Bytes bytes{.counted = -CountedSoFar()};
-    const ProgramResult result =
-        RunJob(OnHosts(Train(stage, false, steps), {"-x", "DSRUN_LOG_LEVEL=debug"}));
+    const ProgramResult result = RunJob(OnHosts(words, {"-x", "DSRUN_LOG_LEVEL=debug"}));
     EXPECT_EQ(result.status, 0) << result.err;
     bytes.counted += CountedSoFar();
     const std::regex said("sent ([0-9]+) bytes to other hosts");
@@ -77,16 +76,28 @@ class SshTrainBytesTest : public SshTrainJob {
 
   // Of a step; the job of six steps is the last one. Headers, acknowledgements and what daemons say
   // are less than a tenth on top.
-  void ExpectBytes(int slots, int stage) {
-    const Bytes few = BytesOfJob(slots, stage, 2);
-    const Bytes many = BytesOfJob(slots, stage, 6);
-    const double said = (many.said - few.said) / 4;
-    const double counted = (many.counted - few.counted) / 4;
+  Bytes ExpectBytes(int slots, int stage, bool bf16, double expected) {
     SCOPED_TRACE(std::to_string(slots) + " ranks on each host, stage " + std::to_string(stage));
-    EXPECT_NEAR(said, BytesOfStep(stage), 0.03 * BytesOfStep(stage));
-    EXPECT_GT(counted, said);
-    EXPECT_LT(counted, 1.1 * said);
+    const Bytes few = BytesOfJob(slots, Train(stage, bf16, 2));
+    const Bytes many = BytesOfJob(slots, Train(stage, bf16, 6));
+    const Bytes step{.said = (many.said - few.said) / 4,
+                     .counted = (many.counted - few.counted) / 4};
+    EXPECT_NEAR(step.said, expected, 0.03 * expected);
+    EXPECT_GT(step.counted, 0.999 * step.said) << "large frames have few headers";
+    EXPECT_LT(step.counted, 1.1 * step.said + kFramesOfStep);
+    return step;
   }
+  void ExpectBytes(int slots, int stage) { ExpectBytes(slots, stage, false, BytesOfStep(stage)); }
+
+  // What a step of the job that was last has put through calls of a kind, on rank 0.
+  double SaidOfKind(const std::string& kind) {
+    const nlohmann::json last = ReadJsonLines(job() / "metrics.jsonl").back();
+    const nlohmann::json kinds = last["communicated"];
+    return kinds.contains(kind) ? kinds[kind]["bytes"].get<double>() : 0.0;
+  }
+
+  // Of small messages the headers of frames are more.
+  static constexpr double kFramesOfStep = 64 * 1024;
 };
 
 TEST_F(SshTrainBytesTest, AStepSendsWhatTheFormulaOfItsStageSays) {
@@ -95,6 +106,44 @@ TEST_F(SshTrainBytesTest, AStepSendsWhatTheFormulaOfItsStageSays) {
   for (const int slots : {1, 2}) {
     for (const int stage : {0, 1, 2, 3}) ExpectBytes(slots, stage);
   }
+}
+
+// Bytes of a step at stage 3 in bf16 for each parameter: a sum goes on in fp32, half of the means
+// come back, and both passes gather.
+constexpr double kNarrowBytes = 4 + 2.0 / 2 + 2 * 2;
+
+// All of ZeRO++ in bf16. Matrices are gathered between hosts once, in 8 bits, and their gradients,
+// added up within the hosts, go from each rank to its like on the other host in 4 bits; biases and
+// norms, a hundredth, travel as they are.
+TEST_F(SshTrainBytesTest, ZeroPlusPlusSendsAQuarterAndLearnsTheSame) {
+  constexpr int kSteps = 20;
+  constexpr double kBlock = 2048, kWithScale = (kBlock + 4) / kBlock;
+  WriteHostfile(2);
+  const Bytes plain = ExpectBytes(2, 3, /*bf16=*/true, kNarrowBytes * kParameters);
+  const double gathered = SaidOfKind("all_gather"), reduced = SaidOfKind("reduce_scatter");
+  EXPECT_EQ(RunJob(OnHosts(Train(3, /*bf16=*/true, kSteps))).status, 0);
+  const std::vector<double> losses = Losses();
+  zero_ = {{"zero_quantized_weights", true},
+           {"zero_quantized_gradients", true},
+           {"zero_hpz_partition_size", 2}};
+  constexpr double kVectors = 4 * 13 * 128 + 2 * 128;
+  const double expected =
+      (kParameters - kVectors) * kWithScale * (1.0 + 0.5) + kVectors * kNarrowBytes;
+  const Bytes rounded = ExpectBytes(2, 3, /*bf16=*/true, expected);
+  EXPECT_LT(rounded.said, 0.25 * plain.said);
+  EXPECT_LT(rounded.counted, 0.25 * plain.counted + kFramesOfStep);
+  // Of the two gathers of a pass one stays within the host, as it is.
+  EXPECT_NEAR(SaidOfKind("all_gather"), gathered * (0.5 + 0.5 / 2), 0.05 * gathered);
+  EXPECT_LT(SaidOfKind("reduce_scatter"), 0.05 * reduced) << "biases and norms";
+  EXPECT_GT(SaidOfKind("all_to_all"), 0.0);
+  EXPECT_EQ(RunJob(OnHosts(Train(3, /*bf16=*/true, kSteps))).status, 0);
+  const std::vector<double> rounded_losses = Losses();
+  ASSERT_EQ(rounded_losses.size(), losses.size());
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    EXPECT_LT(rounded_losses[i], 1.04 * losses[i]) << "step " << i + 1;
+  }
+  EXPECT_NEAR(rounded_losses.back(), losses.back(), 0.04 * losses.back());
+  EXPECT_LT(rounded_losses.back(), 0.8 * rounded_losses.front());
 }
 
 TEST_F(SshTrainBytesTest, ThinLinksChangeNeitherBytesNorLosses) {

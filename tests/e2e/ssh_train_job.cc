@@ -7,13 +7,14 @@
 namespace ds::testing {
 
 std::vector<std::string> SshTrainJob::Train(int stage, bool bf16, int steps) {
-  const nlohmann::json config = {
+  nlohmann::json config = {
       {"train_micro_batch_size_per_gpu", 1},
       {"gradient_accumulation_steps", 1},
       {"bf16", {{"enabled", bf16}}},
       {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-3}}}}},
       {"zero_optimization", {{"stage", stage}, {"overlap_comm", overlap_comm_}}},
   };
+  config["zero_optimization"].update(zero_.is_null() ? nlohmann::json::object() : zero_);
   const std::filesystem::path path = folder() / "ds.json";
   EXPECT_TRUE(WriteFileAtomically(path, config.dump()).ok());
   return {"train",

@@ -37,6 +37,7 @@ class SshTrainJob : public SshJob {
   nlohmann::json JobVerdict() const;
 
   bool overlap_comm_ = true;           // of Train's config
+  nlohmann::json zero_;                // more of its zero_optimization
   std::filesystem::path jobs_folder_;  // of the run directories; "" = folder()
 
  private:
