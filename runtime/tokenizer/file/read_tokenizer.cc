@@ -1,6 +1,8 @@
 #include "runtime/tokenizer/file/read_tokenizer.h"
 
 #include "runtime/base/files.h"
+#include "runtime/tokenizer/file/gpt2_files.h"
+#include "runtime/tokenizer/file/sentencepiece_model.h"
 #include "runtime/tokenizer/tokenizer_parts.h"
 
 namespace ds::tokenizer {
@@ -72,10 +74,7 @@ StatusOr<TokenizerParts> ReadParts(const JsonObject& root) {
   return parts;
 }
 
-}  // namespace
-
-StatusOr<Tokenizer> ParseTokenizerJson(std::string_view text, const std::string& name) {
-  DS_ASSIGN_OR_RETURN(const Json json, ParseJsonFile(text, name));
+StatusOr<Tokenizer> MakeTokenizer(const Json& json, const std::string& name) {
   DS_ASSIGN_OR_RETURN(const JsonObject root, JsonObject::From(json, name, ""));
   DS_ASSIGN_OR_RETURN(const std::string version, root.TextOr("version", "1.0"));
   if (version != "1.0") return root.Error("version", "must be 1.0, not '" + version + "'");
@@ -83,8 +82,43 @@ StatusOr<Tokenizer> ParseTokenizerJson(std::string_view text, const std::string&
   return Tokenizer(std::move(parts));
 }
 
+StatusOr<Tokenizer> ReadSentencePieceFolder(const fs::path& folder) {
+  const fs::path file = folder / "tokenizer.model", config_file = folder / "tokenizer_config.json";
+  DS_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(file, kMaxTokenizerBytes));
+  Json json;
+  std::optional<JsonObject> config;
+  if (fs::exists(config_file)) {
+    DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(config_file, kMaxTokenizerBytes));
+    DS_ASSIGN_OR_RETURN(json, ParseJsonFile(text, ShortenPath(config_file)));
+    DS_ASSIGN_OR_RETURN(config, JsonObject::From(json, ShortenPath(config_file), ""));
+  }
+  auto parts = ParseSentencePieceModel(bytes, config ? &*config : nullptr);
+  if (!parts.ok()) return parts.status().WithContext(ShortenPath(file));
+  return Tokenizer(*std::move(parts));
+}
+
+}  // namespace
+
+StatusOr<Tokenizer> ParseTokenizerJson(std::string_view text, const std::string& name) {
+  DS_ASSIGN_OR_RETURN(const Json json, ParseJsonFile(text, name));
+  return MakeTokenizer(json, name);
+}
+
 StatusOr<Tokenizer> ReadTokenizer(const fs::path& path) {
-  const fs::path file = fs::is_directory(path) ? path / "tokenizer.json" : path;
+  std::error_code error;
+  if (fs::is_directory(path, error) && !fs::exists(path / "tokenizer.json", error)) {
+    if (fs::exists(path / "vocab.json", error) && fs::exists(path / "merges.txt", error)) {
+      DS_ASSIGN_OR_RETURN(const Json json, ReadGpt2Files(path));
+      return MakeTokenizer(json, ShortenPath(path) + " (vocab.json, merges.txt)");
+    }
+    if (fs::exists(path / "tokenizer.model", error)) {
+      return ReadSentencePieceFolder(path);
+    }
+    return NotFoundError(
+        ShortenPath(path) +
+        " has no tokenizer.json, no vocab.json with merges.txt and no tokenizer.model");
+  }
+  const fs::path file = fs::is_directory(path, error) ? path / "tokenizer.json" : path;
   DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kMaxTokenizerBytes));
   return ParseTokenizerJson(text, ShortenPath(file));
 }

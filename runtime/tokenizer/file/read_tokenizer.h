@@ -12,7 +12,8 @@
 
 namespace ds::tokenizer {
 
-// Reads the folder's tokenizer.json. `path` may be the file itself.
+// Reads the folder's tokenizer.json, else GPT-2's vocab.json and merges.txt, else SentencePiece's
+// tokenizer.model. `path` may be a tokenizer.json itself.
 StatusOr<Tokenizer> ReadTokenizer(const std::filesystem::path& path);
 
 // A tokenizer.json that is in memory; `name` is how errors call it.

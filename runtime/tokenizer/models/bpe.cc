@@ -36,13 +36,14 @@ Bpe::Bpe(Vocabulary vocabulary, BpeSettings settings)
 }
 
 StatusOr<std::unique_ptr<Bpe>> Bpe::Create(Vocabulary vocabulary, const Merges& merges,
-                                           BpeSettings settings) {
+                                           BpeSettings settings,
+                                           const std::vector<std::uint32_t>& ranks) {
   std::unique_ptr<Bpe> bpe(new Bpe(std::move(vocabulary), std::move(settings)));
-  DS_RETURN_IF_ERROR(bpe->AddMerges(merges));
+  DS_RETURN_IF_ERROR(bpe->AddMerges(merges, ranks));
   return bpe;
 }
 
-Status Bpe::AddMerges(const Merges& merges) {
+Status Bpe::AddMerges(const Merges& merges, const std::vector<std::uint32_t>& ranks) {
   pairs_ = PairTable(merges.size());
   const std::string& prefix = settings_.continuing_subword_prefix;
   cuts_at_blanks_ = vocabulary().Find(kBlank).has_value() && prefix.empty() &&
@@ -60,7 +61,8 @@ Status Bpe::AddMerges(const Merges& merges) {
     const std::string merged = left + right.substr(prefix.size());
     const auto id = vocabulary().Find(merged);
     if (!id) return refuse(merged);
-    pairs_.Add(*left_id, *right_id, {static_cast<std::uint32_t>(rank), *id});
+    const auto early = ranks.empty() ? static_cast<std::uint32_t>(rank) : ranks[rank];
+    pairs_.Add(*left_id, *right_id, {early, *id});
     if (cuts_at_blanks_ && HasInnerBlank(merged)) cuts_at_blanks_ = false;
   }
   return OkStatus();

@@ -26,9 +26,11 @@ struct BpeSettings {
 class Bpe final : public Model {
  public:
   using Merges = std::vector<std::pair<std::string, std::string>>;
-  // Refuses merges of what is not in the vocabulary.
+  // Refuses merges of what is not in the vocabulary. `ranks` tells how early each is, where that is
+  // not by its place: of merges that are equally early the leftmost comes first.
   static StatusOr<std::unique_ptr<Bpe>> Create(Vocabulary vocabulary, const Merges& merges,
-                                               BpeSettings settings);
+                                               BpeSettings settings,
+                                               const std::vector<std::uint32_t>& ranks = {});
 
   Status Tokenize(std::string_view word, WordCache* cache,
                   std::vector<Token>* tokens) const override;
@@ -42,7 +44,7 @@ class Bpe final : public Model {
   };
 
   Bpe(Vocabulary vocabulary, BpeSettings settings);
-  Status AddMerges(const Merges& merges);
+  Status AddMerges(const Merges& merges, const std::vector<std::uint32_t>& ranks);
   std::optional<std::uint32_t> FindWhole(std::string_view word) const;
   std::size_t EndOfPart(std::string_view word, std::size_t begin) const;
   Status TokenizePart(std::string_view part, std::uint32_t offset,

@@ -12,10 +12,11 @@ namespace {
 // How much worse than the worst token an unknown character is.
 constexpr double kUnknownPenalty = 10;
 
-ByteTrie TrieOf(const Vocabulary& vocabulary) {
+ByteTrie TrieOf(const Vocabulary& vocabulary, const std::vector<bool>& hidden) {
   std::vector<std::pair<std::string, std::uint32_t>> keys;
-  vocabulary.ForEach(
-      [&](std::string_view token, std::uint32_t id) { keys.emplace_back(token, id); });
+  vocabulary.ForEach([&](std::string_view token, std::uint32_t id) {
+    if (id >= hidden.size() || !hidden[id]) keys.emplace_back(token, id);
+  });
   return ByteTrie(std::move(keys));
 }
 
@@ -24,10 +25,13 @@ ByteTrie TrieOf(const Vocabulary& vocabulary) {
 Unigram::Unigram(Vocabulary vocabulary, std::vector<double> scores, Settings settings)
     : Model(std::move(vocabulary)),
       scores_(std::move(scores)),
-      settings_(settings),
-      trie_(TrieOf(this->vocabulary())) {
+      settings_(std::move(settings)),
+      trie_(TrieOf(this->vocabulary(), settings_.hidden)) {
   double least = std::numeric_limits<double>::infinity();
-  for (const double score : scores_) least = std::min(least, score);
+  for (std::size_t id = 0; id < scores_.size(); ++id) {
+    const bool is_hidden = id < settings_.hidden.size() && settings_.hidden[id];
+    if (!is_hidden) least = std::min(least, scores_[id]);
+  }
   unknown_score_ = least - kUnknownPenalty;
 }
 
@@ -39,6 +43,7 @@ StatusOr<std::vector<Token>> Unigram::FindBestPath(std::string_view word) const 
   };
   std::vector<Best> best(word.size() + 1);
   const auto offer = [&](std::size_t begin, std::size_t end, double score, std::uint32_t id) {
+    if (settings_.single_precision) score = static_cast<double>(static_cast<float>(score));
     Best& there = best[end];
     if (there.begin == 0xFFFFFFFF || score > there.score) {
       there = {score, static_cast<std::uint32_t>(begin), id};

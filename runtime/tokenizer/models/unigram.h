@@ -13,6 +13,8 @@ class Unigram final : public Model {
   struct Settings {
     std::optional<std::uint32_t> unk_id;  // without it unknown characters are an error
     bool byte_fallback = false;           // tokens <0x00> to <0xFF> for unknown characters
+    bool single_precision = false;        // sums are of floats, as SentencePiece's are
+    std::vector<bool> hidden;             // by id: tokens that no text has; empty: none
   };
 
   // The token of id i has scores[i].

@@ -161,6 +161,15 @@ std::optional<Charsmap::Replacement> Charsmap::FindShortest(std::string_view tex
   return found;
 }
 
+std::optional<Charsmap::Replacement> Charsmap::FindLongest(std::string_view text) const {
+  std::optional<Replacement> found;
+  ForEachPrefix(text, [&](std::size_t length, std::uint32_t offset) {
+    found = Replacement{length, ReplacementAt(offset)};
+    return true;
+  });
+  return found;
+}
+
 StatusOr<std::unique_ptr<Normalizer>> ReadPrecompiled(const JsonObject& component) {
   DS_ASSIGN_OR_RETURN(const std::string text, component.TextOr("precompiled_charsmap", ""));
   const std::optional<std::string> bytes = DecodeBase64(text);

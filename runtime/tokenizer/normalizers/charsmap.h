@@ -31,6 +31,8 @@ class Charsmap {
   };
   // Finds what replaces the beginning of `text`, by the shortest entry that it begins with.
   std::optional<Replacement> FindShortest(std::string_view text) const;
+  // The same by the longest entry, as SentencePiece itself does.
+  std::optional<Replacement> FindLongest(std::string_view text) const;
 
  private:
   template <typename Use>

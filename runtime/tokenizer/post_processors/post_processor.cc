@@ -134,6 +134,22 @@ StatusOr<PostProcessor> PostProcessor::Read(const JsonObject& component) {
   return processor;
 }
 
+PostProcessor PostProcessor::Around(const Template& before, const Template& behind) {
+  PostProcessor processor;
+  std::array<Template, 2> templates;
+  for (int count = 1; count <= 2; ++count) {
+    Template& made = templates[static_cast<std::size_t>(count - 1)];
+    for (int sequence = 0; sequence < count; ++sequence) {
+      const auto type_id = static_cast<std::uint32_t>(sequence);
+      for (const TemplateEntry& entry : before) made.push_back(WithType(entry, type_id));
+      made.push_back({sequence, type_id, {}, {}});
+      for (const TemplateEntry& entry : behind) made.push_back(WithType(entry, type_id));
+    }
+  }
+  processor.templates_ = std::move(templates);
+  return processor;
+}
+
 Status PostProcessor::Add(const JsonObject& component) {
   DS_ASSIGN_OR_RETURN(const std::string type, TypeOf(component));
   if (type == "Sequence") {

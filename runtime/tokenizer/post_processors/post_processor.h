@@ -32,6 +32,9 @@ class PostProcessor {
 
   static StatusOr<PostProcessor> Read(const JsonObject& component);
 
+  // Makes one with special tokens before and behind each text.
+  static PostProcessor Around(const Template& before, const Template& behind);
+
   // The special tokens that it adds to one text, or to two.
   std::size_t CountAdded(bool pair) const;
 

@@ -66,6 +66,29 @@ Status Words::Split(const FindMatches& find, SplitBehavior behavior, bool invert
   return OkStatus();
 }
 
+void Words::SplitTokens(
+    const std::function<std::pair<std::size_t, std::uint32_t>(std::string_view text)>& starts) {
+  std::vector<Word> cut;
+  for (const Word& word : list_) {
+    Word open{word.begin, word.begin, kNoToken};  // what lies before the next token
+    for (std::uint32_t at = word.begin; at < word.end && word.token == kNoToken;) {
+      const auto [length, id] = starts(TextOf({at, word.end, kNoToken}));
+      if (length == 0) {
+        at += static_cast<std::uint32_t>(Utf8Length(text_.text()[at]));
+        open.end = at;
+        continue;
+      }
+      if (open.begin < open.end) cut.push_back(open);
+      cut.push_back({at, at + static_cast<std::uint32_t>(length), id});
+      at += static_cast<std::uint32_t>(length);
+      open = {at, at, kNoToken};
+    }
+    if (word.token != kNoToken) open = word;
+    if (open.begin < open.end) cut.push_back(open);
+  }
+  list_ = std::move(cut);
+}
+
 void Words::Rewrite(const std::function<void(AlignedText* word, bool first)>& rewrite) {
   Words rewritten;
   for (const Word& word : list_) {

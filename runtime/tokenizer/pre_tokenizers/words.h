@@ -51,6 +51,11 @@ class Words {
   // Cuts every word that is no token; `invert` takes matches for gaps and gaps for matches.
   Status Split(const FindMatches& find, SplitBehavior behavior, bool invert);
 
+  // Takes tokens out of every word that is none: `starts` tells the length and the id of the one
+  // that a text begins with, or the length 0.
+  void SplitTokens(
+      const std::function<std::pair<std::size_t, std::uint32_t>(std::string_view text)>& starts);
+
   // Rewrites every word that is no token; `first` tells that it begins where the user's text does.
   // Requires an aligned text when `first` is looked at.
   void Rewrite(const std::function<void(AlignedText* word, bool first)>& rewrite);

@@ -125,6 +125,23 @@ void AlignedText::Replace(const std::vector<Match>& matches, std::string_view co
   origins_ = std::move(origins);
 }
 
+void AlignedText::Rewrite(const std::vector<Rewritten>& rewritten) {
+  std::string text;
+  std::vector<Span> origins;
+  for (const Rewritten& each : rewritten) {
+    text += each.text;
+    if (!aligned_) continue;
+    Span origin;
+    if (each.begin < each.end) origin = Origin(each.begin, each.end);
+    if (each.begin == each.end && each.begin < origins_.size()) {
+      origin = {origins_[each.begin].begin, origins_[each.begin].begin};
+    }
+    origins.insert(origins.end(), each.text.size(), origin);
+  }
+  text_ = std::move(text);
+  origins_ = std::move(origins);
+}
+
 void AlignedText::Strip(bool left, bool right) {
   std::size_t begin = 0;
   std::size_t end = text_.size();

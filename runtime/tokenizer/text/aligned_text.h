@@ -61,6 +61,13 @@ class AlignedText {
   void Prepend(std::string_view prefix);
   // Puts `content` in the place of every match; `matches` cover the text in its order.
   void Replace(const std::vector<Match>& matches, std::string_view content);
+  // Makes the text these in a row; each stands for the bytes [begin, end) of the old text.
+  struct Rewritten {
+    std::string text;
+    std::uint32_t begin = 0;
+    std::uint32_t end = 0;
+  };
+  void Rewrite(const std::vector<Rewritten>& rewritten);
   // Removes white space at the ends.
   void Strip(bool left, bool right);
   // Puts a character for each byte, letters[byte], as GPT-2 does. Requires letters of one or two

@@ -1,0 +1,246 @@
+#include "runtime/tokenizer/file/sentencepiece_model.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "runtime/base/utf8.h"
+#include "runtime/tokenizer/file/sentencepiece_normalizer.h"
+#include "runtime/tokenizer/file/wire_message.h"
+#include "runtime/tokenizer/models/bpe.h"
+#include "runtime/tokenizer/models/unigram.h"
+
+namespace ds::tokenizer {
+namespace {
+
+// sentencepiece_model.proto: ModelProto.SentencePiece.Type and TrainerSpec.ModelType.
+enum PieceType : std::uint64_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
+enum ModelType : std::uint64_t { kUnigramModel = 1, kBpeModel = 2 };
+
+struct SentencePiece {
+  std::string text;
+  float score = 0;
+  std::uint64_t type = kNormal;
+};
+
+struct SentencePieceFile {
+  std::vector<SentencePiece> list;
+  std::uint64_t model_type = kUnigramModel;
+  bool byte_fallback = false;
+  std::int64_t bos_id = 1, eos_id = 2;
+  BlankRules rules;
+  std::string charsmap;
+};
+
+StatusOr<SentencePiece> ReadSentencePiece(std::string_view bytes) {
+  SentencePiece read;
+  for (WireMessage message(bytes);;) {
+    DS_ASSIGN_OR_RETURN(const auto field, message.Next());
+    if (!field) break;
+    if (field->number == 1) read.text = field->bytes;
+    if (field->number == 2) {
+      read.score = std::bit_cast<float>(static_cast<std::uint32_t>(field->varint));
+    }
+    if (field->number == 3) read.type = field->varint;
+  }
+  if (read.text.empty() || ValidUtf8Prefix(read.text) != read.text.size()) {
+    return InvalidArgumentError("a piece is empty or no UTF-8");
+  }
+  return read;
+}
+
+Status ReadTrainerSpec(std::string_view bytes, SentencePieceFile* file) {
+  for (WireMessage message(bytes);;) {
+    DS_ASSIGN_OR_RETURN(const auto field, message.Next());
+    if (!field) return OkStatus();
+    if (field->number == 3) file->model_type = field->varint;
+    if (field->number == 24) file->rules.blanks_as_suffix = field->varint != 0;
+    if (field->number == 35) file->byte_fallback = field->varint != 0;
+    if (field->number == 41) file->bos_id = static_cast<std::int32_t>(field->varint);
+    if (field->number == 42) file->eos_id = static_cast<std::int32_t>(field->varint);
+  }
+}
+
+Status ReadNormalizerSpec(std::string_view bytes, SentencePieceFile* file) {
+  for (WireMessage message(bytes);;) {
+    DS_ASSIGN_OR_RETURN(const auto field, message.Next());
+    if (!field) return OkStatus();
+    if (field->number == 2) file->charsmap = field->bytes;
+    if (field->number == 3) file->rules.add_dummy_prefix = field->varint != 0;
+    if (field->number == 4) file->rules.remove_extra_blanks = field->varint != 0;
+    if (field->number == 5) file->rules.escape_blanks = field->varint != 0;
+  }
+}
+
+StatusOr<SentencePieceFile> ParseSentencePieceFile(std::string_view bytes) {
+  SentencePieceFile file;
+  for (WireMessage message(bytes);;) {
+    DS_ASSIGN_OR_RETURN(const auto field, message.Next());
+    if (!field) break;
+    if (field->number == 1) {
+      DS_ASSIGN_OR_RETURN(SentencePiece read, ReadSentencePiece(field->bytes));
+      file.list.push_back(std::move(read));
+    }
+    if (field->number == 2) DS_RETURN_IF_ERROR(ReadTrainerSpec(field->bytes, &file));
+    if (field->number == 3) DS_RETURN_IF_ERROR(ReadNormalizerSpec(field->bytes, &file));
+  }
+  if (file.list.empty()) return InvalidArgumentError("it holds no pieces");
+  return file;
+}
+
+StatusOr<Vocabulary> VocabularyOf(const SentencePieceFile& file) {
+  Vocabulary vocabulary;
+  for (std::size_t id = 0; id < file.list.size(); ++id) {
+    DS_RETURN_IF_ERROR(
+        vocabulary.Add(file.list[id].text, static_cast<std::uint32_t>(id), file.list.size()));
+  }
+  return vocabulary;
+}
+
+// Two neighbours merge when they are a piece together, the one with the best score first: every cut
+// of a piece into two pieces is a merge, as early as the piece's score is good.
+StatusOr<std::unique_ptr<Model>> MakeBpe(const SentencePieceFile& file) {
+  DS_ASSIGN_OR_RETURN(Vocabulary vocabulary, VocabularyOf(file));
+  std::vector<std::size_t> order;
+  BpeSettings settings{.fuse_unk = true, .byte_fallback = file.byte_fallback};
+  for (std::size_t id = 0; id < file.list.size(); ++id) {
+    if (file.list[id].type == kUnused) {
+      return UnimplementedError("a BPE model with unused pieces is none that dsrun knows");
+    }
+    if (file.list[id].type == kUnknown) settings.unk_token = file.list[id].text;
+    if (file.list[id].type == kNormal) order.push_back(id);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return file.list[a].score > file.list[b].score;
+  });
+  const auto is_normal = [&](std::string_view text) {
+    const auto id = vocabulary.Find(text);
+    return id && file.list[*id].type == kNormal;
+  };
+  Bpe::Merges merges;
+  std::vector<std::uint32_t> ranks;
+  std::uint32_t rank = 0;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const SentencePiece& whole = file.list[order[i]];
+    if (i > 0 && whole.score != file.list[order[i - 1]].score) ++rank;
+    for (std::size_t cut = 1; cut < whole.text.size(); ++cut) {
+      if ((static_cast<unsigned char>(whole.text[cut]) & 0xC0) == 0x80) continue;
+      std::string left = whole.text.substr(0, cut);
+      std::string right = whole.text.substr(cut);
+      if (!is_normal(left) || !is_normal(right)) continue;
+      merges.emplace_back(std::move(left), std::move(right));
+      ranks.push_back(rank);
+    }
+  }
+  DS_ASSIGN_OR_RETURN(auto bpe, Bpe::Create(std::move(vocabulary), merges, settings, ranks));
+  return std::unique_ptr<Model>(std::move(bpe));
+}
+
+StatusOr<std::unique_ptr<Model>> MakeUnigram(const SentencePieceFile& file) {
+  DS_ASSIGN_OR_RETURN(Vocabulary vocabulary, VocabularyOf(file));
+  Unigram::Settings settings{.byte_fallback = file.byte_fallback, .single_precision = true};
+  std::vector<double> scores;
+  float best = -std::numeric_limits<float>::infinity();
+  for (const SentencePiece& piece : file.list) {
+    if (piece.type == kNormal) best = std::max(best, piece.score);
+  }
+  for (std::size_t id = 0; id < file.list.size(); ++id) {
+    const SentencePiece& piece = file.list[id];
+    // What the user has defined is better than anything that the model has learnt.
+    const float bonus = static_cast<float>(piece.text.size()) * best - 0.1F;
+    scores.push_back(static_cast<double>(piece.type == kUserDefined ? bonus : piece.score));
+    settings.hidden.push_back(piece.type != kNormal && piece.type != kUserDefined);
+    if (piece.type == kUnknown) settings.unk_id = static_cast<std::uint32_t>(id);
+  }
+  return std::unique_ptr<Model>(
+      std::make_unique<Unigram>(std::move(vocabulary), std::move(scores), std::move(settings)));
+}
+
+// Control pieces are found in texts as special tokens, as transformers has it.
+StatusOr<AddedTokens> SpecialTokensOf(const SentencePieceFile& file, const Model& model) {
+  std::vector<AddedToken> tokens;
+  for (const SentencePiece& piece : file.list) {
+    if (piece.type != kControl && piece.type != kUnknown) continue;
+    tokens.push_back({.content = piece.text, .normalized = false, .special = true});
+  }
+  return AddedTokens::Create(std::move(tokens), model.vocabulary(), nullptr);
+}
+
+// The config says whether texts begin and end with special tokens; where it does not, the class
+// does.
+StatusOr<PostProcessor> ReadEnds(const JsonObject& config, const SentencePieceFile& file) {
+  DS_ASSIGN_OR_RETURN(const std::string name, config.TextOr("tokenizer_class", ""));
+  const bool begins =
+      name.starts_with("Llama") || name.starts_with("CodeLlama") || name.starts_with("Gemma");
+  DS_ASSIGN_OR_RETURN(const bool bos, config.FlagOr("add_bos_token", begins));
+  DS_ASSIGN_OR_RETURN(const bool eos, config.FlagOr("add_eos_token", name.starts_with("T5")));
+  const auto end = [&](bool wanted, std::int64_t id, std::string_view key) -> StatusOr<Template> {
+    if (!wanted) return Template();
+    if (id < 0 || static_cast<std::size_t>(id) >= file.list.size()) {
+      return config.Error(key, "is set, but the model has no such token");
+    }
+    return Template{
+        {-1, 0, {static_cast<std::uint32_t>(id)}, {file.list[static_cast<std::size_t>(id)].text}}};
+  };
+  DS_ASSIGN_OR_RETURN(const Template before, end(bos, file.bos_id, "add_bos_token"));
+  DS_ASSIGN_OR_RETURN(const Template behind, end(eos, file.eos_id, "add_eos_token"));
+  return PostProcessor::Around(before, behind);
+}
+
+constexpr std::uint32_t kAllBlanks = std::uint32_t{1} << 30;
+
+// ▁ becomes a blank again, bytes become text, and the blank before the text goes.
+StatusOr<std::vector<std::unique_ptr<Decoder>>> DecoderOf(const SentencePieceFile& file) {
+  Json decoders = Json::array();
+  decoders.push_back(
+      {{"type", "Replace"}, {"pattern", {{"String", "\xE2\x96\x81"}}}, {"content", " "}});
+  decoders.push_back({{"type", "ByteFallback"}});
+  decoders.push_back({{"type", "Fuse"}});
+  // Texts that have lost their blanks at the ends get none back.
+  const std::uint32_t blanks = file.rules.remove_extra_blanks ? kAllBlanks
+                               : file.rules.add_dummy_prefix  ? 1
+                                                              : 0;
+  decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", blanks}, {"stop", 0U}});
+  const Json sequence = {{"type", "Sequence"}, {"decoders", std::move(decoders)}};
+  DS_ASSIGN_OR_RETURN(const JsonObject object,
+                      JsonObject::From(sequence, "tokenizer.model", "decoder"));
+  return ReadDecoder(object);
+}
+
+StatusOr<TokenizerParts> MakeParts(const SentencePieceFile& file) {
+  if (file.model_type != kUnigramModel && file.model_type != kBpeModel) {
+    return UnimplementedError("its model type is " + std::to_string(file.model_type) +
+                              ", and dsrun knows unigram (1) and BPE (2)");
+  }
+  TokenizerParts parts;
+  DS_ASSIGN_OR_RETURN(parts.model,
+                      file.model_type == kBpeModel ? MakeBpe(file) : MakeUnigram(file));
+  DS_ASSIGN_OR_RETURN(Charsmap map, Charsmap::Parse(file.charsmap));
+  std::vector<std::pair<std::string, std::uint32_t>> defined;
+  for (std::size_t id = 0; id < file.list.size(); ++id) {
+    if (file.list[id].type == kUserDefined) {
+      defined.emplace_back(file.list[id].text, static_cast<std::uint32_t>(id));
+    }
+  }
+  const auto symbols = std::make_shared<const ByteTrie>(std::move(defined));
+  parts.normalizer = MakeSentencePieceNormalizer(std::move(map), file.rules, symbols);
+  if (file.model_type == kBpeModel && !symbols->empty()) {
+    parts.pre_tokenizer.push_back(MakeSymbolSplit(symbols));
+  }
+  DS_ASSIGN_OR_RETURN(parts.added, SpecialTokensOf(file, *parts.model));
+  DS_ASSIGN_OR_RETURN(parts.decoder, DecoderOf(file));
+  return parts;
+}
+
+}  // namespace
+
+StatusOr<TokenizerParts> ParseSentencePieceModel(std::string_view bytes, const JsonObject* config) {
+  DS_ASSIGN_OR_RETURN(const SentencePieceFile file, ParseSentencePieceFile(bytes));
+  DS_ASSIGN_OR_RETURN(TokenizerParts parts, MakeParts(file));
+  if (config != nullptr) {
+    DS_ASSIGN_OR_RETURN(parts.post_processor, ReadEnds(*config, file));
+  }
+  return parts;
+}
+
+}  // namespace ds::tokenizer
