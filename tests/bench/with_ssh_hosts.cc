@@ -1,6 +1,7 @@
 // with_ssh_hosts N[xSLOTS] COMMAND...: runs COMMAND among N hosts made of namespaces
 // (tests/support/ssh_hosts.h). $HOSTFILE names them, two slots each unless it says otherwise; HOME
-// is that of a user they let in. With DSRUN_LINK_RATE (1gbit) their links are no faster. With
+// is that of a user they let in. With DSRUN_LINK_RATE (1gbit) their links are no faster, by the
+// kernel; with DSRUN_LINK_BITS (1000000000) the first one's, by tests/support/slow_link.h. With
 // DSRUN_TEST_LOOPBACK set they are sshd's on loopback ports. `with_ssh_hosts 4 bash` is a small
 // cluster to try things on.
 
@@ -28,6 +29,9 @@ int main(int argc, char** argv) {
     if (hosts.LimitRate(i, rate)) continue;
     std::cerr << "with_ssh_hosts: no links of " << rate << ": has this kernel tbf?\n";
     return 2;
+  }
+  if (const char* bits = std::getenv("DSRUN_LINK_BITS")) {
+    hosts.Slow(0, {.bytes_per_second = std::strtoull(bits, nullptr, 10) / 8});
   }
   const ds::testing::TemporaryFolder folder;
   const std::string hostfile = (folder.path() / "hostfile").string();
