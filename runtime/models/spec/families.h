@@ -45,6 +45,21 @@ constexpr ConfigKey Only(const char* name, std::variant<bool, double> value) {
   return {.name = name, .rule = ConfigKey::Rule::kOnly, .only = value};
 }
 
+// The keys that Llama, Gemma and their descendants have in common.
+inline constexpr ConfigKey kDecoderSizes[] = {
+    Key("vocab_size", &DecoderSpec::vocabulary),
+    Key("hidden_size", &DecoderSpec::width),
+    Key("intermediate_size", &DecoderSpec::mlp_width),
+    Key("num_hidden_layers", &DecoderSpec::layers),
+    Key("num_attention_heads", &DecoderSpec::heads),
+    KeyOrNone("num_key_value_heads", &DecoderSpec::kv_heads),
+    Key("max_position_embeddings", &DecoderSpec::max_positions),
+    Key("initializer_range", &DecoderSpec::initializer_range, 1e3),
+    Key("rms_norm_eps", &DecoderSpec::norm_epsilon),
+    Key("attention_dropout", &DecoderSpec::attention_dropout),
+    Key("tie_word_embeddings", &DecoderSpec::tied_head),
+};
+
 struct Family {
   DecoderSpec spec;
   std::vector<std::span<const ConfigKey>> keys;

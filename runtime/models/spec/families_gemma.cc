@@ -7,20 +7,9 @@ namespace ds::models {
 namespace {
 
 constexpr ConfigKey kGemmaKeys[] = {
-    Key("vocab_size", &DecoderSpec::vocabulary),
-    Key("hidden_size", &DecoderSpec::width),
-    Key("intermediate_size", &DecoderSpec::mlp_width),
-    Key("num_hidden_layers", &DecoderSpec::layers),
-    Key("num_attention_heads", &DecoderSpec::heads),
-    KeyOrNone("num_key_value_heads", &DecoderSpec::kv_heads),
     Key("head_dim", &DecoderSpec::head_width),
-    Key("max_position_embeddings", &DecoderSpec::max_positions),
-    Key("initializer_range", &DecoderSpec::initializer_range, 1e3),
-    Key("rms_norm_eps", &DecoderSpec::norm_epsilon),
     Key("attention_bias", &DecoderSpec::qkv_bias),
     Key("attention_bias", &DecoderSpec::attention_output_bias),
-    Key("attention_dropout", &DecoderSpec::attention_dropout),
-    Key("tie_word_embeddings", &DecoderSpec::tied_head),
     Only("use_bidirectional_attention", false),
     Ignored("cache_implementation"),
     Ignored("_sliding_window_pattern"),  // saved beside layer_types, and not read
@@ -137,10 +126,12 @@ void DeriveGemma3(ConfigReader& reader, DecoderSpec* spec) {
 
 std::vector<Family> GemmaFamilies() {
   std::vector<Family> families{
-      {.spec = Gemma(), .keys = {kGemmaKeys, kGemma1Keys}, .derive = DeriveGemma},
-      {.spec = Gemma2(), .keys = {kGemmaKeys, kGemma2Keys, kAttentionCap}, .derive = DeriveGemma2},
+      {.spec = Gemma(), .keys = {kDecoderSizes, kGemmaKeys, kGemma1Keys}, .derive = DeriveGemma},
+      {.spec = Gemma2(),
+       .keys = {kDecoderSizes, kGemmaKeys, kGemma2Keys, kAttentionCap},
+       .derive = DeriveGemma2},
       {.spec = Gemma3(),
-       .keys = {kGemmaKeys, kGemma2Keys, kIgnoredCap},
+       .keys = {kDecoderSizes, kGemmaKeys, kGemma2Keys, kIgnoredCap},
        .rope_keys = {.theta = nullptr},  // its rule reads both
        .derive = DeriveGemma3}};
   for (Family& family : families) family.has_padding_row = true;

@@ -6,20 +6,8 @@
 namespace ds::models {
 namespace {
 
-constexpr ConfigKey kSizes[] = {
-    Key("vocab_size", &DecoderSpec::vocabulary),
-    Key("hidden_size", &DecoderSpec::width),
-    Key("intermediate_size", &DecoderSpec::mlp_width),
-    Key("num_hidden_layers", &DecoderSpec::layers),
-    Key("num_attention_heads", &DecoderSpec::heads),
-    KeyOrNone("num_key_value_heads", &DecoderSpec::kv_heads),
-    KeyOrNone("head_dim", &DecoderSpec::head_width),
-    Key("max_position_embeddings", &DecoderSpec::max_positions),
-    Key("initializer_range", &DecoderSpec::initializer_range, 1e3),
-    Key("rms_norm_eps", &DecoderSpec::norm_epsilon),
-    Key("hidden_act", &DecoderSpec::activation),
-    Key("attention_dropout", &DecoderSpec::attention_dropout),
-    Key("tie_word_embeddings", &DecoderSpec::tied_head),
+constexpr ConfigKey kLlamaSizes[] = {
+    KeyOrNone("head_dim", &DecoderSpec::head_width), Key("hidden_act", &DecoderSpec::activation),
     Ignored("pretraining_tp"),  // how products are split, not what they are
 };
 constexpr ConfigKey kAttentionBias[] = {
@@ -184,15 +172,21 @@ std::vector<Family> LlamaLikeFamilies() {
                            .original_positions = "original_max_position_embeddings",
                            .yarn_is_longrope = true};
   std::vector<Family> families{
-      {.spec = Llama(), .keys = {kSizes, kAttentionBias, kMlpBias, kLlamaKeys}},
-      {.spec = Mistral(), .keys = {kSizes, kWindow}},
-      {.spec = Mixtral(), .keys = {kSizes, kWindow, kMixtralKeys}},
-      {.spec = Olmo2(), .keys = {kSizes, kAttentionBias}},
-      {.spec = Phi3(), .keys = {kSizes, kNoBiases, kWindow, kPhi3Keys}, .rope_keys = phi3_rope},
-      {.spec = Qwen2(), .keys = {kSizes, kWindow, kQwenKeys}, .derive = DeriveQwen},
-      {.spec = Qwen3(), .keys = {kSizes, kAttentionBias, kWindow}, .derive = DeriveQwen},
+      {.spec = Llama(), .keys = {kDecoderSizes, kLlamaSizes, kAttentionBias, kMlpBias, kLlamaKeys}},
+      {.spec = Mistral(), .keys = {kDecoderSizes, kLlamaSizes, kWindow}},
+      {.spec = Mixtral(), .keys = {kDecoderSizes, kLlamaSizes, kWindow, kMixtralKeys}},
+      {.spec = Olmo2(), .keys = {kDecoderSizes, kLlamaSizes, kAttentionBias}},
+      {.spec = Phi3(),
+       .keys = {kDecoderSizes, kLlamaSizes, kNoBiases, kWindow, kPhi3Keys},
+       .rope_keys = phi3_rope},
+      {.spec = Qwen2(),
+       .keys = {kDecoderSizes, kLlamaSizes, kWindow, kQwenKeys},
+       .derive = DeriveQwen},
+      {.spec = Qwen3(),
+       .keys = {kDecoderSizes, kLlamaSizes, kAttentionBias, kWindow},
+       .derive = DeriveQwen},
       {.spec = SmolLm3(),
-       .keys = {kSizes, kAttentionBias, kMlpBias, kWindow},
+       .keys = {kDecoderSizes, kLlamaSizes, kAttentionBias, kMlpBias, kWindow},
        .derive = DeriveSmolLm3}};
   for (Family& family : families) family.has_padding_row = true;
   return families;
