@@ -142,19 +142,40 @@ OptimizerAlgorithm FillZeroOneAdam(const Values& values) {
       .local_step_clipper = values.Get(keys::kOptimizerParamsLocalStepClipper)};
 }
 
-constexpr OptimizerType kOptimizerTypes[] = {{"Adam", kAdam, FillAdam, true},
-                                             {"AdamW", kAdam, FillAdam, true},
-                                             {"MuAdam", kMuAdam, FillAdam},
-                                             {"MuAdamW", kMuAdamW, FillAdam},
-                                             {"SGD", kSgd, FillSgd, true},
-                                             {"MuSGD", kMuSgd, FillSgd},
-                                             {"Adagrad", kAdagrad, FillAdagrad, true},
-                                             {"Lion", kLion, FillLion, true},
-                                             {"Lamb", kLamb, FillLamb},
-                                             {"Muon", kMuon, FillMuon},
-                                             {"OneBitAdam", kOneBitAdam, FillOneBitAdam},
-                                             {"OneBitLamb", kOneBitLamb, FillOneBitLamb},
-                                             {"ZeroOneAdam", kZeroOneAdam, FillZeroOneAdam}};
+constexpr OptimizerType kOptimizerTypes[] = {
+    {.name = "Adam",
+     .params = kAdam,
+     .fill = FillAdam,
+     .is_elementwise = true,
+     .takes_narrow_masters = true},
+    {.name = "AdamW",
+     .params = kAdam,
+     .fill = FillAdam,
+     .is_elementwise = true,
+     .takes_narrow_masters = true},
+    {.name = "MuAdam", .params = kMuAdam, .fill = FillAdam, .is_elementwise = true},
+    {.name = "MuAdamW", .params = kMuAdamW, .fill = FillAdam, .is_elementwise = true},
+    {.name = "SGD",
+     .params = kSgd,
+     .fill = FillSgd,
+     .is_elementwise = true,
+     .takes_narrow_masters = true},
+    {.name = "MuSGD", .params = kMuSgd, .fill = FillSgd, .is_elementwise = true},
+    {.name = "Adagrad",
+     .params = kAdagrad,
+     .fill = FillAdagrad,
+     .is_elementwise = true,
+     .takes_narrow_masters = true},
+    {.name = "Lion",
+     .params = kLion,
+     .fill = FillLion,
+     .is_elementwise = true,
+     .takes_narrow_masters = true},
+    {.name = "Lamb", .params = kLamb, .fill = FillLamb},
+    {.name = "Muon", .params = kMuon, .fill = FillMuon},
+    {.name = "OneBitAdam", .params = kOneBitAdam, .fill = FillOneBitAdam},
+    {.name = "OneBitLamb", .params = kOneBitLamb, .fill = FillOneBitLamb},
+    {.name = "ZeroOneAdam", .params = kZeroOneAdam, .fill = FillZeroOneAdam}};
 
 }  // namespace
 

@@ -136,8 +136,8 @@ struct OptimizerType {
   std::span<const OptimizerParam> params;  // beside lr and weight_decay, which all of them take
   // Requires values without errors.
   OptimizerAlgorithm (*fill)(const Values& values);
-  // 16-bit master weights are built for it: each element follows from its own values alone.
-  bool takes_narrow_masters = false;
+  bool is_elementwise = false;        // each element follows from its own values alone
+  bool takes_narrow_masters = false;  // 16-bit master weights are built for it
 };
 std::span<const OptimizerType> OptimizerTypes();
 

@@ -1,12 +1,12 @@
 #include "runtime/config/sections/offload_section.h"
 
 #include <algorithm>
-#include <iterator>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "runtime/config/keys/keys.h"
+#include "runtime/config/sections/optimizer_section.h"
 #include "runtime/config/sections/zero_section.h"
 
 namespace ds::config {
@@ -63,14 +63,13 @@ void NvmeNeedsFolders(RuleContext& context) {
 
 // State on a drive comes and goes a part at a time.
 void NvmeOptimizersUpdateElements(RuleContext& context) {
-  constexpr std::string_view kNeedAll[] = {"Lamb", "Muon"};  // 1-bit ones exclude ZeRO
-  const Json type = context.values.Get(kOptimizerType);
-  if (context.values.Get(kOptimizer.device) != "nvme" || !type.is_string()) return;
-  const auto name = type.get<std::string>();
-  if (std::find(std::begin(kNeedAll), std::end(kNeedAll), name) == std::end(kNeedAll)) return;
-  context.Refuse(kOptimizer.device,
-                 "\"nvme\" does not go with optimizer.type " + name +
-                     ", which needs whole parameters: choose Adam, AdamW, Lion, Adagrad or SGD");
+  const OptimizerType* const type = OptimizerTypeOf(context.values);
+  if (context.values.Get(kOptimizer.device) != "nvme" || type == nullptr) return;
+  if (type->is_elementwise) return;
+  context.Refuse(kOptimizer.device, "\"nvme\" does not go with optimizer.type " +
+                                        std::string(type->name) +
+                                        ", which needs whole parameters: choose " +
+                                        ListOptimizers(&OptimizerType::is_elementwise));
 }
 
 void BlocksAreWholePages(RuleContext& context) {

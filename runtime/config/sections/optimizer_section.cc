@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "runtime/base/check.h"
 #include "runtime/config/check/value_check.h"
@@ -227,11 +228,27 @@ const OptimizerType* OptimizerTypeOf(const Values& values) {
   return found == types.end() ? nullptr : &*found;
 }
 
+bool OptimizerTakes(const Values& values, Key key) {
+  const OptimizerType* const type = OptimizerTypeOf(values);
+  return type != nullptr && Takes(*type, key);
+}
+
+std::string ListOptimizers(bool OptimizerType::*property) {
+  std::vector<std::string_view> names;
+  for (const OptimizerType& type : OptimizerTypes()) {
+    if (type.*property) names.push_back(type.name);
+  }
+  std::string list;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (i > 0) list += i + 1 == names.size() ? " or " : ", ";
+    list += names[i];
+  }
+  return list;
+}
+
 bool OptimizerLeavesOut(const Values& values, Key key) {
   if (!keys::kOptimizerParams.Has(key)) return false;
-  const OptimizerType* const type = OptimizerTypeOf(values);
-  const bool is_set = values.OriginOf(key) != "default";
-  return type == nullptr || !is_set || !Takes(*type, key);
+  return values.OriginOf(key) == "default" || !OptimizerTakes(values, key);
 }
 
 void FillOptimizer(const Values& values, DsConfig* config) {

@@ -32,20 +32,6 @@ Enum ChosenOf(const std::pair<std::string_view, Enum> (&choices)[N], const Json&
 constexpr std::string_view kSafeModules[] = {"torch.nn.Linear", "torch.nn.Conv1d",
                                              "torch.nn.Conv2d", "torch.nn.Conv3d"};
 
-// The optimizers that take 16-bit master weights: "A, B or C".
-std::string NarrowMastersOptimizers() {
-  std::vector<std::string_view> names;
-  for (const OptimizerType& type : OptimizerTypes()) {
-    if (type.takes_narrow_masters) names.push_back(type.name);
-  }
-  std::string list;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (i > 0) list += i + 1 == names.size() ? " or " : ", ";
-    list += names[i];
-  }
-  return list;
-}
-
 // The key that asks for 16-bit master weights; empty when none does.
 Key MastersIn16Bit(const Values& values) {
   constexpr std::pair<Key, Key> kSwitches[] = {
@@ -180,7 +166,7 @@ void SixteenBitMastersNeedZero(RuleContext& context) {
   const OptimizerType* const optimizer = OptimizerTypeOf(values);
   if (optimizer == nullptr || !optimizer->takes_narrow_masters) {
     context.Refuse(key, "is not built for " + values.Get(keys::kOptimizerType).dump() + ": use " +
-                            NarrowMastersOptimizers());
+                            ListOptimizers(&OptimizerType::takes_narrow_masters));
   }
 }
 

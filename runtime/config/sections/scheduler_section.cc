@@ -11,6 +11,7 @@
 #include "runtime/config/keys/keys.h"
 #include "runtime/config/keys/registry.h"
 #include "runtime/config/schedule.h"
+#include "runtime/config/sections/optimizer_section.h"
 
 namespace ds::config {
 namespace {
@@ -245,12 +246,14 @@ void CycledMomentumNeedsAPlace(RuleContext& context) {
   const Json type = values.Get(kType);
   const Json optimizer = values.Get(keys::kOptimizerType);
   const bool is_torchs = type == "CyclicLR" || type == "OneCycleLR";
-  const bool has_betas = optimizer != "SGD" && optimizer != "Adagrad" && optimizer != "Muon";
+  const bool is_muon = optimizer == "Muon";
+  const bool has_betas = !is_muon && OptimizerTakes(values, keys::kOptimizerParamsBetas);
+  const bool has_momentum = !is_muon && OptimizerTakes(values, keys::kOptimizerParamsMomentum);
   const bool cycles =
       (type == "OneCycle" || is_torchs) && values.Get(keys::kSchedulerParamsCycleMomentum) == true;
   if (!cycles || has_betas) return;
   if (is_torchs) {
-    if (optimizer == "SGD" && values.Get(keys::kOptimizerParamsMomentum) != 0.0) return;
+    if (has_momentum && values.Get(keys::kOptimizerParamsMomentum) != 0.0) return;
     context.Refuse(keys::kSchedulerParamsCycleMomentum,
                    "must be false with optimizer " + optimizer.dump() +
                        ", which has no momentum that a schedule moves");

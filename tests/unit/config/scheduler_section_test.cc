@@ -187,6 +187,9 @@ TEST(SchedulerRules, CycledMomentumNeedsAPlace) {
   const CheckResult kept = check(R"({"type": "SGD", "params": {"momentum": 0.5}})", one_cycle);
   EXPECT_FALSE(std::get<OneCycle>(kept.config.scheduler).cycle_momentum);
   EXPECT_THAT(Messages(kept.warnings), Contains(HasSubstr("which has no betas")));
+  const CheckResult mu =
+      check(R"({"type": "MuSGD", "params": {"momentum": 0.5, "base_shapes": "a.bsh"}})", one_cycle);
+  EXPECT_FALSE(std::get<OneCycle>(mu.config.scheduler).cycle_momentum);
   const std::string cyclic = R"({"type": "CyclicLR", "params": {"base_lr": 0.1, "max_lr": 1}})";
   const CheckResult muon = check(R"({"type": "Muon", "params": {"lr": 0.1}})", one_cycle);
   EXPECT_FALSE(std::get<OneCycle>(muon.config.scheduler).cycle_momentum);
