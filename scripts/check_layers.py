@@ -76,7 +76,7 @@ TORCH_FREE = ("cli/", "daemon/", "proto/", "runtime/base/", "runtime/process/", 
 # longest row counts.
 OPTIM = "runtime/optim/"
 OPTIMIZER_USES = ("runtime/base/", "runtime/config/", "runtime/device/", "runtime/comm/", OPTIM + "kernels/",
-                  OPTIM + "schedule/", OPTIM + "groups/", OPTIM + "optimizer.h")
+                  OPTIM + "schedule/", OPTIM + "groups/", OPTIM + "optimizer.h", OPTIM + "elementwise.h")
 CONFIG_USES = ("runtime/base/", "runtime/config/keys/", "runtime/config/check/", "runtime/config/ds_config.h",
                "runtime/config/offload_config.h", "runtime/config/optimizer.h", "runtime/config/recompute_choice.h", "runtime/config/schedule.h")
 INNER = {
@@ -91,12 +91,11 @@ INNER = {
     "runtime/config/sections/": CONFIG_USES + ("runtime/config/sections/",),
     "runtime/config/file/": CONFIG_USES + ("runtime/config/sections/", "runtime/config/file/"),
     # Those of optim.
-    OPTIM + "kernels/": ("runtime/base/", "runtime/device/", OPTIM + "kernels/"),
+    OPTIM + "kernels/": ("runtime/base/", "runtime/config/", "runtime/device/", OPTIM + "kernels/"),
     OPTIM + "cuda/": (OPTIM + "kernels/", OPTIM + "cuda/"),
     OPTIM + "schedule/": ("runtime/config/", OPTIM + "schedule/"),
     OPTIM + "groups/": ("runtime/base/", OPTIM + "kernels/", OPTIM + "groups/"),
     OPTIM: OPTIMIZER_USES,
-    OPTIM + "muon.": OPTIMIZER_USES + (OPTIM + "adam.h",),
     OPTIM + "one_bit/": OPTIMIZER_USES + (OPTIM + "one_bit/",),
     OPTIM + "factory/": ("runtime/base/", "runtime/config/", OPTIM),
 }

@@ -216,4 +216,8 @@ void Muon::ApplyToMatrices(const PartRates& rates, const Part& part) {
   UpdatePart(DecayAndStepOp{static_cast<float>(decay), static_cast<float>(rates.lr)}, target);
 }
 
+std::unique_ptr<Optimizer> MakeOptimizer(const config::MuonConfig& config, double weight_decay) {
+  return std::make_unique<Muon>(config, weight_decay);
+}
+
 }  // namespace ds::optim

@@ -6,7 +6,7 @@
 //   m = m + (1 - momentum) (g - m)           u = g + momentum (m - g)
 //   u = FindOrthogonal(u) * sqrt(max(1, r / c))
 //   p -= lr * weight_decay * p + lr * u
-// What the rest does is in adam.h.
+// What the rest does is in kernels/update_ops.h.
 //
 // The momentum is sharded as everything else is; u must be whole. It is gathered buffer by buffer,
 // each matrix is orthogonalised by one rank, and a sum over the ranks (all but one of whose terms
@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "runtime/config/optimizer.h"
-#include "runtime/optim/adam.h"
+#include "runtime/optim/elementwise.h"
 #include "runtime/optim/groups/parameter_groups.h"
 
 namespace ds::optim {
@@ -60,7 +60,7 @@ class Muon : public Optimizer {
   device::LedgerEntry BookBuffers(const Part& part) const;
 
   config::MuonConfig config_;
-  Adam adam_;  // updates everything that is no matrix
+  Elementwise<config::AdamConfig> adam_;  // updates everything that is no matrix
   comm::Communicator* shards_ = nullptr;
   device::MemoryLedger* ledger_ = nullptr;
   std::vector<double> work_;  // given to each rank in this update

@@ -2,9 +2,15 @@
 
 // Operations of the optimizers that step along a direction (direction.h, ../muon.h).
 
+#include <array>
+#include <string_view>
+
 #include "runtime/optim/kernels/element.h"
 
 namespace ds::optim {
+
+// Adam's, which these keep, too.
+inline constexpr std::array<std::string_view, 2> kMoments{"exp_avg", "exp_avg_sq"};
 
 struct DirectionCoefficients {
   float gradient_scale;
@@ -15,11 +21,12 @@ struct DirectionCoefficients {
   float eps_inside;   // eps where it is added under the root, else 0
   float eps_outside;  // eps where it is added to the root, else 0
 };
-// State: exp_avg, exp_avg_sq. Updates them from the gradient.
+// Updates the moments from the gradient.
 struct MomentsOp {
   static constexpr char kName[] = "moments";
+  static constexpr std::array kStates = kMoments;
   static constexpr Streams kStreams{
-      .reads_parameter = false, .writes_parameter = false, .states = 2};
+      .reads_parameter = false, .writes_parameter = false, .states = kStates.size()};
   DirectionCoefficients c;
 
   DS_HOST_DEVICE void operator()(Element& e) const {
@@ -28,11 +35,13 @@ struct MomentsOp {
     e.state[1] = e.state[1] * c.beta2 + gradient * gradient * c.one_minus_beta2;
   }
 };
-// State: exp_avg, exp_avg_sq. parameter += factor * u, where u is what the parameter would move by
+// parameter += factor * u, where u is what the parameter would move by
 // at rate 1.
 struct StepAlongOp {
   static constexpr char kName[] = "step along a direction";
-  static constexpr Streams kStreams{.reads_gradient = false, .states = 2, .writes_states = false};
+  static constexpr std::array kStates = kMoments;
+  static constexpr Streams kStreams{
+      .reads_gradient = false, .states = kStates.size(), .writes_states = false};
   DirectionCoefficients c;
   float factor;
 
@@ -45,11 +54,13 @@ struct StepAlongOp {
     e.parameter += factor * Direction(c, e, e.parameter);
   }
 };
-// State: exp_avg, exp_avg_sq. u goes to the parameter's stream; the parameter itself comes in that
+// u goes to the parameter's stream; the parameter itself comes in that
 // of the gradient.
 struct DirectionOp {
   static constexpr char kName[] = "direction";
-  static constexpr Streams kStreams{.reads_parameter = false, .states = 2, .writes_states = false};
+  static constexpr std::array kStates = kMoments;
+  static constexpr Streams kStreams{
+      .reads_parameter = false, .states = kStates.size(), .writes_states = false};
   DirectionCoefficients c;
 
   DS_HOST_DEVICE void operator()(Element& e) const {
@@ -61,10 +72,11 @@ struct MuonCoefficients {
   float gradient_scale;
   float one_minus_momentum;
 };
-// State: momentum_buffer. What is to be orthogonalised goes to the parameter's stream.
+// The result, which is to be orthogonalised, goes to the parameter's stream.
 struct MuonMomentumOp {
   static constexpr char kName[] = "Muon momentum";
-  static constexpr Streams kStreams{.reads_parameter = false, .states = 1};
+  static constexpr std::array<std::string_view, 1> kStates{"momentum_buffer"};
+  static constexpr Streams kStreams{.reads_parameter = false, .states = kStates.size()};
   MuonCoefficients c;
 
   DS_HOST_DEVICE void operator()(Element& e) const {
@@ -77,6 +89,7 @@ struct MuonMomentumOp {
 // parameter = decay * parameter - lr * gradient.
 struct DecayAndStepOp {
   static constexpr char kName[] = "decay and step";
+  static constexpr std::array<std::string_view, 0> kStates{};
   static constexpr Streams kStreams{};
   float decay;
   float lr;

@@ -4,8 +4,8 @@
 // kernels (flat_block.cc) and for CUDA (flat_loop.h).
 //
 // An op is its coefficients, rounded to fp32 once, and a function of one Element; its kStreams say
-// which of the element's values it takes and leaves, its kName what errors call it. Free of
-// LibTorch.
+// which of the element's values it takes and leaves, its kStates what is kept of each element, its
+// kName what errors and checkpoints call it. Free of LibTorch.
 
 #include <cmath>
 

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/optim/kernels/simd.h"
 
@@ -34,16 +35,15 @@ template <typename Op>
   }
 }
 
-DS_SIMD_CLONES void Run(const AdamOp& op, const FlatBlock& block) { Loop(op, block); }
-DS_SIMD_CLONES void Run(const SgdOp& op, const FlatBlock& block) { Loop(op, block); }
-DS_SIMD_CLONES void Run(const SgdMomentumOp& op, const FlatBlock& block) { Loop(op, block); }
-DS_SIMD_CLONES void Run(const AdagradOp& op, const FlatBlock& block) { Loop(op, block); }
-DS_SIMD_CLONES void Run(const LionOp& op, const FlatBlock& block) { Loop(op, block); }
-DS_SIMD_CLONES void Run(const MomentsOp& op, const FlatBlock& block) { Loop(op, block); }
-DS_SIMD_CLONES void Run(const StepAlongOp& op, const FlatBlock& block) { Loop(op, block); }
-DS_SIMD_CLONES void Run(const DirectionOp& op, const FlatBlock& block) { Loop(op, block); }
-DS_SIMD_CLONES void Run(const MuonMomentumOp& op, const FlatBlock& block) { Loop(op, block); }
-DS_SIMD_CLONES void Run(const DecayAndStepOp& op, const FlatBlock& block) { Loop(op, block); }
+// Runs the loop of the op that there is.
+template <std::size_t... kIndices>
+[[gnu::always_inline]] inline void Run(const FlatOp& op, const FlatBlock& block,
+                                       std::index_sequence<kIndices...>) {
+  const auto try_op = [&](const auto* each) __attribute__((always_inline)) {
+    if (each != nullptr) Loop(*each, block);
+  };
+  (try_op(std::get_if<kIndices>(&op)), ...);
+}
 
 template <typename Narrow>
 [[gnu::always_inline]] inline void WidenAll(const Narrow* __restrict narrow, std::int64_t count,
@@ -145,8 +145,8 @@ void ForEachBlock(const FlatViews& views, c10::function_ref<void(const FlatBlock
   });
 }
 
-void UpdateBlock(const FlatOp& op, const FlatBlock& block) {
-  std::visit([&](const auto& each) { Run(each, block); }, op);
+DS_SIMD_CLONES void UpdateBlock(const FlatOp& op, const FlatBlock& block) {
+  Run(op, block, std::make_index_sequence<std::variant_size_v<FlatOp>>());
 }
 
 void UpdateOnCpu(const FlatOp& op, const FlatViews& views) {

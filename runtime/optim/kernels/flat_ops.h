@@ -1,19 +1,14 @@
 #pragma once
 
-// Every op there is, the views that it runs over, and how a launch on a GPU deals their elements to
-// threads. Free of LibTorch.
+// The views that an op runs over, and how a launch on a GPU deals their elements to threads. Free
+// of LibTorch.
 
 #include <algorithm>
 #include <cstdint>
-#include <variant>
 
-#include "runtime/optim/kernels/direction_ops.h"
 #include "runtime/optim/kernels/update_ops.h"
 
 namespace ds::optim {
-
-using FlatOp = std::variant<AdamOp, SgdOp, SgdMomentumOp, AdagradOp, LionOp, MomentsOp, StepAlongOp,
-                            DirectionOp, MuonMomentumOp, DecayAndStepOp>;
 
 enum class FlatType { kFloat, kBFloat16, kHalf };
 

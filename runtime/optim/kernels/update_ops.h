@@ -1,15 +1,29 @@
 #pragma once
 
-// The updates of the elementwise optimizers; adam.h, sgd.h, adagrad.h and lion.h have the formulas.
+// The elementwise optimizers: formula, op, what is kept per parameter, and what an update's rates
+// make of a config. In the formulas g is the scaled gradient, t counts updates from 1.
 
+#include <array>
+#include <string_view>
+#include <variant>
+
+#include "runtime/config/optimizer.h"
+#include "runtime/optim/kernels/direction_ops.h"
 #include "runtime/optim/kernels/element.h"
 
 namespace ds::optim {
 
+struct PartRates;
+
+// Adam and AdamW, as PyTorch's fused AdamW computes them:
+//   AdamW: p -= lr * weight_decay * p        Adam: g += weight_decay * p
+//   m = m + (1 - beta1) (g - m)              v = beta2 v + (1 - beta2) g^2
+//   p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
+// Without bias_correction both corrections are 1. Adam's state is AdamW's.
 struct AdamCoefficients {
   float gradient_scale;
   float decay_factor;  // AdamW: what the parameter is multiplied by
-  float l2;            // Adam: what of the parameter is added to the gradient
+  float l2;            // Adam: what of it is added to the gradient
   float one_minus_beta1;
   float beta2;
   float one_minus_beta2;
@@ -17,10 +31,10 @@ struct AdamCoefficients {
   float inverse_correction2;  // 1 / sqrt(1 - beta2^t)
   float eps;
 };
-// State: exp_avg, exp_avg_sq.
 struct AdamOp {
   static constexpr char kName[] = "Adam";
-  static constexpr Streams kStreams{.states = 2};
+  static constexpr std::array kStates = kMoments;
+  static constexpr Streams kStreams{.states = kStates.size()};
   AdamCoefficients c;
 
   DS_HOST_DEVICE void operator()(Element& e) const {
@@ -34,17 +48,22 @@ struct AdamOp {
   }
 };
 
+// SGD as torch.optim.SGD computes it:
+//   g += weight_decay * p
+//   m = momentum * m + (1 - dampening) g, in the first update m = g
+//   p -= lr * (g + momentum * m) with nesterov, else lr * m; without momentum lr * g
 struct SgdCoefficients {
   float gradient_scale;
   float l2;
   float momentum;
   float gradient_share;  // what of the gradient enters the momentum: 1 - dampening
   float direct_share;    // what of the gradient enters the update beside the momentum
-  float momentum_share;  // what of the momentum enters the update
+  float momentum_share;  // what of the momentum does
   float lr;
 };
 struct SgdOp {
   static constexpr char kName[] = "SGD";
+  static constexpr std::array<std::string_view, 0> kStates{};
   static constexpr Streams kStreams{};
   SgdCoefficients c;
 
@@ -52,10 +71,10 @@ struct SgdOp {
     e.parameter -= c.lr * (e.gradient * c.gradient_scale + e.parameter * c.l2);
   }
 };
-// State: momentum_buffer.
 struct SgdMomentumOp {
   static constexpr char kName[] = "SGD with momentum";
-  static constexpr Streams kStreams{.states = 1};
+  static constexpr std::array<std::string_view, 1> kStates{"momentum_buffer"};
+  static constexpr Streams kStreams{.states = kStates.size()};
   SgdCoefficients c;
 
   DS_HOST_DEVICE void operator()(Element& e) const {
@@ -66,16 +85,19 @@ struct SgdMomentumOp {
   }
 };
 
+// Adagrad as torch.optim.Adagrad computes it:
+//   g += weight_decay * p                    s += g^2
+//   p -= lr / (1 + (t - 1) lr_decay) * g / (sqrt(s) + eps)
 struct AdagradCoefficients {
   float gradient_scale;
   float l2;
   float lr;
   float eps;
 };
-// State: sum.
 struct AdagradOp {
   static constexpr char kName[] = "Adagrad";
-  static constexpr Streams kStreams{.states = 1};
+  static constexpr std::array<std::string_view, 1> kStates{"sum"};
+  static constexpr Streams kStreams{.states = kStates.size()};
   AdagradCoefficients c;
 
   DS_HOST_DEVICE void operator()(Element& e) const {
@@ -86,6 +108,11 @@ struct AdagradOp {
   }
 };
 
+// Lion:
+//   p -= lr * weight_decay * p + lr * sign(beta1 m + (1 - beta1) g)
+//   m = beta2 m + (1 - beta2) g
+// The sign of 0 is 0, as in the paper. DeepSpeed's kernels move such elements too: by lr towards
+// the sign bit on the CPU, always upwards on CUDA.
 struct LionCoefficients {
   float gradient_scale;
   float decay_factor;
@@ -93,10 +120,10 @@ struct LionCoefficients {
   float one_minus_beta2;
   float lr;
 };
-// State: exp_avg.
 struct LionOp {
   static constexpr char kName[] = "Lion";
-  static constexpr Streams kStreams{.states = 1};
+  static constexpr std::array<std::string_view, 1> kStates{"exp_avg"};
+  static constexpr Streams kStreams{.states = kStates.size()};
   LionCoefficients c;
 
   DS_HOST_DEVICE void operator()(Element& e) const {
@@ -107,5 +134,14 @@ struct LionOp {
     e.parameter = e.parameter * c.decay_factor - step;
   }
 };
+
+// Every op there is.
+using FlatOp = std::variant<AdamOp, SgdOp, SgdMomentumOp, AdagradOp, LionOp, MomentsOp, StepAlongOp,
+                            DirectionOp, MuonMomentumOp, DecayAndStepOp>;
+
+FlatOp MakeOp(const config::AdamConfig& config, const PartRates& rates);
+FlatOp MakeOp(const config::SgdConfig& config, const PartRates& rates);
+FlatOp MakeOp(const config::AdagradConfig& config, const PartRates& rates);
+FlatOp MakeOp(const config::LionConfig& config, const PartRates& rates);
 
 }  // namespace ds::optim

@@ -132,4 +132,9 @@ void ZeroOneAdam::ApplyRates(const PartRates& rates, const Part& part) {
   StepAlongDirection(c, part, -rates.lr);
 }
 
+std::unique_ptr<Optimizer> MakeOptimizer(const config::ZeroOneAdamConfig& config,
+                                         double weight_decay) {
+  return std::make_unique<ZeroOneAdam>(config, weight_decay);
+}
+
 }  // namespace ds::optim

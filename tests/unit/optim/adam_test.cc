@@ -1,5 +1,3 @@
-#include "runtime/optim/adam.h"
-
 #include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/full.h>
@@ -8,10 +6,13 @@
 
 #include <vector>
 
+#include "runtime/optim/elementwise.h"
 #include "tests/unit/optim/parts.h"
 
 namespace ds::optim {
 namespace {
+
+using Adam = Elementwise<config::AdamConfig>;
 
 constexpr double kRate = 1e-2;
 constexpr double kDecay = 0.1;
