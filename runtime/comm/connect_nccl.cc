@@ -1,17 +1,81 @@
 #include "runtime/comm/connect_nccl.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <string>
+#include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <utility>
+#include <vector>
 
-#include "runtime/comm/control_store.h"
+#include "runtime/comm/communicator.h"
 
 namespace ds::comm {
 namespace {
+
+// Rank 0's bytes, on all ranks.
+std::vector<std::uint8_t> ShareBytes(std::vector<std::uint8_t> bytes, const std::string& key,
+                                     Communicator& control) {
+  const std::string tag = "the meeting at " + key;
+  const at::Tensor length = at::empty({1}, at::kLong);
+  *length.mutable_data_ptr<std::int64_t>() = static_cast<std::int64_t>(bytes.size());
+  control.Broadcast(length, /*root=*/0, tag);
+  bytes.resize(static_cast<std::size_t>(*length.const_data_ptr<std::int64_t>()));
+  const at::Tensor content = at::empty({static_cast<std::int64_t>(bytes.size())}, at::kByte);
+  if (!bytes.empty()) std::memcpy(content.mutable_data_ptr(), bytes.data(), bytes.size());
+  control.Broadcast(content, /*root=*/0, tag);
+  if (!bytes.empty()) std::memcpy(bytes.data(), content.const_data_ptr(), bytes.size());
+  return bytes;
+}
+
+// ControlStore: where the ranks of a group on GPUs meet, over the group that connects the same
+// ranks on CPUs, so that no port is open and no name is looked up.
+//
+// NCCL's rank 0 puts an identifier into the store of its group and the others look it up. Both
+// happen while the group connects, on the thread that makes it, at the same place on all ranks: so
+// the value is broadcast. Whatever else LibTorch keeps there (its watchdog's notes, from threads of
+// its own) stays in this process.
+//
+// Threads: any; values travel on the thread that made the store. Errors: those of the control
+// group.
+class ControlStore : public c10d::HashStore {
+ public:
+  using Value = std::vector<std::uint8_t>;
+
+  // `control` is used until EndMeeting.
+  explicit ControlStore(Communicator* control) : control_(control) {}
+
+  // From here on nothing travels.
+  void EndMeeting() { control_ = nullptr; }
+
+  void set(const std::string& key, const Value& value) override;
+  Value get(const std::string& key) override;
+
+ private:
+  bool IsMeeting() const {
+    return std::this_thread::get_id() == meeting_thread_ && control_ != nullptr;
+  }
+
+  const std::thread::id meeting_thread_ = std::this_thread::get_id();
+  Communicator* control_;  // of the meeting thread alone
+};
+
+void ControlStore::set(const std::string& key, const Value& value) {
+  if (IsMeeting() && control_->rank() == 0) ShareBytes(value, key, *control_);
+  HashStore::set(key, value);
+}
+
+ControlStore::Value ControlStore::get(const std::string& key) {
+  if (!IsMeeting() || control_->rank() == 0) return HashStore::get(key);
+  Value value = ShareBytes({}, key, *control_);
+  HashStore::set(key, value);
+  return value;
+}
 
 // Every rank's text of at most so many bytes.
 std::vector<std::string> ShareTexts(const std::string& mine, Communicator& control) {

@@ -3,7 +3,7 @@
 // ConnectWorld: this process joins the group of all ranks of its job.
 //
 // CPU ranks use the host backend: those of a host meet at a unix socket and share memory, hosts
-// meet through a store and are connected by TCP (join_ranks.h). GPU ranks form the same group,
+// meet through a store and are connected by TCP. GPU ranks form the same group,
 // which is their control group, and then one on NCCL (connect_nccl.h).
 
 #include <chrono>

@@ -1,14 +1,64 @@
 #include "runtime/comm/host_backend.h"
 
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <cstdint>
+#include <torch/csrc/distributed/c10d/Work.hpp>
 #include <utility>
+#include <vector>
 
+#include "runtime/base/status.h"
 #include "runtime/comm/host_tensors.h"
-#include "runtime/comm/host_work.h"
 
 namespace ds::comm {
 namespace {
+
+// The one place where the core's Status becomes LibTorch's exception. Requires: it is an error.
+std::exception_ptr ToException(const Status& status) {
+  const c10::SourceLocation here = {__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)};
+  if (status.code() == StatusCode::kUnavailable) {
+    return std::make_exception_ptr(c10::DistNetworkError(here, status.message()));
+  }
+  return std::make_exception_ptr(c10::DistBackendError(here, status.message()));
+}
+
+// HostWork: the c10d::Work of a call on the host backend. wait() throws what the call has failed
+// with; the future has the tensors that the call has changed. Threads: any.
+class HostWork : public c10d::Work {
+ public:
+  HostWork(int rank, c10d::OpType op, std::vector<at::Tensor> changed);
+
+  // Once, when the call has ended.
+  void Finish(const Status& status);
+
+  std::vector<at::Tensor> result() override { return changed_; }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+
+ private:
+  std::vector<at::Tensor> changed_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+HostWork::HostWork(int rank, c10d::OpType op, std::vector<at::Tensor> changed)
+    : c10d::Work(rank, op),
+      changed_(std::move(changed)),
+      future_(
+          c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {
+}
+
+void HostWork::Finish(const Status& status) {
+  if (status.ok()) {
+    finish();
+    future_->markCompleted(c10::IValue(changed_));
+    return;
+  }
+  const std::exception_ptr error = ToException(status);
+  finish(error);
+  future_->setError(error);
+}
 
 int CheckRank(std::int64_t rank, int size) {
   TORCH_CHECK(rank >= 0 && rank < size, "rank ", rank, " is not in a group of ", size);

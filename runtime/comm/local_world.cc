@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/comm/host_backend.h"
+#include "runtime/comm/shm/host_group.h"
 
 namespace ds::comm {
 

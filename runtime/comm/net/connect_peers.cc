@@ -10,7 +10,6 @@
 #include <memory>
 #include <utility>
 
-#include "runtime/comm/net/peer_messages.h"
 #include "runtime/comm/net/peer_proof.h"
 
 namespace ds::comm {
