@@ -1,6 +1,9 @@
 // A model of your own, trained with ZeRO:
 //
-//   dsrun --num_gpus 4 build/bin/custom_model ds_config.json
+//   dsrun --num_gpus 4 build/bin/custom_model ds_config.json [TILES]
+//
+// With TILES the middle layer's matrix is cut into TILES x TILES blocks, of which ZeRO-3 has one in
+// memory at a time.
 //
 // A model is a list of blocks. Each block is a torch::nn::Module with one forward over a bundle of
 // tensors; the first reads bundle.tensor("input"), the last sets bundle.loss. The engine shards the
@@ -22,6 +25,7 @@
 #include "runtime/config/file/check_config.h"
 #include "runtime/device/isa_probe.h"
 #include "runtime/engine/engine.h"
+#include "runtime/models/tiled_linear.h"
 
 namespace {
 
@@ -38,6 +42,16 @@ class HiddenLayer : public ds::Block {
 
  private:
   torch::nn::Linear linear_;
+};
+
+// What a tiled layer, which is blocks of its own, leaves to the next one.
+class Gelu : public ds::Block {
+ public:
+  Gelu() : Block("gelu") {}
+  ds::Bundle forward(ds::Bundle bundle) override {
+    bundle.hidden = at::gelu(bundle.hidden);
+    return bundle;
+  }
 };
 
 class Classifier : public ds::Block {
@@ -62,6 +76,21 @@ ds::Bundle MakeBatch(std::int64_t samples) {
   return {.batch = {{"input", points}, {"labels", right + 2 * upper}}};
 }
 
+ds::StatusOr<std::shared_ptr<ds::BlockList>> MakeModel(std::int64_t tiles) {
+  auto model = std::make_shared<ds::BlockList>();
+  model->Add(std::make_shared<HiddenLayer>("layer.0", 2, 64));
+  if (tiles == 1) {
+    model->Add(std::make_shared<HiddenLayer>("layer.1", 64, 64));
+  } else {
+    const ds::models::TiledLinear middle{
+        .name = "layer.1", .in = 64, .out = 64, .in_splits = tiles, .out_splits = tiles};
+    DS_RETURN_IF_ERROR(ds::models::AddTiledLinear(*model, middle));
+    model->Add(std::make_shared<Gelu>());
+  }
+  model->Add(std::make_shared<Classifier>(64, 4));
+  return model;
+}
+
 int Fail(const std::string& message) {
   std::fprintf(stderr, "custom_model: %s\n", message.c_str());
   return EXIT_FAILURE;
@@ -70,7 +99,7 @@ int Fail(const std::string& message) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) return Fail("usage: custom_model DS_CONFIG");
+  if (argc < 2 || argc > 3) return Fail("usage: custom_model DS_CONFIG [TILES]");
   ds::device::ProbeAndCapIsa();  // before the first tensor operation
   const auto text = ds::ReadFile(argv[1]);
   if (!text.ok()) return Fail(text.status().message());
@@ -80,11 +109,9 @@ int main(int argc, char** argv) {
   if (!checked.ok) return Fail(checked.errors.front().message);
 
   at::manual_seed(1);  // the first values are rank 0's, and the same in every run
-  auto model = std::make_shared<ds::BlockList>();
-  model->Add(std::make_shared<HiddenLayer>("layer.0", 2, 64));
-  model->Add(std::make_shared<HiddenLayer>("layer.1", 64, 64));
-  model->Add(std::make_shared<Classifier>(64, 4));
-  auto engine = ds::Engine::create(model, checked.config);
+  auto model = MakeModel(argc == 3 ? std::atoi(argv[2]) : 1);
+  if (!model.ok()) return Fail(model.status().message());
+  auto engine = ds::Engine::create(*model, checked.config);
   if (!engine.ok()) return Fail(engine.status().message());
 
   at::manual_seed(static_cast<std::uint64_t>(identity->rank));

@@ -18,7 +18,10 @@ double LossOfStep100(const std::string& out) {
   return place == std::string::npos ? 1e9 : std::stod(out.substr(place + label.size()));
 }
 
-TEST(CustomModel, LearnsUnderDsrunAtStage3) {
+// As it is, and with a layer in tiles.
+class CustomModel : public ::testing::TestWithParam<std::vector<std::string>> {};
+
+TEST_P(CustomModel, LearnsUnderDsrunAtStage3) {
   const TemporaryFolder folder;
   const std::string config = (folder.path() / "ds_config.json").string();
   ASSERT_TRUE(WriteFileAtomically(config, R"({
@@ -27,15 +30,34 @@ TEST(CustomModel, LearnsUnderDsrunAtStage3) {
     "zero_optimization": {"stage": 3}
   })")
                   .ok());
-  const auto result =
-      RunProgram({DS_BIN_DIR "/dsrun", "--num_gpus", "2", "--device", "cpu", "--run_dir",
-                  (folder.path() / "run").string(), DS_BIN_DIR "/custom_model", config},
-                 {.environment = {"OMP_NUM_THREADS=1"}});
+  std::vector<std::string> words = {DS_BIN_DIR "/dsrun",
+                                    "--num_gpus",
+                                    "2",
+                                    "--device",
+                                    "cpu",
+                                    "--run_dir",
+                                    (folder.path() / "run").string(),
+                                    DS_BIN_DIR "/custom_model",
+                                    config};
+  words.insert(words.end(), GetParam().begin(), GetParam().end());
+  const auto result = RunProgram(words, {.environment = {"OMP_NUM_THREADS=1"}});
   EXPECT_EQ(result.status, 0) << result.out << result.err;
   EXPECT_LT(LossOfStep100(result.out), 0.5) << result.out << result.err;  // ln 4 = 1.39 at first
 }
 
-TEST(CustomModel, SaysWhatIsWrongWithItsConfig) {
+INSTANTIATE_TEST_SUITE_P(Layers, CustomModel,
+                         ::testing::Values(std::vector<std::string>{},
+                                           std::vector<std::string>{"3"}),
+                         [](const auto& info) { return info.param.empty() ? "whole" : "tiled"; });
+
+TEST(CustomModelProgram, SaysWhatIsWrongWithItsArguments) {
+  const TemporaryFolder folder;
+  const std::string config = (folder.path() / "ds_config.json").string();
+  ASSERT_TRUE(WriteFileAtomically(config, R"({"train_batch_size": 2})").ok());
+  const auto tiles = RunProgram({DS_BIN_DIR "/custom_model", config, "65"});
+  EXPECT_EQ(tiles.status, 1);
+  EXPECT_NE(tiles.err.find("layer.1: in_splits is 65, and 64 features"), std::string::npos)
+      << tiles.err;
   const auto result = RunProgram({DS_BIN_DIR "/custom_model", "/no/such/ds_config.json"});
   EXPECT_EQ(result.status, 1);
   EXPECT_NE(result.err.find("/no/such/ds_config.json"), std::string::npos) << result.err;

@@ -10,6 +10,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/models/tiled_linear.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/counting_allocator.h"
 #include "tests/support/rank_harness.h"
@@ -82,6 +83,55 @@ TEST_F(BlockFactories, TakeTheMemoryOfShardsAndTwoBlocks) {
   const std::int64_t plain = FindPeak(
       kRanks, [](BlockList& model, int i) { model.Add(std::make_shared<LinearBlock>(i)); });
   EXPECT_GT(plain, kRanks * kBlocks * kBlockBytes) << "every rank has had all of it";
+}
+
+// The mean of squares of what is there.
+class SquaresLoss : public Block {
+ public:
+  SquaresLoss() : Block("loss") {}
+  Bundle forward(Bundle bundle) override {
+    bundle.loss = bundle.hidden.square().mean();
+    return bundle;
+  }
+};
+
+// The most that two ranks of stage 3 hold in a step beyond what they hold between steps.
+std::int64_t FindPeakOfStep(testing::CountingAllocator& allocator, std::int64_t splits) {
+  std::int64_t peak = 0;
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    auto model = std::make_shared<BlockList>();
+    model->Add(std::make_shared<LinearBlock>(0));
+    EXPECT_TRUE(models::AddTiledLinear(*model, {.name = "wide",
+                                                .in = kWidth,
+                                                .out = 16 * kWidth,
+                                                .in_splits = splits,
+                                                .out_splits = splits})
+                    .ok());
+    model->Add(std::make_shared<SquaresLoss>());
+    const auto engine = Engine::create(model, PlainConfig(3), {.world = &world}).value();
+    for (int step = 0; step < 2; ++step) {
+      world.Barrier();
+      const std::int64_t before = allocator.BytesOut();
+      world.Barrier();
+      if (world.rank() == 0) allocator.ResetPeak();
+      world.Barrier();
+      engine->backward(engine->forward({.batch = {{"input", at::ones({1, kWidth})}}}));
+      EXPECT_TRUE(engine->step().ok());
+      world.Barrier();
+      if (world.rank() == 0) peak = allocator.PeakBytesOut() - before;
+      world.Barrier();
+    }
+  });
+  return peak;
+}
+
+// Stage 3 has one tile, and one tile's gradient, where it would have the matrix.
+TEST_F(BlockFactories, OfTilesTakeTheMemoryOfOneTile) {
+  constexpr std::int64_t kMatrixBytes = 16 * kWidth * kWidth * 4;
+  const std::int64_t shards = kMatrixBytes;  // of gradients, of both ranks, from pass to update
+  const std::int64_t whole = FindPeakOfStep(*allocator_, 1), tiled = FindPeakOfStep(*allocator_, 4);
+  EXPECT_LE(tiled, shards + kMatrixBytes / 2);
+  EXPECT_GT(whole, tiled + kMatrixBytes / 2);
 }
 
 TEST(BlockFactory, IsAskedAgainForTheValues) {
