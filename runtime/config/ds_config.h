@@ -95,6 +95,7 @@ struct ZeroConfig {
   // Elements, as far as the config says something; absent: the runtime's own choice
   // (zero/residency_budgets.h).
   std::optional<std::int64_t> reduce_bucket_size;
+  std::optional<std::int64_t> allgather_bucket_size;
   std::optional<std::int64_t> prefetch_bucket_size;
   std::optional<std::int64_t> param_persistence_threshold;
   std::optional<std::int64_t> model_persistence_threshold;

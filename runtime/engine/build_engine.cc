@@ -149,6 +149,7 @@ zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& o
           .quantized_weights = stage == 3 && zero.quantized_weights,
           .quantized_gradients = stage == 3 && zero.quantized_gradients,
           .loco = zero.loco,
+          .publish_elements = zero.allgather_bucket_size,
           .overlap = overlap,
           .tiers = tiers};
 }

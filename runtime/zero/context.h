@@ -38,6 +38,9 @@ struct Context {
   bool quantized_weights = false;    // trained ones travel in 8 bits (shard_gather.h)
   bool quantized_gradients = false;  // in 4 bits (quantized_reduction.h)
   std::optional<config::LocoConfig> loco = {};
+  // Publishing brings at most so many elements by one call, through a buffer of as many. None: a
+  // bucket by one call, in place.
+  std::optional<std::int64_t> publish_elements = {};
   // Collectives of parameters and gradients go on beside the computation, until somebody needs what
   // they bring.
   bool overlap = false;

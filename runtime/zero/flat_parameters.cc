@@ -1,8 +1,10 @@
 #include "runtime/zero/flat_parameters.h"
 
+#include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/TensorImpl.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/zero/block_quantization.h"
@@ -126,7 +128,30 @@ void FlatParameters::MoveBack() {
 
 void FlatParameters::Publish() {
   gather_.ForgetSecondary();
-  if (!pooled_ || pooled_->present()) Bring();
+  if (pooled_) {
+    if (pooled_->present()) Bring();
+  } else if (context_.publish_elements.value_or(layout_.padded_numel()) < layout_.padded_numel()) {
+    BringInParts(*context_.publish_elements);
+  } else {
+    Bring();
+  }
+}
+
+// Part after part of all shards; what comes of them at once does not lie side by side in the whole.
+void FlatParameters::BringInParts(std::int64_t elements) {
+  comm::Communicator& ranks = *context_.groups.shards;
+  const std::int64_t shard = layout_.shard_numel(), size = ranks.size();
+  const std::int64_t most = std::max(elements / size, FlatLayout::kShardMultiple);
+  const at::Tensor rows = full().view({size, shard});
+  const at::Tensor buffer = at::empty({size * most}, rows.options());
+  const device::LedgerEntry booked(context_.ledger, device::MemoryUse::kCommBuffers,
+                                   context_.tier(), static_cast<std::int64_t>(buffer.nbytes()));
+  for (std::int64_t start = 0; start < shard; start += most) {
+    const std::int64_t count = std::min(most, shard - start);
+    const at::Tensor arrived = buffer.narrow(0, 0, size * count);
+    ranks.AllGather(arrived, rows[ranks.rank()].narrow(0, start, count), tag());
+    rows.narrow(1, start, count).copy_(arrived.view({size, count}));
+  }
 }
 
 }  // namespace ds::zero

@@ -87,6 +87,7 @@ class FlatParameters {
  private:
   void Attach(int i);
   void Bring();
+  void BringInParts(std::int64_t elements);
   const std::string& tag() const { return parameters_[0].name; }  // of its collectives
 
   const Context& context_;

@@ -5,179 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
-#include "runtime/comm/communicator.h"
-#include "runtime/engine/build_units.h"
 #include "runtime/zero/block_quantization.h"
-#include "runtime/zero/sharded_model.h"
-#include "runtime/zero/sharded_optimizer.h"
-#include "tests/ranks/observed_backend.h"
-#include "tests/ranks/tiny_model.h"
+#include "tests/ranks/residency_passes.h"
 #include "tests/support/rank_harness.h"
 
 namespace ds::tests {
 namespace {
-
-struct PassResult {
-  std::vector<at::Tensor> gradients;  // this rank's shards of two micro-batches' sum
-  std::vector<at::Tensor> weights;    // its shards of the weights behind their update
-  std::vector<bool> on_device;        // shards of sharded parameters, behind that
-  int gathers_in_forward = 0;         // of the second micro-batch
-  int gathers = 0;                    // in that micro-batch
-  int gathers_of_update = 0;          // while it is published
-  int reductions = 0;                 // in that micro-batch
-};
-
-// Notes in the log, if there is one, when a block has been through its forward and its backward.
-at::Tensor RunForward(BlockList& model, zero::ShardedModel& sharded, Bundle bundle,
-                      std::vector<std::string>* log = nullptr) {
-  sharded.BeginForward();
-  for (int i = 0; i < model.size(); ++i) {
-    sharded.Enter(i);
-    if (log != nullptr && bundle.hidden.defined()) {
-      bundle.hidden.register_hook(
-          [log, i](const at::Tensor&) { log->push_back(fmt::format("B{}", i)); });
-    }
-    bundle = model.block(i).forward(std::move(bundle));
-    if (log != nullptr) log->push_back(fmt::format("F{}", i));
-    std::vector<at::Tensor> left = sharded.LeaveForward(i, {bundle.hidden, bundle.loss});
-    bundle.hidden = left[0];
-    bundle.loss = left[1];
-  }
-  sharded.EndForward();
-  return bundle.loss;
-}
-
-// Which of the shards have bytes where the rank computes.
-std::vector<bool> ListOnDevice(const zero::ShardedModel& sharded,
-                               const std::vector<at::Tensor>& views) {
-  std::vector<bool> on_device;
-  if (!sharded.context().sharding.parameters) return on_device;
-  for (const at::Tensor& view : views) on_device.push_back(view.storage().nbytes() > 0);
-  return on_device;
-}
-
-struct Passes {
-  int stage = 3;
-  zero::ResidencyBudgets budgets = {};
-  bool rest_on_host = false;
-  Precision precision = Precision::kFp32;
-  optim::ParameterGrouper groups = optim::OneGroup;
-  bool overlap = false;
-  // The micro-batches that are said to be the last of the step.
-  std::vector<int> last = {};
-  TinyShape shape = {};
-  std::vector<std::string>* log = nullptr;  // of the second micro-batch: begins, waits, blocks
-  bool plus_plus = false;                   // all of ZeRO++, second shards among two ranks
-  bool table_reads_backward = true;         // as any block, if it does not say something else
-};
-
-PassResult RunPasses(comm::Communicator& host, const Passes& passes) {
-  const auto& [stage, budgets, rest_on_host, precision, groups, overlap, last, shape, log_or_none,
-               plus_plus, table_reads_backward] = passes;
-  std::vector<std::string> others;
-  std::vector<std::string>* log = &others;
-  const auto note = [&](char what, c10d::OpType op, const at::Tensor& given) {
-    const bool gathers = op == c10d::OpType::_ALLGATHER_BASE;
-    const std::int64_t whole = given.numel() * (gathers ? host.size() : 1);
-    if (op == c10d::OpType::ALLTOALL_BASE) log->push_back(fmt::format("{}a{}", what, whole));
-    if (at::isFloatingType(given.scalar_type())) {
-      log->push_back(fmt::format("{}{}{}", what, gathers ? 'g' : 'r', whole));
-    }
-  };
-  PassResult result;
-  comm::Communicator world(c10::make_intrusive<ObservedBackend>(
-      host.backend(),
-      [&](c10d::OpType op, const at::Tensor& tensor) {
-        const bool gathers = op == c10d::OpType::_ALLGATHER_BASE;
-        if (gathers && at::isFloatingType(tensor.scalar_type())) ++result.gathers;
-        if (op == c10d::OpType::_REDUCE_SCATTER_BASE) ++result.reductions;
-        note('+', op, tensor);
-      },
-      [&](c10d::OpType op, const at::Tensor& tensor) { note('=', op, tensor); }));
-  const TinyRun run{.stage = stage, .accumulation = 2, .precision = precision, .shape = shape};
-  device::MemoryLedger ledger;
-  zero::SecondaryGroups secondary;
-  if (plus_plus && world.size() > 2) {
-    const int first = world.rank() / 2 * 2, place = world.rank() % 2;
-    secondary.within = &host.Group("within", {first, first + 1});
-    secondary.across = &host.Group("across", {place, place + 2});
-  }
-  const zero::Context context{
-      .groups = {.all = &world, .gradients = &world, .shards = &world},
-      .mesh = topology::Mesh::Create({.shard = world.size()}, world.size()).value(),
-      .ledger = &ledger,
-      .sharding = config::ShardingOfStage(stage, world.size()),
-      .dtypes = precision::MakeDtypePolicy(TinyConfig(run)),
-      .budgets = budgets,
-      .secondary = secondary,
-      .quantized_weights = plus_plus,
-      .quantized_gradients = plus_plus,
-      .overlap = overlap,
-      .tiers = {.parameters = rest_on_host ? zero::Rest::kHost : zero::Rest::kHere}};
-  const auto model = MakeTinyModel(run.shape, run.dtype());
-  const auto fill = [&](int index, const std::vector<zero::OwnRange>& own) {
-    for (const zero::OwnRange& range : own) {
-      model->block(index).InitializeRange(range.name, 7, range.first, range.values);
-    }
-    return StatusOr<zero::FirstValues>(zero::FirstValues::kSameEverywhere);
-  };
-  std::vector<zero::ParameterUnit> units = engine::BuildUnits(*model, groups);
-  if (plus_plus) engine::RoundMatrices(&units);
-  units[0].backward_reads = table_reads_backward;
-  const auto sharded = zero::ShardedModel::Create(context, units, fill).value();
-  zero::ShardedOptimizer optimizer(*sharded, TinyConfig(run).optimizer);
-  std::vector<at::Tensor> views;
-  for (const auto& unit : sharded->units()) {
-    for (const auto& bucket : unit->buckets()) {
-      views.push_back(bucket->parameters().AcquireShard().tensor());
-      bucket->parameters().Stow();
-    }
-  }
-  for (int i = 0; i < 2; ++i) {
-    result.gathers = result.reductions = 0;
-    const bool is_last = std::find(last.begin(), last.end(), i) != last.end();
-    sharded->EndGradients(is_last ? zero::GradientEnd::kLast : zero::GradientEnd::kAsSharded);
-    if (i == 1 && log_or_none != nullptr) log = log_or_none;
-    const at::Tensor loss = RunForward(*model, *sharded, TinyBatch(run, world, i), log);
-    result.gathers_in_forward = result.gathers;
-    loss.backward();
-    sharded->EndBackward();
-  }
-  log = &others;
-  const int gathers = result.gathers, reductions = result.reductions;
-  optimizer.ReduceGradients(/*step=*/1);
-  for (const auto& unit : sharded->units()) {
-    for (const auto& bucket : unit->buckets()) {
-      if (!bucket->trainable()) continue;
-      result.gradients.push_back(bucket->gradients().shard().tensor().clone());
-    }
-  }
-  result.gathers = 0;
-  optimizer.Step({.lr = 0.1, .gradient_scale = 1.0, .step = 1});
-  result.gathers_of_update = result.gathers;
-  RunForward(*model, *sharded, TinyBatch(run, world, 0));
-  sharded->ReleaseAll();
-  result.gathers = gathers;
-  result.reductions = reductions;
-  result.on_device = ListOnDevice(*sharded, views);
-  std::vector<checkpoint::TensorShard> shards;
-  optimizer.AddShards(&shards);
-  for (const auto& shard : shards) {
-    result.weights.push_back(checkpoint::ReadAll(*shard.source).value());
-  }
-  return result;
-}
-
-void ExpectSameBits(const PassResult& a, const PassResult& b) {
-  for (const auto member : {&PassResult::gradients, &PassResult::weights}) {
-    ASSERT_EQ((a.*member).size(), (b.*member).size());
-    for (std::size_t i = 0; i < (a.*member).size(); ++i) {
-      EXPECT_TRUE((a.*member)[i].equal((b.*member)[i])) << i;
-    }
-  }
-}
 
 TEST(Residency, GathersAheadWithTheSameBits) {
   testing::RunRanks(2, [&](comm::Communicator& world) {
@@ -239,6 +72,31 @@ TEST(Residency, WhatIsSmallIsGatheredOnceAndThenWithEachUpdate) {
         world, {.budgets = {.persistent_parameter_bytes = 25 * 4, .persistent_bytes = 128 * 4}});
     ExpectSameBits(head, plain);
     EXPECT_EQ(head.gathers_of_update, 1) << "no layer, of 256 elements with what is frozen";
+  });
+}
+
+// allgather_bucket_size: updated parameters come in calls of at most so many elements.
+TEST(Residency, PublishesByCallsOfAsManyElementsAsMayBe) {
+  const TinyShape shape{.vocabulary = 200, .width = 40, .layers = 2};  // as GathersAndReduces...
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    for (const int stage : {1, 2}) {
+      for (const bool overlap : {false, true}) {
+        const auto run = [&](std::optional<std::int64_t> elements) {
+          return RunPasses(
+              world,
+              {.stage = stage, .overlap = overlap, .shape = shape, .publish_elements = elements});
+        };
+        const PassResult plain = run({}), large = run(1 << 20), cut = run(1000), least = run(0);
+        for (const PassResult* each : {&large, &cut, &least}) {
+          ExpectSameBits(*each, plain);
+          EXPECT_EQ(each->loss, plain.loss);
+        }
+        EXPECT_EQ(plain.gathers_of_update, 1 + 2 + 1);
+        EXPECT_EQ(large.gathers_of_update, plain.gathers_of_update);
+        EXPECT_EQ(cut.gathers_of_update, 9 + 2 * 2 + 1) << "8064, 1792 and 128 elements";
+        EXPECT_EQ(least.gathers_of_update, 63 + 2 * 14 + 1) << "64 of each rank";
+      }
+    }
   });
 }
 

@@ -167,7 +167,8 @@ constexpr Key kBudgets[] = {keys::kZeroOptimizationReduceBucketSize,
                             keys::kZeroOptimizationStage3ParamPersistenceThreshold,
                             keys::kZeroOptimizationStage3ModelPersistenceThreshold,
                             keys::kZeroOptimizationStage3MaxLiveParameters,
-                            keys::kZeroOptimizationStage3MaxReuseDistance};
+                            keys::kZeroOptimizationStage3MaxReuseDistance,
+                            keys::kZeroOptimizationAllgatherBucketSize};
 
 bool IsMeant(const Values& values, Key key) {
   return values.IsGiven(key) || !IsDefault(*FindSetting(key), values.Get(key));
@@ -202,6 +203,7 @@ void FillZero(const Values& values, DsConfig* config) {
       .loco = ReadLoco(values),
       .overlap_comm = values.Get(kOverlap) == true,
       .reduce_bucket_size = ReadBudget(values, kBudgets[0]),
+      .allgather_bucket_size = ReadBudget(values, kBudgets[6]),
       .prefetch_bucket_size = ReadBudget(values, kBudgets[1]),
       .param_persistence_threshold = ReadBudget(values, kBudgets[2]),
       .model_persistence_threshold = ReadBudget(values, kBudgets[3]),

@@ -286,10 +286,12 @@ TEST(RulesTest, BudgetsOfStage3AreNumbersOfElements) {
   EXPECT_EQ(set.max_live_parameters, 10'000);
   EXPECT_EQ(set.max_reuse_distance, 0);
   EXPECT_EQ(of(R"(, "reduce_bucket_size": 8)").reduce_bucket_size, 8);
+  EXPECT_EQ(of(R"(, "allgather_bucket_size": 9)").allgather_bucket_size, 9);
   EXPECT_FALSE(of(R"(, "overlap_comm": false)").overlap_comm);
   EXPECT_TRUE(of(R"(, "overlap_comm": true)").overlap_comm);
   const ZeroConfig defaults = of("");
   EXPECT_FALSE(defaults.reduce_bucket_size || defaults.prefetch_bucket_size);
+  EXPECT_FALSE(defaults.allgather_bucket_size);
   EXPECT_FALSE(defaults.param_persistence_threshold || defaults.model_persistence_threshold);
   EXPECT_FALSE(defaults.max_live_parameters || defaults.max_reuse_distance);
   // What is written counts, also where DeepSpeed would do the same without it.
