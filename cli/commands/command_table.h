@@ -16,7 +16,6 @@ namespace ds::cli {
 // The words that a command is given.
 struct Invocation {
   LaunchFlags launch;                     // flags in front of the command's name
-  std::vector<std::string> launch_words;  // the same as it was written
   std::vector<std::string> arguments;     // everything behind the name
   std::vector<std::string> command_line;  // the whole of it, argv[0] included
 };

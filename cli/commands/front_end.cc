@@ -96,9 +96,6 @@ StatusOr<int> Run(const std::vector<std::string>& command_line) {
   DS_ASSIGN_OR_RETURN(
       FlagParser::Result parsed,
       parser.Parse({command_line.begin() + 1, command_line.end()}, FlagParser::Rest::kProgram));
-  invocation.launch_words.assign(
-      command_line.begin() + 1,
-      command_line.end() - static_cast<std::ptrdiff_t>(parsed.rest.size()));
   if (help) return FindCommand("help")->run(invocation);
   if (version) return FindCommand("version")->run(invocation);
   if (!invocation.launch.log_level.empty()) SetLogLevel(invocation.launch.log_level);
@@ -116,17 +113,16 @@ ExitCodes WantedExitCodes(const std::vector<std::string>& command_line) {
   FlagParser parser("", "");
   LaunchFlags flags;
   AddLaunchFlags(&parser, &flags);
-  for (std::size_t i = 1; i < command_line.size() && command_line[i].starts_with('-'); ++i) {
+  for (std::size_t i = 1; i < command_line.size() && IsFlag(command_line[i]); ++i) {
     const std::string name = command_line[i].substr(0, command_line[i].find('='));
     const bool glued = name.size() < command_line[i].size();
     const CLI::Option* const option = parser.app().get_option_no_throw(name);
-    const bool takes_next = !glued && option != nullptr && option->get_items_expected_min() > 0;
+    const bool takes_next = TakesNextWord(parser.app(), command_line[i]);
     const std::string value = glued ? command_line[i].substr(name.size() + 1)
                               : takes_next && i + 1 < command_line.size() ? command_line[i + 1]
                                                                           : "";
     const bool is_wanted = option != nullptr && option->check_lname("exit_codes");
     if (is_wanted) return value == "distinct" ? ExitCodes::kDistinct : ExitCodes::kShell;
-    if (name == "--") break;
     i += takes_next ? 1 : 0;
   }
   return ExitCodes::kShell;

@@ -38,7 +38,9 @@ StatusOr<ResumeFlags> ParseFlags(const Invocation& invocation, const LaunchFlags
   ResumeFlags flags{.launch = launch};
   FlagParser front("", "");
   AddLaunchFlags(&front, &flags.launch);
-  DS_RETURN_IF_ERROR(front.Parse(invocation.launch_words, FlagParser::Rest::kRefused).status());
+  std::vector<std::string> words = invocation.command_line;  // none for `dsrun help resume`
+  if (!words.empty()) words.erase(words.begin());
+  DS_RETURN_IF_ERROR(front.Parse(words, FlagParser::Rest::kProgram).status());
   FlagParser parser("[launch flags] resume RUN_DIR|JOB [flags]",
                     "Go on with a training run from its newest good checkpoint, with its own "
                     "settings where no flag says otherwise.");

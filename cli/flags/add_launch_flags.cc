@@ -4,6 +4,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
+#include <functional>
 #include <map>
 
 #include "cli/flags/flag_parser.h"
@@ -96,21 +97,35 @@ void AddRankFlags(CLI::App& app, LaunchFlags* flags) {
                "add --local_rank=N to the program's arguments");
 }
 
-// A flag that may be given often: every value is added to `values`.
-CLI::Option* AddRepeated(CLI::App& app, const std::string& names, std::vector<std::string>* values,
-                         const std::string& help) {
-  return app
-      .add_option_function<std::string>(
-          names, [values](const std::string& value) { values->push_back(value); }, help)
+// A flag that may be given often: `take` is called with every value, as soon as it is read.
+CLI::Option* AddRepeated(CLI::App& app, const std::string& names, const std::string& help,
+                         const std::function<void(const std::string& value)>& take) {
+  return app.add_option_function<std::string>(names, take, help)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->trigger_on_parse()
       ->allow_extra_args(false);
 }
 
-void AddProcessFlags(CLI::App& app, LaunchFlags* flags) {
-  AddRepeated(app, FlagNames("export", "-x"), &flags->exports,
-              "give every rank NAME=VALUE, this shell's NAME, or its NCCL_* (repeatable)")
+CLI::Option* AddRepeated(CLI::App& app, const std::string& names, std::vector<std::string>* values,
+                         const std::string& help) {
+  return AddRepeated(app, names, help,
+                     [values](const std::string& value) { values->push_back(value); });
+}
+
+void AddExports(FlagParser* parser, LaunchFlags* flags) {
+  AddRepeated(parser->app(), FlagNames("export", "-x"),
+              "give every rank NAME=VALUE, this shell's NAME, or its NCCL_* (repeatable)",
+              [parser, flags](const std::string& word) {
+                flags->exports.push_back(word);
+                const std::size_t equals = word.find('=');
+                if (equals == std::string::npos) return;
+                flags->export_values.push_back(
+                    {.words_behind = parser->WordsBehind(), .bytes = word.size() - equals - 1});
+              })
       ->type_name("NAME[=VALUE]");
+}
+
+void AddProcessFlags(CLI::App& app, LaunchFlags* flags) {
   AddRepeated(app, FlagNames("env_file"), &flags->env_files,
               "give every rank the NAME=VALUE lines of FILE (repeatable)")
       ->type_name("FILE");
@@ -171,6 +186,7 @@ void AddLaunchFlags(FlagParser* parser, LaunchFlags* flags) {
   AddHostFlags(app, flags);
   AddNetworkFlags(app, flags);
   AddRankFlags(app, flags);
+  AddExports(parser, flags);
   AddProcessFlags(app, flags);
   AddJobFlags(app, flags);
   AddForeignFlags(parser, flags);

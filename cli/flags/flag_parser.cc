@@ -82,7 +82,7 @@ std::string FlagWithoutValue(const CLI::App& app, const std::vector<std::string>
     const CLI::Option* option = OptionOf(app, words[i]);
     if (option == nullptr) return "";  // that is said instead
     if (words[i].back() == '=') return words[i];
-    if (option->check_name(words[i]) && option->get_expected_min() > 0) ++i;  // its value
+    if (TakesNextWord(app, words[i])) ++i;
   }
   return "";
 }
@@ -114,6 +114,17 @@ FlagDescriptions ParseFlagDescriptions(const std::string& text) {
 }
 
 bool IsFlag(const std::string& word) { return word.size() > 1 && word[0] == '-' && word != "--"; }
+
+bool TakesNextWord(const CLI::App& app, const std::string& flag) {
+  const auto takes_value = [&app](const std::string& name) {
+    const CLI::Option* option = app.get_option_no_throw(name);
+    return option != nullptr && option->get_expected_min() > 0;
+  };
+  if (flag[1] == '-') return takes_value(flag);
+  std::size_t at = 1;
+  while (at < flag.size() && !takes_value({'-', flag[at]})) ++at;
+  return at + 1 == flag.size();
+}
 
 FlagParser::FlagParser(const std::string& usage, const std::string& description)
     : usage_(usage), app_(std::make_unique<CLI::App>(description)) {
@@ -149,8 +160,8 @@ std::vector<std::string> FlagParser::SpellOut(std::vector<std::string> words, Re
       words[i].insert(0, "-");
     }
     const CLI::Option* option = OptionOf(*app_, words[i]);
-    if (option == nullptr) break;                                             // that is said later
-    if (option->check_name(words[i]) && option->get_expected_min() > 0) ++i;  // its value
+    if (option == nullptr) break;  // that is said later
+    if (TakesNextWord(*app_, words[i])) ++i;
   }
   return words;
 }
@@ -165,9 +176,9 @@ StatusOr<FlagParser::Result> FlagParser::Parse(const std::vector<std::string>& w
   if (const std::string flag = FlagWithoutValue(*app_, arguments, rest); !flag.empty()) {
     return InvalidArgumentError(flag + " has no value; give one or leave the flag out");
   }
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+  unread_.assign(arguments.rbegin(), arguments.rend());
   try {
-    app_->parse(reversed);
+    app_->parse(unread_);
   } catch (const CLI::CallForHelp&) {
     std::cout << app_->help() << std::flush;
     return Result{.help_shown = true};

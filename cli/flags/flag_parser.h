@@ -72,6 +72,10 @@ class FlagParser {
   };
   StatusOr<Result> Parse(const std::vector<std::string>& words, Rest rest);
 
+  // For what a flag calls as soon as Parse has read its value: how many words stand behind the one
+  // with the value, whatever stands in front of it ("-qxVALUE").
+  std::size_t WordsBehind() const { return unread_.size(); }
+
  private:
   Status UnknownFlag(const std::string& word) const;
   // `words` with two dashes in front of such names.
@@ -81,10 +85,15 @@ class FlagParser {
   std::unique_ptr<CLI::App> app_;
   std::span<const RefusedFlag> refused_;
   std::span<const std::string_view> one_dash_names_;
+  std::vector<std::string> unread_;  // the last word first; CLI11 takes one after the other
 };
 
 // "-n" and "--name", with or without a value; "-" and "--" are words.
 bool IsFlag(const std::string& word);
+
+// True when the value of a flag is the next word: of "--name", "-n" and "-qn", where -q has none,
+// but not of "--name=value", "-nvalue" and "-nq".
+bool TakesNextWord(const CLI::App& app, const std::string& flag);
 
 // "-H" and "num_gpus" as CLI11 wants them: "-H,--num_gpus,--num-gpus".
 std::string FlagNames(const std::string& name, const std::string& short_name = "");

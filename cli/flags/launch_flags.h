@@ -25,6 +25,12 @@ std::string_view DeviceName(Device device);  // "auto", "cpu", "cuda"
 // It logs in on other hosts: libssh in this process, or OpenSSH's own client.
 enum class SshTransport { kLibssh, kSshClient };
 
+// The last `bytes` of a word of the command line that has `words_behind` others behind it.
+struct ValuePlace {
+  std::size_t words_behind = 0;
+  std::size_t bytes = 0;
+};
+
 struct LaunchFlags {
   // The choice of hosts and slots.
   std::optional<std::string> hostfile;
@@ -57,11 +63,12 @@ struct LaunchFlags {
   bool module = false;
   bool no_python = false;
   bool pass_local_rank = false;
-  std::vector<std::string> exports;    // NAME=VALUE, NAME or a pattern; see plan/exports.h
-  std::vector<std::string> env_files;  // in the order in which they are applied
-  std::string workdir;                 // "" = dsrun's own; a host's workdir= comes first
-  std::optional<int> umask;            // none = dsrun's own
-  std::vector<std::string> ulimits;    // NAME=SOFT[:HARD]; see plan/process_settings.h
+  std::vector<std::string> exports;       // NAME=VALUE, NAME or a pattern; see plan/exports.h
+  std::vector<ValuePlace> export_values;  // where their values stand; of this command line only
+  std::vector<std::string> env_files;     // in the order in which they are applied
+  std::string workdir;                    // "" = dsrun's own; a host's workdir= comes first
+  std::optional<int> umask;               // none = dsrun's own
+  std::vector<std::string> ulimits;       // NAME=SOFT[:HARD]; see plan/process_settings.h
   // The job as a whole.
   std::string run_dir;  // "" = runs/<job>
   int max_restarts = 0;

@@ -1,7 +1,6 @@
 #include "cli/plan/stored_exports.h"
 
 #include <algorithm>
-#include <string_view>
 
 #include "cli/plan/exports.h"
 #include "cli/plan/secrets.h"
@@ -11,40 +10,47 @@ namespace {
 
 std::string NameOf(const std::string& word) { return word.substr(0, word.find('=')); }
 
-// `word` with its end `exported`, a NAME=VALUE, hidden behind the '='.
-std::string HideEnd(const std::string& word, const std::string& exported) {
-  return word.substr(0, word.size() - exported.size()) + NameOf(exported) + "=" +
-         std::string(kRedacted);
+// `names`, each between `before` and `behind`.
+std::string List(const std::vector<std::string>& names, const std::string& separator,
+                 const std::string& before = "", const std::string& behind = "") {
+  std::string list;
+  for (const std::string& name : names) {
+    list += (list.empty() ? "" : separator) + before + name + behind;
+  }
+  return list;
 }
 
-std::string List(const std::vector<std::string>& names) {
-  std::string list;
-  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
-  return list;
+Status ValuesAreLost(const std::vector<std::string>& names) {
+  return InvalidArgumentError("the job was given " + List(names, ", ") +
+                              " by -x NAME=VALUE, and "
+                              "its job.json keeps no values: give " +
+                              List(names, " ", "-x ", "=...") + " again, or " +
+                              List(names, " ", "-x ") + " for this shell's");
+}
+
+Status NobodyHas(const std::vector<std::string>& names) {
+  return InvalidArgumentError("the job takes " + List(names, ", ") +
+                              " from the shell by -x, and this one has it not: export it here, or "
+                              "give " +
+                              List(names, " ", "-x ", "=..."));
 }
 
 }  // namespace
 
-std::vector<std::string> NameExports(const std::vector<std::string>& words) {
-  std::vector<std::string> names;
-  for (const std::string& word : words) names.push_back(NameOf(word));
-  return names;
+std::vector<std::string> StoreExports(const std::vector<std::string>& words) {
+  std::vector<std::string> stored;
+  for (const std::string& word : words) {
+    const bool has_value = word.find('=') != std::string::npos;
+    stored.push_back(has_value ? NameOf(word) + "=" + std::string(kRedacted) : word);
+  }
+  return stored;
 }
 
-std::vector<std::string> HideExports(std::vector<std::string> command_line,
-                                     const std::vector<std::string>& words) {
-  std::string_view before;
-  for (std::string& word : command_line) {
-    const bool behind_flag = before == "-x" || before == "--export";
-    for (const std::string& exported : words) {
-      if (exported.find('=') == std::string::npos) continue;
-      if ((behind_flag && word == exported) || word == "-x" + exported ||
-          word == "--export=" + exported) {
-        word = HideEnd(word, exported);
-        break;
-      }
-    }
-    before = word;
+std::vector<std::string> HideValues(std::vector<std::string> command_line,
+                                    const std::vector<ValuePlace>& places) {
+  for (const ValuePlace& place : places) {
+    std::string& word = command_line.at(command_line.size() - 1 - place.words_behind);
+    word.replace(word.size() - place.bytes, place.bytes, kRedacted);
   }
   return command_line;
 }
@@ -52,20 +58,26 @@ std::vector<std::string> HideExports(std::vector<std::string> command_line,
 StatusOr<RenewedExports> RenewExports(const std::vector<std::string>& stored,
                                       const std::vector<std::string>& given,
                                       const Environment& shell) {
-  const std::vector<std::string> renewed = NameExports(given);
   RenewedExports exports;
+  std::vector<std::string> lost;
   std::vector<std::string> missing;
   for (const std::string& word : stored) {
-    if (std::find(renewed.begin(), renewed.end(), word) != renewed.end()) continue;
+    const std::string name = NameOf(word);
+    const bool anew = std::any_of(given.begin(), given.end(), [&](const std::string& renewed) {
+      return NameOf(renewed) == name;
+    });
+    if (anew) continue;
+    if (word.ends_with("=" + std::string(kRedacted))) {
+      lost.push_back(name);
+      continue;
+    }
     exports.words.push_back(word);
     if (word.find_first_of("=*?[") != std::string::npos) continue;
     (FindVariable(shell, word) == nullptr ? missing : exports.from_shell).push_back(word);
   }
-  if (missing.empty()) return exports;
-  return InvalidArgumentError("the job was given " + List(missing) +
-                              " by -x, and its job.json keeps no values: export " +
-                              (missing.size() == 1 ? "it" : "them") +
-                              " in this shell, or give -x " + missing.front() + "=... again");
+  if (!lost.empty()) return ValuesAreLost(lost);
+  if (!missing.empty()) return NobodyHas(missing);
+  return exports;
 }
 
 }  // namespace ds::cli

@@ -1,25 +1,25 @@
 #pragma once
 
-// job.json keeps names and patterns of -x, never a value. Whoever resumes the job has the
-// values in his shell, or gives them again.
+// job.json keeps names and patterns of -x, never a value that was given behind one. Whoever resumes
+// the job gives such values again; those of names alone come from his shell, as they did at first.
 //
 // Pure; safe from any thread.
 
 #include <string>
 #include <vector>
 
+#include "cli/flags/launch_flags.h"
 #include "cli/plan/rank_environment.h"
 #include "runtime/base/status.h"
 
 namespace ds::cli {
 
-// The words of -x without what stands behind their '='.
-std::vector<std::string> NameExports(const std::vector<std::string>& words);
+// The words of -x with kRedacted behind their '='.
+std::vector<std::string> StoreExports(const std::vector<std::string>& words);
 
-// A command line in which the values of these words of -x are hidden (kRedacted). What a program is
-// given under the same name stays.
-std::vector<std::string> HideExports(std::vector<std::string> command_line,
-                                     const std::vector<std::string>& words);
+// A command line with kRedacted in these places of it.
+std::vector<std::string> HideValues(std::vector<std::string> command_line,
+                                    const std::vector<ValuePlace>& places);
 
 struct RenewedExports {
   std::vector<std::string> words;       // of what is stored: all but those that are given anew
@@ -27,7 +27,8 @@ struct RenewedExports {
 };
 
 // Chooses what a resumed job takes of `stored`, where the command line has the words `given`. The
-// error names every variable that neither the shell nor the command line has.
+// error names every variable that had a value of its own and is not given again, or every one that
+// is named and that this shell does not have.
 StatusOr<RenewedExports> RenewExports(const std::vector<std::string>& stored,
                                       const std::vector<std::string>& given,
                                       const Environment& shell);

@@ -35,7 +35,7 @@ Json DescribeJob(std::string_view kind, const JobPlan& plan,
                  const std::vector<std::string>& command_line) {
   LaunchFlags flags = plan.flags;
   if (flags.hostfile.has_value()) flags.hostfile = fs::absolute(*flags.hostfile).string();
-  flags.exports = NameExports(flags.exports);
+  flags.exports = StoreExports(flags.exports);
   for (std::string& file : flags.env_files) file = fs::absolute(file).string();
   if (!flags.workdir.empty()) flags.workdir = fs::absolute(flags.workdir).string();
   flags.run_dir.clear();  // the folder that holds job.json, wherever it has been moved to
@@ -48,7 +48,7 @@ Json DescribeJob(std::string_view kind, const JobPlan& plan,
           {"dsrun_version", DS_VERSION},
           {"created_unix_nanos", Clock::System().UnixNanos()},
           {"pid", ::getpid()},
-          {"command_line", DescribeWords(HideExports(command_line, plan.flags.exports))},
+          {"command_line", DescribeWords(HideValues(command_line, plan.flags.export_values))},
           {"working_directory", fs::current_path().string()},
           {"launch", ToJson(flags)},
           {"exports", DescribeExports(plan.exports)},

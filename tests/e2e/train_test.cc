@@ -142,8 +142,8 @@ TEST_F(TrainTest, ResumeContinuesAsIfNeverStopped) {
   EXPECT_EQ(Losses("parts"), Losses("whole"));
 }
 
-// job.json names what -x gave; the shell that resumes has the value, or the command line.
-TEST_F(TrainTest, ResumeTakesExportsFromItsShell) {
+// job.json names what -x gave. A value is given again; that of a name comes from the shell.
+TEST_F(TrainTest, ResumeTakesNoValueOfItsShellForOneThatWasGiven) {
   const fs::path run = RunDir("run");
   std::vector<std::string> first = DsrunCommand(run, Train(1, 0, {"--steps", "1"}));
   first.insert(first.begin() + 1, {"-x", "DSRUN_LOG_LEVEL=debug"});
@@ -156,14 +156,15 @@ TEST_F(TrainTest, ResumeTakesExportsFromItsShell) {
     command.insert(command.end(), {"resume", run.string(), "--steps", std::to_string(steps)});
     return RunProgram(command, {.environment = std::move(environment)});
   };
-  const ProgramResult without = resume({}, 2, {});
+  const ProgramResult without = resume({}, 2, {"DSRUN_LOG_LEVEL=info"});
   EXPECT_EQ(without.status, 2);
-  EXPECT_THAT(without.err, HasSubstr("the job was given DSRUN_LOG_LEVEL by -x"));
-  const ProgramResult with = resume({}, 2, {"DSRUN_LOG_LEVEL=info"});
-  EXPECT_EQ(with.status, 0) << with.err;
-  EXPECT_THAT(with.err, HasSubstr("ranks get DSRUN_LOG_LEVEL of this shell"));
-  const ProgramResult anew = resume({"-x", "DSRUN_LOG_LEVEL=warning"}, 3, {});
+  EXPECT_THAT(without.err, HasSubstr("the job was given DSRUN_LOG_LEVEL by -x NAME=VALUE"));
+  EXPECT_THAT(without.err, HasSubstr("give -x DSRUN_LOG_LEVEL=... again, or -x DSRUN_LOG_LEVEL"));
+  const ProgramResult anew = resume({"-x", "DSRUN_LOG_LEVEL"}, 2, {"DSRUN_LOG_LEVEL=warning"});
   EXPECT_EQ(anew.status, 0) << anew.err;
+  const ProgramResult named = resume({}, 3, {"DSRUN_LOG_LEVEL=info"});
+  EXPECT_EQ(named.status, 0) << named.err;
+  EXPECT_THAT(named.err, HasSubstr("ranks get DSRUN_LOG_LEVEL of this shell"));
 }
 
 TEST_F(TrainTest, ResumeOnAnotherWorldSizeAndStage) {

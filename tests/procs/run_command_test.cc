@@ -86,6 +86,7 @@ TEST_F(RunCommandTest, DistinctExitCodesAreNobodyElses) {
   EXPECT_EQ(RunProgram({dsrun, "--exit_codes", "distinct", "--bogus"}).status, 242);
   EXPECT_EQ(RunProgram({dsrun, "-n", "2", "--exit-codes=distinct", "--bogus"}).status, 242);
   // This one is the program's.
+  EXPECT_EQ(RunProgram({dsrun, "-qx", "A=1", "--exit_codes", "distinct", "--bogus"}).status, 242);
   EXPECT_EQ(RunProgram({dsrun, "--bogus", "x.py", "--exit_codes", "distinct"}).status, 2);
   EXPECT_EQ(RunProgram({dsrun, "--exit_codes", "distinct", "checkpoint", "list", "/no"}).status,
             246);

@@ -82,6 +82,32 @@ TEST(LaunchFlagsTest, ExportsAreAddedToThoseThatAreThere) {
   EXPECT_THAT(flags.exports, ElementsAre("A=1", "NCCL_*", "C=a b"));
 }
 
+TEST(LaunchFlagsTest, AnExportSaysWhereItsValueStandsHoweverItIsWritten) {
+  const auto places = [](const std::vector<std::string>& words) {
+    const StatusOr<ParsedFlags> parsed = Parse(words);
+    std::vector<std::pair<std::size_t, std::size_t>> found;
+    for (const ValuePlace& place : parsed->flags.export_values) {
+      found.emplace_back(place.words_behind, place.bytes);
+    }
+    return found;
+  };
+  using Places = std::vector<std::pair<std::size_t, std::size_t>>;
+  EXPECT_EQ(places({"-x", "A=1", "prog"}), Places({{1, 1}}));
+  EXPECT_EQ(places({"-xA=1", "--export=B=22", "--export", "C=", "prog", "-x", "D=1"}),
+            Places({{6, 1}, {5, 2}, {3, 0}}));
+  EXPECT_EQ(places({"-qx", "A=b=c", "-qxB=1", "-np", "2", "prog"}), Places({{4, 3}, {3, 1}}));
+  EXPECT_EQ(places({"-x", "HOME", "-qx", "NCCL_*", "prog"}), Places());
+}
+
+TEST(LaunchFlagsTest, FlagsBehindGluedShortOnesAreReadAlike) {
+  const auto parsed = Parse({"-qx", "A=1", "-np", "2", "prog"});
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  EXPECT_EQ(parsed->flags.total_ranks, 2);
+  EXPECT_THAT(parsed->rest, ElementsAre("prog"));
+  EXPECT_EQ(Parse({"-qx", "A=1", "--workdir=", "prog"}).status().message(),
+            "--workdir= has no value; give one or leave the flag out");
+}
+
 TEST(LaunchFlagsTest, HowAProcessRuns) {
   const auto parsed = Parse({"--env-file", "a", "--env_file=b", "--workdir", "/w", "--umask", "027",
                              "--ulimit", "core=0", "--ulimit=nofile=1:2", "prog"});

@@ -7,41 +7,44 @@ namespace ds::cli {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-TEST(StoredExportsTest, AreNamesAndPatterns) {
-  EXPECT_THAT(NameExports({"A=1", "B=", "HF_TOKEN=a=b", "NCCL_*", "HOME"}),
-              ElementsAre("A", "B", "HF_TOKEN", "NCCL_*", "HOME"));
+TEST(StoredExportsTest, AreNamesAndPatternsAndSayWhichHadAValue) {
+  EXPECT_THAT(StoreExports({"A=1", "B=", "HF_TOKEN=a=b", "NCCL_*", "HOME"}),
+              ElementsAre("A=<redacted>", "B=<redacted>", "HF_TOKEN=<redacted>", "NCCL_*", "HOME"));
 }
 
-TEST(StoredExportsTest, HideTheirValuesHoweverTheyAreWritten) {
-  EXPECT_THAT(HideExports({"dsrun", "-x", "A=1", "-xB=2", "--export=C=3", "--export", "D=", "-x",
-                           "HOME", "prog"},
-                          {"A=1", "B=2", "C=3", "D=", "HOME"}),
-              ElementsAre("dsrun", "-x", "A=<redacted>", "-xB=<redacted>", "--export=C=<redacted>",
-                          "--export", "D=<redacted>", "-x", "HOME", "prog"));
+TEST(StoredExportsTest, ValuesAreHiddenInTheirPlaces) {
+  EXPECT_THAT(HideValues({"dsrun", "-x", "A=1", "-qxB=2", "--export", "C=", "prog", "A=1"},
+                         {{.words_behind = 5, .bytes = 1},
+                          {.words_behind = 4, .bytes = 1},
+                          {.words_behind = 2, .bytes = 0}}),
+              ElementsAre("dsrun", "-x", "A=<redacted>", "-qxB=<redacted>", "--export",
+                          "C=<redacted>", "prog", "A=1"));
 }
 
-TEST(StoredExportsTest, LeaveAProgramsWordsAlone) {
-  EXPECT_THAT(HideExports({"dsrun", "-x", "A=1", "prog", "A=1", "-x", "B=2", "-x"}, {"A=1"}),
-              ElementsAre("dsrun", "-x", "A=<redacted>", "prog", "A=1", "-x", "B=2", "-x"));
-}
-
-TEST(StoredExportsTest, AResumedJobTakesThemFromTheShell) {
+TEST(StoredExportsTest, AResumedJobTakesThoseWithoutAValueFromTheShell) {
   const auto exports =
-      RenewExports({"LR", "NCCL_*", "SEED", "OLD=1"}, {"SEED=7"}, {{"LR", "1e-3"}});
+      RenewExports({"LR", "NCCL_*", "SEED=<redacted>"}, {"SEED=7"}, {{"LR", "1e-3"}});
   ASSERT_TRUE(exports.ok()) << exports.status().message();
-  EXPECT_THAT(exports->words, ElementsAre("LR", "NCCL_*", "OLD=1"));
+  EXPECT_THAT(exports->words, ElementsAre("LR", "NCCL_*"));
   EXPECT_THAT(exports->from_shell, ElementsAre("LR"));
-  EXPECT_THAT(RenewExports({}, {"A=1"}, {})->words, IsEmpty());
+  EXPECT_THAT(RenewExports({"A=<redacted>"}, {"A"}, {{"A", "1"}})->words, IsEmpty());
 }
 
-TEST(StoredExportsTest, WhatNobodyHasIsNamed) {
-  EXPECT_EQ(RenewExports({"LR", "SEED", "A"}, {"A=1"}, {}).status().message(),
-            "the job was given LR, SEED by -x, and its job.json keeps no values: export them in "
-            "this shell, or give -x LR=... again");
-  EXPECT_THAT(RenewExports({"LR"}, {}, {}).status().message(), HasSubstr("export it in"));
+TEST(StoredExportsTest, AValueThatWasGivenIsNotReplacedByTheShells) {
+  const Environment shell = {{"LR", "1e-3"}, {"SEED", "1"}};
+  EXPECT_EQ(RenewExports({"LR=<redacted>", "SEED=<redacted>", "A=<redacted>"}, {"A=1"}, shell)
+                .status()
+                .message(),
+            "the job was given LR, SEED by -x NAME=VALUE, and its job.json keeps no values: give "
+            "-x LR=... -x SEED=... again, or -x LR -x SEED for this shell's");
+}
+
+TEST(StoredExportsTest, WhatTheShellHasNotIsNamed) {
+  EXPECT_EQ(RenewExports({"LR", "SEED"}, {}, {{"SEED", "1"}}).status().message(),
+            "the job takes LR from the shell by -x, and this one has it not: export it here, or "
+            "give -x LR=...");
 }
 
 }  // namespace
