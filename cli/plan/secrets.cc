@@ -279,6 +279,15 @@ std::string RedactTokens(std::string_view text, std::string_view instead) {
   return shown;
 }
 
+// What kRedacted, which is at `at`, stands in for: what is before it up to a blank, or up to the
+// next where a blank is all that is before it.
+std::string ShowAround(const std::string& text, std::size_t at) {
+  constexpr char kBlanks[] = " \t\n";
+  std::size_t start = text.find_last_of(kBlanks, at) + 1;
+  if (start == at && start > 1) start = text.find_last_of(kBlanks, start - 2) + 1;
+  return text.substr(start, at + kRedacted.size() - start);
+}
+
 }  // namespace
 
 bool IsSecretName(std::string_view name) {
@@ -310,6 +319,21 @@ std::vector<std::string> RedactWords(const std::vector<std::string>& words) {
     behind_flag = IsSecretFlag(word);
   }
   return shown;
+}
+
+Status RefuseRedacted(const std::vector<std::string>& words) {
+  std::string found;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::size_t at = words[i].find(kRedacted);
+    if (at == std::string::npos) continue;
+    const std::string shown = ShowAround(words[i], at);
+    const bool behind_flag = i > 0 && words[i - 1].starts_with('-') && words[i].starts_with(shown);
+    found += (found.empty() ? "" : ", ") + (behind_flag ? words[i - 1] + " " : "") + shown;
+  }
+  if (found.empty()) return OkStatus();
+  return InvalidArgumentError(
+      "this was copied from where dsrun hides secrets and other values: " + found +
+      "; give the values themselves again (-x NAME takes the one of this shell)");
 }
 
 }  // namespace ds::cli

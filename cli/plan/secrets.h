@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/status.h"
+
 namespace ds::cli {
 
 inline constexpr std::string_view kRedacted = "<redacted>";
@@ -26,5 +28,9 @@ std::string RedactText(std::string_view text);
 
 // A command line word by word; the word behind a secret's flag is a secret, too.
 std::vector<std::string> RedactWords(const std::vector<std::string>& words);
+
+// Words that were copied from where they had been redacted are an error, which names them: a
+// program would take "<redacted>" for the secret.
+Status RefuseRedacted(const std::vector<std::string>& words);
 
 }  // namespace ds::cli

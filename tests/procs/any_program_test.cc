@@ -256,6 +256,36 @@ TEST_F(AnyProgramTest, SecretsReachTheRankButNoFile) {
   EXPECT_EQ(job["launch"]["env_files"], nlohmann::json({file}));
 }
 
+TEST_F(AnyProgramTest, ValuesBehindGluedFlagsReachNoFileEither) {
+  const std::string run = (folder_.path() / "glued").string();
+  const ProgramResult result =
+      RunProgram({DS_BIN_DIR "/dsrun", "-qx", "A=harm1", "-qxB=harm2", "--run_dir", run, "run",
+                  "-qx", "C=harm3", "--", "/bin/sh", "-c", "echo $A $B $C; exit 5", "A=harm4"});
+  EXPECT_EQ(result.status, 5) << result.err;
+  EXPECT_THAT(*ReadFile(run + "/logs/0/rank-00000.out"), HasSubstr("harm1 harm2 harm3"));
+  const auto line = nlohmann::json::parse(*ReadFile(run + "/job.json"))["command_line"];
+  EXPECT_EQ(line[2], "A=<redacted>");
+  EXPECT_EQ(line[3], "-qxB=<redacted>");
+  EXPECT_EQ(line[8], "C=<redacted>");
+  EXPECT_EQ(line.back(), "A=harm4") << "the program's own word";
+}
+
+// What job.json shows, given to dsrun again, starts nothing that would take the mark for a secret.
+TEST_F(AnyProgramTest, ARedactedCommandLineStartsNothing) {
+  const std::string run = (folder_.path() / "first").string();
+  ASSERT_EQ(RunProgram({DS_BIN_DIR "/dsrun", "-x", "A=1", "--run_dir", run, "--", "/bin/echo",
+                        "--api-key", "hunter2"})
+                .status,
+            0);
+  auto line = nlohmann::json::parse(*ReadFile(run + "/job.json"))["command_line"]
+                  .get<std::vector<std::string>>();
+  fs::remove_all(run);
+  const ProgramResult again = RunProgram(line);
+  EXPECT_EQ(again.status, 2);
+  EXPECT_THAT(again.err, HasSubstr("-x A=<redacted>, --api-key <redacted>; give the values"));
+  EXPECT_FALSE(fs::exists(run));
+}
+
 TEST_F(AnyProgramTest, SecretsAmongTheArgumentsReachTheRankButNoFile) {
   const std::string run = (folder_.path() / "private").string();
   const ProgramResult result =

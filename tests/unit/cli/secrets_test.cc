@@ -82,5 +82,15 @@ TEST(SecretsTest, TheWordBehindASecretsFlagIsOne) {
               ElementsAre("-x", "HF_TOKEN=<redacted>", "-x", "A=1"));
 }
 
+TEST(SecretsTest, WhatIsShownInTheirPlaceIsNotTakenForThem) {
+  EXPECT_TRUE(RefuseRedacted({"dsrun", "-x", "A=1", "prog", "redacted"}).ok());
+  EXPECT_EQ(RefuseRedacted({"dsrun", "-qx", "A=<redacted>", "sh", "-c", "x --key <redacted> y",
+                            "--api-key", "<redacted>", "p://u:<redacted>@h"})
+                .message(),
+            "this was copied from where dsrun hides secrets and other values: -qx A=<redacted>, "
+            "--key <redacted>, --api-key <redacted>, p://u:<redacted>; give the values themselves "
+            "again (-x NAME takes the one of this shell)");
+}
+
 }  // namespace
 }  // namespace ds::cli
