@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstdint>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <string_view>
 #include <system_error>
@@ -28,6 +29,8 @@ namespace fs = std::filesystem;
 constexpr std::string_view kGroupPrefix = "dsrun-";
 constexpr char kOwnerAttribute[] = "user.dsrun.owner";
 constexpr std::size_t kLongestMark = 256;
+// Over the processes of a group, for one that forks as fast as they are killed.
+constexpr int kMostPasses = 1000;
 
 std::string ReadBootId() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
@@ -48,16 +51,45 @@ UniqueFd OpenGroup(const fs::path& path) {
   return UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
-bool LockGroup(const UniqueFd& folder) { return ::flock(folder.get(), LOCK_EX | LOCK_NB) == 0; }
+// As its owner, or as one of those who remove it.
+bool LockGroup(const UniqueFd& folder, int how) {
+  return ::flock(folder.get(), how | LOCK_NB) == 0;
+}
 
-void KillGroup(const fs::path& path, const UniqueFd& folder) {
-  const UniqueFd kill(::openat(folder.get(), "cgroup.kill", O_WRONLY | O_CLOEXEC));
-  if (kill.valid() && ::write(kill.get(), "1", 1) == 1) return;
-  // Kernels before 5.14. What forks meanwhile is found when its parent's end is seen.
-  std::ifstream processes(path / "cgroup.procs");
-  // 0 stands for a process of another pid namespace, and would mean our own group to kill(2).
-  for (pid_t pid = 0; processes >> pid;) {
-    if (pid > 0) ::kill(pid, SIGKILL);
+// Writes "1" to a file of the group; false where it has none of that name.
+bool SwitchOn(const UniqueFd& folder, const char* name) {
+  const UniqueFd file(::openat(folder.get(), name, O_WRONLY | O_CLOEXEC));
+  return file.valid() && ::write(file.get(), "1", 1) == 1;
+}
+
+// All of it at once, so that what it is about to start has been seen.
+std::string ReadProcesses(const UniqueFd& folder) {
+  const UniqueFd file(::openat(folder.get(), "cgroup.procs", O_RDONLY | O_CLOEXEC));
+  std::string text;
+  std::array<char, 4096> part{};
+  ssize_t size = 0;
+  while ((size = ::read(file.get(), part.data(), part.size())) > 0) {
+    text.append(part.data(), static_cast<std::size_t>(size));
+  }
+  return text;
+}
+
+void KillGroup(const UniqueFd& folder) {
+  if (SwitchOn(folder, "cgroup.kill")) return;
+  // Kernels before 5.14. A process may fork between being read and being killed: it is done when
+  // all that are there have been killed before. Frozen ones (since 5.2) do not fork, and do die.
+  SwitchOn(folder, "cgroup.freeze");
+  std::set<pid_t> killed;
+  for (int pass = 0; pass < kMostPasses; ++pass) {
+    std::istringstream processes(ReadProcesses(folder));
+    bool any_new = false;
+    for (pid_t pid = 0; processes >> pid;) {
+      // 0 stands for a process of another pid namespace, and would mean our own group to kill(2).
+      if (pid <= 0 || !killed.insert(pid).second) continue;
+      ::kill(pid, SIGKILL);
+      any_new = true;
+    }
+    if (!any_new) return;
   }
 }
 
@@ -80,12 +112,13 @@ void AwaitEmpty(const UniqueFd& folder, std::chrono::steady_clock::time_point de
   }
 }
 
-// Its owner is gone, and nobody else is about to remove it.
+// Its owner is gone. The lock tells of one that lives in another pid namespace, where its mark
+// proves nothing.
 bool IsAbandoned(const UniqueFd& folder) {
   std::array<char, kLongestMark> mark{};
   const ssize_t size = ::fgetxattr(folder.get(), kOwnerAttribute, mark.data(), mark.size());
   return size > 0 && IsOwnerGone({mark.data(), static_cast<std::size_t>(size)}) &&
-         LockGroup(folder);
+         LockGroup(folder, LOCK_SH);
 }
 
 }  // namespace
@@ -115,7 +148,7 @@ StatusOr<std::unique_ptr<OwnedCgroup>> OwnedCgroup::Create(const fs::path& paren
   const fs::path path = parent / (std::string(kGroupPrefix) + name);
   if (::mkdir(path.c_str(), 0755) != 0) return ErrnoError(errno, path.string());
   UniqueFd folder = OpenGroup(path);
-  if (!folder.valid() || !LockGroup(folder) || !SetOwner(folder, mark)) {
+  if (!folder.valid() || !LockGroup(folder, LOCK_EX) || !SetOwner(folder, mark)) {
     const Status status = ErrnoError(errno, path.string());
     ::rmdir(path.c_str());
     return status;
@@ -130,7 +163,7 @@ void OwnedCgroup::RemoveAbandoned(const fs::path& parent, std::chrono::milliseco
        entry.increment(error)) {
     const UniqueFd folder = OpenGroup(entry->path());
     if (!folder.valid() || !IsAbandoned(folder)) continue;
-    KillGroup(entry->path(), folder);
+    KillGroup(folder);
     AwaitEmpty(folder, deadline);
     ::rmdir(entry->path().c_str());
   }
@@ -138,6 +171,6 @@ void OwnedCgroup::RemoveAbandoned(const fs::path& parent, std::chrono::milliseco
 
 OwnedCgroup::~OwnedCgroup() { ::rmdir(path_.c_str()); }
 
-void OwnedCgroup::KillAll() const { KillGroup(path_, folder_); }
+void OwnedCgroup::KillAll() const { KillGroup(folder_); }
 
 }  // namespace ds

@@ -6,7 +6,8 @@
 //
 // A group says whose it is, in an extended attribute, and its owner holds a lock on it. One whose
 // owner is provably gone is ended and removed by whoever looks after the owner's end, or by the
-// next owner of a group beside it. Without that proof a group is somebody else's, whatever it is
+// next owner of a group beside it, or by several at once: they share the lock, and each finishes
+// where another ends in the middle. Without that proof a group is somebody else's, whatever it is
 // called.
 //
 // There is none where a group may not be made or marked (no v2, no permission).

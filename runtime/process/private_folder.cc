@@ -32,13 +32,14 @@ bool IsOurs(const UniqueFd& folder) {
 
 void RemoveLeft(const fs::path& base) {
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(base, error)) {
-    if (!entry.path().filename().string().starts_with(kPrefix)) continue;
-    const UniqueFd folder = OpenFolder(entry.path());
+  for (fs::directory_iterator entry(base, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (!entry->path().filename().string().starts_with(kPrefix)) continue;
+    const UniqueFd folder = OpenFolder(entry->path());
     if (!folder.valid() || !IsOurs(folder)) continue;
     if (::flock(folder.get(), LOCK_EX | LOCK_NB) != 0) continue;
     std::error_code ignored;
-    fs::remove_all(entry.path(), ignored);
+    fs::remove_all(entry->path(), ignored);
   }
 }
 
