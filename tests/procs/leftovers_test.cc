@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -44,12 +45,13 @@ class LeftoversTest : public ::testing::Test {
     return {mark_, "XDG_RUNTIME_DIR=" + runtime().string()};
   }
   // Rank 63 fails once it runs, which stops the others.
-  ProgramResult StartAndStop(int time) const {
-    return RunProgram(
+  ProgramResult StartAndStop(int time, std::vector<std::string> wrapper = {}) const {
+    wrapper.insert(
+        wrapper.end(),
         {DS_BIN_DIR "/dsrun", "--device", "cpu", "--num_gpus", std::to_string(kRanks), "--run_dir",
          (folder_.path() / ("run-" + std::to_string(time))).string(), "--quiet", "--", "/bin/sh",
-         "-c", "if [ $RANK = 63 ]; then exit 7; fi; exec sleep 600"},
-        {.environment = Environment(), .working_directory = folder_.path()});
+         "-c", "if [ $RANK = 63 ]; then exit 7; fi; exec sleep 600"});
+    return RunProgram(wrapper, {.environment = Environment(), .working_directory = folder_.path()});
   }
 
   // A job whose ranks have children, in their groups and in sessions of their own; up.
@@ -78,10 +80,6 @@ class LeftoversTest : public ::testing::Test {
     }
     return "";
   }
-  static bool CanMakeGroups() {
-    const fs::path groups = FindOwnCgroups().unified;
-    return !groups.empty() && ::access(groups.c_str(), W_OK) == 0;
-  }
   // The process of the job that is called so.
   pid_t Find(const std::string& name) const {
     for (const pid_t pid : ProcessesWith(mark_)) {
@@ -100,6 +98,35 @@ class LeftoversTest : public ::testing::Test {
   TemporaryFolder folder_;
   std::string mark_;
 };
+
+// A control group below which a test's jobs make theirs, so that no job of another test looks after
+// them.
+class GroupOfJobs {
+ public:
+  GroupOfJobs() {
+    const fs::path own = FindOwnCgroups().unified;
+    if (!own.empty()) path_ = own / ("test-leftovers-" + std::to_string(::getpid()));
+    made_ = !own.empty() && ::mkdir(path_.c_str(), 0755) == 0;
+  }
+  ~GroupOfJobs() {
+    if (made_) ::rmdir(path_.c_str());
+  }
+  GroupOfJobs(const GroupOfJobs&) = delete;
+  GroupOfJobs& operator=(const GroupOfJobs&) = delete;
+
+  bool made() const { return made_; }
+  const fs::path& path() const { return path_; }
+  // In front of a program's words: it runs there.
+  std::vector<std::string> Enter() const {
+    return {"/bin/sh", "-c", "echo 0 >\"$0/cgroup.procs\" && exec \"$@\"", path_.string()};
+  }
+
+ private:
+  fs::path path_;
+  bool made_ = false;
+};
+
+constexpr char kNoGroups[] = "ranks get no control group of their own here";
 
 TEST_F(LeftoversTest, OfAHundredJobsOf64Ranks) {
   for (int time = 0; time < kTimes; ++time) {
@@ -158,26 +185,30 @@ TEST_F(LeftoversTest, OfADaemonThatWasKilledWithItsGuardianWithoutControlGroupsA
 }
 
 TEST_F(LeftoversTest, OfADaemonThatWasKilledWithItsGuardianAreEndedByDsrun) {
-  if (!CanMakeGroups()) return SkipWithout("cgroups", "no v2 control group can be made here");
-  const auto dsrun = StartFamily();
+  const GroupOfJobs groups;
+  if (!groups.made()) return SkipWithout("cgroups", kNoGroups);
+  const auto dsrun = StartFamily(groups.Enter());
   const std::string group = GroupOf(Find("sh"));
+  if (group.empty()) return SkipWithout("cgroups", kNoGroups);
   KillDaemonAndGuardian();
   EXPECT_EQ(dsrun->Wait().status, 4) << dsrun->err();
   EXPECT_EQ(ProcessesWith(mark_), std::vector<pid_t>());
-  EXPECT_FALSE(fs::exists(FindOwnCgroups().unified / group)) << group;
+  EXPECT_FALSE(fs::exists(groups.path() / group)) << group;
   EXPECT_TRUE(fs::is_empty(runtime()));
 }
 
 // Nobody of the job is left to clean up: the next one does, because the group says whose it was.
 TEST_F(LeftoversTest, OfAJobOfWhichAllWereKilledGoWithTheNextJob) {
-  if (!CanMakeGroups()) return SkipWithout("cgroups", "no v2 control group can be made here");
-  const auto dsrun = StartFamily();
+  const GroupOfJobs groups;
+  if (!groups.made()) return SkipWithout("cgroups", kNoGroups);
+  const auto dsrun = StartFamily(groups.Enter());
+  if (GroupOf(Find("sh")).empty()) return SkipWithout("cgroups", kNoGroups);
   dsrun->Signal(SIGSTOP);  // else it would see the ends of the others
   KillDaemonAndGuardian();
   dsrun->Signal(SIGKILL);
   EXPECT_EQ(dsrun->Wait().status, 128 + SIGKILL);
   EXPECT_GE(ProcessesWith(mark_).size(), 4U) << "what the ranks have started";
-  ASSERT_EQ(StartAndStop(1).status, 7);
+  ASSERT_EQ(StartAndStop(1, groups.Enter()).status, 7);
   EXPECT_EQ(ProcessesWith(mark_), std::vector<pid_t>());
 }
 
