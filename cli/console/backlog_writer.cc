@@ -22,7 +22,7 @@ BacklogWriter::~BacklogWriter() {
 
 void BacklogWriter::WriteLines(int fd, std::string text) {
   const std::lock_guard lock(mutex_);
-  if (queued_bytes_ + text.size() > limit_bytes_) {
+  if (IsFull(text)) {
     const auto lines = static_cast<std::uint64_t>(std::count(text.begin(), text.end(), '\n'));
     unreported_drops_ += lines;
     dropped_lines_ += lines;
@@ -30,6 +30,14 @@ void BacklogWriter::WriteLines(int fd, std::string text) {
   }
   ReportDrops();
   Queue(fd, std::move(text));
+}
+
+bool BacklogWriter::WriteRows(int fd, std::string text) {
+  const std::lock_guard lock(mutex_);
+  if (IsFull(text)) return false;
+  ReportDrops();
+  Queue(fd, std::move(text));
+  return true;
 }
 
 void BacklogWriter::WriteAlways(int fd, std::string text) {
@@ -45,6 +53,10 @@ void BacklogWriter::Flush() {
 std::uint64_t BacklogWriter::dropped_lines() const {
   const std::lock_guard lock(mutex_);
   return dropped_lines_;
+}
+
+bool BacklogWriter::IsFull(const std::string& text) const {
+  return queued_bytes_ + text.size() > limit_bytes_;
 }
 
 void BacklogWriter::Queue(int fd, std::string text) {

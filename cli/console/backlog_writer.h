@@ -31,6 +31,9 @@ class BacklogWriter {
 
   // Whole lines; dropped when the backlog is full.
   void WriteLines(int fd, std::string text);
+  // For what is drawn anew later: dropped without being counted when the backlog is full; false
+  // then.
+  bool WriteRows(int fd, std::string text);
   // Never dropped: notices, the verdict.
   void WriteAlways(int fd, std::string text);
 
@@ -45,7 +48,8 @@ class BacklogWriter {
     std::string text;
   };
   void Loop();
-  void Queue(int fd, std::string text);  // requires mutex_, as the next
+  void Queue(int fd, std::string text);  // requires mutex_, as the next two
+  bool IsFull(const std::string& text) const;
   void ReportDrops();
 
   const std::size_t limit_bytes_;

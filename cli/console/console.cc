@@ -70,7 +70,7 @@ void Console::ShowReport(const v1::RankReport& report) {
 
 void Console::ShowExit(const std::string& host, const v1::RankExited& exit) {
   if (!exit.output_cut() || exit.stopping()) return;
-  WriteNotice(
+  ShowWarning(
       "rank " + std::to_string(exit.rank()) + " on " + host +
       " has ended; what it left behind held its output open for too long and was ended: its last "
       "output may be missing");
@@ -144,12 +144,12 @@ std::vector<std::string> Console::LiveRows() const {
 
 void Console::Draw() {
   const std::vector<std::string> rows = LiveRows();
+  const std::size_t before = rows_shown_;
   std::string text = Erase();
   if (rows.empty() && text.empty()) return;
   if (text.empty()) text = kEraseLine;
   for (std::size_t i = 0; i < rows.size(); ++i) text += (i == 0 ? "" : "\n") + rows[i];
-  writer_->WriteLines(STDOUT_FILENO, text);
-  rows_shown_ = rows.size();
+  rows_shown_ = writer_->WriteRows(STDOUT_FILENO, text) ? rows.size() : before;
 }
 
 void Console::DrawNow(std::int64_t unix_nanos) {
@@ -171,10 +171,10 @@ std::string Console::Bold(const std::string& text) const {
 }
 
 void Console::ShowNotice(const std::string& text) {
-  if (!options_.quiet) WriteNotice(text);
+  if (!options_.quiet) ShowWarning(text);
 }
 
-void Console::WriteNotice(const std::string& text) {
+void Console::ShowWarning(const std::string& text) {
   ShowLines(collapser_.TakeAll());
   if (std::string erase = Erase(); !erase.empty()) writer_->WriteAlways(STDOUT_FILENO, erase);
   writer_->WriteAlways(STDERR_FILENO, "dsrun: " + Printable(text) + "\n");

@@ -51,6 +51,7 @@ class Console {
   // Shows the output that waits for others like it.
   void OnQuiet();
   void ShowNotice(const std::string& text);
+  void ShowWarning(const std::string& text);  // when quiet, too
   // The job has ended: shows all that waits and the last step.
   void Finish();
   void ShowVerdict(const Verdict& verdict, const std::string& run_directory);
@@ -63,7 +64,6 @@ class Console {
   void OnOutput(const HostEvent& event);
   void ShowReport(const v1::RankReport& report);
   void ShowExit(const std::string& host, const v1::RankExited& exit);
-  void WriteNotice(const std::string& text);  // when quiet, too
   void ShowUnfinished(std::vector<OutputChunk> chunks);
   void ShowLines(std::vector<TaggedText> lines);
   void OnStep(std::int64_t unix_nanos);

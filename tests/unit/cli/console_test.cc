@@ -94,6 +94,21 @@ TEST(ConsoleTest, NoRowOfTheLiveLinesWraps) {
   EXPECT_EQ(out.find("more unfinished lines"), std::string::npos) << out;
 }
 
+// A console that is blocked takes no row: there is none to be erased then.
+TEST(ConsoleTest, RowsThatWereDroppedAreNotErased) {
+  CaptureStdout();
+  CaptureStderr();
+  {
+    BacklogWriter writer(/*limit_bytes=*/40);
+    Console console({.live_line = true}, &writer);
+    console.OnEvent({"h", 0, At(kSecond, Partial(Output(0, "a")))});
+    console.OnEvent({"h", 0, At(3 * kSecond, Partial(Output(1, std::string(60, 'x'))))});
+    console.ShowNotice("n");
+  }
+  EXPECT_EQ(GetCapturedStdout(), "\r\x1b[K0@h: a\r\x1b[K");
+  EXPECT_EQ(GetCapturedStderr(), "dsrun: n\n") << "nothing is lost";
+}
+
 TEST(ConsoleTest, ALineThatIsNotEndedIsShownOnATerminal) {
   const auto [out, err] = Shown(
       {.live_line = true},
