@@ -26,6 +26,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
+UniqueFd OpenProcess(pid_t pid) {
+  return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+}
+
+bool HasEnded(const UniqueFd& process, std::chrono::milliseconds patience) {
+  pollfd ended{process.get(), POLLIN, 0};
+  int count = -1;
+  do {
+    count = ::poll(&ended, 1, static_cast<int>(patience.count()));
+  } while (count < 0 && errno == EINTR);
+  return count != 0;
+}
+
 // dsrund finds its connection and two pipes there; anything above standard error would do.
 constexpr int kChildConnectionFd = 3;
 constexpr int kChildControllerFd = 4;
@@ -35,6 +48,7 @@ constexpr int kChildReadyFd = 5;
 // processes to end that have been killed.
 constexpr std::chrono::milliseconds kDaemonPatience{60'000};
 constexpr std::chrono::milliseconds kKillPatience{5'000};
+constexpr std::chrono::milliseconds kWithoutANotice{1'000};
 
 // `named`, or the one beside the running program.
 StatusOr<fs::path> FindDaemon(const fs::path& named) {
@@ -111,28 +125,43 @@ Status LocalDaemon::AwaitReady(const UniqueFd& ready) {
     return InternalError("dsrund did not say its pid when it was ready; is it of this version?");
   }
   daemon_pid_ = static_cast<int>(response.pid());
-  daemon_.Reset(static_cast<int>(::syscall(SYS_pidfd_open, daemon_pid_, 0)));
+  daemon_ = OpenProcess(daemon_pid_);
   return OkStatus();
 }
 
-Status LocalDaemon::Close() {
+Status LocalDaemon::Close(const NoticeCallback& notice) {
   HangUp();
   Abandon();
-  const Status result = child_ < 0 ? OkStatus() : AwaitEnd();
+  const Status result = child_ < 0 ? OkStatus() : AwaitGuardian(notice);
   child_ = -1;
   std::error_code ignored;  // dsrund has removed it; this is for one that was killed
   fs::remove_all(folder(), ignored);
   return result;
 }
 
-Status LocalDaemon::AwaitEnd() {
+void LocalDaemon::Kill() const {
+  if (daemon_.valid()) ::syscall(SYS_pidfd_send_signal, daemon_.get(), SIGKILL, nullptr, 0);
+}
+
+void LocalDaemon::AwaitProcess(const UniqueFd& process, std::chrono::milliseconds patience,
+                               const NoticeCallback& notice) const {
+  if (!process.valid() || HasEnded(process, kWithoutANotice)) return;
+  if (notice) {
+    notice("waiting for dsrund, process " + std::to_string(daemon_pid_) +
+           ", which is to stop its ranks and end; Ctrl-C kills it and them");
+  }
+  HasEnded(process, patience);
+}
+
+Status LocalDaemon::AwaitGuardian(const NoticeCallback& notice) {
+  AwaitProcess(OpenProcess(child_), std::chrono::milliseconds{-1}, notice);
   int status = 0;
   pid_t waited = -1;
   do {
     waited = ::waitpid(child_, &status, 0);
   } while (waited < 0 && errno == EINTR);
   if (waited < 0) return ErrnoError(errno, "waiting for dsrund");
-  if (status != 0) EndWhatIsLeft();
+  if (status != 0) EndWhatIsLeft(notice);
   if (WIFSIGNALED(status)) {
     return InternalError("dsrund was ended by signal " + std::to_string(WTERMSIG(status)));
   }
@@ -141,9 +170,8 @@ Status LocalDaemon::AwaitEnd() {
 }
 
 // Without its guardian dsrund ends by itself, and ends its ranks, unless it is killed, too.
-void LocalDaemon::EndWhatIsLeft() const {
-  pollfd ended{daemon_.get(), POLLIN, 0};
-  if (daemon_.valid()) ::poll(&ended, 1, static_cast<int>(kDaemonPatience.count()));
+void LocalDaemon::EndWhatIsLeft(const NoticeCallback& notice) const {
+  AwaitProcess(daemon_, kDaemonPatience, notice);
   const fs::path groups = FindOwnCgroups().unified;
   if (!groups.empty()) OwnedCgroup::RemoveAbandoned(groups, kKillPatience);
 }

@@ -14,6 +14,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -52,8 +53,13 @@ class LocalDaemon final : public DaemonClient {
   void HangUp() override { controller_pipe_.Reset(); }
 
   // Hangs up and waits until dsrund, and with it every rank, has ended (at most the job's grace).
-  // Idempotent. kInternal when dsrund did not end cleanly.
-  Status Close();
+  // Idempotent. kInternal when dsrund did not end cleanly. `notice` is told what it waits for when
+  // that takes longer than a second.
+  using NoticeCallback = std::function<void(const std::string&)>;
+  Status Close(const NoticeCallback& notice = nullptr);
+  // SIGKILL to dsrund, and thereby to its ranks. From any thread, while another waits in Close or
+  // in a call.
+  void Kill() const;
 
  private:
   LocalDaemon(LocalDaemonOptions options, UniqueFd connection)
@@ -61,9 +67,12 @@ class LocalDaemon final : public DaemonClient {
   // `connection` is the daemon's end; the line that says that it is ready comes from the result.
   StatusOr<UniqueFd> Spawn(const UniqueFd& connection);
   Status AwaitReady(const UniqueFd& ready);
-  Status AwaitEnd();
+  Status AwaitGuardian(const NoticeCallback& notice);
+  // Returns when `process`, a pidfd, has ended, or after `patience`; a negative one has no end.
+  void AwaitProcess(const UniqueFd& process, std::chrono::milliseconds patience,
+                    const NoticeCallback& notice) const;
   // For a guardian that could not.
-  void EndWhatIsLeft() const;
+  void EndWhatIsLeft(const NoticeCallback& notice) const;
 
   const LocalDaemonOptions options_;
   PrivateFolder folder_;

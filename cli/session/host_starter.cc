@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "cli/host/daemon_client.h"
-#include "cli/host/local_daemon.h"
 #include "cli/remote/daemon_binary.h"
 #include "cli/remote/dial.h"
 #include "cli/remote/fan_out.h"
@@ -84,6 +83,10 @@ Status HostStarter::StartHosts(NoticeCallback notice) {
   if (!remote.empty()) DS_RETURN_IF_ERROR(StartRemote(remote));
   if (!failed_.empty()) {
     leases_.Release();
+    {
+      const std::lock_guard lock(mutex_);
+      local_.clear();
+    }
     daemons_.clear();
   }
   return OkStatus();
@@ -118,8 +121,21 @@ void HostStarter::ReleaseHosts() {
   }
 }
 
+void HostStarter::AwaitHosts(const NoticeCallback& notice) {
+  for (LocalDaemon* daemon : local_) static_cast<void>(daemon->Close(notice));
+}
+
+void HostStarter::KillHosts() {
+  const std::lock_guard lock(mutex_);
+  for (LocalDaemon* daemon : local_) daemon->Kill();
+}
+
 Status HostStarter::StartLocal(int number) {
-  DS_ASSIGN_OR_RETURN(daemons_[number], LocalDaemon::Start({.job_id = plan_->job_id}));
+  DS_ASSIGN_OR_RETURN(std::unique_ptr<LocalDaemon> daemon,
+                      LocalDaemon::Start({.job_id = plan_->job_id}));
+  const std::lock_guard lock(mutex_);
+  local_.push_back(daemon.get());
+  daemons_[number] = std::move(daemon);
   return OkStatus();
 }
 

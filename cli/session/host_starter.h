@@ -12,12 +12,14 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/host/host_daemon.h"
 #include "cli/host/lease_keeper.h"
+#include "cli/host/local_daemon.h"
 #include "cli/job/job_plan.h"
 #include "cli/job/spares.h"
 #include "cli/remote/host_failure.h"
@@ -55,6 +57,10 @@ class HostStarter : public SpareStarter {
   StatusOr<StartedSpare> StartSpare(int spare, int node_rank) override;
   // The job has ended: no daemon is needed any more.
   void ReleaseHosts();
+  // Returns when the daemons of this machine have ended, as LocalDaemon::Close says.
+  void AwaitHosts(const NoticeCallback& notice);
+  // These daemons end at once. From any thread, while this one waits for something else.
+  void KillHosts();
 
  private:
   Status StartLocal(int number);
@@ -73,6 +79,8 @@ class HostStarter : public SpareStarter {
   std::vector<FailedHost> failed_;
   std::vector<std::unique_ptr<HostDaemon>> daemons_;  // by number; none for a spare that waits
   LeaseKeeper leases_;                                // of the daemons; goes before them
+  std::mutex mutex_;
+  std::vector<LocalDaemon*> local_;  // guarded by mutex_: among daemons_, those of this machine
 };
 
 }  // namespace ds::cli

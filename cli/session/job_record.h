@@ -29,6 +29,8 @@ class JobRecord : public JobObserver {
   void OnNotice(const std::string& text) override { console_->ShowNotice(text); }
   void OnQuiet() override;
 
+  void ShowWarning(const std::string& text) { console_->ShowWarning(text); }
+
   // Shows what the job has left, or why it failed. Returns the exit status of dsrun.
   int Conclude(const JobOutcome& outcome);
 

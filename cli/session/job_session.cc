@@ -36,6 +36,16 @@ class JobSession {
         signals_(signals),
         record_(record),
         starter_(&plan, std::move(known_hosts)) {}
+  // Waits for the daemons' ends. Who is tired of it kills them.
+  ~JobSession() {
+    signals_->SetTarget([this](int signal) {
+      if (!IsForwarded(signal)) starter_.KillHosts();
+    });
+    starter_.AwaitHosts([this](const std::string& text) { record_->ShowWarning(text); });
+    signals_->SetTarget(nullptr);
+  }
+  JobSession(const JobSession&) = delete;
+  JobSession& operator=(const JobSession&) = delete;
 
   // A daemon on every host. Signals that come meanwhile end it. An error Status: this machine is at
   // fault.
@@ -89,9 +99,11 @@ JobOutcome JobSession::RunOnHosts() {
                            {.input = ReadsInput(plan_) ? &input : nullptr,
                             .spares = &starter_,
                             .master_addr = starter_.FindMasterAddress()});
-  signals_->SetTarget([&](int signal) {
+  signals_->SetTarget([&, stops = 0](int signal) mutable {
     controller.OnSignal(signal);
-    if (!IsForwarded(signal)) starter_.Interrupt();  // a spare that is being started
+    if (IsForwarded(signal)) return;
+    starter_.Interrupt();  // a spare that is being started
+    if (++stops > 2) starter_.KillHosts();
   });
   starter_.leases()->Listen([&](const HostChange& change) { controller.OnHostChange(change); });
 

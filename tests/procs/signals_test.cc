@@ -61,6 +61,24 @@ class SignalsTest : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
+// It hears of no stop.
+TEST_F(SignalsTest, AThirdSignalEndsAJobWhoseDaemonIsStopped) {
+  Program program(Command("run", 1, Shell("echo daemon $PPID; exec sleep 600")));
+  ASSERT_TRUE(program.WaitForOutput("daemon "));
+  ASSERT_TRUE(program.WaitForOutput("\n"));
+  const std::size_t pid = program.out().find("daemon ") + 7;
+  ::kill(std::stoi(program.out().substr(pid)), SIGSTOP);
+  program.Signal(SIGTERM);
+  ASSERT_TRUE(program.WaitForOutput("stopping every rank"));
+  program.Signal(SIGTERM);
+  ASSERT_TRUE(program.WaitForOutput("killing every rank; once more kills the daemon here"));
+  program.Signal(SIGTERM);
+  const ProgramResult result = program.Wait();
+  EXPECT_EQ(result.status, 128 + SIGTERM) << result.err;
+  EXPECT_EQ(Verdict("run")["cause"], "user_stop");
+  for (const pid_t rank : RankPids("run")) EXPECT_NE(::kill(rank, 0), 0);
+}
+
 TEST_F(SignalsTest, SigusrGoesToEveryRankButNotToWhatItStarted) {
   // A child that has no handler would die of the signal.
   Program program(Command("run", 2, Shell(R"(

@@ -260,6 +260,30 @@ TEST_F(StopTest, KillingTheDaemonEndsAllThatItsRanksStarted) {
   daemon_.reset();
 }
 
+// With its guardian and without: it has been stopped, or hangs.
+TEST_F(StopTest, ADaemonThatDoesNotEndIsNamedAndMayBeKilled) {
+  for (const bool guarded : {true, false}) {
+    const auto launched = client().Launch(Request(1, {"wait"}));
+    ASSERT_TRUE(launched.ok()) << launched.status().message();
+    const UniqueFd rank(static_cast<int>(::syscall(SYS_pidfd_open, launched->pids(0), 0)));
+    const std::string process = "process " + std::to_string(daemon().pid());
+    ::kill(daemon().pid(), SIGSTOP);
+    if (!guarded) ::kill(ds::testing::ParentOf(daemon().pid()), SIGKILL);
+    std::vector<std::string> notices;
+    const Status closed = daemon().Close([&](const std::string& text) {
+      notices.push_back(text);
+      daemon().Kill();
+    });
+    EXPECT_EQ(closed.message(), "dsrund was ended by signal 9");
+    ASSERT_EQ(notices.size(), 1U);
+    EXPECT_NE(notices[0].find(process), std::string::npos) << notices[0];
+    pollfd ended{rank.get(), POLLIN, 0};
+    EXPECT_EQ(::poll(&ended, 1, /*timeout=*/60'000), 1) << "the rank outlives its daemon";
+    daemon_.reset();
+    if (guarded) SetUp();
+  }
+}
+
 TEST_F(StopTest, KillingTheGuardianEndsTheDaemonAsATermDoes) {
   const auto launched = client().Launch(Request(2, {"session"}));
   ASSERT_TRUE(launched.ok());
