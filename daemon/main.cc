@@ -1,13 +1,16 @@
 // dsrund: starts, watches and stops the ranks of one job on this host (see supervisor.h).
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -134,7 +137,22 @@ void AddFlags(CLI::App* app, Flags* flags) {
                   "descriptor that gets the line of a ListenResponse when dsrund takes calls");
 }
 
+// The script that starts dsrund on another host executes the open file that it has checked
+// (cli/remote/remote_daemon.cc), which is a name that says nothing to whoever lists processes.
+void TakeNameOfFile(char* called) {
+  constexpr std::string_view kDescriptor = "/proc/self/fd/";
+  if (!std::string_view(called).starts_with(kDescriptor)) return;
+  ::close(std::atoi(called + kDescriptor.size()));
+  const StatusOr<std::filesystem::path> self = FindOwnExecutable();
+  const std::string name = self.ok() ? self->filename().string() : "dsrund";
+  ::prctl(PR_SET_NAME, name.c_str(), 0, 0, 0);
+  const std::size_t room = std::strlen(called);
+  std::memset(called, 0, room);
+  name.copy(called, room);
+}
+
 int Main(int argc, char** argv) {
+  TakeNameOfFile(argv[0]);
   LimitMallocArenas();
   CLI::App app("dsrund: starts, watches and stops the ranks of one dsrun job on this host");
   app.set_version_flag("--version", "dsrund " DS_VERSION);

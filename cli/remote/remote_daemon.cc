@@ -108,19 +108,23 @@ constexpr char kUnfit[] = "dsrun-unfit ";
 
 // $2 the folder, $3 the name of dsrund there, $4 its SHA-256, $5 "once" for a folder that goes
 // again, $6 the address to listen on, $7 the job, $8 dsrank or "".
-// Looks and executes below one open folder (the working directory) that is this user's alone: what
-// others do to the names that lead there, before or meanwhile, has no effect.
+// Looks below one open folder (the working directory) that is this user's alone, and executes the
+// open file that it has looked at: what others do to the names that lead there, or this user's
+// other programs to the file's own, before or meanwhile, has no effect. Without a /proc the name in
+// the folder is executed.
 constexpr char kStart[] = R"sh(
 unfit() { echo "dsrun-unfit $1"; exit 1; };
 cd -P "$2" 2>/dev/null || unfit "its folder cannot be entered";
 [ -O . ] || unfit "its folder is not this user's";
 case "$(ls -ld .)" in drwx--[-S]---*) ;; *) unfit "its folder is open to others";; esac;
-[ -L "$3" ] && unfit "it is a symbolic link";
-[ -f "$3" ] && [ -O "$3" ] || unfit "it is not a file of this user";
-h="$(sum "$3")"; [ "${h%% *}" = "$4" ] || unfit "its content differs from what was sent";
-f="./$3"; d="$2"; o="$5"; r="$8"; set -- --listen "$6" --job "$7";
+n="./$3"; [ -L "$n" ] && unfit "it is a symbolic link";
+[ -f "$n" ] && [ -r "$n" ] || unfit "it is not a file of this user";
+exec 3<"$n"; if [ -e /proc/self/fd/3 ]; then f=/proc/self/fd/3; else f="$n"; fi;
+[ -f "$f" ] && [ -O "$f" ] || unfit "it is not a file of this user";
+h="$(sum "$f")"; [ "${h%% *}" = "$4" ] || unfit "its content differs from what was sent";
+d="$2"; o="$5"; r="$8"; set -- --listen "$6" --job "$7";
 [ -z "$r" ] || set -- "$@" --dsrank "$r";
-if [ "$o" = once ]; then "$f" "$@"; s=$?; rm -f "$f"; rmdir "$d"; exit $s; fi;
+if [ "$o" = once ]; then "$f" "$@"; s=$?; rm -f "$n"; rmdir "$d"; exit $s; fi;
 exec "$f" "$@")sh";
 
 // What all attempts to start dsrund on a host have in common.

@@ -101,6 +101,21 @@ TEST_P(SshPlacingTest, ALinkThatIsSwappedAfterTheCheckIsNotFollowed) {
   ExpectNothingEvilRan();
 }
 
+// Homes are shared: another host, or a program that copies files, puts something else under the
+// name.
+TEST_P(SshPlacingTest, AFileThatIsReplacedAfterTheCheckIsNotExecuted) {
+  ASSERT_EQ(Run("true").status, 0);
+  const std::string name = std::string(kCache) + "/" + name_;
+  Wrap("sha256sum", "/usr/bin/sha256sum; cp /run/host/evil /root/evil && mv /root/evil " + name);
+  const ProgramResult result = Run("cat /proc/$PPID/comm; tr '\\0' ' ' </proc/$PPID/cmdline");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(OnHost(0, "cat " + name), OnHost(0, "cat /run/host/evil")) << "it was replaced";
+  ExpectNothingEvilRan();
+  // What lists processes shows a name that says what it is.
+  EXPECT_THAT(result.out, HasSubstr("0@h0: " + name_.substr(0, 15) + "\n"));
+  EXPECT_THAT(result.out, HasSubstr("0@h0: " + name_.substr(0, 15) + " --listen "));
+}
+
 TEST_P(SshPlacingTest, OtherContentUnderItsNameIsReplaced) {
   ASSERT_EQ(Run("true").status, 0);
   const std::string sum = "sha256sum <" + std::string(kCache) + "/" + name_;
