@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <csignal>
 #include <utility>
+#include <vector>
 
 namespace ds::daemon {
 namespace {
@@ -79,12 +80,16 @@ Status EventLoop::Run() {
     const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
                                    ComputeTimeout());
     if (count < 0 && errno != EINTR) return ErrnoError(errno, "epoll_wait");
+    // An earlier handler of this round may have removed it, and have added another under its
+    // number.
+    std::vector<std::pair<int, std::shared_ptr<Handler>>> ready;
     for (int i = 0; i < count; ++i) {
-      // An earlier handler of this round may have removed it.
       const auto found = handlers_.find(events[static_cast<std::size_t>(i)].data.fd);
-      if (found == handlers_.end()) continue;
-      const std::shared_ptr<Handler> handler = found->second;
-      (*handler)();
+      if (found != handlers_.end()) ready.emplace_back(*found);
+    }
+    for (const auto& [fd, handler] : ready) {
+      const auto found = handlers_.find(fd);
+      if (found != handlers_.end() && found->second == handler) (*handler)();
     }
     RunTimers();
   }

@@ -24,6 +24,25 @@ struct Mount {
   std::string options;  // of the file system: its controllers in v1
 };
 
+bool IsOctal(std::string_view digits) {
+  return digits.find_first_not_of("01234567") == std::string_view::npos;
+}
+
+// A path without the kernel's escapes: "\040" stands for a blank.
+std::string Unescape(std::string_view path) {
+  std::string text;
+  while (!path.empty()) {
+    if (path[0] == '\\' && path.size() > 3 && IsOctal(path.substr(1, 3))) {
+      text += static_cast<char>((path[1] - '0') * 64 + (path[2] - '0') * 8 + (path[3] - '0'));
+      path.remove_prefix(4);
+    } else {
+      text += path[0];
+      path.remove_prefix(1);
+    }
+  }
+  return text;
+}
+
 std::vector<Mount> ReadMounts(const fs::path& root) {
   std::vector<Mount> mounts;
   std::ifstream file(root / "proc/self/mountinfo");
@@ -36,7 +55,8 @@ std::vector<Mount> ReadMounts(const fs::path& root) {
     Mount mount;
     if (!(front >> id >> parent >> device >> mount.root >> point)) continue;
     if (!(back >> mount.type >> source >> mount.options)) continue;
-    mount.point = root / fs::path(point).relative_path();
+    mount.root = Unescape(mount.root);
+    mount.point = root / fs::path(Unescape(point)).relative_path();
     mounts.push_back(std::move(mount));
   }
   return mounts;

@@ -67,6 +67,29 @@ TEST_F(EventLoopTest, ARemovedDescriptorIsNotHandledInTheSameRound) {
   EXPECT_EQ(handled, 1);
 }
 
+TEST_F(EventLoopTest, WhatTakesTheNumberOfARemovedOneIsNotHandledInItsPlace) {
+  Pipe first;
+  Pipe second;
+  Pipe silent;
+  int handled = 0;
+  ASSERT_TRUE(loop_
+                  ->Add(first.read.get(),
+                        [&] {
+                          const int number = second.read.get();
+                          loop_->Remove(first.read.get());
+                          loop_->Remove(number);
+                          ASSERT_EQ(::dup2(silent.read.get(), number), number);
+                          ASSERT_TRUE(loop_->Add(number, [&] { ++handled; }).ok());
+                          loop_->CallAt(std::chrono::steady_clock::now(), [&] { loop_->Quit(); });
+                        })
+                  .ok());
+  ASSERT_TRUE(loop_->Add(second.read.get(), [] {}).ok());
+  first.Write();
+  second.Write();
+  ASSERT_TRUE(loop_->Run().ok());
+  EXPECT_EQ(handled, 0);
+}
+
 TEST_F(EventLoopTest, TimersRunInTheOrderOfTheirTimes) {
   std::string order;
   const auto now = std::chrono::steady_clock::now();

@@ -85,6 +85,14 @@ TEST_F(FakeHost, AContainerSeesItsGroupAsTheRoot) {
   EXPECT_TRUE(FindOwnCgroups(root()).unified.empty());
 }
 
+TEST_F(FakeHost, NamesOfFoldersMayHaveBlanks) {
+  UnifiedHost();
+  Write("proc/self/mountinfo",
+        "33 30 0:29 /my\\040jobs /sys/fs/c\\040g\\134x rw - cgroup2 cgroup2 rw\n");
+  Write("proc/self/cgroup", "0::/my jobs/step\n");
+  EXPECT_EQ(FindOwnCgroups(root()).unified, root() / "sys/fs/c g\\x/step");
+}
+
 TEST_F(FakeHost, DamagedOrMissingFilesAreNoGroups) {
   EXPECT_TRUE(FindOwnCgroups(root()).unified.empty());
   EXPECT_FALSE(ReadGroupMemory({}).has_value());
