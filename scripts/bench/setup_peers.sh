@@ -15,8 +15,8 @@ if [ "${1:-}" != --check ] && [ ! -e "$complete" ]; then
   place=$peers
   mkdir -p "$root/.deps"
   if [ -n "${DSRUN_PEERS_DIR:-}" ]; then
-    place=$DSRUN_PEERS_DIR/peers-$list
     mkdir -p "$DSRUN_PEERS_DIR"
+    place=$(cd "$DSRUN_PEERS_DIR" && pwd)/peers-$list
     [ -L "$peers" ] || rm -rf "$peers"  # an older list's
     ln -sfn "$place" "$peers"
   fi

@@ -6,6 +6,13 @@
 // there; DS_PEER_PYTHON names the python of another. Of Accelerate's scripts these are the ones
 // that work on CPUs: under torchrun, too, test_distributed_data_loop never ends there, and
 // test_ddp_comm_hook asks for GPUs.
+//
+// No wheel holds a program that trains with DeepSpeed, a Trainer or Lightning on CPUs and without
+// a network; those three are ours, around the libraries' own models and loops. Accelerate's scripts
+// with DeepSpeed and a Trainer (external_deps/test_ds_multiple_model, test_zero3_integration, ...)
+// download models and data and ask for NCCL; its others make a world of one process under
+// ACCELERATE_USE_DEEPSPEED where there is no GPU. ds_bench imports files that DeepSpeed's wheel
+// lacks, and deepspeed.compile.profilers.comm_profile times with events that no CPU has.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -83,6 +85,7 @@ TEST_F(ConsoleTest, APromptIsShownBeforeItIsAnswered) {
 TEST_F(ConsoleTest, ANonBlockingStandardOutputGetsEveryLine) {
   constexpr int kLines = 200'000;
   const std::string done = MakeFifo("done");
+  const UniqueFd finished(::open(done.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   std::array<int, 2> ends{};
   ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
   const UniqueFd out(ends[0]);
@@ -91,8 +94,12 @@ TEST_F(ConsoleTest, ANonBlockingStandardOutputGetsEveryLine) {
   Program dsrun(Command(1, "seq " + std::to_string(kLines) + "; echo >" + done),
                 {.output_fd = in.get()});
   in.Reset();
-  // Opens when the rank has written everything: far more than the pipe holds, which nobody reads.
-  const UniqueFd finished(::open(done.c_str(), O_RDONLY | O_CLOEXEC));
+  // The rank has written everything: far more than the pipe holds, which nobody reads.
+  const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, dsrun.pid(), 0)));
+  std::array<pollfd, 2> events = {pollfd{finished.get(), POLLIN, 0},
+                                  pollfd{process.get(), POLLIN, 0}};
+  ASSERT_GT(::poll(events.data(), events.size(), /*timeout=*/300'000), 0);
+  ASSERT_EQ(events[1].revents, 0) << "dsrun has ended";
   std::string expected;
   for (int i = 1; i <= kLines; ++i) expected += "0@localhost: " + std::to_string(i) + "\n";
   std::string text;

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -14,6 +15,7 @@
 #include <functional>
 #include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/files.h"
@@ -215,7 +217,7 @@ class EndOfAWaitTest : public ::testing::TestWithParam<std::vector<int>> {
 
   EndOfAWaitTest() { EXPECT_EQ(::pipe2(met_, O_CLOEXEC), 0); }
   ~EndOfAWaitTest() override {
-    for (const int end : met_) ::close(end);
+    for (const int end : met_) ::close(end);  // -1 is no descriptor
   }
 
   // Rank 1 does `last`, and then nothing any more.
@@ -231,7 +233,9 @@ class EndOfAWaitTest : public ::testing::TestWithParam<std::vector<int>> {
       return 0;
     });
   }
+  // Reads the pipe's end where the ranks have ended before: they alone have the other end of it.
   void AwaitMeeting() {
+    ::close(std::exchange(met_[1], -1));
     char byte = 0;
     ASSERT_EQ(::read(met_[0], &byte, 1), 1);
     since_ = std::chrono::steady_clock::now();
@@ -256,7 +260,10 @@ TEST_P(EndOfAWaitTest, ForAPeerThatGivesUpComesWhileItIsThere) {
   AwaitMeeting();
   EXPECT_THAT(ranks.Wait(0).message, HasSubstr("rank 1 has given up: no space left"));
   ExpectSoon();
-  EXPECT_EQ(::kill(ranks.pid(1), 0), 0);
+  siginfo_t ended{};  // kill(2) would find one that nobody has waited for, too
+  EXPECT_EQ(::waitid(P_PID, static_cast<id_t>(ranks.pid(1)), &ended, WEXITED | WNOHANG | WNOWAIT),
+            0);
+  EXPECT_EQ(ended.si_pid, 0) << "it has ended";
 }
 
 INSTANTIATE_TEST_SUITE_P(Hosts, EndOfAWaitTest,

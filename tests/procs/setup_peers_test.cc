@@ -94,5 +94,15 @@ TEST_F(SetupPeersTest, CheckoutsThatShareAFolderInstallOnce) {
   EXPECT_FALSE(fs::is_symlink(own / ".deps/peers"));
 }
 
+// Relative to where the script is called, not to where the link lies.
+TEST_F(SetupPeersTest, TheFolderMayBeARelativePath) {
+  const fs::path checkout = MakeCheckout("one");
+  ProgramOptions options = Options("shared");
+  options.working_directory = folder_.path();
+  EXPECT_EQ(RunProgram(Script(checkout), options).status, 0);
+  EXPECT_EQ(fs::canonical(checkout / ".deps/peers").parent_path(), fs::canonical(Path("shared")));
+  EXPECT_EQ(Check(checkout).status, 0);
+}
+
 }  // namespace
 }  // namespace ds::testing

@@ -3,6 +3,7 @@
 // A pseudo terminal for tests: what is typed into it, what it is told to show, and its hang-up.
 
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <termios.h>
@@ -36,9 +37,12 @@ class Terminal {
   }
   // Behind the start of a program: its end is then the end of what is shown.
   void LeaveToProgram() { program_end_.Reset(); }
-  // Reads until `text` has been shown; false when the program ends first.
+  // Reads until `text` has been shown; false when the program ends first, or shows nothing at all
+  // for far longer than a busy machine needs.
   bool WaitFor(std::string_view text) {
     while (shown_.find(text) == std::string::npos) {
+      pollfd readable{keyboard_.get(), POLLIN, 0};
+      if (::poll(&readable, 1, /*timeout=*/300'000) <= 0) return false;
       std::array<char, 4096> bytes{};
       const ssize_t size = ::read(keyboard_.get(), bytes.data(), bytes.size());
       if (size <= 0) return false;

@@ -12,27 +12,45 @@
 namespace ds::daemon {
 namespace {
 
-TEST(KeepFreshTest, AFileLooksUsedAgainAndAgain) {
-  const ds::testing::TemporaryFolder folder;
-  const std::string path = (folder.path() / "dsrund").string();
-  const UniqueFd file(::open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
-  ASSERT_TRUE(file.valid());
-  const timespec long_ago[2] = {{1'000'000'000, 0}, {1'000'000'000, 0}};
-  const std::unique_ptr<EventLoop> loop = std::move(EventLoop::Create()).value();
-  int times_seen = 0;
-  ASSERT_EQ(::futimens(file.get(), long_ago), 0);
-  KeepFresh(loop.get(), path, std::chrono::milliseconds(1));
-  const std::function<void()> look = [&] {
+class KeepFreshTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(file_.valid());
+    MakeOld();
+  }
+  void MakeOld() const {
+    const timespec long_ago[2] = {{1'000'000'000, 0}, {1'000'000'000, 0}};
+    ASSERT_EQ(::futimens(file_.get(), long_ago), 0);
+  }
+  bool looks_used() const {
     struct stat now {};
-    ASSERT_EQ(::fstat(file.get(), &now), 0);
-    if (now.st_mtim.tv_sec > long_ago[0].tv_sec) {
-      ASSERT_EQ(::futimens(file.get(), long_ago), 0);
-      if (++times_seen == 3) return loop->Quit();
+    EXPECT_EQ(::fstat(file_.get(), &now), 0);
+    return now.st_mtim.tv_sec > 1'000'000'000;
+  }
+
+  const ds::testing::TemporaryFolder folder_;
+  const std::string path_ = (folder_.path() / "dsrund").string();
+  const UniqueFd file_{::open(path_.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600)};
+  const std::unique_ptr<EventLoop> loop_ = std::move(EventLoop::Create()).value();
+};
+
+TEST_F(KeepFreshTest, AFileLooksUsedFromTheBeginning) {
+  KeepFresh(loop_.get(), path_, std::chrono::hours(24));
+  EXPECT_TRUE(looks_used());
+}
+
+TEST_F(KeepFreshTest, AFileLooksUsedAgainAndAgain) {
+  int times_seen = 0;
+  KeepFresh(loop_.get(), path_, std::chrono::milliseconds(1));
+  const std::function<void()> look = [&] {
+    if (looks_used()) {
+      MakeOld();
+      if (++times_seen == 3) return loop_->Quit();
     }
-    loop->CallAt(std::chrono::steady_clock::now(), look);
+    loop_->CallAt(std::chrono::steady_clock::now(), look);
   };
   look();
-  ASSERT_TRUE(loop->Run().ok());
+  ASSERT_TRUE(loop_->Run().ok());
   EXPECT_EQ(times_seen, 3);
 }
 
