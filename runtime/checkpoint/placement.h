@@ -6,16 +6,14 @@
 // A tensor that lies as a whole on its ranks is not cut by this; ZeRO cuts it again, flattened,
 // among the ranks of its shard group: along kShardAxes for a dense parameter.
 
-#include <optional>
-
 #include "runtime/checkpoint/format/regions.h"
 #include "runtime/topology/degrees.h"
 
 namespace ds::checkpoint {
 
 struct Placement {
-  Shape global_shape;           // empty for a scalar
-  std::optional<Box> box = {};  // the local tensor is this part of it; without one, all of it
+  Shape global_shape;  // empty for a scalar
+  Boxes boxes = {};    // the local tensor is this part of it; without one, all of it
   // Ranks whose coordinates differ along these alone hold the same elements.
   topology::AxisSet copy_axes = topology::kReplicaAxes;
   // Gradients of ranks whose coordinates differ along these alone add up.

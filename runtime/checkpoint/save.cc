@@ -35,7 +35,7 @@ StatusOr<StoredShard> WriteShare(const TensorShard& shard, Share share, ShardFil
         share.first + at, count,
         [writer](std::span<const std::byte> bytes) { return writer->Append(bytes); }));
   }
-  return writer->EndShard({shard.placement.box, shard.flat_start + share.first, share.count});
+  return writer->EndShard({shard.placement.boxes, shard.flat_start + share.first, share.count});
 }
 
 StatusOr<std::vector<StoredTensor>> WriteShares(const std::vector<TensorShard>& shards,

@@ -47,7 +47,7 @@ std::string_view DtypeName(at::ScalarType type) {
 }
 
 Region RegionOf(const TensorShard& shard) {
-  return {shard.placement.box, shard.flat_start, shard.source->count()};
+  return {shard.placement.boxes, shard.flat_start, shard.source->count()};
 }
 
 Status CheckShard(const TensorShard& shard) {

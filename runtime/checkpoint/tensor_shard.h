@@ -21,7 +21,7 @@ struct Replica {
   int count = 1;  // the same on all of them
 };
 
-// Elements [flat_start, flat_start + source->count()) of a tensor or a box of it, flattened in
+// Elements [flat_start, flat_start + source->count()) of a tensor or of boxes of it, flattened in
 // row-major order: what this rank holds of it. Saving reads the source, loading writes it.
 //
 // Names are those of the Hugging Face weights: `<parameter>` (the fp32 master weight where there is
@@ -29,7 +29,7 @@ struct Replica {
 struct TensorShard {
   std::string name;
   Placement placement;
-  std::int64_t flat_start = 0;  // in the placement's box, if it has one
+  std::int64_t flat_start = 0;  // in the placement's boxes, if it has any
   std::shared_ptr<TensorSource> source;
   Replica replica = {};
 };

@@ -21,7 +21,7 @@ Status CheckPlacement(const NamedParameter& parameter) {
                               " is an expert's: ZeRO cuts dense parameters only");
   }
   const std::vector<std::int64_t> local = parameter.tensor.sizes().vec();
-  const checkpoint::Shape& placed = placement.box ? placement.box->shape : placement.global_shape;
+  const checkpoint::Shape placed = ShapeOf(placement.global_shape, placement.boxes);
   if (local == placed) return OkStatus();
   return InternalError("parameter " + parameter.name + " has " +
                        std::to_string(parameter.tensor.numel()) +

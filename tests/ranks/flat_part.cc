@@ -43,7 +43,7 @@ FlatPart::FlatPart(std::vector<TensorSpec> specs, Holding holding, int rank, int
       box.offset.back() = columns.first;
       box.shape.back() = columns.count;
       held = NumElements(box.shape);
-      shard.placement.box = std::move(box);
+      shard.placement.boxes = {std::move(box)};
     } else {
       shard.replica = {rank_, world_size_};
     }
@@ -58,7 +58,7 @@ std::vector<at::Tensor> FlatPart::ExpectedParts(int salt) const {
   std::vector<at::Tensor> parts;
   for (std::size_t i = 0; i < specs_.size(); ++i) {
     at::Tensor whole = Whole(specs_[i], i, salt);
-    if (shards_[i].placement.box) {
+    if (!shards_[i].placement.boxes.empty()) {
       const Share columns = Columns(specs_[i], rank_, world_size_);
       whole = whole.narrow(-1, columns.first, columns.count);
     }

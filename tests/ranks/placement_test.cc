@@ -74,7 +74,7 @@ checkpoint::Placement PlacementOf(const Global& global, const topology::Member& 
   checkpoint::Box box{std::vector<std::int64_t>(global.shape.size(), 0), global.shape};
   box.shape[dimension] /= member.count;
   box.offset[dimension] = member.index * box.shape[dimension];
-  placement.box = std::move(box);
+  placement.boxes = {std::move(box)};
   return placement;
 }
 

@@ -68,7 +68,7 @@ Status CheckRanges(const StoredTensor& tensor, std::int64_t elements) {
     const Region& region = shard.region;
     if (region.flat_count > elements - sum) return InvalidArgumentError("its shards overlap");
     sum += region.flat_count;
-    boxed = boxed || region.box.has_value();
+    boxed = boxed || !region.boxes.empty();
     if (region.flat_count > 0) ranges.emplace_back(region.flat_start, region.flat_count);
   }
   if (sum != elements) {

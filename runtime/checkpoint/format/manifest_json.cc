@@ -37,9 +37,11 @@ nlohmann::json ShardToJson(const StoredShard& shard) {
                          {"crc32c", ChecksumsText(shard.crc32c)},
                          {"start", shard.region.flat_start},
                          {"count", shard.region.flat_count}};
-  if (shard.region.box) {
-    json["box"] = {{"offset", shard.region.box->offset}, {"shape", shard.region.box->shape}};
+  nlohmann::json boxes = nlohmann::json::array();
+  for (const Box& box : shard.region.boxes) {
+    boxes.push_back({{"offset", box.offset}, {"shape", box.shape}});
   }
+  if (!boxes.empty()) json["box"] = boxes.size() == 1 ? boxes[0] : boxes;
   return json;
 }
 
@@ -124,11 +126,15 @@ StatusOr<StoredShard> ShardFromJson(const nlohmann::json& json) {
   DS_ASSIGN_OR_RETURN(shard.region.flat_count, GetInteger(json, "count"));
   DS_ASSIGN_OR_RETURN(const std::string checksums, GetString(json, "crc32c"));
   DS_ASSIGN_OR_RETURN(shard.crc32c, ParseChecksums(checksums));
-  if (const auto box_json = json.find("box"); box_json != json.end()) {
-    Box box;
-    DS_ASSIGN_OR_RETURN(box.offset, GetShape(*box_json, "offset"));
-    DS_ASSIGN_OR_RETURN(box.shape, GetShape(*box_json, "shape"));
-    shard.region.box = std::move(box);
+  if (const auto boxes = json.find("box"); boxes != json.end()) {
+    if (boxes->is_array() && boxes->size() < 2) return BadField("box", "a box or several");
+    const nlohmann::json one = nlohmann::json::array({*boxes});
+    for (const nlohmann::json& box_json : boxes->is_array() ? *boxes : one) {
+      Box box;
+      DS_ASSIGN_OR_RETURN(box.offset, GetShape(box_json, "offset"));
+      DS_ASSIGN_OR_RETURN(box.shape, GetShape(box_json, "shape"));
+      shard.region.boxes.push_back(std::move(box));
+    }
   }
   return shard;
 }

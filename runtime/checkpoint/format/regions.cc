@@ -24,6 +24,32 @@ Status CheckBox(std::span<const std::int64_t> tensor_shape, const Box& box) {
   return OkStatus();
 }
 
+// The dimension along which several boxes lie side by side: the first in which two of them differ.
+std::size_t FindAlong(const Boxes& boxes) {
+  const Shape &first = boxes[0].offset, &second = boxes[1].offset;
+  return static_cast<std::size_t>(std::mismatch(first.begin(), first.end(), second.begin()).first -
+                                  first.begin());
+}
+
+// Requires boxes that CheckBox takes.
+Status CheckSideBySide(std::span<const std::int64_t> tensor_shape, const Boxes& boxes) {
+  const std::size_t along = FindAlong(boxes);
+  const Status apart = InvalidArgumentError("the boxes do not lie side by side in ascending order");
+  if (along == tensor_shape.size()) return apart;
+  std::int64_t end = 0;
+  for (const Box& box : boxes) {
+    for (std::size_t i = 0; i < tensor_shape.size(); ++i) {
+      if (i != along && box.shape[i] != tensor_shape[i]) {
+        return InvalidArgumentError(
+            fmt::format("of several boxes one does not span the tensor in dimension {}", i));
+      }
+    }
+    if (box.offset[along] < end) return apart;
+    end = box.offset[along] + box.shape[along];
+  }
+  return OkStatus();
+}
+
 // Dimensions from which on the box spans the tensor wholly: rows of a box are contiguous stretches
 // of (its extent in the last partial dimension) x (everything behind that dimension).
 std::size_t FirstWholeDimension(std::span<const std::int64_t> tensor_shape, const Box& box) {
@@ -56,7 +82,41 @@ std::int64_t GlobalStartOfRow(std::span<const std::int64_t> tensor_shape, const 
   return start;
 }
 
+// Of every row of the dimensions before that along which the boxes lie a stretch of each box.
+std::vector<Stretch> FindStretchesOfBoxes(std::span<const std::int64_t> tensor_shape,
+                                          const Region& region) {
+  const std::size_t along = FindAlong(region.boxes);
+  const std::int64_t inner = Product(tensor_shape.subspan(along + 1));
+  const std::int64_t row_length = ShapeOf(tensor_shape, region.boxes)[along] * inner;
+  const std::int64_t end = region.flat_start + region.flat_count;
+  std::vector<Stretch> stretches;
+  for (std::int64_t row = region.flat_start / row_length; row * row_length < end; ++row) {
+    std::int64_t box_start = row * row_length;
+    for (const Box& box : region.boxes) {
+      const std::int64_t box_end = box_start + box.shape[along] * inner;
+      const std::int64_t from = std::max(box_start, region.flat_start);
+      const std::int64_t to = std::min(box_end, end);
+      const std::int64_t global = (row * tensor_shape[along] + box.offset[along]) * inner;
+      if (from < to) {
+        stretches.push_back({global + from - box_start, from - region.flat_start, to - from});
+      }
+      box_start = box_end;
+    }
+  }
+  return stretches;
+}
+
 }  // namespace
+
+Shape ShapeOf(std::span<const std::int64_t> tensor_shape, const Boxes& boxes) {
+  if (boxes.empty()) return {tensor_shape.begin(), tensor_shape.end()};
+  Shape shape = boxes[0].shape;
+  for (std::size_t i = 1; i < boxes.size(); ++i) {
+    const std::size_t along = FindAlong(boxes);
+    shape[along] += boxes[i].shape[along];
+  }
+  return shape;
+}
 
 StatusOr<std::int64_t> ElementCount(std::span<const std::int64_t> shape) {
   std::int64_t count = 1;
@@ -71,10 +131,10 @@ StatusOr<std::int64_t> ElementCount(std::span<const std::int64_t> shape) {
 }
 
 Status CheckRegion(std::span<const std::int64_t> tensor_shape, const Region& region) {
-  if (region.box) DS_RETURN_IF_ERROR(CheckBox(tensor_shape, *region.box));
-  DS_ASSIGN_OR_RETURN(
-      const std::int64_t elements,
-      ElementCount(region.box ? std::span<const std::int64_t>(region.box->shape) : tensor_shape));
+  for (const Box& box : region.boxes) DS_RETURN_IF_ERROR(CheckBox(tensor_shape, box));
+  if (region.boxes.size() > 1) DS_RETURN_IF_ERROR(CheckSideBySide(tensor_shape, region.boxes));
+  DS_ASSIGN_OR_RETURN(const std::int64_t elements,
+                      ElementCount(ShapeOf(tensor_shape, region.boxes)));
   if (region.flat_start < 0 || region.flat_count < 0 || region.flat_start > elements ||
       region.flat_count > elements - region.flat_start) {
     return InvalidArgumentError(fmt::format("{} elements from {} leave the {} that there are",
@@ -87,12 +147,14 @@ std::vector<Stretch> FindStretches(std::span<const std::int64_t> tensor_shape,
                                    const Region& region) {
   std::vector<Stretch> stretches;
   if (region.flat_count == 0) return stretches;
-  const std::size_t whole = region.box ? FirstWholeDimension(tensor_shape, *region.box) : 0;
+  if (region.boxes.size() > 1) return FindStretchesOfBoxes(tensor_shape, region);
+  const std::size_t whole =
+      region.boxes.empty() ? 0 : FirstWholeDimension(tensor_shape, region.boxes[0]);
   if (whole == 0) {
     stretches.push_back({region.flat_start, 0, region.flat_count});
     return stretches;
   }
-  const Box& box = *region.box;
+  const Box& box = region.boxes[0];
   const std::int64_t row_length =
       box.shape[whole - 1] * Product(std::span(tensor_shape).subspan(whole));
   std::int64_t local = 0;

@@ -3,16 +3,15 @@
 // Region: the elements of a global tensor that a shard holds. Intersecting the regions of two
 // shards is the whole of resharding, as integers.
 //
-// A shard is a contiguous range of a flattened box of the tensor. ZeRO cuts the flattened tensor
-// itself (no box); tensor parallelism cuts a box out first. Both are a list of stretches, the
-// maximal parts that are contiguous in the flattened global tensor. The stretches of one region
-// ascend, in the tensor and in the region alike, so two regions are intersected by one walk over
-// both.
+// A shard is a contiguous range of a flattened part of the tensor. ZeRO cuts the flattened tensor
+// itself (no box); tensor parallelism cuts a box out first, or several side by side: a part of the
+// queries, of the keys and of the values of one weight. All are a list of stretches, the maximal
+// parts that are contiguous in the flattened global tensor. The stretches of one region ascend, in
+// the tensor and in the region alike, so two regions are intersected by one walk over both.
 //
 // Requires of all functions here: valid regions (CheckRegion).
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -28,9 +27,13 @@ struct Box {
   friend bool operator==(const Box&, const Box&) = default;
 };
 
-// Elements [flat_start, flat_start + flat_count) of the box, or of the whole tensor without one.
+// None: the whole tensor. Several lie side by side, ascending and apart, along one dimension, and
+// span all others wholly: the tensor of these boxes is their concatenation along it.
+using Boxes = std::vector<Box>;
+
+// Elements [flat_start, flat_start + flat_count) of the tensor of the boxes, flattened.
 struct Region {
-  std::optional<Box> box;
+  Boxes boxes;
   std::int64_t flat_start = 0;
   std::int64_t flat_count = 0;
   friend bool operator==(const Region&, const Region&) = default;
@@ -39,7 +42,10 @@ struct Region {
 // Product of the dimensions (1 for a scalar); an error when one is negative or it exceeds 2^56.
 StatusOr<std::int64_t> ElementCount(std::span<const std::int64_t> shape);
 
-// Fails unless the region lies within the tensor.
+// The shape of the tensor of the boxes. Requires boxes that CheckRegion takes.
+Shape ShapeOf(std::span<const std::int64_t> tensor_shape, const Boxes& boxes);
+
+// Fails unless the region lies within the tensor and its boxes are what is said above.
 Status CheckRegion(std::span<const std::int64_t> tensor_shape, const Region& region);
 
 // `count` elements that start at `global` in the flattened tensor and at `local` in the region.

@@ -23,14 +23,21 @@ Manifest Sample() {
                     {"data", {{"sample", 12345678901}}}};
   manifest.lineage = {3, {{0, 10}, {3, 15}}};
   StoredTensor weight{"h.0.weight", "float32", {2, 3}, {}};
-  weight.shards.push_back({Region{std::nullopt, 0, 4}, "rank-00000.bin", 0, 16, {0xDEADBEEF}});
-  weight.shards.push_back({Region{std::nullopt, 4, 2}, "rank-00001.bin", 4096, 8, {1}});
+  weight.shards.push_back({Region{Boxes{}, 0, 4}, "rank-00000.bin", 0, 16, {0xDEADBEEF}});
+  weight.shards.push_back({Region{Boxes{}, 4, 2}, "rank-00001.bin", 4096, 8, {1}});
   StoredTensor scalar{"scalar", "bfloat16", {}, {}};
-  scalar.shards.push_back({Region{std::nullopt, 0, 1}, "rank-00000.bin", 4096, 2, {7}});
+  scalar.shards.push_back({Region{Boxes{}, 0, 1}, "rank-00000.bin", 4096, 2, {7}});
   StoredTensor columns{"cut.in.columns", "float16", {2, 4}, {}};
-  columns.shards.push_back({Region{Box{{0, 0}, {2, 2}}, 0, 4}, "rank-00000.bin", 8192, 8, {1}});
-  columns.shards.push_back({Region{Box{{0, 2}, {2, 2}}, 0, 4}, "rank-00001.bin", 8192, 8, {2}});
-  manifest.tensors = {weight, scalar, columns};
+  columns.shards.push_back(
+      {Region{Boxes{Box{{0, 0}, {2, 2}}}, 0, 4}, "rank-00000.bin", 8192, 8, {1}});
+  columns.shards.push_back(
+      {Region{Boxes{Box{{0, 2}, {2, 2}}}, 0, 4}, "rank-00001.bin", 8192, 8, {2}});
+  StoredTensor fused{"cut.in.several", "int8", {4, 2}, {}};
+  for (const std::int64_t row : {0, 1}) {
+    const Boxes rows{Box{{row, 0}, {1, 2}}, Box{{row + 2, 0}, {1, 2}}};
+    fused.shards.push_back({Region{rows, 0, 4}, "rank-00000.bin", 12288, 4, {3}});
+  }
+  manifest.tensors = {weight, scalar, columns, fused};
   return manifest;
 }
 
@@ -77,7 +84,7 @@ TEST(Manifest, AShardOfManyChunksHasAChecksumForEach) {
   const std::int64_t count = 2 * static_cast<std::int64_t>(kChunkBytes) + 1;
   manifest.tensors = {{"mask", "int8", {count}, {}}};
   manifest.tensors[0].shards = {
-      {Region{std::nullopt, 0, count}, "rank-00000.bin", 0, 2 * kChunkBytes + 1, {1, 2, 3}}};
+      {Region{Boxes{}, 0, count}, "rank-00000.bin", 0, 2 * kChunkBytes + 1, {1, 2, 3}}};
   EXPECT_EQ(ParseManifest(SerializeManifest(manifest)).value(), manifest);
   manifest.tensors[0].shards[0].crc32c = {1, 2};
   EXPECT_THAT(CheckManifest(manifest).message(), HasSubstr("has 2 checksums"));
@@ -152,6 +159,12 @@ TEST(Manifest, RefusesHostileNumbersAndNames) {
          FirstShard(j)["box"] = {{"offset", {0}}, {"shape", {4}}};
        },
        "dimensions"},
+      {"no box", [](Json& j) { FirstShard(j)["box"] = Json::array(); }, "a box or several"},
+      {"boxes",
+       [](Json& j) {
+         j["tensors"][3]["shards"][0]["box"][1]["offset"] = {0, 0};
+       },
+       "side by side"},
   };
   for (const Hostile& hostile : cases) {
     Json json = SampleJson();

@@ -23,7 +23,7 @@ StatusOr<StoredShard> WriteFloats(ShardFileWriter* writer, std::span<const float
                                   std::int64_t flat_start) {
   writer->BeginShard();
   DS_RETURN_IF_ERROR(writer->Append(std::as_bytes(values)));
-  return writer->EndShard({std::nullopt, flat_start, static_cast<std::int64_t>(values.size())});
+  return writer->EndShard({Boxes{}, flat_start, static_cast<std::int64_t>(values.size())});
 }
 
 }  // namespace

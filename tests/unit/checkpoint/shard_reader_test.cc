@@ -32,7 +32,7 @@ class ShardReaderTest : public ::testing::Test {
     ASSERT_TRUE(writer.ok());
     writer->BeginShard();
     ASSERT_TRUE(writer->Append(std::span(bytes_).first(77)).ok());
-    writer->EndShard({std::nullopt, 0, 77});
+    writer->EndShard({Boxes{}, 0, 77});
     writer->BeginShard();
     // In pieces that end nowhere near a chunk's end.
     for (std::span<const std::byte> rest(bytes_); !rest.empty();) {
@@ -40,7 +40,7 @@ class ShardReaderTest : public ::testing::Test {
       ASSERT_TRUE(writer->Append(piece).ok());
       rest = rest.subspan(piece.size());
     }
-    shard_ = writer->EndShard({std::nullopt, 0, static_cast<std::int64_t>(kLength)});
+    shard_ = writer->EndShard({Boxes{}, 0, static_cast<std::int64_t>(kLength)});
     ASSERT_TRUE(writer->Finish().ok());
   }
 
