@@ -28,9 +28,10 @@ RUNTIME = {
     "precision": {"device", "checkpoint"},
     "activation": {"device", "precision"},
     "gradients": set(),
+    "tensor_parallel": {"comm"},
     "optim": {"device", "comm", "checkpoint"},
     "zero": {"topology", "device", "comm", "offload", "checkpoint", "precision", "optim", "gradients"},
-    "models": {"device", "checkpoint", "activation", "gradients"},
+    "models": {"topology", "device", "checkpoint", "activation", "gradients", "tensor_parallel"},
     "engine": {"topology", "device", "comm", "offload", "activation", "telemetry", "checkpoint", "data", "precision", "optim", "zero",
                "models"},
 }

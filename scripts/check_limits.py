@@ -25,7 +25,6 @@ ALLOWED = {
     "runtime/comm/net/world_reductions.cc AllReduceAs": (42, "one pipeline, whose stages share its blocks"),
     "runtime/comm/shm/reduce_kernels.cc ReduceNextPortion": (6, "what to reduce, how, and where in the whole"),
     "runtime/comm/shm/reductions.cc ReduceToAllOrRoot": (53, "three stages of one pipeline, as functions of their round"),
-    "runtime/models/layers.cc Embedding": (41, "each part of an embedding, if the model has it"),
     "runtime/models/spec/read_rope.cc ReadRopeObject": (6, "a config's keys and where its values go"),
     "runtime/tokenizer/chat/evaluate.cc Evaluate": (58, "a case for each kind of expression"),
     "runtime/tokenizer/chat/renderer.cc RunStatement": (42, "a case for each kind of statement"),

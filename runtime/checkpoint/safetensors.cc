@@ -114,11 +114,12 @@ StatusOr<const SafetensorsEntry*> SafetensorsFile::Find(const std::string& name,
                               ", expected " + c10::toString(wanted));
 }
 
-Status SafetensorsFile::CheckReadable(const std::string& name, const at::Tensor& out) const {
-  DS_ASSIGN_OR_RETURN(const SafetensorsEntry* entry, Find(name, out.scalar_type()));
-  if (out.sizes() == at::IntArrayRef(entry->shape)) return OkStatus();
+Status SafetensorsFile::CheckReadable(const std::string& name, at::IntArrayRef shape,
+                                      at::ScalarType dtype) const {
+  DS_ASSIGN_OR_RETURN(const SafetensorsEntry* entry, Find(name, dtype));
+  if (shape == at::IntArrayRef(entry->shape)) return OkStatus();
   return InvalidArgumentError(NameOf(name) + " has shape " + ShapeText(entry->shape) +
-                              ", expected " + ShapeText(out.sizes()));
+                              ", expected " + ShapeText(shape));
 }
 
 Status SafetensorsFile::Read(const std::string& name, std::int64_t first,

@@ -44,10 +44,9 @@ class SafetensorsFile {
   const std::map<std::string, SafetensorsEntry>& entries() const { return entries_; }
   const std::filesystem::path& path() const { return path_; }
 
-  // OK when Read could fill all of `out`: the tensor has its shape, and its dtype or, both being
-  // floating-point, another. Refuses one whose dtype cannot be read here. Reads nothing and needs
-  // no memory behind `out`.
-  Status CheckReadable(const std::string& name, const at::Tensor& out) const;
+  // OK when Read could fill all of a tensor: the file's has its shape, and its dtype or, both being
+  // floating-point, another. Refuses one whose dtype cannot be read here. Reads nothing.
+  Status CheckReadable(const std::string& name, at::IntArrayRef shape, at::ScalarType dtype) const;
 
   // Fills `out`, contiguous, with the elements [first, first + out.numel()) of the tensor `name`,
   // and reads no others. Rounds when the floating-point dtypes differ; then, and for other devices,

@@ -12,11 +12,14 @@ FirstValue Block::DescribeFirstValue(const std::string& name, std::int64_t dimen
   return NormalInit{}.Describe(name, dimensions);
 }
 
+checkpoint::Placement Block::DescribePlacement(const std::string&, const at::Tensor& tensor) const {
+  return {.global_shape = tensor.sizes().vec()};
+}
+
 void Block::Initialize(std::uint64_t seed) {
+  const c10::NoGradGuard no_grad;
   for (const auto& item : named_parameters()) {
-    const at::Tensor& parameter = item.value();
-    FillRange(FullName(item.key()), DescribeFirstValue(item.key(), parameter.dim()), seed,
-              {.values = parameter});
+    InitializeRange(FullName(item.key()), seed, /*first=*/0, item.value().view({-1}));
   }
 }
 
@@ -24,8 +27,14 @@ void Block::InitializeRange(const std::string& full_name, std::uint64_t seed, st
                             const at::Tensor& values) const {
   for (const auto& item : named_parameters()) {
     if (FullName(item.key()) != full_name) continue;
-    FillRange(full_name, DescribeFirstValue(item.key(), item.value().dim()), seed,
-              {.first = first, .values = values});
+    const FirstValue described = DescribeFirstValue(item.key(), item.value().dim());
+    const checkpoint::Placement placement = DescribePlacement(item.key(), item.value());
+    for (const checkpoint::Stretch& stretch : checkpoint::FindStretches(
+             placement.global_shape, {placement.boxes, first, values.numel()})) {
+      FillRange(full_name, described, seed,
+                {.first = stretch.global,
+                 .values = values.view({-1}).narrow(0, stretch.local, stretch.count)});
+    }
     return;
   }
   DS_CHECK_MSG(false, "the block has no parameter " + full_name);

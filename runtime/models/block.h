@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "runtime/activation/recompute.h"
+#include "runtime/checkpoint/placement.h"
 #include "runtime/models/batch.h"
 #include "runtime/models/dropout.h"
 #include "runtime/models/tiled_rows.h"
@@ -50,8 +51,7 @@ struct Bundle {
   const at::Tensor& tensor(std::string_view name) const { return FindTensor(batch, name); }
 };
 
-// Describes the elements of a parameter before training: normal(mean, std), each drawn for itself,
-// but zeros in a part.
+// Describes a parameter before training: normal(mean, std), each drawn for itself, zeros in a part.
 struct FirstValue {
   double mean = 0.0, std = 0.0;
   struct Zeros {
@@ -60,8 +60,7 @@ struct FirstValue {
   Zeros zeros = {};
 };
 
-// One unit of a model. Invariant: behind the block's prefix its parameters' names are the Hugging
-// Face names (FullName), which safetensors and checkpoints have, too.
+// Invariant: behind a block's prefix its parameters' names are the Hugging Face names (FullName).
 class Block : public torch::nn::Module {
  public:
   // `prefix` is "transformer.h.0", "model.layers.0", or "" where parameters' names are complete.
@@ -71,20 +70,21 @@ class Block : public torch::nn::Module {
   virtual Bundle forward(Bundle bundle) = 0;
 
   // Tells whether the backward pass reads the bytes of parameters, the block's own or those that it
-  // also reads. Where it does not, ZeRO does not gather them for it, and they may have none. Of a
-  // block that is computed again nobody asks.
+  // also reads; else ZeRO does not gather them for it. Of a block that is computed again nobody
+  // asks.
   virtual bool backward_reads_parameters() const { return true; }
 
-  // Says how a parameter with this name (inside the block) starts. Here: normal(0, 0.02) for
-  // matrices, zeros for names ending in "bias", ones for other vectors.
+  // Says how a parameter (named as inside the block) starts. Here: normal(0, 0.02) for matrices,
+  // zeros for names ending in "bias", ones for other vectors.
   virtual FirstValue DescribeFirstValue(const std::string& name, std::int64_t dimensions) const;
 
-  // Fills every parameter with its first values. They depend on (seed, full name, element) only, so
-  // every rank, order and world size gets the same ones. Requires materialised parameters; runs
-  // without recording gradients.
+  // Says what a parameter's tensor is of one that tensor ranks hold together. Here: all of it.
+  virtual checkpoint::Placement DescribePlacement(const std::string& name,
+                                                  const at::Tensor& tensor) const;
+
+  // Fills every parameter with its first values, functions of (seed, full name, element) alone.
   void Initialize(std::uint64_t seed);
-  // Fills elements [first, first + values.numel()) of the parameter with this full name, in
-  // `values`, flat: the same ones that Initialize sets.
+  // Fills elements [first, first + values.numel()) of a parameter's tensor, flat: `values`.
   void InitializeRange(const std::string& full_name, std::uint64_t seed, std::int64_t first,
                        const at::Tensor& values) const;
 

@@ -4,7 +4,9 @@
 
 namespace ds::models {
 
-SharedTables::SharedTables(const DecoderSpec& spec) : bias(std::make_shared<AttentionBias>(spec)) {
+SharedTables::SharedTables(const DecoderSlice& slice)
+    : bias(std::make_shared<AttentionBias>(*slice.plan)) {
+  const DecoderSpec& spec = slice.spec();
   if (spec.positions != Positions::kRotary) return;
   angles = std::make_shared<RotaryAngles>(spec.rope, spec.head_width);
   windowed_angles = spec.windowed_rope
@@ -12,20 +14,24 @@ SharedTables::SharedTables(const DecoderSpec& spec) : bias(std::make_shared<Atte
                         : angles;
 }
 
-DecoderAttention::DecoderAttention(torch::nn::Module& layer, const DecoderSpec& spec,
+DecoderAttention::DecoderAttention(torch::nn::Module& layer, const DecoderSlice& slice,
                                    std::int64_t index, const SharedTables& tables,
                                    const at::TensorOptions& options)
-    : layout_(spec.qkv),
-      query_key_norm_(spec.query_key_norm),
-      heads_(spec.heads),
-      kv_heads_(spec.kv_heads),
-      head_width_(spec.head_width),
-      scale_(AttentionScale(spec, index)),
-      soft_cap_(spec.attention_soft_cap),
-      attention_dropout_(spec.attention_dropout),
-      residual_dropout_(spec.residual_dropout),
-      windowed_(spec.window > 0 && spec.KindOf(index).windowed),
+    : group_(slice.group),
+      copied_head_(slice.plan->copied_key_head()),
+      first_head_(slice.plan->first_head()),
+      layout_(slice.spec().qkv),
+      query_key_norm_(slice.spec().query_key_norm),
+      heads_(slice.spec().heads),
+      kv_heads_(slice.spec().kv_heads),
+      head_width_(slice.spec().head_width),
+      scale_(AttentionScale(slice.spec(), index)),
+      soft_cap_(slice.spec().attention_soft_cap),
+      attention_dropout_(slice.spec().attention_dropout),
+      residual_dropout_(slice.spec().residual_dropout),
+      windowed_(slice.spec().window > 0 && slice.spec().KindOf(index).windowed),
       bias_(tables.bias) {
+  const DecoderSpec& spec = slice.spec();
   if (spec.KindOf(index).rotary) angles_ = windowed_ ? tables.windowed_angles : tables.angles;
   AddProducts(layer, spec, options);
   AddNorms(layer, spec, options);
@@ -35,8 +41,10 @@ void DecoderAttention::AddProducts(torch::nn::Module& layer, const DecoderSpec& 
                                    const at::TensorOptions& options) {
   const WeightNames& names = spec.names;
   const WeightLayout layout = spec.weights_are_in_out ? WeightLayout::kInOut : WeightLayout::kOutIn;
-  const auto add = [&](const char* name, std::int64_t in, std::int64_t out, bool bias) {
-    const Product::Shape shape{.in = in, .out = out, .bias = bias, .layout = layout};
+  const auto add = [&](const char* name, std::int64_t in, std::int64_t out, bool bias,
+                       const tensor_parallel::Group& add_up = {}) {
+    const Product::Shape shape{
+        .in = in, .out = out, .bias = bias, .layout = layout, .add_up = add_up};
     return RegisterAt(layer, {names.attention, name}, MakeProduct(shape, options));
   };
   const std::int64_t query_width = heads_ * head_width_, key_width = kv_heads_ * head_width_;
@@ -47,19 +55,22 @@ void DecoderAttention::AddProducts(torch::nn::Module& layer, const DecoderSpec& 
   } else {
     qkv_ = add(names.qkv, spec.width, query_width + 2 * key_width, spec.qkv_bias);
   }
-  output_ = add(names.attention_output, query_width, spec.width, spec.attention_output_bias);
+  output_ =
+      add(names.attention_output, query_width, spec.width, spec.attention_output_bias, group_);
 }
 
 void DecoderAttention::AddNorms(torch::nn::Module& layer, const DecoderSpec& spec,
                                 const at::TensorOptions& options) {
   if (query_key_norm_ == QueryKeyNorm::kNone) return;
-  const auto add = [&](const char* name, std::int64_t heads) {
+  const auto add = [&](const char* name, std::int64_t heads, const tensor_parallel::Group& users) {
     const std::int64_t normed = query_key_norm_ == QueryKeyNorm::kPerHead ? 1 : heads;
     return RegisterAt(layer, {spec.names.attention, name},
-                      MakeNorm(spec, normed * head_width_, options));
+                      MakeNorm(spec, normed * head_width_, options, users));
   };
-  query_norm_ = add(spec.names.query_norm, heads_);
-  key_norm_ = add(spec.names.key_norm, kv_heads_);
+  query_norm_ = add(spec.names.query_norm, heads_, group_);
+  // Keys that every rank has are normed alike on all.
+  const tensor_parallel::Group alone;
+  key_norm_ = add(spec.names.key_norm, kv_heads_, copied_head_ ? alone : group_);
 }
 
 std::array<at::Tensor, 3> DecoderAttention::SplitFused(const at::Tensor& fused) const {
@@ -77,30 +88,46 @@ std::array<at::Tensor, 3> DecoderAttention::SplitFused(const at::Tensor& fused) 
   return {parts[0].view(shape), parts[1].view(shape), parts[2].view(shape)};
 }
 
-std::array<at::Tensor, 3> DecoderAttention::Project(const at::Tensor& x) const {
-  if (layout_ != QkvLayout::kApart) return SplitFused(qkv_->forward(x));
-  at::Tensor query = query_->forward(x), key = key_->forward(x);
+at::Tensor DecoderAttention::ChooseHead(const at::Tensor& heads) const {
+  if (!copied_head_) return heads;
+  return group_.Share(heads, "keys and values").narrow(2, *copied_head_, 1);
+}
+
+std::array<at::Tensor, 3> DecoderAttention::ProjectApart(const at::Tensor& x) const {
+  const at::Tensor shared = group_.Share(x, "attention");
+  // What every rank computes alike is shared behind the products, not before.
+  const at::Tensor& of_keys = copied_head_ ? x : shared;
+  at::Tensor query = query_->forward(shared), key = key_->forward(of_keys);
   if (query_key_norm_ == QueryKeyNorm::kWhole) {
     query = query_norm_->forward(query);
     key = key_norm_->forward(key);
   }
   const std::vector<std::int64_t> shape{x.size(0), x.size(1), -1, head_width_};
-  return {query.view(shape), key.view(shape), value_->forward(x).view(shape)};
+  return {query.view(shape), key.view(shape), value_->forward(of_keys).view(shape)};
 }
 
-at::Tensor DecoderAttention::forward(const at::Tensor& x, const Bundle& bundle, bool trains) const {
-  auto [query, key, value] = Project(x);
+std::array<at::Tensor, 3> DecoderAttention::Project(const at::Tensor& x) const {
+  auto [query, key, value] = layout_ == QkvLayout::kApart
+                                 ? ProjectApart(x)
+                                 : SplitFused(qkv_->forward(group_.Share(x, "attention")));
   if (query_key_norm_ == QueryKeyNorm::kPerHead) {
     query = query_norm_->forward(query);
     key = key_norm_->forward(key);
   }
+  return {query, ChooseHead(key), ChooseHead(value)};
+}
+
+at::Tensor DecoderAttention::forward(const at::Tensor& x, const Bundle& bundle, bool trains) const {
+  const auto [query, key, value] = Project(x);
   at::Tensor q = query.transpose(1, 2), k = key.transpose(1, 2);
   if (angles_) {
     q = angles_->Turn(q, bundle.batch);
     k = angles_->Turn(k, bundle.batch);
   }
+  RandomPlace own_heads = bundle.random;
+  own_heads.first_head += first_head_;
   const DropoutDraw of_weights{.probability = trains ? attention_dropout_ : 0.0,
-                               .place = bundle.random,
+                               .place = own_heads,
                                .site = DropoutSite::kAttention};
   const at::Tensor mixed = CausalAttention(q, k, value.transpose(1, 2),
                                            {.scale = scale_,

@@ -8,12 +8,13 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "runtime/models/block.h"
+#include "runtime/models/decoder_slice.h"
 #include "runtime/models/layers.h"
 #include "runtime/models/norms.h"
 #include "runtime/models/rotary_angles.h"
-#include "runtime/models/spec/decoder_spec.h"
 #include "runtime/models/token_places.h"
 
 namespace ds::models {
@@ -24,13 +25,13 @@ struct SharedTables {
   std::shared_ptr<RotaryAngles> windowed_angles;  // of windowed layers
   std::shared_ptr<AttentionBias> bias;
 
-  explicit SharedTables(const DecoderSpec& spec);
+  explicit SharedTables(const DecoderSlice& slice);
 };
 
 class DecoderAttention {
  public:
   // Registers its parts in `layer`, the layer with this index.
-  DecoderAttention(torch::nn::Module& layer, const DecoderSpec& spec, std::int64_t index,
+  DecoderAttention(torch::nn::Module& layer, const DecoderSlice& slice, std::int64_t index,
                    const SharedTables& tables, const at::TensorOptions& options);
 
   // x [B, S, width] -> [B, S, width]; drops where `trains`.
@@ -41,10 +42,16 @@ class DecoderAttention {
                    const at::TensorOptions& options);
   void AddNorms(torch::nn::Module& layer, const DecoderSpec& spec,
                 const at::TensorOptions& options);
-  // Queries, keys and values, [B, S, their heads, head width] each.
+  // Queries, keys and values of this rank's heads, [B, S, heads, head width] each, normed.
   std::array<at::Tensor, 3> Project(const at::Tensor& x) const;
+  std::array<at::Tensor, 3> ProjectApart(const at::Tensor& x) const;
   std::array<at::Tensor, 3> SplitFused(const at::Tensor& fused) const;
+  // Returns of keys or values what this rank uses, where it has all heads.
+  at::Tensor ChooseHead(const at::Tensor& heads) const;
 
+  tensor_parallel::Group group_;
+  std::optional<std::int64_t> copied_head_;  // TensorPlan's
+  std::int64_t first_head_;
   QkvLayout layout_;
   QueryKeyNorm query_key_norm_;
   std::int64_t heads_, kv_heads_, head_width_;

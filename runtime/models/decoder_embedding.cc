@@ -10,17 +10,25 @@
 
 namespace ds::models {
 
-DecoderEmbedding::DecoderEmbedding(const DecoderSpec& spec, const at::TensorOptions& options)
-    : FamilyBlock(spec.names.base, DescribeInit(spec)),
-      tokens_name_(spec.names.tokens),
-      padding_(spec.padding_token),
-      scale_(spec.scales_embedding ? std::sqrt(static_cast<double>(spec.width)) : 1.0),
-      first_position_(spec.first_position),
-      dropout_(spec.embedding_dropout) {
-  const Embedding::Shape tokens{spec.vocabulary, spec.width, spec.padding_token};
+DecoderEmbedding::DecoderEmbedding(const DecoderSlice& slice, const at::TensorOptions& options)
+    : FamilyBlock(slice.spec().names.base, DescribeInit(slice.spec()), slice),
+      tokens_name_(slice.spec().names.tokens),
+      padding_(slice.spec().padding_token),
+      scale_(slice.spec().scales_embedding ? std::sqrt(static_cast<double>(slice.spec().width))
+                                           : 1.0),
+      first_position_(slice.spec().first_position),
+      dropout_(slice.spec().embedding_dropout) {
+  const DecoderSpec& spec = slice.spec();
+  const Embedding::Shape tokens{.rows = spec.vocabulary,
+                                .width = spec.width,
+                                .padding = spec.padding_token,
+                                .group = slice.group,
+                                .first_row = slice.plan->vocabulary().first,
+                                .all_rows = slice.plan->whole_vocabulary()};
   tokens_ = RegisterAt(*this, {spec.names.tokens}, std::make_shared<Embedding>(tokens, options));
   if (spec.positions == Positions::kLearned) {
-    const Embedding::Shape positions{spec.max_positions + spec.first_position, spec.width};
+    const Embedding::Shape positions{.rows = spec.max_positions + spec.first_position,
+                                     .width = spec.width};
     positions_ =
         RegisterAt(*this, {spec.names.positions}, std::make_shared<Embedding>(positions, options));
   }

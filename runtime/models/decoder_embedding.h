@@ -9,14 +9,13 @@
 #include "runtime/models/initialize.h"
 #include "runtime/models/layers.h"
 #include "runtime/models/norms.h"
-#include "runtime/models/spec/decoder_spec.h"
 
 namespace ds::models {
 
 // Tables of tokens and, where they are learnt, positions.
 class DecoderEmbedding : public FamilyBlock {
  public:
-  DecoderEmbedding(const DecoderSpec& spec, const at::TensorOptions& options);
+  DecoderEmbedding(const DecoderSlice& slice, const at::TensorOptions& options);
 
   // Refuses a batch with tensors that no language model takes.
   Bundle forward(Bundle bundle) override;

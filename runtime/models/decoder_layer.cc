@@ -6,19 +6,20 @@
 
 namespace ds::models {
 
-DecoderLayer::DecoderLayer(const DecoderSpec& spec, std::int64_t index, const SharedTables& tables,
-                           const at::TensorOptions& options)
-    : FamilyBlock(
-          std::string(spec.names.base) + "." + spec.names.layers + "." + std::to_string(index),
-          DescribeInit(spec)),
-      place_(spec.norm_place),
-      residual_(spec.residual) {
-  AddParts(spec, index, tables, options);
+DecoderLayer::DecoderLayer(const DecoderSlice& slice, std::int64_t index,
+                           const SharedTables& tables, const at::TensorOptions& options)
+    : FamilyBlock(std::string(slice.spec().names.base) + "." + slice.spec().names.layers + "." +
+                      std::to_string(index),
+                  DescribeInit(slice.spec()), slice),
+      place_(slice.spec().norm_place),
+      residual_(slice.spec().residual) {
+  AddParts(slice, index, tables, options);
 }
 
 // The order of the parts is that of the flat buffers.
-void DecoderLayer::AddParts(const DecoderSpec& spec, std::int64_t index, const SharedTables& tables,
-                            const at::TensorOptions& options) {
+void DecoderLayer::AddParts(const DecoderSlice& slice, std::int64_t index,
+                            const SharedTables& tables, const at::TensorOptions& options) {
+  const DecoderSpec& spec = slice.spec();
   const WeightNames& names = spec.names;
   const auto add_norm = [&](const char* name) {
     return RegisterAt(*this, {name}, MakeNorm(spec, spec.width, options));
@@ -27,13 +28,13 @@ void DecoderLayer::AddParts(const DecoderSpec& spec, std::int64_t index, const S
   const bool behind = place_ == NormPlace::kBehind || place_ == NormPlace::kAround;
   const bool behind_sum = place_ == NormPlace::kBehindSum;
   if (before) attention_norms_.before = add_norm(names.attention_norm);
-  attention_ = std::make_unique<DecoderAttention>(*this, spec, index, tables, options);
+  attention_ = std::make_unique<DecoderAttention>(*this, slice, index, tables, options);
   if (behind) attention_norms_.behind = add_norm(names.attention_norm_behind);
   if (behind_sum) attention_norms_.behind = add_norm(names.attention_norm);
   if (before && residual_ != Residual::kParallelOneNorm) {
     mlp_norms_.before = add_norm(names.mlp_norm);
   }
-  mlp_ = std::make_unique<DecoderMlp>(*this, spec, options);
+  mlp_ = std::make_unique<DecoderMlp>(*this, slice, options);
   if (behind) mlp_norms_.behind = add_norm(names.mlp_norm_behind);
   if (behind_sum) mlp_norms_.behind = add_norm(names.mlp_norm);
 }

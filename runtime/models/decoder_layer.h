@@ -11,14 +11,13 @@
 #include "runtime/models/decoder_mlp.h"
 #include "runtime/models/initialize.h"
 #include "runtime/models/norms.h"
-#include "runtime/models/spec/decoder_spec.h"
 
 namespace ds::models {
 
 class DecoderLayer : public FamilyBlock {
  public:
   // The layer with this index.
-  DecoderLayer(const DecoderSpec& spec, std::int64_t index, const SharedTables& tables,
+  DecoderLayer(const DecoderSlice& slice, std::int64_t index, const SharedTables& tables,
                const at::TensorOptions& options);
 
   Bundle forward(Bundle bundle) override;
@@ -28,7 +27,7 @@ class DecoderLayer : public FamilyBlock {
   struct Norms {
     std::shared_ptr<Norm> before, behind;
   };
-  void AddParts(const DecoderSpec& spec, std::int64_t index, const SharedTables& tables,
+  void AddParts(const DecoderSlice& slice, std::int64_t index, const SharedTables& tables,
                 const at::TensorOptions& options);
   // x and what `part` makes of it, in turn.
   template <typename Part>

@@ -4,13 +4,18 @@
 
 namespace ds::models {
 
-DecoderMlp::DecoderMlp(torch::nn::Module& layer, const DecoderSpec& spec,
+DecoderMlp::DecoderMlp(torch::nn::Module& layer, const DecoderSlice& slice,
                        const at::TensorOptions& options)
-    : activation_(spec.activation), dropout_(spec.residual_dropout) {
+    : group_(slice.group),
+      activation_(slice.spec().activation),
+      dropout_(slice.spec().residual_dropout) {
+  const DecoderSpec& spec = slice.spec();
   const WeightNames& names = spec.names;
   const WeightLayout layout = spec.weights_are_in_out ? WeightLayout::kInOut : WeightLayout::kOutIn;
-  const auto add = [&](const char* name, std::int64_t in, std::int64_t out) {
-    const Product::Shape shape{.in = in, .out = out, .bias = spec.mlp_bias, .layout = layout};
+  const auto add = [&](const char* name, std::int64_t in, std::int64_t out,
+                       const tensor_parallel::Group& add_up = {}) {
+    const Product::Shape shape{
+        .in = in, .out = out, .bias = spec.mlp_bias, .layout = layout, .add_up = add_up};
     return RegisterAt(layer, {names.mlp, name}, MakeProduct(shape, options));
   };
   if (spec.fused_gate_up) {
@@ -19,7 +24,7 @@ DecoderMlp::DecoderMlp(torch::nn::Module& layer, const DecoderSpec& spec,
     if (spec.gated_mlp) gate_ = add(names.gate, spec.width, spec.mlp_width);
     up_ = add(names.up, spec.width, spec.mlp_width);
   }
-  down_ = add(names.down, spec.mlp_width, spec.width);
+  down_ = add(names.down, spec.mlp_width, spec.width, slice.group);
 }
 
 at::Tensor DecoderMlp::Widen(const at::Tensor& x) const {
@@ -32,8 +37,9 @@ at::Tensor DecoderMlp::Widen(const at::Tensor& x) const {
 }
 
 at::Tensor DecoderMlp::forward(const at::Tensor& x, const Bundle& bundle, bool trains) const {
-  const at::Tensor y = RunTiled(
-      x, bundle.mlp_tiles, [this](const at::Tensor& rows) { return down_->forward(Widen(rows)); });
+  const at::Tensor y =
+      RunTiled(group_.Share(x, "feed-forward"), bundle.mlp_tiles,
+               [this](const at::Tensor& rows) { return down_->forward(Widen(rows)); });
   return Dropout(y, {.probability = trains ? dropout_ : 0.0,
                      .place = bundle.random,
                      .site = DropoutSite::kMlpOutput});

@@ -7,15 +7,15 @@
 #include <memory>
 
 #include "runtime/models/block.h"
+#include "runtime/models/decoder_slice.h"
 #include "runtime/models/layers.h"
-#include "runtime/models/spec/decoder_spec.h"
 
 namespace ds::models {
 
 class DecoderMlp {
  public:
   // Registers its parts in `layer`.
-  DecoderMlp(torch::nn::Module& layer, const DecoderSpec& spec, const at::TensorOptions& options);
+  DecoderMlp(torch::nn::Module& layer, const DecoderSlice& slice, const at::TensorOptions& options);
 
   // x [B, S, width] -> [B, S, width]; drops where `trains`.
   at::Tensor forward(const at::Tensor& x, const Bundle& bundle, bool trains) const;
@@ -23,6 +23,7 @@ class DecoderMlp {
  private:
   at::Tensor Widen(const at::Tensor& x) const;
 
+  tensor_parallel::Group group_;
   Activation activation_;
   double dropout_;
   std::shared_ptr<Product> gate_;     // null where it is fused or there is none

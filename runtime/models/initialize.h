@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/models/block.h"
+#include "runtime/models/decoder_slice.h"
 #include "runtime/models/spec/decoder_spec.h"
 
 namespace ds::models {
@@ -45,14 +46,21 @@ NormalInit DescribeInit(const DecoderSpec& spec);
 // A block of a known family: starts as `init` says.
 class FamilyBlock : public Block {
  public:
-  FamilyBlock(std::string prefix, NormalInit init)
-      : Block(std::move(prefix)), init_(std::move(init)) {}
+  // `slice`: of a decoder's block.
+  FamilyBlock(std::string prefix, NormalInit init, DecoderSlice slice = {})
+      : Block(std::move(prefix)), init_(std::move(init)), slice_(std::move(slice)) {}
   FirstValue DescribeFirstValue(const std::string& name, std::int64_t dimensions) const override {
     return init_.Describe(name, dimensions);
+  }
+  checkpoint::Placement DescribePlacement(const std::string& name,
+                                          const at::Tensor& tensor) const override {
+    if (!slice_.plan) return Block::DescribePlacement(name, tensor);
+    return slice_.PlacementOf(FullName(name), tensor.sizes().vec());
   }
 
  private:
   NormalInit init_;
+  DecoderSlice slice_;
 };
 
 }  // namespace ds::models

@@ -14,7 +14,8 @@
 
 namespace ds::models {
 
-Product::Product(const Shape& shape, const at::TensorOptions& options) : layout_(shape.layout) {
+Product::Product(const Shape& shape, const at::TensorOptions& options)
+    : layout_(shape.layout), add_up_(shape.add_up) {
   const bool in_out = shape.layout == WeightLayout::kInOut;
   weight_ = register_parameter(
       "weight", UnmaterialisedParameter(
@@ -23,7 +24,7 @@ Product::Product(const Shape& shape, const at::TensorOptions& options) : layout_
 }
 
 at::Tensor Product::forward(const at::Tensor& x) const {
-  return Affine(x, weight_, bias_, layout_);
+  return Affine(x, weight_, bias_, layout_, add_up_);
 }
 
 std::shared_ptr<Product> MakeProduct(const Product::Shape& shape,
@@ -31,11 +32,6 @@ std::shared_ptr<Product> MakeProduct(const Product::Shape& shape,
   if (shape.layout == WeightLayout::kInOut) return std::make_shared<Conv1d>(shape, options);
   return std::make_shared<Linear>(shape, options);
 }
-
-Embedding::Embedding(const Shape& shape, const at::TensorOptions& options)
-    : padding_(shape.padding),
-      weight_(register_parameter("weight",
-                                 UnmaterialisedParameter({shape.rows, shape.width}, options))) {}
 
 namespace {
 
@@ -81,8 +77,30 @@ at::Tensor LookUp(const at::Tensor& table, const at::Tensor& ids,
   return LookUpFunction::apply(table, ids, padding.value_or(-1));
 }
 
+Embedding::Embedding(const Shape& shape, const at::TensorOptions& options)
+    : padding_(shape.padding),
+      group_(shape.group),
+      first_row_(shape.first_row),
+      all_rows_(shape.all_rows),
+      weight_(register_parameter("weight",
+                                 UnmaterialisedParameter({shape.rows, shape.width}, options))) {}
+
+// Zeros come of ids whose rows other ranks have.
+at::Tensor Embedding::LookUpOwn(const at::Tensor& ids) const {
+  const bool is_row = ids.ge(0).logical_and_(ids.lt(all_rows_)).all().item<bool>();
+  TORCH_CHECK_INDEX(is_row, "an id is outside the table of ", all_rows_, " rows");
+  const at::Tensor own = ids - first_row_;
+  const at::Tensor is_elsewhere = own.lt(0).logical_or_(own.ge(weight_.size(0)));
+  const std::int64_t padding = padding_.value_or(-1) - first_row_;
+  const bool has_padding = padding_ && padding >= 0 && padding < weight_.size(0);
+  const at::Tensor rows = LookUp(weight_, own.masked_fill(is_elsewhere, 0),
+                                 has_padding ? std::optional(padding) : std::nullopt);
+  return rows.masked_fill(is_elsewhere.unsqueeze(-1), 0.0);
+}
+
 at::Tensor Embedding::forward(const at::Tensor& ids) const {
-  return LookUp(weight_, ids, padding_);
+  if (group_.size() == 1) return LookUp(weight_, ids, padding_);
+  return group_.AddUp(LookUpOwn(ids), "embeddings");
 }
 
 void PutAt(torch::nn::Module& root, std::initializer_list<std::string_view> path,

@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "runtime/models/matmul.h"
+#include "runtime/tensor_parallel/group.h"
 
 namespace ds::models {
 
@@ -26,6 +27,7 @@ class Product : public torch::nn::Module {
     std::int64_t in = 0, out = 0;
     bool bias = false;
     WeightLayout layout = WeightLayout::kOutIn;
+    tensor_parallel::Group add_up = {};  // Affine's
   };
   Product(const Shape& shape, const at::TensorOptions& options);
   at::Tensor forward(const at::Tensor& x) const;
@@ -33,6 +35,7 @@ class Product : public torch::nn::Module {
 
  private:
   WeightLayout layout_;
+  tensor_parallel::Group add_up_;
   at::Tensor weight_, bias_;
 };
 
@@ -60,13 +63,20 @@ class Embedding : public torch::nn::Module {
   struct Shape {
     std::int64_t rows = 0, width = 0;
     std::optional<std::int64_t> padding = std::nullopt;
+    // The ranks of `group` have a table of `all_rows` between them, this one those from here on.
+    tensor_parallel::Group group = {};
+    std::int64_t first_row = 0, all_rows = 0;
   };
   Embedding(const Shape& shape, const at::TensorOptions& options);
   at::Tensor forward(const at::Tensor& ids) const;
   const at::Tensor& weight() const { return weight_; }
 
  private:
+  at::Tensor LookUpOwn(const at::Tensor& ids) const;
+
   std::optional<std::int64_t> padding_;
+  tensor_parallel::Group group_;
+  std::int64_t first_row_, all_rows_;
   at::Tensor weight_;
 };
 

@@ -24,10 +24,14 @@ at::Tensor FindLabels(const Bundle& bundle) {
 
 class LmHead : public FamilyBlock {
  public:
-  LmHead(const DecoderSpec& spec, std::shared_ptr<Embedding> embedding)
-      : FamilyBlock("", DescribeInit(spec)),
+  LmHead(const DecoderSlice& slice, std::shared_ptr<Embedding> embedding)
+      : FamilyBlock("", DescribeInit(slice.spec()), slice),
         embedding_(std::move(embedding)),
-        soft_cap_(spec.logit_soft_cap) {
+        vocabulary_{.group = slice.group,
+                    .first = slice.plan->vocabulary().first,
+                    .all = slice.plan->whole_vocabulary()},
+        soft_cap_(slice.spec().logit_soft_cap) {
+    const DecoderSpec& spec = slice.spec();
     const at::Tensor& table = embedding_->weight();
     if (spec.final_norm) {
       norm_ = RegisterAt(*this, {spec.names.base, spec.names.final_norm},
@@ -39,14 +43,17 @@ class LmHead : public FamilyBlock {
   }
 
   Bundle forward(Bundle bundle) override {
-    const at::Tensor hidden = norm_ ? norm_->forward(bundle.hidden) : bundle.hidden;
+    const at::Tensor normed = norm_ ? norm_->forward(bundle.hidden) : bundle.hidden;
+    const at::Tensor hidden = vocabulary_.group.Share(normed, "head");
     const at::Tensor& weight = projection_ ? projection_->weight() : embedding_->weight();
     if (const at::Tensor labels = FindLabels(bundle); labels.defined()) {
       const auto count = static_cast<double>(CountLabels(labels));
       const double expected = count == 0.0 ? 1.0 : count / bundle.loss_unit;
       bundle.loss_count = count;
       bundle.loss = LmLoss(hidden, weight, labels,
-                           {.soft_cap = soft_cap_, .expected_scale = bundle.loss_scale * expected});
+                           {.soft_cap = soft_cap_,
+                            .expected_scale = bundle.loss_scale * expected,
+                            .vocabulary = vocabulary_});
     } else {
       at::Tensor logits = Affine(hidden, weight, /*bias=*/{}, WeightLayout::kOutIn);
       if (soft_cap_ > 0.0) logits = (logits / soft_cap_).tanh() * soft_cap_;
@@ -60,15 +67,17 @@ class LmHead : public FamilyBlock {
   std::shared_ptr<Norm> norm_;            // null without
   std::shared_ptr<Embedding> embedding_;  // not registered: its parameters are block 0's
   std::shared_ptr<Product> projection_;   // null when tied
+  VocabularyPart vocabulary_;
   double soft_cap_;
 };
 
 }  // namespace
 
-void AddLmHead(BlockList& model, const DecoderSpec& spec,
+void AddLmHead(BlockList& model, const DecoderSlice& slice,
                const std::shared_ptr<Embedding>& embedding) {
-  const std::vector<int> also_reads = spec.tied_head ? std::vector<int>{0} : std::vector<int>{};
-  model.Add(std::make_shared<LmHead>(spec, embedding), also_reads);
+  const std::vector<int> also_reads =
+      slice.spec().tied_head ? std::vector<int>{0} : std::vector<int>{};
+  model.Add(std::make_shared<LmHead>(slice, embedding), also_reads);
 }
 
 }  // namespace ds::models

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "runtime/models/block.h"
+#include "runtime/models/decoder_slice.h"
 #include "runtime/models/layers.h"
 
 namespace ds::models {
@@ -16,11 +17,12 @@ namespace ds::models {
 inline constexpr std::array<std::string_view, 5> kLanguageModelBatch{"tokens", "labels", "mask",
                                                                      "positions", "documents"};
 
-// Appends the head of `spec` to `model`, whose block 0 holds `embedding`. An untied head registers
+// Appends the head of `slice` to `model`, whose block 0 holds `embedding`. An untied head registers
 // a matrix of its own; a tied one has none and reads block 0.
 //
-// Its forward sets bundle.loss when there are labels, else extras["logits"] [B, S, vocabulary].
-void AddLmHead(BlockList& model, const DecoderSpec& spec,
+// Its forward sets bundle.loss when there are labels, else extras["logits"] [B, S, vocabulary], of
+// the rank's part of the vocabulary.
+void AddLmHead(BlockList& model, const DecoderSlice& slice,
                const std::shared_ptr<Embedding>& embedding);
 
 }  // namespace ds::models

@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/log_softmax.h>
+#include <ATen/ops/stack.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -70,12 +71,10 @@ class ChunkedLoss {
 
   // The mean loss; computes the gradients that are needed on the way.
   at::Tensor Run(bool need_hidden, bool need_weight) {
-    const std::int64_t rows = hidden_.size(0), vocabulary = weight_.size(0);
-    const std::int64_t row_bytes = vocabulary * static_cast<std::int64_t>(weight_.element_size());
-    const std::int64_t step = std::min(rows, std::max(kLeastChunkRows, kChunkBytes / row_bytes));
+    const std::int64_t rows = hidden_.size(0), step = std::min(rows, CountChunkRows());
     const bool need_gradients = need_hidden || need_weight;
     if (need_hidden) gradients_.hidden = at::empty_like(hidden_);
-    at::Tensor logits = at::empty({step, vocabulary}, weight_.options());
+    at::Tensor logits = at::empty({step, weight_.size(0)}, weight_.options());
     at::Tensor losses = at::empty({rows}, hidden_.options().dtype(at::kFloat));
     for (std::int64_t first = 0; first < rows; first += step) {
       const std::int64_t count = std::min(step, rows - first);
@@ -85,8 +84,9 @@ class ChunkedLoss {
       MatMulInto(chunk, inputs, weight_.t());
       const at::Tensor slopes = CapLogits(chunk);
       const RowLabels targets{labels_.narrow(0, first, count), kIgnoredLabel};
-      CrossEntropyRows(chunk, targets, need_gradients ? scale_ * options_.expected_scale : 0.0,
-                       &chunk_losses);
+      CrossEntropyRowsOfPart(chunk, targets, options_.vocabulary,
+                             need_gradients ? scale_ * options_.expected_scale : 0.0,
+                             &chunk_losses);
       if (slopes.defined()) chunk.mul_(slopes);
       if (need_hidden) {
         at::Tensor out = gradients_.hidden.narrow(0, first, count);
@@ -106,14 +106,26 @@ class ChunkedLoss {
   }
 
  private:
+  std::int64_t vocabulary() const {
+    const VocabularyPart& part = options_.vocabulary;
+    return part.group.size() == 1 ? weight_.size(0) : part.all;
+  }
+
+  // The same on all ranks, whose parts may differ by a column.
+  std::int64_t CountChunkRows() const {
+    const std::int64_t parts = options_.vocabulary.group.size();
+    const std::int64_t columns = (vocabulary() + parts - 1) / parts;
+    return std::max(kLeastChunkRows,
+                    kChunkBytes / (columns * static_cast<std::int64_t>(weight_.element_size())));
+  }
+
   void CheckLabels() const {
     const at::Tensor bad =
-        labels_.ne(kIgnoredLabel)
-            .logical_and_(labels_.lt(0).logical_or_(labels_.ge(weight_.size(0))));
+        labels_.ne(kIgnoredLabel).logical_and_(labels_.lt(0).logical_or_(labels_.ge(vocabulary())));
     if (!bad.any().item<bool>()) return;
     const auto position = bad.nonzero()[0].item<std::int64_t>();
     TORCH_CHECK(false, "label ", labels_[position].item<std::int64_t>(), " at token ", position,
-                " of the micro-batch is outside the vocabulary of ", weight_.size(0), " tokens");
+                " of the micro-batch is outside the vocabulary of ", vocabulary(), " tokens");
   }
 
   // Caps the logits in place and returns the slopes of the cap; undefined where there is none.
@@ -213,6 +225,31 @@ void CrossEntropyRows(at::Tensor& logits, const RowLabels& labels, double gradie
   } else {
     CrossEntropyRowsByOperators(logits, row_labels, gradient_scale, losses);
   }
+}
+
+void CrossEntropyRowsOfPart(at::Tensor& logits, const RowLabels& labels, const VocabularyPart& part,
+                            double gradient_scale, at::Tensor* losses) {
+  if (part.group.size() == 1) return CrossEntropyRows(logits, labels, gradient_scale, losses);
+  const at::Tensor wide = logits.to(at::kFloat);
+  const at::Tensor own = labels.ids - part.first;
+  const at::Tensor ignored = labels.ids.eq(labels.ignored);
+  const at::Tensor is_elsewhere =
+      own.lt(0).logical_or_(own.ge(logits.size(1))).logical_or_(ignored);
+  const at::Tensor columns = own.masked_fill(is_elsewhere, 0).unsqueeze(1);
+  const at::Tensor at_label = wide.gather(1, columns).squeeze(1).masked_fill_(is_elsewhere, 0.0);
+  const at::Tensor most = wide.amax(1);
+  at::Tensor gradient = (wide - most.unsqueeze(1)).exp_();
+  // [ranks, 3, rows]: each part's largest logit, sum of exponentials over that, and label's logit.
+  const at::Tensor all =
+      part.group.Gather(at::stack({most, gradient.sum(1), at_label}), "cross entropy");
+  const at::Tensor mosts = all.select(1, 0), most_of_all = mosts.amax(0);
+  const at::Tensor sum = ((mosts - most_of_all).exp_() * all.select(1, 1)).sum(0);
+  const at::Tensor label_logits = all.select(1, 2).sum(0) - most_of_all;
+  losses->copy_((sum.log() - label_logits).masked_fill_(ignored, 0.0));
+  if (gradient_scale == 0.0) return;
+  gradient.mul_(((most - most_of_all).exp_() / sum).unsqueeze(1));
+  gradient.scatter_add_(1, columns, is_elsewhere.to(at::kFloat).sub_(1.0).unsqueeze(1));
+  logits.copy_(gradient.mul_(gradient_scale).masked_fill_(ignored.unsqueeze(1), 0.0));
 }
 
 at::Tensor LmLoss(const at::Tensor& states, const at::Tensor& matrix, const at::Tensor& labels,

@@ -6,12 +6,16 @@
 // gradient and multiplied out into the gradients of `hidden` and `weight` at once, in the forward
 // pass. Only those gradients are kept for backward, which scales them. Memory: one chunk of logits
 // (about the size of `weight`) and, when `weight` needs it, its gradient; never [tokens,
-// vocabulary]. Logits have the parameters' dtype, the softmax is fp32, and 16-bit weight gradients
-// are summed over chunks in fp32.
+// vocabulary]. Where ranks have the vocabulary between them they tell each other of every chunk
+// three numbers a row, and each keeps the gradients that its own part gives. Logits have the
+// parameters' dtype, the softmax is fp32, and 16-bit weight gradients are summed over chunks in
+// fp32.
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+
+#include "runtime/tensor_parallel/group.h"
 
 namespace ds::models {
 
@@ -20,16 +24,24 @@ inline constexpr std::int64_t kIgnoredLabel = -100;
 // Counts the labels that are not kIgnoredLabel.
 std::int64_t CountLabels(const at::Tensor& labels);
 
+// The part of a vocabulary of `all` tokens, from `first` on, that `weight` has here; the ranks of
+// `group` have all of it between them, in their order.
+struct VocabularyPart {
+  tensor_parallel::Group group = {};  // of one rank: `weight` has all of it, whatever stands here
+  std::int64_t first = 0, all = 0;
+};
+
 struct LmLossOptions {
   double soft_cap = 0.0;  // c in c tanh(logit / c); 0: none
   // The gradient of the loss that backward is expected to bring: the gradients are computed with
   // it, so that they neither vanish in fp16 nor need another pass. Any other one is right, too.
   double expected_scale = 1.0;
+  VocabularyPart vocabulary = {};
 };
 
 // The mean of -log softmax(hidden · weightᵀ)[label] over all labels that are not kIgnoredLabel, an
 // fp32 scalar; 0 where there are none. hidden [..., H], weight [V, H], labels [...] int64, already
-// shifted.
+// shifted. The gradient of `hidden` is what this rank's part of the vocabulary gives.
 //
 // Its backward may run once. Throws c10::Error naming the position of a label outside [0, V).
 at::Tensor LmLoss(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
@@ -48,7 +60,13 @@ struct RowLabels {
 void CrossEntropyRows(at::Tensor& logits, const RowLabels& labels, double gradient_scale,
                       at::Tensor* losses);
 
-// The same by LibTorch's operators: what other devices and dtypes use, and the reference in tests.
+// The same of rows whose other columns other ranks have: labels are of the whole vocabulary, and
+// the losses are of whole rows, on all ranks. Collective.
+void CrossEntropyRowsOfPart(at::Tensor& logits, const RowLabels& labels, const VocabularyPart& part,
+                            double gradient_scale, at::Tensor* losses);
+
+// The same as CrossEntropyRows by LibTorch's operators: what other devices and dtypes use, and the
+// reference in tests.
 void CrossEntropyRowsByOperators(at::Tensor& logits, const RowLabels& labels, double gradient_scale,
                                  at::Tensor* losses);
 

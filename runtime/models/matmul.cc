@@ -65,16 +65,22 @@ at::Tensor Tile(const at::Tensor& matrix, std::int64_t row, std::int64_t column)
       .narrow(1, column, std::min(kTile, matrix.size(1) - column));
 }
 
+struct AffineOptions {
+  bool in_out = false;
+  tensor_parallel::Group add_up;
+};
+
 class AffineFunction : public torch::autograd::Function<AffineFunction> {
  public:
   // x [N, in].
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            const std::optional<at::Tensor>& bias, bool in_out) {
+                            const std::optional<at::Tensor>& bias, const AffineOptions& options) {
     context->save_for_backward({x, weight, bias.value_or(at::Tensor())});
-    context->saved_data["in_out"] = in_out;
-    const at::Tensor matrix = in_out ? weight : weight.t();
+    context->saved_data["in_out"] = options.in_out;
+    const at::Tensor matrix = options.in_out ? weight : weight.t();
     at::Tensor y = at::empty({x.size(0), matrix.size(1)}, x.options());
     MatMulInto(y, x, matrix);
+    options.add_up.Sum(y, "products");
     if (bias) y.add_(*bias);
     return y;
   }
@@ -148,7 +154,7 @@ at::Tensor AutocastOperand(const at::Tensor& operand) {
 }
 
 at::Tensor Affine(const at::Tensor& input, const at::Tensor& matrix, const at::Tensor& bias,
-                  WeightLayout layout) {
+                  WeightLayout layout, const tensor_parallel::Group& add_up) {
   const bool in_out = layout == WeightLayout::kInOut;
   const at::Tensor x = AutocastOperand(input);
   const at::Tensor weight = AutocastOperand(matrix);
@@ -157,7 +163,8 @@ at::Tensor Affine(const at::Tensor& input, const at::Tensor& matrix, const at::T
   const at::Tensor rows = x.reshape({-1, x.size(-1)});
   const std::optional<at::Tensor> optional_bias =
       bias.defined() ? std::optional(AutocastOperand(bias)) : std::nullopt;
-  return AffineFunction::apply(rows, weight, optional_bias, in_out).view(shape);
+  return AffineFunction::apply(rows, weight, optional_bias, AffineOptions{in_out, add_up})
+      .view(shape);
 }
 
 }  // namespace ds::models

@@ -12,6 +12,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "runtime/tensor_parallel/group.h"
+
 namespace ds::models {
 
 // out = beta * out + a · b. a [M, K], b [K, N], out [M, N] contiguous; beta is 0 or 1. `out` has
@@ -28,8 +30,10 @@ at::Tensor AutocastOperand(const at::Tensor& operand);
 enum class WeightLayout { kInOut, kOutIn };
 
 // x · W (+ bias), differentiable. x [..., in]; `weight` is W [in, out] or its transpose [out, in];
-// `bias` [out] may be undefined. The gradient of `weight` has its layout.
+// `bias` [out] may be undefined. The gradient of `weight` has its layout. Where the ranks of
+// `add_up` have the weight between them, cut by its inputs, the result is the sum of their
+// products, to which the bias is added once.
 at::Tensor Affine(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                  WeightLayout layout);
+                  WeightLayout layout, const tensor_parallel::Group& add_up = {});
 
 }  // namespace ds::models

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "runtime/models/spec/decoder_spec.h"
+#include "runtime/tensor_parallel/group.h"
 
 namespace ds::models {
 
@@ -19,12 +20,14 @@ class Norm : public torch::nn::Module {
 
 class LayerNorm : public Norm {
  public:
-  LayerNorm(std::int64_t width, double epsilon, const at::TensorOptions& options);
+  LayerNorm(std::int64_t width, double epsilon, const at::TensorOptions& options,
+            const tensor_parallel::Group& users = {});
   at::Tensor forward(const at::Tensor& x) const override;
 
  private:
   at::Tensor weight_, bias_;
   double epsilon_;
+  tensor_parallel::Group users_;
 };
 
 class RmsNorm : public Norm {
@@ -34,6 +37,7 @@ class RmsNorm : public Norm {
     std::int64_t width = 0;
     double epsilon = 1e-6;
     NormKind kind = NormKind::kRms;
+    tensor_parallel::Group users = {};  // MakeNorm's
   };
   RmsNorm(const Shape& shape, const at::TensorOptions& options);
   at::Tensor forward(const at::Tensor& x) const override;
@@ -42,10 +46,13 @@ class RmsNorm : public Norm {
   at::Tensor weight_;
   double epsilon_;
   NormKind kind_;
+  tensor_parallel::Group users_;
 };
 
-// The norm of a decoder, for `width` elements.
+// The norm of a decoder, for `width` elements. The ranks of `users` norm something different each
+// with one weight, whose gradient is what all of them give.
 std::shared_ptr<Norm> MakeNorm(const DecoderSpec& spec, std::int64_t width,
-                               const at::TensorOptions& options);
+                               const at::TensorOptions& options,
+                               const tensor_parallel::Group& users = {});
 
 }  // namespace ds::models

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "runtime/models/batch.h"
-#include "runtime/models/spec/decoder_spec.h"
+#include "runtime/models/spec/tensor_plan.h"
 
 namespace ds::models {
 
@@ -25,7 +25,7 @@ at::Tensor FindPositions(const Batch& batch);
 // the others.
 class AttentionBias {
  public:
-  explicit AttentionBias(const DecoderSpec& spec);
+  explicit AttentionBias(const TensorPlan& plan);
 
   // For queries like `q`, [B, heads, S, head width], of a batch. Undefined where causal attention
   // needs none, so that it can go by the fastest kernel: one document, no distances, and a window
@@ -43,7 +43,7 @@ class AttentionBias {
   Positions positions_;
   std::int64_t window_;
   double scale_;                // of the scores
-  std::vector<double> slopes_;  // of ALiBi, by head
+  std::vector<double> slopes_;  // of ALiBi, by head of the plan's part
   std::array<Made, 2> made_;
 };
 

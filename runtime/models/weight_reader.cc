@@ -112,7 +112,9 @@ StatusOr<std::vector<std::string>> WeightReader::Check(const BlockList& model) c
     for (const auto& item : block->named_parameters()) {
       const std::string name = FindStoredName(block->FullName(item.key()));
       DS_ASSIGN_OR_RETURN(const SafetensorsFile* file, FindFile(name));
-      DS_RETURN_IF_ERROR(file->CheckReadable(name, item.value()));
+      DS_RETURN_IF_ERROR(
+          file->CheckReadable(name, block->DescribePlacement(item.key(), item.value()).global_shape,
+                              item.value().scalar_type()));
       used.insert(name);
     }
   }

@@ -38,8 +38,9 @@ std::vector<std::vector<SafetensorsDeclaration>> PlanShards(const BlockList& mod
   std::uint64_t bytes = 0;
   for (const auto& block : model.blocks()) {
     for (const auto& item : block->named_parameters()) {
-      SafetensorsDeclaration declared{block->FullName(item.key()), item.value().scalar_type(),
-                                      item.value().sizes().vec()};
+      SafetensorsDeclaration declared{
+          block->FullName(item.key()), item.value().scalar_type(),
+          block->DescribePlacement(item.key(), item.value()).global_shape};
       if (bytes > 0 && bytes + declared.Bytes() > shard_bytes) {
         shards.emplace_back();
         bytes = 0;

@@ -25,9 +25,9 @@ class WeightReader {
   // only weights are in a format that is not read.
   static StatusOr<std::unique_ptr<WeightReader>> Open(const std::filesystem::path& folder);
 
-  // Refuses when a parameter of `model` is missing or has another shape; reads headers only, so
-  // that a wrong folder is refused before anything is allocated. Returns the names of stored
-  // tensors that the model does not use.
+  // Refuses when a parameter of `model` (or the one it is a part of) is missing or has another
+  // shape; reads headers only, so that a wrong folder is refused before anything is allocated.
+  // Returns the names of stored tensors that the model does not use.
   StatusOr<std::vector<std::string>> Check(const BlockList& model) const;
 
   // Fills `values`, contiguous, with the elements [first, first + values.numel()) of the parameter
@@ -51,7 +51,8 @@ class WeightReader {
 // Writes a folder that transformers loads: config.json and model.safetensors, split into shards
 // with an index above `shard_bytes`, and copies of what the folder that the model comes from has of
 // a tokenizer and of generation. Tensors come one at a time, in any order, so that no more than one
-// is in memory. Nothing appears under a final name before Finish.
+// is in memory; they are whole, whatever parts `model` has. Nothing appears under a final name
+// before Finish.
 class ModelWriter {
  public:
   static constexpr std::uint64_t kShardBytes = 5'000'000'000;

@@ -168,7 +168,7 @@ TEST_F(SafetensorsTest, NamesTheTensorThatDoesNotFit) {
   const at::Tensor two = at::empty({2}), longs = at::empty({1, 2}, at::kLong);
   EXPECT_EQ(file->Read("b", 0, two).message(), where + "'b' is missing");
   EXPECT_EQ(file->Read("a", 0, two).message(), where + "'a' has dtype Long, expected Float");
-  EXPECT_EQ(file->CheckReadable("a", longs).message(),
+  EXPECT_EQ(file->CheckReadable("a", {1, 2}, at::kLong).message(),
             where + "'a' has shape [2], expected [1, 2]");
   EXPECT_EQ(file->Read("a", 1, longs).message(),
             where + "'a' has 2 elements, not 2 behind element 1");

@@ -1,0 +1,27 @@
+#include "runtime/models/decoder_slice.h"
+
+#include <utility>
+
+namespace ds::models {
+
+checkpoint::Placement DecoderSlice::PlacementOf(const std::string& name,
+                                                checkpoint::Shape shape) const {
+  checkpoint::Placement placement{.global_shape = std::move(shape)};
+  if (plan->parts() == 1) return placement;
+  const auto slice = plan->SliceOf(name);
+  if (!slice) {
+    placement.copy_axes = placement.copy_axes.With(topology::Axis::kTensor);
+    return placement;
+  }
+  checkpoint::Shape& global = placement.global_shape;
+  global[slice->dimension] = slice->extent;
+  for (const IndexRange& range : slice->kept) {
+    checkpoint::Box box{checkpoint::Shape(global.size(), 0), global};
+    box.offset[slice->dimension] = range.first;
+    box.shape[slice->dimension] = range.count;
+    placement.boxes.push_back(std::move(box));
+  }
+  return placement;
+}
+
+}  // namespace ds::models

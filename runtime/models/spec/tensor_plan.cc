@@ -1,0 +1,170 @@
+#include "runtime/models/spec/tensor_plan.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+namespace ds::models {
+namespace {
+
+// As even as can be, the first parts one larger.
+IndexRange CutEvenly(std::int64_t extent, int part, int parts) {
+  const std::int64_t each = extent / parts, longer = extent % parts;
+  return {each * part + std::min<std::int64_t>(part, longer), each + (part < longer ? 1 : 0)};
+}
+
+IndexRange Scale(const IndexRange& range, std::int64_t by, std::int64_t offset = 0) {
+  return {offset + range.first * by, range.count * by};
+}
+
+// "self_attn", "q_proj" -> "self_attn.q_proj"; empty names do not count.
+std::string Join(std::string_view outer, std::string_view inner) {
+  if (outer.empty() || inner.empty()) return std::string(outer) + std::string(inner);
+  return std::string(outer) + "." + std::string(inner);
+}
+
+// What a decoder has to allow; empty when it does.
+std::string WhyNotCut(const DecoderSpec& spec, int parts) {
+  if (parts == 1) return "";
+  if (spec.query_key_norm == QueryKeyNorm::kWhole) {
+    return "norms of its queries span all heads, which are not built in parts";
+  }
+  if (parts > spec.mlp_width) return "its feed-forward width is " + std::to_string(spec.mlp_width);
+  if (parts > spec.vocabulary) return "its vocabulary has " + std::to_string(spec.vocabulary);
+  if (parts <= spec.kv_heads) return "";
+  const std::string keys = std::to_string(spec.kv_heads) + " heads of the keys";
+  if (spec.qkv != QkvLayout::kApart) {
+    return "it has " + keys + ", in one weight with the queries";
+  }
+  if (spec.heads % parts == 0 && parts % spec.kv_heads == 0) return "";
+  return "it has " + std::to_string(spec.heads) + " heads of the queries and " + keys;
+}
+
+// "into 2 or 4"
+std::string NameNearest(const DecoderSpec& spec, int parts) {
+  int below = parts - 1;
+  while (below > 1 && !WhyNotCut(spec, below).empty()) --below;
+  std::string text = std::to_string(below);
+  for (std::int64_t above = parts + 1; above <= spec.heads; ++above) {
+    if (!WhyNotCut(spec, static_cast<int>(above)).empty()) continue;
+    return text + " or " + std::to_string(above);
+  }
+  return text;
+}
+
+}  // namespace
+
+StatusOr<TensorPlan> TensorPlan::Create(const DecoderSpec& spec, int part, int parts) {
+  if (parts < 1 || part < 0 || part >= parts) {
+    return InvalidArgumentError("there is no part " + std::to_string(part) + " of " +
+                                std::to_string(parts));
+  }
+  if (parts > 1 && spec.experts > 0) {
+    return UnimplementedError("tensor parallelism of a decoder with experts is not built");
+  }
+  if (const std::string why = WhyNotCut(spec, parts); !why.empty()) {
+    return InvalidArgumentError("tensor parallelism cannot cut the model into " +
+                                std::to_string(parts) + " parts: " + why + "; it can into " +
+                                NameNearest(spec, parts));
+  }
+  return TensorPlan(spec, part, parts);
+}
+
+TensorPlan::TensorPlan(const DecoderSpec& spec, int part, int parts)
+    : whole_(spec),
+      slice_(spec),
+      parts_(parts),
+      mlp_(CutEvenly(spec.mlp_width, part, parts)),
+      vocabulary_(CutEvenly(spec.vocabulary, part, parts)) {
+  const std::int64_t shared_by = spec.heads / spec.kv_heads;
+  if (parts <= spec.kv_heads) {
+    key_heads_ = CutEvenly(spec.kv_heads, part, parts);
+    heads_ = Scale(key_heads_, shared_by);
+  } else {
+    key_heads_ = {0, spec.kv_heads};
+    heads_ = CutEvenly(spec.heads, part, parts);
+    copied_key_head_ = heads_.first / shared_by;
+  }
+  slice_.heads = heads_.count;
+  slice_.kv_heads = key_heads_.count;
+  slice_.mlp_width = mlp_.count;
+  slice_.vocabulary = vocabulary_.count;
+  if (parts == 1) return;
+  AddAttention();
+  AddMlp();
+  const WeightNames& names = spec.names;
+  for (const std::string& table : {Join(names.base, names.tokens), std::string(names.head)}) {
+    rows_.push_back({.module = table, .extent = spec.vocabulary, .kept = {vocabulary_}});
+  }
+}
+
+void TensorPlan::AddAttention() {
+  const WeightNames& names = whole_.names;
+  const std::int64_t head = whole_.head_width;
+  const std::int64_t query_width = whole_.heads * head, key_width = whole_.kv_heads * head;
+  const auto add = [&](const char* name, std::int64_t extent, std::vector<IndexRange> kept,
+                       bool by_outputs = true) {
+    rows_.push_back({.module = Join(names.attention, name),
+                     .by_outputs = by_outputs,
+                     .in_out = whole_.weights_are_in_out,
+                     .extent = extent,
+                     .kept = std::move(kept)});
+  };
+  const IndexRange queries = Scale(heads_, head);
+  switch (whole_.qkv) {
+    case QkvLayout::kApart:
+      add(names.query, query_width, {queries});
+      if (!copied_key_head_) {
+        add(names.key, key_width, {Scale(key_heads_, head)});
+        add(names.value, key_width, {Scale(key_heads_, head)});
+      }
+      break;
+    case QkvLayout::kConcatenated:
+      add(names.qkv, query_width + 2 * key_width,
+          {queries, Scale(key_heads_, head, query_width),
+           Scale(key_heads_, head, query_width + key_width)});
+      break;
+    case QkvLayout::kByGroup:
+      add(names.qkv, query_width + 2 * key_width,
+          {Scale(key_heads_, (whole_.heads / whole_.kv_heads + 2) * head)});
+      break;
+  }
+  add(names.attention_output, query_width, {queries}, /*by_outputs=*/false);
+}
+
+void TensorPlan::AddMlp() {
+  const WeightNames& names = whole_.names;
+  const std::int64_t width = whole_.mlp_width;
+  const auto add = [&](const char* name, std::int64_t extent, std::vector<IndexRange> kept,
+                       bool by_outputs = true) {
+    rows_.push_back({.module = Join(names.mlp, name),
+                     .by_outputs = by_outputs,
+                     .in_out = whole_.weights_are_in_out,
+                     .extent = extent,
+                     .kept = std::move(kept)});
+  };
+  if (whole_.fused_gate_up) {
+    add(names.gate_up, 2 * width, {mlp_, Scale(mlp_, 1, width)});
+  } else {
+    if (whole_.gated_mlp) add(names.gate, width, {mlp_});
+    add(names.up, width, {mlp_});
+  }
+  add(names.down, width, {mlp_}, /*by_outputs=*/false);
+}
+
+std::optional<WeightSlice> TensorPlan::SliceOf(const std::string& name) const {
+  const std::size_t dot = name.rfind('.');
+  if (dot == std::string::npos) return std::nullopt;
+  const std::string_view module = std::string_view(name).substr(0, dot);
+  const bool is_bias = std::string_view(name).substr(dot + 1) == "bias";
+  for (const Row& row : rows_) {
+    const bool is_row = module == row.module || module.ends_with("." + row.module);
+    if (!is_row) continue;
+    if (is_bias && !row.by_outputs) return std::nullopt;
+    const bool is_first = is_bias || row.by_outputs != row.in_out;
+    return WeightSlice{is_first ? 0U : 1U, row.extent, row.kept};
+  }
+  return std::nullopt;
+}
+
+}  // namespace ds::models
