@@ -32,8 +32,8 @@ RUNTIME = {
     "optim": {"device", "comm", "checkpoint"},
     "zero": {"topology", "device", "comm", "offload", "checkpoint", "precision", "optim", "gradients"},
     "models": {"topology", "device", "checkpoint", "activation", "gradients", "tensor_parallel"},
-    "engine": {"topology", "device", "comm", "offload", "activation", "telemetry", "checkpoint", "data", "precision", "optim", "zero",
-               "models"},
+    "engine": {"topology", "device", "comm", "offload", "activation", "telemetry", "checkpoint", "data", "precision", "tensor_parallel",
+               "optim", "zero", "models"},
 }
 EVERYTHING = set(RUNTIME) - {"process"}
 RUNTIME["rank"] = EVERYTHING

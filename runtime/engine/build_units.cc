@@ -58,12 +58,11 @@ std::vector<zero::ParameterUnit> BuildUnits(const BlockList& model,
     if (!block.prefix().empty()) unit.name += " (" + block.prefix() + ")";
     for (const auto& item : block.named_parameters()) {
       const std::string name = block.FullName(item.key());
-      // Ahead of the braces: it may throw, and GCC 12 destroys what is complete in there twice.
+      // Ahead of the braces: they may throw, and GCC 12 destroys what is complete in there twice.
       const optim::ParameterGroup group = group_of(i, name, item.value());
-      unit.parameters.push_back({.name = name,
-                                 .tensor = item.value(),
-                                 .placement = {.global_shape = item.value().sizes().vec()},
-                                 .group = group});
+      const checkpoint::Placement placement = block.DescribePlacement(item.key(), item.value());
+      unit.parameters.push_back(
+          {.name = name, .tensor = item.value(), .placement = placement, .group = group});
     }
     units.push_back(std::move(unit));
   }

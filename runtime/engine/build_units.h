@@ -14,7 +14,8 @@
 namespace ds::engine {
 
 // Makes one unit per block, parameters under their full names in the order they were registered,
-// each in the group that `group_of` says. What is computed again reads its parameters backwards.
+// each placed as its block says and in the group that `group_of` says. What is computed again reads
+// its parameters backwards.
 std::vector<zero::ParameterUnit> BuildUnits(
     const BlockList& model, const optim::ParameterGrouper& group_of = optim::OneGroup,
     const config::RecomputeChoice& recompute = {});

@@ -8,6 +8,7 @@
 #include "runtime/engine/engine_parts.h"
 #include "runtime/engine/engine_state.h"
 #include "runtime/engine/executor.h"
+#include "runtime/engine/put_together.h"
 
 namespace ds::engine {
 StatusOr<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<BlockList> model,
@@ -43,9 +44,10 @@ Status Engine::ExportParameters(const ParameterSink& sink) {
     sharded.Enter(i);
     for (const auto& bucket : sharded.units()[static_cast<std::size_t>(i)]->buckets()) {
       for (int p = 0; p < bucket->parameters().layout().size(); ++p) {
-        if (world().rank() != 0 || !status.ok()) continue;
         const zero::NamedParameter& parameter = bucket->parameters().parameter(p);
-        status = sink(parameter.name, parameter.tensor.detach().cpu());
+        const at::Tensor whole = PutTogether(parameter, parts_->mesh, world());
+        if (world().rank() != 0 || !status.ok()) continue;
+        status = sink(parameter.name, whole.cpu());
       }
     }
   }

@@ -13,7 +13,9 @@ void EngineState::AddShards(std::vector<checkpoint::TensorShard>* shards) {
   parts_.optimizer->AddShards(shards);
   const zero::Context& context = parts_.sharded->context();
   parts_.buffers.MakeAlike(*context.groups.gradients);
-  parts_.buffers.AddShards(context.ReplicaAlong(zero::Context::WholeCopyAxes({})), shards);
+  const topology::AxisSet holders =
+      zero::Context::WholeCopyAxes({}).With(topology::Axis::kTensor);  // whoever has the module
+  parts_.buffers.AddShards(context.ReplicaAlong(holders), shards);
 }
 
 nlohmann::json EngineState::State() const {

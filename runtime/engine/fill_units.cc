@@ -2,6 +2,7 @@
 
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -62,15 +63,31 @@ StatusOr<bool> TakeValues(const BlockList& model, int index, const zero::Paramet
   return true;
 }
 
+// Reads what this rank's tensor has of the whole one.
+Status ReadRange(const ValueReader& read, const zero::ParameterUnit& unit,
+                 const zero::OwnRange& range) {
+  const auto parameter =
+      std::find_if(unit.parameters.begin(), unit.parameters.end(),
+                   [&](const zero::NamedParameter& each) { return each.name == range.name; });
+  const checkpoint::Placement& placement = parameter->placement;
+  for (const checkpoint::Stretch& stretch : checkpoint::FindStretches(
+           placement.global_shape, {placement.boxes, range.first, range.values.numel()})) {
+    DS_RETURN_IF_ERROR(
+        read(range.name, stretch.global, range.values.narrow(0, stretch.local, stretch.count)));
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 StatusOr<zero::FillUnit> MakeFillUnit(const BlockList& model,
                                       const std::vector<zero::ParameterUnit>& units,
                                       const EngineOptions& options) {
   if (options.read_values) {
-    return zero::FillUnit([&](int, const auto& own) -> StatusOr<FirstValues> {
+    return zero::FillUnit([&](int index, const auto& own) -> StatusOr<FirstValues> {
+      const auto unit = static_cast<std::size_t>(index);
       for (const zero::OwnRange& range : own) {
-        DS_RETURN_IF_ERROR(options.read_values(range.name, range.first, range.values));
+        DS_RETURN_IF_ERROR(ReadRange(options.read_values, units[unit], range));
       }
       return FirstValues::kSameEverywhere;
     });

@@ -14,6 +14,7 @@
 #include "runtime/comm/agreement.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/engine/engine_parts.h"
+#include "runtime/engine/make_mesh.h"
 
 namespace ds::engine {
 namespace {
@@ -101,6 +102,7 @@ Status WithGatheredParameters(Engine& engine, const std::vector<std::string>& na
     return InvalidArgumentError("there is no rank " + std::to_string(*modifier_rank) +
                                 " to modify parameters on");
   }
+  DS_RETURN_IF_ERROR(CheckModelIsNotCut(parts.mesh, "WithGatheredParameters"));
   DS_ASSIGN_OR_RETURN(const Chosen chosen, FindChosen(sharded, names));
   const c10::NoGradGuard no_grad;
   DS_RETURN_IF_ERROR(parts.ReloadStates());

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "runtime/comm/mesh_groups.h"
+
 namespace ds::engine {
 
 topology::Degrees DegreesOf(const config::DsConfig& config, int world_size) {
@@ -28,12 +30,29 @@ StatusOr<topology::Mesh> MakeMesh(const std::optional<topology::Degrees>& wanted
                                 std::to_string(*zero.mics_shard_size) +
                                 ", and the mesh's shard x sequence " + std::to_string(cut));
   }
+  if (degrees.tensor != config.parallel.tensor) {
+    return InvalidArgumentError("tensor_parallel.autotp_size is " +
+                                std::to_string(config.parallel.tensor) +
+                                ", and the mesh's tensor " + std::to_string(degrees.tensor));
+  }
   DS_RETURN_IF_ERROR(CheckBuilt(degrees));
   if (zero.stage == 0 && degrees.shard > 1) {
     return InvalidArgumentError("ZeRO stage 0 cuts nothing: the mesh's shard must be 1, not " +
                                 std::to_string(degrees.shard) + "; replicate has the ranks");
   }
   return topology::Mesh::Create(degrees, world_size);
+}
+
+tensor_parallel::Group FindTensorRanks(const topology::Mesh& mesh, comm::Communicator& world) {
+  if (mesh.degrees().tensor == 1) return {};
+  return tensor_parallel::Group(
+      comm::GroupOver({topology::Axis::kTensor}, "tensor parallelism", mesh, world));
+}
+
+Status CheckModelIsNotCut(const topology::Mesh& mesh, const std::string& what) {
+  if (mesh.degrees().tensor == 1) return OkStatus();
+  return UnimplementedError(what + " is not built with tensor parallelism, which is " +
+                            std::to_string(mesh.degrees().tensor) + " here");
 }
 
 }  // namespace ds::engine

@@ -1,11 +1,15 @@
 #pragma once
 
-// MakeMesh decides how the ranks of a training job are cut.
+// MakeMesh decides how the ranks of a training job are cut; FindTensorRanks, with whom a rank has a
+// model's matrices.
 
 #include <optional>
+#include <string>
 
 #include "runtime/base/status.h"
+#include "runtime/comm/communicator.h"
 #include "runtime/config/ds_config.h"
+#include "runtime/tensor_parallel/group.h"
 #include "runtime/topology/mesh.h"
 
 namespace ds::engine {
@@ -19,5 +23,12 @@ topology::Degrees DegreesOf(const config::DsConfig& config, int world_size);
 // config contradicts, or that make another number of ranks.
 StatusOr<topology::Mesh> MakeMesh(const std::optional<topology::Degrees>& wanted,
                                   const config::DsConfig& config, int world_size);
+
+// For models::BuildModel; of one rank where the mesh has no more. `world`, which outlives the
+// model, connects the mesh's ranks. Collective of the tensor ranks.
+tensor_parallel::Group FindTensorRanks(const topology::Mesh& mesh, comm::Communicator& world);
+
+// Refuses `what`, which knows whole parameters only, where ranks have parts of them.
+Status CheckModelIsNotCut(const topology::Mesh& mesh, const std::string& what);
 
 }  // namespace ds::engine

@@ -14,6 +14,7 @@
 #include "runtime/checkpoint/tensor_source.h"
 #include "runtime/comm/agreement.h"
 #include "runtime/engine/engine_parts.h"
+#include "runtime/engine/make_mesh.h"
 
 namespace ds::engine {
 
@@ -69,6 +70,7 @@ StatusOr<Found> FindParameter(const zero::ShardedModel& model, const std::string
 
 StatusOr<TensorAccess::HeldTensor> TensorAccess::Find(const Wanted& wanted) {
   EngineParts& parts = *engine_.parts_;
+  DS_RETURN_IF_ERROR(CheckModelIsNotCut(parts.mesh, "TensorAccess"));
   DS_RETURN_IF_ERROR(parts.ReloadStates());
   const zero::Context& context = parts.sharded->context();
   DS_ASSIGN_OR_RETURN(const Found found, FindParameter(*parts.sharded, wanted.name));

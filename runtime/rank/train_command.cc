@@ -125,17 +125,15 @@ void TrainCommand::EndWithFailure(const Failure& failure) {
 }
 
 void TrainCommand::Run() {
-  const Phase phases[] = {
-      {"check the job", kExitUsage, &TrainCommand::CheckJob, ""},
-      {"connect the ranks", kExitFailure, &TrainCommand::Connect, ""},
-      {"build the model", kExitUsage, &TrainCommand::BuildEngine, ""},
-      {"open the data", kExitUsage, &TrainCommand::OpenData, ""},
-      {"try the folder of --save_hf", kExitUsage, &TrainCommand::TryExport, ""},
-      {"load the checkpoint", kExitCheckpoint, &TrainCommand::Resume,
-       "`dsrun checkpoint verify DIR` names what is damaged"},
-      {"train", kExitFailure, &TrainCommand::Train, ""},
-      {"write the model", kExitFailure, &TrainCommand::ExportModel, ""},
-  };
+  const Phase phases[] = {{"check the job", kExitUsage, &TrainCommand::CheckJob, ""},
+                          {"connect the ranks", kExitFailure, &TrainCommand::Connect, ""},
+                          {"build the model", kExitUsage, &TrainCommand::BuildEngine, ""},
+                          {"open the data", kExitUsage, &TrainCommand::OpenData, ""},
+                          {"try the folder of --save_hf", kExitUsage, &TrainCommand::TryExport, ""},
+                          {"load the checkpoint", kExitCheckpoint, &TrainCommand::Resume,
+                           "`dsrun checkpoint verify DIR` names what is damaged"},
+                          {"train", kExitFailure, &TrainCommand::Train, ""},
+                          {"write the model", kExitFailure, &TrainCommand::ExportModel, ""}};
   for (const Phase& phase : phases) {
     reporter_.ReportPhase(phase.name, total_steps_);
     const Status status = AtTorchBoundary([&] { return (this->*phase.run)(); });
@@ -165,6 +163,7 @@ Status TrainCommand::CheckJob() {
   DS_RETURN_IF_ERROR(
       CheckFitsModel(degrees, config::ReadModelFacts(model_config_.json.dump(), job_.model)));
   DS_ASSIGN_OR_RETURN(mesh_, engine::MakeMesh(degrees, config_, identity_.world_size));
+  DS_RETURN_IF_ERROR(CheckTensorParts(model_config_, degrees.tensor));
   DS_ASSIGN_OR_RETURN(const device::DeviceChoice choice, device::DeviceChoiceFromName(job_.device));
   DS_ASSIGN_OR_RETURN(device_, device::OpenRankDevice(choice, identity_.local_rank));
   return OkStatus();
@@ -177,7 +176,8 @@ Status TrainCommand::Connect() {
 
 Status TrainCommand::BuildEngine() {
   DS_RETURN_IF_ERROR(models::CheckSequenceLength(model_config_, job_.seq_len));
-  model_ = models::BuildModel(model_config_, at::TensorOptions(dtype()).device(device_.device));
+  model_ = models::BuildModel(model_config_, at::TensorOptions(dtype()).device(device_.device),
+                              engine::FindTensorRanks(mesh_, *world_));
   DS_ASSIGN_OR_RETURN(const config::RecomputeChoice recompute,
                       config::ParseRecompute(job_.recompute));
   EngineOptions options{.world = world_.get(),

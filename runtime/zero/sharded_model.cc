@@ -14,11 +14,19 @@
 namespace ds::zero {
 namespace {
 
-Status CheckPlacement(const NamedParameter& parameter) {
+Status CheckPlacement(const Context& context, const NamedParameter& parameter) {
   const checkpoint::Placement& placement = parameter.placement;
   if (placement.expert || placement.gradient_axes != topology::kGradientAxes) {
     return UnimplementedError("parameter " + parameter.name +
                               " is an expert's: ZeRO cuts dense parameters only");
+  }
+  const bool is_of_tensor_ranks =
+      !placement.boxes.empty() || placement.copy_axes.contains(topology::Axis::kTensor);
+  if (context.mesh.degrees().tensor > 1 && !is_of_tensor_ranks) {
+    return InvalidArgumentError(
+        "parameter " + parameter.name + " is neither cut among the mesh's " +
+        std::to_string(context.mesh.degrees().tensor) +
+        " tensor ranks nor the same on them: its block does not say so (DescribePlacement)");
   }
   const std::vector<std::int64_t> local = parameter.tensor.sizes().vec();
   const checkpoint::Shape placed = ShapeOf(placement.global_shape, placement.boxes);
@@ -30,7 +38,7 @@ Status CheckPlacement(const NamedParameter& parameter) {
 
 Status CheckParameter(const Context& context, const NamedParameter& parameter) {
   const at::Tensor& tensor = parameter.tensor;
-  DS_RETURN_IF_ERROR(CheckPlacement(parameter));
+  DS_RETURN_IF_ERROR(CheckPlacement(context, parameter));
   if (!at::isFloatingType(tensor.scalar_type())) {
     return InvalidArgumentError("parameter " + parameter.name + " has dtype " +
                                 std::string(c10::toString(tensor.scalar_type())) +
@@ -131,8 +139,10 @@ Status ShardedModel::AddUnit(const ParameterUnit& described, const FillUnit& fil
   units_.push_back(std::make_unique<Unit>(context_, pool_, described, ChooseRest(described)));
   for (const auto& bucket : units_.back()->buckets()) {
     std::int64_t& numel = bucket->trainable() ? trainable_numel_ : frozen_numel_;
-    const FlatLayout& layout = bucket->parameters().layout();
-    for (int i = 0; i < layout.size(); ++i) numel += layout.parameter(i).count;
+    const FlatParameters& parameters = bucket->parameters();
+    for (int i = 0; i < parameters.layout().size(); ++i) {
+      numel += checkpoint::ElementCount(parameters.parameter(i).placement.global_shape).value();
+    }
   }
   const StatusOr<FirstValues> values = fill(index, ListOwnRanges(context_, *units_.back()));
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(values.status(), *context_.groups.all));

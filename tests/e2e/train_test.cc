@@ -111,6 +111,22 @@ TEST_F(TrainTest, StagesAndWorldSizesGiveOneTrajectory) {
   }
 }
 
+TEST_F(TrainTest, TensorRanksTrainWhatOneRankTrainsAndItGoesOn) {
+  ASSERT_EQ(RunProgram(DsrunCommand(RunDir("one"), Train(1, 0, {"--steps", "4"}))).status, 0);
+  const auto cut = RunProgram(
+      DsrunCommand(RunDir("cut"), Train(4, 2, {"--tp", "2", "--steps", "2", "--save_every", "2"})));
+  ASSERT_EQ(cut.status, 0) << cut.out << cut.err;
+  const auto resumed =
+      RunProgram({DS_BIN_DIR "/dsrun", "--num_gpus", "1", "resume", RunDir("cut").string(),
+                  "--steps", "4", "--deepspeed_config", WriteConfig(0).string()});
+  ASSERT_EQ(resumed.status, 0) << resumed.out << resumed.err;
+  EXPECT_THAT(Losses("cut"), ::testing::Pointwise(::testing::DoubleNear(1e-5), Losses("one")));
+  const auto too_many = RunProgram(DsrunCommand(RunDir("no"), Train(5, 0, {"--tp", "5"})));
+  EXPECT_EQ(too_many.status, 2);
+  EXPECT_THAT(too_many.err, HasSubstr("tensor 5 does not fit the model's 4 attention heads and 4 "
+                                      "key and value heads: 4 does"));
+}
+
 TEST_F(TrainTest, RecomputedActivationsChangeNoLoss) {
   const auto run = [&](const std::string& name, std::vector<std::string> more) {
     more.insert(more.end(), {"--steps", "3"});

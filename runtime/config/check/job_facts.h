@@ -23,6 +23,7 @@ struct TrainingFlags {
   std::optional<double> warmup_steps;  // below 1: a share of all steps
   bool fp16 = false;
   bool bf16 = false;
+  std::optional<std::int64_t> tp;  // tensor ranks; no TrainingArgument
 };
 
 struct ModelFacts {

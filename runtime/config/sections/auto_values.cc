@@ -69,6 +69,7 @@ std::vector<FlagValue> GivenFlags(const JobFacts& facts) {
   add(keys::kOptimizerParamsEps, "--adam_epsilon", flags.adam_epsilon);
   add(keys::kOptimizerParamsWeightDecay, "--weight_decay", flags.weight_decay);
   add(keys::kGradientClipping, "--max_grad_norm", flags.max_grad_norm);
+  add(keys::kTensorParallelAutotpSize, "--tp", flags.tp);
   if (flags.fp16) given.push_back({keys::kFp16Enabled, "--fp16", true});
   if (flags.bf16) given.push_back({keys::kBf16Enabled, "--bf16", true});
   return given;

@@ -1,6 +1,8 @@
 #include "runtime/config/sections/parallel_section.h"
 
 #include <algorithm>
+#include <iterator>
+#include <string_view>
 
 #include "runtime/config/keys/keys.h"
 
@@ -13,6 +15,7 @@ constexpr Key kPipeline = keys::kPipelineStages;
 constexpr Key kSequence = keys::kSequenceParallelSize;
 constexpr Key kTensor = keys::kTensorParallelAutotpSize;
 constexpr Key kExpert = keys::kExpertParallelAutoepSize;
+constexpr Key kOptimizerType = keys::kOptimizerType;
 
 // No job has more; products of three stay numbers.
 constexpr std::int64_t kMostRanks = std::int64_t{1} << 20;
@@ -51,11 +54,46 @@ void ExpertsDivideTheStateRanks(RuleContext& context) {
                               std::to_string(*ranks) + ", and is " + std::to_string(experts));
 }
 
+// What looks at whole matrices, or lies in files of a rank whose part of the model may become
+// another.
+void TensorPartsSuitTheRest(RuleContext& context) {
+  const Values& values = context.values;
+  if (DegreeOf(values, kTensor) == 1) return;
+  const std::string with = " is not built with " + std::string(kTensor) + " above 1";
+  constexpr std::string_view kOptimizers[] = {"Adam", "AdamW", "Lion", "Adagrad", "SGD"};
+  const Json type = values.Get(kOptimizerType);
+  if (type.is_string() && std::find(std::begin(kOptimizers), std::end(kOptimizers),
+                                    type.get<std::string>()) == std::end(kOptimizers)) {
+    context.Refuse(kOptimizerType, type.get<std::string>() + with +
+                                       ": it looks at whole matrices; Adam, AdamW, Lion, Adagrad "
+                                       "and SGD are");
+  }
+  for (const Key key :
+       {keys::kSparseGradients, keys::kZeroOptimizationZeroHpzPartitionSize,
+        keys::kZeroOptimizationZeroQuantizedWeights, keys::kZeroOptimizationZeroQuantizedGradients,
+        keys::kActivationCheckpointingPartitionActivations}) {
+    if (context.IsChanged(key)) context.Refuse(key, with.substr(1));
+  }
+  for (const auto& [path, entry] : values.entries()) {
+    const Key key(path);
+    const bool is_of_the_cut =
+        Key("tensor_parallel").Has(key) && entry.setting->state == SettingState::kRefused;
+    if (is_of_the_cut && context.IsChanged(key)) {
+      context.Refuse(key, "is not supported yet: " + std::string(entry.setting->reason));
+    }
+  }
+  for (const Key key :
+       {keys::kZeroOptimizationOffloadOptimizerDevice, keys::kZeroOptimizationOffloadParamDevice}) {
+    if (values.Get(key) == "nvme") context.Refuse(key, "nvme" + with);
+  }
+}
+
 constexpr Rule kRules[] = {
     {"DegreesDivideTheRanks", {kPipeline, kSequence, kTensor}, DegreesDivideTheRanks},
     {"ExpertsDivideTheStateRanks",
      {kExpert, kPipeline, kSequence, kTensor},
-     ExpertsDivideTheStateRanks}};
+     ExpertsDivideTheStateRanks},
+    {"TensorPartsSuitTheRest", {kTensor, kOptimizerType}, TensorPartsSuitTheRest}};
 
 }  // namespace
 

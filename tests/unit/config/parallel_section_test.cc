@@ -1,5 +1,6 @@
 // What the batch, elasticity and ZeRO's groups count when a config cuts a job beside data
-// parallelism. Such a config is refused, as nothing of it is built; its formulas hold all the same.
+// parallelism. Pipelines, sequence and expert parallelism are refused, as they are not built; their
+// formulas hold all the same.
 
 #include "runtime/config/sections/parallel_section.h"
 
@@ -29,7 +30,7 @@ TEST(ParallelSectionTest, TheBatchCountsRanksWithSamplesOfTheirOwn) {
   EXPECT_THAT(OriginOf(checked, "train_micro_batch_size_per_gpu"),
               HasSubstr("world size 16 / 8 ranks of a sample"));
   EXPECT_THAT(Messages(checked.errors), Each(HasSubstr("is not supported yet")));
-  EXPECT_EQ(checked.errors.size(), 3u);
+  EXPECT_EQ(checked.errors.size(), 2u);
 }
 
 TEST(ParallelSectionTest, DegreesDivideTheRanks) {
@@ -45,6 +46,54 @@ TEST(ParallelSectionTest, DegreesThatAreOffLeaveAllRanks) {
   ASSERT_TRUE(checked.ok) << checked.errors.front().message;
   EXPECT_EQ(checked.config.parallel.ranks_of_a_sample(), 1);
   EXPECT_EQ(checked.config.batch.train_micro_batch_size_per_gpu, 2);
+}
+
+TEST(ParallelSectionTest, TensorRanksComeFromTheFileOrTheFlag) {
+  const auto degree = [](const std::string& members, std::optional<std::int64_t> flag) {
+    JobFacts facts{.world_size = 4};
+    facts.flags.tp = flag;
+    const CheckResult checked =
+        CheckConfig("{\"train_batch_size\": 4, " + members + "}", "ds.json", facts);
+    return checked.ok ? std::to_string(checked.config.parallel.tensor)
+                      : checked.errors.front().message;
+  };
+  const std::string in_file = R"("tensor_parallel": {"autotp_size": 2})";
+  EXPECT_EQ(degree(in_file, {}), "2");
+  EXPECT_EQ(degree(in_file, 2), "2");
+  EXPECT_EQ(degree(R"("steps_per_print": 1)", 4), "4");
+  EXPECT_THAT(degree(in_file, 4), HasSubstr("--tp says 4"));
+  EXPECT_THAT(degree(R"("steps_per_print": 1)", 3),
+              HasSubstr("must divide the number of ranks, 4"));
+}
+
+TEST(ParallelSectionTest, TensorPartsSuitTheRest) {
+  const auto errors = [](const std::string& members) {
+    return Messages(
+        CheckOn(4, R"("train_batch_size": 4, "tensor_parallel": {"autotp_size": 2}, )" + members)
+            .errors);
+  };
+  EXPECT_THAT(errors(R"("optimizer": {"type": "adamw"}, "zero_optimization": {"stage": 3})"),
+              ::testing::IsEmpty());
+  EXPECT_THAT(errors(R"("optimizer": {"type": "Muon"})"),
+              Contains(HasSubstr("Muon is not built with tensor_parallel.autotp_size above 1")));
+  const auto with_key = [](const std::string& key) {
+    return Messages(
+        CheckOn(4, R"("train_batch_size": 4, "tensor_parallel": {"autotp_size": 2, )" + key + "}")
+            .errors);
+  };
+  EXPECT_THAT(with_key(R"("tp_overlap_comm": true)"),
+              Contains(HasSubstr("tensor_parallel.tp_overlap_comm is not supported yet")));
+  EXPECT_THAT(with_key(R"("preset_model": "llama", "tp_overlap_comm": false)"),
+              ::testing::IsEmpty());
+  EXPECT_THAT(errors(R"("activation_checkpointing": {"partition_activations": true})"),
+              Contains(HasSubstr("partition_activations is not built with")));
+  EXPECT_THAT(errors(R"("sparse_gradients": true)"),
+              Contains(HasSubstr("sparse_gradients is not built with")));
+  EXPECT_THAT(errors(R"("zero_optimization": {"stage": 3, "zero_quantized_weights": true})"),
+              Contains(HasSubstr("zero_quantized_weights is not built with")));
+  EXPECT_THAT(errors(R"("zero_optimization": {"stage": 3, "offload_param": {"device": "nvme",
+                  "nvme_path": "/tmp"}})"),
+              Contains(HasSubstr("offload_param.device nvme is not built with")));
 }
 
 TEST(ParallelSectionTest, StateIsCutAmongRanksOfDataAndSequence) {

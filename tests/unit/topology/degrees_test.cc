@@ -44,7 +44,11 @@ TEST(DegreesTest, AModelsSizesLimitHowItIsCut) {
   EXPECT_THAT(why({.pipeline = 5}), HasSubstr("pipeline 5 asks for more stages"));
   EXPECT_THAT(why({.sequence = 2, .tensor = 2}),
               HasSubstr("tensor x sequence = 4 does not divide the model's 6 attention heads"));
-  EXPECT_THAT(why({.tensor = 3}), HasSubstr("2 key and value heads"));
+  EXPECT_EQ(why({.tensor = 4}),
+            "tensor 4 does not fit the model's 6 attention heads and 2 key and value heads: 2 or 6 "
+            "does");
+  EXPECT_THAT(why({.tensor = 8}), HasSubstr("key and value heads: 6 does"));
+  EXPECT_TRUE(CheckFitsModel({.tensor = 5}, {.heads = 6}).ok());  // two heads and four times one
   EXPECT_THAT(why({.expert = 3}), HasSubstr("expert 3 does not divide the model's 8 experts"));
 }
 

@@ -1,0 +1,100 @@
+#include "tests/ranks/decoder_run.h"
+
+#include <ATen/ops/arange.h>
+
+#include "runtime/device/isa_probe.h"
+#include "runtime/engine/make_mesh.h"
+#include "runtime/engine/train_step.h"
+#include "runtime/models/build_model.h"
+#include "tests/ranks/tiny_model.h"
+#include "tests/support/rank_harness.h"
+
+namespace ds::tests {
+namespace {
+
+constexpr std::int64_t kSamplesOfAStep = 8;
+constexpr std::int64_t kTokensOfASample = 10;
+
+std::int64_t SamplesOfAMicroBatch(const DecoderRun& run, int readers) {
+  return kSamplesOfAStep / (readers * run.accumulation);
+}
+
+config::DsConfig ConfigOf(const DecoderRun& run, int readers) {
+  config::DsConfig config;
+  config.batch = {.train_batch_size = kSamplesOfAStep,
+                  .train_micro_batch_size_per_gpu = SamplesOfAMicroBatch(run, readers),
+                  .gradient_accumulation_steps = run.accumulation};
+  config.optimizer = {.lr = 0.01, .weight_decay = 0.1, .algorithm = run.optimizer};
+  config.zero_optimization.stage = run.stage;
+  if (run.offloads_optimizer) {
+    config.zero_optimization.offload_optimizer.device = config::OffloadDevice::kCpu;
+  }
+  config.gradient_clipping = 0.5;  // below the models' norms: it clips
+  config.parallel.tensor = run.tensor;
+  config.bf16.enabled = run.bf16;
+  return config;
+}
+
+// What reader `reader` of `readers` takes of a step: the same samples however they are shared out.
+// Every fifth label is ignored.
+Bundle BatchOf(const DecoderRun& run, std::int64_t micro_batch, topology::Member reader,
+               std::int64_t vocabulary) {
+  const std::int64_t samples = SamplesOfAMicroBatch(run, reader.count);
+  const std::int64_t count = samples * kTokensOfASample;
+  const std::int64_t first = (micro_batch * reader.count + reader.index) * count;
+  const at::Tensor places = at::arange(first, first + count, at::kLong);
+  const at::Tensor tokens = (places * places * 7 + places * 3).remainder(vocabulary);
+  const at::Tensor labels =
+      (tokens * 5 + 1).remainder(vocabulary).masked_fill(places.remainder(5).eq(2), -100);
+  const auto shaped = [&](const at::Tensor& ids) { return ids.view({samples, kTokensOfASample}); };
+  return {.batch = {{"tokens", shaped(tokens)}, {"labels", shaped(labels)}}};
+}
+
+topology::Mesh MeshOf(const DecoderRun& run, int ranks) {
+  return engine::MakeMesh({}, ConfigOf(run, ranks / run.tensor), ranks).value();
+}
+
+}  // namespace
+
+std::unique_ptr<Engine> MakeDecoderEngine(const DecoderRun& run, comm::Communicator& world) {
+  // Before the process's first bf16 product.
+  [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
+  const topology::Mesh mesh = MeshOf(run, world.size());
+  const auto described = models::ParseModelConfig(run.model, "config.json").value();
+  const auto dtype = run.bf16 ? at::kBFloat16 : at::kFloat;
+  auto model =
+      models::BuildModel(described, at::TensorOptions(dtype), engine::FindTensorRanks(mesh, world));
+  model->train(true);
+  return Engine::create(std::move(model), ConfigOf(run, world.size() / run.tensor),
+                        {.world = &world, .recompute = run.recompute, .mlp_tiles = run.mlp_tiles})
+      .value();
+}
+
+std::vector<StepResult> TrainDecoder(Engine& engine, const DecoderRun& run, std::int64_t steps) {
+  const topology::Mesh mesh = MeshOf(run, engine.world().size());
+  const topology::Member reader = mesh.MemberOf(engine.world().rank(), topology::kDataAxes);
+  const std::int64_t vocabulary =
+      models::ParseModelConfig(run.model, "config.json").value().decoder.vocabulary;
+  std::vector<StepResult> results;
+  while (engine.finished_steps() < steps) {
+    std::int64_t micro_batch = engine.finished_steps() * run.accumulation;
+    const auto next = [&]() -> StatusOr<Bundle> {
+      return BatchOf(run, micro_batch++, reader, vocabulary);
+    };
+    results.push_back(engine::TrainStep(engine, next).value());
+  }
+  return results;
+}
+
+DecoderOutcome RunDecoder(const DecoderRun& run, int ranks, std::int64_t steps) {
+  DecoderOutcome outcome;
+  testing::RunRanks(ranks, [&](comm::Communicator& world) {
+    const auto engine = MakeDecoderEngine(run, world);
+    auto results = TrainDecoder(*engine, run, steps);
+    auto parameters = ExportAll(*engine);
+    if (world.rank() == 0) outcome = {std::move(results), std::move(parameters)};
+  });
+  return outcome;
+}
+
+}  // namespace ds::tests

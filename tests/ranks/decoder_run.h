@@ -1,0 +1,47 @@
+#pragma once
+
+// A small decoder of a real family, trained on one rank or on a mesh of ranks: the same samples and
+// the same first values however it is cut.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/engine/engine.h"
+#include "runtime/models/model_config.h"
+
+namespace ds::tests {
+
+struct DecoderRun {
+  std::string model;  // a config.json's text
+  int tensor = 1;     // the other ranks have samples of their own
+  int stage = 0;
+  std::int64_t accumulation = 1;
+  bool bf16 = false;
+  config::RecomputeChoice recompute = {};
+  config::OptimizerAlgorithm optimizer = config::AdamConfig{};
+  std::int64_t mlp_tiles = 1;
+  bool offloads_optimizer = false;
+};
+
+// One rank's engine of it; `world` outlives it.
+std::unique_ptr<Engine> MakeDecoderEngine(const DecoderRun& run, comm::Communicator& world);
+
+// Trains from where the engine stands to `steps` finished steps.
+std::vector<StepResult> TrainDecoder(Engine& engine, const DecoderRun& run, std::int64_t steps);
+
+struct DecoderOutcome {
+  std::vector<StepResult> steps;
+  std::map<std::string, at::Tensor> parameters;  // whole, at the end
+};
+
+// All of it on a new world of so many ranks.
+DecoderOutcome RunDecoder(const DecoderRun& run, int ranks, std::int64_t steps);
+
+}  // namespace ds::tests

@@ -1,0 +1,214 @@
+// Decoders cut along the tensor axis train to what one rank trains: every ZeRO stage, with data
+// parallelism beside it, and whatever else changes how a step runs. Sums have another order than
+// one rank's, so numbers are compared, not bits.
+
+#include <ATen/ops/full.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/engine/tensor_access.h"
+#include "tests/ranks/decoder_run.h"
+#include "tests/ranks/tiny_model.h"
+#include "tests/support/program.h"
+#include "tests/support/rank_harness.h"
+
+namespace ds::tests {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kTrainedSteps = 3;
+
+// A fused weight of queries, keys and values stored [in, out], biases everywhere, a tied head, a
+// vocabulary that two does not divide.
+constexpr char kGpt2[] = R"({"model_type":"gpt2","vocab_size":47,"n_positions":16,"n_embd":24,
+    "n_layer":2,"n_head":4,"embd_pdrop":0.0,"resid_pdrop":0.0,"attn_pdrop":0.0})";
+constexpr char kGpt2WithDropout[] = R"({"model_type":"gpt2","vocab_size":47,"n_positions":16,
+    "n_embd":24,"n_layer":2,"n_head":4,"embd_pdrop":0.1,"resid_pdrop":0.1,"attn_pdrop":0.1})";
+// Fewer heads of the keys than of the queries.
+constexpr char kLlama[] = R"({"model_type":"llama","vocab_size":48,"hidden_size":24,
+    "intermediate_size":42,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
+    "max_position_embeddings":16})";
+constexpr char kUnevenLlama[] = R"({"model_type":"llama","vocab_size":37,"hidden_size":24,
+    "intermediate_size":35,"num_hidden_layers":2,"num_attention_heads":6,"num_key_value_heads":3,
+    "max_position_embeddings":16})";
+// Norms of queries and keys, whose weights all heads share.
+constexpr char kQwen3[] = R"({"model_type":"qwen3","vocab_size":48,"hidden_size":24,"head_dim":6,
+    "intermediate_size":42,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
+    "max_position_embeddings":16})";
+// Fused weights of unequal parts, and of gate and up.
+constexpr char kPhi3[] = R"({"model_type":"phi3","vocab_size":48,"hidden_size":24,
+    "intermediate_size":42,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
+    "max_position_embeddings":16,"pad_token_id":null})";
+// Distances that differ by head, and weights fused by head.
+constexpr char kBloom[] = R"({"model_type":"bloom","vocab_size":47,"hidden_size":24,"n_layer":2,
+    "n_head":4,"hidden_dropout":0.0,"attention_dropout":0.0})";
+// A row that is not trained, in the second part.
+constexpr char kOpt[] = R"({"model_type":"opt","vocab_size":48,"hidden_size":24,"ffn_dim":42,
+    "num_hidden_layers":2,"max_position_embeddings":16,"num_attention_heads":4,"pad_token_id":30,
+    "word_embed_proj_dim":24,"dropout":0.0,"attention_dropout":0.0})";
+
+// Norms are compared relative to what they are.
+struct Tolerance {
+  double loss = 1e-5, norm = 1e-5;
+};
+
+void ExpectNear(const DecoderOutcome& expected, const DecoderOutcome& ours,
+                const Tolerance& tolerance = {}) {
+  ASSERT_EQ(ours.steps.size(), expected.steps.size());
+  for (std::size_t i = 0; i < expected.steps.size(); ++i) {
+    EXPECT_NEAR(ours.steps[i].loss, expected.steps[i].loss, tolerance.loss) << i;
+    EXPECT_NEAR(ours.steps[i].grad_norm, expected.steps[i].grad_norm,
+                tolerance.norm * std::max(1.0, expected.steps[i].grad_norm))
+        << i;
+    EXPECT_EQ(ours.steps[i].tokens, expected.steps[i].tokens);
+  }
+}
+
+// In bf16 products and sums round on the way, and Adam's first updates are the signs of gradients.
+TEST(TensorParallel, EveryStageTrainsWhatOneRankTrains) {
+  const Tolerance of_bf16{.loss = 2e-2, .norm = 0.08};
+  for (const char* model : {kGpt2, kLlama}) {
+    for (const bool bf16 : {false, true}) {
+      const DecoderOutcome alone = RunDecoder({.model = model, .bf16 = bf16}, 1, kTrainedSteps);
+      for (int stage = 0; stage <= 3; ++stage) {
+        for (const std::int64_t accumulation : {1, 2}) {
+          SCOPED_TRACE(
+              fmt::format("{} bf16 {} stage {} accumulation {}", model, bf16, stage, accumulation));
+          const DecoderRun run{.model = model,
+                               .tensor = 2,
+                               .stage = stage,
+                               .accumulation = accumulation,
+                               .bf16 = bf16};
+          ExpectNear(alone, RunDecoder(run, /*ranks=*/4, kTrainedSteps),
+                     bf16 ? of_bf16 : Tolerance());
+        }
+      }
+    }
+  }
+}
+
+TEST(TensorParallel, EveryLayoutOfWeightsIsCut) {
+  const std::pair<const char*, int> cuts[] = {{kQwen3, 2},       {kPhi3, 2},       {kBloom, 2},
+                                              {kOpt, 2},         {kLlama, 4},      {kQwen3, 4},
+                                              {kUnevenLlama, 2}, {kUnevenLlama, 6}};
+  for (const auto& [model, tensor] : cuts) {
+    SCOPED_TRACE(fmt::format("{} in {}", model, tensor));
+    const DecoderOutcome alone = RunDecoder({.model = model}, 1, kTrainedSteps);
+    const DecoderRun run{.model = model, .tensor = tensor, .stage = 3};
+    ExpectNear(alone, RunDecoder(run, tensor, kTrainedSteps));
+  }
+}
+
+TEST(TensorParallel, WhatIsRecomputedTiledOrOffloadedChangesNothing) {
+  const DecoderRun plain{.model = kLlama, .tensor = 2, .stage = 2};
+  const DecoderOutcome expected = RunDecoder(plain, 4, kTrainedSteps);
+  using Kind = config::RecomputeChoice::Kind;
+  std::vector<DecoderRun> runs(4, plain);
+  runs[0].recompute = {.kind = Kind::kBlocks};
+  runs[1].recompute = {.kind = Kind::kAttention};
+  runs[2].mlp_tiles = 3;
+  runs[3].offloads_optimizer = true;
+  for (const DecoderRun& run : runs) {
+    SCOPED_TRACE(&run - runs.data());
+    ExpectNear(expected, RunDecoder(run, 4, kTrainedSteps));
+  }
+}
+
+TEST(TensorParallel, DropsWhatOneRankDrops) {
+  const DecoderOutcome alone = RunDecoder({.model = kGpt2WithDropout}, 1, kTrainedSteps);
+  ExpectNear(alone, RunDecoder({.model = kGpt2WithDropout, .tensor = 2}, 4, kTrainedSteps));
+}
+
+TEST(TensorParallel, FirstValuesAndWhatIsExportedDoNotDependOnTheCut) {
+  for (const char* model : {kGpt2, kLlama, kPhi3, kOpt, kUnevenLlama}) {
+    SCOPED_TRACE(model);
+    const DecoderOutcome alone = RunDecoder({.model = model}, 1, /*steps=*/0);
+    const DecoderOutcome cut =
+        RunDecoder({.model = model, .tensor = 2, .stage = 3}, 4, /*steps=*/0);
+    ASSERT_EQ(cut.parameters.size(), alone.parameters.size());
+    for (const auto& [name, value] : alone.parameters) {
+      EXPECT_TRUE(cut.parameters.at(name).equal(value)) << name;
+    }
+  }
+}
+
+TEST(TensorParallel, TrainsTheWeightsThatOneRankTrains) {
+  const DecoderRun run{.model = kGpt2, .optimizer = config::SgdConfig{.momentum = 0.9}};
+  const DecoderOutcome alone = RunDecoder(run, 1, kTrainedSteps);
+  DecoderRun cut = run;
+  cut.tensor = 2;
+  cut.stage = 1;
+  const DecoderOutcome ours = RunDecoder(cut, 4, kTrainedSteps);
+  for (const auto& [name, value] : alone.parameters) {
+    EXPECT_TRUE(ours.parameters.at(name).allclose(value, 1e-5, 1e-6)) << name;
+  }
+}
+
+// The steps behind the second, of a run whose state went through a checkpoint.
+std::vector<StepResult> GoOn(const DecoderRun& first, int ranks_of_first, const DecoderRun& second,
+                             int ranks_of_second) {
+  const testing::TemporaryFolder folder;
+  testing::RunRanks(ranks_of_first, [&](comm::Communicator& world) {
+    const auto engine = MakeDecoderEngine(first, world);
+    TrainDecoder(*engine, first, 2);
+    checkpoint::Stateful* const parts[] = {&engine->state()};
+    const auto saved = checkpoint::SaveCheckpoint({.root = folder.path(), .step = 2}, parts, world);
+    EXPECT_TRUE(saved.ok()) << saved.status().message();
+  });
+  std::vector<StepResult> results;
+  testing::RunRanks(ranks_of_second, [&](comm::Communicator& world) {
+    const auto engine = MakeDecoderEngine(second, world);
+    checkpoint::Stateful* const parts[] = {&engine->state()};
+    const Status loaded = checkpoint::LoadCheckpoint(folder.path() / "step-2", parts, world);
+    EXPECT_TRUE(loaded.ok()) << loaded.message();
+    auto steps = TrainDecoder(*engine, second, 4);
+    if (world.rank() == 0) results = std::move(steps);
+  });
+  return results;
+}
+
+TEST(TensorParallel, CheckpointsMoveBetweenDegrees) {
+  for (const char* model : {kGpt2, kLlama, kPhi3}) {
+    const DecoderRun alone{.model = model};
+    const DecoderOutcome through = RunDecoder(alone, 1, 4);
+    const DecoderRun halves{.model = model, .tensor = 2, .stage = 2};
+    const DecoderRun halves_at_3{.model = model, .tensor = 2, .stage = 3};
+    const std::tuple<DecoderRun, int, DecoderRun, int> moves[] = {
+        {halves, 4, alone, 1}, {alone, 1, halves_at_3, 4}, {halves_at_3, 2, halves, 4}};
+    for (const auto& [first, ranks_of_first, second, ranks_of_second] : moves) {
+      SCOPED_TRACE(fmt::format("{} from {} to {} ranks", model, ranks_of_first, ranks_of_second));
+      const auto steps = GoOn(first, ranks_of_first, second, ranks_of_second);
+      ASSERT_EQ(steps.size(), 2U);
+      for (std::size_t i = 0; i < 2; ++i) {
+        EXPECT_NEAR(steps[i].loss, through.steps[i + 2].loss, 1e-5);
+        EXPECT_NEAR(steps[i].grad_norm, through.steps[i + 2].grad_norm, 1e-4);
+      }
+    }
+  }
+}
+
+TEST(TensorParallel, WhatKnowsWholeTensorsOnlyIsRefused) {
+  testing::RunRanks(2, [](comm::Communicator& world) {
+    const DecoderRun run{.model = kLlama, .tensor = 2};
+    const auto engine = MakeDecoderEngine(run, world);
+    EXPECT_THAT(TensorAccess(*engine).GetFullFp32Param("lm_head.weight").status().message(),
+                HasSubstr("TensorAccess is not built with tensor parallelism"));
+    // A model that does not know of the mesh's parts.
+    config::DsConfig config;
+    config.parallel.tensor = 2;
+    const auto tiny =
+        Engine::create(MakeTinyModel({}, at::TensorOptions()), config, {.world = &world});
+    EXPECT_THAT(tiny.status().message(),
+                HasSubstr("is neither cut among the mesh's 2 tensor ranks"));
+    // A token that no part has.
+    const at::Tensor outside = at::full({1, 4}, 48, at::kLong);
+    EXPECT_THROW(engine->forward({.batch = {{"tokens", outside}, {"labels", outside}}}),
+                 c10::IndexError);
+  });
+}
+
+}  // namespace
+}  // namespace ds::tests
