@@ -12,6 +12,7 @@
 #include "runtime/config/file/check_config.h"
 #include "runtime/config/file/config_text.h"
 #include "runtime/config/sections/elasticity_section.h"
+#include "runtime/topology/degrees.h"
 
 namespace ds::cli {
 namespace {
@@ -115,6 +116,11 @@ Status CheckDsConfig(config::ConfigText config, const ScheduleFlags& schedule,
   }
   config::CheckResult result = config::CheckConfig(config.text, config.name, facts);
   if (!result.ok) return ErrorsOf(result);
+  if (facts.model) {
+    DS_RETURN_IF_ERROR(
+        topology::CheckFitsModel({.tensor = result.config.parallel.tensor}, *facts.model)
+            .WithContext(facts.model->name));
+  }
   if (const char* const seen = std::getenv(config::kSchedulerElasticity)) {
     DS_RETURN_IF_ERROR(config::AgreesWithScheduler(result.given, seen));
   }

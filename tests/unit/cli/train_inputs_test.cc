@@ -54,6 +54,19 @@ TEST_F(TrainInputsTest, WhatIsNotGivenIsTheDemoAndSaysSo) {
   EXPECT_EQ(inputs->resolved_config["train_batch_size"], 4) << "2 ranks";
 }
 
+TEST_F(TrainInputsTest, TensorRanksSuitTheModel) {
+  Write("model/config.json", R"({"num_attention_heads": 6, "num_key_value_heads": 2})");
+  TrainFlags flags{.model = Path("model")};
+  flags.training.tp = 2;
+  const auto inputs = GatherTrainInputs(flags, share_, 4);
+  ASSERT_TRUE(inputs.ok()) << inputs.status().message();
+  EXPECT_EQ(inputs->resolved_config["tensor_parallel"]["autotp_size"], 2);
+  EXPECT_EQ(inputs->resolved_config["train_batch_size"], 4) << "of 2 ranks";
+  flags.training.tp = 4;
+  EXPECT_THAT(GatherTrainInputs(flags, share_, 4).status().message(),
+              HasSubstr("tensor 4 does not fit the model's 6 attention heads"));
+}
+
 TEST_F(TrainInputsTest, AutoIsResolvedFromFlagsModelAndSteps) {
   Write("model/config.json", R"({"hidden_size": 16})");
   Write("auto.json", R"({"train_micro_batch_size_per_gpu": "auto",

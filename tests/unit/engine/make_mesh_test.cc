@@ -31,7 +31,7 @@ TEST(MakeMeshTest, GroupsOfMicsAreNeighbours) {
   EXPECT_EQ(mesh.CountOver(topology::kDataAxes), 6);
 }
 
-// None of it is built; the formulas that count ranks are held to the mesh that will be.
+// Most of it is not built; the formulas that count ranks are held to the mesh that will be.
 TEST(MakeMeshTest, TheConfigsDegreesLeaveTheRanksThatTheBatchCounts) {
   config::DsConfig config = WithZero({.stage = 1});
   config.parallel = {.pipeline = 2, .sequence = 2, .tensor = 2, .expert = 4};
@@ -50,7 +50,9 @@ TEST(MakeMeshTest, WhatIsNotBuiltOrNotMeantIsRefused) {
   const auto why = [](const topology::Degrees& degrees, int stage) {
     return MakeMesh(degrees, WithZero({.stage = stage}), 4).status().message();
   };
-  EXPECT_THAT(why({.shard = 2, .tensor = 2}, 2), HasSubstr("tensor parallelism is not built"));
+  EXPECT_THAT(why({.shard = 2, .sequence = 2}, 2), HasSubstr("sequence parallelism is not built"));
+  EXPECT_EQ(why({.shard = 2, .tensor = 2}, 2),
+            "tensor_parallel.autotp_size is 1, and the mesh's tensor 2");
   EXPECT_THAT(why({.shard = 4}, 0),
               HasSubstr("ZeRO stage 0 cuts nothing: the mesh's shard must be 1"));
   EXPECT_THAT(why({.shard = 2}, 3), HasSubstr("fewer ranks than the 4 of the job"));
