@@ -44,6 +44,63 @@ void FusedRows(at::Tensor& logits, const RowLabels& labels, float gradient_scale
   });
 }
 
+// What rows of one part's columns come to. Its methods overwrite `wide`, which is fp32.
+class RowsOfPart {
+ public:
+  RowsOfPart(at::Tensor wide, const RowLabels& labels, std::int64_t first_column)
+      : wide_(std::move(wide)) {
+    const at::Tensor own = labels.ids - first_column;
+    const at::Tensor is_elsewhere =
+        own.lt(0).logical_or_(own.ge(wide_.size(1))).logical_or_(labels.ids.eq(labels.ignored));
+    columns_ = own.masked_fill(is_elsewhere, 0).unsqueeze(1);
+    is_here_ = is_elsewhere.logical_not().to(at::kFloat);
+  }
+
+  // [3, rows]: the largest logit, the sum of exponentials over that, which the rows become, and the
+  // label's logit, 0 where another part has it.
+  at::Tensor Exponentiate() {
+    const at::Tensor at_label = wide_.gather(1, columns_).squeeze(1).mul_(is_here_);
+    if (!wide_.is_cpu()) {
+      const at::Tensor most = wide_.amax(1);
+      wide_.sub_(most.unsqueeze(1)).exp_();
+      return at::stack({most, wide_.sum(1), at_label});
+    }
+    at::Tensor sums = at::empty({3, wide_.size(0)}, wide_.options());
+    auto* const most = sums.mutable_data_ptr<float>();
+    ForEachRow([&](std::int64_t row, float* values) {
+      const RowSums found = ExponentiateRow(values, wide_.size(1));
+      most[row] = found.max;
+      most[wide_.size(0) + row] = found.sum;
+    });
+    sums[2].copy_(at_label);
+    return sums;
+  }
+
+  // Multiplies each row by its factor, then takes `scale` [rows] off where the labels are.
+  const at::Tensor& ToGradient(const at::Tensor& factors, const at::Tensor& scale) {
+    if (wide_.is_cpu()) {
+      const auto* const factor = factors.const_data_ptr<float>();
+      ForEachRow(
+          [&](std::int64_t row, float* values) { ScaleRow(values, wide_.size(1), factor[row]); });
+    } else {
+      wide_.mul_(factors.unsqueeze(1));
+    }
+    return wide_.scatter_add_(1, columns_, (is_here_ * scale).neg_().unsqueeze(1));
+  }
+
+ private:
+  template <typename Visit>
+  void ForEachRow(const Visit& visit) {
+    auto* const values = wide_.mutable_data_ptr<float>();
+    const std::int64_t columns = wide_.size(1);
+    at::parallel_for(0, wide_.size(0), /*grain_size=*/1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) visit(row, values + row * columns);
+    });
+  }
+
+  at::Tensor wide_, columns_, is_here_;
+};
+
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
@@ -230,26 +287,19 @@ void CrossEntropyRows(at::Tensor& logits, const RowLabels& labels, double gradie
 void CrossEntropyRowsOfPart(at::Tensor& logits, const RowLabels& labels, const VocabularyPart& part,
                             double gradient_scale, at::Tensor* losses) {
   if (part.group.size() == 1) return CrossEntropyRows(logits, labels, gradient_scale, losses);
-  const at::Tensor wide = logits.to(at::kFloat);
-  const at::Tensor own = labels.ids - part.first;
-  const at::Tensor ignored = labels.ids.eq(labels.ignored);
-  const at::Tensor is_elsewhere =
-      own.lt(0).logical_or_(own.ge(logits.size(1))).logical_or_(ignored);
-  const at::Tensor columns = own.masked_fill(is_elsewhere, 0).unsqueeze(1);
-  const at::Tensor at_label = wide.gather(1, columns).squeeze(1).masked_fill_(is_elsewhere, 0.0);
-  const at::Tensor most = wide.amax(1);
-  at::Tensor gradient = (wide - most.unsqueeze(1)).exp_();
-  // [ranks, 3, rows]: each part's largest logit, sum of exponentials over that, and label's logit.
-  const at::Tensor all =
-      part.group.Gather(at::stack({most, gradient.sum(1), at_label}), "cross entropy");
-  const at::Tensor mosts = all.select(1, 0), most_of_all = mosts.amax(0);
-  const at::Tensor sum = ((mosts - most_of_all).exp_() * all.select(1, 1)).sum(0);
-  const at::Tensor label_logits = all.select(1, 2).sum(0) - most_of_all;
-  losses->copy_((sum.log() - label_logits).masked_fill_(ignored, 0.0));
+  RowsOfPart rows(logits.to(at::kFloat), labels, part.first);
+  const at::Tensor all = part.group.Gather(rows.Exponentiate(), "cross entropy");
+  const at::Tensor most = all.select(1, 0), most_of_all = most.amax(0);
+  const at::Tensor of_all = (most - most_of_all).exp_();
+  const at::Tensor sum = (of_all * all.select(1, 1)).sum(0);
+  const at::Tensor counts = labels.ids.ne(labels.ignored).to(at::kFloat);
+  const at::Tensor label_logit = all.select(1, 2).sum(0) - most_of_all;
+  losses->copy_(sum.log().sub_(label_logit).mul_(counts));
   if (gradient_scale == 0.0) return;
-  gradient.mul_(((most - most_of_all).exp_() / sum).unsqueeze(1));
-  gradient.scatter_add_(1, columns, is_elsewhere.to(at::kFloat).sub_(1.0).unsqueeze(1));
-  logits.copy_(gradient.mul_(gradient_scale).masked_fill_(ignored.unsqueeze(1), 0.0));
+  const at::Tensor scale = counts * gradient_scale;
+  const at::Tensor factors = of_all[part.group.rank()] * scale / sum;
+  const at::Tensor& gradient = rows.ToGradient(factors, scale);
+  if (!gradient.is_same(logits)) logits.copy_(gradient);
 }
 
 at::Tensor LmLoss(const at::Tensor& states, const at::Tensor& matrix, const at::Tensor& labels,

@@ -19,12 +19,7 @@ struct Tail {
   }
 };
 
-// Overwrites the row by e^(row - max) and returns the maximum and the sum.
-struct MaxAndSum {
-  float max, sum;
-};
-
-DS_FOR_EACH_ISA MaxAndSum ExponentiateRow(float* row, std::int64_t columns) {
+DS_FOR_EACH_ISA RowSums Exponentiate(float* row, std::int64_t columns) {
   const std::int64_t whole = columns - columns % kLanes;
   Tail tail(row, columns);
   Floats largest = Load(tail.values);
@@ -48,7 +43,7 @@ DS_FOR_EACH_ISA MaxAndSum ExponentiateRow(float* row, std::int64_t columns) {
   return {max, static_cast<float>(sum)};
 }
 
-DS_FOR_EACH_ISA void ScaleRow(float* row, std::int64_t columns, float factor) {
+DS_FOR_EACH_ISA void Scale(float* row, std::int64_t columns, float factor) {
   for (std::int64_t i = 0; i < columns; ++i) row[i] *= factor;
 }
 
@@ -64,13 +59,17 @@ DS_FOR_EACH_ISA void RoundRow(const float* from, std::int64_t columns, BFloat16*
 
 float SoftmaxRow(float* row, std::int64_t columns, std::int64_t label, float scale) {
   const float label_logit = row[label];
-  const MaxAndSum row_sum = ExponentiateRow(row, columns);
+  const RowSums row_sum = Exponentiate(row, columns);
   if (scale != 0.0F) {
-    ScaleRow(row, columns, scale / row_sum.sum);
+    Scale(row, columns, scale / row_sum.sum);
     row[label] -= scale;
   }
   return std::log(row_sum.sum) - (label_logit - row_sum.max);
 }
+
+RowSums ExponentiateRow(float* row, std::int64_t columns) { return Exponentiate(row, columns); }
+
+void ScaleRow(float* row, std::int64_t columns, float factor) { Scale(row, columns, factor); }
 
 float SoftmaxRow(BFloat16* row, std::int64_t columns, std::int64_t label, float scale,
                  float* wide) {

@@ -19,4 +19,12 @@ float SoftmaxRow(float* row, std::int64_t columns, std::int64_t label, float sca
 // The same for bfloat16; `wide` is room for `columns` floats.
 float SoftmaxRow(BFloat16* row, std::int64_t columns, std::int64_t label, float scale, float* wide);
 
+// The two halves of it, for rows of which other ranks have other columns. The first overwrites the
+// row by e^(row - max) and returns the maximum and the sum; the second multiplies it.
+struct RowSums {
+  float max = 0.0F, sum = 0.0F;
+};
+RowSums ExponentiateRow(float* row, std::int64_t columns);
+void ScaleRow(float* row, std::int64_t columns, float factor);
+
 }  // namespace ds::models
