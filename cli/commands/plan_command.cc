@@ -2,6 +2,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <cstdlib>
+#include <filesystem>
 #include <iomanip>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "cli/commands/command_table.h"
+#include "cli/estimate/model_size.h"
 #include "cli/flags/add_launch_flags.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/number_checks.h"
@@ -20,6 +22,7 @@
 #include "cli/plan/rank_environment.h"
 #include "cli/plan/schedule_drawing.h"
 #include "cli/plan/secrets.h"
+#include "cli/plan/stage_drawing.h"
 #include "cli/train/find_model.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
@@ -39,6 +42,7 @@ struct PlannedJob {
   std::vector<std::string> argv;
   std::optional<MeshDrawing> mesh;          // where one was asked for
   std::optional<ScheduleDrawing> schedule;  // where it has stages
+  std::optional<StageDrawing> stages;       // and a model is named
 };
 
 struct PlanFlags {
@@ -46,6 +50,7 @@ struct PlanFlags {
   std::string mesh;
   std::string model;
   std::string schedule = "1f1b";
+  std::string partition = "parameters";
   int micro_batches = 0;  // 0: twice the stages
   int chunks = 0;         // 0: the fewest that the schedule has
   std::string svg;
@@ -106,6 +111,7 @@ void PrintJson(const PlannedJob& job) {
                {"argv", job.argv}};
   if (job.mesh) json["mesh"] = job.mesh->ToJson();
   if (job.schedule) json["schedule"] = job.schedule->ToJson();
+  if (job.stages) json["stages"] = job.stages->ToJson();
   std::cout << Dump(json) << std::endl;
 }
 
@@ -152,6 +158,7 @@ void PrintTable(const PlannedJob& job) {
   }
   PrintHosts(job.plan);
   if (job.mesh) std::cout << "\n" << job.mesh->DrawGroups();
+  if (job.stages) std::cout << "\n" << job.stages->DrawText();
   if (job.schedule) std::cout << "\n" << job.schedule->DrawText(kColumns);
   if (!job.argv.empty()) std::cout << "\neach runs:";
   for (const std::string& word : job.argv) std::cout << " " << std::quoted(Printable(word), '\'');
@@ -177,6 +184,20 @@ StatusOr<std::optional<ScheduleDrawing>> DrawSchedule(const PlanFlags& flags, in
     DS_RETURN_IF_ERROR(WriteFileAtomically(flags.svg, drawing.DrawSvg()).WithContext("--svg"));
   }
   return std::optional<ScheduleDrawing>(std::move(drawing));
+}
+
+// The model's blocks on the stages of the schedule, where it has several and a model is named.
+StatusOr<std::optional<StageDrawing>> DrawStages(const PlanFlags& flags,
+                                                 const std::optional<ScheduleDrawing>& schedule) {
+  if (!schedule || flags.model.empty()) return std::optional<StageDrawing>();
+  DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
+  DS_ASSIGN_OR_RETURN(const std::filesystem::path model, FindModel(flags.model, share));
+  DS_ASSIGN_OR_RETURN(const std::vector<models::BlockCount> counts, ReadModelBlocks(model));
+  std::vector<pipeline::WeighedBlock> blocks;
+  for (const models::BlockCount& count : counts) blocks.push_back({count.name, count.parameters});
+  auto stages = StageDrawing::Create(schedule->schedule(), flags.partition, std::move(blocks));
+  if (!stages.ok()) return stages.status().WithContext("--partition");
+  return std::optional<StageDrawing>(*std::move(stages));
 }
 
 // The mesh that the flags ask for, held against the model where one is named.
@@ -210,6 +231,9 @@ void AddScheduleFlags(FlagParser* parser, PlanFlags* flags) {
                   "runs of blocks that each stage has in the drawing (default: the fewest "
                   "that the schedule has)")
       ->check(WholeNumber(1));
+  parser->app().add_option("--partition", flags->partition,
+                           "cut the blocks of --model among the stages by uniform numbers, by "
+                           "parameters (the default), or by type:REGEX, how many have such a name");
   parser->app().add_option("--svg", flags->svg, "write the drawing of the schedule to this file");
 }
 
@@ -241,6 +265,7 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
                       MakeLaunchPlan(flags, this_host, std::getenv("CUDA_VISIBLE_DEVICES")));
   DS_ASSIGN_OR_RETURN(job.mesh, DrawMesh(own, job.plan.world.world_size()));
   DS_ASSIGN_OR_RETURN(job.schedule, DrawSchedule(own, job.mesh ? job.mesh->degrees().pipeline : 1));
+  DS_ASSIGN_OR_RETURN(job.stages, DrawStages(own, job.schedule));
   DS_ASSIGN_OR_RETURN(GatheredExports exports, GatherExports(flags));
   job.exports = std::move(exports.environment);
   job.argv = MakeProgramCommand(flags, parsed.rest);

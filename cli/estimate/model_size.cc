@@ -1,6 +1,7 @@
 #include "cli/estimate/model_size.h"
 
 #include "runtime/base/files.h"
+#include "runtime/models/spec/families.h"
 
 namespace ds::cli {
 namespace {
@@ -34,6 +35,15 @@ StatusOr<ModelSize> ReadModelSize(const fs::path& model) {
     return size.ok() ? size : size.status().WithContext(config_path.string());
   }
   return SizeOfWeights(model, HasTiedHead(config));
+}
+
+StatusOr<std::vector<models::BlockCount>> ReadModelBlocks(const fs::path& model) {
+  std::error_code ignored;
+  const fs::path path = fs::is_directory(model, ignored) ? model / "config.json" : model;
+  DS_ASSIGN_OR_RETURN(const nlohmann::ordered_json config, ReadConfig(path));
+  const auto spec = models::ReadDecoderSpec(config, path.string(), models::UnknownKeys::kIgnore);
+  if (!spec.ok()) return spec.status();
+  return models::CountBlocks(*spec);
 }
 
 }  // namespace ds::cli

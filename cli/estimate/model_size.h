@@ -10,8 +10,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/models/spec/count_parameters.h"
 
 namespace ds::cli {
 
@@ -32,5 +34,8 @@ bool IsKnownFamily(const nlohmann::ordered_json& config);
 
 // Derives it from a config.json of a known family. The error names the key.
 StatusOr<ModelSize> SizeOfConfig(const nlohmann::ordered_json& config);
+
+// Lists the blocks of a model of a known family; `model` as of ReadModelSize.
+StatusOr<std::vector<models::BlockCount>> ReadModelBlocks(const std::filesystem::path& model);
 
 }  // namespace ds::cli

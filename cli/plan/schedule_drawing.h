@@ -29,6 +29,8 @@ class ScheduleDrawing {
   //  "programs": [by stage: "F0 >F0 ..."]}
   nlohmann::ordered_json ToJson() const;
 
+  const pipeline::Schedule& schedule() const { return schedule_; }
+
  private:
   ScheduleDrawing(pipeline::Schedule schedule, std::vector<pipeline::StageProgram> programs,
                   pipeline::Timeline timeline)

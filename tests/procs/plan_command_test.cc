@@ -88,6 +88,25 @@ TEST_F(PlanCommandTest, DrawsAMesh) {
   EXPECT_THAT(json, HasSubstr(R"("not_built":null)"));
 }
 
+TEST_F(PlanCommandTest, ShowsTheBlocksOfTheStages) {
+  const auto plan = [&](std::vector<std::string> flags) {
+    std::vector<std::string> words{"--num_gpus", "2",       "plan",     "--mesh",
+                                   "pipeline=2", "--model", "gpt2-demo"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    words.insert(words.end(), {"--", "prog"});
+    return Dsrun(words);
+  };
+  EXPECT_THAT(plan({}).out,
+              HasSubstr("\nblocks of the stages:\n"
+                        "  stage 0: DecoderEmbedding, 2 DecoderLayer; 0.46 M parameters\n"
+                        "  stage 1: 2 DecoderLayer, LmHead; 0.40 M parameters\n"));
+  EXPECT_THAT(plan({"--partition", "type:head", "--json"}).out,
+              HasSubstr(R"("stages":[{"stage":0,"chunk":0,"first":0,"end":5,)"));
+  const ProgramResult refused = plan({"--partition", "profile"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--partition: \"profile\" is no way of cutting a pipeline"));
+}
+
 TEST_F(PlanCommandTest, RefusesAMeshThatDoesNotFit) {
   const auto refusal = [&](std::vector<std::string> flags) {
     std::vector<std::string> words{"--num_gpus", "8", "plan"};

@@ -6,6 +6,7 @@ namespace ds::models {
 namespace {
 
 constexpr std::int64_t kMostParameters = 1'000'000'000'000'000;
+constexpr std::int64_t kMostLayers = 1'000'000;
 
 // Adds up modules, until they are too many.
 class ModuleSum {
@@ -69,21 +70,55 @@ std::int64_t CountNormsOfLayer(const DecoderSpec& spec) {
   return spec.norm_place == NormPlace::kAround ? 4 : 2;
 }
 
-}  // namespace
+void AddNorms(ModuleSum& sum, const DecoderSpec& spec, std::int64_t norms) {
+  sum.Add(norms, spec.width, 1, /*bias=*/spec.norm == NormKind::kLayer);
+}
 
-StatusOr<ParameterCount> CountParameters(const DecoderSpec& spec) {
-  ModuleSum sum;
+void AddEmbedding(ModuleSum& sum, const DecoderSpec& spec) {
   sum.Add(1, spec.vocabulary, spec.width);
   if (spec.positions == Positions::kLearned) {
     sum.Add(1, spec.max_positions + spec.first_position, spec.width);
   }
-  const std::int64_t norms = spec.layers * CountNormsOfLayer(spec) + (spec.embedding_norm ? 1 : 0) +
-                             (spec.final_norm ? 1 : 0);
-  sum.Add(norms, spec.width, 1, /*bias=*/spec.norm == NormKind::kLayer);
+  if (spec.embedding_norm) AddNorms(sum, spec, 1);
+}
+
+void AddLayers(ModuleSum& sum, const DecoderSpec& spec) {
+  AddNorms(sum, spec, spec.layers * CountNormsOfLayer(spec));
   AddAttention(sum, spec);
   AddMlp(sum, spec);
+}
+
+void AddHead(ModuleSum& sum, const DecoderSpec& spec) {
+  if (spec.final_norm) AddNorms(sum, spec, 1);
   if (!spec.tied_head) sum.Add(1, spec.vocabulary, spec.width);
+}
+
+}  // namespace
+
+StatusOr<ParameterCount> CountParameters(const DecoderSpec& spec) {
+  ModuleSum sum;
+  AddEmbedding(sum, spec);
+  AddLayers(sum, spec);
+  AddHead(sum, spec);
   return sum.Result();
+}
+
+StatusOr<std::vector<BlockCount>> CountBlocks(const DecoderSpec& spec) {
+  if (spec.layers > kMostLayers) return InvalidArgumentError("a model of more than 1e6 layers");
+  DecoderSpec one_layer = spec;
+  one_layer.layers = 1;
+  ModuleSum embedding, layer, head;
+  AddEmbedding(embedding, spec);
+  AddLayers(layer, one_layer);
+  AddHead(head, spec);
+  DS_ASSIGN_OR_RETURN(const ParameterCount of_embedding, embedding.Result());
+  DS_ASSIGN_OR_RETURN(const ParameterCount of_layer, layer.Result());
+  DS_ASSIGN_OR_RETURN(const ParameterCount of_head, head.Result());
+  std::vector<BlockCount> blocks(static_cast<std::size_t>(spec.layers),
+                                 {"DecoderLayer", of_layer.all});
+  blocks.insert(blocks.begin(), {"DecoderEmbedding", of_embedding.all});
+  blocks.push_back({"LmHead", of_head.all});
+  return blocks;
 }
 
 }  // namespace ds::models

@@ -1,8 +1,9 @@
 #pragma once
 
-// CountParameters: how many parameters a decoder has, without building it.
+// CountParameters and CountBlocks count the parameters of a decoder without building it.
 
 #include <cstdint>
+#include <vector>
 
 #include "runtime/base/status.h"
 #include "runtime/models/spec/decoder_spec.h"
@@ -17,5 +18,13 @@ struct ParameterCount {
 
 // The counts of what transformers builds. An error above 1e15 parameters.
 StatusOr<ParameterCount> CountParameters(const DecoderSpec& spec);
+
+struct BlockCount {
+  const char* name;  // of the class in runtime/models
+  std::int64_t parameters = 0;
+};
+
+// Lists the blocks in their order; of a tied head's matrix the embedding's block has it.
+StatusOr<std::vector<BlockCount>> CountBlocks(const DecoderSpec& spec);
 
 }  // namespace ds::models

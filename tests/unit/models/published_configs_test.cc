@@ -161,6 +161,9 @@ TEST_P(PublishedConfig, HasAsManyParametersAsPublished) {
   const auto spec = ReadDecoderSpec(json, "config.json");
   ASSERT_TRUE(spec.ok()) << spec.status().message();
   EXPECT_EQ(CountParameters(*spec)->all, GetParam().parameters);
+  std::int64_t of_blocks = 0;
+  for (const BlockCount& block : CountBlocks(*spec).value()) of_blocks += block.parameters;
+  EXPECT_EQ(of_blocks, GetParam().parameters);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, PublishedConfig, ::testing::ValuesIn(kPublished),

@@ -1,0 +1,58 @@
+#include "runtime/pipeline/partition.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/pipeline/goldens.h"
+
+namespace ds::pipeline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+TEST(PipelineCut, IsDeepSpeedsForAnyWeights) {
+  const auto cases = ReadGolden("cuts");
+  ASSERT_THAT(cases, SizeIs(64));
+  for (const auto& golden : cases) {
+    EXPECT_EQ(CutByWeight(golden["weights"], golden["parts"]),
+              golden["cut"].get<std::vector<int>>())
+        << golden.dump();
+  }
+}
+
+TEST(PipelineCut, IsDeepSpeedsForEqualNumbers) {
+  const auto cases = ReadGolden("uniform");
+  ASSERT_THAT(cases, SizeIs(30));
+  for (const auto& golden : cases) {
+    EXPECT_EQ(CutUniformly(golden["count"], golden["parts"]), golden["cut"].get<std::vector<int>>())
+        << golden.dump();
+  }
+}
+
+std::vector<WeighedBlock> MakeBlocks() {
+  return {
+      {"GPTEmbedding", 100}, {"GPTLayer", 30}, {"GPTLayer", 30}, {"GPTLayer", 30}, {"Head", 10}};
+}
+
+TEST(PipelineCut, GoesByTheMethodOfTheConfig) {
+  const auto cut = [](const std::string& method) { return CutBlocks(method, MakeBlocks(), 2); };
+  EXPECT_THAT(*cut("uniform"), ElementsAre(0, 3, 5));
+  EXPECT_THAT(*cut("parameters"), ElementsAre(0, 1, 5));
+  EXPECT_THAT(*cut("best"), ElementsAre(0, 1, 5));
+  EXPECT_THAT(*cut("type:gptlayer"), ElementsAre(0, 3, 5)) << "whatever the case";
+}
+
+TEST(PipelineCut, RefusesWhatItCannotHonour) {
+  const auto error = [](const std::string& method, int parts) {
+    return CutBlocks(method, MakeBlocks(), parts).status().message();
+  };
+  EXPECT_THAT(error("profile", 2), HasSubstr("\"profile\" is no way of cutting a pipeline"));
+  EXPECT_THAT(error("type:(", 2), HasSubstr("is no regular expression"));
+  EXPECT_THAT(error("type:Conv", 2), HasSubstr("finds none of the model's blocks"));
+  EXPECT_THAT(error("uniform", 6), HasSubstr("5 blocks cannot be cut into 6 stages"));
+}
+
+}  // namespace
+}  // namespace ds::pipeline
