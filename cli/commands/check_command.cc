@@ -56,8 +56,9 @@ void PrintText(const config::CheckResult& result, const std::string& name, int w
   std::cout << name << " is good for " << world_size << (world_size == 1 ? " rank" : " ranks")
             << ": " << batch.train_batch_size
             << " samples a step = " << batch.train_micro_batch_size_per_gpu << " per rank x "
-            << batch.gradient_accumulation_steps << " accumulated x " << world_size
-            << ", ZeRO stage " << result.config.zero_optimization.stage << std::endl;
+            << batch.gradient_accumulation_steps << " accumulated x "
+            << world_size / result.config.parallel.ranks_of_a_sample() << ", ZeRO stage "
+            << result.config.zero_optimization.stage << std::endl;
 }
 
 struct CheckFlags {

@@ -203,6 +203,7 @@ Status BuildParts(const std::shared_ptr<BlockList>& model, const config::DsConfi
                   const EngineOptions& options, EngineParts* parts) {
   DS_ASSIGN_OR_RETURN(parts->mesh, MakeMesh(options.degrees, config, options.world->size()));
   DS_RETURN_IF_ERROR(CheckSecondaryShards(parts->mesh, config.zero_optimization));
+  DS_RETURN_IF_ERROR(CheckSuitsTensorRanks(parts->mesh, config, *options.world));
   ModelDescription described;
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(DescribeModel(*model, config, options, parts, &described),
                                          *options.world));

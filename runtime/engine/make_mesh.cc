@@ -1,8 +1,12 @@
 #include "runtime/engine/make_mesh.h"
 
+#include <ATen/Parallel.h>
+
 #include <string>
 
+#include "runtime/comm/agreement.h"
 #include "runtime/comm/mesh_groups.h"
+#include "runtime/optim/factory/make_optimizer.h"
 
 namespace ds::engine {
 
@@ -47,6 +51,30 @@ tensor_parallel::Group FindTensorRanks(const topology::Mesh& mesh, comm::Communi
   if (mesh.degrees().tensor == 1) return {};
   return tensor_parallel::Group(
       comm::GroupOver({topology::Axis::kTensor}, "tensor parallelism", mesh, world));
+}
+
+Status CheckSuitsTensorRanks(const topology::Mesh& mesh, const config::DsConfig& config,
+                             comm::Communicator& world) {
+  if (mesh.degrees().tensor == 1) return OkStatus();
+  const config::ZeroConfig& zero = config.zero_optimization;
+  const bool looks_at_matrices = !optim::MakeOptimizer(config.optimizer)->is_elementwise() ||
+                                 !config.optimizer.base_shapes.empty();
+  if (looks_at_matrices) return CheckModelIsNotCut(mesh, "an optimizer that knows whole matrices");
+  if (config.sparse_gradients) return CheckModelIsNotCut(mesh, "sparse_gradients");
+  if (zero.quantized_weights || zero.quantized_gradients || zero.hpz_partition_size > 1) {
+    return CheckModelIsNotCut(mesh, "ZeRO++");
+  }
+  const auto threads = comm::GatherNumbers({static_cast<double>(at::get_num_threads())}, world);
+  for (int rank = 0; rank < mesh.world_size(); ++rank) {
+    const auto first =
+        static_cast<std::size_t>(mesh.GroupOf(rank, {topology::Axis::kTensor}).front());
+    if (threads[static_cast<std::size_t>(rank)] == threads[first]) continue;
+    return InvalidArgumentError("tensor ranks " + std::to_string(first) + " and " +
+                                std::to_string(rank) +
+                                " compute with different numbers of threads, and what both have "
+                                "would drift apart: give all OMP_NUM_THREADS alike");
+  }
+  return OkStatus();
 }
 
 Status CheckModelIsNotCut(const topology::Mesh& mesh, const std::string& what) {

@@ -28,6 +28,12 @@ StatusOr<topology::Mesh> MakeMesh(const std::optional<topology::Degrees>& wanted
 // model, connects the mesh's ranks. Collective of the tensor ranks.
 tensor_parallel::Group FindTensorRanks(const topology::Mesh& mesh, comm::Communicator& world);
 
+// Refuses what looks at whole matrices where ranks have parts of them, and tensor ranks that
+// compute with different numbers of threads, by which the bits of sums may differ: what all of them
+// have would drift apart. Collective of `world`.
+Status CheckSuitsTensorRanks(const topology::Mesh& mesh, const config::DsConfig& config,
+                             comm::Communicator& world);
+
 // Refuses `what`, which knows whole parameters only, where ranks have parts of them.
 Status CheckModelIsNotCut(const topology::Mesh& mesh, const std::string& what);
 

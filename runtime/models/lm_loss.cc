@@ -52,6 +52,8 @@ class RowsOfPart {
     const at::Tensor own = labels.ids - first_column;
     const at::Tensor is_elsewhere =
         own.lt(0).logical_or_(own.ge(wide_.size(1))).logical_or_(labels.ids.eq(labels.ignored));
+    // What is not finite in a row that does not count must not, either.
+    wide_.masked_fill_(labels.ids.eq(labels.ignored).unsqueeze(1), 0.0);
     columns_ = own.masked_fill(is_elsewhere, 0).unsqueeze(1);
     is_here_ = is_elsewhere.logical_not().to(at::kFloat);
   }

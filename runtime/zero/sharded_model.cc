@@ -147,6 +147,10 @@ Status ShardedModel::AddUnit(const ParameterUnit& described, const FillUnit& fil
   const StatusOr<FirstValues> values = fill(index, ListOwnRanges(context_, *units_.back()));
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(values.status(), *context_.groups.all));
   DS_RETURN_IF_ERROR(CheckSameOrigin(*values, *context_.groups.all));
+  if (*values == FirstValues::kRankZeros && context_.mesh.degrees().tensor > 1) {
+    return UnimplementedError(
+        "modules that bring values of their own are not built on tensor ranks");
+  }
   for (const auto& bucket : units_.back()->buckets()) {
     if (*values == FirstValues::kRankZeros) bucket->parameters().Broadcast();
     bucket->parameters().KeepShard();

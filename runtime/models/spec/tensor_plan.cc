@@ -40,16 +40,17 @@ std::string WhyNotCut(const DecoderSpec& spec, int parts) {
   return "it has " + std::to_string(spec.heads) + " heads of the queries and " + keys;
 }
 
-// "into 2 or 4"
+// "it can into 2 or 4"
 std::string NameNearest(const DecoderSpec& spec, int parts) {
   int below = parts - 1;
   while (below > 1 && !WhyNotCut(spec, below).empty()) --below;
-  std::string text = std::to_string(below);
-  for (std::int64_t above = parts + 1; above <= spec.heads; ++above) {
+  const std::string text = below > 1 ? std::to_string(below) : "";
+  const std::int64_t most = std::min(spec.heads, std::int64_t{4} * parts);
+  for (std::int64_t above = parts + 1; above <= most; ++above) {
     if (!WhyNotCut(spec, static_cast<int>(above)).empty()) continue;
-    return text + " or " + std::to_string(above);
+    return "it can into " + text + (text.empty() ? "" : " or ") + std::to_string(above);
   }
-  return text;
+  return text.empty() ? "it cannot be cut" : "it can into " + text;
 }
 
 }  // namespace
@@ -64,7 +65,7 @@ StatusOr<TensorPlan> TensorPlan::Create(const DecoderSpec& spec, int part, int p
   }
   if (const std::string why = WhyNotCut(spec, parts); !why.empty()) {
     return InvalidArgumentError("tensor parallelism cannot cut the model into " +
-                                std::to_string(parts) + " parts: " + why + "; it can into " +
+                                std::to_string(parts) + " parts: " + why + "; " +
                                 NameNearest(spec, parts));
   }
   return TensorPlan(spec, part, parts);

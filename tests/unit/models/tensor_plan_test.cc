@@ -162,7 +162,8 @@ TEST(TensorPlan, WhatCannotBeCutIsRefusedWithWhatCan) {
   EXPECT_THAT(Why(narrow, 3), HasSubstr("feed-forward width is 2; it can into 2"));
   DecoderSpec normed = Llama();
   normed.query_key_norm = QueryKeyNorm::kWhole;
-  EXPECT_THAT(Why(normed, 2), HasSubstr("span all heads"));
+  EXPECT_THAT(Why(normed, 2),
+              HasSubstr("span all heads, which are not built in parts; it cannot be cut"));
   DecoderSpec experts = Llama();
   experts.experts = 8;
   EXPECT_THAT(Why(experts, 2), HasSubstr("experts is not built"));
