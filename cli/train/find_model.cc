@@ -2,6 +2,8 @@
 
 #include "runtime/base/files.h"
 #include "runtime/base/suggest.h"
+#include "runtime/models/spec/families.h"
+#include "runtime/models/spec/tensor_plan.h"
 
 namespace ds::cli {
 
@@ -16,14 +18,33 @@ StatusOr<fs::path> FindModel(const std::string& model, const ShareFolder& share)
                        DidYouMean(model, share.Presets()));
 }
 
-StatusOr<config::ModelFacts> FindModelFacts(const std::string& model, const ShareFolder& share) {
+namespace {
+
+// Its config.json.
+StatusOr<std::string> ReadModelText(const std::string& model, const ShareFolder& share) {
   DS_ASSIGN_OR_RETURN(const fs::path path, FindModel(model, share));
   std::error_code ignored;
   const bool is_folder = fs::is_directory(path, ignored);
-  const StatusOr<std::string> text =
-      ReadFile(is_folder ? path / "config.json" : path, kMaxConfigBytes);
+  StatusOr<std::string> text = ReadFile(is_folder ? path / "config.json" : path, kMaxConfigBytes);
   if (!text.ok()) return text.status().WithContext("--model " + model);
-  return config::ReadModelFacts(*text, model);
+  return text;
+}
+
+}  // namespace
+
+StatusOr<config::ModelFacts> FindModelFacts(const std::string& model, const ShareFolder& share) {
+  DS_ASSIGN_OR_RETURN(const std::string text, ReadModelText(model, share));
+  return config::ReadModelFacts(text, model);
+}
+
+Status CheckTensorRanks(const std::string& model, int tensor, const ShareFolder& share) {
+  if (tensor == 1) return OkStatus();
+  DS_ASSIGN_OR_RETURN(const std::string text, ReadModelText(model, share));
+  const auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto spec = models::ReadDecoderSpec(json, "", models::UnknownKeys::kIgnore);
+  Status status = spec.status();
+  if (spec.ok()) status = models::TensorPlan::Create(*spec, /*part=*/0, tensor).status();
+  return status.ok() ? status : status.WithContext("--model " + model);
 }
 
 }  // namespace ds::cli

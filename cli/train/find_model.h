@@ -17,4 +17,7 @@ StatusOr<std::filesystem::path> FindModel(const std::string& model, const ShareF
 // Reads what its config.json says. NotFound when there is none.
 StatusOr<config::ModelFacts> FindModelFacts(const std::string& model, const ShareFolder& share);
 
+// OK when so many tensor ranks can have slices of it.
+Status CheckTensorRanks(const std::string& model, int tensor, const ShareFolder& share);
+
 }  // namespace ds::cli

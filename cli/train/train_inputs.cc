@@ -12,7 +12,6 @@
 #include "runtime/config/file/check_config.h"
 #include "runtime/config/file/config_text.h"
 #include "runtime/config/sections/elasticity_section.h"
-#include "runtime/topology/degrees.h"
 
 namespace ds::cli {
 namespace {
@@ -110,17 +109,13 @@ StatusOr<config::ConfigText> WithSchedule(const config::ConfigText& config,
 
 // Fills in the config of `inputs`, or says all that is wrong with it.
 Status CheckDsConfig(config::ConfigText config, const ScheduleFlags& schedule,
-                     const config::JobFacts& facts, TrainInputs* inputs) {
+                     const config::JobFacts& facts, const ShareFolder& share, TrainInputs* inputs) {
   if (schedule.any()) {
     DS_ASSIGN_OR_RETURN(config, WithSchedule(config, schedule, facts, &inputs->notices));
   }
   config::CheckResult result = config::CheckConfig(config.text, config.name, facts);
   if (!result.ok) return ErrorsOf(result);
-  if (facts.model) {
-    DS_RETURN_IF_ERROR(
-        topology::CheckFitsModel({.tensor = result.config.parallel.tensor}, *facts.model)
-            .WithContext(facts.model->name));
-  }
+  DS_RETURN_IF_ERROR(CheckTensorRanks(inputs->job.model, result.config.parallel.tensor, share));
   if (const char* const seen = std::getenv(config::kSchedulerElasticity)) {
     DS_RETURN_IF_ERROR(config::AgreesWithScheduler(result.given, seen));
   }
@@ -186,7 +181,7 @@ StatusOr<TrainInputs> GatherTrainInputs(const TrainFlags& flags, const ShareFold
   DS_RETURN_IF_ERROR(CheckPolicy(inputs.job));
   DS_ASSIGN_OR_RETURN(const config::JobFacts facts, FactsOf(flags, inputs.job, share, world_size));
   DS_ASSIGN_OR_RETURN(config::ConfigText config, ReadDsConfig(config_argument));
-  DS_RETURN_IF_ERROR(CheckDsConfig(std::move(config), flags.schedule, facts, &inputs));
+  DS_RETURN_IF_ERROR(CheckDsConfig(std::move(config), flags.schedule, facts, share, &inputs));
   return inputs;
 }
 
@@ -203,7 +198,7 @@ StatusOr<TrainInputs> OverrideTrainInputs(const config::TrainJob& job, const Tra
   if (!flags.deepspeed_config.empty()) {
     DS_ASSIGN_OR_RETURN(config, ReadDsConfig(flags.deepspeed_config));
   }
-  DS_RETURN_IF_ERROR(CheckDsConfig(std::move(config), flags.schedule, facts, &inputs));
+  DS_RETURN_IF_ERROR(CheckDsConfig(std::move(config), flags.schedule, facts, share, &inputs));
   return inputs;
 }
 

@@ -123,8 +123,8 @@ TEST_F(TrainTest, TensorRanksTrainWhatOneRankTrainsAndItGoesOn) {
   EXPECT_THAT(Losses("cut"), ::testing::Pointwise(::testing::DoubleNear(1e-5), Losses("one")));
   const auto too_many = RunProgram(DsrunCommand(RunDir("no"), Train(5, 0, {"--tp", "5"})));
   EXPECT_EQ(too_many.status, 2);
-  EXPECT_THAT(too_many.err, HasSubstr("tensor 5 does not fit the model's 4 attention heads and 4 "
-                                      "key and value heads: 4 does"));
+  EXPECT_THAT(too_many.err, HasSubstr("cannot cut the model into 5 parts: it has 4 heads of the "
+                                      "keys, in one weight with the queries; it can into 4"));
 }
 
 TEST_F(TrainTest, RecomputedActivationsChangeNoLoss) {

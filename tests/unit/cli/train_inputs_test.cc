@@ -55,7 +55,8 @@ TEST_F(TrainInputsTest, WhatIsNotGivenIsTheDemoAndSaysSo) {
 }
 
 TEST_F(TrainInputsTest, TensorRanksSuitTheModel) {
-  Write("model/config.json", R"({"num_attention_heads": 6, "num_key_value_heads": 2})");
+  Write("model/config.json", R"({"model_type": "llama", "hidden_size": 24,
+      "num_attention_heads": 6, "num_key_value_heads": 2})");
   TrainFlags flags{.model = Path("model")};
   flags.training.tp = 2;
   const auto inputs = GatherTrainInputs(flags, share_, 4);
@@ -64,7 +65,8 @@ TEST_F(TrainInputsTest, TensorRanksSuitTheModel) {
   EXPECT_EQ(inputs->resolved_config["train_batch_size"], 4) << "of 2 ranks";
   flags.training.tp = 4;
   EXPECT_THAT(GatherTrainInputs(flags, share_, 4).status().message(),
-              HasSubstr("tensor 4 does not fit the model's 6 attention heads"));
+              HasSubstr("cannot cut the model into 4 parts: it has 6 heads of the queries and 2 "
+                        "heads of the keys; it can into 2 or 6"));
 }
 
 TEST_F(TrainInputsTest, AutoIsResolvedFromFlagsModelAndSteps) {
