@@ -26,7 +26,6 @@ ALLOWED = {
     "runtime/comm/shm/reduce_kernels.cc ReduceNextPortion": (6, "what to reduce, how, and where in the whole"),
     "runtime/comm/shm/reductions.cc ReduceToAllOrRoot": (53, "three stages of one pipeline, as functions of their round"),
     "runtime/models/spec/read_rope.cc ReadRopeObject": (6, "a config's keys and where its values go"),
-    "runtime/tokenizer/chat/evaluate.cc Evaluate": (58, "a case for each kind of expression"),
     "runtime/tokenizer/chat/renderer.cc RunStatement": (42, "a case for each kind of statement"),
     "runtime/tokenizer/models/bpe.cc Spell": (43, "the ways to spell a word, one after the other"),
     "runtime/tokenizer/text/oniguruma_pattern.cc Escape": (43, "a case for each escape"),

@@ -13,11 +13,25 @@ char32_t LastCharacter(std::string_view text) {
   return FirstUtf8Character(text.substr(at)).code_point;
 }
 
-// How many bytes of white space `text` ends or begins with.
-std::uint32_t BlankBytes(std::string_view text, bool at_end) {
-  AlignedText stripped(text, false);
-  stripped.Strip(!at_end, at_end);
-  return static_cast<std::uint32_t>(text.size()) - stripped.size();
+// Where the white space that ends at `end` begins; not before `least`.
+std::uint32_t SkipBlanksBack(std::string_view text, std::uint32_t least, std::uint32_t end) {
+  while (end > least) {
+    std::uint32_t at = end - 1;
+    while (at > least && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+    if (!IsWhiteSpace(FirstUtf8Character(text.substr(at)).code_point)) break;
+    end = at;
+  }
+  return end;
+}
+
+// Where the white space that begins at `at` ends.
+std::uint32_t SkipBlanks(std::string_view text, std::uint32_t at) {
+  while (at < text.size()) {
+    const Utf8Character next = FirstUtf8Character(text.substr(at));
+    if (!IsWhiteSpace(next.code_point)) break;
+    at += static_cast<std::uint32_t>(next.length);
+  }
+  return at;
 }
 
 }  // namespace
@@ -81,6 +95,7 @@ std::vector<AddedTokens::Found> AddedTokens::FindIn(std::string_view text,
   std::vector<Found> all;
   const auto size = static_cast<std::uint32_t>(text.size());
   std::uint32_t covered = 0;
+  std::uint32_t blanks_end = 0;  // of the white space that was looked at last
   for (std::uint32_t at = 0; at < size && !trie.empty();) {
     Found found{at, 0, kNoToken};
     trie.ForEachPrefix(text.substr(at), [&](std::size_t length, std::uint32_t id) {
@@ -95,10 +110,14 @@ std::vector<AddedTokens::Found> AddedTokens::FindIn(std::string_view text,
     const AddedToken& token = tokens_.at(found.token);
     if (token.single_word && !StandsAlone(text, found)) continue;
     if (token.lstrip) {
-      found.begin -= BlankBytes(text.substr(0, found.begin), true);
+      found.begin = SkipBlanksBack(text, std::min(covered, found.begin), found.begin);
       found.begin = std::max(found.begin, covered);
     }
-    if (token.rstrip) found.end += BlankBytes(text.substr(found.end), false);
+    if (token.rstrip) {
+      // White space of which each is a token is looked at once, not once for each.
+      if (found.end > blanks_end) blanks_end = SkipBlanks(text, found.end);
+      found.end = blanks_end;
+    }
     if (covered < found.begin) all.push_back({covered, found.begin, kNoToken});
     all.push_back(found);
     covered = found.end;

@@ -1,6 +1,7 @@
 #include "runtime/tokenizer/chat/arguments.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "runtime/tokenizer/chat/methods.h"
 #include "runtime/tokenizer/text/characters.h"
@@ -56,8 +57,15 @@ bool Arguments::Truth(std::size_t place, std::string_view name, bool otherwise) 
   return found == nullptr ? otherwise : found->Truth();
 }
 
+std::uint64_t Arguments::text_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const Value& each : positional) bytes += each.text() == nullptr ? 0 : each.text()->size();
+  for (const auto& [name, each] : named) bytes += each.text() == nullptr ? 0 : each.text()->size();
+  return bytes;
+}
+
 Arguments Arguments::Behind(std::size_t count) const {
-  Arguments rest{{}, named};
+  Arguments rest{budget, {}, named};
   for (std::size_t i = count; i < positional.size(); ++i) rest.positional.push_back(positional[i]);
   return rest;
 }
@@ -84,6 +92,12 @@ StatusOr<ValueList> ElementsOf(const Value& value) {
   return TypeError("only lists, dicts and texts have elements", value);
 }
 
+std::uint64_t ElementsCost(const Value& value) {
+  if (value.text() != nullptr) return sizeof(Value) * value.text()->size();
+  if (value.list() != nullptr) return sizeof(Value) * value.list()->size();
+  return value.dict() == nullptr ? 0 : sizeof(Value) * value.dict()->entries.size();
+}
+
 std::vector<std::string> CharactersOf(std::string_view text) {
   std::vector<std::string> characters;
   for (std::size_t at = 0; at < text.size();) {
@@ -92,6 +106,39 @@ std::vector<std::string> CharactersOf(std::string_view text) {
     at += length;
   }
   return characters;
+}
+
+std::uint64_t ComparisonCost(const Value& a, const Value& b) {
+  if (a.text() != nullptr && b.text() != nullptr) {
+    return std::min(a.text()->size(), b.text()->size());
+  }
+  if (a.list() != nullptr && b.list() != nullptr) {
+    return std::min(a.shape().weight, b.shape().weight);
+  }
+  if (a.dict() == nullptr || b.dict() == nullptr) return 1;
+  // Each key is looked for among the others.
+  std::uint64_t cost = 0;
+  const std::uint64_t weight = std::max(a.shape().weight, b.shape().weight);
+  const bool huge = __builtin_mul_overflow(weight, a.dict()->entries.size() + 1, &cost);
+  return huge ? ValueShape::kMost : std::min(cost, ValueShape::kMost);
+}
+
+std::uint64_t SearchCost(const Value& container, const Value& element) {
+  if (const std::string* text = container.text()) return text->size() + element.shape().weight;
+  if (container.list() == nullptr && container.dict() == nullptr) return 1;
+  const std::size_t count =
+      container.list() != nullptr ? container.list()->size() : container.dict()->entries.size();
+  std::uint64_t cost = 0;
+  const std::uint64_t of_each = ComparisonCost(element, element) + 1;
+  const bool huge = __builtin_mul_overflow(of_each, count, &cost);
+  return huge ? ValueShape::kMost : std::min(cost, ValueShape::kMost);
+}
+
+std::size_t FindInText(std::string_view text, std::string_view what, std::size_t from) {
+  if (from > text.size()) return std::string_view::npos;
+  const void* found = ::memmem(text.data() + from, text.size() - from, what.data(), what.size());
+  if (found == nullptr) return std::string_view::npos;
+  return static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
 }
 
 StatusOr<bool> IsLess(const Value& a, const Value& b) {
@@ -110,7 +157,7 @@ StatusOr<bool> IsLess(const Value& a, const Value& b) {
 StatusOr<bool> Contains(const Value& container, const Value& element) {
   if (const std::string* text = container.text()) {
     if (element.text() == nullptr) return TypeError("only a text is in a text", element);
-    return text->find(*element.text()) != std::string::npos;
+    return FindInText(*text, *element.text()) != std::string::npos;
   }
   if (const ValueDict* dict = container.dict()) return dict->Find(element) != nullptr;
   DS_ASSIGN_OR_RETURN(const ValueList elements, ElementsOf(container));

@@ -8,11 +8,13 @@
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/tokenizer/chat/budget.h"
 #include "runtime/tokenizer/chat/value.h"
 
 namespace ds::tokenizer {
 
 struct Arguments {
+  Budget* budget;  // of the rendering
   ValueList positional;
   std::vector<std::pair<std::string, Value>> named;
 
@@ -23,6 +25,8 @@ struct Arguments {
   StatusOr<std::int64_t> Whole(std::size_t place, std::string_view name,
                                std::int64_t otherwise) const;
   bool Truth(std::size_t place, std::string_view name, bool otherwise) const;
+  // The bytes of all texts among them.
+  std::uint64_t text_bytes() const;
   // The arguments behind the first `count`.
   Arguments Behind(std::size_t count) const;
 };
@@ -34,8 +38,20 @@ Status TypeError(const std::string& what, const Value& value);
 // text; an undefined value has none.
 StatusOr<ValueList> ElementsOf(const Value& value);
 
+// Tells what making them costs.
+std::uint64_t ElementsCost(const Value& value);
+
 // Texts by characters, as Python counts them.
 std::vector<std::string> CharactersOf(std::string_view text);
+
+// Tells what comparing two values may cost.
+std::uint64_t ComparisonCost(const Value& a, const Value& b);
+// The same for an element and all that is in a container, each of them once.
+std::uint64_t SearchCost(const Value& container, const Value& element);
+
+// Finds where `what` is in a text, from a place on; npos when it is not. Takes no more than one
+// pass over both, whatever they are.
+std::size_t FindInText(std::string_view text, std::string_view what, std::size_t from = 0);
 
 // a < b for numbers, texts and lists; an error for others.
 StatusOr<bool> IsLess(const Value& a, const Value& b);

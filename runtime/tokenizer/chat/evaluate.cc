@@ -10,6 +10,9 @@ namespace ds::tokenizer {
 namespace {
 
 constexpr std::int64_t kLongestRange = 100000;  // Jinja's sandbox has the same
+constexpr int kDeepestExpression = 600;         // of all that wait for one another, macros included
+constexpr int kDeepestValue = 200;
+constexpr std::uint64_t kNamesPerByte = 8;  // that are looked through for what a byte costs
 
 constexpr std::string_view kFunctions[] = {"raise_exception", "strftime_now", "namespace", "range",
                                            "dict"};
@@ -92,20 +95,23 @@ StatusOr<Value> MakeRange(const Arguments& arguments) {
   const auto [start, stop, step] = bounds;
   if (step == 0) return InvalidArgumentError("range needs a step that is not 0");
   ValueList list;
-  for (std::int64_t i = start; step > 0 ? i < stop : i > stop; i += step) {
+  for (std::int64_t i = start; step > 0 ? i < stop : i > stop;) {
     if (static_cast<std::int64_t>(list.size()) >= kLongestRange) {
       return ResourceExhaustedError("a range has more than " + std::to_string(kLongestRange) +
                                     " numbers");
     }
     list.emplace_back(i);
+    if (__builtin_add_overflow(i, step, &i)) break;
   }
   return Value(std::move(list));
 }
 
-ValueDict DictOf(const Arguments& arguments) {
+StatusOr<ValueDict> DictOf(const Arguments& arguments) {
   ValueDict dict;
   for (const Value& given : arguments.positional) {
     if (given.dict() == nullptr) continue;
+    const std::size_t count = given.dict()->entries.size();
+    DS_RETURN_IF_ERROR(arguments.budget->Spend(count, sizeof(Value) + count));
     for (const auto& [key, value] : given.dict()->entries) dict.Set(key, value);
   }
   for (const auto& [name, value] : arguments.named) dict.Set(Value(name), value);
@@ -148,17 +154,32 @@ StatusOr<Value> Renderer::EvaluateChild(const Expression& expression, std::size_
 
 StatusOr<Value> Renderer::Evaluate(const Expression& expression, const FramePtr& frame) {
   DS_RETURN_IF_ERROR(Spend(0));
+  if (++expressions_ > kDeepestExpression) {
+    return ResourceExhaustedError("the template nests expressions and macros too deep");
+  }
+  DS_ASSIGN_OR_RETURN(Value value, EvaluateKind(expression, frame));
+  --expressions_;
+  if (value.shape().depth > kDeepestValue) {
+    return ResourceExhaustedError("the template nests lists and dicts too deep");
+  }
+  return value;
+}
+
+StatusOr<Value> Renderer::EvaluateName(const Expression& expression, const FramePtr& frame) {
+  DS_RETURN_IF_ERROR(budget_.Spend(frame->CountNames() / kNamesPerByte));
+  if (const Value* found = frame->Find(expression.name)) return *found;
+  for (const std::string_view function : kFunctions) {
+    if (function == expression.name) return Value(Callable{expression.name, nullptr, nullptr, {}});
+  }
+  return Value(Value::Undefined{"'" + expression.name + "' is undefined"});
+}
+
+StatusOr<Value> Renderer::EvaluateKind(const Expression& expression, const FramePtr& frame) {
   switch (expression.kind) {
     case ExpressionKind::kConstant:
       return expression.constant;
-    case ExpressionKind::kName: {
-      if (const Value* found = frame->Find(expression.name)) return *found;
-      for (const std::string_view function : kFunctions) {
-        if (function == expression.name)
-          return Value(Callable{expression.name, nullptr, nullptr, {}});
-      }
-      return Value(Value::Undefined{"'" + expression.name + "' is undefined"});
-    }
+    case ExpressionKind::kName:
+      return EvaluateName(expression, frame);
     case ExpressionKind::kList:
       return EvaluateList(expression, frame);
     case ExpressionKind::kDict:
@@ -175,6 +196,15 @@ StatusOr<Value> Renderer::Evaluate(const Expression& expression, const FramePtr&
       break;
   }
   DS_ASSIGN_OR_RETURN(const Value operand, EvaluateChild(expression, 0, frame));
+  return EvaluateOperand(expression, operand, frame);
+}
+
+// The kinds that begin with an operand.
+StatusOr<Value> Renderer::EvaluateOperand(const Expression& expression, const Value& operand,
+                                          const FramePtr& frame) {
+  if (const ValueDict* dict = operand.dict()) {
+    DS_RETURN_IF_ERROR(budget_.Spend(dict->entries.size() / kNamesPerByte));
+  }
   switch (expression.kind) {
     case ExpressionKind::kAttribute:
       if (operand.is_undefined()) return TypeError("", operand);
@@ -182,13 +212,14 @@ StatusOr<Value> Renderer::Evaluate(const Expression& expression, const FramePtr&
     case ExpressionKind::kItem: {
       if (operand.is_undefined()) return TypeError("", operand);
       DS_ASSIGN_OR_RETURN(const Value key, EvaluateChild(expression, 1, frame));
+      DS_RETURN_IF_ERROR(budget_.Spend(operand.dict() != nullptr   ? SearchCost(operand, key)
+                                       : operand.text() != nullptr ? ElementsCost(operand)
+                                                                   : 0));
       return ItemOf(operand, key);
     }
     case ExpressionKind::kFilter: {
       DS_ASSIGN_OR_RETURN(const Arguments arguments, EvaluateArguments(expression, frame));
-      DS_ASSIGN_OR_RETURN(Value made, ApplyFilter(expression.name, operand, arguments));
-      DS_RETURN_IF_ERROR(Spend(made.text() == nullptr ? 0 : made.text()->size()));
-      return made;
+      return ApplyFilter(expression.name, operand, arguments);
     }
     case ExpressionKind::kTest: {
       DS_ASSIGN_OR_RETURN(const Arguments arguments, EvaluateArguments(expression, frame));
@@ -216,6 +247,8 @@ StatusOr<Value> Renderer::EvaluateList(const Expression& expression, const Frame
 }
 
 StatusOr<Value> Renderer::EvaluateDict(const Expression& expression, const FramePtr& frame) {
+  // Each key is looked for among those that are there.
+  DS_RETURN_IF_ERROR(budget_.Spend(expression.children.size(), expression.children.size()));
   ValueDict dict;
   for (std::size_t i = 0; i + 1 < expression.children.size(); i += 2) {
     DS_ASSIGN_OR_RETURN(const Value key, EvaluateChild(expression, i, frame));
@@ -235,8 +268,8 @@ StatusOr<Value> Renderer::EvaluateSlice(const Expression& expression, const Fram
   if (whole.text() == nullptr && whole.list() == nullptr) {
     return TypeError("only lists and texts have slices", whole);
   }
+  DS_RETURN_IF_ERROR(Spend(ElementsCost(whole)));
   DS_ASSIGN_OR_RETURN(const ValueList elements, ElementsOf(whole));
-  DS_RETURN_IF_ERROR(Spend(sizeof(Value) * elements.size()));
   ValueList list;
   std::string text;
   for (const std::size_t place : SlicePlaces(static_cast<std::int64_t>(elements.size()), start,
@@ -271,12 +304,15 @@ StatusOr<Value> Renderer::EvaluateBinary(const Expression& expression, const Fra
 StatusOr<Value> Renderer::Compute(const std::string& name, const Value& left, const Value& right) {
   constexpr std::string_view kComparisons[] = {"==", "!=", "<", "<=", ">", ">=", "in", "not in"};
   if (std::find(std::begin(kComparisons), std::end(kComparisons), name) != std::end(kComparisons)) {
+    const bool searches = name == "in" || name == "not in";
+    DS_RETURN_IF_ERROR(
+        budget_.Spend(searches ? SearchCost(right, left) : ComparisonCost(left, right)));
     return CompareValues(name, left, right);
   }
   if (name == "~") {
-    std::string text = left.Str() + right.Str();
-    DS_RETURN_IF_ERROR(Spend(text.size()));
-    return Value(std::move(text));
+    DS_RETURN_IF_ERROR(budget_.Spend(left.shape().weight));
+    DS_RETURN_IF_ERROR(budget_.Spend(right.shape().weight));
+    return Value(left.Str() + right.Str());
   }
   if (left.is_number() && right.is_number()) return ComputeNumbers(name, left, right);
   if (name == "+" && left.text() != nullptr && right.text() != nullptr) {
@@ -284,17 +320,15 @@ StatusOr<Value> Renderer::Compute(const std::string& name, const Value& left, co
     return Value(*left.text() + *right.text());
   }
   if (name == "+" && left.list() != nullptr && right.list() != nullptr) {
+    DS_RETURN_IF_ERROR(Spend(ElementsCost(left) + ElementsCost(right)));
     ValueList list = *left.list();
     list.insert(list.end(), right.list()->begin(), right.list()->end());
-    DS_RETURN_IF_ERROR(Spend(sizeof(Value) * list.size()));
     return Value(std::move(list));
   }
   const bool repeats = name == "*" && left.text() != nullptr && right.As<std::int64_t>() != nullptr;
   if (repeats) {
     const std::int64_t count = std::max<std::int64_t>(0, *right.As<std::int64_t>());
-    const std::uint64_t most = limits_.bytes / (left.text()->size() + 1);
-    if (static_cast<std::uint64_t>(count) > most) return Spend(limits_.bytes + 1);
-    DS_RETURN_IF_ERROR(Spend(left.text()->size() * static_cast<std::uint64_t>(count)));
+    DS_RETURN_IF_ERROR(budget_.Spend(static_cast<std::uint64_t>(count), left.text()->size() + 1));
     std::string text;
     for (std::int64_t i = 0; i < count; ++i) text += *left.text();
     return Value(std::move(text));
@@ -305,7 +339,7 @@ StatusOr<Value> Renderer::Compute(const std::string& name, const Value& left, co
 
 StatusOr<Arguments> Renderer::EvaluateArguments(const Expression& expression,
                                                 const FramePtr& frame) {
-  Arguments arguments;
+  Arguments arguments{&budget_, {}, {}};
   for (std::size_t i = 1; i < expression.children.size(); ++i) {
     DS_ASSIGN_OR_RETURN(Value value, EvaluateChild(expression, i, frame));
     arguments.positional.push_back(std::move(value));
@@ -329,10 +363,7 @@ StatusOr<Value> Renderer::EvaluateCall(const Expression& call, const FramePtr& f
     const auto turn = static_cast<std::size_t>(*callable->self->As<std::int64_t>());
     return arguments.positional[turn % arguments.positional.size()];
   }
-  DS_ASSIGN_OR_RETURN(Value made, CallMethod(*callable->self, callable->name, arguments));
-  if (made.text() != nullptr) DS_RETURN_IF_ERROR(Spend(made.text()->size()));
-  if (made.list() != nullptr) DS_RETURN_IF_ERROR(Spend(sizeof(Value) * made.list()->size()));
-  return made;
+  return CallMethod(*callable->self, callable->name, arguments);
 }
 
 StatusOr<Value> Renderer::CallFunction(const std::string& name, const Arguments& arguments) {
@@ -345,9 +376,18 @@ StatusOr<Value> Renderer::CallFunction(const std::string& name, const Arguments&
     return Value(FormatTime(format, now_));
   }
   if (name == "namespace") {
-    return Value(Value::Namespace{std::make_shared<ValueDict>(DictOf(arguments))});
+    DS_ASSIGN_OR_RETURN(ValueDict dict, DictOf(arguments));
+    Value::Namespace space{std::make_shared<ValueDict>(std::move(dict))};
+    for (const auto& [key, value] : space.values->entries) {
+      if (!value.shape().has_namespace) continue;
+      return PermissionDeniedError("a namespace may not hold another one");
+    }
+    return Value(std::move(space));
   }
-  if (name == "dict") return Value(DictOf(arguments));
+  if (name == "dict") {
+    DS_ASSIGN_OR_RETURN(ValueDict dict, DictOf(arguments));
+    return Value(std::move(dict));
+  }
   DS_ASSIGN_OR_RETURN(Value range, MakeRange(arguments));
   DS_RETURN_IF_ERROR(Spend(sizeof(Value) * range.list()->size()));
   return range;

@@ -8,6 +8,7 @@ namespace ds::tokenizer {
 namespace {
 
 constexpr int kDeepest = 60;
+constexpr int kTallest = 400;  // a + b + c ... is a tree that leans to the left
 
 // Operators from the loosest to the tightest; behind them come unary ones.
 constexpr std::string_view kLevels[][4] = {{"+", "-"}, {"~"}, {"*", "/", "//", "%"}, {"**"}};
@@ -32,6 +33,17 @@ std::unique_ptr<Expression> ExpressionParser::Make(ExpressionKind kind, std::str
   made->name = std::move(name);
   made->line = current().line;
   return made;
+}
+
+StatusOr<ExpressionPtr> ExpressionParser::Seal(std::unique_ptr<Expression> made) const {
+  const auto adopt = [&](const ExpressionPtr& child) {
+    if (child != nullptr) made->height = std::max(made->height, child->height + 1);
+  };
+  for (const ExpressionPtr& child : made->children) adopt(child);
+  for (const auto& [name, child] : made->named) adopt(child);
+  if (made->height <= kTallest) return ExpressionPtr(std::move(made));
+  return InvalidArgumentError("line " + std::to_string(made->line) +
+                              ": an expression has too many parts");
 }
 
 bool ExpressionParser::Skip(LexemeKind kind, std::string_view text) {
@@ -78,7 +90,7 @@ StatusOr<ExpressionPtr> ExpressionParser::ParseExpression() {
       DS_ASSIGN_OR_RETURN(otherwise, ParseExpression());
     }
     made->children.push_back(std::move(otherwise));
-    value = std::move(made);
+    DS_ASSIGN_OR_RETURN(value, Seal(std::move(made)));
   }
   return value;
 }
@@ -94,7 +106,7 @@ StatusOr<ExpressionPtr> ExpressionParser::ParseTuple() {
     DS_ASSIGN_OR_RETURN(ExpressionPtr next, ParseExpression());
     list->children.push_back(std::move(next));
   }
-  return ExpressionPtr(std::move(list));
+  return Seal(std::move(list));
 }
 
 StatusOr<ExpressionPtr> ExpressionParser::ParseOr() {
@@ -104,7 +116,7 @@ StatusOr<ExpressionPtr> ExpressionParser::ParseOr() {
     DS_ASSIGN_OR_RETURN(ExpressionPtr right, ParseAnd());
     made->children.push_back(std::move(left));
     made->children.push_back(std::move(right));
-    left = std::move(made);
+    DS_ASSIGN_OR_RETURN(left, Seal(std::move(made)));
   }
   return left;
 }
@@ -116,7 +128,7 @@ StatusOr<ExpressionPtr> ExpressionParser::ParseAnd() {
     DS_ASSIGN_OR_RETURN(ExpressionPtr right, ParseNot());
     made->children.push_back(std::move(left));
     made->children.push_back(std::move(right));
-    left = std::move(made);
+    DS_ASSIGN_OR_RETURN(left, Seal(std::move(made)));
   }
   return left;
 }
@@ -129,7 +141,7 @@ StatusOr<ExpressionPtr> ExpressionParser::ParseNot() {
   Take();
   DS_ASSIGN_OR_RETURN(ExpressionPtr operand, ParseNot());
   made->children.push_back(std::move(operand));
-  return ExpressionPtr(std::move(made));
+  return Seal(std::move(made));
 }
 
 // a < b < c compares neighbours; as operands have no effects, that is (a < b) and (b < c) with b
@@ -160,7 +172,7 @@ StatusOr<ExpressionPtr> ExpressionParser::ParseCompare() {
     DS_ASSIGN_OR_RETURN(ExpressionPtr right, ParseBinary(0));
     made->children.push_back(std::move(left));
     made->children.push_back(std::move(right));
-    left = std::move(made);
+    DS_ASSIGN_OR_RETURN(left, Seal(std::move(made)));
   }
 }
 
@@ -178,7 +190,7 @@ StatusOr<ExpressionPtr> ExpressionParser::ParseBinary(int level) {
     DS_ASSIGN_OR_RETURN(ExpressionPtr right, ParseBinary(level + 1));
     made->children.push_back(std::move(left));
     made->children.push_back(std::move(right));
-    left = std::move(made);
+    DS_ASSIGN_OR_RETURN(left, Seal(std::move(made)));
   }
 }
 
@@ -191,7 +203,7 @@ StatusOr<ExpressionPtr> ExpressionParser::ParseUnary(bool with_filters) {
     Take();
     DS_ASSIGN_OR_RETURN(ExpressionPtr operand, ParseUnary(false));
     made->children.push_back(std::move(operand));
-    value = std::move(made);
+    DS_ASSIGN_OR_RETURN(value, Seal(std::move(made)));
   } else {
     DS_ASSIGN_OR_RETURN(value, ParsePrimary());
   }
@@ -210,7 +222,7 @@ StatusOr<ExpressionPtr> ExpressionParser::ParsePrimary() {
       made->kind = ExpressionKind::kConstant;
       made->constant = is_none ? Value(Value::None{}) : Value(is_true);
     }
-    return ExpressionPtr(std::move(made));
+    return Seal(std::move(made));
   }
   if (Is(LexemeKind::kConstant)) {
     auto made = Make(ExpressionKind::kConstant);
@@ -220,7 +232,7 @@ StatusOr<ExpressionPtr> ExpressionParser::ParsePrimary() {
            current().constant.text() != nullptr) {
       made->constant = Value(*made->constant.text() + *Take().constant.text());
     }
-    return ExpressionPtr(std::move(made));
+    return Seal(std::move(made));
   }
   if (IsOperator("(")) {
     Take();
@@ -243,7 +255,7 @@ StatusOr<ExpressionPtr> ExpressionParser::ParseBrackets() {
     DS_ASSIGN_OR_RETURN(ExpressionPtr element, ParseExpression());
     list->children.push_back(std::move(element));
   }
-  return ExpressionPtr(std::move(list));
+  return Seal(std::move(list));
 }
 
 StatusOr<ExpressionPtr> ExpressionParser::ParseDict() {
@@ -258,7 +270,7 @@ StatusOr<ExpressionPtr> ExpressionParser::ParseDict() {
     dict->children.push_back(std::move(key));
     dict->children.push_back(std::move(value));
   }
-  return ExpressionPtr(std::move(dict));
+  return Seal(std::move(dict));
 }
 
 StatusOr<ExpressionPtr> ExpressionParser::ParsePostfix(ExpressionPtr operand) {
@@ -276,14 +288,14 @@ StatusOr<ExpressionPtr> ExpressionParser::ParsePostfix(ExpressionPtr operand) {
         DS_ASSIGN_OR_RETURN(made->name, ExpectName());
         made->children.push_back(std::move(operand));
       }
-      operand = std::move(made);
+      DS_ASSIGN_OR_RETURN(operand, Seal(std::move(made)));
     } else if (IsOperator("[")) {
       DS_ASSIGN_OR_RETURN(operand, ParseSubscript(std::move(operand)));
     } else if (IsOperator("(")) {
       auto made = Make(ExpressionKind::kCall);
       made->children.push_back(std::move(operand));
       DS_RETURN_IF_ERROR(ParseArguments(made.get()));
-      operand = std::move(made);
+      DS_ASSIGN_OR_RETURN(operand, Seal(std::move(made)));
     } else {
       return operand;
     }
@@ -307,7 +319,7 @@ StatusOr<ExpressionPtr> ExpressionParser::ParseSubscript(ExpressionPtr operand) 
   DS_RETURN_IF_ERROR(Expect(LexemeKind::kOperator, "]"));
   if (made->kind == ExpressionKind::kItem && made->children[1] == nullptr) return Unexpected();
   if (made->kind == ExpressionKind::kSlice) made->children.resize(4);
-  return ExpressionPtr(std::move(made));
+  return Seal(std::move(made));
 }
 
 Status ExpressionParser::ParseArguments(Expression* call) {
@@ -355,7 +367,7 @@ StatusOr<ExpressionPtr> ExpressionParser::ParseFilter(ExpressionPtr operand) {
   DS_ASSIGN_OR_RETURN(made->name, ExpectName());
   made->children.push_back(std::move(operand));
   if (IsOperator("(")) DS_RETURN_IF_ERROR(ParseArguments(made.get()));
-  return ExpressionPtr(std::move(made));
+  return Seal(std::move(made));
 }
 
 StatusOr<ExpressionPtr> ExpressionParser::ParseTest(ExpressionPtr operand) {
@@ -374,10 +386,11 @@ StatusOr<ExpressionPtr> ExpressionParser::ParseTest(ExpressionPtr operand) {
     DS_ASSIGN_OR_RETURN(argument, ParsePostfix(std::move(argument)));
     made->children.push_back(std::move(argument));
   }
-  if (!negated) return ExpressionPtr(std::move(made));
+  if (!negated) return Seal(std::move(made));
   auto inverted = Make(ExpressionKind::kNot);
-  inverted->children.push_back(std::move(made));
-  return ExpressionPtr(std::move(inverted));
+  DS_ASSIGN_OR_RETURN(ExpressionPtr test, Seal(std::move(made)));
+  inverted->children.push_back(std::move(test));
+  return Seal(std::move(inverted));
 }
 
 }  // namespace ds::tokenizer

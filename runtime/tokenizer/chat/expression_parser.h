@@ -49,6 +49,8 @@ class ExpressionParser {
   StatusOr<ExpressionPtr> ParseFilter(ExpressionPtr operand);
   StatusOr<ExpressionPtr> ParseTest(ExpressionPtr operand);
   Status ParseArguments(Expression* call);
+  // Finishes an expression; one that is too tall to be walked through is refused.
+  StatusOr<ExpressionPtr> Seal(std::unique_ptr<Expression> made) const;
   std::unique_ptr<Expression> Make(ExpressionKind kind, std::string name = "") const;
 
   std::vector<Lexeme> lexemes_;

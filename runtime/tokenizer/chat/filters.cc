@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "runtime/base/parse_number.h"
@@ -27,6 +28,11 @@ StatusOr<Value> ToJsonFilter(const Value& value, const Arguments& arguments) {
     }
   }
   style.sort_keys = arguments.Truth(3, "sort_keys", false);
+  // Before every element stands what separates it from the one before, and its line's blanks.
+  const ValueShape shape = value.shape();
+  const std::uint64_t blanks = indent < 0 ? 0 : static_cast<std::uint64_t>(indent * shape.depth);
+  DS_RETURN_IF_ERROR(arguments.budget->Spend(
+      shape.weight, 1 + (blanks + style.item_separator.size() + style.key_separator.size()) / 8));
   return Value(ToJson(value, style));
 }
 
@@ -35,8 +41,11 @@ StatusOr<Value> Length(const Value& value) {
   if (const std::string* text = value.text()) {
     return Value(static_cast<std::int64_t>(CountCharacters(*text)));
   }
-  DS_ASSIGN_OR_RETURN(const ValueList elements, ElementsOf(value));
-  return Value(static_cast<std::int64_t>(elements.size()));
+  if (const ValueList* list = value.list()) return Value(static_cast<std::int64_t>(list->size()));
+  if (const ValueDict* dict = value.dict()) {
+    return Value(static_cast<std::int64_t>(dict->entries.size()));
+  }
+  return TypeError("only lists, dicts and texts have a length", value);
 }
 
 // The beginning of each line but the first, or of all, gets blanks; empty lines only on request.
@@ -50,6 +59,8 @@ StatusOr<Value> Indent(const Value& value, const Arguments& arguments) {
     DS_ASSIGN_OR_RETURN(const std::int64_t count, arguments.Whole(0, "width", 4));
     blanks.assign(static_cast<std::size_t>(std::clamp<std::int64_t>(count, 0, 1024)), ' ');
   }
+  const auto lines = static_cast<std::uint64_t>(std::count(text.begin(), text.end(), '\n')) + 1;
+  DS_RETURN_IF_ERROR(arguments.budget->Spend(lines, blanks.size()));
   const bool first = arguments.Truth(1, "first", false);
   const bool blank_lines = arguments.Truth(2, "blank", false);
   std::string out;
@@ -92,7 +103,12 @@ StatusOr<Value> Round(const Value& value, const Arguments& arguments) {
 }
 
 StatusOr<Value> Absolute(const Value& value) {
-  if (const auto* whole = value.As<std::int64_t>()) return Value(*whole < 0 ? -*whole : *whole);
+  if (const auto* whole = value.As<std::int64_t>()) {
+    if (*whole == std::numeric_limits<std::int64_t>::min()) {
+      return InvalidArgumentError("a number is too large");
+    }
+    return Value(*whole < 0 ? -*whole : *whole);
+  }
   if (!value.is_number()) return TypeError("a number is needed", value);
   return Value(std::fabs(value.number()));
 }
@@ -135,25 +151,40 @@ StatusOr<std::optional<Value>> ApplyTextFilter(const std::string& name, const Va
   if (name == "escape" || name == "e") return Found(EscapeHtml(value.Str()));
   if (name == "trim") {
     DS_ASSIGN_OR_RETURN(const std::string characters, arguments.Text(0, "chars", ""));
-    return Found(StripText(value.Str(), characters, true, true));
+    const std::string text = value.Str();
+    DS_RETURN_IF_ERROR(arguments.budget->Spend(text.size(), 1 + characters.size() / 8));
+    return Found(StripText(text, characters, true, true));
   }
   if (name == "replace") {
     DS_ASSIGN_OR_RETURN(const std::string what, arguments.Text(0, "old", ""));
     DS_ASSIGN_OR_RETURN(const std::string with, arguments.Text(1, "new", ""));
     DS_ASSIGN_OR_RETURN(const std::int64_t most, arguments.Whole(2, "count", -1));
-    return Found(ReplaceText(value.Str(), what, with, most));
+    DS_ASSIGN_OR_RETURN(std::string made,
+                        ReplaceText(value.Str(), what, with, most, arguments.budget));
+    return Found(std::move(made));
   }
   if (name == "wordcount") {
-    DS_ASSIGN_OR_RETURN(const Value words, CallMethod(Value(value.Str()), "split", {}));
+    DS_ASSIGN_OR_RETURN(const Value words,
+                        CallMethod(Value(value.Str()), "split", {arguments.budget, {}, {}}));
     return Found(static_cast<std::int64_t>(words.list()->size()));
   }
   return Found();
 }
 
+// These make a text of their value, however much there is in it.
+constexpr std::string_view kReadAll[] = {"string", "safe",       "upper",   "lower",  "title",
+                                         "trim",   "capitalize", "replace", "escape", "e",
+                                         "indent", "wordcount",  "join"};
+
 }  // namespace
 
 StatusOr<Value> ApplyFilter(const std::string& name, const Value& value,
                             const Arguments& arguments) {
+  const bool reads_all =
+      std::find(std::begin(kReadAll), std::end(kReadAll), name) != std::end(kReadAll);
+  DS_RETURN_IF_ERROR(
+      arguments.budget->Spend(reads_all || value.text() != nullptr ? value.shape().weight : 0));
+  DS_RETURN_IF_ERROR(arguments.budget->Spend(arguments.text_bytes()));
   if (name == "default" || name == "d") {
     const bool missing =
         value.is_undefined() || (arguments.Truth(1, "boolean", false) && !value.Truth());

@@ -1,6 +1,7 @@
 #include "runtime/tokenizer/chat/list_filters.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "runtime/base/parse_number.h"
 #include "runtime/tokenizer/chat/filters.h"
@@ -79,7 +80,18 @@ Value SortKey(const Value& element, const Value* attribute, bool case_sensitive)
   return key;
 }
 
+// For comparing each element so many times.
+Status SpendOnComparing(const ValueList& elements, std::uint64_t times,
+                        const Arguments& arguments) {
+  for (const Value& element : elements) {
+    const std::uint64_t cost = ComparisonCost(element, element) + arguments.text_bytes();
+    DS_RETURN_IF_ERROR(arguments.budget->Spend(times, 1 + cost));
+  }
+  return OkStatus();
+}
+
 StatusOr<Value> SortElements(ValueList elements, const Arguments& arguments) {
+  DS_RETURN_IF_ERROR(SpendOnComparing(elements, std::bit_width(elements.size()), arguments));
   const bool reverse = arguments.Truth(0, "reverse", false);
   const bool case_sensitive = arguments.Truth(1, "case_sensitive", false);
   const Value* attribute = arguments.Find(2, "attribute");
@@ -96,6 +108,7 @@ StatusOr<Value> SortElements(ValueList elements, const Arguments& arguments) {
 }
 
 StatusOr<Value> UniqueElements(const ValueList& elements, const Arguments& arguments) {
+  DS_RETURN_IF_ERROR(SpendOnComparing(elements, elements.size(), arguments));
   const bool case_sensitive = arguments.Truth(0, "case_sensitive", false);
   const Value* attribute = arguments.Find(1, "attribute");
   ValueList kept, keys;
@@ -121,18 +134,26 @@ StatusOr<Value> Extreme(const ValueList& elements, bool largest) {
 StatusOr<Value> Sum(const ValueList& elements, const Arguments& arguments) {
   const Value* attribute = arguments.Find(0, "attribute");
   bool whole = true;
+  std::int64_t whole_total = 0;
   double total = 0;
   for (const Value& element : elements) {
     const Value value = attribute == nullptr ? element : PathOf(element, attribute->Str());
     if (!value.is_number()) return TypeError("a sum needs numbers", value);
-    whole = whole && value.As<double>() == nullptr;
     total += value.number();
+    whole = whole && value.As<double>() == nullptr;
+    if (!whole) continue;
+    const auto* number = value.As<std::int64_t>();
+    const std::int64_t next = number == nullptr ? (value.Truth() ? 1 : 0) : *number;
+    if (__builtin_add_overflow(whole_total, next, &whole_total)) {
+      return InvalidArgumentError("a number is too large");
+    }
   }
-  return whole ? Value(static_cast<std::int64_t>(total)) : Value(total);
+  return whole ? Value(whole_total) : Value(total);
 }
 
 // items of a dict, or of nothing; dictsort has them by key.
-StatusOr<Value> Items(const Value& value, bool sorted) {
+StatusOr<Value> Items(const Value& value, bool sorted, const Arguments& arguments) {
+  DS_RETURN_IF_ERROR(arguments.budget->Spend(3 * ElementsCost(value)));
   ValueList items;
   if (value.dict() == nullptr) {
     if (value.is_undefined()) return Value(std::move(items));
@@ -140,7 +161,7 @@ StatusOr<Value> Items(const Value& value, bool sorted) {
   }
   for (const auto& [key, each] : value.dict()->entries) items.emplace_back(ValueList{key, each});
   if (!sorted) return Value(std::move(items));
-  Arguments by_key;
+  Arguments by_key{arguments.budget, {}, {}};
   by_key.named.emplace_back("attribute", Value("0"));
   return SortElements(std::move(items), by_key);
 }
@@ -169,8 +190,9 @@ StatusOr<Value> Batch(const ValueList& elements, const Arguments& arguments) {
 
 StatusOr<Value> ApplyListFilter(const std::string& name, const Value& value,
                                 const Arguments& arguments) {
-  if (name == "items" || name == "dictsort") return Items(value, name == "dictsort");
+  if (name == "items" || name == "dictsort") return Items(value, name == "dictsort", arguments);
   if (name == "reverse" && value.text() != nullptr) {
+    DS_RETURN_IF_ERROR(arguments.budget->Spend(ElementsCost(value)));
     std::vector<std::string> characters = CharactersOf(*value.text());
     std::string reversed;
     for (auto each = characters.rbegin(); each != characters.rend(); ++each) reversed += *each;
@@ -182,7 +204,10 @@ StatusOr<Value> ApplyListFilter(const std::string& name, const Value& value,
   if (std::find(std::begin(kNames), std::end(kNames), name) == std::end(kNames)) {
     return InvalidArgumentError("there is no filter '" + name + "'");
   }
+  DS_RETURN_IF_ERROR(arguments.budget->Spend(ElementsCost(value)));
   DS_ASSIGN_OR_RETURN(ValueList elements, ElementsOf(value));
+  // Each element is looked at with the texts that the filter is given: paths, separators.
+  DS_RETURN_IF_ERROR(arguments.budget->Spend(elements.size(), 1 + arguments.text_bytes()));
   if (name == "map") return MapElements(elements, arguments);
   if (name.starts_with("select") || name.starts_with("reject")) {
     return SelectElements(name, elements, arguments);

@@ -50,52 +50,86 @@ void AppendLower(char32_t c, std::string* out) {
 
 bool IsLetter(char32_t c) { return UpperCase(c) != c || LowerCase(c) != c; }
 
-ValueList SplitAtBlanks(std::string_view text, std::int64_t most) {
-  ValueList parts;
-  std::string rest = StripText(text, "", true, false);
-  while (!rest.empty()) {
-    std::size_t at = 0;
-    while (at < rest.size()) {
-      const Utf8Character next = FirstUtf8Character(std::string_view(rest).substr(at));
-      if (IsWhiteSpace(next.code_point)) break;
-      at += next.length;
-    }
-    if (most >= 0 && static_cast<std::int64_t>(parts.size()) == most) at = rest.size();
-    parts.emplace_back(at == rest.size() ? StripText(rest, "", false, true) : rest.substr(0, at));
-    rest = StripText(std::string_view(rest).substr(at), "", true, false);
+bool IsPythonBlank(char32_t c) {
+  return IsWhiteSpace(c) || (c >= 0x1C && c <= 0x1F);  // Python counts separators, too
+}
+
+// Takes characters off the beginning as long as they are blanks, or as long as they are none.
+std::string_view SkipCharacters(std::string_view text, bool blanks) {
+  while (!text.empty()) {
+    const Utf8Character next = FirstUtf8Character(text);
+    if (IsPythonBlank(next.code_point) != blanks) break;
+    text.remove_prefix(next.length);
   }
-  return parts;
+  return text;
+}
+
+// A list of texts, each of them spent before it is made.
+class TextList {
+ public:
+  explicit TextList(Budget* budget) : budget_(budget) {}
+
+  std::size_t size() const { return list_.size(); }
+  Status Add(std::string_view text) {
+    DS_RETURN_IF_ERROR(budget_->Spend(sizeof(Value) + text.size()));
+    list_.emplace_back(std::string(text));
+    return OkStatus();
+  }
+  Value Take(bool reversed = false) {
+    if (reversed) std::reverse(list_.begin(), list_.end());
+    return Value(std::move(list_));
+  }
+
+ private:
+  Budget* budget_;
+  ValueList list_;
+};
+
+StatusOr<Value> SplitAtBlanks(std::string_view text, std::int64_t most, Budget* budget) {
+  TextList parts(budget);
+  for (text = SkipCharacters(text, true); !text.empty();) {
+    const bool is_last = most >= 0 && static_cast<std::int64_t>(parts.size()) == most;
+    if (is_last) {
+      DS_RETURN_IF_ERROR(parts.Add(StripText(text, "", false, true)));
+      break;
+    }
+    const std::string_view rest = SkipCharacters(text, false);
+    DS_RETURN_IF_ERROR(parts.Add(text.substr(0, text.size() - rest.size())));
+    text = SkipCharacters(rest, true);
+  }
+  return parts.Take();
 }
 
 StatusOr<Value> Split(const std::string& text, const Arguments& arguments, bool from_right) {
   DS_ASSIGN_OR_RETURN(const std::int64_t most, arguments.Whole(1, "maxsplit", -1));
   const Value* given = arguments.Find(0, "sep");
-  if (given == nullptr || given->is_none()) return Value(SplitAtBlanks(text, most));
+  if (given == nullptr || given->is_none()) return SplitAtBlanks(text, most, arguments.budget);
   DS_ASSIGN_OR_RETURN(const std::string separator, arguments.Text(0, "sep", ""));
   if (separator.empty()) return InvalidArgumentError("split needs a separator that is not empty");
-  ValueList parts;
+  // From the right a try may look at much of the separator at every place.
+  DS_RETURN_IF_ERROR(arguments.budget->Spend(text.size(), from_right ? separator.size() / 8 : 0));
+  TextList parts(arguments.budget);
   std::string_view rest = text;
   while (most < 0 || static_cast<std::int64_t>(parts.size()) < most) {
-    const std::size_t at = from_right ? rest.rfind(separator) : rest.find(separator);
+    const std::size_t at = from_right ? rest.rfind(separator) : FindInText(rest, separator);
     if (at == std::string_view::npos) break;
     const std::string_view behind = rest.substr(at + separator.size());
-    parts.emplace_back(std::string(from_right ? behind : rest.substr(0, at)));
+    DS_RETURN_IF_ERROR(parts.Add(from_right ? behind : rest.substr(0, at)));
     rest = from_right ? rest.substr(0, at) : behind;
   }
-  parts.emplace_back(std::string(rest));
-  if (from_right) std::reverse(parts.begin(), parts.end());
-  return Value(std::move(parts));
+  DS_RETURN_IF_ERROR(parts.Add(rest));
+  return parts.Take(from_right);
 }
 
-Value SplitLines(std::string_view text) {
-  ValueList lines;
+StatusOr<Value> SplitLines(std::string_view text, Budget* budget) {
+  TextList lines(budget);
   while (!text.empty()) {
     const std::size_t end = std::min(text.find_first_of("\n\r"), text.size());
-    lines.emplace_back(std::string(text.substr(0, end)));
+    DS_RETURN_IF_ERROR(lines.Add(text.substr(0, end)));
     const bool both = text.substr(end).starts_with("\r\n");
     text.remove_prefix(std::min(end + (both ? 2 : 1), text.size()));
   }
-  return Value(std::move(lines));
+  return lines.Take();
 }
 
 // str.startswith takes a text, or several of which one is enough.
@@ -113,7 +147,9 @@ StatusOr<Value> MatchesEnd(const std::string& text, const Arguments& arguments, 
 StatusOr<Value> FindText(const std::string& text, const std::string& name,
                          const Arguments& arguments) {
   DS_ASSIGN_OR_RETURN(const std::string what, arguments.Text(0, "", ""));
-  const std::size_t at = name == "rfind" ? text.rfind(what) : text.find(what);
+  const std::uint64_t tries = name == "rfind" ? what.size() / 8 : 0;
+  DS_RETURN_IF_ERROR(arguments.budget->Spend(text.size(), tries));
+  const std::size_t at = name == "rfind" ? text.rfind(what) : FindInText(text, what);
   if (at != std::string::npos) {
     return Value(static_cast<std::int64_t>(CountCharacters(std::string_view(text).substr(0, at))));
   }
@@ -125,8 +161,8 @@ StatusOr<Value> CountText(const std::string& text, const Arguments& arguments) {
   DS_ASSIGN_OR_RETURN(const std::string what, arguments.Text(0, "", ""));
   if (what.empty()) return Value(static_cast<std::int64_t>(CountCharacters(text) + 1));
   std::int64_t count = 0;
-  for (std::size_t at = text.find(what); at != std::string::npos;
-       at = text.find(what, at + what.size())) {
+  for (std::size_t at = FindInText(text, what); at != std::string::npos;
+       at = FindInText(text, what, at + what.size())) {
     ++count;
   }
   return Value(count);
@@ -134,7 +170,10 @@ StatusOr<Value> CountText(const std::string& text, const Arguments& arguments) {
 
 StatusOr<Value> JoinText(const std::string& separator, const Arguments& arguments) {
   if (arguments.positional.empty()) return InvalidArgumentError("join needs a list");
+  DS_RETURN_IF_ERROR(arguments.budget->Spend(ElementsCost(arguments.positional[0])));
   DS_ASSIGN_OR_RETURN(const ValueList elements, ElementsOf(arguments.positional[0]));
+  DS_RETURN_IF_ERROR(arguments.budget->Spend(elements.size(), separator.size()));
+  DS_RETURN_IF_ERROR(arguments.budget->Spend(arguments.positional[0].shape().weight));
   std::string joined;
   for (std::size_t i = 0; i < elements.size(); ++i) {
     if (elements[i].text() == nullptr) return TypeError("join needs texts", elements[i]);
@@ -163,8 +202,9 @@ Value AllCharactersAre(std::string_view text, const std::string& name) {
 StatusOr<Value> Pad(const std::string& text, const std::string& name, const Arguments& arguments) {
   DS_ASSIGN_OR_RETURN(const std::int64_t width, arguments.Whole(0, "", 0));
   DS_ASSIGN_OR_RETURN(const std::string fill, arguments.Text(1, "", name == "zfill" ? "0" : " "));
-  const auto missing = width - static_cast<std::int64_t>(CountCharacters(text));
-  if (missing > (1 << 20)) return ResourceExhaustedError("a text would be padded too far");
+  const auto missing = std::max<std::int64_t>(
+      0, std::max<std::int64_t>(width, 0) - static_cast<std::int64_t>(CountCharacters(text)));
+  DS_RETURN_IF_ERROR(arguments.budget->Spend(static_cast<std::uint64_t>(missing), fill.size() + 1));
   std::string padding;
   for (std::int64_t i = 0; i < missing; ++i) padding += fill;
   return Value(name == "ljust" ? text + padding : padding + text);
@@ -181,13 +221,14 @@ StatusOr<Value> CallStripOrCase(const std::string& text, const std::string& name
   DS_ASSIGN_OR_RETURN(const std::string characters,
                       blanks ? StatusOr<std::string>(std::string()) : arguments.Text(0, "", ""));
   if (!blanks && characters.empty()) return Value(text);
+  DS_RETURN_IF_ERROR(arguments.budget->Spend(text.size(), characters.size() / 8));
   return Value(StripText(text, characters, name != "rstrip", name != "lstrip"));
 }
 
 StatusOr<Value> CallTextMethod(const std::string& text, const std::string& name,
                                const Arguments& arguments) {
   if (name == "split" || name == "rsplit") return Split(text, arguments, name == "rsplit");
-  if (name == "splitlines") return SplitLines(text);
+  if (name == "splitlines") return SplitLines(text, arguments.budget);
   if (name == "startswith" || name == "endswith") {
     return MatchesEnd(text, arguments, name == "startswith");
   }
@@ -209,7 +250,8 @@ StatusOr<Value> CallTextMethod(const std::string& text, const std::string& name,
     DS_ASSIGN_OR_RETURN(const std::string what, arguments.Text(0, "old", ""));
     DS_ASSIGN_OR_RETURN(const std::string with, arguments.Text(1, "new", ""));
     DS_ASSIGN_OR_RETURN(const std::int64_t most, arguments.Whole(2, "count", -1));
-    return Value(ReplaceText(text, what, with, most));
+    DS_ASSIGN_OR_RETURN(std::string made, ReplaceText(text, what, with, most, arguments.budget));
+    return Value(std::move(made));
   }
   return CallStripOrCase(text, name, arguments);
 }
@@ -218,10 +260,14 @@ StatusOr<Value> CallDictMethod(const ValueDict& dict, const std::string& name,
                                const Arguments& arguments) {
   if (name == "get") {
     if (arguments.positional.empty()) return InvalidArgumentError("get needs a key");
-    if (const Value* found = dict.Find(arguments.positional[0])) return *found;
+    const Value& key = arguments.positional[0];
+    DS_RETURN_IF_ERROR(
+        arguments.budget->Spend(dict.entries.size() / 8, 1 + ComparisonCost(key, key)));
+    if (const Value* found = dict.Find(key)) return *found;
     const Value* otherwise = arguments.Find(1, "default");
     return otherwise == nullptr ? Value(Value::None{}) : *otherwise;
   }
+  DS_RETURN_IF_ERROR(arguments.budget->Spend(dict.entries.size(), 3 * sizeof(Value)));
   ValueList list;
   for (const auto& [key, value] : dict.entries) {
     if (name == "keys") list.push_back(key);
@@ -235,6 +281,7 @@ StatusOr<Value> CallListMethod(const ValueList& list, const std::string& name,
                                const Arguments& arguments) {
   if (arguments.positional.empty()) return InvalidArgumentError(name + " needs an element");
   const Value& element = arguments.positional[0];
+  DS_RETURN_IF_ERROR(arguments.budget->Spend(list.size(), 1 + ComparisonCost(element, element)));
   if (name == "count") return Value(std::int64_t{std::count(list.begin(), list.end(), element)});
   const auto found = std::find(list.begin(), list.end(), element);
   if (found == list.end()) return InvalidArgumentError(element.Repr() + " is not in the list");
@@ -256,6 +303,8 @@ StatusOr<Value> CallMethod(const Value& value, const std::string& name,
     return PermissionDeniedError("a template may not change a " + value.TypeName() + " (" + name +
                                  ")");
   }
+  DS_RETURN_IF_ERROR(arguments.budget->Spend(arguments.text_bytes()));
+  if (value.text() != nullptr) DS_RETURN_IF_ERROR(arguments.budget->Spend(value.text()->size()));
   if (value.text() != nullptr) return CallTextMethod(*value.text(), name, arguments);
   if (value.dict() != nullptr) return CallDictMethod(*value.dict(), name, arguments);
   return CallListMethod(*value.list(), name, arguments);
@@ -264,8 +313,7 @@ StatusOr<Value> CallMethod(const Value& value, const std::string& name,
 std::string StripText(std::string_view text, std::string_view characters, bool left, bool right) {
   const auto goes = [&](std::string_view character) {
     if (!characters.empty()) return characters.find(character) != std::string_view::npos;
-    const char32_t c = FirstUtf8Character(character).code_point;
-    return IsWhiteSpace(c) || (c >= 0x1C && c <= 0x1F);  // Python counts separators, too
+    return IsPythonBlank(FirstUtf8Character(character).code_point);
   };
   while (left && !text.empty()) {
     const std::size_t length = Utf8Length(text.front());
@@ -281,20 +329,25 @@ std::string StripText(std::string_view text, std::string_view characters, bool l
   return std::string(text);
 }
 
-std::string ReplaceText(std::string_view text, std::string_view what, std::string_view with,
-                        std::int64_t most) {
+StatusOr<std::string> ReplaceText(std::string_view text, std::string_view what,
+                                  std::string_view with, std::int64_t most, Budget* budget) {
+  DS_RETURN_IF_ERROR(budget->Spend(text.size()));
   std::string out;
   if (what.empty()) {  // between all characters, as Python does
-    for (const std::string& character : CharactersOf(text)) {
+    DS_RETURN_IF_ERROR(budget->Spend(CountCharacters(text) + 1, with.size()));
+    while (!text.empty()) {
       if (most != 0) out += with;
       if (most > 0) --most;
-      out += character;
+      const std::size_t length = Utf8Length(text.front());
+      out += text.substr(0, length);
+      text.remove_prefix(length);
     }
     return most != 0 ? out + std::string(with) : out;
   }
   for (; most != 0; --most) {
-    const std::size_t at = text.find(what);
+    const std::size_t at = FindInText(text, what);
     if (at == std::string_view::npos) break;
+    DS_RETURN_IF_ERROR(budget->Spend(with.size()));
     out += text.substr(0, at);
     out += with;
     text.remove_prefix(at + what.size());

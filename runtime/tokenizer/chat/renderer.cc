@@ -47,6 +47,14 @@ void Frame::Set(const std::string& name, Value value) {
   values.emplace_back(name, std::move(value));
 }
 
+std::size_t Frame::CountNames() const {
+  std::size_t count = 0;
+  for (const Frame* frame = this; frame != nullptr; frame = frame->parent.get()) {
+    count += frame->values.size();
+  }
+  return count;
+}
+
 const Value* Frame::Find(std::string_view name) const {
   for (const Frame* frame = this; frame != nullptr; frame = frame->parent.get()) {
     for (const auto& [each, value] : frame->values) {
@@ -57,16 +65,8 @@ const Value* Frame::Find(std::string_view name) const {
 }
 
 Status Renderer::Spend(std::uint64_t bytes) {
-  bytes_ += bytes;
-  if (++steps_ > limits_.steps) {
-    return ResourceExhaustedError("the template takes more than " + std::to_string(limits_.steps) +
-                                  " steps");
-  }
-  if (bytes_ > limits_.bytes) {
-    return ResourceExhaustedError("the template makes more than " + std::to_string(limits_.bytes) +
-                                  " bytes of text");
-  }
-  return OkStatus();
+  DS_RETURN_IF_ERROR(budget_.SpendStep());
+  return budget_.Spend(bytes);
 }
 
 Status Renderer::Run(const Block& block, const std::shared_ptr<Frame>& frame) {
@@ -75,7 +75,7 @@ Status Renderer::Run(const Block& block, const std::shared_ptr<Frame>& frame) {
 }
 
 StatusOr<Renderer::Flow> Renderer::RunBlock(const Block& block, const FramePtr& frame) {
-  if (++depth_ > limits_.depth) {
+  if (++depth_ > budget_.depth()) {
     return ResourceExhaustedError("the template nests blocks and calls too deep");
   }
   Flow flow = Flow::kOn;
@@ -97,9 +97,8 @@ StatusOr<Renderer::Flow> Renderer::RunStatement(const Statement& statement, cons
       return Flow::kOn;
     case StatementKind::kOutput: {
       DS_ASSIGN_OR_RETURN(const Value value, Evaluate(*statement.value, frame));
-      const std::string text = value.Str();
-      DS_RETURN_IF_ERROR(Spend(text.size()));
-      *out_ += text;
+      DS_RETURN_IF_ERROR(Spend(value.shape().weight));
+      *out_ += value.Str();
       return Flow::kOn;
     }
     case StatementKind::kIf:
@@ -136,8 +135,8 @@ StatusOr<Renderer::Flow> Renderer::RunStatement(const Statement& statement, cons
 // loop.length is right.
 StatusOr<ValueList> Renderer::SelectElements(const Statement& loop, const FramePtr& frame) {
   DS_ASSIGN_OR_RETURN(const Value value, Evaluate(*loop.value, frame));
+  DS_RETURN_IF_ERROR(Spend(ElementsCost(value)));
   DS_ASSIGN_OR_RETURN(ValueList elements, ElementsOf(value));
-  DS_RETURN_IF_ERROR(Spend(sizeof(Value) * elements.size()));
   if (loop.condition == nullptr) return elements;
   ValueList kept;
   for (const Value& element : elements) {
@@ -197,6 +196,9 @@ Status Renderer::RunSet(const Statement& statement, const FramePtr& frame) {
   const Value* found = frame->Find(statement.space);
   const auto* space = found == nullptr ? nullptr : found->As<Value::Namespace>();
   if (space == nullptr) return InvalidArgumentError("'" + statement.space + "' is no namespace");
+  if (value.shape().has_namespace) {
+    return PermissionDeniedError("a namespace may not hold another one");
+  }
   space->values->Set(Value(statement.attribute), std::move(value));
   return OkStatus();
 }

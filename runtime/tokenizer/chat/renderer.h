@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "runtime/tokenizer/chat/arguments.h"
+#include "runtime/tokenizer/chat/budget.h"
 #include "runtime/tokenizer/chat/syntax.h"
 #include "runtime/tokenizer/text/span.h"
 
@@ -24,20 +25,16 @@ struct Frame {
   std::vector<std::pair<std::string, Value>> values;
 
   void Set(const std::string& name, Value value);
+  // Counts those of its parents, too.
+  std::size_t CountNames() const;
   // Null when neither it nor its parents know the name.
   const Value* Find(std::string_view name) const;
-};
-
-struct RenderLimits {
-  std::uint64_t steps = 5'000'000;
-  std::uint64_t bytes = std::uint64_t{256} << 20;  // of all texts and lists that are made
-  int depth = 60;                                  // of blocks and calls
 };
 
 class Renderer {
  public:
   // `now` is what strftime_now formats.
-  Renderer(RenderLimits limits, std::tm now) : limits_(limits), now_(now) {}
+  Renderer(RenderLimits limits, std::tm now) : budget_(limits), now_(now) {}
 
   // Puts out what the template says with the names of `frame`.
   Status Run(const Block& block, const std::shared_ptr<Frame>& frame);
@@ -50,6 +47,7 @@ class Renderer {
   enum class Flow { kOn, kBreak, kContinue };
   using FramePtr = std::shared_ptr<Frame>;
 
+  // A step, and so many bytes.
   Status Spend(std::uint64_t bytes);
   StatusOr<Flow> RunBlock(const Block& block, const FramePtr& frame);
   StatusOr<Flow> RunStatement(const Statement& statement, const FramePtr& frame);
@@ -61,6 +59,10 @@ class Renderer {
   StatusOr<std::string> Capture(const Block& block, const FramePtr& frame);
 
   StatusOr<Value> Evaluate(const Expression& expression, const FramePtr& frame);
+  StatusOr<Value> EvaluateKind(const Expression& expression, const FramePtr& frame);
+  StatusOr<Value> EvaluateName(const Expression& expression, const FramePtr& frame);
+  StatusOr<Value> EvaluateOperand(const Expression& expression, const Value& operand,
+                                  const FramePtr& frame);
   StatusOr<Value> EvaluateChild(const Expression& expression, std::size_t child,
                                 const FramePtr& frame);
   StatusOr<Value> EvaluateList(const Expression& expression, const FramePtr& frame);
@@ -74,11 +76,10 @@ class Renderer {
   StatusOr<Value> CallFunction(const std::string& name, const Arguments& arguments);
   StatusOr<Value> CallMacro(const Callable& callable, const Arguments& arguments);
 
-  const RenderLimits limits_;
+  Budget budget_;
   const std::tm now_;
-  std::uint64_t steps_ = 0;
-  std::uint64_t bytes_ = 0;
-  int depth_ = 0;
+  int depth_ = 0;        // of blocks
+  int expressions_ = 0;  // that are being computed, one inside of the other
   std::string whole_;
   std::string* out_ = &whole_;
   std::vector<Span> generated_;

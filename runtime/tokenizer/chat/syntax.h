@@ -40,6 +40,7 @@ struct Expression {
   std::vector<ExpressionPtr> children;
   std::vector<std::pair<std::string, ExpressionPtr>> named;
   int line = 0;
+  int height = 1;  // of the tree below it, itself included
 };
 
 struct Statement;

@@ -127,6 +127,15 @@ class JsonWriter {
   std::string out_;
 };
 
+ValueShape ShapeOf(const ValueDict& dict) {
+  ValueShape shape{.weight = sizeof(Value)};
+  for (const auto& [key, value] : dict.entries) {
+    shape.Add(key.shape());
+    shape.Add(value.shape());
+  }
+  return shape;
+}
+
 }  // namespace
 
 const Value* ValueDict::Find(const Value& key) const {
@@ -172,13 +181,45 @@ Value Value::FromJson(const nlohmann::ordered_json& json) {
   }
 }
 
+void ValueShape::Add(const ValueShape& part) {
+  weight = std::min(weight + part.weight, kMost);
+  depth = std::max(depth, part.depth + 1);
+  has_namespace = has_namespace || part.has_namespace;
+}
+
+Value::Value(ValueList list) {
+  ValueShape shape{.weight = sizeof(Value)};
+  for (const Value& element : list) shape.Add(element.shape());
+  data_ = std::make_shared<const Shaped<ValueList>>(Shaped<ValueList>{std::move(list), shape});
+}
+
+Value::Value(ValueDict dict) {
+  const ValueShape shape = ShapeOf(dict);
+  data_ = std::make_shared<const Shaped<ValueDict>>(Shaped<ValueDict>{std::move(dict), shape});
+}
+
+ValueShape Value::shape() const {
+  if (const auto* list = As<std::shared_ptr<const Shaped<ValueList>>>()) return (*list)->shape;
+  if (const auto* dict = As<std::shared_ptr<const Shaped<ValueDict>>>()) return (*dict)->shape;
+  ValueShape shape;
+  if (const std::string* string = text()) shape.weight += string->size();
+  if (const auto* callable = As<Callable>(); callable != nullptr && callable->self != nullptr) {
+    shape.Add(callable->self->shape());
+  }
+  if (const auto* space = As<Namespace>()) {
+    shape = ShapeOf(*space->values);
+    shape.has_namespace = true;
+  }
+  return shape;
+}
+
 const ValueList* Value::list() const {
-  const auto* list = As<std::shared_ptr<ValueList>>();
-  return list == nullptr ? nullptr : list->get();
+  const auto* list = As<std::shared_ptr<const Shaped<ValueList>>>();
+  return list == nullptr ? nullptr : &(*list)->value;
 }
 
 const ValueDict* Value::dict() const {
-  if (const auto* dict = As<std::shared_ptr<ValueDict>>()) return dict->get();
+  if (const auto* dict = As<std::shared_ptr<const Shaped<ValueDict>>>()) return &(*dict)->value;
   const auto* space = As<Namespace>();
   return space == nullptr ? nullptr : space->values.get();
 }

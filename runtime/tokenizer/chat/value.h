@@ -32,6 +32,25 @@ struct ValueDict {
   void Set(const Value& key, Value value);
 };
 
+// Tells what it costs to walk through a value, and how deep that goes. A value that is part of
+// another one several times counts as often.
+struct ValueShape {
+  static constexpr std::uint64_t kMost = std::uint64_t{1} << 56;  // more is this; sums have room
+
+  std::uint64_t weight = 8;  // about its bytes as text
+  int depth = 0;
+  bool has_namespace = false;
+
+  void Add(const ValueShape& part);
+};
+
+// Lists and dicts do not change once they are values, so their shape is known.
+template <typename T>
+struct Shaped {
+  T value;
+  ValueShape shape;
+};
+
 // Something that can be called: a method of a value, or a function of the template's own.
 struct Callable {
   std::string name;
@@ -59,10 +78,10 @@ class Value {
   Value(double value) : data_(value) {}                        // NOLINT
   Value(std::string value) : data_(std::move(value)) {}        // NOLINT
   Value(const char* value) : data_(std::string(value)) {}      // NOLINT
-  Value(ValueList list) : data_(std::make_shared<ValueList>(std::move(list))) {}  // NOLINT
-  Value(ValueDict dict) : data_(std::make_shared<ValueDict>(std::move(dict))) {}  // NOLINT
-  Value(Namespace space) : data_(std::move(space)) {}                             // NOLINT
-  Value(Callable callable) : data_(std::move(callable)) {}                        // NOLINT
+  Value(ValueList list);                                       // NOLINT
+  Value(ValueDict dict);                                       // NOLINT
+  Value(Namespace space) : data_(std::move(space)) {}          // NOLINT
+  Value(Callable callable) : data_(std::move(callable)) {}     // NOLINT
 
   static Value FromJson(const nlohmann::ordered_json& json);
 
@@ -81,6 +100,8 @@ class Value {
   bool is_number() const;
   double number() const;  // requires is_number()
 
+  ValueShape shape() const;
+
   // Python's bool().
   bool Truth() const;
   // Python's str() and repr().
@@ -92,8 +113,9 @@ class Value {
   friend bool operator==(const Value& a, const Value& b);
 
  private:
-  std::variant<Undefined, None, bool, std::int64_t, double, std::string, std::shared_ptr<ValueList>,
-               std::shared_ptr<ValueDict>, Namespace, Callable>
+  std::variant<Undefined, None, bool, std::int64_t, double, std::string,
+               std::shared_ptr<const Shaped<ValueList>>, std::shared_ptr<const Shaped<ValueDict>>,
+               Namespace, Callable>
       data_;
 };
 

@@ -39,7 +39,7 @@ StatusOr<bool> TestDivision(const std::string& name, const Value& value,
   if (name == "odd") return *number % 2 != 0;
   DS_ASSIGN_OR_RETURN(const std::int64_t divisor, arguments.Whole(0, "num", 0));
   if (divisor == 0) return InvalidArgumentError("division by zero");
-  return *number % divisor == 0;
+  return divisor == -1 || *number % divisor == 0;  // the smallest number has no % -1
 }
 
 // Tests that compare with an argument.
@@ -61,12 +61,15 @@ StatusOr<bool> TestAgainst(const std::string& name, const Value& value, const Va
 }  // namespace
 
 StatusOr<bool> ApplyTest(const std::string& name, const Value& value, const Arguments& arguments) {
+  if (value.text() != nullptr) DS_RETURN_IF_ERROR(arguments.budget->Spend(value.text()->size()));
   if (const auto found = TestKind(name, value)) return *found;
   if (name == "even" || name == "odd" || name == "divisibleby") {
     return TestDivision(name, value, arguments);
   }
   const Value* other = arguments.Find(0, "other");
   if (other == nullptr) return InvalidArgumentError("there is no test '" + name + "'");
+  DS_RETURN_IF_ERROR(arguments.budget->Spend(ComparisonCost(value, *other)));
+  DS_RETURN_IF_ERROR(arguments.budget->Spend(name == "in" ? SearchCost(*other, value) : 0));
   return TestAgainst(name, value, *other);
 }
 

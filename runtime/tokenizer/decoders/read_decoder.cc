@@ -144,8 +144,11 @@ Status AddStripDecoder(const JsonObject& component, Decoders* decoders) {
   AppendUtf8(character, &text);
   const auto apply = [text, start, stop](Tokens* tokens) {
     for (std::string& token : *tokens) {
-      for (std::uint32_t i = 0; i < start && token.starts_with(text); ++i)
-        token.erase(0, text.size());
+      std::string_view rest = token;
+      for (std::uint32_t i = 0; i < start && rest.starts_with(text); ++i) {
+        rest.remove_prefix(text.size());
+      }
+      token.erase(0, token.size() - rest.size());
       for (std::uint32_t i = 0; i < stop && token.ends_with(text); ++i) {
         token.resize(token.size() - text.size());
       }
