@@ -162,7 +162,8 @@ TEST_P(PublishedConfig, HasAsManyParametersAsPublished) {
   ASSERT_TRUE(spec.ok()) << spec.status().message();
   EXPECT_EQ(CountParameters(*spec)->all, GetParam().parameters);
   std::int64_t of_blocks = 0;
-  for (const BlockCount& block : CountBlocks(*spec).value()) of_blocks += block.parameters;
+  const std::vector<BlockCount> blocks = CountBlocks(*spec).value();
+  for (const BlockCount& block : blocks) of_blocks += block.parameters;
   EXPECT_EQ(of_blocks, GetParam().parameters);
 }
 
