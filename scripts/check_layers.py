@@ -71,7 +71,7 @@ FLOORS = {"cli": CLI, "daemon": DAEMON}
 # Torch-free parts: their users link no LibTorch.
 TORCH_FREE = ("cli/", "daemon/", "proto/", "runtime/base/", "runtime/process/", "runtime/config/", "runtime/topology/",
               "runtime/pipeline/", "runtime/tokenizer/", "runtime/comm/shm/", "runtime/comm/net/", "runtime/offload/",
-              "runtime/checkpoint/format/", "runtime/models/spec/")
+              "runtime/checkpoint/format/", "runtime/models/spec/", "runtime/zero/plan/")
 
 # Floors inside a folder: what files whose path begins so may include besides their own header. The
 # longest row counts.
@@ -85,6 +85,7 @@ INNER = {
     "runtime/comm/net/": ("runtime/base/", "runtime/comm/shm/", "runtime/comm/net/"),
     "runtime/checkpoint/format/": ("runtime/base/", "runtime/checkpoint/format/"),
     "runtime/models/spec/": ("runtime/base/", "runtime/models/spec/"),
+    "runtime/zero/plan/": ("runtime/base/", "runtime/config/", "runtime/zero/plan/"),
     # The floors of config, from the ground: keys, checks, what a config says, its sections, files.
     "runtime/config/keys/": ("runtime/base/", "runtime/config/keys/"),
     "runtime/config/check/": ("runtime/base/", "runtime/config/keys/", "runtime/config/check/"),
@@ -106,7 +107,7 @@ TOP = {
     "proto": [],
     "cli": ["cli/", "proto/", "runtime/base/", "runtime/process/", "runtime/config/",
             "runtime/topology/", "runtime/offload/", "runtime/pipeline/", "runtime/checkpoint/format/", "runtime/models/spec/",
-            "runtime/tokenizer/"],
+            "runtime/tokenizer/", "runtime/zero/plan/"],
     "daemon": ["daemon/", "proto/", "runtime/base/", "runtime/process/"],
 }
 

@@ -93,7 +93,7 @@ struct ZeroConfig {
   std::optional<LocoConfig> loco;
   bool overlap_comm = false;  // collectives go on beside the computation, where that pays
   // Elements, as far as the config says something; absent: the runtime's own choice
-  // (zero/residency_budgets.h).
+  // (zero/plan/residency_budgets.h).
   std::optional<std::int64_t> reduce_bucket_size;
   std::optional<std::int64_t> allgather_bucket_size;
   std::optional<std::int64_t> prefetch_bucket_size;

@@ -20,7 +20,7 @@
 #include "runtime/optim/muon.h"
 #include "runtime/precision/dtype_policy.h"
 #include "runtime/precision/gradient_reduction.h"
-#include "runtime/zero/residency_budgets.h"
+#include "runtime/zero/plan/residency_budgets.h"
 
 namespace ds::engine {
 namespace {

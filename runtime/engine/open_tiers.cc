@@ -8,7 +8,7 @@
 #include "runtime/comm/agreement.h"
 #include "runtime/config/model_state.h"
 #include "runtime/device/memory_ledger.h"
-#include "runtime/zero/residency_plan.h"
+#include "runtime/zero/plan/residency_plan.h"
 
 namespace ds::engine {
 namespace {

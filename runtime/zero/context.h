@@ -11,7 +11,7 @@
 #include "runtime/precision/dtype_policy.h"
 #include "runtime/precision/gradient_reduction.h"
 #include "runtime/topology/mesh.h"
-#include "runtime/zero/residency_plan.h"
+#include "runtime/zero/plan/residency_plan.h"
 #include "runtime/zero/tiers.h"
 
 namespace ds::zero {

@@ -27,7 +27,7 @@
 #include "runtime/gradients/put_gradient.h"
 #include "runtime/zero/buffer_pool.h"
 #include "runtime/zero/context.h"
-#include "runtime/zero/flat_layout.h"
+#include "runtime/zero/plan/flat_layout.h"
 #include "runtime/zero/quantized_reduction.h"
 #include "runtime/zero/store.h"
 

@@ -20,8 +20,8 @@
 #include "runtime/base/status.h"
 #include "runtime/zero/buffer_pool.h"
 #include "runtime/zero/context.h"
-#include "runtime/zero/flat_layout.h"
 #include "runtime/zero/parameter_unit.h"
+#include "runtime/zero/plan/flat_layout.h"
 #include "runtime/zero/shard_gather.h"
 #include "runtime/zero/store.h"
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "runtime/zero/context.h"
-#include "runtime/zero/residency_plan.h"
+#include "runtime/zero/plan/residency_plan.h"
 #include "runtime/zero/unit.h"
 
 namespace ds::zero {

@@ -20,7 +20,7 @@
 #include "runtime/device/memory_ledger.h"
 #include "runtime/offload/windows.h"
 #include "runtime/zero/context.h"
-#include "runtime/zero/flat_layout.h"
+#include "runtime/zero/plan/flat_layout.h"
 
 namespace ds::zero {
 

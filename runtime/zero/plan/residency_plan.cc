@@ -1,4 +1,4 @@
-#include "runtime/zero/residency_plan.h"
+#include "runtime/zero/plan/residency_plan.h"
 
 #include <algorithm>
 #include <map>
@@ -6,7 +6,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/philox.h"
-#include "runtime/zero/presence_planner.h"
+#include "runtime/zero/plan/presence_planner.h"
 
 namespace ds::zero {
 namespace {

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/zero/lookahead.h"
-#include "runtime/zero/residency_plan.h"
+#include "runtime/zero/plan/lookahead.h"
+#include "runtime/zero/plan/residency_plan.h"
 
 namespace ds::zero {
 

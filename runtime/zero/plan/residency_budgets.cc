@@ -1,4 +1,4 @@
-#include "runtime/zero/residency_budgets.h"
+#include "runtime/zero/plan/residency_budgets.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "runtime/zero/lookahead.h"
+#include "runtime/zero/plan/lookahead.h"
 
 #include <algorithm>
 #include <utility>

@@ -12,7 +12,7 @@
 #include <cstdint>
 
 #include "runtime/config/ds_config.h"
-#include "runtime/zero/residency_plan.h"
+#include "runtime/zero/plan/residency_plan.h"
 
 namespace ds::zero {
 

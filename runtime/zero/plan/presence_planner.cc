@@ -1,4 +1,4 @@
-#include "runtime/zero/presence_planner.h"
+#include "runtime/zero/plan/presence_planner.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "runtime/zero/flat_layout.h"
+#include "runtime/zero/plan/flat_layout.h"
 
 #include <algorithm>
 
