@@ -7,54 +7,45 @@
 #include "runtime/base/check.h"
 
 namespace ds::zero {
-namespace {
-
-// More than this many buffers of one size are never needed at once again.
-constexpr std::size_t kMaxIdle = 2;
-
-// Its parameters and its gradients.
-constexpr int kUsersPerUnit = 2;
-
-}  // namespace
-
-bool BufferPool::Size::shared_by_units() const { return users > kUsersPerUnit; }
 
 BufferPool::~BufferPool() { FreeIdle(); }
 
-void BufferPool::FreeIdle() {
-  for (auto& [bytes, size] : sizes_) FreeIdle(size, bytes);
+void BufferPool::Book() {
+  const std::int64_t more = sizes_.held_bytes() - booked_;
+  booked_ += more;
+  if (more > 0) {
+    context_.ledger->Add(device::MemoryUse::kCommBuffers, context_.tier(), more);
+  } else {
+    context_.ledger->Remove(device::MemoryUse::kCommBuffers, context_.tier(), -more);
+  }
 }
 
-void BufferPool::FreeIdle(Size& size, std::int64_t bytes) {
-  const auto count = static_cast<std::int64_t>(size.idle.size());
-  context_.ledger->Remove(device::MemoryUse::kCommBuffers, context_.tier(), count * bytes);
-  size.idle.clear();
+void BufferPool::FreeIdle() {
+  sizes_.FreeIdle();
+  idle_.clear();
+  Book();
 }
 
 at::DataPtr BufferPool::TakeBuffer(std::int64_t bytes) {
-  std::vector<at::DataPtr>& idle = sizes_[bytes].idle;
-  if (!idle.empty()) {
+  const PoolSizes::Taking taking = sizes_.Take(bytes);
+  if (taking.is_idle) {
+    std::vector<at::DataPtr>& idle = idle_.at(bytes);
     at::DataPtr buffer = std::move(idle.back());
     idle.pop_back();
     return buffer;
   }
-  for (auto& [other_bytes, other] : sizes_) {
-    if (!other.shared_by_units()) FreeIdle(other, other_bytes);
-  }
-  at::DataPtr buffer =
-      c10::GetAllocator(context_.device.type())->allocate(static_cast<std::size_t>(bytes));
-  context_.ledger->Add(device::MemoryUse::kCommBuffers, context_.tier(), bytes);
-  return buffer;
+  for (const std::int64_t other : taking.freed) idle_.erase(other);
+  Book();
+  return c10::GetAllocator(context_.device.type())->allocate(static_cast<std::size_t>(bytes));
 }
 
 void BufferPool::ReturnBuffer(at::DataPtr buffer, std::int64_t bytes) {
-  Size& size = sizes_[bytes];
-  if (size.idle.size() < (size.shared_by_units() ? kMaxIdle : 1)) {
-    size.idle.push_back(std::move(buffer));
+  if (sizes_.Return(bytes)) {
+    idle_[bytes].push_back(std::move(buffer));
     return;
   }
   buffer.clear();
-  context_.ledger->Remove(device::MemoryUse::kCommBuffers, context_.tier(), bytes);
+  Book();
 }
 
 PooledTensor::PooledTensor(BufferPool& pool, std::int64_t count, c10::ScalarType dtype,

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "runtime/zero/context.h"
+#include "runtime/zero/plan/pool_sizes.h"
 
 namespace ds::zero {
 
@@ -26,11 +27,8 @@ class BufferPool {
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
 
-  // Says that one more tensor will take buffers of this size. Of a size that more than one unit
-  // uses, as layers have, buffers are kept when given back. Of any other one is kept (fresh memory
-  // costs a page fault every 4 KiB), until memory has to be found for another size: a large
-  // embedding's buffer never lies idle beside a large head's.
-  void AddUser(std::int64_t bytes) { ++sizes_[bytes].users; }
+  // Says that one more tensor will take buffers of this size (PoolSizes).
+  void AddUser(std::int64_t bytes) { sizes_.AddUser(bytes); }
 
   at::DataPtr TakeBuffer(std::int64_t bytes);
   void ReturnBuffer(at::DataPtr buffer, std::int64_t bytes);
@@ -38,15 +36,12 @@ class BufferPool {
   void FreeIdle();
 
  private:
-  struct Size {
-    bool shared_by_units() const;
-    int users = 0;
-    std::vector<at::DataPtr> idle;
-  };
-  void FreeIdle(Size& size, std::int64_t bytes);
+  void Book();  // what there is now
 
   const Context& context_;
-  std::map<std::int64_t, Size> sizes_;
+  PoolSizes sizes_;
+  std::int64_t booked_ = 0;
+  std::map<std::int64_t, std::vector<at::DataPtr>> idle_;  // by size
 };
 
 class PooledTensor {
