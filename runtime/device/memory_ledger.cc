@@ -37,6 +37,8 @@ std::string_view MemoryTierName(MemoryTier tier) {
       return "pinned";
     case MemoryTier::kFile:
       return "file";
+    case MemoryTier::kShared:
+      return "shared";
   }
   DS_CHECK_MSG(false, "unknown memory tier");
 }
@@ -51,14 +53,27 @@ const MemoryLedger::Cell& MemoryLedger::At(MemoryUse use, MemoryTier tier) const
 
 void MemoryLedger::Add(MemoryUse use, MemoryTier tier, std::int64_t bytes) {
   DS_CHECK(bytes >= 0);
-  Cell& cell = At(use, tier);
-  const std::int64_t held = cell.bytes.fetch_add(bytes) + bytes;
-  std::int64_t peak = cell.peak.load();
-  while (peak < held && !cell.peak.compare_exchange_weak(peak, held)) {
+  if (use != MemoryUse::kActivations) booked_[static_cast<std::size_t>(tier)].fetch_add(bytes);
+  RaisePeak(use, tier, At(use, tier).bytes.fetch_add(bytes) + bytes);
+}
+
+void MemoryLedger::RaisePeak(MemoryUse use, MemoryTier tier, std::int64_t bytes) {
+  std::atomic<std::int64_t>& peak = At(use, tier).peak;
+  std::int64_t known = peak.load();
+  while (known < bytes && !peak.compare_exchange_weak(known, bytes)) {
   }
 }
 
+void MemoryLedger::Set(MemoryUse use, MemoryTier tier, std::int64_t bytes) {
+  const std::int64_t before = At(use, tier).bytes.exchange(bytes);
+  if (use != MemoryUse::kActivations) {
+    booked_[static_cast<std::size_t>(tier)].fetch_add(bytes - before);
+  }
+  RaisePeak(use, tier, bytes);
+}
+
 void MemoryLedger::Remove(MemoryUse use, MemoryTier tier, std::int64_t bytes) {
+  if (use != MemoryUse::kActivations) booked_[static_cast<std::size_t>(tier)].fetch_sub(bytes);
   const std::int64_t held = At(use, tier).bytes.fetch_sub(bytes) - bytes;
   DS_CHECK_MSG(held >= 0, "more bytes removed from the memory ledger than were added");
 }

@@ -6,6 +6,9 @@
 // by tier (where it lies). The planner's formulas and the allocator's own count are checked against
 // it.
 //
+// Whoever books does so before the memory is taken, so that what a tier really holds beyond it is
+// what nobody books: activations, which are measured (activation_meter.h) and set.
+//
 // Invariants:
 //   1. Bytes(use, tier) is what has been added and not yet removed; it is never negative (a bug).
 //   2. Peak(...) >= Bytes(...) of the same cell at any time.
@@ -32,8 +35,14 @@ enum class MemoryUse {
 };
 inline constexpr std::size_t kMemoryUses = 7;
 
-enum class MemoryTier { kDevice, kHost, kPinned, kFile };
-inline constexpr std::size_t kMemoryTiers = 4;
+enum class MemoryTier {
+  kDevice,
+  kHost,
+  kPinned,
+  kFile,
+  kShared,  // memory of all of a host's ranks, of which one has its part
+};
+inline constexpr std::size_t kMemoryTiers = 5;
 
 // The tier in which tensors lie: of a rank that computes on the CPU, or on a device.
 constexpr MemoryTier TierOf(bool is_cpu) {
@@ -53,9 +62,16 @@ class MemoryLedger {
   void Add(MemoryUse use, MemoryTier tier, std::int64_t bytes);
   // Requires: at least `bytes` are booked there.
   void Remove(MemoryUse use, MemoryTier tier, std::int64_t bytes);
+  // Enter what has been measured instead of added.
+  void Set(MemoryUse use, MemoryTier tier, std::int64_t bytes);
+  void RaisePeak(MemoryUse use, MemoryTier tier, std::int64_t bytes);
 
   std::int64_t Bytes(MemoryUse use, MemoryTier tier) const;
   std::int64_t Peak(MemoryUse use, MemoryTier tier) const;
+  // All of a tier but activations.
+  std::int64_t BookedBytes(MemoryTier tier) const {
+    return booked_[static_cast<std::size_t>(tier)].load();
+  }
   // Parameters, gradients, optimizer state and master weights together, over all tiers: what the
   // ZeRO formulas speak of.
   std::int64_t ModelStateBytes() const;
@@ -72,6 +88,7 @@ class MemoryLedger {
   const Cell& At(MemoryUse use, MemoryTier tier) const;
 
   std::array<std::array<Cell, kMemoryTiers>, kMemoryUses> cells_;
+  std::array<std::atomic<std::int64_t>, kMemoryTiers> booked_{};
 };
 
 // Books bytes for as long as it lives. Move-only; a moved-from or default entry books nothing.

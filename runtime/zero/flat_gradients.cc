@@ -126,17 +126,18 @@ void FlatGradients::FinishReduction(const at::Tensor& reduced) const {
 
 // The sum comes where the mean belongs, or, where there is something already or of another dtype,
 // in place in what travels.
-void FlatGradients::BeginReduceIntoShard(const at::Tensor& whole) {
+void FlatGradients::BeginReduceIntoShard(const at::Tensor& gradients) {
   const bool first = !own_.defined();
   if (first) {
     own_ = Store(context_, {layout_.shard_numel(), context_.dtypes.gradient, MemoryUse::kGradients,
                             context_.tiers.gradients});
   }
+  UnderWay under_way{.target = own_.Acquire(first ? Access::kOverwrite : Access::kUpdate),
+                     .first = first};
+  under_way.whole = CastToTravel(gradients, &under_way.booked);
+  const at::Tensor& whole = under_way.whole;
   const comm::ReduceOp op = PrepareReduction(whole);
-  UnderWay under_way{.whole = whole,
-                     .reduced = ViewOwnPart(whole),
-                     .target = own_.Acquire(first ? Access::kOverwrite : Access::kUpdate)};
-  under_way.first = first;
+  under_way.reduced = ViewOwnPart(whole);
   const at::Tensor& own = under_way.target.tensor();
   if (first && own.scalar_type() == whole.scalar_type()) under_way.reduced = own;
   comm::Communicator& ranks = *context_.groups.shards;
@@ -151,10 +152,18 @@ void FlatGradients::BeginReduceIntoShard(const at::Tensor& whole) {
   reduction_ = std::move(under_way);
 }
 
+at::Tensor FlatGradients::CastToTravel(const at::Tensor& gradients,
+                                       device::LedgerEntry* booked) const {
+  if (gradients.scalar_type() == travel_.dtype) return gradients;
+  *booked = device::LedgerEntry(
+      context_.ledger, MemoryUse::kCommBuffers, context_.tier(),
+      gradients.numel() * static_cast<std::int64_t>(c10::elementSize(travel_.dtype)));
+  return gradients.to(travel_.dtype);
+}
+
 void FlatGradients::BeginReduceEverywhere() {
   UnderWay under_way{.target = whole_.Acquire()};
-  // Itself, if it is of that dtype.
-  under_way.whole = under_way.reduced = under_way.target.tensor().to(travel_.dtype);
+  under_way.whole = under_way.reduced = CastToTravel(under_way.target.tensor(), &under_way.booked);
   const at::Tensor& whole = under_way.whole;
   const comm::ReduceOp op = PrepareReduction(whole);
   if (context_.overlap && travel_.row_widths.empty()) {
@@ -178,7 +187,8 @@ bool FlatGradients::IsReduced() const { return is_mean_ || (own_.defined() && !w
 void FlatGradients::ReduceOverReplicas() {
   if (context_.groups.replicas == nullptr) return;
   Lease own = own_.Acquire();
-  const at::Tensor travelling = own.tensor().to(travel_.dtype);  // itself, if it is of that dtype
+  device::LedgerEntry booked;
+  const at::Tensor travelling = CastToTravel(own.tensor(), &booked);
   // The factors have been applied before and after the sum over the shards' group.
   const auto op = context_.reduction.average ? comm::ReduceOp::kAvg : comm::ReduceOp::kSum;
   context_.groups.replicas->AllReduce(travelling, op, travel_.tag);
@@ -192,7 +202,7 @@ void FlatGradients::BeginReduction() {
   if (block_) {
     BeginReduceIntoShard(block_->tensor());
   } else if (context_.sharding.optimizer) {
-    BeginReduceIntoShard(whole_.Acquire().tensor().to(travel_.dtype));
+    BeginReduceIntoShard(whole_.Acquire().tensor());
   } else {
     BeginReduceEverywhere();
   }

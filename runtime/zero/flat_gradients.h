@@ -116,7 +116,9 @@ class FlatGradients {
   bool CanReduceBeforeTheEnd() const;
   bool IsReduced() const;
   void BeginReduction();
-  void BeginReduceIntoShard(const at::Tensor& whole);
+  // The gradients in the dtype in which they travel: themselves, or a copy that is booked.
+  at::Tensor CastToTravel(const at::Tensor& gradients, device::LedgerEntry* booked) const;
+  void BeginReduceIntoShard(const at::Tensor& gradients);
   void BeginReduceEverywhere();
   void ReduceOverReplicas();
   // Do what context.reduction asks for around the sum over ranks, in place.
@@ -131,6 +133,7 @@ class FlatGradients {
   Store whole_;                          // when not: the step's
   Store own_;                            // the reduced shard, where whole_ is not it
   struct UnderWay {
+    device::LedgerEntry booked = {};      // of `whole`, where that is a copy
     at::Tensor whole = {};                // what travels
     at::Tensor reduced = {};              // where the sum over ranks comes
     std::optional<comm::Work> work = {};  // none: the call has ended, or is `rounded`'s

@@ -28,6 +28,9 @@ void LossFeedback::Begin(std::int64_t count, int slots) {
 void LossFeedback::Quantize(const at::Tensor& values, int slot, const at::Tensor& bytes) {
   const std::int64_t count = values.numel(), size = CountQuantizedBytes(count, kErrorBits);
   const Lease kept = errors_.Acquire({slot * size, size});
+  const device::LedgerEntry booked(context_.ledger, device::MemoryUse::kCommBuffers,
+                                   context_.tier(),
+                                   4 * count * static_cast<std::int64_t>(sizeof(float)));
   at::Tensor error = at::empty({count}, values.options().dtype(at::kFloat));
   Dequantize(kept.tensor(), kErrorBits, error);
   at::Tensor lost = values + error;

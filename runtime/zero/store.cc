@@ -70,9 +70,11 @@ Store::Store(const Context& context, const FlatSpec& spec) {
   if (spec.rest == Rest::kFile && size < std::max<std::int64_t>(1, tiers.smallest_bytes)) {
     kept.rest = Rest::kHere;
   }
+  const bool in_file = kept.rest == Rest::kFile;
+  LedgerEntry entry(context.ledger, spec.use, in_file ? MemoryTier::kFile : context.tier(), size);
   std::unique_ptr<offload::Windows> file;
   at::Tensor tensor;
-  if (kept.rest == Rest::kFile) {
+  if (in_file) {
     const bool is_parameter = spec.use == device::MemoryUse::kParameters;
     offload::FileTier* const files = is_parameter ? tiers.parameter_files : tiers.optimizer_files;
     DS_CHECK(files != nullptr && context.device.is_cpu());
@@ -80,11 +82,10 @@ Store::Store(const Context& context, const FlatSpec& spec) {
   } else {
     tensor = at::empty({spec.count}, at::TensorOptions().dtype(spec.dtype).device(context.device));
   }
-  const MemoryTier tier = file ? MemoryTier::kFile : context.tier();
   bytes_.reset(new Bytes{.context = context,
                          .spec = kept,
                          .tensor = std::move(tensor),
-                         .entry = LedgerEntry(context.ledger, spec.use, tier, size),
+                         .entry = std::move(entry),
                          .file = std::move(file)});
 }
 
@@ -127,13 +128,13 @@ void Store::Prefetch() {
   DS_CHECK_MSG(!bytes_->is_leased(), "bytes are brought back from under a lease");
   const Context& context = bytes_->context;
   const std::size_t size = bytes_->on_host.nbytes();
+  LedgerEntry& entry = bytes_->entry;
+  entry = LedgerEntry(context.ledger, entry.use(), context.tier(), entry.bytes());
   c10::StorageImpl* storage = bytes_->tensor.storage().unsafeGetStorageImpl();
   storage->set_data_ptr_noswap(c10::GetAllocator(context.device.type())->allocate(size));
   storage->set_nbytes(size);
   bytes_->tensor.copy_(bytes_->on_host);
   bytes_->on_host.reset();
-  LedgerEntry& entry = bytes_->entry;
-  entry = LedgerEntry(context.ledger, entry.use(), context.tier(), entry.bytes());
 }
 
 void Store::Prefetch(const FlatRange& range) {

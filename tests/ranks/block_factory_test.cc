@@ -10,9 +10,9 @@
 #include <torch/nn/modules/linear.h>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/device/counting_allocator.h"
 #include "runtime/models/tiled_linear.h"
 #include "tests/ranks/tiny_model.h"
-#include "tests/support/counting_allocator.h"
 #include "tests/support/rank_harness.h"
 
 namespace ds::tests {
@@ -47,8 +47,8 @@ config::DsConfig PlainConfig(int stage) {
 
 class BlockFactories : public ::testing::Test {
  protected:
-  static void SetUpTestSuite() { allocator_ = &testing::CountingAllocator::Install(); }
-  static testing::CountingAllocator* allocator_;
+  static void SetUpTestSuite() { allocator_ = &device::CountingAllocator::Install(); }
+  static device::CountingAllocator* allocator_;
 
   // The most that all ranks together have held while they made the model and the engine.
   static std::int64_t FindPeak(int ranks, const std::function<void(BlockList&, int)>& add) {
@@ -70,7 +70,7 @@ class BlockFactories : public ::testing::Test {
   }
 };
 
-testing::CountingAllocator* BlockFactories::allocator_ = nullptr;
+device::CountingAllocator* BlockFactories::allocator_ = nullptr;
 
 TEST_F(BlockFactories, TakeTheMemoryOfShardsAndTwoBlocks) {
   constexpr int kRanks = 2;
@@ -96,7 +96,7 @@ class SquaresLoss : public Block {
 };
 
 // The most that two ranks of stage 3 hold in a step beyond what they hold between steps.
-std::int64_t FindPeakOfStep(testing::CountingAllocator& allocator, std::int64_t splits) {
+std::int64_t FindPeakOfStep(device::CountingAllocator& allocator, std::int64_t splits) {
   std::int64_t peak = 0;
   testing::RunRanks(2, [&](comm::Communicator& world) {
     auto model = std::make_shared<BlockList>();

@@ -11,7 +11,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "tests/ranks/tiny_model.h"
-#include "tests/support/counting_allocator.h"
+#include "tests/support/refusing_allocator.h"
 #include "tests/support/rank_harness.h"
 
 namespace ds::tests {
@@ -86,12 +86,12 @@ TEST(BuildingFails, OnEveryRankWhereAUsersFunctionThrowsOnOne) {
 }
 
 TEST(BuildingFails, OnEveryRankWhereTheOptimizersMemoryIsMissingOnOne) {
-  testing::CountingAllocator::Install();
+  testing::RefusingAllocator::Install();
   for (const int stage : {0, 2}) {
     ExpectAllThrow(Create(stage,
                           [](int rank, auto*, EngineOptions* options) {
                             // All of the parameters are there when the last block's values are.
-                            using Refusal = testing::CountingAllocator::Refusal;
+                            using Refusal = testing::RefusingAllocator::Refusal;
                             const auto refusal = std::make_shared<std::optional<Refusal>>();
                             options->read_values = [rank, refusal](const std::string& name, auto,
                                                                    const at::Tensor& values) {

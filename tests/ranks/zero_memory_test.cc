@@ -6,11 +6,11 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/config/model_state.h"
+#include "runtime/device/counting_allocator.h"
 #include "runtime/device/memory_ledger.h"
 #include "runtime/models/build_model.h"
 #include "runtime/models/model_config.h"
 #include "tests/ranks/tiny_model.h"
-#include "tests/support/counting_allocator.h"
 #include "tests/support/rank_harness.h"
 
 namespace ds::tests {
@@ -24,11 +24,11 @@ constexpr TinyShape kShape{.vocabulary = 1500, .width = 200, .layers = 6};
 
 class ZeroMemory : public ::testing::TestWithParam<std::tuple<int, int, Precision>> {
  protected:
-  static void SetUpTestSuite() { allocator_ = &testing::CountingAllocator::Install(); }
-  static testing::CountingAllocator* allocator_;
+  static void SetUpTestSuite() { allocator_ = &device::CountingAllocator::Install(); }
+  static device::CountingAllocator* allocator_;
 };
 
-testing::CountingAllocator* ZeroMemory::allocator_ = nullptr;
+device::CountingAllocator* ZeroMemory::allocator_ = nullptr;
 
 void ExpectWithin2Percent(std::int64_t actual, std::int64_t expected, const char* what) {
   EXPECT_NEAR(static_cast<double>(actual), static_cast<double>(expected),

@@ -17,8 +17,8 @@
 #include <gmock/gmock.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include "runtime/device/counting_allocator.h"
 #include "runtime/precision/autocast.h"
-#include "tests/support/counting_allocator.h"
 
 namespace ds::activation {
 namespace {
@@ -206,7 +206,7 @@ TEST(RecomputeTest, AddsUpWhatItsRunsTake) {
 
 // Eight layers of which each keeps some tensors of a MiB: recomputed, one is left of each.
 TEST(RecomputeTest, KeepsTheInputsOnly) {
-  testing::CountingAllocator& memory = testing::CountingAllocator::Install();
+  device::CountingAllocator& memory = device::CountingAllocator::Install();
   constexpr std::int64_t kRows = 1024, kWidth = 256, kMiB = kRows * kWidth * 4;
   static_assert(kMiB == 1 << 20);
   const ForwardPart part = [](Tensors in) {

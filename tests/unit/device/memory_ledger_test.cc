@@ -33,6 +33,29 @@ TEST(MemoryLedgerTest, ModelStateLeavesOutActivationsAndBuffers) {
   EXPECT_EQ(ledger.ModelStateBytes(), 1111);
 }
 
+TEST(MemoryLedgerTest, WhatIsMeasuredTakesThePlaceOfWhatWas) {
+  MemoryLedger ledger;
+  ledger.Set(MemoryUse::kActivations, MemoryTier::kHost, 70);
+  ledger.RaisePeak(MemoryUse::kActivations, MemoryTier::kHost, 90);
+  ledger.Set(MemoryUse::kActivations, MemoryTier::kHost, 20);
+  ledger.RaisePeak(MemoryUse::kActivations, MemoryTier::kHost, 80);
+  EXPECT_EQ(ledger.Bytes(MemoryUse::kActivations, MemoryTier::kHost), 20);
+  EXPECT_EQ(ledger.Peak(MemoryUse::kActivations, MemoryTier::kHost), 90);
+}
+
+TEST(MemoryLedgerTest, WhatIsBookedInATierLeavesOutActivations) {
+  MemoryLedger ledger;
+  ledger.Add(MemoryUse::kParameters, MemoryTier::kHost, 5);
+  ledger.Add(MemoryUse::kCommBuffers, MemoryTier::kHost, 7);
+  ledger.Add(MemoryUse::kCommBuffers, MemoryTier::kShared, 100);
+  ledger.Set(MemoryUse::kActivations, MemoryTier::kHost, 1000);
+  ledger.Set(MemoryUse::kOther, MemoryTier::kHost, 30);
+  ledger.Set(MemoryUse::kOther, MemoryTier::kHost, 20);
+  ledger.Remove(MemoryUse::kParameters, MemoryTier::kHost, 2);
+  EXPECT_EQ(ledger.BookedBytes(MemoryTier::kHost), 30);
+  EXPECT_EQ(ledger.BookedBytes(MemoryTier::kShared), 100);
+}
+
 TEST(MemoryLedgerTest, JsonNamesOnlyWhatWasUsed) {
   MemoryLedger ledger;
   ledger.Add(MemoryUse::kOptimizerState, MemoryTier::kHost, 8);

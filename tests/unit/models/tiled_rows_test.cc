@@ -9,9 +9,9 @@
 
 #include <vector>
 
+#include "runtime/device/counting_allocator.h"
 #include "runtime/models/activations.h"
 #include "runtime/models/matmul.h"
-#include "tests/support/counting_allocator.h"
 #include "tests/support/summing_sink.h"
 
 namespace ds::models {
@@ -81,7 +81,7 @@ TEST(TiledRows, OfAFrozenInputTrainTheWeights) {
 // 2048 rows whose wide activations take 8 MiB and another 8 behind the function: with 8 tiles a
 // pass never has more than the eighth, beside what it gives.
 TEST(TiledRows, HoldOneTilesActivations) {
-  testing::CountingAllocator& memory = testing::CountingAllocator::Install();
+  device::CountingAllocator& memory = device::CountingAllocator::Install();
   constexpr std::int64_t kRows = 2048, kWidth = 64, kWide = 1024;
   constexpr std::int64_t kWideBytes = kRows * kWide * 4, kNarrowBytes = kRows * kWidth * 4;
   const FeedForward part(kWidth, kWide);

@@ -5,13 +5,13 @@
 
 #include <limits>
 
+#include "runtime/device/counting_allocator.h"
 #include "runtime/device/isa_probe.h"
 #include "runtime/precision/autocast.h"
 #include "runtime/precision/dtype_policy.h"
 #include "runtime/precision/finite_check.h"
 #include "runtime/precision/gradient_reduction.h"
 #include "runtime/precision/loss_scaler.h"
-#include "tests/support/counting_allocator.h"
 
 namespace ds::precision {
 namespace {
@@ -146,7 +146,7 @@ TEST(FirstNonFinite, NamesPlaceAndKind) {
 
 // After an overflow every element is one.
 TEST(FirstNonFinite, TakesNoMemoryInProportionToWhatItLooksThrough) {
-  testing::CountingAllocator& allocator = testing::CountingAllocator::Install();
+  device::CountingAllocator& allocator = device::CountingAllocator::Install();
   at::Tensor values = at::zeros({4 << 20});
   values.narrow(0, 3 << 20, 1 << 20).fill_(std::numeric_limits<float>::infinity());
   allocator.ResetPeak();

@@ -1,12 +1,12 @@
-#include "tests/support/counting_allocator.h"
+#include "runtime/device/counting_allocator.h"
 
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/alloc_cpu.h>
-#include <c10/util/Exception.h>
 #include <functional>
-#include <limits>
 
-namespace ds::testing {
+#include "runtime/device/memory_ledger.h"
+
+namespace ds::device {
 namespace {
 
 // Lies in front of the tensor's bytes, as large as LibTorch's alignment, which the bytes so keep.
@@ -16,7 +16,11 @@ struct alignas(64) Header {
   std::int64_t bytes;
 };
 
-thread_local std::size_t largest_allowed = std::numeric_limits<std::size_t>::max();
+void Raise(std::atomic<std::int64_t>* peak, std::int64_t value) {
+  std::int64_t known = peak->load(std::memory_order_relaxed);
+  while (known < value && !peak->compare_exchange_weak(known, value, std::memory_order_relaxed)) {
+  }
+}
 
 }  // namespace
 
@@ -34,18 +38,29 @@ CountingAllocator& CountingAllocator::Install() {
   return installed;
 }
 
+CountingAllocator* CountingAllocator::Find() {
+  return dynamic_cast<CountingAllocator*>(c10::GetCPUAllocator());
+}
+
+std::int64_t CountingAllocator::CountBeyondLedger(std::int64_t out) const {
+  const MemoryLedger* ledger = ledger_.load(std::memory_order_relaxed);
+  return ledger == nullptr ? 0 : out - ledger->BookedBytes(MemoryTier::kHost);
+}
+
+void CountingAllocator::ResetPeak() {
+  peak_.store(BytesOut(), std::memory_order_relaxed);
+  peak_beyond_.store(CountBeyondLedger(BytesOut()), std::memory_order_relaxed);
+}
+
 c10::DataPtr CountingAllocator::allocate(std::size_t bytes) {
   if (bytes == 0) return {nullptr, nullptr, &Free, c10::Device(c10::kCPU)};
-  TORCH_CHECK(bytes <= largest_allowed, "DefaultCPUAllocator: can't allocate memory: you tried to ",
-              "allocate ", bytes, " bytes");
   auto* header = static_cast<Header*>(c10::alloc_cpu(sizeof(Header) + bytes));
   header->owner = this;
   header->bytes = static_cast<std::int64_t>(bytes);
   const std::int64_t out =
       bytes_.fetch_add(header->bytes, std::memory_order_relaxed) + header->bytes;
-  std::int64_t peak = peak_.load(std::memory_order_relaxed);
-  while (peak < out && !peak_.compare_exchange_weak(peak, out, std::memory_order_relaxed)) {
-  }
+  Raise(&peak_, out);
+  Raise(&peak_beyond_, CountBeyondLedger(out));
   void* data = header + 1;
   return {data, data, &Free, c10::Device(c10::kCPU)};
 }
@@ -61,4 +76,4 @@ void CountingAllocator::copy_data(void* to, const void* from, std::size_t bytes)
   default_copy_data(to, from, bytes);
 }
 
-}  // namespace ds::testing
+}  // namespace ds::device
