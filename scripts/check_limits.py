@@ -29,7 +29,7 @@ ALLOWED = {
     "runtime/tokenizer/chat/renderer.cc RunStatement": (42, "a case for each kind of statement"),
     "runtime/tokenizer/models/bpe.cc Spell": (43, "the ways to spell a word, one after the other"),
     "runtime/tokenizer/text/oniguruma_pattern.cc Escape": (43, "a case for each escape"),
-    "runtime/zero/residency_plan.cc ComputeHash": (49, "every field of the plan, one a line"),
+    "runtime/zero/plan/residency_plan.cc ComputeHash": (49, "every field of the plan, one a line"),
     "tests/procs/channel_test.cc": (460, "the channel between the two programs, case by case"),
     "tests/procs/command_line_test.cc": (441, "the command line, case by case"),
     "tests/unit/cli/job_controller_test.cc": (613, "the controller with its fakes, case by case"),

@@ -305,6 +305,13 @@ Traffic Communicator::traffic() const {
   return traffic;
 }
 
+std::size_t Communicator::shared_bytes() const {
+  std::size_t bytes = host_ != nullptr ? host_->shared_bytes() : 0;
+  if (control_ != nullptr) bytes += control_->shared_bytes();
+  for (const auto& [name, group] : groups_) bytes += group == nullptr ? 0 : group->shared_bytes();
+  return bytes;
+}
+
 Absence Communicator::absence() const {
   if (host_ != nullptr) return host_->absence();
   return control_ == nullptr ? Absence() : control_->absence();

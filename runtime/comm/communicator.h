@@ -131,6 +131,8 @@ class Communicator {
   Absence absence() const;
   // Tells what has gone through this group, its control group and sub-groups. From any thread.
   Traffic traffic() const;
+  // Counts this rank's part of the memory that CPU ranks of its host share for these groups.
+  std::size_t shared_bytes() const;
 
  private:
   struct Launch;  // the calls below their two forms, blocking and not

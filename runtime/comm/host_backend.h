@@ -35,6 +35,7 @@ class HostBackend : public c10d::Backend {
   const std::string getBackendName() const override { return "host"; }
   bool spans_hosts() const { return group_->spans_hosts(); }
   BytesBetweenHosts bytes_between_hosts() const { return group_->bytes_between_hosts(); }
+  std::size_t shared_bytes() const { return group_->shared_bytes(); }
   // Makes `tag` a part of the next collective's signature, which ranks compare.
   void TagNextCall(std::string_view tag) { next_tag_ = CallTag(tag); }
   // LibTorch's send and recv know no asynchronous form.

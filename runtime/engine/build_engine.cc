@@ -243,6 +243,9 @@ StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> mo
   parts->recompute = options.recompute;
   parts->mlp_tiles = options.mlp_tiles;
   parts->clock = options.clock;
+  parts->shared_memory = device::LedgerEntry(
+      options.ledger, device::MemoryUse::kCommBuffers, device::MemoryTier::kShared,
+      static_cast<std::int64_t>(options.world->shared_bytes()));
   return parts;
 }
 

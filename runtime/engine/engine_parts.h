@@ -50,8 +50,9 @@ struct EngineParts {
   std::map<int, activation::RunTimes> recompute_times;
 
   StepState step;
-  bool states_away = false;  // on the host
-  bool gathered = false;     // within WithGatheredParameters
+  device::LedgerEntry shared_memory;  // of the communicators
+  bool states_away = false;           // on the host
+  bool gathered = false;              // within WithGatheredParameters
   // A forward pass has come to its end without a block that reads what it has not declared.
   bool reads_are_declared = false;
 

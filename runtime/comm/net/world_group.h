@@ -60,6 +60,7 @@ class WorldGroup : public CpuGroup {
   int size() const override { return places_.size(); }
   bool spans_hosts() const override { return true; }
   BytesBetweenHosts bytes_between_hosts() const override { return links().bytes(); }
+  std::size_t shared_bytes() const override { return host_->shared_bytes(); }
   std::string NameOf(int rank) const override {
     return "rank " + std::to_string(links_.ranks()[static_cast<std::size_t>(rank)]);
   }

@@ -76,6 +76,8 @@ class CpuGroup {
   // Counts those of this group and all others of its family so far; zero where it does not span
   // hosts. From any thread.
   virtual BytesBetweenHosts bytes_between_hosts() const { return {}; }
+  // Counts this rank's part of the memory that the ranks of a host share.
+  virtual std::size_t shared_bytes() const = 0;
   // Says what errors call a rank: "rank 3", by its number in the job.
   virtual std::string NameOf(int rank) const = 0;
 

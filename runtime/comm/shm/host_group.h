@@ -10,9 +10,8 @@
 // everything within the cache. A rank reduces only its own slice, reading all peers' buffers, in
 // rank order (reduce_kernels.h), and never copies its own contribution.
 //
-// At the first barrier of a collective every rank has published its CallSignature; all compare
-// them, so that a disagreement is an error on every rank and nothing is overwritten.
-// Promises and errors are those of cpu_group.h. Threads: one HostGroup per rank.
+// At a collective's first barrier all compare the CallSignatures of all, so that a disagreement is
+// an error on every rank. Promises and errors: those of cpu_group.h. Threads: one group per rank.
 
 #include <chrono>
 #include <cstddef>
@@ -66,6 +65,7 @@ class HostGroup : public CpuGroup {
 
   int rank() const override { return self_.rank; }
   int size() const override { return self_.size; }
+  std::size_t shared_bytes() const override { return region_->bytes() / self_.size; }
   std::string NameOf(int rank) const override { return wait_.NameOf(rank); }
 
   // The first call of ranks that are processes: blocks until all have joined. `look_around` as in

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "runtime/comm/host_backend.h"
@@ -81,6 +82,18 @@ TEST(TrafficTest, WhatGoesBetweenHostsIsCountedBothWays) {
     EXPECT_LE(step.between_hosts->received, kFrame);
     EXPECT_EQ(step.of(TrafficKind::kAllGather), (OfKind{1, 8000}));
   });
+}
+
+TEST(TrafficTest, EachRankHasItsPartOfTheSharedMemory) {
+  std::array<std::size_t, 2> bytes{};
+  RunRanks(2, [&](Communicator& world) {
+    const std::size_t alone = world.shared_bytes();
+    EXPECT_GT(alone, 0U);
+    Communicator& all = world.Group("all", {0, 1});
+    EXPECT_EQ(world.shared_bytes(), alone + all.shared_bytes());
+    bytes[static_cast<std::size_t>(world.rank())] = alone;
+  });
+  EXPECT_EQ(bytes[0], bytes[1]);
 }
 
 TEST(TrafficTest, JsonHasTheKindsThatWereCalled) {
