@@ -131,6 +131,7 @@ struct DsConfig {
   bool prescale_gradients = false;
   double gradient_predivide_factor = 1.0;
   bool sparse_gradients = false;  // embedding tables travel by rows at stage 0
+  bool memory_breakdown = false;  // memory by use is reported at the ends of a step's phases
 
   // The dtype of parameters and activations.
   DataType training_dtype() const {

@@ -246,6 +246,10 @@ StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> mo
   parts->shared_memory = device::LedgerEntry(
       options.ledger, device::MemoryUse::kCommBuffers, device::MemoryTier::kShared,
       static_cast<std::int64_t>(options.world->shared_bytes()));
+  parts->memory = MemoryMarks({.ledger = options.ledger,
+                               .meter = options.meter,
+                               .breakdown = config.memory_breakdown,
+                               .prints = options.world->rank() == 0});
   return parts;
 }
 

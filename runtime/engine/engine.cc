@@ -72,6 +72,9 @@ std::int64_t Engine::parameter_count() const {
 
 comm::Communicator& Engine::world() const { return parts_->world(); }
 
+const nlohmann::ordered_json& Engine::memory_breakdown() const {
+  return parts_->memory.breakdown();
+}
 const device::MemoryLedger& Engine::ledger() const { return *parts_->sharded->context().ledger; }
 
 }  // namespace ds::engine

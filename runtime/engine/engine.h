@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,8 +38,9 @@ namespace ds::comm {
 class Communicator;
 }
 namespace ds::device {
+class ActivationMeter;
 class MemoryLedger;
-}
+}  // namespace ds::device
 
 namespace ds::engine {
 
@@ -62,6 +64,8 @@ struct EngineOptions {
   std::optional<topology::Degrees> degrees;
   // Borrowed; where the engine enters its buffers. Null: a ledger of its own.
   device::MemoryLedger* ledger = nullptr;
+  // Borrowed; measures the activations, of this ledger. Null: nobody does.
+  device::ActivationMeter* meter = nullptr;
   // Names the device of the world's tensors; c10::kCUDA without an index is this rank's GPU.
   c10::Device device = c10::kCPU;
   // The first values of all parameters: each rank asks for what it keeps, and for nothing else.
@@ -123,6 +127,8 @@ class Engine {
   std::int64_t parameter_count() const;  // of the whole model, padding not counted
   comm::Communicator& world() const;
   const device::MemoryLedger& ledger() const;
+  // Has what memory_breakdown asks for (MemoryMarks::breakdown).
+  const nlohmann::ordered_json& memory_breakdown() const;
 
  private:
   friend class DeepSpeedApi;

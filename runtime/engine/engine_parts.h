@@ -11,6 +11,7 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/device/memory_ledger.h"
 #include "runtime/engine/engine.h"
+#include "runtime/engine/memory_marks.h"
 #include "runtime/engine/module_buffers.h"
 #include "runtime/engine/rates.h"
 #include "runtime/engine/step_state.h"
@@ -50,6 +51,7 @@ struct EngineParts {
   std::map<int, activation::RunTimes> recompute_times;
 
   StepState step;
+  MemoryMarks memory;
   device::LedgerEntry shared_memory;  // of the communicators
   bool states_away = false;           // on the host
   bool gathered = false;              // within WithGatheredParameters

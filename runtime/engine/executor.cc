@@ -156,6 +156,7 @@ at::Tensor Executor::Forward(Bundle bundle) {
     const double weight = bundle.loss_count ? *bundle.loss_count / bundle.loss_unit : 1.0;
     parts_.step.current.returned.push_back(
         {decltype(ReturnedLoss::loss)(bundle.loss.getIntrusivePtr()), weight});
+    parts_.memory.Mark("forward");
   }
   return bundle.loss;
 }
@@ -172,6 +173,7 @@ void Executor::Backward(const at::Tensor& loss, bool scale_wrt_gas) {
   parts_.step.current.losses.push_back({loss.detach(), scale_wrt_gas, weight});
   ++parts_.step.current.micro_batches;
   parts_.step.current.backward_is_latest = true;
+  parts_.memory.Mark("backward");
 }
 
 Status Executor::Reduce() {
@@ -189,7 +191,9 @@ Status Executor::Reduce() {
 
 StatusOr<StepResult> Executor::Step() {
   if (!parts_.step.IsUpdateDue(parts_.accumulation())) return StepResult{};
-  return FinishStep(parts_);
+  auto result = FinishStep(parts_);
+  parts_.memory.Mark("step");
+  return result;
 }
 
 StatusOr<StepResult> Executor::Run(const StepPlan& plan, const BatchSource& next_batch) {

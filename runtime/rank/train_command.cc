@@ -20,6 +20,8 @@
 #include "runtime/config/file/check_config.h"
 #include "runtime/data/loader.h"
 #include "runtime/data/prefetching_loader.h"
+#include "runtime/device/activation_meter.h"
+#include "runtime/device/counting_allocator.h"
 #include "runtime/device/memory_ledger.h"
 #include "runtime/device/rank_device.h"
 #include "runtime/engine/deepspeed_api.h"
@@ -79,6 +81,7 @@ class TrainCommand : public engine::TrainLoopObserver {
   topology::Mesh mesh_;
   device::RankDevice device_;
   device::MemoryLedger ledger_;
+  std::unique_ptr<device::ActivationMeter> meter_;
   std::unique_ptr<comm::Communicator> world_;
   std::shared_ptr<BlockList> model_;
   std::unique_ptr<Engine> engine_;
@@ -166,6 +169,8 @@ Status TrainCommand::CheckJob() {
   DS_RETURN_IF_ERROR(CheckTensorParts(model_config_, degrees.tensor));
   DS_ASSIGN_OR_RETURN(const device::DeviceChoice choice, device::DeviceChoiceFromName(job_.device));
   DS_ASSIGN_OR_RETURN(device_, device::OpenRankDevice(choice, identity_.local_rank));
+  if (device_.device.is_cpu()) device::CountingAllocator::Install();
+  meter_ = std::make_unique<device::ActivationMeter>(ledger_, device_.device);
   return OkStatus();
 }
 
@@ -183,6 +188,7 @@ Status TrainCommand::BuildEngine() {
   EngineOptions options{.world = world_.get(),
                         .degrees = mesh_.degrees(),
                         .ledger = &ledger_,
+                        .meter = meter_.get(),
                         .device = device_.device,
                         .seed = job_.seed,
                         .non_finite = ParsePolicy(job_.on_non_finite),
@@ -348,9 +354,10 @@ std::string DescribeRecompute(const std::vector<DeepSpeedApi::RecomputeTimes>& t
 }
 
 void TrainCommand::OnStep(const StepResult& result, double seconds) {
-  const nlohmann::ordered_json memory = telemetry::MakeMemoryReport(ledger_);
+  nlohmann::ordered_json memory = telemetry::MakeMemoryReport(ledger_, meter_.get());
   reporter_.ReportBeacon(result.step, memory);
   if (identity_.rank != 0) return;
+  if (config_.memory_breakdown) memory["breakdown"] = engine_->memory_breakdown();
   if (result.skipped) {
     reporter_.ReportNotice("step " + std::to_string(result.step) +
                            " changed nothing: " + result.non_finite);

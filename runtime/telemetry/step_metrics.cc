@@ -4,6 +4,7 @@
 #include <string>
 
 #include "runtime/base/files.h"
+#include "runtime/device/activation_meter.h"
 #include "runtime/device/memory_ledger.h"
 
 namespace ds::telemetry {
@@ -25,12 +26,11 @@ nlohmann::ordered_json ToJson(const StepMetrics& metrics, const RankMetrics& ran
       {"memory", rank.memory}};
 }
 
-nlohmann::ordered_json MakeMemoryReport(const device::MemoryLedger& ledger) {
-  nlohmann::ordered_json report = ledger.ToJson();
-  // Some 20 microseconds. Pages that are shared with other processes count in full.
+nlohmann::ordered_json ReadProcessMemory() {
+  // Some 20 microseconds.
   const StatusOr<std::string> text = ReadFile("/proc/self/status");
   std::istringstream lines(text.ok() ? *text : "");
-  nlohmann::ordered_json process;
+  nlohmann::ordered_json process = nlohmann::ordered_json::object();
   for (std::string line; std::getline(lines, line);) {
     std::istringstream fields(line);
     std::string key;
@@ -39,9 +39,21 @@ nlohmann::ordered_json MakeMemoryReport(const device::MemoryLedger& ledger) {
     if (key == "VmRSS:") process["resident_bytes"] = kibibytes * 1024;
     if (key == "VmHWM:") process["peak_resident_bytes"] = kibibytes * 1024;
   }
+  nlohmann::ordered_json ordered = nlohmann::ordered_json::object();
   for (const char* what : {"resident_bytes", "peak_resident_bytes"}) {
-    if (process.contains(what)) report[what] = process[what];
+    if (process.contains(what)) ordered[what] = process[what];
   }
+  return ordered;
+}
+
+nlohmann::ordered_json MakeMemoryReport(const device::MemoryLedger& ledger,
+                                        const device::ActivationMeter* meter) {
+  nlohmann::ordered_json report = ledger.ToJson();
+  if (meter != nullptr) {
+    const device::HeldBytes tensors = meter->allocated();
+    report["tensors"] = {{"bytes", tensors.bytes}, {"peak", tensors.peak}};
+  }
+  report.update(ReadProcessMemory());
   return report;
 }
 

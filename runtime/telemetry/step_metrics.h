@@ -6,8 +6,9 @@
 #include <nlohmann/json.hpp>
 
 namespace ds::device {
+class ActivationMeter;
 class MemoryLedger;
-}
+}  // namespace ds::device
 
 namespace ds::telemetry {
 
@@ -35,9 +36,14 @@ struct RankMetrics {
 // what is not finite is null, because JSON has no word for it.
 nlohmann::ordered_json ToJson(const StepMetrics& metrics, const RankMetrics& rank);
 
-// The "memory" of a rank: what the ledger holds by use and tier, and the process as the kernel sees
-// it: {"parameters":{"host":{"bytes","peak"}},...,"resident_bytes","peak_resident_bytes"}. Without
-// the last two where the kernel does not say.
-nlohmann::ordered_json MakeMemoryReport(const device::MemoryLedger& ledger);
+// The process as the kernel sees it: {"resident_bytes","peak_resident_bytes"}; empty where it does
+// not say. Pages that are shared with other processes count in full.
+nlohmann::ordered_json ReadProcessMemory();
+
+// The "memory" of a rank: what the ledger holds by use and tier, all tensors of its device, and the
+// process: {"parameters":{"host":{"bytes","peak"}},...,"tensors":{"bytes","peak"},"resident_bytes",
+// "peak_resident_bytes"}. Without "tensors" where nobody measures them (null).
+nlohmann::ordered_json MakeMemoryReport(const device::MemoryLedger& ledger,
+                                        const device::ActivationMeter* meter = nullptr);
 
 }  // namespace ds::telemetry

@@ -359,6 +359,7 @@ void FillPrecision(const Values& values, DsConfig* config) {
                                       : GradientReduceOp::kMean;
   config->prescale_gradients = values.Get(keys::kPrescaleGradients);
   config->sparse_gradients = values.Get(keys::kSparseGradients);
+  config->memory_breakdown = values.Get(keys::kMemoryBreakdown);
   config->gradient_predivide_factor = values.Get(keys::kGradientPredivideFactor);
 }
 

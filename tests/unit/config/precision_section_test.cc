@@ -136,6 +136,11 @@ TEST(PrecisionRules, PredivideFactorIsPositive) {
       Contains(HasSubstr("gradient_predivide_factor has no effect")));
 }
 
+TEST(PrecisionRules, MemoryIsBrokenDownWhereAskedFor) {
+  EXPECT_FALSE(CheckWith(R"("dump_state": false)").config.memory_breakdown);
+  EXPECT_TRUE(CheckWith(R"("memory_breakdown": true)").config.memory_breakdown);
+}
+
 TEST(PrecisionRules, UnmanagedAccumulationDoesNotOverlap) {
   const std::string unmanaged = R"("managed_gradient_accumulation": false)";
   const auto with = [&](const std::string& zero) {
