@@ -126,7 +126,6 @@ class Communicator {
   // them, and what it calls later, fails at once with this rank's number and `reason`. NCCL's calls
   // end on this rank alone; others learn of it in what they next say to each other.
   void Abort(std::string_view reason);
-
   // The ranks that this one has found not to be there, in the first error that came of that.
   Absence absence() const;
   // Tells what has gone through this group, its control group and sub-groups. From any thread.
