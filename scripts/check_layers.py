@@ -71,7 +71,8 @@ FLOORS = {"cli": CLI, "daemon": DAEMON}
 # Torch-free parts: their users link no LibTorch.
 TORCH_FREE = ("cli/", "daemon/", "proto/", "runtime/base/", "runtime/process/", "runtime/config/", "runtime/topology/",
               "runtime/pipeline/", "runtime/tokenizer/", "runtime/comm/shm/", "runtime/comm/net/", "runtime/offload/",
-              "runtime/checkpoint/format/", "runtime/models/spec/", "runtime/zero/plan/")
+              "runtime/checkpoint/format/", "runtime/models/spec/", "runtime/zero/plan/",
+              "runtime/models/memory/", "runtime/engine/plan/")
 
 # Floors inside a folder: what files whose path begins so may include besides their own header. The
 # longest row counts.
@@ -86,6 +87,9 @@ INNER = {
     "runtime/checkpoint/format/": ("runtime/base/", "runtime/checkpoint/format/"),
     "runtime/models/spec/": ("runtime/base/", "runtime/models/spec/"),
     "runtime/zero/plan/": ("runtime/base/", "runtime/config/", "runtime/zero/plan/"),
+    "runtime/models/memory/": ("runtime/base/", "runtime/config/", "runtime/models/memory/"),
+    "runtime/engine/plan/": ("runtime/base/", "runtime/config/", "runtime/zero/plan/", "runtime/models/memory/",
+                             "runtime/engine/plan/"),
     # The floors of config, from the ground: keys, checks, what a config says, its sections, files.
     "runtime/config/keys/": ("runtime/base/", "runtime/config/keys/"),
     "runtime/config/check/": ("runtime/base/", "runtime/config/keys/", "runtime/config/check/"),
@@ -107,7 +111,8 @@ TOP = {
     "proto": [],
     "cli": ["cli/", "proto/", "runtime/base/", "runtime/process/", "runtime/config/",
             "runtime/topology/", "runtime/offload/", "runtime/pipeline/", "runtime/checkpoint/format/", "runtime/models/spec/",
-            "runtime/tokenizer/", "runtime/zero/plan/"],
+            "runtime/tokenizer/", "runtime/zero/plan/", "runtime/models/memory/",
+            "runtime/engine/plan/"],
     "daemon": ["daemon/", "proto/", "runtime/base/", "runtime/process/"],
 }
 

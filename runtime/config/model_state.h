@@ -29,6 +29,9 @@ Sharding ShardingOfStage(int stage, std::int64_t world_size);
 // The same, but that what is offloaded comes and goes as shards do, those of a single rank, too.
 Sharding ShardingOf(const ZeroConfig& zero, std::int64_t world_size);
 
+// Bytes of a value.
+std::int64_t Width(DataType type);
+
 struct StateTypes {
   DataType parameter = DataType::kFp32;  // parameters and activations
   DataType gradient = DataType::kFp32;   // where gradients are accumulated over micro-batches
@@ -43,10 +46,14 @@ struct StateTypes {
 // and state are fp32 unless asked for in 16 bit.
 StateTypes ChooseStateTypes(const DsConfig& config);
 
+// Counts the values that the optimizer keeps for each parameter: Adam's two. Of those that Muon
+// updates it has one less.
+int CountOptimizerStates(const OptimizerConfig& optimizer);
+
 struct ModelStateInputs {
   std::int64_t trainable = 0;  // parameters with a gradient
   std::int64_t frozen = 0;
-  int optimizer_states = 2;  // values that the optimizer keeps per parameter: Adam's two
+  int optimizer_states = 2;  // CountOptimizerStates
   std::int64_t muon = 0;     // of the trainable ones: matrices under Muon, with one value less
   std::int64_t world_size = 1;
   Sharding sharding;

@@ -27,12 +27,14 @@
 #include "runtime/engine/deepspeed_api.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/make_mesh.h"
+#include "runtime/engine/plan/job_memory.h"
 #include "runtime/engine/train_loop.h"
 #include "runtime/models/build_model.h"
 #include "runtime/models/model_config.h"
 #include "runtime/models/weights.h"
 #include "runtime/optim/schedule/lr_schedule.h"
 #include "runtime/precision/dtype_policy.h"
+#include "runtime/rank/planned_memory.h"
 #include "runtime/rank/torch_boundary.h"
 #include "runtime/telemetry/step_metrics.h"
 
@@ -82,6 +84,8 @@ class TrainCommand : public engine::TrainLoopObserver {
   device::RankDevice device_;
   device::MemoryLedger ledger_;
   std::unique_ptr<device::ActivationMeter> meter_;
+  std::optional<zero::StepMemory> planned_;
+  bool has_compared_ = false;  // what was planned with what is there
   std::unique_ptr<comm::Communicator> world_;
   std::shared_ptr<BlockList> model_;
   std::unique_ptr<Engine> engine_;
@@ -212,6 +216,7 @@ Status TrainCommand::BuildEngine() {
     options.notify = [this](const std::string& text) { reporter_.ReportNotice(text); };
   }
   DS_ASSIGN_OR_RETURN(engine_, Engine::create(model_, config_, options));
+  planned_ = PlanRankMemory(model_config_.json, config_, job_, *world_);
   return OkStatus();
 }
 
@@ -358,6 +363,12 @@ void TrainCommand::OnStep(const StepResult& result, double seconds) {
   reporter_.ReportBeacon(result.step, memory);
   if (identity_.rank != 0) return;
   if (config_.memory_breakdown) memory["breakdown"] = engine_->memory_breakdown();
+  if (planned_) {
+    memory["planned"] = engine::ToJson(*planned_);
+    if (!std::exchange(has_compared_, true)) {
+      reporter_.ReportNotice(ComparePlan(*planned_, meter_->allocated()));
+    }
+  }
   if (result.skipped) {
     reporter_.ReportNotice("step " + std::to_string(result.step) +
                            " changed nothing: " + result.non_finite);

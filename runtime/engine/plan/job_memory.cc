@@ -1,0 +1,53 @@
+#include "runtime/engine/plan/job_memory.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <variant>
+
+namespace ds::engine {
+namespace {
+
+std::vector<zero::UnitShape> ListUnits(const models::DecoderShape& model, bool muon) {
+  std::vector<zero::UnitShape> units;
+  for (models::BlockSizes& block : models::ListBlockSizes(model)) {
+    units.push_back(
+        {.buckets = {{.numels = std::move(block.numels), .muon = muon ? block.matrices : 0}},
+         .also_reads = std::move(block.also_reads)});
+  }
+  return units;
+}
+
+}  // namespace
+
+zero::StepMemory PlanJobMemory(const config::DsConfig& config, const JobShape& job) {
+  const models::MicroBatch batch{.samples = config.batch.train_micro_batch_size_per_gpu,
+                                 .seq_len = job.seq_len,
+                                 .type = config.training_dtype(),
+                                 .on_gpu = job.setting.calls.on_gpu};
+  zero::StepMemoryInput input = zero::DescribeStep(config, job.setting);
+  input.units =
+      ListUnits(job.model, std::holds_alternative<config::MuonConfig>(config.optimizer.algorithm));
+  for (const models::BlockBytes& block : models::ListBlockBytes(job.model, batch, job.recompute)) {
+    input.activations.push_back(
+        {.kept = block.kept, .forward = block.forward, .backward = block.backward});
+  }
+  constexpr std::int64_t kIdBytes = 2 * sizeof(std::int64_t);  // tokens and labels
+  input.batch_bytes = kIdBytes * batch.tokens();
+  return zero::PlanStepMemory(input);
+}
+
+nlohmann::ordered_json ToJson(const zero::StepMemory& memory) {
+  const zero::HeldMemory& peak = memory.peak;
+  return {{"peak", peak.total()},
+          {"when", memory.when},
+          {"parameters", peak.parameters},
+          {"gradients", peak.gradients},
+          {"optimizer_state", peak.optimizer_state},
+          {"master_weights", peak.master_weights},
+          {"comm_buffers", peak.comm_buffers},
+          {"activations", peak.activations},
+          {"peak_activations", memory.peak_activations},
+          {"between_steps", memory.between_steps.total()}};
+}
+
+}  // namespace ds::engine

@@ -1,0 +1,32 @@
+#pragma once
+
+// PlanJobMemory: what each rank of a training job will hold, predicted from the model's numbers and
+// the ds_config by the code that ranks themselves follow. Pure, and without LibTorch: `dsrun
+// estimate` and the look before a launch ask it as well as the rank that compares it with what it
+// has measured.
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+
+#include "runtime/config/ds_config.h"
+#include "runtime/config/recompute_choice.h"
+#include "runtime/models/memory/decoder_memory.h"
+#include "runtime/zero/plan/step_memory.h"
+
+namespace ds::engine {
+
+struct JobShape {
+  models::DecoderShape model;
+  std::int64_t seq_len = 1;
+  config::RecomputeChoice recompute;
+  zero::StepSetting setting;
+};
+
+// Plans a rank, in the tier where it computes. The micro-batch is the config's.
+zero::StepMemory PlanJobMemory(const config::DsConfig& config, const JobShape& job);
+
+// {"peak","when","parameters","gradients","optimizer_state","master_weights","comm_buffers",
+//  "activations","peak_activations","between_steps"}, bytes: the uses at the moment of the peak.
+nlohmann::ordered_json ToJson(const zero::StepMemory& memory);
+
+}  // namespace ds::engine

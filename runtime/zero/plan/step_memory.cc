@@ -1,0 +1,294 @@
+#include "runtime/zero/plan/step_memory.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "runtime/base/check.h"
+#include "runtime/zero/plan/flat_layout.h"
+#include "runtime/zero/plan/pool_sizes.h"
+
+namespace ds::zero {
+namespace {
+
+using config::Width;
+
+// The sizes of one flat buffer, and what of its gradients is there.
+struct SimulatedBucket {
+  std::int64_t parameter_bytes = 0;  // whole
+  std::int64_t travel_bytes = 0;     // of gradients between ranks
+  std::int64_t gradient_bytes = 0;   // whole, where they are added up
+  std::int64_t own_bytes = 0;        // of this rank's part of those
+  std::int64_t largest = 0;          // of one parameter
+  bool trained = false;
+
+  bool has_block = false;    // the pooled buffer of sharded gradients
+  bool has_whole = false;    // that of whole ones
+  bool has_own = false;      // the reduced shard
+  bool is_reducing = false;  // a call is under way
+};
+
+// A rank on its way through a step.
+class Simulation {
+ public:
+  explicit Simulation(const StepMemoryInput& input) : input_(input) {
+    DS_CHECK(input.activations.size() == input.units.size());
+    for (const UnitShape& unit : input.units) AddUnit(unit);
+  }
+
+  StepMemory Run() {
+    for (std::int64_t m = 0; m < input_.micro_batches; ++m) {
+      Forward(m);
+      Backward(m, m + 1 == input_.micro_batches);
+    }
+    EndStep();
+    result_.between_steps = now();
+    return result_;
+  }
+
+ private:
+  void AddUnit(const UnitShape& shape);
+  SimulatedBucket AddBucket(const BucketShape& shape);
+  void Forward(std::int64_t micro_batch);
+  void Backward(std::int64_t micro_batch, bool is_last);
+  void EndStep();
+
+  ResidencyPlan MakePlan(std::vector<Place> places, std::vector<Place> expected,
+                         bool is_last) const;
+  void Execute(const ResidencyPlan& plan, int place);
+  void Execute(const Action& action);
+  void AcquireGradients(int unit);
+  void BeginReduction(SimulatedBucket* bucket);
+  void EndReduction(SimulatedBucket* bucket);
+  bool CopiesToTravel() const { return input_.travel != input_.types.gradient; }
+
+  std::vector<SimulatedBucket>& buckets(int unit) {
+    return buckets_[static_cast<std::size_t>(unit)];
+  }
+  HeldMemory now(std::int64_t activations = 0, std::int64_t copies = 0) const;
+  // The rank holds this beside its flat buffers, for a moment.
+  void Note(const std::string& when, std::int64_t activations, std::int64_t copies = 0);
+
+  const StepMemoryInput& input_;
+  std::vector<PlannedUnit> planned_;
+  std::vector<std::vector<SimulatedBucket>> buckets_;  // by unit
+  HeldMemory state_;  // what is there from the beginning to the end, and gradients
+  PoolSizes pool_;
+  std::vector<int> present_;
+  std::int64_t kept_ = 0;  // activations, of the blocks that the forward pass is through with
+  StepMemory result_;
+};
+
+std::string NameOf(const char* pass, int block) {
+  return std::string("the ") + pass + " pass of block " + std::to_string(block);
+}
+
+SimulatedBucket Simulation::AddBucket(const BucketShape& shape) {
+  const FlatLayout layout(shape.numels, input_.shard_ranks);
+  const config::StateTypes& types = input_.types;
+  const auto elements = [&](bool sharded) {
+    return sharded ? layout.shard_numel() : layout.padded_numel();
+  };
+  const config::Sharding& sharding = input_.sharding;
+  SimulatedBucket bucket{.parameter_bytes = layout.padded_numel() * Width(types.parameter),
+                         .travel_bytes = layout.padded_numel() * Width(input_.travel),
+                         .gradient_bytes = layout.padded_numel() * Width(types.gradient),
+                         .own_bytes = layout.shard_numel() * Width(types.gradient),
+                         .trained = shape.trained};
+  for (const std::int64_t numel : shape.numels) {
+    bucket.largest = std::max(bucket.largest, numel * Width(types.parameter));
+  }
+  state_.parameters += elements(sharding.parameters) * Width(types.parameter);
+  if (sharding.parameters) {
+    pool_.AddUser(bucket.parameter_bytes);
+    pool_.Take(bucket.parameter_bytes);
+  }
+  if (!shape.trained) return bucket;
+  if (sharding.gradients) pool_.AddUser(bucket.travel_bytes);
+  const std::int64_t updated = elements(sharding.optimizer);
+  const std::int64_t muon = sharding.optimizer ? shape.muon / input_.shard_ranks : shape.muon;
+  state_.optimizer_state += (updated * input_.optimizer_states - muon) * Width(types.state);
+  if (types.has_master_weights()) state_.master_weights += updated * Width(types.master);
+  return bucket;
+}
+
+void Simulation::AddUnit(const UnitShape& shape) {
+  PlannedUnit planned{.also_reads = shape.also_reads};
+  std::vector<SimulatedBucket>& unit = buckets_.emplace_back();
+  for (const BucketShape& bucket_shape : shape.buckets) {
+    const SimulatedBucket& bucket = unit.emplace_back(AddBucket(bucket_shape));
+    planned.bytes += bucket.parameter_bytes;
+    planned.largest_bytes = std::max(planned.largest_bytes, bucket.largest);
+    planned.trained = planned.trained || bucket.trained;
+    if (bucket.trained) planned.reduced_bytes += bucket.travel_bytes;
+  }
+  planned_.push_back(std::move(planned));
+  if (!input_.sharding.parameters) return;
+  for (const SimulatedBucket& bucket : unit) pool_.Return(bucket.parameter_bytes);
+}
+
+ResidencyPlan Simulation::MakePlan(std::vector<Place> places, std::vector<Place> expected,
+                                   bool is_last) const {
+  return ResidencyPlan({.units = planned_,
+                        .sharding = input_.sharding,
+                        .budgets = input_.budgets,
+                        .overlap = input_.overlap,
+                        .reduce_whole_gradients = is_last && input_.overlap,
+                        .places = std::move(places),
+                        .expected = std::move(expected),
+                        .present = present_});
+}
+
+void Simulation::Execute(const ResidencyPlan& plan, int place) {
+  for (const Action& action : plan.ListActions(place - 1, place)) Execute(action);
+}
+
+void Simulation::Execute(const Action& action) {
+  switch (action.kind) {
+    case Action::Kind::kGather:
+      for (const SimulatedBucket& bucket : buckets(action.unit)) pool_.Take(bucket.parameter_bytes);
+      present_.push_back(action.unit);
+      return;
+    case Action::Kind::kRelease:
+      for (const SimulatedBucket& bucket : buckets(action.unit)) {
+        pool_.Return(bucket.parameter_bytes);
+      }
+      std::erase(present_, action.unit);
+      return;
+    case Action::Kind::kReduce:
+      if (input_.gradient_ranks == 1) return;
+      for (SimulatedBucket& bucket : buckets(action.unit)) {
+        if (!bucket.trained) continue;
+        BeginReduction(&bucket);
+        if (!input_.overlap) EndReduction(&bucket);
+      }
+      return;
+    case Action::Kind::kAwaitGradients:
+      for (SimulatedBucket& bucket : buckets(action.unit)) EndReduction(&bucket);
+      return;
+    case Action::Kind::kKeepWhole:
+    case Action::Kind::kFetch:
+    case Action::Kind::kStow:
+    case Action::Kind::kAwaitParameters:
+      return;
+  }
+}
+
+void Simulation::AcquireGradients(int unit) {
+  for (SimulatedBucket& bucket : buckets(unit)) {
+    if (!bucket.trained) continue;
+    EndReduction(&bucket);
+    if (input_.sharding.gradients) {
+      if (!std::exchange(bucket.has_block, true)) pool_.Take(bucket.travel_bytes);
+    } else if (!std::exchange(bucket.has_whole, true)) {
+      state_.gradients += bucket.gradient_bytes;
+    }
+  }
+}
+
+void Simulation::BeginReduction(SimulatedBucket* bucket) {
+  bucket->is_reducing = true;
+  const bool into_shard = input_.sharding.optimizer;
+  if (into_shard && !std::exchange(bucket->has_own, true)) state_.gradients += bucket->own_bytes;
+  const bool copies = !input_.sharding.gradients && CopiesToTravel();
+  Note("the reduction of gradients", kept_, copies ? bucket->travel_bytes : 0);
+}
+
+void Simulation::EndReduction(SimulatedBucket* bucket) {
+  if (!std::exchange(bucket->is_reducing, false)) return;
+  if (std::exchange(bucket->has_block, false)) pool_.Return(bucket->travel_bytes);
+  if (!input_.sharding.optimizer || !std::exchange(bucket->has_whole, false)) return;
+  state_.gradients -= bucket->gradient_bytes;
+}
+
+void Simulation::Forward(std::int64_t micro_batch) {
+  const int count = static_cast<int>(input_.units.size());
+  std::vector<Place> forward, backward;
+  for (int unit = 0; unit < count; ++unit) {
+    forward.push_back({Place::Kind::kForward, micro_batch, unit});
+    backward.push_back({Place::Kind::kBackward, micro_batch, count - 1 - unit});
+  }
+  const bool keeps = input_.budgets.reuse_bytes > 0;
+  const ResidencyPlan plan = MakePlan(forward, keeps ? backward : std::vector<Place>(), false);
+  kept_ = input_.batch_bytes;
+  for (int unit = 0; unit < count; ++unit) {
+    Execute(plan, unit);
+    const BlockActivations& made = input_.activations[static_cast<std::size_t>(unit)];
+    Note(NameOf("forward", unit), kept_ + made.forward);
+    kept_ += made.kept;
+  }
+}
+
+void Simulation::Backward(std::int64_t micro_batch, bool is_last) {
+  std::vector<Place> places;
+  for (int unit = static_cast<int>(input_.units.size()) - 1; unit >= 0; --unit) {
+    places.push_back({Place::Kind::kBackward, micro_batch, unit});
+  }
+  places.push_back({Place::Kind::kEndOfMicroBatch, micro_batch});
+  const ResidencyPlan plan = MakePlan(places, {}, is_last);
+  for (int i = 0; i + 1 < static_cast<int>(places.size()); ++i) {
+    Execute(plan, i);
+    const int unit = places[static_cast<std::size_t>(i)].unit;
+    const BlockActivations& made = input_.activations[static_cast<std::size_t>(unit)];
+    for (const int other : input_.units[static_cast<std::size_t>(unit)].also_reads) {
+      AcquireGradients(other);
+    }
+    AcquireGradients(unit);
+    kept_ -= made.kept;
+    Note(NameOf("backward", unit), kept_ + made.backward);
+  }
+  Execute(plan, static_cast<int>(places.size()) - 1);
+  Execute(MakePlan({{Place::Kind::kRest}}, {}, false), 0);
+}
+
+void Simulation::EndStep() {
+  kept_ = input_.batch_bytes;
+  for (std::vector<SimulatedBucket>& unit : buckets_) {
+    for (SimulatedBucket& bucket : unit) {
+      if (!bucket.has_whole || !input_.sharding.optimizer) continue;
+      BeginReduction(&bucket);
+      EndReduction(&bucket);
+    }
+  }
+  Note("the update", kept_);
+  state_.gradients = 0;
+}
+
+HeldMemory Simulation::now(std::int64_t activations, std::int64_t copies) const {
+  HeldMemory held = state_;
+  held.comm_buffers = pool_.held_bytes() + copies;
+  held.activations = activations;
+  return held;
+}
+
+void Simulation::Note(const std::string& when, std::int64_t activations, std::int64_t copies) {
+  result_.peak_activations = std::max(result_.peak_activations, activations);
+  const HeldMemory held = now(activations, copies);
+  if (held.total() <= result_.peak.total()) return;
+  result_.peak = held;
+  result_.when = when;
+}
+
+}  // namespace
+
+StepMemoryInput DescribeStep(const config::DsConfig& config, const StepSetting& setting) {
+  const config::ZeroConfig& zero = config.zero_optimization;
+  const int shards = zero.stage == 0 ? setting.ranks : zero.mics_shard_size.value_or(setting.ranks);
+  const config::StateTypes types = config::ChooseStateTypes(config);
+  const config::DataType travel = config.communication_data_type.value_or(types.parameter);
+  const bool overlap = ChooseOverlap(zero, setting.calls);
+  return {.shard_ranks = shards,
+          .gradient_ranks = setting.ranks,
+          .sharding = config::ShardingOfStage(zero.stage, shards),
+          .types = types,
+          .travel = travel,
+          .optimizer_states = config::CountOptimizerStates(config.optimizer),
+          .budgets = MakeResidencyBudgets(
+              zero, {.parameter = Width(types.parameter), .gradient = Width(travel)}, overlap),
+          .overlap = overlap,
+          .micro_batches = config.batch.gradient_accumulation_steps};
+}
+
+StepMemory PlanStepMemory(const StepMemoryInput& input) { return Simulation(input).Run(); }
+
+}  // namespace ds::zero

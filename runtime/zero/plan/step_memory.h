@@ -1,0 +1,88 @@
+#pragma once
+
+// PlanStepMemory: what a rank will hold in a step at the moment when it is the most, and between
+// steps. It walks the places of the step with the plan that the rank will follow (ResidencyPlan),
+// and does with sizes what Residency, BufferPool and FlatGradients do with memory. Pure.
+//
+// What blocks keep of a micro-batch is given (BlockActivations): models know it. Not counted: the
+// buffers of rounded gradients and weights (ZeRO++), what optimizers make on their way (Muon, 1-bit
+// ones), gradients that a user's hooks keep.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/config/model_state.h"
+#include "runtime/zero/plan/residency_budgets.h"
+#include "runtime/zero/plan/residency_plan.h"
+
+namespace ds::zero {
+
+// Parameters of one flat buffer, in order.
+struct BucketShape {
+  std::vector<std::int64_t> numels;
+  bool trained = true;
+  std::int64_t muon = 0;  // elements of those that Muon updates
+};
+
+// The parameters of a block.
+struct UnitShape {
+  std::vector<BucketShape> buckets;
+  std::vector<int> also_reads = {};  // earlier units
+};
+
+// Bytes that a micro-batch needs for one block, beside what blocks before it have kept.
+struct BlockActivations {
+  std::int64_t kept = 0;      // from its forward pass for the backward pass
+  std::int64_t forward = 0;   // the most in the forward pass, what it keeps included
+  std::int64_t backward = 0;  // the most in the backward pass, what it has kept included
+};
+
+struct StepMemoryInput {
+  std::vector<UnitShape> units;
+  std::vector<BlockActivations> activations;  // by unit
+  std::int64_t batch_bytes = 0;               // of a micro-batch's inputs
+  int shard_ranks = 1;                        // among which flat buffers are cut
+  int gradient_ranks = 1;                     // whose gradients add up
+  config::Sharding sharding;
+  config::StateTypes types;
+  config::DataType travel = config::DataType::kFp32;  // of gradients between ranks
+  int optimizer_states = 2;                           // per element; one less under Muon
+  ResidencyBudgets budgets;
+  bool overlap = false;
+  std::int64_t micro_batches = 1;
+};
+
+struct StepSetting {
+  int ranks = 1;  // of the job
+  CallSetting calls = {};
+};
+
+// Takes from a config all but the model's units, what they make of a micro-batch, and its inputs.
+StepMemoryInput DescribeStep(const config::DsConfig& config, const StepSetting& setting);
+
+// In the tier where the rank computes, by what it is for (device::MemoryUse).
+struct HeldMemory {
+  std::int64_t parameters = 0;
+  std::int64_t gradients = 0;
+  std::int64_t optimizer_state = 0;
+  std::int64_t master_weights = 0;
+  std::int64_t comm_buffers = 0;
+  std::int64_t activations = 0;
+
+  std::int64_t total() const {
+    return parameters + gradients + optimizer_state + master_weights + comm_buffers + activations;
+  }
+};
+
+struct StepMemory {
+  HeldMemory peak;
+  std::string when;  // "the backward pass of block 3"
+  HeldMemory between_steps;
+  std::int64_t peak_activations = 0;  // the most at any moment
+};
+
+// Requires an activation for each unit.
+StepMemory PlanStepMemory(const StepMemoryInput& input);
+
+}  // namespace ds::zero

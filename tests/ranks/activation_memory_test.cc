@@ -1,0 +1,152 @@
+// What blocks keep of a micro-batch for their backward pass, and need on the way, is what
+// models/memory says, in each family, precision and with each kind of recomputing.
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/arange.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/config/model_state.h"
+#include "runtime/device/activation_meter.h"
+#include "runtime/device/counting_allocator.h"
+#include "runtime/engine/plan/job_memory.h"
+#include "runtime/models/build_model.h"
+#include "runtime/models/memory/read_decoder_shape.h"
+#include "runtime/models/model_config.h"
+#include "runtime/precision/dtype_policy.h"
+#include "tests/ranks/tiny_model.h"
+#include "tests/support/rank_harness.h"
+
+namespace ds::tests {
+namespace {
+
+using config::RecomputeChoice;
+using nlohmann::ordered_json;
+
+constexpr std::int64_t kSamples = 8, kLength = 96;
+
+ordered_json Gpt2(double dropout = 0.0) {
+  return {{"model_type", "gpt2"},   {"vocab_size", 500},     {"n_positions", kLength},
+          {"n_embd", 96},           {"n_layer", 20},         {"n_head", 4},
+          {"resid_pdrop", dropout}, {"embd_pdrop", dropout}, {"attn_pdrop", dropout}};
+}
+ordered_json Llama() {
+  return {{"model_type", "llama"},       {"vocab_size", 500},
+          {"hidden_size", 96},           {"intermediate_size", 256},
+          {"num_hidden_layers", 20},     {"num_attention_heads", 4},
+          {"num_key_value_heads", 2},    {"max_position_embeddings", kLength},
+          {"tie_word_embeddings", false}};
+}
+
+struct Case {
+  ordered_json model;
+  Precision precision = Precision::kFp32;
+  RecomputeChoice recompute = {};
+};
+
+class ActivationMemory : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    at::set_num_threads(1);  // each has a scratchpad of its own
+    if (device::CountingAllocator::Find() == nullptr) device::CountingAllocator::Install();
+  }
+
+  static zero::StepMemory Plan(const Case& test, const config::DsConfig& config) {
+    return engine::PlanJobMemory(config, {.model = models::ReadDecoderShape(test.model).value(),
+                                          .seq_len = kLength,
+                                          .recompute = test.recompute});
+  }
+
+  static void ExpectPlanned(const Case& test) {
+    const TinyRun run{.precision = test.precision};
+    config::DsConfig config = TinyConfig(run);
+    config.batch.train_micro_batch_size_per_gpu = kSamples;
+    const zero::StepMemory planned = Plan(test, config);
+    testing::RunRanks(1, [&](comm::Communicator& world) {
+      device::MemoryLedger ledger;
+      device::ActivationMeter meter(ledger, c10::kCPU);
+      const auto type = precision::ToScalarType(config.training_dtype());
+      auto model = models::BuildModel(
+          models::ParseModelConfig(test.model.dump(), "config.json").value(), type);
+      model->train(true);
+      const auto engine =
+          Engine::create(model, config,
+                         {.world = &world, .ledger = &ledger, .recompute = test.recompute})
+              .value();
+      const auto before = meter.Mark().activations.bytes;
+      const at::Tensor ids = at::arange(kSamples * kLength, at::kLong).view({kSamples, kLength});
+      const at::Tensor loss = engine->forward(
+          {.batch = {{"tokens", ids.remainder(499)}, {"labels", (ids * 3).remainder(499)}}});
+      const auto forward = meter.Mark().activations;
+      engine->backward(loss);
+      const auto backward = meter.Mark().activations;
+      const auto peak = std::max(forward.peak, backward.peak) - before;
+      const auto expected = static_cast<double>(planned.peak_activations);
+      EXPECT_NEAR(static_cast<double>(peak), expected, 0.05 * expected)
+          << "forward " << forward.peak - before << ", backward " << backward.peak - before
+          << ", kept " << forward.bytes - before;
+    });
+  }
+};
+
+TEST_F(ActivationMemory, OfTheFamilies) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    SCOPED_TRACE(precision == Precision::kFp32 ? "fp32" : "bf16");
+    ExpectPlanned({.model = Gpt2(), .precision = precision});
+    ExpectPlanned({.model = Llama(), .precision = precision});
+  }
+}
+
+TEST_F(ActivationMemory, OfRecomputedBlocksAndAttention) {
+  const RecomputeChoice choices[] = {{.kind = RecomputeChoice::Kind::kBlocks},
+                                     {.kind = RecomputeChoice::Kind::kBlocks, .every = 2},
+                                     {.kind = RecomputeChoice::Kind::kAttention}};
+  for (const RecomputeChoice& choice : choices) {
+    SCOPED_TRACE(static_cast<int>(choice.kind) * 10 + choice.every);
+    ExpectPlanned({.model = Gpt2(), .recompute = choice});
+    ExpectPlanned({.model = Llama(), .recompute = choice});
+  }
+}
+
+// memory_breakdown.
+TEST_F(ActivationMemory, IsInTheBreakdownOfEachPhase) {
+  const TinyRun run;
+  config::DsConfig config = TinyConfig(run);
+  config.memory_breakdown = true;
+  testing::RunRanks(1, [&](comm::Communicator& world) {
+    device::MemoryLedger ledger;
+    device::ActivationMeter meter(ledger, c10::kCPU);
+    auto model = models::BuildModel(models::ParseModelConfig(Gpt2().dump(), "config.json").value(),
+                                    at::kFloat);
+    const auto engine =
+        Engine::create(model, config, {.world = &world, .ledger = &ledger, .meter = &meter})
+            .value();
+    const at::Tensor ids = at::arange(2 * kLength, at::kLong).view({2, kLength});
+    engine->backward(engine->forward({.batch = {{"tokens", ids}, {"labels", ids}}}));
+    ASSERT_TRUE(engine->step().ok());
+    const ordered_json& phases = engine->memory_breakdown();
+    const auto bytes = [&](const char* phase, const char* use) {
+      return phases[phase].contains(use) ? phases[phase][use]["host"].get<std::int64_t>() : 0;
+    };
+    EXPECT_EQ(bytes("forward", "gradients"), 0);
+    EXPECT_EQ(bytes("backward", "gradients"), bytes("backward", "parameters"));
+    EXPECT_EQ(bytes("step", "gradients"), 0);
+    EXPECT_GT(bytes("forward", "activations"), 100000);
+    EXPECT_LT(bytes("backward", "activations"), bytes("forward", "activations") / 10);
+    for (const char* phase : {"forward", "backward", "step"}) {
+      EXPECT_GE(phases[phase]["tensors"]["peak"], phases[phase]["tensors"]["bytes"]);
+      EXPECT_GT(phases[phase]["resident_bytes"], 0);
+    }
+  });
+}
+
+TEST_F(ActivationMemory, WithDropout) {
+  ExpectPlanned({.model = Gpt2(0.1)});
+  ExpectPlanned({.model = Gpt2(0.1), .precision = Precision::kBf16});
+  ExpectPlanned({.model = Gpt2(0.1), .recompute = {.kind = RecomputeChoice::Kind::kBlocks}});
+}
+
+}  // namespace
+}  // namespace ds::tests

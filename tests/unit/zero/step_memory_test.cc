@@ -1,0 +1,104 @@
+// What a plan says of a step's memory, against sums made by hand. That ranks really hold so much is
+// tested with ranks (tests/ranks/planned_memory_test.cc).
+
+#include "runtime/zero/plan/step_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace ds::zero {
+namespace {
+
+constexpr std::int64_t kLayer = 64 * 1024, kTable = 256 * 1024;  // elements; multiples of any shard
+constexpr int kLayers = 4;
+
+// A table, layers, and a head that reads the table and has parameters of its own, if few.
+std::vector<UnitShape> MakeUnits() {
+  std::vector<UnitShape> units = {{.buckets = {{.numels = {kTable}}}}};
+  for (int i = 0; i < kLayers; ++i) units.push_back({.buckets = {{.numels = {kLayer}}}});
+  units.push_back({.buckets = {{.numels = {1024}}}, .also_reads = {0}});
+  return units;
+}
+constexpr std::int64_t kAll = kTable + kLayers * kLayer + 1024;
+
+StepMemoryInput MakeInput(int stage, int ranks, bool bf16 = false) {
+  config::DsConfig config;
+  config.zero_optimization.stage = stage;
+  config.bf16.enabled = bf16;
+  StepMemoryInput input = DescribeStep(config, {.ranks = ranks});
+  input.units = MakeUnits();
+  input.activations.resize(input.units.size());
+  return input;
+}
+
+TEST(StepMemoryTest, WithoutActivationsTheUpdateHasTheModelState) {
+  const StepMemory memory = PlanStepMemory(MakeInput(0, 1));
+  EXPECT_EQ(memory.peak.total(), 16 * kAll);
+  EXPECT_EQ(memory.peak.gradients, 4 * kAll);
+  EXPECT_EQ(memory.peak.optimizer_state, 8 * kAll);
+  EXPECT_EQ(memory.between_steps.total(), 12 * kAll);
+  EXPECT_EQ(memory.peak.comm_buffers, 0);
+}
+
+TEST(StepMemoryTest, StageOneHasAllGradientsAndTheFirstShardWhenTheReductionBegins) {
+  const StepMemory memory = PlanStepMemory(MakeInput(1, 4));
+  EXPECT_EQ(memory.when, "the reduction of gradients");
+  EXPECT_EQ(memory.peak.parameters, 4 * kAll);
+  EXPECT_EQ(memory.peak.gradients, 4 * kAll + kTable);
+  EXPECT_EQ(memory.peak.optimizer_state, 2 * kAll);
+  EXPECT_EQ(memory.between_steps.total(), 6 * kAll);
+}
+
+TEST(StepMemoryTest, StageThreeHasShardsAndTheBuffersOfTheBlocksThatAreThere) {
+  const StepMemory memory = PlanStepMemory(MakeInput(3, 4));
+  // The last micro-batch ends with the embedding's backward: all other gradients are shards.
+  EXPECT_EQ(memory.peak.parameters, kAll);
+  EXPECT_EQ(memory.peak.optimizer_state, 2 * kAll);
+  EXPECT_LE(memory.peak.comm_buffers, 4 * (2 * kTable + 3 * kLayer + 2 * 1024));
+  EXPECT_GE(memory.peak.comm_buffers, 4 * 2 * kTable);
+}
+
+TEST(StepMemoryTest, SixteenBitsHaveMastersInThirtyTwo) {
+  const StepMemory memory = PlanStepMemory(MakeInput(0, 1, /*bf16=*/true));
+  EXPECT_EQ(memory.peak.parameters, 2 * kAll);
+  EXPECT_EQ(memory.peak.gradients, 2 * kAll);
+  EXPECT_EQ(memory.peak.master_weights, 4 * kAll);
+  EXPECT_EQ(memory.peak.optimizer_state, 8 * kAll);
+}
+
+TEST(StepMemoryTest, GradientsThatTravelInAnotherTypeAreCopied) {
+  StepMemoryInput input = MakeInput(0, 2);
+  input.travel = config::DataType::kBf16;
+  const StepMemory memory = PlanStepMemory(input);
+  EXPECT_EQ(memory.peak.total(), 16 * kAll) << "stage 0 reduces once, in place or bucket by bucket";
+  input = MakeInput(1, 2);
+  const std::int64_t plain = PlanStepMemory(input).peak.total();
+  input.travel = config::DataType::kBf16;
+  EXPECT_EQ(PlanStepMemory(input).peak.total(), plain + 2 * kTable);
+}
+
+TEST(StepMemoryTest, ActivationsOfAllBlocksMeetInTheHeadsForwardPass) {
+  StepMemoryInput input = MakeInput(0, 1);
+  constexpr std::int64_t kKept = 10'000'000;
+  for (BlockActivations& block : input.activations) {
+    block = {.kept = kKept, .forward = kKept, .backward = kKept + 500};
+  }
+  input.activations.back().forward = 2 * kKept;
+  input.batch_bytes = 77;
+  const StepMemory memory = PlanStepMemory(input);
+  EXPECT_EQ(memory.when, "the forward pass of block 5");
+  EXPECT_EQ(memory.peak.activations, 77 + 7 * kKept);
+  EXPECT_EQ(memory.peak.gradients, 0);
+  input.micro_batches = 2;
+  EXPECT_EQ(PlanStepMemory(input).peak.gradients, 4 * kAll) << "those of the micro-batch before";
+}
+
+TEST(StepMemoryTest, MuonKeepsOneValueLess) {
+  StepMemoryInput input = MakeInput(0, 1);
+  input.units[0].buckets[0].muon = kTable;
+  EXPECT_EQ(PlanStepMemory(input).between_steps.optimizer_state, 8 * kAll - 4 * kTable);
+}
+
+}  // namespace
+}  // namespace ds::zero
