@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/command_table.h"
+#include "cli/commands/estimate_job.h"
 #include "cli/estimate/model_size.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/number_checks.h"
@@ -32,6 +33,7 @@ struct EstimateFlags {
   std::int64_t num_gpus_per_node = 1;
   std::int64_t num_nodes = 1;
   bool json = false;
+  EstimateJobFlags job;
 };
 
 // "7000000000" or "7e9".
@@ -145,7 +147,8 @@ void AddFlags(CLI::App& app, EstimateFlags* flags) {
   app.add_option(FlagNames("largest_layer_params"), flags->largest_layer_params,
                  "parameters of its largest module")
       ->type_name("L");
-  app.add_option(FlagNames("num_gpus_per_node"), flags->num_gpus_per_node, "default: 1")
+  app.add_option(FlagNames("num_gpus_per_node") + "," + FlagNames("num_gpus"),
+                 flags->num_gpus_per_node, "ranks of a host (default: 1)")
       ->check(WholeNumber(1))
       ->type_name("G");
   app.add_option(FlagNames("num_nodes"), flags->num_nodes, "default: 1")
@@ -153,6 +156,7 @@ void AddFlags(CLI::App& app, EstimateFlags* flags) {
       ->type_name("N");
   app.add_flag("--json", flags->json,
                "print one JSON object with rows and rank_bytes, sizes in bytes");
+  AddEstimateJobFlags(app, &flags->job);
 }
 
 }  // namespace
@@ -164,11 +168,19 @@ StatusOr<int> EstimateCommand(const Invocation& invocation) {
   FlagParser parser("estimate --model DIR | --params P --largest_layer_params L [flags]",
                     "Show the memory that a model's states need under ZeRO 2 and 3 and every kind "
                     "of offload, by DeepSpeed's formula, and what a rank of this trainer holds at "
-                    "each stage. Loads no weights.");
+                    "each stage. With --deepspeed_config: what each rank of that job will hold, "
+                    "activations included. Loads no weights.");
   AddFlags(parser.app(), &flags);
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
                       parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
   if (parsed.help_shown) return kExitOk;
+  if (!flags.job.deepspeed_config.empty()) {
+    if (flags.model.empty()) {
+      return InvalidArgumentError("estimate: --deepspeed_config needs a --model");
+    }
+    return EstimateJob(flags.job, flags.model, flags.num_nodes, flags.num_gpus_per_node,
+                       flags.json);
+  }
   DS_ASSIGN_OR_RETURN(const ModelSize size, SizeOf(flags));
   const MemoryQuestion question{.params = size.params,
                                 .largest_layer_params = size.largest_layer_params,

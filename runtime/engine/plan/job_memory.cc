@@ -50,4 +50,21 @@ nlohmann::ordered_json ToJson(const zero::StepMemory& memory) {
           {"between_steps", memory.between_steps.total()}};
 }
 
+std::int64_t FindLargestMicroBatch(config::DsConfig config, const JobShape& job,
+                                   std::int64_t bytes) {
+  const auto fits = [&](std::int64_t samples) {
+    config.batch.train_micro_batch_size_per_gpu = samples;
+    return PlanJobMemory(config, job).peak.total() <= bytes;
+  };
+  constexpr std::int64_t kMost = std::int64_t{1} << 24;
+  if (!fits(1)) return 0;
+  std::int64_t fitting = 1, failing = 2;
+  while (failing < kMost && fits(failing)) fitting = std::exchange(failing, 2 * failing);
+  while (failing - fitting > 1) {
+    const std::int64_t middle = fitting + (failing - fitting) / 2;
+    (fits(middle) ? fitting : failing) = middle;
+  }
+  return fitting;
+}
+
 }  // namespace ds::engine

@@ -29,4 +29,9 @@ zero::StepMemory PlanJobMemory(const config::DsConfig& config, const JobShape& j
 //  "activations","peak_activations","between_steps"}, bytes: the uses at the moment of the peak.
 nlohmann::ordered_json ToJson(const zero::StepMemory& memory);
 
+// The largest micro-batch whose peak is at most `bytes`, all else as it is; 0: not even one of one
+// sample.
+std::int64_t FindLargestMicroBatch(config::DsConfig config, const JobShape& job,
+                                   std::int64_t bytes);
+
 }  // namespace ds::engine

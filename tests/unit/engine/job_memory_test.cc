@@ -44,5 +44,17 @@ TEST(JobMemoryTest, ActivationsGrowWithTheMicroBatch) {
   EXPECT_LT(PlanJobMemory(MakeConfig(2, 8), job).peak_activations, two.peak_activations);
 }
 
+TEST(JobMemoryTest, TheLargestMicroBatchFitsAndOneMoreDoesNot) {
+  const JobShape job = MakeJob(2);
+  const auto peak = [&](std::int64_t samples) {
+    return PlanJobMemory(MakeConfig(2, samples), job).peak.total();
+  };
+  const std::int64_t largest = FindLargestMicroBatch(MakeConfig(2), job, 200 << 20);
+  EXPECT_GT(largest, 1);
+  EXPECT_LE(peak(largest), 200 << 20);
+  EXPECT_GT(peak(largest + 1), 200 << 20);
+  EXPECT_EQ(FindLargestMicroBatch(MakeConfig(2), job, 1 << 20), 0);
+}
+
 }  // namespace
 }  // namespace ds::engine

@@ -1,0 +1,48 @@
+#pragma once
+
+// PredictMemory: what the ranks of a training job will hold, and what would make it less. By the
+// code that the ranks themselves follow (runtime/engine/plan), from a config.json and a ds_config
+// that has been checked.
+//
+// Pure but for ReadJobModel. Threads: plain functions and values.
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/config/ds_config.h"
+#include "runtime/engine/plan/job_memory.h"
+
+namespace ds::cli {
+
+// The numbers of a model: a folder with a config.json, or that file. The error says which family
+// cannot be predicted.
+StatusOr<models::DecoderShape> ReadJobModel(const std::filesystem::path& model);
+
+struct RankMemory {
+  zero::StepMemory step;           // tensors, in the tier where the rank computes
+  std::int64_t process_bytes = 0;  // of the host: the program and its libraries
+  bool on_gpu = false;
+
+  std::int64_t device_bytes() const { return on_gpu ? step.peak.total() : 0; }
+  std::int64_t host_bytes() const { return process_bytes + (on_gpu ? 0 : step.peak.total()); }
+  // In the tier that a micro-batch decides.
+  std::int64_t bytes() const { return on_gpu ? device_bytes() : host_bytes(); }
+};
+RankMemory PredictMemory(const config::DsConfig& config, const engine::JobShape& job);
+
+// The largest micro-batch with which bytes() is at most that; 0: none.
+std::int64_t LargestMicroBatch(const config::DsConfig& config, const engine::JobShape& job,
+                               std::int64_t bytes);
+
+// A change of the job, and what bytes() would be with it.
+struct Change {
+  std::string what;  // "--recompute full"
+  std::int64_t bytes = 0;
+};
+// Those that make it less, the best first: higher stages, recomputing, a micro-batch of one.
+std::vector<Change> ListChanges(const config::DsConfig& config, const engine::JobShape& job);
+
+}  // namespace ds::cli

@@ -1,0 +1,77 @@
+#include "cli/estimate/predict_memory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "cli/estimate/prediction_text.h"
+#include "tests/places.h"
+
+namespace ds::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+class PredictMemoryTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto model = ReadJobModel(DS_SOURCE_DIR "/configs/models/gpt2-30m.json");
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    job_ = {.model = *model, .seq_len = 256, .setting = {.ranks = 2}};
+    config_.batch.train_micro_batch_size_per_gpu = 8;
+    config_.zero_optimization.stage = 1;
+  }
+  std::int64_t bytes() const { return PredictMemory(config_, job_).bytes(); }
+
+  config::DsConfig config_;
+  engine::JobShape job_;
+};
+
+TEST_F(PredictMemoryTest, ChangesMakeItLessTheBestFirst) {
+  const std::vector<Change> changes = ListChanges(config_, job_);
+  ASSERT_GE(changes.size(), 4U);
+  EXPECT_EQ(changes.front().what, "all three");
+  EXPECT_TRUE(std::is_sorted(changes.begin(), changes.end(),
+                             [](const auto& a, const auto& b) { return a.bytes < b.bytes; }));
+  for (const Change& change : changes) EXPECT_LT(change.bytes, bytes()) << change.what;
+  config_.zero_optimization.stage = 3;
+  config_.batch.train_micro_batch_size_per_gpu = 1;
+  job_.recompute = {.kind = config::RecomputeChoice::Kind::kBlocks};
+  EXPECT_TRUE(ListChanges(config_, job_).empty()) << "nothing is left to be changed";
+}
+
+TEST_F(PredictMemoryTest, OnAGpuTheProgramIsTheHosts) {
+  const RankMemory on_cpu = PredictMemory(config_, job_);
+  EXPECT_EQ(on_cpu.device_bytes(), 0);
+  EXPECT_EQ(on_cpu.bytes(), on_cpu.step.peak.total() + on_cpu.process_bytes);
+  job_.setting.calls.on_gpu = true;
+  const RankMemory on_gpu = PredictMemory(config_, job_);
+  EXPECT_EQ(on_gpu.bytes(), on_gpu.step.peak.total());
+  EXPECT_EQ(on_gpu.host_bytes(), on_gpu.process_bytes);
+}
+
+TEST_F(PredictMemoryTest, TheTableSaysWhatFits) {
+  Prediction question{.config = config_, .job = job_, .hosts = 1, .ranks_of_host = 2};
+  EXPECT_THAT(ToText(MakePrediction(question)), HasSubstr("give --memory BYTES"));
+  question.room = std::int64_t{64} << 30;
+  const Prediction wide = MakePrediction(question);
+  EXPECT_THAT(ToText(wide), HasSubstr("\nfits in 64.0 GiB; the largest micro-batch that does: "));
+  EXPECT_THAT(ToText(wide), HasSubstr("2 ranks on 1 host, 8 x 256 tokens a micro-batch, fp32, "
+                                      "ZeRO stage 1\n"));
+  question.room = 1 << 20;
+  const Prediction tight = MakePrediction(question);
+  EXPECT_THAT(ToText(tight), HasSubstr("\ndoes NOT fit in 1.00 MiB, with any micro-batch\n"));
+  EXPECT_EQ(ToJson(tight)["fits"], false);
+  EXPECT_EQ(ToJson(tight)["rank_host"], tight.rank.host_bytes());
+}
+
+TEST(ReadJobModelTest, AFamilyThatHasNotDeclaredWhatItKeepsIsRefused) {
+  EXPECT_FALSE(ReadJobModel(DS_SOURCE_DIR "/configs/models/none.json").ok());
+  const auto refused = ReadJobModel(DS_SOURCE_DIR "/configs/default_ds_config.json");
+  EXPECT_THAT(refused.status().message(), HasSubstr("is not known"));
+}
+
+}  // namespace
+}  // namespace ds::cli
