@@ -126,11 +126,10 @@ class Communicator {
   // them, and what it calls later, fails at once with this rank's number and `reason`. NCCL's calls
   // end on this rank alone; others learn of it in what they next say to each other.
   void Abort(std::string_view reason);
-  // The ranks that this one has found not to be there, in the first error that came of that.
-  Absence absence() const;
-  // Tells what has gone through this group, its control group and sub-groups. From any thread.
+  Absence absence() const;  // of ranks that this one has missed in the first error that came of it
+  // Tell of this group, its control group and sub-groups what has gone through them, from any
+  // thread, and this rank's part of the memory that CPU ranks share for them.
   Traffic traffic() const;
-  // Counts this rank's part of the memory that CPU ranks of its host share for these groups.
   std::size_t shared_bytes() const;
 
  private:

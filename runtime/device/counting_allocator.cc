@@ -24,11 +24,6 @@ void Raise(std::atomic<std::int64_t>* peak, std::int64_t value) {
 
 }  // namespace
 
-CountingAllocator::Refusal::Refusal(std::size_t above) { largest_allowed = above; }
-CountingAllocator::Refusal::~Refusal() {
-  largest_allowed = std::numeric_limits<std::size_t>::max();
-}
-
 CountingAllocator& CountingAllocator::Install() {
   static CountingAllocator& installed = [] {
     auto* allocator = new CountingAllocator();  // never deleted: tensors outlive every owner

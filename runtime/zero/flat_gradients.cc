@@ -113,6 +113,15 @@ void FlatGradients::ZeroMissingParameters() {
   }
 }
 
+// Returns the gradients themselves, or a copy that is booked.
+at::Tensor CastToTravel(const at::Tensor& gradients, c10::ScalarType type, const Context& context,
+                        device::LedgerEntry* booked) {
+  if (gradients.scalar_type() == type) return gradients;
+  const std::int64_t bytes = gradients.numel() * static_cast<std::int64_t>(c10::elementSize(type));
+  *booked = device::LedgerEntry(context.ledger, MemoryUse::kCommBuffers, context.tier(), bytes);
+  return gradients.to(type);
+}
+
 comm::ReduceOp FlatGradients::PrepareReduction(const at::Tensor& whole) const {
   const precision::GradientReduction& reduction = context_.reduction;
   if (reduction.average) return comm::ReduceOp::kAvg;
@@ -134,7 +143,7 @@ void FlatGradients::BeginReduceIntoShard(const at::Tensor& gradients) {
   }
   UnderWay under_way{.target = own_.Acquire(first ? Access::kOverwrite : Access::kUpdate),
                      .first = first};
-  under_way.whole = CastToTravel(gradients, &under_way.booked);
+  under_way.whole = CastToTravel(gradients, travel_.dtype, context_, &under_way.booked);
   const at::Tensor& whole = under_way.whole;
   const comm::ReduceOp op = PrepareReduction(whole);
   under_way.reduced = ViewOwnPart(whole);
@@ -152,18 +161,10 @@ void FlatGradients::BeginReduceIntoShard(const at::Tensor& gradients) {
   reduction_ = std::move(under_way);
 }
 
-at::Tensor FlatGradients::CastToTravel(const at::Tensor& gradients,
-                                       device::LedgerEntry* booked) const {
-  if (gradients.scalar_type() == travel_.dtype) return gradients;
-  *booked = device::LedgerEntry(
-      context_.ledger, MemoryUse::kCommBuffers, context_.tier(),
-      gradients.numel() * static_cast<std::int64_t>(c10::elementSize(travel_.dtype)));
-  return gradients.to(travel_.dtype);
-}
-
 void FlatGradients::BeginReduceEverywhere() {
   UnderWay under_way{.target = whole_.Acquire()};
-  under_way.whole = under_way.reduced = CastToTravel(under_way.target.tensor(), &under_way.booked);
+  under_way.whole = under_way.reduced =
+      CastToTravel(under_way.target.tensor(), travel_.dtype, context_, &under_way.booked);
   const at::Tensor& whole = under_way.whole;
   const comm::ReduceOp op = PrepareReduction(whole);
   if (context_.overlap && travel_.row_widths.empty()) {
@@ -188,7 +189,7 @@ void FlatGradients::ReduceOverReplicas() {
   if (context_.groups.replicas == nullptr) return;
   Lease own = own_.Acquire();
   device::LedgerEntry booked;
-  const at::Tensor travelling = CastToTravel(own.tensor(), &booked);
+  const at::Tensor travelling = CastToTravel(own.tensor(), travel_.dtype, context_, &booked);
   // The factors have been applied before and after the sum over the shards' group.
   const auto op = context_.reduction.average ? comm::ReduceOp::kAvg : comm::ReduceOp::kSum;
   context_.groups.replicas->AllReduce(travelling, op, travel_.tag);

@@ -97,7 +97,6 @@ class FlatGradients {
 
   // Looked for on this rank, since Clear, on the CPU only: on a GPU every look would wait for it.
   const std::optional<NonFiniteArrival>& first_non_finite() const { return non_finite_; }
-
   // Tells of each parameter whether Add has been called for it on this rank since Clear.
   const std::vector<bool>& received_in_step() const { return received_in_step_; }
 
@@ -116,8 +115,6 @@ class FlatGradients {
   bool CanReduceBeforeTheEnd() const;
   bool IsReduced() const;
   void BeginReduction();
-  // The gradients in the dtype in which they travel: themselves, or a copy that is booked.
-  at::Tensor CastToTravel(const at::Tensor& gradients, device::LedgerEntry* booked) const;
   void BeginReduceIntoShard(const at::Tensor& gradients);
   void BeginReduceEverywhere();
   void ReduceOverReplicas();

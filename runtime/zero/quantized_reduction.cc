@@ -49,11 +49,12 @@ QuantizedReduction::Exchange QuantizedReduction::Pack(int ranks, std::int64_t co
                                                       LossFeedback* feedback) {
   const std::int64_t size = CountQuantizedBytes(count, kGradientBits);
   const at::TensorOptions bytes = at::TensorOptions(at::kByte).device(context.device);
-  Exchange exchange{.count = count, .outgoing = at::empty({size * ranks}, bytes)};
-  exchange.incoming = at::empty_like(exchange.outgoing);
+  Exchange exchange{.count = count};
   exchange.booked =
       device::LedgerEntry(context.ledger, device::MemoryUse::kCommBuffers, context.tier(),
                           2 * (size * ranks + count * static_cast<std::int64_t>(sizeof(float))));
+  exchange.outgoing = at::empty({size * ranks}, bytes);
+  exchange.incoming = at::empty_like(exchange.outgoing);
   if (feedback != nullptr) feedback->Begin(count, ranks);
   for (int rank = 0; rank < ranks; ++rank) {
     const at::Tensor place = exchange.outgoing.narrow(0, rank * size, size);

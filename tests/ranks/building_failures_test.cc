@@ -11,8 +11,8 @@
 
 #include "runtime/comm/communicator.h"
 #include "tests/ranks/tiny_model.h"
-#include "tests/support/refusing_allocator.h"
 #include "tests/support/rank_harness.h"
+#include "tests/support/refusing_allocator.h"
 
 namespace ds::tests {
 namespace {
