@@ -50,7 +50,7 @@ CLI = {
     "job": {"flags", "plan", "host", "job/verdict"},
     "console": {"flags", "plan", "job", "job/verdict"},
     "session": {"flags", "plan", "remote", "host", "job", "job/verdict", "console"},
-    "train": {"flags", "job", "session"},
+    "train": {"flags", "job", "session", "estimate"},
     "report": {"plan"},
     "estimate": set(),
     "tokenize": set(),
@@ -87,7 +87,7 @@ INNER = {
     "runtime/checkpoint/format/": ("runtime/base/", "runtime/checkpoint/format/"),
     "runtime/models/spec/": ("runtime/base/", "runtime/models/spec/"),
     "runtime/zero/plan/": ("runtime/base/", "runtime/config/", "runtime/zero/plan/"),
-    "runtime/models/memory/": ("runtime/base/", "runtime/config/", "runtime/models/memory/"),
+    "runtime/models/memory/": ("runtime/base/", "runtime/config/", "runtime/models/spec/", "runtime/models/memory/"),
     "runtime/engine/plan/": ("runtime/base/", "runtime/config/", "runtime/zero/plan/", "runtime/models/memory/",
                              "runtime/engine/plan/"),
     # The floors of config, from the ground: keys, checks, what a config says, its sections, files.

@@ -88,6 +88,9 @@ void AddEstimateJobFlags(CLI::App& app, EstimateJobFlags* flags) {
       ->type_name("S");
   app.add_option(FlagNames("recompute"), flags->recompute, "as for train (default: none)")
       ->type_name("none|full|attention|every:N");
+  app.add_option(FlagNames("tile_mlp"), flags->mlp_tiles, "as for train (default: 1)")
+      ->check(WholeNumber(1))
+      ->type_name("N");
   app.add_option(FlagNames("device"), flags->device, "where the ranks compute (default: auto)")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}).description(""))
       ->type_name("auto|cpu|cuda");
@@ -103,6 +106,7 @@ StatusOr<int> EstimateJob(const EstimateJobFlags& flags, const std::string& mode
   Prediction question;
   DS_ASSIGN_OR_RETURN(question.job.model, ReadJobModel(path));
   question.job.seq_len = flags.seq_len;
+  question.job.mlp_tiles = flags.mlp_tiles;
   DS_ASSIGN_OR_RETURN(question.job.recompute, config::ParseRecompute(flags.recompute));
   DS_RETURN_IF_ERROR(FindRanks(flags, nodes, ranks_per_node, &question));
   DS_ASSIGN_OR_RETURN(question.config, ReadConfig(flags, model, share, question.job.setting.ranks));

@@ -21,6 +21,7 @@ struct EstimateJobFlags {
   std::optional<std::int64_t> micro_batch;
   std::int64_t seq_len = 256;
   std::string recompute = "none";
+  std::int64_t mlp_tiles = 1;
   std::string device = "auto";
   std::string memory;  // that a rank may have; "" = not said
 };

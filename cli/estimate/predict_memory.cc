@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
+#include "runtime/base/byte_size.h"
 #include "runtime/base/files.h"
-#include "runtime/models/memory/read_decoder_shape.h"
+#include "runtime/models/memory/decoder_memory.h"
+#include "runtime/models/spec/families.h"
 
 namespace ds::cli {
 namespace {
@@ -13,18 +16,23 @@ namespace fs = std::filesystem;
 using config::RecomputeChoice;
 
 // Measured: what dsrank holds before its first tensor, on a CPU and with the libraries of CUDA.
-constexpr std::int64_t kCpuProcessBytes = std::int64_t{160} << 20;
+constexpr std::int64_t kCpuProcessBytes = std::int64_t{190} << 20;
 constexpr std::int64_t kCudaProcessBytes = std::int64_t{480} << 20;
+
+std::string Size(std::int64_t bytes) { return ByteSize(static_cast<std::uint64_t>(bytes)); }
 
 }  // namespace
 
-StatusOr<models::DecoderShape> ReadJobModel(const fs::path& model) {
+StatusOr<models::DecoderSpec> ReadJobModel(const fs::path& model) {
   std::error_code ignored;
   const fs::path path = fs::is_directory(model, ignored) ? model / "config.json" : model;
   DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxConfigBytes));
   const auto config = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
-  const auto shape = models::ReadDecoderShape(config);
-  return shape.ok() ? shape : shape.status().WithContext(path.string());
+  DS_ASSIGN_OR_RETURN(models::DecoderSpec spec,
+                      models::ReadDecoderSpec(config, path.string(), models::UnknownKeys::kIgnore));
+  const Status known = models::CheckMemoryIsKnown(spec);
+  if (!known.ok()) return known.WithContext(path.string());
+  return spec;
 }
 
 RankMemory PredictMemory(const config::DsConfig& config, const engine::JobShape& job) {
@@ -34,10 +42,21 @@ RankMemory PredictMemory(const config::DsConfig& config, const engine::JobShape&
           .on_gpu = on_gpu};
 }
 
-std::int64_t LargestMicroBatch(const config::DsConfig& config, const engine::JobShape& job,
+std::int64_t LargestMicroBatch(config::DsConfig config, const engine::JobShape& job,
                                std::int64_t bytes) {
-  const std::int64_t process = job.setting.calls.on_gpu ? 0 : kCpuProcessBytes;
-  return engine::FindLargestMicroBatch(config, job, bytes - process);
+  const auto fits = [&](std::int64_t samples) {
+    config.batch.train_micro_batch_size_per_gpu = samples;
+    return PredictMemory(config, job).bytes() <= bytes;
+  };
+  constexpr std::int64_t kMost = std::int64_t{1} << 24;
+  if (!fits(1)) return 0;
+  std::int64_t fitting = 1, failing = 2;
+  while (failing < kMost && fits(failing)) fitting = std::exchange(failing, 2 * failing);
+  while (failing - fitting > 1) {
+    const std::int64_t middle = fitting + (failing - fitting) / 2;
+    (fits(middle) ? fitting : failing) = middle;
+  }
+  return fitting;
 }
 
 std::vector<Change> ListChanges(const config::DsConfig& config, const engine::JobShape& job) {
@@ -68,6 +87,39 @@ std::vector<Change> ListChanges(const config::DsConfig& config, const engine::Jo
   std::stable_sort(changes.begin(), changes.end(),
                    [](const Change& a, const Change& b) { return a.bytes < b.bytes; });
   return changes;
+}
+
+std::string ListParts(const RankMemory& rank) {
+  const zero::HeldMemory& peak = rank.step.peak;
+  const zero::AwayMemory& away = rank.step.away;
+  const std::pair<std::int64_t, const char*> parts[] = {
+      {peak.parameters, "parameters"},           {peak.gradients, "gradients"},
+      {peak.optimizer_state, "optimizer state"}, {peak.master_weights, "master weights"},
+      {peak.comm_buffers, "buffers of ZeRO"},    {peak.activations, "activations"},
+      {away.file_buffers, "buffers for files"},  {rank.process_bytes, "the program"}};
+  std::string text;
+  for (const auto& [bytes, what] : parts) {
+    if (bytes > 0) text += (text.empty() ? "" : ", ") + Size(bytes) + " of " + what;
+  }
+  text += ", in " + rank.step.when;
+  return away.files > 0 ? text + "; and " + Size(away.files) + " in files" : text;
+}
+
+std::string AdviseOnMemory(const config::DsConfig& config, const engine::JobShape& job,
+                           std::int64_t bytes) {
+  std::string advice;
+  const auto add = [&](const std::string& what) { advice += (advice.empty() ? "" : ", ") + what; };
+  if (const std::int64_t samples = LargestMicroBatch(config, job, bytes); samples > 0) {
+    add("a micro-batch of " + std::to_string(samples));
+  }
+  for (const Change& change : ListChanges(config, job)) {
+    if (change.bytes <= bytes && change.what != "a micro-batch of 1") {
+      add(change.what + " (" + Size(change.bytes) + " a rank)");
+    }
+  }
+  if (!advice.empty()) return "what fits: " + advice;
+  return "no stage, --recompute or micro-batch makes it fit: use more hosts, a smaller model or "
+         "offload to NVMe";
 }
 
 }  // namespace ds::cli

@@ -17,9 +17,9 @@
 
 namespace ds::cli {
 
-// The numbers of a model: a folder with a config.json, or that file. The error says which family
-// cannot be predicted.
-StatusOr<models::DecoderShape> ReadJobModel(const std::filesystem::path& model);
+// Describes a model: a folder with a config.json, or that file. The error says what of it cannot be
+// predicted.
+StatusOr<models::DecoderSpec> ReadJobModel(const std::filesystem::path& model);
 
 struct RankMemory {
   zero::StepMemory step;           // tensors, in the tier where the rank computes
@@ -27,15 +27,22 @@ struct RankMemory {
   bool on_gpu = false;
 
   std::int64_t device_bytes() const { return on_gpu ? step.peak.total() : 0; }
-  std::int64_t host_bytes() const { return process_bytes + (on_gpu ? 0 : step.peak.total()); }
+  std::int64_t host_bytes() const {
+    const zero::AwayMemory& away = step.away;
+    return process_bytes + away.host + away.file_buffers + (on_gpu ? 0 : step.peak.total());
+  }
   // In the tier that a micro-batch decides.
   std::int64_t bytes() const { return on_gpu ? device_bytes() : host_bytes(); }
 };
 RankMemory PredictMemory(const config::DsConfig& config, const engine::JobShape& job);
 
 // The largest micro-batch with which bytes() is at most that; 0: none.
-std::int64_t LargestMicroBatch(const config::DsConfig& config, const engine::JobShape& job,
+std::int64_t LargestMicroBatch(config::DsConfig config, const engine::JobShape& job,
                                std::int64_t bytes);
+
+// "1.20 GiB of parameters, ..., in the backward pass of block 3": what a rank will hold, for
+// errors.
+std::string ListParts(const RankMemory& rank);
 
 // A change of the job, and what bytes() would be with it.
 struct Change {
@@ -44,5 +51,9 @@ struct Change {
 };
 // Those that make it less, the best first: higher stages, recomputing, a micro-batch of one.
 std::vector<Change> ListChanges(const config::DsConfig& config, const engine::JobShape& job);
+
+// Says in a sentence what of that fits in so many bytes for each rank: for errors.
+std::string AdviseOnMemory(const config::DsConfig& config, const engine::JobShape& job,
+                           std::int64_t bytes);
 
 }  // namespace ds::cli

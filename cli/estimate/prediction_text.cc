@@ -70,11 +70,15 @@ std::string ToText(const Prediction& prediction) {
   row("master weights", peak.master_weights);
   row("buffers of ZeRO", peak.comm_buffers);
   row("activations", peak.activations);
+  const zero::AwayMemory& away = rank.step.away;
+  if (!rank.on_gpu && away.file_buffers > 0) row("buffers for files", away.file_buffers);
   if (!rank.on_gpu) row("the program", rank.process_bytes);
   row("together", rank.bytes());
   if (rank.on_gpu) {
     text += fmt::format("and {} of its host for the program\n", ShowSize(rank.process_bytes));
+    if (away.host > 0) text += fmt::format("and {} there of state\n", ShowSize(away.host));
   }
+  if (away.files > 0) text += fmt::format("and {} in files\n", ShowSize(away.files));
   text += fmt::format("a host with {}: {}\n\n", Count(prediction.ranks_of_host, "rank"),
                       ShowSize(prediction.ranks_of_host * rank.host_bytes()));
   text += DescribeRoom(prediction);

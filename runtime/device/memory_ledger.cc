@@ -37,8 +37,8 @@ std::string_view MemoryTierName(MemoryTier tier) {
       return "pinned";
     case MemoryTier::kFile:
       return "file";
-    case MemoryTier::kShared:
-      return "shared";
+    case MemoryTier::kMapped:
+      return "mapped";
   }
   DS_CHECK_MSG(false, "unknown memory tier");
 }

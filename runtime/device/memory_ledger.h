@@ -40,7 +40,8 @@ enum class MemoryTier {
   kHost,
   kPinned,
   kFile,
-  kShared,  // memory of all of a host's ranks, of which one has its part
+  // Memory of the host beside the allocator: this rank's part of what ranks share, buffers of files.
+  kMapped,
 };
 inline constexpr std::size_t kMemoryTiers = 5;
 

@@ -134,7 +134,7 @@ zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& o
   zero::ResidencyBudgets budgets = zero::MakeResidencyBudgets(
       zero, {.parameter = size_of(dtypes.parameter), .gradient = size_of(dtypes.reduction)},
       overlap);
-  budgets.fetch_bytes = ChooseFetchBytes(zero, size_of(dtypes.parameter));
+  budgets.fetch_bytes = zero::ChooseFetchBytes(zero, size_of(dtypes.parameter));
   return {.groups = groups,
           .mesh = mesh,
           .cut_axes = cut,
@@ -244,7 +244,7 @@ StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> mo
   parts->mlp_tiles = options.mlp_tiles;
   parts->clock = options.clock;
   parts->shared_memory = device::LedgerEntry(
-      options.ledger, device::MemoryUse::kCommBuffers, device::MemoryTier::kShared,
+      options.ledger, device::MemoryUse::kCommBuffers, device::MemoryTier::kMapped,
       static_cast<std::int64_t>(options.world->shared_bytes()));
   parts->memory = MemoryMarks({.ledger = options.ledger,
                                .meter = options.meter,

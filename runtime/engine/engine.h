@@ -62,10 +62,8 @@ struct EngineOptions {
   bool encrypt = false;  // where the engine connects: what goes between hosts
   // Says how the ranks of `world` are cut. Absent: as the config does (make_mesh.h).
   std::optional<topology::Degrees> degrees;
-  // Borrowed; where the engine enters its buffers. Null: a ledger of its own.
-  device::MemoryLedger* ledger = nullptr;
-  // Borrowed; measures the activations, of this ledger. Null: nobody does.
-  device::ActivationMeter* meter = nullptr;
+  device::MemoryLedger* ledger = nullptr;    // borrowed; has its buffers. Null: one of its own
+  device::ActivationMeter* meter = nullptr;  // borrowed; of this ledger. Null: nobody measures
   // Names the device of the world's tensors; c10::kCUDA without an index is this rank's GPU.
   c10::Device device = c10::kCPU;
   // The first values of all parameters: each rank asks for what it keeps, and for nothing else.

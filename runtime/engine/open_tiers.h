@@ -9,7 +9,7 @@
 #include "runtime/config/ds_config.h"
 #include "runtime/engine/engine.h"
 #include "runtime/offload/file_tier.h"
-#include "runtime/zero/tiers.h"
+#include "runtime/zero/plan/tiers.h"
 
 namespace ds::engine {
 
@@ -18,9 +18,5 @@ namespace ds::engine {
 // ledger. Collective.
 StatusOr<zero::Tiers> OpenTiers(const config::DsConfig& config, const EngineOptions& options,
                                 std::vector<std::unique_ptr<offload::FileTier>>* files);
-
-// Counts what of a rank's shards of parameters, elements of so many bytes, may be read ahead of its
-// gather (zero::ResidencyBudgets).
-std::int64_t ChooseFetchBytes(const config::ZeroConfig& zero, std::int64_t element_size);
 
 }  // namespace ds::engine

@@ -20,21 +20,17 @@
 #include "runtime/config/file/check_config.h"
 #include "runtime/data/loader.h"
 #include "runtime/data/prefetching_loader.h"
-#include "runtime/device/activation_meter.h"
-#include "runtime/device/counting_allocator.h"
-#include "runtime/device/memory_ledger.h"
 #include "runtime/device/rank_device.h"
 #include "runtime/engine/deepspeed_api.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/make_mesh.h"
-#include "runtime/engine/plan/job_memory.h"
 #include "runtime/engine/train_loop.h"
 #include "runtime/models/build_model.h"
 #include "runtime/models/model_config.h"
 #include "runtime/models/weights.h"
 #include "runtime/optim/schedule/lr_schedule.h"
 #include "runtime/precision/dtype_policy.h"
-#include "runtime/rank/planned_memory.h"
+#include "runtime/rank/rank_memory.h"
 #include "runtime/rank/torch_boundary.h"
 #include "runtime/telemetry/step_metrics.h"
 
@@ -82,10 +78,7 @@ class TrainCommand : public engine::TrainLoopObserver {
   models::ModelConfig model_config_;
   topology::Mesh mesh_;
   device::RankDevice device_;
-  device::MemoryLedger ledger_;
-  std::unique_ptr<device::ActivationMeter> meter_;
-  std::optional<zero::StepMemory> planned_;
-  bool has_compared_ = false;  // what was planned with what is there
+  RankMemory memory_;
   std::unique_ptr<comm::Communicator> world_;
   std::shared_ptr<BlockList> model_;
   std::unique_ptr<Engine> engine_;
@@ -109,11 +102,6 @@ optim::ParameterGrouper MakeGrouper(const config::TrainJob& job, int blocks) {
   if (job.layer_decay == 1.0) return decays;
   return optim::WithLayerwiseRates(decays, blocks, job.layer_decay);
 }
-
-constexpr char kMemoryHint[] =
-    "a smaller micro-batch, --recompute full, a higher ZeRO stage or more ranks need less memory "
-    "on "
-    "each; `dsrun estimate` shows what the model's state takes";
 
 struct Phase {
   const char* name;  // as the user sees it while it runs
@@ -173,8 +161,7 @@ Status TrainCommand::CheckJob() {
   DS_RETURN_IF_ERROR(CheckTensorParts(model_config_, degrees.tensor));
   DS_ASSIGN_OR_RETURN(const device::DeviceChoice choice, device::DeviceChoiceFromName(job_.device));
   DS_ASSIGN_OR_RETURN(device_, device::OpenRankDevice(choice, identity_.local_rank));
-  if (device_.device.is_cpu()) device::CountingAllocator::Install();
-  meter_ = std::make_unique<device::ActivationMeter>(ledger_, device_.device);
+  memory_.Open(device_.device);
   return OkStatus();
 }
 
@@ -191,8 +178,8 @@ Status TrainCommand::BuildEngine() {
                       config::ParseRecompute(job_.recompute));
   EngineOptions options{.world = world_.get(),
                         .degrees = mesh_.degrees(),
-                        .ledger = &ledger_,
-                        .meter = meter_.get(),
+                        .ledger = &memory_.ledger(),
+                        .meter = memory_.meter(),
                         .device = device_.device,
                         .seed = job_.seed,
                         .non_finite = ParsePolicy(job_.on_non_finite),
@@ -216,7 +203,7 @@ Status TrainCommand::BuildEngine() {
     options.notify = [this](const std::string& text) { reporter_.ReportNotice(text); };
   }
   DS_ASSIGN_OR_RETURN(engine_, Engine::create(model_, config_, options));
-  planned_ = PlanRankMemory(model_config_.json, config_, job_, *world_);
+  memory_.Plan(model_config_.decoder, config_, job_, *world_);
   return OkStatus();
 }
 
@@ -359,16 +346,11 @@ std::string DescribeRecompute(const std::vector<DeepSpeedApi::RecomputeTimes>& t
 }
 
 void TrainCommand::OnStep(const StepResult& result, double seconds) {
-  nlohmann::ordered_json memory = telemetry::MakeMemoryReport(ledger_, meter_.get());
+  nlohmann::ordered_json memory = memory_.Report();
   reporter_.ReportBeacon(result.step, memory);
   if (identity_.rank != 0) return;
   if (config_.memory_breakdown) memory["breakdown"] = engine_->memory_breakdown();
-  if (planned_) {
-    memory["planned"] = engine::ToJson(*planned_);
-    if (!std::exchange(has_compared_, true)) {
-      reporter_.ReportNotice(ComparePlan(*planned_, meter_->allocated()));
-    }
-  }
+  if (const auto compared = memory_.ComparePlan()) reporter_.ReportNotice(*compared);
   if (result.skipped) {
     reporter_.ReportNotice("step " + std::to_string(result.step) +
                            " changed nothing: " + result.non_finite);

@@ -12,7 +12,7 @@
 #include "runtime/precision/gradient_reduction.h"
 #include "runtime/topology/mesh.h"
 #include "runtime/zero/plan/residency_plan.h"
-#include "runtime/zero/tiers.h"
+#include "runtime/zero/plan/tiers.h"
 
 namespace ds::zero {
 

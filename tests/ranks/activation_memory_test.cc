@@ -13,7 +13,6 @@
 #include "runtime/device/counting_allocator.h"
 #include "runtime/engine/plan/job_memory.h"
 #include "runtime/models/build_model.h"
-#include "runtime/models/memory/read_decoder_shape.h"
 #include "runtime/models/model_config.h"
 #include "runtime/precision/dtype_policy.h"
 #include "tests/ranks/tiny_model.h"
@@ -54,9 +53,11 @@ class ActivationMemory : public ::testing::Test {
   }
 
   static zero::StepMemory Plan(const Case& test, const config::DsConfig& config) {
-    return engine::PlanJobMemory(config, {.model = models::ReadDecoderShape(test.model).value(),
-                                          .seq_len = kLength,
-                                          .recompute = test.recompute});
+    return engine::PlanJobMemory(
+        config,
+        {.model = models::ParseModelConfig(test.model.dump(), "config.json").value().decoder,
+         .seq_len = kLength,
+         .recompute = test.recompute});
   }
 
   static void ExpectPlanned(const Case& test) {

@@ -7,12 +7,13 @@
 namespace ds::engine {
 namespace {
 
-std::vector<zero::UnitShape> ListUnits(const models::DecoderShape& model, bool muon) {
+std::vector<zero::UnitShape> ListUnits(const models::DecoderSpec& model, bool muon) {
   std::vector<zero::UnitShape> units;
   for (models::BlockSizes& block : models::ListBlockSizes(model)) {
     units.push_back(
         {.buckets = {{.numels = std::move(block.numels), .muon = muon ? block.matrices : 0}},
-         .also_reads = std::move(block.also_reads)});
+         .also_reads = std::move(block.also_reads),
+         .backward_reads = block.backward_reads});
   }
   return units;
 }
@@ -23,7 +24,8 @@ zero::StepMemory PlanJobMemory(const config::DsConfig& config, const JobShape& j
   const models::MicroBatch batch{.samples = config.batch.train_micro_batch_size_per_gpu,
                                  .seq_len = job.seq_len,
                                  .type = config.training_dtype(),
-                                 .on_gpu = job.setting.calls.on_gpu};
+                                 .on_gpu = job.setting.calls.on_gpu,
+                                 .mlp_tiles = job.mlp_tiles};
   zero::StepMemoryInput input = zero::DescribeStep(config, job.setting);
   input.units =
       ListUnits(job.model, std::holds_alternative<config::MuonConfig>(config.optimizer.algorithm));
@@ -38,33 +40,22 @@ zero::StepMemory PlanJobMemory(const config::DsConfig& config, const JobShape& j
 
 nlohmann::ordered_json ToJson(const zero::StepMemory& memory) {
   const zero::HeldMemory& peak = memory.peak;
-  return {{"peak", peak.total()},
-          {"when", memory.when},
-          {"parameters", peak.parameters},
-          {"gradients", peak.gradients},
-          {"optimizer_state", peak.optimizer_state},
-          {"master_weights", peak.master_weights},
-          {"comm_buffers", peak.comm_buffers},
-          {"activations", peak.activations},
-          {"peak_activations", memory.peak_activations},
-          {"between_steps", memory.between_steps.total()}};
-}
-
-std::int64_t FindLargestMicroBatch(config::DsConfig config, const JobShape& job,
-                                   std::int64_t bytes) {
-  const auto fits = [&](std::int64_t samples) {
-    config.batch.train_micro_batch_size_per_gpu = samples;
-    return PlanJobMemory(config, job).peak.total() <= bytes;
-  };
-  constexpr std::int64_t kMost = std::int64_t{1} << 24;
-  if (!fits(1)) return 0;
-  std::int64_t fitting = 1, failing = 2;
-  while (failing < kMost && fits(failing)) fitting = std::exchange(failing, 2 * failing);
-  while (failing - fitting > 1) {
-    const std::int64_t middle = fitting + (failing - fitting) / 2;
-    (fits(middle) ? fitting : failing) = middle;
+  nlohmann::ordered_json json = {{"peak", peak.total()},
+                                 {"when", memory.when},
+                                 {"parameters", peak.parameters},
+                                 {"gradients", peak.gradients},
+                                 {"optimizer_state", peak.optimizer_state},
+                                 {"master_weights", peak.master_weights},
+                                 {"comm_buffers", peak.comm_buffers},
+                                 {"activations", peak.activations},
+                                 {"peak_activations", memory.peak_activations},
+                                 {"between_steps", memory.between_steps.total()}};
+  const zero::AwayMemory& away = memory.away;
+  if (away != zero::AwayMemory{}) {
+    json["away"] = {
+        {"host", away.host}, {"files", away.files}, {"file_buffers", away.file_buffers}};
   }
-  return fitting;
+  return json;
 }
 
 }  // namespace ds::engine

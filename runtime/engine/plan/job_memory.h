@@ -11,14 +11,16 @@
 #include "runtime/config/ds_config.h"
 #include "runtime/config/recompute_choice.h"
 #include "runtime/models/memory/decoder_memory.h"
+#include "runtime/zero/plan/describe_step.h"
 #include "runtime/zero/plan/step_memory.h"
 
 namespace ds::engine {
 
 struct JobShape {
-  models::DecoderShape model;
+  models::DecoderSpec model;  // of those whose memory is known (models::CheckMemoryIsKnown)
   std::int64_t seq_len = 1;
-  config::RecomputeChoice recompute;
+  config::RecomputeChoice recompute = {};
+  std::int64_t mlp_tiles = 1;
   zero::StepSetting setting;
 };
 
@@ -26,12 +28,8 @@ struct JobShape {
 zero::StepMemory PlanJobMemory(const config::DsConfig& config, const JobShape& job);
 
 // {"peak","when","parameters","gradients","optimizer_state","master_weights","comm_buffers",
-//  "activations","peak_activations","between_steps"}, bytes: the uses at the moment of the peak.
+//  "activations","peak_activations","between_steps","away":{"host","files","file_buffers"}}, bytes:
+// the uses at the moment of the peak. Without "away" where nothing is.
 nlohmann::ordered_json ToJson(const zero::StepMemory& memory);
-
-// The largest micro-batch whose peak is at most `bytes`, all else as it is; 0: not even one of one
-// sample.
-std::int64_t FindLargestMicroBatch(config::DsConfig config, const JobShape& job,
-                                   std::int64_t bytes);
 
 }  // namespace ds::engine

@@ -1,57 +1,40 @@
 #pragma once
 
 // This says what a decoder's blocks hold: the sizes of their parameters, and the bytes that a
-// micro-batch makes in each of them. Numbers only, without LibTorch: dsrun predicts with them, and tests hold
-// them to what the blocks really keep (tests/ranks/activation_memory_test.cc). Whoever changes what
-// a layer keeps for its backward pass changes KeptByLayer.
+// micro-batch makes in each of them. Numbers only, without LibTorch: dsrun predicts with them, and
+// tests hold them to what the blocks really keep (tests/ranks/activation_memory_test.cc). Whoever
+// changes what a layer keeps for its backward pass changes KeptByLayer.
 
 #include <cstdint>
 #include <vector>
 
+#include "runtime/base/status.h"
 #include "runtime/config/ds_config.h"
 #include "runtime/config/recompute_choice.h"
+#include "runtime/models/spec/decoder_spec.h"
 
 namespace ds::models {
 
-struct DecoderShape {
-  std::int64_t vocabulary = 0;
-  std::int64_t width = 0;
-  std::int64_t layers = 0;
-  std::int64_t heads = 0;
-  std::int64_t kv_heads = 0;
-  std::int64_t head_width = 0;
-  std::int64_t mlp_width = 0;
-  std::int64_t learned_positions = 0;  // rows of that table; 0: none
-  bool gated_mlp = false;
-  bool layer_norms = false;  // with a mean and a bias; else by the root of the mean square
-  bool query_key_norms = false;
-  bool qkv_bias = false;
-  bool output_bias = false;
-  bool mlp_bias = false;
-  bool tied_head = false;
-  double embedding_dropout = 0.0;
-  double residual_dropout = 0.0;
-  double attention_dropout = 0.0;
-
-  std::int64_t query_width() const { return heads * head_width; }
-  std::int64_t key_width() const { return kv_heads * head_width; }
-};
+// OK where it is known what such a decoder keeps of a micro-batch. The error names what is not.
+Status CheckMemoryIsKnown(const DecoderSpec& spec);
 
 // A block's parameters in the order of the model, and what else it reads.
 struct BlockSizes {
   std::vector<std::int64_t> numels;
   std::int64_t matrices = 0;  // elements of those with two dimensions
   std::vector<int> also_reads = {};
+  bool backward_reads = true;  // parameters
 };
 
-// The embedding, the layers, the head.
-std::vector<BlockSizes> ListBlockSizes(const DecoderShape& shape);
+// The embedding, the layers, the head. Requires a decoder without experts.
+std::vector<BlockSizes> ListBlockSizes(const DecoderSpec& spec);
 
 struct MicroBatch {
   std::int64_t samples = 1;
   std::int64_t seq_len = 1;
   config::DataType type = config::DataType::kFp32;  // of parameters and activations
   bool on_gpu = false;
+  std::int64_t mlp_tiles = 1;  // feed-forward parts run on so many parts of the rows
 
   std::int64_t tokens() const { return samples * seq_len; }
 };
@@ -68,8 +51,8 @@ struct BlockBytes {
 
 // By block. Without the gradients of parameters, but with that of the head's matrix, which is made
 // in its forward pass; without the tiles, 48 MiB at most, of bf16 products on processors that
-// multiply fp32 faster (models/matmul.h).
-std::vector<BlockBytes> ListBlockBytes(const DecoderShape& shape, const MicroBatch& batch,
+// multiply fp32 faster (models/matmul.h). Requires CheckMemoryIsKnown.
+std::vector<BlockBytes> ListBlockBytes(const DecoderSpec& spec, const MicroBatch& batch,
                                        const config::RecomputeChoice& recompute);
 
 }  // namespace ds::models

@@ -1,7 +1,7 @@
 #include "runtime/zero/plan/step_memory.h"
 
 #include <algorithm>
-#include <optional>
+#include <numeric>
 #include <utility>
 
 #include "runtime/base/check.h"
@@ -21,6 +21,11 @@ struct SimulatedBucket {
   std::int64_t own_bytes = 0;        // of this rank's part of those
   std::int64_t largest = 0;          // of one parameter
   bool trained = false;
+  // Of what is elsewhere while nobody uses it.
+  Rest own_rest = Rest::kHere;       // the reduced shard's
+  std::int64_t fetched_bytes = 0;    // of this rank's shard of the parameters
+  std::int64_t brought_masters = 0;  // to the GPU, for the update
+  std::int64_t brought_state = 0;
 
   bool has_block = false;    // the pooled buffer of sharded gradients
   bool has_whole = false;    // that of whole ones
@@ -37,6 +42,7 @@ class Simulation {
   }
 
   StepMemory Run() {
+    CountFileBuffers();
     for (std::int64_t m = 0; m < input_.micro_batches; ++m) {
       Forward(m);
       Backward(m, m + 1 == input_.micro_batches);
@@ -48,7 +54,12 @@ class Simulation {
 
  private:
   void AddUnit(const UnitShape& shape);
-  SimulatedBucket AddBucket(const BucketShape& shape);
+  SimulatedBucket AddBucket(const BucketShape& shape, Rest parameters);
+  void AddOptimizerState(const BucketShape& shape, const FlatLayout& layout,
+                         SimulatedBucket* bucket);
+  Rest ChooseRest(const UnitShape& shape);
+  Rest Put(Rest rest, std::int64_t bytes, std::int64_t* here);
+  void CountFileBuffers();
   void Forward(std::int64_t micro_batch);
   void Backward(std::int64_t micro_batch, bool is_last);
   void EndStep();
@@ -57,6 +68,7 @@ class Simulation {
                          bool is_last) const;
   void Execute(const ResidencyPlan& plan, int place);
   void Execute(const Action& action);
+  void BringParameters(int unit, int sign);
   void AcquireGradients(int unit);
   void BeginReduction(SimulatedBucket* bucket);
   void EndReduction(SimulatedBucket* bucket);
@@ -74,7 +86,8 @@ class Simulation {
   std::vector<std::vector<SimulatedBucket>> buckets_;  // by unit
   HeldMemory state_;  // what is there from the beginning to the end, and gradients
   PoolSizes pool_;
-  std::vector<int> present_;
+  std::vector<int> present_, fetched_;
+  std::int64_t kept_parameter_bytes_ = 0;  // of units that stay here
   std::int64_t kept_ = 0;  // activations, of the blocks that the forward pass is through with
   StepMemory result_;
 };
@@ -83,12 +96,33 @@ std::string NameOf(const char* pass, int block) {
   return std::string("the ") + pass + " pass of block " + std::to_string(block);
 }
 
-SimulatedBucket Simulation::AddBucket(const BucketShape& shape) {
+// What is too small for a file is here.
+Rest Simulation::Put(Rest rest, std::int64_t bytes, std::int64_t* here) {
+  const std::int64_t smallest = std::max<std::int64_t>(1, input_.tiers.smallest_bytes);
+  if (rest == Rest::kFile && bytes < smallest) rest = Rest::kHere;
+  (rest == Rest::kHere   ? *here
+   : rest == Rest::kHost ? result_.away.host
+                         : result_.away.files) += bytes;
+  return rest;
+}
+
+// As ShardedModel does: the first units stay here, as many as may.
+Rest Simulation::ChooseRest(const UnitShape& shape) {
+  const Tiers& tiers = input_.tiers;
+  if (!input_.sharding.parameters || tiers.parameters == Rest::kHere) return Rest::kHere;
+  std::int64_t elements = 0;
+  for (const BucketShape& bucket : shape.buckets) {
+    elements = std::accumulate(bucket.numels.begin(), bucket.numels.end(), elements);
+  }
+  const std::int64_t bytes = elements / input_.shard_ranks * Width(input_.types.parameter);
+  if (bytes > tiers.kept_parameter_bytes - kept_parameter_bytes_) return tiers.parameters;
+  kept_parameter_bytes_ += bytes;
+  return Rest::kHere;
+}
+
+SimulatedBucket Simulation::AddBucket(const BucketShape& shape, Rest parameters) {
   const FlatLayout layout(shape.numels, input_.shard_ranks);
   const config::StateTypes& types = input_.types;
-  const auto elements = [&](bool sharded) {
-    return sharded ? layout.shard_numel() : layout.padded_numel();
-  };
   const config::Sharding& sharding = input_.sharding;
   SimulatedBucket bucket{.parameter_bytes = layout.padded_numel() * Width(types.parameter),
                          .travel_bytes = layout.padded_numel() * Width(input_.travel),
@@ -98,26 +132,72 @@ SimulatedBucket Simulation::AddBucket(const BucketShape& shape) {
   for (const std::int64_t numel : shape.numels) {
     bucket.largest = std::max(bucket.largest, numel * Width(types.parameter));
   }
-  state_.parameters += elements(sharding.parameters) * Width(types.parameter);
   if (sharding.parameters) {
+    const std::int64_t shard = layout.shard_numel() * Width(types.parameter);
+    const Rest rest = Put(parameters, shard, &state_.parameters);
+    bucket.fetched_bytes = rest == Rest::kHere ? 0 : shard;
     pool_.AddUser(bucket.parameter_bytes);
     pool_.Take(bucket.parameter_bytes);
+  } else {
+    state_.parameters += bucket.parameter_bytes;
   }
   if (!shape.trained) return bucket;
   if (sharding.gradients) pool_.AddUser(bucket.travel_bytes);
-  const std::int64_t updated = elements(sharding.optimizer);
-  const std::int64_t muon = sharding.optimizer ? shape.muon / input_.shard_ranks : shape.muon;
-  state_.optimizer_state += (updated * input_.optimizer_states - muon) * Width(types.state);
-  if (types.has_master_weights()) state_.master_weights += updated * Width(types.master);
+  AddOptimizerState(shape, layout, &bucket);
   return bucket;
 }
 
+void Simulation::AddOptimizerState(const BucketShape& shape, const FlatLayout& layout,
+                                   SimulatedBucket* bucket) {
+  const config::StateTypes& types = input_.types;
+  const bool sharded = input_.sharding.optimizer;
+  const Rest rest = sharded ? input_.tiers.optimizer : Rest::kHere;
+  const std::int64_t updated = sharded ? layout.shard_numel() : layout.padded_numel();
+  const std::int64_t muon = sharded ? shape.muon / input_.shard_ranks : shape.muon;
+  const std::int64_t masters = types.has_master_weights() ? updated * Width(types.master) : 0;
+  if (Put(rest, masters, &state_.master_weights) == Rest::kHost) bucket->brought_masters = masters;
+  for (int i = 0; i < input_.optimizer_states; ++i) {
+    const std::int64_t state = (updated - (i == 0 ? muon : 0)) * Width(types.state);
+    if (Put(rest, state, &state_.optimizer_state) == Rest::kHost) bucket->brought_state += state;
+  }
+  if (!sharded) return;
+  std::int64_t none = 0;  // gradients come later
+  bucket->own_rest = Put(input_.tiers.gradients, bucket->own_bytes, &none);
+}
+
+// What comes from files for one turn of the update, or beside a block's backward, and what waits
+// for being written or for the next use.
+void Simulation::CountFileBuffers() {
+  const Tiers& tiers = input_.tiers;
+  const std::int64_t in_files = result_.away.files;
+  if (in_files == 0) return;
+  const config::StateTypes& types = input_.types;
+  std::int64_t largest_own = 0, largest_fetched = 0;
+  for (const std::vector<SimulatedBucket>& unit : buckets_) {
+    for (const SimulatedBucket& bucket : unit) {
+      largest_own = std::max(largest_own, bucket.own_bytes);
+      largest_fetched = std::max(largest_fetched, bucket.fetched_bytes);
+    }
+  }
+  std::int64_t of_element =
+      Width(types.parameter) + Width(types.gradient) + input_.optimizer_states * Width(types.state);
+  if (types.has_master_weights()) of_element += Width(types.master);
+  const std::int64_t elements = std::min(largest_own / Width(types.gradient), tiers.most_elements);
+  const std::int64_t turn = elements * of_element * (tiers.reads_ahead ? 2 : 1);
+  const bool two_kinds = tiers.parameters == Rest::kFile && tiers.optimizer == Rest::kFile;
+  const std::int64_t waiting = 2 * tiers.waiting_bytes * (two_kinds ? 2 : 1);
+  const std::int64_t used = std::max(turn, 2 * largest_own) + 2 * largest_fetched;
+  result_.away.file_buffers = std::min(in_files, used + waiting);
+}
+
 void Simulation::AddUnit(const UnitShape& shape) {
-  PlannedUnit planned{.also_reads = shape.also_reads};
+  PlannedUnit planned{.also_reads = shape.also_reads, .backward_reads = shape.backward_reads};
+  const Rest rest = ChooseRest(shape);
   std::vector<SimulatedBucket>& unit = buckets_.emplace_back();
   for (const BucketShape& bucket_shape : shape.buckets) {
-    const SimulatedBucket& bucket = unit.emplace_back(AddBucket(bucket_shape));
+    const SimulatedBucket& bucket = unit.emplace_back(AddBucket(bucket_shape, rest));
     planned.bytes += bucket.parameter_bytes;
+    planned.fetched_bytes += bucket.fetched_bytes;
     planned.largest_bytes = std::max(planned.largest_bytes, bucket.largest);
     planned.trained = planned.trained || bucket.trained;
     if (bucket.trained) planned.reduced_bytes += bucket.travel_bytes;
@@ -136,7 +216,8 @@ ResidencyPlan Simulation::MakePlan(std::vector<Place> places, std::vector<Place>
                         .reduce_whole_gradients = is_last && input_.overlap,
                         .places = std::move(places),
                         .expected = std::move(expected),
-                        .present = present_});
+                        .present = present_,
+                        .fetched = fetched_});
 }
 
 void Simulation::Execute(const ResidencyPlan& plan, int place) {
@@ -156,7 +237,7 @@ void Simulation::Execute(const Action& action) {
       std::erase(present_, action.unit);
       return;
     case Action::Kind::kReduce:
-      if (input_.gradient_ranks == 1) return;
+      if (input_.gradient_ranks == 1 && !input_.sharding.optimizer) return;
       for (SimulatedBucket& bucket : buckets(action.unit)) {
         if (!bucket.trained) continue;
         BeginReduction(&bucket);
@@ -166,11 +247,23 @@ void Simulation::Execute(const Action& action) {
     case Action::Kind::kAwaitGradients:
       for (SimulatedBucket& bucket : buckets(action.unit)) EndReduction(&bucket);
       return;
-    case Action::Kind::kKeepWhole:
     case Action::Kind::kFetch:
+      fetched_.push_back(action.unit);
+      return BringParameters(action.unit, 1);
     case Action::Kind::kStow:
+      std::erase(fetched_, action.unit);
+      return BringParameters(action.unit, -1);
+    case Action::Kind::kKeepWhole:
     case Action::Kind::kAwaitParameters:
       return;
+  }
+}
+
+// From the host to the GPU, or back. What comes from files is counted among their buffers.
+void Simulation::BringParameters(int unit, int sign) {
+  if (input_.tiers.parameters != Rest::kHost) return;
+  for (const SimulatedBucket& bucket : buckets(unit)) {
+    state_.parameters += sign * bucket.fetched_bytes;
   }
 }
 
@@ -189,7 +282,9 @@ void Simulation::AcquireGradients(int unit) {
 void Simulation::BeginReduction(SimulatedBucket* bucket) {
   bucket->is_reducing = true;
   const bool into_shard = input_.sharding.optimizer;
-  if (into_shard && !std::exchange(bucket->has_own, true)) state_.gradients += bucket->own_bytes;
+  if (into_shard && !std::exchange(bucket->has_own, true) && bucket->own_rest == Rest::kHere) {
+    state_.gradients += bucket->own_bytes;
+  }
   const bool copies = !input_.sharding.gradients && CopiesToTravel();
   Note("the reduction of gradients", kept_, copies ? bucket->travel_bytes : 0);
 }
@@ -250,7 +345,16 @@ void Simulation::EndStep() {
       EndReduction(&bucket);
     }
   }
-  Note("the update", kept_);
+  const HeldMemory before = state_;
+  for (const std::vector<SimulatedBucket>& unit : buckets_) {
+    for (const SimulatedBucket& bucket : unit) {
+      if (input_.updates_in_turns) state_ = before;
+      state_.master_weights += bucket.brought_masters;
+      state_.optimizer_state += bucket.brought_state;
+      Note("the update", kept_);
+    }
+  }
+  state_ = before;
   state_.gradients = 0;
 }
 
@@ -270,24 +374,6 @@ void Simulation::Note(const std::string& when, std::int64_t activations, std::in
 }
 
 }  // namespace
-
-StepMemoryInput DescribeStep(const config::DsConfig& config, const StepSetting& setting) {
-  const config::ZeroConfig& zero = config.zero_optimization;
-  const int shards = zero.stage == 0 ? setting.ranks : zero.mics_shard_size.value_or(setting.ranks);
-  const config::StateTypes types = config::ChooseStateTypes(config);
-  const config::DataType travel = config.communication_data_type.value_or(types.parameter);
-  const bool overlap = ChooseOverlap(zero, setting.calls);
-  return {.shard_ranks = shards,
-          .gradient_ranks = setting.ranks,
-          .sharding = config::ShardingOfStage(zero.stage, shards),
-          .types = types,
-          .travel = travel,
-          .optimizer_states = config::CountOptimizerStates(config.optimizer),
-          .budgets = MakeResidencyBudgets(
-              zero, {.parameter = Width(types.parameter), .gradient = Width(travel)}, overlap),
-          .overlap = overlap,
-          .micro_batches = config.batch.gradient_accumulation_steps};
-}
 
 StepMemory PlanStepMemory(const StepMemoryInput& input) { return Simulation(input).Run(); }
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "runtime/config/model_state.h"
-#include "runtime/zero/plan/residency_budgets.h"
 #include "runtime/zero/plan/residency_plan.h"
+#include "runtime/zero/plan/tiers.h"
 
 namespace ds::zero {
 
@@ -29,6 +29,7 @@ struct BucketShape {
 struct UnitShape {
   std::vector<BucketShape> buckets;
   std::vector<int> also_reads = {};  // earlier units
+  bool backward_reads = true;        // parameters
 };
 
 // Bytes that a micro-batch needs for one block, beside what blocks before it have kept.
@@ -38,6 +39,7 @@ struct BlockActivations {
   std::int64_t backward = 0;  // the most in the backward pass, what it has kept included
 };
 
+// A step as DescribeStep, and whoever knows the model, say it.
 struct StepMemoryInput {
   std::vector<UnitShape> units;
   std::vector<BlockActivations> activations;  // by unit
@@ -51,15 +53,9 @@ struct StepMemoryInput {
   ResidencyBudgets budgets;
   bool overlap = false;
   std::int64_t micro_batches = 1;
+  Tiers tiers;
+  bool updates_in_turns = true;  // the optimizer; else it has all of its state at once
 };
-
-struct StepSetting {
-  int ranks = 1;  // of the job
-  CallSetting calls = {};
-};
-
-// Takes from a config all but the model's units, what they make of a micro-batch, and its inputs.
-StepMemoryInput DescribeStep(const config::DsConfig& config, const StepSetting& setting);
 
 // In the tier where the rank computes, by what it is for (device::MemoryUse).
 struct HeldMemory {
@@ -75,11 +71,21 @@ struct HeldMemory {
   }
 };
 
+// So much lies elsewhere, at the most.
+struct AwayMemory {
+  std::int64_t host = 0;  // of a rank on a GPU
+  std::int64_t files = 0;
+  std::int64_t file_buffers = 0;  // of the host: what comes from files and goes there
+
+  friend bool operator==(const AwayMemory&, const AwayMemory&) = default;
+};
+
 struct StepMemory {
   HeldMemory peak;
   std::string when;  // "the backward pass of block 3"
   HeldMemory between_steps;
   std::int64_t peak_activations = 0;  // the most at any moment
+  AwayMemory away;
 };
 
 // Requires an activation for each unit.

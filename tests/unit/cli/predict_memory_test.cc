@@ -13,6 +13,7 @@ namespace ds::cli {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class PredictMemoryTest : public ::testing::Test {
  protected:
@@ -40,6 +41,22 @@ TEST_F(PredictMemoryTest, ChangesMakeItLessTheBestFirst) {
   config_.batch.train_micro_batch_size_per_gpu = 1;
   job_.recompute = {.kind = config::RecomputeChoice::Kind::kBlocks};
   EXPECT_TRUE(ListChanges(config_, job_).empty()) << "nothing is left to be changed";
+}
+
+TEST_F(PredictMemoryTest, AdviceNamesWhatFitsAndNothingElse) {
+  const std::int64_t room = bytes() - (100 << 20);
+  const std::string advice = AdviseOnMemory(config_, job_, room);
+  EXPECT_THAT(advice, HasSubstr("what fits: a micro-batch of "));
+  EXPECT_THAT(advice, HasSubstr("--recompute full"));
+  EXPECT_THAT(AdviseOnMemory(config_, job_, 1 << 20), HasSubstr("use more hosts"));
+}
+
+TEST_F(PredictMemoryTest, PartsAreThoseThatThereAre) {
+  const std::string parts = ListParts(PredictMemory(config_, job_));
+  EXPECT_THAT(parts, HasSubstr(" of parameters, "));
+  EXPECT_THAT(parts, HasSubstr(" of the program, in the "));
+  EXPECT_THAT(parts, Not(HasSubstr("master weights")));
+  EXPECT_THAT(parts, Not(HasSubstr("files")));
 }
 
 TEST_F(PredictMemoryTest, OnAGpuTheProgramIsTheHosts) {

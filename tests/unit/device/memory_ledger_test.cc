@@ -47,13 +47,13 @@ TEST(MemoryLedgerTest, WhatIsBookedInATierLeavesOutActivations) {
   MemoryLedger ledger;
   ledger.Add(MemoryUse::kParameters, MemoryTier::kHost, 5);
   ledger.Add(MemoryUse::kCommBuffers, MemoryTier::kHost, 7);
-  ledger.Add(MemoryUse::kCommBuffers, MemoryTier::kShared, 100);
+  ledger.Add(MemoryUse::kCommBuffers, MemoryTier::kMapped, 100);
   ledger.Set(MemoryUse::kActivations, MemoryTier::kHost, 1000);
   ledger.Set(MemoryUse::kOther, MemoryTier::kHost, 30);
   ledger.Set(MemoryUse::kOther, MemoryTier::kHost, 20);
   ledger.Remove(MemoryUse::kParameters, MemoryTier::kHost, 2);
   EXPECT_EQ(ledger.BookedBytes(MemoryTier::kHost), 30);
-  EXPECT_EQ(ledger.BookedBytes(MemoryTier::kShared), 100);
+  EXPECT_EQ(ledger.BookedBytes(MemoryTier::kMapped), 100);
 }
 
 TEST(MemoryLedgerTest, JsonNamesOnlyWhatWasUsed) {

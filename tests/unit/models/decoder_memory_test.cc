@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "runtime/models/memory/read_decoder_shape.h"
+#include "runtime/models/spec/families.h"
 #include "tests/places.h"
 
 namespace ds::models {
@@ -17,7 +17,15 @@ namespace {
 
 using config::RecomputeChoice;
 
-std::int64_t CountParameters(const DecoderShape& shape) {
+const DecoderSpec kLlama{.vocabulary = 1000,
+                         .width = 64,
+                         .layers = 3,
+                         .heads = 4,
+                         .kv_heads = 2,
+                         .head_width = 16,
+                         .mlp_width = 96};
+
+std::int64_t SumOfSizes(const DecoderSpec& shape) {
   std::int64_t sum = 0;
   for (const BlockSizes& block : ListBlockSizes(shape)) {
     sum = std::accumulate(block.numels.begin(), block.numels.end(), sum);
@@ -29,32 +37,26 @@ TEST(DecoderMemoryTest, BlocksHaveTheParametersThatTransformersBuilds) {
   std::ifstream file(DS_SOURCE_DIR "/tests/unit/cli/goldens/model_sizes.json");
   int compared = 0;
   for (const auto& row : nlohmann::ordered_json::parse(file)) {
-    const StatusOr<DecoderShape> shape = ReadDecoderShape(row[0]);
-    if (!shape.ok()) continue;
-    EXPECT_EQ(CountParameters(*shape), row[1]) << row[0];
+    const auto spec = ReadDecoderSpec(row[0], "", UnknownKeys::kIgnore);
+    if (!spec.ok() || spec->experts > 0) continue;
+    EXPECT_EQ(SumOfSizes(*spec), row[1]) << row[0];
     ++compared;
   }
   EXPECT_GE(compared, 7);
 }
 
-TEST(DecoderMemoryTest, WhatIsNoModelIsRefusedByName) {
-  EXPECT_NE(ReadDecoderShape({{"model_type", "gpt2"}, {"n_embd", "wide"}})
-                .status()
-                .message()
-                .find("'n_embd' must be a whole number"),
-            std::string::npos);
-  EXPECT_FALSE(ReadDecoderShape({{"model_type", "bert"}}).ok());
-  EXPECT_FALSE(ReadDecoderShape(nlohmann::ordered_json::array()).ok());
+TEST(DecoderMemoryTest, WhatIsNotKnownOfAModelIsNamed) {
+  EXPECT_TRUE(CheckMemoryIsKnown(kLlama).ok());
+  DecoderSpec spec = kLlama;
+  spec.model_type = "mixtral";
+  spec.experts = 8;
+  EXPECT_EQ(CheckMemoryIsKnown(spec).message(),
+            "what a model of type 'mixtral' keeps of a micro-batch is not known: it has experts");
+  spec = kLlama;
+  spec.window = 128;
+  EXPECT_FALSE(CheckMemoryIsKnown(spec).ok());
 }
 
-constexpr DecoderShape kLlama{.vocabulary = 1000,
-                              .width = 64,
-                              .layers = 3,
-                              .heads = 4,
-                              .kv_heads = 2,
-                              .head_width = 16,
-                              .mlp_width = 96,
-                              .gated_mlp = true};
 constexpr MicroBatch kBatch{.samples = 2, .seq_len = 8};
 
 TEST(DecoderMemoryTest, ALayerKeepsWhatItsOperationsRead) {
@@ -98,8 +100,18 @@ TEST(DecoderMemoryTest, TheHeadHasAChunkOfLogitsAndTheMatrixsGradient) {
       << "never all logits";
 }
 
+TEST(DecoderMemoryTest, TilesOfTheMlpKeepNothingOfTheirOwn) {
+  MicroBatch tiled = kBatch;
+  tiled.mlp_tiles = 4;
+  const auto plain = ListBlockBytes(kLlama, kBatch, {}), blocks = ListBlockBytes(kLlama, tiled, {});
+  EXPECT_EQ(blocks[1].kept, plain[1].kept - 3 * 16 * 96 * 4);
+  EXPECT_LT(blocks[1].forward, plain[1].forward);
+  EXPECT_LT(blocks[1].backward, plain[1].backward);
+  EXPECT_EQ(blocks.back().forward, plain.back().forward);
+}
+
 TEST(DecoderMemoryTest, DropoutKeepsItsFactors) {
-  DecoderShape shape = kLlama;
+  DecoderSpec shape = kLlama;
   const std::int64_t plain = ListBlockBytes(shape, kBatch, {})[1].kept;
   shape.residual_dropout = 0.1;
   EXPECT_EQ(ListBlockBytes(shape, kBatch, {})[1].kept, plain + 2 * 16 * 64 * 4);

@@ -1,11 +1,13 @@
 // What a plan says of a step's memory, against sums made by hand. That ranks really hold so much is
-// tested with ranks (tests/ranks/planned_memory_test.cc).
+// tested with ranks (tests/e2e/planned_memory_test.cc).
 
 #include "runtime/zero/plan/step_memory.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
+
+#include "runtime/zero/plan/describe_step.h"
 
 namespace ds::zero {
 namespace {
@@ -92,6 +94,47 @@ TEST(StepMemoryTest, ActivationsOfAllBlocksMeetInTheHeadsForwardPass) {
   EXPECT_EQ(memory.peak.gradients, 0);
   input.micro_batches = 2;
   EXPECT_EQ(PlanStepMemory(input).peak.gradients, 4 * kAll) << "those of the micro-batch before";
+}
+
+StepMemoryInput MakeOffloadedInput(config::OffloadDevice device, const StepSetting& setting) {
+  config::DsConfig config;
+  config.zero_optimization.stage = 3;
+  config.zero_optimization.offload_optimizer.device = device;
+  config.zero_optimization.offload_param.device = device;
+  config.zero_optimization.offload_param.max_in_cpu = 0;
+  config.aio.block_size = 1;
+  StepMemoryInput input = DescribeStep(config, setting);
+  input.units = MakeUnits();
+  input.activations.resize(input.units.size());
+  return input;
+}
+
+TEST(StepMemoryTest, WhatRestsInFilesIsThereAndOnlyItsBuffersAreInMemory) {
+  for (const int ranks : {1, 4}) {
+    const StepMemory memory =
+        PlanStepMemory(MakeOffloadedInput(config::OffloadDevice::kNvme, {.ranks = ranks}));
+    EXPECT_EQ(memory.away.files, 16 * kAll / ranks);
+    EXPECT_GT(memory.away.file_buffers, 0);
+    EXPECT_LE(memory.away.file_buffers, memory.away.files);
+    EXPECT_EQ(memory.peak.total(), memory.peak.comm_buffers);
+    EXPECT_EQ(memory.away.host, 0);
+  }
+}
+
+TEST(StepMemoryTest, OnCpuRanksTheHostIsWhereTheyCompute) {
+  const StepMemory memory =
+      PlanStepMemory(MakeOffloadedInput(config::OffloadDevice::kCpu, {.ranks = 4}));
+  EXPECT_EQ(memory.away, AwayMemory{});
+  EXPECT_EQ(memory.between_steps.optimizer_state, 8 * kAll / 4);
+}
+
+TEST(StepMemoryTest, AGpuHasOfTheHostsWhatABlockNeeds) {
+  const StepMemory memory = PlanStepMemory(
+      MakeOffloadedInput(config::OffloadDevice::kCpu, {.ranks = 4, .calls = {.on_gpu = true}}));
+  EXPECT_EQ(memory.away.host, 12 * kAll / 4) << "gradients stay on the GPU";
+  EXPECT_EQ(memory.between_steps.optimizer_state, 0);
+  EXPECT_LE(memory.peak.optimizer_state, 8 * kTable / 4);
+  EXPECT_LE(memory.peak.parameters, 4 * (kTable + kLayer) / 4);
 }
 
 TEST(StepMemoryTest, MuonKeepsOneValueLess) {

@@ -1,11 +1,16 @@
 #pragma once
 
-// Tiers: where the bytes of stores lie while nobody has a lease of them, and how they come and go.
+// Tiers: where the bytes of stores lie while nobody has a lease of them, and how they come and go;
+// and what a config makes of that.
 
 #include <cstdint>
 #include <limits>
 
-#include "runtime/offload/file_tier.h"
+#include "runtime/config/ds_config.h"
+
+namespace ds::offload {
+class FileTier;
+}
 
 namespace ds::zero {
 
@@ -28,11 +33,22 @@ struct Tiers {
   std::int64_t smallest_bytes = 1;               // of a store in a file; what is smaller is here
   // The first units keep so much of their shards here all the same.
   std::int64_t kept_parameter_bytes = 0;
+  // At most so much of memory waits for being written, of each kind of files, and so much is kept
+  // for the next transfer.
+  std::int64_t waiting_bytes = 0;
 
   // So the optimizer goes through what rests in files.
   std::int64_t most_elements = std::numeric_limits<std::int64_t>::max();  // updated at once
   bool reads_ahead = false;    // the next ones are read while these are updated
   bool writes_behind = false;  // these are written while the next ones are
 };
+
+// Takes offload_param and offload_optimizer of a config, all but the files. On CPU ranks the host
+// is where they compute.
+Tiers PlanTiers(const config::DsConfig& config, bool on_gpu);
+
+// Counts what of a rank's shards of parameters, elements of so many bytes, may be read ahead of its
+// gather (ResidencyBudgets).
+std::int64_t ChooseFetchBytes(const config::ZeroConfig& zero, std::int64_t element_size);
 
 }  // namespace ds::zero

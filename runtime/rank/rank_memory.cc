@@ -1,0 +1,48 @@
+#include "runtime/rank/rank_memory.h"
+
+#include <cmath>
+#include <utility>
+
+#include "runtime/base/byte_size.h"
+#include "runtime/device/counting_allocator.h"
+#include "runtime/engine/plan/job_memory.h"
+#include "runtime/models/memory/decoder_memory.h"
+#include "runtime/telemetry/step_metrics.h"
+
+namespace ds::rank {
+
+void RankMemory::Open(c10::Device device) {
+  if (device.is_cpu()) device::CountingAllocator::Install();
+  meter_ = std::make_unique<device::ActivationMeter>(ledger_, device);
+}
+
+void RankMemory::Plan(const models::DecoderSpec& model, const config::DsConfig& config,
+                      const config::TrainJob& job, const comm::Communicator& world) {
+  const auto recompute = config::ParseRecompute(job.recompute);
+  if (!models::CheckMemoryIsKnown(model).ok() || !recompute.ok()) return;
+  const zero::CallSetting calls{.spans_hosts = world.spans_hosts(),
+                                .on_gpu = !world.device().is_cpu()};
+  planned_ = engine::PlanJobMemory(config, {.model = model,
+                                            .seq_len = job.seq_len,
+                                            .recompute = *recompute,
+                                            .mlp_tiles = job.mlp_tiles,
+                                            .setting = {.ranks = world.size(), .calls = calls}});
+}
+
+nlohmann::ordered_json RankMemory::Report() const {
+  nlohmann::ordered_json report = telemetry::MakeMemoryReport(ledger_, meter_.get());
+  if (planned_) report["planned"] = engine::ToJson(*planned_);
+  return report;
+}
+
+std::optional<std::string> RankMemory::ComparePlan() {
+  if (!planned_ || std::exchange(has_compared_, true)) return std::nullopt;
+  const auto size = [](std::int64_t bytes) { return ByteSize(static_cast<std::uint64_t>(bytes)); };
+  const std::int64_t peak = planned_->peak.total(), measured = meter_->allocated().peak;
+  const double share = 100.0 * static_cast<double>(measured) / static_cast<double>(peak);
+  return "memory of a rank's tensors: planned " + size(peak) + " at the most, in " +
+         planned_->when + "; measured " + size(measured) + " (" +
+         std::to_string(std::lround(share)) + " %)";
+}
+
+}  // namespace ds::rank

@@ -1,0 +1,53 @@
+#pragma once
+
+// RankMemory: the books of a rank's memory, what it was predicted to hold, and both beside each
+// other.
+//
+// Threads: one at a time, but for the ledger.
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/config/ds_config.h"
+#include "runtime/config/train_job.h"
+#include "runtime/device/activation_meter.h"
+#include "runtime/device/memory_ledger.h"
+#include "runtime/models/spec/decoder_spec.h"
+#include "runtime/zero/plan/step_memory.h"
+
+namespace ds::rank {
+
+// Says what a rank that has run out of memory may do.
+inline constexpr char kMemoryHint[] =
+    "a smaller micro-batch, --recompute full, a higher ZeRO stage or more ranks need less memory "
+    "on each; `dsrun estimate --deepspeed_config` shows what fits";
+
+class RankMemory {
+ public:
+  // Counts the device's tensors from here on. Requires that there is none yet.
+  void Open(c10::Device device);
+  // Predicts by the code that `dsrun estimate` asks. Does nothing where it is not known what such a
+  // model keeps.
+  void Plan(const models::DecoderSpec& model, const config::DsConfig& config,
+            const config::TrainJob& job, const comm::Communicator& world);
+
+  device::MemoryLedger& ledger() { return ledger_; }
+  device::ActivationMeter* meter() { return meter_.get(); }
+
+  // The "memory" of metrics.jsonl, with what was planned as "planned".
+  nlohmann::ordered_json Report() const;
+  // For the user, once: "memory of a rank's tensors: planned ...; measured ...". None without a
+  // plan, and from the second call on.
+  std::optional<std::string> ComparePlan();
+
+ private:
+  device::MemoryLedger ledger_;
+  std::unique_ptr<device::ActivationMeter> meter_;
+  std::optional<zero::StepMemory> planned_;
+  bool has_compared_ = false;
+};
+
+}  // namespace ds::rank

@@ -1,0 +1,19 @@
+#pragma once
+
+// DescribeStep: what a config says about the memory of a step, for PlanStepMemory. Pure.
+
+#include "runtime/config/ds_config.h"
+#include "runtime/zero/plan/residency_budgets.h"
+#include "runtime/zero/plan/step_memory.h"
+
+namespace ds::zero {
+
+struct StepSetting {
+  int ranks = 1;  // of the job
+  CallSetting calls = {};
+};
+
+// Takes from a config all but the model's units, what they make of a micro-batch, and its inputs.
+StepMemoryInput DescribeStep(const config::DsConfig& config, const StepSetting& setting);
+
+}  // namespace ds::zero

@@ -1,0 +1,63 @@
+#include "runtime/zero/plan/tiers.h"
+
+#include <algorithm>
+
+#include "runtime/config/model_state.h"
+#include "runtime/zero/plan/residency_plan.h"
+
+namespace ds::zero {
+namespace {
+
+using config::OffloadDevice;
+
+// The runtime's own sub-group, where the config has DeepSpeed's default: large enough for a drive.
+constexpr std::int64_t kElementsAtOnce = std::int64_t{1} << 22;
+// Sub-groups begin at whole pages of every dtype.
+constexpr std::int64_t kPageElements = 2048;
+
+std::int64_t ChooseMostElements(const config::ZeroConfig& zero) {
+  if (zero.sub_group_size == config::ZeroConfig().sub_group_size) return kElementsAtOnce;
+  return std::max(zero.sub_group_size / kPageElements * kPageElements, kPageElements);
+}
+
+Rest RestOn(OffloadDevice device, bool on_gpu) {
+  if (device == OffloadDevice::kNvme) return Rest::kFile;
+  return device == OffloadDevice::kCpu && on_gpu ? Rest::kHost : Rest::kHere;
+}
+
+}  // namespace
+
+Tiers PlanTiers(const config::DsConfig& config, bool on_gpu) {
+  const config::ZeroConfig& zero = config.zero_optimization;
+  const config::OffloadOptimizerConfig& optimizer = zero.offload_optimizer;
+  Tiers tiers{.parameters = RestOn(zero.offload_param.device, on_gpu),
+              .optimizer = RestOn(optimizer.device, on_gpu),
+              .smallest_bytes = config.aio.block_size,
+              .waiting_bytes =
+                  std::max<std::int64_t>(1, optimizer.buffer_count) * ChooseMostElements(zero) * 4,
+              .reads_ahead = optimizer.pipeline_read,
+              .writes_behind = optimizer.pipeline_write};
+  if (tiers.optimizer == Rest::kFile) {
+    tiers.gradients = Rest::kFile;
+    tiers.most_elements = ChooseMostElements(zero);
+  }
+  if (tiers.parameters == Rest::kFile) {
+    tiers.kept_parameter_bytes =
+        zero.offload_param.max_in_cpu * Width(config::ChooseStateTypes(config).parameter);
+  }
+  return tiers;
+}
+
+std::int64_t ChooseFetchBytes(const config::ZeroConfig& zero, std::int64_t element_size) {
+  const config::OffloadParamConfig& offload = zero.offload_param;
+  const config::OffloadParamConfig defaults;
+  if (offload.device == OffloadDevice::kNone) return 0;
+  if (offload.buffer_count == defaults.buffer_count &&
+      offload.buffer_size == defaults.buffer_size) {
+    return ResidencyBudgets::kLargestPlace;
+  }
+  // One buffer is that of the block which is gathered.
+  return std::max<std::int64_t>(0, offload.buffer_count - 1) * offload.buffer_size * element_size;
+}
+
+}  // namespace ds::zero
