@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -16,6 +17,7 @@
 #include "daemon/ranks/rank_input.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
+#include "runtime/process/available_memory.h"
 #include "runtime/process/cpu_topology.h"
 
 namespace ds::daemon {
@@ -149,6 +151,9 @@ StatusOr<v1::PrepareResponse> Supervisor::Prepare(const v1::PrepareRequest& requ
   response.set_core_count(context.facts.cores);
   response.set_gpu_count(context.facts.gpus);
   response.set_unix_nanos(Clock::System().UnixNanos());
+  if (const auto bytes = ReadAvailableMemory()) {
+    response.set_available_memory(std::max<std::uint64_t>(1, *bytes));
+  }
   for (v1::Finding& finding : RunPreflight(request, context)) {
     *response.add_findings() = std::move(finding);
   }

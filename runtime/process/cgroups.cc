@@ -110,6 +110,26 @@ std::optional<std::uint64_t> ReadLimitV2(fs::path group, const fs::path& top) {
   }
 }
 
+// What is left of a limit.
+std::uint64_t LeftOf(std::uint64_t limit, std::optional<std::uint64_t> used,
+                     std::optional<std::uint64_t> of_files) {
+  const std::uint64_t taken = used.value_or(0) - std::min(used.value_or(0), of_files.value_or(0));
+  return limit - std::min(limit, taken);
+}
+
+std::optional<std::uint64_t> ReadRoomV2(fs::path group, const fs::path& top) {
+  std::optional<std::uint64_t> smallest;
+  while (true) {
+    if (const auto limit = ReadNumber(group / "memory.max")) {
+      const std::uint64_t room = LeftOf(*limit, ReadNumber(group / "memory.current"),
+                                        ReadValue(group / "memory.stat", "inactive_file"));
+      smallest = std::min(room, smallest.value_or(room));
+    }
+    if (group == top || !group.has_parent_path() || group.parent_path() == group) return smallest;
+    group = group.parent_path();
+  }
+}
+
 std::optional<std::uint64_t> ReadKillsV2(const OwnCgroups& cgroups) {
   if (cgroups.unified.empty()) return std::nullopt;
   return ReadValue(cgroups.unified / "memory.events", "oom_kill");
@@ -164,6 +184,18 @@ OwnCgroups FindOwnCgroups(const fs::path& root) {
 std::optional<std::uint64_t> ReadOomKills(const OwnCgroups& cgroups) {
   if (const auto kills = ReadKillsV2(cgroups)) return kills;
   return ReadKillsV1(cgroups.memory_v1);
+}
+
+std::optional<std::uint64_t> ReadRoomInGroups(const OwnCgroups& cgroups) {
+  if (!cgroups.unified.empty()) {
+    if (const auto room = ReadRoomV2(cgroups.unified, cgroups.unified_root)) return room;
+  }
+  if (cgroups.memory_v1.empty()) return std::nullopt;
+  const fs::path stat = cgroups.memory_v1 / "memory.stat";
+  const auto limit = ReadValue(stat, "hierarchical_memory_limit");
+  if (!limit || *limit >= kUnlimitedV1) return std::nullopt;
+  return LeftOf(*limit, ReadNumber(cgroups.memory_v1 / "memory.usage_in_bytes"),
+                ReadValue(stat, "total_inactive_file"));
 }
 
 std::optional<GroupMemory> ReadGroupMemory(const OwnCgroups& cgroups) {

@@ -32,4 +32,8 @@ struct GroupMemory {
 std::optional<std::uint64_t> ReadOomKills(const OwnCgroups& cgroups);
 std::optional<GroupMemory> ReadGroupMemory(const OwnCgroups& cgroups);
 
+// Counts the bytes that the group and those above it may still take, by the one that leaves least;
+// what they hold of files counts as free. None where none of them is limited.
+std::optional<std::uint64_t> ReadRoomInGroups(const OwnCgroups& cgroups);
+
 }  // namespace ds

@@ -1,0 +1,81 @@
+// The memory that ranks can have on a host, over folders that look like one.
+
+#include "runtime/process/available_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "tests/support/program.h"
+
+namespace ds {
+namespace {
+
+namespace fs = std::filesystem;
+
+class AvailableMemoryTest : public ::testing::Test {
+ protected:
+  void Write(const std::string& file, const std::string& text) const {
+    const fs::path path = folder_.path() / file;
+    fs::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+  }
+  std::optional<std::uint64_t> Read() const { return ReadAvailableMemory(folder_.path()); }
+
+  void HostWith(int kibibytes) const {
+    Write("proc/meminfo", "MemTotal:  9999 kB\nMemFree:  1 kB\nMemAvailable:  " +
+                              std::to_string(kibibytes) + " kB\n");
+  }
+  void GroupOfVersionTwo() const {
+    Write("proc/self/mountinfo", "33 30 0:29 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+    Write("proc/self/cgroup", "0::/job/step\n");
+  }
+
+  ds::testing::TemporaryFolder folder_;
+};
+
+TEST_F(AvailableMemoryTest, IsTheKernelsWhereNoGroupIsLimited) {
+  HostWith(500);
+  GroupOfVersionTwo();
+  Write("sys/fs/cgroup/job/step/memory.max", "max\n");
+  Write("sys/fs/cgroup/job/step/memory.current", "123\n");
+  EXPECT_EQ(Read(), 500U * 1024);
+}
+
+TEST_F(AvailableMemoryTest, IsWhatTheTightestGroupLeaves) {
+  HostWith(5000);
+  GroupOfVersionTwo();
+  Write("sys/fs/cgroup/job/step/memory.max", "1000000\n");
+  Write("sys/fs/cgroup/job/step/memory.current", "100000\n");
+  Write("sys/fs/cgroup/job/memory.max", "900000\n");
+  Write("sys/fs/cgroup/job/memory.current", "700000\n");
+  Write("sys/fs/cgroup/job/memory.stat", "anon 1\ninactive_file 50000\n");
+  EXPECT_EQ(Read(), 250000U) << "of the upper one, whose files can go";
+}
+
+TEST_F(AvailableMemoryTest, IsNothingInAGroupThatIsFull) {
+  HostWith(5000);
+  GroupOfVersionTwo();
+  Write("sys/fs/cgroup/job/step/memory.max", "1000\n");
+  Write("sys/fs/cgroup/job/step/memory.current", "1200\n");
+  EXPECT_EQ(Read(), 0U);
+}
+
+TEST_F(AvailableMemoryTest, VersionOneHasItsLimitInTheStatistics) {
+  HostWith(5000);
+  Write("proc/self/mountinfo", "31 30 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
+  Write("proc/self/cgroup", "4:memory:/a\n");
+  Write("sys/fs/cgroup/memory/a/memory.stat",
+        "cache 1\nhierarchical_memory_limit 1048576\ntotal_inactive_file 48576\n");
+  Write("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "148576\n");
+  EXPECT_EQ(Read(), 948576U);
+}
+
+TEST_F(AvailableMemoryTest, AHostThatDoesNotSayIsNoError) { EXPECT_FALSE(Read().has_value()); }
+
+TEST(ThisHostsMemoryTest, IsThere) { EXPECT_GT(ReadAvailableMemory().value_or(0), 1U << 20); }
+
+}  // namespace
+}  // namespace ds
