@@ -16,7 +16,7 @@ constexpr ExitStatusRow kRows[] = {
     Own(kExitOk, "every rank succeeded"),
     Own(kExitFailure, "dsrun itself could not go on"),
     Own(kExitUsage, "command line, hostfile, config, model or data; nothing was started"),
-    Own(kExitPreflight, "a host refused the job before any rank started"),
+    Own(kExitPreflight, "a host refused the job, or lacks memory for it, before any rank started"),
     Own(kExitHostLost, "a host or its daemon stopped answering"),
     Own(kExitStall, "a rank stood still while the others waited for it"),
     Own(kExitCheckpoint, "the checkpoint named or needed is not usable"),

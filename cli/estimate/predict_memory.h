@@ -21,9 +21,12 @@ namespace ds::cli {
 // predicted.
 StatusOr<models::DecoderSpec> ReadJobModel(const std::filesystem::path& model);
 
+// Measured: pages of the program and its libraries, which the ranks of a host share.
+inline constexpr std::int64_t kSharedProgramBytes = std::int64_t{80} << 20;
+
 struct RankMemory {
   zero::StepMemory step;           // tensors, in the tier where the rank computes
-  std::int64_t process_bytes = 0;  // of the host: the program and its libraries
+  std::int64_t process_bytes = 0;  // of the host: the program, without what ranks share
   bool on_gpu = false;
 
   std::int64_t device_bytes() const { return on_gpu ? step.peak.total() : 0; }

@@ -80,7 +80,7 @@ std::string ToText(const Prediction& prediction) {
   }
   if (away.files > 0) text += fmt::format("and {} in files\n", ShowSize(away.files));
   text += fmt::format("a host with {}: {}\n\n", Count(prediction.ranks_of_host, "rank"),
-                      ShowSize(prediction.ranks_of_host * rank.host_bytes()));
+                      ShowSize(prediction.host_bytes()));
   text += DescribeRoom(prediction);
   if (!prediction.changes.empty()) text += "\nless with\n";
   for (const Change& change : prediction.changes) {
@@ -102,7 +102,7 @@ nlohmann::ordered_json ToJson(const Prediction& prediction) {
       {"process", rank.process_bytes},
       {"rank_device", rank.device_bytes()},
       {"rank_host", rank.host_bytes()},
-      {"host", prediction.ranks_of_host * rank.host_bytes()}};
+      {"host", prediction.host_bytes()}};
   if (prediction.room) {
     json["room"] = *prediction.room;
     json["fits"] = prediction.fits();

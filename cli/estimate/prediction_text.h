@@ -23,6 +23,10 @@ struct Prediction {
   std::optional<std::int64_t> room;
   std::int64_t largest_micro_batch = 0;  // that fits there
 
+  // Counts what the ranks of the host with the most of them will hold there.
+  std::int64_t host_bytes() const {
+    return kSharedProgramBytes + ranks_of_host * rank.host_bytes();
+  }
   bool fits() const { return !room || rank.bytes() <= *room; }
 };
 

@@ -4,6 +4,7 @@
 #include <future>
 #include <utility>
 
+#include "cli/job/memory_shortage.h"
 #include "cli/job/restart_policy.h"
 #include "cli/job/verdict/make_verdict.h"
 #include "cli/job/wire_requests.h"
@@ -105,10 +106,19 @@ JobOutcome JobController::PrepareHosts(const RankProgram& program) {
 }
 
 JobOutcome JobController::TakeAnswer(int node_rank, const StatusOr<v1::PrepareResponse>& answer) {
-  const std::string& host = job_.world.hosts[node_rank].host;
-  if (!answer.ok()) return MakeRefusalVerdict(host, answer.status());
+  const JobHost& host = job_.world.hosts[node_rank];
+  if (!answer.ok()) return MakeRefusalVerdict(host.host, answer.status());
   prepared_[node_rank].answer = *answer;
-  return CheckHost(host, *answer);
+  const JobOutcome good = CheckHost(host.host, *answer);
+  return good.ok() ? CheckMemory(host, *answer) : good;
+}
+
+JobOutcome JobController::CheckMemory(const JobHost& host, const v1::PrepareResponse& response) {
+  const std::optional<Verdict> shortage = FindMemoryShortage(job_, host, response);
+  if (!shortage) return JobOutcome();
+  if (!job_.purpose.memory.only_warns) return *shortage;
+  observer_->OnNotice(shortage->message);
+  return JobOutcome();
 }
 
 JobOutcome JobController::BindToCores() {

@@ -48,6 +48,7 @@ class JobController {
   // Keeps the answer and says whether the host is ready.
   JobOutcome TakeAnswer(int node_rank, const StatusOr<v1::PrepareResponse>& answer);
   JobOutcome CheckHost(const std::string& host, const v1::PrepareResponse& response);
+  JobOutcome CheckMemory(const JobHost& host, const v1::PrepareResponse& response);
   JobOutcome BindToCores();
   // Says why there cannot be another generation: a host is lost that no spare can replace; "" =
   // none is.

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,17 @@
 
 namespace ds::cli {
 
+// This says what ranks that compute on CPUs will hold of their host's memory, as far as that is
+// known before they start.
+struct MemoryNeed {
+  std::int64_t rank_bytes = 0;    // of each at the most; 0 = not known
+  std::int64_t shared_bytes = 0;  // of all of a host's together
+  std::string parts;              // what each will hold of that, and when
+  // Says what would fit where each has so many bytes.
+  std::function<std::string(std::int64_t)> advise = {};
+  bool only_warns = false;  // --allow_overcommit
+};
+
 // The purpose of the ranks, as the command that starts them says.
 struct JobPurpose {
   // The ranks are our own: they are told which device to use, report steps, wait for each other and
@@ -27,6 +39,7 @@ struct JobPurpose {
   std::int64_t total_steps = 0;  // 0 = not known
   int first_generation = 0;
   std::vector<std::string> closing_lines;  // for the user, when the job has ended well
+  MemoryNeed memory = {};
 };
 
 struct JobPlan {

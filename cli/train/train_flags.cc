@@ -95,6 +95,8 @@ void AddMethodFlags(CLI::App& app, TrainFlags* flags) {
       ->type_name("RATE");
   app.add_flag(FlagNames("encrypt"), flags->encrypt,
                "encrypt what CPU ranks of several hosts send each other (TLS 1.3)");
+  app.add_flag(FlagNames("allow_overcommit"), flags->allow_overcommit,
+               "start ranks that will hold more memory than their host has available");
 }
 
 }  // namespace

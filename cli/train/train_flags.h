@@ -37,6 +37,7 @@ struct TrainFlags {
   bool no_decay_on_norms_and_biases = false;
   std::optional<double> layer_decay;
   bool encrypt = false;
+  bool allow_overcommit = false;  // of the hosts' memory
   ScheduleFlags schedule;
 };
 

@@ -121,6 +121,7 @@ Status CheckDsConfig(config::ConfigText config, const ScheduleFlags& schedule,
   }
   for (const config::Issue& warning : result.warnings) inputs->notices.push_back(warning.message);
   inputs->job.ds_config = config::ToDsConfigJson(result);
+  inputs->config = result.config;
   inputs->resolved_config = config::ToResolvedConfigJson(result);
   return OkStatus();
 }
@@ -172,6 +173,7 @@ StatusOr<TrainInputs> GatherTrainInputs(const TrainFlags& flags, const ShareFold
     use("config " + ShortenPath(config_argument));
   }
   ApplyTrainFlags(flags, &inputs.job);
+  inputs.allow_overcommit = flags.allow_overcommit;
   inputs.demo = flags.model.empty() && flags.data.empty();
   if (inputs.demo && !flags.steps.has_value() && !flags.epochs.has_value()) {
     inputs.job.steps = kDemoSteps;
@@ -192,6 +194,7 @@ StatusOr<TrainInputs> OverrideTrainInputs(const config::TrainJob& job, const Tra
                       CheckModel(flags.model.empty() ? job.model : flags.model, share));
   DS_ASSIGN_OR_RETURN(inputs.job.data, CheckData(flags.data.empty() ? job.data : flags.data));
   ApplyTrainFlags(flags, &inputs.job);
+  inputs.allow_overcommit = flags.allow_overcommit;
   DS_RETURN_IF_ERROR(CheckPolicy(inputs.job));
   DS_ASSIGN_OR_RETURN(const config::JobFacts facts, FactsOf(flags, inputs.job, share, world_size));
   config::ConfigText config{job.ds_config, "the run's config"};

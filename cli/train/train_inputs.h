@@ -12,6 +12,7 @@
 #include "cli/train/share_folder.h"
 #include "cli/train/train_flags.h"
 #include "runtime/base/status.h"
+#include "runtime/config/ds_config.h"
 #include "runtime/config/train_job.h"
 
 namespace ds::cli {
@@ -21,6 +22,8 @@ struct TrainInputs {
   nlohmann::ordered_json resolved_config;  // config::ToResolvedConfigJson
   std::vector<std::string> notices;        // built-in inputs in use, warnings of the config
   bool demo = false;                       // the built-in model trains on the built-in data
+  config::DsConfig config;                 // in force
+  bool allow_overcommit = false;
 };
 
 // Gathers what `flags` ask for, the shipped demo where they are silent.

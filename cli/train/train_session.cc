@@ -6,6 +6,7 @@
 
 #include "cli/session/job_description.h"
 #include "cli/session/job_session.h"
+#include "cli/train/plan_memory.h"
 #include "cli/train/train_program.h"
 #include "runtime/checkpoint/format/latest.h"
 
@@ -39,7 +40,9 @@ StatusOr<int> RunTraining(JobRequest request, TrainInputs inputs,
   JobPurpose purpose{.built_in = true,
                      .trains = true,
                      .total_steps = inputs.job.steps,
-                     .first_generation = ChooseGeneration(*run_directory)};
+                     .first_generation = ChooseGeneration(*run_directory),
+                     .closing_lines = {},
+                     .memory = PlanMemory(inputs, request.launch.world)};
   if (inputs.demo) purpose.closing_lines = NextCommands(ShortenPath(command_line.at(0)));
   const JobPlan plan = PlanJob(std::move(request), std::move(purpose));
 

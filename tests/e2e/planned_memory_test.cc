@@ -1,5 +1,5 @@
 // What a job's memory is planned to be, by `dsrun estimate` and by its own rank, is what the rank
-// then measures.
+// then measures, and what cannot fit is refused before it starts.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,6 +7,8 @@
 #include "runtime/base/files.h"
 #include "tests/e2e/dsrun.h"
 #include "tests/places.h"
+#include "tests/support/memory_group.h"
+#include "tests/support/requirement.h"
 
 namespace ds::testing {
 namespace {
@@ -19,14 +21,17 @@ struct Job {
   std::int64_t micro_batch = 1;
   std::int64_t accumulation = 1;
   std::string recompute = "none";
+  int mlp_tiles = 1;
   std::string model = "gpt2";
   int ranks = 2;
+  bool offload = false;  // to files
 };
 
 std::string NameOf(const Job& job) {
   return job.model + "-" + std::to_string(job.ranks) + "-stage" + std::to_string(job.stage) +
          (job.bf16 ? "-bf16-" : "-fp32-") + std::to_string(job.micro_batch) + "x" +
-         std::to_string(job.accumulation) + "-" + job.recompute;
+         std::to_string(job.accumulation) + "-" + job.recompute +
+         (job.mlp_tiles > 1 ? "-tiles" : "") + (job.offload ? "-files" : "");
 }
 
 class PlannedMemory : public ::testing::Test {
@@ -60,11 +65,19 @@ class PlannedMemory : public ::testing::Test {
   // Writes its config.
   std::vector<std::string> TrainWords(const Job& job) const {
     const std::string config = NameOf(job) + ".ds.json";
+    nlohmann::json zero = {{"stage", job.stage}};
+    if (job.offload) {
+      const nlohmann::json files = {{"device", "nvme"}, {"nvme_path", folder_.path().string()}};
+      zero["offload_optimizer"] = files;
+      zero["offload_param"] = files;
+      zero["offload_param"]["max_in_cpu"] = 0;
+    }
     Write(config, {{"train_micro_batch_size_per_gpu", job.micro_batch},
                    {"gradient_accumulation_steps", job.accumulation},
                    {"bf16", {{"enabled", job.bf16}}},
                    {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-3}}}}},
-                   {"zero_optimization", {{"stage", job.stage}}}});
+                   {"aio", {{"block_size", 65536}}},
+                   {"zero_optimization", zero}});
     return {"--num_gpus",
             std::to_string(job.ranks),
             "train",
@@ -79,7 +92,9 @@ class PlannedMemory : public ::testing::Test {
             "--steps",
             "2",
             "--recompute",
-            job.recompute};
+            job.recompute,
+            "--tile_mlp",
+            std::to_string(job.mlp_tiles)};
   }
   nlohmann::json EstimateOf(const Job& job, const std::vector<std::string>& more = {}) const {
     std::vector<std::string> command = {DS_BIN_DIR "/dsrun",
@@ -96,7 +111,9 @@ class PlannedMemory : public ::testing::Test {
                                         "--seq_len",
                                         "128",
                                         "--recompute",
-                                        job.recompute};
+                                        job.recompute,
+                                        "--tile_mlp",
+                                        std::to_string(job.mlp_tiles)};
     command.insert(command.end(), more.begin(), more.end());
     const ProgramResult result = RunProgram(command);
     EXPECT_EQ(result.status, 0) << result.err;
@@ -125,11 +142,28 @@ class PlannedMemory : public ::testing::Test {
   const TemporaryFolder folder_;
 };
 
-TEST_F(PlannedMemory, IsMeasuredAtEveryStageInBothPrecisions) {
-  for (const bool bf16 : {false, true}) {
-    for (const int stage : {0, 1, 2, 3}) ExpectPlanned({.stage = stage, .bf16 = bf16});
+// Every family, precision and stage, with activations kept and computed again.
+class PlannedAtStage : public PlannedMemory, public ::testing::WithParamInterface<int> {};
+
+TEST_P(PlannedAtStage, IsMeasuredWithEveryModelAndPrecision) {
+  for (const char* model : {"gpt2", "llama"}) {
+    for (const bool bf16 : {false, true}) {
+      for (const char* recompute : {"none", "full"}) {
+        for (const int ranks : {1, 2}) {
+          if (HasFatalFailure()) return;
+          ExpectPlanned({.stage = GetParam(),
+                         .bf16 = bf16,
+                         .micro_batch = 4,
+                         .recompute = recompute,
+                         .model = model,
+                         .ranks = ranks});
+        }
+      }
+    }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Stages, PlannedAtStage, ::testing::Values(0, 1, 2, 3));
 
 TEST_F(PlannedMemory, IsMeasuredWithLargerAndMoreMicroBatches) {
   ExpectPlanned({.stage = 0, .micro_batch = 4});
@@ -138,16 +172,81 @@ TEST_F(PlannedMemory, IsMeasuredWithLargerAndMoreMicroBatches) {
   ExpectPlanned({.stage = 2, .bf16 = true, .micro_batch = 2, .accumulation = 3});
 }
 
-TEST_F(PlannedMemory, IsMeasuredWhereActivationsAreComputedAgain) {
-  for (const char* recompute : {"full", "attention", "every:2"}) {
+TEST_F(PlannedMemory, IsMeasuredWhereSomeActivationsAreComputedAgain) {
+  for (const char* recompute : {"attention", "every:2"}) {
     ExpectPlanned({.stage = 2, .micro_batch = 8, .recompute = recompute});
   }
-  ExpectPlanned({.stage = 3, .micro_batch = 8, .recompute = "full"});
+  ExpectPlanned({.stage = 2, .micro_batch = 16, .mlp_tiles = 8});
+  ExpectPlanned({.stage = 3, .micro_batch = 16, .mlp_tiles = 4, .model = "llama"});
 }
 
-TEST_F(PlannedMemory, IsMeasuredInAnotherFamilyAndOnOneRank) {
-  ExpectPlanned({.stage = 3, .micro_batch = 4, .model = "llama"});
-  ExpectPlanned({.stage = 0, .bf16 = true, .micro_batch = 2, .model = "llama", .ranks = 1});
+TEST_F(PlannedMemory, CountsWhatRestsInFilesThereAndItsBuffersHere) {
+  for (const int ranks : {1, 2}) {
+    const Job job{.stage = 3, .bf16 = true, .micro_batch = 4, .ranks = ranks, .offload = true};
+    ExpectPlanned(job);
+    if (HasFatalFailure()) return;
+    const auto memory = ReadJsonLines(folder_.path() / NameOf(job) / "metrics.jsonl")[1]["memory"];
+    std::int64_t in_files = 0;
+    for (const char* use : {"parameters", "gradients", "optimizer_state", "master_weights"}) {
+      in_files += memory[use]["file"]["peak"].get<std::int64_t>();
+    }
+    const nlohmann::json& away = memory["planned"]["away"];
+    EXPECT_NEAR(away["files"].get<double>(), static_cast<double>(in_files), 0.02 * in_files);
+    EXPECT_LE(memory["other"]["mapped"]["peak"], away["file_buffers"]) << memory;
+  }
+}
+
+TEST_F(PlannedMemory, WhatNoHostHasIsRefusedBeforeARankStarts) {
+  Write("wide.json", {{"model_type", "llama"},
+                      {"vocab_size", 128000},
+                      {"hidden_size", 65536},
+                      {"intermediate_size", 262144},
+                      {"num_hidden_layers", 200},
+                      {"num_attention_heads", 64},
+                      {"max_position_embeddings", 128}});
+  const auto run_dir = folder_.path() / "refused";
+  const ProgramResult refused = RunProgram(DsrunCommand(run_dir, TrainWords({.model = "wide"})));
+  EXPECT_EQ(refused.status, 3);
+  EXPECT_THAT(refused.err, HasSubstr("its 2 ranks will hold "));
+  EXPECT_THAT(refused.err, HasSubstr(" of memory are available"));
+  EXPECT_THAT(refused.err, HasSubstr("planned for each rank: "));
+  EXPECT_THAT(refused.err, HasSubstr("use more hosts, a smaller model or offload to NVMe"));
+  EXPECT_EQ(ReadJson(run_dir / "verdict.json")["cause"], "preflight");
+  EXPECT_FALSE(std::filesystem::exists(run_dir / "metrics.jsonl"));
+}
+
+// The number behind `words` in the text.
+std::int64_t NumberBehind(const std::string& words, const std::string& text) {
+  const std::size_t found = text.find(words);
+  EXPECT_NE(found, std::string::npos) << text;
+  return found == std::string::npos ? 0 : std::stoll(text.substr(found + words.size()));
+}
+
+TEST_F(PlannedMemory, WhatAGroupsLimitCannotHoldIsRefusedAndWhatIsAdvisedTrains) {
+  const auto group = MemoryGroup::Make(std::uint64_t{900} << 20);
+  if (!group) return SkipWithout("memory_groups", "no memory control group can be made here");
+  const auto run = [&](const std::string& name, const Job& job, bool overcommit = false) {
+    std::vector<std::string> command = group->Enter();
+    std::vector<std::string> words = TrainWords(job);
+    if (overcommit) words.emplace_back("--allow_overcommit");
+    const std::vector<std::string> dsrun = DsrunCommand(folder_.path() / name, words);
+    command.insert(command.end(), dsrun.begin(), dsrun.end());
+    return RunProgram(command);
+  };
+  const Job large{.stage = 2, .micro_batch = 128};
+  const ProgramResult refused = run("refused", large);
+  EXPECT_EQ(refused.status, 3) << refused.err;
+  const std::string hint = ReadJson(folder_.path() / "refused/verdict.json")["hint"];
+  const std::int64_t advised = NumberBehind("what fits: a micro-batch of ", hint);
+  EXPECT_GT(advised, 1);
+  EXPECT_LT(advised, large.micro_batch);
+  const ProgramResult fits = run("fits", {.stage = 2, .micro_batch = advised});
+  EXPECT_EQ(fits.status, 0) << fits.err;
+
+  const ProgramResult overcommitted = run("overcommitted", large, /*overcommit=*/true);
+  EXPECT_THAT(overcommitted.err, HasSubstr("its 2 ranks will hold "));
+  EXPECT_EQ(ReadJson(folder_.path() / "overcommitted/verdict.json")["cause"], "out_of_memory")
+      << overcommitted.err;
 }
 
 TEST_F(PlannedMemory, TheLargestMicroBatchFitsInWhatARankMayHave) {

@@ -43,6 +43,8 @@ constexpr Printed kPrinted[] = {
     {"--errors_only", ""},
     {"run -- build/bin/custom_model", "step 100"},
     {"check configs/default_ds_config.json", "is good for 2 ranks"},
+    {"estimate --model gpt2-demo --deepspeed_config",
+     "\nfits in 2.00 GiB; the largest micro-batch that does: "},
     {"estimate --model gpt2-demo", "\nmodel states only"},
     {"bench comm --max_size 1M", "\n---- Performance of pt2pt on 2 ranks, float32, "},
     {"bench io /tmp", "\nfor the ds_config:\n"},

@@ -14,6 +14,7 @@
 #include "runtime/base/files.h"
 #include "runtime/process/cgroups.h"
 #include "tests/places.h"
+#include "tests/support/memory_group.h"
 #include "tests/support/program.h"
 #include "tests/support/requirement.h"
 
@@ -23,34 +24,6 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using Strings = std::vector<std::string>;
-
-// A memory group of its own below this process's, of either version.
-class MemoryGroup {
- public:
-  static std::optional<MemoryGroup> Make(std::uint64_t limit) {
-    const OwnCgroups own = FindOwnCgroups();
-    for (const auto& [parent, file] : {std::pair(own.unified, "memory.max"),
-                                       std::pair(own.memory_v1, "memory.limit_in_bytes")}) {
-      if (parent.empty()) continue;
-      MemoryGroup group(parent / ("dsrun_test_" + std::to_string(::getpid())));
-      if (::mkdir(group.path_.c_str(), 0755) != 0) continue;
-      if (fs::exists(group.path_ / file) && std::ofstream(group.path_ / file)
-                                                << limit << std::flush)
-        return group;
-    }
-    return std::nullopt;
-  }
-  MemoryGroup(MemoryGroup&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-  MemoryGroup& operator=(MemoryGroup&&) = delete;
-  ~MemoryGroup() {
-    if (!path_.empty()) ::rmdir(path_.c_str());
-  }
-  std::string processes() const { return (path_ / "cgroup.procs").string(); }
-
- private:
-  explicit MemoryGroup(fs::path path) : path_(std::move(path)) {}
-  fs::path path_;
-};
 
 class EvidenceTest : public ::testing::Test {
  protected:
@@ -76,9 +49,7 @@ TEST_F(EvidenceTest, TheOutOfMemoryKillerIsNamedWithItsProof) {
 #endif
   const auto group = MemoryGroup::Make(std::uint64_t{192} << 20);
   if (!group) return SkipWithout("memory_groups", "no memory control group can be made here");
-  const ProgramResult result =
-      Run({"/bin/sh", "-c", "echo $$ > " + group->processes() + " && exec \"$@\"", "sh"},
-          {"eat", "1024"});
+  const ProgramResult result = Run(group->Enter(), {"eat", "1024"});
   EXPECT_EQ(result.status, 137) << result.err;
   const auto verdict = Verdict();
   EXPECT_EQ(verdict["cause"], "out_of_memory") << verdict;

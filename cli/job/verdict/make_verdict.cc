@@ -9,6 +9,7 @@
 #include "cli/host/connection_probe.h"
 #include "cli/job/verdict/exit_explanation.h"
 #include "cli/job/verdict/python_error.h"
+#include "runtime/base/byte_size.h"
 #include "runtime/base/exit_codes.h"
 
 namespace ds::cli {
@@ -90,6 +91,22 @@ Verdict MakeFindingVerdict(const std::string& host, const v1::Finding& finding) 
           .message = "host " + host + ": " + finding.message(),
           .proof = "preflight check '" + finding.name() + "' failed",
           .hint = finding.hint()};
+}
+
+Verdict MakeMemoryVerdict(const std::string& host, const MemoryShortage& shortage,
+                          const std::string& advice) {
+  const auto size = [](std::int64_t bytes) { return ByteSize(static_cast<std::uint64_t>(bytes)); };
+  const std::string ranks = shortage.ranks == 1 ? "its rank will hold " + size(shortage.needed)
+                                                : "its " + std::to_string(shortage.ranks) +
+                                                      " ranks will hold " + size(shortage.needed) +
+                                                      ", " + size(shortage.rank_bytes) + " each";
+  return {.cause = Cause::kPreflight,
+          .host = host,
+          .exit_code = kExitPreflight,
+          .message = "host " + host + ": " + ranks + ", and " + size(shortage.available) +
+                     " of memory are available",
+          .proof = "planned for each rank: " + shortage.parts,
+          .hint = advice + "; --allow_overcommit starts it all the same"};
 }
 
 Verdict MakeCoresVerdict(const Status& bound) {

@@ -28,6 +28,16 @@ Verdict MakeUnreachableVerdict(const FailedHost& failed);
 Verdict MakeRefusalVerdict(const std::string& host, const Status& answer);
 // It has found what would stop the job.
 Verdict MakeFindingVerdict(const std::string& host, const v1::Finding& finding);
+// Its ranks will hold more than it has. `advice` says what would fit.
+struct MemoryShortage {
+  int ranks = 0;
+  std::int64_t rank_bytes = 0;  // of each
+  std::int64_t needed = 0;      // of all of them, with what they share
+  std::int64_t available = 0;
+  std::string parts;  // of what a rank needs
+};
+Verdict MakeMemoryVerdict(const std::string& host, const MemoryShortage& shortage,
+                          const std::string& advice);
 // The ranks cannot be bound to the cores of the hosts.
 Verdict MakeCoresVerdict(const Status& bound);
 // The program of a generation could not be made.
