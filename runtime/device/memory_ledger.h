@@ -40,7 +40,8 @@ enum class MemoryTier {
   kHost,
   kPinned,
   kFile,
-  // Memory of the host beside the allocator: this rank's part of what ranks share, buffers of files.
+  // Memory of the host beside the allocator: this rank's part of what ranks share, buffers of
+  // files.
   kMapped,
 };
 inline constexpr std::size_t kMemoryTiers = 5;

@@ -38,11 +38,11 @@ nlohmann::ordered_json RankMemory::Report() const {
 std::optional<std::string> RankMemory::ComparePlan() {
   if (!planned_ || std::exchange(has_compared_, true)) return std::nullopt;
   const auto size = [](std::int64_t bytes) { return ByteSize(static_cast<std::uint64_t>(bytes)); };
-  const std::int64_t peak = planned_->peak.total(), measured = meter_->allocated().peak;
-  const double share = 100.0 * static_cast<double>(measured) / static_cast<double>(peak);
-  return "memory of a rank's tensors: planned " + size(peak) + " at the most, in " +
-         planned_->when + "; measured " + size(measured) + " (" +
-         std::to_string(std::lround(share)) + " %)";
+  const std::int64_t first = planned_->first_step_peak, measured = meter_->allocated().peak;
+  const double share = 100.0 * static_cast<double>(measured) / static_cast<double>(first);
+  return "memory of a rank's tensors: planned " + size(first) + " in the first step, measured " +
+         size(measured) + " (" + std::to_string(std::lround(share)) + " %); later at most " +
+         size(planned_->peak.total()) + ", in " + planned_->when;
 }
 
 }  // namespace ds::rank

@@ -39,7 +39,7 @@ class RankMemory {
 
   // The "memory" of metrics.jsonl, with what was planned as "planned".
   nlohmann::ordered_json Report() const;
-  // For the user, once: "memory of a rank's tensors: planned ...; measured ...". None without a
+  // For the user, once: "memory of a rank's tensors: planned ..., measured ...". None without a
   // plan, and from the second call on.
   std::optional<std::string> ComparePlan();
 

@@ -49,6 +49,7 @@ nlohmann::ordered_json ToJson(const zero::StepMemory& memory) {
                                  {"comm_buffers", peak.comm_buffers},
                                  {"activations", peak.activations},
                                  {"peak_activations", memory.peak_activations},
+                                 {"first_step", memory.first_step_peak},
                                  {"between_steps", memory.between_steps.total()}};
   const zero::AwayMemory& away = memory.away;
   if (away != zero::AwayMemory{}) {

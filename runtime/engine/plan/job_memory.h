@@ -28,8 +28,9 @@ struct JobShape {
 zero::StepMemory PlanJobMemory(const config::DsConfig& config, const JobShape& job);
 
 // {"peak","when","parameters","gradients","optimizer_state","master_weights","comm_buffers",
-//  "activations","peak_activations","between_steps","away":{"host","files","file_buffers"}}, bytes:
-// the uses at the moment of the peak. Without "away" where nothing is.
+//  "activations","peak_activations","first_step","between_steps",
+//  "away":{"host","files","file_buffers"}}, bytes: the uses at the moment of the peak. Without
+//  "away" where nothing is.
 nlohmann::ordered_json ToJson(const zero::StepMemory& memory);
 
 }  // namespace ds::engine

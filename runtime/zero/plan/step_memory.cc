@@ -43,11 +43,9 @@ class Simulation {
 
   StepMemory Run() {
     CountFileBuffers();
-    for (std::int64_t m = 0; m < input_.micro_batches; ++m) {
-      Forward(m);
-      Backward(m, m + 1 == input_.micro_batches);
-    }
-    EndStep();
+    RunStep();
+    result_.first_step_peak = result_.peak.total();
+    RunStep();  // with the buffers that the pool has kept
     result_.between_steps = now();
     return result_;
   }
@@ -60,6 +58,7 @@ class Simulation {
   Rest ChooseRest(const UnitShape& shape);
   Rest Put(Rest rest, std::int64_t bytes, std::int64_t* here);
   void CountFileBuffers();
+  void RunStep();
   void Forward(std::int64_t micro_batch);
   void Backward(std::int64_t micro_batch, bool is_last);
   void EndStep();
@@ -296,6 +295,14 @@ void Simulation::EndReduction(SimulatedBucket* bucket) {
   state_.gradients -= bucket->gradient_bytes;
 }
 
+void Simulation::RunStep() {
+  for (std::int64_t m = 0; m < input_.micro_batches; ++m) {
+    Forward(m);
+    Backward(m, m + 1 == input_.micro_batches);
+  }
+  EndStep();
+}
+
 void Simulation::Forward(std::int64_t micro_batch) {
   const int count = static_cast<int>(input_.units.size());
   std::vector<Place> forward, backward;
@@ -356,6 +363,9 @@ void Simulation::EndStep() {
   }
   state_ = before;
   state_.gradients = 0;
+  for (std::vector<SimulatedBucket>& unit : buckets_) {
+    for (SimulatedBucket& bucket : unit) bucket.has_whole = bucket.has_own = false;
+  }
 }
 
 HeldMemory Simulation::now(std::int64_t activations, std::int64_t copies) const {

@@ -82,7 +82,8 @@ struct AwayMemory {
 
 struct StepMemory {
   HeldMemory peak;
-  std::string when;  // "the backward pass of block 3"
+  std::string when;                  // "the backward pass of block 3"
+  std::int64_t first_step_peak = 0;  // the pool has kept nothing yet
   HeldMemory between_steps;
   std::int64_t peak_activations = 0;  // the most at any moment
   AwayMemory away;

@@ -61,6 +61,15 @@ TEST(StepMemoryTest, StageThreeHasShardsAndTheBuffersOfTheBlocksThatAreThere) {
   EXPECT_GE(memory.peak.comm_buffers, 4 * 2 * kTable);
 }
 
+TEST(StepMemoryTest, ALaterStepBeginsWithTheBuffersThatTheFirstHasKept) {
+  StepMemoryInput input = MakeInput(2, 4);
+  input.activations.back() = {.kept = 0, .forward = 100'000'000, .backward = 0};
+  const StepMemory memory = PlanStepMemory(input);
+  EXPECT_EQ(memory.when, "the forward pass of block 5");
+  EXPECT_EQ(memory.first_step_peak, memory.peak.total() - memory.peak.comm_buffers);
+  EXPECT_GE(memory.peak.comm_buffers, 4 * 2 * kLayer);
+}
+
 TEST(StepMemoryTest, SixteenBitsHaveMastersInThirtyTwo) {
   const StepMemory memory = PlanStepMemory(MakeInput(0, 1, /*bf16=*/true));
   EXPECT_EQ(memory.peak.parameters, 2 * kAll);
