@@ -110,6 +110,7 @@ StatusOr<int> EstimateJob(const EstimateJobFlags& flags, const std::string& mode
   DS_ASSIGN_OR_RETURN(question.job.recompute, config::ParseRecompute(flags.recompute));
   DS_RETURN_IF_ERROR(FindRanks(flags, nodes, ranks_per_node, &question));
   DS_ASSIGN_OR_RETURN(question.config, ReadConfig(flags, model, share, question.job.setting.ranks));
+  DS_RETURN_IF_ERROR(engine::CheckMemoryIsKnown(question.config, question.job.model));
   if (!flags.memory.empty()) {
     DS_ASSIGN_OR_RETURN(question.room, ParseBytes(flags.memory));
   }

@@ -13,6 +13,7 @@ MemoryNeed PlanMemory(const TrainInputs& inputs, const WorldPlan& world) {
   const auto model = ReadJobModel(*path);
   const auto recompute = config::ParseRecompute(inputs.job.recompute);
   if (!model.ok() || !recompute.ok()) return {};
+  if (!engine::CheckMemoryIsKnown(inputs.config, *model).ok()) return {};
   const engine::JobShape job{
       .model = *model,
       .seq_len = inputs.job.seq_len,

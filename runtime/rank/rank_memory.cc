@@ -6,7 +6,6 @@
 #include "runtime/base/byte_size.h"
 #include "runtime/device/counting_allocator.h"
 #include "runtime/engine/plan/job_memory.h"
-#include "runtime/models/memory/decoder_memory.h"
 #include "runtime/telemetry/step_metrics.h"
 
 namespace ds::rank {
@@ -19,7 +18,7 @@ void RankMemory::Open(c10::Device device) {
 void RankMemory::Plan(const models::DecoderSpec& model, const config::DsConfig& config,
                       const config::TrainJob& job, const comm::Communicator& world) {
   const auto recompute = config::ParseRecompute(job.recompute);
-  if (!models::CheckMemoryIsKnown(model).ok() || !recompute.ok()) return;
+  if (!engine::CheckMemoryIsKnown(config, model).ok() || !recompute.ok()) return;
   const zero::CallSetting calls{.spans_hosts = world.spans_hosts(),
                                 .on_gpu = !world.device().is_cpu()};
   planned_ = engine::PlanJobMemory(config, {.model = model,

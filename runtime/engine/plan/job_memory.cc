@@ -20,6 +20,13 @@ std::vector<zero::UnitShape> ListUnits(const models::DecoderSpec& model, bool mu
 
 }  // namespace
 
+Status CheckMemoryIsKnown(const config::DsConfig& config, const models::DecoderSpec& model) {
+  if (config.parallel.ranks_of_a_sample() > 1) {
+    return UnimplementedError("what ranks hold that share a sample is not known yet");
+  }
+  return models::CheckMemoryIsKnown(model);
+}
+
 zero::StepMemory PlanJobMemory(const config::DsConfig& config, const JobShape& job) {
   const models::MicroBatch batch{.samples = config.batch.train_micro_batch_size_per_gpu,
                                  .seq_len = job.seq_len,

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 
+#include "runtime/base/status.h"
 #include "runtime/config/ds_config.h"
 #include "runtime/config/recompute_choice.h"
 #include "runtime/models/memory/decoder_memory.h"
@@ -17,14 +18,18 @@
 namespace ds::engine {
 
 struct JobShape {
-  models::DecoderSpec model;  // of those whose memory is known (models::CheckMemoryIsKnown)
+  models::DecoderSpec model;
   std::int64_t seq_len = 1;
   config::RecomputeChoice recompute = {};
   std::int64_t mlp_tiles = 1;
   zero::StepSetting setting;
 };
 
-// Plans a rank, in the tier where it computes. The micro-batch is the config's.
+// OK where it is known what such a job's ranks hold. The error names what is not.
+Status CheckMemoryIsKnown(const config::DsConfig& config, const models::DecoderSpec& model);
+
+// Plans a rank, in the tier where it computes. The micro-batch is the config's. Requires
+// CheckMemoryIsKnown.
 zero::StepMemory PlanJobMemory(const config::DsConfig& config, const JobShape& job);
 
 // {"peak","when","parameters","gradients","optimizer_state","master_weights","comm_buffers",
