@@ -83,7 +83,7 @@ std::vector<Change> ListChanges(const config::DsConfig& config, const engine::Jo
   other.batch.train_micro_batch_size_per_gpu = 1;
   add("a micro-batch of 1", other, job);
   other.zero_optimization.stage = 3;
-  add("all three", other, recomputed);
+  add("stage 3, --recompute full, a micro-batch of 1", other, recomputed);
   std::stable_sort(changes.begin(), changes.end(),
                    [](const Change& a, const Change& b) { return a.bytes < b.bytes; });
   return changes;

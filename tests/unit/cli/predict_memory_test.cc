@@ -33,7 +33,7 @@ class PredictMemoryTest : public ::testing::Test {
 TEST_F(PredictMemoryTest, ChangesMakeItLessTheBestFirst) {
   const std::vector<Change> changes = ListChanges(config_, job_);
   ASSERT_GE(changes.size(), 4U);
-  EXPECT_EQ(changes.front().what, "all three");
+  EXPECT_EQ(changes.front().what, "stage 3, --recompute full, a micro-batch of 1");
   EXPECT_TRUE(std::is_sorted(changes.begin(), changes.end(),
                              [](const auto& a, const auto& b) { return a.bytes < b.bytes; }));
   for (const Change& change : changes) EXPECT_LT(change.bytes, bytes()) << change.what;
