@@ -76,9 +76,10 @@ int OpenUnnamed(const std::filesystem::path& folder, int flags, FileSystem& syst
       folder / (".dsrun-offload-" + std::to_string(::getpid()) + "-" +
                 std::to_string(std::chrono::steady_clock::now().time_since_epoch().count()));
   const int named = system.Open(path, flags | O_CREAT | O_EXCL, kMode);
-  if (named < 0) return named;
+  if (named == -EEXIST) return named;  // it is somebody else's
+  // A file system that has no O_DIRECT says so when it has made the file.
   const int removed = system.Unlink(path, 0);
-  if (removed == 0) return named;
+  if (named < 0 || removed == 0) return named;
   system.Close(named);
   return removed;
 }

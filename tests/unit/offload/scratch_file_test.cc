@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <fstream>
 
 #include "tests/support/program.h"
 #include "tests/support/scripted_file_system.h"
@@ -68,6 +69,23 @@ TEST(ScratchFile, IsReadThroughThePageCacheWhereNothingElseGoes) {
   const StatusOr<ScratchFile> file = ScratchFile::Create(folder.path(), system);
   ASSERT_TRUE(file.ok()) << file.status().message();
   EXPECT_FALSE(file->facts().direct);
+}
+
+// Such a file system refuses O_DIRECT when it has made the file.
+TEST(ScratchFile, LeavesNoNameWhereThePageCacheCannotBePassed) {
+  const TemporaryFolder folder;
+  for (const bool has_unnamed_files : {true, false}) {
+    ScriptedFileSystem system([&](const FileCall& call) {
+      if (!has_unnamed_files && IsUnnamed(call)) return EOPNOTSUPP;
+      if ((call.flags & O_DIRECT) == 0) return kAskTheSystem;
+      if (!IsUnnamed(call)) std::ofstream(call.path) << "made";
+      return EINVAL;
+    });
+    const StatusOr<ScratchFile> file = ScratchFile::Create(folder.path(), system);
+    ASSERT_TRUE(file.ok()) << file.status().message();
+    EXPECT_FALSE(file->facts().direct);
+    EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << has_unnamed_files;
+  }
 }
 
 TEST(ScratchFile, RefusesAFolderThatIsNotThere) {
