@@ -11,6 +11,8 @@
 
 namespace ds::cli {
 
+namespace v1 = ::dsrun::v1;
+
 // Judges CPU ranks by JobPurpose::memory and the host's answer. None where they fit, or where one
 // of both is not known.
 std::optional<Verdict> FindMemoryShortage(const JobPlan& job, const JobHost& host,

@@ -84,10 +84,10 @@ TEST_F(PredictMemoryTest, TheTableSaysWhatFits) {
   EXPECT_EQ(ToJson(tight)["rank_host"], tight.rank.host_bytes());
 }
 
-TEST(ReadJobModelTest, AFamilyThatHasNotDeclaredWhatItKeepsIsRefused) {
+TEST(ReadJobModelTest, WhatIsNoModelIsRefused) {
   EXPECT_FALSE(ReadJobModel(DS_SOURCE_DIR "/configs/models/none.json").ok());
   const auto refused = ReadJobModel(DS_SOURCE_DIR "/configs/default_ds_config.json");
-  EXPECT_THAT(refused.status().message(), HasSubstr("is not known"));
+  EXPECT_THAT(refused.status().message(), HasSubstr("is not supported"));
 }
 
 }  // namespace
