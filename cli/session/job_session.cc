@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <filesystem>
 #include <string>
@@ -36,12 +37,17 @@ class JobSession {
         signals_(signals),
         record_(record),
         starter_(&plan, std::move(known_hosts)) {}
-  // Waits for the daemons' ends. Who is tired of it kills them.
+  // Waits for the daemons' ends. Who is tired of it kills them, but not by a signal of before it
+  // was said that there is something to wait for.
   ~JobSession() {
-    signals_->SetTarget([this](int signal) {
-      if (!IsForwarded(signal)) starter_.KillHosts();
+    std::atomic<bool> told = false;
+    signals_->SetTarget([&](int signal) {
+      if (told && !IsForwarded(signal)) starter_.KillHosts();
     });
-    starter_.AwaitHosts([this](const std::string& text) { record_->ShowWarning(text); });
+    starter_.AwaitHosts([&](const std::string& text) {
+      record_->ShowWarning(text);
+      told = true;
+    });
     signals_->SetTarget(nullptr);
   }
   JobSession(const JobSession&) = delete;
