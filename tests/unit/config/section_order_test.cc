@@ -47,7 +47,7 @@ TEST(RulesTest, ActivationCheckpointingIsThatOfWhatIsRecomputed) {
   EXPECT_TRUE(checked.config.activation_checkpointing.cpu_checkpointing);
   EXPECT_TRUE(checked.config.activation_checkpointing.synchronize_checkpoint_boundary);
   EXPECT_TRUE(checked.config.activation_checkpointing.profile);
-  EXPECT_THAT(Messages(checked.warnings), Contains(HasSubstr("no tensor parallelism yet")));
+  EXPECT_THAT(Messages(checked.warnings), Contains(HasSubstr("tensor ranks do not share out")));
 }
 
 TEST(RulesTest, DeprecatedNamesCarryTheirValue) {

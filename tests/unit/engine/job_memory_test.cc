@@ -6,9 +6,10 @@ namespace ds::engine {
 namespace {
 
 models::DecoderSpec MakeModel() {
-  return {.vocabulary = 2000,
+  // No unit is much of the model: buffers are of whole units.
+  return {.vocabulary = 500,
           .width = 128,
-          .layers = 4,
+          .layers = 16,
           .heads = 4,
           .kv_heads = 4,
           .head_width = 32,
