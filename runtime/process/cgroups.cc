@@ -112,9 +112,15 @@ std::optional<std::uint64_t> ReadLimitV2(fs::path group, const fs::path& top) {
 
 // What is left of a limit.
 std::uint64_t LeftOf(std::uint64_t limit, std::optional<std::uint64_t> used,
-                     std::optional<std::uint64_t> of_files) {
-  const std::uint64_t taken = used.value_or(0) - std::min(used.value_or(0), of_files.value_or(0));
+                     std::uint64_t of_files) {
+  const std::uint64_t taken = used.value_or(0) - std::min(used.value_or(0), of_files);
   return limit - std::min(limit, taken);
+}
+
+// Pages of files, read once or often: the kernel takes both back before it ends a process.
+std::uint64_t ReadFilePages(const fs::path& stat, const std::string& prefix) {
+  return ReadValue(stat, prefix + "inactive_file").value_or(0) +
+         ReadValue(stat, prefix + "active_file").value_or(0);
 }
 
 std::optional<std::uint64_t> ReadRoomV2(fs::path group, const fs::path& top) {
@@ -122,7 +128,7 @@ std::optional<std::uint64_t> ReadRoomV2(fs::path group, const fs::path& top) {
   while (true) {
     if (const auto limit = ReadNumber(group / "memory.max")) {
       const std::uint64_t room = LeftOf(*limit, ReadNumber(group / "memory.current"),
-                                        ReadValue(group / "memory.stat", "inactive_file"));
+                                        ReadFilePages(group / "memory.stat", ""));
       smallest = std::min(room, smallest.value_or(room));
     }
     if (group == top || !group.has_parent_path() || group.parent_path() == group) return smallest;
@@ -195,7 +201,7 @@ std::optional<std::uint64_t> ReadRoomInGroups(const OwnCgroups& cgroups) {
   const auto limit = ReadValue(stat, "hierarchical_memory_limit");
   if (!limit || *limit >= kUnlimitedV1) return std::nullopt;
   return LeftOf(*limit, ReadNumber(cgroups.memory_v1 / "memory.usage_in_bytes"),
-                ReadValue(stat, "total_inactive_file"));
+                ReadFilePages(stat, "total_"));
 }
 
 std::optional<GroupMemory> ReadGroupMemory(const OwnCgroups& cgroups) {

@@ -51,7 +51,7 @@ TEST_F(AvailableMemoryTest, IsWhatTheTightestGroupLeaves) {
   Write("sys/fs/cgroup/job/step/memory.current", "100000\n");
   Write("sys/fs/cgroup/job/memory.max", "900000\n");
   Write("sys/fs/cgroup/job/memory.current", "700000\n");
-  Write("sys/fs/cgroup/job/memory.stat", "anon 1\ninactive_file 50000\n");
+  Write("sys/fs/cgroup/job/memory.stat", "anon 1\ninactive_file 20000\nactive_file 30000\n");
   EXPECT_EQ(Read(), 250000U) << "of the upper one, whose files can go";
 }
 
@@ -68,7 +68,8 @@ TEST_F(AvailableMemoryTest, VersionOneHasItsLimitInTheStatistics) {
   Write("proc/self/mountinfo", "31 30 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
   Write("proc/self/cgroup", "4:memory:/a\n");
   Write("sys/fs/cgroup/memory/a/memory.stat",
-        "cache 1\nhierarchical_memory_limit 1048576\ntotal_inactive_file 48576\n");
+        "cache 1\nhierarchical_memory_limit 1048576\ntotal_inactive_file 40000\n"
+        "total_active_file 8576\n");
   Write("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "148576\n");
   EXPECT_EQ(Read(), 948576U);
 }
