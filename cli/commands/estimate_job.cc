@@ -34,6 +34,8 @@ StatusOr<std::int64_t> ParseBytes(const std::string& text) {
   return *count << shift;
 }
 
+constexpr std::int64_t kMostRanks = std::int64_t{1} << 20;
+
 // Fills in how many ranks there are, and where.
 Status FindRanks(const EstimateJobFlags& flags, std::int64_t nodes, std::int64_t ranks_per_node,
                  Prediction* question) {
@@ -46,6 +48,11 @@ Status FindRanks(const EstimateJobFlags& flags, std::int64_t nodes, std::int64_t
       question->ranks_of_host = std::max(question->ranks_of_host, host.rank_count());
     }
   } else {
+    if (nodes > kMostRanks / ranks_per_node) {
+      return InvalidArgumentError("estimate: " + std::to_string(nodes) + " hosts with " +
+                                  std::to_string(ranks_per_node) + " ranks each are more than " +
+                                  std::to_string(kMostRanks) + " ranks");
+    }
     question->hosts = static_cast<int>(nodes);
     question->ranks_of_host = static_cast<int>(ranks_per_node);
     setting.ranks = static_cast<int>(nodes * ranks_per_node);

@@ -267,5 +267,15 @@ TEST_F(PlannedMemory, TheLargestMicroBatchFitsInWhatARankMayHave) {
   EXPECT_FALSE(EstimateOf(job)["changes"].empty());
 }
 
+TEST_F(PlannedMemory, MoreRanksThanAnIntHasAreRefused) {
+  const ProgramResult result =
+      RunProgram({DS_BIN_DIR "/dsrun", "estimate", "--model", "gpt2-demo", "--deepspeed_config",
+                  DS_SOURCE_DIR "/configs/default_ds_config.json", "--num_nodes", "65536",
+                  "--num_gpus", "65536"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err,
+              HasSubstr("65536 hosts with 65536 ranks each are more than 1048576 ranks"));
+}
+
 }  // namespace
 }  // namespace ds::testing
