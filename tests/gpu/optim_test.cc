@@ -8,9 +8,9 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <gtest/gtest.h>
 
-#include "runtime/device/rank_device.h"
 #include "runtime/optim/factory/make_optimizer.h"
 #include "runtime/optim/kernels/flat_update.h"
+#include "tests/gpu/on_gpu.h"
 #include "tests/unit/optim/emulated_launch.h"
 #include "tests/unit/optim/flat_cases.h"
 #include "tests/unit/optim/parts.h"
@@ -18,17 +18,8 @@
 namespace ds::optim {
 namespace {
 
-class GpuOptim : public ::testing::Test {
+class GpuOptim : public ds::testing::OnGpu<::testing::Test> {
  protected:
-  // Before the process's first tensor.
-  static const StatusOr<device::RankDevice>& Opened() {
-    static const auto opened = device::OpenRankDevice(device::DeviceChoice::kCuda, 0);
-    return opened;
-  }
-  static void SetUpTestSuite() { Opened(); }
-  void SetUp() override {
-    if (!Opened().ok()) GTEST_SKIP() << "not run: " << Opened().status().message();
-  }
   static at::Device Gpu() { return Opened()->device; }
 };
 

@@ -6,7 +6,7 @@
 
 #include "runtime/comm/connect_world.h"
 #include "runtime/comm/local_world.h"
-#include "runtime/device/rank_device.h"
+#include "tests/gpu/on_gpu.h"
 #include "tests/ranks/tiny_model.h"
 
 namespace ds::tests {
@@ -38,18 +38,7 @@ void ExpectClose(const Outcome& gpu, const Outcome& cpu) {
   }
 }
 
-class GpuTrain : public ::testing::TestWithParam<int> {
- protected:
-  // Before the process's first tensor.
-  static const StatusOr<device::RankDevice>& Opened() {
-    static const auto opened = device::OpenRankDevice(device::DeviceChoice::kCuda, 0);
-    return opened;
-  }
-  static void SetUpTestSuite() { Opened(); }
-  void SetUp() override {
-    if (!Opened().ok()) GTEST_SKIP() << "not run: " << Opened().status().message();
-  }
-};
+class GpuTrain : public ds::testing::OnGpu<::testing::TestWithParam<int>> {};
 
 // What runs on the default stream by mistake reads and writes too early or too late.
 TEST_P(GpuTrain, LearnsOnAStreamOfItsOwnWhatTheCpuDoes) {
