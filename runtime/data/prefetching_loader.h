@@ -2,8 +2,8 @@
 
 // PrefetchingLoader: a stream of micro-batches that a thread reads ahead of being asked for.
 //
-// What a caller sees is what the stream gives, in its order, errors too: behind an error the stream
-// is asked again. Position and state are those of what has been handed out, not of what has been
+// A caller sees the stream's batches and errors in their order; behind an error the stream is asked
+// again. Position and state are those of what has been handed out, not of what has been
 // read: a saved run goes on with the batch that nobody has trained on.
 //
 // Threads: one thread at a time drives it. Its own begins with the first Next, is the only one to

@@ -17,9 +17,9 @@ namespace ds::engine {
 // have their values, in the training dtype, as every rank has them. Their blocks are in memory
 // whole meanwhile, and no others.
 //
-// What `body` writes into them on `modifier_rank` all ranks have afterwards, in shards and fp32
-// masters too; a master whose 16-bit value is as before keeps its own. What other ranks write, or
-// anybody where there is no such rank or `body` fails on one, is undone, at every stage.
+// Afterwards all ranks have the values that `body` wrote on `modifier_rank`, in shards and fp32
+// masters too; a master whose 16-bit value is as before keeps its own. Values written by other
+// ranks, or by any where there is no such rank or `body` fails on one, are undone at every stage.
 //
 // Between passes, with the same arguments on all ranks; `body` calls nothing collective, and what
 // it asks this engine for beyond plain getters is refused, another WithGatheredParameters too: the

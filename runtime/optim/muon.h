@@ -6,7 +6,7 @@
 //   m = m + (1 - momentum) (g - m)           u = g + momentum (m - g)
 //   u = FindOrthogonal(u) * sqrt(max(1, r / c))
 //   p -= lr * weight_decay * p + lr * u
-// What the rest does is in kernels/update_ops.h.
+// The update of the rest is in kernels/update_ops.h.
 //
 // The momentum is sharded as everything else is; u must be whole. It is gathered buffer by buffer,
 // each matrix is orthogonalised by one rank, and a sum over the ranks (all but one of whose terms

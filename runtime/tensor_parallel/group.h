@@ -6,8 +6,8 @@
 // same order on all. Results are the same bits on all of them (runtime/comm): what each computes of
 // them alone, a norm's weight for one, stays the same on all.
 //
-// Of one rank, which is the default, nothing is communicated. Copies mean the same ranks. Threads:
-// one thread per rank, that of the pass.
+// A group of one rank, the default, communicates nothing. Copies mean the same ranks. Threads: one
+// thread per rank, that of the pass.
 
 #include <ATen/core/Tensor.h>
 

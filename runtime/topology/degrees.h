@@ -86,7 +86,7 @@ StatusOr<Degrees> ParseDegrees(std::string_view text, int world_size);
 
 // Refuses more stages than layers, heads that tensor cannot share out (naming the nearest degrees
 // that can) or that tensor and sequence do not divide, and experts that `expert` does not divide.
-// What the model does not tell is not held against it.
+// A fact that the model does not tell is not held against it.
 Status CheckFitsModel(const Degrees& degrees, const config::ModelFacts& model);
 
 // Names every degree above 1 that the runtime has nothing for yet; OK when there is none.

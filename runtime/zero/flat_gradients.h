@@ -11,7 +11,7 @@
 // Nothing is held before the first gradient of a step and after Clear. That keeps gradients and the
 // forward pass's activations, the largest tenants of a step, from being in memory together.
 //
-// What EndMicroBatch begins may be under way when it returns; whoever needs its result waits.
+// A reduction that EndMicroBatch begins may be under way when it returns; whoever needs it waits.
 //
 // Threads: one thread at a time. EndMicroBatch and Reduce are collective.
 
@@ -86,7 +86,7 @@ class FlatGradients {
   FlatRange optimizer_range() const {
     return {0, context_.sharding.optimizer ? layout_.shard_numel() : layout_.padded_numel()};
   }
-  // Where the reduced shard rests elsewhere they begin to bring it, and take back what nobody has.
+  // Begin to bring a reduced shard that rests elsewhere, and take back what nobody has.
   void Prefetch(const FlatRange& range);
   void Stow(const FlatRange& range);
 

@@ -2,12 +2,12 @@
 
 // TensorPlan: what one of the parts into which tensor parallelism cuts a decoder has of it.
 //
-// What a layer computes first (queries, keys, values; gate and up) is cut by its outputs, what
-// comes behind (the attention's output, down) by its inputs, so that the parts' results of
-// attention and MLP add up; tables and head are cut by the vocabulary; everything else every part
-// has whole. Heads stay whole: a part has heads of the keys and the queries that share them. Parts
-// are as even as can be, the first ones larger. Where there are more parts than heads of the keys,
-// all parts have all keys and values, and each uses one head of them.
+// Matrices that a layer applies first (queries, keys, values; gate and up) are cut by their
+// outputs, those behind them (the attention's output, down) by their inputs, so that the parts'
+// results of attention and MLP add up; tables and head are cut by the vocabulary; every part has
+// the rest whole. Heads stay whole: a part has heads of the keys and the queries that share them.
+// Parts are as even as can be, the first ones larger. Where there are more parts than heads of the
+// keys, all parts have all keys and values, and each uses one head of them.
 //
 // Pure; safe from any thread.
 

@@ -3,9 +3,9 @@
 // PoolSizes: which buffers a pool of flat buffers keeps when they are given back, which it hands
 // out again and which it frees, by their sizes alone. Pure: BufferPool has the memory.
 //
-// Of a size that more than one unit uses, as layers have, buffers are kept when given back. Of any
-// other one is kept (fresh memory costs a page fault every 4 KiB), until memory has to be found for
-// another size: a large embedding's buffer never lies idle beside a large head's.
+// Buffers of a size that more than one unit uses, as layers have, are kept when given back. One
+// buffer of any other size is kept (fresh memory costs a page fault every 4 KiB), until memory has
+// to be found for another size: a large embedding's never lies idle beside a large head's.
 
 #include <cstdint>
 #include <map>

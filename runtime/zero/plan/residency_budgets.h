@@ -3,8 +3,8 @@
 // ResidencyBudgets from a ds_config, whose keys count elements of parameters, and whether calls go
 // on beside the computation.
 //
-// What a config says is what happens, DeepSpeed's defaults included: written out, those keep a
-// small model gathered from its first forward pass on. Where it is silent, the runtime has its own:
+// A value that a config writes out counts, DeepSpeed's defaults included: those keep a small model
+// gathered from its first forward pass on. Where a config is silent, the runtime has its own:
 // where calls block, nothing is gathered ahead or kept, however much may be live, and nothing stays
 // because it is small; where they go on beside the computation, one place is gathered ahead, and as
 // much as the largest place has is reduced at once.

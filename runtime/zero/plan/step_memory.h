@@ -4,9 +4,9 @@
 // steps. It walks the places of the step with the plan that the rank will follow (ResidencyPlan),
 // and does with sizes what Residency, BufferPool and FlatGradients do with memory. Pure.
 //
-// What blocks keep of a micro-batch is given (BlockActivations): models know it. Not counted: the
-// buffers of rounded gradients and weights (ZeRO++), what optimizers make on their way (Muon, 1-bit
-// ones), gradients that a user's hooks keep.
+// The caller gives what blocks keep of a micro-batch (BlockActivations): models know it. Not
+// counted: the buffers of rounded gradients and weights (ZeRO++), what optimizers make on their way
+// (Muon, 1-bit ones), gradients that a user's hooks keep.
 
 #include <cstdint>
 #include <string>
