@@ -3,6 +3,7 @@
 #include "tests/support/requirement.h"
 
 #include <gmock/gmock.h>
+#include <sched.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -48,19 +49,29 @@ TEST(RequirementTest, AWordThatRequiresNothingFails) {
   EXPECT_THAT(result.out, HasSubstr("there is no 'pears'"));
 }
 
-// Two processors of one core, where the machine has another core that is not for us.
-TEST(RequirementTest, CountsTheCoresThatItMayRunOn) {
+// Runs .ci/requirements on a machine whose processors are as `lscpu` prints them.
+ProgramResult RequirementsWhere(const std::string& lscpu) {
   const TemporaryFolder folder;
-  constexpr char kCores[] = R"sh(#!/bin/sh
-for cpu in $(seq 0 4095); do echo $cpu,0,0; done
-echo 5000,1,0
-)sh";
-  ASSERT_TRUE(WriteFileAtomically(folder.path() / "lscpu", kCores, 0755).ok());
-  const ProgramResult result =
-      RunProgram({DS_SOURCE_DIR "/.ci/requirements"},
-                 {.environment = {"PATH=" + folder.path().string() + ":" + std::getenv("PATH")}});
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_THAT(result.out, Not(HasSubstr("two_cores")));
+  EXPECT_TRUE(
+      WriteFileAtomically(folder.path() / "lscpu", "#!/bin/sh\n" + lscpu + "\n", 0755).ok());
+  return RunProgram(
+      {DS_SOURCE_DIR "/.ci/requirements"},
+      {.environment = {"PATH=" + folder.path().string() + ":" + std::getenv("PATH")}});
+}
+
+TEST(RequirementTest, CountsTheCoresThatItMayRunOn) {
+  cpu_set_t allowed;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+  // Every processor is a core of its own.
+  const ProgramResult own =
+      RequirementsWhere("for cpu in $(seq 0 1023); do echo $cpu,$cpu,0; done");
+  EXPECT_EQ(own.status, 0) << own.err;
+  EXPECT_EQ(own.out.find("two_cores") != std::string::npos, CPU_COUNT(&allowed) >= 2) << own.out;
+  // All are threads of one, and the machine has another that is not for us.
+  const ProgramResult one =
+      RequirementsWhere("for cpu in $(seq 0 1023); do echo $cpu,0,0; done; echo 5000,1,0");
+  EXPECT_EQ(one.status, 0) << one.err;
+  EXPECT_THAT(one.out, Not(HasSubstr("two_cores")));
 }
 
 }  // namespace
