@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -80,17 +81,7 @@ Status EventLoop::Run() {
     const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
                                    ComputeTimeout());
     if (count < 0 && errno != EINTR) return ErrnoError(errno, "epoll_wait");
-    // An earlier handler of this round may have removed it, and have added another under its
-    // number.
-    std::vector<std::pair<int, std::shared_ptr<Handler>>> ready;
-    for (int i = 0; i < count; ++i) {
-      const auto found = handlers_.find(events[static_cast<std::size_t>(i)].data.fd);
-      if (found != handlers_.end()) ready.emplace_back(*found);
-    }
-    for (const auto& [fd, handler] : ready) {
-      const auto found = handlers_.find(fd);
-      if (found != handlers_.end() && found->second == handler) (*handler)();
-    }
+    HandleReady({events.data(), static_cast<std::size_t>(std::max(count, 0))});
     RunTimers();
   }
   {
@@ -99,6 +90,19 @@ Status EventLoop::Run() {
   }
   RunPosted();
   return OkStatus();
+}
+
+void EventLoop::HandleReady(std::span<const epoll_event> events) {
+  // An earlier handler of this round may have removed it, and have added another under its number.
+  std::vector<std::pair<int, std::shared_ptr<Handler>>> ready;
+  for (const epoll_event& event : events) {
+    const auto found = handlers_.find(event.data.fd);
+    if (found != handlers_.end()) ready.emplace_back(*found);
+  }
+  for (const auto& [fd, handler] : ready) {
+    const auto found = handlers_.find(fd);
+    if (found != handlers_.end() && found->second == handler) (*handler)();
+  }
 }
 
 int EventLoop::ComputeTimeout() const {

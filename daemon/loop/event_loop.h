@@ -8,12 +8,15 @@
 // Order: ready descriptors are handled in the order in which they became ready, which is how the
 // first of several failing ranks is told from those that failed because of it.
 
+#include <sys/epoll.h>
+
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -59,6 +62,8 @@ class EventLoop {
 
  private:
   EventLoop(UniqueFd epoll, UniqueFd wake) : epoll_(std::move(epoll)), wake_(std::move(wake)) {}
+  // Handlers that are removed meanwhile, and what they hold, are gone when this returns.
+  void HandleReady(std::span<const epoll_event> events);
   int ComputeTimeout() const;
   void RunTimers();
   void RunPosted();

@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <array>
+#include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace ds::daemon {
@@ -88,6 +90,25 @@ TEST_F(EventLoopTest, WhatTakesTheNumberOfARemovedOneIsNotHandledInItsPlace) {
   second.Write();
   ASSERT_TRUE(loop_->Run().ok());
   EXPECT_EQ(handled, 0);
+}
+
+// Which may hold a descriptor that a timer opens again.
+TEST_F(EventLoopTest, WhatARemovedHandlerHeldIsGoneBeforeTimersRun) {
+  Pipe pipe;
+  auto held = std::make_shared<int>(0);
+  const std::weak_ptr<int> seen = held;
+  bool gone = false;
+  auto handle = [this, &pipe, &gone, &seen, held = std::move(held)] {
+    loop_->Remove(pipe.read.get());
+    loop_->CallAt(std::chrono::steady_clock::now(), [this, &gone, &seen] {
+      gone = seen.expired();
+      loop_->Quit();
+    });
+  };
+  ASSERT_TRUE(loop_->Add(pipe.read.get(), std::move(handle)).ok());
+  pipe.Write();
+  ASSERT_TRUE(loop_->Run().ok());
+  EXPECT_TRUE(gone);
 }
 
 TEST_F(EventLoopTest, TimersRunInTheOrderOfTheirTimes) {
