@@ -111,7 +111,8 @@ constexpr char kUnfit[] = "dsrun-unfit ";
 // Looks below one open folder (the working directory) that is this user's alone, and executes the
 // open file that it has looked at: what others do to the names that lead there, or this user's
 // other programs to the file's own, before or meanwhile, has no effect. Without a /proc the name in
-// the folder is executed.
+// the folder is executed. A shell that cannot open a file for its own exec ends without a word, for
+// that of "command" it does not.
 constexpr char kStart[] = R"sh(
 unfit() { echo "dsrun-unfit $1"; exit 1; };
 cd -P "$2" 2>/dev/null || unfit "its folder cannot be entered";
@@ -119,7 +120,8 @@ cd -P "$2" 2>/dev/null || unfit "its folder cannot be entered";
 case "$(ls -ld .)" in drwx--[-S]---*) ;; *) unfit "its folder is open to others";; esac;
 n="./$3"; [ -L "$n" ] && unfit "it is a symbolic link";
 [ -f "$n" ] && [ -r "$n" ] || unfit "it is not a file of this user";
-exec 3<"$n"; if [ -e /proc/self/fd/3 ]; then f=/proc/self/fd/3; else f="$n"; fi;
+{ command exec 3<"$n"; } 2>/dev/null || unfit "it cannot be read";
+if [ -e /proc/self/fd/3 ]; then f=/proc/self/fd/3; else f="$n"; fi;
 [ -f "$f" ] && [ -O "$f" ] || unfit "it is not a file of this user";
 h="$(sum "$f")"; [ "${h%% *}" = "$4" ] || unfit "its content differs from what was sent";
 d="$2"; o="$5"; r="$8"; set -- --listen "$6" --job "$7";

@@ -148,6 +148,19 @@ TEST_P(SshPlacingTest, AFolderUnderItsNameIsReplaced) {
   ExpectNothingLeft(0);
 }
 
+// As one that goes between the look at it and its opening. The file under this mount has root's
+// permission to be read, and no reader.
+TEST_P(SshPlacingTest, AFileThatCannotBeOpenedIsSentAnew) {
+  ASSERT_EQ(Run("true").status, 0);
+  OnHost(0, std::string("mount --bind \"$(find /sys -type f -perm 0200 | head -n 1)\" ") + kCache +
+                "/" + name_);
+  const ProgramResult result = Run("echo started");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("started"));
+  EXPECT_THAT(result.err, HasSubstr("dsrund was put to /tmp/dsrun-once-")) << "not over the mount";
+  ExpectNothingEvilRan();
+}
+
 // Hosts share homes: what another host has placed meanwhile may be running there.
 TEST_P(SshPlacingTest, WhatAnotherHostHasJustPlacedStays) {
   const std::string final_name = std::string(kCache) + "/" + name_;
