@@ -30,13 +30,22 @@ UniqueFd OpenProcess(pid_t pid) {
   return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
 }
 
-bool HasEnded(const UniqueFd& process, std::chrono::milliseconds patience) {
-  pollfd ended{process.get(), POLLIN, 0};
+constexpr std::chrono::milliseconds kForEver{-1};
+
+// Returns when one of these processes has ended, or false after `patience`. -1 is none.
+template <std::size_t N>
+bool AwaitEnd(const std::array<int, N>& pidfds, std::chrono::milliseconds patience) {
+  std::array<pollfd, N> ended{};
+  for (std::size_t i = 0; i < N; ++i) ended[i] = {pidfds[i], POLLIN, 0};
   int count = -1;
   do {
-    count = ::poll(&ended, 1, static_cast<int>(patience.count()));
+    count = ::poll(ended.data(), N, static_cast<int>(patience.count()));
   } while (count < 0 && errno == EINTR);
   return count != 0;
+}
+
+bool Lives(const UniqueFd& process) {
+  return process.valid() && !AwaitEnd(std::array{process.get()}, std::chrono::milliseconds{0});
 }
 
 // dsrund finds its connection and two pipes there; anything above standard error would do.
@@ -75,7 +84,8 @@ StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Start(LocalDaemonOptions opt
   connection.theirs.Reset();
   const Status status = daemon->AwaitReady(ready);
   if (status.ok()) return daemon;
-  ::kill(daemon->child_, SIGKILL);  // dsrund has no ranks, and gets SIGTERM when its guardian goes
+  ::kill(daemon->guardian_pid_,
+         SIGKILL);  // dsrund has no ranks, and gets SIGTERM when its guardian goes
   return status;
 }
 
@@ -95,8 +105,9 @@ StatusOr<UniqueFd> LocalDaemon::Spawn(const UniqueFd& connection) {
   const std::array inherited = {InheritedFd{connection.get(), kChildConnectionFd},
                                 InheritedFd{controller.read.get(), kChildControllerFd},
                                 InheritedFd{ready.write.get(), kChildReadyFd}};
-  DS_ASSIGN_OR_RETURN(child_,
+  DS_ASSIGN_OR_RETURN(guardian_pid_,
                       SpawnInNewSession(options_.dsrund.string(), std::move(arguments), inherited));
+  guardian_ = OpenProcess(guardian_pid_);
   controller_pipe_ = std::move(controller.write);
   return std::move(ready.read);
 }
@@ -132,33 +143,46 @@ Status LocalDaemon::AwaitReady(const UniqueFd& ready) {
 Status LocalDaemon::Close(const NoticeCallback& notice) {
   HangUp();
   Abandon();
-  const Status result = child_ < 0 ? OkStatus() : AwaitGuardian(notice);
-  child_ = -1;
+  const bool is_running = guardian_pid_ > 0 && !std::exchange(closed_, true);
+  const Status result = is_running ? ReapGuardian(notice) : OkStatus();
   std::error_code ignored;  // dsrund has removed it; this is for one that was killed
   fs::remove_all(folder(), ignored);
   return result;
 }
 
-void LocalDaemon::Kill() const {
-  if (daemon_.valid()) ::syscall(SYS_pidfd_send_signal, daemon_.get(), SIGKILL, nullptr, 0);
-}
-
-void LocalDaemon::AwaitProcess(const UniqueFd& process, std::chrono::milliseconds patience,
-                               const NoticeCallback& notice) const {
-  if (!process.valid() || HasEnded(process, kWithoutANotice)) return;
-  if (notice) {
-    notice("waiting for dsrund, process " + std::to_string(daemon_pid_) +
-           ", which is to stop its ranks and end; Ctrl-C kills it and them");
+std::string LocalDaemon::DescribeWait() {
+  if (Lives(daemon_)) {
+    return "waiting for dsrund, process " + std::to_string(daemon_pid_) +
+           ", which is to stop its ranks and end; Ctrl-C kills it and them";
   }
-  HasEnded(process, patience);
+  if (!Lives(guardian_)) return "";
+  guardian_named_ = true;
+  return "waiting for the guardian of dsrund, process " + std::to_string(guardian_pid_) +
+         ", which is to end what ranks have left; Ctrl-C kills it";
 }
 
-Status LocalDaemon::AwaitGuardian(const NoticeCallback& notice) {
-  AwaitProcess(OpenProcess(child_), std::chrono::milliseconds{-1}, notice);
+bool LocalDaemon::Kill() const {
+  const UniqueFd& process = guardian_named_ && !Lives(daemon_) ? guardian_ : daemon_;
+  return process.valid() &&
+         ::syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0) == 0;
+}
+
+void LocalDaemon::AwaitGuardian(const NoticeCallback& notice) {
+  while (!AwaitEnd(std::array{guardian_.get()}, kWithoutANotice)) {
+    const std::string waits_for = DescribeWait();
+    if (notice && !waits_for.empty()) notice(waits_for);
+    // When dsrund has ended, its guardian gets a while before it is spoken of.
+    const int daemon = Lives(daemon_) ? daemon_.get() : -1;
+    AwaitEnd(std::array{guardian_.get(), daemon}, kForEver);
+  }
+}
+
+Status LocalDaemon::ReapGuardian(const NoticeCallback& notice) {
+  if (guardian_.valid()) AwaitGuardian(notice);
   int status = 0;
   pid_t waited = -1;
   do {
-    waited = ::waitpid(child_, &status, 0);
+    waited = ::waitpid(guardian_pid_, &status, 0);
   } while (waited < 0 && errno == EINTR);
   if (waited < 0) return ErrnoError(errno, "waiting for dsrund");
   if (status != 0) EndWhatIsLeft(notice);
@@ -170,8 +194,11 @@ Status LocalDaemon::AwaitGuardian(const NoticeCallback& notice) {
 }
 
 // Without its guardian dsrund ends by itself, and ends its ranks, unless it is killed, too.
-void LocalDaemon::EndWhatIsLeft(const NoticeCallback& notice) const {
-  AwaitProcess(daemon_, kDaemonPatience, notice);
+void LocalDaemon::EndWhatIsLeft(const NoticeCallback& notice) {
+  if (daemon_.valid() && !AwaitEnd(std::array{daemon_.get()}, kWithoutANotice)) {
+    if (notice) notice(DescribeWait());
+    AwaitEnd(std::array{daemon_.get()}, kDaemonPatience);
+  }
   const fs::path groups = FindOwnCgroups().unified;
   if (!groups.empty()) OwnedCgroup::RemoveAbandoned(groups, kKillPatience);
 }

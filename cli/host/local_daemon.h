@@ -12,6 +12,7 @@
 //
 // Threads: as HostDaemon says; Start and Close on one.
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -57,9 +58,13 @@ class LocalDaemon final : public DaemonClient {
   // that takes longer than a second.
   using NoticeCallback = std::function<void(const std::string&)>;
   Status Close(const NoticeCallback& notice = nullptr);
-  // SIGKILL to dsrund, and thereby to its ranks. From any thread, while another waits in Close or
-  // in a call.
-  void Kill() const;
+
+  // These two from any thread, while another waits in Close or in a call.
+  // Names who has not ended, and whom Kill would kill; "" when all have.
+  std::string DescribeWait();
+  // SIGKILL to dsrund, and thereby to its ranks; when dsrund has ended to its guardian, if that is
+  // whom DescribeWait has named. False when there was nobody to kill.
+  bool Kill() const;
 
  private:
   LocalDaemon(LocalDaemonOptions options, UniqueFd connection)
@@ -67,19 +72,20 @@ class LocalDaemon final : public DaemonClient {
   // `connection` is the daemon's end; the line that says that it is ready comes from the result.
   StatusOr<UniqueFd> Spawn(const UniqueFd& connection);
   Status AwaitReady(const UniqueFd& ready);
-  Status AwaitGuardian(const NoticeCallback& notice);
-  // Returns when `process`, a pidfd, has ended, or after `patience`; a negative one has no end.
-  void AwaitProcess(const UniqueFd& process, std::chrono::milliseconds patience,
-                    const NoticeCallback& notice) const;
+  Status ReapGuardian(const NoticeCallback& notice);
+  void AwaitGuardian(const NoticeCallback& notice);
   // For a guardian that could not.
-  void EndWhatIsLeft(const NoticeCallback& notice) const;
+  void EndWhatIsLeft(const NoticeCallback& notice);
 
   const LocalDaemonOptions options_;
   PrivateFolder folder_;
   UniqueFd controller_pipe_;  // closing it tells dsrund that the controller is gone
-  int child_ = -1;            // the guardian; -1 once it has ended
+  bool closed_ = false;
+  int guardian_pid_ = -1;  // our child
   int daemon_pid_ = -1;
-  UniqueFd daemon_;  // its pidfd
+  UniqueFd guardian_;  // their pidfds
+  UniqueFd daemon_;
+  std::atomic<bool> guardian_named_ = false;
 };
 
 }  // namespace ds::cli

@@ -272,7 +272,7 @@ TEST_F(StopTest, ADaemonThatDoesNotEndIsNamedAndMayBeKilled) {
     std::vector<std::string> notices;
     const Status closed = daemon().Close([&](const std::string& text) {
       notices.push_back(text);
-      daemon().Kill();
+      EXPECT_TRUE(daemon().Kill());
     });
     EXPECT_EQ(closed.message(), "dsrund was ended by signal 9");
     ASSERT_EQ(notices.size(), 1U);
@@ -281,6 +281,32 @@ TEST_F(StopTest, ADaemonThatDoesNotEndIsNamedAndMayBeKilled) {
     EXPECT_EQ(::poll(&ended, 1, /*timeout=*/60'000), 1) << "the rank outlives its daemon";
     daemon_.reset();
     if (guarded) SetUp();
+  }
+}
+
+// Alone, and above a dsrund that does not end either.
+TEST_F(StopTest, AGuardianThatDoesNotEndIsNamedAndMayBeKilled) {
+  for (const bool alone : {true, false}) {
+    const auto launched = client().Launch(Request(1, {"wait"}));
+    ASSERT_TRUE(launched.ok()) << launched.status().message();
+    const UniqueFd rank(static_cast<int>(::syscall(SYS_pidfd_open, launched->pids(0), 0)));
+    const pid_t guardian = ds::testing::ParentOf(daemon().pid());
+    ::kill(guardian, SIGSTOP);
+    if (!alone) ::kill(daemon().pid(), SIGSTOP);
+    std::vector<std::string> notices;
+    const Status closed = daemon().Close([&](const std::string& text) {
+      notices.push_back(text);
+      EXPECT_TRUE(daemon().Kill());
+    });
+    EXPECT_EQ(closed.message(), "dsrund was ended by signal 9");
+    ASSERT_EQ(notices.size(), alone ? 1U : 2U);
+    EXPECT_NE(notices.back().find("guardian of dsrund, process " + std::to_string(guardian)),
+              std::string::npos)
+        << notices.back();
+    pollfd ended{rank.get(), POLLIN, 0};
+    EXPECT_EQ(::poll(&ended, 1, /*timeout=*/60'000), 1) << "the rank outlives its daemon";
+    daemon_.reset();
+    if (alone) SetUp();
   }
 }
 
