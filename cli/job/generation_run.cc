@@ -194,9 +194,8 @@ void GenerationRun::HandleSignal(int signal) {
   if (IsForwarded(signal)) return ForwardSignal(signal);
   judge_.OnUserStop(signal);
   const bool again = stopping_;
-  observer_->OnNotice(
-      again ? "killing every rank; once more kills the daemon here, output that it holds too"
-            : "stopping every rank; once more kills them at once");
+  observer_->OnNotice(again ? "killing every rank"
+                            : "stopping every rank; once more kills them at once");
   StopHosts(again ? 0 : job_.flags.grace_seconds);
 }
 

@@ -125,9 +125,23 @@ void HostStarter::AwaitHosts(const NoticeCallback& notice) {
   for (LocalDaemon* daemon : local_) static_cast<void>(daemon->Close(notice));
 }
 
-void HostStarter::KillHosts() {
+bool HostStarter::TellOfHosts(const NoticeCallback& notice) {
   const std::lock_guard lock(mutex_);
-  for (LocalDaemon* daemon : local_) daemon->Kill();
+  bool any = false;
+  for (LocalDaemon* daemon : local_) {
+    const std::string waits_for = daemon->DescribeWait();
+    if (waits_for.empty()) continue;
+    any = true;
+    notice(waits_for);
+  }
+  return any;
+}
+
+bool HostStarter::KillHosts() {
+  const std::lock_guard lock(mutex_);
+  bool any = false;
+  for (const LocalDaemon* daemon : local_) any = daemon->Kill() || any;
+  return any;
 }
 
 Status HostStarter::StartLocal(int number) {

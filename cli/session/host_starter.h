@@ -59,8 +59,11 @@ class HostStarter : public SpareStarter {
   void ReleaseHosts();
   // Returns when the daemons of this machine have ended, as LocalDaemon::Close says.
   void AwaitHosts(const NoticeCallback& notice);
-  // These daemons end at once. From any thread, while this one waits for something else.
-  void KillHosts();
+  // These two from any thread, while this one waits for something else.
+  // Names the daemons of this machine that have not ended; false when there is none.
+  bool TellOfHosts(const NoticeCallback& notice);
+  // They end at once; false when all had ended.
+  bool KillHosts();
 
  private:
   Status StartLocal(int number);

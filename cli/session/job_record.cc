@@ -7,6 +7,7 @@
 namespace ds::cli {
 
 void JobRecord::ShowNotices() {
+  const std::lock_guard lock(mutex_);
   for (const std::string& notice : plan_.notices) console_->ShowNotice(notice);
   if (!plan_.spares.empty() && plan_.flags.max_restarts == 0) {
     console_->ShowNotice("spare hosts take part in restarts only, and --max_restarts is not given");
@@ -14,6 +15,7 @@ void JobRecord::ShowNotices() {
 }
 
 void JobRecord::OnPrepared(const std::string& host, const v1::PrepareResponse& response) {
+  const std::lock_guard lock(mutex_);
   for (const v1::Finding& finding : response.findings()) {
     if (finding.level() != v1::Finding::WARN) continue;
     console_->ShowNotice("host " + host + ": " + finding.message() +
@@ -27,13 +29,25 @@ void JobRecord::OnPrepared(const std::string& host, const v1::PrepareResponse& r
 
 Status JobRecord::OnEvent(const HostEvent& event) {
   DS_RETURN_IF_ERROR(run_directory_->Append(event));
+  const std::lock_guard lock(mutex_);
   console_->OnEvent(event);
   return OkStatus();
+}
+
+void JobRecord::OnNotice(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  console_->ShowNotice(text);
+}
+
+void JobRecord::ShowWarning(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  console_->ShowWarning(text);
 }
 
 void JobRecord::OnQuiet() {
   // What fails here fails again with the next output.
   static_cast<void>(run_directory_->Flush());
+  const std::lock_guard lock(mutex_);
   console_->OnQuiet();
 }
 
@@ -51,8 +65,9 @@ void JobRecord::ShowSummary() {
 }
 
 int JobRecord::Conclude(const JobOutcome& outcome) {
-  console_->Finish();
   static_cast<void>(run_directory_->Flush());  // the index of logs that are whole
+  const std::lock_guard lock(mutex_);
+  console_->Finish();
   if (outcome.ok()) {
     if (plan_.purpose.trains) ShowSummary();
     return kExitOk;

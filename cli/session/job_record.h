@@ -3,8 +3,9 @@
 // JobRecord: what a job leaves in its run directory and shows its user, from the first notice to
 // the verdict. Run directory first, console second: what is shown is already kept.
 //
-// Threads: one at a time.
+// Threads: ShowWarning from any; the rest one at a time.
 
+#include <mutex>
 #include <string>
 
 #include "cli/console/console.h"
@@ -26,10 +27,10 @@ class JobRecord : public JobObserver {
 
   void OnPrepared(const std::string& host, const v1::PrepareResponse& response) override;
   Status OnEvent(const HostEvent& event) override;
-  void OnNotice(const std::string& text) override { console_->ShowNotice(text); }
+  void OnNotice(const std::string& text) override;
   void OnQuiet() override;
 
-  void ShowWarning(const std::string& text) { console_->ShowWarning(text); }
+  void ShowWarning(const std::string& text);
 
   // Shows what the job has left, or why it failed. Returns the exit status of dsrun.
   int Conclude(const JobOutcome& outcome);
@@ -39,7 +40,8 @@ class JobRecord : public JobObserver {
 
   const JobPlan& plan_;
   RunDirectory* const run_directory_;
-  Console* const console_;
+  std::mutex mutex_;
+  Console* const console_;  // guarded by mutex_
 };
 
 }  // namespace ds::cli

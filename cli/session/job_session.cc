@@ -19,6 +19,7 @@
 #include "cli/job/verdict/make_verdict.h"
 #include "cli/session/host_starter.h"
 #include "cli/session/job_record.h"
+#include "cli/session/last_resort.h"
 #include "cli/session/user_signals.h"
 #include "runtime/base/exit_codes.h"
 
@@ -105,11 +106,13 @@ JobOutcome JobSession::RunOnHosts() {
                            {.input = ReadsInput(plan_) ? &input : nullptr,
                             .spares = &starter_,
                             .master_addr = starter_.FindMasterAddress()});
-  signals_->SetTarget([&, stops = 0](int signal) mutable {
+  LastResort last_resort(&starter_,
+                         [this](const std::string& text) { record_->ShowWarning(text); });
+  signals_->SetTarget([&](int signal) {
     controller.OnSignal(signal);
     if (IsForwarded(signal)) return;
     starter_.Interrupt();  // a spare that is being started
-    if (++stops > 2) starter_.KillHosts();
+    last_resort.OnStop();
   });
   starter_.leases()->Listen([&](const HostChange& change) { controller.OnHostChange(change); });
 

@@ -1,8 +1,11 @@
 // Signals to dsrun, and what is left when it ends in ways it did not choose.
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -10,6 +13,7 @@
 #include <sstream>
 
 #include "runtime/base/files.h"
+#include "runtime/base/unique_fd.h"
 #include "tests/places.h"
 #include "tests/support/program.h"
 #include "tests/support/terminal.h"
@@ -32,6 +36,12 @@ class SignalsTest : public ::testing::Test {
   }
   static std::vector<std::string> Shell(const std::string& script) {
     return {"/bin/sh", "-c", script};
+  }
+  // The word behind `label` in a text.
+  static std::string Behind(const std::string& text, const std::string& label) {
+    std::string word;
+    std::istringstream(text.substr(text.find(label) + label.size())) >> word;
+    return word;
   }
   // Says so and waits to be ended.
   static std::vector<std::string> Waiting() { return Shell("echo ready $RANK; exec sleep 600"); }
@@ -66,17 +76,40 @@ TEST_F(SignalsTest, AThirdSignalEndsAJobWhoseDaemonIsStopped) {
   Program program(Command("run", 1, Shell("echo daemon $PPID; exec sleep 600")));
   ASSERT_TRUE(program.WaitForOutput("daemon "));
   ASSERT_TRUE(program.WaitForOutput("\n"));
-  const std::size_t pid = program.out().find("daemon ") + 7;
-  ::kill(std::stoi(program.out().substr(pid)), SIGSTOP);
+  const std::string pid = Behind(program.out(), "daemon ");
+  ::kill(std::stoi(pid), SIGSTOP);
   program.Signal(SIGTERM);
   ASSERT_TRUE(program.WaitForOutput("stopping every rank"));
   program.Signal(SIGTERM);
-  ASSERT_TRUE(program.WaitForOutput("killing every rank; once more kills the daemon here"));
+  ASSERT_TRUE(program.WaitForOutput("killing every rank"));
+  ASSERT_TRUE(program.WaitForOutput("waiting for dsrund, process " + pid));
   program.Signal(SIGTERM);
   const ProgramResult result = program.Wait();
   EXPECT_EQ(result.status, 128 + SIGTERM) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("the last output of its ranks may be missing"));
   EXPECT_EQ(Verdict("run")["cause"], "user_stop");
   for (const pid_t rank : RankPids("run")) EXPECT_NE(::kill(rank, 0), 0);
+}
+
+// Who presses Ctrl-C three times in a row kills ranks, and not what they have written before.
+TEST_F(SignalsTest, ThreeSignalsAtOnceLoseNoLine) {
+  constexpr int kLines = 200'000;
+  const std::string written = (folder_.path() / "written").string();
+  ASSERT_EQ(::mkfifo(written.c_str(), 0600), 0);
+  Program program(
+      Command("run", 1,
+              Shell("echo ready; read go <'" + written + "'; seq " + std::to_string(kLines) +
+                    "; echo done >'" + written + "'; exec sleep 600")));
+  ASSERT_TRUE(program.WaitForOutput("ready\n"));
+  program.Signal(SIGSTOP);  // from now on dsrund holds what the rank writes
+  ASSERT_TRUE(WriteAll(UniqueFd(::open(written.c_str(), O_WRONLY)).get(), "go\n", "fifo").ok());
+  EXPECT_EQ(*ReadFile(written), "done\n");
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCONT}) program.Signal(signal);
+  const ProgramResult result = program.Wait();
+  EXPECT_EQ(Verdict("run")["cause"], "user_stop");
+  EXPECT_THAT(result.err, ::testing::Not(HasSubstr("missing")));
+  const std::string log = *ReadFile(RunDir("run") / "logs/0/rank-00000.out");
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), kLines + 1);
 }
 
 TEST_F(SignalsTest, SigusrGoesToEveryRankButNotToWhatItStarted) {
