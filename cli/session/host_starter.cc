@@ -81,14 +81,7 @@ Status HostStarter::StartHosts(NoticeCallback notice) {
     }
   }
   if (!remote.empty()) DS_RETURN_IF_ERROR(StartRemote(remote));
-  if (!failed_.empty()) {
-    leases_.Release();
-    {
-      const std::lock_guard lock(mutex_);
-      local_.clear();
-    }
-    daemons_.clear();
-  }
+  if (!failed_.empty()) ReleaseHosts();
   return OkStatus();
 }
 

@@ -39,9 +39,9 @@ class HostStarter : public SpareStarter {
 
   using NoticeCallback = std::function<void(const std::string&)>;
 
-  // Returns when all take calls, or it is known which do not: failed(). Then none is left. What
-  // `notice` gets is for the user; it is called on this thread, and on StartSpare's. An error
-  // Status: this machine is at fault, or what was asked.
+  // Returns when all take calls, or it is known which do not: failed(). Then the others are let go,
+  // and AwaitHosts waits for them. What `notice` gets is for the user; it is called on this thread,
+  // and on StartSpare's. An error Status: this machine is at fault, or what was asked.
   Status StartHosts(NoticeCallback notice);
   // The user gives up: what is starting hosts returns as soon as it can. Its failures are not worth
   // showing.

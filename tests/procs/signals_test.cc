@@ -1,8 +1,11 @@
 // Signals to dsrun, and what is left when it ends in ways it did not choose.
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -110,6 +113,41 @@ TEST_F(SignalsTest, ThreeSignalsAtOnceLoseNoLine) {
   EXPECT_THAT(result.err, ::testing::Not(HasSubstr("missing")));
   const std::string log = *ReadFile(RunDir("run") / "logs/0/rank-00000.out");
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), kLines + 1);
+}
+
+// A host that cannot be used ends the start of the others; this machine's daemon does not follow.
+TEST_F(SignalsTest, ASignalEndsADaemonThatOutlivesAFailedStart) {
+  const std::string mark = "DSRUN_TEST_MARK=" + folder_.path().string();
+  UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  auto* const any = reinterpret_cast<sockaddr*>(&address);
+  ASSERT_EQ(::bind(listener.get(), any, size), 0);
+  ASSERT_EQ(::getsockname(listener.get(), any, &size), 0);
+  ASSERT_EQ(::listen(listener.get(), 1), 0);
+  const std::string hosts = (folder_.path() / "hosts").string();
+  ASSERT_TRUE(WriteFileAtomically(hosts, "localhost slots=1\nfar slots=1 address=127.0.0.1 port=" +
+                                             std::to_string(ntohs(address.sin_port)) + "\n")
+                  .ok());
+  std::vector<std::string> command = Command("run", 1, Waiting());
+  command.insert(command.begin() + 1, {"--hostfile", hosts});
+  Program program(command, {.environment = {mark}});
+  UniqueFd connection(::accept(listener.get(), nullptr, nullptr));
+  pid_t daemon = 0;
+  for (const pid_t pid : ProcessesWith(mark)) {
+    if (*ReadFile("/proc/" + std::to_string(pid) + "/comm") == "dsrund\n") daemon = pid;
+  }
+  ASSERT_GT(daemon, 0);
+  ::kill(daemon, SIGSTOP);
+  connection.Reset();
+  listener.Reset();
+  ASSERT_TRUE(program.WaitForOutput("waiting for dsrund, process " + std::to_string(daemon)));
+  program.Signal(SIGINT);
+  EXPECT_EQ(program.Wait().status, 3);
+  EXPECT_EQ(Verdict("run")["cause"], "preflight");
+  EXPECT_EQ(ProcessesWith(mark), std::vector<pid_t>());
 }
 
 TEST_F(SignalsTest, SigusrGoesToEveryRankButNotToWhatItStarted) {
