@@ -3,6 +3,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
 
 #include <functional>
 #include <memory>
@@ -24,16 +25,21 @@ struct TensorAccess::HeldTensor {
     std::int64_t start = 0;  // in the flattened tensor
     std::shared_ptr<checkpoint::TensorSource> source;
 
-    at::Tensor Read() const { return checkpoint::ReadAll(*source).value(); }
+    // Both throw where a drive fails.
+    at::Tensor Read() const {
+      StatusOr<at::Tensor> values = checkpoint::ReadAll(*source);
+      TORCH_CHECK(values.ok(), values.status().message());
+      return *std::move(values);
+    }
     // Requires as many values as there are.
     void Write(const at::Tensor& values) const {
-      DS_CHECK(checkpoint::WriteAll(values, *source).ok());
+      const Status written = checkpoint::WriteAll(values, *source);
+      TORCH_CHECK(written.ok(), written.message());
     }
   };
 
   std::vector<std::int64_t> shape;
   std::vector<HeldRange> ranges;
-  zero::Lease gradient = {};  // where the ranges are of it
   bool sharded = false;  // the ranks' ranges make up the tensor; otherwise each rank has all of it
   double scale = 1.0;    // values are this times what the user sees
   bool writable = true;
@@ -85,8 +91,6 @@ StatusOr<TensorAccess::HeldTensor> TensorAccess::Find(const Wanted& wanted) {
   if (wanted.kind == Kind::kGradient) {
     DS_RETURN_IF_ERROR(parts.ReduceGradientsOnce());
     const zero::FlatLayout& layout = bucket.parameters().layout();
-    result.gradient = bucket.gradients().for_optimizer(bucket.gradients().optimizer_range(),
-                                                       zero::Access::kUpdate);
     const zero::FlatRange range =
         result.sharded ? layout.shard(context.groups.shards->rank()) : layout.whole();
     parts.AgreeOnWeight();
@@ -94,8 +98,7 @@ StatusOr<TensorAccess::HeldTensor> TensorAccess::Find(const Wanted& wanted) {
     for (const zero::Piece& piece : layout.FindPieces(range)) {
       if (piece.parameter != found.index) continue;
       result.ranges.push_back(
-          {piece.parameter_start, checkpoint::SourceOf(result.gradient.tensor().narrow(
-                                      0, piece.range_start, piece.count))});
+          {piece.parameter_start, bucket.gradients().SourceOf({piece.range_start, piece.count})});
     }
     return result;
   }

@@ -8,6 +8,7 @@
 #include "runtime/optim/kernels/gradient_norm.h"
 #include "runtime/precision/finite_check.h"
 #include "runtime/zero/sparse_rows.h"
+#include "runtime/zero/store_source.h"
 
 namespace ds::zero {
 
@@ -282,11 +283,18 @@ Lease FlatGradients::shard() {
   return whole_.Acquire(layout_.shard(context_.groups.shards->rank()));
 }
 
-Lease FlatGradients::for_optimizer(const FlatRange& range, Access access) {
+Lease FlatGradients::for_optimizer(const FlatRange& range) {
   Await();
-  if (!context_.sharding.optimizer) return whole_.Acquire(range, access);
+  if (!context_.sharding.optimizer) return whole_.Acquire(range, Access::kRead);
   DS_CHECK_MSG(own_.defined(), "gradients are read before Reduce");
-  return own_.Acquire(range, access);
+  return own_.Acquire(range, Access::kRead);
+}
+
+std::shared_ptr<checkpoint::TensorSource> FlatGradients::SourceOf(const FlatRange& range) {
+  Await();
+  if (!context_.sharding.optimizer) return zero::SourceOf(whole_, range);
+  DS_CHECK_MSG(own_.defined(), "gradients are read before Reduce");
+  return zero::SourceOf(own_, range);
 }
 
 void FlatGradients::Prefetch(const FlatRange& range) {

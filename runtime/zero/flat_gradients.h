@@ -8,11 +8,10 @@
 // reduced into the shard, unless it is told to hold. Gradients arrive scaled so that their sum over
 // micro-batches is the rank's mean. A parameter without a gradient counts as zeros.
 //
-// Nothing is held before the first gradient of a step and after Clear. That keeps gradients and the
-// forward pass's activations, the largest tenants of a step, from being in memory together.
+// Nothing is held before the first gradient of a step and after Clear: gradients and the forward
+// pass's activations, the largest tenants of a step, are not in memory together.
 //
 // A reduction that EndMicroBatch begins may be under way when it returns; whoever needs it waits.
-//
 // Threads: one thread at a time. EndMicroBatch and Reduce are collective.
 
 #include <ATen/core/Tensor.h>
@@ -23,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/checkpoint/tensor_source.h"
 #include "runtime/comm/work.h"
 #include "runtime/gradients/put_gradient.h"
 #include "runtime/zero/buffer_pool.h"
@@ -60,32 +60,31 @@ class FlatGradients {
   FlatGradients(const FlatGradients&) = delete;
   FlatGradients& operator=(const FlatGradients&) = delete;
 
-  // Adds what one backward pass produced for parameter `i`, times the arrival factor. At most once
-  // per parameter and backward.
+  // Adds what one backward pass has for parameter `i`, times the arrival factor. At most once each.
   void Add(int i, const at::Tensor& gradient);
   // Has `write` add to the place of parameter `i` itself, any number of times. Returns false where
   // gradients change on the way there: their dtype, or by the arrival factor.
   bool Put(int i, const at::Tensor& parameter, const gradients::WriteGradient& write);
   void set_arrival_factor(double factor) { arrival_factor_ = factor; }
 
-  // Ends a micro-batch, all of whose gradients have been added. With `hold` they wait, whole, for
-  // the next micro-batch without it, or Reduce; otherwise they are reduced.
+  // Ends a micro-batch, all of whose gradients are there. They are reduced, or, with `hold`, wait,
+  // whole, for the next micro-batch without it, or Reduce.
   void EndMicroBatch(bool hold);
   void Await();
   // Ends the step's last micro-batch: the mean over ranks is there.
   void Reduce();
-  // Takes the place of Reduce: what is there stays this rank's own. Requires gradients that are not
-  // sharded.
+  // Takes the place of Reduce, of unsharded gradients: what is there stays this rank's own.
   void KeepOwnGradients();
 
   // This rank's shard of the mean, to read. Requires Reduce.
   Lease shard();
-  // A range of the gradient for the optimizer: of the shard when its state is sharded, otherwise of
-  // everything.
-  Lease for_optimizer(const FlatRange& range, Access access = Access::kRead);
+  // A range for the optimizer to read: of the shard when its state is sharded, else of everything.
+  Lease for_optimizer(const FlatRange& range);
   FlatRange optimizer_range() const {
     return {0, context_.sharding.optimizer ? layout_.shard_numel() : layout_.padded_numel()};
   }
+  // The same to be read and written range by range, none of which stays in memory. Until Clear.
+  std::shared_ptr<checkpoint::TensorSource> SourceOf(const FlatRange& range);
   // Begin to bring a reduced shard that rests elsewhere, and take back what nobody has.
   void Prefetch(const FlatRange& range);
   void Stow(const FlatRange& range);
@@ -95,9 +94,9 @@ class FlatGradients {
     return layout_.padded_numel() * static_cast<std::int64_t>(c10::elementSize(travel_.dtype));
   }
 
-  // Looked for on this rank, since Clear, on the CPU only: on a GPU every look would wait for it.
+  // Looked for on this rank, since Clear, on the CPU only: on a GPU every look would wait.
   const std::optional<NonFiniteArrival>& first_non_finite() const { return non_finite_; }
-  // Tells of each parameter whether Add has been called for it on this rank since Clear.
+  // Tells of each parameter whether Add was called for it since Clear.
   const std::vector<bool>& received_in_step() const { return received_in_step_; }
 
   void Clear();
@@ -118,7 +117,7 @@ class FlatGradients {
   void BeginReduceIntoShard(const at::Tensor& gradients);
   void BeginReduceEverywhere();
   void ReduceOverReplicas();
-  // Do what context.reduction asks for around the sum over ranks, in place.
+  // Do what context.reduction asks for around the sum, in place.
   comm::ReduceOp PrepareReduction(const at::Tensor& whole) const;
   void FinishReduction(const at::Tensor& reduced) const;
 

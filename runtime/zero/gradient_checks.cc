@@ -56,23 +56,31 @@ NonFiniteValue FindFirstArrival(const ShardedModel& model) {
   return first_value;
 }
 
+// Looks through a rank's shard of a bucket's mean, whose first parameter has the ordinal `first`.
+NonFiniteValue FindFirstIn(const at::Tensor& shard, const std::vector<Piece>& pieces,
+                           std::int64_t first) {
+  for (const Piece& piece : pieces) {
+    const at::Tensor values = shard.narrow(0, piece.range_start, piece.count);
+    const auto found = precision::FindFirstNonFinite(values);
+    if (!found) continue;
+    return {.micro_step = 0.0,
+            .parameter = static_cast<double>(first + piece.parameter),
+            .element = static_cast<double>(piece.parameter_start + found->index),
+            .value = values[found->index].item<double>()};
+  }
+  return {};
+}
+
 // Looks through this rank's shard of the mean; micro_step is 0.
 NonFiniteValue FindFirstInShard(const ShardedModel& model) {
   NonFiniteValue first_value;
   const int member = model.context().groups.shards->rank();
   ForEachTrainableBucket(model, [&](const Bucket& bucket, std::int64_t first) {
+    if (std::isfinite(first_value.micro_step)) return;
     const FlatLayout& layout = bucket.parameters().layout();
-    const Lease shard = bucket.gradients().shard();
-    for (const Piece& piece : layout.FindPieces(layout.shard(member))) {
-      if (std::isfinite(first_value.micro_step)) return;
-      const at::Tensor values = shard.tensor().narrow(0, piece.range_start, piece.count);
-      const auto found = precision::FindFirstNonFinite(values);
-      if (!found) continue;
-      first_value = {.micro_step = 0.0,
-                     .parameter = static_cast<double>(first + piece.parameter),
-                     .element = static_cast<double>(piece.parameter_start + found->index),
-                     .value = values[found->index].item<double>()};
-    }
+    first_value = FindFirstIn(bucket.gradients().shard().tensor(),
+                              layout.FindPieces(layout.shard(member)), first);
+    bucket.gradients().Stow(bucket.gradients().optimizer_range());
   });
   return first_value;
 }
