@@ -57,8 +57,9 @@ Status CheckSuitsTensorRanks(const topology::Mesh& mesh, const config::DsConfig&
                              comm::Communicator& world) {
   if (mesh.degrees().tensor == 1) return OkStatus();
   const config::ZeroConfig& zero = config.zero_optimization;
-  const bool looks_at_matrices = !optim::MakeOptimizer(config.optimizer)->is_elementwise() ||
-                                 !config.optimizer.base_shapes.empty();
+  const optim::Reach reach = optim::MakeOptimizer(config.optimizer)->reach({.muon = true});
+  const bool looks_at_matrices =
+      reach != optim::Reach::kElement || !config.optimizer.base_shapes.empty();
   if (looks_at_matrices) return CheckModelIsNotCut(mesh, "an optimizer that knows whole matrices");
   if (config.sparse_gradients) return CheckModelIsNotCut(mesh, "sparse_gradients");
   if (zero.quantized_weights || zero.quantized_gradients || zero.hpz_partition_size > 1) {

@@ -34,6 +34,7 @@ class Lamb : public Optimizer {
 
   std::string_view name() const override { return "Lamb"; }
   std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
+  Reach reach(const ParameterGroup&) const override { return Reach::kRange; }
   // Updates the state and learns each parameter's ratio: one all-gather of two numbers a parameter.
   void Begin(const Update& update, const RankParts& all) override;
   void ApplyRates(const PartRates& rates, const Part& part) override;
@@ -58,7 +59,7 @@ DirectionCoefficients Lamb::MakeCoefficients(const PartRates& rates) const {
 void Lamb::Begin(const Update& update, const RankParts& all) {
   at::Tensor squares = at::zeros({2 * all.parameter_count}, at::kDouble);
   double* const sums = squares.mutable_data_ptr<double>();
-  for (const Part& part : all.parts) {
+  all.for_each([&](const Part& part) {
     const DirectionCoefficients c = MakeCoefficients(MakeRates(update, part));
     UpdateMoments(c, part);
     for (const Segment& segment : part.owned) {
@@ -66,7 +67,7 @@ void Lamb::Begin(const Update& update, const RankParts& all) {
       sums[2 * segment.parameter] += mine.parameter;
       sums[2 * segment.parameter + 1] += mine.direction;
     }
-  }
+  });
   squares = GatherRows(all.groups.shards->control(), squares).sum(0);
   ratios_.clear();
   for (std::int64_t i = 0; i < all.parameter_count; ++i) {

@@ -163,10 +163,12 @@ at::Tensor Muon::SumOverRanks(const at::Tensor& result, const Part& part) {
     if (shards_->size() > 1) shards_->AllReduce(result, comm::ReduceOp::kSum);
     return result;
   }
-  if (shards_->size() == 1) return result;
   const std::int64_t shard_numel = part.whole_numel / shards_->size();
-  at::Tensor shard = at::empty({shard_numel}, result.options());
-  shards_->ReduceScatter(shard, result, comm::ReduceOp::kSum);
+  at::Tensor shard = result;  // of a single rank, whose state is offloaded
+  if (shards_->size() > 1) {
+    shard = at::empty({shard_numel}, result.options());
+    shards_->ReduceScatter(shard, result, comm::ReduceOp::kSum);
+  }
   return shard.narrow(0, part.whole_start - shards_->rank() * shard_numel, part.parameter.numel());
 }
 

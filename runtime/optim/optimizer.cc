@@ -12,6 +12,11 @@ bool Optimizer::WantsOwnGradients(std::int64_t step) const {
   return false;
 }
 
+Reach Optimizer::reach(const ParameterGroup& group) const {
+  static_cast<void>(group);
+  return Reach::kModel;
+}
+
 nlohmann::json Optimizer::State() const { return nullptr; }
 
 Status Optimizer::LoadState(const nlohmann::json& state, std::int64_t parameter_count) {

@@ -4,7 +4,7 @@
 // after the other; the tensors that it keeps per parameter lie with the parts.
 //
 //   optimizer->Begin(update, all);
-//   for (const Part& part : all.parts) optimizer->Apply(update, part);
+//   for (const Part& part : parts) optimizer->Apply(update, part);
 //
 // Every element is computed alike wherever the views are cut, so sharding does not change a bit.
 // Parts on the CPU are updated by the CPU's kernels, parts on a GPU by CUDA kernels
@@ -13,6 +13,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -38,12 +39,24 @@ struct Update {
   std::vector<ScheduledValues> groups = {};
 };
 
-// All parts of one rank.
+using VisitPart = std::function<void(const Part& part)>;
+
+// All parts of one rank, in the model's order, the same groups on every rank.
 struct RankParts {
-  std::vector<Part> parts;           // in the model's order, the same groups on every rank
+  std::vector<Part> parts;  // for an optimizer of Reach::kModel
+  // Brings them for the others, one after the other, each for as long as its visit: with no narrow
+  // copy, and with parameters to read.
+  std::function<void(const VisitPart& visit)> for_each = {};
   std::int64_t parameter_count = 0;  // trainable parameters of the model
   comm::RankGroups groups;
   device::MemoryLedger* ledger = nullptr;
+};
+
+// Beside an element's own values, its update follows from:
+enum class Reach {
+  kElement,  // nothing else: parts may be cut anywhere
+  kRange,    // its training range, which is one part
+  kModel,    // all parts, which are there together
 };
 
 // Books bytes that lie where the parts do, for as long as the result lives.
@@ -65,9 +78,8 @@ class Optimizer {
   // ranks: optimizers that exchange something smaller. They step unsharded parts.
   virtual bool WantsOwnGradients(std::int64_t step) const;
 
-  // Tells whether an element's update follows from that element's values alone, and Begin does
-  // nothing: then parts may be cut anywhere and come one after the other.
-  virtual bool is_elementwise() const { return false; }
+  // Alike for all groups where it is kModel.
+  virtual Reach reach(const ParameterGroup& group) const;
 
   // Finds out what must be known of all parts before the first is updated. Collective; nothing for
   // most optimizers.

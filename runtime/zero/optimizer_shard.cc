@@ -51,11 +51,13 @@ OptimizerShard::OptimizerShard(const Context& context, Bucket& bucket,
     Stow();
   }
   for (const TrainingRange& range : bucket.ranges()) {
+    const optim::ParameterGroup& group = bucket.member_of(range).group;
     RangeState& state = states_.emplace_back(
         RangeState{.of = range,
                    .range = sharded ? layout.shard_of(range.range, member) : range.range,
                    .stored = {},
-                   .names = optimizer.state_names(bucket.member_of(range).group),
+                   .may_be_cut = optimizer.reach(group) == optim::Reach::kElement,
+                   .names = optimizer.state_names(group),
                    .stores = {}});
     const std::int64_t ahead =
         rest == Rest::kFile ? (state.range.start - own_.start) % kPageElements : 0;
@@ -77,16 +79,15 @@ Lease OptimizerShard::AcquireTarget(const FlatRange& range, Access access) {
 
 template <typename Visit>
 void OptimizerShard::ForEachPiece(Visit visit) {
-  const bool in_file =
-      master_.rests_in_file() || (context_.sharding.optimizer && bucket_.parameters().rests_away());
+  const bool in_file = master_.rests_in_file() || bucket_.parameters().store().rests_in_file();
   const std::int64_t at_once = in_file ? std::min(own_.count, kCopiedAtOnce) : own_.count;
   for (std::int64_t start = 0; start < own_.count; start += at_once) {
     visit(FlatRange{start, std::min(at_once, own_.count - start)});
   }
 }
 
-void OptimizerShard::StowWeights(const FlatRange& range) {
-  if (master_.rests_away()) master_.Stow(range);
+void OptimizerShard::StowInFiles(const FlatRange& range) {
+  if (master_.rests_in_file()) master_.Stow(range);
   bucket_.parameters().StowShard(range);
 }
 
@@ -97,7 +98,7 @@ void OptimizerShard::CopyWeights(bool to_masters) {
       const Lease target = AcquireTarget(range, to_masters ? Access::kRead : Access::kOverwrite);
       (to_masters ? master : target).tensor().copy_((to_masters ? target : master).tensor());
     }
-    StowWeights(range);
+    StowInFiles(range);
   });
 }
 
@@ -116,7 +117,7 @@ std::vector<OptimizerShard::Turn> OptimizerShard::ListTurns(std::int64_t most_el
   std::vector<Turn> turns;
   for (std::size_t i = 0; i < states_.size(); ++i) {
     const FlatRange& all = states_[i].range;
-    if (all.count <= most_elements) {
+    if (!states_[i].may_be_cut || all.count <= most_elements) {
       turns.push_back({i, all});
       continue;
     }
@@ -143,15 +144,18 @@ void OptimizerShard::Prefetch(const Turn& turn) {
   }
 }
 
-optim::Part OptimizerShard::MakePart(const Turn& turn, std::vector<Lease>* leases) {
+optim::Part OptimizerShard::MakePart(const Turn& turn, PartUse use, std::vector<Lease>* leases) {
   const auto hold = [&](Lease lease) { return leases->emplace_back(std::move(lease)).tensor(); };
   const FlatRange own{turn.range.start - own_.start, turn.range.count};
   RangeState& state = states_[turn.state];
-  const bool publishes = master_.defined();
+  const bool updates = use == PartUse::kUpdate;
+  const bool publishes = updates && master_.defined();
+  // An optimizer of ranges leaves the padding between parameters as it is.
+  const Access published = state.may_be_cut ? Access::kOverwrite : Access::kUpdate;
   optim::Part part{
-      .parameter = hold(AcquireWeights(own)),
+      .parameter = hold(AcquireWeights(own, updates ? Access::kUpdate : Access::kRead)),
       .gradient = hold(bucket_.gradients().for_optimizer(own)),
-      .published = publishes ? hold(AcquireTarget(own, Access::kOverwrite)) : at::Tensor(),
+      .published = publishes ? hold(AcquireTarget(own, published)) : at::Tensor(),
       .launch = launch_,
       .group = bucket_.member_of(state.of).group};
   for (Store& store : state.stores) {
@@ -181,7 +185,7 @@ void OptimizerShard::Describe(const RangeState& state, optim::Part* part) const 
 void OptimizerShard::Stow(const Turn& turn) {
   const FlatRange own{turn.range.start - own_.start, turn.range.count};
   bucket_.gradients().Stow(own);
-  StowWeights(own);
+  StowInFiles(own);
   RangeState& state = states_[turn.state];
   for (Store& store : state.stores) {
     if (store.rests_away()) store.Stow({turn.range.start - state.stored.start, turn.range.count});
@@ -198,6 +202,11 @@ void OptimizerShard::Settle() {
 
 void OptimizerShard::Publish() {
   if (context_.sharding.optimizer) bucket_.parameters().Publish();
+}
+
+void OptimizerShard::Stow() {
+  master_.Stow();
+  if (!bucket_.parameters().is_arriving()) bucket_.parameters().Stow();
 }
 
 void OptimizerShard::PublishWeights() {

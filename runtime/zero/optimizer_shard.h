@@ -30,25 +30,30 @@ class OptimizerShard {
     std::size_t state = 0;
     FlatRange range;  // of the buffer
   };
-  // One for each training range, be it of nothing, or, of no more than `most_elements` each, as
-  // many as it takes.
+  // One for each training range, be it of nothing, or, where its optimizer lets it be cut, as many
+  // of no more than `most_elements` each as it takes.
   std::vector<Turn> ListTurns(std::int64_t most_elements) const;
   // Begins to bring what a turn needs of what rests elsewhere.
   void Prefetch(const Turn& turn);
+  enum class PartUse {
+    kReview,  // optim::RankParts::for_each: parameters are read, and there is no narrow copy
+    kUpdate,
+  };
   // Makes the part that the optimizer updates, which is there as long as `leases` are. Where it is
   // not the whole of a training range, nothing but views and group are in it. Requires reduced
   // gradients.
-  optim::Part MakePart(const Turn& turn, std::vector<Lease>* leases);
-  // Takes back what rests elsewhere. Requires that the turn's part is gone.
+  optim::Part MakePart(const Turn& turn, PartUse use, std::vector<Lease>* leases);
+  // Takes back what of the turn rests elsewhere, on the host but for the masters, which the next
+  // one needs. Requires that the turn's part is gone.
   void Stow(const Turn& turn);
   // Waits until that has been written.
   void Settle();
 
   // Begins to bring the updated parameters to all ranks (FlatParameters::Publish). Collective.
   void Publish();
-  bool is_publishing() const { return bucket_.parameters().is_arriving(); }
-  // Takes this rank's part of them to where it rests. Requires that no part lives.
-  void Stow() { bucket_.parameters().Stow(); }
+  // Takes masters and this rank's part of the parameters to where they rest, the latter unless they
+  // are on their way. Requires that no part lives.
+  void Stow();
 
   // The weights that are updated and the optimizer's state of this rank, parameter by parameter.
   void AddShards(std::vector<checkpoint::TensorShard>* shards);
@@ -66,21 +71,22 @@ class OptimizerShard {
     TrainingRange of;
     FlatRange range;   // what this rank updates of it, in the buffer
     FlatRange stored;  // what the stores hold: in files it begins where a page of the others does
+    bool may_be_cut = false;
     std::span<const std::string_view> names;
     std::vector<Store> stores;  // as they name it
   };
 
   // A range of the weights that the optimizer updates, counted from the first: its own, or the
   // parameters.
-  Lease AcquireWeights(const FlatRange& range) {
-    return master_.defined() ? master_.Acquire(range) : AcquireTarget(range, Access::kUpdate);
+  Lease AcquireWeights(const FlatRange& range, Access access) {
+    return master_.defined() ? master_.Acquire(range, access) : AcquireTarget(range, access);
   }
   // Takes a range of what of the parameters is updated.
   Lease AcquireTarget(const FlatRange& range, Access access);
   // Calls visit(range) for all of it, range by range where something rests in a file.
   template <typename Visit>
   void ForEachPiece(Visit visit);
-  void StowWeights(const FlatRange& range);
+  void StowInFiles(const FlatRange& range);
   // Makes masters of the parameters, or parameters of the masters.
   void CopyWeights(bool to_masters);
   void Describe(const RangeState& state, optim::Part* part) const;

@@ -14,6 +14,44 @@ namespace {
 
 constexpr std::int64_t kWhole = std::numeric_limits<std::int64_t>::max();
 
+using PartUse = OptimizerShard::PartUse;
+
+// The turns of all shards, in order, and what goes on beside a part that is there (Tiers).
+class Turns {
+ public:
+  Turns(const std::vector<std::unique_ptr<OptimizerShard>>& shards, const Tiers& tiers)
+      : tiers_(tiers) {
+    for (const auto& shard : shards) {
+      for (const OptimizerShard::Turn& turn : shard->ListTurns(tiers.most_elements)) {
+        turns_.emplace_back(shard.get(), turn);
+      }
+    }
+  }
+
+  // Calls visit(part) for one after the other, and leave(shard) behind the last one of each.
+  template <typename Leave>
+  void Take(PartUse use, const optim::VisitPart& visit, Leave leave) const {
+    for (std::size_t i = 0; i < turns_.size(); ++i) {
+      const auto& [shard, turn] = turns_[i];
+      const bool is_last = i + 1 == turns_.size();
+      shard->Prefetch(turn);
+      {
+        std::vector<Lease> leases;
+        const optim::Part part = shard->MakePart(turn, use, &leases);
+        if (tiers_.reads_ahead && !is_last) turns_[i + 1].first->Prefetch(turns_[i + 1].second);
+        visit(part);
+      }
+      shard->Stow(turn);
+      if (!tiers_.writes_behind) shard->Settle();
+      if (is_last || turns_[i + 1].first != shard) leave(*shard);
+    }
+  }
+
+ private:
+  const Tiers& tiers_;
+  std::vector<std::pair<OptimizerShard*, OptimizerShard::Turn>> turns_;
+};
+
 }  // namespace
 
 ShardedOptimizer::ShardedOptimizer(ShardedModel& model, const config::OptimizerConfig& config)
@@ -22,6 +60,8 @@ ShardedOptimizer::ShardedOptimizer(ShardedModel& model, const config::OptimizerC
     shards_.push_back(
         std::make_unique<OptimizerShard>(model.context(), bucket, *optimizer_, first));
     parameter_count_ = first + bucket.parameters().layout().size();
+    takes_all_at_once_ =
+        optimizer_->reach(bucket.parameters().parameter(0).group) == optim::Reach::kModel;
   });
 }
 
@@ -77,24 +117,33 @@ double ShardedOptimizer::SumOfSquaresOfShard() const {
 
 void ShardedOptimizer::Step(const optim::Update& update) {
   model_.ReleaseAll();  // a forward pass without a backward has left what will be old
-  if (optimizer_->is_elementwise()) {
-    StepInTurns(update);
-  } else {
+  if (takes_all_at_once_) {
     StepAtOnce(update);
+  } else {
+    StepInTurns(update);
   }
+  AwaitAndStow();
+}
+
+void ShardedOptimizer::AwaitAndStow() {
   model_.AwaitParameters();
   for (const auto& shard : shards_) shard->Stow();
 }
 
+optim::RankParts ShardedOptimizer::DescribeRank() const {
+  return {.parts = {},
+          .parameter_count = parameter_count_,
+          .groups = model_.context().groups,
+          .ledger = model_.context().ledger};
+}
+
 void ShardedOptimizer::StepAtOnce(const optim::Update& update) {
-  optim::RankParts all{.parameter_count = parameter_count_,
-                       .groups = model_.context().groups,
-                       .ledger = model_.context().ledger};
+  optim::RankParts all = DescribeRank();
   std::vector<Lease> leases;
   std::vector<std::size_t> ends;  // by shard: of its parts in all.parts
   for (const auto& shard : shards_) {
     for (const OptimizerShard::Turn& turn : shard->ListTurns(kWhole)) {
-      all.parts.push_back(shard->MakePart(turn, &leases));
+      all.parts.push_back(shard->MakePart(turn, PartUse::kUpdate, &leases));
     }
     ends.push_back(all.parts.size());
   }
@@ -103,33 +152,21 @@ void ShardedOptimizer::StepAtOnce(const optim::Update& update) {
     for (; part < ends[i]; ++part) optimizer_->Apply(update, all.parts[part]);
     shards_[i]->Publish();  // goes on under the next update
   }
-  model_.AwaitParameters();
 }
 
 void ShardedOptimizer::StepInTurns(const optim::Update& update) {
-  const Tiers& tiers = model_.context().tiers;
-  std::vector<std::pair<OptimizerShard*, OptimizerShard::Turn>> turns;
-  for (const auto& shard : shards_) {
-    for (const OptimizerShard::Turn& turn : shard->ListTurns(tiers.most_elements)) {
-      turns.emplace_back(shard.get(), turn);
-    }
-  }
-  for (std::size_t i = 0; i < turns.size(); ++i) {
-    const auto& [shard, turn] = turns[i];
-    const bool is_last = i + 1 == turns.size();
-    shard->Prefetch(turn);
-    {
-      std::vector<Lease> leases;
-      const optim::Part part = shard->MakePart(turn, &leases);
-      if (tiers.reads_ahead && !is_last) turns[i + 1].first->Prefetch(turns[i + 1].second);
-      optimizer_->Apply(update, part);
-    }
-    shard->Stow(turn);
-    if (!tiers.writes_behind) shard->Settle();
-    if (!is_last && turns[i + 1].first == shard) continue;
-    shard->Publish();  // goes on under the next update
-    if (!shard->is_publishing()) shard->Stow();
-  }
+  const Turns turns(shards_, model_.context().tiers);
+  optim::RankParts all = DescribeRank();
+  all.for_each = [&](const optim::VisitPart& visit) {
+    turns.Take(PartUse::kReview, visit, [](OptimizerShard& shard) { shard.Stow(); });
+  };
+  optimizer_->Begin(update, all);
+  turns.Take(
+      PartUse::kUpdate, [&](const optim::Part& part) { optimizer_->Apply(update, part); },
+      [](OptimizerShard& shard) {
+        shard.Publish();  // goes on under the next update
+        shard.Stow();
+      });
 }
 
 void ShardedOptimizer::ClearGradients() {
@@ -188,7 +225,7 @@ void ShardedOptimizer::PublishWeights() {
       if (!bucket.trainable()) bucket.parameters().Publish();
     });
   }
-  model_.AwaitParameters();
+  AwaitAndStow();
 }
 
 }  // namespace ds::zero

@@ -24,7 +24,6 @@
 namespace ds::zero {
 
 class OptimizerShard;
-
 class ShardedOptimizer {
  public:
   // `model` outlives this.
@@ -66,14 +65,17 @@ class ShardedOptimizer {
 
  private:
   double SumOfOwnSquares() const;
-  // Step for an optimizer that must see all parts before the first is updated.
+  // Step for an optimizer that must have all parts at once.
   void StepAtOnce(const optim::Update& update);
   // Step for all others: what rests elsewhere comes and goes turn by turn.
   void StepInTurns(const optim::Update& update);
+  optim::RankParts DescribeRank() const;
+  void AwaitAndStow();
 
   ShardedModel& model_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::int64_t parameter_count_ = 0;                     // trainable ones
+  bool takes_all_at_once_ = false;                       // optim::Reach::kModel
   bool own_gradients_ = false;                           // after ReduceGradients
   std::vector<std::unique_ptr<OptimizerShard>> shards_;  // of the trainable buckets, in model order
 };

@@ -12,6 +12,8 @@
 #include "runtime/device/isa_probe.h"
 #include "runtime/device/memory_ledger.h"
 #include "runtime/engine/deepspeed_api.h"
+#include "runtime/engine/tensor_access.h"
+#include "runtime/optim/muon.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/program.h"
 #include "tests/support/rank_harness.h"
@@ -166,6 +168,34 @@ TEST_P(Offloaded, TrainsSoWithEveryOptimizerOfElements) {
   }
 }
 
+// Muon has both: ranges of matrices that it takes whole, and AdamW's, which are cut.
+TEST_P(Offloaded, TrainsSoWithOptimizersOfWholeParameters) {
+  const std::vector<config::OptimizerAlgorithm> algorithms = {config::LambConfig{},
+                                                              config::MuonConfig{}};
+  for (const config::OptimizerAlgorithm& algorithm : algorithms) {
+    const bool muon = std::holds_alternative<config::MuonConfig>(algorithm);
+    for (const int stage : {1, 3}) {
+      for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+        OffloadRun run{
+            .tiny = {.stage = stage,
+                     .precision = precision,
+                     .optimizer = algorithm,
+                     .shape = kShape,
+                     .groups = muon ? optim::WithMuonMatrices(optim::OneGroup)
+                                    : optim::ParameterGrouper(optim::NoDecayOnNormsAndBiases)}};
+        const Outcome expected = Train(run, GetParam());
+        for (const Offload& offload : ListOffloads(stage)) {
+          SCOPED_TRACE(::testing::Message()
+                       << (muon ? "Muon" : "Lamb") << ", stage " << stage << ", precision "
+                       << static_cast<int>(precision) << ", pipelined " << offload.pipelined);
+          run.offload = offload;
+          ExpectSameBits(Train(run, GetParam()), expected);
+        }
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Worlds, Offloaded, ::testing::Values(1, 2, 3));
 
 TEST(Offload, HoldsInMemoryOnlyWhatIsSmall) {
@@ -183,6 +213,26 @@ TEST(Offload, HoldsInMemoryOnlyWhatIsSmall) {
     }
     EXPECT_GT(ledger.Peak(MemoryUse::kGradients, MemoryTier::kFile), 0);
     EXPECT_GT(ledger.Peak(MemoryUse::kOther, MemoryTier::kMapped), 0) << "buffers are booked";
+  });
+}
+
+TEST(Offload, KeepsNothingOfGradientsThatSomebodyHasLookedAt) {
+  const Folders folders;
+  const OffloadRun run{.tiny = {.stage = 3, .shape = kShape},
+                       .offload = {.optimizer = true, .pipelined = true}};
+  testing::RunRanks(1, [&](comm::Communicator& world) {
+    device::MemoryLedger ledger;
+    const auto engine = MakeEngine(run, folders, world, &ledger);
+    RunMicroBatch(*engine, run.tiny, 0);
+    TensorAccess access(*engine);
+    for (const char* name : {"table", "layer.0.w", "layer.1.w"}) {
+      const at::Tensor gradient = access.GetFullGrad(name).value();
+      EXPECT_TRUE(access.SetFullGrad(name, gradient * 2).ok());
+      EXPECT_TRUE(access.GetFullGrad(name).value().equal(gradient * 2)) << name;
+    }
+    // Idle buffers, and those that wait to be written: four sub-groups each. The table's gradient
+    // alone has seven.
+    EXPECT_LE(ledger.Bytes(MemoryUse::kOther, MemoryTier::kHost), 2 * 4 * 2048 * 4);
   });
 }
 

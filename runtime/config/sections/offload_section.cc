@@ -15,7 +15,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr Key kStage = keys::kZeroOptimizationStage;
-constexpr Key kOptimizerType = keys::kOptimizerType;
 constexpr Key kBlockSize = keys::kAioBlockSize;
 
 struct Target {
@@ -61,17 +60,6 @@ void NvmeNeedsFolders(RuleContext& context) {
   }
 }
 
-// State on a drive comes and goes a part at a time.
-void NvmeOptimizersUpdateElements(RuleContext& context) {
-  const OptimizerType* const type = OptimizerTypeOf(context.values);
-  if (context.values.Get(kOptimizer.device) != "nvme" || type == nullptr) return;
-  if (type->is_elementwise) return;
-  context.Refuse(kOptimizer.device, "\"nvme\" does not go with optimizer.type " +
-                                        std::string(type->name) +
-                                        ", which needs whole parameters: choose " +
-                                        ListOptimizers(&OptimizerType::is_elementwise));
-}
-
 void BlocksAreWholePages(RuleContext& context) {
   if (context.values.Get(kBlockSize).get<std::int64_t>() % 4096 == 0) return;
   context.Refuse(kBlockSize, "must be a multiple of 4096: transfers pass by the page cache");
@@ -83,9 +71,6 @@ constexpr Rule kRules[] = {
     {"NvmeNeedsFolders",
      {kOptimizer.device, kOptimizer.path, kParam.device, kParam.path},
      NvmeNeedsFolders},
-    {"NvmeOptimizersUpdateElements",
-     {kOptimizer.device, kOptimizerType},
-     NvmeOptimizersUpdateElements},
     {"BlocksAreWholePages", {kBlockSize}, BlocksAreWholePages},
 };
 

@@ -7,13 +7,15 @@ namespace {
 
 using config::Width;
 
-// As optim::Optimizer::is_elementwise.
+// As optim::Optimizer::reach: all but the 1-bit ones.
 bool UpdatesInTurns(const config::OptimizerConfig& optimizer) {
   const config::OptimizerAlgorithm& algorithm = optimizer.algorithm;
   return std::holds_alternative<config::AdamConfig>(algorithm) ||
          std::holds_alternative<config::SgdConfig>(algorithm) ||
          std::holds_alternative<config::LionConfig>(algorithm) ||
-         std::holds_alternative<config::AdagradConfig>(algorithm);
+         std::holds_alternative<config::AdagradConfig>(algorithm) ||
+         std::holds_alternative<config::LambConfig>(algorithm) ||
+         std::holds_alternative<config::MuonConfig>(algorithm);
 }
 
 }  // namespace

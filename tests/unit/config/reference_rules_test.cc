@@ -82,11 +82,6 @@ const std::vector<Line> kLines = {
     {"offload of parameters below stage 3 (no effect)", "ParameterOffloadNeedsStage3",
      "zero_optimization: {stage: 2, offload_param: {device: \"cpu\"}}", kWarning,
      "offload_param.device has no effect below ZeRO stage 3"},
-    {"nvme offload of an optimizer that swaps no tensors of its own (Lamb)",
-     "NvmeOptimizersUpdateElements",
-     "optimizer: {type: \"Lamb\"}, zero_optimization: {stage: 3, offload_optimizer: {device: "
-     "\"nvme\", nvme_path: \"/nvme\"}}",
-     kError, "does not go with optimizer.type Lamb, which needs whole parameters"},
     {"an aio.block_size that O_DIRECT does not take", "BlocksAreWholePages",
      "aio: {block_size: 5000}", kError, "block_size must be a multiple of 4096"},
     {"pipeline_loading_checkpoint outside stage 3", "LoadingBesideComputingNeedsStage3",

@@ -31,6 +31,7 @@ void Step(Optimizer& optimizer, const Update& update, const std::vector<Part>& p
   const auto world = comm::MakeLocalWorld(1);
   RankParts all{
       .parts = parts,
+      .for_each = [&](const VisitPart& visit) { std::for_each(parts.begin(), parts.end(), visit); },
       .groups = {.all = world[0].get(), .gradients = world[0].get(), .shards = world[0].get()}};
   for (const Part& part : parts) {
     for (const Segment& segment : part.segments) {
@@ -38,7 +39,7 @@ void Step(Optimizer& optimizer, const Update& update, const std::vector<Part>& p
     }
   }
   optimizer.Begin(update, all);
-  for (const Part& part : all.parts) optimizer.Apply(update, part);
+  for (const Part& part : parts) optimizer.Apply(update, part);
 }
 
 double Distance(const at::Tensor& a, const at::Tensor& b) {

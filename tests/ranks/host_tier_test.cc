@@ -1,0 +1,107 @@
+// What rests on the host is there between steps whatever the optimizer, and comes to the device a
+// training range at a time. The device here is the CPU, too: what is there and what is away are
+// told apart by what taking it away would allocate.
+
+#include <gtest/gtest.h>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/device/counting_allocator.h"
+#include "runtime/engine/build_units.h"
+#include "runtime/optim/muon.h"
+#include "runtime/precision/dtype_policy.h"
+#include "runtime/zero/sharded_model.h"
+#include "runtime/zero/sharded_optimizer.h"
+#include "tests/ranks/tiny_model.h"
+#include "tests/support/rank_harness.h"
+
+namespace ds::tests {
+namespace {
+
+using zero::Rest;
+using zero::StateKind;
+
+// One rank's, whose state is a shard all the same, as it is where it is offloaded.
+zero::Context MakeContext(comm::Communicator& world, const TinyRun& run, Rest rest,
+                          device::MemoryLedger* ledger) {
+  return {.groups = {.all = &world, .gradients = &world, .shards = &world},
+          .mesh = topology::Mesh::Create({.shard = world.size()}, world.size()).value(),
+          .ledger = ledger,
+          .sharding = config::ShardingOfStage(run.stage, 2),
+          .dtypes = precision::MakeDtypePolicy(TinyConfig(run)),
+          .tiers = {.optimizer = rest}};
+}
+
+struct Trained {
+  std::vector<at::Tensor> weights;    // this rank's
+  std::int64_t moved_after_step = 0;  // bytes that were still here
+};
+
+// Two updates by gradients that the weights stand for.
+Trained TrainResting(comm::Communicator& world, const TinyRun& run, Rest rest) {
+  static device::CountingAllocator& allocator = device::CountingAllocator::Install();
+  device::MemoryLedger ledger;
+  const zero::Context context = MakeContext(world, run, rest, &ledger);
+  const auto model = MakeTinyModel(run.shape, run.dtype());
+  const auto fill = [&](int index, const std::vector<zero::OwnRange>& own) {
+    for (const zero::OwnRange& range : own) {
+      model->block(index).InitializeRange(range.name, 7, range.first, range.values);
+    }
+    return StatusOr<zero::FirstValues>(zero::FirstValues::kSameEverywhere);
+  };
+  const auto sharded =
+      zero::ShardedModel::Create(context, engine::BuildUnits(*model, run.groups), fill).value();
+  zero::ShardedOptimizer optimizer(*sharded, TinyConfig(run).optimizer);
+  Trained trained;
+  for (int step = 1; step <= 2; ++step) {
+    for (const auto& unit : sharded->units()) {
+      for (const auto& bucket : unit->buckets()) {
+        if (!bucket->trainable()) continue;
+        for (int i = 0; i < bucket->parameters().layout().size(); ++i) {
+          const zero::NamedParameter& parameter = bucket->parameters().parameter(i);
+          bucket->gradients().Add(i, parameter.tensor.detach() * 0.5 + step);
+        }
+        bucket->gradients().EndMicroBatch(/*hold=*/false);
+      }
+    }
+    optimizer.ReduceGradients(step);
+    optimizer.Step({.lr = 0.01, .step = step});
+    optimizer.ClearGradients();
+  }
+  std::vector<checkpoint::TensorShard> shards;
+  optimizer.AddShards(&shards);
+  for (const checkpoint::TensorShard& shard : shards) {
+    trained.weights.push_back(checkpoint::ReadAll(*shard.source).value());
+  }
+  const std::int64_t before = allocator.BytesOut();
+  allocator.ResetPeak();
+  optimizer.MoveToHost(StateKind::kOptimStates);
+  optimizer.MoveToHost(StateKind::kHpParams);
+  trained.moved_after_step = allocator.PeakBytesOut() - before;
+  return trained;
+}
+
+TEST(HostTier, IsWhereStateIsBetweenStepsWhateverTheOptimizer) {
+  const std::vector<config::OptimizerAlgorithm> algorithms = {
+      config::AdamConfig{}, config::LambConfig{}, config::MuonConfig{}};
+  for (const config::OptimizerAlgorithm& algorithm : algorithms) {
+    SCOPED_TRACE(algorithm.index());
+    const TinyRun run{.stage = 2,
+                      .precision = Precision::kBf16,
+                      .optimizer = algorithm,
+                      .shape = {.vocabulary = 300, .width = 48, .layers = 2},
+                      .groups = optim::WithMuonMatrices(optim::NoDecayOnNormsAndBiases)};
+    testing::RunRanks(1, [&](comm::Communicator& world) {
+      const Trained here = TrainResting(world, run, Rest::kHere);
+      const Trained host = TrainResting(world, run, Rest::kHost);
+      EXPECT_GT(here.moved_after_step, 0) << "what is here is moved by that";
+      EXPECT_EQ(host.moved_after_step, 0) << "all of it is away";
+      ASSERT_EQ(here.weights.size(), host.weights.size());
+      for (std::size_t i = 0; i < here.weights.size(); ++i) {
+        EXPECT_TRUE(here.weights[i].equal(host.weights[i])) << i;
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace ds::tests
