@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -28,6 +29,7 @@ namespace fs = std::filesystem;
 struct Served {
   int behind = -1;  // the folder
   FuseAnswers answers;
+  mutable std::atomic<int> reads = 0;
 };
 
 const Served& Own() { return *static_cast<const Served*>(fuse_get_context()->private_data); }
@@ -65,13 +67,17 @@ int KeepFile(int fd, fuse_file_info* info) {
   return 0;
 }
 
+// What comes here is not aligned as O_DIRECT wants it.
 int Create(const char* path, mode_t mode, fuse_file_info* info) {
-  return KeepFile(::openat(Own().behind, Below(path), info->flags | O_CLOEXEC, mode), info);
+  const int flags = (info->flags & ~O_DIRECT) | O_CLOEXEC;
+  return KeepFile(::openat(Own().behind, Below(path), flags, mode), info);
 }
 
 int Open(const char* path, fuse_file_info* info) { return Create(path, 0, info); }
 
 int Read(const char*, char* into, std::size_t size, off_t offset, fuse_file_info* info) {
+  const int most = Own().answers.reads;
+  if (most >= 0 && Own().reads++ >= most) return -EIO;
   return ErrorOf(static_cast<int>(::pread(FileOf(info), into, size, offset)));
 }
 
@@ -143,7 +149,7 @@ fuse_operations Operations(const FuseAnswers& answers) {
 [[noreturn]] void Serve(const fs::path& behind, const fs::path& mount_point,
                         const FuseAnswers& answers, int mounted) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  Served served{::open(behind.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC), answers};
+  Served served{::open(behind.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC), answers, 0};
   const fuse_operations operations = Operations(answers);
   char name[] = "dsrun-test";
   char* words[] = {name, nullptr};

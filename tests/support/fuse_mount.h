@@ -17,6 +17,7 @@ namespace ds::testing {
 struct FuseAnswers {
   bool rename_flags = true;  // false: EINVAL to renameat2 with any
   bool locks = true;         // false: ENOLCK to flock
+  int reads = -1;            // so many of files work, and then EIO; -1: all
 };
 
 class FuseMount {

@@ -1,0 +1,202 @@
+// What happens to a drive while a job trains from it: the verdict says what and where, nothing is
+// left on the drive, and a job that goes on from its checkpoint has the losses of one that nothing
+// happened to.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <csignal>
+#include <fstream>
+#include <random>
+
+#include "runtime/base/files.h"
+#include "tests/e2e/dsrun.h"
+#include "tests/places.h"
+#include "tests/support/fuse_mount.h"
+#include "tests/support/requirement.h"
+
+namespace ds::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+constexpr int kNoMount = 99;
+
+class OffloadFaults : public ::testing::Test {
+ protected:
+  void SetUp() override { fs::create_directory(drive_); }
+
+  fs::path RunDir(const std::string& name) const { return folder_.path() / name; }
+
+  // Two ranks, state and parameters on the drive.
+  Words Train(const std::string& run, int steps, const Words& more = {}) const {
+    const nlohmann::json drive = {{"device", "nvme"}, {"nvme_path", drive_.string()}};
+    nlohmann::json parameters = drive;
+    parameters["max_in_cpu"] = 0;
+    const nlohmann::json config = {
+        {"train_batch_size", 4},
+        {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-3}}}}},
+        {"aio", {{"block_size", 65536}}},
+        {"zero_optimization",
+         {{"stage", 3}, {"offload_optimizer", drive}, {"offload_param", parameters}}}};
+    const fs::path file = folder_.path() / "ds.json";
+    EXPECT_TRUE(WriteFileAtomically(file, config.dump()).ok());
+    Words words = {"--num_gpus",
+                   "2",
+                   "train",
+                   "--model",
+                   "gpt2-demo",
+                   "--data",
+                   DS_SOURCE_DIR "/LICENSE",
+                   "--deepspeed_config",
+                   file.string(),
+                   "--seq_len",
+                   "32",
+                   "--steps",
+                   std::to_string(steps)};
+    words.insert(words.end(), more.begin(), more.end());
+    return DsrunCommand(RunDir(run), words);
+  }
+
+  // The same in a mount namespace, with the drive mounted by `mount`. Both may hold no quote.
+  Words TrainMounted(const std::string& run, int steps, const std::string& mount) const {
+    Words words = {"unshare", "--mount", "/bin/sh", "-c", mount + " \"$DRIVE\" && exec \"$@\"",
+                   "sh"};
+    const Words train = Train(run, steps);
+    words.insert(words.end(), train.begin(), train.end());
+    return words;
+  }
+  ProgramResult RunMounted(const std::string& run, int steps, const std::string& mount) const {
+    return RunProgram(TrainMounted(run, steps, mount),
+                      {.environment = {"DRIVE=" + drive_.string()}});
+  }
+  bool CanMount() const {
+    return RunProgram({"unshare", "--mount", "mount", "-t", "tmpfs", "none", drive_.string()})
+               .status == 0;
+  }
+
+  std::string Verdict(const std::string& run) const {
+    return ReadJson(RunDir(run) / "verdict.json").value("message", "");
+  }
+  std::vector<nlohmann::json> Steps(const std::string& run) const {
+    return ReadJsonLines(RunDir(run) / "metrics.jsonl");
+  }
+  pid_t RankPid(const std::string& run, int rank) const {
+    pid_t pid = -1;
+    for (const auto& event : ReadJsonLines(RunDir(run) / "events.jsonl")) {
+      if (event.value("event", "") == "rank_started" && event.value("rank", -1) == rank) {
+        pid = event.at("pid").get<pid_t>();
+      }
+    }
+    return pid;
+  }
+
+  const TemporaryFolder folder_;
+  const fs::path drive_ = folder_.path() / "drive";
+};
+
+TEST_F(OffloadFaults, ADriveWithoutRoomIsNamedBeforeTheFirstStep) {
+  if (!CanMount()) return SkipWithout("mounts", "mounting is not permitted here");
+  const ProgramResult result = RunMounted("full", 2, "mount -t tmpfs -o size=2m none");
+  EXPECT_EQ(result.status, 2) << result.err;
+  EXPECT_THAT(Verdict("full"), AllOf(HasSubstr("making room for"), HasSubstr(drive_.string()),
+                                     HasSubstr("(tmpfs) on host "), HasSubstr(" free")));
+  EXPECT_FALSE(fs::exists(RunDir("full") / "metrics.jsonl") && !Steps("full").empty());
+}
+
+// There is room for what rests there from the start, and none for the gradients beside it.
+TEST_F(OffloadFaults, ADriveThatFillsUpInTheFirstStepIsNamed) {
+  if (!CanMount()) return SkipWithout("mounts", "mounting is not permitted here");
+  ASSERT_EQ(RunProgram(Train("whole", 1)).status, 0);
+  const nlohmann::json memory = Steps("whole")[0]["memory"];
+  const auto peak = [&](const char* use) { return memory[use]["file"]["peak"].get<double>(); };
+  const double resting = peak("parameters") + peak("optimizer_state");
+  const double bytes = 2 * (resting + peak("gradients") / 2);
+  const ProgramResult result = RunMounted(
+      "full", 1, "mount -t tmpfs -o size=" + std::to_string(std::llround(bytes)) + " none");
+  EXPECT_EQ(result.status, 1) << result.err;
+  EXPECT_THAT(Verdict("full"), AllOf(HasSubstr("making room for"), HasSubstr(drive_.string()),
+                                     HasSubstr("on host "), HasSubstr(" free")));
+}
+
+TEST_F(OffloadFaults, ADriveThatMayOnlyBeReadIsNamed) {
+  if (!CanMount()) return SkipWithout("mounts", "mounting is not permitted here");
+  const ProgramResult result = RunMounted("closed", 2, "mount -t tmpfs -o ro none");
+  EXPECT_EQ(result.status, 2) << result.err;
+  EXPECT_THAT(Verdict("closed"), AllOf(HasSubstr("a file for offload in " + drive_.string()),
+                                       HasSubstr("on host "), HasSubstr("Read-only file system")));
+}
+
+TEST_F(OffloadFaults, AFolderThatGoesAwayTakesNothingAlong) {
+  constexpr int kSteps = 40;
+  ASSERT_EQ(RunProgram(Train("whole", kSteps)).status, 0);
+  Program program(Train("moved", kSteps));
+  ASSERT_TRUE(program.WaitForOutput("step 1")) << program.err();
+  fs::permissions(drive_, fs::perms::none);
+  ASSERT_TRUE(fs::remove(drive_)) << "it is empty";
+  const ProgramResult result = program.Wait();
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(Column(Steps("moved"), "loss"), Column(Steps("whole"), "loss"));
+}
+
+TEST_F(OffloadFaults, AReadThatFailsIsNamed) {
+  const fs::path behind = folder_.path() / "behind", why_file = folder_.path() / "why_not";
+  fs::create_directory(behind);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that is ended leaves no mount
+    const FuseMount mount(behind, drive_, {.reads = 200});
+    if (!mount.why_not().empty()) {
+      std::ofstream(why_file) << mount.why_not();
+      ::_exit(kNoMount);
+    }
+    ::_exit(RunProgram(Train("failing", 40)).status);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status)) << status;
+  if (WEXITSTATUS(status) == kNoMount) return SkipWithout("fuse", ReadFile(why_file).value());
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  EXPECT_THAT(Verdict("failing"),
+              AllOf(HasSubstr("reading "), HasSubstr("the offload file of " + drive_.string()),
+                    HasSubstr("on host "), HasSubstr("Input/output error")));
+  EXPECT_TRUE(fs::is_empty(behind)) << "nothing is left";
+}
+
+// Rank after rank is killed somewhere in the steps behind a checkpoint, and the job goes on.
+TEST_F(OffloadFaults, KillsAtRandomInstantsChangeNoLossAndLeaveNothing) {
+  constexpr int kKills = 10, kEvery = 4, kSteps = (kKills + 1) * kEvery;
+  ASSERT_EQ(RunProgram(Train("whole", kSteps)).status, 0);
+  const std::vector<double> expected = Column(Steps("whole"), "loss");
+  const double seconds = Column(Steps("whole"), "step_seconds").back();
+  Words words = Train("killed", kSteps, {"--save_every", std::to_string(kEvery)});
+  words.insert(words.begin() + 1, {"--max_restarts", std::to_string(kKills)});
+  Program program(words);
+  std::mt19937 random(18);
+  for (int i = 1; i <= kKills; ++i) {
+    ASSERT_TRUE(program.WaitForOutput("step-" + std::to_string(i * kEvery))) << program.err();
+    // The instant is what is tried, not an order: any is right.
+    const auto wait = std::uniform_real_distribution<>(0, seconds * kEvery)(random);
+    ::usleep(static_cast<useconds_t>(wait * 1e6));
+    ::kill(RankPid("killed", static_cast<int>(random() % 2)), SIGKILL);
+  }
+  const ProgramResult result = program.Wait();
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_TRUE(fs::is_empty(drive_)) << "nothing is left";
+  // Steps behind a checkpoint may appear twice, in two generations: the same numbers.
+  const auto steps = Steps("killed");
+  for (const auto& step : steps) {
+    EXPECT_EQ(step["loss"], expected.at(step["step"].get<std::size_t>() - 1)) << step;
+  }
+  EXPECT_EQ(steps.back()["step"], kSteps);
+}
+
+}  // namespace
+}  // namespace ds::testing
