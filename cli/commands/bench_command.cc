@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cli/commands/bench_io_command.h"
+#include "cli/commands/bench_memory_command.h"
 #include "cli/commands/bench_tables.h"
 #include "cli/commands/command_table.h"
 #include "cli/flags/add_launch_flags.h"
@@ -88,13 +89,14 @@ StatusOr<std::int64_t> ParseSize(const std::string& flag, const std::string& tex
 }
 
 StatusOr<config::CommBenchJob> MakeJob(const BenchFlags& flags) {
-  const std::string known[] = {"comm", "io"};
+  const std::string known[] = {"comm", "io", "memory"};
   if (flags.what.empty()) {
-    return InvalidArgumentError("bench: say what to measure: bench comm, or bench io PATH");
+    return InvalidArgumentError(
+        "bench: say what to measure: bench comm, bench io PATH or bench memory");
   }
   if (flags.what != "comm") {
     return InvalidArgumentError("bench: '" + flags.what +
-                                "' cannot be measured; try bench comm or bench io" +
+                                "' cannot be measured; try bench comm, bench io or bench memory" +
                                 DidYouMean(flags.what, known));
   }
   config::CommBenchJob job = flags.job;
@@ -135,12 +137,12 @@ StatusOr<BenchResults> ReadResults(const config::CommBenchJob& job, const JobPla
 
 }  // namespace
 
-// dsrun bench comm [--json]: how fast the ranks of a job talk to each other; bench io is in
-// bench_io_command.h.
+// dsrun bench comm [--json]: how fast the ranks of a job talk to each other; bench io and
+// bench memory are in files of their own.
 StatusOr<int> BenchCommand(const Invocation& invocation) {
-  if (!invocation.arguments.empty() && invocation.arguments[0] == "io") {
-    return BenchIoCommand(invocation);
-  }
+  const std::string what = invocation.arguments.empty() ? "" : invocation.arguments[0];
+  if (what == "io") return BenchIoCommand(invocation);
+  if (what == "memory") return BenchMemoryCommand(invocation);
   LaunchFlags launch = invocation.launch;
   BenchFlags flags;
   FlagParser parser("[launch flags] bench comm [flags]",

@@ -87,6 +87,24 @@ TEST_F(BenchIoTest, SweepsAndNamesASection) {
   EXPECT_THAT(result.out, HasSubstr("for the ds_config:\n{\n  \"aio\": {"));
 }
 
+TEST(BenchMemory, PrintsOneJsonDocument) {
+  const ProgramResult result = RunProgram(
+      {DS_BIN_DIR "/dsrun", "bench", "memory", "--size", "4", "--threads", "2", "--json"}, {});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const auto document = nlohmann::json::parse(result.out, nullptr, /*allow_exceptions=*/false);
+  ASSERT_FALSE(document.is_discarded()) << result.out;
+  ASSERT_EQ(document["results"].size(), 1u);
+  EXPECT_EQ(document["results"][0]["threads"], 2);
+  EXPECT_GT(document["results"][0]["gb_per_second"], 0);
+}
+
+TEST(BenchMemory, PrintsALineForEachNumberOfThreads) {
+  const ProgramResult result =
+      RunProgram({DS_BIN_DIR "/dsrun", "bench", "memory", "--size", "4"}, {});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, ::testing::StartsWith("threads      GB/s  GB/s a thread\n      1  "));
+}
+
 TEST_F(BenchIoTest, RefusesAFolderThatIsNotThere) {
   const ProgramResult result =
       RunProgram({DS_BIN_DIR "/dsrun", "bench", "io", "/nonexistent/drive"}, {});

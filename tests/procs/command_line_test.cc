@@ -74,10 +74,10 @@ TEST_F(CommandLineTest, VersionAndHelpSucceed) {
 }
 
 TEST_F(CommandLineTest, BenchRefusesWhatItCannotMeasure) {
-  ExpectRefused({"bench"}, "bench: say what to measure: bench comm, or bench io PATH");
-  ExpectRefused(
-      {"bench", "com"},
-      "bench: 'com' cannot be measured; try bench comm or bench io; did you mean 'comm'?");
+  ExpectRefused({"bench"}, "bench: say what to measure: bench comm, bench io PATH or bench memory");
+  ExpectRefused({"bench", "com"},
+                "bench: 'com' cannot be measured; try bench comm, bench io or bench memory; did "
+                "you mean 'comm'?");
   ExpectRefused({"bench", "comm", "--trails", "3"},
                 "unknown flag --trails; did you mean '--trials'?");
   ExpectRefused({"bench", "comm", "--max_size", "1.5M"},
