@@ -12,6 +12,7 @@
 #include "cli/report/read_host.h"
 #include "cli/report/report_text.h"
 #include "cli/report/rows.h"
+#include "cli/report/try_offload.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
 
@@ -54,6 +55,7 @@ StatusOr<int> ReportCommand(const Invocation& invocation) {
   DS_ASSIGN_OR_RETURN(const std::filesystem::path self, FindOwnExecutable());
 
   HostFacts facts = ReadHost({.run_directory = flags.run_dir.empty() ? "runs" : flags.run_dir});
+  if (facts.run_directory) facts.offload = TryOffload(facts.run_directory->path);
   facts.dsrank = AskDsrank(self.parent_path() / "dsrank");
   const std::vector<Row> rows = JudgeHost(facts, DS_VERSION);
   if (json) {

@@ -45,6 +45,15 @@ struct InterfaceFacts {
   std::optional<std::uint64_t> megabits_per_second;
 };
 
+// OffloadFacts is what offload to NVMe finds where jobs would write.
+struct OffloadFacts {
+  std::string problem;  // why no file can be made there
+  std::string file_system;
+  bool in_memory = false;
+  bool direct = false;       // past the page cache
+  std::string why_not_ring;  // why io_uring is not used; empty when it is
+};
+
 // DsrankFacts is what `dsrank facts` says; see runtime/rank/main.cc.
 struct DsrankFacts {
   std::filesystem::path path;  // where it was looked for
@@ -70,6 +79,7 @@ struct HostFacts {
   std::string gpu_driver;                  // its version
   std::vector<InterfaceFacts> interfaces;  // without loopback
   int infiniband_devices = 0;
+  OffloadFacts offload;
   DsrankFacts dsrank;
 };
 

@@ -148,4 +148,30 @@ Row JudgeDisk(const std::optional<SpaceFacts>& facts) {
   return {"disk", value};
 }
 
+// This looks at the run directory's disk; a job names the drives that it wants.
+Row JudgeOffload(const OffloadFacts& facts) {
+  const std::string name = "offload";
+  if (!facts.problem.empty()) {
+    return {name, "no file can be made there", Level::kWarn,
+            facts.problem + "; nvme_path may name another folder"};
+  }
+  if (facts.file_system.empty()) return {name, "not tried: there is no run directory"};
+  const std::string value =
+      fmt::format("{}, {} the page cache, {}", facts.file_system, facts.direct ? "past" : "through",
+                  facts.why_not_ring.empty() ? "io_uring" : "threads");
+  if (facts.in_memory) {
+    return {name, value, Level::kWarn, "a file there takes memory: name a drive in nvme_path"};
+  }
+  if (!facts.direct) {
+    return {name, value, Level::kWarn,
+            "what is offloaded takes memory for a while: name a drive with O_DIRECT in nvme_path"};
+  }
+  if (!facts.why_not_ring.empty()) {
+    return {name, value, Level::kWarn,
+            "io_uring costs less: " + facts.why_not_ring +
+                "; see kernel.io_uring_disabled, or the container's seccomp profile"};
+  }
+  return {name, value};
+}
+
 }  // namespace ds::cli

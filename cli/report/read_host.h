@@ -14,7 +14,7 @@ struct HostSources {
   std::filesystem::path run_directory;  // where jobs would write
 };
 
-// Everything but HostFacts::dsrank.
+// Everything but HostFacts::offload and dsrank.
 HostFacts ReadHost(const HostSources& sources);
 
 // The parts of it that concern devices (read_devices.cc).

@@ -32,6 +32,7 @@ std::vector<Row> JudgeHost(const HostFacts& facts, std::string_view dsrun_versio
           JudgeLockedMemory(facts),
           JudgeOpenFiles(facts.limits),
           JudgeDisk(facts.run_directory),
+          JudgeOffload(facts.offload),
           JudgeGpus(facts),
           JudgeDriver(facts),
           JudgeCuda(facts),

@@ -43,6 +43,7 @@ Row JudgeSharedMemory(const HostFacts& facts);
 Row JudgeLockedMemory(const HostFacts& facts);
 Row JudgeOpenFiles(const LimitFacts& facts);
 Row JudgeDisk(const std::optional<SpaceFacts>& facts);
+Row JudgeOffload(const OffloadFacts& facts);
 
 // device_rows.cc
 Row JudgeGpus(const HostFacts& facts);

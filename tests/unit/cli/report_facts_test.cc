@@ -11,6 +11,7 @@
 #include "cli/report/child_output.h"
 #include "cli/report/read_host.h"
 #include "cli/report/report_text.h"
+#include "cli/report/try_offload.h"
 #include "tests/support/program.h"
 
 namespace ds::cli {
@@ -113,6 +114,15 @@ TEST_F(ReadHostTest, TheDiskIsThatOfTheNearestFolderThatExists) {
   EXPECT_EQ(facts.run_directory->path, root_.path() / "a");
   EXPECT_TRUE(facts.run_directory->writable);
   EXPECT_GT(facts.run_directory->total, 0U);
+}
+
+TEST(TryOffload, LeavesNothingBehind) {
+  const ds::testing::TemporaryFolder folder;
+  const OffloadFacts facts = TryOffload(folder.path());
+  EXPECT_EQ(facts.problem, "");
+  EXPECT_FALSE(facts.file_system.empty());
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+  EXPECT_THAT(TryOffload("/nonexistent/drive").problem, HasSubstr("/nonexistent/drive on host "));
 }
 
 TEST(DsrankFacts, AreReadFromItsAnswer) {

@@ -34,6 +34,7 @@ HostFacts GoodHost() {
   facts.gpus = {"H100", "H100"};
   facts.gpu_driver = "535.104.05";
   facts.interfaces = {{.name = "eth0", .up = true, .megabits_per_second = 100000}};
+  facts.offload = {.file_system = "ext4", .direct = true};
   facts.dsrank = {.path = "/opt/dsrank",
                   .version = "1.2.3",
                   .libtorch = "2.11.0",
@@ -98,6 +99,10 @@ TEST(ReportRows, EachProblemChangesItsRowAlone) {
       {"full disk", [](HostFacts& h) { h.run_directory->free = 50 * kMiB; }, "disk:fail"},
       {"tight disk", [](HostFacts& h) { h.run_directory->free = 5 * kGibibyte; }, "disk:warn"},
       {"no disk", [](HostFacts& h) { h.run_directory.reset(); }, "disk:fail"},
+      {"no offload file", [](HostFacts& h) { h.offload.problem = "no"; }, "offload:warn"},
+      {"offload to memory", [](HostFacts& h) { h.offload.in_memory = true; }, "offload:warn"},
+      {"no O_DIRECT", [](HostFacts& h) { h.offload.direct = false; }, "offload:warn"},
+      {"no io_uring", [](HostFacts& h) { h.offload.why_not_ring = "no"; }, "offload:warn"},
       {"no plugin", [](HostFacts& h) { h.dsrank.cuda_plugin = false; }, "GPUs:warn"},
       {"hidden GPU", [](HostFacts& h) { h.dsrank.cuda_devices = 1; }, "GPUs:warn"},
       {"no driver version", [](HostFacts& h) { h.gpu_driver = ""; }, "GPU driver:warn"},
@@ -132,6 +137,7 @@ TEST(ReportRows, ValuesSayWhatIsThere) {
   EXPECT_EQ(JudgeNetwork(facts).value, "eth0 (100 Gbit/s)");
   EXPECT_EQ(JudgeFeatures(facts.processor).value, "avx2 avx512f amx_tile");
   EXPECT_EQ(JudgeDisk(facts.run_directory).value, "400 GiB free of 500 GiB at /data");
+  EXPECT_EQ(JudgeOffload(facts.offload).value, "ext4, past the page cache, io_uring");
   EXPECT_EQ(JudgeLockedMemory(facts).value, "unlimited");
 }
 
