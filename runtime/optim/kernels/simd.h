@@ -6,6 +6,9 @@
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__)
 #define DS_SIMD_CLONES \
   __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"), optimize("O3")))
+#elif defined(__aarch64__) && defined(__GNUC__) && !defined(__clang__)
+// Every such machine has NEON. This has been compiled and run on none yet.
+#define DS_SIMD_CLONES __attribute__((optimize("O3")))
 #else
 #define DS_SIMD_CLONES
 #endif
