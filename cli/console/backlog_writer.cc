@@ -79,8 +79,8 @@ void BacklogWriter::ReportDrops() {
   const std::uint64_t lines = std::exchange(unreported_drops_, 0);
   if (lines == 0) return;
   Queue(STDERR_FILENO, "dsrun: " + std::to_string(lines) +
-                           " lines are not shown here because the console was blocked; the rank "
-                           "logs have them\n");
+                           " lines are not shown here because the console was blocked; the run "
+                           "directory has them\n");
 }
 
 void BacklogWriter::Loop() {

@@ -64,8 +64,8 @@ void Console::OnEvent(const HostEvent& event) {
 }
 
 void Console::ShowReport(const v1::RankReport& report) {
-  if (report.has_notice()) ShowNotice(report.notice().text());
-  if (report.has_checkpoint()) ShowNotice("saved " + ShortenPath(report.checkpoint().path()));
+  if (report.has_notice()) ShowRemark(report.notice().text());
+  if (report.has_checkpoint()) ShowRemark("saved " + ShortenPath(report.checkpoint().path()));
 }
 
 void Console::ShowExit(const std::string& host, const v1::RankExited& exit) {
@@ -168,6 +168,13 @@ std::string Console::Erase() {
 
 std::string Console::Bold(const std::string& text) const {
   return options_.colours ? "\x1b[1;31m" + text + "\x1b[0m" : text;
+}
+
+void Console::ShowRemark(const std::string& text) {
+  if (options_.quiet) return;
+  ShowLines(collapser_.TakeAll());
+  if (std::string erase = Erase(); !erase.empty()) writer_->WriteAlways(STDOUT_FILENO, erase);
+  writer_->WriteLines(STDERR_FILENO, "dsrun: " + Printable(text) + "\n");
 }
 
 void Console::ShowNotice(const std::string& text) {

@@ -63,6 +63,8 @@ class Console {
  private:
   void OnOutput(const HostEvent& event);
   void ShowReport(const v1::RankReport& report);
+  // Shows what a rank has to say: that may be a lot, and a blocked console must not keep it all.
+  void ShowRemark(const std::string& text);
   void ShowExit(const std::string& host, const v1::RankExited& exit);
   void ShowUnfinished(std::vector<OutputChunk> chunks);
   void ShowLines(std::vector<TaggedText> lines);

@@ -256,8 +256,32 @@ TEST(BacklogWriterTest, ABlockedConsoleDropsLinesButNeverBlocksOrDropsNotices) {
     writer.WriteLines(pipe.write.get(), "after\n");
   }
   EXPECT_EQ(GetCapturedStderr(),
-            "dsrun: 2 lines are not shown here because the console was blocked; the rank logs have "
-            "them\n");
+            "dsrun: 2 lines are not shown here because the console was blocked; the run directory "
+            "has them\n");
+}
+
+// A rank may say more than a blocked console has room for; what dsrun itself says is little.
+TEST(BacklogWriterTest, RemarksOfRanksAreDroppedByABlockedConsoleLikeTheirOutput) {
+  Pipe pipe;
+  CaptureStderr();
+  {
+    BacklogWriter writer(/*limit_bytes=*/1 << 20);
+    Console console({}, &writer);
+    writer.WriteLines(pipe.write.get(), std::string(std::size_t{1} << 20, 'x'));
+    console.OnEvent({"h", 0, Notice(0, "a remark")});
+    console.OnEvent({"h", 0, Checkpoint(3, "saved/step-3")});
+    console.ShowNotice("what dsrun says");
+    EXPECT_EQ(writer.dropped_lines(), 2u);
+    std::string read(std::size_t{1} << 20, 0);
+    for (std::size_t got = 0; got < read.size();) {
+      const ssize_t n = ::read(pipe.read.get(), read.data() + got, read.size() - got);
+      ASSERT_GT(n, 0);
+      got += static_cast<std::size_t>(n);
+    }
+  }
+  EXPECT_EQ(GetCapturedStderr(),
+            "dsrun: what dsrun says\ndsrun: 2 lines are not shown here because the console was "
+            "blocked; the run directory has them\n");
 }
 
 // The job's last lines are as good as any.
