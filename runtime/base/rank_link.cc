@@ -79,17 +79,22 @@ StatusOr<RankMessage> DecodeRankMessage(std::string_view line) {
   return RankMessage{*kind, std::string(line.substr(kind_end + 1))};
 }
 
+void RankMessageReader::Feed(std::string_view bytes) {
+  buffer_.erase(0, std::exchange(begin_, 0));  // once for all messages that came together
+  buffer_.append(bytes);
+}
+
 StatusOr<std::optional<RankMessage>> RankMessageReader::Next() {
-  const std::size_t newline = buffer_.find('\n');
-  if (newline == std::string::npos ? buffer_.size() >= kMaxLineBytes : newline >= kMaxLineBytes) {
+  const std::string_view rest = std::string_view(buffer_).substr(begin_);
+  const std::size_t newline = rest.find('\n');
+  if (newline == std::string_view::npos ? rest.size() >= kMaxLineBytes : newline >= kMaxLineBytes) {
     return InvalidArgumentError("rank link: a line is longer than " +
                                 std::to_string(kMaxLineBytes) + " bytes");
   }
-  if (newline == std::string::npos) return std::optional<RankMessage>();
-  auto message = DecodeRankMessage(std::string_view(buffer_).substr(0, newline));
-  buffer_.erase(0, newline + 1);
-  if (!message.ok()) return message.status();
-  return std::optional<RankMessage>(std::move(message).value());
+  if (newline == std::string_view::npos) return std::optional<RankMessage>();
+  begin_ += newline + 1;
+  DS_ASSIGN_OR_RETURN(RankMessage message, DecodeRankMessage(rest.substr(0, newline)));
+  return std::optional<RankMessage>(std::move(message));
 }
 
 StatusOr<std::unique_ptr<RankLink>> RankLink::FromEnvironment() {

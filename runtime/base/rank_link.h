@@ -90,12 +90,13 @@ StatusOr<RankMessage> DecodeRankMessage(std::string_view line);
 // Cuts a byte stream into messages. After an error the stream is unusable.
 class RankMessageReader {
  public:
-  void Feed(std::string_view bytes) { buffer_.append(bytes); }
+  void Feed(std::string_view bytes);
   // The next whole message, nothing yet, or why the stream is broken.
   StatusOr<std::optional<RankMessage>> Next();
 
  private:
   std::string buffer_;
+  std::size_t begin_ = 0;  // of what Next has not given away
 };
 
 // The rank's end.

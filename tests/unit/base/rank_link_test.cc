@@ -46,6 +46,19 @@ TEST(RankMessageReaderTest, CutsAStreamFedByteByByte) {
   EXPECT_EQ(seen[1].kind, RankMessageKind::kEnd);
 }
 
+TEST(RankMessageReaderTest, CutsWhatComesAtOnceAndKeepsTheRest) {
+  RankMessageReader reader;
+  const std::string line = *EncodeRankMessage({RankMessageKind::kHello, R"({"pid":1})"});
+  const std::string half = line.substr(0, line.size() / 2);
+  reader.Feed(line + line + half);
+  EXPECT_TRUE((*reader.Next()).has_value());
+  EXPECT_TRUE((*reader.Next()).has_value());
+  EXPECT_FALSE((*reader.Next()).has_value());
+  reader.Feed(line.substr(half.size()) + line);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ((*reader.Next())->body, R"({"pid":1})");
+  EXPECT_FALSE((*reader.Next()).has_value());
+}
+
 TEST(RankMessageReaderTest, AnEndlessLineIsAnErrorNotMemory) {
   RankMessageReader reader;
   reader.Feed(std::string(kMaxLineBytes, 'x'));
