@@ -37,7 +37,7 @@ struct EventLogLimits {
 
 class EventLog {
  public:
-  using Deadline = std::chrono::system_clock::time_point;
+  using Deadline = std::chrono::steady_clock::time_point;
 
   explicit EventLog(EventLogLimits limits = {}, std::function<void()> on_room = nullptr)
       : limits_(limits), on_room_(std::move(on_room)) {}

@@ -143,9 +143,12 @@ grpc::Status DaemonService::ServeWatch(grpc::ServerContext* context, v1::WatchRe
   if (!log.ok()) return ToGrpc(log.status());
   auto watcher = (*log)->Open(request.after_sequence());
   if (!watcher.ok()) return ToGrpc(watcher.status());
+  // gRPC tells it by the wall clock, which may be set meanwhile.
+  const auto deadline =
+      std::chrono::steady_clock::now() + (context->deadline() - std::chrono::system_clock::now());
   v1::EventBatch batch;
   while (true) {
-    switch ((*log)->Wait(&*watcher, context->deadline(), &batch)) {
+    switch ((*log)->Wait(&*watcher, deadline, &batch)) {
       case EventLog::Next::kBatch:
         if (!stream->Write(batch)) return ToGrpc(CancelledError("the watcher is gone"));
         break;

@@ -1,7 +1,7 @@
 #pragma once
 
-// Clock: the only way code here learns the time, so that decisions about time are tested by moving
-// a ManualClock instead of by waiting.
+// Clock: the time by which code here decides, so that decisions are tested by moving a ManualClock
+// instead of by waiting. What only waits, until a deadline, takes std::chrono::steady_clock for it.
 //
 // Threads: System() and ManualClock are safe to share.
 

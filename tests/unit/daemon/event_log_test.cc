@@ -105,7 +105,7 @@ TEST(EventLogTest, TheDeadlineEndsAWait) {
   EventLog log;
   auto watcher = log.Open(0);
   v1::EventBatch batch;
-  EXPECT_EQ(log.Wait(&*watcher, std::chrono::system_clock::now(), &batch),
+  EXPECT_EQ(log.Wait(&*watcher, std::chrono::steady_clock::now(), &batch),
             EventLog::Next::kDeadline);
 }
 
