@@ -169,7 +169,10 @@ void OwnedCgroup::RemoveAbandoned(const fs::path& parent, std::chrono::milliseco
   }
 }
 
-OwnedCgroup::~OwnedCgroup() { ::rmdir(path_.c_str()); }
+OwnedCgroup::~OwnedCgroup() {
+  ::rmdir(path_.c_str());
+  RemoveAbandoned(path_.parent_path());  // what it killed when it began has ended since
+}
 
 void OwnedCgroup::KillAll() const { KillGroup(folder_); }
 

@@ -43,7 +43,8 @@ class OwnedCgroup {
   // ended after `patience` stays for the next time.
   static void RemoveAbandoned(const std::filesystem::path& parent,
                               std::chrono::milliseconds patience = {});
-  // Removes the group; requires that its processes have ended, else it stays behind.
+  // Removes the group, and what Create has found abandoned; requires that their processes have
+  // ended, else they stay behind.
   ~OwnedCgroup();
   OwnedCgroup(const OwnedCgroup&) = delete;
   OwnedCgroup& operator=(const OwnedCgroup&) = delete;

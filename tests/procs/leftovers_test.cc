@@ -1,6 +1,7 @@
 // What is there when it is over: after 64 ranks have started and stopped a hundred times, and after
 // their daemon was killed.
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/stat.h>
@@ -126,6 +127,14 @@ class GroupOfJobs {
   bool made_ = false;
 };
 
+std::vector<fs::path> FoldersIn(const fs::path& folder) {
+  std::vector<fs::path> folders;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.is_directory()) folders.push_back(entry.path());
+  }
+  return folders;
+}
+
 constexpr char kNoGroups[] = "ranks get no control group of their own here";
 
 TEST_F(LeftoversTest, OfAHundredJobsOf64Ranks) {
@@ -210,6 +219,37 @@ TEST_F(LeftoversTest, OfAJobOfWhichAllWereKilledGoWithTheNextJob) {
   EXPECT_GE(ProcessesWith(mark_).size(), 4U) << "what the ranks have started";
   ASSERT_EQ(StartAndStop(1, groups.Enter()).status, 7);
   EXPECT_EQ(ProcessesWith(mark_), std::vector<pid_t>());
+  EXPECT_TRUE(FoldersIn(groups.path()).empty());
+}
+
+// Where the other's mark proves nothing: its pid means somebody else here, or nobody.
+TEST_F(LeftoversTest, OfAJobInOnePidNamespaceAreNotSeenInOneThatLivesInAnother) {
+  const std::vector<std::string> apart = {"unshare", "--pid", "--fork", "--mount-proc"};
+  std::vector<std::string> probe = apart;
+  probe.push_back("true");
+  if (RunProgram(probe).status != 0) return SkipWithout("namespaces", "unshare --pid fails here");
+  const GroupOfJobs groups;
+  if (!groups.made()) return SkipWithout("cgroups", kNoGroups);
+  std::vector<std::string> wrapper = groups.Enter();
+  wrapper.insert(wrapper.end(), apart.begin(), apart.end());
+
+  const std::string go = (folder_.path() / "go").string();
+  ASSERT_EQ(::mkfifo(go.c_str(), 0600), 0);
+  const UniqueFd pipe(::open(go.c_str(), O_RDWR | O_CLOEXEC));
+  std::vector<std::string> command = wrapper;
+  command.insert(command.end(), {DS_BIN_DIR "/dsrun", "--device", "cpu", "--run_dir",
+                                 (folder_.path() / "living").string(), "--", "/bin/sh", "-c",
+                                 "echo up; read go <'" + go + "'; echo lives"});
+  Program living(command, {.environment = Environment(), .working_directory = folder_.path()});
+  ASSERT_TRUE(living.WaitForOutput("up\n")) << living.err();
+  if (GroupOf(Find("sh")).empty()) return SkipWithout("cgroups", kNoGroups);
+  EXPECT_EQ(StartAndStop(1, wrapper).status, 7);
+  ASSERT_EQ(::write(pipe.get(), "go\n", 3), 3);
+  const ProgramResult result = living.Wait();
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.out.find("lives\n"), std::string::npos) << result.out;
+  EXPECT_EQ(ProcessesWith(mark_), std::vector<pid_t>());
+  EXPECT_TRUE(FoldersIn(groups.path()).empty());
 }
 
 }  // namespace
