@@ -7,6 +7,7 @@
 #include <CLI/Formatter.hpp>
 #include <cstdlib>
 #include <filesystem>
+#include <system_error>
 
 #include "cli/commands/command_table.h"
 #include "cli/flags/add_launch_flags.h"
@@ -137,8 +138,9 @@ int RunCommandLine(const std::vector<std::string>& command_line) {
     const StatusOr<int> status = Run(command_line);
     if (status.ok()) return *status;
     return ReportError(status.status(), FinalStatus(kExitUsage, WantedExitCodes(command_line)));
-  } catch (const std::filesystem::filesystem_error& error) {
-    // Relative paths need a working directory; when that has been removed, this is how it shows.
+  } catch (const std::system_error& error) {
+    // Relative paths need a working directory, everything needs threads: when the one has been
+    // removed, or there are no more of the others, this is how it shows.
     return ReportError(InternalError(error.what()),
                        FinalStatus(kExitFailure, WantedExitCodes(command_line)));
   }

@@ -42,15 +42,15 @@ struct FoundChange {
   HostChange change;
 };
 
-// All at once: a switch that fails takes many hosts along.
+// All at once, as far as there are threads: a switch that fails takes many hosts along.
 void LookAtLostHosts(std::vector<FoundChange>* found, std::chrono::milliseconds patience) {
   std::vector<std::pair<HostChange*, std::future<ProbeResult>>> looks;
   for (FoundChange& each : *found) {
     if (each.change.grade != HostGrade::kLost) continue;
-    looks.emplace_back(&each.change,
-                       std::async(std::launch::async, [daemon = each.daemon, patience] {
-                         return daemon->Probe(patience);
-                       }));
+    looks.emplace_back(&each.change, std::async(std::launch::async | std::launch::deferred,
+                                                [daemon = each.daemon, patience] {
+                                                  return daemon->Probe(patience);
+                                                }));
   }
   for (auto& [change, look] : looks) change->probe = look.get();
 }

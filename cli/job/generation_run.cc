@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <future>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -22,6 +23,10 @@ constexpr std::chrono::milliseconds kStopAgainAfter{200};
 bool EndsItsDaemon(const v1::Event& event) {
   const v1::StopCause cause = event.generation_ended().stop_cause();
   return cause == v1::STOP_LEASE_EXPIRED || cause == v1::STOP_DAEMON_SIGNALLED;
+}
+
+Status NoThread(const std::string& to_do_what, const std::system_error& error) {
+  return ResourceExhaustedError("no thread to " + to_do_what + ": " + error.code().message());
 }
 
 }  // namespace
@@ -52,23 +57,8 @@ GenerationRun::GenerationRun(int generation, const JobPlan& job, const PreparedH
 
 JobOutcome GenerationRun::Run(const RankProgram& program) {
   const std::vector<std::jthread> hosts = LaunchHosts(program);
-  if (judge_.failed()) {
-    StopHosts(0);
-  } else if (const Status forwarding = ForwardInput(); !forwarding.ok()) {
-    observer_->OnNotice("rank 0 gets no standard input: " + forwarding.message());
-  }
-  if (launched_.size() > 1) {
-    exchange_.emplace(
-        launched_,
-        [this](int node_rank, const std::vector<v1::SharedValue>& values) {
-          return ShareValues(node_rank, values);
-        },
-        [this](int node_rank, const Status& why) {
-          inputs_->PutUrgent({.notice = host_name(node_rank) +
-                                        " does not take what its ranks need to meet the others: " +
-                                        why.message()});
-        });
-  }
+  if (!judge_.failed()) ConnectRanks();
+  if (judge_.failed()) StopHosts(0);
   HandleInputs();
   exchange_.reset();
   if (standard_input_ != nullptr) standard_input_->Stop();
@@ -76,6 +66,25 @@ JobOutcome GenerationRun::Run(const RankProgram& program) {
     return MakeRunDirectoryVerdict(*observer_failed_, generation_);
   }
   return judge_.Conclude();
+}
+
+void GenerationRun::ConnectRanks() try {
+  if (const Status forwarding = ForwardInput(); !forwarding.ok()) {
+    observer_->OnNotice("rank 0 gets no standard input: " + forwarding.message());
+  }
+  if (launched_.size() < 2) return;
+  exchange_.emplace(
+      launched_,
+      [this](int node_rank, const std::vector<v1::SharedValue>& values) {
+        return ShareValues(node_rank, values);
+      },
+      [this](int node_rank, const Status& why) {
+        inputs_->PutUrgent(
+            {.notice = host_name(node_rank) +
+                       " does not take what its ranks need to meet the others: " + why.message()});
+      });
+} catch (const std::system_error& error) {
+  judge_.OnLaunchFailed(host_name(launched_.front()), NoThread("talk to it", error));
 }
 
 GenerationRun::LaunchAnswer GenerationRun::BeginLaunch(int node_rank, const RankProgram& program) {
@@ -96,18 +105,33 @@ void GenerationRun::WatchHost(int node_rank) {
   inputs_->Put({.node_rank = node_rank, .stream_status = status});
 }
 
+std::future<Status> GenerationRun::LaunchHost(int node_rank, const RankProgram& program,
+                                              std::vector<std::jthread>* hosts) {
+  std::promise<LaunchAnswer> begun;
+  std::promise<Status> answer;
+  std::future<Status> launched = answer.get_future();
+  try {
+    hosts->emplace_back(
+        [this, node_rank, begun = begun.get_future(), answer = std::move(answer)]() mutable {
+          const Status status = begun.get().get().status();
+          answer.set_value(status);
+          if (status.ok()) WatchHost(node_rank);
+        });
+  } catch (const std::system_error& error) {
+    std::promise<Status> refusal;
+    refusal.set_value(NoThread("watch it", error));
+    return refusal.get_future();
+  }
+  // Not before: of ranks that nobody watches nobody would know when they have ended.
+  begun.set_value(BeginLaunch(node_rank, program));
+  return launched;
+}
+
 std::vector<std::jthread> GenerationRun::LaunchHosts(const RankProgram& program) {
   std::vector<std::jthread> hosts;
   std::vector<std::future<Status>> answers;
   for (int node_rank = 0; node_rank < static_cast<int>(prepared_.size()); ++node_rank) {
-    std::promise<Status> answer;
-    answers.push_back(answer.get_future());
-    hosts.emplace_back([this, node_rank, pending = BeginLaunch(node_rank, program),
-                        answer = std::move(answer)]() mutable {
-      const Status launched = pending.get().status();
-      answer.set_value(launched);
-      if (launched.ok()) WatchHost(node_rank);
-    });
+    answers.push_back(LaunchHost(node_rank, program, &hosts));
   }
   for (int node_rank = 0; node_rank < static_cast<int>(answers.size()); ++node_rank) {
     const Status answer = answers[node_rank].get();
@@ -182,11 +206,16 @@ void GenerationRun::ForwardSignal(int signal) {
   request.set_signal(signal);
   // As with a stop: nobody waits for a host that is slow, and one that is gone shows otherwise.
   for (const int node_rank : launched_) {
+    HostDaemon* const daemon = prepared_[node_rank].daemon;
     const std::shared_future<void> earlier = forwards_[node_rank];
-    forwards_[node_rank] = std::async(std::launch::async, [this, node_rank, earlier, request] {
-                             if (earlier.valid()) earlier.wait();
-                             static_cast<void>(prepared_[node_rank].daemon->Signal(request));
-                           }).share();
+    try {
+      forwards_[node_rank] = std::async(std::launch::async, [daemon, earlier, request] {
+                               if (earlier.valid()) earlier.wait();
+                               static_cast<void>(daemon->Signal(request));
+                             }).share();
+    } catch (const std::system_error&) {  // no thread is to be had
+      static_cast<void>(daemon->Signal(request));
+    }
   }
 }
 
@@ -264,10 +293,14 @@ void GenerationRun::StopHosts(double grace_seconds) {
   request.set_grace_seconds(grace_seconds);
   for (const int node_rank : launched_) {
     const std::shared_future<void> earlier = stops_[node_rank];
-    stops_[node_rank] = std::async(std::launch::async, [this, node_rank, earlier, request] {
-                          if (earlier.valid()) earlier.wait();
-                          StopHost(node_rank, request);
-                        }).share();
+    try {
+      stops_[node_rank] = std::async(std::launch::async, [this, node_rank, earlier, request] {
+                            if (earlier.valid()) earlier.wait();
+                            StopHost(node_rank, request);
+                          }).share();
+    } catch (const std::system_error&) {  // no thread is to be had: once, and the others wait
+      static_cast<void>(prepared_[node_rank].daemon->Stop(request));
+    }
   }
 }
 

@@ -81,8 +81,12 @@ class GenerationRun {
   // A thread for every host awaits the launch of its ranks and then moves its events into inputs_.
   // Returns once all have answered; failures of it are judge_'s to know.
   std::vector<std::jthread> LaunchHosts(const RankProgram& program);
+  std::future<Status> LaunchHost(int node_rank, const RankProgram& program,
+                                 std::vector<std::jthread>* hosts);
   LaunchAnswer BeginLaunch(int node_rank, const RankProgram& program);
   void WatchHost(int node_rank);
+  // The first rank to standard input, all to each other. Where it fails judge_ knows.
+  void ConnectRanks();
   Status ForwardInput();
   Status ShareValues(int node_rank, const std::vector<v1::SharedValue>& values);
   // Returns when no host that was launched has more to say.

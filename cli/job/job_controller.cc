@@ -84,8 +84,10 @@ JobOutcome JobController::PrepareHosts(const RankProgram& program) {
   const std::size_t count = prepared_.size();
   std::vector<std::future<StatusOr<v1::PrepareResponse>>> answers;
   answers.reserve(count);
-  // A thread for a single host would only cost time.
-  const std::launch how = count == 1 ? std::launch::deferred : std::launch::async;
+  // A thread for a single host would only cost time; where no more are to be had, hosts are asked
+  // one after the other.
+  const std::launch how =
+      count == 1 ? std::launch::deferred : std::launch::async | std::launch::deferred;
   for (std::size_t i = 0; i < count; ++i) {
     answers.push_back(std::async(how, [&, i] {
       return prepared_[i].daemon->Prepare(MakePrepareRequest(job_, program, static_cast<int>(i)));

@@ -33,8 +33,12 @@ v1::SharedValue DrawKey() {
 
 }  // namespace
 
+ValueExchange::ValueExchange(Send send, Tell tell)
+    : send_(std::move(send)), tell_(std::move(tell)), values_{DrawKey()} {}
+
+// The other has made an object whose destructor runs, and ends threads, when one cannot be started.
 ValueExchange::ValueExchange(const std::vector<int>& node_ranks, Send send, Tell tell)
-    : send_(std::move(send)), tell_(std::move(tell)), values_{DrawKey()} {
+    : ValueExchange(std::move(send), std::move(tell)) {
   for (const int node_rank : node_ranks) {
     threads_.emplace_back([this, node_rank] { Serve(node_rank); });
   }

@@ -30,7 +30,7 @@ class ValueExchange {
   // Learns why a host got no more.
   using Tell = std::function<void(int node_rank, const Status& why)>;
 
-  // Has the key from the beginning.
+  // Has the key from the beginning. Throws std::system_error where there are too few threads.
   ValueExchange(const std::vector<int>& node_ranks, Send send, Tell tell);
   // Waits for a Send that is going on.
   ~ValueExchange();
@@ -40,6 +40,7 @@ class ValueExchange {
   void Add(const v1::SharedValue& value);
 
  private:
+  ValueExchange(Send send, Tell tell);
   void Serve(int node_rank);
 
   const Send send_;

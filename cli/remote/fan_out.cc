@@ -5,6 +5,8 @@
 #include <mutex>
 #include <random>
 #include <set>
+#include <string>
+#include <system_error>
 #include <thread>
 
 namespace ds::cli {
@@ -23,13 +25,23 @@ struct State {
   std::set<int> running;  // being tried
 };
 
+// What a library throws, of a machine without room for another thread for one, is the host's.
+HostOutcome AttemptOnce(const FanOut::Attempt& attempt, int index, Interrupter::Deadline deadline) {
+  try {
+    return attempt(index, deadline);
+  } catch (const std::system_error& error) {
+    return HostFailure{.kind = FailureKind::kStart,
+                       .message = "this machine cannot start it: " + std::string(error.what())};
+  }
+}
+
 HostOutcome Try(int index, const FanOutOptions& options, Interrupter* interrupter,
                 const FanOut::Attempt& attempt) {
   std::mt19937 random(std::random_device{}());
   std::uniform_real_distribution<double> between(0.0, 1.0);
   const Interrupter::Deadline deadline = SteadyClock::now() + options.timeout;
   for (int tried = 1;; ++tried) {
-    HostOutcome outcome = attempt(index, deadline);
+    HostOutcome outcome = AttemptOnce(attempt, index, deadline);
     if (outcome.ok() || !outcome.failure().transient) return outcome;
     // A server that is busy with others' logins says so by hanging up.
     if (tried >= options.tries && outcome.failure().kind != FailureKind::kHandshake) {
@@ -70,7 +82,11 @@ std::vector<HostOutcome> FanOut::Run(int count, const FanOutOptions& options,
     }
   };
   std::vector<std::jthread> workers;
-  for (int i = 0; i < std::min(count, options.at_once); ++i) workers.emplace_back(work);
+  try {
+    for (int i = 0; i < std::min(count, options.at_once); ++i) workers.emplace_back(work);
+  } catch (const std::system_error&) {
+    if (workers.empty()) throw;  // else there are fewer at a time
+  }
   std::unique_lock lock(state.mutex);
   const auto all_done = [&] { return state.done == count; };
   while (!state.changed.wait_for(lock, options.report_every, all_done)) {

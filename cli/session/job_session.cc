@@ -5,7 +5,9 @@
 #include <atomic>
 #include <csignal>
 #include <filesystem>
+#include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -42,14 +44,13 @@ class JobSession {
   // was said that there is something to wait for.
   ~JobSession() {
     std::atomic<bool> told = false;
-    signals_->SetTarget([&](int signal) {
+    const SignalTarget target(signals_, [&](int signal) {
       if (told && !IsForwarded(signal)) starter_.KillHosts();
     });
     starter_.AwaitHosts([&](const std::string& text) {
       record_->ShowWarning(text);
       told = true;
     });
-    signals_->SetTarget(nullptr);
   }
   JobSession(const JobSession&) = delete;
   JobSession& operator=(const JobSession&) = delete;
@@ -74,14 +75,15 @@ class JobSession {
 };
 
 Status JobSession::StartHosts() {
-  signals_->SetTarget([this](int signal) {
-    if (IsForwarded(signal)) return;  // there is no rank that it could go to
-    if (stop_signal_ == 0) stop_signal_ = signal;
-    starter_.Interrupt();
-  });
-  const Status started =
-      starter_.StartHosts([this](const std::string& text) { record_->OnNotice(text); });
-  signals_->SetTarget(nullptr);
+  Status started;
+  {
+    const SignalTarget target(signals_, [this](int signal) {
+      if (IsForwarded(signal)) return;  // there is no rank that it could go to
+      if (stop_signal_ == 0) stop_signal_ = signal;
+      starter_.Interrupt();
+    });
+    started = starter_.StartHosts([this](const std::string& text) { record_->OnNotice(text); });
+  }
   return stop_signal_ != 0 ? OkStatus() : started;
 }
 
@@ -95,9 +97,14 @@ JobOutcome JobSession::CheckHosts() {
   return MakeUnreachableVerdict(starter_.failed().front());
 }
 
-JobOutcome JobSession::Run() {
+JobOutcome JobSession::Run() try {
   const JobOutcome ready = CheckHosts();
   return ready.ok() ? RunOnHosts() : ready;
+} catch (const std::system_error& error) {  // such as a machine that has no more threads to give
+  return Verdict{.cause = Cause::kInternal,
+                 .exit_code = kExitFailure,
+                 .message = std::string("dsrun cannot go on: ") + error.what(),
+                 .hint = "see the limits of processes (ulimit -u, pids.max) where dsrun runs"};
 }
 
 JobOutcome JobSession::RunOnHosts() {
@@ -108,18 +115,16 @@ JobOutcome JobSession::RunOnHosts() {
                             .master_addr = starter_.FindMasterAddress()});
   LastResort last_resort(&starter_,
                          [this](const std::string& text) { record_->ShowWarning(text); });
-  signals_->SetTarget([&](int signal) {
+  starter_.leases()->Listen([&](const HostChange& change) { controller.OnHostChange(change); });
+  const auto let_go = [](HostStarter* starter) { starter->ReleaseHosts(); };
+  const std::unique_ptr<HostStarter, decltype(let_go)> release(&starter_, let_go);
+  const SignalTarget target(signals_, [&](int signal) {
     controller.OnSignal(signal);
     if (IsForwarded(signal)) return;
     starter_.Interrupt();  // a spare that is being started
     last_resort.OnStop();
   });
-  starter_.leases()->Listen([&](const HostChange& change) { controller.OnHostChange(change); });
-
-  const JobOutcome outcome = controller.Run();
-  signals_->SetTarget(nullptr);
-  starter_.ReleaseHosts();
-  return outcome;
+  return controller.Run();
 }
 
 StatusOr<ConsoleOptions> MakeConsoleOptions(const JobPlan& plan) {

@@ -16,6 +16,7 @@
 #include <functional>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/status.h"
@@ -47,6 +48,20 @@ class UserSignals {
   std::function<void(int)> target_;  // guarded by mutex_
   std::vector<int> waiting_;         // guarded by mutex_
   std::thread thread_;
+};
+
+// While it lives the signals go to `target`; they wait afterwards.
+class SignalTarget {
+ public:
+  SignalTarget(UserSignals* signals, std::function<void(int)> target) : signals_(*signals) {
+    signals_.SetTarget(std::move(target));
+  }
+  ~SignalTarget() { signals_.SetTarget(nullptr); }
+  SignalTarget(const SignalTarget&) = delete;
+  SignalTarget& operator=(const SignalTarget&) = delete;
+
+ private:
+  UserSignals& signals_;
 };
 
 }  // namespace ds::cli
