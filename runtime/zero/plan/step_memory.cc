@@ -1,32 +1,17 @@
 #include "runtime/zero/plan/step_memory.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "runtime/base/check.h"
-#include "runtime/zero/plan/flat_layout.h"
+#include "runtime/zero/plan/bucket_sizes.h"
 #include "runtime/zero/plan/pool_sizes.h"
 
 namespace ds::zero {
 namespace {
 
-using config::Width;
-
-// The sizes of one flat buffer, and what of its gradients is there.
-struct SimulatedBucket {
-  std::int64_t parameter_bytes = 0;  // whole
-  std::int64_t travel_bytes = 0;     // of gradients between ranks
-  std::int64_t gradient_bytes = 0;   // whole, where they are added up
-  std::int64_t own_bytes = 0;        // of this rank's part of those
-  std::int64_t largest = 0;          // of one parameter
-  bool trained = false;
-  // Of what is elsewhere while nobody uses it.
-  Rest own_rest = Rest::kHere;       // the reduced shard's
-  std::int64_t fetched_bytes = 0;    // of this rank's shard of the parameters
-  std::int64_t brought_masters = 0;  // to the GPU, for the update
-  std::int64_t brought_state = 0;
-
+// A bucket, and what of its gradients is there.
+struct SimulatedBucket : BucketSizes {
   bool has_block = false;    // the pooled buffer of sharded gradients
   bool has_whole = false;    // that of whole ones
   bool has_own = false;      // the reduced shard
@@ -38,11 +23,13 @@ class Simulation {
  public:
   explicit Simulation(const StepMemoryInput& input) : input_(input) {
     DS_CHECK(input.activations.size() == input.units.size());
-    for (const UnitShape& unit : input.units) AddUnit(unit);
+    const MeasuredModel model = MeasureBuckets(input);
+    state_ = model.here;
+    result_.away = model.away;
+    for (std::size_t i = 0; i < input.units.size(); ++i) AddUnit(input.units[i], model.units[i]);
   }
 
   StepMemory Run() {
-    CountFileBuffers();
     RunStep();
     result_.first_step_peak = result_.peak.total();
     RunStep();  // with the buffers that the pool has kept
@@ -51,13 +38,7 @@ class Simulation {
   }
 
  private:
-  void AddUnit(const UnitShape& shape);
-  SimulatedBucket AddBucket(const BucketShape& shape, Rest parameters);
-  void AddOptimizerState(const BucketShape& shape, const FlatLayout& layout,
-                         SimulatedBucket* bucket);
-  Rest ChooseRest(const UnitShape& shape);
-  Rest Put(Rest rest, std::int64_t bytes, std::int64_t* here);
-  void CountFileBuffers();
+  void AddUnit(const UnitShape& shape, const std::vector<BucketSizes>& sizes);
   void RunStep();
   void Forward(std::int64_t micro_batch);
   void Backward(std::int64_t micro_batch, bool is_last);
@@ -86,7 +67,6 @@ class Simulation {
   HeldMemory state_;  // what is there from the beginning to the end, and gradients
   PoolSizes pool_;
   std::vector<int> present_, fetched_;
-  std::int64_t kept_parameter_bytes_ = 0;  // of units that stay here
   std::int64_t kept_ = 0;  // activations, of the blocks that the forward pass is through with
   StepMemory result_;
 };
@@ -95,115 +75,25 @@ std::string NameOf(const char* pass, int block) {
   return std::string("the ") + pass + " pass of block " + std::to_string(block);
 }
 
-// What is too small for a file is here.
-Rest Simulation::Put(Rest rest, std::int64_t bytes, std::int64_t* here) {
-  const std::int64_t smallest = std::max<std::int64_t>(1, input_.tiers.smallest_bytes);
-  if (rest == Rest::kFile && bytes < smallest) rest = Rest::kHere;
-  (rest == Rest::kHere   ? *here
-   : rest == Rest::kHost ? result_.away.host
-                         : result_.away.files) += bytes;
-  return rest;
-}
-
-// As ShardedModel does: the first units stay here, as many as may.
-Rest Simulation::ChooseRest(const UnitShape& shape) {
-  const Tiers& tiers = input_.tiers;
-  if (!input_.sharding.parameters || tiers.parameters == Rest::kHere) return Rest::kHere;
-  std::int64_t elements = 0;
-  for (const BucketShape& bucket : shape.buckets) {
-    elements = std::accumulate(bucket.numels.begin(), bucket.numels.end(), elements);
-  }
-  const std::int64_t bytes = elements / input_.shard_ranks * Width(input_.types.parameter);
-  if (bytes > tiers.kept_parameter_bytes - kept_parameter_bytes_) return tiers.parameters;
-  kept_parameter_bytes_ += bytes;
-  return Rest::kHere;
-}
-
-SimulatedBucket Simulation::AddBucket(const BucketShape& shape, Rest parameters) {
-  const FlatLayout layout(shape.numels, input_.shard_ranks);
-  const config::StateTypes& types = input_.types;
-  const config::Sharding& sharding = input_.sharding;
-  SimulatedBucket bucket{.parameter_bytes = layout.padded_numel() * Width(types.parameter),
-                         .travel_bytes = layout.padded_numel() * Width(input_.travel),
-                         .gradient_bytes = layout.padded_numel() * Width(types.gradient),
-                         .own_bytes = layout.shard_numel() * Width(types.gradient),
-                         .trained = shape.trained};
-  for (const std::int64_t numel : shape.numels) {
-    bucket.largest = std::max(bucket.largest, numel * Width(types.parameter));
-  }
-  if (sharding.parameters) {
-    const std::int64_t shard = layout.shard_numel() * Width(types.parameter);
-    const Rest rest = Put(parameters, shard, &state_.parameters);
-    bucket.fetched_bytes = rest == Rest::kHere ? 0 : shard;
-    pool_.AddUser(bucket.parameter_bytes);
-    pool_.Take(bucket.parameter_bytes);
-  } else {
-    state_.parameters += bucket.parameter_bytes;
-  }
-  if (!shape.trained) return bucket;
-  if (sharding.gradients) pool_.AddUser(bucket.travel_bytes);
-  AddOptimizerState(shape, layout, &bucket);
-  return bucket;
-}
-
-void Simulation::AddOptimizerState(const BucketShape& shape, const FlatLayout& layout,
-                                   SimulatedBucket* bucket) {
-  const config::StateTypes& types = input_.types;
-  const bool sharded = input_.sharding.optimizer;
-  const Rest rest = sharded ? input_.tiers.optimizer : Rest::kHere;
-  const std::int64_t updated = sharded ? layout.shard_numel() : layout.padded_numel();
-  const std::int64_t muon = sharded ? shape.muon / input_.shard_ranks : shape.muon;
-  const std::int64_t masters = types.has_master_weights() ? updated * Width(types.master) : 0;
-  if (Put(rest, masters, &state_.master_weights) == Rest::kHost) bucket->brought_masters = masters;
-  for (int i = 0; i < input_.optimizer_states; ++i) {
-    const std::int64_t state = (updated - (i == 0 ? muon : 0)) * Width(types.state);
-    if (Put(rest, state, &state_.optimizer_state) == Rest::kHost) bucket->brought_state += state;
-  }
-  if (!sharded) return;
-  std::int64_t none = 0;  // gradients come later
-  bucket->own_rest = Put(input_.tiers.gradients, bucket->own_bytes, &none);
-}
-
-// What comes from files for one turn of the update, or beside a block's backward, and what waits
-// for being written or for the next use.
-void Simulation::CountFileBuffers() {
-  const Tiers& tiers = input_.tiers;
-  const std::int64_t in_files = result_.away.files;
-  if (in_files == 0) return;
-  const config::StateTypes& types = input_.types;
-  std::int64_t largest_own = 0, largest_fetched = 0;
-  for (const std::vector<SimulatedBucket>& unit : buckets_) {
-    for (const SimulatedBucket& bucket : unit) {
-      largest_own = std::max(largest_own, bucket.own_bytes);
-      largest_fetched = std::max(largest_fetched, bucket.fetched_bytes);
-    }
-  }
-  std::int64_t of_element =
-      Width(types.parameter) + Width(types.gradient) + input_.optimizer_states * Width(types.state);
-  if (types.has_master_weights()) of_element += Width(types.master);
-  const std::int64_t elements = std::min(largest_own / Width(types.gradient), tiers.most_elements);
-  const std::int64_t turn = elements * of_element * (tiers.reads_ahead ? 2 : 1);
-  const bool two_kinds = tiers.parameters == Rest::kFile && tiers.optimizer == Rest::kFile;
-  const std::int64_t waiting = 2 * tiers.waiting_bytes * (two_kinds ? 2 : 1);
-  const std::int64_t used = std::max(turn, 2 * largest_own) + 2 * largest_fetched;
-  result_.away.file_buffers = std::min(in_files, used + waiting);
-}
-
-void Simulation::AddUnit(const UnitShape& shape) {
+void Simulation::AddUnit(const UnitShape& shape, const std::vector<BucketSizes>& sizes) {
   PlannedUnit planned{.also_reads = shape.also_reads, .backward_reads = shape.backward_reads};
-  const Rest rest = ChooseRest(shape);
   std::vector<SimulatedBucket>& unit = buckets_.emplace_back();
-  for (const BucketShape& bucket_shape : shape.buckets) {
-    const SimulatedBucket& bucket = unit.emplace_back(AddBucket(bucket_shape, rest));
+  for (const BucketSizes& bucket : sizes) {
+    unit.push_back({bucket});
     planned.bytes += bucket.parameter_bytes;
     planned.fetched_bytes += bucket.fetched_bytes;
     planned.largest_bytes = std::max(planned.largest_bytes, bucket.largest);
     planned.trained = planned.trained || bucket.trained;
     if (bucket.trained) planned.reduced_bytes += bucket.travel_bytes;
+    if (input_.sharding.parameters) {
+      pool_.AddUser(bucket.parameter_bytes);
+      pool_.Take(bucket.parameter_bytes);
+    }
+    if (bucket.trained && input_.sharding.gradients) pool_.AddUser(bucket.travel_bytes);
   }
   planned_.push_back(std::move(planned));
   if (!input_.sharding.parameters) return;
-  for (const SimulatedBucket& bucket : unit) pool_.Return(bucket.parameter_bytes);
+  for (const BucketSizes& bucket : sizes) pool_.Return(bucket.parameter_bytes);
 }
 
 ResidencyPlan Simulation::MakePlan(std::vector<Place> places, std::vector<Place> expected,

@@ -1,0 +1,139 @@
+#include "runtime/zero/plan/bucket_sizes.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "runtime/zero/plan/flat_layout.h"
+
+namespace ds::zero {
+namespace {
+
+using config::Width;
+
+class Measurement {
+ public:
+  explicit Measurement(const StepMemoryInput& input) : input_(input) {}
+
+  MeasuredModel Run() {
+    for (const UnitShape& shape : input_.units) {
+      const Rest parameters = ChooseRest(shape);
+      std::vector<BucketSizes>& unit = model_.units.emplace_back();
+      for (const BucketShape& bucket : shape.buckets) {
+        unit.push_back(MeasureBucket(bucket, parameters));
+      }
+    }
+    CountFileBuffers();
+    return std::move(model_);
+  }
+
+ private:
+  BucketSizes MeasureBucket(const BucketShape& shape, Rest parameters);
+  void MeasureState(const BucketShape& shape, const FlatLayout& layout, BucketSizes* bucket);
+  Rest ChooseRest(const UnitShape& shape);
+  Rest Put(Rest rest, std::int64_t bytes, std::int64_t* here);
+  void CountFileBuffers();
+
+  const StepMemoryInput& input_;
+  MeasuredModel model_;
+  std::int64_t kept_parameter_bytes_ = 0;  // of units that stay here
+};
+
+// What is too small for a file is here.
+Rest Measurement::Put(Rest rest, std::int64_t bytes, std::int64_t* here) {
+  const std::int64_t smallest = std::max<std::int64_t>(1, input_.tiers.smallest_bytes);
+  if (rest == Rest::kFile && bytes < smallest) rest = Rest::kHere;
+  (rest == Rest::kHere   ? *here
+   : rest == Rest::kHost ? model_.away.host
+                         : model_.away.files) += bytes;
+  return rest;
+}
+
+// As ShardedModel does: the first units stay here, as many as may.
+Rest Measurement::ChooseRest(const UnitShape& shape) {
+  const Tiers& tiers = input_.tiers;
+  if (!input_.sharding.parameters || tiers.parameters == Rest::kHere) return Rest::kHere;
+  std::int64_t elements = 0;
+  for (const BucketShape& bucket : shape.buckets) {
+    elements = std::accumulate(bucket.numels.begin(), bucket.numels.end(), elements);
+  }
+  const std::int64_t bytes = elements / input_.shard_ranks * Width(input_.types.parameter);
+  if (bytes > tiers.kept_parameter_bytes - kept_parameter_bytes_) return tiers.parameters;
+  kept_parameter_bytes_ += bytes;
+  return Rest::kHere;
+}
+
+BucketSizes Measurement::MeasureBucket(const BucketShape& shape, Rest parameters) {
+  const FlatLayout layout(shape.numels, input_.shard_ranks);
+  const config::StateTypes& types = input_.types;
+  const config::Sharding& sharding = input_.sharding;
+  BucketSizes bucket{.parameter_bytes = layout.padded_numel() * Width(types.parameter),
+                     .travel_bytes = layout.padded_numel() * Width(input_.travel),
+                     .gradient_bytes = layout.padded_numel() * Width(types.gradient),
+                     .own_bytes = layout.shard_numel() * Width(types.gradient),
+                     .trained = shape.trained};
+  for (const std::int64_t numel : shape.numels) {
+    bucket.largest = std::max(bucket.largest, numel * Width(types.parameter));
+  }
+  if (sharding.parameters) {
+    const std::int64_t shard = layout.shard_numel() * Width(types.parameter);
+    const Rest rest = Put(parameters, shard, &model_.here.parameters);
+    bucket.fetched_bytes = rest == Rest::kHere ? 0 : shard;
+  } else {
+    model_.here.parameters += bucket.parameter_bytes;
+  }
+  if (!shape.trained) return bucket;
+  MeasureState(shape, layout, &bucket);
+  return bucket;
+}
+
+void Measurement::MeasureState(const BucketShape& shape, const FlatLayout& layout,
+                               BucketSizes* bucket) {
+  const config::StateTypes& types = input_.types;
+  const bool sharded = input_.sharding.optimizer;
+  const Rest rest = sharded ? input_.tiers.optimizer : Rest::kHere;
+  const std::int64_t updated = sharded ? layout.shard_numel() : layout.padded_numel();
+  const std::int64_t muon = sharded ? shape.muon / input_.shard_ranks : shape.muon;
+  const std::int64_t masters = types.has_master_weights() ? updated * Width(types.master) : 0;
+  if (Put(rest, masters, &model_.here.master_weights) == Rest::kHost)
+    bucket->brought_masters = masters;
+  for (int i = 0; i < input_.optimizer_states; ++i) {
+    const std::int64_t state = (updated - (i == 0 ? muon : 0)) * Width(types.state);
+    if (Put(rest, state, &model_.here.optimizer_state) == Rest::kHost)
+      bucket->brought_state += state;
+  }
+  if (!sharded) return;
+  std::int64_t none = 0;  // gradients come later
+  bucket->own_rest = Put(input_.tiers.gradients, bucket->own_bytes, &none);
+}
+
+// What comes from files for one turn of the update, or beside a block's backward, and what waits
+// for being written or for the next use.
+void Measurement::CountFileBuffers() {
+  const Tiers& tiers = input_.tiers;
+  const std::int64_t in_files = model_.away.files;
+  if (in_files == 0) return;
+  const config::StateTypes& types = input_.types;
+  std::int64_t largest_own = 0, largest_fetched = 0;
+  for (const std::vector<BucketSizes>& unit : model_.units) {
+    for (const BucketSizes& bucket : unit) {
+      largest_own = std::max(largest_own, bucket.own_bytes);
+      largest_fetched = std::max(largest_fetched, bucket.fetched_bytes);
+    }
+  }
+  std::int64_t of_element =
+      Width(types.parameter) + Width(types.gradient) + input_.optimizer_states * Width(types.state);
+  if (types.has_master_weights()) of_element += Width(types.master);
+  const std::int64_t elements = std::min(largest_own / Width(types.gradient), tiers.most_elements);
+  const std::int64_t turn = elements * of_element * (tiers.reads_ahead ? 2 : 1);
+  const bool two_kinds = tiers.parameters == Rest::kFile && tiers.optimizer == Rest::kFile;
+  const std::int64_t waiting = 2 * tiers.waiting_bytes * (two_kinds ? 2 : 1);
+  const std::int64_t used = std::max(turn, 2 * largest_own) + 2 * largest_fetched;
+  model_.away.file_buffers = std::min(in_files, used + waiting);
+}
+
+}  // namespace
+
+MeasuredModel MeasureBuckets(const StepMemoryInput& input) { return Measurement(input).Run(); }
+
+}  // namespace ds::zero
