@@ -25,6 +25,7 @@ struct OffloadOptimizerConfig {
   std::int64_t buffer_count = 4;
   bool pipeline_read = false;
   bool pipeline_write = false;
+  double ratio = 1.0;  // of the state, at least so much is there
 };
 
 // Transfers to and from files.

@@ -1,5 +1,7 @@
 #include "runtime/engine/open_tiers.h"
 
+#include <fmt/format.h>
+
 #include <string>
 #include <tuple>
 #include <utility>
@@ -56,8 +58,10 @@ class Opening {
     const auto& [optimizer, param] = std::tie(zero.offload_optimizer, zero.offload_param);
     zero::Tiers tiers = zero::PlanTiers(config_, !options_.device.is_cpu());
     waiting_bytes_ = tiers.waiting_bytes;
-    DS_ASSIGN_OR_RETURN(tiers.optimizer_files, OpenFiles(optimizer.device, optimizer.nvme_path,
-                                                         "optimizer state and gradients"));
+    std::string state = "optimizer state and gradients";
+    if (optimizer.ratio < 1.0) state = fmt::format("{:.4g} % of {}", 100 * optimizer.ratio, state);
+    DS_ASSIGN_OR_RETURN(tiers.optimizer_files,
+                        OpenFiles(optimizer.device, optimizer.nvme_path, state));
     DS_ASSIGN_OR_RETURN(tiers.parameter_files,
                         OpenFiles(param.device, param.nvme_path, "parameters"));
     return tiers;

@@ -19,6 +19,7 @@ FlatGradients::FlatGradients(const Context& context, BufferPool& pool, const Fla
     : context_(context),
       layout_(layout),
       travel_(std::move(travel)),
+      rest_(context.tiers.gradients),
       received_(static_cast<std::size_t>(layout.size()), false),
       received_in_step_(received_) {
   if (context.loco && travel_.rounded) {
@@ -139,8 +140,8 @@ void FlatGradients::FinishReduction(const at::Tensor& reduced) const {
 void FlatGradients::BeginReduceIntoShard(const at::Tensor& gradients) {
   const bool first = !own_.defined();
   if (first) {
-    own_ = Store(context_, {layout_.shard_numel(), context_.dtypes.gradient, MemoryUse::kGradients,
-                            context_.tiers.gradients});
+    own_ = Store(context_,
+                 {layout_.shard_numel(), context_.dtypes.gradient, MemoryUse::kGradients, rest_});
   }
   UnderWay under_way{.target = own_.Acquire(first ? Access::kOverwrite : Access::kUpdate),
                      .first = first};

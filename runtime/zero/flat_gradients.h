@@ -65,6 +65,7 @@ class FlatGradients {
   // Has `write` add to the place of parameter `i` itself, any number of times. Returns false where
   // gradients change on the way there: their dtype, or by the arrival factor.
   bool Put(int i, const at::Tensor& parameter, const gradients::WriteGradient& write);
+  void set_rest(Rest rest) { rest_ = rest; }  // of the reduced shard: the tiers' if not set
   void set_arrival_factor(double factor) { arrival_factor_ = factor; }
 
   // Ends a micro-batch, all of whose gradients are there. They are reduced, or, with `hold`, wait,
@@ -98,7 +99,6 @@ class FlatGradients {
   const std::optional<NonFiniteArrival>& first_non_finite() const { return non_finite_; }
   // Tells of each parameter whether Add was called for it since Clear.
   const std::vector<bool>& received_in_step() const { return received_in_step_; }
-
   void Clear();
 
  private:
@@ -125,6 +125,7 @@ class FlatGradients {
   const FlatLayout& layout_;
   const GradientTravel travel_;
   double arrival_factor_ = 1.0;
+  Rest rest_;
   std::unique_ptr<PooledTensor> block_;  // when sharded: this micro-batch's gradients
   Store whole_;                          // when not: the step's
   Store own_;                            // the reduced shard, where whole_ is not it

@@ -37,12 +37,13 @@ void AddShardsOf(const Context& context, const FlatParameters& parameters,
 }
 
 OptimizerShard::OptimizerShard(const Context& context, Bucket& bucket,
-                               const optim::Optimizer& optimizer, std::int64_t first_parameter)
+                               const optim::Optimizer& optimizer, std::int64_t first_parameter,
+                               Rest rest)
     : context_(context), bucket_(bucket), first_parameter_(first_parameter) {
   const FlatLayout& layout = bucket.parameters().layout();
   const int member = context.groups.shards->rank();
   const bool sharded = context.sharding.optimizer;
-  const Rest rest = sharded ? context.tiers.optimizer : Rest::kHere;
+  if (!sharded) rest = Rest::kHere;
   own_ = sharded ? layout.shard(member) : layout.whole();
   launch_ = optim::FindFlatUpdate(context.device);
   if (context.dtypes.has_master_weights()) {

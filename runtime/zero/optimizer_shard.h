@@ -19,10 +19,10 @@ namespace ds::zero {
 class OptimizerShard {
  public:
   // State starts at zero, master weights at the parameters' values. `first_parameter` is the
-  // ordinal of the bucket's first parameter among the trainable ones. Requires a trainable bucket;
-  // it and the optimizer outlive this.
+  // ordinal of the bucket's first parameter among the trainable ones, `rest` where a shard of state
+  // and masters rests. Requires a trainable bucket; it and the optimizer outlive this.
   OptimizerShard(const Context& context, Bucket& bucket, const optim::Optimizer& optimizer,
-                 std::int64_t first_parameter);
+                 std::int64_t first_parameter, Rest rest);
 
   // Elements that are updated at once: what this rank updates of one training range, or a range of
   // that.

@@ -16,6 +16,14 @@ constexpr std::int64_t kWhole = std::numeric_limits<std::int64_t>::max();
 
 using PartUse = OptimizerShard::PartUse;
 
+std::vector<bool> ListKeptBuckets(const ShardedModel& model) {
+  std::vector<std::int64_t> numels;
+  ForEachTrainableBucket(model, [&](const Bucket& bucket, std::int64_t) {
+    numels.push_back(bucket.parameters().layout().shard_numel());
+  });
+  return ListKept(numels, model.context().tiers.optimizer_share);
+}
+
 // The turns of all shards, in order, and what goes on beside a part that is there (Tiers).
 class Turns {
  public:
@@ -56,9 +64,13 @@ class Turns {
 
 ShardedOptimizer::ShardedOptimizer(ShardedModel& model, const config::OptimizerConfig& config)
     : model_(model), optimizer_(optim::MakeOptimizer(config)) {
+  const Tiers& tiers = model.context().tiers;
+  const std::vector<bool> kept = ListKeptBuckets(model);
   ForEachTrainableBucket(model, [&](Bucket& bucket, std::int64_t first) {
-    shards_.push_back(
-        std::make_unique<OptimizerShard>(model.context(), bucket, *optimizer_, first));
+    const bool stays = kept[shards_.size()];
+    bucket.gradients().set_rest(stays ? Rest::kHere : tiers.gradients);
+    shards_.push_back(std::make_unique<OptimizerShard>(model.context(), bucket, *optimizer_, first,
+                                                       stays ? Rest::kHere : tiers.optimizer));
     parameter_count_ = first + bucket.parameters().layout().size();
     takes_all_at_once_ =
         optimizer_->reach(bucket.parameters().parameter(0).group) == optim::Reach::kModel;

@@ -25,13 +25,15 @@ struct Job {
   std::string model = "gpt2";
   int ranks = 2;
   bool offload = false;  // to files
+  double ratio = 1.0;    // offload_optimizer's
 };
 
 std::string NameOf(const Job& job) {
   return job.model + "-" + std::to_string(job.ranks) + "-stage" + std::to_string(job.stage) +
          (job.bf16 ? "-bf16-" : "-fp32-") + std::to_string(job.micro_batch) + "x" +
          std::to_string(job.accumulation) + "-" + job.recompute +
-         (job.mlp_tiles > 1 ? "-tiles" : "") + (job.offload ? "-files" : "");
+         (job.mlp_tiles > 1 ? "-tiles" : "") + (job.offload ? "-files" : "") +
+         (job.ratio < 1.0 ? "-partly" : "");
 }
 
 class PlannedMemory : public ::testing::Test {
@@ -69,6 +71,7 @@ class PlannedMemory : public ::testing::Test {
     if (job.offload) {
       const nlohmann::json files = {{"device", "nvme"}, {"nvme_path", folder_.path().string()}};
       zero["offload_optimizer"] = files;
+      zero["offload_optimizer"]["ratio"] = job.ratio;
       zero["offload_param"] = files;
       zero["offload_param"]["max_in_cpu"] = 0;
     }
@@ -181,8 +184,13 @@ TEST_F(PlannedMemory, IsMeasuredWhereSomeActivationsAreComputedAgain) {
 }
 
 TEST_F(PlannedMemory, CountsWhatRestsInFilesThereAndItsBuffersHere) {
-  for (const int ranks : {1, 2}) {
-    const Job job{.stage = 3, .bf16 = true, .micro_batch = 4, .ranks = ranks, .offload = true};
+  for (const auto& [ranks, ratio] : {std::pair(1, 1.0), std::pair(2, 1.0), std::pair(2, 0.5)}) {
+    const Job job{.stage = 3,
+                  .bf16 = true,
+                  .micro_batch = 4,
+                  .ranks = ranks,
+                  .offload = true,
+                  .ratio = ratio};
     ExpectPlanned(job);
     if (HasFatalFailure()) return;
     const auto memory = ReadJsonLines(folder_.path() / NameOf(job) / "metrics.jsonl")[1]["memory"];

@@ -42,6 +42,7 @@ struct Offload {
   std::int64_t max_in_cpu = 0;
   std::int64_t block_size = kPage;  // what is smaller stays in memory
   int folders = 1;
+  double ratio = 1.0;
 };
 
 struct OffloadRun {
@@ -77,6 +78,7 @@ std::unique_ptr<Engine> MakeEngine(const OffloadRun& run, const Folders& folders
     zero.offload_optimizer.nvme_path = folders.List(run.offload.folders);
     zero.offload_optimizer.pipeline_read = run.offload.pipelined;
     zero.offload_optimizer.pipeline_write = run.offload.pipelined;
+    zero.offload_optimizer.ratio = run.offload.ratio;
   }
   if (run.offload.parameters) {
     zero.offload_param.device = OffloadDevice::kNvme;
@@ -120,7 +122,9 @@ void ExpectSameBits(const Outcome& a, const Outcome& b) {
 }
 
 std::vector<Offload> ListOffloads(int stage) {
-  std::vector<Offload> all = {{.optimizer = true}, {.optimizer = true, .pipelined = true}};
+  std::vector<Offload> all = {{.optimizer = true},
+                              {.optimizer = true, .pipelined = true},
+                              {.optimizer = true, .pipelined = true, .ratio = 0.6}};
   if (stage < 3) return all;
   all.push_back({.parameters = true});
   all.push_back({.optimizer = true, .parameters = true, .pipelined = true, .folders = 2});
@@ -214,6 +218,37 @@ TEST(Offload, HoldsInMemoryOnlyWhatIsSmall) {
     EXPECT_GT(ledger.Peak(MemoryUse::kGradients, MemoryTier::kFile), 0);
     EXPECT_GT(ledger.Peak(MemoryUse::kOther, MemoryTier::kMapped), 0) << "buffers are booked";
   });
+}
+
+TEST(Offload, KeepsThePartOfTheStateThatRatioAllows) {
+  const Folders folders;
+  const std::int64_t layer = kShape.width * kShape.width + kShape.width;
+  const std::int64_t table = kShape.vocabulary * kShape.width;
+  for (const double ratio : {1.0, 0.85, 0.6, 0.0}) {
+    SCOPED_TRACE(ratio);
+    const OffloadRun run{.tiny = {.stage = 2, .shape = kShape},
+                         .offload = {.optimizer = true, .ratio = ratio}};
+    testing::RunRanks(1, [&](comm::Communicator& world) {
+      device::MemoryLedger ledger;
+      const auto engine = MakeEngine(run, folders, world, &ledger);
+      TrainTiny(*engine, run.tiny, 1);
+      const auto bytes = [&](MemoryTier tier) {
+        return ledger.Bytes(MemoryUse::kOptimizerState, tier);
+      };
+      // Two values of 4 bytes each; a layer is an eighth of all, the table three quarters.
+      const auto all = static_cast<double>(bytes(MemoryTier::kFile) + bytes(MemoryTier::kHost));
+      EXPECT_GE(static_cast<double>(bytes(MemoryTier::kFile)), ratio * all - kSmall);
+      const std::int64_t kept = ratio == 1.0    ? 0
+                                : ratio == 0.85 ? layer
+                                : ratio == 0.6  ? 2 * layer
+                                                : table;
+      EXPECT_GE(bytes(MemoryTier::kHost), 8 * kept);
+      if (ratio == 0.0) {
+        EXPECT_EQ(bytes(MemoryTier::kFile), 0);
+        EXPECT_EQ(ledger.Peak(MemoryUse::kGradients, MemoryTier::kFile), 0);
+      }
+    });
+  }
 }
 
 TEST(Offload, KeepsNothingOfGradientsThatSomebodyHasLookedAt) {

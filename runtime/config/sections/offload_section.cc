@@ -97,7 +97,8 @@ void FillOffload(const Values& values, DsConfig* config) {
       .nvme_path = ListFolders(values.Get(kOptimizer.path)),
       .buffer_count = values.Get(keys::kZeroOptimizationOffloadOptimizerBufferCount),
       .pipeline_read = values.Get(keys::kZeroOptimizationOffloadOptimizerPipelineRead),
-      .pipeline_write = values.Get(keys::kZeroOptimizationOffloadOptimizerPipelineWrite)};
+      .pipeline_write = values.Get(keys::kZeroOptimizationOffloadOptimizerPipelineWrite),
+      .ratio = values.Get(keys::kZeroOptimizationOffloadOptimizerRatio)};
   config->aio = {.block_size = values.Get(kBlockSize),
                  .queue_depth = values.Get(keys::kAioQueueDepth),
                  .intra_op_parallelism = values.Get(keys::kAioIntraOpParallelism),

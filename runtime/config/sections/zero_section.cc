@@ -19,18 +19,11 @@ constexpr Key kOverlap = keys::kZeroOptimizationOverlapComm;
 constexpr Key kOffloadOptimizer = keys::kZeroOptimizationOffloadOptimizerDevice;
 constexpr Key kLoco[] = {keys::kZeroOptimizationZeroppLocoParamErrBeta,
                          keys::kZeroOptimizationZeroppLocoParamResetT};
-constexpr Key kOffloadRatio = keys::kZeroOptimizationOffloadOptimizerRatio;
 
 void OverlapFollowsTheStage(RuleContext& context) {
   if (!context.values.Get(kOverlap).is_null()) return;
   context.values.Derive(kOverlap, ZeroStage(context.values) == 3,
                         "derived from zero_optimization.stage");
-}
-
-void PartialOffloadNeedsStage3(RuleContext& context) {
-  if (context.values.Get(kOffloadRatio) < 1.0 && ZeroStage(context.values) != 3) {
-    context.Refuse(kOffloadRatio, "below 1 needs zero_optimization.stage 3");
-  }
 }
 
 void LoadingBesideComputingNeedsStage3(RuleContext& context) {
@@ -133,7 +126,6 @@ void ZenFlowNeedsHostOptimizer(RuleContext& context) {
 
 constexpr Rule kRules[] = {
     {"OverlapFollowsTheStage", {kOverlap, kStage}, OverlapFollowsTheStage},
-    {"PartialOffloadNeedsStage3", {kOffloadRatio, kStage}, PartialOffloadNeedsStage3},
     {"LoadingBesideComputingNeedsStage3", {kStage}, LoadingBesideComputingNeedsStage3},
     {"MicsGroupsAreOfOneSize",
      {keys::kZeroOptimizationMicsShardSize, kStage},

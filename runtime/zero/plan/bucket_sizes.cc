@@ -13,7 +13,16 @@ using config::Width;
 
 class Measurement {
  public:
-  explicit Measurement(const StepMemoryInput& input) : input_(input) {}
+  explicit Measurement(const StepMemoryInput& input) : input_(input) {
+    std::vector<std::int64_t> numels;
+    for (const UnitShape& unit : input.units) {
+      for (const BucketShape& bucket : unit.buckets) {
+        if (!bucket.trained) continue;
+        numels.push_back(FlatLayout(bucket.numels, input.shard_ranks).shard_numel());
+      }
+    }
+    keeps_state_ = ListKept(numels, input.tiers.optimizer_share);
+  }
 
   MeasuredModel Run() {
     for (const UnitShape& shape : input_.units) {
@@ -36,6 +45,8 @@ class Measurement {
 
   const StepMemoryInput& input_;
   MeasuredModel model_;
+  std::vector<bool> keeps_state_;          // by trained bucket
+  std::size_t trained_ = 0;                // buckets so far
   std::int64_t kept_parameter_bytes_ = 0;  // of units that stay here
 };
 
@@ -91,7 +102,8 @@ void Measurement::MeasureState(const BucketShape& shape, const FlatLayout& layou
                                BucketSizes* bucket) {
   const config::StateTypes& types = input_.types;
   const bool sharded = input_.sharding.optimizer;
-  const Rest rest = sharded ? input_.tiers.optimizer : Rest::kHere;
+  const bool stays = keeps_state_[trained_++];
+  const Rest rest = sharded && !stays ? input_.tiers.optimizer : Rest::kHere;
   const std::int64_t updated = sharded ? layout.shard_numel() : layout.padded_numel();
   const std::int64_t muon = sharded ? shape.muon / input_.shard_ranks : shape.muon;
   const std::int64_t masters = types.has_master_weights() ? updated * Width(types.master) : 0;
@@ -104,7 +116,7 @@ void Measurement::MeasureState(const BucketShape& shape, const FlatLayout& layou
   }
   if (!sharded) return;
   std::int64_t none = 0;  // gradients come later
-  bucket->own_rest = Put(input_.tiers.gradients, bucket->own_bytes, &none);
+  bucket->own_rest = stays ? Rest::kHere : Put(input_.tiers.gradients, bucket->own_bytes, &none);
 }
 
 // What comes from files for one turn of the update, or beside a block's backward, and what waits

@@ -1,6 +1,7 @@
 #include "runtime/zero/plan/tiers.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "runtime/config/model_state.h"
 #include "runtime/zero/plan/residency_plan.h"
@@ -35,6 +36,7 @@ Tiers PlanTiers(const config::DsConfig& config, bool on_gpu) {
               .smallest_bytes = config.aio.block_size,
               .waiting_bytes =
                   std::max<std::int64_t>(1, optimizer.buffer_count) * ChooseMostElements(zero) * 4,
+              .optimizer_share = optimizer.ratio,
               .reads_ahead = optimizer.pipeline_read,
               .writes_behind = optimizer.pipeline_write};
   if (tiers.optimizer == Rest::kFile) {
@@ -46,6 +48,17 @@ Tiers PlanTiers(const config::DsConfig& config, bool on_gpu) {
         zero.offload_param.max_in_cpu * Width(config::ChooseStateTypes(config).parameter);
   }
   return tiers;
+}
+
+std::vector<bool> ListKept(const std::vector<std::int64_t>& shard_numels, double optimizer_share) {
+  const auto all = std::accumulate(shard_numels.begin(), shard_numels.end(), std::int64_t{0});
+  auto left = static_cast<std::int64_t>((1.0 - optimizer_share) * static_cast<double>(all));
+  std::vector<bool> kept;
+  for (const std::int64_t numel : shard_numels) {
+    kept.push_back(numel <= left);
+    if (kept.back()) left -= numel;
+  }
+  return kept;
 }
 
 std::int64_t ChooseFetchBytes(const config::ZeroConfig& zero, std::int64_t element_size) {

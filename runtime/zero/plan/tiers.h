@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <vector>
 
 #include "runtime/config/ds_config.h"
 
@@ -37,6 +38,10 @@ struct Tiers {
   // for the next transfer.
   std::int64_t waiting_bytes = 0;
 
+  // At least this share of the optimizer's elements rests there, with reduced gradients; what
+  // belongs to the first buckets is here.
+  double optimizer_share = 1.0;
+
   // So the optimizer goes through what rests in files.
   std::int64_t most_elements = std::numeric_limits<std::int64_t>::max();  // updated at once
   bool reads_ahead = false;    // the next ones are read while these are updated
@@ -46,6 +51,11 @@ struct Tiers {
 // Takes offload_param and offload_optimizer of a config, all but the files. On CPU ranks the host
 // is where they compute.
 Tiers PlanTiers(const config::DsConfig& config, bool on_gpu);
+
+// Tells of trained buckets, in order, by a rank's shares of their elements, whether their
+// optimizer's state and reduced gradients are here (Tiers::optimizer_share): each one that leaves
+// enough of the rest to be elsewhere.
+std::vector<bool> ListKept(const std::vector<std::int64_t>& shard_numels, double optimizer_share);
 
 // Counts what of a rank's shards of parameters, elements of so many bytes, may be read ahead of its
 // gather (ResidencyBudgets).

@@ -25,7 +25,7 @@ TEST(OffloadSection, FillsWhatTheRuntimeReads) {
         offload_param: {device: "nvme", nvme_path: "/a", buffer_count: 7, buffer_size: 8000,
                         max_in_cpu: 9},
         offload_optimizer: {device: "nvme", nvme_path: "/a,/b", buffer_count: 3,
-                            pipeline_read: true, pipeline_write: true}},
+                            pipeline_read: true, pipeline_write: true, ratio: 0.25}},
       aio: {block_size: 65536, queue_depth: 32, intra_op_parallelism: 2, single_submit: true,
             overlap_events: false})");
   ASSERT_THAT(Messages(result.errors), IsEmpty());
@@ -40,6 +40,7 @@ TEST(OffloadSection, FillsWhatTheRuntimeReads) {
   EXPECT_THAT(zero.offload_optimizer.nvme_path, ElementsAre("/a", "/b"));
   EXPECT_EQ(zero.offload_optimizer.buffer_count, 3);
   EXPECT_TRUE(zero.offload_optimizer.pipeline_read && zero.offload_optimizer.pipeline_write);
+  EXPECT_EQ(zero.offload_optimizer.ratio, 0.25);
   const AioConfig& aio = result.config.aio;
   EXPECT_EQ(aio.block_size, 65536);
   EXPECT_EQ(aio.queue_depth, 32);

@@ -130,6 +130,18 @@ TEST(StepMemoryTest, WhatRestsInFilesIsThereAndOnlyItsBuffersAreInMemory) {
   }
 }
 
+TEST(StepMemoryTest, TheFirstBucketsKeepWhatTheRatioLeavesOfStateAndGradients) {
+  EXPECT_EQ(ListKept({60, 30, 10, 20}, 1.0), (std::vector<bool>{false, false, false, false}));
+  EXPECT_EQ(ListKept({60, 30, 10, 20}, 0.65), (std::vector<bool>{false, true, true, false}));
+  EXPECT_EQ(ListKept({60, 30, 10, 20}, 0.0), (std::vector<bool>{true, true, true, true}));
+  StepMemoryInput input = MakeOffloadedInput(config::OffloadDevice::kNvme, {.ranks = 1});
+  input.tiers.optimizer_share = 1.0 - 1.5 * kLayer / kAll;
+  const StepMemory memory = PlanStepMemory(input);
+  const std::int64_t kept = kLayer + 1024;  // the first layer, and the head
+  EXPECT_EQ(memory.away.files, 16 * kAll - 12 * kept);
+  EXPECT_EQ(memory.between_steps.optimizer_state, 8 * kept);
+}
+
 TEST(StepMemoryTest, OnCpuRanksTheHostIsWhereTheyCompute) {
   const StepMemory memory =
       PlanStepMemory(MakeOffloadedInput(config::OffloadDevice::kCpu, {.ranks = 4}));
