@@ -25,7 +25,8 @@ struct OffloadOptimizerConfig {
   std::int64_t buffer_count = 4;
   bool pipeline_read = false;
   bool pipeline_write = false;
-  double ratio = 1.0;  // of the state, at least so much is there
+  double ratio = 1.0;          // of the state, at least so much is there
+  bool super_offload = false;  // updates in the backward pass
 };
 
 // Transfers to and from files.

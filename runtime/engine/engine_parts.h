@@ -99,12 +99,16 @@ struct EngineParts {
   void AgreeOnWeight();
   // Tells what the reduced gradients are to be divided by. Requires AgreeOnWeight.
   double gradient_unit() const { return loss_scaler.scale() * step.current.mean_weight.value(); }
-  // Updates the model by a step whose gradients, still times the loss scale, have this global norm.
-  // Refuses gradients that the config does not take. Collective.
+  // Has the backward pass that follows, the last of the step, update the model. Collective.
+  Status BeginUpdate();
+  // Updates the model, or what of it is left, by a step whose gradients, still times the loss
+  // scale, have this global norm. Refuses gradients that the config does not take. Collective.
   Status ApplyUpdate(double scaled_norm, std::vector<optim::ScheduledValues> scheduled);
   // Makes `result`, whose gradient is not finite, the step without an update that config and policy
   // want, or says why the run ends.
   Status HandleNonFinite(StepResult* result);
+  // The next update's numbers.
+  optim::Update MakeUpdate(double clip, std::vector<optim::ScheduledValues> scheduled) const;
 };
 
 }  // namespace ds::engine

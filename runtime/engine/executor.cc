@@ -110,10 +110,11 @@ RandomPlace FindRandomPlace(const EngineParts& parts, std::int64_t samples) {
 // update takes this rank's own.
 zero::GradientEnd ChooseGradientEnd(const EngineParts& parts) {
   if (parts.step.local_gradients) return zero::GradientEnd::kHeld;
-  return parts.step.IsInLastMicroBatch(parts.accumulation()) &&
-                 parts.optimizer->TakesMeans(parts.step.counts.applied + 1)
-             ? zero::GradientEnd::kLast
-             : zero::GradientEnd::kAsSharded;
+  const bool is_last = parts.step.IsInLastMicroBatch(parts.accumulation()) &&
+                       parts.optimizer->TakesMeans(parts.step.counts.applied + 1);
+  if (!is_last) return zero::GradientEnd::kAsSharded;
+  const bool updates = parts.sharded->context().tiers.updates_in_backward;
+  return updates ? zero::GradientEnd::kUpdate : zero::GradientEnd::kLast;
 }
 
 // Where there is nothing to return a status in.
@@ -166,11 +167,13 @@ void Executor::Backward(const at::Tensor& loss, bool scale_wrt_gas) {
   const double weight = scale_wrt_gas ? parts_.step.current.FindWeight(loss) : 1.0;
   const double scale = parts_.backward_scale(scale_wrt_gas) * weight;
   const double factor = FindArrivalFactor(loss, scale);
-  parts_.sharded->EndGradients(ChooseGradientEnd(parts_));
+  const zero::GradientEnd end = ChooseGradientEnd(parts_);
+  parts_.sharded->EndGradients(end);
   parts_.sharded->ScaleGradients(factor);
+  parts_.step.current.losses.push_back({loss.detach(), scale_wrt_gas, weight});
+  if (end == zero::GradientEnd::kUpdate) ThrowIfError(parts_.BeginUpdate());
   loss.backward(at::full_like(loss, scale / factor));
   parts_.sharded->EndBackward();
-  parts_.step.current.losses.push_back({loss.detach(), scale_wrt_gas, weight});
   ++parts_.step.current.micro_batches;
   parts_.step.current.backward_is_latest = true;
   parts_.memory.Mark("backward");

@@ -100,10 +100,13 @@ std::string DescribeNonFinite(const zero::ShardedModel& sharded, const Totals& t
   return text;
 }
 
-Status NonFiniteError(std::int64_t step, const std::string& what) {
-  return FailedPreconditionError("step " + std::to_string(step) + ": " + what +
-                                 ". The parameters are those of the step before: lower the "
-                                 "learning rate or look at the data of this step");
+Status NonFiniteError(std::int64_t step, const std::string& what, bool has_updated) {
+  return FailedPreconditionError(
+      "step " + std::to_string(step) + ": " + what +
+      (has_updated ? ". Its backward pass has updated the parameters (super_offload), and they are "
+                     "lost: go on from a checkpoint, and "
+                   : ". The parameters are those of the step before: ") +
+      "lower the learning rate or look at the data of this step");
 }
 
 }  // namespace
@@ -129,16 +132,17 @@ Status EngineParts::HandleNonFinite(StepResult* result) {
     case NonFinitePolicy::kSkip:
       return OkStatus();
     case NonFinitePolicy::kStop:
-      return NonFiniteError(result->step, result->non_finite);
+      return NonFiniteError(result->step, result->non_finite, optimizer->has_updated());
     case NonFinitePolicy::kAsConfigured:
       break;
   }
   if (!scaled.ok()) {
-    return NonFiniteError(result->step, result->non_finite + "; " + scaled.message());
+    return NonFiniteError(result->step, result->non_finite + "; " + scaled.message(),
+                          optimizer->has_updated());
   }
   const bool bf16_skips = config.bf16.enabled && config.bf16.check_grad_overflow;
   if (config.fp16.enabled || bf16_skips) return OkStatus();
-  return NonFiniteError(result->step, result->non_finite);
+  return NonFiniteError(result->step, result->non_finite, optimizer->has_updated());
 }
 
 Status EngineParts::ReduceGradientsOnce() {
@@ -152,6 +156,28 @@ Status EngineParts::ReduceGradientsOnce() {
   return OkStatus();
 }
 
+optim::Update EngineParts::MakeUpdate(double clip,
+                                      std::vector<optim::ScheduledValues> scheduled) const {
+  const optim::ScheduledValues first = scheduled[0];
+  return {.lr = first.lr,
+          .gradient_scale = clip / gradient_unit(),
+          .step = step.counts.applied + 1,
+          .beta1 = first.momentum,
+          .groups = std::move(scheduled)};
+}
+
+Status EngineParts::BeginUpdate() {
+  if (optimizer->has_updated()) {
+    return FailedPreconditionError(
+        "the last backward pass of this step has updated the model (super_offload): call step() "
+        "before the next one");
+  }
+  DS_RETURN_IF_ERROR(rates.CheckGoesOn(step.counts.applied));
+  AgreeOnWeight();
+  optimizer->BeginUpdate(MakeUpdate(/*clip=*/1.0, rates.FindNext(step.counts.applied)));
+  return OkStatus();
+}
+
 Status EngineParts::ApplyUpdate(double scaled_norm, std::vector<optim::ScheduledValues> scheduled) {
   if (!config.zero_optimization.ignore_unused_parameters) {
     DS_RETURN_IF_ERROR(zero::CheckNoneIsUnused(*sharded).WithContext(
@@ -160,13 +186,8 @@ Status EngineParts::ApplyUpdate(double scaled_norm, std::vector<optim::Scheduled
   const double unit = gradient_unit();
   const double clip =
       optim::ClipFactor(optimizer->NormToClip(scaled_norm) / unit, config.gradient_clipping);
+  optimizer->Step(MakeUpdate(clip, std::move(scheduled)));
   ++step.counts.applied;
-  const optim::ScheduledValues first = scheduled[0];
-  optimizer->Step({.lr = first.lr,
-                   .gradient_scale = clip / unit,
-                   .step = step.counts.applied,
-                   .beta1 = first.momentum,
-                   .groups = std::move(scheduled)});
   step.latest_was_applied = true;
   rates.OnUpdate();
   return loss_scaler.Update(/*overflow=*/false);

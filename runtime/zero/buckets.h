@@ -28,15 +28,4 @@ void ForEachTrainableBucket(const ShardedModel& model, Visit visit) {
   });
 }
 
-// Calls visit(Bucket&, next): the trainable bucket behind it, or null.
-template <typename Visit>
-void ForEachTrainableBucketAndNext(const ShardedModel& model, Visit visit) {
-  Bucket* before = nullptr;
-  ForEachTrainableBucket(model, [&](Bucket& bucket, std::int64_t) {
-    if (before != nullptr) visit(*before, &bucket);
-    before = &bucket;
-  });
-  if (before != nullptr) visit(*before, nullptr);
-}
-
 }  // namespace ds::zero

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/base/check.h"
+#include "runtime/comm/work.h"
 #include "runtime/optim/kernels/gradient_norm.h"
 #include "runtime/precision/finite_check.h"
 #include "runtime/zero/sparse_rows.h"
@@ -13,6 +14,16 @@
 namespace ds::zero {
 
 using device::MemoryUse;
+
+struct FlatGradients::UnderWay {
+  device::LedgerEntry booked = {};      // of `whole`, where that is a copy
+  at::Tensor whole = {};                // what travels
+  at::Tensor reduced = {};              // where the sum over ranks comes
+  std::optional<comm::Work> work = {};  // none: the call has ended, or is `rounded`'s
+  std::optional<QuantizedReduction> rounded = {};
+  Lease target;       // where the mean belongs
+  bool first = true;  // it has no other summand there
+};
 
 FlatGradients::FlatGradients(const Context& context, BufferPool& pool, const FlatLayout& layout,
                              GradientTravel travel)
@@ -140,8 +151,8 @@ void FlatGradients::FinishReduction(const at::Tensor& reduced) const {
 void FlatGradients::BeginReduceIntoShard(const at::Tensor& gradients) {
   const bool first = !own_.defined();
   if (first) {
-    own_ = Store(context_,
-                 {layout_.shard_numel(), context_.dtypes.gradient, MemoryUse::kGradients, rest_});
+    own_ = Store(context_, {layout_.shard_numel(), context_.dtypes.gradient, MemoryUse::kGradients,
+                            is_used_at_once_ ? Rest::kHere : rest_});
   }
   UnderWay under_way{.target = own_.Acquire(first ? Access::kOverwrite : Access::kUpdate),
                      .first = first};
@@ -160,7 +171,7 @@ void FlatGradients::BeginReduceIntoShard(const at::Tensor& gradients) {
   } else {
     ranks.ReduceScatter(under_way.reduced, whole, op, travel_.tag);
   }
-  reduction_ = std::move(under_way);
+  reduction_ = std::make_unique<UnderWay>(std::move(under_way));
 }
 
 void FlatGradients::BeginReduceEverywhere() {
@@ -180,7 +191,7 @@ void FlatGradients::BeginReduceEverywhere() {
     const at::Tensor table = whole.narrow(0, place.start, place.count);
     AllReduceRows(context_, table.view({-1, travel_.row_widths[i]}), op);
   }
-  reduction_ = std::move(under_way);
+  reduction_ = std::make_unique<UnderWay>(std::move(under_way));
 }
 
 // Tells of whole gradients whether nothing has been added to their mean.
@@ -220,7 +231,7 @@ void FlatGradients::Await() {
   FinishReduction(reduced);
   if (!reduced.is_same(target)) reduction_->first ? target.copy_(reduced) : target.add_(reduced);
   reduction_.reset();
-  own_.Stow();
+  if (!is_used_at_once_) own_.Stow();
   if (block_) {
     block_->Release();
   } else if (context_.sharding.optimizer) {
@@ -251,13 +262,14 @@ bool FlatGradients::CanReduceBeforeTheEnd() const {
   return context_.reduction.average && travel_.row_widths.empty();
 }
 
-void FlatGradients::EndMicroBatch(bool hold) {
+void FlatGradients::EndMicroBatch(MicroBatchEnd end) {
   ++micro_step_;
-  if (hold || !CanReduceBeforeTheEnd()) {
+  if (end == MicroBatchEnd::kWait || !CanReduceBeforeTheEnd()) {
     if (block_) AcquireBuffer();  // on every rank, whatever gradients it has had
     return;
   }
   if (is_alone()) return;
+  is_used_at_once_ = end == MicroBatchEnd::kUse;
   BeginReduction();
   if (!context_.overlap) Await();
 }
@@ -304,15 +316,19 @@ void FlatGradients::Prefetch(const FlatRange& range) {
 }
 
 void FlatGradients::Stow(const FlatRange& range) {
-  if (own_.rests_away()) own_.Stow(range);
+  if (own_.rests_away() && !is_used_at_once_) own_.Stow(range);
+}
+
+void FlatGradients::DropMean() {
+  Await();
+  whole_ = {};
+  own_ = {};
 }
 
 void FlatGradients::Clear() {
-  Await();
-  is_mean_ = false;
+  DropMean();
+  is_mean_ = is_used_at_once_ = false;
   if (block_ && block_->present()) block_->Release();
-  whole_ = {};
-  own_ = {};
   received_in_step_.assign(received_in_step_.size(), false);
   micro_step_ = 0;
   non_finite_.reset();

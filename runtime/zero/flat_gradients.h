@@ -23,7 +23,6 @@
 #include <vector>
 
 #include "runtime/checkpoint/tensor_source.h"
-#include "runtime/comm/work.h"
 #include "runtime/gradients/put_gradient.h"
 #include "runtime/zero/buffer_pool.h"
 #include "runtime/zero/context.h"
@@ -51,6 +50,12 @@ struct GradientTravel {
   bool rounded = false;  // where Context::quantized_gradients says so
 };
 
+enum class MicroBatchEnd {
+  kWait,    // gradients stay whole, for the next micro-batch or Reduce
+  kReduce,  // into the mean that earlier micro-batches have begun
+  kUse,     // the same, for the last time: the mean stays here until DropMean
+};
+
 class FlatGradients {
  public:
   // `layout` is borrowed.
@@ -68,9 +73,8 @@ class FlatGradients {
   void set_rest(Rest rest) { rest_ = rest; }  // of the reduced shard: the tiers' if not set
   void set_arrival_factor(double factor) { arrival_factor_ = factor; }
 
-  // Ends a micro-batch, all of whose gradients are there. They are reduced, or, with `hold`, wait,
-  // whole, for the next micro-batch without it, or Reduce.
-  void EndMicroBatch(bool hold);
+  // Ends a micro-batch, all of whose gradients are there.
+  void EndMicroBatch(MicroBatchEnd end);
   void Await();
   // Ends the step's last micro-batch: the mean over ranks is there.
   void Reduce();
@@ -99,6 +103,9 @@ class FlatGradients {
   const std::optional<NonFiniteArrival>& first_non_finite() const { return non_finite_; }
   // Tells of each parameter whether Add was called for it since Clear.
   const std::vector<bool>& received_in_step() const { return received_in_step_; }
+  // Frees the mean, which somebody has updated by; what else is known of the step stays.
+  void DropMean();
+  bool has_mean() const { return own_.defined() || whole_.defined(); }
   void Clear();
 
  private:
@@ -129,17 +136,10 @@ class FlatGradients {
   std::unique_ptr<PooledTensor> block_;  // when sharded: this micro-batch's gradients
   Store whole_;                          // when not: the step's
   Store own_;                            // the reduced shard, where whole_ is not it
-  struct UnderWay {
-    device::LedgerEntry booked = {};      // of `whole`, where that is a copy
-    at::Tensor whole = {};                // what travels
-    at::Tensor reduced = {};              // where the sum over ranks comes
-    std::optional<comm::Work> work = {};  // none: the call has ended, or is `rounded`'s
-    std::optional<QuantizedReduction> rounded = {};
-    Lease target;       // where the mean belongs
-    bool first = true;  // it has no other summand there
-  };
-  std::optional<UnderWay> reduction_;
+  struct UnderWay;
+  std::unique_ptr<UnderWay> reduction_;
   bool is_mean_ = false;                // what whole_ holds
+  bool is_used_at_once_ = false;        // the mean that is coming
   std::vector<bool> received_;          // since the buffer came
   std::vector<bool> received_in_step_;  // since Clear
   std::int64_t micro_step_ = 0;         // since Clear

@@ -76,7 +76,7 @@ NonFiniteValue FindFirstInShard(const ShardedModel& model) {
   NonFiniteValue first_value;
   const int member = model.context().groups.shards->rank();
   ForEachTrainableBucket(model, [&](const Bucket& bucket, std::int64_t first) {
-    if (std::isfinite(first_value.micro_step)) return;
+    if (std::isfinite(first_value.micro_step) || !bucket.gradients().has_mean()) return;
     const FlatLayout& layout = bucket.parameters().layout();
     first_value = FindFirstIn(bucket.gradients().shard().tensor(),
                               layout.FindPieces(layout.shard(member)), first);

@@ -134,8 +134,12 @@ std::vector<OptimizerShard::Turn> OptimizerShard::ListTurns(std::int64_t most_el
 }
 
 void OptimizerShard::Prefetch(const Turn& turn) {
+  bucket_.gradients().Prefetch({turn.range.start - own_.start, turn.range.count});
+  PrefetchState(turn);
+}
+
+void OptimizerShard::PrefetchState(const Turn& turn) {
   const FlatRange own{turn.range.start - own_.start, turn.range.count};
-  bucket_.gradients().Prefetch(own);
   if (master_.rests_away()) master_.Prefetch(own);
   if (!master_.defined()) bucket_.parameters().PrefetchShard(own);
   RangeState& state = states_[turn.state];

@@ -24,6 +24,8 @@ class OptimizerShard {
   OptimizerShard(const Context& context, Bucket& bucket, const optim::Optimizer& optimizer,
                  std::int64_t first_parameter, Rest rest);
 
+  Bucket& bucket() const { return bucket_; }
+
   // Elements that are updated at once: what this rank updates of one training range, or a range of
   // that.
   struct Turn {
@@ -33,8 +35,9 @@ class OptimizerShard {
   // One for each training range, be it of nothing, or, where its optimizer lets it be cut, as many
   // of no more than `most_elements` each as it takes.
   std::vector<Turn> ListTurns(std::int64_t most_elements) const;
-  // Begins to bring what a turn needs of what rests elsewhere.
+  // Begin to bring what a turn needs of what rests elsewhere: all of it, or all but the gradients.
   void Prefetch(const Turn& turn);
+  void PrefetchState(const Turn& turn);
   enum class PartUse {
     kReview,  // optim::RankParts::for_each: parameters are read, and there is no narrow copy
     kUpdate,

@@ -57,17 +57,19 @@ Residency::Residency(const Context& context, const std::vector<std::unique_ptr<U
 }
 
 void Residency::Start(std::vector<Place> places, GradientEnd end, std::vector<Place> expected) {
-  plan_.emplace(
-      ResidencyPlan::Input{.units = planned_,
-                           .sharding = context_.sharding,
-                           .budgets = context_.budgets,
-                           .overlap = context_.overlap,
-                           .hold_gradients = end == GradientEnd::kHeld,
-                           .reduce_whole_gradients = end == GradientEnd::kLast && context_.overlap,
-                           .places = std::move(places),
-                           .expected = std::move(expected),
-                           .present = present_,
-                           .fetched = fetched_});
+  plan_.emplace(ResidencyPlan::Input{
+      .units = planned_,
+      .sharding = context_.sharding,
+      .budgets = context_.budgets,
+      .overlap = context_.overlap,
+      .hold_gradients = end == GradientEnd::kHeld,
+      .reduce_whole_gradients =
+          end == GradientEnd::kUpdate || (end == GradientEnd::kLast && context_.overlap),
+      .places = std::move(places),
+      .expected = std::move(expected),
+      .present = present_,
+      .fetched = fetched_});
+  end_ = end;
   at_ = -1;
 }
 
@@ -89,16 +91,28 @@ void Residency::GoTo(int place) {
   }
   for (const Action& action : actions) Execute(action);
   at_ = place;
+  if (end_ == GradientEnd::kUpdate) Update(actions);
+}
+
+// What the unit ahead needs is on its way while those behind are updated.
+void Residency::Update(const std::vector<Action>& actions) {
+  const Place& place = plan_->places()[static_cast<std::size_t>(at_)];
+  if (place.kind == Place::Kind::kBackward) updates_.prepare(place.unit);
+  const auto end = context_.overlap ? Action::Kind::kAwaitGradients : Action::Kind::kReduce;
+  for (const Action& action : actions) {
+    if (action.kind == end) updates_.update(action.unit);
+  }
 }
 
 void Residency::Execute(const Action& action) {
   Unit& unit = *units_[static_cast<std::size_t>(action.unit)];
   switch (action.kind) {
     case Action::Kind::kReduce:
-      unit.EndMicroBatch(/*hold=*/false);
+      unit.EndMicroBatch(end_ == GradientEnd::kUpdate ? MicroBatchEnd::kUse
+                                                      : MicroBatchEnd::kReduce);
       return;
     case Action::Kind::kKeepWhole:
-      unit.EndMicroBatch(/*hold=*/true);
+      unit.EndMicroBatch(MicroBatchEnd::kWait);
       return;
     case Action::Kind::kRelease:
       unit.Release();

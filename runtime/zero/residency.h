@@ -9,9 +9,11 @@
 // Threads: one thread at a time. Collective where the plan's actions are.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "runtime/zero/context.h"
@@ -31,6 +33,14 @@ enum class GradientEnd {
   kAsSharded,  // sharded ones are reduced, whole ones wait for the step
   kHeld,       // all of them stay whole
   kLast,       // no other micro-batch of the step follows, so that none has to wait for one
+  kUpdate,     // the same, and each unit is updated as soon as its gradients are there
+};
+
+// Whoever updates units, in passes of GradientEnd::kUpdate. Both are called with nothing under way
+// but what the rank begins ahead.
+struct UnitUpdates {
+  std::function<void(int unit)> prepare;  // the unit's backward is next
+  std::function<void(int unit)> update;   // its gradients have ended
 };
 
 class Residency {
@@ -39,6 +49,8 @@ class Residency {
 
   // `units` and `context` are borrowed; no unit is present.
   Residency(const Context& context, const std::vector<std::unique_ptr<Unit>>& units);
+
+  void SetUpdates(UnitUpdates updates) { updates_ = std::move(updates); }
 
   // Begins a forward pass, which then comes to the units in order.
   std::shared_ptr<ForwardGraph> BeginForward();
@@ -69,6 +81,8 @@ class Residency {
   // The place ahead of where the rank is.
   std::optional<int> Find(Place::Kind kind, int unit = 0) const;
   void GoTo(int place);
+  // Does what follows the actions at the place where the rank is.
+  void Update(const std::vector<Action>& actions);
   void Execute(const Action& action);
 
   const Context& context_;
@@ -77,6 +91,8 @@ class Residency {
   std::vector<int> present_;
   std::vector<int> fetched_;
   std::optional<ResidencyPlan> plan_;
+  GradientEnd end_ = {};  // of the pass
+  UnitUpdates updates_;
   int at_ = -1;     // in the plan
   GraphPtr graph_;  // that the backward pass is in
   std::int64_t micro_batches_ = 0;

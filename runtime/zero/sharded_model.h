@@ -17,6 +17,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/status.h"
@@ -80,6 +81,7 @@ class ShardedModel {
   std::uint64_t plan_hash() const { return residency_->hash(); }
   // Decides what the backward passes to come do with gradients.
   void EndGradients(GradientEnd end) { gradient_end_ = end; }
+  void SetUpdates(UnitUpdates updates) { residency_->SetUpdates(std::move(updates)); }
   // Multiplies what the backward passes to come bring by `factor`.
   void ScaleGradients(double factor);
 

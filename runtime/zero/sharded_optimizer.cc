@@ -1,9 +1,13 @@
 #include "runtime/zero/sharded_optimizer.h"
 
+#include <c10/util/Exception.h>
+
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
 
+#include "runtime/base/check.h"
 #include "runtime/optim/factory/make_optimizer.h"
 #include "runtime/optim/kernels/gradient_norm.h"
 #include "runtime/zero/buckets.h"
@@ -24,15 +28,28 @@ std::vector<bool> ListKeptBuckets(const ShardedModel& model) {
   return ListKept(numels, model.context().tiers.optimizer_share);
 }
 
-// The turns of all shards, in order, and what goes on beside a part that is there (Tiers).
+// Sums the squares of this rank's shard of a bucket's mean; what several ranks hold counts once.
+double SumOfSquares(const Context& context, const Bucket& bucket, const at::Tensor& shard) {
+  const int member = context.groups.shards->rank();
+  const FlatLayout& layout = bucket.parameters().layout();
+  double sum = 0.0;
+  for (const TrainingRange& range : bucket.ranges()) {
+    const FlatRange own = layout.shard_of(range.range, member);
+    const at::Tensor values = shard.narrow(0, own.start - layout.shard(member).start, own.count);
+    sum += optim::SumOfSquares(values) /
+           context.mesh.CountOver(context.ShardCopyAxes(bucket.member_of(range).placement));
+  }
+  return sum;
+}
+
+// The turns of shards, in order, and what goes on beside a part that is there (Tiers).
 class Turns {
  public:
-  Turns(const std::vector<std::unique_ptr<OptimizerShard>>& shards, const Tiers& tiers)
-      : tiers_(tiers) {
-    for (const auto& shard : shards) {
-      for (const OptimizerShard::Turn& turn : shard->ListTurns(tiers.most_elements)) {
-        turns_.emplace_back(shard.get(), turn);
-      }
+  explicit Turns(const Tiers& tiers) : tiers_(tiers) {}
+
+  void Add(OptimizerShard& shard) {
+    for (const OptimizerShard::Turn& turn : shard.ListTurns(tiers_.most_elements)) {
+      turns_.emplace_back(&shard, turn);
     }
   }
 
@@ -75,19 +92,31 @@ ShardedOptimizer::ShardedOptimizer(ShardedModel& model, const config::OptimizerC
     takes_all_at_once_ =
         optimizer_->reach(bucket.parameters().parameter(0).group) == optim::Reach::kModel;
   });
+  squares_.resize(shards_.size());
+  if (!tiers.updates_in_backward) return;
+  first_of_unit_ = {0};
+  for (const auto& unit : model.units()) {
+    const auto trained = std::count_if(unit->buckets().begin(), unit->buckets().end(),
+                                       [](const auto& bucket) { return bucket->trainable(); });
+    first_of_unit_.push_back(first_of_unit_.back() + static_cast<std::size_t>(trained));
+  }
+  model.SetUpdates({.prepare = [this](int unit) { PrepareUnit(unit); },
+                    .update = [this](int unit) { UpdateUnit(unit); }});
 }
 
 ShardedOptimizer::~ShardedOptimizer() = default;
 
 void ShardedOptimizer::ReduceGradients(std::int64_t step) {
   own_gradients_ = optimizer_->WantsOwnGradients(step);
-  ForEachTrainableBucket(model_, [&](Bucket& bucket, std::int64_t) {
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    if (squares_[i]) continue;  // updated
+    FlatGradients& gradients = shards_[i]->bucket().gradients();
     if (own_gradients_) {
-      bucket.gradients().KeepOwnGradients();
+      gradients.KeepOwnGradients();
     } else {
-      bucket.gradients().Reduce();
+      gradients.Reduce();
     }
-  });
+  }
 }
 
 double ShardedOptimizer::SumOfOwnSquares() const {
@@ -105,25 +134,24 @@ double ShardedOptimizer::NormToClip(double norm) const {
 
 double ShardedOptimizer::SumOfSquaresOfShard() const {
   if (own_gradients_) return SumOfOwnSquares() / model_.context().groups.gradients->size();
-  const Context& context = model_.context();
-  const int member = context.groups.shards->rank();
   double sum = 0.0;
-  ForEachTrainableBucketAndNext(model_, [&](Bucket& bucket, Bucket* next) {
-    const FlatRange shard_range = bucket.gradients().optimizer_range();
-    bucket.gradients().Prefetch(shard_range);
-    Lease shard = bucket.gradients().shard();
-    if (next != nullptr) next->gradients().Prefetch(next->gradients().optimizer_range());
-    const FlatLayout& layout = bucket.parameters().layout();
-    for (const TrainingRange& range : bucket.ranges()) {
-      const FlatRange own = layout.shard_of(range.range, member);
-      const at::Tensor values =
-          shard.tensor().narrow(0, own.start - layout.shard(member).start, own.count);
-      sum += optim::SumOfSquares(values) /
-             context.mesh.CountOver(context.ShardCopyAxes(bucket.member_of(range).placement));
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    FlatGradients& gradients = shards_[i]->bucket().gradients();
+    if (squares_[i]) {
+      sum += *squares_[i];
+      continue;
     }
-    shard = Lease();
-    bucket.gradients().Stow(shard_range);
-  });
+    gradients.Prefetch(gradients.optimizer_range());
+    {
+      const Lease shard = gradients.shard();
+      if (i + 1 < shards_.size() && !squares_[i + 1]) {
+        FlatGradients& next = shards_[i + 1]->bucket().gradients();
+        next.Prefetch(next.optimizer_range());
+      }
+      sum += SumOfSquares(model_.context(), shards_[i]->bucket(), shard.tensor());
+    }
+    gradients.Stow(gradients.optimizer_range());
+  }
   return sum;
 }
 
@@ -167,7 +195,10 @@ void ShardedOptimizer::StepAtOnce(const optim::Update& update) {
 }
 
 void ShardedOptimizer::StepInTurns(const optim::Update& update) {
-  const Turns turns(shards_, model_.context().tiers);
+  Turns turns(model_.context().tiers);
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    if (!squares_[i]) turns.Add(*shards_[i]);
+  }
   optim::RankParts all = DescribeRank();
   all.for_each = [&](const optim::VisitPart& visit) {
     turns.Take(PartUse::kReview, visit, [](OptimizerShard& shard) { shard.Stow(); });
@@ -181,8 +212,55 @@ void ShardedOptimizer::StepInTurns(const optim::Update& update) {
       });
 }
 
+void ShardedOptimizer::BeginUpdate(const optim::Update& update) {
+  update_ = update;
+  optimizer_->Begin(update, DescribeRank());
+}
+
+bool ShardedOptimizer::has_updated() const {
+  return std::any_of(squares_.begin(), squares_.end(), [](const auto& each) { return !!each; });
+}
+
+std::span<const std::unique_ptr<OptimizerShard>> ShardedOptimizer::ShardsOf(int unit) const {
+  const std::size_t first = first_of_unit_.at(static_cast<std::size_t>(unit));
+  const std::size_t end = first_of_unit_.at(static_cast<std::size_t>(unit) + 1);
+  return std::span(shards_).subspan(first, end - first);
+}
+
+void ShardedOptimizer::PrepareUnit(int unit) {
+  const Tiers& tiers = model_.context().tiers;
+  const auto shards = ShardsOf(unit);
+  if (!tiers.reads_ahead || shards.empty()) return;
+  shards[0]->PrefetchState(shards[0]->ListTurns(tiers.most_elements)[0]);
+}
+
+void ShardedOptimizer::UpdateUnit(int unit) {
+  DS_CHECK(update_.has_value());
+  const auto shards = ShardsOf(unit);
+  Turns turns(model_.context().tiers);
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    std::optional<double>& squares = squares_[first_of_unit_[static_cast<std::size_t>(unit)] + i];
+    TORCH_CHECK(!squares,
+                "a backward pass through several forward passes gives a block its gradients more "
+                "than once, and super_offload has updated it by the first: call backward for each");
+    FlatGradients& gradients = shards[i]->bucket().gradients();
+    gradients.Reduce();
+    squares = SumOfSquares(model_.context(), shards[i]->bucket(), gradients.shard().tensor());
+    turns.Add(*shards[i]);
+  }
+  turns.Take(
+      PartUse::kUpdate, [&](const optim::Part& part) { optimizer_->Apply(*update_, part); },
+      [](OptimizerShard& shard) {
+        shard.bucket().gradients().DropMean();
+        shard.Publish();  // goes on under the backward pass
+        shard.Stow();
+      });
+}
+
 void ShardedOptimizer::ClearGradients() {
   ForEachTrainableBucket(model_, [](Bucket& bucket, std::int64_t) { bucket.gradients().Clear(); });
+  squares_.assign(squares_.size(), std::nullopt);
+  update_.reset();
 }
 
 void ShardedOptimizer::AddShards(std::vector<checkpoint::TensorShard>* shards) const {

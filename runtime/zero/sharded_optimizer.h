@@ -7,12 +7,18 @@
 //   optimizer.Step({.lr = ..., .gradient_scale = ..., .step = ...});
 //   optimizer.ClearGradients();
 //
+// With Tiers::updates_in_backward, and BeginUpdate ahead of a backward pass that has
+// GradientEnd::kUpdate, buckets are updated in that pass, and Step updates what is left. Of their
+// gradients nothing remains but the sum of squares. No bit changes by that.
+//
 // The norm is always computed from this rank's shard, whatever is sharded, so that it has the same
 // bits at every stage.
 //
 // Threads: one thread at a time. Collective: ReduceGradients, Step, PublishWeights.
 
 #include <memory>
+#include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -41,6 +47,10 @@ class ShardedOptimizer {
   // Returns the norm that this rank clips by: `norm`, which is the mean's, or that of its own
   // gradients where the update takes those.
   double NormToClip(double norm) const;
+  // Requires an optimizer of Reach::kElement, and in the step's later calls the same numbers.
+  void BeginUpdate(const optim::Update& update);
+  // Tells whether a bucket has been updated since ClearGradients.
+  bool has_updated() const;
   void Step(const optim::Update& update);
   void ClearGradients();
 
@@ -69,6 +79,10 @@ class ShardedOptimizer {
   void StepAtOnce(const optim::Update& update);
   // Step for all others: what rests elsewhere comes and goes turn by turn.
   void StepInTurns(const optim::Update& update);
+  // Begins to bring what the update of the unit begins with.
+  void PrepareUnit(int unit);
+  void UpdateUnit(int unit);
+  std::span<const std::unique_ptr<OptimizerShard>> ShardsOf(int unit) const;
   optim::RankParts DescribeRank() const;
   void AwaitAndStow();
 
@@ -78,6 +92,9 @@ class ShardedOptimizer {
   bool takes_all_at_once_ = false;                       // optim::Reach::kModel
   bool own_gradients_ = false;                           // after ReduceGradients
   std::vector<std::unique_ptr<OptimizerShard>> shards_;  // of the trainable buckets, in model order
+  std::vector<std::size_t> first_of_unit_;               // of shards_, by unit, and their number
+  std::optional<optim::Update> update_;                  // in progress in the backward pass
+  std::vector<std::optional<double>> squares_;           // by shard: of those that it has updated
 };
 
 }  // namespace ds::zero

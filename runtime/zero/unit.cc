@@ -102,9 +102,9 @@ void Unit::Stow() {
   for (const auto& bucket : buckets_) bucket->parameters().Stow();
 }
 
-void Unit::EndMicroBatch(bool hold) {
+void Unit::EndMicroBatch(MicroBatchEnd end) {
   for (const auto& bucket : buckets_) {
-    if (bucket->trainable()) bucket->gradients().EndMicroBatch(hold);
+    if (bucket->trainable()) bucket->gradients().EndMicroBatch(end);
   }
 }
 

@@ -36,7 +36,7 @@ class Unit {
   void Release();
   void Fetch();
   void Stow();
-  void EndMicroBatch(bool hold);
+  void EndMicroBatch(MicroBatchEnd end);
 
  private:
   void AttachHooks(Bucket& bucket);

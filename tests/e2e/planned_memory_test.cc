@@ -26,6 +26,7 @@ struct Job {
   int ranks = 2;
   bool offload = false;  // to files
   double ratio = 1.0;    // offload_optimizer's
+  bool updates_in_backward = false;
 };
 
 std::string NameOf(const Job& job) {
@@ -33,7 +34,7 @@ std::string NameOf(const Job& job) {
          (job.bf16 ? "-bf16-" : "-fp32-") + std::to_string(job.micro_batch) + "x" +
          std::to_string(job.accumulation) + "-" + job.recompute +
          (job.mlp_tiles > 1 ? "-tiles" : "") + (job.offload ? "-files" : "") +
-         (job.ratio < 1.0 ? "-partly" : "");
+         (job.ratio < 1.0 ? "-partly" : "") + (job.updates_in_backward ? "-updates" : "");
 }
 
 class PlannedMemory : public ::testing::Test {
@@ -72,15 +73,18 @@ class PlannedMemory : public ::testing::Test {
       const nlohmann::json files = {{"device", "nvme"}, {"nvme_path", folder_.path().string()}};
       zero["offload_optimizer"] = files;
       zero["offload_optimizer"]["ratio"] = job.ratio;
+      zero["offload_optimizer"]["super_offload"] = job.updates_in_backward;
       zero["offload_param"] = files;
       zero["offload_param"]["max_in_cpu"] = 0;
     }
-    Write(config, {{"train_micro_batch_size_per_gpu", job.micro_batch},
-                   {"gradient_accumulation_steps", job.accumulation},
-                   {"bf16", {{"enabled", job.bf16}}},
-                   {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-3}}}}},
-                   {"aio", {{"block_size", 65536}}},
-                   {"zero_optimization", zero}});
+    Write(config,
+          {{"train_micro_batch_size_per_gpu", job.micro_batch},
+           {"gradient_accumulation_steps", job.accumulation},
+           {"gradient_clipping", job.updates_in_backward ? 0.0 : 1.0},
+           {"bf16", {{"enabled", job.bf16}, {"check_grad_overflow", !job.updates_in_backward}}},
+           {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-3}}}}},
+           {"aio", {{"block_size", 65536}}},
+           {"zero_optimization", zero}});
     return {"--num_gpus",
             std::to_string(job.ranks),
             "train",
@@ -201,6 +205,12 @@ TEST_F(PlannedMemory, CountsWhatRestsInFilesThereAndItsBuffersHere) {
     const nlohmann::json& away = memory["planned"]["away"];
     EXPECT_NEAR(away["files"].get<double>(), static_cast<double>(in_files), 0.02 * in_files);
     EXPECT_LE(memory["other"]["mapped"]["peak"], away["file_buffers"]) << memory;
+  }
+}
+
+TEST_F(PlannedMemory, IsMeasuredWhereBlocksAreUpdatedInTheBackwardPass) {
+  for (const int stage : {1, 3}) {
+    ExpectPlanned({.stage = stage, .micro_batch = 4, .offload = true, .updates_in_backward = true});
   }
 }
 

@@ -60,7 +60,7 @@ Trained TrainResting(comm::Communicator& world, const TinyRun& run, Rest rest) {
           const zero::NamedParameter& parameter = bucket->parameters().parameter(i);
           bucket->gradients().Add(i, parameter.tensor.detach() * 0.5 + step);
         }
-        bucket->gradients().EndMicroBatch(/*hold=*/false);
+        bucket->gradients().EndMicroBatch(zero::MicroBatchEnd::kReduce);
       }
     }
     optimizer.ReduceGradients(step);

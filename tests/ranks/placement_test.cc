@@ -142,7 +142,7 @@ class PlacedModel : public checkpoint::Stateful {
         bucket->gradients().Add(i, LocalOf(*global, member_, WholeOf(*global, salt)));
       }
     }
-    model_->units()[0]->EndMicroBatch(/*hold=*/false);
+    model_->units()[0]->EndMicroBatch(zero::MicroBatchEnd::kReduce);
     optimizer_->ReduceGradients(/*step=*/1);
     return optimizer_->SumOfSquaresOfShard();
   }

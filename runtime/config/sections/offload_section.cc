@@ -17,6 +17,8 @@ using Json = nlohmann::ordered_json;
 constexpr Key kStage = keys::kZeroOptimizationStage;
 constexpr Key kBlockSize = keys::kAioBlockSize;
 
+constexpr Key kSuperOffload = keys::kZeroOptimizationOffloadOptimizerSuperOffload;
+
 struct Target {
   Key device, path;
 };
@@ -65,12 +67,45 @@ void BlocksAreWholePages(RuleContext& context) {
   context.Refuse(kBlockSize, "must be a multiple of 4096: transfers pass by the page cache");
 }
 
+// What needs all gradients before the first block is updated, or takes an update back. DeepSpeed
+// then updates behind the backward pass, or computes the update backwards.
+void UpdatesInBackwardTakeNothingBack(RuleContext& context) {
+  if (!context.IsOn(kSuperOffload)) return;
+  const auto refuse = [&](Key key, std::string_view problem) {
+    context.Refuse(key, std::string(problem) +
+                            ": super_offload updates blocks in the backward pass, as their "
+                            "gradients come");
+  };
+  if (context.values.Get(kOptimizer.device) == "none") {
+    context.Refuse(kSuperOffload, "needs offload_optimizer.device \"cpu\" or \"nvme\"");
+  }
+  if (context.values.Get(keys::kGradientClipping) != 0.0) {
+    refuse(keys::kGradientClipping, "must be 0 (it is 1 where it is not given)");
+  }
+  if (context.IsOn(keys::kFp16Enabled)) {
+    refuse(keys::kFp16Enabled, "skips steps whose gradients overflow");
+  }
+  if (context.IsOn(keys::kBf16Enabled) && context.IsOn(keys::kBf16CheckGradOverflow)) {
+    refuse(keys::kBf16CheckGradOverflow, "must be false, as it skips steps");
+  }
+  if (!context.IsOn(keys::kManagedGradientAccumulation)) {
+    refuse(keys::kManagedGradientAccumulation,
+           "must be true, or no micro-batch is known as the last");
+  }
+  const OptimizerType* const optimizer = OptimizerTypeOf(context.values);
+  if (optimizer == nullptr || optimizer->is_elementwise) return;
+  refuse(keys::kOptimizerType, "must be " + ListOptimizers(&OptimizerType::is_elementwise));
+}
+
 constexpr Rule kRules[] = {
     {"OptimizerOffloadNeedsZero", {kOptimizer.device, kStage}, OptimizerOffloadNeedsZero},
     {"ParameterOffloadNeedsStage3", {kParam.device, kStage}, ParameterOffloadNeedsStage3},
     {"NvmeNeedsFolders",
      {kOptimizer.device, kOptimizer.path, kParam.device, kParam.path},
      NvmeNeedsFolders},
+    {"UpdatesInBackwardTakeNothingBack",
+     {kSuperOffload, kOptimizer.device, keys::kGradientClipping, keys::kOptimizerType},
+     UpdatesInBackwardTakeNothingBack},
     {"BlocksAreWholePages", {kBlockSize}, BlocksAreWholePages},
 };
 
@@ -98,7 +133,8 @@ void FillOffload(const Values& values, DsConfig* config) {
       .buffer_count = values.Get(keys::kZeroOptimizationOffloadOptimizerBufferCount),
       .pipeline_read = values.Get(keys::kZeroOptimizationOffloadOptimizerPipelineRead),
       .pipeline_write = values.Get(keys::kZeroOptimizationOffloadOptimizerPipelineWrite),
-      .ratio = values.Get(keys::kZeroOptimizationOffloadOptimizerRatio)};
+      .ratio = values.Get(keys::kZeroOptimizationOffloadOptimizerRatio),
+      .super_offload = values.Get(kSuperOffload)};
   config->aio = {.block_size = values.Get(kBlockSize),
                  .queue_depth = values.Get(keys::kAioQueueDepth),
                  .intra_op_parallelism = values.Get(keys::kAioIntraOpParallelism),

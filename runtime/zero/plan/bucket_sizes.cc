@@ -116,7 +116,10 @@ void Measurement::MeasureState(const BucketShape& shape, const FlatLayout& layou
   }
   if (!sharded) return;
   std::int64_t none = 0;  // gradients come later
-  bucket->own_rest = stays ? Rest::kHere : Put(input_.tiers.gradients, bucket->own_bytes, &none);
+  const bool is_used_at_once = input_.tiers.updates_in_backward && input_.micro_batches == 1;
+  bucket->own_rest = stays || is_used_at_once
+                         ? Rest::kHere
+                         : Put(input_.tiers.gradients, bucket->own_bytes, &none);
 }
 
 // What comes from files for one turn of the update, or beside a block's backward, and what waits
@@ -137,7 +140,9 @@ void Measurement::CountFileBuffers() {
       Width(types.parameter) + Width(types.gradient) + input_.optimizer_states * Width(types.state);
   if (types.has_master_weights()) of_element += Width(types.master);
   const std::int64_t elements = std::min(largest_own / Width(types.gradient), tiers.most_elements);
-  const std::int64_t turn = elements * of_element * (tiers.reads_ahead ? 2 : 1);
+  // Of the unit ahead the first one is read while the last of the one behind is updated.
+  const int turns = tiers.reads_ahead ? (tiers.updates_in_backward ? 3 : 2) : 1;
+  const std::int64_t turn = elements * of_element * turns;
   const bool two_kinds = tiers.parameters == Rest::kFile && tiers.optimizer == Rest::kFile;
   const std::int64_t waiting = 2 * tiers.waiting_bytes * (two_kinds ? 2 : 1);
   const std::int64_t used = std::max(turn, 2 * largest_own) + 2 * largest_fetched;

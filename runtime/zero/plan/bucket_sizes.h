@@ -16,7 +16,7 @@ struct BucketSizes {
   std::int64_t own_bytes = 0;        // of this rank's part of those
   std::int64_t largest = 0;          // of one parameter
   bool trained = false;
-  // Of what is elsewhere while nobody uses it.
+  // The rest tells what is elsewhere while nobody uses it.
   Rest own_rest = Rest::kHere;       // the reduced shard's
   std::int64_t fetched_bytes = 0;    // of this rank's shard of the parameters
   std::int64_t brought_masters = 0;  // to the GPU, for the update

@@ -52,6 +52,7 @@ class Simulation {
   void AcquireGradients(int unit);
   void BeginReduction(SimulatedBucket* bucket);
   void EndReduction(SimulatedBucket* bucket);
+  void Update(SimulatedBucket* bucket);
   bool CopiesToTravel() const { return input_.travel != input_.types.gradient; }
 
   std::vector<SimulatedBucket>& buckets(int unit) {
@@ -62,6 +63,7 @@ class Simulation {
   void Note(const std::string& when, std::int64_t activations, std::int64_t copies = 0);
 
   const StepMemoryInput& input_;
+  bool updates_ = false;  // in the backward pass that this is in
   std::vector<PlannedUnit> planned_;
   std::vector<std::vector<SimulatedBucket>> buckets_;  // by unit
   HeldMemory state_;  // what is there from the beginning to the end, and gradients
@@ -98,15 +100,16 @@ void Simulation::AddUnit(const UnitShape& shape, const std::vector<BucketSizes>&
 
 ResidencyPlan Simulation::MakePlan(std::vector<Place> places, std::vector<Place> expected,
                                    bool is_last) const {
-  return ResidencyPlan({.units = planned_,
-                        .sharding = input_.sharding,
-                        .budgets = input_.budgets,
-                        .overlap = input_.overlap,
-                        .reduce_whole_gradients = is_last && input_.overlap,
-                        .places = std::move(places),
-                        .expected = std::move(expected),
-                        .present = present_,
-                        .fetched = fetched_});
+  return ResidencyPlan(
+      {.units = planned_,
+       .sharding = input_.sharding,
+       .budgets = input_.budgets,
+       .overlap = input_.overlap,
+       .reduce_whole_gradients = is_last && (input_.overlap || input_.tiers.updates_in_backward),
+       .places = std::move(places),
+       .expected = std::move(expected),
+       .present = present_,
+       .fetched = fetched_});
 }
 
 void Simulation::Execute(const ResidencyPlan& plan, int place) {
@@ -126,9 +129,12 @@ void Simulation::Execute(const Action& action) {
       std::erase(present_, action.unit);
       return;
     case Action::Kind::kReduce:
-      if (input_.gradient_ranks == 1 && !input_.sharding.optimizer) return;
       for (SimulatedBucket& bucket : buckets(action.unit)) {
         if (!bucket.trained) continue;
+        if (input_.gradient_ranks == 1 && !input_.sharding.optimizer) {
+          if (updates_) Update(&bucket);
+          continue;
+        }
         BeginReduction(&bucket);
         if (!input_.overlap) EndReduction(&bucket);
       }
@@ -181,8 +187,23 @@ void Simulation::BeginReduction(SimulatedBucket* bucket) {
 void Simulation::EndReduction(SimulatedBucket* bucket) {
   if (!std::exchange(bucket->is_reducing, false)) return;
   if (std::exchange(bucket->has_block, false)) pool_.Return(bucket->travel_bytes);
-  if (!input_.sharding.optimizer || !std::exchange(bucket->has_whole, false)) return;
-  state_.gradients -= bucket->gradient_bytes;
+  if (input_.sharding.optimizer && std::exchange(bucket->has_whole, false)) {
+    state_.gradients -= bucket->gradient_bytes;
+  }
+  if (updates_) Update(bucket);
+}
+
+// In the backward pass: its gradient goes.
+void Simulation::Update(SimulatedBucket* bucket) {
+  const HeldMemory before = state_;
+  state_.master_weights += bucket->brought_masters;
+  state_.optimizer_state += bucket->brought_state;
+  Note("the update", kept_);
+  state_ = before;
+  if (std::exchange(bucket->has_own, false) && bucket->own_rest == Rest::kHere) {
+    state_.gradients -= bucket->own_bytes;
+  }
+  if (std::exchange(bucket->has_whole, false)) state_.gradients -= bucket->gradient_bytes;
 }
 
 void Simulation::RunStep() {
@@ -218,6 +239,7 @@ void Simulation::Backward(std::int64_t micro_batch, bool is_last) {
   }
   places.push_back({Place::Kind::kEndOfMicroBatch, micro_batch});
   const ResidencyPlan plan = MakePlan(places, {}, is_last);
+  updates_ = is_last && input_.tiers.updates_in_backward;
   for (int i = 0; i + 1 < static_cast<int>(places.size()); ++i) {
     Execute(plan, i);
     const int unit = places[static_cast<std::size_t>(i)].unit;
@@ -230,6 +252,7 @@ void Simulation::Backward(std::int64_t micro_batch, bool is_last) {
     Note(NameOf("backward", unit), kept_ + made.backward);
   }
   Execute(plan, static_cast<int>(places.size()) - 1);
+  updates_ = false;
   Execute(MakePlan({{Place::Kind::kRest}}, {}, false), 0);
 }
 
@@ -245,6 +268,7 @@ void Simulation::EndStep() {
   const HeldMemory before = state_;
   for (const std::vector<SimulatedBucket>& unit : buckets_) {
     for (const SimulatedBucket& bucket : unit) {
+      if (input_.tiers.updates_in_backward) continue;
       if (input_.updates_in_turns) state_ = before;
       state_.master_weights += bucket.brought_masters;
       state_.optimizer_state += bucket.brought_state;

@@ -38,7 +38,8 @@ Tiers PlanTiers(const config::DsConfig& config, bool on_gpu) {
                   std::max<std::int64_t>(1, optimizer.buffer_count) * ChooseMostElements(zero) * 4,
               .optimizer_share = optimizer.ratio,
               .reads_ahead = optimizer.pipeline_read,
-              .writes_behind = optimizer.pipeline_write};
+              .writes_behind = optimizer.pipeline_write,
+              .updates_in_backward = optimizer.super_offload};
   if (tiers.optimizer == Rest::kFile) {
     tiers.gradients = Rest::kFile;
     tiers.most_elements = ChooseMostElements(zero);

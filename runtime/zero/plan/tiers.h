@@ -46,6 +46,9 @@ struct Tiers {
   std::int64_t most_elements = std::numeric_limits<std::int64_t>::max();  // updated at once
   bool reads_ahead = false;    // the next ones are read while these are updated
   bool writes_behind = false;  // these are written while the next ones are
+
+  // Buckets are updated in the step's last backward pass, each once its gradients are reduced.
+  bool updates_in_backward = false;
 };
 
 // Takes offload_param and offload_optimizer of a config, all but the files. On CPU ranks the host

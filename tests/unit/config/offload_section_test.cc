@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/config/file/check_config.h"
 #include "tests/unit/config/messages.h"
 
 namespace ds::config {
@@ -62,6 +61,27 @@ TEST(OffloadSection, RefusesAListOfFoldersWithAGap) {
       "zero_optimization: {stage: 1, offload_optimizer: {device: \"nvme\", nvme_path: "
       "\"/a,,/b\"}}");
   EXPECT_THAT(Messages(result.errors), ElementsAre(HasSubstr("or several separated by commas")));
+}
+
+TEST(OffloadSection, UpdatesInTheBackwardPassTakeNothingBack) {
+  const std::string offload =
+      "zero_optimization: {stage: 2, offload_optimizer: {device: \"cpu\", super_offload: true}}\n";
+  const CheckResult plain = CheckWith(offload + "gradient_clipping: 0");
+  ASSERT_THAT(Messages(plain.errors), IsEmpty());
+  EXPECT_TRUE(plain.config.zero_optimization.offload_optimizer.super_offload);
+  const auto expect_refused = [&](const std::string& members, const char* message) {
+    EXPECT_THAT(Messages(CheckWith(offload + members).errors), ElementsAre(HasSubstr(message)));
+  };
+  expect_refused("", "gradient_clipping must be 0");
+  const std::string unclipped = "gradient_clipping: 0\n";
+  expect_refused(unclipped + "fp16: {enabled: true}", "fp16.enabled skips steps");
+  expect_refused(unclipped + "bf16: {enabled: true}", "bf16.check_grad_overflow must be false");
+  expect_refused(unclipped + "managed_gradient_accumulation: false", "must be true");
+  expect_refused(unclipped + "optimizer: {type: \"Muon\"}", "optimizer.type must be Adam");
+  EXPECT_THAT(Messages(CheckWith(unclipped + "zero_optimization: {stage: 2, offload_optimizer: "
+                                             "{super_offload: true}}")
+                           .errors),
+              ElementsAre(HasSubstr("needs offload_optimizer.device")));
 }
 
 TEST(OffloadSection, RefusesGpuDirectStorageByName) {

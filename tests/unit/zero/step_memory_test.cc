@@ -142,6 +142,23 @@ TEST(StepMemoryTest, TheFirstBucketsKeepWhatTheRatioLeavesOfStateAndGradients) {
   EXPECT_EQ(memory.between_steps.optimizer_state, 8 * kept);
 }
 
+TEST(StepMemoryTest, UpdatesInTheBackwardPassLeaveOneBlocksGradients) {
+  StepMemoryInput input = MakeOffloadedInput(config::OffloadDevice::kNvme, {.ranks = 2});
+  input.tiers.updates_in_backward = true;
+  StepMemory memory = PlanStepMemory(input);
+  EXPECT_EQ(memory.away.files, 12 * kAll / 2) << "no gradients";
+  EXPECT_LE(memory.peak.gradients, 4 * kTable / 2);
+  input.micro_batches = 2;
+  memory = PlanStepMemory(input);
+  EXPECT_EQ(memory.away.files, 16 * kAll / 2) << "those of the first micro-batch";
+  EXPECT_EQ(memory.peak.gradients, 0);
+
+  StepMemoryInput alone = MakeInput(1, 1);
+  alone.tiers.updates_in_backward = true;
+  EXPECT_EQ(PlanStepMemory(alone).peak.total(), 12 * kAll + 4 * (kTable + kLayer))
+      << "the head's gradient of the table waits for the table's own";
+}
+
 TEST(StepMemoryTest, OnCpuRanksTheHostIsWhereTheyCompute) {
   const StepMemory memory =
       PlanStepMemory(MakeOffloadedInput(config::OffloadDevice::kCpu, {.ranks = 4}));

@@ -1,0 +1,205 @@
+// With super_offload blocks are updated in the backward pass: the bits are those of updates behind
+// it, gradients do not lie anywhere, and what does not go with that is refused.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <ATen/ops/full.h>
+
+#include <cmath>
+#include <limits>
+
+#include "runtime/device/isa_probe.h"
+#include "runtime/device/memory_ledger.h"
+#include "runtime/engine/tensor_access.h"
+#include "tests/ranks/tiny_model.h"
+#include "tests/support/program.h"
+#include "tests/support/rank_harness.h"
+
+namespace ds::tests {
+namespace {
+
+using config::OffloadDevice;
+using device::MemoryTier;
+using device::MemoryUse;
+using ::testing::HasSubstr;
+
+constexpr int kUpdateSteps = 3;
+
+// A shard of the table is several turns, a layer is one.
+constexpr TinyShape kUpdateShape{.vocabulary = 300, .width = 48, .layers = 2};
+
+struct Updates {
+  bool in_backward = true;
+  OffloadDevice optimizer = OffloadDevice::kNvme;
+  bool parameters = false;  // in files, too
+  bool pipelined = false;
+};
+
+TinyRun Unclipped(int stage, std::int64_t accumulation = 1,
+                  Precision precision = Precision::kFp32) {
+  return {.stage = stage,
+          .accumulation = accumulation,
+          .gradient_clipping = 0.0,
+          .precision = precision,
+          .shape = kUpdateShape};
+}
+
+std::unique_ptr<Engine> MakeUpdatingEngine(TinyRun run, const Updates& updates,
+                                           const std::string& folder, comm::Communicator& world,
+                                           device::MemoryLedger* ledger = nullptr) {
+  [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
+  run.zero.sub_group_size = 2048;
+  run.zero.offload_optimizer = {.device = updates.optimizer,
+                                .nvme_path = {folder},
+                                .pipeline_read = updates.pipelined,
+                                .pipeline_write = updates.pipelined,
+                                .super_offload = updates.in_backward};
+  if (updates.parameters) {
+    run.zero.offload_param = {
+        .device = OffloadDevice::kNvme, .nvme_path = {folder}, .max_in_cpu = 0};
+  }
+  config::DsConfig config = TinyConfig(run);
+  config.aio.block_size = 4096;
+  return Engine::create(MakeTinyModel(run.shape, run.dtype()), config,
+                        {.world = &world, .ledger = ledger, .parameter_group = run.groups})
+      .value();
+}
+
+struct Trained {
+  std::vector<StepResult> steps;
+  std::map<std::string, at::Tensor> parameters;
+};
+
+Trained TrainUpdating(const TinyRun& run, const Updates& updates, int ranks) {
+  const testing::TemporaryFolder folder;
+  Trained trained;
+  testing::RunRanks(ranks, [&](comm::Communicator& world) {
+    const auto engine = MakeUpdatingEngine(run, updates, folder.path().string(), world);
+    auto steps = TrainTiny(*engine, run, kUpdateSteps);
+    auto parameters = ExportAll(*engine);
+    if (world.rank() == 0) trained = {std::move(steps), std::move(parameters)};
+  });
+  return trained;
+}
+
+void ExpectSame(const Trained& a, const Trained& b) {
+  for (std::size_t i = 0; i < a.steps.size(); ++i) {
+    EXPECT_EQ(a.steps[i].loss, b.steps[i].loss);
+    EXPECT_EQ(a.steps[i].grad_norm, b.steps[i].grad_norm);
+  }
+  ASSERT_EQ(a.parameters.size(), b.parameters.size());
+  for (const auto& [name, value] : a.parameters) {
+    EXPECT_TRUE(value.equal(b.parameters.at(name))) << name;
+  }
+}
+
+class BackwardUpdates : public ::testing::TestWithParam<int> {};
+
+TEST_P(BackwardUpdates, HaveTheBitsOfUpdatesBehindTheBackwardPass) {
+  for (const int stage : {1, 2, 3}) {
+    for (const Precision precision :
+         {Precision::kFp32, Precision::kBf16, Precision::kBf16Throughout}) {
+      for (const std::int64_t accumulation : {1, 2}) {
+        SCOPED_TRACE(::testing::Message()
+                     << "stage " << stage << ", precision " << static_cast<int>(precision)
+                     << ", accumulation " << accumulation);
+        const TinyRun run = Unclipped(stage, accumulation, precision);
+        const Trained expected = TrainUpdating(
+            run, {.in_backward = false, .optimizer = OffloadDevice::kNone}, GetParam());
+        ExpectSame(TrainUpdating(run, {.optimizer = OffloadDevice::kCpu}, GetParam()), expected);
+        ExpectSame(TrainUpdating(run, {}, GetParam()), expected);
+        ExpectSame(TrainUpdating(run, {.parameters = stage == 3, .pipelined = true}, GetParam()),
+                   expected);
+      }
+    }
+  }
+}
+
+TEST_P(BackwardUpdates, TakeEveryOptimizerOfElements) {
+  const std::vector<config::OptimizerAlgorithm> algorithms = {
+      config::SgdConfig{.momentum = 0.9}, config::AdagradConfig{}, config::LionConfig{}};
+  for (const config::OptimizerAlgorithm& algorithm : algorithms) {
+    SCOPED_TRACE(algorithm.index());
+    TinyRun run = Unclipped(2);
+    run.optimizer = algorithm;
+    run.groups = optim::NoDecayOnNormsAndBiases;
+    const Trained expected = TrainUpdating(run, {.in_backward = false}, GetParam());
+    ExpectSame(TrainUpdating(run, {.pipelined = true}, GetParam()), expected);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, BackwardUpdates, ::testing::Values(1, 2, 3));
+
+TEST(BackwardUpdate, GoesWithGroupsThatShardAmongThemselves) {
+  TinyRun run = Unclipped(3, 2);
+  run.zero.mics_shard_size = 2;
+  ExpectSame(TrainUpdating(run, {}, 4), TrainUpdating(run, {.in_backward = false}, 4));
+}
+
+TEST(BackwardUpdate, HasGradientsOfABlockAtATimeAndNoneInFiles) {
+  const testing::TemporaryFolder folder;
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    for (const int stage : {1, 2, 3}) {
+      const TinyRun run = Unclipped(stage);
+      std::int64_t peaks[2] = {0, 0};
+      for (const bool in_backward : {false, true}) {
+        device::MemoryLedger ledger;
+        const auto engine =
+            MakeUpdatingEngine(run, {.in_backward = in_backward, .optimizer = OffloadDevice::kCpu},
+                               folder.path().string(), world, &ledger);
+        TrainTiny(*engine, run, 2);
+        peaks[in_backward] = ledger.Peak(MemoryUse::kGradients, MemoryTier::kHost);
+      }
+      EXPECT_LT(peaks[1], peaks[0]) << "stage " << stage;
+      device::MemoryLedger ledger;
+      const auto engine = MakeUpdatingEngine(run, {}, folder.path().string(), world, &ledger);
+      TrainTiny(*engine, run, 2);
+      EXPECT_EQ(ledger.Peak(MemoryUse::kGradients, MemoryTier::kFile), 0) << "stage " << stage;
+    }
+  });
+}
+
+TEST(BackwardUpdate, SaysThatAGradientWhichIsNotFiniteHasSpoiledTheModel) {
+  const testing::TemporaryFolder folder;
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    const TinyRun run = Unclipped(3);
+    const auto engine = MakeUpdatingEngine(run, {}, folder.path().string(), world);
+    Bundle bundle = TinyBatch(run, world, 0);
+    bundle.extras["poison"] = at::full({}, std::numeric_limits<float>::quiet_NaN(), at::kFloat);
+    engine->backward(engine->forward(std::move(bundle)));
+    const auto result = engine->step();
+    ASSERT_FALSE(result.ok());
+    EXPECT_THAT(result.status().message(), HasSubstr("is not finite"));
+    EXPECT_THAT(result.status().message(), HasSubstr("go on from a checkpoint"));
+  });
+}
+
+TEST(BackwardUpdate, RefusesWhatComesBetweenItAndItsStep) {
+  const testing::TemporaryFolder folder;
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    const TinyRun run = Unclipped(2);
+    const auto engine = MakeUpdatingEngine(run, {}, folder.path().string(), world);
+    RunMicroBatch(*engine, run, 0);
+    engine::TensorAccess access(*engine);
+    EXPECT_THAT(access.GetFullGrad("layer.0.w").status().message(), HasSubstr("is gone"));
+    const at::Tensor loss = engine->forward(TinyBatch(run, world, 1));
+    EXPECT_THAT([&] { engine->backward(loss); },
+                ::testing::ThrowsMessage<c10::Error>(HasSubstr("call step() before")));
+  });
+}
+
+TEST(BackwardUpdate, RefusesABackwardPassThroughTwoForwardPasses) {
+  const testing::TemporaryFolder folder;
+  testing::RunRanks(1, [&](comm::Communicator& world) {
+    const TinyRun run = Unclipped(2);
+    const auto engine = MakeUpdatingEngine(run, {}, folder.path().string(), world);
+    const at::Tensor first = engine->forward(TinyBatch(run, world, 0));
+    const at::Tensor second = engine->forward(TinyBatch(run, world, 1));
+    EXPECT_THAT([&] { engine->backward(first + second); },
+                ::testing::ThrowsMessage<c10::Error>(HasSubstr("several forward passes")));
+  });
+}
+
+}  // namespace
+}  // namespace ds::tests
