@@ -19,7 +19,6 @@
 #include "daemon/job/generation.h"
 #include "daemon/network/check_credentials.h"
 #include "daemon/network/daemon_service.h"
-#include "daemon/network/rpc_server.h"
 #include "proto/message_line.h"
 #include "proto/peer_name.h"
 #include "runtime/base/clock.h"

@@ -17,7 +17,6 @@
 
 #include "cli/host/daemon_client.h"
 #include "daemon/network/daemon_service.h"
-#include "daemon/network/rpc_server.h"
 #include "runtime/process/unix_socket.h"
 #include "tests/support/program.h"
 
