@@ -55,7 +55,7 @@ CLI = {
     "estimate": set(),
     "tokenize": set(),
     "commands": {"flags", "plan", "job", "session", "train", "report", "estimate", "tokenize"},
-    "": {"commands"},
+    "": {"flags", "plan", "job", "commands"},
 }
 DAEMON = {
     "loop": set(),
@@ -64,7 +64,7 @@ DAEMON = {
     "ranks": {"host", "logs"},
     "job": {"loop", "host", "logs", "ranks"},
     "network": {"loop", "job"},
-    "": {"loop", "job", "network"},
+    "": {"loop", "host", "job", "network"},
 }
 FLOORS = {"cli": CLI, "daemon": DAEMON}
 

@@ -3,7 +3,7 @@
 #include <iostream>
 #include <sstream>
 
-#include "cli/flags/add_launch_flags.h"
+#include "cli/flags/launch_flags.h"
 
 namespace ds::cli {
 namespace {

@@ -8,8 +8,8 @@
 #include "cli/commands/command_table.h"
 #include "cli/commands/exit_status_table.h"
 #include "cli/commands/manual_page.h"
-#include "cli/flags/add_launch_flags.h"
 #include "cli/flags/flag_parser.h"
+#include "cli/flags/launch_flags.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/suggest.h"
 

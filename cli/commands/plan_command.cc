@@ -11,8 +11,8 @@
 
 #include "cli/commands/command_table.h"
 #include "cli/estimate/model_size.h"
-#include "cli/flags/add_launch_flags.h"
 #include "cli/flags/flag_parser.h"
+#include "cli/flags/launch_flags.h"
 #include "cli/flags/number_checks.h"
 #include "cli/plan/core_list.h"
 #include "cli/plan/exports.h"

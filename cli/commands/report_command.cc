@@ -7,7 +7,7 @@
 #include "cli/commands/command_table.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/plan/hostfile.h"
-#include "cli/plan/this_host.h"
+#include "cli/plan/launch_plan.h"
 #include "cli/report/ask_dsrank.h"
 #include "cli/report/read_host.h"
 #include "cli/report/report_text.h"

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "cli/commands/command_table.h"
-#include "cli/flags/add_launch_flags.h"
 #include "cli/flags/flag_parser.h"
+#include "cli/flags/launch_flags.h"
 #include "cli/flags/launch_flags_json.h"
 #include "cli/flags/report_error.h"
 #include "cli/job/final_status.h"

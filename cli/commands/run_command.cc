@@ -6,13 +6,12 @@
 #include <utility>
 
 #include "cli/commands/command_table.h"
-#include "cli/flags/add_launch_flags.h"
 #include "cli/flags/flag_parser.h"
+#include "cli/flags/launch_flags.h"
 #include "cli/job/job_plan.h"
 #include "cli/job/program.h"
 #include "cli/job/run_directory.h"
 #include "cli/plan/launch_plan.h"
-#include "cli/session/job_description.h"
 #include "cli/session/job_session.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/exit_codes.h"

@@ -4,10 +4,9 @@
 #include <utility>
 
 #include "cli/commands/command_table.h"
-#include "cli/flags/add_launch_flags.h"
 #include "cli/flags/flag_parser.h"
+#include "cli/flags/launch_flags.h"
 #include "cli/job/job_plan.h"
-#include "cli/session/job_description.h"
 #include "cli/train/train_inputs.h"
 #include "cli/train/train_session.h"
 #include "runtime/base/clock.h"

@@ -4,7 +4,7 @@
 // commands take them behind their name as well, where they override. Names are DeepSpeed's, each in
 // `_` and `-` spelling.
 //
-// add_launch_flags.h declares them to a parser; those of other launchers are in foreign_flags.h.
+// Those of other launchers are in foreign_flags.h.
 
 #include <optional>
 #include <string>
@@ -14,6 +14,8 @@
 #include "runtime/base/status.h"
 
 namespace ds::cli {
+
+class FlagParser;
 
 enum class Device { kAuto, kCpu, kCuda };
 
@@ -80,6 +82,10 @@ struct LaunchFlags {
   ExitCodes exit_codes = ExitCodes::kShell;
   std::string log_level;  // "" = as DSRUN_LOG_LEVEL says
 };
+
+// Declares the flags to a parser, writing into `flags` (which outlives the parse), and those of
+// other launchers: the words, their help and what a single value may be.
+void AddLaunchFlags(FlagParser* parser, LaunchFlags* flags);
 
 // Checks what single values cannot show: flags that exclude one another.
 Status CheckLaunchFlags(const LaunchFlags& flags);

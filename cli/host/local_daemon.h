@@ -45,7 +45,7 @@ class LocalDaemon final : public DaemonClient {
   LocalDaemon(const LocalDaemon&) = delete;
   LocalDaemon& operator=(const LocalDaemon&) = delete;
 
-  // This is dsrund itself, which ends before its guardian does (daemon/job/guardian.h).
+  // This is dsrund itself, which ends before its guardian does (daemon/main.cc).
   int pid() const { return daemon_pid_; }
   // Its private folder; gone after Close.
   const std::filesystem::path& folder() const { return folder_.path(); }

@@ -1,15 +1,22 @@
 #include "cli/job/job_plan.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <cctype>
 #include <cstdio>
 #include <ctime>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <string_view>
 #include <utility>
 
+#include "cli/flags/launch_flags_json.h"
 #include "cli/plan/exports.h"
 #include "cli/plan/rank_environment.h"
+#include "cli/plan/secrets.h"
+#include "cli/plan/stored_exports.h"
+#include "runtime/base/clock.h"
 
 namespace ds::cli {
 namespace {
@@ -47,6 +54,15 @@ void CompleteHost(const JobPlan& plan, const Shell& shell, JobHost* host) {
     threads = FindVariable(shell.environment, "OMP_NUM_THREADS");
   }
   host->sets_threads = threads != nullptr && !threads->empty();
+}
+
+using Json = nlohmann::ordered_json;
+
+// By name only, like those of -x: nobody has looked through them for secrets.
+Json DescribeExports(const Environment& exports) {
+  Json json = Json::array();
+  for (const auto& [name, value] : exports) json.push_back(name);
+  return json;
 }
 
 }  // namespace
@@ -91,6 +107,40 @@ StatusOr<JobRequest> GatherJobRequest(std::string job_id, const LaunchFlags& fla
   request.shell = {.environment = ReadShellEnvironment(),
                    .working_directory = std::filesystem::current_path()};
   return request;
+}
+
+std::filesystem::path ChooseRunDirectory(const LaunchFlags& flags, const std::string& job_id) {
+  return std::filesystem::absolute(flags.run_dir.empty() ? std::filesystem::path("runs") / job_id
+                                                         : std::filesystem::path(flags.run_dir))
+      .lexically_normal();
+}
+
+Json DescribeWords(const std::vector<std::string>& words) { return RedactWords(words); }
+
+Json DescribeJob(std::string_view kind, const JobPlan& plan,
+                 const std::vector<std::string>& command_line) {
+  LaunchFlags flags = plan.flags;
+  if (flags.hostfile.has_value())
+    flags.hostfile = std::filesystem::absolute(*flags.hostfile).string();
+  flags.exports = StoreExports(flags.exports);
+  for (std::string& file : flags.env_files) file = std::filesystem::absolute(file).string();
+  if (!flags.workdir.empty()) flags.workdir = std::filesystem::absolute(flags.workdir).string();
+  flags.run_dir.clear();  // the folder that holds job.json, wherever it has been moved to
+  Json hosts = Json::array();
+  for (const JobHost& host : plan.world.hosts) {
+    hosts.push_back({{"host", host.host}, {"slots", host.slots}});
+  }
+  return {{"job", plan.job_id},
+          {"kind", kind},
+          {"dsrun_version", DS_VERSION},
+          {"created_unix_nanos", Clock::System().UnixNanos()},
+          {"pid", ::getpid()},
+          {"command_line", DescribeWords(HideValues(command_line, plan.flags.export_values))},
+          {"working_directory", std::filesystem::current_path().string()},
+          {"launch", ToJson(flags)},
+          {"exports", DescribeExports(plan.exports)},
+          {"world_size", plan.world.world_size()},
+          {"hosts", hosts}};
 }
 
 }  // namespace ds::cli

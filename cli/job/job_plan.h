@@ -8,13 +8,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cli/flags/launch_flags.h"
 #include "cli/plan/launch_plan.h"
-#include "cli/plan/world_plan.h"
 #include "runtime/base/status.h"
 
 namespace ds::cli {
@@ -84,5 +84,16 @@ std::string MakeJobId(std::string_view name, std::int64_t unix_nanos);
 
 // Fills in what this process sees: this host, the hostfile, env files. One thread at a time.
 StatusOr<JobRequest> GatherJobRequest(std::string job_id, const LaunchFlags& flags);
+
+// --run_dir, else runs/<job>; absolute, so that it means the same from anywhere.
+std::filesystem::path ChooseRunDirectory(const LaunchFlags& flags, const std::string& job_id);
+
+// Words as JSON strings; bytes that are no UTF-8 become U+FFFD, the values of secrets <redacted>.
+nlohmann::ordered_json DescribeWords(const std::vector<std::string>& words);
+
+// Makes what job.json says of every job before it starts. `kind` is "run" or "train"; the caller
+// adds what is particular to it.
+nlohmann::ordered_json DescribeJob(std::string_view kind, const JobPlan& plan,
+                                   const std::vector<std::string>& command_line);
 
 }  // namespace ds::cli

@@ -1,19 +1,52 @@
 #include "cli/plan/launch_plan.h"
 
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
+#include <climits>
 #include <cstdlib>
 #include <optional>
 #include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "cli/flags/log_filter.h"
 #include "cli/plan/core_list.h"
 #include "cli/plan/resource_filter.h"
+#include "runtime/base/files.h"
 #include "runtime/base/parse_number.h"
 
 namespace ds::cli {
 namespace {
+
+std::string HostName() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+}
+
+void AddInterfaceAddresses(std::vector<std::string>* names) {
+  ifaddrs* first = nullptr;
+  if (::getifaddrs(&first) != 0) return;
+  for (const ifaddrs* each = first; each != nullptr; each = each->ifa_next) {
+    if (each->ifa_addr == nullptr) continue;
+    const int family = each->ifa_addr->sa_family;
+    const void* address = nullptr;
+    if (family == AF_INET) {
+      address = &reinterpret_cast<const sockaddr_in*>(each->ifa_addr)->sin_addr;
+    } else if (family == AF_INET6) {
+      address = &reinterpret_cast<const sockaddr_in6*>(each->ifa_addr)->sin6_addr;
+    }
+    std::array<char, INET6_ADDRSTRLEN> text{};
+    if (address != nullptr && ::inet_ntop(family, address, text.data(), text.size()) != nullptr) {
+      names->emplace_back(text.data());
+    }
+  }
+  ::freeifaddrs(first);
+}
 
 std::vector<std::string> NameDevices(int count) {
   std::vector<std::string> names;
@@ -182,6 +215,54 @@ Status BindKnownCores(const LaunchFlags& flags, const ThisHost& this_host, Launc
 }
 
 }  // namespace
+
+bool ThisHost::IsNamed(std::string_view host) const {
+  in_addr address{};
+  const bool is_loopback = ::inet_pton(AF_INET, std::string(host).c_str(), &address) == 1 &&
+                           (ntohl(address.s_addr) >> IN_CLASSA_NSHIFT) == IN_LOOPBACKNET;
+  return is_loopback || std::find(names.begin(), names.end(), host) != names.end();
+}
+
+ThisHost ProbeThisHost(const Probe& probe) {
+  ThisHost host;
+  host.name = HostName();
+  host.names = {"localhost", "::1", host.name, host.name.substr(0, host.name.find('.'))};
+  if (probe.addresses) AddInterfaceAddresses(&host.names);
+  host.gpu_count = CountNumbered("/dev", "nvidia");
+  host.numa_node_count = std::max(1, CountNumbered("/sys/devices/system/node", "node"));
+  if (probe.cores) host.topology = ReadCpuTopology();
+  return host;
+}
+
+WorldPlan PlanWorld(const std::vector<HostSlots>& selected) {
+  WorldPlan plan;
+  for (const HostSlots& host : selected) {
+    const int node_rank = static_cast<int>(plan.hosts.size());
+    plan.hosts.push_back({.host = host.host,
+                          .slots = host.slots,
+                          .devices = host.devices,
+                          .first_rank = plan.world_size()});
+    for (std::size_t i = 0; i < host.slots.size(); ++i) {
+      plan.ranks.push_back({.rank = plan.world_size(),
+                            .node_rank = node_rank,
+                            .local_rank = static_cast<int>(i),
+                            .slot = host.slots[i]});
+    }
+  }
+  return plan;
+}
+
+Status BindCores(const HostCores& available, int node_rank, WorldPlan* plan) {
+  const JobHost& host = plan->hosts[node_rank];
+  StatusOr<std::vector<std::vector<int>>> shares = DivideCores(available.cores, host.rank_count());
+  if (!shares.ok()) return shares.status().WithContext("host '" + host.host + "'");
+  for (int i = 0; i < host.rank_count(); ++i) {
+    PlannedRank& rank = plan->ranks[host.first_rank + i];
+    rank.cores = std::move((*shares)[i]);
+    rank.memory = ChooseMemory(available.nodes, rank.cores);
+  }
+  return OkStatus();
+}
 
 StatusOr<LaunchPlan> MakeLaunchPlan(const LaunchFlags& flags, const ThisHost& this_host,
                                     const char* visible_devices) {

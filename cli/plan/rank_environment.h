@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cli/flags/launch_flags.h"
-#include "cli/plan/world_plan.h"
+#include "cli/plan/launch_plan.h"
 
 namespace ds::cli {
 

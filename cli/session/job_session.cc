@@ -1,13 +1,22 @@
 #include "cli/session/job_session.h"
 
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,15 +27,240 @@
 #include "cli/job/generation_run.h"
 #include "cli/job/input_forwarder.h"
 #include "cli/job/job_controller.h"
+#include "cli/job/job_observer.h"
+#include "cli/job/job_plan.h"
+#include "cli/job/run_directory.h"
 #include "cli/job/verdict/make_verdict.h"
+#include "cli/job/verdict/verdict.h"
 #include "cli/session/host_starter.h"
-#include "cli/session/job_record.h"
 #include "cli/session/last_resort.h"
-#include "cli/session/user_signals.h"
 #include "runtime/base/exit_codes.h"
+#include "runtime/base/files.h"
+#include "runtime/base/status.h"
+#include "runtime/base/unique_fd.h"
 
 namespace ds::cli {
 namespace {
+
+// A blocked signal is delivered to a signalfd even when it is ignored.
+bool IsIgnored(int signal) {
+  struct sigaction action {};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+// UserSignals: SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 on their way to whoever is concerned at
+// the moment: at first they end the start of the hosts, later they are the controller's.
+//
+// Of SIGINT and SIGHUP those that were ignored when this process began stay ignored: that is how
+// nohup and a shell's background jobs ask to be left alone. Create it before any other thread that
+// takes signals: from then on the signals are held back in the calling thread and in the threads it
+// starts. Listen delivers them on a thread of its own, those of the meantime first. The destructor
+// ends that thread; what comes then stays held back, for it must not change how a job that has
+// ended is reported.
+//
+// Threads: SetTarget from any; the target is called by one of them at a time.
+class UserSignals {
+ public:
+  UserSignals();
+  ~UserSignals();
+  UserSignals(const UserSignals&) = delete;
+  UserSignals& operator=(const UserSignals&) = delete;
+
+  // Once.
+  Status Listen();
+  // From now on `target` is called with each signal's number, with those that nobody got so far
+  // first; null: they wait.
+  void SetTarget(std::function<void(int)> target);
+
+ private:
+  void Loop();
+  void Deliver(int signal);
+
+  sigset_t watched_{};
+  UniqueFd signals_;
+  UniqueFd quit_;
+  std::mutex mutex_;
+  std::function<void(int)> target_;  // guarded by mutex_
+  std::vector<int> waiting_;         // guarded by mutex_
+  std::thread thread_;
+};
+
+// While it lives the signals go to `target`; they wait afterwards.
+class SignalTarget {
+ public:
+  SignalTarget(UserSignals* signals, std::function<void(int)> target) : signals_(*signals) {
+    signals_.SetTarget(std::move(target));
+  }
+  ~SignalTarget() { signals_.SetTarget(nullptr); }
+  SignalTarget(const SignalTarget&) = delete;
+  SignalTarget& operator=(const SignalTarget&) = delete;
+
+ private:
+  UserSignals& signals_;
+};
+
+UserSignals::UserSignals() {
+  sigemptyset(&watched_);
+  for (const int signal : {SIGTERM, SIGUSR1, SIGUSR2}) sigaddset(&watched_, signal);
+  for (const int signal : {SIGINT, SIGHUP}) {
+    if (!IsIgnored(signal)) sigaddset(&watched_, signal);
+  }
+  ::pthread_sigmask(SIG_BLOCK, &watched_, nullptr);
+}
+
+Status UserSignals::Listen() {
+  signals_.Reset(::signalfd(-1, &watched_, SFD_CLOEXEC));
+  if (!signals_.valid()) return ErrnoError(errno, "signalfd");
+  quit_.Reset(::eventfd(0, EFD_CLOEXEC));
+  if (!quit_.valid()) return ErrnoError(errno, "eventfd");
+  thread_ = std::thread([this] { Loop(); });
+  return OkStatus();
+}
+
+UserSignals::~UserSignals() {
+  if (!thread_.joinable()) return;
+  const std::uint64_t one = 1;
+  // An eventfd with a counter of 0 always takes a 1.
+  static_cast<void>(!::write(quit_.get(), &one, sizeof(one)));
+  thread_.join();
+}
+
+void UserSignals::Loop() {
+  std::array<pollfd, 2> watched = {pollfd{signals_.get(), POLLIN, 0},
+                                   pollfd{quit_.get(), POLLIN, 0}};
+  for (;;) {
+    if (::poll(watched.data(), watched.size(), -1) < 0 && errno != EINTR) return;
+    if ((watched[1].revents & POLLIN) != 0) return;
+    signalfd_siginfo info{};
+    if ((watched[0].revents & POLLIN) != 0 &&
+        ::read(signals_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
+      Deliver(static_cast<int>(info.ssi_signo));
+    }
+  }
+}
+
+void UserSignals::Deliver(int signal) {
+  const std::lock_guard lock(mutex_);
+  if (target_) {
+    target_(signal);
+  } else {
+    waiting_.push_back(signal);
+  }
+}
+
+void UserSignals::SetTarget(std::function<void(int)> target) {
+  const std::lock_guard lock(mutex_);
+  target_ = std::move(target);
+  if (!target_) return;
+  for (const int signal : std::exchange(waiting_, {})) target_(signal);
+}
+
+// JobRecord: what a job leaves in its run directory and shows its user, from the first notice to
+// the verdict. Run directory first, console second: what is shown is already kept.
+//
+// Threads: ShowWarning from any; the rest one at a time.
+class JobRecord : public JobObserver {
+ public:
+  // All outlive it.
+  JobRecord(const JobPlan* plan, RunDirectory* run_directory, Console* console)
+      : plan_(*plan), run_directory_(run_directory), console_(console) {}
+
+  // Shows what is known before anything starts.
+  void ShowNotices();
+
+  void OnPrepared(const std::string& host, const v1::PrepareResponse& response) override;
+  Status OnEvent(const HostEvent& event) override;
+  void OnNotice(const std::string& text) override;
+  void OnQuiet() override;
+
+  void ShowWarning(const std::string& text);
+
+  // Shows what the job has left, or why it failed. Returns the exit status of dsrun.
+  int Conclude(const JobOutcome& outcome);
+
+ private:
+  void ShowSummary();
+
+  const JobPlan& plan_;
+  RunDirectory* const run_directory_;
+  std::mutex mutex_;
+  Console* const console_;  // guarded by mutex_
+};
+
+void JobRecord::ShowNotices() {
+  const std::lock_guard lock(mutex_);
+  for (const std::string& notice : plan_.notices) console_->ShowNotice(notice);
+  if (!plan_.spares.empty() && plan_.flags.max_restarts == 0) {
+    console_->ShowNotice("spare hosts take part in restarts only, and --max_restarts is not given");
+  }
+}
+
+void JobRecord::OnPrepared(const std::string& host, const v1::PrepareResponse& response) {
+  const std::lock_guard lock(mutex_);
+  for (const v1::Finding& finding : response.findings()) {
+    if (finding.level() != v1::Finding::WARN) continue;
+    console_->ShowNotice("host " + host + ": " + finding.message() +
+                         (finding.hint().empty() ? "" : "; " + finding.hint()));
+  }
+  const bool may_be_surprised = plan_.purpose.built_in && plan_.flags.device == Device::kAuto;
+  if (may_be_surprised && response.gpu_count() == 0) {
+    console_->ShowNotice("host " + host + " has no GPU: its ranks run on CPU");
+  }
+}
+
+Status JobRecord::OnEvent(const HostEvent& event) {
+  DS_RETURN_IF_ERROR(run_directory_->Append(event));
+  const std::lock_guard lock(mutex_);
+  console_->OnEvent(event);
+  return OkStatus();
+}
+
+void JobRecord::OnNotice(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  console_->ShowNotice(text);
+}
+
+void JobRecord::ShowWarning(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  console_->ShowWarning(text);
+}
+
+void JobRecord::OnQuiet() {
+  // What fails here fails again with the next output.
+  static_cast<void>(run_directory_->Flush());
+  const std::lock_guard lock(mutex_);
+  console_->OnQuiet();
+}
+
+void JobRecord::ShowSummary() {
+  const std::string path = ShortenPath(run_directory_->path());
+  console_->ShowSummaryLine("done; the run directory is " + path);
+  console_->ShowSummaryLine("  metrics      " + path + "/metrics.jsonl");
+  console_->ShowSummaryLine("  config       " + path + "/config.resolved.json");
+  console_->ShowSummaryLine("  logs         " + path + "/logs");
+  console_->ShowSummaryLine("  checkpoints  " + ShortenPath(run_directory_->checkpoints()));
+  if (const std::string losses = console_->progress().SummarizeLoss(); !losses.empty()) {
+    console_->ShowSummaryLine(losses);
+  }
+  for (const std::string& line : plan_.purpose.closing_lines) console_->ShowSummaryLine(line);
+}
+
+int JobRecord::Conclude(const JobOutcome& outcome) {
+  static_cast<void>(run_directory_->Flush());  // the index of logs that are whole
+  const std::lock_guard lock(mutex_);
+  console_->Finish();
+  if (outcome.ok()) {
+    if (plan_.purpose.trains) ShowSummary();
+    return kExitOk;
+  }
+  Verdict verdict = outcome.failure();
+  verdict.exit_code = FinalStatus(verdict, plan_.flags.exit_codes);
+  if (const Status written = run_directory_->WriteVerdict(verdict); !written.ok()) {
+    console_->ShowNotice("verdict.json is not written: " + written.message());
+  }
+  console_->ShowVerdict(verdict, run_directory_->path().string());
+  return verdict.exit_code;
+}
 
 bool ReadsInput(const JobPlan& plan) { return !plan.purpose.built_in && HasInput(STDIN_FILENO); }
 

@@ -1,17 +1,107 @@
 #include "cli/tokenize/tokenize_files.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <condition_variable>
+#include <cstdint>
+#include <cstdio>
 #include <deque>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <mutex>
+#include <span>
+#include <string>
+#include <system_error>
 #include <thread>
+#include <utility>
 
 #include "cli/tokenize/documents.h"
-#include "cli/tokenize/token_file.h"
+#include "runtime/base/files.h"
+#include "runtime/base/status.h"
+#include "runtime/base/unique_fd.h"
 
 namespace ds::cli {
 namespace {
+
+// TokenFile: a file of token ids, little-endian uint16 or uint32, that is there when it is whole.
+// Until Commit it has another name in the same folder, and is gone with the object.
+class TokenFile {
+ public:
+  // `id_bytes` is 2 or 4.
+  static StatusOr<TokenFile> Create(const std::filesystem::path& path, int id_bytes);
+  TokenFile(TokenFile&& other) noexcept;
+  TokenFile& operator=(TokenFile&&) = delete;
+  ~TokenFile();
+
+  // Requires ids that fit.
+  Status Append(std::span<const std::uint32_t> ids);
+  // Puts the file in its place; what was there is replaced.
+  Status Commit();
+
+  std::uint64_t count() const { return count_; }
+
+ private:
+  TokenFile(std::filesystem::path path, std::filesystem::path temporary, UniqueFd file,
+            int id_bytes);
+
+  std::filesystem::path path_, temporary_;  // temporary_ is empty once there is no such file
+  UniqueFd file_;
+  int id_bytes_;
+  std::string buffer_;
+  std::uint64_t count_ = 0;
+};
+
+StatusOr<TokenFile> TokenFile::Create(const std::filesystem::path& path, int id_bytes) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return ErrnoError(EISDIR, ShortenPath(path));
+  const std::filesystem::path temporary = path.string() + ".tmp-" + std::to_string(::getpid());
+  UniqueFd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (!file.valid()) return ErrnoError(errno, ShortenPath(path));
+  return TokenFile(path, temporary, std::move(file), id_bytes);
+}
+
+TokenFile::TokenFile(std::filesystem::path path, std::filesystem::path temporary, UniqueFd file,
+                     int id_bytes)
+    : path_(std::move(path)),
+      temporary_(std::move(temporary)),
+      file_(std::move(file)),
+      id_bytes_(id_bytes) {}
+
+TokenFile::TokenFile(TokenFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      temporary_(std::exchange(other.temporary_, {})),
+      file_(std::move(other.file_)),
+      id_bytes_(other.id_bytes_),
+      buffer_(std::move(other.buffer_)),
+      count_(other.count_) {}
+
+TokenFile::~TokenFile() {
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+Status TokenFile::Append(std::span<const std::uint32_t> ids) {
+  buffer_.clear();
+  for (std::uint32_t id : ids) {
+    if (id_bytes_ == 2 && id > 0xFFFF) {
+      return InvalidArgumentError("id " + std::to_string(id) +
+                                  " has no room in 16 bits: give --token_dtype uint32");
+    }
+    for (int i = 0; i < id_bytes_; ++i, id >>= 8) buffer_ += static_cast<char>(id & 0xFF);
+  }
+  count_ += ids.size();
+  return WriteAll(file_.get(), buffer_, ShortenPath(path_));
+}
+
+Status TokenFile::Commit() {
+  if (::fsync(file_.get()) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    return ErrnoError(errno, ShortenPath(path_));
+  }
+  temporary_.clear();
+  return SyncDirectory(path_.has_parent_path() ? path_.parent_path() : ".");
+}
 
 struct Task {
   DocumentBatch batch;

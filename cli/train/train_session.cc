@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "cli/session/job_description.h"
+#include "cli/job/job_plan.h"
 #include "cli/session/job_session.h"
 #include "cli/train/plan_memory.h"
 #include "cli/train/train_program.h"

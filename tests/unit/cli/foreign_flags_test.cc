@@ -6,8 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cli/flags/add_launch_flags.h"
 #include "cli/flags/flag_parser.h"
+#include "cli/flags/launch_flags.h"
 
 namespace ds::cli {
 namespace {

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cli/flags/add_launch_flags.h"
 #include "cli/flags/flag_parser.h"
 
 namespace ds::cli {
