@@ -76,6 +76,7 @@ fs::path FindFolder(const Mount& mount, std::string group) {
   if (mount.root != "/") {
     if (!group.starts_with(mount.root)) return {};
     group.erase(0, mount.root.size());
+    if (!group.empty() && group.front() != '/') return {};  // "/job" is not above "/jobs"
   }
   const fs::path relative = fs::path(group).relative_path();
   if (!relative.empty() && *relative.begin() == "..") return {};
@@ -99,15 +100,18 @@ std::optional<std::uint64_t> ReadValue(const fs::path& path, std::string_view ke
   return std::nullopt;
 }
 
-std::optional<std::uint64_t> ReadLimitV2(fs::path group, const fs::path& top) {
-  std::optional<std::uint64_t> smallest;
+// Calls visit(folder) for the group and those above it, up to the one that is mounted.
+template <typename Visit>
+void ForEachLevel(fs::path group, const fs::path& top, Visit visit) {
   while (true) {
-    const std::optional<std::uint64_t> limit =
-        ReadNumber(group / "memory.max");  // "max" is no number
-    if (limit) smallest = std::min(*limit, smallest.value_or(*limit));
-    if (group == top || !group.has_parent_path() || group.parent_path() == group) return smallest;
+    visit(group);
+    if (group == top || !group.has_parent_path() || group.parent_path() == group) return;
     group = group.parent_path();
   }
+}
+
+void TakeSmaller(std::optional<std::uint64_t> value, std::optional<std::uint64_t>* smallest) {
+  if (value) *smallest = std::min(*value, smallest->value_or(*value));
 }
 
 // What is left of a limit.
@@ -123,17 +127,47 @@ std::uint64_t ReadFilePages(const fs::path& stat, const std::string& prefix) {
          ReadValue(stat, prefix + "active_file").value_or(0);
 }
 
-std::optional<std::uint64_t> ReadRoomV2(fs::path group, const fs::path& top) {
-  std::optional<std::uint64_t> smallest;
-  while (true) {
-    if (const auto limit = ReadNumber(group / "memory.max")) {
-      const std::uint64_t room = LeftOf(*limit, ReadNumber(group / "memory.current"),
-                                        ReadFilePages(group / "memory.stat", ""));
-      smallest = std::min(room, smallest.value_or(room));
-    }
-    if (group == top || !group.has_parent_path() || group.parent_path() == group) return smallest;
-    group = group.parent_path();
+// What a version calls the files of a group.
+struct MemoryFiles {
+  const char* limit;
+  const char* used;         // with the groups below it
+  const char* stat_prefix;  // of the counts that are so, too
+};
+constexpr MemoryFiles kFilesV1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_"};
+constexpr MemoryFiles kFilesV2 = {"memory.max", "memory.current", ""};
+
+std::uint64_t ReadRoomUnder(std::uint64_t limit, const fs::path& group, const MemoryFiles& files) {
+  return LeftOf(limit, ReadNumber(group / files.used),
+                ReadFilePages(group / "memory.stat", files.stat_prefix));
+}
+
+// Takes the limits of the levels that are to be seen here.
+struct Levels {
+  std::optional<std::uint64_t> limit, room;  // the smallest
+  fs::path highest;                          // that says what it has used
+};
+
+Levels ReadLevels(const fs::path& group, const fs::path& top, const MemoryFiles& files) {
+  Levels levels;
+  ForEachLevel(group, top, [&](const fs::path& level) {
+    if (ReadNumber(level / files.used)) levels.highest = level;
+    const auto limit = ReadNumber(level / files.limit);  // "max" is no number
+    if (!limit || *limit >= kUnlimitedV1) return;
+    TakeSmaller(limit, &levels.limit);
+    TakeSmaller(ReadRoomUnder(*limit, level, files), &levels.room);
+  });
+  return levels;
+}
+
+// A smaller limit than those here is that of a group above what is mounted: what that has used is
+// at least what the highest group here has.
+std::optional<std::uint64_t> ReadRoomV1(const fs::path& group, const fs::path& top) {
+  Levels levels = ReadLevels(group, top, kFilesV1);
+  const auto limit = ReadValue(group / "memory.stat", "hierarchical_memory_limit");
+  if (limit && *limit < levels.limit.value_or(kUnlimitedV1)) {
+    TakeSmaller(ReadRoomUnder(*limit, levels.highest, kFilesV1), &levels.room);
   }
+  return levels.room;
 }
 
 std::optional<std::uint64_t> ReadKillsV2(const OwnCgroups& cgroups) {
@@ -144,7 +178,7 @@ std::optional<std::uint64_t> ReadKillsV2(const OwnCgroups& cgroups) {
 std::optional<GroupMemory> ReadV2(const OwnCgroups& cgroups) {
   const auto kills = ReadKillsV2(cgroups);
   if (!kills) return std::nullopt;
-  return GroupMemory{*kills, ReadLimitV2(cgroups.unified, cgroups.unified_root),
+  return GroupMemory{*kills, ReadLevels(cgroups.unified, cgroups.unified_root, kFilesV2).limit,
                      ReadNumber(cgroups.unified / "memory.peak")};
 }
 
@@ -181,6 +215,7 @@ OwnCgroups FindOwnCgroups(const fs::path& root) {
       } else if (HasWord(controllers, "memory") && mount.type == "cgroup" &&
                  HasWord(mount.options, "memory")) {
         cgroups.memory_v1 = FindFolder(mount, line.substr(second + 1));
+        cgroups.memory_v1_root = mount.point;
       }
     }
   }
@@ -194,14 +229,11 @@ std::optional<std::uint64_t> ReadOomKills(const OwnCgroups& cgroups) {
 
 std::optional<std::uint64_t> ReadRoomInGroups(const OwnCgroups& cgroups) {
   if (!cgroups.unified.empty()) {
-    if (const auto room = ReadRoomV2(cgroups.unified, cgroups.unified_root)) return room;
+    const Levels levels = ReadLevels(cgroups.unified, cgroups.unified_root, kFilesV2);
+    if (levels.room) return levels.room;
   }
   if (cgroups.memory_v1.empty()) return std::nullopt;
-  const fs::path stat = cgroups.memory_v1 / "memory.stat";
-  const auto limit = ReadValue(stat, "hierarchical_memory_limit");
-  if (!limit || *limit >= kUnlimitedV1) return std::nullopt;
-  return LeftOf(*limit, ReadNumber(cgroups.memory_v1 / "memory.usage_in_bytes"),
-                ReadFilePages(stat, "total_"));
+  return ReadRoomV1(cgroups.memory_v1, cgroups.memory_v1_root);
 }
 
 std::optional<GroupMemory> ReadGroupMemory(const OwnCgroups& cgroups) {

@@ -13,9 +13,10 @@ namespace ds {
 
 // Folders; empty where there is no such hierarchy or it is not to be seen from here.
 struct OwnCgroups {
-  std::filesystem::path unified;       // v2
-  std::filesystem::path unified_root;  // where v2 is mounted
-  std::filesystem::path memory_v1;     // of the memory controller of v1
+  std::filesystem::path unified;         // v2
+  std::filesystem::path unified_root;    // where v2 is mounted
+  std::filesystem::path memory_v1;       // of the memory controller of v1
+  std::filesystem::path memory_v1_root;  // where that is mounted
 };
 
 OwnCgroups FindOwnCgroups(const std::filesystem::path& root = "/");
@@ -32,8 +33,9 @@ struct GroupMemory {
 std::optional<std::uint64_t> ReadOomKills(const OwnCgroups& cgroups);
 std::optional<GroupMemory> ReadGroupMemory(const OwnCgroups& cgroups);
 
-// Counts the bytes that the group and those above it may still take, by the one that leaves least;
-// what they hold of files counts as free. None where none of them is limited.
+// Counts the bytes that the group and those above it may still take, by the one that leaves least:
+// the limit of each is held against what it has used itself, with the groups below it. What they
+// hold of files counts as free. None where none of them is limited.
 std::optional<std::uint64_t> ReadRoomInGroups(const OwnCgroups& cgroups);
 
 }  // namespace ds

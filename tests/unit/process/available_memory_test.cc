@@ -32,6 +32,11 @@ class AvailableMemoryTest : public ::testing::Test {
     Write("proc/self/mountinfo", "33 30 0:29 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
     Write("proc/self/cgroup", "0::/job/step\n");
   }
+  void GroupOfVersionOne(const std::string& mounted, const std::string& own) const {
+    Write("proc/self/mountinfo",
+          "31 30 0:27 " + mounted + " /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
+    Write("proc/self/cgroup", "4:memory:" + own + "\n");
+  }
 
   ds::testing::TemporaryFolder folder_;
 };
@@ -63,15 +68,36 @@ TEST_F(AvailableMemoryTest, IsNothingInAGroupThatIsFull) {
   EXPECT_EQ(Read(), 0U);
 }
 
-TEST_F(AvailableMemoryTest, VersionOneHasItsLimitInTheStatistics) {
+TEST_F(AvailableMemoryTest, VersionOneHasALimitAboveTheMountInTheStatistics) {
   HostWith(5000);
-  Write("proc/self/mountinfo", "31 30 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
-  Write("proc/self/cgroup", "4:memory:/a\n");
+  GroupOfVersionOne("/", "/a");
   Write("sys/fs/cgroup/memory/a/memory.stat",
         "cache 1\nhierarchical_memory_limit 1048576\ntotal_inactive_file 40000\n"
         "total_active_file 8576\n");
   Write("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "148576\n");
   EXPECT_EQ(Read(), 948576U);
+}
+
+TEST_F(AvailableMemoryTest, VersionOneHoldsEachLimitAgainstWhatItsOwnGroupHasUsed) {
+  HostWith(5000);
+  GroupOfVersionOne("/", "/a/b");
+  Write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  Write("sys/fs/cgroup/memory/memory.usage_in_bytes", "90000000\n");
+  Write("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "1000000\n");
+  Write("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "900000\n");
+  Write("sys/fs/cgroup/memory/a/memory.stat", "total_inactive_file 30000\n");
+  Write("sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", "9223372036854771712\n");
+  Write("sys/fs/cgroup/memory/a/b/memory.usage_in_bytes", "200000\n");
+  Write("sys/fs/cgroup/memory/a/b/memory.stat", "hierarchical_memory_limit 1000000\n");
+  EXPECT_EQ(Read(), 130000U) << "of the upper one, which its other groups have filled";
+}
+
+TEST_F(AvailableMemoryTest, AGroupWhoseNameBeginsLikeTheMountedOneIsNotInIt) {
+  HostWith(500);
+  GroupOfVersionOne("/job", "/jobs/b");
+  Write("sys/fs/cgroup/memory/s/b/memory.limit_in_bytes", "1000\n");
+  Write("sys/fs/cgroup/memory/s/b/memory.usage_in_bytes", "1000\n");
+  EXPECT_EQ(Read(), 500U * 1024);
 }
 
 TEST_F(AvailableMemoryTest, AHostThatDoesNotSayIsNoError) { EXPECT_FALSE(Read().has_value()); }
