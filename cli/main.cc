@@ -18,7 +18,6 @@
 #include "cli/flags/launch_flags.h"
 #include "cli/flags/report_error.h"
 #include "cli/job/final_status.h"
-#include "cli/plan/secrets.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/log.h"
 #include "runtime/base/suggest.h"
@@ -119,7 +118,6 @@ StatusOr<int> Run(const std::vector<std::string>& command_line) {
   DS_RETURN_IF_ERROR(CheckMeaningOfFlags(app, *command));
   // A command that starts ranks tells a program's own status from dsrun's where the job ends.
   const bool starts_ranks = command->launch_flags == kAllLaunchFlags;
-  if (starts_ranks) DS_RETURN_IF_ERROR(RefuseRedacted(command_line));
   DS_ASSIGN_OR_RETURN(const int status, command->run(invocation));
   return starts_ranks ? status
                       : FinalStatus(static_cast<ExitStatus>(status), invocation.launch.exit_codes);

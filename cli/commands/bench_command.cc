@@ -156,7 +156,8 @@ StatusOr<int> BenchCommand(const Invocation& invocation) {
 
   launch.quiet = launch.quiet || flags.json;  // standard output is the document
   DS_ASSIGN_OR_RETURN(JobRequest request,
-                      GatherJobRequest(MakeJobId("bench", Clock::System().UnixNanos()), launch));
+                      GatherJobRequest(MakeJobId("bench", Clock::System().UnixNanos()), launch,
+                                       invocation.command_line));
   const JobPlan plan = PlanJob(std::move(request), {.built_in = true});
   if (plan.world.world_size() < 2) {
     return InvalidArgumentError(

@@ -143,7 +143,8 @@ StatusOr<int> ResumeCommand(const Invocation& invocation) {
   DS_ASSIGN_OR_RETURN(const ResumeFlags flags, ParseFlags(invocation, run.launch));
   DS_RETURN_IF_ERROR(CheckLaunchFlags(flags.launch));
 
-  DS_ASSIGN_OR_RETURN(JobRequest request, GatherJobRequest(run.job_id, flags.launch));
+  DS_ASSIGN_OR_RETURN(JobRequest request,
+                      GatherJobRequest(run.job_id, flags.launch, invocation.command_line));
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
   DS_ASSIGN_OR_RETURN(TrainInputs inputs, OverrideTrainInputs(run.train, flags.train, share,
                                                               request.launch.world.world_size()));

@@ -51,11 +51,12 @@ StatusOr<int> RunCommand(const Invocation& invocation) {
   if (words.empty()) return InvalidArgumentError("run: no program given; see dsrun run --help");
 
   DS_ASSIGN_OR_RETURN(JobRequest request,
-                      GatherJobRequest(MakeJobId(words[0], Clock::System().UnixNanos()), flags));
+                      GatherJobRequest(MakeJobId(words[0], Clock::System().UnixNanos()), flags,
+                                       invocation.command_line));
   const JobPlan plan = PlanJob(std::move(request));
   const RankProgram program = MakeProgram(flags, words);
   nlohmann::ordered_json job = DescribeJob("run", plan, invocation.command_line);
-  job["argv"] = DescribeWords(program.argv);
+  AddWords("argv", RedactCommandLine(program.argv), &job);
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run_directory,
                       RunDirectory::Create(ChooseRunDirectory(flags, plan.job_id)));
   DS_RETURN_IF_ERROR(run_directory->WriteJob(job, Durability::kWhole));

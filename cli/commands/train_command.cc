@@ -27,7 +27,8 @@ StatusOr<int> TrainCommand(const Invocation& invocation) {
   DS_RETURN_IF_ERROR(CheckLaunchFlags(launch));
 
   DS_ASSIGN_OR_RETURN(JobRequest request,
-                      GatherJobRequest(MakeJobId("train", Clock::System().UnixNanos()), launch));
+                      GatherJobRequest(MakeJobId("train", Clock::System().UnixNanos()), launch,
+                                       invocation.command_line));
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
   DS_ASSIGN_OR_RETURN(TrainInputs inputs,
                       GatherTrainInputs(flags, share, request.launch.world.world_size()));

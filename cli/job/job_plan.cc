@@ -14,7 +14,7 @@
 #include "cli/flags/launch_flags_json.h"
 #include "cli/plan/exports.h"
 #include "cli/plan/rank_environment.h"
-#include "cli/plan/secrets.h"
+#include "cli/plan/redacted_words.h"
 #include "cli/plan/stored_exports.h"
 #include "runtime/base/clock.h"
 
@@ -98,7 +98,9 @@ std::string MakeJobId(std::string_view name, std::int64_t unix_nanos) {
   return MakeFileName(name) + "-" + time.data() + "-" + random.data();
 }
 
-StatusOr<JobRequest> GatherJobRequest(std::string job_id, const LaunchFlags& flags) {
+StatusOr<JobRequest> GatherJobRequest(std::string job_id, const LaunchFlags& flags,
+                                      const std::vector<std::string>& command_line) {
+  DS_RETURN_IF_ERROR(RefuseRedacted(command_line, flags.export_values));
   JobRequest request{.job_id = std::move(job_id), .flags = flags};
   DS_ASSIGN_OR_RETURN(request.launch, PlanFromThisHost(flags));
   DS_ASSIGN_OR_RETURN(GatheredExports exports, GatherExports(flags));
@@ -115,7 +117,10 @@ std::filesystem::path ChooseRunDirectory(const LaunchFlags& flags, const std::st
       .lexically_normal();
 }
 
-Json DescribeWords(const std::vector<std::string>& words) { return RedactWords(words); }
+void AddWords(const std::string& name, const RedactedWords& words, Json* job) {
+  (*job)[name] = words.words;
+  (*job)["redacted"][name] = words.places;
+}
 
 Json DescribeJob(std::string_view kind, const JobPlan& plan,
                  const std::vector<std::string>& command_line) {
@@ -130,17 +135,18 @@ Json DescribeJob(std::string_view kind, const JobPlan& plan,
   for (const JobHost& host : plan.world.hosts) {
     hosts.push_back({{"host", host.host}, {"slots", host.slots}});
   }
-  return {{"job", plan.job_id},
-          {"kind", kind},
-          {"dsrun_version", DS_VERSION},
-          {"created_unix_nanos", Clock::System().UnixNanos()},
-          {"pid", ::getpid()},
-          {"command_line", DescribeWords(HideValues(command_line, plan.flags.export_values))},
-          {"working_directory", std::filesystem::current_path().string()},
-          {"launch", ToJson(flags)},
-          {"exports", DescribeExports(plan.exports)},
-          {"world_size", plan.world.world_size()},
-          {"hosts", hosts}};
+  Json job = {{"job", plan.job_id},
+              {"kind", kind},
+              {"dsrun_version", DS_VERSION},
+              {"created_unix_nanos", Clock::System().UnixNanos()},
+              {"pid", ::getpid()}};
+  AddWords("command_line", RedactCommandLine(command_line, plan.flags.export_values), &job);
+  job.update({{"working_directory", std::filesystem::current_path().string()},
+              {"launch", ToJson(flags)},
+              {"exports", DescribeExports(plan.exports)},
+              {"world_size", plan.world.world_size()},
+              {"hosts", hosts}});
+  return job;
 }
 
 }  // namespace ds::cli

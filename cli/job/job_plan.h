@@ -15,6 +15,7 @@
 
 #include "cli/flags/launch_flags.h"
 #include "cli/plan/launch_plan.h"
+#include "cli/plan/redacted_words.h"
 #include "runtime/base/status.h"
 
 namespace ds::cli {
@@ -82,14 +83,17 @@ JobPlan PlanJob(JobRequest request, JobPurpose purpose = {});
 // and '.'.
 std::string MakeJobId(std::string_view name, std::int64_t unix_nanos);
 
-// Fills in what this process sees: this host, the hostfile, env files. One thread at a time.
-StatusOr<JobRequest> GatherJobRequest(std::string job_id, const LaunchFlags& flags);
+// Fills in what this process sees: this host, the hostfile, env files. Refuses a command line that
+// shows where secrets were (plan/redacted_words.h). One thread at a time.
+StatusOr<JobRequest> GatherJobRequest(std::string job_id, const LaunchFlags& flags,
+                                      const std::vector<std::string>& command_line);
 
 // --run_dir, else runs/<job>; absolute, so that it means the same from anywhere.
 std::filesystem::path ChooseRunDirectory(const LaunchFlags& flags, const std::string& job_id);
 
-// Words as JSON strings; bytes that are no UTF-8 become U+FFFD, the values of secrets <redacted>.
-nlohmann::ordered_json DescribeWords(const std::vector<std::string>& words);
+// Adds words under a name, and beside it, under "redacted", which of them hide something. In the
+// file bytes that are no UTF-8 become U+FFFD.
+void AddWords(const std::string& name, const RedactedWords& words, nlohmann::ordered_json* job);
 
 // Makes what job.json says of every job before it starts. `kind` is "run" or "train"; the caller
 // adds what is particular to it.

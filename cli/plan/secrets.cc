@@ -223,6 +223,7 @@ constexpr Shape kShapes[] = {
     {"eyJ", Alphabet::kUrl, 40},      // JSON Web Tokens
     {"AGE-SECRET-KEY-1", Alphabet::kUpper, 30},
     {"-----BEGIN ", Alphabet::kAny, 16},  // private keys in PEM
+    {"Bearer ", Alphabet::kUrl, 8},       // of HTTP
 };
 
 bool IsOf(Alphabet alphabet, char c) {
@@ -252,40 +253,36 @@ std::size_t TokenLength(std::string_view text, const Shape& shape) {
   return length >= shape.least ? shape.prefix.size() + length : 0;
 }
 
-std::size_t TokenLength(std::string_view text) {
+// The token at the start of a text; none: the length is 0.
+struct Token {
+  std::string_view prefix;
+  std::size_t length = 0;
+};
+
+Token FindToken(std::string_view text) {
   for (const Shape& shape : kShapes) {
-    if (const std::size_t length = TokenLength(text, shape); length > 0) return length;
+    if (const std::size_t length = TokenLength(text, shape); length > 0) {
+      return {shape.prefix, length};
+    }
   }
-  return 0;
+  return {};
 }
 
-// `text` with `instead` in the place of every such token; of "Bearer TOKEN", of the token.
-std::string RedactTokens(std::string_view text, std::string_view instead) {
-  constexpr Shape kBearer{"Bearer ", Alphabet::kUrl, 8};
+// `text` without such tokens but for their prefixes: whose they are is no secret, and what stands
+// there instead is recognized by it.
+std::string RedactTokens(std::string_view text) {
   std::string shown;
   for (std::size_t at = 0; at < text.size();) {
     const bool starts = at == 0 || !IsOf(Alphabet::kAlphanumeric, text[at - 1]);
-    const std::string_view rest = text.substr(at);
-    if (const std::size_t length = starts ? TokenLength(rest) : 0; length > 0) {
-      shown += instead;
-      at += length;
-    } else if (const std::size_t bearer = starts ? TokenLength(rest, kBearer) : 0; bearer > 0) {
-      shown.append(kBearer.prefix).append(instead);
-      at += bearer;
+    const Token token = starts ? FindToken(text.substr(at)) : Token();
+    if (token.length > 0) {
+      shown.append(token.prefix).append(kRedacted);
+      at += token.length;
     } else {
       shown += text[at++];
     }
   }
   return shown;
-}
-
-// What kRedacted, which is at `at`, stands in for: what is before it up to a blank, or up to the
-// next where a blank is all that is before it.
-std::string ShowAround(const std::string& text, std::size_t at) {
-  constexpr char kBlanks[] = " \t\n";
-  std::size_t start = text.find_last_of(kBlanks, at) + 1;
-  if (start == at && start > 1) start = text.find_last_of(kBlanks, start - 2) + 1;
-  return text.substr(start, at + kRedacted.size() - start);
 }
 
 }  // namespace
@@ -308,7 +305,7 @@ std::string RedactText(std::string_view text) {
   if (const std::size_t length = LengthOfGluedExport(text); length > 0) {
     return std::string(text.substr(0, length)) + std::string(kRedacted);
   }
-  return RedactTokens(ValueScanner(RedactUrls(std::string(text))).Redact(), kRedacted);
+  return RedactTokens(ValueScanner(RedactUrls(std::string(text))).Redact());
 }
 
 std::vector<std::string> RedactWords(const std::vector<std::string>& words) {
@@ -319,21 +316,6 @@ std::vector<std::string> RedactWords(const std::vector<std::string>& words) {
     behind_flag = IsSecretFlag(word);
   }
   return shown;
-}
-
-Status RefuseRedacted(const std::vector<std::string>& words) {
-  std::string found;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::size_t at = words[i].find(kRedacted);
-    if (at == std::string::npos) continue;
-    const std::string shown = ShowAround(words[i], at);
-    const bool behind_flag = i > 0 && words[i - 1].starts_with('-') && words[i].starts_with(shown);
-    found += (found.empty() ? "" : ", ") + (behind_flag ? words[i - 1] + " " : "") + shown;
-  }
-  if (found.empty()) return OkStatus();
-  return InvalidArgumentError(
-      "this was copied from where dsrun hides secrets and other values: " + found +
-      "; give the values themselves again (-x NAME takes the one of this shell)");
 }
 
 }  // namespace ds::cli

@@ -10,8 +10,6 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/base/status.h"
-
 namespace ds::cli {
 
 inline constexpr std::string_view kRedacted = "<redacted>";
@@ -22,15 +20,12 @@ inline constexpr std::string_view kRedacted = "<redacted>";
 bool IsSecretName(std::string_view name);
 
 // A text without its secrets: the values behind secret names ("NAME=VALUE", "--name VALUE",
-// "name: VALUE"), the passwords of URLs, tokens of known shapes. A word that begins with a secret's
-// NAME= (-x and --export= may stand in front) loses all that follows.
+// "name: VALUE"), the passwords of URLs, tokens of known shapes but for their prefix ("hf_"). A
+// word that begins with a secret's NAME= (-x and --export= may stand in front) loses all that
+// follows.
 std::string RedactText(std::string_view text);
 
 // A command line word by word; the word behind a secret's flag is a secret, too.
 std::vector<std::string> RedactWords(const std::vector<std::string>& words);
-
-// Words that were copied from where they had been redacted are an error, which names them: a
-// program would take "<redacted>" for the secret.
-Status RefuseRedacted(const std::vector<std::string>& words);
 
 }  // namespace ds::cli

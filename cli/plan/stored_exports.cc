@@ -46,15 +46,6 @@ std::vector<std::string> StoreExports(const std::vector<std::string>& words) {
   return stored;
 }
 
-std::vector<std::string> HideValues(std::vector<std::string> command_line,
-                                    const std::vector<ValuePlace>& places) {
-  for (const ValuePlace& place : places) {
-    std::string& word = command_line.at(command_line.size() - 1 - place.words_behind);
-    word.replace(word.size() - place.bytes, place.bytes, kRedacted);
-  }
-  return command_line;
-}
-
 StatusOr<RenewedExports> RenewExports(const std::vector<std::string>& stored,
                                       const std::vector<std::string>& given,
                                       const Environment& shell) {

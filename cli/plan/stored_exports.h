@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "cli/flags/launch_flags.h"
 #include "cli/plan/rank_environment.h"
 #include "runtime/base/status.h"
 
@@ -16,10 +15,6 @@ namespace ds::cli {
 
 // The words of -x with kRedacted behind their '='.
 std::vector<std::string> StoreExports(const std::vector<std::string>& words);
-
-// A command line with kRedacted in these places of it.
-std::vector<std::string> HideValues(std::vector<std::string> command_line,
-                                    const std::vector<ValuePlace>& places);
 
 struct RenewedExports {
   std::vector<std::string> words;       // of what is stored: all but those that are given anew

@@ -284,6 +284,19 @@ TEST_F(AnyProgramTest, ARedactedCommandLineStartsNothing) {
   EXPECT_EQ(again.status, 2);
   EXPECT_THAT(again.err, HasSubstr("-x A=<redacted>, --api-key <redacted>; give the values"));
   EXPECT_FALSE(fs::exists(run));
+  line.insert(line.begin() + 1, "plan");
+  EXPECT_EQ(RunProgram(line).status, 0) << "it starts nothing";
+}
+
+TEST_F(AnyProgramTest, AWordThatOnlyLooksRedactedIsTheProgramsOwn) {
+  const std::string run = (folder_.path() / "run").string();
+  const ProgramResult result = RunProgram({DS_BIN_DIR "/dsrun", "--run_dir", run, "--", "/bin/echo",
+                                           "--mask_token", "<redacted>", "--api-key", "hunter2"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("--mask_token <redacted> --api-key hunter2"));
+  const auto job = nlohmann::json::parse(*ReadFile(run + "/job.json"));
+  EXPECT_EQ(job["argv"].back(), "<redacted>");
+  EXPECT_EQ(job["redacted"]["argv"], nlohmann::json({4})) << "behind --api-key";
 }
 
 TEST_F(AnyProgramTest, SecretsAmongTheArgumentsReachTheRankButNoFile) {

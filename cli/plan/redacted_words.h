@@ -1,0 +1,29 @@
+#pragma once
+
+// The words of a command line as job.json keeps them: without secrets, and without the values of
+// -x, whatever they are. Whoever copies them from there must not start a program that takes
+// kRedacted for a secret; as a word of its own, which hides nothing, it is a word like any other.
+//
+// Pure; safe from any thread.
+
+#include <string>
+#include <vector>
+
+#include "cli/flags/launch_flags.h"
+#include "runtime/base/status.h"
+
+namespace ds::cli {
+
+struct RedactedWords {
+  std::vector<std::string> words;
+  std::vector<std::size_t> places;  // of those that are not as they were given
+};
+
+// `values` is where -x has its values.
+RedactedWords RedactCommandLine(const std::vector<std::string>& words,
+                                const std::vector<ValuePlace>& values = {});
+
+// The error names every kRedacted that stands where RedactCommandLine puts one.
+Status RefuseRedacted(const std::vector<std::string>& words, const std::vector<ValuePlace>& values);
+
+}  // namespace ds::cli

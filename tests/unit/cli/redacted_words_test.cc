@@ -1,0 +1,54 @@
+#include "cli/plan/redacted_words.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ds::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const std::vector<std::string> kGiven = {
+    "dsrun",     "-x",  "A=1",   "-qxB=2", "--export",       "C=",
+    "prog",      "A=1", "--key", "secret", "p://u:secret@h", "hf_0123456789abcdefghij",
+    "<redacted>"};
+const std::vector<ValuePlace> kValues = {{.words_behind = 10, .bytes = 1},
+                                         {.words_behind = 9, .bytes = 1},
+                                         {.words_behind = 7, .bytes = 0}};
+
+TEST(RedactedWordsTest, ValuesAndSecretsAreHiddenAndTheirPlacesNamed) {
+  const RedactedWords redacted = RedactCommandLine(kGiven, kValues);
+  EXPECT_THAT(redacted.words,
+              ElementsAre("dsrun", "-x", "A=<redacted>", "-qxB=<redacted>", "--export",
+                          "C=<redacted>", "prog", "A=1", "--key", "<redacted>",
+                          "p://u:<redacted>@h", "hf_<redacted>", "<redacted>"));
+  EXPECT_THAT(redacted.places, ElementsAre(2, 3, 5, 9, 10, 11));
+  EXPECT_THAT(RedactCommandLine({"prog", "--lr", "1"}).places, IsEmpty());
+}
+
+// What job.json shows is recognized, and a word that only looks like it is not.
+TEST(RedactedWordsTest, AreRefusedWhereTheyHideSomething) {
+  const std::vector<ValuePlace> values = {{.words_behind = 10, .bytes = 10},
+                                          {.words_behind = 9, .bytes = 10},
+                                          {.words_behind = 7, .bytes = 10}};
+  EXPECT_EQ(RefuseRedacted(RedactCommandLine(kGiven, kValues).words, values).message(),
+            "this was copied from where dsrun hides secrets and other values: -x A=<redacted>, "
+            "-qxB=<redacted>, --export C=<redacted>, --key <redacted>, p://u:<redacted>, "
+            "hf_<redacted>; give the values themselves again (-x NAME takes the one of this "
+            "shell)");
+  EXPECT_THAT(RefuseRedacted({"sh", "-c", "x --key <redacted> y"}, {}).message(),
+              HasSubstr(": --key <redacted>; give"));
+}
+
+TEST(RedactedWordsTest, AreAUsersOwnElsewhere) {
+  for (const char* word : {"<redacted>", "--mask_token=<redacted>", "a <redacted> b",
+                           "x:<redacted>", "http://h/<redacted>", "redacted"}) {
+    EXPECT_TRUE(RefuseRedacted({"dsrun", "prog", word}, {}).ok()) << word;
+  }
+  EXPECT_TRUE(RefuseRedacted({"prog", "--mask_token", "<redacted>"}, {}).ok());
+}
+
+}  // namespace
+}  // namespace ds::cli
