@@ -83,6 +83,7 @@ struct StoredRun {
   std::unique_ptr<RunDirectory> directory;
   std::string job_id;
   LaunchFlags launch;
+  StoredExports exports;  // those of `launch`, and what else is known of them
   config::TrainJob train;
 };
 
@@ -90,6 +91,18 @@ struct StoredRun {
 std::string TextOf(const Json& object, const char* name) {
   const auto found = object.find(name);
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+StoredExports ReadExports(const Json& job, const LaunchFlags& launch) {
+  StoredExports exports{.words = launch.exports, .had_values = std::nullopt};
+  const Json::json_pointer had_values("/redacted/exports");
+  if (job.contains(had_values) && job.at(had_values).is_array()) {
+    exports.had_values.emplace();
+    for (const Json& name : job.at(had_values)) {
+      if (name.is_string()) exports.had_values->push_back(name.get<std::string>());
+    }
+  }
+  return exports;
 }
 
 StatusOr<StoredRun> ReadRun(const std::string& name) {
@@ -104,6 +117,7 @@ StatusOr<StoredRun> ReadRun(const std::string& name) {
   }
   run.job_id = TextOf(job, "job");
   DS_ASSIGN_OR_RETURN(run.launch, ReadLaunchFlags(job.at("launch")));
+  run.exports = ReadExports(job, run.launch);
   StatusOr<config::TrainJob> train = config::TrainJobFromJson(job.at("train").dump());
   if (!train.ok()) return train.status().WithContext((path / "job.json").string());
   run.train = *std::move(train);
@@ -137,8 +151,8 @@ StatusOr<int> ResumeCommand(const Invocation& invocation) {
   }
   DS_ASSIGN_OR_RETURN(StoredRun run, ReadRun(given.run));
   DropReplacedSelection(given.launch, &run.launch);
-  DS_ASSIGN_OR_RETURN(RenewedExports renewed, RenewExports(run.launch.exports, given.launch.exports,
-                                                           ReadShellEnvironment()));
+  DS_ASSIGN_OR_RETURN(RenewedExports renewed,
+                      RenewExports(run.exports, given.launch.exports, ReadShellEnvironment()));
   run.launch.exports = std::move(renewed.words);
   DS_ASSIGN_OR_RETURN(const ResumeFlags flags, ParseFlags(invocation, run.launch));
   DS_RETURN_IF_ERROR(CheckLaunchFlags(flags.launch));
@@ -150,6 +164,11 @@ StatusOr<int> ResumeCommand(const Invocation& invocation) {
                                                               request.launch.world.world_size()));
   for (const std::string& name : renewed.from_shell) {
     inputs.notices.push_back("ranks get " + name + " of this shell, as the job's -x says");
+  }
+  if (renewed.may_have_had_values) {
+    inputs.notices.push_back(
+        "an older dsrun wrote this job.json, which does not say whether -x gave one of them a "
+        "value of its own; if so, give -x NAME=VALUE again");
   }
   if (const Status chosen =
           ChooseResumePoint(flags.checkpoint, run.directory->checkpoints(), &inputs);

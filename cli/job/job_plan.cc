@@ -127,7 +127,8 @@ Json DescribeJob(std::string_view kind, const JobPlan& plan,
   LaunchFlags flags = plan.flags;
   if (flags.hostfile.has_value())
     flags.hostfile = std::filesystem::absolute(*flags.hostfile).string();
-  flags.exports = StoreExports(flags.exports);
+  const StoredExports exports = StoreExports(flags.exports);
+  flags.exports = exports.words;
   for (std::string& file : flags.env_files) file = std::filesystem::absolute(file).string();
   if (!flags.workdir.empty()) flags.workdir = std::filesystem::absolute(flags.workdir).string();
   flags.run_dir.clear();  // the folder that holds job.json, wherever it has been moved to
@@ -146,6 +147,7 @@ Json DescribeJob(std::string_view kind, const JobPlan& plan,
               {"exports", DescribeExports(plan.exports)},
               {"world_size", plan.world.world_size()},
               {"hosts", hosts}});
+  job["redacted"]["exports"] = *exports.had_values;
   return job;
 }
 

@@ -10,6 +10,10 @@ namespace {
 
 std::string NameOf(const std::string& word) { return word.substr(0, word.find('=')); }
 
+bool Contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 // `names`, each between `before` and `behind`.
 std::string List(const std::vector<std::string>& names, const std::string& separator,
                  const std::string& before = "", const std::string& behind = "") {
@@ -37,28 +41,31 @@ Status NobodyHas(const std::vector<std::string>& names) {
 
 }  // namespace
 
-std::vector<std::string> StoreExports(const std::vector<std::string>& words) {
-  std::vector<std::string> stored;
+StoredExports StoreExports(const std::vector<std::string>& words) {
+  StoredExports stored{.words = {}, .had_values = std::vector<std::string>()};
   for (const std::string& word : words) {
-    const bool has_value = word.find('=') != std::string::npos;
-    stored.push_back(has_value ? NameOf(word) + "=" + std::string(kRedacted) : word);
+    stored.words.push_back(NameOf(word));
+    if (stored.words.back().size() < word.size()) stored.had_values->push_back(NameOf(word));
   }
   return stored;
 }
 
-StatusOr<RenewedExports> RenewExports(const std::vector<std::string>& stored,
+StatusOr<RenewedExports> RenewExports(const StoredExports& stored,
                                       const std::vector<std::string>& given,
                                       const Environment& shell) {
   RenewedExports exports;
   std::vector<std::string> lost;
   std::vector<std::string> missing;
-  for (const std::string& word : stored) {
+  for (const std::string& word : stored.words) {
     const std::string name = NameOf(word);
     const bool anew = std::any_of(given.begin(), given.end(), [&](const std::string& renewed) {
       return NameOf(renewed) == name;
     });
     if (anew) continue;
-    if (word.ends_with("=" + std::string(kRedacted))) {
+    const bool had_value = stored.had_values.has_value()
+                               ? Contains(*stored.had_values, name)
+                               : word.ends_with("=" + std::string(kRedacted));
+    if (had_value) {
       lost.push_back(name);
       continue;
     }
@@ -68,6 +75,7 @@ StatusOr<RenewedExports> RenewExports(const std::vector<std::string>& stored,
   }
   if (!lost.empty()) return ValuesAreLost(lost);
   if (!missing.empty()) return NobodyHas(missing);
+  exports.may_have_had_values = !stored.had_values.has_value() && !exports.from_shell.empty();
   return exports;
 }
 

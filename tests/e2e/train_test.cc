@@ -181,6 +181,12 @@ TEST_F(TrainTest, ResumeTakesNoValueOfItsShellForOneThatWasGiven) {
   const ProgramResult named = resume({}, 3, {"DSRUN_LOG_LEVEL=info"});
   EXPECT_EQ(named.status, 0) << named.err;
   EXPECT_THAT(named.err, HasSubstr("ranks get DSRUN_LOG_LEVEL of this shell"));
+  EXPECT_THAT(named.err, ::testing::Not(HasSubstr("older")));
+  // Versions before did not say which names had values.
+  auto job = nlohmann::json::parse(*ReadFile(run / "job.json"));
+  ASSERT_EQ(job.erase("redacted"), 1U);
+  ASSERT_TRUE(WriteFileAtomically(run / "job.json", job.dump()).ok());
+  EXPECT_THAT(resume({}, 4, {"DSRUN_LOG_LEVEL=info"}).err, HasSubstr("an older dsrun wrote this"));
 }
 
 TEST_F(TrainTest, ResumeOnAnotherWorldSizeAndStage) {
