@@ -20,6 +20,7 @@ namespace ds::testing {
 // The words of DSRUN_REQUIRE.
 inline constexpr std::string_view kRequirements[] = {
     "namespaces",     // hosts in network namespaces of their own, each with an sshd
+    "relay",          // networks that are slow or break, by tcp_relay.h and slow_link.h: everywhere
     "peers",          // scripts/bench/setup_peers.sh has been run
     "shells",         // zsh and fish
     "fuse",           // /dev/fuse, and mounts of it in a mount namespace
