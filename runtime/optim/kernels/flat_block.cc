@@ -35,9 +35,49 @@ template <typename Op>
   }
 }
 
+// Elements of views that are all of one narrow type; what is absent is null.
+template <typename Narrow>
+struct NarrowBlock {
+  std::int64_t count = 0;
+  Narrow* parameter = nullptr;
+  const Narrow* gradient = nullptr;
+  Narrow* state[2] = {};
+  float gradient_scale = 1.0F;  // FlatViews::narrow_scale
+};
+
+// The same, widened and rounded in registers: memory brings the next elements meanwhile, which it
+// does not while a loop runs over what another one has widened.
+template <typename Op, typename Narrow>
+[[gnu::always_inline]] inline void Loop(const Op& op, const NarrowBlock<Narrow>& block) {
+  constexpr Streams kStreams = Op::kStreams;
+  const Op own = op;
+  const float scale = block.gradient_scale;
+  Narrow* __restrict parameter = block.parameter;
+  const Narrow* __restrict gradient = block.gradient;
+  Narrow* __restrict first = block.state[0];
+  Narrow* __restrict second = block.state[1];
+  for (std::int64_t i = 0; i < block.count; ++i) {
+    Element e;
+    if constexpr (kStreams.reads_parameter) e.parameter = Widen(parameter[i]);
+    if constexpr (kStreams.reads_gradient) {
+      e.gradient = Widen(RoundTo<Narrow>(Widen(gradient[i]) * scale));
+    }
+    if constexpr (kStreams.states > 0) e.state[0] = Widen(first[i]);
+    if constexpr (kStreams.states > 1) e.state[1] = Widen(second[i]);
+    own(e);
+    if constexpr (kStreams.states > 0 && kStreams.writes_states) {
+      first[i] = RoundTo<Narrow>(e.state[0]);
+    }
+    if constexpr (kStreams.states > 1 && kStreams.writes_states) {
+      second[i] = RoundTo<Narrow>(e.state[1]);
+    }
+    if constexpr (kStreams.writes_parameter) parameter[i] = RoundTo<Narrow>(e.parameter);
+  }
+}
+
 // Runs the loop of the op that there is.
-template <std::size_t... kIndices>
-[[gnu::always_inline]] inline void Run(const FlatOp& op, const FlatBlock& block,
+template <typename Block, std::size_t... kIndices>
+[[gnu::always_inline]] inline void Run(const FlatOp& op, const Block& block,
                                        std::index_sequence<kIndices...>) {
   const auto try_op = [&](const auto* each) __attribute__((always_inline)) {
     if (each != nullptr) Loop(*each, block);
@@ -71,6 +111,38 @@ DS_SIMD_CLONES void ScaleInBFloat16(const float* from, std::int64_t count, float
 }
 DS_SIMD_CLONES void ScaleInFloat16(const float* from, std::int64_t count, float scale, float* to) {
   ScaleAll<Float16>(from, count, scale, to);
+}
+
+constexpr auto kOps = std::make_index_sequence<std::variant_size_v<FlatOp>>();
+
+DS_SIMD_CLONES void UpdateNarrow(const FlatOp& op, const NarrowBlock<BFloat16>& block) {
+  Run(op, block, kOps);
+}
+DS_SIMD_CLONES void UpdateNarrow(const FlatOp& op, const NarrowBlock<Float16>& block) {
+  Run(op, block, kOps);
+}
+
+bool AreAll(const FlatViews& views, FlatType type) {
+  const auto is = [&](const FlatView& view) { return view.data == nullptr || view.type == type; };
+  return views.published.data == nullptr && is(views.parameter) && is(views.gradient) &&
+         is(views.state[0]) && is(views.state[1]);
+}
+
+template <typename Narrow>
+void UpdateAllNarrow(const FlatOp& op, const FlatViews& views) {
+  const auto at = [](const FlatView& view, std::int64_t start) {
+    return view.data == nullptr ? nullptr : static_cast<Narrow*>(view.data) + start;
+  };
+  const std::int64_t blocks = (views.count + kBlock - 1) / kBlock;
+  at::parallel_for(0, blocks, 16, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t start = begin * kBlock;
+    UpdateNarrow(
+        op, NarrowBlock<Narrow>{.count = std::min(end * kBlock, views.count) - start,
+                                .parameter = at(views.parameter, start),
+                                .gradient = at(views.gradient, start),
+                                .state = {at(views.state[0], start), at(views.state[1], start)},
+                                .gradient_scale = views.narrow_scale});
+  });
 }
 
 // Where one thread keeps what it widens.
@@ -145,11 +217,11 @@ void ForEachBlock(const FlatViews& views, c10::function_ref<void(const FlatBlock
   });
 }
 
-DS_SIMD_CLONES void UpdateBlock(const FlatOp& op, const FlatBlock& block) {
-  Run(op, block, std::make_index_sequence<std::variant_size_v<FlatOp>>());
-}
+DS_SIMD_CLONES void UpdateBlock(const FlatOp& op, const FlatBlock& block) { Run(op, block, kOps); }
 
 void UpdateOnCpu(const FlatOp& op, const FlatViews& views) {
+  if (AreAll(views, FlatType::kBFloat16)) return UpdateAllNarrow<BFloat16>(op, views);
+  if (AreAll(views, FlatType::kHalf)) return UpdateAllNarrow<Float16>(op, views);
   ForEachBlock(views, [&](const FlatBlock& block) { UpdateBlock(op, block); });
 }
 
