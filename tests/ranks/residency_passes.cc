@@ -45,7 +45,7 @@ std::vector<bool> ListOnDevice(const zero::ShardedModel& sharded,
 
 PassResult RunPasses(comm::Communicator& host, const Passes& passes) {
   const auto& [stage, budgets, rest_on_host, precision, groups, overlap, last, shape, log_or_none,
-               plus_plus, table_reads_backward, publish_elements] = passes;
+               plus_plus, table_reads_backward, publish_elements, updates] = passes;
   std::vector<std::string> others;
   std::vector<std::string>* log = &others;
   const auto note = [&](char what, c10d::OpType op, const at::Tensor& given) {
@@ -86,7 +86,8 @@ PassResult RunPasses(comm::Communicator& host, const Passes& passes) {
       .quantized_gradients = plus_plus,
       .publish_elements = publish_elements,
       .overlap = overlap,
-      .tiers = {.parameters = rest_on_host ? zero::Rest::kHost : zero::Rest::kHere}};
+      .tiers = {.parameters = rest_on_host ? zero::Rest::kHost : zero::Rest::kHere,
+                .updates_in_backward = updates}};
   const auto model = MakeTinyModel(run.shape, run.dtype());
   const auto fill = [&](int index, const std::vector<zero::OwnRange>& own) {
     for (const zero::OwnRange& range : own) {
@@ -106,10 +107,14 @@ PassResult RunPasses(comm::Communicator& host, const Passes& passes) {
       bucket->parameters().Stow();
     }
   }
+  const optim::Update update{.lr = 0.1, .gradient_scale = 1.0, .step = 1};
   for (int i = 0; i < 2; ++i) {
     result.gathers = result.reductions = 0;
     const bool is_last = std::find(last.begin(), last.end(), i) != last.end();
-    sharded->EndGradients(is_last ? zero::GradientEnd::kLast : zero::GradientEnd::kAsSharded);
+    sharded->EndGradients(updates && i == 1 ? zero::GradientEnd::kUpdate
+                          : is_last         ? zero::GradientEnd::kLast
+                                            : zero::GradientEnd::kAsSharded);
+    optimizer.BeginUpdate(update);
     if (i == 1 && log_or_none != nullptr) log = log_or_none;
     const at::Tensor loss = RunForward(*model, *sharded, TinyBatch(run, world, i), log);
     result.gathers_in_forward = result.gathers;
@@ -121,12 +126,12 @@ PassResult RunPasses(comm::Communicator& host, const Passes& passes) {
   optimizer.ReduceGradients(/*step=*/1);
   for (const auto& unit : sharded->units()) {
     for (const auto& bucket : unit->buckets()) {
-      if (!bucket->trainable()) continue;
+      if (!bucket->trainable() || updates) continue;
       result.gradients.push_back(bucket->gradients().shard().tensor().clone());
     }
   }
   result.gathers = 0;
-  optimizer.Step({.lr = 0.1, .gradient_scale = 1.0, .step = 1});
+  optimizer.Step(update);
   result.gathers_of_update = result.gathers;
   result.loss = RunForward(*model, *sharded, TinyBatch(run, world, 0)).item<float>();
   sharded->ReleaseAll();

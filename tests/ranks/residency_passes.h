@@ -38,6 +38,7 @@ struct Passes {
   bool plus_plus = false;                   // all of ZeRO++, second shards among two ranks
   bool table_reads_backward = true;         // as any block, if it does not say something else
   std::optional<std::int64_t> publish_elements = {};
+  bool updates = false;  // the second micro-batch's backward pass, and has no gradients then
 };
 
 PassResult RunPasses(comm::Communicator& host, const Passes& passes);

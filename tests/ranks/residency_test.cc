@@ -243,6 +243,29 @@ TEST(Residency, AMicroBatchMayFollowTheOneThatWasToBeTheLast) {
   });
 }
 
+TEST(Residency, UpdatesAUnitOnceItsGradientsHaveBeenReduced) {
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    for (const int stage : {1, 2, 3}) {
+      const std::vector<at::Tensor> expected = RunPasses(world, {.stage = stage}).weights;
+      for (const bool overlap : {false, true}) {
+        SCOPED_TRACE(::testing::Message() << "stage " << stage << ", overlap " << overlap);
+        const auto weights =
+            RunPasses(world,
+                      {.stage = stage,
+                       .budgets = {.reuse_bytes = 1 << 20, .persistent_parameter_bytes = 100},
+                       .rest_on_host = stage == 3,
+                       .overlap = overlap,
+                       .updates = true})
+                .weights;
+        ASSERT_EQ(weights.size(), expected.size());
+        for (std::size_t i = 0; i < weights.size(); ++i) {
+          EXPECT_TRUE(weights[i].equal(expected[i])) << i;
+        }
+      }
+    }
+  });
+}
+
 TEST(Residency, GathersNothingThatIsNotSharded) {
   testing::RunRanks(2, [&](comm::Communicator& world) {
     const Passes passes{.stage = 2, .budgets = {.prefetch_bytes = 1 << 20, .max_live_bytes = 1}};
