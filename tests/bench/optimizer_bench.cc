@@ -2,9 +2,9 @@
 //
 //     bench_optimizer cpu|cuda [ELEMENTS]
 //
-// For Adam and SGD with momentum, each with fp32 gradients and with bf16 gradients, clipping and
-// published bf16 weights (which LibTorch needs passes of its own for). Prints nanoseconds per
-// element, the ratio of LibTorch's time to ours (above 1: ours is faster), and the share of the
+// For Adam and SGD with momentum, each in fp32, with bf16 gradients, clipping and published bf16
+// weights (which LibTorch needs passes of its own for), and in bf16 throughout. Prints nanoseconds
+// per element, the ratio of LibTorch's time to ours (above 1: ours is faster), and the share of the
 // bandwidth of one plain copy that the bytes an update must move come to. Contenders alternate;
 // the figures are medians over rounds.
 
@@ -31,8 +31,10 @@ using ds::config::OptimizerConfig;
 using ds::config::SgdConfig;
 using ds::optim::Part;
 
+enum class Layout { kFp32, kPublished, kBf16 };
+
 Part MakePart(const ds::optim::Optimizer& optimizer, const at::Device& device, std::int64_t count,
-              bool narrow) {
+              Layout layout) {
   const auto options = at::TensorOptions(at::kFloat).device(device);
   Part part{.parameter = at::randn({count}, options),
             .gradient = at::randn({count}, options),
@@ -40,16 +42,18 @@ Part MakePart(const ds::optim::Optimizer& optimizer, const at::Device& device, s
   for (std::size_t i = 0; i < optimizer.state_names({}).size(); ++i) {
     part.state.push_back(at::zeros({count}, options));
   }
-  if (narrow) {
-    part.gradient = part.gradient.to(at::kBFloat16);
-    part.published = part.parameter.to(at::kBFloat16);
+  if (layout != Layout::kFp32) part.gradient = part.gradient.to(at::kBFloat16);
+  if (layout == Layout::kPublished) part.published = part.parameter.to(at::kBFloat16);
+  if (layout == Layout::kBf16) {
+    part.parameter = part.parameter.to(at::kBFloat16);
+    for (at::Tensor& state : part.state) state = state.to(at::kBFloat16);
   }
   return part;
 }
 
 // What PyTorch does for the same: fused update, with clipping and copies around it.
 void TorchStep(const OptimizerConfig& config, const ds::optim::Update& update, const Part& part) {
-  at::Tensor gradient = part.gradient.to(at::kFloat);
+  at::Tensor gradient = part.gradient.to(part.parameter.scalar_type());
   if (update.gradient_scale != 1.0) gradient = gradient.mul(update.gradient_scale);
   const std::vector<at::Tensor> p{part.parameter}, g{gradient};
   if (const auto* sgd = std::get_if<SgdConfig>(&config.algorithm)) {
@@ -58,7 +62,7 @@ void TorchStep(const OptimizerConfig& config, const ds::optim::Update& update, c
   } else {
     const auto& adam = std::get<AdamConfig>(config.algorithm);
     const at::Tensor steps =
-        at::full({}, static_cast<double>(update.step), part.parameter.options());
+        at::full({}, static_cast<double>(update.step), part.parameter.options().dtype(at::kFloat));
     at::_fused_adamw_(p, g, {part.state[0]}, {part.state[1]}, {}, {steps}, update.lr, adam.beta1,
                       adam.beta2, config.weight_decay, adam.eps, false, false);
   }
@@ -73,13 +77,15 @@ std::size_t BytesPerElement(const Part& part) {
 }
 
 void Measure(const ds::config::OptimizerAlgorithm& algorithm, const at::Device& device,
-             std::int64_t count, bool narrow) {
+             std::int64_t count, Layout layout) {
   const OptimizerConfig config{.lr = 1e-4, .weight_decay = 0.01, .algorithm = algorithm};
   const auto optimizer = ds::optim::MakeOptimizer(config);
-  const ds::optim::Update update{.lr = config.lr, .gradient_scale = narrow ? 0.5 : 1.0, .step = 10};
-  const Part ours = MakePart(*optimizer, device, count, narrow);
-  const Part theirs = MakePart(*optimizer, device, count, narrow);
-  const at::Tensor from = at::zeros({count}, ours.parameter.options()), to = at::zeros_like(from);
+  const ds::optim::Update update{
+      .lr = config.lr, .gradient_scale = layout == Layout::kPublished ? 0.5 : 1.0, .step = 10};
+  const Part ours = MakePart(*optimizer, device, count, layout);
+  const Part theirs = MakePart(*optimizer, device, count, layout);
+  const at::Tensor from = at::zeros({count}, ours.parameter.options().dtype(at::kFloat));
+  const at::Tensor to = at::zeros_like(from);
   std::vector<Contender> contenders = {
       {.written = ours.parameter, .call = [&] { optimizer->Apply(update, ours); }},
       {.written = theirs.parameter, .call = [&] { TorchStep(config, update, theirs); }},
@@ -91,7 +97,9 @@ void Measure(const ds::config::OptimizerAlgorithm& algorithm, const at::Device& 
   fmt::print(
       "{:5} {:38} {:8.4f} ns/element   torch / ours {:5.2f}   of a copy's bandwidth {:3.0f} %\n",
       std::holds_alternative<SgdConfig>(algorithm) ? "SGD" : "AdamW",
-      narrow ? "bf16 gradients, clipped, published" : "fp32 gradients",
+      layout == Layout::kFp32        ? "fp32 gradients"
+      : layout == Layout::kPublished ? "bf16 gradients, clipped, published"
+                                     : "bf16 throughout",
       own / static_cast<double>(count) * 1e9, Median(contenders[1].seconds) / own,
       100.0 * limit / own);
 }
@@ -112,9 +120,9 @@ int main(int argc, char** argv) {
   }
   const std::int64_t fallback = opened->device.is_cpu() ? 50'000'000 : 500'000'000;
   const std::int64_t count = argc > 2 ? std::atoll(argv[2]) : fallback;
-  for (const bool narrow : {false, true}) Measure(AdamConfig{}, opened->device, count, narrow);
-  for (const bool narrow : {false, true}) {
-    Measure(SgdConfig{.momentum = 0.9}, opened->device, count, narrow);
+  for (const Layout layout : {Layout::kFp32, Layout::kPublished, Layout::kBf16}) {
+    Measure(AdamConfig{}, opened->device, count, layout);
+    Measure(SgdConfig{.momentum = 0.9}, opened->device, count, layout);
   }
   return 0;
 }
