@@ -1,7 +1,6 @@
 #include "runtime/config/model_state.h"
 
 #include <algorithm>
-#include <variant>
 
 #include "runtime/base/check.h"
 
@@ -15,14 +14,6 @@ std::int64_t Share(std::int64_t bytes, bool sharded, std::int64_t world_size) {
 }  // namespace
 
 std::int64_t Width(DataType type) { return type == DataType::kFp32 ? 4 : 2; }
-
-int CountOptimizerStates(const OptimizerConfig& optimizer) {
-  const OptimizerAlgorithm& algorithm = optimizer.algorithm;
-  if (const auto* sgd = std::get_if<SgdConfig>(&algorithm)) return sgd->momentum == 0.0 ? 0 : 1;
-  if (std::holds_alternative<AdagradConfig>(algorithm)) return 1;
-  if (std::holds_alternative<LionConfig>(algorithm)) return 1;
-  return std::holds_alternative<OneBitLambConfig>(algorithm) ? 3 : 2;
-}
 
 Sharding ShardingOfStage(int stage, std::int64_t world_size) {
   DS_CHECK(stage >= 0 && stage <= 3);

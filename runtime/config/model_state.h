@@ -46,10 +46,6 @@ struct StateTypes {
 // and state are fp32 unless asked for in 16 bit.
 StateTypes ChooseStateTypes(const DsConfig& config);
 
-// Counts the values that the optimizer keeps for each parameter: Adam's two. Of those that Muon
-// updates it has one less.
-int CountOptimizerStates(const OptimizerConfig& optimizer);
-
 struct ModelStateInputs {
   std::int64_t trainable = 0;  // parameters with a gradient
   std::int64_t frozen = 0;

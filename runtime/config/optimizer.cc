@@ -142,34 +142,58 @@ OptimizerAlgorithm FillZeroOneAdam(const Values& values) {
       .local_step_clipper = values.Get(keys::kOptimizerParamsLocalStepClipper)};
 }
 
+template <typename Algorithm>
+constexpr Reach kReach = Reach::kModel;
+template <>
+constexpr Reach kReach<AdamConfig> = Reach::kElement;
+template <>
+constexpr Reach kReach<SgdConfig> = Reach::kElement;
+template <>
+constexpr Reach kReach<AdagradConfig> = Reach::kElement;
+template <>
+constexpr Reach kReach<LionConfig> = Reach::kElement;
+template <>
+constexpr Reach kReach<LambConfig> = Reach::kRange;
+template <>
+constexpr Reach kReach<MuonConfig> = Reach::kRange;
+
 constexpr OptimizerType kOptimizerTypes[] = {
     {.name = "Adam",
      .params = kAdam,
      .fill = FillAdam,
-     .is_elementwise = true,
+     .is_elementwise = kReach<AdamConfig> == Reach::kElement,
      .takes_narrow_masters = true},
     {.name = "AdamW",
      .params = kAdam,
      .fill = FillAdam,
-     .is_elementwise = true,
+     .is_elementwise = kReach<AdamConfig> == Reach::kElement,
      .takes_narrow_masters = true},
-    {.name = "MuAdam", .params = kMuAdam, .fill = FillAdam, .is_elementwise = true},
-    {.name = "MuAdamW", .params = kMuAdamW, .fill = FillAdam, .is_elementwise = true},
+    {.name = "MuAdam",
+     .params = kMuAdam,
+     .fill = FillAdam,
+     .is_elementwise = kReach<AdamConfig> == Reach::kElement},
+    {.name = "MuAdamW",
+     .params = kMuAdamW,
+     .fill = FillAdam,
+     .is_elementwise = kReach<AdamConfig> == Reach::kElement},
     {.name = "SGD",
      .params = kSgd,
      .fill = FillSgd,
-     .is_elementwise = true,
+     .is_elementwise = kReach<SgdConfig> == Reach::kElement,
      .takes_narrow_masters = true},
-    {.name = "MuSGD", .params = kMuSgd, .fill = FillSgd, .is_elementwise = true},
+    {.name = "MuSGD",
+     .params = kMuSgd,
+     .fill = FillSgd,
+     .is_elementwise = kReach<SgdConfig> == Reach::kElement},
     {.name = "Adagrad",
      .params = kAdagrad,
      .fill = FillAdagrad,
-     .is_elementwise = true,
+     .is_elementwise = kReach<AdagradConfig> == Reach::kElement,
      .takes_narrow_masters = true},
     {.name = "Lion",
      .params = kLion,
      .fill = FillLion,
-     .is_elementwise = true,
+     .is_elementwise = kReach<LionConfig> == Reach::kElement,
      .takes_narrow_masters = true},
     {.name = "Lamb", .params = kLamb, .fill = FillLamb},
     {.name = "Muon", .params = kMuon, .fill = FillMuon},
@@ -177,8 +201,26 @@ constexpr OptimizerType kOptimizerTypes[] = {
     {.name = "OneBitLamb", .params = kOneBitLamb, .fill = FillOneBitLamb},
     {.name = "ZeroOneAdam", .params = kZeroOneAdam, .fill = FillZeroOneAdam}};
 
+template <typename Algorithm>
+int CountStates(const Algorithm&) {
+  return 2;
+}
+int CountStates(const SgdConfig& config) { return config.momentum == 0.0 ? 0 : 1; }
+int CountStates(const AdagradConfig&) { return 1; }
+int CountStates(const LionConfig&) { return 1; }
+int CountStates(const OneBitLambConfig&) { return 3; }
+
 }  // namespace
 
 std::span<const OptimizerType> OptimizerTypes() { return kOptimizerTypes; }
+
+Reach ReachOf(const OptimizerAlgorithm& algorithm) {
+  return std::visit([]<typename Algorithm>(const Algorithm&) { return kReach<Algorithm>; },
+                    algorithm);
+}
+
+int CountOptimizerStates(const OptimizerConfig& optimizer) {
+  return std::visit([](const auto& each) { return CountStates(each); }, optimizer.algorithm);
+}
 
 }  // namespace ds::config

@@ -22,7 +22,6 @@ struct AdamConfig {
   // Decoupled weight decay (AdamW's rule). Type AdamW always has it, Adam unless switched off.
   bool adam_w_mode = true;
   bool bias_correction = true;
-
   friend bool operator==(const AdamConfig&, const AdamConfig&) = default;
 };
 
@@ -31,21 +30,18 @@ struct SgdConfig {
   double momentum = 0.0;
   double dampening = 0.0;
   bool nesterov = false;
-
   friend bool operator==(const SgdConfig&, const SgdConfig&) = default;
 };
 
 struct AdagradConfig {
   double eps = 1e-10;
   double lr_decay = 0.0;
-
   friend bool operator==(const AdagradConfig&, const AdagradConfig&) = default;
 };
 
 struct LionConfig {
   double beta1 = 0.9;
   double beta2 = 0.999;
-
   friend bool operator==(const LionConfig&, const LionConfig&) = default;
 };
 
@@ -57,7 +53,6 @@ struct LambConfig {
   bool eps_inside_sqrt = false;
   double min_coeff = 0.01;  // the trust ratio's limits
   double max_coeff = 10.0;
-
   friend bool operator==(const LambConfig&, const LambConfig&) = default;
 };
 
@@ -69,7 +64,6 @@ struct MuonConfig {
   // AdamW updates what is no matrix, at a rate of its own.
   double adam_lr = 3e-4;
   AdamConfig adam = {.beta2 = 0.95, .eps = 1e-10};
-
   friend bool operator==(const MuonConfig&, const MuonConfig&) = default;
 };
 
@@ -78,7 +72,6 @@ struct OneBitAdamConfig {
   double beta2 = 0.999;
   double eps = 1e-8;
   std::int64_t freeze_step = 100000;
-
   friend bool operator==(const OneBitAdamConfig&, const OneBitAdamConfig&) = default;
 };
 
@@ -93,7 +86,6 @@ struct OneBitLambConfig {
   double factor_max = 4.0;
   double factor_min = 0.5;
   double factor_threshold = 0.1;
-
   friend bool operator==(const OneBitLambConfig&, const OneBitLambConfig&) = default;
 };
 
@@ -105,13 +97,21 @@ struct ZeroOneAdamConfig {
   std::int64_t var_update_scaler = 16;
   std::int64_t local_step_scaler = 32678;
   std::int64_t local_step_clipper = 16;
-
   friend bool operator==(const ZeroOneAdamConfig&, const ZeroOneAdamConfig&) = default;
 };
 
 using OptimizerAlgorithm =
     std::variant<AdamConfig, SgdConfig, AdagradConfig, LionConfig, LambConfig, MuonConfig,
                  OneBitAdamConfig, OneBitLambConfig, ZeroOneAdamConfig>;
+
+// Beside an element's own values, its update follows from:
+enum class Reach {
+  kElement,  // nothing else: parts may be cut anywhere
+  kRange,    // its training range, which is one part
+  kModel,    // all parts, which are there together
+};
+// The farthest that the update of any parameter reaches.
+Reach ReachOf(const OptimizerAlgorithm& algorithm);
 
 // The optimizer of a config, and what every one has.
 struct OptimizerConfig {
@@ -121,6 +121,10 @@ struct OptimizerConfig {
   std::string base_shapes;            // MuAdam, MuAdamW, MuSGD: a .bsh file; empty for the others
   bool fp32_optimizer_states = true;  // false: in the dtype of the master weights
 };
+
+// Counts the values that the optimizer keeps for each parameter: Adam's two. Of those that Muon
+// updates it has one less.
+int CountOptimizerStates(const OptimizerConfig& optimizer);
 
 class Values;
 
@@ -136,7 +140,7 @@ struct OptimizerType {
   std::span<const OptimizerParam> params;  // beside lr and weight_decay, which all of them take
   // Requires values without errors.
   OptimizerAlgorithm (*fill)(const Values& values);
-  bool is_elementwise = false;        // each element follows from its own values alone
+  bool is_elementwise = false;        // Reach::kElement
   bool takes_narrow_masters = false;  // 16-bit master weights are built for it
 };
 std::span<const OptimizerType> OptimizerTypes();

@@ -28,7 +28,7 @@ class Elementwise : public Optimizer {
         [](const auto& op) -> std::span<const std::string_view> { return op.kStates; },
         MakeOp(config_, PartRates()));
   }
-  Reach reach(const ParameterGroup&) const override { return Reach::kElement; }
+  Reach reach(const ParameterGroup&) const override { return config::ReachOf(config_); }
   void ApplyRates(const PartRates& rates, const Part& part) override {
     UpdatePart(MakeOp(config_, rates), part);
   }

@@ -34,7 +34,7 @@ class Lamb : public Optimizer {
 
   std::string_view name() const override { return "Lamb"; }
   std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
-  Reach reach(const ParameterGroup&) const override { return Reach::kRange; }
+  Reach reach(const ParameterGroup&) const override { return config::ReachOf(config_); }
   // Updates the state and learns each parameter's ratio: one all-gather of two numbers a parameter.
   void Begin(const Update& update, const RankParts& all) override;
   void ApplyRates(const PartRates& rates, const Part& part) override;

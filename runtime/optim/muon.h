@@ -46,7 +46,7 @@ class Muon : public Optimizer {
   std::string_view name() const override { return "Muon"; }
   std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
   Reach reach(const ParameterGroup& group) const override {
-    return group.muon ? Reach::kRange : Reach::kElement;
+    return group.muon ? config::ReachOf(config_) : Reach::kElement;
   }
   void Begin(const Update& update, const RankParts& all) override;
   void ApplyRates(const PartRates& rates, const Part& part) override;

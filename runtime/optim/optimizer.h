@@ -22,6 +22,7 @@
 
 #include "runtime/base/status.h"
 #include "runtime/comm/rank_groups.h"
+#include "runtime/config/optimizer.h"
 #include "runtime/device/memory_ledger.h"
 #include "runtime/optim/kernels/part.h"
 #include "runtime/optim/schedule/lr_schedule.h"
@@ -52,12 +53,7 @@ struct RankParts {
   device::MemoryLedger* ledger = nullptr;
 };
 
-// Beside an element's own values, its update follows from:
-enum class Reach {
-  kElement,  // nothing else: parts may be cut anywhere
-  kRange,    // its training range, which is one part
-  kModel,    // all parts, which are there together
-};
+using config::Reach;
 
 // Books bytes that lie where the parts do, for as long as the result lives.
 device::LedgerEntry Book(const RankParts& all, device::MemoryUse use, std::int64_t bytes);

@@ -101,11 +101,10 @@ void NesterovNeedsMomentum(RuleContext& context) {
 // What the mup package calls set_base_shapes.
 void MuOptimizersNeedBaseShapes(RuleContext& context) {
   constexpr Key kBaseShapes = keys::kOptimizerParamsBaseShapes;
-  const Json type = context.values.Get(keys::kOptimizerType);
-  if (type != "MuAdam" && type != "MuAdamW" && type != "MuSGD") return;
+  if (!OptimizerTakes(context.values, kBaseShapes)) return;
   if (context.values.Get(kBaseShapes).is_string()) return;
   context.issues.Error(keys::kOptimizerType,
-                       type.get<std::string>() +
+                       context.values.Get(keys::kOptimizerType).get<std::string>() +
                            " scales rates by how wide the model is against a base model: give "
                            "optimizer.params.base_shapes, the file that mup.make_base_shapes(base, "
                            "delta, savefile) has written",

@@ -1,24 +1,8 @@
 #include "runtime/zero/plan/describe_step.h"
 
-#include <variant>
-
 namespace ds::zero {
-namespace {
 
 using config::Width;
-
-// As optim::Optimizer::reach: all but the 1-bit ones.
-bool UpdatesInTurns(const config::OptimizerConfig& optimizer) {
-  const config::OptimizerAlgorithm& algorithm = optimizer.algorithm;
-  return std::holds_alternative<config::AdamConfig>(algorithm) ||
-         std::holds_alternative<config::SgdConfig>(algorithm) ||
-         std::holds_alternative<config::LionConfig>(algorithm) ||
-         std::holds_alternative<config::AdagradConfig>(algorithm) ||
-         std::holds_alternative<config::LambConfig>(algorithm) ||
-         std::holds_alternative<config::MuonConfig>(algorithm);
-}
-
-}  // namespace
 
 StepMemoryInput DescribeStep(const config::DsConfig& config, const StepSetting& setting) {
   const config::ZeroConfig& zero = config.zero_optimization;
@@ -39,7 +23,7 @@ StepMemoryInput DescribeStep(const config::DsConfig& config, const StepSetting& 
           .overlap = overlap,
           .micro_batches = config.batch.gradient_accumulation_steps,
           .tiers = PlanTiers(config, setting.calls.on_gpu),
-          .updates_in_turns = UpdatesInTurns(config.optimizer)};
+          .updates_in_turns = config::ReachOf(config.optimizer.algorithm) != config::Reach::kModel};
 }
 
 }  // namespace ds::zero
