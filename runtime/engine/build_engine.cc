@@ -57,14 +57,14 @@ StatusOr<optim::ParameterGrouper> MakeGrouper(const BlockList& model,
   optim::Shapes shapes;
   for (const zero::ParameterUnit& unit : BuildUnits(model, optim::OneGroup)) {
     for (const auto& parameter : unit.parameters) {
-      shapes[parameter.name] = parameter.tensor.sizes().vec();
+      shapes[parameter.name] = parameter.placement.global_shape;
     }
   }
   if (const Status fits = optim::CheckBaseShapes(base, shapes); !fits.ok()) {
     return InvalidArgumentError(optimizer.base_shapes + ": " + fits.message());
   }
   const bool like_sgd = std::holds_alternative<config::SgdConfig>(optimizer.algorithm);
-  return optim::WithMuRates(std::move(base), like_sgd, options.parameter_group);
+  return optim::WithMuRates(std::move(base), std::move(shapes), like_sgd, options.parameter_group);
 }
 
 // Lets the options name what the engine is built on, of its own where the caller has given nothing.

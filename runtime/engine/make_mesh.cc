@@ -6,7 +6,6 @@
 
 #include "runtime/comm/agreement.h"
 #include "runtime/comm/mesh_groups.h"
-#include "runtime/optim/factory/make_optimizer.h"
 
 namespace ds::engine {
 
@@ -57,10 +56,9 @@ Status CheckSuitsTensorRanks(const topology::Mesh& mesh, const config::DsConfig&
                              comm::Communicator& world) {
   if (mesh.degrees().tensor == 1) return OkStatus();
   const config::ZeroConfig& zero = config.zero_optimization;
-  const optim::Reach reach = optim::MakeOptimizer(config.optimizer)->reach({.muon = true});
-  const bool looks_at_matrices =
-      reach != optim::Reach::kElement || !config.optimizer.base_shapes.empty();
-  if (looks_at_matrices) return CheckModelIsNotCut(mesh, "an optimizer that knows whole matrices");
+  if (config::ReachOf(config.optimizer.algorithm) != config::Reach::kElement) {
+    return CheckModelIsNotCut(mesh, "an optimizer that knows whole matrices");
+  }
   if (config.sparse_gradients) return CheckModelIsNotCut(mesh, "sparse_gradients");
   if (zero.quantized_weights || zero.quantized_gradients || zero.hpz_partition_size > 1) {
     return CheckModelIsNotCut(mesh, "ZeRO++");

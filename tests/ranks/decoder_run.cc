@@ -24,7 +24,8 @@ config::DsConfig ConfigOf(const DecoderRun& run, int readers) {
   config.batch = {.train_batch_size = kSamplesOfAStep,
                   .train_micro_batch_size_per_gpu = SamplesOfAMicroBatch(run, readers),
                   .gradient_accumulation_steps = run.accumulation};
-  config.optimizer = {.lr = 0.01, .weight_decay = 0.1, .algorithm = run.optimizer};
+  config.optimizer = {
+      .lr = 0.01, .weight_decay = 0.1, .algorithm = run.optimizer, .base_shapes = run.base_shapes};
   config.zero_optimization.stage = run.stage;
   if (run.offloads_optimizer) {
     config.zero_optimization.offload_optimizer.device = config::OffloadDevice::kCpu;

@@ -26,6 +26,7 @@ struct DecoderRun {
   bool bf16 = false;
   config::RecomputeChoice recompute = {};
   config::OptimizerAlgorithm optimizer = config::AdamConfig{};
+  std::string base_shapes = {};
   std::int64_t mlp_tiles = 1;
   bool offloads_optimizer = false;
 };

@@ -7,6 +7,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
+#include "runtime/base/files.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/engine/tensor_access.h"
 #include "tests/ranks/decoder_run.h"
@@ -142,6 +145,34 @@ TEST(TensorParallel, TrainsTheWeightsThatOneRankTrains) {
   cut.tensor = 2;
   cut.stage = 1;
   const DecoderOutcome ours = RunDecoder(cut, 4, kTrainedSteps);
+  for (const auto& [name, value] : alone.parameters) {
+    EXPECT_TRUE(ours.parameters.at(name).allclose(value, 1e-5, 1e-6)) << name;
+  }
+}
+
+// The file of base shapes of a model half as wide as `outcome`'s.
+void WriteBaseShapes(const DecoderOutcome& outcome, const std::filesystem::path& path) {
+  std::string text;
+  for (const auto& [name, value] : outcome.parameters) {
+    text += name + ":\n";
+    for (const std::int64_t size : value.sizes()) text += fmt::format("- {}\n", size / 2);
+  }
+  ASSERT_TRUE(WriteFileAtomically(path, text).ok());
+}
+
+// Rates follow from the widths of whole matrices, not from a part's.
+TEST(TensorParallel, RatesOfAWiderModelDoNotDependOnTheCut) {
+  const testing::TemporaryFolder folder;
+  DecoderRun run{.model = kGpt2, .optimizer = config::SgdConfig{.momentum = 0.9}};
+  const DecoderOutcome plain = RunDecoder(run, 1, kTrainedSteps);
+  run.base_shapes = (folder.path() / "base.bsh").string();
+  WriteBaseShapes(plain, run.base_shapes);
+  const DecoderOutcome alone = RunDecoder(run, 1, kTrainedSteps);
+  EXPECT_NE(alone.steps.back().loss, plain.steps.back().loss);
+  run.tensor = 2;
+  run.stage = 1;
+  const DecoderOutcome ours = RunDecoder(run, 4, kTrainedSteps);
+  ExpectNear(alone, ours);
   for (const auto& [name, value] : alone.parameters) {
     EXPECT_TRUE(ours.parameters.at(name).allclose(value, 1e-5, 1e-6)) << name;
   }

@@ -1,10 +1,9 @@
 #include "runtime/config/sections/parallel_section.h"
 
 #include <algorithm>
-#include <iterator>
-#include <string_view>
 
 #include "runtime/config/keys/keys.h"
+#include "runtime/config/sections/optimizer_section.h"
 
 namespace ds::config {
 namespace {
@@ -60,13 +59,11 @@ void TensorPartsSuitTheRest(RuleContext& context) {
   const Values& values = context.values;
   if (DegreeOf(values, kTensor) == 1) return;
   const std::string with = " is not built with " + std::string(kTensor) + " above 1";
-  constexpr std::string_view kOptimizers[] = {"Adam", "AdamW", "Lion", "Adagrad", "SGD"};
-  const Json type = values.Get(kOptimizerType);
-  if (type.is_string() && std::find(std::begin(kOptimizers), std::end(kOptimizers),
-                                    type.get<std::string>()) == std::end(kOptimizers)) {
-    context.Refuse(kOptimizerType, type.get<std::string>() + with +
-                                       ": it looks at whole matrices; Adam, AdamW, Lion, Adagrad "
-                                       "and SGD are");
+  const OptimizerType* const type = OptimizerTypeOf(values);
+  if (type != nullptr && !type->is_elementwise) {
+    context.Refuse(kOptimizerType, std::string(type->name) + with +
+                                       ": it looks at whole matrices; choose " +
+                                       ListOptimizers(&OptimizerType::is_elementwise));
   }
   for (const Key key :
        {keys::kSparseGradients, keys::kZeroOptimizationZeroHpzPartitionSize,

@@ -68,8 +68,8 @@ Status TakeLine(std::string_view line, BaseShapes* shapes, std::vector<Dimension
 }
 
 // How much dimension `i` has grown; nothing where it does not grow.
-std::optional<double> Growth(const std::vector<Dimension>& base, at::IntArrayRef shape,
-                             std::size_t i) {
+std::optional<double> Growth(const std::vector<Dimension>& base,
+                             const std::vector<std::int64_t>& shape, std::size_t i) {
   if (!base[i]) return std::nullopt;
   return static_cast<double>(shape[i]) / static_cast<double>(*base[i]);
 }
@@ -131,15 +131,17 @@ Status CheckBaseShapes(const BaseShapes& base, const Shapes& shapes) {
   return OkStatus();
 }
 
-ParameterGrouper WithMuRates(BaseShapes base, bool like_sgd, ParameterGrouper inner) {
-  return [base = std::move(base), like_sgd, inner = std::move(inner)](
+ParameterGrouper WithMuRates(BaseShapes base, Shapes shapes, bool like_sgd,
+                             ParameterGrouper inner) {
+  return [base = std::move(base), shapes = std::move(shapes), like_sgd, inner = std::move(inner)](
              int block, const std::string& name, const at::Tensor& parameter) {
     ParameterGroup group = inner(block, name, parameter);
-    const std::vector<Dimension>* const shape = Find(base, name);
-    DS_CHECK(shape != nullptr && std::ssize(*shape) == parameter.dim());
+    const std::vector<Dimension>* const base_shape = Find(base, name);
+    const std::vector<std::int64_t>& shape = shapes.at(name);
+    DS_CHECK(base_shape != nullptr && base_shape->size() == shape.size());
     std::vector<double> growths;
-    for (std::size_t i = 0; i < shape->size(); ++i) {
-      if (const auto growth = Growth(*shape, parameter.sizes(), i)) growths.push_back(*growth);
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+      if (const auto growth = Growth(*base_shape, shape, i)) growths.push_back(*growth);
     }
     double divisor = 1.0;  // of the rate
     if (growths.size() == 2) divisor = like_sgd ? growths[1] / growths[0] : growths[1];

@@ -24,7 +24,8 @@ StatusOr<BaseShapes> ParseBaseShapes(std::string_view text);
 StatusOr<BaseShapes> ReadBaseShapes(const std::string& path);
 
 // OK when the parameters are those of the file, each with as many dimensions and at most two that
-// grow; else an error that names the first that is not. `shapes` are the model's, by name.
+// grow; else an error that names the first that is not. `shapes` are the model's, by name: those of
+// whole parameters where ranks have parts of them.
 using Shapes = std::map<std::string, std::vector<std::int64_t>>;
 Status CheckBaseShapes(const BaseShapes& base, const Shapes& shapes);
 
@@ -32,6 +33,6 @@ Status CheckBaseShapes(const BaseShapes& base, const Shapes& shapes);
 // two dimensions grow, rate / m and decay * m, m being the growth of the second one. As MuSGD has
 // them: there the same with m over the first one's growth, and where one dimension grows, rate * m
 // and decay / m. Requires shapes that CheckBaseShapes has accepted.
-ParameterGrouper WithMuRates(BaseShapes base, bool like_sgd, ParameterGrouper inner);
+ParameterGrouper WithMuRates(BaseShapes base, Shapes shapes, bool like_sgd, ParameterGrouper inner);
 
 }  // namespace ds::optim

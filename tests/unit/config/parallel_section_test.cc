@@ -75,7 +75,10 @@ TEST(ParallelSectionTest, TensorPartsSuitTheRest) {
   EXPECT_THAT(errors(R"("optimizer": {"type": "adamw"}, "zero_optimization": {"stage": 3})"),
               ::testing::IsEmpty());
   EXPECT_THAT(errors(R"("optimizer": {"type": "Muon"})"),
-              Contains(HasSubstr("Muon is not built with tensor_parallel.autotp_size above 1")));
+              Contains(HasSubstr("Muon is not built with tensor_parallel.autotp_size above 1: it "
+                                 "looks at whole matrices; choose Adam, AdamW, MuAdam, ")));
+  EXPECT_THAT(errors(R"("optimizer": {"type": "MuAdam", "params": {"base_shapes": "a.bsh"}})"),
+              ::testing::IsEmpty());
   const auto with_key = [](const std::string& key) {
     return Messages(
         CheckOn(4, R"("train_batch_size": 4, "tensor_parallel": {"autotp_size": 2, )" + key + "}")
