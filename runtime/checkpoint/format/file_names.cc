@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-#include <system_error>
-
 #include "runtime/base/parse_number.h"
 
 namespace ds::checkpoint {
@@ -13,12 +10,6 @@ namespace {
 constexpr std::string_view kStepPrefix = "step-";
 constexpr std::string_view kUnfinishedInfix = ".tmp-";
 constexpr int kHexadecimal = 16;
-
-std::optional<std::uint64_t> ParseNonce(std::string_view text) {
-  std::uint64_t nonce = 0;
-  const auto [end, error] = std::from_chars(text.begin(), text.end(), nonce, kHexadecimal);
-  return error == std::errc() && end == text.end() ? std::optional(nonce) : std::nullopt;
-}
 
 }  // namespace
 
@@ -51,7 +42,7 @@ std::optional<UnfinishedName> ParseUnfinishedName(std::string_view name) {
   if (dash < number) return std::nullopt;
   const auto step = StepOfDirectoryName(name.substr(0, infix));
   const auto generation = ParseNumber<std::int64_t>(name.substr(number, dash - number));
-  const auto nonce = ParseNonce(name.substr(dash + 1));
+  const auto nonce = ParseNumber<std::uint64_t>(name.substr(dash + 1), kHexadecimal);
   if (!step || !generation || !nonce) return std::nullopt;
   const UnfinishedName parsed{*step, *generation, *nonce};
   return UnfinishedDirectoryName(parsed) == name ? std::optional(parsed) : std::nullopt;
