@@ -20,7 +20,7 @@ constexpr int kMostRegistered = 1024;
 
 class RingQueue::Worker {
  public:
-  Worker(BlockList& list, const IoOptions& options)
+  Worker(PendingBlocks& list, const IoOptions& options)
       : list_(list), options_(options), slots_(static_cast<std::size_t>(options.queue_depth)) {
     free_.resize(slots_.size());
     std::iota(free_.begin(), free_.end(), std::size_t{0});
@@ -108,7 +108,7 @@ class RingQueue::Worker {
     }
   }
 
-  BlockList& list_;
+  PendingBlocks& list_;
   const IoOptions options_;
   io_uring ring_ = {};
   bool initialized_ = false;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "runtime/base/status.h"
-#include "runtime/offload/block_list.h"
+#include "runtime/offload/pending_blocks.h"
 
 namespace ds::offload {
 
@@ -31,7 +31,7 @@ class RingQueue : public IoQueue {
   RingQueue() = default;
   bool Update(int number, std::span<std::byte> memory);
 
-  BlockList list_;
+  PendingBlocks list_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::mutex mutex_;               // guards what follows
   std::vector<int> free_numbers_;  // for memory to be registered

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runtime/base/file_system.h"
-#include "runtime/offload/block_list.h"
+#include "runtime/offload/pending_blocks.h"
 
 namespace ds::offload {
 
@@ -29,7 +29,7 @@ class ThreadQueue : public IoQueue {
   void Run();
 
   FileSystem& system_;
-  BlockList list_;
+  PendingBlocks list_;
   std::vector<std::thread> threads_;
 };
 

@@ -9,15 +9,15 @@ namespace ds::zero {
 namespace {
 
 // The bytes from a parameter's first element to behind its last.
-struct Extent {
+struct ParameterBytes {
   std::uintptr_t begin = 0;
   std::uintptr_t end = 0;
   int place = 0;  // of the parameter in the model
   const NamedParameter* parameter = nullptr;
 };
 
-std::vector<Extent> SortExtents(const std::vector<ParameterUnit>& units) {
-  std::vector<Extent> extents;
+std::vector<ParameterBytes> SortByBegin(const std::vector<ParameterUnit>& units) {
+  std::vector<ParameterBytes> ranges;
   int place = 0;
   for (const ParameterUnit& unit : units) {
     for (const NamedParameter& parameter : unit.parameters) {
@@ -30,17 +30,17 @@ std::vector<Extent> SortExtents(const std::vector<ParameterUnit>& units) {
       }
       const auto begin = reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr());
       const auto bytes = static_cast<std::uintptr_t>(last + 1) * tensor.itemsize();
-      extents.push_back({begin, begin + bytes, place, &parameter});
+      ranges.push_back({begin, begin + bytes, place, &parameter});
     }
   }
-  std::sort(extents.begin(), extents.end(),
-            [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
-  return extents;
+  std::sort(ranges.begin(), ranges.end(),
+            [](const ParameterBytes& a, const ParameterBytes& b) { return a.begin < b.begin; });
+  return ranges;
 }
 
-// Whether two whose extents meet, `a` beginning first, have an element in common. Columns of one
+// Whether two whose ranges meet, `a` beginning first, have an element in common. Columns of one
 // matrix lie between one another and have none.
-bool ShareElements(const Extent& a, const Extent& b) {
+bool ShareElements(const ParameterBytes& a, const ParameterBytes& b) {
   const at::Tensor& first = a.parameter->tensor;
   const at::Tensor& second = b.parameter->tensor;
   const auto width = static_cast<std::uintptr_t>(first.itemsize());
@@ -60,12 +60,14 @@ bool ShareElements(const Extent& a, const Extent& b) {
 
 std::optional<std::pair<std::string, std::string>> FindSharedMemory(
     const std::vector<ParameterUnit>& units) {
-  const std::vector<Extent> extents = SortExtents(units);
-  for (auto a = extents.begin(); a != extents.end(); ++a) {
-    for (auto b = a + 1; b != extents.end() && b->begin < a->end; ++b) {
+  const std::vector<ParameterBytes> ranges = SortByBegin(units);
+  for (auto a = ranges.begin(); a != ranges.end(); ++a) {
+    for (auto b = a + 1; b != ranges.end() && b->begin < a->end; ++b) {
       if (!ShareElements(*a, *b)) continue;
-      const auto [first, second] = std::minmax(
-          *a, *b, [](const Extent& one, const Extent& other) { return one.place < other.place; });
+      const auto [first, second] =
+          std::minmax(*a, *b, [](const ParameterBytes& one, const ParameterBytes& other) {
+            return one.place < other.place;
+          });
       return std::pair(first.parameter->name, second.parameter->name);
     }
   }

@@ -1,4 +1,4 @@
-#include "runtime/offload/block_list.h"
+#include "runtime/offload/pending_blocks.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -21,13 +21,13 @@ bool PendingBlock::Advance(std::int64_t result) {
   return true;
 }
 
-void BlockList::Add(std::vector<IoBlock> blocks, const std::shared_ptr<IoTransfer>& transfer) {
+void PendingBlocks::Add(std::vector<IoBlock> blocks, const std::shared_ptr<IoTransfer>& transfer) {
   const std::lock_guard lock(mutex_);
   for (IoBlock& block : blocks) blocks_.push_back({std::move(block), transfer});
   changed_.notify_all();
 }
 
-std::vector<PendingBlock> BlockList::Take(std::size_t most, bool wait) {
+std::vector<PendingBlock> PendingBlocks::Take(std::size_t most, bool wait) {
   std::unique_lock lock(mutex_);
   if (wait) changed_.wait(lock, [&] { return closed_ || !blocks_.empty(); });
   const auto count = static_cast<std::ptrdiff_t>(std::min(most, blocks_.size()));
@@ -38,7 +38,7 @@ std::vector<PendingBlock> BlockList::Take(std::size_t most, bool wait) {
   return taken;
 }
 
-void BlockList::Close() {
+void PendingBlocks::Close() {
   const std::lock_guard lock(mutex_);
   closed_ = true;
   changed_.notify_all();

@@ -1,6 +1,6 @@
 #pragma once
 
-// BlockList: the blocks that an IoQueue's threads have yet to begin, first come, first served.
+// PendingBlocks: the blocks that an IoQueue's threads have yet to begin, first come, first served.
 //
 // Threads: all methods are safe to call concurrently.
 
@@ -24,7 +24,7 @@ struct PendingBlock {
   bool Advance(std::int64_t result);
 };
 
-class BlockList {
+class PendingBlocks {
  public:
   void Add(std::vector<IoBlock> blocks, const std::shared_ptr<IoTransfer>& transfer);
   // Takes at most `most` blocks. With `wait` it comes back with nothing only after Close.
