@@ -1,16 +1,43 @@
 #include "runtime/engine/engine.h"
 
+#include <ATen/ops/zeros.h>
+
 #include <string>
 #include <utility>
 
 #include "runtime/comm/agreement.h"
+#include "runtime/comm/mesh_groups.h"
 #include "runtime/engine/build_engine.h"
 #include "runtime/engine/engine_parts.h"
 #include "runtime/engine/engine_state.h"
 #include "runtime/engine/executor.h"
-#include "runtime/engine/put_together.h"
 
 namespace ds::engine {
+namespace {
+
+// Returns the whole tensor on rank 0, without gradient, where the ranks along the tensor axis have
+// it between them; elsewhere nothing that anybody may read. Requires a parameter whose local tensor
+// is there. Collective of the mesh's ranks, all in `world`.
+at::Tensor PutTogether(const zero::NamedParameter& parameter, const topology::Mesh& mesh,
+                       comm::Communicator& world) {
+  const at::Tensor local = parameter.tensor.detach();
+  const checkpoint::Placement& placement = parameter.placement;
+  const topology::AxisSet axes{topology::Axis::kTensor};
+  if (placement.boxes.empty() || mesh.GroupOf(world.rank(), axes).front() != 0) return local;
+  const at::Tensor whole = at::zeros(placement.global_shape, local.options());
+  const at::Tensor flat = whole.view({-1}), own = local.reshape({-1});
+  for (const checkpoint::Stretch& stretch :
+       checkpoint::FindStretches(placement.global_shape, {placement.boxes, 0, local.numel()})) {
+    flat.narrow(0, stretch.global, stretch.count)
+        .copy_(own.narrow(0, stretch.local, stretch.count));
+  }
+  // Others have zeros where one rank has its part.
+  comm::GroupOver(axes, "tensor parallelism", mesh, world).Reduce(whole, 0, comm::ReduceOp::kSum);
+  return whole;
+}
+
+}  // namespace
+
 StatusOr<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<BlockList> model,
                                                  const config::DsConfig& config,
                                                  EngineOptions options) {
