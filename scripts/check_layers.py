@@ -49,7 +49,7 @@ CLI = {
     "job/verdict": {"remote", "host"},
     "job": {"flags", "plan", "host", "job/verdict"},
     "console": {"flags", "plan", "job", "job/verdict"},
-    "session": {"flags", "plan", "remote", "host", "job", "job/verdict", "console"},
+    "session": {"flags", "remote", "host", "job", "job/verdict", "console"},
     "train": {"flags", "job", "session", "estimate"},
     "report": {"plan"},
     "estimate": set(),
