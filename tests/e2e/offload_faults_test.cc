@@ -5,15 +5,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <fstream>
 #include <random>
 
 #include "runtime/base/files.h"
+#include "runtime/base/unique_fd.h"
 #include "tests/e2e/dsrun.h"
 #include "tests/places.h"
 #include "tests/support/fuse_mount.h"
@@ -88,14 +91,34 @@ class OffloadFaults : public ::testing::Test {
   std::vector<nlohmann::json> Steps(const std::string& run) const {
     return ReadJsonLines(RunDir(run) / "metrics.jsonl");
   }
-  pid_t RankPid(const std::string& run, int rank) const {
-    pid_t pid = -1;
-    for (const auto& event : ReadJsonLines(RunDir(run) / "events.jsonl")) {
-      if (event.value("event", "") == "rank_started" && event.value("rank", -1) == rank) {
-        pid = event.at("pid").get<pid_t>();
-      }
+  // The events that are whole, of a run that may go on.
+  std::vector<nlohmann::json> Events(const std::string& run) const {
+    std::ifstream stream(RunDir(run) / "events.jsonl");
+    std::vector<nlohmann::json> events;
+    for (std::string line; std::getline(stream, line) && !stream.eof();) {
+      events.push_back(nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false));
+      EXPECT_FALSE(events.back().is_discarded()) << line;
     }
-    return pid;
+    return events;
+  }
+  // Kills a rank of the job, unless it has ended: nobody else's process, whoever has its number
+  // now.
+  bool KillRank(const std::string& run, int rank) const {
+    pid_t pid = 0;
+    for (const auto& event : Events(run)) {
+      if (event.value("rank", -1) != rank) continue;
+      if (event.value("event", "") == "rank_started") pid = event.at("pid").get<pid_t>();
+      if (event.value("event", "") == "rank_exited") pid = 0;
+    }
+    if (pid <= 1) return false;
+    const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    const auto environment = ReadFile("/proc/" + std::to_string(pid) + "/environ");
+    const std::string job =
+        "DSRUN_JOB_ID=" + ReadJson(RunDir(run) / "job.json").at("job").get<std::string>();
+    if (!process.valid() || !environment.ok() || environment->find(job) == std::string::npos) {
+      return false;
+    }
+    return ::syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0) == 0;
   }
 
   const TemporaryFolder folder_;
@@ -180,16 +203,23 @@ TEST_F(OffloadFaults, KillsAtRandomInstantsChangeNoLossAndLeaveNothing) {
   words.insert(words.begin() + 1, {"--max_restarts", std::to_string(kKills)});
   Program program(words);
   std::mt19937 random(18);
+  int killed = 0;
   for (int i = 1; i <= kKills; ++i) {
     ASSERT_TRUE(program.WaitForOutput("step-" + std::to_string(i * kEvery))) << program.err();
     // The instant is what is tried, not an order: any is right.
     const auto wait = std::uniform_real_distribution<>(0, seconds * kEvery)(random);
     ::usleep(static_cast<useconds_t>(wait * 1e6));
-    ::kill(RankPid("killed", static_cast<int>(random() % 2)), SIGKILL);
+    if (KillRank("killed", static_cast<int>(random() % 2))) ++killed;
   }
   const ProgramResult result = program.Wait();
   ASSERT_EQ(result.status, 0) << result.err;
   EXPECT_TRUE(fs::is_empty(drive_)) << "nothing is left";
+  EXPECT_GE(killed, kKills / 2) << "some instants may lie behind the end of a rank";
+  int generations = 0;
+  for (const auto& event : Events("killed")) {
+    generations = std::max(generations, event.value("generation", 0) + 1);
+  }
+  EXPECT_GT(generations, killed / 2) << "two kills may end one of them";
   // Steps behind a checkpoint may appear twice, in two generations: the same numbers.
   const auto steps = Steps("killed");
   for (const auto& step : steps) {
