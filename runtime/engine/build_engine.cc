@@ -222,6 +222,12 @@ Status BuildParts(const std::shared_ptr<BlockList>& model, const config::DsConfi
 StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> model,
                                                    const config::DsConfig& config,
                                                    EngineOptions options) {
+  if (config.zero_optimization.offload_optimizer.super_offload &&
+      options.non_finite == NonFinitePolicy::kSkip) {
+    return InvalidArgumentError(
+        "a step whose gradient is not finite cannot be skipped with super_offload, which has "
+        "updated the model by then: rewind to a checkpoint instead, or stop");
+  }
   auto parts = std::make_unique<EngineParts>();
   DS_RETURN_IF_ERROR(TakeWorldAndLedger(&options, parts.get()));
   try {

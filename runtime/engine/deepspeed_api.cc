@@ -79,7 +79,14 @@ double DeepSpeedApi::lr() const { return parts_.rates.FindNext(parts_.step.count
 double DeepSpeedApi::momentum() const {
   return parts_.rates.FindMomentum(parts_.step.counts.applied);
 }
-Status DeepSpeedApi::set_lr(double lr) { return parts_.rates.Set(lr); }
+Status DeepSpeedApi::set_lr(double lr) {
+  if (parts_.optimizer->has_updated()) {
+    return FailedPreconditionError(
+        "super_offload has updated a part of the model in this step's backward pass: set the rate "
+        "before it, or behind step()");
+  }
+  return parts_.rates.Set(lr);
+}
 double DeepSpeedApi::loss_scale() const { return parts_.loss_scaler.scale(); }
 
 std::vector<DeepSpeedApi::RecomputeTimes> DeepSpeedApi::take_recompute_times() {

@@ -100,7 +100,7 @@ std::string DescribeNonFinite(const zero::ShardedModel& sharded, const Totals& t
   return text;
 }
 
-Status NonFiniteError(std::int64_t step, const std::string& what, bool has_updated) {
+Status NonFiniteError(std::int64_t step, const std::string& what, bool has_updated = false) {
   return FailedPreconditionError(
       "step " + std::to_string(step) + ": " + what +
       (has_updated ? ". Its backward pass has updated the parameters (super_offload), and they are "
@@ -123,6 +123,9 @@ void EngineParts::AgreeOnWeight() {
 
 Status EngineParts::HandleNonFinite(StepResult* result) {
   result->skipped = true;
+  if (optimizer->has_updated() && non_finite != NonFinitePolicy::kRewind) {
+    return NonFiniteError(result->step, result->non_finite, /*has_updated=*/true);
+  }
   const Status scaled = loss_scaler.Update(/*overflow=*/true);
   if (loss_scaler.dynamic() && scaled.ok()) return OkStatus();
   switch (non_finite) {
@@ -132,17 +135,16 @@ Status EngineParts::HandleNonFinite(StepResult* result) {
     case NonFinitePolicy::kSkip:
       return OkStatus();
     case NonFinitePolicy::kStop:
-      return NonFiniteError(result->step, result->non_finite, optimizer->has_updated());
+      return NonFiniteError(result->step, result->non_finite);
     case NonFinitePolicy::kAsConfigured:
       break;
   }
   if (!scaled.ok()) {
-    return NonFiniteError(result->step, result->non_finite + "; " + scaled.message(),
-                          optimizer->has_updated());
+    return NonFiniteError(result->step, result->non_finite + "; " + scaled.message());
   }
   const bool bf16_skips = config.bf16.enabled && config.bf16.check_grad_overflow;
   if (config.fp16.enabled || bf16_skips) return OkStatus();
-  return NonFiniteError(result->step, result->non_finite, optimizer->has_updated());
+  return NonFiniteError(result->step, result->non_finite);
 }
 
 Status EngineParts::ReduceGradientsOnce() {

@@ -11,6 +11,7 @@
 
 #include "runtime/device/isa_probe.h"
 #include "runtime/device/memory_ledger.h"
+#include "runtime/engine/deepspeed_api.h"
 #include "runtime/engine/tensor_access.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/program.h"
@@ -34,6 +35,7 @@ struct Updates {
   OffloadDevice optimizer = OffloadDevice::kNvme;
   bool parameters = false;  // in files, too
   bool pipelined = false;
+  engine::NonFinitePolicy non_finite = engine::NonFinitePolicy::kAsConfigured;
 };
 
 TinyRun Unclipped(int stage, std::int64_t accumulation = 1,
@@ -45,9 +47,10 @@ TinyRun Unclipped(int stage, std::int64_t accumulation = 1,
           .shape = kUpdateShape};
 }
 
-std::unique_ptr<Engine> MakeUpdatingEngine(TinyRun run, const Updates& updates,
-                                           const std::string& folder, comm::Communicator& world,
-                                           device::MemoryLedger* ledger = nullptr) {
+StatusOr<std::unique_ptr<Engine>> CreateUpdatingEngine(TinyRun run, const Updates& updates,
+                                                       const std::string& folder,
+                                                       comm::Communicator& world,
+                                                       device::MemoryLedger* ledger) {
   [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
   run.zero.sub_group_size = 2048;
   run.zero.offload_optimizer = {.device = updates.optimizer,
@@ -62,8 +65,16 @@ std::unique_ptr<Engine> MakeUpdatingEngine(TinyRun run, const Updates& updates,
   config::DsConfig config = TinyConfig(run);
   config.aio.block_size = 4096;
   return Engine::create(MakeTinyModel(run.shape, run.dtype()), config,
-                        {.world = &world, .ledger = ledger, .parameter_group = run.groups})
-      .value();
+                        {.world = &world,
+                         .ledger = ledger,
+                         .non_finite = updates.non_finite,
+                         .parameter_group = run.groups});
+}
+
+std::unique_ptr<Engine> MakeUpdatingEngine(const TinyRun& run, const Updates& updates,
+                                           const std::string& folder, comm::Communicator& world,
+                                           device::MemoryLedger* ledger = nullptr) {
+  return CreateUpdatingEngine(run, updates, folder, world, ledger).value();
 }
 
 struct Trained {
@@ -175,6 +186,22 @@ TEST(BackwardUpdate, SaysThatAGradientWhichIsNotFiniteHasSpoiledTheModel) {
   });
 }
 
+TEST(BackwardUpdate, GoesBackToACheckpointButSkipsNoStep) {
+  const testing::TemporaryFolder folder;
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    const TinyRun run = Unclipped(3);
+    const auto skipping = CreateUpdatingEngine(run, {.non_finite = engine::NonFinitePolicy::kSkip},
+                                               folder.path().string(), world, nullptr);
+    EXPECT_THAT(skipping.status().message(), HasSubstr("cannot be skipped with super_offload"));
+    const auto engine = MakeUpdatingEngine(run, {.non_finite = engine::NonFinitePolicy::kRewind},
+                                           folder.path().string(), world);
+    Bundle bundle = TinyBatch(run, world, 0);
+    bundle.extras["poison"] = at::full({}, std::numeric_limits<float>::quiet_NaN(), at::kFloat);
+    engine->backward(engine->forward(std::move(bundle)));
+    EXPECT_TRUE(engine->step().value().rewind);
+  });
+}
+
 TEST(BackwardUpdate, RefusesWhatComesBetweenItAndItsStep) {
   const testing::TemporaryFolder folder;
   testing::RunRanks(2, [&](comm::Communicator& world) {
@@ -183,6 +210,7 @@ TEST(BackwardUpdate, RefusesWhatComesBetweenItAndItsStep) {
     RunMicroBatch(*engine, run, 0);
     engine::TensorAccess access(*engine);
     EXPECT_THAT(access.GetFullGrad("layer.0.w").status().message(), HasSubstr("is gone"));
+    EXPECT_THAT(engine::DeepSpeedApi(*engine).set_lr(0.1).message(), HasSubstr("super_offload"));
     const at::Tensor loss = engine->forward(TinyBatch(run, world, 1));
     EXPECT_THAT([&] { engine->backward(loss); },
                 ::testing::ThrowsMessage<c10::Error>(HasSubstr("call step() before")));

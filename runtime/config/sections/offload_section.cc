@@ -92,6 +92,10 @@ void UpdatesInBackwardTakeNothingBack(RuleContext& context) {
     refuse(keys::kManagedGradientAccumulation,
            "must be true, or no micro-batch is known as the last");
   }
+  if (!context.IsOn(keys::kZeroOptimizationIgnoreUnusedParameters)) {
+    refuse(keys::kZeroOptimizationIgnoreUnusedParameters,
+           "must be true, as false refuses a step behind its backward pass");
+  }
   const OptimizerType* const optimizer = OptimizerTypeOf(context.values);
   if (optimizer == nullptr || optimizer->is_elementwise) return;
   refuse(keys::kOptimizerType, "must be " + ListOptimizers(&OptimizerType::is_elementwise));
