@@ -143,9 +143,11 @@ Status ScratchFile::Grow(std::int64_t size) {
   const int allocated = system_->Allocate(fd_, size_, size - size_);
   // Where room cannot be taken ahead, a write will say that there is none.
   if (allocated < 0 && allocated != -EOPNOTSUPP) {
+    // Some file systems (ext4) leave what they found before the disk was full.
+    const bool given_back = ::ftruncate(fd_, size_) == 0;
     return DescribeError(
-        -allocated,
-        "making room for " + ByteSize(static_cast<std::uint64_t>(size - size_)) + " more");
+        -allocated, "making room for " + ByteSize(static_cast<std::uint64_t>(size - size_)) +
+                        " more" + (given_back ? "" : " (what was found of it is still taken)"));
   }
   if (allocated < 0 && ::ftruncate(fd_, size) != 0) return DescribeError(errno, "growing");
   size_ = size;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <cerrno>
@@ -126,6 +127,29 @@ TEST(ScratchFile, SaysThatTheDiskIsFull) {
               AllOf(HasSubstr("3.00 MiB"), HasSubstr(folder.path().string()), HasSubstr("on host "),
                     HasSubstr("No space left on device"), HasSubstr(" free")));
   EXPECT_EQ(file->size(), 0);
+}
+
+// As ext4 does.
+class FillingFileSystem : public ScriptedFileSystem {
+ public:
+  FillingFileSystem() : ScriptedFileSystem([](const FileCall&) { return kAskTheSystem; }) {}
+  int Allocate(int fd, off_t offset, off_t length) override {
+    file = fd;
+    return ::fallocate(fd, 0, offset, length / 2) == 0 ? -ENOSPC : -errno;
+  }
+  int file = -1;
+};
+
+TEST(ScratchFile, GivesBackWhatItHasFoundOnAFullDisk) {
+  const TemporaryFolder folder;
+  FillingFileSystem system;
+  StatusOr<ScratchFile> file = ScratchFile::Create(folder.path(), system);
+  ASSERT_TRUE(file.ok());
+  EXPECT_EQ(file->Grow(1 << 20).code(), StatusCode::kResourceExhausted);
+  struct stat after = {};
+  ASSERT_EQ(::fstat(system.file, &after), 0);
+  EXPECT_EQ(after.st_size, 0);
+  EXPECT_EQ(after.st_blocks, 0);
 }
 
 TEST(ScratchFile, GrowsWhereRoomCannotBeTakenAhead) {
