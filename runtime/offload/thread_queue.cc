@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/base/check.h"
+
 namespace ds::offload {
 
 ThreadQueue::ThreadQueue(const IoOptions& options, FileSystem& system) : system_(system) {
   const std::int64_t under_way = std::int64_t{options.threads} * options.queue_depth;
   const auto count = std::min<std::int64_t>(under_way, kMostThreads);
+  DS_CHECK(count > 0);
   for (std::int64_t i = 0; i < count; ++i) threads_.emplace_back([this] { Run(); });
 }
 

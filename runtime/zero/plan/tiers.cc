@@ -15,6 +15,15 @@ using config::OffloadDevice;
 constexpr std::int64_t kElementsAtOnce = std::int64_t{1} << 22;
 // Sub-groups begin at whole pages of every dtype.
 constexpr std::int64_t kPageElements = 2048;
+// Buffers are no larger than this, whatever a sub-group is: "never cut" is written as a number that
+// no memory has.
+constexpr std::int64_t kMostBufferElements = kElementsAtOnce * 16;
+
+// Of numbers that are not negative; the largest number where the product is larger.
+std::int64_t Product(std::int64_t a, std::int64_t b) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  return b != 0 && a > kMost / b ? kMost : a * b;
+}
 
 std::int64_t ChooseMostElements(const config::ZeroConfig& zero) {
   if (zero.sub_group_size == config::ZeroConfig().sub_group_size) return kElementsAtOnce;
@@ -34,8 +43,8 @@ Tiers PlanTiers(const config::DsConfig& config, bool on_gpu) {
   Tiers tiers{.parameters = RestOn(zero.offload_param.device, on_gpu),
               .optimizer = RestOn(optimizer.device, on_gpu),
               .smallest_bytes = config.aio.block_size,
-              .waiting_bytes =
-                  std::max<std::int64_t>(1, optimizer.buffer_count) * ChooseMostElements(zero) * 4,
+              .waiting_bytes = Product(std::max<std::int64_t>(1, optimizer.buffer_count),
+                                       std::min(ChooseMostElements(zero), kMostBufferElements) * 4),
               .optimizer_share = optimizer.ratio,
               .reads_ahead = optimizer.pipeline_read,
               .writes_behind = optimizer.pipeline_write,
@@ -46,7 +55,7 @@ Tiers PlanTiers(const config::DsConfig& config, bool on_gpu) {
   }
   if (tiers.parameters == Rest::kFile) {
     tiers.kept_parameter_bytes =
-        zero.offload_param.max_in_cpu * Width(config::ChooseStateTypes(config).parameter);
+        Product(zero.offload_param.max_in_cpu, Width(config::ChooseStateTypes(config).parameter));
   }
   return tiers;
 }
@@ -71,7 +80,8 @@ std::int64_t ChooseFetchBytes(const config::ZeroConfig& zero, std::int64_t eleme
     return ResidencyBudgets::kLargestPlace;
   }
   // One buffer is that of the block which is gathered.
-  return std::max<std::int64_t>(0, offload.buffer_count - 1) * offload.buffer_size * element_size;
+  return Product(std::max<std::int64_t>(0, offload.buffer_count - 1),
+                 Product(offload.buffer_size, element_size));
 }
 
 }  // namespace ds::zero

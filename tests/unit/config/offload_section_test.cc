@@ -77,11 +77,27 @@ TEST(OffloadSection, UpdatesInTheBackwardPassTakeNothingBack) {
   expect_refused(unclipped + "fp16: {enabled: true}", "fp16.enabled skips steps");
   expect_refused(unclipped + "bf16: {enabled: true}", "bf16.check_grad_overflow must be false");
   expect_refused(unclipped + "managed_gradient_accumulation: false", "must be true");
+  EXPECT_THAT(Messages(CheckWith(unclipped + "zero_optimization: {stage: 2, "
+                                             "ignore_unused_parameters: false, offload_optimizer: "
+                                             "{device: \"cpu\", super_offload: true}}")
+                           .errors),
+              ElementsAre(HasSubstr("ignore_unused_parameters must be true")));
   expect_refused(unclipped + "optimizer: {type: \"Muon\"}", "optimizer.type must be Adam");
   EXPECT_THAT(Messages(CheckWith(unclipped + "zero_optimization: {stage: 2, offload_optimizer: "
                                              "{super_offload: true}}")
                            .errors),
               ElementsAre(HasSubstr("needs offload_optimizer.device")));
+}
+
+TEST(OffloadSection, RefusesNumbersThatNoMachineHas) {
+  for (const char* members :
+       {"aio: {queue_depth: 4294967296}", "aio: {queue_depth: 40000000}",
+        "aio: {block_size: 4294967296}", "aio: {intra_op_parallelism: 1000000}",
+        "zero_optimization: {offload_param: {buffer_count: -1}}",
+        "zero_optimization: {offload_param: {max_in_cpu: -1}}",
+        "zero_optimization: {offload_optimizer: {buffer_count: 5000000000}}"}) {
+    EXPECT_EQ(CheckOffload(members).errors.size(), 1u) << members;
+  }
 }
 
 TEST(OffloadSection, RefusesGpuDirectStorageByName) {

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <vector>
 
 #include "runtime/zero/plan/describe_step.h"
@@ -140,6 +141,22 @@ TEST(StepMemoryTest, TheFirstBucketsKeepWhatTheRatioLeavesOfStateAndGradients) {
   const std::int64_t kept = kLayer + 1024;  // the first layer, and the head
   EXPECT_EQ(memory.away.files, 16 * kAll - 12 * kept);
   EXPECT_EQ(memory.between_steps.optimizer_state, 8 * kept);
+}
+
+TEST(StepMemoryTest, NumbersThatNoMemoryHasBoundNothing) {
+  config::DsConfig config;
+  config.zero_optimization.stage = 3;
+  config.zero_optimization.sub_group_size = 4'000'000'000'000'000'000;
+  config.zero_optimization.offload_optimizer.device = config::OffloadDevice::kNvme;
+  config.zero_optimization.offload_param = {.device = config::OffloadDevice::kNvme,
+                                            .buffer_count = 1000,
+                                            .buffer_size = 9'000'000'000'000'000'000,
+                                            .max_in_cpu = 9'000'000'000'000'000'000};
+  const Tiers tiers = PlanTiers(config, /*on_gpu=*/false);
+  EXPECT_EQ(tiers.waiting_bytes, 4 * (std::int64_t{64} << 20) * 4);
+  EXPECT_EQ(tiers.kept_parameter_bytes, std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(ChooseFetchBytes(config.zero_optimization, 4),
+            std::numeric_limits<std::int64_t>::max());
 }
 
 TEST(StepMemoryTest, UpdatesInTheBackwardPassLeaveOneBlocksGradients) {
