@@ -36,7 +36,7 @@ class RingQueue::Worker {
     const int opened = io_uring_queue_init(static_cast<unsigned>(options_.queue_depth), &ring_, 0);
     if (opened < 0) return opened;
     initialized_ = true;
-    return 0;
+    return HasOperations() ? 0 : -EOPNOTSUPP;
   }
 
   void Start() {
@@ -46,6 +46,19 @@ class RingQueue::Worker {
   io_uring& ring() { return ring_; }
 
  private:
+  // Kernels before 5.6 have rings that cannot do what this asks for, nor tell.
+  bool HasOperations() {
+    io_uring_probe* const probe = io_uring_get_probe_ring(&ring_);
+    if (probe == nullptr) return false;
+    const auto operations = {IORING_OP_READ, IORING_OP_WRITE, IORING_OP_READ_FIXED,
+                             IORING_OP_WRITE_FIXED};
+    const bool has_all = std::all_of(operations.begin(), operations.end(), [&](int operation) {
+      return io_uring_opcode_supported(probe, operation) != 0;
+    });
+    io_uring_free_probe(probe);
+    return has_all;
+  }
+
   std::size_t under_way() const { return slots_.size() - free_.size(); }
 
   void Run() {
