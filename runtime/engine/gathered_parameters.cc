@@ -9,7 +9,6 @@
 #include <map>
 #include <set>
 
-#include "runtime/base/check.h"
 #include "runtime/checkpoint/tensor_source.h"
 #include "runtime/comm/agreement.h"
 #include "runtime/comm/communicator.h"
@@ -45,24 +44,26 @@ StatusOr<Chosen> FindChosen(const zero::ShardedModel& sharded,
 }
 
 // A master weight of which the 16-bit value is as it was knows more than that.
-void KeepValues(const at::Tensor& values, checkpoint::TensorSource& kept) {
-  const at::Tensor before = checkpoint::ReadAll(kept).value();
+Status KeepValues(const at::Tensor& values, checkpoint::TensorSource& kept) {
+  DS_ASSIGN_OR_RETURN(const at::Tensor before, checkpoint::ReadAll(kept));
   const at::Tensor after = values.cpu();
   const at::Tensor is_new = before.to(after.scalar_type()).ne(after);
   const at::Tensor merged = at::where(is_new, after.to(before.scalar_type()), before);
-  DS_CHECK(checkpoint::WriteAll(merged, kept).ok());
+  return checkpoint::WriteAll(merged, kept);
 }
 
 // Writes what this rank holds of them, wherever it lies.
-void KeepShards(const zero::ShardedOptimizer& optimizer, const Chosen& chosen) {
+Status KeepShards(const zero::ShardedOptimizer& optimizer, const Chosen& chosen) {
   std::vector<checkpoint::TensorShard> shards;
   optimizer.AddShards(&shards);
   for (const checkpoint::TensorShard& shard : shards) {
     const auto found = chosen.parameters.find(shard.name);
     if (found == chosen.parameters.end()) continue;
     const at::Tensor flat = found->second.reshape({-1});
-    KeepValues(flat.narrow(0, shard.flat_start, shard.source->count()), *shard.source);
+    DS_RETURN_IF_ERROR(
+        KeepValues(flat.narrow(0, shard.flat_start, shard.source->count()), *shard.source));
   }
+  return OkStatus();
 }
 
 // What the body throws is its rank's status: the others wait for that.
@@ -124,10 +125,11 @@ Status WithGatheredParameters(Engine& engine, const std::vector<std::string>& na
       parameter.copy_(old->second);
     }
   }
-  if (keeps) KeepShards(*parts.optimizer, chosen);
+  Status kept = status;
+  if (keeps) kept = comm::AgreeOnStatus(KeepShards(*parts.optimizer, chosen), parts.world());
   sharded.EndReading();
-  if (keeps) parts.optimizer->PublishWeights();
-  return status;
+  if (keeps && kept.ok()) parts.optimizer->PublishWeights();
+  return kept;
 }
 
 }  // namespace ds::engine

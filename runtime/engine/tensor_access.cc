@@ -3,7 +3,6 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
-#include <c10/util/Exception.h>
 
 #include <functional>
 #include <memory>
@@ -11,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/base/check.h"
 #include "runtime/checkpoint/tensor_source.h"
 #include "runtime/comm/agreement.h"
 #include "runtime/engine/engine_parts.h"
@@ -24,18 +22,6 @@ struct TensorAccess::HeldTensor {
   struct HeldRange {
     std::int64_t start = 0;  // in the flattened tensor
     std::shared_ptr<checkpoint::TensorSource> source;
-
-    // Both throw where a drive fails.
-    at::Tensor Read() const {
-      StatusOr<at::Tensor> values = checkpoint::ReadAll(*source);
-      TORCH_CHECK(values.ok(), values.status().message());
-      return *std::move(values);
-    }
-    // Requires as many values as there are.
-    void Write(const at::Tensor& values) const {
-      const Status written = checkpoint::WriteAll(values, *source);
-      TORCH_CHECK(written.ok(), written.message());
-    }
   };
 
   std::vector<std::int64_t> shape;
@@ -47,6 +33,24 @@ struct TensorAccess::HeldTensor {
   std::int64_t numel() const {
     return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
   }
+  // Fail where a drive does.
+  Status ReadInto(const at::Tensor& flat) const {
+    for (const HeldRange& range : ranges) {
+      DS_ASSIGN_OR_RETURN(const at::Tensor values, checkpoint::ReadAll(*range.source));
+      flat.narrow(0, range.start, range.source->count()).copy_(values);
+    }
+    return OkStatus();
+  }
+  // Writes values_of(range), which are as many as it has, as the user sees them.
+  template <typename ValuesOf>
+  Status Write(ValuesOf values_of) const {
+    for (const HeldRange& range : ranges) {
+      const at::Tensor values = values_of(range).to(at::kFloat).mul(scale);
+      DS_RETURN_IF_ERROR(checkpoint::WriteAll(values, *range.source));
+    }
+    return OkStatus();
+  }
+
   std::int64_t held() const {
     std::int64_t count = 0;
     for (const HeldRange& range : ranges) count += range.source->count();
@@ -127,9 +131,8 @@ StatusOr<at::Tensor> TensorAccess::GetFull(const Wanted& wanted) {
   DS_ASSIGN_OR_RETURN(const HeldTensor found, Find(wanted));
   at::Tensor flat =
       at::zeros({found.numel()}, at::TensorOptions(at::kFloat).device(context.device));
-  for (const auto& range : found.ranges) {
-    flat.narrow(0, range.start, range.source->count()).copy_(range.Read());
-  }
+  // A drive may fail on one rank, while the others go on to what all of them do.
+  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(found.ReadInto(flat), *context.groups.all));
   std::int64_t held = found.held();
   if (found.sharded) {
     context.groups.shards->AllReduce(flat, comm::ReduceOp::kSum);
@@ -148,7 +151,10 @@ StatusOr<at::Tensor> TensorAccess::GetFull(const Wanted& wanted) {
 StatusOr<at::Tensor> TensorAccess::GetLocal(const Wanted& wanted) {
   DS_ASSIGN_OR_RETURN(const HeldTensor found, Find(wanted));
   std::vector<at::Tensor> values{at::empty({0}, at::kFloat)};
-  for (const auto& range : found.ranges) values.push_back(range.Read().to(at::kFloat));
+  for (const auto& range : found.ranges) {
+    DS_ASSIGN_OR_RETURN(const at::Tensor held, checkpoint::ReadAll(*range.source));
+    values.push_back(held.to(at::kFloat));
+  }
   return at::cat(values).div_(found.scale);
 }
 
@@ -158,9 +164,10 @@ Status TensorAccess::SetFull(const Wanted& wanted, const at::Tensor& value) {
     return InvalidArgumentError("the value for " + wanted.name + " has another shape");
   }
   const at::Tensor flat = value.reshape({-1});
-  for (const auto& range : found.ranges) {
-    range.Write(flat.narrow(0, range.start, range.source->count()).to(at::kFloat).mul(found.scale));
-  }
+  const Status written = found.Write([&](const HeldTensor::HeldRange& range) {
+    return flat.narrow(0, range.start, range.source->count());
+  });
+  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(written, *engine_.parts_->sharded->context().groups.all));
   if (wanted.kind == Kind::kWeight) engine_.parts_->optimizer->PublishWeights();
   return OkStatus();
 }
@@ -175,11 +182,11 @@ Status TensorAccess::SetLocal(const Wanted& wanted, const at::Tensor& value) {
   }
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(fits, *context.groups.all));
   std::int64_t taken = 0;
-  for (const auto& range : found.ranges) {
+  const Status written = found.Write([&](const HeldTensor::HeldRange& range) {
     const std::int64_t count = range.source->count();
-    range.Write(value.narrow(0, taken, count).to(at::kFloat).mul(found.scale));
-    taken += count;
-  }
+    return value.narrow(0, std::exchange(taken, taken + count), count);
+  });
+  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(written, *context.groups.all));
   if (wanted.kind == Kind::kWeight) engine_.parts_->optimizer->PublishWeights();
   return OkStatus();
 }
