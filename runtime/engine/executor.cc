@@ -163,7 +163,7 @@ at::Tensor Executor::Forward(Bundle bundle) {
 }
 
 void Executor::Backward(const at::Tensor& loss, bool scale_wrt_gas) {
-  ThrowIfError(parts_.CheckNotGathered());
+  ThrowIfError(parts_.ReloadStates());
   const double weight = scale_wrt_gas ? parts_.step.current.FindWeight(loss) : 1.0;
   const double scale = parts_.backward_scale(scale_wrt_gas) * weight;
   const double factor = FindArrivalFactor(loss, scale);

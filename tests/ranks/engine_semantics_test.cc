@@ -247,7 +247,12 @@ TEST_P(OffloadStates, WaitOnTheHostBetweenSteps) {
     EXPECT_TRUE(DeepSpeedApi(*engine).offload_states().ok());
     const auto ours = ExportAll(*engine), theirs = ExportAll(*never);
     for (const auto& [name, value] : ours) EXPECT_TRUE(value.equal(theirs.at(name))) << name;
-    RunMicroBatch(*engine, run, 0);
+    RunMicroBatch(*never, run, 0);
+    const at::Tensor loss = engine->forward(TinyBatch(run, world, 0));
+    EXPECT_TRUE(DeepSpeedApi(*engine).offload_states().ok());
+    engine->backward(loss);  // they come back by themselves
+    EXPECT_TRUE(TensorAccess(*engine).GetFullGrad("table").value().equal(
+        TensorAccess(*never).GetFullGrad("table").value()));
     EXPECT_THAT(DeepSpeedApi(*engine).offload_states().message(), HasSubstr("between steps only"));
     EXPECT_FALSE(DeepSpeedApi(*engine).empty_partition_cache().ok());
   });
