@@ -34,17 +34,17 @@ StatusOr<RenderedChat> ChatTemplate::Render(const nlohmann::ordered_json& messag
                                             const ChatOptions& options) const {
   DS_RETURN_IF_ERROR(CheckDepth(messages, kDeepestJson));
   DS_RETURN_IF_ERROR(CheckDepth(options.variables, kDeepestJson));
-  const auto frame = std::make_shared<Frame>();
+  const auto scope = std::make_shared<Scope>();
   // transformers gives every template these names, None when there is nothing.
-  frame->Set("messages", Value::FromJson(messages));
-  frame->Set("tools", Value(Value::None{}));
-  frame->Set("documents", Value(Value::None{}));
-  frame->Set("add_generation_prompt", Value(options.add_generation_prompt));
+  scope->Set("messages", Value::FromJson(messages));
+  scope->Set("tools", Value(Value::None{}));
+  scope->Set("documents", Value(Value::None{}));
+  scope->Set("add_generation_prompt", Value(options.add_generation_prompt));
   for (const auto& [name, value] : options.variables.items()) {
-    frame->Set(name, Value::FromJson(value));
+    scope->Set(name, Value::FromJson(value));
   }
   Renderer renderer(options.limits, options.now ? *options.now : ClockTime());
-  DS_RETURN_IF_ERROR(renderer.Run(block_, std::make_shared<Frame>(Frame{frame, {}})));
+  DS_RETURN_IF_ERROR(renderer.Run(block_, std::make_shared<Scope>(Scope{scope, {}})));
   return RenderedChat{renderer.text(), renderer.generated()};
 }
 

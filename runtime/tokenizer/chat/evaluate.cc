@@ -147,17 +147,17 @@ std::vector<std::size_t> SlicePlaces(std::int64_t size, const Value& start, cons
 }  // namespace
 
 StatusOr<Value> Renderer::EvaluateChild(const Expression& expression, std::size_t child,
-                                        const FramePtr& frame) {
+                                        const ScopePtr& scope) {
   const ExpressionPtr& found = expression.children[child];
-  return found == nullptr ? Value(Value::None{}) : Evaluate(*found, frame);
+  return found == nullptr ? Value(Value::None{}) : Evaluate(*found, scope);
 }
 
-StatusOr<Value> Renderer::Evaluate(const Expression& expression, const FramePtr& frame) {
+StatusOr<Value> Renderer::Evaluate(const Expression& expression, const ScopePtr& scope) {
   DS_RETURN_IF_ERROR(Spend(0));
   if (++expressions_ > kDeepestExpression) {
     return ResourceExhaustedError("the template nests expressions and macros too deep");
   }
-  DS_ASSIGN_OR_RETURN(Value value, EvaluateKind(expression, frame));
+  DS_ASSIGN_OR_RETURN(Value value, EvaluateKind(expression, scope));
   --expressions_;
   if (value.shape().depth > kDeepestValue) {
     return ResourceExhaustedError("the template nests lists and dicts too deep");
@@ -165,43 +165,43 @@ StatusOr<Value> Renderer::Evaluate(const Expression& expression, const FramePtr&
   return value;
 }
 
-StatusOr<Value> Renderer::EvaluateName(const Expression& expression, const FramePtr& frame) {
-  DS_RETURN_IF_ERROR(budget_.Spend(frame->CountNames() / kNamesPerByte));
-  if (const Value* found = frame->Find(expression.name)) return *found;
+StatusOr<Value> Renderer::EvaluateName(const Expression& expression, const ScopePtr& scope) {
+  DS_RETURN_IF_ERROR(budget_.Spend(scope->CountNames() / kNamesPerByte));
+  if (const Value* found = scope->Find(expression.name)) return *found;
   for (const std::string_view function : kFunctions) {
     if (function == expression.name) return Value(Callable{expression.name, nullptr, nullptr, {}});
   }
   return Value(Value::Undefined{"'" + expression.name + "' is undefined"});
 }
 
-StatusOr<Value> Renderer::EvaluateKind(const Expression& expression, const FramePtr& frame) {
+StatusOr<Value> Renderer::EvaluateKind(const Expression& expression, const ScopePtr& scope) {
   switch (expression.kind) {
     case ExpressionKind::kConstant:
       return expression.constant;
     case ExpressionKind::kName:
-      return EvaluateName(expression, frame);
+      return EvaluateName(expression, scope);
     case ExpressionKind::kList:
-      return EvaluateList(expression, frame);
+      return EvaluateList(expression, scope);
     case ExpressionKind::kDict:
-      return EvaluateDict(expression, frame);
+      return EvaluateDict(expression, scope);
     case ExpressionKind::kSlice:
-      return EvaluateSlice(expression, frame);
+      return EvaluateSlice(expression, scope);
     case ExpressionKind::kCall:
-      return EvaluateCall(expression, frame);
+      return EvaluateCall(expression, scope);
     case ExpressionKind::kBinary:
-      return EvaluateBinary(expression, frame);
+      return EvaluateBinary(expression, scope);
     case ExpressionKind::kCondition:
-      return EvaluateCondition(expression, frame);
+      return EvaluateCondition(expression, scope);
     default:
       break;
   }
-  DS_ASSIGN_OR_RETURN(const Value operand, EvaluateChild(expression, 0, frame));
-  return EvaluateOperand(expression, operand, frame);
+  DS_ASSIGN_OR_RETURN(const Value operand, EvaluateChild(expression, 0, scope));
+  return EvaluateOperand(expression, operand, scope);
 }
 
 // The kinds that begin with an operand.
 StatusOr<Value> Renderer::EvaluateOperand(const Expression& expression, const Value& operand,
-                                          const FramePtr& frame) {
+                                          const ScopePtr& scope) {
   if (const ValueDict* dict = operand.dict()) {
     DS_RETURN_IF_ERROR(budget_.Spend(dict->entries.size() / kNamesPerByte));
   }
@@ -211,18 +211,18 @@ StatusOr<Value> Renderer::EvaluateOperand(const Expression& expression, const Va
       return AttributeOf(operand, expression.name);
     case ExpressionKind::kItem: {
       if (operand.is_undefined()) return TypeError("", operand);
-      DS_ASSIGN_OR_RETURN(const Value key, EvaluateChild(expression, 1, frame));
+      DS_ASSIGN_OR_RETURN(const Value key, EvaluateChild(expression, 1, scope));
       DS_RETURN_IF_ERROR(budget_.Spend(operand.dict() != nullptr   ? SearchCost(operand, key)
                                        : operand.text() != nullptr ? ElementsCost(operand)
                                                                    : 0));
       return ItemOf(operand, key);
     }
     case ExpressionKind::kFilter: {
-      DS_ASSIGN_OR_RETURN(const Arguments arguments, EvaluateArguments(expression, frame));
+      DS_ASSIGN_OR_RETURN(const Arguments arguments, EvaluateArguments(expression, scope));
       return ApplyFilter(expression.name, operand, arguments);
     }
     case ExpressionKind::kTest: {
-      DS_ASSIGN_OR_RETURN(const Arguments arguments, EvaluateArguments(expression, frame));
+      DS_ASSIGN_OR_RETURN(const Arguments arguments, EvaluateArguments(expression, scope));
       DS_ASSIGN_OR_RETURN(const bool good, ApplyTest(expression.name, operand, arguments));
       return Value(good);
     }
@@ -236,33 +236,33 @@ StatusOr<Value> Renderer::EvaluateOperand(const Expression& expression, const Va
   return Compute("-", Value(std::int64_t{0}), operand);
 }
 
-StatusOr<Value> Renderer::EvaluateList(const Expression& expression, const FramePtr& frame) {
+StatusOr<Value> Renderer::EvaluateList(const Expression& expression, const ScopePtr& scope) {
   ValueList list;
   for (std::size_t i = 0; i < expression.children.size(); ++i) {
-    DS_ASSIGN_OR_RETURN(Value element, EvaluateChild(expression, i, frame));
+    DS_ASSIGN_OR_RETURN(Value element, EvaluateChild(expression, i, scope));
     list.push_back(std::move(element));
   }
   DS_RETURN_IF_ERROR(Spend(sizeof(Value) * list.size()));
   return Value(std::move(list));
 }
 
-StatusOr<Value> Renderer::EvaluateDict(const Expression& expression, const FramePtr& frame) {
+StatusOr<Value> Renderer::EvaluateDict(const Expression& expression, const ScopePtr& scope) {
   // Each key is looked for among those that are there.
   DS_RETURN_IF_ERROR(budget_.Spend(expression.children.size(), expression.children.size()));
   ValueDict dict;
   for (std::size_t i = 0; i + 1 < expression.children.size(); i += 2) {
-    DS_ASSIGN_OR_RETURN(const Value key, EvaluateChild(expression, i, frame));
-    DS_ASSIGN_OR_RETURN(Value value, EvaluateChild(expression, i + 1, frame));
+    DS_ASSIGN_OR_RETURN(const Value key, EvaluateChild(expression, i, scope));
+    DS_ASSIGN_OR_RETURN(Value value, EvaluateChild(expression, i + 1, scope));
     dict.Set(key, std::move(value));
   }
   return Value(std::move(dict));
 }
 
-StatusOr<Value> Renderer::EvaluateSlice(const Expression& expression, const FramePtr& frame) {
-  DS_ASSIGN_OR_RETURN(const Value whole, EvaluateChild(expression, 0, frame));
-  DS_ASSIGN_OR_RETURN(const Value start, EvaluateChild(expression, 1, frame));
-  DS_ASSIGN_OR_RETURN(const Value stop, EvaluateChild(expression, 2, frame));
-  DS_ASSIGN_OR_RETURN(const Value given_step, EvaluateChild(expression, 3, frame));
+StatusOr<Value> Renderer::EvaluateSlice(const Expression& expression, const ScopePtr& scope) {
+  DS_ASSIGN_OR_RETURN(const Value whole, EvaluateChild(expression, 0, scope));
+  DS_ASSIGN_OR_RETURN(const Value start, EvaluateChild(expression, 1, scope));
+  DS_ASSIGN_OR_RETURN(const Value stop, EvaluateChild(expression, 2, scope));
+  DS_ASSIGN_OR_RETURN(const Value given_step, EvaluateChild(expression, 3, scope));
   const auto* step = given_step.As<std::int64_t>();
   if (step != nullptr && *step == 0) return InvalidArgumentError("a slice has the step 0");
   if (whole.text() == nullptr && whole.list() == nullptr) {
@@ -283,20 +283,20 @@ StatusOr<Value> Renderer::EvaluateSlice(const Expression& expression, const Fram
   return whole.text() != nullptr ? Value(std::move(text)) : Value(std::move(list));
 }
 
-StatusOr<Value> Renderer::EvaluateCondition(const Expression& expression, const FramePtr& frame) {
-  DS_ASSIGN_OR_RETURN(const Value condition, EvaluateChild(expression, 0, frame));
-  if (condition.Truth()) return EvaluateChild(expression, 1, frame);
+StatusOr<Value> Renderer::EvaluateCondition(const Expression& expression, const ScopePtr& scope) {
+  DS_ASSIGN_OR_RETURN(const Value condition, EvaluateChild(expression, 0, scope));
+  if (condition.Truth()) return EvaluateChild(expression, 1, scope);
   if (expression.children[2] == nullptr) {
     return Value(Value::Undefined{"the inline if-expression has no else"});
   }
-  return EvaluateChild(expression, 2, frame);
+  return EvaluateChild(expression, 2, scope);
 }
 
-StatusOr<Value> Renderer::EvaluateBinary(const Expression& expression, const FramePtr& frame) {
-  DS_ASSIGN_OR_RETURN(Value left, EvaluateChild(expression, 0, frame));
+StatusOr<Value> Renderer::EvaluateBinary(const Expression& expression, const ScopePtr& scope) {
+  DS_ASSIGN_OR_RETURN(Value left, EvaluateChild(expression, 0, scope));
   if (expression.name == "and" && !left.Truth()) return left;
   if (expression.name == "or" && left.Truth()) return left;
-  DS_ASSIGN_OR_RETURN(Value right, EvaluateChild(expression, 1, frame));
+  DS_ASSIGN_OR_RETURN(Value right, EvaluateChild(expression, 1, scope));
   if (expression.name == "and" || expression.name == "or") return right;
   return Compute(expression.name, left, right);
 }
@@ -338,24 +338,24 @@ StatusOr<Value> Renderer::Compute(const std::string& name, const Value& left, co
 }
 
 StatusOr<Arguments> Renderer::EvaluateArguments(const Expression& expression,
-                                                const FramePtr& frame) {
+                                                const ScopePtr& scope) {
   Arguments arguments{&budget_, {}, {}};
   for (std::size_t i = 1; i < expression.children.size(); ++i) {
-    DS_ASSIGN_OR_RETURN(Value value, EvaluateChild(expression, i, frame));
+    DS_ASSIGN_OR_RETURN(Value value, EvaluateChild(expression, i, scope));
     arguments.positional.push_back(std::move(value));
   }
   for (const auto& [name, child] : expression.named) {
-    DS_ASSIGN_OR_RETURN(Value value, Evaluate(*child, frame));
+    DS_ASSIGN_OR_RETURN(Value value, Evaluate(*child, scope));
     arguments.named.emplace_back(name, std::move(value));
   }
   return arguments;
 }
 
-StatusOr<Value> Renderer::EvaluateCall(const Expression& call, const FramePtr& frame) {
-  DS_ASSIGN_OR_RETURN(const Value called, EvaluateChild(call, 0, frame));
+StatusOr<Value> Renderer::EvaluateCall(const Expression& call, const ScopePtr& scope) {
+  DS_ASSIGN_OR_RETURN(const Value called, EvaluateChild(call, 0, scope));
   const auto* callable = called.As<Callable>();
   if (callable == nullptr) return TypeError("only functions can be called", called);
-  DS_ASSIGN_OR_RETURN(const Arguments arguments, EvaluateArguments(call, frame));
+  DS_ASSIGN_OR_RETURN(const Arguments arguments, EvaluateArguments(call, scope));
   if (callable->macro != nullptr) return CallMacro(*callable, arguments);
   if (callable->self == nullptr) return CallFunction(callable->name, arguments);
   if (callable->name == "loop.cycle") {

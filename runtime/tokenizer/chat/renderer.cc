@@ -37,7 +37,7 @@ ValueDict LoopOf(const ValueList& elements, std::size_t index, std::int64_t dept
 
 }  // namespace
 
-void Frame::Set(const std::string& name, Value value) {
+void Scope::Set(const std::string& name, Value value) {
   for (auto& [each, old] : values) {
     if (each == name) {
       old = std::move(value);
@@ -47,17 +47,17 @@ void Frame::Set(const std::string& name, Value value) {
   values.emplace_back(name, std::move(value));
 }
 
-std::size_t Frame::CountNames() const {
+std::size_t Scope::CountNames() const {
   std::size_t count = 0;
-  for (const Frame* frame = this; frame != nullptr; frame = frame->parent.get()) {
-    count += frame->values.size();
+  for (const Scope* scope = this; scope != nullptr; scope = scope->parent.get()) {
+    count += scope->values.size();
   }
   return count;
 }
 
-const Value* Frame::Find(std::string_view name) const {
-  for (const Frame* frame = this; frame != nullptr; frame = frame->parent.get()) {
-    for (const auto& [each, value] : frame->values) {
+const Value* Scope::Find(std::string_view name) const {
+  for (const Scope* scope = this; scope != nullptr; scope = scope->parent.get()) {
+    for (const auto& [each, value] : scope->values) {
       if (each == name) return &value;
     }
   }
@@ -69,18 +69,18 @@ Status Renderer::Spend(std::uint64_t bytes) {
   return budget_.Spend(bytes);
 }
 
-Status Renderer::Run(const Block& block, const std::shared_ptr<Frame>& frame) {
-  DS_ASSIGN_OR_RETURN(const Flow flow, RunBlock(block, frame));
+Status Renderer::Run(const Block& block, const std::shared_ptr<Scope>& scope) {
+  DS_ASSIGN_OR_RETURN(const Flow flow, RunBlock(block, scope));
   return flow == Flow::kOn ? OkStatus() : InvalidArgumentError("break and continue need a loop");
 }
 
-StatusOr<Renderer::Flow> Renderer::RunBlock(const Block& block, const FramePtr& frame) {
+StatusOr<Renderer::Flow> Renderer::RunBlock(const Block& block, const ScopePtr& scope) {
   if (++depth_ > budget_.depth()) {
     return ResourceExhaustedError("the template nests blocks and calls too deep");
   }
   Flow flow = Flow::kOn;
   for (const StatementPtr& statement : block) {
-    auto next = RunStatement(*statement, frame);
+    auto next = RunStatement(*statement, scope);
     if (!next.ok()) return AtLine(next.status(), statement->line);
     flow = *next;
     if (flow != Flow::kOn) break;
@@ -89,37 +89,37 @@ StatusOr<Renderer::Flow> Renderer::RunBlock(const Block& block, const FramePtr& 
   return flow;
 }
 
-StatusOr<Renderer::Flow> Renderer::RunStatement(const Statement& statement, const FramePtr& frame) {
+StatusOr<Renderer::Flow> Renderer::RunStatement(const Statement& statement, const ScopePtr& scope) {
   DS_RETURN_IF_ERROR(Spend(statement.text.size()));
   switch (statement.kind) {
     case StatementKind::kText:
       *out_ += statement.text;
       return Flow::kOn;
     case StatementKind::kOutput: {
-      DS_ASSIGN_OR_RETURN(const Value value, Evaluate(*statement.value, frame));
+      DS_ASSIGN_OR_RETURN(const Value value, Evaluate(*statement.value, scope));
       DS_RETURN_IF_ERROR(Spend(value.shape().weight));
       *out_ += value.Str();
       return Flow::kOn;
     }
     case StatementKind::kIf:
       for (const auto& [condition, body] : statement.branches) {
-        DS_ASSIGN_OR_RETURN(const Value value, Evaluate(*condition, frame));
-        if (value.Truth()) return RunBlock(body, frame);
+        DS_ASSIGN_OR_RETURN(const Value value, Evaluate(*condition, scope));
+        if (value.Truth()) return RunBlock(body, scope);
       }
-      return RunBlock(statement.otherwise, frame);
+      return RunBlock(statement.otherwise, scope);
     case StatementKind::kFor:
-      return RunFor(statement, frame);
+      return RunFor(statement, scope);
     case StatementKind::kSet:
     case StatementKind::kSetBlock:
-      DS_RETURN_IF_ERROR(RunSet(statement, frame));
+      DS_RETURN_IF_ERROR(RunSet(statement, scope));
       return Flow::kOn;
     case StatementKind::kMacro:
-      frame->Set(statement.macro->name,
-                 Value(Callable{statement.macro->name, nullptr, statement.macro, frame}));
+      scope->Set(statement.macro->name,
+                 Value(Callable{statement.macro->name, nullptr, statement.macro, scope}));
       return Flow::kOn;
     case StatementKind::kGeneration: {
       const auto begin = static_cast<std::uint32_t>(out_->size());
-      DS_ASSIGN_OR_RETURN(const Flow flow, RunBlock(statement.body, frame));
+      DS_ASSIGN_OR_RETURN(const Flow flow, RunBlock(statement.body, scope));
       if (out_ == &whole_) generated_.push_back({begin, static_cast<std::uint32_t>(out_->size())});
       return flow;
     }
@@ -133,14 +133,14 @@ StatusOr<Renderer::Flow> Renderer::RunStatement(const Statement& statement, cons
 
 // The elements that the loop goes over; its condition decides before the first turn, so that
 // loop.length is right.
-StatusOr<ValueList> Renderer::SelectElements(const Statement& loop, const FramePtr& frame) {
-  DS_ASSIGN_OR_RETURN(const Value value, Evaluate(*loop.value, frame));
+StatusOr<ValueList> Renderer::SelectElements(const Statement& loop, const ScopePtr& scope) {
+  DS_ASSIGN_OR_RETURN(const Value value, Evaluate(*loop.value, scope));
   DS_RETURN_IF_ERROR(Spend(ElementsCost(value)));
   DS_ASSIGN_OR_RETURN(ValueList elements, ElementsOf(value));
   if (loop.condition == nullptr) return elements;
   ValueList kept;
   for (const Value& element : elements) {
-    const auto turn = std::make_shared<Frame>(Frame{frame, {}});
+    const auto turn = std::make_shared<Scope>(Scope{scope, {}});
     DS_RETURN_IF_ERROR(Assign(loop.targets, element, turn.get()));
     DS_ASSIGN_OR_RETURN(const Value good, Evaluate(*loop.condition, turn));
     if (good.Truth()) kept.push_back(element);
@@ -148,18 +148,18 @@ StatusOr<ValueList> Renderer::SelectElements(const Statement& loop, const FrameP
   return kept;
 }
 
-StatusOr<Renderer::Flow> Renderer::RunFor(const Statement& loop, const FramePtr& frame) {
-  DS_ASSIGN_OR_RETURN(const ValueList elements, SelectElements(loop, frame));
-  if (elements.empty()) return RunBlock(loop.otherwise, frame);
+StatusOr<Renderer::Flow> Renderer::RunFor(const Statement& loop, const ScopePtr& scope) {
+  DS_ASSIGN_OR_RETURN(const ValueList elements, SelectElements(loop, scope));
+  if (elements.empty()) return RunBlock(loop.otherwise, scope);
   std::int64_t depth = 1;
-  if (const Value* outer = frame->Find("loop"); outer != nullptr && outer->dict() != nullptr) {
+  if (const Value* outer = scope->Find("loop"); outer != nullptr && outer->dict() != nullptr) {
     if (const Value* known = outer->dict()->Find(Value("depth")); known != nullptr) {
       depth = static_cast<std::int64_t>(known->number()) + 1;
     }
   }
   for (std::size_t i = 0; i < elements.size(); ++i) {
-    DS_RETURN_IF_ERROR(Spend(sizeof(Frame)));
-    const auto turn = std::make_shared<Frame>(Frame{frame, {}});
+    DS_RETURN_IF_ERROR(Spend(sizeof(Scope)));
+    const auto turn = std::make_shared<Scope>(Scope{scope, {}});
     turn->Set("loop", Value(LoopOf(elements, i, depth)));
     DS_RETURN_IF_ERROR(Assign(loop.targets, elements[i], turn.get()));
     DS_ASSIGN_OR_RETURN(const Flow flow, RunBlock(loop.body, turn));
@@ -168,9 +168,9 @@ StatusOr<Renderer::Flow> Renderer::RunFor(const Statement& loop, const FramePtr&
   return Flow::kOn;
 }
 
-Status Renderer::Assign(const std::vector<std::string>& targets, const Value& value, Frame* frame) {
+Status Renderer::Assign(const std::vector<std::string>& targets, const Value& value, Scope* scope) {
   if (targets.size() == 1) {
-    frame->Set(targets[0], value);
+    scope->Set(targets[0], value);
     return OkStatus();
   }
   DS_ASSIGN_OR_RETURN(const ValueList elements, ElementsOf(value));
@@ -178,22 +178,22 @@ Status Renderer::Assign(const std::vector<std::string>& targets, const Value& va
     return InvalidArgumentError(std::to_string(elements.size()) + " values for " +
                                 std::to_string(targets.size()) + " names");
   }
-  for (std::size_t i = 0; i < targets.size(); ++i) frame->Set(targets[i], elements[i]);
+  for (std::size_t i = 0; i < targets.size(); ++i) scope->Set(targets[i], elements[i]);
   return OkStatus();
 }
 
-Status Renderer::RunSet(const Statement& statement, const FramePtr& frame) {
+Status Renderer::RunSet(const Statement& statement, const ScopePtr& scope) {
   if (statement.kind == StatementKind::kSetBlock) {
     DS_ASSIGN_OR_RETURN(std::string text,
-                        Capture(statement.body, std::make_shared<Frame>(Frame{frame, {}})));
-    const auto inner = std::make_shared<Frame>(Frame{frame, {}});
+                        Capture(statement.body, std::make_shared<Scope>(Scope{scope, {}})));
+    const auto inner = std::make_shared<Scope>(Scope{scope, {}});
     inner->Set(std::string(kBlockText), Value(std::move(text)));
     DS_ASSIGN_OR_RETURN(const Value value, Evaluate(*statement.value, inner));
-    return Assign(statement.targets, value, frame.get());
+    return Assign(statement.targets, value, scope.get());
   }
-  DS_ASSIGN_OR_RETURN(Value value, Evaluate(*statement.value, frame));
-  if (statement.attribute.empty()) return Assign(statement.targets, value, frame.get());
-  const Value* found = frame->Find(statement.space);
+  DS_ASSIGN_OR_RETURN(Value value, Evaluate(*statement.value, scope));
+  if (statement.attribute.empty()) return Assign(statement.targets, value, scope.get());
+  const Value* found = scope->Find(statement.space);
   const auto* space = found == nullptr ? nullptr : found->As<Value::Namespace>();
   if (space == nullptr) return InvalidArgumentError("'" + statement.space + "' is no namespace");
   if (value.shape().has_namespace) {
@@ -203,10 +203,10 @@ Status Renderer::RunSet(const Statement& statement, const FramePtr& frame) {
   return OkStatus();
 }
 
-StatusOr<std::string> Renderer::Capture(const Block& block, const FramePtr& frame) {
+StatusOr<std::string> Renderer::Capture(const Block& block, const ScopePtr& scope) {
   std::string text;
   std::string* const outer = std::exchange(out_, &text);
-  const auto flow = RunBlock(block, frame);
+  const auto flow = RunBlock(block, scope);
   out_ = outer;
   if (!flow.ok()) return flow.status();
   return text;
@@ -214,7 +214,7 @@ StatusOr<std::string> Renderer::Capture(const Block& block, const FramePtr& fram
 
 StatusOr<Value> Renderer::CallMacro(const Callable& callable, const Arguments& arguments) {
   const Macro& macro = *callable.macro;
-  const std::shared_ptr<Frame> home = callable.frame.lock();
+  const std::shared_ptr<Scope> home = callable.scope.lock();
   if (home == nullptr) return InvalidArgumentError("the macro '" + macro.name + "' is gone");
   if (arguments.positional.size() > macro.parameters.size()) {
     return InvalidArgumentError("macro '" + macro.name + "' takes not more than " +
@@ -227,18 +227,18 @@ StatusOr<Value> Renderer::CallMacro(const Callable& callable, const Arguments& a
       return InvalidArgumentError("macro '" + macro.name + "' takes no argument '" + name + "'");
     }
   }
-  const auto frame = std::make_shared<Frame>(Frame{home, {}});
+  const auto scope = std::make_shared<Scope>(Scope{home, {}});
   for (std::size_t i = 0; i < macro.parameters.size(); ++i) {
     const std::string& name = macro.parameters[i];
     Value value(Value::Undefined{"parameter '" + name + "' was not provided"});
     if (const Value* given = arguments.Find(i, name)) {
       value = *given;
     } else if (macro.defaults[i] != nullptr) {
-      DS_ASSIGN_OR_RETURN(value, Evaluate(*macro.defaults[i], frame));
+      DS_ASSIGN_OR_RETURN(value, Evaluate(*macro.defaults[i], scope));
     }
-    frame->Set(name, std::move(value));
+    scope->Set(name, std::move(value));
   }
-  DS_ASSIGN_OR_RETURN(std::string text, Capture(macro.body, frame));
+  DS_ASSIGN_OR_RETURN(std::string text, Capture(macro.body, scope));
   return Value(std::move(text));
 }
 

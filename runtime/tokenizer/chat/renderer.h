@@ -20,8 +20,8 @@
 namespace ds::tokenizer {
 
 // Names of a part of the template: a loop's turn, a macro's call.
-struct Frame {
-  std::shared_ptr<Frame> parent;
+struct Scope {
+  std::shared_ptr<Scope> parent;
   std::vector<std::pair<std::string, Value>> values;
 
   void Set(const std::string& name, Value value);
@@ -36,8 +36,8 @@ class Renderer {
   // `now` is what strftime_now formats.
   Renderer(RenderLimits limits, std::tm now) : budget_(limits), now_(now) {}
 
-  // Puts out what the template says with the names of `frame`.
-  Status Run(const Block& block, const std::shared_ptr<Frame>& frame);
+  // Puts out what the template says with the names of `scope`.
+  Status Run(const Block& block, const std::shared_ptr<Scope>& scope);
 
   const std::string& text() const { return *out_; }
   // The parts of the text that {% generation %} blocks have put out.
@@ -45,33 +45,33 @@ class Renderer {
 
  private:
   enum class Flow { kOn, kBreak, kContinue };
-  using FramePtr = std::shared_ptr<Frame>;
+  using ScopePtr = std::shared_ptr<Scope>;
 
   // A step, and so many bytes.
   Status Spend(std::uint64_t bytes);
-  StatusOr<Flow> RunBlock(const Block& block, const FramePtr& frame);
-  StatusOr<Flow> RunStatement(const Statement& statement, const FramePtr& frame);
-  StatusOr<Flow> RunFor(const Statement& loop, const FramePtr& frame);
-  StatusOr<ValueList> SelectElements(const Statement& loop, const FramePtr& frame);
-  Status Assign(const std::vector<std::string>& targets, const Value& value, Frame* frame);
-  Status RunSet(const Statement& statement, const FramePtr& frame);
+  StatusOr<Flow> RunBlock(const Block& block, const ScopePtr& scope);
+  StatusOr<Flow> RunStatement(const Statement& statement, const ScopePtr& scope);
+  StatusOr<Flow> RunFor(const Statement& loop, const ScopePtr& scope);
+  StatusOr<ValueList> SelectElements(const Statement& loop, const ScopePtr& scope);
+  Status Assign(const std::vector<std::string>& targets, const Value& value, Scope* scope);
+  Status RunSet(const Statement& statement, const ScopePtr& scope);
   // Runs a block and returns what it puts out, in place of putting it out.
-  StatusOr<std::string> Capture(const Block& block, const FramePtr& frame);
+  StatusOr<std::string> Capture(const Block& block, const ScopePtr& scope);
 
-  StatusOr<Value> Evaluate(const Expression& expression, const FramePtr& frame);
-  StatusOr<Value> EvaluateKind(const Expression& expression, const FramePtr& frame);
-  StatusOr<Value> EvaluateName(const Expression& expression, const FramePtr& frame);
+  StatusOr<Value> Evaluate(const Expression& expression, const ScopePtr& scope);
+  StatusOr<Value> EvaluateKind(const Expression& expression, const ScopePtr& scope);
+  StatusOr<Value> EvaluateName(const Expression& expression, const ScopePtr& scope);
   StatusOr<Value> EvaluateOperand(const Expression& expression, const Value& operand,
-                                  const FramePtr& frame);
+                                  const ScopePtr& scope);
   StatusOr<Value> EvaluateChild(const Expression& expression, std::size_t child,
-                                const FramePtr& frame);
-  StatusOr<Value> EvaluateList(const Expression& expression, const FramePtr& frame);
-  StatusOr<Value> EvaluateDict(const Expression& expression, const FramePtr& frame);
-  StatusOr<Value> EvaluateSlice(const Expression& expression, const FramePtr& frame);
-  StatusOr<Value> EvaluateBinary(const Expression& expression, const FramePtr& frame);
-  StatusOr<Value> EvaluateCondition(const Expression& expression, const FramePtr& frame);
-  StatusOr<Value> EvaluateCall(const Expression& call, const FramePtr& frame);
-  StatusOr<Arguments> EvaluateArguments(const Expression& expression, const FramePtr& frame);
+                                const ScopePtr& scope);
+  StatusOr<Value> EvaluateList(const Expression& expression, const ScopePtr& scope);
+  StatusOr<Value> EvaluateDict(const Expression& expression, const ScopePtr& scope);
+  StatusOr<Value> EvaluateSlice(const Expression& expression, const ScopePtr& scope);
+  StatusOr<Value> EvaluateBinary(const Expression& expression, const ScopePtr& scope);
+  StatusOr<Value> EvaluateCondition(const Expression& expression, const ScopePtr& scope);
+  StatusOr<Value> EvaluateCall(const Expression& call, const ScopePtr& scope);
+  StatusOr<Arguments> EvaluateArguments(const Expression& expression, const ScopePtr& scope);
   StatusOr<Value> Compute(const std::string& name, const Value& left, const Value& right);
   StatusOr<Value> CallFunction(const std::string& name, const Arguments& arguments);
   StatusOr<Value> CallMacro(const Callable& callable, const Arguments& arguments);

@@ -17,7 +17,7 @@
 namespace ds::tokenizer {
 
 class Value;
-struct Frame;
+struct Scope;
 struct Macro;
 
 using ValueList = std::vector<Value>;
@@ -56,7 +56,7 @@ struct Callable {
   std::string name;
   std::shared_ptr<const Value> self;   // of a method
   std::shared_ptr<const Macro> macro;  // of a macro, and where it is defined
-  std::weak_ptr<Frame> frame;
+  std::weak_ptr<Scope> scope;
 };
 
 class Value {
