@@ -9,7 +9,10 @@
 namespace ds::data {
 namespace {
 
-constexpr const char* kFingerprintKey = "tokens_crc32c";
+constexpr const char* kEndsKey = "tokens_crc32c";
+constexpr const char* kMiddlesKey = "tokens_between_crc32c";
+
+bool IsFingerprint(const std::string& key) { return key == kEndsKey || key == kMiddlesKey; }
 
 }  // namespace
 
@@ -22,8 +25,8 @@ StatusOr<std::unique_ptr<Loader>> Loader::Create(TokenSource source, const Loade
         "the data has " + std::to_string(source.size()) + " tokens, one sample of seq_len " +
         std::to_string(options.seq_len) + " needs " + std::to_string(options.seq_len + 1));
   }
-  DS_ASSIGN_OR_RETURN(const std::uint32_t fingerprint, source.Fingerprint());
-  return std::unique_ptr<Loader>(new Loader(std::move(source), options, samples, fingerprint));
+  DS_ASSIGN_OR_RETURN(const Fingerprints prints, source.TakeFingerprints());
+  return std::unique_ptr<Loader>(new Loader(std::move(source), options, samples, prints));
 }
 
 StatusOr<Batch> Loader::Next() {
@@ -58,16 +61,17 @@ Status Loader::CheckTokens(std::span<const std::int64_t> tokens, std::int64_t fi
 }
 
 nlohmann::json Loader::State() const {
-  return {{"consumed_samples", consumed_},         {"samples_per_epoch", sampler_.samples()},
-          {kFingerprintKey, fingerprint_},         {"seq_len", options_.seq_len},
-          {"shuffle", sampler_.options().shuffle}, {"seed", sampler_.options().seed}};
+  return {{"consumed_samples", consumed_},  {"samples_per_epoch", sampler_.samples()},
+          {kEndsKey, fingerprints_.ends},   {kMiddlesKey, fingerprints_.middles},
+          {"seq_len", options_.seq_len},    {"shuffle", sampler_.options().shuffle},
+          {"seed", sampler_.options().seed}};
 }
 
 Status Loader::LoadState(const nlohmann::json& state) {
   const nlohmann::json own = State();
   for (const auto& item : own.items()) {
     const auto saved = state.find(item.key());
-    if (item.key() == kFingerprintKey && saved == state.end()) continue;
+    if (IsFingerprint(item.key()) && saved == state.end()) continue;
     const bool present = saved != state.end() && saved->is_boolean() == item.value().is_boolean() &&
                          saved->is_number_integer() == item.value().is_number_integer();
     if (!present) {

@@ -58,7 +58,7 @@ class Loader : public BatchStream {
 
   // checkpoint::Stateful. State is the position and what it is a position in; it is free of the
   // number of ranks and the micro-batch. LoadState refuses a position in other data (by the number
-  // of samples and TokenSource::Fingerprint, which older checkpoints lack) or another order.
+  // of samples and the data's fingerprints, which older checkpoints lack) or another order.
   std::string_view state_name() const override { return "data"; }
   void AddShards(std::vector<checkpoint::TensorShard>*) override {}
   nlohmann::json State() const override;
@@ -66,15 +66,15 @@ class Loader : public BatchStream {
 
  private:
   Loader(TokenSource source, const LoaderOptions& options, std::int64_t samples,
-         std::uint32_t fingerprint)
+         const Fingerprints& fingerprints)
       : source_(std::move(source)),
-        fingerprint_(fingerprint),
+        fingerprints_(fingerprints),
         options_(options),
         sampler_(samples, options.order) {}
   Status CheckTokens(std::span<const std::int64_t> tokens, std::int64_t first) const;
 
   TokenSource source_;
-  std::uint32_t fingerprint_;
+  Fingerprints fingerprints_;
   LoaderOptions options_;
   Sampler sampler_;
   std::int64_t consumed_ = 0;  // samples that all ranks together have been handed

@@ -20,6 +20,8 @@ namespace {
 
 // So many tokens of both ends of a file go into the fingerprint.
 constexpr std::int64_t kEndTokens = 8192;
+// And so many between the ends of all files: the blocks of a file, those of all, tokens of each.
+constexpr std::int64_t kMostFileBlocks = 64, kMostBlocks = 4096, kBlockTokens = 1024;
 
 // Beyond these a file is opened for every read.
 constexpr std::size_t kMaxOpenFiles = 128;
@@ -183,18 +185,40 @@ Status TokenSource::Read(std::int64_t first, std::span<std::int64_t> out) const 
   return OkStatus();
 }
 
-StatusOr<std::uint32_t> TokenSource::Fingerprint() const {
-  std::uint32_t crc = 0;
-  std::vector<std::int64_t> tokens;
+// Where the blocks begin that stand for the file between its ends: in a small file next to one
+// another.
+std::vector<std::int64_t> TokenSource::ListMiddleBlocks(const File& file) const {
+  const std::int64_t middle = file.count - 2 * kEndTokens;
+  if (middle <= 0) return {};
+  const std::int64_t most =
+      std::clamp<std::int64_t>(kMostBlocks / std::ssize(files_), 1, kMostFileBlocks);
+  const std::int64_t blocks = std::min(most, (middle + kBlockTokens - 1) / kBlockTokens);
+  std::vector<std::int64_t> places;
+  for (std::int64_t i = 0; i < blocks; ++i) places.push_back(kEndTokens + middle * i / blocks);
+  return places;
+}
+
+Status TokenSource::ExtendChecksum(const File& file, std::int64_t from, std::int64_t count,
+                                   std::uint32_t* crc) {
+  std::vector<std::int64_t> tokens(static_cast<std::size_t>(count));
+  DS_RETURN_IF_ERROR(ReadTokens(file, from, tokens));
+  *crc = checkpoint::ExtendCrc32c(*crc, std::as_bytes(std::span(tokens)));
+  return OkStatus();
+}
+
+StatusOr<Fingerprints> TokenSource::TakeFingerprints() const {
+  Fingerprints prints;
   for (const File& file : files_) {
-    crc = checkpoint::ExtendCrc32c(crc, std::as_bytes(std::span(&file.count, 1)));
-    tokens.resize(static_cast<std::size_t>(std::min(file.count, kEndTokens)));
-    for (const std::int64_t from : {std::int64_t{0}, file.count - std::ssize(tokens)}) {
-      DS_RETURN_IF_ERROR(ReadTokens(file, from, tokens));
-      crc = checkpoint::ExtendCrc32c(crc, std::as_bytes(std::span(tokens)));
+    prints.ends = checkpoint::ExtendCrc32c(prints.ends, std::as_bytes(std::span(&file.count, 1)));
+    const std::int64_t end = std::min(file.count, kEndTokens);
+    DS_RETURN_IF_ERROR(ExtendChecksum(file, 0, end, &prints.ends));
+    DS_RETURN_IF_ERROR(ExtendChecksum(file, file.count - end, end, &prints.ends));
+    for (const std::int64_t place : ListMiddleBlocks(file)) {
+      const std::int64_t count = std::min(kBlockTokens, file.count - place);
+      DS_RETURN_IF_ERROR(ExtendChecksum(file, place, count, &prints.middles));
     }
   }
-  return crc;
+  return prints;
 }
 
 Status TokenSource::ReadTokens(const File& file, std::int64_t from, std::span<std::int64_t> out) {

@@ -25,6 +25,15 @@ namespace ds::data {
 enum class TokenWidth : std::uint8_t { kByte = 1, kUint16 = 2, kUint32 = 4 };
 StatusOr<TokenWidth> ParseTokenDtype(const std::string& name);
 
+// Fingerprints are checksums that tell data which has changed since from the same data, wherever it
+// lies.
+struct Fingerprints {
+  std::uint32_t ends = 0;  // of every file's length and of the tokens at both its ends
+  // Covers blocks of tokens between those ends, at equal distances: 64 of a file, fewer where there
+  // are more than 64 files. A run of changed tokens that is longer than such a distance is noticed.
+  std::uint32_t middles = 0;
+};
+
 class TokenSource {
  public:
   // Refuses paths that are missing, not readable, of mixed kinds, or hold no token at all, and .bin
@@ -36,10 +45,7 @@ class TokenSource {
   // Fills `out` with the tokens from `first`. Requires first + out.size() <= size().
   Status Read(std::int64_t first, std::span<std::int64_t> out) const;
 
-  // A checksum of every file's length and of the tokens at both its ends: data that has changed
-  // since is told from the same data, wherever it lies. What changes in the middle of a file is not
-  // noticed.
-  StatusOr<std::uint32_t> Fingerprint() const;
+  StatusOr<Fingerprints> TakeFingerprints() const;
 
   // "FILE, token 5 (byte 10)" for messages.
   std::string DescribePosition(std::int64_t position) const;
@@ -58,6 +64,9 @@ class TokenSource {
   TokenSource() = default;
   Status AddFile(const std::filesystem::path& path, TokenWidth bin_width);
   const File& FileAt(std::int64_t position) const;
+  std::vector<std::int64_t> ListMiddleBlocks(const File& file) const;
+  static Status ExtendChecksum(const File& file, std::int64_t from, std::int64_t count,
+                               std::uint32_t* crc);
   static Status ReadTokens(const File& file, std::int64_t from, std::span<std::int64_t> out);
 
   std::vector<File> files_;  // none empty

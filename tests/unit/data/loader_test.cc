@@ -131,6 +131,22 @@ TEST_F(LoaderTest, RefusesAPositionInOtherDataOfTheSameLength) {
   EXPECT_TRUE(other.value()->LoadState(of_an_older_version).ok());
 }
 
+TEST_F(LoaderTest, RefusesAPositionInDataThatHasChangedInTheMiddle) {
+  std::vector<std::uint16_t> ids(60'000, 7);
+  const auto load = [&](const nlohmann::json& saved) {
+    const std::string path = folder_.WriteTokens("middle.bin", ids);
+    const auto loader =
+        Loader::Create(TokenSource::Open({path}, TokenWidth::kUint16).value(), Plain(2)).value();
+    return std::pair(loader->State(), saved.empty() ? OkStatus() : loader->LoadState(saved));
+  };
+  nlohmann::json saved = load({}).first;
+  EXPECT_TRUE(load(saved).second.ok());
+  ids[30'000] = 8;
+  EXPECT_THAT(load(saved).second.message(), HasSubstr("tokens_between_crc32c"));
+  saved.erase("tokens_between_crc32c");
+  EXPECT_TRUE(load(saved).second.ok()) << "one of an older version";
+}
+
 TEST_F(LoaderTest, NamesFileAndOffsetOfATokenOutsideTheVocabulary) {
   LoaderOptions options = Plain(1);
   options.vocab_size = 6;  // the second sample holds 4..8

@@ -56,10 +56,10 @@ TEST(TokenSource, BinFilesHoldLittleEndianIds) {
               ElementsAre(7, 4'000'000'000));
 }
 
-TEST(TokenSource, TheFingerprintIsOfTheTokensAndOfWhereFilesEnd) {
+TEST(TokenSource, FingerprintsAreOfTheTokensAndOfWhereFilesEnd) {
   ScratchFolder folder;
   const auto fingerprint = [](const std::vector<std::string>& paths) {
-    return TokenSource::Open(paths, TokenWidth::kUint16)->Fingerprint().value();
+    return TokenSource::Open(paths, TokenWidth::kUint16)->TakeFingerprints()->ends;
   };
   const std::string text(30'000, 'x');
   const std::uint32_t of_text = fingerprint({folder.Write("a.txt", text)});
@@ -72,6 +72,31 @@ TEST(TokenSource, TheFingerprintIsOfTheTokensAndOfWhereFilesEnd) {
   EXPECT_NE(fingerprint({folder.Write("d1.txt", text.substr(0, 15'000)),
                          folder.Write("d2.txt", text.substr(15'000))}),
             of_text);
+}
+
+TEST(TokenSource, AChangeBetweenTheEndsOfAFileIsNoticed) {
+  ScratchFolder folder;
+  const auto between = [&](const std::string& text) {
+    const std::string path = folder.Write("a.txt", text);
+    return TokenSource::Open({path}, TokenWidth::kUint16)->TakeFingerprints()->middles;
+  };
+  // Blocks lie next to one another in a file of this size: any token counts.
+  const std::string small(50'000, 'x');
+  const std::uint32_t of_small = between(small);
+  for (const std::size_t changed : {8192, 20'000, 25'000, 50'000 - 8193}) {
+    std::string other = small;
+    other[changed] = 'y';
+    EXPECT_NE(between(other), of_small) << changed;
+  }
+  // In a large one any run that is longer than the way from one to the next.
+  std::string large(1'000'000, 'x');
+  const std::uint32_t of_large = between(large);
+  for (const std::size_t changed : {9000, 345'678, 970'000}) {
+    std::string other = large;
+    other.replace(changed, large.size() / 64, large.size() / 64, 'y');
+    EXPECT_NE(between(other), of_large) << changed;
+  }
+  EXPECT_EQ(between(large), of_large);
 }
 
 TEST(TokenSource, ReadsAcrossFilesAndNamesThePlace) {
