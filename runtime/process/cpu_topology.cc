@@ -68,18 +68,19 @@ std::uint64_t ReadNodeMemory(const fs::path& folder) {
 std::vector<NumaNode> ReadNodes(const fs::path& root) {
   std::vector<NumaNode> nodes;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(root / "sys/devices/system/node", error)) {
-    const std::string name = entry.path().filename().string();
+  for (fs::directory_iterator entry(root / "sys/devices/system/node", error), end;
+       !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
     constexpr std::string_view kPrefix = "node";
     std::string_view number = name;
     if (!number.starts_with(kPrefix)) continue;
     number.remove_prefix(kPrefix.size());
     NumaNode node;
     if (!TakeNumber(&number, &node.id) || !number.empty()) continue;
-    auto cpus = ParseKernelCpuList(ReadSmall(entry.path() / "cpulist"));
+    auto cpus = ParseKernelCpuList(ReadSmall(entry->path() / "cpulist"));
     if (!cpus.ok()) continue;
     node.cpus = std::move(cpus).value();
-    node.memory_bytes = ReadNodeMemory(entry.path());
+    node.memory_bytes = ReadNodeMemory(entry->path());
     nodes.push_back(std::move(node));
   }
   std::sort(nodes.begin(), nodes.end(),
