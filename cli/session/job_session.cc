@@ -22,7 +22,6 @@
 
 #include "cli/console/backlog_writer.h"
 #include "cli/console/console.h"
-#include "cli/flags/report_error.h"
 #include "cli/job/final_status.h"
 #include "cli/job/generation_run.h"
 #include "cli/job/input_forwarder.h"
@@ -289,9 +288,8 @@ class JobSession {
   JobSession(const JobSession&) = delete;
   JobSession& operator=(const JobSession&) = delete;
 
-  // A daemon on every host. Signals that come meanwhile end it. An error Status: this machine is at
-  // fault.
-  Status StartHosts();
+  // A daemon on every host. Signals that come meanwhile end it.
+  void StartHosts();
   // Then: the job on its hosts, to its end; the daemons are let go.
   JobOutcome Run();
 
@@ -306,23 +304,21 @@ class JobSession {
   JobRecord* const record_;
   HostStarter starter_;
   int stop_signal_ = 0;  // that came while the hosts were being started
+  Status started_;       // an error: this machine is at fault
 };
 
-Status JobSession::StartHosts() {
-  Status started;
-  {
-    const SignalTarget target(signals_, [this](int signal) {
-      if (IsForwarded(signal)) return;  // there is no rank that it could go to
-      if (stop_signal_ == 0) stop_signal_ = signal;
-      starter_.Interrupt();
-    });
-    started = starter_.StartHosts([this](const std::string& text) { record_->OnNotice(text); });
-  }
-  return stop_signal_ != 0 ? OkStatus() : started;
+void JobSession::StartHosts() {
+  const SignalTarget target(signals_, [this](int signal) {
+    if (IsForwarded(signal)) return;  // there is no rank that it could go to
+    if (stop_signal_ == 0) stop_signal_ = signal;
+    starter_.Interrupt();
+  });
+  started_ = starter_.StartHosts([this](const std::string& text) { record_->OnNotice(text); });
 }
 
 JobOutcome JobSession::CheckHosts() {
   if (stop_signal_ != 0) return MakeUserStopVerdict(stop_signal_, plan_.purpose.first_generation);
+  if (!started_.ok()) return MakeStartVerdict(started_);
   if (starter_.failed().empty()) return JobOutcome();
   const int host_count = static_cast<int>(plan_.world.hosts.size());
   for (const std::string& line : MakeFailureTable(starter_.failed(), host_count)) {
@@ -387,10 +383,7 @@ StatusOr<int> RunJob(const JobPlan& plan, const Program& program, RunDirectory* 
   DS_RETURN_IF_ERROR(signals.Listen());
 
   JobSession session(plan, program, run_directory->path() / "known_hosts", &signals, &record);
-  const Status started = session.StartHosts();
-  if (!started.ok()) {
-    return ReportError(started, FinalStatus(kExitPreflight, plan.flags.exit_codes));
-  }
+  session.StartHosts();
   return record.Conclude(session.Run());
 }
 

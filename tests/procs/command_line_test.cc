@@ -362,9 +362,9 @@ class MissingProgramTest : public CommandLineTest {
 
 TEST_F(MissingProgramTest, WithoutDsrund) {
   Install({});
-  const ProgramResult result = Dsrun({"/bin/true"});
-  EXPECT_EQ(result.status, 3);
-  EXPECT_THAT(result.err, HasSubstr("dsrund must lie beside dsrun"));
+  const ProgramResult result = Dsrun({"--run_dir", "run", "/bin/true"});
+  EXPECT_EQ(result.status, 3) << result.err;
+  EXPECT_THAT(*ReadFile(folder_.path() / "run/verdict.json"), HasSubstr("dsrund must lie beside"));
 }
 
 TEST_F(MissingProgramTest, WithoutDsrankProgramsRunButTrainingIsRefused) {

@@ -67,6 +67,13 @@ void ApplyPythonError(const v1::RankExited& exit, Verdict* verdict) {
 
 }  // namespace
 
+Verdict MakeStartVerdict(const Status& started) {
+  return {.cause = Cause::kPreflight,
+          .exit_code = kExitPreflight,
+          .message = started.message(),
+          .proof = "starting daemons ended with " + std::string(StatusCodeName(started.code()))};
+}
+
 Verdict MakeUnreachableVerdict(const FailedHost& failed) {
   return {.cause = Cause::kPreflight,
           .host = failed.host,

@@ -22,6 +22,8 @@ namespace v1 = ::dsrun::v1;
 
 // Before any rank runs.
 
+// No daemon starts here, or those of other hosts cannot be started from here.
+Verdict MakeStartVerdict(const Status& started);
 // SSH does not lead to the host, or no daemon starts there.
 Verdict MakeUnreachableVerdict(const FailedHost& failed);
 // The host's daemon answered Prepare with an error.
