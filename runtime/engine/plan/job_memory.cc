@@ -1,6 +1,7 @@
 #include "runtime/engine/plan/job_memory.h"
 
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
 #include <variant>
 
@@ -18,11 +19,31 @@ std::vector<zero::UnitShape> ListUnits(const models::DecoderSpec& model, bool mu
   return units;
 }
 
+// What an optimizer or a way of communicating makes that nobody has compared with what ranks hold.
+std::string FindUnknown(const config::DsConfig& config) {
+  const config::OptimizerAlgorithm& algorithm = config.optimizer.algorithm;
+  const config::ZeroConfig& zero = config.zero_optimization;
+  if (std::holds_alternative<config::MuonConfig>(algorithm)) return "what Muon holds";
+  if (std::holds_alternative<config::OneBitAdamConfig>(algorithm) ||
+      std::holds_alternative<config::OneBitLambConfig>(algorithm) ||
+      std::holds_alternative<config::ZeroOneAdamConfig>(algorithm)) {
+    return "what 1-bit optimizers hold";
+  }
+  if (zero.hpz_partition_size > 1 || zero.quantized_weights || zero.quantized_gradients) {
+    return "what ZeRO++ holds";
+  }
+  if (config.sparse_gradients) return "what sparse_gradients hold";
+  return config.torch_autocast.enabled ? "what torch_autocast makes" : "";
+}
+
 }  // namespace
 
 Status CheckMemoryIsKnown(const config::DsConfig& config, const models::DecoderSpec& model) {
   if (config.parallel.ranks_of_a_sample() > 1) {
     return UnimplementedError("what ranks hold that share a sample is not known yet");
+  }
+  if (const std::string unknown = FindUnknown(config); !unknown.empty()) {
+    return UnimplementedError(unknown + " is not known");
   }
   return models::CheckMemoryIsKnown(model);
 }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace ds::engine {
 namespace {
 
@@ -49,6 +51,24 @@ TEST(JobMemoryTest, ActivationsGrowWithTheMicroBatch) {
   JobShape job = MakeJob(2);
   job.recompute = {.kind = config::RecomputeChoice::Kind::kBlocks};
   EXPECT_LT(PlanJobMemory(MakeConfig(2, 8), job).peak_activations, two.peak_activations);
+}
+
+TEST(JobMemoryTest, WhatNobodyHasComparedIsNotPredicted) {
+  const auto refusal = [](const config::DsConfig& config) {
+    return std::string(CheckMemoryIsKnown(config, MakeModel()).message());
+  };
+  config::DsConfig config = MakeConfig(3);
+  EXPECT_EQ(refusal(config), "");
+  config.optimizer.algorithm = config::MuonConfig();
+  EXPECT_EQ(refusal(config), "what Muon holds is not known");
+  config.optimizer.algorithm = config::ZeroOneAdamConfig();
+  EXPECT_EQ(refusal(config), "what 1-bit optimizers hold is not known");
+  config = MakeConfig(3);
+  config.zero_optimization.hpz_partition_size = 2;
+  EXPECT_EQ(refusal(config), "what ZeRO++ holds is not known");
+  config = MakeConfig(0);
+  config.torch_autocast.enabled = true;
+  EXPECT_EQ(refusal(config), "what torch_autocast makes is not known");
 }
 
 }  // namespace
