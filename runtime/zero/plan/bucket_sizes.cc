@@ -139,7 +139,9 @@ void Measurement::CountFileBuffers() {
   std::int64_t of_element =
       Width(types.parameter) + Width(types.gradient) + input_.optimizer_states * Width(types.state);
   if (types.has_master_weights()) of_element += Width(types.master);
-  const std::int64_t elements = std::min(largest_own / Width(types.gradient), tiers.most_elements);
+  const std::int64_t largest = largest_own / Width(types.gradient);
+  const std::int64_t elements =
+      input_.cuts_turns ? std::min(largest, tiers.most_elements) : largest;
   // Of the unit ahead the first one is read while the last of the one behind is updated.
   const int turns = tiers.reads_ahead ? (tiers.updates_in_backward ? 3 : 2) : 1;
   const std::int64_t turn = elements * of_element * turns;

@@ -10,6 +10,7 @@ StepMemoryInput DescribeStep(const config::DsConfig& config, const StepSetting& 
   const config::StateTypes types = config::ChooseStateTypes(config);
   const config::DataType travel = config.communication_data_type.value_or(types.parameter);
   const bool overlap = ChooseOverlap(zero, setting.calls);
+  const config::Reach reach = config::ReachOf(config.optimizer.algorithm);
   const ElementSizes sizes{.parameter = Width(types.parameter), .gradient = Width(travel)};
   ResidencyBudgets budgets = MakeResidencyBudgets(zero, sizes, overlap);
   budgets.fetch_bytes = ChooseFetchBytes(zero, sizes.parameter);
@@ -23,7 +24,8 @@ StepMemoryInput DescribeStep(const config::DsConfig& config, const StepSetting& 
           .overlap = overlap,
           .micro_batches = config.batch.gradient_accumulation_steps,
           .tiers = PlanTiers(config, setting.calls.on_gpu),
-          .updates_in_turns = config::ReachOf(config.optimizer.algorithm) != config::Reach::kModel};
+          .updates_in_turns = reach != config::Reach::kModel,
+          .cuts_turns = reach == config::Reach::kElement};
 }
 
 }  // namespace ds::zero

@@ -55,6 +55,7 @@ struct StepMemoryInput {
   std::int64_t micro_batches = 1;
   Tiers tiers;
   bool updates_in_turns = true;  // the optimizer; else it has all of its state at once
+  bool cuts_turns = true;        // at Tiers::most_elements; else one is of a whole bucket
 };
 
 // In the tier where the rank computes, by what it is for (device::MemoryUse).

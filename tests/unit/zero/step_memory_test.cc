@@ -192,6 +192,22 @@ TEST(StepMemoryTest, AGpuHasOfTheHostsWhatABlockNeeds) {
   EXPECT_LE(memory.peak.parameters, 4 * (kTable + kLayer) / 4);
 }
 
+TEST(StepMemoryTest, AnOptimizerOfRangesHasAWholeOneOfThemFromFiles) {
+  config::DsConfig lamb;
+  EXPECT_TRUE(DescribeStep(lamb, {}).cuts_turns);
+  lamb.optimizer.algorithm = config::LambConfig{};
+  EXPECT_FALSE(DescribeStep(lamb, {}).cuts_turns);
+  StepMemoryInput input = MakeOffloadedInput(config::OffloadDevice::kNvme, {.ranks = 2});
+  input.tiers.most_elements = 1024;
+  input.tiers.waiting_bytes = 0;
+  const std::int64_t cut = PlanStepMemory(input).away.file_buffers;
+  input.cuts_turns = false;
+  const std::int64_t whole = PlanStepMemory(input).away.file_buffers;
+  // Weights, gradient and two moments of the table, beside parameters on their way.
+  EXPECT_EQ(whole, 16 * kTable / 2 + 2 * 4 * kTable / 2);
+  EXPECT_LT(cut, whole);
+}
+
 TEST(StepMemoryTest, MuonKeepsOneValueLess) {
   StepMemoryInput input = MakeInput(0, 1);
   input.units[0].buckets[0].muon = kTable;
