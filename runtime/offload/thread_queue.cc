@@ -1,6 +1,7 @@
 #include "runtime/offload/thread_queue.h"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "runtime/base/check.h"
@@ -11,7 +12,12 @@ ThreadQueue::ThreadQueue(const IoOptions& options, FileSystem& system) : system_
   const std::int64_t under_way = std::int64_t{options.threads} * options.queue_depth;
   const auto count = std::min<std::int64_t>(under_way, kMostThreads);
   DS_CHECK(count > 0);
-  for (std::int64_t i = 0; i < count; ++i) threads_.emplace_back([this] { Run(); });
+  try {
+    for (std::int64_t i = 0; i < count; ++i) threads_.emplace_back([this] { Run(); });
+  } catch (const std::system_error&) {
+    // A container may not let it have so many. One does everything, if less of it at once.
+    if (threads_.empty()) throw;
+  }
 }
 
 ThreadQueue::~ThreadQueue() {
