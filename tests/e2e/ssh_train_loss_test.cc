@@ -67,9 +67,11 @@ TEST_F(SshTrainLossTest, AKilledRankIsTheVerdictAndNotTheOneThatMissesIt) {
 }
 
 TEST_F(SshTrainLossTest, AStoppedRankIsTheVerdictAndNotTheOneThatWaitsForIt) {
-  const auto dsrun = Start({"--lease_seconds", "3"});
+  const auto dsrun = Start(Lease());
+  NoteLoss();
   OnHost(1, "kill -STOP $(pgrep -x dsrank)");
   ExpectVerdict(dsrun->Wait(), 5, "stall", "h1");
+  ExpectVerdictWithinLease();
   EXPECT_EQ(JobVerdict()["rank"], 1);
   ExpectNothingLeftOn({0, 1});
 }
