@@ -211,13 +211,25 @@ void SshHosts::StartHost(int index) {
     throw std::runtime_error(name(index) + " did not start: " + host.program->err());
   }
   host.init = OnlyChild(host.program->pid());
-  const std::string pid = std::to_string(host.init);
-  const std::string plug = "link" + std::to_string(index);
-  Must({"ip", "link", "add", plug, "type", "veth", "peer", "name", "eth0", "netns", pid});
-  Must({"ip", "link", "set", plug, "master", "hub", "up"});
-  Must({"nsenter", "-t", pid, "-n", "ip", "addr", "add", address(index) + "/24", "dev", "eth0"});
-  Must({"nsenter", "-t", pid, "-n", "ip", "link", "set", "eth0", "up"});
+  Plug(index, "hub", "eth0", address(index));
   std::ofstream(folder(index) / "plugged") << "\n";
+}
+
+void SshHosts::Plug(int index, const std::string& bridge, const std::string& interface,
+                    const std::string& address) {
+  const std::string pid = std::to_string(hosts_[index].init);
+  const std::string plug = (bridge == "hub" ? "link" : bridge) + std::to_string(index);
+  Must({"ip", "link", "add", plug, "type", "veth", "peer", "name", interface, "netns", pid});
+  Must({"ip", "link", "set", plug, "master", bridge, "up"});
+  Must({"nsenter", "-t", pid, "-n", "ip", "addr", "add", address + "/24", "dev", interface});
+  Must({"nsenter", "-t", pid, "-n", "ip", "link", "set", interface, "up"});
+}
+
+void SshHosts::AddNetwork() {
+  Must({"ip", "link", "add", "back", "up", "type", "bridge"});
+  for (int index = 0; index < static_cast<int>(hosts_.size()); ++index) {
+    Plug(index, "back", "eth1", "10.78.0." + std::to_string(index + 2));
+  }
 }
 
 void SshHosts::StartLoopbackHost(int index) {

@@ -89,6 +89,8 @@ class SshHosts {
   void Separate(int one, int other);
   // Packets to and from the host pass a link that is so slow, from now on.
   void Slow(int index, const LinkSpeed& speed);
+  // All hosts get a second interface, eth1, on a network that this process is not in.
+  void AddNetwork();
   // The same by the kernel's token bucket ("1gbit"), which costs no copy in this process. False
   // where it has none (tbf).
   bool LimitRate(int index, const std::string& rate);
@@ -106,6 +108,9 @@ class SshHosts {
   void MakeClient();
   bool EnterBridge();
   void StartHost(int index);
+  // The host gets an interface of that name, at the end of a cable from the bridge.
+  void Plug(int index, const std::string& bridge, const std::string& interface,
+            const std::string& address);
   void StartLoopbackHost(int index);
   void AwaitListening(int index);
   std::filesystem::path folder(int index) const { return folder_ / name(index); }
