@@ -25,15 +25,6 @@ std::string ToText(const at::Tensor& bytes, std::int64_t size) {
   return {static_cast<const char*>(host.const_data_ptr()), static_cast<std::size_t>(size)};
 }
 
-std::string BroadcastText(std::string_view text, int root, Communicator& world) {
-  const auto sizes = GatherNumber(static_cast<std::int64_t>(text.size()), world);
-  const std::int64_t size = sizes[static_cast<std::size_t>(root)];
-  Communicator& control = world.control();
-  const at::Tensor bytes = ToBytes(control.rank() == root ? text : "", size, control);
-  control.Broadcast(bytes, root);
-  return ToText(bytes, size);
-}
-
 }  // namespace
 
 std::vector<std::int64_t> GatherNumber(std::int64_t mine, Communicator& world) {
@@ -46,6 +37,15 @@ std::vector<std::int64_t> GatherNumber(std::int64_t mine, Communicator& world) {
   const std::span<const std::int64_t> numbers(host.const_data_ptr<std::int64_t>(),
                                               static_cast<std::size_t>(control.size()));
   return {numbers.begin(), numbers.end()};
+}
+
+std::string BroadcastText(std::string_view text, int root, Communicator& world) {
+  const auto sizes = GatherNumber(static_cast<std::int64_t>(text.size()), world);
+  const std::int64_t size = sizes[static_cast<std::size_t>(root)];
+  Communicator& control = world.control();
+  const at::Tensor bytes = ToBytes(control.rank() == root ? text : "", size, control);
+  control.Broadcast(bytes, root);
+  return ToText(bytes, size);
 }
 
 Status AgreeOnStatus(const Status& mine, Communicator& world) {

@@ -26,6 +26,9 @@ std::int64_t SumOverRanks(std::int64_t mine, Communicator& world);
 std::vector<std::vector<double>> GatherNumbers(const std::vector<double>& mine,
                                                Communicator& world);
 
+// Every rank gets the root's text.
+std::string BroadcastText(std::string_view text, int root, Communicator& world);
+
 // Rank 0 gets every rank's text in rank order; the others get nothing.
 std::vector<std::string> GatherTexts(std::string_view mine, Communicator& world);
 

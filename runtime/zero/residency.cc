@@ -51,8 +51,9 @@ std::vector<Place> ListForward(int units, std::int64_t micro_batch) {
 
 }  // namespace
 
-Residency::Residency(const Context& context, const std::vector<std::unique_ptr<Unit>>& units)
-    : context_(context), units_(units) {
+Residency::Residency(const Context& context, const std::vector<std::unique_ptr<Unit>>& units,
+                     std::uint64_t model)
+    : context_(context), units_(units), hash_(model) {
   for (const auto& unit : units) planned_.push_back(DescribeUnit(*unit));
 }
 

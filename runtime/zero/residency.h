@@ -47,8 +47,9 @@ class Residency {
  public:
   using GraphPtr = std::shared_ptr<const ForwardGraph>;
 
-  // `units` and `context` are borrowed; no unit is present.
-  Residency(const Context& context, const std::vector<std::unique_ptr<Unit>>& units);
+  // `units` and `context` are borrowed; no unit is present. `model`: HashModel of the units.
+  Residency(const Context& context, const std::vector<std::unique_ptr<Unit>>& units,
+            std::uint64_t model);
 
   void SetUpdates(UnitUpdates updates) { updates_ = std::move(updates); }
 
@@ -72,7 +73,8 @@ class Residency {
   // Takes those away, too: their values, or their memory, will be others.
   void Evict();
 
-  // Hashes what ranks have done together, by which plans: all of a group get the same.
+  // Hashes of which model ranks have done what together, by which plans: all of a group get the
+  // same.
   std::uint64_t hash() const { return hash_; }
 
  private:
@@ -96,7 +98,7 @@ class Residency {
   int at_ = -1;     // in the plan
   GraphPtr graph_;  // that the backward pass is in
   std::int64_t micro_batches_ = 0;
-  std::uint64_t hash_ = 0;
+  std::uint64_t hash_;
 };
 
 }  // namespace ds::zero

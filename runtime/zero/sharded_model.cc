@@ -9,6 +9,7 @@
 #include "runtime/base/check.h"
 #include "runtime/comm/agreement.h"
 #include "runtime/zero/backward_entry.h"
+#include "runtime/zero/same_model.h"
 #include "runtime/zero/shared_memory.h"
 
 namespace ds::zero {
@@ -113,11 +114,12 @@ StatusOr<std::unique_ptr<ShardedModel>> ShardedModel::Create(
     const Context& context, const std::vector<ParameterUnit>& units, const FillUnit& fill) {
   std::unique_ptr<ShardedModel> model(new ShardedModel(context));
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(CheckParameters(context, units), *context.groups.all));
+  DS_RETURN_IF_ERROR(CheckSameModel(units, *context.groups.all));
   for (const ParameterUnit& unit : units) {
     const Status added = model->AddUnit(unit, fill);
     if (!added.ok()) return added.WithContext("building " + unit.name);
   }
-  model->residency_.emplace(model->context_, model->units_);
+  model->residency_.emplace(model->context_, model->units_, HashModel(units));
   return model;
 }
 

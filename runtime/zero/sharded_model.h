@@ -46,8 +46,8 @@ using FillUnit = std::function<StatusOr<FirstValues>(int index, const std::vecto
 class ShardedModel {
  public:
   // Builds unit by unit: memory, values, own shard kept, rest released. Refuses parameters that are
-  // not floating point or lie on another device, a parameter that is in two units, and two that
-  // share memory. All ranks return the same status.
+  // not floating point or lie on another device, a parameter that is in two units, two that share
+  // memory, and ranks whose models are not the same. All ranks return the same status.
   static StatusOr<std::unique_ptr<ShardedModel>> Create(const Context& context,
                                                         const std::vector<ParameterUnit>& units,
                                                         const FillUnit& fill);

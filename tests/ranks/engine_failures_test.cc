@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <limits>
-#include <mutex>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/device/isa_probe.h"
@@ -294,29 +293,6 @@ TEST(EngineCreate, RefusesAParameterThatIsInTwoBlocks) {
     EXPECT_FALSE(engine.ok());
     EXPECT_THAT(engine.status().message(), HasSubstr("parameter table belongs to two blocks"));
   });
-}
-
-// Layers of equal size in another order: gathered together they would be neither's.
-TEST(Collectives, OfDifferentLayersAreNotMixed) {
-  for (const int stage : {0, 3}) {
-    std::string message;
-    try {
-      testing::RunRanks(2, [&](comm::Communicator& world) {
-        const auto tiny = MakeTinyModel({}, at::kFloat);
-        auto model = std::make_shared<BlockList>();
-        const bool swapped = world.rank() == 1;
-        for (const int i : {0, swapped ? 2 : 1, swapped ? 1 : 2, 3}) model->Add(tiny->blocks()[i]);
-        model->Add(tiny->blocks()[4], {0});
-        const TinyRun run{.stage = stage};
-        const auto engine = Engine::create(model, TinyConfig(run), {.world = &world}).value();
-        TrainTiny(*engine, run, 1);
-      });
-    } catch (const c10::Error& error) {
-      message = error.what_without_backtrace();
-    }
-    EXPECT_THAT(message, AllOf(HasSubstr("the ranks disagree"), HasSubstr("for layer.0.w"),
-                               HasSubstr("for layer.1.w")));
-  }
 }
 
 TEST(EngineCreate, RefusesDegreesThatAreNotBuilt) {

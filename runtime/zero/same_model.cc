@@ -1,0 +1,95 @@
+#include "runtime/zero/same_model.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/philox.h"
+#include "runtime/comm/agreement.h"
+
+namespace ds::zero {
+namespace {
+
+std::string DescribeParameter(const NamedParameter& parameter) {
+  const optim::ParameterGroup& group = parameter.group;
+  std::string text = fmt::format("parameter {}: [{}] {}, {}", parameter.name,
+                                 fmt::join(parameter.placement.global_shape, ", "),
+                                 c10::toString(parameter.tensor.scalar_type()),
+                                 parameter.tensor.requires_grad() ? "trained" : "frozen");
+  if (group != optim::ParameterGroup{}) {
+    text += fmt::format(" with {} of the rate and {} of the decay", group.lr_factor,
+                        group.weight_decay_factor);
+    if (group.muon) text += " by Muon";
+    if (group.schedule) text += fmt::format(" in schedule {}", *group.schedule);
+  }
+  if (parameter.reduction) {
+    text += fmt::format(", reduced in {}", c10::toString(*parameter.reduction));
+  }
+  if (parameter.sparse_rows) text += ", reduced by rows";
+  if (parameter.rounded) text += ", rounded on the way";
+  return text;
+}
+
+// A line for each unit and for each of its parameters, equal on all ranks with the same model.
+std::vector<std::string> DescribeModel(const std::vector<ParameterUnit>& units) {
+  std::vector<std::string> lines;
+  for (const ParameterUnit& unit : units) {
+    lines.push_back(fmt::format("unit {}", unit.name));
+    if (!unit.also_reads.empty()) {
+      lines.back() += fmt::format(" that also reads units {}", fmt::join(unit.also_reads, ", "));
+    }
+    if (!unit.backward_reads) lines.back() += " that reads nothing in its backward pass";
+    for (const NamedParameter& parameter : unit.parameters) {
+      lines.push_back(DescribeParameter(parameter));
+    }
+  }
+  return lines;
+}
+
+std::uint64_t HashLines(const std::vector<std::string>& lines) {
+  std::uint64_t hash = 0;
+  for (const std::string& line : lines) hash = ExtendKey(hash, std::string_view(line));
+  return hash;
+}
+
+// Takes the first line off a text of lines that all end. Without one: "nothing more".
+std::string_view TakeLine(std::string_view* text) {
+  if (text->empty()) return "nothing more";
+  const std::string_view line = text->substr(0, text->find('\n'));
+  text->remove_prefix(line.size() + 1);
+  return line;
+}
+
+Status CompareLines(std::string_view mine, std::string_view first_ranks) {
+  while (!mine.empty() || !first_ranks.empty()) {
+    const std::string_view here = TakeLine(&mine), there = TakeLine(&first_ranks);
+    if (here == there) continue;
+    return InvalidArgumentError(
+        fmt::format("its model has {} where that of rank 0 has {}: all ranks have to build the "
+                    "same model, its blocks in the same order",
+                    here, there));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+std::uint64_t HashModel(const std::vector<ParameterUnit>& units) {
+  return HashLines(DescribeModel(units));
+}
+
+Status CheckSameModel(const std::vector<ParameterUnit>& units, comm::Communicator& all) {
+  const std::vector<std::string> lines = DescribeModel(units);
+  const auto hashes = comm::GatherNumber(static_cast<std::int64_t>(HashLines(lines)), all);
+  if (std::count(hashes.begin(), hashes.end(), hashes.front()) ==
+      static_cast<std::ptrdiff_t>(hashes.size())) {
+    return OkStatus();
+  }
+  const std::string mine = fmt::format("{}\n", fmt::join(lines, "\n"));
+  return comm::AgreeOnStatus(CompareLines(mine, comm::BroadcastText(mine, 0, all)), all);
+}
+
+}  // namespace ds::zero

@@ -1,0 +1,114 @@
+// Ranks that do not have the same model, or call for different parts of it, hear of it.
+
+#include "runtime/zero/same_model.h"
+
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/engine/gathered_parameters.h"
+#include "runtime/zero/sharded_model.h"
+#include "tests/ranks/observed_backend.h"
+#include "tests/ranks/tiny_model.h"
+#include "tests/support/rank_harness.h"
+
+namespace ds::tests {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// The message of what a run of two ranks throws.
+std::string MessageOf(const std::function<void(comm::Communicator&)>& body) {
+  try {
+    testing::RunRanks(2, body);
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  }
+  return "nothing has been thrown";
+}
+
+// Layers of equal size: gathered together they would be neither's.
+TEST(Collectives, OfDifferentLayersAreNotMixed) {
+  const std::string message = MessageOf([](comm::Communicator& world) {
+    const auto engine = MakeTinyEngine({.stage = 3}, world);
+    const std::string mine = world.rank() == 0 ? "layer.0.w" : "layer.1.w";
+    const auto status = WithGatheredParameters(*engine, {mine}, {}, [] { return OkStatus(); });
+  });
+  EXPECT_THAT(message, AllOf(HasSubstr("the ranks disagree"), HasSubstr("for layer.0.w"),
+                             HasSubstr("for layer.1.w")));
+}
+
+// The status of building the tiny model on two ranks whose group compares no tags, as NCCL does
+// not, after `change` has made rank 1's model another one.
+std::string BuildAnotherModel(int stage, const std::function<void(BlockList&)>& change) {
+  std::string message;
+  testing::RunRanks(2, [&](comm::Communicator& host) {
+    comm::Communicator world(c10::make_intrusive<ObservedBackend>(
+                                 host.backend(), [](c10d::OpType, const at::Tensor&) {}),
+                             c10::kCPU, std::make_unique<comm::Communicator>(host.backend()));
+    const auto model = MakeTinyModel({}, at::kFloat);
+    if (world.rank() == 1) change(*model);
+    const auto engine = Engine::create(model, TinyConfig({.stage = stage}), {.world = &world});
+    if (engine.ok()) TrainTiny(**engine, {.stage = stage}, 1);
+    if (world.rank() == 0) message = engine.status().message();
+  });
+  return message;
+}
+
+TEST(EngineCreate, RefusesAnotherModelThanThatOfRankZero) {
+  const auto swap_layers = [](BlockList& model) {
+    BlockList swapped;
+    for (const int i : {0, 2, 1, 3}) swapped.Add(model.blocks()[static_cast<std::size_t>(i)]);
+    swapped.Add(model.blocks()[4], {0});
+    model = swapped;
+  };
+  for (const int stage : {0, 3}) {
+    EXPECT_THAT(BuildAnotherModel(stage, swap_layers),
+                HasSubstr("rank 1: its model has unit block 1 (layer.1) where that of rank 0 has "
+                          "unit block 1 (layer.0): all ranks have to build the same model"));
+    EXPECT_THAT(BuildAnotherModel(stage,
+                                  [](BlockList& model) {
+                                    model.block(2).named_parameters()["b"].set_requires_grad(false);
+                                  }),
+                HasSubstr("rank 1: its model has parameter layer.1.b: [5] Float, frozen where "
+                          "that of rank 0 has parameter layer.1.b: [5] Float, trained"));
+    EXPECT_THAT(
+        BuildAnotherModel(
+            stage, [](BlockList& model) { model.Add(MakeTinyModel({}, at::kFloat)->blocks()[1]); }),
+        HasSubstr("rank 1: its model has unit block 5 (layer.0) where that of rank 0 has "
+                  "nothing more"));
+  }
+}
+
+// So that ranks which have not been compared at the start are when they step.
+TEST(PlanHash, TellsModelsApartThatDifferInNamesOnly) {
+  testing::RunRanks(1, [](comm::Communicator& world) {
+    device::MemoryLedger ledger;
+    const zero::Context context{
+        .groups = {.all = &world, .gradients = &world, .shards = &world},
+        .mesh = topology::Mesh::Create({}, 1).value(),
+        .ledger = &ledger,
+    };
+    const auto hash = [&](const std::string& name) {
+      const auto fill = [](int, const std::vector<zero::OwnRange>&) {
+        return StatusOr<zero::FirstValues>(zero::FirstValues::kSameEverywhere);
+      };
+      const zero::NamedParameter parameter{
+          .name = name,
+          .tensor = models::UnmaterialisedParameter({3}, at::kFloat),
+          .placement = {.global_shape = {3}}};
+      const zero::ParameterUnit unit{.name = "unit", .parameters = {parameter}};
+      return zero::ShardedModel::Create(context, {unit}, fill).value()->plan_hash();
+    };
+    EXPECT_EQ(hash("a"), hash("a"));
+    EXPECT_NE(hash("a"), hash("b"));
+  });
+}
+
+}  // namespace
+}  // namespace ds::tests
