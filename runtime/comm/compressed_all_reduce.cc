@@ -10,6 +10,7 @@
 
 #include <cmath>
 #include <numeric>
+#include <string_view>
 
 #include "runtime/base/check.h"
 
@@ -17,6 +18,7 @@ namespace ds::comm {
 namespace {
 
 constexpr std::int64_t kBits = 8;
+constexpr std::string_view kTag = "signs and scales of a mean";
 
 // 128, 64, ..., 1: the first element is the highest bit.
 at::Tensor BitValues(const at::Tensor& like) {
@@ -147,9 +149,9 @@ void CompressedAllReduce::Average(const std::vector<at::Tensor>& buffers) {
   DS_CHECK(buffers.size() == layouts_.size());
   const at::Tensor sent = CompressForServers(buffers);
   const at::Tensor received = at::empty_like(sent);
-  world_.AllToAll(received, sent);
+  world_.AllToAll(received, sent, {}, {}, kTag);
   const at::Tensor& all = sent;  // its bytes have gone out
-  world_.AllGather(all.view({-1}), CompressMean(received));
+  world_.AllGather(all.view({-1}), CompressMean(received), kTag);
   Expand(all, buffers);
 }
 

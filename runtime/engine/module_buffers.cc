@@ -54,7 +54,7 @@ void ModuleBuffers::Cast(c10::ScalarType type) {
 }
 
 void ModuleBuffers::MakeAlike(comm::Communicator& replicas) {
-  for (const Named& buffer : all_) replicas.Broadcast(Flatten(buffer.tensor), 0);
+  for (const auto& [name, tensor] : all_) replicas.Broadcast(Flatten(tensor), 0, name);
 }
 
 void ModuleBuffers::AddShards(checkpoint::Replica replica,

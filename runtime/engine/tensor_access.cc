@@ -135,7 +135,7 @@ StatusOr<at::Tensor> TensorAccess::GetFull(const Wanted& wanted) {
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(found.ReadInto(flat), *context.groups.all));
   std::int64_t held = found.held();
   if (found.sharded) {
-    context.groups.shards->AllReduce(flat, comm::ReduceOp::kSum);
+    context.groups.shards->AllReduce(flat, comm::ReduceOp::kSum, wanted.name);
     held = 0;
     for (const auto& rank :
          comm::GatherNumbers({static_cast<double>(found.held())}, *context.groups.shards)) {

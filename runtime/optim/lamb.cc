@@ -23,7 +23,7 @@ namespace {
 at::Tensor GatherRows(comm::Communicator& control, const at::Tensor& values) {
   const at::Tensor rows =
       at::empty({control.size() * values.numel()}, values.options().device(control.device()));
-  control.AllGather(rows, values.to(control.device()));
+  control.AllGather(rows, values.to(control.device()), "squares of weights and directions");
   return rows.cpu().view({control.size(), values.numel()});
 }
 

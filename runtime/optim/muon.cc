@@ -83,6 +83,12 @@ std::vector<Matrix> MatricesOf(const WholeParameter& parameter) {
   return matrices;
 }
 
+// Of the collectives that are about a part.
+std::string_view TagOf(const Part& part) {
+  if (part.whole_parameters.empty()) return {};
+  return part.whole_parameters.front().name;
+}
+
 }  // namespace
 
 bool IsMuonMatrix(std::string_view name, at::IntArrayRef shape) {
@@ -153,21 +159,21 @@ at::Tensor Muon::GatherWhole(const at::Tensor& views, const Part& part) {
     shard.narrow(0, part.whole_start - shards_->rank() * shard_numel, views.numel()).copy_(views);
   }
   at::Tensor whole = at::empty({part.whole_numel}, views.options());
-  shards_->AllGather(whole, shard);
+  shards_->AllGather(whole, shard, TagOf(part));
   return whole;
 }
 
 // The part of a sum over ranks that the views are.
 at::Tensor Muon::SumOverRanks(const at::Tensor& result, const Part& part) {
   if (!part.sharded) {
-    if (shards_->size() > 1) shards_->AllReduce(result, comm::ReduceOp::kSum);
+    if (shards_->size() > 1) shards_->AllReduce(result, comm::ReduceOp::kSum, TagOf(part));
     return result;
   }
   const std::int64_t shard_numel = part.whole_numel / shards_->size();
   at::Tensor shard = result;  // of a single rank, whose state is offloaded
   if (shards_->size() > 1) {
     shard = at::empty({shard_numel}, result.options());
-    shards_->ReduceScatter(shard, result, comm::ReduceOp::kSum);
+    shards_->ReduceScatter(shard, result, comm::ReduceOp::kSum, TagOf(part));
   }
   return shard.narrow(0, part.whole_start - shards_->rank() * shard_numel, part.parameter.numel());
 }

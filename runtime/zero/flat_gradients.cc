@@ -164,8 +164,8 @@ void FlatGradients::BeginReduceIntoShard(const at::Tensor& gradients) {
   if (first && own.scalar_type() == whole.scalar_type()) under_way.reduced = own;
   comm::Communicator& ranks = *context_.groups.shards;
   if (context_.quantized_gradients && travel_.rounded) {
-    under_way.rounded.emplace(under_way.reduced, whole, op, context_,
-                              feedbacks_ ? &*feedbacks_ : nullptr);
+    const QuantizedCall call{under_way.reduced, whole, op, travel_.tag};
+    under_way.rounded.emplace(call, context_, feedbacks_ ? &*feedbacks_ : nullptr);
   } else if (context_.overlap) {
     under_way.work = ranks.ReduceScatterAsync(under_way.reduced, whole, op, travel_.tag);
   } else {
@@ -189,7 +189,7 @@ void FlatGradients::BeginReduceEverywhere() {
     const FlatRange& place = layout_.parameter(static_cast<int>(i));
     if (place.count == 0) continue;
     const at::Tensor table = whole.narrow(0, place.start, place.count);
-    AllReduceRows(context_, table.view({-1, travel_.row_widths[i]}), op);
+    AllReduceRows(context_, table.view({-1, travel_.row_widths[i]}), op, travel_.tag);
   }
   reduction_ = std::make_unique<UnderWay>(std::move(under_way));
 }

@@ -179,7 +179,8 @@ void OptimizerShard::Describe(const RangeState& state, optim::Part* part) const 
   part->whole_numel = layout.padded_numel();
   for (const Piece& piece : layout.FindPieces(state.of.range)) {
     part->whole_parameters.push_back(
-        {.start = layout.parameter(piece.parameter).start,
+        {.name = parameters.parameter(piece.parameter).name,
+         .start = layout.parameter(piece.parameter).start,
          .shape = parameters.parameter(piece.parameter).tensor.sizes().vec()});
   }
   part->segments = ListSegments(state.range, state);

@@ -81,10 +81,10 @@ at::Tensor QuantizedReduction::AddUp(const Exchange& exchange) {
   return sum;
 }
 
-QuantizedReduction::QuantizedReduction(const at::Tensor& part, const at::Tensor& whole,
-                                       comm::ReduceOp op, const Context& context,
+QuantizedReduction::QuantizedReduction(const QuantizedCall& call, const Context& context,
                                        LossFeedbacks* feedbacks)
-    : part_(part) {
+    : part_(call.part) {
+  const auto& [part, whole, op, tag] = call;
   DS_CHECK(op == comm::ReduceOp::kSum || op == comm::ReduceOp::kAvg);
   comm::Communicator* far = context.groups.shards;
   const auto& [within, across] = context.secondary;
@@ -95,7 +95,7 @@ QuantizedReduction::QuantizedReduction(const at::Tensor& part, const at::Tensor&
   LossFeedback* const first = feedbacks == nullptr ? nullptr : &feedbacks->first;
   if (within == nullptr) {
     last_ = Pack(
-        ranks, count, [&](int rank) { return whole.narrow(0, rank * count, count); }, context,
+        ranks, count, [&](int rank) { return call.whole.narrow(0, rank * count, count); }, context,
         first);
   } else {
     // To the neighbour in place p go the parts of all ranks in place p, one for each group.
@@ -104,7 +104,7 @@ QuantizedReduction::QuantizedReduction(const at::Tensor& part, const at::Tensor&
     const Exchange near = Pack(
         within->size(), groups * count,
         [&](int place) { return parts.select(1, place).reshape({-1}); }, context, first);
-    within->AllToAll(near.incoming, near.outgoing);
+    within->AllToAll(near.incoming, near.outgoing, {}, {}, tag);
     const at::Tensor group_sum = AddUp(near);
     far = across;
     last_ = Pack(
@@ -112,9 +112,9 @@ QuantizedReduction::QuantizedReduction(const at::Tensor& part, const at::Tensor&
         context, feedbacks == nullptr ? nullptr : &feedbacks->second);
   }
   if (context.overlap) {
-    work_ = far->AllToAllAsync(last_.incoming, last_.outgoing);
+    work_ = far->AllToAllAsync(last_.incoming, last_.outgoing, {}, {}, tag);
   } else {
-    far->AllToAll(last_.incoming, last_.outgoing);
+    far->AllToAll(last_.incoming, last_.outgoing, {}, {}, tag);
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/work.h"
@@ -45,6 +46,14 @@ struct LossFeedbacks {
   LossFeedback second;
 };
 
+// Names what is reduced; `tag` says what that is about to ranks that compare their calls.
+struct QuantizedCall {
+  at::Tensor part;
+  at::Tensor whole;
+  comm::ReduceOp op = comm::ReduceOp::kSum;
+  std::string_view tag = {};
+};
+
 // Overwrites `part` with this rank's part of `whole`, which has one for each rank of
 // context.groups.shards, in their order, of a multiple of 8 elements. Where there are secondary
 // groups the sum has two levels: within them, then across. `feedbacks` may be null; they belong to
@@ -55,8 +64,8 @@ struct LossFeedbacks {
 // until Await; of two levels the near one has ended before. Both are collective.
 class QuantizedReduction {
  public:
-  QuantizedReduction(const at::Tensor& part, const at::Tensor& whole, comm::ReduceOp op,
-                     const Context& context, LossFeedbacks* feedbacks = nullptr);
+  QuantizedReduction(const QuantizedCall& call, const Context& context,
+                     LossFeedbacks* feedbacks = nullptr);
   // The part is there after it. Once.
   void Await();
 

@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <string_view>
 
 #include "runtime/zero/context.h"
 
@@ -14,6 +15,7 @@ namespace ds::zero {
 // groups.gradients->AllReduce of `table` ([rows, width], contiguous), bit for bit, for tables of
 // whose rows most are 0 on every rank. Returns the bytes that this rank has given: one for each
 // row, which tells the ranks whose rows are touched, and the touched rows' values. Collective.
-std::int64_t AllReduceRows(const Context& context, const at::Tensor& table, comm::ReduceOp op);
+std::int64_t AllReduceRows(const Context& context, const at::Tensor& table, comm::ReduceOp op,
+                           std::string_view tag = {});
 
 }  // namespace ds::zero

@@ -11,7 +11,10 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/engine/gathered_parameters.h"
+#include "runtime/engine/tensor_access.h"
+#include "runtime/zero/quantized_reduction.h"
 #include "runtime/zero/sharded_model.h"
+#include "runtime/zero/sparse_rows.h"
 #include "tests/ranks/observed_backend.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/rank_harness.h"
@@ -22,25 +25,48 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// The message of what a run of two ranks throws.
-std::string MessageOf(const std::function<void(comm::Communicator&)>& body) {
+// Two ranks do the same with different layers of equal size, which together would be neither's.
+void ExpectNotMixed(const std::function<void(comm::Communicator&, const std::string&)>& body) {
+  std::string message = "nothing has been thrown";
   try {
-    testing::RunRanks(2, body);
+    testing::RunRanks(2, [&](comm::Communicator& world) {
+      body(world, world.rank() == 0 ? "layer.0.w" : "layer.1.w");
+    });
   } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
+    message = error.what_without_backtrace();
   }
-  return "nothing has been thrown";
-}
-
-// Layers of equal size: gathered together they would be neither's.
-TEST(Collectives, OfDifferentLayersAreNotMixed) {
-  const std::string message = MessageOf([](comm::Communicator& world) {
-    const auto engine = MakeTinyEngine({.stage = 3}, world);
-    const std::string mine = world.rank() == 0 ? "layer.0.w" : "layer.1.w";
-    const auto status = WithGatheredParameters(*engine, {mine}, {}, [] { return OkStatus(); });
-  });
   EXPECT_THAT(message, AllOf(HasSubstr("the ranks disagree"), HasSubstr("for layer.0.w"),
                              HasSubstr("for layer.1.w")));
+}
+
+TEST(Collectives, OfDifferentLayersAreNotMixed) {
+  ExpectNotMixed([](comm::Communicator& world, const std::string& layer) {
+    const auto engine = MakeTinyEngine({.stage = 3}, world);
+    EXPECT_TRUE(WithGatheredParameters(*engine, {layer}, {}, [] { return OkStatus(); }).ok());
+  });
+  ExpectNotMixed([](comm::Communicator& world, const std::string& layer) {
+    const auto engine = MakeTinyEngine({.stage = 1}, world);
+    TensorAccess(*engine).GetFullFp32Param(layer).value();
+  });
+}
+
+TEST(Collectives, OfGradientsThatTravelInOtherFormsAreNotMixed) {
+  const auto context_of = [](comm::Communicator& world) {
+    return zero::Context{.groups = {.all = &world, .gradients = &world, .shards = &world}};
+  };
+  ExpectNotMixed([&](comm::Communicator& world, const std::string& layer) {
+    const zero::QuantizedCall call{.part = at::zeros({8}), .whole = at::zeros({16}), .tag = layer};
+    zero::QuantizedReduction(call, context_of(world)).Await();
+  });
+  ExpectNotMixed([&](comm::Communicator& world, const std::string& layer) {
+    zero::Context context = context_of(world);
+    context.secondary = {.within = &world, .across = &world.Group("alone", {world.rank()})};
+    const zero::QuantizedCall call{.part = at::zeros({8}), .whole = at::zeros({16}), .tag = layer};
+    zero::QuantizedReduction(call, context).Await();
+  });
+  ExpectNotMixed([&](comm::Communicator& world, const std::string& layer) {
+    zero::AllReduceRows(context_of(world), at::zeros({4, 2}), comm::ReduceOp::kSum, layer);
+  });
 }
 
 // The status of building the tiny model on two ranks whose group compares no tags, as NCCL does

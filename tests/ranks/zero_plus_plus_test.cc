@@ -144,7 +144,7 @@ TEST(QuantizedReduction, IsWithinTheStepsOfItsTerms) {
         // Sums of a group, which are quantised again, are not larger than all their terms.
         const double bound = (near > 1 ? 10.0 : 1.0) * terms / divisor;
         const at::Tensor part = at::empty({kCount});
-        zero::QuantizedReduction(part, ShardOf(world.rank(), 6 * kCount), op, context).Await();
+        zero::QuantizedReduction({part, ShardOf(world.rank(), 6 * kCount), op}, context).Await();
         const at::Tensor error =
             part.to(at::kDouble) - exact.narrow(0, world.rank() * kCount, kCount) / divisor;
         EXPECT_LT(error.abs().max().item<double>(), bound);
@@ -172,8 +172,7 @@ TEST(LossFeedback, BringsLaterWhatWasLost) {
         at::Tensor sum = at::zeros({kCount});
         const at::Tensor part = at::empty({kCount});
         for (int i = 0; i < kTimes; ++i) {
-          zero::QuantizedReduction(part, ShardOf(world.rank(), 4 * kCount), ReduceOp::kSum, context,
-                                   with)
+          zero::QuantizedReduction({part, ShardOf(world.rank(), 4 * kCount)}, context, with)
               .Await();
           sum.add_(part);
         }
@@ -194,7 +193,7 @@ TEST(LossFeedback, AnOverflowDoesNotComeAgain) {
     const at::Tensor whole = ShardOf(world.rank(), 2 * kCount);
     const at::Tensor part = at::empty({kCount});
     const auto reduce = [&] {
-      zero::QuantizedReduction(part, whole, ReduceOp::kSum, context, &feedbacks).Await();
+      zero::QuantizedReduction({part, whole}, context, &feedbacks).Await();
       return part.isfinite().all().item<bool>();
     };
     EXPECT_TRUE(reduce());

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "runtime/optim/kernels/flat_ops.h"
@@ -44,6 +45,7 @@ struct Segment {
 
 // The position of one parameter in the whole buffer.
 struct WholeParameter {
+  std::string name;
   std::int64_t start = 0;
   std::vector<std::int64_t> shape;
 };

@@ -3,11 +3,13 @@
 #include <ATen/ops/linalg_svdvals.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "tests/support/rank_harness.h"
 #include "tests/unit/optim/emulated_launch.h"
 #include "tests/unit/optim/parts.h"
 
@@ -15,6 +17,8 @@ namespace ds::optim {
 namespace {
 
 using config::NewtonSchulz;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 TEST(Muon, OrthogonalisedMatricesHaveSingularValuesAboutOne) {
   for (const auto& [rows, columns] : {std::pair{8, 8}, {4, 40}, {40, 4}, {16, 31}}) {
@@ -61,6 +65,28 @@ TEST(Muon, LaunchesComputeWhatTheKernelsDo) {
   }
   EXPECT_LT(Distance(ours.parameter, theirs.parameter), 2e-6);
   EXPECT_LT(Distance(ours.state[0], theirs.state[0]), 1e-6);
+}
+
+// Matrices of equal size, gathered or added up together, would be neither's.
+TEST(Muon, RanksDoNotMixTheirMatrices) {
+  for (const bool sharded : {false, true}) {
+    std::string message = "nothing has been thrown";
+    try {
+      testing::RunRanks(2, [&](comm::Communicator& world) {
+        Muon muon({}, /*weight_decay=*/0.0);
+        Part part = RandomMatrix(muon, 4, 4);
+        part.sharded = sharded;
+        part.whole_numel *= sharded ? 2 : 1;
+        part.whole_start = sharded ? world.rank() * 16 : 0;
+        part.whole_parameters[0].name = world.rank() == 0 ? "query" : "key";
+        muon.Begin({}, {.groups = {.all = &world, .gradients = &world, .shards = &world}});
+        muon.ApplyRates({}, part);
+      });
+    } catch (const c10::Error& error) {
+      message = error.what_without_backtrace();
+    }
+    EXPECT_THAT(message, AllOf(HasSubstr("for query"), HasSubstr("for key"))) << sharded;
+  }
 }
 
 TEST(Muon, AStackOfMatricesIsOrthogonalisedOneByOne) {
