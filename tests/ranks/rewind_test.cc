@@ -7,6 +7,8 @@
 #include <limits>
 #include <set>
 
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/format/latest.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/engine/train_loop.h"
 #include "tests/ranks/tiny_model.h"
@@ -40,9 +42,13 @@ struct RewoundRun {
   std::map<std::string, at::Tensor> parameters;
 };
 
-// Six steps with batches 0, 1, 2, ... but those of `left_out`; rank 1's are poisoned in `poisoned`.
+// To step 6 with batches 0, 1, 2, ... but those of `left_out`; rank 1's are poisoned in `poisoned`.
+// A generation behind the first goes on from step 2.
 RewoundRun Train(const std::filesystem::path& root, const std::set<int>& left_out,
-                 const std::set<int>& poisoned) {
+                 const std::set<int>& poisoned, std::int64_t generation = 0) {
+  if (generation > 0) {
+    EXPECT_TRUE(checkpoint::TakeOver(root / "step-2", generation).ok());
+  }
   RewoundRun outcome;
   testing::RunRanks(2, [&](comm::Communicator& world) {
     const TinyRun run{.stage = 2};
@@ -62,9 +68,14 @@ RewoundRun Train(const std::filesystem::path& root, const std::set<int>& left_ou
       return bundle;
     };
     checkpoint::Stateful* const parts[] = {&engine->state()};
+    checkpoint::Lineage lineage{.generation = generation};
+    if (generation > 0) {
+      EXPECT_TRUE(checkpoint::LoadCheckpoint(root / "step-2", parts, world, &lineage).ok());
+    }
     Observer observer;
     const engine::TrainLoopEnd end = engine::RunTrainLoop(
-        *engine, next, parts, {.total_steps = 6, .save_every = 2, .checkpoint_root = root},
+        *engine, next, parts,
+        {.total_steps = 6, .save_every = 2, .checkpoint_root = root, .lineage = &lineage},
         observer);
     auto parameters = ExportAll(*engine);
     if (world.rank() == 0) outcome = {end.status, std::move(observer), std::move(parameters)};
@@ -85,6 +96,17 @@ TEST(Rewind, GoesBackToTheNewestCheckpointAndOnWithTheDataBehindTheStep) {
   for (const auto& [name, value] : rewound.parameters) {
     EXPECT_TRUE(value.equal(without.parameters.at(name))) << name;
   }
+}
+
+// A job that was sent back to step 2 leaves steps 4 and 6 to another future.
+TEST(Rewind, NeverTakesWhatTheRunWasSentBackFrom) {
+  const testing::TemporaryFolder folder;
+  ASSERT_TRUE(Train(folder.path(), {}, {}).status.ok());
+  const RewoundRun rewound = Train(folder.path(), {}, {1, 4}, /*generation=*/1);
+  ASSERT_TRUE(rewound.status.ok()) << rewound.status.message();
+  EXPECT_THAT(rewound.observer.steps, ElementsAre(3, 4, 3, 4, 5, 5, 6));
+  EXPECT_THAT(rewound.observer.rewinds,
+              ElementsAre(HasSubstr("-> step-2"), HasSubstr("-> step-4")));
 }
 
 TEST(Rewind, EndsTheRunWithoutACheckpointOrWhenItDoesNotHelp) {
