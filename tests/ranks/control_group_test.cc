@@ -9,7 +9,7 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/engine/tensor_access.h"
 #include "runtime/engine/train_loop.h"
-#include "tests/ranks/observed_backend.h"
+#include "tests/ranks/device_world.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/program.h"
 #include "tests/support/rank_harness.h"
@@ -17,14 +17,7 @@
 namespace ds::tests {
 namespace {
 
-// Stands for NCCL on a machine without a GPU, where a tensor's device tells nothing. What training
-// moves on the device are flat buffers, in the dtype of parameters and gradients. Integers, doubles
-// and a few elements are numbers, verdicts and texts, which NCCL would refuse for being on the CPU.
-void RefuseWhatIsNotTraining(c10d::OpType /*op*/, const at::Tensor& tensor) {
-  constexpr std::int64_t kFewElements = 8;
-  TORCH_CHECK(tensor.scalar_type() == at::kFloat && tensor.numel() > kFewElements,
-              "Tensors must be CUDA and dense, not ", tensor.numel(), " of ", tensor.dtype());
-}
+constexpr auto kHost = config::OffloadDevice::kCpu;
 
 class QuietObserver : public engine::TrainLoopObserver {
  public:
@@ -62,19 +55,26 @@ void TrainThroughControlGroup(comm::Communicator& world, const TinyRun& run,
   EXPECT_EQ(ExportAll(*engine).empty(), world.rank() != 0);
 }
 
+void ExpectCarriesAll(int ranks, const TinyRun& run) {
+  const testing::TemporaryFolder folder;
+  testing::RunRanks(ranks, [&](comm::Communicator& host) {
+    TrainThroughControlGroup(*MakeDeviceWorld(host), run, folder.path());
+  });
+}
+
 TEST(ControlGroup, CarriesAllThatIsNotTraining) {
-  for (const int size : {1, 2}) {
-    for (const auto& run :
-         {TinyRun{.stage = 0}, TinyRun{.stage = 3}, TinyRun{.optimizer = config::LambConfig{}}}) {
-      const testing::TemporaryFolder folder;
-      testing::RunRanks(size, [&](comm::Communicator& host) {
-        comm::Communicator world(
-            c10::make_intrusive<ObservedBackend>(host.backend(), RefuseWhatIsNotTraining),
-            c10::kCPU, std::make_unique<comm::Communicator>(host.backend()));
-        TrainThroughControlGroup(world, run, folder.path());
-      });
-    }
+  const config::ZeroConfig state_on_host{.offload_optimizer = {.device = kHost}};
+  const config::ZeroConfig all_on_host{.offload_param = {.device = kHost},
+                                       .offload_optimizer = {.device = kHost}};
+  for (const int ranks : {1, 2}) {
+    ExpectCarriesAll(ranks, {.stage = 0});
+    ExpectCarriesAll(ranks, {.stage = 3});
+    ExpectCarriesAll(ranks, {.optimizer = config::LambConfig{}});
+    ExpectCarriesAll(ranks, {.stage = 2, .optimizer = config::MuonConfig{}});
+    ExpectCarriesAll(ranks, {.stage = 2, .zero = state_on_host});
+    ExpectCarriesAll(ranks, {.stage = 3, .zero = all_on_host});
   }
+  ExpectCarriesAll(4, {.stage = 3, .zero = {.mics_shard_size = 2}});
 }
 
 // Counts how often it is told to end.

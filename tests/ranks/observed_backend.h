@@ -51,6 +51,10 @@ class ObservedBackend : public c10d::Backend {
     observer_(c10d::OpType::BROADCAST, tensors.at(0));
     return below_->broadcast(tensors, options);
   }
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {
+    observer_(c10d::OpType::REDUCE, tensors.at(0));
+    return below_->reduce(tensors, options);
+  }
   WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
                           const c10d::AllgatherOptions& options) override {
     observer_(c10d::OpType::_ALLGATHER_BASE, input);

@@ -15,7 +15,7 @@
 #include "runtime/zero/quantized_reduction.h"
 #include "runtime/zero/sharded_model.h"
 #include "runtime/zero/sparse_rows.h"
-#include "tests/ranks/observed_backend.h"
+#include "tests/ranks/device_world.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/rank_harness.h"
 
@@ -74,14 +74,12 @@ TEST(Collectives, OfGradientsThatTravelInOtherFormsAreNotMixed) {
 std::string BuildAnotherModel(int stage, const std::function<void(BlockList&)>& change) {
   std::string message;
   testing::RunRanks(2, [&](comm::Communicator& host) {
-    comm::Communicator world(c10::make_intrusive<ObservedBackend>(
-                                 host.backend(), [](c10d::OpType, const at::Tensor&) {}),
-                             c10::kCPU, std::make_unique<comm::Communicator>(host.backend()));
+    const auto world = MakeDeviceWorld(host);
     const auto model = MakeTinyModel({}, at::kFloat);
-    if (world.rank() == 1) change(*model);
-    const auto engine = Engine::create(model, TinyConfig({.stage = stage}), {.world = &world});
+    if (host.rank() == 1) change(*model);
+    const auto engine = Engine::create(model, TinyConfig({.stage = stage}), {.world = world.get()});
     if (engine.ok()) TrainTiny(**engine, {.stage = stage}, 1);
-    if (world.rank() == 0) message = engine.status().message();
+    if (host.rank() == 0) message = engine.status().message();
   });
   return message;
 }

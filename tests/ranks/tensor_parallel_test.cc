@@ -13,6 +13,7 @@
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/engine/tensor_access.h"
 #include "tests/ranks/decoder_run.h"
+#include "tests/ranks/device_world.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/program.h"
 #include "tests/support/rank_harness.h"
@@ -218,6 +219,19 @@ TEST(TensorParallel, CheckpointsMoveBetweenDegrees) {
         EXPECT_NEAR(steps[i].grad_norm, through.steps[i + 2].grad_norm, 1e-4);
       }
     }
+  }
+}
+
+// Activations and logits are what tensor ranks move on the device; all else takes control groups.
+TEST(TensorParallel, TellsNumbersOverTheControlGroup) {
+  for (const int stage : {0, 3}) {
+    testing::RunRanks(4, [&](comm::Communicator& host) {
+      const auto world = MakeDeviceWorld(host);
+      const DecoderRun run{.model = kLlama, .tensor = 2, .stage = stage};
+      const auto engine = MakeDecoderEngine(run, *world);
+      EXPECT_EQ(TrainDecoder(*engine, run, 2).size(), 2U);
+      EXPECT_EQ(ExportAll(*engine).empty(), host.rank() != 0);
+    });
   }
 }
 
