@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/device/rank_device.h"
+#include "tests/support/requirement.h"
 
 namespace ds::testing {
 
@@ -19,7 +20,7 @@ class OnGpu : public Base {
   }
   static void SetUpTestSuite() { Opened(); }
   void SetUp() override {
-    if (!Opened().ok()) GTEST_SKIP() << "not run: " << Opened().status().message();
+    if (!Opened().ok()) SkipWithout("gpu", "not run: " + Opened().status().message());
   }
 };
 

@@ -101,9 +101,12 @@ class SharedStore : public comm::MeetingStore {
 // The child's life. The communicator leaves the group before the process ends.
 std::pair<int, std::string> RunRank(const comm::RankIdentity& identity,
                                     const RankProcesses::Body& body,
-                                    const comm::ConnectOptions& options) {
+                                    const comm::ConnectOptions& options,
+                                    device::DeviceChoice choice) {
+  const StatusOr<device::RankDevice> opened = device::OpenRankDevice(choice, identity.local_rank);
+  if (!opened.ok()) return {kRankDidNotConnect, opened.status().message()};
   StatusOr<std::unique_ptr<comm::Communicator>> world =
-      comm::ConnectWorld(identity, device::RankDevice{}, options);
+      comm::ConnectWorld(identity, *opened, options);
   if (!world.ok()) return {kRankDidNotConnect, world.status().message()};
   try {
     return {body(**world), ""};
@@ -117,7 +120,7 @@ std::pair<int, std::string> RunRank(const comm::RankIdentity& identity,
 }  // namespace
 
 RankProcesses::RankProcesses(const std::vector<int>& ranks_on_hosts, const Body& body,
-                             comm::ConnectOptions options) {
+                             comm::ConnectOptions options, device::DeviceChoice device) {
   SharedStore store;
   if (ranks_on_hosts.size() > 1) options.store = &store;
   comm::RankIdentity identity;
@@ -126,20 +129,20 @@ RankProcesses::RankProcesses(const std::vector<int>& ranks_on_hosts, const Body&
   for (const int count : ranks_on_hosts) {
     identity.local_world_size = count;
     for (identity.local_rank = 0; identity.local_rank < count; ++identity.local_rank) {
-      Start(identity, body, options);
+      Start(identity, body, options, device);
       ++identity.rank;
     }
   }
 }
 
 void RankProcesses::Start(const comm::RankIdentity& identity, const Body& body,
-                          const comm::ConnectOptions& options) {
+                          const comm::ConnectOptions& options, device::DeviceChoice device) {
   std::array<int, 2> ends = {};
   DS_CHECK(pipe2(ends.data(), O_CLOEXEC) == 0);
   const pid_t pid = fork();
   DS_CHECK(pid >= 0);
   if (pid == 0) {
-    const auto [code, message] = RunRank(identity, body, options);
+    const auto [code, message] = RunRank(identity, body, options, device);
     const Status written = WriteAll(ends[1], message, "report");
     _exit(written.ok() ? code : 1);
   }

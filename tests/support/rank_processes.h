@@ -36,11 +36,13 @@ class RankProcesses {
   using Body = std::function<int(comm::Communicator&)>;  // returns the exit code
 
   // All on one host.
-  RankProcesses(int world_size, const Body& body, const comm::ConnectOptions& options = {})
-      : RankProcesses(std::vector{world_size}, body, options) {}
+  RankProcesses(int world_size, const Body& body, const comm::ConnectOptions& options = {},
+                device::DeviceChoice device = device::DeviceChoice::kCpu)
+      : RankProcesses(std::vector{world_size}, body, options, device) {}
   // Entry [h]: the ranks of "host" h, which talk to those of the others over TCP.
   RankProcesses(const std::vector<int>& ranks_on_hosts, const Body& body,
-                comm::ConnectOptions options = {});
+                comm::ConnectOptions options = {},
+                device::DeviceChoice device = device::DeviceChoice::kCpu);
   ~RankProcesses();
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;
@@ -55,7 +57,7 @@ class RankProcesses {
     UniqueFd report;  // its message, then end of file
   };
   void Start(const comm::RankIdentity& identity, const Body& body,
-             const comm::ConnectOptions& options);
+             const comm::ConnectOptions& options, device::DeviceChoice device);
 
   std::vector<Rank> ranks_;
 };

@@ -33,6 +33,7 @@ inline constexpr std::string_view kRequirements[] = {
     "tracing",        // a child may be traced
     "two_cores",      // which are no threads of one
     "root",           // who sees into processes that are closed to their user
+    "gpu",            // one that works, and the CUDA plugin
 };
 
 // Says whether `list` names `requirement`; a word that is none is a failure of the test.
