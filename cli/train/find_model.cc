@@ -4,6 +4,7 @@
 #include "runtime/base/suggest.h"
 #include "runtime/models/spec/families.h"
 #include "runtime/models/spec/tensor_plan.h"
+#include "runtime/topology/degrees.h"
 
 namespace ds::cli {
 
@@ -37,13 +38,23 @@ StatusOr<config::ModelFacts> FindModelFacts(const std::string& model, const Shar
   return config::ReadModelFacts(text, model);
 }
 
-Status CheckTensorRanks(const std::string& model, int tensor, const ShareFolder& share) {
-  if (tensor == 1) return OkStatus();
+Status CheckDegreesFit(const std::string& model, const config::ParallelConfig& degrees,
+                       const ShareFolder& share) {
+  const auto& [pipeline, sequence, tensor, expert] = degrees;
+  if (degrees.ranks_of_a_sample() == 1 && expert == 1) return OkStatus();
   DS_ASSIGN_OR_RETURN(const std::string text, ReadModelText(model, share));
-  const auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
-  const auto spec = models::ReadDecoderSpec(json, "", models::UnknownKeys::kIgnore);
-  Status status = spec.status();
-  if (spec.ok()) status = models::TensorPlan::Create(*spec, /*part=*/0, tensor).status();
+  Status status;
+  if (tensor > 1) {
+    const auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+    const auto spec = models::ReadDecoderSpec(json, "", models::UnknownKeys::kIgnore);
+    status = spec.status();
+    if (spec.ok()) status = models::TensorPlan::Create(*spec, /*part=*/0, tensor).status();
+  }
+  if (status.ok()) {
+    status = topology::CheckFitsModel(
+        {.pipeline = pipeline, .sequence = sequence, .tensor = tensor, .expert = expert},
+        config::ReadModelFacts(text, model));
+  }
   return status.ok() ? status : status.WithContext("--model " + model);
 }
 

@@ -8,6 +8,7 @@
 #include "cli/train/share_folder.h"
 #include "runtime/base/status.h"
 #include "runtime/config/check/job_facts.h"
+#include "runtime/config/ds_config.h"
 
 namespace ds::cli {
 
@@ -17,7 +18,8 @@ StatusOr<std::filesystem::path> FindModel(const std::string& model, const ShareF
 // Reads what its config.json says. NotFound when there is none.
 StatusOr<config::ModelFacts> FindModelFacts(const std::string& model, const ShareFolder& share);
 
-// OK when so many tensor ranks can have slices of it.
-Status CheckTensorRanks(const std::string& model, int tensor, const ShareFolder& share);
+// OK when the model can be cut by these degrees.
+Status CheckDegreesFit(const std::string& model, const config::ParallelConfig& degrees,
+                       const ShareFolder& share);
 
 }  // namespace ds::cli

@@ -115,7 +115,7 @@ Status CheckDsConfig(config::ConfigText config, const ScheduleFlags& schedule,
   }
   config::CheckResult result = config::CheckConfig(config.text, config.name, facts);
   if (!result.ok) return ErrorsOf(result);
-  DS_RETURN_IF_ERROR(CheckTensorRanks(inputs->job.model, result.config.parallel.tensor, share));
+  DS_RETURN_IF_ERROR(CheckDegreesFit(inputs->job.model, result.config.parallel, share));
   if (const char* const seen = std::getenv(config::kSchedulerElasticity)) {
     DS_RETURN_IF_ERROR(config::AgreesWithScheduler(result.given, seen));
   }

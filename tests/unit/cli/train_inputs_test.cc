@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cli/train/find_model.h"
 #include "cli/train/train_program.h"
 #include "runtime/base/files.h"
 #include "runtime/config/sections/elasticity_section.h"
@@ -68,6 +69,16 @@ TEST_F(TrainInputsTest, TensorRanksSuitTheModel) {
   EXPECT_THAT(GatherTrainInputs(flags, share_, 4).status().message(),
               HasSubstr("cannot cut the model into 4 parts: it has 6 heads of the queries and 2 "
                         "heads of the keys; it can into 2 or 6"));
+}
+
+TEST_F(TrainInputsTest, DegreesSuitTheModel) {
+  Write("model/config.json", R"({"num_attention_heads": 6, "num_hidden_layers": 4})");
+  const std::string model = Path("model");
+  EXPECT_TRUE(CheckDegreesFit(model, {.pipeline = 4, .sequence = 3}, share_).ok());
+  EXPECT_THAT(CheckDegreesFit(model, {.pipeline = 5}, share_).message(),
+              HasSubstr("--model " + model + ": pipeline 5 asks for more stages than the model"));
+  EXPECT_THAT(CheckDegreesFit(model, {.sequence = 4}, share_).message(),
+              HasSubstr("4 does not divide the model's 6 attention heads"));
 }
 
 TEST_F(TrainInputsTest, AutoIsResolvedFromFlagsModelAndSteps) {
