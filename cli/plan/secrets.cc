@@ -18,14 +18,16 @@ constexpr std::array<std::string_view, 9> kSecretEndings = {
     "SECRET",      "PASSWORD",  "PASSWD",        "PASSPHRASE", "CREDENTIAL",
     "CREDENTIALS", "ACCESSKEY", "AUTHORIZATION", "SECRETKEY"};
 // A name that ends with one of these is, too,
-constexpr std::array<std::string_view, 6> kLastWords = {"TOKEN", "KEY",  "APIKEY",
-                                                        "PAT",   "PASS", "PWD"};
+constexpr std::array<std::string_view, 10> kLastWords = {
+    "TOKEN", "KEY", "APIKEY", "PAT", "PASS", "PWD", "PW", "AUTH", "COOKIE", "SIGNATURE"};
 constexpr std::array<std::string_view, 2> kLastEndings = {"TOKEN", "APIKEY"};
 // unless one of these says that it is of another kind.
 constexpr std::array<std::string_view, 24> kHarmlessWords = {
     "PAD",    "EOS",   "BOS",   "UNK",    "SEP",  "CLS",   "MASK",    "SPECIAL",
     "START",  "END",   "IMAGE", "TEXT",   "SORT", "LABEL", "PRIMARY", "FOREIGN",
     "PUBLIC", "CACHE", "GROUP", "OUTPUT", "DATA", "INPUT", "TARGET",  "FEATURE"};
+// What takes "user:PASSWORD" (curl).
+constexpr std::array<std::string_view, 3> kLoginFlags = {"-u", "--user", "--proxy-user"};
 // Names of these say where a secret lies.
 constexpr std::array<std::string_view, 3> kPlaces = {"FILE", "PATH", "DIR"};
 
@@ -67,6 +69,17 @@ bool IsFlag(std::string_view word) {
   return word == "-" || (word.size() == 2 && word[0] == '-' && IsLetter(word[1]));
 }
 
+// Returns where the password of "user:PASSWORD" begins. 1000:1000 are the ids of a user and a
+// group, and URLs are RedactUrls' own.
+std::size_t FindPassword(std::string_view login) {
+  const std::size_t colon = login.find(':');
+  if (colon == std::string_view::npos || login.substr(colon).starts_with("://") ||
+      colon + 1 == login.size() || login.find_first_not_of("0123456789:") == login.npos) {
+    return std::string_view::npos;
+  }
+  return colon + 1;
+}
+
 // Finds the values in a text that stand behind secret names.
 class ValueScanner {
  public:
@@ -84,6 +97,8 @@ class ValueScanner {
       shown_ += name;
       if (IsSecretName(name.substr(std::min(name.find_first_not_of('-'), name.size())))) {
         HideValue(start, name.starts_with('-'));
+      } else if (Contains(kLoginFlags, name)) {
+        HidePassword();
       }
     }
     return std::move(shown_);
@@ -114,6 +129,19 @@ class ValueScanner {
         whole_word && text_[value - 1] == '=' ? text_.size() : EndOfValue(&value);
     if (end == value) return;
     shown_ += text_.substr(at_, value - at_);
+    shown_ += kRedacted;
+    at_ = end;
+  }
+
+  // A flag has just been shown that a login follows.
+  void HidePassword() {
+    const bool glued = at_ < text_.size() && text_[at_] == '=';
+    std::size_t login = glued ? at_ + 1 : SkipBlanks(at_);
+    if (login == at_) return;
+    const std::size_t end = EndOfValue(&login);
+    const std::size_t password = FindPassword(text_.substr(login, end - login));
+    if (password == std::string_view::npos) return;
+    shown_ += text_.substr(at_, login + password - at_);
     shown_ += kRedacted;
     at_ = end;
   }
@@ -149,10 +177,13 @@ class ValueScanner {
   std::string shown_;
 };
 
-// "scheme://user:PASSWORD@host". A password may have what ends the authority of a URL: unless a
-// port stands in its place, it goes on to the last @.
+// "scheme://user:PASSWORD@host", and "https://SECRET@host", where tokens stand in front of the @;
+// with other schemes it is a user (ssh://) or a container (abfss://). A password may have what ends
+// the authority of a URL: unless a port stands in its place, it goes on to the last @.
 std::string RedactUrls(std::string text) {
   for (std::size_t at = text.find("://"); at != std::string::npos; at = text.find("://", at)) {
+    const std::string_view scheme = std::string_view(text).substr(0, at);
+    const bool is_web = scheme.ends_with("http") || scheme.ends_with("https");
     at += 3;
     const std::size_t blank = std::min(text.find_first_of(" \t\n\"'", at), text.size());
     const std::size_t colon = std::min(text.find(':', at), blank);
@@ -161,8 +192,9 @@ std::string RedactUrls(std::string text) {
         std::all_of(text.begin() + std::min(colon + 1, end), text.begin() + end, IsDigit);
     if (!is_port) end = std::max(end, text.find('@', end) < blank ? blank : end);
     const std::size_t host = std::string_view(text).substr(0, end).rfind('@');
-    if (host == std::string::npos || host < at || colon >= host) continue;
-    text.replace(colon + 1, host - colon - 1, kRedacted);
+    if (host == std::string::npos || host <= at || (colon >= host && !is_web)) continue;
+    const std::size_t secret = colon < host ? colon + 1 : at;
+    text.replace(secret, host - secret, kRedacted);
   }
   return text;
 }
@@ -176,9 +208,9 @@ std::size_t LengthOfGluedExport(std::string_view text) {
              : 0;
 }
 
-bool IsSecretFlag(const std::string& word) {
-  return word.starts_with('-') && word.find('=') == std::string::npos &&
-         word.find_first_not_of('-') != std::string::npos &&
+bool IsSecretFlag(std::string_view word) {
+  return word.starts_with('-') && word.find('=') == word.npos &&
+         word.find_first_not_of('-') != word.npos &&
          IsSecretName(word.substr(word.find_first_not_of('-')));
 }
 
@@ -294,6 +326,7 @@ bool IsSecretName(std::string_view name) {
     if (EndsWithOneOf(word, kSecretEndings)) return true;
   }
   if (words.size() == 1 && words[0].ends_with("PWD")) return false;  // the working directory
+  if (words.size() == 1 && words[0] == "SIG") return true;           // of a URL of Azure
   const bool harmless = std::any_of(words.begin(), words.end(), [](const std::string& word) {
     return Contains(kHarmlessWords, word);
   });
@@ -310,10 +343,17 @@ std::string RedactText(std::string_view text) {
 
 std::vector<std::string> RedactWords(const std::vector<std::string>& words) {
   std::vector<std::string> shown;
-  bool behind_flag = false;
+  std::string_view flag;
   for (const std::string& word : words) {
-    shown.push_back(behind_flag && !IsFlag(word) ? std::string(kRedacted) : RedactText(word));
-    behind_flag = IsSecretFlag(word);
+    const std::size_t password = Contains(kLoginFlags, flag) ? FindPassword(word) : word.npos;
+    if (IsSecretFlag(flag) && !IsFlag(word)) {
+      shown.emplace_back(kRedacted);
+    } else if (password != word.npos) {
+      shown.push_back(word.substr(0, password) + std::string(kRedacted));
+    } else {
+      shown.push_back(RedactText(word));
+    }
+    flag = word;
   }
   return shown;
 }

@@ -9,17 +9,52 @@ namespace {
 using ::testing::ElementsAre;
 
 TEST(SecretsTest, AreKnownByAWordOfTheirName) {
-  for (const char* name :
-       {"HF_TOKEN", "token", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "DB_PASSWORD",
-        "AZUREML_RUN_TOKEN", "AZUREML_BLOB_ACCOUNT_KEY", "GITHUB_PAT",
-        "GOOGLE_APPLICATION_CREDENTIALS", "APIKEY", "PGPASSWORD", "AWS_SECRETKEY", "MYSQL_PWD",
-        "clientSecret", "authToken", "api-key", "HF_TOKEN_2", "DB_PASS", "user.password"}) {
+  for (const char* name : {"HF_TOKEN",
+                           "token",
+                           "WANDB_API_KEY",
+                           "AWS_SECRET_ACCESS_KEY",
+                           "DB_PASSWORD",
+                           "AZUREML_RUN_TOKEN",
+                           "AZUREML_BLOB_ACCOUNT_KEY",
+                           "GITHUB_PAT",
+                           "GOOGLE_APPLICATION_CREDENTIALS",
+                           "APIKEY",
+                           "PGPASSWORD",
+                           "AWS_SECRETKEY",
+                           "MYSQL_PWD",
+                           "clientSecret",
+                           "authToken",
+                           "api-key",
+                           "HF_TOKEN_2",
+                           "DB_PASS",
+                           "user.password",
+                           "pw",
+                           "auth",
+                           "cookie",
+                           "sig",
+                           "X-Amz-Signature"}) {
     EXPECT_TRUE(IsSecretName(name)) << name;
   }
-  for (const char* name :
-       {"", "PATH", "TOKENIZERS_PARALLELISM", "KEYBOARD", "MONKEY", "NCCL_DEBUG", "PATTERN", "_",
-        "PWD", "OLDPWD", "token_dtype", "max_tokens", "pad_token", "sort_key", "PGPASSFILE",
-        "PASSWORD_FILE", "key_size", "2"}) {
+  for (const char* name : {"",
+                           "PATH",
+                           "TOKENIZERS_PARALLELISM",
+                           "KEYBOARD",
+                           "MONKEY",
+                           "NCCL_DEBUG",
+                           "PATTERN",
+                           "_",
+                           "PWD",
+                           "OLDPWD",
+                           "token_dtype",
+                           "max_tokens",
+                           "pad_token",
+                           "sort_key",
+                           "PGPASSFILE",
+                           "PASSWORD_FILE",
+                           "key_size",
+                           "2",
+                           "stop_sig",
+                           "author"}) {
     EXPECT_FALSE(IsSecretName(name)) << name;
   }
 }
@@ -51,6 +86,17 @@ TEST(SecretsTest, TextsLoseTheirSecretsWhereverTheyStand) {
       {"http://h:80/p@x", "http://h:80/p@x"},
       {R"({"password":"ab\"cd","lr":1})", R"({"password":"<redacted>","lr":1})"},
       {"curl --api-key -Xabc -v", "curl --api-key <redacted> -v"},
+      {"--dsn=https://abc@h:80/1", "--dsn=https://<redacted>@h:80/1"},
+      {"pip install git+https://abc@h/x", "pip install git+https://<redacted>@h/x"},
+      {"git+https://h/x@v1:2", "git+https://h/x@v1:2"},
+      {"abfss://data@h/x", "abfss://data@h/x"},
+      {"https://@h", "https://@h"},
+      {"https://h/b?sv=1&sig=a%2Fb&se=2", "https://h/b?sv=1&sig=<redacted>&se=2"},
+      {"curl -u me:abc -v", "curl -u me:<redacted> -v"},
+      {"curl --proxy-user 'me:a b' -v", "curl --proxy-user 'me:<redacted>' -v"},
+      {"--user=me:abc", "--user=me:<redacted>"},
+      {"docker run -u 1000:1000 x", "docker run -u 1000:1000 x"},
+      {"curl -u http://h:80/", "curl -u http://h:80/"},
       {"a https://u:p@h https://u:q@h/x", "a https://u:<redacted>@h https://u:<redacted>@h/x"},
   };
   for (const auto& [text, shown] : texts) EXPECT_EQ(RedactText(text), shown);
@@ -83,6 +129,8 @@ TEST(SecretsTest, TheWordBehindASecretsFlagIsOne) {
               ElementsAre("prog", "--hf_token", "<redacted>", "--password", "--lr", "1", "--key"));
   EXPECT_THAT(RedactWords({"--token", "-Xabcdef123", "--token", "-v"}),
               ElementsAre("--token", "<redacted>", "--token", "-v"));
+  EXPECT_THAT(RedactWords({"-u", "me:a b", "--user", "me", "-u", "1:2", "-u", "x.py", "a:b"}),
+              ElementsAre("-u", "me:<redacted>", "--user", "me", "-u", "1:2", "-u", "x.py", "a:b"));
   EXPECT_THAT(RedactWords({"--token_dtype", "uint16"}), ElementsAre("--token_dtype", "uint16"));
   EXPECT_THAT(RedactWords({"-x", "HF_TOKEN=a b", "-x", "A=1"}),
               ElementsAre("-x", "HF_TOKEN=<redacted>", "-x", "A=1"));
