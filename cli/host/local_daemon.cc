@@ -84,8 +84,9 @@ StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Start(LocalDaemonOptions opt
   connection.theirs.Reset();
   const Status status = daemon->AwaitReady(ready);
   if (status.ok()) return daemon;
-  ::kill(daemon->guardian_pid_,
-         SIGKILL);  // dsrund has no ranks, and gets SIGTERM when its guardian goes
+  // The guardian leads its group, in which dsrund is: of a guardian's end alone dsrund would hear
+  // by SIGTERM, which ends none that has been stopped or hangs.
+  ::kill(-daemon->guardian_pid_, SIGKILL);
   return status;
 }
 
@@ -116,15 +117,16 @@ StatusOr<UniqueFd> LocalDaemon::Spawn(const UniqueFd& connection) {
 // instead.
 Status LocalDaemon::AwaitReady(const UniqueFd& ready) {
   const int timeout = static_cast<int>(options_.start_timeout.count());
-  pollfd waiting{ready.get(), POLLIN, 0};
+  std::array waiting = {pollfd{ready.get(), POLLIN, 0}, pollfd{options_.interrupt_fd, POLLIN, 0}};
   int count = -1;
   do {
-    count = ::poll(&waiting, 1, timeout);
+    count = ::poll(waiting.data(), waiting.size(), timeout);
   } while (count < 0 && errno == EINTR);
   if (count < 0) return ErrnoError(errno, "poll");
   if (count == 0) {
     return DeadlineExceededError("dsrund was not ready within " + std::to_string(timeout) + " ms");
   }
+  if (waiting[1].revents != 0) return CancelledError("the start of dsrund was interrupted");
   std::array<char, 512> line{};  // comes in one piece, as short ones through a pipe do
   const ssize_t size = ::read(ready.get(), line.data(), line.size());
   if (size <= 0) {

@@ -32,12 +32,14 @@ struct LocalDaemonOptions {
   std::filesystem::path dsrund;  // empty: beside the running program
   std::filesystem::path dsrank;  // empty: beside dsrund
   std::chrono::milliseconds start_timeout{10'000};
+  int interrupt_fd = -1;  // a start ends when this is readable; stays the caller's
 };
 
 class LocalDaemon final : public DaemonClient {
  public:
   // Returns when the daemon takes calls. kNotFound when there is no dsrund, kUnavailable when it
-  // ended instead (it has said why on stderr).
+  // ended instead (it has said why on stderr), kCancelled when the start was interrupted. After an
+  // error no process is left.
   static StatusOr<std::unique_ptr<LocalDaemon>> Start(LocalDaemonOptions options);
 
   // Closes and ignores the outcome.
@@ -53,9 +55,10 @@ class LocalDaemon final : public DaemonClient {
   // Does not wait for the daemon's end. Idempotent.
   void HangUp() override { controller_pipe_.Reset(); }
 
-  // Hangs up and waits until dsrund, and with it every rank, has ended (at most the job's grace).
-  // Idempotent. kInternal when dsrund did not end cleanly. `notice` is told what it waits for when
-  // that takes longer than a second.
+  // Hangs up and waits until dsrund, and with it every rank, has ended: after the job's grace,
+  // unless dsrund has been stopped or hangs, which only Kill ends. A guardian that has not ended 10
+  // s after dsrund is killed. Idempotent. kInternal when they did not end cleanly. `notice` is told
+  // what it waits for when that takes longer than a second.
   using NoticeCallback = std::function<void(const std::string&)>;
   Status Close(const NoticeCallback& notice = nullptr);
 

@@ -1,9 +1,12 @@
 #include "cli/session/host_starter.h"
 
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <future>
 #include <numeric>
 #include <utility>
@@ -52,6 +55,7 @@ HostStarter::HostStarter(const JobPlan* plan, std::filesystem::path known_hosts)
       known_hosts_(std::move(known_hosts)),
       timeout_(FromSeconds(plan->flags.ssh_timeout)),
       lease_(FromSeconds(plan->flags.lease_seconds)),
+      interrupt_event_(::eventfd(0, EFD_CLOEXEC)),
       places_(plan->world.hosts.size()),
       addresses_(plan->host_count()),
       daemons_(plan->host_count()),
@@ -67,6 +71,9 @@ HostStarter::HostStarter(const JobPlan* plan, std::filesystem::path known_hosts)
 HostStarter::~HostStarter() = default;
 
 void HostStarter::Interrupt() {
+  const std::uint64_t one = 1;
+  // An eventfd takes more ones than anybody sends signals.
+  static_cast<void>(!::write(interrupt_event_.get(), &one, sizeof(one)));
   if (interrupter_ != nullptr) interrupter_->Interrupt();
 }
 
@@ -138,8 +145,9 @@ bool HostStarter::KillHosts() {
 }
 
 Status HostStarter::StartLocal(int number) {
-  DS_ASSIGN_OR_RETURN(std::unique_ptr<LocalDaemon> daemon,
-                      LocalDaemon::Start({.job_id = plan_->job_id}));
+  DS_ASSIGN_OR_RETURN(
+      std::unique_ptr<LocalDaemon> daemon,
+      LocalDaemon::Start({.job_id = plan_->job_id, .interrupt_fd = interrupt_event_.get()}));
   const std::lock_guard lock(mutex_);
   local_.push_back(daemon.get());
   daemons_[number] = std::move(daemon);

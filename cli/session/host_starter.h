@@ -26,6 +26,7 @@
 #include "cli/remote/interrupter.h"
 #include "cli/remote/job_authority.h"
 #include "runtime/base/status.h"
+#include "runtime/base/unique_fd.h"
 
 namespace ds::cli {
 
@@ -77,6 +78,7 @@ class HostStarter : public SpareStarter {
   NoticeCallback notice_;
   std::optional<JobAuthority> authority_;  // with remote hosts only, as this:
   std::unique_ptr<Interrupter> interrupter_;
+  UniqueFd interrupt_event_;            // an eventfd: readable from Interrupt on
   std::vector<int> places_;             // by node rank: the number of the host there
   std::vector<std::string> addresses_;  // by number: where it was dialled; "" = this machine
   std::vector<FailedHost> failed_;

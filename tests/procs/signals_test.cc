@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -147,6 +148,31 @@ TEST_F(SignalsTest, ASignalEndsADaemonThatOutlivesAFailedStart) {
   program.Signal(SIGINT);
   EXPECT_EQ(program.Wait().status, 3);
   EXPECT_EQ(Verdict("run")["cause"], "preflight");
+  EXPECT_EQ(ProcessesWith(mark), std::vector<pid_t>());
+}
+
+// As on a disk that does not answer: no ready line comes, and nothing but SIGKILL ends it.
+TEST_F(SignalsTest, ASignalEndsAStartThatHangs) {
+  const fs::path programs = folder_.path() / "bin";
+  fs::create_directory(programs);
+  fs::copy_file(DS_BIN_DIR "/dsrun", programs / "dsrun");
+  ASSERT_TRUE(WriteFileAtomically(programs / "dsrund",
+                                  "#!/bin/sh\n"
+                                  "sh -c 'echo hangs >&2; kill -STOP $$; :' &\n"
+                                  "wait\n",
+                                  0755)
+                  .ok());
+  const std::string mark = "DSRUN_TEST_MARK=" + folder_.path().string();
+  std::vector<std::string> command = Command("run", 1, Waiting());
+  command[0] = (programs / "dsrun").string();
+  Program program(command, {.environment = {mark}});
+  ASSERT_TRUE(program.WaitForOutput("hangs"));
+  const auto signalled = std::chrono::steady_clock::now();
+  program.Signal(SIGINT);
+  EXPECT_EQ(program.Wait().status, 130);
+  EXPECT_LT(std::chrono::steady_clock::now() - signalled, std::chrono::seconds(9))
+      << "the patience with a dsrund that is not ready is 10 s";
+  EXPECT_EQ(Verdict("run")["cause"], "user_stop");
   EXPECT_EQ(ProcessesWith(mark), std::vector<pid_t>());
 }
 
