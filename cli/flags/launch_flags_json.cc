@@ -1,6 +1,10 @@
 #include "cli/flags/launch_flags_json.h"
 
+#include <exception>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
 #include <type_traits>
 
 namespace ds::cli {
@@ -65,20 +69,30 @@ Json Write(const std::optional<T>& value) {
   return value.has_value() ? Json(*value) : Json(nullptr);
 }
 
+// The value of these that is written as this.
+template <typename T>
+void ReadOneOf(const Json& json, std::initializer_list<T> known, T* value) {
+  for (const T each : known) {
+    if (Write(each) == json) {
+      *value = each;
+      return;
+    }
+  }
+  throw std::invalid_argument(json.dump() + " is no value that this dsrun knows");
+}
+
 template <typename T>
 void Read(const Json& json, T* value) {
   json.get_to(*value);
 }
 void Read(const Json& json, Device* device) {
-  const auto name = json.get<std::string>();
-  *device = name == "cpu" ? Device::kCpu : name == "cuda" ? Device::kCuda : Device::kAuto;
+  ReadOneOf(json, {Device::kCpu, Device::kCuda, Device::kAuto}, device);
 }
 void Read(const Json& json, ExitCodes* codes) {
-  *codes = json.get<std::string>() == "distinct" ? ExitCodes::kDistinct : ExitCodes::kShell;
+  ReadOneOf(json, {ExitCodes::kDistinct, ExitCodes::kShell}, codes);
 }
 void Read(const Json& json, SshTransport* transport) {
-  *transport =
-      json.get<std::string>() == "ssh-client" ? SshTransport::kSshClient : SshTransport::kLibssh;
+  ReadOneOf(json, {SshTransport::kSshClient, SshTransport::kLibssh}, transport);
 }
 template <typename T>
 void Read(const Json& json, std::optional<T>* value) {
@@ -99,20 +113,23 @@ Json ToJson(const LaunchFlags& flags) {
 
 StatusOr<LaunchFlags> ReadLaunchFlags(const Json& json) {
   LaunchFlags flags;
-  std::size_t known = 0;
+  Json unknown = json;
+  std::string at;
   try {
     VisitFlags(flags, [&](const char* name, auto& value) {
       if (!json.contains(name)) return;
-      ++known;
+      at = name;
       Read(json.at(name), &value);
+      unknown.erase(name);
     });
-  } catch (const nlohmann::json::exception& error) {
-    return InvalidArgumentError(std::string("the launch flags in it are damaged: ") + error.what());
+  } catch (const std::exception& error) {
+    return InvalidArgumentError("the launch flag '" + at + "' in it is damaged: " + error.what());
   }
-  if (known != json.size()) {
-    return InvalidArgumentError("the launch flags in it hold a name this dsrun does not know");
-  }
-  return flags;
+  if (unknown.empty()) return flags;
+  std::string names;
+  for (const auto& [name, value] : unknown.items()) names += (names.empty() ? "" : ", ") + name;
+  return InvalidArgumentError("the launch flags in it hold what this dsrun does not know: " +
+                              names);
 }
 
 }  // namespace ds::cli

@@ -58,7 +58,20 @@ TEST(LaunchFlagsJsonTest, RoundTrip) {
 TEST(LaunchFlagsJsonTest, MissingFlagsKeepTheirDefaultAndDamageIsAnError) {
   EXPECT_EQ(ReadLaunchFlags(nlohmann::ordered_json::object())->grace_seconds, 15);
   EXPECT_FALSE(ReadLaunchFlags({{"num_gpus", "three"}}).ok());
-  EXPECT_FALSE(ReadLaunchFlags({{"num_cpus", 3}}).ok());
+}
+
+TEST(LaunchFlagsJsonTest, WhatAnotherVersionKnowsIsNamed) {
+  EXPECT_EQ(ReadLaunchFlags({{"num_cpus", 3}, {"num_gpus", 3}, {"a", 1}}).status().message(),
+            "the launch flags in it hold what this dsrun does not know: num_cpus, a");
+  for (const char* flag : {"device", "exit_codes", "launcher"}) {
+    for (const nlohmann::ordered_json& value :
+         {nlohmann::ordered_json("rocm"), nlohmann::ordered_json(nullptr)}) {
+      const auto read = ReadLaunchFlags({{flag, value}});
+      EXPECT_EQ(read.status().message(), std::string("the launch flag '") + flag +
+                                             "' in it is damaged: " + value.dump() +
+                                             " is no value that this dsrun knows");
+    }
+  }
 }
 
 }  // namespace
