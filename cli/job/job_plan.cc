@@ -38,6 +38,7 @@ std::string FindWorkingDirectory(const LaunchFlags& flags, const HostEntry& entr
                                  const Shell& shell) {
   const auto own = entry.keys.find("workdir");
   if (own != entry.keys.end()) return own->second;
+  if (flags.workdir.empty()) return shell.working_directory.string();
   return (shell.working_directory / flags.workdir).lexically_normal().string();
 }
 

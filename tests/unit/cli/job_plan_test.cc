@@ -79,9 +79,9 @@ TEST(JobPlanTest, AHostStartsWhereItsEntrySaysElseWhereTheFlagElseHere) {
   JobRequest request = RequestOf();
   request.launch.world.hosts[1].entry.keys["workdir"] = "/data";
   const JobPlan here = PlanJob(request);
-  EXPECT_EQ(here.host(0).working_directory, "/here/");
+  EXPECT_EQ(here.host(0).working_directory, "/here");
   EXPECT_EQ(here.host(1).working_directory, "/data");
-  EXPECT_EQ(here.host(2).working_directory, "/here/");
+  EXPECT_EQ(here.host(2).working_directory, "/here");
   request.flags.workdir = "sub/../x";
   const JobPlan below = PlanJob(request);
   EXPECT_EQ(below.host(0).working_directory, "/here/x");
@@ -95,7 +95,7 @@ TEST(JobPlanTest, ThisMachineInheritsTheShellAndOthersGetWhatIsExported) {
   EXPECT_THAT(plan.host(0).exports, ElementsAre(Pair("LR", "3")));
   for (const int number : {1, 2}) {
     EXPECT_THAT(plan.host(number).exports, Contains(Pair("NCCL_DEBUG", "INFO")));
-    EXPECT_THAT(plan.host(number).exports, Contains(Pair("PYTHONPATH", "/here/")));
+    EXPECT_THAT(plan.host(number).exports, Contains(Pair("PYTHONPATH", "/here")));
     EXPECT_THAT(plan.host(number).exports, Contains(Pair("LR", "3")));
     EXPECT_THAT(plan.host(number).exports, Not(Contains(Pair("HOME", "/root"))));
     EXPECT_THAT(plan.host(number).exports, Not(Contains(Pair("PATH", "/bin"))));
