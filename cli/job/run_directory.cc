@@ -120,8 +120,9 @@ StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::Create(const fs::path& pat
   std::error_code error;
   if (fs::exists(path / "job.json", error)) {
     return AlreadyExistsError("run directory " + path.string() +
-                              " holds a job already; go on with it by 'dsrun resume " +
-                              path.string() + "' or choose another with --run_dir");
+                              " holds a job already; choose another with --run_dir, or go on with "
+                              "it where it is one of 'dsrun train': dsrun resume " +
+                              path.string());
   }
   if (const Status made = MakeDirectories(path); !made.ok()) return CannotWrite(path, made);
   return OpenFiles(path);

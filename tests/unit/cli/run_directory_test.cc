@@ -77,8 +77,10 @@ TEST_F(RunDirectoryTest, ASecondJobIsRefused) {
   const auto again = RunDirectory::Create(path());
   ASSERT_FALSE(again.ok());
   EXPECT_EQ(again.status().message(), "run directory " + path().string() +
-                                          " holds a job already; go on with it by 'dsrun resume " +
-                                          path().string() + "' or choose another with --run_dir");
+                                          " holds a job already; choose another with --run_dir, "
+                                          "or go on with it where it is one of 'dsrun train': "
+                                          "dsrun resume " +
+                                          path().string());
   const auto opened = RunDirectory::Open(path());
   ASSERT_TRUE(opened.ok());
   EXPECT_EQ((*opened)->ReadJob()->at("job"), "x");
