@@ -25,7 +25,6 @@ ALLOWED = {
     "CancelWatch": "tests end a watch that has no job",
     "MakeLocalWorld": "ranks as threads, for tests",
     "Neighbour": "whom a stage or a ring sends to, until there are pipelines and rings",
-    "SendAsync": "what stages and rings pass on, until there are pipelines and rings",
     "RecvAsync": "what stages and rings pass on, until there are pipelines and rings",
     "SendRecvAsync": "what stages and rings pass on, until there are pipelines and rings",
     "AllReduceMany": "coalesced calls, until small units are gathered together",

@@ -33,7 +33,7 @@ RUNTIME = {
     "zero": {"topology", "device", "comm", "offload", "checkpoint", "precision", "optim", "gradients"},
     "models": {"topology", "device", "checkpoint", "activation", "gradients", "tensor_parallel"},
     "engine": {"topology", "device", "comm", "offload", "activation", "telemetry", "checkpoint", "data", "precision", "tensor_parallel",
-               "optim", "zero", "models"},
+               "pipeline", "optim", "zero", "models"},
 }
 EVERYTHING = set(RUNTIME) - {"process"}
 RUNTIME["rank"] = EVERYTHING

@@ -2,11 +2,14 @@
 
 #include <ATen/ops/full_like.h>
 
+#include <torch/csrc/autograd/autograd.h>
 #include <algorithm>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 
+#include "runtime/base/check.h"
 #include "runtime/base/philox.h"
 #include "runtime/engine/engine_parts.h"
 #include "runtime/engine/finish_step.h"
@@ -117,12 +120,58 @@ zero::GradientEnd ChooseGradientEnd(const EngineParts& parts) {
   return updates ? zero::GradientEnd::kUpdate : zero::GradientEnd::kLast;
 }
 
+bool Has(pipeline::Instruction::Kind kind, const pipeline::StageProgram& program) {
+  return std::any_of(program.begin(), program.end(),
+                     [&](const pipeline::Instruction& each) { return each.kind == kind; });
+}
+
+// Refuses what a program may ask for and the executor does not do.
+Status CheckIsBuilt(const pipeline::StageProgram& program, const config::DsConfig& config,
+                    bool has_channels) {
+  using Kind = pipeline::Instruction::Kind;
+  using TaskKind = pipeline::Task::Kind;
+  for (const auto& [kind, task, peer] : program) {
+    if (task.chunk > 0) return UnimplementedError("a stage of several chunks is not built");
+    const bool computes = kind == Kind::kCompute;
+    if (computes && task.kind != TaskKind::kForward && task.kind != TaskKind::kBackward) {
+      return UnimplementedError("a backward pass in two parts (zb-h1, zb-v) is not built");
+    }
+    if (computes || kind == Kind::kReduce || kind == Kind::kStep) continue;
+    if (config.fp16.enabled) return UnimplementedError("fp16 between stages is not built");
+    if (!has_channels) {
+      return InvalidArgumentError("the step has messages for or from stage " +
+                                  std::to_string(peer) + ", and no channels for them");
+    }
+  }
+  return OkStatus();
+}
+
+// The tensors that a bundle takes from block to block, by their places in it.
+constexpr std::string_view kHidden = "hidden", kExtras = "extras/";
+
+NamedTensors TakeActivations(Bundle bundle) {
+  NamedTensors tensors;
+  if (bundle.hidden.defined()) tensors.emplace(kHidden, bundle.hidden);
+  for (const auto& [name, tensor] : bundle.extras) {
+    if (tensor.defined()) tensors.emplace(std::string(kExtras) + name, tensor);
+  }
+  return tensors;
+}
+
+void PutActivations(const NamedTensors& tensors, Bundle* bundle) {
+  for (const auto& [name, tensor] : tensors) {
+    at::Tensor& place =
+        name == kHidden ? bundle->hidden : bundle->extras[name.substr(kExtras.size())];
+    place = tensor;
+  }
+}
+
 // Where there is nothing to return a status in.
 void ThrowIfError(const Status& status) { TORCH_CHECK(status.ok(), status.message()); }
 
 }  // namespace
 
-at::Tensor Executor::Forward(Bundle bundle) {
+Bundle Executor::RunBlocks(Bundle bundle) {
   ThrowIfError(parts_.ReloadStates());
   zero::ShardedModel& sharded = *parts_.sharded;
   if (c10::GradMode::is_enabled()) {
@@ -150,16 +199,35 @@ at::Tensor Executor::Forward(Bundle bundle) {
   }
   sharded.EndForward();
   parts_.reads_are_declared = true;
+  if (c10::GradMode::is_enabled()) {
+    parts_.step.current.random_places += CountRandomPlaces(parts_, samples);
+    parts_.memory.Mark("forward");
+  }
+  return bundle;
+}
+
+at::Tensor Executor::Forward(Bundle bundle) {
+  bundle = RunBlocks(std::move(bundle));
   TORCH_CHECK(bundle.loss.defined() && bundle.loss.numel() == 1,
               "the model's last block has set no loss (a scalar): are there labels?");
   if (c10::GradMode::is_enabled()) {
-    parts_.step.current.random_places += CountRandomPlaces(parts_, samples);
     const double weight = bundle.loss_count ? *bundle.loss_count / bundle.loss_unit : 1.0;
     parts_.step.current.returned.push_back(
         {decltype(ReturnedLoss::loss)(bundle.loss.getIntrusivePtr()), weight});
-    parts_.memory.Mark("forward");
   }
   return bundle.loss;
+}
+
+void Executor::TakeGradients(double arrival_factor, const std::function<void()>& backward) {
+  const zero::GradientEnd end = ChooseGradientEnd(parts_);
+  parts_.sharded->EndGradients(end);
+  parts_.sharded->ScaleGradients(arrival_factor);
+  if (end == zero::GradientEnd::kUpdate) ThrowIfError(parts_.BeginUpdate());
+  backward();
+  parts_.sharded->EndBackward();
+  ++parts_.step.current.micro_batches;
+  parts_.step.current.backward_is_latest = true;
+  parts_.memory.Mark("backward");
 }
 
 void Executor::Backward(const at::Tensor& loss, bool scale_wrt_gas) {
@@ -167,16 +235,8 @@ void Executor::Backward(const at::Tensor& loss, bool scale_wrt_gas) {
   const double weight = scale_wrt_gas ? parts_.step.current.FindWeight(loss) : 1.0;
   const double scale = parts_.backward_scale(scale_wrt_gas) * weight;
   const double factor = FindArrivalFactor(loss, scale);
-  const zero::GradientEnd end = ChooseGradientEnd(parts_);
-  parts_.sharded->EndGradients(end);
-  parts_.sharded->ScaleGradients(factor);
   parts_.step.current.losses.push_back({loss.detach(), scale_wrt_gas, weight});
-  if (end == zero::GradientEnd::kUpdate) ThrowIfError(parts_.BeginUpdate());
-  loss.backward(at::full_like(loss, scale / factor));
-  parts_.sharded->EndBackward();
-  ++parts_.step.current.micro_batches;
-  parts_.step.current.backward_is_latest = true;
-  parts_.memory.Mark("backward");
+  TakeGradients(factor, [&] { loss.backward(at::full_like(loss, scale / factor)); });
 }
 
 Status Executor::Reduce() {
@@ -199,30 +259,85 @@ StatusOr<StepResult> Executor::Step() {
   return result;
 }
 
-StatusOr<StepResult> Executor::Run(const StepPlan& plan, const BatchSource& next_batch) {
-  DS_RETURN_IF_ERROR(CheckStepPlan(plan));
-  std::map<std::int64_t, at::Tensor> losses;  // whose backward is still to come
+// What the backward needs of the forward, and what other stages have sent for it or will get of it.
+struct Executor::MicroBatch {
+  NamedTensors received;   // activations of the stage before
+  at::Tensor loss;         // of the last stage
+  NamedTensors sent;       // activations for the stage behind
+  NamedTensors gradients;  // of these
+};
+
+void Executor::RunForward(Bundle batch, bool is_last_stage, MicroBatch* micro_batch) {
+  PutActivations(micro_batch->received, &batch);
+  if (is_last_stage) {
+    micro_batch->loss = Forward(std::move(batch));
+  } else {
+    micro_batch->sent = TakeActivations(RunBlocks(std::move(batch)));
+  }
+}
+
+// What has been kept for it goes with it.
+void Executor::RunBackward(MicroBatch* micro_batch) {
+  if (const at::Tensor loss = std::exchange(micro_batch->loss, {}); loss.defined()) {
+    return Backward(loss, /*scale_wrt_gas=*/true);
+  }
+  ThrowIfError(parts_.ReloadStates());
+  std::vector<at::Tensor> roots, gradients;
+  for (const auto& [name, gradient] : std::exchange(micro_batch->gradients, {})) {
+    roots.push_back(micro_batch->sent.at(name));
+    gradients.push_back(gradient);
+  }
+  micro_batch->sent.clear();
+  TakeGradients(/*arrival_factor=*/1.0, [&] { torch::autograd::backward(roots, gradients); });
+}
+
+StatusOr<StepResult> Executor::Run(const pipeline::StageProgram& program,
+                                   const BatchSource& next_batch, StageChannels* channels) {
+  using Kind = pipeline::Instruction::Kind;
+  DS_RETURN_IF_ERROR(CheckStageProgram(program));
+  DS_RETURN_IF_ERROR(CheckIsBuilt(program, parts_.config, channels != nullptr));
+  const bool is_last_stage = !Has(Kind::kSendActivation, program);
+  std::map<int, MicroBatch> micro_batches;
   StepResult result;
-  for (const Instruction& instruction : plan) {
-    switch (instruction.kind) {
-      case Instruction::Kind::kForward: {
-        DS_ASSIGN_OR_RETURN(Bundle batch, next_batch());
-        losses[instruction.micro_batch] = Forward(std::move(batch));
-        break;
-      }
-      case Instruction::Kind::kBackward:
-        Backward(losses.extract(instruction.micro_batch).mapped(), /*scale_wrt_gas=*/true);
-        break;
-      case Instruction::Kind::kReduce:
-        DS_RETURN_IF_ERROR(Reduce());
-        break;
-      case Instruction::Kind::kStep: {
-        DS_ASSIGN_OR_RETURN(result, Step());
-        break;
-      }
+  for (const auto& [kind, task, peer] : program) {
+    MicroBatch& micro_batch = micro_batches[task.micro_batch];
+    if (kind == Kind::kCompute && task.kind == pipeline::Task::Kind::kForward) {
+      DS_ASSIGN_OR_RETURN(Bundle batch, next_batch());
+      RunForward(std::move(batch), is_last_stage, &micro_batch);
+    } else if (kind == Kind::kCompute) {
+      RunBackward(&micro_batch);
+    } else if (kind == Kind::kReduce) {
+      DS_RETURN_IF_ERROR(Reduce());
+    } else if (kind == Kind::kStep) {
+      DS_ASSIGN_OR_RETURN(result, Step());
+    } else {
+      Move(kind, peer, *channels, &micro_batch);
     }
   }
+  if (channels != nullptr) channels->AwaitSends();
   return result;
+}
+
+void Executor::Move(pipeline::Instruction::Kind kind, int peer, StageChannels& channels,
+                    MicroBatch* micro_batch) {
+  using Kind = pipeline::Instruction::Kind;
+  switch (kind) {
+    case Kind::kReceiveActivation:
+      micro_batch->received = channels.ReceiveActivations(peer);
+      return;
+    case Kind::kSendActivation:
+      return channels.SendActivations(peer, micro_batch->sent);
+    case Kind::kReceiveGradient:
+      micro_batch->gradients = channels.ReceiveGradients(peer, micro_batch->sent);
+      return;
+    case Kind::kSendGradient:
+      return channels.SendGradients(peer, std::exchange(micro_batch->received, {}));
+    case Kind::kCompute:
+    case Kind::kReduce:
+    case Kind::kStep:
+      break;
+  }
+  DS_CHECK_MSG(false, "no message");
 }
 
 }  // namespace ds::engine

@@ -2,9 +2,15 @@
 
 // Executor: runs the instructions of a step on one rank's engine. Engine's forward, backward and
 // step are its instructions one by one, in the order that the user calls them; TrainStep has it run
-// a whole StepPlan. It holds nothing but a reference to the engine, which outlives it.
+// a whole program, that of the only stage. It holds nothing but a reference to the engine, which
+// outlives it.
 //
-// Collective: all ranks run the same instructions in the same order. Threads and errors: as Engine.
+// Of several stages each has an engine of its own blocks, whose world is the stage's ranks: what
+// ranks of different stages have to settle (norm, verdicts, the loss) is not built, so no config
+// asks for that yet.
+//
+// Collective: all ranks of a stage run the same instructions in the same order. Threads and errors:
+// as Engine.
 
 #include <ATen/core/Tensor.h>
 
@@ -12,7 +18,8 @@
 
 #include "runtime/base/status.h"
 #include "runtime/engine/engine.h"
-#include "runtime/engine/step_plan.h"
+#include "runtime/engine/stage_channels.h"
+#include "runtime/pipeline/stage_program.h"
 
 namespace ds::engine {
 
@@ -26,9 +33,12 @@ class Executor {
   explicit Executor(Engine& engine) : parts_(*engine.parts_) {}
   explicit Executor(EngineParts& parts) : parts_(parts) {}
 
-  // Runs a whole step; its forwards take their batches in the list's order. A list that is not a
-  // step (CheckStepPlan) is refused before anything happens.
-  StatusOr<StepResult> Run(const StepPlan& plan, const BatchSource& next_batch);
+  // Runs a whole step of a stage; its forwards take their batches in the list's order, and of what
+  // is in them what the stage before has sent takes the place. Refused before anything happens are
+  // a list that is not a step (CheckStageProgram), what is not built (chunks, a backward in two
+  // parts, fp16 between stages) and messages without channels.
+  StatusOr<StepResult> Run(const pipeline::StageProgram& program, const BatchSource& next_batch,
+                           StageChannels* channels = nullptr);
 
   // The instructions. Of Backward, what is sharded is reduced as soon as a unit's gradients are
   // there; Reduce does the rest, once, and only where the step is due: before that it does nothing,
@@ -39,6 +49,17 @@ class Executor {
   StatusOr<StepResult> Step();
 
  private:
+  struct MicroBatch;  // between its forward and its backward
+
+  void RunForward(Bundle batch, bool is_last_stage, MicroBatch* micro_batch);
+  void RunBackward(MicroBatch* micro_batch);
+  void Move(pipeline::Instruction::Kind kind, int peer, StageChannels& channels,
+            MicroBatch* micro_batch);
+  Bundle RunBlocks(Bundle bundle);
+  // Runs `backward`, by which the parameters' gradients arrive, each to be multiplied by the
+  // factor, and ends the micro-batch.
+  void TakeGradients(double arrival_factor, const std::function<void()>& backward);
+
   EngineParts& parts_;
 };
 

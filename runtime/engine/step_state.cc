@@ -15,12 +15,14 @@ double StepInProgress::FindWeight(const at::Tensor& loss) const {
 }
 
 double StepInProgress::AddUpWeights() const {
+  if (losses.empty()) return 0.0;
   double sum = 0.0;
   for (const MicroLoss& loss : losses) sum += loss.weight;
   return sum / static_cast<double>(losses.size());
 }
 
 double StepInProgress::AddUpLosses() const {
+  if (losses.empty()) return 0.0;
   double to_average = 0.0;
   double to_add = 0.0;
   for (const MicroLoss& loss : losses) {

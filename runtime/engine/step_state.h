@@ -53,6 +53,7 @@ struct StepInProgress {
   // Finds the weight of `loss`, or, where that is computed from what forward has returned, of the
   // latest.
   double FindWeight(const at::Tensor& loss) const;
+  // Both are 0 on a stage that has no loss.
   double AddUpWeights() const;  // of the losses, over their number
   double AddUpLosses() const;   // with their weights: what this rank's part of the gradient is of
 };

@@ -14,7 +14,7 @@
 namespace ds::pipeline {
 namespace {
 
-using Step = StageInstruction::Kind;
+using Step = Instruction::Kind;
 
 // An activation or gradient that a virtual stage reads of a micro-batch.
 struct Input {
@@ -53,8 +53,8 @@ class StepSimulator {
   StatusOr<bool> GoOn(int stage);
   Status Compute(int stage, const Task& task);
   Status CheckOrder(int stage, const Task& task, int virtual_stage);
-  void Send(int stage, const StageInstruction& instruction);
-  StatusOr<bool> Receive(int stage, const StageInstruction& instruction);
+  void Send(int stage, const Instruction& instruction);
+  StatusOr<bool> Receive(int stage, const Instruction& instruction);
   Status DescribeDeadlock() const;
   std::string Describe(int stage, const Task& task) const {
     return fmt::format("stage {}: {}", stage, DescribeTask(task, schedule_.shape()));
@@ -126,7 +126,7 @@ Status StepSimulator::Compute(int stage, const Task& task) {
   return OkStatus();
 }
 
-void StepSimulator::Send(int stage, const StageInstruction& instruction) {
+void StepSimulator::Send(int stage, const Instruction& instruction) {
   const int virtual_stage =
       schedule_.VirtualStageAt({.stage = stage, .chunk = instruction.task.chunk});
   const auto output = FindOutput(virtual_stage, instruction.task);
@@ -135,7 +135,7 @@ void StepSimulator::Send(int stage, const StageInstruction& instruction) {
       {*output, stages_[static_cast<std::size_t>(stage)].clock + times_.transfer});
 }
 
-StatusOr<bool> StepSimulator::Receive(int stage, const StageInstruction& instruction) {
+StatusOr<bool> StepSimulator::Receive(int stage, const Instruction& instruction) {
   const bool is_gradient = instruction.kind == Step::kReceiveGradient;
   std::deque<Sent>& channel = channels_[{instruction.peer, stage, is_gradient}];
   if (channel.empty()) return false;
@@ -156,7 +156,7 @@ StatusOr<bool> StepSimulator::GoOn(int stage) {
   Stage& state = stages_[static_cast<std::size_t>(stage)];
   const StageProgram& program = programs_[static_cast<std::size_t>(stage)];
   if (state.next == program.size()) return false;
-  const StageInstruction& instruction = program[state.next];
+  const Instruction& instruction = program[state.next];
   switch (instruction.kind) {
     case Step::kCompute:
       DS_RETURN_IF_ERROR(Compute(stage, instruction.task));
@@ -183,7 +183,7 @@ Status StepSimulator::DescribeDeadlock() const {
   std::string text;
   for (std::size_t stage = 0; stage < programs_.size(); ++stage) {
     if (stages_[stage].next == programs_[stage].size()) continue;
-    const StageInstruction& waiting = programs_[stage][stages_[stage].next];
+    const Instruction& waiting = programs_[stage][stages_[stage].next];
     text += fmt::format("{}stage {} waits for {} of stage {}", text.empty() ? "" : ", ", stage,
                         DescribeTask(waiting.task, schedule_.shape()), waiting.peer);
   }

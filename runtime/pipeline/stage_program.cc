@@ -1,5 +1,6 @@
 #include "runtime/pipeline/stage_program.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <map>
 #include <optional>
@@ -10,7 +11,7 @@
 namespace ds::pipeline {
 namespace {
 
-using Step = StageInstruction::Kind;
+using Step = Instruction::Kind;
 
 // What a task passes on to the next virtual stage of its direction.
 struct Message {
@@ -120,7 +121,7 @@ StageProgram PlanStage(const Schedule& schedule, int stage, Channels* channels) 
   return program;
 }
 
-std::string Describe(const StageInstruction& instruction, const PipelineShape& shape) {
+std::string Describe(const Instruction& instruction, const PipelineShape& shape) {
   const std::string task = DescribeTask(instruction.task, shape);
   switch (instruction.kind) {
     case Step::kCompute:
@@ -139,7 +140,112 @@ std::string Describe(const StageInstruction& instruction, const PipelineShape& s
   DS_CHECK(false);
 }
 
+// What a list has done of one chunk up to some place. Its methods return null, or why the list
+// cannot go on like this.
+class ChunkProgress {
+ public:
+  const char* Compute(const Task& task) {
+    if (reduced_) return "comes behind the Reduce of its chunk";
+    const auto number = static_cast<std::size_t>(task.micro_batch);
+    if (task.kind == Task::Kind::kForward) {
+      if (task.micro_batch < 0 || number != begun_.size()) return "begins out of order";
+      begun_.push_back(Gradients::kNone);
+      return nullptr;
+    }
+    if (task.micro_batch < 0 || number >= begun_.size()) return "comes before its forward";
+    const bool second = task.kind == Task::Kind::kWeightGradient;
+    if (second && begun_[number] == Gradients::kNone) return "comes before its other half";
+    if (begun_[number] != (second ? Gradients::kOfInput : Gradients::kNone))
+      return "is there twice";
+    const bool first = task.kind == Task::Kind::kInputGradient;
+    begun_[number] = first ? Gradients::kOfInput : Gradients::kAll;
+    return nullptr;
+  }
+  const char* Send(const Task& task) const {
+    return HasMade(task) ? nullptr : "comes before what it sends is there";
+  }
+  const char* Receive(const Task& task) const {
+    return HasMade(task) ? "comes behind the task that needs it" : nullptr;
+  }
+  const char* Reduce() {
+    if (reduced_) return "is there twice";
+    const bool all_ended = std::all_of(begun_.begin(), begun_.end(), [](Gradients gradients) {
+      return gradients == Gradients::kAll;
+    });
+    if (!all_ended) return "leaves a micro-batch without its backward";
+    reduced_ = true;
+    return begun_.empty() ? "has no micro-batch" : nullptr;
+  }
+  bool is_reduced() const { return reduced_; }
+
+ private:
+  enum class Gradients { kNone, kOfInput, kAll };
+
+  bool HasMade(const Task& task) const {
+    const auto number = static_cast<std::size_t>(task.micro_batch);
+    if (task.micro_batch < 0 || number >= begun_.size()) return false;
+    return task.kind == Task::Kind::kForward || begun_[number] != Gradients::kNone;
+  }
+
+  std::vector<Gradients> begun_;  // by micro-batch
+  bool reduced_ = false;
+};
+
+using ChunksProgress = std::map<int, ChunkProgress>;
+
+const char* Follow(const Instruction& instruction, bool is_last, ChunksProgress* chunks) {
+  if (instruction.kind == Step::kStep) {
+    for (const auto& [number, chunk] : *chunks) {
+      if (!chunk.is_reduced()) return "comes before a Reduce";
+    }
+    return is_last ? nullptr : "does not end the step";
+  }
+  ChunkProgress& chunk = (*chunks)[instruction.task.chunk];
+  switch (instruction.kind) {
+    case Step::kCompute:
+      return chunk.Compute(instruction.task);
+    case Step::kSendActivation:
+    case Step::kSendGradient:
+      return chunk.Send(instruction.task);
+    case Step::kReceiveActivation:
+    case Step::kReceiveGradient:
+      return chunk.Receive(instruction.task);
+    case Step::kReduce:
+      return chunk.Reduce();
+    case Step::kStep:
+      break;
+  }
+  DS_CHECK(false);
+}
+
+std::string DescribeForError(const StageProgram& program) {
+  PipelineShape shape;
+  for (const Instruction& each : program)
+    shape.chunks = std::max(shape.chunks, each.task.chunk + 1);
+  return DescribeStageProgram(program, shape);
+}
+
 }  // namespace
+
+StageProgram PlanStep(int micro_batches) {
+  DS_CHECK(micro_batches >= 1);
+  const auto schedule =
+      Schedule::Create(ScheduleKind::kOneForwardOneBackward, {.micro_batches = micro_batches});
+  return PlanStagePrograms(schedule.value()).front();
+}
+
+Status CheckStageProgram(const StageProgram& program) {
+  ChunksProgress chunks;
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    if (const char* why = Follow(program[i], i + 1 == program.size(), &chunks)) {
+      return InvalidArgumentError("instruction " + std::to_string(i + 1) + " of the step \"" +
+                                  DescribeForError(program) + "\" " + why);
+    }
+  }
+  if (!chunks.empty() && program.back().kind == Step::kStep) return OkStatus();
+  return InvalidArgumentError("the step \"" + DescribeForError(program) +
+                              "\" has no micro-batch, or does not end with Step");
+}
 
 std::vector<StageProgram> PlanStagePrograms(const Schedule& schedule) {
   Channels channels = ListMessages(schedule);
@@ -152,7 +258,7 @@ std::vector<StageProgram> PlanStagePrograms(const Schedule& schedule) {
 
 std::string DescribeStageProgram(const StageProgram& program, const PipelineShape& shape) {
   std::string text;
-  for (const StageInstruction& instruction : program) {
+  for (const Instruction& instruction : program) {
     text += (text.empty() ? "" : " ") + Describe(instruction, shape);
   }
   return text;

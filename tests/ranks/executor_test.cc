@@ -16,18 +16,24 @@
 namespace ds::tests {
 namespace {
 
+using pipeline::Task;
 using ::testing::HasSubstr;
-using InstructionKind = engine::Instruction::Kind;
+using Instruct = pipeline::Instruction::Kind;
 
-// F0 F1 B0 F2 B1 B2 Reduce Step: two micro-batches' activations at a time.
-engine::StepPlan PlanAhead() {
-  return {{InstructionKind::kForward, 0},  {InstructionKind::kForward, 1},
-          {InstructionKind::kBackward, 0}, {InstructionKind::kForward, 2},
-          {InstructionKind::kBackward, 1}, {InstructionKind::kBackward, 2},
-          {InstructionKind::kReduce},      {InstructionKind::kStep}};
+pipeline::Instruction Forward(int micro_batch) {
+  return {Instruct::kCompute, {Task::Kind::kForward, /*chunk=*/0, micro_batch}};
+}
+pipeline::Instruction Backward(int micro_batch) {
+  return {Instruct::kCompute, {Task::Kind::kBackward, /*chunk=*/0, micro_batch}};
 }
 
-StepResult RunPlan(Engine& engine, const TinyRun& run, const engine::StepPlan& plan) {
+// F0 F1 B0 F2 B1 B2 Reduce Step: two micro-batches' activations at a time.
+pipeline::StageProgram PlanAhead() {
+  return {Forward(0),  Forward(1),  Backward(0),         Forward(2),
+          Backward(1), Backward(2), {Instruct::kReduce}, {Instruct::kStep}};
+}
+
+StepResult RunPlan(Engine& engine, const TinyRun& run, const pipeline::StageProgram& plan) {
   std::int64_t micro_batch = engine.finished_steps() * run.accumulation;
   const auto next = [&]() -> StatusOr<Bundle> {
     return TinyBatch(run, engine.world(), micro_batch++);
@@ -42,7 +48,7 @@ TEST(Executor, GivesTheSameBitsWhenForwardsRunAhead) {
       const auto ahead = MakeTinyEngine(run, world), plain = MakeTinyEngine(run, world);
       for (int step = 0; step < 2; ++step) {
         const StepResult ours = RunPlan(*ahead, run, PlanAhead());
-        const StepResult theirs = RunPlan(*plain, run, engine::PlanStep(3));
+        const StepResult theirs = RunPlan(*plain, run, pipeline::PlanStep(3));
         EXPECT_EQ(ours.loss, theirs.loss);
         EXPECT_EQ(ours.grad_norm, theirs.grad_norm);
       }
@@ -60,7 +66,7 @@ TEST(Executor, RefusesWhatIsNotAStepBeforeItTakesABatch) {
       taken = true;
       return Bundle{};
     };
-    engine::StepPlan plan = engine::PlanStep(2);
+    pipeline::StageProgram plan = pipeline::PlanStep(2);
     plan.pop_back();
     EXPECT_THAT(engine::Executor(*engine).Run(plan, next).status().message(),
                 HasSubstr("F0 B0 F1 B1 Reduce"));
@@ -72,9 +78,9 @@ TEST(Executor, EndsNoStepBeforeItsBoundary) {
   testing::RunRanks(1, [&](comm::Communicator& world) {
     const TinyRun run{.stage = 0, .accumulation = 2};
     const auto engine = MakeTinyEngine(run, world);
-    EXPECT_FALSE(RunPlan(*engine, run, engine::PlanStep(1)).boundary);
+    EXPECT_FALSE(RunPlan(*engine, run, pipeline::PlanStep(1)).boundary);
     EXPECT_EQ(DeepSpeedApi(*engine).micro_steps(), 1);
-    EXPECT_TRUE(RunPlan(*engine, run, engine::PlanStep(1)).boundary);
+    EXPECT_TRUE(RunPlan(*engine, run, pipeline::PlanStep(1)).boundary);
     EXPECT_EQ(engine->finished_steps(), 1);
   });
 }

@@ -1,0 +1,54 @@
+#pragma once
+
+// StageChannels: what the stages of a pipeline send each other: activations on the way forward,
+// their gradients on the way back.
+//
+// From each stage to each of its neighbours lead two channels, one for either. A channel keeps the
+// order; between two channels there is none, so that nobody waits for a message behind another's. A
+// message of activations says what its tensors are, whose shapes may differ from micro-batch to
+// micro-batch; gradients are of what the receiver has sent before.
+//
+// Channels are groups of two ranks, made when they are first used. On CPU ranks a sending end has a
+// thread of its own. Threads: one thread at a time. Errors: those of the groups, c10::Error.
+
+#include <ATen/core/Tensor.h>
+
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/comm/work.h"
+
+namespace ds::engine {
+
+using NamedTensors = std::map<std::string, at::Tensor>;
+
+class StageChannels {
+ public:
+  // `stages`: a rank of each stage, in their order, this one among them. It outlives this.
+  explicit StageChannels(comm::Communicator& stages) : stages_(stages) {}
+
+  // Sends do not wait for their receiver. The tensors stay as they are until AwaitSends.
+  void SendActivations(int stage, const NamedTensors& tensors);
+  // Those that were sent, on this rank's device: leaves, which take gradients if the sender's do.
+  NamedTensors ReceiveActivations(int stage);
+
+  // The gradients of what has been received and takes some; 0 where nothing has come of it.
+  void SendGradients(int stage, const NamedTensors& received);
+  // By name: of what has been sent and takes gradients.
+  NamedTensors ReceiveGradients(int stage, const NamedTensors& sent);
+
+  // Waits for the end of all that this stage has sent.
+  void AwaitSends();
+
+ private:
+  comm::Communicator& ChannelBetween(int from, int to, const std::string& of);
+  void Send(comm::Communicator& channel, const at::Tensor& tensor, const std::string& tag);
+
+  comm::Communicator& stages_;
+  std::deque<comm::Work> sends_;
+};
+
+}  // namespace ds::engine
