@@ -70,12 +70,12 @@ StatusOr<optim::ParameterGrouper> MakeGrouper(const BlockList& model,
 // Lets the options name what the engine is built on, of its own where the caller has given nothing.
 Status TakeWorldAndLedger(EngineOptions* options, EngineParts* parts) {
   if (options->world == nullptr) {
-    DS_ASSIGN_OR_RETURN(parts->own_world, ConnectFromEnvironment(*options));
-    options->world = parts->own_world.get();
+    DS_ASSIGN_OR_RETURN(parts->own.world, ConnectFromEnvironment(*options));
+    options->world = parts->own.world.get();
   }
   if (options->ledger == nullptr) {
-    parts->own_ledger = std::make_unique<device::MemoryLedger>();
-    options->ledger = parts->own_ledger.get();
+    parts->own.ledger = std::make_unique<device::MemoryLedger>();
+    options->ledger = parts->own.ledger.get();
   }
   DS_ASSIGN_OR_RETURN(options->device, ChooseDevice(options->device, options->world->device()));
   return OkStatus();
@@ -207,7 +207,7 @@ Status BuildParts(const std::shared_ptr<BlockList>& model, const config::DsConfi
   ModelDescription described;
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(DescribeModel(*model, config, options, parts, &described),
                                          *options.world));
-  DS_ASSIGN_OR_RETURN(const zero::Tiers tiers, OpenTiers(config, options, &parts->file_tiers));
+  DS_ASSIGN_OR_RETURN(const zero::Tiers tiers, OpenTiers(config, options, &parts->own.file_tiers));
   const zero::Context context = MakeContext(config, options, parts->mesh, tiers);
   DS_ASSIGN_OR_RETURN(parts->sharded,
                       zero::ShardedModel::Create(context, described.units, described.fill));
@@ -243,13 +243,13 @@ StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> mo
   }
   parts->model = std::move(model);
   parts->config = config;
-  parts->seed = options.seed;
   parts->loss_scaler = precision::MakeLossScaler(config);
   parts->non_finite = options.non_finite;
-  parts->recompute = options.recompute;
-  parts->mlp_tiles = options.mlp_tiles;
-  parts->clock = options.clock;
-  parts->shared_memory = device::LedgerEntry(
+  parts->blocks = {.seed = options.seed,
+                   .recompute = options.recompute,
+                   .mlp_tiles = options.mlp_tiles,
+                   .clock = options.clock};
+  parts->own.shared_memory = device::LedgerEntry(
       options.ledger, device::MemoryUse::kCommBuffers, device::MemoryTier::kMapped,
       static_cast<std::int64_t>(options.world->shared_bytes()));
   parts->memory = MemoryMarks({.ledger = options.ledger,

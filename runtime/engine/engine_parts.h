@@ -23,17 +23,33 @@
 
 namespace ds::engine {
 
-struct EngineParts {
-  std::shared_ptr<BlockList> model;
-  config::DsConfig config;
-  std::uint64_t seed = 0;  // of what blocks draw
-
-  // Only when not given by the caller; declared first, for what follows refers to them.
-  std::unique_ptr<comm::Communicator> own_world;
-  std::unique_ptr<device::MemoryLedger> own_ledger;
-
+// Holds what the engine has of its own where its caller gives nothing, and what ends behind all
+// that refers to it.
+struct EngineResources {
+  std::unique_ptr<comm::Communicator> world;
+  std::unique_ptr<device::MemoryLedger> ledger;
   // They hold what is offloaded (open_tiers.h), which ends before them.
   std::vector<std::unique_ptr<offload::FileTier>> file_tiers;
+  device::LedgerEntry shared_memory;  // of the communicators
+};
+
+// Says how the executor runs blocks.
+struct BlockRuns {
+  std::uint64_t seed = 0;  // of what they draw
+  config::RecomputeChoice recompute;
+  std::int64_t mlp_tiles = 1;
+  const Clock* clock = nullptr;
+  // By block, of those that have been computed again; with activation_checkpointing.profile. A
+  // graph may still refer to its entries when they are read.
+  std::map<int, activation::RunTimes> recompute_times;
+  // A forward pass has come to its end without a block that reads what it has not declared.
+  bool reads_are_declared = false;
+};
+
+struct EngineParts {
+  EngineResources own;  // declared first, for what follows refers to them
+  std::shared_ptr<BlockList> model;
+  config::DsConfig config;
 
   topology::Mesh mesh;
   ModuleBuffers buffers;
@@ -43,20 +59,12 @@ struct EngineParts {
   Rates rates{config::DsConfig{}, {}};
   precision::LossScaler loss_scaler{{}};
   NonFinitePolicy non_finite = NonFinitePolicy::kAsConfigured;
-  config::RecomputeChoice recompute;
-  std::int64_t mlp_tiles = 1;
-  const Clock* clock = nullptr;
-  // By block, of those that have been computed again; with activation_checkpointing.profile. A
-  // graph may still refer to its entries when they are read.
-  std::map<int, activation::RunTimes> recompute_times;
+  BlockRuns blocks;
 
   StepState step;
   MemoryMarks memory;
-  device::LedgerEntry shared_memory;  // of the communicators
-  bool states_away = false;           // on the host
-  bool gathered = false;              // within WithGatheredParameters
-  // A forward pass has come to its end without a block that reads what it has not declared.
-  bool reads_are_declared = false;
+  bool states_away = false;  // on the host
+  bool gathered = false;     // within WithGatheredParameters
 
   comm::Communicator& world() const { return *sharded->context().groups.all; }
 

@@ -30,21 +30,22 @@ activation::RecomputeOptions MakeRecomputeOptions(EngineParts& parts, int block)
   const config::ActivationCheckpointingConfig& config = parts.config.activation_checkpointing;
   activation::RecomputeOptions options{.keep_on_host = config.cpu_checkpointing,
                                        .synchronize = config.synchronize_checkpoint_boundary,
-                                       .clock = parts.clock};
-  if (config.profile) options.times = &parts.recompute_times[block];
+                                       .clock = parts.blocks.clock};
+  if (config.profile) options.times = &parts.blocks.recompute_times[block];
   return options;
 }
 
 Bundle RunBlock(EngineParts& parts, int index, Bundle bundle) {
   Block& block = parts.model->block(index);
-  if (parts.mlp_tiles > 1) {
-    bundle.mlp_tiles = {.count = parts.mlp_tiles, .recompute = MakeRecomputeOptions(parts, index)};
+  if (parts.blocks.mlp_tiles > 1) {
+    bundle.mlp_tiles = {.count = parts.blocks.mlp_tiles,
+                        .recompute = MakeRecomputeOptions(parts, index)};
     bundle.mlp_tiles.recompute.trains = TrainsParameters(block);
   }
-  if (config::IsRecomputed(parts.recompute, index, parts.model->size())) {
+  if (config::IsRecomputed(parts.blocks.recompute, index, parts.model->size())) {
     return RecomputeBlock(block, std::move(bundle), MakeRecomputeOptions(parts, index));
   }
-  if (parts.recompute.kind == config::RecomputeChoice::Kind::kAttention) {
+  if (parts.blocks.recompute.kind == config::RecomputeChoice::Kind::kAttention) {
     bundle.recompute_attention = MakeRecomputeOptions(parts, index);
   }
   return block.forward(std::move(bundle));
@@ -102,7 +103,7 @@ std::int64_t CountRandomPlaces(const EngineParts& parts, std::int64_t samples) {
 RandomPlace FindRandomPlace(const EngineParts& parts, std::int64_t samples) {
   const topology::Member reader =
       parts.mesh.MemberOf(parts.sharded->context().groups.all->rank(), topology::kDataAxes);
-  const std::uint64_t of_step = ExtendKey(ExtendKey(parts.seed, "step"),
+  const std::uint64_t of_step = ExtendKey(ExtendKey(parts.blocks.seed, "step"),
                                           static_cast<std::uint64_t>(parts.step.counts.finished));
   return {.key = of_step,
           .first_sample = parts.step.current.random_places * reader.count +
@@ -193,12 +194,12 @@ Bundle Executor::RunBlocks(Bundle bundle) {
   for (int i = 0; i < parts_.model->size(); ++i) {
     sharded.Enter(i);
     bundle.random.block = i;
-    bundle = parts_.reads_are_declared ? RunBlock(parts_, i, std::move(bundle))
-                                       : RunBlockWatched(parts_, i, std::move(bundle));
+    bundle = parts_.blocks.reads_are_declared ? RunBlock(parts_, i, std::move(bundle))
+                                              : RunBlockWatched(parts_, i, std::move(bundle));
     bundle = LeaveBlock(sharded, i, std::move(bundle));
   }
   sharded.EndForward();
-  parts_.reads_are_declared = true;
+  parts_.blocks.reads_are_declared = true;
   if (c10::GradMode::is_enabled()) {
     parts_.step.current.random_places += CountRandomPlaces(parts_, samples);
     parts_.memory.Mark("forward");
