@@ -57,6 +57,8 @@ constexpr int kChildReadyFd = 5;
 // processes to end that have been killed.
 constexpr std::chrono::milliseconds kDaemonPatience{60'000};
 constexpr std::chrono::milliseconds kKillPatience{5'000};
+// For a guardian whose dsrund has ended: it gives processes half of that to end.
+constexpr std::chrono::milliseconds kGuardianPatience{10'000};
 constexpr std::chrono::milliseconds kWithoutANotice{1'000};
 
 // `named`, or the one beside the running program.
@@ -173,9 +175,13 @@ void LocalDaemon::AwaitGuardian(const NoticeCallback& notice) {
   while (!AwaitEnd(std::array{guardian_.get()}, kWithoutANotice)) {
     const std::string waits_for = DescribeWait();
     if (notice && !waits_for.empty()) notice(waits_for);
-    // When dsrund has ended, its guardian gets a while before it is spoken of.
-    const int daemon = Lives(daemon_) ? daemon_.get() : -1;
-    AwaitEnd(std::array{guardian_.get(), daemon}, kForEver);
+    // When dsrund has ended, its guardian gets a while before it is spoken of, and another before
+    // it is killed: nobody may be there to do it.
+    if (Lives(daemon_)) {
+      AwaitEnd(std::array{guardian_.get(), daemon_.get()}, kForEver);
+    } else if (!AwaitEnd(std::array{guardian_.get()}, kGuardianPatience)) {
+      ::kill(guardian_pid_, SIGKILL);
+    }
   }
 }
 

@@ -3,8 +3,8 @@
 // LocalDaemon: the client of this machine's dsrund, which it starts as a child in a session of its
 // own, bound to the life of this object by a pipe. When that closes (Close, the destructor, or the
 // end of this process in any way, SIGKILL included) dsrund stops its ranks and ends. Where dsrund
-// itself is killed its guardian ends what is left, and where both are killed Close does, as far as
-// control groups hold it (runtime/process/owned_cgroup.h).
+// itself is killed its guardian ends what is left, and where both are killed once dsrund takes
+// calls Close does, as far as control groups hold it (runtime/process/owned_cgroup.h).
 //
 // Calls go over a socket pair of which the daemon gets the other end: no path leads to it, so no
 // other process can. The files of the job lie in a private 0700 folder under $XDG_RUNTIME_DIR or

@@ -310,6 +310,19 @@ TEST_F(StopTest, AGuardianThatDoesNotEndIsNamedAndMayBeKilled) {
   }
 }
 
+// Nobody presses Ctrl-C, as at night.
+TEST_F(StopTest, AGuardianThatDoesNotEndIsKilledWhereNobodyDoes) {
+  const pid_t guardian = ds::testing::ParentOf(daemon().pid());
+  ::kill(guardian, SIGSTOP);
+  std::vector<std::string> notices;
+  const Status closed = daemon().Close([&](const std::string& text) { notices.push_back(text); });
+  EXPECT_EQ(closed.message(), "dsrund was ended by signal 9");
+  ASSERT_FALSE(notices.empty());
+  EXPECT_NE(notices.back().find("guardian of dsrund"), std::string::npos) << notices.back();
+  EXPECT_FALSE(Exists(guardian));
+  daemon_.reset();
+}
+
 TEST_F(StopTest, KillingTheGuardianEndsTheDaemonAsATermDoes) {
   const auto launched = client().Launch(Request(2, {"session"}));
   ASSERT_TRUE(launched.ok());
