@@ -146,6 +146,21 @@ void CheckRope(ConfigReader& reader, const DecoderSpec& spec, const RopeSpec& ro
     reader.Refuse("'short_factor' and 'long_factor' of longrope must have " +
                   std::to_string(pairs) + " elements, one per pair of a head's elements");
   }
+  const auto is_no_factor = [](double factor) { return !(factor > 0.0); };
+  for (const auto* list : {&rope.short_factors, &rope.long_factors}) {
+    if (std::any_of(list->begin(), list->end(), is_no_factor)) {
+      reader.Refuse("'short_factor' and 'long_factor' of longrope must be above 0");
+    }
+  }
+}
+
+// What is known of each layer is held in memory, also by who only estimates.
+void CheckLayers(ConfigReader& reader, const Family& family, DecoderSpec* spec) {
+  constexpr std::int64_t kMostLayers = 100'000;
+  if (spec->layers <= kMostLayers) return;
+  reader.Refuse(NameOf(family, &DecoderSpec::layers) + " must be at most " +
+                std::to_string(kMostLayers));
+  spec->layers = 1;
 }
 
 // The row of the table that transformers does not train: a negative one counts from the end.
@@ -166,6 +181,7 @@ DecoderSpec ReadFamily(ConfigReader& reader, const Family& family) {
   for (const auto& keys : family.keys) {
     for (const ConfigKey& key : keys) ReadKey(reader, key, &spec);
   }
+  CheckLayers(reader, family, &spec);
   if (family.derive != nullptr) family.derive(reader, &spec);
   if (spec.kv_heads == 0) spec.kv_heads = spec.heads;
   if (spec.head_width == 0) spec.head_width = std::max<std::int64_t>(spec.width / spec.heads, 1);

@@ -96,6 +96,12 @@ TEST(ModelConfig, RefusesByNameWhatItDoesNotHonour) {
   EXPECT_THAT(ParseError(R"({"model_type": "phi3", "rope_scaling": {"type": "longrope",
                             "short_factor": [1], "long_factor": [1]}})"),
               HasSubstr("must have 48 elements"));
+  EXPECT_THAT(ParseError(R"({"model_type": "phi3", "hidden_size": 4, "num_attention_heads": 1,
+                            "num_key_value_heads": 1, "rope_scaling": {"type": "longrope",
+                            "short_factor": [1, 0], "long_factor": [1, 1]}})"),
+              HasSubstr("of longrope must be above 0"));
+  EXPECT_THAT(ParseError(R"({"model_type": "llama", "num_hidden_layers": 1000000000})"),
+              HasSubstr("'num_hidden_layers' must be at most 100000"));
 
   EXPECT_THAT(ParseError(R"({"model_type": "gpt2", "activation_function": "mish"})"),
               HasSubstr("'activation_function' is \"mish\""));
