@@ -24,7 +24,7 @@ RUNTIME = {
     "telemetry": {"device"},
     "offload": set(),
     "checkpoint": {"topology", "device", "comm"},
-    "data": {"topology", "device", "checkpoint"},
+    "data": {"topology", "device", "checkpoint", "tokenizer"},
     "precision": {"device", "checkpoint"},
     "activation": {"device", "precision"},
     "gradients": set(),

@@ -18,13 +18,16 @@
 #include <thread>
 #include <utility>
 
-#include "cli/tokenize/documents.h"
 #include "runtime/base/files.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
+#include "runtime/tokenizer/corpus/documents.h"
 
 namespace ds::cli {
 namespace {
+
+// Beyond this no further text is read: large ones are in memory several times while they are cut.
+constexpr std::size_t kMostBytesInFlight = std::size_t{256} << 20;
 
 // TokenFile: a file of token ids, little-endian uint16 or uint32, that is there when it is whole.
 // Until Commit it has another name in the same folder, and is gone with the object.
@@ -104,7 +107,7 @@ Status TokenFile::Commit() {
 }
 
 struct Task {
-  DocumentBatch batch;
+  tokenizer::DocumentBatch batch;
   std::vector<std::uint32_t> ids;
   std::uint64_t texts = 0;
   Status status;
@@ -113,7 +116,7 @@ struct Task {
 
 Status Cut(tokenizer::Encoder& encoder, const TokenizeJob& job, Task* task) {
   const tokenizer::EncodeOptions options{.special_tokens = job.special_tokens, .truncate = false};
-  return ForEachText(
+  return tokenizer::ForEachText(
       task->batch, job.field, [&](std::string_view text, const std::string& place) -> Status {
         auto encoding = encoder.Encode(text, options);
         if (!encoding.ok()) return encoding.status().WithContext(place);
@@ -144,9 +147,11 @@ class Cutters {
   }
 
   std::size_t in_flight() const { return tasks_.size(); }
+  std::size_t bytes_in_flight() const { return bytes_in_flight_; }
 
-  void Give(DocumentBatch batch) {
+  void Give(tokenizer::DocumentBatch batch) {
     auto task = std::make_shared<Task>();
+    bytes_in_flight_ += batch.bytes.size();
     task->batch = std::move(batch);
     tasks_.push_back(task);
     const std::lock_guard lock(mutex_);
@@ -158,6 +163,7 @@ class Cutters {
   std::shared_ptr<Task> Take() {
     std::shared_ptr<Task> task = tasks_.front();
     tasks_.pop_front();
+    bytes_in_flight_ -= task->batch.bytes.size();
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return task->done; });
     return task;
@@ -190,6 +196,7 @@ class Cutters {
   std::deque<std::shared_ptr<Task>> waiting_;  // guarded by mutex_
   bool stopped_ = false;                       // guarded by mutex_
   std::deque<std::shared_ptr<Task>> tasks_;    // of the giving thread
+  std::size_t bytes_in_flight_ = 0;            // of the giving thread, too
   std::vector<std::thread> threads_;
 };
 
@@ -198,15 +205,16 @@ class Cutters {
 StatusOr<TokenizeCounts> TokenizeFiles(const tokenizer::Tokenizer& tokenizer,
                                        const TokenizeJob& job,
                                        const std::function<void(const TokenizeCounts&)>& progress) {
-  DS_ASSIGN_OR_RETURN(DocumentReader reader, DocumentReader::Open(job.files));
+  DS_ASSIGN_OR_RETURN(auto reader, tokenizer::DocumentReader::Open(job.files));
   DS_ASSIGN_OR_RETURN(TokenFile file, TokenFile::Create(job.out, job.id_bytes));
   TokenizeCounts counts{.total_bytes = reader.total_bytes()};
   Cutters cutters(tokenizer, job);
   const auto most_in_flight = static_cast<std::size_t>(2 * job.threads);
   bool more = true;
   while (more || cutters.in_flight() > 0) {
-    if (more && cutters.in_flight() < most_in_flight) {
-      DS_ASSIGN_OR_RETURN(std::optional<DocumentBatch> batch, reader.Next());
+    if (more && cutters.in_flight() < most_in_flight &&
+        cutters.bytes_in_flight() < kMostBytesInFlight) {
+      DS_ASSIGN_OR_RETURN(std::optional<tokenizer::DocumentBatch> batch, reader.Next());
       more = batch.has_value();
       if (more) cutters.Give(*std::move(batch));
       continue;

@@ -28,12 +28,31 @@ CLI::Validator RecomputeText() {
       "");
 }
 
+void AddTextFlags(CLI::App& app, TrainFlags* flags) {
+  app.add_option(FlagNames("tokenizer"), flags->tokenizer,
+                 "the Hugging Face folder whose tokenizer cuts texts, or 'bytes' (default: the "
+                 "model's folder where it has one, else bytes)")
+      ->type_name("DIR");
+  app.add_option(FlagNames("text_field"), flags->text_field,
+                 "the field of .jsonl lines that is the text (default: messages, prompt with "
+                 "completion, or text)")
+      ->type_name("NAME");
+  app.add_option(FlagNames("on_bad_data"), flags->on_bad_data,
+                 "texts that cannot be used: stop (default), or skip and count them")
+      ->check(CLI::IsMember({"stop", "skip"}).description(""))
+      ->type_name("POLICY");
+  app.add_option(FlagNames("data_cache"), flags->data_cache,
+                 "where the tokens of texts are kept on each host (default: ~/.cache/dsrun)")
+      ->type_name("DIR");
+}
+
 void AddInputFlags(CLI::App& app, TrainFlags* flags) {
   app.add_option(FlagNames("model"), flags->model,
                  "a Hugging Face folder, a config.json, or a preset (default: gpt2-demo)")
       ->type_name("MODEL");
   app.add_option(FlagNames("data"), flags->data,
-                 "text files, folders of them, or .bin token files (default: a demo corpus)")
+                 "text and .jsonl files, folders of them, or .bin token files (default: a demo "
+                 "corpus)")
       ->take_all()
       ->type_name("PATH");
   app.add_option(FlagNames("deepspeed_config"), flags->deepspeed_config,
@@ -44,6 +63,7 @@ void AddInputFlags(CLI::App& app, TrainFlags* flags) {
                  "of .bin files: uint16 (default) or uint32")
       ->check(CLI::IsMember({"uint16", "uint32"}).description(""))
       ->type_name("TYPE");
+  AddTextFlags(app, flags);
   app.add_option(FlagNames("seq_len"), flags->seq_len, "tokens per sample (default: 256)")
       ->check(WholeNumber(1))
       ->type_name("N");
@@ -138,6 +158,11 @@ void AddTrainingFlags(CLI::App& app, config::TrainingFlags* flags) {
 
 void ApplyTrainFlags(const TrainFlags& flags, config::TrainJob* job) {
   Set(flags.token_dtype, &job->token_dtype);
+  Set(flags.text_field, &job->text_field);
+  Set(flags.on_bad_data, &job->on_bad_data);
+  if (!flags.data_cache.empty()) {
+    job->data_cache = std::filesystem::absolute(flags.data_cache).lexically_normal().string();
+  }
   Set(flags.seq_len, &job->seq_len);
   Set(flags.seed, &job->seed);
   Set(flags.save_every, &job->save_every);

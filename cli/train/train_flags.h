@@ -23,6 +23,10 @@ struct TrainFlags {
   std::string deepspeed_config;
   bool ignore_unknown_keys = false;  // of the ds_config
   std::optional<std::string> token_dtype;
+  std::string tokenizer;
+  std::optional<std::string> text_field;
+  std::optional<std::string> on_bad_data;
+  std::string data_cache;
   std::optional<std::int64_t> seq_len;
   std::optional<std::int64_t> steps;
   std::optional<std::int64_t> epochs;

@@ -12,6 +12,7 @@
 #include "runtime/config/file/check_config.h"
 #include "runtime/config/file/config_text.h"
 #include "runtime/config/sections/elasticity_section.h"
+#include "runtime/tokenizer/corpus/tokenizer_folder.h"
 
 namespace ds::cli {
 namespace {
@@ -48,6 +49,19 @@ StatusOr<std::string> CheckModel(const std::string& model, const ShareFolder& sh
     return NoSuchModel(model, share);
   }
   return model;
+}
+
+// The folder whose tokenizer cuts texts; "" for bytes.
+StatusOr<std::string> CheckTokenizer(const std::string& given, const std::string& model) {
+  if (given == "bytes") return std::string();
+  const bool is_folder = fs::path(model).is_absolute();  // else a preset's name
+  if (given.empty()) {
+    return is_folder && tokenizer::HasTokenizer(model) ? model : std::string();
+  }
+  if (tokenizer::HasTokenizer(given)) return Absolute(given);
+  return NotFoundError("--tokenizer " + given +
+                       ": no folder with a tokenizer.json, a tokenizer.model, or a vocab.json with "
+                       "merges.txt");
 }
 
 // True when there is a byte to train on in `path`.
@@ -161,6 +175,7 @@ StatusOr<TrainInputs> GatherTrainInputs(const TrainFlags& flags, const ShareFold
   if (flags.model.empty()) use(std::string("model ") + kDemoModel);
   DS_ASSIGN_OR_RETURN(inputs.job.model,
                       CheckModel(flags.model.empty() ? kDemoModel : flags.model, share));
+  DS_ASSIGN_OR_RETURN(inputs.job.tokenizer, CheckTokenizer(flags.tokenizer, inputs.job.model));
   std::vector<std::string> data = flags.data;
   if (data.empty()) {
     data = {share.demo_corpus().string()};
@@ -192,6 +207,9 @@ StatusOr<TrainInputs> OverrideTrainInputs(const config::TrainJob& job, const Tra
   TrainInputs inputs{.job = job};
   DS_ASSIGN_OR_RETURN(inputs.job.model,
                       CheckModel(flags.model.empty() ? job.model : flags.model, share));
+  if (!flags.tokenizer.empty()) {
+    DS_ASSIGN_OR_RETURN(inputs.job.tokenizer, CheckTokenizer(flags.tokenizer, inputs.job.model));
+  }
   DS_ASSIGN_OR_RETURN(inputs.job.data, CheckData(flags.data.empty() ? job.data : flags.data));
   ApplyTrainFlags(flags, &inputs.job);
   inputs.allow_overcommit = flags.allow_overcommit;

@@ -16,6 +16,10 @@ constexpr auto kFields = std::tuple{
     std::pair{"model", &TrainJob::model},
     std::pair{"data", &TrainJob::data},
     std::pair{"token_dtype", &TrainJob::token_dtype},
+    std::pair{"tokenizer", &TrainJob::tokenizer},
+    std::pair{"text_field", &TrainJob::text_field},
+    std::pair{"on_bad_data", &TrainJob::on_bad_data},
+    std::pair{"data_cache", &TrainJob::data_cache},
     std::pair{"seq_len", &TrainJob::seq_len},
     std::pair{"steps", &TrainJob::steps},
     std::pair{"epochs", &TrainJob::epochs},
@@ -126,6 +130,7 @@ Status CheckRanges(const TrainJob& job) {
   if (job.mlp_tiles < 1) return FieldError("mlp_tiles", "1 or more");
   DS_RETURN_IF_ERROR(ParseRecompute(job.recompute).status().WithContext("train job: 'recompute'"));
   DS_RETURN_IF_ERROR(CheckOneOf("token_dtype", job.token_dtype, {"uint16", "uint32"}));
+  DS_RETURN_IF_ERROR(CheckOneOf("on_bad_data", job.on_bad_data, {"stop", "skip"}));
   DS_RETURN_IF_ERROR(CheckOneOf("device", job.device, {"auto", "cpu", "cuda"}));
   if (job.on_non_finite == "rewind" && job.save_every == 0) {
     return FieldError("save_every", "above 0 when on_non_finite is 'rewind'");

@@ -19,6 +19,10 @@ struct TrainJob {
   std::string model;                   // folder, config.json or the name of a preset
   std::vector<std::string> data;       // text files, folders or .bin token files, in this order
   std::string token_dtype = "uint16";  // of .bin files: uint16 or uint32
+  std::string tokenizer;               // a folder; empty: a text's bytes are its tokens
+  std::string text_field;              // of .jsonl lines; empty: messages, prompts or "text"
+  std::string on_bad_data = "stop";    // or skip: texts that cannot be used
+  std::string data_cache;              // where tokens of texts are kept; empty: this user's cache
   std::int64_t seq_len = 256;          // tokens per sample
   std::int64_t steps = 0;              // total optimizer steps; 0: as many as `epochs` need
   std::int64_t epochs = 1;             // passes over the data; read only when steps is 0

@@ -1,5 +1,6 @@
 #include "runtime/data/loader.h"
 
+#include <ATen/ops/any.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -35,6 +36,7 @@ StatusOr<Batch> Loader::Next() {
   const auto options = at::TensorOptions(at::kLong).pinned_memory(options_.pinned);
   result.inputs = at::empty({batch, length}, options);
   result.labels = at::empty({batch, length}, options);
+  if (source_.has_documents()) result.documents = at::empty({batch, length}, options);
   result.tokens = batch * length;
   auto* inputs = result.inputs.mutable_data_ptr<std::int64_t>();
   auto* labels = result.labels.mutable_data_ptr<std::int64_t>();
@@ -46,9 +48,28 @@ StatusOr<Batch> Loader::Next() {
     DS_RETURN_IF_ERROR(CheckTokens(sample, first));
     std::copy_n(sample.begin(), length, inputs + row * length);
     std::copy_n(sample.begin() + 1, length, labels + row * length);
+    if (source_.has_documents()) DS_RETURN_IF_ERROR(MarkDocuments(first, row, &result));
   }
+  // Samples of one document need no documents, and attention without them is faster.
+  const bool is_packed = result.documents.defined() && result.documents.any().item<bool>();
+  if (!is_packed) result.documents = at::Tensor();
   consumed_ += batch * options_.reader.count;
   return result;
+}
+
+Status Loader::MarkDocuments(std::int64_t first, std::int64_t row, Batch* batch) const {
+  const std::int64_t length = options_.seq_len;
+  std::vector<std::int64_t> documents(static_cast<std::size_t>(length) + 1);
+  std::vector<std::int64_t> learnt(documents.size());
+  DS_RETURN_IF_ERROR(source_.ReadDocuments(first, documents));
+  DS_RETURN_IF_ERROR(source_.ReadLearnt(first, learnt));
+  std::copy_n(documents.begin(), length,
+              batch->documents.mutable_data_ptr<std::int64_t>() + row * length);
+  auto* labels = batch->labels.mutable_data_ptr<std::int64_t>() + row * length;
+  for (std::size_t i = 1; i < documents.size(); ++i) {
+    if (documents[i] != documents[i - 1] || learnt[i] == 0) labels[i - 1] = kIgnoredLabel;
+  }
+  return OkStatus();
 }
 
 Status Loader::CheckTokens(std::span<const std::int64_t> tokens, std::int64_t first) const {

@@ -4,7 +4,8 @@
 //
 // Sample i is tokens[i*S .. i*S+S]: the first S are the inputs, the last S the labels. With
 // micro-batch B, the m-th call of reader r of W takes places (m*W + r)*B + 0..B-1 of the stream
-// (sampler.h), which is endless.
+// (sampler.h), which is endless. Documents lie one behind the other, so that a sample may begin
+// inside of one; where they are known, none is learnt from another.
 //
 // Threads: one thread per rank drives its loader.
 
@@ -22,10 +23,14 @@
 
 namespace ds::data {
 
+// A label that is not learnt: of a prompt, or the first token of a document, which follows nothing.
+inline constexpr std::int64_t kIgnoredLabel = -100;
+
 // One micro-batch of next-token prediction.
 struct Batch {
   at::Tensor inputs;        // [B, S] int64, CPU, contiguous
-  at::Tensor labels;        // [B, S] int64: the inputs shifted by one token
+  at::Tensor labels;        // [B, S] int64: the inputs shifted by one token, or kIgnoredLabel
+  at::Tensor documents;     // [B, S] int64, a sample's counted from 0; undefined: one a sample
   std::int64_t tokens = 0;  // B * S
 };
 
@@ -72,6 +77,8 @@ class Loader : public BatchStream {
         options_(options),
         sampler_(samples, options.order) {}
   Status CheckTokens(std::span<const std::int64_t> tokens, std::int64_t first) const;
+  // Fills in the row's documents and takes out the labels that are not learnt.
+  Status MarkDocuments(std::int64_t first, std::int64_t row, Batch* batch) const;
 
   TokenSource source_;
   Fingerprints fingerprints_;

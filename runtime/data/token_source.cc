@@ -73,8 +73,31 @@ Status AppendFolder(const fs::path& folder, std::vector<fs::path>* files) {
   return OkStatus();
 }
 
-// Replaces folders by the files inside, at any depth, sorted by path; entries whose name begins
-// with a dot are left out. Refuses a path that does not exist and a folder without files.
+// Returns the texts of a .jsonl file, each followed by a newline: every line is a JSON object with
+// a string under "text"; empty lines are skipped. Errors name the line.
+StatusOr<std::string> ReadJsonlTexts(const fs::path& path) {
+  DS_ASSIGN_OR_RETURN(const std::string content, ReadFile(path, std::uint64_t{1} << 36));
+  std::string texts;
+  std::size_t begin = 0;
+  for (int line = 1; begin < content.size(); ++line) {
+    const std::size_t end = std::min(content.find('\n', begin), content.size());
+    const std::string_view row(content.data() + begin, end - begin);
+    begin = end + 1;
+    if (row.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    const auto json = nlohmann::json::parse(row, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object() || !json.contains("text") || !json["text"].is_string()) {
+      return InvalidArgumentError(
+          path.string() + ":" + std::to_string(line) +
+          ": not a JSON object with a string under \"text\"; without a tokenizer "
+          "(--tokenizer) lines are read as bytes, and only such ones");
+    }
+    texts += json["text"].get_ref<const std::string&>() + "\n";
+  }
+  return texts;
+}
+
+}  // namespace
+
 StatusOr<std::vector<fs::path>> ListDataFiles(const std::vector<std::string>& paths) {
   std::vector<fs::path> files;
   for (const std::string& path : paths) {
@@ -89,29 +112,6 @@ StatusOr<std::vector<fs::path>> ListDataFiles(const std::vector<std::string>& pa
   }
   return files;
 }
-
-// Returns the texts of a .jsonl file, each followed by a newline: every line is a JSON object with
-// a string under "text"; empty lines are skipped. Errors name the line.
-StatusOr<std::string> ReadJsonlTexts(const fs::path& path) {
-  DS_ASSIGN_OR_RETURN(const std::string content, ReadFile(path, std::uint64_t{1} << 36));
-  std::string texts;
-  std::size_t begin = 0;
-  for (int line = 1; begin < content.size(); ++line) {
-    const std::size_t end = std::min(content.find('\n', begin), content.size());
-    const std::string_view row(content.data() + begin, end - begin);
-    begin = end + 1;
-    if (row.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    const auto json = nlohmann::json::parse(row, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_object() || !json.contains("text") || !json["text"].is_string()) {
-      return InvalidArgumentError(path.string() + ":" + std::to_string(line) +
-                                  ": not a JSON object with a string under \"text\"");
-    }
-    texts += json["text"].get_ref<const std::string&>() + "\n";
-  }
-  return texts;
-}
-
-}  // namespace
 
 StatusOr<TokenWidth> ParseTokenDtype(const std::string& name) {
   if (name == "uint16") return TokenWidth::kUint16;
@@ -128,6 +128,26 @@ StatusOr<TokenSource> TokenSource::Open(const std::vector<std::string>& paths,
   std::string names;
   for (const std::string& path : paths) names += (names.empty() ? "" : ", ") + path;
   return InvalidArgumentError("the data is empty: " + (names.empty() ? "no paths" : names));
+}
+
+StatusOr<TokenSource> TokenSource::Open(const CachedTokens& cached) {
+  TokenSource source;
+  const TokenWidth width = cached.id_bytes == 2 ? TokenWidth::kUint16 : TokenWidth::kUint32;
+  DS_RETURN_IF_ERROR(source.AddFile(cached.ids_file(), width));
+  DS_ASSIGN_OR_RETURN(source.documents_,
+                      DocumentIndex::Open(cached.documents_file(), cached.documents));
+  if (cached.all_learnt) return source;
+  File learnt{.path = cached.learnt_file(), .count = source.size_};
+  learnt.fd = UniqueFd(::open(learnt.path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!learnt.fd.valid()) return ErrnoError(errno, learnt.path.string());
+  source.learnt_ = std::move(learnt);
+  return source;
+}
+
+Status TokenSource::ReadLearnt(std::int64_t first, std::span<std::int64_t> out) const {
+  if (learnt_) return ReadTokens(*learnt_, first, out);
+  std::fill(out.begin(), out.end(), 1);
+  return OkStatus();
 }
 
 Status TokenSource::AddFile(const fs::path& path, TokenWidth bin_width) {

@@ -12,12 +12,15 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
+#include "runtime/data/document_index.h"
+#include "runtime/data/token_cache.h"
 
 namespace ds::data {
 
@@ -34,16 +37,32 @@ struct Fingerprints {
   std::uint32_t middles = 0;
 };
 
+// Replaces folders by the files inside, at any depth, sorted by path; entries whose name begins
+// with a dot are left out. Refuses a path that does not exist and a folder without files.
+StatusOr<std::vector<std::filesystem::path>> ListDataFiles(const std::vector<std::string>& paths);
+
 class TokenSource {
  public:
   // Refuses paths that are missing, not readable, of mixed kinds, or hold no token at all, and .bin
   // files whose size is no whole number of tokens.
   static StatusOr<TokenSource> Open(const std::vector<std::string>& paths, TokenWidth bin_width);
 
+  // The tokens of texts, which know their documents and what of them is learnt.
+  static StatusOr<TokenSource> Open(const CachedTokens& cached);
+
   std::int64_t size() const { return size_; }
+  // False where the row is all that is known.
+  bool has_documents() const { return documents_.has_value(); }
 
   // Fills `out` with the tokens from `first`. Requires first + out.size() <= size().
   Status Read(std::int64_t first, std::span<std::int64_t> out) const;
+
+  // Numbers the documents of the tokens from `first` on (DocumentIndex). Requires has_documents().
+  Status ReadDocuments(std::int64_t first, std::span<std::int64_t> out) const {
+    return documents_->Number(first, out);
+  }
+  // 1 for the tokens that are learnt, 0 for the others.
+  Status ReadLearnt(std::int64_t first, std::span<std::int64_t> out) const;
 
   StatusOr<Fingerprints> TakeFingerprints() const;
 
@@ -70,6 +89,8 @@ class TokenSource {
   static Status ReadTokens(const File& file, std::int64_t from, std::span<std::int64_t> out);
 
   std::vector<File> files_;  // none empty
+  std::optional<DocumentIndex> documents_;
+  std::optional<File> learnt_;  // absent: all are
   std::int64_t size_ = 0;
 };
 

@@ -30,6 +30,7 @@
 #include "runtime/models/weights.h"
 #include "runtime/optim/schedule/lr_schedule.h"
 #include "runtime/precision/dtype_policy.h"
+#include "runtime/rank/open_data.h"
 #include "runtime/rank/rank_memory.h"
 #include "runtime/rank/torch_boundary.h"
 #include "runtime/telemetry/step_metrics.h"
@@ -221,8 +222,7 @@ StatusOr<std::int64_t> CountSteps(const config::TrainJob& job, const data::Loade
 }
 
 Status TrainCommand::OpenData() {
-  DS_ASSIGN_OR_RETURN(const data::TokenWidth width, data::ParseTokenDtype(job_.token_dtype));
-  DS_ASSIGN_OR_RETURN(auto source, data::TokenSource::Open(job_.data, width));
+  DS_ASSIGN_OR_RETURN(auto source, OpenTokenSource(job_, identity_.rank == 0, &reporter_));
   const data::LoaderOptions options{.micro_batch = config_.batch.train_micro_batch_size_per_gpu,
                                     .seq_len = job_.seq_len,
                                     .vocab_size = model_config_.decoder.vocabulary,
@@ -277,8 +277,10 @@ Status TrainCommand::Train() {
     const auto to_device = [&](const at::Tensor& tensor) {
       return tensor.to(device_.device, /*non_blocking=*/true);
     };
-    return Bundle{
+    Bundle bundle{
         .batch = {{"tokens", to_device(batch->inputs)}, {"labels", to_device(batch->labels)}}};
+    if (batch->documents.defined()) bundle.batch["documents"] = to_device(batch->documents);
+    return bundle;
   };
   const engine::TrainLoopEnd end =
       engine::RunTrainLoop(*engine_, next_batch, parts_, LoopOptions(), *this);

@@ -116,7 +116,8 @@ TEST(TokenSource, JsonlIsItsTexts) {
   EXPECT_THAT(ReadAll(TokenSource::Open({path}, TokenWidth::kUint16).value()),
               ElementsAre('h', 'i', '\n', '\n', '\n'));
   const std::string bad = folder.Write("bad.jsonl", "{\"text\": \"hi\"}\n{\"txt\": 1}\n");
-  EXPECT_EQ(OpenError({bad}), bad + ":2: not a JSON object with a string under \"text\"");
+  EXPECT_THAT(OpenError({bad}),
+              ::testing::StartsWith(bad + ":2: not a JSON object with a string under \"text\"; "));
 }
 
 TEST(TokenSource, RefusesWhatHoldsNoTokens) {

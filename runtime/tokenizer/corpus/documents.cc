@@ -1,4 +1,4 @@
-#include "cli/tokenize/documents.h"
+#include "runtime/tokenizer/corpus/documents.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 #include "runtime/base/byte_size.h"
 #include "runtime/base/files.h"
 
-namespace ds::cli {
+namespace ds::tokenizer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -53,9 +53,8 @@ StatusOr<bool> ReadMore(int fd, const fs::path& path, std::size_t most, std::str
   return got > 0;
 }
 
-Status UseLine(std::string_view line, const std::string& field, const std::string& place,
-               const std::function<Status(std::string_view, const std::string&)>& use) {
-  if (line.find_first_not_of(" \t\r") == std::string_view::npos) return OkStatus();
+Status UseTextOf(std::string_view line, const std::string& field, const std::string& place,
+                 const UseOfText& use) {
   const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return InvalidArgumentError(place + ": the line is no JSON object");
   const auto found = json.find(field);
@@ -124,18 +123,26 @@ StatusOr<DocumentBatch> DocumentReader::ReadLines() {
   return batch;
 }
 
-Status ForEachText(
-    const DocumentBatch& batch, const std::string& field,
-    const std::function<Status(std::string_view text, const std::string& place)>& use) {
+Status ForEachText(const DocumentBatch& batch, const std::string& field, const UseOfText& use) {
+  if (!batch.lines) return ForEachDocument(batch, use);
+  return ForEachDocument(batch, [&](std::string_view line, const std::string& place) {
+    return UseTextOf(line, field, place, use);
+  });
+}
+
+Status ForEachDocument(const DocumentBatch& batch, const UseOfText& use) {
   const std::string name = ShortenPath(batch.path);
   if (!batch.lines) return batch.bytes.empty() ? OkStatus() : use(batch.bytes, name);
   std::uint64_t line = batch.first_line;
   for (std::string_view rest = batch.bytes; !rest.empty(); ++line) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
-    DS_RETURN_IF_ERROR(UseLine(rest.substr(0, end), field, name + ":" + std::to_string(line), use));
+    const std::string_view row = rest.substr(0, end);
+    if (row.find_first_not_of(" \t\r") != std::string_view::npos) {
+      DS_RETURN_IF_ERROR(use(row, name + ":" + std::to_string(line)));
+    }
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
   return OkStatus();
 }
 
-}  // namespace ds::cli
+}  // namespace ds::tokenizer

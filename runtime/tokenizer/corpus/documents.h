@@ -16,7 +16,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
 
-namespace ds::cli {
+namespace ds::tokenizer {
 
 // Whole lines of a .jsonl file, or a whole text file.
 struct DocumentBatch {
@@ -49,10 +49,13 @@ class DocumentReader {
   std::uint64_t line_ = 1;
 };
 
-// Calls use(text, place) with every text of a batch; `place` is how errors call it: FILE, or
-// FILE:LINE. Empty lines are no text. The text of a line is under `field`.
-Status ForEachText(
-    const DocumentBatch& batch, const std::string& field,
-    const std::function<Status(std::string_view text, const std::string& place)>& use);
+// Uses a text; `place` is how errors call it: FILE, or FILE:LINE.
+using UseOfText = std::function<Status(std::string_view text, const std::string& place)>;
 
-}  // namespace ds::cli
+// Calls use with a whole text file, or with every line that is not empty.
+Status ForEachDocument(const DocumentBatch& batch, const UseOfText& use);
+
+// The same with the text that a line has under `field`.
+Status ForEachText(const DocumentBatch& batch, const std::string& field, const UseOfText& use);
+
+}  // namespace ds::tokenizer

@@ -1,0 +1,38 @@
+#pragma once
+
+// DocumentIndex: where the documents of a row of tokens end: a file of little-endian uint64, one
+// for each document, in their order.
+//
+// One end in a thousand is held in memory, the others are read when they are needed. Threads: const
+// functions may be called concurrently.
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ds::data {
+
+class DocumentIndex {
+ public:
+  // `count` documents are in the file.
+  static StatusOr<DocumentIndex> Open(const std::filesystem::path& path, std::int64_t count);
+
+  // Numbers the documents of the tokens from `first` on: 0 for the first token's, 1 for the next.
+  // Requires that all tokens are of some document.
+  Status Number(std::int64_t first, std::span<std::int64_t> numbers) const;
+
+ private:
+  DocumentIndex() = default;
+  StatusOr<std::vector<std::uint64_t>> ReadBlock(std::int64_t block) const;
+
+  std::filesystem::path path_;
+  UniqueFd fd_;
+  std::int64_t count_ = 0;
+  std::vector<std::uint64_t> last_ends_;  // of each block
+};
+
+}  // namespace ds::data

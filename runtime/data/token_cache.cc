@@ -1,0 +1,188 @@
+#include "runtime/data/token_cache.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "runtime/base/files.h"
+#include "runtime/base/unique_fd.h"
+#include "runtime/checkpoint/format/crc32c.h"
+#include "runtime/data/token_writer.h"
+#include "runtime/tokenizer/corpus/document_encoder.h"
+#include "runtime/tokenizer/corpus/documents.h"
+
+namespace ds::data {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr int kFormat = 1;
+constexpr std::uint64_t kMostManifestBytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t kMostTokenizerBytes = std::uint64_t{1} << 30;
+
+// What decides the content of a cache.
+StatusOr<Json> Describe(const TokenRequest& request) {
+  Json files = Json::array(), tokenizer = Json::array();
+  for (const std::string& file : request.files) {
+    std::error_code error;
+    const auto size = fs::file_size(file, error);
+    if (error) return ErrnoError(error.value(), ShortenPath(file));
+    const auto changed = fs::last_write_time(file, error).time_since_epoch().count();
+    files.push_back({fs::absolute(file).lexically_normal().string(), size, changed});
+  }
+  for (const fs::path& file : tokenizer::TokenizerFilesIn(request.tokenizer)) {
+    DS_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(file, kMostTokenizerBytes));
+    tokenizer.push_back({file.filename().string(), bytes.size(), checkpoint::Crc32c(bytes)});
+  }
+  return Json{{"format", kFormat},
+              {"files", std::move(files)},
+              {"tokenizer", std::move(tokenizer)},
+              {"text_field", request.text_field},
+              {"skip_bad_data", request.skip_bad_data}};
+}
+
+std::string NameOf(const Json& description) {
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const unsigned char c : description.dump(-1, ' ', true, Json::error_handler_t::replace)) {
+    hash = (hash ^ c) * 0x100000001b3;
+  }
+  std::string name;
+  for (int shift = 60; shift >= 0; shift -= 4) name += "0123456789abcdef"[(hash >> shift) & 15];
+  return name;
+}
+
+// The cache in a folder; nothing when there is none, or another, or a damaged one.
+std::optional<CachedTokens> ReadManifest(const fs::path& folder, const Json& description) {
+  const auto text = ReadFile(folder / "manifest.json", kMostManifestBytes);
+  if (!text.ok()) return std::nullopt;
+  const Json json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || json.value("of", Json()) != description) return std::nullopt;
+  const auto number = [&](const char* name) {
+    const auto found = json.find(name);
+    return found != json.end() && found->is_number_integer() ? found->get<std::int64_t>() : -1;
+  };
+  CachedTokens cached{.folder = folder,
+                      .id_bytes = number("id_bytes"),
+                      .tokens = number("tokens"),
+                      .documents = number("documents"),
+                      .all_learnt = json.value("all_learnt", Json()) == true,
+                      .skipped = number("skipped"),
+                      .was_there = true};
+  const Json first = json.value("first_skipped", Json(""));
+  if (first.is_string()) cached.first_skipped = first.get<std::string>();
+  const auto has = [](const fs::path& file, std::int64_t bytes) {
+    std::error_code error;
+    return bytes >= 0 && fs::file_size(file, error) == static_cast<std::uintmax_t>(bytes) && !error;
+  };
+  const bool whole = (cached.id_bytes == 2 || cached.id_bytes == 4) &&
+                     has(cached.ids_file(), cached.tokens * cached.id_bytes) &&
+                     has(cached.documents_file(), cached.documents * 8) &&
+                     (cached.all_learnt || has(cached.learnt_file(), cached.tokens));
+  return whole ? std::optional(std::move(cached)) : std::nullopt;
+}
+
+// Waits until nobody else holds the lock, which goes with the process that has it.
+StatusOr<UniqueFd> Lock(const fs::path& path) {
+  UniqueFd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!lock.valid()) return ErrnoError(errno, ShortenPath(path));
+  while (::flock(lock.get(), LOCK_EX) != 0) {
+    if (errno != EINTR) return ErrnoError(errno, ShortenPath(path));
+  }
+  return lock;
+}
+
+// Encodes what a batch holds and writes it.
+Status CutBatch(const tokenizer::DocumentBatch& batch, const TokenRequest& request,
+                tokenizer::DocumentEncoder* encoder, TokenWriter* writer, CachedTokens* cached) {
+  return tokenizer::ForEachDocument(
+      batch, [&](std::string_view text, const std::string& place) -> Status {
+        auto document = batch.lines ? encoder->EncodeLine(text) : encoder->EncodeText(text);
+        if (document.ok()) return writer->Append(*document);
+        const Status bad = document.status().WithContext(place);
+        if (!request.skip_bad_data) return bad;
+        if (cached->skipped++ == 0) cached->first_skipped = std::string(bad.message());
+        return OkStatus();
+      });
+}
+
+StatusOr<CachedTokens> CutTokens(const TokenRequest& request, const fs::path& folder,
+                                 const std::function<void(double)>& progress) {
+  DS_ASSIGN_OR_RETURN(const tokenizer::TokenizerFolder tokenizer,
+                      tokenizer::ReadTokenizerFolder(request.tokenizer));
+  tokenizer::DocumentEncoder encoder(tokenizer, request.text_field);
+  DS_ASSIGN_OR_RETURN(auto reader, tokenizer::DocumentReader::Open(request.files));
+  CachedTokens cached{.folder = folder};
+  cached.id_bytes = tokenizer.tokenizer.id_limit() <= (1U << 16) ? 2 : 4;
+  DS_ASSIGN_OR_RETURN(TokenWriter writer, TokenWriter::Create(cached));
+  std::uint64_t done = 0;
+  while (true) {
+    progress(static_cast<double>(done) /
+             static_cast<double>(std::max<std::uint64_t>(reader.total_bytes(), 1)));
+    DS_ASSIGN_OR_RETURN(const auto batch, reader.Next());
+    if (!batch) break;
+    DS_RETURN_IF_ERROR(CutBatch(*batch, request, &encoder, &writer, &cached));
+    done += batch->bytes.size();
+  }
+  DS_RETURN_IF_ERROR(writer.Finish(&cached));
+  if (cached.tokens > 0) return cached;
+  return InvalidArgumentError(
+      "the data holds no text" +
+      (cached.skipped == 0 ? "" : "; what was passed over first: " + cached.first_skipped));
+}
+
+Status WriteManifest(const CachedTokens& cached, const Json& description) {
+  const Json manifest{{"of", description},
+                      {"id_bytes", cached.id_bytes},
+                      {"tokens", cached.tokens},
+                      {"documents", cached.documents},
+                      {"all_learnt", cached.all_learnt},
+                      {"skipped", cached.skipped},
+                      {"first_skipped", cached.first_skipped}};
+  return WriteFileAtomically(cached.folder / "manifest.json",
+                             manifest.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+}  // namespace
+
+StatusOr<fs::path> DefaultCacheRoot() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && fs::path(cache).is_absolute()) return fs::path(cache) / "dsrun";
+  const char* home = std::getenv("HOME");
+  if (home != nullptr && fs::path(home).is_absolute()) return fs::path(home) / ".cache/dsrun";
+  return FailedPreconditionError(
+      "there is no place for the tokens of the data: neither XDG_CACHE_HOME nor HOME is set; name "
+      "one with --data_cache");
+}
+
+StatusOr<CachedTokens> FindOrCutTokens(const TokenRequest& request, const fs::path& root,
+                                       const std::function<void(double)>& progress) {
+  DS_ASSIGN_OR_RETURN(const Json description, Describe(request));
+  const fs::path folder = root / NameOf(description);
+  if (auto cached = ReadManifest(folder, description)) return *std::move(cached);
+  DS_RETURN_IF_ERROR(MakeDirectories(root));
+  DS_ASSIGN_OR_RETURN(const UniqueFd lock, Lock(folder.string() + ".lock"));
+  if (auto cached = ReadManifest(folder, description)) return *std::move(cached);
+  // Nobody else is here: what lies about is damaged, or was left by one who has died.
+  const fs::path unfinished = folder.string() + ".tmp";
+  DS_RETURN_IF_ERROR(RemoveTree(unfinished));
+  DS_RETURN_IF_ERROR(RemoveTree(folder));
+  DS_RETURN_IF_ERROR(MakeDirectories(unfinished));
+  StatusOr<CachedTokens> cut = CutTokens(request, unfinished, progress);
+  Status kept = cut.status();
+  if (kept.ok()) kept = WriteManifest(*cut, description);
+  if (kept.ok()) kept = RenameDurably(unfinished, folder);
+  if (!kept.ok()) {
+    (void)RemoveTree(unfinished);
+    return kept;
+  }
+  cut->folder = folder;
+  return cut;
+}
+
+}  // namespace ds::data

@@ -1,0 +1,56 @@
+#pragma once
+
+// TokenCache: texts as the token ids of a model's tokenizer, cut once on a host and kept in a
+// folder with a manifest.
+//
+// The folder's name is made of what decides its content: the data files (path, size, time of
+// change), the tokenizer's files (their bytes) and the choices of TokenRequest. It appears when it
+// is whole. Of several processes that want the same one cuts and the others wait for it.
+//
+// Data and ids are streamed: memory is that of a batch of lines, or of the largest text file.
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/base/status.h"
+
+namespace ds::data {
+
+struct TokenRequest {
+  std::vector<std::string> files;  // texts, and .jsonl with a document a line
+  std::filesystem::path tokenizer;
+  std::string text_field;      // of .jsonl lines (tokenizer::DocumentEncoder)
+  bool skip_bad_data = false;  // passes over texts that cannot be used, in place of an error
+};
+
+struct CachedTokens {
+  std::filesystem::path folder;
+  std::int64_t id_bytes = 2;
+  std::int64_t tokens = 0;
+  std::int64_t documents = 0;
+  bool all_learnt = true;  // else the file `learnt` says of each token whether it is
+  std::int64_t skipped = 0;
+  std::string first_skipped;  // which, and why
+  bool was_there = false;     // nothing had to be cut
+
+  std::filesystem::path ids_file() const { return folder / "tokens.bin"; }
+  std::filesystem::path documents_file() const {
+    return folder / "documents.bin";
+  }                                                                            // DocumentIndex
+  std::filesystem::path learnt_file() const { return folder / "learnt.bin"; }  // a byte a token
+};
+
+// Finds where the caches of this user are: $XDG_CACHE_HOME/dsrun, else ~/.cache/dsrun. Fails when
+// the environment names neither.
+StatusOr<std::filesystem::path> DefaultCacheRoot();
+
+// Finds the tokens under `root`, or cuts them. `progress` is told the share that is done, between 0
+// and 1. Errors name file and line of a text that cannot be used.
+StatusOr<CachedTokens> FindOrCutTokens(const TokenRequest& request,
+                                       const std::filesystem::path& root,
+                                       const std::function<void(double share)>& progress);
+
+}  // namespace ds::data

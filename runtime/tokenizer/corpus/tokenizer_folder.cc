@@ -1,0 +1,88 @@
+#include "runtime/tokenizer/corpus/tokenizer_folder.h"
+
+#include "runtime/base/files.h"
+#include "runtime/tokenizer/file/read_tokenizer.h"
+
+namespace ds::tokenizer {
+namespace {
+
+namespace fs = std::filesystem;
+using OrderedJson = nlohmann::ordered_json;
+
+constexpr std::uint64_t kMostConfigBytes = std::uint64_t{256} << 20;
+constexpr const char* kNamedTokens[] = {"bos_token", "eos_token", "unk_token", "pad_token",
+                                        "sep_token", "cls_token", "mask_token"};
+
+StatusOr<OrderedJson> ReadConfig(const fs::path& file) {
+  if (!fs::exists(file)) return OrderedJson::object();
+  DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kMostConfigBytes));
+  OrderedJson json = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return InvalidArgumentError(ShortenPath(file) + ": no JSON object");
+  return json;
+}
+
+// A token's text: as it is, or as an object with its content.
+std::optional<std::string> ContentOf(const OrderedJson& config, const char* name) {
+  const auto found = config.find(name);
+  if (found == config.end()) return std::nullopt;
+  if (found->is_string()) return found->get<std::string>();
+  if (!found->is_object() || !found->contains("content")) return std::nullopt;
+  const OrderedJson& content = (*found)["content"];
+  return content.is_string() ? std::optional(content.get<std::string>()) : std::nullopt;
+}
+
+// The folder's template: a file of its own, else the config's, of several the default one.
+StatusOr<std::optional<std::string>> FindChatTemplate(const fs::path& folder,
+                                                      const OrderedJson& config) {
+  const fs::path file = folder / "chat_template.jinja";
+  if (fs::exists(file)) {
+    DS_ASSIGN_OR_RETURN(std::string text, ReadFile(file, kMostConfigBytes));
+    return std::optional(std::move(text));
+  }
+  const auto found = config.find("chat_template");
+  if (found == config.end()) return std::optional<std::string>();
+  if (found->is_string()) return std::optional(found->get<std::string>());
+  for (const OrderedJson& each : *found) {
+    const bool is_default = each.is_object() && each.value("name", OrderedJson()) == "default" &&
+                            each.value("template", OrderedJson()).is_string();
+    if (is_default) return std::optional(each["template"].get<std::string>());
+  }
+  return std::optional<std::string>();
+}
+
+}  // namespace
+
+std::vector<fs::path> TokenizerFilesIn(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const char* name : {"tokenizer.json", "vocab.json", "merges.txt", "tokenizer.model",
+                           "tokenizer_config.json", "chat_template.jinja"}) {
+    std::error_code error;
+    if (fs::exists(folder / name, error)) files.push_back(folder / name);
+  }
+  return files;
+}
+
+bool HasTokenizer(const fs::path& folder) {
+  std::error_code error;
+  const auto has = [&](const char* name) { return fs::exists(folder / name, error); };
+  return has("tokenizer.json") || has("tokenizer.model") ||
+         (has("vocab.json") && has("merges.txt"));
+}
+
+StatusOr<TokenizerFolder> ReadTokenizerFolder(const fs::path& folder) {
+  DS_ASSIGN_OR_RETURN(Tokenizer tokenizer, ReadTokenizer(folder));
+  TokenizerFolder read{std::move(tokenizer), {}, {}, OrderedJson::object()};
+  DS_ASSIGN_OR_RETURN(const OrderedJson config, ReadConfig(folder / "tokenizer_config.json"));
+  for (const char* name : kNamedTokens) {
+    if (const auto content = ContentOf(config, name)) read.chat_variables[name] = *content;
+  }
+  if (const auto end = ContentOf(config, "eos_token")) read.end_of_text = read.tokenizer.IdOf(*end);
+  DS_ASSIGN_OR_RETURN(const auto source, FindChatTemplate(folder, config));
+  if (!source) return read;
+  auto parsed = ChatTemplate::Parse(*source);
+  if (!parsed.ok()) return parsed.status().WithContext(ShortenPath(folder) + ": chat template");
+  read.chat_template = *std::move(parsed);
+  return read;
+}
+
+}  // namespace ds::tokenizer

@@ -1,0 +1,190 @@
+#include "runtime/data/token_cache.h"
+
+#include <ATen/ops/equal.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "runtime/data/loader.h"
+#include "tests/unit/data/scratch_folder.h"
+
+namespace ds::data {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Ids = std::vector<std::int64_t>;
+
+// Words are tokens: a letter's id is its place in the alphabet, </s> is 27, <u> 28, <a> 29.
+class TokenCacheTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    nlohmann::json vocabulary{{"[UNK]", 0}, {"</s>", 27}, {"<u>", 28}, {"<a>", 29}};
+    for (int i = 1; i <= 26; ++i) vocabulary[std::string(1, static_cast<char>('a' + i - 1))] = i;
+    const nlohmann::json tokenizer{
+        {"pre_tokenizer", {{"type", "WhitespaceSplit"}}},
+        {"model", {{"type", "WordLevel"}, {"vocab", vocabulary}, {"unk_token", "[UNK]"}}}};
+    folder_.Write("tokenizer.json", tokenizer.dump());
+    folder_.Write("tokenizer_config.json",
+                  nlohmann::json{{"eos_token", "</s>"}, {"chat_template", kTemplate}}.dump());
+  }
+
+  TokenRequest Request(std::vector<std::string> files) const {
+    return {.files = std::move(files), .tokenizer = fs::path(root()).parent_path()};
+  }
+  std::string root() const { return fs::path(folder_.Write("x", "")).parent_path() / "cache"; }
+
+  StatusOr<CachedTokens> Find(const TokenRequest& request) const {
+    return FindOrCutTokens(request, root(), [](double) {});
+  }
+  static Ids AllIds(const CachedTokens& cached) {
+    Ids ids(static_cast<std::size_t>(cached.tokens));
+    EXPECT_TRUE(TokenSource::Open(cached)->Read(0, ids).ok());
+    return ids;
+  }
+  static Ids AllDocuments(const CachedTokens& cached) {
+    Ids ids(static_cast<std::size_t>(cached.tokens));
+    EXPECT_TRUE(TokenSource::Open(cached)->ReadDocuments(0, ids).ok());
+    return ids;
+  }
+  static Ids AllLearnt(const CachedTokens& cached) {
+    Ids ids(static_cast<std::size_t>(cached.tokens));
+    EXPECT_TRUE(TokenSource::Open(cached)->ReadLearnt(0, ids).ok());
+    return ids;
+  }
+
+  static constexpr char kTemplate[] =
+      "{% for m in messages %}{{ '<u> ' if m.role == 'user' else '<a> ' }}{{ m.content }} </s> "
+      "{% endfor %}{{ '<a> ' if add_generation_prompt }}";
+  ScratchFolder folder_;
+};
+
+TEST_F(TokenCacheTest, TextsAreDocumentsThatEnd) {
+  const auto cached =
+      Find(Request({folder_.Write("1.txt", "a b"), folder_.Write("2.jsonl",
+                                                                 "{\"text\": \"c\"}\n\n"
+                                                                 "{\"text\": \"d e\"}\n")}));
+  ASSERT_TRUE(cached.ok()) << cached.status().message();
+  EXPECT_EQ(cached->documents, 3);
+  EXPECT_THAT(AllIds(*cached), ElementsAre(1, 2, 27, 3, 27, 4, 5, 27));
+  EXPECT_THAT(AllDocuments(*cached), ElementsAre(0, 0, 0, 1, 1, 2, 2, 2));
+  EXPECT_TRUE(cached->all_learnt);
+}
+
+TEST_F(TokenCacheTest, PromptsAreNotLearnt) {
+  const auto cached = Find(Request({folder_.Write(
+      "1.jsonl",
+      "{\"text\": \"z\"}\n{\"prompt\": \"a b \", \"completion\": \"c d\"}\n"
+      R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b c"},)"
+      R"( {"role": "user", "content": "d"}, {"role": "assistant", "content": "e"}]})")}));
+  ASSERT_TRUE(cached.ok()) << cached.status().message();
+  EXPECT_THAT(AllIds(*cached), ElementsAre(26, 27, 1, 2, 3, 4, 27,  //
+                                           28, 1, 27, 29, 2, 3, 27, 28, 4, 27, 29, 5, 27));
+  EXPECT_THAT(AllLearnt(*cached), ElementsAre(1, 1, 0, 0, 1, 1, 1,  //
+                                              0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 1, 1));
+}
+
+TEST_F(TokenCacheTest, AnyFieldMayBeTheText) {
+  TokenRequest request = Request({folder_.Write("1.jsonl", "{\"body\": \"a\", \"text\": \"b\"}")});
+  request.text_field = "body";
+  EXPECT_THAT(AllIds(*Find(request)), ElementsAre(1, 27));
+}
+
+TEST_F(TokenCacheTest, DamagedLinesAreNamedOrCounted) {
+  TokenRequest request = Request({folder_.Write(
+      "bad.jsonl", "{\"text\": \"a\"}\n{\"text\": \n{\"other\": 1}\n{\"text\": \"b\"}\n")});
+  const auto stopped = Find(request);
+  ASSERT_FALSE(stopped.ok());
+  EXPECT_THAT(stopped.status().message(), HasSubstr("bad.jsonl:2: the line is no JSON object"));
+  EXPECT_FALSE(fs::exists(root() + "/tokens.bin"));
+  request.skip_bad_data = true;
+  const auto skipped = Find(request);
+  ASSERT_TRUE(skipped.ok()) << skipped.status().message();
+  EXPECT_EQ(skipped->skipped, 2);
+  EXPECT_THAT(skipped->first_skipped, HasSubstr("bad.jsonl:2: "));
+  EXPECT_THAT(AllIds(*skipped), ElementsAre(1, 27, 2, 27));
+}
+
+TEST_F(TokenCacheTest, TokensAreCutOnceAndAgainWhenSomethingHasChanged) {
+  const std::string file = folder_.Write("1.txt", "a b");
+  const TokenRequest request = Request({file});
+  EXPECT_FALSE(Find(request)->was_there);
+  const CachedTokens second = *Find(request);
+  EXPECT_TRUE(second.was_there);
+  fs::resize_file(second.ids_file(), 2);  // damaged
+  EXPECT_FALSE(Find(request)->was_there);
+  folder_.Write("1.txt", "a b c");
+  EXPECT_FALSE(Find(request)->was_there);
+  EXPECT_THAT(AllIds(*Find(request)), ElementsAre(1, 2, 3, 27));
+}
+
+TEST_F(TokenCacheTest, OfManyWhoWantThemOneCutsThem) {
+  const TokenRequest request = Request({folder_.Write("1.txt", "a b c d")});
+  std::atomic<int> cut = 0;
+  {
+    std::vector<std::jthread> ranks;
+    for (int i = 0; i < 8; ++i) {
+      ranks.emplace_back([&] {
+        const auto cached = FindOrCutTokens(request, root(), [](double) {});
+        ASSERT_TRUE(cached.ok()) << cached.status().message();
+        if (!cached->was_there) ++cut;
+      });
+    }
+  }
+  EXPECT_EQ(cut, 1);
+}
+
+// 5000 documents are more than a block of the index holds.
+TEST_F(TokenCacheTest, SamplesKnowTheirDocumentsWhateverTheWorldSize) {
+  std::string lines;
+  for (int i = 0; i < 5000; ++i) {
+    lines +=
+        i % 3 == 0 ? "{\"text\": \"a b c\"}\n" : "{\"prompt\": \"d e \", \"completion\": \"f\"}\n";
+  }
+  const CachedTokens cached = *Find(Request({folder_.Write("1.jsonl", lines)}));
+  const auto rows = [&](int world, std::int64_t micro_batch) {
+    std::vector<std::unique_ptr<Loader>> ranks;
+    for (int rank = 0; rank < world; ++rank) {
+      const LoaderOptions options{.micro_batch = micro_batch,
+                                  .seq_len = 6,
+                                  .vocab_size = 30,
+                                  .reader = {.index = rank, .count = world},
+                                  .order = {.shuffle = true, .seed = 7}};
+      ranks.push_back(*Loader::Create(*TokenSource::Open(cached), options));
+    }
+    std::vector<std::array<at::Tensor, 3>> all;
+    while (all.size() < 4000) {  // more than a pass
+      for (const auto& rank : ranks) {
+        const Batch batch = *rank->Next();
+        for (std::int64_t row = 0; row < micro_batch; ++row) {
+          all.push_back({batch.inputs[row], batch.labels[row], batch.documents[row]});
+        }
+      }
+    }
+    return all;
+  };
+  const auto expected = rows(1, 4);
+  const auto other = rows(2, 2);
+  for (std::size_t i = 0; i < 4000; ++i) {
+    const auto* ids = expected[i][0].data_ptr<std::int64_t>();
+    const auto* labels = expected[i][1].data_ptr<std::int64_t>();
+    const auto* documents = expected[i][2].data_ptr<std::int64_t>();
+    for (int part = 0; part < 3; ++part) EXPECT_TRUE(at::equal(expected[i][part], other[i][part]));
+    for (int at = 0; at < 6; ++at) {
+      // What ends a document is followed by one that is not learnt, and what a prompt goes on with.
+      const bool learnt = ids[at] != 27 && labels[at] != kIgnoredLabel;
+      if (ids[at] == 27 || ids[at] == 4) EXPECT_EQ(labels[at], kIgnoredLabel);
+      if (learnt && at < 5) EXPECT_EQ(labels[at], ids[at + 1]);
+      if (at > 0) EXPECT_EQ(documents[at] - documents[at - 1], ids[at - 1] == 27 ? 1 : 0);
+    }
+    EXPECT_EQ(documents[0], 0);
+  }
+}
+
+}  // namespace
+}  // namespace ds::data
