@@ -99,11 +99,13 @@ std::shared_ptr<grpc::Channel> MakeTlsChannel(const std::string& target, const T
 // The context of one call, known to the client as long as the call goes on.
 class DaemonClient::Call {
  public:
-  Call(DaemonClient* client, std::chrono::milliseconds timeout) : client_(client) {
+  Call(DaemonClient* client, std::chrono::milliseconds timeout, CallKind kind = CallKind::kOther)
+      : client_(client) {
     SetTimeout(&context_, timeout);
     const std::lock_guard lock(client_->mutex_);
-    client_->calls_.insert(&context_);
-    if (client_->abandoned_) context_.TryCancel();
+    client_->calls_.emplace(&context_, kind);
+    const bool unwanted = kind == CallKind::kStart && client_->starts_cancelled_;
+    if (client_->abandoned_ || unwanted) context_.TryCancel();
   }
   ~Call() {
     const std::lock_guard lock(client_->mutex_);
@@ -124,7 +126,7 @@ class DaemonClient::PendingLaunch {
  public:
   PendingLaunch(DaemonClient* client, const v1::LaunchRequest& request,
                 std::chrono::milliseconds timeout)
-      : call_(client, timeout),
+      : call_(client, timeout, CallKind::kStart),
         reader_(client->stub_->AsyncLaunch(call_.context(), request, &answers_)) {
     reader_->Finish(&response_, &status_, this);
   }
@@ -181,14 +183,22 @@ void DaemonClient::Abandon() {
   const std::lock_guard lock(mutex_);
   abandoned_ = true;
   watch_cancelled_ = true;
-  for (grpc::ClientContext* context : calls_) context->TryCancel();
+  for (const auto& [context, kind] : calls_) context->TryCancel();
   changed_.notify_all();
+}
+
+void DaemonClient::CancelStarts() {
+  const std::lock_guard lock(mutex_);
+  starts_cancelled_ = true;
+  for (const auto& [context, kind] : calls_) {
+    if (kind == CallKind::kStart) context->TryCancel();
+  }
 }
 
 template <typename Request, typename Response>
 StatusOr<Response> DaemonClient::Answer(Method<Request, Response> method, const Request& request,
-                                        std::chrono::milliseconds timeout) {
-  Call call(this, timeout);
+                                        std::chrono::milliseconds timeout, CallKind kind) {
+  Call call(this, timeout, kind);
   Response response;
   DS_RETURN_IF_ERROR(FromGrpc((stub_.get()->*method)(call.context(), request, &response)));
   return response;
@@ -198,7 +208,7 @@ StatusOr<v1::PrepareResponse> DaemonClient::Prepare(const v1::PrepareRequest& re
   v1::PrepareRequest versioned = request;
   versioned.set_protocol_version(v1::PROTOCOL_CURRENT);
   versioned.set_dsrun_version(DS_VERSION);
-  return Answer(&v1::Daemon::Stub::Prepare, versioned, kCallTimeout);
+  return Answer(&v1::Daemon::Stub::Prepare, versioned, kCallTimeout, CallKind::kStart);
 }
 
 StatusOr<v1::LaunchResponse> DaemonClient::Launch(const v1::LaunchRequest& request) {

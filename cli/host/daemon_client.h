@@ -18,9 +18,9 @@
 #include <condition_variable>
 #include <cstdint>
 #include <future>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 
 #include "cli/host/host_daemon.h"
@@ -93,7 +93,8 @@ class DaemonClient : public HostDaemon {
   // is being delivered is the last. The next Watch works again.
   void CancelWatch();
 
-  void Abandon() override;  // with kCancelled
+  void Abandon() override;       // with kCancelled
+  void CancelStarts() override;  // with kCancelled
   bool leased() const override { return !network_target_.empty(); }
   // `done` is called on a thread of gRPC's, or before this returns.
   void Renew(const RenewCall& call, RenewCallback done) override;
@@ -102,6 +103,7 @@ class DaemonClient : public HostDaemon {
   ProbeResult Probe(std::chrono::milliseconds timeout) const override;
 
  private:
+  enum class CallKind { kStart, kOther };  // CancelStarts is about the first
   class Call;
   class PendingLaunch;
   template <typename Request, typename Response>
@@ -110,7 +112,7 @@ class DaemonClient : public HostDaemon {
   // One call that has one answer.
   template <typename Request, typename Response>
   StatusOr<Response> Answer(Method<Request, Response> method, const Request& request,
-                            std::chrono::milliseconds timeout);
+                            std::chrono::milliseconds timeout, CallKind kind = CallKind::kOther);
   struct Position {
     std::uint64_t sequence;  // the last event dealt with
     bool ended;              // that was GenerationEnded
@@ -131,10 +133,11 @@ class DaemonClient : public HostDaemon {
   bool watching_ = false;                 // guarded by mutex_
   std::atomic<bool> watch_cancelled_ = false;
   std::atomic<std::chrono::nanoseconds> last_event_{};
-  std::condition_variable changed_;       // a Watch was cancelled, a renewal has ended
-  std::set<grpc::ClientContext*> calls_;  // guarded by mutex_: that are going on
-  int renewals_ = 0;                      // guarded by mutex_: whose callbacks have not returned
-  bool abandoned_ = false;                // guarded by mutex_
+  std::condition_variable changed_;                 // a Watch was cancelled, a renewal has ended
+  std::map<grpc::ClientContext*, CallKind> calls_;  // guarded by mutex_: that are going on
+  int renewals_ = 0;               // guarded by mutex_: whose callbacks have not returned
+  bool abandoned_ = false;         // guarded by mutex_
+  bool starts_cancelled_ = false;  // guarded by mutex_
 };
 
 }  // namespace ds::cli

@@ -47,6 +47,9 @@ class HostDaemon {
   virtual void HangUp() {}
   // The host is given up: calls that are going on, and all later ones, end at once.
   virtual void Abandon() {}
+  // No rank is wanted any more: Prepare and Launch end at once, those that are going on and later
+  // ones. Whether a Launch has started ranks is not known then. From any thread.
+  virtual void CancelStarts() {}
 
   // Tells whether the daemon lives by a lease that must be renewed; this host's lives by a pipe.
   virtual bool leased() const { return false; }
