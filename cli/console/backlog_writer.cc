@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "runtime/base/files.h"
@@ -68,11 +69,19 @@ void BacklogWriter::Queue(int fd, std::string text) {
   } else {
     backlog_.push_back({fd, std::move(text)});
   }
-  if (thread_.joinable()) {
-    work_.notify_one();
-  } else {
+  if (thread_.joinable()) return work_.notify_one();
+  try {
     thread_ = std::thread([this] { Loop(); });
+  } catch (const std::system_error&) {
+    WriteBacklog();
   }
+}
+
+void BacklogWriter::WriteBacklog() {
+  for (const Output& output : std::exchange(backlog_, {})) {
+    static_cast<void>(WriteAll(output.fd, output.text, "console").ok());
+  }
+  queued_bytes_ = 0;
 }
 
 void BacklogWriter::ReportDrops() {

@@ -3,9 +3,10 @@
 // BacklogWriter: writes to the terminal without ever making the writer wait for it.
 //
 // Text is queued and written by a thread of its own, in order, over both streams; there is none
-// until there is text. While a blocked console (Ctrl-S, a slow pipe) has more than the limit
-// queued, further text that may be dropped is dropped and counted, and a line says how much once
-// there is room again: before the next text, or when all that was queued has been written.
+// until there is text. On a machine that has no more threads who shows something writes it, and
+// waits. While a blocked console (Ctrl-S, a slow pipe) has more than the limit queued, further text
+// that may be dropped is dropped and counted, and a line says how much once there is room again:
+// before the next text, or when all that was queued has been written.
 //
 // Threads: safe to use from any thread.
 
@@ -48,7 +49,8 @@ class BacklogWriter {
     std::string text;
   };
   void Loop();
-  void Queue(int fd, std::string text);  // requires mutex_, as the next two
+  void Queue(int fd, std::string text);  // requires mutex_, as the next three
+  void WriteBacklog();                   // in place of the thread
   bool IsFull(const std::string& text) const;
   void ReportDrops();
 
