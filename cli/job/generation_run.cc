@@ -48,6 +48,7 @@ GenerationRun::GenerationRun(int generation, const JobPlan& job, const PreparedH
       observer_(channels.observer),
       inputs_(channels.inputs),
       standard_input_(channels.standard_input),
+      stop_(channels.stop),
       judge_(generation) {
   if (job.purpose.built_in) {
     stopped_ranks_.emplace(std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -56,9 +57,11 @@ GenerationRun::GenerationRun(int generation, const JobPlan& job, const PreparedH
 }
 
 JobOutcome GenerationRun::Run(const RankProgram& program) {
+  stop_->Enter(JobPhase::kLaunching);
   const std::vector<std::jthread> hosts = LaunchHosts(program);
+  stop_->Enter(JobPhase::kRunning);
   if (!judge_.failed()) ConnectRanks();
-  if (judge_.failed()) StopHosts(0);
+  if (judge_.failed()) StopFailed(0);
   HandleInputs();
   exchange_.reset();
   if (standard_input_ != nullptr) standard_input_->Stop();
@@ -138,6 +141,8 @@ std::vector<std::jthread> GenerationRun::LaunchHosts(const RankProgram& program)
     if (answer.ok()) {
       launched_.push_back(node_rank);
     } else {
+      // Who cancels a launch is to blame, and not the host that has not answered.
+      if (stop_->is_to_blame()) judge_.OnUserStop(stop_->signal());
       judge_.OnLaunchFailed(host_name(node_rank), answer);
       if (NobodyAnswered(answer)) lost_.insert(node_rank);
     }
@@ -184,10 +189,8 @@ void GenerationRun::HandleInputs() {
 }
 
 void GenerationRun::HandleInput(const JobInput& input) {
-  if (input.signal != 0) {
-    HandleSignal(input.signal);
-    return;
-  }
+  if (IsForwarded(input.signal)) return ForwardSignal(input.signal);
+  if (input.signal != 0) return HandleUserStop();
   if (!input.notice.empty()) return observer_->OnNotice(input.notice);
   if (input.host_change.has_value()) {
     HandleHostChange(*input.host_change);
@@ -196,7 +199,7 @@ void GenerationRun::HandleInput(const JobInput& input) {
   } else {
     HandleStreamEnd(input);
   }
-  if (judge_.failed() && !stopping_) StopHosts(job_.flags.grace_seconds);
+  if (judge_.failed() && !stopping_) StopFailed(job_.flags.grace_seconds);
 }
 
 void GenerationRun::ForwardSignal(int signal) {
@@ -219,13 +222,10 @@ void GenerationRun::ForwardSignal(int signal) {
   }
 }
 
-void GenerationRun::HandleSignal(int signal) {
-  if (IsForwarded(signal)) return ForwardSignal(signal);
-  judge_.OnUserStop(signal);
-  const bool again = stopping_;
-  observer_->OnNotice(again ? "killing every rank"
-                            : "stopping every rank; once more kills them at once");
-  StopHosts(again ? 0 : job_.flags.grace_seconds);
+void GenerationRun::HandleUserStop() {
+  if (stop_->is_to_blame()) judge_.OnUserStop(stop_->signal());
+  if (!stopping_) StopHosts(job_.flags.grace_seconds);
+  if (stop_->kills_ranks() && !killing_) StopHosts(0);
 }
 
 void GenerationRun::HandleHostChange(const HostChange& change) {
@@ -282,11 +282,17 @@ void GenerationRun::HandleEvent(const JobInput& input) {
   const Status status = observer_->OnEvent({host_name(input.node_rank), generation_, *input.event});
   if (status.ok()) return;
   observer_failed_ = status;
-  StopHosts(job_.flags.grace_seconds);
+  StopFailed(job_.flags.grace_seconds);
+}
+
+void GenerationRun::StopFailed(double grace_seconds) {
+  stop_->Enter(JobPhase::kStopping);
+  StopHosts(grace_seconds);
 }
 
 void GenerationRun::StopHosts(double grace_seconds) {
   stopping_ = true;
+  killing_ = killing_ || grace_seconds == 0;
   v1::StopRequest request;
   request.set_job_id(job_.job_id);
   request.set_generation(generation_);

@@ -3,8 +3,8 @@
 // GenerationRun: one generation of ranks on all hosts, from Launch to the end of the last event
 // stream.
 //
-// The first failure anywhere, a lost daemon, an observer's error or the user's signal stops every
-// rank everywhere. The user's second signal kills at once. SIGUSR1 and SIGUSR2 go on to every rank.
+// The first failure anywhere, a lost daemon, an observer's error or the user (user_stop.h) stops
+// every rank everywhere. SIGUSR1 and SIGUSR2 go on to every rank.
 //
 // Threads: Run() on one thread, plus one per host inside it that only moves events into `inputs`.
 
@@ -26,6 +26,7 @@
 #include "cli/job/job_observer.h"
 #include "cli/job/job_plan.h"
 #include "cli/job/program.h"
+#include "cli/job/user_stop.h"
 #include "cli/job/value_exchange.h"
 #include "cli/job/verdict/failure_judge.h"
 #include "cli/job/verdict/stopped_ranks.h"
@@ -36,7 +37,7 @@ namespace ds::cli {
 // One thing that can happen: a signal from the user, a host that is heard from no more or again, an
 // event of a host, the end of a host's stream.
 struct JobInput {
-  int signal = 0;                         // not 0: from the user, and nothing else is set
+  int signal = 0;                         // not 0: the user's, and nothing else is set
   std::optional<HostChange> host_change;  // nothing else is set
   std::string notice;                     // not "": nothing else is set
   int node_rank = 0;
@@ -65,6 +66,7 @@ class GenerationRun {
     JobObserver* observer;
     JobInputs* inputs;
     InputForwarder* standard_input;  // null = rank 0 reads nothing
+    UserStop* stop;                  // an input with such a signal says that it has changed
   };
   // Everything given outlives the run.
   GenerationRun(int generation, const JobPlan& job, const PreparedHosts& prepared,
@@ -92,11 +94,14 @@ class GenerationRun {
   // Returns when no host that was launched has more to say.
   void HandleInputs();
   void HandleInput(const JobInput& input);
-  void HandleSignal(int signal);
+  // Sends what the user wants and was not sent.
+  void HandleUserStop();
   void HandleHostChange(const HostChange& change);
   void HandleStreamEnd(const JobInput& input);
   void ForwardSignal(int signal);
   void HandleEvent(const JobInput& input);
+  // For what has failed; then by what the user wants.
+  void StopFailed(double grace_seconds);
   // Does not wait for answers: a host that is slow to give one must not keep the others' events
   // waiting.
   void StopHosts(double grace_seconds);
@@ -112,6 +117,7 @@ class GenerationRun {
   JobObserver* const observer_;
   JobInputs* const inputs_;
   InputForwarder* const standard_input_;
+  UserStop* const stop_;
 
   FailureJudge judge_;
   std::optional<StoppedRanks> stopped_ranks_;  // of a job whose ranks wait for each other
@@ -120,7 +126,8 @@ class GenerationRun {
   std::condition_variable gone_changed_;
   std::set<int> gone_;  // guarded by gone_mutex_: node ranks whose stream has ended, and lost ones
   std::size_t open_streams_ = 0;
-  bool stopping_ = false;
+  bool stopping_ = false;  // a Stop was sent
+  bool killing_ = false;   // one without grace
   std::set<int> lost_;
   std::optional<Status> observer_failed_;  // it is not called any more
   // The last that was sent, by node rank. They stand behind what their threads use, so that it goes

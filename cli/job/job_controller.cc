@@ -41,6 +41,7 @@ JobController::JobController(JobPlan job, const Program* program,
       program_(program),
       observer_(observer),
       options_(options),
+      stop_(options.stop),
       spares_(CountSlots(job_.spares)),
       inputs_(kQueuedEvents) {
   if (!options_.master_addr.empty()) job_.master_addr = options_.master_addr;
@@ -57,7 +58,7 @@ JobOutcome JobController::Run() {
     if (!program.ok()) return MakeProgramVerdict(program.status(), generation);
     for (const std::string& notice : program->notices) observer_->OnNotice(notice);
     if (generation == job_.purpose.first_generation) {
-      outcome = PrepareHosts(*program);
+      outcome = PrepareHosts(*program, generation);
     } else if (ReplaceLostHosts(*program)) {
       outcome = JobOutcome();
     } else {
@@ -66,12 +67,13 @@ JobOutcome JobController::Run() {
     }
     if (outcome.ok()) outcome = TakeEarlyEnd(generation);
     if (outcome.ok()) {
-      GenerationRun run(generation, job_, prepared_, {observer_, &inputs_, options_.input});
+      GenerationRun run(generation, job_, prepared_, {observer_, &inputs_, options_.input, stop_});
       outcome = run.Run(*program);
       lost_.insert(run.lost().begin(), run.lost().end());
     }
     if (outcome.ok()) return outcome;
-    const RestartDecision decision = restarts.Decide(outcome.failure(), ExplainMissingHosts());
+    stop_->Enter(JobPhase::kPreparing);  // what the user wants from now on is not overlooked below
+    const RestartDecision decision = restarts.Decide(outcome.failure(), ExplainNoGeneration());
     if (!decision.restart) {
       if (job_.flags.max_restarts > 0) observer_->OnNotice("not restarted: " + decision.reason);
       return outcome;
@@ -80,7 +82,13 @@ JobOutcome JobController::Run() {
   }
 }
 
-JobOutcome JobController::PrepareHosts(const RankProgram& program) {
+StopStep JobController::OnSignal(int signal) {
+  const StopStep step = IsForwarded(signal) ? StopStep::kNothing : stop_->OnSignal(signal);
+  inputs_.PutUrgent({.signal = signal});
+  return step;
+}
+
+JobOutcome JobController::PrepareHosts(const RankProgram& program, int generation) {
   const std::size_t count = prepared_.size();
   std::vector<std::future<StatusOr<v1::PrepareResponse>>> answers;
   answers.reserve(count);
@@ -93,6 +101,8 @@ JobOutcome JobController::PrepareHosts(const RankProgram& program) {
       return prepared_[i].daemon->Prepare(MakePrepareRequest(job_, program, static_cast<int>(i)));
     }));
   }
+  for (const auto& answer : answers) answer.wait();
+  if (stop_->signal() != 0) return MakeUserStopVerdict(stop_->signal(), generation);
   std::vector<Verdict> refusals;
   for (std::size_t i = 0; i < count; ++i) {
     const JobOutcome taken = TakeAnswer(static_cast<int>(i), answers[i].get());
@@ -129,6 +139,10 @@ JobOutcome JobController::BindToCores() {
     if (!bound.ok()) return MakeCoresVerdict(bound);
   }
   return JobOutcome();
+}
+
+std::string JobController::ExplainNoGeneration() const {
+  return stop_->signal() != 0 ? "the user stopped the job" : ExplainMissingHosts();
 }
 
 std::string JobController::ExplainMissingHosts() const {
@@ -197,13 +211,13 @@ JobOutcome JobController::CheckHost(const std::string& host, const v1::PrepareRe
 }
 
 JobOutcome JobController::TakeEarlyEnd(int generation) {
+  if (stop_->signal() != 0) return MakeUserStopVerdict(stop_->signal(), generation);
   while (const auto input = inputs_.Take(std::chrono::milliseconds(0))) {
     if (IsForwarded(input->signal)) {
       observer_->OnNotice("signal " + std::to_string(input->signal) +
                           " came while no rank was running and has no effect");
       continue;
     }
-    if (input->signal != 0) return MakeUserStopVerdict(input->signal, generation);
     if (!input->host_change.has_value() || input->host_change->grade != HostGrade::kLost) continue;
     const std::optional<int> node_rank = FindNodeRank(prepared_, input->host_change->host);
     if (!node_rank.has_value()) continue;

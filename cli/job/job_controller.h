@@ -7,7 +7,8 @@
 // Before a restart spares take the places of lost hosts; where that cannot be, there is none.
 //
 // Threads: Run() on one thread; OnSignal and OnHostChange from any. The observer is called on Run's
-// thread. Lifetimes: program, daemons, observer and what the options name outlive the controller.
+// thread. Lifetimes: program, daemons, observer and what the options name outlive the
+// controller.
 
 #include <set>
 #include <string>
@@ -21,6 +22,7 @@
 #include "cli/job/job_plan.h"
 #include "cli/job/program.h"
 #include "cli/job/spares.h"
+#include "cli/job/user_stop.h"
 #include "cli/job/verdict/verdict.h"
 
 namespace ds::cli {
@@ -31,6 +33,7 @@ class JobController {
     InputForwarder* input = nullptr;  // goes to rank 0; null = it reads nothing
     SpareStarter* spares = nullptr;   // of job.spares; null = there are none
     std::string master_addr;          // as the hosts' daemons have told; "" = as planned
+    UserStop* stop = nullptr;         // not null: what the user wants; is told the job's phases
   };
   // `daemons` by host of job.world.
   JobController(JobPlan job, const Program* program, const std::vector<HostDaemon*>& daemons,
@@ -38,13 +41,16 @@ class JobController {
 
   JobOutcome Run();
 
-  // SIGINT, SIGTERM and SIGHUP stop the job; SIGUSR1 and SIGUSR2 go on to its ranks.
-  void OnSignal(int signal) { inputs_.PutUrgent({.signal = signal}); }
+  // SIGINT, SIGTERM and SIGHUP stop the job; SIGUSR1 and SIGUSR2 go on to its ranks. Returns what
+  // is to be done to daemons and to calls: this thread may be waiting for them.
+  StopStep OnSignal(int signal);
   // From the keeper of the hosts' leases.
   void OnHostChange(const HostChange& change) { inputs_.PutUrgent({.host_change = change}); }
 
  private:
-  JobOutcome PrepareHosts(const RankProgram& program);
+  JobOutcome PrepareHosts(const RankProgram& program, int generation);
+  // Says why there is none, whatever the verdict; "" = there may be one.
+  std::string ExplainNoGeneration() const;
   // Keeps the answer and says whether the host is ready.
   JobOutcome TakeAnswer(int node_rank, const StatusOr<v1::PrepareResponse>& answer);
   JobOutcome CheckHost(const std::string& host, const v1::PrepareResponse& response);
@@ -64,6 +70,7 @@ class JobController {
   JobObserver* const observer_;
   PreparedHosts prepared_;
   const Options options_;
+  UserStop* const stop_;
   SparePool spares_;
   std::set<int> lost_;  // node ranks
   JobInputs inputs_;

@@ -75,6 +75,17 @@ void HostStarter::Interrupt() {
   // An eventfd takes more ones than anybody sends signals.
   static_cast<void>(!::write(interrupt_event_.get(), &one, sizeof(one)));
   if (interrupter_ != nullptr) interrupter_->Interrupt();
+  const std::lock_guard lock(mutex_);
+  interrupted_ = true;
+  for (const auto& daemon : daemons_) {
+    if (daemon != nullptr) daemon->CancelStarts();
+  }
+}
+
+void HostStarter::Keep(int number, std::unique_ptr<HostDaemon> daemon) {
+  const std::lock_guard lock(mutex_);
+  if (interrupted_) daemon->CancelStarts();
+  daemons_[number] = std::move(daemon);
 }
 
 Status HostStarter::StartHosts(NoticeCallback notice) {
@@ -148,9 +159,11 @@ Status HostStarter::StartLocal(int number) {
   DS_ASSIGN_OR_RETURN(
       std::unique_ptr<LocalDaemon> daemon,
       LocalDaemon::Start({.job_id = plan_->job_id, .interrupt_fd = interrupt_event_.get()}));
-  const std::lock_guard lock(mutex_);
-  local_.push_back(daemon.get());
-  daemons_[number] = std::move(daemon);
+  {
+    const std::lock_guard lock(mutex_);
+    local_.push_back(daemon.get());
+  }
+  Keep(number, std::move(daemon));
   return OkStatus();
 }
 
@@ -198,8 +211,8 @@ Status HostStarter::StartRemote(const std::vector<int>& numbers) {
     const TlsOptions tls{.credentials = hosts->controller,
                          .daemon_name = ::dsrun::v1::DaemonPeerName(plan_->job_id, number),
                          .lease = lease_};
-    daemons_[number] = std::make_unique<DaemonClient>(plan_->job_id, daemon->target(), tls,
-                                                      std::move(daemon->tunnel));
+    Keep(number, std::make_unique<DaemonClient>(plan_->job_id, daemon->target(), tls,
+                                                std::move(daemon->tunnel)));
     // At once: its lease must last until the slowest host is ready.
     leases_.Add(number, daemons_[number].get());
     return HostOutcome();

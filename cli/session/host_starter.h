@@ -44,8 +44,8 @@ class HostStarter : public SpareStarter {
   // and AwaitHosts waits for them. What `notice` gets is for the user; it is called on this thread,
   // and on StartSpare's. An error Status: this machine is at fault, or what was asked.
   Status StartHosts(NoticeCallback notice);
-  // The user gives up: what is starting hosts returns as soon as it can. Its failures are not worth
-  // showing.
+  // The user gives up: what is starting hosts, or ranks on them, returns as soon as it can, and
+  // later attempts do at once. Their failures are not worth showing.
   void Interrupt();
 
   const std::vector<FailedHost>& failed() const { return failed_; }
@@ -67,6 +67,7 @@ class HostStarter : public SpareStarter {
   bool KillHosts();
 
  private:
+  void Keep(int number, std::unique_ptr<HostDaemon> daemon);
   Status StartLocal(int number);
   // Over SSH; what fails goes to failed_.
   Status StartRemote(const std::vector<int>& numbers);
@@ -82,10 +83,12 @@ class HostStarter : public SpareStarter {
   std::vector<int> places_;             // by node rank: the number of the host there
   std::vector<std::string> addresses_;  // by number: where it was dialled; "" = this machine
   std::vector<FailedHost> failed_;
-  std::vector<std::unique_ptr<HostDaemon>> daemons_;  // by number; none for a spare that waits
-  LeaseKeeper leases_;                                // of the daemons; goes before them
+  // By number; none for a spare that waits. Changes under mutex_.
+  std::vector<std::unique_ptr<HostDaemon>> daemons_;
+  LeaseKeeper leases_;  // of the daemons; goes before them
   std::mutex mutex_;
   std::vector<LocalDaemon*> local_;  // guarded by mutex_: among daemons_, those of this machine
+  bool interrupted_ = false;         // guarded by mutex_
 };
 
 }  // namespace ds::cli

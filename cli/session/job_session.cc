@@ -1,24 +1,15 @@
 #include "cli/session/job_session.h"
 
-#include <poll.h>
-#include <sys/eventfd.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
-#include <array>
-#include <atomic>
-#include <cerrno>
+#include <chrono>
 #include <csignal>
-#include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <utility>
-#include <vector>
 
 #include "cli/console/backlog_writer.h"
 #include "cli/console/console.h"
@@ -29,135 +20,22 @@
 #include "cli/job/job_observer.h"
 #include "cli/job/job_plan.h"
 #include "cli/job/run_directory.h"
+#include "cli/job/user_stop.h"
 #include "cli/job/verdict/make_verdict.h"
 #include "cli/job/verdict/verdict.h"
 #include "cli/session/host_starter.h"
-#include "cli/session/last_resort.h"
+#include "cli/session/user_signals.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
 #include "runtime/base/status.h"
-#include "runtime/base/unique_fd.h"
 
 namespace ds::cli {
 namespace {
 
-// A blocked signal is delivered to a signalfd even when it is ignored.
-bool IsIgnored(int signal) {
-  struct sigaction action {};
-  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
-}
-
-// UserSignals: SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 on their way to whoever is concerned at
-// the moment: at first they end the start of the hosts, later they are the controller's.
-//
-// Of SIGINT and SIGHUP those that were ignored when this process began stay ignored: that is how
-// nohup and a shell's background jobs ask to be left alone. Create it before any other thread that
-// takes signals: from then on the signals are held back in the calling thread and in the threads it
-// starts. Listen delivers them on a thread of its own, those of the meantime first. The destructor
-// ends that thread; what comes then stays held back, for it must not change how a job that has
-// ended is reported.
-//
-// Threads: SetTarget from any; the target is called by one of them at a time.
-class UserSignals {
- public:
-  UserSignals();
-  ~UserSignals();
-  UserSignals(const UserSignals&) = delete;
-  UserSignals& operator=(const UserSignals&) = delete;
-
-  // Once.
-  Status Listen();
-  // From now on `target` is called with each signal's number, with those that nobody got so far
-  // first; null: they wait.
-  void SetTarget(std::function<void(int)> target);
-
- private:
-  void Loop();
-  void Deliver(int signal);
-
-  sigset_t watched_{};
-  UniqueFd signals_;
-  UniqueFd quit_;
-  std::mutex mutex_;
-  std::function<void(int)> target_;  // guarded by mutex_
-  std::vector<int> waiting_;         // guarded by mutex_
-  std::thread thread_;
-};
-
-// While it lives the signals go to `target`; they wait afterwards.
-class SignalTarget {
- public:
-  SignalTarget(UserSignals* signals, std::function<void(int)> target) : signals_(*signals) {
-    signals_.SetTarget(std::move(target));
-  }
-  ~SignalTarget() { signals_.SetTarget(nullptr); }
-  SignalTarget(const SignalTarget&) = delete;
-  SignalTarget& operator=(const SignalTarget&) = delete;
-
- private:
-  UserSignals& signals_;
-};
-
-UserSignals::UserSignals() {
-  sigemptyset(&watched_);
-  for (const int signal : {SIGTERM, SIGUSR1, SIGUSR2}) sigaddset(&watched_, signal);
-  for (const int signal : {SIGINT, SIGHUP}) {
-    if (!IsIgnored(signal)) sigaddset(&watched_, signal);
-  }
-  ::pthread_sigmask(SIG_BLOCK, &watched_, nullptr);
-}
-
-Status UserSignals::Listen() {
-  signals_.Reset(::signalfd(-1, &watched_, SFD_CLOEXEC));
-  if (!signals_.valid()) return ErrnoError(errno, "signalfd");
-  quit_.Reset(::eventfd(0, EFD_CLOEXEC));
-  if (!quit_.valid()) return ErrnoError(errno, "eventfd");
-  thread_ = std::thread([this] { Loop(); });
-  return OkStatus();
-}
-
-UserSignals::~UserSignals() {
-  if (!thread_.joinable()) return;
-  const std::uint64_t one = 1;
-  // An eventfd with a counter of 0 always takes a 1.
-  static_cast<void>(!::write(quit_.get(), &one, sizeof(one)));
-  thread_.join();
-}
-
-void UserSignals::Loop() {
-  std::array<pollfd, 2> watched = {pollfd{signals_.get(), POLLIN, 0},
-                                   pollfd{quit_.get(), POLLIN, 0}};
-  for (;;) {
-    if (::poll(watched.data(), watched.size(), -1) < 0 && errno != EINTR) return;
-    if ((watched[1].revents & POLLIN) != 0) return;
-    signalfd_siginfo info{};
-    if ((watched[0].revents & POLLIN) != 0 &&
-        ::read(signals_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
-      Deliver(static_cast<int>(info.ssi_signo));
-    }
-  }
-}
-
-void UserSignals::Deliver(int signal) {
-  const std::lock_guard lock(mutex_);
-  if (target_) {
-    target_(signal);
-  } else {
-    waiting_.push_back(signal);
-  }
-}
-
-void UserSignals::SetTarget(std::function<void(int)> target) {
-  const std::lock_guard lock(mutex_);
-  target_ = std::move(target);
-  if (!target_) return;
-  for (const int signal : std::exchange(waiting_, {})) target_(signal);
-}
-
 // JobRecord: what a job leaves in its run directory and shows its user, from the first notice to
 // the verdict. Run directory first, console second: what is shown is already kept.
 //
-// Threads: ShowWarning from any; the rest one at a time.
+// Threads: OnNotice and ShowWarning from any; the rest one at a time.
 class JobRecord : public JobObserver {
  public:
   // All outlive it.
@@ -261,6 +139,9 @@ int JobRecord::Conclude(const JobOutcome& outcome) {
   return verdict.exit_code;
 }
 
+// Killed ranks end before that, and so do daemons that are well: the user hears of others.
+constexpr std::chrono::seconds kPatience{1};
+
 bool ReadsInput(const JobPlan& plan) { return !plan.purpose.built_in && HasInput(STDIN_FILENO); }
 
 class JobSession {
@@ -273,17 +154,15 @@ class JobSession {
         signals_(signals),
         record_(record),
         starter_(&plan, std::move(known_hosts)) {}
-  // Waits for the daemons' ends. Who is tired of it kills them, but not by a signal of before it
-  // was said that there is something to wait for.
+  // Waits for the daemons' ends. Who is tired of it kills them.
   ~JobSession() {
-    std::atomic<bool> told = false;
-    const SignalTarget target(signals_, [&](int signal) {
-      if (told && !IsForwarded(signal)) starter_.KillHosts();
-    });
-    starter_.AwaitHosts([&](const std::string& text) {
-      record_->ShowWarning(text);
-      told = true;
-    });
+    stop_.Enter(JobPhase::kEnded);
+    const auto on_signal = [this](int signal) {
+      if (IsForwarded(signal)) return;
+      if (stop_.OnSignal(signal) == StopStep::kKillDaemons) starter_.KillHosts();
+    };
+    const SignalTarget target(signals_, {.on_signal = on_signal});
+    starter_.AwaitHosts([this](const std::string& text) { TellOfWait(text); });
   }
   JobSession(const JobSession&) = delete;
   JobSession& operator=(const JobSession&) = delete;
@@ -297,27 +176,35 @@ class JobSession {
   // Whether there are daemons everywhere, and nobody wants them gone.
   JobOutcome CheckHosts();
   JobOutcome RunOnHosts();
+  // Does what a signal means for daemons and calls. The ranks are the controller's.
+  void TakeStep(StopStep step);
+  // Before he reads it, so that nobody answers in vain.
+  void TellOfWait(const std::string& text) {
+    stop_.OnTold();
+    record_->ShowWarning(text);
+  }
 
   const JobPlan& plan_;
   const Program& program_;
   UserSignals* const signals_;
   JobRecord* const record_;
+  UserStop stop_;
   HostStarter starter_;
-  int stop_signal_ = 0;  // that came while the hosts were being started
-  Status started_;       // an error: this machine is at fault
+  Status started_;  // an error: this machine is at fault
 };
 
 void JobSession::StartHosts() {
-  const SignalTarget target(signals_, [this](int signal) {
-    if (IsForwarded(signal)) return;  // there is no rank that it could go to
-    if (stop_signal_ == 0) stop_signal_ = signal;
-    starter_.Interrupt();
-  });
+  const auto on_signal = [this](int signal) {
+    if (!IsForwarded(signal)) TakeStep(stop_.OnSignal(signal));  // no rank could get the others
+  };
+  const SignalTarget target(signals_, {.on_signal = on_signal});
   started_ = starter_.StartHosts([this](const std::string& text) { record_->OnNotice(text); });
 }
 
 JobOutcome JobSession::CheckHosts() {
-  if (stop_signal_ != 0) return MakeUserStopVerdict(stop_signal_, plan_.purpose.first_generation);
+  if (const int signal = stop_.signal(); signal != 0) {
+    return MakeUserStopVerdict(signal, plan_.purpose.first_generation);
+  }
   if (!started_.ok()) return MakeStartVerdict(started_);
   if (starter_.failed().empty()) return JobOutcome();
   const int host_count = static_cast<int>(plan_.world.hosts.size());
@@ -337,23 +224,32 @@ JobOutcome JobSession::Run() try {
                  .hint = "see the limits of processes (ulimit -u, pids.max) where dsrun runs"};
 }
 
+void JobSession::TakeStep(StopStep step) {
+  if (step == StopStep::kCancelStart || step == StopStep::kKillRanks) starter_.Interrupt();
+  if (step == StopStep::kKillRanks) signals_->StartTimer(kPatience);
+  if (step == StopStep::kKillDaemons && starter_.KillHosts()) {
+    record_->ShowWarning(
+        "the daemon of this machine is killed: the last output of its ranks may be missing");
+  }
+  if (const std::string text(StopNotice(step)); !text.empty()) record_->OnNotice(text);
+}
+
 JobOutcome JobSession::RunOnHosts() {
   InputForwarder input(STDIN_FILENO);
   JobController controller(plan_, &program_, starter_.daemons(), record_,
                            {.input = ReadsInput(plan_) ? &input : nullptr,
                             .spares = &starter_,
-                            .master_addr = starter_.FindMasterAddress()});
-  LastResort last_resort(&starter_,
-                         [this](const std::string& text) { record_->ShowWarning(text); });
+                            .master_addr = starter_.FindMasterAddress(),
+                            .stop = &stop_});
   starter_.leases()->Listen([&](const HostChange& change) { controller.OnHostChange(change); });
   const auto let_go = [](HostStarter* starter) { starter->ReleaseHosts(); };
   const std::unique_ptr<HostStarter, decltype(let_go)> release(&starter_, let_go);
-  const SignalTarget target(signals_, [&](int signal) {
-    controller.OnSignal(signal);
-    if (IsForwarded(signal)) return;
-    starter_.Interrupt();  // a spare that is being started
-    last_resort.OnStop();
-  });
+  const auto on_timer = [this] {
+    starter_.TellOfHosts([this](const std::string& text) { TellOfWait(text); });
+  };
+  const SignalTarget target(
+      signals_, {.on_signal = [&](int signal) { TakeStep(controller.OnSignal(signal)); },
+                 .on_timer = on_timer});
   return controller.Run();
 }
 

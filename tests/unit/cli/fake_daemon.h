@@ -27,12 +27,17 @@ class FakeDaemon : public HostDaemon {
 
   StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest& request) override {
     prepared = request;
+    if (on_start) on_start();
+    if (starts_cancelled) return CancelledError("not wanted any more");
     return prepare_answer;
   }
   std::future<StatusOr<v1::LaunchResponse>> BeginLaunch(const v1::LaunchRequest& request) override {
     launched.push_back(request);
     std::promise<StatusOr<v1::LaunchResponse>> answer;
-    if (launch_answer.ok()) {
+    if (on_start) on_start();
+    if (starts_cancelled) {
+      answer.set_value(CancelledError("not wanted any more"));
+    } else if (launch_answer.ok()) {
       answer.set_value(v1::LaunchResponse());
     } else {
       answer.set_value(launch_answer);
@@ -85,7 +90,11 @@ class FakeDaemon : public HostDaemon {
     stops_.Put({});
   }
 
+  void CancelStarts() override { starts_cancelled = true; }
+
   std::atomic<bool> abandoned = false;
+  std::atomic<bool> starts_cancelled = false;
+  std::function<void()> on_start;  // of a Prepare or a Launch, before its answer
   v1::PrepareResponse prepare_answer;
   Status launch_answer;
   v1::PrepareRequest prepared;

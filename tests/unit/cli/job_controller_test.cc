@@ -81,8 +81,9 @@ class JobControllerTest : public ::testing::Test {
     }
     std::vector<HostDaemon*> daemons;
     for (const auto& daemon : daemons_) daemons.push_back(daemon.get());
-    controller_ = std::make_unique<JobController>(std::move(plan), &program_, daemons, &observer_,
-                                                  JobController::Options{.spares = &starter_});
+    controller_ = std::make_unique<JobController>(
+        std::move(plan), &program_, daemons, &observer_,
+        JobController::Options{.spares = &starter_, .stop = &stop_});
     return *controller_;
   }
 
@@ -92,6 +93,7 @@ class JobControllerTest : public ::testing::Test {
   std::string named_master_addr_;  // by the user
   RecordingObserver observer_;
   NumberedProgram program_;
+  UserStop stop_;
   std::unique_ptr<JobController> controller_;
 };
 
@@ -262,14 +264,6 @@ TEST_F(JobControllerTest, SigusrGoesOnToEveryHostAndStopsNothing) {
   EXPECT_THAT(daemons_[0]->signals, ElementsAre(SIGUSR1));
   EXPECT_THAT(daemons_[1]->signals, ElementsAre(SIGUSR1));
   EXPECT_THAT(observer_.notices, ElementsAre(HasSubstr("no rank was running")));
-}
-
-TEST_F(JobControllerTest, ASignalBeforeTheLaunchStartsNothing) {
-  AddHost("a", {{Ended()}});
-  JobController& controller = Controller();
-  controller.OnSignal(SIGTERM);
-  EXPECT_EQ(controller.Run().failure().exit_code, 143);
-  EXPECT_TRUE(daemons_[0]->launched.empty());
 }
 
 TEST_F(JobControllerTest, AHostThatRefusesEndsTheJobBeforeAnyRank) {

@@ -3,16 +3,25 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <unistd.h>
 
+#include <array>
+#include <chrono>
 #include <csignal>
 #include <cstddef>
+#include <future>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <vector>
 
+#include "cli/console/backlog_writer.h"
 #include "cli/job/job_controller.h"
+#include "cli/job/user_stop.h"
+#include "cli/session/user_signals.h"
+#include "runtime/process/pipe.h"
 #include "tests/unit/cli/events.h"
 #include "tests/unit/cli/fake_daemon.h"
 
@@ -65,7 +74,7 @@ class ThreadShortageTest : public ::testing::Test {
                 .world = PlanWorld({{.host = "a", .slots = {0}}, {.host = "b", .slots = {0}}}),
                 .master_addr = "m"},
         &program_, std::vector<HostDaemon*>{&first_, &second_}, &observer_,
-        JobController::Options{});
+        JobController::Options{.stop = &stop_});
     return *controller_;
   }
 
@@ -73,6 +82,7 @@ class ThreadShortageTest : public ::testing::Test {
   FakeDaemon second_{{{}}};
   SameProgram program_;
   testing::RecordingObserver observer_;
+  UserStop stop_;
   std::optional<JobController> controller_;
 };
 
@@ -98,6 +108,38 @@ TEST_F(ThreadShortageTest, AStopReachesEveryHost) {
   EXPECT_EQ(outcome.failure().cause, Cause::kUserStop);
   EXPECT_THAT(first_.graces, ElementsAre(1));
   EXPECT_THAT(second_.graces, ElementsAre(1));
+}
+
+TEST(BacklogWriterTest, ShowsTextWithoutAThread) {
+  StatusOr<Pipe> console = MakePipe();
+  ASSERT_TRUE(console.ok());
+  const NoMoreThreads none;
+  BacklogWriter writer;
+  writer.WriteAlways(console->write.get(), "why\n");
+  writer.WriteLines(console->write.get(), "lines\n");
+  writer.Flush();
+  std::array<char, 64> shown{};
+  const ssize_t size = ::read(console->read.get(), shown.data(), shown.size());
+  ASSERT_GT(size, 0);
+  EXPECT_EQ(std::string_view(shown.data(), static_cast<std::size_t>(size)), "why\nlines\n");
+}
+
+// With all that it calls for: the daemons' end when ranks do not follow.
+TEST(UserSignalsTest, ASignalAndItsTimerNeedNoThread) {
+  UserSignals signals;
+  ASSERT_TRUE(signals.Listen().ok());
+  const NoMoreThreads none;
+  std::promise<int> heard;
+  std::promise<void> passed;
+  const SignalTarget target(&signals, {.on_signal =
+                                           [&](int signal) {
+                                             signals.StartTimer(std::chrono::seconds(1));
+                                             heard.set_value(signal);
+                                           },
+                                       .on_timer = [&] { passed.set_value(); }});
+  ::kill(::getpid(), SIGTERM);
+  EXPECT_EQ(heard.get_future().get(), SIGTERM);
+  passed.get_future().get();
 }
 
 }  // namespace

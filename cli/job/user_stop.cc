@@ -1,0 +1,77 @@
+#include "cli/job/user_stop.h"
+
+namespace ds::cli {
+
+std::string_view StopNotice(StopStep step) {
+  switch (step) {
+    case StopStep::kCancelStart:
+      return "stopping the job; no rank runs";
+    case StopStep::kStopRanks:
+      return "stopping every rank; once more kills them at once";
+    case StopStep::kKeepGrace:
+      return "every rank is being stopped already; once more kills them at once";
+    case StopStep::kKillRanks:
+      return "killing every rank";
+    case StopStep::kNothing:
+    case StopStep::kKillDaemons:
+      return "";
+  }
+  return "";
+}
+
+StopStep UserStop::OnSignal(int signal) {
+  const std::lock_guard lock(mutex_);
+  const StopStep step = Decide();
+  if (signal_ == 0 && phase_ != JobPhase::kEnded) {
+    signal_ = signal;
+    is_to_blame_ = phase_ != JobPhase::kStopping;
+  }
+  kills_ranks_ = kills_ranks_ || step == StopStep::kKillRanks;
+  return step;
+}
+
+StopStep UserStop::Decide() {
+  if (told_) return StopStep::kKillDaemons;
+  const bool is_first = signal_ == 0;
+  switch (phase_) {
+    case JobPhase::kPreparing:
+      return is_first ? StopStep::kCancelStart : StopStep::kNothing;
+    case JobPhase::kLaunching:
+    case JobPhase::kRunning:
+      if (is_first) return StopStep::kStopRanks;
+      break;
+    case JobPhase::kStopping:
+      if (is_first) return StopStep::kKeepGrace;
+      break;
+    case JobPhase::kEnded:
+      return StopStep::kNothing;
+  }
+  return kills_ranks_ ? StopStep::kNothing : StopStep::kKillRanks;
+}
+
+void UserStop::Enter(JobPhase phase) {
+  const std::lock_guard lock(mutex_);
+  phase_ = phase;
+}
+
+void UserStop::OnTold() {
+  const std::lock_guard lock(mutex_);
+  told_ = true;
+}
+
+int UserStop::signal() const {
+  const std::lock_guard lock(mutex_);
+  return signal_;
+}
+
+bool UserStop::is_to_blame() const {
+  const std::lock_guard lock(mutex_);
+  return is_to_blame_;
+}
+
+bool UserStop::kills_ranks() const {
+  const std::lock_guard lock(mutex_);
+  return kills_ranks_;
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,68 @@
+#pragma once
+
+// UserStop: what the signals mean by which a user ends a job (SIGINT, SIGTERM, SIGHUP), from how
+// many have come and what the job does at the moment. The one place that counts them.
+//
+//     phase        the first       the next one   when the user was told of a daemon
+//     kPreparing   kCancelStart    kNothing       kKillDaemons
+//     kLaunching   kStopRanks      kKillRanks     kKillDaemons
+//     kRunning     kStopRanks      kKillRanks     kKillDaemons
+//     kStopping    kKeepGrace      kKillRanks     kKillDaemons
+//     kEnded       kNothing        kNothing       kKillDaemons
+//
+// What comes after kKillRanks means nothing until the user was told. No generation begins after the
+// first signal, whatever the verdict is about, so that nothing here belongs to an earlier one.
+//
+// Pure: no I/O, no clock. Threads: safe from any; what a signal means is decided when it comes.
+
+#include <mutex>
+#include <string_view>
+
+namespace ds::cli {
+
+enum class JobPhase {
+  kPreparing,  // no rank runs: hosts are being started or asked, before a generation
+  kLaunching,  // ranks may run on some hosts; others have not answered
+  kRunning,
+  kStopping,  // something has failed, and ranks have their grace
+  kEnded,     // the outcome is known, and daemons are awaited
+};
+
+enum class StopStep {
+  kNothing,
+  kCancelStart,  // nothing is to be waited for
+  kStopRanks,    // with their grace
+  kKeepGrace,    // a failure stops them already: they may be saving a checkpoint
+  kKillRanks,    // and what has not been launched is not waited for
+  kKillDaemons,
+};
+
+// Says to the user what is done; "" when he sees it otherwise.
+std::string_view StopNotice(StopStep step);
+
+class UserStop {
+ public:
+  // Returns what is to be done because of it.
+  StopStep OnSignal(int signal);
+  void Enter(JobPhase phase);
+  // The user knows that one more signal kills the daemons.
+  void OnTold();
+
+  // The first; 0 = none has come, and there may be another generation.
+  int signal() const;
+  // True when it came before anything had failed: the verdict is about it.
+  bool is_to_blame() const;
+  bool kills_ranks() const;
+
+ private:
+  StopStep Decide();
+
+  mutable std::mutex mutex_;  // guards all
+  JobPhase phase_ = JobPhase::kPreparing;
+  int signal_ = 0;
+  bool is_to_blame_ = false;
+  bool kills_ranks_ = false;
+  bool told_ = false;
+};
+
+}  // namespace ds::cli
