@@ -95,6 +95,109 @@ TEST_F(SignalsTest, AThirdSignalEndsAJobWhoseDaemonIsStopped) {
   for (const pid_t rank : RankPids("run")) EXPECT_NE(::kill(rank, 0), 0);
 }
 
+// One rank fails, the other wants to save something first, and is done when it may go on.
+class FailureGraceTest : public SignalsTest {
+ protected:
+  FailureGraceTest() { EXPECT_EQ(::mkfifo(go_on_.c_str(), 0600), 0); }
+
+  // Of the first generation rank 0 fails as soon as rank 1 saves when it is stopped. Nobody in the
+  // test waits for the end of the grace.
+  std::vector<std::string> Failing(const std::string& saving) const {
+    const std::string ready = (folder_.path() / "ready").string();
+    std::vector<std::string> command =
+        Command("run", 2,
+                Shell("case $DSRUN_GENERATION$RANK in"
+                      "  00) until [ -e '" +
+                      ready +
+                      "' ]; do sleep 0.05; done; exit 7;;"
+                      "  ?0) trap 'exit 0' TERM;;"
+                      "  ?1) trap '" +
+                      saving + "' TERM; : >'" + ready +
+                      "';;"
+                      "esac; echo ready $DSRUN_GENERATION $RANK; while :; do sleep 0.05; done"));
+    const auto program = std::find(command.begin(), command.end(), "--");
+    command.insert(program, {"--grace_seconds", "600", "--max_restarts", "2"});
+    return command;
+  }
+  void LetGoOn() const {
+    ASSERT_TRUE(WriteAll(UniqueFd(::open(go_on_.c_str(), O_WRONLY)).get(), "go\n", "fifo").ok());
+  }
+
+  const std::string go_on_ = (folder_.path() / "go_on").string();
+  const std::string saving_ = "echo saving; read go <" + go_on_ + "; echo saved; exit 0";
+};
+
+TEST_F(FailureGraceTest, AStopForbidsARestartAndKeepsTheGrace) {
+  Program program(Failing(saving_));
+  ASSERT_TRUE(program.WaitForOutput("saving"));
+  program.Signal(SIGTERM);
+  ASSERT_TRUE(program.WaitForOutput("every rank is being stopped already; once more kills them"));
+  LetGoOn();
+  const ProgramResult result = program.Wait();
+  EXPECT_EQ(result.status, 7) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("saved"));
+  EXPECT_THAT(result.err, HasSubstr("not restarted: the user stopped the job"));
+  EXPECT_THAT(result.err, ::testing::Not(HasSubstr("restart 1 of 2")));
+  EXPECT_EQ(Verdict("run")["cause"], "exit_code");
+}
+
+TEST_F(FailureGraceTest, ASecondStopEndsTheGrace) {
+  Program program(Failing(saving_));
+  ASSERT_TRUE(program.WaitForOutput("saving"));
+  program.Signal(SIGINT);
+  ASSERT_TRUE(program.WaitForOutput("being stopped already"));
+  program.Signal(SIGINT);
+  ASSERT_TRUE(program.WaitForOutput("killing every rank"));
+  const ProgramResult result = program.Wait();
+  EXPECT_EQ(result.status, 7) << result.err;
+  EXPECT_THAT(result.err, ::testing::Not(HasSubstr("restart 1 of 2")));
+  EXPECT_THAT(result.out, ::testing::Not(HasSubstr("saved")));
+}
+
+// Its daemon has a generation that failed behind it, and is well.
+TEST_F(FailureGraceTest, TheFirstStopOfALaterGenerationIsAFirstOne) {
+  Program program(Failing("[ $DSRUN_GENERATION = 0 ] && exit 0; " + saving_));
+  for (const char* text : {"restart 1 of 2", "ready 1 0", "ready 1 1"}) {
+    ASSERT_TRUE(program.WaitForOutput(text));
+  }
+  program.Signal(SIGINT);
+  for (const char* text : {"stopping every rank; once more", "saving"}) {
+    ASSERT_TRUE(program.WaitForOutput(text));
+  }
+  LetGoOn();
+  const ProgramResult result = program.Wait();
+  EXPECT_EQ(result.status, 130) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("saved"));
+  EXPECT_THAT(result.err, ::testing::Not(HasSubstr("killed")));
+  EXPECT_EQ(Verdict("run")["cause"], "user_stop");
+}
+
+// It has said that it is ready, and answers nothing.
+TEST_F(SignalsTest, AStopEndsAJobWhoseDaemonHangsBeforeItsRanks) {
+  const fs::path bin = folder_.path() / "bin";
+  fs::create_directory(bin);
+  fs::copy(DS_BIN_DIR "/dsrun", bin / "dsrun");
+  const std::string script =
+      "#!/bin/sh\nmkfifo '" + (bin / "ready").string() + "'\n'" DS_BIN_DIR "/dsrund' \"$@\" 5>'" +
+      (bin / "ready").string() + "' &\nread line <'" + (bin / "ready").string() +
+      "'\nread daemon rest </proc/$!/task/$!/children\n"
+      "kill -STOP $daemon\necho hangs $daemon >&2\necho \"$line\" >&5\nexec 5>&-\nwait $!\n";
+  ASSERT_TRUE(WriteFileAtomically((bin / "dsrund").string(), script).ok());
+  fs::permissions(bin / "dsrund", fs::perms::owner_all);
+  std::vector<std::string> command = Command("run", 1, Waiting());
+  command.front() = (bin / "dsrun").string();
+  Program program(command);
+  ASSERT_TRUE(program.WaitForOutput("hangs "));
+  program.Signal(SIGINT);
+  ASSERT_TRUE(program.WaitForOutput("stopping the job"));
+  ASSERT_TRUE(program.WaitForOutput("waiting for dsrund, process "));
+  EXPECT_EQ(Verdict("run")["cause"], "user_stop");
+  program.Signal(SIGINT);
+  const ProgramResult result = program.Wait();
+  EXPECT_EQ(result.status, 130) << result.err;
+  EXPECT_NE(::kill(std::stoi(Behind(result.err, "hangs ")), 0), 0);
+}
+
 // Who presses Ctrl-C three times in a row kills ranks, and not what they have written before.
 TEST_F(SignalsTest, ThreeSignalsAtOnceLoseNoLine) {
   constexpr int kLines = 200'000;
