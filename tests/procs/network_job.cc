@@ -49,8 +49,9 @@ void NetworkJob::StartJob(const std::vector<NetworkJobHost>& hosts,
   program_.argv = argv;
   std::vector<cli::HostDaemon*> daemons;
   for (const auto& daemon : daemons_) daemons.push_back(daemon.get());
-  controller_ = std::make_unique<cli::JobController>(plan, &program_, daemons, &listener_,
-                                                     cli::JobController::Options{.input = input});
+  controller_ = std::make_unique<cli::JobController>(
+      plan, &program_, daemons, &listener_,
+      cli::JobController::Options{.input = input, .stop = &stop_});
   keeper_->Listen([this](const cli::HostChange& change) { controller_->OnHostChange(change); });
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cli/job/job_controller.h"
+#include "cli/job/user_stop.h"
 #include "tests/procs/network_daemon.h"
 
 namespace ds::procs {
@@ -49,6 +50,7 @@ class NetworkJob : public ::testing::Test {
 
   JobListener listener_;
   std::vector<pid_t> pids_;  // of the daemons, as their hosts number them
+  cli::UserStop stop_;
   std::unique_ptr<cli::JobController> controller_;
   std::unique_ptr<cli::LeaseKeeper> keeper_;  // calls the controller
 
