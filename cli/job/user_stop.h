@@ -10,7 +10,7 @@
 //     kStopping    kKeepGrace      kKillRanks     kKillDaemons
 //     kEnded       kNothing        kNothing       kKillDaemons
 //
-// What comes after kKillRanks means nothing until the user was told. No generation begins after the
+// Signals after kKillRanks mean nothing until the user was told. No generation begins after the
 // first signal, whatever the verdict is about, so that nothing here belongs to an earlier one.
 //
 // Pure: no I/O, no clock. Threads: safe from any; what a signal means is decided when it comes.

@@ -5,9 +5,9 @@
 // a whole program, that of the only stage. It holds nothing but a reference to the engine, which
 // outlives it.
 //
-// Of several stages each has an engine of its own blocks, whose world is the stage's ranks: what
-// ranks of different stages have to settle (norm, verdicts, the loss) is not built, so no config
-// asks for that yet.
+// Each of several stages has an engine of its own blocks, whose world is the stage's ranks. Ranks
+// of different stages cannot settle norm, verdicts and the loss between them yet, so no config asks
+// for several stages.
 //
 // Collective: all ranks of a stage run the same instructions in the same order. Threads and errors:
 // as Engine.
