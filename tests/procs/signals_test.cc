@@ -180,8 +180,9 @@ TEST_F(SignalsTest, AStopEndsAJobWhoseDaemonHangsBeforeItsRanks) {
   const std::string script =
       "#!/bin/sh\nmkfifo '" + (bin / "ready").string() + "'\n'" DS_BIN_DIR "/dsrund' \"$@\" 5>'" +
       (bin / "ready").string() + "' &\nread line <'" + (bin / "ready").string() +
-      "'\nread daemon rest </proc/$!/task/$!/children\n"
-      "kill -STOP $daemon\necho hangs $daemon >&2\necho \"$line\" >&5\nexec 5>&-\nwait $!\n";
+      "'\nread daemon rest </proc/$!/task/$!/children\nkill -STOP $daemon\n"
+      // dsrun closes the pipe when it has read the line: only then the start is behind it.
+      "echo \"$line\" >&5\nyes >&5 2>/dev/null\nexec 5>&-\necho hangs $daemon >&2\nwait $!\n";
   ASSERT_TRUE(WriteFileAtomically((bin / "dsrund").string(), script).ok());
   fs::permissions(bin / "dsrund", fs::perms::owner_all);
   std::vector<std::string> command = Command("run", 1, Waiting());
