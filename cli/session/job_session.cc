@@ -6,138 +6,28 @@
 #include <csignal>
 #include <filesystem>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <system_error>
 #include <utility>
 
 #include "cli/console/backlog_writer.h"
 #include "cli/console/console.h"
-#include "cli/job/final_status.h"
 #include "cli/job/generation_run.h"
 #include "cli/job/input_forwarder.h"
 #include "cli/job/job_controller.h"
-#include "cli/job/job_observer.h"
 #include "cli/job/job_plan.h"
 #include "cli/job/run_directory.h"
 #include "cli/job/user_stop.h"
 #include "cli/job/verdict/make_verdict.h"
 #include "cli/job/verdict/verdict.h"
 #include "cli/session/host_starter.h"
+#include "cli/session/job_record.h"
 #include "cli/session/user_signals.h"
 #include "runtime/base/exit_codes.h"
-#include "runtime/base/files.h"
 #include "runtime/base/status.h"
 
 namespace ds::cli {
 namespace {
-
-// JobRecord: what a job leaves in its run directory and shows its user, from the first notice to
-// the verdict. Run directory first, console second: what is shown is already kept.
-//
-// Threads: OnNotice and ShowWarning from any; the rest one at a time.
-class JobRecord : public JobObserver {
- public:
-  // All outlive it.
-  JobRecord(const JobPlan* plan, RunDirectory* run_directory, Console* console)
-      : plan_(*plan), run_directory_(run_directory), console_(console) {}
-
-  // Shows what is known before anything starts.
-  void ShowNotices();
-
-  void OnPrepared(const std::string& host, const v1::PrepareResponse& response) override;
-  Status OnEvent(const HostEvent& event) override;
-  void OnNotice(const std::string& text) override;
-  void OnQuiet() override;
-
-  void ShowWarning(const std::string& text);
-
-  // Shows what the job has left, or why it failed. Returns the exit status of dsrun.
-  int Conclude(const JobOutcome& outcome);
-
- private:
-  void ShowSummary();
-
-  const JobPlan& plan_;
-  RunDirectory* const run_directory_;
-  std::mutex mutex_;
-  Console* const console_;  // guarded by mutex_
-};
-
-void JobRecord::ShowNotices() {
-  const std::lock_guard lock(mutex_);
-  for (const std::string& notice : plan_.notices) console_->ShowNotice(notice);
-  if (!plan_.spares.empty() && plan_.flags.max_restarts == 0) {
-    console_->ShowNotice("spare hosts take part in restarts only, and --max_restarts is not given");
-  }
-}
-
-void JobRecord::OnPrepared(const std::string& host, const v1::PrepareResponse& response) {
-  const std::lock_guard lock(mutex_);
-  for (const v1::Finding& finding : response.findings()) {
-    if (finding.level() != v1::Finding::WARN) continue;
-    console_->ShowNotice("host " + host + ": " + finding.message() +
-                         (finding.hint().empty() ? "" : "; " + finding.hint()));
-  }
-  const bool may_be_surprised = plan_.purpose.built_in && plan_.flags.device == Device::kAuto;
-  if (may_be_surprised && response.gpu_count() == 0) {
-    console_->ShowNotice("host " + host + " has no GPU: its ranks run on CPU");
-  }
-}
-
-Status JobRecord::OnEvent(const HostEvent& event) {
-  DS_RETURN_IF_ERROR(run_directory_->Append(event));
-  const std::lock_guard lock(mutex_);
-  console_->OnEvent(event);
-  return OkStatus();
-}
-
-void JobRecord::OnNotice(const std::string& text) {
-  const std::lock_guard lock(mutex_);
-  console_->ShowNotice(text);
-}
-
-void JobRecord::ShowWarning(const std::string& text) {
-  const std::lock_guard lock(mutex_);
-  console_->ShowWarning(text);
-}
-
-void JobRecord::OnQuiet() {
-  // What fails here fails again with the next output.
-  static_cast<void>(run_directory_->Flush());
-  const std::lock_guard lock(mutex_);
-  console_->OnQuiet();
-}
-
-void JobRecord::ShowSummary() {
-  const std::string path = ShortenPath(run_directory_->path());
-  console_->ShowSummaryLine("done; the run directory is " + path);
-  console_->ShowSummaryLine("  metrics      " + path + "/metrics.jsonl");
-  console_->ShowSummaryLine("  config       " + path + "/config.resolved.json");
-  console_->ShowSummaryLine("  logs         " + path + "/logs");
-  console_->ShowSummaryLine("  checkpoints  " + ShortenPath(run_directory_->checkpoints()));
-  if (const std::string losses = console_->progress().SummarizeLoss(); !losses.empty()) {
-    console_->ShowSummaryLine(losses);
-  }
-  for (const std::string& line : plan_.purpose.closing_lines) console_->ShowSummaryLine(line);
-}
-
-int JobRecord::Conclude(const JobOutcome& outcome) {
-  static_cast<void>(run_directory_->Flush());  // the index of logs that are whole
-  const std::lock_guard lock(mutex_);
-  console_->Finish();
-  if (outcome.ok()) {
-    if (plan_.purpose.trains) ShowSummary();
-    return kExitOk;
-  }
-  Verdict verdict = outcome.failure();
-  verdict.exit_code = FinalStatus(verdict, plan_.flags.exit_codes);
-  if (const Status written = run_directory_->WriteVerdict(verdict); !written.ok()) {
-    console_->ShowNotice("verdict.json is not written: " + written.message());
-  }
-  console_->ShowVerdict(verdict, run_directory_->path().string());
-  return verdict.exit_code;
-}
 
 // Killed ranks end before that, and so do daemons that are well: the user hears of others.
 constexpr std::chrono::seconds kPatience{1};
