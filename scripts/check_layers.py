@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Holds every #include to the layer table: a folder includes only folders of its row.
 
-The table below is the design; a folder that is not in it, a row without a folder, or an include it
-does not allow, is an error. Exit 0 when all is well, 1 with one line per violation.
+The table below is the design; a folder that is not in it, a row without a folder, an include it does
+not allow, or something that it allows and nothing includes, is an error. Exit 0 when all is well, 1 with one line per violation.
 """
 
+import collections
 import pathlib
 import re
 import sys
@@ -23,21 +24,21 @@ RUNTIME = {
     "comm": {"topology", "device"},
     "telemetry": {"device"},
     "offload": set(),
-    "checkpoint": {"topology", "device", "comm"},
-    "data": {"topology", "device", "checkpoint", "tokenizer"},
-    "precision": {"device", "checkpoint"},
+    "checkpoint": {"topology", "comm"},
+    "data": {"topology", "checkpoint", "tokenizer"},
+    "precision": set(),
     "activation": {"device", "precision"},
     "gradients": set(),
     "tensor_parallel": {"comm"},
-    "optim": {"device", "comm", "checkpoint"},
+    "optim": {"device", "comm"},
     "zero": {"topology", "device", "comm", "offload", "checkpoint", "precision", "optim", "gradients"},
-    "models": {"topology", "device", "checkpoint", "activation", "gradients", "tensor_parallel"},
-    "engine": {"topology", "device", "comm", "offload", "activation", "telemetry", "checkpoint", "data", "precision", "tensor_parallel",
+    "models": {"device", "checkpoint", "activation", "gradients", "tensor_parallel"},
+    "engine": {"topology", "device", "comm", "offload", "activation", "telemetry", "checkpoint", "precision", "tensor_parallel",
                "pipeline", "optim", "zero", "models"},
 }
-EVERYTHING = set(RUNTIME) - {"process"}
-RUNTIME["rank"] = EVERYTHING
-RUNTIME["examples"] = EVERYTHING
+# Above all others: they may include whatever they like of them.
+ROOF = ("rank", "examples")
+RUNTIME |= {folder: set(RUNTIME) - {"process"} for folder in ROOF}
 
 # Inside cli/ and daemon/: folder -> folders of the same program that it may include besides itself.
 # "" is the program's own folder, with main.cc. No folder is in the row of one that is in its own.
@@ -49,13 +50,13 @@ CLI = {
     "job/verdict": {"remote", "host"},
     "job": {"flags", "plan", "host", "job/verdict"},
     "console": {"flags", "plan", "job", "job/verdict"},
-    "session": {"flags", "remote", "host", "job", "job/verdict", "console"},
+    "session": {"remote", "host", "job", "job/verdict", "console"},
     "train": {"flags", "job", "session", "estimate"},
     "report": {"plan"},
     "estimate": set(),
     "tokenize": set(),
     "commands": {"flags", "plan", "job", "session", "train", "report", "estimate", "tokenize"},
-    "": {"flags", "plan", "job", "commands"},
+    "": {"flags", "job", "commands"},
 }
 DAEMON = {
     "loop": set(),
@@ -75,12 +76,9 @@ TORCH_FREE = ("cli/", "daemon/", "proto/", "runtime/base/", "runtime/process/", 
               "runtime/models/memory/", "runtime/engine/plan/")
 
 # Floors inside a folder: what files whose path begins so may include besides their own header. The
-# longest row counts.
+# longest row counts. A "*" stands for the files of that folder itself.
 OPTIM = "runtime/optim/"
-OPTIMIZER_USES = ("runtime/base/", "runtime/config/", "runtime/device/", "runtime/comm/", OPTIM + "kernels/",
-                  OPTIM + "schedule/", OPTIM + "groups/", OPTIM + "optimizer.h", OPTIM + "elementwise.h")
-CONFIG_USES = ("runtime/base/", "runtime/config/keys/", "runtime/config/check/", "runtime/config/ds_config.h",
-               "runtime/config/offload_config.h", "runtime/config/optimizer.h", "runtime/config/recompute_choice.h", "runtime/config/schedule.h")
+CONFIG_USES = ("runtime/base/", "runtime/config/keys/", "runtime/config/check/", "runtime/config/*")
 INNER = {
     "runtime/comm/shm/": ("runtime/base/", "runtime/comm/shm/"),
     "runtime/comm/net/": ("runtime/base/", "runtime/comm/shm/", "runtime/comm/net/"),
@@ -91,7 +89,7 @@ INNER = {
     "runtime/engine/plan/": ("runtime/base/", "runtime/config/", "runtime/zero/plan/", "runtime/models/memory/",
                              "runtime/engine/plan/"),
     # The floors of config, from the ground: keys, checks, what a config says, its sections, files.
-    "runtime/config/keys/": ("runtime/base/", "runtime/config/keys/"),
+    "runtime/config/keys/": ("runtime/config/keys/",),
     "runtime/config/check/": ("runtime/base/", "runtime/config/keys/", "runtime/config/check/"),
     "runtime/config/": CONFIG_USES,
     "runtime/config/sections/": CONFIG_USES + ("runtime/config/sections/",),
@@ -101,9 +99,10 @@ INNER = {
     OPTIM + "cuda/": (OPTIM + "kernels/", OPTIM + "cuda/"),
     OPTIM + "schedule/": ("runtime/config/", OPTIM + "schedule/"),
     OPTIM + "groups/": ("runtime/base/", OPTIM + "kernels/", OPTIM + "groups/"),
-    OPTIM: OPTIMIZER_USES,
-    OPTIM + "one_bit/": OPTIMIZER_USES + (OPTIM + "one_bit/",),
-    OPTIM + "factory/": ("runtime/base/", "runtime/config/", OPTIM),
+    OPTIM: ("runtime/base/", "runtime/config/", "runtime/device/", "runtime/comm/", OPTIM + "kernels/", OPTIM + "schedule/",
+            OPTIM + "groups/", OPTIM + "optimizer.h", OPTIM + "elementwise.h"),
+    OPTIM + "one_bit/": ("runtime/config/", "runtime/comm/", OPTIM + "kernels/", OPTIM + "optimizer.h", OPTIM + "one_bit/"),
+    OPTIM + "factory/": ("runtime/config/", OPTIM),
 }
 
 # Outside runtime/: top-level folder -> what it may include.
@@ -111,8 +110,7 @@ TOP = {
     "proto": [],
     "cli": ["cli/", "proto/", "runtime/base/", "runtime/process/", "runtime/config/",
             "runtime/topology/", "runtime/offload/", "runtime/pipeline/", "runtime/checkpoint/format/", "runtime/models/spec/",
-            "runtime/tokenizer/", "runtime/zero/plan/", "runtime/models/memory/",
-            "runtime/engine/plan/"],
+            "runtime/tokenizer/", "runtime/models/memory/", "runtime/engine/plan/"],
     "daemon": ["daemon/", "proto/", "runtime/base/", "runtime/process/"],
 }
 
@@ -121,11 +119,24 @@ TORCH_INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]((?:ATen|torch|c10)/[^>"]*)',
 OURS = ("cli/", "daemon/", "proto/", "runtime/", "tests/")
 
 
+def folder_of(path):
+    return str(pathlib.PurePosixPath(path).parent)
+
+
+def inner_row(source):
+    return max((row for row in INNER if source.startswith(row)), key=len, default=None)
+
+
+def covers(entry, include):
+    """Whether an entry of an inner row allows `include`."""
+    return folder_of(include) == entry[:-2] if entry.endswith("/*") else include.startswith(entry)
+
+
 def floor_violation(top, source, include):
     """Why a folder of the program `top` may not include `include`, or None."""
     if top not in FLOORS or not include.startswith(f"{top}/"):
         return None
-    folder, target = (str(pathlib.PurePosixPath(path).parent)[len(top) + 1:] for path in (source, include))
+    folder, target = (folder_of(path)[len(top) + 1:] for path in (source, include))
     if folder not in FLOORS[top]:
         return f"{top}/{folder} is not in the layer table"
     if target == folder or target in FLOORS[top][folder]:
@@ -158,9 +169,9 @@ def violation(source, include):
         return floor_violation(parts[0], source, include)
     if parts[0] != "runtime":
         return f"{parts[0]}/ is not in the layer table"
-    inner = max((row for row in INNER if source.startswith(row)), key=len, default=None)
+    inner = inner_row(source)
     own_header = source.rpartition(".")[0] + ".h"
-    if inner and include != own_header and not include.startswith(INNER[inner]):
+    if inner and include != own_header and not any(covers(entry, include) for entry in INNER[inner]):
         return f"{inner} may include only {', '.join(INNER[inner])}"
     folder = parts[1]
     if folder not in RUNTIME:
@@ -175,22 +186,42 @@ def violation(source, include):
     return f"runtime/{folder} may include {', '.join(sorted(RUNTIME[folder] | {'base', 'config'}))}"
 
 
+def unused(includes):
+    """What rows allow and none of `includes`, pairs of a source and what it includes, needs."""
+    by_row = collections.defaultdict(set)  # what the files of a row include
+    for source, include in includes:
+        by_row[folder_of(source)].add(include)
+        for row in {pathlib.PurePosixPath(source).parts[0], "/".join(source.split("/")[:2]), inner_row(source)}:
+            by_row[row].add(include)
+    wanted = [(f"runtime/{folder}", f"runtime/{target}/") for folder, row in RUNTIME.items() if folder not in ROOF
+              for target in row]
+    wanted += [(f"{top}/{folder}".rstrip("/"), f"{top}/{target}/*") for top, rows in FLOORS.items()
+               for folder, row in rows.items() for target in row]
+    wanted += [(row, entry) for rows in (TOP, INNER) for row, entries in rows.items() for entry in entries
+               if entry.rstrip("/") != row.rstrip("/")]
+    return [f"{row} may include {entry}, but nothing of it does" for row, entry in wanted
+            if not any(covers(entry, include) for include in by_row[row])]
+
+
 def main():
     problems = [f"runtime/{folder} is in the layer table, but not in the tree"
                 for folder in RUNTIME if not (ROOT / "runtime" / folder).is_dir()]
     problems += [problem for top in FLOORS for problem in link_violations(top)]
+    includes = []
     for source in tracked("*.h", "*.cc", "*.cu"):
         text = (ROOT / source).read_text(encoding="utf-8")
         for number, line in enumerate(text.splitlines(), 1):
             match = INCLUDE.match(line)
             if not match:
                 continue
+            includes.append((source, match.group(1)))
             why = violation(source, match.group(1))
             if why:
                 problems.append(f"{source}:{number}: includes {match.group(1)}: {why}")
         if source.startswith(TORCH_FREE):
             for match in TORCH_INCLUDE.finditer(text):
                 problems.append(f"{source}: includes {match.group(1)}, but this folder is torch-free")
+    problems += unused(includes)
     for problem in problems:
         print(problem)
     print(f"check_layers: {len(problems)} violation(s)" if problems else "check_layers: ok",
