@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "runtime/base/byte_size.h"
 #include "runtime/base/printable.h"
@@ -18,6 +19,19 @@ std::string FormatFixed(double value, int digits) {
   std::array<char, 64> text{};
   std::snprintf(text.data(), text.size(), "%.*f", digits, value);
   return text.data();
+}
+
+std::string FormatEvaluation(double loss) {
+  return "eval loss " + FormatFixed(loss, 4) + " (perplexity " + FormatFixed(std::exp(loss), 2) +
+         ")";
+}
+
+// The loss on data that is not learnt, of a line of metrics.jsonl that has one.
+std::optional<double> FindEvaluation(const std::string& metrics) {
+  const auto json = nlohmann::json::parse(metrics, nullptr, /*allow_exceptions=*/false);
+  const auto found = json.is_object() ? json.find("eval_loss") : json.end();
+  if (found == json.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
 }
 
 }  // namespace
@@ -51,6 +65,7 @@ bool Progress::OnStep(const v1::RankStep& step, std::int64_t unix_nanos) {
   step_ = static_cast<std::int64_t>(step.step());
   loss_ = step.has_loss() ? std::optional(step.loss()) : std::nullopt;
   if (loss_.has_value() && !first_.has_value()) first_.emplace(*step_, *loss_);
+  if (const auto loss = FindEvaluation(step.json())) evaluated_.emplace(*step_, *loss);
   tokens_per_second_ =
       step.has_tokens_per_second() ? std::optional(step.tokens_per_second()) : std::nullopt;
   // A restart goes back to its checkpoint: the pace begins anew.
@@ -65,6 +80,7 @@ std::string Progress::Line() const {
   std::string line = "step " + std::to_string(*step_);
   if (total_steps_ > 0) line += "/" + std::to_string(total_steps_);
   if (loss_.has_value()) line += "  loss " + FormatFixed(*loss_, 4);
+  if (evaluated_.has_value()) line += "  " + FormatEvaluation(evaluated_->second);
   if (tokens_per_second_.has_value())
     line += "  " + FormatFixed(*tokens_per_second_, 0) + " tokens/s";
   if (const auto left = SecondsLeft(); left.has_value()) line += "  left " + ShowDuration(*left);
@@ -78,6 +94,11 @@ std::string Progress::SummarizeLoss() const {
   if (!loss_.has_value() || !first_.has_value() || first_->first == step_) return "";
   return "loss " + FormatFixed(first_->second, 4) + " at step " + std::to_string(first_->first) +
          ", " + FormatFixed(*loss_, 4) + " at step " + std::to_string(*step_);
+}
+
+std::string Progress::SummarizeEvaluation() const {
+  if (!evaluated_.has_value()) return "";
+  return FormatEvaluation(evaluated_->second) + " at step " + std::to_string(evaluated_->first);
 }
 
 std::uint64_t Progress::FindLargestRank() const {

@@ -4,6 +4,8 @@
 //
 //     step 12/100  loss 3.4512  1234 tokens/s  left 1m23s  512 MiB/rank
 //
+// with the latest "eval loss 3.9031 (perplexity 49.56)" behind the loss.
+//
 // Pure; its time is the events'. Threads: one at a time.
 
 #include <cstdint>
@@ -32,6 +34,8 @@ class Progress {
   std::optional<std::int64_t> step() const { return step_; }
   // The loss at the first step seen and at the last; "" unless there were two.
   std::string SummarizeLoss() const;
+  // The latest loss on data that is not learnt, and its step; "" where nothing was evaluated.
+  std::string SummarizeEvaluation() const;
   bool finished() const { return total_steps_ > 0 && step_ == total_steps_; }
 
  private:
@@ -51,6 +55,7 @@ class Progress {
   std::optional<std::int64_t> step_;
   std::optional<double> loss_;
   std::optional<std::pair<std::int64_t, double>> first_;  // the first step that had a loss, and it
+  std::optional<std::pair<std::int64_t, double>> evaluated_;  // the latest such step, and its loss
   std::optional<double> tokens_per_second_;
   std::map<int, std::uint64_t> resident_bytes_;  // by rank
   std::deque<Moment> recent_;                    // the last steps, for the pace

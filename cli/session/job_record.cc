@@ -58,8 +58,9 @@ void JobRecord::ShowSummary() {
   console_->ShowSummaryLine("  config       " + path + "/config.resolved.json");
   console_->ShowSummaryLine("  logs         " + path + "/logs");
   console_->ShowSummaryLine("  checkpoints  " + ShortenPath(run_directory_->checkpoints()));
-  if (const std::string losses = console_->progress().SummarizeLoss(); !losses.empty()) {
-    console_->ShowSummaryLine(losses);
+  const Progress& progress = console_->progress();
+  for (const std::string& losses : {progress.SummarizeLoss(), progress.SummarizeEvaluation()}) {
+    if (!losses.empty()) console_->ShowSummaryLine(losses);
   }
   for (const std::string& line : plan_.purpose.closing_lines) console_->ShowSummaryLine(line);
 }

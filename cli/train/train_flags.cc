@@ -89,6 +89,23 @@ void AddLengthFlags(CLI::App& app, TrainFlags* flags) {
       ->type_name("DIR");
 }
 
+void AddEvaluationFlags(CLI::App& app, TrainFlags* flags) {
+  app.add_option(FlagNames("eval_data"), flags->eval_data,
+                 "data like that of --data, on which loss and perplexity are reported behind the "
+                 "last step (default: none)")
+      ->take_all()
+      ->type_name("PATH");
+  app.add_option(FlagNames("eval_split"), flags->eval_split,
+                 "in place of --eval_data: this share of --data, from its end on, which is then "
+                 "not trained on")
+      ->check(PositiveFraction())
+      ->type_name("SHARE");
+  app.add_option(FlagNames("eval_every"), flags->eval_every,
+                 "steps between evaluations (default: none but the last)")
+      ->check(WholeNumber(0))
+      ->type_name("N");
+}
+
 void AddMethodFlags(CLI::App& app, TrainFlags* flags) {
   app.add_option(
          FlagNames("on_non_finite"), flags->on_non_finite,
@@ -124,6 +141,7 @@ void AddMethodFlags(CLI::App& app, TrainFlags* flags) {
 void AddTrainFlags(CLI::App& app, TrainFlags* flags) {
   AddInputFlags(app, flags);
   AddLengthFlags(app, flags);
+  AddEvaluationFlags(app, flags);
   AddMethodFlags(app, flags);
   AddScheduleFlags(app, &flags->schedule);
   AddTrainingFlags(app, &flags->training);
@@ -163,6 +181,8 @@ void ApplyTrainFlags(const TrainFlags& flags, config::TrainJob* job) {
   if (!flags.data_cache.empty()) {
     job->data_cache = std::filesystem::absolute(flags.data_cache).lexically_normal().string();
   }
+  Set(flags.eval_split, &job->eval_split);
+  Set(flags.eval_every, &job->eval_every);
   Set(flags.seq_len, &job->seq_len);
   Set(flags.seed, &job->seed);
   Set(flags.save_every, &job->save_every);

@@ -27,6 +27,9 @@ struct TrainFlags {
   std::optional<std::string> text_field;
   std::optional<std::string> on_bad_data;
   std::string data_cache;
+  std::vector<std::string> eval_data;
+  std::optional<double> eval_split;
+  std::optional<std::int64_t> eval_every;
   std::optional<std::int64_t> seq_len;
   std::optional<std::int64_t> steps;
   std::optional<std::int64_t> epochs;

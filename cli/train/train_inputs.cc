@@ -74,15 +74,17 @@ bool HoldsData(const fs::path& path) {
   return false;
 }
 
-StatusOr<std::vector<std::string>> CheckData(const std::vector<std::string>& data) {
+StatusOr<std::vector<std::string>> CheckData(const std::vector<std::string>& data,
+                                             const std::string& flag = "--data") {
   std::vector<std::string> checked;
   for (const std::string& path : data) {
     std::error_code error;
     if (!fs::exists(path, error)) {
-      return NotFoundError("--data " + path + ": no such file or folder");
+      return NotFoundError(flag + " " + path + ": no such file or folder");
     }
-    if (!HoldsData(path))
-      return InvalidArgumentError("--data " + path + ": there is nothing in it");
+    if (!HoldsData(path)) {
+      return InvalidArgumentError(flag + " " + path + ": there is nothing in it");
+    }
     checked.push_back(Absolute(path));
   }
   return checked;
@@ -140,6 +142,26 @@ Status CheckDsConfig(config::ConfigText config, const ScheduleFlags& schedule,
   return OkStatus();
 }
 
+// Fills in what the job is evaluated on.
+Status CheckEvaluation(const TrainFlags& flags, config::TrainJob* job) {
+  if (!flags.eval_data.empty() && flags.eval_split.has_value()) {
+    return InvalidArgumentError(
+        "--eval_split is a part of --data in place of --eval_data: give one");
+  }
+  if (!flags.eval_data.empty()) {
+    DS_ASSIGN_OR_RETURN(job->eval_data, CheckData(flags.eval_data, "--eval_data"));
+    job->eval_split = 0.0;
+  }
+  if (flags.eval_split.has_value()) job->eval_data.clear();
+  if (job->eval_split >= 1.0) {
+    return InvalidArgumentError("--eval_split 1: nothing of --data would be left to train on");
+  }
+  if (job->eval_every > 0 && !job->evaluates()) {
+    return InvalidArgumentError("--eval_every: on what? --eval_data or --eval_split says it");
+  }
+  return OkStatus();
+}
+
 Status CheckPolicy(const config::TrainJob& job) {
   if (job.on_non_finite != "rewind" || job.save_every > 0) return OkStatus();
   return InvalidArgumentError(
@@ -188,6 +210,7 @@ StatusOr<TrainInputs> GatherTrainInputs(const TrainFlags& flags, const ShareFold
     use("config " + ShortenPath(config_argument));
   }
   ApplyTrainFlags(flags, &inputs.job);
+  DS_RETURN_IF_ERROR(CheckEvaluation(flags, &inputs.job));
   inputs.allow_overcommit = flags.allow_overcommit;
   inputs.demo = flags.model.empty() && flags.data.empty();
   if (inputs.demo && !flags.steps.has_value() && !flags.epochs.has_value()) {
@@ -212,6 +235,7 @@ StatusOr<TrainInputs> OverrideTrainInputs(const config::TrainJob& job, const Tra
   }
   DS_ASSIGN_OR_RETURN(inputs.job.data, CheckData(flags.data.empty() ? job.data : flags.data));
   ApplyTrainFlags(flags, &inputs.job);
+  DS_RETURN_IF_ERROR(CheckEvaluation(flags, &inputs.job));
   inputs.allow_overcommit = flags.allow_overcommit;
   DS_RETURN_IF_ERROR(CheckPolicy(inputs.job));
   DS_ASSIGN_OR_RETURN(const config::JobFacts facts, FactsOf(flags, inputs.job, share, world_size));

@@ -20,6 +20,9 @@ constexpr auto kFields = std::tuple{
     std::pair{"text_field", &TrainJob::text_field},
     std::pair{"on_bad_data", &TrainJob::on_bad_data},
     std::pair{"data_cache", &TrainJob::data_cache},
+    std::pair{"eval_data", &TrainJob::eval_data},
+    std::pair{"eval_split", &TrainJob::eval_split},
+    std::pair{"eval_every", &TrainJob::eval_every},
     std::pair{"seq_len", &TrainJob::seq_len},
     std::pair{"steps", &TrainJob::steps},
     std::pair{"epochs", &TrainJob::epochs},
@@ -111,6 +114,23 @@ Status CheckOneOf(std::string_view name, std::string_view value,
   return FieldError(name, expected + ", not '" + std::string(value) + "'");
 }
 
+Status CheckEvaluation(const TrainJob& job) {
+  for (const std::string& path : job.eval_data) {
+    if (path.empty()) return FieldError("eval_data", "a list of paths, none of them empty");
+  }
+  if (!(job.eval_split >= 0.0 && job.eval_split < 1.0)) {
+    return FieldError("eval_split", "0 or more, and below 1");
+  }
+  if (job.eval_split > 0.0 && !job.eval_data.empty()) {
+    return FieldError("eval_split", "0 when there is eval_data");
+  }
+  if (job.eval_every < 0) return FieldError("eval_every", "0 or more");
+  if (job.eval_every > 0 && !job.evaluates()) {
+    return FieldError("eval_every", "0 without eval_data and eval_split");
+  }
+  return OkStatus();
+}
+
 Status CheckRanges(const TrainJob& job) {
   if (job.model.empty()) return FieldError("model", "given");
   if (job.data.empty()) return FieldError("data", "given");
@@ -128,6 +148,7 @@ Status CheckRanges(const TrainJob& job) {
     return FieldError("layer_decay", "above 0 and at most 1");
   }
   if (job.mlp_tiles < 1) return FieldError("mlp_tiles", "1 or more");
+  DS_RETURN_IF_ERROR(CheckEvaluation(job));
   DS_RETURN_IF_ERROR(ParseRecompute(job.recompute).status().WithContext("train job: 'recompute'"));
   DS_RETURN_IF_ERROR(CheckOneOf("token_dtype", job.token_dtype, {"uint16", "uint32"}));
   DS_RETURN_IF_ERROR(CheckOneOf("on_bad_data", job.on_bad_data, {"stop", "skip"}));

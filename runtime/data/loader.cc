@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/base/check.h"
 
@@ -26,8 +27,25 @@ StatusOr<std::unique_ptr<Loader>> Loader::Create(TokenSource source, const Loade
         "the data has " + std::to_string(source.size()) + " tokens, one sample of seq_len " +
         std::to_string(options.seq_len) + " needs " + std::to_string(options.seq_len + 1));
   }
+  DS_ASSIGN_OR_RETURN(const Part part, ChoosePart(samples, options));
   DS_ASSIGN_OR_RETURN(const Fingerprints prints, source.TakeFingerprints());
-  return std::unique_ptr<Loader>(new Loader(std::move(source), options, samples, prints));
+  return std::unique_ptr<Loader>(new Loader(std::move(source), options, part, prints));
+}
+
+StatusOr<Loader::Part> Loader::ChoosePart(std::int64_t samples, const LoaderOptions& options) {
+  if (options.held_out == 0.0) return Part{0, samples};
+  const double share = std::round(options.held_out * static_cast<double>(samples));
+  const auto held = std::max<std::int64_t>(1, static_cast<std::int64_t>(share));
+  if (held >= samples) {
+    return InvalidArgumentError("the data has " + std::to_string(samples) +
+                                " samples, of which none would be left to train on");
+  }
+  return options.takes_held_out ? Part{samples - held, held} : Part{0, samples - held};
+}
+
+std::int64_t Loader::batches_per_epoch() const {
+  const std::int64_t places = options_.micro_batch * options_.reader.count;
+  return (samples_per_epoch() + places - 1) / places;
 }
 
 StatusOr<Batch> Loader::Next() {
@@ -43,12 +61,15 @@ StatusOr<Batch> Loader::Next() {
   std::vector<std::int64_t> sample(static_cast<std::size_t>(length) + 1);
   for (std::int64_t row = 0; row < batch; ++row) {
     const std::int64_t place = consumed_ + options_.reader.index * batch + row;
-    const std::int64_t first = sampler_.At(place) * length;
+    const std::int64_t first = (first_sample_ + sampler_.At(place)) * length;
     DS_RETURN_IF_ERROR(source_.Read(first, sample));
     DS_RETURN_IF_ERROR(CheckTokens(sample, first));
     std::copy_n(sample.begin(), length, inputs + row * length);
     std::copy_n(sample.begin() + 1, length, labels + row * length);
     if (source_.has_documents()) DS_RETURN_IF_ERROR(MarkDocuments(first, row, &result));
+    if (options_.once && place >= sampler_.samples()) {
+      std::fill_n(labels + row * length, length, kIgnoredLabel);
+    }
   }
   // Samples of one document need no documents, and attention without them is faster.
   const bool is_packed = result.documents.defined() && result.documents.any().item<bool>();

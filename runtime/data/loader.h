@@ -4,8 +4,9 @@
 //
 // Sample i is tokens[i*S .. i*S+S]: the first S are the inputs, the last S the labels. With
 // micro-batch B, the m-th call of reader r of W takes places (m*W + r)*B + 0..B-1 of the stream
-// (sampler.h), which is endless. Documents lie one behind the other, so that a sample may begin
-// inside of one; where they are known, none is learnt from another.
+// (sampler.h), which is endless, of all samples or of those that are held out. Documents lie one
+// behind the other, so that a sample may begin inside of one; where they are known, none is learnt
+// from another.
 //
 // Threads: one thread per rank drives its loader.
 
@@ -40,6 +41,10 @@ struct LoaderOptions {
   std::int64_t vocab_size = 0;   // ids outside are refused
   topology::Member reader;       // among the ranks that have samples of their own
   Sampler::Options order;
+  double held_out = 0.0;  // the share of the samples, from the last on, that is not trained on
+  bool takes_held_out = false;  // it reads those, and no others
+  // The stream is one pass: places behind it are samples of which nothing is learnt.
+  bool once = false;
   bool pinned = false;  // batches lie in page-locked memory, from where copies to a GPU do not wait
 };
 
@@ -60,6 +65,10 @@ class Loader : public BatchStream {
   StatusOr<Batch> Next() override;
 
   std::int64_t samples_per_epoch() const { return sampler_.samples(); }
+  // Calls of Next() on each rank that come to the end of a pass.
+  std::int64_t batches_per_epoch() const;
+  // Goes back to the first place.
+  void Restart() { consumed_ = 0; }
 
   // checkpoint::Stateful. State is the position and what it is a position in; it is free of the
   // number of ranks and the micro-batch. LoadState refuses a position in other data (by the number
@@ -70,12 +79,18 @@ class Loader : public BatchStream {
   Status LoadState(const nlohmann::json& state) override;
 
  private:
-  Loader(TokenSource source, const LoaderOptions& options, std::int64_t samples,
+  // Samples [first, first + count) of the source's.
+  struct Part {
+    std::int64_t first = 0, count = 0;
+  };
+  static StatusOr<Part> ChoosePart(std::int64_t samples, const LoaderOptions& options);
+  Loader(TokenSource source, const LoaderOptions& options, Part part,
          const Fingerprints& fingerprints)
       : source_(std::move(source)),
         fingerprints_(fingerprints),
         options_(options),
-        sampler_(samples, options.order) {}
+        first_sample_(part.first),
+        sampler_(part.count, options.order) {}
   Status CheckTokens(std::span<const std::int64_t> tokens, std::int64_t first) const;
   // Fills in the row's documents and takes out the labels that are not learnt.
   Status MarkDocuments(std::int64_t first, std::int64_t row, Batch* batch) const;
@@ -83,6 +98,7 @@ class Loader : public BatchStream {
   TokenSource source_;
   Fingerprints fingerprints_;
   LoaderOptions options_;
+  std::int64_t first_sample_;
   Sampler sampler_;
   std::int64_t consumed_ = 0;  // samples that all ranks together have been handed
 };

@@ -207,10 +207,15 @@ Bundle Executor::RunBlocks(Bundle bundle) {
   return bundle;
 }
 
-at::Tensor Executor::Forward(Bundle bundle) {
+Bundle Executor::RunModel(Bundle bundle) {
   bundle = RunBlocks(std::move(bundle));
   TORCH_CHECK(bundle.loss.defined() && bundle.loss.numel() == 1,
               "the model's last block has set no loss (a scalar): are there labels?");
+  return bundle;
+}
+
+at::Tensor Executor::Forward(Bundle bundle) {
+  bundle = RunModel(std::move(bundle));
   if (c10::GradMode::is_enabled()) {
     const double weight = bundle.loss_count ? *bundle.loss_count / bundle.loss_unit : 1.0;
     parts_.step.current.returned.push_back(

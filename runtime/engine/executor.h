@@ -40,6 +40,9 @@ class Executor {
   StatusOr<StepResult> Run(const pipeline::StageProgram& program, const BatchSource& next_batch,
                            StageChannels* channels = nullptr);
 
+  // Runs the blocks from the first to the last, which has to set a loss; returns what that leaves.
+  Bundle RunModel(Bundle bundle);
+
   // The instructions. Of Backward, what is sharded is reduced as soon as a unit's gradients are
   // there; Reduce does the rest, once, and only where the step is due: before that it does nothing,
   // and Step says that the boundary is still to come.
@@ -49,6 +52,8 @@ class Executor {
   StatusOr<StepResult> Step();
 
  private:
+  friend StatusOr<Evaluation> Evaluate(Engine& engine, const BatchSource& next_batch,
+                                       std::int64_t micro_batches);
   struct MicroBatch;  // between its forward and its backward
 
   void RunForward(Bundle batch, bool is_last_stage, MicroBatch* micro_batch);

@@ -34,11 +34,6 @@ double MeanWeight(double sum, std::size_t ranks) {
   return sum == 0.0 ? 1.0 : sum / static_cast<double>(ranks);
 }
 
-// The ranks that have samples of their own, this one among them.
-std::vector<int> DataRanks(const EngineParts& parts) {
-  return parts.mesh.GroupOf(parts.sharded->context().groups.all->rank(), topology::kDataAxes);
-}
-
 Totals SumOverRanks(const EngineParts& parts, double squares) {
   const StepInProgress& step = parts.step.current;
   const std::vector<std::vector<double>> ranks = comm::GatherNumbers(
@@ -53,7 +48,7 @@ Totals SumOverRanks(const EngineParts& parts, double squares) {
     all_squares += rank[1];
     totals.plan_hashes.push_back(std::bit_cast<std::uint64_t>(rank[6]));
   }
-  const std::vector<int> data_ranks = DataRanks(parts);
+  const std::vector<int> data_ranks = parts.DataRanks();
   for (const int data_rank : data_ranks) {
     const std::vector<double>& rank = ranks[static_cast<std::size_t>(data_rank)];
     totals.loss += rank[0];
@@ -115,7 +110,7 @@ void EngineParts::AgreeOnWeight() {
   if (step.current.mean_weight) return;
   const auto ranks =
       comm::GatherNumbers({step.current.AddUpWeights()}, *sharded->context().groups.all);
-  const std::vector<int> data_ranks = DataRanks(*this);
+  const std::vector<int> data_ranks = DataRanks();
   double sum = 0.0;
   for (const int rank : data_ranks) sum += ranks[static_cast<std::size_t>(rank)][0];
   step.current.mean_weight = MeanWeight(sum, data_ranks.size());

@@ -1,8 +1,10 @@
 #pragma once
 
 // StepResult: the outcome of one optimizer step, and the policy for gradients that are not finite.
+// Evaluation: the outcome of a look at data that is not learnt.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace ds::engine {
@@ -15,6 +17,12 @@ enum class NonFinitePolicy {
   kSkip,          // no update, and on with the next batch
   kStop,          // an error
   kRewind,        // no update; StepResult::rewind asks the loop to go back to a checkpoint
+};
+
+struct Evaluation {
+  double loss = 0.0;        // mean over the labels of all ranks that are not ignored
+  std::int64_t labels = 0;  // those; of a model that does not count them, the micro-batches
+  double seconds = 0.0;
 };
 
 // The facts of one optimizer step that metrics.jsonl holds; the same on every rank.
@@ -34,6 +42,7 @@ struct StepResult {
   double loss_scale = 1.0;  // of this step; 1 in fp32 and bf16
   std::int64_t tokens = 0;  // labels of all ranks and micro-batches
   std::int64_t samples = 0;
+  std::optional<Evaluation> evaluation;  // by the training loop, of the parameters after the step
 };
 
 }  // namespace ds::engine

@@ -23,6 +23,12 @@ bool IsSaveDue(const TrainLoopOptions& options, std::int64_t step) {
   return step % options.save_every == 0 || step == options.total_steps;
 }
 
+bool IsEvaluationDue(const TrainLoopOptions& options, const StepResult& result) {
+  if (!options.evaluate || result.rewind) return false;
+  if (result.step == options.total_steps) return true;
+  return options.evaluate_every > 0 && result.step % options.evaluate_every == 0;
+}
+
 // Loads the engine, and nothing else, from the newest good checkpoint. Rank 0 looks for it.
 StatusOr<std::filesystem::path> Rewind(Engine& engine, const TrainLoopOptions& options,
                                        std::int64_t last_rewind) {
@@ -58,6 +64,11 @@ TrainLoopEnd RunTrainLoop(Engine& engine, const BatchSource& next_batch,
     auto result = TrainStep(engine, next_batch);
     if (!result.ok()) return {.status = result.status()};
     const std::chrono::duration<double> seconds = options.clock->Now() - begin;
+    if (IsEvaluationDue(options, *result)) {
+      auto evaluation = options.evaluate();
+      if (!evaluation.ok()) return {.status = evaluation.status().WithContext("evaluation")};
+      result->evaluation = *evaluation;
+    }
     observer.OnStep(*result, seconds.count());
     if (result->rewind) {
       const auto path = Rewind(engine, options, last_rewind);

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <span>
 
@@ -33,6 +34,10 @@ struct TrainLoopOptions {
   nlohmann::json written_by;               // SaveRequest::written_by
   checkpoint::Lineage* lineage = nullptr;  // SaveRequest::lineage
   std::uint64_t seed = 1234;
+  // Gives the loss over data that is not learnt; empty: nobody asks. Collective. It is asked behind
+  // every so many steps, and behind the last.
+  std::function<StatusOr<Evaluation>()> evaluate;
+  std::int64_t evaluate_every = 0;  // 0: behind the last only
   const Clock* clock = &Clock::System();
 };
 

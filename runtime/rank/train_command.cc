@@ -19,10 +19,10 @@
 #include "runtime/comm/join_job.h"
 #include "runtime/config/file/check_config.h"
 #include "runtime/data/loader.h"
-#include "runtime/data/prefetching_loader.h"
 #include "runtime/device/rank_device.h"
 #include "runtime/engine/deepspeed_api.h"
 #include "runtime/engine/engine.h"
+#include "runtime/engine/evaluate.h"
 #include "runtime/engine/make_mesh.h"
 #include "runtime/engine/train_loop.h"
 #include "runtime/models/build_model.h"
@@ -30,9 +30,9 @@
 #include "runtime/models/weights.h"
 #include "runtime/optim/schedule/lr_schedule.h"
 #include "runtime/precision/dtype_policy.h"
-#include "runtime/rank/open_data.h"
 #include "runtime/rank/rank_memory.h"
 #include "runtime/rank/torch_boundary.h"
+#include "runtime/rank/train_data.h"
 #include "runtime/telemetry/step_metrics.h"
 
 namespace ds::rank {
@@ -69,6 +69,8 @@ class TrainCommand : public engine::TrainLoopObserver {
   StatusOr<std::unique_ptr<models::ModelWriter>> CreateModelWriter() const;
   Status WriteModel();
   engine::TrainLoopOptions LoopOptions();
+  StatusOr<Bundle> ReadBatch(data::BatchStream& stream);
+  StatusOr<engine::Evaluation> Evaluate();
   at::ScalarType dtype() const { return precision::MakeDtypePolicy(config_).parameter; }
 
   const config::TrainJob& job_;
@@ -83,7 +85,7 @@ class TrainCommand : public engine::TrainLoopObserver {
   std::unique_ptr<comm::Communicator> world_;
   std::shared_ptr<BlockList> model_;
   std::unique_ptr<Engine> engine_;
-  std::unique_ptr<data::BatchStream> batches_;
+  TrainData data_;
   std::vector<checkpoint::Stateful*> parts_;
   checkpoint::Lineage lineage_;
   comm::Traffic traffic_;  // before the step that is under way
@@ -208,31 +210,17 @@ Status TrainCommand::BuildEngine() {
   return OkStatus();
 }
 
-StatusOr<std::int64_t> CountSteps(const config::TrainJob& job, const data::Loader& loader,
-                                  std::int64_t batch) {
-  if (job.steps > 0) return job.steps;
-  std::int64_t samples = 0;
-  if (__builtin_mul_overflow(loader.samples_per_epoch(), job.epochs, &samples)) {
-    return InvalidArgumentError("--epochs " + std::to_string(job.epochs) + " of " +
-                                std::to_string(loader.samples_per_epoch()) +
-                                " samples are more than can be counted");
-  }
-  // The last step of an epoch takes what it lacks from the start of the data.
-  return samples / batch + (samples % batch == 0 ? 0 : 1);
-}
-
 Status TrainCommand::OpenData() {
-  DS_ASSIGN_OR_RETURN(auto source, OpenTokenSource(job_, identity_.rank == 0, &reporter_));
   const data::LoaderOptions options{.micro_batch = config_.batch.train_micro_batch_size_per_gpu,
                                     .seq_len = job_.seq_len,
                                     .vocab_size = model_config_.decoder.vocabulary,
                                     .reader = mesh_.MemberOf(identity_.rank, topology::kDataAxes),
                                     .order = {.shuffle = job_.shuffle, .seed = job_.seed},
                                     .pinned = !device_.device.is_cpu()};
-  DS_ASSIGN_OR_RETURN(auto loader, data::Loader::Create(std::move(source), options));
-  DS_ASSIGN_OR_RETURN(total_steps_, CountSteps(job_, *loader, config_.batch.train_batch_size));
-  batches_ = std::make_unique<data::PrefetchingLoader>(std::move(loader), /*depth=*/2);
-  parts_ = {&engine_->state(), batches_.get()};
+  DS_ASSIGN_OR_RETURN(data_, OpenTrainData(job_, options, identity_.rank == 0, &reporter_));
+  DS_ASSIGN_OR_RETURN(total_steps_,
+                      CountSteps(job_, data_.samples_per_epoch, config_.batch.train_batch_size));
+  parts_ = {&engine_->state(), data_.training.get()};
   const auto last = optim::LastUpdateOf(config_);
   if (last && *last < total_steps_) {
     return InvalidArgumentError("the schedule of the ds_config ends after " +
@@ -249,14 +237,31 @@ Status TrainCommand::Resume() {
 }
 
 engine::TrainLoopOptions TrainCommand::LoopOptions() {
-  return {.total_steps = total_steps_,
-          .save_every = job_.save_every,
-          .checkpoint_root = job_.checkpoint_dir,
-          .written_by = {{"program", std::string("dsrank ") + DS_VERSION},
-                         {"world_size", identity_.world_size},
-                         {"zero_stage", config_.zero_optimization.stage}},
-          .lineage = &lineage_,
-          .seed = job_.seed};
+  engine::TrainLoopOptions options{.total_steps = total_steps_,
+                                   .save_every = job_.save_every,
+                                   .checkpoint_root = job_.checkpoint_dir,
+                                   .written_by = {{"program", std::string("dsrank ") + DS_VERSION},
+                                                  {"world_size", identity_.world_size},
+                                                  {"zero_stage", config_.zero_optimization.stage}},
+                                   .lineage = &lineage_,
+                                   .seed = job_.seed,
+                                   .evaluate_every = job_.eval_every};
+  if (data_.evaluation) options.evaluate = [this] { return Evaluate(); };
+  return options;
+}
+
+StatusOr<Bundle> TrainCommand::ReadBatch(data::BatchStream& stream) {
+  const auto batch = stream.Next();
+  if (batch.ok()) return ToBundle(*batch, device_.device);
+  exit_code_of_cause_ = kExitUsage;
+  return batch.status();
+}
+
+StatusOr<engine::Evaluation> TrainCommand::Evaluate() {
+  data_.evaluation->Restart();
+  return engine::Evaluate(
+      *engine_, [this] { return ReadBatch(*data_.evaluation); },
+      data_.evaluation->batches_per_epoch());
 }
 
 Status TrainCommand::Train() {
@@ -268,20 +273,7 @@ Status TrainCommand::Train() {
   }
   model_->train(true);
   traffic_ = world_->traffic();
-  const engine::BatchSource next_batch = [this]() -> StatusOr<Bundle> {
-    auto batch = batches_->Next();
-    if (!batch.ok()) {
-      exit_code_of_cause_ = kExitUsage;
-      return batch.status();
-    }
-    const auto to_device = [&](const at::Tensor& tensor) {
-      return tensor.to(device_.device, /*non_blocking=*/true);
-    };
-    Bundle bundle{
-        .batch = {{"tokens", to_device(batch->inputs)}, {"labels", to_device(batch->labels)}}};
-    if (batch->documents.defined()) bundle.batch["documents"] = to_device(batch->documents);
-    return bundle;
-  };
+  const engine::BatchSource next_batch = [this] { return ReadBatch(*data_.training); };
   const engine::TrainLoopEnd end =
       engine::RunTrainLoop(*engine_, next_batch, parts_, LoopOptions(), *this);
   if (end.saving) exit_code_of_cause_ = kExitCheckpoint;
@@ -373,8 +365,14 @@ void TrainCommand::OnStep(const StepResult& result, double seconds) {
                                        .tokens = result.tokens,
                                        .samples = result.samples,
                                        .step_seconds = seconds};
-  reporter_.ReportStep(
-      telemetry::ToJson(metrics, {.communicated = comm::ToJson(communicated), .memory = memory}));
+  nlohmann::ordered_json report =
+      telemetry::ToJson(metrics, {.communicated = comm::ToJson(communicated), .memory = memory});
+  if (const auto& evaluation = result.evaluation) {
+    telemetry::AddEvaluation(
+        {.loss = evaluation->loss, .labels = evaluation->labels, .seconds = evaluation->seconds},
+        &report);
+  }
+  reporter_.ReportStep(report);
 }
 
 void TrainCommand::OnCheckpoint(std::int64_t step, const std::filesystem::path& path) {

@@ -1,5 +1,6 @@
 #include "runtime/telemetry/step_metrics.h"
 
+#include <cmath>
 #include <sstream>
 #include <string>
 
@@ -24,6 +25,13 @@ nlohmann::ordered_json ToJson(const StepMetrics& metrics, const RankMetrics& ran
       {"tokens_per_second", seconds > 0.0 ? static_cast<double>(metrics.tokens) / seconds : 0.0},
       {"communicated", rank.communicated},
       {"memory", rank.memory}};
+}
+
+void AddEvaluation(const EvaluationMetrics& evaluation, nlohmann::ordered_json* metrics) {
+  (*metrics)["eval_loss"] = evaluation.loss;
+  (*metrics)["eval_perplexity"] = std::exp(evaluation.loss);
+  (*metrics)["eval_tokens"] = evaluation.labels;
+  (*metrics)["eval_seconds"] = evaluation.seconds;
 }
 
 nlohmann::ordered_json ReadProcessMemory() {

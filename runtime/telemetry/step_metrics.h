@@ -24,6 +24,13 @@ struct StepMetrics {
   double step_seconds = 0.0;
 };
 
+// The look at other data behind a step.
+struct EvaluationMetrics {
+  double loss = 0.0;
+  std::int64_t labels = 0;
+  double seconds = 0.0;
+};
+
 // Holds what is told of one rank, the first.
 struct RankMetrics {
   nlohmann::ordered_json communicated;  // by its groups in this step (comm/traffic.h)
@@ -32,9 +39,12 @@ struct RankMetrics {
 
 // {"step","loss","grad_norm","lr","loss_scale","skipped","tokens","samples","step_seconds",
 //  "tokens_per_second","communicated","memory"}. Printed, its numbers read back as the same
-//  doubles;
-// what is not finite is null, because JSON has no word for it.
+//  doubles; what is not finite is null, because JSON has no word for it.
 nlohmann::ordered_json ToJson(const StepMetrics& metrics, const RankMetrics& rank);
+
+// Adds what a step's object has besides where data was evaluated behind it: "eval_loss",
+// "eval_perplexity" (e to the loss), "eval_tokens" (labels that counted), "eval_seconds".
+void AddEvaluation(const EvaluationMetrics& evaluation, nlohmann::ordered_json* metrics);
 
 // The process as the kernel sees it: {"resident_bytes","peak_resident_bytes"}; empty where it does
 // not say. Pages that are shared with other processes count in full.

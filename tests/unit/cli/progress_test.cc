@@ -1,5 +1,6 @@
 #include "cli/console/progress.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/unit/cli/events.h"
@@ -43,6 +44,18 @@ TEST(ProgressTest, TheLossesAreThoseOfTheFirstAndTheLastStep) {
   progress.OnEvent(testing::Step(2, 4.25));
   progress.OnEvent(testing::Step(3, 3.125));
   EXPECT_EQ(progress.SummarizeLoss(), "loss 5.5000 at step 1, 3.1250 at step 3");
+}
+
+TEST(ProgressTest, TheLatestEvaluationStaysInSight) {
+  Progress progress(3);
+  EXPECT_EQ(progress.SummarizeEvaluation(), "");
+  v1::Event event = testing::Step(1, 5.5);
+  event.mutable_rank_report()->mutable_step()->set_json(R"({"eval_loss": 2.0})");
+  progress.OnEvent(event);
+  progress.OnEvent(testing::Step(2, 4.25));
+  EXPECT_THAT(progress.Line(),
+              ::testing::StartsWith("step 2/3  loss 4.2500  eval loss 2.0000 (perplexity 7.39)"));
+  EXPECT_EQ(progress.SummarizeEvaluation(), "eval loss 2.0000 (perplexity 7.39) at step 1");
 }
 
 TEST(ProgressTest, OnlyTheLastStepsMakeThePace) {

@@ -185,6 +185,33 @@ TEST_F(TrainInputsTest, ParameterGroupsGoToTheJob) {
   EXPECT_EQ(inputs->job.layer_decay, 0.8);
 }
 
+TEST_F(TrainInputsTest, WhatIsEvaluatedGoesToTheJob) {
+  TrainFlags flags{.data = {Path("data.txt")}, .eval_data = {Path("data.txt")}};
+  const auto inputs = GatherTrainInputs(flags, share_, 2);
+  ASSERT_TRUE(inputs.ok()) << inputs.status().message();
+  EXPECT_THAT(inputs->job.eval_data, ElementsAre(Path("data.txt")));
+  // A resumed job may be evaluated on something else.
+  const auto resumed = OverrideTrainInputs(inputs->job, {.eval_split = 0.25}, share_, 2);
+  ASSERT_TRUE(resumed.ok()) << resumed.status().message();
+  EXPECT_TRUE(resumed->job.eval_data.empty());
+  EXPECT_EQ(resumed->job.eval_split, 0.25);
+  flags.eval_split = 0.25;
+  EXPECT_THAT(Error(flags), HasSubstr("give one"));
+  EXPECT_THAT(Error({.eval_split = 1.0}), HasSubstr("nothing of --data would be left"));
+  EXPECT_THAT(Error({.eval_every = 5}), HasSubstr("--eval_data or --eval_split says it"));
+  EXPECT_THAT(Error({.eval_data = {Path("no.txt")}}), HasSubstr("--eval_data " + Path("no.txt")));
+}
+
+TEST_F(TrainInputsTest, TheModelsTokenizerCutsTextsUnlessAnotherIsNamed) {
+  EXPECT_EQ(GatherTrainInputs({.model = Path("model")}, share_, 2)->job.tokenizer, "");
+  Write("model/tokenizer.json", "{}");
+  EXPECT_EQ(GatherTrainInputs({.model = Path("model")}, share_, 2)->job.tokenizer, Path("model"));
+  TrainFlags flags{.model = Path("model"), .tokenizer = "bytes"};
+  EXPECT_EQ(GatherTrainInputs(flags, share_, 2)->job.tokenizer, "");
+  flags.tokenizer = Path("empty");
+  EXPECT_THAT(Error(flags), HasSubstr("no folder with a tokenizer.json"));
+}
+
 TEST_F(TrainInputsTest, RefusesScheduleFlagsThatMeanNothing) {
   TrainFlags flags;
   flags.schedule.given = {{"warmup_num_steps", 5}};

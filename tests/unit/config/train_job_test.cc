@@ -11,15 +11,18 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A job in which no field has its default, so that a field that does not travel shows.
+// A job in which no field has its default, so that a field that does not travel shows; but for
+// eval_split, which takes the place of eval_data.
 TrainJob FullJob() {
   return {.model = "models/gpt2",
           .data = {"a.bin", "b c.txt"},
           .token_dtype = "uint32",
           .tokenizer = "models/gpt2",
-          .text_field = "content",
+          .text_field = "body",
           .on_bad_data = "skip",
-          .data_cache = "cache",
+          .data_cache = "/cache",
+          .eval_data = {"d.jsonl"},
+          .eval_every = 7,
           .seq_len = 128,
           .steps = 20,
           .epochs = 3,
@@ -53,7 +56,11 @@ TEST(TrainJobTest, RoundTrips) {
   EXPECT_EQ(*read, FullJob());
   const auto full = nlohmann::json::parse(ToJson(FullJob()));
   const auto defaults = nlohmann::json::parse(ToJson(TrainJob{}));
-  for (const auto& [name, value] : defaults.items()) EXPECT_NE(value, full[name]) << name;
+  for (const auto& [name, value] : defaults.items()) {
+    if (name != "eval_split") EXPECT_NE(value, full[name]) << name;
+  }
+  const TrainJob split{.model = "m", .data = {"d"}, .eval_split = 0.25};
+  EXPECT_EQ(*TrainJobFromJson(ToJson(split)), split);
 }
 
 TEST(TrainJobTest, FieldsLeftOutKeepTheirDefault) {
@@ -89,6 +96,11 @@ TEST(TrainJobTest, RefusesWrongTypesAndValues) {
   EXPECT_THAT(ErrorWith("seed", -1), HasSubstr("'seed'"));
   EXPECT_THAT(ErrorWith("save_every", -2), HasSubstr("'save_every' must be 0 or more"));
   EXPECT_THAT(ErrorWith("checkpoint_dir", ""), HasSubstr("'checkpoint_dir'"));
+  EXPECT_THAT(ErrorWith("on_bad_data", "ignore"), HasSubstr("'on_bad_data' must be one of"));
+  EXPECT_THAT(ErrorWith("eval_split", 0.5), HasSubstr("0 when there is eval_data"));
+  EXPECT_THAT(ErrorWith("eval_split", 1.0), HasSubstr("below 1"));
+  EXPECT_THAT(ErrorWith("eval_every", -1), HasSubstr("'eval_every' must be 0 or more"));
+  EXPECT_THAT(ErrorWith("eval_data", nlohmann::json::array()), HasSubstr("0 without eval_data"));
   EXPECT_THAT(ErrorWith("device", "tpu"), HasSubstr("'device' must be one of"));
 }
 

@@ -93,6 +93,50 @@ TEST_F(LoaderTest, DataWraps) {
   }
 }
 
+TEST_F(LoaderTest, WhatIsHeldOutIsTheEndOfTheDataAndNobodyTrainsOnIt) {
+  LoaderOptions options = Plain(1);
+  options.held_out = 0.3;
+  const auto trained = Make(41, options);  // ten samples
+  EXPECT_EQ(trained->samples_per_epoch(), 7);
+  options.takes_held_out = true;
+  const auto held_out = Make(41, options);
+  EXPECT_EQ(held_out->samples_per_epoch(), 3);
+  for (const std::int64_t sample : {0, 1, 2, 3, 4, 5, 6, 0}) {
+    EXPECT_EQ(FirstTokens(*trained->Next()), (std::vector<std::int64_t>{4 * sample}));
+  }
+  for (const std::int64_t sample : {7, 8, 9, 7}) {
+    EXPECT_EQ(FirstTokens(*held_out->Next()), (std::vector<std::int64_t>{4 * sample}));
+  }
+  options.held_out = 0.99;
+  EXPECT_THAT(Loader::Create(Counting(41), options).status().message(),
+              HasSubstr("of which none would be left to train on"));
+}
+
+// Five samples on two ranks: of the last turn only the first rank's first row counts.
+TEST_F(LoaderTest, OfOnePassEverySampleCountsOnce) {
+  std::vector<std::int64_t> learnt;
+  for (int rank = 0; rank < 2; ++rank) {
+    LoaderOptions options = Plain(2, rank, 2);
+    options.once = true;
+    const auto loader = Make(21, options);
+    EXPECT_EQ(loader->batches_per_epoch(), 2);
+    const auto read = [&] {
+      for (int i = 0; i < 2; ++i) {
+        const Batch batch = *loader->Next();
+        for (std::int64_t row = 0; row < 2; ++row) {
+          const auto label = batch.labels[row][0].item<std::int64_t>();
+          EXPECT_EQ(batch.labels[row].eq(kIgnoredLabel).all().item<bool>(), label == kIgnoredLabel);
+          if (label != kIgnoredLabel) learnt.push_back(label);
+        }
+      }
+    };
+    read();
+    loader->Restart();
+    read();
+  }
+  EXPECT_THAT(learnt, ::testing::UnorderedElementsAre(1, 1, 5, 5, 9, 9, 13, 13, 17, 17));
+}
+
 TEST_F(LoaderTest, GoesOnWhereItWasSavedOnAnotherNumberOfRanks) {
   const auto one = Make(1000, Plain(4));
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(one->Next().ok());

@@ -1,0 +1,105 @@
+#include "runtime/rank/train_data.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/data/prefetching_loader.h"
+#include "runtime/data/token_source.h"
+
+namespace ds::rank {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool IsTokenFile(const fs::path& path) { return path.extension() == ".bin"; }
+
+StatusOr<data::CachedTokens> CutTexts(const config::TrainJob& job,
+                                      const std::vector<fs::path>& files, RankReporter* reporter) {
+  data::TokenRequest request{.tokenizer = job.tokenizer,
+                             .text_field = job.text_field,
+                             .skip_bad_data = job.on_bad_data == "skip"};
+  for (const fs::path& file : files) request.files.push_back(file.string());
+  fs::path root = job.data_cache;
+  if (root.empty()) {
+    DS_ASSIGN_OR_RETURN(root, data::DefaultCacheRoot());
+  }
+  int shown = -1;
+  return data::FindOrCutTokens(request, root, [&](double share) {
+    const int percent = static_cast<int>(100 * share);
+    if (percent == std::exchange(shown, percent)) return;
+    reporter->ReportPhase("cut the texts into tokens, " + std::to_string(percent) + " %");
+  });
+}
+
+StatusOr<data::TokenSource> OpenTokenSource(const config::TrainJob& job,
+                                            const std::vector<std::string>& paths, bool tells,
+                                            RankReporter* reporter) {
+  DS_ASSIGN_OR_RETURN(const data::TokenWidth width, data::ParseTokenDtype(job.token_dtype));
+  DS_ASSIGN_OR_RETURN(const std::vector<fs::path> files, data::ListDataFiles(paths));
+  const auto tokens = std::count_if(files.begin(), files.end(), IsTokenFile);
+  if (job.tokenizer.empty() || tokens > 0) {  // a mixture of both is refused there
+    return data::TokenSource::Open(paths, width);
+  }
+  DS_ASSIGN_OR_RETURN(const data::CachedTokens cached, CutTexts(job, files, reporter));
+  if (tells && cached.skipped > 0) {
+    reporter->ReportNotice(
+        std::to_string(cached.skipped) +
+        " texts of the data are passed over, the first of them: " + cached.first_skipped);
+  }
+  return data::TokenSource::Open(cached);
+}
+
+StatusOr<std::unique_ptr<data::Loader>> OpenEvaluation(const config::TrainJob& job,
+                                                       data::LoaderOptions options, bool tells,
+                                                       RankReporter* reporter) {
+  const std::vector<std::string>& paths = job.eval_data.empty() ? job.data : job.eval_data;
+  DS_ASSIGN_OR_RETURN(auto source, OpenTokenSource(job, paths, tells, reporter));
+  options.order.shuffle = false;
+  options.takes_held_out = job.eval_data.empty();
+  options.once = true;
+  return data::Loader::Create(std::move(source), options);
+}
+
+}  // namespace
+
+StatusOr<TrainData> OpenTrainData(const config::TrainJob& job, data::LoaderOptions options,
+                                  bool tells, RankReporter* reporter) {
+  TrainData data;
+  options.held_out = job.eval_split;
+  DS_ASSIGN_OR_RETURN(auto source, OpenTokenSource(job, job.data, tells, reporter));
+  DS_ASSIGN_OR_RETURN(auto loader, data::Loader::Create(std::move(source), options));
+  data.samples_per_epoch = loader->samples_per_epoch();
+  data.training = std::make_unique<data::PrefetchingLoader>(std::move(loader), /*depth=*/2);
+  if (!job.evaluates()) return data;
+  auto evaluation = OpenEvaluation(job, options, tells, reporter);
+  if (!evaluation.ok()) return evaluation.status().WithContext("the data to evaluate on");
+  data.evaluation = *std::move(evaluation);
+  return data;
+}
+
+StatusOr<std::int64_t> CountSteps(const config::TrainJob& job, std::int64_t samples_per_epoch,
+                                  std::int64_t batch) {
+  if (job.steps > 0) return job.steps;
+  std::int64_t samples = 0;
+  if (__builtin_mul_overflow(samples_per_epoch, job.epochs, &samples)) {
+    return InvalidArgumentError("--epochs " + std::to_string(job.epochs) + " of " +
+                                std::to_string(samples_per_epoch) +
+                                " samples are more than can be counted");
+  }
+  // The last step of an epoch takes what it lacks from the start of the data.
+  return samples / batch + (samples % batch == 0 ? 0 : 1);
+}
+
+Bundle ToBundle(const data::Batch& batch, c10::Device device) {
+  const auto to_device = [&](const at::Tensor& tensor) {
+    return tensor.to(device, /*non_blocking=*/true);
+  };
+  Bundle bundle{
+      .batch = {{"tokens", to_device(batch.inputs)}, {"labels", to_device(batch.labels)}}};
+  if (batch.documents.defined()) bundle.batch["documents"] = to_device(batch.documents);
+  return bundle;
+}
+
+}  // namespace ds::rank

@@ -1,0 +1,94 @@
+// Evaluation during training: the loss of all labels, however ranks and micro-batches cut them, and
+// a training that does not notice it.
+
+#include <ATen/ops/arange.h>
+#include <gtest/gtest.h>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/engine/evaluate.h"
+#include "runtime/models/build_model.h"
+#include "runtime/models/lm_loss.h"
+#include "runtime/models/model_config.h"
+#include "tests/ranks/tiny_model.h"
+#include "tests/support/rank_harness.h"
+
+namespace ds::tests {
+namespace {
+
+constexpr std::int64_t kTokensOfSample = 8;
+
+// With dropout, which an evaluation does without.
+std::shared_ptr<BlockList> MakeDroppingGpt2() {
+  const auto config = models::ParseModelConfig(
+      R"({"model_type": "gpt2", "vocab_size": 50, "n_positions": 8, "n_embd": 16, "n_layer": 2,
+          "n_head": 2, "resid_pdrop": 0.3, "embd_pdrop": 0.3, "attn_pdrop": 0.3})",
+      "config.json");
+  auto model = models::BuildModel(config.value(), at::kFloat);
+  model->train(true);
+  return model;
+}
+
+// Sample i has i ignored labels, of eight.
+Bundle FourSamples(std::int64_t first, std::int64_t count) {
+  const at::Tensor places = at::arange(4 * kTokensOfSample, at::kLong).view({4, kTokensOfSample});
+  at::Tensor labels = (places * 3 + 2).remainder(50);
+  for (int i = 1; i < 4; ++i) labels[i].narrow(0, 0, 2 * i).fill_(models::kIgnoredLabel);
+  return {.batch = {{"tokens", (places * 7).remainder(50).narrow(0, first, count)},
+                    {"labels", labels.narrow(0, first, count)}}};
+}
+
+// The loss of four samples, cut into `ranks` times `micro_batches`.
+engine::Evaluation EvaluateAll(int stage, int ranks, std::int64_t micro_batches) {
+  engine::Evaluation found;
+  testing::RunRanks(ranks, [&](comm::Communicator& world) {
+    const auto engine =
+        Engine::create(MakeDroppingGpt2(), TinyConfig({.stage = stage}), {.world = &world}).value();
+    const std::int64_t count = 4 / (ranks * micro_batches);
+    std::int64_t micro = 0;
+    const auto next = [&]() -> StatusOr<Bundle> {
+      return FourSamples((micro++ * ranks + world.rank()) * count, count);
+    };
+    const auto evaluation = engine::Evaluate(*engine, next, micro_batches).value();
+    if (world.rank() == ranks - 1) found = evaluation;
+  });
+  return found;
+}
+
+TEST(Evaluate, IsTheMeanOverAllLabelsHoweverTheyAreCut) {
+  const engine::Evaluation whole = EvaluateAll(0, 1, 1);
+  EXPECT_EQ(whole.labels, 4 * 8 - 2 - 4 - 6);
+  EXPECT_GT(whole.loss, 3.0);
+  for (const int stage : {0, 1, 2, 3}) {
+    const engine::Evaluation cut = EvaluateAll(stage, 2, 2);
+    EXPECT_NEAR(cut.loss, whole.loss, 1e-6) << stage;
+    EXPECT_EQ(cut.labels, whole.labels);
+  }
+}
+
+std::vector<double> Train(int stage, bool evaluates) {
+  std::vector<double> losses;
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    config::DsConfig config = TinyConfig({.stage = stage, .accumulation = 2});
+    const auto engine = Engine::create(MakeDroppingGpt2(), config, {.world = &world}).value();
+    const auto next = [&]() -> StatusOr<Bundle> { return FourSamples(world.rank(), 1); };
+    const auto evaluate = [&] {
+      if (evaluates) EXPECT_TRUE(engine::Evaluate(*engine, next, 1).ok());
+    };
+    for (int step = 0; step < 4; ++step) {
+      engine->backward(engine->forward(*next()));
+      evaluate();  // between two micro-batches
+      engine->backward(engine->forward(*next()));
+      const double loss = engine->step().value().loss;
+      if (world.rank() == 0) losses.push_back(loss);
+      evaluate();
+    }
+  });
+  return losses;
+}
+
+TEST(Evaluate, ChangesNothingOfTheTraining) {
+  for (const int stage : {0, 2, 3}) EXPECT_EQ(Train(stage, true), Train(stage, false)) << stage;
+}
+
+}  // namespace
+}  // namespace ds::tests
