@@ -41,6 +41,12 @@ void AddTextFlags(CLI::App& app, TrainFlags* flags) {
                  "texts that cannot be used: stop (default), or skip and count them")
       ->check(CLI::IsMember({"stop", "skip"}).description(""))
       ->type_name("POLICY");
+  app.add_option(
+         FlagNames("packing"), flags->packing,
+         "how documents become samples: stream (default; cut where a sample is full), whole "
+         "(as many as fit, none cut), none (one each)")
+      ->check(CLI::IsMember({"stream", "whole", "none"}).description(""))
+      ->type_name("HOW");
   app.add_option(FlagNames("data_cache"), flags->data_cache,
                  "where the tokens of texts are kept on each host (default: ~/.cache/dsrun)")
       ->type_name("DIR");
@@ -181,6 +187,7 @@ void ApplyTrainFlags(const TrainFlags& flags, config::TrainJob* job) {
   if (!flags.data_cache.empty()) {
     job->data_cache = std::filesystem::absolute(flags.data_cache).lexically_normal().string();
   }
+  Set(flags.packing, &job->packing);
   Set(flags.eval_split, &job->eval_split);
   Set(flags.eval_every, &job->eval_every);
   Set(flags.seq_len, &job->seq_len);

@@ -27,6 +27,7 @@ struct TrainFlags {
   std::optional<std::string> text_field;
   std::optional<std::string> on_bad_data;
   std::string data_cache;
+  std::optional<std::string> packing;
   std::vector<std::string> eval_data;
   std::optional<double> eval_split;
   std::optional<std::int64_t> eval_every;

@@ -23,6 +23,7 @@ constexpr auto kFields = std::tuple{
     std::pair{"eval_data", &TrainJob::eval_data},
     std::pair{"eval_split", &TrainJob::eval_split},
     std::pair{"eval_every", &TrainJob::eval_every},
+    std::pair{"packing", &TrainJob::packing},
     std::pair{"seq_len", &TrainJob::seq_len},
     std::pair{"steps", &TrainJob::steps},
     std::pair{"epochs", &TrainJob::epochs},
@@ -152,6 +153,7 @@ Status CheckRanges(const TrainJob& job) {
   DS_RETURN_IF_ERROR(ParseRecompute(job.recompute).status().WithContext("train job: 'recompute'"));
   DS_RETURN_IF_ERROR(CheckOneOf("token_dtype", job.token_dtype, {"uint16", "uint32"}));
   DS_RETURN_IF_ERROR(CheckOneOf("on_bad_data", job.on_bad_data, {"stop", "skip"}));
+  DS_RETURN_IF_ERROR(CheckOneOf("packing", job.packing, {"stream", "whole", "none"}));
   DS_RETURN_IF_ERROR(CheckOneOf("device", job.device, {"auto", "cpu", "cuda"}));
   if (job.on_non_finite == "rewind" && job.save_every == 0) {
     return FieldError("save_every", "above 0 when on_non_finite is 'rewind'");

@@ -23,13 +23,13 @@ struct TrainJob {
   std::string text_field;              // of .jsonl lines; empty: messages, prompts or "text"
   std::string on_bad_data = "stop";    // or skip: texts that cannot be used
   std::string data_cache;              // where tokens of texts are kept; empty: this user's cache
-  std::vector<std::string>
-      eval_data;                // of the same kinds, not learnt; the loss over it is reported
-  double eval_split = 0.0;      // the share of `data`, from its end on, that is used so
-  std::int64_t eval_every = 0;  // steps between evaluations; 0: behind the last step only
-  std::int64_t seq_len = 256;   // tokens per sample
-  std::int64_t steps = 0;       // total optimizer steps; 0: as many as `epochs` need
-  std::int64_t epochs = 1;      // passes over the data; read only when steps is 0
+  std::string packing = "stream";      // of documents into samples: stream, whole or none
+  std::vector<std::string> eval_data;  // like data, but not learnt: its loss is reported
+  double eval_split = 0.0;             // in its place, the share of `data` from its end on
+  std::int64_t eval_every = 0;         // steps between evaluations; 0: behind the last step only
+  std::int64_t seq_len = 256;          // tokens per sample
+  std::int64_t steps = 0;              // total optimizer steps; 0: as many as `epochs` need
+  std::int64_t epochs = 1;             // passes over the data; read only when steps is 0
   bool shuffle = true;
   std::uint64_t seed = 1234;    // weights without a file, shuffling, dropout
   std::int64_t save_every = 0;  // steps between checkpoints; 0: none

@@ -42,6 +42,14 @@ StatusOr<std::vector<std::uint64_t>> DocumentIndex::ReadBlock(std::int64_t block
   return DataLossError(ShortenPath(path_) + ": the file is shorter than its documents");
 }
 
+Status DocumentIndex::ForEachEnd(const std::function<void(std::int64_t end)>& visit) const {
+  for (std::int64_t block = 0; block * kBlock < count_; ++block) {
+    DS_ASSIGN_OR_RETURN(const std::vector<std::uint64_t> ends, ReadBlock(block));
+    for (const std::uint64_t end : ends) visit(static_cast<std::int64_t>(end));
+  }
+  return OkStatus();
+}
+
 Status DocumentIndex::Number(std::int64_t first, std::span<std::int64_t> numbers) const {
   auto token = static_cast<std::uint64_t>(first);
   std::int64_t block =

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -20,6 +21,9 @@ class DocumentIndex {
  public:
   // `count` documents are in the file.
   static StatusOr<DocumentIndex> Open(const std::filesystem::path& path, std::int64_t count);
+
+  // Calls visit(end) for every document in order; ends are tokens of the row, the first not theirs.
+  Status ForEachEnd(const std::function<void(std::int64_t end)>& visit) const;
 
   // Numbers the documents of the tokens from `first` on: 0 for the first token's, 1 for the next.
   // Requires that all tokens are of some document.

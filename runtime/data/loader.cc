@@ -13,23 +13,39 @@ namespace {
 
 constexpr const char* kEndsKey = "tokens_crc32c";
 constexpr const char* kMiddlesKey = "tokens_between_crc32c";
+constexpr const char* kPackingKey = "packing";
+constexpr std::int64_t kPadding = 0;  // any id: nobody learns from it
 
 bool IsFingerprint(const std::string& key) { return key == kEndsKey || key == kMiddlesKey; }
+
+StatusOr<SamplePlan> PlanSamples(const TokenSource& source, const LoaderOptions& options) {
+  if (options.packing == Packing::kStream) {
+    return SamplePlan::Stream(source.size(), options.seq_len);
+  }
+  if (!source.has_documents()) {
+    return InvalidArgumentError(
+        "packing by documents (--packing) needs texts that a tokenizer cuts: of bytes and of .bin "
+        "files nobody knows where a document ends");
+  }
+  return SamplePlan::Whole(source.documents(), options.seq_len,
+                           /*one_each=*/options.packing == Packing::kNone);
+}
 
 }  // namespace
 
 StatusOr<std::unique_ptr<Loader>> Loader::Create(TokenSource source, const LoaderOptions& options) {
   DS_CHECK(options.micro_batch >= 1 && options.seq_len >= 1 && options.vocab_size >= 1);
   DS_CHECK(options.reader.index >= 0 && options.reader.index < options.reader.count);
-  const std::int64_t samples = (source.size() - 1) / options.seq_len;
-  if (samples < 1) {
+  DS_ASSIGN_OR_RETURN(SamplePlan plan, PlanSamples(source, options));
+  if (plan.samples() < 1) {
     return InvalidArgumentError(
         "the data has " + std::to_string(source.size()) + " tokens, one sample of seq_len " +
         std::to_string(options.seq_len) + " needs " + std::to_string(options.seq_len + 1));
   }
-  DS_ASSIGN_OR_RETURN(const Part part, ChoosePart(samples, options));
+  DS_ASSIGN_OR_RETURN(const Part part, ChoosePart(plan.samples(), options));
   DS_ASSIGN_OR_RETURN(const Fingerprints prints, source.TakeFingerprints());
-  return std::unique_ptr<Loader>(new Loader(std::move(source), options, part, prints));
+  return std::unique_ptr<Loader>(
+      new Loader(std::move(source), options, std::move(plan), part, prints));
 }
 
 StatusOr<Loader::Part> Loader::ChoosePart(std::int64_t samples, const LoaderOptions& options) {
@@ -56,20 +72,11 @@ StatusOr<Batch> Loader::Next() {
   result.labels = at::empty({batch, length}, options);
   if (source_.has_documents()) result.documents = at::empty({batch, length}, options);
   result.tokens = batch * length;
-  auto* inputs = result.inputs.mutable_data_ptr<std::int64_t>();
-  auto* labels = result.labels.mutable_data_ptr<std::int64_t>();
-  std::vector<std::int64_t> sample(static_cast<std::size_t>(length) + 1);
   for (std::int64_t row = 0; row < batch; ++row) {
     const std::int64_t place = consumed_ + options_.reader.index * batch + row;
-    const std::int64_t first = (first_sample_ + sampler_.At(place)) * length;
-    DS_RETURN_IF_ERROR(source_.Read(first, sample));
-    DS_RETURN_IF_ERROR(CheckTokens(sample, first));
-    std::copy_n(sample.begin(), length, inputs + row * length);
-    std::copy_n(sample.begin() + 1, length, labels + row * length);
-    if (source_.has_documents()) DS_RETURN_IF_ERROR(MarkDocuments(first, row, &result));
-    if (options_.once && place >= sampler_.samples()) {
-      std::fill_n(labels + row * length, length, kIgnoredLabel);
-    }
+    const SampleRange range = plan_.At(first_sample_ + sampler_.At(place));
+    DS_RETURN_IF_ERROR(FillRow(range, row, &result));
+    if (options_.once && place >= sampler_.samples()) result.labels[row].fill_(kIgnoredLabel);
   }
   // Samples of one document need no documents, and attention without them is faster.
   const bool is_packed = result.documents.defined() && result.documents.any().item<bool>();
@@ -78,15 +85,32 @@ StatusOr<Batch> Loader::Next() {
   return result;
 }
 
-Status Loader::MarkDocuments(std::int64_t first, std::int64_t row, Batch* batch) const {
+Status Loader::FillRow(SampleRange range, std::int64_t row, Batch* batch) const {
   const std::int64_t length = options_.seq_len;
-  std::vector<std::int64_t> documents(static_cast<std::size_t>(length) + 1);
+  const std::int64_t readable = std::min(range.count + 1, source_.size() - range.first);
+  std::vector<std::int64_t> tokens(static_cast<std::size_t>(readable));
+  DS_RETURN_IF_ERROR(source_.Read(range.first, tokens));
+  DS_RETURN_IF_ERROR(CheckTokens(tokens, range.first));
+  auto* const inputs = batch->inputs.mutable_data_ptr<std::int64_t>() + row * length;
+  auto* const labels = batch->labels.mutable_data_ptr<std::int64_t>() + row * length;
+  std::fill(std::copy_n(tokens.begin(), range.count, inputs), inputs + length, kPadding);
+  std::fill(std::copy(tokens.begin() + 1, tokens.end(), labels), labels + length, kIgnoredLabel);
+  return source_.has_documents() ? MarkDocuments(range, row, batch) : OkStatus();
+}
+
+// Padding is of the last document, which does not see it: no mask is needed for its sake.
+Status Loader::MarkDocuments(SampleRange range, std::int64_t row, Batch* batch) const {
+  const std::int64_t length = options_.seq_len;
+  const std::int64_t readable = std::min(range.count + 1, source_.size() - range.first);
+  std::vector<std::int64_t> documents(static_cast<std::size_t>(readable));
   std::vector<std::int64_t> learnt(documents.size());
-  DS_RETURN_IF_ERROR(source_.ReadDocuments(first, documents));
-  DS_RETURN_IF_ERROR(source_.ReadLearnt(first, learnt));
-  std::copy_n(documents.begin(), length,
-              batch->documents.mutable_data_ptr<std::int64_t>() + row * length);
-  auto* labels = batch->labels.mutable_data_ptr<std::int64_t>() + row * length;
+  DS_RETURN_IF_ERROR(source_.ReadDocuments(range.first, documents));
+  DS_RETURN_IF_ERROR(source_.ReadLearnt(range.first, learnt));
+  auto* const numbers = batch->documents.mutable_data_ptr<std::int64_t>() + row * length;
+  const auto last = static_cast<std::size_t>(range.count) - 1;
+  std::fill(std::copy_n(documents.begin(), range.count, numbers), numbers + length,
+            documents[last]);
+  auto* const labels = batch->labels.mutable_data_ptr<std::int64_t>() + row * length;
   for (std::size_t i = 1; i < documents.size(); ++i) {
     if (documents[i] != documents[i - 1] || learnt[i] == 0) labels[i - 1] = kIgnoredLabel;
   }
@@ -103,17 +127,19 @@ Status Loader::CheckTokens(std::span<const std::int64_t> tokens, std::int64_t fi
 }
 
 nlohmann::json Loader::State() const {
-  return {{"consumed_samples", consumed_},  {"samples_per_epoch", sampler_.samples()},
-          {kEndsKey, fingerprints_.ends},   {kMiddlesKey, fingerprints_.middles},
-          {"seq_len", options_.seq_len},    {"shuffle", sampler_.options().shuffle},
-          {"seed", sampler_.options().seed}};
+  return {{"consumed_samples", consumed_},         {"samples_per_epoch", sampler_.samples()},
+          {kEndsKey, fingerprints_.ends},          {kMiddlesKey, fingerprints_.middles},
+          {"seq_len", options_.seq_len},           {kPackingKey, NamePacking(options_.packing)},
+          {"shuffle", sampler_.options().shuffle}, {"seed", sampler_.options().seed}};
 }
 
 Status Loader::LoadState(const nlohmann::json& state) {
   const nlohmann::json own = State();
   for (const auto& item : own.items()) {
     const auto saved = state.find(item.key());
-    if (IsFingerprint(item.key()) && saved == state.end()) continue;
+    const bool is_newer = IsFingerprint(item.key()) ||
+                          (item.key() == kPackingKey && options_.packing == Packing::kStream);
+    if (is_newer && saved == state.end()) continue;
     const bool present = saved != state.end() && saved->is_boolean() == item.value().is_boolean() &&
                          saved->is_number_integer() == item.value().is_number_integer();
     if (!present) {

@@ -2,11 +2,10 @@
 
 // Loader: hands each rank its micro-batches in the defined order, and can be saved and restored.
 //
-// Sample i is tokens[i*S .. i*S+S]: the first S are the inputs, the last S the labels. With
-// micro-batch B, the m-th call of reader r of W takes places (m*W + r)*B + 0..B-1 of the stream
-// (sampler.h), which is endless, of all samples or of those that are held out. Documents lie one
-// behind the other, so that a sample may begin inside of one; where they are known, none is learnt
-// from another.
+// Sample i is tokens[i*S .. i*S+S], of which the first S are the inputs and the last S the labels,
+// or made of whole documents (sample_plan.h). With micro-batch B, the m-th call of reader r of W
+// takes places (m*W + r)*B + 0..B-1 of the stream (sampler.h), which is endless, of all samples or
+// of those that are held out. Where documents are known, none is learnt from another.
 //
 // Threads: one thread per rank drives its loader.
 
@@ -18,6 +17,7 @@
 #include <vector>
 
 #include "runtime/checkpoint/stateful.h"
+#include "runtime/data/sample_plan.h"
 #include "runtime/data/sampler.h"
 #include "runtime/data/token_source.h"
 #include "runtime/topology/mesh.h"
@@ -39,7 +39,8 @@ struct LoaderOptions {
   std::int64_t micro_batch = 1;  // B
   std::int64_t seq_len = 256;    // S
   std::int64_t vocab_size = 0;   // ids outside are refused
-  topology::Member reader;       // among the ranks that have samples of their own
+  Packing packing = Packing::kStream;
+  topology::Member reader;  // among the ranks that have samples of their own
   Sampler::Options order;
   double held_out = 0.0;  // the share of the samples, from the last on, that is not trained on
   bool takes_held_out = false;  // it reads those, and no others
@@ -57,7 +58,7 @@ class BatchStream : public checkpoint::Stateful {
 
 class Loader : public BatchStream {
  public:
-  // Refuses data too short for one sample.
+  // Refuses data too short for one sample, and packing by documents where they are not known.
   static StatusOr<std::unique_ptr<Loader>> Create(TokenSource source, const LoaderOptions& options);
 
   // The next micro-batch of this rank. Fails on a token id outside the vocabulary (naming file and
@@ -79,25 +80,29 @@ class Loader : public BatchStream {
   Status LoadState(const nlohmann::json& state) override;
 
  private:
-  // Samples [first, first + count) of the source's.
+  // Samples [first, first + count) of the plan's.
   struct Part {
     std::int64_t first = 0, count = 0;
   };
   static StatusOr<Part> ChoosePart(std::int64_t samples, const LoaderOptions& options);
-  Loader(TokenSource source, const LoaderOptions& options, Part part,
+  Loader(TokenSource source, const LoaderOptions& options, SamplePlan plan, Part part,
          const Fingerprints& fingerprints)
       : source_(std::move(source)),
         fingerprints_(fingerprints),
         options_(options),
+        plan_(std::move(plan)),
         first_sample_(part.first),
         sampler_(part.count, options.order) {}
   Status CheckTokens(std::span<const std::int64_t> tokens, std::int64_t first) const;
+  // Fills a row of the batch with a sample; what it does not fill is padding without labels.
+  Status FillRow(SampleRange range, std::int64_t row, Batch* batch) const;
   // Fills in the row's documents and takes out the labels that are not learnt.
-  Status MarkDocuments(std::int64_t first, std::int64_t row, Batch* batch) const;
+  Status MarkDocuments(SampleRange range, std::int64_t row, Batch* batch) const;
 
   TokenSource source_;
   Fingerprints fingerprints_;
   LoaderOptions options_;
+  SamplePlan plan_;
   std::int64_t first_sample_;
   Sampler sampler_;
   std::int64_t consumed_ = 0;  // samples that all ranks together have been handed

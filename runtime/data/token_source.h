@@ -53,6 +53,8 @@ class TokenSource {
   std::int64_t size() const { return size_; }
   // False where the row is all that is known.
   bool has_documents() const { return documents_.has_value(); }
+  // Requires has_documents().
+  const DocumentIndex& documents() const { return *documents_; }
 
   // Fills `out` with the tokens from `first`. Requires first + out.size() <= size().
   Status Read(std::int64_t first, std::span<std::int64_t> out) const;

@@ -44,9 +44,8 @@ StatusOr<data::TokenSource> OpenTokenSource(const config::TrainJob& job,
   }
   DS_ASSIGN_OR_RETURN(const data::CachedTokens cached, CutTexts(job, files, reporter));
   if (tells && cached.skipped > 0) {
-    reporter->ReportNotice(
-        std::to_string(cached.skipped) +
-        " texts of the data are passed over, the first of them: " + cached.first_skipped);
+    reporter->ReportNotice("passed over " + std::to_string(cached.skipped) +
+                           " of the data's texts, the first of them: " + cached.first_skipped);
   }
   return data::TokenSource::Open(cached);
 }
@@ -68,6 +67,7 @@ StatusOr<TrainData> OpenTrainData(const config::TrainJob& job, data::LoaderOptio
                                   bool tells, RankReporter* reporter) {
   TrainData data;
   options.held_out = job.eval_split;
+  DS_ASSIGN_OR_RETURN(options.packing, data::ParsePacking(job.packing));
   DS_ASSIGN_OR_RETURN(auto source, OpenTokenSource(job, job.data, tells, reporter));
   DS_ASSIGN_OR_RETURN(auto loader, data::Loader::Create(std::move(source), options));
   data.samples_per_epoch = loader->samples_per_epoch();

@@ -36,6 +36,7 @@ constexpr Printed kPrinted[] = {
     {"train --model gpt2-demo --data README.md", "\nstep 5/5  loss "},
     {"train --steps 5 --no_decay_on_norms_and_biases", "\nstep 5/5  loss "},
     {"tokenize README.md --tokenizer my_model", "tokens.bin: "},
+    {"--packing whole --eval_split 0.2", " at step 5\neval loss "},
     {"train --model my_model --data tokens.bin", "\nstep 5/5  loss "},
     {"plan --json", R"({"world_size":2,"hosts":[{"host":"localhost","slots":[0,1]}])"},
     {"plan --mesh pipeline=4", "\nschedule zb-h1: 4 stages, 6 micro-batches; "},

@@ -21,6 +21,7 @@ TrainJob FullJob() {
           .text_field = "body",
           .on_bad_data = "skip",
           .data_cache = "/cache",
+          .packing = "whole",
           .eval_data = {"d.jsonl"},
           .eval_every = 7,
           .seq_len = 128,

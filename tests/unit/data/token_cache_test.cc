@@ -186,5 +186,36 @@ TEST_F(TokenCacheTest, SamplesKnowTheirDocumentsWhateverTheWorldSize) {
   }
 }
 
+// Five documents: a b </s>, c </s>, d e f </s>, g </s>, h i </s>.
+TEST_F(TokenCacheTest, WholeDocumentsAreSamplesWithPadding) {
+  const CachedTokens cached =
+      *Find(Request({folder_.Write("1.jsonl",
+                                   "{\"text\": \"a b\"}\n{\"text\": \"c\"}\n{\"text\": \"d e f\"}\n"
+                                   "{\"text\": \"g\"}\n{\"text\": \"h i\"}\n")}));
+  const auto read = [&](Packing packing, std::int64_t micro_batch) {
+    const LoaderOptions options{.micro_batch = micro_batch,
+                                .seq_len = 6,
+                                .vocab_size = 30,
+                                .packing = packing,
+                                .order = {.shuffle = false}};
+    return *(*Loader::Create(*TokenSource::Open(cached), options))->Next();
+  };
+  const auto row = [](const at::Tensor& rows, std::int64_t index) {
+    const auto* const first = rows.const_data_ptr<std::int64_t>() + index * 6;
+    return Ids(first, first + 6);
+  };
+  const Batch whole = read(Packing::kWhole, 3);
+  EXPECT_THAT(row(whole.inputs, 0), ElementsAre(1, 2, 27, 3, 27, 0));
+  EXPECT_THAT(row(whole.labels, 0), ElementsAre(2, 27, -100, 27, -100, -100));
+  EXPECT_THAT(row(whole.documents, 0), ElementsAre(0, 0, 0, 1, 1, 1));
+  EXPECT_THAT(row(whole.labels, 1), ElementsAre(5, 6, 27, -100, 27, -100));
+  EXPECT_THAT(row(whole.inputs, 2), ElementsAre(8, 9, 27, 0, 0, 0));
+  EXPECT_THAT(row(whole.labels, 2), ElementsAre(9, 27, -100, -100, -100, -100));
+  const Batch each = read(Packing::kNone, 5);
+  EXPECT_THAT(row(each.inputs, 3), ElementsAre(7, 27, 0, 0, 0, 0));
+  EXPECT_THAT(row(each.labels, 3), ElementsAre(27, -100, -100, -100, -100, -100));
+  EXPECT_FALSE(each.documents.defined()) << "what is behind a document needs no mask";
+}
+
 }  // namespace
 }  // namespace ds::data

@@ -1,0 +1,155 @@
+// Training on what people have: chats, prompts and texts, cut by the model's tokenizer, with the
+// real programs.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "runtime/base/files.h"
+#include "tests/e2e/dsrun.h"
+#include "tests/places.h"
+
+namespace ds::testing {
+namespace {
+namespace fs = std::filesystem;
+using ::testing::ContainsRegex;
+using ::testing::DoubleNear;
+using ::testing::HasSubstr;
+using ::testing::Pointwise;
+
+constexpr char kConfig[] =
+    R"({"model_type": "gpt2", "vocab_size": 512, "n_positions": 64, "n_embd": 32, "n_layer": 2,
+        "n_head": 2, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0})";
+constexpr char kTokenizerConfig[] =
+    R"({"eos_token": "<|endoftext|>", "chat_template":
+        "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"})";
+constexpr char kLine[] = R"({"messages": [{"role": "user", "content": "2 + %?"},
+ {"role": "assistant", "content": "It is a sum."}]})";
+
+class TrainDataTest : public ::testing::Test {
+ protected:
+  TrainDataTest() : model_(folder_.path() / "model") {
+    fs::create_directories(model_);
+    Write("model/config.json", kConfig);
+    Write("model/tokenizer_config.json", kTokenizerConfig);
+    fs::copy_file(DS_SOURCE_DIR "/tests/unit/tokenizer/goldens/gpt2.tokenizer.json",
+                  model_ / "tokenizer.json");
+    Write("ds.json", R"({"train_batch_size": 4, "zero_optimization": {"stage": 2},
+                         "optimizer": {"type": "AdamW", "params": {"lr": 1e-2}}})");
+  }
+
+  std::string Write(const std::string& name, const std::string& content) const {
+    EXPECT_TRUE(WriteFileAtomically(folder_.path() / name, content).ok());
+    return (folder_.path() / name).string();
+  }
+
+  // So many chats that differ, a line each.
+  static std::string Chats(int count) {
+    std::string lines;
+    for (int i = 0; i < count; ++i) {
+      std::string line(kLine);
+      line.replace(line.find('%'), 1, std::string(static_cast<std::size_t>(1 + i % 7), 'x'));
+      line.erase(line.find('\n'), 1);
+      lines += line + "\n";
+    }
+    return lines;
+  }
+
+  ProgramResult Train(const std::string& run, const std::string& data,
+                      std::vector<std::string> more = {}) const {
+    std::vector<std::string> arguments = {"--num_gpus",
+                                          "2",
+                                          "train",
+                                          "--model",
+                                          model_.string(),
+                                          "--data",
+                                          data,
+                                          "--deepspeed_config",
+                                          (folder_.path() / "ds.json").string(),
+                                          "--seq_len",
+                                          "64",
+                                          "--data_cache",
+                                          (folder_.path() / "cache").string(),
+                                          "--steps",
+                                          "4"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return RunProgram(DsrunCommand(folder_.path() / run, arguments));
+  }
+  std::vector<nlohmann::json> Steps(const std::string& run) const {
+    return ReadJsonLines(folder_.path() / run / "metrics.jsonl");
+  }
+
+  TemporaryFolder folder_;
+  fs::path model_;
+};
+
+TEST_F(TrainDataTest, ChatsAreLearntAndCutOnce) {
+  const std::string data = Write("chat.jsonl", Chats(40));
+  const auto first = Train("first", data);
+  ASSERT_EQ(first.status, 0) << first.out << first.err;
+  const std::vector<double> losses = Column(Steps("first"), "loss");
+  EXPECT_LT(losses.back(), losses.front());
+  ASSERT_EQ(Train("second", data).status, 0);  // from the cache
+  EXPECT_EQ(Column(Steps("second"), "loss"), losses);
+}
+
+TEST_F(TrainDataTest, WhatCannotBeUsedIsNamedOrCounted) {
+  const std::string data = Write("chat.jsonl", Chats(40) + "{\"messages\": 1}\n" + Chats(2));
+  const auto stopped = Train("stopped", data);
+  EXPECT_EQ(stopped.status, 2);
+  EXPECT_THAT(stopped.err, HasSubstr("chat.jsonl:41: "));
+  const auto skipped = Train("skipped", data, {"--on_bad_data", "skip"});
+  EXPECT_EQ(skipped.status, 0) << skipped.err;
+  EXPECT_THAT(skipped.err, HasSubstr("passed over 1 of the data's texts, the first of them: "));
+  const auto missing = Train("missing", data, {"--text_field", "body"});
+  EXPECT_EQ(missing.status, 2);
+  EXPECT_THAT(missing.err, HasSubstr("chat.jsonl:1: "));
+  EXPECT_THAT(missing.err, HasSubstr("body"));
+}
+
+TEST_F(TrainDataTest, LossAndPerplexityOfOtherDataAreReported) {
+  const std::string data = Write("chat.jsonl", Chats(40));
+  const auto result =
+      Train("run", data, {"--eval_data", Write("other.jsonl", Chats(9)), "--eval_every", "2"});
+  ASSERT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, ContainsRegex("eval loss [0-9.]+ .perplexity [0-9.]+. at step 4\n"));
+  const auto steps = Steps("run");
+  ASSERT_EQ(steps.size(), 4u);
+  EXPECT_FALSE(steps[0].contains("eval_loss"));
+  const auto loss = steps[1].at("eval_loss").get<double>();
+  EXPECT_GT(loss, steps[3].at("eval_loss").get<double>());
+  EXPECT_NEAR(steps[1].at("eval_perplexity").get<double>(), std::exp(loss), 1e-9);
+  EXPECT_GT(steps[3].at("eval_tokens").get<int>(), 9);
+  // A part of the data itself; the training takes no notice of being looked at.
+  ASSERT_EQ(Train("split", data, {"--eval_split", "0.2"}).status, 0);
+  ASSERT_EQ(Train("looked", data, {"--eval_split", "0.2", "--eval_every", "1"}).status, 0);
+  EXPECT_EQ(Column(Steps("split"), "loss"), Column(Steps("looked"), "loss"));
+}
+
+// All documents have 16 tokens, so that a packed sample of 64 is four of them in four samples.
+TEST_F(TrainDataTest, PackedDocumentsGiveTheLossesOfDocumentsThatAreAlone) {
+  std::string lines;
+  for (int i = 0; i < 64; ++i) {
+    lines += "{\"text\": \"" + std::string(15, static_cast<char>('a' + i % 26)) + "\"}\n";
+  }
+  nlohmann::json tokenizer = ReadJson(model_ / "tokenizer.json");
+  tokenizer["model"]["merges"] = nlohmann::json::array();  // a byte is a token
+  Write("model/tokenizer.json", tokenizer.dump());
+  const std::string data = Write("text.jsonl", lines);
+  const auto packed = Train("packed", data, {"--packing", "whole", "--no_shuffle"});
+  ASSERT_EQ(packed.status, 0) << packed.err;
+  Write("ds.json", R"({"train_batch_size": 16, "zero_optimization": {"stage": 3},
+                       "optimizer": {"type": "AdamW", "params": {"lr": 1e-2}}})");
+  const auto alone = Train("alone", data, {"--packing", "none", "--no_shuffle", "--seq_len", "16"});
+  ASSERT_EQ(alone.status, 0) << alone.err;
+  EXPECT_THAT(Column(Steps("packed"), "loss"),
+              Pointwise(DoubleNear(2e-6), Column(Steps("alone"), "loss")));
+  const auto bytes = Train("bytes", data, {"--packing", "whole", "--tokenizer", "bytes"});
+  EXPECT_EQ(bytes.status, 2);
+  EXPECT_THAT(bytes.err, HasSubstr("packing by documents (--packing) needs texts"));
+}
+
+}  // namespace
+}  // namespace ds::testing
