@@ -6,6 +6,8 @@
 namespace ds::cli {
 
 MemoryNeed PlanMemory(const TrainInputs& inputs, const WorldPlan& world) {
+  // What of a frozen model ranks hold is not known yet.
+  if (inputs.job.adapts() || !inputs.job.freeze.empty()) return {};
   const auto share = ShareFolder::OfThisProgram();
   if (!share.ok()) return {};
   const auto path = FindModel(inputs.job.model, *share);

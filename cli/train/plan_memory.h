@@ -9,7 +9,7 @@
 namespace ds::cli {
 
 // For ranks that compute on CPUs. Nothing is known (rank_bytes 0) of a model whose family cannot be
-// predicted.
+// predicted, or of which a part is frozen.
 MemoryNeed PlanMemory(const TrainInputs& inputs, const WorldPlan& world);
 
 }  // namespace ds::cli

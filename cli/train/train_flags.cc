@@ -142,6 +142,33 @@ void AddMethodFlags(CLI::App& app, TrainFlags* flags) {
                "start ranks that will hold more memory than their host has available");
 }
 
+void AddAdapterFlags(CLI::App& app, TrainFlags* flags) {
+  app.add_option(FlagNames("freeze"), flags->freeze,
+                 "parameters that are not trained, by patterns of their full names "
+                 "('model.layers.0.*')")
+      ->take_all()
+      ->type_name("PATTERN");
+  app.add_option(FlagNames("lora_rank"), flags->lora_rank,
+                 "train LoRA adapters of this rank and freeze the model (default: 0, none)")
+      ->check(WholeNumber(0))
+      ->type_name("N");
+  app.add_option(FlagNames("lora_alpha"), flags->lora_alpha,
+                 "adapters are scaled by this over the rank (default: twice the rank)")
+      ->check(FiniteNumber())
+      ->type_name("X");
+  app.add_option(FlagNames("lora_targets"), flags->lora_targets,
+                 "the linear layers that get adapters, by their last names (default: all)")
+      ->take_all()
+      ->type_name("NAME");
+  app.add_flag(FlagNames("lora_rslora"), flags->lora_rslora,
+               "scale adapters by alpha over the root of the rank");
+  app.add_option(FlagNames("lora_adapter"), flags->lora_adapter,
+                 "go on with the adapters of a PEFT folder, as that describes them")
+      ->type_name("DIR");
+  app.add_flag(FlagNames("lora_merge"), flags->lora_merge,
+               "--save_hf writes the whole model, adapters merged, in place of a PEFT folder");
+}
+
 }  // namespace
 
 void AddTrainFlags(CLI::App& app, TrainFlags* flags) {
@@ -149,6 +176,7 @@ void AddTrainFlags(CLI::App& app, TrainFlags* flags) {
   AddLengthFlags(app, flags);
   AddEvaluationFlags(app, flags);
   AddMethodFlags(app, flags);
+  AddAdapterFlags(app, flags);
   AddScheduleFlags(app, &flags->schedule);
   AddTrainingFlags(app, &flags->training);
 }
@@ -187,6 +215,12 @@ void ApplyTrainFlags(const TrainFlags& flags, config::TrainJob* job) {
   if (!flags.data_cache.empty()) {
     job->data_cache = std::filesystem::absolute(flags.data_cache).lexically_normal().string();
   }
+  if (!flags.freeze.empty()) job->freeze = flags.freeze;
+  Set(flags.lora_rank, &job->lora_rank);
+  Set(flags.lora_alpha, &job->lora_alpha);
+  if (!flags.lora_targets.empty()) job->lora_targets = flags.lora_targets;
+  if (flags.lora_rslora) job->lora_rslora = true;
+  if (flags.lora_merge) job->lora_merge = true;
   Set(flags.packing, &job->packing);
   Set(flags.eval_split, &job->eval_split);
   Set(flags.eval_every, &job->eval_every);

@@ -44,6 +44,13 @@ struct TrainFlags {
   std::optional<std::int64_t> tile_mlp;
   bool no_decay_on_norms_and_biases = false;
   std::optional<double> layer_decay;
+  std::vector<std::string> freeze;
+  std::optional<std::int64_t> lora_rank;
+  std::optional<double> lora_alpha;
+  std::vector<std::string> lora_targets;
+  bool lora_rslora = false;
+  std::string lora_adapter;
+  bool lora_merge = false;
   bool encrypt = false;
   bool allow_overcommit = false;  // of the hosts' memory
   ScheduleFlags schedule;

@@ -12,6 +12,7 @@
 #include "runtime/config/file/check_config.h"
 #include "runtime/config/file/config_text.h"
 #include "runtime/config/sections/elasticity_section.h"
+#include "runtime/models/spec/lora_spec.h"
 #include "runtime/tokenizer/corpus/tokenizer_folder.h"
 
 namespace ds::cli {
@@ -162,6 +163,26 @@ Status CheckEvaluation(const TrainFlags& flags, config::TrainJob* job) {
   return OkStatus();
 }
 
+// Fills in the adapter's folder; says which flags of LoRA do not go together.
+Status CheckLora(const TrainFlags& flags, config::TrainJob* job) {
+  if (!flags.lora_adapter.empty()) {
+    const auto spec = models::ReadLoraSpec(flags.lora_adapter);
+    if (!spec.ok()) return spec.status().WithContext("--lora_adapter");
+    job->lora_adapter = Absolute(flags.lora_adapter);
+    if (flags.lora_rank || flags.lora_alpha || !flags.lora_targets.empty() || flags.lora_rslora) {
+      return InvalidArgumentError(
+          "--lora_adapter: the folder says rank, alpha and targets; leave out the other flags");
+    }
+  }
+  if (job->lora_alpha < 0.0) return InvalidArgumentError("--lora_alpha must be above 0");
+  const bool describes =
+      job->lora_alpha > 0.0 || !job->lora_targets.empty() || job->lora_rslora || job->lora_merge;
+  if (describes && !job->adapts()) {
+    return InvalidArgumentError("flags of LoRA need --lora_rank or --lora_adapter");
+  }
+  return OkStatus();
+}
+
 Status CheckPolicy(const config::TrainJob& job) {
   if (job.on_non_finite != "rewind" || job.save_every > 0) return OkStatus();
   return InvalidArgumentError(
@@ -211,6 +232,7 @@ StatusOr<TrainInputs> GatherTrainInputs(const TrainFlags& flags, const ShareFold
   }
   ApplyTrainFlags(flags, &inputs.job);
   DS_RETURN_IF_ERROR(CheckEvaluation(flags, &inputs.job));
+  DS_RETURN_IF_ERROR(CheckLora(flags, &inputs.job));
   inputs.allow_overcommit = flags.allow_overcommit;
   inputs.demo = flags.model.empty() && flags.data.empty();
   if (inputs.demo && !flags.steps.has_value() && !flags.epochs.has_value()) {
@@ -236,6 +258,7 @@ StatusOr<TrainInputs> OverrideTrainInputs(const config::TrainJob& job, const Tra
   DS_ASSIGN_OR_RETURN(inputs.job.data, CheckData(flags.data.empty() ? job.data : flags.data));
   ApplyTrainFlags(flags, &inputs.job);
   DS_RETURN_IF_ERROR(CheckEvaluation(flags, &inputs.job));
+  DS_RETURN_IF_ERROR(CheckLora(flags, &inputs.job));
   inputs.allow_overcommit = flags.allow_overcommit;
   DS_RETURN_IF_ERROR(CheckPolicy(inputs.job));
   DS_ASSIGN_OR_RETURN(const config::JobFacts facts, FactsOf(flags, inputs.job, share, world_size));

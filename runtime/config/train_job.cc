@@ -42,6 +42,13 @@ constexpr auto kFields = std::tuple{
     std::pair{"layer_decay", &TrainJob::layer_decay},
     std::pair{"ds_config", &TrainJob::ds_config},
     std::pair{"save_hf_dir", &TrainJob::save_hf_dir},
+    std::pair{"freeze", &TrainJob::freeze},
+    std::pair{"lora_rank", &TrainJob::lora_rank},
+    std::pair{"lora_alpha", &TrainJob::lora_alpha},
+    std::pair{"lora_targets", &TrainJob::lora_targets},
+    std::pair{"lora_rslora", &TrainJob::lora_rslora},
+    std::pair{"lora_adapter", &TrainJob::lora_adapter},
+    std::pair{"lora_merge", &TrainJob::lora_merge},
 };
 
 template <typename Visitor>
@@ -132,6 +139,13 @@ Status CheckEvaluation(const TrainJob& job) {
   return OkStatus();
 }
 
+Status CheckLora(const TrainJob& job) {
+  if (job.lora_rank < 0) return FieldError("lora_rank", "0 or more");
+  if (!(job.lora_alpha >= 0.0)) return FieldError("lora_alpha", "0 or more");
+  if (!job.adapts() && job.lora_merge) return FieldError("lora_merge", "false without adapters");
+  return OkStatus();
+}
+
 Status CheckRanges(const TrainJob& job) {
   if (job.model.empty()) return FieldError("model", "given");
   if (job.data.empty()) return FieldError("data", "given");
@@ -150,6 +164,7 @@ Status CheckRanges(const TrainJob& job) {
   }
   if (job.mlp_tiles < 1) return FieldError("mlp_tiles", "1 or more");
   DS_RETURN_IF_ERROR(CheckEvaluation(job));
+  DS_RETURN_IF_ERROR(CheckLora(job));
   DS_RETURN_IF_ERROR(ParseRecompute(job.recompute).status().WithContext("train job: 'recompute'"));
   DS_RETURN_IF_ERROR(CheckOneOf("token_dtype", job.token_dtype, {"uint16", "uint32"}));
   DS_RETURN_IF_ERROR(CheckOneOf("on_bad_data", job.on_bad_data, {"stop", "skip"}));

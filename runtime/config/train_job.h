@@ -44,10 +44,18 @@ struct TrainJob {
   std::string recompute = "none";             // as ParseRecompute reads it
   std::int64_t mlp_tiles = 1;                 // feed-forward parts run on so many parts of the rows
   bool no_decay_on_norms_and_biases = false;  // weight decay on matrices only
-  double layer_decay = 1.0;      // a block's rate is this times that of the block behind it
-  std::string ds_config = "{}";  // JSON text that CheckConfig has accepted
-  std::string save_hf_dir;       // model.safetensors and config.json at the end; empty: no
+  double layer_decay = 1.0;         // a block's rate is this times that of the block behind it
+  std::string ds_config = "{}";     // JSON text that CheckConfig has accepted
+  std::string save_hf_dir;          // model.safetensors and config.json at the end; empty: no
+  std::vector<std::string> freeze;  // patterns of the parameters that are not trained
+  std::int64_t lora_rank = 0;       // of the adapters that are trained instead; 0: none
+  double lora_alpha = 0.0;          // 0: twice the rank
+  std::vector<std::string> lora_targets;  // last names of linear layers; empty: all
+  bool lora_rslora = false;               // scaled by 1 / sqrt(rank)
+  std::string lora_adapter;               // in place of these, a PEFT folder to go on from
+  bool lora_merge = false;                // save_hf_dir gets the model with its adapters
 
+  bool adapts() const { return lora_rank > 0 || !lora_adapter.empty(); }
   bool evaluates() const { return !eval_data.empty() || eval_split > 0.0; }
 
   friend bool operator==(const TrainJob&, const TrainJob&) = default;

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "runtime/base/philox.h"
+#include "runtime/models/spec/lora_spec.h"
 
 namespace ds::models {
 namespace {
@@ -40,6 +41,14 @@ NormalInit DescribeInit(const DecoderSpec& spec) {
   init.residual_names = {std::string(spec.names.attention_output) + ".weight",
                          std::string(spec.names.down) + ".weight"};
   return init;
+}
+
+FirstValue FamilyBlock::DescribeFirstValue(const std::string& name, std::int64_t dimensions) const {
+  if (!IsLoraParameter(name)) return init_.Describe(name, dimensions);
+  // Adapters change nothing at first. Of A the variance is PEFT's, which draws it uniformly.
+  if (name.ends_with("lora_B.weight")) return {};
+  const std::int64_t in = named_parameters()[name].size(1);
+  return {.std = 1.0 / std::sqrt(3.0 * static_cast<double>(in))};
 }
 
 void FillRange(const std::string& name, const FirstValue& described, std::uint64_t seed,

@@ -49,9 +49,7 @@ class FamilyBlock : public Block {
   // `slice`: of a decoder's block.
   FamilyBlock(std::string prefix, NormalInit init, DecoderSlice slice = {})
       : Block(std::move(prefix)), init_(std::move(init)), slice_(std::move(slice)) {}
-  FirstValue DescribeFirstValue(const std::string& name, std::int64_t dimensions) const override {
-    return init_.Describe(name, dimensions);
-  }
+  FirstValue DescribeFirstValue(const std::string& name, std::int64_t dimensions) const override;
   checkpoint::Placement DescribePlacement(const std::string& name,
                                           const at::Tensor& tensor) const override {
     if (!slice_.plan) return Block::DescribePlacement(name, tensor);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/check.h"
 #include "runtime/gradients/put_gradient.h"
 #include "runtime/models/block.h"
 
@@ -24,7 +25,20 @@ Product::Product(const Shape& shape, const at::TensorOptions& options)
 }
 
 at::Tensor Product::forward(const at::Tensor& x) const {
-  return Affine(x, weight_, bias_, layout_, add_up_);
+  const at::Tensor y = Affine(x, weight_, bias_, layout_, add_up_);
+  if (!narrow_) return y;
+  return y + wide_->forward(narrow_->forward(x) * adapter_scale_);
+}
+
+void Product::AddAdapter(std::int64_t rank, double scale) {
+  DS_CHECK_MSG(!narrow_, "a layer takes one adapter");
+  const bool in_out = layout_ == WeightLayout::kInOut;
+  const std::int64_t in = weight_.size(in_out ? 0 : 1), out = weight_.size(in_out ? 1 : 0);
+  narrow_ = register_module("lora_A",
+                            MakeProduct(Product::Shape{.in = in, .out = rank}, weight_.options()));
+  wide_ = register_module("lora_B",
+                          MakeProduct(Product::Shape{.in = rank, .out = out}, weight_.options()));
+  adapter_scale_ = scale;
 }
 
 std::shared_ptr<Product> MakeProduct(const Product::Shape& shape,

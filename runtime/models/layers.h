@@ -33,10 +33,16 @@ class Product : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& x) const;
   const at::Tensor& weight() const { return weight_; }
 
+  // Adds scale * B A x to what it computes from here on, with A [rank, in] and B [out, rank] as
+  // parameters "lora_A.weight" and "lora_B.weight". Once.
+  void AddAdapter(std::int64_t rank, double scale);
+
  private:
   WeightLayout layout_;
   tensor_parallel::Group add_up_;
   at::Tensor weight_, bias_;
+  std::shared_ptr<Product> narrow_, wide_;  // A and B of the adapter; null without
+  double adapter_scale_ = 1.0;
 };
 
 // The weight is [out, in]. Classes of its own, for a config names modules by their classes.

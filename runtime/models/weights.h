@@ -27,7 +27,7 @@ class WeightReader {
 
   // Refuses when a parameter of `model` (or the one it is a part of) is missing or has another
   // shape; reads headers only, so that a wrong folder is refused before anything is allocated.
-  // Returns the names of stored tensors that the model does not use.
+  // Returns the names of stored tensors that the model does not use. Adapters are not looked for.
   StatusOr<std::vector<std::string>> Check(const BlockList& model) const;
 
   // Fills `values`, contiguous, with the elements [first, first + values.numel()) of the parameter

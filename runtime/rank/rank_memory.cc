@@ -17,6 +17,7 @@ void RankMemory::Open(c10::Device device) {
 
 void RankMemory::Plan(const models::DecoderSpec& model, const config::DsConfig& config,
                       const config::TrainJob& job, const comm::Communicator& world) {
+  if (job.adapts() || !job.freeze.empty()) return;
   const auto recompute = config::ParseRecompute(job.recompute);
   if (!engine::CheckMemoryIsKnown(config, model).ok() || !recompute.ok()) return;
   const zero::CallSetting calls{.spans_hosts = world.spans_hosts(),

@@ -30,7 +30,7 @@ class RankMemory {
   // Counts the device's tensors from here on. Requires that there is none yet.
   void Open(c10::Device device);
   // Predicts by the code that `dsrun estimate` asks. Does nothing where it is not known what such a
-  // model keeps.
+  // model keeps, or a part of it is frozen.
   void Plan(const models::DecoderSpec& model, const config::DsConfig& config,
             const config::TrainJob& job, const comm::Communicator& world);
 

@@ -25,14 +25,13 @@
 #include "runtime/engine/evaluate.h"
 #include "runtime/engine/make_mesh.h"
 #include "runtime/engine/train_loop.h"
-#include "runtime/models/build_model.h"
 #include "runtime/models/model_config.h"
-#include "runtime/models/weights.h"
 #include "runtime/optim/schedule/lr_schedule.h"
 #include "runtime/precision/dtype_policy.h"
 #include "runtime/rank/rank_memory.h"
 #include "runtime/rank/torch_boundary.h"
 #include "runtime/rank/train_data.h"
+#include "runtime/rank/train_model.h"
 #include "runtime/telemetry/step_metrics.h"
 
 namespace ds::rank {
@@ -66,8 +65,7 @@ class TrainCommand : public engine::TrainLoopObserver {
   Status Train();
   Status ExportModel();
 
-  StatusOr<std::unique_ptr<models::ModelWriter>> CreateModelWriter() const;
-  Status WriteModel();
+  ModelExport model_export() const { return {job_, model_config_, model_}; }
   engine::TrainLoopOptions LoopOptions();
   StatusOr<Bundle> ReadBatch(data::BatchStream& stream);
   StatusOr<engine::Evaluation> Evaluate();
@@ -83,7 +81,7 @@ class TrainCommand : public engine::TrainLoopObserver {
   device::RankDevice device_;
   RankMemory memory_;
   std::unique_ptr<comm::Communicator> world_;
-  std::shared_ptr<BlockList> model_;
+  TrainModel model_;
   std::unique_ptr<Engine> engine_;
   TrainData data_;
   std::vector<checkpoint::Stateful*> parts_;
@@ -175,8 +173,9 @@ Status TrainCommand::Connect() {
 
 Status TrainCommand::BuildEngine() {
   DS_RETURN_IF_ERROR(models::CheckSequenceLength(model_config_, job_.seq_len));
-  model_ = models::BuildModel(model_config_, at::TensorOptions(dtype()).device(device_.device),
-                              engine::FindTensorRanks(mesh_, *world_));
+  DS_ASSIGN_OR_RETURN(
+      model_, OpenTrainModel(job_, model_config_, at::TensorOptions(dtype()).device(device_.device),
+                             engine::FindTensorRanks(mesh_, *world_)));
   DS_ASSIGN_OR_RETURN(const config::RecomputeChoice recompute,
                       config::ParseRecompute(job_.recompute));
   EngineOptions options{.world = world_.get(),
@@ -184,28 +183,22 @@ Status TrainCommand::BuildEngine() {
                         .ledger = &memory_.ledger(),
                         .meter = memory_.meter(),
                         .device = device_.device,
+                        .read_values = model_.MakeReader(job_.seed),
                         .seed = job_.seed,
                         .non_finite = ParsePolicy(job_.on_non_finite),
                         .recompute = recompute,
                         .mlp_tiles = job_.mlp_tiles,
-                        .parameter_group = MakeGrouper(job_, model_->size())};
-  std::unique_ptr<models::WeightReader> weights;
-  if (!model_config_.folder.empty()) {
-    DS_ASSIGN_OR_RETURN(weights, models::WeightReader::Open(model_config_.folder));
-  }
-  if (weights != nullptr) {
-    DS_ASSIGN_OR_RETURN(const auto unused, weights->Check(*model_));
-    if (!unused.empty() && identity_.rank == 0) {
-      reporter_.ReportNotice(model_config_.folder.string() + ": " + std::to_string(unused.size()) +
-                             " stored tensors are not part of the model, " + unused.front() +
-                             " for one; they are left out");
-    }
-    options.read_values = std::bind_front(&models::WeightReader::Read, weights.get());
+                        .parameter_group = MakeGrouper(job_, model_.blocks->size())};
+  if (!model_.unused.empty() && identity_.rank == 0) {
+    reporter_.ReportNotice(model_config_.folder.string() + ": " +
+                           std::to_string(model_.unused.size()) +
+                           " stored tensors are not part of the model, " + model_.unused.front() +
+                           " for one; they are left out");
   }
   if (identity_.rank == 0) {
     options.notify = [this](const std::string& text) { reporter_.ReportNotice(text); };
   }
-  DS_ASSIGN_OR_RETURN(engine_, Engine::create(model_, config_, options));
+  DS_ASSIGN_OR_RETURN(engine_, Engine::create(model_.blocks, config_, options));
   memory_.Plan(model_config_.decoder, config_, job_, *world_);
   return OkStatus();
 }
@@ -271,7 +264,7 @@ Status TrainCommand::Train() {
         checkpoint::CheckSharedFolder(job_.checkpoint_dir, job_.checkpoint_mark, *world_));
     exit_code_of_cause_.reset();
   }
-  model_->train(true);
+  model_.blocks->train(true);
   traffic_ = world_->traffic();
   const engine::BatchSource next_batch = [this] { return ReadBatch(*data_.training); };
   const engine::TrainLoopEnd end =
@@ -280,38 +273,16 @@ Status TrainCommand::Train() {
   return end.status;
 }
 
-// Null on all ranks but the first, which writes. All ranks return the same status.
-StatusOr<std::unique_ptr<models::ModelWriter>> TrainCommand::CreateModelWriter() const {
-  std::unique_ptr<models::ModelWriter> writer;
-  Status status;
-  if (identity_.rank == 0) {
-    auto created = models::ModelWriter::Create(job_.save_hf_dir, model_config_, *model_);
-    status = created.status();
-    if (created.ok()) writer = *std::move(created);
-  }
-  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(status, *world_));
-  return writer;
-}
-
 // What cannot be written is better known before the training than behind it. Leaves the folder.
 Status TrainCommand::TryExport() {
   if (job_.save_hf_dir.empty()) return OkStatus();
-  return CreateModelWriter().status().WithContext("--save_hf");
-}
-
-Status TrainCommand::WriteModel() {
-  DS_ASSIGN_OR_RETURN(const auto writer, CreateModelWriter());
-  DS_RETURN_IF_ERROR(
-      engine_->ExportParameters([&](const std::string& name, const at::Tensor& value) {
-        return writer->Write(name, value);
-      }));
-  return comm::AgreeOnStatus(writer == nullptr ? OkStatus() : writer->Finish(), *world_);
+  return model_export().Try(*world_).WithContext("--save_hf");
 }
 
 // A model that cannot be written is not lost: what was trained is saved as a checkpoint.
 Status TrainCommand::ExportModel() {
   if (job_.save_hf_dir.empty()) return OkStatus();
-  const Status written = WriteModel();
+  const Status written = model_export().Write(*engine_);
   const bool is_saved = job_.save_every > 0;  // the last step is
   if (written.ok() || is_saved || job_.checkpoint_dir.empty()) return written;
   const std::int64_t step = engine_->finished_steps();

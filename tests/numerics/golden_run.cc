@@ -1,7 +1,6 @@
 #include "tests/numerics/golden_run.h"
 
 #include <gtest/gtest.h>
-#include <functional>
 
 #include <filesystem>
 #include <functional>
@@ -12,7 +11,9 @@
 #include "runtime/data/loader.h"
 #include "runtime/device/isa_probe.h"
 #include "runtime/engine/train_step.h"
+#include "runtime/models/adapter_folder.h"
 #include "runtime/models/build_model.h"
+#include "runtime/models/lora.h"
 #include "runtime/models/weights.h"
 #include "tests/places.h"
 #include "tests/support/rank_harness.h"
@@ -55,11 +56,20 @@ GoldenRunResult TrainRank(const GoldenRun& run, comm::Communicator& world) {
   const auto described = models::ReadModelConfig((GoldenFolder() / run.family).string()).value();
   const auto model = models::BuildModel(described, run.bf16 ? at::kBFloat16 : at::kFloat);
   const auto weights = models::WeightReader::Open(described.folder).value();
-  auto engine =
-      Engine::create(model, config,
-                     {.world = &world,
-                      .read_values = std::bind_front(&models::WeightReader::Read, weights.get())})
-          .value();
+  std::unique_ptr<models::AdapterReader> adapter;
+  if (!run.adapter.empty()) {
+    const auto folder = GoldenFolder() / "lora" / run.adapter;
+    models::LoraSpec lora = models::ReadLoraSpec(folder).value();
+    DS_CHECK(models::AddLora(*model, &lora).ok());
+    adapter = models::AdapterReader::Open(folder).value();
+    DS_CHECK(adapter->Check(*model).ok());
+  }
+  const engine::ValueReader read = [&](const std::string& name, std::int64_t first,
+                                       const at::Tensor& values) {
+    return models::IsLoraParameter(name) ? adapter->Read(name, first, values)
+                                         : weights->Read(name, first, values);
+  };
+  auto engine = Engine::create(model, config, {.world = &world, .read_values = read}).value();
   data::Loader loader = MakeLoader(golden, config, world);
   GoldenRunResult result;
   while (engine->finished_steps() < run.steps) {

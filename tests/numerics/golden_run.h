@@ -14,7 +14,8 @@
 namespace ds::numerics {
 
 struct GoldenRun {
-  std::string family;  // a folder of tests/numerics/goldens
+  std::string family;   // a folder of tests/numerics/goldens
+  std::string adapter;  // a folder of its lora, which is trained in the family's place
   int world_size = 1;
   int stage = 0;
   std::int64_t global_batch = 8;  // samples per optimizer step

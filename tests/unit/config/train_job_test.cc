@@ -41,7 +41,14 @@ TrainJob FullJob() {
           .no_decay_on_norms_and_biases = true,
           .layer_decay = 0.75,
           .ds_config = R"({"train_batch_size":8})",
-          .save_hf_dir = "out"};
+          .save_hf_dir = "out",
+          .freeze = {"*.bias"},
+          .lora_rank = 4,
+          .lora_alpha = 6.5,
+          .lora_targets = {"q_proj"},
+          .lora_rslora = true,
+          .lora_adapter = "adapter",
+          .lora_merge = true};
 }
 
 std::string ErrorWith(const char* field, const nlohmann::json& value) {
@@ -102,6 +109,9 @@ TEST(TrainJobTest, RefusesWrongTypesAndValues) {
   EXPECT_THAT(ErrorWith("eval_split", 1.0), HasSubstr("below 1"));
   EXPECT_THAT(ErrorWith("eval_every", -1), HasSubstr("'eval_every' must be 0 or more"));
   EXPECT_THAT(ErrorWith("eval_data", nlohmann::json::array()), HasSubstr("0 without eval_data"));
+  EXPECT_THAT(ErrorWith("packing", "bfd"), HasSubstr("'packing' must be one of"));
+  EXPECT_THAT(ErrorWith("lora_rank", -1), HasSubstr("'lora_rank' must be 0 or more"));
+  EXPECT_THAT(ErrorWith("lora_alpha", -1), HasSubstr("'lora_alpha' must be 0 or more"));
   EXPECT_THAT(ErrorWith("device", "tpu"), HasSubstr("'device' must be one of"));
 }
 

@@ -1,0 +1,71 @@
+#include "runtime/models/adapter_folder.h"
+
+#include <set>
+#include <vector>
+
+#include "runtime/base/files.h"
+#include "runtime/models/spec/lora_spec.h"
+
+namespace ds::models {
+namespace {
+
+std::string StoredName(const std::string& name) { return "base_model.model." + name; }
+
+std::vector<checkpoint::SafetensorsDeclaration> DeclareAdapters(const BlockList& model) {
+  std::vector<checkpoint::SafetensorsDeclaration> declared;
+  for (const auto& block : model.blocks()) {
+    for (const auto& item : block->named_parameters()) {
+      const std::string name = block->FullName(item.key());
+      if (!IsLoraParameter(name)) continue;
+      declared.push_back({StoredName(name), item.value().scalar_type(),
+                          block->DescribePlacement(item.key(), item.value()).global_shape});
+    }
+  }
+  return declared;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<AdapterReader>> AdapterReader::Open(const std::filesystem::path& folder) {
+  DS_ASSIGN_OR_RETURN(auto file, checkpoint::SafetensorsFile::Open(folder / kAdapterWeightsFile));
+  return std::unique_ptr<AdapterReader>(new AdapterReader(std::move(file)));
+}
+
+Status AdapterReader::Check(const BlockList& model) const {
+  std::set<std::string> wanted;
+  for (const checkpoint::SafetensorsDeclaration& declared : DeclareAdapters(model)) {
+    DS_RETURN_IF_ERROR(file_.CheckReadable(declared.name, declared.shape, declared.dtype));
+    wanted.insert(declared.name);
+  }
+  for (const auto& [name, entry] : file_.entries()) {
+    if (wanted.contains(name)) continue;
+    return InvalidArgumentError(file_.path().string() + ": the model has no place for " + name);
+  }
+  return OkStatus();
+}
+
+Status AdapterReader::Read(const std::string& name, std::int64_t first,
+                           const at::Tensor& values) const {
+  return file_.Read(StoredName(name), first, values);
+}
+
+StatusOr<std::unique_ptr<AdapterWriter>> AdapterWriter::Create(const std::filesystem::path& folder,
+                                                               const BlockList& model,
+                                                               nlohmann::ordered_json config) {
+  DS_RETURN_IF_ERROR(MakeDirectories(folder));
+  std::unique_ptr<AdapterWriter> writer(new AdapterWriter(folder, std::move(config)));
+  DS_ASSIGN_OR_RETURN(writer->writer_, checkpoint::SafetensorsWriter::Create(
+                                           folder / kAdapterWeightsFile, DeclareAdapters(model)));
+  return writer;
+}
+
+Status AdapterWriter::Write(const std::string& name, const at::Tensor& tensor) {
+  return writer_->Write(StoredName(name), tensor);
+}
+
+Status AdapterWriter::Finish() {
+  DS_RETURN_IF_ERROR(writer_->Commit());
+  return WriteFileAtomically(folder_ / kAdapterConfigFile, config_.dump(2) + "\n");
+}
+
+}  // namespace ds::models

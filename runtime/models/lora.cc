@@ -1,0 +1,100 @@
+#include "runtime/models/lora.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/mm.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+
+#include "runtime/base/suggest.h"
+#include "runtime/models/layers.h"
+
+namespace ds::models {
+namespace {
+
+// The linear layers within layers by their last names; the head is none of them.
+std::vector<std::pair<std::string, std::shared_ptr<Product>>> ListProducts(const BlockList& model) {
+  std::vector<std::pair<std::string, std::shared_ptr<Product>>> products;
+  for (const auto& block : model.blocks()) {
+    if (block->prefix().empty()) continue;
+    for (const auto& item : block->named_modules("", /*include_self=*/false)) {
+      auto product = std::dynamic_pointer_cast<Product>(item.value());
+      const std::string& path = item.key();
+      if (product) products.emplace_back(path.substr(path.rfind('.') + 1), std::move(product));
+    }
+  }
+  return products;
+}
+
+Status CheckTargets(const std::vector<std::string>& targets,
+                    const std::vector<std::string>& known) {
+  for (const std::string& target : targets) {
+    if (std::find(known.begin(), known.end(), target) != known.end()) continue;
+    std::string list;
+    for (const std::string& name : known) list += (list.empty() ? "" : ", ") + name;
+    return InvalidArgumentError("no linear layer of the model's layers is called " + target +
+                                " (there are: " + list + ")" + DidYouMean(target, known));
+  }
+  return OkStatus();
+}
+
+void Freeze(const Block& block) {
+  for (const at::Tensor& parameter : block.parameters()) parameter.set_requires_grad(false);
+}
+
+}  // namespace
+
+Status AddLora(BlockList& model, LoraSpec* spec) {
+  const auto products = ListProducts(model);
+  std::set<std::string> names;
+  for (const auto& [name, product] : products) names.insert(name);
+  const std::vector<std::string> known(names.begin(), names.end());
+  DS_RETURN_IF_ERROR(CheckTargets(spec->targets, known));
+  if (spec->targets.empty()) spec->targets = known;
+  for (const auto& block : model.blocks()) Freeze(*block);
+  for (const auto& [name, product] : products) {
+    const auto& targets = spec->targets;
+    if (std::find(targets.begin(), targets.end(), name) == targets.end()) continue;
+    product->AddAdapter(spec->rank, spec->scale());
+  }
+  return OkStatus();
+}
+
+Status FreezeParameters(BlockList& model, const std::vector<std::string>& patterns) {
+  std::set<std::string> unmatched(patterns.begin(), patterns.end());
+  bool trains = false;
+  for (const auto& block : model.blocks()) {
+    for (const auto& item : block->named_parameters()) {
+      const std::string name = block->FullName(item.key());
+      for (const std::string& pattern : patterns) {
+        if (::fnmatch(pattern.c_str(), name.c_str(), 0) != 0) continue;
+        unmatched.erase(pattern);
+        item.value().set_requires_grad(false);
+      }
+      trains |= item.value().requires_grad();
+    }
+  }
+  if (!unmatched.empty()) {
+    return InvalidArgumentError(
+        "no parameter of the model matches " + *unmatched.begin() + "; their names are like " +
+        model.block(1).FullName(model.block(1).named_parameters().keys()[0]));
+  }
+  if (trains) return OkStatus();
+  return InvalidArgumentError("every parameter is frozen: nothing is left to train");
+}
+
+at::Tensor LoraMerger::Merge(const std::string& name, const at::Tensor& weight) const {
+  constexpr std::string_view kWeight = "weight";
+  if (!name.ends_with(kWeight)) return weight;
+  const std::string layer = name.substr(0, name.size() - kWeight.size());
+  const auto narrow = tensors_.find(layer + "lora_A.weight");
+  const auto wide = tensors_.find(layer + "lora_B.weight");
+  if (narrow == tensors_.end() || wide == tensors_.end()) return weight;
+  at::Tensor change = at::mm(wide->second.to(at::kFloat), narrow->second.to(at::kFloat)) * scale_;
+  if (weights_are_in_out_) change = change.t();
+  return (weight.to(at::kFloat) + change).to(weight.scalar_type());
+}
+
+}  // namespace ds::models

@@ -1,0 +1,43 @@
+#pragma once
+
+// Low-rank adapters in a model: where they stand, what is trained, and how they are merged.
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/models/block.h"
+#include "runtime/models/spec/lora_spec.h"
+
+namespace ds::models {
+
+// Puts an adapter beside every linear layer whose last name is a target, and freezes all other
+// parameters. Fills in the targets that `spec` leaves open. Refuses a target that no layer has.
+// Comes before the engine, which gives the adapters their memory.
+Status AddLora(BlockList& model, LoraSpec* spec);
+
+// Freezes the parameters whose full names match one of the patterns (as of file names: *, ?,
+// [a-z]). Refuses a pattern that none matches, and to leave nothing to train.
+Status FreezeParameters(BlockList& model, const std::vector<std::string>& patterns);
+
+// Adds adapters to the weights that they stand beside.
+class LoraMerger {
+ public:
+  LoraMerger(const LoraSpec& spec, bool weights_are_in_out)
+      : scale_(spec.scale()), weights_are_in_out_(weights_are_in_out) {}
+
+  // Keeps an adapter's tensor, on the CPU; all come before the first weight.
+  void Take(const std::string& name, const at::Tensor& tensor) { tensors_[name] = tensor.clone(); }
+  // The weight with this full name, with its adapter, if it has one. Rounds once.
+  at::Tensor Merge(const std::string& name, const at::Tensor& weight) const;
+
+ private:
+  double scale_;
+  bool weights_are_in_out_;
+  std::map<std::string, at::Tensor> tensors_;
+};
+
+}  // namespace ds::models

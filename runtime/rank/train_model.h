@@ -1,0 +1,67 @@
+#pragma once
+
+// TrainModel: the model of a training job: its blocks, what of them is trained, and where their
+// first values come from. ModelExport: where they are written.
+
+#include <c10/core/TensorOptions.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/config/train_job.h"
+#include "runtime/engine/engine.h"
+#include "runtime/models/adapter_folder.h"
+#include "runtime/models/lora.h"
+#include "runtime/models/model_config.h"
+#include "runtime/models/weights.h"
+#include "runtime/tensor_parallel/group.h"
+
+namespace ds::rank {
+
+struct TrainModel {
+  std::shared_ptr<BlockList> blocks;
+  std::optional<models::LoraSpec> lora;            // its targets filled in
+  std::unique_ptr<models::WeightReader> weights;   // null: values are drawn
+  std::unique_ptr<models::AdapterReader> adapter;  // null: adapters start anew
+  std::vector<std::string> unused;                 // tensors of the folder that no block has
+
+  // Gives first values as long as this lives; empty where all are drawn.
+  engine::ValueReader MakeReader(std::uint64_t seed) const;
+};
+
+// Refuses a folder that does not suit the model, and what cannot be frozen or adapted.
+StatusOr<TrainModel> OpenTrainModel(const config::TrainJob& job, const models::ModelConfig& config,
+                                    const at::TensorOptions& options,
+                                    const tensor_parallel::Group& tensor_ranks);
+
+// Writes --save_hf's folder: of a model that has adapters only them, unless they are to be merged.
+class ModelExport {
+ public:
+  // Borrows all three.
+  ModelExport(const config::TrainJob& job, const models::ModelConfig& config,
+              const TrainModel& model)
+      : job_(job), config_(config), model_(model) {}
+
+  // Tells whether the folder can be written; leaves it. All ranks return the same status.
+  Status Try(comm::Communicator& world) const;
+  // Collective; rank 0 writes.
+  Status Write(Engine& engine) const;
+
+ private:
+  Status WriteAdapters(Engine& engine) const;
+  Status WriteWhole(Engine& engine) const;
+  bool writes_adapters() const { return model_.lora.has_value() && !job_.lora_merge; }
+  StatusOr<std::unique_ptr<models::AdapterWriter>> CreateAdapterWriter(
+      comm::Communicator& world) const;
+  StatusOr<std::unique_ptr<models::ModelWriter>> CreateModelWriter(comm::Communicator& world) const;
+
+  const config::TrainJob& job_;
+  const models::ModelConfig& config_;
+  const TrainModel& model_;
+};
+
+}  // namespace ds::rank

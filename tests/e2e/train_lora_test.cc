@@ -1,0 +1,118 @@
+// Adapters with the real programs: trained, saved as PEFT saves them, taken up again, merged.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "runtime/base/files.h"
+#include "tests/e2e/dsrun.h"
+#include "tests/places.h"
+
+namespace ds::testing {
+namespace {
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr char kBase[] = DS_SOURCE_DIR "/tests/numerics/goldens/llama";
+
+class TrainLoraTest : public ::testing::Test {
+ protected:
+  // Trains on two ranks at stage 3, and evaluates on a part that is held out.
+  ProgramResult Train(const std::string& run, const std::string& model, double lr,
+                      std::vector<std::string> more) const {
+    const nlohmann::json config = {
+        {"train_batch_size", 8},
+        {"zero_optimization", {{"stage", 3}}},
+        {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", lr}, {"weight_decay", 0.0}}}}}};
+    const fs::path path = folder_.path() / (run + ".json");
+    EXPECT_TRUE(WriteFileAtomically(path, config.dump()).ok());
+    std::vector<std::string> arguments = {"--num_gpus",
+                                          "2",
+                                          "train",
+                                          "--model",
+                                          model,
+                                          "--data",
+                                          DS_SOURCE_DIR "/tests/numerics/goldens/tokens.bin",
+                                          "--deepspeed_config",
+                                          path.string(),
+                                          "--seq_len",
+                                          "32",
+                                          "--eval_split",
+                                          "0.2"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return RunProgram(DsrunCommand(folder_.path() / run, arguments));
+  }
+  // The loss on what is held out, behind the last step.
+  double EvaluatedLoss(const std::string& run) const {
+    const auto steps = ReadJsonLines(folder_.path() / run / "metrics.jsonl");
+    return steps.empty() ? 0.0 : steps.back().at("eval_loss").get<double>();
+  }
+  std::string Folder(const std::string& name) const { return (folder_.path() / name).string(); }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(TrainLoraTest, AdaptersAreSavedTakenUpAndMerged) {
+  const std::vector<std::string> lora = {"--lora_rank", "4", "--lora_targets", "q_proj", "v_proj",
+                                         "--steps",     "6"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), lora.begin(), lora.end());
+    return more;
+  };
+  const auto trained = Train("trained", kBase, 0.02, with({"--save_hf", Folder("adapter")}));
+  ASSERT_EQ(trained.status, 0) << trained.out << trained.err;
+  const nlohmann::json config = ReadJson(folder_.path() / "adapter" / "adapter_config.json");
+  EXPECT_EQ(config["r"], 4);
+  EXPECT_EQ(config["lora_alpha"], 8.0);
+  EXPECT_THAT(config["target_modules"], ElementsAre("q_proj", "v_proj"));
+  EXPECT_FALSE(fs::exists(folder_.path() / "adapter" / "model.safetensors"));
+  EXPECT_LT(fs::file_size(folder_.path() / "adapter" / "adapter_model.safetensors"), 10'000u);
+  const double loss = EvaluatedLoss("trained");
+
+  const auto again =
+      Train("again", kBase, 0.0, {"--lora_adapter", Folder("adapter"), "--steps", "1"});
+  ASSERT_EQ(again.status, 0) << again.out << again.err;
+  EXPECT_NEAR(EvaluatedLoss("again"), loss, 1e-6);
+
+  const auto merged =
+      Train("merged", kBase, 0.02, with({"--save_hf", Folder("whole"), "--lora_merge"}));
+  ASSERT_EQ(merged.status, 0) << merged.out << merged.err;
+  EXPECT_EQ(EvaluatedLoss("merged"), loss);
+  ASSERT_EQ(Train("whole_run", Folder("whole"), 0.0, {"--steps", "1"}).status, 0);
+  EXPECT_NEAR(EvaluatedLoss("whole_run"), loss, 1e-5);
+  ASSERT_EQ(Train("untrained", kBase, 0.0, {"--steps", "1"}).status, 0);
+  EXPECT_GT(EvaluatedLoss("untrained"), loss + 1e-3) << "the adapters have learnt nothing";
+}
+
+TEST_F(TrainLoraTest, AResumedJobGoesOnWithItsAdapters) {
+  const std::vector<std::string> lora = {"--lora_rank", "4", "--steps", "4"};
+  ASSERT_EQ(Train("whole", kBase, 0.02, lora).status, 0);
+  std::vector<std::string> half = lora;
+  half.back() = "2";
+  half.insert(half.end(), {"--save_every", "2"});
+  ASSERT_EQ(Train("half", kBase, 0.02, half).status, 0);
+  const auto resumed = RunProgram(
+      {DS_BIN_DIR "/dsrun", "--num_gpus", "1", "resume", Folder("half"), "--steps", "4"});
+  ASSERT_EQ(resumed.status, 0) << resumed.out << resumed.err;
+  EXPECT_NEAR(EvaluatedLoss("half"), EvaluatedLoss("whole"), 1e-5);
+}
+
+TEST_F(TrainLoraTest, WhatIsFrozenStaysAndWhatMakesNoSenseIsRefused) {
+  const auto frozen = Train("frozen", kBase, 0.02, {"--freeze", "model.layers.*", "--steps", "2"});
+  EXPECT_EQ(frozen.status, 0) << frozen.err;
+  const auto nothing = Train("nothing", kBase, 0.02, {"--freeze", "*", "--steps", "2"});
+  EXPECT_EQ(nothing.status, 2);
+  EXPECT_THAT(nothing.err, HasSubstr("nothing is left to train"));
+  const auto target = Train("target", kBase, 0.02,
+                            {"--lora_rank", "2", "--lora_targets", "c_attn", "--steps", "2"});
+  EXPECT_EQ(target.status, 2);
+  EXPECT_THAT(target.err, HasSubstr("no linear layer of the model's layers is called c_attn"));
+  const auto alone = Train("alone", kBase, 0.02, {"--lora_alpha", "2", "--steps", "2"});
+  EXPECT_EQ(alone.status, 2);
+  EXPECT_THAT(alone.err, HasSubstr("flags of LoRA need --lora_rank or --lora_adapter"));
+}
+
+}  // namespace
+}  // namespace ds::testing

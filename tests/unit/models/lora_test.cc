@@ -1,0 +1,136 @@
+#include "runtime/models/lora.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/randn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+
+#include "runtime/models/adapter_folder.h"
+#include "tests/unit/models/golden_folder.h"
+
+namespace ds::models {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<std::string> Trained(const BlockList& model) {
+  std::vector<std::string> names;
+  for (const auto& block : model.blocks()) {
+    for (const auto& item : block->named_parameters()) {
+      if (item.value().requires_grad()) names.push_back(block->FullName(item.key()));
+    }
+  }
+  return names;
+}
+
+TEST(Lora, StandsBesideTheTargetsAndNothingElseIsTrained) {
+  const auto model = LoadGoldenModel("llama");
+  LoraSpec spec{.rank = 2, .targets = {"q_proj"}};
+  ASSERT_TRUE(AddLora(*model, &spec).ok());
+  EXPECT_THAT(Trained(*model), ElementsAre("model.layers.0.self_attn.q_proj.lora_A.weight",
+                                           "model.layers.0.self_attn.q_proj.lora_B.weight",
+                                           "model.layers.1.self_attn.q_proj.lora_A.weight",
+                                           "model.layers.1.self_attn.q_proj.lora_B.weight"));
+}
+
+TEST(Lora, WithoutTargetsStandsBesideAllLayersButTheHead) {
+  const auto model = LoadGoldenModel("llama");
+  LoraSpec spec{.rank = 2};
+  ASSERT_TRUE(AddLora(*model, &spec).ok());
+  EXPECT_THAT(spec.targets, ElementsAre("down_proj", "gate_proj", "k_proj", "o_proj", "q_proj",
+                                        "up_proj", "v_proj"));
+  LoraSpec wrong{.targets = {"c_attn"}};
+  EXPECT_THAT(AddLora(*LoadGoldenModel("llama"), &wrong).message(),
+              HasSubstr("is called c_attn (there are: down_proj, gate_proj"));
+}
+
+TEST(Lora, FirstValuesChangeNothing) {
+  const auto model = LoadGoldenModel("llama");
+  LoraSpec spec{.rank = 4, .targets = {"q_proj"}};
+  ASSERT_TRUE(AddLora(*model, &spec).ok());
+  const Block& block = model->block(1);
+  const std::string layer = block.FullName("self_attn.q_proj.");
+  const at::Tensor narrow = at::randn({4 * 32}), wide = at::randn({32 * 4});
+  block.InitializeRange(layer + "lora_A.weight", /*seed=*/7, 0, narrow);
+  block.InitializeRange(layer + "lora_B.weight", /*seed=*/7, 0, wide);
+  EXPECT_TRUE(wide.eq(0.0).all().item<bool>());
+  EXPECT_NEAR(narrow.std().item<double>(), 0.102, 0.02) << "1 / sqrt(3 * 32)";
+}
+
+TEST(Lora, MergedWeightsHaveTheProductOfTheAdapter) {
+  const at::Tensor narrow = at::randn({2, 5}), wide = at::randn({3, 2}), weight = at::randn({3, 5});
+  const LoraSpec spec{.rank = 2, .alpha = 3.0};
+  LoraMerger merger(spec, /*weights_are_in_out=*/false), turned(spec, /*weights_are_in_out=*/true);
+  for (LoraMerger* const each : {&merger, &turned}) {
+    each->Take("x.q.lora_A.weight", narrow);
+    each->Take("x.q.lora_B.weight", wide);
+  }
+  const at::Tensor expected = weight + 1.5 * at::mm(wide, narrow);
+  EXPECT_TRUE(merger.Merge("x.q.weight", weight).allclose(expected));
+  EXPECT_TRUE(turned.Merge("x.q.weight", weight.t()).allclose(expected.t()));
+  EXPECT_TRUE(at::equal(merger.Merge("x.k.weight", weight), weight));
+  EXPECT_TRUE(at::equal(merger.Merge("x.q.bias", weight), weight));
+}
+
+class AdapterFolderTest : public ::testing::Test {
+ protected:
+  AdapterFolderTest() {
+    std::string name = (fs::temp_directory_path() / "dsrun-adapter.XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+  }
+  ~AdapterFolderTest() override { fs::remove_all(folder_); }
+  static std::shared_ptr<BlockList> Adapted(std::int64_t rank) {
+    auto model = LoadGoldenModel("llama");
+    LoraSpec spec{.rank = rank, .targets = {"v_proj"}};
+    EXPECT_TRUE(AddLora(*model, &spec).ok());
+    return model;
+  }
+  fs::path folder_;
+};
+
+TEST_F(AdapterFolderTest, ReadsBackWhatItWrote) {
+  const LoraSpec spec{.rank = 2, .alpha = 5.0, .rank_stabilised = true, .targets = {"v_proj"}};
+  const auto model = Adapted(2);
+  auto writer = AdapterWriter::Create(folder_, *model, MakeAdapterConfig(spec, "base", false));
+  std::map<std::string, at::Tensor> values;
+  for (const std::string& name : Trained(*model)) {
+    values[name] = name.ends_with("A.weight") ? at::randn({2, 32}) : at::randn({16, 2});
+    ASSERT_TRUE((*writer)->Write(name, values[name]).ok()) << name;
+  }
+  ASSERT_TRUE((*writer)->Finish().ok());
+  const LoraSpec read = ReadLoraSpec(folder_).value();
+  EXPECT_EQ(read.rank, 2);
+  EXPECT_EQ(read.scale(), spec.scale());
+  EXPECT_THAT(read.targets, ElementsAre("v_proj"));
+  const auto reader = AdapterReader::Open(folder_).value();
+  EXPECT_TRUE(reader->Check(*model).ok());
+  for (const auto& [name, value] : values) {
+    at::Tensor got = at::randn({value.numel()});
+    ASSERT_TRUE(reader->Read(name, 0, got).ok());
+    EXPECT_TRUE(at::equal(got.view(value.sizes()), value)) << name;
+  }
+  EXPECT_FALSE(reader->Check(*Adapted(3)).ok());
+  auto other = LoadGoldenModel("llama");
+  LoraSpec fewer{.rank = 2, .targets = {"q_proj"}};
+  ASSERT_TRUE(AddLora(*other, &fewer).ok());
+  EXPECT_FALSE(reader->Check(*other).ok());
+}
+
+TEST(FreezeParameters, TakesPatternsOfFullNames) {
+  const auto model = LoadGoldenModel("llama");
+  ASSERT_TRUE(FreezeParameters(*model, {"model.layers.*", "lm_head.weight"}).ok());
+  EXPECT_THAT(Trained(*model), ElementsAre("model.embed_tokens.weight", "model.norm.weight"));
+  EXPECT_THAT(FreezeParameters(*model, {"layers.*"}).message(),
+              HasSubstr("no parameter of the model matches layers.*; their names are like model."));
+  EXPECT_THAT(FreezeParameters(*model, {"*"}).message(), HasSubstr("nothing is left to train"));
+}
+
+}  // namespace
+}  // namespace ds::models
