@@ -1,112 +1,216 @@
 #include "cli/console/backlog_writer.h"
 
+#include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <deque>
+#include <mutex>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "runtime/base/byte_size.h"
 #include "runtime/base/files.h"
 
 namespace ds::cli {
+namespace {
 
-BacklogWriter::BacklogWriter(std::size_t limit_bytes) : limit_bytes_(limit_bytes) {}
+// One call takes so much at most, so that progress is seen. A terminal costs by the call.
+constexpr std::size_t kPieceBytes = std::size_t{64} << 10;
+// What is ready for writing takes so much without making the caller wait.
+constexpr std::size_t kReadyBytes = 256;
+
+bool IsRegularFile(int fd) {
+  struct stat file {};
+  return ::fstat(fd, &file) == 0 && S_ISREG(file.st_mode);
+}
+
+// Writes what `fd` takes at once, and no more.
+void WriteWhatFits(int fd, std::string_view text) {
+  while (!text.empty()) {
+    pollfd writable{fd, POLLOUT, 0};
+    if (::poll(&writable, 1, 0) != 1 || (writable.revents & POLLOUT) == 0) return;
+    const ssize_t written = ::write(fd, text.data(), std::min(text.size(), kReadyBytes));
+    if (written < 0) return;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+}  // namespace
+
+struct BacklogWriter::Backlog {
+  struct Output {
+    int fd;
+    std::string text;
+  };
+
+  void Loop();
+  // These require the mutex.
+  bool IsFull(int fd, const std::string& text) const {
+    return queued_bytes + text.size() > limit_bytes && !IsRegularFile(fd);
+  }
+  void Add(int fd, std::string text);
+  void Drop(const std::string& text);
+  // The line about what was dropped since the last one; "" for nothing.
+  std::string TakeReport();
+
+  std::size_t limit_bytes = 0;
+  std::mutex mutex;                 // guards all below
+  std::condition_variable work;     // outputs, ending or given_up changed
+  std::condition_variable drained;  // queued_bytes became 0, and no drop is unreported; or given_up
+  std::deque<Output> outputs;
+  int busy_fd = -1;                    // the thread is writing there
+  std::size_t queued_bytes = 0;        // in outputs and in the one being written
+  std::uint64_t written_bytes = 0;     // by the thread
+  std::uint64_t unreported_lines = 0;  // that were dropped
+  std::uint64_t unreported_bytes = 0;
+  std::uint64_t all_dropped = 0;  // lines
+  bool ending = false;
+  bool given_up = false;
+};
+
+void BacklogWriter::Backlog::Add(int fd, std::string text) {
+  queued_bytes += text.size();
+  // One write for what has piled up: a terminal costs by the call.
+  if (!outputs.empty() && outputs.back().fd == fd) {
+    outputs.back().text += text;
+  } else {
+    outputs.push_back({fd, std::move(text)});
+  }
+}
+
+void BacklogWriter::Backlog::Drop(const std::string& text) {
+  const auto lines = static_cast<std::uint64_t>(std::count(text.begin(), text.end(), '\n'));
+  unreported_lines += lines;
+  unreported_bytes += text.size();
+  all_dropped += lines;
+}
+
+std::string BacklogWriter::Backlog::TakeReport() {
+  const std::uint64_t lines = std::exchange(unreported_lines, 0);
+  const std::uint64_t bytes = std::exchange(unreported_bytes, 0);
+  if (bytes == 0) return "";
+  return "dsrun: " + std::to_string(lines) + (lines == 1 ? " line, " : " lines, ") +
+         ByteSize(bytes) + (lines == 1 ? ", is" : ", are") +
+         " not shown here because the console was blocked; the run directory has all\n";
+}
+
+void BacklogWriter::Backlog::Loop() {
+  std::unique_lock lock(mutex);
+  for (;;) {
+    work.wait(lock, [this] { return !outputs.empty() || ending || given_up; });
+    if (outputs.empty() || given_up) return;
+    const Output output = std::move(outputs.front());
+    outputs.pop_front();
+    busy_fd = output.fd;
+    for (std::string_view rest = output.text; !rest.empty() && !given_up;) {
+      const std::string_view piece = rest.substr(0, kPieceBytes);
+      lock.unlock();
+      // A closed pipe loses the console, not the job: the run directory has everything.
+      static_cast<void>(WriteAll(output.fd, piece, "console").ok());
+      lock.lock();
+      rest.remove_prefix(piece.size());
+      written_bytes += piece.size();
+    }
+    busy_fd = -1;
+    queued_bytes -= output.text.size();
+    if (given_up) return;
+    if (outputs.empty()) {
+      if (std::string report = TakeReport(); !report.empty()) Add(STDERR_FILENO, std::move(report));
+    }
+    if (queued_bytes == 0) drained.notify_all();
+  }
+}
+
+BacklogWriter::BacklogWriter(std::size_t limit_bytes) : backlog_(std::make_shared<Backlog>()) {
+  backlog_->limit_bytes = limit_bytes;
+}
 
 BacklogWriter::~BacklogWriter() {
+  bool given_up = false;
   {
-    const std::lock_guard lock(mutex_);
-    ending_ = true;
-    work_.notify_one();
+    const std::lock_guard lock(backlog_->mutex);
+    backlog_->ending = true;
+    given_up = backlog_->given_up;
+    backlog_->work.notify_one();
   }
-  if (thread_.joinable()) thread_.join();
+  if (!thread_.joinable()) return;
+  if (given_up) {
+    thread_.detach();  // it may be in a write that does not end before this process does
+  } else {
+    thread_.join();
+  }
 }
 
 void BacklogWriter::WriteLines(int fd, std::string text) {
-  const std::lock_guard lock(mutex_);
-  if (IsFull(text)) {
-    const auto lines = static_cast<std::uint64_t>(std::count(text.begin(), text.end(), '\n'));
-    unreported_drops_ += lines;
-    dropped_lines_ += lines;
-    return;
-  }
-  ReportDrops();
+  const std::lock_guard lock(backlog_->mutex);
+  if (backlog_->IsFull(fd, text)) return backlog_->Drop(text);
+  Queue(STDERR_FILENO, backlog_->TakeReport());
   Queue(fd, std::move(text));
 }
 
 bool BacklogWriter::WriteRows(int fd, std::string text) {
-  const std::lock_guard lock(mutex_);
-  if (IsFull(text)) return false;
-  ReportDrops();
+  const std::lock_guard lock(backlog_->mutex);
+  if (backlog_->IsFull(fd, text)) return false;
+  Queue(STDERR_FILENO, backlog_->TakeReport());
   Queue(fd, std::move(text));
   return true;
 }
 
 void BacklogWriter::WriteAlways(int fd, std::string text) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(backlog_->mutex);
   Queue(fd, std::move(text));
 }
 
 void BacklogWriter::Flush() {
-  std::unique_lock lock(mutex_);
-  drained_.wait(lock, [this] { return queued_bytes_ == 0; });
+  std::unique_lock lock(backlog_->mutex);
+  backlog_->drained.wait(lock,
+                         [this] { return backlog_->queued_bytes == 0 || backlog_->given_up; });
+}
+
+void BacklogWriter::GiveUp() {
+  const std::lock_guard lock(backlog_->mutex);
+  if (backlog_->queued_bytes == 0 || std::exchange(backlog_->given_up, true)) return;
+  std::deque<Backlog::Output> outputs = std::exchange(backlog_->outputs, {});
+  outputs.push_back({STDERR_FILENO,
+                     "dsrun: the console takes nothing and is not waited for: the run directory "
+                     "has what is not shown here\n"});
+  for (const Backlog::Output& output : outputs) {
+    if (output.fd != backlog_->busy_fd) WriteWhatFits(output.fd, output.text);
+  }
+  backlog_->work.notify_one();
+  backlog_->drained.notify_all();
 }
 
 std::uint64_t BacklogWriter::dropped_lines() const {
-  const std::lock_guard lock(mutex_);
-  return dropped_lines_;
+  const std::lock_guard lock(backlog_->mutex);
+  return backlog_->all_dropped;
 }
 
-bool BacklogWriter::IsFull(const std::string& text) const {
-  return queued_bytes_ + text.size() > limit_bytes_;
+std::uint64_t BacklogWriter::written_bytes() const {
+  const std::lock_guard lock(backlog_->mutex);
+  return backlog_->written_bytes;
 }
 
 void BacklogWriter::Queue(int fd, std::string text) {
-  if (text.empty()) return;
-  queued_bytes_ += text.size();
-  // One write for what has piled up: a terminal costs by the call.
-  if (!backlog_.empty() && backlog_.back().fd == fd) {
-    backlog_.back().text += text;
-  } else {
-    backlog_.push_back({fd, std::move(text)});
-  }
-  if (thread_.joinable()) return work_.notify_one();
+  if (text.empty() || backlog_->given_up) return;
+  if (IsRegularFile(fd)) return WriteInPlace(fd, text);
+  backlog_->Add(fd, std::move(text));
+  if (thread_.joinable()) return backlog_->work.notify_one();
   try {
-    thread_ = std::thread([this] { Loop(); });
+    thread_ = std::thread([backlog = backlog_] { backlog->Loop(); });
   } catch (const std::system_error&) {
-    WriteBacklog();
+    for (const Backlog::Output& output : std::exchange(backlog_->outputs, {})) {
+      WriteInPlace(output.fd, output.text);
+    }
+    backlog_->queued_bytes = 0;
   }
 }
 
-void BacklogWriter::WriteBacklog() {
-  for (const Output& output : std::exchange(backlog_, {})) {
-    static_cast<void>(WriteAll(output.fd, output.text, "console").ok());
-  }
-  queued_bytes_ = 0;
-}
-
-void BacklogWriter::ReportDrops() {
-  const std::uint64_t lines = std::exchange(unreported_drops_, 0);
-  if (lines == 0) return;
-  Queue(STDERR_FILENO, "dsrun: " + std::to_string(lines) +
-                           " lines are not shown here because the console was blocked; the run "
-                           "directory has them\n");
-}
-
-void BacklogWriter::Loop() {
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    work_.wait(lock, [this] { return !backlog_.empty() || ending_; });
-    if (backlog_.empty()) return;
-    const Output output = std::move(backlog_.front());
-    backlog_.pop_front();
-    lock.unlock();
-    // A closed pipe loses the console, not the job: the run directory has everything.
-    static_cast<void>(WriteAll(output.fd, output.text, "console").ok());
-    lock.lock();
-    queued_bytes_ -= output.text.size();
-    if (backlog_.empty()) ReportDrops();
-    if (queued_bytes_ == 0) drained_.notify_all();
-  }
+void BacklogWriter::WriteInPlace(int fd, const std::string& text) {
+  static_cast<void>(WriteAll(fd, text, "console").ok());
 }
 
 }  // namespace ds::cli

@@ -3,18 +3,20 @@
 // BacklogWriter: writes to the terminal without ever making the writer wait for it.
 //
 // Text is queued and written by a thread of its own, in order, over both streams; there is none
-// until there is text. On a machine that has no more threads who shows something writes it, and
-// waits. While a blocked console (Ctrl-S, a slow pipe) has more than the limit queued, further text
-// that may be dropped is dropped and counted, and a line says how much once there is room again:
-// before the next text, or when all that was queued has been written.
+// until there is text. While a blocked console (Ctrl-S, a slow pipe) has more than the limit
+// queued, further text that may be dropped is dropped and counted, and a line says how much once
+// there is room again: before the next text, or when all that was queued has been written.
+//
+// A regular file is slow and never blocked: who shows something writes it at once and loses
+// nothing, as with the logs. So does he on a machine that has no more threads, whatever the stream
+// is; then he waits for a blocked console, and so do the others, GiveUp included.
 //
 // Threads: safe to use from any thread.
 
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
-#include <mutex>
+#include <memory>
 #include <string>
 #include <thread>
 
@@ -25,7 +27,7 @@ class BacklogWriter {
   static constexpr std::size_t kDefaultLimit = std::size_t{64} << 20;
 
   explicit BacklogWriter(std::size_t limit_bytes = kDefaultLimit);
-  // Writes what is queued first.
+  // Writes what is queued first, unless it was given up.
   ~BacklogWriter();
   BacklogWriter(const BacklogWriter&) = delete;
   BacklogWriter& operator=(const BacklogWriter&) = delete;
@@ -38,31 +40,23 @@ class BacklogWriter {
   // Never dropped: notices, the verdict.
   void WriteAlways(int fd, std::string text);
 
-  // Returns when everything queued so far has been written.
+  // Returns when everything queued has been written, or given up.
   void Flush();
+  // Nobody waits for the console any more. What it has not taken is dropped, and later text too;
+  // the stream that is not blocked gets its part and a line that says so.
+  void GiveUp();
 
   std::uint64_t dropped_lines() const;
+  // Has grown when the console has taken something since.
+  std::uint64_t written_bytes() const;
 
  private:
-  struct Output {
-    int fd;
-    std::string text;
-  };
-  void Loop();
-  void Queue(int fd, std::string text);  // requires mutex_, as the next three
-  void WriteBacklog();                   // in place of the thread
-  bool IsFull(const std::string& text) const;
-  void ReportDrops();
+  struct Backlog;  // shared with the thread, which GiveUp leaves behind in its write
 
-  const std::size_t limit_bytes_;
-  mutable std::mutex mutex_;
-  std::condition_variable work_;     // backlog_ or ending_ changed
-  std::condition_variable drained_;  // queued_bytes_ became 0, and no drop is unreported
-  std::deque<Output> backlog_;
-  std::size_t queued_bytes_ = 0;        // in backlog_ and in the one being written
-  std::uint64_t unreported_drops_ = 0;  // lines
-  std::uint64_t dropped_lines_ = 0;
-  bool ending_ = false;
+  void Queue(int fd, std::string text);  // requires the backlog's mutex, as the next
+  void WriteInPlace(int fd, const std::string& text);
+
+  const std::shared_ptr<Backlog> backlog_;
   std::thread thread_;
 };
 

@@ -22,9 +22,9 @@ std::string_view StopNotice(StopStep step) {
 StopStep UserStop::OnSignal(int signal) {
   const std::lock_guard lock(mutex_);
   const StopStep step = Decide();
-  if (signal_ == 0 && phase_ != JobPhase::kEnded) {
+  if (signal_ == 0) {
     signal_ = signal;
-    is_to_blame_ = phase_ != JobPhase::kStopping;
+    is_to_blame_ = phase_ != JobPhase::kStopping && phase_ != JobPhase::kEnded;
   }
   kills_ranks_ = kills_ranks_ || step == StopStep::kKillRanks;
   return step;

@@ -48,7 +48,7 @@ class UserStop {
   // The user knows that one more signal kills the daemons.
   void OnTold();
 
-  // The first; 0 = none has come, and there may be another generation.
+  // The first, be it after the end; 0 = none has come, and there may be another generation.
   int signal() const;
   // True when it came before anything had failed: the verdict is about it.
   bool is_to_blame() const;

@@ -31,17 +31,25 @@ namespace {
 
 // Killed ranks end before that, and so do daemons that are well: the user hears of others.
 constexpr std::chrono::seconds kPatience{1};
+// A console that takes nothing for so long is blocked.
+constexpr std::chrono::seconds kConsolePatience{5};
 
 bool ReadsInput(const JobPlan& plan) { return !plan.purpose.built_in && HasInput(STDIN_FILENO); }
 
 class JobSession {
  public:
+  // How the user is heard, and what he wants.
+  struct User {
+    UserSignals* signals;
+    UserStop* stop;
+  };
   // `known_hosts` as HostStarter says.
   JobSession(const JobPlan& plan, const Program& program, std::filesystem::path known_hosts,
-             UserSignals* signals, JobRecord* record)
+             const User& user, JobRecord* record)
       : plan_(plan),
         program_(program),
-        signals_(signals),
+        signals_(user.signals),
+        stop_(*user.stop),
         record_(record),
         starter_(&plan, std::move(known_hosts)) {}
   // Waits for the daemons' ends. Who is tired of it kills them.
@@ -77,8 +85,8 @@ class JobSession {
   const JobPlan& plan_;
   const Program& program_;
   UserSignals* const signals_;
+  UserStop& stop_;
   JobRecord* const record_;
-  UserStop stop_;
   HostStarter starter_;
   Status started_;  // an error: this machine is at fault
 };
@@ -143,6 +151,23 @@ JobOutcome JobSession::RunOnHosts() {
   return controller.Run();
 }
 
+// The job's end is kept: nothing but the console is waited for, be it for ever, unless somebody
+// wants dsrun to end. If he said so before, the console gets as long as it takes something.
+void AwaitConsole(UserSignals* signals, const UserStop& stop, BacklogWriter* writer) {
+  std::uint64_t written = writer->written_bytes();
+  const auto on_signal = [&](int signal) {
+    if (!IsForwarded(signal)) writer->GiveUp();
+  };
+  const auto on_timer = [&] {
+    const std::uint64_t now = writer->written_bytes();
+    if (std::exchange(written, now) == now) return writer->GiveUp();
+    signals->StartTimer(kConsolePatience);
+  };
+  const SignalTarget target(signals, {.on_signal = on_signal, .on_timer = on_timer});
+  if (stop.signal() != 0) signals->StartTimer(kConsolePatience);
+  writer->Flush();
+}
+
 StatusOr<ConsoleOptions> MakeConsoleOptions(const JobPlan& plan) {
   ConsoleOptions options = DetectConsole();
   options.quiet = plan.flags.quiet;
@@ -168,9 +193,16 @@ StatusOr<int> RunJob(const JobPlan& plan, const Program& program, RunDirectory* 
   record.ShowNotices();
   DS_RETURN_IF_ERROR(signals.Listen());
 
-  JobSession session(plan, program, run_directory->path() / "known_hosts", &signals, &record);
-  session.StartHosts();
-  return record.Conclude(session.Run());
+  UserStop stop;
+  int status = kExitOk;
+  {
+    JobSession session(plan, program, run_directory->path() / "known_hosts", {&signals, &stop},
+                       &record);
+    session.StartHosts();
+    status = record.Conclude(session.Run());
+  }
+  AwaitConsole(&signals, stop, &writer);
+  return status;
 }
 
 }  // namespace ds::cli

@@ -9,10 +9,12 @@
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "runtime/base/files.h"
 #include "runtime/base/unique_fd.h"
 #include "tests/places.h"
 #include "tests/support/program.h"
@@ -110,6 +112,50 @@ TEST_F(ConsoleTest, ANonBlockingStandardOutputGetsEveryLine) {
   EXPECT_EQ(dsrun.Wait().status, 0) << dsrun.err();
   EXPECT_EQ(text.size(), expected.size());
   EXPECT_TRUE(text == expected);
+}
+
+// A pipe that nobody reads, and a job that writes more than it takes.
+class BlockedConsoleTest : public ConsoleTest {
+ protected:
+  BlockedConsoleTest() {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+    unread_.Reset(ends[0]);
+    pipe_.Reset(ends[1]);
+  }
+  // The rank says by what process it was started, when it has written everything.
+  std::vector<std::string> Flooding(const std::string& then) const {
+    return Command(1, "seq 300000; echo $PPID >'" + written_ + "'; " + then);
+  }
+  pid_t AwaitWritten() const { return std::stoi(*ReadFile(written_)); }
+
+  const std::string written_ = MakeFifo("written");
+  UniqueFd unread_;
+  UniqueFd pipe_;
+};
+
+TEST_F(BlockedConsoleTest, ASignalAfterTheEndEndsTheWaitForIt) {
+  const std::string go = MakeFifo("go");
+  Program dsrun(Flooding("read go <'" + go + "'; exit 3"), {.output_fd = pipe_.get()});
+  const pid_t guardian = ParentOf(AwaitWritten());  // the last process that dsrun awaits
+  const UniqueFd daemon(static_cast<int>(::syscall(SYS_pidfd_open, guardian, 0)));
+  ASSERT_TRUE(WriteAll(UniqueFd(::open(go.c_str(), O_WRONLY)).get(), "go\n", "fifo").ok());
+  pollfd ended{daemon.get(), POLLIN, 0};
+  ASSERT_EQ(::poll(&ended, 1, /*timeout=*/300'000), 1);
+  dsrun.Signal(SIGTERM);
+  EXPECT_EQ(dsrun.Wait().status, 3);
+  EXPECT_THAT(dsrun.err(), HasSubstr("the job failed"));
+  EXPECT_THAT(dsrun.err(), HasSubstr("the run directory has what is not shown here"));
+  EXPECT_TRUE(std::filesystem::exists(Path("run/verdict.json")));
+}
+
+// Nobody may be there to send another.
+TEST_F(BlockedConsoleTest, WhoHasStoppedTheJobNeedNotSignalAgain) {
+  Program dsrun(Flooding("exec sleep 600"), {.output_fd = pipe_.get()});
+  EXPECT_GT(AwaitWritten(), 0);
+  dsrun.Signal(SIGTERM);
+  EXPECT_EQ(dsrun.Wait().status, 143);
+  EXPECT_THAT(dsrun.err(), HasSubstr("the run directory has what is not shown here"));
 }
 
 }  // namespace

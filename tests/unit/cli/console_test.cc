@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 
 #include "runtime/base/unique_fd.h"
 #include "tests/unit/cli/events.h"
@@ -24,6 +25,42 @@ using ::testing::internal::GetCapturedStderr;
 using ::testing::internal::GetCapturedStdout;
 
 constexpr std::int64_t kSecond = 1'000'000'000;
+
+struct Pipe {
+  Pipe() {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+    read.Reset(ends[0]);
+    write.Reset(ends[1]);
+  }
+  UniqueFd read;
+  UniqueFd write;
+};
+
+// Makes a stream of this process a pipe, as a console is: a file is never blocked.
+class PipedStream {
+ public:
+  explicit PipedStream(int fd) : fd_(fd), saved_(::dup(fd)) {
+    ::fflush(nullptr);
+    ::dup2(pipe_.write.get(), fd_);
+  }
+  // What was written; the stream is what it was before.
+  std::string Take() {
+    ::dup2(saved_.get(), fd_);
+    pipe_.write.Reset();
+    std::string text;
+    std::array<char, 4096> piece{};
+    for (ssize_t size = 0; (size = ::read(pipe_.read.get(), piece.data(), piece.size())) > 0;) {
+      text.append(piece.data(), static_cast<std::size_t>(size));
+    }
+    return text;
+  }
+
+ private:
+  const int fd_;
+  const UniqueFd saved_;
+  Pipe pipe_;
+};
 
 v1::Event TimedStep(int step, std::int64_t unix_nanos) {
   return At(unix_nanos, testing::Step(step, 1.5));
@@ -96,8 +133,8 @@ TEST(ConsoleTest, NoRowOfTheLiveLinesWraps) {
 
 // A console that is blocked takes no row: there is none to be erased then.
 TEST(ConsoleTest, RowsThatWereDroppedAreNotErased) {
-  CaptureStdout();
-  CaptureStderr();
+  PipedStream out(STDOUT_FILENO);
+  PipedStream err(STDERR_FILENO);
   {
     BacklogWriter writer(/*limit_bytes=*/40);
     Console console({.live_line = true}, &writer);
@@ -105,8 +142,8 @@ TEST(ConsoleTest, RowsThatWereDroppedAreNotErased) {
     console.OnEvent({"h", 0, At(3 * kSecond, Partial(Output(1, std::string(60, 'x'))))});
     console.ShowNotice("n");
   }
-  EXPECT_EQ(GetCapturedStdout(), "\r\x1b[K0@h: a\r\x1b[K");
-  EXPECT_EQ(GetCapturedStderr(), "dsrun: n\n") << "nothing is lost";
+  EXPECT_EQ(out.Take(), "\r\x1b[K0@h: a\r\x1b[K");
+  EXPECT_EQ(err.Take(), "dsrun: n\n") << "nothing is lost";
 }
 
 TEST(ConsoleTest, ALineThatIsNotEndedIsShownOnATerminal) {
@@ -223,17 +260,6 @@ TEST(ConsoleTest, TheVerdictBlock) {
             "  status     137\n");
 }
 
-struct Pipe {
-  Pipe() {
-    std::array<int, 2> ends{};
-    EXPECT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
-    read.Reset(ends[0]);
-    write.Reset(ends[1]);
-  }
-  UniqueFd read;
-  UniqueFd write;
-};
-
 TEST(BacklogWriterTest, ABlockedConsoleDropsLinesButNeverBlocksOrDropsNotices) {
   Pipe pipe;
   CaptureStderr();
@@ -256,14 +282,14 @@ TEST(BacklogWriterTest, ABlockedConsoleDropsLinesButNeverBlocksOrDropsNotices) {
     writer.WriteLines(pipe.write.get(), "after\n");
   }
   EXPECT_EQ(GetCapturedStderr(),
-            "dsrun: 2 lines are not shown here because the console was blocked; the run directory "
-            "has them\n");
+            "dsrun: 2 lines, 8 B, are not shown here because the console was blocked; the run "
+            "directory has all\n");
 }
 
 // A rank may say more than a blocked console has room for; what dsrun itself says is little.
 TEST(BacklogWriterTest, RemarksOfRanksAreDroppedByABlockedConsoleLikeTheirOutput) {
   Pipe pipe;
-  CaptureStderr();
+  PipedStream err(STDERR_FILENO);
   {
     BacklogWriter writer(/*limit_bytes=*/1 << 20);
     Console console({}, &writer);
@@ -279,9 +305,10 @@ TEST(BacklogWriterTest, RemarksOfRanksAreDroppedByABlockedConsoleLikeTheirOutput
       got += static_cast<std::size_t>(n);
     }
   }
-  EXPECT_EQ(GetCapturedStderr(),
-            "dsrun: what dsrun says\ndsrun: 2 lines are not shown here because the console was "
-            "blocked; the run directory has them\n");
+  EXPECT_EQ(
+      err.Take(),
+      "dsrun: what dsrun says\ndsrun: 2 lines, 42 B, are not shown here because the console was "
+      "blocked; the run directory has all\n");
 }
 
 // The job's last lines are as good as any.
@@ -300,7 +327,52 @@ TEST(BacklogWriterTest, DroppedLinesAreReportedThoughNoneComesLater) {
     got += static_cast<std::size_t>(n);
   }
   writer.Flush();
-  EXPECT_EQ(GetCapturedStderr().substr(0, 28), "dsrun: 3 lines are not shown");
+  EXPECT_EQ(GetCapturedStderr().substr(0, 34), "dsrun: 3 lines, 14 B, are not show");
+}
+
+TEST(BacklogWriterTest, WhoGivesABlockedConsoleUpWaitsNoLonger) {
+  ::signal(SIGPIPE, SIG_IGN);  // the pipe goes before the thread that writes to it
+  Pipe blocked;
+  PipedStream err(STDERR_FILENO);
+  {
+    BacklogWriter writer;
+    writer.WriteLines(blocked.write.get(), std::string(std::size_t{1} << 20, 'x'));
+    writer.WriteAlways(STDERR_FILENO, "the verdict\n");
+    writer.GiveUp();
+    writer.GiveUp();
+    writer.Flush();
+    writer.WriteAlways(STDERR_FILENO, "later\n");
+  }
+  EXPECT_EQ(err.Take(),
+            "the verdict\ndsrun: the console takes nothing and is not waited for: the run "
+            "directory has what is not shown here\n");
+}
+
+TEST(BacklogWriterTest, GivingUpAConsoleThatHasTakenAllSaysNothing) {
+  PipedStream err(STDERR_FILENO);
+  {
+    BacklogWriter writer;
+    writer.WriteAlways(STDERR_FILENO, "the verdict\n");
+    writer.Flush();
+    EXPECT_EQ(writer.written_bytes(), 12u);
+    writer.GiveUp();
+  }
+  EXPECT_EQ(err.Take(), "the verdict\n");
+}
+
+// A file on a slow disk takes everything in the end, however much there is.
+TEST(BacklogWriterTest, ARegularFileLosesNothingAndIsNeverCalledBlocked) {
+  std::FILE* const file = std::tmpfile();
+  ASSERT_NE(file, nullptr);
+  const UniqueFd console(::dup(::fileno(file)));
+  std::fclose(file);
+  constexpr std::size_t kText = std::size_t{5} << 20;
+  BacklogWriter writer(/*limit_bytes=*/1 << 20);
+  writer.WriteLines(console.get(), std::string(kText, 'x'));
+  writer.WriteLines(console.get(), std::string(kText, 'y'));
+  EXPECT_TRUE(writer.WriteRows(console.get(), std::string(kText, 'z')));
+  EXPECT_EQ(writer.dropped_lines(), 0u);
+  EXPECT_EQ(::lseek(console.get(), 0, SEEK_END), static_cast<off_t>(3 * kText));
 }
 
 }  // namespace
