@@ -67,6 +67,10 @@ CLI::Validator NumberBetween(double low, double high) {
                      fmt::format("a number from {} to {}", low, high));
 }
 
+CLI::Validator PositiveNumber() {
+  return CheckNumber([](double number) { return number > 0.0; }, "a number above 0");
+}
+
 CLI::Validator PositiveFraction() {
   return CheckNumber([](double number) { return number > 0.0 && number <= 1.0; },
                      "a number above 0 and at most 1");

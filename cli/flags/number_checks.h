@@ -20,6 +20,7 @@ CLI::Validator WholeNumber(std::int64_t low,
                            std::int64_t high = std::numeric_limits<std::int64_t>::max());
 CLI::Validator AnyWholeNumber();
 CLI::Validator FiniteNumber();
+CLI::Validator PositiveNumber();
 CLI::Validator NumberBetween(double low, double high);  // both included
 CLI::Validator PositiveFraction();                      // above 0, at most 1
 

@@ -61,6 +61,12 @@ void AddInputFlags(CLI::App& app, TrainFlags* flags) {
                  "corpus)")
       ->take_all()
       ->type_name("PATH");
+  app.add_option(FlagNames("data_weights"), flags->data_weights,
+                 "blend: how much of the samples each PATH of --data gives, whatever its size, so "
+                 "that small ones come again sooner (default: all, joined)")
+      ->take_all()
+      ->check(PositiveNumber())
+      ->type_name("X");
   app.add_option(FlagNames("deepspeed_config"), flags->deepspeed_config,
                  "the ds_config, or its text as base64 (default: a small one)")
       ->type_name("FILE");

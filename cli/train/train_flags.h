@@ -20,6 +20,7 @@ namespace ds::cli {
 struct TrainFlags {
   std::string model;  // "" = not given, as everywhere here
   std::vector<std::string> data;
+  std::vector<double> data_weights;
   std::string deepspeed_config;
   bool ignore_unknown_keys = false;  // of the ds_config
   std::optional<std::string> token_dtype;

@@ -91,6 +91,15 @@ StatusOr<std::vector<std::string>> CheckData(const std::vector<std::string>& dat
   return checked;
 }
 
+// Fills in the shares of the job's paths; other data than the job's has lost them.
+Status CheckBlend(const TrainFlags& flags, config::TrainJob* job) {
+  if (!flags.data.empty() || !flags.data_weights.empty()) job->data_weights = flags.data_weights;
+  if (job->data_weights.empty() || job->data_weights.size() == job->data.size()) return OkStatus();
+  return InvalidArgumentError("--data_weights: " + std::to_string(job->data_weights.size()) +
+                              " for " + std::to_string(job->data.size()) +
+                              " paths of --data; give each one");
+}
+
 // All that is wrong with a config, a line each.
 Status ErrorsOf(const config::CheckResult& result) {
   std::string message;
@@ -231,6 +240,7 @@ StatusOr<TrainInputs> GatherTrainInputs(const TrainFlags& flags, const ShareFold
     use("config " + ShortenPath(config_argument));
   }
   ApplyTrainFlags(flags, &inputs.job);
+  DS_RETURN_IF_ERROR(CheckBlend(flags, &inputs.job));
   DS_RETURN_IF_ERROR(CheckEvaluation(flags, &inputs.job));
   DS_RETURN_IF_ERROR(CheckLora(flags, &inputs.job));
   inputs.allow_overcommit = flags.allow_overcommit;
@@ -257,6 +267,7 @@ StatusOr<TrainInputs> OverrideTrainInputs(const config::TrainJob& job, const Tra
   }
   DS_ASSIGN_OR_RETURN(inputs.job.data, CheckData(flags.data.empty() ? job.data : flags.data));
   ApplyTrainFlags(flags, &inputs.job);
+  DS_RETURN_IF_ERROR(CheckBlend(flags, &inputs.job));
   DS_RETURN_IF_ERROR(CheckEvaluation(flags, &inputs.job));
   DS_RETURN_IF_ERROR(CheckLora(flags, &inputs.job));
   inputs.allow_overcommit = flags.allow_overcommit;

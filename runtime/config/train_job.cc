@@ -1,9 +1,11 @@
 #include "runtime/config/train_job.h"
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <tuple>
+#include <type_traits>
 
 #include "runtime/base/suggest.h"
 #include "runtime/config/recompute_choice.h"
@@ -15,6 +17,7 @@ namespace {
 constexpr auto kFields = std::tuple{
     std::pair{"model", &TrainJob::model},
     std::pair{"data", &TrainJob::data},
+    std::pair{"data_weights", &TrainJob::data_weights},
     std::pair{"token_dtype", &TrainJob::token_dtype},
     std::pair{"tokenizer", &TrainJob::tokenizer},
     std::pair{"text_field", &TrainJob::text_field},
@@ -93,8 +96,11 @@ Status Read(const nlohmann::json& value, std::string_view name, double* out) {
   return OkStatus();
 }
 
-Status Read(const nlohmann::json& value, std::string_view name, std::vector<std::string>* out) {
-  if (!value.is_array()) return FieldError(name, "a list of strings");
+template <typename Element>
+Status Read(const nlohmann::json& value, std::string_view name, std::vector<Element>* out) {
+  constexpr bool kHoldsText = std::is_same_v<Element, std::string>;
+  if (!value.is_array())
+    return FieldError(name, kHoldsText ? "a list of strings" : "a list of numbers");
   out->clear();
   for (const nlohmann::json& element : value) {
     DS_RETURN_IF_ERROR(Read(element, name, &out->emplace_back()));
@@ -120,6 +126,20 @@ Status CheckOneOf(std::string_view name, std::string_view value,
   std::string expected = "one of";
   for (const std::string_view choice : choices) expected += " '" + std::string(choice) + "'";
   return FieldError(name, expected + ", not '" + std::string(value) + "'");
+}
+
+Status CheckData(const TrainJob& job) {
+  if (job.data.empty()) return FieldError("data", "given");
+  for (const std::string& path : job.data) {
+    if (path.empty()) return FieldError("data", "a list of paths, none of them empty");
+  }
+  if (!job.data_weights.empty() && job.data_weights.size() != job.data.size()) {
+    return FieldError("data_weights", "empty, or one for each path of data");
+  }
+  for (const double weight : job.data_weights) {
+    if (!std::isfinite(weight) || weight <= 0.0) return FieldError("data_weights", "above 0");
+  }
+  return OkStatus();
 }
 
 Status CheckEvaluation(const TrainJob& job) {
@@ -148,10 +168,7 @@ Status CheckLora(const TrainJob& job) {
 
 Status CheckRanges(const TrainJob& job) {
   if (job.model.empty()) return FieldError("model", "given");
-  if (job.data.empty()) return FieldError("data", "given");
-  for (const std::string& path : job.data) {
-    if (path.empty()) return FieldError("data", "a list of paths, none of them empty");
-  }
+  DS_RETURN_IF_ERROR(CheckData(job));
   if (job.seq_len < 1) return FieldError("seq_len", "1 or more");
   if (job.steps < 0) return FieldError("steps", "0 or more");
   if (job.epochs < 1) return FieldError("epochs", "1 or more");

@@ -16,8 +16,9 @@
 namespace ds::config {
 
 struct TrainJob {
-  std::string model;                   // folder, config.json or the name of a preset
-  std::vector<std::string> data;       // text files, folders or .bin token files, in this order
+  std::string model;                 // folder, config.json or the name of a preset
+  std::vector<std::string> data;     // text files, folders or .bin token files, in this order
+  std::vector<double> data_weights;  // of these paths, their shares of the samples; empty: no blend
   std::string token_dtype = "uint16";  // of .bin files: uint16 or uint32
   std::string tokenizer;               // a folder; empty: a text's bytes are its tokens
   std::string text_field;              // of .jsonl lines; empty: messages, prompts or "text"

@@ -213,6 +213,10 @@ Status TrainCommand::OpenData() {
   DS_ASSIGN_OR_RETURN(data_, OpenTrainData(job_, options, identity_.rank == 0, &reporter_));
   DS_ASSIGN_OR_RETURN(total_steps_,
                       CountSteps(job_, data_.samples_per_epoch, config_.batch.train_batch_size));
+  if (data_.blend && identity_.rank == 0) {
+    reporter_.ReportNotice(
+        "the blend: " + DescribeBlend(job_, data_, total_steps_ * config_.batch.train_batch_size));
+  }
   parts_ = {&engine_->state(), data_.training.get()};
   const auto last = optim::LastUpdateOf(config_);
   if (last && *last < total_steps_) {

@@ -1,6 +1,8 @@
 #include "runtime/rank/train_data.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,15 +52,35 @@ StatusOr<data::TokenSource> OpenTokenSource(const config::TrainJob& job,
   return data::TokenSource::Open(cached);
 }
 
+// One for each path of a blend, else one for all.
+StatusOr<std::vector<data::TokenSource>> OpenSources(const config::TrainJob& job, bool tells,
+                                                     RankReporter* reporter) {
+  std::vector<std::vector<std::string>> parts{job.data};
+  if (!job.data_weights.empty()) {
+    parts.clear();
+    for (const std::string& path : job.data) parts.push_back({path});
+  }
+  std::vector<data::TokenSource> sources;
+  for (const std::vector<std::string>& paths : parts) {
+    DS_ASSIGN_OR_RETURN(auto source, OpenTokenSource(job, paths, tells, reporter));
+    sources.push_back(std::move(source));
+  }
+  return sources;
+}
+
 StatusOr<std::unique_ptr<data::Loader>> OpenEvaluation(const config::TrainJob& job,
                                                        data::LoaderOptions options, bool tells,
                                                        RankReporter* reporter) {
-  const std::vector<std::string>& paths = job.eval_data.empty() ? job.data : job.eval_data;
-  DS_ASSIGN_OR_RETURN(auto source, OpenTokenSource(job, paths, tells, reporter));
   options.order.shuffle = false;
-  options.takes_held_out = job.eval_data.empty();
+  options.weights.clear();  // every sample counts once
   options.once = true;
-  return data::Loader::Create(std::move(source), options);
+  if (!job.eval_data.empty()) {
+    DS_ASSIGN_OR_RETURN(auto source, OpenTokenSource(job, job.eval_data, tells, reporter));
+    return data::Loader::Create(std::move(source), options);
+  }
+  options.takes_held_out = true;
+  DS_ASSIGN_OR_RETURN(auto sources, OpenSources(job, tells, reporter));
+  return data::Loader::Create(std::move(sources), options);
 }
 
 }  // namespace
@@ -67,10 +89,13 @@ StatusOr<TrainData> OpenTrainData(const config::TrainJob& job, data::LoaderOptio
                                   bool tells, RankReporter* reporter) {
   TrainData data;
   options.held_out = job.eval_split;
+  options.weights = job.data_weights;
   DS_ASSIGN_OR_RETURN(options.packing, data::ParsePacking(job.packing));
-  DS_ASSIGN_OR_RETURN(auto source, OpenTokenSource(job, job.data, tells, reporter));
-  DS_ASSIGN_OR_RETURN(auto loader, data::Loader::Create(std::move(source), options));
+  DS_ASSIGN_OR_RETURN(auto sources, OpenSources(job, tells, reporter));
+  DS_ASSIGN_OR_RETURN(auto loader, data::Loader::Create(std::move(sources), options));
   data.samples_per_epoch = loader->samples_per_epoch();
+  data.source_samples = loader->CountSamples();
+  if (!job.data_weights.empty()) data.blend = loader->blend();
   data.training = std::make_unique<data::PrefetchingLoader>(std::move(loader), /*depth=*/2);
   if (!job.evaluates()) return data;
   auto evaluation = OpenEvaluation(job, options, tells, reporter);
@@ -90,6 +115,21 @@ StatusOr<std::int64_t> CountSteps(const config::TrainJob& job, std::int64_t samp
   }
   // The last step of an epoch takes what it lacks from the start of the data.
   return samples / batch + (samples % batch == 0 ? 0 : 1);
+}
+
+std::string DescribeBlend(const config::TrainJob& job, const TrainData& data,
+                          std::int64_t samples) {
+  const std::vector<std::int64_t> taken = data.blend->Count(samples);
+  std::string text;
+  for (std::size_t i = 0; i < taken.size(); ++i) {
+    const double epochs =
+        static_cast<double>(taken[i]) / static_cast<double>(data.source_samples[i]);
+    std::array<char, 32> shown{};
+    std::snprintf(shown.data(), shown.size(), "%.2f", epochs);
+    text += (i == 0 ? "" : ", ") + std::to_string(taken[i]) + (i == 0 ? " samples of " : " of ") +
+            job.data[i] + " (" + shown.data() + (i == 0 ? " epochs)" : ")");
+  }
+  return text;
 }
 
 Bundle ToBundle(const data::Batch& batch, c10::Device device) {

@@ -5,6 +5,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "runtime/config/train_job.h"
 #include "runtime/data/loader.h"
@@ -16,6 +19,8 @@ namespace ds::rank {
 struct TrainData {
   std::unique_ptr<data::BatchStream> training;  // read ahead
   std::int64_t samples_per_epoch = 0;           // of the training
+  std::optional<data::Blend> blend;             // of the job's paths, if it has weights
+  std::vector<std::int64_t> source_samples;     // that each of these has
   std::unique_ptr<data::Loader> evaluation;     // one pass of it; null where nothing is evaluated
 };
 
@@ -28,6 +33,10 @@ StatusOr<TrainData> OpenTrainData(const config::TrainJob& job, data::LoaderOptio
 // need.
 StatusOr<std::int64_t> CountSteps(const config::TrainJob& job, std::int64_t samples_per_epoch,
                                   std::int64_t batch);
+
+// "700 samples of a.jsonl (1.40 epochs), 300 of b.bin (0.30)": what a run over so many samples of
+// the job's blend takes of each path. Requires a blend.
+std::string DescribeBlend(const config::TrainJob& job, const TrainData& data, std::int64_t samples);
 
 // The micro-batch as the model takes it, on the device.
 Bundle ToBundle(const data::Batch& batch, c10::Device device);

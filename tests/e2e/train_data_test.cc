@@ -128,6 +128,31 @@ TEST_F(TrainDataTest, LossAndPerplexityOfOtherDataAreReported) {
   EXPECT_EQ(Column(Steps("split"), "loss"), Column(Steps("looked"), "loss"));
 }
 
+// A blend names what it takes of every path, and a run that was resumed takes what an uninterrupted
+// one does.
+TEST_F(TrainDataTest, ABlendGoesOnWhereItWasCut) {
+  const std::string text = Write("text.txt", std::string(4000, 'x'));
+  const std::vector<std::string> blend = {
+      "--data", Write("chat.jsonl", Chats(40)), "--data_weights", "3", "1", "--save_every", "2"};
+  const auto whole = Train("whole", text, blend);
+  ASSERT_EQ(whole.status, 0) << whole.out << whole.err;
+  EXPECT_THAT(whole.err, HasSubstr("the blend: 12 samples of " + text + " ("));
+  EXPECT_THAT(whole.err, ContainsRegex(", 4 of .*chat.jsonl \\([0-9.]+\\)"));
+  std::vector<std::string> cut = blend;
+  cut.insert(cut.end(), {"--steps", "2"});
+  ASSERT_EQ(Train("cut", text, cut).status, 0);
+  const auto resumed = RunProgram({DS_BIN_DIR "/dsrun", "--num_gpus", "1", "resume",
+                                   (folder_.path() / "cut").string(), "--steps", "4"});
+  ASSERT_EQ(resumed.status, 0) << resumed.out << resumed.err;
+  EXPECT_THAT(Column(Steps("cut"), "loss"),
+              Pointwise(DoubleNear(2e-6), Column(Steps("whole"), "loss")));
+  const auto other =
+      RunProgram({DS_BIN_DIR "/dsrun", "--num_gpus", "1", "resume",
+                  (folder_.path() / "cut").string(), "--steps", "6", "--data_weights", "1", "1"});
+  EXPECT_EQ(other.status, 6);
+  EXPECT_THAT(other.err, HasSubstr("one with weights [3.0,1.0], this run has [1.0,1.0]"));
+}
+
 // All documents have 16 tokens, so that a packed sample of 64 is four of them in four samples.
 TEST_F(TrainDataTest, PackedDocumentsGiveTheLossesOfDocumentsThatAreAlone) {
   std::string lines;

@@ -202,6 +202,20 @@ TEST_F(TrainInputsTest, WhatIsEvaluatedGoesToTheJob) {
   EXPECT_THAT(Error({.eval_data = {Path("no.txt")}}), HasSubstr("--eval_data " + Path("no.txt")));
 }
 
+TEST_F(TrainInputsTest, ABlendHasAWeightForEveryPath) {
+  TrainFlags flags{.data = {Path("data.txt"), Path("data.txt")}, .data_weights = {3.0, 1.0}};
+  const auto inputs = GatherTrainInputs(flags, share_, 2);
+  ASSERT_TRUE(inputs.ok()) << inputs.status().message();
+  EXPECT_THAT(inputs->job.data_weights, ElementsAre(3.0, 1.0));
+  EXPECT_THAT(OverrideTrainInputs(inputs->job, {}, share_, 2)->job.data_weights,
+              ElementsAre(3.0, 1.0));
+  // The weights belong to the paths that they were given with.
+  const auto other = OverrideTrainInputs(inputs->job, {.data = {Path("data.txt")}}, share_, 2);
+  EXPECT_TRUE(other->job.data_weights.empty());
+  flags.data_weights = {3.0};
+  EXPECT_THAT(Error(flags), HasSubstr("--data_weights: 1 for 2 paths of --data; give each one"));
+}
+
 TEST_F(TrainInputsTest, TheModelsTokenizerCutsTextsUnlessAnotherIsNamed) {
   EXPECT_EQ(GatherTrainInputs({.model = Path("model")}, share_, 2)->job.tokenizer, "");
   Write("model/tokenizer.json", "{}");

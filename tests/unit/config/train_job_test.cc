@@ -16,6 +16,7 @@ using ::testing::HasSubstr;
 TrainJob FullJob() {
   return {.model = "models/gpt2",
           .data = {"a.bin", "b c.txt"},
+          .data_weights = {3.0, 0.5},
           .token_dtype = "uint32",
           .tokenizer = "models/gpt2",
           .text_field = "body",
@@ -65,7 +66,8 @@ TEST(TrainJobTest, RoundTrips) {
   const auto full = nlohmann::json::parse(ToJson(FullJob()));
   const auto defaults = nlohmann::json::parse(ToJson(TrainJob{}));
   for (const auto& [name, value] : defaults.items()) {
-    if (name != "eval_split") EXPECT_NE(value, full[name]) << name;
+    if (name == "eval_split") continue;
+    EXPECT_NE(value, full[name]) << name;
   }
   const TrainJob split{.model = "m", .data = {"d"}, .eval_split = 0.25};
   EXPECT_EQ(*TrainJobFromJson(ToJson(split)), split);
@@ -109,6 +111,9 @@ TEST(TrainJobTest, RefusesWrongTypesAndValues) {
   EXPECT_THAT(ErrorWith("eval_split", 1.0), HasSubstr("below 1"));
   EXPECT_THAT(ErrorWith("eval_every", -1), HasSubstr("'eval_every' must be 0 or more"));
   EXPECT_THAT(ErrorWith("eval_data", nlohmann::json::array()), HasSubstr("0 without eval_data"));
+  EXPECT_THAT(ErrorWith("data_weights", {1.0}), HasSubstr("or one for each path of data"));
+  EXPECT_THAT(ErrorWith("data_weights", {1.0, 0.0}), HasSubstr("'data_weights' must be above 0"));
+  EXPECT_THAT(ErrorWith("data_weights", 1.0), HasSubstr("must be a list of numbers"));
   EXPECT_THAT(ErrorWith("packing", "bfd"), HasSubstr("'packing' must be one of"));
   EXPECT_THAT(ErrorWith("lora_rank", -1), HasSubstr("'lora_rank' must be 0 or more"));
   EXPECT_THAT(ErrorWith("lora_alpha", -1), HasSubstr("'lora_alpha' must be 0 or more"));

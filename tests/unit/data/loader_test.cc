@@ -137,6 +137,87 @@ TEST_F(LoaderTest, OfOnePassEverySampleCountsOnce) {
   EXPECT_THAT(learnt, ::testing::UnorderedElementsAre(1, 1, 5, 5, 9, 9, 13, 13, 17, 17));
 }
 
+// Tokens from 0 on, and from 500 on: a token says whose it is.
+class BlendedLoaderTest : public LoaderTest {
+ protected:
+  std::unique_ptr<Loader> Make(const LoaderOptions& options) const {
+    std::vector<TokenSource> sources;
+    sources.push_back(Counting(21));  // five samples
+    std::vector<std::uint16_t> ids(13);
+    std::iota(ids.begin(), ids.end(), std::uint16_t{500});  // three
+    sources.push_back(
+        TokenSource::Open({folder_.WriteTokens("b.bin", ids)}, TokenWidth::kUint16).value());
+    return Loader::Create(std::move(sources), options).value();
+  }
+
+  static LoaderOptions Blended(std::int64_t micro_batch, int rank = 0, int world_size = 1) {
+    LoaderOptions options = Plain(micro_batch, rank, world_size);
+    options.weights = {1.0, 3.0};
+    return options;
+  }
+};
+
+TEST_F(BlendedLoaderTest, SourcesComeByWeightEachInItsOrder) {
+  const auto loader = Make(Blended(8));
+  EXPECT_EQ(loader->samples_per_epoch(), 8);
+  EXPECT_EQ(loader->CountSamples(), (std::vector<std::int64_t>{5, 3}));
+  EXPECT_EQ(FirstTokens(*loader->Next()),
+            (std::vector<std::int64_t>{500, 504, 0, 508, 500, 504, 4, 508}));
+}
+
+TEST_F(BlendedLoaderTest, EverySourceIsShuffledAsItWouldBeAlone) {
+  const auto stream = [](Loader& loader, bool second) {
+    std::vector<std::int64_t> taken;
+    for (int i = 0; i < 40; ++i) {
+      const std::int64_t token = FirstTokens(*loader.Next())[0];
+      if ((token >= 500) == second) taken.push_back(token);
+    }
+    return taken;
+  };
+  LoaderOptions options = Blended(1);
+  options.order = {.shuffle = true, .seed = 7};
+  const auto blended = Make(options);
+  LoaderOptions alone = options;
+  alone.weights.clear();
+  const auto first = LoaderTest::Make(21, alone);
+  const std::vector<std::int64_t> taken = stream(*blended, false);
+  const std::vector<std::int64_t> whole = stream(*first, false);
+  EXPECT_EQ(taken.size(), 10u);
+  EXPECT_TRUE(std::equal(taken.begin(), taken.end(), whole.begin()));
+}
+
+TEST_F(BlendedLoaderTest, GoesOnWhereItWasSavedInTheSameBlendOnly) {
+  const auto one = Make(Blended(4));
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(one->Next().ok());
+  const auto state = nlohmann::json::parse(one->State().dump());
+  const auto first = Make(Blended(2, 0, 2)), second = Make(Blended(2, 1, 2));
+  ASSERT_TRUE(first->LoadState(state).ok());
+  ASSERT_TRUE(second->LoadState(state).ok());
+  const at::Tensor expected = one->Next().value().inputs;
+  EXPECT_TRUE(
+      at::equal(at::cat({first->Next().value().inputs, second->Next().value().inputs}), expected));
+  LoaderOptions other = Blended(4);
+  other.weights = {1.0, 2.0};
+  EXPECT_THAT(Make(other)->LoadState(state).message(),
+              HasSubstr("with weights [1.0,3.0], this run has [1.0,2.0]"));
+  other.weights.clear();
+  EXPECT_THAT(Make(other)->LoadState(state).message(), HasSubstr("this run has []"));
+}
+
+TEST_F(BlendedLoaderTest, OfOnePassEverySampleOfEverySourceCountsOnce) {
+  LoaderOptions options = Plain(8);
+  options.once = true;
+  options.held_out = 0.4;
+  options.takes_held_out = true;
+  const Batch batch = *Make(options)->Next();
+  std::vector<std::int64_t> learnt;
+  for (std::int64_t row = 0; row < 8; ++row) {
+    const auto label = batch.labels[row][0].item<std::int64_t>();
+    if (label != kIgnoredLabel) learnt.push_back(label);
+  }
+  EXPECT_THAT(learnt, ::testing::UnorderedElementsAre(13, 17, 509));
+}
+
 TEST_F(LoaderTest, GoesOnWhereItWasSavedOnAnotherNumberOfRanks) {
   const auto one = Make(1000, Plain(4));
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(one->Next().ok());

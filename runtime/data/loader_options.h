@@ -1,0 +1,43 @@
+#pragma once
+
+// LoaderOptions: what a loader is asked for. Batch: what it hands out.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/data/sample_plan.h"
+#include "runtime/data/sampler.h"
+#include "runtime/topology/mesh.h"
+
+namespace ds::data {
+
+// A label that is not learnt: of a prompt, or the first token of a document, which follows nothing.
+inline constexpr std::int64_t kIgnoredLabel = -100;
+
+// One micro-batch of next-token prediction.
+struct Batch {
+  at::Tensor inputs;        // [B, S] int64, CPU, contiguous
+  at::Tensor labels;        // [B, S] int64: the inputs shifted by one token, or kIgnoredLabel
+  at::Tensor documents;     // [B, S] int64, a sample's counted from 0; undefined: one a sample
+  std::int64_t tokens = 0;  // B * S
+};
+
+struct LoaderOptions {
+  std::int64_t micro_batch = 1;  // B
+  std::int64_t seq_len = 256;    // S
+  std::int64_t vocab_size = 0;   // ids outside are refused
+  Packing packing = Packing::kStream;
+  topology::Member reader;  // among the ranks that have samples of their own
+  Sampler::Options order;
+  // Say how much each of several sources gives (blend.h). Empty: by the samples that it has.
+  std::vector<double> weights = {};
+  double held_out = 0.0;        // the share of a source's samples, from the last on, not trained on
+  bool takes_held_out = false;  // it reads those, and no others
+  // The stream is one pass: places behind it are samples of which nothing is learnt.
+  bool once = false;
+  bool pinned = false;  // batches lie in page-locked memory, from where copies to a GPU do not wait
+};
+
+}  // namespace ds::data
