@@ -9,10 +9,10 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -29,6 +29,7 @@
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
 #include "runtime/base/log.h"
+#include "runtime/base/parse_number.h"
 #include "runtime/process/cgroups.h"
 #include "runtime/process/descriptor_table.h"
 #include "runtime/process/malloc_arena.h"
@@ -146,8 +147,11 @@ void AddFlags(CLI::App* app, Flags* flags) {
 // (cli/remote/remote_daemon.cc), which is a name that says nothing to whoever lists processes.
 void TakeNameOfFile(char* called) {
   constexpr std::string_view kDescriptor = "/proc/self/fd/";
-  if (!std::string_view(called).starts_with(kDescriptor)) return;
-  ::close(std::atoi(called + kDescriptor.size()));
+  const std::string_view path = called;
+  if (!path.starts_with(kDescriptor)) return;
+  const std::optional<int> descriptor = ParseNumber<int>(path.substr(kDescriptor.size()));
+  if (!descriptor) return;
+  ::close(*descriptor);
   const StatusOr<std::filesystem::path> self = FindOwnExecutable();
   const std::string name = self.ok() ? self->filename().string() : "dsrund";
   ::prctl(PR_SET_NAME, name.c_str(), 0, 0, 0);

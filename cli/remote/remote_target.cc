@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "runtime/base/parse_number.h"
+
 namespace ds::cli {
 namespace {
 
@@ -47,7 +49,8 @@ StatusOr<RemoteTarget> MakeRemoteTarget(const HostEntry& entry, int default_port
   }
   target.address = ValueOf(entry, "address");
   const std::string port = ValueOf(entry, "port");
-  target.port = port.empty() ? default_port : std::atoi(port.c_str());  // checked by the parser
+  // The hostfile's parser has checked it.
+  target.port = port.empty() ? default_port : ParseNumber<int>(port).value();
   target.identity = WithHome(ValueOf(entry, "identity"));
   if (!target.identity.empty() && ::access(target.identity.c_str(), R_OK) != 0) {
     return ErrnoError(errno, "host '" + entry.name + "': identity=" + target.identity);

@@ -13,6 +13,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/files.h"
+#include "runtime/base/parse_number.h"
 
 namespace ds::cli {
 namespace {
@@ -180,9 +181,12 @@ std::vector<std::string> Matches(std::string pattern, const fs::path& folder) {
 }  // namespace
 
 std::string SshConfig::Decode(std::string_view word) {
+  if (!word.starts_with('x') || word.size() % 2 == 0) return "";
   std::string text;
-  for (std::size_t i = 1; i + 1 < word.size(); i += 2) {
-    text += static_cast<char>(std::stoi(std::string(word.substr(i, 2)), nullptr, 16));
+  for (std::size_t i = 1; i < word.size(); i += 2) {
+    const auto byte = ParseNumber<unsigned char>(word.substr(i, 2), 16);
+    if (!byte) return "";
+    text += static_cast<char>(*byte);
   }
   return text;
 }

@@ -46,7 +46,8 @@ class SshConfig {
   std::string path(Part part) const;
 
   // Returns the words behind the first three of these, and behind UserKnownHostsFile and
-  // GlobalKnownHostsFile in kOptions, as they stand in the configuration.
+  // GlobalKnownHostsFile in kOptions, as they stand in the configuration; "" for a word that is not
+  // from there, such as a default of libssh.
   static std::string Decode(std::string_view word);
 
  private:

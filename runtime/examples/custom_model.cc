@@ -20,6 +20,7 @@
 #include <cstdlib>
 
 #include "runtime/base/files.h"
+#include "runtime/base/parse_number.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/rank_identity.h"
 #include "runtime/config/file/check_config.h"
@@ -99,7 +100,8 @@ int Fail(const std::string& message) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 2 || argc > 3) return Fail("usage: custom_model DS_CONFIG [TILES]");
+  const auto tiles = argc == 3 ? ds::ParseNumber<int>(argv[2]) : 1;
+  if (argc < 2 || argc > 3 || !tiles) return Fail("usage: custom_model DS_CONFIG [TILES]");
   ds::device::ProbeAndCapIsa();  // before the first tensor operation
   const auto text = ds::ReadFile(argv[1]);
   if (!text.ok()) return Fail(text.status().message());
@@ -109,7 +111,7 @@ int main(int argc, char** argv) {
   if (!checked.ok) return Fail(checked.errors.front().message);
 
   at::manual_seed(1);  // the first values are rank 0's, and the same in every run
-  auto model = MakeModel(argc == 3 ? std::atoi(argv[2]) : 1);
+  auto model = MakeModel(*tiles);
   if (!model.ok()) return Fail(model.status().message());
   auto engine = ds::Engine::create(*model, checked.config);
   if (!engine.ok()) return Fail(engine.status().message());

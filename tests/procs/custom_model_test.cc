@@ -58,6 +58,9 @@ TEST(CustomModelProgram, SaysWhatIsWrongWithItsArguments) {
   EXPECT_EQ(tiles.status, 1);
   EXPECT_NE(tiles.err.find("layer.1: in_splits is 65, and 64 features"), std::string::npos)
       << tiles.err;
+  const auto no_number = RunProgram({DS_BIN_DIR "/custom_model", config, "3x"});
+  EXPECT_EQ(no_number.status, 1);
+  EXPECT_NE(no_number.err.find("usage:"), std::string::npos) << no_number.err;
   const auto result = RunProgram({DS_BIN_DIR "/custom_model", "/no/such/ds_config.json"});
   EXPECT_EQ(result.status, 1);
   EXPECT_NE(result.err.find("/no/such/ds_config.json"), std::string::npos) << result.err;

@@ -5,21 +5,24 @@
 #include <charconv>
 #include <cmath>
 
+#include "runtime/base/parse_number.h"
 #include "runtime/base/utf8.h"
 
 namespace ds::tokenizer {
 namespace {
 
-// Digits and exponent of the shortest text that reads back as the number: 1.25e-7 -> "125", -7.
+// Returns digits and exponent of the shortest text that reads back as the number: 1.25e-7 -> "125",
+// -7.
 std::pair<std::string, int> ShortestDigits(double value) {
   std::array<char, 64> buffer;
   const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
                                  std::chars_format::scientific);
   const std::string text(buffer.data(), end.ptr);
   const std::size_t e = text.find('e');
+  const std::size_t exponent = text[e + 1] == '+' ? e + 2 : e + 1;
   std::string digits = text.substr(0, e);
   digits.erase(std::remove(digits.begin(), digits.end(), '.'), digits.end());
-  return {digits, std::stoi(text.substr(e + 1))};
+  return {digits, ParseNumber<int>(std::string_view(text).substr(exponent)).value()};
 }
 
 void AppendHex(char32_t c, int digits, std::string* out) {

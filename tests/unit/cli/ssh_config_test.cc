@@ -91,5 +91,14 @@ TEST_F(SshConfigTest, StrictnessIsNotMissed) {
   EXPECT_EQ(Strictness("Match final host other\nStrictHostKeyChecking yes\n"), "");
 }
 
+TEST_F(SshConfigTest, AWordThatIsNotFromTheConfigurationSaysNothing) {
+  EXPECT_EQ(SshConfig::Decode("x796573"), "yes");
+  EXPECT_EQ(SshConfig::Decode("x"), "");
+  for (const char* word :
+       {"", "796573", "x7965731", "x7z", "x79 6", "x-1", "x+1", "~/.ssh/known"}) {
+    EXPECT_EQ(SshConfig::Decode(word), "") << word;
+  }
+}
+
 }  // namespace
 }  // namespace ds::cli

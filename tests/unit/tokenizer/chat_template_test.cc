@@ -159,16 +159,18 @@ TEST(ChatTemplateTest, IsBoundedInTimeAndMemory) {
 }
 
 TEST(ValueTest, FloatsAreWrittenAsPythonWritesThem) {
-  for (const auto& [value, text] :
-       std::vector<std::pair<double, std::string>>{{1.0, "1.0"},
-                                                   {-0.0, "-0.0"},
-                                                   {0.1, "0.1"},
-                                                   {1e16, "1e+16"},
-                                                   {123456789012345.0, "123456789012345.0"},
-                                                   {1.5e-5, "1.5e-05"},
-                                                   {0.0001, "0.0001"},
-                                                   {1.25e100, "1.25e+100"},
-                                                   {100.0, "100.0"}}) {
+  for (const auto& [value, text] : std::vector<std::pair<double, std::string>>{
+           {1.0, "1.0"},
+           {-0.0, "-0.0"},
+           {0.1, "0.1"},
+           {1e16, "1e+16"},
+           {123456789012345.0, "123456789012345.0"},
+           {1.5e-5, "1.5e-05"},
+           {0.0001, "0.0001"},
+           {1.25e100, "1.25e+100"},
+           {1.7976931348623157e308, "1.7976931348623157e+308"},
+           {-5e-324, "-5e-324"},
+           {100.0, "100.0"}}) {
     EXPECT_EQ(ReprOfFloat(value), text);
   }
 }
