@@ -30,10 +30,11 @@ RUNTIME = {
     "activation": {"device", "precision"},
     "gradients": set(),
     "tensor_parallel": {"comm"},
+    "sequence_parallel": {"comm"},
     "optim": {"device", "comm"},
     "zero": {"topology", "device", "comm", "offload", "checkpoint", "precision", "optim", "gradients"},
-    "models": {"device", "checkpoint", "activation", "gradients", "tensor_parallel"},
-    "engine": {"topology", "device", "comm", "offload", "activation", "telemetry", "checkpoint", "precision", "tensor_parallel",
+    "models": {"device", "checkpoint", "activation", "gradients", "tensor_parallel", "sequence_parallel"},
+    "engine": {"topology", "device", "comm", "offload", "activation", "telemetry", "checkpoint", "precision",
                "pipeline", "optim", "zero", "models"},
 }
 # Above all others: they may include whatever they like of them.
@@ -72,7 +73,7 @@ FLOORS = {"cli": CLI, "daemon": DAEMON}
 # Torch-free parts: their users link no LibTorch.
 TORCH_FREE = ("cli/", "daemon/", "proto/", "runtime/base/", "runtime/process/", "runtime/config/", "runtime/topology/",
               "runtime/pipeline/", "runtime/tokenizer/", "runtime/comm/shm/", "runtime/comm/net/", "runtime/offload/",
-              "runtime/checkpoint/format/", "runtime/models/spec/", "runtime/zero/plan/",
+              "runtime/checkpoint/format/", "runtime/sequence_parallel/heads/", "runtime/models/spec/", "runtime/zero/plan/",
               "runtime/models/memory/", "runtime/engine/plan/")
 
 # Floors inside a folder: what files whose path begins so may include besides their own header. The
@@ -83,7 +84,8 @@ INNER = {
     "runtime/comm/shm/": ("runtime/base/", "runtime/comm/shm/"),
     "runtime/comm/net/": ("runtime/base/", "runtime/comm/shm/", "runtime/comm/net/"),
     "runtime/checkpoint/format/": ("runtime/base/", "runtime/checkpoint/format/"),
-    "runtime/models/spec/": ("runtime/base/", "runtime/models/spec/"),
+    "runtime/sequence_parallel/heads/": ("runtime/base/", "runtime/sequence_parallel/heads/"),
+    "runtime/models/spec/": ("runtime/base/", "runtime/sequence_parallel/heads/", "runtime/models/spec/"),
     "runtime/zero/plan/": ("runtime/base/", "runtime/config/", "runtime/zero/plan/"),
     "runtime/models/memory/": ("runtime/base/", "runtime/config/", "runtime/models/spec/", "runtime/models/memory/"),
     "runtime/engine/plan/": ("runtime/base/", "runtime/config/", "runtime/zero/plan/", "runtime/models/memory/",

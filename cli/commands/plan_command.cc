@@ -211,9 +211,12 @@ StatusOr<std::optional<MeshDrawing>> DrawMesh(const PlanFlags& flags, int world_
   DS_ASSIGN_OR_RETURN(topology::Mesh mesh, topology::Mesh::Create(degrees, world_size));
   if (!flags.model.empty()) {
     DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
-    DS_ASSIGN_OR_RETURN(const config::ModelFacts facts, FindModelFacts(flags.model, share));
-    DS_RETURN_IF_ERROR(CheckFitsModel(degrees, facts)
-                           .WithContext("--mesh " + flags.mesh + " and --model " + flags.model));
+    const config::ParallelConfig cut{.pipeline = degrees.pipeline,
+                                     .sequence = degrees.sequence,
+                                     .tensor = degrees.tensor,
+                                     .expert = degrees.expert};
+    DS_RETURN_IF_ERROR(
+        CheckDegreesFit(flags.model, cut, share).WithContext("--mesh " + flags.mesh));
   }
   return std::optional<MeshDrawing>(mesh);
 }

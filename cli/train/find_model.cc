@@ -3,7 +3,7 @@
 #include "runtime/base/files.h"
 #include "runtime/base/suggest.h"
 #include "runtime/models/spec/families.h"
-#include "runtime/models/spec/tensor_plan.h"
+#include "runtime/models/spec/model_ranks.h"
 #include "runtime/topology/degrees.h"
 
 namespace ds::cli {
@@ -44,11 +44,11 @@ Status CheckDegreesFit(const std::string& model, const config::ParallelConfig& d
   if (degrees.ranks_of_a_sample() == 1 && expert == 1) return OkStatus();
   DS_ASSIGN_OR_RETURN(const std::string text, ReadModelText(model, share));
   Status status;
-  if (tensor > 1) {
+  if (tensor > 1 || sequence > 1) {
     const auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
     const auto spec = models::ReadDecoderSpec(json, "", models::UnknownKeys::kIgnore);
     status = spec.status();
-    if (spec.ok()) status = models::TensorPlan::Create(*spec, /*part=*/0, tensor).status();
+    if (spec.ok()) status = models::CheckModelRanks(*spec, tensor, sequence);
   }
   if (status.ok()) {
     status = topology::CheckFitsModel(

@@ -13,6 +13,7 @@
 #include "runtime/config/file/config_text.h"
 #include "runtime/config/sections/elasticity_section.h"
 #include "runtime/models/spec/lora_spec.h"
+#include "runtime/models/spec/model_ranks.h"
 #include "runtime/tokenizer/corpus/tokenizer_folder.h"
 
 namespace ds::cli {
@@ -142,6 +143,8 @@ Status CheckDsConfig(config::ConfigText config, const ScheduleFlags& schedule,
   config::CheckResult result = config::CheckConfig(config.text, config.name, facts);
   if (!result.ok) return ErrorsOf(result);
   DS_RETURN_IF_ERROR(CheckDegreesFit(inputs->job.model, result.config.parallel, share));
+  DS_RETURN_IF_ERROR(models::CheckSampleParts(inputs->job.seq_len, result.config.parallel.sequence)
+                         .WithContext("--seq_len"));
   if (const char* const seen = std::getenv(config::kSchedulerElasticity)) {
     DS_RETURN_IF_ERROR(config::AgreesWithScheduler(result.given, seen));
   }

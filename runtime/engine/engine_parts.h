@@ -72,8 +72,10 @@ struct EngineParts {
     return {.micro_batches = config.batch.gradient_accumulation_steps,
             .managed = config.managed_gradient_accumulation};
   }
-  // The ranks that have samples of their own, this one among them.
-  std::vector<int> DataRanks() const { return mesh.GroupOf(world().rank(), topology::kDataAxes); }
+  // This rank's group over these axes.
+  std::vector<int> RanksOver(topology::AxisSet axes) const {
+    return mesh.GroupOf(world().rank(), axes);
+  }
   // Brings back what offload_states has taken away; before whatever needs the model's state.
   // Refused where that would take away what WithGatheredParameters' body sees. Not collective.
   Status ReloadStates() {

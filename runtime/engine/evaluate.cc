@@ -55,7 +55,8 @@ StatusOr<Evaluation> Evaluate(Engine& engine, const BatchSource& next_batch,
   }
   const auto ranks = comm::GatherNumbers({sum, count}, parts.world());
   double sums = 0.0, counts = 0.0;
-  for (const int rank : parts.DataRanks()) {
+  // Ranks that have parts of the same samples have losses of their own, of their labels.
+  for (const int rank : parts.RanksOver(topology::kGradientAxes)) {
     sums += ranks[static_cast<std::size_t>(rank)][0];
     counts += ranks[static_cast<std::size_t>(rank)][1];
   }

@@ -48,17 +48,20 @@ Totals SumOverRanks(const EngineParts& parts, double squares) {
     all_squares += rank[1];
     totals.plan_hashes.push_back(std::bit_cast<std::uint64_t>(rank[6]));
   }
-  const std::vector<int> data_ranks = parts.DataRanks();
-  for (const int data_rank : data_ranks) {
+  // Ranks that have parts of the same samples have losses of their own, of their labels.
+  const std::vector<int> gradient_ranks = parts.RanksOver(topology::kGradientAxes);
+  for (const int gradient_rank : gradient_ranks) {
+    totals.loss += ranks[static_cast<std::size_t>(gradient_rank)][0];
+    all_weights += ranks[static_cast<std::size_t>(gradient_rank)][4];
+  }
+  for (const int data_rank : parts.RanksOver(topology::kDataAxes)) {
     const std::vector<double>& rank = ranks[static_cast<std::size_t>(data_rank)];
-    totals.loss += rank[0];
     totals.tokens += static_cast<std::int64_t>(rank[2]);
     totals.samples += static_cast<std::int64_t>(rank[3]);
-    all_weights += rank[4];
     totals.most_labels = std::max(totals.most_labels, static_cast<std::int64_t>(rank[5]));
   }
-  totals.weight = MeanWeight(all_weights, data_ranks.size());
-  totals.loss /= static_cast<double>(data_ranks.size()) * totals.weight;
+  totals.weight = MeanWeight(all_weights, gradient_ranks.size());
+  totals.loss /= static_cast<double>(gradient_ranks.size()) * totals.weight;
   totals.norm = std::sqrt(all_squares);
   return totals;
 }
@@ -110,10 +113,10 @@ void EngineParts::AgreeOnWeight() {
   if (step.current.mean_weight) return;
   const auto ranks =
       comm::GatherNumbers({step.current.AddUpWeights()}, *sharded->context().groups.all);
-  const std::vector<int> data_ranks = DataRanks();
+  const std::vector<int> gradient_ranks = RanksOver(topology::kGradientAxes);
   double sum = 0.0;
-  for (const int rank : data_ranks) sum += ranks[static_cast<std::size_t>(rank)][0];
-  step.current.mean_weight = MeanWeight(sum, data_ranks.size());
+  for (const int rank : gradient_ranks) sum += ranks[static_cast<std::size_t>(rank)][0];
+  step.current.mean_weight = MeanWeight(sum, gradient_ranks.size());
 }
 
 Status EngineParts::HandleNonFinite(StepResult* result) {

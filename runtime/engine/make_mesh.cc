@@ -33,10 +33,16 @@ StatusOr<topology::Mesh> MakeMesh(const std::optional<topology::Degrees>& wanted
                                 std::to_string(*zero.mics_shard_size) +
                                 ", and the mesh's shard x sequence " + std::to_string(cut));
   }
-  if (degrees.tensor != config.parallel.tensor) {
-    return InvalidArgumentError("tensor_parallel.autotp_size is " +
-                                std::to_string(config.parallel.tensor) +
-                                ", and the mesh's tensor " + std::to_string(degrees.tensor));
+  const auto disagree = [](const std::string& key, int wanted, const std::string& axis, int got) {
+    return InvalidArgumentError(key + " is " + std::to_string(wanted) + ", and the mesh's " + axis +
+                                " " + std::to_string(got));
+  };
+  const config::ParallelConfig& parallel = config.parallel;
+  if (degrees.tensor != parallel.tensor) {
+    return disagree("tensor_parallel.autotp_size", parallel.tensor, "tensor", degrees.tensor);
+  }
+  if (degrees.sequence != parallel.sequence) {
+    return disagree("sequence_parallel_size", parallel.sequence, "sequence", degrees.sequence);
   }
   DS_RETURN_IF_ERROR(CheckBuilt(degrees));
   if (zero.stage == 0 && degrees.shard > 1) {
@@ -46,10 +52,17 @@ StatusOr<topology::Mesh> MakeMesh(const std::optional<topology::Degrees>& wanted
   return topology::Mesh::Create(degrees, world_size);
 }
 
-tensor_parallel::Group FindTensorRanks(const topology::Mesh& mesh, comm::Communicator& world) {
-  if (mesh.degrees().tensor == 1) return {};
-  return tensor_parallel::Group(
-      comm::GroupOver({topology::Axis::kTensor}, "tensor parallelism", mesh, world));
+models::ModelRanks FindModelRanks(const topology::Mesh& mesh, comm::Communicator& world) {
+  models::ModelRanks ranks;
+  const auto over = [&](topology::Axis axis) -> comm::Communicator& {
+    return comm::GroupOver({axis}, "model", mesh, world);
+  };
+  if (mesh.degrees().tensor > 1)
+    ranks.tensor = tensor_parallel::Group(over(topology::Axis::kTensor));
+  if (mesh.degrees().sequence > 1) {
+    ranks.sequence = sequence_parallel::Group(over(topology::Axis::kSequence));
+  }
+  return ranks;
 }
 
 Status CheckSuitsTensorRanks(const topology::Mesh& mesh, const config::DsConfig& config,

@@ -1,7 +1,7 @@
 #pragma once
 
-// MakeMesh decides how the ranks of a training job are cut; FindTensorRanks, with whom a rank has a
-// model's matrices.
+// MakeMesh decides how the ranks of a training job are cut; FindModelRanks, with whom a rank has
+// one model and the same samples.
 
 #include <optional>
 #include <string>
@@ -9,7 +9,7 @@
 #include "runtime/base/status.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/config/ds_config.h"
-#include "runtime/tensor_parallel/group.h"
+#include "runtime/models/build_model.h"
 #include "runtime/topology/mesh.h"
 
 namespace ds::engine {
@@ -24,9 +24,9 @@ topology::Degrees DegreesOf(const config::DsConfig& config, int world_size);
 StatusOr<topology::Mesh> MakeMesh(const std::optional<topology::Degrees>& wanted,
                                   const config::DsConfig& config, int world_size);
 
-// For models::BuildModel; of one rank where the mesh has no more. `world`, which outlives the
-// model, connects the mesh's ranks. Collective of the tensor ranks.
-tensor_parallel::Group FindTensorRanks(const topology::Mesh& mesh, comm::Communicator& world);
+// For models::BuildModel. `world`, which outlives the model, connects the mesh's ranks. Collective
+// of those that are found.
+models::ModelRanks FindModelRanks(const topology::Mesh& mesh, comm::Communicator& world);
 
 // Refuses what looks at whole matrices where ranks have parts of them, and tensor ranks that
 // compute with different numbers of threads, by which the bits of sums may differ: what all of them

@@ -6,14 +6,21 @@
 
 #include "runtime/models/block.h"
 #include "runtime/models/model_config.h"
+#include "runtime/sequence_parallel/group.h"
 #include "runtime/tensor_parallel/group.h"
 
 namespace ds::models {
 
+// With whom a rank has one model and the same samples.
+struct ModelRanks {
+  tensor_parallel::Group tensor = {};      // each of them has a slice of the weights
+  sequence_parallel::Group sequence = {};  // and each of these a part of the tokens
+};
+
 // The model, its parameters unmaterialised under Hugging Face's names; `options` gives their dtype
-// (fp32, bf16 or fp16) and device. Of several tensor ranks each gets its part, whose blocks call
-// the others in their passes. Requires a decoder without experts that CheckTensorParts takes.
+// (fp32, bf16 or fp16) and device. Its blocks call the other ranks in their passes. Requires a
+// decoder without experts that CheckModelRanks takes.
 std::shared_ptr<BlockList> BuildModel(const ModelConfig& config, const at::TensorOptions& options,
-                                      const tensor_parallel::Group& tensor_ranks = {});
+                                      const ModelRanks& ranks = {});
 
 }  // namespace ds::models

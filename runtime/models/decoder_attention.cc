@@ -5,7 +5,7 @@
 namespace ds::models {
 
 SharedTables::SharedTables(const DecoderSlice& slice)
-    : bias(std::make_shared<AttentionBias>(*slice.plan)) {
+    : bias(std::make_shared<AttentionBias>(*slice.plan, slice.own_heads())) {
   const DecoderSpec& spec = slice.spec();
   if (spec.positions != Positions::kRotary) return;
   angles = std::make_shared<RotaryAngles>(spec.rope, spec.head_width);
@@ -18,8 +18,10 @@ DecoderAttention::DecoderAttention(torch::nn::Module& layer, const DecoderSlice&
                                    std::int64_t index, const SharedTables& tables,
                                    const at::TensorOptions& options)
     : group_(slice.group),
+      sequence_(slice.sequence),
+      shares_(slice.heads),
       copied_head_(slice.plan->copied_key_head()),
-      first_head_(slice.plan->first_head()),
+      first_head_(slice.plan->first_head() + slice.own_heads().first),
       layout_(slice.spec().qkv),
       query_key_norm_(slice.spec().query_key_norm),
       heads_(slice.spec().heads),
@@ -124,20 +126,30 @@ at::Tensor DecoderAttention::forward(const at::Tensor& x, const Bundle& bundle, 
     q = angles_->Turn(q, bundle.batch);
     k = angles_->Turn(k, bundle.batch);
   }
+  // What follows is of all tokens and, among sequence ranks, of this one's share of the heads.
+  const auto all_tokens = [this](const at::Tensor& of_heads,
+                                 const std::vector<sequence_parallel::HeadRange>& shares) {
+    return sequence_.TokensToHeads(of_heads.transpose(1, 2), shares).transpose(1, 2);
+  };
+  q = all_tokens(q, shares_.queries);
+  k = all_tokens(k, shares_.keys);
+  const at::Tensor v = all_tokens(value.transpose(1, 2), shares_.keys);
   RandomPlace own_heads = bundle.random;
   own_heads.first_head += first_head_;
+  own_heads.first_position = 0;
   const DropoutDraw of_weights{.probability = trains ? attention_dropout_ : 0.0,
                                .place = own_heads,
                                .site = DropoutSite::kAttention};
-  const at::Tensor mixed = CausalAttention(q, k, value.transpose(1, 2),
+  const at::Tensor mixed = CausalAttention(q, k, v,
                                            {.scale = scale_,
                                             .bias = bias_->Find(windowed_, bundle.batch, q),
                                             .soft_cap = soft_cap_,
                                             .recompute = bundle.recompute_attention,
                                             .dropout = of_weights});
-  return Dropout(output_->forward(mixed), {.probability = trains ? residual_dropout_ : 0.0,
-                                           .place = bundle.random,
-                                           .site = DropoutSite::kAttentionOutput});
+  return Dropout(output_->forward(sequence_.HeadsToTokens(mixed, shares_.queries)),
+                 {.probability = trains ? residual_dropout_ : 0.0,
+                  .place = bundle.random,
+                  .site = DropoutSite::kAttentionOutput});
 }
 
 }  // namespace ds::models

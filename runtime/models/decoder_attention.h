@@ -50,8 +50,10 @@ class DecoderAttention {
   at::Tensor ChooseHead(const at::Tensor& heads) const;
 
   tensor_parallel::Group group_;
+  sequence_parallel::Group sequence_;
+  sequence_parallel::HeadShares shares_;
   std::optional<std::int64_t> copied_head_;  // TensorPlan's
-  std::int64_t first_head_;
+  std::int64_t first_head_;  // of those that attention is computed for, among the model's
   QkvLayout layout_;
   QueryKeyNorm query_key_norm_;
   std::int64_t heads_, kv_heads_, head_width_;

@@ -12,6 +12,7 @@ namespace ds::models {
 
 DecoderEmbedding::DecoderEmbedding(const DecoderSlice& slice, const at::TensorOptions& options)
     : FamilyBlock(slice.spec().names.base, DescribeInit(slice.spec()), slice),
+      sequence_(slice.sequence),
       tokens_name_(slice.spec().names.tokens),
       padding_(slice.spec().padding_token),
       scale_(slice.spec().scales_embedding ? std::sqrt(static_cast<double>(slice.spec().width))
@@ -37,8 +38,27 @@ DecoderEmbedding::DecoderEmbedding(const DecoderSlice& slice, const at::TensorOp
   }
 }
 
+void DecoderEmbedding::KeepOwnTokens(Bundle* bundle) const {
+  if (sequence_.size() == 1) return;
+  Batch& batch = bundle->batch;
+  const at::Tensor tokens = bundle->tensor("tokens");
+  const std::int64_t all = tokens.size(1), own = all / sequence_.size();
+  TORCH_CHECK(own * sequence_.size() == all, sequence_.size(), " sequence ranks cannot share ", all,
+              " tokens of a sample");
+  if (!FindTensor(batch, "positions").defined()) {
+    batch["positions"] = FindPositions(batch).expand_as(tokens);
+  }
+  const std::int64_t first = sequence_.rank() * own;
+  for (auto& [name, tensor] : batch) {
+    // Attention, which alone asks for documents, is of all tokens.
+    if (name != "documents") tensor = tensor.narrow(1, first, own).contiguous();
+  }
+  bundle->random.first_position += first;
+}
+
 Bundle DecoderEmbedding::forward(Bundle bundle) {
   CheckNames(bundle.batch, kLanguageModelBatch);
+  KeepOwnTokens(&bundle);
   at::Tensor x = tokens_->forward(bundle.tensor("tokens"));
   // The factor has x's dtype, as transformers' has.
   if (scale_ != 1.0) x = x * at::scalar_tensor(scale_, x.options());

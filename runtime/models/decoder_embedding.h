@@ -27,6 +27,10 @@ class DecoderEmbedding : public FamilyBlock {
   std::shared_ptr<Embedding> tokens() const { return tokens_; }
 
  private:
+  // Leaves of the batch this rank's part of the samples, and says where that stands.
+  void KeepOwnTokens(Bundle* bundle) const;
+
+  sequence_parallel::Group sequence_;
   std::string tokens_name_;
   std::optional<std::int64_t> padding_;
   double scale_;

@@ -9,15 +9,22 @@
 #include "runtime/base/status.h"
 #include "runtime/checkpoint/placement.h"
 #include "runtime/models/spec/tensor_plan.h"
+#include "runtime/sequence_parallel/group.h"
 #include "runtime/tensor_parallel/group.h"
 
 namespace ds::models {
 
 struct DecoderSlice {
   std::shared_ptr<const TensorPlan> plan;
-  tensor_parallel::Group group;  // of as many ranks as the plan has parts
+  tensor_parallel::Group group;         // of as many ranks as the plan has parts
+  sequence_parallel::Group sequence;    // whose ranks have the same slice and other tokens
+  sequence_parallel::HeadShares heads;  // of the slice, by rank of that group
 
   const DecoderSpec& spec() const { return plan->slice(); }
+  // The heads of the slice for which this rank computes attention.
+  const sequence_parallel::HeadRange& own_heads() const {
+    return heads.queries[static_cast<std::size_t>(sequence.rank())];
+  }
   // Tells what a parameter with this full name, whose local tensor has this shape, is of the
   // decoder's.
   checkpoint::Placement PlacementOf(const std::string& name, checkpoint::Shape shape) const;

@@ -5,7 +5,6 @@
 #include "runtime/base/files.h"
 #include "runtime/base/suggest.h"
 #include "runtime/models/spec/families.h"
-#include "runtime/models/spec/tensor_plan.h"
 
 namespace ds::models {
 namespace fs = std::filesystem;
@@ -100,10 +99,6 @@ Status CheckSequenceLength(const ModelConfig& config, std::int64_t seq_len) {
   return InvalidArgumentError("a sequence of " + std::to_string(seq_len) +
                               " tokens does not fit the model, which has " +
                               std::to_string(decoder.max_positions) + " positions");
-}
-
-Status CheckTensorParts(const ModelConfig& config, int parts) {
-  return TensorPlan::Create(config.decoder, /*part=*/0, parts).status();
 }
 
 }  // namespace ds::models

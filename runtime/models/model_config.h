@@ -34,7 +34,4 @@ std::vector<std::string> ModelPresets();
 // OK when the model can be run on sequences of `seq_len` tokens.
 Status CheckSequenceLength(const ModelConfig& config, std::int64_t seq_len);
 
-// OK when the model can be cut among so many tensor ranks.
-Status CheckTensorParts(const ModelConfig& config, int parts);
-
 }  // namespace ds::models

@@ -60,15 +60,15 @@ at::Tensor FindPositions(const Batch& batch) {
   return places - std::get<0>(starts.cummax(/*dim=*/1));
 }
 
-AttentionBias::AttentionBias(const TensorPlan& plan)
+AttentionBias::AttentionBias(const TensorPlan& plan, const sequence_parallel::HeadRange& heads)
     : positions_(plan.slice().positions),
       window_(plan.slice().window),
       scale_(AttentionScale(plan.slice(), 0)) {
   const bool has_slopes = positions_ == Positions::kAlibi || positions_ == Positions::kAlibiRounded;
   if (!has_slopes) return;
   const std::vector<double> of_all = AlibiSlopes(plan.whole_heads());
-  const auto first = of_all.begin() + plan.first_head();
-  slopes_.assign(first, first + plan.slice().heads);
+  const auto first = of_all.begin() + plan.first_head() + heads.first;
+  slopes_.assign(first, first + heads.count);
 }
 
 at::Tensor AttentionBias::Find(bool windowed, const Batch& batch, const at::Tensor& q) {

@@ -13,6 +13,7 @@
 
 #include "runtime/models/batch.h"
 #include "runtime/models/spec/tensor_plan.h"
+#include "runtime/sequence_parallel/heads/head_shares.h"
 
 namespace ds::models {
 
@@ -25,7 +26,8 @@ at::Tensor FindPositions(const Batch& batch);
 // the others.
 class AttentionBias {
  public:
-  explicit AttentionBias(const TensorPlan& plan);
+  // `heads` are those of the plan's that it is for.
+  AttentionBias(const TensorPlan& plan, const sequence_parallel::HeadRange& heads);
 
   // For queries like `q`, [B, heads, S, head width], of a batch. Undefined where causal attention
   // needs none, so that it can go by the fastest kernel: one document, no distances, and a window
@@ -43,7 +45,7 @@ class AttentionBias {
   Positions positions_;
   std::int64_t window_;
   double scale_;                // of the scores
-  std::vector<double> slopes_;  // of ALiBi, by head of the plan's part
+  std::vector<double> slopes_;  // of ALiBi, by head
   std::array<Made, 2> made_;
 };
 

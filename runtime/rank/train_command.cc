@@ -26,6 +26,7 @@
 #include "runtime/engine/make_mesh.h"
 #include "runtime/engine/train_loop.h"
 #include "runtime/models/model_config.h"
+#include "runtime/models/spec/model_ranks.h"
 #include "runtime/optim/schedule/lr_schedule.h"
 #include "runtime/precision/dtype_policy.h"
 #include "runtime/rank/rank_memory.h"
@@ -159,7 +160,9 @@ Status TrainCommand::CheckJob() {
   DS_RETURN_IF_ERROR(
       CheckFitsModel(degrees, config::ReadModelFacts(model_config_.json.dump(), job_.model)));
   DS_ASSIGN_OR_RETURN(mesh_, engine::MakeMesh(degrees, config_, identity_.world_size));
-  DS_RETURN_IF_ERROR(CheckTensorParts(model_config_, degrees.tensor));
+  DS_RETURN_IF_ERROR(
+      models::CheckModelRanks(model_config_.decoder, degrees.tensor, degrees.sequence));
+  DS_RETURN_IF_ERROR(models::CheckSampleParts(job_.seq_len, degrees.sequence));
   DS_ASSIGN_OR_RETURN(const device::DeviceChoice choice, device::DeviceChoiceFromName(job_.device));
   DS_ASSIGN_OR_RETURN(device_, device::OpenRankDevice(choice, identity_.local_rank));
   memory_.Open(device_.device);
@@ -175,7 +178,7 @@ Status TrainCommand::BuildEngine() {
   DS_RETURN_IF_ERROR(models::CheckSequenceLength(model_config_, job_.seq_len));
   DS_ASSIGN_OR_RETURN(
       model_, OpenTrainModel(job_, model_config_, at::TensorOptions(dtype()).device(device_.device),
-                             engine::FindTensorRanks(mesh_, *world_)));
+                             engine::FindModelRanks(mesh_, *world_)));
   DS_ASSIGN_OR_RETURN(const config::RecomputeChoice recompute,
                       config::ParseRecompute(job_.recompute));
   EngineOptions options{.world = world_.get(),

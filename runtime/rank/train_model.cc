@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "runtime/comm/agreement.h"
-#include "runtime/models/build_model.h"
 
 namespace ds::rank {
 namespace {
@@ -64,10 +63,10 @@ engine::ValueReader TrainModel::MakeReader(std::uint64_t seed) const {
 
 StatusOr<TrainModel> OpenTrainModel(const config::TrainJob& job, const models::ModelConfig& config,
                                     const at::TensorOptions& options,
-                                    const tensor_parallel::Group& tensor_ranks) {
-  TrainModel model{.blocks = models::BuildModel(config, options, tensor_ranks)};
+                                    const models::ModelRanks& ranks) {
+  TrainModel model{.blocks = models::BuildModel(config, options, ranks)};
   DS_ASSIGN_OR_RETURN(model.lora, FindLora(job));
-  if (model.lora && tensor_ranks.size() > 1) {
+  if (model.lora && ranks.tensor.size() > 1) {
     return UnimplementedError("LoRA on matrices that tensor ranks have between them is not built");
   }
   if (model.lora) DS_RETURN_IF_ERROR(models::AddLora(*model.blocks, &*model.lora));

@@ -15,10 +15,10 @@
 #include "runtime/config/train_job.h"
 #include "runtime/engine/engine.h"
 #include "runtime/models/adapter_folder.h"
+#include "runtime/models/build_model.h"
 #include "runtime/models/lora.h"
 #include "runtime/models/model_config.h"
 #include "runtime/models/weights.h"
-#include "runtime/tensor_parallel/group.h"
 
 namespace ds::rank {
 
@@ -36,7 +36,7 @@ struct TrainModel {
 // Refuses a folder that does not suit the model, and what cannot be frozen or adapted.
 StatusOr<TrainModel> OpenTrainModel(const config::TrainJob& job, const models::ModelConfig& config,
                                     const at::TensorOptions& options,
-                                    const tensor_parallel::Group& tensor_ranks);
+                                    const models::ModelRanks& ranks);
 
 // Writes --save_hf's folder: of a model that has adapters only them, unless they are to be merged.
 class ModelExport {

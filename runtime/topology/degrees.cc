@@ -21,7 +21,7 @@ constexpr std::array<AxisRow, kAxisCount> kAxes{{
     {Axis::kPipeline, "pipeline", &Degrees::pipeline, "pipeline parallelism"},
     {Axis::kReplicate, "replicate", &Degrees::replicate, ""},
     {Axis::kShard, "shard", &Degrees::shard, ""},
-    {Axis::kSequence, "sequence", &Degrees::sequence, "sequence parallelism"},
+    {Axis::kSequence, "sequence", &Degrees::sequence, ""},
     {Axis::kTensor, "tensor", &Degrees::tensor, ""},
 }};
 
@@ -96,29 +96,6 @@ std::string CannotDivide(std::string_view degree, std::int64_t by, std::int64_t 
          std::to_string(count) + " " + std::string(what);
 }
 
-// Tensor parts have whole heads, some of them one more than others. Heads of keys and values are
-// repeated where there are fewer of them than parts.
-Status CheckHeads(const Degrees& degrees, const config::ModelFacts& model) {
-  if (!model.heads) return OkStatus();
-  const std::int64_t heads = *model.heads, keys = model.key_value_heads.value_or(heads);
-  const std::int64_t by = std::int64_t{degrees.tensor} * degrees.sequence;
-  if (degrees.sequence > 1 && heads % by != 0) {
-    return InvalidArgumentError(CannotDivide("tensor x sequence =", by, heads, "attention heads"));
-  }
-  const auto fits = [&](std::int64_t tensor) {
-    return tensor <= keys || (heads % tensor == 0 && tensor % keys == 0);
-  };
-  if (fits(degrees.tensor)) return OkStatus();
-  std::int64_t below = degrees.tensor - 1, above = degrees.tensor + 1;
-  while (!fits(below)) --below;
-  while (above < heads && !fits(above)) ++above;
-  std::string text = "tensor " + std::to_string(degrees.tensor) + " does not fit the model's " +
-                     std::to_string(heads) + " attention heads and " + std::to_string(keys) +
-                     " key and value heads: " + std::to_string(below);
-  if (fits(above)) text += " or " + std::to_string(above);
-  return InvalidArgumentError(text + " does");
-}
-
 }  // namespace
 
 std::string_view NameOf(Axis axis) { return RowOf(axis).name; }
@@ -138,7 +115,6 @@ Status CheckFitsModel(const Degrees& degrees, const config::ModelFacts& model) {
                                 " asks for more stages than the model has layers (" +
                                 std::to_string(*model.layers) + ")");
   }
-  DS_RETURN_IF_ERROR(CheckHeads(degrees, model));
   if (degrees.expert > 1 && model.experts.value_or(degrees.expert) % degrees.expert != 0) {
     return InvalidArgumentError(CannotDivide("expert", degrees.expert, *model.experts, "experts"));
   }

@@ -84,9 +84,9 @@ struct Degrees {
 // where the default order has them. Where `shard` has no degree, it takes the ranks that are left.
 StatusOr<Degrees> ParseDegrees(std::string_view text, int world_size);
 
-// Refuses more stages than layers, heads that tensor cannot share out (naming the nearest degrees
-// that can) or that tensor and sequence do not divide, and experts that `expert` does not divide.
-// A fact that the model does not tell is not held against it.
+// Refuses more stages than layers, and experts that `expert` does not divide. A fact that the model
+// does not tell is not held against it. What tensor and sequence ranks can share of a model's heads
+// is told by models/spec/model_ranks.h.
 Status CheckFitsModel(const Degrees& degrees, const config::ModelFacts& model);
 
 // Names every degree above 1 that the runtime has nothing for yet; OK when there is none.

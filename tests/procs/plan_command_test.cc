@@ -121,6 +121,11 @@ TEST_F(PlanCommandTest, RefusesAMeshThatDoesNotFit) {
   EXPECT_THAT(refusal({"--mesh", "tensor=3"}), HasSubstr("a mesh of tensor 3"));
   EXPECT_THAT(refusal({"--mesh", "pipeline=8", "--model", "gpt2-demo"}),
               HasSubstr("pipeline 8 asks for more stages than the model has layers"));
+  // What the ranks would find: the demo model has four heads.
+  EXPECT_THAT(refusal({"--mesh", "tensor=8", "--model", "gpt2-demo"}),
+              HasSubstr("cannot cut the model into 8 parts: it has 4 heads"));
+  EXPECT_THAT(refusal({"--mesh", "sequence=8", "--model", "gpt2-demo"}),
+              HasSubstr("8 sequence ranks cannot share 4 heads"));
   EXPECT_THAT(refusal({"--model", "gpt2-demo"}), HasSubstr("give --mesh, too"));
 }
 

@@ -1,19 +1,22 @@
 #include "tests/ranks/decoder_run.h"
 
 #include <ATen/ops/arange.h>
+#include <gtest/gtest.h>
 
+#include "runtime/checkpoint/checkpoint.h"
 #include "runtime/device/isa_probe.h"
 #include "runtime/engine/make_mesh.h"
 #include "runtime/engine/train_step.h"
 #include "runtime/models/build_model.h"
 #include "tests/ranks/tiny_model.h"
+#include "tests/support/program.h"
 #include "tests/support/rank_harness.h"
 
 namespace ds::tests {
 namespace {
 
 constexpr std::int64_t kSamplesOfAStep = 8;
-constexpr std::int64_t kTokensOfASample = 10;
+constexpr std::int64_t kTokensOfASample = 12;
 
 std::int64_t SamplesOfAMicroBatch(const DecoderRun& run, int readers) {
   return kSamplesOfAStep / (readers * run.accumulation);
@@ -32,6 +35,7 @@ config::DsConfig ConfigOf(const DecoderRun& run, int readers) {
   }
   config.gradient_clipping = 0.5;  // below the models' norms: it clips
   config.parallel.tensor = run.tensor;
+  config.parallel.sequence = run.sequence;
   config.bf16.enabled = run.bf16;
   return config;
 }
@@ -48,11 +52,26 @@ Bundle BatchOf(const DecoderRun& run, std::int64_t micro_batch, topology::Member
   const at::Tensor labels =
       (tokens * 5 + 1).remainder(vocabulary).masked_fill(places.remainder(5).eq(2), -100);
   const auto shaped = [&](const at::Tensor& ids) { return ids.view({samples, kTokensOfASample}); };
-  return {.batch = {{"tokens", shaped(tokens)}, {"labels", shaped(labels)}}};
+  Bundle bundle{.batch = {{"tokens", shaped(tokens)}, {"labels", shaped(labels)}}};
+  if (run.packed) {
+    const at::Tensor of_sample = shaped(places.remainder(kTokensOfASample));
+    bundle.batch["documents"] = of_sample.ge(4).to(at::kLong) + of_sample.ge(9).to(at::kLong);
+  }
+  return bundle;
 }
 
 topology::Mesh MeshOf(const DecoderRun& run, int ranks) {
-  return engine::MakeMesh({}, ConfigOf(run, ranks / run.tensor), ranks).value();
+  return engine::MakeMesh({}, ConfigOf(run, ranks / (run.tensor * run.sequence)), ranks).value();
+}
+
+engine::BatchSource ReadFrom(std::int64_t micro_batch, const Engine& engine,
+                             const DecoderRun& run) {
+  const topology::Mesh mesh = MeshOf(run, engine.world().size());
+  const topology::Member reader = mesh.MemberOf(engine.world().rank(), topology::kDataAxes);
+  const std::int64_t vocabulary =
+      models::ParseModelConfig(run.model, "config.json").value().decoder.vocabulary;
+  return
+      [=]() mutable -> StatusOr<Bundle> { return BatchOf(run, micro_batch++, reader, vocabulary); };
 }
 
 }  // namespace
@@ -64,27 +83,31 @@ std::unique_ptr<Engine> MakeDecoderEngine(const DecoderRun& run, comm::Communica
   const auto described = models::ParseModelConfig(run.model, "config.json").value();
   const auto dtype = run.bf16 ? at::kBFloat16 : at::kFloat;
   auto model =
-      models::BuildModel(described, at::TensorOptions(dtype), engine::FindTensorRanks(mesh, world));
+      models::BuildModel(described, at::TensorOptions(dtype), engine::FindModelRanks(mesh, world));
   model->train(true);
-  return Engine::create(std::move(model), ConfigOf(run, world.size() / run.tensor),
+  return Engine::create(std::move(model), ConfigOf(run, world.size() / (run.tensor * run.sequence)),
                         {.world = &world, .recompute = run.recompute, .mlp_tiles = run.mlp_tiles})
       .value();
 }
 
 std::vector<StepResult> TrainDecoder(Engine& engine, const DecoderRun& run, std::int64_t steps) {
-  const topology::Mesh mesh = MeshOf(run, engine.world().size());
-  const topology::Member reader = mesh.MemberOf(engine.world().rank(), topology::kDataAxes);
-  const std::int64_t vocabulary =
-      models::ParseModelConfig(run.model, "config.json").value().decoder.vocabulary;
   std::vector<StepResult> results;
   while (engine.finished_steps() < steps) {
-    std::int64_t micro_batch = engine.finished_steps() * run.accumulation;
-    const auto next = [&]() -> StatusOr<Bundle> {
-      return BatchOf(run, micro_batch++, reader, vocabulary);
-    };
+    const auto next = ReadFrom(engine.finished_steps() * run.accumulation, engine, run);
     results.push_back(engine::TrainStep(engine, next).value());
   }
   return results;
+}
+
+engine::Evaluation EvaluateDecoder(const DecoderRun& run, int ranks) {
+  engine::Evaluation evaluation;
+  testing::RunRanks(ranks, [&](comm::Communicator& world) {
+    const auto engine = MakeDecoderEngine(run, world);
+    const auto found =
+        engine::Evaluate(*engine, ReadFrom(0, *engine, run), run.accumulation).value();
+    if (world.rank() == 0) evaluation = found;
+  });
+  return evaluation;
 }
 
 DecoderOutcome RunDecoder(const DecoderRun& run, int ranks, std::int64_t steps) {
@@ -96,6 +119,28 @@ DecoderOutcome RunDecoder(const DecoderRun& run, int ranks, std::int64_t steps) 
     if (world.rank() == 0) outcome = {std::move(results), std::move(parameters)};
   });
   return outcome;
+}
+
+std::vector<StepResult> GoOnFromCheckpoint(const DecoderRun& first, int ranks_of_first,
+                                           const DecoderRun& second, int ranks_of_second) {
+  const testing::TemporaryFolder folder;
+  testing::RunRanks(ranks_of_first, [&](comm::Communicator& world) {
+    const auto engine = MakeDecoderEngine(first, world);
+    TrainDecoder(*engine, first, 2);
+    checkpoint::Stateful* const parts[] = {&engine->state()};
+    const auto saved = checkpoint::SaveCheckpoint({.root = folder.path(), .step = 2}, parts, world);
+    EXPECT_TRUE(saved.ok()) << saved.status().message();
+  });
+  std::vector<StepResult> results;
+  testing::RunRanks(ranks_of_second, [&](comm::Communicator& world) {
+    const auto engine = MakeDecoderEngine(second, world);
+    checkpoint::Stateful* const parts[] = {&engine->state()};
+    const Status loaded = checkpoint::LoadCheckpoint(folder.path() / "step-2", parts, world);
+    EXPECT_TRUE(loaded.ok()) << loaded.message();
+    auto steps = TrainDecoder(*engine, second, 4);
+    if (world.rank() == 0) results = std::move(steps);
+  });
+  return results;
 }
 
 }  // namespace ds::tests

@@ -14,16 +14,18 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/engine/engine.h"
+#include "runtime/engine/evaluate.h"
 #include "runtime/models/model_config.h"
 
 namespace ds::tests {
 
 struct DecoderRun {
-  std::string model;  // a config.json's text
-  int tensor = 1;     // the other ranks have samples of their own
+  std::string model;             // a config.json's text
+  int tensor = 1, sequence = 1;  // the other ranks have samples of their own
   int stage = 0;
   std::int64_t accumulation = 1;
   bool bf16 = false;
+  bool packed = false;  // a sample is of three documents, of which none sees another
   config::RecomputeChoice recompute = {};
   config::OptimizerAlgorithm optimizer = config::AdamConfig{};
   std::string base_shapes = {};
@@ -44,5 +46,12 @@ struct DecoderOutcome {
 
 // All of it on a new world of so many ranks.
 DecoderOutcome RunDecoder(const DecoderRun& run, int ranks, std::int64_t steps);
+
+// Evaluates an untrained one on the samples of the first step.
+engine::Evaluation EvaluateDecoder(const DecoderRun& run, int ranks);
+
+// The steps behind the second, of a run whose state went through a checkpoint.
+std::vector<StepResult> GoOnFromCheckpoint(const DecoderRun& first, int ranks_of_first,
+                                           const DecoderRun& second, int ranks_of_second);
 
 }  // namespace ds::tests

@@ -10,7 +10,6 @@
 #include <filesystem>
 
 #include "runtime/base/files.h"
-#include "runtime/checkpoint/checkpoint.h"
 #include "runtime/engine/tensor_access.h"
 #include "tests/ranks/decoder_run.h"
 #include "tests/ranks/device_world.h"
@@ -179,29 +178,6 @@ TEST(TensorParallel, RatesOfAWiderModelDoNotDependOnTheCut) {
   }
 }
 
-// The steps behind the second, of a run whose state went through a checkpoint.
-std::vector<StepResult> GoOn(const DecoderRun& first, int ranks_of_first, const DecoderRun& second,
-                             int ranks_of_second) {
-  const testing::TemporaryFolder folder;
-  testing::RunRanks(ranks_of_first, [&](comm::Communicator& world) {
-    const auto engine = MakeDecoderEngine(first, world);
-    TrainDecoder(*engine, first, 2);
-    checkpoint::Stateful* const parts[] = {&engine->state()};
-    const auto saved = checkpoint::SaveCheckpoint({.root = folder.path(), .step = 2}, parts, world);
-    EXPECT_TRUE(saved.ok()) << saved.status().message();
-  });
-  std::vector<StepResult> results;
-  testing::RunRanks(ranks_of_second, [&](comm::Communicator& world) {
-    const auto engine = MakeDecoderEngine(second, world);
-    checkpoint::Stateful* const parts[] = {&engine->state()};
-    const Status loaded = checkpoint::LoadCheckpoint(folder.path() / "step-2", parts, world);
-    EXPECT_TRUE(loaded.ok()) << loaded.message();
-    auto steps = TrainDecoder(*engine, second, 4);
-    if (world.rank() == 0) results = std::move(steps);
-  });
-  return results;
-}
-
 TEST(TensorParallel, CheckpointsMoveBetweenDegrees) {
   for (const char* model : {kGpt2, kLlama, kPhi3}) {
     const DecoderRun alone{.model = model};
@@ -212,7 +188,7 @@ TEST(TensorParallel, CheckpointsMoveBetweenDegrees) {
         {halves, 4, alone, 1}, {alone, 1, halves_at_3, 4}, {halves_at_3, 2, halves, 4}};
     for (const auto& [first, ranks_of_first, second, ranks_of_second] : moves) {
       SCOPED_TRACE(fmt::format("{} from {} to {} ranks", model, ranks_of_first, ranks_of_second));
-      const auto steps = GoOn(first, ranks_of_first, second, ranks_of_second);
+      const auto steps = GoOnFromCheckpoint(first, ranks_of_first, second, ranks_of_second);
       ASSERT_EQ(steps.size(), 2U);
       for (std::size_t i = 0; i < 2; ++i) {
         EXPECT_NEAR(steps[i].loss, through.steps[i + 2].loss, 1e-5);

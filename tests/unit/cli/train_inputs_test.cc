@@ -72,13 +72,24 @@ TEST_F(TrainInputsTest, TensorRanksSuitTheModel) {
 }
 
 TEST_F(TrainInputsTest, DegreesSuitTheModel) {
-  Write("model/config.json", R"({"num_attention_heads": 6, "num_hidden_layers": 4})");
+  Write("model/config.json", R"({"model_type": "llama", "hidden_size": 24,
+      "num_attention_heads": 6, "num_key_value_heads": 3, "num_hidden_layers": 4})");
   const std::string model = Path("model");
-  EXPECT_TRUE(CheckDegreesFit(model, {.pipeline = 4, .sequence = 3}, share_).ok());
+  EXPECT_EQ(CheckDegreesFit(model, {.pipeline = 4, .sequence = 2}, share_).message(), "");
   EXPECT_THAT(CheckDegreesFit(model, {.pipeline = 5}, share_).message(),
               HasSubstr("--model " + model + ": pipeline 5 asks for more stages than the model"));
   EXPECT_THAT(CheckDegreesFit(model, {.sequence = 4}, share_).message(),
-              HasSubstr("4 does not divide the model's 6 attention heads"));
+              HasSubstr("4 sequence ranks cannot share 6 heads of the queries and 3 of the keys: "
+                        "3 or 6 can"));
+  Write("parts.json", R"({"train_micro_batch_size_per_gpu": 2, "sequence_parallel_size": 2})");
+  TrainFlags flags{.model = model, .deepspeed_config = Path("parts.json"), .seq_len = 31};
+  EXPECT_THAT(GatherTrainInputs(flags, share_, 4).status().message(),
+              HasSubstr("--seq_len: 2 sequence ranks cannot share samples of 31 tokens: take 30 or "
+                        "32"));
+  flags.seq_len = 32;
+  const auto inputs = GatherTrainInputs(flags, share_, 4);
+  ASSERT_TRUE(inputs.ok()) << inputs.status().message();
+  EXPECT_EQ(inputs->resolved_config["train_batch_size"], 4) << "of 2 ranks";
 }
 
 TEST_F(TrainInputsTest, AutoIsResolvedFromFlagsModelAndSteps) {

@@ -50,7 +50,9 @@ TEST(MakeMeshTest, WhatIsNotBuiltOrNotMeantIsRefused) {
   const auto why = [](const topology::Degrees& degrees, int stage) {
     return MakeMesh(degrees, WithZero({.stage = stage}), 4).status().message();
   };
-  EXPECT_THAT(why({.shard = 2, .sequence = 2}, 2), HasSubstr("sequence parallelism is not built"));
+  EXPECT_THAT(why({.pipeline = 2, .shard = 2}, 1), HasSubstr("pipeline parallelism is not built"));
+  EXPECT_EQ(why({.shard = 2, .sequence = 2}, 2),
+            "sequence_parallel_size is 1, and the mesh's sequence 2");
   EXPECT_EQ(why({.shard = 2, .tensor = 2}, 2),
             "tensor_parallel.autotp_size is 1, and the mesh's tensor 2");
   EXPECT_THAT(why({.shard = 4}, 0),

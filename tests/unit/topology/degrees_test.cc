@@ -37,18 +37,11 @@ TEST(DegreesTest, TextsThatAreNoMeshAreRefused) {
 }
 
 TEST(DegreesTest, AModelsSizesLimitHowItIsCut) {
-  const config::ModelFacts model{.layers = 4, .heads = 6, .key_value_heads = 2, .experts = 8};
-  EXPECT_TRUE(CheckFitsModel({.pipeline = 4, .sequence = 3, .tensor = 2, .expert = 4}, model).ok());
+  const config::ModelFacts model{.layers = 4, .experts = 8};
+  EXPECT_TRUE(CheckFitsModel({.pipeline = 4, .tensor = 2, .expert = 4}, model).ok());
   EXPECT_TRUE(CheckFitsModel({.pipeline = 64, .tensor = 64}, {}).ok());
   const auto why = [&](const Degrees& degrees) { return CheckFitsModel(degrees, model).message(); };
   EXPECT_THAT(why({.pipeline = 5}), HasSubstr("pipeline 5 asks for more stages"));
-  EXPECT_THAT(why({.sequence = 2, .tensor = 2}),
-              HasSubstr("tensor x sequence = 4 does not divide the model's 6 attention heads"));
-  EXPECT_EQ(why({.tensor = 4}),
-            "tensor 4 does not fit the model's 6 attention heads and 2 key and value heads: 2 or 6 "
-            "does");
-  EXPECT_THAT(why({.tensor = 8}), HasSubstr("key and value heads: 6 does"));
-  EXPECT_TRUE(CheckFitsModel({.tensor = 5}, {.heads = 6}).ok());  // two heads and four times one
   EXPECT_THAT(why({.expert = 3}), HasSubstr("expert 3 does not divide the model's 8 experts"));
 }
 

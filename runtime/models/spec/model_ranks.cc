@@ -1,0 +1,47 @@
+#include "runtime/models/spec/model_ranks.h"
+
+#include <string>
+
+#include "runtime/models/spec/rope_spec.h"
+
+namespace ds::models {
+namespace {
+
+// Such angles are of the longest position that a rank sees, and it sees its own tokens' alone.
+bool RotatesByLength(const DecoderSpec& spec) {
+  if (spec.positions != Positions::kRotary) return false;
+  return DependsOnLength(spec.rope) || (spec.windowed_rope && DependsOnLength(*spec.windowed_rope));
+}
+
+}  // namespace
+
+StatusOr<sequence_parallel::HeadShares> ShareHeads(const TensorPlan& plan, int sequence) {
+  // Where every tensor rank has all keys it uses one head of them.
+  const std::int64_t keys = plan.copied_key_head() ? 1 : plan.slice().kv_heads;
+  return sequence_parallel::ShareHeads(plan.slice().heads, keys, sequence);
+}
+
+Status CheckModelRanks(const DecoderSpec& spec, int tensor, int sequence) {
+  if (sequence > 1 && RotatesByLength(spec)) {
+    return UnimplementedError(
+        "sequence parallelism is not built for rotary positions that depend on the length");
+  }
+  // The first slice has the most heads and the last one the fewest.
+  for (const int part : {0, tensor - 1}) {
+    DS_ASSIGN_OR_RETURN(const TensorPlan plan, TensorPlan::Create(spec, part, tensor));
+    DS_RETURN_IF_ERROR(ShareHeads(plan, sequence).status());
+  }
+  return OkStatus();
+}
+
+Status CheckSampleParts(std::int64_t seq_len, int sequence) {
+  if (seq_len % sequence == 0) return OkStatus();
+  const std::int64_t below = seq_len / sequence * sequence;
+  return InvalidArgumentError(std::to_string(sequence) +
+                              " sequence ranks cannot share samples of " + std::to_string(seq_len) +
+                              " tokens: take " +
+                              (below > 0 ? std::to_string(below) + " or " : std::string()) +
+                              std::to_string(below + sequence));
+}
+
+}  // namespace ds::models

@@ -1,0 +1,22 @@
+#pragma once
+
+// This says what a decoder allows of the ranks that have one model and the same samples between
+// them. Pure; safe from any thread.
+
+#include "runtime/base/status.h"
+#include "runtime/models/spec/tensor_plan.h"
+#include "runtime/sequence_parallel/heads/head_shares.h"
+
+namespace ds::models {
+
+// Decides which heads of the plan's slice each of so many sequence ranks has.
+StatusOr<sequence_parallel::HeadShares> ShareHeads(const TensorPlan& plan, int sequence);
+
+// OK when each of `tensor` ranks can have a slice of the decoder, and `sequence` ranks can share
+// the heads of every slice.
+Status CheckModelRanks(const DecoderSpec& spec, int tensor, int sequence);
+
+// OK when as many ranks can have equal parts of samples of `seq_len` tokens.
+Status CheckSampleParts(std::int64_t seq_len, int sequence);
+
+}  // namespace ds::models

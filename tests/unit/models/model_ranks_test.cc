@@ -1,0 +1,63 @@
+// What a decoder allows of tensor and sequence ranks.
+
+#include "runtime/models/spec/model_ranks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/models/spec/families.h"
+
+namespace ds::models {
+namespace {
+
+using sequence_parallel::HeadRange;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+DecoderSpec Described(const char* text) {
+  return ReadDecoderSpec(nlohmann::ordered_json::parse(text), "config.json").value();
+}
+
+constexpr char kSixAndThree[] = R"({"model_type":"llama","hidden_size":24,
+    "num_attention_heads":6,"num_key_value_heads":3})";
+
+TEST(ModelRanksTest, RanksHaveWholeHeadsOfTheKeysAndTheQueriesThatShareThem) {
+  const auto even = sequence_parallel::ShareHeads(4, 4, 2).value();
+  EXPECT_THAT(even.queries, ElementsAre(HeadRange{0, 2}, HeadRange{2, 2}));
+  const auto uneven = sequence_parallel::ShareHeads(6, 3, 2).value();
+  EXPECT_THAT(uneven.queries, ElementsAre(HeadRange{0, 4}, HeadRange{4, 2}));
+  EXPECT_THAT(uneven.keys, ElementsAre(HeadRange{0, 2}, HeadRange{2, 1}));
+  const auto repeated = sequence_parallel::ShareHeads(8, 2, 4).value();
+  EXPECT_EQ(repeated.queries[3], (HeadRange{6, 2}));
+  EXPECT_THAT(repeated.keys,
+              ElementsAre(HeadRange{0, 1}, HeadRange{0, 1}, HeadRange{1, 1}, HeadRange{1, 1}));
+}
+
+TEST(ModelRanksTest, WhatCannotBeSharedIsRefused) {
+  const auto why = [](const char* model, int tensor, int sequence) {
+    return CheckModelRanks(Described(model), tensor, sequence).message();
+  };
+  EXPECT_EQ(why(kSixAndThree, 1, 3), "");
+  EXPECT_EQ(why(kSixAndThree, 6, 1), "");
+  EXPECT_EQ(why(kSixAndThree, 1, 4),
+            "4 sequence ranks cannot share 6 heads of the queries and 3 of the keys: 3 or 6 can");
+  // The second slice has one head of the keys, and two of the queries.
+  EXPECT_EQ(why(kSixAndThree, 2, 2), "");
+  EXPECT_EQ(why(kSixAndThree, 2, 4),
+            "4 sequence ranks cannot share 2 heads of the queries and 1 of the keys: 2 can");
+  EXPECT_THAT(why(kSixAndThree, 6, 2), HasSubstr("cannot share 1 heads of the queries"));
+  EXPECT_THAT(why(kSixAndThree, 4, 1), HasSubstr("cannot cut the model into 4 parts"));
+  EXPECT_THAT(
+      why(R"({"model_type":"llama","rope_scaling":{"rope_type":"dynamic","factor":2.0}})", 1, 2),
+      HasSubstr("not built for rotary positions that depend on the length"));
+}
+
+TEST(ModelRanksTest, PartsOfASampleAreEqual) {
+  EXPECT_TRUE(CheckSampleParts(12, 3).ok());
+  EXPECT_EQ(CheckSampleParts(13, 4).message(),
+            "4 sequence ranks cannot share samples of 13 tokens: take 12 or 16");
+  EXPECT_THAT(CheckSampleParts(3, 4).message(), HasSubstr("take 4"));
+}
+
+}  // namespace
+}  // namespace ds::models
