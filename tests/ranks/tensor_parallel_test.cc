@@ -48,6 +48,22 @@ constexpr char kPhi3[] = R"({"model_type":"phi3","vocab_size":48,"hidden_size":2
 // Distances that differ by head, and weights fused by head.
 constexpr char kBloom[] = R"({"model_type":"bloom","vocab_size":47,"hidden_size":24,"n_layer":2,
     "n_head":4,"hidden_dropout":0.0,"attention_dropout":0.0})";
+constexpr char kBloomOfSixHeads[] = R"({"model_type":"bloom","vocab_size":47,"hidden_size":24,
+    "n_layer":2,"n_head":6,"hidden_dropout":0.0,"attention_dropout":0.0})";
+// Capped scores and logits, norms around, a norm whose weight is one plus what is trained.
+constexpr char kGemma2[] = R"({"model_type":"gemma2","vocab_size":48,"hidden_size":24,"head_dim":6,
+    "intermediate_size":42,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
+    "max_position_embeddings":16,"query_pre_attn_scalar":6})";
+// Attention and MLP side by side.
+constexpr char kNeox[] = R"({"model_type":"gpt_neox","vocab_size":47,"hidden_size":32,
+    "intermediate_size":42,"num_hidden_layers":2,"num_attention_heads":4,
+    "max_position_embeddings":16})";
+constexpr char kFalcon[] = R"({"model_type":"falcon","vocab_size":48,"hidden_size":32,
+    "num_hidden_layers":2,"num_attention_heads":4,"num_kv_heads":2,
+    "new_decoder_architecture":true,"max_position_embeddings":16})";
+constexpr char kUnevenDropout[] = R"({"model_type":"llama","vocab_size":37,"hidden_size":24,
+    "intermediate_size":35,"num_hidden_layers":2,"num_attention_heads":6,"num_key_value_heads":3,
+    "max_position_embeddings":16,"attention_dropout":0.1})";
 // A row that is not trained, in the second part.
 constexpr char kOpt[] = R"({"model_type":"opt","vocab_size":48,"hidden_size":24,"ffn_dim":42,
     "num_hidden_layers":2,"max_position_embeddings":16,"num_attention_heads":4,"pad_token_id":30,
@@ -94,9 +110,13 @@ TEST(TensorParallel, EveryStageTrainsWhatOneRankTrains) {
 }
 
 TEST(TensorParallel, EveryLayoutOfWeightsIsCut) {
-  const std::pair<const char*, int> cuts[] = {{kQwen3, 2},       {kPhi3, 2},       {kBloom, 2},
-                                              {kOpt, 2},         {kLlama, 4},      {kQwen3, 4},
-                                              {kUnevenLlama, 2}, {kUnevenLlama, 6}};
+  const std::pair<const char*, int> cuts[] = {{kQwen3, 2},         {kPhi3, 2},
+                                              {kBloom, 2},         {kOpt, 2},
+                                              {kLlama, 4},         {kQwen3, 4},
+                                              {kUnevenLlama, 2},   {kUnevenLlama, 6},
+                                              {kUnevenDropout, 2}, {kBloomOfSixHeads, 4},
+                                              {kGemma2, 2},        {kNeox, 2},
+                                              {kFalcon, 2}};
   for (const auto& [model, tensor] : cuts) {
     SCOPED_TRACE(fmt::format("{} in {}", model, tensor));
     const DecoderOutcome alone = RunDecoder({.model = model}, 1, kTrainedSteps);
