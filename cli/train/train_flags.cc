@@ -210,6 +210,7 @@ void AddTrainingFlags(CLI::App& app, config::TrainingFlags* flags) {
   add("max_grad_norm", &flags->max_grad_norm, "gradients are clipped to it; 0: not at all");
   add("warmup_steps", &flags->warmup_steps, "steps of the warm-up, or below 1 their share of all");
   add("tp", &flags->tp, "ranks that have each matrix between them, on the same samples");
+  add("sp", &flags->sp, "ranks that have parts of the same samples, one behind the other");
   app.add_flag(FlagNames("bf16"), flags->bf16, "train in bf16")->group(kGroup);
   app.add_flag(FlagNames("fp16"), flags->fp16, "train in fp16")->group(kGroup);
 }

@@ -127,6 +127,21 @@ TEST_F(TrainTest, TensorRanksTrainWhatOneRankTrainsAndItGoesOn) {
                                       "keys, in one weight with the queries; it can into 4"));
 }
 
+TEST_F(TrainTest, SequenceRanksTrainWhatOneRankTrainsAndItGoesOn) {
+  ASSERT_EQ(RunProgram(DsrunCommand(RunDir("one"), Train(1, 0, {"--steps", "4"}))).status, 0);
+  const auto cut = RunProgram(
+      DsrunCommand(RunDir("cut"), Train(4, 2, {"--sp", "2", "--steps", "2", "--save_every", "2"})));
+  ASSERT_EQ(cut.status, 0) << cut.out << cut.err;
+  const auto resumed =
+      RunProgram({DS_BIN_DIR "/dsrun", "--num_gpus", "1", "resume", RunDir("cut").string(),
+                  "--steps", "4", "--deepspeed_config", WriteConfig(0).string()});
+  ASSERT_EQ(resumed.status, 0) << resumed.out << resumed.err;
+  EXPECT_THAT(Losses("cut"), ::testing::Pointwise(::testing::DoubleNear(1e-5), Losses("one")));
+  const auto too_many = RunProgram(DsrunCommand(RunDir("no"), Train(5, 0, {"--sp", "5"})));
+  EXPECT_EQ(too_many.status, 2);
+  EXPECT_THAT(too_many.err, HasSubstr("5 sequence ranks cannot share 4 heads of the queries"));
+}
+
 TEST_F(TrainTest, RecomputedActivationsChangeNoLoss) {
   const auto run = [&](const std::string& name, std::vector<std::string> more) {
     more.insert(more.end(), {"--steps", "3"});

@@ -53,8 +53,6 @@ ModelFacts ReadModelFacts(std::string_view config_json, std::string name) {
     return size || !has_text ? size : SizeIn(*text, names);
   };
   facts.layers = find({"num_hidden_layers", "n_layer", "num_layers", "n_layers"});
-  facts.heads = find({"num_attention_heads", "n_head", "num_heads", "n_heads"});
-  facts.key_value_heads = find({"num_key_value_heads"});
   facts.experts = find({"num_local_experts", "num_experts", "n_routed_experts"});
   return facts;
 }

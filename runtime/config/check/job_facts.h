@@ -24,6 +24,7 @@ struct TrainingFlags {
   bool fp16 = false;
   bool bf16 = false;
   std::optional<std::int64_t> tp;  // tensor ranks; no TrainingArgument
+  std::optional<std::int64_t> sp;  // sequence ranks; no TrainingArgument
 };
 
 struct ModelFacts {
@@ -31,8 +32,6 @@ struct ModelFacts {
   // Absent where its config.json tells none.
   std::optional<std::int64_t> hidden_size;
   std::optional<std::int64_t> layers;
-  std::optional<std::int64_t> heads;
-  std::optional<std::int64_t> key_value_heads;
   std::optional<std::int64_t> experts;
 };
 

@@ -70,6 +70,7 @@ std::vector<FlagValue> GivenFlags(const JobFacts& facts) {
   add(keys::kOptimizerParamsWeightDecay, "--weight_decay", flags.weight_decay);
   add(keys::kGradientClipping, "--max_grad_norm", flags.max_grad_norm);
   add(keys::kTensorParallelAutotpSize, "--tp", flags.tp);
+  add(keys::kSequenceParallelSize, "--sp", flags.sp);
   if (flags.fp16) given.push_back({keys::kFp16Enabled, "--fp16", true});
   if (flags.bf16) given.push_back({keys::kBf16Enabled, "--bf16", true});
   return given;

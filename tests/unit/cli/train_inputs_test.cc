@@ -81,14 +81,15 @@ TEST_F(TrainInputsTest, DegreesSuitTheModel) {
   EXPECT_THAT(CheckDegreesFit(model, {.sequence = 4}, share_).message(),
               HasSubstr("4 sequence ranks cannot share 6 heads of the queries and 3 of the keys: "
                         "3 or 6 can"));
-  Write("parts.json", R"({"train_micro_batch_size_per_gpu": 2, "sequence_parallel_size": 2})");
-  TrainFlags flags{.model = model, .deepspeed_config = Path("parts.json"), .seq_len = 31};
+  TrainFlags flags{.model = model, .seq_len = 31};
+  flags.training.sp = 2;
   EXPECT_THAT(GatherTrainInputs(flags, share_, 4).status().message(),
               HasSubstr("--seq_len: 2 sequence ranks cannot share samples of 31 tokens: take 30 or "
                         "32"));
   flags.seq_len = 32;
   const auto inputs = GatherTrainInputs(flags, share_, 4);
   ASSERT_TRUE(inputs.ok()) << inputs.status().message();
+  EXPECT_EQ(inputs->resolved_config["sequence_parallel_size"], 2);
   EXPECT_EQ(inputs->resolved_config["train_batch_size"], 4) << "of 2 ranks";
 }
 

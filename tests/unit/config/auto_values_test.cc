@@ -214,13 +214,9 @@ TEST(FlagsFillOrAgreeTest, AreCheckedLikeTheFile) {
 }
 
 TEST(ReadModelFactsTest, FindsTheSizesThatAModelIsCutBy) {
-  const ModelFacts facts =
-      ReadModelFacts(R"({"n_layer": 12, "text_config": {"num_attention_heads": 8,
-      "n_layer": 3, "num_key_value_heads": 2}, "num_local_experts": 16})",
-                     "m");
+  const ModelFacts facts = ReadModelFacts(
+      R"({"n_layer": 12, "text_config": {"n_layer": 3}, "num_local_experts": 16})", "m");
   EXPECT_EQ(facts.layers, 12);
-  EXPECT_EQ(facts.heads, 8);
-  EXPECT_EQ(facts.key_value_heads, 2);
   EXPECT_EQ(facts.experts, 16);
   EXPECT_EQ(ReadModelFacts("{}", "m").layers, std::nullopt);
 }
