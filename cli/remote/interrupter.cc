@@ -10,9 +10,7 @@
 
 namespace ds::cli {
 
-Interrupter::Interrupter() : event_(::eventfd(0, EFD_CLOEXEC)) {
-  thread_ = std::thread([this] { Loop(); });
-}
+Interrupter::Interrupter() : event_(::eventfd(0, EFD_CLOEXEC)) {}
 
 Interrupter::~Interrupter() {
   {
@@ -20,7 +18,7 @@ Interrupter::~Interrupter() {
     quit_ = true;
   }
   changed_.notify_all();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Interrupter::Interrupt() {
@@ -41,6 +39,10 @@ bool Interrupter::interrupted() const {
 bool Interrupter::Sleep(std::chrono::milliseconds duration) {
   std::unique_lock lock(mutex_);
   return !changed_.wait_for(lock, duration, [this] { return interrupted_; });
+}
+
+void Interrupter::StartLoop() {
+  if (!thread_.joinable()) thread_ = std::thread([this] { Loop(); });
 }
 
 void Interrupter::Loop() {
@@ -66,6 +68,7 @@ void Interrupter::Loop() {
 Interrupter::Guard::Guard(Interrupter* interrupter, int socket, Deadline deadline)
     : interrupter_(interrupter) {
   const std::lock_guard lock(interrupter_->mutex_);
+  interrupter_->StartLoop();
   interrupter_->watched_.push_front(
       {UniqueFd(::fcntl(socket, F_DUPFD_CLOEXEC, 0)), deadline, false});
   watched_ = interrupter_->watched_.begin();

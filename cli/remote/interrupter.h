@@ -4,7 +4,8 @@
 // gives up. libssh's calls block; a socket that is shut down makes them return with an error.
 //
 // Threads: all members from any thread. A Guard belongs to one thread and does not outlive the
-// interrupter.
+// interrupter. The first one starts the thread that watches, and throws std::system_error on a
+// machine that has none.
 
 #include <chrono>
 #include <condition_variable>
@@ -56,6 +57,7 @@ class Interrupter {
   };
 
  private:
+  void StartLoop();  // requires mutex_
   void Loop();
 
   UniqueFd event_;
@@ -64,7 +66,7 @@ class Interrupter {
   std::list<Watched> watched_;  // guarded by mutex_
   bool interrupted_ = false;    // guarded by mutex_
   bool quit_ = false;           // guarded by mutex_
-  std::thread thread_;
+  std::thread thread_;          // guarded by mutex_: from the first guard on
 };
 
 }  // namespace ds::cli

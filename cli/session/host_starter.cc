@@ -1,12 +1,9 @@
 #include "cli/session/host_starter.h"
 
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <future>
 #include <numeric>
 #include <utility>
@@ -55,28 +52,18 @@ HostStarter::HostStarter(const JobPlan* plan, std::filesystem::path known_hosts)
       known_hosts_(std::move(known_hosts)),
       timeout_(FromSeconds(plan->flags.ssh_timeout)),
       lease_(FromSeconds(plan->flags.lease_seconds)),
-      interrupt_event_(::eventfd(0, EFD_CLOEXEC)),
       places_(plan->world.hosts.size()),
       addresses_(plan->host_count()),
       daemons_(plan->host_count()),
       leases_(lease_) {
   std::iota(places_.begin(), places_.end(), 0);
-  bool any_remote = false;
-  for (int number = 0; number < plan->host_count(); ++number) {
-    any_remote = any_remote || plan->host(number).remote;
-  }
-  if (any_remote) interrupter_ = std::make_unique<Interrupter>();
 }
 
 HostStarter::~HostStarter() = default;
 
 void HostStarter::Interrupt() {
-  const std::uint64_t one = 1;
-  // An eventfd takes more ones than anybody sends signals.
-  static_cast<void>(!::write(interrupt_event_.get(), &one, sizeof(one)));
-  if (interrupter_ != nullptr) interrupter_->Interrupt();
+  interrupter_.Interrupt();  // first: Keep looks whether it was
   const std::lock_guard lock(mutex_);
-  interrupted_ = true;
   for (const auto& daemon : daemons_) {
     if (daemon != nullptr) daemon->CancelStarts();
   }
@@ -84,7 +71,7 @@ void HostStarter::Interrupt() {
 
 void HostStarter::Keep(int number, std::unique_ptr<HostDaemon> daemon) {
   const std::lock_guard lock(mutex_);
-  if (interrupted_) daemon->CancelStarts();
+  if (interrupter_.interrupted()) daemon->CancelStarts();
   daemons_[number] = std::move(daemon);
 }
 
@@ -158,7 +145,7 @@ bool HostStarter::KillHosts() {
 Status HostStarter::StartLocal(int number) {
   DS_ASSIGN_OR_RETURN(
       std::unique_ptr<LocalDaemon> daemon,
-      LocalDaemon::Start({.job_id = plan_->job_id, .interrupt_fd = interrupt_event_.get()}));
+      LocalDaemon::Start({.job_id = plan_->job_id, .interrupt_fd = interrupter_.fd()}));
   {
     const std::lock_guard lock(mutex_);
     local_.push_back(daemon.get());
@@ -200,7 +187,7 @@ Status HostStarter::StartRemote(const std::vector<int>& numbers) {
                       .binary = std::async(std::launch::async, ReadDaemonBinary).share(),
                       .transport = plan_->flags.transport,
                       .host_keys = &host_keys,
-                      .interrupter = interrupter_.get()};
+                      .interrupter = &interrupter_};
   const auto start = [&](int index, Interrupter::Deadline deadline) -> HostOutcome {
     HostResult<StartedDaemon> daemon =
         StartRemoteDaemon(hosts->targets[index], hosts->credentials[index], job, deadline);
@@ -218,7 +205,7 @@ Status HostStarter::StartRemote(const std::vector<int>& numbers) {
     return HostOutcome();
   };
   const std::vector<HostOutcome> outcomes = FanOut::Run(
-      static_cast<int>(numbers.size()), {.timeout = timeout_}, interrupter_.get(), start,
+      static_cast<int>(numbers.size()), {.timeout = timeout_}, &interrupter_, start,
       [&](const FanOutProgress& progress) { notice_(ProgressText(progress, hosts->targets)); });
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     if (!outcomes[i].ok()) {

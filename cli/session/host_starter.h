@@ -26,7 +26,6 @@
 #include "cli/remote/interrupter.h"
 #include "cli/remote/job_authority.h"
 #include "runtime/base/status.h"
-#include "runtime/base/unique_fd.h"
 
 namespace ds::cli {
 
@@ -77,9 +76,8 @@ class HostStarter : public SpareStarter {
   const std::chrono::milliseconds timeout_;
   const std::chrono::milliseconds lease_;  // of the daemons of other hosts
   NoticeCallback notice_;
-  std::optional<JobAuthority> authority_;  // with remote hosts only, as this:
-  std::unique_ptr<Interrupter> interrupter_;
-  UniqueFd interrupt_event_;            // an eventfd: readable from Interrupt on
+  std::optional<JobAuthority> authority_;  // with remote hosts only
+  Interrupter interrupter_;
   std::vector<int> places_;             // by node rank: the number of the host there
   std::vector<std::string> addresses_;  // by number: where it was dialled; "" = this machine
   std::vector<FailedHost> failed_;
@@ -88,7 +86,6 @@ class HostStarter : public SpareStarter {
   LeaseKeeper leases_;  // of the daemons; goes before them
   std::mutex mutex_;
   std::vector<LocalDaemon*> local_;  // guarded by mutex_: among daemons_, those of this machine
-  bool interrupted_ = false;         // guarded by mutex_
 };
 
 }  // namespace ds::cli

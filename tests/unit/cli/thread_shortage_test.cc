@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@
 #include "cli/console/backlog_writer.h"
 #include "cli/job/job_controller.h"
 #include "cli/job/user_stop.h"
+#include "cli/remote/interrupter.h"
 #include "cli/session/user_signals.h"
 #include "runtime/process/pipe.h"
 #include "tests/unit/cli/events.h"
@@ -122,6 +124,19 @@ TEST(BacklogWriterTest, ShowsTextWithoutAThread) {
   const ssize_t size = ::read(console->read.get(), shown.data(), shown.size());
   ASSERT_GT(size, 0);
   EXPECT_EQ(std::string_view(shown.data(), static_cast<std::size_t>(size)), "why\nlines\n");
+}
+
+// The start of a daemon of this machine watches it.
+TEST(InterrupterTest, NeedsNoThreadBeforeItsFirstGuard) {
+  const NoMoreThreads none;
+  Interrupter interrupter;
+  pollfd interrupted{interrupter.fd(), POLLIN, 0};
+  EXPECT_EQ(::poll(&interrupted, 1, 0), 0);
+  interrupter.Interrupt();
+  EXPECT_EQ(::poll(&interrupted, 1, 0), 1);
+  EXPECT_TRUE(interrupter.interrupted());
+  EXPECT_THROW(Interrupter::Guard(&interrupter, interrupter.fd(), Interrupter::Deadline::max()),
+               std::system_error);
 }
 
 // With all that it calls for: the daemons' end when ranks do not follow.
