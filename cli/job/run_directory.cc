@@ -117,6 +117,10 @@ std::optional<Json> ToJson(const HostEvent& event) {
 }
 
 StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::Create(const fs::path& path) {
+  if (const Status made = MakeDirectories(path); !made.ok()) return CannotWrite(path, made);
+  std::unique_ptr<RunDirectory> run(new RunDirectory(path));
+  // Then nobody else begins a job there, and no other ends that has.
+  DS_RETURN_IF_ERROR(run->Lock());
   std::error_code error;
   if (fs::exists(path / "job.json", error)) {
     return AlreadyExistsError("run directory " + path.string() +
@@ -124,8 +128,8 @@ StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::Create(const fs::path& pat
                               "it where it is one of 'dsrun train': dsrun resume " +
                               path.string());
   }
-  if (const Status made = MakeDirectories(path); !made.ok()) return CannotWrite(path, made);
-  return OpenFiles(path);
+  DS_RETURN_IF_ERROR(run->OpenEvents());
+  return run;
 }
 
 StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::Open(const fs::path& path) {
@@ -133,16 +137,17 @@ StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::Open(const fs::path& path)
   if (!fs::exists(path / "job.json", error)) {
     return NotFoundError(path.string() + " is no run directory: it has no job.json");
   }
-  return OpenFiles(path);
-}
-
-StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::OpenFiles(const fs::path& path) {
   std::unique_ptr<RunDirectory> run(new RunDirectory(path));
   DS_RETURN_IF_ERROR(run->Lock());
-  StatusOr<AppendFile> events = AppendFile::Open(path / "events.jsonl");
-  if (!events.ok()) return CannotWrite(path, events.status());
-  run->events_.emplace(*std::move(events));
+  DS_RETURN_IF_ERROR(run->OpenEvents());
   return run;
+}
+
+Status RunDirectory::OpenEvents() {
+  StatusOr<AppendFile> events = AppendFile::Open(path_ / "events.jsonl");
+  if (!events.ok()) return CannotWrite(path_, events.status());
+  events_.emplace(*std::move(events));
+  return OkStatus();
 }
 
 Status RunDirectory::Lock() {

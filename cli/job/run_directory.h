@@ -65,8 +65,8 @@ class RunDirectory {
   using LogKey = std::pair<int, int>;  // rank, stream
 
   explicit RunDirectory(std::filesystem::path path) : path_(std::move(path)) {}
-  static StatusOr<std::unique_ptr<RunDirectory>> OpenFiles(const std::filesystem::path& path);
   Status Lock();
+  Status OpenEvents();
   Status MakeRankLogs(int generation, int rank);
   Status AppendOutput(const HostEvent& event);
   Status AppendMetrics(const std::string& line);

@@ -92,6 +92,9 @@ TEST_F(RunDirectoryTest, OneDsrunAtATime) {
   ASSERT_TRUE((*run)->WriteJob({{"job", "x"}}, Durability::kWhole).ok());
   EXPECT_EQ(RunDirectory::Open(path()).status().message(),
             "run directory " + path().string() + " is in use by another dsrun");
+  // The lock comes before the look for a job: one that begins or ends meanwhile changes nothing.
+  EXPECT_EQ(RunDirectory::Create(path()).status().message(),
+            "run directory " + path().string() + " is in use by another dsrun");
 }
 
 TEST_F(RunDirectoryTest, WhatCannotBeWrittenNamesTheFlag) {
