@@ -4,11 +4,13 @@
 // the moment: at first they end the start of the hosts, later they are the controller's.
 //
 // Of SIGINT and SIGHUP those that were ignored when this process began stay ignored: that is how
-// nohup and a shell's background jobs ask to be left alone. Create it before any other thread that
-// takes signals: from then on the signals are held back in the calling thread and in the threads it
-// starts. Listen delivers them on a thread of its own, those of the meantime first; nothing later
-// needs another thread, for the machine may have none. The destructor ends that thread; what comes
-// then stays held back, for it must not change how a job that has ended is reported.
+// nohup and a shell's background jobs ask to be left alone. Of signals that came at once the kernel
+// hands over the lowest number first and does not say which was sent first: a SIGINT and a SIGHUP
+// of one moment are reported as SIGHUP, 129. Create it before any other thread that takes signals:
+// from then on the signals are held back in the calling thread and in the threads it starts. Listen
+// delivers them on a thread of its own, those of the meantime first; nothing later needs another
+// thread, for the machine may have none. The destructor ends that thread; what comes then stays
+// held back, for it must not change how a job that has ended is reported.
 //
 // Threads: SetTarget and StartTimer from any; a target is called by one of them at a time.
 
