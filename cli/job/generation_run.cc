@@ -255,10 +255,12 @@ void GenerationRun::HandleHostChange(const HostChange& change) {
 void GenerationRun::HandleStreamEnd(const JobInput& input) {
   --open_streams_;
   ForgetHost(input.node_rank);
-  if (!input.stream_status.ok()) {
-    lost_.insert(input.node_rank);
-    judge_.OnDaemonLost(host_name(input.node_rank), input.stream_status.message());
-  }
+  if (input.stream_status.ok()) return;
+  lost_.insert(input.node_rank);
+  const JobHost& host = job_.world.hosts[input.node_rank];
+  // Nobody is to look for who killed it where it was dsrun.
+  if (!host.remote && stop_->kills_daemons()) return;
+  judge_.OnDaemonLost(host.host, input.stream_status.message());
 }
 
 void GenerationRun::ForgetHost(int node_rank) {

@@ -27,6 +27,7 @@ StopStep UserStop::OnSignal(int signal) {
     is_to_blame_ = phase_ != JobPhase::kStopping && phase_ != JobPhase::kEnded;
   }
   kills_ranks_ = kills_ranks_ || step == StopStep::kKillRanks;
+  kills_daemons_ = kills_daemons_ || step == StopStep::kKillDaemons;
   return step;
 }
 
@@ -72,6 +73,11 @@ bool UserStop::is_to_blame() const {
 bool UserStop::kills_ranks() const {
   const std::lock_guard lock(mutex_);
   return kills_ranks_;
+}
+
+bool UserStop::kills_daemons() const {
+  const std::lock_guard lock(mutex_);
+  return kills_daemons_;
 }
 
 }  // namespace ds::cli

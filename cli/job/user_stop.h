@@ -53,6 +53,8 @@ class UserStop {
   // True when it came before anything had failed: the verdict is about it.
   bool is_to_blame() const;
   bool kills_ranks() const;
+  // The daemons of this machine: the end of one says nothing about it.
+  bool kills_daemons() const;
 
  private:
   StopStep Decide();
@@ -63,6 +65,7 @@ class UserStop {
   bool is_to_blame_ = false;
   bool kills_ranks_ = false;
   bool told_ = false;
+  bool kills_daemons_ = false;
 };
 
 }  // namespace ds::cli

@@ -38,7 +38,9 @@ TEST(UserStopTest, EveryRowOfTheTable) {
     for (const StopStep step : row.steps) EXPECT_EQ(stop.OnSignal(SIGTERM), step);
     EXPECT_EQ(stop.is_to_blame(), row.to_blame);
     stop.OnTold();
+    EXPECT_FALSE(stop.kills_daemons());
     EXPECT_EQ(stop.OnSignal(SIGTERM), row.told);
+    EXPECT_TRUE(stop.kills_daemons());
   }
 }
 
