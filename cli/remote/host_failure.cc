@@ -35,6 +35,8 @@ std::string_view FailureName(FailureKind kind) {
       return "placing dsrund";
     case FailureKind::kStart:
       return "starting dsrund";
+    case FailureKind::kSsh:
+      return "ssh";
     case FailureKind::kPort:
       return "port of dsrund";
     case FailureKind::kInterrupted:

@@ -23,6 +23,7 @@ enum class FailureKind {
   kShellNoise,      // the login shell prints into what programs read
   kPlacing,         // dsrund could not be put there: no space, unwritable home
   kStart,           // dsrund did not start
+  kSsh,             // ssh itself could not begin: its settings, or what it was given
   kPort,            // dsrund listens but cannot be reached
   kInterrupted,     // the user gave up
 };

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cli/remote/host_key_policy.h"
+#include "cli/remote/ssh_words.h"
 #include "runtime/base/files.h"
 #include "runtime/base/unique_fd.h"
 
@@ -248,8 +249,9 @@ HostResult<std::string> HostKeys::Check(const SshSession& session, const RemoteT
   }
   if (session.host_keys().refuses_unknown_hosts) {
     return Refusal(session, "which is unknown, and StrictHostKeyChecking is on",
-                   "connect once with 'ssh " + target.host +
-                       "', or name its key behind hostkey= in the hostfile");
+                   HintFor("connect once with 'ssh HOST', or name its key behind hostkey= in the "
+                           "hostfile",
+                           target.host));
   }
   return Accept(session);
 }

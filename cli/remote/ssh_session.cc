@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cli/remote/ssh_config.h"
+#include "cli/remote/ssh_words.h"
 #include "runtime/process/freer.h"
 
 namespace ds::cli {
@@ -191,7 +192,7 @@ HostOutcome SshSession::ReadConfiguration(const RemoteTarget& target) {
   if (!config.ok()) {
     return HostFailure{.kind = FailureKind::kStart,
                        .message = config.status().message(),
-                       .hint = "'ssh " + target.host + "' would say more"};
+                       .hint = HintFor("'ssh HOST' would say more", target.host)};
   }
   if (SetText(session_, SSH_OPTIONS_SSH_DIR, folder) &&
       SetText(session_, SSH_OPTIONS_HOST, target.host) &&
@@ -293,9 +294,10 @@ HostFailure SshSession::Refused(const RemoteTarget& target) const {
                      (target.identity.empty() ? "" : target.identity + ", ") +
                      (has_agent ? "the agent, " : "") + "the identity files; it takes " +
                      AuthenticationMethods(session_),
-          .hint = "'ssh " + (user.empty() ? "" : user + "@") + target.host +
-                  "' must work without a question: ssh-copy-id, ssh-add, or identity= and user= "
-                  "in the hostfile"};
+          .hint = HintFor(
+              "'ssh HOST' must work without a question: ssh-copy-id, ssh-add, or identity= and "
+              "user= in the hostfile",
+              (user.empty() ? "" : user + "@") + target.host)};
 }
 
 }  // namespace ds::cli

@@ -1,9 +1,11 @@
 #include "cli/remote/ssh_words.h"
 
 #include <algorithm>
+#include <cctype>
 #include <sstream>
 #include <string_view>
 
+#include "cli/remote/remote_shell.h"
 #include "runtime/base/printable.h"
 
 namespace ds::cli {
@@ -29,9 +31,12 @@ constexpr std::string_view kThroughProxy = "UNKNOWN port 65535";
 
 // The first that is found counts: what says more stands before what says less.
 constexpr Known kKnown[] = {
-    {"ssh: not found", FailureKind::kStart,
+    {"ssh: not found", FailureKind::kSsh,
      "--launcher ssh-client needs OpenSSH's client on this machine"},
-    {"Bad configuration option", FailureKind::kStart, "look at ~/.ssh/config; try 'ssh -G HOST'"},
+    {"Bad configuration option", FailureKind::kSsh, "look at ~/.ssh/config; try 'ssh -G HOST'"},
+    {"Bad owner or permissions on", FailureKind::kSsh, "chmod 600 it; ssh reads no other"},
+    {"hostname contains invalid characters", FailureKind::kName,
+     "is the name spelt right? another address goes behind address= in the hostfile"},
     {"Could not resolve hostname", FailureKind::kName,
      "is the name spelt right? another address goes behind address= in the hostfile"},
     {"Connection refused", FailureKind::kRefused,
@@ -86,12 +91,12 @@ std::string LastLineOf(std::string text) {
   return text.substr(text.find_last_of("\r\n") + 1);
 }
 
-std::string ForHost(std::string_view hint, const std::string& host) {
-  constexpr std::string_view kHost = "HOST";
-  std::string text(hint);
-  const std::size_t at = text.find(kHost);
-  if (at != std::string::npos) text.replace(at, kHost.size(), host);
-  return text;
+// Nothing in it means anything to a shell or to ssh.
+bool IsPlain(std::string_view host) {
+  constexpr std::string_view kPlain = "._:@%+,/[]-";
+  return !host.empty() && host.front() != '-' && std::all_of(host.begin(), host.end(), [&](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || kPlain.find(c) != kPlain.npos;
+  });
 }
 
 // What stands in front of ssh's own words once a proxy command has ended; "" where none has.
@@ -140,14 +145,33 @@ HostFailure ExplainSsh(const std::string& host, const std::string& words) {
     if (line.empty()) continue;
     return {.kind = known.kind,
             .message = "ssh " + host + ": " + Printable(LastLineOf(line)) + ProxyWords(words),
-            .hint = ForHost(known.hint, host),
+            .hint = HintFor(known.hint, host),
             .transient = known.transient};
   }
   const std::string last = LastLineOf(words);
-  return {.kind = FailureKind::kStart,
+  return {.kind = FailureKind::kSsh,
           .message =
               "ssh " + host + ": " + (last.empty() ? "it ended without a word" : Printable(last)),
-          .hint = "'ssh " + host + "' must work without a question"};
+          .hint = HintFor("'ssh HOST' must work without a question", host)};
+}
+
+std::string HintFor(std::string_view hint, const std::string& host) {
+  constexpr std::string_view kHost = "HOST";
+  const bool plain = IsPlain(host);
+  const std::string word = plain ? host : ShellQuote(host);
+  std::string text;
+  for (std::size_t at = hint.find(kHost); at != std::string_view::npos; at = hint.find(kHost)) {
+    text += hint.substr(0, at);
+    hint.remove_prefix(at + kHost.size());
+    if (!plain && hint.starts_with('\'')) {
+      hint.remove_prefix(1);
+      text.erase(text.rfind('\''), 1);
+    }
+    // Behind -- it is no option of ssh; -R takes whatever follows.
+    if (host.starts_with('-') && !text.ends_with("-R ")) text += "-- ";
+    text += word;
+  }
+  return text.append(hint);
 }
 
 }  // namespace ds::cli

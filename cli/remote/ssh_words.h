@@ -9,6 +9,7 @@
 // Pure.
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/remote/host_failure.h"
@@ -30,5 +31,10 @@ std::string WarningOf(const std::string& words);
 
 // `host` is what the user would type behind ssh, `words` the client's standard error.
 HostFailure ExplainSsh(const std::string& host, const std::string& words);
+
+// Puts `host` in the place of each HOST of `hint`, so that the commands in it can be pasted: a name
+// that means something to a shell, or an option to ssh, stands quoted, and the 'marks' around such
+// a command are gone.
+std::string HintFor(std::string_view hint, const std::string& host);
 
 }  // namespace ds::cli

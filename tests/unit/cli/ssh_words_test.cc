@@ -51,10 +51,12 @@ TEST(SshWordsTest, FailuresAreToldApart) {
       {"kex_exchange_identification: Connection closed by remote host\r\nConnection closed by "
        "n\r\n",
        FailureKind::kHandshake, "MaxStartups", true},
-      {"command-line: line 0: Bad configuration option: knownhostscommand\r\n", FailureKind::kStart,
+      {"command-line: line 0: Bad configuration option: knownhostscommand\r\n", FailureKind::kSsh,
        "~/.ssh/config", false},
-      {"something new\r\n", FailureKind::kStart, "ssh n", false},
-      {"", FailureKind::kStart, "ssh n", false},
+      {"Bad owner or permissions on /home/me/.ssh/config\r\n", FailureKind::kSsh, "chmod", false},
+      {"hostname contains invalid characters\r\n", FailureKind::kName, "spelt", false},
+      {"something new\r\n", FailureKind::kSsh, "ssh n", false},
+      {"", FailureKind::kSsh, "ssh n", false},
   };
   for (const auto& each : cases) {
     const HostFailure failure = ExplainSsh("n", each.words);
@@ -63,6 +65,17 @@ TEST(SshWordsTest, FailuresAreToldApart) {
     EXPECT_EQ(failure.transient, each.transient) << each.words;
   }
   EXPECT_EQ(ExplainSsh("n", "first\r\nsome\x1b[2Jthing\r\n").message, "ssh n: some\\x1b[2Jthing");
+}
+
+// Whoever pastes a command of a hint runs ssh and nothing else.
+TEST(SshWordsTest, HintsQuoteNamesThatAShellWouldRead) {
+  const std::string hint = "'ssh HOST' must work; or ssh-keygen -R HOST";
+  EXPECT_EQ(HintFor(hint, "me@h-0.net:22"),
+            "'ssh me@h-0.net:22' must work; or ssh-keygen -R me@h-0.net:22");
+  EXPECT_EQ(HintFor(hint, "a;id"), "ssh 'a;id' must work; or ssh-keygen -R 'a;id'");
+  EXPECT_EQ(HintFor("try 'ssh -G HOST'", "$(id)'x"), "try ssh -G '$(id)'\\''x'");
+  EXPECT_EQ(HintFor("'ssh HOST'", "-oProxyCommand=id"), "ssh -- '-oProxyCommand=id'");
+  EXPECT_THAT(ExplainSsh("a${IFS}b", "what\r\n").hint, HasSubstr("ssh 'a${IFS}b' must work"));
 }
 
 TEST(SshWordsTest, AProxyThatFailedIsQuoted) {
