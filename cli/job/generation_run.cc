@@ -25,6 +25,12 @@ bool EndsItsDaemon(const v1::Event& event) {
   return cause == v1::STOP_LEASE_EXPIRED || cause == v1::STOP_DAEMON_SIGNALLED;
 }
 
+std::string DescribeUnconfirmed(const std::string& host, const std::string& job_id) {
+  return "host " + host +
+         " did not confirm that its ranks have ended: look there for dsrund --job=" + job_id +
+         ", which ends them when it goes on";
+}
+
 Status NoThread(const std::string& to_do_what, const std::system_error& error) {
   return ResourceExhaustedError("no thread to " + to_do_what + ": " + error.code().message());
 }
@@ -68,7 +74,21 @@ JobOutcome GenerationRun::Run(const RankProgram& program) {
   if (observer_failed_.has_value() && !judge_.failed()) {
     return MakeRunDirectoryVerdict(*observer_failed_, generation_);
   }
-  return judge_.Conclude();
+  return Conclude();
+}
+
+JobOutcome GenerationRun::Conclude() const {
+  const JobOutcome outcome = judge_.Conclude();
+  if (outcome.ok()) return outcome;
+  Verdict verdict = outcome.failure();
+  for (const int node_rank : launched_) {
+    const JobHost& host = job_.world.hosts[node_rank];
+    // This machine's daemons are waited for, whatever they say.
+    if (!host.remote || ended_.contains(node_rank) || host.host == verdict.host) continue;
+    verdict.hint +=
+        (verdict.hint.empty() ? "" : "; ") + DescribeUnconfirmed(host.host, job_.job_id);
+  }
+  return verdict;
 }
 
 void GenerationRun::ConnectRanks() try {
@@ -279,6 +299,7 @@ void GenerationRun::HandleEvent(const JobInput& input) {
     const auto stalled = stopped_ranks_->OnEvent(host_name(input.node_rank), *input.event);
     if (stalled.has_value()) judge_.OnStall(*stalled);
   }
+  if (input.event->has_generation_ended()) ended_.insert(input.node_rank);
   if (EndsItsDaemon(*input.event)) lost_.insert(input.node_rank);
   if (observer_failed_.has_value()) return;
   const Status status = observer_->OnEvent({host_name(input.node_rank), generation_, *input.event});

@@ -107,6 +107,9 @@ class GenerationRun {
   void StopHosts(double grace_seconds);
   // Repeats the request until it is answered, or there is nobody left to answer.
   void StopHost(int node_rank, const v1::StopRequest& request);
+  // Says as well where ranks may live on: on hosts, other than the one the verdict is about, that
+  // were given up before they told of their ranks' end.
+  JobOutcome Conclude() const;
   // Nothing more comes from this host.
   void ForgetHost(int node_rank);
   const std::string& host_name(int node_rank) const { return job_.world.hosts[node_rank].host; }
@@ -122,6 +125,7 @@ class GenerationRun {
   FailureJudge judge_;
   std::optional<StoppedRanks> stopped_ranks_;  // of a job whose ranks wait for each other
   std::vector<int> launched_;                  // node ranks
+  std::set<int> ended_;                        // of these: whose ranks have ended, as they told
   std::mutex gone_mutex_;
   std::condition_variable gone_changed_;
   std::set<int> gone_;  // guarded by gone_mutex_: node ranks whose stream has ended, and lost ones

@@ -482,23 +482,6 @@ TEST_F(JobControllerTest, AnObserverThatCannotKeepUpItsFilesEndsTheJob) {
   EXPECT_EQ(observer_.output, "x\n") << "it is not asked again";
 }
 
-// A rank that has missed another one yields to the loss of a host, but not to dsrun's own doing.
-TEST_F(JobControllerTest, ADaemonThatDsrunHasKilledIsNotToBlame) {
-  v1::Event missed;
-  missed.mutable_rank_report()->mutable_error()->set_code(
-      static_cast<std::int64_t>(StatusCode::kUnavailable));
-  missed.mutable_rank_report()->mutable_error()->set_message("rank 1 is not there");
-  AddHost("a", {{missed, Exited(0, 1), Output(1, "still here\n"), Cut()}});
-  observer_.on_output = [this] {
-    stop_.OnTold();
-    EXPECT_EQ(controller_->OnSignal(SIGINT), StopStep::kKillDaemons);
-  };
-  const JobOutcome outcome = Controller().Run();
-  ASSERT_FALSE(outcome.ok());
-  EXPECT_EQ(outcome.failure().cause, Cause::kRankError) << outcome.failure().hint;
-  EXPECT_EQ(outcome.failure().message, "rank 1 is not there");
-}
-
 TEST_F(JobControllerTest, WithoutAUsableCheckpointNothingStarts) {
   AddHost("a", {{Ended()}});
   program_.answer = DataLossError("step-4 is damaged");

@@ -96,19 +96,27 @@ class TwoRanks : public Program {
   }
 };
 
-// A job on one host: rank 0 fails, rank 1 has something to save.
+// A job on one host, unless a test brings others: rank 0 fails, rank 1 has something to save.
 class StoppedJobTest : public ::testing::Test {
  protected:
   JobController& Controller(int max_restarts, double grace_seconds = 1) {
-    daemon_.prepare_answer.set_core_count(4);
-    daemon_.prepare_answer.set_master_port(4242);
-    controller_.emplace(
-        JobPlan{.job_id = "job",
-                .flags = {.max_restarts = max_restarts, .grace_seconds = grace_seconds},
-                .world = PlanWorld({{.host = "a", .slots = {0, 1}}}),
-                .master_addr = "m"},
-        &program_, std::vector<HostDaemon*>{&daemon_}, &observer_,
-        JobController::Options{.stop = &stop_});
+    return ControllerOf({&daemon_}, {.max_restarts = max_restarts, .grace_seconds = grace_seconds});
+  }
+  // Of other hosts when there are several.
+  JobController& ControllerOf(const std::vector<testing::FakeDaemon*>& daemons,
+                              const LaunchFlags& flags) {
+    std::vector<HostSlots> hosts;
+    for (testing::FakeDaemon* const daemon : daemons) {
+      hosts.push_back(
+          {.host = std::string(1, static_cast<char>('a' + hosts.size())), .slots = {0, 1}});
+      daemon->prepare_answer.set_core_count(4);
+      daemon->prepare_answer.set_master_port(4242);
+    }
+    JobPlan plan{.job_id = "job", .flags = flags, .world = PlanWorld(hosts), .master_addr = "m"};
+    for (JobHost& host : plan.world.hosts) host.remote = daemons.size() > 1;
+    controller_.emplace(std::move(plan), &program_,
+                        std::vector<HostDaemon*>(daemons.begin(), daemons.end()), &observer_,
+                        JobController::Options{.stop = &stop_});
     return *controller_;
   }
 
@@ -118,6 +126,46 @@ class StoppedJobTest : public ::testing::Test {
   UserStop stop_;
   std::optional<JobController> controller_;
 };
+
+// A rank that has missed another one yields to the loss of a host, but not to dsrun's own doing.
+TEST_F(StoppedJobTest, ADaemonThatDsrunHasKilledIsNotToBlame) {
+  v1::Event missed;
+  missed.mutable_rank_report()->mutable_error()->set_code(
+      static_cast<std::int64_t>(StatusCode::kUnavailable));
+  missed.mutable_rank_report()->mutable_error()->set_message("rank 1 is not there");
+  testing::FakeDaemon killed(
+      {{missed, testing::Exited(0, 1), testing::Output(1, "still here\n"), testing::Cut()}});
+  JobController& controller = ControllerOf({&killed}, {.grace_seconds = 1});
+  observer_.on_output = [&] {
+    stop_.OnTold();
+    EXPECT_EQ(controller.OnSignal(SIGINT), StopStep::kKillDaemons);
+  };
+  const JobOutcome outcome = controller.Run();
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.failure().cause, Cause::kRankError) << outcome.failure().hint;
+  EXPECT_EQ(outcome.failure().message, "rank 1 is not there");
+}
+
+// Its dsrund is frozen, and its ranks live.
+TEST_F(StoppedJobTest, AHostThatDidNotConfirmItsRanksEndIsNamed) {
+  testing::FakeDaemon well({{testing::Output(0, "one\n"), testing::Output(0, "two\n")}});
+  testing::FakeDaemon frozen(std::vector<std::vector<v1::Event>>(1));
+  JobController& controller = ControllerOf({&well, &frozen}, {.grace_seconds = 1});
+  observer_.on_output = [&] {
+    if (stop_.signal() == 0) {
+      controller.OnSignal(SIGINT);
+    } else {
+      controller.OnHostChange({.host = 1, .grade = HostGrade::kLost});
+    }
+  };
+  frozen.unanswered_stops = 1'000'000;
+  const JobOutcome outcome = controller.Run();
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.failure().cause, Cause::kUserStop);
+  EXPECT_EQ(outcome.failure().hint,
+            "host b did not confirm that its ranks have ended: look there for dsrund --job=job, "
+            "which ends them when it goes on");
+}
 
 TEST_F(StoppedJobTest, ASignalBeforeTheLaunchStartsNothing) {
   JobController& controller = Controller(/*max_restarts=*/0);
