@@ -126,7 +126,7 @@ JobOutcome JobController::TakeAnswer(int node_rank, const StatusOr<v1::PrepareRe
 }
 
 JobOutcome JobController::CheckMemory(const JobHost& host, const v1::PrepareResponse& response) {
-  const std::optional<Verdict> shortage = FindMemoryShortage(job_, host, response);
+  const std::optional<Verdict> shortage = FindMemoryShortage(job_, *program_, host, response);
   if (!shortage) return JobOutcome();
   if (!job_.purpose.memory.only_warns) return *shortage;
   observer_->OnNotice(shortage->message);

@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -26,9 +25,7 @@ struct MemoryNeed {
   std::int64_t rank_bytes = 0;    // of each at the most; 0 = not known
   std::int64_t shared_bytes = 0;  // of all of a host's together
   std::string parts;              // what each will hold of that, and when
-  // Says what would fit where each has so many bytes.
-  std::function<std::string(std::int64_t)> advise = {};
-  bool only_warns = false;  // --allow_overcommit
+  bool only_warns = false;        // --allow_overcommit
 };
 
 // The purpose of the ranks, as the command that starts them says.

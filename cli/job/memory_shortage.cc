@@ -7,8 +7,8 @@
 
 namespace ds::cli {
 
-std::optional<Verdict> FindMemoryShortage(const JobPlan& job, const JobHost& host,
-                                          const v1::PrepareResponse& answer) {
+std::optional<Verdict> FindMemoryShortage(const JobPlan& job, const Program& program,
+                                          const JobHost& host, const v1::PrepareResponse& answer) {
   const MemoryNeed& need = job.purpose.memory;
   const auto available = static_cast<std::int64_t>(answer.available_memory());
   const std::int64_t needed = need.shared_bytes + host.rank_count() * need.rank_bytes;
@@ -23,7 +23,8 @@ std::optional<Verdict> FindMemoryShortage(const JobPlan& job, const JobHost& hos
        .needed = needed,
        .available = available,
        .parts = need.parts},
-      need.advise(std::max<std::int64_t>(0, available - need.shared_bytes) / host.rank_count()));
+      program.AdviseOnMemory(std::max<std::int64_t>(0, available - need.shared_bytes) /
+                             host.rank_count()));
 }
 
 }  // namespace ds::cli

@@ -2,6 +2,7 @@
 
 // Program: what the ranks of a job execute.
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +27,9 @@ class Program {
   // argv[0] and script are the same for every generation. An error ends the job (kDataLoss,
   // kNotFound: no usable checkpoint).
   virtual StatusOr<RankProgram> ForGeneration(int generation) const = 0;
+  // Says what would fit where each rank has so many bytes, for jobs whose JobPurpose::memory is
+  // known.
+  virtual std::string AdviseOnMemory(std::int64_t /*rank_bytes*/) const { return ""; }
 };
 
 // Every generation runs the same.

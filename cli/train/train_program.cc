@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "cli/estimate/predict_memory.h"
 #include "proto/job_directory.h"
 #include "runtime/checkpoint/format/catalog.h"
 #include "runtime/checkpoint/format/file_names.h"
@@ -58,6 +59,10 @@ StatusOr<ResumePoint> FindResumePoint(const std::string& root, const std::string
     }
   }
   return NotFoundError("there is no checkpoint to go on from in " + root);
+}
+
+std::string TrainProgram::AdviseOnMemory(std::int64_t rank_bytes) const {
+  return predicted_ ? cli::AdviseOnMemory(predicted_->config, predicted_->shape, rank_bytes) : "";
 }
 
 StatusOr<RankProgram> TrainProgram::ForGeneration(int generation) const {

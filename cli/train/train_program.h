@@ -3,27 +3,43 @@
 // TrainProgram: what dsrank executes in each generation of a training job, and from which
 // checkpoint it goes on.
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "cli/job/program.h"
 #include "runtime/base/status.h"
+#include "runtime/config/ds_config.h"
 #include "runtime/config/train_job.h"
+#include "runtime/engine/plan/job_memory.h"
 
 namespace ds::cli {
+
+// A job whose memory can be predicted.
+struct PredictedJob {
+  config::DsConfig config;
+  engine::JobShape shape;
+};
 
 class TrainProgram : public Program {
  public:
   // The first generation starts as `job` says; each later one from the newest good checkpoint, or
   // like the first when there is none yet. ForGeneration makes the checkpoint that ranks go on from
   // the head of the job's line, and a mark by which they know the folder that dsrun looks into.
-  TrainProgram(config::TrainJob job, int first_generation)
-      : job_(std::move(job)), first_generation_(first_generation) {}
+  TrainProgram(config::TrainJob job, int first_generation,
+               std::optional<PredictedJob> predicted = std::nullopt)
+      : job_(std::move(job)),
+        first_generation_(first_generation),
+        predicted_(std::move(predicted)) {}
 
   StatusOr<RankProgram> ForGeneration(int generation) const override;
+  std::string AdviseOnMemory(std::int64_t rank_bytes) const override;
 
  private:
   const config::TrainJob job_;
   const int first_generation_;
+  const std::optional<PredictedJob> predicted_;
 };
 
 // Finds the checkpoint under `root` to go on from. `named` is "" for the newest good one, else a

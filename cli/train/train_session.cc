@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
+#include "cli/estimate/predict_memory.h"
 #include "cli/job/job_plan.h"
 #include "cli/session/job_session.h"
-#include "cli/train/plan_memory.h"
+#include "cli/train/find_model.h"
 #include "cli/train/train_program.h"
 #include "runtime/checkpoint/format/latest.h"
 
@@ -29,6 +31,36 @@ int ChooseGeneration(const RunDirectory& run_directory) {
   return std::max(run_directory.NextGeneration(), next);
 }
 
+// None of a model whose family cannot be predicted.
+std::optional<PredictedJob> FindPredictedJob(const TrainInputs& inputs, const WorldPlan& world) {
+  // What of a frozen model ranks hold is not known yet.
+  if (inputs.job.adapts() || !inputs.job.freeze.empty()) return std::nullopt;
+  const auto share = ShareFolder::OfThisProgram();
+  if (!share.ok()) return std::nullopt;
+  const auto path = FindModel(inputs.job.model, *share);
+  if (!path.ok()) return std::nullopt;
+  const auto model = ReadJobModel(*path);
+  const auto recompute = config::ParseRecompute(inputs.job.recompute);
+  if (!model.ok() || !recompute.ok()) return std::nullopt;
+  if (!engine::CheckMemoryIsKnown(inputs.config, *model).ok()) return std::nullopt;
+  return PredictedJob{.config = inputs.config,
+                      .shape = {.model = *model,
+                                .seq_len = inputs.job.seq_len,
+                                .recompute = *recompute,
+                                .mlp_tiles = inputs.job.mlp_tiles,
+                                .setting = {.ranks = world.world_size(),
+                                            .calls = {.spans_hosts = world.hosts.size() > 1}}}};
+}
+
+// Plans what ranks that compute on CPUs will hold.
+MemoryNeed PlanMemory(const PredictedJob& job, bool only_warns) {
+  const RankMemory rank = PredictMemory(job.config, job.shape);
+  return {.rank_bytes = rank.host_bytes(),
+          .shared_bytes = kSharedProgramBytes,
+          .parts = ListParts(rank),
+          .only_warns = only_warns};
+}
+
 }  // namespace
 
 StatusOr<int> RunTraining(JobRequest request, TrainInputs inputs,
@@ -37,12 +69,14 @@ StatusOr<int> RunTraining(JobRequest request, TrainInputs inputs,
   inputs.job.checkpoint_dir = run_directory->checkpoints().string();
   inputs.job.device = DeviceName(request.flags.device);
   request.notices.insert(request.notices.end(), inputs.notices.begin(), inputs.notices.end());
-  JobPurpose purpose{.built_in = true,
-                     .trains = true,
-                     .total_steps = inputs.job.steps,
-                     .first_generation = ChooseGeneration(*run_directory),
-                     .closing_lines = {},
-                     .memory = PlanMemory(inputs, request.launch.world)};
+  std::optional<PredictedJob> predicted = FindPredictedJob(inputs, request.launch.world);
+  JobPurpose purpose{
+      .built_in = true,
+      .trains = true,
+      .total_steps = inputs.job.steps,
+      .first_generation = ChooseGeneration(*run_directory),
+      .closing_lines = {},
+      .memory = predicted ? PlanMemory(*predicted, inputs.allow_overcommit) : MemoryNeed()};
   if (inputs.demo) purpose.closing_lines = NextCommands(ShortenPath(command_line.at(0)));
   const JobPlan plan = PlanJob(std::move(request), std::move(purpose));
 
@@ -52,7 +86,8 @@ StatusOr<int> RunTraining(JobRequest request, TrainInputs inputs,
   DS_RETURN_IF_ERROR(run_directory->WriteJob(job, Durability::kDurable));
   DS_RETURN_IF_ERROR(run_directory->WriteResolvedConfig(inputs.resolved_config));
   DS_RETURN_IF_ERROR(run_directory->RemoveVerdict());
-  return RunJob(plan, TrainProgram(inputs.job, plan.purpose.first_generation), run_directory.get());
+  return RunJob(plan, TrainProgram(inputs.job, plan.purpose.first_generation, std::move(predicted)),
+                run_directory.get());
 }
 
 }  // namespace ds::cli

@@ -11,13 +11,17 @@ using ::testing::HasSubstr;
 JobPlan NeedOf(std::int64_t rank_bytes, Device device = Device::kAuto) {
   JobPlan job;
   job.flags.device = device;
-  job.purpose.memory = {
-      .rank_bytes = rank_bytes,
-      .shared_bytes = 1 << 20,
-      .parts = "7 of these",
-      .advise = [](std::int64_t bytes) { return "what fits in " + std::to_string(bytes); }};
+  job.purpose.memory = {.rank_bytes = rank_bytes, .shared_bytes = 1 << 20, .parts = "7 of these"};
   return job;
 }
+
+class AdvisingProgram : public Program {
+ public:
+  StatusOr<RankProgram> ForGeneration(int /*generation*/) const override { return RankProgram(); }
+  std::string AdviseOnMemory(std::int64_t rank_bytes) const override {
+    return "what fits in " + std::to_string(rank_bytes);
+  }
+};
 
 v1::PrepareResponse HostWith(std::uint64_t bytes, std::uint32_t gpus = 0) {
   v1::PrepareResponse answer;
@@ -26,10 +30,12 @@ v1::PrepareResponse HostWith(std::uint64_t bytes, std::uint32_t gpus = 0) {
   return answer;
 }
 
-const JobHost kHost{.host = "b", .slots = {0, 1}};
+std::optional<Verdict> FindShortage(const JobPlan& job, const v1::PrepareResponse& answer) {
+  return FindMemoryShortage(job, AdvisingProgram(), {.host = "b", .slots = {0, 1}}, answer);
+}
 
 TEST(MemoryShortageTest, RanksThatDoNotFitAreRefusedWithWhatWould) {
-  const auto shortage = FindMemoryShortage(NeedOf(8 << 20), kHost, HostWith(12 << 20));
+  const auto shortage = FindShortage(NeedOf(8 << 20), HostWith(12 << 20));
   ASSERT_TRUE(shortage.has_value());
   EXPECT_EQ(shortage->exit_code, 3);
   EXPECT_EQ(shortage->message,
@@ -40,19 +46,18 @@ TEST(MemoryShortageTest, RanksThatDoNotFitAreRefusedWithWhatWould) {
 }
 
 TEST(MemoryShortageTest, RanksThatFitAreNot) {
-  EXPECT_FALSE(FindMemoryShortage(NeedOf(8 << 20), kHost, HostWith(17 << 20)).has_value());
+  EXPECT_FALSE(FindShortage(NeedOf(8 << 20), HostWith(17 << 20)).has_value());
 }
 
 TEST(MemoryShortageTest, NothingIsJudgedThatIsNotKnown) {
-  EXPECT_FALSE(FindMemoryShortage(NeedOf(0), kHost, HostWith(1)).has_value());
-  EXPECT_FALSE(FindMemoryShortage(NeedOf(8 << 20), kHost, HostWith(0)).has_value());
+  EXPECT_FALSE(FindShortage(NeedOf(0), HostWith(1)).has_value());
+  EXPECT_FALSE(FindShortage(NeedOf(8 << 20), HostWith(0)).has_value());
 }
 
 TEST(MemoryShortageTest, RanksOnGpusTakeTheirMemoryThere) {
-  EXPECT_FALSE(FindMemoryShortage(NeedOf(8 << 20), kHost, HostWith(1, /*gpus=*/2)).has_value());
-  EXPECT_FALSE(FindMemoryShortage(NeedOf(8 << 20, Device::kCuda), kHost, HostWith(1)).has_value());
-  EXPECT_TRUE(FindMemoryShortage(NeedOf(8 << 20, Device::kCpu), kHost, HostWith(1, /*gpus=*/2))
-                  .has_value());
+  EXPECT_FALSE(FindShortage(NeedOf(8 << 20), HostWith(1, /*gpus=*/2)).has_value());
+  EXPECT_FALSE(FindShortage(NeedOf(8 << 20, Device::kCuda), HostWith(1)).has_value());
+  EXPECT_TRUE(FindShortage(NeedOf(8 << 20, Device::kCpu), HostWith(1, /*gpus=*/2)).has_value());
 }
 
 }  // namespace
