@@ -110,11 +110,14 @@ Status WriteFileAtomically(const fs::path& path, std::string_view content, unsig
   return durability == Durability::kDurable ? SyncDirectory(FolderOf(path), system) : OkStatus();
 }
 
-Status MakeDirectories(const fs::path& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) return ErrnoError(error.value(), path.string());
-  return OkStatus();
+Status MakeDirectories(const fs::path& path, FileSystem& system) {
+  std::error_code ignored;
+  if (path.empty() || fs::is_directory(path, ignored)) return OkStatus();
+  DS_RETURN_IF_ERROR(MakeDirectories(path.parent_path(), system));
+  const int made = system.MakeDirectory(path);
+  // Somebody else may have made it in between.
+  if (made == 0 || fs::is_directory(path, ignored)) return OkStatus();
+  return ErrnoError(-made, path.string());
 }
 
 int CountNumbered(const fs::path& folder, std::string_view prefix) {

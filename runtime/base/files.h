@@ -43,7 +43,8 @@ Status WriteFileAtomically(const std::filesystem::path& path, std::string_view c
 std::filesystem::path NameTemporary(const std::filesystem::path& path);
 
 // Creates `path` and its parents; fine when they exist.
-Status MakeDirectories(const std::filesystem::path& path);
+Status MakeDirectories(const std::filesystem::path& path,
+                       FileSystem& system = FileSystem::System());
 
 // Entries of `folder` that are called `prefix` and a number; 0 when it cannot be read. /dev has
 // hundreds of others: no path is made for them.

@@ -110,6 +110,26 @@ TEST(CheckpointCallsCovered, AReplacementMakesCallsOfEveryKind) {
                                                      Kind::kUnlink, Kind::kLock, Kind::kClose));
 }
 
+TEST(CheckpointCallsOfANewRun, AFaultWhileItsFoldersAreMadeIsOnlyThatSaves) {
+  int folders = 0;
+  bool reached = true;
+  for (int at = 0; reached; ++at) {
+    SCOPED_TRACE(::testing::Message() << "at call " << at);
+    const TemporaryFolder folder{fs::path(kMemory)};
+    const fs::path root = folder.path() / "runs" / "first" / "checkpoints";
+    folders = 0;
+    ScriptedFileSystem faulty([&](const FileCall& call) {
+      if (call.kind == FileCall::Kind::kMakeDirectory) ++folders;
+      return call.number == at ? EIO : AnswerAs({"Local", true, true}, call);
+    });
+    static_cast<void>(TryCommitSample(root, 10, faulty));
+    reached = faulty.calls() > at;
+    EXPECT_TRUE(TryCommitSample(root, 10, FileSystem::System()).ok());
+    EXPECT_EQ(FindNewestGood(root).value().found->step, 10);
+  }
+  EXPECT_EQ(folders, 4) << "of the save without a fault: three for the root and the checkpoint's";
+}
+
 // What fails behind the rename: the checkpoint is good, and the save says so.
 TEST(CheckpointCallsOnAFullDisk, ALatestThatCannotBeWrittenFailsNoSave) {
   const TemporaryFolder folder;
