@@ -128,7 +128,7 @@ Status LoadTensors(const fs::path& directory, const Manifest& manifest,
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(ReadShards(directory, manifest, *shards, marks), world));
   if (count == 0) return OkStatus();
   const at::Tensor by_anyone = wanted.to(world.control().device());
-  world.control().AllReduce(by_anyone, comm::ReduceOp::kMax);
+  world.control().AllReduce(by_anyone, comm::ReduceOp::kMax, "what is loaded");
   wanted.copy_(by_anyone);
   return CheckNoneLeft(manifest, marks);
 }

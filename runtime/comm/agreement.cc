@@ -25,31 +25,37 @@ std::string ToText(const at::Tensor& bytes, std::int64_t size) {
   return {static_cast<const char*>(host.const_data_ptr()), static_cast<std::size_t>(size)};
 }
 
-}  // namespace
-
-std::vector<std::int64_t> GatherNumber(std::int64_t mine, Communicator& world) {
+// Every rank's number, which `tag` is about: ranks that settle different things are told apart.
+std::vector<std::int64_t> GatherEach(std::int64_t mine, std::string_view tag, Communicator& world) {
   Communicator& control = world.control();
   if (control.size() == 1) return {mine};
   const auto options = at::TensorOptions(control.device()).dtype(at::kLong);
   const at::Tensor all = at::empty({control.size()}, options);
-  control.AllGather(all, at::full({1}, mine, options));
+  control.AllGather(all, at::full({1}, mine, options), tag);
   const at::Tensor host = all.cpu();
   const std::span<const std::int64_t> numbers(host.const_data_ptr<std::int64_t>(),
                                               static_cast<std::size_t>(control.size()));
   return {numbers.begin(), numbers.end()};
 }
 
+}  // namespace
+
+std::vector<std::int64_t> GatherNumber(std::int64_t mine, Communicator& world) {
+  return GatherEach(mine, "each rank's number", world);
+}
+
 std::string BroadcastText(std::string_view text, int root, Communicator& world) {
-  const auto sizes = GatherNumber(static_cast<std::int64_t>(text.size()), world);
+  constexpr std::string_view kTag = "one rank's text";
+  const auto sizes = GatherEach(static_cast<std::int64_t>(text.size()), kTag, world);
   const std::int64_t size = sizes[static_cast<std::size_t>(root)];
   Communicator& control = world.control();
   const at::Tensor bytes = ToBytes(control.rank() == root ? text : "", size, control);
-  control.Broadcast(bytes, root);
+  control.Broadcast(bytes, root, kTag);
   return ToText(bytes, size);
 }
 
 Status AgreeOnStatus(const Status& mine, Communicator& world) {
-  const auto codes = GatherNumber(static_cast<std::int64_t>(mine.code()), world);
+  const auto codes = GatherEach(static_cast<std::int64_t>(mine.code()), "the status", world);
   const auto failing =
       std::find_if(codes.begin(), codes.end(), [](std::int64_t c) { return c != 0; });
   if (failing == codes.end()) return OkStatus();
@@ -73,7 +79,7 @@ std::vector<std::vector<double>> GatherNumbers(const std::vector<double>& mine,
   Communicator& control = world.control();
   const at::Tensor all =
       at::empty({control.size() * count}, at::TensorOptions(control.device()).dtype(at::kLong));
-  control.AllGather(all, own.to(control.device()));
+  control.AllGather(all, own.to(control.device()), "each rank's numbers");
   const at::Tensor host = all.cpu();
   std::vector<std::vector<double>> table(static_cast<std::size_t>(world.size()), mine);
   for (int rank = 0; rank < world.size(); ++rank) {
@@ -84,7 +90,8 @@ std::vector<std::vector<double>> GatherNumbers(const std::vector<double>& mine,
 }
 
 std::vector<std::string> GatherTexts(std::string_view mine, Communicator& world) {
-  const auto sizes = GatherNumber(static_cast<std::int64_t>(mine.size()), world);
+  constexpr std::string_view kTag = "each rank's text";
+  const auto sizes = GatherEach(static_cast<std::int64_t>(mine.size()), kTag, world);
   const std::int64_t longest =
       std::max<std::int64_t>(1, *std::max_element(sizes.begin(), sizes.end()));
   Communicator& control = world.control();
@@ -92,7 +99,7 @@ std::vector<std::string> GatherTexts(std::string_view mine, Communicator& world)
   for (int rank = 0; control.rank() == 0 && rank < control.size(); ++rank) {
     gathered.push_back(ToBytes("", longest, control));
   }
-  control.Gather(gathered, ToBytes(mine, longest, control), 0);
+  control.Gather(gathered, ToBytes(mine, longest, control), 0, kTag);
   std::vector<std::string> texts;
   for (std::size_t rank = 0; rank < gathered.size(); ++rank) {
     texts.push_back(ToText(gathered[rank], sizes[rank]));

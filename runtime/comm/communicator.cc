@@ -184,7 +184,8 @@ void Communicator::Broadcast(const at::Tensor& tensor, int root, std::string_vie
   backend_->broadcast(tensors, options)->wait();
 }
 
-void Communicator::Reduce(const at::Tensor& tensor, int root, ReduceOp op) {
+void Communicator::Reduce(const at::Tensor& tensor, int root, ReduceOp op, std::string_view tag) {
+  if (host_ != nullptr) host_->TagNextCall(tag);
   counters_->Count(TrafficKind::kReduce, tensor.nbytes());
   std::vector<at::Tensor> tensors = {tensor};
   c10d::ReduceOptions options;
@@ -194,7 +195,9 @@ void Communicator::Reduce(const at::Tensor& tensor, int root, ReduceOp op) {
   backend_->reduce(tensors, options)->wait();
 }
 
-void Communicator::Gather(std::vector<at::Tensor> outputs, const at::Tensor& input, int root) {
+void Communicator::Gather(std::vector<at::Tensor> outputs, const at::Tensor& input, int root,
+                          std::string_view tag) {
+  if (host_ != nullptr) host_->TagNextCall(tag);
   counters_->Count(TrafficKind::kGather, input.nbytes() * static_cast<std::size_t>(size()));
   std::vector<std::vector<at::Tensor>> to;
   if (rank() == root) to.push_back(std::move(outputs));

@@ -67,7 +67,6 @@ class Communicator {
 
   // `tag` says what a call is about: CPU ranks whose calls are equal but for it get an error, and
   // do not mix what belongs to different layers.
-
   void AllReduce(const at::Tensor& tensor, ReduceOp op, std::string_view tag = {});  // in place
   // output [W*n] = the inputs [n] in rank order. `input` may be this rank's part of `output`.
   void AllGather(const at::Tensor& output, const at::Tensor& input, std::string_view tag = {});
@@ -75,9 +74,11 @@ class Communicator {
   void ReduceScatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op,
                      std::string_view tag = {});
   void Broadcast(const at::Tensor& tensor, int root, std::string_view tag = {});
-  void Reduce(const at::Tensor& tensor, int root, ReduceOp op);  // only the root's tensor changes
+  // Only the root's tensor changes.
+  void Reduce(const at::Tensor& tensor, int root, ReduceOp op, std::string_view tag = {});
   // `outputs`: one tensor per rank on the root, empty elsewhere; shaped as each rank's `input`.
-  void Gather(std::vector<at::Tensor> outputs, const at::Tensor& input, int root);
+  void Gather(std::vector<at::Tensor> outputs, const at::Tensor& input, int root,
+              std::string_view tag = {});
   // `inputs`: one tensor per rank on the root, empty elsewhere.
   void Scatter(const at::Tensor& output, std::vector<at::Tensor> inputs, int root);
   // Part r of `input` goes to rank r, part r of `output` comes from it. Equal parts of dimension 0
@@ -123,8 +124,7 @@ class Communicator {
   Communicator& Group(const std::string& name, const std::vector<int>& members);
 
   // Ends this group, its control group and all that were made of them: what any rank waits for in
-  // them, and what it calls later, fails at once with this rank's number and `reason`. NCCL's calls
-  // end on this rank alone; others learn of it in what they next say to each other.
+  // them, and what it calls later, fails at once with its number and `reason`; NCCL's here alone.
   void Abort(std::string_view reason);
   Absence absence() const;  // of ranks that this one has missed in the first error that came of it
   // Tell of this group, its control group and sub-groups what has gone through them, from any

@@ -32,7 +32,8 @@ at::Tensor PutTogether(const zero::NamedParameter& parameter, const topology::Me
         .copy_(own.narrow(0, stretch.local, stretch.count));
   }
   // Others have zeros where one rank has its part.
-  comm::GroupOver(axes, "tensor parallelism", mesh, world).Reduce(whole, 0, comm::ReduceOp::kSum);
+  comm::GroupOver(axes, "tensor parallelism", mesh, world)
+      .Reduce(whole, /*root=*/0, comm::ReduceOp::kSum, parameter.name);
   return whole;
 }
 

@@ -16,7 +16,10 @@
 namespace ds::comm {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::ThrowsMessage;
 
 TEST(AgreeOnStatus, IsOkWhenEveryRankIs) {
   testing::RunRanks(
@@ -37,6 +40,18 @@ TEST(AgreeOnStatus, IsTheLowestFailingRanksOnEveryRank) {
 TEST(AgreeOnStatus, IsARanksOwnWhereItIsAlone) {
   testing::RunRanks(1, [](Communicator& world) {
     EXPECT_EQ(AgreeOnStatus(NotFoundError("no such tensor"), world).message(), "no such tensor");
+  });
+}
+
+// What they exchange looks alike: a number of each rank.
+TEST(AgreeOnStatus, IsNotMixedWithAnotherAgreement) {
+  testing::RunRanks(2, [](Communicator& world) {
+    const auto agree = [&] {
+      if (world.rank() == 0) static_cast<void>(AgreeOnStatus(OkStatus(), world));
+      if (world.rank() == 1) GatherNumber(0, world);
+    };
+    EXPECT_THAT(agree, ThrowsMessage<c10::Error>(AllOf(HasSubstr("for the status"),
+                                                       HasSubstr("for each rank's number"))));
   });
 }
 

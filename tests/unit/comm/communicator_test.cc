@@ -1,7 +1,11 @@
 #include "runtime/comm/communicator.h"
 
 #include <ATen/ATen.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
 
 #include "tests/support/rank_harness.h"
 
@@ -9,6 +13,9 @@ namespace ds::comm {
 namespace {
 
 using ds::testing::RunRanks;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 TEST(CommunicatorTest, AllReduceSumsInPlace) {
   RunRanks(3, [](Communicator& comm) {
@@ -27,6 +34,31 @@ TEST(CommunicatorTest, GatherThenScatterGivesBackTheParts) {
     const at::Tensor reduced = at::empty({5}, at::kFloat);
     comm.ReduceScatter(reduced, whole, ReduceOp::kAvg);
     EXPECT_TRUE(at::equal(reduced, part));
+  });
+}
+
+// Equal in all but what they are about: the error says what each rank's is about.
+void ExpectComparesTags(
+    const std::function<void(Communicator&, const at::Tensor&, const std::string& tag)>& call) {
+  RunRanks(2, [&](Communicator& comm) {
+    const at::Tensor tensor = at::ones({4});
+    EXPECT_NO_THROW(call(comm, tensor, "layer.7.w"));
+    EXPECT_THAT([&] { call(comm, tensor, comm.rank() == 0 ? "layer.0.w" : "layer.1.w"); },
+                ThrowsMessage<c10::Error>(AllOf(HasSubstr("layer.0.w"), HasSubstr("layer.1.w"))));
+  });
+}
+
+TEST(CommunicatorTest, CallsWithOneRootCompareWhatTheyAreAbout) {
+  ExpectComparesTags([](Communicator& comm, const at::Tensor& tensor, const std::string& tag) {
+    comm.Reduce(tensor, /*root=*/1, ReduceOp::kSum, tag);
+  });
+  ExpectComparesTags([](Communicator& comm, const at::Tensor& tensor, const std::string& tag) {
+    comm.Broadcast(tensor, /*root=*/1, tag);
+  });
+  ExpectComparesTags([](Communicator& comm, const at::Tensor& tensor, const std::string& tag) {
+    std::vector<at::Tensor> parts;
+    if (comm.rank() == 0) parts = {at::empty({4}), at::empty({4})};
+    comm.Gather(parts, tensor, /*root=*/0, tag);
   });
 }
 
