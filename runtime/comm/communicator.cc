@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/base/check.h"
+#include "runtime/base/log.h"
 #include "runtime/comm/host_backend.h"
 
 namespace ds::comm {
@@ -31,6 +32,15 @@ std::size_t CountBytes(const std::vector<at::Tensor>& tensors) {
   return bytes;
 }
 
+// On any thread, which may be one of those that go on.
+void EndSafely(c10d::Backend& backend) {
+  try {
+    backend.abort();
+  } catch (const std::exception& error) {
+    LogWarning(std::string("ending it failed: ") + error.what());
+  }
+}
+
 }  // namespace
 
 Communicator::Communicator(c10::intrusive_ptr<c10d::Backend> backend, c10::Device device,
@@ -40,9 +50,18 @@ Communicator::Communicator(c10::intrusive_ptr<c10d::Backend> backend, c10::Devic
       device_(device),
       control_(std::move(control)),
       make_(std::move(make)),
-      counters_(control_ ? control_->counters_ : std::make_shared<TrafficCounters>()) {}
+      counters_(control_ ? control_->counters_ : std::make_shared<TrafficCounters>()) {
+  if (control_ == nullptr) return;
+  DS_CHECK(control_->host_ != nullptr);
+  control_->host_->family().AddListener(this, [this](const std::string& cause) {
+    LogWarning("what goes on between the ranks' devices ends: " + cause);
+    EndSafely(*backend_);
+  });
+}
 
-Communicator::~Communicator() = default;
+Communicator::~Communicator() {
+  if (control_ != nullptr) control_->host_->family().RemoveListener(this);
+}
 
 int Communicator::rank() const { return backend_->getRank(); }
 int Communicator::size() const { return backend_->getSize(); }
@@ -266,15 +285,12 @@ Work Communicator::SendRecvAsync(const at::Tensor& outgoing, int to, const at::T
 }
 
 Communicator& Communicator::Group(const std::string& name, const std::vector<int>& members) {
-  std::unique_lock lock(groups_mutex_);
   std::unique_ptr<Communicator>& group = groups_[name];
-  lock.unlock();
   if (group == nullptr) {
     auto made = MakeGroup(name, members);
     made->members_ = members;
     made->counters_ = counters_;
     if (made->control_ != nullptr) made->control_->counters_ = counters_;
-    lock.lock();
     group = std::move(made);
   }
   TORCH_CHECK(group->members_ == members, "group ", name, " has other ranks on this rank already");
@@ -294,12 +310,8 @@ std::unique_ptr<Communicator> Communicator::MakeGroup(const std::string& name,
 
 void Communicator::Abort(std::string_view reason) {
   if (host_ != nullptr) return host_->Abort(reason);
-  if (control_ != nullptr) control_->Abort(reason);
+  if (control_ != nullptr) return control_->Abort(reason);
   backend_->abort();
-  const std::lock_guard lock(groups_mutex_);
-  for (const auto& [name, group] : groups_) {
-    if (group != nullptr) group->Abort(reason);
-  }
 }
 
 Traffic Communicator::traffic() const {
@@ -316,7 +328,7 @@ std::size_t Communicator::shared_bytes() const {
 }
 
 Absence Communicator::absence() const {
-  if (host_ != nullptr) return host_->absence();
+  if (host_ != nullptr) return host_->family().absence();
   return control_ == nullptr ? Absence() : control_->absence();
 }
 

@@ -28,7 +28,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,7 +49,8 @@ class HostBackend;
 class Communicator {
  public:
   // `device` is where the backend wants its tensors. `control`: the same ranks on the host backend,
-  // where this one's is another; `make` then makes the backends of groups of some of them.
+  // where this one's is another, which ends with it; `make` then makes the backends of groups of
+  // some of them.
   using MakeBackend = std::function<c10::intrusive_ptr<c10d::Backend>(Communicator& control)>;
   explicit Communicator(c10::intrusive_ptr<c10d::Backend> backend, c10::Device device = c10::kCPU,
                         std::unique_ptr<Communicator> control = nullptr, MakeBackend make = {});
@@ -124,7 +124,7 @@ class Communicator {
   Communicator& Group(const std::string& name, const std::vector<int>& members);
 
   // Ends this group, its control group and all that were made of them: what any rank waits for in
-  // them, and what it calls later, fails at once with its number and `reason`; NCCL's here alone.
+  // them, and what it calls later, fails at once, with this rank's number and `reason` but on NCCL.
   void Abort(std::string_view reason);
   Absence absence() const;  // of ranks that this one has missed in the first error that came of it
   // Tell of this group, its control group and sub-groups what has gone through them, from any
@@ -143,7 +143,6 @@ class Communicator {
   MakeBackend make_;
   std::shared_ptr<TrafficCounters> counters_;  // of control_ and groups_, too
   std::vector<int> members_;                   // of a group: their ranks where it was made
-  std::mutex groups_mutex_;                    // for Abort; guards the map, not what groups do
   std::map<std::string, std::unique_ptr<Communicator>> groups_;
 };
 

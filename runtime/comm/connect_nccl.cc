@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/host_backend.h"
 
 namespace ds::comm {
 namespace {
@@ -133,6 +134,8 @@ StatusOr<std::unique_ptr<Communicator>> ConnectNccl(std::unique_ptr<Communicator
       return MakeNccl(*cuda, timeout, members);
     };
     auto backend = make(*control);
+    // A rank that waits in NCCL waits for nothing here, and has to hear of the end all the same.
+    dynamic_cast<HostBackend&>(*control->backend()).WatchForEnd();
     return std::make_unique<Communicator>(std::move(backend), device.device, std::move(control),
                                           std::move(make));
   } catch (const c10::Error& error) {

@@ -90,6 +90,13 @@ void HostBackend::Abort(std::string_view reason) {
   group_->Abort(group_->NameOf(rank_) + " has given up: " + std::string(reason));
 }
 
+void HostBackend::WatchForEnd() {
+  watch_ = std::jthread([group = group_.get()](const std::stop_token& stop) {
+    const std::string cause = group->AwaitEnd(stop);
+    if (!cause.empty()) group->Abort(cause);
+  });
+}
+
 HostBackend::WorkPtr HostBackend::Launch(const CallInfo& info, CallQueue::Call call) {
   if (!next_tag_.text().empty()) {
     call = [tag = std::exchange(next_tag_, {}), call = std::move(call)](CpuGroup& group) {

@@ -16,6 +16,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <vector>
 
@@ -47,7 +48,10 @@ class HostBackend : public c10d::Backend {
   c10::intrusive_ptr<HostBackend> MakeSubgroup(const std::string& name,
                                                const std::vector<int>& members);
   void Abort(std::string_view reason);
-  Absence absence() const { return group_->family()->absence(); }
+  // From now on a thread ends the family when another rank has ended this group, though this one
+  // waits for nothing in it.
+  void WatchForEnd();
+  GroupFamily& family() const { return *group_->family(); }
 
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
@@ -111,6 +115,7 @@ class HostBackend : public c10d::Backend {
   std::unique_ptr<CpuGroup> group_;
   CallTag next_tag_;
   CallQueue queue_;
+  std::jthread watch_;
 };
 
 }  // namespace ds::comm

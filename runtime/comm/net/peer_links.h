@@ -65,8 +65,6 @@ class PeerLinks {
     FrameHeader header;
     std::uint64_t number = kNever;
   };
-  using EndListener = std::function<void(const std::string& cause)>;
-
   // `peers` by rank. The longest waits: for a peer that does not come (shm/patience.h), for a host
   // that is silent.
   PeerLinks(std::vector<Peer> peers, std::chrono::milliseconds timeout,

@@ -81,6 +81,7 @@ class WorldGroup : public CpuGroup {
   Status SendReceive(const OutgoingMessage& outgoing, const IncomingMessage& incoming) override;
   StatusOr<std::unique_ptr<CpuGroup>> MakeSubgroup(const std::string& name,
                                                    const std::vector<int>& members) override;
+  std::string AwaitEnd(const std::stop_token& stop) override { return host_->AwaitEnd(stop); }
 
  protected:
   void End(std::string_view cause) override { links_.all()->End(cause); }

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -116,6 +117,9 @@ class CpuGroup {
   // in them, and what they call later, fails at once with `cause`, a sentence that names the rank
   // at fault. The first failure counts. From any thread.
   void Abort(std::string_view cause) { family_->Abort(cause); }
+  // Blocks until a rank has ended the group, and says why; "" when `stop` comes first. From any
+  // thread, beside the calls.
+  virtual std::string AwaitEnd(const std::stop_token& stop) = 0;
 
   // The groups that were made from this one, or that it was made from.
   const std::shared_ptr<GroupFamily>& family() const { return family_; }

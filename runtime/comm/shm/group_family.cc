@@ -1,5 +1,7 @@
 #include "runtime/comm/shm/group_family.h"
 
+#include <utility>
+
 #include "runtime/comm/shm/cpu_group.h"
 
 namespace ds::comm {
@@ -20,6 +22,18 @@ void GroupFamily::Abort(std::string_view cause) {
   if (!cause_.empty()) return;
   cause_ = cause;
   for (CpuGroup* group : groups_) group->End(cause_);
+  for (const auto& [owner, listener] : listeners_) listener(cause_);
+}
+
+void GroupFamily::AddListener(const void* owner, EndListener listener) {
+  const std::lock_guard lock(mutex_);
+  if (!cause_.empty()) listener(cause_);
+  listeners_[owner] = std::move(listener);
+}
+
+void GroupFamily::RemoveListener(const void* owner) {
+  const std::lock_guard lock(mutex_);
+  listeners_.erase(owner);
 }
 
 void GroupFamily::NoteAbsence(const Absence& absence) {

@@ -6,6 +6,7 @@
 // Threads: any.
 
 #include <functional>
+#include <map>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -26,6 +27,7 @@ struct Absence {
   std::vector<int> ranks = {};  // by their numbers in the job
 };
 using AbsenceListener = std::function<void(const Absence&)>;
+using EndListener = std::function<void(const std::string& cause)>;
 
 class GroupFamily {
  public:
@@ -33,8 +35,14 @@ class GroupFamily {
   void Add(CpuGroup* group);
   // Waits while the family is being ended.
   void Remove(CpuGroup* group);
-  // Ends all groups with `cause`. The first one counts.
+  // Ends all groups with `cause`, then tells the listeners. The first one counts.
   void Abort(std::string_view cause);
+
+  // `listener` is called once, by who ends the family, or at once when it has ended; it makes and
+  // destroys no group.
+  void AddListener(const void* owner, EndListener listener);
+  // Waits while the family is being ended.
+  void RemoveListener(const void* owner);
 
   // One of the groups has found ranks missing. The first ones count.
   void NoteAbsence(const Absence& absence);
@@ -43,6 +51,7 @@ class GroupFamily {
  private:
   std::mutex mutex_;
   std::vector<CpuGroup*> groups_;
+  std::map<const void*, EndListener> listeners_;
   std::string cause_;                 // "" until the end
   mutable std::mutex absence_mutex_;  // not mutex_: groups note while they are ended
   Absence absence_;

@@ -46,6 +46,7 @@ struct GroupHeader {
   alignas(kCacheLine) std::atomic<std::uint32_t> interval;  // barriers completed so far
   Bell at_barrier;                                          // rings when `interval` changes
   alignas(kCacheLine) std::atomic<std::uint64_t> failure;   // the first, see group_wait.cc; 0: none
+  Bell at_end;                                              // rings when `failure` changes
 };
 
 struct alignas(kCacheLine) RankLine {

@@ -148,6 +148,7 @@ void GroupWait::Ring(Bell& bell) {
 
 void GroupWait::RingAll() {
   Ring(layout_.header().at_barrier);
+  Ring(layout_.header().at_end);
   for (int rank = 0; rank < self_.size; ++rank) RingBellOf(rank);
 }
 
@@ -267,6 +268,21 @@ void GroupWait::Abort(std::string_view cause) {
   RingAll();
 }
 
+std::string GroupWait::AwaitEnd(const std::stop_token& stop) {
+  Bell& bell = layout_.header().at_end;
+  const std::atomic<std::uint64_t>& failure = layout_.header().failure;
+  bell.sleepers.fetch_add(1, std::memory_order_seq_cst);
+  const std::stop_callback wake(stop, [&] { Ring(bell); });
+  while (true) {
+    const std::uint32_t heard = bell.rings.load(std::memory_order_seq_cst);
+    if (failure.load(std::memory_order_seq_cst) != 0 || stop.stop_requested()) break;
+    FutexWait(bell.rings, heard, std::chrono::hours(1));
+  }
+  bell.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+  const std::uint64_t reported = failure.load(std::memory_order_seq_cst);
+  return reported == 0 ? "" : CauseOf(reported);
+}
+
 std::string GroupWait::NameProcess(int rank) const {
   const pid_t pid = layout_.line(rank).pid.load(std::memory_order_acquire);
   return NameOf(rank) + (pid == 0 ? "" : " (process " + std::to_string(pid) + ")");
@@ -279,40 +295,58 @@ std::string GroupWait::NameLate(int rank) const {
          (is_stopped ? ", which a signal has stopped (SIGSTOP or Ctrl-Z)," : "");
 }
 
-std::string GroupWait::Explain(std::uint64_t failure, const CallSignature& call) const {
+std::string GroupWait::CauseOf(std::uint64_t failure) const {
   const int rank = RankOfFailure(failure);
-  const std::string who = NameProcess(rank);
+  switch (KindOf(failure)) {
+    case FailureKind::kEnded:
+      return NameProcess(rank) + " ended";
+    case FailureKind::kLeft:
+      return NameProcess(rank) + " left the group";
+    case FailureKind::kTimedOut:
+    case FailureKind::kNotAtBarrier:
+      return NameLate(rank) + " did not come in time";
+    case FailureKind::kMismatch:
+      return NameProcess(rank) + " found that the ranks disagree about a collective";
+    case FailureKind::kAborted:
+      return layout_.line(rank).cause.data();
+    case FailureKind::kNone:
+      break;
+  }
+  return "the group failed";
+}
+
+std::string GroupWait::Explain(std::uint64_t failure, const CallSignature& call) const {
   const std::string doing = NameOf(self_.rank) + " was in " + Describe(call);
   const std::string where = " while " + doing;
   const std::string late =
       " did not come within " + std::to_string(timeout_.count() / 1000) + " s" + where;
   switch (KindOf(failure)) {
     case FailureKind::kEnded:
-      return who + " ended" + where + "; see that rank's own output for the reason";
+      return CauseOf(failure) + where + "; see that rank's own output for the reason";
     case FailureKind::kLeft:
-      return who + " left the group" + where + "; it finished early or stopped after an error";
+      return CauseOf(failure) + where + "; it finished early or stopped after an error";
     case FailureKind::kTimedOut:
-      return NameLate(rank) + late;
+      return NameLate(RankOfFailure(failure)) + late;
     case FailureKind::kNotAtBarrier: {
       std::uint64_t latest = 0;
       for (int each = 0; each < self_.size; ++each) {
         latest = std::max(latest, layout_.line(each).arrived.load(std::memory_order_acquire));
       }
-      std::string missing = NameLate(rank);
-      for (int each = rank + 1; each < self_.size; ++each) {
+      const int first = RankOfFailure(failure);
+      std::string missing = NameLate(first);
+      for (int each = first + 1; each < self_.size; ++each) {
         const bool is_there = layout_.line(each).arrived.load(std::memory_order_acquire) == latest;
         if (!is_there) missing += ", " + NameLate(each);
       }
       return missing + late;
     }
-    case FailureKind::kMismatch:
-      return who + " found that the ranks disagree about a collective" + where;
     case FailureKind::kAborted:
-      return std::string(layout_.line(rank).cause.data()) + "; " + doing;
+      return CauseOf(failure) + "; " + doing;
+    case FailureKind::kMismatch:
     case FailureKind::kNone:
       break;
   }
-  return "the group failed" + where;
+  return CauseOf(failure) + where;
 }
 
 }  // namespace ds::comm

@@ -7,7 +7,7 @@
 // second: has a rank it waits for ended or left, has the time run out? The first failure is
 // recorded in the group's header, so that every rank names the same culprit, and all bells ring;
 // whatever is waited for then or later fails at once. Threads: one GroupWait per rank, used by one
-// thread at a time; Abort may be called from any.
+// thread at a time; Abort and AwaitEnd may be called from any.
 
 #include <sys/types.h>
 
@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -81,7 +82,6 @@ class GroupWait {
   void set_look_around(std::function<Status()> look_around) {
     look_around_ = std::move(look_around);
   }
-
   // Called once in each wait that lasts for half of the longest one.
   void set_on_long_wait(std::function<void()> listener) { on_long_wait_ = std::move(listener); }
 
@@ -110,6 +110,8 @@ class GroupWait {
   Status FailForMismatch(const std::string& message);
   // Ends the group for all ranks, which say `cause`. The first failure counts.
   void Abort(std::string_view cause);
+  // Does what CpuGroup::AwaitEnd promises.
+  std::string AwaitEnd(const std::stop_token& stop);
 
  private:
   struct Wait {
@@ -130,6 +132,7 @@ class GroupWait {
   std::string NameLate(int rank) const;
   bool IsAwaited(const Wait& wait, int rank) const;
   Status Fail(std::uint64_t failure, const CallSignature& call);
+  std::string CauseOf(std::uint64_t failure) const;
   std::string Explain(std::uint64_t failure, const CallSignature& call) const;
 
   GroupLayout layout_;

@@ -82,8 +82,7 @@ class HostGroup : public CpuGroup {
   Status Gather(RankOutputs outputs, const std::byte* input, Elements each, int root) override;
   Status Scatter(std::byte* output, RankInputs inputs, Elements each, int root) override;
   Status AllToAll(const AllToAllParts& parts) override;
-  // Send blocks while more than a ring of kChannelSlots slots is unread, and takes in what others
-  // have sent meanwhile.
+  // Send takes in what others have sent while a ring of kChannelSlots slots is unread.
   Status Send(const std::byte* data, Elements elements, int peer) override;
   Status Receive(std::byte* data, Elements elements, int peer) override;
   Status SendReceive(const OutgoingMessage& outgoing, const IncomingMessage& incoming) override;
@@ -91,6 +90,7 @@ class HostGroup : public CpuGroup {
                                                    const std::vector<int>& members) override;
   StatusOr<std::unique_ptr<HostGroup>> MakeHostSubgroup(const std::string& name,
                                                         const std::vector<int>& members);
+  std::string AwaitEnd(const std::stop_token& stop) override { return wait_.AwaitEnd(stop); }
 
  protected:
   void End(std::string_view cause) override { wait_.Abort(cause); }

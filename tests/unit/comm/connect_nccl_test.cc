@@ -7,23 +7,30 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <latch>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "runtime/comm/connect_world.h"
+#include "runtime/comm/host_backend.h"
 #include "tests/support/rank_harness.h"
+#include "tests/unit/comm/net/thread_world.h"
 
 namespace ds::comm {
 namespace {
 
 using ds::testing::RunRanks;
 using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 class FakeNccl : public c10d::Backend {
  public:
   using c10d::Backend::Backend;
-  void abort() override { ++aborts; }
+  void abort() override {
+    ++aborts;
+    aborts.notify_all();
+  }
 
   std::string identifier;                 // that its ranks have met with
   c10::intrusive_ptr<c10d::Store> store;  // where
@@ -114,6 +121,37 @@ TEST(ConnectNcclTest, AnAbortEndsTheCallsOfAllGroups) {
     EXPECT_EQ(BackendOf(**world).aborts, 1);
     EXPECT_EQ(BackendOf(all).aborts, 1);
     EXPECT_THROW((*world)->control().Barrier(), c10::Error);
+  });
+}
+
+// Ranks that wait in NCCL alone, in the world's and in a group's, and one that gives up.
+void ExpectAllHearOfAnAbort(Communicator& host, std::latch& connected) {
+  const FakeCuda cuda(GpuOf(host), host.rank());
+  const auto world = Connect(cuda, host);
+  ASSERT_TRUE(world.ok()) << world.status().message();
+  const FakeNccl& all = BackendOf((*world)->Group("all", {0, 1, 2}));
+  connected.arrive_and_wait();
+  if (host.rank() == 1) (*world)->Abort("no space left");
+  BackendOf(**world).aborts.wait(0);
+  all.aborts.wait(0);
+  EXPECT_EQ(BackendOf(**world).aborts, 1);
+  EXPECT_EQ(all.aborts, 1);
+  EXPECT_THAT([&] { (*world)->control().Barrier(); },
+              ThrowsMessage<c10::Error>(HasSubstr("rank 1 has given up: no space left")));
+}
+
+TEST(ConnectNcclTest, AnAbortEndsTheCallsOfEveryRank) {
+  std::latch connected(3);
+  RunRanks(3, [&](Communicator& host) { ExpectAllHearOfAnAbort(host, connected); });
+}
+
+TEST(ConnectNcclTest, AnAbortEndsTheCallsOfEveryHostsRanks) {
+  std::latch connected(3);
+  RunWorld({1, 2}, [&](WorldGroup& group) {
+    auto ranks = group.MakeSubgroup("ranks", {0, 1, 2});
+    ASSERT_TRUE(ranks.ok()) << ranks.status().message();
+    Communicator host(c10::make_intrusive<HostBackend>(std::move(ranks).value()));
+    ExpectAllHearOfAnAbort(host, connected);
   });
 }
 

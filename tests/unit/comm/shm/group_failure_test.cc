@@ -89,6 +89,30 @@ TEST(MismatchTest, CallsThatDifferInTheirTagAreNamed) {
   });
 }
 
+TEST(AwaitEndTest, HearsOfAnEndThatNoCallWaitsFor) {
+  RunGroup(SmallChunks(2), [](HostGroup& group) {
+    if (group.rank() == 0) return group.Abort("rank 0 has given up: enough");
+    EXPECT_EQ(group.AwaitEnd({}), "rank 0 has given up: enough");
+  });
+}
+
+TEST(AwaitEndTest, HearsWhatAFailedCallHasFound) {
+  RunGroup(SmallChunks(2), [](HostGroup& group) {
+    group.TagNextCall(CallTag(group.rank() == 0 ? "layer.0.w" : "layer.1.w"));
+    EXPECT_FALSE(group.Barrier().ok());
+    EXPECT_THAT(group.AwaitEnd({}), HasSubstr("found that the ranks disagree about a collective"));
+  });
+}
+
+TEST(AwaitEndTest, EndsWithItsCaller) {
+  RunGroup(SmallChunks(1), [](HostGroup& group) {
+    std::string heard = "nothing yet";
+    std::jthread([&](const std::stop_token& stop) { heard = group.AwaitEnd(stop); });
+    EXPECT_EQ(heard, "");
+    EXPECT_TRUE(group.Barrier().ok()) << "the group goes on";
+  });
+}
+
 TEST(CallTagTest, KeepsTheEndOfALongText) {
   const std::string name = std::string(60, 'x') + ".layers.12.weight";
   EXPECT_EQ(CallTag(name).text(), name.substr(name.size() - 47));
