@@ -79,6 +79,7 @@ TORCH_FREE = ("cli/", "daemon/", "proto/", "runtime/base/", "runtime/process/", 
 # Floors inside a folder: what files whose path begins so may include besides their own header. The
 # longest row counts. A "*" stands for the files of that folder itself.
 OPTIM = "runtime/optim/"
+TOKENIZER = "runtime/tokenizer/"
 CONFIG_USES = ("runtime/base/", "runtime/config/keys/", "runtime/config/check/", "runtime/config/*")
 INNER = {
     "runtime/comm/shm/": ("runtime/base/", "runtime/comm/shm/"),
@@ -96,6 +97,19 @@ INNER = {
     "runtime/config/": CONFIG_USES,
     "runtime/config/sections/": CONFIG_USES + ("runtime/config/sections/",),
     "runtime/config/file/": CONFIG_USES + ("runtime/config/sections/", "runtime/config/file/"),
+    # Those of tokenizer, from the ground: texts, the steps from a text to its tokens and back, all of them together, files.
+    TOKENIZER + "text/": ("runtime/base/", TOKENIZER + "text/"),
+    TOKENIZER + "chat/": ("runtime/base/", TOKENIZER + "text/", TOKENIZER + "chat/"),
+    TOKENIZER + "normalizers/": ("runtime/base/", TOKENIZER + "text/", TOKENIZER + "normalizers/"),
+    TOKENIZER + "pre_tokenizers/": ("runtime/base/", TOKENIZER + "text/", TOKENIZER + "pre_tokenizers/"),
+    TOKENIZER + "models/": ("runtime/base/", TOKENIZER + "text/", TOKENIZER + "models/"),
+    TOKENIZER + "post_processors/": ("runtime/base/", TOKENIZER + "text/", TOKENIZER + "post_processors/"),
+    TOKENIZER + "decoders/": ("runtime/base/", TOKENIZER + "text/", TOKENIZER + "pre_tokenizers/", TOKENIZER + "decoders/"),
+    TOKENIZER: ("runtime/base/", TOKENIZER + "text/", TOKENIZER + "normalizers/", TOKENIZER + "pre_tokenizers/",
+                TOKENIZER + "models/", TOKENIZER + "post_processors/", TOKENIZER + "decoders/", TOKENIZER + "*"),
+    TOKENIZER + "file/": ("runtime/base/", TOKENIZER + "text/", TOKENIZER + "normalizers/", TOKENIZER + "pre_tokenizers/",
+                          TOKENIZER + "models/", TOKENIZER + "*", TOKENIZER + "file/"),
+    TOKENIZER + "corpus/": ("runtime/base/", TOKENIZER + "chat/", TOKENIZER + "file/", TOKENIZER + "*", TOKENIZER + "corpus/"),
     # Those of optim.
     OPTIM + "kernels/": ("runtime/base/", "runtime/config/", "runtime/device/", OPTIM + "kernels/"),
     OPTIM + "cuda/": (OPTIM + "kernels/", OPTIM + "cuda/"),

@@ -21,7 +21,7 @@
 #include <string_view>
 
 #include "runtime/base/status.h"
-#include "runtime/tokenizer/encoding.h"
+#include "runtime/tokenizer/post_processors/encoding.h"
 
 namespace ds::tokenizer {
 

@@ -6,7 +6,7 @@
 
 #include <string_view>
 
-#include "runtime/tokenizer/file/json_object.h"
+#include "runtime/tokenizer/text/json_object.h"
 #include "runtime/tokenizer/tokenizer_parts.h"
 
 namespace ds::tokenizer {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "runtime/base/status.h"
-#include "runtime/tokenizer/file/json_object.h"
 #include "runtime/tokenizer/models/vocabulary.h"
 #include "runtime/tokenizer/models/word_cache.h"
+#include "runtime/tokenizer/text/json_object.h"
 
 namespace ds::tokenizer {
 

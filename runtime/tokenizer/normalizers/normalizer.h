@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "runtime/base/status.h"
-#include "runtime/tokenizer/file/json_object.h"
 #include "runtime/tokenizer/text/aligned_text.h"
+#include "runtime/tokenizer/text/json_object.h"
 
 namespace ds::tokenizer {
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "runtime/base/status.h"
-#include "runtime/tokenizer/encoding.h"
-#include "runtime/tokenizer/file/json_object.h"
+#include "runtime/tokenizer/post_processors/encoding.h"
+#include "runtime/tokenizer/text/json_object.h"
 
 namespace ds::tokenizer {
 

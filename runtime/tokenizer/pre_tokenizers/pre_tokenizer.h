@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "runtime/base/status.h"
-#include "runtime/tokenizer/file/json_object.h"
 #include "runtime/tokenizer/pre_tokenizers/words.h"
+#include "runtime/tokenizer/text/json_object.h"
 
 namespace ds::tokenizer {
 

@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "runtime/tokenizer/file/json_object.h"
+#include "runtime/tokenizer/text/json_object.h"
 #include "runtime/tokenizer/text/regex.h"
 
 namespace ds::tokenizer {

@@ -1,4 +1,4 @@
-#include "runtime/tokenizer/file/json_object.h"
+#include "runtime/tokenizer/text/json_object.h"
 
 #include "runtime/base/printable.h"
 #include "runtime/base/utf8.h"
