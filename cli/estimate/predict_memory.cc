@@ -35,7 +35,7 @@ StatusOr<models::DecoderSpec> ReadJobModel(const fs::path& model) {
   return spec;
 }
 
-RankMemory PredictMemory(const config::DsConfig& config, const engine::JobShape& job) {
+MemoryPrediction PredictMemory(const config::DsConfig& config, const engine::JobShape& job) {
   const bool on_gpu = job.setting.calls.on_gpu;
   return {.step = engine::PlanJobMemory(config, job),
           .process_bytes = on_gpu ? kCudaProcessBytes : kCpuProcessBytes,
@@ -89,7 +89,7 @@ std::vector<Change> ListChanges(const config::DsConfig& config, const engine::Jo
   return changes;
 }
 
-std::string ListParts(const RankMemory& rank) {
+std::string ListParts(const MemoryPrediction& rank) {
   const zero::HeldMemory& peak = rank.step.peak;
   const zero::AwayMemory& away = rank.step.away;
   const std::pair<std::int64_t, const char*> parts[] = {

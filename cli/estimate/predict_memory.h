@@ -24,7 +24,7 @@ StatusOr<models::DecoderSpec> ReadJobModel(const std::filesystem::path& model);
 // Measured: pages of the program and its libraries, which the ranks of a host share.
 inline constexpr std::int64_t kSharedProgramBytes = std::int64_t{80} << 20;
 
-struct RankMemory {
+struct MemoryPrediction {
   zero::StepMemory step;           // tensors, in the tier where the rank computes
   std::int64_t process_bytes = 0;  // of the host: the program, without what ranks share
   bool on_gpu = false;
@@ -37,7 +37,7 @@ struct RankMemory {
   // In the tier that a micro-batch decides.
   std::int64_t bytes() const { return on_gpu ? device_bytes() : host_bytes(); }
 };
-RankMemory PredictMemory(const config::DsConfig& config, const engine::JobShape& job);
+MemoryPrediction PredictMemory(const config::DsConfig& config, const engine::JobShape& job);
 
 // The largest micro-batch with which bytes() is at most that; 0: none.
 std::int64_t LargestMicroBatch(config::DsConfig config, const engine::JobShape& job,
@@ -45,7 +45,7 @@ std::int64_t LargestMicroBatch(config::DsConfig config, const engine::JobShape& 
 
 // "1.20 GiB of parameters, ..., in the backward pass of block 3": what a rank will hold, for
 // errors.
-std::string ListParts(const RankMemory& rank);
+std::string ListParts(const MemoryPrediction& rank);
 
 // A change of the job, and what bytes() would be with it.
 struct Change {

@@ -51,7 +51,7 @@ Prediction MakePrediction(Prediction question) {
 }
 
 std::string ToText(const Prediction& prediction) {
-  const RankMemory& rank = prediction.rank;
+  const MemoryPrediction& rank = prediction.rank;
   const zero::HeldMemory& peak = rank.step.peak;
   const char* const tier = rank.on_gpu ? "on its GPU" : "on its host";
   std::string text = fmt::format(
@@ -90,7 +90,7 @@ std::string ToText(const Prediction& prediction) {
 }
 
 nlohmann::ordered_json ToJson(const Prediction& prediction) {
-  const RankMemory& rank = prediction.rank;
+  const MemoryPrediction& rank = prediction.rank;
   nlohmann::ordered_json json = {
       {"ranks", prediction.job.setting.ranks},
       {"hosts", prediction.hosts},

@@ -17,7 +17,7 @@ struct Prediction {
   engine::JobShape job;
   int hosts = 1;
   int ranks_of_host = 1;  // of the one that has the most
-  RankMemory rank;
+  MemoryPrediction rank;
   std::vector<Change> changes;
   // Says what a rank may have, in the tier where it computes. Absent: nobody has said.
   std::optional<std::int64_t> room;

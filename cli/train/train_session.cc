@@ -54,7 +54,7 @@ std::optional<PredictedJob> FindPredictedJob(const TrainInputs& inputs, const Wo
 
 // Plans what ranks that compute on CPUs will hold.
 MemoryNeed PlanMemory(const PredictedJob& job, bool only_warns) {
-  const RankMemory rank = PredictMemory(job.config, job.shape);
+  const MemoryPrediction rank = PredictMemory(job.config, job.shape);
   return {.rank_bytes = rank.host_bytes(),
           .shared_bytes = kSharedProgramBytes,
           .parts = ListParts(rank),

@@ -60,11 +60,11 @@ TEST_F(PredictMemoryTest, PartsAreThoseThatThereAre) {
 }
 
 TEST_F(PredictMemoryTest, OnAGpuTheProgramIsTheHosts) {
-  const RankMemory on_cpu = PredictMemory(config_, job_);
+  const MemoryPrediction on_cpu = PredictMemory(config_, job_);
   EXPECT_EQ(on_cpu.device_bytes(), 0);
   EXPECT_EQ(on_cpu.bytes(), on_cpu.step.peak.total() + on_cpu.process_bytes);
   job_.setting.calls.on_gpu = true;
-  const RankMemory on_gpu = PredictMemory(config_, job_);
+  const MemoryPrediction on_gpu = PredictMemory(config_, job_);
   EXPECT_EQ(on_gpu.bytes(), on_gpu.step.peak.total());
   EXPECT_EQ(on_gpu.host_bytes(), on_gpu.process_bytes);
 }
