@@ -86,20 +86,42 @@ TEST(CommandFlagsTest, EveryCommandTellsItsFlags) {
   }
 }
 
-TEST(ManualPageTest, HasEveryCommandAndEveryFlag) {
+// The part of the manual page behind this line, up to the next of its kind.
+std::string Section(const std::string& page, const std::string& title) {
+  const std::size_t begin = page.find(title + "\n");
+  if (begin == std::string::npos) return "";
+  const std::string kind = "\n" + title.substr(0, title.find(' ') + 1);
+  return page.substr(begin, page.find(kind, begin + 1) - begin);
+}
+
+// As the page writes it.
+std::string InBold(std::string name) {
+  for (std::size_t at = name.find('-'); at != std::string::npos; at = name.find('-', at + 2)) {
+    name.insert(at, "\\");
+  }
+  return "\\fB" + name + "\\fR";
+}
+
+void ExpectFlags(const std::string& section, const FlagDescriptions& described) {
+  for (const FlagDescription& flag : described.flags) {
+    if (flag.names.front() == "--help") continue;
+    for (const std::string& name : flag.names) EXPECT_THAT(section, HasSubstr(InBold(name)));
+    EXPECT_FALSE(flag.help.empty()) << flag.names.front();
+  }
+}
+
+TEST(ManualPageTest, HasEveryCommandAndEveryFlagInItsSection) {
   const std::string page = ManualPage();
-  const auto written = [](std::string name) {
-    for (std::size_t at = name.find('-'); at != name.npos; at = name.find('-', at + 2)) {
-      name.insert(at, "\\");
-    }
-    return "\\fB" + name + "\\fR";
-  };
+  const std::string commands = Section(page, ".SH COMMANDS");
+  const std::string launch = Section(page, ".SH LAUNCH FLAGS");
+  ExpectFlags(launch, DescribeLaunchFlags());
   for (const Command& command : Commands()) {
-    EXPECT_THAT(page, HasSubstr(written(std::string(command.name))));
-    for (const FlagDescription& flag : DescribeCommand(command).flags) {
-      if (flag.names.front() == "--help") continue;
-      for (const std::string& name : flag.names) EXPECT_THAT(page, HasSubstr(written(name)));
-    }
+    SCOPED_TRACE(command.name);
+    EXPECT_THAT(commands, HasSubstr(".TP\n" + InBold(std::string(command.name))));
+    if (command.name == "help" || command.name == "version") continue;  // they take none
+    const std::string own = Section(page, ".SS " + std::string(command.name));
+    EXPECT_THAT(own, HasSubstr("dsrun"));
+    ExpectFlags(launch + own, DescribeCommand(command));
   }
 }
 
