@@ -1,7 +1,6 @@
 #include "cli/host/daemon_client.h"
 
 #include <fcntl.h>
-#include <grpc/support/log.h>
 #include <grpcpp/create_channel_posix.h>
 #include <grpcpp/grpcpp.h>
 
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "cli/host/connection_probe.h"
+#include "proto/grpc_log.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 
@@ -44,15 +44,8 @@ void SetTimeout(grpc::ClientContext* context, std::chrono::milliseconds timeout)
   context->set_deadline(std::chrono::system_clock::now() + timeout);
 }
 
-// What gRPC says of broken connections and refused handshakes comes back as a Status, too, and is
-// told to the user in our own words.
-void QuietGrpc() {
-  static std::once_flag once;
-  std::call_once(
-      once, [] { gpr_set_log_function([](gpr_log_func_args* line) { LogDebug(line->message); }); });
-}
-
 grpc::ChannelArguments CommonArguments() {
+  v1::SendGrpcLogTo<LogDebug>();
   grpc::ChannelArguments arguments;
   // A proxy or a lookup of service configuration in DNS is never wanted.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
@@ -71,7 +64,6 @@ std::shared_ptr<grpc::Channel> MakeLocalChannel(UniqueFd connection) {
 }
 
 std::shared_ptr<grpc::Channel> MakeTlsChannel(const std::string& target, const TlsOptions& tls) {
-  QuietGrpc();
   grpc::ChannelArguments arguments = CommonArguments();
   // The name that TLS checks. gRPC calls this a means for tests because it usually is the host's;
   // ours says which daemon of which job this is, whatever address it has.

@@ -12,6 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "proto/grpc_log.h"
+#include "runtime/base/log.h"
+
 namespace ds::daemon {
 namespace {
 
@@ -52,6 +55,7 @@ constexpr std::chrono::seconds kLastEventsGrace{1};
 constexpr std::chrono::seconds kLastEventsGraceOnNetwork{5};
 
 void SetUp(grpc::ServerBuilder* builder, DaemonService* service) {
+  v1::SendGrpcLogTo<LogDebug>();
   builder->RegisterService(service);
   builder->SetMaxReceiveMessageSize(kMaxRequestBytes);
   // One controller calls: a completion queue and pollers per core would only cost memory.

@@ -2,6 +2,7 @@
 
 #include "cli/host/daemon_client.h"
 
+#include <grpc/support/log.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -21,6 +22,13 @@ class DaemonClientTest : public ::testing::Test {
   SocketPair pair_ = std::move(MakeSocketPair()).value();  // nobody reads what comes to `theirs`
   DaemonClient client_{"test-job", std::move(pair_.ours), kLongerThanATest};
 };
+
+// Of a thread that it does not get, for one: a call says so, too.
+TEST_F(DaemonClientTest, WhatGrpcLogsIsNotForTheUser) {
+  ::testing::internal::CaptureStderr();
+  gpr_log(GPR_ERROR, "Could not create a worker-thread");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
 
 TEST_F(DaemonClientTest, ALaunchNobodyAwaitsIsGivenUp) {
   { const auto pending = client_.BeginLaunch({}); }
