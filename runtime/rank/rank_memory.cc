@@ -30,13 +30,12 @@ void RankMemory::Plan(const models::DecoderSpec& model, const config::DsConfig& 
 }
 
 nlohmann::ordered_json RankMemory::Report() const {
-  nlohmann::ordered_json report = telemetry::MakeMemoryReport(ledger_, meter_.get());
-  if (planned_) report["planned"] = engine::ToJson(*planned_);
-  return report;
+  return telemetry::MakeMemoryReport(ledger_, meter_.get());
 }
 
-std::optional<std::string> RankMemory::ComparePlan() {
+std::optional<std::string> RankMemory::ComparePlan(nlohmann::ordered_json* report) {
   if (!planned_ || std::exchange(has_compared_, true)) return std::nullopt;
+  (*report)["planned"] = engine::ToJson(*planned_);
   const auto size = [](std::int64_t bytes) { return ByteSize(static_cast<std::uint64_t>(bytes)); };
   const std::int64_t first = planned_->first_step_peak, measured = meter_->allocated().peak;
   const double share = 100.0 * static_cast<double>(measured) / static_cast<double>(first);

@@ -37,11 +37,12 @@ class RankMemory {
   device::MemoryLedger& ledger() { return ledger_; }
   device::ActivationMeter* meter() { return meter_.get(); }
 
-  // The "memory" of metrics.jsonl, with what was planned as "planned".
+  // The "memory" of metrics.jsonl.
   nlohmann::ordered_json Report() const;
-  // For the user, once: "memory of a rank's tensors: planned ..., measured ...". None without a
-  // plan, and from the second call on.
-  std::optional<std::string> ComparePlan();
+  // For the user, once: "memory of a rank's tensors: planned ..., measured ...". What was planned
+  // does not change: it goes into this report alone, as "planned". None without a plan, and from
+  // the second call on.
+  std::optional<std::string> ComparePlan(nlohmann::ordered_json* report);
 
  private:
   device::MemoryLedger ledger_;

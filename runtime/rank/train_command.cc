@@ -322,7 +322,7 @@ void TrainCommand::OnStep(const StepResult& result, double seconds) {
   reporter_.ReportBeacon(result.step, memory);
   if (identity_.rank != 0) return;
   if (config_.memory_breakdown) memory["breakdown"] = engine_->memory_breakdown();
-  if (const auto compared = memory_.ComparePlan()) reporter_.ReportNotice(*compared);
+  if (const auto compared = memory_.ComparePlan(&memory)) reporter_.ReportNotice(*compared);
   if (result.skipped) {
     reporter_.ReportNotice("step " + std::to_string(result.step) +
                            " changed nothing: " + result.non_finite);
