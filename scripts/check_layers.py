@@ -27,7 +27,7 @@ RUNTIME = {
     "checkpoint": {"topology", "comm"},
     "data": {"topology", "checkpoint", "tokenizer"},
     "precision": set(),
-    "activation": {"device", "precision"},
+    "activation": {"device", "comm", "precision"},
     "gradients": set(),
     "tensor_parallel": {"comm"},
     "sequence_parallel": {"comm"},

@@ -81,11 +81,19 @@ class ReplayOfDraws {
 // What a node keeps of an input.
 class KeptInput {
  public:
-  KeptInput(const at::Tensor& input, bool on_host)
+  KeptInput(const at::Tensor& input, const RecomputeOptions& options)
       : needs_gradient_(NeedsGradient(input)),
-        device_(input.defined() ? input.device() : c10::kCPU) {
-    is_away_ = on_host && device_ != c10::kCPU;
-    saved_ = SavedVariable(is_away_ ? CopyToHost(input) : input, /*is_output=*/false);
+        device_(input.defined() ? input.device() : c10::kCPU),
+        is_away_(options.keep_on_host && device_ != c10::kCPU) {
+    const c10::NoGradGuard no_grad;
+    at::Tensor kept = input;
+    if (options.cut_among != nullptr && CanBeCut(input, options.cut_among->size())) {
+      ranks_ = options.cut_among;
+      sizes_ = input.sizes().vec();
+      const std::int64_t count = input.numel() / ranks_->size();
+      kept = input.reshape({-1}).narrow(0, ranks_->rank() * count, count).clone();
+    }
+    saved_ = SavedVariable(is_away_ ? CopyToHost(kept) : kept, /*is_output=*/false);
   }
 
   bool needs_gradient() const { return needs_gradient_; }
@@ -94,20 +102,30 @@ class KeptInput {
     at::Tensor input = saved_.unpack();
     if (!input.defined()) return input;
     input = is_away_ ? input.to(device_, /*non_blocking=*/true) : input.detach();
+    if (ranks_ != nullptr) input = Gather(input);
     return needs_gradient_ ? input.set_requires_grad(true) : input;
   }
 
  private:
+  static bool CanBeCut(const at::Tensor& input, int parts) {
+    return parts > 1 && CanHaveGradient(input) && input.numel() > 0 && input.numel() % parts == 0;
+  }
   static at::Tensor CopyToHost(const at::Tensor& input) {
-    const c10::NoGradGuard no_grad;
     const auto options = input.options().device(c10::kCPU).pinned_memory(true);
     return at::empty(input.sizes(), options).copy_(input, /*non_blocking=*/true);
   }
+  at::Tensor Gather(const at::Tensor& part) const {
+    const at::Tensor whole = at::empty(sizes_, part.options());
+    ranks_->AllGather(whole.view({-1}), part, "recomputed inputs");
+    return whole;
+  }
 
-  SavedVariable saved_;
   bool needs_gradient_;
   c10::Device device_;
-  bool is_away_ = false;
+  bool is_away_;
+  comm::Communicator* ranks_ = nullptr;  // whose parts make it whole; null: it is
+  std::vector<std::int64_t> sizes_;      // of the whole
+  SavedVariable saved_;
 };
 
 // Adds the time of its life to a sum, if there is one, with the device's work in it where asked.
@@ -145,7 +163,7 @@ class RecomputeNode : public torch::autograd::Node {
         autocast_(ReadAutocast(generators_.device())),
         options_(options) {
     for (const at::Tensor& input : inputs) {
-      kept_.emplace_back(input, options.keep_on_host);
+      kept_.emplace_back(input, options);
       if (NeedsGradient(input)) add_next_edge(torch::autograd::impl::gradient_edge(input));
     }
   }

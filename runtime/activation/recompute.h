@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "runtime/base/clock.h"
+#include "runtime/comm/communicator.h"
 
 namespace ds::activation {
 
@@ -36,7 +37,10 @@ struct RunTimes {
 struct RecomputeOptions {
   bool trains = false;        // the part reads parameters, of itself, that need gradients
   bool keep_on_host = false;  // inputs wait in pinned host memory, where they are on a GPU
-  bool synchronize = false;   // waits for the device before and behind each run
+  // Present: ranks that are given the same inputs, of which each keeps its part. What cannot be cut
+  // into equal parts each keeps. The second run is collective, and these outlive the graph.
+  comm::Communicator* cut_among = nullptr;
+  bool synchronize = false;  // waits for the device before and behind each run
   // Present: gets what each run takes of this thread; with `synchronize`, of the device. Lives as
   // long as the graph, as the clock does.
   RunTimes* times = nullptr;

@@ -31,6 +31,7 @@ struct BatchConfig {
 
 // Says what becomes of the inputs of parts that are recomputed (RecomputeChoice: which ones).
 struct ActivationCheckpointingConfig {
+  bool partition_activations = false;  // each tensor rank keeps its part of them
   bool cpu_checkpointing = false;
   bool synchronize_checkpoint_boundary = false;
   bool profile = false;  // the times of recomputed blocks, by step

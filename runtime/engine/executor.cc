@@ -13,6 +13,7 @@
 #include "runtime/base/philox.h"
 #include "runtime/engine/engine_parts.h"
 #include "runtime/engine/finish_step.h"
+#include "runtime/engine/make_mesh.h"
 #include "runtime/engine/recompute_block.h"
 #include "runtime/precision/autocast.h"
 #include "runtime/zero/undeclared_reads.h"
@@ -35,6 +36,15 @@ activation::RecomputeOptions MakeRecomputeOptions(EngineParts& parts, int block)
   return options;
 }
 
+// Blocks are given the same on all tensor ranks; parts of them, such as attention, are not.
+activation::RecomputeOptions MakeBlockOptions(EngineParts& parts, int block) {
+  activation::RecomputeOptions options = MakeRecomputeOptions(parts, block);
+  if (parts.config.activation_checkpointing.partition_activations) {
+    options.cut_among = FindTensorCommunicator(parts.mesh, *parts.sharded->context().groups.all);
+  }
+  return options;
+}
+
 Bundle RunBlock(EngineParts& parts, int index, Bundle bundle) {
   Block& block = parts.model->block(index);
   if (parts.blocks.mlp_tiles > 1) {
@@ -43,7 +53,7 @@ Bundle RunBlock(EngineParts& parts, int index, Bundle bundle) {
     bundle.mlp_tiles.recompute.trains = TrainsParameters(block);
   }
   if (config::IsRecomputed(parts.blocks.recompute, index, parts.model->size())) {
-    return RecomputeBlock(block, std::move(bundle), MakeRecomputeOptions(parts, index));
+    return RecomputeBlock(block, std::move(bundle), MakeBlockOptions(parts, index));
   }
   if (parts.blocks.recompute.kind == config::RecomputeChoice::Kind::kAttention) {
     bundle.recompute_attention = MakeRecomputeOptions(parts, index);

@@ -65,6 +65,11 @@ models::ModelRanks FindModelRanks(const topology::Mesh& mesh, comm::Communicator
   return ranks;
 }
 
+comm::Communicator* FindTensorCommunicator(const topology::Mesh& mesh, comm::Communicator& world) {
+  if (mesh.degrees().tensor == 1) return nullptr;
+  return &comm::GroupOver({topology::Axis::kTensor}, "model", mesh, world);
+}
+
 Status CheckSuitsTensorRanks(const topology::Mesh& mesh, const config::DsConfig& config,
                              comm::Communicator& world) {
   if (mesh.degrees().tensor == 1) return OkStatus();

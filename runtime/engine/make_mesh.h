@@ -27,6 +27,8 @@ StatusOr<topology::Mesh> MakeMesh(const std::optional<topology::Degrees>& wanted
 // For models::BuildModel. `world`, which outlives the model, connects the mesh's ranks. Collective
 // of those that are found.
 models::ModelRanks FindModelRanks(const topology::Mesh& mesh, comm::Communicator& world);
+// Its tensor ranks; null where the mesh has no more than one of them.
+comm::Communicator* FindTensorCommunicator(const topology::Mesh& mesh, comm::Communicator& world);
 
 // Refuses what looks at whole matrices where ranks have parts of them, and tensor ranks that
 // compute with different numbers of threads, by which the bits of sums may differ: what all of them

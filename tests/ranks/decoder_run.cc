@@ -36,6 +36,7 @@ config::DsConfig ConfigOf(const DecoderRun& run, int readers) {
   config.gradient_clipping = 0.5;  // below the models' norms: it clips
   config.parallel.tensor = run.tensor;
   config.parallel.sequence = run.sequence;
+  config.activation_checkpointing.partition_activations = run.partitions_activations;
   config.bf16.enabled = run.bf16;
   return config;
 }

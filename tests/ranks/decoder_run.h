@@ -31,6 +31,7 @@ struct DecoderRun {
   std::string base_shapes = {};
   std::int64_t mlp_tiles = 1;
   bool offloads_optimizer = false;
+  bool partitions_activations = false;
 };
 
 // One rank's engine of it; `world` outlives it.

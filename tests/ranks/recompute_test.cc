@@ -5,6 +5,7 @@
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/comm/communicator.h"
@@ -203,6 +204,30 @@ TEST(RecomputeInTraining, BuffersAndGeneratorsOfAUsersBlocksAreAsWithout) {
   }
   EXPECT_EQ(losses[0], losses[1]);
   for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(means[0][i].equal(means[1][i])) << i;
+}
+
+// partition_activations.
+TEST(RecomputeTest, RanksThatAreGivenTheSameKeepPartsOfIt) {
+  testing::RunRanks(2, [](comm::Communicator& world) {
+    const auto leaf = [](std::int64_t count) {
+      return at::arange(count, at::kFloat).set_requires_grad(true);
+    };
+    const at::Tensor even = leaf(6).view({2, 3}), odd = leaf(5);
+    const activation::ForwardPart part = [](activation::Tensors inputs) {
+      return activation::Tensors{inputs[0].square() * inputs[1].sum()};
+    };
+    at::Tensor inner = even * 1.0;
+    const at::Tensor expected =
+        torch::autograd::grad({part({inner, odd})[0].sum()}, {even, odd})[0];
+    inner = even * 1.0;
+    const auto calls = [&] { return world.traffic().of(comm::TrafficKind::kAllGather).calls; };
+    const auto before = calls();
+    const auto outputs = activation::Recompute(part, {inner, odd}, {.cut_among = &world});
+    EXPECT_EQ(inner.storage().use_count(), 1) << "nobody keeps all of it";
+    const auto gradients = torch::autograd::grad({outputs[0].sum()}, {even, odd});
+    EXPECT_TRUE(gradients[0].equal(expected));
+    EXPECT_EQ(calls() - before, 1) << "what cannot be cut everybody has";
+  });
 }
 
 }  // namespace

@@ -129,11 +129,13 @@ TEST(TensorParallel, WhatIsRecomputedTiledOrOffloadedChangesNothing) {
   const DecoderRun plain{.model = kLlama, .tensor = 2, .stage = 2};
   const DecoderOutcome expected = RunDecoder(plain, 4, kTrainedSteps);
   using Kind = config::RecomputeChoice::Kind;
-  std::vector<DecoderRun> runs(4, plain);
+  std::vector<DecoderRun> runs(5, plain);
   runs[0].recompute = {.kind = Kind::kBlocks};
   runs[1].recompute = {.kind = Kind::kAttention};
   runs[2].mlp_tiles = 3;
   runs[3].offloads_optimizer = true;
+  runs[4].recompute = {.kind = Kind::kBlocks};
+  runs[4].partitions_activations = true;
   for (const DecoderRun& run : runs) {
     SCOPED_TRACE(&run - runs.data());
     ExpectNear(expected, RunDecoder(run, 4, kTrainedSteps));

@@ -114,6 +114,7 @@ std::span<const Rule> KeyStateRules() { return kKeyStateRules; }
 
 void FillActivation(const Values& values, DsConfig* config) {
   config->activation_checkpointing = {
+      .partition_activations = values.Get(keys::kActivationCheckpointingPartitionActivations),
       .cpu_checkpointing = values.Get(keys::kActivationCheckpointingCpuCheckpointing),
       .synchronize_checkpoint_boundary =
           values.Get(keys::kActivationCheckpointingSynchronizeCheckpointBoundary),

@@ -67,8 +67,8 @@ void TensorPartsSuitTheRest(RuleContext& context) {
   }
   for (const Key key :
        {keys::kSparseGradients, keys::kZeroOptimizationZeroHpzPartitionSize,
-        keys::kZeroOptimizationZeroQuantizedWeights, keys::kZeroOptimizationZeroQuantizedGradients,
-        keys::kActivationCheckpointingPartitionActivations}) {
+        keys::kZeroOptimizationZeroQuantizedWeights,
+        keys::kZeroOptimizationZeroQuantizedGradients}) {
     if (context.IsChanged(key)) context.Refuse(key, with.substr(1));
   }
   for (const auto& [path, entry] : values.entries()) {

@@ -16,6 +16,7 @@
 namespace ds::config {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -47,7 +48,10 @@ TEST(RulesTest, ActivationCheckpointingIsThatOfWhatIsRecomputed) {
   EXPECT_TRUE(checked.config.activation_checkpointing.cpu_checkpointing);
   EXPECT_TRUE(checked.config.activation_checkpointing.synchronize_checkpoint_boundary);
   EXPECT_TRUE(checked.config.activation_checkpointing.profile);
-  EXPECT_THAT(Messages(checked.warnings), Contains(HasSubstr("tensor ranks do not share out")));
+  EXPECT_TRUE(checked.config.activation_checkpointing.partition_activations);
+  EXPECT_THAT(Messages(checked.warnings),
+              AllOf(Contains(HasSubstr("contiguous_memory_optimization has no effect")),
+                    Contains(HasSubstr("number_checkpoints has no effect"))));
 }
 
 TEST(RulesTest, DeprecatedNamesCarryTheirValue) {
